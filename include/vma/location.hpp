@@ -1,0 +1,46 @@
+#pragma once
+
+#include <vma/export.hpp>
+
+#include <compare>
+#include <cstddef>
+#include <functional>
+#include <string>
+
+namespace vma::inline v1 {
+
+/// A place that physical memory can lie in: the HBM of one GPU or the memory of one host NUMA node.
+///
+/// A value; any ordinal may be written, one that the machine does not have throws where it is used.
+/// GPU ordinals are CUDA's, after CUDA_VISIBLE_DEVICES.
+struct Location {
+  enum class Kind { gpu, host };
+
+  Kind kind = Kind::gpu;
+  int ordinal = 0;
+
+  friend auto operator<=>(const Location&, const Location&) = default;
+};
+
+constexpr Location gpu(int ordinal) {
+  return {Location::Kind::gpu, ordinal};
+}
+constexpr Location host(int node) {
+  return {Location::Kind::host, node};
+}
+
+/// "gpu(0)", "host(1)".
+VMART_EXPORT std::string to_string(Location location);
+
+/// Reads what `to_string` writes, and "gpu0", "gpu:0" besides. Throws: Error{invalid_argument}.
+VMART_EXPORT Location parse_location(const std::string& text);
+
+}  // namespace vma::inline v1
+
+template <>
+struct std::hash<vma::Location> {
+  std::size_t operator()(const vma::Location& location) const noexcept {
+    return static_cast<std::size_t>(location.ordinal) * 2 +
+           (location.kind == vma::Location::Kind::host ? 1 : 0);
+  }
+};

@@ -1,0 +1,177 @@
+#pragma once
+
+#include <vma/device.hpp>
+#include <vma/error.hpp>
+#include <vma/export.hpp>
+#include <vma/location.hpp>
+#include <vma/migration.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace vma::inline v1 {
+
+struct AllocOptions {
+  /// Bytes of one chunk, the unit that moves; 0 lets the runtime choose by size. Rounded up to the
+  /// allocation granularity (2 MiB on GPUs); at most 256 MiB.
+  std::size_t chunk_bytes = 0;
+  /// Names the allocation in logs, `where` listings and errors.
+  std::string tag;
+  /// Filled with zeros; otherwise the contents are undefined.
+  bool zeroed = false;
+  /// False forbids every move: `migrate` throws Error{pinned}.
+  bool movable = true;
+};
+
+/// How a runtime is opened. An empty field is read from the environment variable that its comment
+/// names, then takes the default.
+struct RuntimeOptions {
+  /// "cuda", "sim:NAME" or "sim:FILE.json" (VMART_DRIVER). Default: cuda; where there is no GPU the
+  /// runtime refuses to open, and never simulates unasked.
+  std::string driver;
+  /// The GPUs that memory may lie on and be granted to, CUDA ordinals (VMART_DEVICES="0,1").
+  /// Default: all.
+  std::vector<int> devices;
+  /// Most bytes that the runtime takes at a location (VMART_CAPACITY="gpu0=4GiB,host0=64GiB").
+  std::map<Location, std::size_t> capacity_bytes;
+  /// Bytes of released chunks kept for reuse on each GPU (VMART_CACHE_BYTES_PER_GPU). 512 MiB.
+  std::optional<std::size_t> cache_bytes_per_gpu;
+  /// The same on each host node (VMART_HOST_CACHE_BYTES). 1 GiB.
+  std::optional<std::size_t> host_cache_bytes;
+  /// How long held work may take to come to rest before a synchronous call ends in `busy`
+  /// (VMART_HOLD_LIMIT_MS). 2 s.
+  std::optional<std::chrono::milliseconds> hold_limit;
+};
+
+/// What the runtime has and what it could not give back.
+struct RuntimeStats {
+  struct Place {
+    Location at;
+    std::size_t capacity_bytes = 0;
+    std::size_t allocated_bytes = 0;  ///< Behind users' pointers, whole chunks.
+    std::size_t cached_bytes = 0;
+    std::size_t own_bytes = 0;  ///< Keepers and the bytes held back for page tables.
+  };
+  std::vector<Place> places;
+  std::size_t allocations = 0;
+  std::size_t poisoned = 0;
+  std::size_t leaked = 0;  ///< Driver objects whose release failed; logged when it happened.
+  std::size_t migrations = 0;
+  std::size_t bytes_moved = 0;
+};
+
+/// Lets the CPU load and store the bytes of an allocation that lie at host nodes, through the same
+/// pointer. The chunks stay where they are while a view of them lives: `migrate` throws
+/// Error{pinned}. Movable, not copyable; the destructor takes the access back.
+class VMART_EXPORT HostView {
+ public:
+  HostView(HostView&&) noexcept;
+  HostView& operator=(HostView&&) noexcept;
+  ~HostView();
+
+  std::span<std::byte> bytes() const noexcept { return bytes_; }
+
+ private:
+  friend class Runtime;
+  struct Pin;
+  HostView(std::unique_ptr<Pin> pin, std::span<std::byte> bytes) noexcept;
+  std::unique_ptr<Pin> pin_;
+  std::span<std::byte> bytes_;
+};
+
+/// One machine's memory, and all that was allocated from it.
+///
+/// All members may be called from any thread at once. Every call leaves the caller's current CUDA
+/// context as it was. One runtime on CUDA a process, any number of simulated ones; the free
+/// functions of <vma/vma.hpp> act on a process-wide one that opens at first use.
+class VMART_EXPORT Runtime {
+ public:
+  /// Throws: Error{no_driver, unsupported, invalid_argument}. Blocks: in the driver, a second or
+  /// more where this is the process's first use of CUDA.
+  explicit Runtime(const RuntimeOptions& options = {});
+  /// Shuts down. Pointers that are still allocated become invalid.
+  ~Runtime();
+  Runtime(const Runtime&) = delete;
+  Runtime& operator=(const Runtime&) = delete;
+
+  /// At least `bytes` (> 0), rounded up to chunks, on the GPU of the caller's current context, else
+  /// on the first. Usable on return by every device that can reach the memory.
+  /// Throws: Error{out_of_memory, invalid_argument}. Blocks: for memory.
+  void* alloc(std::size_t bytes, const AllocOptions& options = {});
+  /// The same at `where`. Throws besides: Error{invalid_argument} for an unknown location.
+  void* alloc(std::size_t bytes, Location where, const AllocOptions& options = {});
+  /// The same, refused with Error{unreachable} if a GPU of `readers` cannot reach `where`.
+  void* alloc(std::size_t bytes, Location where, std::span<const Location> readers,
+              const AllocOptions& options = {});
+
+  /// Waits, like cudaFree, for the work submitted before in every context in use, then takes the
+  /// memory back. Null is allowed and does nothing. Throws: Error{unknown_pointer} for anything
+  /// that `alloc` did not return or that was freed. Not while a stream captures.
+  void free(void* pointer);
+  /// Gives the memory back after the work now enqueued on `stream`. Does not block.
+  void free_async(void* pointer, Stream stream);
+
+  /// Moves the whole allocation, keeping its address. Holds every context in use: all work
+  /// submitted before has finished when bytes move, later work waits until they have.
+  /// Throws: Error{busy} if that work did not come to rest (nothing moved), {out_of_memory},
+  /// {pinned}, {poisoned}, {unsupported}, {driver_failure}; `report()` says what did move.
+  /// Blocks: until done. Not while a stream captures.
+  MigrationReport migrate(void* pointer, Location to, const MigrateOptions& options = {});
+  /// The same for `bytes` from `offset` of the allocation that holds `pointer`'s address as its
+  /// start, rounded out to chunks.
+  MigrationReport migrate(void* pointer, std::size_t offset, std::size_t bytes, Location to,
+                          const MigrateOptions& options = {});
+
+  /// Where the bytes of the allocation lie, in order. Any address inside it will do.
+  std::vector<Extent> where(const void* pointer) const;
+  /// Usable bytes of the allocation, at least what was asked for.
+  std::size_t size(const void* pointer) const;
+
+  /// Copies to or from host memory, wherever the bytes lie; any address inside an allocation.
+  /// Excludes moves of the range; ordered after the caller's own synchronisation, nothing else.
+  /// `read` serves the saved bytes of a poisoned allocation.
+  void read(const void* pointer, std::span<std::byte> out);
+  void write(void* pointer, std::span<const std::byte> bytes);
+
+  /// Throws: Error{unsupported} unless all the bytes lie at host nodes.
+  HostView host_view(void* pointer, std::size_t bytes);
+
+  /// Fills the cache with chunks of `chunk_bytes` (0: the largest default) until `bytes` of them
+  /// lie ready at `where`; they count against no budget until used or trimmed.
+  /// Throws: Error{out_of_memory}.
+  void reserve(Location where, std::size_t bytes, std::size_t chunk_bytes = 0);
+  /// Gives all cached memory at `where` back to the driver. Returns the bytes.
+  std::size_t trim(Location where);
+
+  Stream make_stream(Location gpu);
+  void destroy_stream(Stream stream);
+  void launch(Stream stream, const Kernel& kernel, Dim3 grid, Dim3 block,
+              const KernelArguments& arguments);
+  void synchronize(Stream stream);
+
+  /// The locations that memory can lie in: GPUs first, then host nodes.
+  std::vector<Location> locations() const;
+  RuntimeStats stats() const;
+  /// "cuda 13.0, 2 x NVIDIA H200" or "simulated h200x2".
+  std::string description() const;
+
+  /// Ends the background work and gives everything back. Idempotent; the destructor calls it.
+  /// Later calls throw Error{driver_gone}.
+  void shutdown() noexcept;
+
+  struct Parts;
+  /// For the library's own tests and tools, which compose the parts themselves.
+  explicit Runtime(std::unique_ptr<Parts> parts) noexcept;
+  Parts& parts() noexcept { return *parts_; }
+
+ private:
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace vma::inline v1

@@ -1,0 +1,39 @@
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace vma::inline v1 {
+
+std::string_view to_string(ErrorKind kind) noexcept {
+  switch (kind) {
+    case ErrorKind::invalid_argument: return "invalid_argument";
+    case ErrorKind::unknown_pointer: return "unknown_pointer";
+    case ErrorKind::unreachable: return "unreachable";
+    case ErrorKind::out_of_memory: return "out_of_memory";
+    case ErrorKind::busy: return "busy";
+    case ErrorKind::pinned: return "pinned";
+    case ErrorKind::cancelled: return "cancelled";
+    case ErrorKind::poisoned: return "poisoned";
+    case ErrorKind::no_driver: return "no_driver";
+    case ErrorKind::driver_gone: return "driver_gone";
+    case ErrorKind::driver_failure: return "driver_failure";
+    case ErrorKind::unsupported: return "unsupported";
+  }
+  return "unknown";
+}
+
+Error::Error(ErrorKind kind, std::string call, const std::string& detail, int native)
+    : std::runtime_error(fmt::format("{}: {}: {}", call, to_string(kind), detail)),
+      kind_(kind),
+      native_(native),
+      call_(std::make_shared<const std::string>(std::move(call))) {}
+
+Error Error::with_report(MigrationReport report) const {
+  Error error = *this;
+  error.report_ = std::make_shared<const MigrationReport>(std::move(report));
+  return error;
+}
+
+}  // namespace vma::inline v1

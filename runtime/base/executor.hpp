@@ -1,0 +1,32 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace vma {
+
+/// A thread of the runtime or of a simulated machine.
+class Task {
+ public:
+  /// Requires: joined.
+  virtual ~Task() = default;
+  /// Blocks until the body has returned.
+  virtual void join() = 0;
+};
+
+/// Starts every thread of the runtime, so that a simulated machine can step them all.
+class Executor {
+ public:
+  virtual ~Executor() = default;
+  /// `name` is what debuggers show, at most 15 bytes of it. `body` must not throw.
+  virtual std::unique_ptr<Task> spawn(const std::string& name, std::function<void()> body) = 0;
+};
+
+/// Threads of the operating system.
+class ThreadedExecutor : public Executor {
+ public:
+  std::unique_ptr<Task> spawn(const std::string& name, std::function<void()> body) override;
+};
+
+}  // namespace vma

@@ -1,0 +1,120 @@
+#pragma once
+
+#include "base/clock.hpp"
+#include "base/stepper.hpp"
+
+#include <condition_variable>
+#include <mutex>
+
+// Clang checks who holds which mutex; other compilers see nothing.
+#if defined(__clang__)
+#define VMART_THREAD_ATTRIBUTE(x) __attribute__((x))
+#else
+#define VMART_THREAD_ATTRIBUTE(x)
+#endif
+#define VMART_CAPABILITY VMART_THREAD_ATTRIBUTE(capability("mutex"))
+#define VMART_GUARDED_BY(mutex) VMART_THREAD_ATTRIBUTE(guarded_by(mutex))
+#define VMART_REQUIRES(mutex) VMART_THREAD_ATTRIBUTE(requires_capability(mutex))
+#define VMART_ACQUIRE(...) VMART_THREAD_ATTRIBUTE(acquire_capability(__VA_ARGS__))
+#define VMART_RELEASE(...) VMART_THREAD_ATTRIBUTE(release_capability(__VA_ARGS__))
+#define VMART_SCOPED_CAPABILITY VMART_THREAD_ATTRIBUTE(scoped_lockable)
+#define VMART_NO_THREAD_ANALYSIS VMART_THREAD_ATTRIBUTE(no_thread_safety_analysis)
+
+namespace vma {
+
+/// A mutex that a stepped machine can schedule. Not recursive.
+class VMART_CAPABILITY Mutex {
+ public:
+  void lock() VMART_ACQUIRE() VMART_NO_THREAD_ANALYSIS;
+  void unlock() VMART_RELEASE() VMART_NO_THREAD_ANALYSIS { native_.unlock(); }
+
+  /// Whether nobody holds it at this moment; only a stepper's question.
+  bool is_free() VMART_NO_THREAD_ANALYSIS;
+
+ private:
+  friend class Condition;
+  std::mutex native_;
+};
+
+/// Holds a mutex for a scope; may let go and take it again in between.
+class VMART_SCOPED_CAPABILITY MutexLock {
+ public:
+  explicit MutexLock(Mutex& mutex) VMART_ACQUIRE(mutex) : mutex_(mutex) { mutex_.lock(); }
+  ~MutexLock() VMART_RELEASE() VMART_NO_THREAD_ANALYSIS {
+    if (held_) mutex_.unlock();
+  }
+  MutexLock(const MutexLock&) = delete;
+  MutexLock& operator=(const MutexLock&) = delete;
+
+  void unlock() VMART_RELEASE() VMART_NO_THREAD_ANALYSIS {
+    mutex_.unlock();
+    held_ = false;
+  }
+  void lock() VMART_ACQUIRE() VMART_NO_THREAD_ANALYSIS {
+    mutex_.lock();
+    held_ = true;
+  }
+
+ private:
+  friend class Condition;
+  Mutex& mutex_;
+  bool held_ = true;
+};
+
+/// A condition variable over `Mutex`. Every blocking wait of the runtime is one of these, a wait
+/// for a lock, for a thread's end or for a driver's event.
+class Condition {
+ public:
+  template <typename Ready>
+  void wait(MutexLock& lock, Ready ready) VMART_NO_THREAD_ANALYSIS;
+
+  /// Returns what `ready` says last; false means that `deadline` passed first.
+  template <typename Ready>
+  bool wait_until(MutexLock& lock, Clock& clock, TimePoint deadline,
+                  Ready ready) VMART_NO_THREAD_ANALYSIS;
+
+  void notify_all() noexcept { native_.notify_all(); }
+
+ private:
+  template <typename Ready>
+  static bool wait_stepped(Stepper& stepper, MutexLock& lock, TimePoint deadline,
+                           Ready& ready) VMART_NO_THREAD_ANALYSIS;
+  std::condition_variable native_;
+};
+
+template <typename Ready>
+bool Condition::wait_stepped(Stepper& stepper, MutexLock& lock, TimePoint deadline, Ready& ready) {
+  Mutex& mutex = lock.mutex_;
+  while (!ready()) {
+    lock.unlock();
+    const bool in_time = stepper.wait(
+        [&]() VMART_NO_THREAD_ANALYSIS { return mutex.is_free() && ready(); }, deadline);
+    lock.lock();
+    if (!in_time) return ready();
+  }
+  return true;
+}
+
+template <typename Ready>
+void Condition::wait(MutexLock& lock, Ready ready) {
+  if (Stepper* stepper = Stepper::current()) {
+    wait_stepped(*stepper, lock, never, ready);
+    return;
+  }
+  std::unique_lock<std::mutex> native(lock.mutex_.native_, std::adopt_lock);
+  native_.wait(native, ready);
+  native.release();
+}
+
+template <typename Ready>
+bool Condition::wait_until(MutexLock& lock, Clock& clock, TimePoint deadline, Ready ready) {
+  if (deadline == never) return wait(lock, ready), true;
+  if (Stepper* stepper = Stepper::current()) return wait_stepped(*stepper, lock, deadline, ready);
+  std::unique_lock<std::mutex> native(lock.mutex_.native_, std::adopt_lock);
+  const bool in_time = native_.wait_until(native, clock.wake_time(deadline), ready);
+  native.release();
+  if (!in_time) clock.reached(deadline);
+  return in_time;
+}
+
+}  // namespace vma

@@ -1,0 +1,29 @@
+# What `cmake --install` lays down: the library, its headers, the machine files, and the two ways to
+# find them (find_package and pkg-config). The command line installs itself in tools/.
+include(CMakePackageConfigHelpers)
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/vmart)
+install(TARGETS vmart EXPORT vmart-targets
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+  FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(EXPORT vmart-targets NAMESPACE vmart:: DESTINATION ${package_dir})
+configure_package_config_file(vmart-config.cmake.in ${CMAKE_CURRENT_BINARY_DIR}/vmart-config.cmake
+  INSTALL_DESTINATION ${package_dir} PATH_VARS CMAKE_INSTALL_DATADIR)
+write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/vmart-config-version.cmake
+  COMPATIBILITY SameMinorVersion)
+install(FILES
+  ${CMAKE_CURRENT_BINARY_DIR}/vmart-config.cmake
+  ${CMAKE_CURRENT_BINARY_DIR}/vmart-config-version.cmake
+  DESTINATION ${package_dir})
+install(DIRECTORY machine/machines/ DESTINATION ${CMAKE_INSTALL_DATADIR}/vmart/machines
+  FILES_MATCHING PATTERN "*.json")
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+# Relative to the .pc file, so that the installed tree may be moved, or staged with DESTDIR.
+file(RELATIVE_PATH VMART_PREFIX_FROM_PC /x/${CMAKE_INSTALL_LIBDIR}/pkgconfig /x)
+if(NOT BUILD_SHARED_LIBS)
+  set(VMART_STATIC_LIBS "-lfmt -ldl -pthread")
+endif()
+configure_file(vmart.pc.in vmart.pc @ONLY)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/vmart.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

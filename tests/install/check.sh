@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# check.sh cmake|pkg-config|symbols BUILD PREFIX COMPILER
+# Installs BUILD into PREFIX, then builds and runs the consumer project against it, found in the way
+# named; `symbols` looks at what the installed library exports instead.
+set -euo pipefail
+
+way=$1 build=$2 prefix=$3 compiler=$4
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+
+install_afresh() {
+  rm -rf "$prefix"
+  cmake --install "$build" --prefix "$prefix/usr" >"$build/install-$way.log"
+  # A moved tree must still work: nothing in it may remember where it was installed.
+  mv "$prefix/usr" "$prefix/moved"
+  # A name that the source tree does not have: it can only be found where it was installed.
+  local machines=$prefix/moved/share/vmart/machines
+  if [[ -f $machines/h200x2.json ]]; then
+    cp "$machines/h200x2.json" "$machines/installed-h200x2.json"
+    export VMART_DRIVER=sim:installed-h200x2
+  fi
+}
+
+use_cmake() {
+  cmake -S "$here/consumer" -B "$prefix/consumer" -G Ninja -DCMAKE_BUILD_TYPE=Release \
+    -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_PREFIX_PATH="$prefix/moved"
+  cmake --build "$prefix/consumer"
+  (cd / && "$prefix/consumer/consumer")
+}
+
+use_pkg_config() {
+  command -v pkg-config >/dev/null || { echo "skipped: pkg-config is not installed"; exit 77; }
+  local found
+  found=$(find "$prefix/moved" -name vmart.pc)
+  export PKG_CONFIG_PATH=${found%/*}
+  local libdir flags
+  libdir=$(pkg-config --variable=libdir vmart)
+  flags=$(pkg-config --cflags --libs vmart)
+  # The flags are words by design.
+  # shellcheck disable=SC2086
+  "$compiler" -std=c++20 "$here/consumer/consumer.cpp" $flags "-Wl,-rpath,$libdir" \
+    -o "$prefix/consumer"
+  (cd / && "$prefix/consumer")
+}
+
+# Every exported name is ours: a name of fmt, Boost or the standard library would bind a program's
+# own copy of them to this one.
+check_symbols() {
+  local library foreign
+  library=$(find "$prefix/moved" -name 'libvmart.so')
+  [[ -n $library ]] || { echo "skipped: a static build exports nothing"; exit 77; }
+  foreign=$(nm --dynamic --defined-only --demangle "$library" | cut -d' ' -f3- |
+    grep -vE '^((vtable|typeinfo|typeinfo name|VTT) for )?vma::v1::' || true)
+  if [[ -n $foreign ]]; then
+    echo "exported, but not of the public interface:"
+    echo "$foreign"
+    exit 1
+  fi
+  nm --dynamic --defined-only --demangle "$library" | grep -q 'vma::v1::to_string' ||
+    { echo "the public interface is not exported"; exit 1; }
+}
+
+install_afresh
+case $way in
+  cmake) use_cmake ;;
+  pkg-config) use_pkg_config ;;
+  symbols) check_symbols ;;
+  *) echo "unknown way: $way"; exit 2 ;;
+esac

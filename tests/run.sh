@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds, and runs all the tests. docs/testing.md says what the stages are.
+#
+#   tests/run.sh           what CI runs
+#   tests/run.sh --long    full sweeps and random tests, clang-tidy; adds its line to
+#                          docs/measurements.md. Takes hours.
+#   tests/run.sh --quick   the release stage alone
+set -euo pipefail
+# shellcheck source=.ci/setup.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../.ci/setup.sh"
+
+jobs=2
+stage_names=() stage_seconds=() failed=()
+long='' quick=''
+
+read_arguments() {
+  local argument
+  for argument in "$@"; do
+    case $argument in
+      --long) long=1 ;;
+      --quick) quick=1 ;;
+      *) sed -n '2,/^set/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 2 ;;
+    esac
+  done
+}
+
+# Random tests take their seed from the commit, so that a red run can be played again.
+choose_seed() {
+  local head
+  head=$(git rev-parse --short=8 HEAD 2>/dev/null) || head=1
+  export VMART_SEED=${VMART_SEED:-$((16#${head:0:8}))}
+  say "VMART_SEED=$VMART_SEED"
+  if [[ -n $long ]]; then export VMART_LONG=1; fi
+}
+
+# stage NAME command...: a failure is kept for the end, so that one run shows all that is broken.
+stage() {
+  local name=$1 begin=$SECONDS
+  shift
+  say "=== $name"
+  # Not in a condition: bash would ignore `set -e` inside.
+  set +e
+  (set -e; "$@")
+  local result=$?
+  set -e
+  if ((result != 0)); then
+    failed+=("$name")
+    say "=== $name FAILED"
+  fi
+  stage_names+=("$name") stage_seconds+=($((SECONDS - begin)))
+}
+
+build() {
+  local preset=$1
+  shift
+  cmake --preset "$preset" "${cmake_arguments[@]}" -DVMART_BUILD_TESTS=ON \
+    -DVMART_WARNINGS_AS_ERRORS=ON -DVMART_LONG_TESTS="${long:-0}" "$@" >"$deps/configure.log" 2>&1 ||
+    { cat "$deps/configure.log"; return 1; }
+  cmake --build --preset "$preset" -j "$jobs"
+}
+
+build_release() { build release -DCMAKE_CXX_COMPILER=g++ -DVMART_BUILD_EXAMPLES=ON; }
+
+# Benchmarks, examples and tools are not built here: their code is the caller's side of the library.
+test_sanitized() {
+  build "$1" -DCMAKE_CXX_COMPILER="clang++-$clang_version" -DVMART_BUILD_BENCH=OFF \
+    -DVMART_BUILD_EXAMPLES=OFF -DVMART_BUILD_TOOLS=OFF
+  ctest --preset "$1" -j "$jobs"
+}
+
+run_clang_tidy() {
+  local tool=clang-tidy-$clang_version
+  command -v "$tool" >/dev/null || { say "$tool is missing: left out"; return 0; }
+  find runtime -name '*.cpp' -print0 |
+    xargs -0 -P "$jobs" -n 4 "$tool" --quiet -p build/asan
+}
+
+print_minutes() {
+  local i
+  say "minutes per stage"
+  for i in "${!stage_names[@]}"; do
+    printf '  %-28s %4d:%02d\n' "${stage_names[i]}" \
+      $((stage_seconds[i] / 60)) $((stage_seconds[i] % 60))
+  done
+}
+
+main() {
+  read_arguments "$@"
+  stage_names+=(set-up)
+  if [[ -n $long ]]; then set_up long; else set_up tests; fi
+  stage_seconds+=("$SECONDS")
+  cd "$root"
+  choose_seed
+  stage "release build" build_release
+  if [[ -n $clang_version && -z $quick ]]; then
+    stage "asan and ubsan tests" test_sanitized asan
+    stage "tsan tests" test_sanitized tsan
+    if [[ -n $long ]]; then stage clang-tidy run_clang_tidy; fi
+  fi
+  # The last stage, so that ctest's count is the last thing printed.
+  print_minutes
+  ((${#failed[@]} == 0)) || say "FAILED before the release tests: ${failed[*]}"
+  stage "release tests, tidy, install, examples, benches" ctest --preset release -j "$jobs"
+  if [[ -n $long && ${#failed[@]} == 0 ]]; then
+    python3 tests/record_long_run.py "$SECONDS"
+  fi
+  ((${#failed[@]} == 0))
+}
+
+main "$@"

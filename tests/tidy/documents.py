@@ -1,0 +1,98 @@
+"""What prose and comments promise: paths and symbols that exist, no words about where we work."""
+
+import fnmatch
+import posixpath
+import re
+
+from tree import Offence
+
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+BACKTICKED = re.compile(r"`([^`\n]+)`")
+TOP = ("runtime/", "include/", "examples/", "tests/", "bench/", "docs/", ".ci/")
+FILE_ENDINGS = (".cpp", ".hpp", ".py", ".sh", ".md", ".cu")
+SYMBOL = re.compile(r"^(vma(?:::\w+)+)(?:\([^`]*\))?$")
+TODO = re.compile(r"\b(TODO|FIXME|XXX)\b(?!\(#\d+\)|\(issue \d+\))")
+MACHINE_PATH = re.compile(r"(?<![\w.])/(root|home|work)/")
+
+
+def _documents(tree):
+    return tree.paths(endings=(".md",))
+
+
+def links_lead_somewhere(tree):
+    """Relative links, from the folder of the document."""
+    for path in _documents(tree):
+        for number, line in tree.lines(path):
+            for target in LINK.findall(line):
+                if re.match(r"[a-z]+:|#", target):
+                    continue
+                full = posixpath.normpath(
+                    posixpath.join(posixpath.dirname(path), target.split("#")[0]))
+                if not tree.exists(full):
+                    yield Offence(path, number, f"dead link: {target}")
+
+
+def backticked_paths_exist(tree):
+    """A path may begin at the root, in runtime/ or in include/; a bare file name may lie anywhere."""
+    for path in _documents(tree):
+        for number, line in tree.lines(path):
+            for quoted in BACKTICKED.findall(line):
+                for word in quoted.split():
+                    word = word.removeprefix("./").rstrip(",;:")
+                    if _looks_like_a_path(tree, word) and not _found(tree, word):
+                        yield Offence(path, number, f"no such path: {word}")
+
+
+def _looks_like_a_path(tree, word):
+    if not re.fullmatch(r"[\w.*/{},-]+", word) or "," in word or word.startswith(("/", "-")):
+        return False
+    layers = tuple({p.split("/")[1] + "/" for p in tree.files if p.count("/") > 1
+                    and p.startswith("runtime/")})
+    return word.startswith(TOP + layers) or word.endswith(FILE_ENDINGS)
+
+
+def _found(tree, word):
+    if "/" not in word:
+        return any(fnmatch.fnmatch(posixpath.basename(file), word) for file in tree.files)
+    starts = ("", "runtime/", "include/", "include/vma/")
+    if "*" in word:
+        return any(fnmatch.fnmatch(file, start + word) for file in tree.files for start in starts)
+    return any(tree.exists(start + word) for start in starts)
+
+
+def backticked_symbols_exist(tree):
+    """`vma::alloc` and the like: the last name is a word of the code."""
+    words = set()
+    for path in tree.paths("runtime/", "include/", endings=(".hpp", ".cpp")):
+        words.update(re.findall(r"\w+", tree.files[path]))
+    for path in _documents(tree):
+        for number, line in tree.lines(path):
+            for quoted in BACKTICKED.findall(line):
+                match = SYMBOL.match(quoted)
+                if match and match.group(1).rsplit("::", 1)[1] not in words:
+                    yield Offence(path, number, f"no such symbol: {quoted}")
+
+
+def todo_has_an_issue(tree):
+    for path in tree.files:
+        if path.startswith("tests/tidy/"):
+            continue
+        for number, line in tree.lines(path):
+            if match := TODO.search(line):
+                yield Offence(path, number, f"{match.group(1)} without (#issue)")
+
+
+def nothing_about_our_workplace(tree):
+    """A stranger's clone has other paths, and knows nothing of how the code was written."""
+    for path in tree.files:
+        if path.startswith("tests/tidy/"):
+            continue
+        for number, line in tree.lines(path):
+            if match := MACHINE_PATH.search(line):
+                yield Offence(path, number, f"a path of one machine: {match.group(0)}")
+            if path.endswith(".md") and re.search(r"\bsessions?\b", line, re.IGNORECASE):
+                yield Offence(path, number, "docs do not speak of a session")
+
+
+CHECKS = [links_lead_somewhere, backticked_paths_exist, backticked_symbols_exist,
+          todo_has_an_issue, nothing_about_our_workplace]

@@ -1,0 +1,133 @@
+"""Plants one offence for each rule and sees it caught, and a clean neighbour let through."""
+
+import unittest
+
+import building
+import documents
+import includes
+import sizes
+from tidy import CHECKS
+from tree import Tree, strip_cpp
+
+LONG_BODY = "  step();\n" * 70
+
+
+def planted(check, files):
+    return [(offence.path, offence.line) for offence in check(Tree(files))]
+
+
+# (check, an offending tree, path and line of the offence, the tree made good)
+CASES = [
+    (includes.layer_direction,
+     {"runtime/memory/a.hpp": '#pragma once\n#include "migrate/gate.hpp"\n'},
+     ("runtime/memory/a.hpp", 2),
+     {"runtime/migrate/a.hpp": '#include "memory/chunk.hpp"\n#include <vma/error.hpp>\n'}),
+    (includes.layer_direction,
+     {"runtime/base/a.cpp": '#include "clock.hpp"\n'}, ("runtime/base/a.cpp", 1),
+     {"runtime/base/a.cpp": '#include "base/clock.hpp"\n'}),
+    (includes.layer_direction,
+     {"runtime/misc/a.cpp": '#include "base/clock.hpp"\n'}, ("runtime/misc/a.cpp", 1), {}),
+    (includes.users_see_public_headers_only,
+     {"examples/a.cpp": '#include "memory/chunk.hpp"\n'}, ("examples/a.cpp", 1),
+     {"examples/a.cpp": '#include <vma/vma.hpp>\n', "tests/a.cpp": '#include "base/log.hpp"\n'}),
+    (includes.public_headers_are_bare,
+     {"include/vma/a.hpp": "#include <fmt/format.h>\n"}, ("include/vma/a.hpp", 1),
+     {"include/vma/asio.hpp": "#include <boost/asio/post.hpp>\n#include <span>\n"}),
+    (includes.one_door,
+     {"runtime/sim/a.cpp": "// <cuda.h>\n# include <cuda.h>\n"}, ("runtime/sim/a.cpp", 2),
+     {"runtime/driver/a.cpp": "#include <cuda.h>\n", "bench/rivals/a.cpp": "#include <cuda.h>\n"}),
+    (includes.one_door,
+     {"runtime/migrate/a.cpp": "#include <boost/asio.hpp>\n"}, ("runtime/migrate/a.cpp", 1),
+     {"runtime/service/a.cpp": "#include <boost/asio.hpp>\n#include <boost/json.hpp>\n"}),
+    (includes.c_linkage_only_in_abi,
+     {"runtime/driver/a.cpp": 'extern "C" void f();\n'}, ("runtime/driver/a.cpp", 1),
+     {"runtime/abi/a.cpp": 'extern "C" void f();\n', "runtime/sim/b.cpp": '// extern "C"\n'}),
+    (includes.threads_only_in_base,
+     {"runtime/sim/a.cpp": "\nstd::thread worker;\n"}, ("runtime/sim/a.cpp", 2),
+     {"runtime/base/a.cpp": "std::thread worker;\n", "tests/a.cpp": "std::thread worker;\n",
+      "runtime/sim/a.cpp": "// std::thread\nstd::thread::id id;\n"}),
+    (includes.threads_only_in_base,
+     {"runtime/sim/a.hpp": "std::condition_variable_any any;\n"}, ("runtime/sim/a.hpp", 1), {}),
+    (includes.tests_do_not_sleep,
+     {"tests/unit/a_test.cpp": "std::this_thread::sleep_for(1s);\n"}, ("tests/unit/a_test.cpp", 1),
+     {"tests/unit/a_test.cpp": 'std::puts("sleep_for");\n'}),
+    (sizes.files_are_short,
+     {"runtime/base/a.cpp": "\n" * 501}, ("runtime/base/a.cpp", 501),
+     {"runtime/base/a.cpp": "\n" * 500, "docs/a.md": "\n" * 600}),
+    (sizes.functions_are_short,
+     {"runtime/base/a.cpp": f"namespace a {{\nint f(int x)\n    noexcept {{\n{LONG_BODY}}}\n}}\n"},
+     ("runtime/base/a.cpp", 2),
+     {"runtime/base/a.cpp": f"namespace a {{\nclass M(\"x\") B {{\n{LONG_BODY}}};\n}}\n"
+                            f"const int t[] = {{\n{LONG_BODY}}};\n"}),
+    (sizes.functions_are_short,
+     {"tests/a_test.cpp": f"TEST(A, B) {{\n{LONG_BODY}}}\n"}, ("tests/a_test.cpp", 1),
+     {"tests/a_test.cpp": f"TEST(A, B) {{\n{LONG_BODY[:600]}}}\nTEST(A, C) {{\n}}\n"}),
+    (sizes.functions_are_short,
+     {"bench/a.py": "def f():\n" + "    pass\n" * 70}, ("bench/a.py", 1),
+     {"bench/a.py": "def f():\n" + "    pass\n" * 69}),
+    (sizes.functions_are_short,
+     {"tests/a.sh": "f() {\n" + "  true\n" * 69 + "}\n"}, ("tests/a.sh", 1),
+     {"tests/a.sh": "f() {\n" + "  true\n" * 68 + "}\n"}),
+    (sizes.names_say_something,
+     {"runtime/base/string_utils.hpp": ""}, ("runtime/base/string_utils.hpp", 1),
+     {"runtime/base/units.hpp": ""}),
+    (sizes.names_say_something,
+     {"runtime/detail/a.hpp": ""}, ("runtime/detail/a.hpp", 1), {}),
+    (documents.links_lead_somewhere,
+     {"docs/a.md": "\n[it](../runtime/gone.hpp#top)\n"}, ("docs/a.md", 2),
+     {"docs/a.md": "[it](b.md#x) [web](https://example.org) [here](#x)\n", "docs/b.md": ""}),
+    (documents.backticked_paths_exist,
+     {"README.md": "see `migrate/gate.hpp`\n", "runtime/migrate/hold.hpp": ""}, ("README.md", 1),
+     {"README.md": "`migrate/hold.*`, `hold.hpp`, `./tests/run.sh --long`, `a/b`, `build/x`\n",
+      "runtime/migrate/hold.hpp": "", "tests/run.sh": ""}),
+    (documents.backticked_paths_exist,
+     {"docs/a.md": "`gone.cpp`\n"}, ("docs/a.md", 1), {"docs/a.md": "`docs/a.md` `vmart.h`\n"}),
+    (documents.backticked_symbols_exist,
+     {"README.md": "`vma::gone(p)`\n"}, ("README.md", 1),
+     {"README.md": "`vma::alloc(n, vma::gpu(0))`\n", "include/vma/vma.hpp": "void* alloc();\n"}),
+    (documents.todo_has_an_issue,
+     {"runtime/base/a.cpp": "\n// TODO: later\n"}, ("runtime/base/a.cpp", 2),
+     {"runtime/base/a.cpp": "// TODO(#12): later\n"}),
+    (documents.nothing_about_our_workplace,
+     {"docs/a.md": "in /root/x\n"}, ("docs/a.md", 1), {"docs/a.md": "in /usr/local and ./home/x\n"}),
+    (documents.nothing_about_our_workplace,
+     {"README.md": "\nlast session\n"}, ("README.md", 2), {"runtime/base/a.cpp": "// session\n"}),
+    (building.every_source_is_listed,
+     {"tests/unit/a_test.cpp": "", "tests/CMakeLists.txt": "# unit/a_test.cpp\nba_test.cpp\n"},
+     ("tests/unit/a_test.cpp", 1),
+     {"tests/unit/a_test.cpp": "", "tests/CMakeLists.txt": "x(unit/a_test.cpp)\n",
+      "examples/b.cpp": "", "examples/CMakeLists.txt": "vmart_example(b)\n"}),
+    (building.every_source_is_listed,
+     {"runtime/sim/a.cpp": "", "runtime/sim/CMakeLists.txt": "SOURCES b.cpp"},
+     ("runtime/sim/a.cpp", 1),
+     {"runtime/sim/a.cpp": "", "runtime/sim/CMakeLists.txt": "SOURCES a.cpp"}),
+    (building.tests_are_named_as_tests,
+     {"tests/a.cpp": "\nTEST_F(A, B) {\n"}, ("tests/a.cpp", 2), {"tests/a_test.cpp": "TEST(A, B)"}),
+]
+
+
+class Offences(unittest.TestCase):
+    def test_each_planted_offence_is_caught_once_and_its_clean_neighbour_is_not(self):
+        for check, bad, where, good in CASES:
+            with self.subTest(check=check.__name__, where=where):
+                self.assertEqual(planted(check, bad), [where])
+                self.assertEqual(planted(check, good), [])
+
+    def test_no_rule_goes_untested(self):
+        self.assertEqual({check for check, *_ in CASES}, set(CHECKS))
+
+    def test_stripping_keeps_lines_and_code(self):
+        text = 'a(1\'000); // b\nR"(x\n"y)" + "//z"; /* c\n d */ e(\'"\');\n'
+        self.assertEqual(strip_cpp(text), 'a(1\'000); \n\n"" + ""; \n e();\n')
+
+    def test_branches_of_a_conditional_do_not_unbalance_the_braces(self):
+        text = "#if A\nvoid f() {\n#else\nvoid g() {\n#endif\n}\n#define B {\\\n {\nvoid h() {}\n"
+        self.assertEqual([name for name, *_ in sizes.cpp_functions(text)], ["f", "h"])
+
+    def test_a_lambda_counts_with_its_function(self):
+        text = "void f() {\n  auto g = [](int x) {\n  };\n}\n"
+        self.assertEqual(sizes.cpp_functions(text), [("f", 1, 4)])
+
+
+if __name__ == "__main__":
+    unittest.main()
