@@ -1,0 +1,144 @@
+#pragma once
+
+#include "driver/native_codes.hpp"
+
+#include <cuda.h>
+#include <cudaTypedefs.h>
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+static_assert(CUDA_VERSION >= 12050, "building needs the cuda.h of CUDA 12.5 or newer");
+
+// Every CUDA call that is made, one row each: its base name and the driver version whose signature
+// cuGetProcAddress is asked for. `cuda_api.cpp` holds each row against cudaTypedefs.h.
+#define VMART_CUDA_CALLS(ROW)                                                                      \
+  ROW(cuInit, 2000)                                                                                \
+  ROW(cuDriverGetVersion, 2020)                                                                    \
+  ROW(cuDeviceGetCount, 2000) ROW(cuDeviceGet, 2000) ROW(cuDeviceGetName, 2000) ROW(               \
+      cuDeviceGetUuid, 11040) ROW(cuDeviceGetPCIBusId, 4010) ROW(cuDeviceTotalMem, 3020)           \
+      ROW(cuDeviceGetAttribute, 2000) ROW(cuDeviceCanAccessPeer, 4000) ROW(                        \
+          cuDeviceGetP2PAttribute, 8000) ROW(cuMemGetAllocationGranularity, 10020)                 \
+          ROW(cuMemGetInfo, 3020) ROW(cuMemAddressReserve, 10020) ROW(                             \
+              cuMemAddressFree, 10020) ROW(cuMemCreate, 10020) ROW(cuMemRelease, 10020)            \
+              ROW(cuMemMap, 10020) ROW(cuMemUnmap, 10020) ROW(cuMemSetAccess, 10020) ROW(          \
+                  cuMemGetAccess, 10020) ROW(cuMemRetainAllocationHandle,                          \
+                                             11000) ROW(cuMemGetAllocationPropertiesFromHandle,    \
+                                                        10020) ROW(cuMemGetAddressRange, 3020)     \
+                  ROW(cuPointerGetAttribute, 4000) ROW(cuDevicePrimaryCtxGetState, 7000) ROW(      \
+                      cuDevicePrimaryCtxRetain, 7000) ROW(cuDevicePrimaryCtxRelease, 11000)        \
+                      ROW(cuCtxDestroy, 4000) ROW(cuCtxGetCurrent, 4000) ROW(                      \
+                          cuCtxSetCurrent, 4000) ROW(cuCtxPushCurrent, 4000)                       \
+                          ROW(cuCtxPopCurrent, 4000) ROW(cuCtxGetDevice, 2000) ROW(                \
+                              cuCtxSynchronize, 2000) ROW(cuStreamCreate, 2000)                    \
+                              ROW(cuStreamDestroy, 4000) ROW(cuStreamGetCtx, 9020) ROW(            \
+                                  cuStreamGetId, 12000) ROW(cuStreamIsCapturing,                   \
+                                                            10000) ROW(cuStreamQuery, 2000)        \
+                                  ROW(cuStreamWaitEvent, 3020) ROW(cuStreamBatchMemOp, 11070) ROW( \
+                                      cuStreamBeginCapture, 10010) ROW(cuStreamEndCapture, 10000)  \
+                                      ROW(cuThreadExchangeStreamCaptureMode, 10010) ROW(           \
+                                          cuEventCreate, 2000) ROW(cuEventDestroy,                 \
+                                                                   4000) ROW(cuEventRecord, 2000)  \
+                                          ROW(cuEventQuery, 2000) ROW(cuMemcpyAsync, 4000) ROW(    \
+                                              cuMemsetD8Async, 3020) ROW(cuModuleLoadDataEx, 2010) \
+                                              ROW(cuModuleUnload, 2000) ROW(                       \
+                                                  cuModuleGetFunction, 2000)                       \
+                                                  ROW(cuFuncLoad, 12040) ROW(cuLaunchKernel, 4000) \
+                                                      ROW(cuGraphInstantiateWithFlags, 11040)      \
+                                                          ROW(cuGraphLaunch, 10000)                \
+                                                              ROW(cuGraphDestroy, 10000) ROW(      \
+                                                                  cuGraphExecDestroy, 10000)       \
+                                                                  ROW(cuMemHostAlloc, 2020)        \
+                                                                      ROW(cuMemFreeHost, 2000)     \
+                                                                          ROW(cuMemAlloc, 3020)    \
+                                                                              ROW(cuMemFree, 3020)
+
+// The header's own declaration of these changes with its version, so that the type is the typedef
+// of the version asked for.
+#define VMART_CUDA_PINNED_CALLS(ROW) ROW(cuCtxCreate, 3020)
+
+// Newer than the oldest driver that is supported: calling one that is missing throws.
+#define VMART_CUDA_OPTIONAL_CALLS(ROW) ROW(cuCtxRecordEvent, 12050) ROW(cuCtxWaitEvent, 12050)
+
+namespace vma {
+
+/// The oldest driver that is supported: 550, which brought CUDA 12.4.
+constexpr int oldest_cuda_version = 12040;
+
+/// One argument of a call as an error shows it: sizes in decimal, addresses and handles in hex.
+template <typename Value>
+std::string cuda_argument(Value value) {
+  if constexpr (std::is_same_v<Value, const char*>) {
+    return fmt::format("\"{}\"", value);
+  } else if constexpr (std::is_pointer_v<Value>) {
+    return fmt::format("{:#x}", reinterpret_cast<std::uintptr_t>(value));
+  } else if constexpr (std::is_enum_v<Value>) {
+    return fmt::format("{}", static_cast<int>(value));
+  } else if constexpr (std::is_same_v<Value, unsigned long long>) {
+    return fmt::format("{:#x}", value);  // CUdeviceptr and the handles; sizes are size_t.
+  } else {
+    return fmt::format("{}", value);
+  }
+}
+
+template <typename Pointer>
+struct CudaCall;
+
+/// One entry point of the driver.
+template <typename... Args>
+struct CudaCall<CUresult (*)(Args...)> {
+  const char* name;  // The base name: the macro-expanded "_v2" is for dlsym, not cuGetProcAddress.
+  int since;
+  CUresult (*function)(Args...) = nullptr;
+
+  /// Hands the code back, for answers such as NOT_READY. Throws: only where the driver has no such
+  /// call.
+  CUresult attempt(Args... args) const {
+    if (function == nullptr) throw missing();
+    return function(args...);
+  }
+
+  /// Throws: Error that names the call, the code and the arguments.
+  void operator()(Args... args) const {
+    const CUresult result = attempt(args...);
+    if (result == CUDA_SUCCESS) return;
+    std::string arguments;
+    ((arguments += arguments.empty() ? cuda_argument(args) : ", " + cuda_argument(args)), ...);
+    throw driver_error(result, name, "(" + arguments + ")");
+  }
+
+ private:
+  Error missing() const {
+    return driver_error(
+        native_not_supported, name,
+        fmt::format("needs a driver for CUDA {}.{} or newer", since / 1000, since % 1000 / 10));
+  }
+};
+
+/// The driver library's entry points.
+struct CudaApi {
+#define ROW(call, version) CudaCall<decltype(&::call)> call{#call, version};
+  VMART_CUDA_CALLS(ROW)
+  VMART_CUDA_OPTIONAL_CALLS(ROW)
+#undef ROW
+#define ROW(call, version) CudaCall<PFN_##call##_v##version> call{#call, version};
+  VMART_CUDA_PINNED_CALLS(ROW)
+#undef ROW
+
+  /// What the driver says it is: 12040 for CUDA 12.4.
+  int version = 0;
+};
+
+/// Loads libcuda.so.1 and initialises it at the first call; later ones return the same table, which
+/// is never freed, because the library must outlive every thread that may still be in it.
+/// Throws: Error{no_driver} without a driver or a GPU, Error{unsupported} for a driver that is too
+/// old. A call after a failure tries again.
+const CudaApi& cuda_api();
+
+/// The names of the calls, in the order of the rows.
+std::vector<std::string> cuda_call_names();
+
+}  // namespace vma

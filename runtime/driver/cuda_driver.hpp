@@ -1,0 +1,126 @@
+#pragma once
+
+#include "base/clock.hpp"
+#include "base/executor.hpp"
+#include "base/mutex.hpp"
+#include "driver/driver.hpp"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace vma {
+
+struct CudaApi;
+
+/// The machine that libcuda drives. Thread-safe; each call stands in a scope that leaves the
+/// thread's current context and capture mode as they were.
+///
+/// Handles are the driver's own, but for kernels and graphs, which remember their context besides.
+/// The source files follow the sections of `Driver`.
+class CudaDriver final : public Driver {
+ public:
+  /// Throws: Error{no_driver, unsupported}. Blocks: at the process's first use of CUDA, a second.
+  CudaDriver();
+  ~CudaDriver() override;
+
+  std::string description() const override;
+  bool simulated() const override { return false; }
+  int device_count() const override { return static_cast<int>(devices_.size()); }
+  bool has_context_hold() const override;
+  Clock& clock() override { return clock_; }
+  Executor& executor() override { return executor_; }
+
+  DeviceInfo device_info(DeviceId device) override;
+  bool can_access_peer(DeviceId from, DeviceId to) override;
+  LinkInfo link_info(DeviceId from, DeviceId to) override;
+  int host_node_count() override;
+  std::uint64_t granularity(Location at) override;
+  std::uint64_t free_bytes(DeviceId device) override;
+
+  Address reserve(std::uint64_t size_bytes, std::uint64_t alignment) override;
+  void unreserve(Address begin, std::uint64_t size_bytes) override;
+  ChunkHandle create(Location at, std::uint64_t size_bytes) override;
+  void release(ChunkHandle chunk) override;
+  void map(Address begin, std::uint64_t size_bytes, ChunkHandle chunk) override;
+  void unmap(Address begin, std::uint64_t size_bytes) override;
+  void grant(Address begin, std::uint64_t size_bytes, std::span<const Accessor> accessors) override;
+  Access access(Address address, Location who) override;
+  ChunkHandle retain_handle(Address address) override;
+  AddressRange address_range(Address address) override;
+  PointerInfo pointer_info(Address address) override;
+
+  bool context_active(DeviceId device) override;
+  ContextHandle retain_primary(DeviceId device) override;
+  void release_primary(DeviceId device) override;
+  ContextHandle create_context(DeviceId device) override;
+  void destroy_context(ContextHandle context) override;
+  ContextHandle current_context() override;
+  void set_current_context(ContextHandle context) override;
+  DeviceId context_device(ContextHandle context) override;
+  void synchronize_context(ContextHandle context) override;
+  void record_context(ContextHandle context, EventHandle event) override;
+  void hold_context(ContextHandle context, EventHandle event) override;
+
+  BoundStream create_stream(ContextHandle context, StreamKind kind) override;
+  void destroy_stream(BoundStream stream) override;
+  ContextHandle stream_context(StreamHandle stream) override;
+  std::uint64_t stream_id(BoundStream stream) override;
+  /// True also of the legacy stream while a blocking stream of its context captures.
+  bool is_capturing(BoundStream stream) override;
+  bool query_stream(BoundStream stream) override;
+  bool wait_stream(BoundStream stream, TimePoint deadline) override;
+  void stream_wait_event(BoundStream stream, EventHandle event) override;
+  EventHandle create_event(ContextHandle context) override;
+  void destroy_event(EventHandle event) override;
+  void record(EventHandle event, BoundStream stream) override;
+  bool query_event(EventHandle event) override;
+  bool wait_event(EventHandle event, TimePoint deadline) override;
+
+  void batch(BoundStream stream, std::span<const WordOperation> operations) override;
+  void copy(BoundStream stream, Address target, Address source, std::uint64_t size_bytes) override;
+  void fill(BoundStream stream, Address begin, std::byte value, std::uint64_t size_bytes) override;
+  KernelHandle load_kernel(ContextHandle context, const Kernel& kernel) override;
+  void unload_kernel(KernelHandle kernel) override;
+  void launch(BoundStream stream, KernelHandle kernel, LaunchShape shape,
+              const KernelArguments& arguments) override;
+
+  void begin_capture(BoundStream stream, CaptureMode mode) override;
+  GraphHandle end_capture(BoundStream stream) override;
+  ExecGraphHandle instantiate(GraphHandle graph) override;
+  void launch_graph(BoundStream stream, ExecGraphHandle graph) override;
+  void destroy_graph(GraphHandle graph) override;
+  void destroy_exec_graph(ExecGraphHandle graph) override;
+
+  void* allocate_pinned(ContextHandle context, std::size_t size_bytes) override;
+  void free_pinned(ContextHandle context, void* pointer) override;
+  Address allocate_plain(ContextHandle context, std::size_t size_bytes) override;
+  void free_plain(ContextHandle context, Address begin) override;
+
+ private:
+  /// CUDA's number of the device. Throws: Error{invalid_argument} for an ordinal that is not there.
+  int native(DeviceId device) const;
+  int attribute(int which, DeviceId device) const;
+  std::string uuid(DeviceId device, bool mig) const;
+  int probe_host_nodes() const;
+  /// The context of a primary that is retained here, as FallbackContext wants it; null for none.
+  void* retained_context();
+  Location home_of(Address address) const;
+
+  const CudaApi& api_;          // Constant after construction.
+  std::vector<int> devices_;    // Constant after construction.
+  std::string kernel_version_;  // Constant after construction; "580.159.04".
+  SteadyClock clock_;
+  ThreadedExecutor executor_;
+  Mutex mutex_;
+  /// The primary contexts that were retained here and how often, by ordinal.
+  struct Primary {
+    void* context = nullptr;
+    int retained = 0;
+  };
+  std::vector<Primary> primaries_ VMART_GUARDED_BY(mutex_);
+  std::optional<int> host_nodes_ VMART_GUARDED_BY(mutex_);  // Found at the first question.
+};
+
+}  // namespace vma

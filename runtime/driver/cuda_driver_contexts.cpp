@@ -1,0 +1,128 @@
+#include "driver/cuda_driver.hpp"
+#include "driver/cuda_handles.hpp"
+#include "driver/cuda_scope.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace vma {
+
+bool CudaDriver::context_active(DeviceId device) {
+  unsigned int flags = 0;
+  int active = 0;
+  api_.cuDevicePrimaryCtxGetState(native(device), &flags, &active);
+  return active != 0;
+}
+
+void* CudaDriver::retained_context() {
+  MutexLock lock(mutex_);
+  for (const Primary& primary : primaries_) {
+    if (primary.retained > 0) return primary.context;
+  }
+  return nullptr;
+}
+
+ContextHandle CudaDriver::retain_primary(DeviceId device) {
+  const CudaScope scope(api_);
+  CUcontext context = nullptr;
+  api_.cuDevicePrimaryCtxRetain(&context, native(device));
+  MutexLock lock(mutex_);
+  Primary& primary = primaries_[static_cast<std::size_t>(index(device))];
+  primary.context = context;
+  ++primary.retained;
+  return handle_of<ContextHandle>(context);
+}
+
+void CudaDriver::release_primary(DeviceId device) {
+  const CudaScope scope(api_);
+  const CUdevice number = native(device);
+  MutexLock lock(mutex_);
+  Primary& primary = primaries_[static_cast<std::size_t>(index(device))];
+  --primary.retained;
+  lock.unlock();  // The last release waits for the context's work.
+  const CUresult result = api_.cuDevicePrimaryCtxRelease.attempt(number);
+  if (result == CUDA_SUCCESS) return;
+  lock.lock();
+  ++primary.retained;
+  throw driver_error(result, api_.cuDevicePrimaryCtxRelease.name,
+                     fmt::format("gpu({})", index(device)));
+}
+
+ContextHandle CudaDriver::create_context(DeviceId device) {
+  const CudaScope scope(api_);
+  CUcontext context = nullptr;
+  api_.cuCtxCreate(&context, CU_CTX_SCHED_AUTO, native(device));
+  CUcontext popped = nullptr;
+  api_.cuCtxPopCurrent(&popped);  // Creating one makes it current.
+  return handle_of<ContextHandle>(context);
+}
+
+void CudaDriver::destroy_context(ContextHandle context) {
+  const CudaScope scope(api_);
+  api_.cuCtxDestroy(vma::native(context));
+}
+
+ContextHandle CudaDriver::current_context() {
+  CUcontext context = nullptr;
+  api_.cuCtxGetCurrent(&context);
+  return handle_of<ContextHandle>(context);
+}
+
+void CudaDriver::set_current_context(ContextHandle context) {
+  api_.cuCtxSetCurrent(vma::native(context));
+}
+
+DeviceId CudaDriver::context_device(ContextHandle context) {
+  const CudaScope scope(api_, vma::native(context));
+  CUdevice device = 0;
+  api_.cuCtxGetDevice(&device);
+  const auto found = std::find(devices_.begin(), devices_.end(), device);
+  if (found == devices_.end()) {
+    throw driver_error(
+        native_invalid_device, api_.cuCtxGetDevice.name,
+        fmt::format("device {} of context {:#x}", device, static_cast<std::uint64_t>(context)));
+  }
+  return DeviceId{static_cast<int>(found - devices_.begin())};
+}
+
+void CudaDriver::synchronize_context(ContextHandle context) {
+  const CudaScope scope(api_, vma::native(context));
+  api_.cuCtxSynchronize();
+}
+
+void CudaDriver::record_context(ContextHandle context, EventHandle event) {
+  const CudaScope scope(api_, vma::native(context));
+  api_.cuCtxRecordEvent(vma::native(context), vma::native(event));
+}
+
+void CudaDriver::hold_context(ContextHandle context, EventHandle event) {
+  const CudaScope scope(api_, vma::native(context));
+  api_.cuCtxWaitEvent(vma::native(context), vma::native(event));
+}
+
+void* CudaDriver::allocate_pinned(ContextHandle context, std::size_t size_bytes) {
+  const CudaScope scope(api_, vma::native(context));
+  void* pointer = nullptr;
+  api_.cuMemHostAlloc(&pointer, size_bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+  std::memset(pointer, 0, size_bytes);
+  return pointer;
+}
+
+void CudaDriver::free_pinned(ContextHandle context, void* pointer) {
+  const CudaScope scope(api_, vma::native(context));
+  api_.cuMemFreeHost(pointer);
+}
+
+Address CudaDriver::allocate_plain(ContextHandle context, std::size_t size_bytes) {
+  const CudaScope scope(api_, vma::native(context));
+  CUdeviceptr begin = 0;
+  api_.cuMemAlloc(&begin, size_bytes);
+  return Address{begin};
+}
+
+void CudaDriver::free_plain(ContextHandle context, Address begin) {
+  const CudaScope scope(api_, vma::native(context));
+  api_.cuMemFree(vma::native(begin));
+}
+
+}  // namespace vma

@@ -1,0 +1,114 @@
+#include "driver/cuda_driver.hpp"
+#include "driver/cuda_handles.hpp"
+#include "driver/cuda_scope.hpp"
+
+namespace vma {
+namespace {
+
+/// Looks until `is_done` says so or the clock has reached the deadline.
+template <typename Done>
+bool poll_until(Clock& clock, TimePoint deadline, Done is_done) {
+  Poll poll;
+  while (!is_done()) {
+    if (deadline != never && clock.now() >= deadline) return false;
+    poll.pause();
+  }
+  return true;
+}
+
+/// True when done, false when not ready yet; throws anything else.
+template <typename Call, typename Handle>
+bool is_done(const Call& call, Handle handle) {
+  const CUresult result = call.attempt(handle);
+  if (result == CUDA_SUCCESS) return true;
+  if (result == CUDA_ERROR_NOT_READY) return false;
+  throw driver_error(result, call.name, "(" + cuda_argument(handle) + ")");
+}
+
+}  // namespace
+
+BoundStream CudaDriver::create_stream(ContextHandle context, StreamKind kind) {
+  const CudaScope scope(api_, vma::native(context));
+  CUstream stream = nullptr;
+  api_.cuStreamCreate(
+      &stream, kind == StreamKind::non_blocking ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT);
+  return {context, handle_of<StreamHandle>(stream)};
+}
+
+void CudaDriver::destroy_stream(BoundStream stream) {
+  const CudaScope scope(api_, vma::native(stream.context));
+  api_.cuStreamDestroy(vma::native(stream.handle));
+}
+
+ContextHandle CudaDriver::stream_context(StreamHandle stream) {
+  const CudaScope scope(api_, FallbackContext{static_cast<CUcontext>(retained_context())});
+  CUcontext context = nullptr;
+  api_.cuStreamGetCtx(vma::native(stream), &context);
+  return handle_of<ContextHandle>(context);
+}
+
+std::uint64_t CudaDriver::stream_id(BoundStream stream) {
+  const CudaScope scope(api_, vma::native(stream.context));
+  unsigned long long id = 0;
+  api_.cuStreamGetId(vma::native(stream.handle), &id);
+  return id;
+}
+
+bool CudaDriver::is_capturing(BoundStream stream) {
+  const CudaScope scope(api_, vma::native(stream.context));
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUresult result = api_.cuStreamIsCapturing.attempt(vma::native(stream.handle), &status);
+  // Of the legacy stream: a blocking stream of the context captures.
+  if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) return true;
+  if (result != CUDA_SUCCESS) {
+    throw driver_error(result, api_.cuStreamIsCapturing.name,
+                       fmt::format("stream {:#x}", static_cast<std::uint64_t>(stream.handle)));
+  }
+  return status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+bool CudaDriver::query_stream(BoundStream stream) {
+  const CudaScope scope(api_, vma::native(stream.context));
+  return is_done(api_.cuStreamQuery, vma::native(stream.handle));
+}
+
+bool CudaDriver::wait_stream(BoundStream stream, TimePoint deadline) {
+  const CudaScope scope(api_, vma::native(stream.context));
+  return poll_until(clock_, deadline,
+                    [&] { return is_done(api_.cuStreamQuery, vma::native(stream.handle)); });
+}
+
+void CudaDriver::stream_wait_event(BoundStream stream, EventHandle event) {
+  const CudaScope scope(api_, vma::native(stream.context));
+  api_.cuStreamWaitEvent(vma::native(stream.handle), vma::native(event), 0);
+}
+
+EventHandle CudaDriver::create_event(ContextHandle context) {
+  const CudaScope scope(api_, vma::native(context));
+  CUevent event = nullptr;
+  api_.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+  return handle_of<EventHandle>(event);
+}
+
+void CudaDriver::destroy_event(EventHandle event) {
+  const CudaScope scope(api_, FallbackContext{static_cast<CUcontext>(retained_context())});
+  api_.cuEventDestroy(vma::native(event));
+}
+
+void CudaDriver::record(EventHandle event, BoundStream stream) {
+  const CudaScope scope(api_, vma::native(stream.context));
+  api_.cuEventRecord(vma::native(event), vma::native(stream.handle));
+}
+
+bool CudaDriver::query_event(EventHandle event) {
+  const CudaScope scope(api_);
+  return is_done(api_.cuEventQuery, vma::native(event));
+}
+
+bool CudaDriver::wait_event(EventHandle event, TimePoint deadline) {
+  const CudaScope scope(api_);
+  return poll_until(clock_, deadline,
+                    [&] { return is_done(api_.cuEventQuery, vma::native(event)); });
+}
+
+}  // namespace vma

@@ -1,0 +1,71 @@
+#pragma once
+
+#include "driver/cuda_api.hpp"
+#include "driver/driver.hpp"
+
+namespace vma {
+
+/// The driver's types behind the handles of the seam.
+inline CUcontext native(ContextHandle context) {
+  return reinterpret_cast<CUcontext>(static_cast<std::uintptr_t>(context));
+}
+inline CUevent native(EventHandle event) {
+  return reinterpret_cast<CUevent>(static_cast<std::uintptr_t>(event));
+}
+inline CUdeviceptr native(Address address) {
+  return to_integer(address);
+}
+inline CUmemGenericAllocationHandle native(ChunkHandle chunk) {
+  return static_cast<CUmemGenericAllocationHandle>(chunk);
+}
+/// Handle zero is the legacy stream, by its explicit name: what zero means can follow a macro.
+inline CUstream native(StreamHandle stream) {
+  if (is_none(stream)) return CU_STREAM_LEGACY;
+  return reinterpret_cast<CUstream>(static_cast<std::uintptr_t>(stream));
+}
+
+template <typename Handle, typename Native>
+Handle handle_of(Native* pointer) {
+  return Handle{reinterpret_cast<std::uintptr_t>(pointer)};
+}
+
+/// Behind a KernelHandle.
+struct CudaKernel {
+  CUcontext context;
+  CUmodule module;
+  CUfunction function;
+};
+
+/// Behind a GraphHandle: instantiating needs a context, and the graph does not name one.
+struct CudaGraph {
+  CUcontext context;
+  CUgraph graph;
+};
+
+/// Behind an ExecGraphHandle.
+struct CudaExecGraph {
+  CUcontext context;
+  CUgraphExec exec;
+};
+
+template <typename Kept, typename Handle>
+Kept* kept(Handle handle) {
+  return reinterpret_cast<Kept*>(static_cast<std::uintptr_t>(handle));
+}
+
+inline CUmemLocation native_location(Location at) {
+  CUmemLocation location{};
+  location.type =
+      at.kind == Location::Kind::gpu ? CU_MEM_LOCATION_TYPE_DEVICE : CU_MEM_LOCATION_TYPE_HOST_NUMA;
+  location.id = at.ordinal;
+  return location;
+}
+
+inline CUmemAllocationProp chunk_properties(Location at) {
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = native_location(at);
+  return properties;
+}
+
+}  // namespace vma

@@ -1,0 +1,41 @@
+#pragma once
+
+#include "base/mutex.hpp"
+#include "driver/intercept_driver.hpp"
+
+#include <map>
+
+namespace vma {
+
+/// Makes chosen calls take longer, by the driver's clock, before they reach the driver behind.
+///
+/// Counted are all calls, of all threads together, from 0 at the last `delay_call_number`.
+class DelayDriver final : public InterceptDriver {
+ public:
+  using InterceptDriver::InterceptDriver;
+
+  /// Every `call` waits so long from now on. Zero ends it.
+  void delay_each(Call call, TimePoint duration);
+  /// Starts a new count; the call with that number in it waits.
+  void delay_call_number(int number, TimePoint duration);
+
+  /// Calls counted, and how many of them waited, since the last `delay_call_number`.
+  int counted() const;
+  int fired() const;
+
+ private:
+  void around(Call call, const std::function<void()>& body) override;
+  /// Counts the call and says how long it waits.
+  TimePoint count(Call call);
+  void wait(TimePoint duration);
+
+  mutable Mutex mutex_;
+  Condition never_signalled_;
+  std::map<Call, TimePoint> each_ VMART_GUARDED_BY(mutex_);
+  int number_ VMART_GUARDED_BY(mutex_) = -1;
+  TimePoint number_duration_ VMART_GUARDED_BY(mutex_){0};
+  int counted_ VMART_GUARDED_BY(mutex_) = 0;
+  int fired_ VMART_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace vma

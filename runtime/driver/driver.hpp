@@ -1,0 +1,195 @@
+#pragma once
+
+#include "base/clock.hpp"
+#include "base/executor.hpp"
+#include "base/ids.hpp"
+
+#include <vma/device.hpp>
+#include <vma/location.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace vma {
+
+enum class Access { none, read, read_write };
+
+/// Who may do what: one entry of a grant. A host location stands for the CPU.
+struct Accessor {
+  Location who;
+  Access access = Access::read_write;
+};
+
+struct DeviceInfo {
+  std::string name;
+  std::string uuid;  ///< "GPU-..." as nvidia-smi prints it.
+  std::string pci_bus_id;
+  std::uint64_t memory_bytes = 0;
+  int multiprocessors = 0;
+  int compute_capability = 0;  ///< 90 for 9.0.
+  int host_node = 0;           ///< NUMA node closest to the device.
+  int copy_engines = 0;
+  int max_queues = 0;          ///< Hardware queues of a context; see CUDA_DEVICE_MAX_CONNECTIONS.
+  bool vmm = true;             ///< The virtual memory calls work on it.
+  bool mig = false;            ///< A MIG slice: it has no peers.
+};
+
+enum class LinkKind { same, nvlink, pcie, none };
+
+struct LinkInfo {
+  LinkKind kind = LinkKind::none;
+  bool native_atomics = false;
+  int performance_rank = 0;  ///< Lower is faster, as the driver ranks it.
+};
+
+struct PointerInfo {
+  Location at;
+  std::uint64_t buffer_id = 0;  ///< Changes whenever the mapping at the address changes.
+  bool has_context = false;     ///< False for memory of `create`.
+};
+
+struct AddressRange {
+  Address begin{};
+  std::uint64_t size_bytes = 0;
+};
+
+/// A stream and the context it lives in. `handle` zero is the context's legacy stream.
+struct BoundStream {
+  ContextHandle context{};
+  StreamHandle handle{};
+};
+
+enum class StreamKind { blocking, non_blocking };
+enum class CaptureMode { global, thread_local_mode, relaxed };
+
+/// One operation of `batch`, on a 64-bit word that the device can reach.
+struct WordOperation {
+  enum class Kind { write, wait_until_at_least };
+  Kind kind = Kind::write;
+  Address word{};
+  std::uint64_t value = 0;
+};
+
+/// What the runtime needs of a machine: the CUDA driver's virtual memory, stream and context calls
+/// in field terms. `CudaDriver` is a real machine, `SimDriver` a simulated one; decorators wrap either.
+///
+/// What a third driver would have to promise:
+/// - every call may come from any thread at once; none changes the caller's current context unless
+///   it says so; every call works whatever context is current;
+/// - every failure throws vma::Error that names the driver's own call and code, and has done nothing;
+/// - a handle that was handed out stays valid until its own release call, whatever else fails;
+/// - `map`, `unmap` and `grant` take effect before they return and wait for no kernel, so the caller
+///   answers for the work that may touch the range.
+/// Sizes are bytes and multiples of the granularity unless said otherwise.
+class Driver {
+ public:
+  virtual ~Driver() = default;
+
+  // --- What it is. These cannot fail.
+  /// "CUDA 13.0, driver 580.159.04" or "simulated h200x2".
+  virtual std::string description() const = 0;
+  virtual bool simulated() const = 0;
+  virtual int device_count() const = 0;
+  /// Whether `record_context` and `hold_context` exist here.
+  virtual bool has_context_hold() const = 0;
+  virtual Clock& clock() = 0;
+  virtual Executor& executor() = 0;
+
+  // --- The machine
+  virtual DeviceInfo device_info(DeviceId device) = 0;
+  /// Whether kernels on `from` can reach memory of `to`. True of a device and itself.
+  virtual bool can_access_peer(DeviceId from, DeviceId to) = 0;
+  virtual LinkInfo link_info(DeviceId from, DeviceId to) = 0;
+  virtual int host_node_count() = 0;
+  virtual std::uint64_t granularity(Location at) = 0;
+  /// Free HBM now. Needs a context on the device: opens none, answers 0 where none is active.
+  virtual std::uint64_t free_bytes(DeviceId device) = 0;
+
+  // --- Virtual memory
+  /// `alignment` 0 is the granularity.
+  virtual Address reserve(std::uint64_t size_bytes, std::uint64_t alignment) = 0;
+  virtual void unreserve(Address begin, std::uint64_t size_bytes) = 0;
+  virtual ChunkHandle create(Location at, std::uint64_t size_bytes) = 0;
+  /// The memory lives on while a mapping shows it.
+  virtual void release(ChunkHandle chunk) = 0;
+  /// Maps the whole chunk. Nobody has access to a fresh mapping.
+  virtual void map(Address begin, std::uint64_t size_bytes, ChunkHandle chunk) = 0;
+  /// Requires: the range is one or more whole mappings.
+  virtual void unmap(Address begin, std::uint64_t size_bytes) = 0;
+  /// Adds to, or changes, what each accessor may do in one or more whole mappings. Others keep theirs.
+  virtual void grant(Address begin, std::uint64_t size_bytes, std::span<const Accessor> accessors) = 0;
+  virtual Access access(Address address, Location who) = 0;
+  /// The chunk mapped at the address; needs a release of its own.
+  virtual ChunkHandle retain_handle(Address address) = 0;
+  /// The mapping around the address.
+  virtual AddressRange address_range(Address address) = 0;
+  virtual PointerInfo pointer_info(Address address) = 0;
+
+  // --- Contexts
+  /// Whether the device's primary context is active. Opens none.
+  virtual bool context_active(DeviceId device) = 0;
+  /// Opens it if it was not: a second and hundreds of MiB of HBM on a real GPU.
+  virtual ContextHandle retain_primary(DeviceId device) = 0;
+  virtual void release_primary(DeviceId device) = 0;
+  virtual ContextHandle create_context(DeviceId device) = 0;
+  virtual void destroy_context(ContextHandle context) = 0;
+  /// Of the calling thread; zero is none.
+  virtual ContextHandle current_context() = 0;
+  virtual void set_current_context(ContextHandle context) = 0;
+  virtual DeviceId context_device(ContextHandle context) = 0;
+  virtual void synchronize_context(ContextHandle context) = 0;
+  /// `event` completes once all work that is now in the context has finished. Fails, and ends the
+  /// capture, where a stream of the context captures. Requires: an event of that context.
+  virtual void record_context(ContextHandle context, EventHandle event) = 0;
+  /// All work submitted to the context from now on waits for `event`, which may be of another one.
+  virtual void hold_context(ContextHandle context, EventHandle event) = 0;
+
+  // --- Streams and events
+  virtual BoundStream create_stream(ContextHandle context, StreamKind kind) = 0;
+  virtual void destroy_stream(BoundStream stream) = 0;
+  virtual ContextHandle stream_context(StreamHandle stream) = 0;
+  /// Unique in the process for its life; a reused handle has another.
+  virtual std::uint64_t stream_id(BoundStream stream) = 0;
+  virtual bool is_capturing(BoundStream stream) = 0;
+  /// True once everything enqueued has finished. Throws what that work failed with.
+  virtual bool query_stream(BoundStream stream) = 0;
+  /// Blocks; false if `deadline` of `clock()` passed first. Throws what the work failed with.
+  virtual bool wait_stream(BoundStream stream, TimePoint deadline) = 0;
+  virtual void stream_wait_event(BoundStream stream, EventHandle event) = 0;
+  virtual EventHandle create_event(ContextHandle context) = 0;
+  virtual void destroy_event(EventHandle event) = 0;
+  virtual void record(EventHandle event, BoundStream stream) = 0;
+  virtual bool query_event(EventHandle event) = 0;
+  virtual bool wait_event(EventHandle event, TimePoint deadline) = 0;
+
+  // --- Work
+  /// Enqueues the operations in order, with nothing of another thread's between them.
+  virtual void batch(BoundStream stream, std::span<const WordOperation> operations) = 0;
+  /// Any two ranges of chunks, pinned or pageable host memory; pageable memory blocks.
+  virtual void copy(BoundStream stream, Address target, Address source, std::uint64_t size_bytes) = 0;
+  virtual void fill(BoundStream stream, Address begin, std::byte value, std::uint64_t size_bytes) = 0;
+  virtual KernelHandle load_kernel(ContextHandle context, const Kernel& kernel) = 0;
+  virtual void unload_kernel(KernelHandle kernel) = 0;
+  virtual void launch(BoundStream stream, KernelHandle kernel, LaunchShape shape,
+                      const KernelArguments& arguments) = 0;
+
+  // --- Graphs
+  virtual void begin_capture(BoundStream stream, CaptureMode mode) = 0;
+  virtual GraphHandle end_capture(BoundStream stream) = 0;
+  virtual ExecGraphHandle instantiate(GraphHandle graph) = 0;
+  virtual void launch_graph(BoundStream stream, ExecGraphHandle graph) = 0;
+  virtual void destroy_graph(GraphHandle graph) = 0;
+  virtual void destroy_exec_graph(ExecGraphHandle graph) = 0;
+
+  // --- Memory that does not move
+  /// Pinned host memory that every context reaches at the same address; zeroed.
+  virtual void* allocate_pinned(ContextHandle context, std::size_t size_bytes) = 0;
+  virtual void free_pinned(ContextHandle context, void* pointer) = 0;
+  /// The driver's ordinary device memory (cuMemAlloc). `free_plain` waits for the device.
+  virtual Address allocate_plain(ContextHandle context, std::size_t size_bytes) = 0;
+  virtual void free_plain(ContextHandle context, Address begin) = 0;
+};
+
+}  // namespace vma

@@ -1,0 +1,101 @@
+#pragma once
+
+#include "driver/calls.hpp"
+#include "driver/driver.hpp"
+
+#include <functional>
+#include <memory>
+
+namespace vma {
+
+/// A driver that hands every call on to another one, through one function: what fault, trace and
+/// delay drivers are made of.
+///
+/// Thread-safe as far as `around` is. The questions that cannot fail go straight through.
+class InterceptDriver : public Driver {
+ public:
+  explicit InterceptDriver(std::unique_ptr<Driver> inner);
+  /// Requires: `inner` lives longer.
+  explicit InterceptDriver(Driver& inner);
+
+  Driver& inner() noexcept { return inner_; }
+
+  std::string description() const override { return inner_.description(); }
+  bool simulated() const override { return inner_.simulated(); }
+  int device_count() const override { return inner_.device_count(); }
+  bool has_context_hold() const override { return inner_.has_context_hold(); }
+  Clock& clock() override { return inner_.clock(); }
+  Executor& executor() override { return inner_.executor(); }
+
+  DeviceInfo device_info(DeviceId device) override;
+  bool can_access_peer(DeviceId from, DeviceId to) override;
+  LinkInfo link_info(DeviceId from, DeviceId to) override;
+  int host_node_count() override;
+  std::uint64_t granularity(Location at) override;
+  std::uint64_t free_bytes(DeviceId device) override;
+  Address reserve(std::uint64_t size_bytes, std::uint64_t alignment) override;
+  void unreserve(Address begin, std::uint64_t size_bytes) override;
+  ChunkHandle create(Location at, std::uint64_t size_bytes) override;
+  void release(ChunkHandle chunk) override;
+  void map(Address begin, std::uint64_t size_bytes, ChunkHandle chunk) override;
+  void unmap(Address begin, std::uint64_t size_bytes) override;
+  void grant(Address begin, std::uint64_t size_bytes, std::span<const Accessor> accessors) override;
+  Access access(Address address, Location who) override;
+  ChunkHandle retain_handle(Address address) override;
+  AddressRange address_range(Address address) override;
+  PointerInfo pointer_info(Address address) override;
+  bool context_active(DeviceId device) override;
+  ContextHandle retain_primary(DeviceId device) override;
+  void release_primary(DeviceId device) override;
+  ContextHandle create_context(DeviceId device) override;
+  void destroy_context(ContextHandle context) override;
+  ContextHandle current_context() override;
+  void set_current_context(ContextHandle context) override;
+  DeviceId context_device(ContextHandle context) override;
+  void synchronize_context(ContextHandle context) override;
+  void record_context(ContextHandle context, EventHandle event) override;
+  void hold_context(ContextHandle context, EventHandle event) override;
+  BoundStream create_stream(ContextHandle context, StreamKind kind) override;
+  void destroy_stream(BoundStream stream) override;
+  ContextHandle stream_context(StreamHandle stream) override;
+  std::uint64_t stream_id(BoundStream stream) override;
+  bool is_capturing(BoundStream stream) override;
+  bool query_stream(BoundStream stream) override;
+  bool wait_stream(BoundStream stream, TimePoint deadline) override;
+  void stream_wait_event(BoundStream stream, EventHandle event) override;
+  EventHandle create_event(ContextHandle context) override;
+  void destroy_event(EventHandle event) override;
+  void record(EventHandle event, BoundStream stream) override;
+  bool query_event(EventHandle event) override;
+  bool wait_event(EventHandle event, TimePoint deadline) override;
+  void batch(BoundStream stream, std::span<const WordOperation> operations) override;
+  void copy(BoundStream stream, Address target, Address source, std::uint64_t size_bytes) override;
+  void fill(BoundStream stream, Address begin, std::byte value, std::uint64_t size_bytes) override;
+  KernelHandle load_kernel(ContextHandle context, const Kernel& kernel) override;
+  void unload_kernel(KernelHandle kernel) override;
+  void launch(BoundStream stream, KernelHandle kernel, LaunchShape shape,
+              const KernelArguments& arguments) override;
+  void begin_capture(BoundStream stream, CaptureMode mode) override;
+  GraphHandle end_capture(BoundStream stream) override;
+  ExecGraphHandle instantiate(GraphHandle graph) override;
+  void launch_graph(BoundStream stream, ExecGraphHandle graph) override;
+  void destroy_graph(GraphHandle graph) override;
+  void destroy_exec_graph(ExecGraphHandle graph) override;
+  void* allocate_pinned(ContextHandle context, std::size_t size_bytes) override;
+  void free_pinned(ContextHandle context, void* pointer) override;
+  Address allocate_plain(ContextHandle context, std::size_t size_bytes) override;
+  void free_plain(ContextHandle context, Address begin) override;
+
+ protected:
+  /// Runs `body`, which makes the call, once or not at all. Not at all means to throw.
+  virtual void around(Call call, const std::function<void()>& body) = 0;
+
+ private:
+  template <typename Body>
+  auto pass(Call call, Body body);
+
+  std::unique_ptr<Driver> owned_;  // Null where the inner driver is somebody else's.
+  Driver& inner_;
+};
+
+}  // namespace vma

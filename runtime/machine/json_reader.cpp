@@ -1,0 +1,104 @@
+#include "machine/json_reader.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <utility>
+
+namespace vma {
+
+JsonReader::JsonReader(const boost::json::value& value, std::string file, std::string path)
+    : object_(value.if_object()), file_(std::move(file)), path_(std::move(path)) {
+  if (object_ == nullptr) refuse("", "is no object");
+}
+
+std::string JsonReader::place(std::string_view key) const {
+  if (key.empty()) return path_.empty() ? "the whole file" : path_;
+  return path_.empty() ? std::string(key) : fmt::format("{}.{}", path_, key);
+}
+
+void JsonReader::refuse(std::string_view key, std::string_view reason) const {
+  throw Error(ErrorKind::invalid_argument, "load_machine",
+              fmt::format("{}: {}: {}", file_, place(key), reason));
+}
+
+bool JsonReader::has(std::string_view key) const {
+  return object_->contains(key);
+}
+
+const boost::json::value& JsonReader::at(std::string_view key) {
+  asked_.emplace(key);
+  const boost::json::value* value = object_->if_contains(key);
+  if (value == nullptr) refuse(key, "is missing");
+  return *value;
+}
+
+const boost::json::array& JsonReader::list(std::string_view key) {
+  const boost::json::array* array = at(key).if_array();
+  if (array == nullptr) refuse(key, "is no list");
+  return *array;
+}
+
+std::string JsonReader::text(std::string_view key) {
+  const boost::json::string* text = at(key).if_string();
+  if (text == nullptr) refuse(key, "is no string");
+  if (text->empty()) refuse(key, "is empty");
+  return std::string(*text);
+}
+
+bool JsonReader::flag(std::string_view key, bool otherwise) {
+  asked_.emplace(key);
+  if (!has(key)) return otherwise;
+  const bool* value = at(key).if_bool();
+  if (value == nullptr) refuse(key, "is neither true nor false");
+  return *value;
+}
+
+double JsonReader::number(std::string_view key, double least, double most) {
+  const boost::json::value& value = at(key);
+  if (!value.is_number()) refuse(key, "is no number");
+  const double number = value.to_number<double>();
+  if (!std::isfinite(number) || number < least || number > most) {
+    refuse(key, fmt::format("{} is not between {} and {}", number, least, most));
+  }
+  return number;
+}
+
+double JsonReader::number_or(std::string_view key, double otherwise, double least, double most) {
+  asked_.emplace(key);
+  return has(key) ? number(key, least, most) : otherwise;
+}
+
+std::int64_t JsonReader::integer(std::string_view key, std::int64_t least, std::int64_t most) {
+  const boost::json::value& value = at(key);
+  boost::system::error_code failed;
+  const auto number = value.is_number() ? value.to_number<std::int64_t>(failed) : 0;
+  if (!value.is_number() || failed) refuse(key, "is no whole number");
+  if (number < least || number > most) {
+    refuse(key, fmt::format("{} is not between {} and {}", number, least, most));
+  }
+  return number;
+}
+
+std::int64_t JsonReader::integer_or(std::string_view key, std::int64_t otherwise,
+                                    std::int64_t least, std::int64_t most) {
+  asked_.emplace(key);
+  return has(key) ? integer(key, least, most) : otherwise;
+}
+
+JsonReader JsonReader::object(std::string_view key) {
+  return {at(key), file_, place(key)};
+}
+
+JsonReader JsonReader::element(std::string_view key, std::size_t index) {
+  return {list(key).at(index), file_, fmt::format("{}[{}]", place(key), index)};
+}
+
+void JsonReader::finish() const {
+  for (const auto& member : *object_) {
+    if (!asked_.contains(std::string_view(member.key())))
+      refuse(member.key(), "is not a key of this object");
+  }
+}
+
+}  // namespace vma

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <vma/error.hpp>
+
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/value.hpp>
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <string_view>
+
+namespace vma {
+
+/// Reads the members of one JSON object and refuses what it does not know.
+///
+/// Every failure throws Error{invalid_argument} that names the file and the path of the key
+/// ("gpus[0].memory_mib"). A reader borrows the object that it reads.
+class JsonReader {
+ public:
+  JsonReader(const boost::json::value& value, std::string file, std::string path);
+
+  bool has(std::string_view key) const;
+  /// Requires nothing: a key that is missing or of another type throws.
+  const boost::json::value& at(std::string_view key);
+  const boost::json::array& list(std::string_view key);
+  std::string text(std::string_view key);
+  bool flag(std::string_view key, bool otherwise);
+  /// Finite and between the bounds.
+  double number(std::string_view key, double least, double most);
+  double number_or(std::string_view key, double otherwise, double least, double most);
+  std::int64_t integer(std::string_view key, std::int64_t least, std::int64_t most);
+  std::int64_t integer_or(std::string_view key, std::int64_t otherwise, std::int64_t least,
+                          std::int64_t most);
+  JsonReader object(std::string_view key);
+  JsonReader element(std::string_view key, std::size_t index);
+
+  /// Refuses members that nobody asked for.
+  void finish() const;
+  [[noreturn]] void refuse(std::string_view key, std::string_view reason) const;
+  const std::string& file() const noexcept { return file_; }
+
+ private:
+  std::string place(std::string_view key) const;
+
+  const boost::json::object* object_ = nullptr;
+  std::string file_, path_;
+  std::set<std::string, std::less<>> asked_;
+};
+
+}  // namespace vma

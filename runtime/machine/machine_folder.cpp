@@ -1,0 +1,69 @@
+#include "machine/machine_folder.hpp"
+
+#include <vma/error.hpp>
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <set>
+
+namespace vma {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_path(const std::string& name) {
+  return name.find('/') != std::string::npos || name.ends_with(".json");
+}
+
+std::vector<fs::path> folders() {
+  std::vector<fs::path> found;
+  if (const char* set = std::getenv("VMART_MACHINES"); set != nullptr && *set != '\0') {
+    found.emplace_back(set);
+  }
+  Dl_info library{};
+  if (dladdr(reinterpret_cast<const void*>(&find_machine_file), &library) != 0 &&
+      library.dli_fname != nullptr) {
+    const fs::path folder = fs::path(library.dli_fname).parent_path();
+    found.push_back(folder / "../share/vmart/machines");
+    found.push_back(folder / "../../share/vmart/machines");  // lib/<architecture>/libvmart.so
+  }
+#ifdef VMART_MACHINE_SOURCE_FOLDER
+  found.emplace_back(VMART_MACHINE_SOURCE_FOLDER);
+#endif
+  return found;
+}
+
+}  // namespace
+
+std::string find_machine_file(const std::string& name, const std::string& referrer) {
+  if (is_path(name)) return name;
+  std::vector<fs::path> searched = folders();
+  if (is_path(referrer)) searched.push_back(fs::path(referrer).parent_path());
+  std::vector<std::string> texts;
+  for (const fs::path& folder : searched) {
+    const fs::path file = folder / (name + ".json");
+    std::error_code failed;
+    if (fs::is_regular_file(file, failed)) return file.lexically_normal().string();
+    texts.push_back(folder.lexically_normal().string());
+  }
+  throw Error(ErrorKind::invalid_argument, "load_machine",
+              fmt::format("no machine file \"{}.json\" in {}; known: {}", name,
+                          fmt::join(texts, ", "), fmt::join(list_machine_files(), " ")));
+}
+
+std::vector<std::string> list_machine_files() {
+  std::set<std::string> names;
+  for (const fs::path& folder : folders()) {
+    std::error_code failed;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder, failed)) {
+      if (entry.path().extension() == ".json") names.insert(entry.path().stem().string());
+    }
+  }
+  return {names.begin(), names.end()};
+}
+
+}  // namespace vma

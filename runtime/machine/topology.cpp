@@ -1,0 +1,93 @@
+#include "machine/topology.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+namespace vma {
+namespace {
+
+std::vector<DeviceId> choose_devices(Driver& driver, std::span<const int> asked) {
+  const int count = driver.device_count();
+  if (count == 0) throw Error(ErrorKind::no_driver, "vma::Runtime", "the driver shows no GPU");
+  std::vector<DeviceId> chosen;
+  if (asked.empty()) {
+    for (int device = 0; device < count; ++device) chosen.push_back(DeviceId{device});
+    return chosen;
+  }
+  for (const int device : asked) {
+    if (device < 0 || device >= count) {
+      throw Error(ErrorKind::invalid_argument, "vma::Runtime",
+                  fmt::format("devices names GPU {}; there are {}", device, count));
+    }
+    if (std::ranges::find(chosen, DeviceId{device}) != chosen.end()) {
+      throw Error(ErrorKind::invalid_argument, "vma::Runtime",
+                  fmt::format("devices names GPU {} twice", device));
+    }
+    chosen.push_back(DeviceId{device});
+  }
+  return chosen;
+}
+
+}  // namespace
+
+Topology Topology::discover(Driver& driver, std::span<const int> devices) {
+  Topology topology;
+  topology.devices_ = choose_devices(driver, devices);
+  for (const DeviceId device : topology.devices_) {
+    const DeviceInfo info = driver.device_info(device);
+    if (!info.vmm) {
+      throw Error(
+          ErrorKind::unsupported, "vma::Runtime",
+          fmt::format("GPU {} ({}) has no virtual memory management", index(device), info.name));
+    }
+    topology.infos_.emplace(device, info);
+    topology.locations_.push_back(gpu(index(device)));
+  }
+  for (int node = 0; node < driver.host_node_count(); ++node)
+    topology.locations_.push_back(host(node));
+  for (const DeviceId from : topology.devices_) {
+    for (const DeviceId to : topology.devices_) {
+      topology.peers_[{from, to}] = from == to || driver.can_access_peer(from, to);
+      topology.links_[{from, to}] = driver.link_info(from, to);
+    }
+  }
+  for (const Location at : topology.locations_) {
+    topology.granularity_ = std::max(topology.granularity_, driver.granularity(at));
+    std::vector<Accessor>& readers = topology.readers_[at];
+    for (const DeviceId device : topology.devices_) {
+      if (topology.reaches(device, at)) readers.push_back({gpu(index(device)), Access::read_write});
+    }
+  }
+  return topology;
+}
+
+bool Topology::has(Location at) const noexcept {
+  return std::ranges::find(locations_, at) != locations_.end();
+}
+
+void Topology::require(Location at, const char* call) const {
+  if (has(at)) return;
+  std::string known;
+  for (const Location location : locations_)
+    known += (known.empty() ? "" : " ") + to_string(location);
+  throw Error(ErrorKind::invalid_argument, call,
+              fmt::format("{} is not a location of this runtime; it has {}", to_string(at), known));
+}
+
+std::uint64_t Topology::memory_bytes(Location at) const {
+  if (at.kind == Location::Kind::host) return 0;
+  return info(DeviceId{at.ordinal}).memory_bytes;
+}
+
+bool Topology::reaches(DeviceId from, Location at) const {
+  if (at.kind == Location::Kind::host)
+    return true;  // No peer capability is needed for host memory.
+  const auto peer = peers_.find({from, DeviceId{at.ordinal}});
+  return peer != peers_.end() && peer->second;
+}
+
+}  // namespace vma

@@ -1,0 +1,51 @@
+#pragma once
+
+#include "driver/driver.hpp"
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace vma {
+
+/// What one runtime may use of a machine: its places, how large they are, and who can reach whom.
+/// Found once, by asking the driver; immutable after, so any thread may read it.
+class Topology {
+ public:
+  /// `devices` are CUDA ordinals; empty takes all. Peer capability is asked for each ordered pair,
+  /// never assumed. Throws: Error{no_driver} without a device, {invalid_argument} for one that is
+  /// not there or twice there, {unsupported} for one without virtual memory management.
+  static Topology discover(Driver& driver, std::span<const int> devices);
+
+  /// GPUs first, then host nodes.
+  const std::vector<Location>& locations() const noexcept { return locations_; }
+  const std::vector<DeviceId>& devices() const noexcept { return devices_; }
+  bool has(Location at) const noexcept;
+  /// Throws: Error{invalid_argument} that names `call` and lists the locations there are.
+  void require(Location at, const char* call) const;
+
+  const DeviceInfo& info(DeviceId device) const { return infos_.at(device); }
+  const LinkInfo& link(DeviceId from, DeviceId to) const { return links_.at({from, to}); }
+  /// HBM of a GPU; 0 for host nodes, whose size the driver does not tell.
+  std::uint64_t memory_bytes(Location at) const;
+
+  bool reaches(DeviceId from, Location at) const;
+  /// Everyone who can reach memory at `at`, with read and write access: what a chunk is granted.
+  const std::vector<Accessor>& readers(Location at) const { return readers_.at(at); }
+
+  /// The allocation granularity that suits every location.
+  std::uint64_t granularity() const noexcept { return granularity_; }
+
+ private:
+  std::vector<Location> locations_;
+  std::vector<DeviceId> devices_;
+  std::map<DeviceId, DeviceInfo> infos_;
+  std::map<std::pair<DeviceId, DeviceId>, LinkInfo> links_;
+  std::map<std::pair<DeviceId, DeviceId>, bool> peers_;
+  std::map<Location, std::vector<Accessor>> readers_;
+  std::uint64_t granularity_ = 0;
+};
+
+}  // namespace vma

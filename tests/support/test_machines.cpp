@@ -1,0 +1,50 @@
+#include "support/test_machines.hpp"
+
+#include <vma/error.hpp>
+
+#ifdef VMART_HAS_CUDA
+#include "driver/cuda_driver.hpp"
+#endif
+#include "machine/machine_file.hpp"
+#include "sim/sim_driver.hpp"
+
+#include <cstdlib>
+
+namespace vma {
+
+std::string SimulatedMachine::unavailable() {
+  return "";
+}
+std::unique_ptr<Driver> SimulatedMachine::open() {
+  const char* machine = std::getenv("VMART_TEST_MACHINE");
+  return std::make_unique<SimDriver>(load_machine(machine != nullptr ? machine : "test-2"));
+}
+
+#ifdef VMART_HAS_CUDA
+std::string CudaMachine::unavailable() {
+  try {
+    // Left open: with it stay the primary contexts, whose opening is most of a test's time.
+    static CudaDriver* const driver = [] {
+      auto* opened = new CudaDriver;
+      for (int gpu = 0; gpu < opened->device_count(); ++gpu) opened->retain_primary(DeviceId{gpu});
+      return opened;
+    }();
+    return driver->device_count() > 0 ? "" : "no GPU";
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::no_driver) return error.what();
+    throw;  // A machine that has a driver and cannot use it has failed.
+  }
+}
+std::unique_ptr<Driver> CudaMachine::open() {
+  return std::make_unique<CudaDriver>();
+}
+#else
+std::string CudaMachine::unavailable() {
+  return "built without the CUDA driver";
+}
+std::unique_ptr<Driver> CudaMachine::open() {
+  return nullptr;
+}
+#endif
+
+}  // namespace vma

@@ -1,0 +1,181 @@
+#include "unit/driver/counting_driver.hpp"
+
+namespace vma {
+
+DeviceInfo CountingDriver::device_info(DeviceId) {
+  return count(Call::device_info, [] {
+    DeviceInfo info;
+    info.name = "counting";
+    return info;
+  }());
+}
+bool CountingDriver::can_access_peer(DeviceId, DeviceId) {
+  return count(Call::can_access_peer, bool{});
+}
+LinkInfo CountingDriver::link_info(DeviceId, DeviceId) {
+  return count(Call::link_info, LinkInfo{});
+}
+int CountingDriver::host_node_count() {
+  return count(Call::host_node_count, int{});
+}
+std::uint64_t CountingDriver::granularity(Location) {
+  return count(Call::granularity, std::uint64_t{});
+}
+std::uint64_t CountingDriver::free_bytes(DeviceId) {
+  return count(Call::free_bytes, std::uint64_t{});
+}
+Address CountingDriver::reserve(std::uint64_t, std::uint64_t) {
+  return count(Call::reserve, Address{0x1000});
+}
+void CountingDriver::unreserve(Address, std::uint64_t) {
+  count(Call::unreserve, 0);
+}
+ChunkHandle CountingDriver::create(Location, std::uint64_t) {
+  return count(Call::create, ChunkHandle{7});
+}
+void CountingDriver::release(ChunkHandle) {
+  count(Call::release, 0);
+}
+void CountingDriver::map(Address, std::uint64_t, ChunkHandle) {
+  count(Call::map, 0);
+}
+void CountingDriver::unmap(Address, std::uint64_t) {
+  count(Call::unmap, 0);
+}
+void CountingDriver::grant(Address, std::uint64_t, std::span<const Accessor>) {
+  count(Call::grant, 0);
+}
+Access CountingDriver::access(Address, Location) {
+  return count(Call::access, Access{});
+}
+ChunkHandle CountingDriver::retain_handle(Address) {
+  return count(Call::retain_handle, ChunkHandle{});
+}
+AddressRange CountingDriver::address_range(Address) {
+  return count(Call::address_range, AddressRange{});
+}
+PointerInfo CountingDriver::pointer_info(Address) {
+  return count(Call::pointer_info, PointerInfo{});
+}
+bool CountingDriver::context_active(DeviceId) {
+  return count(Call::context_active, bool{});
+}
+ContextHandle CountingDriver::retain_primary(DeviceId) {
+  return count(Call::retain_primary, ContextHandle{});
+}
+void CountingDriver::release_primary(DeviceId) {
+  count(Call::release_primary, 0);
+}
+ContextHandle CountingDriver::create_context(DeviceId) {
+  return count(Call::create_context, ContextHandle{});
+}
+void CountingDriver::destroy_context(ContextHandle) {
+  count(Call::destroy_context, 0);
+}
+ContextHandle CountingDriver::current_context() {
+  return count(Call::current_context, ContextHandle{});
+}
+void CountingDriver::set_current_context(ContextHandle) {
+  count(Call::set_current_context, 0);
+}
+DeviceId CountingDriver::context_device(ContextHandle) {
+  return count(Call::context_device, DeviceId{});
+}
+void CountingDriver::synchronize_context(ContextHandle) {
+  count(Call::synchronize_context, 0);
+}
+void CountingDriver::record_context(ContextHandle, EventHandle) {
+  count(Call::record_context, 0);
+}
+void CountingDriver::hold_context(ContextHandle, EventHandle) {
+  count(Call::hold_context, 0);
+}
+BoundStream CountingDriver::create_stream(ContextHandle, StreamKind) {
+  return count(Call::create_stream, BoundStream{});
+}
+void CountingDriver::destroy_stream(BoundStream) {
+  count(Call::destroy_stream, 0);
+}
+ContextHandle CountingDriver::stream_context(StreamHandle) {
+  return count(Call::stream_context, ContextHandle{});
+}
+std::uint64_t CountingDriver::stream_id(BoundStream) {
+  return count(Call::stream_id, std::uint64_t{});
+}
+bool CountingDriver::is_capturing(BoundStream) {
+  return count(Call::is_capturing, bool{});
+}
+bool CountingDriver::query_stream(BoundStream) {
+  return count(Call::query_stream, bool{});
+}
+bool CountingDriver::wait_stream(BoundStream, TimePoint) {
+  return count(Call::wait_stream, bool{});
+}
+void CountingDriver::stream_wait_event(BoundStream, EventHandle) {
+  count(Call::stream_wait_event, 0);
+}
+EventHandle CountingDriver::create_event(ContextHandle) {
+  return count(Call::create_event, EventHandle{});
+}
+void CountingDriver::destroy_event(EventHandle) {
+  count(Call::destroy_event, 0);
+}
+void CountingDriver::record(EventHandle, BoundStream) {
+  count(Call::record, 0);
+}
+bool CountingDriver::query_event(EventHandle) {
+  return count(Call::query_event, bool{});
+}
+bool CountingDriver::wait_event(EventHandle, TimePoint) {
+  return count(Call::wait_event, bool{});
+}
+void CountingDriver::batch(BoundStream, std::span<const WordOperation>) {
+  count(Call::batch, 0);
+}
+void CountingDriver::copy(BoundStream, Address, Address, std::uint64_t) {
+  count(Call::copy, 0);
+}
+void CountingDriver::fill(BoundStream, Address, std::byte, std::uint64_t) {
+  count(Call::fill, 0);
+}
+KernelHandle CountingDriver::load_kernel(ContextHandle, const Kernel&) {
+  return count(Call::load_kernel, KernelHandle{});
+}
+void CountingDriver::unload_kernel(KernelHandle) {
+  count(Call::unload_kernel, 0);
+}
+void CountingDriver::launch(BoundStream, KernelHandle, LaunchShape, const KernelArguments&) {
+  count(Call::launch, 0);
+}
+void CountingDriver::begin_capture(BoundStream, CaptureMode) {
+  count(Call::begin_capture, 0);
+}
+GraphHandle CountingDriver::end_capture(BoundStream) {
+  return count(Call::end_capture, GraphHandle{});
+}
+ExecGraphHandle CountingDriver::instantiate(GraphHandle) {
+  return count(Call::instantiate, ExecGraphHandle{});
+}
+void CountingDriver::launch_graph(BoundStream, ExecGraphHandle) {
+  count(Call::launch_graph, 0);
+}
+void CountingDriver::destroy_graph(GraphHandle) {
+  count(Call::destroy_graph, 0);
+}
+void CountingDriver::destroy_exec_graph(ExecGraphHandle) {
+  count(Call::destroy_exec_graph, 0);
+}
+void* CountingDriver::allocate_pinned(ContextHandle, std::size_t) {
+  return count(Call::allocate_pinned, static_cast<void*>(nullptr));
+}
+void CountingDriver::free_pinned(ContextHandle, void*) {
+  count(Call::free_pinned, 0);
+}
+Address CountingDriver::allocate_plain(ContextHandle, std::size_t) {
+  return count(Call::allocate_plain, Address{});
+}
+void CountingDriver::free_plain(ContextHandle, Address) {
+  count(Call::free_plain, 0);
+}
+
+}  // namespace vma

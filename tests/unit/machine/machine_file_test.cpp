@@ -1,0 +1,163 @@
+// Goal: every machine that ships loads and says what its name promises; a file that is wrong in any
+// way is refused by an error that names the file, the place and the reason. Method: small texts,
+// each with one thing wrong.
+#include "machine/machine_file.hpp"
+
+#include "base/units.hpp"
+
+#include <vma/error.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+namespace vma {
+namespace {
+
+/// A valid file as text, with one piece of it replaced.
+std::string machine_with(const std::string& piece, const std::string& replacement) {
+  std::string text = R"({
+  "name": "small", "source": "a test", "granularity_bytes": 4096,
+  "host_nodes": [{"memory_mib": 16}],
+  "gpus": [{"count": 2, "name": "G", "memory_mib": 8, "multiprocessors": 4,
+            "compute_capability": 90, "copy_engines": 2, "hardware_queues": 8, "host_node": 0,
+            "local_gb_s": 100}],
+  "peer_link": {"kind": "nvlink", "gb_s": 20},
+  "host_link": {"to_gpu_gb_s": 5, "from_gpu_gb_s": 6},
+  "costs": {"map_us": 3, "unmap": {"sizes_mib": [1, 2], "gpus": [2, 4], "us": [[1, 2], [3, 4]]}}
+})";
+  if (piece.empty()) return text;
+  const auto at = text.find(piece);
+  EXPECT_NE(at, std::string::npos) << piece;
+  return text.replace(at, piece.size(), replacement);
+}
+
+std::string refusal(const std::string& text) {
+  try {
+    parse_machine(text, "some/file.json");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::invalid_argument);
+    return error.what();
+  }
+  return "(not refused)";
+}
+
+TEST(MachineFile, ReadsWhatItSays) {
+  const MachineDescription machine = parse_machine(machine_with("", ""), "f");
+  EXPECT_EQ(machine.name, "small");
+  ASSERT_EQ(machine.gpus.size(), 2u);
+  EXPECT_EQ(machine.gpus[1].memory_bytes, 8 * MiB);
+  EXPECT_EQ(machine.peer_links[0][0].kind, LinkKind::same);
+  EXPECT_EQ(machine.peer_links[0][1].kind, LinkKind::nvlink);
+  EXPECT_EQ(machine.host_links[1][0].from_gpu_gb_s, 6);
+  EXPECT_EQ(machine.costs.map_us, 3);
+  EXPECT_EQ(machine.costs.unmap.us[1][0], 3);
+}
+
+TEST(MachineFile, EveryMachineThatShipsLoadsUnderItsName) {
+  const auto names = machine_names();
+  for (const char* name : {"h200x1", "h200x2", "h200x4", "h200x8", "gh200", "gh200x2",
+                           "gb200-nvl72", "pcie4x4", "test-2", "test-4", "test-islands"}) {
+    SCOPED_TRACE(name);
+    EXPECT_NE(std::find(names.begin(), names.end(), name), names.end());
+    EXPECT_EQ(load_machine(name).name, name);
+  }
+  EXPECT_EQ(load_machine("gb200-nvl72").gpus.size(), 72u);
+  EXPECT_EQ(load_machine("gb200-nvl72").gpus[71].host_node, 35);
+  EXPECT_EQ(load_machine("h200x8").costs.grant_later.us,
+            load_machine("h200x2").costs.grant_later.us);
+}
+
+TEST(MachineFile, IslandsReachOnlyTheirOwn) {
+  const MachineDescription machine = load_machine("test-islands");
+  EXPECT_EQ(machine.peer_links[0][1].kind, LinkKind::nvlink);
+  EXPECT_EQ(machine.peer_links[1][2].kind, LinkKind::none);
+  EXPECT_EQ(machine.peer_links[3][2].kind, LinkKind::nvlink);
+}
+
+TEST(MachineFile, OnGraceTheHostIsFasterThanAPeer) {
+  const MachineDescription machine = load_machine("gh200x2");
+  EXPECT_GT(machine.host_links[1][1].to_gpu_gb_s, machine.peer_links[0][1].gb_s);
+  EXPECT_LT(machine.host_links[1][0].to_gpu_gb_s, machine.host_links[1][1].to_gpu_gb_s);
+}
+
+TEST(MachineFile, RefusesByPlaceAndReason) {
+  const struct {
+    const char *piece, *replacement, *says;
+  } wrong[] = {
+      {"\"name\": \"small\",", "", "name: is missing"},
+      {"\"name\": \"small\"", "\"name\": 3", "name: is no string"},
+      {"\"memory_mib\": 8", "\"memory_mib\": 0", "gpus[0].memory_mib: 0 is not between"},
+      {"\"memory_mib\": 8", "\"memory_mib\": -8", "gpus[0].memory_mib: -8 is not between"},
+      {"\"memory_mib\": 8", "\"memory_mib\": 8.5", "gpus[0].memory_mib: is no whole number"},
+      {"\"memory_mib\": 8", "\"memory_mib\": 1e300", "gpus[0].memory_mib: is no whole number"},
+      {"\"memory_mib\": 8", "\"memory_mib\": 99999999999",
+       "gpus[0].memory_mib: 99999999999 is not"},
+      {"\"memory_mib\": 8", "\"memory_mib\": 8, \"colour\": 1", "gpus[0].colour: is not a key"},
+      {"\"granularity_bytes\": 4096", "\"granularity_bytes\": 5000", "is no power of two"},
+      {"\"kind\": \"nvlink\"", "\"kind\": \"string\"", "\"string\" is none of nvlink, pcie, none"},
+      {"\"gb_s\": 20", "\"gb_s\": 0", "peer_link.gb_s: 0 is not between"},
+      {"\"host_node\": 0", "\"host_node\": 1", "gpus[0].host_node: 1 is not between 0 and 0"},
+      {"\"costs\"", "\"reachable\": [[true]], \"costs\"", "reachable: has 1 rows for 2 GPUs"},
+      {"\"costs\"", "\"reachable\": [[true, true], [true]], \"costs\"",
+       "reachable[1]: is no row of 2"},
+      {"\"costs\"", "\"reachable\": [[false, true], [true, true]], \"costs\"",
+       "cannot reach itself"},
+      {"[[1, 2], [3, 4]]", "[[1, 2], [3]]", "costs.unmap.us: has a row of another length"},
+      {"[[1, 2], [3, 4]]", "[[1, 2]]", "costs.unmap.us: has no row for each"},
+      {"[1, 2], \"gpus\"", "[2, 1], \"gpus\"", "costs.unmap.sizes_mib: does not grow"},
+      {"\"map_us\": 3", "\"map_us\": -3", "costs.map_us: -3 is not between"},
+      {"\"map_us\": 3", "\"mop_us\": 3", "costs.mop_us: is not a key"},
+      {"\"count\": 2", "\"count\": 200", "gpus[0].count: 200 is not between 1 and 128"},
+      {"\"host_nodes\": [{\"memory_mib\": 16}]", "\"host_nodes\": []", "host_nodes: holds 0 nodes"},
+      {"\"map_us\": 3,", "\"map_us\": 3,,", "line 9: "},
+      {"\"source\": \"a test\"", "\"source\": \"\"", "source: is empty"},
+  };
+  for (const auto& it : wrong) {
+    SCOPED_TRACE(it.replacement);
+    const std::string what = refusal(machine_with(it.piece, it.replacement));
+    EXPECT_NE(what.find("some/file.json"), std::string::npos) << what;
+    EXPECT_NE(what.find(it.says), std::string::npos) << what;
+  }
+  EXPECT_NE(refusal("").find("line 1"), std::string::npos) << refusal("");
+  EXPECT_NE(refusal("[]").find("is no object"), std::string::npos) << refusal("[]");
+  EXPECT_NE(refusal(machine_with("", "") + "x").find("line 10"), std::string::npos);
+}
+
+TEST(MachineFile, AnUnknownNameListsWhatIsKnown) {
+  try {
+    load_machine("h300x9");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::invalid_argument);
+    EXPECT_NE(std::string(error.what()).find("h200x2"), std::string::npos) << error.what();
+  }
+  EXPECT_THROW(load_machine("./no/such.json"), Error);
+}
+
+TEST(MachineFile, TheFolderOfTheVariableComesFirst) {
+  const std::string folder = testing::TempDir();
+  std::ofstream(folder + "/h200x1.json") << machine_with("", "");
+  ASSERT_EQ(setenv("VMART_MACHINES", folder.c_str(), 1), 0);
+  EXPECT_EQ(load_machine("h200x1").name, "small");
+  unsetenv("VMART_MACHINES");
+  EXPECT_EQ(load_machine(folder + "/h200x1.json").name, "small");
+  EXPECT_EQ(load_machine("h200x1").name, "h200x1");
+  std::remove((folder + "/h200x1.json").c_str());
+}
+
+TEST(MachineFile, CostsThatNameEachOtherInACircleAreRefused) {
+  const std::string path = testing::TempDir() + "/circle.json";
+  std::string text = machine_with("", "");
+  text.replace(text.find("\"costs\""), std::string::npos, "\"costs\": \"circle\"}");
+  std::ofstream(path) << text;
+  EXPECT_THROW(load_machine(path), Error);
+  std::remove(path.c_str());
+}
+
+}  // namespace
+}  // namespace vma
