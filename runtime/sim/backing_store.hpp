@@ -1,0 +1,49 @@
+#pragma once
+
+#include "base/mutex.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+
+namespace vma {
+
+/// The real bytes of all simulated memory: one sparse file in memory, mapped once as a whole, so
+/// that many chunks cost the kernel no mappings. Fresh ranges are zero. Safe from any thread.
+class BackingStore {
+ public:
+  /// Throws: Error{out_of_memory} if the host gives no address space.
+  explicit BackingStore(std::uint64_t budget_bytes);
+  ~BackingStore();
+  BackingStore(const BackingStore&) = delete;
+  BackingStore& operator=(const BackingStore&) = delete;
+
+  /// Returns the offset. Throws: Error{out_of_memory} naming VMART_SIM_BYTES beyond the budget.
+  std::uint64_t allocate(std::uint64_t size_bytes);
+  void free(std::uint64_t offset, std::uint64_t size_bytes) noexcept;
+  std::byte* at(std::uint64_t offset) const noexcept { return base_ + offset; }
+
+  /// Shows the bytes to the CPU at `address` too, in place of what is mapped there. Throws:
+  /// Error{out_of_memory} if the kernel has no mapping left.
+  void show(void* address, std::uint64_t offset, std::uint64_t size_bytes, bool writable);
+  /// Makes the address range fault again.
+  void hide(void* address, std::uint64_t size_bytes) noexcept;
+
+  std::uint64_t created_bytes() const;
+  std::uint64_t budget_bytes() const noexcept { return budget_bytes_; }
+
+ private:
+  const std::uint64_t budget_bytes_;
+  const std::uint64_t size_bytes_;
+  int file_ = -1;
+  std::byte* base_ = nullptr;
+  mutable Mutex mutex_;
+  std::map<std::uint64_t, std::uint64_t> holes_ VMART_GUARDED_BY(mutex_);  // Offset to size.
+  std::uint64_t created_bytes_ VMART_GUARDED_BY(mutex_) = 0;
+};
+
+/// Copies bytes that other threads may be writing: what devices do, and no race for checkers.
+void copy_device_bytes(std::byte* target, const std::byte* source, std::uint64_t size_bytes);
+void fill_device_bytes(std::byte* target, std::byte value, std::uint64_t size_bytes);
+
+}  // namespace vma

@@ -1,0 +1,107 @@
+#include "sim/progress.hpp"
+
+#include "base/stepper.hpp"
+#include "driver/native_codes.hpp"
+#include "sim/sim_stream.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace vma {
+namespace {
+constexpr int stuck_depth_max = 64;  // Of works that wait for each other, in a row.
+}
+
+void Progress::announce() {
+  changed.notify_all();
+  for (SimStream* stream : sleepers_) stream->wake();
+}
+
+void Progress::add_sleeper(SimStream* stream) {
+  sleepers_.push_back(stream);
+}
+void Progress::remove_sleeper(SimStream* stream) {
+  std::erase(sleepers_, stream);
+}
+
+void Progress::set_fault(int native, const std::string& detail) {
+  if (fault_ == 0) {
+    fault_ = native;
+    fault_detail_ = detail;
+  }
+  announce();
+}
+
+void Progress::check_fault(const char* call) const {
+  if (fault_ != 0) throw driver_error(fault_, call, fault_detail_);
+}
+
+bool Progress::is_done(Completion& completion) {
+  if (completion.done || completion.all_of.empty()) return completion.done;
+  TimePoint last{0};
+  for (const CompletionPtr& part : completion.all_of) {
+    if (!is_done(*part)) return false;
+    last = std::max(last, part->at);
+  }
+  for (const CompletionPtr& part : completion.all_of) completion.knows.join(part->knows);
+  completion.all_of.clear();
+  completion.at = last;
+  return completion.done = true;
+}
+
+CompletionPtr Progress::joined(std::vector<CompletionPtr> parts) {
+  auto completion = std::make_shared<Completion>();
+  completion->done = parts.empty();
+  completion->all_of = std::move(parts);
+  return completion;
+}
+
+bool Progress::is_stuck(Completion& completion, int depth) {
+  if (is_done(completion)) return false;
+  if (depth > stuck_depth_max) return true;
+  if (completion.stream != nullptr) return completion.stream->head_is_stuck(depth + 1);
+  return std::any_of(completion.all_of.begin(), completion.all_of.end(),
+                     [&](const CompletionPtr& part) { return is_stuck(*part, depth + 1); });
+}
+
+/// The calling host thread has seen the end.
+void Progress::learn(const CompletionPtr& completion) {
+  if (races_ != nullptr) races_->host_learns(completion->knows);
+}
+
+bool Progress::await(MutexLock& lock, const CompletionPtr& completion, TimePoint deadline) {
+  const auto ended = [&]() VMART_NO_THREAD_ANALYSIS { return is_done(*completion) || fault_ != 0; };
+  if (clock_.stepped() != nullptr) {
+    if (Stepper::current() == nullptr && !ended()) {
+      throw Error(ErrorKind::invalid_argument, "SimDriver",
+                  "a stepped machine blocks only threads that are inside SteppedExecutor::run");
+    }
+    const bool in_time = changed.wait_until(lock, clock_, deadline, ended);
+    if (in_time) learn(completion);
+    return in_time;
+  }
+  for (;;) {
+    changed.wait(lock, [&] { return ended() || is_stuck(*completion); });
+    if (ended()) break;
+    const bool moved = changed.wait_until(lock, clock_, deadline,
+                                          [&] { return ended() || !is_stuck(*completion); });
+    if (!moved) return false;
+  }
+  if (fault_ != 0) return true;
+  learn(completion);
+  clock_.reached(std::min(deadline, completion->at));
+  return completion->at <= deadline;
+}
+
+bool Progress::query(MutexLock& lock, const CompletionPtr& completion) {
+  if (clock_.stepped() == nullptr) {
+    changed.wait(lock, [&]() VMART_NO_THREAD_ANALYSIS {
+      return is_done(*completion) || fault_ != 0 || is_stuck(*completion);
+    });
+  }
+  const bool done = is_done(*completion) && completion->at <= clock_.now();
+  if (done) learn(completion);
+  return done;
+}
+
+}  // namespace vma

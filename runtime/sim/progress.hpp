@@ -1,0 +1,74 @@
+#pragma once
+
+#include "base/clock.hpp"
+#include "base/mutex.hpp"
+#include "sim/race_detector.hpp"
+#include "sim/sim_clock.hpp"
+#include "sim/vector_clock.hpp"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace vma {
+
+class SimStream;
+
+/// The end of a piece of work, or of several. Guarded by the lock of Progress.
+struct Completion {
+  bool done = false;
+  TimePoint at{0};              ///< When it ended, once done.
+  SimStream* stream = nullptr;  ///< That will do the work; null once done.
+  std::vector<std::shared_ptr<Completion>> all_of;
+  VectorClock knows;  ///< What has happened by then. Kept for the race detector only.
+};
+using CompletionPtr = std::shared_ptr<Completion>;
+
+/// The lock of all streams, contexts and events of a machine, and the waiting for them.
+class Progress {
+ public:
+  /// `races` is null if races are nobody's concern.
+  Progress(SimClock& clock, RaceDetector* races) : clock_(clock), races_(races) {}
+
+  Mutex mutex;
+  /// Wakes host threads; `announce` also wakes streams that wait for others.
+  Condition changed;
+
+  void announce() VMART_REQUIRES(mutex);
+  void add_sleeper(SimStream* stream) VMART_REQUIRES(mutex);
+  void remove_sleeper(SimStream* stream) VMART_REQUIRES(mutex);
+  int sleepers() const VMART_REQUIRES(mutex) { return static_cast<int>(sleepers_.size()); }
+
+  /// The error that the process does not survive; 0 while there is none.
+  int fault() const VMART_REQUIRES(mutex) { return fault_; }
+  void set_fault(int native, const std::string& detail) VMART_REQUIRES(mutex);
+  /// Throws the fault, under the name of the driver's call, if there is one.
+  void check_fault(const char* call) const VMART_REQUIRES(mutex);
+
+  static bool is_done(Completion& completion);
+  static CompletionPtr joined(std::vector<CompletionPtr> parts);
+  /// Whether the work cannot go on until something outside it happens: it waits for a word, a
+  /// queue, or for work that does.
+  static bool is_stuck(Completion& completion, int depth = 0);
+
+  /// Blocks until done, a fault, or `deadline`; moves the clock to the end. False: the deadline.
+  bool await(MutexLock& lock, const CompletionPtr& completion, TimePoint deadline)
+      VMART_REQUIRES(mutex);
+  /// Whether it has ended by now. Waits for the bytes of work that nothing blocks, in real time, so
+  /// that a slow simulating computer does not count as a slow machine.
+  bool query(MutexLock& lock, const CompletionPtr& completion) VMART_REQUIRES(mutex);
+
+  SimClock& clock() noexcept { return clock_; }
+  RaceDetector* races() const noexcept { return races_; }
+
+ private:
+  void learn(const CompletionPtr& completion);
+
+  SimClock& clock_;
+  RaceDetector* const races_;
+  std::vector<SimStream*> sleepers_ VMART_GUARDED_BY(mutex);
+  int fault_ VMART_GUARDED_BY(mutex) = 0;
+  std::string fault_detail_ VMART_GUARDED_BY(mutex);
+};
+
+}  // namespace vma

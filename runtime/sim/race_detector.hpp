@@ -1,0 +1,56 @@
+#pragma once
+
+#include "base/ids.hpp"
+#include "base/mutex.hpp"
+#include "sim/vector_clock.hpp"
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace vma {
+
+/// Two accesses to the same bytes of a chunk, at least one of them a write, that nothing orders.
+struct Race {
+  std::uint64_t chunk = 0;
+  std::uint64_t begin = 0, end = 0;  ///< Bytes of the chunk that both touched.
+  std::string earlier, later;        ///< "write by stream 3, work 12".
+};
+
+enum class Touch { read, write, atomic };
+
+/// Finds accesses of streams that no event, wait, word or host thread orders.
+///
+/// Keyed by chunk and byte range, so that two mappings of a chunk are the same bytes. All host
+/// threads count as one, which knows of every word that a stream wrote: orders that a program makes
+/// by its own means are taken for granted, so a race may be missed but none is invented. Touches by
+/// the CPU through a pointer are not seen. Keeps the latest accesses of a chunk only, and the first
+/// races. Safe from any thread.
+class RaceDetector {
+ public:
+  /// A work of a stream touches bytes [begin, end) of the chunk, knowing what `knows` says.
+  void touch(ChunkHandle chunk, std::uint64_t begin, std::uint64_t end, Touch touch,
+             std::uint64_t stream, std::uint64_t work, const VectorClock& knows);
+  /// A host thread has seen work end, or a word that it wrote.
+  void host_learns(const VectorClock& knows);
+  /// What a host thread passes on to the work that it enqueues.
+  VectorClock host_knows() const;
+
+  std::vector<Race> races() const;
+
+ private:
+  struct Access {
+    std::uint64_t begin, end;
+    Touch touch;
+    std::uint64_t stream, work;
+  };
+
+  mutable Mutex mutex_;
+  VectorClock host_ VMART_GUARDED_BY(mutex_);
+  std::map<ChunkHandle, std::deque<Access>> accesses_ VMART_GUARDED_BY(mutex_);
+  std::vector<Race> races_ VMART_GUARDED_BY(mutex_);
+};
+
+}  // namespace vma

@@ -1,0 +1,128 @@
+#pragma once
+
+#include "driver/driver.hpp"
+#include "machine/machine_description.hpp"
+#include "sim/race_detector.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace vma {
+
+class SteppedExecutor;
+class SimMachine;
+
+struct SimOptions {
+  /// Null: threads of the operating system. Otherwise every thread of the machine is a member of
+  /// the executor, which must outlive the driver; calls come from members (inside `run`).
+  SteppedExecutor* stepped = nullptr;
+  /// What junk fresh memory is full of, on machines that fill it.
+  std::uint64_t seed = 1;
+  /// Most bytes of simulated memory that exist at once. Zero: VMART_SIM_BYTES, else 8 GiB.
+  std::uint64_t host_budget_bytes = 0;
+  /// Records accesses that nothing orders; see `races`.
+  bool detect_races = false;
+};
+
+/// A simulated machine: one process's view of libcuda, with real bytes.
+///
+/// `MachineDescription` gives devices, reach and durations. Errors carry the CUDA call names and
+/// codes that a real driver gives. Stricter than one, on purpose: a copy or fill that touches a
+/// slot without a mapping is refused at once, and handles are never reused, so that a stale one is
+/// always refused. See `device_view.hpp` for what kernels are here.
+class SimDriver : public Driver {
+ public:
+  explicit SimDriver(MachineDescription machine, const SimOptions& options = {});
+  /// Ends the streams; work that stands blocked is dropped.
+  ~SimDriver() override;
+
+  /// What is alive that a program should have given back: chunks, mappings, reservations, streams,
+  /// events, contexts, kernels, graphs, memory. Sorted; empty after a clean end.
+  std::vector<std::string> leaks() const;
+  /// What the race detector saw, oldest first, bounded. Empty unless `detect_races`.
+  std::vector<Race> races() const;
+  /// Bytes of simulated memory that exist now, and may.
+  std::uint64_t created_bytes() const;
+  std::uint64_t budget_bytes() const;
+  const MachineDescription& machine() const;
+
+  std::string description() const override;
+  bool simulated() const override { return true; }
+  int device_count() const override;
+  bool has_context_hold() const override { return true; }
+  Clock& clock() override;
+  Executor& executor() override;
+
+  DeviceInfo device_info(DeviceId device) override;
+  bool can_access_peer(DeviceId from, DeviceId to) override;
+  LinkInfo link_info(DeviceId from, DeviceId to) override;
+  int host_node_count() override;
+  std::uint64_t granularity(Location at) override;
+  std::uint64_t free_bytes(DeviceId device) override;
+
+  Address reserve(std::uint64_t size_bytes, std::uint64_t alignment) override;
+  void unreserve(Address begin, std::uint64_t size_bytes) override;
+  ChunkHandle create(Location at, std::uint64_t size_bytes) override;
+  void release(ChunkHandle chunk) override;
+  void map(Address begin, std::uint64_t size_bytes, ChunkHandle chunk) override;
+  void unmap(Address begin, std::uint64_t size_bytes) override;
+  void grant(Address begin, std::uint64_t size_bytes, std::span<const Accessor> accessors) override;
+  Access access(Address address, Location who) override;
+  ChunkHandle retain_handle(Address address) override;
+  AddressRange address_range(Address address) override;
+  PointerInfo pointer_info(Address address) override;
+
+  bool context_active(DeviceId device) override;
+  ContextHandle retain_primary(DeviceId device) override;
+  void release_primary(DeviceId device) override;
+  ContextHandle create_context(DeviceId device) override;
+  void destroy_context(ContextHandle context) override;
+  ContextHandle current_context() override;
+  void set_current_context(ContextHandle context) override;
+  DeviceId context_device(ContextHandle context) override;
+  void synchronize_context(ContextHandle context) override;
+  void record_context(ContextHandle context, EventHandle event) override;
+  void hold_context(ContextHandle context, EventHandle event) override;
+
+  BoundStream create_stream(ContextHandle context, StreamKind kind) override;
+  void destroy_stream(BoundStream stream) override;
+  ContextHandle stream_context(StreamHandle stream) override;
+  std::uint64_t stream_id(BoundStream stream) override;
+  bool is_capturing(BoundStream stream) override;
+  bool query_stream(BoundStream stream) override;
+  bool wait_stream(BoundStream stream, TimePoint deadline) override;
+  void stream_wait_event(BoundStream stream, EventHandle event) override;
+  EventHandle create_event(ContextHandle context) override;
+  void destroy_event(EventHandle event) override;
+  void record(EventHandle event, BoundStream stream) override;
+  bool query_event(EventHandle event) override;
+  bool wait_event(EventHandle event, TimePoint deadline) override;
+
+  void batch(BoundStream stream, std::span<const WordOperation> operations) override;
+  void copy(BoundStream stream, Address target, Address source, std::uint64_t size_bytes) override;
+  void fill(BoundStream stream, Address begin, std::byte value, std::uint64_t size_bytes) override;
+  KernelHandle load_kernel(ContextHandle context, const Kernel& kernel) override;
+  void unload_kernel(KernelHandle kernel) override;
+  void launch(BoundStream stream, KernelHandle kernel, LaunchShape shape,
+              const KernelArguments& arguments) override;
+
+  void begin_capture(BoundStream stream, CaptureMode mode) override;
+  GraphHandle end_capture(BoundStream stream) override;
+  ExecGraphHandle instantiate(GraphHandle graph) override;
+  void launch_graph(BoundStream stream, ExecGraphHandle graph) override;
+  void destroy_graph(GraphHandle graph) override;
+  void destroy_exec_graph(ExecGraphHandle graph) override;
+
+  void* allocate_pinned(ContextHandle context, std::size_t size_bytes) override;
+  void free_pinned(ContextHandle context, void* pointer) override;
+  Address allocate_plain(ContextHandle context, std::size_t size_bytes) override;
+  void free_plain(ContextHandle context, Address begin) override;
+
+ private:
+  std::unique_ptr<SimMachine> machine_;
+};
+
+}  // namespace vma

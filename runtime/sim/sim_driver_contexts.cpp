@@ -1,0 +1,178 @@
+// SimDriver's calls on contexts, and the memory that lives in them.
+#include "driver/native_codes.hpp"
+#include "sim/sim_driver.hpp"
+#include "sim/sim_machine.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace vma {
+namespace {
+
+/// Each thread has a current context in each machine.
+ContextHandle& current_of_thread(std::uint64_t serial) {
+  thread_local std::unordered_map<std::uint64_t, ContextHandle> current;
+  return current[serial];
+}
+
+}  // namespace
+
+bool SimDriver::context_active(DeviceId device) {
+  machine_->require_device(device, "cuDevicePrimaryCtxGetState");
+  const MutexLock lock(machine_->progress.mutex);
+  return machine_->primaries[static_cast<std::size_t>(index(device))] != nullptr;
+}
+
+ContextHandle SimDriver::retain_primary(DeviceId device) {
+  constexpr auto call = "cuDevicePrimaryCtxRetain";
+  machine_->require_device(device, call);
+  const bool opens = !context_active(device);
+  const CallTime time(*machine_, opens ? machine_->costs.parameters().open_context_us : 0.1);
+  const MutexLock lock(machine_->progress.mutex);
+  machine_->progress.check_fault(call);
+  SimContext*& primary = machine_->primaries[static_cast<std::size_t>(index(device))];
+  if (primary == nullptr) {
+    primary = &machine_->open_context(device, true);
+  } else {
+    ++primary->references;
+  }
+  return primary->handle;
+}
+
+void SimDriver::release_primary(DeviceId device) {
+  machine_->require_device(device, "cuDevicePrimaryCtxRelease");
+  MutexLock lock(machine_->progress.mutex);
+  SimContext* primary = machine_->primaries[static_cast<std::size_t>(index(device))];
+  if (primary == nullptr) {
+    throw driver_error(native_invalid_context, "cuDevicePrimaryCtxRelease",
+                       fmt::format("device {} has no primary context", index(device)));
+  }
+  if (--primary->references == 0) machine_->close_context(lock, *primary);
+}
+
+ContextHandle SimDriver::create_context(DeviceId device) {
+  machine_->require_device(device, "cuCtxCreate");
+  const CallTime time(*machine_, machine_->costs.parameters().open_context_us);
+  const MutexLock lock(machine_->progress.mutex);
+  machine_->progress.check_fault("cuCtxCreate");
+  return machine_->open_context(device, false).handle;
+}
+
+void SimDriver::destroy_context(ContextHandle context) {
+  constexpr auto call = "cuCtxDestroy";
+  MutexLock lock(machine_->progress.mutex);
+  if (machine_->context(context, call).primary) {
+    throw driver_error(native_invalid_context, call, "it is a primary context");
+  }
+  machine_->await_others_of_device(lock, context, call);
+  machine_->close_context(lock, machine_->context(context, call));
+}
+
+ContextHandle SimDriver::current_context() {
+  return current_of_thread(machine_->serial);
+}
+
+void SimDriver::set_current_context(ContextHandle context) {
+  if (!is_none(context)) {
+    const MutexLock lock(machine_->progress.mutex);
+    machine_->context(context, "cuCtxSetCurrent");
+  }
+  current_of_thread(machine_->serial) = context;
+}
+
+DeviceId SimDriver::context_device(ContextHandle context) {
+  const MutexLock lock(machine_->progress.mutex);
+  return machine_->context(context, "cuCtxGetDevice").device;
+}
+
+void SimDriver::synchronize_context(ContextHandle context) {
+  constexpr auto call = "cuCtxSynchronize";
+  const CallTime time(*machine_, machine_->costs.parameters().query_us);
+  MutexLock lock(machine_->progress.mutex);
+  SimContext& owner = machine_->context(context, call);
+  machine_->progress.check_fault(call);
+  machine_->forbid_capture(owner, call);
+  machine_->progress.await(lock, owner.everything(), never);
+  machine_->progress.check_fault(call);
+}
+
+void SimDriver::record_context(ContextHandle context, EventHandle event) {
+  constexpr auto call = "cuCtxRecordEvent";
+  const CallTime time(*machine_, machine_->costs.parameters().hold_us);
+  const MutexLock lock(machine_->progress.mutex);
+  SimContext& owner = machine_->context(context, call);
+  SimEvent& recorded = machine_->event(event, call);
+  machine_->progress.check_fault(call);
+  if (recorded.context != context) {
+    throw driver_error(native_invalid_handle, call, "the event is of another context");
+  }
+  machine_->forbid_capture(owner, call);
+  recorded.completion = owner.everything();
+  if (Progress::is_done(*recorded.completion)) {
+    recorded.completion->at = std::max(recorded.completion->at, machine_->clock.now());
+  }
+  recorded.capture.reset();
+}
+
+void SimDriver::hold_context(ContextHandle context, EventHandle event) {
+  constexpr auto call = "cuCtxWaitEvent";
+  const CallTime time(*machine_, machine_->costs.parameters().hold_us);
+  const MutexLock lock(machine_->progress.mutex);
+  SimContext& owner = machine_->context(context, call);
+  const SimEvent& awaited = machine_->event(event, call);
+  machine_->progress.check_fault(call);
+  machine_->forbid_capture(owner, call);
+  owner.holds.push_back(awaited.completion);
+}
+
+void* SimDriver::allocate_pinned(ContextHandle context, std::size_t size_bytes) {
+  const CallTime time(*machine_, machine_->costs.create(host(0), size_bytes));
+  {
+    const MutexLock lock(machine_->progress.mutex);
+    machine_->context(context, "cuMemHostAlloc");
+    machine_->progress.check_fault("cuMemHostAlloc");
+  }
+  return machine_->memory.allocate_pinned(size_bytes);
+}
+
+void SimDriver::free_pinned(ContextHandle context, void* pointer) {
+  {
+    const MutexLock lock(machine_->progress.mutex);
+    machine_->context(context, "cuMemFreeHost");
+  }
+  machine_->memory.free_pinned(pointer);
+}
+
+Address SimDriver::allocate_plain(ContextHandle context, std::size_t size_bytes) {
+  constexpr auto call = "cuMemAlloc";
+  const CallTime time(*machine_, machine_->costs.parameters().plain_allocate_us);
+  DeviceId device;
+  {
+    MutexLock lock(machine_->progress.mutex);
+    SimContext& owner = machine_->context(context, call);
+    machine_->wait_for_frees(lock, owner);
+    machine_->progress.check_fault(call);
+    device = owner.device;
+  }
+  return machine_->memory.allocate_plain(device, size_bytes);
+}
+
+void SimDriver::free_plain(ContextHandle context, Address begin) {
+  constexpr auto call = "cuMemFree";
+  const CallTime time(*machine_, machine_->costs.parameters().plain_free_us);
+  MutexLock lock(machine_->progress.mutex);
+  SimContext& owner = machine_->context(context, call);
+  machine_->progress.check_fault(call);
+  machine_->memory.require_plain(owner.device, begin);
+  // Until the earlier work has ended the call keeps others from launching in the context.
+  ++owner.freeing;
+  machine_->progress.await(lock, owner.everything(), never);
+  --owner.freeing;
+  machine_->progress.announce();
+  machine_->progress.check_fault(call);
+  machine_->memory.free_plain(owner.device, begin);
+}
+
+}  // namespace vma

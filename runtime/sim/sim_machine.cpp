@@ -1,0 +1,271 @@
+#include "sim/sim_machine.hpp"
+
+#include "base/check.hpp"
+#include "base/units.hpp"
+#include "driver/native_codes.hpp"
+#include "sim/stepped_executor.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+namespace vma {
+namespace {
+
+constexpr std::uint64_t default_budget_bytes = 8 * GiB;
+constexpr int serial_shift = 40;
+constexpr std::uint64_t chunk_handles = 1ull << 39;  // The other handles are below.
+
+std::uint64_t next_serial() {
+  static std::atomic<std::uint64_t> last{0};
+  return ++last;
+}
+
+std::uint64_t thread_number() {
+  static std::atomic<std::uint64_t> last{0};
+  thread_local const std::uint64_t number = ++last;
+  return number;
+}
+
+std::uint64_t budget_of(const SimOptions& options) {
+  if (options.host_budget_bytes != 0) return options.host_budget_bytes;
+  const char* text = std::getenv("VMART_SIM_BYTES");
+  if (text == nullptr) return default_budget_bytes;
+  std::uint64_t bytes = 0;
+  const char* end = text + std::strlen(text);
+  const auto [stop, failed] = std::from_chars(text, end, bytes);
+  if (failed != std::errc() || stop != end || bytes == 0 || bytes > (1ull << 44)) {
+    throw Error(ErrorKind::invalid_argument, "SimDriver",
+                fmt::format("VMART_SIM_BYTES=\"{}\" is no count of bytes", text));
+  }
+  return bytes;
+}
+
+}  // namespace
+
+SimMachine::SimMachine(MachineDescription machine, const SimOptions& sim_options)
+    : description(std::move(machine)),
+      options(sim_options),
+      serial(next_serial()),
+      executor(sim_options.stepped != nullptr ? static_cast<Executor&>(*sim_options.stepped)
+                                              : threads),
+      clock(sim_options.stepped),
+      costs(description),
+      store(budget_of(sim_options)),
+      memory(description, costs, store, (serial << serial_shift) + chunk_handles, sim_options.seed),
+      routes(description, costs),
+      runner(memory, routes, clock, costs),
+      progress(clock, sim_options.detect_races ? &races : nullptr),
+      primaries(description.gpus.size(), nullptr),
+      last_handle_((serial << serial_shift) + 0x1000) {}
+
+SimMachine::~SimMachine() {
+  const auto end = [this] {
+    MutexLock lock(progress.mutex);
+    for (auto& [handle, stream] : streams) retired.push_back(std::move(stream));
+    streams.clear();
+    for (const auto& stream : retired) stream->close(true);
+    std::vector<std::unique_ptr<SimStream>> last = std::move(retired);
+    lock.unlock();
+    for (const auto& stream : last) stream->join();
+  };
+  // Streams of a stepped machine end only while it runs.
+  if (options.stepped != nullptr && Stepper::current() != options.stepped) {
+    options.stepped->run(end);
+  } else {
+    end();
+  }
+}
+
+void SimMachine::require_device(DeviceId device, const char* call) const {
+  if (index(device) < 0 || static_cast<std::size_t>(index(device)) >= description.gpus.size()) {
+    throw driver_error(native_invalid_device, call, fmt::format("device {}", index(device)));
+  }
+}
+
+SimContext& SimMachine::context(ContextHandle handle, const char* call) {
+  const auto found = contexts.find(handle);
+  if (found == contexts.end()) {
+    throw driver_error(native_invalid_context, call,
+                       fmt::format("context {:#x}", static_cast<std::uint64_t>(handle)));
+  }
+  return *found->second;
+}
+
+SimStream& SimMachine::stream(BoundStream bound, const char* call) {
+  const auto number = static_cast<std::uint64_t>(bound.handle);
+  if (number <= 1) {
+    SimContext& owner = context(bound.context, call);
+    if (owner.legacy == nullptr) owner.legacy = &make_stream(owner, StreamKind::blocking);
+    return *owner.legacy;
+  }
+  if (number == 2) {
+    SimContext& owner = context(bound.context, call);
+    SimStream*& own = owner.of_thread[thread_number()];
+    if (own == nullptr) own = &make_stream(owner, StreamKind::blocking);
+    return *own;
+  }
+  const auto found = streams.find(bound.handle);
+  const bool foreign = found != streams.end() && !is_none(bound.context) &&
+                       found->second->context().handle != bound.context;
+  if (found == streams.end() || foreign) {
+    throw driver_error(native_invalid_handle, call, fmt::format("stream {:#x}", number));
+  }
+  return *found->second;
+}
+
+SimEvent& SimMachine::event(EventHandle handle, const char* call) {
+  const auto found = events.find(handle);
+  if (found == events.end()) {
+    throw driver_error(native_invalid_handle, call,
+                       fmt::format("event {:#x}", static_cast<std::uint64_t>(handle)));
+  }
+  return found->second;
+}
+
+SimStream& SimMachine::make_stream(SimContext& owner, StreamKind kind) {
+  const auto handle = next_handle<StreamHandle>();
+  auto made = std::make_unique<SimStream>(handle, ++last_stream_id_, owner, kind, progress, runner);
+  SimStream& stream = *made;
+  stream.start(executor);
+  owner.streams.push_back(&stream);
+  streams.emplace(handle, std::move(made));
+  return stream;
+}
+
+/// Blocks until the work has ended or cannot go on by itself.
+void SimMachine::settle(MutexLock& lock, const CompletionPtr& completion) {
+  progress.changed.wait(lock, [&]() VMART_NO_THREAD_ANALYSIS {
+    return Progress::is_done(*completion) || progress.fault() != 0 ||
+           Progress::is_stuck(*completion);
+  });
+}
+
+SimContext& SimMachine::open_context(DeviceId device, bool primary) {
+  memory.take(device, costs.parameters().context_bytes);
+  auto opened = std::make_unique<SimContext>();
+  opened->handle = next_handle<ContextHandle>();
+  opened->device = device;
+  opened->primary = primary;
+  opened->free_queues = description.gpus[static_cast<std::size_t>(index(device))].hardware_queues;
+  SimContext& result = *opened;
+  contexts.emplace(result.handle, std::move(opened));
+  return result;
+}
+
+void SimMachine::close_context(MutexLock& lock, SimContext& closing) VMART_NO_THREAD_ANALYSIS {
+  settle(lock, closing.everything());
+  std::vector<std::unique_ptr<SimStream>> last;
+  for (auto it = streams.begin(); it != streams.end();) {
+    if (&it->second->context() == &closing) {
+      last.push_back(std::move(it->second));
+      it = streams.erase(it);
+    } else {
+      ++it;
+    }
+  }
+  for (auto& stream : retired) {
+    if (&stream->context() == &closing) last.push_back(std::move(stream));
+  }
+  std::erase(retired, nullptr);
+  closing.streams.clear();
+  for (const auto& stream : last) stream->close(true);
+  const auto found = contexts.find(closing.handle);
+  const std::unique_ptr<SimContext> context = std::move(found->second);
+  contexts.erase(found);
+  std::erase_if(events, [&](const auto& it) { return it.second.context == context->handle; });
+  std::erase_if(kernels, [&](const auto& it) { return it.second->context == context->handle; });
+  if (context->primary) primaries[static_cast<std::size_t>(index(context->device))] = nullptr;
+  memory.give_back(context->device, costs.parameters().context_bytes);
+  lock.unlock();
+  for (const auto& stream : last) stream->join();
+  last.clear();
+  lock.lock();
+}
+
+void SimMachine::await_others_of_device(MutexLock& lock, ContextHandle closing,
+                                        const char* call) VMART_NO_THREAD_ANALYSIS {
+  const DeviceId device = context(closing, call).device;
+  std::vector<CompletionPtr> running;
+  for (const auto& [handle, other] : contexts) {
+    if (other->device == device && handle != closing) running.push_back(other->everything());
+  }
+  ++destroying;
+  progress.await(lock, Progress::joined(std::move(running)), never);
+  --destroying;
+  progress.announce();
+}
+
+void SimMachine::wait_for_destroys(MutexLock& lock) {
+  progress.changed.wait(
+      lock, [&]() VMART_NO_THREAD_ANALYSIS { return destroying == 0 || progress.fault() != 0; });
+}
+
+void SimMachine::wait_for_frees(MutexLock& lock, SimContext& owner) {
+  progress.changed.wait(
+      lock, [&]() VMART_NO_THREAD_ANALYSIS { return owner.freeing == 0 || progress.fault() != 0; });
+}
+
+void SimMachine::forbid_capture(SimContext& owner, const char* call) {
+  if (!owner.captures()) return;
+  owner.invalidate_captures();
+  throw driver_error(native_stream_capture_unsupported, call, "a stream of the context captures");
+}
+
+CompletionPtr SimMachine::submit(SimStream& stream, Work work, const char* call,
+                                 std::vector<CompletionPtr> dependencies) VMART_NO_THREAD_ANALYSIS {
+  progress.check_fault(call);
+  SimContext& owner = stream.context();
+  if (SimCapture* capture = stream.capture.get()) {
+    if (capture->invalid) throw driver_error(native_stream_capture_invalidated, call);
+    capture->nodes.works.push_back(std::move(work));
+    if (capture->origin != &stream) capture->unjoined.insert(&stream);
+    return nullptr;
+  }
+  const auto after = [&](const SimStream* other) { dependencies.push_back(other->last()); };
+  if (owner.legacy == &stream) {
+    for (const SimStream* other : owner.streams) {
+      if (other == &stream || other->kind() != StreamKind::blocking) continue;
+      if (other->capture != nullptr) {
+        other->capture->invalid = true;
+        throw driver_error(native_stream_capture_implicit, call, "a blocking stream captures");
+      }
+      after(other);
+    }
+  } else if (stream.kind() == StreamKind::blocking && owner.legacy != nullptr) {
+    after(owner.legacy);
+  }
+  const auto& holds = owner.standing_holds();
+  dependencies.insert(dependencies.end(), holds.begin(), holds.end());
+  return stream.enqueue(std::move(work), std::move(dependencies));
+}
+
+void SimMachine::reap(MutexLock& lock) VMART_NO_THREAD_ANALYSIS {
+  std::vector<std::unique_ptr<SimStream>> ended;
+  for (auto& stream : retired) {
+    if (!stream->ended()) continue;
+    std::erase(stream->context().streams, stream.get());
+    ended.push_back(std::move(stream));
+  }
+  std::erase(retired, nullptr);
+  lock.unlock();
+  for (const auto& stream : ended) stream->join();
+  ended.clear();
+  lock.lock();
+}
+
+CallTime::CallTime(SimMachine& machine, TimePoint cost) : clock_(machine.clock) {
+  TimePoint before = cost;
+  if (SteppedExecutor* stepped = machine.options.stepped) {
+    before = cost * static_cast<int>(stepped->random() % 5) / 4;
+    after_ = cost - before;
+  }
+  clock_.spend(before);
+}
+
+}  // namespace vma

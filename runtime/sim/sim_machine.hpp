@@ -1,0 +1,116 @@
+#pragma once
+
+#include "base/executor.hpp"
+#include "base/ids.hpp"
+#include "machine/cost_model.hpp"
+#include "sim/backing_store.hpp"
+#include "sim/progress.hpp"
+#include "sim/sim_clock.hpp"
+#include "sim/sim_context.hpp"
+#include "sim/sim_driver.hpp"
+#include "sim/sim_memory.hpp"
+#include "sim/sim_routes.hpp"
+#include "sim/sim_stream.hpp"
+#include "sim/work_runner.hpp"
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace vma {
+
+struct SimEvent {
+  ContextHandle context{};
+  CompletionPtr completion;  ///< Of the latest record; done before the first.
+  std::weak_ptr<SimCapture> capture;
+  SimStream* captured_on = nullptr;
+};
+
+/// The parts of a simulated machine and the tables of its handles. What SimDriver's calls work on:
+/// they look up here, under the lock of `progress`, and throw for what is not there.
+class SimMachine {
+ public:
+  SimMachine(MachineDescription machine, const SimOptions& sim_options);
+  ~SimMachine();
+
+  // Constant after construction, or with locks of their own.
+  const MachineDescription description;
+  const SimOptions options;
+  const std::uint64_t serial;  ///< Of the machine in this process; the upper half of its handles.
+  ThreadedExecutor threads;
+  Executor& executor;
+  SimClock clock;
+  CostModel costs;
+  BackingStore store;
+  SimMemory memory;
+  SimRoutes routes;
+  WorkRunner runner;
+  RaceDetector races;
+  Progress progress;
+
+  // Guarded by the lock of `progress`.
+  std::map<ContextHandle, std::unique_ptr<SimContext>> contexts;
+  std::vector<SimContext*> primaries;  ///< By device; null while inactive.
+  std::map<StreamHandle, std::unique_ptr<SimStream>> streams;
+  std::vector<std::unique_ptr<SimStream>>
+      retired;  ///< Destroyed, their last work may be under way.
+  std::map<EventHandle, SimEvent> events;
+  std::map<KernelHandle, std::shared_ptr<const LoadedKernel>> kernels;
+  std::map<GraphHandle, std::shared_ptr<const WorkList>> graphs;
+  std::map<ExecGraphHandle, std::shared_ptr<const WorkList>> exec_graphs;
+  int destroying = 0;  ///< Threads inside `await_others_of_device`.
+
+  template <typename Handle>
+  Handle next_handle() {
+    return Handle{++last_handle_};
+  }
+
+  // All of these require the lock of `progress`.
+  void require_device(DeviceId device, const char* call) const;
+  SimContext& context(ContextHandle handle, const char* call);
+  /// Handles 0 and 1 are the legacy stream, 2 is the calling thread's own.
+  SimStream& stream(BoundStream bound, const char* call);
+  SimEvent& event(EventHandle handle, const char* call);
+  SimStream& make_stream(SimContext& context, StreamKind kind);
+  SimContext& open_context(DeviceId device, bool primary);
+  void close_context(MutexLock& lock, SimContext& context);
+  /// Blocks until what the other contexts of the device have enqueued by now has ended. Meanwhile
+  /// `wait_for_destroys` blocks too.
+  void await_others_of_device(MutexLock& lock, ContextHandle closing, const char* call);
+  /// Blocks while another thread stands in the destruction of a context: what changes who may touch
+  /// memory waits for it, on every device.
+  void wait_for_destroys(MutexLock& lock);
+  /// Blocks while another thread is inside `free_plain` in the context.
+  void wait_for_frees(MutexLock& lock, SimContext& context);
+  void forbid_capture(SimContext& context, const char* call);
+  /// Enqueues, or captures; null if captured.
+  CompletionPtr submit(SimStream& stream, Work work, const char* call,
+                       std::vector<CompletionPtr> dependencies = {});
+  void reap(MutexLock& lock);
+
+ private:
+  void settle(MutexLock& lock, const CompletionPtr& completion);
+
+  std::uint64_t last_handle_;
+  std::uint64_t last_stream_id_ = 0;
+};
+
+/// The time that one call takes, around its effect: in stepped mode a part passes before and the
+/// rest after it, as the seed has it.
+class CallTime {
+ public:
+  CallTime(SimMachine& machine, TimePoint cost);
+  CallTime(SimMachine& machine, double cost_us) : CallTime(machine, microseconds(cost_us)) {}
+  ~CallTime() { clock_.spend(after_); }
+  CallTime(const CallTime&) = delete;
+  CallTime& operator=(const CallTime&) = delete;
+
+ private:
+  SimClock& clock_;
+  TimePoint after_{0};
+};
+
+}  // namespace vma

@@ -1,0 +1,346 @@
+#include "sim/sim_memory.hpp"
+
+#include "base/units.hpp"
+#include "driver/native_codes.hpp"
+#include "sim/device_fault.hpp"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace vma {
+namespace {
+
+Error invalid(std::string_view call, const std::string& detail) {
+  return driver_error(native_invalid_value, call, detail);
+}
+
+std::string range_text(Address begin, std::uint64_t size_bytes) {
+  return fmt::format("{:#x} and {} bytes", to_integer(begin), size_bytes);
+}
+
+void* reserve_addresses(std::uint64_t size_bytes, std::uint64_t alignment) {
+  const std::uint64_t padded = size_bytes + alignment;
+  void* area = padded < size_bytes ? MAP_FAILED
+                                   : mmap(nullptr, padded, PROT_NONE,
+                                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (area == MAP_FAILED) {
+    throw driver_error(native_out_of_memory, "cuMemAddressReserve",
+                       fmt::format("{} bytes: {}", size_bytes, std::strerror(errno)));
+  }
+  const auto start = reinterpret_cast<std::uint64_t>(area);
+  const std::uint64_t begin = round_up(start, alignment);
+  if (begin > start) munmap(area, begin - start);
+  const std::uint64_t end = begin + size_bytes;
+  if (start + padded > end) munmap(reinterpret_cast<void*>(end), start + padded - end);
+  return reinterpret_cast<void*>(begin);
+}
+
+}  // namespace
+
+SimMemory::SimMemory(const MachineDescription& machine, const CostModel& costs, BackingStore& store,
+                     std::uint64_t first_handle, std::uint64_t seed)
+    : machine_(machine), costs_(costs), store_(store), seed_(seed), next_handle_(first_handle) {
+  for (std::size_t i = 0; i < machine.gpus.size(); ++i) {
+    gpu_used_.push_back(std::make_shared<std::atomic<std::uint64_t>>(0));
+  }
+  for (std::size_t i = 0; i < machine.host_nodes.size(); ++i) {
+    node_used_.push_back(std::make_shared<std::atomic<std::uint64_t>>(0));
+  }
+  standing_.assign(machine.gpus.size(), std::vector<Standing>(machine.gpus.size()));
+}
+
+SimMemory::~SimMemory() {
+  for (const auto& [begin, size] : reservations_) munmap(reinterpret_cast<void*>(begin), size);
+}
+
+Address SimMemory::reserve(std::uint64_t size_bytes, std::uint64_t alignment) {
+  const std::uint64_t granularity = machine_.granularity_bytes;
+  if (size_bytes == 0 || size_bytes % granularity != 0) {
+    throw invalid("cuMemAddressReserve", fmt::format("{} bytes", size_bytes));
+  }
+  if (alignment != 0 && !std::has_single_bit(alignment)) {
+    throw invalid("cuMemAddressReserve", fmt::format("alignment {}", alignment));
+  }
+  void* begin = reserve_addresses(size_bytes, std::max(alignment, granularity));
+  const MutexLock lock(mutex_);
+  reservations_[reinterpret_cast<std::uint64_t>(begin)] = size_bytes;
+  return address_of(begin);
+}
+
+void SimMemory::unreserve(Address begin, std::uint64_t size_bytes) {
+  MutexLock lock(mutex_);
+  const auto found = reservations_.find(to_integer(begin));
+  if (found == reservations_.end() || found->second != size_bytes) {
+    throw invalid("cuMemAddressFree", range_text(begin, size_bytes) + " is no reservation");
+  }
+  const auto inside = mappings_.lower_bound(to_integer(begin));
+  if (inside != mappings_.end() && inside->first < to_integer(begin) + size_bytes) {
+    throw invalid("cuMemAddressFree", range_text(begin, size_bytes) + " has mappings");
+  }
+  reservations_.erase(found);
+  munmap(to_pointer(begin), size_bytes);
+}
+
+const SimChunk::Counter& SimMemory::used(Location at) const {
+  const auto ordinal = static_cast<std::size_t>(at.ordinal);
+  return at.kind == Location::Kind::gpu ? gpu_used_.at(ordinal) : node_used_.at(ordinal);
+}
+
+std::uint64_t SimMemory::capacity(Location at) const {
+  const auto ordinal = static_cast<std::size_t>(at.ordinal);
+  return at.kind == Location::Kind::gpu ? machine_.gpus.at(ordinal).memory_bytes
+                                        : machine_.host_nodes.at(ordinal).memory_bytes;
+}
+
+bool SimMemory::large(std::uint64_t size_bytes) const {
+  const std::uint64_t border = costs_.parameters().size_class_bytes;
+  return border > 0 && size_bytes >= border;
+}
+
+std::shared_ptr<SimChunk> SimMemory::make_chunk(Location at, std::uint64_t size_bytes,
+                                                const char* call) {
+  const SimChunk::Counter& counter = used(at);
+  const std::uint64_t before = counter->fetch_add(size_bytes);
+  if (before + size_bytes > capacity(at)) {
+    counter->fetch_sub(size_bytes);
+    throw driver_error(
+        native_out_of_memory, call,
+        fmt::format("{} bytes at {}, which has {} of {} left", size_bytes, to_string(at),
+                    capacity(at) - std::min(before, capacity(at)), capacity(at)));
+  }
+  std::shared_ptr<SimChunk> chunk;
+  try {
+    chunk = std::make_shared<SimChunk>(ChunkHandle{next_handle_.fetch_add(1)}, at, size_bytes,
+                                       store_, counter);
+  } catch (...) {
+    counter->fetch_sub(size_bytes);
+    throw;
+  }
+  if (machine_.junk_fill) {
+    // Never zero, and of one chunk other than of the next.
+    const auto number = static_cast<std::uint64_t>(chunk->handle()) * 37 + seed_;
+    const auto junk = static_cast<std::byte>(number | 1);
+    fill_device_bytes(chunk->bytes(), junk, size_bytes);
+  }
+  return chunk;
+}
+
+ChunkHandle SimMemory::create(Location at, std::uint64_t size_bytes) {
+  const std::size_t places = at.kind == Location::Kind::gpu ? gpu_used_.size() : node_used_.size();
+  if (at.ordinal < 0 || static_cast<std::size_t>(at.ordinal) >= places) {
+    throw driver_error(
+        at.kind == Location::Kind::gpu ? native_invalid_device : native_invalid_value,
+        "cuMemCreate", fmt::format("{} is not there", to_string(at)));
+  }
+  if (size_bytes == 0 || size_bytes % machine_.granularity_bytes != 0) {
+    throw invalid("cuMemCreate", fmt::format("{} bytes", size_bytes));
+  }
+  auto chunk = make_chunk(at, size_bytes, "cuMemCreate");
+  const MutexLock lock(mutex_);
+  const ChunkHandle handle = chunk->handle();
+  handles_[handle] = Handle{std::move(chunk), 1};
+  return handle;
+}
+
+void SimMemory::release(ChunkHandle chunk) {
+  std::shared_ptr<SimChunk> last;  // Its bytes go back after the lock is let go.
+  const MutexLock lock(mutex_);
+  const auto found = handles_.find(chunk);
+  if (found == handles_.end()) {
+    throw invalid("cuMemRelease", fmt::format("handle {:#x}", static_cast<std::uint64_t>(chunk)));
+  }
+  if (--found->second.references > 0) return;
+  last = std::move(found->second.chunk);
+  handles_.erase(found);
+}
+
+std::uint64_t& SimMemory::reservation_around(Address begin, std::uint64_t size_bytes,
+                                             const char* call) {
+  auto found = reservations_.upper_bound(to_integer(begin));
+  if (found != reservations_.begin()) {
+    --found;
+    const std::uint64_t offset = to_integer(begin) - found->first;
+    if (offset < found->second && size_bytes <= found->second - offset) return found->second;
+  }
+  throw invalid(call, range_text(begin, size_bytes) + " lies in no reservation");
+}
+
+void SimMemory::map(Address begin, std::uint64_t size_bytes, ChunkHandle chunk) {
+  const MutexLock lock(mutex_);
+  const auto handle = handles_.find(chunk);
+  if (handle == handles_.end()) {
+    throw invalid("cuMemMap", fmt::format("handle {:#x}", static_cast<std::uint64_t>(chunk)));
+  }
+  const std::uint64_t chunk_bytes = handle->second.chunk->size_bytes();
+  const std::uint64_t start = to_integer(begin);
+  if (size_bytes == 0 || size_bytes > chunk_bytes || start % machine_.granularity_bytes != 0) {
+    throw invalid("cuMemMap", range_text(begin, size_bytes));
+  }
+  if (size_bytes != chunk_bytes) {
+    throw driver_error(native_not_supported, "cuMemMap",
+                       fmt::format("{} of the handle's {} bytes", size_bytes, chunk_bytes));
+  }
+  reservation_around(begin, size_bytes, "cuMemMap");
+  auto next = mappings_.lower_bound(start);
+  const bool hits_next = next != mappings_.end() && next->first < start + size_bytes;
+  const bool hits_before = next != mappings_.begin() &&
+                           std::prev(next)->first + std::prev(next)->second.size_bytes > start;
+  if (hits_next || hits_before) {
+    throw invalid("cuMemMap", range_text(begin, size_bytes) + " is mapped already");
+  }
+  Mapping mapping;
+  mapping.size_bytes = size_bytes;
+  mapping.chunk = handle->second.chunk;
+  mapping.gpus.assign(gpu_used_.size(), Access::none);
+  mapping.buffer_id = next_buffer_id_++;
+  mappings_.emplace(start, std::move(mapping));
+}
+
+SimMemory::Mappings::const_iterator SimMemory::find(Address address) const {
+  auto found = mappings_.upper_bound(to_integer(address));
+  if (found == mappings_.begin()) return mappings_.end();
+  --found;
+  return to_integer(address) - found->first < found->second.size_bytes ? found : mappings_.end();
+}
+
+std::vector<SimMemory::Mappings::const_iterator> SimMemory::whole_mappings(
+    Address begin, std::uint64_t size_bytes) const {
+  std::vector<Mappings::const_iterator> whole;
+  std::uint64_t at = to_integer(begin);
+  const std::uint64_t end = at + size_bytes;
+  while (at < end) {
+    const auto found = mappings_.find(at);
+    if (found == mappings_.end() || found->second.use != Use::chunk ||
+        found->second.size_bytes > end - at) {
+      return {};
+    }
+    whole.push_back(found);
+    at += found->second.size_bytes;
+  }
+  return whole;
+}
+
+void SimMemory::unmap(Address begin, std::uint64_t size_bytes) {
+  std::vector<std::shared_ptr<SimChunk>> last;  // As in `release`.
+  const MutexLock lock(mutex_);
+  const auto whole = whole_mappings(begin, size_bytes);
+  if (whole.empty()) {
+    throw invalid("cuMemUnmap", range_text(begin, size_bytes) + " is not made of whole mappings");
+  }
+  for (const auto& mapping : whole) {
+    if (mapping->second.cpu != Access::none) {
+      store_.hide(reinterpret_cast<void*>(mapping->first), mapping->second.size_bytes);
+    }
+    count_standing(mapping->second, -1);
+    last.push_back(mapping->second.chunk);
+    mappings_.erase(mapping);
+  }
+}
+
+void SimMemory::check_accessors(const Mapping& mapping, std::span<const Accessor> accessors) const {
+  const Location at = mapping.chunk->at();
+  for (const Accessor& accessor : accessors) {
+    const auto ordinal = static_cast<std::size_t>(accessor.who.ordinal);
+    const bool is_gpu = accessor.who.kind == Location::Kind::gpu;
+    if (accessor.who.ordinal < 0 || ordinal >= (is_gpu ? gpu_used_.size() : node_used_.size())) {
+      throw invalid("cuMemSetAccess", to_string(accessor.who) + " is not there");
+    }
+    if (!is_gpu && at.kind == Location::Kind::gpu) {
+      throw driver_error(native_not_supported, "cuMemSetAccess",
+                         fmt::format("{} to memory of {}", to_string(accessor.who), to_string(at)));
+    }
+    if (is_gpu && at.kind == Location::Kind::gpu && accessor.access != Access::none &&
+        machine_.peer_links[ordinal][static_cast<std::size_t>(at.ordinal)].kind == LinkKind::none) {
+      throw driver_error(native_invalid_device, "cuMemSetAccess",
+                         fmt::format("{} cannot reach {}", to_string(accessor.who), to_string(at)));
+    }
+  }
+}
+
+void SimMemory::grant(Address begin, std::uint64_t size_bytes,
+                      std::span<const Accessor> accessors) {
+  const MutexLock lock(mutex_);
+  const auto whole = whole_mappings(begin, size_bytes);
+  if (whole.empty() || accessors.empty()) {
+    throw invalid("cuMemSetAccess",
+                  range_text(begin, size_bytes) + " is not made of whole mappings");
+  }
+  for (const auto& mapping : whole) check_accessors(mapping->second, accessors);
+  for (const auto& it : whole) {
+    Mapping& mapping = mappings_.at(it->first);
+    count_standing(mapping, -1);
+    Access cpu = mapping.cpu;
+    for (const Accessor& accessor : accessors) {
+      if (accessor.who.kind == Location::Kind::host)
+        cpu = accessor.access;
+      else
+        mapping.gpus[static_cast<std::size_t>(accessor.who.ordinal)] = accessor.access;
+    }
+    void* address = reinterpret_cast<void*>(it->first);
+    if (cpu != mapping.cpu) {
+      if (cpu == Access::none)
+        store_.hide(address, mapping.size_bytes);
+      else
+        store_.show(address, mapping.chunk->offset(), mapping.size_bytes,
+                    cpu == Access::read_write);
+    }
+    mapping.cpu = cpu;
+    mapping.chunk->granted_before = true;
+    count_standing(mapping, 1);
+  }
+}
+
+Access SimMemory::access(Address address, Location who) const {
+  const MutexLock lock(mutex_);
+  const auto found = find(address);
+  if (found == mappings_.end() || found->second.use != Use::chunk) {
+    throw invalid("cuMemGetAccess", fmt::format("{:#x} is not mapped", to_integer(address)));
+  }
+  const bool is_gpu = who.kind == Location::Kind::gpu;
+  const std::size_t places = is_gpu ? gpu_used_.size() : node_used_.size();
+  if (who.ordinal < 0 || static_cast<std::size_t>(who.ordinal) >= places) {
+    throw invalid("cuMemGetAccess", to_string(who) + " is not there");
+  }
+  return is_gpu ? found->second.gpus[static_cast<std::size_t>(who.ordinal)] : found->second.cpu;
+}
+
+ChunkHandle SimMemory::retain_handle(Address address) {
+  const MutexLock lock(mutex_);
+  const auto found = find(address);
+  if (found == mappings_.end() || found->second.use != Use::chunk) {
+    throw invalid("cuMemRetainAllocationHandle",
+                  fmt::format("{:#x} is not mapped", to_integer(address)));
+  }
+  const std::shared_ptr<SimChunk>& chunk = found->second.chunk;
+  const auto [handle, fresh] = handles_.try_emplace(chunk->handle(), Handle{chunk, 0});
+  ++handle->second.references;
+  return chunk->handle();
+}
+
+AddressRange SimMemory::address_range(Address address) const {
+  const MutexLock lock(mutex_);
+  const auto found = find(address);
+  if (found == mappings_.end()) {
+    throw driver_error(native_not_found, "cuMemGetAddressRange",
+                       fmt::format("{:#x} is not mapped", to_integer(address)));
+  }
+  return {Address{found->first}, found->second.size_bytes};
+}
+
+PointerInfo SimMemory::pointer_info(Address address) const {
+  const MutexLock lock(mutex_);
+  const auto found = find(address);
+  if (found == mappings_.end()) {
+    throw invalid("cuPointerGetAttributes",
+                  fmt::format("{:#x} is not mapped", to_integer(address)));
+  }
+  return {found->second.chunk->at(), found->second.buffer_id, found->second.use != Use::chunk};
+}
+
+}  // namespace vma

@@ -1,0 +1,142 @@
+#pragma once
+
+#include "base/mutex.hpp"
+#include "driver/driver.hpp"
+#include "machine/cost_model.hpp"
+#include "machine/machine_description.hpp"
+#include "sim/backing_store.hpp"
+#include "sim/sim_chunk.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace vma {
+
+/// A run of bytes that a device may touch now. Holds the chunk, so that the bytes stay real even if
+/// the mapping goes meanwhile.
+struct Segment {
+  std::byte* bytes = nullptr;
+  std::uint64_t size_bytes = 0;
+  Location at;
+  std::shared_ptr<SimChunk> chunk;  ///< Null: pageable memory of the host.
+  std::uint64_t offset = 0;         ///< In the chunk.
+};
+
+/// The address space and the physical memory of a simulated machine: reservations, chunks,
+/// mappings, who may touch them, and the driver's other memory.
+///
+/// Every call checks first and changes then, so that a refused call has done nothing. Safe from any
+/// thread; calls no other part of the simulator.
+class SimMemory {
+ public:
+  SimMemory(const MachineDescription& machine, const CostModel& costs, BackingStore& store,
+            std::uint64_t first_handle, std::uint64_t seed);
+  ~SimMemory();
+
+  Address reserve(std::uint64_t size_bytes, std::uint64_t alignment);
+  void unreserve(Address begin, std::uint64_t size_bytes);
+  ChunkHandle create(Location at, std::uint64_t size_bytes);
+  void release(ChunkHandle chunk);
+  void map(Address begin, std::uint64_t size_bytes, ChunkHandle chunk);
+  void unmap(Address begin, std::uint64_t size_bytes);
+  void grant(Address begin, std::uint64_t size_bytes, std::span<const Accessor> accessors);
+  Access access(Address address, Location who) const;
+  ChunkHandle retain_handle(Address address);
+  AddressRange address_range(Address address) const;
+  PointerInfo pointer_info(Address address) const;
+
+  /// Whether a GPU or the CPU may touch one of the whole mappings that make up the range.
+  bool anybody_has_access(Address begin, std::uint64_t size_bytes) const;
+  /// Whether the device may read, and not write, some of the range.
+  bool partly_read_only(int device, Address begin, std::uint64_t size_bytes) const;
+
+  /// What the calls would take now; zero for a call that will be refused.
+  TimePoint release_cost(ChunkHandle chunk) const;
+  TimePoint unmap_cost(Address begin, std::uint64_t size_bytes) const;
+  TimePoint grant_cost(Address begin, std::uint64_t size_bytes,
+                       std::span<const Accessor> accessors) const;
+
+  void* allocate_pinned(std::size_t size_bytes);
+  void free_pinned(void* pointer);
+  Address allocate_plain(DeviceId device, std::size_t size_bytes);
+  /// Refuses what is no start of plain memory of the device.
+  void require_plain(DeviceId device, Address begin) const;
+  void free_plain(DeviceId device, Address begin);
+
+  /// The bytes from `address` to the end of its mapping, for `device`. Throws: DeviceFault if there
+  /// is no mapping or the device may not.
+  Segment touch(int device, Address address, bool write) const;
+  /// The same for copies: addresses outside the machine's memory are the host's own, and the
+  /// driver's ordinary memory of other devices is reached.
+  Segment touch_or_host(int device, Address address, std::uint64_t size_bytes, bool write) const;
+  /// Whether all of the range is mapped or the host's own, and (in `pageable`) if some is the
+  /// latter.
+  bool covered(Address begin, std::uint64_t size_bytes, bool& pageable) const;
+
+  /// Memory that the driver takes for itself on a device. Throws: Error{out_of_memory}.
+  void take(DeviceId device, std::uint64_t size_bytes);
+  void give_back(DeviceId device, std::uint64_t size_bytes) noexcept;
+  std::uint64_t free_bytes(DeviceId device) const;
+
+  void list_leaks(std::vector<std::string>& leaks) const;
+
+ private:
+  enum class Use { chunk, plain, pinned };
+  struct Mapping {
+    Use use = Use::chunk;
+    std::uint64_t size_bytes = 0;
+    std::shared_ptr<SimChunk> chunk;
+    std::vector<Access> gpus;
+    Access cpu = Access::none;
+    std::uint64_t buffer_id = 0;
+  };
+  struct Handle {
+    std::shared_ptr<SimChunk> chunk;
+    int references = 1;
+  };
+  using Mappings = std::map<std::uint64_t, Mapping>;
+  /// Counts, for an owner and a reader, the mappings that stand between them, by size class.
+  struct Standing {
+    int small = 0, large = 0;
+  };
+
+  std::uint64_t& reservation_around(Address begin, std::uint64_t size_bytes, const char* call)
+      VMART_REQUIRES(mutex_);
+  Mappings::const_iterator find(Address address) const VMART_REQUIRES(mutex_);
+  /// The mappings that fill the range exactly; empty if they do not.
+  std::vector<Mappings::const_iterator> whole_mappings(Address begin,
+                                                       std::uint64_t size_bytes) const
+      VMART_REQUIRES(mutex_);
+  void check_accessors(const Mapping& mapping, std::span<const Accessor> accessors) const;
+  TimePoint grant_cost_of(const Mapping& mapping, std::uint64_t begin,
+                          std::span<const Accessor> accessors) const VMART_REQUIRES(mutex_);
+  bool shown_elsewhere(const Mapping& mapping, std::uint64_t begin,
+                       std::span<const Accessor> accessors) const VMART_REQUIRES(mutex_);
+  void count_standing(const Mapping& mapping, int change) VMART_REQUIRES(mutex_);
+  std::shared_ptr<SimChunk> make_chunk(Location at, std::uint64_t size_bytes, const char* call);
+  const SimChunk::Counter& used(Location at) const;
+  std::uint64_t capacity(Location at) const;
+  bool large(std::uint64_t size_bytes) const;
+  Segment touch_as(int device, Address address, bool write, bool copies) const;
+
+  const MachineDescription& machine_;
+  const CostModel& costs_;
+  BackingStore& store_;
+  std::vector<SimChunk::Counter> gpu_used_, node_used_;  // Constant after construction.
+  const std::uint64_t seed_;                             // Of the junk.
+  std::atomic<std::uint64_t> next_handle_;
+
+  mutable Mutex mutex_;
+  std::map<std::uint64_t, std::uint64_t> reservations_ VMART_GUARDED_BY(mutex_);
+  Mappings mappings_ VMART_GUARDED_BY(mutex_);
+  std::map<ChunkHandle, Handle> handles_ VMART_GUARDED_BY(mutex_);
+  std::vector<std::vector<Standing>> standing_ VMART_GUARDED_BY(mutex_);  // [owner][reader]
+  std::uint64_t next_buffer_id_ VMART_GUARDED_BY(mutex_) = 1;
+};
+
+}  // namespace vma

@@ -1,0 +1,41 @@
+#pragma once
+
+#include "base/clock.hpp"
+#include "base/mutex.hpp"
+#include "machine/cost_model.hpp"
+#include "machine/machine_description.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace vma {
+
+/// Who occupies which link until when. A transfer takes its links whole, one after the other in the
+/// order of asking, so that transfers which share a link share its bandwidth. Safe from any thread.
+class SimRoutes {
+ public:
+  struct Span {
+    TimePoint begin, end;
+  };
+
+  SimRoutes(const MachineDescription& machine, const CostModel& costs);
+
+  /// Takes the links between the two for one transfer, at `earliest` or once they are free.
+  Span occupy(Location from, Location to, std::uint64_t size_bytes, TimePoint earliest);
+
+ private:
+  // Of each GPU: NVLink out and in, PCIe (or C2C) to the host and from it, its own memory.
+  enum Link { peer_out, peer_in, host_out, host_in, local, link_count };
+  struct Gpu {
+    TimePoint busy_until[link_count] = {};
+  };
+
+  std::vector<TimePoint*> links(Location from, Location to) VMART_REQUIRES(mutex_);
+
+  const MachineDescription& machine_;
+  const CostModel& costs_;
+  Mutex mutex_;
+  std::vector<Gpu> gpus_ VMART_GUARDED_BY(mutex_);
+};
+
+}  // namespace vma

@@ -1,0 +1,98 @@
+#pragma once
+
+#include "base/executor.hpp"
+#include "base/ids.hpp"
+#include "driver/driver.hpp"
+#include "sim/progress.hpp"
+#include "sim/sim_capture.hpp"
+#include "sim/sim_context.hpp"
+#include "sim/work.hpp"
+#include "sim/work_runner.hpp"
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace vma {
+
+/// A queue of work and the thread that does it, in order. Everything here is guarded by the lock of
+/// Progress, except while the thread runs a work.
+///
+/// A work waits for its dependencies, then for a hardware queue if it is one for the
+/// multiprocessors, then runs. A fault of the machine drops what is left.
+class SimStream : private WorkPlace {
+ public:
+  SimStream(StreamHandle handle, std::uint64_t id, SimContext& context, StreamKind kind,
+            Progress& progress, WorkRunner& runner);
+  ~SimStream() override;
+
+  /// Starts the thread. Requires: once.
+  void start(Executor& executor);
+  /// The thread ends after the work that is enqueued (`drop` false), or at once.
+  void close(bool drop);
+  /// Requires: closed. Blocks until the thread has ended.
+  void join() { task_->join(); }
+  bool ended() const noexcept { return ended_; }
+
+  /// Enqueues work that starts after `dependencies`. Returns its end.
+  CompletionPtr enqueue(Work work, std::vector<CompletionPtr> dependencies);
+  void wake() noexcept { wake_.notify_all(); }
+  bool head_is_stuck(int depth);
+
+  StreamHandle handle() const noexcept { return handle_; }
+  std::uint64_t id() const noexcept { return id_; }
+  SimContext& context() const noexcept { return context_; }
+  StreamKind kind() const noexcept { return kind_; }
+  const CompletionPtr& last() const noexcept { return last_; }
+  std::string name() const;
+
+  /// The capture that the stream takes part in.
+  std::shared_ptr<SimCapture> capture;
+
+ private:
+  enum class Head { none, running, on_dependencies, on_queue, on_word };
+  struct Operation {
+    Work work;
+    std::vector<CompletionPtr> dependencies;
+    CompletionPtr completion;
+    TimePoint submitted{0};
+    std::uint64_t number = 0;  // In the context.
+    VectorClock knows;         // What the host knew when it enqueued.
+  };
+
+  void run();
+  void run_head(MutexLock& lock);
+  void finish_head(TimePoint at);
+  bool wait_for_dependencies(MutexLock& lock, Operation& operation);
+  bool take_queue(MutexLock& lock, const Operation& operation);
+  bool claims_queue_before(std::uint64_t number) const;
+  bool given_up() const;
+  bool wait_word(const std::uint64_t* word, std::uint64_t value) override;
+  void wrote_word() override;
+  void touches(const Segment& segment, std::uint64_t size_bytes, Touch touch) override;
+  template <typename Ready>
+  void sleep_as(Head head, MutexLock& lock, Ready ready);
+
+  const StreamHandle handle_;
+  const std::uint64_t id_;
+  SimContext& context_;
+  const StreamKind kind_;
+  Progress& progress_;
+  WorkRunner& runner_;
+  std::unique_ptr<Task> task_;
+
+  Condition wake_;
+  std::deque<Operation> queue_;
+  CompletionPtr last_;  // Never null.
+  TimePoint free_at_{0};
+  Head head_ = Head::none;
+  const std::uint64_t* word_ = nullptr;  // While on_word.
+  std::uint64_t word_value_ = 0;
+  std::uint64_t works_ = 0;  // Begun.
+  VectorClock knows_;        // What has happened before the work that runs, and it.
+  bool closing_ = false, dropping_ = false, ended_ = false;
+};
+
+}  // namespace vma

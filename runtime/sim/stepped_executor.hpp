@@ -1,0 +1,80 @@
+#pragma once
+
+#include "base/executor.hpp"
+#include "base/stepper.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace vma {
+
+struct SteppedOptions {
+  std::uint64_t seed = 1;
+  /// One `yield` in this many looks for another thread; 1 is every one. Others cost no switch.
+  unsigned yields_per_switch = 4;
+};
+
+/// Runs its threads one at a time, in an order that follows from a seed alone, in virtual time.
+///
+/// Members are the threads that it spawned and the one that is inside `run`. Time moves when no
+/// member can run, to the nearest deadline; a `yield` moves it by nanoseconds, so that a loop that
+/// polls does not stop it. Members that nobody waits for stand still between two `run`s. Once
+/// nobody can run and no deadline is left, the wait of the thread inside `run` throws
+/// Error{driver_failure} "dead lock" that names every member and what it waits for.
+class SteppedExecutor : public Executor, public Stepper {
+ public:
+  explicit SteppedExecutor(const SteppedOptions& options = {});
+  /// Requires: every spawned task was joined.
+  ~SteppedExecutor() override;
+
+  /// Runs `body` as a member called "main" on the calling thread, and the other members beside it.
+  /// Throws what the body throws. Requires: not called by a member, nor by two threads at once.
+  void run(const std::function<void()>& body);
+
+  /// From a member, or from outside while nothing runs; the thread first runs inside a `run`. A
+  /// join from outside is a `run` of its own.
+  std::unique_ptr<Task> spawn(const std::string& name, std::function<void()> body) override;
+
+  void yield() override;
+  bool wait(const std::function<bool()>& ready, TimePoint deadline) override;
+
+  TimePoint now() const noexcept { return now_; }
+  /// Lets virtual time pass for the calling member, while others run.
+  void sleep(TimePoint duration);
+
+  /// Of all choices so far: equal for equal runs.
+  std::uint64_t interleaving_hash() const noexcept { return hash_; }
+  std::uint64_t choices() const noexcept { return choices_; }
+  /// A number that follows from the seed, for other parts of the machine.
+  std::uint64_t random() { return random_(); }
+
+ private:
+  struct Member;
+  class MemberTask;
+
+  Member* choose();
+  bool refresh(Member& member) const;
+  void hand_over(Member& from);
+  void pass_to(Member& member);
+  void move_time_to(TimePoint time);
+  std::string dead_lock_report() const;
+  void retire(Member& member);
+
+  // Only the member that has the baton touches what follows, or the caller while nothing runs.
+  std::vector<std::shared_ptr<Member>> members_;
+  Member* main_ = nullptr;
+  std::mt19937_64 random_;
+  const unsigned yields_per_switch_;
+  TimePoint now_{0};
+  unsigned idle_yields_ = 0;  // In a row, with nobody woken in between.
+  std::uint64_t hash_ = 0;
+  std::uint64_t choices_ = 0;
+  std::uint64_t spawned_ = 0;
+  ThreadedExecutor threads_;
+};
+
+}  // namespace vma

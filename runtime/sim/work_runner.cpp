@@ -1,0 +1,128 @@
+#include "sim/work_runner.hpp"
+
+#include "base/units.hpp"
+#include "sim/device_fault.hpp"
+#include "sim/device_view.hpp"
+#include "sim/stepped_executor.hpp"
+
+#include <algorithm>
+#include <exception>
+
+namespace vma {
+namespace {
+
+constexpr std::uint64_t pieces_stepped = 4;  // Of one copy, so that others run in between.
+constexpr std::uint64_t piece_bytes_threaded = 16 * MiB;
+constexpr std::uint64_t piece_bytes_min = 64;
+
+std::uint64_t piece_of(std::uint64_t size_bytes, const SimClock& clock) {
+  if (clock.stepped() == nullptr) return piece_bytes_threaded;
+  return std::max(round_up(size_bytes / pieces_stepped, 8), piece_bytes_min);
+}
+
+}  // namespace
+
+/// In stepped mode the stream's thread lives through the duration; in threaded mode it does not.
+void WorkRunner::pass_until(TimePoint time) {
+  if (clock_.stepped() != nullptr) clock_.sleep_until(time);
+}
+
+TimePoint WorkRunner::run(const Work& work, DeviceId device, TimePoint start, WorkPlace& place) {
+  const int ordinal = index(device);
+  if (const auto* copied = std::get_if<CopyWork>(&work))
+    return copy(*copied, ordinal, start, place);
+  if (const auto* filled = std::get_if<FillWork>(&work))
+    return fill(*filled, ordinal, start, place);
+  if (const auto* launched = std::get_if<KernelWork>(&work))
+    return kernel(*launched, ordinal, start, place);
+  if (const auto* batched = std::get_if<BatchWork>(&work))
+    return batch(*batched, ordinal, start, place);
+  if (const auto* graph = std::get_if<GraphWork>(&work)) {
+    for (const Work& node : graph->nodes->works) start = run(node, device, start, place);
+  }
+  return start;
+}
+
+TimePoint WorkRunner::copy(const CopyWork& work, int device, TimePoint start, WorkPlace& place) {
+  const std::uint64_t piece = piece_of(work.size_bytes, clock_);
+  TimePoint end = start + microseconds(costs_.parameters().copy_latency_us);
+  for (std::uint64_t done = 0; done < work.size_bytes;) {
+    const std::uint64_t left = std::min(work.size_bytes - done, piece);
+    const Segment source = memory_.touch_or_host(device, work.source + done, left, false);
+    const Segment target = memory_.touch_or_host(device, work.target + done, left, true);
+    const std::uint64_t size = std::min({left, source.size_bytes, target.size_bytes});
+    end = routes_.occupy(source.at, target.at, size, end).end;
+    pass_until(end);
+    place.touches(source, size, Touch::read);
+    place.touches(target, size, Touch::write);
+    copy_device_bytes(target.bytes, source.bytes, size);
+    done += size;
+  }
+  return end;
+}
+
+TimePoint WorkRunner::fill(const FillWork& work, int device, TimePoint start, WorkPlace& place) {
+  const std::uint64_t piece = piece_of(work.size_bytes, clock_);
+  TimePoint end = start;
+  for (std::uint64_t done = 0; done < work.size_bytes;) {
+    const std::uint64_t left = std::min(work.size_bytes - done, piece);
+    const Segment target = memory_.touch_or_host(device, work.begin + done, left, true);
+    const std::uint64_t size = std::min(left, target.size_bytes);
+    end = routes_.occupy(gpu(device), target.at, size, end).end;
+    pass_until(end);
+    place.touches(target, size, Touch::write);
+    fill_device_bytes(target.bytes, work.value, size);
+    done += size;
+  }
+  return end;
+}
+
+TimePoint WorkRunner::kernel(const KernelWork& work, int device, TimePoint start,
+                             WorkPlace& place) {
+  const Kernel& kernel = work.kernel->kernel;
+  TimePoint duration = microseconds(costs_.parameters().kernel_us);
+  const bool spins = is_spin(kernel.entry) && !work.arguments.words().empty();
+  if (spins) {
+    duration = TimePoint(static_cast<TimePoint::rep>(work.arguments.words()[0]));
+  }
+  if (SteppedExecutor* stepped = clock_.stepped()) {
+    // The body runs in one go, or nearly so: at some point of the kernel's time.
+    clock_.sleep_until(start + duration * static_cast<int>(stepped->random() % 5) / 4);
+  }
+  if (kernel.host_body && !spins) {
+    SimDeviceView view(memory_, device, place);
+    try {
+      kernel.host_body(view, work.arguments, work.shape);
+    } catch (const DeviceFault&) {
+      throw;
+    } catch (const std::exception& error) {
+      throw DeviceFault(native_launch_failed, kernel.entry + ": " + error.what());
+    } catch (...) {
+      throw DeviceFault(native_launch_failed, kernel.entry + ": threw something");
+    }
+  }
+  pass_until(start + duration);
+  return clock_.stepped() != nullptr ? clock_.now() : start + duration;
+}
+
+TimePoint WorkRunner::batch(const BatchWork& work, int device, TimePoint start, WorkPlace& place) {
+  TimePoint end = start;
+  for (const WordOperation& operation : work.operations) {
+    const bool write = operation.kind == WordOperation::Kind::write;
+    const Segment segment = memory_.touch(device, operation.word, write);
+    auto* word = reinterpret_cast<std::uint64_t*>(segment.bytes);
+    if (write) {
+      // Who sees the word has lived until it was written.
+      clock_.reached(end);
+      place.wrote_word();
+      __atomic_store_n(word, operation.value, __ATOMIC_RELEASE);
+      continue;
+    }
+    const bool stood = __atomic_load_n(word, __ATOMIC_ACQUIRE) < operation.value;
+    if (!place.wait_word(word, operation.value)) break;
+    if (stood) end = std::max(end, clock_.now());
+  }
+  return end;
+}
+
+}  // namespace vma
