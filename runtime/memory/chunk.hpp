@@ -1,0 +1,52 @@
+#pragma once
+
+#include "driver/driver.hpp"
+#include "memory/ledger.hpp"
+#include "memory/reservation.hpp"
+
+#include <cstdint>
+#include <span>
+#include <utility>
+
+namespace vma {
+
+/// Physical memory at one location: the unit that moves. Owns the driver's handle and a staging
+/// mapping, granted to every reader, that stays for the chunk's life: copies go through it,
+/// whatever the slots show; the slow first grant of a fresh handle happens here, off every move;
+/// and the bytes stay readable if a slot goes dark for good.
+///
+/// Move-only. Not thread-safe: whoever owns it (an Allocation, the ChunkCache, a Transaction)
+/// guards it.
+class Chunk {
+ public:
+  Chunk() = default;
+  /// Throws: Error{out_of_memory} if `at` is full. Blocks: in the driver, most for host memory.
+  /// Requires: the ledger has the bytes booked.
+  Chunk(Driver& driver, Ledger& ledger, Location at, std::uint64_t size_bytes,
+        std::span<const Accessor> readers);
+  Chunk(Chunk&& other) noexcept { *this = std::move(other); }
+  Chunk& operator=(Chunk&& other) noexcept;
+  /// Unmaps the staging mapping and releases the handle; the driver keeps the memory while a slot
+  /// shows it. What the driver refuses is counted as a leak.
+  ~Chunk();
+
+  explicit operator bool() const noexcept { return !is_none(handle_); }
+  ChunkHandle handle() const noexcept { return handle_; }
+  Location at() const noexcept { return at_; }
+  std::uint64_t size_bytes() const noexcept { return size_bytes_; }
+  /// Where the bytes can be read and written, whether or not a slot shows them.
+  Address staging() const noexcept { return staging_.begin(); }
+
+ private:
+  void map_staging(std::span<const Accessor> readers);
+  void destroy() noexcept;
+
+  Driver* driver_ = nullptr;
+  Ledger* ledger_ = nullptr;
+  ChunkHandle handle_{};
+  Location at_;
+  std::uint64_t size_bytes_ = 0;
+  Reservation staging_;
+};
+
+}  // namespace vma

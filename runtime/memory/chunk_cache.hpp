@@ -1,0 +1,80 @@
+#pragma once
+
+#include "base/mutex.hpp"
+#include "memory/allocation.hpp"
+#include "memory/chunk.hpp"
+#include "memory/ledger.hpp"
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace vma {
+
+/// Memory that nobody uses now, kept for reuse: chunks, and whole allocations that were freed with
+/// their slots still mapped, so that an equal one comes back without a driver call.
+///
+/// Holds up to a budget at each location. It calls no driver: what is over the budget is handed out
+/// as surplus, for somebody to destroy at a good moment. Only memory that is provably idle may be
+/// put in. Any thread.
+class ChunkCache {
+ public:
+  /// What was taken out to be given back to the driver, by destroying it.
+  struct Surplus {
+    std::vector<Chunk> chunks;
+    std::vector<std::shared_ptr<Allocation>> allocations;
+    std::uint64_t size_bytes = 0;
+    bool empty() const { return chunks.empty() && allocations.empty(); }
+  };
+
+  ChunkCache(Ledger& ledger, std::uint64_t gpu_budget_bytes, std::uint64_t host_budget_bytes);
+
+  /// A chunk of just this size, or none. Booked as allocated from here on.
+  Chunk take(Location at, std::uint64_t size_bytes);
+  /// Requires: idle, booked as allocated.
+  void put(Chunk chunk);
+
+  /// A freed allocation of just this geometry, all of it at `at`, or null.
+  std::shared_ptr<Allocation> take_allocation(Location at, const Geometry& geometry);
+  /// Any freed allocation at `at` with a slot of this size, to be taken apart; null if there is
+  /// none.
+  std::shared_ptr<Allocation> take_allocation_with(Location at, std::uint64_t slot_bytes);
+  /// Requires: idle, every slot mapped and at `at`, booked as allocated.
+  void put_allocation(Location at, std::shared_ptr<Allocation> allocation);
+
+  /// What lies over the budget at `at`, oldest first.
+  Surplus take_surplus(Location at);
+  /// Everything at `at`; the budget falls back to what the cache was opened with.
+  Surplus take_all(Location at);
+  /// Raises the budget at `at` until the next `take_all`.
+  void raise_budget(Location at, std::uint64_t size_bytes);
+
+  std::uint64_t budget_bytes(Location at) const;
+  std::uint64_t cached_bytes(Location at) const;
+  std::size_t count(Location at, std::uint64_t size_bytes) const;
+
+ private:
+  struct Shelf {
+    std::map<std::uint64_t, std::deque<Chunk>> chunks;  // By size, oldest first.
+    std::map<Geometry, std::deque<std::shared_ptr<Allocation>>> allocations;
+    std::uint64_t raised_bytes = 0;
+    std::uint64_t cached_bytes = 0;
+  };
+
+  std::uint64_t base_budget(Location at) const;
+  void move_down(Location at, Shelf& shelf, std::uint64_t limit_bytes, Surplus& surplus)
+      VMART_REQUIRES(mutex_);
+  std::shared_ptr<Allocation> take_front(Location at, Shelf& shelf, const Geometry& geometry)
+      VMART_REQUIRES(mutex_);
+
+  Ledger& ledger_;
+  const std::uint64_t gpu_budget_bytes_;
+  const std::uint64_t host_budget_bytes_;
+  mutable Mutex mutex_;
+  std::map<Location, Shelf> shelves_ VMART_GUARDED_BY(mutex_);
+};
+
+}  // namespace vma

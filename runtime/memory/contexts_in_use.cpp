@@ -1,0 +1,125 @@
+#include "memory/contexts_in_use.hpp"
+
+#include "base/log.hpp"
+#include "driver/native_codes.hpp"
+
+#include <algorithm>
+#include <exception>
+
+namespace vma {
+
+bool context_is_broken(int native) noexcept {
+  return (native >= native_illegal_address && native <= native_launch_failed) ||
+         native == native_deinitialized;
+}
+
+ContextsInUse::ContextsInUse(Driver& driver, const Topology& topology, Ledger& ledger)
+    : driver_(driver), topology_(topology), ledger_(ledger) {}
+
+ContextsInUse::~ContextsInUse() {
+  const MutexLock lock(mutex_);
+  for (const auto& [context, events] : events_) destroy_events(context);
+  for (const auto& [device, context] : primaries_) {
+    try {
+      driver_.release_primary(device);
+    } catch (const std::exception& error) {
+      ledger_.leaked(fmt::format("the primary context of GPU {}: {}", index(device), error.what()));
+    }
+  }
+}
+
+std::vector<ContextHandle> ContextsInUse::list() {
+  std::vector<ContextHandle> contexts;
+  const ContextHandle current = driver_.current_context();
+  const MutexLock lock(mutex_);
+  for (const DeviceId device : topology_.devices()) {
+    const auto known = primaries_.find(device);
+    if (known != primaries_.end()) {
+      contexts.push_back(known->second);
+    } else if (driver_.context_active(device)) {
+      primaries_[device] = driver_.retain_primary(device);
+      contexts.push_back(primaries_[device]);
+    }
+  }
+  const bool seen = std::ranges::find(contexts, current) != contexts.end();
+  if (!is_none(current) && !seen && !own_.contains(current)) contexts.push_back(current);
+  return contexts;
+}
+
+void ContextsInUse::exclude(ContextHandle own) {
+  const MutexLock lock(mutex_);
+  own_.insert(own);
+}
+
+void ContextsInUse::forget(ContextHandle own) noexcept {
+  const MutexLock lock(mutex_);
+  destroy_events(own);
+  events_.erase(own);
+  own_.erase(own);
+}
+
+void ContextsInUse::destroy_events(ContextHandle context) noexcept {
+  for (const EventHandle event : events_[context]) {
+    try {
+      driver_.destroy_event(event);
+    } catch (const std::exception& error) {
+      log(LogLevel::debug, "an event went with its context: {}", error.what());
+    }
+  }
+}
+
+EventHandle ContextsInUse::take_event(ContextHandle context) {
+  {
+    const MutexLock lock(mutex_);
+    std::vector<EventHandle>& events = events_[context];
+    if (!events.empty()) {
+      const EventHandle event = events.back();
+      events.pop_back();
+      return event;
+    }
+  }
+  return driver_.create_event(context);
+}
+
+void ContextsInUse::give_back(ContextHandle context, EventHandle event) noexcept {
+  const MutexLock lock(mutex_);
+  events_[context].push_back(event);
+}
+
+void ContextsInUse::drain() {
+  struct Marked {
+    ContextHandle context{};
+    EventHandle event{};
+  };
+  std::vector<Marked> marked;
+  const auto unless_broken = [](auto&& step) {
+    try {
+      step();
+    } catch (const Error& error) {
+      if (!context_is_broken(error.native())) throw;
+      log(LogLevel::warn, "a context is broken and counts as drained: {}", error.what());
+    }
+  };
+  const auto give_all_back = [&] {
+    for (const Marked& mark : marked) give_back(mark.context, mark.event);
+  };
+  try {
+    for (const ContextHandle context : list()) {
+      if (!driver_.has_context_hold()) {
+        unless_broken([&] { driver_.synchronize_context(context); });
+        continue;
+      }
+      unless_broken([&] {
+        marked.push_back({context, take_event(context)});
+        driver_.record_context(context, marked.back().event);
+      });
+    }
+    for (const Marked& mark : marked) unless_broken([&] { driver_.wait_event(mark.event, never); });
+  } catch (...) {
+    give_all_back();
+    throw;
+  }
+  give_all_back();
+}
+
+}  // namespace vma

@@ -1,0 +1,56 @@
+#pragma once
+
+#include "base/mutex.hpp"
+#include "driver/driver.hpp"
+#include "machine/topology.hpp"
+#include "memory/ledger.hpp"
+
+#include <map>
+#include <set>
+#include <vector>
+
+namespace vma {
+
+/// The contexts whose work may touch the runtime's memory: the active primary contexts of its GPUs
+/// and the caller's current one. A context that is neither, current in other threads or in none, is
+/// not seen: README.md says so.
+///
+/// Any thread. Events are made before anything is stopped, because to create one in a context whose
+/// streams stand still may hang, and are kept.
+class ContextsInUse {
+ public:
+  ContextsInUse(Driver& driver, const Topology& topology, Ledger& ledger);
+  ~ContextsInUse();
+
+  /// Those in use now, without the runtime's own. Throws: what the driver throws.
+  std::vector<ContextHandle> list();
+  /// A context of the runtime's own: never listed.
+  void exclude(ContextHandle own);
+  /// The context is about to be destroyed: its events go with it.
+  void forget(ContextHandle own) noexcept;
+
+  /// An event of the context for the caller's use; give it back.
+  EventHandle take_event(ContextHandle context);
+  void give_back(ContextHandle context, EventHandle event) noexcept;
+
+  /// Waits for all work submitted before in every context in use, as cudaFree does. Blocks without
+  /// limit. Throws: Error{unsupported} while a stream captures, {driver_failure}: then the work may
+  /// still run. A context that is broken runs nothing, so it counts as drained.
+  void drain();
+
+ private:
+  void destroy_events(ContextHandle context) noexcept VMART_REQUIRES(mutex_);
+
+  Driver& driver_;
+  const Topology& topology_;
+  Ledger& ledger_;
+  Mutex mutex_;
+  std::map<DeviceId, ContextHandle> primaries_ VMART_GUARDED_BY(mutex_);  // Retained.
+  std::set<ContextHandle> own_ VMART_GUARDED_BY(mutex_);
+  std::map<ContextHandle, std::vector<EventHandle>> events_ VMART_GUARDED_BY(mutex_);
+};
+
+/// Whether a driver code means that its context is broken for good, so that nothing of it runs.
+bool context_is_broken(int native) noexcept;
+
+}  // namespace vma

@@ -1,0 +1,67 @@
+#include "memory/memory.hpp"
+
+#include "base/units.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace vma {
+namespace {
+
+// In granules, which are 2 MiB on GPUs: chunks of 256, 128, 64 and 32 MiB there. From 512 MiB on a
+// grant costs ten times as much, so chunks stay well below.
+constexpr std::uint64_t chunk_granules_max = 128;
+constexpr std::uint64_t host_chunk_granules = 16;
+
+/// Few sizes, so that the cache hits: powers of two and half-way between, in granules.
+std::uint64_t size_class(std::uint64_t granules) {
+  for (std::uint64_t step = 1;; step *= 2) {
+    if (granules <= step) return step;
+    if (step >= 2 && granules <= step + step / 2) return step + step / 2;
+  }
+}
+
+std::uint64_t chosen_granules(std::uint64_t granules, Location home) {
+  const std::uint64_t limit =
+      home.kind == Location::Kind::host ? host_chunk_granules : chunk_granules_max;
+  if (granules <= limit) return size_class(granules);
+  // Four chunks or more, so that the copy of one runs beside the switch of another.
+  std::uint64_t chunk = limit;
+  while (chunk > 32 && granules < 4 * chunk) chunk /= 2;
+  return chunk;
+}
+
+}  // namespace
+
+std::uint64_t largest_chunk_bytes(Location home, std::uint64_t granule_bytes) {
+  return granule_bytes *
+         (home.kind == Location::Kind::host ? host_chunk_granules : chunk_granules_max);
+}
+
+Geometry plan_geometry(std::uint64_t size_bytes, std::uint64_t chunk_bytes, Location home,
+                       std::uint64_t granule_bytes) {
+  constexpr std::uint64_t size_bytes_max = std::uint64_t{1}
+                                           << 46;  // Well inside the address space.
+  if (size_bytes == 0 || size_bytes > size_bytes_max) {
+    throw Error(ErrorKind::invalid_argument, "vma::alloc",
+                fmt::format("{} bytes; 1 to {} can be asked for", size_bytes, size_bytes_max));
+  }
+  if (chunk_bytes > chunk_granules_max * granule_bytes) {
+    throw Error(ErrorKind::invalid_argument, "vma::alloc",
+                fmt::format("chunk_bytes is {}; at most {} is allowed", chunk_bytes,
+                            chunk_granules_max * granule_bytes));
+  }
+  const std::uint64_t granules = round_up(size_bytes, granule_bytes) / granule_bytes;
+  const std::uint64_t chunk = chunk_bytes != 0
+                                  ? round_up(chunk_bytes, granule_bytes) / granule_bytes
+                                  : chosen_granules(granules, home);
+  Geometry geometry;
+  geometry.chunk_bytes = chunk * granule_bytes;
+  geometry.slots = (granules + chunk - 1) / chunk;
+  const std::uint64_t rest = granules - (geometry.slots - 1) * chunk;
+  geometry.tail_bytes = std::min(size_class(rest), chunk) * granule_bytes;
+  return geometry;
+}
+
+}  // namespace vma

@@ -1,0 +1,36 @@
+#pragma once
+
+#include "machine/topology.hpp"
+#include "memory/chunk.hpp"
+#include "memory/ledger.hpp"
+
+#include <vector>
+
+namespace vma {
+
+/// One small chunk on each GPU, granted to all and mapped for the life of the runtime: while it
+/// stands, a grant between these GPUs costs a tenth of what it costs otherwise. Beside each keeper,
+/// a spare chunk that is given up when the driver finds no room for page tables.
+///
+/// Opened before any user memory, closed after all. `give_up_spares` may come from any thread.
+class Keepers {
+ public:
+  /// Throws: Error{out_of_memory} if a GPU has no room for a granule.
+  Keepers(Driver& driver, const Topology& topology, Ledger& ledger);
+  /// Returns as soon as the driver lets a grant return at all. A thread in cuCtxDestroy behind
+  /// stopped work lets no grant and no unmap of others return (driver 580): who must not stand in
+  /// the call that counts asks here first. One thread at a time. Throws: what the driver throws.
+  void poke();
+  /// Releases the spares, so that the driver can use their memory. True if there were any.
+  bool give_up_spares() noexcept;
+
+ private:
+  Driver& driver_;
+  Ledger& ledger_;
+  std::vector<Chunk> keepers_;  // Constant after construction.
+  bool writable_ = true;        // What the first keeper's owner may do.
+  Mutex mutex_;
+  std::vector<Chunk> spares_ VMART_GUARDED_BY(mutex_);
+};
+
+}  // namespace vma

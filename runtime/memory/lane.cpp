@@ -1,0 +1,115 @@
+#include "memory/lane.hpp"
+
+#include <utility>
+
+namespace vma {
+namespace {
+constexpr std::chrono::microseconds look_period(200);  // Between two looks at what waits.
+}
+
+Lane::Lane(Driver& driver) : driver_(driver) {
+  task_ = driver.executor().spawn("vmart lane", [this] { run(); });
+}
+
+Lane::~Lane() {
+  stop();
+}
+
+void Lane::stop() noexcept {
+  if (!task_) return;
+  {
+    const MutexLock lock(mutex_);
+    stopping_ = true;
+    changed_.notify_all();
+  }
+  task_->join();
+  task_.reset();
+  std::vector<Waiting> never_ready;
+  {
+    const MutexLock lock(mutex_);
+    never_ready.swap(waiting_);
+  }
+  const MutexLock turn(turn_);
+  for (Waiting& one : never_ready) one.job();
+  run_here();  // What those posted.
+}
+
+void Lane::post(std::function<void()> job) {
+  const MutexLock lock(mutex_);
+  jobs_.push_back(std::move(job));
+  changed_.notify_all();
+}
+
+void Lane::post_when(std::function<bool()> ready, std::function<void()> job) {
+  const MutexLock lock(mutex_);
+  waiting_.push_back({std::move(ready), std::move(job)});
+  changed_.notify_all();
+}
+
+void Lane::run_here() {
+  while (true) {
+    std::function<void()> job;
+    {
+      const MutexLock lock(mutex_);
+      if (jobs_.empty()) return;
+      job = std::move(jobs_.front());
+      jobs_.pop_front();
+    }
+    job();
+  }
+}
+
+void Lane::drain() {
+  MutexLock lock(mutex_);
+  changed_.wait(lock, [this]() VMART_REQUIRES(mutex_) { return jobs_.empty() && !busy_; });
+}
+
+void Lane::run() {
+  MutexLock lock(mutex_);
+  while (true) {
+    const auto due = [this]() VMART_REQUIRES(mutex_) { return stopping_ || !jobs_.empty(); };
+    if (waiting_.empty()) {
+      changed_.wait(lock, [&]() VMART_REQUIRES(mutex_) { return due() || !waiting_.empty(); });
+    } else if (!due()) {
+      Clock& clock = driver_.clock();
+      changed_.wait_until(lock, clock, clock.now() + look_period, due);
+    }
+    look_at_waiting(lock);
+    run_jobs(lock);
+    if (stopping_ && jobs_.empty()) break;
+  }
+  // What still waits belongs to work that has not ended; `stop` sees to it.
+}
+
+void Lane::run_jobs(MutexLock& lock) {
+  while (!jobs_.empty()) {
+    std::function<void()> job = std::move(jobs_.front());
+    jobs_.pop_front();
+    busy_ = true;
+    lock.unlock();
+    {
+      const MutexLock turn(turn_);
+      job();
+      job = nullptr;  // What it owns is released inside the turn.
+    }
+    lock.lock();
+    busy_ = false;
+    changed_.notify_all();
+  }
+}
+
+void Lane::look_at_waiting(MutexLock& lock) {
+  std::vector<Waiting> waiting = std::move(waiting_);
+  waiting_.clear();
+  lock.unlock();
+  std::vector<Waiting> later, now;
+  for (Waiting& one : waiting) {
+    const bool ready = one.ready();
+    (ready ? now : later).push_back(std::move(one));
+  }
+  lock.lock();
+  for (Waiting& one : later) waiting_.push_back(std::move(one));
+  for (Waiting& one : now) jobs_.push_back(std::move(one.job));
+}
+
+}  // namespace vma

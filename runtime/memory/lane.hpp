@@ -1,0 +1,59 @@
+#pragma once
+
+#include "base/mutex.hpp"
+#include "driver/driver.hpp"
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+namespace vma {
+
+/// The one place for slow driver work: creates, releases and first grants happen one at a time,
+/// under the turn, because the driver serialises them anyway and a move that waits for one stands
+/// still. A thread does what can wait; callers that cannot wait take the turn themselves.
+class Lane {
+ public:
+  explicit Lane(Driver& driver);
+  /// Does what was posted, then ends the thread.
+  ~Lane();
+
+  /// Held for one slow call at a time, and by a hold for as long as it stands.
+  Mutex& turn() noexcept { return turn_; }
+
+  /// `job` runs on the lane's thread with the turn held. It must not throw.
+  void post(std::function<void()> job);
+  /// `job` runs once `ready` has answered true; it is asked from the lane's thread, now and then,
+  /// without the turn. Neither must throw.
+  void post_when(std::function<bool()> ready, std::function<void()> job);
+  /// Runs what was posted on this thread. Requires: the caller holds the turn.
+  void run_here();
+  /// Blocks until everything posted before has run; not for what is not ready.
+  void drain();
+  /// Ends the thread. What was not ready yet runs here, ready or not.
+  void stop() noexcept;
+
+ private:
+  struct Waiting {
+    std::function<bool()> ready;
+    std::function<void()> job;
+  };
+
+  // Called with the lock held, which they let go of in between.
+  void run() VMART_NO_THREAD_ANALYSIS;
+  void run_jobs(MutexLock& lock) VMART_NO_THREAD_ANALYSIS;
+  void look_at_waiting(MutexLock& lock) VMART_NO_THREAD_ANALYSIS;
+
+  Driver& driver_;
+  Mutex turn_;
+  Mutex mutex_;
+  Condition changed_;
+  std::deque<std::function<void()>> jobs_ VMART_GUARDED_BY(mutex_);
+  std::vector<Waiting> waiting_ VMART_GUARDED_BY(mutex_);
+  bool busy_ VMART_GUARDED_BY(mutex_) = false;
+  bool stopping_ VMART_GUARDED_BY(mutex_) = false;
+  std::unique_ptr<Task> task_;  // Constant after construction, until `stop`.
+};
+
+}  // namespace vma

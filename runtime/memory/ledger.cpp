@@ -1,0 +1,58 @@
+#include "memory/ledger.hpp"
+
+#include "base/check.hpp"
+#include "base/log.hpp"
+
+namespace vma {
+
+std::uint64_t& Ledger::field(Account& account, Use use) {
+  switch (use) {
+    case Use::allocated: return account.allocated_bytes;
+    case Use::cached: return account.cached_bytes;
+    case Use::own: break;
+  }
+  return account.own_bytes;
+}
+
+void Ledger::open(Location at, std::uint64_t capacity_bytes) {
+  const MutexLock lock(mutex_);
+  accounts_[at].capacity_bytes = capacity_bytes;
+}
+
+bool Ledger::claim(Location at, std::uint64_t size_bytes, Use use) {
+  const MutexLock lock(mutex_);
+  Account& account = accounts_.at(at);
+  if (size_bytes > account.capacity_bytes ||
+      account.total() > account.capacity_bytes - size_bytes) {
+    return false;
+  }
+  field(account, use) += size_bytes;
+  return true;
+}
+
+void Ledger::unclaim(Location at, std::uint64_t size_bytes, Use use) {
+  const MutexLock lock(mutex_);
+  std::uint64_t& held = field(accounts_.at(at), use);
+  VMART_CHECK(held >= size_bytes, "only what was claimed is given back");
+  held -= size_bytes;
+}
+
+void Ledger::shift(Location at, std::uint64_t size_bytes, Use from, Use to) {
+  const MutexLock lock(mutex_);
+  Account& account = accounts_.at(at);
+  VMART_CHECK(field(account, from) >= size_bytes, "only what was claimed changes its use");
+  field(account, from) -= size_bytes;
+  field(account, to) += size_bytes;
+}
+
+Ledger::Account Ledger::account(Location at) const {
+  const MutexLock lock(mutex_);
+  return accounts_.at(at);
+}
+
+void Ledger::leaked(const std::string& what) noexcept {
+  ++*leaks_;
+  log(LogLevel::error, "leaked: {}", what);
+}
+
+}  // namespace vma

@@ -1,0 +1,114 @@
+#pragma once
+
+#include "base/mutex.hpp"
+#include "machine/topology.hpp"
+#include "memory/allocation.hpp"
+#include "memory/chunk_cache.hpp"
+#include "memory/contexts_in_use.hpp"
+#include "memory/keepers.hpp"
+#include "memory/lane.hpp"
+#include "memory/ledger.hpp"
+#include "memory/registry.hpp"
+
+#include <vma/runtime.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+namespace vma {
+
+/// How an allocation of `size_bytes` is cut on this machine. Small ones are one chunk of the next
+/// size class; from there 64 to 256 MiB by size, 32 MiB where the home is a host node, because host
+/// memory maps page by page (scaled with the granularity, 2 MiB on GPUs).
+/// Throws: Error{invalid_argument}.
+Geometry plan_geometry(std::uint64_t size_bytes, std::uint64_t chunk_bytes, Location home,
+                       std::uint64_t granule_bytes);
+/// The largest chunk that `plan_geometry` chooses by itself at `home`.
+std::uint64_t largest_chunk_bytes(Location home, std::uint64_t granule_bytes);
+
+struct MemoryLimits {
+  std::map<Location, std::uint64_t> capacity_bytes;
+  std::uint64_t cache_bytes_per_gpu = 512 * (std::uint64_t{1} << 20);
+  std::uint64_t host_cache_bytes = std::uint64_t{1} << 30;
+};
+
+/// All memory of one runtime: makes allocations, takes them back, and lends chunks to moves. Any
+/// thread.
+class Memory {
+ public:
+  /// Whether the caller holds `lane().turn()` already.
+  enum class Turn { take, held };
+
+  Memory(Driver& driver, const Topology& topology, const MemoryLimits& limits);
+  ~Memory();
+
+  /// Throws: Error{out_of_memory, invalid_argument, driver_failure}; then nothing has changed.
+  std::shared_ptr<Allocation> alloc(std::uint64_t size_bytes, Location at,
+                                    const AllocOptions& options);
+  /// Waits for the work before it, then takes the memory back. `begin` is an allocation's start.
+  void free(Address begin);
+  /// The same once `stream` has done what is now enqueued on it. Does not wait.
+  void free_async(Address begin, BoundStream stream);
+
+  /// The allocation that starts at the address, for the call `call`. Throws:
+  /// Error{unknown_pointer}.
+  std::shared_ptr<Allocation> require(const void* pointer, const char* call) const;
+  /// The allocation around the address, likewise.
+  std::shared_ptr<Allocation> require_around(const void* pointer, const char* call) const;
+
+  /// A chunk at `at`, from the cache or new. Throws: Error{out_of_memory} once the cache there is
+  /// empty and there is still no room.
+  /// `call` is what errors name.
+  Chunk obtain(Location at, std::uint64_t size_bytes, Turn turn, const char* call = "vma::alloc");
+  /// From the cache or none; makes no driver call but to unmap a freed allocation's slots.
+  Chunk obtain_cached(Location at, std::uint64_t size_bytes);
+  /// Back to the cache; what is over its budget is released by the lane. Requires: idle.
+  void retire(Chunk chunk) noexcept;
+  /// Kept until the end, since work may still touch it; counted as a leak.
+  void quarantine(Chunk chunk, const char* reason) noexcept;
+
+  void reserve(Location at, std::uint64_t size_bytes, std::uint64_t chunk_bytes);
+  /// Returns the bytes that were given back.
+  std::uint64_t trim(Location at, Turn turn = Turn::take);
+
+  Driver& driver() noexcept { return driver_; }
+  const Topology& topology() const noexcept { return topology_; }
+  Ledger& ledger() noexcept { return ledger_; }
+  Keepers& keepers() noexcept { return keepers_; }
+  ChunkCache& cache() noexcept { return cache_; }
+  Lane& lane() noexcept { return lane_; }
+  Registry& registry() noexcept { return registry_; }
+  const Registry& registry() const noexcept { return registry_; }
+  ContextsInUse& contexts() noexcept { return contexts_; }
+
+  /// What the ledger has booked is what allocations, cache and the runtime's own chunks hold.
+  /// Requires: no call is under way.
+  void check_invariants();
+  /// Gives everything back, users' memory too, or counts it as leaked (I5). Further calls are not
+  /// allowed.
+  void shut_down() noexcept;
+
+ private:
+  std::shared_ptr<Allocation> build(const Geometry& geometry, Location at);
+  Chunk create(Location at, std::uint64_t size_bytes, const char* call);
+  Chunk create_or_make_room(Location at, std::uint64_t size_bytes, const char* call);
+  void give_back(std::shared_ptr<Allocation> allocation) noexcept;
+  void keep_or_release(Location at) noexcept;
+  void release_in_turn(ChunkCache::Surplus surplus) noexcept;
+  void make_ahead(Location at, std::uint64_t size_bytes);
+  std::shared_ptr<Allocation> claim_for_free(Address begin, const char* call);
+
+  Driver& driver_;
+  const Topology& topology_;
+  Ledger ledger_;
+  Keepers keepers_;
+  ChunkCache cache_;
+  Registry registry_;
+  ContextsInUse contexts_;
+  Mutex quarantine_mutex_;
+  std::vector<Chunk> quarantine_ VMART_GUARDED_BY(quarantine_mutex_);
+  Lane lane_;  // Last: its thread uses all of the above.
+};
+
+}  // namespace vma

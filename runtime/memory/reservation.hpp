@@ -1,0 +1,38 @@
+#pragma once
+
+#include "driver/driver.hpp"
+#include "memory/ledger.hpp"
+
+#include <cstdint>
+
+namespace vma {
+
+/// A range of addresses, and nothing behind it. Owns the range; move-only.
+///
+/// Not thread-safe: whoever owns it guards it.
+class Reservation {
+ public:
+  Reservation() = default;
+  /// Throws: Error{out_of_memory} when addresses run out.
+  Reservation(Driver& driver, Ledger& ledger, std::uint64_t size_bytes);
+  Reservation(Reservation&& other) noexcept;
+  Reservation& operator=(Reservation&& other) noexcept;
+  /// Requires: nothing is mapped in it. A refusal is counted as a leak.
+  ~Reservation();
+
+  Address begin() const noexcept { return begin_; }
+  std::uint64_t size_bytes() const noexcept { return size_bytes_; }
+
+  /// Lets go of the range without giving it back: something in it could not be unmapped.
+  void abandon(const char* reason) noexcept;
+
+ private:
+  void unreserve() noexcept;
+
+  Driver* driver_ = nullptr;  // Null once moved from.
+  Ledger* ledger_ = nullptr;
+  Address begin_{};
+  std::uint64_t size_bytes_ = 0;
+};
+
+}  // namespace vma
