@@ -1,0 +1,96 @@
+#pragma once
+
+#include "base/mutex.hpp"
+#include "driver/driver.hpp"
+#include "machine/topology.hpp"
+#include "memory/chunk.hpp"
+#include "memory/contexts_in_use.hpp"
+
+#include <array>
+#include <map>
+#include <memory>
+#include <span>
+#include <utility>
+
+namespace vma {
+
+/// Copies between chunks, and between chunks and the caller's memory, in contexts of the runtime's
+/// own, so that they run while every other context is held. Copies go through the chunks' staging
+/// mappings.
+///
+/// A context costs hundreds of MiB of HBM, so one is made when a route first needs it: on the
+/// source GPU, or the target GPU where the source is the host. A context made while another is held
+/// waits for the hold's end, so routes are made under the lane's turn, which a hold has. Between
+/// GPUs that cannot reach each other the bytes go through pinned host memory in pieces. Any thread.
+class CopyEngine {
+ public:
+  /// A copy under way. Hand it to `wait` once.
+  struct Copy {
+    ContextHandle context{};
+    EventHandle done{};
+  };
+
+  /// `slow_turn` is the lane's.
+  CopyEngine(Driver& driver, const Topology& topology, ContextsInUse& contexts, Ledger& ledger,
+             Mutex& slow_turn);
+  ~CopyEngine();
+
+  /// Makes what the route needs: before anything is stopped. Blocks: a second where a context is
+  /// new. Requires: the caller does not hold the slow turn.
+  void prepare(Location from, Location to);
+  /// A stream of a prepared context that nothing else uses, for a hold to stand on.
+  BoundStream spare_stream(Location from, Location to);
+
+  /// Requires: `prepare` of the route. Copies on one route run in order. Throws: then nothing runs.
+  Copy enqueue(const Chunk& source, const Chunk& target);
+  bool done(const Copy& copy);
+  /// The same, after waiting for it until `deadline`.
+  bool wait_until(const Copy& copy, TimePoint deadline);
+  /// Blocks. Throws: what the copy failed with; then it may still be under way.
+  void wait(const Copy& copy);
+
+  /// Between the caller's memory and `offset` of a chunk. Blocks until done.
+  void read(const Chunk& chunk, std::uint64_t offset, std::span<std::byte> out);
+  void write(const Chunk& chunk, std::uint64_t offset, std::span<const std::byte> bytes);
+  void zero(const Chunk& chunk);
+
+ private:
+  struct Bounce {  // A pair of pinned buffers that take turns.
+    BoundStream second;
+    std::array<void*, 2> buffers{};
+    std::array<EventHandle, 2> filled{};
+    std::array<EventHandle, 2> emptied{};
+    bool used = false;
+  };
+  struct Route {
+    Mutex enqueuing;  // Keeps the pieces of one bounced copy together.
+    BoundStream stream;
+    BoundStream spare;
+    std::unique_ptr<Bounce> bounce;  // Null where one device reaches both ends.
+  };
+
+  DeviceId device_for(Location from, Location to) const;
+  bool direct(Location from, Location to) const;
+  ContextHandle own_context(DeviceId device) VMART_REQUIRES(slow_turn_);
+  Route* find(Location from, Location to);
+  Route& route(Location from, Location to);
+  std::unique_ptr<Route> make_route(Location from, Location to) VMART_REQUIRES(slow_turn_);
+  std::unique_ptr<Bounce> make_bounce(ContextHandle first, DeviceId second)
+      VMART_REQUIRES(slow_turn_);
+  void release(Route& route) noexcept;
+  void enqueue_bounced(Route& route, Address target, Address source, std::uint64_t size_bytes);
+  Copy mark(BoundStream stream);
+  void finish(BoundStream stream);
+  void release(Bounce& bounce) noexcept;
+
+  Driver& driver_;
+  const Topology& topology_;
+  ContextsInUse& contexts_;
+  Ledger& ledger_;
+  Mutex& slow_turn_;
+  std::map<DeviceId, ContextHandle> own_contexts_ VMART_GUARDED_BY(slow_turn_);
+  Mutex mutex_;  // For looking up only; never held in a driver call.
+  std::map<std::pair<Location, Location>, std::unique_ptr<Route>> routes_ VMART_GUARDED_BY(mutex_);
+};
+
+}  // namespace vma

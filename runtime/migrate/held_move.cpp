@@ -1,0 +1,255 @@
+#include "migrate/held_move.hpp"
+
+#include "base/log.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <set>
+
+namespace vma {
+namespace {
+constexpr std::size_t copies_in_flight_max = 64;
+}
+
+HeldMove::HeldMove(Mover& mover, Allocation& allocation, SlotRange range, Location to,
+                   const MigrateOptions& options)
+    : mover_(mover),
+      memory_(mover.memory_),
+      clock_(mover.memory_.driver().clock()),
+      allocation_(allocation),
+      range_(range),
+      to_(to),
+      options_(options) {}
+
+MigrationReport HeldMove::run() {
+  const TimePoint start = clock_.now();
+  try {
+    plan();
+    if (!transactions_.empty()) {
+      prepare();
+      if (options_.nothing_runs) {
+        move_unheld();
+      } else {
+        move_held();
+      }
+    }
+  } catch (const Error& error) {
+    summarise();
+    report_.wall = clock_.now() - start;
+    throw with_report(error);
+  }
+  summarise();
+  const TimePoint retire_start = clock_.now();
+  for (Transaction& transaction : transactions_) transaction.retire_source();
+  report_.phases.retire = clock_.now() - retire_start;
+  report_.wall = clock_.now() - start;
+  return report_;
+}
+
+void HeldMove::plan() {
+  std::set<Location> sources;
+  for (std::size_t slot = range_.first; slot < range_.end; ++slot) {
+    report_.bytes_asked += allocation_.geometry().slot_bytes(slot);
+    ++report_.chunks;
+    if (allocation_.home(slot) == to_) continue;
+    transactions_.emplace_back(memory_, mover_.engine_, allocation_, slot, to_);
+    sources.insert(transactions_.back().from());
+  }
+  for (const Location from : sources) {
+    report_.route +=
+        fmt::format("{}{}->{}", report_.route.empty() ? "" : ", ", to_string(from), to_string(to_));
+  }
+}
+
+/// All that is slow or may want memory, before anything is stopped.
+void HeldMove::prepare() {
+  const TimePoint start = clock_.now();
+  for (const Transaction& transaction : transactions_) {
+    mover_.engine_.prepare(transaction.from(), to_);
+  }
+  for (Transaction& transaction : transactions_) {
+    if (!transaction.take_cached_target()) break;
+  }
+  if (transactions_.back().state() == Transaction::State::planned) {
+    require_room();
+    for (Transaction& transaction : transactions_) {
+      if (transaction.state() != Transaction::State::planned) continue;
+      transaction.take_target(Memory::Turn::take);
+      // The others are made beside the copies; the first shows whether the target is full.
+      if (!options_.reserve_first) break;
+    }
+  }
+  report_.phases.cache += clock_.now() - start;
+}
+
+/// Refuses what cannot fit by the books, before anything is stopped.
+void HeldMove::require_room() {
+  std::uint64_t need_bytes = 0;
+  for (const Transaction& transaction : transactions_) {
+    if (transaction.state() == Transaction::State::planned) need_bytes += transaction.size_bytes();
+  }
+  const Ledger::Account account = memory_.ledger().account(to_);
+  const std::uint64_t used = account.allocated_bytes + account.own_bytes;
+  if (need_bytes <= account.capacity_bytes && used <= account.capacity_bytes - need_bytes) return;
+  throw Error(
+      ErrorKind::out_of_memory, "vma::migrate",
+      fmt::format("{} bytes more at {}: of its capacity of {} bytes, allocations hold {} and "
+                  "the runtime {}",
+                  need_bytes, to_string(to_), account.capacity_bytes, account.allocated_bytes,
+                  account.own_bytes));
+}
+
+void HeldMove::move_held() {
+  if (!memory_.driver().has_context_hold()) {
+    throw Error(ErrorKind::unsupported, "vma::migrate",
+                "this driver cannot hold a context (CUDA 12.5 can); synchronise and set "
+                "MigrateOptions::nothing_runs");
+  }
+  const MutexLock turn(mover_.turn_);
+  HoldPost& post = mover_.post(transactions_.front().from(), to_);
+  const MutexLock slow_work(memory_.lane().turn());  // None beside a hold but our own.
+  constexpr std::chrono::milliseconds limit_max = std::chrono::days(1);  // Times add up to limits.
+  const std::chrono::nanoseconds limit =
+      options_.deadline.count() > 0 ? std::min(options_.deadline, limit_max) : mover_.hold_limit_;
+  Hold hold(memory_.driver(), memory_.contexts(), post, mover_.watchdog_, limit);
+  const TimePoint stop = clock_.now();
+  const auto note = [&](std::chrono::nanoseconds& field) { field += clock_.now() - stop; };
+  try {
+    hold.close(stop + limit);
+    note(report_.phases.wait);
+    report_.retries = hold.tries() - 1;
+    pipeline(&hold);
+  } catch (...) {
+    hold.open();
+    note(report_.stall_max);
+    throw;
+  }
+  hold.open();
+  note(report_.stall_max);
+}
+
+void HeldMove::move_unheld() {
+  const MutexLock slow_work(memory_.lane().turn());
+  pipeline(nullptr);
+}
+
+void HeldMove::start(Transaction& transaction) {
+  if (transaction.state() == Transaction::State::planned) {
+    const TimePoint begin = clock_.now();
+    transaction.take_target(Memory::Turn::held);
+    report_.phases.cache += clock_.now() - begin;
+  }
+  transaction.start_copy();
+}
+
+void HeldMove::finish(Transaction& transaction, Hold* hold) {
+  if (hold == nullptr) {
+    transaction.finish_copy();
+    report_.phases.copy = clock_.now() - begun_;
+    return transaction.switch_slot(report_.phases);
+  }
+  await_copy(transaction, *hold);
+  transaction.finish_copy();
+  report_.phases.copy = clock_.now() - begun_;
+  hold->begin_dark();
+  try {
+    transaction.switch_slot(report_.phases);
+  } catch (...) {
+    hold->end_dark();
+    throw;
+  }
+  hold->end_dark();
+  hold->alive();
+  let_through_ = clock_.now();
+}
+
+/// Waits for the copy, and meanwhile asks now and then whether the driver lets grants return, so
+/// that it was asked a moment before the slot goes dark.
+void HeldMove::await_copy(Transaction& transaction, Hold& hold) {
+  constexpr std::chrono::milliseconds ask_period(1);
+  while (true) {
+    if (clock_.now() - let_through_ >= ask_period) {
+      memory_.keepers().poke();
+      hold.alive();
+      let_through_ = clock_.now();
+    }
+    if (transaction.copy_done_by(let_through_ + ask_period)) return;
+  }
+}
+
+/// Copies run ahead of the switches; while one runs, the next target is made and its copy enqueued.
+/// The first chunk that fails ends it; what is copied by then is switched all the same.
+void HeldMove::pipeline(Hold* hold) {
+  begun_ = clock_.now();
+  let_through_ = begun_ - std::chrono::hours(1);  // Not yet.
+  std::size_t count = transactions_.size();
+  std::size_t started = 0;
+  std::exception_ptr failure;
+  const auto attempt = [&](Transaction& transaction, auto&& step) {
+    try {
+      step();
+      return true;
+    } catch (const std::exception& error) {
+      note_failure(transaction, error);
+      if (!failure) failure = std::current_exception();
+      return false;
+    }
+  };
+  for (std::size_t next = 0; next < count && !allocation_.being_freed; ++next) {
+    Transaction& transaction = transactions_[next];
+    const auto behind = [&] {
+      return started <= next || (started < next + copies_in_flight_max && !transaction.copy_done());
+    };
+    const bool moved = attempt(transaction, [&] {
+      while (started < count && behind()) {
+        Transaction& ahead = transactions_[started];
+        if (!attempt(ahead, [&] { start(ahead); })) count = started;
+        ++started;
+      }
+      if (next < count) finish(transaction, hold);
+    });
+    if (!moved) break;
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
+void HeldMove::note_failure(const Transaction& transaction, const std::exception& error) {
+  report_.failures.push_back({transaction.slot() * allocation_.geometry().chunk_bytes, error.what(),
+                              transaction.state() == Transaction::State::poisoned});
+}
+
+void HeldMove::summarise() {
+  report_.bytes_moved = 0;
+  report_.chunks_moved = 0;
+  for (const Transaction& transaction : transactions_) {
+    report_.dark_max = std::max(report_.dark_max, transaction.dark());
+    if (transaction.state() != Transaction::State::switched) continue;
+    report_.bytes_moved += transaction.size_bytes();
+    ++report_.chunks_moved;
+  }
+  const std::size_t moved = static_cast<std::size_t>(report_.chunks_moved);
+  if (moved == transactions_.size()) {
+    report_.outcome = Outcome::done;
+  } else if (report_.failures.empty() && allocation_.being_freed) {
+    report_.outcome = Outcome::cancelled;
+  } else {
+    report_.outcome = moved == 0 ? Outcome::failed : Outcome::partly;
+  }
+  ++mover_.migrations_;
+  mover_.bytes_moved_ += report_.bytes_moved;
+}
+
+Error HeldMove::with_report(const Error& error) {
+  const bool poisoned = std::ranges::any_of(
+      report_.failures, [](const ChunkFailure& failure) { return failure.poisoned; });
+  if (!poisoned) return error.with_report(report_);
+  return Error(ErrorKind::poisoned, error.call(),
+               fmt::format("the allocation at {:#x} has a dark slot, its bytes are saved: {}",
+                           to_integer(allocation_.begin()), error.what()),
+               error.native())
+      .with_report(report_);
+}
+
+}  // namespace vma

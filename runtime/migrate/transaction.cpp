@@ -1,0 +1,168 @@
+#include "migrate/transaction.hpp"
+
+#include "base/check.hpp"
+#include "base/log.hpp"
+
+#include <exception>
+#include <utility>
+
+namespace vma {
+namespace {
+
+/// Adds the time that its scope takes to a phase.
+class PhaseTimer {
+ public:
+  PhaseTimer(Clock& clock, std::chrono::nanoseconds& phase)
+      : clock_(clock), phase_(phase), start_(clock.now()) {}
+  ~PhaseTimer() { phase_ += clock_.now() - start_; }
+
+ private:
+  Clock& clock_;
+  std::chrono::nanoseconds& phase_;
+  TimePoint start_;
+};
+
+}  // namespace
+
+Transaction::Transaction(Memory& memory, CopyEngine& engine, Allocation& allocation,
+                         std::size_t slot, Location to)
+    : memory_(memory),
+      driver_(memory.driver()),
+      engine_(engine),
+      allocation_(allocation),
+      slot_(slot),
+      from_(allocation.home(slot)),
+      to_(to),
+      size_bytes_(allocation.geometry().slot_bytes(slot)) {}
+
+Transaction::~Transaction() {
+  if (state_ == State::copying) {
+    try {
+      finish_copy();
+    } catch (const std::exception& error) {
+      log(LogLevel::warn, "a copy that nobody waited for failed: {}", error.what());
+    }
+  }
+  if (state_ == State::switched) retire_source();
+  if (!target_) return;
+  if (mapped_ == Mapped::target) {
+    memory_.quarantine(std::move(target_), "a slot that shows it cannot be unmapped");
+  } else {
+    memory_.retire(std::move(target_));
+  }
+}
+
+void Transaction::move_to(State next) {
+  const bool allowed =
+      (state_ == State::planned && next == State::ready) ||
+      (state_ == State::ready && next == State::copying) ||
+      (state_ == State::copying && (next == State::copied || next == State::stayed)) ||
+      (state_ == State::copied && next >= State::switched);
+  VMART_CHECK(allowed, "a transaction follows its drawing");
+  state_ = next;
+}
+
+bool Transaction::take_cached_target() {
+  target_ = memory_.obtain_cached(to_, size_bytes_);
+  if (target_) move_to(State::ready);
+  return static_cast<bool>(target_);
+}
+
+void Transaction::take_target(Memory::Turn turn) {
+  target_ = memory_.obtain(to_, size_bytes_, turn, "vma::migrate");
+  move_to(State::ready);
+}
+
+void Transaction::start_copy() {
+  copy_ = engine_.enqueue(allocation_.chunk(slot_), target_);
+  move_to(State::copying);
+}
+
+bool Transaction::copy_done() {
+  return engine_.done(copy_);
+}
+
+bool Transaction::copy_done_by(TimePoint deadline) {
+  return engine_.wait_until(copy_, deadline);
+}
+
+void Transaction::finish_copy() {
+  VMART_CHECK(state_ == State::copying, "a copy is waited for once");
+  try {
+    engine_.wait(copy_);
+  } catch (...) {
+    memory_.quarantine(std::move(target_), "a copy into it failed and may still be under way");
+    move_to(State::stayed);
+    throw;
+  }
+  move_to(State::copied);
+}
+
+void Transaction::hide(Phases& phases) {
+  const PhaseTimer timer(driver_.clock(), phases.unmap);
+  driver_.unmap(allocation_.slot_begin(slot_), size_bytes_);
+  mapped_ = Mapped::nothing;
+}
+
+void Transaction::show(const Chunk& chunk, Mapped which, Phases& phases) {
+  const Address begin = allocation_.slot_begin(slot_);
+  if (mapped_ != which) {
+    if (mapped_ != Mapped::nothing) hide(phases);
+    const PhaseTimer timer(driver_.clock(), phases.map);
+    driver_.map(begin, size_bytes_, chunk.handle());
+    mapped_ = which;
+  }
+  const PhaseTimer timer(driver_.clock(), phases.grant);
+  driver_.grant(begin, size_bytes_, memory_.topology().readers(chunk.at()));
+}
+
+void Transaction::show_target(Phases& phases) {
+  try {
+    show(target_, Mapped::target, phases);
+  } catch (const Error& error) {
+    // Page tables need memory too: give up what is held back for them and try once more.
+    if (error.kind() != ErrorKind::out_of_memory || !memory_.keepers().give_up_spares()) throw;
+    show(target_, Mapped::target, phases);
+  }
+}
+
+void Transaction::switch_slot(Phases& phases) {
+  VMART_CHECK(state_ == State::copied, "switched follows copied");
+  Clock& clock = driver_.clock();
+  const TimePoint start = clock.now();
+  try {
+    hide(phases);  // A refusal has done nothing: the slot still shows the source.
+    show_target(phases);
+  } catch (...) {
+    if (mapped_ != Mapped::source) go_home(phases);  // I3: the source is whole.
+    if (state_ == State::copied) move_to(State::stayed);
+    dark_ = clock.now() - start;
+    throw;
+  }
+  dark_ = clock.now() - start;
+  source_ = allocation_.replace(slot_, std::move(target_));
+  move_to(State::switched);
+}
+
+void Transaction::go_home(Phases& phases) {
+  constexpr int tries = 3;  // A refusal for want of memory may be mended by the spares.
+  const Chunk& source = allocation_.chunk(slot_);
+  for (int attempt = 1;; ++attempt) {
+    try {
+      return show(source, Mapped::source, phases);
+    } catch (const std::exception& error) {
+      memory_.keepers().give_up_spares();
+      if (attempt < tries) continue;
+      log(LogLevel::error, "a slot at {:#x} can show neither target nor source: {}",
+          to_integer(allocation_.slot_begin(slot_)), error.what());
+    }
+    allocation_.poison(slot_, mapped_ != Mapped::nothing);  // I4
+    return move_to(State::poisoned);
+  }
+}
+
+void Transaction::retire_source() noexcept {
+  if (source_) memory_.retire(std::move(source_));
+}
+
+}  // namespace vma

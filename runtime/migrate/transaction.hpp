@@ -1,0 +1,83 @@
+#pragma once
+
+#include "base/clock.hpp"
+#include "memory/memory.hpp"
+#include "migrate/copy_engine.hpp"
+
+#include <vma/migration.hpp>
+
+#include <cstddef>
+
+namespace vma {
+
+/// One chunk's move under way.
+///
+///     planned --take_target--> ready --start_copy--> copying --finish_copy--> copied
+///     copied --switch_slot--> switched        the slot shows the target; the source is idle
+///                         \--> stayed         the slot shows the source again, with access for all
+///                         \--> poisoned       the slot shows nothing; the source chunk has the
+///                         bytes
+///
+/// The source chunk keeps the bytes, readable through its staging mapping, until `switched` (I3).
+/// The destructor undoes: a target that is idle goes back to the cache.
+///
+/// One thread, which holds the allocation's `operations()`; from `switch_slot` on nothing that may
+/// touch the slot runs (I2): the caller has a committed hold, or the user's word.
+class Transaction {
+ public:
+  enum class State { planned, ready, copying, copied, switched, stayed, poisoned };
+
+  Transaction(Memory& memory, CopyEngine& engine, Allocation& allocation, std::size_t slot,
+              Location to);
+  ~Transaction();
+  Transaction(const Transaction&) = delete;
+  Transaction& operator=(const Transaction&) = delete;
+
+  /// False if the cache has no chunk for it.
+  bool take_cached_target();
+  /// Throws: Error{out_of_memory}; then it is still planned.
+  void take_target(Memory::Turn turn);
+  void start_copy();
+  bool copy_done();
+  /// The same, after waiting for it until `deadline`.
+  bool copy_done_by(TimePoint deadline);
+  /// Blocks. Throws: what the copy failed with; then the target is kept aside for good.
+  void finish_copy();
+  /// Throws: Error; `state()` is `stayed` or `poisoned` then, and the bytes are whole (I4).
+  /// Adds what it took to `phases`.
+  void switch_slot(Phases& phases);
+  /// The source chunk goes to the cache. Requires: switched.
+  void retire_source() noexcept;
+
+  State state() const noexcept { return state_; }
+  std::size_t slot() const noexcept { return slot_; }
+  Location from() const noexcept { return from_; }
+  std::uint64_t size_bytes() const noexcept { return size_bytes_; }
+  std::chrono::nanoseconds dark() const noexcept { return dark_; }
+
+ private:
+  enum class Mapped { nothing, target, source };
+
+  void move_to(State next);
+  void show(const Chunk& chunk, Mapped which, Phases& phases);
+  void hide(Phases& phases);
+  void show_target(Phases& phases);
+  void go_home(Phases& phases);
+
+  Memory& memory_;
+  Driver& driver_;
+  CopyEngine& engine_;
+  Allocation& allocation_;
+  const std::size_t slot_;
+  const Location from_;
+  const Location to_;
+  const std::uint64_t size_bytes_;
+  State state_ = State::planned;
+  Mapped mapped_ = Mapped::source;
+  Chunk target_;
+  Chunk source_;  // Once switched.
+  CopyEngine::Copy copy_;
+  std::chrono::nanoseconds dark_{0};
+};
+
+}  // namespace vma
