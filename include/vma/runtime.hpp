@@ -119,8 +119,9 @@ class VMART_EXPORT Runtime {
 
   /// Moves the whole allocation, keeping its address. Holds every context in use: all work
   /// submitted before has finished when bytes move, later work waits until they have.
-  /// Throws: Error{busy} if that work did not come to rest (nothing moved), {out_of_memory},
-  /// {pinned}, {poisoned}, {unsupported}, {driver_failure}; `report()` says what did move.
+  /// Throws: Error{busy} if that work did not come to rest, or was let go because a driver call
+  /// stood too long; {out_of_memory}, {pinned}, {poisoned}, {unsupported}, {driver_failure}. Chunks
+  /// that had moved stay moved; `report()` says which did not.
   /// Blocks: until done. Not while a stream captures.
   MigrationReport migrate(void* pointer, Location to, const MigrateOptions& options = {});
   /// The same for `bytes` from `offset` of the allocation that holds `pointer`'s address as its

@@ -1,0 +1,44 @@
+#pragma once
+
+#include "base/mutex.hpp"
+#include "driver/driver.hpp"
+#include "machine/topology.hpp"
+#include "memory/ledger.hpp"
+
+#include <vma/device.hpp>
+
+#include <map>
+#include <string>
+#include <tuple>
+
+namespace vma {
+
+/// Streams and kernels for programs that run on either kind of machine. Any thread.
+class Launcher {
+ public:
+  Launcher(Driver& driver, const Topology& topology, Ledger& ledger);
+  ~Launcher();
+
+  Stream make_stream(Location gpu);
+  void destroy_stream(Stream stream);
+  void launch(Stream stream, const Kernel& kernel, LaunchShape shape,
+              const KernelArguments& arguments);
+  void synchronize(Stream stream);
+  /// The stream with its context, whoever made it.
+  BoundStream bind(Stream stream);
+
+ private:
+  KernelHandle load(ContextHandle context, const Kernel& kernel);
+  ContextHandle primary(DeviceId device);
+
+  Driver& driver_;
+  const Topology& topology_;
+  Ledger& ledger_;
+  Mutex mutex_;
+  std::map<DeviceId, ContextHandle> primaries_ VMART_GUARDED_BY(mutex_);  // Retained.
+  std::map<StreamHandle, BoundStream> streams_ VMART_GUARDED_BY(mutex_);
+  std::map<std::tuple<ContextHandle, std::string, std::string>, KernelHandle> kernels_
+      VMART_GUARDED_BY(mutex_);
+};
+
+}  // namespace vma

@@ -1,0 +1,78 @@
+#include <vma/vma.hpp>
+
+#include "base/mutex.hpp"
+
+#include <atomic>
+
+namespace vma::inline v1 {
+namespace {
+
+Mutex& opening() {
+  static Mutex mutex;
+  return mutex;
+}
+std::atomic<Runtime*> process_runtime{nullptr};
+
+}  // namespace
+
+Runtime& runtime() {
+  if (Runtime* open = process_runtime.load(std::memory_order_acquire)) return *open;
+  const MutexLock lock(opening());
+  if (Runtime* open = process_runtime.load()) return *open;
+  // Never destroyed: when the process exits, the driver may be gone before any static is.
+  process_runtime.store(new Runtime(), std::memory_order_release);
+  return *process_runtime;
+}
+
+void* alloc(std::size_t bytes, const AllocOptions& options) {
+  return runtime().alloc(bytes, options);
+}
+void* alloc(std::size_t bytes, Location where, const AllocOptions& options) {
+  return runtime().alloc(bytes, where, options);
+}
+void free(void* pointer) {
+  runtime().free(pointer);
+}
+void free_async(void* pointer, Stream stream) {
+  runtime().free_async(pointer, stream);
+}
+MigrationReport migrate(void* pointer, Location to, const MigrateOptions& options) {
+  return runtime().migrate(pointer, to, options);
+}
+MigrationReport migrate(void* pointer, std::size_t offset, std::size_t bytes, Location to,
+                        const MigrateOptions& options) {
+  return runtime().migrate(pointer, offset, bytes, to, options);
+}
+std::vector<Extent> where(const void* pointer) {
+  return runtime().where(pointer);
+}
+void read(const void* pointer, std::span<std::byte> out) {
+  runtime().read(pointer, out);
+}
+void write(void* pointer, std::span<const std::byte> bytes) {
+  runtime().write(pointer, bytes);
+}
+HostView host_view(void* pointer, std::size_t bytes) {
+  return runtime().host_view(pointer, bytes);
+}
+void reserve(Location where, std::size_t bytes, std::size_t chunk_bytes) {
+  runtime().reserve(where, bytes, chunk_bytes);
+}
+std::size_t trim(Location where) {
+  return runtime().trim(where);
+}
+Stream make_stream(Location gpu) {
+  return runtime().make_stream(gpu);
+}
+void destroy_stream(Stream stream) {
+  runtime().destroy_stream(stream);
+}
+void launch(Stream stream, const Kernel& kernel, Dim3 grid, Dim3 block,
+            const KernelArguments& arguments) {
+  runtime().launch(stream, kernel, grid, block, arguments);
+}
+void synchronize(Stream stream) {
+  runtime().synchronize(stream);
+}
+
+}  // namespace vma::inline v1

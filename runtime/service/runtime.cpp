@@ -1,0 +1,297 @@
+#include <vma/runtime.hpp>
+
+#include "service/runtime_parts.hpp"
+
+#include "base/units.hpp"
+#include "sim/sim_driver.hpp"
+#include "machine/machine_file.hpp"
+#ifdef VMART_HAS_CUDA
+#include "driver/cuda_driver.hpp"
+#endif
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+namespace vma {
+
+/// The only place that names concrete drivers.
+std::unique_ptr<Driver> open_driver(const std::string& name) {
+  constexpr std::string_view simulated = "sim:";
+  if (name.starts_with(simulated)) {
+    return std::make_unique<SimDriver>(load_machine(name.substr(simulated.size())));
+  }
+  if (name != "cuda") {
+    throw Error(
+        ErrorKind::invalid_argument, "vma::Runtime",
+        fmt::format("driver (VMART_DRIVER) is \"{}\"; it takes cuda, sim:NAME or sim:FILE.json",
+                    name));
+  }
+#ifdef VMART_HAS_CUDA
+  return std::make_unique<CudaDriver>();
+#else
+  throw Error(ErrorKind::no_driver, "vma::Runtime",
+              "built without CUDA; VMART_DRIVER=sim:h200x2 opens a simulated machine");
+#endif
+}
+
+namespace {
+
+void check_usable(const Allocation& allocation, const char* call) {
+  if (allocation.being_freed) {
+    throw Error(ErrorKind::unknown_pointer, call,
+                fmt::format("{:#x} is being freed", to_integer(allocation.begin())));
+  }
+}
+
+void check_not_poisoned(const Allocation& allocation, const char* call) {
+  if (!allocation.poisoned()) return;
+  throw Error(
+      ErrorKind::poisoned, call,
+      fmt::format("the allocation at {:#x} lost a slot to a failed move; vma::read serves its "
+                  "saved bytes",
+                  to_integer(allocation.begin())));
+}
+
+/// The offset of a range in its allocation. Throws where it does not lie in it wholly.
+std::uint64_t offset_of(const Allocation& allocation, const void* pointer, std::size_t bytes,
+                        const char* call) {
+  const std::uint64_t offset = address_of(pointer) - allocation.begin();
+  if (bytes > allocation.size_bytes() - offset) {
+    throw Error(ErrorKind::invalid_argument, call,
+                fmt::format("{} bytes from {} reach past the end of the allocation of {} bytes",
+                            bytes, fmt::ptr(pointer), allocation.size_bytes()));
+  }
+  return offset;
+}
+
+/// Calls `body(slot, offset in the slot, offset in the range, bytes)` for each slot that the range
+/// touches.
+template <typename Body>
+void for_each_piece(const Allocation& allocation, std::uint64_t offset, std::uint64_t bytes,
+                    Body&& body) {
+  const std::uint64_t chunk_bytes = allocation.geometry().chunk_bytes;
+  for (std::uint64_t done = 0; done < bytes;) {
+    const std::uint64_t slot = (offset + done) / chunk_bytes;
+    const std::uint64_t within = (offset + done) % chunk_bytes;
+    const std::uint64_t piece = std::min(bytes - done, chunk_bytes - within);
+    body(static_cast<std::size_t>(slot), within, done, piece);
+    done += piece;
+  }
+}
+
+}  // namespace
+
+inline namespace v1 {
+
+Runtime::Runtime(const RuntimeOptions& options) {
+  const Settings settings = settle(options);
+  parts_ = std::make_unique<Parts>(open_driver(settings.driver), settings);
+}
+
+Runtime::Runtime(std::unique_ptr<Parts> parts) noexcept : parts_(std::move(parts)) {}
+Runtime::~Runtime() = default;
+
+void Runtime::shutdown() noexcept {
+  parts_->shut_down();
+}
+
+void* Runtime::alloc(std::size_t bytes, const AllocOptions& options) {
+  const Parts::Entry entry(*parts_, "vma::alloc");
+  const ContextHandle current = parts_->driver->current_context();
+  Location at = gpu(index(entry->topology.devices().front()));
+  if (!is_none(current)) {
+    const Location hint = gpu(index(parts_->driver->context_device(current)));
+    if (entry->topology.has(hint)) at = hint;
+  }
+  return alloc(bytes, at, options);
+}
+
+void* Runtime::alloc(std::size_t bytes, Location where, const AllocOptions& options) {
+  return alloc(bytes, where, std::span<const Location>(), options);
+}
+
+void* Runtime::alloc(std::size_t bytes, Location where, std::span<const Location> readers,
+                     const AllocOptions& options) {
+  const Parts::Entry entry(*parts_, "vma::alloc");
+  entry->topology.require(where, "vma::alloc");
+  for (const Location reader : readers) {
+    entry->topology.require(reader, "vma::alloc");
+    if (reader.kind == Location::Kind::gpu &&
+        entry->topology.reaches(DeviceId{reader.ordinal}, where)) {
+      continue;
+    }
+    throw Error(ErrorKind::unreachable, "vma::alloc",
+                fmt::format("{} cannot reach memory at {}", to_string(reader), to_string(where)));
+  }
+  const std::shared_ptr<Allocation> allocation = entry->memory.alloc(bytes, where, options);
+  if (options.zeroed) {
+    try {
+      for (std::size_t slot = 0; slot < allocation->geometry().slots; ++slot) {
+        entry->engine.zero(allocation->chunk(slot));
+      }
+    } catch (...) {
+      try {
+        entry->memory.free(allocation->begin());
+      } catch (const std::exception& error) {
+        entry->memory.ledger().leaked(
+            fmt::format("an allocation that could not be zeroed: {}", error.what()));
+      }
+      throw;
+    }
+  }
+  return to_pointer(allocation->begin());
+}
+
+void Runtime::free(void* pointer) {
+  if (pointer == nullptr) return;
+  const Parts::Entry entry(*parts_, "vma::free");
+  entry->memory.free(address_of(pointer));
+}
+
+void Runtime::free_async(void* pointer, Stream stream) {
+  if (pointer == nullptr) return;
+  const Parts::Entry entry(*parts_, "vma::free_async");
+  entry->memory.free_async(address_of(pointer), entry->launcher.bind(stream));
+}
+
+MigrationReport Runtime::migrate(void* pointer, Location to, const MigrateOptions& options) {
+  std::size_t bytes = 0;
+  {
+    const Parts::Entry entry(*parts_, "vma::migrate");
+    bytes = entry->memory.require(pointer, "vma::migrate")->size_bytes();
+  }
+  return migrate(pointer, 0, bytes, to, options);
+}
+
+MigrationReport Runtime::migrate(void* pointer, std::size_t offset, std::size_t bytes, Location to,
+                                 const MigrateOptions& options) {
+  constexpr const char* call = "vma::migrate";
+  const Parts::Entry entry(*parts_, call);
+  entry->topology.require(to, call);
+  if (options.mode == Mode::live || options.scope == StopScope::attached) {
+    throw Error(ErrorKind::unsupported, call,
+                "the synchronous call holds contexts and moves stopped");
+  }
+  const std::shared_ptr<Allocation> allocation = entry->memory.require(pointer, call);
+  if (bytes == 0 || offset > allocation->size_bytes() ||
+      bytes > allocation->size_bytes() - offset) {
+    throw Error(ErrorKind::invalid_argument, call,
+                fmt::format("bytes {} from {} are not within the allocation's {} bytes", bytes,
+                            offset, allocation->size_bytes()));
+  }
+  const MutexLock lock(allocation->operations());
+  check_usable(*allocation, call);
+  check_not_poisoned(*allocation, call);
+  if (!allocation->movable || allocation->pins > 0) {
+    throw Error(ErrorKind::pinned, call,
+                fmt::format("the allocation at {} {}", fmt::ptr(pointer),
+                            allocation->movable ? "has a HostView" : "was made not movable"));
+  }
+  const std::uint64_t chunk_bytes = allocation->geometry().chunk_bytes;
+  const SlotRange range{offset / chunk_bytes, (offset + bytes - 1) / chunk_bytes + 1};
+  return entry->mover.move(*allocation, range, to, options);
+}
+
+std::vector<Extent> Runtime::where(const void* pointer) const {
+  const Parts::Entry entry(*parts_, "vma::where");
+  return entry->memory.require_around(pointer, "vma::where")->extents();
+}
+
+std::size_t Runtime::size(const void* pointer) const {
+  const Parts::Entry entry(*parts_, "vma::size");
+  return entry->memory.require_around(pointer, "vma::size")->size_bytes();
+}
+
+void Runtime::read(const void* pointer, std::span<std::byte> out) {
+  constexpr const char* call = "vma::read";
+  const Parts::Entry entry(*parts_, call);
+  const std::shared_ptr<Allocation> allocation = entry->memory.require_around(pointer, call);
+  const std::uint64_t offset = offset_of(*allocation, pointer, out.size(), call);
+  const MutexLock lock(allocation->operations());
+  check_usable(*allocation, call);
+  for_each_piece(
+      *allocation, offset, out.size(),
+      [&](std::size_t slot, std::uint64_t within, std::uint64_t done, std::uint64_t piece) {
+        entry->engine.read(allocation->chunk(slot), within, out.subspan(done, piece));
+      });
+}
+
+void Runtime::write(void* pointer, std::span<const std::byte> bytes) {
+  constexpr const char* call = "vma::write";
+  const Parts::Entry entry(*parts_, call);
+  const std::shared_ptr<Allocation> allocation = entry->memory.require_around(pointer, call);
+  const std::uint64_t offset = offset_of(*allocation, pointer, bytes.size(), call);
+  const MutexLock lock(allocation->operations());
+  check_usable(*allocation, call);
+  check_not_poisoned(*allocation, call);
+  for_each_piece(
+      *allocation, offset, bytes.size(),
+      [&](std::size_t slot, std::uint64_t within, std::uint64_t done, std::uint64_t piece) {
+        entry->engine.write(allocation->chunk(slot), within, bytes.subspan(done, piece));
+      });
+}
+
+void Runtime::reserve(Location where, std::size_t bytes, std::size_t chunk_bytes) {
+  const Parts::Entry entry(*parts_, "vma::reserve");
+  entry->memory.reserve(where, bytes, chunk_bytes);
+}
+
+std::size_t Runtime::trim(Location where) {
+  const Parts::Entry entry(*parts_, "vma::trim");
+  return entry->memory.trim(where);
+}
+
+Stream Runtime::make_stream(Location gpu) {
+  const Parts::Entry entry(*parts_, "vma::make_stream");
+  return entry->launcher.make_stream(gpu);
+}
+
+void Runtime::destroy_stream(Stream stream) {
+  const Parts::Entry entry(*parts_, "vma::destroy_stream");
+  entry->launcher.destroy_stream(stream);
+}
+
+void Runtime::launch(Stream stream, const Kernel& kernel, Dim3 grid, Dim3 block,
+                     const KernelArguments& arguments) {
+  const Parts::Entry entry(*parts_, "vma::launch");
+  entry->launcher.launch(stream, kernel, {grid, block}, arguments);
+}
+
+void Runtime::synchronize(Stream stream) {
+  const Parts::Entry entry(*parts_, "vma::synchronize");
+  entry->launcher.synchronize(stream);
+}
+
+std::vector<Location> Runtime::locations() const {
+  const Parts::Entry entry(*parts_, "vma::locations");
+  return entry->topology.locations();
+}
+
+RuntimeStats Runtime::stats() const {
+  const Parts::Entry entry(*parts_, "vma::stats");
+  RuntimeStats stats;
+  Memory& memory = entry->memory;
+  for (const Location at : entry->topology.locations()) {
+    const Ledger::Account account = memory.ledger().account(at);
+    stats.places.push_back({at, account.capacity_bytes, account.allocated_bytes,
+                            account.cached_bytes, account.own_bytes});
+  }
+  for (const std::shared_ptr<Allocation>& allocation : memory.registry().all()) {
+    ++stats.allocations;
+    stats.poisoned += allocation->poisoned() ? 1 : 0;
+  }
+  stats.leaked = memory.ledger().leaks();
+  stats.migrations = entry->mover.migrations();
+  stats.bytes_moved = entry->mover.bytes_moved();
+  return stats;
+}
+
+std::string Runtime::description() const {
+  return parts_->driver->description();
+}
+
+}  // namespace v1
+}  // namespace vma

@@ -1,0 +1,88 @@
+#include "service/runtime_parts.hpp"
+
+#include "base/log.hpp"
+
+#include <unistd.h>
+
+namespace vma {
+namespace {
+
+MemoryLimits limits_of(const Settings& settings, const Topology& topology) {
+  for (const auto& [at, bytes] : settings.capacity_bytes) topology.require(at, "vma::Runtime");
+  return {settings.capacity_bytes, settings.cache_bytes_per_gpu, settings.host_cache_bytes};
+}
+
+/// Two runtimes on one driver would each hold contexts and count memory that the other has.
+std::atomic<bool> cuda_runtime_open{false};
+
+}  // namespace
+
+Machinery::Machinery(Driver& driver, const Settings& settings)
+    : topology(Topology::discover(driver, settings.devices)),
+      memory(driver, topology, limits_of(settings, topology)),
+      engine(driver, topology, memory.contexts(), memory.ledger(), memory.lane().turn()),
+      mover(memory, engine, settings.hold_limit),
+      launcher(driver, topology, memory.ledger()) {}
+
+Runtime::Parts::Parts(std::unique_ptr<Driver> chosen, const Settings& settings)
+    : driver(std::move(chosen)), process(getpid()) {
+  claim_process();
+  try {
+    machinery = std::make_unique<Machinery>(*driver, settings);
+  } catch (...) {
+    if (claimed) cuda_runtime_open = false;
+    throw;
+  }
+}
+
+void Runtime::Parts::claim_process() {
+  if (driver->simulated()) return;
+  if (cuda_runtime_open.exchange(true)) {
+    throw Error(ErrorKind::invalid_argument, "vma::Runtime",
+                "this process has a runtime on CUDA already; vma::runtime() is the shared one");
+  }
+  claimed = true;
+}
+
+Runtime::Parts::~Parts() {
+  shut_down();
+  if (in_forked_child()) {  // The parent's memory and threads: nothing here may touch them.
+    static_cast<void>(machinery.release());
+    static_cast<void>(driver.release());
+  }
+}
+
+bool Runtime::Parts::in_forked_child() const noexcept {
+  return getpid() != process;
+}
+
+void Runtime::Parts::shut_down() noexcept {
+  if (in_forked_child()) return;
+  const MutexLock turn(shutting_down);  // A second caller returns when all is given back, too.
+  {
+    MutexLock lock(mutex);
+    closed = true;
+    *open = false;
+    left.wait(lock, [this]() VMART_REQUIRES(mutex) { return inside == 0; });
+  }
+  if (!machinery) return;
+  machinery->memory.shut_down();
+  machinery.reset();
+  if (claimed) cuda_runtime_open = false;
+}
+
+Runtime::Parts::Entry::Entry(Parts& parts, const char* call) : parts_(parts) {
+  if (parts.in_forked_child()) {
+    throw Error(ErrorKind::driver_gone, call, "a forked child has no driver; open one before fork");
+  }
+  const MutexLock lock(parts.mutex);
+  if (parts.closed) throw Error(ErrorKind::driver_gone, call, "the runtime was shut down");
+  ++parts.inside;
+}
+
+Runtime::Parts::Entry::~Entry() {
+  const MutexLock lock(parts_.mutex);
+  if (--parts_.inside == 0) parts_.left.notify_all();
+}
+
+}  // namespace vma

@@ -1,0 +1,70 @@
+#pragma once
+
+#include "base/mutex.hpp"
+#include "machine/topology.hpp"
+#include "memory/memory.hpp"
+#include "migrate/copy_engine.hpp"
+#include "migrate/mover.hpp"
+#include "service/launcher.hpp"
+#include "service/settings.hpp"
+
+#include <vma/runtime.hpp>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+namespace vma {
+
+/// What a runtime does with one driver: everything below it, composed, in the order of the layers.
+struct Machinery {
+  Machinery(Driver& driver, const Settings& settings);
+
+  Topology topology;
+  Memory memory;
+  CopyEngine engine;
+  Mover mover;
+  Launcher launcher;
+};
+
+/// A runtime's insides, and its door: `Entry` lets a call in, or refuses it after shutdown and in a
+/// forked child, where the driver must not be called.
+struct Runtime::Parts {
+  Parts(std::unique_ptr<Driver> driver, const Settings& settings);
+  ~Parts();
+
+  /// One call inside.
+  class Entry {
+   public:
+    Entry(Parts& parts, const char* call);
+    ~Entry();
+    Entry(const Entry&) = delete;
+    Entry& operator=(const Entry&) = delete;
+    Machinery* operator->() const noexcept { return parts_.machinery.get(); }
+
+   private:
+    Parts& parts_;
+  };
+
+  /// Throws: Error{invalid_argument} if another runtime of the process is open on CUDA.
+  void claim_process();
+  void shut_down() noexcept;
+  bool in_forked_child() const noexcept;
+
+  std::unique_ptr<Driver> driver;
+  std::unique_ptr<Machinery> machinery;
+  const int process;
+  bool claimed = false;  // This is the process's runtime on CUDA.
+  Mutex shutting_down;
+  Mutex mutex;
+  Condition left;
+  int inside VMART_GUARDED_BY(mutex) = 0;
+  bool closed VMART_GUARDED_BY(mutex) = false;
+  /// False once shut down; outlives the parts, for views that outlive the runtime.
+  std::shared_ptr<std::atomic<bool>> open = std::make_shared<std::atomic<bool>>(true);
+};
+
+/// Throws: Error{no_driver, unsupported, invalid_argument}.
+std::unique_ptr<Driver> open_driver(const std::string& name);
+
+}  // namespace vma
