@@ -1,0 +1,64 @@
+// The pitfall of moving memory by hand: an unmap forgets who had access, and a grant names the
+// devices one by one. Each call succeeds; the next kernel on a device that was not named fails, and
+// takes the process's CUDA with it. So the naive half runs in a process of its own.
+#include "gpus.hpp"
+#include "naive_sequence.hpp"
+
+#include <fmt/format.h>
+
+#include <spawn.h>
+#include <string_view>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace {
+
+constexpr std::size_t bytes = 16 << 20;
+constexpr Gpus::Word seed = 3;
+constexpr std::string_view naive_argument = "naive";
+
+/// Starts this program again before any use of CUDA here; true if the pitfall showed itself.
+bool naive_half_fails(char* program) {
+  std::string self = "/proc/self/exe";
+  std::string argument(naive_argument);
+  char* const arguments[] = {program, argument.data(), nullptr};
+  pid_t child = 0;
+  if (posix_spawn(&child, self.c_str(), nullptr, nullptr, arguments, environ) != 0) return false;
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+bool ours_works() {
+  vma::Runtime& runtime = vma::runtime();
+  Gpus gpus(runtime);
+  const vma::Location to = gpus.count() > 1 ? vma::gpu(1) : vma::host(0);
+  fmt::print("\nvmart, on {}\n", runtime.description());
+  void* data = runtime.alloc(bytes, vma::gpu(0));
+  gpus.fill(data, bytes, seed);
+  fmt::print("  alloc at gpu(0), kernel on gpu(0)        ran\n");
+  runtime.migrate(data, to);
+  fmt::print("  migrate to {:<10}                    ok\n", to_string(to));
+  bool right = true;
+  for (const Gpus::Finding& found : gpus.read(data, bytes, seed)) {
+    fmt::print("  kernel on {:<10}                     ran, {} words wrong\n", to_string(found.gpu),
+               found.wrong_words);
+    right = right && found.wrong_words == 0;
+  }
+  runtime.free(data);
+  return right;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  if (argc > 1 && argv[1] == naive_argument) return naive_sequence() ? 0 : 1;
+  if (!naive_half_fails(argv[0])) {
+    fmt::print("the naive half did not fail as it was to\n");
+    return 1;
+  }
+  return ours_works() ? 0 : 1;
+} catch (const vma::Error& error) {
+  fmt::print(stderr, "{}\n", error.what());
+  return 1;
+}

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <vma/vma.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+/// What the examples share: every GPU of a runtime, each with a stream, and what its kernels see
+/// through a pointer. Word i of the data is seed + i.
+class Gpus {
+ public:
+  using Word = std::uint64_t;
+
+  /// What one GPU's kernels found: the sum of all words, and how many are not what was written.
+  struct Finding {
+    vma::Location gpu;
+    Word sum = 0, wrong_words = 0;
+  };
+
+  explicit Gpus(vma::Runtime& runtime);
+  ~Gpus();
+  Gpus(const Gpus&) = delete;
+  Gpus& operator=(const Gpus&) = delete;
+
+  std::size_t count() const { return gpus_.size(); }
+
+  /// A kernel on the first GPU writes the words.
+  void fill(void* data, std::size_t bytes, Word seed);
+  /// A kernel on every GPU reads them.
+  std::vector<Finding> read(const void* data, std::size_t bytes, Word seed);
+
+ private:
+  struct Gpu {
+    vma::Location at;
+    vma::Stream stream;
+    Word* results;
+  };
+
+  void run(const Gpu& gpu, const vma::Kernel& kernel, const vma::KernelArguments& arguments);
+
+  vma::Runtime& runtime_;
+  std::vector<Gpu> gpus_;
+};
+
+/// "gpu(0)", or "64 MiB at gpu(0) + 64 MiB at host(0)".
+std::string places(const std::vector<vma::Extent>& extents);
