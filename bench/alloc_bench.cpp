@@ -1,0 +1,88 @@
+// What `alloc` and `free` take: together from a warm cache, and the first `alloc` of a fresh
+// runtime.
+
+#include "bench/machine.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+namespace vma {
+namespace {
+
+constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
+constexpr std::uint64_t gibibyte = std::uint64_t{1} << 30;
+constexpr int warm_ups = 3;
+constexpr std::uint64_t openings_max = 3;  // Of a runtime in one process; each opens its contexts.
+
+/// The runtime of one sample: opened, used once, shut down.
+Sample first_alloc(std::uint64_t bytes) {
+  close_shared_runtime();
+  const Stopwatch opening;
+  Runtime runtime;
+  Sample sample;
+  sample.counters["open_us"] = to_us(opening.elapsed());
+  const Location gpu = runtime.locations().front();
+
+  const Stopwatch first;
+  void* const pointer = runtime.alloc(bytes, gpu);
+  sample.wall = first.elapsed();
+
+  // The same again, so that what was first can be told from what every new chunk costs.
+  const Stopwatch second;
+  void* const other = runtime.alloc(bytes, gpu);
+  sample.counters["second_alloc_us"] = to_us(second.elapsed());
+  runtime.free(other);
+  runtime.free(pointer);
+  return sample;
+}
+
+/// A context on each GPU, as in a program that uses them: `free` waits for the work of each.
+void open_contexts() {
+  Runtime& runtime = shared_runtime();
+  for (const Location at : runtime.locations()) {
+    if (at.kind == Location::Kind::gpu) runtime.destroy_stream(runtime.make_stream(at));
+  }
+}
+
+/// Allocates and frees `bytes`, which the cache holds already.
+Sample alloc_and_free(std::uint64_t bytes) {
+  Runtime& runtime = shared_runtime();
+  const Location gpu = runtime.locations().front();
+  const Stopwatch watch;
+  void* const pointer = runtime.alloc(bytes, gpu);
+  const std::chrono::nanoseconds allocated = watch.elapsed();
+  runtime.free(pointer);
+  Sample sample;
+  sample.wall = watch.elapsed();
+  sample.counters["alloc_us"] = to_us(allocated);
+  sample.counters["free_us"] = to_us(sample.wall - allocated);
+  return sample;
+}
+
+void register_all() {
+  const auto openings = std::min(setting("VMART_BENCH_REPETITIONS", 20), openings_max);
+  for (const std::uint64_t bytes : sizes_up_to_max({256 * mebibyte, 4 * gibibyte})) {
+    register_samples(
+        "first_alloc/" + size_label(bytes), [bytes] { return first_alloc(bytes); },
+        static_cast<int>(openings));
+  }
+  for (const std::uint64_t bytes :
+       sizes_up_to_max({2 * mebibyte, 16 * mebibyte, 64 * mebibyte, 256 * mebibyte})) {
+    register_samples("alloc_free/" + size_label(bytes), [bytes, warm = false]() mutable {
+      if (!warm) open_contexts();
+      for (int round = 0; round < warm_ups && !warm; ++round) alloc_and_free(bytes);
+      warm = true;
+      return alloc_and_free(bytes);
+    });
+  }
+}
+
+}  // namespace
+}  // namespace vma
+
+int main(int argc, char** argv) {
+  const int status = vma::run_benchmarks(argc, argv, vma::register_all);
+  vma::close_shared_runtime();
+  return status;
+}

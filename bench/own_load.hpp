@@ -1,0 +1,30 @@
+#pragma once
+
+#include <vma/runtime.hpp>
+
+#include <cstdint>
+#include <memory>
+
+namespace vma {
+
+/// One thread a GPU that launches a kernel over and over, on memory of its own that does not move,
+/// and waits for it now and then. Runs on either kind of machine.
+class OwnLoad {
+ public:
+  explicit OwnLoad(Runtime& runtime);
+  ~OwnLoad();
+  OwnLoad(const OwnLoad&) = delete;
+  OwnLoad& operator=(const OwnLoad&) = delete;
+
+  /// Ends the threads and checks that every launch did its work.
+  /// Throws: std::runtime_error that says what a thread ran into or what was lost.
+  void stop();
+
+  std::uint64_t launches() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace vma

@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""Writes the tables of docs/measurements.md from the samples in docs/measurements/*.json.
+
+A table stands between `<!-- bench:begin NAME:TABLE -->` and `<!-- bench:end -->`, where NAME is that
+of a file without its ending, and TABLE is bars, all, phases, calls or registry.
+With `--check` nothing is written, and the exit status says whether anything would change.
+"""
+
+import argparse
+import json
+import pathlib
+import re
+import sys
+
+import figures
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+DOCUMENT = ROOT / "docs" / "measurements.md"
+SAMPLES = ROOT / "docs" / "measurements"
+MARKED = re.compile(r"(<!-- bench:begin ([\w.-]+):(\w+) -->\n).*?(<!-- bench:end -->)",
+                    re.DOTALL)
+
+
+def describe(context):
+    """Command, machine and commit, in one sentence each."""
+    machine = f"{len(context['gpus'])} x {context['gpus'][0]}" if context["gpus"] else context["driver"]
+    version = f", driver {context['driver_version']}" if context["driver_version"] else ""
+    changed = " with local changes" if context["changed"] else ""
+    return (f"`{context['command']}` on {machine}{version}; {context['cpu']}, {context['cores']} "
+            f"cores; {context['date']}; commit `{context['commit'] or 'unknown'}`{changed}; "
+            f"seed {context['seed']}.")
+
+
+def tables(name, which):
+    measured = figures.Measurements(json.loads((SAMPLES / f"{name}.json").read_text()))
+    headers, rows_of = figures.TABLES[which]
+    return describe(measured.context) + "\n\n" + figures.table(headers, rows_of(measured))
+
+
+def rewrite(text):
+    return MARKED.sub(lambda found: f"{found[1]}\n{tables(found[2], found[3])}\n\n{found[4]}", text)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    arguments = parser.parse_args()
+    text = DOCUMENT.read_text()
+    written = rewrite(text)
+    if arguments.check:
+        return 0 if written == text else 1
+    DOCUMENT.write_text(written)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

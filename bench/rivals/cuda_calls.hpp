@@ -1,0 +1,106 @@
+#pragma once
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+// The driver's entry points that the rivals use, found by dlopen, so that the programs build and
+// start where no driver is. They share no code with the runtime that they are compared with.
+// clang-format off
+#define VMART_RIVAL_CALLS(ROW)                                                                    \
+  ROW(cuInit) ROW(cuDeviceGetCount) ROW(cuDeviceGet) ROW(cuDeviceGetAttribute)                    \
+  ROW(cuDevicePrimaryCtxRetain) ROW(cuCtxSetCurrent) ROW(cuCtxSynchronize) ROW(cuStreamCreate)    \
+  ROW(cuStreamSynchronize) ROW(cuMemAddressReserve) ROW(cuMemAddressFree) ROW(cuMemCreate)        \
+  ROW(cuMemRelease) ROW(cuMemMap) ROW(cuMemUnmap) ROW(cuMemSetAccess) ROW(cuMemcpy)               \
+  ROW(cuMemcpyAsync) ROW(cuMemsetD32) ROW(cuMemAllocManaged) ROW(cuMemPrefetchAsync)              \
+  ROW(cuMemAlloc) ROW(cuMemFree)
+// clang-format on
+
+namespace vma {
+
+template <typename Pointer>
+struct RivalCall;
+
+/// One entry point. Calling it throws std::runtime_error with the call and its code unless
+/// it succeeds.
+template <typename... Args>
+struct RivalCall<CUresult (*)(Args...)> {
+  const char* name;
+  const char* symbol;
+  CUresult (*function)(Args...) = nullptr;
+
+  void operator()(Args... args) const {
+    const CUresult result = function(args...);
+    if (result != CUDA_SUCCESS) fail(result);
+  }
+
+ private:
+  [[noreturn]] void fail(CUresult result) const {
+    throw std::runtime_error(std::string(name) + ": CUresult " +
+                             std::to_string(static_cast<int>(result)));
+  }
+};
+
+// The headers turn a base name into the versioned symbol by macro; spelled after that expansion.
+#define VMART_SPELL(name) #name
+
+struct RivalCalls {
+#define ROW(call) RivalCall<decltype(&::call)> call{#call, VMART_SPELL(call)};
+  VMART_RIVAL_CALLS(ROW)
+#undef ROW
+};
+
+/// The calls, loaded and initialised at first use. Throws: Unavailable without a driver or a GPU.
+const RivalCalls& cuda();
+
+/// What the rivals know of the machine: all visible GPUs, each with its primary context and a
+/// stream.
+struct RivalMachine {
+  struct Gpu {
+    CUdevice device = 0;
+    CUcontext context = nullptr;
+    CUstream stream = nullptr;
+  };
+  std::vector<Gpu> gpus;
+
+  /// Makes the context of `ordinal` current.
+  void use(int ordinal) const;
+};
+
+/// Opened at first use, for the life of the process. Throws: as `cuda`.
+const RivalMachine& rival_machine();
+
+/// A chunk of physical memory with addresses of its own, mapped and granted to every GPU.
+/// Ordinal -1 is host NUMA node 0.
+class RivalChunk {
+ public:
+  RivalChunk(int ordinal, std::size_t bytes);
+  ~RivalChunk();
+  RivalChunk(const RivalChunk&) = delete;
+  RivalChunk& operator=(const RivalChunk&) = delete;
+
+  CUdeviceptr begin() const noexcept { return begin_; }
+
+ private:
+  std::size_t bytes_;
+  CUdeviceptr begin_ = 0;
+};
+
+/// Of memory at the GPU of that ordinal, -1 for host NUMA node 0.
+CUmemAllocationProp properties_at(int ordinal);
+/// Read and write for every GPU: without it, those left out fault (the access bug of the naive
+/// sequence).
+void grant_to_all(CUdeviceptr begin, std::size_t bytes);
+
+/// Copies on the stream of the GPU `by`, and waits until the data is there.
+void copy_and_wait(int by, CUdeviceptr target, CUdeviceptr source, std::size_t bytes);
+
+/// Fills with 32-bit words of `value`, and reads first, middle and last word back.
+void fill_words(CUdeviceptr begin, std::size_t bytes, unsigned value);
+/// Throws: std::runtime_error if one of those words is another.
+void expect_words(CUdeviceptr begin, std::size_t bytes, unsigned value);
+
+}  // namespace vma

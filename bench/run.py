@@ -1,0 +1,329 @@
+#!/usr/bin/env python3
+"""Runs the benchmarks and their rivals, each in a process of its own, and prints one table.
+
+    bench/run.py                      2 GPUs where there are GPUs, else a smoke run on sim:h200x2
+    bench/run.py --gpus 4             the rows that name four GPUs
+    bench/run.py --quick              one short round, to see that all runs
+    bench/run.py --only 'naive|raw'   the steps whose name matches
+    bench/run.py --out file.json      keeps the samples, for docs/measurements and bench/report.py
+
+The order within each round is shuffled; the seed is printed and kept. A step is not begun when the
+time budget would not last; it is then listed as left out.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import platform
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import figures
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SKIPPED = 77
+COUNTERS = ("chunks", "moves", "busy", "launches", "cuda_mallocs", "device_synchronizes",
+            "legacy_fills")
+OPEN_COST_LIMIT_S = 60
+SMALL = r"(\d+MiB|1GiB|4GiB)/iterations"
+
+# Name, program, filter of its benchmarks, rounds that it takes part in (0: all).
+STEPS = [
+    ("migrate_warm", "migrate_bench", "migrate/warm/gpu.-gpu", 0),
+    ("raw_copy", "rivals/raw_copy_rival", "raw_copy/gpu.-gpu", 0),
+    ("migrate_empty", "migrate_bench", "migrate/empty/gpu.-gpu", 0),
+    ("naive", "rivals/naive_rival", "naive/alone", 0),
+    ("naive_keepers", "rivals/naive_rival", "naive/keepers", 0),
+    ("prefetch", "rivals/prefetch_rival", "prefetch", 0),
+    ("migrate_host", "migrate_bench", f"migrate/warm/(gpu0-host|host0-gpu).*{SMALL}", 0),
+    ("raw_copy_host", "rivals/raw_copy_rival", f"raw_copy/(gpu0-host|host0-gpu).*{SMALL}", 0),
+    ("alloc", "alloc_bench", "alloc_free", 0),
+    ("cuda_malloc", "rivals/cuda_malloc_rival", ".*", 0),
+    ("first_alloc", "alloc_bench", "first_alloc", 0),
+    ("dark", "migrate_bench", "migrate/dark", 0),
+    ("registry", "registry_bench", ".*", 0),
+    ("driver_calls", "driver_calls_bench", "driver_calls/alone", 0),
+    ("driver_calls_keepers", "driver_calls_bench", "driver_calls/keepers", 0),
+    ("hold_stress", "hold_stress", ".*", 1),
+    ("migrate_host_empty", "migrate_bench", "migrate/empty/(gpu0-host|host0-gpu)", 0),
+    ("migrate_host_16", "migrate_bench", "migrate/warm/(gpu0-host|host0-gpu).*/16GiB", 0),
+    ("raw_copy_host_16", "rivals/raw_copy_rival", "raw_copy/(gpu0-host|host0-gpu).*/16GiB", 0),
+]
+# With four GPUs only what depends on the number of GPUs is run again.
+FOUR_GPU_STEPS = ("migrate_host", "raw_copy_host", "first_alloc", "dark", "hold_stress",
+                  "migrate_warm", "raw_copy", "alloc", "cuda_malloc", "driver_calls_keepers")
+LAST_STEPS = ("hold_stress", "migrate_host_16", "raw_copy_host_16", "migrate_host_empty")
+LAST_FOUR_GPU_STEPS = FOUR_GPU_STEPS[4:]
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", default="build/release", help="the build directory")
+    parser.add_argument("--out", help="where the samples go (JSON)")
+    parser.add_argument("--gpus", type=int, default=2, help="how many GPUs are used")
+    parser.add_argument("--rounds", type=int, default=3, help="processes of each kind")
+    parser.add_argument("--repetitions", type=int, default=7, help="samples a process")
+    parser.add_argument("--budget", type=float, help="seconds; default 360 with 2 GPUs, 180 with 4")
+    parser.add_argument("--step-limit", type=float, default=120, help="seconds for one process")
+    parser.add_argument("--only", default=None, help="regular expression of step names")
+    parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--driver", help="VMART_DRIVER; default cuda where there is a GPU")
+    return parser.parse_args()
+
+
+def ask(*command):
+    """The output of a command, empty if it cannot be run."""
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=30, cwd=ROOT)
+        return answer.stdout.strip() if answer.returncode == 0 else ""
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+
+
+def query_gpus(fields):
+    text = ask("nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits")
+    return [[cell.strip() for cell in line.split(",")] for line in text.splitlines()]
+
+
+def make_context(arguments, gpus, seed):
+    cpu = re.search(r"model name\s*:\s*(.*)", ask("cat", "/proc/cpuinfo"))
+    names = [gpu[0] for gpu in gpus[:arguments.gpus]]
+    return {
+        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        "commit": os.environ.get("VMART_COMMIT") or ask("git", "rev-parse", "--short=12", "HEAD"),
+        "changed": bool(ask("git", "status", "--porcelain", "--untracked-files=no")),
+        "command": " ".join(["bench/run.py", *sys.argv[1:]]),
+        "driver": arguments.driver,
+        "driver_version": gpus[0][1] if gpus else "",
+        "gpus": names,
+        "gpu_count": len(names) if arguments.driver == "cuda" else simulated_gpus(arguments.driver),
+        "cpu": cpu.group(1) if cpu else platform.processor(),
+        "cores": os.cpu_count(),
+        "system": platform.platform(),
+        "seed": seed,
+        "rounds": arguments.rounds,
+        "repetitions": arguments.repetitions,
+    }
+
+
+def simulated_gpus(driver):
+    match = re.search(r"x(\d+)$", driver)
+    return int(match.group(1)) if match else 1
+
+
+def make_environment(arguments):
+    environment = dict(os.environ)
+    environment["VMART_DRIVER"] = arguments.driver
+    environment["VMART_BENCH_REPETITIONS"] = str(arguments.repetitions)
+    if arguments.driver == "cuda":
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        ordinals = visible.split(",") if visible else [str(index) for index in range(64)]
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(ordinals[:arguments.gpus])
+        if arguments.quick:
+            environment.setdefault("VMART_BENCH_BYTES_MAX", str(1 << 30))
+            environment.setdefault("VMART_BENCH_MOVES", "100")
+    else:
+        environment.setdefault("VMART_BENCH_BYTES_MAX", str(4 << 20))
+        environment.setdefault("VMART_BENCH_MOVES", "20")
+        environment.setdefault("VMART_BENCH_BATCHES", "2")
+    return environment
+
+
+class Runner:
+    """Starts the processes one after another and gathers their samples."""
+
+    def __init__(self, arguments, environment):
+        self.build = pathlib.Path(arguments.build).resolve() / "bench"
+        self.environment = environment
+        self.step_limit = arguments.step_limit
+        budget = arguments.budget or (180 if arguments.gpus > 2 else 360)
+        self.deadline = time.monotonic() + budget
+        self.results, self.failed, self.left_out, self.took = {}, [], [], {}
+
+    def run(self, step, program, pattern):
+        """One process of one step; whatever goes wrong is kept and the rest goes on."""
+        left = self.deadline - time.monotonic()
+        if left < max(5, self.took.get(step, 0)):
+            self.left_out.append(step)
+            return
+        begin = time.monotonic()
+        with tempfile.TemporaryDirectory() as folder:
+            out = pathlib.Path(folder) / "out.json"
+            command = [str(self.build / program), f"--benchmark_filter={pattern}",
+                       f"--benchmark_out={out}", "--benchmark_out_format=json",
+                       "--benchmark_display_aggregates_only=true"]
+            reason = self._execute(command, min(self.step_limit, left))
+            self._gather(step, out)
+        self.took[step] = time.monotonic() - begin
+        print(f"  {step}: {self.took[step]:.1f} s{': ' + reason if reason else ''}", flush=True)
+        if reason and not reason.startswith("SKIPPED"):
+            self.failed.append({"step": step, "reason": reason})
+
+    def _execute(self, command, limit):
+        """Returns what went wrong, empty if nothing did. Ends the process's group at the limit."""
+        try:
+            process = subprocess.Popen(command, env=self.environment, stdout=subprocess.DEVNULL,
+                                       stderr=subprocess.PIPE, text=True, start_new_session=True)
+        except OSError as error:
+            return str(error)
+        try:
+            _, errors = process.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            return f"HANG: ended after {limit:.0f} s"
+        lines = [line for line in errors.splitlines() if not line.startswith("***WARNING")]
+        last = lines[-1] if lines else ""
+        if process.returncode == SKIPPED:
+            return last
+        return f"status {process.returncode}: {last}" if process.returncode else ""
+
+    def _gather(self, step, out):
+        seen = set()
+        for entry in read_entries(out):
+            if entry.get("run_type") != "iteration":
+                continue
+            name = re.sub(r"/(iterations:|repeats:|manual_time|real_time|threads:).*$", "",
+                          entry["name"])
+            if entry.get("error_occurred"):
+                self.failed.append({"step": step, "reason": f"{name}: {entry['error_message']}"})
+                continue
+            result = self.results.setdefault(
+                name, {"name": name, "processes": 0, "samples_us": [], "counters": {}})
+            if name not in seen:
+                seen.add(name)
+                result["processes"] += 1
+            scale = {"ns": 1e-3, "us": 1, "ms": 1e3, "s": 1e6}[entry["time_unit"]]
+            result["samples_us"].append(round(entry["real_time"] * scale, 4))
+            for counter, value in entry.items():
+                if counter.endswith(("_us", "_ns", "_per_lookup")) or counter in COUNTERS:
+                    result["counters"].setdefault(counter, []).append(round(value, 3))
+
+
+def read_entries(out):
+    """What a process wrote, also one that ended in the middle: then all but the last entry."""
+    try:
+        text = out.read_text()
+    except OSError:
+        return []
+    for whole in (text, text.rstrip().rstrip(",") + "]}"):
+        try:
+            return json.loads(whole)["benchmarks"]
+        except (ValueError, KeyError):
+            continue
+    return []
+
+
+def measure_open_cost(runner, count):
+    """Used memory of each GPU, seen from outside, while `open_cost` stands at each step."""
+    found = []
+    for program in ("contexts", "runtime"):
+        command = [str(runner.build / "open_cost"), program, "--wait"]
+        process = subprocess.Popen(command, env=runner.environment, stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, text=True, start_new_session=True)
+        limit = threading.Timer(OPEN_COST_LIMIT_S, os.killpg, (process.pid, signal.SIGKILL))
+        limit.start()
+        try:
+            for line in process.stdout:
+                used = [row[0] for row in query_gpus("memory.used")][:count]
+                found.append({"program": program, **json.loads(line),
+                              "used_mib": {f"gpu{index}": int(mib) for index, mib in enumerate(used)}})
+                process.stdin.write("\n")
+                process.stdin.flush()
+            process.wait(timeout=30)
+        except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+            runner.failed.append({"step": "open_cost", "reason": str(error)})
+        finally:
+            limit.cancel()
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        if process.returncode:
+            runner.failed.append({"step": "open_cost", "reason": f"status {process.returncode}"})
+    return found
+
+
+def rounds_of_steps(arguments, seed):
+    """(round, step) in the order in which they run: shuffled in each round, long ones at the end."""
+    chooser = random.Random(seed)
+    steps, last_steps = STEPS, LAST_STEPS
+    if arguments.gpus > 2:
+        steps = [step for step in steps if step[0] in FOUR_GPU_STEPS]
+        last_steps = LAST_FOUR_GPU_STEPS
+    if arguments.quick:
+        steps = [step for step in steps if not step[0].endswith("_16")]
+    if arguments.only:
+        steps = [step for step in steps if re.search(arguments.only, step[0])]
+    for last in (False, True):
+        for number in range(arguments.rounds):
+            chosen = [step for step in steps
+                      if (step[0] in last_steps) == last and (step[3] == 0 or number < step[3])]
+            chooser.shuffle(chosen)
+            for step in chosen:
+                yield number, step
+
+
+def write_document(path, document):
+    """One result a line, so that a committed file can be read and compared."""
+    lines = [json.dumps(result) for result in document["results"]]
+    rest = {key: value for key, value in document.items() if key != "results"}
+    text = json.dumps(rest, indent=1)[:-2] + ',\n "results": [\n  ' + ",\n  ".join(lines) + "\n ]\n}\n"
+    pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
+    pathlib.Path(path).write_text(text)
+
+
+def print_summary(document):
+    measured = figures.Measurements(document)
+    for headers, rows_of in figures.TABLES.values():
+        if rows := rows_of(measured):
+            print(figures.table(headers, rows), end="\n\n")
+    for failure in document["failed"]:
+        print(f"FAILED {failure['step']}: {failure['reason']}")
+    if document["left_out"]:
+        print("left out for want of time:", ", ".join(sorted(set(document["left_out"]))))
+
+
+def main():
+    arguments = parse_arguments()
+    gpus = query_gpus("name,driver_version")
+    arguments.driver = arguments.driver or os.environ.get("VMART_DRIVER") or \
+        ("cuda" if gpus else "sim:h200x2")
+    simulated = arguments.driver != "cuda"
+    if arguments.quick or simulated:
+        arguments.rounds, arguments.repetitions = 1, min(arguments.repetitions, 3)
+    seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(10**6)
+    context = make_context(arguments, gpus, seed)
+    print(f"driver {arguments.driver}, {context['gpu_count']} GPUs, seed {seed}", flush=True)
+
+    runner = Runner(arguments, make_environment(arguments))
+    begin = time.monotonic()
+    open_cost = []
+    wants_open_cost = not arguments.only or re.search(arguments.only, "open_cost")
+    if not simulated and wants_open_cost:
+        open_cost = measure_open_cost(runner, context["gpu_count"])
+    for number, (step, program, pattern, _) in rounds_of_steps(arguments, seed):
+        print(f"round {number + 1}", end="", flush=True)
+        runner.run(step, program, pattern)
+    context["seconds"] = round(time.monotonic() - begin)
+    document = {"context": context, "failed": runner.failed, "left_out": runner.left_out,
+                "open_cost": open_cost,
+                "results": [runner.results[name] for name in sorted(runner.results)]}
+    if arguments.out:
+        write_document(arguments.out, document)
+    print_summary(document)
+    print(f"{context['seconds']} s" + (f", samples in {arguments.out}" if arguments.out else ""))
+    return 1 if runner.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
