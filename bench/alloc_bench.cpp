@@ -37,14 +37,6 @@ Sample first_alloc(std::uint64_t bytes) {
   return sample;
 }
 
-/// A context on each GPU, as in a program that uses them: `free` waits for the work of each.
-void open_contexts() {
-  Runtime& runtime = shared_runtime();
-  for (const Location at : runtime.locations()) {
-    if (at.kind == Location::Kind::gpu) runtime.destroy_stream(runtime.make_stream(at));
-  }
-}
-
 /// Allocates and frees `bytes`, which the cache holds already.
 Sample alloc_and_free(std::uint64_t bytes) {
   Runtime& runtime = shared_runtime();
@@ -70,7 +62,6 @@ void register_all() {
   for (const std::uint64_t bytes :
        sizes_up_to_max({2 * mebibyte, 16 * mebibyte, 64 * mebibyte, 256 * mebibyte})) {
     register_samples("alloc_free/" + size_label(bytes), [bytes, warm = false]() mutable {
-      if (!warm) open_contexts();
       for (int round = 0; round < warm_ups && !warm; ++round) alloc_and_free(bytes);
       warm = true;
       return alloc_and_free(bytes);

@@ -1,5 +1,7 @@
 #include "bench/machine.hpp"
 
+#include "support/test_kernels.hpp"
+
 #include <algorithm>
 #include <cstddef>
 #include <memory>
@@ -53,6 +55,10 @@ Runtime& shared_runtime() {
     options.cache_bytes_per_gpu = bytes_max + 1024 * mebibyte;
     options.host_cache_bytes = bytes_max + 1024 * mebibyte;
     shared() = std::make_unique<Runtime>(options);
+    // A context on each GPU, as in a program that uses them: what waits, waits for their work.
+    for (const Location& at : shared()->locations()) {
+      if (at.kind == Location::Kind::gpu) shared()->destroy_stream(shared()->make_stream(at));
+    }
   }
   return *shared();
 }
@@ -85,6 +91,12 @@ std::string route_label(const Route& route) {
 }
 
 void write_pattern(Runtime& runtime, void* pointer, std::size_t bytes, std::uint64_t seed) {
+  // Zeros and other plain contents may cost less than data does.
+  const Stream stream = runtime.make_stream(runtime.locations().front());
+  runtime.launch(stream, fill_kernel(), {1024}, {256},
+                 KernelArguments::of(pointer, static_cast<std::uint64_t>(bytes / 8), seed));
+  runtime.synchronize(stream);
+  runtime.destroy_stream(stream);
   for (const std::size_t offset : mark_offsets(bytes)) {
     const std::uint64_t mark = mark_of(seed, offset);
     runtime.write(static_cast<std::byte*>(pointer) + offset, std::as_bytes(std::span(&mark, 1)));

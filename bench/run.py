@@ -33,7 +33,7 @@ SKIPPED = 77
 COUNTERS = ("chunks", "moves", "busy", "launches", "cuda_mallocs", "device_synchronizes",
             "legacy_fills")
 OPEN_COST_LIMIT_S = 60
-SMALL = r"(\d+MiB|1GiB|4GiB)/iterations"
+SMALL = "([0-9]+MiB|1GiB|4GiB)/iterations"
 
 # Name, program, filter of its benchmarks, rounds that it takes part in (0: all).
 STEPS = [
