@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <span>
+#include <system_error>
 
 namespace vma {
 namespace {
@@ -141,7 +143,13 @@ int CudaDriver::probe_host_nodes() const {
   constexpr int host_nodes_supported = 141;  // By number: the headers have renamed it.
   if (attribute(host_nodes_supported, DeviceId{0}) == 0) return 0;
   int nodes = 0;
-  for (; nodes < nodes_max; ++nodes) {
+  // Only nodes that the kernel knows are tried: checkers report a refused call as an error.
+  const auto known = [](int node) {
+    std::error_code none;
+    return node == 0 ||
+           std::filesystem::exists(fmt::format("/sys/devices/system/node/node{}", node), none);
+  };
+  for (; nodes < nodes_max && known(nodes); ++nodes) {
     const CUmemAllocationProp properties = chunk_properties(host(nodes));
     std::size_t size_bytes = 0;
     if (api_.cuMemGetAllocationGranularity.attempt(

@@ -45,7 +45,8 @@ class ChunkCache {
   /// Requires: idle, every slot mapped and at `at`, booked as allocated.
   void put_allocation(Location at, std::shared_ptr<Allocation> allocation);
 
-  /// What lies over the budget at `at`, oldest first.
+  /// What lies over the budget at `at`: allocations before chunks, large before small, and the
+  /// oldest of a size first.
   Surplus take_surplus(Location at);
   /// Everything at `at`; the budget falls back to what the cache was opened with.
   Surplus take_all(Location at);

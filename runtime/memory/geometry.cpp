@@ -13,6 +13,7 @@ namespace {
 // grant costs ten times as much, so chunks stay well below.
 constexpr std::uint64_t chunk_granules_max = 128;
 constexpr std::uint64_t host_chunk_granules = 16;
+constexpr std::uint64_t slots_max = 1 << 22;  // Each takes some hundred bytes of ours.
 
 /// Few sizes, so that the cache hits: powers of two and half-way between, in granules.
 std::uint64_t size_class(std::uint64_t granules) {
@@ -59,6 +60,11 @@ Geometry plan_geometry(std::uint64_t size_bytes, std::uint64_t chunk_bytes, Loca
   Geometry geometry;
   geometry.chunk_bytes = chunk * granule_bytes;
   geometry.slots = (granules + chunk - 1) / chunk;
+  if (geometry.slots > slots_max) {
+    throw Error(ErrorKind::invalid_argument, "vma::alloc",
+                fmt::format("{} bytes in chunks of {}; at most {} chunks can be had", size_bytes,
+                            geometry.chunk_bytes, slots_max));
+  }
   const std::uint64_t rest = granules - (geometry.slots - 1) * chunk;
   geometry.tail_bytes = std::min(size_class(rest), chunk) * granule_bytes;
   return geometry;

@@ -47,21 +47,32 @@ void Lane::post_when(std::function<bool()> ready, std::function<void()> job) {
 }
 
 void Lane::run_here() {
-  while (true) {
-    std::function<void()> job;
-    {
-      const MutexLock lock(mutex_);
-      if (jobs_.empty()) return;
-      job = std::move(jobs_.front());
-      jobs_.pop_front();
-    }
-    job();
+  while (run_next()) {
   }
+}
+
+/// A job leaves the queue under the turn only: so whoever has the turn finds all that is left to
+/// do.
+bool Lane::run_next() {
+  std::function<void()> job;
+  {
+    const MutexLock lock(mutex_);
+    if (jobs_.empty()) return false;
+    job = std::move(jobs_.front());
+    jobs_.pop_front();
+    ++running_;
+  }
+  job();
+  job = nullptr;  // What it owns is released inside the turn.
+  const MutexLock lock(mutex_);
+  --running_;
+  changed_.notify_all();
+  return true;
 }
 
 void Lane::drain() {
   MutexLock lock(mutex_);
-  changed_.wait(lock, [this]() VMART_REQUIRES(mutex_) { return jobs_.empty() && !busy_; });
+  changed_.wait(lock, [this]() VMART_REQUIRES(mutex_) { return jobs_.empty() && running_ == 0; });
 }
 
 void Lane::run() {
@@ -83,18 +94,12 @@ void Lane::run() {
 
 void Lane::run_jobs(MutexLock& lock) {
   while (!jobs_.empty()) {
-    std::function<void()> job = std::move(jobs_.front());
-    jobs_.pop_front();
-    busy_ = true;
     lock.unlock();
     {
       const MutexLock turn(turn_);
-      job();
-      job = nullptr;  // What it owns is released inside the turn.
+      run_next();
     }
     lock.lock();
-    busy_ = false;
-    changed_.notify_all();
   }
 }
 

@@ -40,6 +40,7 @@ class Lane {
     std::function<void()> job;
   };
 
+  bool run_next();
   // Called with the lock held, which they let go of in between.
   void run() VMART_NO_THREAD_ANALYSIS;
   void run_jobs(MutexLock& lock) VMART_NO_THREAD_ANALYSIS;
@@ -51,7 +52,7 @@ class Lane {
   Condition changed_;
   std::deque<std::function<void()>> jobs_ VMART_GUARDED_BY(mutex_);
   std::vector<Waiting> waiting_ VMART_GUARDED_BY(mutex_);
-  bool busy_ VMART_GUARDED_BY(mutex_) = false;
+  int running_ VMART_GUARDED_BY(mutex_) = 0;
   bool stopping_ VMART_GUARDED_BY(mutex_) = false;
   std::unique_ptr<Task> task_;  // Constant after construction, until `stop`.
 };

@@ -20,6 +20,15 @@ Ledger& open_accounts(Ledger& ledger, const Topology& topology, const MemoryLimi
   return ledger;
 }
 
+Error no_room(const Ledger::Account& account, Location at, std::uint64_t size_bytes,
+              const char* call) {
+  return Error(ErrorKind::out_of_memory, call,
+               fmt::format("{} bytes at {}: of its capacity of {} bytes, allocations hold {}, the "
+                           "cache {}, the runtime {}",
+                           size_bytes, to_string(at), account.capacity_bytes,
+                           account.allocated_bytes, account.cached_bytes, account.own_bytes));
+}
+
 }  // namespace
 
 Memory::Memory(Driver& driver, const Topology& topology, const MemoryLimits& limits)
@@ -57,7 +66,26 @@ std::shared_ptr<Allocation> Memory::alloc(std::uint64_t size_bytes, Location at,
   return allocation;
 }
 
+void Memory::require_room(Location at, std::uint64_t size_bytes, const char* call) {
+  const std::uint64_t memory_bytes = topology_.memory_bytes(at);  // 0 where nobody knows.
+  Ledger::Account account;
+  const auto fits = [&] {
+    account = ledger_.account(at);
+    if (memory_bytes > 0) account.capacity_bytes = std::min(account.capacity_bytes, memory_bytes);
+    const std::uint64_t used_bytes = account.allocated_bytes + account.own_bytes;
+    return size_bytes <= account.capacity_bytes &&
+           used_bytes <= account.capacity_bytes - size_bytes;
+  };
+  if (fits()) return;
+  {
+    const MutexLock lock(lane_.turn());
+    lane_.run_here();  // What waits to be released is booked until then.
+  }
+  if (!fits()) throw no_room(account, at, size_bytes, call);
+}
+
 std::shared_ptr<Allocation> Memory::build(const Geometry& geometry, Location at) {
+  require_room(at, geometry.size_bytes(), "vma::alloc");
   auto allocation = std::make_shared<Allocation>(
       driver_, ledger_, Reservation(driver_, ledger_, geometry.size_bytes()), geometry);
   std::vector<Chunk> chunks;
@@ -196,12 +224,7 @@ Chunk Memory::obtain(Location at, std::uint64_t size_bytes, Turn turn, const cha
 
 Chunk Memory::create(Location at, std::uint64_t size_bytes, const char* call) {
   if (!ledger_.claim(at, size_bytes, Ledger::Use::allocated)) {
-    const Ledger::Account account = ledger_.account(at);
-    throw Error(ErrorKind::out_of_memory, call,
-                fmt::format("{} bytes at {}: of its capacity of {} bytes, allocations hold {}, the "
-                            "cache {}, the runtime {}",
-                            size_bytes, to_string(at), account.capacity_bytes,
-                            account.allocated_bytes, account.cached_bytes, account.own_bytes));
+    throw no_room(ledger_.account(at), at, size_bytes, call);
   }
   try {
     return Chunk(driver_, ledger_, at, size_bytes, topology_.readers(at));
@@ -277,6 +300,7 @@ void Memory::reserve(Location at, std::uint64_t size_bytes, std::uint64_t chunk_
   const std::uint64_t need = (size_bytes + wanted - 1) / wanted;
   for (std::uint64_t made = have; made < need; ++made) {
     const MutexLock lock(lane_.turn());
+    lane_.run_here();  // Releases that wait for their turn.
     Chunk chunk = create(at, wanted, "vma::reserve");
     cache_.raise_budget(at, wanted);
     cache_.put(std::move(chunk));

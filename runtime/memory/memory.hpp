@@ -63,6 +63,9 @@ class Memory {
   Chunk obtain(Location at, std::uint64_t size_bytes, Turn turn, const char* call = "vma::alloc");
   /// From the cache or none; makes no driver call but to unmap a freed allocation's slots.
   Chunk obtain_cached(Location at, std::uint64_t size_bytes);
+  /// Refuses what cannot fit by the books, cache and all, before anything of it is made.
+  /// Throws: Error{out_of_memory}. Requires: the caller does not hold `lane().turn()`.
+  void require_room(Location at, std::uint64_t size_bytes, const char* call);
   /// Back to the cache; what is over its budget is released by the lane. Requires: idle.
   void retire(Chunk chunk) noexcept;
   /// Kept until the end, since work may still touch it; counted as a leak.

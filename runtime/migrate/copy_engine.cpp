@@ -159,10 +159,8 @@ CopyEngine::Copy CopyEngine::enqueue(const Chunk& source, const Chunk& target) {
     return mark(route.stream);
   } catch (...) {
     // Some of it may be enqueued already: let that end, so that nothing of it runs.
-    undo(ledger_, "a stream", [&] { driver_.wait_stream(route.stream, never); });
-    if (route.bounce) {
-      undo(ledger_, "a stream", [&] { driver_.wait_stream(route.bounce->second, never); });
-    }
+    settle(route.stream);
+    if (route.bounce) settle(route.bounce->second);
     throw;
   }
 }
@@ -209,8 +207,21 @@ void CopyEngine::finish(BoundStream stream) {
   } catch (...) {
     // The caller's memory is the caller's again once this returns, so nothing may still write
     // there.
-    undo(ledger_, "a stream", [&] { driver_.wait_stream(stream, never); });
+    settle(stream);
     throw;
+  }
+}
+
+void CopyEngine::settle(BoundStream stream) noexcept {
+  constexpr int tries = 3;  // Chunks are used again after this, so one refusal is not the end.
+  for (int attempt = 1;; ++attempt) {
+    try {
+      driver_.wait_stream(stream, never);
+      return;
+    } catch (const std::exception& error) {
+      if (attempt < tries) continue;
+      return ledger_.leaked(fmt::format("work of the copy engine that may run: {}", error.what()));
+    }
   }
 }
 

@@ -81,6 +81,8 @@ class CopyEngine {
   void enqueue_bounced(Route& route, Address target, Address source, std::uint64_t size_bytes);
   Copy mark(BoundStream stream);
   void finish(BoundStream stream);
+  /// Waits until nothing of the stream runs, also where the first wait fails.
+  void settle(BoundStream stream) noexcept;
   void release(Bounce& bounce) noexcept;
 
   Driver& driver_;

@@ -10,8 +10,10 @@
 
 namespace vma {
 namespace {
-constexpr std::size_t copies_in_flight_max = 64;
-}
+constexpr std::size_t copies_in_flight_max = 1024;
+// The first grant of a new chunk ends with the copy that runs, so another must stand behind it.
+constexpr int made_ahead = 2;
+}  // namespace
 
 HeldMove::HeldMove(Mover& mover, Allocation& allocation, SlotRange range, Location to,
                    const MigrateOptions& options)
@@ -74,11 +76,13 @@ void HeldMove::prepare() {
   }
   if (transactions_.back().state() == Transaction::State::planned) {
     require_room();
+    int made = 0;
     for (Transaction& transaction : transactions_) {
       if (transaction.state() != Transaction::State::planned) continue;
       transaction.take_target(Memory::Turn::take);
-      // The others are made beside the copies; the first shows whether the target is full.
-      if (!options_.reserve_first) break;
+      // The others are made beside the copies; the first shows whether the target is full. Host
+      // memory takes ten times as long to make as to copy, and nothing shall stand for that.
+      if (++made == made_ahead && !options_.reserve_first && to_.kind == Location::Kind::gpu) break;
     }
   }
   report_.phases.cache += clock_.now() - start;
@@ -90,15 +94,7 @@ void HeldMove::require_room() {
   for (const Transaction& transaction : transactions_) {
     if (transaction.state() == Transaction::State::planned) need_bytes += transaction.size_bytes();
   }
-  const Ledger::Account account = memory_.ledger().account(to_);
-  const std::uint64_t used = account.allocated_bytes + account.own_bytes;
-  if (need_bytes <= account.capacity_bytes && used <= account.capacity_bytes - need_bytes) return;
-  throw Error(
-      ErrorKind::out_of_memory, "vma::migrate",
-      fmt::format("{} bytes more at {}: of its capacity of {} bytes, allocations hold {} and "
-                  "the runtime {}",
-                  need_bytes, to_string(to_), account.capacity_bytes, account.allocated_bytes,
-                  account.own_bytes));
+  memory_.require_room(to_, need_bytes, "vma::migrate");
 }
 
 void HeldMove::move_held() {
@@ -179,7 +175,9 @@ void HeldMove::await_copy(Transaction& transaction, Hold& hold) {
   }
 }
 
-/// Copies run ahead of the switches; while one runs, the next target is made and its copy enqueued.
+/// All copies are started before the first switch: where targets are new they are made beside the
+/// copies, while an unmap would wait for the copy that runs (driver 580). Then each chunk is
+/// switched once it is copied, beside the copies behind it.
 /// The first chunk that fails ends it; what is copied by then is switched all the same.
 void HeldMove::pipeline(Hold* hold) {
   begun_ = clock_.now();
@@ -199,13 +197,11 @@ void HeldMove::pipeline(Hold* hold) {
   };
   for (std::size_t next = 0; next < count && !allocation_.being_freed; ++next) {
     Transaction& transaction = transactions_[next];
-    const auto behind = [&] {
-      return started <= next || (started < next + copies_in_flight_max && !transaction.copy_done());
-    };
     const bool moved = attempt(transaction, [&] {
-      while (started < count && behind()) {
+      while (started < std::min(count, next + copies_in_flight_max)) {
         Transaction& ahead = transactions_[started];
         if (!attempt(ahead, [&] { start(ahead); })) count = started;
+        if (hold != nullptr) hold->alive();
         ++started;
       }
       if (next < count) finish(transaction, hold);

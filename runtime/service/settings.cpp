@@ -7,7 +7,6 @@
 #include <charconv>
 #include <cstdlib>
 #include <optional>
-#include <sstream>
 #include <string_view>
 
 namespace vma {
@@ -24,10 +23,16 @@ std::optional<std::string> variable(const char* name) {
               fmt::format("{} is \"{}\"; it takes {}", what, text, wanted));
 }
 
+/// An empty part is a part too, so that a comma too many is seen.
 std::vector<std::string> split(const std::string& text) {
   std::vector<std::string> parts;
-  std::istringstream stream(text);
-  for (std::string part; std::getline(stream, part, ',');) parts.push_back(part);
+  std::size_t begin = 0;
+  for (std::size_t comma = text.find(','); comma != std::string::npos;
+       comma = text.find(',', begin)) {
+    parts.push_back(text.substr(begin, comma - begin));
+    begin = comma + 1;
+  }
+  parts.push_back(text.substr(begin));
   return parts;
 }
 
@@ -41,27 +46,30 @@ std::uint64_t parse_number(const std::string& text, const std::string& what, con
 std::vector<int> parse_devices(const std::string& text) {
   std::vector<int> devices;
   for (const std::string& part : split(text)) {
-    const std::uint64_t device =
-        parse_number(part, "VMART_DEVICES", "GPU ordinals with commas between");
-    if (device > 1'000) refuse("VMART_DEVICES", text, "GPU ordinals with commas between");
-    devices.push_back(static_cast<int>(device));
+    int device = 0;
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), device);
+    if (error != std::errc() || end != part.data() + part.size() || device < 0) {
+      refuse("VMART_DEVICES", text, "GPU ordinals with commas between");
+    }
+    devices.push_back(device);
   }
   return devices;
 }
 
 std::map<Location, std::uint64_t> parse_capacities(const std::string& text) {
+  constexpr const char* name = "VMART_CAPACITY";
   std::map<Location, std::uint64_t> capacities;
   for (const std::string& part : split(text)) {
     const std::size_t equals = part.find('=');
-    if (equals == std::string::npos) refuse("VMART_CAPACITY", text, "entries such as gpu0=4GiB");
-    Location at;
     try {
-      at = parse_location(part.substr(0, equals));
+      const Location at = parse_location(part.substr(0, equals));
+      const std::uint64_t bytes =
+          parse_size(equals == std::string::npos ? "" : part.substr(equals + 1), name);
+      if (capacities.emplace(at, bytes).second) continue;
     } catch (const Error&) {
-      refuse("VMART_CAPACITY", text, "entries such as gpu0=4GiB");
+      refuse(name, text, "entries such as gpu0=4GiB with commas between");
     }
-    if (capacities.contains(at)) refuse("VMART_CAPACITY", text, "each location once");
-    capacities[at] = parse_size(part.substr(equals + 1), "VMART_CAPACITY");
+    refuse(name, text, "each location once");
   }
   return capacities;
 }
@@ -117,7 +125,9 @@ Settings settle(const RuntimeOptions& options) {
     constexpr std::uint64_t day_ms = 86'400'000;
     const auto text = variable(name);
     const std::uint64_t limit = text ? parse_number(*text, name, "milliseconds") : 2'000;
-    if (limit > day_ms) refuse(name, *text, "milliseconds, at most a day of them");
+    if (limit == 0 || limit > day_ms) {
+      refuse(name, *text, "milliseconds, at least one and at most a day of them");
+    }
     settings.hold_limit = std::chrono::milliseconds(limit);
   }
   if (settings.hold_limit <= std::chrono::milliseconds(0) ||
