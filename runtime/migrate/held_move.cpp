@@ -11,8 +11,6 @@
 namespace vma {
 namespace {
 constexpr std::size_t copies_in_flight_max = 1024;
-// The first grant of a new chunk ends with the copy that runs, so another must stand behind it.
-constexpr int made_ahead = 2;
 }  // namespace
 
 HeldMove::HeldMove(Mover& mover, Allocation& allocation, SlotRange range, Location to,
@@ -76,13 +74,12 @@ void HeldMove::prepare() {
   }
   if (transactions_.back().state() == Transaction::State::planned) {
     require_room();
-    int made = 0;
     for (Transaction& transaction : transactions_) {
       if (transaction.state() != Transaction::State::planned) continue;
       transaction.take_target(Memory::Turn::take);
       // The others are made beside the copies; the first shows whether the target is full. Host
       // memory takes ten times as long to make as to copy, and nothing shall stand for that.
-      if (++made == made_ahead && !options_.reserve_first && to_.kind == Location::Kind::gpu) break;
+      if (!options_.reserve_first && to_.kind == Location::Kind::gpu) break;
     }
   }
   report_.phases.cache += clock_.now() - start;

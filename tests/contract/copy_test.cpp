@@ -1,0 +1,131 @@
+// Goal: copies, fills and graphs over mappings that change behind an address. Method: fill by
+// kernels, move bytes by the copy engine, read by the kernels of every GPU.
+
+#include "contract/contract_test.hpp"
+
+namespace vma {
+namespace {
+
+template <typename Machine>
+class Copies : public ContractTest<Machine> {
+ protected:
+  /// Moves the mapping's bytes to another place under the same address, by hand.
+  void move(TestMapping& mapping, Location to) {
+    const std::vector<Accessor> all = all_gpus(this->driver());
+    const TestMapping spare(this->driver(), gpu(0), mapping.size_bytes(), all);
+    const std::uint64_t bytes = mapping.size_bytes();
+    ASSERT_EQ(this->rig().run_copy(0, spare.address(), mapping.address(), bytes), 0);
+    mapping.replace(to, all);
+    ASSERT_EQ(this->rig().run_copy(0, mapping.address(), spare.address(), bytes), 0);
+  }
+};
+TYPED_TEST_SUITE(Copies, ContractMachines, MachineNames);
+
+TYPED_TEST(Copies, OneCopyAndOneFillCrossMappingsOfMixedPlaces) {
+  ContractRig& rig = this->rig();
+  Driver& driver = this->driver();
+  const std::uint64_t page = rig.page();
+  const Location places[] = {gpu(0), gpu(rig.gpus() - 1), host(0), gpu(0)};
+  const Address begin = driver.reserve(4 * page, 0);
+  std::vector<ChunkHandle> chunks;
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    chunks.push_back(driver.create(places[i], page));
+    driver.map(begin + i * page, page, chunks.back());
+  }
+  driver.grant(begin, 4 * page, all_gpus(driver));
+
+  const TestMapping source(driver, gpu(0), 4 * page, all_gpus(driver));
+  const TestMapping back(driver, gpu(0), 4 * page, all_gpus(driver));
+  rig.fill(0, source, 500);
+  EXPECT_EQ(rig.run_copy(0, begin, source.address(), 4 * page), 0);
+  EXPECT_EQ(rig.run_copy(0, back.address(), begin, 4 * page), 0);
+  EXPECT_EQ(rig.mismatches(0, back, 500), 0u);
+
+  // A fill over the border of the first two, and over that of the second and the host's.
+  for (const std::uint64_t border : {page, 2 * page}) {
+    const BoundStream stream = rig.stream(0);
+    EXPECT_EQ(
+        rig.finish(stream, [&] { driver.fill(stream, begin + (border - 64), std::byte{3}, 128); }),
+        0);
+    EXPECT_EQ(rig.word_at(0, begin + (border - 8)), 0x0303030303030303u);
+    EXPECT_EQ(rig.word_at(0, begin + border), 0x0303030303030303u);
+    EXPECT_EQ(rig.word_at(0, begin + (border + 64)), 500 + border / 8 + 8);
+  }
+  driver.unmap(begin, 4 * page);
+  for (const ChunkHandle chunk : chunks) driver.release(chunk);
+  driver.unreserve(begin, 4 * page);
+}
+
+TYPED_TEST(Copies, PageableMemoryIsCopiedBeforeTheCallsWorkIsDone) {
+  ContractRig& rig = this->rig();
+  const TestMapping mapping(this->driver(), gpu(0), rig.page(), all_gpus(this->driver()));
+  std::vector<std::uint64_t> words(mapping.words());
+  for (std::uint64_t i = 0; i < words.size(); ++i) words[i] = 900 + i;
+  EXPECT_EQ(rig.run_copy(0, mapping.address(), address_of(words.data()), mapping.size_bytes()), 0);
+  EXPECT_EQ(rig.mismatches(0, mapping, 900), 0u);
+  std::vector<std::uint64_t> read(mapping.words());
+  EXPECT_EQ(rig.run_copy(0, address_of(read.data()), mapping.address(), mapping.size_bytes()), 0);
+  EXPECT_EQ(read, words);
+}
+
+TYPED_TEST(Copies, AGraphReplaysOnMemoryThatHasMoved) {
+  ContractRig& rig = this->rig();
+  Driver& driver = this->driver();
+  const std::uint64_t page = rig.page();
+  TestMapping operand(driver, gpu(0), page, all_gpus(driver));
+  TestMapping target(driver, gpu(0), page, all_gpus(driver));
+  rig.fill(0, operand, 0);
+  rig.kernel(rig.context(0), add_kernel());
+
+  // The kernel adds one to every word; the copy takes them along; the fill then spoils word 1.
+  const BoundStream stream = rig.new_stream(rig.context(0));
+  driver.begin_capture(stream, CaptureMode::relaxed);
+  EXPECT_TRUE(driver.is_capturing(stream));
+  rig.launch(stream, add_kernel(), operand.pointer(), operand.words(), std::uint64_t{1});
+  driver.copy(stream, target.address(), operand.address(), page);
+  driver.fill(stream, operand.address() + 8, std::byte{0x55}, 8);
+  const GraphHandle graph = driver.end_capture(stream);
+  EXPECT_FALSE(driver.is_capturing(stream));
+  const ExecGraphHandle ready = driver.instantiate(graph);
+
+  std::uint64_t replays = 0;
+  const auto replay = [&](const std::string& when) {
+    SCOPED_TRACE(when);
+    ASSERT_EQ(rig.finish(stream, [&] { driver.launch_graph(stream, ready); }), 0);
+    ++replays;
+    EXPECT_EQ(rig.word_at(0, operand.address()), replays);
+    EXPECT_EQ(rig.word_at(0, operand.address() + 8), 0x5555555555555555u);
+    EXPECT_EQ(rig.word_at(0, target.address()), replays);
+    EXPECT_EQ(rig.word_at(0, target.address() + 80), 10 + replays);
+  };
+  replay("where it was captured");
+  for (const Location to : {gpu(rig.gpus() - 1), host(0), gpu(0)}) {
+    this->move(operand, to);
+    replay("operand at " + to_string(to));
+  }
+  this->move(target, gpu(rig.gpus() - 1));
+  replay("target moved");
+  driver.destroy_exec_graph(ready);
+  driver.destroy_graph(graph);
+}
+
+TYPED_TEST(Copies, KeepersAreAllowedForHostMemoryToo) {
+  // Every place has a small chunk that stays mapped for all; later chunks come and go beside it.
+  ContractRig& rig = this->rig();
+  Driver& driver = this->driver();
+  const std::vector<Accessor> all = all_gpus(driver);
+  const TestMapping device_keeper(driver, gpu(0), rig.page(), all);
+  const TestMapping host_keeper(driver, host(0), rig.page(), all);
+  for (const Location at : {gpu(0), host(0)}) {
+    TestMapping mapping(driver, at, 4 * rig.page(), {});
+    const TimePoint start = driver.clock().now();
+    mapping.grant(all);
+    this->report("grant beside keepers at " + to_string(at),
+                 std::to_string((driver.clock().now() - start).count() / 1000) + " us");
+    rig.fill(0, mapping, 3);
+    EXPECT_EQ(rig.mismatches(rig.gpus() - 1, mapping, 3), 0u);
+  }
+}
+
+}  // namespace
+}  // namespace vma

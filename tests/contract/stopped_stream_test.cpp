@@ -1,0 +1,351 @@
+// Goal: what waits for what behind a stopped stream, and above all what still returns. Method: a
+// stream waits for a word in pinned memory; calls on this thread must return, a call on another
+// thread stands if it has not returned after 200 ms. Whatever comes out, the word is stored in the
+// end, so that nothing stays behind; a process that stands still all the same is killed by its
+// parent.
+
+#include "contract/contract_test.hpp"
+
+#include <functional>
+#include <future>
+#include <list>
+#include <utility>
+
+namespace vma {
+namespace {
+
+constexpr std::chrono::milliseconds grace{200};
+/// For calls that return: a context takes a good part of a second.
+constexpr std::chrono::seconds patience{10};
+
+/// A call on a thread of its own. Joined by the destructor: declare it before what it waits for.
+class Beside {
+ public:
+  explicit Beside(std::function<void()> body)
+      : result_(std::async(std::launch::async, std::move(body))) {}
+  bool returns() { return result_.wait_for(patience) == std::future_status::ready; }
+  bool stands() { return result_.wait_for(grace) != std::future_status::ready; }
+  void join() { result_.get(); }
+
+ private:
+  std::future<void> result_;
+};
+
+template <typename Machine>
+class StoppedStreams : public ContractTest<Machine> {
+ protected:
+  void SetUp() override {
+    ContractTest<Machine>::SetUp();
+    if (this->IsSkipped() || this->needs_child()) return;
+    ContractRig& rig = this->rig();
+    for (int device = 0; device < rig.gpus(); ++device) {
+      rig.kernel(rig.context(device), spin_kernel());
+    }
+    other_context_ = rig.new_stream(rig.new_context(0));
+    rig.kernel(other_context_.context, spin_kernel());
+    memory_ =
+        std::make_unique<TestMapping>(this->driver(), gpu(0), rig.page(), all_gpus(this->driver()));
+    spare_ =
+        std::make_unique<TestMapping>(this->driver(), gpu(0), rig.page(), all_gpus(this->driver()));
+    plain_ = this->driver().allocate_plain(rig.context(0), 32 * rig.page());
+    for (const BoundStream stream : {rig.stream(0), other_context_}) {
+      ASSERT_EQ(this->run_spin(stream), 0) << "warm up";
+    }
+  }
+
+  void TearDown() override {
+    if (to_integer(plain_) != 0) {
+      EXPECT_EQ(native_of([&] { this->driver().free_plain(this->rig().context(0), plain_); }), 0);
+    }
+    memory_.reset();
+    spare_.reset();
+    ContractTest<Machine>::TearDown();
+  }
+
+  int run_spin(BoundStream stream) {
+    ContractRig& rig = this->rig();
+    return rig.finish(stream, [&] { rig.launch(stream, spin_kernel(), std::uint64_t{1000}); });
+  }
+
+  /// What a switch needs: it must return whatever another thread is in.
+  void expect_switch_works() {
+    memory_->unmap();
+    memory_->map();
+    memory_->grant(all_gpus(this->driver()));
+  }
+
+  void expect_batch_works(BoundStream stream) {
+    std::uint64_t* word = this->rig().new_word();
+    const WordOperation write{WordOperation::Kind::write, address_of(word), 3};
+    this->driver().batch(stream, {&write, 1});
+    // By the word and not by the stream: a query is one more call that might wait.
+    EXPECT_TRUE(ContractRig::becomes(*word, 3));
+  }
+
+  void expect_everything_works() {
+    ContractRig& rig = this->rig();
+    expect_switch_works();
+    expect_batch_works(rig.stream(0));
+    EXPECT_EQ(run_spin(other_context_), 0) << "a second context";
+    EXPECT_EQ(run_spin(rig.stream(0)), 0) << "the same context";
+    EXPECT_EQ(rig.run_copy(0, spare_->address(), memory_->address(), rig.page()), 0);
+    this->driver().destroy_event(this->driver().create_event(rig.context(0)));
+  }
+
+  BoundStream other_context_;
+  std::unique_ptr<TestMapping> memory_;
+  std::unique_ptr<TestMapping> spare_;
+  Address plain_{};
+};
+TYPED_TEST_SUITE(StoppedStreams, ContractMachines, MachineNames);
+
+TYPED_TEST(StoppedStreams, TheMemoryCallsAndCopiesOnOtherStreamsDoNotWait) {
+  VMART_IN_CHILD(90);
+  ContractRig& rig = this->rig();
+  Driver& driver = this->driver();
+  for (const bool by_kernel : {false, true}) {
+    const BoundStream busy = rig.new_stream(rig.context(0));
+    std::optional<StoppedStream> stopped;
+    if (by_kernel) {
+      rig.launch(busy, spin_kernel(), std::uint64_t{1'000'000'000});
+    } else {
+      stopped.emplace(rig, busy);
+      ASSERT_TRUE(stopped->stands());
+    }
+    {
+      const TestMapping fresh(driver, gpu(0), rig.page(), all_gpus(driver));
+      EXPECT_EQ(rig.run_copy(0, fresh.address(), this->memory_->address(), rig.page()), 0);
+    }
+    this->expect_switch_works();
+    if (!by_kernel || !driver.simulated()) {
+      EXPECT_FALSE(driver.query_stream(busy)) << "all that was done beside it";
+    }
+    if (stopped) stopped->open();
+    EXPECT_TRUE(rig.wait(busy));
+  }
+}
+
+TYPED_TEST(StoppedStreams, AFreeOfAnotherThreadBlocksLaunchesInItsContextAndNoSwitch) {
+  VMART_IN_CHILD(90);
+  ContractRig& rig = this->rig();
+  Driver& driver = this->driver();
+  const BoundStream busy = rig.new_stream(rig.context(0));
+  std::optional<Beside> free_call, launch_call, event_call;
+  StoppedStream stopped(rig, busy);
+  ASSERT_TRUE(stopped.stands());
+
+  const Address freed = std::exchange(this->plain_, Address{});
+  free_call.emplace([&] { driver.free_plain(rig.context(0), freed); });
+  EXPECT_TRUE(free_call->stands()) << "a free waits for the device";
+  this->expect_switch_works();
+  this->expect_batch_works(rig.stream(0));
+  EXPECT_EQ(this->run_spin(this->other_context_), 0) << "a second context launches";
+  launch_call.emplace([&] { rig.launch(rig.stream(0), spin_kernel(), std::uint64_t{1000}); });
+  EXPECT_TRUE(launch_call->stands()) << "a launch in the same context hangs";
+  event_call.emplace([&] { driver.destroy_event(driver.create_event(rig.context(0))); });
+  EXPECT_TRUE(event_call->stands()) << "so does making an event";
+  this->expect_switch_works();
+  if (rig.gpus() > 1) {
+    EXPECT_EQ(this->run_spin(rig.stream(1)), 0) << "another GPU";
+  }
+
+  stopped.open();
+  free_call->join();
+  launch_call->join();
+  event_call->join();
+  EXPECT_TRUE(rig.wait(rig.stream(0)));
+}
+
+TYPED_TEST(StoppedStreams, ASynchronizeOfAnotherThreadBlocksNothing) {
+  VMART_IN_CHILD(90);
+  ContractRig& rig = this->rig();
+  const BoundStream busy = rig.new_stream(rig.context(0));
+  std::optional<Beside> context_call, stream_call;
+  StoppedStream stopped(rig, busy);
+  ASSERT_TRUE(stopped.stands());
+  context_call.emplace([&] { this->driver().synchronize_context(rig.context(0)); });
+  stream_call.emplace([&] { EXPECT_TRUE(this->driver().wait_stream(busy, never)); });
+  EXPECT_TRUE(context_call->stands());
+  EXPECT_TRUE(stream_call->stands());
+  this->expect_everything_works();
+  stopped.open();
+  context_call->join();
+  stream_call->join();
+}
+
+TYPED_TEST(StoppedStreams, ANewContextOfAnotherThreadIsMadeAndBlocksNothing) {
+  VMART_IN_CHILD(90);
+  ContractRig& rig = this->rig();
+  Driver& driver = this->driver();
+  const BoundStream busy = rig.new_stream(rig.context(0));
+  ContextHandle made{};
+  std::optional<Beside> create_call, all_else;
+  StoppedStream stopped(rig, busy);
+  ASSERT_TRUE(stopped.stands());
+  create_call.emplace([&] { made = driver.create_context(DeviceId{0}); });
+  EXPECT_TRUE(create_call->returns());
+  all_else.emplace([&] { this->expect_everything_works(); });
+  EXPECT_TRUE(all_else->returns());
+  stopped.open();
+  create_call->join();
+  all_else->join();
+  driver.destroy_context(made);
+}
+
+/// Calls beside a destruction that stands, each on a thread of its own. Declare it before what the
+/// calls wait for.
+class BesideADestruction {
+ public:
+  /// Requires: nothing is stopped yet. `granted` is a mapping that somebody has access to.
+  BesideADestruction(ContractRig& rig, const TestMapping& granted)
+      : rig_(rig),
+        driver_(rig.driver()),
+        granted_(granted),
+        copies_(rig.new_stream(rig.new_context(0))),
+        over_there_(driver_, gpu(rig.gpus() - 1), granted.size_bytes(), all_gpus(driver_)),
+        done_(rig.new_event(copies_.context)),
+        doomed_(driver_.create_context(DeviceId{0})) {}
+  ~BesideADestruction() {
+    calls_.clear();
+    if (!is_none(kept_)) driver_.release(kept_);
+    if (!is_none(event_)) driver_.destroy_event(event_);
+  }
+  BesideADestruction(const BesideADestruction&) = delete;
+  BesideADestruction& operator=(const BesideADestruction&) = delete;
+
+  void destroy() {
+    expect_stands("cuCtxDestroy", [this] { driver_.destroy_context(doomed_); });
+  }
+  void expect_stands(const char* what, std::function<void()> call) {
+    EXPECT_TRUE(calls_.emplace_back(std::move(call)).stands()) << what;
+  }
+  void expect_returns(const char* what, std::function<void()> call) {
+    EXPECT_TRUE(calls_.emplace_back(std::move(call)).returns()) << what;
+  }
+  void join() {
+    for (Beside& call : calls_) call.join();
+  }
+
+  void expect_what_changes_no_access_returns() {
+    const std::uint64_t size_bytes = granted_.size_bytes();
+    expect_returns("cuMemAddressReserve", [=, this] { begin_ = driver_.reserve(size_bytes, 0); });
+    expect_returns("cuMemCreate", [=, this] { chunk_ = driver_.create(gpu(0), size_bytes); });
+    expect_returns("cuMemMap", [=, this] { driver_.map(begin_, size_bytes, chunk_); });
+    expect_returns("cuMemUnmap, never granted", [=, this] { driver_.unmap(begin_, size_bytes); });
+    expect_returns("cuMemGetAccess", [this] { driver_.access(granted_.address(), gpu(0)); });
+    expect_returns("cuPointerGetAttribute", [this] { driver_.pointer_info(granted_.address()); });
+    expect_returns("cuMemRetainAllocationHandle",
+                   [this] { kept_ = driver_.retain_handle(granted_.address()); });
+    expect_returns("cuEventQuery", [this] { EXPECT_TRUE(driver_.query_event(done_)); });
+    expect_returns("cuDevicePrimaryCtxGetState", [this] { driver_.context_active(DeviceId{0}); });
+    expect_returns("cuCtxSetCurrent", [this] {
+      driver_.set_current_context(copies_.context);
+      driver_.set_current_context({});
+    });
+    expect_returns("cuEventCreate, another context",
+                   [this] { event_ = driver_.create_event(copies_.context); });
+    expect_returns("a copy in a context of our own", [=, this] {
+      driver_.copy(copies_, over_there_.address(), granted_.address(), size_bytes);
+      EXPECT_TRUE(rig_.wait(copies_));
+    });
+  }
+  /// What was not tried while the destruction stands.
+  void give_back() {
+    driver_.release(chunk_);
+    driver_.unreserve(begin_, granted_.size_bytes());
+  }
+
+ private:
+  ContractRig& rig_;
+  Driver& driver_;
+  const TestMapping& granted_;
+  const BoundStream copies_;
+  const TestMapping over_there_;
+  const EventHandle done_;
+  const ContextHandle doomed_;
+  Address begin_{};
+  ChunkHandle chunk_{}, kept_{};
+  EventHandle event_{};
+  std::list<Beside> calls_;
+};
+
+// So a program that destroys a context behind a closed gate keeps the gate's own switch waiting:
+// whoever stops streams needs a time limit that holds between its unmap and its grant as well.
+TYPED_TEST(StoppedStreams, ADestructionOfAContextStandsAndChangesOfAccessStandWithIt) {
+  VMART_IN_CHILD(120);
+  ContractRig& rig = this->rig();
+  Driver& driver = this->driver();
+  const std::vector<Accessor> all = all_gpus(driver);
+  for (const bool by_hold : {false, true}) {
+    if (by_hold && !driver.has_context_hold()) continue;
+    SCOPED_TRACE(by_hold ? "under a hold" : "behind a stopped stream");
+    const BoundStream busy = by_hold ? this->other_context_ : rig.new_stream(rig.context(0));
+    const EventHandle let_go = rig.new_event(busy.context);
+    TestMapping fresh(driver, gpu(0), rig.page(), {});
+    BesideADestruction beside(rig, *this->spare_);
+    StoppedStream stopped(rig, busy);
+    ASSERT_TRUE(stopped.stands());
+    if (by_hold) {
+      driver.record(let_go, busy);
+      driver.hold_context(rig.context(0), let_go);
+    }
+    beside.destroy();
+    beside.expect_what_changes_no_access_returns();
+    beside.expect_stands("cuMemSetAccess", [&] { fresh.grant(all); });
+    beside.expect_stands("cuMemUnmap of what is granted", [&] { this->memory_->unmap(); });
+
+    stopped.open();
+    beside.join();
+    beside.give_back();
+    this->memory_->map();
+    this->memory_->grant(all);
+    this->expect_everything_works();
+  }
+}
+
+TYPED_TEST(StoppedStreams, AllocationsAndPageableCopiesOfAnotherThreadReturn) {
+  VMART_IN_CHILD(90);
+  ContractRig& rig = this->rig();
+  Driver& driver = this->driver();
+  const BoundStream busy = rig.new_stream(rig.context(0));
+  const BoundStream copies = rig.new_stream(rig.context(0));
+  Address allocated{};
+  void* pinned = nullptr;
+  std::vector<std::byte> pageable(1 << 16);
+  std::optional<Beside> allocate_call, pinned_call, copy_call;
+  StoppedStream stopped(rig, busy);
+  ASSERT_TRUE(stopped.stands());
+  allocate_call.emplace([&] { allocated = driver.allocate_plain(rig.context(0), 1 << 20); });
+  EXPECT_TRUE(allocate_call->returns()) << "cudaMalloc";
+  pinned_call.emplace([&] { pinned = driver.allocate_pinned(rig.context(0), 1 << 16); });
+  EXPECT_TRUE(pinned_call->returns()) << "cudaHostAlloc";
+  copy_call.emplace([&] {
+    driver.copy(copies, this->plain_, address_of(pageable.data()), pageable.size());
+    EXPECT_TRUE(rig.wait(copies));
+  });
+  EXPECT_TRUE(copy_call->returns()) << "a pageable copy of other memory";
+  this->expect_everything_works();
+  stopped.open();
+  allocate_call->join();
+  pinned_call->join();
+  copy_call->join();
+  driver.free_plain(rig.context(0), allocated);
+  driver.free_pinned(rig.context(0), pinned);
+}
+
+TYPED_TEST(StoppedStreams, ALoadOfNewCodeStandsAndBlocksNoSwitch) {
+  VMART_IN_CHILD(90);
+  ContractRig& rig = this->rig();
+  const BoundStream busy = rig.new_stream(rig.context(0));
+  std::optional<Beside> load_call;
+  StoppedStream stopped(rig, busy);
+  ASSERT_TRUE(stopped.stands());
+  load_call.emplace([&] { rig.kernel(rig.context(0), sum_kernel()); });
+  EXPECT_TRUE(load_call->stands());
+  this->expect_switch_works();
+  stopped.open();
+  load_call->join();
+}
+
+}  // namespace
+}  // namespace vma

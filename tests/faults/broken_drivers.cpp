@@ -1,0 +1,30 @@
+#include "faults/broken_drivers.hpp"
+
+#include "driver/fault_driver.hpp"
+#include "driver/native_codes.hpp"
+
+namespace vma {
+
+void LostDriver::around(Call call, const std::function<void()>& body) {
+  if (can_fail(call) && counted_++ >= first_lost_) {
+    throw driver_error(native_, to_string(call), "lost on purpose");
+  }
+  body();
+}
+
+void SkippingDriver::around(Call call, const std::function<void()>& body) {
+  if (call == skipped_ && armed_ && counted_++ == number_) return;
+  body();
+}
+
+void StubbornDriver::around(Call call, const std::function<void()>& body) {
+  if (call == refused_ && armed_) {
+    const int number = counted_++;
+    if (number >= first_ && number < first_ + times_) {
+      throw driver_error(native_out_of_memory, to_string(call), "refused on purpose");
+    }
+  }
+  body();
+}
+
+}  // namespace vma

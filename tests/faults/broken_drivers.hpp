@@ -1,0 +1,65 @@
+#pragma once
+
+#include "driver/intercept_driver.hpp"
+
+#include <atomic>
+#include <memory>
+
+namespace vma {
+
+/// From a chosen call on, every call that can fail does, as if the driver or the device had gone.
+class LostDriver final : public InterceptDriver {
+ public:
+  /// `native` is what all of them say from call number `first_lost` on.
+  LostDriver(Driver& inner, int first_lost, int native)
+      : InterceptDriver(inner), first_lost_(first_lost), native_(native) {}
+
+  bool lost() const noexcept { return counted_ > first_lost_; }
+
+ private:
+  void around(Call call, const std::function<void()>& body) override;
+
+  const int first_lost_;
+  const int native_;
+  std::atomic<int> counted_{0};
+};
+
+/// Says that a chosen call was made, and does not make it: a runtime that forgot it would look the
+/// same. Only for calls that return nothing.
+class SkippingDriver final : public InterceptDriver {
+ public:
+  SkippingDriver(Driver& inner, Call skipped, int number)
+      : InterceptDriver(inner), skipped_(skipped), number_(number) {}
+
+  bool skipped() const noexcept { return counted_ > number_; }
+  void set_armed(bool armed) noexcept { armed_ = armed; }
+
+ private:
+  void around(Call call, const std::function<void()>& body) override;
+
+  const Call skipped_;
+  const int number_;
+  std::atomic<bool> armed_{true};
+  std::atomic<int> counted_{0};
+};
+
+/// Calls of some kinds fail so many times in a row, from a chosen one of them on.
+class StubbornDriver final : public InterceptDriver {
+ public:
+  StubbornDriver(Driver& inner, Call refused, int first, int times)
+      : InterceptDriver(inner), refused_(refused), first_(first), times_(times) {}
+
+  bool refused() const noexcept { return counted_ > first_; }
+  void set_armed(bool armed) noexcept { armed_ = armed; }
+
+ private:
+  void around(Call call, const std::function<void()>& body) override;
+
+  const Call refused_;
+  const int first_;
+  const int times_;
+  std::atomic<bool> armed_{true};
+  std::atomic<int> counted_{0};
+};
+
+}  // namespace vma

@@ -1,0 +1,69 @@
+// Which rows of the call table a sweep over single failures has failed, and why not the others. A
+// call that the runtime starts to make shows up here.
+
+#include "faults/sweep.hpp"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+namespace vma {
+namespace {
+
+const std::map<Call, std::string>& not_failed() {
+  const std::string question = "a question that no driver refuses";
+  const std::string tests_only = "only tests and tools ask it";
+  const std::string graphs = "no move of this runtime is made of graphs";
+  const std::string users = "the runtime leaves it to the program";
+  static const std::map<Call, std::string> reasons{
+      {Call::device_info, question},
+      {Call::can_access_peer, question},
+      {Call::link_info, question},
+      {Call::host_node_count, question},
+      {Call::granularity, question},
+      {Call::free_bytes, question},
+      {Call::context_active, question},
+      {Call::current_context, question},
+      {Call::set_current_context, question},
+      {Call::context_device, question},
+      {Call::stream_id, question},
+      {Call::access, tests_only},
+      {Call::retain_handle, tests_only},
+      {Call::address_range, tests_only},
+      {Call::pointer_info, tests_only},
+      {Call::synchronize_context, "only where a driver has no hold"},
+      {Call::stream_context, "only for streams that the runtime did not make"},
+      {Call::query_stream, "the runtime waits instead"},
+      {Call::stream_wait_event, "only between GPUs that cannot reach each other"},
+      {Call::fill, "only for zeroed memory, which has its own test"},
+      {Call::begin_capture, users},
+      {Call::end_capture, users},
+      {Call::instantiate, graphs},
+      {Call::launch_graph, graphs},
+      {Call::destroy_graph, graphs},
+      {Call::destroy_exec_graph, graphs},
+      {Call::allocate_plain, users},
+      {Call::free_plain, users},
+  };
+  return reasons;
+}
+
+TEST(Coverage, EachCallWasFailedOrHasAReason) {
+  LifePlan plan;
+  plan.seed = run_seed();
+  for (int number = 0;; ++number) {
+    plan.fail = {number};
+    if (expect_whole(plan).fired == 0) break;
+  }
+  for (int row = 0; row < call_count; ++row) {
+    const Call call{row};
+    const bool failed = failed_calls().contains(call);
+    const bool excused = not_failed().contains(call);
+    EXPECT_TRUE(failed || excused) << to_string(call) << " was never failed, and nothing says why";
+    EXPECT_FALSE(failed && excused) << to_string(call) << " was failed: its excuse can go";
+  }
+}
+
+}  // namespace
+}  // namespace vma

@@ -1,0 +1,347 @@
+#include "faults/life.hpp"
+
+#include "machine/machine_file.hpp"
+#include "service/runtime_parts.hpp"
+#include "support/test_kernels.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+#include <exception>
+
+namespace vma {
+namespace {
+
+constexpr std::uint64_t page = 4096;
+constexpr std::uint64_t chunk_bytes = 2 * page;
+constexpr std::uint64_t size_bytes = 2 * chunk_bytes + page;  // Three slots, the last one shorter.
+constexpr std::uint64_t words = size_bytes / sizeof(std::uint64_t);
+
+char life_now[256];
+
+/// A check of the runtime that fails aborts the process; then this says in which life.
+void print_life(int) {
+  static_cast<void>(!write(STDERR_FILENO, life_now, std::strlen(life_now)));
+  std::signal(SIGABRT, SIG_DFL);
+}
+
+void announce(const std::string& life) {
+  std::signal(SIGABRT, print_life);
+  const std::size_t length = std::min(life.size(), sizeof life_now - 2);
+  std::memcpy(life_now, life.data(), length);
+  std::memcpy(life_now + length, "\n", 2);
+}
+
+Settings settings() {
+  Settings settings;
+  settings.cache_bytes_per_gpu = 2 * chunk_bytes;  // Small: what is over it is given back.
+  settings.host_cache_bytes = 2 * chunk_bytes;
+  settings.hold_limit = std::chrono::milliseconds(20);
+  return settings;
+}
+
+const MachineDescription& test_machine() {
+  static const MachineDescription machine = load_machine("test-2");
+  return machine;
+}
+
+std::vector<std::uint64_t> pattern(std::uint64_t content) {
+  std::vector<std::uint64_t> pattern(words);
+  for (std::uint64_t i = 0; i < words; ++i) pattern[i] = content + i;
+  return pattern;
+}
+
+}  // namespace
+
+std::string describe(const LifePlan& plan) {
+  return fmt::format("seed {}, failing calls [{}]", plan.seed, fmt::join(plan.fail, ", "));
+}
+
+LifeOutcome Life::live(const LifePlan& plan) {
+  announce(describe(plan));
+  SteppedExecutor executor({plan.seed, 16});
+  LifeOutcome outcome;
+  executor.run([&] {
+    Life life(plan, executor);  // In here, because the machine has threads of its own.
+    try {
+      life.run();
+    } catch (const std::exception& error) {
+      life.problem("life", error.what());
+    }
+    life.runtime_.reset();
+    if (plan.disturbed) plan.disturbed();
+    outcome = std::move(life.outcome_);
+  });
+  return outcome;
+}
+
+Life::Life(const LifePlan& plan, SteppedExecutor& executor)
+    : plan_(plan), machine_(test_machine(), {&executor, plan.seed, 64 << 20, false}) {}
+
+void Life::problem(const char* stage, const std::string& text) {
+  outcome_.problems.push_back(fmt::format("{}: {}", stage, text));
+}
+
+bool Life::disturbed() const {
+  return outcome_.fired + faults_->fired() > 0 || (plan_.disturbed && plan_.disturbed());
+}
+
+void Life::arm() {
+  if (plan_.arm) plan_.arm(true);
+  std::set<int> numbers;
+  for (const int number : plan_.fail) {
+    if (number >= counted_before_) numbers.insert(number - counted_before_);
+  }
+  faults_->fail_calls(numbers);
+}
+
+/// Keeps what was counted, so that numbers run on through the whole life.
+void Life::disarm() {
+  if (plan_.arm) plan_.arm(false);
+  const std::vector<Call> seen = faults_->seen();
+  outcome_.seen.insert(outcome_.seen.end(), seen.begin(), seen.end());
+  outcome_.fired += faults_->fired();
+  counted_before_ += static_cast<int>(seen.size());
+  faults_->fail_calls({});
+  outcome_.failed = faults_->failed();
+}
+
+bool Life::attempt(const char* stage, const std::function<void()>& body) {
+  try {
+    body();
+    return true;
+  } catch (const Error& error) {
+    outcome_.errors.push_back(fmt::format("{}: {}", stage, error.what()));
+    if (!disturbed() || std::string_view(error.what()).find("dead lock") != std::string::npos) {
+      problem(stage, error.what());
+    }
+  } catch (const std::exception& error) {
+    problem(stage, fmt::format("not a vma::Error: {}", error.what()));
+  }
+  return false;
+}
+
+/// Without faults, where nothing may fail.
+void Life::undisturbed(const char* stage, const std::function<void()>& body) {
+  if (plan_.driver_lost && disturbed()) return;
+  disarm();
+  try {
+    body();
+  } catch (const std::exception& error) {
+    if (!plan_.driver_lost || !disturbed()) {
+      problem(stage, fmt::format("later: {}", error.what()));
+    }
+  }
+  arm();
+}
+
+void Life::run() {
+  open();
+  if (runtime_) {
+    outcome_.opened = true;
+    use();
+    end();
+  }
+  check_leaks();
+}
+
+void Life::open() {
+  std::unique_ptr<Driver> below = plan_.wrap ? plan_.wrap(machine_) : nullptr;
+  faults_ = below ? std::make_unique<FaultDriver>(std::move(below))
+                  : std::make_unique<FaultDriver>(static_cast<Driver&>(machine_));
+  arm();
+  attempt("open", [&] {
+    // A runtime owns its driver; one that hands on leaves the counts to this object.
+    auto driver = std::make_unique<FaultDriver>(static_cast<Driver&>(*faults_));
+    auto parts = std::make_unique<Runtime::Parts>(std::move(driver), settings());
+    leaked_ = parts->machinery->memory.ledger().leak_count();
+    runtime_ = std::make_unique<Runtime>(std::move(parts));
+  });
+  if (!runtime_) disarm();
+}
+
+void Life::allocate() {
+  const auto body = [&] {
+    if (memory_ == nullptr) memory_ = runtime_->alloc(size_bytes, gpu(0), {chunk_bytes, "life"});
+  };
+  if (!attempt("alloc", body)) undisturbed("alloc", body);
+}
+
+void Life::write() {
+  content_ = 1000;
+  const std::vector<std::uint64_t> bytes = pattern(content_);
+  const auto body = [&] { runtime_->write(memory_, std::as_bytes(std::span(bytes))); };
+  if (!attempt("write", body)) undisturbed("write", body);
+}
+
+/// A launch that throws has not launched; one that returned runs, whatever comes after.
+void Life::run_kernel() {
+  if (outcome_.poisoned || streams_.empty()) return;
+  const std::uint64_t next = content_ + 77;
+  const auto launched = [&] {
+    runtime_->launch(streams_.back(), fill_kernel(), {}, {},
+                     KernelArguments::of(memory_, words, next));
+  };
+  if (!attempt("launch", launched)) return;
+  content_ = next;
+  const auto ended = [&] { runtime_->synchronize(streams_.back()); };
+  if (!attempt("synchronize", ended)) undisturbed("synchronize", ended);
+}
+
+void Life::move(const char* stage, const std::function<void()>& body) {
+  undisturbed(stage, [&] {
+    if (outcome_.poisoned) return;
+    content_ += 1'000'000;  // A chunk that is used again may hold the bytes of before.
+    const std::vector<std::uint64_t> bytes = pattern(content_);
+    runtime_->write(memory_, std::as_bytes(std::span(bytes)));
+  });
+  attempt(stage, body);
+  check(stage);
+}
+
+void Life::use() {
+  const auto open_streams = [&] {
+    for (int i = static_cast<int>(streams_.size()); i < 2; ++i) {
+      streams_.push_back(runtime_->make_stream(gpu(i)));
+    }
+  };
+  if (!attempt("make_stream", open_streams)) undisturbed("make_stream", open_streams);
+  undisturbed("set up",
+              [&] { mismatches_ = static_cast<std::uint64_t*>(runtime_->alloc(page, host(0))); });
+  allocate();
+  if (memory_ == nullptr) return;
+  write();
+  check("write");
+  run_kernel();
+  check("kernel");
+  move("to gpu(1)", [&] { runtime_->migrate(memory_, gpu(1)); });
+  move("to host(0)", [&] { runtime_->migrate(memory_, host(0)); });
+  move("range to gpu(0)", [&] { runtime_->migrate(memory_, chunk_bytes, page, gpu(0)); });
+  run_kernel();
+  move("all to gpu(1)", [&] {
+    MigrateOptions options;
+    options.reserve_first = true;
+    runtime_->migrate(memory_, gpu(1), options);
+  });
+  undisturbed("move once more", [&] {
+    if (outcome_.poisoned) return;
+    runtime_->migrate(memory_, gpu(0));
+    if (runtime_->where(memory_).size() != 1) problem("move once more", "not at one place");
+  });
+  check("move once more");
+  free();
+}
+
+void Life::free() {
+  const auto body = [&] { runtime_->free(memory_); };
+  if (!attempt("free", body)) {
+    check("free");  // One that threw has freed nothing.
+    undisturbed("free", body);
+  }
+  undisturbed("after free", [&] {
+    try {
+      runtime_->where(memory_);
+      problem("after free", "the pointer is still known");
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::unknown_pointer) throw;
+    }
+    runtime_->parts().machinery->memory.lane().drain();
+    runtime_->parts().machinery->memory.check_invariants();
+  });
+  memory_ = nullptr;
+  // Leaves through the other door, so that an event is waited for.
+  void* second = nullptr;
+  if (attempt("alloc again", [&] { second = runtime_->alloc(page, gpu(1)); }) && !streams_.empty())
+    attempt("free_async", [&] { runtime_->free_async(second, streams_.front()); });
+  for (const Stream stream : streams_)
+    attempt("destroy_stream", [&] { runtime_->destroy_stream(stream); });
+}
+
+void Life::end() {
+  runtime_->shutdown();
+  disarm();
+  runtime_.reset();
+}
+
+void Life::check(const char* stage) {
+  undisturbed(stage, [&] {
+    Memory& memory = runtime_->parts().machinery->memory;
+    memory.lane().drain();
+    memory.check_invariants();
+    outcome_.poisoned = memory.require(memory_, "check")->poisoned();
+    check_bytes(stage);
+    if (outcome_.poisoned) return check_poisoned(stage);
+    check_mappings(stage);
+    check_kernels(stage);
+  });
+}
+
+void Life::check_bytes(const char* stage) {
+  std::vector<std::uint64_t> bytes(words);
+  runtime_->read(memory_, std::as_writable_bytes(std::span(bytes)));
+  if (bytes != pattern(content_)) problem(stage, "the bytes are not those that were written");
+}
+
+/// Every call but `read`, `where` and `free` says so.
+void Life::check_poisoned(const char* stage) {
+  const std::byte byte{1};
+  const auto refuses = [&](const char* call, const std::function<void()>& body) {
+    try {
+      body();
+      problem(stage, fmt::format("{} ignored the poison", call));
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::poisoned) problem(stage, error.what());
+    }
+  };
+  refuses("migrate", [&] { runtime_->migrate(memory_, gpu(1)); });
+  refuses("write", [&] { runtime_->write(memory_, {&byte, 1}); });
+  refuses("host_view", [&] { static_cast<void>(runtime_->host_view(memory_, 1)); });
+  if (runtime_->stats().poisoned != 1) problem(stage, "stats do not count the poisoned one");
+}
+
+/// What `where` says is what the driver shows, and everyone who can reach it may use it.
+void Life::check_mappings(const char* stage) {
+  const Topology& topology = runtime_->parts().machinery->topology;
+  for (const Extent& extent : runtime_->where(memory_)) {
+    for (std::uint64_t offset = 0; offset < extent.bytes; offset += page) {
+      const Address address = address_of(memory_) + extent.offset + offset;
+      if (machine_.pointer_info(address).at != extent.at) {
+        problem(stage, fmt::format("offset {} is not at {}", extent.offset + offset,
+                                   to_string(extent.at)));
+      }
+      for (const Accessor& reader : topology.readers(extent.at)) {
+        if (machine_.access(address, reader.who) == reader.access) continue;
+        problem(stage, fmt::format("{} has lost access at offset {}", to_string(reader.who),
+                                   extent.offset + offset));
+      }
+    }
+  }
+}
+
+/// Kernels of every GPU read the pattern through the pointer.
+void Life::check_kernels(const char* stage) {
+  for (const Stream stream : streams_) {
+    std::uint64_t wrong = 0;
+    runtime_->write(mismatches_, std::as_bytes(std::span(&wrong, 1)));
+    runtime_->launch(stream, compare_kernel(), {}, {},
+                     KernelArguments::of(memory_, words, content_, mismatches_));
+    runtime_->synchronize(stream);
+    runtime_->read(mismatches_, std::as_writable_bytes(std::span(&wrong, 1)));
+    if (wrong != 0) problem(stage, fmt::format("a kernel saw {} words that differ", wrong));
+  }
+}
+
+void Life::check_leaks() {
+  const std::vector<std::string> left = machine_.leaks();
+  // Two failures while opening may leave something of which the log alone tells.
+  const std::uint64_t counted = leaked_ ? leaked_->load() : outcome_.fired > 1 ? 1 : 0;
+  if (plan_.driver_lost || left.empty() || counted > 0) return;
+  problem("end", fmt::format("left behind and not counted: {}", fmt::join(left, ", ")));
+}
+
+}  // namespace vma

@@ -1,0 +1,98 @@
+#pragma once
+
+#include "driver/calls.hpp"
+#include "driver/driver.hpp"
+#include "driver/fault_driver.hpp"
+#include "sim/sim_driver.hpp"
+#include "sim/stepped_executor.hpp"
+
+#include <vma/runtime.hpp>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace vma {
+
+/// How one life is lived.
+struct LifePlan {
+  std::uint64_t seed = 1;
+  /// Of the calls that fail. Counted from the opening of the runtime.
+  std::set<int> fail;
+  /// Puts another driver between the machine and the one that fails calls; none if empty.
+  std::function<std::unique_ptr<Driver>(SimDriver& machine)> wrap;
+  /// Lets it disturb from now on, or not.
+  std::function<void(bool armed)> arm;
+  /// Whether it did something that may make calls fail. Asked last at the end of the life.
+  std::function<bool()> disturbed;
+  /// The driver never comes back once it has failed: nothing is asked of it afterwards.
+  bool driver_lost = false;
+};
+
+/// What became of it.
+struct LifeOutcome {
+  std::vector<Call> seen;
+  std::set<Call> failed;
+  int fired = 0;
+  bool poisoned = false;
+  bool opened = false;
+  /// Errors that the public calls threw, as "stage: text".
+  std::vector<std::string> errors;
+  /// What must not be. Empty if all is well.
+  std::vector<std::string> problems;
+};
+
+/// The life of one allocation on a simulated machine of two GPUs that a seed steps: open, allocate,
+/// write, kernels, moves to each kind of place, a range, free, shut down. After each stage, with no
+/// call failing, the bytes, the driver's own view of the mappings and the books are checked.
+class Life {
+ public:
+  /// A machine and a driver of its own for each life; nothing is shared between two.
+  static LifeOutcome live(const LifePlan& plan);
+
+ private:
+  explicit Life(const LifePlan& plan, SteppedExecutor& executor);
+
+  void run();
+  void open();
+  void use();
+  void end();
+  void allocate();
+  void write();
+  void run_kernel();
+  void move(const char* stage, const std::function<void()>& body);
+  void free();
+  bool attempt(const char* stage, const std::function<void()>& body);
+  void undisturbed(const char* stage, const std::function<void()>& body);
+  void check(const char* stage);
+  void check_poisoned(const char* stage);
+  void check_mappings(const char* stage);
+  void check_bytes(const char* stage);
+  void check_kernels(const char* stage);
+  void check_leaks();
+  void arm();
+  void disarm();
+  bool disturbed() const;
+  void problem(const char* stage, const std::string& text);
+
+  const LifePlan& plan_;
+  SimDriver machine_;
+  LifeOutcome outcome_;
+  std::unique_ptr<FaultDriver> faults_;
+  std::unique_ptr<Runtime> runtime_;
+  std::shared_ptr<const std::atomic<std::uint64_t>> leaked_;
+  void* memory_ = nullptr;
+  std::uint64_t* mismatches_ = nullptr;
+  std::vector<Stream> streams_;
+  std::uint64_t content_ = 0;  // Word i of the memory is this and i.
+  int counted_before_ = 0;     // Calls, up to the last `arm`.
+};
+
+/// "seed 3, calls 17 and 40 fail": what replays a life.
+std::string describe(const LifePlan& plan);
+
+}  // namespace vma

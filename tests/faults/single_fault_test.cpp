@@ -1,0 +1,101 @@
+// Fails each driver call of one life in turn, from the opening of the runtime to its end, then two
+// of them, then several in a row. Whatever fails, no byte, no access and no object is lost, and
+// what is asked for later works (I1, I3, I4, I5).
+
+#include "faults/sweep.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <iterator>
+#include <random>
+
+namespace vma {
+namespace {
+
+/// The number of calls of a life in which none fails.
+int calls_of(std::uint64_t seed) {
+  LifePlan plan;
+  plan.seed = seed;
+  return static_cast<int>(expect_whole(plan).seen.size());
+}
+
+TEST(Faults, AnUndisturbedLifeIsWhole) {
+  for (std::uint64_t seed = run_seed(); seed < run_seed() + 20; ++seed) {
+    LifePlan plan;
+    plan.seed = seed;
+    const LifeOutcome outcome = expect_whole(plan);
+    EXPECT_EQ(outcome.fired, 0);
+    EXPECT_TRUE(outcome.errors.empty());
+    EXPECT_GT(outcome.seen.size(), 200u);
+  }
+}
+
+TEST(Faults, ALifeReplaysFromItsSeed) {
+  LifePlan plan;
+  plan.seed = run_seed();
+  plan.fail = {100, 140};
+  const LifeOutcome first = expect_whole(plan), second = expect_whole(plan);
+  EXPECT_EQ(first.seen, second.seen);
+  EXPECT_EQ(first.errors, second.errors);
+}
+
+TEST(Faults, AnySingleFailureLosesNothing) {
+  const std::uint64_t seeds = long_run() ? 20 : 2;
+  for (std::uint64_t seed = run_seed(); seed < run_seed() + seeds; ++seed) {
+    LifePlan plan;
+    plan.seed = seed;
+    for (int number = 0;; ++number) {
+      plan.fail = {number};
+      const LifeOutcome outcome = expect_whole(plan);
+      EXPECT_FALSE(outcome.poisoned) << "one failure leaves a way home; " << describe(plan);
+      if (outcome.fired == 0) break;
+    }
+  }
+}
+
+TEST(Faults, AnyPairOfFailuresLosesNothing) {
+  constexpr int sample = 1'500;
+  LifePlan plan;
+  plan.seed = run_seed();
+  const int calls = calls_of(plan.seed);
+  std::mt19937_64 random(run_seed());
+  int lives = 0;
+  const auto live = [&](int first, int second) {
+    plan.fail = {first, second};
+    expect_whole(plan);
+    ++lives;
+  };
+  if (long_run()) {
+    // A failure makes later calls differ, so the second may lie beyond an undisturbed life's end.
+    for (int first = 0; first < calls; ++first) {
+      for (int second = first + 1; second < calls + 10; ++second) live(first, second);
+    }
+  } else {
+    for (int i = 0; i < sample; ++i) {
+      const int first = static_cast<int>(random() % static_cast<unsigned>(calls));
+      // Half of them close together, where the second meets the repair of the first.
+      const int distance = static_cast<int>(random() % (i % 2 == 0 ? 12 : 290u));
+      live(first, first + 1 + distance);
+    }
+  }
+  fmt::print("{} pairs of {} calls, seed {}\n", lives, calls, plan.seed);
+}
+
+TEST(Faults, FailuresInARowLoseNothing) {
+  LifePlan plan;
+  plan.seed = run_seed();
+  const int calls = calls_of(plan.seed);
+  for (const int row : {3, 5, 8, 14, 30}) {
+    const int step = long_run() ? 1 : 4;
+    const int start = static_cast<int>(run_seed() % static_cast<unsigned>(step));
+    for (int first = start; first < calls; first += step) {
+      plan.fail.clear();
+      for (int number = first; number < first + row; ++number) plan.fail.insert(number);
+      expect_whole(plan);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace vma

@@ -1,0 +1,82 @@
+#pragma once
+
+#include "driver/fault_driver.hpp"
+
+#include <vma/runtime.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace vma {
+
+constexpr std::uint64_t gpu_chunk_bytes = std::uint64_t{2} << 20;  // The granularity of GPUs.
+
+/// A runtime on a machine for a whole suite of tests, and short forms of what they do. Opened once,
+/// because contexts cost. Members may be called from several threads but for `faults`.
+class GpuRig {
+ public:
+  explicit GpuRig(std::unique_ptr<Driver> driver);
+  /// Expects that nothing was left behind but what `forgive_leaks` has seen.
+  ~GpuRig();
+  GpuRig(const GpuRig&) = delete;
+  GpuRig& operator=(const GpuRig&) = delete;
+
+  Runtime& runtime() { return *runtime_; }
+  FaultDriver& faults() { return faults_; }
+  bool simulated() { return faults_.simulated(); }
+  int gpus() const { return static_cast<int>(streams_.size()); }
+  Stream stream(int gpu) const { return streams_[static_cast<std::size_t>(gpu)]; }
+  const std::vector<Location>& locations() const { return locations_; }
+  void forgive_leaks();
+  /// Checks the runtime's invariants once its own work has ended.
+  void comes_to_rest();
+  /// Whether all that was freed comes back, within 20 s. Requires: nothing is allocated.
+  bool all_comes_back();
+
+ private:
+  FaultDriver faults_;
+  std::unique_ptr<Runtime> runtime_;
+  std::vector<Stream> streams_;
+  std::vector<Location> locations_;
+  std::size_t forgiven_ = 0;
+};
+
+/// An allocation of a few chunks whose word i is `seed + i`. Frees itself.
+class Pattern {
+ public:
+  Pattern(GpuRig& rig, Location at, std::uint64_t chunks);
+  ~Pattern();
+  Pattern(const Pattern&) = delete;
+  Pattern& operator=(const Pattern&) = delete;
+
+  std::byte* pointer() const { return static_cast<std::byte*>(pointer_); }
+  std::uint64_t size_bytes() const { return words_ * sizeof(std::uint64_t); }
+
+  /// By a kernel of the GPU, or by the CPU.
+  void fill(int gpu, std::uint64_t seed);
+  void write(std::uint64_t seed);
+  /// A kernel of the GPU adds to every word; `enqueue_add` does not wait for it.
+  void add(int gpu, std::uint64_t value);
+  void enqueue_add(int gpu, std::uint64_t value);
+  void synchronize(int gpu);
+
+  /// Expects that kernels of every GPU, and the CPU, see the pattern in every byte.
+  void check();
+  void check_by_kernel(int gpu);
+  void check_by_cpu();
+  /// Expects that all of it lies there.
+  void check_at(Location at);
+
+ private:
+  void give_back();
+
+  GpuRig& rig_;
+  std::vector<Stream> streams_;  // Of its own, so that threads do not share one.
+  void* pointer_ = nullptr;
+  void* wrong_ = nullptr;  // Where kernels count mismatches.
+  std::uint64_t words_ = 0;
+  std::uint64_t seed_ = 0;
+};
+
+}  // namespace vma

@@ -1,0 +1,38 @@
+#pragma once
+
+#include "base/mutex.hpp"
+
+#include <vma/location.hpp>
+
+#include <cstdint>
+#include <map>
+
+namespace vma {
+
+/// How many bytes the model thinks lie at each location. Any thread.
+class Books {
+ public:
+  struct Account {
+    /// Behind users' pointers.
+    std::uint64_t allocated_bytes = 0;
+    /// Given to `free_async`; the runtime may hold them still.
+    std::uint64_t leaving_bytes = 0;
+  };
+
+  void add(Location at, std::uint64_t size_bytes);
+  void take(Location at, std::uint64_t size_bytes);
+  void move(Location from, Location to, std::uint64_t size_bytes);
+  /// Allocated bytes that will be free soon.
+  void leave(Location at, std::uint64_t size_bytes);
+  /// Nothing is leaving any more.
+  void all_left();
+
+  Account account(Location at) const;
+  bool anything_leaving() const;
+
+ private:
+  mutable Mutex mutex_;
+  std::map<Location, Account> accounts_ VMART_GUARDED_BY(mutex_);
+};
+
+}  // namespace vma

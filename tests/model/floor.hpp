@@ -1,0 +1,42 @@
+#pragma once
+
+#include "base/mutex.hpp"
+
+namespace vma {
+
+/// Where operations happen: many beside each other, or one alone. Threads of a stepped machine may
+/// wait here too.
+class Floor {
+ public:
+  /// One operation beside others.
+  class Beside {
+   public:
+    explicit Beside(Floor& floor);
+    ~Beside();
+    Beside(const Beside&) = delete;
+    Beside& operator=(const Beside&) = delete;
+
+   private:
+    Floor& floor_;
+  };
+  /// One while no other is under way. Requires: the thread is not inside already.
+  class Alone {
+   public:
+    explicit Alone(Floor& floor);
+    ~Alone();
+    Alone(const Alone&) = delete;
+    Alone& operator=(const Alone&) = delete;
+
+   private:
+    Floor& floor_;
+  };
+
+ private:
+  Mutex mutex_;
+  Condition changed_;
+  int inside_ VMART_GUARDED_BY(mutex_) = 0;
+  int waiting_alone_ VMART_GUARDED_BY(mutex_) = 0;
+  bool alone_ VMART_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace vma

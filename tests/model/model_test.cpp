@@ -1,0 +1,141 @@
+// Plays random operations (allocations of all kinds, frees, moves, kernels, views, pressure)
+// against a plain model: a map from pointers to bytes and places. After every step the runtime's
+// books and invariants are checked; at the end nothing may be left behind. Stepped plays replay
+// from the seed that is printed. A planted bug shows that the model would notice.
+
+#include "model/play.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+
+namespace vma {
+namespace {
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr bool sanitized = true;
+#elif defined(__has_feature)
+constexpr bool sanitized = __has_feature(thread_sanitizer) || __has_feature(address_sanitizer);
+#else
+constexpr bool sanitized = false;
+#endif
+
+bool long_run() {
+  const char* value = std::getenv("VMART_LONG");
+  return value != nullptr && std::string_view(value) == "1";
+}
+
+std::uint64_t run_seed() {
+  const char* value = std::getenv("VMART_SEED");
+  return value != nullptr ? std::strtoull(value, nullptr, 10) : 1;
+}
+
+/// How much one test plays: some plays of some operations each.
+struct Share {
+  int plays = 0;
+  int operations = 0;
+};
+
+Share share(Share sample, int operations_when_long) {
+  if (!long_run()) return sample;
+  constexpr int operations = 2'000;
+  const int total = sanitized ? operations_when_long / 20 : operations_when_long;
+  return {(total + operations - 1) / operations, operations};
+}
+
+void play_all(ModelPlan plan, const Share& share) {
+  PlayOutcome all;
+  for (int i = 0; i < share.plays; ++i) {
+    plan.seed = run_seed() + static_cast<std::uint64_t>(i);
+    plan.operations = share.operations;
+    std::printf("%s\n", describe(plan).c_str());
+    std::fflush(stdout);
+    const PlayOutcome outcome = play(plan);
+    ASSERT_EQ(outcome.mismatch, "") << describe(plan);
+    all.out_of_memory += outcome.out_of_memory;
+    all.refused += outcome.refused;
+    for (std::size_t kind = 0; kind < all.operations.size(); ++kind) {
+      all.operations[kind] += outcome.operations[kind];
+    }
+  }
+  for (const std::uint64_t played : all.operations) EXPECT_GT(played, 0u) << "one kind never came";
+  EXPECT_GT(all.out_of_memory, 0u) << "there was no pressure";
+  EXPECT_GT(all.refused, 0u);
+  std::printf("VMART_COUNT model_operations=%llu\n", static_cast<unsigned long long>(all.total()));
+}
+
+class Model : public testing::TestWithParam<const char*> {};
+
+TEST_P(Model, OneUserSeesWhatTheMapSays) {
+  ModelPlan plan;
+  plan.machine = GetParam();
+  play_all(plan, share({8, 600}, 200'000));
+}
+
+TEST_P(Model, ThreeUsersSeeWhatTheirMapsSay) {
+  ModelPlan plan;
+  plan.machine = GetParam();
+  plan.users = 3;
+  play_all(plan, share({8, 600}, 110'000));
+}
+
+TEST_P(Model, ThreeThreadsSeeWhatTheirMapsSay) {
+  ModelPlan plan;
+  plan.machine = GetParam();
+  plan.users = 3;
+  plan.threaded = true;
+  play_all(plan, share({6, 600}, 24'000));
+}
+
+INSTANTIATE_TEST_SUITE_P(Machines, Model, testing::Values("test-2", "test-4", "test-islands"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+TEST(ModelReplay, APlayFollowsFromItsSeed) {
+  ModelPlan plan;
+  plan.seed = run_seed();
+  plan.users = 3;
+  plan.operations = 300;
+  const PlayOutcome first = play(plan), second = play(plan);
+  EXPECT_EQ(first.operations, second.operations);
+  EXPECT_EQ(first.out_of_memory, second.out_of_memory);
+  EXPECT_EQ(first.refused, second.refused);
+}
+
+/// What one of a few plays, clean without the bug, says of it.
+std::string found(const Bug& bug) {
+  constexpr std::uint64_t plays = 40;
+  ModelPlan plan;
+  plan.operations = 400;
+  for (plan.seed = run_seed(); plan.seed < run_seed() + plays; ++plan.seed) {
+    plan.bug.reset();
+    EXPECT_EQ(play(plan).mismatch, "") << describe(plan);
+    plan.bug = bug;
+    const PlayOutcome outcome = play(plan);
+    if (outcome.mismatch.empty()) continue;
+    std::printf("found by %s: %s\n", describe(plan).c_str(), outcome.mismatch.c_str());
+    return outcome.mismatch;
+  }
+  return "";
+}
+
+TEST(PlantedBug, ACopyThatDidNothingIsFound) {
+  EXPECT_NE(found({Call::copy, 40}), "");
+}
+
+TEST(PlantedBug, AGrantThatGaveNothingIsFound) {
+  EXPECT_NE(found({Call::grant, 60}), "");
+}
+
+TEST(PlantedBug, AHoldThatHoldsNothingIsFound) {
+  EXPECT_NE(found({Call::record_context, 1}), "");
+}
+
+}  // namespace
+}  // namespace vma

@@ -1,0 +1,78 @@
+#include "model/play.hpp"
+
+#include "model/user.hpp"
+#include "model/world.hpp"
+#include "sim/stepped_executor.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+#include <numeric>
+
+namespace vma {
+namespace {
+
+char play_now[256];
+
+/// A check of the runtime that fails aborts the process; then this says in which play.
+void print_play(int) {
+  static_cast<void>(!write(STDERR_FILENO, play_now, std::strlen(play_now)));
+  std::signal(SIGABRT, SIG_DFL);
+}
+
+void announce(const std::string& text) {
+  const std::size_t length = std::min(text.size(), sizeof play_now - 2);
+  std::memcpy(play_now, text.data(), length);
+  std::memcpy(play_now + length, "\n", 2);
+  std::signal(SIGABRT, print_play);
+}
+
+void play_in(World& world, PlayOutcome& outcome) {
+  const ModelPlan& plan = world.plan();
+  std::vector<std::unique_ptr<User>> users;
+  for (int i = 0; i < plan.users; ++i) users.push_back(std::make_unique<User>(world, i));
+  if (plan.users == 1) {
+    users.front()->run();
+  } else {
+    std::vector<std::unique_ptr<Task>> tasks;
+    for (const std::unique_ptr<User>& user : users) {
+      tasks.push_back(world.executor().spawn("user", [&user] { user->run(); }));
+    }
+    for (const std::unique_ptr<Task>& task : tasks) task->join();
+  }
+  for (const std::unique_ptr<User>& user : users) user->add_to(outcome);
+  users.clear();
+  try {
+    if (!world.failed()) world.check();
+    world.end();
+  } catch (const std::exception& error) {
+    world.fail(error.what());
+  }
+  outcome.mismatch = world.mismatch();
+}
+
+}  // namespace
+
+std::uint64_t PlayOutcome::total() const {
+  return std::accumulate(operations.begin(), operations.end(), std::uint64_t{0});
+}
+
+PlayOutcome play(const ModelPlan& plan) {
+  announce(describe(plan));
+  PlayOutcome outcome;
+  if (plan.threaded) {
+    World world(plan, nullptr);
+    play_in(world, outcome);
+    return outcome;
+  }
+  SteppedExecutor executor({plan.seed, 64});
+  executor.run([&] {
+    World world(plan, &executor);  // In here, because the machine has threads of its own.
+    play_in(world, outcome);
+  });
+  return outcome;
+}
+
+}  // namespace vma

@@ -1,0 +1,107 @@
+#pragma once
+
+#include "model/model_plan.hpp"
+#include "model/play.hpp"
+#include "model/world.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <random>
+#include <span>
+#include <vector>
+
+namespace vma {
+
+/// What the model knows of one allocation.
+struct Block {
+  void* pointer = nullptr;
+  std::vector<std::uint64_t> words;
+  std::vector<Location> places;  ///< Of each slot.
+  std::uint64_t chunk_bytes = 0;
+  bool movable = true;
+  int busy = -1;  ///< The stream on which a kernel may still use it.
+  std::optional<HostView> view;
+
+  std::uint64_t size_bytes() const { return words.size() * sizeof(std::uint64_t); }
+  std::uint64_t slot_bytes(std::size_t slot) const;
+  std::span<std::byte> bytes() { return std::as_writable_bytes(std::span(words)); }
+};
+
+/// One who does random operations on memory of its own and holds each answer against the model.
+/// One thread.
+class User {
+ public:
+  User(World& world, int number);
+
+  /// Does its share of the plan. Tells the world what differs; does not throw.
+  void run();
+  void add_to(PlayOutcome& outcome) const;
+
+ private:
+  /// By age, so that what is drawn follows from the seed and not from addresses.
+  using Blocks = std::map<std::uint64_t, Block>;
+  struct Range {
+    std::uint64_t begin = 0;
+    std::uint64_t size = 0;
+  };
+
+  // --- user.cpp: the loop, and what changes where memory lies.
+  void open();
+  void step();
+  void check_after_step();
+  Operation draw_operation();
+  void operate(Operation operation);
+  bool attempt(Location at, const std::function<std::uint64_t()>& need_bytes,
+               const std::function<void()>& body, bool cache_counts = false);
+  void alloc();
+  Block& alloc_block(std::uint64_t bytes, Location at, const AllocOptions& options);
+  void free(bool later);
+  void forget(Blocks::iterator block, bool later);
+  void migrate(bool whole);
+  void migrate_slots(Block& block, Range slots, Location to, bool whole);
+  void note_moves(Block& block, Range slots, Location to, std::uint64_t moved_bytes);
+
+  // --- user_memory.cpp: what uses it.
+  void fill(Block& block);
+  void write(Block& block, Range range);
+  void check(Block& block, Range range);
+  void check_all();
+  void check_places(const Block& block);
+  void use_kernel();
+  void add_by_kernel(Block& block, int gpu, Range words);
+  void sum_by_kernel(Block& block, int gpu, Range words);
+  void wait_for(Block& block);
+  void use_view();
+  void store(Block& block);
+  bool reaches(int gpu, const Block& block, Range bytes);
+
+  // --- user_misuse.cpp: what is refused, and the cache.
+  void expect_refusal(ErrorKind kind, const char* what, const std::function<void()>& body);
+  void misuse();
+  void misuse_block(Block& block);
+  void reserve();
+  void trim();
+
+  std::uint64_t draw(std::uint64_t end) { return below(random_, end); }
+  Location draw_location();
+  Range draw_range(std::uint64_t end);
+  Blocks::iterator draw_block();
+  Runtime& runtime() { return world_.runtime(); }
+
+  World& world_;
+  const int number_;
+  std::mt19937_64 random_;
+  PlayOutcome done_;
+  int steps_ = 0;
+  std::uint64_t written_ = 0;    // Makes all contents differ.
+  std::vector<Stream> streams_;  // By GPU.
+  void* result_ = nullptr;       // A word that kernels answer in.
+  Blocks blocks_;
+  std::uint64_t blocks_made_ = 0;
+  std::optional<Floor::Beside> beside_;
+};
+
+}  // namespace vma

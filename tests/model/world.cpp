@@ -1,0 +1,150 @@
+#include "model/world.hpp"
+
+#include "machine/machine_file.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace vma {
+namespace {
+
+MachineDescription machine_of(const ModelPlan& plan) {
+  static const std::map<std::string, MachineDescription> machines = {
+      {"test-2", load_machine("test-2")},
+      {"test-4", load_machine("test-4")},
+      {"test-islands", load_machine("test-islands")}};
+  return machines.at(plan.machine);
+}
+
+std::vector<Location> locations_of(SimDriver& machine) {
+  std::vector<Location> locations;
+  for (int i = 0; i < machine.device_count(); ++i) locations.push_back(gpu(i));
+  for (int i = 0; i < machine.host_node_count(); ++i) locations.push_back(host(i));
+  return locations;
+}
+
+Settings settings_of(const Draw& draw) {
+  Settings settings;
+  settings.capacity_bytes = draw.capacity_bytes;
+  settings.cache_bytes_per_gpu = draw.cache_bytes;
+  settings.host_cache_bytes = draw.host_cache_bytes;
+  settings.hold_limit = std::chrono::minutes(2);  // Nobody is as slow as this.
+  return settings;
+}
+
+}  // namespace
+
+World::World(const ModelPlan& plan, SteppedExecutor* stepped)
+    : plan_(plan),
+      machine_(machine_of(plan), {stepped, plan.seed, 512 << 20, false}),
+      draw_(plan, locations_of(machine_)) {
+  auto parts = std::make_unique<Runtime::Parts>(std::make_unique<PlantedBug>(machine_, plan.bug),
+                                                settings_of(draw_));
+  leaked_ = parts->machinery->memory.ledger().leak_count();
+  runtime_ = std::make_unique<Runtime>(std::move(parts));
+}
+
+void World::use_stream(Stream stream) {
+  const MutexLock lock(mutex_);
+  streams_.push_back(stream);
+}
+
+bool World::may_refuse(Location at, std::uint64_t size_bytes, bool cache_counts) {
+  const Ledger::Account ledger = memory().ledger().account(at);
+  const Books::Account account = books_.account(at);
+  const std::uint64_t used = account.allocated_bytes + account.leaving_bytes + ledger.own_bytes +
+                             (cache_counts ? ledger.cached_bytes : 0);
+  return size_bytes > ledger.capacity_bytes || used > ledger.capacity_bytes - size_bytes;
+}
+
+/// Lets time pass in which the runtime's threads go on.
+void World::nap() {
+  Mutex mutex;
+  Condition nothing;
+  MutexLock lock(mutex);
+  Clock& clock = machine_.clock();
+  nothing.wait_until(lock, clock, clock.now() + std::chrono::microseconds(100),
+                     [] { return false; });
+}
+
+bool World::agrees() {
+  return std::ranges::all_of(topology().locations(), [this](Location at) {
+    return memory().ledger().account(at).allocated_bytes == books_.account(at).allocated_bytes;
+  });
+}
+
+void World::explain_books(const char* what) {
+  std::string text = what;
+  for (const Location at : topology().locations()) {
+    const Ledger::Account ledger = memory().ledger().account(at);
+    const Books::Account account = books_.account(at);
+    text += fmt::format("; {}: the ledger has {} allocated, {} cached, the model {} and {} leaving",
+                        to_string(at), ledger.allocated_bytes, ledger.cached_bytes,
+                        account.allocated_bytes, account.leaving_bytes);
+  }
+  throw Mismatch(text);
+}
+
+void World::come_to_rest() {
+  constexpr int naps_max = 100'000;
+  std::vector<Stream> streams;
+  {
+    const MutexLock lock(mutex_);
+    streams = streams_;
+  }
+  if (books_.anything_leaving()) {
+    for (const Stream stream : streams) runtime_->synchronize(stream);
+  }
+  for (int naps = 0;; ++naps) {
+    memory().lane().drain();
+    if (agrees()) break;
+    if (!books_.anything_leaving() || naps == naps_max) {
+      explain_books("the books differ when all is at rest");
+    }
+    nap();
+  }
+  books_.all_left();
+}
+
+void World::check() {
+  come_to_rest();
+  memory().check_invariants();
+  const RuntimeStats stats = runtime_->stats();
+  if (stats.allocations != static_cast<std::size_t>(allocations) || stats.poisoned != 0 ||
+      stats.leaked != 0) {
+    throw Mismatch(fmt::format("stats say {} allocations, {} poisoned, {} leaked; the model has {}",
+                               stats.allocations, stats.poisoned, stats.leaked,
+                               allocations.load()));
+  }
+  for (const RuntimeStats::Place& place : stats.places) {
+    const auto cap = draw_.capacity_bytes.find(place.at);
+    const std::uint64_t limit = cap == draw_.capacity_bytes.end() ? UINT64_MAX : cap->second;
+    const std::uint64_t used = place.allocated_bytes + place.cached_bytes + place.own_bytes;
+    if (place.capacity_bytes != limit || used > limit) {
+      throw Mismatch(fmt::format("{} holds {} of {} bytes", to_string(place.at), used, limit));
+    }
+  }
+}
+
+void World::end() {
+  runtime_->shutdown();
+  const std::vector<std::string> left = machine_.leaks();
+  if (left.empty() && *leaked_ == 0) return;
+  throw Mismatch(fmt::format("left behind: {}; counted as leaked: {}", fmt::join(left, ", "),
+                             leaked_->load()));
+}
+
+void World::fail(const std::string& mismatch) {
+  const MutexLock lock(mutex_);
+  if (mismatch_.empty()) mismatch_ = mismatch;
+  failed_ = true;
+}
+
+std::string World::mismatch() const {
+  const MutexLock lock(mutex_);
+  return mismatch_;
+}
+
+}  // namespace vma

@@ -1,0 +1,102 @@
+// Goal: places are written and read the same way, and what names no place is refused by its text.
+#include <vma/error.hpp>
+#include <vma/location.hpp>
+
+#include "base/ids.hpp"
+#include "base/units.hpp"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <unordered_set>
+
+namespace vma {
+namespace {
+
+TEST(Location, IsReadAsItIsWritten) {
+  for (const Location at : {gpu(0), gpu(7), gpu(255), host(0), host(3), host(2147483647)}) {
+    EXPECT_EQ(parse_location(to_string(at)), at);
+  }
+  EXPECT_EQ(to_string(gpu(3)), "gpu(3)");
+  EXPECT_EQ(to_string(host(1)), "host(1)");
+}
+
+TEST(Location, IsReadInShortFormsToo) {
+  EXPECT_EQ(parse_location("gpu2"), gpu(2));
+  EXPECT_EQ(parse_location("gpu:2"), gpu(2));
+  EXPECT_EQ(parse_location("host0"), host(0));
+  EXPECT_EQ(parse_location("host:11"), host(11));
+}
+
+TEST(Location, RefusesWhatNamesNoPlaceAndQuotesIt) {
+  for (const std::string text : {"",
+                                 "gpu",
+                                 "host",
+                                 "gpu()",
+                                 "gpu(",
+                                 "gpu(1",
+                                 "gpu1)",
+                                 "gpu-1",
+                                 "gpu(-1)",
+                                 "gpu 1",
+                                 "gpu1 ",
+                                 " gpu1",
+                                 "GPU1",
+                                 "gpu(1)x",
+                                 "gpu::1",
+                                 "gpu:(1)",
+                                 "node1",
+                                 "gpu1.0",
+                                 "gpu0x1",
+                                 "gpu+1",
+                                 "gpu2147483648",
+                                 "gpu99999999999999999999"}) {
+    SCOPED_TRACE(text);
+    try {
+      const Location at = parse_location(text);
+      ADD_FAILURE() << "read as " << to_string(at);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::invalid_argument);
+      EXPECT_NE(std::string(error.what()).find("\"" + text + "\""), std::string::npos)
+          << error.what();
+    }
+  }
+}
+
+TEST(Location, GpusComeBeforeHostsAndHashApart) {
+  EXPECT_LT(gpu(9), host(0));
+  EXPECT_LT(gpu(0), gpu(1));
+  EXPECT_NE(gpu(0), host(0));
+  std::unordered_set<Location> places;
+  std::set<std::size_t> hashes;
+  for (int ordinal = 0; ordinal < 16; ++ordinal) {
+    for (const Location at : {gpu(ordinal), host(ordinal)}) {
+      places.insert(at);
+      hashes.insert(std::hash<Location>{}(at));
+    }
+  }
+  EXPECT_EQ(places.size(), 32u);
+  EXPECT_EQ(hashes.size(), 32u);
+}
+
+TEST(Units, RoundingKeepsMultiples) {
+  EXPECT_EQ(round_up(0, 4096), 0u);
+  EXPECT_EQ(round_up(1, 4096), 4096u);
+  EXPECT_EQ(round_up(4096, 4096), 4096u);
+  EXPECT_EQ(round_up(4097, 4096), 8192u);
+  EXPECT_EQ(round_down(4095, 4096), 0u);
+  EXPECT_EQ(round_down(8191, 4096), 4096u);
+}
+
+TEST(Ids, AddressesAddAndSubtract) {
+  int value = 0;
+  const Address address = address_of(&value);
+  EXPECT_EQ(to_pointer(address), &value);
+  EXPECT_EQ((address + 24) - address, 24u);
+  EXPECT_TRUE(is_none(ChunkHandle{}));
+  EXPECT_FALSE(is_none(ChunkHandle{1}));
+}
+
+}  // namespace
+}  // namespace vma

@@ -1,0 +1,173 @@
+// Goal: the cache gives back what fits, keeps to its budgets and books every byte once.
+#include "unit/memory/memory_rig.hpp"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace vma {
+namespace {
+
+/// A cache of its own on the rig's ledger, with budgets of ten pages on GPUs and four on hosts.
+class ChunkCacheTest : public testing::Test {
+ protected:
+  ~ChunkCacheTest() override {
+    for (const Location at : rig_.topology().locations()) destroy(cache_.take_all(at));
+    for (const Location at : rig_.topology().locations()) {
+      EXPECT_EQ(rig_.account(at).allocated_bytes, 0u) << to_string(at);
+    }
+  }
+
+  std::uint64_t pages(std::uint64_t count) const { return count * rig_.page(); }
+  ChunkHandle put(Location at, std::uint64_t size_pages) {
+    Chunk chunk = rig_.chunk(at, size_pages);
+    const ChunkHandle handle = chunk.handle();
+    cache_.put(std::move(chunk));
+    return handle;
+  }
+  /// A freed allocation: taken out of the rig's own cache.
+  std::shared_ptr<Allocation> freed(Location at, std::uint64_t size_pages,
+                                    std::uint64_t chunk_pages) {
+    const auto allocation = rig_.alloc(size_pages, at, chunk_pages);
+    const Geometry geometry = allocation->geometry();
+    rig_.free(allocation);
+    return rig_.memory().cache().take_allocation(at, geometry);
+  }
+  void drop(Chunk chunk) { rig_.unclaim(chunk); }
+  void destroy(ChunkCache::Surplus surplus) {
+    for (const auto& allocation : surplus.allocations) {
+      for (Chunk& chunk : allocation->take_apart()) drop(std::move(chunk));
+    }
+    for (Chunk& chunk : surplus.chunks) drop(std::move(chunk));
+  }
+
+  MemoryRig rig_;
+  ChunkCache cache_{rig_.memory().ledger(), 10 * rig_.page(), 4 * rig_.page()};
+};
+
+TEST_F(ChunkCacheTest, GivesTheYoungestOfJustTheSize) {
+  put(gpu(0), 2);
+  const ChunkHandle younger = put(gpu(0), 2);
+  put(gpu(0), 3);
+  EXPECT_EQ(cache_.count(gpu(0), pages(2)), 2u);
+  Chunk taken = cache_.take(gpu(0), pages(2));
+  EXPECT_EQ(taken.handle(), younger);
+  EXPECT_EQ(cache_.count(gpu(0), pages(2)), 1u);
+  EXPECT_FALSE(cache_.take(gpu(0), pages(1)));
+  EXPECT_FALSE(cache_.take(gpu(0), pages(4)));
+  drop(std::move(taken));
+}
+
+TEST_F(ChunkCacheTest, KeepsPlacesApart) {
+  put(gpu(0), 1);
+  EXPECT_FALSE(cache_.take(gpu(1), pages(1)));
+  EXPECT_FALSE(cache_.take(host(0), pages(1)));
+  EXPECT_EQ(cache_.cached_bytes(gpu(1)), 0u);
+  EXPECT_EQ(cache_.cached_bytes(gpu(0)), pages(1));
+}
+
+TEST_F(ChunkCacheTest, BooksWhatItHolds) {
+  put(gpu(0), 3);
+  EXPECT_EQ(rig_.account(gpu(0)).cached_bytes, pages(3));
+  EXPECT_EQ(rig_.account(gpu(0)).allocated_bytes, 0u);
+  Chunk chunk = cache_.take(gpu(0), pages(3));
+  EXPECT_EQ(rig_.account(gpu(0)).cached_bytes, 0u);
+  EXPECT_EQ(rig_.account(gpu(0)).allocated_bytes, pages(3));
+  drop(std::move(chunk));
+}
+
+TEST_F(ChunkCacheTest, HandsOutOnlyWhatIsOverTheBudget) {
+  for (int i = 0; i < 10; ++i) put(gpu(0), 1);
+  EXPECT_TRUE(cache_.take_surplus(gpu(0)).empty());
+  put(gpu(0), 2);
+  ChunkCache::Surplus surplus = cache_.take_surplus(gpu(0));
+  ASSERT_EQ(surplus.chunks.size(), 1u);
+  EXPECT_EQ(surplus.chunks[0].size_bytes(), pages(2)) << "the largest goes first";
+  EXPECT_EQ(surplus.size_bytes, pages(2));
+  EXPECT_EQ(cache_.cached_bytes(gpu(0)), pages(10));
+  destroy(std::move(surplus));
+}
+
+TEST_F(ChunkCacheTest, HandsOutTheOldestOfASizeFirst) {
+  const ChunkHandle oldest = put(gpu(0), 4);
+  put(gpu(0), 4);
+  put(gpu(0), 4);
+  ChunkCache::Surplus surplus = cache_.take_surplus(gpu(0));
+  ASSERT_EQ(surplus.chunks.size(), 1u);
+  EXPECT_EQ(surplus.chunks[0].handle(), oldest);
+  destroy(std::move(surplus));
+}
+
+TEST_F(ChunkCacheTest, HasABudgetOfItsOwnForHosts) {
+  for (int i = 0; i < 5; ++i) put(host(0), 1);
+  EXPECT_EQ(cache_.budget_bytes(host(0)), pages(4));
+  EXPECT_EQ(cache_.budget_bytes(gpu(1)), pages(10));
+  ChunkCache::Surplus surplus = cache_.take_surplus(host(0));
+  EXPECT_EQ(surplus.size_bytes, pages(1));
+  destroy(std::move(surplus));
+}
+
+TEST_F(ChunkCacheTest, GivesUpWholeAllocationsBeforeChunks) {
+  cache_.put_allocation(gpu(0), freed(gpu(0), 4, 2));
+  for (int i = 0; i < 8; ++i) put(gpu(0), 1);
+  ChunkCache::Surplus surplus = cache_.take_surplus(gpu(0));
+  EXPECT_EQ(surplus.allocations.size(), 1u);
+  EXPECT_TRUE(surplus.chunks.empty());
+  EXPECT_EQ(surplus.size_bytes, pages(4));
+  EXPECT_EQ(cache_.cached_bytes(gpu(0)), pages(8));
+  destroy(std::move(surplus));
+}
+
+TEST_F(ChunkCacheTest, RaisesABudgetUntilEverythingIsTaken) {
+  cache_.raise_budget(gpu(0), pages(5));
+  EXPECT_EQ(cache_.budget_bytes(gpu(0)), pages(15));
+  EXPECT_EQ(cache_.budget_bytes(gpu(1)), pages(10));
+  for (int i = 0; i < 15; ++i) put(gpu(0), 1);
+  EXPECT_TRUE(cache_.take_surplus(gpu(0)).empty());
+  ChunkCache::Surplus all = cache_.take_all(gpu(0));
+  EXPECT_EQ(all.size_bytes, pages(15));
+  EXPECT_EQ(cache_.cached_bytes(gpu(0)), 0u);
+  EXPECT_EQ(cache_.budget_bytes(gpu(0)), pages(10)) << "what was raised falls back";
+  destroy(std::move(all));
+}
+
+TEST_F(ChunkCacheTest, GivesAFreedAllocationOfJustTheGeometry) {
+  const auto allocation = freed(gpu(0), 5, 2);
+  const Geometry geometry = allocation->geometry();
+  cache_.put_allocation(gpu(0), allocation);
+  EXPECT_EQ(rig_.account(gpu(0)).cached_bytes, geometry.size_bytes());
+  EXPECT_EQ(cache_.take_allocation(gpu(1), geometry), nullptr);
+  Geometry longer = geometry;
+  ++longer.slots;
+  EXPECT_EQ(cache_.take_allocation(gpu(0), longer), nullptr);
+  EXPECT_EQ(cache_.take_allocation(gpu(0), geometry), allocation);
+  EXPECT_EQ(cache_.take_allocation(gpu(0), geometry), nullptr);
+  for (Chunk& chunk : allocation->take_apart()) drop(std::move(chunk));
+}
+
+TEST_F(ChunkCacheTest, FindsAnAllocationThatHasASlotOfTheSize) {
+  const auto allocation = freed(gpu(0), 5, 2);  // Slots of 2, 2 and 1 pages.
+  const auto give_back = [&] { cache_.put_allocation(gpu(0), allocation); };
+  give_back();
+  EXPECT_EQ(cache_.take_allocation_with(gpu(0), pages(3)), nullptr);
+  EXPECT_EQ(cache_.take_allocation_with(gpu(1), pages(2)), nullptr);
+  EXPECT_EQ(cache_.take_allocation_with(gpu(0), pages(2)), allocation);
+  give_back();
+  EXPECT_EQ(cache_.take_allocation_with(gpu(0), pages(1)), allocation) << "the tail";
+  for (Chunk& chunk : allocation->take_apart()) drop(std::move(chunk));
+}
+
+TEST_F(ChunkCacheTest, DoesNotTakeATailForAWholeSlot) {
+  // One slot only: its tail is all there is of it.
+  Geometry single{pages(4), pages(2), 1};
+  EXPECT_EQ(single.size_bytes(), pages(2));
+  const auto allocation = freed(gpu(0), 2, 4);
+  ASSERT_EQ(allocation->geometry(), single);
+  cache_.put_allocation(gpu(0), allocation);
+  EXPECT_EQ(cache_.take_allocation_with(gpu(0), pages(4)), nullptr);
+  EXPECT_EQ(cache_.take_allocation_with(gpu(0), pages(2)), allocation);
+  for (Chunk& chunk : allocation->take_apart()) drop(std::move(chunk));
+}
+
+}  // namespace
+}  // namespace vma

@@ -1,0 +1,142 @@
+// Goal: just the contexts that may touch memory are listed, draining them waits for their work, and
+// neither opens a context, keeps one by accident or loses an event.
+#include "unit/memory/memory_rig.hpp"
+
+#include "driver/native_codes.hpp"
+#include "machine/machine_file.hpp"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace vma {
+namespace {
+
+using Contexts = std::vector<ContextHandle>;
+
+TEST(ContextsInUse, ListsActivePrimaryContextsAndOpensNone) {
+  SimDriver machine(load_machine("test-4"));
+  const Topology topology = Topology::discover(machine, {});
+  Ledger ledger;
+  {
+    ContextsInUse contexts(machine, topology, ledger);
+    EXPECT_EQ(contexts.list(), Contexts());
+    const ContextHandle second = machine.retain_primary(DeviceId{2});
+    EXPECT_EQ(contexts.list(), Contexts{second});
+    EXPECT_FALSE(machine.context_active(DeviceId{0}));
+    machine.release_primary(DeviceId{2});  // The list keeps it, so that the handle stays good.
+    EXPECT_TRUE(machine.context_active(DeviceId{2}));
+    EXPECT_EQ(contexts.list(), Contexts{second});
+  }
+  EXPECT_FALSE(machine.context_active(DeviceId{2}));
+  EXPECT_EQ(machine.leaks(), std::vector<std::string>());
+}
+
+TEST(ContextsInUse, ListsOnlyTheDevicesOfTheRuntime) {
+  SimDriver machine(load_machine("test-4"));
+  const int devices[] = {1, 3};
+  const Topology topology = Topology::discover(machine, devices);
+  Ledger ledger;
+  ContextsInUse contexts(machine, topology, ledger);
+  for (int i = 0; i < 4; ++i) machine.retain_primary(DeviceId{i});
+  const Contexts listed = contexts.list();
+  ASSERT_EQ(listed.size(), 2u);
+  EXPECT_EQ(machine.context_device(listed[0]), DeviceId{1});
+  EXPECT_EQ(machine.context_device(listed[1]), DeviceId{3});
+}
+
+TEST(ContextsInUse, ListsTheCallersContextButNotTheRuntimesOwn) {
+  MemoryRig rig;
+  ContextsInUse& contexts = rig.memory().contexts();
+  const Contexts primaries{rig.context(0), rig.context(1)};
+  EXPECT_EQ(contexts.list(), primaries);
+  rig.machine().set_current_context(rig.context(1));
+  EXPECT_EQ(contexts.list(), primaries) << "each once";
+  const ContextHandle other = rig.machine().create_context(DeviceId{0});
+  rig.machine().set_current_context(other);
+  EXPECT_EQ(contexts.list(), (Contexts{rig.context(0), rig.context(1), other}));
+  contexts.exclude(other);
+  EXPECT_EQ(contexts.list(), primaries);
+  contexts.forget(other);
+  EXPECT_EQ(contexts.list().size(), 3u);
+  rig.machine().set_current_context({});
+  rig.machine().destroy_context(other);
+}
+
+TEST(ContextsInUse, UsesEventsAgain) {
+  MemoryRig rig;
+  ContextsInUse& contexts = rig.memory().contexts();
+  const EventHandle first = contexts.take_event(rig.context(0));
+  const EventHandle second = contexts.take_event(rig.context(0));
+  EXPECT_NE(first, second);
+  contexts.give_back(rig.context(0), first);
+  EXPECT_NE(contexts.take_event(rig.context(1)), first) << "an event is of one context";
+  rig.forget_calls();
+  EXPECT_EQ(contexts.take_event(rig.context(0)), first);
+  EXPECT_EQ(rig.calls(Call::create_event), 0);
+  contexts.give_back(rig.context(0), first);
+  contexts.give_back(rig.context(0), second);
+  rig.close();
+  // The one of the other context was not given back; it is the only thing that is left of us.
+  int events = 0;
+  for (const std::string& left : rig.machine().leaks()) events += left.starts_with("event");
+  EXPECT_EQ(events, 1);
+  for (const TracedCall& call : rig.trace()) EXPECT_FALSE(call.threw);
+}
+
+TEST(ContextsInUse, DrainWaitsForTheWorkOfEveryContext) {
+  MemoryRig rig;
+  constexpr std::chrono::milliseconds long_time(300);
+  const BoundStream stream = rig.new_stream(1);
+  rig.launch_spin(stream, long_time);
+  const TimePoint start = rig.machine().clock().now();
+  rig.memory().contexts().drain();
+  EXPECT_GE(rig.machine().clock().now() - start, long_time);
+  EXPECT_TRUE(rig.machine().query_stream(stream));
+}
+
+TEST(ContextsInUse, DrainIsRefusedWhileAStreamCaptures) {
+  MemoryRig rig;
+  const BoundStream stream = rig.new_stream(1);
+  rig.machine().begin_capture(stream, CaptureMode::relaxed);
+  expect_error(ErrorKind::unsupported, [&] { rig.memory().contexts().drain(); });
+  EXPECT_THROW(rig.machine().end_capture(stream), Error);
+  rig.memory().contexts().drain();
+}
+
+TEST(ContextsInUse, DrainGivesItsEventsBackWhenItFails) {
+  MemoryRig rig;
+  ContextsInUse& contexts = rig.memory().contexts();
+  contexts.drain();
+  rig.forget_calls();
+  for (const Call call : {Call::record_context, Call::wait_event}) {
+    for (const int number : {0, 1}) {
+      rig.fail({call}, {number});
+      expect_error(ErrorKind::driver_failure, [&] { contexts.drain(); });
+    }
+  }
+  rig.fail_nothing();
+  contexts.drain();
+  EXPECT_EQ(rig.calls(Call::create_event), 0);
+}
+
+TEST(ContextsInUse, ABrokenContextCountsAsDrained) {
+  MemoryRig rig;
+  rig.memory().contexts().drain();  // Has the events made.
+  rig.break_context(rig.new_stream(0));
+  EXPECT_NO_THROW(rig.memory().contexts().drain());
+}
+
+TEST(ContextsInUse, KnowsTheCodesOfABrokenContext) {
+  EXPECT_TRUE(context_is_broken(native_illegal_address));
+  EXPECT_TRUE(context_is_broken(native_launch_failed));
+  EXPECT_TRUE(context_is_broken(native_context_is_destroyed));
+  EXPECT_TRUE(context_is_broken(native_deinitialized));
+  for (const int code : {native_success, native_not_ready, native_out_of_memory, native_unknown,
+                         native_stream_capture_unsupported, native_invalid_handle}) {
+    EXPECT_FALSE(context_is_broken(code)) << code;
+  }
+}
+
+}  // namespace
+}  // namespace vma

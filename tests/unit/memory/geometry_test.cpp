@@ -1,0 +1,108 @@
+// Goal: every size is cut into slots that cover it, few sizes of them, with little waste.
+#include "base/units.hpp"
+#include "unit/memory/memory_rig.hpp"
+
+#include <fmt/format.h>
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace vma {
+namespace {
+
+constexpr std::uint64_t granule = 2 * MiB;
+
+Geometry plan(std::uint64_t size_bytes, std::uint64_t chunk_bytes = 0, Location home = gpu(0)) {
+  return plan_geometry(size_bytes, chunk_bytes, home, granule);
+}
+
+void expect_sound(const Geometry& geometry, std::uint64_t size_bytes) {
+  ASSERT_GE(geometry.slots, 1u);
+  EXPECT_GE(geometry.size_bytes(), size_bytes);
+  EXPECT_EQ(geometry.chunk_bytes % granule, 0u);
+  EXPECT_EQ(geometry.tail_bytes % granule, 0u);
+  EXPECT_GT(geometry.tail_bytes, 0u);
+  EXPECT_LE(geometry.tail_bytes, geometry.chunk_bytes);
+  EXPECT_LE(geometry.chunk_bytes, 256 * MiB);
+  EXPECT_LT((geometry.slots - 1) * geometry.chunk_bytes, size_bytes) << "a slot that nobody needs";
+  const std::uint64_t needed = round_up(size_bytes, granule);
+  EXPECT_LE(geometry.size_bytes(), needed + needed / 2) << "more than half is waste";
+}
+
+TEST(Geometry, CoversEverySize) {
+  for (std::uint64_t granules = 1; granules <= 1200; ++granules) {
+    for (const Location home : {gpu(0), host(0)}) {
+      for (const std::uint64_t size : {granules * granule - granule + 1, granules * granule}) {
+        SCOPED_TRACE(fmt::format("{} bytes at {}", size, to_string(home)));
+        expect_sound(plan(size, 0, home), size);
+      }
+    }
+  }
+  for (const std::uint64_t size : {GiB * 8 + 1, 141 * GiB, std::uint64_t{1} << 46}) {
+    expect_sound(plan(size), size);
+  }
+}
+
+TEST(Geometry, CoversEverySizeInChunksThatAreAskedFor) {
+  for (const std::uint64_t chunk_granules : {1, 2, 3, 7, 16, 100, 128}) {
+    for (std::uint64_t granules = 1; granules <= 300; ++granules) {
+      SCOPED_TRACE(fmt::format("{} granules in chunks of {}", granules, chunk_granules));
+      const Geometry geometry = plan(granules * granule, chunk_granules * granule);
+      EXPECT_EQ(geometry.chunk_bytes, chunk_granules * granule);
+      EXPECT_EQ(geometry.slots, (granules + chunk_granules - 1) / chunk_granules);
+      EXPECT_LE(geometry.tail_bytes, geometry.chunk_bytes);
+      EXPECT_GE(geometry.size_bytes(), granules * granule);
+    }
+  }
+}
+
+TEST(Geometry, UsesFewSizesSoThatTheCacheHits) {
+  std::set<std::uint64_t> sizes;
+  for (std::uint64_t granules = 1; granules <= 4000; ++granules) {
+    const Geometry geometry = plan(granules * granule);
+    sizes.insert(geometry.chunk_bytes);
+    sizes.insert(geometry.tail_bytes);
+  }
+  EXPECT_LE(sizes.size(), 16u);
+}
+
+TEST(Geometry, MakesAByteOneGranule) {
+  EXPECT_EQ(plan(1), (Geometry{granule, granule, 1}));
+  EXPECT_EQ(plan(granule), (Geometry{granule, granule, 1}));
+  EXPECT_EQ(plan(granule + 1), (Geometry{2 * granule, 2 * granule, 1}));
+}
+
+TEST(Geometry, GrowsChunksWithTheSizeAndKeepsHostChunksSmall) {
+  EXPECT_EQ(plan(256 * MiB).slots, 1u);
+  EXPECT_EQ(plan(GiB).chunk_bytes, 256 * MiB);
+  EXPECT_EQ(plan(8 * GiB).chunk_bytes, 256 * MiB);
+  EXPECT_EQ(plan(512 * MiB).chunk_bytes, 128 * MiB) << "four chunks, so that copies overlap";
+  EXPECT_EQ(plan(GiB, 0, host(0)).chunk_bytes, 32 * MiB);
+  EXPECT_EQ(largest_chunk_bytes(gpu(0), granule), 256 * MiB);
+  EXPECT_EQ(largest_chunk_bytes(host(0), granule), 32 * MiB);
+}
+
+TEST(Geometry, RoundsAChunkSizeUpToGranules) {
+  EXPECT_EQ(plan(10 * granule, 1).chunk_bytes, granule);
+  EXPECT_EQ(plan(10 * granule, granule + 1).chunk_bytes, 2 * granule);
+}
+
+TEST(Geometry, RefusesWhatCannotBe) {
+  EXPECT_TRUE(says(expect_error(ErrorKind::invalid_argument, [] { plan(0); }), "0 bytes"));
+  const std::uint64_t too_much = (std::uint64_t{1} << 46) + 1;
+  EXPECT_TRUE(says(expect_error(ErrorKind::invalid_argument, [&] { plan(too_much); }),
+                   std::to_string(too_much)));
+  expect_error(ErrorKind::invalid_argument, [] { plan(UINT64_MAX); });
+  EXPECT_NO_THROW(plan(granule, 256 * MiB));
+  EXPECT_TRUE(says(expect_error(ErrorKind::invalid_argument, [] { plan(granule, 256 * MiB + 1); }),
+                   std::to_string(256 * MiB + 1)));
+  expect_error(ErrorKind::invalid_argument, [] { plan(granule, UINT64_MAX); });
+  EXPECT_NO_THROW(plan(8 * 1024 * GiB, granule));
+  EXPECT_TRUE(
+      says(expect_error(ErrorKind::invalid_argument, [] { plan(8 * 1024 * GiB + 1, granule); }),
+           "4194304 chunks"));
+}
+
+}  // namespace
+}  // namespace vma

@@ -1,0 +1,98 @@
+// Goal: keepers make later grants cheap, by the simulated machine's clock; spares are given up
+// once; a poke leaves the owner its rights.
+#include "unit/memory/memory_rig.hpp"
+
+#include "base/units.hpp"
+#include "machine/machine_file.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace vma {
+namespace {
+
+TEST(Keepers, MakeEveryLaterGrantCheap) {
+  constexpr std::uint64_t size_bytes = 64 * MiB;
+  SimDriver bare(load_machine("h200x2"));
+  const Address begin = bare.reserve(size_bytes, 0);
+  const ChunkHandle chunk = bare.create(gpu(0), size_bytes);
+  bare.map(begin, size_bytes, chunk);
+  const Accessor both[] = {{gpu(0), Access::read_write}, {gpu(1), Access::read_write}};
+  const TimePoint start = bare.clock().now();
+  bare.grant(begin, size_bytes, both);
+  const TimePoint without = bare.clock().now() - start;
+  bare.unmap(begin, size_bytes);
+  bare.release(chunk);
+  bare.unreserve(begin, size_bytes);
+
+  MemoryRig rig("h200x2");
+  rig.forget_calls();
+  const auto allocation = rig.memory().alloc(size_bytes, gpu(0), {});
+  TimePoint slowest{0};
+  for (const TracedCall& call : rig.trace()) {
+    if (call.call == Call::grant) slowest = std::max(slowest, call.duration);
+  }
+  EXPECT_GT(slowest, TimePoint(0));
+  EXPECT_LT(5 * slowest, without) << "a grant beside keepers takes " << slowest.count()
+                                  << " ns, alone " << without.count();
+  rig.free(allocation);
+}
+
+TEST(Keepers, AreBookedAsTheRuntimesOwn) {
+  MemoryRig rig("test-4");
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(rig.account(gpu(i)).own_bytes, 2 * rig.page());
+  EXPECT_EQ(rig.account(host(0)).own_bytes, 0u);
+  rig.close();
+}
+
+TEST(Keepers, GiveTheirSparesUpOnce) {
+  MemoryRig rig;
+  EXPECT_TRUE(rig.memory().keepers().give_up_spares());
+  EXPECT_EQ(rig.account(gpu(0)).own_bytes, rig.page()) << "the keeper itself stays";
+  EXPECT_EQ(rig.account(gpu(1)).own_bytes, rig.page());
+  rig.forget_calls();
+  EXPECT_FALSE(rig.memory().keepers().give_up_spares());
+  EXPECT_TRUE(rig.trace().empty());
+  const auto allocation = rig.alloc(1, gpu(0));
+  rig.expect_shown(*allocation);
+}
+
+TEST(Keepers, PokeAsksTheDriverForOneGrantEachTime) {
+  MemoryRig rig;
+  for (int i = 0; i < 4; ++i) {
+    rig.forget_calls();
+    rig.memory().keepers().poke();
+    EXPECT_EQ(rig.calls(Call::grant), 1);
+    EXPECT_EQ(rig.trace().size(), 1u);
+  }
+  rig.fail({Call::grant}, {0});
+  expect_error(ErrorKind::out_of_memory, [&] { rig.memory().keepers().poke(); });
+  rig.fail_nothing();
+  rig.memory().keepers().poke();
+}
+
+TEST(Keepers, NeedRoomWithinTheCapacity) {
+  MemoryLimits limits;
+  limits.capacity_bytes[gpu(1)] = 4096;  // One granule where two are wanted.
+  const Error error =
+      expect_error(ErrorKind::out_of_memory, [&] { MemoryRig rig("test-2", limits); });
+  EXPECT_TRUE(says(error, "gpu(1)"));
+}
+
+TEST(Keepers, LeaveNothingBehindWhereTheyCannotBeHad) {
+  SimDriver machine(load_machine("test-2"));
+  const Topology topology = Topology::discover(machine, {});
+  for (int number = 0; number < 4; ++number) {
+    for (const Call call : {Call::create, Call::reserve, Call::map, Call::grant}) {
+      FaultDriver faults(machine);
+      faults.count_only({call});
+      faults.fail_calls({number});
+      expect_error(ErrorKind::out_of_memory, [&] { Memory(faults, topology, {}); });
+      EXPECT_EQ(machine.leaks(), std::vector<std::string>()) << to_string(call) << " " << number;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace vma

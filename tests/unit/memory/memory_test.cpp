@@ -1,0 +1,208 @@
+// Goal: memory is had whole or not at all, comes back from the cache without a driver call, and the
+// books agree with what is held. Method: TraceDriver counts, FaultDriver fails.
+#include "unit/memory/memory_rig.hpp"
+
+#include <fmt/format.h>
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <vector>
+
+namespace vma {
+namespace {
+
+TEST(Memory, ShowsNewMemoryToAllWhoCanReachIt) {
+  MemoryRig rig("test-islands");
+  for (const Location at : rig.topology().locations()) {
+    for (const std::uint64_t pages : {1, 2, 5, 130, 300}) {
+      const auto allocation = rig.alloc(pages, at);
+      EXPECT_GE(allocation->size_bytes(), pages * rig.page());
+      rig.expect_shown(*allocation);
+      EXPECT_EQ(rig.memory().require(to_pointer(allocation->begin()), "test"), allocation);
+    }
+  }
+  rig.memory().lane().drain();
+  rig.memory().check_invariants();
+}
+
+TEST(Memory, BringsFreedMemoryBackWithoutADriverCall) {
+  MemoryRig rig;
+  const auto first = rig.alloc(10, gpu(0), 4);
+  const Address begin = first->begin();
+  rig.free(first);
+  EXPECT_EQ(rig.cached(gpu(0)), 10 * rig.page());
+  rig.forget_calls();
+  const auto second = rig.alloc(10, gpu(0), 4);
+  EXPECT_EQ(rig.trace().size(), 0u) << "nothing is asked of the driver";
+  EXPECT_EQ(second->begin(), begin);
+  EXPECT_EQ(rig.cached(gpu(0)), 0u);
+  EXPECT_FALSE(second->being_freed);
+  rig.expect_shown(*second);
+  rig.memory().check_invariants();
+}
+
+TEST(Memory, UsesFreedChunksForOtherGeometriesToo) {
+  MemoryRig rig;
+  rig.free(rig.alloc(8, gpu(0), 4));
+  rig.forget_calls();
+  const auto three = rig.alloc(12, gpu(0), 4);  // Two of its chunks are there.
+  EXPECT_EQ(rig.calls(Call::create), 1);
+  rig.expect_shown(*three);
+  rig.memory().check_invariants();
+}
+
+TEST(Memory, FreeForgetsThePointerAndWaitsForTheWorkBefore) {
+  MemoryRig rig;
+  constexpr std::chrono::milliseconds long_time(50);
+  const auto allocation = rig.alloc(1, gpu(0));
+  rig.launch_spin(rig.new_stream(1), long_time);
+  const TimePoint start = rig.machine().clock().now();
+  rig.free(allocation);
+  EXPECT_GE(rig.machine().clock().now() - start, long_time);
+  const void* pointer = to_pointer(allocation->begin());
+  expect_error(ErrorKind::unknown_pointer, [&] { rig.memory().require_around(pointer, "test"); });
+  expect_error(ErrorKind::unknown_pointer, [&] { rig.memory().free(allocation->begin()); });
+}
+
+TEST(Memory, FreesNothingWhenTheWorkCannotBeWaitedFor) {
+  MemoryRig rig;
+  const auto allocation = rig.alloc(1, gpu(0));
+  rig.fail({Call::record_context, Call::create_event}, {0});
+  expect_error(ErrorKind::driver_failure, [&] { rig.free(allocation); });
+  EXPECT_EQ(rig.memory().require(to_pointer(allocation->begin()), "test"), allocation);
+  EXPECT_FALSE(allocation->being_freed);
+  rig.free(allocation);  // And it can be freed later.
+}
+
+TEST(Memory, FreesAsynchronouslyOnceTheStreamIsThere) {
+  MemoryRig rig;
+  const auto allocation = rig.alloc(4, gpu(0), 4);
+  const BoundStream stream = rig.new_stream(0);
+  std::uint64_t* word = rig.stop(stream);
+  rig.memory().free_async(allocation->begin(), stream);
+  expect_error(ErrorKind::unknown_pointer,
+               [&] { rig.memory().require_around(to_pointer(allocation->begin()), "test"); });
+  rig.memory().lane().drain();
+  EXPECT_EQ(rig.cached(gpu(0)), 0u) << "the stream has not come so far";
+  EXPECT_EQ(rig.machine().pointer_info(allocation->begin()).at, gpu(0));
+  MemoryRig::let_go(word);
+  EXPECT_TRUE(comes_true([&] { return rig.cached(gpu(0)) == 4 * rig.page(); }));
+  EXPECT_EQ(rig.alloc(4, gpu(0), 4), allocation);
+}
+
+TEST(Memory, RefusesToFreeOnAStreamThatCaptures) {
+  MemoryRig rig;
+  const auto allocation = rig.alloc(1, gpu(0));
+  const BoundStream stream = rig.new_stream(0);
+  rig.machine().begin_capture(stream, CaptureMode::relaxed);
+  expect_error(ErrorKind::invalid_argument,
+               [&] { rig.memory().free_async(allocation->begin(), stream); });
+  rig.machine().destroy_graph(rig.machine().end_capture(stream));
+  EXPECT_EQ(rig.memory().registry().hold(allocation->begin()), allocation);
+  rig.memory().free_async(allocation->begin(), stream);
+}
+
+TEST(Memory, LeavesNothingWhereACallOfAnAllocationFails) {
+  MemoryRig rig;
+  rig.memory().trim(gpu(0));
+  const std::vector<std::string> before = rig.machine().leaks();
+  for (int number = 0; number < 100; ++number) {
+    SCOPED_TRACE(number);
+    rig.fail({}, {number});
+    bool failed = false;
+    std::shared_ptr<Allocation> allocation;
+    try {
+      allocation = rig.alloc(5, gpu(0), 2);
+    } catch (const Error&) {
+      failed = true;
+    }
+    const bool fired = rig.driver().fired() > 0;
+    rig.fail_nothing();
+    rig.memory().lane().drain();
+    rig.memory().check_invariants();
+    if (!failed) {
+      rig.expect_shown(*allocation);
+      rig.free(allocation);
+    }
+    rig.memory().trim(gpu(0));
+    EXPECT_EQ(rig.memory().registry().size(), 0u);
+    if (!fired) {
+      EXPECT_GT(number, 10) << "every call was failed once";
+      break;
+    }
+  }
+  EXPECT_EQ(rig.memory().ledger().leaks(), 0u);
+  // Left are the keepers, without their spares, and events that are kept for the next time.
+  constexpr std::size_t objects_of_spares = 2 * 3;  // Chunk, reservation and mapping of each.
+  std::size_t events = 0;
+  for (const std::string& left : rig.machine().leaks()) events += left.starts_with("event");
+  EXPECT_EQ(rig.machine().leaks().size() - events, before.size() - objects_of_spares);
+}
+
+TEST(Memory, MakesHostChunksAheadOfNeed) {
+  MemoryRig rig;
+  const auto first = rig.alloc(4, host(0), 4);
+  rig.memory().lane().drain();
+  EXPECT_EQ(rig.memory().cache().count(host(0), 4 * rig.page()), 2u);
+  rig.forget_calls();
+  const auto second = rig.alloc(8, host(0), 4);  // Both are there.
+  EXPECT_EQ(second->geometry().slots, 2u);
+  rig.expect_shown(*second);
+  rig.memory().lane().drain();
+  EXPECT_EQ(rig.memory().cache().count(host(0), 4 * rig.page()), 2u) << "and made again";
+  rig.memory().check_invariants();
+}
+
+TEST(Memory, MakesNoHostChunksBeyondTheBudget) {
+  MemoryLimits limits;
+  limits.host_cache_bytes = 5 * 4096;
+  MemoryRig rig("test-2", limits);
+  const auto allocation = rig.alloc(4, host(0), 4);
+  rig.memory().lane().drain();
+  EXPECT_EQ(rig.memory().cache().count(host(0), 4 * rig.page()), 1u);
+  EXPECT_LE(rig.cached(host(0)), limits.host_cache_bytes);
+}
+
+TEST(Memory, KeepsAsideWhatMayStillBeTouched) {
+  MemoryRig rig;
+  Chunk chunk = rig.memory().obtain(gpu(0), rig.page(), Memory::Turn::take);
+  const Address staging = chunk.staging();
+  rig.memory().quarantine(std::move(chunk), "a test, on purpose");
+  EXPECT_EQ(rig.memory().ledger().leaks(), 1u);
+  EXPECT_EQ(rig.cached(gpu(0)), 0u);
+  rig.memory().trim(gpu(0));
+  EXPECT_EQ(rig.machine().pointer_info(staging).at, gpu(0)) << "it still stands";
+  rig.memory().check_invariants();
+  rig.memory().shut_down();
+  EXPECT_THROW(rig.machine().pointer_info(staging), Error);
+}
+
+TEST(Memory, TellsInteriorAndForeignPointersApart) {
+  MemoryRig rig;
+  const auto allocation = rig.alloc(4, gpu(0), 2);
+  const auto* pointer = static_cast<const std::byte*>(to_pointer(allocation->begin()));
+  EXPECT_EQ(rig.memory().require_around(pointer + 3 * rig.page(), "test"), allocation);
+  const Error interior = expect_error(ErrorKind::unknown_pointer,
+                                      [&] { rig.memory().require(pointer + 1, "vma::test"); });
+  EXPECT_EQ(interior.call(), "vma::test");
+  EXPECT_TRUE(says(interior, fmt::format("starts at {:#x}", to_integer(allocation->begin()))));
+  const int local = 0;
+  const Error foreign =
+      expect_error(ErrorKind::unknown_pointer, [&] { rig.memory().require(&local, "vma::test"); });
+  EXPECT_TRUE(says(foreign, fmt::format("{}", fmt::ptr(&local))));
+}
+
+TEST(Memory, GivesEverythingBackWhenItShutsDown) {
+  MemoryRig rig;
+  rig.alloc(300, gpu(0));
+  rig.alloc(3, host(0));
+  rig.free(rig.alloc(7, gpu(1)));
+  rig.memory().shut_down();
+  rig.memory().shut_down();  // Once more does nothing.
+  EXPECT_EQ(rig.account(gpu(0)).allocated_bytes, 0u);
+  EXPECT_EQ(rig.account(gpu(1)).cached_bytes, 0u);
+}
+
+}  // namespace
+}  // namespace vma

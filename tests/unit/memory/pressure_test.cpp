@@ -1,0 +1,147 @@
+// Goal: before memory is refused the cache is given up, page tables' reserve too; a refusal says
+// who holds what; reserve and trim do what they say.
+#include "unit/memory/memory_rig.hpp"
+
+#include "base/units.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+namespace vma {
+namespace {
+
+constexpr std::uint64_t page = 4 * KiB;
+
+MemoryLimits capped(std::uint64_t pages) {
+  MemoryLimits limits;
+  limits.capacity_bytes[gpu(0)] = (pages + 2) * page;  // With keeper and spare.
+  return limits;
+}
+
+TEST(Pressure, TrimsTheCacheBeforeItRefuses) {
+  MemoryRig rig("test-2", capped(8));
+  rig.free(rig.alloc(8, gpu(0), 1));
+  EXPECT_EQ(rig.cached(gpu(0)), 8 * page);
+  const auto allocation = rig.alloc(8, gpu(0), 4);  // Of other chunks.
+  EXPECT_EQ(rig.cached(gpu(0)), 0u);
+  rig.expect_shown(*allocation);
+  rig.memory().check_invariants();
+}
+
+TEST(Pressure, TrimsTheCacheWhenTheDriverRefuses) {
+  MemoryRig rig;  // 64 MiB, and a cache budget of more.
+  rig.free(rig.alloc(15'000, gpu(0), 100));
+  const auto allocation = rig.alloc(15'000, gpu(0), 128);
+  rig.expect_shown(*allocation);
+  rig.memory().check_invariants();
+}
+
+TEST(Pressure, SaysWhoHoldsWhat) {
+  MemoryRig rig("test-2", capped(8));
+  const auto held = rig.alloc(5, gpu(0), 5);
+  const Error error = expect_error(ErrorKind::out_of_memory, [&] { rig.alloc(4, gpu(0), 4); });
+  EXPECT_TRUE(says(error, fmt::format("{} bytes at gpu(0)", 4 * page))) << error.what();
+  EXPECT_TRUE(says(error, fmt::format("capacity of {} bytes", 10 * page))) << error.what();
+  EXPECT_TRUE(says(error, fmt::format("allocations hold {}", 5 * page))) << error.what();
+  EXPECT_TRUE(says(error, fmt::format("the runtime {}", 2 * page))) << error.what();
+  rig.memory().check_invariants();
+  const auto fits = rig.alloc(3, gpu(0), 3);
+  rig.expect_shown(*fits);
+}
+
+TEST(Pressure, ARefusedAllocationHoldsNothing) {
+  MemoryRig rig("test-2", capped(8));
+  expect_error(ErrorKind::out_of_memory, [&] { rig.alloc(9, gpu(0), 1); });
+  EXPECT_EQ(rig.account(gpu(0)).allocated_bytes, 0u);
+  rig.memory().check_invariants();
+  const auto all = rig.alloc(8, gpu(0), 1);
+  rig.expect_shown(*all);
+}
+
+TEST(Pressure, RefusesAtOnceWhatNoMachineHas) {
+  MemoryRig rig;
+  rig.forget_calls();
+  const Error error = expect_error(ErrorKind::out_of_memory,
+                                   [&] { rig.memory().alloc(std::uint64_t{1} << 38, gpu(0), {}); });
+  EXPECT_TRUE(says(error, fmt::format("capacity of {} bytes", 64 * MiB))) << error.what();
+  // Nobody knows what a host node has, but so many chunks are too many.
+  expect_error(ErrorKind::invalid_argument,
+               [&] { rig.memory().alloc(std::uint64_t{1} << 45, host(0), {}); });
+  EXPECT_TRUE(rig.trace().empty()) << "and asks the driver for nothing";
+  rig.memory().check_invariants();
+}
+
+TEST(Pressure, GivesUpThePageTablesReserveForAGrant) {
+  MemoryRig rig;
+  rig.fail({Call::grant}, {1});  // The first is the chunk's own; this is the slots'.
+  const auto allocation = rig.alloc(1, gpu(0));
+  EXPECT_EQ(rig.driver().fired(), 1);
+  EXPECT_EQ(rig.account(gpu(0)).own_bytes, page) << "the spares went";
+  rig.expect_shown(*allocation);
+  rig.fail({Call::grant}, {1});
+  expect_error(ErrorKind::out_of_memory, [&] { rig.alloc(2, gpu(0)); });  // There are none left.
+  rig.fail_nothing();
+  rig.memory().check_invariants();
+}
+
+TEST(Pressure, KeepsWithinTheCacheBudget) {
+  MemoryLimits limits;
+  limits.cache_bytes_per_gpu = 6 * page;
+  MemoryRig rig("test-2", limits);
+  std::vector<std::shared_ptr<Allocation>> allocations;
+  for (int i = 0; i < 8; ++i) allocations.push_back(rig.alloc(2, gpu(0)));
+  for (const auto& allocation : allocations) rig.free(allocation);
+  rig.memory().lane().drain();
+  EXPECT_EQ(rig.cached(gpu(0)), limits.cache_bytes_per_gpu);
+  EXPECT_EQ(rig.account(gpu(0)).allocated_bytes, 0u);
+  rig.memory().check_invariants();
+}
+
+TEST(Reserve, HasChunksReadySoThatAnAllocationMakesNone) {
+  MemoryLimits limits;
+  limits.cache_bytes_per_gpu = page;  // What is reserved counts against no budget.
+  MemoryRig rig("test-2", limits);
+  rig.memory().reserve(gpu(0), 9 * page, 4 * page);
+  rig.memory().lane().drain();
+  EXPECT_EQ(rig.memory().cache().count(gpu(0), 4 * page), 3u);
+  rig.forget_calls();
+  const auto allocation = rig.alloc(12, gpu(0), 4);
+  EXPECT_EQ(rig.calls(Call::create), 0);
+  rig.memory().reserve(gpu(0), 4 * page, 4 * page);
+  rig.memory().reserve(gpu(0), 4 * page, 4 * page);
+  EXPECT_EQ(rig.calls(Call::create), 1) << "what lies ready is not made again";
+  rig.memory().check_invariants();
+}
+
+TEST(Reserve, TakesTheLargestChunksUnlessAsked) {
+  MemoryRig rig;
+  rig.memory().reserve(gpu(1), 1, 0);
+  EXPECT_EQ(rig.memory().cache().count(gpu(1), largest_chunk_bytes(gpu(1), page)), 1u);
+  rig.memory().reserve(host(0), 1, 0);
+  EXPECT_EQ(rig.memory().cache().count(host(0), largest_chunk_bytes(host(0), page)), 1u);
+}
+
+TEST(Reserve, RefusesWhatIsNotThereOrDoesNotFit) {
+  MemoryRig rig("test-2", capped(8));
+  expect_error(ErrorKind::invalid_argument, [&] { rig.memory().reserve(gpu(2), page, page); });
+  expect_error(ErrorKind::invalid_argument,
+               [&] { rig.memory().reserve(gpu(0), page, 129 * page); });
+  expect_error(ErrorKind::out_of_memory, [&] { rig.memory().reserve(gpu(0), 9 * page, page); });
+  rig.memory().check_invariants();
+}
+
+TEST(Trim, GivesTheCacheBackAndSaysHowMuch) {
+  MemoryRig rig;
+  rig.free(rig.alloc(5, gpu(0), 2));
+  rig.memory().reserve(gpu(0), 4 * page, 4 * page);
+  const std::uint64_t created = rig.machine().created_bytes();
+  EXPECT_EQ(rig.memory().trim(gpu(0)), 9 * page);
+  EXPECT_EQ(rig.machine().created_bytes(), created - 9 * page);
+  EXPECT_EQ(rig.memory().trim(gpu(0)), 0u);
+  EXPECT_EQ(rig.memory().trim(gpu(1)), 0u);
+  expect_error(ErrorKind::invalid_argument, [&] { rig.memory().trim(host(7)); });
+  rig.memory().check_invariants();
+}
+
+}  // namespace
+}  // namespace vma

@@ -1,0 +1,121 @@
+// Goal: options come before the environment, the environment before the defaults; a value that
+// cannot be meant is refused with its variable's name and its text.
+#include "service/settings.hpp"
+
+#include "base/units.hpp"
+#include "unit/memory/memory_rig.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+namespace vma {
+namespace {
+
+constexpr const char* variables[] = {"VMART_DRIVER",           "VMART_DEVICES",
+                                     "VMART_CAPACITY",         "VMART_CACHE_BYTES_PER_GPU",
+                                     "VMART_HOST_CACHE_BYTES", "VMART_HOLD_LIMIT_MS"};
+
+class SettingsTest : public testing::Test {
+ protected:
+  SettingsTest() { clear(); }
+  ~SettingsTest() override { clear(); }
+  static void clear() {
+    for (const char* name : variables) unsetenv(name);
+  }
+  static Settings with(const char* name, const std::string& value) {
+    setenv(name, value.c_str(), 1);
+    return settle({});
+  }
+};
+
+TEST_F(SettingsTest, HasDefaults) {
+  const Settings settings = settle({});
+  EXPECT_EQ(settings.driver, "cuda");
+  EXPECT_TRUE(settings.devices.empty());
+  EXPECT_TRUE(settings.capacity_bytes.empty());
+  EXPECT_EQ(settings.cache_bytes_per_gpu, 512 * MiB);
+  EXPECT_EQ(settings.host_cache_bytes, GiB);
+  EXPECT_EQ(settings.hold_limit, std::chrono::seconds(2));
+}
+
+TEST_F(SettingsTest, ReadsTheEnvironment) {
+  EXPECT_EQ(with("VMART_DRIVER", "sim:test-2").driver, "sim:test-2");
+  EXPECT_EQ(with("VMART_DEVICES", "1,0").devices, (std::vector<int>{1, 0}));
+  const auto capacity = with("VMART_CAPACITY", "gpu0=4GiB,host(0)=64M").capacity_bytes;
+  EXPECT_EQ(capacity, (std::map<Location, std::uint64_t>{{gpu(0), 4 * GiB}, {host(0), 64 * MiB}}));
+  EXPECT_EQ(with("VMART_CACHE_BYTES_PER_GPU", "0").cache_bytes_per_gpu, 0u);
+  EXPECT_EQ(with("VMART_HOST_CACHE_BYTES", "12K").host_cache_bytes, 12 * KiB);
+  EXPECT_EQ(with("VMART_HOLD_LIMIT_MS", "7").hold_limit, std::chrono::milliseconds(7));
+}
+
+TEST_F(SettingsTest, TakesOptionsBeforeTheEnvironment) {
+  setenv("VMART_DRIVER", "sim:test-2", 1);
+  setenv("VMART_DEVICES", "rubbish", 1);
+  setenv("VMART_CAPACITY", "rubbish", 1);
+  setenv("VMART_CACHE_BYTES_PER_GPU", "rubbish", 1);
+  setenv("VMART_HOST_CACHE_BYTES", "rubbish", 1);
+  setenv("VMART_HOLD_LIMIT_MS", "rubbish", 1);
+  RuntimeOptions options;
+  options.driver = "sim:test-4";
+  options.devices = {3};
+  options.capacity_bytes[gpu(3)] = MiB;
+  options.cache_bytes_per_gpu = 1;
+  options.host_cache_bytes = 2;
+  options.hold_limit = std::chrono::milliseconds(3);
+  const Settings settings = settle(options);
+  EXPECT_EQ(settings.driver, "sim:test-4");
+  EXPECT_EQ(settings.devices, std::vector<int>{3});
+  EXPECT_EQ(settings.capacity_bytes.at(gpu(3)), MiB);
+  EXPECT_EQ(settings.cache_bytes_per_gpu, 1u);
+  EXPECT_EQ(settings.host_cache_bytes, 2u);
+  EXPECT_EQ(settings.hold_limit, std::chrono::milliseconds(3));
+}
+
+TEST_F(SettingsTest, NamesVariableAndValueOfWhatItRefuses) {
+  const std::pair<const char*, std::vector<std::string>> malformed[] = {
+      {"VMART_DEVICES", {"a", "0,", ",0", "0,,1", "0;1", "-1", "1.5", " 1", "99999999999", "0x1"}},
+      {"VMART_CAPACITY",
+       {"gpu0", "4GiB", "gpu0=", "=4GiB", "gpu0=4X", "gpu0=-4", "disk0=4GiB", "gpu0=4GiB,",
+        "gpu0=1G,gpu(0)=2G", "gpu0==1G", "gpu0=99999999999999999999", "gpu0=16777216T"}},
+      {"VMART_CACHE_BYTES_PER_GPU", {"many", "-1", "1Q", "1GB", "1 G", "0x10", "K", "1.5G"}},
+      {"VMART_HOST_CACHE_BYTES", {"many", "-1", "18446744073709551616", "1gib", "G1"}},
+      {"VMART_HOLD_LIMIT_MS", {"soon", "-5", "1s", "2.5", "86400001", "0", "99999999999999999999"}},
+  };
+  for (const auto& [name, values] : malformed) {
+    for (const std::string& value : values) {
+      SCOPED_TRACE(testing::Message() << name << "=\"" << value << "\"");
+      clear();
+      const Error error =
+          expect_error(ErrorKind::invalid_argument, [&, n = name] { with(n, value); });
+      EXPECT_TRUE(says(error, name)) << error.what();
+      EXPECT_TRUE(says(error, value)) << error.what();
+    }
+  }
+}
+
+TEST_F(SettingsTest, RefusesAHoldLimitThatIsNone) {
+  for (const long ms : {0L, -1L, 86'400'001L}) {
+    RuntimeOptions options;
+    options.hold_limit = std::chrono::milliseconds(ms);
+    EXPECT_TRUE(says(expect_error(ErrorKind::invalid_argument, [&] { settle(options); }),
+                     std::to_string(ms)));
+  }
+}
+
+TEST(ParseSize, ReadsBinarySuffixes) {
+  EXPECT_EQ(parse_size("0", "x"), 0u);
+  EXPECT_EQ(parse_size("4096", "x"), 4096u);
+  EXPECT_EQ(parse_size("17B", "x"), 17u);
+  EXPECT_EQ(parse_size("3K", "x"), 3 * KiB);
+  EXPECT_EQ(parse_size("64MiB", "x"), 64 * MiB);
+  EXPECT_EQ(parse_size("4G", "x"), 4 * GiB);
+  EXPECT_EQ(parse_size("2TiB", "x"), 2048 * GiB);
+  EXPECT_EQ(parse_size("18446744073709551615", "x"), UINT64_MAX);
+  expect_error(ErrorKind::invalid_argument, [] { parse_size("", "x"); });
+}
+
+}  // namespace
+}  // namespace vma
