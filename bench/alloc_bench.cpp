@@ -18,6 +18,7 @@ constexpr std::uint64_t openings_max = 3;  // Of a runtime in one process; each 
 /// The runtime of one sample: opened, used once, shut down.
 Sample first_alloc(std::uint64_t bytes) {
   close_shared_runtime();
+  let_scrubbing_end(2 * bytes);  // The last sample's.
   const Stopwatch opening;
   Runtime runtime;
   Sample sample;

@@ -293,7 +293,7 @@ PHASE_HEADERS = ["migration", "wall", "chunks", *PHASES]
 
 def phase_rows(measured):
     """Where the time of a migration goes, by its report: medians; phases of chunks overlap."""
-    chosen = sorted(measured.matching(r"migrate/(warm|empty)/.*"), key=size_key)
+    chosen = sorted(measured.matching(r"migrate/(warm|empty|freed)/.*"), key=size_key)
     return [[samples.name.split("/", 1)[1], show_us(samples.median()),
              f"{samples.counter('chunks') or 0:.0f}",
              *(show_us(samples.counter(phase + "_us")) for phase in PHASES)] for samples in chosen]

@@ -67,6 +67,15 @@ void close_shared_runtime() {
   shared().reset();
 }
 
+void let_scrubbing_end(std::uint64_t freed_bytes) {
+  constexpr std::uint64_t bytes_per_us = 200'000;  // Half of what the driver was seen to do.
+  constexpr std::chrono::milliseconds least(5);
+  const auto wait = least + std::chrono::microseconds(freed_bytes / bytes_per_us);
+  const Stopwatch watch;
+  while (watch.elapsed() < wait) {
+  }
+}
+
 std::vector<Route> gpu_routes(Runtime& runtime) {
   std::vector<Location> gpus;
   for (const Location& at : runtime.locations()) {

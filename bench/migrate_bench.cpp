@@ -1,6 +1,6 @@
 // What `migrate` takes, by route and size: with a warm cache, with an empty one beside standing
-// keepers, and for how long a slot is dark. Wall time is from the call to its return, after which
-// the data is usable everywhere.
+// keepers, with one whose memory was just given back, and for how long a slot is dark. Wall time is
+// from the call to its return, after which the data is usable everywhere.
 
 #include "bench/machine.hpp"
 
@@ -18,7 +18,8 @@ namespace {
 constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
 constexpr std::uint64_t gibibyte = std::uint64_t{1} << 30;
 
-enum class Cache { warm, empty };
+/// `freed`: empty since a moment ago, so that the driver still scrubs what was given back.
+enum class Cache { warm, empty, freed };
 
 struct FreeAllocation {
   void operator()(void* pointer) const noexcept {
@@ -54,7 +55,10 @@ class MigrateRig {
 
   Sample move(const Route& route, Cache cache) {
     if (here_ != route.first) migrate_to(route.first);
-    if (cache == Cache::empty) runtime_.trim(route.second);
+    if (cache != Cache::warm) {
+      const std::uint64_t freed_bytes = runtime_.trim(route.second);
+      if (cache == Cache::empty) let_scrubbing_end(freed_bytes);
+    }
     const Stopwatch watch;
     const MigrationReport report = migrate_to(route.second);
     Sample sample = sample_of(report);
@@ -149,7 +153,9 @@ class CurrentRig {
 
 void register_moves(CurrentRig& current, Cache cache, const Route& route,
                     const std::vector<std::uint64_t>& sizes) {
-  const std::string state = cache == Cache::warm ? "warm" : "empty";
+  const std::string state = cache == Cache::warm    ? "warm"
+                            : cache == Cache::empty ? "empty"
+                                                    : "freed";
   for (const std::uint64_t bytes : sizes) {
     register_samples(
         "migrate/" + state + "/" + route_label(route) + "/" + size_label(bytes),
@@ -167,6 +173,7 @@ void register_all(CurrentRig& current) {
   for (const Route& route : gpu_routes(runtime)) {
     register_moves(current, Cache::warm, route, sizes);
     register_moves(current, Cache::empty, route, sizes);
+    register_moves(current, Cache::freed, route, sizes_up_to_max({256 * mebibyte, 8 * gibibyte}));
   }
   for (const Route& route : host_routes(runtime)) {
     register_moves(current, Cache::warm, route, host_sizes);

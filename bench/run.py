@@ -40,6 +40,7 @@ STEPS = [
     ("migrate_warm", "migrate_bench", "migrate/warm/gpu.-gpu", 0),
     ("raw_copy", "rivals/raw_copy_rival", "raw_copy/gpu.-gpu", 0),
     ("migrate_empty", "migrate_bench", "migrate/empty/gpu.-gpu", 0),
+    ("migrate_freed", "migrate_bench", "migrate/freed/gpu.-gpu", 0),
     ("naive", "rivals/naive_rival", "naive/alone", 0),
     ("naive_keepers", "rivals/naive_rival", "naive/keepers", 0),
     ("prefetch", "rivals/prefetch_rival", "prefetch", 0),

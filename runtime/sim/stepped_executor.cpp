@@ -189,7 +189,9 @@ void SteppedExecutor::hand_over(Member& from) {
 }
 
 void SteppedExecutor::pass_to(Member& member) {
-  member.turn.store(1, std::memory_order_release);
+  // An exchange, not a store: `notify_one` looks for sleepers without a fence of its own (libstdc++
+  // 12), and a store that is still on its way would leave one asleep for ever.
+  member.turn.exchange(1, std::memory_order_seq_cst);
   member.turn.notify_one();
 }
 
