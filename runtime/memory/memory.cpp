@@ -309,15 +309,14 @@ void Memory::reserve(Location at, std::uint64_t size_bytes, std::uint64_t chunk_
 
 std::uint64_t Memory::trim(Location at, Turn turn) {
   topology_.require(at, "vma::trim");
+  if (turn == Turn::take) {
+    const MutexLock lock(lane_.turn());
+    lane_.run_here();  // First, since what it makes ahead of need goes too.
+    return trim(at, Turn::held);
+  }
   ChunkCache::Surplus surplus = cache_.take_all(at);
   const std::uint64_t size_bytes = surplus.size_bytes;
-  if (turn == Turn::held) {
-    release_in_turn(std::move(surplus));
-  } else {
-    const MutexLock lock(lane_.turn());
-    lane_.run_here();
-    release_in_turn(std::move(surplus));
-  }
+  release_in_turn(std::move(surplus));
   return size_bytes;
 }
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
 
 namespace vma {
 
@@ -146,6 +147,22 @@ bool comes_true(const std::function<bool()>& condition) {
     poll.pause();
   }
   return true;
+}
+
+void check_settled(Memory& memory) {
+  EXPECT_TRUE(comes_true([&] {
+    memory.lane().drain();
+    std::map<Location, std::uint64_t> booked;
+    for (const Location at : memory.topology().locations()) {
+      booked[at] = memory.ledger().account(at).allocated_bytes;
+    }
+    for (const auto& allocation : memory.registry().all()) {
+      for (const Extent& extent : allocation->extents()) booked[extent.at] -= extent.bytes;
+    }
+    return std::ranges::all_of(booked, [](const auto& left) { return left.second == 0; });
+  })) << "memory that was freed has not come back";
+  memory.lane().drain();
+  memory.check_invariants();
 }
 
 }  // namespace vma

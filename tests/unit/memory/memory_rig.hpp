@@ -89,5 +89,8 @@ Error expect_error(ErrorKind kind, const std::function<void()>& body);
 bool says(const Error& error, const std::string& text);
 /// Waits for another thread's doing; false after half a minute.
 bool comes_true(const std::function<bool()>& condition);
+/// Waits until what `free_async` freed is back, then checks the books. Requires: no call is under
+/// way.
+void check_settled(Memory& memory);
 
 }  // namespace vma

@@ -143,5 +143,18 @@ TEST(Trim, GivesTheCacheBackAndSaysHowMuch) {
   rig.memory().check_invariants();
 }
 
+TEST(Trim, GivesBackWhatWasAboutToBeMadeAheadToo) {
+  MemoryRig rig;
+  std::shared_ptr<Allocation> allocation;
+  rig.memory().reserve(host(0), page, page);
+  {
+    const MutexLock turn(rig.memory().lane().turn());  // The lane stands still.
+    allocation = rig.alloc(1, host(0), 1);             // From the cache; more is to be made.
+  }
+  rig.memory().trim(host(0));
+  rig.memory().lane().drain();
+  EXPECT_EQ(rig.cached(host(0)), 0u);
+}
+
 }  // namespace
 }  // namespace vma

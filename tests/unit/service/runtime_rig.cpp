@@ -3,6 +3,7 @@
 #include "machine/machine_file.hpp"
 #include "service/runtime_parts.hpp"
 #include "support/test_kernels.hpp"
+#include "unit/memory/memory_rig.hpp"
 
 #include <gtest/gtest.h>
 
@@ -83,8 +84,7 @@ Location RuntimeRig::home(const void* pointer) {
 }
 
 void RuntimeRig::check_invariants() {
-  runtime_.parts().machinery->memory.lane().drain();
-  runtime_.parts().machinery->memory.check_invariants();
+  check_settled(runtime_.parts().machinery->memory);
 }
 
 ErrorKind kind_of_error(const std::function<void()>& body) {

@@ -59,9 +59,7 @@ std::uint64_t ServiceRig::wrong(const void* pointer, std::uint64_t bytes, std::u
 }
 
 void ServiceRig::check_invariants() {
-  Memory& memory = runtime_->parts().machinery->memory;
-  memory.lane().drain();
-  memory.check_invariants();
+  check_settled(runtime_->parts().machinery->memory);
 }
 
 }  // namespace vma
