@@ -31,9 +31,9 @@ struct DeviceInfo {
   int compute_capability = 0;  ///< 90 for 9.0.
   int host_node = 0;           ///< NUMA node closest to the device.
   int copy_engines = 0;
-  int max_queues = 0;          ///< Hardware queues of a context; see CUDA_DEVICE_MAX_CONNECTIONS.
-  bool vmm = true;             ///< The virtual memory calls work on it.
-  bool mig = false;            ///< A MIG slice: it has no peers.
+  int max_queues = 0;  ///< Hardware queues of a context; see CUDA_DEVICE_MAX_CONNECTIONS.
+  bool vmm = true;     ///< The virtual memory calls work on it.
+  bool mig = false;    ///< A MIG slice: it has no peers.
 };
 
 enum class LinkKind { same, nvlink, pcie, none };
@@ -73,14 +73,17 @@ struct WordOperation {
 };
 
 /// What the runtime needs of a machine: the CUDA driver's virtual memory, stream and context calls
-/// in field terms. `CudaDriver` is a real machine, `SimDriver` a simulated one; decorators wrap either.
+/// in field terms. `CudaDriver` is a real machine, `SimDriver` a simulated one; decorators wrap
+/// either.
 ///
 /// What a third driver would have to promise:
 /// - every call may come from any thread at once; none changes the caller's current context unless
 ///   it says so; every call works whatever context is current;
-/// - every failure throws vma::Error that names the driver's own call and code, and has done nothing;
+/// - every failure throws vma::Error that names the driver's own call and code, and has done
+/// nothing;
 /// - a handle that was handed out stays valid until its own release call, whatever else fails;
-/// - `map`, `unmap` and `grant` take effect before they return and wait for no kernel, so the caller
+/// - `map`, `unmap` and `grant` take effect before they return and wait for no kernel, so the
+/// caller
 ///   answers for the work that may touch the range.
 /// Sizes are bytes and multiples of the granularity unless said otherwise.
 class Driver {
@@ -118,8 +121,10 @@ class Driver {
   virtual void map(Address begin, std::uint64_t size_bytes, ChunkHandle chunk) = 0;
   /// Requires: the range is one or more whole mappings.
   virtual void unmap(Address begin, std::uint64_t size_bytes) = 0;
-  /// Adds to, or changes, what each accessor may do in one or more whole mappings. Others keep theirs.
-  virtual void grant(Address begin, std::uint64_t size_bytes, std::span<const Accessor> accessors) = 0;
+  /// Adds to, or changes, what each accessor may do in one or more whole mappings. Others keep
+  /// theirs.
+  virtual void grant(Address begin, std::uint64_t size_bytes,
+                     std::span<const Accessor> accessors) = 0;
   virtual Access access(Address address, Location who) = 0;
   /// The chunk mapped at the address; needs a release of its own.
   virtual ChunkHandle retain_handle(Address address) = 0;
@@ -168,8 +173,10 @@ class Driver {
   /// Enqueues the operations in order, with nothing of another thread's between them.
   virtual void batch(BoundStream stream, std::span<const WordOperation> operations) = 0;
   /// Any two ranges of chunks, pinned or pageable host memory; pageable memory blocks.
-  virtual void copy(BoundStream stream, Address target, Address source, std::uint64_t size_bytes) = 0;
-  virtual void fill(BoundStream stream, Address begin, std::byte value, std::uint64_t size_bytes) = 0;
+  virtual void copy(BoundStream stream, Address target, Address source,
+                    std::uint64_t size_bytes) = 0;
+  virtual void fill(BoundStream stream, Address begin, std::byte value,
+                    std::uint64_t size_bytes) = 0;
   virtual KernelHandle load_kernel(ContextHandle context, const Kernel& kernel) = 0;
   virtual void unload_kernel(KernelHandle kernel) = 0;
   virtual void launch(BoundStream stream, KernelHandle kernel, LaunchShape shape,

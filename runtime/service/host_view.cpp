@@ -9,7 +9,8 @@
 #include <exception>
 #include <utility>
 
-namespace vma::inline v1 {
+namespace vma {
+inline namespace v1 {
 
 /// Keeps an allocation where it is and open to the CPU.
 struct HostView::Pin {
@@ -107,4 +108,5 @@ HostView Runtime::host_view(void* pointer, std::size_t bytes) {
   return HostView(std::move(pin), {static_cast<std::byte*>(pointer), bytes});
 }
 
-}  // namespace vma::inline v1
+}  // namespace v1
+}  // namespace vma

@@ -4,7 +4,8 @@
 
 #include <atomic>
 
-namespace vma::inline v1 {
+namespace vma {
+inline namespace v1 {
 namespace {
 
 Mutex& opening() {
@@ -75,4 +76,5 @@ void synchronize(Stream stream) {
   runtime().synchronize(stream);
 }
 
-}  // namespace vma::inline v1
+}  // namespace v1
+}  // namespace vma
