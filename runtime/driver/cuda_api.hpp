@@ -15,47 +15,74 @@ static_assert(CUDA_VERSION >= 12050, "building needs the cuda.h of CUDA 12.5 or 
 
 // Every CUDA call that is made, one row each: its base name and the driver version whose signature
 // cuGetProcAddress is asked for. `cuda_api.cpp` holds each row against cudaTypedefs.h.
-#define VMART_CUDA_CALLS(ROW)                                                                      \
-  ROW(cuInit, 2000)                                                                                \
-  ROW(cuDriverGetVersion, 2020)                                                                    \
-  ROW(cuDeviceGetCount, 2000) ROW(cuDeviceGet, 2000) ROW(cuDeviceGetName, 2000) ROW(               \
-      cuDeviceGetUuid, 11040) ROW(cuDeviceGetPCIBusId, 4010) ROW(cuDeviceTotalMem, 3020)           \
-      ROW(cuDeviceGetAttribute, 2000) ROW(cuDeviceCanAccessPeer, 4000) ROW(                        \
-          cuDeviceGetP2PAttribute, 8000) ROW(cuMemGetAllocationGranularity, 10020)                 \
-          ROW(cuMemGetInfo, 3020) ROW(cuMemAddressReserve, 10020) ROW(                             \
-              cuMemAddressFree, 10020) ROW(cuMemCreate, 10020) ROW(cuMemRelease, 10020)            \
-              ROW(cuMemMap, 10020) ROW(cuMemUnmap, 10020) ROW(cuMemSetAccess, 10020) ROW(          \
-                  cuMemGetAccess, 10020) ROW(cuMemRetainAllocationHandle,                          \
-                                             11000) ROW(cuMemGetAllocationPropertiesFromHandle,    \
-                                                        10020) ROW(cuMemGetAddressRange, 3020)     \
-                  ROW(cuPointerGetAttribute, 4000) ROW(cuDevicePrimaryCtxGetState, 7000) ROW(      \
-                      cuDevicePrimaryCtxRetain, 7000) ROW(cuDevicePrimaryCtxRelease, 11000)        \
-                      ROW(cuCtxDestroy, 4000) ROW(cuCtxGetCurrent, 4000) ROW(                      \
-                          cuCtxSetCurrent, 4000) ROW(cuCtxPushCurrent, 4000)                       \
-                          ROW(cuCtxPopCurrent, 4000) ROW(cuCtxGetDevice, 2000) ROW(                \
-                              cuCtxSynchronize, 2000) ROW(cuStreamCreate, 2000)                    \
-                              ROW(cuStreamDestroy, 4000) ROW(cuStreamGetCtx, 9020) ROW(            \
-                                  cuStreamGetId, 12000) ROW(cuStreamIsCapturing,                   \
-                                                            10000) ROW(cuStreamQuery, 2000)        \
-                                  ROW(cuStreamWaitEvent, 3020) ROW(cuStreamBatchMemOp, 11070) ROW( \
-                                      cuStreamBeginCapture, 10010) ROW(cuStreamEndCapture, 10000)  \
-                                      ROW(cuThreadExchangeStreamCaptureMode, 10010) ROW(           \
-                                          cuEventCreate, 2000) ROW(cuEventDestroy,                 \
-                                                                   4000) ROW(cuEventRecord, 2000)  \
-                                          ROW(cuEventQuery, 2000) ROW(cuMemcpyAsync, 4000) ROW(    \
-                                              cuMemsetD8Async, 3020) ROW(cuModuleLoadDataEx, 2010) \
-                                              ROW(cuModuleUnload, 2000) ROW(                       \
-                                                  cuModuleGetFunction, 2000)                       \
-                                                  ROW(cuFuncLoad, 12040) ROW(cuLaunchKernel, 4000) \
-                                                      ROW(cuGraphInstantiateWithFlags, 11040)      \
-                                                          ROW(cuGraphLaunch, 10000)                \
-                                                              ROW(cuGraphDestroy, 10000) ROW(      \
-                                                                  cuGraphExecDestroy, 10000)       \
-                                                                  ROW(cuMemHostAlloc, 2020)        \
-                                                                      ROW(cuMemFreeHost, 2000)     \
-                                                                          ROW(cuMemAlloc, 3020)    \
-                                                                              ROW(cuMemFree, 3020)
-
+// clang-format off: one row a line, and the formatter packs them anew each time.
+#define VMART_CUDA_CALLS(ROW)                        \
+  ROW(cuInit, 2000)                                  \
+  ROW(cuDriverGetVersion, 2020)                      \
+  ROW(cuDeviceGetCount, 2000)                        \
+  ROW(cuDeviceGet, 2000)                             \
+  ROW(cuDeviceGetName, 2000)                         \
+  ROW(cuDeviceGetUuid, 11040)                        \
+  ROW(cuDeviceGetPCIBusId, 4010)                     \
+  ROW(cuDeviceTotalMem, 3020)                        \
+  ROW(cuDeviceGetAttribute, 2000)                    \
+  ROW(cuDeviceCanAccessPeer, 4000)                   \
+  ROW(cuDeviceGetP2PAttribute, 8000)                 \
+  ROW(cuMemGetAllocationGranularity, 10020)          \
+  ROW(cuMemGetInfo, 3020)                            \
+  ROW(cuMemAddressReserve, 10020)                    \
+  ROW(cuMemAddressFree, 10020)                       \
+  ROW(cuMemCreate, 10020)                            \
+  ROW(cuMemRelease, 10020)                           \
+  ROW(cuMemMap, 10020)                               \
+  ROW(cuMemUnmap, 10020)                             \
+  ROW(cuMemSetAccess, 10020)                         \
+  ROW(cuMemGetAccess, 10020)                         \
+  ROW(cuMemRetainAllocationHandle, 11000)            \
+  ROW(cuMemGetAllocationPropertiesFromHandle, 10020) \
+  ROW(cuMemGetAddressRange, 3020)                    \
+  ROW(cuPointerGetAttribute, 4000)                   \
+  ROW(cuDevicePrimaryCtxGetState, 7000)              \
+  ROW(cuDevicePrimaryCtxRetain, 7000)                \
+  ROW(cuDevicePrimaryCtxRelease, 11000)              \
+  ROW(cuCtxDestroy, 4000)                            \
+  ROW(cuCtxGetCurrent, 4000)                         \
+  ROW(cuCtxSetCurrent, 4000)                         \
+  ROW(cuCtxPushCurrent, 4000)                        \
+  ROW(cuCtxPopCurrent, 4000)                         \
+  ROW(cuCtxGetDevice, 2000)                          \
+  ROW(cuCtxSynchronize, 2000)                        \
+  ROW(cuStreamCreate, 2000)                          \
+  ROW(cuStreamDestroy, 4000)                         \
+  ROW(cuStreamGetCtx, 9020)                          \
+  ROW(cuStreamGetId, 12000)                          \
+  ROW(cuStreamIsCapturing, 10000)                    \
+  ROW(cuStreamQuery, 2000)                           \
+  ROW(cuStreamWaitEvent, 3020)                       \
+  ROW(cuStreamBatchMemOp, 11070)                     \
+  ROW(cuStreamBeginCapture, 10010)                   \
+  ROW(cuStreamEndCapture, 10000)                     \
+  ROW(cuThreadExchangeStreamCaptureMode, 10010)      \
+  ROW(cuEventCreate, 2000)                           \
+  ROW(cuEventDestroy, 4000)                          \
+  ROW(cuEventRecord, 2000)                           \
+  ROW(cuEventQuery, 2000)                            \
+  ROW(cuMemcpyAsync, 4000)                           \
+  ROW(cuMemsetD8Async, 3020)                         \
+  ROW(cuModuleLoadDataEx, 2010)                      \
+  ROW(cuModuleUnload, 2000)                          \
+  ROW(cuModuleGetFunction, 2000)                     \
+  ROW(cuFuncLoad, 12040)                             \
+  ROW(cuLaunchKernel, 4000)                          \
+  ROW(cuGraphInstantiateWithFlags, 11040)            \
+  ROW(cuGraphLaunch, 10000)                          \
+  ROW(cuGraphDestroy, 10000)                         \
+  ROW(cuGraphExecDestroy, 10000)                     \
+  ROW(cuMemHostAlloc, 2020)                          \
+  ROW(cuMemFreeHost, 2000)                           \
+  ROW(cuMemAlloc, 3020)                              \
+  ROW(cuMemFree, 3020)
+// clang-format on
 // The header's own declaration of these changes with its version, so that the type is the typedef
 // of the version asked for.
 #define VMART_CUDA_PINNED_CALLS(ROW) ROW(cuCtxCreate, 3020)
