@@ -102,7 +102,8 @@ struct Kernel {
 /// A non-blocking stream of the GPU's primary context.
 /// Throws: Error{invalid_argument} for a GPU that the runtime does not have. Blocks: in the driver.
 VMART_EXPORT Stream make_stream(Location gpu);
-/// Blocks: no. Throws: Error{invalid_argument} for a stream that `make_stream` did not make.
+/// Does not wait for the stream's work. Throws: Error{invalid_argument} for a stream that
+/// `make_stream` did not make.
 VMART_EXPORT void destroy_stream(Stream stream);
 /// Enqueues the kernel. The first launch of a kernel on a GPU loads it, which blocks.
 VMART_EXPORT void launch(Stream stream, const Kernel& kernel, Dim3 grid, Dim3 block,

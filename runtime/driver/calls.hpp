@@ -4,24 +4,23 @@
 
 /// Every call of the seam, one row each: what faults, traces and the simulator's costs are keyed
 /// by.
-#define VMART_DRIVER_CALLS(ROW)                                                                   \
-  ROW(device_info)                                                                                \
-  ROW(can_access_peer) ROW(link_info) ROW(host_node_count) ROW(granularity) ROW(free_bytes)       \
-      ROW(reserve) ROW(unreserve) ROW(create) ROW(release) ROW(map) ROW(unmap) ROW(grant)         \
-          ROW(access) ROW(retain_handle) ROW(address_range) ROW(pointer_info) ROW(context_active) \
-              ROW(retain_primary) ROW(release_primary) ROW(create_context) ROW(destroy_context)   \
-                  ROW(current_context) ROW(set_current_context) ROW(context_device)               \
-                      ROW(synchronize_context) ROW(record_context) ROW(hold_context)              \
-                          ROW(create_stream) ROW(destroy_stream) ROW(stream_context)              \
-                              ROW(stream_id) ROW(is_capturing) ROW(query_stream) ROW(wait_stream) \
-                                  ROW(stream_wait_event) ROW(create_event) ROW(destroy_event)     \
-                                      ROW(record) ROW(query_event) ROW(wait_event) ROW(batch)     \
-                                          ROW(copy) ROW(fill) ROW(load_kernel) ROW(unload_kernel) \
-                                              ROW(launch) ROW(begin_capture) ROW(end_capture)     \
-                                                  ROW(instantiate) ROW(launch_graph)              \
-                                                      ROW(destroy_graph) ROW(destroy_exec_graph)  \
-                                                          ROW(allocate_pinned) ROW(free_pinned)   \
-                                                              ROW(allocate_plain) ROW(free_plain)
+// The formatter packs the rows anew each time.
+// clang-format off
+#define VMART_DRIVER_CALLS(ROW)                                                             \
+  ROW(device_info) ROW(can_access_peer) ROW(link_info) ROW(host_node_count)                 \
+  ROW(granularity) ROW(free_bytes) ROW(reserve) ROW(unreserve) ROW(create) ROW(release)     \
+  ROW(map) ROW(unmap) ROW(grant) ROW(access) ROW(retain_handle) ROW(address_range)          \
+  ROW(pointer_info) ROW(context_active) ROW(retain_primary) ROW(release_primary)            \
+  ROW(create_context) ROW(destroy_context) ROW(current_context) ROW(set_current_context)    \
+  ROW(context_device) ROW(synchronize_context) ROW(record_context) ROW(hold_context)        \
+  ROW(create_stream) ROW(destroy_stream) ROW(stream_context) ROW(stream_id)                 \
+  ROW(is_capturing) ROW(query_stream) ROW(wait_stream) ROW(stream_wait_event)               \
+  ROW(create_event) ROW(destroy_event) ROW(record) ROW(query_event) ROW(wait_event)         \
+  ROW(batch) ROW(copy) ROW(fill) ROW(load_kernel) ROW(unload_kernel) ROW(launch)            \
+  ROW(begin_capture) ROW(end_capture) ROW(instantiate) ROW(launch_graph) ROW(destroy_graph) \
+  ROW(destroy_exec_graph) ROW(allocate_pinned) ROW(free_pinned) ROW(allocate_plain)         \
+  ROW(free_plain)
+// clang-format on
 
 namespace vma {
 

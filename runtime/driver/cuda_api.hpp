@@ -15,7 +15,8 @@ static_assert(CUDA_VERSION >= 12050, "building needs the cuda.h of CUDA 12.5 or 
 
 // Every CUDA call that is made, one row each: its base name and the driver version whose signature
 // cuGetProcAddress is asked for. `cuda_api.cpp` holds each row against cudaTypedefs.h.
-// clang-format off: one row a line, and the formatter packs them anew each time.
+// The formatter packs the rows anew each time.
+// clang-format off
 #define VMART_CUDA_CALLS(ROW)                        \
   ROW(cuInit, 2000)                                  \
   ROW(cuDriverGetVersion, 2020)                      \

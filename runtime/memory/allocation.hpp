@@ -49,8 +49,8 @@ class Allocation {
   /// Maps the chunks, one a slot in order, and grants them all in one call.
   /// Throws: what the driver throws; then nothing is shown and `chunks` holds them all again.
   void show_all(std::vector<Chunk>& chunks, std::span<const Accessor> readers);
-  /// Unmaps every slot and gives the chunks up. A slot that the driver will not unmap keeps its
-  /// chunk, which is counted as leaked with its addresses.
+  /// Unmaps every slot and gives the chunks up. The chunk of a slot that the driver will not unmap
+  /// is not among them: its memory lives on behind the mapping, and is counted as leaked.
   std::vector<Chunk> take_apart() noexcept;
 
   /// The same, and the addresses go too: nothing of the driver's is left, whoever still holds it.

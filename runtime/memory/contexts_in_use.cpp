@@ -59,13 +59,21 @@ void ContextsInUse::forget(ContextHandle own) noexcept {
 }
 
 void ContextsInUse::destroy_events(ContextHandle context) noexcept {
-  for (const EventHandle event : events_[context]) {
-    try {
-      driver_.destroy_event(event);
-    } catch (const std::exception& error) {
-      log(LogLevel::debug, "an event went with its context: {}", error.what());
-    }
+  for (const EventHandle event : events_[context]) destroy(event);
+}
+
+void ContextsInUse::destroy(EventHandle event) noexcept {
+  try {
+    driver_.destroy_event(event);
+  } catch (const std::exception& error) {
+    log(LogLevel::debug, "an event went with its context: {}", error.what());
   }
+}
+
+bool ContextsInUse::lasts(ContextHandle context) const {
+  return own_.contains(context) || std::ranges::any_of(primaries_, [&](const auto& primary) {
+           return primary.second == context;
+         });
 }
 
 EventHandle ContextsInUse::take_event(ContextHandle context) {
@@ -82,8 +90,14 @@ EventHandle ContextsInUse::take_event(ContextHandle context) {
 }
 
 void ContextsInUse::give_back(ContextHandle context, EventHandle event) noexcept {
-  const MutexLock lock(mutex_);
-  events_[context].push_back(event);
+  {
+    const MutexLock lock(mutex_);
+    if (lasts(context)) {
+      events_[context].push_back(event);
+      return;
+    }
+  }
+  destroy(event);
 }
 
 void ContextsInUse::drain() {

@@ -31,6 +31,7 @@ class ContextsInUse {
 
   /// An event of the context for the caller's use; give it back.
   EventHandle take_event(ContextHandle context);
+  /// Kept for a context that lasts, a primary one or the runtime's own; others may go any time.
   void give_back(ContextHandle context, EventHandle event) noexcept;
 
   /// Waits for all work submitted before in every context in use, as cudaFree does. Blocks without
@@ -39,7 +40,9 @@ class ContextsInUse {
   void drain();
 
  private:
+  bool lasts(ContextHandle context) const VMART_REQUIRES(mutex_);
   void destroy_events(ContextHandle context) noexcept VMART_REQUIRES(mutex_);
+  void destroy(EventHandle event) noexcept;
 
   Driver& driver_;
   const Topology& topology_;

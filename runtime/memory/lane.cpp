@@ -1,11 +1,13 @@
 #include "memory/lane.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace vma {
 namespace {
 constexpr std::chrono::microseconds look_period(200);  // Between two looks at what waits.
-}
+constexpr std::chrono::seconds stop_limit(1);
+}  // namespace
 
 Lane::Lane(Driver& driver) : driver_(driver) {
   task_ = driver.executor().spawn("vmart lane", [this] { run(); });
@@ -47,6 +49,7 @@ void Lane::post_when(std::function<bool()> ready, std::function<void()> job) {
 }
 
 void Lane::run_here() {
+  look_at_waiting();
   while (run_next()) {
   }
 }
@@ -76,6 +79,7 @@ void Lane::drain() {
 }
 
 void Lane::run() {
+  TimePoint give_up = never;
   MutexLock lock(mutex_);
   while (true) {
     const auto due = [this]() VMART_REQUIRES(mutex_) { return stopping_ || !jobs_.empty(); };
@@ -85,9 +89,15 @@ void Lane::run() {
       Clock& clock = driver_.clock();
       changed_.wait_until(lock, clock, clock.now() + look_period, due);
     }
-    look_at_waiting(lock);
+    lock.unlock();
+    look_at_waiting();
+    lock.lock();
     run_jobs(lock);
-    if (stopping_ && jobs_.empty()) break;
+    if (!stopping_ || !jobs_.empty()) continue;
+    if (waiting_.empty() || driver_.clock().now() >= give_up) break;
+    give_up = std::min(give_up, driver_.clock().now() + stop_limit);
+    changed_.wait_until(lock, driver_.clock(), driver_.clock().now() + look_period,
+                        [] { return false; });
   }
   // What still waits belongs to work that has not ended; `stop` sees to it.
 }
@@ -103,18 +113,22 @@ void Lane::run_jobs(MutexLock& lock) {
   }
 }
 
-void Lane::look_at_waiting(MutexLock& lock) {
-  std::vector<Waiting> waiting = std::move(waiting_);
-  waiting_.clear();
-  lock.unlock();
+void Lane::look_at_waiting() {
+  const MutexLock looking(looking_);
+  std::vector<Waiting> waiting;
+  {
+    const MutexLock lock(mutex_);
+    waiting.swap(waiting_);
+  }
   std::vector<Waiting> later, now;
   for (Waiting& one : waiting) {
     const bool ready = one.ready();
     (ready ? now : later).push_back(std::move(one));
   }
-  lock.lock();
+  const MutexLock lock(mutex_);
   for (Waiting& one : later) waiting_.push_back(std::move(one));
   for (Waiting& one : now) jobs_.push_back(std::move(one.job));
+  changed_.notify_all();  // The lane's thread may have found nothing that waits meanwhile.
 }
 
 }  // namespace vma

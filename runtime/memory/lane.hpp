@@ -27,11 +27,13 @@ class Lane {
   /// `job` runs once `ready` has answered true; it is asked from the lane's thread, now and then,
   /// without the turn. Neither must throw.
   void post_when(std::function<bool()> ready, std::function<void()> job);
-  /// Runs what was posted on this thread. Requires: the caller holds the turn.
+  /// Runs what was posted, and what is ready by now, on this thread. Requires: the caller holds the
+  /// turn.
   void run_here();
   /// Blocks until everything posted before has run; not for what is not ready.
   void drain();
-  /// Ends the thread. What was not ready yet runs here, ready or not.
+  /// Ends the thread once all is done, or after a second of waiting for what is not ready: that
+  /// runs here then, ready or not.
   void stop() noexcept;
 
  private:
@@ -44,11 +46,12 @@ class Lane {
   // Called with the lock held, which they let go of in between.
   void run() VMART_NO_THREAD_ANALYSIS;
   void run_jobs(MutexLock& lock) VMART_NO_THREAD_ANALYSIS;
-  void look_at_waiting(MutexLock& lock) VMART_NO_THREAD_ANALYSIS;
+  void look_at_waiting();
 
   Driver& driver_;
   Mutex turn_;
   Mutex mutex_;
+  Mutex looking_;  // Held while what waits is asked; taken before `mutex_`, after `turn_`.
   Condition changed_;
   std::deque<std::function<void()>> jobs_ VMART_GUARDED_BY(mutex_);
   std::vector<Waiting> waiting_ VMART_GUARDED_BY(mutex_);

@@ -293,11 +293,17 @@ void Memory::make_ahead(Location at, std::uint64_t size_bytes) {
 void Memory::reserve(Location at, std::uint64_t size_bytes, std::uint64_t chunk_bytes) {
   topology_.require(at, "vma::reserve");
   const std::uint64_t granule = topology_.granularity();
+  if (size_bytes == 0 || chunk_bytes > largest_chunk_bytes(gpu(0), granule)) {
+    throw Error(
+        ErrorKind::invalid_argument, "vma::reserve",
+        fmt::format("{} bytes in chunks of {}; more than 0 in chunks of at most {} can be kept",
+                    size_bytes, chunk_bytes, largest_chunk_bytes(gpu(0), granule)));
+  }
   const std::uint64_t wanted =
       chunk_bytes == 0 ? largest_chunk_bytes(at, granule)
                        : plan_geometry(chunk_bytes, chunk_bytes, at, granule).chunk_bytes;
   const std::uint64_t have = cache_.count(at, wanted);
-  const std::uint64_t need = (size_bytes + wanted - 1) / wanted;
+  const std::uint64_t need = size_bytes / wanted + (size_bytes % wanted != 0 ? 1 : 0);
   for (std::uint64_t made = have; made < need; ++made) {
     const MutexLock lock(lane_.turn());
     lane_.run_here();  // Releases that wait for their turn.

@@ -106,7 +106,9 @@ void HeldMove::move_held() {
   constexpr std::chrono::milliseconds limit_max = std::chrono::days(1);  // Times add up to limits.
   const std::chrono::nanoseconds limit =
       options_.deadline.count() > 0 ? std::min(options_.deadline, limit_max) : mover_.hold_limit_;
-  Hold hold(memory_.driver(), memory_.contexts(), post, mover_.watchdog_, limit);
+  constexpr std::chrono::seconds patience_min(2);  // One driver call may make and release a lot.
+  const auto patience = std::max<std::chrono::nanoseconds>(limit, patience_min);
+  Hold hold(memory_.driver(), memory_.contexts(), post, mover_.watchdog_, patience);
   const TimePoint stop = clock_.now();
   const auto note = [&](std::chrono::nanoseconds& field) { field += clock_.now() - stop; };
   try {

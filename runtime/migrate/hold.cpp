@@ -91,7 +91,12 @@ std::uint64_t HoldPost::close() {
 
 void HoldPost::open(std::uint64_t epoch) noexcept {
   // A device reads the word over the bus; a release store is all that it needs.
-  std::atomic_ref<std::uint64_t>(*word_).store(epoch, std::memory_order_release);
+  // Never lower than it was: what was opened for good stays open.
+  std::atomic_ref<std::uint64_t> word(*word_);
+  std::uint64_t open_to = word.load(std::memory_order_relaxed);
+  while (open_to < epoch &&
+         !word.compare_exchange_weak(open_to, epoch, std::memory_order_release)) {
+  }
 }
 
 Hold::Hold(Driver& driver, ContextsInUse& contexts, HoldPost& post, Watchdog& watchdog,
@@ -104,9 +109,12 @@ Hold::~Hold() {
 
 void Hold::take_events() {
   for (const ContextHandle context : contexts_.list()) {
-    held_.push_back({context, EventHandle{}});
     // Made before anything stops: to make an event in a stopped context may hang.
-    held_.back().at_rest = contexts_.take_event(context);
+    try {
+      held_.push_back({context, contexts_.take_event(context)});
+    } catch (const Error& error) {
+      if (!context_is_broken(error.native())) throw;  // Nothing of a broken context runs any more.
+    }
   }
 }
 

@@ -89,11 +89,18 @@ BoundStream Launcher::bind(Stream stream) {
 }
 
 KernelHandle Launcher::load(ContextHandle context, const Kernel& kernel) {
-  const MutexLock lock(mutex_);
   const std::tuple key(context, kernel.entry, kernel.ptx);
-  const auto known = kernels_.find(key);
-  if (known != kernels_.end()) return known->second;
-  return kernels_[key] = driver_.load_kernel(context, kernel);
+  const auto find = [&] {
+    const MutexLock lock(mutex_);
+    const auto known = kernels_.find(key);
+    return known == kernels_.end() ? KernelHandle{} : known->second;
+  };
+  if (const KernelHandle known = find(); !is_none(known)) return known;
+  const MutexLock loading(loading_);
+  if (const KernelHandle known = find(); !is_none(known)) return known;
+  const KernelHandle loaded = driver_.load_kernel(context, kernel);
+  const MutexLock lock(mutex_);
+  return kernels_[key] = loaded;
 }
 
 void Launcher::launch(Stream stream, const Kernel& kernel, LaunchShape shape,

@@ -34,7 +34,8 @@ class Launcher {
   Driver& driver_;
   const Topology& topology_;
   Ledger& ledger_;
-  Mutex mutex_;
+  Mutex loading_;  // Held while a kernel is loaded, which may wait for a context's work.
+  Mutex mutex_;    // Never held in a driver call that waits.
   std::map<DeviceId, ContextHandle> primaries_ VMART_GUARDED_BY(mutex_);  // Retained.
   std::map<StreamHandle, BoundStream> streams_ VMART_GUARDED_BY(mutex_);
   std::map<std::tuple<ContextHandle, std::string, std::string>, KernelHandle> kernels_

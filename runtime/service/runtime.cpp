@@ -175,6 +175,10 @@ MigrationReport Runtime::migrate(void* pointer, std::size_t offset, std::size_t 
     throw Error(ErrorKind::unsupported, call,
                 "the synchronous call holds contexts and moves stopped");
   }
+  if (options.deadline < std::chrono::milliseconds(0)) {
+    throw Error(ErrorKind::invalid_argument, call,
+                fmt::format("deadline is {} ms", options.deadline.count()));
+  }
   const std::shared_ptr<Allocation> allocation = entry->memory.require(pointer, call);
   if (bytes == 0 || offset > allocation->size_bytes() ||
       bytes > allocation->size_bytes() - offset) {
