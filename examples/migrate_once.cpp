@@ -6,8 +6,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdio>
 #include <cstdlib>
-#include <string_view>
+#include <string>
 #include <unistd.h>
 
 namespace {
