@@ -3,6 +3,7 @@
 #include "contract/child_process.hpp"
 #include "contract/contract_rig.hpp"
 #include "driver/native_codes.hpp"
+#include "support/sanitizer.hpp"
 #include "support/test_machines.hpp"
 
 #include <gtest/gtest.h>

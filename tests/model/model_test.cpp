@@ -4,6 +4,7 @@
 // from the seed that is printed. A planted bug shows that the model would notice.
 
 #include "model/play.hpp"
+#include "support/sanitizer.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -14,14 +15,6 @@
 
 namespace vma {
 namespace {
-
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr bool sanitized = true;
-#elif defined(__has_feature)
-constexpr bool sanitized = __has_feature(thread_sanitizer) || __has_feature(address_sanitizer);
-#else
-constexpr bool sanitized = false;
-#endif
 
 bool long_run() {
   const char* value = std::getenv("VMART_LONG");
@@ -42,7 +35,7 @@ struct Share {
 Share share(Share sample, int operations_when_long) {
   if (!long_run()) return sample;
   constexpr int operations = 2'000;
-  const int total = sanitized ? operations_when_long / 20 : operations_when_long;
+  const int total = under_sanitizer ? operations_when_long / 20 : operations_when_long;
   return {(total + operations - 1) / operations, operations};
 }
 

@@ -3,6 +3,7 @@
 #include "driver/fault_driver.hpp"
 #include "machine/machine_file.hpp"
 #include "service/runtime_parts.hpp"
+#include "support/sanitizer.hpp"
 #include "support/test_kernels.hpp"
 #include "unit/service/runtime_rig.hpp"
 
@@ -19,17 +20,8 @@
 namespace vma {
 namespace {
 
-#if defined(__SANITIZE_THREAD__)
-constexpr bool may_fork = false;  // A child of a program with threads cannot start any under TSan.
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-constexpr bool may_fork = false;
-#else
-constexpr bool may_fork = true;
-#endif
-#else
-constexpr bool may_fork = true;
-#endif
+constexpr bool may_fork =
+    !under_thread_sanitizer;  // A child of a program with threads cannot start any under TSan.
 
 /// The exit status of a child that runs `body`; 1000 and the signal if one ended it. A child that
 /// hangs is ended by an alarm.
