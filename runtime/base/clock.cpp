@@ -26,4 +26,20 @@ void Poll::pause() {
   std::this_thread::sleep_for(std::chrono::microseconds(20));
 }
 
+bool poll_until(Clock& clock, TimePoint deadline, const std::function<bool()>& ready) {
+  if (Stepper* stepper = Stepper::current()) return stepper->wait(ready, deadline);
+  const bool limited = deadline != never;
+  const auto give_up =
+      limited ? clock.wake_time(deadline) : std::chrono::steady_clock::time_point::max();
+  Poll poll;
+  while (!ready()) {
+    if (limited && std::chrono::steady_clock::now() >= give_up) {
+      clock.reached(deadline);
+      return ready();
+    }
+    poll.pause();
+  }
+  return true;
+}
+
 }  // namespace vma

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 
 namespace vma {
 
@@ -35,5 +36,10 @@ class Poll {
  private:
   int rounds_ = 0;
 };
+
+/// Waits for something that sends no signal, such as a word that a device writes. Returns what
+/// `ready` says last; false means that `deadline` passed first. `ready` must not block, nor call a
+/// driver: a stepped machine asks it from any of its threads.
+bool poll_until(Clock& clock, TimePoint deadline, const std::function<bool()>& ready);
 
 }  // namespace vma

@@ -57,6 +57,7 @@ static_assert(CUDA_VERSION >= 12050, "building needs the cuda.h of CUDA 12.5 or 
   ROW(cuStreamDestroy, 4000)                         \
   ROW(cuStreamGetCtx, 9020)                          \
   ROW(cuStreamGetId, 12000)                          \
+  ROW(cuStreamGetFlags, 5050)                        \
   ROW(cuStreamIsCapturing, 10000)                    \
   ROW(cuStreamQuery, 2000)                           \
   ROW(cuStreamWaitEvent, 3020)                       \
@@ -77,6 +78,12 @@ static_assert(CUDA_VERSION >= 12050, "building needs the cuda.h of CUDA 12.5 or 
   ROW(cuLaunchKernel, 4000)                          \
   ROW(cuGraphInstantiateWithFlags, 11040)            \
   ROW(cuGraphLaunch, 10000)                          \
+  ROW(cuGraphCreate, 10000)                          \
+  ROW(cuGraphAddKernelNode, 12000)                   \
+  ROW(cuGraphAddBatchMemOpNode, 11070)               \
+  ROW(cuGraphUpload, 11010)                          \
+  ROW(cuGraphExecKernelNodeSetParams, 12000)         \
+  ROW(cuGraphExecBatchMemOpNodeSetParams, 11070)     \
   ROW(cuGraphDestroy, 10000)                         \
   ROW(cuGraphExecDestroy, 10000)                     \
   ROW(cuMemHostAlloc, 2020)                          \

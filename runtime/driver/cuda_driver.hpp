@@ -13,6 +13,7 @@
 namespace vma {
 
 struct CudaApi;
+struct CudaExecGraph;
 
 /// The machine that libcuda drives. Thread-safe; each call stands in a scope that leaves the
 /// thread's current context and capture mode as they were.
@@ -67,6 +68,7 @@ class CudaDriver final : public Driver {
   void destroy_stream(BoundStream stream) override;
   ContextHandle stream_context(StreamHandle stream) override;
   std::uint64_t stream_id(BoundStream stream) override;
+  StreamKind stream_kind(BoundStream stream) override;
   /// True also of the legacy stream while a blocking stream of its context captures.
   bool is_capturing(BoundStream stream) override;
   bool query_stream(BoundStream stream) override;
@@ -92,6 +94,8 @@ class CudaDriver final : public Driver {
   void launch_graph(BoundStream stream, ExecGraphHandle graph) override;
   void destroy_graph(GraphHandle graph) override;
   void destroy_exec_graph(ExecGraphHandle graph) override;
+  ExecGraphHandle make_chain(ContextHandle context, std::span<const ChainStep> steps) override;
+  void update_chain(ExecGraphHandle chain, std::span<const ChainStep> steps) override;
 
   void* allocate_pinned(ContextHandle context, std::size_t size_bytes) override;
   void free_pinned(ContextHandle context, void* pointer) override;
@@ -107,6 +111,7 @@ class CudaDriver final : public Driver {
   /// The context of a primary that is retained here, as FallbackContext wants it; null for none.
   void* retained_context();
   Location home_of(Address address) const;
+  void upload(const CudaExecGraph& chain);
 
   const CudaApi& api_;          // Constant after construction.
   std::vector<int> devices_;    // Constant after construction.

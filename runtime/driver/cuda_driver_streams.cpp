@@ -54,6 +54,15 @@ std::uint64_t CudaDriver::stream_id(BoundStream stream) {
   return id;
 }
 
+StreamKind CudaDriver::stream_kind(BoundStream stream) {
+  constexpr std::uint64_t last_built_in = 2;  // CU_STREAM_PER_THREAD, above CU_STREAM_LEGACY.
+  if (static_cast<std::uint64_t>(stream.handle) <= last_built_in) return StreamKind::blocking;
+  const CudaScope scope(api_, vma::native(stream.context));
+  unsigned int flags = 0;
+  api_.cuStreamGetFlags(vma::native(stream.handle), &flags);
+  return (flags & CU_STREAM_NON_BLOCKING) != 0 ? StreamKind::non_blocking : StreamKind::blocking;
+}
+
 bool CudaDriver::is_capturing(BoundStream stream) {
   const CudaScope scope(api_, vma::native(stream.context));
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;

@@ -7,22 +7,6 @@
 namespace vma {
 namespace {
 
-CUstreamBatchMemOpParams native_operation(const WordOperation& operation) {
-  CUstreamBatchMemOpParams params{};
-  if (operation.kind == WordOperation::Kind::write) {
-    params.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64;
-    params.writeValue.address = to_integer(operation.word);
-    params.writeValue.value64 = operation.value;
-    params.writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
-  } else {
-    params.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_64;
-    params.waitValue.address = to_integer(operation.word);
-    params.waitValue.value64 = operation.value;
-    params.waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
-  }
-  return params;
-}
-
 CUstreamCaptureMode native_mode(CaptureMode mode) {
   switch (mode) {
     case CaptureMode::global: return CU_STREAM_CAPTURE_MODE_GLOBAL;
@@ -144,6 +128,9 @@ void CudaDriver::destroy_graph(GraphHandle graph) {
 void CudaDriver::destroy_exec_graph(ExecGraphHandle graph) {
   CudaExecGraph* ready = kept<CudaExecGraph>(graph);
   const CudaScope scope(api_, ready->context);
+  if (ready->graph != nullptr) api_.cuGraphDestroy(ready->graph);
+  ready->graph =
+      nullptr;  // Where the next call fails the handle stays valid, and its graph is gone.
   api_.cuGraphExecDestroy(ready->exec);
   delete ready;
 }

@@ -3,6 +3,8 @@
 #include "driver/cuda_api.hpp"
 #include "driver/driver.hpp"
 
+#include <vector>
+
 namespace vma {
 
 /// The driver's types behind the handles of the seam.
@@ -42,15 +44,34 @@ struct CudaGraph {
   CUgraph graph;
 };
 
-/// Behind an ExecGraphHandle.
+/// Behind an ExecGraphHandle. Of a chain its graph is kept too: updates name the nodes.
 struct CudaExecGraph {
-  CUcontext context;
-  CUgraphExec exec;
+  CUcontext context = nullptr;
+  CUgraphExec exec = nullptr;
+  CUgraph graph = nullptr;
+  std::vector<CUgraphNode> nodes;
+  std::vector<std::vector<WordOperation::Kind>> words;  // Of each node; empty for a kernel.
 };
 
 template <typename Kept, typename Handle>
 Kept* kept(Handle handle) {
   return reinterpret_cast<Kept*>(static_cast<std::uintptr_t>(handle));
+}
+
+inline CUstreamBatchMemOpParams native_operation(const WordOperation& operation) {
+  CUstreamBatchMemOpParams params{};
+  if (operation.kind == WordOperation::Kind::write) {
+    params.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64;
+    params.writeValue.address = to_integer(operation.word);
+    params.writeValue.value64 = operation.value;
+    params.writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
+  } else {
+    params.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_64;
+    params.waitValue.address = to_integer(operation.word);
+    params.waitValue.value64 = operation.value;
+    params.waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
+  }
+  return params;
 }
 
 inline CUmemLocation native_location(Location at) {

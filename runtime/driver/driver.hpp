@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace vma {
 
@@ -70,6 +71,14 @@ struct WordOperation {
   Kind kind = Kind::write;
   Address word{};
   std::uint64_t value = 0;
+};
+
+/// One step of a chain: a batch of word operations, or a kernel where there are none.
+struct ChainStep {
+  std::vector<WordOperation> words;
+  KernelHandle kernel{};
+  LaunchShape shape;
+  KernelArguments arguments;
 };
 
 /// What the runtime needs of a machine: the CUDA driver's virtual memory, stream and context calls
@@ -157,6 +166,8 @@ class Driver {
   virtual ContextHandle stream_context(StreamHandle stream) = 0;
   /// Unique in the process for its life; a reused handle has another.
   virtual std::uint64_t stream_id(BoundStream stream) = 0;
+  /// Legacy and per-thread streams are blocking.
+  virtual StreamKind stream_kind(BoundStream stream) = 0;
   virtual bool is_capturing(BoundStream stream) = 0;
   /// True once everything enqueued has finished. Throws what that work failed with.
   virtual bool query_stream(BoundStream stream) = 0;
@@ -189,6 +200,14 @@ class Driver {
   virtual void launch_graph(BoundStream stream, ExecGraphHandle graph) = 0;
   virtual void destroy_graph(GraphHandle graph) = 0;
   virtual void destroy_exec_graph(ExecGraphHandle graph) = 0;
+  /// Steps that run in order, launched by `launch_graph`, destroyed by `destroy_exec_graph`.
+  /// Launches of one chain follow each other. Requires: a step; kernels of the context. Blocks: it
+  /// is slow and may wait for the context's work, so that it belongs before anything is stopped.
+  virtual ExecGraphHandle make_chain(ContextHandle context, std::span<const ChainStep> steps) = 0;
+  /// Later launches do these instead; those that were made keep what they had. Requires: as many
+  /// steps of the same kinds, with the same operations on as many words. Throws: Error; if it is
+  /// not of the steps themselves, the chain may be of both until an update succeeds.
+  virtual void update_chain(ExecGraphHandle chain, std::span<const ChainStep> steps) = 0;
 
   // --- Memory that does not move
   /// Pinned host memory that every context reaches at the same address; zeroed.
@@ -197,6 +216,11 @@ class Driver {
   /// The driver's ordinary device memory (cuMemAlloc). `free_plain` waits for the device.
   virtual Address allocate_plain(ContextHandle context, std::size_t size_bytes) = 0;
   virtual void free_plain(ContextHandle context, Address begin) = 0;
+
+  // --- For decorators
+  /// Work of the application stands from here on (+1), or goes on (-1): for decorators that check
+  /// what is called meanwhile. Drivers need not know.
+  virtual void note_stopped(int change) noexcept { static_cast<void>(change); }
 };
 
 }  // namespace vma

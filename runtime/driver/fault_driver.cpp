@@ -18,6 +18,7 @@ int native_fault(Call call) {
     case Call::grant:
     case Call::allocate_pinned:
     case Call::allocate_plain:
+    case Call::make_chain:
     case Call::retain_primary:
     case Call::create_context: return native_out_of_memory;
     default: return native_unknown;
@@ -38,7 +39,8 @@ bool can_fail(Call call) noexcept {
     case Call::current_context:
     case Call::set_current_context:
     case Call::context_device:
-    case Call::stream_id: return false;
+    case Call::stream_id:
+    case Call::stream_kind: return false;
     default: return true;
   }
 }

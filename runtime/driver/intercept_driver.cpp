@@ -153,6 +153,10 @@ std::uint64_t InterceptDriver::stream_id(BoundStream stream) {
   return pass(Call::stream_id, [&] { return inner_.stream_id(stream); });
 }
 
+StreamKind InterceptDriver::stream_kind(BoundStream stream) {
+  return pass(Call::stream_kind, [&] { return inner_.stream_kind(stream); });
+}
+
 bool InterceptDriver::is_capturing(BoundStream stream) {
   return pass(Call::is_capturing, [&] { return inner_.is_capturing(stream); });
 }
@@ -238,6 +242,15 @@ void InterceptDriver::destroy_graph(GraphHandle graph) {
 
 void InterceptDriver::destroy_exec_graph(ExecGraphHandle graph) {
   return pass(Call::destroy_exec_graph, [&] { return inner_.destroy_exec_graph(graph); });
+}
+
+ExecGraphHandle InterceptDriver::make_chain(ContextHandle context,
+                                            std::span<const ChainStep> steps) {
+  return pass(Call::make_chain, [&] { return inner_.make_chain(context, steps); });
+}
+
+void InterceptDriver::update_chain(ExecGraphHandle chain, std::span<const ChainStep> steps) {
+  return pass(Call::update_chain, [&] { return inner_.update_chain(chain, steps); });
 }
 
 void* InterceptDriver::allocate_pinned(ContextHandle context, std::size_t size_bytes) {

@@ -10,10 +10,12 @@ namespace vma {
 void SimDeviceView::read(const void* address, std::span<std::byte> out) {
   const Address begin = address_of(address);
   for (std::uint64_t done = 0; done < out.size();) {
+    time_.before_touch();
     const Segment segment = memory_.touch(device_, begin + done, false);
     const std::uint64_t size = std::min<std::uint64_t>(segment.size_bytes, out.size() - done);
-    place_.touches(segment, size, Touch::read);
     copy_device_bytes(out.data() + done, segment.bytes, size);
+    if (!live_reads_) place_.touches(segment, size, Touch::read);
+    time_.touched(segment.at, size, false);
     done += size;
   }
 }
@@ -21,10 +23,12 @@ void SimDeviceView::read(const void* address, std::span<std::byte> out) {
 void SimDeviceView::write(void* address, std::span<const std::byte> bytes) {
   const Address begin = address_of(address);
   for (std::uint64_t done = 0; done < bytes.size();) {
+    time_.before_touch();
     const Segment segment = memory_.touch(device_, begin + done, true);
     const std::uint64_t size = std::min<std::uint64_t>(segment.size_bytes, bytes.size() - done);
-    place_.touches(segment, size, Touch::write);
     copy_device_bytes(segment.bytes, bytes.data() + done, size);
+    place_.touches(segment, size, Touch::write);
+    time_.touched(segment.at, size, true);
     done += size;
   }
 }
@@ -34,10 +38,13 @@ std::uint64_t SimDeviceView::atomic_add(std::uint64_t* address, std::uint64_t va
   if (to_integer(at) % sizeof value != 0) {
     throw DeviceFault::illegal_address(device_, at, "an atomic operation needs an aligned word");
   }
+  time_.before_touch();
   const Segment segment = memory_.touch(device_, at, true);
+  auto* word = reinterpret_cast<std::uint64_t*>(segment.bytes);
+  const std::uint64_t before = __atomic_fetch_add(word, value, __ATOMIC_ACQ_REL);
   place_.touches(segment, sizeof value, Touch::atomic);
-  return __atomic_fetch_add(reinterpret_cast<std::uint64_t*>(segment.bytes), value,
-                            __ATOMIC_ACQ_REL);
+  time_.touched(segment.at, sizeof value, true);
+  return before;
 }
 
 }  // namespace vma

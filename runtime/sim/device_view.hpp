@@ -1,5 +1,6 @@
 #pragma once
 
+#include "sim/kernel_time.hpp"
 #include "sim/sim_memory.hpp"
 #include "sim/work_runner.hpp"
 
@@ -10,18 +11,26 @@
 namespace vma {
 
 /// A kernel whose entry is "spin", or ends in "_spin", takes as many nanoseconds of the machine's
-/// time as its first argument says; a host body of it is not run. Every other kernel takes the
-/// machine's `kernel_us`.
+/// time as its first argument says; a host body of it is not run. Every other kernel takes what
+/// `KernelTime` says.
 constexpr bool is_spin(std::string_view entry) {
   return entry == "spin" || entry.ends_with("_spin");
 }
 
+/// A kernel whose entry begins with "vmart_live_" reads memory that others may be writing, on
+/// purpose: the race detector does not hear of its reads. Its writes and atomic operations are
+/// seen.
+constexpr bool reads_live(std::string_view entry) {
+  return entry.starts_with("vmart_live_");
+}
+
 /// What a simulated kernel sees of memory: only what its device has access to at the moment of the
-/// touch. Memory of the host that is not pinned is not reached.
+/// touch. Memory of the host that is not pinned is not reached. Stepped, others may run before a
+/// touch, and none runs between its check and the move of its bytes.
 class SimDeviceView : public DeviceView {
  public:
-  SimDeviceView(SimMemory& memory, int device, WorkPlace& place)
-      : memory_(memory), device_(device), place_(place) {}
+  SimDeviceView(SimMemory& memory, int device, WorkPlace& place, KernelTime& time, bool live_reads)
+      : memory_(memory), device_(device), place_(place), time_(time), live_reads_(live_reads) {}
 
   int device() const override { return device_; }
   void read(const void* address, std::span<std::byte> out) override;
@@ -32,6 +41,8 @@ class SimDeviceView : public DeviceView {
   SimMemory& memory_;
   const int device_;
   WorkPlace& place_;
+  KernelTime& time_;
+  const bool live_reads_;
 };
 
 }  // namespace vma

@@ -26,8 +26,8 @@ enum class Touch { read, write, atomic };
 /// Keyed by chunk and byte range, so that two mappings of a chunk are the same bytes. All host
 /// threads count as one, which knows of every word that a stream wrote: orders that a program makes
 /// by its own means are taken for granted, so a race may be missed but none is invented. Touches by
-/// the CPU through a pointer are not seen. Keeps the latest accesses of a chunk only, and the first
-/// races. Safe from any thread.
+/// the CPU through a pointer are not seen, nor the reads of kernels that `reads_live` names. Keeps
+/// the latest accesses of a chunk only, and the first races. Safe from any thread.
 class RaceDetector {
  public:
   /// A work of a stream touches bytes [begin, end) of the chunk, knowing what `knows` says.

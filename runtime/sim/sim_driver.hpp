@@ -91,6 +91,7 @@ class SimDriver : public Driver {
   void destroy_stream(BoundStream stream) override;
   ContextHandle stream_context(StreamHandle stream) override;
   std::uint64_t stream_id(BoundStream stream) override;
+  StreamKind stream_kind(BoundStream stream) override;
   bool is_capturing(BoundStream stream) override;
   bool query_stream(BoundStream stream) override;
   bool wait_stream(BoundStream stream, TimePoint deadline) override;
@@ -115,6 +116,8 @@ class SimDriver : public Driver {
   void launch_graph(BoundStream stream, ExecGraphHandle graph) override;
   void destroy_graph(GraphHandle graph) override;
   void destroy_exec_graph(ExecGraphHandle graph) override;
+  ExecGraphHandle make_chain(ContextHandle context, std::span<const ChainStep> steps) override;
+  void update_chain(ExecGraphHandle chain, std::span<const ChainStep> steps) override;
 
   void* allocate_pinned(ContextHandle context, std::size_t size_bytes) override;
   void free_pinned(ContextHandle context, void* pointer) override;

@@ -80,6 +80,11 @@ std::uint64_t SimDriver::stream_id(BoundStream stream) {
   return machine_->stream(stream, "cuStreamGetId").id();
 }
 
+StreamKind SimDriver::stream_kind(BoundStream stream) {
+  const MutexLock lock(machine_->progress.mutex);
+  return machine_->stream(stream, "cuStreamGetFlags").kind();
+}
+
 bool SimDriver::query_stream(BoundStream stream) {
   constexpr auto call = "cuStreamQuery";
   const CallTime time(*machine_, machine_->costs.parameters().query_us);

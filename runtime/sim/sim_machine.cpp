@@ -46,6 +46,11 @@ std::uint64_t budget_of(const SimOptions& options) {
   return bytes;
 }
 
+bool fits(const LaunchShape& shape) {
+  const auto threads = static_cast<std::uint64_t>(shape.block.x) * shape.block.y * shape.block.z;
+  return shape.grid.x > 0 && shape.grid.y > 0 && shape.grid.z > 0 && threads > 0 && threads <= 1024;
+}
+
 }  // namespace
 
 SimMachine::SimMachine(MachineDescription machine, const SimOptions& sim_options)
@@ -126,6 +131,43 @@ SimEvent& SimMachine::event(EventHandle handle, const char* call) {
                        fmt::format("event {:#x}", static_cast<std::uint64_t>(handle)));
   }
   return found->second;
+}
+
+SimExecGraph& SimMachine::exec_graph(ExecGraphHandle handle, const char* call) {
+  const auto found = exec_graphs.find(handle);
+  if (found == exec_graphs.end()) {
+    throw driver_error(native_invalid_value, call, "no such executable graph");
+  }
+  return found->second;
+}
+
+KernelWork SimMachine::kernel_work(const SimContext& owner, KernelHandle kernel, LaunchShape shape,
+                                   const KernelArguments& arguments, const char* call) const {
+  const auto found = kernels.find(kernel);
+  if (found == kernels.end() || found->second->context != owner.handle) {
+    throw driver_error(
+        native_invalid_handle, call,
+        fmt::format("kernel {:#x} is none of the context", static_cast<std::uint64_t>(kernel)));
+  }
+  if (!fits(shape)) throw driver_error(native_invalid_value, call, "grid or block");
+  return {found->second, shape, arguments};
+}
+
+void SimMachine::require_mapped(Address begin, std::uint64_t size_bytes, const char* call) const {
+  bool pageable = false;
+  if (!memory.covered(begin, size_bytes, pageable) || pageable) {
+    throw driver_error(
+        native_invalid_value, call,
+        fmt::format("{} bytes at {:#x} are not all mapped", size_bytes, to_integer(begin)));
+  }
+}
+
+void SimMachine::require_word(const WordOperation& operation, const char* call) const {
+  if (to_integer(operation.word) % sizeof operation.value != 0) {
+    throw driver_error(native_invalid_value, call,
+                       fmt::format("word at {:#x} is not aligned", to_integer(operation.word)));
+  }
+  require_mapped(operation.word, sizeof operation.value, call);
 }
 
 SimStream& SimMachine::make_stream(SimContext& owner, StreamKind kind) {

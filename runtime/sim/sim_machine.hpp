@@ -29,6 +29,12 @@ struct SimEvent {
   SimStream* captured_on = nullptr;
 };
 
+struct SimExecGraph {
+  std::shared_ptr<const WorkList> nodes;
+  ContextHandle chain_of{};   ///< None: it was captured.
+  CompletionPtr last_launch;  ///< Null before the first. The next one starts after it.
+};
+
 /// The parts of a simulated machine and the tables of its handles. What SimDriver's calls work on:
 /// they look up here, under the lock of `progress`, and throw for what is not there.
 class SimMachine {
@@ -60,8 +66,12 @@ class SimMachine {
   std::map<EventHandle, SimEvent> events;
   std::map<KernelHandle, std::shared_ptr<const LoadedKernel>> kernels;
   std::map<GraphHandle, std::shared_ptr<const WorkList>> graphs;
-  std::map<ExecGraphHandle, std::shared_ptr<const WorkList>> exec_graphs;
+  std::map<ExecGraphHandle, SimExecGraph> exec_graphs;
   int destroying = 0;  ///< Threads inside `await_others_of_device`.
+
+  /// Throw for a range that is not all mapped, for a word that is not aligned.
+  void require_mapped(Address begin, std::uint64_t size_bytes, const char* call) const;
+  void require_word(const WordOperation& operation, const char* call) const;
 
   template <typename Handle>
   Handle next_handle() {
@@ -74,6 +84,10 @@ class SimMachine {
   /// Handles 0 and 1 are the legacy stream, 2 is the calling thread's own.
   SimStream& stream(BoundStream bound, const char* call);
   SimEvent& event(EventHandle handle, const char* call);
+  SimExecGraph& exec_graph(ExecGraphHandle handle, const char* call);
+  /// Requires, or throws: a kernel of the context, a shape that a device runs.
+  KernelWork kernel_work(const SimContext& context, KernelHandle kernel, LaunchShape shape,
+                         const KernelArguments& arguments, const char* call) const;
   SimStream& make_stream(SimContext& context, StreamKind kind);
   SimContext& open_context(DeviceId device, bool primary);
   void close_context(MutexLock& lock, SimContext& context);

@@ -147,6 +147,11 @@ void SteppedExecutor::yield() {
   hand_over(*member);
 }
 
+void SteppedExecutor::give_way() {
+  auto* member = static_cast<Member*>(current_member);
+  if (member != nullptr) hand_over(*member);
+}
+
 bool SteppedExecutor::wait(const std::function<bool()>& ready, TimePoint deadline) {
   auto* member = static_cast<Member*>(current_member);
   if (ready()) return true;

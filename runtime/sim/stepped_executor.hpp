@@ -42,6 +42,9 @@ class SteppedExecutor : public Executor, public Stepper {
   void yield() override;
   bool wait(const std::function<bool()>& ready, TimePoint deadline) override;
 
+  /// Another member may run first, as the seed has it. Takes no time.
+  void give_way();
+
   TimePoint now() const noexcept { return now_; }
   /// Lets virtual time pass for the calling member, while others run.
   void sleep(TimePoint duration);

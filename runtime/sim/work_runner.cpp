@@ -3,7 +3,7 @@
 #include "base/units.hpp"
 #include "sim/device_fault.hpp"
 #include "sim/device_view.hpp"
-#include "sim/stepped_executor.hpp"
+#include "sim/kernel_time.hpp"
 
 #include <algorithm>
 #include <exception>
@@ -77,20 +77,21 @@ TimePoint WorkRunner::fill(const FillWork& work, int device, TimePoint start, Wo
   return end;
 }
 
+TimePoint WorkRunner::spin(TimePoint end) {
+  pass_until(end);
+  return clock_.stepped() != nullptr ? clock_.now() : end;
+}
+
 TimePoint WorkRunner::kernel(const KernelWork& work, int device, TimePoint start,
                              WorkPlace& place) {
   const Kernel& kernel = work.kernel->kernel;
-  TimePoint duration = microseconds(costs_.parameters().kernel_us);
-  const bool spins = is_spin(kernel.entry) && !work.arguments.words().empty();
-  if (spins) {
-    duration = TimePoint(static_cast<TimePoint::rep>(work.arguments.words()[0]));
+  if (is_spin(kernel.entry) && !work.arguments.words().empty()) {
+    return spin(start + TimePoint(static_cast<TimePoint::rep>(work.arguments.words()[0])));
   }
-  if (SteppedExecutor* stepped = clock_.stepped()) {
-    // The body runs in one go, or nearly so: at some point of the kernel's time.
-    clock_.sleep_until(start + duration * static_cast<int>(stepped->random() % 5) / 4);
-  }
-  if (kernel.host_body && !spins) {
-    SimDeviceView view(memory_, device, place);
+  KernelTime time(routes_, clock_, costs_, device, start);
+  time.before_first_touch();
+  if (kernel.host_body) {
+    SimDeviceView view(memory_, device, place, time, reads_live(kernel.entry));
     try {
       kernel.host_body(view, work.arguments, work.shape);
     } catch (const DeviceFault&) {
@@ -101,8 +102,7 @@ TimePoint WorkRunner::kernel(const KernelWork& work, int device, TimePoint start
       throw DeviceFault(native_launch_failed, kernel.entry + ": threw something");
     }
   }
-  pass_until(start + duration);
-  return clock_.stepped() != nullptr ? clock_.now() : start + duration;
+  return time.end();
 }
 
 TimePoint WorkRunner::batch(const BatchWork& work, int device, TimePoint start, WorkPlace& place) {

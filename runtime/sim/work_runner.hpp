@@ -21,16 +21,16 @@ class WorkPlace {
   virtual bool wait_word(const std::uint64_t* word, std::uint64_t value) = 0;
   /// The work has written a word that host threads may look at.
   virtual void wrote_word() = 0;
-  /// The work is about to touch the first bytes of the segment.
+  /// The work touches the first bytes of the segment: about now.
   virtual void touches(const Segment& segment, std::uint64_t size_bytes, Touch touch) = 0;
 };
 
 /// Does the work of streams: moves the bytes and says how long it takes. Called by the threads of
 /// the streams without any lock.
 ///
-/// Stepped, a work ends when the clock says so, and copies move in a few pieces with other threads
-/// in between. Threaded, bytes move as fast as they can and only the ends that are returned are
-/// those of the machine.
+/// Stepped, a work ends when the clock says so, copies move in a few pieces and kernels touch
+/// memory with other threads in between. Threaded, bytes move as fast as they can and only the ends
+/// that are returned are those of the machine.
 class WorkRunner {
  public:
   WorkRunner(SimMemory& memory, SimRoutes& routes, SimClock& clock, const CostModel& costs)
@@ -42,6 +42,7 @@ class WorkRunner {
  private:
   TimePoint copy(const CopyWork& work, int device, TimePoint start, WorkPlace& place);
   TimePoint fill(const FillWork& work, int device, TimePoint start, WorkPlace& place);
+  TimePoint spin(TimePoint end);
   TimePoint kernel(const KernelWork& work, int device, TimePoint start, WorkPlace& place);
   TimePoint batch(const BatchWork& work, int device, TimePoint start, WorkPlace& place);
   void pass_until(TimePoint time);

@@ -143,6 +143,10 @@ bool StoppedStream::stands() {
   return ContractRig::becomes(*arrived_, 1);
 }
 
+bool StoppedStream::stands_now() const {
+  return std::atomic_ref(*arrived_).load() == 1;
+}
+
 void StoppedStream::open() {
   std::atomic_ref(*opened_).store(1);
 }

@@ -89,6 +89,8 @@ class StoppedStream {
 
   /// Whether the stream has come to where it stops, within 20 s.
   bool stands();
+  /// Whether it has come there by now.
+  bool stands_now() const;
   void open();
 
  private:

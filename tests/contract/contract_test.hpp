@@ -25,6 +25,8 @@ namespace vma {
 ///   test                                     simulator                      real driver
 ///   Faults.ACopyToReadOnlyMemoryIsRefused    by the call, nothing sticky    reported
 ///   Copies.KeepersAreAllowedForHost...       the cost model's time          reported
+///   Chains.BehindAStoppedStream...           making and updating a chain    reported
+///                                            stand
 ///
 /// Rows of the facts about the driver that `Driver` cannot express, and that no test asserts:
 ///

@@ -194,6 +194,20 @@ TYPED_TEST(Gates, AWaitGivesUpAtItsDeadline) {
   EXPECT_TRUE(rig.wait(event));
 }
 
+TYPED_TEST(Gates, StreamsSayWhetherTheLegacyStreamOrdersThem) {
+  ContractRig& rig = this->rig();
+  Driver& driver = this->driver();
+  const ContextHandle context = rig.context(0);
+  EXPECT_EQ(driver.stream_kind(rig.new_stream(context, StreamKind::blocking)),
+            StreamKind::blocking);
+  EXPECT_EQ(driver.stream_kind(rig.new_stream(context, StreamKind::non_blocking)),
+            StreamKind::non_blocking);
+  for (const std::uint64_t built_in : {0, 1, 2}) {  // Null, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD.
+    EXPECT_EQ(driver.stream_kind({context, StreamHandle{built_in}}), StreamKind::blocking)
+        << built_in;
+  }
+}
+
 TYPED_TEST(Gates, StreamIdsAreUnique) {
   ContractRig& rig = this->rig();
   const BoundStream first = rig.new_stream(rig.context(0));

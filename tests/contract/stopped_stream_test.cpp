@@ -4,32 +4,15 @@
 // end, so that nothing stays behind; a process that stands still all the same is killed by its
 // parent.
 
+#include "contract/beside.hpp"
 #include "contract/contract_test.hpp"
 
 #include <functional>
-#include <future>
 #include <list>
 #include <utility>
 
 namespace vma {
 namespace {
-
-constexpr std::chrono::milliseconds grace{200};
-/// For calls that return: a context takes a good part of a second.
-constexpr std::chrono::seconds patience{10};
-
-/// A call on a thread of its own. Joined by the destructor: declare it before what it waits for.
-class Beside {
- public:
-  explicit Beside(std::function<void()> body)
-      : result_(std::async(std::launch::async, std::move(body))) {}
-  bool returns() { return result_.wait_for(patience) == std::future_status::ready; }
-  bool stands() { return result_.wait_for(grace) != std::future_status::ready; }
-  void join() { result_.get(); }
-
- private:
-  std::future<void> result_;
-};
 
 template <typename Machine>
 class StoppedStreams : public ContractTest<Machine> {

@@ -102,6 +102,9 @@ ContextHandle CountingDriver::stream_context(StreamHandle) {
 std::uint64_t CountingDriver::stream_id(BoundStream) {
   return count(Call::stream_id, std::uint64_t{});
 }
+StreamKind CountingDriver::stream_kind(BoundStream) {
+  return count(Call::stream_kind, StreamKind{});
+}
 bool CountingDriver::is_capturing(BoundStream) {
   return count(Call::is_capturing, bool{});
 }
@@ -164,6 +167,12 @@ void CountingDriver::destroy_graph(GraphHandle) {
 }
 void CountingDriver::destroy_exec_graph(ExecGraphHandle) {
   count(Call::destroy_exec_graph, 0);
+}
+ExecGraphHandle CountingDriver::make_chain(ContextHandle, std::span<const ChainStep>) {
+  return count(Call::make_chain, ExecGraphHandle{});
+}
+void CountingDriver::update_chain(ExecGraphHandle, std::span<const ChainStep>) {
+  count(Call::update_chain, 0);
 }
 void* CountingDriver::allocate_pinned(ContextHandle, std::size_t) {
   return count(Call::allocate_pinned, static_cast<void*>(nullptr));

@@ -51,6 +51,22 @@ TEST_F(RaceTest, ACopyBesideAWriteIsOneAlsoThroughAnotherMapping) {
   EXPECT_EQ(races(), 1u);
 }
 
+TEST_F(RaceTest, AKernelThatReadsLiveMemoryOnPurposeRacesByItsWritesOnly) {
+  const auto copied = rig.allocate(gpu(1), rig.page());
+  const auto copy = [&](DeviceView& view) {
+    view.store(copied.words(), view.load(memory.words()));
+  };
+  write(0);
+  rig.launch(rig.stream(1), copy, "vmart_live_copy");
+  EXPECT_EQ(races(), 0u);
+  rig.launch(rig.stream(0), [&](DeviceView& view) { view.load(copied.words()); });
+  rig.launch(rig.stream(1), copy, "vmart_live_copy");
+  EXPECT_EQ(races(), 1u) << "its target is its own";
+  write(0);
+  rig.launch(rig.stream(1), copy, "vmart_copy");
+  EXPECT_EQ(races(), 2u) << "any other kernel's reads are seen";
+}
+
 TEST_F(RaceTest, AnEventOrders) {
   const EventHandle event = rig.new_event(0);
   write(0);

@@ -52,9 +52,10 @@ void SimRig::grant_all(Address begin, std::uint64_t size_bytes) {
   driver_.grant(begin, size_bytes, all);
 }
 
-void SimRig::launch(BoundStream stream, std::function<void(DeviceView&)> body) {
+void SimRig::launch(BoundStream stream, std::function<void(DeviceView&)> body,
+                    const std::string& entry) {
   Kernel kernel;
-  kernel.entry = "test";
+  kernel.entry = entry;
   kernel.host_body = [body = std::move(body)](DeviceView& view, const KernelArguments&,
                                               LaunchShape) { body(view); };
   const KernelHandle loaded = driver_.load_kernel(stream.context, kernel);

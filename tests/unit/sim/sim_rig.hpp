@@ -39,7 +39,8 @@ class SimRig {
   void give_back(const Memory& memory);
   void grant_all(Address begin, std::uint64_t size_bytes);
 
-  void launch(BoundStream stream, std::function<void(DeviceView&)> body);
+  void launch(BoundStream stream, std::function<void(DeviceView&)> body,
+              const std::string& entry = "test");
   void launch_spin(BoundStream stream, TimePoint duration);
   void batch_write(BoundStream stream, std::uint64_t* word, std::uint64_t value);
   void batch_wait(BoundStream stream, std::uint64_t* word, std::uint64_t value);

@@ -218,6 +218,21 @@ TEST(SimStream, CopiesReachTheOrdinaryMemoryOfOtherDevicesAndKernelsDoNot) {
   EXPECT_EQ(native_of([&] { rig.finish(rig.stream(0)); }), native_illegal_address);
 }
 
+TEST(SimStream, ADestroyedHandleIsRefusedByEveryQuestion) {
+  SimRig rig;
+  Driver& driver = rig.driver();
+  const BoundStream gone = rig.new_stream(0);
+  std::uint64_t* word = rig.new_word();
+  driver.destroy_stream(gone);
+  EXPECT_EQ(native_of([&] { driver.stream_id(gone); }), native_invalid_handle);
+  EXPECT_EQ(native_of([&] { driver.stream_kind(gone); }), native_invalid_handle);
+  EXPECT_EQ(native_of([&] { driver.stream_context(gone.handle); }), native_invalid_handle);
+  EXPECT_EQ(native_of([&] { driver.is_capturing(gone); }), native_invalid_handle);
+  EXPECT_EQ(native_of([&] { driver.query_stream(gone); }), native_invalid_handle);
+  EXPECT_EQ(native_of([&] { rig.batch_write(gone, word, 1); }), native_invalid_handle);
+  EXPECT_EQ(*word, 0u);
+}
+
 TEST(SimStream, AHundredStreamsStandAndGoOn) {
   SimRig rig;
   std::uint64_t* gate = rig.new_word();

@@ -1,0 +1,135 @@
+// CudaDriver's chains: graphs whose nodes follow each other, made once and only updated.
+#include "driver/cuda_driver.hpp"
+#include "driver/cuda_handles.hpp"
+#include "driver/cuda_scope.hpp"
+
+#include <tuple>
+
+namespace vma {
+namespace {
+
+/// The parameters of one node, which point into this object. The driver copies what they point at.
+class NodeParameters {
+ public:
+  NodeParameters(const ChainStep& step, CUcontext context) {
+    for (const WordOperation& operation : step.words) {
+      operations_.push_back(native_operation(operation));
+    }
+    words.ctx = context;
+    words.count = static_cast<unsigned>(operations_.size());
+    words.paramArray = operations_.data();
+    if (!step.words.empty()) return;
+    arguments_.assign(step.arguments.words().begin(), step.arguments.words().end());
+    for (std::uint64_t& argument : arguments_) pointers_.push_back(&argument);
+    const auto& [grid, block] = step.shape;
+    kernel.func = kept<CudaKernel>(step.kernel)->function;
+    std::tie(kernel.gridDimX, kernel.gridDimY, kernel.gridDimZ) = std::tie(grid.x, grid.y, grid.z);
+    std::tie(kernel.blockDimX, kernel.blockDimY, kernel.blockDimZ) =
+        std::tie(block.x, block.y, block.z);
+    kernel.kernelParams = pointers_.data();
+  }
+  NodeParameters(const NodeParameters&) = delete;
+  NodeParameters& operator=(const NodeParameters&) = delete;
+
+  CUDA_BATCH_MEM_OP_NODE_PARAMS words{};
+  CUDA_KERNEL_NODE_PARAMS kernel{};
+
+ private:
+  std::vector<CUstreamBatchMemOpParams> operations_;
+  std::vector<std::uint64_t> arguments_;
+  std::vector<void*> pointers_;
+};
+
+std::vector<WordOperation::Kind> kinds_of(const ChainStep& step) {
+  std::vector<WordOperation::Kind> kinds;
+  for (const WordOperation& operation : step.words) kinds.push_back(operation.kind);
+  return kinds;
+}
+
+void require_kernel(const ChainStep& step, CUcontext context, const char* call) {
+  if (!step.words.empty()) return;
+  if (is_none(step.kernel) || kept<CudaKernel>(step.kernel)->context != context) {
+    throw driver_error(native_invalid_handle, call,
+                       fmt::format("kernel {:#x} is none of the context",
+                                   static_cast<std::uint64_t>(step.kernel)));
+  }
+}
+
+/// The driver would see most of these too, but only after it has changed the nodes before.
+void require_fit(const CudaExecGraph& chain, std::span<const ChainStep> steps, const char* call) {
+  if (chain.nodes.empty() || steps.size() != chain.nodes.size()) {
+    throw driver_error(native_invalid_value, call,
+                       fmt::format("{} steps for {} nodes", steps.size(), chain.nodes.size()));
+  }
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    require_kernel(steps[i], chain.context, call);
+    if (kinds_of(steps[i]) != chain.words[i]) {
+      throw driver_error(native_invalid_value, call, fmt::format("step {} is of another kind", i));
+    }
+  }
+}
+
+void add_node(const CudaApi& api, CudaExecGraph& chain, const ChainStep& step) {
+  require_kernel(step, chain.context, api.cuGraphAddKernelNode.name);
+  const NodeParameters parameters(step, chain.context);
+  const CUgraphNode* before = chain.nodes.empty() ? nullptr : &chain.nodes.back();
+  const std::size_t count = chain.nodes.empty() ? 0 : 1;
+  CUgraphNode node = nullptr;
+  if (step.words.empty()) {
+    api.cuGraphAddKernelNode(&node, chain.graph, before, count, &parameters.kernel);
+  } else {
+    api.cuGraphAddBatchMemOpNode(&node, chain.graph, before, count, &parameters.words);
+  }
+  chain.nodes.push_back(node);
+  chain.words.push_back(kinds_of(step));
+}
+
+}  // namespace
+
+ExecGraphHandle CudaDriver::make_chain(ContextHandle context, std::span<const ChainStep> steps) {
+  const CudaScope scope(api_, vma::native(context));
+  if (steps.empty()) throw driver_error(native_invalid_value, api_.cuGraphCreate.name, "no steps");
+  auto chain = std::make_unique<CudaExecGraph>();
+  chain->context = vma::native(context);
+  api_.cuGraphCreate(&chain->graph, 0);
+  try {
+    for (const ChainStep& step : steps) add_node(api_, *chain, step);
+    api_.cuGraphInstantiateWithFlags(&chain->exec, chain->graph, 0);
+    upload(*chain);
+  } catch (...) {
+    if (chain->exec != nullptr) api_.cuGraphExecDestroy.attempt(chain->exec);
+    api_.cuGraphDestroy.attempt(chain->graph);
+    throw;
+  }
+  return handle_of<ExecGraphHandle>(chain.release());
+}
+
+/// Otherwise the first launch would do it, which comes when things are about to stop.
+void CudaDriver::upload(const CudaExecGraph& chain) {
+  const BoundStream stream =
+      create_stream(handle_of<ContextHandle>(chain.context), StreamKind::non_blocking);
+  try {
+    api_.cuGraphUpload(chain.exec, vma::native(stream.handle));
+    wait_stream(stream, never);
+  } catch (...) {
+    api_.cuStreamDestroy.attempt(vma::native(stream.handle));
+    throw;
+  }
+  destroy_stream(stream);
+}
+
+void CudaDriver::update_chain(ExecGraphHandle handle, std::span<const ChainStep> steps) {
+  const CudaExecGraph& chain = *kept<CudaExecGraph>(handle);
+  const CudaScope scope(api_, chain.context);
+  require_fit(chain, steps, api_.cuGraphExecBatchMemOpNodeSetParams.name);
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const NodeParameters parameters(steps[i], chain.context);
+    if (steps[i].words.empty()) {
+      api_.cuGraphExecKernelNodeSetParams(chain.exec, chain.nodes[i], &parameters.kernel);
+    } else {
+      api_.cuGraphExecBatchMemOpNodeSetParams(chain.exec, chain.nodes[i], &parameters.words);
+    }
+  }
+}
+
+}  // namespace vma

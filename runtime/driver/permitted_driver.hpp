@@ -1,0 +1,80 @@
+#pragma once
+
+#include "base/mutex.hpp"
+#include "driver/intercept_driver.hpp"
+
+#include <atomic>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace vma {
+
+/// Notes each call that must not be made while gates keep the application's work stopped: between
+/// `note_stopped(+1)` and `note_stopped(-1)`. The call is made all the same.
+///
+/// Where another thread of the program frees memory, it keeps the lock of a context until the
+/// stopped work goes on; who then enters that context waits with it, and never opens the gate.
+///
+///   calls                                                      while work stands
+///   map, unmap, grant; access, address_range, pointer_info,    permitted: switches are made of
+///   retain_handle                                              them, and they wait for nothing
+///   batch, queries of streams and events, of contexts, of      permitted: none takes the lock
+///   the machine                                                of a context
+///   copy, fill, record, stream_wait_event, launch,             permitted in contexts that
+///   launch_graph                                               `create_context` of this driver
+///                                                              made; in others it may hang
+///   create_event, create_stream, their destruction,            may hang: it enters a context
+///   make_chain, update_chain, instantiate, destruction of
+///   graphs, captures, allocate_plain, allocate_pinned
+///   free_plain, free_pinned, synchronize_context,              hangs: it waits for the stopped
+///   load_kernel, unload_kernel, release_primary,               work, and a destruction keeps
+///   destroy_context, record_context, hold_context              every switch waiting besides
+///   create, release, reserve, unreserve                        merely slow, up to milliseconds
+///                                                              more of standing, and in turn
+///                                                              with other processes
+///   create_context, retain_primary, free_bytes,                merely slow, up to a second; the
+///   host_node_count                                            last makes a chunk
+///
+/// Thread-safe.
+class PermittedDriver final : public InterceptDriver {
+ public:
+  using InterceptDriver::InterceptDriver;
+
+  /// While one lives, the calls of its thread are the application's, which may make any.
+  class AsApplication {
+   public:
+    AsApplication() noexcept;
+    ~AsApplication();
+    AsApplication(const AsApplication&) = delete;
+    AsApplication& operator=(const AsApplication&) = delete;
+  };
+
+  /// "launch in context 0x50, gates closed: 1": oldest first, the first few hundred.
+  std::vector<std::string> violations() const;
+
+  void note_stopped(int change) noexcept override;
+  ContextHandle create_context(DeviceId device) override;
+  void destroy_context(ContextHandle context) override;
+  void stream_wait_event(BoundStream stream, EventHandle event) override;
+  void record(EventHandle event, BoundStream stream) override;
+  void copy(BoundStream stream, Address target, Address source, std::uint64_t size_bytes) override;
+  void fill(BoundStream stream, Address begin, std::byte value, std::uint64_t size_bytes) override;
+  void launch(BoundStream stream, KernelHandle kernel, LaunchShape shape,
+              const KernelArguments& arguments) override;
+  void launch_graph(BoundStream stream, ExecGraphHandle graph) override;
+
+ private:
+  void around(Call call, const std::function<void()>& body) override;
+  /// The call, which is not permitted everywhere, is made in the context.
+  void look_at(Call call, ContextHandle context);
+  bool nobody_minds() const;
+  void note(std::string violation);
+
+  std::atomic<int> stopped_{0};
+  mutable Mutex mutex_;
+  std::set<ContextHandle> own_ VMART_GUARDED_BY(mutex_);  // Made by `create_context`.
+  std::vector<std::string> violations_ VMART_GUARDED_BY(mutex_);
+};
+
+}  // namespace vma

@@ -1,0 +1,85 @@
+#include "sim/kernel_time.hpp"
+
+#include "base/units.hpp"
+#include "sim/stepped_executor.hpp"
+
+#include <algorithm>
+
+namespace vma {
+namespace {
+
+/// So many bytes of one place take the route at once: each turn costs the simulator a lock.
+constexpr std::uint64_t turn_bytes = 256 * KiB;
+/// One touch in so many lets others run.
+constexpr std::uint64_t touches_per_switch = 4;
+
+}  // namespace
+
+KernelTime::KernelTime(SimRoutes& routes, SimClock& clock, const CostModel& costs, int device,
+                       TimePoint start)
+    : routes_(routes),
+      clock_(clock),
+      costs_(costs),
+      device_(gpu(device)),
+      start_(start),
+      rest_ns_(costs.parameters().kernel_us * 1e3) {}
+
+TimePoint KernelTime::at() const {
+  return start_ + TimePoint(static_cast<TimePoint::rep>(ns_));
+}
+
+/// Stepped only. What is touched so far takes its time, and a random part of the rest, at most
+/// this.
+void KernelTime::live_through(double part_max) {
+  for (FarBytes& far : far_) pay(far);
+  const double part_ns =
+      rest_ns_ * part_max * static_cast<double>(clock_.stepped()->random() % 5) / 4;
+  ns_ += part_ns;
+  rest_ns_ -= part_ns;
+  if (at() > clock_.now()) {
+    clock_.sleep_until(at());
+  } else {
+    clock_.stepped()->give_way();
+  }
+}
+
+void KernelTime::before_first_touch() {
+  if (clock_.stepped() != nullptr) live_through(0.5);
+}
+
+void KernelTime::before_touch() {
+  SteppedExecutor* stepped = clock_.stepped();
+  if (stepped != nullptr && stepped->random() % touches_per_switch == 0) live_through(0.25);
+}
+
+void KernelTime::touched(Location at, std::uint64_t size_bytes, bool write) {
+  if (at == device_) {
+    const double copy_gb_s = costs_.bandwidth(at, at);
+    if (copy_gb_s > 0) ns_ += static_cast<double>(size_bytes) / (2 * copy_gb_s);
+    return;
+  }
+  auto far = std::find_if(far_.begin(), far_.end(),
+                          [&](const FarBytes& it) { return it.at == at && it.write == write; });
+  if (far == far_.end()) far = far_.insert(far_.end(), {at, write, 0});
+  far->size_bytes += size_bytes;
+  if (far->size_bytes >= turn_bytes) pay(*far);
+}
+
+void KernelTime::pay(FarBytes& far) {
+  if (far.size_bytes == 0) return;
+  const Location from = far.write ? device_ : far.at;
+  const Location to = far.write ? far.at : device_;
+  const TimePoint paid = routes_.occupy(from, to, far.size_bytes, at()).end;
+  ns_ = std::max(ns_, static_cast<double>((paid - start_).count()));
+  far.size_bytes = 0;
+}
+
+TimePoint KernelTime::end() {
+  for (FarBytes& far : far_) pay(far);
+  ns_ += rest_ns_;
+  if (clock_.stepped() == nullptr) return at();
+  clock_.sleep_until(at());
+  return clock_.now();
+}
+
+}  // namespace vma
