@@ -1,6 +1,7 @@
 #include "memory/allocation.hpp"
 
 #include "base/check.hpp"
+#include "memory/verify_access.hpp"
 
 #include <fmt/format.h>
 
@@ -19,8 +20,17 @@ Allocation::Allocation(Driver& driver, Ledger& ledger, Reservation reservation,
   slots_.resize(geometry.slots);
 }
 
+Allocation::Allocation(Allocation&& freed) noexcept
+    : driver_(freed.driver_),
+      ledger_(freed.ledger_),
+      reservation_(std::move(freed.reservation_)),
+      geometry_(freed.geometry_) {
+  const MutexLock lock(freed.slots_mutex_);
+  slots_.swap(freed.slots_);
+}
+
 Allocation::~Allocation() {
-  take_apart();
+  for (std::size_t slot = 0; slot < geometry_.slots; ++slot) take_out(slot);
 }
 
 void Allocation::show_all(std::vector<Chunk>& chunks, std::span<const Accessor> readers) {
@@ -34,16 +44,15 @@ void Allocation::show_all(std::vector<Chunk>& chunks, std::span<const Accessor> 
       driver_.map(slot_begin(mapped), bytes, chunks[mapped].handle());
     }
     driver_.grant(begin(), size_bytes(), readers);
+    verify_access(driver_, begin(), size_bytes(), readers);
   } catch (...) {
     // Through the slots, so that one that cannot be unmapped is counted and kept out of the cache.
     for (std::size_t slot = 0; slot < mapped; ++slot) {
       slots_[slot].chunk = std::move(chunks[slot]);
       slots_[slot].mapped = true;
+      chunks[slot] = take_out(slot);
     }
-    std::vector<Chunk> back = take_apart();
-    for (std::size_t slot = mapped; slot < chunks.size(); ++slot)
-      back.push_back(std::move(chunks[slot]));
-    chunks = std::move(back);
+    std::erase_if(chunks, [](const Chunk& chunk) { return !chunk; });
     throw;
   }
   const MutexLock lock(slots_mutex_);
@@ -54,43 +63,53 @@ void Allocation::show_all(std::vector<Chunk>& chunks, std::span<const Accessor> 
   chunks.clear();
 }
 
-std::vector<Chunk> Allocation::take_apart() noexcept {
-  std::vector<Chunk> chunks;
+Chunk Allocation::take_out(std::size_t slot) noexcept {
+  const MutexLock rights(access_mutex_);  // No grant of it is under way.
   const MutexLock lock(slots_mutex_);
-  for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
-    Slot& shown = slots_[slot];
-    if (shown.mapped) {
-      try {
-        driver_.unmap(slot_begin(slot), geometry_.slot_bytes(slot));
-        shown.mapped = false;
-      } catch (const std::exception& error) {
-        reservation_.abandon(error.what());
-        if (shown.chunk)
-          ledger_.unclaim(shown.chunk.at(), shown.chunk.size_bytes(), Ledger::Use::allocated);
-        shown.chunk = Chunk();  // Its memory lives on behind the mapping; nobody may use it again.
-        shown.mapped = false;
-        continue;
-      }
+  if (slot >= slots_.size()) return Chunk();
+  Slot& shown = slots_[slot];
+  if (shown.mapped) {
+    shown.mapped = false;
+    try {
+      driver_.unmap(slot_begin(slot), geometry_.slot_bytes(slot));
+    } catch (const std::exception& error) {
+      keep_behind(slot, error.what());
     }
-    if (shown.chunk) chunks.push_back(std::move(shown.chunk));
   }
-  return chunks;
+  return std::move(shown.chunk);
 }
 
-std::vector<Chunk> Allocation::close() noexcept {
-  std::vector<Chunk> chunks = take_apart();
-  reservation_ = Reservation();
+/// The memory of a slot that cannot be unmapped lives on there; nobody may use it again.
+void Allocation::keep_behind(std::size_t slot, const char* reason) noexcept {
+  reservation_.abandon();
+  ledger_.leaked("{} bytes behind {:#x}: {}", geometry_.slot_bytes(slot),
+                 to_integer(slot_begin(slot)), reason);
+  Chunk& chunk = slots_[slot].chunk;
+  if (!chunk) return;
+  const Location at = chunk.at();
+  const std::uint64_t size_bytes = chunk.size_bytes();
+  if (chunk.release()) ledger_.leak_bytes(at, size_bytes);
+  ledger_.unclaim(at, size_bytes, Ledger::Use::allocated);
+}
+
+std::vector<Chunk> Allocation::take_apart() {
+  std::vector<Chunk> chunks;
+  chunks.reserve(geometry_.slots);
+  for (std::size_t slot = 0; slot < geometry_.slots; ++slot) {
+    Chunk chunk = take_out(slot);
+    if (chunk) chunks.push_back(std::move(chunk));
+  }
   return chunks;
 }
 
 Location Allocation::home(std::size_t slot) const {
   const MutexLock lock(slots_mutex_);
-  return slots_[slot].chunk.at();
+  return slot < slots_.size() ? slots_[slot].chunk.at() : Location();
 }
 
 std::uint64_t Allocation::generation(std::size_t slot) const {
   const MutexLock lock(slots_mutex_);
-  return slots_[slot].generation;
+  return slot < slots_.size() ? slots_[slot].generation : 0;
 }
 
 Chunk Allocation::replace(std::size_t slot, Chunk target) {
@@ -105,6 +124,7 @@ Chunk Allocation::replace(std::size_t slot, Chunk target) {
 void Allocation::poison(std::size_t slot, bool still_mapped) {
   const MutexLock lock(slots_mutex_);
   slots_[slot].mapped = still_mapped;
+  slots_[slot].dark = true;
   poisoned_ = true;
 }
 
@@ -129,6 +149,113 @@ bool Allocation::at_one_place() const {
   return std::ranges::all_of(slots_, [&](const Slot& slot) {
     return slot.chunk && slot.mapped && slot.chunk.at() == slots_.front().chunk.at();
   });
+}
+
+bool Allocation::reusable() const {
+  if (poisoned() || access_torn_ || read_only() || !at_one_place()) return false;
+  const MutexLock lock(slots_mutex_);
+  return !slots_.empty() &&
+         std::ranges::none_of(slots_, [](const Slot& slot) { return slot.chunk.busy(); });
+}
+
+// --- Who may move it
+
+void Allocation::begin_move() {
+  MutexLock lock(move_mutex_);
+  move_ended_.wait(lock, [this]() VMART_REQUIRES(move_mutex_) { return !moving_; });
+  moving_ = true;
+}
+
+bool Allocation::try_begin_move() {
+  const MutexLock lock(move_mutex_);
+  return !std::exchange(moving_, true);
+}
+
+void Allocation::end_move() noexcept {
+  const MutexLock lock(move_mutex_);
+  VMART_CHECK(moving_, "only who has the claim gives it back");
+  moving_ = false;
+  move_ended_.notify_all();
+}
+
+void Allocation::unpin() noexcept {
+  const int before = pins--;
+  VMART_CHECK(before > 0, "only a pin is undone");
+}
+
+std::string Allocation::why_pinned() const {
+  if (!movable) return "was made not movable";
+  if (views > 0) return "has a HostView";
+  if (pins > 0) return "is pinned";
+  if (exported && hooks_.empty()) return "is exported, and no hook follows its moves";
+  return {};
+}
+
+// --- What its users may do
+
+std::vector<Accessor> Allocation::accessors(Location at, const Topology& topology) const {
+  std::vector<Accessor> accessors = topology.readers(at);
+  const Access most = access();
+  for (Accessor& accessor : accessors) accessor.access = std::min(accessor.access, most);
+  return accessors;
+}
+
+void Allocation::set_read_only(bool read_only, const Topology& topology) {
+  const MutexLock lock(access_mutex_);
+  if (read_only) {
+    if (read_only_scopes_ == 0) {
+      access_ = Access::read;
+      if (const std::exception_ptr error = grant_slots(topology)) {
+        ++writable_epoch_;
+        access_ = Access::read_write;
+        access_torn_ = grant_slots(topology) != nullptr;
+        std::rethrow_exception(error);
+      }
+    }
+    ++read_only_scopes_;
+    return;
+  }
+  VMART_CHECK(read_only_scopes_ > 0, "only a read-only scope ends");
+  if (--read_only_scopes_ > 0) return;
+  ++writable_epoch_;
+  access_ = Access::read_write;
+  const std::exception_ptr error = grant_slots(topology);
+  access_torn_ = error != nullptr;
+  if (error) std::rethrow_exception(error);
+}
+
+/// One grant a run of slots at one place. Goes on past what fails; returns the first error.
+std::exception_ptr Allocation::grant_slots(const Topology& topology) noexcept {
+  std::exception_ptr first_error;
+  const auto usable_at = [this](std::size_t slot) -> const Chunk* {
+    const bool usable = slot < slots_.size() && slots_[slot].mapped && !slots_[slot].dark;
+    return usable ? &slots_[slot].chunk : nullptr;
+  };
+  for (std::size_t slot = 0; slot < geometry_.slots;) {
+    Location at;
+    std::uint64_t run_bytes = 0;
+    const Address run_begin = slot_begin(slot);
+    {
+      const MutexLock lock(slots_mutex_);
+      const Chunk* first = usable_at(slot);
+      if (first != nullptr) at = first->at();
+      while (first != nullptr && usable_at(slot) != nullptr && usable_at(slot)->at() == at) {
+        run_bytes += geometry_.slot_bytes(slot++);
+      }
+    }
+    if (run_bytes == 0) {
+      ++slot;  // It shows nothing that anybody may use.
+      continue;
+    }
+    try {
+      const std::vector<Accessor> granted = accessors(at, topology);
+      driver_.grant(run_begin, run_bytes, granted);
+      verify_access(driver_, run_begin, run_bytes, granted);
+    } catch (...) {
+      if (!first_error) first_error = std::current_exception();
+    }
+  }
+  return first_error;
 }
 
 }  // namespace vma

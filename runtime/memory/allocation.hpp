@@ -1,13 +1,16 @@
 #pragma once
 
 #include "base/mutex.hpp"
+#include "machine/topology.hpp"
 #include "memory/chunk.hpp"
+#include "memory/hook_list.hpp"
 #include "memory/reservation.hpp"
 
 #include <vma/migration.hpp>
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <span>
 #include <string>
 #include <vector>
@@ -29,14 +32,19 @@ struct Geometry {
 
 /// What a user's pointer names: a reservation whose slots each show one chunk.
 ///
-/// `operations()` is held by whoever moves, reads, writes or frees it, for as long as that takes.
-/// Slots change under it only; `extents()` may be asked by anyone at any time. I1: `begin()` never
-/// changes.
+/// `operations()` is held by whoever switches a slot, reads, writes, pins or frees it, for as long
+/// as that takes. Slots change under it only; `extents()` may be asked by anyone at any time. Who
+/// moves or frees it has a `MoveClaim` besides, taken first. I1: `begin()` never changes.
+///
+/// Once freed it stays `being_freed` for ever: the cache hands its memory to another Allocation, so
+/// who still holds this one cannot take the next for it.
 class Allocation {
  public:
   /// Takes an empty reservation of the geometry's size. Shows nothing yet.
   Allocation(Driver& driver, Ledger& ledger, Reservation reservation, const Geometry& geometry);
-  /// Unmaps what is shown; the chunks release themselves.
+  /// Takes over the addresses of a freed one and what its slots show; that one has no slots then.
+  Allocation(Allocation&& freed) noexcept;
+  /// Unmaps what is shown, and releases the chunks.
   ~Allocation();
 
   Address begin() const noexcept { return reservation_.begin(); }
@@ -49,14 +57,17 @@ class Allocation {
   /// Maps the chunks, one a slot in order, and grants them all in one call.
   /// Throws: what the driver throws; then nothing is shown and `chunks` holds them all again.
   void show_all(std::vector<Chunk>& chunks, std::span<const Accessor> readers);
-  /// Unmaps every slot and gives the chunks up. The chunk of a slot that the driver will not unmap
-  /// is not among them: its memory lives on behind the mapping, and is counted as leaked.
-  std::vector<Chunk> take_apart() noexcept;
-
-  /// The same, and the addresses go too: nothing of the driver's is left, whoever still holds it.
-  std::vector<Chunk> close() noexcept;
+  /// Unmaps a slot and gives its chunk up; empty if it has none. The chunk of a slot that the
+  /// driver will not unmap is not given up: its memory lives on behind the mapping, and is counted
+  /// as leaked and unclaimed.
+  Chunk take_out(std::size_t slot) noexcept;
+  /// That of every slot, those that have a chunk.
+  std::vector<Chunk> take_apart();
+  /// Gives the addresses back, whoever still holds this. Requires: every slot was taken out.
+  void unreserve() noexcept { reservation_ = Reservation(); }
 
   const Chunk& chunk(std::size_t slot) const { return slots_[slot].chunk; }
+  /// A freed one may be asked this and the next; its answer means nothing.
   Location home(std::size_t slot) const;
   std::uint64_t generation(std::size_t slot) const;
   /// The slot shows `target` from now on; returns the chunk that it showed. A new generation.
@@ -68,6 +79,44 @@ class Allocation {
   std::vector<Extent> extents() const;
   bool at_one_place() const;
   bool poisoned() const noexcept { return poisoned_.load(); }
+  /// Whether an equal allocation may take it over as it stands: all idle and at one place, every
+  /// slot shown to all its readers with the right to write.
+  bool reusable() const;
+
+  /// What a MoveClaim does. Blocks: until nobody else has the claim. Requires: the caller does not
+  /// hold `operations()`.
+  void begin_move();
+  bool try_begin_move();
+  void end_move() noexcept;
+
+  /// For as long as a vma::Pin lives. Requires: the caller holds `operations()`, and looks at
+  /// `being_freed` after `pin`: a free looks for pins once it has set that.
+  void pin() noexcept { ++pins; }
+  void unpin() noexcept;
+  /// Whether nothing keeps it where it is: no view, no pin, no export without hooks, `movable`.
+  /// Under `operations()` it is true until that is let go.
+  bool may_move() const { return why_pinned().empty(); }
+  /// What keeps it where it is, to follow "the allocation at ..."; empty if nothing does.
+  std::string why_pinned() const;
+
+  /// What users may do with it: `read_write`, or `read` while a ReadOnly lives.
+  Access access() const noexcept { return access_.load(); }
+  bool read_only() const noexcept { return access() == Access::read; }
+  /// Whoever can reach a slot of it that shows memory at `at`, with what they may do there now.
+  std::vector<Accessor> accessors(Location at, const Topology& topology) const;
+  /// True takes the right to write away from every reader of every slot, until as many calls with
+  /// false have come. Requires: the caller holds `operations()`. Throws: what the driver throws; of
+  /// true, all may write then; of false, some slots may still be read-only until they move.
+  void set_read_only(bool read_only, const Topology& topology);
+  /// Rises whenever writing becomes allowed. While it stays and `read_only()` does, nobody
+  /// has written.
+  std::uint64_t writable_epoch() const noexcept { return writable_epoch_.load(); }
+
+  HookList& hooks() noexcept { return hooks_; }
+
+  /// The share of its bytes that live copies lately found changed, as its moves tell; under the
+  /// claim.
+  double dirtiness = 0;
 
   // What the user asked for; constant while the pointer is valid.
   std::string tag;
@@ -75,15 +124,23 @@ class Allocation {
 
   /// Set by the thread that frees it: a move ends at the next chunk border.
   std::atomic<bool> being_freed{false};
-  /// Views that keep it where it is.
+  /// HostViews that keep it where it is.
+  std::atomic<int> views{0};
+  /// Pins, likewise.
   std::atomic<int> pins{0};
+  /// Something names its physical memory: hooks must follow, or it stays.
+  std::atomic<bool> exported{false};
 
  private:
   struct Slot {
     Chunk chunk;
     std::uint64_t generation = 0;
     bool mapped = false;
+    bool dark = false;  // For ever, though the driver may have kept a mapping.
   };
+
+  void keep_behind(std::size_t slot, const char* reason) noexcept VMART_REQUIRES(slots_mutex_);
+  std::exception_ptr grant_slots(const Topology& topology) noexcept VMART_REQUIRES(access_mutex_);
 
   Driver& driver_;
   Ledger& ledger_;
@@ -93,6 +150,17 @@ class Allocation {
   mutable Mutex slots_mutex_;  // For `extents`; writers hold `operations_` too.
   std::vector<Slot> slots_;
   std::atomic<bool> poisoned_{false};
+
+  Mutex access_mutex_;  // Held while rights of slots change; before `slots_mutex_`.
+  int read_only_scopes_ VMART_GUARDED_BY(access_mutex_) = 0;
+  std::atomic<bool> access_torn_{false};  // Some slot may grant less than `access_` says.
+  std::atomic<Access> access_{Access::read_write};
+  std::atomic<std::uint64_t> writable_epoch_{0};
+
+  Mutex move_mutex_;  // Short; takes none inside.
+  Condition move_ended_;
+  bool moving_ VMART_GUARDED_BY(move_mutex_) = false;
+  HookList hooks_;
 };
 
 }  // namespace vma

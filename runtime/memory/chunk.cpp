@@ -1,7 +1,5 @@
 #include "memory/chunk.hpp"
 
-#include <fmt/format.h>
-
 #include <exception>
 #include <utility>
 
@@ -14,7 +12,7 @@ Chunk::Chunk(Driver& driver, Ledger& ledger, Location at, std::uint64_t size_byt
   try {
     map_staging(readers);
   } catch (...) {
-    destroy();
+    release();
     throw;
   }
 }
@@ -22,42 +20,56 @@ Chunk::Chunk(Driver& driver, Ledger& ledger, Location at, std::uint64_t size_byt
 void Chunk::map_staging(std::span<const Accessor> readers) {
   Reservation staging(*driver_, *ledger_, size_bytes_);
   driver_->map(staging.begin(), size_bytes_, handle_);
-  staging_ = std::move(staging);  // From here `destroy` unmaps it.
+  staging_ = std::move(staging);  // From here `release` unmaps it.
   driver_->grant(staging_.begin(), size_bytes_, readers);
 }
 
 Chunk& Chunk::operator=(Chunk&& other) noexcept {
   if (this != &other) {
-    destroy();
+    release();
     driver_ = other.driver_;
     ledger_ = other.ledger_;
     handle_ = std::exchange(other.handle_, ChunkHandle{});
     at_ = other.at_;
     size_bytes_ = other.size_bytes_;
+    busy_ = other.busy_;
     staging_ = std::move(other.staging_);
   }
   return *this;
 }
 
 Chunk::~Chunk() {
-  destroy();
+  release();
 }
 
-void Chunk::destroy() noexcept {
-  if (is_none(handle_)) return;
+bool Chunk::release() noexcept {
+  if (is_none(handle_)) return true;
+  bool released = true;
   if (!is_none(staging_.begin())) {
     try {
       driver_->unmap(staging_.begin(), size_bytes_);
     } catch (const std::exception& error) {
-      staging_.abandon(error.what());
+      released = false;
+      ledger_->leaked("{} bytes at {} behind {:#x}: {}", size_bytes_, to_string(at_),
+                      to_integer(staging_.begin()), error.what());
+      staging_.abandon();
     }
     staging_ = Reservation();
   }
   try {
     driver_->release(handle_);
   } catch (const std::exception& error) {
-    ledger_->leaked(fmt::format("{} bytes at {}: {}", size_bytes_, to_string(at_), error.what()));
+    released = false;
+    ledger_->leaked("{} bytes at {}: {}", size_bytes_, to_string(at_), error.what());
   }
+  handle_ = ChunkHandle{};
+  if (!released) ledger_->leak_bytes(at_, size_bytes_);
+  return released;
+}
+
+void Chunk::abandon() noexcept {
+  staging_.abandon();
+  staging_ = Reservation();
   handle_ = ChunkHandle{};
 }
 

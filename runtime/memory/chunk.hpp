@@ -26,9 +26,15 @@ class Chunk {
         std::span<const Accessor> readers);
   Chunk(Chunk&& other) noexcept { *this = std::move(other); }
   Chunk& operator=(Chunk&& other) noexcept;
-  /// Unmaps the staging mapping and releases the handle; the driver keeps the memory while a slot
-  /// shows it. What the driver refuses is counted as a leak.
+  /// As `release`.
   ~Chunk();
+
+  /// Unmaps the staging mapping and releases the handle; the driver keeps the memory while a slot
+  /// shows it. Empty after. False if the driver refused some of it, which is counted as a leak, and
+  /// so are the bytes. Who has them booked unclaims them afterwards.
+  bool release() noexcept;
+  /// Gives nothing back, ever; the caller counts it. Empty after.
+  void abandon() noexcept;
 
   explicit operator bool() const noexcept { return !is_none(handle_); }
   ChunkHandle handle() const noexcept { return handle_; }
@@ -37,15 +43,20 @@ class Chunk {
   /// Where the bytes can be read and written, whether or not a slot shows them.
   Address staging() const noexcept { return staging_.begin(); }
 
+  /// Work that failed may still read or write the memory: it is never used again. Of the memory and
+  /// not of this name for it, so a const chunk can be marked.
+  void mark_busy() const noexcept { busy_ = true; }
+  bool busy() const noexcept { return busy_; }
+
  private:
   void map_staging(std::span<const Accessor> readers);
-  void destroy() noexcept;
 
   Driver* driver_ = nullptr;
   Ledger* ledger_ = nullptr;
   ChunkHandle handle_{};
   Location at_;
   std::uint64_t size_bytes_ = 0;
+  mutable bool busy_ = false;
   Reservation staging_;
 };
 

@@ -2,7 +2,37 @@
 
 #include "base/check.hpp"
 
+#include <algorithm>
+#include <new>
+#include <utility>
+
 namespace vma {
+namespace {
+
+/// Throws: std::bad_alloc; then nothing has changed.
+template <typename Rows, typename Key, typename Value>
+void append(Rows& rows, const Key& key, Value&& value) {
+  const auto row = rows.try_emplace(key).first;
+  try {
+    row->second.push_back(std::forward<Value>(value));
+  } catch (...) {
+    if (row->second.empty()) rows.erase(row);
+    throw;
+  }
+}
+
+/// Whether one more can be put in without throwing.
+template <typename Value>
+bool make_space(std::vector<Value>& values) noexcept {
+  try {
+    if (values.size() == values.capacity()) values.reserve(2 * values.size() + 8);
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+}  // namespace
 
 ChunkCache::ChunkCache(Ledger& ledger, std::uint64_t gpu_budget_bytes,
                        std::uint64_t host_budget_bytes)
@@ -10,6 +40,10 @@ ChunkCache::ChunkCache(Ledger& ledger, std::uint64_t gpu_budget_bytes,
 
 std::uint64_t ChunkCache::base_budget(Location at) const {
   return at.kind == Location::Kind::gpu ? gpu_budget_bytes_ : host_budget_bytes_;
+}
+
+std::uint64_t ChunkCache::budget(Location at, const Shelf& shelf) const {
+  return base_budget(at) + shelf.reserved_bytes;
 }
 
 Chunk ChunkCache::take(Location at, std::uint64_t size_bytes) {
@@ -25,15 +59,20 @@ Chunk ChunkCache::take(Location at, std::uint64_t size_bytes) {
   return chunk;
 }
 
-void ChunkCache::put(Chunk chunk) {
-  VMART_CHECK(static_cast<bool>(chunk), "only a chunk is kept");
-  const MutexLock lock(mutex_);
+bool ChunkCache::put(Chunk&& chunk) noexcept {
+  VMART_CHECK(static_cast<bool>(chunk) && !chunk.busy(), "only an idle chunk is kept");
   const Location at = chunk.at();
   const std::uint64_t size_bytes = chunk.size_bytes();
-  Shelf& shelf = shelves_[at];
-  shelf.chunks[size_bytes].push_back(std::move(chunk));
-  shelf.cached_bytes += size_bytes;
+  const MutexLock lock(mutex_);
+  try {
+    Shelf& shelf = shelves_[at];
+    append(shelf.chunks, size_bytes, std::move(chunk));
+    shelf.cached_bytes += size_bytes;
+  } catch (const std::exception&) {
+    return false;
+  }
   ledger_.shift(at, size_bytes, Ledger::Use::allocated, Ledger::Use::cached);
+  return true;
 }
 
 std::shared_ptr<Allocation> ChunkCache::take_front(Location at, Shelf& shelf,
@@ -67,60 +106,107 @@ std::shared_ptr<Allocation> ChunkCache::take_allocation_with(Location at,
   return nullptr;
 }
 
-void ChunkCache::put_allocation(Location at, std::shared_ptr<Allocation> allocation) {
+bool ChunkCache::put_allocation(Location at,
+                                const std::shared_ptr<Allocation>& allocation) noexcept {
+  const Geometry& geometry = allocation->geometry();
   const MutexLock lock(mutex_);
-  Shelf& shelf = shelves_[at];
-  const Geometry geometry = allocation->geometry();
-  shelf.allocations[geometry].push_back(std::move(allocation));
-  shelf.cached_bytes += geometry.size_bytes();
+  try {
+    Shelf& shelf = shelves_[at];
+    append(shelf.allocations, geometry, allocation);
+    shelf.cached_bytes += geometry.size_bytes();
+  } catch (const std::exception&) {
+    return false;
+  }
   ledger_.shift(at, geometry.size_bytes(), Ledger::Use::allocated, Ledger::Use::cached);
+  return true;
 }
 
 void ChunkCache::move_down(Location at, Shelf& shelf, std::uint64_t limit_bytes, Surplus& surplus) {
-  const auto over = [&] { return shelf.cached_bytes > limit_bytes; };
-  while (over() && !shelf.allocations.empty()) {
+  while (shelf.cached_bytes > limit_bytes && !shelf.allocations.empty()) {
+    if (!make_space(surplus.allocations)) return;
     const Geometry largest = shelf.allocations.rbegin()->first;
     surplus.allocations.push_back(take_front(at, shelf, largest));
     surplus.size_bytes += largest.size_bytes();
   }
-  while (over() && !shelf.chunks.empty()) {
-    const auto largest = std::prev(shelf.chunks.end());
-    const std::uint64_t size_bytes = largest->first;
-    surplus.chunks.push_back(std::move(largest->second.front()));
-    largest->second.pop_front();
-    if (largest->second.empty()) shelf.chunks.erase(largest);
+  while (shelf.cached_bytes > limit_bytes && !shelf.chunks.empty()) {
+    const std::uint64_t largest = shelf.chunks.rbegin()->first;
+    if (!move_down_chunks(at, shelf, largest, limit_bytes, surplus)) return;
+  }
+}
+
+bool ChunkCache::move_down_chunks(Location at, Shelf& shelf, std::uint64_t size_bytes,
+                                  std::uint64_t limit_bytes, Surplus& surplus) {
+  const auto row = shelf.chunks.find(size_bytes);
+  while (shelf.cached_bytes > limit_bytes && !row->second.empty()) {
+    if (!make_space(surplus.chunks)) return false;
+    surplus.chunks.push_back(std::move(row->second.front()));
+    row->second.pop_front();
     surplus.size_bytes += size_bytes;
     shelf.cached_bytes -= size_bytes;
     ledger_.shift(at, size_bytes, Ledger::Use::cached, Ledger::Use::allocated);
   }
+  if (row->second.empty()) shelf.chunks.erase(row);
+  return true;
 }
 
-ChunkCache::Surplus ChunkCache::take_surplus(Location at) {
+bool ChunkCache::over_budget(Location at) const {
+  const MutexLock lock(mutex_);
+  const auto shelf = shelves_.find(at);
+  return shelf != shelves_.end() && shelf->second.cached_bytes > budget(at, shelf->second);
+}
+
+ChunkCache::Surplus ChunkCache::take_surplus(Location at) noexcept {
   Surplus surplus;
   const MutexLock lock(mutex_);
-  Shelf& shelf = shelves_[at];
-  move_down(at, shelf, base_budget(at) + shelf.raised_bytes, surplus);
+  const auto shelf = shelves_.find(at);
+  if (shelf != shelves_.end()) {
+    move_down(at, shelf->second, budget(at, shelf->second), surplus);
+  }
   return surplus;
 }
 
-ChunkCache::Surplus ChunkCache::take_all(Location at) {
+ChunkCache::Surplus ChunkCache::take_all(Location at) noexcept {
   Surplus surplus;
   const MutexLock lock(mutex_);
-  Shelf& shelf = shelves_[at];
-  shelf.raised_bytes = 0;
-  move_down(at, shelf, 0, surplus);
+  const auto shelf = shelves_.find(at);
+  if (shelf == shelves_.end()) return surplus;
+  shelf->second.reserved.clear();
+  shelf->second.reserved_bytes = 0;
+  move_down(at, shelf->second, 0, surplus);
   return surplus;
 }
 
-void ChunkCache::raise_budget(Location at, std::uint64_t size_bytes) {
+ChunkCache::Surplus ChunkCache::take_others(Location at, std::uint64_t size_bytes) noexcept {
+  Surplus surplus;
   const MutexLock lock(mutex_);
-  shelves_[at].raised_bytes += size_bytes;
+  const auto found = shelves_.find(at);
+  if (found == shelves_.end()) return surplus;
+  Shelf& shelf = found->second;
+  while (!shelf.allocations.empty() && make_space(surplus.allocations)) {
+    const Geometry geometry = shelf.allocations.begin()->first;
+    surplus.allocations.push_back(take_front(at, shelf, geometry));
+    surplus.size_bytes += geometry.size_bytes();
+  }
+  for (auto row = shelf.chunks.begin(); row != shelf.chunks.end();) {
+    const std::uint64_t row_bytes = (row++)->first;
+    if (row_bytes != size_bytes && !move_down_chunks(at, shelf, row_bytes, 0, surplus)) break;
+  }
+  return surplus;
+}
+
+void ChunkCache::reserve_budget(Location at, std::uint64_t size_bytes, std::uint64_t count) {
+  const MutexLock lock(mutex_);
+  Shelf& shelf = shelves_[at];
+  std::uint64_t& reserved = shelf.reserved[size_bytes];
+  if (count <= reserved) return;
+  shelf.reserved_bytes += (count - reserved) * size_bytes;
+  reserved = count;
 }
 
 std::uint64_t ChunkCache::budget_bytes(Location at) const {
   const MutexLock lock(mutex_);
   const auto shelf = shelves_.find(at);
-  return base_budget(at) + (shelf == shelves_.end() ? 0 : shelf->second.raised_bytes);
+  return shelf == shelves_.end() ? base_budget(at) : budget(at, shelf->second);
 }
 
 std::uint64_t ChunkCache::cached_bytes(Location at) const {

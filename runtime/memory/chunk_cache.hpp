@@ -34,24 +34,30 @@ class ChunkCache {
 
   /// A chunk of just this size, or none. Booked as allocated from here on.
   Chunk take(Location at, std::uint64_t size_bytes);
-  /// Requires: idle, booked as allocated.
-  void put(Chunk chunk);
+  /// Requires: idle, booked as allocated. False, and it stays the caller's, if there is no memory
+  /// to keep track of it.
+  bool put(Chunk&& chunk) noexcept;
 
   /// A freed allocation of just this geometry, all of it at `at`, or null.
   std::shared_ptr<Allocation> take_allocation(Location at, const Geometry& geometry);
   /// Any freed allocation at `at` with a slot of this size, to be taken apart; null if there is
   /// none.
   std::shared_ptr<Allocation> take_allocation_with(Location at, std::uint64_t slot_bytes);
-  /// Requires: idle, every slot mapped and at `at`, booked as allocated.
-  void put_allocation(Location at, std::shared_ptr<Allocation> allocation);
+  /// Requires: reusable, booked as allocated. False as for `put`.
+  bool put_allocation(Location at, const std::shared_ptr<Allocation>& allocation) noexcept;
 
+  bool over_budget(Location at) const;
   /// What lies over the budget at `at`: allocations before chunks, large before small, and the
-  /// oldest of a size first.
-  Surplus take_surplus(Location at);
+  /// oldest of a size first. This and the two below leave in the cache what there is no memory to
+  /// keep track of.
+  Surplus take_surplus(Location at) noexcept;
   /// Everything at `at`; the budget falls back to what the cache was opened with.
-  Surplus take_all(Location at);
-  /// Raises the budget at `at` until the next `take_all`.
-  void raise_budget(Location at, std::uint64_t size_bytes);
+  Surplus take_all(Location at) noexcept;
+  /// Everything but the chunks of just this size.
+  Surplus take_others(Location at, std::uint64_t size_bytes) noexcept;
+  /// Raises the budget at `at` by that of so many chunks of a size, until the next `take_all`. What
+  /// was reserved of the same size before counts only where it was more.
+  void reserve_budget(Location at, std::uint64_t size_bytes, std::uint64_t count);
 
   std::uint64_t budget_bytes(Location at) const;
   std::uint64_t cached_bytes(Location at) const;
@@ -61,11 +67,15 @@ class ChunkCache {
   struct Shelf {
     std::map<std::uint64_t, std::deque<Chunk>> chunks;  // By size, oldest first.
     std::map<Geometry, std::deque<std::shared_ptr<Allocation>>> allocations;
-    std::uint64_t raised_bytes = 0;
+    std::map<std::uint64_t, std::uint64_t> reserved;  // How many chunks of a size.
+    std::uint64_t reserved_bytes = 0;
     std::uint64_t cached_bytes = 0;
   };
 
   std::uint64_t base_budget(Location at) const;
+  std::uint64_t budget(Location at, const Shelf& shelf) const VMART_REQUIRES(mutex_);
+  bool move_down_chunks(Location at, Shelf& shelf, std::uint64_t size_bytes,
+                        std::uint64_t limit_bytes, Surplus& surplus) VMART_REQUIRES(mutex_);
   void move_down(Location at, Shelf& shelf, std::uint64_t limit_bytes, Surplus& surplus)
       VMART_REQUIRES(mutex_);
   std::shared_ptr<Allocation> take_front(Location at, Shelf& shelf, const Geometry& geometry)

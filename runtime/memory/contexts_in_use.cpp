@@ -18,32 +18,47 @@ ContextsInUse::ContextsInUse(Driver& driver, const Topology& topology, Ledger& l
 
 ContextsInUse::~ContextsInUse() {
   const MutexLock lock(mutex_);
-  for (const auto& [context, events] : events_) destroy_events(context);
-  for (const auto& [device, context] : primaries_) {
-    try {
-      driver_.release_primary(device);
-    } catch (const std::exception& error) {
-      ledger_.leaked(fmt::format("the primary context of GPU {}: {}", index(device), error.what()));
-    }
+  for (const auto& [context, events] : events_) {
+    for (const EventHandle event : events) destroy(event);
   }
+  for (const auto& [device, context] : primaries_) release_primary(device);
 }
 
 std::vector<ContextHandle> ContextsInUse::list() {
   std::vector<ContextHandle> contexts;
   const ContextHandle current = driver_.current_context();
-  const MutexLock lock(mutex_);
   for (const DeviceId device : topology_.devices()) {
-    const auto known = primaries_.find(device);
-    if (known != primaries_.end()) {
-      contexts.push_back(known->second);
-    } else if (driver_.context_active(device)) {
-      primaries_[device] = driver_.retain_primary(device);
-      contexts.push_back(primaries_[device]);
-    }
+    const ContextHandle primary = this->primary(device);
+    if (!is_none(primary)) contexts.push_back(primary);
   }
+  const MutexLock lock(mutex_);
   const bool seen = std::ranges::find(contexts, current) != contexts.end();
   if (!is_none(current) && !seen && !own_.contains(current)) contexts.push_back(current);
   return contexts;
+}
+
+ContextHandle ContextsInUse::primary(DeviceId device) {
+  {
+    const MutexLock lock(mutex_);
+    const auto known = primaries_.find(device);
+    if (known != primaries_.end()) return known->second;
+  }
+  if (!driver_.context_active(device)) return {};
+  const ContextHandle retained = driver_.retain_primary(device);
+  bool first = false;
+  try {
+    const MutexLock lock(mutex_);
+    first = primaries_.emplace(device, retained).second;
+  } catch (...) {
+    release_primary(device);
+    throw;
+  }
+  if (!first) release_primary(device);  // Another thread has retained it meanwhile.
+  return retained;
+}
+
+void ContextsInUse::release_primary(DeviceId device) noexcept {
+  ledger_.undo("a primary context", [&] { driver_.release_primary(device); });
 }
 
 void ContextsInUse::exclude(ContextHandle own) {
@@ -52,14 +67,17 @@ void ContextsInUse::exclude(ContextHandle own) {
 }
 
 void ContextsInUse::forget(ContextHandle own) noexcept {
-  const MutexLock lock(mutex_);
-  destroy_events(own);
-  events_.erase(own);
-  own_.erase(own);
-}
-
-void ContextsInUse::destroy_events(ContextHandle context) noexcept {
-  for (const EventHandle event : events_[context]) destroy(event);
+  std::vector<EventHandle> events;
+  {
+    const MutexLock lock(mutex_);
+    const auto kept = events_.find(own);
+    if (kept != events_.end()) {
+      events.swap(kept->second);
+      events_.erase(kept);
+    }
+    own_.erase(own);
+  }
+  for (const EventHandle event : events) destroy(event);
 }
 
 void ContextsInUse::destroy(EventHandle event) noexcept {
@@ -90,12 +108,13 @@ EventHandle ContextsInUse::take_event(ContextHandle context) {
 }
 
 void ContextsInUse::give_back(ContextHandle context, EventHandle event) noexcept {
-  {
+  try {
     const MutexLock lock(mutex_);
     if (lasts(context)) {
       events_[context].push_back(event);
       return;
     }
+  } catch (const std::exception&) {  // No memory to keep it.
   }
   destroy(event);
 }
@@ -118,7 +137,9 @@ void ContextsInUse::drain() {
     for (const Marked& mark : marked) give_back(mark.context, mark.event);
   };
   try {
-    for (const ContextHandle context : list()) {
+    const std::vector<ContextHandle> contexts = list();
+    marked.reserve(contexts.size());
+    for (const ContextHandle context : contexts) {
       if (!driver_.has_context_hold()) {
         unless_broken([&] { driver_.synchronize_context(context); });
         continue;

@@ -41,13 +41,15 @@ class ContextsInUse {
 
  private:
   bool lasts(ContextHandle context) const VMART_REQUIRES(mutex_);
-  void destroy_events(ContextHandle context) noexcept VMART_REQUIRES(mutex_);
+  /// None if it is not active.
+  ContextHandle primary(DeviceId device);
+  void release_primary(DeviceId device) noexcept;
   void destroy(EventHandle event) noexcept;
 
   Driver& driver_;
   const Topology& topology_;
   Ledger& ledger_;
-  Mutex mutex_;
+  Mutex mutex_;  // Never held in a driver call.
   std::map<DeviceId, ContextHandle> primaries_ VMART_GUARDED_BY(mutex_);  // Retained.
   std::set<ContextHandle> own_ VMART_GUARDED_BY(mutex_);
   std::map<ContextHandle, std::vector<EventHandle>> events_ VMART_GUARDED_BY(mutex_);

@@ -1,6 +1,7 @@
 #include "memory/lane.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace vma {
@@ -26,19 +27,19 @@ void Lane::stop() noexcept {
   }
   task_->join();
   task_.reset();
-  std::vector<Waiting> never_ready;
+  std::list<Job> never_ready;
   {
     const MutexLock lock(mutex_);
     never_ready.swap(waiting_);
   }
   const MutexLock turn(turn_);
-  for (Waiting& one : never_ready) one.job();
+  for (Job& job : never_ready) job.run();
   run_here();  // What those posted.
 }
 
 void Lane::post(std::function<void()> job) {
   const MutexLock lock(mutex_);
-  jobs_.push_back(std::move(job));
+  jobs_.push_back({nullptr, std::move(job)});
   changed_.notify_all();
 }
 
@@ -57,16 +58,15 @@ void Lane::run_here() {
 /// A job leaves the queue under the turn only: so whoever has the turn finds all that is left to
 /// do.
 bool Lane::run_next() {
-  std::function<void()> job;
+  std::list<Job> job;
   {
     const MutexLock lock(mutex_);
     if (jobs_.empty()) return false;
-    job = std::move(jobs_.front());
-    jobs_.pop_front();
+    job.splice(job.end(), jobs_, jobs_.begin());
     ++running_;
   }
-  job();
-  job = nullptr;  // What it owns is released inside the turn.
+  job.front().run();
+  job.clear();  // What it owns is released inside the turn.
   const MutexLock lock(mutex_);
   --running_;
   changed_.notify_all();
@@ -115,19 +115,19 @@ void Lane::run_jobs(MutexLock& lock) {
 
 void Lane::look_at_waiting() {
   const MutexLock looking(looking_);
-  std::vector<Waiting> waiting;
+  std::list<Job> waiting, now;
   {
     const MutexLock lock(mutex_);
     waiting.swap(waiting_);
   }
-  std::vector<Waiting> later, now;
-  for (Waiting& one : waiting) {
-    const bool ready = one.ready();
-    (ready ? now : later).push_back(std::move(one));
+  for (auto job = waiting.begin(); job != waiting.end();) {
+    const auto next = std::next(job);
+    if (job->ready()) now.splice(now.end(), waiting, job);
+    job = next;
   }
   const MutexLock lock(mutex_);
-  for (Waiting& one : later) waiting_.push_back(std::move(one));
-  for (Waiting& one : now) jobs_.push_back(std::move(one.job));
+  waiting_.splice(waiting_.begin(), waiting);  // Before what has come meanwhile.
+  jobs_.splice(jobs_.end(), now);
   changed_.notify_all();  // The lane's thread may have found nothing that waits meanwhile.
 }
 

@@ -3,10 +3,9 @@
 #include "base/mutex.hpp"
 #include "driver/driver.hpp"
 
-#include <deque>
 #include <functional>
+#include <list>
 #include <memory>
-#include <vector>
 
 namespace vma {
 
@@ -22,7 +21,8 @@ class Lane {
   /// Held for one slow call at a time, and by a hold for as long as it stands.
   Mutex& turn() noexcept { return turn_; }
 
-  /// `job` runs on the lane's thread with the turn held. It must not throw.
+  /// `job` runs on the lane's thread with the turn held. It must not throw. Throws: std::bad_alloc;
+  /// then nothing is posted, and likewise below.
   void post(std::function<void()> job);
   /// `job` runs once `ready` has answered true; it is asked from the lane's thread, now and then,
   /// without the turn. Neither must throw.
@@ -37,9 +37,9 @@ class Lane {
   void stop() noexcept;
 
  private:
-  struct Waiting {
-    std::function<bool()> ready;
-    std::function<void()> job;
+  struct Job {
+    std::function<bool()> ready;  // Empty for what need not wait.
+    std::function<void()> run;
   };
 
   bool run_next();
@@ -53,8 +53,9 @@ class Lane {
   Mutex mutex_;
   Mutex looking_;  // Held while what waits is asked; taken before `mutex_`, after `turn_`.
   Condition changed_;
-  std::deque<std::function<void()>> jobs_ VMART_GUARDED_BY(mutex_);
-  std::vector<Waiting> waiting_ VMART_GUARDED_BY(mutex_);
+  // Lists, because a job that has become ready goes from one to the other without wanting memory.
+  std::list<Job> jobs_ VMART_GUARDED_BY(mutex_);
+  std::list<Job> waiting_ VMART_GUARDED_BY(mutex_);
   int running_ VMART_GUARDED_BY(mutex_) = 0;
   bool stopping_ VMART_GUARDED_BY(mutex_) = false;
   std::unique_ptr<Task> task_;  // Constant after construction, until `stop`.

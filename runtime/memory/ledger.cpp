@@ -9,9 +9,10 @@ std::uint64_t& Ledger::field(Account& account, Use use) {
   switch (use) {
     case Use::allocated: return account.allocated_bytes;
     case Use::cached: return account.cached_bytes;
-    case Use::own: break;
+    case Use::own: return account.own_bytes;
+    case Use::leaked: break;
   }
-  return account.own_bytes;
+  return account.leaked_bytes;
 }
 
 void Ledger::open(Location at, std::uint64_t capacity_bytes) {
@@ -45,12 +46,19 @@ void Ledger::shift(Location at, std::uint64_t size_bytes, Use from, Use to) {
   field(account, to) += size_bytes;
 }
 
+void Ledger::leak_bytes(Location at, std::uint64_t size_bytes) noexcept {
+  const MutexLock lock(mutex_);
+  const auto account = accounts_.find(at);
+  VMART_CHECK(account != accounts_.end(), "what leaks was booked");
+  account->second.leaked_bytes += size_bytes;
+}
+
 Ledger::Account Ledger::account(Location at) const {
   const MutexLock lock(mutex_);
   return accounts_.at(at);
 }
 
-void Ledger::leaked(const std::string& what) noexcept {
+void Ledger::leaked(std::string_view what) noexcept {
   ++*leaks_;
   log(LogLevel::error, "leaked: {}", what);
 }

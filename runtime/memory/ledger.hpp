@@ -4,25 +4,34 @@
 
 #include <vma/location.hpp>
 
+#include <fmt/format.h>
+
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 
 namespace vma {
 
 /// Who holds how many bytes where, and what could not be given back. Any thread.
 class Ledger {
  public:
-  enum class Use { allocated, cached, own };
+  /// `leaked` bytes are nobody's any more, and still not the driver's.
+  enum class Use { allocated, cached, own, leaked };
 
   struct Account {
     std::uint64_t capacity_bytes = 0;
     std::uint64_t allocated_bytes = 0;
     std::uint64_t cached_bytes = 0;
     std::uint64_t own_bytes = 0;
-    std::uint64_t total() const { return allocated_bytes + cached_bytes + own_bytes; }
+    std::uint64_t leaked_bytes = 0;
+    std::uint64_t total() const {
+      return allocated_bytes + cached_bytes + own_bytes + leaked_bytes;
+    }
   };
 
   /// `capacity_bytes` UINT64_MAX is no limit.
@@ -32,10 +41,21 @@ class Ledger {
   bool claim(Location at, std::uint64_t size_bytes, Use use);
   void unclaim(Location at, std::uint64_t size_bytes, Use use);
   void shift(Location at, std::uint64_t size_bytes, Use from, Use to);
+  /// Books bytes that their owner is about to unclaim, though the driver has not taken them back.
+  void leak_bytes(Location at, std::uint64_t size_bytes) noexcept;
   Account account(Location at) const;
 
   /// I5: counts and logs what the driver would not take back. `what` names it and the reason.
-  void leaked(const std::string& what) noexcept;
+  void leaked(std::string_view what) noexcept;
+  /// The same, where there may be no memory for the words.
+  template <typename... Args>
+  void leaked(fmt::format_string<Args...> format, Args&&... args) noexcept
+    requires(sizeof...(Args) > 0);
+  /// Gives something back to the driver; a refusal is counted as a leak of `what`. Returns whether
+  /// it went.
+  template <typename Body>
+  bool undo(std::string_view what, Body&& body) noexcept;
+
   std::uint64_t leaks() const { return leaks_->load(); }
   /// The same count; outlives the ledger, for what is given back last.
   std::shared_ptr<const std::atomic<std::uint64_t>> leak_count() const { return leaks_; }
@@ -48,5 +68,28 @@ class Ledger {
   const std::shared_ptr<std::atomic<std::uint64_t>> leaks_ =
       std::make_shared<std::atomic<std::uint64_t>>(0);
 };
+
+template <typename... Args>
+void Ledger::leaked(fmt::format_string<Args...> format, Args&&... args) noexcept
+  requires(sizeof...(Args) > 0)
+{
+  std::string what;
+  try {
+    what = fmt::format(format, std::forward<Args>(args)...);
+  } catch (const std::exception&) {  // It is counted all the same.
+  }
+  leaked(std::string_view(what));
+}
+
+template <typename Body>
+bool Ledger::undo(std::string_view what, Body&& body) noexcept {
+  try {
+    body();
+    return true;
+  } catch (const std::exception& error) {
+    leaked("{}: {}", what, error.what());
+    return false;
+  }
+}
 
 }  // namespace vma

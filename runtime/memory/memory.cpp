@@ -6,7 +6,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <exception>
+#include <new>
 #include <utility>
 
 namespace vma {
@@ -22,12 +24,22 @@ Ledger& open_accounts(Ledger& ledger, const Topology& topology, const MemoryLimi
 
 Error no_room(const Ledger::Account& account, Location at, std::uint64_t size_bytes,
               const char* call) {
-  return Error(ErrorKind::out_of_memory, call,
-               fmt::format("{} bytes at {}: of its capacity of {} bytes, allocations hold {}, the "
-                           "cache {}, the runtime {}",
-                           size_bytes, to_string(at), account.capacity_bytes,
-                           account.allocated_bytes, account.cached_bytes, account.own_bytes));
+  return Error(
+      ErrorKind::out_of_memory, call,
+      fmt::format("{} bytes at {}: of its capacity of {} bytes, allocations hold {}, the "
+                  "cache {}, the runtime {}, and {} are leaked",
+                  size_bytes, to_string(at), account.capacity_bytes, account.allocated_bytes,
+                  account.cached_bytes, account.own_bytes, account.leaked_bytes));
 }
+
+/// What `free_async` has to give back.
+struct PendingFree {
+  std::shared_ptr<Allocation> allocation;
+  EventHandle event{};
+  BoundStream stream;
+  std::atomic<bool> unregistered{false};
+  MoveClaim claim{};  // Nobody moves it any more.
+};
 
 }  // namespace
 
@@ -52,15 +64,19 @@ std::shared_ptr<Allocation> Memory::alloc(std::uint64_t size_bytes, Location at,
   const Geometry geometry =
       plan_geometry(size_bytes, options.chunk_bytes, at, topology_.granularity());
   std::shared_ptr<Allocation> allocation = cache_.take_allocation(at, geometry);
-  if (!allocation) allocation = build(geometry, at);
-  allocation->tag = options.tag;
-  allocation->movable = options.movable;
-  allocation->being_freed = false;
   try {
+    if (allocation) {
+      // Another object around the same memory: who still holds the freed one must not meet this.
+      allocation = std::make_shared<Allocation>(std::move(*allocation));
+    } else {
+      allocation = build(geometry, at);
+    }
+    allocation->tag = options.tag;
+    allocation->movable = options.movable;
     registry_.insert(allocation->begin(), allocation->size_bytes(), geometry.chunk_bytes,
                      allocation);
   } catch (...) {
-    give_back(std::move(allocation));
+    if (allocation) give_back(allocation);
     throw;
   }
   return allocation;
@@ -72,7 +88,7 @@ void Memory::require_room(Location at, std::uint64_t size_bytes, const char* cal
   const auto fits = [&] {
     account = ledger_.account(at);
     if (memory_bytes > 0) account.capacity_bytes = std::min(account.capacity_bytes, memory_bytes);
-    const std::uint64_t used_bytes = account.allocated_bytes + account.own_bytes;
+    const std::uint64_t used_bytes = account.total() - account.cached_bytes;
     return size_bytes <= account.capacity_bytes &&
            used_bytes <= account.capacity_bytes - size_bytes;
   };
@@ -127,9 +143,10 @@ std::shared_ptr<Allocation> Memory::require(const void* pointer, const char* cal
 std::shared_ptr<Allocation> Memory::claim_for_free(Address begin, const char* call) {
   std::shared_ptr<Allocation> allocation = require(to_pointer(begin), call);
   const auto refuse_pinned = [&] {
-    if (allocation->pins == 0) return;
+    if (allocation->views == 0 && allocation->pins == 0) return;
     throw Error(ErrorKind::pinned, call,
-                fmt::format("a HostView of {:#x} lives", to_integer(begin)));
+                fmt::format("a {} of {:#x} lives", allocation->views > 0 ? "HostView" : "Pin",
+                            to_integer(begin)));
   };
   refuse_pinned();
   if (allocation->being_freed.exchange(true)) {
@@ -137,7 +154,7 @@ std::shared_ptr<Allocation> Memory::claim_for_free(Address begin, const char* ca
                 fmt::format("{:#x} is being freed already", to_integer(begin)));
   }
   try {
-    refuse_pinned();  // Once more: a view pins first, and looks for the claim then.
+    refuse_pinned();  // Once more: who pins does so first, and looks for `being_freed` then.
   } catch (...) {
     allocation->being_freed = false;
     throw;
@@ -145,56 +162,67 @@ std::shared_ptr<Allocation> Memory::claim_for_free(Address begin, const char* ca
   return allocation;
 }
 
+void Memory::unregister(Address begin) noexcept {
+  if (told_freed_) told_freed_(begin);
+  registry_.erase(registry_.find(begin)->id);
+}
+
 void Memory::free(Address begin) {
-  std::shared_ptr<Allocation> allocation = claim_for_free(begin, "vma::free");
+  const std::shared_ptr<Allocation> allocation = claim_for_free(begin, "vma::free");
+  const MoveClaim claim = MoveClaim::take(allocation);  // A move of it ends first.
   try {
-    const MutexLock lock(allocation->operations());  // A move of it ends first.
+    const MutexLock lock(allocation->operations());
     contexts_.drain();
   } catch (...) {
     allocation->being_freed = false;
     throw;
   }
-  registry_.erase(registry_.find(begin)->id);
-  give_back(std::move(allocation));
+  unregister(begin);
+  give_back(allocation);
 }
 
 void Memory::free_async(Address begin, BoundStream stream) {
-  std::shared_ptr<Allocation> allocation = claim_for_free(begin, "vma::free_async");
-  EventHandle event{};
+  const auto pending = std::make_shared<PendingFree>();
+  pending->stream = stream;
+  pending->allocation = claim_for_free(begin, "vma::free_async");
+  const auto ready = [this, pending] {
+    bool done = pending->unregistered;
+    try {
+      done = done && driver_.query_event(pending->event);
+    } catch (const std::exception& error) {  // The context is broken: nothing of it runs any more.
+      log(LogLevel::warn, "an event that free_async waits for failed: {}", error.what());
+    }
+    if (!done) return false;
+    if (!pending->claim) pending->claim = MoveClaim::try_take(pending->allocation);
+    return pending->claim && pending->allocation->operations().is_free();
+  };
   try {
     if (driver_.is_capturing(stream)) {
       throw Error(ErrorKind::invalid_argument, "vma::free_async", "the stream captures");
     }
-    event = contexts_.take_event(stream.context);
-    driver_.record(event, stream);
+    pending->event = contexts_.take_event(stream.context);
+    driver_.record(pending->event, stream);
+    lane_.post_when(ready, [this, pending] {
+      contexts_.give_back(pending->stream.context, pending->event);
+      give_back(pending->allocation);
+    });
   } catch (...) {
-    if (!is_none(event)) contexts_.give_back(stream.context, event);
-    allocation->being_freed = false;
+    if (!is_none(pending->event)) contexts_.give_back(stream.context, pending->event);
+    pending->allocation->being_freed = false;
     throw;
   }
-  registry_.erase(registry_.find(begin)->id);
-  const auto ready = [this, allocation, event] {
-    try {
-      return driver_.query_event(event) && allocation->operations().is_free();
-    } catch (const std::exception& error) {  // The context is broken: nothing of it runs any more.
-      log(LogLevel::warn, "an event that free_async waits for failed: {}", error.what());
-      return allocation->operations().is_free();
-    }
-  };
-  lane_.post_when(ready, [this, allocation, event, stream] {
-    contexts_.give_back(stream.context, event);
-    give_back(allocation);
-  });
+  unregister(begin);
+  pending->unregistered = true;
 }
 
-void Memory::give_back(std::shared_ptr<Allocation> allocation) noexcept {
-  const Location at = allocation->home(0);
-  if (!allocation->poisoned() && allocation->at_one_place()) {
-    cache_.put_allocation(at, std::move(allocation));
-    keep_or_release(at);
-    return;
+void Memory::give_back(const std::shared_ptr<Allocation>& allocation) noexcept {
+  if (allocation->reusable()) {
+    const Location at = allocation->home(0);
+    if (cache_.put_allocation(at, allocation)) return keep_or_release(at);
   }
-  for (Chunk& chunk : allocation->take_apart()) retire(std::move(chunk));
+  for (std::size_t slot = 0; slot < allocation->geometry().slots; ++slot) {
+    retire(allocation->take_out(slot));
+  }
 }
 
 // --- Chunks
@@ -204,8 +232,15 @@ Chunk Memory::obtain_cached(Location at, std::uint64_t size_bytes) {
   if (chunk) return chunk;
   const std::shared_ptr<Allocation> freed = cache_.take_allocation_with(at, size_bytes);
   if (!freed) return chunk;
-  for (Chunk& part : freed->take_apart()) cache_.put(std::move(part));
-  return cache_.take(at, size_bytes);
+  for (std::size_t slot = 0; slot < freed->geometry().slots; ++slot) {
+    Chunk part = freed->take_out(slot);
+    if (!chunk && part && part.size_bytes() == size_bytes) {
+      chunk = std::move(part);
+    } else {
+      retire(std::move(part));
+    }
+  }
+  return chunk;
 }
 
 Chunk Memory::obtain(Location at, std::uint64_t size_bytes, Turn turn, const char* call) {
@@ -246,48 +281,78 @@ Chunk Memory::create_or_make_room(Location at, std::uint64_t size_bytes, const c
 }
 
 void Memory::retire(Chunk chunk) noexcept {
+  if (!chunk) return;
+  if (chunk.busy()) return quarantine(std::move(chunk), "work that failed may still touch it");
   const Location at = chunk.at();
-  cache_.put(std::move(chunk));
-  keep_or_release(at);
+  if (cache_.put(std::move(chunk))) return keep_or_release(at);
+  quarantine(std::move(chunk), "there is no memory to keep track of it");
 }
 
 void Memory::quarantine(Chunk chunk, const char* reason) noexcept {
-  ledger_.leaked(
-      fmt::format("{} bytes at {}: {}", chunk.size_bytes(), to_string(chunk.at()), reason));
-  const MutexLock lock(quarantine_mutex_);
-  quarantine_.push_back(std::move(chunk));
+  const Location at = chunk.at();
+  ledger_.leaked("{} bytes at {}: {}", chunk.size_bytes(), to_string(at), reason);
+  ledger_.shift(at, chunk.size_bytes(), Ledger::Use::allocated, Ledger::Use::leaked);
+  try {
+    const MutexLock lock(quarantine_mutex_);
+    quarantine_.push_back(std::move(chunk));
+  } catch (const std::exception&) {
+    chunk.abandon();
+  }
 }
 
 void Memory::keep_or_release(Location at) noexcept {
-  auto surplus = std::make_shared<ChunkCache::Surplus>(cache_.take_surplus(at));
-  if (surplus->empty()) return;
-  lane_.post([this, surplus] { release_in_turn(std::move(*surplus)); });
+  if (!cache_.over_budget(at)) return;
+  try {
+    lane_.post([this, at] { release_in_turn(cache_.take_surplus(at)); });
+  } catch (const std::exception& error) {  // The next one that is over the budget takes it along.
+    log(LogLevel::warn, "what is over the cache's budget stays for now: {}", error.what());
+  }
 }
 
 void Memory::release_in_turn(ChunkCache::Surplus surplus) noexcept {
-  for (const std::shared_ptr<Allocation>& allocation : surplus.allocations) {
-    for (Chunk& chunk : allocation->take_apart()) surplus.chunks.push_back(std::move(chunk));
-  }
-  for (Chunk& chunk : surplus.chunks) {
-    ledger_.unclaim(chunk.at(), chunk.size_bytes(), Ledger::Use::allocated);
-    chunk = Chunk();
+  for (const std::shared_ptr<Allocation>& allocation : surplus.allocations) release(*allocation);
+  for (Chunk& chunk : surplus.chunks) release(std::move(chunk));
+}
+
+void Memory::release(Allocation& allocation) noexcept {
+  for (std::size_t slot = 0; slot < allocation.geometry().slots; ++slot) {
+    release(allocation.take_out(slot));
   }
 }
 
-void Memory::make_ahead(Location at, std::uint64_t size_bytes) {
+void Memory::release(Chunk chunk) noexcept {
+  if (!chunk) return;
+  const Location at = chunk.at();
+  chunk.release();
+  ledger_.unclaim(at, chunk.size_bytes(), Ledger::Use::allocated);
+}
+
+void Memory::make_ahead(Location at, std::uint64_t size_bytes) noexcept {
   constexpr std::size_t chunks_ahead = 2;
   const auto wanted = [this, at, size_bytes] {
     return cache_.count(at, size_bytes) < chunks_ahead &&
            cache_.cached_bytes(at) + size_bytes <= cache_.budget_bytes(at);
   };
   if (!wanted()) return;
-  lane_.post([this, at, size_bytes, wanted] {
+  const auto make = [this, at, size_bytes, wanted] {
     try {
-      while (wanted()) cache_.put(create(at, size_bytes, "vma::alloc"));
+      while (wanted()) keep(create(at, size_bytes, "vma::alloc"));
     } catch (const std::exception& error) {
       log(LogLevel::debug, "no host chunk was made ahead of need: {}", error.what());
     }
-  });
+  };
+  try {
+    lane_.post(make);
+  } catch (const std::exception& error) {
+    log(LogLevel::debug, "no host chunk is made ahead of need: {}", error.what());
+  }
+}
+
+/// Throws: std::bad_alloc where the cache has no memory to keep track of it; it is released then.
+void Memory::keep(Chunk chunk) {
+  if (cache_.put(std::move(chunk))) return;
+  release(std::move(chunk));
+  throw std::bad_alloc();
 }
 
 void Memory::reserve(Location at, std::uint64_t size_bytes, std::uint64_t chunk_bytes) {
@@ -307,10 +372,22 @@ void Memory::reserve(Location at, std::uint64_t size_bytes, std::uint64_t chunk_
   for (std::uint64_t made = have; made < need; ++made) {
     const MutexLock lock(lane_.turn());
     lane_.run_here();  // Releases that wait for their turn.
-    Chunk chunk = create(at, wanted, "vma::reserve");
-    cache_.raise_budget(at, wanted);
-    cache_.put(std::move(chunk));
+    Chunk chunk = create_to_keep(at, wanted);
+    cache_.reserve_budget(at, wanted, made + 1);
+    keep(std::move(chunk));
   }
+}
+
+/// In place of what the cache holds of other sizes where there is no room beside that.
+Chunk Memory::create_to_keep(Location at, std::uint64_t size_bytes) {
+  constexpr const char* call = "vma::reserve";
+  try {
+    return create(at, size_bytes, call);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::out_of_memory) throw;
+  }
+  release_in_turn(cache_.take_others(at, size_bytes));
+  return create(at, size_bytes, call);
 }
 
 std::uint64_t Memory::trim(Location at, Turn turn) {
@@ -334,14 +411,16 @@ void Memory::check_invariants() {
   for (const std::shared_ptr<Allocation>& allocation : registry_.all()) {
     for (const Extent& extent : allocation->extents()) held[extent.at] += extent.bytes;
   }
+  std::map<Location, std::uint64_t> kept_aside;
   {
     const MutexLock lock(quarantine_mutex_);
-    for (const Chunk& chunk : quarantine_) held[chunk.at()] += chunk.size_bytes();
+    for (const Chunk& chunk : quarantine_) kept_aside[chunk.at()] += chunk.size_bytes();
   }
   for (const Location at : topology_.locations()) {
     const Ledger::Account account = ledger_.account(at);
     VMART_CHECK(account.allocated_bytes == held[at], "what is booked is what allocations hold");
     VMART_CHECK(account.cached_bytes == cache_.cached_bytes(at), "and what the cache holds");
+    VMART_CHECK(account.leaked_bytes >= kept_aside[at], "what is kept aside counts as leaked");
     VMART_CHECK(account.total() <= account.capacity_bytes, "nobody takes more than the capacity");
   }
 }
@@ -349,13 +428,15 @@ void Memory::check_invariants() {
 void Memory::shut_down() noexcept {
   lane_.stop();
   for (const Location at : topology_.locations()) release_in_turn(cache_.take_all(at));
-  for (const std::shared_ptr<Allocation>& allocation : registry_.all()) {
-    registry_.erase(registry_.find(allocation->begin())->id);
-    ChunkCache::Surplus all;
-    all.chunks = allocation->close();  // A HostView may outlive the driver.
-    release_in_turn(std::move(all));
+  while (const std::shared_ptr<Allocation> allocation = registry_.erase_any()) {
+    release(*allocation);
+    allocation->unreserve();  // A HostView may outlive the driver.
   }
   const MutexLock lock(quarantine_mutex_);
+  for (Chunk& chunk : quarantine_) {
+    const Location at = chunk.at();
+    if (chunk.release()) ledger_.unclaim(at, chunk.size_bytes(), Ledger::Use::leaked);
+  }
   quarantine_.clear();
 }
 

@@ -8,13 +8,16 @@
 #include "memory/keepers.hpp"
 #include "memory/lane.hpp"
 #include "memory/ledger.hpp"
+#include "memory/move_claim.hpp"
 #include "memory/registry.hpp"
 
 #include <vma/runtime.hpp>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 
 namespace vma {
 
@@ -48,6 +51,9 @@ class Memory {
                                     const AllocOptions& options);
   /// Waits for the work before it, then takes the memory back. `begin` is an allocation's start.
   void free(Address begin);
+  /// `told` hears where each allocation began that is freed from now on, before its addresses can
+  /// be another's. It must not throw. Requires: no call is under way.
+  void tell_freed(std::function<void(Address)> told) { told_freed_ = std::move(told); }
   /// The same once `stream` has done what is now enqueued on it. Does not wait.
   void free_async(Address begin, BoundStream stream);
 
@@ -66,11 +72,14 @@ class Memory {
   /// Refuses what cannot fit by the books, cache and all, before anything of it is made.
   /// Throws: Error{out_of_memory}. Requires: the caller does not hold `lane().turn()`.
   void require_room(Location at, std::uint64_t size_bytes, const char* call);
-  /// Back to the cache; what is over its budget is released by the lane. Requires: idle.
+  /// Back to the cache; what is over its budget is released by the lane. A busy chunk is kept
+  /// aside, as by `quarantine`. Requires: booked as allocated; idle but for that.
   void retire(Chunk chunk) noexcept;
-  /// Kept until the end, since work may still touch it; counted as a leak.
+  /// Kept until the end, since work may still touch it; counted as a leak, with its bytes.
   void quarantine(Chunk chunk, const char* reason) noexcept;
 
+  /// Makes room at the cost of what the cache holds of other sizes. Throws: Error{out_of_memory,
+  /// invalid_argument}; what was made by then stays.
   void reserve(Location at, std::uint64_t size_bytes, std::uint64_t chunk_bytes);
   /// Returns the bytes that were given back.
   std::uint64_t trim(Location at, Turn turn = Turn::take);
@@ -96,10 +105,16 @@ class Memory {
   std::shared_ptr<Allocation> build(const Geometry& geometry, Location at);
   Chunk create(Location at, std::uint64_t size_bytes, const char* call);
   Chunk create_or_make_room(Location at, std::uint64_t size_bytes, const char* call);
-  void give_back(std::shared_ptr<Allocation> allocation) noexcept;
+  Chunk create_to_keep(Location at, std::uint64_t size_bytes);
+  void keep(Chunk chunk);
+  void give_back(const std::shared_ptr<Allocation>& allocation) noexcept;
   void keep_or_release(Location at) noexcept;
+  // Requires: the caller holds the turn, and likewise below.
   void release_in_turn(ChunkCache::Surplus surplus) noexcept;
-  void make_ahead(Location at, std::uint64_t size_bytes);
+  void release(Allocation& allocation) noexcept;
+  void release(Chunk chunk) noexcept;
+  void make_ahead(Location at, std::uint64_t size_bytes) noexcept;
+  void unregister(Address begin) noexcept;
   std::shared_ptr<Allocation> claim_for_free(Address begin, const char* call);
 
   Driver& driver_;
@@ -109,6 +124,7 @@ class Memory {
   ChunkCache cache_;
   Registry registry_;
   ContextsInUse contexts_;
+  std::function<void(Address)> told_freed_;
   Mutex quarantine_mutex_;
   std::vector<Chunk> quarantine_ VMART_GUARDED_BY(quarantine_mutex_);
   Lane lane_;  // Last: its thread uses all of the above.

@@ -71,6 +71,12 @@ AllocationId Registry::insert(Address begin, std::uint64_t size_bytes, std::uint
   leaf_for((to_integer(begin + size_bytes) - 1) >> granule_shift_);
   if (free_ids_.empty()) {
     ranges_.emplace_back();
+    try {
+      free_ids_.reserve(ranges_.capacity());  // So that `erase` cannot fail.
+    } catch (...) {
+      ranges_.pop_back();
+      throw;
+    }
     free_ids_.push_back(static_cast<std::uint32_t>(ranges_.size() - 1));
   }
   const std::uint32_t id = free_ids_.back();
@@ -80,10 +86,22 @@ AllocationId Registry::insert(Address begin, std::uint64_t size_bytes, std::uint
   return AllocationId{id};
 }
 
-std::shared_ptr<Allocation> Registry::erase(AllocationId id) {
+std::shared_ptr<Allocation> Registry::erase(AllocationId id) noexcept {
   const MutexLock lock(mutex_);
   const auto number = static_cast<std::uint32_t>(id);
   if (number >= ranges_.size() || ranges_[number].size_bytes == 0) return nullptr;
+  return erase_number(number);
+}
+
+std::shared_ptr<Allocation> Registry::erase_any() noexcept {
+  const MutexLock lock(mutex_);
+  const auto found =
+      std::ranges::find_if(ranges_, [](const Range& range) { return range.size_bytes != 0; });
+  if (found == ranges_.end()) return nullptr;
+  return erase_number(static_cast<std::uint32_t>(found - ranges_.begin()));
+}
+
+std::shared_ptr<Allocation> Registry::erase_number(std::uint32_t number) {
   free_ids_.push_back(number);
   write(ranges_[number], 0);
   ranges_[number].size_bytes = 0;
@@ -119,17 +137,24 @@ std::size_t Registry::size() const {
 void Registry::check_invariants() const {
   const MutexLock lock(mutex_);
   std::size_t registered = 0;
+  std::uint64_t granules = 0;
   for (std::uint32_t id = 0; id < ranges_.size(); ++id) {
     const Range& range = ranges_[id];
     if (range.size_bytes == 0) continue;
     ++registered;
-    for (std::uint64_t offset = 0; offset < range.size_bytes; offset += range.slot_bytes) {
+    granules += range.size_bytes >> granule_shift_;
+    const std::uint64_t granule_bytes = std::uint64_t{1} << granule_shift_;
+    for (std::uint64_t offset = 0; offset < range.size_bytes; offset += granule_bytes) {
       const Found expected{AllocationId{id}, static_cast<std::uint32_t>(offset / range.slot_bytes)};
-      VMART_CHECK(find(range.begin + offset) == expected, "a slot's first address is in the table");
+      VMART_CHECK(find(range.begin + offset) == expected, "each granule is in the table");
     }
-    const std::optional<Found> last = find(range.begin + (range.size_bytes - 1));
-    VMART_CHECK(last && last->id == AllocationId{id}, "so is the range's last address");
   }
+  std::uint64_t entries = 0;
+  for (const Leaf* leaf : leaves_made_) {
+    entries += static_cast<std::uint64_t>(std::count_if(
+        leaf, leaf + leaf_mask + 1, [](const Leaf& entry) { return entry.load() != 0; }));
+  }
+  VMART_CHECK(entries == granules, "and nothing else is");
   VMART_CHECK(registered + free_ids_.size() == ranges_.size(), "an id is in use or free");
 }
 

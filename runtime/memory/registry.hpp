@@ -40,7 +40,10 @@ class Registry {
   AllocationId insert(Address begin, std::uint64_t size_bytes, std::uint64_t slot_bytes,
                       std::shared_ptr<Allocation> allocation);
   /// Returns what was registered, null if the id is not.
-  std::shared_ptr<Allocation> erase(AllocationId id);
+  std::shared_ptr<Allocation> erase(AllocationId id) noexcept;
+
+  /// One after the other, in no order; null once there is none.
+  std::shared_ptr<Allocation> erase_any() noexcept;
 
   std::optional<Found> find(Address address) const noexcept {
     const std::uint64_t granule = to_integer(address) >> granule_shift_;
@@ -60,7 +63,7 @@ class Registry {
   std::vector<std::shared_ptr<Allocation>> all() const;
   std::size_t size() const;
 
-  /// Every registered range is in the table under its id, slot by slot, and nothing else is.
+  /// Every registered range is in the table under its id, granule by granule, and nothing else is.
   void check_invariants() const;
 
  private:
@@ -77,6 +80,7 @@ class Registry {
   };
 
   Leaf* leaf_for(std::uint64_t granule) VMART_REQUIRES(mutex_);
+  std::shared_ptr<Allocation> erase_number(std::uint32_t number) VMART_REQUIRES(mutex_);
   void write(const Range& range, std::uint64_t id_bits) VMART_REQUIRES(mutex_);
 
   const int granule_shift_;

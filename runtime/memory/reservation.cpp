@@ -1,7 +1,5 @@
 #include "memory/reservation.hpp"
 
-#include <fmt/format.h>
-
 #include <exception>
 #include <utility>
 
@@ -34,19 +32,13 @@ Reservation::~Reservation() {
   unreserve();
 }
 
-void Reservation::abandon(const char* reason) noexcept {
-  if (driver_ == nullptr) return;
-  driver_ = nullptr;
-  ledger_->leaked(
-      fmt::format("{} bytes of addresses at {:#x}: {}", size_bytes_, to_integer(begin_), reason));
-}
-
 void Reservation::unreserve() noexcept {
   if (driver_ == nullptr) return;
   try {
     std::exchange(driver_, nullptr)->unreserve(begin_, size_bytes_);
   } catch (const std::exception& error) {
-    ledger_->leaked(fmt::format("addresses at {:#x}: {}", to_integer(begin_), error.what()));
+    ledger_->leaked("{} bytes of addresses at {:#x}: {}", size_bytes_, to_integer(begin_),
+                    error.what());
   }
 }
 

@@ -17,14 +17,15 @@ class Reservation {
   Reservation(Driver& driver, Ledger& ledger, std::uint64_t size_bytes);
   Reservation(Reservation&& other) noexcept;
   Reservation& operator=(Reservation&& other) noexcept;
-  /// Requires: nothing is mapped in it. A refusal is counted as a leak.
+  /// Requires: nothing is mapped in it, or it was abandoned. A refusal is counted as a leak.
   ~Reservation();
 
   Address begin() const noexcept { return begin_; }
   std::uint64_t size_bytes() const noexcept { return size_bytes_; }
 
-  /// Lets go of the range without giving it back: something in it could not be unmapped.
-  void abandon(const char* reason) noexcept;
+  /// Lets go of the range without giving it back: something in it could not be unmapped, which the
+  /// caller has counted.
+  void abandon() noexcept { driver_ = nullptr; }
 
  private:
   void unreserve() noexcept;

@@ -2,6 +2,8 @@
 
 #include "base/units.hpp"
 
+#include <vma/error.hpp>
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,15 +13,6 @@ namespace vma {
 namespace {
 
 constexpr std::uint64_t bounce_bytes = 8 * MiB;
-
-template <typename Undo>
-void undo(Ledger& ledger, const char* what, Undo&& body) noexcept {
-  try {
-    body();
-  } catch (const std::exception& error) {
-    ledger.leaked(fmt::format("{} of the copy engine: {}", what, error.what()));
-  }
-}
 
 }  // namespace
 
@@ -37,7 +30,8 @@ CopyEngine::~CopyEngine() {
   for (auto& [ends, route] : routes_) release(*route);
   for (const auto& [device, context] : own_contexts_) {
     contexts_.forget(context);
-    undo(ledger_, "a context", [&, own = context] { driver_.destroy_context(own); });
+    ledger_.undo("a context of the copy engine",
+                 [&, own = context] { driver_.destroy_context(own); });
   }
 }
 
@@ -45,7 +39,7 @@ void CopyEngine::release(Route& route) noexcept {
   if (route.bounce) release(*route.bounce);
   for (const BoundStream stream : {route.stream, route.spare}) {
     if (is_none(stream.handle)) continue;
-    undo(ledger_, "a stream", [&] { driver_.destroy_stream(stream); });
+    ledger_.undo("a stream of the copy engine", [&] { driver_.destroy_stream(stream); });
   }
 }
 
@@ -117,19 +111,24 @@ std::unique_ptr<CopyEngine::Bounce> CopyEngine::make_bounce(ContextHandle first,
 void CopyEngine::release(Bounce& bounce) noexcept {
   for (int side = 0; side < 2; ++side) {
     if (void* buffer = bounce.buffers[side]) {
-      undo(ledger_, "a buffer", [&] { driver_.free_pinned(bounce.second.context, buffer); });
+      ledger_.undo("a buffer of the copy engine",
+                   [&] { driver_.free_pinned(bounce.second.context, buffer); });
     }
     for (const EventHandle event : {bounce.filled[side], bounce.emptied[side]}) {
-      if (!is_none(event)) undo(ledger_, "an event", [&] { driver_.destroy_event(event); });
+      if (!is_none(event))
+        ledger_.undo("an event of the copy engine", [&] { driver_.destroy_event(event); });
     }
   }
   if (!is_none(bounce.second.handle)) {
-    undo(ledger_, "a stream", [&] { driver_.destroy_stream(bounce.second); });
+    ledger_.undo("a stream of the copy engine", [&] { driver_.destroy_stream(bounce.second); });
   }
 }
 
 void CopyEngine::prepare(Location from, Location to) {
-  route(from, to);
+  const Route& ready = route(from, to);
+  const ContextHandle context = (ready.bounce ? ready.bounce->second : ready.stream).context;
+  // That a copy's end is marked by: while work stands none can be made.
+  contexts_.give_back(context, contexts_.take_event(context));
 }
 
 BoundStream CopyEngine::spare_stream(Location from, Location to) {
@@ -159,8 +158,12 @@ CopyEngine::Copy CopyEngine::enqueue(const Chunk& source, const Chunk& target) {
     return mark(route.stream);
   } catch (...) {
     // Some of it may be enqueued already: let that end, so that nothing of it runs.
-    settle(route.stream);
-    if (route.bounce) settle(route.bounce->second);
+    const bool first = settle(route.stream);
+    const bool second = !route.bounce || settle(route.bounce->second);
+    if (!first || !second) {
+      source.mark_busy();
+      target.mark_busy();
+    }
     throw;
   }
 }
@@ -201,26 +204,31 @@ bool CopyEngine::wait_until(const Copy& copy, TimePoint deadline) {
   return driver_.wait_event(copy.done, deadline);
 }
 
-void CopyEngine::finish(BoundStream stream) {
+void CopyEngine::finish(BoundStream stream, const Chunk& chunk, const char* what) {
   try {
     driver_.wait_stream(stream, never);
-  } catch (...) {
-    // The caller's memory is the caller's again once this returns, so nothing may still write
-    // there.
-    settle(stream);
-    throw;
+  } catch (const Error& error) {
+    // The caller's memory is the caller's again once this returns, so nothing may still touch it.
+    if (settle(stream)) throw;
+    chunk.mark_busy();
+    throw Error(ErrorKind::driver_failure, error.call(),
+                fmt::format("{} may still be under way, and nobody can wait for it: {}", what,
+                            error.what()),
+                error.native());
   }
 }
 
-void CopyEngine::settle(BoundStream stream) noexcept {
-  constexpr int tries = 3;  // Chunks are used again after this, so one refusal is not the end.
+bool CopyEngine::settle(BoundStream stream) noexcept {
+  constexpr int tries = 8;  // Memory is used again after this, so one refusal is not the end.
   for (int attempt = 1;; ++attempt) {
     try {
       driver_.wait_stream(stream, never);
-      return;
-    } catch (const std::exception& error) {
+      return true;
+    } catch (const Error& error) {
+      if (context_is_broken(error.native())) return true;  // Nothing runs there any more.
       if (attempt < tries) continue;
-      return ledger_.leaked(fmt::format("work of the copy engine that may run: {}", error.what()));
+      ledger_.leaked("work of the copy engine that may still run: {}", error.what());
+      return false;
     }
   }
 }
@@ -228,19 +236,19 @@ void CopyEngine::settle(BoundStream stream) noexcept {
 void CopyEngine::read(const Chunk& chunk, std::uint64_t offset, std::span<std::byte> out) {
   const BoundStream stream = route(chunk.at(), chunk.at()).stream;
   driver_.copy(stream, address_of(out.data()), chunk.staging() + offset, out.size());
-  finish(stream);
+  finish(stream, chunk, "a copy into the caller's memory");
 }
 
 void CopyEngine::write(const Chunk& chunk, std::uint64_t offset, std::span<const std::byte> bytes) {
   const BoundStream stream = route(chunk.at(), chunk.at()).stream;
   driver_.copy(stream, chunk.staging() + offset, address_of(bytes.data()), bytes.size());
-  finish(stream);
+  finish(stream, chunk, "a copy out of the caller's memory");
 }
 
 void CopyEngine::zero(const Chunk& chunk) {
   const BoundStream stream = route(chunk.at(), chunk.at()).stream;
   driver_.fill(stream, chunk.staging(), std::byte{0}, chunk.size_bytes());
-  finish(stream);
+  finish(stream, chunk, "a fill with zeros");
 }
 
 }  // namespace vma

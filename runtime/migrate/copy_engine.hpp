@@ -41,7 +41,8 @@ class CopyEngine {
   /// A stream of a prepared context that nothing else uses, for a hold to stand on.
   BoundStream spare_stream(Location from, Location to);
 
-  /// Requires: `prepare` of the route. Copies on one route run in order. Throws: then nothing runs.
+  /// Requires: `prepare` of the route. Copies on one route run in order. Throws: then nothing of it
+  /// runs, or both chunks are `busy()`.
   Copy enqueue(const Chunk& source, const Chunk& target);
   bool done(const Copy& copy);
   /// The same, after waiting for it until `deadline`.
@@ -49,7 +50,9 @@ class CopyEngine {
   /// Blocks. Throws: what the copy failed with; then it may still be under way.
   void wait(const Copy& copy);
 
-  /// Between the caller's memory and `offset` of a chunk. Blocks until done.
+  /// Between the caller's memory and `offset` of a chunk. Blocks until done. Throws:
+  /// Error{driver_failure} that says so where the driver will not let the end be waited for: the
+  /// caller's memory may still be read or written then, and the chunk is `busy()`.
   void read(const Chunk& chunk, std::uint64_t offset, std::span<std::byte> out);
   void write(const Chunk& chunk, std::uint64_t offset, std::span<const std::byte> bytes);
   void zero(const Chunk& chunk);
@@ -80,9 +83,11 @@ class CopyEngine {
   void release(Route& route) noexcept;
   void enqueue_bounced(Route& route, Address target, Address source, std::uint64_t size_bytes);
   Copy mark(BoundStream stream);
-  void finish(BoundStream stream);
-  /// Waits until nothing of the stream runs, also where the first wait fails.
-  void settle(BoundStream stream) noexcept;
+  /// `what` runs on the stream, for an error to say.
+  void finish(BoundStream stream, const Chunk& chunk, const char* what);
+  /// Waits until nothing of the stream runs, also where the first waits fail. False, and counted as
+  /// a leak, if they all do.
+  bool settle(BoundStream stream) noexcept;
   void release(Bounce& bounce) noexcept;
 
   Driver& driver_;

@@ -22,8 +22,8 @@ struct HostView::Pin {
     try {
       const Runtime::Parts::Entry entry(parts, "vma::HostView");
       const MutexLock lock(allocation->operations());
-      if (allocation->pins == 1) revoke();
-      --allocation->pins;
+      if (allocation->views == 1) revoke();
+      --allocation->views;
     } catch (const std::exception& error) {  // Shut down since.
       log(LogLevel::debug, "a HostView of {:#x} ended late: {}", to_integer(allocation->begin()),
           error.what());
@@ -33,13 +33,13 @@ struct HostView::Pin {
   /// Throws: Error; then nothing is pinned.
   void take(std::uint64_t first_slot, std::uint64_t end_slot) {
     const MutexLock lock(allocation->operations());
-    const bool first = allocation->pins++ == 0;  // Before the look, so that a free sees one of us.
+    const bool first = allocation->views++ == 0;  // Before the look, so that a free sees one of us.
     try {
       require_host(first_slot, end_slot);
       if (first) set_access(Access::read_write);
     } catch (...) {
       if (first) revoke();
-      --allocation->pins;
+      --allocation->views;
       throw;
     }
     pinned = true;
@@ -50,6 +50,11 @@ struct HostView::Pin {
     if (allocation->being_freed || allocation->poisoned()) {
       throw Error(allocation->poisoned() ? ErrorKind::poisoned : ErrorKind::unknown_pointer, call,
                   fmt::format("the allocation at {:#x}", to_integer(allocation->begin())));
+    }
+    if (allocation->read_only()) {
+      throw Error(ErrorKind::unsupported, call,
+                  fmt::format("the allocation at {:#x} is read-only while a ReadOnly lives",
+                              to_integer(allocation->begin())));
     }
     for (std::uint64_t slot = first_slot; slot < end_slot; ++slot) {
       const Location at = allocation->home(slot);

@@ -20,21 +20,15 @@ Launcher::Launcher(Driver& driver, const Topology& topology, Ledger& ledger)
 
 Launcher::~Launcher() {
   const MutexLock lock(mutex_);
-  const auto undo = [this](const char* what, auto&& body) {
-    try {
-      body();
-    } catch (const std::exception& error) {
-      ledger_.leaked(fmt::format("{}: {}", what, error.what()));
-    }
-  };
   for (const auto& [handle, stream] : streams_) {
-    undo("a stream", [&, made = stream] { driver_.destroy_stream(made); });
+    ledger_.undo("a stream", [&, made = stream] { driver_.destroy_stream(made); });
   }
   for (const auto& [key, kernel] : kernels_) {
-    undo("a kernel", [&, loaded = kernel] { driver_.unload_kernel(loaded); });
+    ledger_.undo("a kernel", [&, loaded = kernel] { driver_.unload_kernel(loaded); });
   }
   for (const auto& [device, context] : primaries_) {
-    undo("a primary context", [&, retained = device] { driver_.release_primary(retained); });
+    ledger_.undo("a primary context",
+                 [&, retained = device] { driver_.release_primary(retained); });
   }
 }
 
@@ -111,13 +105,7 @@ void Launcher::launch(Stream stream, const Kernel& kernel, LaunchShape shape,
   }
   // A host body may be another one at each launch, with the same name; a launch keeps its own.
   const KernelHandle once = driver_.load_kernel(bound.context, kernel);
-  const auto unload = [&] {
-    try {
-      driver_.unload_kernel(once);
-    } catch (const std::exception& error) {
-      ledger_.leaked(fmt::format("a kernel: {}", error.what()));
-    }
-  };
+  const auto unload = [&] { ledger_.undo("a kernel", [&] { driver_.unload_kernel(once); }); };
   try {
     driver_.launch(bound, once, shape, arguments);
   } catch (...) {

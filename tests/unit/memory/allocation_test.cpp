@@ -88,6 +88,17 @@ TEST_F(AllocationTest, CountsASlotThatCannotBeUnmapped) {
   EXPECT_EQ(chunks_.size(), 2u);
   EXPECT_EQ(rig_.memory().ledger().leaks(), 1u);
   EXPECT_EQ(rig_.account(gpu(0)).allocated_bytes, 3 * page_);
+  EXPECT_EQ(rig_.account(gpu(0)).leaked_bytes, 2 * page_);
+}
+
+TEST_F(AllocationTest, CountsEverySlotThatCannotBeUnmapped) {
+  show();
+  rig_.fail({Call::unmap}, {0, 2, 3});  // The first slot, the second, and its staging mapping.
+  chunks_ = allocation_.take_apart();
+  EXPECT_EQ(chunks_.size(), 1u);
+  EXPECT_EQ(rig_.memory().ledger().leaks(), 3u);
+  EXPECT_EQ(rig_.account(gpu(0)).leaked_bytes, 4 * page_) << "bytes that two hold count once";
+  EXPECT_EQ(rig_.account(gpu(0)).allocated_bytes, page_);
 }
 
 TEST_F(AllocationTest, MergesNeighboursAtOnePlaceAndCountsGenerations) {

@@ -119,8 +119,11 @@ TEST_F(ChunkCacheTest, GivesUpWholeAllocationsBeforeChunks) {
 }
 
 TEST_F(ChunkCacheTest, RaisesABudgetUntilEverythingIsTaken) {
-  cache_.raise_budget(gpu(0), pages(5));
+  cache_.reserve_budget(gpu(0), pages(1), 3);
+  cache_.reserve_budget(gpu(0), pages(2), 1);
   EXPECT_EQ(cache_.budget_bytes(gpu(0)), pages(15));
+  cache_.reserve_budget(gpu(0), pages(1), 3);
+  EXPECT_EQ(cache_.budget_bytes(gpu(0)), pages(15)) << "the same once more raises nothing";
   EXPECT_EQ(cache_.budget_bytes(gpu(1)), pages(10));
   for (int i = 0; i < 15; ++i) put(gpu(0), 1);
   EXPECT_TRUE(cache_.take_surplus(gpu(0)).empty());
@@ -129,6 +132,30 @@ TEST_F(ChunkCacheTest, RaisesABudgetUntilEverythingIsTaken) {
   EXPECT_EQ(cache_.cached_bytes(gpu(0)), 0u);
   EXPECT_EQ(cache_.budget_bytes(gpu(0)), pages(10)) << "what was raised falls back";
   destroy(std::move(all));
+}
+
+TEST_F(ChunkCacheTest, GivesUpAllButOneSize) {
+  cache_.put_allocation(gpu(0), freed(gpu(0), 4, 2));
+  for (int i = 0; i < 2; ++i) put(gpu(0), 1);
+  put(gpu(0), 2);
+  put(gpu(0), 3);
+  put(gpu(1), 3);
+  ChunkCache::Surplus others = cache_.take_others(gpu(0), pages(2));
+  EXPECT_EQ(others.size_bytes, pages(4 + 2 + 3));
+  EXPECT_EQ(cache_.count(gpu(0), pages(2)), 1u);
+  EXPECT_EQ(cache_.cached_bytes(gpu(0)), pages(2));
+  EXPECT_EQ(cache_.cached_bytes(gpu(1)), pages(3));
+  destroy(std::move(others));
+}
+
+TEST_F(ChunkCacheTest, SaysWhenItIsOverTheBudget) {
+  EXPECT_FALSE(cache_.over_budget(host(0)));
+  for (int i = 0; i < 4; ++i) put(host(0), 1);
+  EXPECT_FALSE(cache_.over_budget(host(0)));
+  put(host(0), 1);
+  EXPECT_TRUE(cache_.over_budget(host(0)));
+  cache_.reserve_budget(host(0), pages(1), 1);
+  EXPECT_FALSE(cache_.over_budget(host(0)));
 }
 
 TEST_F(ChunkCacheTest, GivesAFreedAllocationOfJustTheGeometry) {

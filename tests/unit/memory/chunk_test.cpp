@@ -42,8 +42,8 @@ TEST(Reservation, CountsWhatIsNotTakenBack) {
   EXPECT_EQ(ledger.leaks(), 1u);
   Reservation abandoned(rig.driver(), ledger, rig.page());
   rig.forget_calls();
-  abandoned.abandon("a test, on purpose");
-  EXPECT_EQ(ledger.leaks(), 2u);
+  abandoned.abandon();
+  EXPECT_EQ(ledger.leaks(), 1u) << "the caller counts it";
   abandoned = Reservation();
   EXPECT_EQ(rig.calls(Call::unreserve), 0) << "it was let go of";
 }
@@ -109,7 +109,35 @@ TEST(Chunk, CountsWhatTheDriverDoesNotTakeBack) {
     EXPECT_EQ(rig.memory().ledger().leaks(), 1u);
     EXPECT_EQ(rig.calls(Call::release), call == Call::release ? 0 : 1);
     EXPECT_FALSE(rig.machine().leaks().empty());
+    const bool bytes_are_gone = call != Call::unreserve;
+    EXPECT_EQ(rig.account(gpu(0)).leaked_bytes, bytes_are_gone ? rig.page() : 0);
   }
+}
+
+TEST(Chunk, CountsBytesOnceThatAreHeldTwice) {
+  MemoryRig rig;
+  Chunk chunk = rig.chunk(gpu(0), 2);
+  rig.unclaim(chunk);
+  rig.fail({Call::unmap, Call::release}, {0, 1});
+  EXPECT_FALSE(chunk.release());
+  EXPECT_FALSE(chunk);
+  EXPECT_EQ(rig.memory().ledger().leaks(), 2u);
+  EXPECT_EQ(rig.account(gpu(0)).leaked_bytes, 2 * rig.page());
+}
+
+TEST(Chunk, StaysBusyHoweverItMoves) {
+  MemoryRig rig;
+  Chunk chunk = rig.memory().obtain(gpu(0), rig.page(), Memory::Turn::take);
+  EXPECT_FALSE(chunk.busy());
+  const Chunk& seen = chunk;
+  seen.mark_busy();
+  Chunk moved = std::move(chunk);
+  EXPECT_TRUE(moved.busy());
+  rig.memory().retire(std::move(moved));
+  EXPECT_EQ(rig.cached(gpu(0)), 0u) << "it is never used again";
+  EXPECT_EQ(rig.account(gpu(0)).leaked_bytes, rig.page());
+  EXPECT_EQ(rig.memory().ledger().leaks(), 1u);
+  rig.memory().check_invariants();
 }
 
 }  // namespace

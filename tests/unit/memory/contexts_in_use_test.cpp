@@ -2,6 +2,7 @@
 // neither opens a context, keeps one by accident or loses an event.
 #include "unit/memory/memory_rig.hpp"
 
+#include "base/executor.hpp"
 #include "driver/native_codes.hpp"
 #include "machine/machine_file.hpp"
 
@@ -30,6 +31,41 @@ TEST(ContextsInUse, ListsActivePrimaryContextsAndOpensNone) {
   }
   EXPECT_FALSE(machine.context_active(DeviceId{2}));
   EXPECT_EQ(machine.leaks(), std::vector<std::string>());
+}
+
+TEST(ContextsInUse, RetainsAContextOnceHoweverManyList) {
+  SimDriver machine(load_machine("test-4"));
+  const Topology topology = Topology::discover(machine, {});
+  Ledger ledger;
+  for (int i = 0; i < 4; ++i) machine.retain_primary(DeviceId{i});
+  {
+    ContextsInUse contexts(machine, topology, ledger);
+    ThreadedExecutor executor;
+    std::vector<std::unique_ptr<Task>> tasks;
+    for (int i = 0; i < 4; ++i) {
+      tasks.push_back(executor.spawn("lister", [&] { EXPECT_EQ(contexts.list().size(), 4u); }));
+    }
+    for (const auto& task : tasks) task->join();
+  }
+  for (int i = 0; i < 4; ++i) machine.release_primary(DeviceId{i});
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_FALSE(machine.context_active(DeviceId{i})) << "one too many was retained";
+  }
+  EXPECT_EQ(ledger.leaks(), 0u);
+}
+
+TEST(ContextsInUse, AsksTheDriverWithoutItsLock) {
+  MemoryRig rig;
+  ContextsInUse contexts(rig.driver(), rig.topology(), rig.memory().ledger());
+  ThreadedExecutor executor;
+  std::unique_ptr<Task> lister;
+  rig.delay(Call::retain_primary, std::chrono::milliseconds(200));
+  const TimePoint start = rig.machine().clock().now();
+  lister = executor.spawn("lister", [&] { contexts.list(); });
+  EXPECT_TRUE(comes_true([&] { return rig.calls(Call::context_active) > 0; }));
+  contexts.give_back(rig.context(0), contexts.take_event(rig.context(0)));
+  EXPECT_LT(rig.machine().clock().now() - start, std::chrono::milliseconds(200));
+  lister->join();
 }
 
 TEST(ContextsInUse, ListsOnlyTheDevicesOfTheRuntime) {

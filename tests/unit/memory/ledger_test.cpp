@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <memory>
+#include <stdexcept>
 #include <vector>
 
 namespace vma {
@@ -83,6 +84,29 @@ TEST(Ledger, CountsLeaksForLongerThanItLives) {
   EXPECT_EQ(ledger->leaks(), 2u);
   ledger.reset();
   EXPECT_EQ(*count, 2u);
+}
+
+TEST(Ledger, BooksLeakedBytesAsHeld) {
+  Ledger ledger;
+  ledger.open(gpu(0), 100);
+  ledger.claim(gpu(0), 60, Use::allocated);
+  ledger.leak_bytes(gpu(0), 20);
+  ledger.unclaim(gpu(0), 20, Use::allocated);
+  EXPECT_EQ(ledger.account(gpu(0)).leaked_bytes, 20u);
+  EXPECT_EQ(ledger.account(gpu(0)).total(), 60u);
+  EXPECT_FALSE(ledger.claim(gpu(0), 41, Use::allocated)) << "they are not free";
+  ledger.shift(gpu(0), 5, Use::allocated, Use::leaked);
+  EXPECT_EQ(ledger.account(gpu(0)).leaked_bytes, 25u);
+}
+
+TEST(Ledger, CountsWhatCannotBeUndone) {
+  Ledger ledger;
+  int undone = 0;
+  EXPECT_TRUE(ledger.undo("a thing", [&] { ++undone; }));
+  EXPECT_EQ(ledger.leaks(), 0u);
+  EXPECT_FALSE(ledger.undo("a thing", [] { throw std::runtime_error("a test, on purpose"); }));
+  EXPECT_EQ(ledger.leaks(), 1u);
+  EXPECT_EQ(undone, 1);
 }
 
 TEST(Ledger, NeverOverbooksBetweenThreads) {

@@ -88,7 +88,7 @@ TEST(Memory, FreesAsynchronouslyOnceTheStreamIsThere) {
   EXPECT_EQ(rig.machine().pointer_info(allocation->begin()).at, gpu(0));
   MemoryRig::let_go(word);
   EXPECT_TRUE(comes_true([&] { return rig.cached(gpu(0)) == 4 * rig.page(); }));
-  EXPECT_EQ(rig.alloc(4, gpu(0), 4), allocation);
+  EXPECT_EQ(rig.alloc(4, gpu(0), 4)->begin(), allocation->begin());
 }
 
 TEST(Memory, RefusesToFreeOnAStreamThatCaptures) {

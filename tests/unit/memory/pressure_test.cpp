@@ -130,6 +130,29 @@ TEST(Reserve, RefusesWhatIsNotThereOrDoesNotFit) {
   rig.memory().check_invariants();
 }
 
+TEST(Reserve, MakesRoomFromCachedMemoryOfOtherSizes) {
+  MemoryRig rig("test-2", capped(8));
+  rig.free(rig.alloc(4, gpu(0), 2));
+  rig.memory().retire(rig.memory().obtain(gpu(0), page, Memory::Turn::take));
+  rig.memory().reserve(gpu(0), 8 * page, 4 * page);
+  EXPECT_EQ(rig.memory().cache().count(gpu(0), 4 * page), 2u);
+  EXPECT_EQ(rig.cached(gpu(0)), 8 * page);
+  rig.memory().check_invariants();
+}
+
+TEST(Reserve, RaisesTheBudgetNoFurtherWhenItIsAskedAgain) {
+  MemoryLimits limits;
+  limits.cache_bytes_per_gpu = page;
+  MemoryRig rig("test-2", limits);
+  for (int round = 0; round < 5; ++round) {
+    rig.memory().reserve(gpu(0), 8 * page, 4 * page);
+    EXPECT_EQ(rig.memory().cache().budget_bytes(gpu(0)), 9 * page);
+    rig.alloc(8, gpu(0), 4);  // Uses what was reserved.
+  }
+  rig.memory().trim(gpu(0));
+  EXPECT_EQ(rig.memory().cache().budget_bytes(gpu(0)), page);
+}
+
 TEST(Trim, GivesTheCacheBackAndSaysHowMuch) {
   MemoryRig rig;
   rig.free(rig.alloc(5, gpu(0), 2));

@@ -136,6 +136,28 @@ TEST(Registry, HoldsWhatItAnswers) {
   EXPECT_EQ(allocation.use_count(), uses + 1) << "only `held` is left";
 }
 
+TEST(Registry, IsEmptiedOneByOne) {
+  MemoryRig rig;
+  Registry registry(granule);
+  const auto allocation = rig.alloc(1, gpu(0));
+  registry.insert(base, granule, granule, allocation);
+  registry.insert(base + granule, granule, granule, allocation);
+  EXPECT_EQ(registry.erase_any(), allocation);
+  EXPECT_EQ(registry.erase_any(), allocation);
+  EXPECT_EQ(registry.erase_any(), nullptr);
+  EXPECT_EQ(registry.size(), 0u);
+  registry.check_invariants();
+}
+
+TEST(RegistryDeathTest, EndsTheProcessWhereTheTableHasAnythingElse) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  Registry registry(granule);
+  registry.insert(base, 4 * granule, 4 * granule, nullptr);
+  registry.check_invariants();
+  registry.insert(base + granule, granule, granule, nullptr);  // Amid a slot, against the rules.
+  EXPECT_DEATH(registry.check_invariants(), "each granule is in the table");
+}
+
 TEST(Registry, FindsBesideInsertAndErase) {
   Registry registry(granule);
   constexpr std::uint64_t slots = 8;

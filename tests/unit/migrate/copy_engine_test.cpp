@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <set>
 #include <vector>
 
 namespace vma {
@@ -180,6 +181,45 @@ TEST(CopyEngine, RunsNothingAfterAnEnqueueThatFailed) {
     rig.unclaim(source);
     rig.unclaim(target);
   }
+}
+
+TEST(CopyEngine, MarksChunksThatItCannotWaitFor) {
+  std::set<int> all;
+  for (int number = 1; number < 100; ++number) all.insert(number);
+  MoveRig rig;
+  const Chunk source = rig.chunk(gpu(0), 2), target = rig.chunk(gpu(1), 2);
+  const Chunk other = rig.chunk(gpu(0), 1);
+  rig.engine().prepare(gpu(0), gpu(1));
+  std::vector<std::byte> bytes(100);
+  rig.engine().read(other, 0, bytes);
+  rig.fail({Call::copy, Call::record, Call::wait_stream}, all);  // The copy itself is enqueued.
+  EXPECT_THROW(rig.engine().enqueue(source, target), Error);
+  EXPECT_TRUE(source.busy());
+  EXPECT_TRUE(target.busy());
+  EXPECT_FALSE(other.busy());
+  EXPECT_EQ(rig.memory().ledger().leaks(), 1u);
+  rig.fail({Call::copy, Call::wait_stream}, all);
+  const Error error =
+      expect_error(ErrorKind::driver_failure, [&] { rig.engine().read(other, 0, bytes); });
+  EXPECT_TRUE(says(error, "the caller's memory may still be under way")) << error.what();
+  EXPECT_TRUE(other.busy());
+  rig.fail_nothing();
+  rig.engine().wait(rig.engine().enqueue(source, target));  // All of it has ended.
+  rig.unclaim(source);
+  rig.unclaim(target);
+  rig.unclaim(other);
+}
+
+TEST(CopyEngine, MarksNothingAfterAnErrorThatPasses) {
+  MoveRig rig;
+  const Chunk chunk = rig.chunk(gpu(0), 1);
+  std::vector<std::byte> bytes(100);
+  rig.engine().read(chunk, 0, bytes);
+  rig.fail({Call::wait_stream}, {0, 1, 2, 3, 4, 5, 6});
+  expect_error(ErrorKind::driver_failure, [&] { rig.engine().write(chunk, 0, bytes); });
+  EXPECT_FALSE(chunk.busy()) << "the last try went well";
+  EXPECT_EQ(rig.memory().ledger().leaks(), 0u);
+  rig.unclaim(chunk);
 }
 
 TEST(CopyEngine, ReadsAndWritesAnyBytesOfAChunk) {

@@ -1,0 +1,152 @@
+// Goal: one at a time moves or frees an allocation; what keeps one in its place is told by name;
+// who still holds a freed one never meets the next at the same address.
+#include "memory/move_claim.hpp"
+
+#include "unit/memory/memory_rig.hpp"
+
+#include "base/executor.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <utility>
+#include <vector>
+
+namespace vma {
+namespace {
+
+TEST(MoveClaim, IsHadByOneAtATime) {
+  MemoryRig rig;
+  const auto allocation = rig.alloc(1, gpu(0));
+  MoveClaim first = MoveClaim::take(allocation);
+  EXPECT_TRUE(first);
+  EXPECT_FALSE(MoveClaim::try_take(allocation));
+  MoveClaim moved = std::move(first);
+  EXPECT_FALSE(first);  // NOLINT: what is left of it is the claim.
+  EXPECT_FALSE(MoveClaim::try_take(allocation)) << "it has only moved";
+  moved = MoveClaim();
+  EXPECT_TRUE(MoveClaim::try_take(allocation));
+  EXPECT_TRUE(MoveClaim::try_take(allocation)) << "the last one has ended";
+}
+
+TEST(MoveClaim, IsWaitedFor) {
+  MemoryRig rig;
+  const auto allocation = rig.alloc(1, gpu(0));
+  std::atomic<int> inside{0}, most{0};
+  ThreadedExecutor executor;
+  std::vector<std::unique_ptr<Task>> tasks;
+  for (int i = 0; i < 4; ++i) {
+    tasks.push_back(executor.spawn("mover", [&] {
+      for (int round = 0; round < 200; ++round) {
+        const MoveClaim claim = MoveClaim::take(allocation);
+        most = std::max(most.load(), ++inside);
+        --inside;
+      }
+    }));
+  }
+  for (const auto& task : tasks) task->join();
+  EXPECT_EQ(most, 1);
+}
+
+TEST(MoveClaim, MakesAFreeWaitForTheMove) {
+  MemoryRig rig;
+  const auto allocation = rig.alloc(1, gpu(0));
+  MoveClaim claim = MoveClaim::take(allocation);
+  std::atomic<bool> freed{false};
+  ThreadedExecutor executor;
+  const auto task = executor.spawn("freer", [&] {
+    rig.free(allocation);
+    freed = true;
+  });
+  EXPECT_TRUE(comes_true([&] { return allocation->being_freed.load(); }));
+  {
+    const MutexLock lock(allocation->operations());  // The mover's, for a chunk: no free is inside.
+    EXPECT_FALSE(freed);
+    EXPECT_EQ(rig.memory().registry().size(), 1u);
+    EXPECT_EQ(rig.cached(gpu(0)), 0u);
+  }
+  claim = MoveClaim();
+  task->join();
+  EXPECT_EQ(rig.cached(gpu(0)), rig.page());
+}
+
+TEST(MoveClaim, LetsAFreeThatFailedGoOn) {
+  MemoryRig rig;
+  const auto allocation = rig.alloc(1, gpu(0));
+  rig.fail({Call::record_context, Call::create_event}, {0});
+  expect_error(ErrorKind::driver_failure, [&] { rig.free(allocation); });
+  EXPECT_TRUE(MoveClaim::try_take(allocation)) << "the free has given it back";
+}
+
+TEST(MoveClaim, MakesAnAsynchronousFreeWaitForTheMove) {
+  MemoryRig rig;
+  const auto allocation = rig.alloc(2, gpu(0), 2);
+  const BoundStream stream = rig.new_stream(0);
+  MoveClaim claim = MoveClaim::take(allocation);
+  rig.memory().free_async(allocation->begin(), stream);
+  rig.machine().wait_stream(stream, never);
+  {
+    const MutexLock turn(rig.memory().lane().turn());
+    rig.memory().lane().run_here();  // Looks at what waits.
+  }
+  EXPECT_EQ(rig.cached(gpu(0)), 0u);
+  claim = MoveClaim();
+  EXPECT_TRUE(comes_true([&] { return rig.cached(gpu(0)) == 2 * rig.page(); }));
+  EXPECT_TRUE(comes_true([&] { return bool(MoveClaim::try_take(allocation)); }))
+      << "who waited for it finds it freed, and does not wait for ever";
+  EXPECT_TRUE(allocation->being_freed);
+}
+
+TEST(Pins, SayWhatKeepsAnAllocationWhereItIs) {
+  MemoryRig rig;
+  const auto allocation = rig.alloc(1, gpu(0));
+  EXPECT_TRUE(allocation->may_move());
+  allocation->pin();
+  allocation->pin();
+  EXPECT_EQ(allocation->why_pinned(), "is pinned");
+  allocation->unpin();
+  EXPECT_FALSE(allocation->may_move());
+  expect_error(ErrorKind::pinned, [&] { rig.free(allocation); });
+  allocation->unpin();
+  EXPECT_TRUE(allocation->may_move());
+  ++allocation->views;
+  EXPECT_EQ(allocation->why_pinned(), "has a HostView");
+  const Error error = expect_error(ErrorKind::pinned, [&] { rig.free(allocation); });
+  EXPECT_TRUE(says(error, "HostView")) << error.what();
+  --allocation->views;
+  allocation->movable = false;
+  EXPECT_EQ(allocation->why_pinned(), "was made not movable");
+  allocation->movable = true;
+  allocation->exported = true;
+  EXPECT_EQ(allocation->why_pinned(), "is exported, and no hook follows its moves");
+  const std::uint64_t hooks = allocation->hooks().add({});
+  EXPECT_TRUE(allocation->may_move()) << "hooks let it go";
+  allocation->hooks().remove(hooks);
+  EXPECT_FALSE(allocation->may_move());
+  rig.free(allocation);  // An export does not keep it.
+}
+
+TEST(FreedAllocation, IsNeverTheNextOneAtItsAddress) {
+  MemoryRig rig;
+  const auto first = rig.alloc(4, gpu(0), 2);
+  first->pin();
+  first->unpin();
+  first->exported = true;
+  rig.free(first);
+  rig.forget_calls();
+  const auto second = rig.alloc(4, gpu(0), 2);
+  ASSERT_EQ(second->begin(), first->begin());
+  EXPECT_TRUE(rig.trace().empty());
+  EXPECT_NE(second, first);
+  EXPECT_TRUE(first->being_freed) << "who looked it up before the free learns of it";
+  EXPECT_TRUE(first->extents().empty());
+  EXPECT_FALSE(first->reusable());
+  EXPECT_FALSE(second->being_freed);
+  EXPECT_FALSE(second->exported);
+  rig.expect_shown(*second);
+  EXPECT_FALSE(first->take_out(0)) << "the memory is the other's";
+  rig.expect_shown(*second);
+}
+
+}  // namespace
+}  // namespace vma

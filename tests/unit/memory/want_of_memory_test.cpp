@@ -1,0 +1,139 @@
+// Goal: where the host has no memory left, giving memory back ends no process: what cannot be kept
+// track of is kept aside or stays in the cache, and the books agree. Method: operator new is ours.
+#include "unit/memory/memory_rig.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+#include <utility>
+#include <vector>
+
+namespace {
+thread_local bool refuses = false;  // Whether this thread gets any memory.
+}  // namespace
+
+void* operator new(std::size_t size_bytes) {
+  void* memory = refuses ? nullptr : std::malloc(size_bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+
+namespace vma {
+namespace {
+
+/// Nothing may be allocated on this thread while it lives.
+class NoMemory {
+ public:
+  NoMemory() { refuses = true; }
+  ~NoMemory() { refuses = false; }
+  NoMemory(const NoMemory&) = delete;
+  NoMemory& operator=(const NoMemory&) = delete;
+};
+
+TEST(WantOfMemory, LeavesAChunkWithItsOwner) {
+  MemoryRig rig;
+  Chunk chunk = rig.memory().obtain(gpu(0), 3 * rig.page(), Memory::Turn::take);
+  bool kept = true, refused = false;
+  {
+    const NoMemory none;
+    try {
+      ::operator delete(::operator new(8));
+    } catch (const std::bad_alloc&) {
+      refused = true;
+    }
+    kept = rig.memory().cache().put(std::move(chunk));
+  }
+  EXPECT_TRUE(refused) << "the test can tell";
+  EXPECT_FALSE(kept);
+  ASSERT_TRUE(chunk);  // NOLINT: it was not taken.
+  EXPECT_EQ(rig.cached(gpu(0)), 0u);
+  EXPECT_FALSE(rig.memory().cache().take(gpu(0), 3 * rig.page()));
+  EXPECT_TRUE(rig.memory().cache().put(std::move(chunk)));
+  rig.memory().check_invariants();
+}
+
+TEST(WantOfMemory, CountsARetiredChunkThatNobodyCanKeepTrackOf) {
+  MemoryRig rig;
+  Chunk chunk = rig.memory().obtain(gpu(0), rig.page(), Memory::Turn::take);
+  {
+    const NoMemory none;
+    rig.memory().retire(std::move(chunk));
+  }
+  EXPECT_EQ(rig.memory().ledger().leaks(), 1u);
+  EXPECT_EQ(rig.account(gpu(0)).leaked_bytes, rig.page());
+  EXPECT_EQ(rig.account(gpu(0)).allocated_bytes, 0u);
+  rig.memory().check_invariants();
+}
+
+TEST(WantOfMemory, KeepsForNowWhatIsOverTheBudget) {
+  MemoryLimits limits;
+  limits.cache_bytes_per_gpu = 0;
+  MemoryRig rig("test-2", limits);
+  const std::uint64_t page = rig.page();
+  std::vector<Chunk> chunks;
+  {
+    const MutexLock turn(rig.memory().lane().turn());  // The lane releases nothing meanwhile.
+    for (int i = 0; i < 200; ++i) {
+      chunks.push_back(rig.memory().obtain(gpu(0), page, Memory::Turn::held));
+    }
+    for (int i = 0; i < 100; ++i) rig.memory().retire(std::move(chunks[i]));
+    {
+      const NoMemory none;
+      EXPECT_TRUE(rig.memory().cache().take_all(gpu(0)).empty()) << "it could not be told";
+      for (int i = 100; i < 200; ++i) rig.memory().retire(std::move(chunks[i]));
+    }
+  }
+  rig.memory().lane().drain();
+  EXPECT_EQ(rig.account(gpu(0)).allocated_bytes, 0u);
+  rig.memory().check_invariants();
+  rig.memory().retire(rig.memory().obtain(gpu(0), page, Memory::Turn::take));
+  rig.memory().lane().drain();
+  EXPECT_EQ(rig.cached(gpu(0)), 0u) << "the next one takes them along";
+}
+
+TEST(WantOfMemory, MovesWhatHasBecomeReadyWithoutAny) {
+  MemoryRig rig;
+  Lane& lane = rig.memory().lane();
+  const MutexLock turn(lane.turn());  // The lane's own thread runs nothing.
+  int done = 0;
+  std::atomic<bool> ready{false};
+  for (int i = 0; i < 100; ++i) {
+    lane.post_when([&] { return ready.load(); }, [&] { ++done; });
+  }
+  {
+    const NoMemory none;
+    lane.run_here();
+    EXPECT_EQ(done, 0);
+  }
+  ready = true;
+  {
+    const NoMemory none;
+    lane.run_here();
+  }
+  EXPECT_EQ(done, 100);
+}
+
+TEST(WantOfMemory, ErasesFromTheRegistryWithoutAny) {
+  Registry registry(4096);
+  std::vector<AllocationId> ids;
+  for (std::uint64_t i = 0; i < 1000; ++i) {
+    ids.push_back(registry.insert(Address{(i + 1) << 20}, 4096, 4096, nullptr));
+  }
+  {
+    const NoMemory none;
+    for (const AllocationId id : ids) registry.erase(id);
+  }
+  EXPECT_EQ(registry.size(), 0u);
+  registry.check_invariants();
+}
+
+}  // namespace
+}  // namespace vma
