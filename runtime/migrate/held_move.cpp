@@ -14,14 +14,15 @@ constexpr std::size_t copies_in_flight_max = 1024;
 }  // namespace
 
 HeldMove::HeldMove(Mover& mover, Allocation& allocation, SlotRange range, Location to,
-                   const MigrateOptions& options)
+                   const MigrateOptions& options, const MigrationTask* task)
     : mover_(mover),
       memory_(mover.memory_),
       clock_(mover.memory_.driver().clock()),
       allocation_(allocation),
       range_(range),
       to_(to),
-      options_(options) {}
+      options_(options),
+      task_(task) {}
 
 MigrationReport HeldMove::run() {
   const TimePoint start = clock_.now();
@@ -104,25 +105,29 @@ void HeldMove::move_held() {
   HoldPost& post = mover_.post(transactions_.front().from(), to_);
   const MutexLock slow_work(memory_.lane().turn());  // None beside a hold but our own.
   constexpr std::chrono::milliseconds limit_max = std::chrono::days(1);  // Times add up to limits.
-  const std::chrono::nanoseconds limit =
-      options_.deadline.count() > 0 ? std::min(options_.deadline, limit_max) : mover_.hold_limit_;
+  const std::chrono::nanoseconds limit = options_.deadline.count() > 0
+                                             ? std::min(options_.deadline, limit_max)
+                                             : mover_.limits_.hold_limit;
   constexpr std::chrono::seconds patience_min(2);  // One driver call may make and release a lot.
   const auto patience = std::max<std::chrono::nanoseconds>(limit, patience_min);
   Hold hold(memory_.driver(), memory_.contexts(), post, mover_.watchdog_, patience);
   const TimePoint stop = clock_.now();
-  const auto note = [&](std::chrono::nanoseconds& field) { field += clock_.now() - stop; };
+  const auto note_stall = [&] {
+    const std::chrono::nanoseconds stall = clock_.now() - stop;
+    report_.stall = {1, stall, stall, stall};
+  };
   try {
     hold.close(stop + limit);
-    note(report_.phases.wait);
+    report_.phases.wait += clock_.now() - stop;
     report_.retries = hold.tries() - 1;
     pipeline(&hold);
   } catch (...) {
     hold.open();
-    note(report_.stall_max);
+    note_stall();
     throw;
   }
   hold.open();
-  note(report_.stall_max);
+  note_stall();
 }
 
 void HeldMove::move_unheld() {
@@ -194,7 +199,7 @@ void HeldMove::pipeline(Hold* hold) {
       return false;
     }
   };
-  for (std::size_t next = 0; next < count && !allocation_.being_freed; ++next) {
+  for (std::size_t next = 0; next < count && !ended(); ++next) {
     Transaction& transaction = transactions_[next];
     const bool moved = attempt(transaction, [&] {
       while (started < std::min(count, next + copies_in_flight_max)) {
@@ -208,6 +213,10 @@ void HeldMove::pipeline(Hold* hold) {
     if (!moved) break;
   }
   if (failure) std::rethrow_exception(failure);
+}
+
+bool HeldMove::ended() const {
+  return allocation_.being_freed || (task_ != nullptr && task_->cancelled());
 }
 
 void HeldMove::note_failure(const Transaction& transaction, const std::exception& error) {
@@ -227,13 +236,11 @@ void HeldMove::summarise() {
   const std::size_t moved = static_cast<std::size_t>(report_.chunks_moved);
   if (moved == transactions_.size()) {
     report_.outcome = Outcome::done;
-  } else if (report_.failures.empty() && allocation_.being_freed) {
+  } else if (report_.failures.empty() && ended()) {
     report_.outcome = Outcome::cancelled;
   } else {
     report_.outcome = moved == 0 ? Outcome::failed : Outcome::partly;
   }
-  ++mover_.migrations_;
-  mover_.bytes_moved_ += report_.bytes_moved;
 }
 
 Error HeldMove::with_report(const Error& error) {

@@ -8,13 +8,14 @@
 
 namespace vma {
 
-/// One synchronous migration under way: what `Mover::move` does, step by step. One thread.
+/// One migration under a hold: what `Mover::move` does, step by step. One thread, which has the
+/// allocation's move claim and `operations()`.
 class HeldMove {
  public:
   HeldMove(Mover& mover, Allocation& allocation, SlotRange range, Location to,
-           const MigrateOptions& options);
+           const MigrateOptions& options, const MigrationTask* task = nullptr);
 
-  /// Throws: Error with the report.
+  /// `task`, if there is one, may cancel it. Throws: Error with the report.
   MigrationReport run();
 
  private:
@@ -27,6 +28,7 @@ class HeldMove {
   void start(Transaction& transaction);
   void finish(Transaction& transaction, Hold* hold);
   void await_copy(Transaction& transaction, Hold& hold);
+  bool ended() const;
   void note_failure(const Transaction& transaction, const std::exception& error);
   void summarise();
   Error with_report(const Error& error);
@@ -38,6 +40,7 @@ class HeldMove {
   const SlotRange range_;
   const Location to_;
   const MigrateOptions& options_;
+  const MigrationTask* const task_;  // Null for callers that wait.
   MigrationReport report_;
   TimePoint begun_{0};                    // The first copy.
   TimePoint let_through_{0};              // When a grant or unmap of ours last returned.

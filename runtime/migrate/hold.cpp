@@ -6,79 +6,25 @@
 
 #include <fmt/format.h>
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
-#include <cstdlib>
-#include <exception>
 
 namespace vma {
-namespace {
-
-// The posts of the process, for `open_all`, which may take no lock.
-constexpr std::size_t posts_max = 256;
-std::array<std::atomic<HoldPost*>, posts_max> posts{};
-
-void enlist(HoldPost* from, HoldPost* to) noexcept {
-  for (std::atomic<HoldPost*>& post : posts) {
-    HoldPost* expected = from;
-    if (post.compare_exchange_strong(expected, to)) return;
-  }
-}
-
-void prepare_for_exit() {
-  static const bool prepared = [] {
-    set_last_words(&HoldPost::open_all);
-    return std::atexit([] { HoldPost::open_all(); }) == 0;
-  }();
-  static_cast<void>(prepared);
-}
-
-template <typename Body>
-void undo(Ledger& ledger, const char* what, Body&& body) noexcept {
-  try {
-    body();
-  } catch (const std::exception& error) {
-    ledger.leaked(fmt::format("{} that holds stand on: {}", what, error.what()));
-  }
-}
-
-}  // namespace
 
 HoldPost::HoldPost(Driver& driver, BoundStream stream, Ledger& ledger)
-    : driver_(driver), ledger_(ledger), stream_(stream), process_(getpid()) {
-  event_ = driver.create_event(stream.context);
-  try {
-    word_ = static_cast<std::uint64_t*>(driver.allocate_pinned(stream.context, sizeof *word_));
-  } catch (...) {
-    undo(ledger_, "an event", [&] { driver_.destroy_event(event_); });
-    throw;
-  }
-  prepare_for_exit();
-  enlist(nullptr, this);
-}
-
-void HoldPost::open_all() noexcept {
-  const pid_t here = getpid();
-  for (const std::atomic<HoldPost*>& post : posts) {
-    HoldPost* standing = post.load();
-    // A forked child that exits has its parent's posts, and its parent's words.
-    if (!standing || standing->process_ != here || standing->dark_) continue;
-    standing->open(UINT64_MAX);
-  }
-}
+    : driver_(driver),
+      ledger_(ledger),
+      stream_(stream),
+      words_(driver, stream.context, ledger),
+      word_(words_),
+      event_(driver.create_event(stream.context)) {}
 
 HoldPost::~HoldPost() {
-  enlist(this, nullptr);
-  open(epoch_);
-  undo(ledger_, "a word", [&] { driver_.free_pinned(stream_.context, word_); });
-  undo(ledger_, "an event", [&] { driver_.destroy_event(event_); });
+  ledger_.undo("an event that holds stand on", [&] { driver_.destroy_event(event_); });
 }
 
 std::uint64_t HoldPost::close() {
-  const std::uint64_t epoch = ++epoch_;
-  const WordOperation wait{WordOperation::Kind::wait_until_at_least, address_of(word_), epoch};
+  const std::uint64_t epoch = next_epoch();
+  const WordOperation wait = word_.wait_for(epoch);
   try {
     driver_.batch(stream_, {&wait, 1});
     driver_.record(event_, stream_);
@@ -87,16 +33,6 @@ std::uint64_t HoldPost::close() {
     throw;
   }
   return epoch;
-}
-
-void HoldPost::open(std::uint64_t epoch) noexcept {
-  // A device reads the word over the bus; a release store is all that it needs.
-  // Never lower than it was: what was opened for good stays open.
-  std::atomic_ref<std::uint64_t> word(*word_);
-  std::uint64_t open_to = word.load(std::memory_order_relaxed);
-  while (open_to < epoch &&
-         !word.compare_exchange_weak(open_to, epoch, std::memory_order_release)) {
-  }
 }
 
 Hold::Hold(Driver& driver, ContextsInUse& contexts, HoldPost& post, Watchdog& watchdog,
@@ -166,7 +102,7 @@ bool Hold::advance(State from, State to) noexcept {
 }
 
 void Hold::arm(TimePoint deadline) {
-  watchdog_.arm(deadline, [this] {
+  ticket_ = watchdog_.arm(deadline, [this] {
     if (advance(State::closing, State::open) || advance(State::closed, State::open)) {
       post_.open(epoch_);
     }
@@ -174,13 +110,13 @@ void Hold::arm(TimePoint deadline) {
 }
 
 void Hold::alive() {
-  watchdog_.disarm();
-  arm(driver_.clock().now() + patience_);
+  watchdog_.rearm(ticket_, driver_.clock().now() + patience_);
 }
 
 void Hold::begin_dark() {
   post_.set_dark(true);
-  if (advance(State::closed, State::dark)) return;
+  // I2: the watchdog may have opened the hold, and the exit of the process the word.
+  if (!post_.is_open(epoch_) && advance(State::closed, State::dark)) return;
   post_.set_dark(false);
   throw Error(ErrorKind::busy, "vma::migrate",
               "a driver call stood for longer than the limit (another thread in cuCtxDestroy?), so "
@@ -193,7 +129,8 @@ void Hold::end_dark() noexcept {
 }
 
 void Hold::let_go() noexcept {
-  watchdog_.disarm();
+  watchdog_.disarm(ticket_);
+  ticket_ = Watchdog::Ticket::none;
   if (state_.exchange(State::open) != State::open) post_.open(epoch_);
   post_.set_dark(false);
 }

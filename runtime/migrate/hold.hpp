@@ -2,9 +2,9 @@
 
 #include "driver/driver.hpp"
 #include "memory/contexts_in_use.hpp"
+#include "migrate/pinned_words.hpp"
+#include "migrate/stop_word.hpp"
 #include "migrate/watchdog.hpp"
-
-#include <sys/types.h>
 
 #include <atomic>
 #include <chrono>
@@ -13,8 +13,7 @@
 
 namespace vma {
 
-/// Where holds stand: a word of pinned host memory that a stream waits for. It lasts; its epochs
-/// are 64 bits and never start again, so that an old hold cannot let a new one go.
+/// Where holds stand: a stream that waits for a word, and the event behind it. It lasts.
 class HoldPost {
  public:
   /// `stream` is of a context of the runtime's own, and nothing else uses it.
@@ -25,24 +24,19 @@ class HoldPost {
 
   /// Stops the stream until `open(epoch)`, and records the event behind it.
   std::uint64_t close();
-  void open(std::uint64_t epoch) noexcept;
+  void open(std::uint64_t epoch) noexcept { word_.open(epoch); }
   EventHandle event() const noexcept { return event_; }
-  /// While a slot is dark, nobody else may open.
-  void set_dark(bool dark) noexcept { dark_ = dark; }
-
-  /// Opens every post of the process behind which no slot is dark, for good: when the process exits
-  /// or a check fails. Stores to host memory, nothing else.
-  static void open_all() noexcept;
+  /// While a slot is dark, nobody else may open; somebody may have opened before, so look.
+  void set_dark(bool dark) noexcept { word_.set_dark(dark); }
+  bool is_open(std::uint64_t epoch) const noexcept { return word_.is_open(epoch); }
 
  private:
   Driver& driver_;
   Ledger& ledger_;
   const BoundStream stream_;
-  const pid_t process_;
-  std::uint64_t* word_ = nullptr;
-  std::atomic<bool> dark_{false};
+  PinnedWords words_;
+  StopWord word_;
   EventHandle event_{};
-  std::uint64_t epoch_ = 0;
 };
 
 /// All contexts in use, brought to rest and kept there: a promise to let go.
@@ -104,6 +98,7 @@ class Hold {
   std::vector<Held> held_;
   int tries_ = 0;
   std::uint64_t epoch_ = 0;
+  Watchdog::Ticket ticket_ = Watchdog::Ticket::none;
   std::atomic<State> state_{State::open};
 };
 

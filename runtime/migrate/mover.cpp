@@ -1,13 +1,60 @@
 #include "migrate/mover.hpp"
 
+#include "base/log.hpp"
 #include "migrate/held_move.hpp"
+#include "migrate/live_move.hpp"
+#include "migrate/move_notices.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <utility>
 
 namespace vma {
+namespace {
 
-Mover::Mover(Memory& memory, CopyEngine& engine, std::chrono::nanoseconds hold_limit)
-    : memory_(memory), engine_(engine), hold_limit_(hold_limit), watchdog_(memory.driver()) {}
+void require_movable(const Allocation& allocation) {
+  constexpr const char* call = "vma::migrate";
+  const auto refuse = [&](ErrorKind kind, const std::string& why) {
+    throw Error(kind, call,
+                fmt::format("the allocation at {:#x} {}", to_integer(allocation.begin()), why));
+  };
+  if (allocation.poisoned()) {
+    refuse(ErrorKind::poisoned, "lost a slot to a failed move; vma::read serves its saved bytes");
+  }
+  const std::string why = allocation.why_pinned();
+  if (!why.empty()) refuse(ErrorKind::pinned, why);
+}
 
-Mover::~Mover() = default;
+}  // namespace
+
+Mover::Mover(Memory& memory, CopyEngine& engine, const MoverLimits& limits)
+    : memory_(memory),
+      engine_(engine),
+      limits_(limits),
+      watchdog_(memory.driver()),
+      attached_(memory.driver(), memory.topology()),
+      callbacks_(std::make_shared<Callbacks>(memory.driver())),
+      gate_post_(memory.driver(), watchdog_, memory.ledger()),
+      budget_(limits.stall_budget, limits.copy_budget_bytes) {
+  memory.tell_freed([this](Address begin) { attached_.forget_allocation(begin); });
+}
+
+Mover::~Mover() {
+  stop();
+  memory_.tell_freed(nullptr);
+  const MutexLock lock(copiers_mutex_);
+  {
+    const MutexLock slow_work(memory_.lane().turn());
+    copiers_.clear();
+  }
+  for (const auto& [device, context] : applications_) {
+    if (is_none(context)) continue;
+    memory_.ledger().undo("a primary context of live copies",
+                          [&, held = device] { memory_.driver().release_primary(held); });
+  }
+}
 
 HoldPost& Mover::post(Location from, Location to) {
   if (!post_) {
@@ -17,9 +64,175 @@ HoldPost& Mover::post(Location from, Location to) {
   return *post_;
 }
 
+ContextHandle Mover::application_context(DeviceId device) {
+  const MutexLock lock(copiers_mutex_);
+  const auto known = applications_.find(device);
+  if (known != applications_.end()) return known->second;
+  Driver& driver = memory_.driver();
+  if (!driver.context_active(device)) return ContextHandle{};
+  const MutexLock slow_work(memory_.lane().turn());  // Nothing of the kind while a gate is closed.
+  return applications_[device] = driver.retain_primary(device);
+}
+
+LiveCopier& Mover::copier(DeviceId device, Location to, bool own) {
+  const ContextHandle application = own ? ContextHandle{} : application_context(device);
+  const MutexLock lock(copiers_mutex_);
+  std::unique_ptr<LiveCopier>& copier = copiers_[{device, own}];
+  if (!copier) {
+    const ContextHandle context =
+        own ? engine_.spare_stream(gpu(index(device)), to).context : application;
+    const MutexLock slow_work(memory_.lane().turn());
+    copier = std::make_unique<LiveCopier>(memory_, device, context, limits_.tuning);
+  }
+  return *copier;
+}
+
+// --- For callers that wait
+
 MigrationReport Mover::move(Allocation& allocation, SlotRange range, Location to,
                             const MigrateOptions& options) {
-  return HeldMove(*this, allocation, range, to, options).run();
+  MigrationReport report;
+  try {
+    report = move_held(allocation, range, to, options, nullptr);
+  } catch (const Error& error) {
+    if (error.report() != nullptr) count(*error.report());
+    throw;
+  }
+  count(report);
+  return report;
+}
+
+MigrationReport Mover::move_held(Allocation& allocation, SlotRange range, Location to,
+                                 const MigrateOptions& options, const MigrationTask* task) {
+  MoveNotices notices(allocation, *callbacks_);
+  for (std::size_t slot = range.first; slot < range.end; ++slot) {
+    const Location from = allocation.home(slot);
+    if (from != to) notices.before(slot, from, to);
+  }
+  // Those that `note_moved` does not name have stayed.
+  const auto note_moved = [&] {
+    for (std::size_t slot = range.first; slot < range.end; ++slot) {
+      if (allocation.home(slot) == to) notices.after(slot, true);
+    }
+  };
+  MigrationReport report;
+  try {
+    const MutexLock operations(allocation.operations());
+    require_movable(allocation);
+    report = HeldMove(*this, allocation, range, to, options, task).run();
+  } catch (...) {
+    note_moved();
+    throw;
+  }
+  note_moved();
+  return report;
+}
+
+void Mover::count(const MigrationReport& report) noexcept {
+  ++migrations_;
+  bytes_moved_ += report.bytes_moved;
+  bytes_copied_twice_ += report.bytes_copied_twice;
+}
+
+// --- In the background
+
+std::shared_ptr<MigrationTask> Mover::submit(std::shared_ptr<Allocation> allocation,
+                                             SlotRange range, Location to,
+                                             const MigrateOptions& options) {
+  auto task = std::make_shared<MigrationTask>(std::move(allocation), range, to, options,
+                                              memory_.driver().clock(), callbacks_);
+  const MutexLock lock(queue_mutex_);
+  if (stopping_)
+    throw Error(ErrorKind::driver_gone, "vma::migrate_async", "the runtime shuts down");
+  const auto behind = std::ranges::find_if(
+      waiting_, [&](const auto& other) { return other->options.priority < options.priority; });
+  waiting_.insert(behind, task);
+  const std::size_t wanted =
+      std::min(memory_.topology().devices().size(), waiting_.size() + running_.size());
+  while (workers_.size() < wanted) {
+    workers_.push_back(memory_.driver().executor().spawn(
+        fmt::format("vmart mover {}", workers_.size()), [this] { work(); }));
+  }
+  queue_changed_.notify_all();
+  return task;
+}
+
+/// The first whose allocation nobody else moves; its claim is taken.
+std::shared_ptr<MigrationTask> Mover::next_task() {
+  for (auto it = waiting_.begin(); it != waiting_.end(); ++it) {
+    const std::shared_ptr<Allocation> allocation = (*it)->allocation();
+    if (!allocation->try_begin_move()) continue;
+    std::shared_ptr<MigrationTask> task = std::move(*it);
+    waiting_.erase(it);
+    running_.push_back(task);
+    return task;
+  }
+  return nullptr;
+}
+
+void Mover::work() {
+  constexpr std::chrono::milliseconds look_period(1);  // A free ends its claim and tells nobody.
+  MutexLock lock(queue_mutex_);
+  while (true) {
+    std::shared_ptr<MigrationTask> task = next_task();
+    if (task) {
+      lock.unlock();
+      carry_out(*task);
+      lock.lock();
+      std::erase(running_, task);
+      queue_changed_.notify_all();
+      continue;
+    }
+    if (stopping_ && waiting_.empty()) return;
+    if (waiting_.empty()) {
+      queue_changed_.wait(
+          lock, [&]() VMART_NO_THREAD_ANALYSIS { return stopping_ || !waiting_.empty(); });
+    } else {
+      Clock& clock = memory_.driver().clock();
+      queue_changed_.wait_until(lock, clock, clock.now() + look_period, [] { return false; });
+    }
+  }
+}
+
+void Mover::carry_out(MigrationTask& task) noexcept {
+  const std::shared_ptr<Allocation> allocation = task.allocation();
+  MigrationReport report = task.report();
+  std::exception_ptr failure;
+  try {
+    const bool held = task.options.scope == StopScope::hold || task.options.nothing_runs;
+    report = held ? move_held(*allocation, task.range, task.to, task.options, &task)
+                  : LiveMove(*this, task, *allocation).run();
+    if (report.outcome != Outcome::done) {
+      throw Error(ErrorKind::cancelled, "vma::migrate_async",
+                  fmt::format("after {} of {} chunks", report.chunks_moved, report.chunks))
+          .with_report(report);
+    }
+  } catch (const Error& error) {
+    if (error.report() != nullptr) report = *error.report();
+    if (error.kind() == ErrorKind::cancelled) report.outcome = Outcome::cancelled;
+    failure = std::make_exception_ptr(error.with_report(report));
+  } catch (const std::exception& error) {
+    report.outcome = Outcome::failed;
+    failure = std::make_exception_ptr(
+        Error(ErrorKind::driver_failure, "vma::migrate_async", error.what()).with_report(report));
+  }
+  allocation->end_move();
+  count(report);
+  task.finish(report, failure);
+}
+
+void Mover::stop() noexcept {
+  std::vector<std::unique_ptr<Task>> workers;
+  {
+    const MutexLock lock(queue_mutex_);
+    stopping_ = true;
+    for (const auto& task : waiting_) task->cancel();
+    for (const auto& task : running_) task->cancel();
+    workers.swap(workers_);
+    queue_changed_.notify_all();
+  }
+  for (const std::unique_ptr<Task>& worker : workers) worker->join();
+  callbacks_->stop();
 }
 
 }  // namespace vma

@@ -2,8 +2,15 @@
 
 #include "base/mutex.hpp"
 #include "memory/memory.hpp"
+#include "migrate/attached_streams.hpp"
+#include "migrate/callbacks.hpp"
 #include "migrate/copy_engine.hpp"
+#include "migrate/gate.hpp"
 #include "migrate/hold.hpp"
+#include "migrate/live_copier.hpp"
+#include "migrate/migration_task.hpp"
+#include "migrate/stall_budget.hpp"
+#include "migrate/stop_stats.hpp"
 #include "migrate/watchdog.hpp"
 
 #include <vma/migration.hpp>
@@ -11,46 +18,98 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <map>
 #include <memory>
-#include <optional>
+#include <vector>
 
 namespace vma {
 
-/// Slots [first, end) of an allocation.
-struct SlotRange {
-  std::size_t first = 0;
-  std::size_t end = 0;
+/// What bounds moves.
+struct MoverLimits {
+  std::chrono::nanoseconds hold_limit = std::chrono::seconds(2);
+  std::chrono::nanoseconds gate_limit = std::chrono::milliseconds(5);
+  int gate_retries = 8;
+  std::chrono::nanoseconds stall_budget{0};  ///< Of a second; zero is none.
+  std::uint64_t copy_budget_bytes = 0;       ///< In a second; zero is none.
+  LiveTuning tuning{};
 };
 
-/// Moves memory for callers that wait: one hold over all chunks of the range, copies of several
-/// chunks in flight, the switch of one beside the copy of the next. Any thread; holds take turns.
+/// Moves memory: for callers that wait, on their own thread and under one hold over the whole range
+/// (`move`), and in the background, chunk by chunk at gates (`submit`). Any thread.
+///
+/// Workers take tasks by priority, then in order, one task an allocation at a time. Holds and gates
+/// take turns, all of them: whoever stops work has `turn_` and the lane's turn.
 class Mover {
  public:
-  Mover(Memory& memory, CopyEngine& engine, std::chrono::nanoseconds hold_limit);
+  Mover(Memory& memory, CopyEngine& engine, const MoverLimits& limits);
   ~Mover();
 
-  /// Requires: the caller holds `allocation.operations()` and has checked that it may move.
-  /// Throws: Error with the report; each chunk is wholly at its source or wholly at its target, or
-  /// the allocation is poisoned.
+  /// Requires: the caller has the allocation's move claim. Throws: Error with the report; each
+  /// chunk is wholly at its source or wholly at its target, or the allocation is poisoned.
   MigrationReport move(Allocation& allocation, SlotRange range, Location to,
                        const MigrateOptions& options);
+  /// Requires: the arguments have been checked. Throws: Error{driver_gone} once stopped.
+  std::shared_ptr<MigrationTask> submit(std::shared_ptr<Allocation> allocation, SlotRange range,
+                                        Location to, const MigrateOptions& options);
+  /// Cancels what waits and what runs, and waits for it.
+  void stop() noexcept;
 
+  AttachedStreams& attached() noexcept { return attached_; }
+  Callbacks& callbacks() noexcept { return *callbacks_; }
+  const StopStats& stats() const noexcept { return stats_; }
   std::uint64_t migrations() const noexcept { return migrations_; }
   std::uint64_t bytes_moved() const noexcept { return bytes_moved_; }
+  std::uint64_t bytes_copied_twice() const noexcept { return bytes_copied_twice_; }
 
  private:
   friend class HeldMove;
+  friend class LiveMove;
+  friend class ChunkStop;
   /// Makes the place that holds stand on, at the first move. Requires: `turn_`.
   HoldPost& post(Location from, Location to) VMART_REQUIRES(turn_);
+  /// Makes what live copies off the GPU need, at the first of them. `own`: in a context of the
+  /// runtime's own. Blocks: kernels are loaded. Requires: the caller holds no turn.
+  LiveCopier& copier(DeviceId device, Location to, bool own);
+  /// The context of the application on the GPU, which is retained; none if that is not active.
+  ContextHandle application_context(DeviceId device);
+  MigrationReport move_held(Allocation& allocation, SlotRange range, Location to,
+                            const MigrateOptions& options, const MigrationTask* task);
+  void work() VMART_NO_THREAD_ANALYSIS;
+  std::shared_ptr<MigrationTask> next_task() VMART_REQUIRES(queue_mutex_);
+  void carry_out(MigrationTask& task) noexcept;
+  void count(const MigrationReport& report) noexcept;
 
   Memory& memory_;
   CopyEngine& engine_;
-  const std::chrono::nanoseconds hold_limit_;
+  const MoverLimits limits_;
   Watchdog watchdog_;
-  Mutex turn_;  // One hold at a time.
+  AttachedStreams attached_;
+  const std::shared_ptr<Callbacks> callbacks_;
+  StopStats stats_;
+
+  Mutex turn_;  // One hold or gate at a time.
   std::unique_ptr<HoldPost> post_ VMART_GUARDED_BY(turn_);
+  GatePost gate_post_ VMART_GUARDED_BY(turn_);
+
+  Mutex copiers_mutex_;  // Held while one is made; taken before the lane's turn.
+  std::map<DeviceId, ContextHandle> applications_ VMART_GUARDED_BY(copiers_mutex_);  // Retained.
+  std::map<std::pair<DeviceId, bool>, std::unique_ptr<LiveCopier>> copiers_
+      VMART_GUARDED_BY(copiers_mutex_);
+
+  Mutex budget_mutex_;
+  StallBudget budget_ VMART_GUARDED_BY(budget_mutex_);
+
+  Mutex queue_mutex_;
+  Condition queue_changed_;
+  std::deque<std::shared_ptr<MigrationTask>> waiting_ VMART_GUARDED_BY(queue_mutex_);
+  std::vector<std::shared_ptr<MigrationTask>> running_ VMART_GUARDED_BY(queue_mutex_);
+  std::vector<std::unique_ptr<Task>> workers_ VMART_GUARDED_BY(queue_mutex_);
+  bool stopping_ VMART_GUARDED_BY(queue_mutex_) = false;
+
   std::atomic<std::uint64_t> migrations_{0};
   std::atomic<std::uint64_t> bytes_moved_{0};
+  std::atomic<std::uint64_t> bytes_copied_twice_{0};
 };
 
 }  // namespace vma

@@ -2,6 +2,7 @@
 
 #include "base/check.hpp"
 #include "base/log.hpp"
+#include "memory/verify_access.hpp"
 
 #include <exception>
 #include <utility>
@@ -55,7 +56,8 @@ Transaction::~Transaction() {
 void Transaction::move_to(State next) {
   const bool allowed =
       (state_ == State::planned && next == State::ready) ||
-      (state_ == State::ready && next == State::copying) ||
+      (state_ == State::ready && (next == State::copying || next == State::copied)) ||
+      (state_ == State::copied && next == State::ready) ||
       (state_ == State::copying && (next == State::copied || next == State::stayed)) ||
       (state_ == State::copied && next >= State::switched);
   VMART_CHECK(allowed, "a transaction follows its drawing");
@@ -63,6 +65,8 @@ void Transaction::move_to(State next) {
 }
 
 bool Transaction::take_cached_target() {
+  // What is cached may have to be taken apart, which is nothing to do beside a closed gate.
+  const MutexLock slow_work(memory_.lane().turn());
   target_ = memory_.obtain_cached(to_, size_bytes_);
   if (target_) move_to(State::ready);
   return static_cast<bool>(target_);
@@ -76,10 +80,6 @@ void Transaction::take_target(Memory::Turn turn) {
 void Transaction::start_copy() {
   copy_ = engine_.enqueue(allocation_.chunk(slot_), target_);
   move_to(State::copying);
-}
-
-bool Transaction::copy_done() {
-  return engine_.done(copy_);
 }
 
 bool Transaction::copy_done_by(TimePoint deadline) {
@@ -98,6 +98,21 @@ void Transaction::finish_copy() {
   move_to(State::copied);
 }
 
+void Transaction::note_copied() {
+  VMART_CHECK(state_ == State::ready, "a target is copied to once");
+  move_to(State::copied);
+}
+
+void Transaction::discard_copy() {
+  VMART_CHECK(state_ == State::copied, "what is discarded was copied");
+  move_to(State::ready);
+}
+
+void Transaction::abandon_target(const char* reason) noexcept {
+  if (target_) memory_.quarantine(std::move(target_), reason);
+  state_ = State::stayed;
+}
+
 void Transaction::hide(Phases& phases) {
   const PhaseTimer timer(driver_.clock(), phases.unmap);
   driver_.unmap(allocation_.slot_begin(slot_), size_bytes_);
@@ -113,7 +128,9 @@ void Transaction::show(const Chunk& chunk, Mapped which, Phases& phases) {
     mapped_ = which;
   }
   const PhaseTimer timer(driver_.clock(), phases.grant);
-  driver_.grant(begin, size_bytes_, memory_.topology().readers(chunk.at()));
+  const std::vector<Accessor> accessors = allocation_.accessors(chunk.at(), memory_.topology());
+  driver_.grant(begin, size_bytes_, accessors);
+  verify_access(driver_, begin, size_bytes_, accessors);
 }
 
 void Transaction::show_target(Phases& phases) {

@@ -13,6 +13,8 @@ namespace vma {
 /// One chunk's move under way.
 ///
 ///     planned --take_target--> ready --start_copy--> copying --finish_copy--> copied
+///                              ready --note_copied--> copied, by somebody else
+///     copied --discard_copy--> ready          the source has changed since
 ///     copied --switch_slot--> switched        the slot shows the target; the source is idle
 ///                         \--> stayed         the slot shows the source again, with access for all
 ///                         \--> poisoned       the slot shows nothing; the source chunk has the
@@ -38,11 +40,15 @@ class Transaction {
   /// Throws: Error{out_of_memory}; then it is still planned.
   void take_target(Memory::Turn turn);
   void start_copy();
-  bool copy_done();
-  /// The same, after waiting for it until `deadline`.
+  /// Whether it is done, after waiting for it until `deadline`.
   bool copy_done_by(TimePoint deadline);
   /// Blocks. Throws: what the copy failed with; then the target is kept aside for good.
   void finish_copy();
+  /// The bytes are in the target, whoever put them there.
+  void note_copied();
+  void discard_copy();
+  /// Somebody may still write to the target: it is kept aside for good, and the chunk stays.
+  void abandon_target(const char* reason) noexcept;
   /// Throws: Error; `state()` is `stayed` or `poisoned` then, and the bytes are whole (I4).
   /// Adds what it took to `phases`.
   void switch_slot(Phases& phases);
@@ -52,6 +58,9 @@ class Transaction {
   State state() const noexcept { return state_; }
   std::size_t slot() const noexcept { return slot_; }
   Location from() const noexcept { return from_; }
+  const Allocation& allocation() const noexcept { return allocation_; }
+  const Chunk& source() const { return allocation_.chunk(slot_); }
+  const Chunk& target() const noexcept { return target_; }
   std::uint64_t size_bytes() const noexcept { return size_bytes_; }
   std::chrono::nanoseconds dark() const noexcept { return dark_; }
 

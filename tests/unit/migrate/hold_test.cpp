@@ -216,7 +216,7 @@ TEST_P(SteppedHold, IsOpenedByNobodyWhileASlotIsDark) {
     rig.launch_spin(stream, TimePoint(1000));
     rig.hold->begin_dark();
     EXPECT_FALSE(rig.machine().wait_stream(stream, rig.in(10 * patience)));
-    HoldPost::open_all();
+    StopWord::open_all();
     EXPECT_FALSE(rig.machine().wait_stream(stream, rig.in(milliseconds(50))));
     rig.hold->end_dark();
     rig.hold->open();
@@ -229,7 +229,7 @@ TEST(HoldPost, IsOpenedForGoodAtTheEndOfTheProcess) {
   rig.hold->close(rig.in(seconds(1)));
   const BoundStream stream = rig.new_stream(0);
   rig.launch_spin(stream, TimePoint(1000));
-  HoldPost::open_all();
+  StopWord::open_all();
   EXPECT_TRUE(rig.machine().wait_stream(stream, rig.in(seconds(20))));
 }
 

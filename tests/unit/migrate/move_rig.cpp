@@ -26,7 +26,7 @@ MoveRig::MoveRig(const std::string& machine, const MemoryLimits& limits, const S
     : MemoryRig(machine, limits, options),
       engine_(std::make_unique<CopyEngine>(driver(), topology(), memory().contexts(),
                                            memory().ledger(), memory().lane().turn())),
-      mover_(std::make_unique<Mover>(memory(), *engine_, hold_limit)) {}
+      mover_(std::make_unique<Mover>(memory(), *engine_, MoverLimits{.hold_limit = hold_limit})) {}
 
 MoveRig::~MoveRig() {
   fail_nothing();
@@ -91,7 +91,11 @@ MigrationReport MoveRig::move(Allocation& allocation, Location to, const Migrate
 
 MigrationReport MoveRig::move(Allocation& allocation, SlotRange range, Location to,
                               const MigrateOptions& options) {
-  const MutexLock lock(allocation.operations());
+  allocation.begin_move();
+  struct End {
+    ~End() { allocation.end_move(); }
+    Allocation& allocation;
+  } end{allocation};
   return mover_->move(allocation, range, to, options);
 }
 

@@ -132,7 +132,7 @@ TEST(MoverFailure, EndsInBusyWhenAKernelNeverEnds) {
   EXPECT_LE(rig.machine().clock().now() - start, milliseconds(120));
   ASSERT_NE(error.report(), nullptr);
   EXPECT_EQ(error.report()->outcome, Outcome::failed);
-  EXPECT_GT(error.report()->stall_max, milliseconds(0));
+  EXPECT_GT(error.report()->stall.max, milliseconds(0));
   expect_untouched(rig, *allocation, 3);
   rig.machine().wait_stream(stream, never);
   EXPECT_EQ(rig.move(*allocation, gpu(1)).chunks_moved, 2);

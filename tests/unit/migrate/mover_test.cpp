@@ -63,11 +63,11 @@ TEST(Mover, ReportsWhatItDid) {
   EXPECT_TRUE(report.failures.empty());
   for (const auto phase :
        {report.phases.cache, report.phases.wait, report.phases.copy, report.phases.unmap,
-        report.phases.map, report.phases.grant, report.dark_max, report.stall_max}) {
+        report.phases.map, report.phases.grant, report.dark_max, report.stall.max}) {
     EXPECT_GT(phase.count(), 0);
     EXPECT_LE(phase, report.wall);
   }
-  EXPECT_LE(report.dark_max, report.stall_max);
+  EXPECT_LE(report.dark_max, report.stall.max);
   EXPECT_EQ(rig.mover().migrations(), 1u);
   EXPECT_EQ(rig.mover().bytes_moved(), 8 * rig.page());
 }
@@ -166,7 +166,7 @@ TEST(Mover, SaysThatTheDriverCannotHold) {
   Memory memory(driver, rig.topology(), {});
   CopyEngine engine(driver, rig.topology(), memory.contexts(), memory.ledger(),
                     memory.lane().turn());
-  Mover mover(memory, engine, milliseconds(100));
+  Mover mover(memory, engine, MoverLimits{.hold_limit = milliseconds(100)});
   const auto allocation = memory.alloc(rig.page(), gpu(0), {});
   const Error error = expect_error(ErrorKind::unsupported, [&] {
     mover.move(*allocation, {0, 1}, gpu(1), {});

@@ -59,7 +59,6 @@ TEST_F(TransactionTest, GoesFromPlannedToSwitched) {
   move_->start_copy();
   EXPECT_EQ(move_->state(), State::copying);
   EXPECT_TRUE(move_->copy_done_by(never));
-  EXPECT_TRUE(move_->copy_done());
   move_->finish_copy();
   EXPECT_EQ(move_->state(), State::copied);
   expect_whole(gpu(0));

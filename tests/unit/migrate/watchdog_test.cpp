@@ -1,14 +1,19 @@
-// Goal: what is armed and not disarmed runs once, at its deadline, from another thread; what is
-// disarmed never does. Method: a stepped machine, so that time is virtual.
+// Goal: what is armed and not disarmed runs once, at its deadline, from another thread, however
+// many are; what is disarmed never does. Method: a stepped machine, so that time is virtual.
 #include "migrate/watchdog.hpp"
 
 #include "machine/machine_file.hpp"
 #include "sim/sim_driver.hpp"
 #include "sim/stepped_executor.hpp"
+#include "unit/memory/memory_rig.hpp"
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <atomic>
 #include <functional>
+#include <memory>
+#include <vector>
 
 namespace vma {
 namespace {
@@ -50,9 +55,9 @@ TEST_P(WatchdogTest, DoesNotRunWhatWasDisarmed) {
     Watchdog watchdog(machine);
     int late = 0;
     for (int round = 0; round < 5; ++round) {
-      watchdog.arm(executor.now() + milliseconds(5), [&] { ++late; });
+      const auto ticket = watchdog.arm(executor.now() + milliseconds(5), [&] { ++late; });
       executor.sleep(milliseconds(3));
-      watchdog.disarm();
+      watchdog.disarm(ticket);
     }
     executor.sleep(milliseconds(100));
     EXPECT_EQ(late, 0);
@@ -63,8 +68,7 @@ TEST_P(WatchdogTest, TakesAnEarlierDeadlineAfterALaterOne) {
   step([](SimDriver& machine, SteppedExecutor& executor) {
     Watchdog watchdog(machine);
     int first = 0, second = 0;
-    watchdog.arm(executor.now() + milliseconds(1000), [&] { ++first; });
-    watchdog.disarm();
+    watchdog.disarm(watchdog.arm(executor.now() + milliseconds(1000), [&] { ++first; }));
     watchdog.arm(executor.now() + milliseconds(2), [&] { ++second; });
     executor.sleep(milliseconds(10));
     EXPECT_EQ(first, 0);
@@ -73,6 +77,76 @@ TEST_P(WatchdogTest, TakesAnEarlierDeadlineAfterALaterOne) {
     executor.sleep(milliseconds(10));
     EXPECT_EQ(first, 1);
   });
+}
+
+TEST_P(WatchdogTest, RunsSeveralEachAtItsOwnDeadline) {
+  step([](SimDriver& machine, SteppedExecutor& executor) {
+    Watchdog watchdog(machine);
+    constexpr int count = 5;
+    std::array<int, count> late{};
+    std::array<Watchdog::Ticket, count> tickets{};
+    const TimePoint start = executor.now();
+    for (int i = 0; i < count; ++i) {  // The later ones first.
+      const auto n = static_cast<std::size_t>(count - 1 - i);
+      tickets[n] = watchdog.arm(start + milliseconds(10 * (count - i)), [&late, n] { ++late[n]; });
+    }
+    executor.sleep(milliseconds(25));
+    EXPECT_EQ(late, (std::array{1, 1, 0, 0, 0}));
+    watchdog.disarm(tickets[2]);
+    watchdog.disarm(tickets[0]);  // It was late already.
+    executor.sleep(milliseconds(500));
+    EXPECT_EQ(late, (std::array{1, 1, 0, 1, 1}));
+  });
+}
+
+TEST_P(WatchdogTest, GoesByTheDeadlineThatItWasGivenLast) {
+  step([](SimDriver& machine, SteppedExecutor& executor) {
+    Watchdog watchdog(machine);
+    int put_off = 0, brought_forward = 0;
+    const TimePoint start = executor.now();
+    const auto first = watchdog.arm(start + milliseconds(10), [&] { ++put_off; });
+    const auto second = watchdog.arm(start + milliseconds(1000), [&] { ++brought_forward; });
+    watchdog.rearm(first, start + milliseconds(100));
+    executor.sleep(milliseconds(5));
+    watchdog.rearm(second, start + milliseconds(20));
+    executor.sleep(milliseconds(45));
+    EXPECT_EQ(put_off, 0);
+    EXPECT_EQ(brought_forward, 1);
+    watchdog.rearm(second, executor.now() + milliseconds(1));  // It was late already.
+    executor.sleep(milliseconds(100));
+    EXPECT_EQ(put_off, 1);
+    EXPECT_EQ(brought_forward, 1);
+  });
+}
+
+TEST(Watchdog, NeverRunsWhatWasDisarmed) {
+  SimDriver machine(load_machine("test-2"));
+  Watchdog watchdog(machine);
+  ThreadedExecutor threads;
+  std::vector<std::unique_ptr<Task>> users;
+  for (int i = 0; i < 2; ++i) {
+    users.push_back(threads.spawn("user", [&] {
+      for (int round = 0; round < 500; ++round) {
+        std::atomic<bool> over{false};
+        const auto ticket = watchdog.arm(machine.clock().now() + std::chrono::microseconds(round),
+                                         [&] { EXPECT_FALSE(over); });
+        watchdog.disarm(ticket);
+        over = true;
+      }
+    }));
+  }
+  for (const auto& user : users) user->join();
+}
+
+TEST(Watchdog, WakesForADeadlineThatWasBroughtForward) {
+  SimDriver machine(load_machine("test-2"));
+  Watchdog watchdog(machine);
+  std::atomic<bool> late{false};
+  const TimePoint now = machine.clock().now();
+  const auto ticket = watchdog.arm(now + std::chrono::hours(1), [&] { late = true; });
+  EXPECT_FALSE(poll_until(machine.clock(), now + milliseconds(5), [&] { return late.load(); }));
+  watchdog.rearm(ticket, now + milliseconds(10));
+  EXPECT_TRUE(comes_true([&] { return late.load(); }));
 }
 
 TEST_P(WatchdogTest, EndsWhileItIsArmed) {

@@ -1,0 +1,152 @@
+#include "migrate/attached_streams.hpp"
+
+#include "driver/native_codes.hpp"
+#include "memory/contexts_in_use.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+namespace vma {
+namespace {
+
+constexpr StreamHandle legacy{0};
+constexpr StreamHandle legacy_by_name{1};  // CU_STREAM_LEGACY.
+constexpr StreamHandle per_thread{2};      // CU_STREAM_PER_THREAD.
+
+bool same_stream(const AttachedStreams::Stream& one, const AttachedStreams::Stream& other) {
+  return one.bound.context == other.bound.context && one.bound.handle == other.bound.handle &&
+         one.id == other.id;
+}
+
+std::string name_of_scope(Address scope) {
+  return is_none(scope) ? "all memory" : fmt::format("{:#x}", to_integer(scope));
+}
+
+}  // namespace
+
+bool is_built_in(StreamHandle stream) noexcept {
+  return stream <= per_thread;
+}
+
+bool means_lost_stream(int native) noexcept {
+  return native == native_invalid_handle || native == native_invalid_context ||
+         native == native_context_is_destroyed;
+}
+
+AttachedStreams::AttachedStreams(Driver& driver, const Topology& topology)
+    : driver_(driver), topology_(topology) {}
+
+AttachedStreams::Stream AttachedStreams::identify(BoundStream stream) {
+  if (stream.handle == legacy_by_name) stream.handle = legacy;
+  if (is_none(stream.context)) stream.context = driver_.stream_context(stream.handle);
+  Stream identified{stream, 0, StreamKind::blocking};
+  if (stream.handle == legacy) return identified;
+  identified.id = driver_.stream_id(stream);
+  identified.kind = driver_.stream_kind(stream);
+  return identified;
+}
+
+void AttachedStreams::attach(BoundStream stream, Address scope) {
+  const Stream attached = identify(stream);
+  topology_.require(gpu(index(driver_.context_device(attached.bound.context))), "vma::attach");
+  const MutexLock turn(attaching_);
+  const MutexLock lock(mutex_);
+  // The driver gives the handle of a stream that was destroyed to a new one.
+  std::erase_if(attachments_, [&](const Attachment& it) {
+    return it.stream.bound.handle == attached.bound.handle && it.stream.id != attached.id &&
+           !is_built_in(attached.bound.handle);
+  });
+  for (const Attachment& known : attachments_) {
+    if (known.scope != scope || !same_stream(known.stream, attached)) continue;
+    throw Error(ErrorKind::invalid_argument, "vma::attach",
+                fmt::format("stream {:#x} is attached to {} already",
+                            static_cast<std::uint64_t>(stream.handle), name_of_scope(scope)));
+  }
+  ++attaches_[scope];
+  attachments_.push_back({attached, scope});
+}
+
+void AttachedStreams::detach(BoundStream stream, Address scope) {
+  const bool built_in = is_built_in(stream.handle);
+  const Stream wanted = built_in ? identify(stream) : Stream{stream, 0, StreamKind::blocking};
+  const MutexLock lock(mutex_);
+  const auto found = std::ranges::find_if(attachments_, [&](const Attachment& it) {
+    if (it.scope != scope) return false;
+    // A stream that was destroyed is known by its handle alone.
+    return built_in ? same_stream(it.stream, wanted) : it.stream.bound.handle == stream.handle;
+  });
+  if (found == attachments_.end()) {
+    throw Error(ErrorKind::invalid_argument, "vma::detach",
+                fmt::format("stream {:#x} is not attached to {}",
+                            static_cast<std::uint64_t>(stream.handle), name_of_scope(scope)));
+  }
+  attachments_.erase(found);
+}
+
+std::vector<AttachedStreams::Stream> AttachedStreams::in_scope(Address allocation) const {
+  std::vector<Stream> streams;
+  const MutexLock lock(mutex_);
+  for (const Attachment& attachment : attachments_) {
+    if (!is_none(attachment.scope) && attachment.scope != allocation) continue;
+    const bool listed = std::ranges::any_of(
+        streams, [&](const Stream& it) { return same_stream(it, attachment.stream); });
+    if (!listed) streams.push_back(attachment.stream);
+  }
+  return streams;
+}
+
+std::uint64_t AttachedStreams::attaches(Address allocation) const {
+  const MutexLock lock(mutex_);
+  std::uint64_t attaches = 0;
+  for (const Address scope : {Address{}, allocation}) {
+    const auto counted = attaches_.find(scope);
+    if (counted != attaches_.end()) attaches += counted->second;
+  }
+  return attaches;
+}
+
+bool AttachedStreams::any(Address allocation) const {
+  const MutexLock lock(mutex_);
+  return std::ranges::any_of(attachments_, [&](const Attachment& it) {
+    return is_none(it.scope) || it.scope == allocation;
+  });
+}
+
+void AttachedStreams::forget_allocation(Address begin) noexcept {
+  if (is_none(begin)) return;
+  const MutexLock lock(mutex_);
+  std::erase_if(attachments_, [&](const Attachment& it) { return it.scope == begin; });
+  attaches_.erase(begin);
+}
+
+bool AttachedStreams::is_lost(const Stream& stream) {
+  try {
+    if (!is_built_in(stream.bound.handle)) return driver_.stream_id(stream.bound) != stream.id;
+    driver_.context_device(stream.bound.context);  // These last as long as their context.
+    return false;
+  } catch (const Error& error) {
+    if (means_lost_stream(error.native())) return true;
+    if (!context_is_broken(error.native())) throw;
+    return false;  // It is there, and nothing of it runs.
+  }
+}
+
+std::vector<AttachedStreams::Stream> AttachedStreams::drop_lost(Address allocation) {
+  std::vector<Stream> lost;
+  for (const Stream& stream : in_scope(allocation)) {
+    if (is_lost(stream)) lost.push_back(stream);
+  }
+  const MutexLock lock(mutex_);
+  // One that was detached since then was destroyed in good order.
+  std::erase_if(lost, [&](const Stream& gone) {
+    return std::erase_if(attachments_,
+                         [&](const Attachment& it) { return same_stream(gone, it.stream); }) == 0;
+  });
+  return lost;
+}
+
+}  // namespace vma

@@ -1,0 +1,72 @@
+#pragma once
+
+#include "base/mutex.hpp"
+#include "driver/driver.hpp"
+#include "machine/topology.hpp"
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+namespace vma {
+
+/// The streams that the program has named as users of memory: what gates stop. Any thread.
+///
+/// Nothing here synchronises, and all of it is legal while streams capture. Handles 0 and 1 are the
+/// legacy stream and 2 the per-thread stream of the caller's current context; a per-thread stream
+/// is the calling thread's own, so only that thread can detach it.
+class AttachedStreams {
+ public:
+  struct Stream {
+    BoundStream bound;
+    std::uint64_t id = 0;  ///< As the driver gives it; zero for a legacy stream.
+    StreamKind kind = StreamKind::blocking;
+  };
+
+  AttachedStreams(Driver& driver, const Topology& topology);
+
+  /// `scope` is where an allocation begins; zero is all memory. Throws: Error{invalid_argument} if
+  /// it is attached so already, or on a GPU that is not the runtime's; what the driver throws for a
+  /// stream that it does not know.
+  void attach(BoundStream stream, Address scope);
+  /// Throws: Error{invalid_argument} if it is not attached so. A stream that was destroyed may be
+  /// detached.
+  void detach(BoundStream stream, Address scope);
+
+  /// Those attached to all memory or to the allocation, each once.
+  std::vector<Stream> in_scope(Address allocation) const;
+  /// Rises whenever a stream comes into scope. Who asked for `in_scope` and finds it risen has missed
+  /// one, even if that is gone again.
+  std::uint64_t attaches(Address allocation) const;
+  /// `attach` waits while it is held: by who stops streams, from his last look at `attaches` until
+  /// the slot is not dark any more. Work of a stream that came later would find it dark.
+  Mutex& attaching() noexcept { return attaching_; }
+  bool any(Address allocation) const;
+  /// It was freed: what was attached to it alone is not any more.
+  void forget_allocation(Address begin) noexcept;
+  /// Streams in scope that the driver does not know any more, or whose handle is another stream's
+  /// now: detached and returned. Throws: what the driver throws else.
+  std::vector<Stream> drop_lost(Address allocation);
+
+ private:
+  struct Attachment {
+    Stream stream;
+    Address scope{};
+  };
+  Stream identify(BoundStream stream);
+  bool is_lost(const Stream& stream);
+
+  Driver& driver_;
+  const Topology& topology_;
+  Mutex attaching_;  // Taken before `mutex_`.
+  mutable Mutex mutex_;
+  std::vector<Attachment> attachments_ VMART_GUARDED_BY(mutex_);
+  std::map<Address, std::uint64_t> attaches_ VMART_GUARDED_BY(mutex_);  // By scope.
+};
+
+/// Whether it is a legacy or a per-thread stream, which has no life of its own.
+bool is_built_in(StreamHandle stream) noexcept;
+/// Whether a driver code means that the stream or its context is not there any more.
+bool means_lost_stream(int native) noexcept;
+
+}  // namespace vma

@@ -1,0 +1,42 @@
+#pragma once
+
+#include "base/mutex.hpp"
+#include "driver/driver.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+
+namespace vma {
+
+/// Runs users' callbacks one after the other on a thread of its own, the completion thread, so that
+/// none of them delays a move. The thread starts with the first callback. Any thread may post.
+class Callbacks {
+ public:
+  explicit Callbacks(Driver& driver) : driver_(driver) {}
+  ~Callbacks() { stop(); }
+
+  /// After `stop` it runs on the calling thread. What it throws is logged and counted.
+  void post(std::function<void()> callback);
+  /// Counts a callback or hook that threw elsewhere.
+  void count_failures(std::uint64_t count) noexcept { failed_ += count; }
+  std::uint64_t failed() const noexcept { return failed_; }
+  /// Runs what was posted, then ends the thread. Not from a callback.
+  void stop() noexcept;
+
+ private:
+  void run() VMART_NO_THREAD_ANALYSIS;
+  void call(const std::function<void()>& callback) noexcept;
+
+  Driver& driver_;
+  Mutex mutex_;
+  Condition changed_;
+  std::deque<std::function<void()>> queue_ VMART_GUARDED_BY(mutex_);
+  bool stopping_ VMART_GUARDED_BY(mutex_) = false;
+  std::unique_ptr<Task> task_ VMART_GUARDED_BY(mutex_);
+  std::atomic<std::uint64_t> failed_{0};
+};
+
+}  // namespace vma

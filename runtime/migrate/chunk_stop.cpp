@@ -1,0 +1,188 @@
+#include "migrate/chunk_stop.hpp"
+
+#include "base/log.hpp"
+
+#include <algorithm>
+#include <exception>
+
+namespace vma {
+namespace {
+
+/// A copy under a gate may take so many times what the link makes of it, beside others' traffic.
+constexpr int copy_patience = 8;
+/// Enough for 256 MiB through a host link; more only delays the next try.
+constexpr double slowest_link_bytes_per_s = 20e9;
+
+std::chrono::nanoseconds copy_limit(std::uint64_t size_bytes) {
+  const double seconds = static_cast<double>(size_bytes) / slowest_link_bytes_per_s;
+  return copy_patience * std::chrono::duration_cast<std::chrono::nanoseconds>(
+                             std::chrono::duration<double>(seconds));
+}
+
+/// Adds the time that its scope takes to a phase.
+class PhaseTimer {
+ public:
+  PhaseTimer(Clock& clock, std::chrono::nanoseconds& phase)
+      : clock_(clock), phase_(phase), start_(clock.now()) {}
+  ~PhaseTimer() { phase_ += clock_.now() - start_; }
+
+ private:
+  Clock& clock_;
+  std::chrono::nanoseconds& phase_;
+  TimePoint start_;
+};
+
+}  // namespace
+
+ChunkStop::ChunkStop(Mover& mover, LiveChunk& chunk, const GatePlan& plan, std::uint64_t attaches,
+                     bool paranoid, bool settle)
+    : mover_(mover),
+      driver_(mover.memory_.driver()),
+      clock_(driver_.clock()),
+      chunk_(chunk),
+      plan_(plan),
+      attaches_(attaches),
+      paranoid_(paranoid),
+      settle_(settle) {}
+
+GateLimits ChunkStop::limits() const {
+  constexpr std::chrono::seconds wait_limit(2);  // Nobody stands until the first stream arrives.
+  GateLimits limits;
+  limits.arrival_limit = mover_.limits_.gate_limit;
+  limits.wait_limit = wait_limit;
+  limits.skew_limit = mover_.limits_.gate_limit;
+  limits.settle_limit = mover_.limits_.gate_limit;
+  if (chunk_.choice.way == Way::stopped) {
+    limits.settle_limit += copy_limit(chunk_.transaction.size_bytes());
+  }
+  return limits;
+}
+
+std::optional<Gate::Refusal> ChunkStop::run(Phases& phases) {
+  const MutexLock turn(mover_.turn_);
+  const MutexLock slow_work(mover_.memory_.lane().turn());  // None beside a closed gate.
+  mover_.gate_post_.prepare(plan_);
+  Gate gate(driver_, mover_.gate_post_);
+  std::optional<Gate::Refusal> refusal;
+  try {
+    if (settle_) arm();
+    refusal = stop_and_switch(gate, phases);
+  } catch (...) {
+    gate.open();
+    times_ = gate.times();
+    stand_down();
+    throw;
+  }
+  gate.open();
+  times_ = gate.times();
+  stand_down();
+  return refusal;
+}
+
+/// The settling work stands from here on, before anything else does: under a closed gate its launch
+/// could hang. A thread in cuCtxDestroy waits for it too, and may keep this thread in a driver call
+/// meanwhile; so the watchdog lets it go if need be.
+void ChunkStop::arm() {
+  const GateLimits all = limits();
+  chunk_.copier->arm(chunk_.bay, paranoid_);
+  StopWord& go = chunk_.copier->go_word(chunk_.bay);
+  const std::uint64_t epoch = chunk_.copier->epoch(chunk_.bay);
+  ticket_ =
+      mover_.watchdog_.arm(clock_.now() + all.wait_limit + all.arrival_limit + all.settle_limit,
+                           [&go, epoch] { go.open(epoch); });
+}
+
+/// False: it was let go too early, and what it settled is not all.
+bool ChunkStop::go() {
+  mover_.watchdog_.disarm(ticket_);
+  StopWord& word = chunk_.copier->go_word(chunk_.bay);
+  if (word.is_open(chunk_.copier->epoch(chunk_.bay))) return false;
+  chunk_.copier->go(chunk_.bay);
+  return true;
+}
+
+std::optional<Gate::Refusal> ChunkStop::stop_and_switch(Gate& gate, Phases& phases) {
+  asked_ = clock_.now();
+  if (auto refusal = gate.try_close(plan_, limits())) return refusal;
+  phases.wait += clock_.now() - asked_;
+  all_stood_ = true;
+  if (auto refusal = fill_target(phases)) return refusal;
+  return switch_slot(gate, phases);
+}
+
+std::optional<Gate::Refusal> ChunkStop::switch_slot(Gate& gate, Phases& phases) {
+  // Work of a stream that was attached since the plan was made runs, and may have written after the
+  // settling; one that comes from here on waits.
+  AttachedStreams& attached = mover_.attached_;
+  const MutexLock nobody_attaches(attached.attaching());
+  if (attached.attaches(chunk_.transaction.allocation().begin()) != attaches_) {
+    return Gate::Refusal{StopRefusal::streams_changed, "a stream was attached meanwhile"};
+  }
+  if (!gate.commit()) {
+    return Gate::Refusal{StopRefusal::opened_by_watchdog,
+                         "a driver call stood for longer than the limit"};
+  }
+  chunk_.transaction.switch_slot(phases);
+  return std::nullopt;
+}
+
+/// What the application wrote since the copy, or all of it, crosses now.
+std::optional<Gate::Refusal> ChunkStop::fill_target(Phases& phases) {
+  const TimePoint deadline = clock_.now() + limits().settle_limit;
+  if (settle_) {
+    const PhaseTimer timer(clock_, phases.settle);
+    if (!go()) {
+      return Gate::Refusal{StopRefusal::opened_by_watchdog, "settling was let go before its time"};
+    }
+    // A thread in cuCtxDestroy lets no grant return. Whether one does is asked while the GPU
+    // settles, when it costs nothing; if it does not, the watchdog opens.
+    mover_.memory_.keepers().poke();
+    if (settle(deadline)) return std::nullopt;
+  } else if (chunk_.choice.way == Way::stopped) {
+    const PhaseTimer timer(clock_, phases.copy);
+    chunk_.transaction.start_copy();
+    mover_.memory_.keepers().poke();
+    if (copy(deadline)) return std::nullopt;
+  } else {  // Nobody has written since.
+    mover_.memory_.keepers().poke();
+    return std::nullopt;
+  }
+  return Gate::Refusal{StopRefusal::settle_late, "the copy took longer than the limit"};
+}
+
+bool ChunkStop::settle(TimePoint deadline) {
+  return chunk_.copier->settled_by(chunk_.bay, deadline);
+}
+
+bool ChunkStop::copy(TimePoint deadline) {
+  if (!chunk_.transaction.copy_done_by(deadline)) return false;
+  chunk_.transaction.finish_copy();
+  return true;
+}
+
+/// After a stop that was given up, what was set going ends before anything else is done with the
+/// chunk (I6).
+void ChunkStop::stand_down() noexcept {
+  constexpr std::chrono::seconds patience(30);  // The application runs beside it.
+  Transaction& transaction = chunk_.transaction;
+  mover_.watchdog_.disarm(ticket_);
+  try {
+    if (settle_ && chunk_.copier->busy(chunk_.bay)) {
+      chunk_.copier->go(chunk_.bay);
+      if (!chunk_.copier->settled_by(chunk_.bay, clock_.now() + patience)) {
+        transaction.abandon_target("settling does not end");
+      }
+    }
+    if (transaction.state() == Transaction::State::copying) transaction.finish_copy();
+    if (chunk_.choice.way == Way::stopped && transaction.state() == Transaction::State::copied) {
+      transaction.discard_copy();  // The application has run since.
+    }
+  } catch (const std::exception& error) {
+    log(LogLevel::warn, "what a given-up stop had set going failed: {}", error.what());
+    if (transaction.state() == Transaction::State::copied) {
+      transaction.abandon_target("settling failed and may still be under way");
+    }
+  }
+}
+
+}  // namespace vma

@@ -1,0 +1,54 @@
+#pragma once
+
+#include "migrate/gate.hpp"
+#include "migrate/live_move.hpp"
+
+#include <cstdint>
+#include <optional>
+
+namespace vma {
+
+/// One try to stop the attached streams and switch one chunk: closes a gate, settles or copies,
+/// commits, switches, opens. Whatever it comes to, nothing stands afterwards and no work of ours
+/// runs on the chunk.
+///
+/// Requires, of `run`: the caller holds the allocation's `operations()`. One thread, once.
+class ChunkStop {
+ public:
+  /// `attaches`: of the allocation, before the plan was made.
+  ChunkStop(Mover& mover, LiveChunk& chunk, const GatePlan& plan, std::uint64_t attaches,
+            bool paranoid, bool settle);
+
+  /// What it was given up for, and nothing has changed; nothing if the chunk was switched.
+  /// Throws: Error; the transaction says where the chunk is then.
+  std::optional<Gate::Refusal> run(Phases& phases) VMART_NO_THREAD_ANALYSIS;
+
+  const GateTimes& times() const noexcept { return times_; }
+  bool all_stood() const noexcept { return all_stood_; }
+
+ private:
+  GateLimits limits() const;
+  void arm();
+  bool go();
+  std::optional<Gate::Refusal> stop_and_switch(Gate& gate, Phases& phases);
+  std::optional<Gate::Refusal> fill_target(Phases& phases);
+  std::optional<Gate::Refusal> switch_slot(Gate& gate, Phases& phases);
+  bool settle(TimePoint deadline);
+  bool copy(TimePoint deadline);
+  void stand_down() noexcept;
+
+  Mover& mover_;
+  Driver& driver_;
+  Clock& clock_;
+  LiveChunk& chunk_;
+  const GatePlan& plan_;
+  const std::uint64_t attaches_;
+  const bool paranoid_;
+  const bool settle_;
+  GateTimes times_;
+  Watchdog::Ticket ticket_ = Watchdog::Ticket::none;
+  TimePoint asked_{0};
+  bool all_stood_ = false;
+};
+
+}  // namespace vma

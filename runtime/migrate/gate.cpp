@@ -1,0 +1,348 @@
+#include "migrate/gate.hpp"
+
+#include "base/check.hpp"
+#include "driver/native_codes.hpp"
+#include "memory/contexts_in_use.hpp"
+#include "migrate/arrivals.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <vector>
+
+namespace vma {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+
+/// A backlog that was looked at longer ago is looked at again before anything is stopped.
+constexpr nanoseconds look_age_max = milliseconds(20);
+
+TimePoint later(TimePoint from, nanoseconds by) {
+  return by > never - from ? never : from + by;
+}
+
+double in_us(nanoseconds duration) {
+  return std::chrono::duration<double, std::micro>(duration).count();
+}
+
+bool means_capture(int native) {
+  return native == native_stream_capture_unsupported ||
+         native == native_stream_capture_invalidated || native == native_stream_capture_implicit;
+}
+
+/// Nothing of the context runs any more, and it is still there.
+bool breaks_context(const Error& error) {
+  return context_is_broken(error.native()) && !means_lost_stream(error.native());
+}
+
+std::string name_of(const GateStop& stop) {
+  const auto handle = static_cast<std::uint64_t>(stop.stream.handle);
+  return handle == 0 ? "a legacy stream" : fmt::format("stream {:#x}", handle);
+}
+
+Gate::Refusal not_arrived(const GatePlan& plan, const Arrivals& arrivals, std::string_view when) {
+  std::size_t missing = 0;
+  std::string names;
+  for (std::size_t i = 0; i < plan.stops.size(); ++i) {
+    if (arrivals.has(i)) continue;
+    ++missing;
+    constexpr std::size_t names_max = 4;
+    if (missing <= names_max) names += fmt::format(" {}", name_of(plan.stops[i]));
+  }
+  return {StopRefusal::not_arrived, fmt::format("{} of {} streams did not arrive {}:{}", missing,
+                                                plan.stops.size(), when, names)};
+}
+
+}  // namespace
+
+/// One call of `try_close`.
+struct Gate::Attempt {
+  const GatePlan& plan;
+  const GateLimits& limits;
+  std::vector<Backlog> backlogs;
+  std::vector<StopStart> unseen;  // Enqueued, and not asked since whether they capture.
+  bool captured = false;          // One of them did.
+};
+
+Gate::Gate(Driver& driver, GatePost& post) : driver_(driver), clock_(driver.clock()), post_(post) {}
+
+Gate::~Gate() {
+  open();
+}
+
+bool Gate::advance(State from, State to) noexcept {
+  return state_.compare_exchange_strong(from, to);
+}
+
+void Gate::begin(TimePoint deadline) {
+  driver_.note_stopped(1);
+  noted_ = true;
+  opened_ = TimePoint(0);
+  state_ = State::closing;
+  ticket_ = post_.watchdog().arm(deadline, [this] {
+    if (!advance(State::closing, State::open) && !advance(State::closed, State::open)) return;
+    post_.open_word().open(epoch_);
+    opened_ = clock_.now();
+  });
+}
+
+void Gate::be_back_by(TimePoint deadline) noexcept {
+  post_.watchdog().rearm(ticket_, deadline);
+}
+
+void Gate::open() noexcept {
+  // First of all the store: each microsecond before it is one that everything stands.
+  if (state_.exchange(State::open) != State::open) {
+    post_.open_word().open(epoch_);
+    opened_ = clock_.now();
+    post_.open_word().set_dark(false);
+  }
+  post_.watchdog().disarm(ticket_);
+  ticket_ = Watchdog::Ticket::none;
+  if (noted_) driver_.note_stopped(-1);
+  noted_ = false;
+}
+
+bool Gate::commit() noexcept {
+  VMART_CHECK(ticket_ != Watchdog::Ticket::none, "only what was closed is committed");
+  StopWord& word = post_.open_word();
+  word.set_dark(true);
+  // I2: the watchdog may have opened the gate, and the exit of the process the word.
+  if (!word.is_open(epoch_) && advance(State::closed, State::committed)) return true;
+  word.set_dark(false);
+  return false;
+}
+
+std::optional<Gate::Refusal> Gate::try_close(const GatePlan& plan, const GateLimits& limits) {
+  VMART_CHECK(state_ == State::open, "a gate is closed once at a time");
+  open();  // What the watchdog has opened is put away here.
+  if (plan.stops.empty()) return Refusal{StopRefusal::stream_lost, "there is no stream to stop"};
+  Attempt attempt{plan, limits, {}, {}, false};
+  std::optional<Refusal> refusal;
+  std::exception_ptr failure;
+  try {
+    refusal = close(attempt);
+    if (!refusal) return refusal;
+  } catch (const Error& error) {
+    if (means_lost_stream(error.native())) {
+      refusal = Refusal{StopRefusal::stream_lost, error.what()};
+    } else if (means_capture(error.native())) {
+      refusal = Refusal{StopRefusal::capture, error.what()};
+    } else {
+      failure = std::current_exception();
+    }
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  open();
+  if (may_be_captured(attempt)) post_.retire_words(plan);
+  if (failure) std::rethrow_exception(failure);
+  return refusal;
+}
+
+std::optional<Gate::Refusal> Gate::close(Attempt& attempt) {
+  post_.prepare(attempt.plan);
+  const std::vector<Backlog> any(attempt.plan.stops.size());
+  Arrivals none(clock_, 0, 0);
+  if (auto refusal = find_capture(attempt, schedule_stops(any), none)) return refusal;
+  if (auto refusal = look_at_backlogs(attempt)) return refusal;
+  const nanoseconds skew = predict_skew(attempt.backlogs);
+  if (skew > attempt.limits.skew_limit) {
+    for (const GateStop& stop : attempt.plan.stops) post_.stand(stop).backlog.forget();
+    return Refusal{StopRefusal::predicted_skew,
+                   fmt::format("{:.0f} us from the first stream to the last are expected, at most "
+                               "{:.0f} are wanted",
+                               in_us(skew), in_us(attempt.limits.skew_limit))};
+  }
+  epoch_ = next_epoch();
+  Arrivals arrivals(clock_, epoch_, attempt.plan.stops.size());
+  if (auto refusal = stop_all(attempt, arrivals)) return refusal;
+  if (auto refusal = await_all(attempt, arrivals)) return refusal;
+  first_arrival_ = arrivals.first();
+  last_arrival_ = arrivals.last();
+  be_back_by(later(clock_.now(), attempt.limits.settle_limit));
+  const bool stands = !post_.open_word().is_open(epoch_);
+  if (stands && advance(State::closing, State::closed)) return std::nullopt;
+  return Refusal{StopRefusal::opened_by_watchdog, "a driver call stood for longer than the limit"};
+}
+
+/// Has all backlogs, from a probe that stops nothing if they are not known well enough.
+std::optional<Gate::Refusal> Gate::look_at_backlogs(Attempt& attempt) {
+  const std::vector<GateStop>& stops = attempt.plan.stops;
+  const TimePoint now = clock_.now();
+  const auto known = [&](const GateStop& stop) {
+    return post_.stand(stop).backlog.known_since(now - look_age_max);
+  };
+  if (stops.size() > 1 && !std::ranges::all_of(stops, known)) {
+    Arrivals arrivals(clock_, next_epoch(), stops.size());
+    const std::vector<Backlog> unknown(stops.size());
+    if (auto refusal = enqueue(attempt, arrivals, schedule_stops(unknown), Kind::probe)) {
+      return refusal;
+    }
+    poll_until(clock_, later(clock_.now(), attempt.limits.wait_limit), [&] {
+      arrivals.look();
+      return arrivals.all();
+    });
+    learn(attempt, arrivals);
+    if (!arrivals.all()) {
+      return not_arrived(attempt.plan, arrivals, "at a probe, with nothing stopped");
+    }
+  }
+  for (const GateStop& stop : stops) attempt.backlogs.push_back(post_.stand(stop).backlog);
+  return std::nullopt;
+}
+
+void Gate::learn(Attempt& attempt, const Arrivals& arrivals) {
+  const TimePoint now = clock_.now();
+  for (std::size_t i = 0; i < attempt.plan.stops.size(); ++i) {
+    Backlog& backlog = post_.stand(attempt.plan.stops[i]).backlog;
+    const auto depth = arrivals.depth(i);
+    if (depth) {
+      backlog.saw(now, *depth);
+    } else if (!arrivals.has(i)) {
+      backlog.forget();
+    }
+  }
+}
+
+/// The deepest backlog first, the others so that they arrive with it: unless one arrives early, and
+/// stands, for then the others follow at once.
+std::optional<Gate::Refusal> Gate::stop_all(Attempt& attempt, Arrivals& arrivals) {
+  const std::vector<StopStart> starts = schedule_stops(attempt.backlogs);
+  const TimePoint begun = clock_.now();
+  const nanoseconds deepest = attempt.backlogs[starts.front().index].depth();
+  begin(later(begun + deepest, attempt.limits.arrival_limit));
+  const std::span<const StopStart> all(starts);
+  for (std::size_t first = 0; first < starts.size();) {
+    std::size_t end = first;
+    while (end < starts.size() && starts[end].after == starts[first].after) ++end;
+    if (starts[first].after > nanoseconds(0)) {
+      poll_until(clock_, begun + starts[first].after, [&] {
+        arrivals.look();
+        return arrivals.any();
+      });
+    }
+    const auto group = all.subspan(first, end - first);
+    if (auto refusal = enqueue(attempt, arrivals, group, Kind::stop)) return refusal;
+    first = end;
+  }
+  return std::nullopt;
+}
+
+/// The thread looks at the limits itself; the watchdog's are a little longer.
+std::optional<Gate::Refusal> Gate::await_all(Attempt& attempt, Arrivals& arrivals) {
+  const GateLimits& limits = attempt.limits;
+  const nanoseconds slack = limits.arrival_limit / 8;
+  const TimePoint wait_end = later(clock_.now(), limits.wait_limit);
+  be_back_by(later(wait_end, limits.arrival_limit));
+  poll_until(clock_, wait_end, [&] {
+    arrivals.look();
+    return arrivals.any() || arrivals.all();
+  });
+  const TimePoint end = arrivals.any() ? later(arrivals.first(), limits.arrival_limit) : wait_end;
+  be_back_by(later(end, slack));
+  poll_until(clock_, end, [&] {
+    arrivals.look();
+    return arrivals.all();
+  });
+  if (!arrivals.all()) excuse_broken(attempt, arrivals);
+  learn(attempt, arrivals);
+  if (arrivals.all()) return std::nullopt;
+  if (!arrivals.any()) {
+    return not_arrived(attempt.plan, arrivals, "and none did");
+  }
+  return not_arrived(attempt.plan, arrivals,
+                     fmt::format("within {:.0f} us of the first", in_us(limits.arrival_limit)));
+}
+
+/// On all of these, with nothing between the batches: each call there adds to the skew.
+std::optional<Gate::Refusal> Gate::enqueue(Attempt& attempt, Arrivals& arrivals,
+                                           std::span<const StopStart> starts, Kind kind) {
+  if (auto refusal = find_capture(attempt, starts, arrivals)) return refusal;
+  for (const StopStart& start : starts) enqueue_one(attempt, arrivals, start.index, kind);
+  // A capture that began in between may have taken the batch in. One that begins from here on finds
+  // it in the stream.
+  auto refusal = find_capture(attempt, attempt.unseen, arrivals);
+  attempt.captured = refusal.has_value();
+  if (!refusal) attempt.unseen.clear();
+  return refusal;
+}
+
+void Gate::enqueue_one(Attempt& attempt, Arrivals& arrivals, std::size_t index, Kind kind) {
+  const GateStop& stop = attempt.plan.stops[index];
+  std::uint64_t* word = post_.stand(stop).arrived;
+  const std::array<WordOperation, 2> operations{
+      WordOperation{WordOperation::Kind::write, address_of(word), arrivals.epoch()},
+      post_.open_word().wait_for(arrivals.epoch())};
+  attempt.unseen.push_back({index});
+  arrivals.expect(index, word);
+  try {
+    driver_.batch(stop.stream, std::span(operations).first(kind == Kind::stop ? 2 : 1));
+  } catch (const Error& error) {
+    if (!breaks_context(error)) throw;
+    arrivals.excuse(index);  // Nothing of a broken context runs any more.
+  }
+}
+
+bool Gate::captures(const GateStop& stop) {
+  return std::ranges::any_of(stop.capture_watched, [&](BoundStream watched) {
+    try {
+      return driver_.is_capturing(watched);
+    } catch (const Error& error) {
+      if (!breaks_context(error)) throw;
+      return false;
+    }
+  });
+}
+
+/// Looks for arrivals in between, since each question takes a while.
+std::optional<Gate::Refusal> Gate::find_capture(const Attempt& attempt,
+                                                std::span<const StopStart> starts,
+                                                Arrivals& arrivals) {
+  for (const StopStart& start : starts) {
+    arrivals.look();
+    const GateStop& stop = attempt.plan.stops[start.index];
+    if (!captures(stop)) continue;
+    return Refusal{StopRefusal::capture,
+                   fmt::format("{}, or one that it orders, captures", name_of(stop))};
+  }
+  return std::nullopt;
+}
+
+/// Whether what was enqueued last may have gone into a graph.
+bool Gate::may_be_captured(Attempt& attempt) noexcept {
+  const auto captured = [&](const StopStart& start) {
+    try {
+      return captures(attempt.plan.stops[start.index]);
+    } catch (const Error& error) {
+      return !means_lost_stream(error.native());
+    } catch (const std::exception&) {
+      return true;
+    }
+  };
+  return attempt.captured || std::ranges::any_of(attempt.unseen, captured);
+}
+
+/// A context may have broken since its batch was enqueued. A stream that captures is not asked, for
+/// the question would end the capture.
+void Gate::excuse_broken(Attempt& attempt, Arrivals& arrivals) {
+  for (std::size_t i = 0; i < attempt.plan.stops.size(); ++i) {
+    const GateStop& stop = attempt.plan.stops[i];
+    if (arrivals.has(i) || captures(stop)) continue;
+    try {
+      driver_.query_stream(stop.stream);
+    } catch (const Error& error) {
+      if (!breaks_context(error)) throw;
+      arrivals.excuse(i);
+    }
+  }
+}
+
+}  // namespace vma

@@ -1,0 +1,109 @@
+#pragma once
+
+#include "driver/driver.hpp"
+#include "migrate/gate_plan.hpp"
+#include "migrate/gate_post.hpp"
+#include "migrate/stop_stats.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+namespace vma {
+
+class Arrivals;
+
+struct GateLimits {
+  /// From the first stream's arrival to the last.
+  std::chrono::nanoseconds arrival_limit = std::chrono::milliseconds(5);
+  /// From the last enqueueing to the first arrival.
+  std::chrono::nanoseconds wait_limit = std::chrono::seconds(1);
+  /// From closed to committed.
+  std::chrono::nanoseconds settle_limit = std::chrono::milliseconds(5);
+  /// A gate that is expected to take longer from the first arrival to the last is not tried.
+  std::chrono::nanoseconds skew_limit = std::chrono::nanoseconds::max();
+};
+
+struct GateTimes {
+  TimePoint first_arrival{0};
+  TimePoint last_arrival{0};
+  TimePoint opened{0};
+  std::chrono::nanoseconds skew() const noexcept { return last_arrival - first_arrival; }
+  std::chrono::nanoseconds stall() const noexcept { return opened - last_arrival; }
+};
+
+/// All streams of a plan, stopped: a promise to let go.
+///
+///     open --try_close()--> closing --all arrived--> closed --commit()--> committed --open()-->
+///     open closing, closed --open(), the watchdog--> open
+///
+/// Each stream gets one batch that writes "arrived" behind what it has to do, and then waits. The
+/// watchdog opens a gate whose thread stands in a driver call for too long, but never a committed
+/// one, behind which a slot may be dark (I2); the exit of the process does the same. One thread,
+/// which has the post to itself.
+class Gate {
+ public:
+  enum class State { open, closing, closed, committed };
+  struct Refusal {
+    StopRefusal why = StopRefusal::none;
+    std::string detail;
+  };
+
+  /// Open. Requires: both live longer.
+  Gate(Driver& driver, GatePost& post);
+  ~Gate();  // Opens.
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+
+  /// Nothing: all streams of the plan stand, and none of their earlier work runs. A refusal: it is
+  /// open and nothing stands. Throws: what the driver throws; then it is open, too. May be called
+  /// again once it is open.
+  std::optional<Refusal> try_close(const GatePlan& plan, const GateLimits& limits);
+  /// From here on a slot may be dark, and only `open` opens. False: it was opened meanwhile.
+  /// Requires: `try_close` has closed it.
+  bool commit() noexcept;
+  /// Everything goes on, whatever its state. Requires: no slot is dark.
+  void open() noexcept;
+
+  State state() const noexcept { return state_; }
+  /// Of the last closing; `opened` once it is open again.
+  GateTimes times() const noexcept { return {first_arrival_, last_arrival_, opened_}; }
+
+ private:
+  struct Attempt;
+  enum class Kind { probe, stop };
+
+  std::optional<Refusal> close(Attempt& attempt);
+  std::optional<Refusal> look_at_backlogs(Attempt& attempt);
+  std::optional<Refusal> stop_all(Attempt& attempt, Arrivals& arrivals);
+  std::optional<Refusal> await_all(Attempt& attempt, Arrivals& arrivals);
+  void learn(Attempt& attempt, const Arrivals& arrivals);
+  std::optional<Refusal> enqueue(Attempt& attempt, Arrivals& arrivals,
+                                 std::span<const StopStart> starts, Kind kind);
+  void enqueue_one(Attempt& attempt, Arrivals& arrivals, std::size_t index, Kind kind);
+  std::optional<Refusal> find_capture(const Attempt& attempt, std::span<const StopStart> starts,
+                                      Arrivals& arrivals);
+  bool may_be_captured(Attempt& attempt) noexcept;
+  void excuse_broken(Attempt& attempt, Arrivals& arrivals);
+  bool captures(const GateStop& stop);
+  void begin(TimePoint deadline);
+  void be_back_by(TimePoint deadline) noexcept;
+  bool advance(State from, State to) noexcept;
+
+  Driver& driver_;
+  Clock& clock_;
+  GatePost& post_;
+  std::uint64_t epoch_ = 0;  // Zero before the first closing.
+  Watchdog::Ticket ticket_ = Watchdog::Ticket::none;
+  bool noted_ = false;  // Decorators were told that work stands.
+  TimePoint first_arrival_{0};
+  TimePoint last_arrival_{0};
+  std::atomic<TimePoint> opened_{TimePoint(0)};
+  std::atomic<State> state_{State::open};
+};
+
+}  // namespace vma

@@ -1,0 +1,74 @@
+#include "migrate/gate_post.hpp"
+
+namespace vma {
+namespace {
+/// Programs make and destroy streams; from so many on, words of those that were not stopped in the
+/// last gates go to others.
+constexpr std::size_t stands_max = 1024;
+constexpr std::uint64_t gates_remembered = 64;
+}  // namespace
+
+GatePost::GatePost(Driver& driver, Watchdog& watchdog, Ledger& ledger)
+    : driver_(driver), watchdog_(watchdog), ledger_(ledger) {}
+
+GatePost::~GatePost() {
+  open_word_.reset();
+  words_.reset();
+  if (!retained_) return;
+  ledger_.undo("the context of the words of gates", [&] { driver_.release_primary(*retained_); });
+}
+
+void GatePost::prepare(const GatePlan& plan) {
+  ++prepared_;
+  if (plan.stops.empty() && !words_) return;
+  if (!words_) choose_context(plan);
+  if (!open_word_) open_word_ = std::make_unique<StopWord>(*words_);
+  for (const GateStop& stop : plan.stops) {
+    Stand& stand = stands_[key(stop)];
+    stand.prepared = prepared_;
+    if (stand.arrived != nullptr) continue;
+    if (spare_.empty()) {
+      stand.arrived = words_->take();
+    } else {
+      stand.arrived = spare_.back();
+      spare_.pop_back();
+    }
+  }
+  drop_unused();
+}
+
+/// A primary context, since it lasts: the program may destroy any other under our words. One that
+/// is active already costs nothing.
+void GatePost::choose_context(const GatePlan& plan) {
+  DeviceId device = driver_.context_device(plan.stops.front().stream.context);
+  for (const GateStop& stop : plan.stops) {
+    if (driver_.context_active(device)) break;
+    device = driver_.context_device(stop.stream.context);
+  }
+  const ContextHandle context = driver_.retain_primary(device);
+  retained_ = device;
+  words_ = std::make_unique<PinnedWords>(driver_, context, ledger_);
+}
+
+void GatePost::drop_unused() {
+  if (stands_.size() <= stands_max) return;
+  for (auto it = stands_.begin(); it != stands_.end();) {
+    if (it->second.prepared + gates_remembered >= prepared_) {
+      ++it;
+      continue;
+    }
+    spare_.push_back(it->second.arrived);
+    it = stands_.erase(it);
+  }
+}
+
+void GatePost::retire_words(const GatePlan& plan) noexcept {
+  words_->keep_for_good();
+  open_word_.reset();
+  for (const GateStop& stop : plan.stops) {
+    const auto known = stands_.find(key(stop));
+    if (known != stands_.end()) known->second.arrived = nullptr;
+  }
+}
+
+}  // namespace vma

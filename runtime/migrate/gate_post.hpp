@@ -1,0 +1,69 @@
+#pragma once
+
+#include "driver/driver.hpp"
+#include "memory/ledger.hpp"
+#include "migrate/backlog.hpp"
+#include "migrate/gate_plan.hpp"
+#include "migrate/stop_word.hpp"
+#include "migrate/watchdog.hpp"
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace vma {
+
+/// Where the gates of one runtime stand: the word that they open, the arrived word of each stream,
+/// and what was seen of its backlog.
+///
+/// One gate at a time, and the caller sees to it. Epochs keep gates apart: so a late write of an
+/// old gate neither opens one nor counts as an arrival.
+class GatePost {
+ public:
+  /// What is known of one stream.
+  struct Stand {
+    std::uint64_t* arrived = nullptr;
+    Backlog backlog;
+    std::uint64_t prepared = 0;  ///< Which `prepare` was the last for it.
+  };
+
+  GatePost(Driver& driver, Watchdog& watchdog, Ledger& ledger);
+  /// Requires: no gate is closed.
+  ~GatePost();
+  GatePost(const GatePost&) = delete;
+  GatePost& operator=(const GatePost&) = delete;
+
+  /// Has a word to open and one for each stop of the plan. Throws: Error. Blocks: in the driver, at
+  /// the first gates; so nothing may be stopped.
+  void prepare(const GatePlan& plan);
+  /// Requires: prepared.
+  StopWord& open_word() noexcept { return *open_word_; }
+  /// Requires: prepared for a plan with that stop.
+  Stand& stand(const GateStop& stop) { return stands_.at(key(stop)); }
+  /// A graph may have captured the words of the plan: they are never used again, and their memory
+  /// is not given back. Requires: no gate is closed.
+  void retire_words(const GatePlan& plan) noexcept;
+
+  Watchdog& watchdog() noexcept { return watchdog_; }
+
+ private:
+  using Key = std::pair<ContextHandle, StreamHandle>;
+  static Key key(const GateStop& stop) { return {stop.stream.context, stop.stream.handle}; }
+  void choose_context(const GatePlan& plan);
+  void drop_unused();
+
+  Driver& driver_;
+  Watchdog& watchdog_;
+  Ledger& ledger_;
+  std::optional<DeviceId> retained_;  // Its primary context has the words.
+  std::unique_ptr<PinnedWords> words_;
+  std::unique_ptr<StopWord> open_word_;
+  std::map<Key, Stand> stands_;
+  std::vector<std::uint64_t*> spare_;  // Of streams that have not been stopped for long.
+  std::uint64_t prepared_ = 0;
+};
+
+}  // namespace vma

@@ -1,0 +1,461 @@
+#include "migrate/live_move.hpp"
+
+#include "base/log.hpp"
+#include "migrate/chunk_stop.hpp"
+#include "migrate/held_move.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+namespace vma {
+namespace {
+
+constexpr const char* call = "vma::migrate_async";
+
+/// How much of the past a new chunk's dirtiness outweighs.
+constexpr double dirt_weight = 0.5;
+/// A chunk that went stopped for its dirtiness was not looked at: some time later one is again.
+constexpr double dirt_fading = 0.95;
+
+}  // namespace
+
+LiveMove::LiveMove(Mover& mover, MigrationTask& task, Allocation& allocation)
+    : mover_(mover),
+      task_(task),
+      memory_(mover.memory_),
+      clock_(mover.memory_.driver().clock()),
+      allocation_(allocation),
+      options_(task.options),
+      report_(task.report()),
+      notices_(allocation, *mover.callbacks_) {}
+
+LiveMove::~LiveMove() {
+  for (LiveChunk& chunk : chunks_) unstage(chunk);
+}
+
+MigrationReport LiveMove::run() {
+  const TimePoint start = clock_.now();
+  try {
+    plan();
+    move_all();
+  } catch (const Error& error) {
+    report_.wall = clock_.now() - start;
+    finish_report();
+    throw with_report(error);
+  }
+  report_.wall = clock_.now() - start;
+  finish_report();
+  return report_;
+}
+
+void LiveMove::plan() {
+  std::set<Location> sources;
+  for (std::size_t slot = task_.range.first; slot < task_.range.end; ++slot) {
+    const Location from = allocation_.home(slot);
+    if (from == task_.to) continue;
+    chunks_.emplace_back(memory_, mover_.engine_, allocation_, slot, task_.to);
+    sources.insert(from);
+  }
+  for (const Location from : sources) {
+    report_.route += fmt::format("{}{}->{}", report_.route.empty() ? "" : ", ", to_string(from),
+                                 to_string(task_.to));
+  }
+}
+
+void LiveMove::move_all() {
+  require_movable(chunk_deadline());
+  if (options_.reserve_first) reserve_all();
+  for (std::size_t i = 0; i < chunks_.size(); ++i) {
+    LiveChunk& chunk = chunks_[i];
+    try {
+      require_going_on();
+      if (!chunk.staged) {
+        pace_copy(chunk);
+        stage(chunk);
+      }
+      if (i + 1 < chunks_.size() && staged_ahead(i)) stage(chunks_[i + 1]);
+      complete(chunk);
+    } catch (const std::exception& error) {
+      note_failure(chunk, error);
+      throw;
+    }
+    retired(chunk);
+    task_.tell(report_);
+  }
+}
+
+/// Whether the copy of the next chunk may run beside the stop for this one.
+bool LiveMove::staged_ahead(std::size_t index) {
+  const LiveChunk& chunk = chunks_[index];
+  const LiveChunk& next = chunks_[index + 1];
+  const bool paced =
+      mover_.limits_.stall_budget.count() > 0 || mover_.limits_.copy_budget_bytes > 0;
+  // With a budget it would lie about for longer than it takes to copy, and gather changes.
+  return !paced && !next.staged && chunk.copier != nullptr && chunk.choice.overlap &&
+         chunk.transaction.from() == next.transaction.from();
+}
+
+void LiveMove::reserve_all() {
+  const TimePoint start = clock_.now();
+  for (LiveChunk& chunk : chunks_) {
+    if (!chunk.transaction.take_cached_target()) chunk.transaction.take_target(Memory::Turn::take);
+  }
+  report_.phases.cache += clock_.now() - start;
+}
+
+WayChoice LiveMove::choose(const LiveChunk& chunk) {
+  const GatePlan plan = plan_gate(mover_.attached_.in_scope(allocation_.begin()));
+  WayFacts facts;
+  facts.from = chunk.transaction.from();
+  facts.to = task_.to;
+  facts.mode = options_.mode;
+  facts.dirty = allocation_.dirtiness;
+  if (facts.from.kind == Location::Kind::gpu) {
+    facts.application = mover_.application_context(DeviceId{facts.from.ordinal});
+  }
+  return choose_way(facts, plan, memory_.topology(), [&](ContextHandle context) {
+    return memory_.topology().info(memory_.driver().context_device(context)).max_queues;
+  });
+}
+
+/// Everything before the stop. Nothing is stopped here, so that hooks may be called.
+void LiveMove::stage(LiveChunk& chunk) {
+  Transaction& transaction = chunk.transaction;
+  chunk.choice = choose(chunk);
+  if (options_.mode == Mode::live && chunk.choice.way != Way::live &&
+      chunk.choice.way != Way::live_beside) {
+    throw Error(ErrorKind::unsupported, call,
+                fmt::format("the chunk cannot move live; {}", chunk.choice.reason));
+  }
+  notices_.before(transaction.slot(), transaction.from(), task_.to);
+  if (chunk.choice.way != Way::held && transaction.state() == Transaction::State::planned) {
+    const TimePoint start = clock_.now();
+    if (!transaction.take_cached_target()) transaction.take_target(Memory::Turn::take);
+    report_.phases.cache += clock_.now() - start;
+  }
+  if (chunk.choice.way == Way::live || chunk.choice.way == Way::live_beside) {
+    stage_live(chunk);
+  } else if (chunk.choice.way == Way::stopped) {
+    mover_.engine_.prepare(transaction.from(), task_.to);
+  }
+  chunk.staged = true;
+  chunk.staged_at = clock_.now();
+}
+
+void LiveMove::stage_live(LiveChunk& chunk) {
+  LiveCopier& copier = lease_copier(chunk);
+  chunk.read_only_since.reset();
+  if (allocation_.access() == Access::read) chunk.read_only_since = allocation_.writable_epoch();
+  const std::size_t bay = next_bay_;
+  {
+    // Nothing is launched while another move's gate is closed.
+    const MutexLock slow_work(memory_.lane().turn());
+    copier.start_copy(bay, chunk.transaction.source(), chunk.transaction.target());
+  }
+  next_bay_ = (next_bay_ + 1) % LiveCopier::bays;  // At most so many chunks are staged at once.
+  chunk.copier = &copier;
+  chunk.bay = bay;
+}
+
+/// The copier of the chunk's source, for this migration alone until it needs another.
+LiveCopier& LiveMove::lease_copier(const LiveChunk& chunk) {
+  LiveCopier& copier = mover_.copier(DeviceId{chunk.transaction.from().ordinal}, task_.to,
+                                     chunk.choice.way == Way::live_beside);
+  if (leased_ == &copier) return copier;
+  lease_.reset();
+  leased_ = nullptr;
+  lease_.emplace(copier.turn);
+  leased_ = &copier;
+  return copier;
+}
+
+/// What was set going for the chunk ends, and its target goes back or is kept aside.
+void LiveMove::unstage(LiveChunk& chunk) noexcept {
+  constexpr std::chrono::seconds patience(30);
+  if (!chunk.staged) return;
+  chunk.staged = false;
+  if (chunk.copier == nullptr) return;
+  LiveCopier& copier = *std::exchange(chunk.copier, nullptr);
+  if (!copier.busy(chunk.bay)) return;
+  try {
+    if (copier.copied_by(chunk.bay, clock_.now() + patience)) return;
+    chunk.transaction.abandon_target("a copy into it does not end");
+  } catch (const std::exception& error) {
+    log(LogLevel::warn, "a copy that nobody waits for failed: {}", error.what());
+    chunk.transaction.abandon_target("a copy into it failed and may still be under way");
+  }
+}
+
+void LiveMove::await_copy(LiveChunk& chunk) {
+  constexpr std::chrono::milliseconds look_period(5);
+  if (chunk.copier == nullptr || chunk.transaction.state() != Transaction::State::ready) return;
+  while (!chunk.copier->copied_by(chunk.bay, clock_.now() + look_period)) require_going_on();
+  report_.phases.copy += clock_.now() - chunk.staged_at;
+  chunk.transaction.note_copied();
+}
+
+/// Stops for the chunk until it is switched, or until it has been tried often and long enough.
+void LiveMove::complete(LiveChunk& chunk) {
+  if (chunk.choice.way == Way::held) return move_held(chunk);
+  await_copy(chunk);
+  const TimePoint deadline = chunk_deadline();
+  for (int attempt = 0;; ++attempt) {
+    require_movable(deadline);
+    pace_stop();
+    require_going_on();
+    std::optional<Gate::Refusal> refusal;
+    {
+      const MutexLock operations(allocation_.operations());
+      if (!allocation_.may_move()) continue;  // Pinned since.
+      require_streams();
+      const std::uint64_t attaches = mover_.attached_.attaches(allocation_.begin());
+      const GatePlan plan = plan_gate(mover_.attached_.in_scope(allocation_.begin()));
+      const bool unchanged = chunk.read_only_since == allocation_.writable_epoch();
+      const bool settle =
+          chunk.copier != nullptr && !(unchanged && allocation_.access() == Access::read);
+      if (plan.stops.empty()) {
+        // Their last work may still run, and nobody can be asked whether it does.
+        throw Error(ErrorKind::invalid_argument, call,
+                    "every attached stream that may use the allocation was detached meanwhile");
+      }
+      ChunkStop stop(mover_, chunk, plan, attaches, options_.paranoid, settle);
+      const auto note = [&] {
+        const GateTimes& times = stop.times();
+        if (stop.all_stood()) {
+          stats_.add_skew(times.skew());
+          stats_.add_stall(times.stall());
+        }
+        const MutexLock lock(mover_.budget_mutex_);
+        if (times.first_arrival > TimePoint(0)) {
+          mover_.budget_.spent_stall(times.opened, times.opened - times.first_arrival);
+        }
+      };
+      try {
+        refusal = stop.run(report_.phases);
+      } catch (...) {
+        note();
+        throw;
+      }
+      note();
+    }
+    if (!refusal) return;
+    give_up_or_back_off(chunk, *refusal, attempt, deadline);
+  }
+}
+
+void LiveMove::give_up_or_back_off(const LiveChunk& chunk, const Gate::Refusal& refusal,
+                                   int attempt, TimePoint deadline) {
+  stats_.add_refusal(refusal.why);
+  ++report_.retries;
+  ++report_.reasons[std::string(to_string(refusal.why))];
+  const auto tried = [&] {
+    return fmt::format("the chunk at offset {} was tried {} times; {}: {}",
+                       chunk.transaction.slot() * allocation_.geometry().chunk_bytes, attempt + 1,
+                       to_string(refusal.why), refusal.detail);
+  };
+  if (chunk.transaction.state() == Transaction::State::stayed) {
+    throw Error(ErrorKind::driver_failure, call, tried());
+  }
+  if (attempt >= mover_.limits_.gate_retries || clock_.now() >= deadline) {
+    throw Error(ErrorKind::busy, call, tried());
+  }
+  back_off(attempt);
+}
+
+/// Collectives that wait for each other across GPUs may be cut in two by a gate, and need a while
+/// to get out of it.
+void LiveMove::back_off(int attempt) {
+  constexpr int limits_after_two = 20;
+  const auto limit = mover_.limits_.gate_limit;
+  const auto pause = attempt < 2 ? limit * (attempt + 1) : limit * limits_after_two * (attempt - 1);
+  task_.pause_until(clock_.now() + pause);
+}
+
+/// A hold would end a capture, so it waits for those it knows of.
+void LiveMove::move_held(LiveChunk& chunk) {
+  const TimePoint deadline = chunk_deadline();
+  for (int attempt = 0; captures(); ++attempt) {
+    give_up_or_back_off(chunk, {StopRefusal::capture, "an attached stream captures"}, attempt,
+                        deadline);
+    require_going_on();
+  }
+  pace_stop();
+  const std::size_t slot = chunk.transaction.slot();
+  std::optional<MutexLock> operations;
+  while (true) {
+    require_movable(deadline);
+    operations.emplace(allocation_.operations());
+    if (allocation_.may_move()) break;  // It may have been pinned since.
+    operations.reset();
+  }
+  MigrateOptions held = options_;
+  held.scope = StopScope::hold;
+  held.mode = Mode::stopped;
+  held.on_progress = nullptr;
+  const MigrationReport done =
+      HeldMove(mover_, allocation_, {slot, slot + 1}, task_.to, held).run();
+  stats_.add_stall(done.stall.max);
+  {
+    const MutexLock lock(mover_.budget_mutex_);
+    mover_.budget_.spent_stall(clock_.now(), done.stall.max);
+  }
+  report_.retries += done.retries;
+  report_.dark_max = std::max(report_.dark_max, done.dark_max);
+  report_.phases.copy += done.phases.copy;
+  report_.phases.wait += done.phases.wait;
+  report_.phases.unmap += done.phases.unmap;
+  report_.phases.map += done.phases.map;
+  report_.phases.grant += done.phases.grant;
+}
+
+bool LiveMove::captures() {
+  const auto streams = mover_.attached_.in_scope(allocation_.begin());
+  return std::ranges::any_of(streams, [&](const AttachedStreams::Stream& stream) {
+    try {
+      return memory_.driver().is_capturing(stream.bound);
+    } catch (const Error& error) {
+      if (!means_lost_stream(error.native())) throw;
+      return false;  // Detached and destroyed since then.
+    }
+  });
+}
+
+/// The chunk has moved.
+void LiveMove::retired(LiveChunk& chunk) {
+  const TimePoint start = clock_.now();
+  ++report_.chunks_moved;
+  report_.bytes_moved += chunk.transaction.size_bytes();
+  if (!chunk.choice.reason.empty()) ++report_.reasons[chunk.choice.reason];
+  report_.dark_max = std::max(report_.dark_max, chunk.transaction.dark());
+  if (chunk.copier != nullptr) {
+    ++report_.chunks_live;
+    const bool settled = chunk.read_only_since != allocation_.writable_epoch();
+    const std::uint64_t dirty_bytes =
+        settled ? chunk.copier->dirty_tiles(chunk.bay) * chunk.copier->tile_bytes() : 0;
+    report_.bytes_copied_twice += dirty_bytes;
+    const double share =
+        static_cast<double>(dirty_bytes) / static_cast<double>(chunk.transaction.size_bytes());
+    allocation_.dirtiness = (1 - dirt_weight) * allocation_.dirtiness + dirt_weight * share;
+    chunk.copier = nullptr;
+  } else {
+    allocation_.dirtiness = allocation_.dirtiness * dirt_fading;
+  }
+  chunk.staged = false;
+  chunk.transaction.retire_source();
+  notices_.after(chunk.transaction.slot(), true);
+  report_.phases.retire += clock_.now() - start;
+}
+
+/// Waits so that the copy ends about when the next stop is allowed.
+void LiveMove::pace_copy(const LiveChunk& chunk) {
+  constexpr double live_copy_bytes_per_s = 300e9;
+  const double seconds =
+      static_cast<double>(chunk.transaction.size_bytes()) / live_copy_bytes_per_s;
+  const auto estimate =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(seconds));
+  TimePoint start{0};
+  {
+    const MutexLock lock(mover_.budget_mutex_);
+    const TimePoint now = clock_.now();
+    start = std::max(mover_.budget_.next_copy(now), mover_.budget_.next_stop(now) - estimate);
+    mover_.budget_.spent_bytes(std::max(start, now), chunk.transaction.size_bytes());
+  }
+  if (start > clock_.now()) task_.pause_until(start);
+  require_going_on();
+}
+
+void LiveMove::pace_stop() {
+  while (true) {
+    TimePoint start{0};
+    {
+      const MutexLock lock(mover_.budget_mutex_);
+      start = mover_.budget_.next_stop(clock_.now());
+    }
+    if (start <= clock_.now()) return;
+    task_.pause_until(start);
+    require_going_on();
+  }
+}
+
+void LiveMove::require_going_on() {
+  if (!task_.cancelled() && !allocation_.being_freed) return;
+  throw Error(ErrorKind::cancelled, call,
+              fmt::format("after {} of {} chunks{}", report_.chunks_moved, report_.chunks,
+                          allocation_.being_freed ? ", since the memory is being freed" : ""));
+}
+
+void LiveMove::require_movable(TimePoint deadline) {
+  constexpr std::chrono::milliseconds look_period(1);
+  while (!allocation_.may_move()) {
+    if (!options_.wait_for_pins || clock_.now() >= deadline) {
+      throw Error(ErrorKind::pinned, call,
+                  fmt::format("the allocation at {:#x} {}", to_integer(allocation_.begin()),
+                              allocation_.why_pinned()));
+    }
+    task_.pause_until(clock_.now() + look_period);
+    require_going_on();
+  }
+  if (allocation_.poisoned()) {
+    throw Error(ErrorKind::poisoned, call,
+                fmt::format("the allocation at {:#x}", to_integer(allocation_.begin())));
+  }
+}
+
+/// A destroyed stream's last work may still run, and nothing can be asked of it any more.
+void LiveMove::require_streams() {
+  const auto lost = mover_.attached_.drop_lost(allocation_.begin());
+  if (lost.empty()) return;
+  try {
+    memory_.contexts().drain();
+  } catch (const std::exception& error) {
+    log(LogLevel::warn, "the work of a destroyed stream was not waited for: {}", error.what());
+  }
+  throw Error(ErrorKind::invalid_argument, call,
+              fmt::format("{} attached stream(s) were destroyed before they were detached; they "
+                          "are detached now",
+                          lost.size()));
+}
+
+TimePoint LiveMove::chunk_deadline() const {
+  constexpr std::chrono::milliseconds limit_max = std::chrono::days(1);  // Times add up to limits.
+  return clock_.now() + (options_.deadline.count() > 0 ? std::min(options_.deadline, limit_max)
+                                                       : mover_.limits_.hold_limit);
+}
+
+void LiveMove::note_failure(const LiveChunk& chunk, const std::exception& error) {
+  const auto* known = dynamic_cast<const Error*>(&error);
+  if (known != nullptr && known->kind() == ErrorKind::cancelled) return;
+  const Transaction& transaction = chunk.transaction;
+  report_.failures.push_back({transaction.slot() * allocation_.geometry().chunk_bytes, error.what(),
+                              transaction.state() == Transaction::State::poisoned});
+}
+
+void LiveMove::finish_report() noexcept {
+  report_.skew = stats_.skew();
+  report_.stall = stats_.stall();
+  mover_.stats_.merge(stats_);
+  const bool all = static_cast<std::size_t>(report_.chunks_moved) == chunks_.size();
+  if (all) {
+    report_.outcome = Outcome::done;
+  } else if (report_.failures.empty()) {
+    report_.outcome = Outcome::cancelled;
+  } else {
+    report_.outcome = report_.chunks_moved == 0 ? Outcome::failed : Outcome::partly;
+  }
+}
+
+Error LiveMove::with_report(const Error& error) {
+  const bool poisoned = std::ranges::any_of(
+      report_.failures, [](const ChunkFailure& failure) { return failure.poisoned; });
+  if (!poisoned) return error.with_report(report_);
+  return Error(ErrorKind::poisoned, error.call(),
+               fmt::format("the allocation at {:#x} has a dark slot, its bytes are saved: {}",
+                           to_integer(allocation_.begin()), error.what()),
+               error.native())
+      .with_report(report_);
+}
+
+}  // namespace vma

@@ -1,0 +1,90 @@
+#pragma once
+
+#include "migrate/live_way.hpp"
+#include "migrate/move_notices.hpp"
+#include "migrate/mover.hpp"
+#include "migrate/transaction.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <optional>
+
+namespace vma {
+
+/// One chunk of a live move, from its plan to its end.
+struct LiveChunk {
+  LiveChunk(Memory& memory, CopyEngine& engine, Allocation& allocation, std::size_t slot,
+            Location to)
+      : transaction(memory, engine, allocation, slot, to) {}
+
+  Transaction transaction;
+  WayChoice choice;
+  LiveCopier* copier = nullptr;  // While its bay is this chunk's.
+  std::size_t bay = 0;
+  bool staged = false;
+  TimePoint staged_at{0};
+  /// Of the allocation when the copy began, if nobody could write to it then.
+  std::optional<std::uint64_t> read_only_since;
+};
+
+/// One migration in the background, chunk by chunk; what a worker of `Mover` does with a task.
+///
+/// A chunk is staged (target, copy beside the application), then stopped for and switched
+/// (`ChunkStop`), as often as it takes; the copy of the next runs meanwhile. One thread, which has
+/// the allocation's move claim; takes `operations()` for each switch.
+class LiveMove {
+ public:
+  LiveMove(Mover& mover, MigrationTask& task, Allocation& allocation);
+  ~LiveMove();
+
+  /// Throws: Error with the report; each chunk is whole at its source or at its target, or the
+  /// allocation is poisoned.
+  MigrationReport run();
+
+ private:
+  void plan();
+  void move_all();
+  void finish_report() noexcept;
+  void reserve_all();
+  bool staged_ahead(std::size_t index);
+  void stage(LiveChunk& chunk);
+  void stage_live(LiveChunk& chunk);
+  void unstage(LiveChunk& chunk) noexcept;
+  WayChoice choose(const LiveChunk& chunk);
+  LiveCopier& lease_copier(const LiveChunk& chunk) VMART_NO_THREAD_ANALYSIS;
+  void complete(LiveChunk& chunk);
+  void await_copy(LiveChunk& chunk);
+  void give_up_or_back_off(const LiveChunk& chunk, const Gate::Refusal& refusal, int attempt,
+                           TimePoint deadline);
+  void move_held(LiveChunk& chunk);
+  bool captures();
+  void retired(LiveChunk& chunk);
+  void pace_copy(const LiveChunk& chunk);
+  void pace_stop();
+  void require_going_on();
+  void require_movable(TimePoint deadline);
+  void require_streams();
+  void back_off(int attempt);
+  TimePoint chunk_deadline() const;
+  void note_failure(const LiveChunk& chunk, const std::exception& error);
+  Error with_report(const Error& error);
+
+  Mover& mover_;
+  MigrationTask& task_;
+  Memory& memory_;
+  Clock& clock_;
+  Allocation& allocation_;
+  const MigrateOptions& options_;
+  StopStats stats_;
+  MigrationReport report_;
+  MoveNotices notices_;
+  std::deque<LiveChunk> chunks_;  // In order of their slots.
+  std::optional<MutexLock> lease_;
+  LiveCopier* leased_ = nullptr;
+  std::size_t next_bay_ = 0;
+};
+
+}  // namespace vma

@@ -1,0 +1,117 @@
+#include "migrate/migration_task.hpp"
+
+#include "base/check.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace vma {
+inline namespace v1 {
+
+MigrationTask::MigrationTask(std::shared_ptr<Allocation> allocation, SlotRange slots,
+                             Location target, const MigrateOptions& how, Clock& clock,
+                             std::shared_ptr<Callbacks> callbacks)
+    : range(slots),
+      to(target),
+      options(how),
+      clock_(clock),
+      callbacks_(std::move(callbacks)),
+      allocation_(std::move(allocation)) {
+  for (std::size_t slot = range.first; slot < range.end; ++slot) {
+    report_.bytes_asked += allocation_->geometry().slot_bytes(slot);
+    ++report_.chunks;
+  }
+  report_.outcome = Outcome::partly;
+}
+
+std::shared_ptr<Allocation> MigrationTask::allocation() const {
+  const MutexLock lock(mutex_);
+  return allocation_;
+}
+
+bool MigrationTask::wait_for(std::chrono::nanoseconds limit) {
+  MutexLock lock(mutex_);
+  if (done_) return true;
+  const TimePoint now = clock_.now();
+  const TimePoint deadline = limit > never - now ? never : now + limit;
+  return changed_.wait_until(lock, clock_, deadline,
+                             [&]() VMART_NO_THREAD_ANALYSIS { return done_; });
+}
+
+void MigrationTask::wait() {
+  MutexLock lock(mutex_);
+  changed_.wait(lock, [&]() VMART_NO_THREAD_ANALYSIS { return done_; });
+}
+
+bool MigrationTask::done() const {
+  const MutexLock lock(mutex_);
+  return done_;
+}
+
+void MigrationTask::cancel() noexcept {
+  const MutexLock lock(mutex_);
+  cancelled_ = true;
+  changed_.notify_all();
+}
+
+MigrationReport MigrationTask::report() const {
+  const MutexLock lock(mutex_);
+  return report_;
+}
+
+std::exception_ptr MigrationTask::error() const {
+  const MutexLock lock(mutex_);
+  return error_;
+}
+
+void MigrationTask::on_done(std::function<void()> callback) {
+  {
+    const MutexLock lock(mutex_);
+    if (!done_) {
+      on_done_.push_back(std::move(callback));
+      return;
+    }
+  }
+  callbacks_->post(std::move(callback));
+}
+
+/// A free tells nobody, so it is looked for now and then.
+void MigrationTask::pause_until(TimePoint time) {
+  constexpr std::chrono::milliseconds look_period(1);
+  MutexLock lock(mutex_);
+  while (clock_.now() < time && !cancelled_ && !allocation_->being_freed) {
+    const TimePoint until = std::min(time, clock_.now() + look_period);
+    changed_.wait_until(lock, clock_, until,
+                        [&]() VMART_NO_THREAD_ANALYSIS { return cancelled_.load(); });
+  }
+}
+
+void MigrationTask::tell(const MigrationReport& report) {
+  {
+    const MutexLock lock(mutex_);
+    report_ = report;
+  }
+  if (!options.on_progress) return;
+  const MigrationProgress progress{report.chunks, report.chunks_moved, report.bytes_asked,
+                                   report.bytes_moved};
+  callbacks_->post([call = options.on_progress, progress] { call(progress); });
+}
+
+void MigrationTask::finish(const MigrationReport& report, std::exception_ptr error) {
+  std::vector<std::function<void()>> callbacks;
+  std::shared_ptr<Allocation> released;  // After the lock: it may be the last.
+  {
+    const MutexLock lock(mutex_);
+    VMART_CHECK(!done_, "a migration ends once");
+    report_ = report;
+    error_ = std::move(error);
+    done_ = true;
+    callbacks.swap(on_done_);
+    released = std::move(allocation_);
+    changed_.notify_all();
+  }
+  for (std::function<void()>& callback : callbacks) callbacks_->post(std::move(callback));
+}
+
+}  // namespace v1
+}  // namespace vma

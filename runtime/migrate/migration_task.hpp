@@ -1,0 +1,71 @@
+#pragma once
+
+#include "base/clock.hpp"
+#include "base/mutex.hpp"
+#include "memory/allocation.hpp"
+#include "migrate/callbacks.hpp"
+
+#include <vma/migration.hpp>
+
+#include <atomic>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <vector>
+
+namespace vma {
+
+/// Slots [first, end) of an allocation.
+struct SlotRange {
+  std::size_t first = 0;
+  std::size_t end = 0;
+};
+
+inline namespace v1 {
+
+/// One migration in the background, seen from both sides: what a `Migration` asks, and what the
+/// mover's worker that carries it out tells. Lives as long as either. Any thread.
+class MigrationTask {
+ public:
+  MigrationTask(std::shared_ptr<Allocation> allocation, SlotRange range, Location to,
+                const MigrateOptions& options, Clock& clock, std::shared_ptr<Callbacks> callbacks);
+
+  // --- What was asked for; constant.
+  const SlotRange range;
+  const Location to;
+  const MigrateOptions options;
+
+  // --- The user's side
+  /// Blocks; false if `limit` passed first.
+  bool wait_for(std::chrono::nanoseconds limit);
+  void wait();
+  bool done() const;
+  void cancel() noexcept;
+  MigrationReport report() const;
+  std::exception_ptr error() const;
+  void on_done(std::function<void()> callback);
+
+  // --- The worker's side
+  /// Null once finished: a handle keeps no memory alive.
+  std::shared_ptr<Allocation> allocation() const;
+  bool cancelled() const noexcept { return cancelled_; }
+  /// Until the time, or until it is cancelled or its allocation is being freed.
+  void pause_until(TimePoint time);
+  void tell(const MigrationReport& report);
+  void finish(const MigrationReport& report, std::exception_ptr error);
+
+ private:
+  Clock& clock_;  // Used until it has finished only: the machine may go then.
+  const std::shared_ptr<Callbacks> callbacks_;
+  std::atomic<bool> cancelled_{false};
+  mutable Mutex mutex_;
+  Condition changed_;
+  std::shared_ptr<Allocation> allocation_ VMART_GUARDED_BY(mutex_);
+  bool done_ VMART_GUARDED_BY(mutex_) = false;
+  MigrationReport report_ VMART_GUARDED_BY(mutex_);
+  std::exception_ptr error_ VMART_GUARDED_BY(mutex_);
+  std::vector<std::function<void()>> on_done_ VMART_GUARDED_BY(mutex_);
+};
+
+}  // namespace v1
+}  // namespace vma

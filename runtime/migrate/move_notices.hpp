@@ -1,0 +1,34 @@
+#pragma once
+
+#include "memory/allocation.hpp"
+#include "migrate/callbacks.hpp"
+
+#include <vma/migration.hpp>
+
+#include <cstddef>
+#include <map>
+
+namespace vma {
+
+/// Tells an allocation's hooks of each chunk that is about to move, and of what became of it: also
+/// of those that a migration leaves behind when it fails. One thread, nothing stopped.
+class MoveNotices {
+ public:
+  MoveNotices(Allocation& allocation, Callbacks& callbacks)
+      : allocation_(allocation), callbacks_(callbacks) {}
+  /// Chunks that `after` was not called for have stayed.
+  ~MoveNotices();
+  MoveNotices(const MoveNotices&) = delete;
+  MoveNotices& operator=(const MoveNotices&) = delete;
+
+  /// Throws: Error{cancelled} with the text of what a hook threw. Once for each slot.
+  void before(std::size_t slot, Location from, Location to);
+  void after(std::size_t slot, bool moved) noexcept;
+
+ private:
+  Allocation& allocation_;
+  Callbacks& callbacks_;
+  std::map<std::size_t, MoveEvent> open_;  // By slot: told before, not yet after.
+};
+
+}  // namespace vma

@@ -1,0 +1,39 @@
+#pragma once
+
+#include "driver/driver.hpp"
+#include "memory/ledger.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace vma {
+
+/// Words of pinned host memory that devices and the host write and look at, many in one allocation,
+/// each on a line of its own.
+///
+/// A word is handed out once: work that was enqueued with it may come late. One thread at a time.
+class PinnedWords {
+ public:
+  /// Requires: the context outlives the words.
+  PinnedWords(Driver& driver, ContextHandle context, Ledger& ledger);
+  ~PinnedWords();  // Gives the memory back. Requires: no work that names a word is left.
+  PinnedWords(const PinnedWords&) = delete;
+  PinnedWords& operator=(const PinnedWords&) = delete;
+
+  /// A word that is zero. Throws: Error{out_of_memory, driver_failure}. Blocks: in the driver, now
+  /// and then, so it belongs before anything is stopped.
+  std::uint64_t* take();
+  /// Somebody else's graph names the words: their memory is never given back, and counts as leaked.
+  void keep_for_good() noexcept { kept_for_good_ = true; }
+
+ private:
+  Driver& driver_;
+  const ContextHandle context_;
+  Ledger& ledger_;
+  std::vector<std::byte*> pages_;
+  std::size_t left_bytes_ = 0;  // Of the last page.
+  bool kept_for_good_ = false;
+};
+
+}  // namespace vma

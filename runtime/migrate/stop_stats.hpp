@@ -1,0 +1,58 @@
+#pragma once
+
+#include <vma/migration.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string_view>
+
+namespace vma {
+
+/// Why a stop was given up, or not tried. `none` is a stop that led to a switch.
+enum class StopRefusal {
+  none,
+  capture,
+  predicted_skew,
+  not_arrived,
+  settle_late,
+  opened_by_watchdog,
+  stream_lost,
+  streams_changed,
+  too_many_streams,
+  budget,
+};
+
+/// "predicted_skew" and so on; the keys of `MigrationReport::reasons`.
+std::string_view to_string(StopRefusal refusal) noexcept;
+
+/// How long stops took and why others were given up: counts and histograms, of one migration or of
+/// all. Any thread.
+class StopStats {
+ public:
+  StopStats();
+  ~StopStats();
+  StopStats(const StopStats&) = delete;
+  StopStats& operator=(const StopStats&) = delete;
+
+  /// From the first stream's arrival to the last.
+  void add_skew(std::chrono::nanoseconds skew);
+  /// From the last arrival until work went on.
+  void add_stall(std::chrono::nanoseconds stall);
+  /// `none` counts as nothing.
+  void add_refusal(StopRefusal refusal);
+  void merge(const StopStats& other);
+
+  /// Of 1 us to 10 s; a shorter quantile reads as 1 us, a longer one as the maximum.
+  DurationSummary skew() const;
+  DurationSummary stall() const;
+  /// Those that occurred.
+  std::map<StopRefusal, std::uint64_t> refusals() const;
+
+ private:
+  struct Counts;
+  std::unique_ptr<Counts> counts_;  // Constant after construction; has its own lock.
+};
+
+}  // namespace vma

@@ -1,0 +1,116 @@
+#include "migrate/stop_word.hpp"
+
+#include "base/check.hpp"
+#include "base/clock.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstdlib>
+
+namespace vma {
+namespace {
+
+/// `busy` while somebody works on the entry or its word, for nanoseconds.
+enum class Standing { unused, busy, listed, dark };
+
+struct Entry {
+  std::atomic<Standing> standing{Standing::unused};
+  std::atomic<std::uint64_t*> word{nullptr};
+  std::atomic<pid_t> process{0};
+};
+
+// The words of the process, for `open_all`, which may take no lock.
+constexpr std::size_t entries_max = 4096;
+std::array<Entry, entries_max> entries{};
+
+void open_word(std::uint64_t* address, std::uint64_t epoch) noexcept {
+  // A device reads the word over the bus; a release store is all that it needs.
+  // Never lower than it was: what was opened for good stays open.
+  std::atomic_ref<std::uint64_t> word(*address);
+  std::uint64_t open_to = word.load(std::memory_order_relaxed);
+  while (open_to < epoch &&
+         !word.compare_exchange_weak(open_to, epoch, std::memory_order_release)) {
+  }
+}
+
+std::size_t enlist(std::uint64_t* word) {
+  for (std::size_t i = 0; i < entries_max; ++i) {
+    Standing unused = Standing::unused;
+    if (!entries[i].standing.compare_exchange_strong(unused, Standing::busy)) continue;
+    entries[i].word = word;
+    entries[i].process = getpid();
+    entries[i].standing = Standing::listed;
+    return i;
+  }
+  throw Error(ErrorKind::driver_failure, "vma::StopWord",
+              fmt::format("{} stops of one process are in use", entries_max));
+}
+
+void change(Entry& entry, Standing to) noexcept {
+  Poll poll;
+  Standing seen = entry.standing;
+  while (seen == Standing::busy || !entry.standing.compare_exchange_weak(seen, to)) {
+    if (seen == Standing::busy) poll.pause();
+    seen = entry.standing;
+  }
+}
+
+void prepare_for_exit() {
+  static const bool prepared = [] {
+    set_last_words(&StopWord::open_all);
+    return std::atexit([] { StopWord::open_all(); }) == 0;
+  }();
+  static_cast<void>(prepared);
+}
+
+}  // namespace
+
+std::uint64_t next_epoch() noexcept {
+  static std::atomic<std::uint64_t> last{0};
+  return ++last;
+}
+
+StopWord::StopWord(PinnedWords& words) : word_(words.take()), entry_(enlist(word_)) {
+  prepare_for_exit();
+}
+
+StopWord::~StopWord() {
+  open(UINT64_MAX);
+  change(entries[entry_], Standing::unused);
+}
+
+WordOperation StopWord::wait_for(std::uint64_t epoch) const noexcept {
+  return {WordOperation::Kind::wait_until_at_least, address_of(word_), epoch};
+}
+
+void StopWord::open(std::uint64_t epoch) noexcept {
+  open_word(word_, epoch);
+}
+
+bool StopWord::is_open(std::uint64_t epoch) const noexcept {
+  return std::atomic_ref<std::uint64_t>(*word_).load(std::memory_order_acquire) >= epoch;
+}
+
+void StopWord::set_dark(bool dark) noexcept {
+  change(entries[entry_], dark ? Standing::dark : Standing::listed);
+}
+
+void StopWord::open_all() noexcept {
+  const pid_t here = getpid();
+  for (Entry& entry : entries) {
+    // Busy until it is open, so that the word lasts and no slot goes dark meanwhile.
+    Standing listed = Standing::listed;
+    if (!entry.standing.compare_exchange_strong(listed, Standing::busy)) continue;
+    // A forked child that exits has its parent's entries, and its parent's words.
+    if (entry.process == here) open_word(entry.word, UINT64_MAX);
+    entry.standing = Standing::listed;
+  }
+}
+
+}  // namespace vma

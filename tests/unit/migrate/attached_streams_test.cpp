@@ -1,0 +1,207 @@
+// Goal: the list says which streams a gate of an allocation has to stop: each once, with the kind
+// that the driver gives, without those that are gone; and attaching disturbs nobody.
+#include "migrate/attached_streams.hpp"
+
+#include "driver/native_codes.hpp"
+#include "unit/migrate/gate_rig.hpp"
+
+#include <gtest/gtest.h>
+
+namespace vma {
+namespace {
+
+constexpr Address all{}, mine{0x1000}, yours{0x2000};
+
+struct AttachRig : GateRig {
+  AttachRig() { machine().set_current_context(context(0)); }
+  ~AttachRig() { machine().set_current_context({}); }
+  std::size_t count(Address allocation) { return attached().in_scope(allocation).size(); }
+};
+
+TEST(AttachedStreams, AreInScopeOfAllMemoryOrOfTheirAllocation) {
+  AttachRig rig;
+  const BoundStream one = rig.new_stream(0), two = rig.new_stream(1);
+  rig.attached().attach(one, all);
+  rig.attached().attach(two, mine);
+  EXPECT_EQ(rig.count(mine), 2u);
+  EXPECT_EQ(rig.count(yours), 1u);
+  rig.attached().attach(one, mine);  // Twice in scope, once in the list.
+  EXPECT_EQ(rig.count(mine), 2u);
+  rig.attached().detach(one, all);
+  EXPECT_EQ(rig.count(mine), 2u);
+  EXPECT_EQ(rig.count(yours), 0u);
+  EXPECT_TRUE(rig.attached().any(mine));
+  EXPECT_FALSE(rig.attached().any(yours));
+}
+
+TEST(AttachedStreams, KnowTheirContextAndKind) {
+  AttachRig rig;
+  const BoundStream free = rig.new_stream(1), bound = rig.new_blocking_stream(1);
+  rig.attached().attach({{}, free.handle}, all);
+  rig.attached().attach({{}, bound.handle}, all);
+  rig.attached().attach({{}, StreamHandle{1}}, all);
+  rig.attached().attach({{}, StreamHandle{2}}, all);
+  const auto streams = rig.attached().in_scope(mine);
+  ASSERT_EQ(streams.size(), 4u);
+  EXPECT_EQ(streams[0].bound.context, rig.context(1));
+  EXPECT_EQ(streams[0].kind, StreamKind::non_blocking);
+  EXPECT_EQ(streams[0].id, rig.machine().stream_id(free));
+  EXPECT_EQ(streams[1].kind, StreamKind::blocking);
+  for (const std::size_t built_in : {2u, 3u}) {
+    EXPECT_EQ(streams[built_in].bound.context, rig.context(0));
+    EXPECT_EQ(streams[built_in].kind, StreamKind::blocking);
+  }
+}
+
+TEST(AttachedStreams, RefuseWhatIsAttachedOrNot) {
+  AttachRig rig;
+  const BoundStream stream = rig.new_stream(0);
+  expect_error(ErrorKind::invalid_argument, [&] { rig.attached().detach(stream, all); });
+  rig.attached().attach(stream, mine);
+  expect_error(ErrorKind::invalid_argument, [&] { rig.attached().attach(stream, mine); });
+  expect_error(ErrorKind::invalid_argument, [&] { rig.attached().detach(stream, all); });
+  expect_error(ErrorKind::invalid_argument, [&] { rig.attached().detach(stream, yours); });
+  rig.attached().detach(stream, mine);
+  EXPECT_EQ(rig.count(mine), 0u);
+  rig.attached().attach({{}, StreamHandle{0}}, all);
+  expect_error(ErrorKind::invalid_argument, [&] {
+    rig.attached().attach({{}, StreamHandle{1}}, all);
+  });  // The same stream.
+  rig.attached().detach({{}, StreamHandle{1}}, all);
+}
+
+TEST(AttachedStreams, RefuseStreamsThatCannotBeStopped) {
+  AttachRig rig;
+  EXPECT_THROW(rig.attached().attach({{}, StreamHandle{0x1234'5678}}, all), Error);
+  const std::vector<int> first{0};
+  const Topology narrow = Topology::discover(rig.machine(), first);
+  AttachedStreams of_one(rig.driver(), narrow);
+  of_one.attach(rig.new_stream(0), all);
+  expect_error(ErrorKind::invalid_argument, [&] { of_one.attach(rig.new_stream(1), all); });
+  EXPECT_EQ(of_one.in_scope(mine).size(), 1u);
+}
+
+TEST(AttachedStreams, TellPerThreadStreamsOfThreadsApart) {
+  AttachRig rig;
+  const BoundStream own{rig.context(0), StreamHandle{2}};
+  rig.attached().attach(own, all);
+  const auto other = ThreadedExecutor().spawn("user", [&] {
+    expect_error(ErrorKind::invalid_argument, [&] { rig.attached().detach(own, all); });
+    rig.attached().attach(own, all);
+    EXPECT_EQ(rig.count(mine), 2u);
+    rig.attached().detach(own, all);
+  });
+  other->join();
+  EXPECT_EQ(rig.count(mine), 1u);
+  rig.attached().detach(own, all);
+}
+
+TEST(AttachedStreams, GoWithTheirAllocation) {
+  AttachRig rig;
+  const BoundStream stream = rig.new_stream(0);
+  rig.attached().attach(stream, mine);
+  rig.attached().attach(stream, all);
+  rig.attached().forget_allocation(yours);
+  rig.attached().forget_allocation(mine);
+  rig.attached().detach(stream, all);
+  EXPECT_FALSE(rig.attached().any(mine));
+}
+
+TEST(AttachedStreams, AreDroppedOnceTheyAreDestroyed) {
+  AttachRig rig;
+  const BoundStream lives = rig.new_stream(0);
+  const BoundStream dies = rig.machine().create_stream(rig.context(0), StreamKind::non_blocking);
+  rig.attached().attach(lives, all);
+  rig.attached().attach(dies, all);
+  rig.attached().attach(dies, mine);
+  EXPECT_TRUE(rig.attached().drop_lost(mine).empty());
+  rig.machine().destroy_stream(dies);
+  const auto lost = rig.attached().drop_lost(mine);
+  ASSERT_EQ(lost.size(), 1u);
+  EXPECT_EQ(lost[0].bound.handle, dies.handle);
+  ASSERT_EQ(rig.count(mine), 1u);
+  EXPECT_EQ(rig.attached().in_scope(mine)[0].bound.handle, lives.handle);
+}
+
+TEST(AttachedStreams, AreDroppedWithTheirContext) {
+  AttachRig rig;
+  const ContextHandle own = rig.machine().create_context(DeviceId{0});
+  const BoundStream created = rig.machine().create_stream(own, StreamKind::blocking);
+  rig.attached().attach(created, all);
+  rig.attached().attach({own, {}}, all);
+  rig.machine().destroy_stream(created);
+  rig.machine().destroy_context(own);
+  EXPECT_EQ(rig.attached().drop_lost(mine).size(), 2u);
+  EXPECT_EQ(rig.count(mine), 0u);
+}
+
+TEST(AttachedStreams, MayBeDetachedAfterTheyWereDestroyed) {
+  AttachRig rig;
+  const BoundStream dies = rig.machine().create_stream(rig.context(0), StreamKind::non_blocking);
+  rig.attached().attach(dies, all);
+  rig.machine().destroy_stream(dies);
+  EXPECT_NO_THROW(rig.attached().detach(dies, all));
+  EXPECT_EQ(rig.count(mine), 0u);
+}
+
+/// A driver that gives the handle of one stream to another.
+class ReusingDriver : public InterceptDriver {
+ public:
+  using InterceptDriver::InterceptDriver;
+  std::uint64_t stream_id(BoundStream stream) override {
+    return InterceptDriver::stream_id(stream) + offset;
+  }
+  std::uint64_t offset = 0;
+
+ private:
+  void around(Call, const std::function<void()>& body) override { body(); }
+};
+
+TEST(AttachedStreams, KnowAHandleThatIsAnotherStreamsNow) {
+  AttachRig rig;
+  ReusingDriver driver(rig.driver());
+  AttachedStreams attached(driver, rig.topology());
+  const BoundStream stream = rig.new_stream(0);
+  attached.attach(stream, all);
+  driver.offset = 1'000;
+  attached.attach(stream, mine);  // Not "already", and the old one is gone.
+  EXPECT_EQ(attached.in_scope(yours).size(), 0u);
+  EXPECT_EQ(attached.in_scope(mine).size(), 1u);
+  driver.offset = 2'000;
+  EXPECT_EQ(attached.drop_lost(mine).size(), 1u);
+  EXPECT_FALSE(attached.any(mine));
+}
+
+TEST(AttachedStreams, DisturbNoCapture) {
+  AttachRig rig;
+  const BoundStream stream = rig.new_stream(0);
+  rig.machine().begin_capture(stream, CaptureMode::global);
+  rig.attached().attach(stream, all);
+  rig.attached().attach({rig.context(0), {}}, all);
+  rig.attached().drop_lost(mine);
+  rig.attached().detach(stream, all);
+  const GraphHandle graph = rig.machine().end_capture(stream);
+  rig.machine().destroy_graph(graph);
+}
+
+TEST(AttachedStreams, AreSafeFromAnyThread) {
+  AttachRig rig;
+  std::vector<BoundStream> streams;
+  for (int i = 0; i < 3; ++i) streams.push_back(rig.new_stream(i % 2));
+  std::vector<std::unique_ptr<Task>> users;
+  for (const BoundStream stream : streams) {
+    users.push_back(ThreadedExecutor().spawn("user", [&rig, stream] {
+      for (int round = 0; round < 200; ++round) {
+        rig.attached().attach(stream, mine);
+        EXPECT_GE(rig.count(mine), 1u);
+        EXPECT_TRUE(rig.attached().drop_lost(mine).empty());
+        rig.attached().detach(stream, mine);
+      }
+    }));
+  }
+  for (const auto& user : users) user->join();
+  EXPECT_EQ(rig.count(mine), 0u);
+}
+
+}  // namespace
+}  // namespace vma
