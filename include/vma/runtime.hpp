@@ -47,6 +47,19 @@ struct RuntimeOptions {
   /// How long held work may take to come to rest before a synchronous call ends in `busy`
   /// (VMART_HOLD_LIMIT_MS). 2 s.
   std::optional<std::chrono::milliseconds> hold_limit;
+  /// How long the first stream that stands at a gate waits for the others, and then for what
+  /// changed to be copied, before the gate is opened and tried again later (VMART_GATE_LIMIT_US).
+  /// 5 ms.
+  std::optional<std::chrono::microseconds> gate_limit;
+  /// How often a chunk's gate is tried again before the move ends in `busy` (VMART_GATE_RETRIES).
+  /// 8.
+  std::optional<int> gate_retries;
+  /// How long, of each second, attached streams may be kept standing (VMART_STALL_BUDGET_US, 0 for
+  /// no limit). 60 ms. Zero in this field is refused: a move that may stop nothing cannot be made.
+  std::optional<std::chrono::microseconds> stall_budget;
+  /// Bytes that live and background moves copy in a second (VMART_COPY_BUDGET, 0 for no limit). No
+  /// limit.
+  std::optional<std::size_t> copy_budget_bytes;
 };
 
 /// What the runtime has and what it could not give back.
@@ -56,7 +69,8 @@ struct RuntimeStats {
     std::size_t capacity_bytes = 0;
     std::size_t allocated_bytes = 0;  ///< Behind users' pointers, whole chunks.
     std::size_t cached_bytes = 0;
-    std::size_t own_bytes = 0;  ///< Keepers and the bytes held back for page tables.
+    std::size_t own_bytes = 0;     ///< Keepers, digests, what is held back for page tables.
+    std::size_t leaked_bytes = 0;  ///< That the driver would not take back, or may still write to.
   };
   std::vector<Place> places;
   std::size_t allocations = 0;
@@ -64,6 +78,12 @@ struct RuntimeStats {
   std::size_t leaked = 0;  ///< Driver objects whose release failed; logged when it happened.
   std::size_t migrations = 0;
   std::size_t bytes_moved = 0;
+  std::size_t bytes_copied_twice = 0;
+  std::size_t gates = 0;                       ///< That all streams arrived at.
+  std::size_t gates_given_up = 0;              ///< Opened before the chunk was switched.
+  std::size_t callbacks_failed = 0;            ///< Callbacks and hooks that threw.
+  std::map<std::string, std::size_t> reasons;  ///< Why gates were given up.
+  DurationSummary skew, stall;                 ///< Of all gates.
 };
 
 /// Lets the CPU load and store the bytes of an allocation that lie at host nodes, through the same
@@ -83,6 +103,51 @@ class VMART_EXPORT HostView {
   HostView(std::unique_ptr<Pin> pin, std::span<std::byte> bytes) noexcept;
   std::unique_ptr<Pin> pin_;
   std::span<std::byte> bytes_;
+};
+
+/// Keeps an allocation where it is while it lives. Movable, not copyable.
+class VMART_EXPORT Pin {
+ public:
+  Pin(Pin&&) noexcept;
+  Pin& operator=(Pin&&) noexcept;
+  ~Pin();
+
+ private:
+  friend class Runtime;
+  struct State;
+  explicit Pin(std::unique_ptr<State> state) noexcept;
+  std::unique_ptr<State> state_;
+};
+
+/// Nobody may write to an allocation while it lives: every device's access is read-only, so that a
+/// write is an illegal address, loudly. Its chunks need no second look when they move live.
+/// Movable, not copyable; the destructor grants writing again.
+class VMART_EXPORT ReadOnly {
+ public:
+  ReadOnly(ReadOnly&&) noexcept;
+  ReadOnly& operator=(ReadOnly&&) noexcept;
+  ~ReadOnly();
+
+ private:
+  friend class Runtime;
+  struct State;
+  explicit ReadOnly(std::unique_ptr<State> state) noexcept;
+  std::unique_ptr<State> state_;
+};
+
+/// Hooks of an allocation, registered while it lives. Movable, not copyable.
+class VMART_EXPORT MoveHookRegistration {
+ public:
+  MoveHookRegistration(MoveHookRegistration&&) noexcept;
+  MoveHookRegistration& operator=(MoveHookRegistration&&) noexcept;
+  /// Blocks while one of the hooks runs on another thread.
+  ~MoveHookRegistration();
+
+ private:
+  friend class Runtime;
+  struct State;
+  explicit MoveHookRegistration(std::unique_ptr<State> state) noexcept;
+  std::unique_ptr<State> state_;
 };
 
 /// One machine's memory, and all that was allocated from it.
@@ -117,7 +182,8 @@ class VMART_EXPORT Runtime {
   /// Gives the memory back after the work now enqueued on `stream`. Does not block.
   void free_async(void* pointer, Stream stream);
 
-  /// Moves the whole allocation, keeping its address. Holds every context in use: all work
+  /// Moves the whole allocation, keeping its address. With `options.scope` attached it is
+  /// `migrate_async` and a wait. Otherwise it holds every context in use: all work
   /// submitted before has finished when bytes move, later work waits until they have.
   /// Throws: Error{busy} if that work did not come to rest, or was let go because a driver call
   /// stood too long; {out_of_memory}, {pinned}, {poisoned}, {unsupported}, {driver_failure}. Chunks
@@ -128,6 +194,40 @@ class VMART_EXPORT Runtime {
   /// start, rounded out to chunks.
   MigrationReport migrate(void* pointer, std::size_t offset, std::size_t bytes, Location to,
                           const MigrateOptions& options = {});
+
+  /// The same in the background, stopping the attached streams only, for a fraction of a
+  /// millisecond a chunk; returns at once. Throws: Error{invalid_argument} for bad arguments, and
+  /// where no stream is attached that may use the allocation and `options.scope` is not `hold`;
+  /// {pinned}, {poisoned}, {unknown_pointer}. All else is the Migration's.
+  Migration migrate_async(void* pointer, Location to, const MigrateOptions& options = {});
+  Migration migrate_async(void* pointer, std::size_t offset, std::size_t bytes, Location to,
+                          const MigrateOptions& options = {});
+
+  /// Names a stream whose work uses memory of this runtime, or of one allocation of it: moves in
+  /// the background stop it at a gate while a chunk is switched. Work on streams that are not
+  /// attached must not touch a range that moves. A created stream, the legacy one (null or
+  /// cudaStreamLegacy) or cudaStreamPerThread; of a context with an attached blocking stream,
+  /// every blocking stream is stopped. A stream must be detached before it is destroyed: a
+  /// destroyed one is noticed by its id where the driver still knows it, and fails the move.
+  /// Costs a launch nothing. Never synchronises; legal during capture.
+  /// Throws: Error{invalid_argument} for a stream that is attached so already, is of a GPU that the
+  /// runtime does not have, or that the driver does not know.
+  void attach(Stream stream);
+  void attach(Stream stream, void* pointer);
+  /// Throws: Error{invalid_argument} for a stream that is not attached so. Never synchronises.
+  void detach(Stream stream);
+  void detach(Stream stream, void* pointer);
+
+  /// Forbids moves while the Pin lives: those under way end at the next chunk border, or wait if
+  /// they were asked to. Blocks: until no chunk of it is being switched.
+  Pin pin(void* pointer);
+  /// Blocks: as `pin`. Throws: Error{pinned} while a HostView of it lives.
+  ReadOnly read_only(void* pointer);
+  /// A hook must not free the allocation: the move waits for the hook, and the free for the move.
+  MoveHookRegistration on_move(void* pointer, MoveHooks hooks);
+  /// The caller hands the memory to something that names physical memory (an IPC handle, a dma-buf,
+  /// a registration). It does not move any more until a hook is registered.
+  void note_export(void* pointer);
 
   /// Where the bytes of the allocation lie, in order. Any address inside it will do.
   std::vector<Extent> where(const void* pointer) const;
@@ -140,7 +240,8 @@ class VMART_EXPORT Runtime {
   void read(const void* pointer, std::span<std::byte> out);
   void write(void* pointer, std::span<const std::byte> bytes);
 
-  /// Throws: Error{unsupported} unless all the bytes lie at host nodes.
+  /// Throws: Error{unsupported} unless all the bytes lie at host nodes, and while a ReadOnly of it
+  /// lives.
   HostView host_view(void* pointer, std::size_t bytes);
 
   /// Fills the cache with chunks of `chunk_bytes` (0: the largest default) until `bytes` of them
@@ -173,6 +274,24 @@ class VMART_EXPORT Runtime {
 
  private:
   std::unique_ptr<Parts> parts_;
+};
+
+/// Attaches a stream for as long as it lives. Movable, not copyable.
+class VMART_EXPORT AttachedStream {
+ public:
+  /// To the process-wide runtime. Throws: what `Runtime::attach` throws.
+  explicit AttachedStream(Stream stream);
+  AttachedStream(Stream stream, void* pointer);
+  AttachedStream(Runtime& runtime, Stream stream, void* pointer = nullptr);
+  AttachedStream(AttachedStream&& other) noexcept;
+  AttachedStream& operator=(AttachedStream&& other) noexcept;
+  ~AttachedStream();
+
+ private:
+  void detach() noexcept;
+  Runtime* runtime_ = nullptr;  // Null once moved from.
+  Stream stream_ = nullptr;
+  void* pointer_ = nullptr;
 };
 
 }  // namespace vma::inline v1

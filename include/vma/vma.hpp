@@ -24,6 +24,18 @@ VMART_EXPORT MigrationReport migrate(void* pointer, Location to,
                                      const MigrateOptions& options = {});
 VMART_EXPORT MigrationReport migrate(void* pointer, std::size_t offset, std::size_t bytes,
                                      Location to, const MigrateOptions& options = {});
+VMART_EXPORT Migration migrate_async(void* pointer, Location to,
+                                     const MigrateOptions& options = {});
+VMART_EXPORT Migration migrate_async(void* pointer, std::size_t offset, std::size_t bytes,
+                                     Location to, const MigrateOptions& options = {});
+VMART_EXPORT void attach(Stream stream);
+VMART_EXPORT void attach(Stream stream, void* pointer);
+VMART_EXPORT void detach(Stream stream);
+VMART_EXPORT void detach(Stream stream, void* pointer);
+VMART_EXPORT Pin pin(void* pointer);
+VMART_EXPORT ReadOnly read_only(void* pointer);
+VMART_EXPORT MoveHookRegistration on_move(void* pointer, MoveHooks hooks);
+VMART_EXPORT void note_export(void* pointer);
 VMART_EXPORT std::vector<Extent> where(const void* pointer);
 VMART_EXPORT void read(const void* pointer, std::span<std::byte> out);
 VMART_EXPORT void write(void* pointer, std::span<const std::byte> bytes);

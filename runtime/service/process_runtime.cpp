@@ -3,6 +3,7 @@
 #include "base/mutex.hpp"
 
 #include <atomic>
+#include <utility>
 
 namespace vma {
 inline namespace v1 {
@@ -44,6 +45,40 @@ MigrationReport migrate(void* pointer, std::size_t offset, std::size_t bytes, Lo
                         const MigrateOptions& options) {
   return runtime().migrate(pointer, offset, bytes, to, options);
 }
+Migration migrate_async(void* pointer, Location to, const MigrateOptions& options) {
+  return runtime().migrate_async(pointer, to, options);
+}
+Migration migrate_async(void* pointer, std::size_t offset, std::size_t bytes, Location to,
+                        const MigrateOptions& options) {
+  return runtime().migrate_async(pointer, offset, bytes, to, options);
+}
+void attach(Stream stream) {
+  runtime().attach(stream);
+}
+void attach(Stream stream, void* pointer) {
+  runtime().attach(stream, pointer);
+}
+void detach(Stream stream) {
+  runtime().detach(stream);
+}
+void detach(Stream stream, void* pointer) {
+  runtime().detach(stream, pointer);
+}
+Pin pin(void* pointer) {
+  return runtime().pin(pointer);
+}
+ReadOnly read_only(void* pointer) {
+  return runtime().read_only(pointer);
+}
+MoveHookRegistration on_move(void* pointer, MoveHooks hooks) {
+  return runtime().on_move(pointer, std::move(hooks));
+}
+void note_export(void* pointer) {
+  runtime().note_export(pointer);
+}
+AttachedStream::AttachedStream(Stream stream) : AttachedStream(runtime(), stream) {}
+AttachedStream::AttachedStream(Stream stream, void* pointer)
+    : AttachedStream(runtime(), stream, pointer) {}
 std::vector<Extent> where(const void* pointer) {
   return runtime().where(pointer);
 }

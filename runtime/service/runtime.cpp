@@ -1,8 +1,10 @@
 #include <vma/runtime.hpp>
 
+#include "service/checks.hpp"
 #include "service/runtime_parts.hpp"
 
 #include "base/units.hpp"
+#include "memory/move_claim.hpp"
 #include "sim/sim_driver.hpp"
 #include "machine/machine_file.hpp"
 #ifdef VMART_HAS_CUDA
@@ -38,22 +40,6 @@ std::unique_ptr<Driver> open_driver(const std::string& name) {
 }
 
 namespace {
-
-void check_usable(const Allocation& allocation, const char* call) {
-  if (allocation.being_freed) {
-    throw Error(ErrorKind::unknown_pointer, call,
-                fmt::format("{:#x} is being freed", to_integer(allocation.begin())));
-  }
-}
-
-void check_not_poisoned(const Allocation& allocation, const char* call) {
-  if (!allocation.poisoned()) return;
-  throw Error(
-      ErrorKind::poisoned, call,
-      fmt::format("the allocation at {:#x} lost a slot to a failed move; vma::read serves its "
-                  "saved bytes",
-                  to_integer(allocation.begin())));
-}
 
 /// The offset of a range in its allocation. Throws where it does not lie in it wholly.
 std::uint64_t offset_of(const Allocation& allocation, const void* pointer, std::size_t bytes,
@@ -169,33 +155,21 @@ MigrationReport Runtime::migrate(void* pointer, Location to, const MigrateOption
 MigrationReport Runtime::migrate(void* pointer, std::size_t offset, std::size_t bytes, Location to,
                                  const MigrateOptions& options) {
   constexpr const char* call = "vma::migrate";
+  if (options.scope == StopScope::attached) {
+    return migrate_async(pointer, offset, bytes, to, options).wait();
+  }
   const Parts::Entry entry(*parts_, call);
   entry->topology.require(to, call);
-  if (options.mode == Mode::live || options.scope == StopScope::attached) {
+  if (options.mode == Mode::live) {
     throw Error(ErrorKind::unsupported, call,
-                "the synchronous call holds contexts and moves stopped");
+                "the synchronous call holds contexts and moves stopped; StopScope::attached moves "
+                "live");
   }
-  if (options.deadline < std::chrono::milliseconds(0)) {
-    throw Error(ErrorKind::invalid_argument, call,
-                fmt::format("deadline is {} ms", options.deadline.count()));
-  }
+  check_options(options, call);
   const std::shared_ptr<Allocation> allocation = entry->memory.require(pointer, call);
-  if (bytes == 0 || offset > allocation->size_bytes() ||
-      bytes > allocation->size_bytes() - offset) {
-    throw Error(ErrorKind::invalid_argument, call,
-                fmt::format("bytes {} from {} are not within the allocation's {} bytes", bytes,
-                            offset, allocation->size_bytes()));
-  }
-  const MutexLock lock(allocation->operations());
+  const SlotRange range = slots_of(*allocation, offset, bytes, call);
   check_usable(*allocation, call);
-  check_not_poisoned(*allocation, call);
-  if (!allocation->movable || allocation->pins > 0) {
-    throw Error(ErrorKind::pinned, call,
-                fmt::format("the allocation at {} {}", fmt::ptr(pointer),
-                            allocation->movable ? "has a HostView" : "was made not movable"));
-  }
-  const std::uint64_t chunk_bytes = allocation->geometry().chunk_bytes;
-  const SlotRange range{offset / chunk_bytes, (offset + bytes - 1) / chunk_bytes + 1};
+  const MoveClaim claim = MoveClaim::take(allocation);
   return entry->mover.move(*allocation, range, to, options);
 }
 
@@ -281,7 +255,7 @@ RuntimeStats Runtime::stats() const {
   for (const Location at : entry->topology.locations()) {
     const Ledger::Account account = memory.ledger().account(at);
     stats.places.push_back({at, account.capacity_bytes, account.allocated_bytes,
-                            account.cached_bytes, account.own_bytes});
+                            account.cached_bytes, account.own_bytes, account.leaked_bytes});
   }
   for (const std::shared_ptr<Allocation>& allocation : memory.registry().all()) {
     ++stats.allocations;
@@ -290,6 +264,16 @@ RuntimeStats Runtime::stats() const {
   stats.leaked = memory.ledger().leaks();
   stats.migrations = entry->mover.migrations();
   stats.bytes_moved = entry->mover.bytes_moved();
+  stats.bytes_copied_twice = entry->mover.bytes_copied_twice();
+  stats.callbacks_failed = entry->mover.callbacks().failed();
+  const StopStats& stops = entry->mover.stats();
+  stats.skew = stops.skew();
+  stats.stall = stops.stall();
+  stats.gates = stats.skew.count;
+  for (const auto& [refusal, count] : stops.refusals()) {
+    stats.reasons[std::string(to_string(refusal))] = count;
+    stats.gates_given_up += count;
+  }
   return stats;
 }
 

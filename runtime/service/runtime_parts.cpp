@@ -12,6 +12,17 @@ MemoryLimits limits_of(const Settings& settings, const Topology& topology) {
   return {settings.capacity_bytes, settings.cache_bytes_per_gpu, settings.host_cache_bytes};
 }
 
+MoverLimits mover_limits_of(const Settings& settings) {
+  MoverLimits limits;
+  limits.hold_limit = settings.hold_limit;
+  limits.gate_limit = settings.gate_limit;
+  limits.gate_retries = settings.gate_retries;
+  limits.stall_budget = settings.stall_budget;
+  limits.copy_budget_bytes = settings.copy_budget_bytes;
+  limits.tuning = settings.tuning;
+  return limits;
+}
+
 /// Two runtimes on one driver would each hold contexts and count memory that the other has.
 std::atomic<bool> cuda_runtime_open{false};
 
@@ -21,7 +32,7 @@ Machinery::Machinery(Driver& driver, const Settings& settings)
     : topology(Topology::discover(driver, settings.devices)),
       memory(driver, topology, limits_of(settings, topology)),
       engine(driver, topology, memory.contexts(), memory.ledger(), memory.lane().turn()),
-      mover(memory, engine, settings.hold_limit),
+      mover(memory, engine, mover_limits_of(settings)),
       launcher(driver, topology, memory.ledger()) {}
 
 Runtime::Parts::Parts(std::unique_ptr<Driver> chosen, const Settings& settings)
@@ -66,6 +77,7 @@ void Runtime::Parts::shut_down() noexcept {
     left.wait(lock, [this]() VMART_REQUIRES(mutex) { return inside == 0; });
   }
   if (!machinery) return;
+  machinery->mover.stop();
   machinery->memory.shut_down();
   machinery.reset();
   if (claimed) cuda_runtime_open = false;

@@ -103,6 +103,62 @@ std::uint64_t parse_size(const std::string& text, const std::string& what) {
   return number << (10 * power);
 }
 
+namespace {
+
+/// From the option, else from the variable, else `otherwise`. Throws where it is not within
+/// [least, most].
+std::uint64_t number_setting(std::optional<std::int64_t> option, const char* name,
+                             const char* field, const char* unit, std::uint64_t least,
+                             std::uint64_t most, std::uint64_t otherwise) {
+  const auto text = variable(name);
+  if (!option && !text) return otherwise;
+  const std::string wanted = fmt::format("{}, at least {} and at most {}", unit, least, most);
+  if (!option) {
+    const std::uint64_t number = parse_number(*text, name, wanted.c_str());
+    if (number < least || number > most) refuse(name, *text, wanted.c_str());
+    return number;
+  }
+  if (*option < 0 || static_cast<std::uint64_t>(*option) < least ||
+      static_cast<std::uint64_t>(*option) > most) {
+    throw Error(ErrorKind::invalid_argument, "vma::Runtime",
+                fmt::format("{} is {}; it takes {}", field, *option, wanted));
+  }
+  return static_cast<std::uint64_t>(*option);
+}
+
+template <typename Duration>
+std::optional<std::int64_t> count_of(const std::optional<Duration>& duration) {
+  if (!duration) return std::nullopt;
+  return duration->count();
+}
+
+void settle_limits(const RuntimeOptions& options, Settings& settings) {
+  constexpr std::uint64_t second_us = 1'000'000;
+  constexpr std::uint64_t day_ms = 86'400'000;
+  constexpr std::uint64_t retries_max = 1'000;
+  settings.hold_limit =
+      std::chrono::milliseconds(number_setting(count_of(options.hold_limit), "VMART_HOLD_LIMIT_MS",
+                                               "hold_limit", "milliseconds", 1, day_ms, 2'000));
+  settings.gate_limit =
+      std::chrono::microseconds(number_setting(count_of(options.gate_limit), "VMART_GATE_LIMIT_US",
+                                               "gate_limit", "microseconds", 1, second_us, 5'000));
+  settings.gate_retries = static_cast<int>(number_setting(
+      options.gate_retries ? std::optional<std::int64_t>(*options.gate_retries) : std::nullopt,
+      "VMART_GATE_RETRIES", "gate_retries", "a count", 0, retries_max, 8));
+  // The variable takes 0 for no limit. In the option 0 would more likely mean "none at all", with
+  // which nothing can move.
+  settings.stall_budget = std::chrono::microseconds(number_setting(
+      count_of(options.stall_budget), "VMART_STALL_BUDGET_US", "stall_budget",
+      "microseconds of each second", options.stall_budget ? 1 : 0, second_us, 60'000));
+  settings.copy_budget_bytes = size_setting(options.copy_budget_bytes, "VMART_COPY_BUDGET", 0);
+  if (options.copy_budget_bytes && *options.copy_budget_bytes == 0) {
+    throw Error(ErrorKind::invalid_argument, "vma::Runtime",
+                "copy_budget_bytes is 0: no move could be made; leave it unset for no limit");
+  }
+}
+
+}  // namespace
+
 Settings settle(const RuntimeOptions& options) {
   Settings settings;
   settings.driver =
@@ -119,23 +175,7 @@ Settings settle(const RuntimeOptions& options) {
   settings.cache_bytes_per_gpu =
       size_setting(options.cache_bytes_per_gpu, "VMART_CACHE_BYTES_PER_GPU", 512 * MiB);
   settings.host_cache_bytes = size_setting(options.host_cache_bytes, "VMART_HOST_CACHE_BYTES", GiB);
-  settings.hold_limit = options.hold_limit.value_or(std::chrono::milliseconds(0));
-  if (!options.hold_limit) {
-    constexpr const char* name = "VMART_HOLD_LIMIT_MS";
-    constexpr std::uint64_t day_ms = 86'400'000;
-    const auto text = variable(name);
-    const std::uint64_t limit = text ? parse_number(*text, name, "milliseconds") : 2'000;
-    if (limit == 0 || limit > day_ms) {
-      refuse(name, *text, "milliseconds, at least one and at most a day of them");
-    }
-    settings.hold_limit = std::chrono::milliseconds(limit);
-  }
-  if (settings.hold_limit <= std::chrono::milliseconds(0) ||
-      settings.hold_limit > std::chrono::days(1)) {
-    throw Error(ErrorKind::invalid_argument, "vma::Runtime",
-                fmt::format("hold_limit is {} ms; it must be more than 0, and at most a day",
-                            settings.hold_limit.count()));
-  }
+  settle_limits(options, settings);
   return settings;
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "migrate/live_copier.hpp"
+
 #include <vma/runtime.hpp>
 
 #include <chrono>
@@ -18,6 +20,11 @@ struct Settings {
   std::uint64_t cache_bytes_per_gpu = 0;
   std::uint64_t host_cache_bytes = 0;
   std::chrono::milliseconds hold_limit{0};
+  std::chrono::microseconds gate_limit{5'000};
+  int gate_retries = 8;
+  std::chrono::microseconds stall_budget{60'000};  ///< Of each second; 0 is no limit.
+  std::uint64_t copy_budget_bytes = 0;             ///< In each second; 0 is no limit.
+  LiveTuning tuning{};  ///< No option names it: benchmarks compare others.
 };
 
 /// Throws: Error{invalid_argument} that names the variable and its value.

@@ -204,6 +204,23 @@ void Life::move(const char* stage, const std::function<void()>& body) {
   check(stage);
 }
 
+/// Beside kernels, at gates of the streams.
+void Life::move_live(const char* stage, Location to) {
+  std::vector<AttachedStream> attached;
+  const auto attach = [&] {
+    for (std::size_t i = attached.size(); i < streams_.size(); ++i) {
+      attached.emplace_back(*runtime_, streams_[i]);
+    }
+  };
+  if (!attempt("attach", attach)) undisturbed("attach", attach);
+  move(stage, [&] {
+    MigrateOptions options;
+    options.wait_for_pins = true;
+    runtime_->migrate_async(memory_, to, options).wait();
+  });
+  undisturbed("detach", [&] { attached.clear(); });
+}
+
 void Life::use() {
   const auto open_streams = [&] {
     for (int i = static_cast<int>(streams_.size()); i < 2; ++i) {
@@ -223,6 +240,8 @@ void Life::use() {
   move("to host(0)", [&] { runtime_->migrate(memory_, host(0)); });
   move("range to gpu(0)", [&] { runtime_->migrate(memory_, chunk_bytes, page, gpu(0)); });
   run_kernel();
+  move_live("live to gpu(1)", gpu(1));
+  move_live("live to host(0)", host(0));
   move("all to gpu(1)", [&] {
     MigrateOptions options;
     options.reserve_first = true;

@@ -47,8 +47,9 @@ struct LifeOutcome {
 };
 
 /// The life of one allocation on a simulated machine of two GPUs that a seed steps: open, allocate,
-/// write, kernels, moves to each kind of place, a range, free, shut down. After each stage, with no
-/// call failing, the bytes, the driver's own view of the mappings and the books are checked.
+/// write, kernels, moves to each kind of place, a range, live moves, free, shut down. After each
+/// stage, with no call failing, the bytes, the driver's own view of the mappings and the books are
+/// checked.
 class Life {
  public:
   /// A machine and a driver of its own for each life; nothing is shared between two.
@@ -65,6 +66,7 @@ class Life {
   void write();
   void run_kernel();
   void move(const char* stage, const std::function<void()>& body);
+  void move_live(const char* stage, Location to);
   void free();
   bool attempt(const char* stage, const std::function<void()>& body);
   void undisturbed(const char* stage, const std::function<void()>& body);

@@ -119,8 +119,60 @@ TEST_F(BadInput, ModesThatTheSynchronousCallHasNot) {
   refuse(ErrorKind::unsupported, "vma::migrate", [&] { runtime_.migrate(pointer, gpu(1), live); });
   MigrateOptions attached;
   attached.scope = StopScope::attached;
-  refuse(ErrorKind::unsupported, "vma::migrate",
+  refuse(ErrorKind::invalid_argument, "vma::migrate_async",
          [&] { runtime_.migrate(pointer, gpu(1), attached); });
+}
+
+TEST_F(BadInput, BackgroundMovesThatCannotBe) {
+  void* pointer = runtime_.alloc(2 * page, gpu(0));
+  const auto call = "vma::migrate_async";
+  refuse(ErrorKind::invalid_argument, call, [&] { runtime_.migrate_async(pointer, gpu(1)); });
+  const Stream stream = runtime_.make_stream(gpu(0));
+  const AttachedStream attached(runtime_, stream);
+  refuse(ErrorKind::unknown_pointer, call, [&] { runtime_.migrate_async(nullptr, gpu(1)); });
+  refuse(ErrorKind::unknown_pointer, call, [&] { runtime_.migrate_async(at(pointer, 8), gpu(1)); });
+  refuse(ErrorKind::invalid_argument, call, [&] { runtime_.migrate_async(pointer, gpu(9)); });
+  refuse(ErrorKind::invalid_argument, call,
+         [&] { runtime_.migrate_async(pointer, page, 2 * page, gpu(1)); });
+  refuse(ErrorKind::invalid_argument, call, [&] { runtime_.migrate_async(pointer, 0, 0, gpu(1)); });
+  MigrateOptions options;
+  options.deadline = std::chrono::milliseconds(-1);
+  refuse(ErrorKind::invalid_argument, call,
+         [&] { runtime_.migrate_async(pointer, gpu(1), options); });
+  options = {};
+  options.scope = StopScope::hold;
+  options.mode = Mode::live;
+  refuse(ErrorKind::unsupported, call, [&] { runtime_.migrate_async(pointer, gpu(1), options); });
+  refuse(ErrorKind::invalid_argument, "vma::Migration", [&] { Migration().wait(); });
+  refuse(ErrorKind::invalid_argument, "vma::Migration", [&] { Migration().cancel(); });
+  EXPECT_EQ(runtime_.where(pointer).front().at, gpu(0));
+  runtime_.free(pointer);
+}
+
+TEST_F(BadInput, StreamsThatAreAttachedTwiceOrNotAtAll) {
+  const Stream stream = runtime_.make_stream(gpu(0));
+  void* pointer = runtime_.alloc(page, gpu(0));
+  refuse(ErrorKind::invalid_argument, "vma::detach", [&] { runtime_.detach(stream); });
+  runtime_.attach(stream);
+  refuse(ErrorKind::invalid_argument, "vma::attach", [&] { runtime_.attach(stream); });
+  refuse(ErrorKind::invalid_argument, "vma::detach", [&] { runtime_.detach(stream, pointer); });
+  runtime_.attach(stream, pointer);
+  runtime_.detach(stream);
+  runtime_.detach(stream, pointer);
+  refuse(ErrorKind::unknown_pointer, "vma::attach", [&] { runtime_.attach(stream, this); });
+  runtime_.destroy_stream(stream);
+  EXPECT_THROW(runtime_.attach(stream), Error);
+}
+
+TEST_F(BadInput, HooksThatAreNone) {
+  void* pointer = runtime_.alloc(page, gpu(0));
+  refuse(ErrorKind::invalid_argument, "vma::on_move", [&] { runtime_.on_move(pointer, {}); });
+  refuse(ErrorKind::unknown_pointer, "vma::on_move", [&] {
+    runtime_.on_move(this, {[](const MoveEvent&) {}, {}});
+  });
+  refuse(ErrorKind::unknown_pointer, "vma::pin", [&] { runtime_.pin(this); });
+  refuse(ErrorKind::unknown_pointer, "vma::read_only", [&] { runtime_.read_only(nullptr); });
+  refuse(ErrorKind::unknown_pointer, "vma::note_export", [&] { runtime_.note_export(this); });
 }
 
 TEST_F(BadInput, StreamsThatAreNone) {

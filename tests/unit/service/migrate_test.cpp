@@ -202,7 +202,7 @@ TEST(MigrateUnheld, MovesOnTheCallersWord) {
   options.nothing_runs = true;
   const MigrationReport report = rig.runtime().migrate(words, host(0), options);
   EXPECT_EQ(report.outcome, Outcome::done);
-  EXPECT_EQ(report.stall_max.count(), 0);
+  EXPECT_EQ(report.stall.max.count(), 0);
   EXPECT_EQ(rig.wrong_for(1, words, count, 3), 0u);
 }
 

@@ -2,6 +2,7 @@
 
 #include "driver/fault_driver.hpp"
 #include "machine/machine_file.hpp"
+#include "migrate/stop_word.hpp"
 #include "service/runtime_parts.hpp"
 #include "support/sanitizer.hpp"
 #include "support/test_kernels.hpp"
@@ -126,7 +127,7 @@ TEST(Process, AChildThatExitsLetsNoHoldOfItsParentGo) {
     const std::uint64_t epoch = post.close();
     EXPECT_EQ(status_of_child([] { return 0; }), 0);
     EXPECT_EQ(status_of_child([] {
-                HoldPost::open_all();
+                StopWord::open_all();
                 return 0;
               }),
               0);

@@ -1,0 +1,171 @@
+#pragma once
+
+/// The C interface, for C, ctypes and other languages: the only surface whose binary form is
+/// promised to stay. C99; no other header of this library is needed.
+///
+/// All functions act on the process-wide runtime, which the first of them opens from the
+/// environment (VMART_DRIVER and the others that `RuntimeOptions` in <vma/runtime.hpp> names). Each
+/// does what the C++ function of its name does, and may be called from any thread at once. Every
+/// call leaves the caller's current CUDA context as it was.
+///
+/// Errors: a function returns VMART_OK, or why it did nothing; `vmart_last_error` has the text.
+/// Where a pointer must not be null, null is VMART_INVALID_ARGUMENT. No exception leaves. What is
+/// written to an `out` argument is written on VMART_OK only.
+///
+/// Addresses: where it says "any address inside", a pointer into the middle of an allocation will
+/// do, such as that of a tensor in a segment of PyTorch's pool. Ranges are rounded out to chunks,
+/// the unit that moves.
+
+#include <vma/export.hpp>
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/// CUDA's stream: `cudaStream_t`, `CUstream`. Null is the legacy stream of the current context.
+typedef struct CUstream_st* vmart_stream;
+
+/// One for each kind of error that docs/errors.md lists.
+typedef enum vmart_status {
+  VMART_OK = 0,
+  VMART_INVALID_ARGUMENT = 1,
+  VMART_UNKNOWN_POINTER = 2,
+  VMART_UNREACHABLE = 3,
+  VMART_OUT_OF_MEMORY = 4,
+  VMART_BUSY = 5,
+  VMART_PINNED = 6,
+  VMART_CANCELLED = 7,
+  VMART_POISONED = 8,
+  VMART_NO_DRIVER = 9,
+  VMART_DRIVER_GONE = 10,
+  VMART_DRIVER_FAILURE = 11,
+  VMART_UNSUPPORTED = 12,
+  VMART_INTERNAL = 99 /**< Anything else, such as want of memory for a list. */
+} vmart_status;
+
+/// Values of `vmart_location.kind`.
+enum { VMART_GPU = 0, VMART_HOST = 1 };
+
+/// The HBM of a GPU, by CUDA's ordinal, or the memory of a host NUMA node.
+typedef struct vmart_location {
+  int kind;
+  int ordinal;
+} vmart_location;
+
+/// Values of `vmart_migration_report.outcome`.
+enum { VMART_DONE = 0, VMART_PARTLY = 1, VMART_ENDED_CANCELLED = 2, VMART_FAILED = 3 };
+
+/// What a migration has done so far. Times are nanoseconds; a stall is how long attached streams
+/// stood while one chunk was switched.
+typedef struct vmart_migration_report {
+  size_t size_bytes; /**< Set it to sizeof(vmart_migration_report); returns what was filled. */
+  uint64_t bytes_asked;
+  uint64_t bytes_moved;
+  uint64_t bytes_copied_twice;
+  int32_t outcome;
+  int32_t chunks;
+  int32_t chunks_moved;
+  int32_t chunks_live; /**< Of those that moved: copied while the work went on. */
+  int32_t retries;
+  int32_t reserved;
+  int64_t wall_ns;
+  int64_t stall_median_ns;
+  int64_t stall_p99_ns;
+  int64_t stall_max_ns;
+} vmart_migration_report;
+
+/// A migration under way. Any thread may use it, until one releases it.
+typedef struct vmart_migration vmart_migration;
+/// Keeps an allocation where it is until it is released.
+typedef struct vmart_pin vmart_pin;
+
+/// "0.1.0". Never fails.
+VMART_EXPORT const char* vmart_version(void);
+/// The text of the calling thread's last error, "" if it had none. Valid until its next one.
+VMART_EXPORT const char* vmart_last_error(void);
+
+/* --- Memory */
+
+/// At least `size_bytes` (> 0), usable on return by every GPU that can reach `at`. Blocks: for
+/// memory.
+VMART_EXPORT vmart_status vmart_alloc(size_t size_bytes, vmart_location at, void** out);
+/// Takes what `vmart_alloc` gave; null does nothing. Blocks: like cudaFree, for the work submitted
+/// before. Not while a stream captures.
+VMART_EXPORT vmart_status vmart_free(void* pointer);
+/// The same after the work now enqueued on `stream`, without blocking. Refused while it captures.
+VMART_EXPORT vmart_status vmart_free_async(void* pointer, vmart_stream stream);
+/// Copies to or from host memory, wherever the bytes lie; any address inside. Ordered after the
+/// caller's own synchronisation and nothing else. Blocks: for the copy.
+VMART_EXPORT vmart_status vmart_read(const void* pointer, void* out, size_t size_bytes);
+VMART_EXPORT vmart_status vmart_write(void* pointer, const void* bytes, size_t size_bytes);
+/// Where the byte at that address lies now; any address inside. Does not block.
+VMART_EXPORT vmart_status vmart_where(const void* pointer, vmart_location* out);
+/// Where the allocation around that address begins, and its usable bytes. Either may be null. Does
+/// not block.
+VMART_EXPORT vmart_status vmart_base(const void* pointer, void** out_base, size_t* out_size_bytes);
+
+/* --- Moves. Of any address inside: `size_bytes` from `offset` bytes behind it, or, where both are
+ * 0, all of its allocation. */
+
+/// Holds all work of the contexts in use meanwhile. Blocks: until moved. Not while a stream
+/// captures.
+VMART_EXPORT vmart_status vmart_migrate(void* pointer, size_t offset, size_t size_bytes,
+                                        vmart_location to);
+/// In the background, stopping attached streams for a fraction of a millisecond a chunk. Does not
+/// block. The migration goes on whatever happens to `*out`, which must be released.
+VMART_EXPORT vmart_status vmart_migrate_async(void* pointer, size_t offset, size_t size_bytes,
+                                              vmart_location to, vmart_migration** out);
+/// Blocks: until it has ended. Returns what it failed with, VMART_CANCELLED if it was cancelled.
+VMART_EXPORT vmart_status vmart_migration_wait(vmart_migration* migration);
+/// The same for at most `limit_ns`; `*out_done` is 0 if it goes on, and says nothing of failure.
+VMART_EXPORT vmart_status vmart_migration_wait_for(vmart_migration* migration, int64_t limit_ns,
+                                                   int* out_done);
+VMART_EXPORT vmart_status vmart_migration_done(vmart_migration* migration, int* out_done);
+/// Ends it at the next chunk border: what has moved stays moved. Does not block.
+VMART_EXPORT vmart_status vmart_migration_cancel(vmart_migration* migration);
+/// Any time, before and after its end. Requires: `report->size_bytes` is set.
+VMART_EXPORT vmart_status vmart_migration_report_get(vmart_migration* migration,
+                                                     vmart_migration_report* report);
+/// Gives the handle up, and nothing else. Null does nothing.
+VMART_EXPORT void vmart_migration_release(vmart_migration* migration);
+
+/* --- Streams whose work uses the memory: moves in the background stop them. None of these
+ * synchronises, and all are legal during capture. */
+
+VMART_EXPORT vmart_status vmart_attach(vmart_stream stream);
+/// Before the stream is destroyed.
+VMART_EXPORT vmart_status vmart_detach(vmart_stream stream);
+/// For one allocation only; any address inside.
+VMART_EXPORT vmart_status vmart_attach_to(vmart_stream stream, void* pointer);
+VMART_EXPORT vmart_status vmart_detach_from(vmart_stream stream, void* pointer);
+
+/* --- For memory that something else knows by its physical place */
+
+/// Forbids moves until it is released; any address inside. Blocks: until no chunk of it is being
+/// switched.
+VMART_EXPORT vmart_status vmart_pin_create(void* pointer, vmart_pin** out);
+/// Null does nothing.
+VMART_EXPORT void vmart_pin_release(vmart_pin* pin);
+/// It was registered or exported (NCCL, RDMA, IPC), and does not move any more until a C++ hook
+/// (`vma::on_move`) is there to follow it; any address inside.
+VMART_EXPORT vmart_status vmart_note_export(void* pointer);
+
+/* --- PyTorch: what torch.cuda.memory.CUDAPluggableAllocator asks for, for torch.cuda.MemPool.
+ * docs/integrations.md says how. */
+
+/// Null for no bytes and where there is no room, which the pool makes torch.OutOfMemoryError of;
+/// `vmart_last_error` has the reason. Legal during capture. Blocks: for memory.
+VMART_EXPORT void* vmart_torch_malloc(size_t size_bytes, int device, vmart_stream stream);
+/// Blocks: like the cudaFree whose place it takes, for the work submitted before on any stream.
+/// While a capture is known of (of `stream`, of an attached stream, or of a blocking one) it
+/// neither waits nor frees: what `stream` itself captures may be used by its graph and is kept for
+/// good, all else goes with a later call.
+VMART_EXPORT void vmart_torch_free(void* pointer, size_t size_bytes, int device,
+                                   vmart_stream stream);
+
+#ifdef __cplusplus
+}
+#endif

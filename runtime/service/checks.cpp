@@ -1,0 +1,43 @@
+#include "service/checks.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+
+namespace vma {
+
+void check_usable(const Allocation& allocation, const char* call) {
+  if (allocation.being_freed) {
+    throw Error(ErrorKind::unknown_pointer, call,
+                fmt::format("{:#x} is being freed", to_integer(allocation.begin())));
+  }
+}
+
+void check_not_poisoned(const Allocation& allocation, const char* call) {
+  if (!allocation.poisoned()) return;
+  throw Error(
+      ErrorKind::poisoned, call,
+      fmt::format("the allocation at {:#x} lost a slot to a failed move; vma::read serves its "
+                  "saved bytes",
+                  to_integer(allocation.begin())));
+}
+
+SlotRange slots_of(const Allocation& allocation, std::size_t offset, std::size_t bytes,
+                   const char* call) {
+  if (bytes == 0 || offset > allocation.size_bytes() || bytes > allocation.size_bytes() - offset) {
+    throw Error(ErrorKind::invalid_argument, call,
+                fmt::format("bytes {} from {} are not within the allocation's {} bytes", bytes,
+                            offset, allocation.size_bytes()));
+  }
+  const std::uint64_t chunk_bytes = allocation.geometry().chunk_bytes;
+  return {offset / chunk_bytes, (offset + bytes - 1) / chunk_bytes + 1};
+}
+
+void check_options(const MigrateOptions& options, const char* call) {
+  if (options.deadline < std::chrono::milliseconds(0)) {
+    throw Error(ErrorKind::invalid_argument, call,
+                fmt::format("deadline is {} ms", options.deadline.count()));
+  }
+}
+
+}  // namespace vma

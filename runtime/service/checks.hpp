@@ -1,0 +1,25 @@
+#pragma once
+
+#include "memory/allocation.hpp"
+#include "migrate/migration_task.hpp"
+
+#include <vma/migration.hpp>
+
+#include <cstddef>
+#include <memory>
+
+namespace vma {
+
+// What calls of the public interface ask of their arguments. All throw vma::Error.
+
+/// Error{unknown_pointer} where a free of it has begun.
+void check_usable(const Allocation& allocation, const char* call);
+/// Error{poisoned} where a slot of it is lost.
+void check_not_poisoned(const Allocation& allocation, const char* call);
+/// The slots of `bytes` from `offset`. Error{invalid_argument} where that is not within it.
+SlotRange slots_of(const Allocation& allocation, std::size_t offset, std::size_t bytes,
+                   const char* call);
+/// Error{invalid_argument} for a deadline that is none.
+void check_options(const MigrateOptions& options, const char* call);
+
+}  // namespace vma
