@@ -142,7 +142,7 @@ std::vector<AttachedStreams::Stream> AttachedStreams::drop_lost(Address allocati
   }
   const MutexLock lock(mutex_);
   // One that was detached since then was destroyed in good order.
-  std::erase_if(lost, [&](const Stream& gone) {
+  std::erase_if(lost, [&](const Stream& gone) VMART_NO_THREAD_ANALYSIS {
     return std::erase_if(attachments_,
                          [&](const Attachment& it) { return same_stream(gone, it.stream); }) == 0;
   });

@@ -128,6 +128,7 @@ void CopyEngine::prepare(Location from, Location to) {
   const Route& ready = route(from, to);
   const ContextHandle context = (ready.bounce ? ready.bounce->second : ready.stream).context;
   // That a copy's end is marked by: while work stands none can be made.
+  const MutexLock turn(slow_turn_);
   contexts_.give_back(context, contexts_.take_event(context));
 }
 

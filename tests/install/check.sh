@@ -22,9 +22,13 @@ install_afresh() {
 
 use_cmake() {
   cmake -S "$here/consumer" -B "$prefix/consumer" -G Ninja -DCMAKE_BUILD_TYPE=Release \
-    -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_PREFIX_PATH="$prefix/moved"
+    -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_PREFIX_PATH="$prefix/moved" \
+    -DBoost_ROOT="$(sed -n 's/^Boost_ROOT:[A-Z]*=//p' "$build/CMakeCache.txt")"
   cmake --build "$prefix/consumer"
-  (cd / && "$prefix/consumer/consumer")
+  local program
+  for program in consumer c_consumer asio_consumer; do
+    (cd / && "$prefix/consumer/$program")
+  done
 }
 
 use_pkg_config() {
@@ -40,6 +44,10 @@ use_pkg_config() {
   "$compiler" -std=c++20 "$here/consumer/consumer.cpp" $flags "-Wl,-rpath,$libdir" \
     -o "$prefix/consumer"
   (cd / && "$prefix/consumer")
+  # shellcheck disable=SC2086
+  "$compiler" -x c -std=c99 -pedantic -Werror "$here/consumer/c_consumer.c" -x none $flags \
+    "-Wl,-rpath,$libdir" -o "$prefix/c_consumer"
+  (cd / && "$prefix/c_consumer")
 }
 
 # Every exported name is ours: a name of fmt, Boost or the standard library would bind a program's
@@ -49,7 +57,7 @@ check_symbols() {
   library=$(find "$prefix/moved" -name 'libvmart.so')
   [[ -n $library ]] || { echo "skipped: a static build exports nothing"; exit 77; }
   foreign=$(nm --dynamic --defined-only --demangle "$library" | cut -d' ' -f3- |
-    grep -vE '^((vtable|typeinfo|typeinfo name|VTT) for )?vma::v1::' || true)
+    grep -vE '^(((vtable|typeinfo|typeinfo name|VTT) for )?vma::v1::|vmart_[a-z_]+$)' || true)
   if [[ -n $foreign ]]; then
     echo "exported, but not of the public interface:"
     echo "$foreign"
@@ -57,6 +65,14 @@ check_symbols() {
   fi
   nm --dynamic --defined-only --demangle "$library" | grep -q 'vma::v1::to_string' ||
     { echo "the public interface is not exported"; exit 1; }
+  local declared exported
+  declared=$(grep -oE '\bvmart_[a-z_]+\(' "$prefix/moved/include/vma/vmart.h" | tr -d '(' | sort -u)
+  exported=$(nm --dynamic --defined-only "$library" | grep -oE '\bvmart_[a-z_]+$' | sort -u || true)
+  if [[ $declared != "$exported" ]]; then
+    echo "declared in vmart.h against exported:"
+    diff <(echo "$declared") <(echo "$exported")
+    exit 1
+  fi
 }
 
 install_afresh

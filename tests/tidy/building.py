@@ -10,7 +10,7 @@ LISTS = "CMakeLists.txt"
 
 def every_source_is_listed(tree):
     """By its path from the folder of some CMakeLists.txt above it, with or without the ending."""
-    for path in tree.paths("runtime/", "tests/", "examples/", "bench/", endings=(".cpp",)):
+    for path in tree.paths("runtime/", "tests/", "examples/", "bench/", endings=(".cpp", ".c")):
         if not any(_names(tree, lists, path) for lists in _lists_above(path)):
             yield Offence(path, 1, f"no {LISTS} names it, so nobody builds it")
 

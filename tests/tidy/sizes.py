@@ -3,7 +3,7 @@
 import ast
 import re
 
-from tree import Offence, strip_cpp
+from tree import CPP, Offence, strip_cpp
 
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
@@ -23,7 +23,7 @@ def files_are_short(tree):
 
 
 def functions_are_short(tree):
-    scanners = {".cpp": cpp_functions, ".hpp": cpp_functions, ".py": python_functions,
+    scanners = {**dict.fromkeys(CPP, cpp_functions), ".py": python_functions,
                 ".sh": shell_functions}
     for path in tree.paths(endings=tuple(scanners)):
         for name, first, last in scanners["." + path.rsplit(".", 1)[1]](tree.files[path]):

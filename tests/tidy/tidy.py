@@ -16,7 +16,7 @@ import building
 import documents
 import includes
 import sizes
-from tree import Tree
+from tree import CPP, Tree
 
 CHECKS = includes.CHECKS + sizes.CHECKS + documents.CHECKS + building.CHECKS
 CLANG_FORMAT = "clang-format-16"  # Versions differ in what they do, so one is named.
@@ -35,7 +35,7 @@ def check_format(root):
     if shutil.which(CLANG_FORMAT) is None:
         print(f"{CLANG_FORMAT} is not installed")
         return 1 if os.environ.get("CI") == "true" else EXIT_SKIPPED
-    paths = Tree.of_directory(root).paths(endings=(".cpp", ".hpp"))
+    paths = Tree.of_directory(root).paths(endings=CPP)
     return subprocess.run([CLANG_FORMAT, "--dry-run", "-Werror", *paths], cwd=root,
                           check=False).returncode
 

@@ -6,7 +6,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-CODE = (".cpp", ".hpp", ".py", ".sh", ".cu")
+CPP = (".cpp", ".hpp", ".c", ".h")
+CODE = CPP + (".py", ".sh", ".cu")
 TEXT = CODE + (".md", ".txt", ".cmake", ".in", ".json", ".map")
 
 

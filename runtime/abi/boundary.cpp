@@ -1,0 +1,65 @@
+#include "abi/boundary.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstring>
+
+namespace vma {
+namespace {
+
+// Room that is there already: an error is not to fail for want of memory.
+constexpr std::size_t error_bytes_max = 1024;
+thread_local std::array<char, error_bytes_max> last_error{};
+
+}  // namespace
+
+vmart_status to_status(ErrorKind kind) noexcept {
+  switch (kind) {
+    case ErrorKind::invalid_argument: return VMART_INVALID_ARGUMENT;
+    case ErrorKind::unknown_pointer: return VMART_UNKNOWN_POINTER;
+    case ErrorKind::unreachable: return VMART_UNREACHABLE;
+    case ErrorKind::out_of_memory: return VMART_OUT_OF_MEMORY;
+    case ErrorKind::busy: return VMART_BUSY;
+    case ErrorKind::pinned: return VMART_PINNED;
+    case ErrorKind::cancelled: return VMART_CANCELLED;
+    case ErrorKind::poisoned: return VMART_POISONED;
+    case ErrorKind::no_driver: return VMART_NO_DRIVER;
+    case ErrorKind::driver_gone: return VMART_DRIVER_GONE;
+    case ErrorKind::driver_failure: return VMART_DRIVER_FAILURE;
+    case ErrorKind::unsupported: return VMART_UNSUPPORTED;
+  }
+  return VMART_INTERNAL;
+}
+
+Location to_location(vmart_location location, const char* call) {
+  switch (location.kind) {
+    case VMART_GPU: return gpu(location.ordinal);
+    case VMART_HOST: return host(location.ordinal);
+  }
+  throw Error(ErrorKind::invalid_argument, call,
+              fmt::format("location.kind is {}; it takes VMART_GPU or VMART_HOST", location.kind));
+}
+
+vmart_location to_c(Location location) noexcept {
+  return {location.kind == Location::Kind::gpu ? VMART_GPU : VMART_HOST, location.ordinal};
+}
+
+void require_argument(const void* argument, const char* call, const char* name) {
+  if (argument != nullptr) return;
+  throw Error(ErrorKind::invalid_argument, call, fmt::format("{} is null", name));
+}
+
+void remember_error(const char* text) noexcept {
+  std::strncpy(last_error.data(), text, last_error.size() - 1);  // The last byte stays 0.
+}
+
+}  // namespace vma
+
+const char* vmart_version(void) {
+  return VMART_VERSION;
+}
+
+const char* vmart_last_error(void) {
+  return vma::last_error.data();
+}

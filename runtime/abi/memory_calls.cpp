@@ -1,0 +1,89 @@
+// The C calls about memory that stays where it is.
+#include "abi/boundary.hpp"
+
+#include "service/runtime_parts.hpp"
+
+#include <vma/vma.hpp>
+
+#include <memory>
+#include <span>
+
+using vma::at_boundary;
+using vma::require_argument;
+
+struct vmart_pin {
+  vma::Pin pin;
+};
+
+vmart_status vmart_alloc(size_t size_bytes, vmart_location at, void** out) {
+  return at_boundary([&] {
+    require_argument(out, "vmart_alloc", "out");
+    *out = vma::alloc(size_bytes, vma::to_location(at, "vmart_alloc"));
+  });
+}
+
+vmart_status vmart_free(void* pointer) {
+  return at_boundary([&] { vma::free(pointer); });
+}
+
+vmart_status vmart_free_async(void* pointer, vmart_stream stream) {
+  return at_boundary([&] { vma::free_async(pointer, stream); });
+}
+
+vmart_status vmart_read(const void* pointer, void* out, size_t size_bytes) {
+  return at_boundary([&] {
+    require_argument(pointer, "vmart_read", "pointer");
+    require_argument(out, "vmart_read", "out");
+    vma::read(pointer, {static_cast<std::byte*>(out), size_bytes});
+  });
+}
+
+vmart_status vmart_write(void* pointer, const void* bytes, size_t size_bytes) {
+  return at_boundary([&] {
+    require_argument(pointer, "vmart_write", "pointer");
+    require_argument(bytes, "vmart_write", "bytes");
+    vma::write(pointer, {static_cast<const std::byte*>(bytes), size_bytes});
+  });
+}
+
+vmart_status vmart_where(const void* pointer, vmart_location* out) {
+  constexpr const char* call = "vmart_where";
+  return at_boundary([&] {
+    require_argument(pointer, call, "pointer");
+    require_argument(out, call, "out");
+    const vma::Runtime::Parts::Entry entry(vma::runtime().parts(), call);
+    const auto allocation = entry->memory.require_around(pointer, call);
+    const std::uint64_t offset = vma::address_of(pointer) - allocation->begin();
+    *out = vma::to_c(allocation->home(offset / allocation->geometry().chunk_bytes));
+  });
+}
+
+vmart_status vmart_base(const void* pointer, void** out_base, size_t* out_size_bytes) {
+  constexpr const char* call = "vmart_base";
+  return at_boundary([&] {
+    require_argument(pointer, call, "pointer");
+    const vma::Runtime::Parts::Entry entry(vma::runtime().parts(), call);
+    const auto allocation = entry->memory.require_around(pointer, call);
+    if (out_base != nullptr) *out_base = vma::to_pointer(allocation->begin());
+    if (out_size_bytes != nullptr) *out_size_bytes = allocation->size_bytes();
+  });
+}
+
+vmart_status vmart_pin_create(void* pointer, vmart_pin** out) {
+  return at_boundary([&] {
+    require_argument(pointer, "vmart_pin_create", "pointer");
+    require_argument(out, "vmart_pin_create", "out");
+    *out = std::make_unique<vmart_pin>(vma::pin(pointer)).release();
+  });
+}
+
+void vmart_pin_release(vmart_pin* pin) {
+  at_boundary([&] { delete pin; });
+}
+
+vmart_status vmart_note_export(void* pointer) {
+  return at_boundary([&] {
+    require_argument(pointer, "vmart_note_export", "pointer");
+    vma::note_export(pointer);
+  });
+}

@@ -1,0 +1,171 @@
+// The C calls that move memory, and those that name the streams to stop.
+#include "abi/boundary.hpp"
+
+#include "service/runtime_parts.hpp"
+
+#include <vma/vma.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <memory>
+
+using vma::at_boundary;
+using vma::require_argument;
+
+struct vmart_migration {
+  vma::Migration migration;
+};
+
+namespace {
+
+/// A range as the C++ calls take it.
+struct Range {
+  void* begin = nullptr;  // Of the allocation.
+  std::size_t offset = 0;
+  std::size_t bytes = 0;
+};
+
+/// Throws: Error{unknown_pointer}; Error{invalid_argument} for no bytes behind an offset.
+Range range_of(void* pointer, std::size_t offset, std::size_t bytes, const char* call) {
+  require_argument(pointer, call, "pointer");
+  const vma::Runtime::Parts::Entry entry(vma::runtime().parts(), call);
+  const auto allocation = entry->memory.require_around(pointer, call);
+  void* begin = vma::to_pointer(allocation->begin());
+  if (offset == 0 && bytes == 0) return {begin, 0, allocation->size_bytes()};
+  const std::uint64_t before = vma::address_of(pointer) - allocation->begin();
+  if (bytes == 0 || offset > allocation->size_bytes()) {
+    throw vma::Error(vma::ErrorKind::invalid_argument, call,
+                     fmt::format("{} bytes from {} of {}", bytes, offset, fmt::ptr(pointer)));
+  }
+  return {begin, before + offset, bytes};
+}
+
+int32_t to_c(vma::Outcome outcome) {
+  switch (outcome) {
+    case vma::Outcome::done: return VMART_DONE;
+    case vma::Outcome::partly: return VMART_PARTLY;
+    case vma::Outcome::cancelled: return VMART_ENDED_CANCELLED;
+    case vma::Outcome::failed: return VMART_FAILED;
+  }
+  return VMART_FAILED;
+}
+
+vmart_migration_report to_c(const vma::MigrationReport& report) {
+  vmart_migration_report filled{};
+  filled.bytes_asked = report.bytes_asked;
+  filled.bytes_moved = report.bytes_moved;
+  filled.bytes_copied_twice = report.bytes_copied_twice;
+  filled.outcome = to_c(report.outcome);
+  filled.chunks = report.chunks;
+  filled.chunks_moved = report.chunks_moved;
+  filled.chunks_live = report.chunks_live;
+  filled.retries = report.retries;
+  filled.wall_ns = report.wall.count();
+  filled.stall_median_ns = report.stall.median.count();
+  filled.stall_p99_ns = report.stall.p99.count();
+  filled.stall_max_ns = report.stall.max.count();
+  return filled;
+}
+
+// Of the report's first form: what every program that sets `size_bytes` has room for.
+constexpr std::size_t report_bytes_min = sizeof(vmart_migration_report);
+
+}  // namespace
+
+vmart_status vmart_migrate(void* pointer, size_t offset, size_t size_bytes, vmart_location to) {
+  constexpr const char* call = "vmart_migrate";
+  return at_boundary([&] {
+    const Range range = range_of(pointer, offset, size_bytes, call);
+    vma::migrate(range.begin, range.offset, range.bytes, vma::to_location(to, call));
+  });
+}
+
+vmart_status vmart_migrate_async(void* pointer, size_t offset, size_t size_bytes, vmart_location to,
+                                 vmart_migration** out) {
+  constexpr const char* call = "vmart_migrate_async";
+  return at_boundary([&] {
+    require_argument(out, call, "out");
+    const Range range = range_of(pointer, offset, size_bytes, call);
+    auto handle = std::make_unique<vmart_migration>();  // First: what has begun must not be lost.
+    handle->migration =
+        vma::migrate_async(range.begin, range.offset, range.bytes, vma::to_location(to, call));
+    *out = handle.release();
+  });
+}
+
+vmart_status vmart_migration_wait(vmart_migration* migration) {
+  return at_boundary([&] {
+    require_argument(migration, "vmart_migration_wait", "migration");
+    migration->migration.wait();
+  });
+}
+
+vmart_status vmart_migration_wait_for(vmart_migration* migration, int64_t limit_ns, int* out_done) {
+  return at_boundary([&] {
+    require_argument(migration, "vmart_migration_wait_for", "migration");
+    require_argument(out_done, "vmart_migration_wait_for", "out_done");
+    const std::chrono::nanoseconds limit(std::max<int64_t>(limit_ns, 0));
+    *out_done = migration->migration.wait_for(limit) ? 1 : 0;
+  });
+}
+
+vmart_status vmart_migration_done(vmart_migration* migration, int* out_done) {
+  return at_boundary([&] {
+    require_argument(migration, "vmart_migration_done", "migration");
+    require_argument(out_done, "vmart_migration_done", "out_done");
+    *out_done = migration->migration.done() ? 1 : 0;
+  });
+}
+
+vmart_status vmart_migration_cancel(vmart_migration* migration) {
+  return at_boundary([&] {
+    require_argument(migration, "vmart_migration_cancel", "migration");
+    migration->migration.cancel();
+  });
+}
+
+vmart_status vmart_migration_report_get(vmart_migration* migration,
+                                        vmart_migration_report* report) {
+  constexpr const char* call = "vmart_migration_report_get";
+  return at_boundary([&] {
+    require_argument(migration, call, "migration");
+    require_argument(report, call, "report");
+    if (report->size_bytes < report_bytes_min) {
+      throw vma::Error(vma::ErrorKind::invalid_argument, call,
+                       fmt::format("report->size_bytes is {}; at least {} are filled",
+                                   report->size_bytes, report_bytes_min));
+    }
+    vmart_migration_report filled = to_c(migration->migration.report());
+    filled.size_bytes = std::min(report->size_bytes, sizeof filled);
+    std::memcpy(report, &filled, filled.size_bytes);
+  });
+}
+
+void vmart_migration_release(vmart_migration* migration) {
+  at_boundary([&] { delete migration; });
+}
+
+vmart_status vmart_attach(vmart_stream stream) {
+  return at_boundary([&] { vma::attach(stream); });
+}
+
+vmart_status vmart_detach(vmart_stream stream) {
+  return at_boundary([&] { vma::detach(stream); });
+}
+
+vmart_status vmart_attach_to(vmart_stream stream, void* pointer) {
+  return at_boundary([&] {
+    require_argument(pointer, "vmart_attach_to", "pointer");
+    vma::attach(stream, pointer);
+  });
+}
+
+vmart_status vmart_detach_from(vmart_stream stream, void* pointer) {
+  return at_boundary([&] {
+    require_argument(pointer, "vmart_detach_from", "pointer");
+    vma::detach(stream, pointer);
+  });
+}

@@ -1,0 +1,101 @@
+// PyTorch's pluggable allocator. A torch.cuda.MemPool asks for segments here and cuts them up
+// itself; PyTorch's allocator holds its lock meanwhile, so nothing here calls back into it.
+//
+// A free waits as cudaFree does, and not for `stream` only: PyTorch hands segments back counting on
+// that. Those of a captured graph come with the stream that captured, while replays may still run
+// on any other.
+//
+// To wait for a whole context ends captures under way in it, so while one is known of nothing is
+// freed. PyTorch frees no segment of a GPU while it captures there itself; what cannot be known of
+// is a capture of other code, on a stream that is neither `stream`, nor attached, nor blocking.
+#include "abi/boundary.hpp"
+#include "abi/late_frees.hpp"
+
+#include "base/log.hpp"
+#include "service/runtime_parts.hpp"
+
+#include <vma/vma.hpp>
+
+#include <exception>
+
+namespace vma {
+namespace {
+
+enum class Capturing { not_known_of, elsewhere, here };
+
+/// Never destroyed: PyTorch frees until the process has ended.
+LateFrees& late_frees() {
+  static LateFrees* const late = new LateFrees();
+  return *late;
+}
+
+/// False also of a stream that cannot be asked: its context is gone, and its captures with it.
+bool captures(Driver& driver, BoundStream stream) noexcept try {
+  return driver.is_capturing(stream);
+} catch (const std::exception& error) {
+  log(LogLevel::debug, "a stream was not asked whether it captures: {}", error.what());
+  return false;
+}
+
+/// What is known of captures that waiting for the work on `pointer` would end.
+Capturing what_captures(void* pointer, Stream stream) {
+  constexpr StreamHandle legacy{1};
+  Runtime::Parts& parts = runtime().parts();
+  const Runtime::Parts::Entry entry(parts, "vmart_torch_free");
+  Driver& driver = *parts.driver;
+  try {
+    const BoundStream own = entry->launcher.bind(stream);
+    if (!is_built_in(own.handle) && captures(driver, own)) return Capturing::here;
+  } catch (const Error& error) {
+    log(LogLevel::debug, "vmart_torch_free: the stream is gone: {}", error.what());
+  }
+  for (const ContextHandle context : entry->memory.contexts().list()) {
+    if (captures(driver, {context, legacy})) return Capturing::elsewhere;
+  }
+  for (const auto& attached : entry->mover.attached().in_scope(address_of(pointer))) {
+    if (captures(driver, attached.bound)) return Capturing::elsewhere;
+  }
+  return Capturing::not_known_of;
+}
+
+void* alloc_segment(std::size_t size_bytes, int device, Stream stream) {
+  AllocOptions options;
+  options.tag = "torch";
+  try {
+    return runtime().alloc(size_bytes, gpu(device), options);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::out_of_memory || late_frees().count() == 0) throw;
+  }
+  if (what_captures(nullptr, stream) == Capturing::not_known_of) late_frees().free_all(runtime());
+  return runtime().alloc(size_bytes, gpu(device), options);
+}
+
+void free_segment(void* pointer, Stream stream) {
+  switch (what_captures(pointer, stream)) {
+    case Capturing::here:
+      log(LogLevel::warn, "{} was freed while its stream captures, and is kept for the graph",
+          fmt::ptr(pointer));
+      return;
+    case Capturing::elsewhere: return late_frees().keep(pointer);
+    case Capturing::not_known_of:
+      late_frees().free_all(runtime());
+      return free_or_keep(runtime(), pointer, late_frees());
+  }
+}
+
+}  // namespace
+}  // namespace vma
+
+void* vmart_torch_malloc(size_t size_bytes, int device, vmart_stream stream) {
+  if (size_bytes == 0) return nullptr;
+  void* pointer = nullptr;
+  vma::at_boundary([&] { pointer = vma::alloc_segment(size_bytes, device, stream); });
+  if (pointer == nullptr) vma::log(vma::LogLevel::info, "{}", vmart_last_error());
+  return pointer;
+}
+
+void vmart_torch_free(void* pointer, size_t, int, vmart_stream stream) {
+  if (pointer == nullptr) return;
+  const vmart_status status = vma::at_boundary([&] { vma::free_segment(pointer, stream); });
+  if (status != VMART_OK) vma::log(vma::LogLevel::warn, "{}", vmart_last_error());
+}

@@ -1,0 +1,44 @@
+#pragma once
+
+#include "driver/driver.hpp"
+
+#include <vma/vma.hpp>
+#include <vma/vmart.h>
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace vma {
+
+/// The process-wide runtime, which the C calls act on, on a simulated machine of two GPUs of which
+/// the second has little room. Whatever a test leaves allocated is a failure of it.
+class AbiTest : public testing::Test {
+ protected:
+  static constexpr std::uint64_t chunk_bytes = 8192;
+  static constexpr std::uint64_t second_gpu_bytes = 1 << 20;
+
+  AbiTest();
+  ~AbiTest() override;
+
+  Driver& driver();
+  Stream stream(int gpu) const { return streams_.at(static_cast<std::size_t>(gpu)); }
+  BoundStream bound(Stream stream);
+  /// So many chunks at the first GPU, word i of which is `seed` + i.
+  std::uint64_t* filled(std::uint64_t chunks, std::uint64_t seed);
+  std::uint64_t wrong(const std::uint64_t* words, std::uint64_t chunks, std::uint64_t seed);
+  bool is_allocated(const void* pointer);
+
+ private:
+  std::vector<Stream> streams_;
+  std::size_t allocations_before_ = 0;
+};
+
+vmart_location c_gpu(int ordinal);
+vmart_location c_host(int node);
+/// "gpu(0)"; the error's text where there is none.
+std::string home_of(const void* pointer);
+
+}  // namespace vma

@@ -1,0 +1,165 @@
+// What PyTorch's allocator counts on: null for no room, memory that is idle when it comes back, and
+// captures that nobody disturbs.
+#include "unit/abi/abi_rig.hpp"
+
+#include "support/test_kernels.hpp"
+
+#include <atomic>
+#include <thread>
+
+namespace vma {
+namespace {
+
+constexpr std::uint64_t segment_bytes = 64 << 10;
+constexpr std::uint64_t segment_words = segment_bytes / 8;
+
+class TorchPool : public AbiTest {
+ protected:
+  std::uint64_t* segment(int gpu = 0) {
+    return static_cast<std::uint64_t*>(vmart_torch_malloc(segment_bytes, gpu, stream(gpu)));
+  }
+  void give_back(void* pointer) { vmart_torch_free(pointer, segment_bytes, 0, stream(0)); }
+  void enqueue_fill(Stream stream, std::uint64_t* words, std::uint64_t seed) {
+    launch(stream, fill_kernel(), {}, {}, KernelArguments::of(words, segment_words, seed));
+  }
+};
+
+TEST_F(TorchPool, GivesSegmentsOnTheGpuAsked) {
+  std::uint64_t* first = segment(0);
+  std::uint64_t* second = segment(1);
+  EXPECT_EQ(home_of(first), "gpu(0)");
+  EXPECT_EQ(home_of(second + segment_words - 1), "gpu(1)");
+  give_back(first);
+  give_back(second);
+  vmart_torch_free(nullptr, 0, 0, nullptr);
+}
+
+TEST_F(TorchPool, NullMeansNoRoomNoBytesOrNoSuchGpu) {
+  EXPECT_EQ(vmart_torch_malloc(0, 0, stream(0)), nullptr);
+  EXPECT_EQ(vmart_torch_malloc(second_gpu_bytes + 1, 1, stream(1)), nullptr);
+  EXPECT_NE(std::string(vmart_last_error()).find("out_of_memory"), std::string::npos);
+  EXPECT_EQ(vmart_torch_malloc(8, 9, stream(1)), nullptr);
+  EXPECT_NE(std::string(vmart_last_error()).find("invalid_argument"), std::string::npos);
+}
+
+TEST_F(TorchPool, AFreeWaitsForWorkOnStreamsThatItIsNotToldOf) {
+  const ContextHandle primary = driver().retain_primary(DeviceId{0});
+  auto* gate = static_cast<std::uint64_t*>(driver().allocate_pinned(primary, 8));
+  std::uint64_t* words = segment();
+  enqueue_fill(stream(1), words, 1);  // The first launch of a kernel waits for its context.
+  synchronize(stream(1));
+  const WordOperation wait{WordOperation::Kind::wait_until_at_least, address_of(gate), 1};
+  driver().batch(bound(stream(1)), {&wait, 1});
+  enqueue_fill(stream(1), words, 2);  // As a replay of a graph would run.
+  std::atomic<bool> opened{false};
+  std::thread freer([&] {
+    give_back(words);
+    EXPECT_TRUE(opened);
+  });
+  const auto free_has_begun = [&] {
+    try {
+      static_cast<void>(on_move(words, {[](const MoveEvent&) {}, {}}));
+      return false;
+    } catch (const Error&) {
+      return true;
+    }
+  };
+  Poll poll;
+  while (!free_has_begun()) poll.pause();
+  opened = true;
+  std::atomic_ref(*gate).store(1);
+  freer.join();
+  synchronize(stream(1));
+  EXPECT_FALSE(is_allocated(words));
+  driver().free_pinned(primary, gate);
+  driver().release_primary(DeviceId{0});
+}
+
+TEST_F(TorchPool, ASegmentGivenDuringCaptureLeavesTheCaptureWhole) {
+  for (const CaptureMode mode : {CaptureMode::global, CaptureMode::relaxed}) {
+    driver().begin_capture(bound(stream(0)), mode);
+    std::uint64_t* words = segment();
+    ASSERT_NE(words, nullptr) << vmart_last_error();
+    enqueue_fill(stream(0), words, 5);
+    const GraphHandle graph = driver().end_capture(bound(stream(0)));
+    driver().destroy_graph(graph);
+    give_back(words);
+    EXPECT_FALSE(is_allocated(words));
+  }
+}
+
+TEST_F(TorchPool, WhatIsFreedOnTheStreamThatCapturesStaysForTheGraph) {
+  std::uint64_t* words = segment();
+  driver().begin_capture(bound(stream(0)), CaptureMode::global);
+  enqueue_fill(stream(0), words, 5);
+  give_back(words);
+  const GraphHandle graph = driver().end_capture(bound(stream(0)));
+  give_back(segment());  // A later free does not take it along.
+  ASSERT_TRUE(is_allocated(words));
+  const ExecGraphHandle replay = driver().instantiate(graph);
+  driver().launch_graph(bound(stream(0)), replay);
+  synchronize(stream(0));
+  std::uint64_t last = 0;
+  vma::read(words + segment_words - 1, std::as_writable_bytes(std::span(&last, 1)));
+  EXPECT_EQ(last, 5 + segment_words - 1);
+  driver().destroy_exec_graph(replay);
+  driver().destroy_graph(graph);
+  vma::free(words);
+}
+
+TEST_F(TorchPool, WhatIsFreedWhileAnAttachedStreamCapturesGoesWithTheNextFree) {
+  std::uint64_t* words = segment();
+  const AttachedStream attached(stream(1));
+  driver().begin_capture(bound(stream(1)), CaptureMode::global);
+  give_back(words);
+  EXPECT_TRUE(is_allocated(words));
+  driver().destroy_graph(driver().end_capture(bound(stream(1))));
+  give_back(segment());
+  EXPECT_FALSE(is_allocated(words));
+}
+
+TEST_F(TorchPool, ABlockingStreamThatCapturesIsSeenThoughNobodyNamesIt) {
+  std::uint64_t* words = segment();
+  const ContextHandle primary = driver().retain_primary(DeviceId{0});
+  const BoundStream blocking = driver().create_stream(primary, StreamKind::blocking);
+  driver().begin_capture(blocking, CaptureMode::relaxed);
+  give_back(words);
+  EXPECT_TRUE(is_allocated(words));
+  driver().destroy_graph(driver().end_capture(blocking));
+  give_back(segment());
+  EXPECT_FALSE(is_allocated(words));
+  driver().destroy_stream(blocking);
+  driver().release_primary(DeviceId{0});
+}
+
+TEST_F(TorchPool, ARefusedFreeIsTriedAgainByTheNext) {
+  std::uint64_t* words = segment();
+  {
+    const Pin pin = vma::pin(words);
+    give_back(words);
+    EXPECT_TRUE(is_allocated(words));
+  }
+  give_back(segment());
+  EXPECT_FALSE(is_allocated(words));
+}
+
+TEST_F(TorchPool, WantOfRoomBringsBackWhatWasFreedTooEarly) {
+  void* all = vmart_torch_malloc(second_gpu_bytes / 2, 1, stream(1));
+  ASSERT_NE(all, nullptr) << vmart_last_error();
+  {
+    const Pin pin = vma::pin(all);
+    vmart_torch_free(all, second_gpu_bytes / 2, 1, stream(1));
+  }
+  void* again = vmart_torch_malloc(second_gpu_bytes * 3 / 4, 1, stream(1));
+  EXPECT_NE(again, nullptr) << vmart_last_error();
+  vmart_torch_free(again, second_gpu_bytes * 3 / 4, 1, stream(1));
+}
+
+TEST_F(TorchPool, APointerOfSomebodyElseIsLoggedAndForgotten) {
+  int foreign = 0;
+  give_back(&foreign);
+  give_back(segment());
+}
+
+}  // namespace
+}  // namespace vma
