@@ -38,6 +38,7 @@ class Samples:
         self.us = sorted(entry["samples_us"])
         self.counters = entry["counters"]
         self.processes = entry["processes"]
+        self.series = entry.get("series", {})
 
     def median(self):
         return statistics.median(self.us)

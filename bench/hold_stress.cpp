@@ -2,6 +2,7 @@
 // other memory. No move may hang: an alarm ends the program if one takes too long. Moves that the
 // runtime gave up as `busy` are counted; the bytes are checked at the end.
 
+#include "bench/hang_alarm.hpp"
 #include "bench/machine.hpp"
 #include "bench/own_load.hpp"
 #include "bench/samples.hpp"
@@ -9,9 +10,6 @@
 #ifdef VMART_BENCH_CUDART
 #include "bench/rivals/foreign_load.hpp"
 #endif
-
-#include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -25,32 +23,6 @@ namespace vma {
 namespace {
 
 constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
-constexpr int hang_status = 3;
-
-void report_hang(int) {
-  constexpr char message[] = "HANG: no move finished within the watchdog's limit\n";
-  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, message, sizeof message - 1);
-  _exit(hang_status);
-}
-
-/// Ends the process with status 3 unless it is fed or ends before each limit.
-class Watchdog {
- public:
-  Watchdog() : limit_s_(static_cast<unsigned>(setting("VMART_BENCH_WATCHDOG_SECONDS", 30))) {
-    struct sigaction action = {};
-    action.sa_handler = report_hang;
-    sigaction(SIGALRM, &action, nullptr);
-    feed();
-  }
-  ~Watchdog() { alarm(0); }
-  Watchdog(const Watchdog&) = delete;
-  Watchdog& operator=(const Watchdog&) = delete;
-
-  void feed() { alarm(limit_s_); }
-
- private:
-  unsigned limit_s_;
-};
 
 std::vector<std::byte> pattern_of(std::size_t bytes) {
   std::vector<std::byte> pattern(bytes);
@@ -71,19 +43,19 @@ struct Tally {
 
 /// Moves to and fro until `moves` have been tried or the time is up.
 Tally move_to_and_fro(Runtime& runtime, void* pointer, const Route& route, int moves,
-                      Watchdog& watchdog) {
+                      HangAlarm& hang_alarm) {
   const std::chrono::seconds limit(setting("VMART_BENCH_STRESS_SECONDS", 80));
   const Stopwatch total;
   Tally tally;
   bool at_source = true;
   for (int move = 0; move < moves && total.elapsed() < limit; ++move) {
-    watchdog.feed();
+    hang_alarm.feed();
     const Stopwatch watch;
     try {
       const MigrationReport report =
           runtime.migrate(pointer, at_source ? route.second : route.first);
       tally.wall.push_back(watch.elapsed());
-      tally.stall.push_back(report.stall_max);
+      tally.stall.push_back(report.stall.max);
       at_source = !at_source;
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::busy) throw;
@@ -101,7 +73,7 @@ Sample stress(std::uint64_t bytes, int moves) {
   const std::vector<std::byte> pattern = pattern_of(bytes);
   runtime.write(pointer, pattern);
 
-  Watchdog watchdog;
+  HangAlarm hang_alarm;
   Sample sample;
   OwnLoad own(runtime);
 #ifdef VMART_BENCH_CUDART
@@ -112,8 +84,8 @@ Sample stress(std::uint64_t bytes, int moves) {
   });
   ForeignLoad foreign(simulated ? 0 : static_cast<int>(gpus));
 #endif
-  const Tally tally = move_to_and_fro(runtime, pointer, route, moves, watchdog);
-  watchdog.feed();
+  const Tally tally = move_to_and_fro(runtime, pointer, route, moves, hang_alarm);
+  hang_alarm.feed();
 #ifdef VMART_BENCH_CUDART
   foreign.stop();
   if (!foreign.error().empty()) throw std::runtime_error(foreign.error());
@@ -124,7 +96,7 @@ Sample stress(std::uint64_t bytes, int moves) {
   }
 #endif
   own.stop();
-  watchdog.feed();
+  hang_alarm.feed();
   std::vector<std::byte> found(bytes);
   runtime.read(pointer, found);
   runtime.free(pointer);

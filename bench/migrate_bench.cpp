@@ -75,7 +75,7 @@ class MigrateRig {
       const MigrationReport report = migrate_to(move % 2 == 0 ? route.second : route.first);
       wall.push_back(watch.elapsed());
       dark.push_back(report.dark_max);
-      stall.push_back(report.stall_max);
+      stall.push_back(report.stall.max);
       unmap.push_back(report.phases.unmap);
       map.push_back(report.phases.map);
       grant.push_back(report.phases.grant);
@@ -116,7 +116,7 @@ class MigrateRig {
     sample.counters["grant_us"] = to_us(report.phases.grant);
     sample.counters["retire_us"] = to_us(report.phases.retire);
     sample.counters["dark_us"] = to_us(report.dark_max);
-    sample.counters["stall_us"] = to_us(report.stall_max);
+    sample.counters["stall_us"] = to_us(report.stall.max);
     return sample;
   }
 

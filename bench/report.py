@@ -2,7 +2,7 @@
 """Writes the tables of docs/measurements.md from the samples in docs/measurements/*.json.
 
 A table stands between `<!-- bench:begin NAME:TABLE -->` and `<!-- bench:end -->`, where NAME is that
-of a file without its ending, and TABLE is bars, all, phases, calls or registry.
+of a file without its ending, and TABLE is one of `figures.py` or `live_figures.py`.
 With `--check` nothing is written, and the exit status says whether anything would change.
 """
 
@@ -13,7 +13,9 @@ import re
 import sys
 
 import figures
+import live_figures
 
+TABLES = {**figures.TABLES, **live_figures.TABLES}
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "measurements.md"
 SAMPLES = ROOT / "docs" / "measurements"
@@ -33,7 +35,7 @@ def describe(context):
 
 def tables(name, which):
     measured = figures.Measurements(json.loads((SAMPLES / f"{name}.json").read_text()))
-    headers, rows_of = figures.TABLES[which]
+    headers, rows_of = TABLES[which]
     return describe(measured.context) + "\n\n" + figures.table(headers, rows_of(measured))
 
 

@@ -3,6 +3,7 @@
 
     bench/run.py                      2 GPUs where there are GPUs, else a smoke run on sim:h200x2
     bench/run.py --gpus 4             the rows that name four GPUs
+    bench/run.py --live               live moves: live_bench and what it is held against
     bench/run.py --quick              one short round, to see that all runs
     bench/run.py --only 'naive|raw'   the steps whose name matches
     bench/run.py --out file.json      keeps the samples, for docs/measurements and bench/report.py
@@ -27,11 +28,15 @@ import threading
 import time
 
 import figures
+import live_figures
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SKIPPED = 77
 COUNTERS = ("chunks", "moves", "busy", "launches", "cuda_mallocs", "device_synchronizes",
             "legacy_fills")
+COUNTER_ENDINGS = ("_us", "_ns", "_ms", "_per_lookup", "_per_s", "_gb_s", "_share", "_count", "moves",
+                   "busy", "retries", "chunks_live", "chunks_moved", "bytes_twice", "targets",
+                   "backlog_launches", "allocations", "synchronizes", "kernel_loads")
 OPEN_COST_LIMIT_S = 60
 SMALL = "([0-9]+MiB|1GiB|4GiB)/iterations"
 
@@ -61,6 +66,34 @@ STEPS = [
 # With four GPUs only what depends on the number of GPUs is run again.
 FOUR_GPU_STEPS = ("migrate_host", "raw_copy_host", "first_alloc", "dark", "hold_stress",
                   "migrate_warm", "raw_copy", "alloc", "cuda_malloc", "driver_calls_keepers")
+# The same of live moves. A case that hangs takes the others of its step with it, so steps are small.
+LIVE_HEADLINE = "live/stall/streams4/kernel5us/backlog1/"
+LIVE_STEPS = [
+    ("live_headline", "live_bench", LIVE_HEADLINE, 0),
+    ("live_size", "live_bench", "live/size/", 1),
+    ("live_rate", "live_bench", "live/rate/", 0),
+    ("live_budget", "live_bench", "live/budget/", 0),
+    ("live_drain", "live_bench", "live/drain/", 0),
+    ("live_host", "live_bench", "live/host/", 0),
+    ("live_timeline", "live_bench", "live/timeline/", 1),
+    ("prefetch_timeline", "rivals/prefetch_timeline_rival", ".*", 1),
+    ("raw_copy", "rivals/raw_copy_rival", "raw_copy/gpu0-gpu1", 0),
+    ("prefetch", "rivals/prefetch_rival", "prefetch/gpu0-gpu1", 0),
+    ("live_modes", "live_bench", "live/modes/", 1),
+    ("live_stall_1", "live_bench", "live/stall/streams1/", 1),
+    ("live_stall_4", "live_bench", "live/stall/streams4/kernel(1ms|20ms|5us/backlog1000)", 1),
+    ("live_stall_8", "live_bench", "live/stall/streams8/", 1),
+    ("live_kernels", "live_bench", "live/kernels/", 1),
+    ("live_beside_nothing", "live_bench", "live/beside/nothing", 1),
+    ("live_beside_monitor", "live_bench", "live/beside/monitor", 1),
+    ("live_beside_process", "live_bench", "live/beside/process", 1),
+    ("live_beside_threads", "live_bench", "live/beside/threads", 1),
+]
+LIVE_FOUR_GPU_STEPS = ("live_headline", "live_drain", "live_host", "live_timeline", "live_size",
+                       "live_beside_threads", "live_beside_process", "live_beside_monitor")
+LIVE_LAST_STEPS = ("live_modes", "live_stall_1", "live_stall_4", "live_stall_8", "live_kernels",
+                   "live_beside_nothing", "live_beside_monitor", "live_beside_process",
+                   "live_beside_threads")
 LAST_STEPS = ("hold_stress", "migrate_host_16", "raw_copy_host_16", "migrate_host_empty")
 LAST_FOUR_GPU_STEPS = FOUR_GPU_STEPS[4:]
 
@@ -71,15 +104,34 @@ def parse_arguments():
     parser.add_argument("--build", default="build/release", help="the build directory")
     parser.add_argument("--out", help="where the samples go (JSON)")
     parser.add_argument("--gpus", type=int, default=2, help="how many GPUs are used")
-    parser.add_argument("--rounds", type=int, default=3, help="processes of each kind")
+    parser.add_argument("--live", action="store_true", help="live moves instead of all else")
+    parser.add_argument("--seconds", type=float, help="of a case of live_bench; default 3")
+    parser.add_argument("--rounds", type=int, help="processes of each kind; default 3, live 1")
     parser.add_argument("--repetitions", type=int, default=7, help="samples a process")
-    parser.add_argument("--budget", type=float, help="seconds; default 360 with 2 GPUs, 180 with 4")
-    parser.add_argument("--step-limit", type=float, default=120, help="seconds for one process")
+    parser.add_argument("--budget", type=float,
+                        help="seconds; default 360 with 2 GPUs, 180 with 4; live 580")
+    parser.add_argument("--step-limit", type=float,
+                        help="seconds for one process; default 120, live 240")
     parser.add_argument("--only", default=None, help="regular expression of step names")
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--driver", help="VMART_DRIVER; default cuda where there is a GPU")
     return parser.parse_args()
+
+
+def fill_in(arguments, simulated):
+    """Defaults that depend on what runs, and where."""
+    short = arguments.quick or simulated
+    if arguments.seconds is None:
+        arguments.seconds = 0.02 if simulated else 0.5 if short else 3
+    if arguments.rounds is None:
+        arguments.rounds = 1 if arguments.live else 3
+    if short:
+        arguments.rounds, arguments.repetitions = 1, min(arguments.repetitions, 3)
+    if arguments.budget is None:
+        arguments.budget = 580 if arguments.live else 180 if arguments.gpus > 2 else 360
+    if arguments.step_limit is None:
+        arguments.step_limit = 240 if arguments.live else 120
 
 
 def ask(*command):
@@ -114,6 +166,7 @@ def make_context(arguments, gpus, seed):
         "seed": seed,
         "rounds": arguments.rounds,
         "repetitions": arguments.repetitions,
+        "live": arguments.live,
     }
 
 
@@ -147,8 +200,8 @@ class Runner:
         self.build = pathlib.Path(arguments.build).resolve() / "bench"
         self.environment = environment
         self.step_limit = arguments.step_limit
-        budget = arguments.budget or (180 if arguments.gpus > 2 else 360)
-        self.deadline = time.monotonic() + budget
+        self.seconds = arguments.seconds
+        self.deadline = time.monotonic() + arguments.budget
         self.results, self.failed, self.left_out, self.took = {}, [], [], {}
 
     def run(self, step, program, pattern):
@@ -163,17 +216,22 @@ class Runner:
             command = [str(self.build / program), f"--benchmark_filter={pattern}",
                        f"--benchmark_out={out}", "--benchmark_out_format=json",
                        "--benchmark_display_aggregates_only=true"]
-            reason = self._execute(command, min(self.step_limit, left))
+            if program == "live_bench":
+                command.append(f"--seconds={self.seconds}")
+            series = pathlib.Path(folder) / "series.jsonl"
+            reason = self._execute(command, min(self.step_limit, left), series)
             self._gather(step, out)
+            self._gather_series(series)
         self.took[step] = time.monotonic() - begin
         print(f"  {step}: {self.took[step]:.1f} s{': ' + reason if reason else ''}", flush=True)
         if reason and not reason.startswith("SKIPPED"):
             self.failed.append({"step": step, "reason": reason})
 
-    def _execute(self, command, limit):
+    def _execute(self, command, limit, series):
         """Returns what went wrong, empty if nothing did. Ends the process's group at the limit."""
         try:
-            process = subprocess.Popen(command, env=self.environment, stdout=subprocess.DEVNULL,
+            environment = {**self.environment, "VMART_BENCH_SERIES": str(series)}
+            process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL,
                                        stderr=subprocess.PIPE, text=True, start_new_session=True)
         except OSError as error:
             return str(error)
@@ -207,8 +265,24 @@ class Runner:
             scale = {"ns": 1e-3, "us": 1, "ms": 1e3, "s": 1e6}[entry["time_unit"]]
             result["samples_us"].append(round(entry["real_time"] * scale, 4))
             for counter, value in entry.items():
-                if counter.endswith(("_us", "_ns", "_per_lookup")) or counter in COUNTERS:
+                if is_counter(counter):
                     result["counters"].setdefault(counter, []).append(round(value, 3))
+
+    def _gather_series(self, path):
+        """Values of several processes follow each other; a course over time is one process's."""
+        if not path.exists():
+            return
+        for line in path.read_text().splitlines():
+            entry = json.loads(line)
+            result = self.results.get(entry.pop("name"))
+            if result is None or "at_ms" in result.setdefault("series", {}):
+                continue
+            for name, values in entry.items():
+                result["series"].setdefault(name, []).extend(round(value, 2) for value in values)
+
+
+def is_counter(name):
+    return name.endswith(COUNTER_ENDINGS) or name in COUNTERS or "reason_" in name
 
 
 def read_entries(out):
@@ -258,9 +332,13 @@ def rounds_of_steps(arguments, seed):
     """(round, step) in the order in which they run: shuffled in each round, long ones at the end."""
     chooser = random.Random(seed)
     steps, last_steps = STEPS, LAST_STEPS
+    four_gpu_steps, last_four_gpu_steps = FOUR_GPU_STEPS, LAST_FOUR_GPU_STEPS
+    if arguments.live:
+        steps, last_steps = LIVE_STEPS, LIVE_LAST_STEPS
+        four_gpu_steps, last_four_gpu_steps = LIVE_FOUR_GPU_STEPS, LIVE_LAST_STEPS
     if arguments.gpus > 2:
-        steps = [step for step in steps if step[0] in FOUR_GPU_STEPS]
-        last_steps = LAST_FOUR_GPU_STEPS
+        steps = [step for step in steps if step[0] in four_gpu_steps]
+        last_steps = last_four_gpu_steps
     if arguments.quick:
         steps = [step for step in steps if not step[0].endswith("_16")]
     if arguments.only:
@@ -285,7 +363,8 @@ def write_document(path, document):
 
 def print_summary(document):
     measured = figures.Measurements(document)
-    for headers, rows_of in figures.TABLES.values():
+    tables = live_figures.TABLES if document["context"].get("live") else figures.TABLES
+    for headers, rows_of in tables.values():
         if rows := rows_of(measured):
             print(figures.table(headers, rows), end="\n\n")
     for failure in document["failed"]:
@@ -300,8 +379,7 @@ def main():
     arguments.driver = arguments.driver or os.environ.get("VMART_DRIVER") or \
         ("cuda" if gpus else "sim:h200x2")
     simulated = arguments.driver != "cuda"
-    if arguments.quick or simulated:
-        arguments.rounds, arguments.repetitions = 1, min(arguments.repetitions, 3)
+    fill_in(arguments, simulated)
     seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(10**6)
     context = make_context(arguments, gpus, seed)
     print(f"driver {arguments.driver}, {context['gpu_count']} GPUs, seed {seed}", flush=True)
@@ -309,7 +387,7 @@ def main():
     runner = Runner(arguments, make_environment(arguments))
     begin = time.monotonic()
     open_cost = []
-    wants_open_cost = not arguments.only or re.search(arguments.only, "open_cost")
+    wants_open_cost = not arguments.live and (not arguments.only or re.search(arguments.only, "open_cost"))
     if not simulated and wants_open_cost:
         open_cost = measure_open_cost(runner, context["gpu_count"])
     for number, (step, program, pattern, _) in rounds_of_steps(arguments, seed):

@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <fstream>
+#include <iomanip>
 #include <stdexcept>
 #include <utility>
 
@@ -18,12 +20,28 @@ constexpr int skipped_status = 77;  // What ctest's SKIP_RETURN_CODE is set to.
 
 int failures = 0;  // Benchmarks run one after another on the main thread.
 
-void run_samples(benchmark::State& state, const std::function<Sample()>& measure) {
+void append_series(const std::string& name, const Sample& sample) {
+  const char* const path = std::getenv("VMART_BENCH_SERIES");
+  if (path == nullptr || *path == '\0' || sample.series.empty()) return;
+  std::ofstream out(path, std::ios::app);
+  out << "{\"name\": \"" << name << '"' << std::fixed << std::setprecision(3);
+  for (const auto& [series, values] : sample.series) {
+    out << ", \"" << series << "\": [";
+    for (std::size_t i = 0; i < values.size(); ++i) out << (i == 0 ? "" : ", ") << values[i];
+    out << ']';
+  }
+  out << "}\n";
+  if (!out.flush()) throw std::runtime_error(std::string("cannot write to ") + path);
+}
+
+void run_samples(benchmark::State& state, const std::string& name,
+                 const std::function<Sample()>& measure) {
   try {
     for ([[maybe_unused]] auto iteration : state) {
       const Sample sample = measure();
       state.SetIterationTime(std::chrono::duration<double>(sample.wall).count());
-      for (const auto& [name, value] : sample.counters) state.counters[name] = value;
+      for (const auto& [counter, value] : sample.counters) state.counters[counter] = value;
+      append_series(name, sample);
     }
   } catch (const std::exception& error) {
     ++failures;
@@ -41,9 +59,10 @@ std::chrono::nanoseconds at_fraction(const std::vector<std::chrono::nanoseconds>
 
 void register_samples(const std::string& name, std::function<Sample()> measure, int repetitions) {
   if (repetitions == 0) repetitions = static_cast<int>(setting("VMART_BENCH_REPETITIONS", 20));
-  benchmark::RegisterBenchmark(
-      name.c_str(),
-      [measure = std::move(measure)](benchmark::State& state) { run_samples(state, measure); })
+  benchmark::RegisterBenchmark(name.c_str(),
+                               [name, measure = std::move(measure)](benchmark::State& state) {
+                                 run_samples(state, name, measure);
+                               })
       ->UseManualTime()
       ->Iterations(1)
       ->Repetitions(repetitions)

@@ -14,6 +14,9 @@ namespace vma {
 struct Sample {
   std::chrono::nanoseconds wall{0};
   std::map<std::string, double> counters;
+  /// Every value of something, in order. They go to the file that VMART_BENCH_SERIES names, if it
+  /// does, as a line of JSON a call: the benchmark's name and each series.
+  std::map<std::string, std::vector<double>> series;
 };
 
 /// Registers a benchmark of Google Benchmark's in which each repetition is one call of `measure`,

@@ -16,7 +16,8 @@
   ROW(cuStreamSynchronize) ROW(cuMemAddressReserve) ROW(cuMemAddressFree) ROW(cuMemCreate)        \
   ROW(cuMemRelease) ROW(cuMemMap) ROW(cuMemUnmap) ROW(cuMemSetAccess) ROW(cuMemcpy)               \
   ROW(cuMemcpyAsync) ROW(cuMemsetD32) ROW(cuMemAllocManaged) ROW(cuMemPrefetchAsync)              \
-  ROW(cuMemAlloc) ROW(cuMemFree)
+  ROW(cuMemAlloc) ROW(cuMemFree) ROW(cuMemAdvise) ROW(cuMemHostAlloc) ROW(cuMemFreeHost)          \
+  ROW(cuModuleLoadData) ROW(cuModuleGetFunction) ROW(cuLaunchKernel)
 // clang-format on
 
 namespace vma {

@@ -1,0 +1,109 @@
+// What a stall budget of 60 ms a second costs: the streams that stand at gates, other streams of
+// the same GPU that know nothing of the runtime, and the move, which takes longer.
+
+#include "bench/live/cases.hpp"
+#include "bench/live/rate_log.hpp"
+
+#include <algorithm>
+#include <vector>
+
+namespace vma {
+namespace {
+
+constexpr std::chrono::milliseconds stall_budget(60);
+constexpr std::chrono::microseconds kernel(50);
+
+/// What the other streams are bound by.
+enum class Others { latency, bandwidth };
+
+WriterSpec other_streams(Others others, Location gpu, std::uint64_t bytes) {
+  constexpr int word_bytes = 8;
+  WriterSpec spec;
+  spec.gpus = {gpu};
+  spec.streams = others == Others::latency ? 2 : 1;
+  spec.attached = false;
+  spec.backlog = 4;
+  spec.kernel = kernel;
+  if (others == Others::bandwidth) {
+    spec.kernel = std::chrono::nanoseconds(0);
+    spec.sweep_words = std::min(bytes, gibibyte) / word_bytes;
+  }
+  return spec;
+}
+
+/// Launches a second of both kinds of streams, over one stretch of time.
+struct Stretch {
+  double gated = 0;
+  double others = 0;
+};
+
+class TwoLogs {
+ public:
+  TwoLogs(const Writers& gated, const Writers& others) : gated_(gated), others_(others) {}
+
+  /// `body` lasts as long as the stretch.
+  template <typename Body>
+  Stretch over(Body body) {
+    gated_.look();
+    others_.look();
+    const std::size_t gated = gated_.last(), others = others_.last();
+    body(gated_);
+    gated_.look();
+    others_.look();
+    return {gated_.per_second(gated, gated_.last()), others_.per_second(others, others_.last())};
+  }
+
+ private:
+  RateLog gated_, others_;
+};
+
+Sample budget(Others others, std::uint64_t bytes) {
+  Runtime& runtime = live_runtime({stall_budget, {}});
+  const std::vector<Location> gpus = live_gpus(2);
+  const MigrateOptions options = options_of(MoveMode::live);
+  LiveRange range(runtime, gpus[0], bytes);
+  range.reserve(gpus[1]);
+  WriterSpec spec = few_writes(range, 2, kernel);
+  spec.gpus = {gpus[0]};
+  spec.backlog = 4;
+  Writers gated(runtime, spec);
+  Writers beside(runtime, other_streams(others, gpus[0], bytes));
+  move_to_and_fro(range, gpus[0], gpus[1], options, 2, 0);
+
+  TwoLogs logs(gated, beside);
+  const auto rest = [](RateLog& log) {
+    log.watch(std::chrono::nanoseconds(static_cast<std::int64_t>(case_seconds() * 1e9 / 3)));
+  };
+  MoveTally tally;
+  const Stretch before = logs.over(rest);
+  const Stretch during = logs.over([&](RateLog&) {
+    tally = move_to_and_fro(range, gpus[0], gpus[1], options, 1 << 20, case_seconds());
+  });
+  const Stretch after = logs.over(rest);
+  beside.stop();
+  range.check(gated.stop());
+
+  Sample sample;
+  tally.add_to(sample);
+  sample.counters["gated_lost_share"] = share_lost(before.gated, during.gated, after.gated);
+  sample.counters["others_lost_share"] = share_lost(before.others, during.others, after.others);
+  sample.counters["gated_before_per_s"] = before.gated;
+  sample.counters["gated_during_per_s"] = during.gated;
+  sample.counters["others_before_per_s"] = before.others;
+  sample.counters["others_during_per_s"] = during.others;
+  return sample;
+}
+
+}  // namespace
+
+void register_budget_cases() {
+  const std::uint64_t bytes = sizes_up_to_max({16 * gibibyte}).front();
+  for (const Others others : {Others::latency, Others::bandwidth}) {
+    const std::string label = others == Others::latency ? "latency" : "bandwidth";
+    register_samples(
+        "live/budget/" + label + "/" + size_label(bytes),
+        [others, bytes] { return budget(others, bytes); }, 1);
+  }
+}
+
+}  // namespace vma

@@ -1,0 +1,44 @@
+// How long attached streams stand for a chunk that goes to host memory, and for one that comes
+// back.
+
+#include "bench/live/cases.hpp"
+#include "bench/machine.hpp"
+
+#include <vector>
+
+namespace vma {
+namespace {
+
+Sample to_host_and_back(std::uint64_t bytes) {
+  Runtime& runtime = live_runtime();
+  const Route route = host_routes(runtime).front();
+  LiveRange range(runtime, route.first, bytes);
+  range.reserve(route.second);
+  Writers writers(runtime, few_writes(range, 4, std::chrono::microseconds(20)));
+  move_to_and_fro(range, route.first, route.second, {}, 4, case_seconds());
+
+  MoveTally to_host, from_host;
+  const int moves = static_cast<int>(setting("VMART_BENCH_MOVES", 1000));
+  const Stopwatch watch;
+  while (to_host.tried() < 2 || (to_host.tried() + from_host.tried() < moves &&
+                                 to_us(watch.elapsed()) < case_seconds() * 1e6)) {
+    const bool at_gpu = range.home() == route.first;
+    range.move(at_gpu ? route.second : route.first, {}, at_gpu ? to_host : from_host);
+  }
+  range.check(writers.stop());
+
+  Sample sample;
+  from_host.add_to(sample, "from_host_");
+  to_host.add_to(sample, "to_host_");
+  return sample;
+}
+
+}  // namespace
+
+void register_host_cases() {
+  const std::uint64_t bytes = sizes_up_to_max({32 * mebibyte}).front();
+  register_samples(
+      "live/host/" + size_label(bytes), [bytes] { return to_host_and_back(bytes); }, 1);
+}
+
+}  // namespace vma

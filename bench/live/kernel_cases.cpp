@@ -1,0 +1,81 @@
+// How the kernels of live copies are best cut: more blocks copy faster and take more from the
+// application's own kernels; smaller tiles copy less again and cost more to look at.
+
+#include "bench/live/cases.hpp"
+#include "bench/live/rate_log.hpp"
+
+#include <algorithm>
+#include <vector>
+
+namespace vma {
+namespace {
+
+constexpr std::uint64_t granule_bytes = 2 * mebibyte;
+
+Sample cut(const LiveTuning& tuning, std::uint64_t bytes) {
+  Runtime& runtime = live_runtime({std::chrono::microseconds(0), tuning});
+  const std::vector<Location> gpus = live_gpus(2);
+  const MigrateOptions options = options_of(MoveMode::live);
+  LiveRange range(runtime, gpus[0], bytes);
+  range.reserve(gpus[1]);
+  Writers writers(runtime, few_writes(range, 2, std::chrono::microseconds(20)));
+  WriterSpec sweeping;
+  sweeping.gpus = {gpus[0]};
+  sweeping.attached = false;
+  sweeping.backlog = 4;
+  sweeping.kernel = std::chrono::nanoseconds(0);
+  sweeping.sweep_words = std::min(bytes, 256 * mebibyte) / sizeof(std::uint64_t);
+  Writers application(runtime, sweeping);
+  move_to_and_fro(range, gpus[0], gpus[1], options, 2, 0);
+
+  RateLog log(application);
+  const auto rest = [&log] {
+    const std::size_t begin = log.last();
+    log.watch(std::chrono::nanoseconds(static_cast<std::int64_t>(case_seconds() * 1e9 / 6)));
+    return log.per_second(begin, log.last());
+  };
+  const double before = rest();
+  MoveTally tally, back;
+  double launches = 0, seconds = 0;
+  const Stopwatch watch;
+  while (tally.tried() < 1 || to_us(watch.elapsed()) < case_seconds() * 1e6 / 2) {
+    if (range.home() != gpus[0]) {
+      range.move(gpus[0], options, back);
+      continue;
+    }
+    log.look();
+    const std::size_t begin = log.last();
+    range.move(gpus[1], options, tally);  // The kernels run on the application's GPU.
+    log.look();
+    const double took = (log.at_ms(log.last()) - log.at_ms(begin)) / 1e3;
+    launches += log.per_second(begin, log.last()) * took;
+    seconds += took;
+  }
+  const double after = rest();
+  application.stop();
+  range.check(writers.stop());
+
+  Sample sample;
+  tally.add_to(sample);
+  sample.counters["lost_share"] = share_lost(before, seconds > 0 ? launches / seconds : 0, after);
+  return sample;
+}
+
+}  // namespace
+
+void register_kernel_cases() {
+  const std::uint64_t bytes = sizes_up_to_max({4 * gibibyte}).front();
+  for (const std::uint64_t tile_kib : {64, 256}) {
+    for (const unsigned blocks : {8u, 16u, 32u, 64u, 132u}) {
+      LiveTuning tuning;
+      tuning.copy_blocks = blocks;
+      tuning.tiles_per_granule = granule_bytes / (tile_kib * 1024);
+      register_samples(
+          "live/kernels/blocks" + std::to_string(blocks) + "/tile" + std::to_string(tile_kib) +
+              "KiB/" + size_label(bytes),
+          [tuning, bytes] { return cut(tuning, bytes); }, 1);
+    }
+  }
+}
+
+}  // namespace vma

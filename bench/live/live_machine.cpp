@@ -1,0 +1,87 @@
+#include "bench/live/live_machine.hpp"
+
+#include "service/runtime_parts.hpp"
+#include "service/settings.hpp"
+
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace vma {
+namespace {
+
+constexpr std::uint64_t gibibyte = std::uint64_t{1} << 30;
+
+double seconds_a_case = 3;  // Set once, before the first case.
+
+struct Opened {
+  LiveSettings settings;
+  Runtime runtime;
+};
+
+std::unique_ptr<Opened>& opened() {
+  static std::unique_ptr<Opened> one;
+  return one;
+}
+
+bool same(const LiveSettings& one, const LiveSettings& other) {
+  return one.stall_budget == other.stall_budget &&
+         one.tuning.tiles_per_granule == other.tuning.tiles_per_granule &&
+         one.tuning.copy_blocks == other.tuning.copy_blocks &&
+         one.tuning.settle_blocks_per_multiprocessor ==
+             other.tuning.settle_blocks_per_multiprocessor;
+}
+
+std::unique_ptr<Runtime::Parts> make_parts(const LiveSettings& chosen) {
+  // The drained GPU gets 32 GiB back at once.
+  const std::uint64_t cache_bytes = 2 * setting("VMART_BENCH_BYTES_MAX", 16 * gibibyte) + gibibyte;
+  RuntimeOptions options;
+  options.cache_bytes_per_gpu = cache_bytes;
+  options.host_cache_bytes = cache_bytes;
+  Settings settings = settle(options);
+  settings.stall_budget = chosen.stall_budget;
+  settings.tuning = chosen.tuning;
+  return std::make_unique<Runtime::Parts>(open_driver(settings.driver), settings);
+}
+
+}  // namespace
+
+Runtime& live_runtime(const LiveSettings& settings, bool fresh) {
+  if (opened() && (fresh || !same(opened()->settings, settings))) close_live_runtime();
+  const bool opens = !opened();
+  if (opens) opened().reset(new Opened{settings, Runtime(make_parts(settings))});
+  Runtime& runtime = opened()->runtime;
+  for (const Location& at : runtime.locations()) {
+    runtime.trim(at);
+    // A context on each GPU, as in a program that uses them all.
+    if (opens && at.kind == Location::Kind::gpu) runtime.destroy_stream(runtime.make_stream(at));
+  }
+  return runtime;
+}
+
+void close_live_runtime() {
+  opened().reset();
+}
+
+std::vector<Location> live_gpus(std::size_t gpus_min) {
+  if (!opened()) live_runtime();
+  std::vector<Location> gpus;
+  for (const Location& at : opened()->runtime.locations()) {
+    if (at.kind == Location::Kind::gpu) gpus.push_back(at);
+  }
+  if (gpus.size() < gpus_min) {
+    throw Unavailable{"live moves are measured between " + std::to_string(gpus_min) +
+                      " GPUs or more; there are " + std::to_string(gpus.size())};
+  }
+  return gpus;
+}
+
+double case_seconds() {
+  return seconds_a_case;
+}
+
+void set_case_seconds(double seconds) {
+  seconds_a_case = seconds;
+}
+
+}  // namespace vma

@@ -1,0 +1,128 @@
+#include "bench/live/live_range.hpp"
+
+#include "bench/samples.hpp"
+#include "support/test_kernels.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <span>
+#include <stdexcept>
+
+namespace vma {
+namespace {
+
+constexpr std::uint64_t tile_bytes = std::uint64_t{256} << 10;
+constexpr std::uint64_t pattern_seed = 0x5EED0000000000ull;
+constexpr Dim3 grid{1024};
+constexpr Dim3 block{256};
+
+std::uint64_t tiles_of(std::uint64_t bytes) {
+  return std::max<std::uint64_t>(1, bytes / tile_bytes);
+}
+
+}  // namespace
+
+DirtyTiles DirtyTiles::share_of(double share, std::uint64_t bytes) {
+  const auto all = static_cast<double>(tiles_of(bytes));
+  const auto tiles = static_cast<std::uint64_t>(all * share + 0.5);
+  if (share > 0 && tiles == 0) return {1, 1};
+  return {std::max<std::uint64_t>(1, tiles), tiles};
+}
+
+LiveRange::LiveRange(Runtime& runtime, Location home, std::uint64_t bytes,
+                     std::uint64_t chunk_bytes)
+    : runtime_(runtime),
+      bytes_(bytes),
+      chunk_bytes_(std::min(chunk_bytes, bytes)),
+      home_(home),
+      pointer_(nullptr) {
+  AllocOptions options;
+  options.chunk_bytes = chunk_bytes_;
+  options.tag = "live_bench";
+  pointer_ = runtime.alloc(bytes, home, options);
+  const Stream stream = runtime.make_stream(runtime.locations().front());
+  runtime.launch(stream, fill_kernel(), grid, block,
+                 KernelArguments::of(pointer_, bytes_ / sizeof(std::uint64_t), pattern_seed));
+  runtime.synchronize(stream);
+  runtime.destroy_stream(stream);
+  first_sum_ = sum();
+}
+
+LiveRange::~LiveRange() {
+  try {
+    runtime_.free(pointer_);
+  } catch (const std::exception&) {  // The benchmark has failed already and says why.
+  }
+}
+
+WritePlaces LiveRange::places(const DirtyTiles& dirty) const {
+  constexpr std::uint64_t word_bytes = sizeof(std::uint64_t);
+  const std::uint64_t tiles = std::min(dirty.tiles, tiles_of(bytes_));
+  WritePlaces places;
+  places.begin = static_cast<std::uint64_t*>(pointer_);
+  places.places = tiles;
+  places.stride_words = tiles_of(bytes_) / tiles * tile_bytes / word_bytes;
+  places.place_words = std::min(tile_bytes, bytes_) / word_bytes;
+  places.touches = dirty.touches;
+  return places;
+}
+
+void LiveRange::reserve(Location to) {
+  runtime_.reserve(to, bytes_, chunk_bytes_);
+}
+
+Migration LiveRange::start(Location to, const MigrateOptions& options) {
+  hang_alarm_.feed();
+  return runtime_.migrate_async(pointer_, to, options);
+}
+
+bool LiveRange::finish(const Migration& migration, Location to, MoveTally& tally) {
+  try {
+    tally.add(migration.wait());
+    hang_alarm_.feed();
+    home_ = to;
+    return true;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::busy) throw;
+    hang_alarm_.feed();
+    tally.add_busy(migration.report());
+    return false;
+  }
+}
+
+std::uint64_t LiveRange::sum() {
+  AllocOptions options;
+  options.movable = false;
+  const Location gpu = runtime_.locations().front();
+  void* const out = runtime_.alloc(sizeof(std::uint64_t), gpu, options);
+  std::uint64_t sum = 0;
+  runtime_.write(out, std::as_bytes(std::span(&sum, 1)));
+  const Stream stream = runtime_.make_stream(gpu);
+  runtime_.launch(stream, sum_kernel(), grid, block,
+                  KernelArguments::of(pointer_, bytes_ / sizeof(std::uint64_t), out));
+  runtime_.synchronize(stream);
+  runtime_.destroy_stream(stream);
+  runtime_.read(out, std::as_writable_bytes(std::span(&sum, 1)));
+  runtime_.free(out);
+  return sum;
+}
+
+void LiveRange::check(std::uint64_t added) {
+  hang_alarm_.feed();
+  if (sum() != first_sum_ + added) {
+    throw std::runtime_error("the words do not hold what was written and added to them");
+  }
+}
+
+MoveTally move_to_and_fro(LiveRange& range, Location one, Location other,
+                          const MigrateOptions& options, int moves_max, double seconds) {
+  MoveTally tally;
+  const Stopwatch watch;
+  const auto limit = std::chrono::duration<double>(seconds);
+  while (tally.tried() < 2 || (tally.tried() < moves_max && watch.elapsed() < limit)) {
+    range.move(range.home() == one ? other : one, options, tally);
+  }
+  return tally;
+}
+
+}  // namespace vma

@@ -1,0 +1,49 @@
+#pragma once
+
+#include "bench/live/writers.hpp"
+#include "bench/samples.hpp"
+
+#include <vma/migration.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace vma {
+
+/// What some writers got done over time: looks at them, each with its time.
+class RateLog {
+ public:
+  /// `period` lies between the looks of `watch`.
+  explicit RateLog(const Writers& writers,
+                   std::chrono::nanoseconds period = std::chrono::milliseconds(5));
+
+  void look();
+  /// Blocks: looks every period for so long, and at both ends.
+  void watch(std::chrono::nanoseconds length);
+  /// Blocks: the same until the migration has ended.
+  void watch(const Migration& migration);
+
+  /// Of the last look.
+  std::size_t last() const noexcept { return looks_.size() - 1; }
+  double at_ms(std::size_t look) const;
+  /// Launches that ended in a second, between two looks; 0 if no time passed.
+  double per_second(std::size_t from, std::size_t to) const;
+  /// Series of the ends of all periods, and of launches a millisecond in each.
+  void add_to(Sample& sample) const;
+
+ private:
+  struct Look {
+    std::chrono::nanoseconds time;
+    std::uint64_t completed;
+  };
+
+  const Writers& writers_;
+  const std::chrono::nanoseconds period_;
+  Stopwatch watch_;
+  std::vector<Look> looks_;
+};
+
+}  // namespace vma

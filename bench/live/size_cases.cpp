@@ -1,0 +1,61 @@
+// Whether the stall depends on how much moves: sizes from one chunk to many, equal numbers of
+// chunks moved live, and the same under a gate that stays closed for the copy and under one hold.
+
+#include "bench/live/cases.hpp"
+
+#include <algorithm>
+#include <vector>
+
+namespace vma {
+namespace {
+
+/// As the runtime's own counters have them, over all chunks: right to about 5 %.
+void add_summary(Sample& sample, const std::string& name, const DurationSummary& summary) {
+  sample.counters[name + "_count"] = static_cast<double>(summary.count);
+  sample.counters[name + "_median_us"] = to_us(summary.median);
+  sample.counters[name + "_p99_us"] = to_us(summary.p99);
+  sample.counters[name + "_max_us"] = to_us(summary.max);
+}
+
+Sample by_size(MoveMode mode, std::uint64_t bytes) {
+  Runtime& runtime = live_runtime({}, true);  // Its counters begin here.
+  const std::vector<Location> gpus = live_gpus(2);
+  const MigrateOptions options = options_of(mode);
+  const auto chunks = static_cast<int>((bytes + chunk_bytes_most - 1) / chunk_bytes_most);
+  const int chunks_wanted = static_cast<int>(setting("VMART_BENCH_MOVES", 1024));
+  const int moves = std::max(2, chunks_wanted / chunks);
+  LiveRange range(runtime, gpus[0], bytes);
+  range.reserve(gpus[1]);
+  Writers writers(runtime, few_writes(range, 4, std::chrono::microseconds(5)));
+  {
+    LiveRange warming(runtime, gpus[0], sizes_up_to_max({64 * mebibyte}).front());
+    move_to_and_fro(warming, gpus[0], gpus[1], options, 2, 0);
+  }
+  const MoveTally tally =
+      move_to_and_fro(range, gpus[0], gpus[1], options, moves, 3 * case_seconds());
+  range.check(writers.stop());
+
+  Sample sample;
+  tally.add_to(sample);
+  if (mode == MoveMode::held) return sample;  // One stop a move, which the tally has.
+  const RuntimeStats stats = runtime.stats();
+  add_summary(sample, "stall", stats.stall);
+  add_summary(sample, "skew", stats.skew);
+  return sample;
+}
+
+}  // namespace
+
+void register_size_cases() {
+  const auto sizes =
+      sizes_up_to_max({64 * mebibyte, 256 * mebibyte, gibibyte, 4 * gibibyte, 16 * gibibyte});
+  for (const MoveMode mode : {MoveMode::live, MoveMode::stopped, MoveMode::held}) {
+    for (const std::uint64_t bytes : sizes) {
+      register_samples(
+          "live/size/" + mode_label(mode) + "/" + size_label(bytes),
+          [mode, bytes] { return by_size(mode, bytes); }, 1);
+    }
+  }
+}
+
+}  // namespace vma

@@ -1,0 +1,153 @@
+#include "bench/live/writers.hpp"
+
+#include "base/clock.hpp"
+#include "base/executor.hpp"
+#include "service/runtime_parts.hpp"
+#include "support/test_kernels.hpp"
+
+#include <exception>
+#include <optional>
+#include <stdexcept>
+#include <utility>
+
+namespace vma {
+namespace {
+
+constexpr Dim3 sweep_grid{1056};  // Eight blocks on each of an H200's multiprocessors.
+constexpr Dim3 sweep_block{256};
+
+}  // namespace
+
+struct Writers::Worker {
+  Location gpu;
+  Stream stream = nullptr;
+  BoundStream bound;
+  KernelHandle write{};
+  KernelHandle sweep{};
+  void* swept = nullptr;
+  std::uint64_t* progress = nullptr;  // Pinned; the GPU stores in it.
+  std::uint64_t launched = 0;         // The worker's thread only, until that has ended.
+  std::optional<AttachedStream> attached;
+  std::unique_ptr<Task> task;
+  std::exception_ptr error;  // As `launched`.
+
+  std::uint64_t completed() const noexcept {
+    return std::atomic_ref<std::uint64_t>(*progress).load(std::memory_order_acquire);
+  }
+};
+
+Writers::Writers(Runtime& runtime, const WriterSpec& spec) : runtime_(runtime), spec_(spec) {
+  static ThreadedExecutor executor;
+  try {
+    for (int stream = 0; stream < spec.streams; ++stream) {
+      const auto turn = static_cast<std::size_t>(stream) % spec.gpus.size();
+      workers_.push_back(std::make_unique<Worker>());
+      workers_.back()->gpu = spec.gpus[turn];
+      start(*workers_.back());
+    }
+  } catch (...) {
+    for (const auto& worker : workers_) finish(*worker);
+    throw;
+  }
+  for (const auto& worker : workers_) {
+    worker->task = executor.spawn("bench_writer", [this, &worker = *worker] { loop(worker); });
+  }
+}
+
+Writers::~Writers() {
+  try {
+    stop();
+  } catch (const std::exception&) {  // The benchmark has failed already and says why.
+  }
+}
+
+/// Makes all that a launch needs, so that none waits for a kernel to be loaded.
+void Writers::start(Worker& worker) {
+  Runtime::Parts& parts = runtime_.parts();
+  worker.stream = runtime_.make_stream(worker.gpu);
+  worker.bound = parts.machinery->launcher.bind(worker.stream);
+  worker.progress = static_cast<std::uint64_t*>(
+      parts.driver->allocate_pinned(worker.bound.context, sizeof(std::uint64_t)));
+  worker.write = parts.driver->load_kernel(worker.bound.context, writer_kernel());
+  if (spec_.sweep_words > 0) {
+    AllocOptions options;
+    options.movable = false;
+    worker.sweep = parts.driver->load_kernel(worker.bound.context, add_kernel());
+    worker.swept = runtime_.alloc(spec_.sweep_words * sizeof(std::uint64_t), worker.gpu, options);
+  }
+  if (spec_.attached) worker.attached.emplace(runtime_, worker.stream);
+}
+
+void Writers::loop(Worker& worker) {
+  Driver& driver = *runtime_.parts().driver;
+  const auto nanoseconds = static_cast<std::uint64_t>(spec_.kernel.count());
+  const LaunchShape shape = writer_shape(spec_.places);
+  try {
+    while (!stopping_) {
+      Poll poll;
+      while (worker.launched - worker.completed() >= spec_.backlog && !stopping_) poll.pause();
+      if (spec_.sweep_words > 0) {
+        driver.launch(worker.bound, worker.sweep, {sweep_grid, sweep_block},
+                      KernelArguments::of(worker.swept, spec_.sweep_words, std::uint64_t{1}));
+      }
+      driver.launch(
+          worker.bound, worker.write, shape,
+          writer_arguments(spec_.places, nanoseconds, worker.progress, worker.launched + 1));
+      ++worker.launched;
+    }
+  } catch (const std::exception&) {
+    worker.error = std::current_exception();
+  }
+}
+
+std::uint64_t Writers::completed() const noexcept {
+  std::uint64_t sum = 0;
+  for (const auto& worker : workers_) sum += worker->completed();
+  return sum;
+}
+
+std::uint64_t Writers::stop() {
+  stopping_ = true;
+  for (const auto& worker : workers_) {
+    if (worker->task) worker->task->join();
+  }
+  std::uint64_t added = 0;
+  std::exception_ptr error;
+  for (const auto& worker : workers_) {
+    try {
+      if (worker->error) std::rethrow_exception(worker->error);
+      runtime_.synchronize(worker->stream);
+      if (worker->completed() != worker->launched) {
+        throw std::runtime_error("a launch did not say that it ended");
+      }
+    } catch (const std::exception&) {
+      if (!error) error = std::current_exception();
+    }
+    added += worker->launched * spec_.places.touches;
+    finish(*worker);
+  }
+  workers_.clear();
+  if (error) std::rethrow_exception(error);
+  return added;
+}
+
+/// Gives back what the worker has; what cannot be given back stays with the driver.
+void Writers::finish(Worker& worker) noexcept {
+  Driver& driver = *runtime_.parts().driver;
+  const auto attempt = [](auto&& undo) {
+    try {
+      undo();
+    } catch (const std::exception&) {  // The work has failed already and says why.
+    }
+  };
+  worker.attached.reset();
+  if (!is_none(worker.write)) attempt([&] { driver.unload_kernel(worker.write); });
+  if (!is_none(worker.sweep)) attempt([&] { driver.unload_kernel(worker.sweep); });
+  if (worker.swept != nullptr) attempt([&] { runtime_.free(worker.swept); });
+  if (worker.progress != nullptr) {
+    attempt([&] { driver.free_pinned(worker.bound.context, worker.progress); });
+  }
+  if (worker.stream != nullptr) attempt([&] { runtime_.destroy_stream(worker.stream); });
+}
+
+}  // namespace vma
