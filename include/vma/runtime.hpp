@@ -223,7 +223,8 @@ class VMART_EXPORT Runtime {
   Pin pin(void* pointer);
   /// Blocks: as `pin`. Throws: Error{pinned} while a HostView of it lives.
   ReadOnly read_only(void* pointer);
-  /// A hook must not free the allocation: the move waits for the hook, and the free for the move.
+  /// A hook must not free or move the allocation, which is refused, nor wait for another migration:
+  /// the move waits for the hook.
   MoveHookRegistration on_move(void* pointer, MoveHooks hooks);
   /// The caller hands the memory to something that names physical memory (an IPC handle, a dma-buf,
   /// a registration). It does not move any more until a hook is registered.
@@ -264,7 +265,7 @@ class VMART_EXPORT Runtime {
   std::string description() const;
 
   /// Ends the background work and gives everything back. Idempotent; the destructor calls it.
-  /// Later calls throw Error{driver_gone}.
+  /// Later calls throw Error{driver_gone}. From a callback or hook it does nothing but log.
   void shutdown() noexcept;
 
   struct Parts;

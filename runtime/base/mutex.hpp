@@ -26,6 +26,8 @@ namespace vma {
 class VMART_CAPABILITY Mutex {
  public:
   void lock() VMART_ACQUIRE() VMART_NO_THREAD_ANALYSIS;
+  /// False if somebody holds it.
+  bool try_lock() VMART_NO_THREAD_ANALYSIS { return native_.try_lock(); }
   void unlock() VMART_RELEASE() VMART_NO_THREAD_ANALYSIS { native_.unlock(); }
 
   /// Whether nobody holds it at this moment; only a stepper's question.

@@ -152,6 +152,7 @@ bool Allocation::at_one_place() const {
 }
 
 bool Allocation::reusable() const {
+  const MutexLock access_lock(access_mutex_);  // A grant may be under way.
   if (poisoned() || access_torn_ || read_only() || !at_one_place()) return false;
   const MutexLock lock(slots_mutex_);
   return !slots_.empty() &&

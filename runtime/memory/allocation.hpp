@@ -151,7 +151,7 @@ class Allocation {
   std::vector<Slot> slots_;
   std::atomic<bool> poisoned_{false};
 
-  Mutex access_mutex_;  // Held while rights of slots change; before `slots_mutex_`.
+  mutable Mutex access_mutex_;  // Held while rights of slots change; before `slots_mutex_`.
   int read_only_scopes_ VMART_GUARDED_BY(access_mutex_) = 0;
   std::atomic<bool> access_torn_{false};  // Some slot may grant less than `access_` says.
   std::atomic<Access> access_{Access::read_write};

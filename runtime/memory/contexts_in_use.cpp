@@ -31,9 +31,14 @@ std::vector<ContextHandle> ContextsInUse::list() {
     const ContextHandle primary = this->primary(device);
     if (!is_none(primary)) contexts.push_back(primary);
   }
+  std::vector<ContextHandle> more;
+  if (named_) more = named_();
+  more.push_back(current);
   const MutexLock lock(mutex_);
-  const bool seen = std::ranges::find(contexts, current) != contexts.end();
-  if (!is_none(current) && !seen && !own_.contains(current)) contexts.push_back(current);
+  for (const ContextHandle context : more) {
+    const bool seen = std::ranges::find(contexts, context) != contexts.end();
+    if (!is_none(context) && !seen && !own_.contains(context)) contexts.push_back(context);
+  }
   return contexts;
 }
 

@@ -5,15 +5,17 @@
 #include "machine/topology.hpp"
 #include "memory/ledger.hpp"
 
+#include <functional>
 #include <map>
 #include <set>
+#include <utility>
 #include <vector>
 
 namespace vma {
 
-/// The contexts whose work may touch the runtime's memory: the active primary contexts of its GPUs
-/// and the caller's current one. A context that is neither, current in other threads or in none, is
-/// not seen: README.md says so.
+/// The contexts whose work may touch the runtime's memory: the active primary contexts of its GPUs,
+/// those of attached streams and the caller's current one. A context that is neither, current in
+/// other threads or in none, is not seen: README.md says so.
 ///
 /// Any thread. Events are made before anything is stopped, because to create one in a context whose
 /// streams stand still may hang, and are kept.
@@ -21,6 +23,10 @@ class ContextsInUse {
  public:
   ContextsInUse(Driver& driver, const Topology& topology, Ledger& ledger);
   ~ContextsInUse();
+
+  /// `named` tells of more contexts whose work may touch the memory, from now on. It must not call
+  /// back. Requires: no call is under way.
+  void name_more(std::function<std::vector<ContextHandle>()> named) { named_ = std::move(named); }
 
   /// Those in use now, without the runtime's own. Throws: what the driver throws.
   std::vector<ContextHandle> list();
@@ -49,6 +55,7 @@ class ContextsInUse {
   Driver& driver_;
   const Topology& topology_;
   Ledger& ledger_;
+  std::function<std::vector<ContextHandle>()> named_;
   Mutex mutex_;  // Never held in a driver call.
   std::map<DeviceId, ContextHandle> primaries_ VMART_GUARDED_BY(mutex_);  // Retained.
   std::set<ContextHandle> own_ VMART_GUARDED_BY(mutex_);

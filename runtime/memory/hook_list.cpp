@@ -32,6 +32,13 @@ class HookList::Call {
 
   const Entry* entry() const noexcept { return entry_.get(); }
 
+  static bool is_any() noexcept { return innermost != nullptr; }
+  static bool is_of(const HookList& list) noexcept {
+    for (const Call* call = innermost; call != nullptr; call = call->outer_) {
+      if (&call->list_ == &list) return true;
+    }
+    return false;
+  }
   /// Whether this thread is inside a hook of the entry.
   static bool is_inside(const Entry& entry) noexcept {
     for (const Call* call = innermost; call != nullptr; call = call->outer_) {
@@ -69,6 +76,14 @@ void HookList::remove(std::uint64_t id) {
     ended_.wait(lock, [&] { return entry->running == 0; });
   }
   lock.unlock();  // What the hooks own may be released here, and may come back to this list.
+}
+
+bool HookList::runs_here() const noexcept {
+  return Call::is_of(*this);
+}
+
+bool HookList::any_runs_here() noexcept {
+  return Call::is_any();
 }
 
 bool HookList::empty() const {

@@ -25,6 +25,10 @@ class HookList {
   /// of them it returns at once, and they end with that call. Nothing if there are none of that id.
   void remove(std::uint64_t id);
   bool empty() const;
+  /// Whether this thread is inside one of them.
+  bool runs_here() const noexcept;
+  /// Whether this thread is inside a hook of any list.
+  static bool any_runs_here() noexcept;
 
   /// Runs each `before`. Throws: what the first of them throws, once those that came before it have
   /// been told by `after` that the chunk has stayed.

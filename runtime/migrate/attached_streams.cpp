@@ -99,6 +99,16 @@ std::vector<AttachedStreams::Stream> AttachedStreams::in_scope(Address allocatio
   return streams;
 }
 
+std::vector<ContextHandle> AttachedStreams::contexts() const {
+  std::vector<ContextHandle> contexts;
+  const MutexLock lock(mutex_);
+  for (const Attachment& attachment : attachments_) {
+    const ContextHandle context = attachment.stream.bound.context;
+    if (std::ranges::find(contexts, context) == contexts.end()) contexts.push_back(context);
+  }
+  return contexts;
+}
+
 std::uint64_t AttachedStreams::attaches(Address allocation) const {
   const MutexLock lock(mutex_);
   std::uint64_t attaches = 0;

@@ -35,13 +35,15 @@ class AttachedStreams {
 
   /// Those attached to all memory or to the allocation, each once.
   std::vector<Stream> in_scope(Address allocation) const;
-  /// Rises whenever a stream comes into scope. Who asked for `in_scope` and finds it risen has missed
-  /// one, even if that is gone again.
+  /// Rises whenever a stream comes into scope. Who asked for `in_scope` and finds it risen has
+  /// missed one, even if that is gone again.
   std::uint64_t attaches(Address allocation) const;
   /// `attach` waits while it is held: by who stops streams, from his last look at `attaches` until
   /// the slot is not dark any more. Work of a stream that came later would find it dark.
   Mutex& attaching() noexcept { return attaching_; }
   bool any(Address allocation) const;
+  /// Of all of them, each once.
+  std::vector<ContextHandle> contexts() const;
   /// It was freed: what was attached to it alone is not any more.
   void forget_allocation(Address begin) noexcept;
   /// Streams in scope that the driver does not know any more, or whose handle is another stream's

@@ -6,13 +6,20 @@
 #include <utility>
 
 namespace vma {
+namespace {
+thread_local int callbacks_running = 0;
+}  // namespace
+
+bool Callbacks::runs_here() noexcept {
+  return callbacks_running > 0;
+}
 
 void Callbacks::post(std::function<void()> callback) {
   {
     const MutexLock lock(mutex_);
     if (!stopping_) {
-      queue_.push_back(std::move(callback));
       if (!task_) task_ = driver_.executor().spawn("vmart callback", [this] { run(); });
+      queue_.push_back(std::move(callback));
       changed_.notify_all();
       return;
     }
@@ -21,14 +28,17 @@ void Callbacks::post(std::function<void()> callback) {
 }
 
 void Callbacks::call(const std::function<void()>& callback) noexcept {
+  ++callbacks_running;
   try {
     callback();
+    --callbacks_running;
     return;
   } catch (const std::exception& error) {
     log(LogLevel::error, "a callback threw: {}", error.what());
   } catch (...) {
     log(LogLevel::error, "a callback threw something that is no std::exception");
   }
+  --callbacks_running;
   ++failed_;
 }
 

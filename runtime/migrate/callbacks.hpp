@@ -20,6 +20,8 @@ class Callbacks {
 
   /// After `stop` it runs on the calling thread. What it throws is logged and counted.
   void post(std::function<void()> callback);
+  /// Whether this thread is inside a callback of any runtime.
+  static bool runs_here() noexcept;
   /// Counts a callback or hook that threw elsewhere.
   void count_failures(std::uint64_t count) noexcept { failed_ += count; }
   std::uint64_t failed() const noexcept { return failed_; }

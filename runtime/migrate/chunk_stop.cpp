@@ -87,9 +87,9 @@ void ChunkStop::arm() {
   chunk_.copier->arm(chunk_.bay, paranoid_);
   StopWord& go = chunk_.copier->go_word(chunk_.bay);
   const std::uint64_t epoch = chunk_.copier->epoch(chunk_.bay);
-  ticket_ =
-      mover_.watchdog_.arm(clock_.now() + all.wait_limit + all.arrival_limit + all.settle_limit,
-                           [&go, epoch] { go.open(epoch); });
+  constexpr int waits = 3;  // A look at the backlogs, the deepest of them, the arrivals.
+  const auto limit = waits * all.wait_limit + all.arrival_limit + all.settle_limit;
+  ticket_ = mover_.watchdog_.arm(clock_.now() + limit, [&go, epoch] { go.open(epoch); });
 }
 
 /// False: it was let go too early, and what it settled is not all.
@@ -111,6 +111,7 @@ std::optional<Gate::Refusal> ChunkStop::stop_and_switch(Gate& gate, Phases& phas
 }
 
 std::optional<Gate::Refusal> ChunkStop::switch_slot(Gate& gate, Phases& phases) {
+  if (clock_.now() - let_through_ >= ask_period) ask();
   // Work of a stream that was attached since the plan was made runs, and may have written after the
   // settling; one that comes from here on waits.
   AttachedStreams& attached = mover_.attached_;
@@ -134,20 +135,23 @@ std::optional<Gate::Refusal> ChunkStop::fill_target(Phases& phases) {
     if (!go()) {
       return Gate::Refusal{StopRefusal::opened_by_watchdog, "settling was let go before its time"};
     }
-    // A thread in cuCtxDestroy lets no grant return. Whether one does is asked while the GPU
-    // settles, when it costs nothing; if it does not, the watchdog opens.
-    mover_.memory_.keepers().poke();
+    ask();  // While the GPU settles, when it costs nothing.
     if (settle(deadline)) return std::nullopt;
   } else if (chunk_.choice.way == Way::stopped) {
     const PhaseTimer timer(clock_, phases.copy);
     chunk_.transaction.start_copy();
-    mover_.memory_.keepers().poke();
     if (copy(deadline)) return std::nullopt;
-  } else {  // Nobody has written since.
-    mover_.memory_.keepers().poke();
-    return std::nullopt;
+  } else {
+    return std::nullopt;  // Nobody has written since.
   }
   return Gate::Refusal{StopRefusal::settle_late, "the copy took longer than the limit"};
+}
+
+/// A thread in cuCtxDestroy lets no grant of another return, and no unmap. Whether one does is
+/// asked a moment before the slot goes dark; if it does not, the watchdog opens.
+void ChunkStop::ask() {
+  mover_.memory_.keepers().poke();
+  let_through_ = clock_.now();
 }
 
 bool ChunkStop::settle(TimePoint deadline) {

@@ -27,12 +27,15 @@ class ChunkStop {
   bool all_stood() const noexcept { return all_stood_; }
 
  private:
+  static constexpr std::chrono::milliseconds ask_period{1};
+
   GateLimits limits() const;
   void arm();
   bool go();
   std::optional<Gate::Refusal> stop_and_switch(Gate& gate, Phases& phases);
   std::optional<Gate::Refusal> fill_target(Phases& phases);
   std::optional<Gate::Refusal> switch_slot(Gate& gate, Phases& phases);
+  void ask();
   bool settle(TimePoint deadline);
   bool copy(TimePoint deadline);
   void stand_down() noexcept;
@@ -48,6 +51,7 @@ class ChunkStop {
   GateTimes times_;
   Watchdog::Ticket ticket_ = Watchdog::Ticket::none;
   TimePoint asked_{0};
+  TimePoint let_through_{-ask_period};  // When a grant of ours last returned: not yet.
   bool all_stood_ = false;
 };
 

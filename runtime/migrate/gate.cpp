@@ -164,8 +164,9 @@ std::optional<Gate::Refusal> Gate::close(Attempt& attempt) {
   epoch_ = next_epoch();
   Arrivals arrivals(clock_, epoch_, attempt.plan.stops.size());
   if (auto refusal = stop_all(attempt, arrivals)) return refusal;
-  if (auto refusal = await_all(attempt, arrivals)) return refusal;
-  first_arrival_ = arrivals.first();
+  auto late = await_all(attempt, arrivals);
+  if (arrivals.any()) first_arrival_ = arrivals.first();  // What stood, stood: also if in vain.
+  if (late) return late;
   last_arrival_ = arrivals.last();
   be_back_by(later(clock_.now(), attempt.limits.settle_limit));
   const bool stands = !post_.open_word().is_open(epoch_);
@@ -277,7 +278,9 @@ std::optional<Gate::Refusal> Gate::enqueue(Attempt& attempt, Arrivals& arrivals,
 
 void Gate::enqueue_one(Attempt& attempt, Arrivals& arrivals, std::size_t index, Kind kind) {
   const GateStop& stop = attempt.plan.stops[index];
-  std::uint64_t* word = post_.stand(stop).arrived;
+  GatePost::Stand& stand = post_.stand(stop);
+  std::uint64_t* word = stand.arrived;
+  stand.asked = arrivals.epoch();
   const std::array<WordOperation, 2> operations{
       WordOperation{WordOperation::Kind::write, address_of(word), arrivals.epoch()},
       post_.open_word().wait_for(arrivals.epoch())};

@@ -38,8 +38,9 @@ struct GateTimes {
 
 /// All streams of a plan, stopped: a promise to let go.
 ///
-///     open --try_close()--> closing --all arrived--> closed --commit()--> committed --open()-->
-///     open closing, closed --open(), the watchdog--> open
+///     open --try_close()--> closing --all arrived--> closed --commit()--> committed
+///     committed --open()--> open
+///     closing, closed --open(), the watchdog--> open
 ///
 /// Each stream gets one batch that writes "arrived" behind what it has to do, and then waits. The
 /// watchdog opens a gate whose thread stands in a driver call for too long, but never a committed

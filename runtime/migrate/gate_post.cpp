@@ -1,11 +1,19 @@
 #include "migrate/gate_post.hpp"
 
+#include <algorithm>
+#include <atomic>
+
 namespace vma {
 namespace {
 /// Programs make and destroy streams; from so many on, words of those that were not stopped in the
 /// last gates go to others.
 constexpr std::size_t stands_max = 1024;
 constexpr std::uint64_t gates_remembered = 64;
+
+bool has_written(const GatePost::Stand& stand) {
+  if (stand.arrived == nullptr) return true;
+  return std::atomic_ref(*stand.arrived).load(std::memory_order_acquire) >= stand.asked;
+}
 }  // namespace
 
 GatePost::GatePost(Driver& driver, Watchdog& watchdog, Ledger& ledger)
@@ -13,6 +21,9 @@ GatePost::GatePost(Driver& driver, Watchdog& watchdog, Ledger& ledger)
 
 GatePost::~GatePost() {
   open_word_.reset();
+  // A stream that has not come to a gate that was given up writes its word yet.
+  const auto pending = [](const auto& entry) { return !has_written(entry.second); };
+  if (words_ && std::ranges::any_of(stands_, pending)) words_->keep_for_good();
   words_.reset();
   if (!retained_) return;
   ledger_.undo("the context of the words of gates", [&] { driver_.release_primary(*retained_); });
@@ -57,7 +68,11 @@ void GatePost::drop_unused() {
       ++it;
       continue;
     }
-    spare_.push_back(it->second.arrived);
+    if (has_written(it->second)) {
+      spare_.push_back(it->second.arrived);
+    } else {
+      words_->keep_for_good();
+    }
     it = stands_.erase(it);
   }
 }

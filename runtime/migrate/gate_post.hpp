@@ -26,6 +26,7 @@ class GatePost {
   /// What is known of one stream.
   struct Stand {
     std::uint64_t* arrived = nullptr;
+    std::uint64_t asked = 0;  ///< The last epoch that the stream was asked to write there.
     Backlog backlog;
     std::uint64_t prepared = 0;  ///< Which `prepare` was the last for it.
   };

@@ -146,9 +146,16 @@ std::array<ChainStep, 3> LiveCopier::settle_steps(const Bay& bay, bool paranoid)
   return {wait, settle, done};
 }
 
+void LiveCopier::require_idle(const Bay& bay) const {
+  if (!bay.busy) return;
+  throw Error(ErrorKind::driver_failure, "vma::migrate_async",
+              fmt::format("work of an earlier live copy off gpu({}) has failed or does not end",
+                          index(device_)));
+}
+
 void LiveCopier::start_copy(std::size_t bay_index, const Chunk& source, const Chunk& target) {
   Bay& bay = bays_[bay_index];
-  VMART_CHECK(!bay.busy, "a bay has one chunk at a time");
+  require_idle(bay);
   bay.source = source.staging();
   bay.target = target.staging();
   bay.tiling = Tiling::of(source.size_bytes(), tile_bytes_);
@@ -179,7 +186,7 @@ bool LiveCopier::copied_by(std::size_t bay, TimePoint deadline) {
 
 void LiveCopier::arm(std::size_t bay_index, bool paranoid) {
   Bay& bay = bays_[bay_index];
-  VMART_CHECK(!bay.busy, "what settles has been copied");
+  require_idle(bay);
   bay.epoch = next_epoch();
   const ExecGraphHandle chain = paranoid ? bay.settling_paranoid : bay.settling;
   driver_.update_chain(chain, settle_steps(bay, paranoid));

@@ -34,6 +34,7 @@ LiveMove::LiveMove(Mover& mover, MigrationTask& task, Allocation& allocation)
 
 LiveMove::~LiveMove() {
   for (LiveChunk& chunk : chunks_) unstage(chunk);
+  give_up_lease();
 }
 
 MigrationReport LiveMove::run() {
@@ -74,9 +75,14 @@ void LiveMove::move_all() {
       require_going_on();
       if (!chunk.staged) {
         pace_copy(chunk);
-        stage(chunk);
+        stage(chunk, choose(chunk));
       }
-      if (i + 1 < chunks_.size() && staged_ahead(i)) stage(chunks_[i + 1]);
+    } catch (const std::exception& error) {
+      note_failure(chunk, error);
+      throw;
+    }
+    if (i + 1 < chunks_.size()) stage_ahead(chunk, chunks_[i + 1]);
+    try {
       complete(chunk);
     } catch (const std::exception& error) {
       note_failure(chunk, error);
@@ -87,15 +93,21 @@ void LiveMove::move_all() {
   }
 }
 
-/// Whether the copy of the next chunk may run beside the stop for this one.
-bool LiveMove::staged_ahead(std::size_t index) {
-  const LiveChunk& chunk = chunks_[index];
-  const LiveChunk& next = chunks_[index + 1];
+/// The copy of the next chunk runs beside the stop for this one, if it may. What hinders it is met
+/// again when it is the next one's turn.
+void LiveMove::stage_ahead(const LiveChunk& chunk, LiveChunk& next) {
   const bool paced =
       mover_.limits_.stall_budget.count() > 0 || mover_.limits_.copy_budget_bytes > 0;
   // With a budget it would lie about for longer than it takes to copy, and gather changes.
-  return !paced && !next.staged && chunk.copier != nullptr && chunk.choice.overlap &&
-         chunk.transaction.from() == next.transaction.from();
+  if (paced || next.staged || chunk.copier == nullptr || !chunk.choice.overlap) return;
+  if (chunk.transaction.from() != next.transaction.from()) return;
+  try {
+    const WayChoice choice = choose(next);
+    if (choice.way == chunk.choice.way) stage(next, choice);  // Another copier has another lease.
+  } catch (const std::exception& error) {
+    log(LogLevel::debug, "a chunk was not copied ahead of its turn: {}", error.what());
+    unstage(next);
+  }
 }
 
 void LiveMove::reserve_all() {
@@ -122,9 +134,9 @@ WayChoice LiveMove::choose(const LiveChunk& chunk) {
 }
 
 /// Everything before the stop. Nothing is stopped here, so that hooks may be called.
-void LiveMove::stage(LiveChunk& chunk) {
+void LiveMove::stage(LiveChunk& chunk, const WayChoice& choice) {
   Transaction& transaction = chunk.transaction;
-  chunk.choice = choose(chunk);
+  chunk.choice = choice;
   if (options_.mode == Mode::live && chunk.choice.way != Way::live &&
       chunk.choice.way != Way::live_beside) {
     throw Error(ErrorKind::unsupported, call,
@@ -148,7 +160,11 @@ void LiveMove::stage(LiveChunk& chunk) {
 void LiveMove::stage_live(LiveChunk& chunk) {
   LiveCopier& copier = lease_copier(chunk);
   chunk.read_only_since.reset();
-  if (allocation_.access() == Access::read) chunk.read_only_since = allocation_.writable_epoch();
+  {
+    // Rights change under it: a grant that is under way would come behind the copy.
+    const MutexLock operations(allocation_.operations());
+    if (allocation_.read_only()) chunk.read_only_since = allocation_.writable_epoch();
+  }
   const std::size_t bay = next_bay_;
   {
     // Nothing is launched while another move's gate is closed.
@@ -165,11 +181,18 @@ LiveCopier& LiveMove::lease_copier(const LiveChunk& chunk) {
   LiveCopier& copier = mover_.copier(DeviceId{chunk.transaction.from().ordinal}, task_.to,
                                      chunk.choice.way == Way::live_beside);
   if (leased_ == &copier) return copier;
-  lease_.reset();
-  leased_ = nullptr;
-  lease_.emplace(copier.turn);
+  constexpr std::chrono::milliseconds look_period(1);
+  give_up_lease();
+  while (!copier.turn.try_lock()) {  // Another migration off this GPU may take long.
+    task_.pause_until(clock_.now() + look_period);
+    require_going_on();
+  }
   leased_ = &copier;
   return copier;
+}
+
+void LiveMove::give_up_lease() noexcept {
+  if (leased_ != nullptr) std::exchange(leased_, nullptr)->turn.unlock();
 }
 
 /// What was set going for the chunk ends, and its target goes back or is kept aside.
@@ -179,7 +202,8 @@ void LiveMove::unstage(LiveChunk& chunk) noexcept {
   chunk.staged = false;
   if (chunk.copier == nullptr) return;
   LiveCopier& copier = *std::exchange(chunk.copier, nullptr);
-  if (!copier.busy(chunk.bay)) return;
+  // What has failed already is not waited for again.
+  if (!copier.busy(chunk.bay) || chunk.transaction.state() != Transaction::State::ready) return;
   try {
     if (copier.copied_by(chunk.bay, clock_.now() + patience)) return;
     chunk.transaction.abandon_target("a copy into it does not end");
@@ -199,23 +223,29 @@ void LiveMove::await_copy(LiveChunk& chunk) {
 
 /// Stops for the chunk until it is switched, or until it has been tried often and long enough.
 void LiveMove::complete(LiveChunk& chunk) {
-  if (chunk.choice.way == Way::held) return move_held(chunk);
-  await_copy(chunk);
   const TimePoint deadline = chunk_deadline();
   for (int attempt = 0;; ++attempt) {
+    if (attempt > 0) choose_again(chunk);
+    if (chunk.choice.way == Way::held) return move_held(chunk);
+    await_copy(chunk);
     require_movable(deadline);
+    notices_.before(chunk.transaction.slot(), chunk.transaction.from(), task_.to);
     pace_stop();
     require_going_on();
     std::optional<Gate::Refusal> refusal;
     {
       const MutexLock operations(allocation_.operations());
-      if (!allocation_.may_move()) continue;  // Pinned since.
+      if (!allocation_.may_move() || !notices_.all_told(chunk.transaction.slot())) {
+        --attempt;  // Pinned since, or a hook has come: neither is a try.
+        continue;
+      }
       require_streams();
       const std::uint64_t attaches = mover_.attached_.attaches(allocation_.begin());
       const GatePlan plan = plan_gate(mover_.attached_.in_scope(allocation_.begin()));
+      require_going_on();  // A free forgets streams once it has said so.
       const bool unchanged = chunk.read_only_since == allocation_.writable_epoch();
-      const bool settle =
-          chunk.copier != nullptr && !(unchanged && allocation_.access() == Access::read);
+      const bool settle = chunk.copier != nullptr && !(unchanged && allocation_.read_only());
+      chunk.settled = settle;
       if (plan.stops.empty()) {
         // Their last work may still run, and nobody can be asked whether it does.
         throw Error(ErrorKind::invalid_argument, call,
@@ -244,6 +274,16 @@ void LiveMove::complete(LiveChunk& chunk) {
     if (!refusal) return;
     give_up_or_back_off(chunk, *refusal, attempt, deadline);
   }
+}
+
+/// Streams may have come or gone since the way was chosen, and the one that was may be none any
+/// more.
+void LiveMove::choose_again(LiveChunk& chunk) {
+  const WayChoice choice = choose(chunk);
+  if (choice.way == chunk.choice.way) return;
+  unstage(chunk);
+  if (chunk.transaction.state() == Transaction::State::copied) chunk.transaction.discard_copy();
+  stage(chunk, choice);
 }
 
 void LiveMove::give_up_or_back_off(const LiveChunk& chunk, const Gate::Refusal& refusal,
@@ -295,8 +335,10 @@ void LiveMove::move_held(LiveChunk& chunk) {
   held.scope = StopScope::hold;
   held.mode = Mode::stopped;
   held.on_progress = nullptr;
+  chunk.transaction.return_target();  // The hold takes one of its own.
   const MigrationReport done =
       HeldMove(mover_, allocation_, {slot, slot + 1}, task_.to, held).run();
+  if (done.outcome != Outcome::done) require_going_on();  // It was freed meanwhile.
   stats_.add_stall(done.stall.max);
   {
     const MutexLock lock(mover_.budget_mutex_);
@@ -332,9 +374,8 @@ void LiveMove::retired(LiveChunk& chunk) {
   report_.dark_max = std::max(report_.dark_max, chunk.transaction.dark());
   if (chunk.copier != nullptr) {
     ++report_.chunks_live;
-    const bool settled = chunk.read_only_since != allocation_.writable_epoch();
     const std::uint64_t dirty_bytes =
-        settled ? chunk.copier->dirty_tiles(chunk.bay) * chunk.copier->tile_bytes() : 0;
+        chunk.settled ? chunk.copier->dirty_tiles(chunk.bay) * chunk.copier->tile_bytes() : 0;
     report_.bytes_copied_twice += dirty_bytes;
     const double share =
         static_cast<double>(dirty_bytes) / static_cast<double>(chunk.transaction.size_bytes());

@@ -28,6 +28,7 @@ struct LiveChunk {
   TimePoint staged_at{0};
   /// Of the allocation when the copy began, if nobody could write to it then.
   std::optional<std::uint64_t> read_only_since;
+  bool settled = false;  ///< In the last try.
 };
 
 /// One migration in the background, chunk by chunk; what a worker of `Mover` does with a task.
@@ -49,11 +50,13 @@ class LiveMove {
   void move_all();
   void finish_report() noexcept;
   void reserve_all();
-  bool staged_ahead(std::size_t index);
-  void stage(LiveChunk& chunk);
+  void stage_ahead(const LiveChunk& chunk, LiveChunk& next);
+  void stage(LiveChunk& chunk, const WayChoice& choice);
   void stage_live(LiveChunk& chunk);
   void unstage(LiveChunk& chunk) noexcept;
   WayChoice choose(const LiveChunk& chunk);
+  void choose_again(LiveChunk& chunk);
+  void give_up_lease() noexcept VMART_NO_THREAD_ANALYSIS;
   LiveCopier& lease_copier(const LiveChunk& chunk) VMART_NO_THREAD_ANALYSIS;
   void complete(LiveChunk& chunk);
   void await_copy(LiveChunk& chunk);
@@ -82,8 +85,7 @@ class LiveMove {
   MigrationReport report_;
   MoveNotices notices_;
   std::deque<LiveChunk> chunks_;  // In order of their slots.
-  std::optional<MutexLock> lease_;
-  LiveCopier* leased_ = nullptr;
+  LiveCopier* leased_ = nullptr;  // Whose `turn` is ours.
   std::size_t next_bay_ = 0;
 };
 

@@ -28,12 +28,14 @@ inline namespace v1 {
 class MigrationTask {
  public:
   MigrationTask(std::shared_ptr<Allocation> allocation, SlotRange range, Location to,
-                const MigrateOptions& options, Clock& clock, std::shared_ptr<Callbacks> callbacks);
+                const MigrateOptions& options, ContextHandle caller, Clock& clock,
+                std::shared_ptr<Callbacks> callbacks);
 
   // --- What was asked for; constant.
   const SlotRange range;
   const Location to;
   const MigrateOptions options;
+  const ContextHandle caller;  ///< The context that was current where it was asked for.
 
   // --- The user's side
   /// Blocks; false if `limit` passed first.

@@ -23,6 +23,10 @@ class MoveNotices {
 
   /// Throws: Error{cancelled} with the text of what a hook threw. Once for each slot.
   void before(std::size_t slot, Location from, Location to);
+  /// Whether there is nobody to tell, or `before` was called.
+  bool all_told(std::size_t slot) const {
+    return allocation_.hooks().empty() || open_.contains(slot);
+  }
   void after(std::size_t slot, bool moved) noexcept;
 
  private:

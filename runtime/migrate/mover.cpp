@@ -27,6 +27,28 @@ void require_movable(const Allocation& allocation) {
   if (!why.empty()) refuse(ErrorKind::pinned, why);
 }
 
+/// What the caller had current, current on this thread: a hold stops that context too.
+class CallerContext {
+ public:
+  CallerContext(Driver& driver, ContextHandle caller) : driver_(driver), set_(!is_none(caller)) {
+    if (set_) driver_.set_current_context(caller);
+  }
+  ~CallerContext() {
+    if (!set_) return;
+    try {
+      driver_.set_current_context(ContextHandle{});
+    } catch (const std::exception& error) {
+      log(LogLevel::warn, "a caller's context stays current: {}", error.what());
+    }
+  }
+  CallerContext(const CallerContext&) = delete;
+  CallerContext& operator=(const CallerContext&) = delete;
+
+ private:
+  Driver& driver_;
+  const bool set_;
+};
+
 }  // namespace
 
 Mover::Mover(Memory& memory, CopyEngine& engine, const MoverLimits& limits)
@@ -38,12 +60,14 @@ Mover::Mover(Memory& memory, CopyEngine& engine, const MoverLimits& limits)
       callbacks_(std::make_shared<Callbacks>(memory.driver())),
       gate_post_(memory.driver(), watchdog_, memory.ledger()),
       budget_(limits.stall_budget, limits.copy_budget_bytes) {
+  memory.contexts().name_more([this] { return attached_.contexts(); });
   memory.tell_freed([this](Address begin) { attached_.forget_allocation(begin); });
 }
 
 Mover::~Mover() {
   stop();
   memory_.tell_freed(nullptr);
+  memory_.contexts().name_more(nullptr);
   const MutexLock lock(copiers_mutex_);
   {
     const MutexLock slow_work(memory_.lane().turn());
@@ -140,19 +164,20 @@ std::shared_ptr<MigrationTask> Mover::submit(std::shared_ptr<Allocation> allocat
                                              SlotRange range, Location to,
                                              const MigrateOptions& options) {
   auto task = std::make_shared<MigrationTask>(std::move(allocation), range, to, options,
+                                              memory_.driver().current_context(),
                                               memory_.driver().clock(), callbacks_);
   const MutexLock lock(queue_mutex_);
   if (stopping_)
     throw Error(ErrorKind::driver_gone, "vma::migrate_async", "the runtime shuts down");
   const auto behind = std::ranges::find_if(
       waiting_, [&](const auto& other) { return other->options.priority < options.priority; });
-  waiting_.insert(behind, task);
   const std::size_t wanted =
-      std::min(memory_.topology().devices().size(), waiting_.size() + running_.size());
+      std::min(memory_.topology().devices().size(), waiting_.size() + running_.size() + 1);
   while (workers_.size() < wanted) {
     workers_.push_back(memory_.driver().executor().spawn(
         fmt::format("vmart mover {}", workers_.size()), [this] { work(); }));
   }
+  waiting_.insert(behind, task);
   queue_changed_.notify_all();
   return task;
 }
@@ -195,11 +220,16 @@ void Mover::work() {
 }
 
 void Mover::carry_out(MigrationTask& task) noexcept {
-  const std::shared_ptr<Allocation> allocation = task.allocation();
+  std::shared_ptr<Allocation> allocation = task.allocation();
   MigrationReport report = task.report();
   std::exception_ptr failure;
   try {
+    if (task.cancelled()) {
+      throw Error(ErrorKind::cancelled, "vma::migrate_async", "before it began")
+          .with_report(report);
+    }
     const bool held = task.options.scope == StopScope::hold || task.options.nothing_runs;
+    const CallerContext context(memory_.driver(), held ? task.caller : ContextHandle{});
     report = held ? move_held(*allocation, task.range, task.to, task.options, &task)
                   : LiveMove(*this, task, *allocation).run();
     if (report.outcome != Outcome::done) {
@@ -212,24 +242,33 @@ void Mover::carry_out(MigrationTask& task) noexcept {
     if (error.kind() == ErrorKind::cancelled) report.outcome = Outcome::cancelled;
     failure = std::make_exception_ptr(error.with_report(report));
   } catch (const std::exception& error) {
-    report.outcome = Outcome::failed;
+    report = task.report();
+    report.outcome = report.chunks_moved == 0 ? Outcome::failed : Outcome::partly;
     failure = std::make_exception_ptr(
         Error(ErrorKind::driver_failure, "vma::migrate_async", error.what()).with_report(report));
   }
   allocation->end_move();
   count(report);
   task.finish(report, failure);
+  // If it was freed it ends here, and gives its addresses back: not beside a closed gate.
+  const MutexLock slow_work(memory_.lane().turn());
+  allocation.reset();
+}
+
+void Mover::refuse_more() noexcept {
+  const MutexLock lock(queue_mutex_);
+  stopping_ = true;
+  for (const auto& task : waiting_) task->cancel();
+  for (const auto& task : running_) task->cancel();
+  queue_changed_.notify_all();
 }
 
 void Mover::stop() noexcept {
+  refuse_more();
   std::vector<std::unique_ptr<Task>> workers;
   {
     const MutexLock lock(queue_mutex_);
-    stopping_ = true;
-    for (const auto& task : waiting_) task->cancel();
-    for (const auto& task : running_) task->cancel();
     workers.swap(workers_);
-    queue_changed_.notify_all();
   }
   for (const std::unique_ptr<Task>& worker : workers) worker->join();
   callbacks_->stop();

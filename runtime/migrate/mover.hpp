@@ -52,7 +52,9 @@ class Mover {
   /// Requires: the arguments have been checked. Throws: Error{driver_gone} once stopped.
   std::shared_ptr<MigrationTask> submit(std::shared_ptr<Allocation> allocation, SlotRange range,
                                         Location to, const MigrateOptions& options);
-  /// Cancels what waits and what runs, and waits for it.
+  /// Cancels what waits and what runs, and takes no more. Does not wait.
+  void refuse_more() noexcept;
+  /// The same, and waits for it.
   void stop() noexcept;
 
   AttachedStreams& attached() noexcept { return attached_; }

@@ -58,6 +58,7 @@ void Transaction::move_to(State next) {
       (state_ == State::planned && next == State::ready) ||
       (state_ == State::ready && (next == State::copying || next == State::copied)) ||
       (state_ == State::copied && next == State::ready) ||
+      (state_ == State::ready && next == State::planned) ||
       (state_ == State::copying && (next == State::copied || next == State::stayed)) ||
       (state_ == State::copied && next >= State::switched);
   VMART_CHECK(allowed, "a transaction follows its drawing");
@@ -106,6 +107,13 @@ void Transaction::note_copied() {
 void Transaction::discard_copy() {
   VMART_CHECK(state_ == State::copied, "what is discarded was copied");
   move_to(State::ready);
+}
+
+void Transaction::return_target() {
+  if (state_ == State::planned) return;
+  VMART_CHECK(state_ == State::ready, "nobody writes to a target that goes back");
+  memory_.retire(std::move(target_));
+  move_to(State::planned);
 }
 
 void Transaction::abandon_target(const char* reason) noexcept {

@@ -17,8 +17,7 @@ namespace vma {
 ///     copied --discard_copy--> ready          the source has changed since
 ///     copied --switch_slot--> switched        the slot shows the target; the source is idle
 ///                         \--> stayed         the slot shows the source again, with access for all
-///                         \--> poisoned       the slot shows nothing; the source chunk has the
-///                         bytes
+///                         \--> poisoned       the slot shows nothing; the source has the bytes
 ///
 /// The source chunk keeps the bytes, readable through its staging mapping, until `switched` (I3).
 /// The destructor undoes: a target that is idle goes back to the cache.
@@ -47,6 +46,8 @@ class Transaction {
   /// The bytes are in the target, whoever put them there.
   void note_copied();
   void discard_copy();
+  /// A target that was taken goes back. Requires: planned or ready; then it is planned.
+  void return_target();
   /// Somebody may still write to the target: it is kept aside for good, and the chunk stays.
   void abandon_target(const char* reason) noexcept;
   /// Throws: Error; `state()` is `stayed` or `poisoned` then, and the bytes are whole (I4).

@@ -22,6 +22,13 @@ void check_not_poisoned(const Allocation& allocation, const char* call) {
                   to_integer(allocation.begin())));
 }
 
+void check_no_hook(Allocation& allocation, const char* call) {
+  if (!allocation.hooks().runs_here()) return;
+  throw Error(ErrorKind::invalid_argument, call,
+              fmt::format("a hook of the allocation at {:#x} called it; it would wait for itself",
+                          to_integer(allocation.begin())));
+}
+
 SlotRange slots_of(const Allocation& allocation, std::size_t offset, std::size_t bytes,
                    const char* call) {
   if (bytes == 0 || offset > allocation.size_bytes() || bytes > allocation.size_bytes() - offset) {

@@ -16,6 +16,9 @@ namespace vma {
 void check_usable(const Allocation& allocation, const char* call);
 /// Error{poisoned} where a slot of it is lost.
 void check_not_poisoned(const Allocation& allocation, const char* call);
+/// Error{invalid_argument} inside a hook of it: the move waits for the hook, and this call for the
+/// move.
+void check_no_hook(Allocation& allocation, const char* call);
 /// The slots of `bytes` from `offset`. Error{invalid_argument} where that is not within it.
 SlotRange slots_of(const Allocation& allocation, std::size_t offset, std::size_t bytes,
                    const char* call);

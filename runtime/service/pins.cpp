@@ -113,7 +113,10 @@ ReadOnly Runtime::read_only(void* pointer) {
 struct MoveHookRegistration::State {
   explicit State(Guest guest) : guest(std::move(guest)) {}
   ~State() {
-    if (id != 0) guest.allocation->hooks().remove(id);
+    if (id == 0) return;
+    guest.allocation->hooks().remove(id);
+    // A chunk that may move because a hook followed it is switched before this returns.
+    const MutexLock lock(guest.allocation->operations());
   }
   Guest guest;
   std::uint64_t id = 0;

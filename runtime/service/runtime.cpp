@@ -134,6 +134,7 @@ void* Runtime::alloc(std::size_t bytes, Location where, std::span<const Location
 void Runtime::free(void* pointer) {
   if (pointer == nullptr) return;
   const Parts::Entry entry(*parts_, "vma::free");
+  check_no_hook(*entry->memory.require(pointer, "vma::free"), "vma::free");
   entry->memory.free(address_of(pointer));
 }
 
@@ -169,6 +170,7 @@ MigrationReport Runtime::migrate(void* pointer, std::size_t offset, std::size_t 
   const std::shared_ptr<Allocation> allocation = entry->memory.require(pointer, call);
   const SlotRange range = slots_of(*allocation, offset, bytes, call);
   check_usable(*allocation, call);
+  check_no_hook(*allocation, call);
   const MoveClaim claim = MoveClaim::take(allocation);
   return entry->mover.move(*allocation, range, to, options);
 }
@@ -205,6 +207,12 @@ void Runtime::write(void* pointer, std::span<const std::byte> bytes) {
   const MutexLock lock(allocation->operations());
   check_usable(*allocation, call);
   check_not_poisoned(*allocation, call);
+  if (allocation->read_only()) {
+    // A copy under way counts on it that nobody writes.
+    throw Error(ErrorKind::unsupported, call,
+                fmt::format("the allocation at {:#x} is read-only while a ReadOnly lives",
+                            to_integer(allocation->begin())));
+  }
   for_each_piece(
       *allocation, offset, bytes.size(),
       [&](std::size_t slot, std::uint64_t within, std::uint64_t done, std::uint64_t piece) {

@@ -69,11 +69,17 @@ bool Runtime::Parts::in_forked_child() const noexcept {
 
 void Runtime::Parts::shut_down() noexcept {
   if (in_forked_child()) return;
+  if (Callbacks::runs_here() || HookList::any_runs_here()) {
+    log(LogLevel::error, "shutdown from a callback or hook does nothing: it would wait for itself");
+    return;
+  }
   const MutexLock turn(shutting_down);  // A second caller returns when all is given back, too.
   {
     MutexLock lock(mutex);
     closed = true;
     *open = false;
+    // Calls inside may wait for what runs in the background.
+    if (machinery) machinery->mover.refuse_more();
     left.wait(lock, [this]() VMART_REQUIRES(mutex) { return inside == 0; });
   }
   if (!machinery) return;

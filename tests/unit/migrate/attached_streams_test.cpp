@@ -172,6 +172,20 @@ TEST(AttachedStreams, KnowAHandleThatIsAnotherStreamsNow) {
   EXPECT_FALSE(attached.any(mine));
 }
 
+TEST(AttachedStreams, CountWhatCameIntoScopeThoughItIsGoneAgain) {
+  AttachRig rig;
+  const std::uint64_t before = rig.attached().attaches(mine);
+  const BoundStream stream = rig.new_stream(0);
+  rig.attached().attach(stream, yours);
+  EXPECT_EQ(rig.attached().attaches(mine), before);
+  for (const Address scope : {mine, all}) {
+    const std::uint64_t known = rig.attached().attaches(mine);
+    rig.attached().attach(stream, scope);
+    rig.attached().detach(stream, scope);
+    EXPECT_GT(rig.attached().attaches(mine), known);
+  }
+}
+
 TEST(AttachedStreams, DisturbNoCapture) {
   AttachRig rig;
   const BoundStream stream = rig.new_stream(0);

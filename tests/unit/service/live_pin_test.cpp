@@ -94,6 +94,43 @@ TEST_F(LivePinTest, ReadOnlyMemoryMovesWithoutASecondLookAndStaysReadOnly) {
   EXPECT_GT(move(gpu(0)).phases.settle.count(), 0);
 }
 
+TEST_F(LivePinTest, NobodyWritesToWhatIsReadOnly) {
+  const ReadOnly scope = runtime().read_only(words_);
+  const std::uint64_t word = 7;
+  EXPECT_EQ(kind_of_error([&] { runtime().write(words_, std::as_bytes(std::span(&word, 1))); }),
+            ErrorKind::unsupported);
+}
+
+TEST_F(LivePinTest, AHookCannotWaitForItself) {
+  int refused = 0;
+  const auto refuse = [&](const std::function<void()>& body) {
+    refused += kind_of_error(body) == ErrorKind::invalid_argument ? 1 : 0;
+  };
+  const MoveHookRegistration hook =
+      runtime().on_move(words_, {{}, [&](const MoveEvent& event) {
+                                   if (event.offset > 0) return;
+                                   refuse([&] { runtime().free(words_); });
+                                   refuse([&] { runtime().migrate(words_, gpu(0)); });
+                                   runtime().shutdown();  // Does nothing here.
+                                 }});
+  EXPECT_EQ(move(gpu(1)).chunks_moved, 3);
+  EXPECT_EQ(refused, 2);
+}
+
+TEST_F(LivePinTest, ExportedMemoryMovesWithAHookThatIsToldOfAll) {
+  runtime().note_export(words_);
+  std::vector<std::string> heard;
+  const MoveHookRegistration hook = runtime().on_move(
+      words_,
+      {[&](const MoveEvent& event) { heard.push_back("before " + std::to_string(event.offset)); },
+       [&](const MoveEvent& event) { heard.push_back("after " + std::to_string(event.offset)); }});
+  move(gpu(1));
+  EXPECT_EQ(std::ranges::count_if(heard, [](const auto& it) { return it.starts_with("after"); }),
+            3);
+  EXPECT_EQ(std::ranges::count_if(heard, [](const auto& it) { return it.starts_with("before"); }),
+            3);
+}
+
 TEST_F(LivePinTest, HooksHearOfEveryChunkBeforeAndAfter) {
   std::vector<std::string> heard;
   std::optional<MoveHookRegistration> hook =
