@@ -264,7 +264,8 @@ class VMART_EXPORT Runtime {
   /// "cuda 13.0, 2 x NVIDIA H200" or "simulated h200x2".
   std::string description() const;
 
-  /// Ends the background work and gives everything back. Idempotent; the destructor calls it.
+  /// Ends the background work and gives everything back. Does not wait for kernels that use the
+  /// memory: synchronise first. Idempotent; the destructor calls it.
   /// Later calls throw Error{driver_gone}. From a callback or hook it does nothing but log.
   void shutdown() noexcept;
 

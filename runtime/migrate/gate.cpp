@@ -280,7 +280,6 @@ void Gate::enqueue_one(Attempt& attempt, Arrivals& arrivals, std::size_t index, 
   const GateStop& stop = attempt.plan.stops[index];
   GatePost::Stand& stand = post_.stand(stop);
   std::uint64_t* word = stand.arrived;
-  stand.asked = arrivals.epoch();
   const std::array<WordOperation, 2> operations{
       WordOperation{WordOperation::Kind::write, address_of(word), arrivals.epoch()},
       post_.open_word().wait_for(arrivals.epoch())};
@@ -288,6 +287,7 @@ void Gate::enqueue_one(Attempt& attempt, Arrivals& arrivals, std::size_t index, 
   arrivals.expect(index, word);
   try {
     driver_.batch(stop.stream, std::span(operations).first(kind == Kind::stop ? 2 : 1));
+    stand.asked = arrivals.epoch();  // One that is refused has enqueued nothing.
   } catch (const Error& error) {
     if (!breaks_context(error)) throw;
     arrivals.excuse(index);  // Nothing of a broken context runs any more.

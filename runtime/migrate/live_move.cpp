@@ -2,7 +2,6 @@
 
 #include "base/log.hpp"
 #include "migrate/chunk_stop.hpp"
-#include "migrate/held_move.hpp"
 
 #include <fmt/format.h>
 
@@ -137,13 +136,19 @@ WayChoice LiveMove::choose(const LiveChunk& chunk) {
 void LiveMove::stage(LiveChunk& chunk, const WayChoice& choice) {
   Transaction& transaction = chunk.transaction;
   chunk.choice = choice;
+  if (choice.way == Way::none) {
+    throw Error(ErrorKind::unsupported, call,
+                fmt::format("{}; raise CUDA_DEVICE_MAX_CONNECTIONS, attach fewer streams, or ask "
+                            "for StopScope::hold",
+                            choice.reason));
+  }
   if (options_.mode == Mode::live && chunk.choice.way != Way::live &&
       chunk.choice.way != Way::live_beside) {
     throw Error(ErrorKind::unsupported, call,
                 fmt::format("the chunk cannot move live; {}", chunk.choice.reason));
   }
   notices_.before(transaction.slot(), transaction.from(), task_.to);
-  if (chunk.choice.way != Way::held && transaction.state() == Transaction::State::planned) {
+  if (transaction.state() == Transaction::State::planned) {
     const TimePoint start = clock_.now();
     if (!transaction.take_cached_target()) transaction.take_target(Memory::Turn::take);
     report_.phases.cache += clock_.now() - start;
@@ -226,7 +231,6 @@ void LiveMove::complete(LiveChunk& chunk) {
   const TimePoint deadline = chunk_deadline();
   for (int attempt = 0;; ++attempt) {
     if (attempt > 0) choose_again(chunk);
-    if (chunk.choice.way == Way::held) return move_held(chunk);
     await_copy(chunk);
     require_movable(deadline);
     notices_.before(chunk.transaction.slot(), chunk.transaction.from(), task_.to);
@@ -312,57 +316,6 @@ void LiveMove::back_off(int attempt) {
   const auto limit = mover_.limits_.gate_limit;
   const auto pause = attempt < 2 ? limit * (attempt + 1) : limit * limits_after_two * (attempt - 1);
   task_.pause_until(clock_.now() + pause);
-}
-
-/// A hold would end a capture, so it waits for those it knows of.
-void LiveMove::move_held(LiveChunk& chunk) {
-  const TimePoint deadline = chunk_deadline();
-  for (int attempt = 0; captures(); ++attempt) {
-    give_up_or_back_off(chunk, {StopRefusal::capture, "an attached stream captures"}, attempt,
-                        deadline);
-    require_going_on();
-  }
-  pace_stop();
-  const std::size_t slot = chunk.transaction.slot();
-  std::optional<MutexLock> operations;
-  while (true) {
-    require_movable(deadline);
-    operations.emplace(allocation_.operations());
-    if (allocation_.may_move()) break;  // It may have been pinned since.
-    operations.reset();
-  }
-  MigrateOptions held = options_;
-  held.scope = StopScope::hold;
-  held.mode = Mode::stopped;
-  held.on_progress = nullptr;
-  chunk.transaction.return_target();  // The hold takes one of its own.
-  const MigrationReport done =
-      HeldMove(mover_, allocation_, {slot, slot + 1}, task_.to, held).run();
-  if (done.outcome != Outcome::done) require_going_on();  // It was freed meanwhile.
-  stats_.add_stall(done.stall.max);
-  {
-    const MutexLock lock(mover_.budget_mutex_);
-    mover_.budget_.spent_stall(clock_.now(), done.stall.max);
-  }
-  report_.retries += done.retries;
-  report_.dark_max = std::max(report_.dark_max, done.dark_max);
-  report_.phases.copy += done.phases.copy;
-  report_.phases.wait += done.phases.wait;
-  report_.phases.unmap += done.phases.unmap;
-  report_.phases.map += done.phases.map;
-  report_.phases.grant += done.phases.grant;
-}
-
-bool LiveMove::captures() {
-  const auto streams = mover_.attached_.in_scope(allocation_.begin());
-  return std::ranges::any_of(streams, [&](const AttachedStreams::Stream& stream) {
-    try {
-      return memory_.driver().is_capturing(stream.bound);
-    } catch (const Error& error) {
-      if (!means_lost_stream(error.native())) throw;
-      return false;  // Detached and destroyed since then.
-    }
-  });
 }
 
 /// The chunk has moved.

@@ -62,8 +62,6 @@ class LiveMove {
   void await_copy(LiveChunk& chunk);
   void give_up_or_back_off(const LiveChunk& chunk, const Gate::Refusal& refusal, int attempt,
                            TimePoint deadline);
-  void move_held(LiveChunk& chunk);
-  bool captures();
   void retired(LiveChunk& chunk);
   void pace_copy(const LiveChunk& chunk);
   void pace_stop();

@@ -21,10 +21,11 @@ WayChoice choose_way(const WayFacts& facts, const GatePlan& plan, const Topology
   for (const auto& [context, stops] : plan.stops_in) {
     const int queues = queues_of(context);
     if (stops <= queues) continue;
-    return {
-        Way::held,
-        fmt::format("held: {} streams to stop, {} hardware queues of their context", stops, queues),
-        false};
+    return {Way::none,
+            fmt::format("{} streams to stop cannot all stand in the {} hardware queues of their "
+                        "context",
+                        stops, queues),
+            false};
   }
   if (facts.mode == Mode::stopped) return {Way::stopped, "stopped: asked for", true};
   if (facts.from.kind != Location::Kind::gpu) {

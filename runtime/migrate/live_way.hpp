@@ -15,7 +15,7 @@ enum class Way {
   live,         ///< Copied beside the application, settled in its own context.
   live_beside,  ///< The same, settled in a context of the runtime's own.
   stopped,      ///< Copied by the copy engine while a gate is closed.
-  held,         ///< The same under a hold of all contexts in use.
+  none,         ///< The streams would never all arrive at a gate.
 };
 
 struct WayChoice {

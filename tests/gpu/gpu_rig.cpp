@@ -2,6 +2,7 @@
 
 #include "service/runtime_parts.hpp"
 #include "support/test_kernels.hpp"
+#include "twin/submission_window.hpp"
 
 #include <gtest/gtest.h>
 
@@ -26,7 +27,7 @@ Settings settings() {
 GpuRig::GpuRig(std::unique_ptr<Driver> driver) : faults_(std::move(driver)) {
   // A runtime owns its driver; one that hands on leaves the counts to the rig.
   runtime_ = std::make_unique<Runtime>(std::make_unique<Runtime::Parts>(
-      std::make_unique<FaultDriver>(static_cast<Driver&>(faults_)), settings()));
+      std::make_unique<SubmissionWindow>(static_cast<Driver&>(faults_), submissions_), settings()));
   locations_ = runtime_->locations();
   for (const Location at : locations_) {
     if (at.kind == Location::Kind::gpu) streams_.push_back(runtime_->make_stream(at));

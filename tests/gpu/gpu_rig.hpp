@@ -24,6 +24,8 @@ class GpuRig {
 
   Runtime& runtime() { return *runtime_; }
   FaultDriver& faults() { return faults_; }
+  /// Who submits work beside a move that may hold contexts does so under it: see SubmissionWindow.
+  Mutex& submissions() { return submissions_; }
   bool simulated() { return faults_.simulated(); }
   int gpus() const { return static_cast<int>(streams_.size()); }
   Stream stream(int gpu) const { return streams_[static_cast<std::size_t>(gpu)]; }
@@ -36,6 +38,7 @@ class GpuRig {
 
  private:
   FaultDriver faults_;
+  Mutex submissions_;
   std::unique_ptr<Runtime> runtime_;
   std::vector<Stream> streams_;
   std::vector<Location> locations_;

@@ -49,11 +49,11 @@ TEST_F(LiveWayTest, BesideWhereOnlyTheStopsFit) {
   EXPECT_EQ(choose(1, 8, nobody).way, Way::live_beside);
 }
 
-TEST_F(LiveWayTest, HeldWhereTheStopsWouldNeverAllArrive) {
+TEST_F(LiveWayTest, NoneWhereTheStopsWouldNeverAllArrive) {
   const WayChoice choice = choose(9, 8, facts());
-  EXPECT_EQ(choice.way, Way::held);
+  EXPECT_EQ(choice.way, Way::none);
   EXPECT_NE(choice.reason.find("9 streams"), std::string::npos) << choice.reason;
-  EXPECT_EQ(choose(2, 1, facts()).way, Way::held);
+  EXPECT_EQ(choose(2, 1, facts()).way, Way::none);
 }
 
 TEST_F(LiveWayTest, StoppedFromTheHostWhenAskedAndWhereDirtyAllOver) {

@@ -1,0 +1,194 @@
+#include "gpu/twin_rig.hpp"
+
+#include "service/runtime_parts.hpp"
+#include "twin/bug_driver.hpp"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+namespace vma {
+namespace {
+
+constexpr Dim3 grid{8}, block{256};
+
+Settings settings_of(const GpuTwinPlan& plan) {
+  Settings settings;
+  for (int gpu = 0; gpu < plan.gpus; ++gpu) settings.devices.push_back(gpu);
+  settings.cache_bytes_per_gpu = 4 * plan.chunks * plan.chunk_bytes;
+  settings.host_cache_bytes = 4 * plan.chunks * plan.chunk_bytes;
+  settings.hold_limit = std::chrono::seconds(10);
+  settings.gate_limit = plan.gate_limit;
+  settings.gate_retries = 8;
+  return settings;
+}
+
+}  // namespace
+
+GpuTwinRig::GpuTwinRig(std::unique_ptr<Driver> driver, const GpuTwinPlan& plan)
+    : plan_(plan), driver_(std::move(driver)), random_(plan.seed) {
+  auto bugs = std::make_unique<BugDriver>(*driver_, plan.bug, plan.gate_limit);
+  runtime_ = std::make_unique<Runtime>(
+      std::make_unique<Runtime::Parts>(std::move(bugs), settings_of(plan)));
+  for (int ordinal = 0; ordinal < plan.gpus; ++ordinal) places_.push_back(gpu(ordinal));
+  if (plan.hosts) places_.push_back(host(0));
+  AllocOptions options;
+  options.chunk_bytes = plan.chunk_bytes;
+  options.zeroed = true;
+  const std::uint64_t bytes = plan.chunks * plan.chunk_bytes;
+  words_ = bytes / sizeof(std::uint64_t);
+  array_ = static_cast<std::uint64_t*>(runtime_->alloc(bytes, gpu(0), options));
+  options.movable = false;
+  twin_ = static_cast<std::uint64_t*>(runtime_->alloc(bytes, gpu(0), options));
+}
+
+GpuTwinRig::~GpuTwinRig() {
+  runtime_.reset();
+}
+
+void GpuTwinRig::fail(const std::string& problem) {
+  const std::lock_guard lock(mutex_);
+  if (outcome_.problem.empty()) outcome_.problem = problem;
+  finished_ = true;
+}
+
+void GpuTwinRig::start(std::function<void()> body) {
+  threads_.emplace_back([this, work = std::move(body)] {
+    try {
+      work();
+    } catch (const std::exception& error) {
+      fail(error.what());
+    }
+  });
+}
+
+/// Now few of the bytes, now all of them. The last chunk is left to the waves. Host memory has no
+/// atomic operations among GPUs, so that each has lines of its own where it is one of the places.
+TwinSpan GpuTwinRig::some_of(std::mt19937_64& random, int gpu) const {
+  const std::uint64_t lines = words_ / twin_line_words / plan_.chunks * (plan_.chunks - 1);
+  const std::uint64_t parts = plan_.hosts ? static_cast<std::uint64_t>(plan_.gpus) : 1;
+  const std::uint64_t units = lines / 64;
+  const std::uint64_t count = std::max<std::uint64_t>(1, units >> (random() % 8));
+  const std::uint64_t first = (random() % (units - count + 1)) * 64 * twin_line_words;
+  return {array_ + first, twin_ + first, count * 64,
+          parts == 1 ? 0 : static_cast<std::uint64_t>(gpu), parts};
+}
+
+/// One thread keeps all streams of a GPU busy, each with a few launches.
+void GpuTwinRig::write(int ordinal) {
+  std::mt19937_64 random(plan_.seed * 100 + static_cast<unsigned>(ordinal));
+  std::vector<Stream> streams;
+  std::vector<AttachedStream> attached;
+  const int waves = ordinal == 0 ? 1 : 0;
+  for (int i = waves; i < plan_.streams_per_gpu; ++i) {
+    streams.push_back(runtime_->make_stream(gpu(ordinal)));
+    attached.emplace_back(*runtime_, streams.back());
+  }
+  while (!finished_) {
+    for (const Stream stream : streams) {
+      for (std::uint64_t left = 1 + random() % 4; left > 0; --left) {
+        const TwinAdds adds{random(), 1 + random() % plan_.adds, 1};
+        runtime_->launch(stream, twin_add_kernel(), grid, block,
+                         twin_add_arguments(some_of(random, ordinal), adds));
+        ++launches_;
+      }
+    }
+    // All others go on meanwhile.
+    runtime_->synchronize(streams[random() % streams.size()]);
+  }
+  for (const Stream stream : streams) runtime_->synchronize(stream);
+  attached.clear();
+  for (const Stream stream : streams) runtime_->destroy_stream(stream);
+}
+
+/// Adds and takes away again, in the last chunk, so that old bytes come back.
+void GpuTwinRig::write_waves() {
+  std::mt19937_64 random(plan_.seed * 100 + 99);
+  const Stream stream = runtime_->make_stream(gpu(0));
+  runtime_->attach(stream);
+  const std::uint64_t first = words_ / plan_.chunks * (plan_.chunks - 1);
+  const TwinSpan span{array_ + first, twin_ + first, words_ / plan_.chunks / twin_line_words};
+  Clock& clock = driver_->clock();
+  while (!finished_) {
+    TwinAdds adds{random(), 64, 1};
+    for (const std::uint64_t factor : {std::uint64_t{1}, ~std::uint64_t{0}}) {
+      adds.factor = factor;
+      runtime_->launch(stream, twin_add_kernel(), {1}, {64}, twin_add_arguments(span, adds));
+      runtime_->synchronize(stream);
+      const auto pause_us = random() % (2 * static_cast<std::uint64_t>(plan_.gate_limit.count()));
+      poll_until(clock, clock.now() + std::chrono::microseconds(pause_us),
+                 [this] { return finished_.load(); });
+    }
+  }
+  runtime_->detach(stream);
+  runtime_->destroy_stream(stream);
+}
+
+void GpuTwinRig::move_once() {
+  const std::uint64_t bytes = words_ * sizeof(std::uint64_t);
+  const Location here = runtime_->where(array_).front().at;
+  Location there = here;
+  while (there == here) there = places_[random_() % places_.size()];
+  std::uint64_t offset = 0, length = bytes;
+  if (random_() % 3 == 0) {
+    offset = random_() % bytes;
+    length = 1 + random_() % (bytes - offset);
+  }
+  MigrateOptions options;
+  options.scope = StopScope::attached;
+  // Live is the way whose bytes are in question, even where all is dirty.
+  options.mode = here == host(0) || plan_.hosts ? Mode::automatic : Mode::live;
+  const Migration move = runtime_->migrate_async(array_, offset, length, there, options);
+  if (plan_.cancels && random_() % 8 == 0) move.cancel();
+  try {
+    outcome_.switches += static_cast<unsigned>(move.wait().chunks_moved);
+  } catch (const Error& error) {
+    outcome_.switches += static_cast<unsigned>(move.report().chunks_moved);
+    if (error.kind() != ErrorKind::cancelled && error.kind() != ErrorKind::busy) throw;
+  }
+}
+
+void GpuTwinRig::move() {
+  // Gates that are all given up switch nothing.
+  const std::uint64_t moves_max = 4 * plan_.switches;
+  for (std::uint64_t moves = 0;
+       outcome_.switches < plan_.switches && moves < moves_max && !finished_; ++moves) {
+    move_once();
+  }
+}
+
+GpuTwinOutcome GpuTwinRig::play() {
+  for (int ordinal = 0; ordinal < plan_.gpus; ++ordinal) {
+    start([this, ordinal] { write(ordinal); });
+  }
+  start([this] { write_waves(); });
+  while (launches_ == 0 && !finished_) std::this_thread::yield();
+  try {
+    move();
+  } catch (const std::exception& error) {
+    fail(error.what());
+  }
+  finished_ = true;
+  for (std::thread& thread : threads_) thread.join();
+  try {
+    if (outcome_.problem.empty()) {
+      outcome_.words_different = compare();
+      outcome_.stats = runtime_->stats();
+      outcome_.launches = launches_;
+    }
+  } catch (const std::exception& error) {
+    fail(error.what());
+  }
+  return outcome_;
+}
+
+std::uint64_t GpuTwinRig::compare() {
+  std::vector<std::uint64_t> ours(words_), theirs(words_);
+  runtime_->read(array_, std::as_writable_bytes(std::span(ours)));
+  runtime_->read(twin_, std::as_writable_bytes(std::span(theirs)));
+  std::uint64_t different = 0;
+  for (std::uint64_t i = 0; i < words_; ++i) different += ours[i] != theirs[i];
+  return different;
+}
+
+}  // namespace vma

@@ -1,0 +1,84 @@
+#pragma once
+
+#include "support/twin_kernels.hpp"
+#include "twin/twin_bug.hpp"
+
+#include <vma/runtime.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace vma {
+
+class Driver;
+
+/// How an array moves beside its writers.
+struct GpuTwinPlan {
+  std::uint64_t seed = 1;
+  int gpus = 2;  ///< The first ones.
+  /// That a gate stops. 8 take all hardware queues that a context has if nobody asks for more, so
+  /// that what changed settles in a context of the runtime's own; with more, nothing moves live.
+  int streams_per_gpu = 8;
+  std::uint64_t chunks = 4;
+  std::uint64_t chunk_bytes = std::uint64_t{2} << 20;
+  std::uint64_t adds = 2'000;  ///< Most of one launch.
+  std::uint64_t switches = 300;
+  std::chrono::microseconds gate_limit{5'000};
+  bool hosts = true;
+  bool cancels = true;
+  TwinBug bug = TwinBug::none;
+};
+
+/// What became of it.
+struct GpuTwinOutcome {
+  std::uint64_t switches = 0;
+  std::uint64_t launches = 0;
+  std::uint64_t words_different = 0;
+  RuntimeStats stats;
+  std::string problem;  ///< Empty if nothing went wrong but words that differ.
+};
+
+/// A runtime of its own, writers that never pause, and moves, on real GPUs or simulated ones.
+class GpuTwinRig {
+ public:
+  GpuTwinRig(std::unique_ptr<Driver> driver, const GpuTwinPlan& plan);
+  ~GpuTwinRig();
+
+  /// Moves until so many chunks were switched, then holds the array against its twin.
+  GpuTwinOutcome play();
+
+ private:
+  void write(int gpu);
+  void write_waves();
+  void move();
+  void move_once();
+  TwinSpan some_of(std::mt19937_64& random, int gpu) const;
+  std::uint64_t compare();
+  void fail(const std::string& problem);
+  /// Runs until the moves have ended; what it throws is the play's failure.
+  void start(std::function<void()> body);
+
+  const GpuTwinPlan plan_;
+  std::unique_ptr<Driver> driver_;
+  std::unique_ptr<Runtime> runtime_;
+  std::vector<Location> places_;
+  std::uint64_t* array_ = nullptr;
+  std::uint64_t* twin_ = nullptr;
+  std::uint64_t words_ = 0;
+  std::mt19937_64 random_;
+  std::atomic<bool> finished_{false};
+  std::atomic<std::uint64_t> launches_{0};
+  std::vector<std::thread> threads_;
+  GpuTwinOutcome outcome_;
+  std::mutex mutex_;
+};
+
+}  // namespace vma

@@ -1,0 +1,78 @@
+#include "support/twin_kernels.hpp"
+
+#include <algorithm>
+#include <array>
+#include <span>
+
+namespace vma {
+namespace {
+
+using Word = std::uint64_t;
+
+constexpr const char* ptx =
+#include "support/kernels/twin_kernels.ptx.inc"
+    ;
+
+Word mixed(Word word) {
+  word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9ull;
+  word = (word ^ word >> 27) * 0x94D049BB133111EBull;
+  return word ^ word >> 31;
+}
+
+void add_body(DeviceView& memory, const KernelArguments& arguments, LaunchShape) {
+  Word* const array = arguments.at<Word*>(0);
+  Word* const twin = arguments.at<Word*>(1);
+  const Word part = arguments.at<Word>(3), parts = arguments.at<Word>(4);
+  const Word lines_of_part = arguments.at<Word>(2) / parts;
+  const Word seed = arguments.at<Word>(5), adds = arguments.at<Word>(6);
+  for (Word i = 0; i < adds; ++i) {
+    const Word random = mixed(seed + i * 0x9E3779B97F4A7C15ull);
+    const Word line = (random % lines_of_part) * parts + part;
+    const Word word = line * twin_line_words + (random >> 32) % (twin_line_words - 1);
+    const Word value = mixed(random) * arguments.at<Word>(7);
+    memory.atomic_add(array + word, value);
+    memory.atomic_add(twin + word, value);
+  }
+}
+
+void compare_body(DeviceView& memory, const KernelArguments& arguments, LaunchShape) {
+  const Word words = arguments.at<Word>(2);
+  std::array<Word, 512> ours, theirs;
+  Word different = 0;
+  for (Word first = 0; first < words; first += ours.size()) {
+    const std::size_t count = std::min<Word>(ours.size(), words - first);
+    memory.read(arguments.at<const Word*>(0) + first,
+                std::as_writable_bytes(std::span(ours).first(count)));
+    memory.read(arguments.at<const Word*>(1) + first,
+                std::as_writable_bytes(std::span(theirs).first(count)));
+    for (std::size_t i = 0; i < count; ++i) different += ours[i] != theirs[i];
+  }
+  if (different != 0) memory.atomic_add(arguments.at<Word*>(3), different);
+}
+
+}  // namespace
+
+const Kernel& twin_add_kernel() {
+  static const Kernel kernel{ptx, "vmart_twin_add", add_body};
+  return kernel;
+}
+
+KernelArguments twin_add_arguments(const TwinSpan& span, const TwinAdds& adds) {
+  return KernelArguments::of(span.array, span.twin, span.lines, span.part, span.parts, adds.seed,
+                             adds.count, adds.factor);
+}
+
+const Kernel& twin_settle_nothing_kernel() {
+  static const Kernel kernel{ptx, "vmart_twin_settle_nothing",
+                             [](DeviceView& memory, const KernelArguments& arguments, LaunchShape) {
+                               memory.store(arguments.at<Word*>(4), Word{0});
+                             }};
+  return kernel;
+}
+
+const Kernel& twin_compare_kernel() {
+  static const Kernel kernel{ptx, "vmart_twin_compare", compare_body};
+  return kernel;
+}
+
+}  // namespace vma

@@ -1,0 +1,86 @@
+#include "twin/bug_driver.hpp"
+
+#include "base/mutex.hpp"
+#include "migrate/digest.hpp"
+#include "support/twin_kernels.hpp"
+
+#include <vector>
+
+namespace vma {
+namespace {
+
+constexpr const char* planted_ptx =
+#include "support/kernels/planted_settle.ptx.inc"
+    ;
+
+/// Hands on every access but the stores of digests.
+class ForgetfulView final : public DeviceView {
+ public:
+  ForgetfulView(DeviceView& memory, const std::byte* digests, std::uint64_t size_bytes)
+      : memory_(memory), digests_(digests), end_(digests + size_bytes) {}
+
+  int device() const override { return memory_.device(); }
+  void read(const void* address, std::span<std::byte> out) override { memory_.read(address, out); }
+  void write(void* address, std::span<const std::byte> bytes) override {
+    const auto* begin = static_cast<const std::byte*>(address);
+    if (begin >= digests_ && begin < end_) return;
+    memory_.write(address, bytes);
+  }
+  std::uint64_t atomic_add(std::uint64_t* address, std::uint64_t value) override {
+    return memory_.atomic_add(address, value);
+  }
+
+ private:
+  DeviceView& memory_;
+  const std::byte* const digests_;
+  const std::byte* const end_;
+};
+
+}  // namespace
+
+Kernel broken_settle_kernel(const Kernel& settle, TwinBug bug) {
+  if (bug == TwinBug::no_settling) return twin_settle_nothing_kernel();
+  Kernel broken = settle;
+  broken.ptx = planted_ptx;
+  broken.host_body = [whole = settle.host_body](
+                         DeviceView& memory, const KernelArguments& arguments, LaunchShape shape) {
+    // The arguments are those of `settle_arguments`.
+    ForgetfulView view(memory, arguments.at<const std::byte*>(2),
+                       arguments.at<std::uint64_t>(5) * digest_bytes);
+    whole(view, arguments, shape);
+  };
+  return broken;
+}
+
+void BugDriver::batch(BoundStream stream, std::span<const WordOperation> operations) {
+  // A gate's batch has two operations, the last of which waits.
+  if (bug_ == TwinBug::no_gate && operations.size() == 2) operations = operations.first(1);
+  InterceptDriver::batch(stream, operations);
+}
+
+KernelHandle BugDriver::load_kernel(ContextHandle context, const Kernel& kernel) {
+  const bool breaks = bug_ == TwinBug::old_digest || bug_ == TwinBug::no_settling;
+  if (!breaks || kernel.entry != settle_kernel().entry) {
+    return InterceptDriver::load_kernel(context, kernel);
+  }
+  return InterceptDriver::load_kernel(context, broken_settle_kernel(kernel, bug_));
+}
+
+void BugDriver::grant(Address begin, std::uint64_t size_bytes,
+                      std::span<const Accessor> accessors) {
+  constexpr int every = 3;
+  if (bug_ == TwinBug::old_digest && stopped_ > 0 && ++grants_ % every == 0) {
+    Mutex mutex;
+    Condition nothing;
+    MutexLock lock(mutex);
+    nothing.wait_until(lock, clock(), clock().now() + 2 * gate_limit_, [] { return false; });
+  }
+  InterceptDriver::grant(begin, size_bytes, accessors);
+}
+
+void BugDriver::note_stopped(int change) noexcept {
+  stopped_ += change;
+  InterceptDriver::note_stopped(change);
+}
+
+}  // namespace vma

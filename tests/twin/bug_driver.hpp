@@ -1,0 +1,42 @@
+#pragma once
+
+#include "driver/intercept_driver.hpp"
+#include "twin/twin_bug.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+
+namespace vma {
+
+/// Breaks what the bytes of a live migration hang on:
+///
+/// - `no_gate`: the batches of gates wait for nothing;
+/// - `old_digest`: settling copies what changed and keeps the digest of what was there before. That
+///   shows only over gates that are given up after settling, so grants beside stopped work now and
+///   then take longer than a gate may;
+/// - `no_settling`: the settling kernel does nothing.
+class BugDriver final : public InterceptDriver {
+ public:
+  BugDriver(Driver& inner, TwinBug bug, std::chrono::nanoseconds gate_limit)
+      : InterceptDriver(inner), bug_(bug), gate_limit_(gate_limit) {}
+
+  void batch(BoundStream stream, std::span<const WordOperation> operations) override;
+  KernelHandle load_kernel(ContextHandle context, const Kernel& kernel) override;
+  void grant(Address begin, std::uint64_t size_bytes, std::span<const Accessor> accessors) override;
+  void note_stopped(int change) noexcept override;
+
+ private:
+  void around(Call, const std::function<void()>& body) override { body(); }
+
+  const TwinBug bug_;
+  const std::chrono::nanoseconds gate_limit_;
+  std::atomic<int> stopped_{0};
+  std::atomic<int> grants_{0};
+};
+
+/// The settling kernel with that bug, which is `old_digest` or `no_settling`; of both kinds of
+/// machine.
+Kernel broken_settle_kernel(const Kernel& settle, TwinBug bug);
+
+}  // namespace vma

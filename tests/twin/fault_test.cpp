@@ -1,0 +1,126 @@
+// Goal: whatever call of a live migration fails, or takes too long, array and twin are equal, all
+// that was launched finishes, and what cannot be given back is counted. Method: stepped plays in
+// which each call fails in turn, then two of them, or stands for longer than any limit.
+
+#include "driver/delay_driver.hpp"
+#include "driver/fault_driver.hpp"
+#include "twin/seeds.hpp"
+#include "twin/twin_play.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+
+namespace vma {
+namespace {
+
+/// Two writers and two moves of an array, one after the other.
+TwinPlan short_play(std::uint64_t seed) {
+  TwinPlan plan;
+  plan.seed = seed;
+  plan.writers = 2;
+  plan.waves = true;
+  plan.moves = 2;
+  plan.cancels = false;
+  plan.hosts = seed % 2 == 0;
+  plan.any_error = true;
+  return plan;
+}
+
+struct FaultOutcome {
+  int fired = 0;
+  int counted = 0;
+  std::set<Call> failed;
+};
+
+/// Plays with those calls failing, counted from the first move to the end of the last.
+FaultOutcome play_failing(std::uint64_t seed, const std::set<int>& numbers) {
+  TwinPlan plan = short_play(seed);
+  FaultDriver* faults = nullptr;
+  FaultOutcome outcome;
+  plan.wrap = [&](Driver& machine) {
+    auto made = std::make_unique<FaultDriver>(machine);
+    faults = made.get();
+    return made;
+  };
+  plan.arm = [&](bool armed) {
+    if (armed) return faults->fail_calls(numbers);
+    outcome = {faults->fired(), faults->counted(), faults->failed()};
+    faults->fail_calls({});
+  };
+  const std::string problem = play(plan).problem;
+  std::string calls;
+  for (const int number : numbers) calls += fmt::format(" {}", number);
+  for (const Call call : outcome.failed) calls += fmt::format(" {}", to_string(call));
+  EXPECT_EQ(problem, "") << describe(plan) << ", failing" << calls;
+  return outcome;
+}
+
+TEST(TwinFaults, AnyCallThatFailsLosesNothing) {
+  const std::uint64_t seeds = long_run() ? 20 : 2;
+  std::set<Call> failed;
+  int plays = 0;
+  for (std::uint64_t seed = first_seed(); seed < first_seed() + seeds; ++seed) {
+    for (int number = 0; !HasFailure(); ++number) {
+      const FaultOutcome outcome = play_failing(seed, {number});
+      failed.insert(outcome.failed.begin(), outcome.failed.end());
+      if (outcome.fired == 0) break;
+      ++plays;
+    }
+  }
+  fmt::print("{} plays, {} kinds of calls failed\nVMART_COUNT twin_faults={}\n", plays,
+             failed.size(), plays);
+  for (const Call call : {Call::batch, Call::is_capturing, Call::make_chain, Call::update_chain,
+                          Call::launch_graph, Call::unmap, Call::map, Call::grant}) {
+    EXPECT_TRUE(failed.contains(call)) << to_string(call) << " never failed";
+  }
+}
+
+TEST(TwinFaults, AnyTwoCallsThatFailLoseNothing) {
+  const int pairs = long_run() ? 5'000 : 250;
+  std::mt19937_64 random(first_seed());
+  const int calls = play_failing(first_seed(), {}).counted;
+  ASSERT_GT(calls, 100);
+  for (int i = 0; i < pairs && !HasFailure(); ++i) {
+    const int first = static_cast<int>(below(random, static_cast<unsigned>(calls)));
+    // Half of them close together, where the second meets the repair of the first.
+    const int distance = 1 + static_cast<int>(below(random, i % 2 == 0 ? 12 : 200));
+    play_failing(first_seed(), {first, first + distance});
+  }
+}
+
+/// False if call number `number` never came.
+bool play_delaying(std::uint64_t seed, int number) {
+  constexpr TimePoint delay = std::chrono::milliseconds(2);  // The gate's limit is 100 us.
+  TwinPlan plan = short_play(seed);
+  DelayDriver* delays = nullptr;
+  bool fired = false;
+  plan.wrap = [&](Driver& machine) {
+    auto made = std::make_unique<DelayDriver>(machine);
+    delays = made.get();
+    return made;
+  };
+  plan.arm = [&](bool armed) {
+    if (armed) return delays->delay_call_number(number, delay);
+    fired = delays->fired() > 0;
+    delays->delay_call_number(-1, TimePoint{0});
+  };
+  const TwinOutcome outcome = play(plan);
+  EXPECT_EQ(outcome.problem, "") << describe(plan) << ", call " << number << " delayed";
+  for (const auto& [kind, count] : outcome.moves_failed) {
+    EXPECT_TRUE(kind == "busy" || kind == "unsupported") << kind << ", call " << number;
+  }
+  return fired;
+}
+
+TEST(TwinFaults, AnyCallThatStandsTooLongLosesNothing) {
+  const int step = long_run() ? 1 : 2;
+  int number = 0;
+  while (play_delaying(first_seed(), number) && !HasFailure()) number += step;
+  EXPECT_GT(number, 100);
+}
+
+}  // namespace
+}  // namespace vma

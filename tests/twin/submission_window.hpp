@@ -1,0 +1,26 @@
+#pragma once
+
+#include "base/mutex.hpp"
+#include "driver/intercept_driver.hpp"
+
+namespace vma {
+
+/// Keeps the program from submitting work between the two calls that hold a context. What another
+/// thread submits there is neither waited for nor held: no promise covers it, so no test may ask.
+///
+/// The program submits under the mutex that it is given. A thread holds that from `record_context`
+/// to the end of its next call.
+class SubmissionWindow final : public InterceptDriver {
+ public:
+  SubmissionWindow(Driver& inner, Mutex& submissions)
+      : InterceptDriver(inner), submissions_(submissions) {}
+
+ private:
+  void around(Call call, const std::function<void()>& body) override;
+  void enter() VMART_NO_THREAD_ANALYSIS;
+  void leave() noexcept VMART_NO_THREAD_ANALYSIS;
+
+  Mutex& submissions_;
+};
+
+}  // namespace vma

@@ -1,0 +1,114 @@
+#include "twin/twin_mover.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace vma {
+
+TwinMover::TwinMover(TwinWorld& world)
+    : world_(world), plan_(world.plan()), random_(world.plan().seed + 1) {}
+
+void TwinMover::run() {
+  constexpr std::size_t under_way_max = 3;
+  for (int i = 0; i < plan_.moves && !world_.finished(); ++i) {
+    try {
+      if (plan_.company.holds && below(random_, 3) == 0) {
+        move_held();
+      } else {
+        move_once();
+      }
+    } catch (const Error& error) {
+      judge(error);
+    }
+    world_.nap(std::chrono::nanoseconds(below(random_, 50'000)));
+    while (under_way_.size() > below(random_, under_way_max)) end_one();
+  }
+  while (!under_way_.empty()) end_one();
+}
+
+MigrateOptions TwinMover::draw_options() {
+  MigrateOptions options;
+  options.scope = StopScope::attached;
+  options.mode = Mode::automatic;
+  if (plan_.bug != TwinBug::none) {
+    options.mode = Mode::live;
+    return options;
+  }
+  if (below(random_, 4) == 0) options.mode = Mode::live;
+  if (below(random_, 8) == 0) options.mode = Mode::stopped;
+  options.priority = static_cast<int>(below(random_, 2));
+  options.reserve_first = below(random_, 4) == 0;
+  options.wait_for_pins = below(random_, 4) != 0;
+  options.paranoid = below(random_, 6) == 0;
+  return options;
+}
+
+void TwinMover::move_once() {
+  std::uint64_t* const array = world_.array().array;
+  const std::uint64_t bytes = world_.array().words * sizeof(std::uint64_t);
+  std::uint64_t offset = 0, length = bytes;
+  if (below(random_, 3) == 0) {
+    offset = below(random_, bytes);
+    length = 1 + below(random_, bytes - offset);
+  }
+  under_way_.push_back(world_.runtime().migrate_async(
+      array, offset, length, world_.elsewhere(random_, array), draw_options()));
+  if (!plan_.cancels || below(random_, 4) != 0) return;
+  world_.nap(std::chrono::nanoseconds(below(random_, 100'000)));
+  under_way_.back().cancel();
+}
+
+void TwinMover::move_held() {
+  std::uint64_t* const array = world_.array().array;
+  MigrateOptions options;
+  options.reserve_first = below(random_, 2) == 0;
+  count(world_.runtime().migrate(array, world_.elsewhere(random_, array), options));
+}
+
+/// Of those under way, the one that was asked for first.
+void TwinMover::end_one() {
+  const Migration move = std::move(under_way_.front());
+  under_way_.erase(under_way_.begin());
+  try {
+    count(move.wait());
+  } catch (const Error& error) {
+    if (error.report() != nullptr)
+      seen_.chunks_moved += static_cast<unsigned>(error.report()->chunks_moved);
+    judge(error);
+  }
+}
+
+void TwinMover::count(const MigrationReport& report) {
+  ++seen_.moves_done;
+  seen_.chunks_moved += static_cast<unsigned>(report.chunks_moved);
+  seen_.chunks_live += static_cast<unsigned>(report.chunks_live);
+}
+
+void TwinMover::judge(const Error& error) {
+  ++seen_.moves_failed[std::string(to_string(error.kind()))];
+  const bool captured = plan_.company.captures;
+  bool may_be = plan_.any_error;
+  switch (error.kind()) {
+    case ErrorKind::busy: may_be = true; break;
+    case ErrorKind::cancelled: may_be |= plan_.cancels; break;
+    case ErrorKind::pinned: may_be |= plan_.company.pins; break;
+    // What cannot move live; and a hold where something captures.
+    case ErrorKind::unsupported:
+      may_be |= plan_.hosts || captured || plan_.hardware_queues < 8;
+      break;
+    default: break;
+  }
+  if (!may_be) world_.fail(fmt::format("a move ended in {}", error.what()));
+}
+
+void TwinMover::add_to(TwinOutcome& outcome) {
+  const RuntimeStats stats = world_.runtime().stats();
+  seen_.gates = stats.gates;
+  for (const auto& [reason, times] : stats.reasons) seen_.given_up[reason] = times;
+  if (stats.poisoned != 0 && !plan_.any_error) world_.fail("an allocation is poisoned");
+  outcome += seen_;
+}
+
+}  // namespace vma

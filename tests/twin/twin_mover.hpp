@@ -1,0 +1,38 @@
+#pragma once
+
+#include "twin/twin_play.hpp"
+#include "twin/twin_world.hpp"
+
+#include <vma/migration.hpp>
+
+#include <random>
+#include <vector>
+
+namespace vma {
+
+/// Moves a play's array about: wholes and parts, in all directions, several at once, some of which
+/// it cancels. One thread.
+class TwinMover {
+ public:
+  explicit TwinMover(TwinWorld& world);
+
+  /// Returns when all moves have ended. A move that ends as no move may is the play's failure.
+  void run();
+  void add_to(TwinOutcome& outcome);
+
+ private:
+  MigrateOptions draw_options();
+  void move_once();
+  void move_held();
+  void end_one();
+  void count(const MigrationReport& report);
+  void judge(const Error& error);
+
+  TwinWorld& world_;
+  const TwinPlan& plan_;
+  std::mt19937_64 random_;
+  std::vector<Migration> under_way_;
+  TwinOutcome seen_;
+};
+
+}  // namespace vma
