@@ -3,6 +3,7 @@
 #include "gpu/gpu_rig.hpp"
 #include "machine/machine_file.hpp"
 #include "sim/sim_driver.hpp"
+#include "support/sanitizer.hpp"
 #include "support/test_machines.hpp"
 
 #include <gtest/gtest.h>
@@ -37,6 +38,9 @@ class GpuTest : public testing::Test {
       return;
     }
     why_not_ = Machine::unavailable();
+    if (why_not_.empty() && under_thread_sanitizer && std::string_view(Machine::name) == "sim") {
+      why_not_ = "simulated, it takes many minutes here; tests/twin is for race checkers";
+    }
     if (!why_not_.empty()) return;
     auto rig = std::make_unique<GpuRig>(Machine::open());
     std::printf("on %s\n", rig->runtime().description().c_str());
