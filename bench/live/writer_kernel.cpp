@@ -1,5 +1,7 @@
 #include "bench/live/writer_kernel.hpp"
 
+#include "migrate/kernels/digest_math.hpp"
+
 #include <algorithm>
 
 namespace vma {
@@ -11,12 +13,6 @@ constexpr const char* ptx =
 #include "bench/live/kernels/writer.ptx.inc"
     ;
 
-Word mixed(Word word) {
-  word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9ull;
-  word = (word ^ word >> 27) * 0x94D049BB133111EBull;
-  return word ^ word >> 31;
-}
-
 void write_body(DeviceView& memory, const KernelArguments& arguments, LaunchShape) {
   Word* const begin = arguments.at<Word*>(0);
   const Word places = arguments.at<Word>(1), stride_words = arguments.at<Word>(2);
@@ -24,7 +20,7 @@ void write_body(DeviceView& memory, const KernelArguments& arguments, LaunchShap
   const Word number = arguments.at<Word>(7);
   for (Word index = 0; index < touches; ++index) {
     const Word count = number * touches + index;
-    const Word word = mixed(count * 0x9E3779B97F4A7C15ull) % place_words;
+    const Word word = digest_math::splitmix(count * 0x9E3779B97F4A7C15ull) % place_words;
     memory.atomic_add(begin + count % places * stride_words + word, 1);
   }
   memory.store(arguments.at<Word*>(6), number);

@@ -1,6 +1,7 @@
 #include "migrate/chunk_stop.hpp"
 
 #include "base/log.hpp"
+#include "migrate/phase_timer.hpp"
 
 #include <algorithm>
 #include <exception>
@@ -18,19 +19,6 @@ std::chrono::nanoseconds copy_limit(std::uint64_t size_bytes) {
   return copy_patience * std::chrono::duration_cast<std::chrono::nanoseconds>(
                              std::chrono::duration<double>(seconds));
 }
-
-/// Adds the time that its scope takes to a phase.
-class PhaseTimer {
- public:
-  PhaseTimer(Clock& clock, std::chrono::nanoseconds& phase)
-      : clock_(clock), phase_(phase), start_(clock.now()) {}
-  ~PhaseTimer() { phase_ += clock_.now() - start_; }
-
- private:
-  Clock& clock_;
-  std::chrono::nanoseconds& phase_;
-  TimePoint start_;
-};
 
 }  // namespace
 

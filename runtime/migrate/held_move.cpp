@@ -1,6 +1,7 @@
 #include "migrate/held_move.hpp"
 
 #include "base/log.hpp"
+#include "migrate/migration_error.hpp"
 
 #include <fmt/format.h>
 
@@ -39,7 +40,7 @@ MigrationReport HeldMove::run() {
   } catch (const Error& error) {
     summarise();
     report_.wall = clock_.now() - start;
-    throw with_report(error);
+    throw migration_error(error, report_, allocation_);
   }
   summarise();
   const TimePoint retire_start = clock_.now();
@@ -241,17 +242,6 @@ void HeldMove::summarise() {
   } else {
     report_.outcome = moved == 0 ? Outcome::failed : Outcome::partly;
   }
-}
-
-Error HeldMove::with_report(const Error& error) {
-  const bool poisoned = std::ranges::any_of(
-      report_.failures, [](const ChunkFailure& failure) { return failure.poisoned; });
-  if (!poisoned) return error.with_report(report_);
-  return Error(ErrorKind::poisoned, error.call(),
-               fmt::format("the allocation at {:#x} has a dark slot, its bytes are saved: {}",
-                           to_integer(allocation_.begin()), error.what()),
-               error.native())
-      .with_report(report_);
 }
 
 }  // namespace vma

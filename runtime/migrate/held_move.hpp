@@ -31,7 +31,6 @@ class HeldMove {
   bool ended() const;
   void note_failure(const Transaction& transaction, const std::exception& error);
   void summarise();
-  Error with_report(const Error& error);
 
   Mover& mover_;
   Memory& memory_;

@@ -2,6 +2,7 @@
 
 #include "base/log.hpp"
 #include "migrate/chunk_stop.hpp"
+#include "migrate/migration_error.hpp"
 
 #include <fmt/format.h>
 
@@ -44,7 +45,7 @@ MigrationReport LiveMove::run() {
   } catch (const Error& error) {
     report_.wall = clock_.now() - start;
     finish_report();
-    throw with_report(error);
+    throw migration_error(error, report_, allocation_);
   }
   report_.wall = clock_.now() - start;
   finish_report();
@@ -439,17 +440,6 @@ void LiveMove::finish_report() noexcept {
   } else {
     report_.outcome = report_.chunks_moved == 0 ? Outcome::failed : Outcome::partly;
   }
-}
-
-Error LiveMove::with_report(const Error& error) {
-  const bool poisoned = std::ranges::any_of(
-      report_.failures, [](const ChunkFailure& failure) { return failure.poisoned; });
-  if (!poisoned) return error.with_report(report_);
-  return Error(ErrorKind::poisoned, error.call(),
-               fmt::format("the allocation at {:#x} has a dark slot, its bytes are saved: {}",
-                           to_integer(allocation_.begin()), error.what()),
-               error.native())
-      .with_report(report_);
 }
 
 }  // namespace vma

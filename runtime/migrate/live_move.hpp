@@ -71,7 +71,6 @@ class LiveMove {
   void back_off(int attempt);
   TimePoint chunk_deadline() const;
   void note_failure(const LiveChunk& chunk, const std::exception& error);
-  Error with_report(const Error& error);
 
   Mover& mover_;
   MigrationTask& task_;

@@ -3,28 +3,12 @@
 #include "base/check.hpp"
 #include "base/log.hpp"
 #include "memory/verify_access.hpp"
+#include "migrate/phase_timer.hpp"
 
 #include <exception>
 #include <utility>
 
 namespace vma {
-namespace {
-
-/// Adds the time that its scope takes to a phase.
-class PhaseTimer {
- public:
-  PhaseTimer(Clock& clock, std::chrono::nanoseconds& phase)
-      : clock_(clock), phase_(phase), start_(clock.now()) {}
-  ~PhaseTimer() { phase_ += clock_.now() - start_; }
-
- private:
-  Clock& clock_;
-  std::chrono::nanoseconds& phase_;
-  TimePoint start_;
-};
-
-}  // namespace
-
 Transaction::Transaction(Memory& memory, CopyEngine& engine, Allocation& allocation,
                          std::size_t slot, Location to)
     : memory_(memory),

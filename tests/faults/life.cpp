@@ -2,16 +2,13 @@
 
 #include "machine/machine_file.hpp"
 #include "service/runtime_parts.hpp"
+#include "support/announce.hpp"
 #include "support/test_kernels.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <csignal>
-#include <cstring>
 #include <exception>
 
 namespace vma {
@@ -21,21 +18,6 @@ constexpr std::uint64_t page = 4096;
 constexpr std::uint64_t chunk_bytes = 2 * page;
 constexpr std::uint64_t size_bytes = 2 * chunk_bytes + page;  // Three slots, the last one shorter.
 constexpr std::uint64_t words = size_bytes / sizeof(std::uint64_t);
-
-char life_now[256];
-
-/// A check of the runtime that fails aborts the process; then this says in which life.
-void print_life(int) {
-  static_cast<void>(!write(STDERR_FILENO, life_now, std::strlen(life_now)));
-  std::signal(SIGABRT, SIG_DFL);
-}
-
-void announce(const std::string& life) {
-  std::signal(SIGABRT, print_life);
-  const std::size_t length = std::min(life.size(), sizeof life_now - 2);
-  std::memcpy(life_now, life.data(), length);
-  std::memcpy(life_now + length, "\n", 2);
-}
 
 Settings settings() {
   Settings settings;

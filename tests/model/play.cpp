@@ -3,31 +3,13 @@
 #include "model/user.hpp"
 #include "model/world.hpp"
 #include "sim/stepped_executor.hpp"
-
-#include <unistd.h>
+#include "support/announce.hpp"
 
 #include <algorithm>
-#include <csignal>
-#include <cstring>
 #include <numeric>
 
 namespace vma {
 namespace {
-
-char play_now[256];
-
-/// A check of the runtime that fails aborts the process; then this says in which play.
-void print_play(int) {
-  static_cast<void>(!write(STDERR_FILENO, play_now, std::strlen(play_now)));
-  std::signal(SIGABRT, SIG_DFL);
-}
-
-void announce(const std::string& text) {
-  const std::size_t length = std::min(text.size(), sizeof play_now - 2);
-  std::memcpy(play_now, text.data(), length);
-  std::memcpy(play_now + length, "\n", 2);
-  std::signal(SIGABRT, print_play);
-}
 
 void play_in(World& world, PlayOutcome& outcome) {
   const ModelPlan& plan = world.plan();

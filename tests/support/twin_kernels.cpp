@@ -1,5 +1,7 @@
 #include "support/twin_kernels.hpp"
 
+#include "migrate/kernels/digest_math.hpp"
+
 #include <algorithm>
 #include <array>
 #include <span>
@@ -13,12 +15,6 @@ constexpr const char* ptx =
 #include "support/kernels/twin_kernels.ptx.inc"
     ;
 
-Word mixed(Word word) {
-  word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9ull;
-  word = (word ^ word >> 27) * 0x94D049BB133111EBull;
-  return word ^ word >> 31;
-}
-
 void add_body(DeviceView& memory, const KernelArguments& arguments, LaunchShape) {
   Word* const array = arguments.at<Word*>(0);
   Word* const twin = arguments.at<Word*>(1);
@@ -26,10 +22,10 @@ void add_body(DeviceView& memory, const KernelArguments& arguments, LaunchShape)
   const Word lines_of_part = arguments.at<Word>(2) / parts;
   const Word seed = arguments.at<Word>(5), adds = arguments.at<Word>(6);
   for (Word i = 0; i < adds; ++i) {
-    const Word random = mixed(seed + i * 0x9E3779B97F4A7C15ull);
+    const Word random = digest_math::splitmix(seed + i * 0x9E3779B97F4A7C15ull);
     const Word line = (random % lines_of_part) * parts + part;
     const Word word = line * twin_line_words + (random >> 32) % (twin_line_words - 1);
-    const Word value = mixed(random) * arguments.at<Word>(7);
+    const Word value = digest_math::splitmix(random) * arguments.at<Word>(7);
     memory.atomic_add(array + word, value);
     memory.atomic_add(twin + word, value);
   }

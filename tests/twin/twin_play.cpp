@@ -1,38 +1,20 @@
 #include "twin/twin_play.hpp"
 
 #include "sim/stepped_executor.hpp"
+#include "support/announce.hpp"
 #include "twin/twin_mover.hpp"
 #include "twin/twin_users.hpp"
 #include "twin/twin_world.hpp"
 #include "twin/user_stream.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <vector>
 
 namespace vma {
 namespace {
-
-char play_now[512];
-
-/// A check of the runtime that fails aborts the process; then this says in which play.
-void print_play(int) {
-  static_cast<void>(!write(STDERR_FILENO, play_now, std::strlen(play_now)));
-  std::signal(SIGABRT, SIG_DFL);
-}
-
-void announce(const std::string& text) {
-  const std::size_t length = std::min(text.size(), sizeof play_now - 2);
-  std::memcpy(play_now, text.data(), length);
-  std::memcpy(play_now + length, "\n", 2);
-  std::signal(SIGABRT, print_play);
-}
 
 using User = void (*)(TwinWorld&, unsigned);
 
