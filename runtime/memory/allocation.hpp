@@ -32,9 +32,10 @@ struct Geometry {
 
 /// What a user's pointer names: a reservation whose slots each show one chunk.
 ///
-/// `operations()` is held by whoever switches a slot, reads, writes, pins or frees it, for as long
-/// as that takes. Slots change under it only; `extents()` may be asked by anyone at any time. Who
-/// moves or frees it has a `MoveClaim` besides, taken first. I1: `begin()` never changes.
+/// `operations()` is held by whoever switches a slot, reads, writes or pins it, for as long as that
+/// takes; a free lets go of it before it waits for work. Slots change under it, and after a free;
+/// `extents()` may be asked by anyone at any time. Who moves or frees it has a `MoveClaim` besides,
+/// taken first. I1: `begin()` never changes.
 ///
 /// Once freed it stays `being_freed` for ever: the cache hands its memory to another Allocation, so
 /// who still holds this one cannot take the next for it.

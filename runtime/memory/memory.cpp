@@ -170,8 +170,10 @@ void Memory::unregister(Address begin) noexcept {
 void Memory::free(Address begin) {
   const std::shared_ptr<Allocation> allocation = claim_for_free(begin, "vma::free");
   const MoveClaim claim = MoveClaim::take(allocation);  // A move of it ends first.
+  // What began before has ended then, and what comes later sees `being_freed`. Not held for the
+  // wait below: scopes and hooks may end meanwhile, perhaps on the thread that the work waits for.
+  { const MutexLock lock(allocation->operations()); }
   try {
-    const MutexLock lock(allocation->operations());
     contexts_.drain();
   } catch (...) {
     allocation->being_freed = false;

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <thread>
 #include <vector>
 
 namespace vma {
@@ -63,6 +64,20 @@ TEST(Memory, FreeForgetsThePointerAndWaitsForTheWorkBefore) {
   const void* pointer = to_pointer(allocation->begin());
   expect_error(ErrorKind::unknown_pointer, [&] { rig.memory().require_around(pointer, "test"); });
   expect_error(ErrorKind::unknown_pointer, [&] { rig.memory().free(allocation->begin()); });
+}
+
+TEST(Memory, AFreeHoldsNobodyUpWhileItWaitsForWork) {
+  MemoryRig rig;
+  const auto allocation = rig.alloc(1, gpu(0));
+  std::uint64_t* word = rig.stop(rig.new_stream(1));
+  rig.forget_calls();
+  std::thread freer([&] { rig.free(allocation); });
+  EXPECT_TRUE(comes_true([&] { return rig.calls(Call::record_context) == 2; }));
+  EXPECT_TRUE(allocation->being_freed);
+  EXPECT_TRUE(comes_true([&] { return allocation->operations().is_free(); }));
+  EXPECT_EQ(rig.memory().require_around(to_pointer(allocation->begin()), "test"), allocation);
+  rig.let_go(word);
+  freer.join();
 }
 
 TEST(Memory, FreesNothingWhenTheWorkCannotBeWaitedFor) {
