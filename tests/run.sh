@@ -85,6 +85,25 @@ print_minutes() {
   done
 }
 
+# What failed, once more and last: ctest's own list is far above, or above hundreds of skipped tests.
+print_failures() {
+  local preset logs
+  say "FAILED: ${failed[*]}"
+  for preset in asan tsan release; do
+    logs=build/$preset/Testing/Temporary
+    [[ -s $logs/LastTestsFailed.log ]] || continue
+    say "failed in $preset, and the last lines that each printed:"
+    cat "$logs/LastTestsFailed.log"
+    awk '/^[0-9]+\/[0-9]+ Test: / { name = $0 }
+         { line[NR % 25] = $0 }
+         /^Test time = / { last = NR }
+         /^Test / && !/^Test (Passed|time)/ && NR <= last + 2 {
+           print "--- " name
+           for (i = last - 22; i < last; ++i) print line[i % 25]
+         }' "$logs/LastTest.log"
+  done
+}
+
 main() {
   read_arguments "$@"
   stage_names+=(set-up)
@@ -92,6 +111,7 @@ main() {
   stage_seconds+=("$SECONDS")
   cd "$root"
   choose_seed
+  rm -f build/*/Testing/Temporary/LastTestsFailed.log
   stage "release build" build_release
   if [[ -n $clang_version && -z $quick ]]; then
     stage "asan and ubsan tests" test_sanitized asan
@@ -105,7 +125,10 @@ main() {
   if [[ -n $long && ${#failed[@]} == 0 ]]; then
     python3 tests/record_long_run.py "$SECONDS"
   fi
-  ((${#failed[@]} == 0))
+  if ((${#failed[@]} != 0)); then
+    print_failures
+    return 1
+  fi
 }
 
 main "$@"
