@@ -4,19 +4,7 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
 namespace vma {
-
-std::uint64_t run_seed() {
-  const char* text = std::getenv("VMART_SEED");
-  return text == nullptr ? 1 : std::strtoull(text, nullptr, 10);
-}
-
-bool long_run() {
-  const char* text = std::getenv("VMART_LONG");
-  return text != nullptr && std::string(text) == "1";
-}
 
 std::set<Call>& failed_calls() {
   static std::set<Call> calls;

@@ -2,6 +2,7 @@
 // of every GPU find every byte where the pointer says, before and after.
 
 #include "gpu/gpu_test.hpp"
+#include "support/test_run.hpp"
 
 #include <random>
 #include <thread>
@@ -56,10 +57,8 @@ TYPED_TEST(GpuMoves, ARangeMovesAndTheRestStays) {
 
 TYPED_TEST(GpuMoves, ManyRandomMovesOfSeveralAllocationsLoseNothing) {
   GpuRig& rig = this->rig();
-  const char* value = std::getenv("VMART_SEED");
-  const std::uint64_t seed = value != nullptr ? std::strtoull(value, nullptr, 10) : 1;
-  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
-  std::mt19937_64 random(seed);
+  std::printf("seed %llu\n", static_cast<unsigned long long>(run_seed()));
+  std::mt19937_64 random(run_seed());
   const auto place = [&] { return rig.locations()[random() % rig.locations().size()]; };
   std::vector<std::unique_ptr<Pattern>> patterns;
   for (std::uint64_t i = 0; i < 4; ++i) {

@@ -6,17 +6,13 @@
 #include "contract/child_process.hpp"
 #include "gpu/gpu_test.hpp"
 #include "gpu/twin_rig.hpp"
+#include "support/test_run.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 namespace vma {
 namespace {
-
-std::uint64_t variable(const char* name, std::uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
-}
 
 double us(std::chrono::nanoseconds duration) {
   return std::chrono::duration<double, std::micro>(duration).count();
@@ -52,9 +48,9 @@ class GpuTwins : public testing::Test {
 
   GpuTwinPlan plan(int gpus) const {
     GpuTwinPlan plan;
-    plan.seed = variable("VMART_SEED", 1);
+    plan.seed = run_seed();
     plan.gpus = gpus;
-    plan.switches = variable("VMART_TWIN_SWITCHES", 300);
+    plan.switches = number_from_environment("VMART_TWIN_SWITCHES", 300);
     if (simulated_) {  // A processor does the work of all.
       plan.switches = 12;
       plan.streams_per_gpu = 3;
@@ -127,7 +123,7 @@ TYPED_TEST(GpuTwins, AreEqualAfterMovesBetweenGpusAlone) {
 
 TYPED_TEST(GpuTwins, AreEqualThoughManyGatesAreGivenUp) {
   for (const int gpus : this->counts()) {
-    std::mt19937_64 random(variable("VMART_SEED", 1));
+    std::mt19937_64 random(run_seed());
     for (int phase = 0; phase < 4; ++phase) {
       GpuTwinPlan plan = this->plan(gpus);
       plan.hosts = phase % 2 == 0;

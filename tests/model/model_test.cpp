@@ -5,26 +5,15 @@
 
 #include "model/play.hpp"
 #include "support/sanitizer.hpp"
+#include "support/test_run.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstdio>
-#include <cstdlib>
-#include <string_view>
 
 namespace vma {
 namespace {
-
-bool long_run() {
-  const char* value = std::getenv("VMART_LONG");
-  return value != nullptr && std::string_view(value) == "1";
-}
-
-std::uint64_t run_seed() {
-  const char* value = std::getenv("VMART_SEED");
-  return value != nullptr ? std::strtoull(value, nullptr, 10) : 1;
-}
 
 /// How much one test plays: some plays of some operations each.
 struct Share {

@@ -4,7 +4,7 @@
 
 #include "driver/delay_driver.hpp"
 #include "driver/fault_driver.hpp"
-#include "twin/seeds.hpp"
+#include "support/test_run.hpp"
 #include "twin/twin_play.hpp"
 
 #include <fmt/format.h>
@@ -62,7 +62,7 @@ TEST(TwinFaults, AnyCallThatFailsLosesNothing) {
   const std::uint64_t seeds = long_run() ? 20 : 2;
   std::set<Call> failed;
   int plays = 0;
-  for (std::uint64_t seed = first_seed(); seed < first_seed() + seeds; ++seed) {
+  for (std::uint64_t seed = run_seed(); seed < run_seed() + seeds; ++seed) {
     for (int number = 0; !HasFailure(); ++number) {
       const FaultOutcome outcome = play_failing(seed, {number});
       failed.insert(outcome.failed.begin(), outcome.failed.end());
@@ -80,14 +80,14 @@ TEST(TwinFaults, AnyCallThatFailsLosesNothing) {
 
 TEST(TwinFaults, AnyTwoCallsThatFailLoseNothing) {
   const int pairs = long_run() ? 5'000 : 250;
-  std::mt19937_64 random(first_seed());
-  const int calls = play_failing(first_seed(), {}).counted;
+  std::mt19937_64 random(run_seed());
+  const int calls = play_failing(run_seed(), {}).counted;
   ASSERT_GT(calls, 100);
   for (int i = 0; i < pairs && !HasFailure(); ++i) {
     const int first = static_cast<int>(below(random, static_cast<unsigned>(calls)));
     // Half of them close together, where the second meets the repair of the first.
     const int distance = 1 + static_cast<int>(below(random, i % 2 == 0 ? 12 : 200));
-    play_failing(first_seed(), {first, first + distance});
+    play_failing(run_seed(), {first, first + distance});
   }
 }
 
@@ -118,7 +118,7 @@ bool play_delaying(std::uint64_t seed, int number) {
 TEST(TwinFaults, AnyCallThatStandsTooLongLosesNothing) {
   const int step = long_run() ? 1 : 2;
   int number = 0;
-  while (play_delaying(first_seed(), number) && !HasFailure()) number += step;
+  while (play_delaying(run_seed(), number) && !HasFailure()) number += step;
   EXPECT_GT(number, 100);
 }
 

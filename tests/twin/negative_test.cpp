@@ -1,7 +1,7 @@
 // Goal: the twin tests would notice. Method: what the bytes hang on is broken on purpose, and some
 // seed finds it.
 
-#include "twin/seeds.hpp"
+#include "support/test_run.hpp"
 #include "twin/twin_play.hpp"
 
 #include <fmt/format.h>
@@ -25,7 +25,7 @@ TwinPlan plain(std::uint64_t seed, TwinBug bug) {
 std::string found(TwinBug bug) {
   constexpr std::uint64_t seeds_max = 10'000;
   for (std::uint64_t i = 0; i < seeds_max; ++i) {
-    const TwinPlan plan = plain(first_seed() + i, bug);
+    const TwinPlan plan = plain(run_seed() + i, bug);
     const TwinOutcome outcome = play(plan);
     if (outcome.problem.empty()) continue;
     fmt::print("found by seed {}, after {}: {}\n", plan.seed, i, outcome.problem);
@@ -36,7 +36,7 @@ std::string found(TwinBug bug) {
 
 TEST(TwinBug, WithoutOneTheSamePlaysAreClean) {
   for (std::uint64_t i = 0; i < 20; ++i) {
-    EXPECT_EQ(play(plain(first_seed() + i, TwinBug::none)).problem, "");
+    EXPECT_EQ(play(plain(run_seed() + i, TwinBug::none)).problem, "");
   }
 }
 

@@ -4,7 +4,7 @@
 // machine, the company and the order of steps; threaded ones are for race checkers.
 
 #include "support/sanitizer.hpp"
-#include "twin/seeds.hpp"
+#include "support/test_run.hpp"
 #include "twin/twin_play.hpp"
 
 #include <fmt/format.h>
@@ -31,9 +31,9 @@ TEST(Twin, ArrayAndTwinAreEqualInEveryInterleaving) {
   const Clock::time_point end = Clock::now() + time_of_short_run;
   std::set<std::uint64_t> interleavings;
   TwinOutcome all;
-  std::uint64_t seed = first_seed();
+  std::uint64_t seed = run_seed();
   const auto goes_on = [&] {
-    return long_run() ? seed < first_seed() + long_seeds : Clock::now() < end;
+    return long_run() ? seed < run_seed() + long_seeds : Clock::now() < end;
   };
   for (; goes_on() && !HasFailure(); ++seed) {
     const TwinPlan plan = TwinPlan::drawn(seed);
@@ -42,7 +42,7 @@ TEST(Twin, ArrayAndTwinAreEqualInEveryInterleaving) {
     interleavings.insert(outcome.interleaving);
     all += outcome;
   }
-  fmt::print("seeds {} to {}, {} different interleavings\n", first_seed(), seed - 1,
+  fmt::print("seeds {} to {}, {} different interleavings\n", run_seed(), seed - 1,
              interleavings.size());
   print(all);
   fmt::print("VMART_COUNT twin_interleavings={}\n", interleavings.size());
@@ -51,7 +51,7 @@ TEST(Twin, ArrayAndTwinAreEqualInEveryInterleaving) {
 }
 
 TEST(Twin, APlayFollowsFromItsSeed) {
-  for (std::uint64_t seed = first_seed(); seed < first_seed() + 5; ++seed) {
+  for (std::uint64_t seed = run_seed(); seed < run_seed() + 5; ++seed) {
     const TwinPlan plan = TwinPlan::drawn(seed);
     const TwinOutcome first = play(plan), second = play(plan);
     EXPECT_EQ(first.interleaving, second.interleaving) << describe(plan);
@@ -63,7 +63,7 @@ TEST(Twin, ArrayAndTwinAreEqualWithThreads) {
   const int plays = long_run() ? 400 : under_sanitizer ? 12 : 30;
   TwinOutcome all;
   for (int i = 0; i < plays && !HasFailure(); ++i) {
-    TwinPlan plan = TwinPlan::drawn(first_seed() + static_cast<unsigned>(i));
+    TwinPlan plan = TwinPlan::drawn(run_seed() + static_cast<unsigned>(i));
     plan.threaded = true;
     plan.gate_limit = std::chrono::milliseconds(50);  // Real time: computers are busy at times.
     const TwinOutcome outcome = play(plan);
