@@ -56,7 +56,7 @@ class Vmart:
     def start_move(self, tensor, gpu):
         migration = ctypes.c_void_p()
         self.call("vmart_migrate_async", ctypes.c_void_p(tensor.data_ptr()), ctypes.c_size_t(0),
-                  ctypes.c_size_t(tensor.nbytes), Location(0, gpu), ctypes.byref(migration))
+                  ctypes.c_size_t(tensor.nbytes), Location(0, gpu), None, ctypes.byref(migration))
         return migration
 
     def wait(self, migration):
@@ -66,7 +66,6 @@ class Vmart:
             self.call("vmart_migration_wait", migration)
         finally:
             self.library.vmart_migration_release(migration)
-
 
     def close(self):
         """Requires: no tensor of the pool lives. The pool needs its allocator until it has gone."""

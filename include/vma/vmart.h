@@ -55,6 +55,25 @@ typedef struct vmart_location {
   int ordinal;
 } vmart_location;
 
+/// Values of `vmart_migrate_options.mode`: how bytes cross, as `vma::Mode` has it.
+enum { VMART_MODE_AUTOMATIC = 0, VMART_MODE_LIVE = 1, VMART_MODE_STOPPED = 2 };
+/// Values of `vmart_migrate_options.scope`: what is stopped, as `vma::StopScope` has it.
+enum { VMART_SCOPE_DEFAULT = 0, VMART_SCOPE_ATTACHED = 1, VMART_SCOPE_HOLD = 2 };
+
+/// How to move: `vma::MigrateOptions`. Zero everywhere but in `size_bytes` is what a null pointer
+/// to one means.
+typedef struct vmart_migrate_options {
+  size_t size_bytes; /**< Set it to sizeof(vmart_migrate_options). */
+  int32_t mode;
+  int32_t scope;
+  int64_t deadline_ms; /**< Until it ends in VMART_BUSY; 0 takes the runtime's limit. */
+  int32_t priority;
+  int32_t reserve_first; /**< This and the following: not 0 is yes. */
+  int32_t nothing_runs;
+  int32_t wait_for_pins;
+  int32_t paranoid;
+} vmart_migrate_options;
+
 /// Values of `vmart_migration_report.outcome`.
 enum { VMART_DONE = 0, VMART_PARTLY = 1, VMART_ENDED_CANCELLED = 2, VMART_FAILED = 3 };
 
@@ -108,16 +127,19 @@ VMART_EXPORT vmart_status vmart_where(const void* pointer, vmart_location* out);
 VMART_EXPORT vmart_status vmart_base(const void* pointer, void** out_base, size_t* out_size_bytes);
 
 /* --- Moves. Of any address inside: `size_bytes` from `offset` bytes behind it, or, where both are
- * 0, all of its allocation. */
+ * 0, all of its allocation. `options` may be null. */
 
-/// Holds all work of the contexts in use meanwhile. Blocks: until moved. Not while a stream
-/// captures.
+/// Holds all work of the contexts in use meanwhile, unless `options` have another scope. Blocks:
+/// until moved. Not while a stream captures.
 VMART_EXPORT vmart_status vmart_migrate(void* pointer, size_t offset, size_t size_bytes,
-                                        vmart_location to);
-/// In the background, stopping attached streams for a fraction of a millisecond a chunk. Does not
-/// block. The migration goes on whatever happens to `*out`, which must be released.
+                                        vmart_location to, const vmart_migrate_options* options);
+/// In the background, stopping attached streams for a fraction of a millisecond a chunk, unless
+/// `options` have another scope. Does not block. The migration goes on whatever happens to `*out`,
+/// which must be released.
 VMART_EXPORT vmart_status vmart_migrate_async(void* pointer, size_t offset, size_t size_bytes,
-                                              vmart_location to, vmart_migration** out);
+                                              vmart_location to,
+                                              const vmart_migrate_options* options,
+                                              vmart_migration** out);
 /// Blocks: until it has ended. Returns what it failed with, VMART_CANCELLED if it was cancelled.
 VMART_EXPORT vmart_status vmart_migration_wait(vmart_migration* migration);
 /// The same for at most `limit_ns`; `*out_done` is 0 if it goes on, and says nothing of failure.

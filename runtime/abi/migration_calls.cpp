@@ -43,6 +43,46 @@ Range range_of(void* pointer, std::size_t offset, std::size_t bytes, const char*
   return {begin, before + offset, bytes};
 }
 
+// What a struct had in its first form, with room for which every program was built.
+constexpr std::size_t options_bytes_min = sizeof(vmart_migrate_options);
+constexpr std::size_t report_bytes_min = sizeof(vmart_migration_report);
+
+enum class CScope { none, attached = VMART_SCOPE_ATTACHED, hold = VMART_SCOPE_HOLD };
+
+/// The value of an enumeration whose C form counts its `count` values from 0.
+template <typename Enumeration>
+Enumeration to_enumeration(std::int32_t value, std::int32_t count, const char* call,
+                           const char* name) {
+  if (value < 0 || value >= count) {
+    throw vma::Error(vma::ErrorKind::invalid_argument, call, fmt::format("{} is {}", name, value));
+  }
+  return static_cast<Enumeration>(value);
+}
+
+/// Throws: Error{invalid_argument} for a size, mode or scope that is none.
+vma::MigrateOptions options_of(const vmart_migrate_options* given, const char* call) {
+  vma::MigrateOptions options;
+  if (given == nullptr) return options;
+  if (given->size_bytes < options_bytes_min) {
+    throw vma::Error(vma::ErrorKind::invalid_argument, call,
+                     fmt::format("options->size_bytes is {}; at least {} are read",
+                                 given->size_bytes, options_bytes_min));
+  }
+  static_assert(static_cast<int>(vma::Mode::live) == VMART_MODE_LIVE &&
+                static_cast<int>(vma::Mode::stopped) == VMART_MODE_STOPPED);
+  options.mode = to_enumeration<vma::Mode>(given->mode, 3, call, "options->mode");
+  const auto scope = to_enumeration<CScope>(given->scope, 3, call, "options->scope");
+  if (scope == CScope::attached) options.scope = vma::StopScope::attached;
+  if (scope == CScope::hold) options.scope = vma::StopScope::hold;
+  options.deadline = std::chrono::milliseconds(given->deadline_ms);
+  options.priority = given->priority;
+  options.reserve_first = given->reserve_first != 0;
+  options.nothing_runs = given->nothing_runs != 0;
+  options.wait_for_pins = given->wait_for_pins != 0;
+  options.paranoid = given->paranoid != 0;
+  return options;
+}
+
 int32_t to_c(vma::Outcome outcome) {
   switch (outcome) {
     case vma::Outcome::done: return VMART_DONE;
@@ -70,28 +110,27 @@ vmart_migration_report to_c(const vma::MigrationReport& report) {
   return filled;
 }
 
-// Of the report's first form: what every program that sets `size_bytes` has room for.
-constexpr std::size_t report_bytes_min = sizeof(vmart_migration_report);
-
 }  // namespace
 
-vmart_status vmart_migrate(void* pointer, size_t offset, size_t size_bytes, vmart_location to) {
+vmart_status vmart_migrate(void* pointer, size_t offset, size_t size_bytes, vmart_location to,
+                           const vmart_migrate_options* options) {
   constexpr const char* call = "vmart_migrate";
   return at_boundary([&] {
     const Range range = range_of(pointer, offset, size_bytes, call);
-    vma::migrate(range.begin, range.offset, range.bytes, vma::to_location(to, call));
+    vma::migrate(range.begin, range.offset, range.bytes, vma::to_location(to, call),
+                 options_of(options, call));
   });
 }
 
 vmart_status vmart_migrate_async(void* pointer, size_t offset, size_t size_bytes, vmart_location to,
-                                 vmart_migration** out) {
+                                 const vmart_migrate_options* options, vmart_migration** out) {
   constexpr const char* call = "vmart_migrate_async";
   return at_boundary([&] {
     require_argument(out, call, "out");
     const Range range = range_of(pointer, offset, size_bytes, call);
     auto handle = std::make_unique<vmart_migration>();  // First: what has begun must not be lost.
-    handle->migration =
-        vma::migrate_async(range.begin, range.offset, range.bytes, vma::to_location(to, call));
+    handle->migration = vma::migrate_async(range.begin, range.offset, range.bytes,
+                                           vma::to_location(to, call), options_of(options, call));
     *out = handle.release();
   });
 }

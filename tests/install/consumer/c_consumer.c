@@ -24,13 +24,14 @@ int main(void) {
   require(strcmp(vmart_last_error(), "") == 0, "no error yet");
   require(vmart_alloc(sizeof written, first, &pointer) == VMART_OK, "memory is there");
   require(vmart_write(pointer, written, sizeof written) == VMART_OK, "it is written");
-  require(vmart_migrate(pointer, 0, 0, second) == VMART_OK, "it moves");
+  require(vmart_migrate(pointer, 0, 0, second, NULL) == VMART_OK, "it moves");
   require(vmart_where((char*)pointer + 100, &at) == VMART_OK, "it lies somewhere");
   require(at.kind == VMART_GPU && at.ordinal == 1, "it lies on the second GPU");
   require(vmart_read(pointer, read, sizeof read) == VMART_OK, "it is read");
   require(memcmp(read, written, sizeof read) == 0, "the bytes are the same");
   require(vmart_free(pointer) == VMART_OK, "it is freed");
-  require(vmart_migrate(&foreign, 0, 0, second) == VMART_UNKNOWN_POINTER, "others are refused");
+  require(vmart_migrate(&foreign, 0, 0, second, NULL) == VMART_UNKNOWN_POINTER,
+          "others are refused");
   require(strlen(vmart_last_error()) > 0, "with a reason");
   puts("c_consumer: the installed library works");
   return 0;

@@ -16,7 +16,7 @@ TEST_F(MemoryCalls, MemoryKeepsItsAddressAndItsBytesWhileItMoves) {
   ASSERT_EQ(vmart_write(pointer, written.data(), written.size()), VMART_OK);
   EXPECT_EQ(home_of(pointer), "gpu(0)");
   for (const vmart_location to : {c_gpu(1), c_host(0), c_gpu(0)}) {
-    ASSERT_EQ(vmart_migrate(pointer, 0, 0, to), VMART_OK) << vmart_last_error();
+    ASSERT_EQ(vmart_migrate(pointer, 0, 0, to, nullptr), VMART_OK) << vmart_last_error();
     EXPECT_EQ(home_of(pointer), to_string(to.kind == VMART_GPU ? gpu(to.ordinal) : host(0)));
     std::memset(now.data(), 0, now.size());
     ASSERT_EQ(vmart_read(pointer, now.data(), now.size()), VMART_OK);
@@ -64,11 +64,11 @@ TEST_F(MemoryCalls, APinKeepsAnAllocationWhereItIs) {
   std::uint64_t* words = filled(2, 1);
   vmart_pin* pin = nullptr;
   ASSERT_EQ(vmart_pin_create(words + 5, &pin), VMART_OK);
-  EXPECT_EQ(vmart_migrate(words, 0, 0, c_gpu(1)), VMART_PINNED);
+  EXPECT_EQ(vmart_migrate(words, 0, 0, c_gpu(1), nullptr), VMART_PINNED);
   vmart_pin_release(pin);
-  EXPECT_EQ(vmart_migrate(words, 0, 0, c_gpu(1)), VMART_OK);
+  EXPECT_EQ(vmart_migrate(words, 0, 0, c_gpu(1), nullptr), VMART_OK);
   ASSERT_EQ(vmart_note_export(words + 5), VMART_OK);
-  EXPECT_EQ(vmart_migrate(words, 0, 0, c_gpu(0)), VMART_PINNED);
+  EXPECT_EQ(vmart_migrate(words, 0, 0, c_gpu(0), nullptr), VMART_PINNED);
   vmart_pin_release(nullptr);
   vma::free(words);
 }

@@ -23,19 +23,21 @@ class MigrationCalls : public AbiTest {
 TEST_F(MigrationCalls, ARangeCountsFromTheAddressAndIsRoundedOutToChunks) {
   std::uint64_t* words = filled(4, 1);
   auto* bytes = reinterpret_cast<char*>(words);
-  EXPECT_EQ(vmart_migrate(bytes + chunk_bytes + 8, 0, 8, c_gpu(1)), VMART_OK);
-  EXPECT_EQ(vmart_migrate(bytes + chunk_bytes - 1, 2 * chunk_bytes + 1, 1, c_host(0)), VMART_OK);
+  EXPECT_EQ(vmart_migrate(bytes + chunk_bytes + 8, 0, 8, c_gpu(1), nullptr), VMART_OK);
+  EXPECT_EQ(vmart_migrate(bytes + chunk_bytes - 1, 2 * chunk_bytes + 1, 1, c_host(0), nullptr),
+            VMART_OK);
   const std::vector<Extent> extents = where(words);
   ASSERT_EQ(extents.size(), 4u);
   EXPECT_EQ(extents[0].at, gpu(0));
   EXPECT_EQ(extents[1].at, gpu(1));
   EXPECT_EQ(extents[2].at, gpu(0));
   EXPECT_EQ(extents[3].at, host(0));
-  EXPECT_EQ(vmart_migrate(bytes + chunk_bytes + 8, 0, 0, c_gpu(1)), VMART_OK);
+  EXPECT_EQ(vmart_migrate(bytes + chunk_bytes + 8, 0, 0, c_gpu(1), nullptr), VMART_OK);
   EXPECT_EQ(where(words).size(), 1u) << "no range is all of it";
-  EXPECT_EQ(vmart_migrate(words, 8, 0, c_gpu(0)), VMART_INVALID_ARGUMENT);
-  EXPECT_EQ(vmart_migrate(words, 0, 4 * chunk_bytes + 1, c_gpu(0)), VMART_INVALID_ARGUMENT);
-  EXPECT_EQ(vmart_migrate(words + 1, SIZE_MAX - 1, 8, c_gpu(0)), VMART_INVALID_ARGUMENT);
+  EXPECT_EQ(vmart_migrate(words, 8, 0, c_gpu(0), nullptr), VMART_INVALID_ARGUMENT);
+  EXPECT_EQ(vmart_migrate(words, 0, 4 * chunk_bytes + 1, c_gpu(0), nullptr),
+            VMART_INVALID_ARGUMENT);
+  EXPECT_EQ(vmart_migrate(words + 1, SIZE_MAX - 1, 8, c_gpu(0), nullptr), VMART_INVALID_ARGUMENT);
   EXPECT_EQ(wrong(words, 4, 1), 0u);
   vma::free(words);
 }
@@ -43,7 +45,7 @@ TEST_F(MigrationCalls, ARangeCountsFromTheAddressAndIsRoundedOutToChunks) {
 TEST_F(MigrationCalls, AMoveInTheBackgroundTellsWhatItDid) {
   std::uint64_t* words = filled(4, 3);
   vmart_migration* migration = nullptr;
-  ASSERT_EQ(vmart_migrate_async(words + 1, 0, 0, c_gpu(1), &migration), VMART_OK);
+  ASSERT_EQ(vmart_migrate_async(words + 1, 0, 0, c_gpu(1), nullptr, &migration), VMART_OK);
   ASSERT_EQ(vmart_migration_wait(migration), VMART_OK) << vmart_last_error();
   int done = 0;
   EXPECT_EQ(vmart_migration_done(migration, &done), VMART_OK);
@@ -68,10 +70,72 @@ TEST_F(MigrationCalls, AMoveInTheBackgroundTellsWhatItDid) {
   vma::free(words);
 }
 
+TEST_F(MigrationCalls, OptionsSayHowToMove) {
+  std::uint64_t* words = filled(4, 3);
+  const auto moved_live = [&](vmart_migrate_options options, int to) {
+    options.size_bytes = sizeof options;
+    vmart_migration* migration = nullptr;
+    EXPECT_EQ(vmart_migrate_async(words, 0, 0, c_gpu(to), &options, &migration), VMART_OK);
+    EXPECT_EQ(vmart_migration_wait(migration), VMART_OK) << vmart_last_error();
+    vmart_migration_report report{};
+    report.size_bytes = sizeof report;
+    EXPECT_EQ(vmart_migration_report_get(migration, &report), VMART_OK);
+    EXPECT_EQ(report.chunks_moved, 4);
+    vmart_migration_release(migration);
+    return report.chunks_live;
+  };
+  vmart_migrate_options options{};
+  EXPECT_EQ(moved_live(options, 1), 4);
+  options.mode = VMART_MODE_STOPPED;
+  EXPECT_EQ(moved_live(options, 0), 0);
+  options.mode = VMART_MODE_LIVE;
+  options.scope = VMART_SCOPE_ATTACHED;
+  EXPECT_EQ(moved_live(options, 1), 4);
+  options = {};
+  options.scope = VMART_SCOPE_HOLD;
+  options.deadline_ms = long_ns / 1'000'000;
+  options.priority = -1;
+  options.reserve_first = 1;
+  EXPECT_EQ(moved_live(options, 0), 0);
+  options = {};
+  options.size_bytes = sizeof options;
+  options.mode = VMART_MODE_LIVE;
+  options.scope = VMART_SCOPE_ATTACHED;
+  options.paranoid = 1;
+  EXPECT_EQ(vmart_migrate(words, 0, 0, c_gpu(1), &options), VMART_OK) << vmart_last_error();
+  EXPECT_EQ(home_of(words), "gpu(1)");
+  EXPECT_EQ(wrong(words, 4, 3), 0u);
+  vma::free(words);
+}
+
+TEST_F(MigrationCalls, OptionsThatMeanNothingAreRefused) {
+  std::uint64_t* words = filled(1, 3);
+  const auto refused = [&](auto change) {
+    vmart_migrate_options options{};
+    options.size_bytes = sizeof options;
+    change(options);
+    vmart_migration* migration = nullptr;
+    EXPECT_EQ(vmart_migrate_async(words, 0, 0, c_gpu(1), &options, &migration),
+              VMART_INVALID_ARGUMENT);
+    EXPECT_EQ(migration, nullptr);
+    EXPECT_EQ(vmart_migrate(words, 0, 0, c_gpu(1), &options), VMART_INVALID_ARGUMENT);
+  };
+  refused([](vmart_migrate_options& options) { --options.size_bytes; });
+  refused([](vmart_migrate_options& options) { options.size_bytes = 0; });
+  refused([](vmart_migrate_options& options) { options.mode = 3; });
+  refused([](vmart_migrate_options& options) { options.mode = -1; });
+  refused([](vmart_migrate_options& options) { options.scope = 3; });
+  refused([](vmart_migrate_options& options) { options.scope = -1; });
+  refused([](vmart_migrate_options& options) { options.scope = INT32_MIN; });
+  refused([](vmart_migrate_options& options) { options.deadline_ms = -1; });
+  EXPECT_EQ(home_of(words), "gpu(0)");
+  vma::free(words);
+}
+
 TEST_F(MigrationCalls, AReportIsFilledAsFarAsBothSidesKnowIt) {
   std::uint64_t* words = filled(1, 3);
   vmart_migration* migration = nullptr;
-  ASSERT_EQ(vmart_migrate_async(words, 0, 0, c_gpu(1), &migration), VMART_OK);
+  ASSERT_EQ(vmart_migrate_async(words, 0, 0, c_gpu(1), nullptr, &migration), VMART_OK);
   ASSERT_EQ(vmart_migration_wait(migration), VMART_OK);
   struct {
     vmart_migration_report known;
@@ -99,7 +163,7 @@ TEST_F(MigrationCalls, AMoveThatIsCancelledSaysSoAndStaysWhereItCame) {
                                                     },
                                                     {}});
   vmart_migration* migration = nullptr;
-  ASSERT_EQ(vmart_migrate_async(words, 0, 0, c_gpu(1), &migration), VMART_OK);
+  ASSERT_EQ(vmart_migrate_async(words, 0, 0, c_gpu(1), nullptr, &migration), VMART_OK);
   int done = 1;
   EXPECT_EQ(vmart_migration_wait_for(migration, 1'000'000, &done), VMART_OK);
   EXPECT_EQ(done, 0);
@@ -129,7 +193,7 @@ TEST_F(MigrationCalls, AReleasedHandleLetsTheMoveGoOn) {
                                                       if (event.offset != 0) moved.set_value();
                                                     }});
   vmart_migration* migration = nullptr;
-  ASSERT_EQ(vmart_migrate_async(words, 0, 0, c_gpu(1), &migration), VMART_OK);
+  ASSERT_EQ(vmart_migrate_async(words, 0, 0, c_gpu(1), nullptr, &migration), VMART_OK);
   vmart_migration_release(migration);
   released.set_value();
   moved.get_future().wait();
@@ -143,10 +207,10 @@ TEST_F(MigrationCalls, StreamsAreAttachedToAllMemoryOrToOneAllocation) {
   std::uint64_t* other = filled(2, 5);
   vmart_migration* migration = nullptr;
   EXPECT_EQ(vmart_attach_to(stream(0), words + 9), VMART_OK);
-  EXPECT_EQ(vmart_migrate_async(other, 0, 0, c_gpu(1), &migration), VMART_INVALID_ARGUMENT)
+  EXPECT_EQ(vmart_migrate_async(other, 0, 0, c_gpu(1), nullptr, &migration), VMART_INVALID_ARGUMENT)
       << "nothing is attached that may use it";
   EXPECT_EQ(migration, nullptr);
-  ASSERT_EQ(vmart_migrate_async(words, 0, 0, c_gpu(1), &migration), VMART_OK);
+  ASSERT_EQ(vmart_migrate_async(words, 0, 0, c_gpu(1), nullptr, &migration), VMART_OK);
   EXPECT_EQ(vmart_migration_wait(migration), VMART_OK);
   vmart_migration_release(migration);
   EXPECT_EQ(vmart_detach(stream(0)), VMART_INVALID_ARGUMENT);
@@ -161,9 +225,10 @@ TEST_F(MigrationCalls, NullIsRefused) {
   vmart_migration* migration = nullptr;
   vmart_migration_report report{};
   int done = 0;
-  EXPECT_EQ(vmart_migrate(nullptr, 0, 0, c_gpu(0)), VMART_INVALID_ARGUMENT);
-  EXPECT_EQ(vmart_migrate_async(nullptr, 0, 0, c_gpu(0), &migration), VMART_INVALID_ARGUMENT);
-  EXPECT_EQ(vmart_migrate_async(words, 0, 0, c_gpu(0), nullptr), VMART_INVALID_ARGUMENT);
+  EXPECT_EQ(vmart_migrate(nullptr, 0, 0, c_gpu(0), nullptr), VMART_INVALID_ARGUMENT);
+  EXPECT_EQ(vmart_migrate_async(nullptr, 0, 0, c_gpu(0), nullptr, &migration),
+            VMART_INVALID_ARGUMENT);
+  EXPECT_EQ(vmart_migrate_async(words, 0, 0, c_gpu(0), nullptr, nullptr), VMART_INVALID_ARGUMENT);
   EXPECT_EQ(vmart_migration_wait(nullptr), VMART_INVALID_ARGUMENT);
   EXPECT_EQ(vmart_migration_wait_for(nullptr, 0, &done), VMART_INVALID_ARGUMENT);
   EXPECT_EQ(vmart_migration_done(nullptr, &done), VMART_INVALID_ARGUMENT);
