@@ -178,9 +178,34 @@ def _beside_rows(measured):
     return rows
 
 
+def _nccl_rows(measured):
+    rows = []
+    for way, moves_min in (("live", 500), ("held", 100)):
+        what = f"{way} moves beside NCCL all-reduces: tries a move; time lost"
+        bar = f"no hang of {moves_min}, sums right, <= 5 %"
+        samples = measured.get(f"live/nccl/{way}/64MiB")
+        failed = [failure["reason"] for failure in measured.failed
+                  if failure["step"] == "live_nccl" and
+                  (samples is None or f"/{way}/" in failure["reason"])]
+        if failed:
+            rows.append([what, failed[0], bar, verdict(False)])
+            continue
+        if samples is None:
+            rows.append(missing(what, bar))
+            continue
+        moved, busy = total(samples, "moves"), total(samples, "busy")
+        lost = samples.counter("lost_share")
+        tries = 1 + total(samples, "retries") / moved if moved else None
+        rows.append([what, f"{number(tries, 2)}; {share(lost)} at "
+                     f"{samples.counter('moves_per_s'):.0f} moves/s; {moved:.0f} moved, "
+                     f"{busy:.0f} busy; stall {spread(samples, 'stall')}", bar,
+                     verdict(lost <= 0.05 if moved + busy >= moves_min else None)])
+    return rows
+
+
 def bar_rows(measured):
     rows = [row for rows_of in (_stall_rows, _size_rows, _rate_rows, _budget_rows, _drain_rows,
-                                _host_rows, _beside_rows) for row in rows_of(measured)]
+                                _host_rows, _beside_rows, _nccl_rows) for row in rows_of(measured)]
     return [row for row in rows if row[1] != "not measured"] + \
            [row for row in rows if row[1] == "not measured"]
 

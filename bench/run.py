@@ -88,12 +88,14 @@ LIVE_STEPS = [
     ("live_beside_monitor", "live_bench", "live/beside/monitor", 1),
     ("live_beside_process", "live_bench", "live/beside/process", 1),
     ("live_beside_threads", "live_bench", "live/beside/threads", 1),
+    ("live_nccl", "live/nccl_beside.py", "live/nccl/", 1),
 ]
 LIVE_FOUR_GPU_STEPS = ("live_headline", "live_drain", "live_host", "live_timeline", "live_size",
-                       "live_beside_threads", "live_beside_process", "live_beside_monitor")
+                       "live_beside_threads", "live_beside_process", "live_beside_monitor",
+                       "live_nccl")
 LIVE_LAST_STEPS = ("live_modes", "live_stall_1", "live_stall_4", "live_stall_8", "live_kernels",
                    "live_beside_nothing", "live_beside_monitor", "live_beside_process",
-                   "live_beside_threads")
+                   "live_beside_threads", "live_nccl")
 LAST_STEPS = ("hold_stress", "migrate_host_16", "raw_copy_host_16", "migrate_host_empty")
 LAST_FOUR_GPU_STEPS = FOUR_GPU_STEPS[4:]
 
@@ -213,7 +215,7 @@ class Runner:
         begin = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
             out = pathlib.Path(folder) / "out.json"
-            command = [str(self.build / program), f"--benchmark_filter={pattern}",
+            command = [*self._start(program), f"--benchmark_filter={pattern}",
                        f"--benchmark_out={out}", "--benchmark_out_format=json",
                        "--benchmark_display_aggregates_only=true"]
             if program == "live_bench":
@@ -226,6 +228,13 @@ class Runner:
         print(f"  {step}: {self.took[step]:.1f} s{': ' + reason if reason else ''}", flush=True)
         if reason and not reason.startswith("SKIPPED"):
             self.failed.append({"step": step, "reason": reason})
+
+    def _start(self, program):
+        """A program of the build, or one of Python's that loads the library."""
+        if not program.endswith(".py"):
+            return [str(self.build / program)]
+        return [sys.executable, "-B", str(ROOT / "bench" / program),
+                str(self.build.parent / "runtime" / "libvmart.so")]
 
     def _execute(self, command, limit, series):
         """Returns what went wrong, empty if nothing did. Ends the process's group at the limit."""
