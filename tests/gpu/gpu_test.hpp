@@ -25,6 +25,19 @@ struct SimulatedGpus {
   }
 };
 
+/// Why the tests of this kind of machine are left out before it is opened; empty if they are not.
+template <typename Machine>
+std::string why_left_out() {
+  const char* chosen = std::getenv("VMART_GPU_TEST");
+  if (chosen != nullptr && std::string_view(chosen) != Machine::name) {
+    return std::string("VMART_GPU_TEST=") + chosen;
+  }
+  if (under_thread_sanitizer && std::string_view(Machine::name) == "sim") {
+    return "simulated, it takes many minutes here; tests/twin is for race checkers";
+  }
+  return Machine::unavailable();
+}
+
 /// What each suite derives from: one runtime on the machine for all its tests.
 template <typename Machine>
 class GpuTest : public testing::Test {
@@ -32,15 +45,7 @@ class GpuTest : public testing::Test {
   static constexpr int gpus_needed = 2;
 
   static void SetUpTestSuite() {
-    const char* chosen = std::getenv("VMART_GPU_TEST");
-    if (chosen != nullptr && std::string_view(chosen) != Machine::name) {
-      why_not_ = std::string("VMART_GPU_TEST=") + chosen;
-      return;
-    }
-    why_not_ = Machine::unavailable();
-    if (why_not_.empty() && under_thread_sanitizer && std::string_view(Machine::name) == "sim") {
-      why_not_ = "simulated, it takes many minutes here; tests/twin is for race checkers";
-    }
+    why_not_ = why_left_out<Machine>();
     if (!why_not_.empty()) return;
     auto rig = std::make_unique<GpuRig>(Machine::open());
     std::printf("on %s\n", rig->runtime().description().c_str());

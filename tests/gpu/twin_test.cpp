@@ -32,11 +32,7 @@ template <typename Machine>
 class GpuTwins : public testing::Test {
  protected:
   void SetUp() override {
-    const char* chosen = std::getenv("VMART_GPU_TEST");
-    std::string why_not = Machine::unavailable();
-    if (chosen != nullptr && std::string_view(chosen) != Machine::name) {
-      why_not = std::string("VMART_GPU_TEST=") + chosen;
-    }
+    std::string why_not = why_left_out<Machine>();
     if (why_not.empty()) {
       std::unique_ptr<Driver> driver = Machine::open();
       gpus_ = driver->device_count();
