@@ -42,10 +42,13 @@ class VMART_EXPORT Error : public std::runtime_error {
   /// What a failed migration did, null for other errors.
   const MigrationReport* report() const noexcept { return report_.get(); }
 
-  /// The same error with the report of the migration that it ended.
+  /// The same error with the report of the migration that it ended. Shares its text with no other,
+  /// so it may go to another thread.
   Error with_report(MigrationReport report) const;
 
  private:
+  Error(const Error& other, MigrationReport report);
+
   ErrorKind kind_;
   int native_;
   std::shared_ptr<const std::string> call_;  // Shared: copying an exception must not throw.

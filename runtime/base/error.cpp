@@ -30,10 +30,17 @@ Error::Error(ErrorKind kind, std::string call, const std::string& detail, int na
       native_(native),
       call_(std::make_shared<const std::string>(std::move(call))) {}
 
+// Built from the text: copies of a std::runtime_error share theirs, counted where race checkers do
+// not look.
+Error::Error(const Error& other, MigrationReport report)
+    : std::runtime_error(std::string(other.what())),
+      kind_(other.kind_),
+      native_(other.native_),
+      call_(other.call_),
+      report_(std::make_shared<const MigrationReport>(std::move(report))) {}
+
 Error Error::with_report(MigrationReport report) const {
-  Error error = *this;
-  error.report_ = std::make_shared<const MigrationReport>(std::move(report));
-  return error;
+  return Error(*this, std::move(report));
 }
 
 }  // namespace vma::inline v1

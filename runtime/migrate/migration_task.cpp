@@ -62,7 +62,7 @@ MigrationReport MigrationTask::report() const {
 
 std::exception_ptr MigrationTask::error() const {
   const MutexLock lock(mutex_);
-  return error_;
+  return error_ ? std::make_exception_ptr(error_->with_report(report_)) : nullptr;
 }
 
 void MigrationTask::on_done(std::function<void()> callback) {
@@ -98,7 +98,7 @@ void MigrationTask::tell(const MigrationReport& report) {
   callbacks_->post([call = options.on_progress, progress] { call(progress); });
 }
 
-void MigrationTask::finish(const MigrationReport& report, std::exception_ptr error) {
+void MigrationTask::finish(const MigrationReport& report, std::optional<Error> error) {
   std::vector<std::function<void()>> callbacks;
   std::shared_ptr<Allocation> released;  // After the lock: it may be the last.
   {

@@ -5,12 +5,14 @@
 #include "memory/allocation.hpp"
 #include "migrate/callbacks.hpp"
 
+#include <vma/error.hpp>
 #include <vma/migration.hpp>
 
 #include <atomic>
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace vma {
@@ -44,6 +46,7 @@ class MigrationTask {
   bool done() const;
   void cancel() noexcept;
   MigrationReport report() const;
+  /// Each who asks gets an exception of its own.
   std::exception_ptr error() const;
   void on_done(std::function<void()> callback);
 
@@ -54,7 +57,7 @@ class MigrationTask {
   /// Until the time, or until it is cancelled or its allocation is being freed.
   void pause_until(TimePoint time);
   void tell(const MigrationReport& report);
-  void finish(const MigrationReport& report, std::exception_ptr error);
+  void finish(const MigrationReport& report, std::optional<Error> error);
 
  private:
   Clock& clock_;  // Used until it has finished only: the machine may go then.
@@ -65,7 +68,7 @@ class MigrationTask {
   std::shared_ptr<Allocation> allocation_ VMART_GUARDED_BY(mutex_);
   bool done_ VMART_GUARDED_BY(mutex_) = false;
   MigrationReport report_ VMART_GUARDED_BY(mutex_);
-  std::exception_ptr error_ VMART_GUARDED_BY(mutex_);
+  std::optional<Error> error_ VMART_GUARDED_BY(mutex_);
   std::vector<std::function<void()>> on_done_ VMART_GUARDED_BY(mutex_);
 };
 

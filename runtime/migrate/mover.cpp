@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <optional>
 #include <utility>
 
 namespace vma {
@@ -222,7 +223,7 @@ void Mover::work() {
 void Mover::carry_out(MigrationTask& task) noexcept {
   std::shared_ptr<Allocation> allocation = task.allocation();
   MigrationReport report = task.report();
-  std::exception_ptr failure;
+  std::optional<Error> failure;
   try {
     if (task.cancelled()) {
       throw Error(ErrorKind::cancelled, "vma::migrate_async", "before it began")
@@ -240,16 +241,15 @@ void Mover::carry_out(MigrationTask& task) noexcept {
   } catch (const Error& error) {
     if (error.report() != nullptr) report = *error.report();
     if (error.kind() == ErrorKind::cancelled) report.outcome = Outcome::cancelled;
-    failure = std::make_exception_ptr(error.with_report(report));
+    failure = error;
   } catch (const std::exception& error) {
     report = task.report();
     report.outcome = report.chunks_moved == 0 ? Outcome::failed : Outcome::partly;
-    failure = std::make_exception_ptr(
-        Error(ErrorKind::driver_failure, "vma::migrate_async", error.what()).with_report(report));
+    failure = Error(ErrorKind::driver_failure, "vma::migrate_async", error.what());
   }
   allocation->end_move();
   count(report);
-  task.finish(report, failure);
+  task.finish(report, std::move(failure));
   // If it was freed it ends here, and gives its addresses back: not beside a closed gate.
   const MutexLock slow_work(memory_.lane().turn());
   allocation.reset();
