@@ -47,6 +47,7 @@ const std::map<Call, std::string>& not_failed() {
 }
 
 TEST(Coverage, EachCallWasFailedOrHasAReason) {
+  if (thinned(1) > 1) GTEST_SKIP() << "SKIPPED: a sample of calls is failed here";
   LifePlan plan;
   plan.seed = run_seed();
   for (int number = 0;; ++number) {

@@ -12,7 +12,7 @@ namespace {
 
 TEST(Delays, AnyCallBeyondTheLimitEndsInSuccessOrBusy) {
   constexpr TimePoint delay = std::chrono::milliseconds(100);  // The limit is 20.
-  const int step = long_run() ? 1 : 2;
+  const int step = thinned(long_run() ? 1 : 2);
   int busy = 0;
   for (int number = 0;; number += step) {
     LifePlan plan;

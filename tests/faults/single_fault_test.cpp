@@ -45,7 +45,7 @@ TEST(Faults, AnySingleFailureLosesNothing) {
   for (std::uint64_t seed = run_seed(); seed < run_seed() + seeds; ++seed) {
     LifePlan plan;
     plan.seed = seed;
-    for (int number = 0;; ++number) {
+    for (int number = 0;; number += thinned(1)) {
       plan.fail = {number};
       const LifeOutcome outcome = expect_whole(plan);
       EXPECT_FALSE(outcome.poisoned) << "one failure leaves a way home; " << describe(plan);
@@ -72,10 +72,11 @@ TEST(Faults, AnyPairOfFailuresLosesNothing) {
       for (int second = first + 1; second < calls + 10; ++second) live(first, second);
     }
   } else {
-    for (int i = 0; i < sample; ++i) {
+    for (int i = 0; i < sample; i += thinned(1)) {
       const int first = static_cast<int>(random() % static_cast<unsigned>(calls));
       // Half of them close together, where the second meets the repair of the first.
-      const int distance = static_cast<int>(random() % (i % 2 == 0 ? 12 : 290u));
+      const unsigned distance_max = random() % 2 == 0 ? 12 : 290;
+      const int distance = static_cast<int>(random() % distance_max);
       live(first, first + 1 + distance);
     }
   }
@@ -87,7 +88,7 @@ TEST(Faults, FailuresInARowLoseNothing) {
   plan.seed = run_seed();
   const int calls = calls_of(plan.seed);
   for (const int row : {3, 5, 8, 14, 30}) {
-    const int step = long_run() ? 1 : 4;
+    const int step = thinned(long_run() ? 1 : 4);
     const int start = static_cast<int>(run_seed() % static_cast<unsigned>(step));
     for (int first = start; first < calls; first += step) {
       plan.fail.clear();
