@@ -232,7 +232,7 @@ TEST(GateFailure, CountsAContextThatBreaksLaterAsArrived) {
   });
   const auto gate = rig.gate_over(driver);
   GateLimits limits = GateRig::patient();
-  limits.arrival_limit = milliseconds(20);
+  limits.arrival_limit = milliseconds(200);
   EXPECT_EQ(why(gate->try_close(rig.plan(), limits)), StopRefusal::none);
   EXPECT_FALSE(rig.runs(stream));
   gate->open();
