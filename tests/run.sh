@@ -97,12 +97,12 @@ print_failures() {
     [[ -s $logs/LastTestsFailed.log ]] || continue
     say "failed in $preset, and the last lines that each printed:"
     cat "$logs/LastTestsFailed.log"
-    awk '/^[0-9]+\/[0-9]+ Test: / { name = $0 }
+    awk '/^[0-9]+\/[0-9]+ Test: / { name = $0; begin = NR }
          { line[NR % 25] = $0 }
          /^Test time = / { last = NR }
          /^Test / && !/^Test (Passed|time)/ && NR <= last + 2 {
            print "--- " name
-           for (i = last - 22; i < last; ++i) print line[i % 25]
+           for (i = last - 22; i < last; ++i) if (i > begin) print line[i % 25]
          }' "$logs/LastTest.log"
   done
 }
