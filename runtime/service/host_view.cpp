@@ -34,11 +34,13 @@ struct HostView::Pin {
   void take(std::uint64_t first_slot, std::uint64_t end_slot) {
     const MutexLock lock(allocation->operations());
     const bool first = allocation->views++ == 0;  // Before the look, so that a free sees one of us.
+    bool granting = false;
     try {
       require_host(first_slot, end_slot);
+      granting = first;
       if (first) set_access(Access::read_write);
     } catch (...) {
-      if (first) revoke();
+      if (granting) revoke();  // Not of what is being freed: it may be another's by now.
       --allocation->views;
       throw;
     }

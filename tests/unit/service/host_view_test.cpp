@@ -61,6 +61,18 @@ TEST(HostView, IsRefusedWhereTheCpuCannotReach) {
   EXPECT_EQ(rig.runtime().migrate(pointer, gpu(1)).chunks_moved, 3) << "a refusal pins nothing";
 }
 
+TEST(HostView, TouchesNobodysAccessWhereItIsRefused) {
+  ServiceRig rig;
+  AllocOptions options;
+  options.chunk_bytes = page;
+  void* pointer = rig.runtime().alloc(2 * page, host(0), options);
+  rig.runtime().migrate(pointer, 0, page, gpu(0));
+  rig.trace().clear();
+  expect_error(ErrorKind::unsupported, [&] { rig.runtime().host_view(pointer, 2 * page); });
+  EXPECT_TRUE(rig.trace().calls().empty()) << "the host's half was granted to nobody";
+  rig.runtime().free(pointer);
+}
+
 TEST(HostView, MayOutliveTheRuntime) {
   std::optional<HostView> view;
   {
