@@ -61,7 +61,8 @@ enum { VMART_MODE_AUTOMATIC = 0, VMART_MODE_LIVE = 1, VMART_MODE_STOPPED = 2 };
 enum { VMART_SCOPE_DEFAULT = 0, VMART_SCOPE_ATTACHED = 1, VMART_SCOPE_HOLD = 2 };
 
 /// How to move: `vma::MigrateOptions`. Zero everywhere but in `size_bytes` is what a null pointer
-/// to one means.
+/// to one means. What this library does not know and is not zero is VMART_INVALID_ARGUMENT; live
+/// moves under a hold are VMART_UNSUPPORTED.
 typedef struct vmart_migrate_options {
   size_t size_bytes; /**< Set it to sizeof(vmart_migrate_options). */
   int32_t mode;
@@ -72,6 +73,7 @@ typedef struct vmart_migrate_options {
   int32_t nothing_runs;
   int32_t wait_for_pins;
   int32_t paranoid;
+  int32_t reserved; /**< 0. */
 } vmart_migrate_options;
 
 /// Values of `vmart_migration_report.outcome`.

@@ -9,8 +9,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstring>
 #include <memory>
+#include <span>
 
 using vma::at_boundary;
 using vma::require_argument;
@@ -43,10 +45,15 @@ Range range_of(void* pointer, std::size_t offset, std::size_t bytes, const char*
   return {begin, before + offset, bytes};
 }
 
-// What a struct had in its first form, with room for which every program was built.
-constexpr std::size_t options_bytes_min = sizeof(vmart_migrate_options);
-constexpr std::size_t report_bytes_min = sizeof(vmart_migration_report);
+// The structs' first forms, which every program has room for, and no padding at their ends: what is
+// added later begins behind them.
+constexpr std::size_t options_bytes_min = 48;
+constexpr std::size_t report_bytes_min = 88;
+static_assert(offsetof(vmart_migrate_options, reserved) + sizeof(int32_t) == options_bytes_min);
+static_assert(offsetof(vmart_migration_report, stall_max_ns) + sizeof(int64_t) == report_bytes_min);
+constexpr std::size_t struct_bytes_max = 4096;  // Of any version; more is no size.
 
+constexpr std::int32_t mode_count = 3, scope_count = 3;
 enum class CScope { none, attached = VMART_SCOPE_ATTACHED, hold = VMART_SCOPE_HOLD };
 
 /// The value of an enumeration whose C form counts its `count` values from 0.
@@ -63,15 +70,22 @@ Enumeration to_enumeration(std::int32_t value, std::int32_t count, const char* c
 vma::MigrateOptions options_of(const vmart_migrate_options* given, const char* call) {
   vma::MigrateOptions options;
   if (given == nullptr) return options;
-  if (given->size_bytes < options_bytes_min) {
+  if (given->size_bytes < options_bytes_min || given->size_bytes > struct_bytes_max) {
     throw vma::Error(vma::ErrorKind::invalid_argument, call,
                      fmt::format("options->size_bytes is {}; at least {} are read",
                                  given->size_bytes, options_bytes_min));
   }
+  const auto* bytes = reinterpret_cast<const std::byte*>(given);
+  const auto unknown = std::span(bytes, given->size_bytes).subspan(sizeof *given);
+  const auto set = [](std::byte byte) { return byte != std::byte{0}; };
+  if (given->reserved != 0 || std::ranges::any_of(unknown, set)) {
+    throw vma::Error(vma::ErrorKind::invalid_argument, call,
+                     "options hold one that this version does not know");
+  }
   static_assert(static_cast<int>(vma::Mode::live) == VMART_MODE_LIVE &&
                 static_cast<int>(vma::Mode::stopped) == VMART_MODE_STOPPED);
-  options.mode = to_enumeration<vma::Mode>(given->mode, 3, call, "options->mode");
-  const auto scope = to_enumeration<CScope>(given->scope, 3, call, "options->scope");
+  options.mode = to_enumeration<vma::Mode>(given->mode, mode_count, call, "options->mode");
+  const auto scope = to_enumeration<CScope>(given->scope, scope_count, call, "options->scope");
   if (scope == CScope::attached) options.scope = vma::StopScope::attached;
   if (scope == CScope::hold) options.scope = vma::StopScope::hold;
   options.deadline = std::chrono::milliseconds(given->deadline_ms);

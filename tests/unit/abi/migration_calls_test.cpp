@@ -122,6 +122,8 @@ TEST_F(MigrationCalls, OptionsThatMeanNothingAreRefused) {
   };
   refused([](vmart_migrate_options& options) { --options.size_bytes; });
   refused([](vmart_migrate_options& options) { options.size_bytes = 0; });
+  refused([](vmart_migrate_options& options) { options.size_bytes = SIZE_MAX; });
+  refused([](vmart_migrate_options& options) { options.reserved = 1; });
   refused([](vmart_migrate_options& options) { options.mode = 3; });
   refused([](vmart_migrate_options& options) { options.mode = -1; });
   refused([](vmart_migrate_options& options) { options.scope = 3; });
@@ -129,6 +131,25 @@ TEST_F(MigrationCalls, OptionsThatMeanNothingAreRefused) {
   refused([](vmart_migrate_options& options) { options.scope = INT32_MIN; });
   refused([](vmart_migrate_options& options) { options.deadline_ms = -1; });
   EXPECT_EQ(home_of(words), "gpu(0)");
+  vma::free(words);
+}
+
+TEST_F(MigrationCalls, OptionsOfALaterVersionAreTakenIfTheyAreZero) {
+  std::uint64_t* words = filled(1, 3);
+  struct {
+    vmart_migrate_options known;
+    std::uint64_t later;
+  } grown{};
+  grown.known.size_bytes = sizeof grown;
+  EXPECT_EQ(vmart_migrate(words, 0, 0, c_gpu(1), &grown.known), VMART_OK) << vmart_last_error();
+  grown.later = std::uint64_t{1} << 63;
+  EXPECT_EQ(vmart_migrate(words, 0, 0, c_gpu(0), &grown.known), VMART_INVALID_ARGUMENT);
+  EXPECT_EQ(home_of(words), "gpu(1)");
+  grown.known = {};
+  grown.known.size_bytes = sizeof grown.known;
+  grown.known.mode = VMART_MODE_LIVE;
+  grown.known.scope = VMART_SCOPE_HOLD;
+  EXPECT_EQ(vmart_migrate(words, 0, 0, c_gpu(0), &grown.known), VMART_UNSUPPORTED);
   vma::free(words);
 }
 
