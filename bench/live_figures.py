@@ -195,10 +195,11 @@ def _nccl_rows(measured):
             continue
         moved, busy = total(samples, "moves"), total(samples, "busy")
         lost = samples.counter("lost_share")
-        tries = 1 + total(samples, "retries") / moved if moved else None
+        tries = 1 + total(samples, "retries") / (moved + busy) if moved + busy else None
         rows.append([what, f"{number(tries, 2)}; {share(lost)} at "
                      f"{samples.counter('moves_per_s'):.0f} moves/s; {moved:.0f} moved, "
-                     f"{busy:.0f} busy; stall {spread(samples, 'stall')}", bar,
+                     f"{total(samples, 'chunks_live'):.0f} chunks live, {busy:.0f} busy; "
+                     f"stall {spread(samples, 'stall')}", bar,
                      verdict(lost <= 0.05 if moved + busy >= moves_min else None)])
     return rows
 

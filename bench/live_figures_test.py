@@ -94,14 +94,15 @@ class Bars(unittest.TestCase):
         self.assertEqual(bars_of(results)[what][3], "met")
 
     def test_collectives_may_lose_five_in_a_hundred_and_no_sum(self):
-        counters = {"moves": 495, "busy": 5, "retries": 99, "lost_share": 0.05, "moves_per_s": 90}
+        counters = {"moves": 495, "busy": 5, "retries": 100, "chunks_live": 495,
+                    "lost_share": 0.05, "moves_per_s": 90}
         results = [("live/nccl/live/64MiB", counters, {"stall_us": [200, 300, 400]})]
 
         def row(way, **others):
             return bars_of(results, **others)[
                 f"{way} moves beside NCCL all-reduces: tries a move; time lost"]
         self.assertEqual(row("live")[3], "met")
-        self.assertIn("1.20; 5.0 % at 90 moves/s; 495 moved, 5 busy", row("live")[1])
+        self.assertIn("1.20; 5.0 % at 90 moves/s; 495 moved, 495 chunks live, 5 busy", row("live")[1])
         hang = [{"step": "live_nccl", "reason": "HANG: ended after 240 s"}]
         self.assertEqual(row("live", failed=hang)[3], "met")  # It was the other that hung.
         self.assertEqual(row("held", failed=hang)[3], "MISSED")

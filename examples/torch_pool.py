@@ -53,10 +53,12 @@ class Vmart:
         self.call("vmart_where", ctypes.c_void_p(tensor.data_ptr()), ctypes.byref(at))
         return str(at)
 
-    def start_move(self, tensor, gpu):
+    def start_move(self, tensor, gpu, options=None):
+        """`options`: a `vmart_migrate_options` of <vma/vmart.h>."""
         migration = ctypes.c_void_p()
         self.call("vmart_migrate_async", ctypes.c_void_p(tensor.data_ptr()), ctypes.c_size_t(0),
-                  ctypes.c_size_t(tensor.nbytes), Location(0, gpu), None, ctypes.byref(migration))
+                  ctypes.c_size_t(tensor.nbytes), Location(0, gpu),
+                  None if options is None else ctypes.byref(options), ctypes.byref(migration))
         return migration
 
     def wait(self, migration):

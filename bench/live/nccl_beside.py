@@ -4,8 +4,13 @@
     nccl_beside.py LIBVMART.SO [--live 500] [--held 100] [--benchmark_filter=RE] [--benchmark_out=FILE]
 
 One process drives all GPUs that it sees, so that a stop may cut a collective in two: one GPU stands
-before its part and another waits inside of its own. Leaves with 77 without PyTorch and two GPUs.
-What it writes reads like Google Benchmark's output; `bench/run.py --live` gathers it.
+before its part and another waits inside of its own. Live moves come from a thread of their own.
+Held ones come from the thread that submits the rounds, with some of them under way: no promise
+covers work that another thread submits while a hold closes. Leaves with 77 without PyTorch and two
+GPUs. What it writes reads like Google Benchmark's output; `bench/run.py --live` gathers it.
+
+Time lost is what is missing of the rounds that would have been made without moves, with the operand
+on each GPU for as long as it was: kernels are slower where it is not at home.
 """
 
 import argparse
@@ -19,24 +24,30 @@ import sys
 import threading
 import time
 
+os.environ.setdefault("NCCL_NVLS_ENABLE", "0")  # No multicast.
+# Half of what it is by default, so that what retries cost has room in the same share.
+os.environ.setdefault("VMART_STALL_BUDGET_US", "30000")
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "examples"))
 import torch_pool  # Before torch: it sets what torch reads once.
 
 torch = torch_pool.torch
 MIB = 1 << 20
 WORDS = 64 * MIB // 4  # A chunk of 64 MiB.
-AHEAD = 4  # Rounds that the host enqueues before it waits for the first of them.
-ALONE_S = 2.0  # How long the rounds are timed without moves, before and after.
+WRITTEN = WORDS // 16  # Of these, the first so many change in each round.
+AHEAD = 4  # Rounds that are under way at a time, at most.
+ALONE_S = 1.0  # How long the rounds are timed with the operand on each GPU.
+CASE_S = 60.0  # Then a case ends with the moves that it has made.
 HELD_PERIOD_S = 0.05  # A program that stops everything does it now and then.
 BUSY = 5  # VMART_BUSY
-SCOPE_HOLD = 2  # VMART_SCOPE_HOLD
+MODE_LIVE, SCOPE_HOLD = 1, 2  # VMART_MODE_LIVE, VMART_SCOPE_HOLD
 
 
 class MigrateOptions(ctypes.Structure):
     _fields_ = [("size_bytes", ctypes.c_size_t), ("mode", ctypes.c_int32), ("scope", ctypes.c_int32),
                 ("deadline_ms", ctypes.c_int64), ("priority", ctypes.c_int32),
                 ("reserve_first", ctypes.c_int32), ("nothing_runs", ctypes.c_int32),
-                ("wait_for_pins", ctypes.c_int32), ("paranoid", ctypes.c_int32)]
+                ("wait_for_pins", ctypes.c_int32), ("paranoid", ctypes.c_int32),
+                ("reserved", ctypes.c_int32)]
 
 
 class MigrationReport(ctypes.Structure):
@@ -50,13 +61,14 @@ class MigrationReport(ctypes.Structure):
 
 
 class AllReduces:
-    """Rounds on a stream a GPU: each adds 1 to its operand, all operands are summed, and each adds
-    the sum to what it has gathered. Numbers are 32 bits wide and wrap around."""
+    """Rounds on a stream a GPU: each adds 1 to a part of its operand, all operands are summed, and
+    each adds the sum to what it has gathered. Numbers are 32 bits wide and wrap around."""
 
     def __init__(self, vmart, gpus):
         self.gpus = gpus
         self.streams = [torch.cuda.Stream(device=gpu) for gpu in range(gpus)]
-        self.operands, self.sums, self.gathered, self.events = [], [], [], []
+        self.events = [torch.cuda.Event() for _ in range(AHEAD)]  # Made now: not beside a hold.
+        self.operands, self.sums, self.gathered = [], [], []
         for gpu in range(gpus):
             torch.cuda.set_device(gpu)
             count = torch.arange(WORDS, dtype=torch.int32, device=f"cuda:{gpu}")
@@ -67,77 +79,83 @@ class AllReduces:
                 self.operands.append(count)
             self.sums.append(torch.zeros_like(count))
             self.gathered.append(torch.zeros_like(count))
+        self.written = [operand[:WRITTEN] for operand in self.operands]
         for gpu in range(gpus):
             torch.cuda.synchronize(gpu)
         for stream in self.streams:
             torch.cuda.set_stream(stream)  # The current one of its GPU, which NCCL takes.
         self.rounds = 0
-        self.go_round()  # Communicators and kernels are made now.
+        for _ in range(2 * AHEAD):  # Communicators and kernels are made now.
+            self.go_round()
         self.wait()
 
     def go_round(self):
-        if len(self.events) >= AHEAD:
-            self.events.pop(0).synchronize()
-        for operand in self.operands:
-            operand.add_(1)
+        event = self.events[self.rounds % AHEAD]
+        event.synchronize()  # Of one that was never recorded it returns at once.
+        for written in self.written:
+            written.add_(1)
         torch.cuda.nccl.all_reduce(self.operands, outputs=self.sums)
         for gathered, summed in zip(self.gathered, self.sums):
             gathered.add_(summed)
-        event = torch.cuda.Event()
         event.record(self.streams[0])
-        self.events.append(event)
         self.rounds += 1
 
     def wait(self):
         for stream in self.streams:
             stream.synchronize()
 
-    def go_on(self, goes_on):
-        """Rounds as long as that says. Returns how many a second."""
-        begin, first = time.monotonic(), self.rounds
-        while goes_on():
+    def rate_alone(self):
+        """Rounds a second."""
+        self.wait()
+        first, begin = self.rounds, time.monotonic()
+        while time.monotonic() < begin + ALONE_S:
             self.go_round()
         self.wait()
         return (self.rounds - first) / (time.monotonic() - begin)
 
-    def go_on_for(self, seconds):
-        end = time.monotonic() + seconds
-        return self.go_on(lambda: time.monotonic() < end)
-
     def wrong(self):
         """How many of the gathered words are not what the rounds come to."""
         count = torch.arange(WORDS, dtype=torch.int64, device="cuda:0")
-        wanted = self.gpus * (self.rounds * count + self.rounds * (self.rounds + 1) // 2)
+        wanted = self.rounds * count
+        wanted[:WRITTEN] += self.rounds * (self.rounds + 1) // 2
+        wanted *= self.gpus
         wanted = ((wanted + (1 << 31)) % (1 << 32) - (1 << 31)).to(torch.int32).cpu()
         return sum(int((gathered.cpu() != wanted).sum()) for gathered in self.gathered)
 
 
-class Mover(threading.Thread):
-    """Sends a tensor from GPU to GPU, so many times, and keeps what each move came to."""
+class Moves:
+    """Moves of one tensor from GPU to GPU: what each came to, and how long it lay on each."""
 
-    def __init__(self, vmart, tensor, gpus, moves, options, period_s):
-        super().__init__(daemon=True)
-        self.vmart, self.tensor, self.gpus, self.moves = vmart, tensor, gpus, moves
-        self.options, self.period_s = options, period_s
-        self.reports, self.busy, self.failure = [], 0, None
-        self.never = threading.Event()
+    def __init__(self, vmart, tensor, gpus, options):
+        self.vmart, self.tensor, self.gpus, self.options = vmart, tensor, gpus, options
+        self.reports, self.busy, self.retries = [], 0, 0
+        self.seconds_at = [0.0] * gpus
+        self.at = self.ask()
+        self.since = time.monotonic()
 
-    def run(self):
-        try:
-            at = 0
-            for _ in range(self.moves):
-                report, moved = self.move((at + 1) % self.gpus)
-                if moved:
-                    at = (at + 1) % self.gpus
-                    self.reports.append(report)
-                else:
-                    self.busy += 1
-                if self.period_s:
-                    self.never.wait(self.period_s)
-        except Exception as error:  # Whatever it was: the main thread reports it.
-            self.failure = error
+    def ask(self):
+        return int(re.fullmatch(r"gpu\((\d+)\)", self.vmart.where(self.tensor)).group(1))
+
+    def count(self):
+        return len(self.reports) + self.busy
+
+    def move_on(self):
+        report, status = self.move((self.at + 1) % self.gpus)
+        self.look()
+        self.retries += report.retries
+        if status == BUSY:
+            self.busy += 1
+        else:
+            assert report.chunks_moved > 0, "it lay there already"
+            self.reports.append(report)
+
+    def look(self):
+        now = time.monotonic()
+        self.seconds_at[self.at] += now - self.since
+        self.at, self.since = self.ask(), now
 
     def move(self, gpu):
+        """Blocks until it has ended. Returns its report and VMART_OK or VMART_BUSY."""
         migration = self.vmart.start_move(self.tensor, gpu, self.options)
         try:
             status = self.vmart.library.vmart_migration_wait(migration)
@@ -145,36 +163,84 @@ class Mover(threading.Thread):
                 raise RuntimeError(self.vmart.library.vmart_last_error().decode())
             report = MigrationReport(size_bytes=ctypes.sizeof(MigrationReport))
             self.vmart.call("vmart_migration_report_get", migration, ctypes.byref(report))
-            return report, status == 0
+            return report, status
         finally:
             self.vmart.library.vmart_migration_release(migration)
 
 
-def measure(vmart, reduces, name, moves, options, period_s):
-    """One entry of the output, and its series."""
-    before = reduces.go_on_for(ALONE_S)
-    mover = Mover(vmart, reduces.operands[0], reduces.gpus, moves, options, period_s)
-    begin = time.monotonic()
+class Mover(threading.Thread):
+    """Moves from a thread of its own, one after the other."""
+
+    def __init__(self, moves, wanted):
+        super().__init__(daemon=True)
+        self.moves, self.wanted, self.failure = moves, wanted, None
+
+    def run(self):
+        try:
+            end = time.monotonic() + CASE_S
+            while self.moves.count() < self.wanted and time.monotonic() < end:
+                self.moves.move_on()
+        except Exception as error:  # Whatever it was: the main thread reports it.
+            self.failure = error
+
+
+def move_live(reduces, moves, wanted):
+    mover = Mover(moves, wanted)
     mover.start()
-    beside = reduces.go_on(mover.is_alive)
-    moves_per_s = moves / (time.monotonic() - begin)
+    while mover.is_alive():
+        reduces.go_round()
     mover.join()
     if mover.failure:
         raise mover.failure
-    after = reduces.go_on_for(ALONE_S)
-    wrong = reduces.wrong()
-    stalls_us = [report.stall_median_ns / 1e3 for report in mover.reports]
+
+
+def move_held(reduces, moves, wanted):
+    end = time.monotonic() + CASE_S
+    while moves.count() < wanted and time.monotonic() < end:
+        next_move = time.monotonic() + HELD_PERIOD_S
+        while time.monotonic() < next_move:
+            reduces.go_round()
+        moves.move_on()
+
+
+def rates_at_each_gpu(vmart, reduces):
+    rates = []
+    for gpu in range(reduces.gpus):
+        vmart.wait(vmart.start_move(reduces.operands[0], gpu))
+        rates.append(reduces.rate_alone())
+    return rates
+
+
+def measure(vmart, reduces, name, move, wanted, options):
+    """One entry of the output, and its series."""
+    rates = rates_at_each_gpu(vmart, reduces)
+    reduces.wait()
+    moves = Moves(vmart, reduces.operands[0], reduces.gpus, options)
+    first, begin = reduces.rounds, time.monotonic()
+    move(reduces, moves, wanted)
+    reduces.wait()
+    seconds = time.monotonic() - begin
+    moves.look()
+    alone = sum(rate * at for rate, at in zip(rates, moves.seconds_at))
+    stalls_us = [report.stall_median_ns / 1e3 for report in moves.reports]
     entry = {"name": name, "run_type": "iteration", "time_unit": "us",
              "real_time": statistics.median(stalls_us) if stalls_us else 0,
-             "moves": len(mover.reports), "busy": mover.busy,
-             "retries": sum(report.retries for report in mover.reports),
-             "chunks_live": sum(report.chunks_live for report in mover.reports),
-             "lost_share": 1 - beside / statistics.mean((before, after)),
-             "rounds_per_s": beside, "moves_per_s": moves_per_s}
-    if wrong:
+             "moves": len(moves.reports), "busy": moves.busy, "retries": moves.retries,
+             "chunks_live": sum(report.chunks_live for report in moves.reports),
+             "lost_share": 1 - (reduces.rounds - first) / alone,
+             "rounds_per_s": (reduces.rounds - first) / seconds,
+             "moves_per_s": moves.count() / seconds}
+    if wrong := reduces.wrong():
         entry.update(error_occurred=True, error_message=f"{wrong} words of the sums are wrong")
-    return entry, {"name": name, "stall_us": stalls_us,
-                   "retries": [report.retries for report in mover.reports]}
+    return entry, {"name": name, "stall_us": stalls_us}
+
+
+def why_not():
+    if torch is None or torch.cuda.device_count() < 2:
+        return "this needs PyTorch and two GPUs"
+    if os.environ.get("VMART_DRIVER", "cuda") != "cuda":
+        return f"PyTorch's kernels do not run on {os.environ['VMART_DRIVER']}"
+    return ""
 
 
 def parse_arguments():
@@ -188,13 +254,34 @@ def parse_arguments():
     return parser.parse_known_args()[0]
 
 
+def run_cases(arguments, vmart, reduces):
+    """Writes what there is after each: a hang in the next loses nothing."""
+    most = int(os.environ.get("VMART_BENCH_MOVES", "1000000"))
+    size_bytes = ctypes.sizeof(MigrateOptions)
+    cases = [("live/nccl/live/64MiB", move_live, arguments.live,
+              MigrateOptions(size_bytes=size_bytes, mode=MODE_LIVE)),
+             ("live/nccl/held/64MiB", move_held, arguments.held,
+              MigrateOptions(size_bytes=size_bytes, scope=SCOPE_HOLD))]
+    entries = []
+    for name, move, wanted, options in cases:
+        if not re.search(arguments.benchmark_filter, name):
+            continue
+        entry, series = measure(vmart, reduces, name, move, min(wanted, most), options)
+        entries.append(entry)
+        print(json.dumps(entry), flush=True)
+        if os.environ.get("VMART_BENCH_SERIES"):
+            with open(os.environ["VMART_BENCH_SERIES"], "a", encoding="utf-8") as out:
+                out.write(json.dumps(series) + "\n")
+        if arguments.benchmark_out:
+            pathlib.Path(arguments.benchmark_out).write_text(json.dumps({"benchmarks": entries}))
+    return entries
+
+
 def main():
     arguments = parse_arguments()
-    if torch is None or torch.cuda.device_count() < 2:
-        print("SKIPPED: this needs PyTorch and two GPUs", file=sys.stderr)
+    if reason := why_not():
+        print(f"SKIPPED: {reason}", file=sys.stderr)
         return torch_pool.EXIT_SKIPPED
-    # Half of what it is by default, so that what retries cost has room in the same share.
-    os.environ.setdefault("VMART_STALL_BUDGET_US", "30000")
     gpus = torch.cuda.device_count()
     for gpu in range(gpus):
         torch.zeros(1, device=f"cuda:{gpu}")
@@ -203,23 +290,12 @@ def main():
     reduces = AllReduces(vmart, gpus)
     for stream in reduces.streams:
         vmart.attach(stream)
-    held = MigrateOptions(size_bytes=ctypes.sizeof(MigrateOptions), scope=SCOPE_HOLD)
-    cases = [("live/nccl/live/64MiB", arguments.live, None, 0),
-             ("live/nccl/held/64MiB", arguments.held, held, HELD_PERIOD_S)]
-    entries = []
-    for name, moves, options, period_s in cases:
-        if not re.search(arguments.benchmark_filter, name):
-            continue
-        entry, series = measure(vmart, reduces, name, moves, options, period_s)
-        entries.append(entry)
-        print(json.dumps(entry), flush=True)
-        if os.environ.get("VMART_BENCH_SERIES"):
-            with open(os.environ["VMART_BENCH_SERIES"], "a", encoding="utf-8") as out:
-                out.write(json.dumps(series) + "\n")
-        if arguments.benchmark_out:  # After each: a hang in the next loses nothing.
-            pathlib.Path(arguments.benchmark_out).write_text(json.dumps({"benchmarks": entries}))
+    entries = run_cases(arguments, vmart, reduces)
+    reduces.wait()
     for stream in reduces.streams:
         vmart.detach(stream)
+    del reduces
+    vmart.close()
     return 1 if any("error_occurred" in entry for entry in entries) else 0
 
 
