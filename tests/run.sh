@@ -24,16 +24,13 @@ read_arguments() {
   done
 }
 
-# A short run plays the same seeds each time, so that a red one tells of the change before it. Long
-# runs look for what is new: they take theirs from the commit.
+# Random tests take their seed from the commit, so that a red run can be played again.
 choose_seed() {
-  local head=1
-  if [[ -n $long ]]; then
-    head=$(git rev-parse --short=8 HEAD 2>/dev/null) || head=1
-    export VMART_LONG=1
-  fi
+  local head
+  head=$(git rev-parse --short=8 HEAD 2>/dev/null) || head=1
   export VMART_SEED=${VMART_SEED:-$((16#${head:0:8}))}
   say "VMART_SEED=$VMART_SEED"
+  if [[ -n $long ]]; then export VMART_LONG=1; fi
 }
 
 # stage NAME command...: a failure is kept for the end, so that one run shows all that is broken.
@@ -121,7 +118,7 @@ main() {
     stage "tsan tests" test_sanitized tsan
     if [[ -n $long ]]; then stage clang-tidy run_clang_tidy; fi
   fi
-  # The last stage, so that ctest's count is the last thing printed.
+  # The last stage, so that ctest's count is the last thing that a green run prints.
   print_minutes
   ((${#failed[@]} == 0)) || say "FAILED before the release tests: ${failed[*]}"
   stage "release tests, tidy, install, examples, benches" ctest --preset release -j "$jobs"

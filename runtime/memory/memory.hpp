@@ -50,6 +50,7 @@ class Memory {
   std::shared_ptr<Allocation> alloc(std::uint64_t size_bytes, Location at,
                                     const AllocOptions& options);
   /// Waits for the work before it, then takes the memory back. `begin` is an allocation's start.
+  /// Who asks for it meanwhile is told that it is being freed, though the wait may yet fail.
   void free(Address begin);
   /// `told` hears where each allocation began that is freed from now on, before its addresses can
   /// be another's. It must not throw. Requires: no call is under way.
