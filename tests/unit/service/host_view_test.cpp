@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -69,7 +71,11 @@ TEST(HostView, TouchesNobodysAccessWhereItIsRefused) {
   rig.runtime().migrate(pointer, 0, page, gpu(0));
   rig.trace().clear();
   expect_error(ErrorKind::unsupported, [&] { rig.runtime().host_view(pointer, 2 * page); });
-  EXPECT_TRUE(rig.trace().calls().empty()) << "the host's half was granted to nobody";
+  const int here = gettid();  // The lane has calls of its own.
+  for (const TracedCall& call : rig.trace().calls()) {
+    EXPECT_NE(call.thread, here) << to_string(call.call)
+                                 << ": the host's half was granted to nobody";
+  }
   rig.runtime().free(pointer);
 }
 
