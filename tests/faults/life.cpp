@@ -1,9 +1,9 @@
 #include "faults/life.hpp"
 
-#include "machine/machine_file.hpp"
 #include "service/runtime_parts.hpp"
 #include "support/announce.hpp"
 #include "support/test_kernels.hpp"
+#include "support/test_machines.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -25,11 +25,6 @@ Settings settings() {
   settings.host_cache_bytes = 2 * chunk_bytes;
   settings.hold_limit = std::chrono::milliseconds(20);
   return settings;
-}
-
-const MachineDescription& test_machine() {
-  static const MachineDescription machine = load_machine("test-2");
-  return machine;
 }
 
 std::vector<std::uint64_t> pattern(std::uint64_t content) {
@@ -63,7 +58,7 @@ LifeOutcome Life::live(const LifePlan& plan) {
 }
 
 Life::Life(const LifePlan& plan, SteppedExecutor& executor)
-    : plan_(plan), machine_(test_machine(), {&executor, plan.seed, 64 << 20, false}) {}
+    : plan_(plan), machine_(test_machine("test-2"), {&executor, plan.seed, 64 << 20, false}) {}
 
 void Life::problem(const char* stage, const std::string& text) {
   outcome_.problems.push_back(fmt::format("{}: {}", stage, text));

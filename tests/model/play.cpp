@@ -2,8 +2,8 @@
 
 #include "model/user.hpp"
 #include "model/world.hpp"
-#include "sim/stepped_executor.hpp"
 #include "support/announce.hpp"
+#include "support/plays.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -44,14 +44,8 @@ std::uint64_t PlayOutcome::total() const {
 PlayOutcome play(const ModelPlan& plan) {
   announce(describe(plan));
   PlayOutcome outcome;
-  if (plan.threaded) {
-    World world(plan, nullptr);
-    play_in(world, outcome);
-    return outcome;
-  }
-  SteppedExecutor executor({plan.seed, 64});
-  executor.run([&] {
-    World world(plan, &executor);  // In here, because the machine has threads of its own.
+  run_play(plan.threaded, {plan.seed, 64}, [&](SteppedExecutor* stepped) {
+    World world(plan, stepped);  // In here, because the machine has threads of its own.
     play_in(world, outcome);
   });
   return outcome;

@@ -1,6 +1,7 @@
 #include "model/world.hpp"
 
-#include "machine/machine_file.hpp"
+#include "support/plays.hpp"
+#include "support/test_machines.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -9,14 +10,6 @@
 
 namespace vma {
 namespace {
-
-MachineDescription machine_of(const ModelPlan& plan) {
-  static const std::map<std::string, MachineDescription> machines = {
-      {"test-2", load_machine("test-2")},
-      {"test-4", load_machine("test-4")},
-      {"test-islands", load_machine("test-islands")}};
-  return machines.at(plan.machine);
-}
 
 std::vector<Location> locations_of(SimDriver& machine) {
   std::vector<Location> locations;
@@ -38,7 +31,7 @@ Settings settings_of(const Draw& draw) {
 
 World::World(const ModelPlan& plan, SteppedExecutor* stepped)
     : plan_(plan),
-      machine_(machine_of(plan), {stepped, plan.seed, 512 << 20, false}),
+      machine_(test_machine(plan.machine), {stepped, plan.seed, 512 << 20, false}),
       draw_(plan, locations_of(machine_)) {
   auto parts = std::make_unique<Runtime::Parts>(std::make_unique<PlantedBug>(machine_, plan.bug),
                                                 settings_of(draw_));
@@ -59,14 +52,9 @@ bool World::may_refuse(Location at, std::uint64_t size_bytes, bool cache_counts)
   return size_bytes > ledger.capacity_bytes || used > ledger.capacity_bytes - size_bytes;
 }
 
-/// Lets time pass in which the runtime's threads go on.
+/// The runtime's threads go on meanwhile.
 void World::nap() {
-  Mutex mutex;
-  Condition nothing;
-  MutexLock lock(mutex);
-  Clock& clock = machine_.clock();
-  nothing.wait_until(lock, clock, clock.now() + std::chrono::microseconds(100),
-                     [] { return false; });
+  vma::nap(machine_.clock(), std::chrono::microseconds(100));
 }
 
 bool World::agrees() {

@@ -9,8 +9,17 @@
 #include "sim/sim_driver.hpp"
 
 #include <cstdlib>
+#include <map>
 
 namespace vma {
+
+const MachineDescription& test_machine(const std::string& name) {
+  static const std::map<std::string, MachineDescription> machines = {
+      {"test-2", load_machine("test-2")},
+      {"test-4", load_machine("test-4")},
+      {"test-islands", load_machine("test-islands")}};
+  return machines.at(name);
+}
 
 std::string SimulatedMachine::unavailable() {
   return "";

@@ -1,11 +1,15 @@
 #pragma once
 
 #include "driver/driver.hpp"
+#include "machine/machine_description.hpp"
 
 #include <memory>
 #include <string>
 
 namespace vma {
+
+/// "test-2", "test-4" or "test-islands". Many plays are made of one; its file is read once.
+const MachineDescription& test_machine(const std::string& name);
 
 /// Machines that a typed suite runs on. `unavailable` says why a machine cannot be had, and is
 /// empty where it can.

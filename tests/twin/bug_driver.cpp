@@ -1,7 +1,7 @@
 #include "twin/bug_driver.hpp"
 
-#include "base/mutex.hpp"
 #include "migrate/digest.hpp"
+#include "support/plays.hpp"
 #include "support/twin_kernels.hpp"
 
 #include <vector>
@@ -70,10 +70,7 @@ void BugDriver::grant(Address begin, std::uint64_t size_bytes,
                       std::span<const Accessor> accessors) {
   constexpr int every = 3;
   if (bug_ == TwinBug::old_digest && stopped_ > 0 && ++grants_ % every == 0) {
-    Mutex mutex;
-    Condition nothing;
-    MutexLock lock(mutex);
-    nothing.wait_until(lock, clock(), clock().now() + 2 * gate_limit_, [] { return false; });
+    nap(clock(), 2 * gate_limit_);
   }
   InterceptDriver::grant(begin, size_bytes, accessors);
 }

@@ -1,7 +1,7 @@
 #include "twin/twin_play.hpp"
 
-#include "sim/stepped_executor.hpp"
 #include "support/announce.hpp"
+#include "support/plays.hpp"
 #include "twin/twin_mover.hpp"
 #include "twin/twin_users.hpp"
 #include "twin/twin_world.hpp"
@@ -45,8 +45,7 @@ void shut_down_in_mid_move(TwinWorld& world) {
   std::vector<Address> plain;  // The memory of the runtime goes with it.
   for (const int gpu : world.plan().gpus) {
     streams.push_back(machine.create_stream(world.context(gpu), StreamKind::non_blocking));
-    const auto handle = static_cast<std::uint64_t>(streams.back().handle);
-    world.runtime().attach(reinterpret_cast<Stream>(handle));
+    world.runtime().attach(TwinWorld::named(streams.back()));
     plain.push_back(machine.allocate_plain(world.context(gpu),
                                            plain_lines * twin_line_words * sizeof(std::uint64_t)));
     auto* words = static_cast<std::uint64_t*>(to_pointer(plain.back()));
@@ -131,17 +130,11 @@ void TwinOutcome::operator+=(const TwinOutcome& other) {
 TwinOutcome play(const TwinPlan& plan) {
   announce(describe(plan));
   TwinOutcome outcome;
-  if (plan.threaded) {
-    TwinWorld world(plan, nullptr);
-    play_in(world, outcome);
-    return outcome;
-  }
-  SteppedExecutor executor({plan.seed, plan.yields_per_switch});
-  executor.run([&] {
-    TwinWorld world(plan, &executor);  // In here, because the machine has threads of its own.
+  const SteppedOptions options{plan.seed, plan.yields_per_switch};
+  outcome.interleaving = run_play(plan.threaded, options, [&](SteppedExecutor* stepped) {
+    TwinWorld world(plan, stepped);  // In here, because the machine has threads of its own.
     play_in(world, outcome);
   });
-  outcome.interleaving = executor.interleaving_hash();
   return outcome;
 }
 

@@ -1,11 +1,11 @@
 #include "twin/twin_world.hpp"
 
-#include "machine/machine_file.hpp"
+#include "support/plays.hpp"
+#include "support/test_machines.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <map>
 #include <span>
 #include <utility>
 
@@ -13,11 +13,7 @@ namespace vma {
 namespace {
 
 MachineDescription machine_of(const TwinPlan& plan) {
-  static const std::map<std::string, MachineDescription> machines = {
-      {"test-2", load_machine("test-2")},
-      {"test-4", load_machine("test-4")},
-      {"test-islands", load_machine("test-islands")}};
-  MachineDescription machine = machines.at(plan.machine);
+  MachineDescription machine = test_machine(plan.machine);
   for (GpuDescription& gpu : machine.gpus) gpu.hardware_queues = plan.hardware_queues;
   return machine;
 }
@@ -116,11 +112,11 @@ std::uint64_t* TwinWorld::pinned_word() {
 }
 
 void TwinWorld::nap(std::chrono::nanoseconds duration) {
-  Mutex mutex;
-  Condition nothing;
-  MutexLock lock(mutex);
-  Clock& clock = machine_.clock();
-  nothing.wait_until(lock, clock, clock.now() + duration, [] { return false; });
+  vma::nap(machine_.clock(), duration);
+}
+
+Stream TwinWorld::named(BoundStream stream) {
+  return reinterpret_cast<Stream>(static_cast<std::uint64_t>(stream.handle));
 }
 
 void TwinWorld::share_event(EventHandle event) {

@@ -58,6 +58,8 @@ class TwinWorld {
   void compare(BoundStream stream, int gpu, const TwinArray& array, std::uint64_t* different);
   std::uint64_t* pinned_word();
   void nap(std::chrono::nanoseconds duration);
+  /// As the runtime's calls name it.
+  static Stream named(BoundStream stream);
 
   /// Events that streams wait for; they live as long as the world.
   void share_event(EventHandle event);

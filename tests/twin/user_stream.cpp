@@ -7,10 +7,6 @@ namespace {
 
 constexpr StreamHandle per_thread{2};  // CU_STREAM_PER_THREAD.
 
-Stream named(BoundStream stream) {
-  return reinterpret_cast<Stream>(static_cast<std::uint64_t>(stream.handle));
-}
-
 }  // namespace
 
 UserStream::UserStream(TwinWorld& world, int gpu, Kind kind)
@@ -26,7 +22,7 @@ UserStream::UserStream(TwinWorld& world, int gpu, Kind kind)
   world.share_event(event_);
   insist([&] {
     try {
-      world.runtime().attach(named(bound_));
+      world.runtime().attach(TwinWorld::named(bound_));
     } catch (const Error& error) {
       // Of a context the legacy stream is one, whoever attaches it.
       if (kind != Kind::legacy || error.kind() != ErrorKind::invalid_argument) throw;
@@ -38,7 +34,7 @@ UserStream::~UserStream() {
   try {
     wait();
     // Others may use the legacy stream, which stays attached.
-    if (kind_ != Kind::legacy) insist([&] { world_.runtime().detach(named(bound_)); });
+    if (kind_ != Kind::legacy) insist([&] { world_.runtime().detach(TwinWorld::named(bound_)); });
     const bool made = kind_ == Kind::non_blocking || kind_ == Kind::blocking;
     if (made) world_.machine().destroy_stream(bound_);
   } catch (const std::exception& error) {
