@@ -226,8 +226,7 @@ void Mover::carry_out(MigrationTask& task) noexcept {
   std::optional<Error> failure;
   try {
     if (task.cancelled()) {
-      throw Error(ErrorKind::cancelled, "vma::migrate_async", "before it began")
-          .with_report(report);
+      throw Error(ErrorKind::cancelled, "vma::migrate_async", "before it began");
     }
     const bool held = task.options.scope == StopScope::hold || task.options.nothing_runs;
     const CallerContext context(memory_.driver(), held ? task.caller : ContextHandle{});
@@ -235,8 +234,7 @@ void Mover::carry_out(MigrationTask& task) noexcept {
                   : LiveMove(*this, task, *allocation).run();
     if (report.outcome != Outcome::done) {
       throw Error(ErrorKind::cancelled, "vma::migrate_async",
-                  fmt::format("after {} of {} chunks", report.chunks_moved, report.chunks))
-          .with_report(report);
+                  fmt::format("after {} of {} chunks", report.chunks_moved, report.chunks));
     }
   } catch (const Error& error) {
     if (error.report() != nullptr) report = *error.report();

@@ -93,13 +93,6 @@ void Transaction::discard_copy() {
   move_to(State::ready);
 }
 
-void Transaction::return_target() {
-  if (state_ == State::planned) return;
-  VMART_CHECK(state_ == State::ready, "nobody writes to a target that goes back");
-  memory_.retire(std::move(target_));
-  move_to(State::planned);
-}
-
 void Transaction::abandon_target(const char* reason) noexcept {
   if (target_) memory_.quarantine(std::move(target_), reason);
   state_ = State::stayed;

@@ -46,8 +46,6 @@ class Transaction {
   /// The bytes are in the target, whoever put them there.
   void note_copied();
   void discard_copy();
-  /// A target that was taken goes back. Requires: planned or ready; then it is planned.
-  void return_target();
   /// Somebody may still write to the target: it is kept aside for good, and the chunk stays.
   void abandon_target(const char* reason) noexcept;
   /// Throws: Error; `state()` is `stayed` or `poisoned` then, and the bytes are whole (I4).
