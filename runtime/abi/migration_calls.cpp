@@ -53,17 +53,10 @@ static_assert(offsetof(vmart_migrate_options, reserved) + sizeof(int32_t) == opt
 static_assert(offsetof(vmart_migration_report, stall_max_ns) + sizeof(int64_t) == report_bytes_min);
 constexpr std::size_t struct_bytes_max = 4096;  // Of any version; more is no size.
 
-constexpr std::int32_t mode_count = 3, scope_count = 3;
-enum class CScope { none, attached = VMART_SCOPE_ATTACHED, hold = VMART_SCOPE_HOLD };
-
-/// The value of an enumeration whose C form counts its `count` values from 0.
-template <typename Enumeration>
-Enumeration to_enumeration(std::int32_t value, std::int32_t count, const char* call,
-                           const char* name) {
-  if (value < 0 || value >= count) {
-    throw vma::Error(vma::ErrorKind::invalid_argument, call, fmt::format("{} is {}", name, value));
-  }
-  return static_cast<Enumeration>(value);
+/// Throws: Error{invalid_argument} for a value of an enumeration that goes from 0 to `last`.
+void require_value(std::int32_t value, std::int32_t last, const char* call, const char* name) {
+  if (value >= 0 && value <= last) return;
+  throw vma::Error(vma::ErrorKind::invalid_argument, call, fmt::format("{} is {}", name, value));
 }
 
 /// Throws: Error{invalid_argument} for a size, mode or scope that is none.
@@ -84,10 +77,11 @@ vma::MigrateOptions options_of(const vmart_migrate_options* given, const char* c
   }
   static_assert(static_cast<int>(vma::Mode::live) == VMART_MODE_LIVE &&
                 static_cast<int>(vma::Mode::stopped) == VMART_MODE_STOPPED);
-  options.mode = to_enumeration<vma::Mode>(given->mode, mode_count, call, "options->mode");
-  const auto scope = to_enumeration<CScope>(given->scope, scope_count, call, "options->scope");
-  if (scope == CScope::attached) options.scope = vma::StopScope::attached;
-  if (scope == CScope::hold) options.scope = vma::StopScope::hold;
+  require_value(given->mode, VMART_MODE_STOPPED, call, "options->mode");
+  options.mode = static_cast<vma::Mode>(given->mode);
+  require_value(given->scope, VMART_SCOPE_HOLD, call, "options->scope");
+  if (given->scope == VMART_SCOPE_ATTACHED) options.scope = vma::StopScope::attached;
+  if (given->scope == VMART_SCOPE_HOLD) options.scope = vma::StopScope::hold;
   options.deadline = std::chrono::milliseconds(given->deadline_ms);
   options.priority = given->priority;
   options.reserve_first = given->reserve_first != 0;

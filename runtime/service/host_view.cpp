@@ -34,13 +34,10 @@ struct HostView::Pin {
   void take(std::uint64_t first_slot, std::uint64_t end_slot) {
     const MutexLock lock(allocation->operations());
     const bool first = allocation->views++ == 0;  // Before the look, so that a free sees one of us.
-    bool granting = false;
     try {
       require_host(first_slot, end_slot);
-      granting = first;
-      if (first) set_access(Access::read_write);
+      if (first) allow();
     } catch (...) {
-      if (granting) revoke();  // Not of what is being freed: it may be another's by now.
       --allocation->views;
       throw;
     }
@@ -64,6 +61,16 @@ struct HostView::Pin {
       throw Error(ErrorKind::unsupported, call,
                   fmt::format("bytes at offset {} lie at {}, which the CPU cannot reach",
                               slot * allocation->geometry().chunk_bytes, to_string(at)));
+    }
+  }
+
+  /// Only what was begun here is taken back: memory that is being freed may be another's by now.
+  void allow() {
+    try {
+      set_access(Access::read_write);
+    } catch (...) {
+      revoke();
+      throw;
     }
   }
 

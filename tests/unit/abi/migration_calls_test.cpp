@@ -18,6 +18,12 @@ class MigrationCalls : public AbiTest {
   ~MigrationCalls() override {
     for (int gpu = 0; gpu < 2; ++gpu) EXPECT_EQ(vmart_detach(stream(gpu)), VMART_OK);
   }
+  static vmart_migration_report report_of(vmart_migration* migration) {
+    vmart_migration_report report{};
+    report.size_bytes = sizeof report;
+    EXPECT_EQ(vmart_migration_report_get(migration, &report), VMART_OK);
+    return report;
+  }
 };
 
 TEST_F(MigrationCalls, ARangeCountsFromTheAddressAndIsRoundedOutToChunks) {
@@ -50,9 +56,7 @@ TEST_F(MigrationCalls, AMoveInTheBackgroundTellsWhatItDid) {
   int done = 0;
   EXPECT_EQ(vmart_migration_done(migration, &done), VMART_OK);
   EXPECT_EQ(done, 1);
-  vmart_migration_report report{};
-  report.size_bytes = sizeof report;
-  ASSERT_EQ(vmart_migration_report_get(migration, &report), VMART_OK);
+  const vmart_migration_report report = report_of(migration);
   EXPECT_EQ(report.size_bytes, sizeof report);
   EXPECT_EQ(report.outcome, VMART_DONE);
   EXPECT_EQ(report.bytes_asked, 4 * chunk_bytes);
@@ -77,9 +81,7 @@ TEST_F(MigrationCalls, OptionsSayHowToMove) {
     vmart_migration* migration = nullptr;
     EXPECT_EQ(vmart_migrate_async(words, 0, 0, c_gpu(to), &options, &migration), VMART_OK);
     EXPECT_EQ(vmart_migration_wait(migration), VMART_OK) << vmart_last_error();
-    vmart_migration_report report{};
-    report.size_bytes = sizeof report;
-    EXPECT_EQ(vmart_migration_report_get(migration, &report), VMART_OK);
+    const vmart_migration_report report = report_of(migration);
     EXPECT_EQ(report.chunks_moved, 4);
     vmart_migration_release(migration);
     return report.chunks_live;
@@ -193,9 +195,7 @@ TEST_F(MigrationCalls, AMoveThatIsCancelledSaysSoAndStaysWhereItCame) {
   EXPECT_EQ(vmart_migration_wait_for(migration, long_ns, &done), VMART_OK);
   EXPECT_EQ(done, 1);
   EXPECT_EQ(vmart_migration_wait(migration), VMART_CANCELLED);
-  vmart_migration_report report{};
-  report.size_bytes = sizeof report;
-  EXPECT_EQ(vmart_migration_report_get(migration, &report), VMART_OK);
+  const vmart_migration_report report = report_of(migration);
   EXPECT_EQ(report.outcome, VMART_ENDED_CANCELLED);
   EXPECT_LT(report.chunks_moved, 6);
   vmart_migration_release(migration);
