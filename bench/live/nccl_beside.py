@@ -14,6 +14,7 @@ on each GPU for as long as it was: kernels are slower where it is not at home.
 """
 
 import argparse
+import concurrent.futures
 import ctypes
 import json
 import os
@@ -21,7 +22,6 @@ import pathlib
 import re
 import statistics
 import sys
-import threading
 import time
 
 os.environ.setdefault("NCCL_NVLS_ENABLE", "0")  # No multicast.
@@ -105,8 +105,7 @@ class AllReduces:
             stream.synchronize()
 
     def rate_alone(self):
-        """Rounds a second."""
-        self.wait()
+        """Rounds a second. None is under way before, nor after."""
         first, begin = self.rounds, time.monotonic()
         while time.monotonic() < begin + ALONE_S:
             self.go_round()
@@ -124,20 +123,24 @@ class AllReduces:
 
 
 class Moves:
-    """Moves of one tensor from GPU to GPU: what each came to, and how long it lay on each."""
+    """So many moves of one tensor from GPU to GPU: what each came to, and how long it lay on each."""
 
-    def __init__(self, vmart, tensor, gpus, options):
+    def __init__(self, vmart, tensor, gpus, options, wanted):
         self.vmart, self.tensor, self.gpus, self.options = vmart, tensor, gpus, options
         self.reports, self.busy, self.retries = [], 0, 0
         self.seconds_at = [0.0] * gpus
         self.at = self.ask()
         self.since = time.monotonic()
+        self.wanted, self.end = wanted, self.since + CASE_S
 
     def ask(self):
         return int(re.fullmatch(r"gpu\((\d+)\)", self.vmart.where(self.tensor)).group(1))
 
     def count(self):
         return len(self.reports) + self.busy
+
+    def go_on(self):
+        return self.count() < self.wanted and time.monotonic() < self.end
 
     def move_on(self):
         report, status = self.move((self.at + 1) % self.gpus)
@@ -168,35 +171,20 @@ class Moves:
             self.vmart.library.vmart_migration_release(migration)
 
 
-class Mover(threading.Thread):
-    """Moves from a thread of its own, one after the other."""
+def move_live(reduces, moves):
+    def move_all():
+        while moves.go_on():
+            moves.move_on()
 
-    def __init__(self, moves, wanted):
-        super().__init__(daemon=True)
-        self.moves, self.wanted, self.failure = moves, wanted, None
-
-    def run(self):
-        try:
-            end = time.monotonic() + CASE_S
-            while self.moves.count() < self.wanted and time.monotonic() < end:
-                self.moves.move_on()
-        except Exception as error:  # Whatever it was: the main thread reports it.
-            self.failure = error
+    with concurrent.futures.ThreadPoolExecutor(max_workers=1) as mover:
+        moved = mover.submit(move_all)
+        while not moved.done():
+            reduces.go_round()
+        moved.result()  # Raises what it failed with.
 
 
-def move_live(reduces, moves, wanted):
-    mover = Mover(moves, wanted)
-    mover.start()
-    while mover.is_alive():
-        reduces.go_round()
-    mover.join()
-    if mover.failure:
-        raise mover.failure
-
-
-def move_held(reduces, moves, wanted):
-    end = time.monotonic() + CASE_S
-    while moves.count() < wanted and time.monotonic() < end:
+def move_held(reduces, moves):
+    while moves.go_on():
         next_move = time.monotonic() + HELD_PERIOD_S
         while time.monotonic() < next_move:
             reduces.go_round()
@@ -214,10 +202,9 @@ def rates_at_each_gpu(vmart, reduces):
 def measure(vmart, reduces, name, move, wanted, options):
     """One entry of the output, and its series."""
     rates = rates_at_each_gpu(vmart, reduces)
-    reduces.wait()
-    moves = Moves(vmart, reduces.operands[0], reduces.gpus, options)
+    moves = Moves(vmart, reduces.operands[0], reduces.gpus, options, wanted)
     first, begin = reduces.rounds, time.monotonic()
-    move(reduces, moves, wanted)
+    move(reduces, moves)
     reduces.wait()
     seconds = time.monotonic() - begin
     moves.look()
@@ -291,7 +278,6 @@ def main():
     for stream in reduces.streams:
         vmart.attach(stream)
     entries = run_cases(arguments, vmart, reduces)
-    reduces.wait()
     for stream in reduces.streams:
         vmart.detach(stream)
     del reduces
