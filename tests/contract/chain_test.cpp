@@ -115,14 +115,14 @@ TYPED_TEST(Chains, ALaunchAheadOfAGateNeverWaitsForAThreadThatFrees) {
   const BoundStream application = rig.new_stream(rig.context(0));
   std::uint64_t* arrived = rig.new_word();
   std::uint64_t* opened = rig.new_word();
-  rig.kernel(rig.context(0), atomic_add_kernel());
+  const KernelHandle add = rig.kernel(rig.context(0), atomic_add_kernel());
   TestChain chain(rig, rig.context(0));
   std::uint64_t* launches = rig.new_word();
   constexpr std::uint64_t gates = 200;
 
   FreeLoop frees(driver, rig.context(0));
   for (std::uint64_t epoch = 1; epoch <= gates; ++epoch) {
-    rig.launch(application, atomic_add_kernel(), launches, std::uint64_t{1});
+    driver.launch(application, add, {{1}, {1}}, KernelArguments::of(launches, std::uint64_t{1}));
     chain.update(epoch, epoch);
     chain.launch();
     const WordOperation gate[] = {

@@ -115,7 +115,9 @@ void GpuTwinRig::write_waves() {
       adds.factor = factor;
       runtime_->launch(stream, twin_add_kernel(), {1}, {64}, twin_add_arguments(span, adds));
       runtime_->synchronize(stream);
-      const auto pause_us = random() % (2 * static_cast<std::uint64_t>(plan_.gate_limit.count()));
+      // Of any length, from that of a copy on: the bytes shall come back between two looks.
+      const auto limit_us = static_cast<std::uint64_t>(plan_.gate_limit.count());
+      const auto pause_us = random() % (2 * limit_us) >> random() % 6;
       poll_until(clock, clock.now() + std::chrono::microseconds(pause_us),
                  [this] { return finished_.load(); });
     }
