@@ -53,7 +53,8 @@ static_assert(CUDA_VERSION >= 12050, "building needs the cuda.h of CUDA 12.5 or 
   ROW(cuCtxPopCurrent, 4000)                         \
   ROW(cuCtxGetDevice, 2000)                          \
   ROW(cuCtxSynchronize, 2000)                        \
-  ROW(cuStreamCreate, 2000)                          \
+  ROW(cuStreamCreateWithPriority, 5050)              \
+  ROW(cuCtxGetStreamPriorityRange, 5050)             \
   ROW(cuStreamDestroy, 4000)                         \
   ROW(cuStreamGetCtx, 9020)                          \
   ROW(cuStreamGetId, 12000)                          \

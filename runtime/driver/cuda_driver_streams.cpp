@@ -29,9 +29,11 @@ bool is_done(const Call& call, Handle handle) {
 
 BoundStream CudaDriver::create_stream(ContextHandle context, StreamKind kind) {
   const CudaScope scope(api_, vma::native(context));
+  int least = 0, greatest = 0;
+  if (kind == StreamKind::urgent) api_.cuCtxGetStreamPriorityRange(&least, &greatest);
   CUstream stream = nullptr;
-  api_.cuStreamCreate(
-      &stream, kind == StreamKind::non_blocking ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT);
+  api_.cuStreamCreateWithPriority(
+      &stream, kind == StreamKind::blocking ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING, greatest);
   return {context, handle_of<StreamHandle>(stream)};
 }
 

@@ -62,7 +62,11 @@ struct BoundStream {
   StreamHandle handle{};
 };
 
-enum class StreamKind { blocking, non_blocking };
+enum class StreamKind {
+  blocking,
+  non_blocking,
+  urgent,  ///< Non-blocking, and its kernels get free multiprocessors before those of others.
+};
 enum class CaptureMode { global, thread_local_mode, relaxed };
 
 /// One operation of `batch`, on a 64-bit word that the device can reach.
@@ -166,7 +170,7 @@ class Driver {
   virtual ContextHandle stream_context(StreamHandle stream) = 0;
   /// Unique in the process for its life; a reused handle has another.
   virtual std::uint64_t stream_id(BoundStream stream) = 0;
-  /// Legacy and per-thread streams are blocking.
+  /// Legacy and per-thread streams are blocking; never `urgent`.
   virtual StreamKind stream_kind(BoundStream stream) = 0;
   virtual bool is_capturing(BoundStream stream) = 0;
   /// True once everything enqueued has finished. Throws what that work failed with.

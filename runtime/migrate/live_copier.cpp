@@ -50,7 +50,7 @@ void LiveCopier::make() {
   const std::uint64_t bay_bytes = tiles_max * digest_bytes + counters_bytes;
   words_ = std::make_unique<PinnedWords>(driver_, context_, memory_.ledger());
   copy_stream_ = driver_.create_stream(context_, StreamKind::non_blocking);
-  settle_stream_ = driver_.create_stream(context_, StreamKind::non_blocking);
+  settle_stream_ = driver_.create_stream(context_, StreamKind::urgent);  // The application stands.
   copy_kernel_ = driver_.load_kernel(context_, copy_digest_kernel());
   settle_kernel_ = driver_.load_kernel(context_, settle_kernel());
   paranoid_kernel_ = driver_.load_kernel(context_, paranoid_settle_kernel());

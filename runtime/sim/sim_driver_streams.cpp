@@ -50,7 +50,9 @@ BoundStream SimDriver::create_stream(ContextHandle context, StreamKind kind) {
   SimContext& owner = machine_->context(context, call);
   machine_->wait_for_frees(lock, owner);
   machine_->progress.check_fault(call);
-  return {context, machine_->make_stream(owner, kind).handle()};
+  const bool blocking = kind == StreamKind::blocking;  // Work has no priorities here.
+  return {context,
+          machine_->make_stream(owner, blocking ? kind : StreamKind::non_blocking).handle()};
 }
 
 void SimDriver::destroy_stream(BoundStream stream) {

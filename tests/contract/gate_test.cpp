@@ -202,6 +202,8 @@ TYPED_TEST(Gates, StreamsSayWhetherTheLegacyStreamOrdersThem) {
             StreamKind::blocking);
   EXPECT_EQ(driver.stream_kind(rig.new_stream(context, StreamKind::non_blocking)),
             StreamKind::non_blocking);
+  EXPECT_EQ(driver.stream_kind(rig.new_stream(context, StreamKind::urgent)),
+            StreamKind::non_blocking);
   for (const std::uint64_t built_in : {0, 1, 2}) {  // Null, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD.
     EXPECT_EQ(driver.stream_kind({context, StreamHandle{built_in}}), StreamKind::blocking)
         << built_in;
