@@ -36,7 +36,11 @@ ChunkStop::ChunkStop(Mover& mover, LiveChunk& chunk, const GatePlan& plan, std::
 GateLimits ChunkStop::limits() const {
   constexpr std::chrono::seconds wait_limit(2);  // Nobody stands until the first stream arrives.
   GateLimits limits;
+  // A collective that the gate has cut in two stands until it opens: the first tries find that out
+  // sooner.
+  constexpr int halvings = 2;
   limits.arrival_limit = mover_.limits_.gate_limit;
+  limits.arrival_limit_min = limits.arrival_limit / (1 << std::max(0, halvings - chunk_.tries));
   limits.wait_limit = wait_limit;
   limits.skew_limit = mover_.limits_.gate_limit;
   limits.settle_limit = mover_.limits_.gate_limit;
@@ -50,6 +54,9 @@ std::optional<Gate::Refusal> ChunkStop::run(Phases& phases) {
   const MutexLock turn(mover_.turn_);
   const MutexLock slow_work(mover_.memory_.lane().turn());  // None beside a closed gate.
   mover_.gate_post_.prepare(plan_);
+  // With nothing stopped yet. Where the last grant was milliseconds ago the driver is slow at the
+  // next one, and at an unmap and a map too: docs/measurements.md has by how much.
+  mover_.memory_.keepers().poke();
   Gate gate(driver_, mover_.gate_post_);
   std::optional<Gate::Refusal> refusal;
   try {

@@ -65,7 +65,7 @@ Gate::Refusal not_arrived(const GatePlan& plan, const Arrivals& arrivals, std::s
 /// One call of `try_close`.
 struct Gate::Attempt {
   const GatePlan& plan;
-  const GateLimits& limits;
+  GateLimits limits;
   std::vector<Backlog> backlogs;
   std::vector<StopStart> unseen;  // Enqueued, and not asked since whether they capture.
   bool captured = false;          // One of them did.
@@ -161,6 +161,9 @@ std::optional<Gate::Refusal> Gate::close(Attempt& attempt) {
                                "{:.0f} are wanted",
                                in_us(skew), in_us(attempt.limits.skew_limit))};
   }
+  GateLimits& limits = attempt.limits;
+  limits.arrival_limit =
+      std::min(limits.arrival_limit, std::max(limits.arrival_limit_min, 2 * skew));
   epoch_ = next_epoch();
   Arrivals arrivals(clock_, epoch_, attempt.plan.stops.size());
   if (auto refusal = stop_all(attempt, arrivals)) return refusal;

@@ -18,8 +18,11 @@ namespace vma {
 class Arrivals;
 
 struct GateLimits {
-  /// From the first stream's arrival to the last.
+  /// From the first stream's arrival to the last, at most.
   std::chrono::nanoseconds arrival_limit = std::chrono::milliseconds(5);
+  /// The same where the backlogs let expect no more than half of it: what is later then, is held up
+  /// by a stream that stands already, as a collective that the gate has cut in two.
+  std::chrono::nanoseconds arrival_limit_min = std::chrono::milliseconds(5);
   /// From the last enqueueing to the first arrival.
   std::chrono::nanoseconds wait_limit = std::chrono::seconds(1);
   /// From closed to committed.

@@ -223,7 +223,10 @@ void LiveMove::await_copy(LiveChunk& chunk) {
   constexpr std::chrono::milliseconds look_period(5);
   if (chunk.copier == nullptr || chunk.transaction.state() != Transaction::State::ready) return;
   while (!chunk.copier->copied_by(chunk.bay, clock_.now() + look_period)) require_going_on();
-  report_.phases.copy += clock_.now() - chunk.staged_at;
+  const std::chrono::nanoseconds took = clock_.now() - chunk.staged_at;
+  report_.phases.copy += took;
+  copy_ns_per_byte_ =
+      static_cast<double>(took.count()) / static_cast<double>(chunk.transaction.size_bytes());
   chunk.transaction.note_copied();
 }
 
@@ -231,6 +234,7 @@ void LiveMove::await_copy(LiveChunk& chunk) {
 void LiveMove::complete(LiveChunk& chunk) {
   const TimePoint deadline = chunk_deadline();
   for (int attempt = 0;; ++attempt) {
+    chunk.tries = attempt;
     if (attempt > 0) choose_again(chunk);
     await_copy(chunk);
     require_movable(deadline);
@@ -346,11 +350,8 @@ void LiveMove::retired(LiveChunk& chunk) {
 
 /// Waits so that the copy ends about when the next stop is allowed.
 void LiveMove::pace_copy(const LiveChunk& chunk) {
-  constexpr double live_copy_bytes_per_s = 300e9;
-  const double seconds =
-      static_cast<double>(chunk.transaction.size_bytes()) / live_copy_bytes_per_s;
-  const auto estimate =
-      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(seconds));
+  const std::chrono::nanoseconds estimate(static_cast<std::int64_t>(
+      copy_ns_per_byte_ * static_cast<double>(chunk.transaction.size_bytes())));
   TimePoint start{0};
   {
     const MutexLock lock(mover_.budget_mutex_);

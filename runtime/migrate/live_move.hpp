@@ -29,6 +29,7 @@ struct LiveChunk {
   /// Of the allocation when the copy began, if nobody could write to it then.
   std::optional<std::uint64_t> read_only_since;
   bool settled = false;  ///< In the last try.
+  int tries = 0;         ///< That were given up.
 };
 
 /// One migration in the background, chunk by chunk; what a worker of `Mover` does with a task.
@@ -84,6 +85,7 @@ class LiveMove {
   std::deque<LiveChunk> chunks_;  // In order of their slots.
   LiveCopier* leased_ = nullptr;  // Whose `turn` is ours.
   std::size_t next_bay_ = 0;
+  double copy_ns_per_byte_ = 1.0 / 300;  // Of a live copy: a guess, until one was waited for.
 };
 
 }  // namespace vma
