@@ -13,8 +13,9 @@ namespace {
 constexpr std::chrono::milliseconds stall_budget(60);
 constexpr std::chrono::microseconds kernel(50);
 
-/// What the other streams are bound by.
-enum class Others { latency, bandwidth };
+/// What the other streams are bound by. Nothing of the runtime starts before blocks that stay on
+/// all multiprocessors end, so that stops last as long as the kernels of the last kind.
+enum class Others { latency, bandwidth, staying };
 
 WriterSpec other_streams(Others others, Location gpu, std::uint64_t bytes) {
   constexpr int word_bytes = 8;
@@ -24,8 +25,9 @@ WriterSpec other_streams(Others others, Location gpu, std::uint64_t bytes) {
   spec.attached = false;
   spec.backlog = 4;
   spec.kernel = kernel;
-  if (others == Others::bandwidth) {
+  if (others != Others::latency) {
     spec.kernel = std::chrono::nanoseconds(0);
+    spec.sweep_stays = others == Others::staying;
     spec.sweep_words = std::min(bytes, gibibyte) / word_bytes;
   }
   return spec;
@@ -58,7 +60,7 @@ class TwoLogs {
 };
 
 Sample budget(Others others, std::uint64_t bytes) {
-  Runtime& runtime = live_runtime({stall_budget, {}});
+  Runtime& runtime = live_runtime({stall_budget, {}}, true);  // Its counters begin here.
   const std::vector<Location> gpus = live_gpus(2);
   const MigrateOptions options = options_of(MoveMode::live);
   LiveRange range(runtime, gpus[0], bytes);
@@ -85,6 +87,7 @@ Sample budget(Others others, std::uint64_t bytes) {
 
   Sample sample;
   tally.add_to(sample);
+  add_stops(sample, runtime.stats());
   sample.counters["gated_lost_share"] = share_lost(before.gated, during.gated, after.gated);
   sample.counters["others_lost_share"] = share_lost(before.others, during.others, after.others);
   sample.counters["gated_before_per_s"] = before.gated;
@@ -98,11 +101,12 @@ Sample budget(Others others, std::uint64_t bytes) {
 
 void register_budget_cases() {
   const std::uint64_t bytes = sizes_up_to_max({16 * gibibyte}).front();
-  for (const Others others : {Others::latency, Others::bandwidth}) {
-    const std::string label = others == Others::latency ? "latency" : "bandwidth";
+  const std::vector<std::pair<Others, std::string>> kinds = {
+      {Others::latency, "latency"}, {Others::bandwidth, "bandwidth"}, {Others::staying, "staying"}};
+  for (const auto& [others, label] : kinds) {
     register_samples(
         "live/budget/" + label + "/" + size_label(bytes),
-        [others, bytes] { return budget(others, bytes); }, 1);
+        [others = others, bytes] { return budget(others, bytes); }, 1);
   }
 }
 

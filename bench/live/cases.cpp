@@ -28,6 +28,22 @@ WriterSpec few_writes(const LiveRange& range, int streams, std::chrono::nanoseco
   return spec;
 }
 
+namespace {
+
+void add_summary(Sample& sample, const std::string& name, const DurationSummary& summary) {
+  sample.counters[name + "_count"] = static_cast<double>(summary.count);
+  sample.counters[name + "_median_us"] = to_us(summary.median);
+  sample.counters[name + "_p99_us"] = to_us(summary.p99);
+  sample.counters[name + "_max_us"] = to_us(summary.max);
+}
+
+}  // namespace
+
+void add_stops(Sample& sample, const RuntimeStats& stats) {
+  add_summary(sample, "stall", stats.stall);
+  add_summary(sample, "skew", stats.skew);
+}
+
 double share_lost(double before, double during, double after) {
   const double undisturbed = (before + after) / 2;
   return undisturbed > 0 ? 1 - during / undisturbed : 0;

@@ -2,6 +2,7 @@
 
 #include "bench/live/live_machine.hpp"
 #include "bench/live/live_range.hpp"
+#include "bench/samples.hpp"
 #include "bench/live/writers.hpp"
 
 #include <chrono>
@@ -22,6 +23,9 @@ MigrateOptions options_of(MoveMode mode);
 
 /// Attached streams on all GPUs that write to few tiles of the range.
 WriterSpec few_writes(const LiveRange& range, int streams, std::chrono::nanoseconds kernel);
+
+/// How long work stood in all stops so far, as the runtime's counters have it: right to about 5 %.
+void add_stops(Sample& sample, const RuntimeStats& stats);
 
 /// A share lost, 0 to 1, of what two measurements around it came to.
 double share_lost(double before, double during, double after);

@@ -4,6 +4,8 @@
 #include "bench/live/cases.hpp"
 #include "bench/live/rate_log.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <vector>
 
@@ -65,16 +67,21 @@ Sample cut(const LiveTuning& tuning, std::uint64_t bytes) {
 
 void register_kernel_cases() {
   const std::uint64_t bytes = sizes_up_to_max({4 * gibibyte}).front();
-  for (const std::uint64_t tile_kib : {64, 256}) {
-    for (const unsigned blocks : {8u, 16u, 32u, 64u, 132u}) {
-      LiveTuning tuning;
-      tuning.copy_blocks = blocks;
-      tuning.tiles_per_granule = granule_bytes / (tile_kib * 1024);
-      register_samples(
-          "live/kernels/blocks" + std::to_string(blocks) + "/tile" + std::to_string(tile_kib) +
-              "KiB/" + size_label(bytes),
-          [tuning, bytes] { return cut(tuning, bytes); }, 1);
-    }
+  const auto add = [bytes](unsigned tile_kib, unsigned copy_blocks, unsigned settle_blocks) {
+    LiveTuning tuning;
+    tuning.copy_blocks = copy_blocks;
+    tuning.settle_blocks_per_multiprocessor = settle_blocks;
+    tuning.tiles_per_granule = granule_bytes / (tile_kib * 1024);
+    register_samples(
+        fmt::format("live/kernels/tile{}KiB/copy{}/settle{}/{}", tile_kib, copy_blocks,
+                    settle_blocks, size_label(bytes)),
+        [tuning, bytes] { return cut(tuning, bytes); }, 1);
+  };
+  // Blocks have as many threads as it takes for a tile: 1024 for 256 KiB.
+  for (const unsigned tile_kib : {64u, 256u}) {
+    const unsigned small = 256 / tile_kib;
+    for (const unsigned blocks : {8u, 16u, 24u, 32u, 64u, 132u}) add(tile_kib, small * blocks, 4);
+    for (const unsigned blocks : {1u, 2u, 8u, 16u}) add(tile_kib, small * 16, blocks);
   }
 }
 

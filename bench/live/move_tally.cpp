@@ -75,6 +75,9 @@ void MoveTally::add_to(Sample& sample, const std::string& prefix) const {
   set("rate_gb_s", rate_gb_s());
   const double chunks = std::max(1, chunks_moved_);
   set("settle_us", to_us(phases_.settle) / chunks);
+  set("unmap_us", to_us(phases_.unmap) / chunks);
+  set("map_us", to_us(phases_.map) / chunks);
+  set("grant_us", to_us(phases_.grant) / chunks);
   set("switch_us", to_us(phases_.unmap + phases_.map + phases_.grant) / chunks);
   add_percentiles(sample, prefix + "wall", wall_);
   if (stall_.empty()) return;

@@ -37,7 +37,7 @@ WRITTEN = WORDS // 16  # Of these, the first so many change in each round.
 AHEAD = 4  # Rounds that are under way at a time, at most.
 ALONE_S = 1.0  # How long the rounds are timed with the operand on each GPU.
 CASE_S = 60.0  # Then a case ends with the moves that it has made.
-HELD_PERIOD_S = 0.05  # A program that stops everything does it now and then.
+HELD_PERIOD_S = 0.1  # A program that stops everything does it now and then.
 BUSY = 5  # VMART_BUSY
 MODE_LIVE, SCOPE_HOLD = 1, 2  # VMART_MODE_LIVE, VMART_SCOPE_HOLD
 
@@ -202,6 +202,9 @@ def rates_at_each_gpu(vmart, reduces):
 def measure(vmart, reduces, name, move, wanted, options):
     """One entry of the output, and its series."""
     rates = rates_at_each_gpu(vmart, reduces)
+    warming = Moves(vmart, reduces.operands[0], reduces.gpus, options, reduces.gpus)
+    move(reduces, warming)  # The first move of a kind makes contexts and loads kernels.
+    reduces.wait()
     moves = Moves(vmart, reduces.operands[0], reduces.gpus, options, wanted)
     first, begin = reduces.rounds, time.monotonic()
     move(reduces, moves)

@@ -9,14 +9,6 @@
 namespace vma {
 namespace {
 
-/// As the runtime's own counters have them, over all chunks: right to about 5 %.
-void add_summary(Sample& sample, const std::string& name, const DurationSummary& summary) {
-  sample.counters[name + "_count"] = static_cast<double>(summary.count);
-  sample.counters[name + "_median_us"] = to_us(summary.median);
-  sample.counters[name + "_p99_us"] = to_us(summary.p99);
-  sample.counters[name + "_max_us"] = to_us(summary.max);
-}
-
 Sample by_size(MoveMode mode, std::uint64_t bytes) {
   Runtime& runtime = live_runtime({}, true);  // Its counters begin here.
   const std::vector<Location> gpus = live_gpus(2);
@@ -38,9 +30,7 @@ Sample by_size(MoveMode mode, std::uint64_t bytes) {
   Sample sample;
   tally.add_to(sample);
   if (mode == MoveMode::held) return sample;  // One stop a move, which the tally has.
-  const RuntimeStats stats = runtime.stats();
-  add_summary(sample, "stall", stats.stall);
-  add_summary(sample, "skew", stats.skew);
+  add_stops(sample, runtime.stats());
   return sample;
 }
 

@@ -13,8 +13,13 @@
 namespace vma {
 namespace {
 
-constexpr Dim3 sweep_grid{1056};  // Eight blocks on each of an H200's multiprocessors.
-constexpr Dim3 sweep_block{256};
+LaunchShape sweep_shape(const WriterSpec& spec) {
+  constexpr unsigned block = 256;
+  constexpr std::uint64_t words_a_thread = 8;
+  constexpr unsigned staying = 1056;  // Eight blocks on each of an H200's multiprocessors.
+  const auto passing = static_cast<unsigned>(spec.sweep_words / (block * words_a_thread) + 1);
+  return {Dim3{spec.sweep_stays ? staying : passing}, Dim3{block}};
+}
 
 }  // namespace
 
@@ -82,12 +87,13 @@ void Writers::loop(Worker& worker) {
   Driver& driver = *runtime_.parts().driver;
   const auto nanoseconds = static_cast<std::uint64_t>(spec_.kernel.count());
   const LaunchShape shape = writer_shape(spec_.places);
+  const LaunchShape sweep = sweep_shape(spec_);
   try {
     while (!stopping_) {
       Poll poll;
       while (worker.launched - worker.completed() >= spec_.backlog && !stopping_) poll.pause();
       if (spec_.sweep_words > 0) {
-        driver.launch(worker.bound, worker.sweep, {sweep_grid, sweep_block},
+        driver.launch(worker.bound, worker.sweep, sweep,
                       KernelArguments::of(worker.swept, spec_.sweep_words, std::uint64_t{1}));
       }
       driver.launch(

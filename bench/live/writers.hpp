@@ -23,6 +23,9 @@ struct WriterSpec {
   /// Before each launch another reads and writes so many words of memory of the stream's own, as
   /// fast as they come. Zero: none.
   std::uint64_t sweep_words = 0;
+  /// Whether a sweep fills all multiprocessors with blocks that stay to its end; otherwise its
+  /// blocks are many and short, as those of most kernels.
+  bool sweep_stays = false;
 };
 
 /// Launches from construction to `stop`. What a launch added can be counted afterwards.
