@@ -44,17 +44,18 @@ class Bars(unittest.TestCase):
         self.assertEqual(self.stall([331.0] * 10, gpu_count=4)[3], "MISSED")
 
     def test_size_compares_medians_and_p99(self):
-        small = ("live/size/live/256MiB",
-                 {"stall_median_us": 200, "stall_p99_us": 300, "stall_max_us": 400, "stall_count": 9}, {})
+        small = {"stall_median_us": 200, "stall_p99_us": 300, "stall_max_us": 400, "stall_count": 9}
 
-        def row(median, p99):
-            counters = {"stall_median_us": median, "stall_p99_us": p99, "stall_max_us": 900,
-                        "stall_count": 9}
-            return bars_of([small, ("live/size/live/16GiB", counters, {})])[
-                "stall moving 16GiB against 256MiB, median / p99"]
-        self.assertEqual(row(220, 450)[3], "met")
-        self.assertEqual(row(221, 450)[3], "MISSED")
-        self.assertEqual(row(220, 451)[3], "MISSED")
+        def row(way, note, median, p99):
+            large = {"stall_median_us": median, "stall_p99_us": p99, "stall_max_us": 900,
+                     "stall_count": 9}
+            return bars_of([(f"live/size/{way}/256MiB", small, {}),
+                            (f"live/size/{way}/16GiB", large, {})])[
+                f"stall moving 16GiB against 256MiB, {note}, median / p99"]
+        for way, note in (("live_budget", "stall budget 60 ms a second"), ("live", "no stall budget")):
+            self.assertEqual(row(way, note, 220, 450)[3], "met")
+            self.assertEqual(row(way, note, 221, 450)[3], "MISSED")
+            self.assertEqual(row(way, note, 220, 451)[3], "MISSED")
 
     def test_rate_is_of_the_raw_copy_of_the_same_process(self):
         def row(rate):

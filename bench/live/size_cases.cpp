@@ -1,5 +1,6 @@
 // Whether the stall depends on how much moves: sizes from one chunk to many, equal numbers of
-// chunks moved live, and the same under a gate that stays closed for the copy and under one hold.
+// chunks moved live, with and without a stall budget, under a gate that stays closed for the copy, and
+// under one hold.
 
 #include "bench/live/cases.hpp"
 
@@ -9,8 +10,8 @@
 namespace vma {
 namespace {
 
-Sample by_size(MoveMode mode, std::uint64_t bytes) {
-  Runtime& runtime = live_runtime({}, true);  // Its counters begin here.
+Sample by_size(MoveMode mode, std::chrono::milliseconds stall_budget, std::uint64_t bytes) {
+  Runtime& runtime = live_runtime({stall_budget, {}}, true);  // Its counters begin here.
   const std::vector<Location> gpus = live_gpus(2);
   const MigrateOptions options = options_of(mode);
   const auto chunks = static_cast<int>((bytes + chunk_bytes_most - 1) / chunk_bytes_most);
@@ -39,12 +40,21 @@ Sample by_size(MoveMode mode, std::uint64_t bytes) {
 void register_size_cases() {
   const auto sizes =
       sizes_up_to_max({64 * mebibyte, 256 * mebibyte, gibibyte, 4 * gibibyte, 16 * gibibyte});
+  const auto add = [](const std::string& label, MoveMode mode,
+                      std::chrono::milliseconds stall_budget, std::uint64_t bytes) {
+    register_samples(
+        "live/size/" + label + "/" + size_label(bytes),
+        [=] { return by_size(mode, stall_budget, bytes); }, 1);
+  };
   for (const MoveMode mode : {MoveMode::live, MoveMode::stopped, MoveMode::held}) {
     for (const std::uint64_t bytes : sizes) {
-      register_samples(
-          "live/size/" + mode_label(mode) + "/" + size_label(bytes),
-          [mode, bytes] { return by_size(mode, bytes); }, 1);
+      add(mode_label(mode), mode, std::chrono::milliseconds(0), bytes);
     }
+  }
+  // As the runtime is without settings: no copy of a next chunk runs beside a stop.
+  constexpr std::chrono::milliseconds default_budget(60);
+  for (const std::uint64_t bytes : sizes_up_to_max({256 * mebibyte, 16 * gibibyte})) {
+    add("live_budget", MoveMode::live, default_budget, bytes);
   }
 }
 

@@ -269,7 +269,7 @@ void LiveMove::complete(LiveChunk& chunk) {
         }
         const MutexLock lock(mover_.budget_mutex_);
         if (times.first_arrival > TimePoint(0)) {
-          mover_.budget_.spent_stall(times.opened, times.opened - times.first_arrival);
+          mover_.budget_.spent_stall(times.first_arrival, times.opened - times.first_arrival);
         }
       };
       try {

@@ -32,9 +32,12 @@ TimePoint StallBudget::next_stop(TimePoint now) const {
   return std::max(now, next_stop_);
 }
 
-void StallBudget::spent_stall(TimePoint opened, std::chrono::nanoseconds stall) {
+void StallBudget::spent_stall(TimePoint began, std::chrono::nanoseconds stall) {
+  // From "may stop" to the first stream that stands it takes a while, which is nobody's stall.
+  constexpr std::chrono::milliseconds late_max(1);
   if (pause_per_stall_ == 0) return;
-  next_stop_ = later(next_stop_, opened, pause_per_stall_ * static_cast<double>(stall.count()));
+  next_stop_ =
+      later(next_stop_, began - late_max, pause_per_stall_ * static_cast<double>(stall.count()));
 }
 
 TimePoint StallBudget::next_copy(TimePoint now) const {

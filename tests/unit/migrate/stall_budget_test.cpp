@@ -31,7 +31,8 @@ std::vector<Stop> random_stops(StallBudget& budget, std::uint64_t seed, bool eag
     now = budget.next_stop(now);
     const nanoseconds stall = microseconds(50 + random() % 3950);
     stops.push_back({now, now + stall});
-    budget.spent_stall(now += stall, stall);
+    budget.spent_stall(now, stall);
+    now += stall;
   }
   return stops;
 }
@@ -60,7 +61,9 @@ TEST(StallBudget, NoSecondSpendsMoreThanTheBudgetAndOneStop) {
       SCOPED_TRACE(seed);
       StallBudget budget(per_second, 0);
       const std::vector<Stop> stops = random_stops(budget, seed, seed % 2 == 0);
-      EXPECT_LE(worst_second(stops), per_second + milliseconds(4)) << per_second.count() << " ms";
+      const nanoseconds late = per_second / 1000;  // What a stop that comes a millisecond late saves.
+      EXPECT_LE(worst_second(stops), per_second + milliseconds(4) + late)
+          << per_second.count() << " ms";
     }
   }
 }
@@ -70,17 +73,18 @@ TEST(StallBudget, WhoStopsAsOftenAsAllowedHasNearlyAllOfIt) {
   const std::vector<Stop> stops = random_stops(budget, 7, true);
   const nanoseconds wall = budget.next_stop(stops.back().opened) - stops.front().closed;
   const nanoseconds sum = stood(stops, TimePoint(0), never);
-  EXPECT_GE(static_cast<double>(sum.count()), 0.056 * static_cast<double>(wall.count()));
+  EXPECT_GE(static_cast<double>(sum.count()), 0.0599 * static_cast<double>(wall.count()));
 }
 
-TEST(StallBudget, AStopIsPaidForByTheTimeAfterIt) {
+TEST(StallBudget, AStopIsPaidForByTheTimeFromItsBegin) {
   StallBudget budget(milliseconds(100), 0);
   EXPECT_EQ(budget.next_stop(seconds(5)), seconds(5));
   budget.spent_stall(seconds(5), milliseconds(2));
-  EXPECT_EQ(budget.next_stop(seconds(5)), seconds(5) + milliseconds(20));
+  const TimePoint next = seconds(5) + milliseconds(19);  // It was a millisecond late, if not more.
+  EXPECT_EQ(budget.next_stop(seconds(5)), next);
   EXPECT_EQ(budget.next_stop(seconds(6)), seconds(6));
   budget.spent_stall(seconds(5) + milliseconds(10), milliseconds(1));
-  EXPECT_EQ(budget.next_stop(seconds(5)), seconds(5) + milliseconds(30)) << "came early: adds up";
+  EXPECT_EQ(budget.next_stop(seconds(5)), next + milliseconds(10)) << "came early: adds up";
 }
 
 TEST(StallBudget, ZeroIsNoLimitAndTheTwoBudgetsAreApart) {
