@@ -54,6 +54,8 @@ void register_all() {
   register_mode_cases();
   register_kernel_cases();
   register_timeline_cases();
+  register_copy_cases();
+  register_attach_cases();
 }
 
 int run(int argc, char** argv) {

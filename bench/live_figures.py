@@ -212,9 +212,23 @@ def _nccl_rows(measured):
     return rows
 
 
+def _attach_rows(measured):
+    """Nothing: the medians lie within each other's quartiles."""
+    samples = measured.get("live/attach/launch")
+    what, bar = "a launch on a stream that is attached / is not", "within the quartiles"
+    if samples is None:
+        return [missing(what, bar)]
+    alone, attached = ([samples.counter(f"{name}_{part}_us") for part in ("low", "median", "high")]
+                       for name in ("alone", "attached"))
+    shown = " / ".join(f"{low:.2f}, {median:.2f}, {high:.2f} us"
+                       for low, median, high in (attached, alone))
+    return [[what, shown + " (quartiles)", bar, verdict(attached[1] <= alone[2])]]
+
+
 def bar_rows(measured):
     rows = [row for rows_of in (_stall_rows, _size_rows, _rate_rows, _budget_rows, _drain_rows,
-                                _host_rows, _beside_rows, _nccl_rows) for row in rows_of(measured)]
+                                _host_rows, _beside_rows, _nccl_rows, _attach_rows)
+            for row in rows_of(measured)]
     return [row for row in rows if row[1] != "not measured"] + \
            [row for row in rows if row[1] == "not measured"]
 
@@ -280,6 +294,18 @@ def kernel_rows(measured):
             for samples in sorted(measured.matching("live/kernels/.*"), key=_case_key)]
 
 
+COPY_HEADERS = ["copied and digested by", "GB/s", "bandwidth-bound kernels lose, source",
+                "target"]
+
+
+def copy_rows(measured):
+    ways = {"kernel": "one kernel on the source's GPU",
+            "engine": "the copy engine, then a kernel on the target's GPU"}
+    return [[ways[samples.name.split("/")[2]], number(samples.counter("rate_gb_s")),
+             share(samples.counter("source_lost_share")), share(samples.counter("target_lost_share"))]
+            for samples in sorted(measured.matching("live/copy/.*"), key=_case_key, reverse=True)]
+
+
 BESIDE_HEADERS = ["beside/chunk", *STALL_HEADERS[1:]]
 SIZE_HEADERS = ["mode/bytes", *STALL_HEADERS[1:]]
 
@@ -288,6 +314,7 @@ TABLES = {
     "live_size": (SIZE_HEADERS, size_rows),
     "live_modes": (MODE_HEADERS, mode_rows),
     "live_kernels": (KERNEL_HEADERS, kernel_rows),
+    "live_copy": (COPY_HEADERS, copy_rows),
     "live_beside": (BESIDE_HEADERS, beside_rows),
     "live_bars": (figures.BAR_HEADERS, bar_rows),
 }

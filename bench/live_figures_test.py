@@ -57,6 +57,15 @@ class Bars(unittest.TestCase):
             self.assertEqual(row(way, note, 221, 450)[3], "MISSED")
             self.assertEqual(row(way, note, 220, 451)[3], "MISSED")
 
+    def test_an_attached_stream_launches_as_one_that_is_not(self):
+        def verdict(median):
+            counters = {"alone_low_us": 2.0, "alone_median_us": 2.1, "alone_high_us": 2.3,
+                        "attached_low_us": 2.0, "attached_median_us": median, "attached_high_us": 3}
+            rows = bars_of([("live/attach/launch", counters, {})])
+            return rows["a launch on a stream that is attached / is not"][3]
+        self.assertEqual(verdict(2.3), "met")
+        self.assertEqual(verdict(2.31), "MISSED")
+
     def test_rate_is_of_the_raw_copy_of_the_same_process(self):
         def row(rate):
             counters = {"rate_gb_s": rate, "raw_gb_s": 400, "lost_share": 0.3}

@@ -84,6 +84,8 @@ LIVE_STEPS = [
     ("live_stall_4", "live_bench", "live/stall/streams4/kernel(1ms|20ms|5us/backlog1000)", 1),
     ("live_stall_8", "live_bench", "live/stall/streams8/", 1),
     ("live_kernels", "live_bench", "live/kernels/", 1),
+    ("live_copy", "live_bench", "live/copy/", 1),
+    ("live_attach", "live_bench", "live/attach/", 0),
     ("live_beside_nothing", "live_bench", "live/beside/nothing", 1),
     ("live_beside_monitor", "live_bench", "live/beside/monitor", 1),
     ("live_beside_process", "live_bench", "live/beside/process", 1),
@@ -94,6 +96,7 @@ LIVE_FOUR_GPU_STEPS = ("live_headline", "live_drain", "live_host", "live_timelin
                        "live_beside_threads", "live_beside_process", "live_beside_monitor",
                        "live_nccl")
 LIVE_LAST_STEPS = ("live_modes", "live_stall_1", "live_stall_4", "live_stall_8", "live_kernels",
+                   "live_copy",
                    "live_beside_nothing", "live_beside_monitor", "live_beside_process",
                    "live_beside_threads", "live_nccl")
 LAST_STEPS = ("hold_stress", "migrate_host_16", "raw_copy_host_16", "migrate_host_empty")

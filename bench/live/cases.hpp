@@ -41,6 +41,8 @@ void register_beside_cases();
 void register_mode_cases();
 void register_kernel_cases();
 void register_timeline_cases();
+void register_copy_cases();
+void register_attach_cases();
 
 /// Moves and writes until standard input closes, for the measurement of another process; says
 /// "running" when it is under way.

@@ -1,0 +1,180 @@
+// The two ways to have a copy and the digests of what was copied: by one kernel on the source's
+// GPU, or by the copy engine, and then a kernel on the target's GPU. How fast each is, and what it
+// takes from kernels on either GPU that are bound by bandwidth. Nothing moves.
+
+#include "bench/live/cases.hpp"
+#include "bench/live/rate_log.hpp"
+#include "migrate/digest.hpp"
+#include "service/runtime_parts.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace vma {
+namespace {
+
+constexpr std::uint64_t tile_bytes = std::uint64_t{256} << 10;
+
+/// Memory on two GPUs and what copies a chunk of it after the other.
+class Copies {
+ public:
+  Copies(Runtime& runtime, Location from, Location to, std::uint64_t bytes)
+      : runtime_(runtime),
+        driver_(*runtime.parts().driver),
+        chunk_bytes_(std::min(bytes, chunk_bytes_most)),
+        chunks_(bytes / chunk_bytes_),
+        tiling_(Tiling::of(chunk_bytes_, tile_bytes)),
+        source_(make(bytes, from)),
+        target_(make(bytes, to)),
+        digests_(make(chunks_ * tiling_.tiles * digest_bytes, from)),
+        target_digests_(make(chunks_ * tiling_.tiles * digest_bytes, to)),
+        stream_(runtime.make_stream(from)),
+        target_stream_(runtime.make_stream(to)),
+        bound_(runtime.parts().machinery->launcher.bind(stream_)),
+        target_bound_(runtime.parts().machinery->launcher.bind(target_stream_)),
+        copied_(driver_.create_event(bound_.context)),
+        fused_(driver_.load_kernel(bound_.context, copy_digest_kernel())),
+        digest_(driver_.load_kernel(target_bound_.context, digest_kernel())) {}
+  ~Copies() {
+    driver_.unload_kernel(digest_);
+    driver_.unload_kernel(fused_);
+    driver_.destroy_event(copied_);
+    runtime_.destroy_stream(target_stream_);
+    runtime_.destroy_stream(stream_);
+    for (void* pointer : {source_, target_, digests_, target_digests_}) runtime_.free(pointer);
+  }
+  Copies(const Copies&) = delete;
+  Copies& operator=(const Copies&) = delete;
+
+  /// Blocks until all of it is copied and digested.
+  void round(bool fused) {
+    for (std::uint64_t chunk = 0; chunk < chunks_; ++chunk) {
+      if (fused) {
+        copy_by_kernel(chunk);
+      } else {
+        copy_by_engine(chunk);
+      }
+    }
+    runtime_.synchronize(stream_);
+    runtime_.synchronize(target_stream_);
+  }
+
+ private:
+  void* make(std::uint64_t bytes, Location at) {
+    AllocOptions options;
+    options.movable = false;
+    return runtime_.alloc(bytes, at, options);
+  }
+  static Address in(void* pointer, std::uint64_t offset_bytes) {
+    return address_of(static_cast<std::byte*>(pointer) + offset_bytes);
+  }
+  Address digests_of(void* table, std::uint64_t chunk) const {
+    return in(table, chunk * tiling_.tiles * digest_bytes);
+  }
+  void copy_by_kernel(std::uint64_t chunk) {
+    driver_.launch(
+        bound_, fused_, tile_shape(tiling_, LiveTuning{}.copy_blocks),
+        copy_digest_arguments(in(target_, chunk * chunk_bytes_), in(source_, chunk * chunk_bytes_),
+                              digests_of(digests_, chunk), tiling_, key_));
+  }
+  void copy_by_engine(std::uint64_t chunk) {
+    constexpr unsigned blocks_of_all = 132;
+    driver_.copy(bound_, in(target_, chunk * chunk_bytes_), in(source_, chunk * chunk_bytes_),
+                 chunk_bytes_);
+    driver_.record(copied_, bound_);
+    driver_.stream_wait_event(target_bound_, copied_);
+    driver_.launch(target_bound_, digest_, tile_shape(tiling_, blocks_of_all),
+                   digest_arguments(in(target_, chunk * chunk_bytes_),
+                                    digests_of(target_digests_, chunk), tiling_, key_));
+  }
+
+  Runtime& runtime_;
+  Driver& driver_;
+  const std::uint64_t chunk_bytes_, chunks_;
+  const Tiling tiling_;
+  const DigestKey key_ = DigestKey::random();
+  void* const source_;
+  void* const target_;
+  void* const digests_;
+  void* const target_digests_;
+  const Stream stream_, target_stream_;
+  const BoundStream bound_, target_bound_;
+  const EventHandle copied_;
+  const KernelHandle fused_, digest_;
+};
+
+/// One stream on the GPU that reads and writes memory of its own as fast as it comes.
+WriterSpec sweeping(Location at, std::uint64_t bytes) {
+  WriterSpec spec;
+  spec.gpus = {at};
+  spec.attached = false;
+  spec.backlog = 4;
+  spec.kernel = std::chrono::nanoseconds(0);
+  spec.sweep_words = std::min(bytes, 256 * mebibyte) / sizeof(std::uint64_t);
+  return spec;
+}
+
+Sample copy_and_digest(bool fused, std::uint64_t bytes) {
+  Runtime& runtime = live_runtime();
+  Clock& clock = runtime.parts().driver->clock();
+  const std::vector<Location> gpus = live_gpus(2);
+  Copies copies(runtime, gpus[0], gpus[1], bytes);
+  Writers at_source(runtime, sweeping(gpus[0], bytes)),
+      at_target(runtime, sweeping(gpus[1], bytes));
+  copies.round(fused);
+
+  RateLog source_log(at_source), target_log(at_target);
+  struct Rates {
+    double source, target;
+  };
+  const auto over = [&](auto&& body) {
+    source_log.look();
+    target_log.look();
+    const std::size_t source = source_log.last(), target = target_log.last();
+    body();
+    source_log.look();
+    target_log.look();
+    return Rates{source_log.per_second(source, source_log.last()),
+                 target_log.per_second(target, target_log.last())};
+  };
+  const auto rest = [&] {
+    source_log.watch(std::chrono::nanoseconds(static_cast<std::int64_t>(case_seconds() * 1e9 / 6)));
+  };
+  std::vector<std::chrono::nanoseconds> took;
+  const Rates before = over(rest);
+  const Rates during = over([&] {
+    const Stopwatch watch;
+    while (took.empty() || to_us(watch.elapsed()) < case_seconds() * 1e6 / 2) {
+      const TimePoint begin = clock.now();
+      copies.round(fused);
+      took.push_back(clock.now() - begin);
+    }
+  });
+  const Rates after = over(rest);
+  at_source.stop();
+  at_target.stop();
+
+  Sample sample;
+  sample.wall = median_of(took);
+  sample.counters["rate_gb_s"] =
+      static_cast<double>(bytes) /
+      static_cast<double>(std::max<std::int64_t>(1, sample.wall.count()));
+  sample.counters["source_lost_share"] = share_lost(before.source, during.source, after.source);
+  sample.counters["target_lost_share"] = share_lost(before.target, during.target, after.target);
+  return sample;
+}
+
+}  // namespace
+
+void register_copy_cases() {
+  const std::uint64_t bytes = sizes_up_to_max({4 * gibibyte}).front();
+  for (const bool fused : {true, false}) {
+    register_samples(
+        std::string("live/copy/") + (fused ? "kernel/" : "engine/") + size_label(bytes),
+        [fused, bytes] { return copy_and_digest(fused, bytes); }, 1);
+  }
+}
+
+}  // namespace vma
