@@ -1,6 +1,6 @@
 // Whether the stall depends on how much moves: sizes from one chunk to many, equal numbers of
-// chunks moved live, with and without a stall budget, under a gate that stays closed for the copy, and
-// under one hold.
+// chunks moved live, with and without a stall budget, under a gate that stays closed for the copy,
+// and under one hold.
 
 #include "bench/live/cases.hpp"
 

@@ -9,8 +9,8 @@ namespace vma {
 
 /// Paces stops and copies: who waits until `next_stop` before each stop keeps work standing for no
 /// more than the budget, over any window of a second, by more than the window's last stop; copies
-/// likewise. Each stop pays for itself with the time from its begin, so stops come evenly and not in
-/// bursts. One that begins up to a millisecond late shortens the wait for the next.
+/// likewise. Each stop pays for itself with the time from its begin, so stops come evenly and not
+/// in bursts. One that begins up to a millisecond late shortens the wait for the next.
 ///
 /// Knows no clock: callers bring the time. Not thread-safe: the lock of its owner guards it.
 class StallBudget {

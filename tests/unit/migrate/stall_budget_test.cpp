@@ -61,7 +61,8 @@ TEST(StallBudget, NoSecondSpendsMoreThanTheBudgetAndOneStop) {
       SCOPED_TRACE(seed);
       StallBudget budget(per_second, 0);
       const std::vector<Stop> stops = random_stops(budget, seed, seed % 2 == 0);
-      const nanoseconds late = per_second / 1000;  // What a stop that comes a millisecond late saves.
+      const nanoseconds late =
+          per_second / 1000;  // What a stop that comes a millisecond late saves.
       EXPECT_LE(worst_second(stops), per_second + milliseconds(4) + late)
           << per_second.count() << " ms";
     }
