@@ -18,7 +18,7 @@
   ROW(stream_wait_event) ROW(create_event) ROW(destroy_event) ROW(record) ROW(query_event)  \
   ROW(wait_event) ROW(batch) ROW(copy) ROW(fill) ROW(load_kernel) ROW(unload_kernel)        \
   ROW(launch) ROW(begin_capture) ROW(end_capture) ROW(instantiate) ROW(launch_graph)        \
-  ROW(destroy_graph) ROW(destroy_exec_graph) ROW(make_chain) ROW(update_chain)              \
+  ROW(destroy_graph) ROW(destroy_exec_graph) ROW(make_chain) ROW(update_chain) ROW(stop)    \
   ROW(allocate_pinned) ROW(free_pinned) ROW(allocate_plain) ROW(free_plain)
 // clang-format on
 

@@ -132,4 +132,8 @@ void CudaDriver::update_chain(ExecGraphHandle handle, std::span<const ChainStep>
   }
 }
 
+void CudaDriver::stop(BoundStream stream, ExecGraphHandle chain) {
+  launch_graph(stream, chain);
+}
+
 }  // namespace vma

@@ -185,7 +185,7 @@ class Driver {
   virtual bool wait_event(EventHandle event, TimePoint deadline) = 0;
 
   // --- Work
-  /// Enqueues the operations in order, with nothing of another thread's between them.
+  /// Enqueues the operations in order, with nothing of another thread's between them. See `stop`.
   virtual void batch(BoundStream stream, std::span<const WordOperation> operations) = 0;
   /// Any two ranges of chunks, pinned or pageable host memory; pageable memory blocks.
   virtual void copy(BoundStream stream, Address target, Address source,
@@ -212,6 +212,11 @@ class Driver {
   /// steps of the same kinds, with the same operations on as many words. Throws: Error; if it is
   /// not of the steps themselves, the chain may be of both until an update succeeds.
   virtual void update_chain(ExecGraphHandle chain, std::span<const ChainStep> steps) = 0;
+  /// Launches a chain that keeps a stream of the application from going on, in order with all that
+  /// other threads enqueue there. A `batch` is not: driver 580 may run it beside a graph that another
+  /// thread launches at that moment, neither before it nor after. Stands, as a launch does, where a
+  /// thread frees memory that waits for stopped work.
+  virtual void stop(BoundStream stream, ExecGraphHandle chain) = 0;
 
   // --- Memory that does not move
   /// Pinned host memory that every context reaches at the same address; zeroed.

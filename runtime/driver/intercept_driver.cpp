@@ -253,6 +253,10 @@ void InterceptDriver::update_chain(ExecGraphHandle chain, std::span<const ChainS
   return pass(Call::update_chain, [&] { return inner_.update_chain(chain, steps); });
 }
 
+void InterceptDriver::stop(BoundStream stream, ExecGraphHandle chain) {
+  return pass(Call::stop, [&] { return inner_.stop(stream, chain); });
+}
+
 void* InterceptDriver::allocate_pinned(ContextHandle context, std::size_t size_bytes) {
   return pass(Call::allocate_pinned, [&] { return inner_.allocate_pinned(context, size_bytes); });
 }

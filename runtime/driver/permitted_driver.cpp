@@ -38,7 +38,8 @@ Permission permission_of(Call call) {
     case Call::wait_stream:
     case Call::query_event:
     case Call::wait_event:
-    case Call::batch: return Permission::anywhere;
+    case Call::batch:
+    case Call::stop: return Permission::anywhere;
     case Call::copy:
     case Call::fill:
     case Call::record:

@@ -21,6 +21,8 @@ namespace vma {
 ///   retain_handle                                              them, and they wait for nothing
 ///   batch, queries of streams and events, of contexts, of      permitted: none takes the lock
 ///   the machine                                                of a context
+///   stop                                                       permitted: it may stand, until the
+///                                                              gate's watchdog opens it
 ///   copy, fill, record, stream_wait_event, launch,             permitted in contexts that
 ///   launch_graph                                               `create_context` of this driver
 ///                                                              made; in others it may hang

@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <exception>
 #include <vector>
 
@@ -220,6 +219,7 @@ void Gate::learn(Attempt& attempt, const Arrivals& arrivals) {
 /// stands, for then the others follow at once.
 std::optional<Gate::Refusal> Gate::stop_all(Attempt& attempt, Arrivals& arrivals) {
   const std::vector<StopStart> starts = schedule_stops(attempt.backlogs);
+  set_chains(attempt);  // Before anything stands.
   const TimePoint begun = clock_.now();
   const nanoseconds deepest = attempt.backlogs[starts.front().index].depth();
   begin(later(begun + deepest, attempt.limits.arrival_limit));
@@ -238,6 +238,18 @@ std::optional<Gate::Refusal> Gate::stop_all(Attempt& attempt, Arrivals& arrivals
     first = end;
   }
   return std::nullopt;
+}
+
+void Gate::set_chains(Attempt& attempt) {
+  for (const GateStop& stop : attempt.plan.stops) {
+    const GatePost::Stand& stand = post_.stand(stop);
+    const ChainStep step = post_.step_of(stand, epoch_);
+    try {
+      driver_.update_chain(stand.chain, {&step, 1});
+    } catch (const Error& error) {
+      if (!breaks_context(error)) throw;  // Its stop is refused as well, and it is excused.
+    }
+  }
 }
 
 /// The thread looks at the limits itself; the watchdog's are a little longer.
@@ -282,14 +294,15 @@ std::optional<Gate::Refusal> Gate::enqueue(Attempt& attempt, Arrivals& arrivals,
 void Gate::enqueue_one(Attempt& attempt, Arrivals& arrivals, std::size_t index, Kind kind) {
   const GateStop& stop = attempt.plan.stops[index];
   GatePost::Stand& stand = post_.stand(stop);
-  std::uint64_t* word = stand.arrived;
-  const std::array<WordOperation, 2> operations{
-      WordOperation{WordOperation::Kind::write, address_of(word), arrivals.epoch()},
-      post_.open_word().wait_for(arrivals.epoch())};
+  const ChainStep step = post_.step_of(stand, arrivals.epoch());
   attempt.unseen.push_back({index});
-  arrivals.expect(index, word);
+  arrivals.expect(index, stand.arrived);
   try {
-    driver_.batch(stop.stream, std::span(operations).first(kind == Kind::stop ? 2 : 1));
+    if (kind == Kind::stop) {
+      driver_.stop(stop.stream, stand.chain);
+    } else {
+      driver_.batch(stop.stream, std::span(step.words).first(1));
+    }
     stand.asked = arrivals.epoch();  // One that is refused has enqueued nothing.
   } catch (const Error& error) {
     if (!breaks_context(error)) throw;

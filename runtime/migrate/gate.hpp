@@ -45,7 +45,7 @@ struct GateTimes {
 ///     committed --open()--> open
 ///     closing, closed --open(), the watchdog--> open
 ///
-/// Each stream gets one batch that writes "arrived" behind what it has to do, and then waits. The
+/// Each stream gets one launch that writes "arrived" behind what it has to do, and then waits. The
 /// watchdog opens a gate whose thread stands in a driver call for too long, but never a committed
 /// one, behind which a slot may be dark (I2); the exit of the process does the same. One thread,
 /// which has the post to itself.
@@ -84,6 +84,7 @@ class Gate {
   std::optional<Refusal> close(Attempt& attempt);
   std::optional<Refusal> look_at_backlogs(Attempt& attempt);
   std::optional<Refusal> stop_all(Attempt& attempt, Arrivals& arrivals);
+  void set_chains(Attempt& attempt);
   std::optional<Refusal> await_all(Attempt& attempt, Arrivals& arrivals);
   void learn(Attempt& attempt, const Arrivals& arrivals);
   std::optional<Refusal> enqueue(Attempt& attempt, Arrivals& arrivals,

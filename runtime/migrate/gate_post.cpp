@@ -1,7 +1,10 @@
 #include "migrate/gate_post.hpp"
 
+#include "base/log.hpp"
+
 #include <algorithm>
 #include <atomic>
+#include <exception>
 
 namespace vma {
 namespace {
@@ -20,6 +23,7 @@ GatePost::GatePost(Driver& driver, Watchdog& watchdog, Ledger& ledger)
     : driver_(driver), watchdog_(watchdog), ledger_(ledger) {}
 
 GatePost::~GatePost() {
+  for (const auto& [key, stand] : stands_) drop_chain(key, stand);
   open_word_.reset();
   // A stream that has not come to a gate that was given up writes its word yet.
   const auto pending = [](const auto& entry) { return !has_written(entry.second); };
@@ -37,15 +41,37 @@ void GatePost::prepare(const GatePlan& plan) {
   for (const GateStop& stop : plan.stops) {
     Stand& stand = stands_[key(stop)];
     stand.prepared = prepared_;
-    if (stand.arrived != nullptr) continue;
-    if (spare_.empty()) {
-      stand.arrived = words_->take();
-    } else {
-      stand.arrived = spare_.back();
-      spare_.pop_back();
-    }
+    if (stand.arrived == nullptr) stand.arrived = take_word();
+    if (!is_none(stand.chain)) continue;
+    const ChainStep step = step_of(stand, 0);
+    stand.chain = driver_.make_chain(stop.stream.context, {&step, 1});
   }
   drop_unused();
+}
+
+std::uint64_t* GatePost::take_word() {
+  if (spare_.empty()) return words_->take();
+  std::uint64_t* const word = spare_.back();
+  spare_.pop_back();
+  return word;
+}
+
+ChainStep GatePost::step_of(const Stand& stand, std::uint64_t epoch) const {
+  ChainStep step;
+  step.words = {{WordOperation::Kind::write, address_of(stand.arrived), epoch},
+                open_word_->wait_for(epoch)};
+  return step;
+}
+
+/// One whose context the program has destroyed went with that.
+void GatePost::drop_chain(const Key& key, const Stand& stand) noexcept {
+  if (is_none(stand.chain)) return;
+  try {
+    driver_.context_device(key.first);
+  } catch (const std::exception& error) {
+    return log(LogLevel::debug, "a chain of gates went with its context: {}", error.what());
+  }
+  ledger_.undo("a chain of gates", [&] { driver_.destroy_exec_graph(stand.chain); });
 }
 
 /// A primary context, since it lasts: the program may destroy any other under our words. One that
@@ -73,6 +99,7 @@ void GatePost::drop_unused() {
     } else {
       words_->keep_for_good();
     }
+    drop_chain(it->first, it->second);
     it = stands_.erase(it);
   }
 }

@@ -16,8 +16,8 @@
 
 namespace vma {
 
-/// Where the gates of one runtime stand: the word that they open, the arrived word of each stream,
-/// and what was seen of its backlog.
+/// Where the gates of one runtime stand: the word that they open, and of each stream its arrived
+/// word, the chain that stops it, and what was seen of its backlog.
 ///
 /// One gate at a time, and the caller sees to it. Epochs keep gates apart: so a late write of an
 /// old gate neither opens one nor counts as an arrival.
@@ -27,6 +27,7 @@ class GatePost {
   struct Stand {
     std::uint64_t* arrived = nullptr;
     std::uint64_t asked = 0;  ///< The last epoch that the stream was asked to write there.
+    ExecGraphHandle chain{};  ///< Of one step: says that it has arrived, and waits.
     Backlog backlog;
     std::uint64_t prepared = 0;  ///< Which `prepare` was the last for it.
   };
@@ -37,13 +38,15 @@ class GatePost {
   GatePost(const GatePost&) = delete;
   GatePost& operator=(const GatePost&) = delete;
 
-  /// Has a word to open and one for each stop of the plan. Throws: Error. Blocks: in the driver, at
-  /// the first gates; so nothing may be stopped.
+  /// Has a word to open, and a word and a chain for each stop of the plan. Throws: Error. Blocks: in
+  /// the driver, at the first gate of each stream; so nothing may be stopped.
   void prepare(const GatePlan& plan);
   /// Requires: prepared.
   StopWord& open_word() noexcept { return *open_word_; }
   /// Requires: prepared for a plan with that stop.
   Stand& stand(const GateStop& stop) { return stands_.at(key(stop)); }
+  /// What the stream's chain does at the gate of this epoch.
+  ChainStep step_of(const Stand& stand, std::uint64_t epoch) const;
   /// A graph may have captured the words of the plan: they are never used again, and their memory
   /// is not given back. Requires: no gate is closed.
   void retire_words(const GatePlan& plan) noexcept;
@@ -54,6 +57,8 @@ class GatePost {
   using Key = std::pair<ContextHandle, StreamHandle>;
   static Key key(const GateStop& stop) { return {stop.stream.context, stop.stream.handle}; }
   void choose_context(const GatePlan& plan);
+  void drop_chain(const Key& key, const Stand& stand) noexcept;
+  std::uint64_t* take_word();
   void drop_unused();
 
   Driver& driver_;

@@ -134,9 +134,6 @@ ExecGraphHandle SimDriver::make_chain(ContextHandle context, std::span<const Cha
   machine_->progress.check_fault(call);
   if (steps.empty()) throw driver_error(native_invalid_value, call, "no steps");
   const auto nodes = nodes_of(*machine_, owner, steps, call);
-  // A driver may wait so; what is made beside stopped work shows here.
-  machine_->progress.await(lock, owner.everything(), never);
-  machine_->progress.check_fault(call);
   const auto handle = machine_->next_handle<ExecGraphHandle>();
   machine_->exec_graphs[handle] = {nodes, context, nullptr};
   return handle;
@@ -149,7 +146,6 @@ void SimDriver::update_chain(ExecGraphHandle chain, std::span<const ChainStep> s
   const ContextHandle context = machine_->exec_graph(chain, call).chain_of;
   if (is_none(context)) throw driver_error(native_invalid_value, call, "it is no chain");
   SimContext& owner = machine_->context(context, call);
-  machine_->wait_for_frees(lock, owner);
   machine_->progress.check_fault(call);
   SimExecGraph& updated = machine_->exec_graph(chain, call);
   auto nodes = nodes_of(*machine_, owner, steps, call);
@@ -157,6 +153,10 @@ void SimDriver::update_chain(ExecGraphHandle chain, std::span<const ChainStep> s
     throw driver_error(native_invalid_value, call, "the steps are of another kind or number");
   }
   updated.nodes = std::move(nodes);
+}
+
+void SimDriver::stop(BoundStream stream, ExecGraphHandle chain) {
+  launch_graph(stream, chain);
 }
 
 }  // namespace vma

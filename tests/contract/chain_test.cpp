@@ -141,7 +141,7 @@ TYPED_TEST(Chains, ALaunchAheadOfAGateNeverWaitsForAThreadThatFrees) {
   EXPECT_GT(frees.rounds(), 10) << "too few to disturb";
 }
 
-TYPED_TEST(Chains, BehindAStoppedStreamTheyAreNeitherMadeNorLaunchedBesideAFree) {
+TYPED_TEST(Chains, BehindAStoppedStreamTheyAreMadeButNotLaunchedBesideAFree) {
   VMART_IN_CHILD(90);
   ContractRig& rig = this->rig();
   Driver& driver = this->driver();
@@ -153,19 +153,14 @@ TYPED_TEST(Chains, BehindAStoppedStreamTheyAreNeitherMadeNorLaunchedBesideAFree)
     const BoundStream busy = rig.new_stream(rig.context(0));
     StoppedStream stopped(rig, busy);
     ASSERT_TRUE(stopped.stands());
-    const auto expect = [&](const char* what, Beside& call) {
-      const bool stands = call.stands();
-      this->report(what, stands ? "stands" : "returns");
-      EXPECT_TRUE(stands || !driver.simulated()) << what;
-    };
     make_call.emplace([&] { made = driver.make_chain(rig.context(0), chain.steps(1, 1)); });
-    expect("a chain is made behind a stopped stream", *make_call);
+    EXPECT_FALSE(make_call->stands());
     free_call.emplace([&] { driver.free_plain(rig.context(0), plain); });
     EXPECT_TRUE(free_call->stands());
     update_call.emplace([&] { chain.update(1, 1); });
-    expect("a chain is updated beside a free that stands", *update_call);
+    EXPECT_FALSE(update_call->stands());
     launch_call.emplace([&] { chain.launch(); });
-    expect("a chain is launched beside a free that stands", *launch_call);
+    EXPECT_TRUE(launch_call->stands());
     chain.go(1);
     stopped.open();
     make_call->join();

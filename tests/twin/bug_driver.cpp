@@ -52,10 +52,18 @@ Kernel broken_settle_kernel(const Kernel& settle, TwinBug bug) {
   return broken;
 }
 
-void BugDriver::batch(BoundStream stream, std::span<const WordOperation> operations) {
-  // A gate's batch has two operations, the last of which waits.
-  if (bug_ == TwinBug::no_gate && operations.size() == 2) operations = operations.first(1);
-  InterceptDriver::batch(stream, operations);
+void BugDriver::update_chain(ExecGraphHandle chain, std::span<const ChainStep> steps) {
+  if (steps.size() == 1) {
+    const std::lock_guard lock(mutex_);
+    arrivals_[chain] = steps.front().words.front();
+  }
+  InterceptDriver::update_chain(chain, steps);
+}
+
+void BugDriver::stop(BoundStream stream, ExecGraphHandle chain) {
+  if (bug_ != TwinBug::no_gate) return InterceptDriver::stop(stream, chain);
+  const std::lock_guard lock(mutex_);
+  batch(stream, {&arrivals_.at(chain), 1});
 }
 
 KernelHandle BugDriver::load_kernel(ContextHandle context, const Kernel& kernel) {

@@ -6,12 +6,14 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <map>
+#include <mutex>
 
 namespace vma {
 
 /// Breaks what the bytes of a live migration hang on:
 ///
-/// - `no_gate`: the batches of gates wait for nothing;
+/// - `no_gate`: a stream that gates stop says that it has arrived, and goes on;
 /// - `old_digest`: settling copies what changed and keeps the digest of what was there before. That
 ///   shows only over gates that are given up after settling, so grants beside stopped work now and
 ///   then take longer than a gate may;
@@ -21,7 +23,8 @@ class BugDriver final : public InterceptDriver {
   BugDriver(Driver& inner, TwinBug bug, std::chrono::nanoseconds gate_limit)
       : InterceptDriver(inner), bug_(bug), gate_limit_(gate_limit) {}
 
-  void batch(BoundStream stream, std::span<const WordOperation> operations) override;
+  void update_chain(ExecGraphHandle chain, std::span<const ChainStep> steps) override;
+  void stop(BoundStream stream, ExecGraphHandle chain) override;
   KernelHandle load_kernel(ContextHandle context, const Kernel& kernel) override;
   void grant(Address begin, std::uint64_t size_bytes, std::span<const Accessor> accessors) override;
   void note_stopped(int change) noexcept override;
@@ -31,6 +34,8 @@ class BugDriver final : public InterceptDriver {
 
   const TwinBug bug_;
   const std::chrono::nanoseconds gate_limit_;
+  std::mutex mutex_;
+  std::map<ExecGraphHandle, WordOperation> arrivals_;  // What a chain of one step does first.
   std::atomic<int> stopped_{0};
   std::atomic<int> grants_{0};
 };

@@ -174,6 +174,9 @@ ExecGraphHandle CountingDriver::make_chain(ContextHandle, std::span<const ChainS
 void CountingDriver::update_chain(ExecGraphHandle, std::span<const ChainStep>) {
   count(Call::update_chain, 0);
 }
+void CountingDriver::stop(BoundStream, ExecGraphHandle) {
+  count(Call::stop, 0);
+}
 void* CountingDriver::allocate_pinned(ContextHandle, std::size_t) {
   return count(Call::allocate_pinned, static_cast<void*>(nullptr));
 }

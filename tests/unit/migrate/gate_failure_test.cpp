@@ -26,6 +26,10 @@ class BeforeDriver : public InterceptDriver {
     stream_ = stream;
     InterceptDriver::batch(stream, operations);
   }
+  void stop(BoundStream stream, ExecGraphHandle chain) override {
+    stream_ = stream;
+    InterceptDriver::stop(stream, chain);
+  }
   void note_stopped(int change) noexcept override { stopped += change; }
   BoundStream stream() const { return stream_; }
   int stopped = 0;
@@ -37,7 +41,7 @@ class BeforeDriver : public InterceptDriver {
   }
   const std::function<void(Call, int)> before_;
   std::map<Call, int> calls_;
-  BoundStream stream_;  // Of the batch under way.
+  BoundStream stream_;  // Of the batch or stop under way.
 };
 
 TEST(GateFailure, LeavesNoStreamStandingWhateverCallFails) {
@@ -87,11 +91,11 @@ TEST(GateFailure, LeavesNoStreamStandingWhenEveryLaterCallFails) {
   }
 }
 
-/// Closes a gate while one of its streams begins to capture before the n-th batch, if that is on
-/// the stream. Returns the refusal; the capture goes on.
-StopRefusal close_into_capture(GateRig& rig, BoundStream captured, int batch) {
-  BeforeDriver driver(rig.driver(), [&](Call call, int number) {
-    if (call == Call::batch && number == batch) {
+/// Closes a gate while one of its streams begins to capture before the n-th batch or stop, if that
+/// is on the stream. Returns the refusal; the capture goes on.
+StopRefusal close_into_capture(GateRig& rig, BoundStream captured, int enqueued) {
+  BeforeDriver driver(rig.driver(), [&](Call call, int) {
+    if ((call == Call::batch || call == Call::stop) && enqueued-- == 0) {
       rig.machine().begin_capture(captured, CaptureMode::relaxed);
     }
   });
@@ -103,11 +107,11 @@ StopRefusal close_into_capture(GateRig& rig, BoundStream captured, int batch) {
 }
 
 TEST(GateFailure, IsRefusedWhenACaptureBeginsBetweenTwoCalls) {
-  for (int batch = 0; batch < 4; ++batch) {  // Two of the probe, two of the stop.
-    SCOPED_TRACE(batch);
+  for (int enqueued = 0; enqueued < 4; ++enqueued) {  // Two of the probe, two of the stop.
+    SCOPED_TRACE(enqueued);
     GateRig rig;
     const std::vector<BoundStream> streams = rig.attach_some(2);
-    EXPECT_EQ(close_into_capture(rig, streams[1], batch), StopRefusal::capture);
+    EXPECT_EQ(close_into_capture(rig, streams[1], enqueued), StopRefusal::capture);
     EXPECT_TRUE(rig.runs(streams[0]));
     const GraphHandle graph = rig.machine().end_capture(streams[1]);
     rig.machine().destroy_graph(graph);
@@ -192,7 +196,7 @@ TEST(GateFailure, CallsNothingButWhatIsHarmlessWhileWorkStands) {
   const auto gate = rig.gate_over(driver);
   EXPECT_EQ(why(gate->try_close(rig.plan(), GateRig::patient())), StopRefusal::none);
   EXPECT_EQ(driver.stopped, 1);
-  EXPECT_EQ(beside, (std::set<Call>{Call::batch, Call::is_capturing}));
+  EXPECT_EQ(beside, (std::set<Call>{Call::stop, Call::is_capturing}));
   gate->open();
   EXPECT_EQ(driver.stopped, 0);
   gate->open();
@@ -207,8 +211,9 @@ TEST(GateFailure, CountsABrokenContextAsArrivedAndStopsTheOthers) {
     const BoundStream stream = rig.attach_new(1);
     BeforeDriver* asked = nullptr;
     BeforeDriver driver(rig.driver(), [&](Call call, int) {
-      if (call != Call::batch || (!all && asked->stream().context != rig.context(0))) return;
-      throw driver_error(native_illegal_address, "cuStreamBatchMemOp", "on purpose");
+      if (call != Call::batch && call != Call::stop) return;
+      if (!all && asked->stream().context != rig.context(0)) return;
+      throw driver_error(native_illegal_address, "cuGraphLaunch", "on purpose");
     });
     asked = &driver;
     const auto gate = rig.gate_over(driver);

@@ -104,26 +104,26 @@ TEST_P(SteppedGate, IsOpenedByNobodyOnceItIsCommitted) {
   });
 }
 
-/// Stands in the driver for a second before the n-th batch.
+/// Stands in the driver for a second before the n-th stop.
 class StandingDriver : public InterceptDriver {
  public:
-  StandingDriver(GateRig& rig, int batch)
-      : InterceptDriver(static_cast<Driver&>(rig.driver())), rig_(rig), batch_(batch) {}
+  StandingDriver(GateRig& rig, int stop)
+      : InterceptDriver(static_cast<Driver&>(rig.driver())), rig_(rig), stop_(stop) {}
 
  private:
   void around(Call call, const std::function<void()>& body) override {
-    if (call == Call::batch && batch_-- == 0) sleep(rig_, seconds(1));
+    if (call == Call::stop && stop_-- == 0) sleep(rig_, seconds(1));
     body();
   }
   GateRig& rig_;
-  int batch_;
+  int stop_;
 };
 
 TEST_P(SteppedGate, IsOpenedWhenItsThreadStandsInTheDriver) {
   step(GetParam(), [](const SimOptions& options) {
     GateRig rig(options);
     const std::vector<BoundStream> streams = rig.attach_some(3);
-    StandingDriver driver(rig, 3 + 2);  // Behind the probe, before the last stop.
+    StandingDriver driver(rig, 2);  // Before the last.
     const auto gate = rig.gate_over(driver);
     GateLimits limits = GateRig::patient();
     limits.arrival_limit = milliseconds(5);

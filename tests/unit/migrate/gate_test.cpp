@@ -116,7 +116,7 @@ TEST(Gate, IsRefusedBeforeAStreamThatCaptures) {
   rig.machine().begin_capture(streams[1], CaptureMode::relaxed);
   rig.forget_calls();
   EXPECT_EQ(why(rig.try_close()), StopRefusal::capture);
-  EXPECT_EQ(rig.calls(Call::batch), 0);
+  EXPECT_EQ(rig.calls(Call::batch) + rig.calls(Call::stop), 0);
   EXPECT_TRUE(rig.runs(streams[0]));
   rig.machine().destroy_graph(rig.machine().end_capture(streams[1]));
   EXPECT_EQ(why(rig.try_close()), StopRefusal::none);
@@ -176,6 +176,7 @@ TEST(Gate, DoesNotWaitForEverForWorkThatDoesNotEnd) {
   rig.forget_calls();
   EXPECT_EQ(why(rig.gate().try_close(rig.plan(), limits)), StopRefusal::not_arrived);
   EXPECT_EQ(rig.calls(Call::batch), 2);
+  EXPECT_EQ(rig.calls(Call::stop), 0);
   GateRig::let_go(word);
   EXPECT_EQ(why(rig.try_close()), StopRefusal::none);
 }
