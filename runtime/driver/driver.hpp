@@ -213,9 +213,9 @@ class Driver {
   /// not of the steps themselves, the chain may be of both until an update succeeds.
   virtual void update_chain(ExecGraphHandle chain, std::span<const ChainStep> steps) = 0;
   /// Launches a chain that keeps a stream of the application from going on, in order with all that
-  /// other threads enqueue there. A `batch` is not: driver 580 may run it beside a graph that another
-  /// thread launches at that moment, neither before it nor after. Stands, as a launch does, where a
-  /// thread frees memory that waits for stopped work.
+  /// other threads enqueue there. A `batch` is not: driver 580 may run it beside a graph that
+  /// another thread launches at that moment, neither before it nor after. Stands, as a launch does,
+  /// where a thread frees memory that waits for stopped work.
   virtual void stop(BoundStream stream, ExecGraphHandle chain) = 0;
 
   // --- Memory that does not move

@@ -54,9 +54,7 @@ std::optional<Gate::Refusal> ChunkStop::run(Phases& phases) {
   const MutexLock turn(mover_.turn_);
   const MutexLock slow_work(mover_.memory_.lane().turn());  // None beside a closed gate.
   mover_.gate_post_.prepare(plan_);
-  // With nothing stopped yet. Where the last grant was milliseconds ago the driver is slow at the
-  // next one, and at an unmap and a map too: docs/measurements.md has by how much.
-  mover_.memory_.keepers().poke();
+  mover_.memory_.keepers().rehearse();  // With nothing stopped yet.
   Gate gate(driver_, mover_.gate_post_);
   std::optional<Gate::Refusal> refusal;
   try {

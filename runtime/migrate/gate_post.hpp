@@ -38,8 +38,8 @@ class GatePost {
   GatePost(const GatePost&) = delete;
   GatePost& operator=(const GatePost&) = delete;
 
-  /// Has a word to open, and a word and a chain for each stop of the plan. Throws: Error. Blocks: in
-  /// the driver, at the first gate of each stream; so nothing may be stopped.
+  /// Has a word to open, and a word and a chain for each stop of the plan. Throws: Error. Blocks:
+  /// in the driver, at the first gate of each stream; so nothing may be stopped.
   void prepare(const GatePlan& plan);
   /// Requires: prepared.
   StopWord& open_word() noexcept { return *open_word_; }

@@ -25,8 +25,7 @@ namespace vma {
 ///   test                                     simulator                      real driver
 ///   Faults.ACopyToReadOnlyMemoryIsRefused    by the call, nothing sticky    reported
 ///   Copies.KeepersAreAllowedForHost...       the cost model's time          reported
-///   Chains.BehindAStoppedStream...           making and updating a chain    reported
-///                                            stand
+///   Stops.ABatchIsNotInOrder...              nothing runs beside it         reported
 ///
 /// Rows of the facts about the driver that `Driver` cannot express, and that no test asserts:
 ///

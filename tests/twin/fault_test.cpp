@@ -83,8 +83,9 @@ TEST(TwinFaults, AnyCallThatFailsLosesNothing) {
   }
   fmt::print("{} plays, {} kinds of calls failed\nVMART_COUNT twin_faults={}\n", plays,
              failed.size(), plays);
-  for (const Call call : {Call::batch, Call::stop, Call::is_capturing, Call::make_chain, Call::update_chain,
-                          Call::launch_graph, Call::unmap, Call::map, Call::grant}) {
+  for (const Call call :
+       {Call::batch, Call::stop, Call::is_capturing, Call::make_chain, Call::update_chain,
+        Call::launch_graph, Call::unmap, Call::map, Call::grant}) {
     EXPECT_TRUE(failed.contains(call)) << to_string(call) << " never failed";
   }
 }

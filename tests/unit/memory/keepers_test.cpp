@@ -58,11 +58,15 @@ TEST(Keepers, GiveTheirSparesUpOnce) {
   rig.expect_shown(*allocation);
 }
 
-TEST(Keepers, PokeAsksTheDriverForOneGrantEachTime) {
+TEST(Keepers, PokeAndRehearseAskTheDriverForOneGrantEachTime) {
   MemoryRig rig;
   for (int i = 0; i < 4; ++i) {
     rig.forget_calls();
-    rig.memory().keepers().poke();
+    if (i % 2 == 0) {
+      rig.memory().keepers().poke();
+    } else {
+      rig.memory().keepers().rehearse();
+    }
     EXPECT_EQ(rig.calls(Call::grant), 1);
     EXPECT_EQ(rig.trace().size(), 1u);
   }
