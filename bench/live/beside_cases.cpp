@@ -29,7 +29,9 @@ MoveTally move_beside(std::uint64_t bytes, Sample& sample, bool threads) {
   const MigrateOptions options = options_of(MoveMode::live);
   LiveRange range(runtime, gpus[0], bytes);
   range.reserve(gpus[1]);
-  Writers writers(runtime, few_writes(range, streams, kernel));
+  WriterSpec spec = few_writes(range, streams, kernel);
+  if (threads) spec.work = StreamWork::no_graphs;  // See StreamWork: beside frees gates need it.
+  Writers writers(runtime, spec);
   std::optional<SeamLoad> load;
   if (threads) load.emplace(runtime);
 #ifdef VMART_BENCH_CUDART

@@ -80,7 +80,7 @@ void Writers::start(Worker& worker) {
     worker.sweep = parts.driver->load_kernel(worker.bound.context, add_kernel());
     worker.swept = runtime_.alloc(spec_.sweep_words * sizeof(std::uint64_t), worker.gpu, options);
   }
-  if (spec_.attached) worker.attached.emplace(runtime_, worker.stream);
+  if (spec_.attached) worker.attached.emplace(runtime_, worker.stream, nullptr, spec_.work);
 }
 
 void Writers::loop(Worker& worker) {

@@ -16,7 +16,8 @@ namespace vma {
 struct WriterSpec {
   std::vector<Location> gpus;  ///< Streams are dealt out over them.
   int streams = 1;
-  bool attached = true;  ///< Otherwise `places` is memory that does not move.
+  bool attached = true;               ///< Otherwise `places` is memory that does not move.
+  StreamWork work = StreamWork::any;  ///< As which they are attached; they launch no graphs.
   std::chrono::nanoseconds kernel = std::chrono::microseconds(5);
   std::uint64_t backlog = 1;  ///< Most launches under way on a stream.
   WritePlaces places;

@@ -31,6 +31,16 @@ struct Extent {
 /// each context in use.
 enum class StopScope { attached, hold };
 
+/// What a program enqueues on a stream that it attaches.
+///
+///                  a gate stops it by   beside a thread that frees device memory all the time
+///   any            a graph launch       moves may end in `busy`: the driver keeps launches waiting
+///   no_graphs      a memory operation   moves go on
+///
+/// A gate may lose what a graph writes that is launched on a `no_graphs` stream while it closes:
+/// driver 580 orders the two neither way.
+enum class StreamWork { any, no_graphs };
+
 /// How bytes cross. `stopped`: the work stops first, then the bytes are copied. `live`: they are
 /// copied while the work goes on, and once it stands, only what changed since is copied again.
 /// `automatic` takes for each chunk what is likely to stand for less.

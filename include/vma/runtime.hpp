@@ -212,8 +212,8 @@ class VMART_EXPORT Runtime {
   /// Costs a launch nothing. Never synchronises; legal during capture.
   /// Throws: Error{invalid_argument} for a stream that is attached so already, is of a GPU that the
   /// runtime does not have, or that the driver does not know.
-  void attach(Stream stream);
-  void attach(Stream stream, void* pointer);
+  void attach(Stream stream, StreamWork work = StreamWork::any);
+  void attach(Stream stream, void* pointer, StreamWork work = StreamWork::any);
   /// Throws: Error{invalid_argument} for a stream that is not attached so. Never synchronises.
   void detach(Stream stream);
   void detach(Stream stream, void* pointer);
@@ -282,9 +282,10 @@ class VMART_EXPORT Runtime {
 class VMART_EXPORT AttachedStream {
  public:
   /// To the process-wide runtime. Throws: what `Runtime::attach` throws.
-  explicit AttachedStream(Stream stream);
-  AttachedStream(Stream stream, void* pointer);
-  AttachedStream(Runtime& runtime, Stream stream, void* pointer = nullptr);
+  explicit AttachedStream(Stream stream, StreamWork work = StreamWork::any);
+  AttachedStream(Stream stream, void* pointer, StreamWork work = StreamWork::any);
+  AttachedStream(Runtime& runtime, Stream stream, void* pointer = nullptr,
+                 StreamWork work = StreamWork::any);
   AttachedStream(AttachedStream&& other) noexcept;
   AttachedStream& operator=(AttachedStream&& other) noexcept;
   ~AttachedStream();

@@ -28,8 +28,8 @@ VMART_EXPORT Migration migrate_async(void* pointer, Location to,
                                      const MigrateOptions& options = {});
 VMART_EXPORT Migration migrate_async(void* pointer, std::size_t offset, std::size_t bytes,
                                      Location to, const MigrateOptions& options = {});
-VMART_EXPORT void attach(Stream stream);
-VMART_EXPORT void attach(Stream stream, void* pointer);
+VMART_EXPORT void attach(Stream stream, StreamWork work = StreamWork::any);
+VMART_EXPORT void attach(Stream stream, void* pointer, StreamWork work = StreamWork::any);
 VMART_EXPORT void detach(Stream stream);
 VMART_EXPORT void detach(Stream stream, void* pointer);
 VMART_EXPORT Pin pin(void* pointer);

@@ -60,6 +60,9 @@ enum { VMART_MODE_AUTOMATIC = 0, VMART_MODE_LIVE = 1, VMART_MODE_STOPPED = 2 };
 /// Values of `vmart_migrate_options.scope`: what is stopped, as `vma::StopScope` has it.
 enum { VMART_SCOPE_DEFAULT = 0, VMART_SCOPE_ATTACHED = 1, VMART_SCOPE_HOLD = 2 };
 
+/// Values of the argument `work` of `vmart_attach_as`.
+enum { VMART_WORK_ANY = 0, VMART_WORK_NO_GRAPHS = 1 };
+
 /// How to move: `vma::MigrateOptions`. Zero everywhere but in `size_bytes` is what a null pointer
 /// to one means. What this library does not know and is not zero is VMART_INVALID_ARGUMENT; live
 /// moves under a hold are VMART_UNSUPPORTED.
@@ -164,6 +167,9 @@ VMART_EXPORT vmart_status vmart_attach(vmart_stream stream);
 VMART_EXPORT vmart_status vmart_detach(vmart_stream stream);
 /// For one allocation only; any address inside.
 VMART_EXPORT vmart_status vmart_attach_to(vmart_stream stream, void* pointer);
+/// Either, by whether `pointer` is null. `work`: what is enqueued on the stream, as
+/// `vma::StreamWork` has it; the two calls above take VMART_WORK_ANY.
+VMART_EXPORT vmart_status vmart_attach_as(vmart_stream stream, void* pointer, int32_t work);
 VMART_EXPORT vmart_status vmart_detach_from(vmart_stream stream, void* pointer);
 
 /* --- For memory that something else knows by its physical place */

@@ -210,6 +210,16 @@ vmart_status vmart_attach_to(vmart_stream stream, void* pointer) {
   });
 }
 
+vmart_status vmart_attach_as(vmart_stream stream, void* pointer, int32_t work) {
+  return at_boundary([&] {
+    require_value(work, VMART_WORK_NO_GRAPHS, "vmart_attach_as", "work");
+    const auto enqueued =
+        work == VMART_WORK_NO_GRAPHS ? vma::StreamWork::no_graphs : vma::StreamWork::any;
+    if (pointer == nullptr) return vma::attach(stream, enqueued);
+    vma::attach(stream, pointer, enqueued);
+  });
+}
+
 vmart_status vmart_detach_from(vmart_stream stream, void* pointer) {
   return at_boundary([&] {
     require_argument(pointer, "vmart_detach_from", "pointer");

@@ -43,15 +43,16 @@ AttachedStreams::AttachedStreams(Driver& driver, const Topology& topology)
 AttachedStreams::Stream AttachedStreams::identify(BoundStream stream) {
   if (stream.handle == legacy_by_name) stream.handle = legacy;
   if (is_none(stream.context)) stream.context = driver_.stream_context(stream.handle);
-  Stream identified{stream, 0, StreamKind::blocking};
+  Stream identified{stream, 0, StreamKind::blocking, true};
   if (stream.handle == legacy) return identified;
   identified.id = driver_.stream_id(stream);
   identified.kind = driver_.stream_kind(stream);
   return identified;
 }
 
-void AttachedStreams::attach(BoundStream stream, Address scope) {
-  const Stream attached = identify(stream);
+void AttachedStreams::attach(BoundStream stream, Address scope, StreamWork work) {
+  Stream attached = identify(stream);
+  attached.graphs = work == StreamWork::any;
   topology_.require(gpu(index(driver_.context_device(attached.bound.context))), "vma::attach");
   const MutexLock turn(attaching_);
   const MutexLock lock(mutex_);
@@ -72,7 +73,7 @@ void AttachedStreams::attach(BoundStream stream, Address scope) {
 
 void AttachedStreams::detach(BoundStream stream, Address scope) {
   const bool built_in = is_built_in(stream.handle);
-  const Stream wanted = built_in ? identify(stream) : Stream{stream, 0, StreamKind::blocking};
+  const Stream wanted = built_in ? identify(stream) : Stream{stream, 0, StreamKind::blocking, true};
   const MutexLock lock(mutex_);
   const auto found = std::ranges::find_if(attachments_, [&](const Attachment& it) {
     if (it.scope != scope) return false;
@@ -92,9 +93,13 @@ std::vector<AttachedStreams::Stream> AttachedStreams::in_scope(Address allocatio
   const MutexLock lock(mutex_);
   for (const Attachment& attachment : attachments_) {
     if (!is_none(attachment.scope) && attachment.scope != allocation) continue;
-    const bool listed = std::ranges::any_of(
+    const auto listed = std::ranges::find_if(
         streams, [&](const Stream& it) { return same_stream(it, attachment.stream); });
-    if (!listed) streams.push_back(attachment.stream);
+    if (listed == streams.end()) {
+      streams.push_back(attachment.stream);
+    } else {
+      listed->graphs |= attachment.stream.graphs;
+    }
   }
   return streams;
 }

@@ -4,6 +4,8 @@
 #include "driver/driver.hpp"
 #include "machine/topology.hpp"
 
+#include <vma/migration.hpp>
+
 #include <cstdint>
 #include <map>
 #include <vector>
@@ -21,6 +23,7 @@ class AttachedStreams {
     BoundStream bound;
     std::uint64_t id = 0;  ///< As the driver gives it; zero for a legacy stream.
     StreamKind kind = StreamKind::blocking;
+    bool graphs = true;  ///< Whether graphs may be launched on it.
   };
 
   AttachedStreams(Driver& driver, const Topology& topology);
@@ -28,7 +31,7 @@ class AttachedStreams {
   /// `scope` is where an allocation begins; zero is all memory. Throws: Error{invalid_argument} if
   /// it is attached so already, or on a GPU that is not the runtime's; what the driver throws for a
   /// stream that it does not know.
-  void attach(BoundStream stream, Address scope);
+  void attach(BoundStream stream, Address scope, StreamWork work = StreamWork::any);
   /// Throws: Error{invalid_argument} if it is not attached so. A stream that was destroyed may be
   /// detached.
   void detach(BoundStream stream, Address scope);

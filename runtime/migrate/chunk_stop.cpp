@@ -55,7 +55,7 @@ std::optional<Gate::Refusal> ChunkStop::run(Phases& phases) {
   const MutexLock slow_work(mover_.memory_.lane().turn());  // None beside a closed gate.
   mover_.gate_post_.prepare(plan_);
   mover_.memory_.keepers().rehearse();  // With nothing stopped yet.
-  Gate gate(driver_, mover_.gate_post_);
+  Gate gate(driver_, mover_.gate_post_, [this] { let_settling_go(); });
   std::optional<Gate::Refusal> refusal;
   try {
     if (settle_) arm();
@@ -83,6 +83,12 @@ void ChunkStop::arm() {
   constexpr int waits = 3;  // A look at the backlogs, the deepest of them, the arrivals.
   const auto limit = waits * all.wait_limit + all.arrival_limit + all.settle_limit;
   ticket_ = mover_.watchdog_.arm(clock_.now() + limit, [&go, epoch] { go.open(epoch); });
+}
+
+/// It stands in the context whose lock this thread may be waiting for, behind one that frees
+/// memory.
+void ChunkStop::let_settling_go() noexcept {
+  if (settle_) chunk_.copier->go(chunk_.bay);
 }
 
 /// False: it was let go too early, and what it settled is not all.

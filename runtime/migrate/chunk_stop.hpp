@@ -32,6 +32,7 @@ class ChunkStop {
   GateLimits limits() const;
   void arm();
   bool go();
+  void let_settling_go() noexcept;
   std::optional<Gate::Refusal> stop_and_switch(Gate& gate, Phases& phases);
   std::optional<Gate::Refusal> fill_target(Phases& phases);
   std::optional<Gate::Refusal> switch_slot(Gate& gate, Phases& phases);

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <utility>
 #include <vector>
 
 namespace vma {
@@ -70,7 +71,8 @@ struct Gate::Attempt {
   bool captured = false;          // One of them did.
 };
 
-Gate::Gate(Driver& driver, GatePost& post) : driver_(driver), clock_(driver.clock()), post_(post) {}
+Gate::Gate(Driver& driver, GatePost& post, std::function<void()> opened_late)
+    : driver_(driver), clock_(driver.clock()), post_(post), opened_late_(std::move(opened_late)) {}
 
 Gate::~Gate() {
   open();
@@ -89,6 +91,7 @@ void Gate::begin(TimePoint deadline) {
     if (!advance(State::closing, State::open) && !advance(State::closed, State::open)) return;
     post_.open_word().open(epoch_);
     opened_ = clock_.now();
+    opened_late_();
   });
 }
 
@@ -242,6 +245,7 @@ std::optional<Gate::Refusal> Gate::stop_all(Attempt& attempt, Arrivals& arrivals
 
 void Gate::set_chains(Attempt& attempt) {
   for (const GateStop& stop : attempt.plan.stops) {
+    if (!stop.graphs) continue;
     const GatePost::Stand& stand = post_.stand(stop);
     const ChainStep step = post_.step_of(stand, epoch_);
     try {
@@ -298,10 +302,10 @@ void Gate::enqueue_one(Attempt& attempt, Arrivals& arrivals, std::size_t index, 
   attempt.unseen.push_back({index});
   arrivals.expect(index, stand.arrived);
   try {
-    if (kind == Kind::stop) {
+    if (kind == Kind::stop && stop.graphs) {
       driver_.stop(stop.stream, stand.chain);
     } else {
-      driver_.batch(stop.stream, std::span(step.words).first(1));
+      driver_.batch(stop.stream, std::span(step.words).first(kind == Kind::stop ? 2 : 1));
     }
     stand.asked = arrivals.epoch();  // One that is refused has enqueued nothing.
   } catch (const Error& error) {

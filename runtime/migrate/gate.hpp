@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -45,10 +46,11 @@ struct GateTimes {
 ///     committed --open()--> open
 ///     closing, closed --open(), the watchdog--> open
 ///
-/// Each stream gets one launch that writes "arrived" behind what it has to do, and then waits. The
-/// watchdog opens a gate whose thread stands in a driver call for too long, but never a committed
-/// one, behind which a slot may be dark (I2); the exit of the process does the same. One thread,
-/// which has the post to itself.
+/// Each stream gets one operation that writes "arrived" behind what it has to do, and then waits: a
+/// graph launch, or a batch where no graphs are launched (`Driver::stop` says why). The watchdog
+/// opens a gate whose thread stands in a driver call for too long, but never a committed one,
+/// behind which a slot may be dark (I2); the exit of the process does the same. One thread, which
+/// has the post to itself.
 class Gate {
  public:
   enum class State { open, closing, closed, committed };
@@ -57,8 +59,10 @@ class Gate {
     std::string detail;
   };
 
-  /// Open. Requires: both live longer.
-  Gate(Driver& driver, GatePost& post);
+  /// Open. `opened_late` is called by the watchdog, on its thread, when it opens the gate: for what
+  /// else stands and may keep a call of this thread waiting. Requires: all live longer.
+  Gate(
+      Driver& driver, GatePost& post, std::function<void()> opened_late = [] {});
   ~Gate();  // Opens.
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
@@ -102,6 +106,7 @@ class Gate {
   Driver& driver_;
   Clock& clock_;
   GatePost& post_;
+  const std::function<void()> opened_late_;
   std::uint64_t epoch_ = 0;  // Zero before the first closing.
   Watchdog::Ticket ticket_ = Watchdog::Ticket::none;
   bool noted_ = false;  // Decorators were told that work stands.

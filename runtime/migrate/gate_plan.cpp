@@ -12,7 +12,7 @@ GateStop& stop_for(GatePlan& plan, BoundStream stopped) {
   });
   if (known != plan.stops.end()) return *known;
   ++plan.stops_in[stopped.context];
-  return plan.stops.emplace_back(GateStop{stopped, {stopped}});
+  return plan.stops.emplace_back(GateStop{stopped, {stopped}, false});
 }
 
 }  // namespace
@@ -22,10 +22,11 @@ GatePlan plan_gate(std::span<const AttachedStreams::Stream> streams) {
   for (const AttachedStreams::Stream& stream : streams) {
     const BoundStream bound = stream.bound;
     if (stream.kind == StreamKind::non_blocking) {
-      stop_for(plan, bound);
+      stop_for(plan, bound).graphs |= stream.graphs;
       continue;
     }
     GateStop& stop = stop_for(plan, {bound.context, StreamHandle{}});
+    stop.graphs |= stream.graphs;
     // The legacy stream answers for those that no other thread can ask.
     if (!is_built_in(bound.handle)) stop.capture_watched.push_back(bound);
   }

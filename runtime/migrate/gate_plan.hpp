@@ -14,6 +14,8 @@ struct GateStop {
   BoundStream stream;
   /// While one of these captures, the gate cannot be closed.
   std::vector<BoundStream> capture_watched;
+  /// Whether graphs may be launched on it, or on one that it orders.
+  bool graphs = false;
 };
 
 struct GatePlan {

@@ -42,7 +42,7 @@ void GatePost::prepare(const GatePlan& plan) {
     Stand& stand = stands_[key(stop)];
     stand.prepared = prepared_;
     if (stand.arrived == nullptr) stand.arrived = take_word();
-    if (!is_none(stand.chain)) continue;
+    if (!stop.graphs || !is_none(stand.chain)) continue;
     const ChainStep step = step_of(stand, 0);
     stand.chain = driver_.make_chain(stop.stream.context, {&step, 1});
   }

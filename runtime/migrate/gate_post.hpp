@@ -27,7 +27,7 @@ class GatePost {
   struct Stand {
     std::uint64_t* arrived = nullptr;
     std::uint64_t asked = 0;  ///< The last epoch that the stream was asked to write there.
-    ExecGraphHandle chain{};  ///< Of one step: says that it has arrived, and waits.
+    ExecGraphHandle chain{};  ///< Of one step; none if graphs are not launched on the stream.
     Backlog backlog;
     std::uint64_t prepared = 0;  ///< Which `prepare` was the last for it.
   };
@@ -38,14 +38,14 @@ class GatePost {
   GatePost(const GatePost&) = delete;
   GatePost& operator=(const GatePost&) = delete;
 
-  /// Has a word to open, and a word and a chain for each stop of the plan. Throws: Error. Blocks:
-  /// in the driver, at the first gate of each stream; so nothing may be stopped.
+  /// Has a word to open, and what each stop of the plan takes. Throws: Error. Blocks: in the
+  /// driver, at the first gate of each stream; so nothing may be stopped.
   void prepare(const GatePlan& plan);
   /// Requires: prepared.
   StopWord& open_word() noexcept { return *open_word_; }
   /// Requires: prepared for a plan with that stop.
   Stand& stand(const GateStop& stop) { return stands_.at(key(stop)); }
-  /// What the stream's chain does at the gate of this epoch.
+  /// What the stream does at the gate of this epoch: says that it has arrived, and waits.
   ChainStep step_of(const Stand& stand, std::uint64_t epoch) const;
   /// A graph may have captured the words of the plan: they are never used again, and their memory
   /// is not given back. Requires: no gate is closed.

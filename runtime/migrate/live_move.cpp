@@ -125,6 +125,7 @@ WayChoice LiveMove::choose(const LiveChunk& chunk) {
   facts.to = task_.to;
   facts.mode = options_.mode;
   facts.dirty = allocation_.dirtiness;
+  facts.application_waits = application_waits_;
   if (facts.from.kind == Location::Kind::gpu) {
     facts.application = mover_.application_context(DeviceId{facts.from.ordinal});
   }
@@ -298,6 +299,7 @@ void LiveMove::choose_again(LiveChunk& chunk) {
 void LiveMove::give_up_or_back_off(const LiveChunk& chunk, const Gate::Refusal& refusal,
                                    int attempt, TimePoint deadline) {
   stats_.add_refusal(refusal.why);
+  application_waits_ |= refusal.why == StopRefusal::opened_by_watchdog;
   ++report_.retries;
   ++report_.reasons[std::string(to_string(refusal.why))];
   const auto tried = [&] {

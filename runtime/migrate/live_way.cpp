@@ -46,6 +46,13 @@ WayChoice choose_way(const WayFacts& facts, const GatePlan& plan, const Topology
                         to_string(facts.from)),
             true};
   }
+  if (facts.application_waits) {
+    // Settling would stand there before the streams do, behind it a thread that frees memory, and
+    // behind that our launches.
+    return {Way::live_beside,
+            "live in a context of our own: a thread of the application waits for its context",
+            true};
+  }
   const int free_queues = queues_of(facts.application) - stops_in(plan, facts.application);
   if (free_queues < 1) {
     return {Way::live_beside,

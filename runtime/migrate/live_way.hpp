@@ -31,6 +31,8 @@ struct WayFacts {
   Mode mode = Mode::automatic;
   /// The context on the source GPU that settling would stand in; none where that is not active.
   ContextHandle application{};
+  /// A try in that context was given up because a call of ours stood there.
+  bool application_waits = false;
   /// How much of a chunk of this allocation the last live copies found changed, 0 to 1.
   double dirty = 0;
 };

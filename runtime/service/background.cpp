@@ -58,16 +58,16 @@ Migration Runtime::migrate_async(void* pointer, std::size_t offset, std::size_t 
   return Migration(entry->mover.submit(std::move(allocation), range, to, options));
 }
 
-void Runtime::attach(Stream stream) {
+void Runtime::attach(Stream stream, StreamWork work) {
   const Parts::Entry entry(*parts_, "vma::attach");
-  entry->mover.attached().attach(named(stream), Address{});
+  entry->mover.attached().attach(named(stream), Address{}, work);
 }
 
-void Runtime::attach(Stream stream, void* pointer) {
+void Runtime::attach(Stream stream, void* pointer, StreamWork work) {
   constexpr const char* call = "vma::attach";
   const Parts::Entry entry(*parts_, call);
   const std::shared_ptr<Allocation> allocation = entry->memory.require_around(pointer, call);
-  entry->mover.attached().attach(named(stream), allocation->begin());
+  entry->mover.attached().attach(named(stream), allocation->begin(), work);
 }
 
 void Runtime::detach(Stream stream) {
@@ -91,12 +91,12 @@ void Runtime::note_export(void* pointer) {
   allocation->exported = true;
 }
 
-AttachedStream::AttachedStream(Runtime& runtime, Stream stream, void* pointer)
+AttachedStream::AttachedStream(Runtime& runtime, Stream stream, void* pointer, StreamWork work)
     : stream_(stream), pointer_(pointer) {
   if (pointer == nullptr) {
-    runtime.attach(stream);
+    runtime.attach(stream, work);
   } else {
-    runtime.attach(stream, pointer);
+    runtime.attach(stream, pointer, work);
   }
   runtime_ = &runtime;
 }

@@ -52,11 +52,11 @@ Migration migrate_async(void* pointer, std::size_t offset, std::size_t bytes, Lo
                         const MigrateOptions& options) {
   return runtime().migrate_async(pointer, offset, bytes, to, options);
 }
-void attach(Stream stream) {
-  runtime().attach(stream);
+void attach(Stream stream, StreamWork work) {
+  runtime().attach(stream, work);
 }
-void attach(Stream stream, void* pointer) {
-  runtime().attach(stream, pointer);
+void attach(Stream stream, void* pointer, StreamWork work) {
+  runtime().attach(stream, pointer, work);
 }
 void detach(Stream stream) {
   runtime().detach(stream);
@@ -76,9 +76,10 @@ MoveHookRegistration on_move(void* pointer, MoveHooks hooks) {
 void note_export(void* pointer) {
   runtime().note_export(pointer);
 }
-AttachedStream::AttachedStream(Stream stream) : AttachedStream(runtime(), stream) {}
-AttachedStream::AttachedStream(Stream stream, void* pointer)
-    : AttachedStream(runtime(), stream, pointer) {}
+AttachedStream::AttachedStream(Stream stream, StreamWork work)
+    : AttachedStream(runtime(), stream, nullptr, work) {}
+AttachedStream::AttachedStream(Stream stream, void* pointer, StreamWork work)
+    : AttachedStream(runtime(), stream, pointer, work) {}
 std::vector<Extent> where(const void* pointer) {
   return runtime().where(pointer);
 }

@@ -103,8 +103,7 @@ void SimDriver::launch_graph(BoundStream stream, ExecGraphHandle graph) {
   constexpr auto call = "cuGraphLaunch";
   const CallTime time(*machine_, machine_->costs.parameters().launch_us);
   MutexLock lock(machine_->progress.mutex);
-  SimStream& launcher = machine_->stream(stream, call);
-  machine_->wait_for_frees(lock, launcher.context());
+  SimStream& launcher = machine_->stream_after_frees(lock, stream, call);
   SimExecGraph& ready = machine_->exec_graph(graph, call);
   std::vector<CompletionPtr> before;
   if (ready.last_launch != nullptr) before.push_back(ready.last_launch);

@@ -32,8 +32,7 @@ void SimDriver::copy(BoundStream stream, Address target, Address source, std::ui
     }
   }
   MutexLock lock(machine_->progress.mutex);
-  SimStream& copier = machine_->stream(stream, call);
-  machine_->wait_for_frees(lock, copier.context());
+  SimStream& copier = machine_->stream_after_frees(lock, stream, call);
   machine_->progress.check_fault(call);
   if (size_bytes == 0) return;
   const int device = index(copier.context().device);
@@ -52,8 +51,7 @@ void SimDriver::fill(BoundStream stream, Address begin, std::byte value, std::ui
   const CallTime time(*machine_, machine_->costs.parameters().enqueue_us);
   machine_->require_mapped(begin, size_bytes, call);
   MutexLock lock(machine_->progress.mutex);
-  SimStream& filler = machine_->stream(stream, call);
-  machine_->wait_for_frees(lock, filler.context());
+  SimStream& filler = machine_->stream_after_frees(lock, stream, call);
   machine_->submit(filler, FillWork{begin, value, size_bytes}, call);
 }
 
@@ -92,8 +90,7 @@ void SimDriver::launch(BoundStream stream, KernelHandle kernel, LaunchShape shap
   constexpr auto call = "cuLaunchKernel";
   const CallTime time(*machine_, machine_->costs.parameters().launch_us);
   MutexLock lock(machine_->progress.mutex);
-  SimStream& launcher = machine_->stream(stream, call);
-  machine_->wait_for_frees(lock, launcher.context());
+  SimStream& launcher = machine_->stream_after_frees(lock, stream, call);
   machine_->progress.check_fault(call);
   machine_->submit(launcher,
                    machine_->kernel_work(launcher.context(), kernel, shape, arguments, call), call);

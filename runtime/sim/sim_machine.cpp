@@ -248,6 +248,11 @@ void SimMachine::wait_for_destroys(MutexLock& lock) {
       lock, [&]() VMART_NO_THREAD_ANALYSIS { return destroying == 0 || progress.fault() != 0; });
 }
 
+SimStream& SimMachine::stream_after_frees(MutexLock& lock, BoundStream bound, const char* call) {
+  wait_for_frees(lock, stream(bound, call).context());
+  return stream(bound, call);  // It may have been destroyed meanwhile.
+}
+
 void SimMachine::wait_for_frees(MutexLock& lock, SimContext& owner) {
   progress.changed.wait(
       lock, [&]() VMART_NO_THREAD_ANALYSIS { return owner.freeing == 0 || progress.fault() != 0; });

@@ -99,6 +99,8 @@ class SimMachine {
   void wait_for_destroys(MutexLock& lock);
   /// Blocks while another thread is inside `free_plain` in the context.
   void wait_for_frees(MutexLock& lock, SimContext& context);
+  /// The stream, once nobody is.
+  SimStream& stream_after_frees(MutexLock& lock, BoundStream bound, const char* call);
   void forbid_capture(SimContext& context, const char* call);
   /// Enqueues, or captures; null if captured.
   CompletionPtr submit(SimStream& stream, Work work, const char* call,

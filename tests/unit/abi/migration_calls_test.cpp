@@ -236,6 +236,10 @@ TEST_F(MigrationCalls, StreamsAreAttachedToAllMemoryOrToOneAllocation) {
   vmart_migration_release(migration);
   EXPECT_EQ(vmart_detach(stream(0)), VMART_INVALID_ARGUMENT);
   EXPECT_EQ(vmart_detach_from(stream(0), words), VMART_OK);
+  EXPECT_EQ(vmart_attach_as(stream(0), words, VMART_WORK_NO_GRAPHS), VMART_OK);
+  EXPECT_EQ(vmart_attach_as(stream(0), nullptr, VMART_WORK_ANY), VMART_OK);
+  EXPECT_EQ(vmart_detach_from(stream(0), words), VMART_OK);
+  EXPECT_EQ(vmart_detach(stream(0)), VMART_OK);
   vma::free(words);
   vma::free(other);
   for (int gpu = 0; gpu < 2; ++gpu) EXPECT_EQ(vmart_attach(stream(gpu)), VMART_OK);
@@ -258,6 +262,8 @@ TEST_F(MigrationCalls, NullIsRefused) {
   vmart_migration_release(nullptr);
   EXPECT_EQ(vmart_attach_to(stream(0), nullptr), VMART_INVALID_ARGUMENT);
   EXPECT_EQ(vmart_detach_from(stream(0), nullptr), VMART_INVALID_ARGUMENT);
+  EXPECT_EQ(vmart_attach_as(stream(0), words, VMART_WORK_NO_GRAPHS + 1), VMART_INVALID_ARGUMENT);
+  EXPECT_EQ(vmart_attach_as(stream(0), words, -1), VMART_INVALID_ARGUMENT);
   vma::free(words);
 }
 

@@ -53,6 +53,19 @@ TEST(AttachedStreams, KnowTheirContextAndKind) {
   }
 }
 
+TEST(AttachedStreams, MayHaveGraphsUnlessAllWhoAttachedThemSayNo) {
+  AttachRig rig;
+  const BoundStream stream = rig.new_stream(0);
+  const auto graphs = [&](Address allocation) {
+    return rig.attached().in_scope(allocation).front().graphs;
+  };
+  rig.attached().attach(stream, mine, StreamWork::no_graphs);
+  EXPECT_FALSE(graphs(mine));
+  rig.attached().attach(stream, all);
+  EXPECT_TRUE(graphs(mine));
+  EXPECT_TRUE(graphs(yours));
+}
+
 TEST(AttachedStreams, RefuseWhatIsAttachedOrNot) {
   AttachRig rig;
   const BoundStream stream = rig.new_stream(0);

@@ -56,6 +56,18 @@ TEST(GatePlan, StopsTheLegacyStreamInPlaceOfAllThatItOrders) {
   EXPECT_EQ(plan.stops_in.at(here), 1);
 }
 
+TEST(GatePlan, KnowsWhereGraphsMayBeLaunched) {
+  AttachedStreams::Stream plain = free_stream(here, 11), plain_bound = bound_stream(there, 12);
+  plain.graphs = plain_bound.graphs = false;
+  const GatePlan plan = plan_gate(std::vector{plain, free_stream(here, 13), plain_bound});
+  ASSERT_EQ(plan.stops.size(), 3u);
+  EXPECT_FALSE(plan.stops[0].graphs);
+  EXPECT_TRUE(plan.stops[1].graphs);
+  EXPECT_FALSE(plan.stops[2].graphs);
+  EXPECT_TRUE(plan_gate(std::vector{plain_bound, bound_stream(there, 14)}).stops[0].graphs)
+      << "one of those that the legacy stream orders may";
+}
+
 TEST(GatePlan, KeepsContextsAndKindsApart) {
   const std::vector streams{bound_stream(here, 11), free_stream(here, 12), bound_stream(there, 2),
                             free_stream(there, 13), bound_stream(here, 14)};

@@ -104,6 +104,38 @@ TEST(Gate, StopsAPerThreadStreamOfAnotherThread) {
   user->join();
 }
 
+TEST(Gate, StopsStreamsWithoutGraphsByABatch) {
+  GateRig rig;
+  const BoundStream with = rig.attach_new(0), without = rig.new_stream(0);
+  rig.attached().attach(without, Address{}, StreamWork::no_graphs);
+  rig.forget_calls();
+  ASSERT_EQ(why(rig.try_close()), StopRefusal::none);
+  EXPECT_FALSE(rig.runs(with));
+  EXPECT_FALSE(rig.runs(without));
+  EXPECT_EQ(rig.calls(Call::make_chain), 1);
+  EXPECT_EQ(rig.calls(Call::stop), 1);
+  EXPECT_EQ(rig.calls(Call::batch), 2 + 1 /* both are probed */);
+  rig.gate().open();
+  EXPECT_TRUE(rig.run({with, without}));
+}
+
+TEST(Gate, SaysThatItWasOpenedLate) {
+  GateRig rig;
+  const BoundStream stream = rig.attach_new(0);
+  std::atomic<int> late{0};
+  Gate gate(rig.driver(), rig.post(), [&] { ++late; });
+  GateLimits limits = GateRig::patient();
+  ASSERT_EQ(why(gate.try_close(rig.plan(), limits)), StopRefusal::none);
+  gate.open();
+  EXPECT_EQ(late, 0) << "not by the watchdog";
+  limits.settle_limit = milliseconds(5);
+  ASSERT_EQ(why(gate.try_close(rig.plan(), limits)), StopRefusal::none);
+  EXPECT_TRUE(poll_until(rig.driver().clock(), rig.in(std::chrono::seconds(20)),
+                         [&] { return late == 1; }));
+  EXPECT_FALSE(gate.commit());
+  EXPECT_TRUE(rig.runs(stream));
+}
+
 TEST(Gate, HasNothingToStop) {
   GateRig rig;
   EXPECT_EQ(why(rig.try_close()), StopRefusal::stream_lost);

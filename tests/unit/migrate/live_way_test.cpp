@@ -24,7 +24,7 @@ class LiveWayTest : public testing::Test {
     return choose_way(facts, plan, topology_, [&](ContextHandle) { return queues; });
   }
   static WayFacts facts(Location from = gpu(0), Location to = gpu(1)) {
-    return {from, to, Mode::automatic, application, 0};
+    return {from, to, Mode::automatic, application, false, 0};
   }
 
   SimDriver driver_;
@@ -47,6 +47,9 @@ TEST_F(LiveWayTest, BesideWhereOnlyTheStopsFit) {
   WayFacts nobody = facts();
   nobody.application = ContextHandle{};
   EXPECT_EQ(choose(1, 8, nobody).way, Way::live_beside);
+  WayFacts waits = facts();
+  waits.application_waits = true;
+  EXPECT_EQ(choose(1, 8, waits).way, Way::live_beside);
 }
 
 TEST_F(LiveWayTest, NoneWhereTheStopsWouldNeverAllArrive) {
