@@ -147,13 +147,6 @@ CopyEngine::Copy CopyEngine::mark(BoundStream stream) {
   return {stream.context, event};
 }
 
-/// An unmap waits for the copy operation that runs beside it (driver 580). With three GPUs or more,
-/// whose grants take longer, whole chunks would be switched more slowly than they are copied;
-/// smaller pieces cost 2 % of the rate.
-std::uint64_t CopyEngine::piece_of(std::uint64_t size_bytes) const {
-  return topology_.devices().size() > 2 ? std::min(size_bytes, 64 * MiB) : size_bytes;
-}
-
 CopyEngine::Copy CopyEngine::enqueue(const Chunk& source, const Chunk& target) {
   Route& route = this->route(source.at(), target.at());
   const MutexLock lock(route.enqueuing);
@@ -162,12 +155,7 @@ CopyEngine::Copy CopyEngine::enqueue(const Chunk& source, const Chunk& target) {
       enqueue_bounced(route, target.staging(), source.staging(), source.size_bytes());
       return mark(route.bounce->second);
     }
-    const std::uint64_t size_bytes = source.size_bytes();
-    const std::uint64_t piece_bytes = piece_of(size_bytes);
-    for (std::uint64_t done = 0; done < size_bytes; done += piece_bytes) {
-      driver_.copy(route.stream, target.staging() + done, source.staging() + done,
-                   std::min(piece_bytes, size_bytes - done));
-    }
+    driver_.copy(route.stream, target.staging(), source.staging(), source.size_bytes());
     return mark(route.stream);
   } catch (...) {
     // Some of it may be enqueued already: let that end, so that nothing of it runs.

@@ -81,7 +81,6 @@ class CopyEngine {
   std::unique_ptr<Bounce> make_bounce(ContextHandle first, DeviceId second)
       VMART_REQUIRES(slow_turn_);
   void release(Route& route) noexcept;
-  std::uint64_t piece_of(std::uint64_t size_bytes) const;
   void enqueue_bounced(Route& route, Address target, Address source, std::uint64_t size_bytes);
   Copy mark(BoundStream stream);
   /// `what` runs on the stream, for an error to say.

@@ -8,7 +8,6 @@
 
 #include <atomic>
 #include <set>
-#include <utility>
 #include <vector>
 
 namespace vma {
@@ -50,22 +49,6 @@ TEST(CopyEngine, BouncesLargeChunksInManyPieces) {
   EXPECT_EQ(rig.calls(Call::copy), 3 * 2 + 1 /* reads it back */);
   rig.unclaim(source);
   rig.unclaim(target);
-}
-
-TEST(CopyEngine, CopiesLargeChunksInPiecesWhereGrantsTakeLong) {
-  constexpr std::uint64_t pages = 36;  // 72 MiB.
-  for (const auto& [machine, copies] : {std::pair("h200x2", 1), std::pair("h200x4", 2)}) {
-    MoveRig rig(machine);
-    const Chunk source = rig.chunk(gpu(0), pages), target = rig.chunk(gpu(1), pages);
-    rig.fill(source, 7);
-    rig.engine().prepare(gpu(0), gpu(1));
-    rig.forget_calls();
-    rig.engine().wait(rig.engine().enqueue(source, target));
-    EXPECT_EQ(rig.calls(Call::copy), copies) << machine;
-    EXPECT_EQ(rig.wrong(target, 7), 0u) << machine;
-    rig.unclaim(source);
-    rig.unclaim(target);
-  }
 }
 
 TEST(CopyEngine, KeepsManyBouncedCopiesApart) {
