@@ -213,7 +213,7 @@ def _nccl_rows(measured):
 
 
 def _attach_rows(measured):
-    """Nothing: the medians lie within each other's quartiles."""
+    """Nothing: the median lies below the upper quartile of the other."""
     samples = measured.get("live/attach/launch")
     what, bar = "a launch on a stream that is attached / is not", "within the quartiles"
     if samples is None:

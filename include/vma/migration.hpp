@@ -35,7 +35,7 @@ enum class StopScope { attached, hold };
 ///
 ///                  a gate stops it by   beside a thread that frees device memory all the time
 ///   any            a graph launch       moves may end in `busy`: the driver keeps launches waiting
-///   no_graphs      a memory operation   moves go on
+///   no_graphs      a memory operation   moves mostly go on
 ///
 /// A gate may lose what a graph writes that is launched on a `no_graphs` stream while it closes:
 /// driver 580 orders the two neither way.

@@ -209,7 +209,8 @@ class VMART_EXPORT Runtime {
   /// cudaStreamLegacy) or cudaStreamPerThread; of a context with an attached blocking stream,
   /// every blocking stream is stopped. A stream must be detached before it is destroyed: a
   /// destroyed one is noticed by its id where the driver still knows it, and fails the move.
-  /// Costs a launch nothing. Never synchronises; legal during capture.
+  /// `work` says whether graphs are launched on it: `no_graphs` where they are loses writes, see
+  /// StreamWork. Costs a launch nothing. Never synchronises; legal during capture.
   /// Throws: Error{invalid_argument} for a stream that is attached so already, is of a GPU that the
   /// runtime does not have, or that the driver does not know.
   void attach(Stream stream, StreamWork work = StreamWork::any);

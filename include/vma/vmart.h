@@ -167,8 +167,8 @@ VMART_EXPORT vmart_status vmart_attach(vmart_stream stream);
 VMART_EXPORT vmart_status vmart_detach(vmart_stream stream);
 /// For one allocation only; any address inside.
 VMART_EXPORT vmart_status vmart_attach_to(vmart_stream stream, void* pointer);
-/// Either, by whether `pointer` is null. `work`: what is enqueued on the stream, as
-/// `vma::StreamWork` has it; the two calls above take VMART_WORK_ANY.
+/// `vmart_attach`, or `vmart_attach_to` if `pointer` is not null; both take VMART_WORK_ANY.
+/// VMART_WORK_NO_GRAPHS on a stream where graphs are launched loses writes: see `vma::StreamWork`.
 VMART_EXPORT vmart_status vmart_attach_as(vmart_stream stream, void* pointer, int32_t work);
 VMART_EXPORT vmart_status vmart_detach_from(vmart_stream stream, void* pointer);
 

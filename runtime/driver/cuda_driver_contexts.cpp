@@ -72,6 +72,12 @@ void CudaDriver::set_current_context(ContextHandle context) {
   api_.cuCtxSetCurrent(vma::native(context));
 }
 
+std::uint64_t CudaDriver::context_id(ContextHandle context) {
+  unsigned long long id = 0;
+  api_.cuCtxGetId(vma::native(context), &id);
+  return id;
+}
+
 DeviceId CudaDriver::context_device(ContextHandle context) {
   const CudaScope scope(api_, vma::native(context));
   CUdevice device = 0;

@@ -157,6 +157,8 @@ class Driver {
   virtual ContextHandle current_context() = 0;
   virtual void set_current_context(ContextHandle context) = 0;
   virtual DeviceId context_device(ContextHandle context) = 0;
+  /// Unique in the process for its life; a reused handle has another.
+  virtual std::uint64_t context_id(ContextHandle context) = 0;
   virtual void synchronize_context(ContextHandle context) = 0;
   /// `event` completes once all work that is now in the context has finished. Fails, and ends the
   /// capture, where a stream of the context captures. Requires: an event of that context.
@@ -206,11 +208,12 @@ class Driver {
   virtual void destroy_exec_graph(ExecGraphHandle graph) = 0;
   /// Steps that run in order, launched by `launch_graph`, destroyed by `destroy_exec_graph`.
   /// Launches of one chain follow each other. Requires: a step; kernels of the context. Blocks: it
-  /// is slow and may wait for the context's work, so that it belongs before anything is stopped.
+  /// is slow, so that it belongs before anything is stopped.
   virtual ExecGraphHandle make_chain(ContextHandle context, std::span<const ChainStep> steps) = 0;
   /// Later launches do these instead; those that were made keep what they had. Requires: as many
   /// steps of the same kinds, with the same operations on as many words. Throws: Error; if it is
-  /// not of the steps themselves, the chain may be of both until an update succeeds.
+  /// not of the steps themselves, the chain may be of both until an update succeeds. Returns beside
+  /// a thread that frees memory behind stopped work.
   virtual void update_chain(ExecGraphHandle chain, std::span<const ChainStep> steps) = 0;
   /// Launches a chain that keeps a stream of the application from going on, in order with all that
   /// other threads enqueue there. A `batch` is not: driver 580 may run it beside a graph that

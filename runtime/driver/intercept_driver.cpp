@@ -121,6 +121,10 @@ void InterceptDriver::set_current_context(ContextHandle context) {
   return pass(Call::set_current_context, [&] { return inner_.set_current_context(context); });
 }
 
+std::uint64_t InterceptDriver::context_id(ContextHandle context) {
+  return pass(Call::context_id, [&] { return inner_.context_id(context); });
+}
+
 DeviceId InterceptDriver::context_device(ContextHandle context) {
   return pass(Call::context_device, [&] { return inner_.context_device(context); });
 }

@@ -52,6 +52,7 @@ class InterceptDriver : public Driver {
   ContextHandle current_context() override;
   void set_current_context(ContextHandle context) override;
   DeviceId context_device(ContextHandle context) override;
+  std::uint64_t context_id(ContextHandle context) override;
   void synchronize_context(ContextHandle context) override;
   void record_context(ContextHandle context, EventHandle event) override;
   void hold_context(ContextHandle context, EventHandle event) override;

@@ -30,6 +30,7 @@ Permission permission_of(Call call) {
     case Call::current_context:
     case Call::set_current_context:
     case Call::context_device:
+    case Call::context_id:
     case Call::stream_context:
     case Call::stream_id:
     case Call::stream_kind:

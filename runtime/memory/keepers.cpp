@@ -9,7 +9,7 @@ namespace vma {
 Keepers::Keepers(Driver& driver, const Topology& topology, Ledger& ledger)
     : driver_(driver),
       ledger_(ledger),
-      readers_(topology.readers(gpu(index(topology.devices().front())))) {
+      rights_(topology.readers(gpu(index(topology.devices().front())))) {
   const std::uint64_t granule = topology.granularity();
   const auto make = [&](Location at) {
     if (!ledger_.claim(at, granule, Ledger::Use::own)) {
@@ -27,23 +27,22 @@ Keepers::Keepers(Driver& driver, const Topology& topology, Ledger& ledger)
 }
 
 void Keepers::poke() {
-  const Accessor owner{keepers_.front().at(), Access::read_write};
-  regrant({&owner, 1});
+  for (Accessor& right : rights_) {
+    if (right.who == keepers_.front().at()) regrant({&right, 1});
+  }
 }
 
 void Keepers::rehearse() {
-  regrant(readers_);
+  regrant(rights_);
 }
 
-void Keepers::regrant(std::span<const Accessor> accessors) {
-  // Another right each time, so that no driver can find that there is nothing to do.
-  writable_ = !writable_;
-  std::vector<Accessor> changed(accessors.begin(), accessors.end());
-  for (Accessor& accessor : changed) {
-    accessor.access = writable_ ? Access::read_write : Access::read;
+/// Other rights each time, so that no driver can find that there is nothing to do.
+void Keepers::regrant(std::span<Accessor> rights) {
+  for (Accessor& right : rights) {
+    right.access = right.access == Access::read ? Access::read_write : Access::read;
   }
   const Chunk& keeper = keepers_.front();
-  driver_.grant(keeper.staging(), keeper.size_bytes(), changed);
+  driver_.grant(keeper.staging(), keeper.size_bytes(), rights);
 }
 
 bool Keepers::give_up_spares() noexcept {

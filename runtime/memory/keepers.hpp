@@ -22,21 +22,20 @@ class Keepers {
   /// stopped work lets no grant and no unmap of others return (driver 580): who must not stand in
   /// the call that counts asks here first. One thread at a time. Throws: what the driver throws.
   void poke();
-  /// The same of all GPUs at once, which takes longer. Where the last grant was milliseconds ago
-  /// the driver is slow at the next one, and at an unmap and a map too: docs/measurements.md has by
-  /// how much. Requires: nothing is stopped.
+  /// The same of all GPUs that reach the first one, which takes longer. Where the last grant was
+  /// milliseconds ago the driver is slow at the next one, and at an unmap and a map too:
+  /// docs/measurements.md has by how much. Requires: nothing is stopped.
   void rehearse();
   /// Releases the spares, so that the driver can use their memory. True if there were any.
   bool give_up_spares() noexcept;
 
  private:
-  void regrant(std::span<const Accessor> accessors);
+  void regrant(std::span<Accessor> rights);
 
   Driver& driver_;
   Ledger& ledger_;
-  std::vector<Chunk> keepers_;           // Constant after construction.
-  const std::vector<Accessor> readers_;  // Of the first.
-  bool writable_ = true;                 // What those may do that the last call was for.
+  std::vector<Chunk> keepers_;    // Constant after construction.
+  std::vector<Accessor> rights_;  // To the first, as they are.
   Mutex mutex_;
   std::vector<Chunk> spares_ VMART_GUARDED_BY(mutex_);
 };

@@ -54,6 +54,7 @@ std::optional<Gate::Refusal> ChunkStop::run(Phases& phases) {
   const MutexLock turn(mover_.turn_);
   const MutexLock slow_work(mover_.memory_.lane().turn());  // None beside a closed gate.
   mover_.gate_post_.prepare(plan_);
+  mover_.gate_post_.prune();
   mover_.memory_.keepers().rehearse();  // With nothing stopped yet.
   Gate gate(driver_, mover_.gate_post_, [this] { let_settling_go(); });
   std::optional<Gate::Refusal> refusal;

@@ -65,7 +65,8 @@ Gate::Refusal not_arrived(const GatePlan& plan, const Arrivals& arrivals, std::s
 /// One call of `try_close`.
 struct Gate::Attempt {
   const GatePlan& plan;
-  GateLimits limits;
+  const GateLimits& limits;
+  nanoseconds arrival_limit{0};  // Of those that may be, what the backlogs make of it.
   std::vector<Backlog> backlogs;
   std::vector<StopStart> unseen;  // Enqueued, and not asked since whether they capture.
   bool captured = false;          // One of them did.
@@ -126,7 +127,7 @@ std::optional<Gate::Refusal> Gate::try_close(const GatePlan& plan, const GateLim
   VMART_CHECK(state_ == State::open, "a gate is closed once at a time");
   open();  // What the watchdog has opened is put away here.
   if (plan.stops.empty()) return Refusal{StopRefusal::stream_lost, "there is no stream to stop"};
-  Attempt attempt{plan, limits, {}, {}, false};
+  Attempt attempt{plan, limits, nanoseconds(0), {}, {}, false};
   std::optional<Refusal> refusal;
   std::exception_ptr failure;
   try {
@@ -163,9 +164,8 @@ std::optional<Gate::Refusal> Gate::close(Attempt& attempt) {
                                "{:.0f} are wanted",
                                in_us(skew), in_us(attempt.limits.skew_limit))};
   }
-  GateLimits& limits = attempt.limits;
-  limits.arrival_limit =
-      std::min(limits.arrival_limit, std::max(limits.arrival_limit_min, 2 * skew));
+  attempt.arrival_limit =
+      std::min(attempt.limits.arrival_limit, std::max(attempt.limits.arrival_limit_min, 2 * skew));
   epoch_ = next_epoch();
   Arrivals arrivals(clock_, epoch_, attempt.plan.stops.size());
   if (auto refusal = stop_all(attempt, arrivals)) return refusal;
@@ -245,8 +245,8 @@ std::optional<Gate::Refusal> Gate::stop_all(Attempt& attempt, Arrivals& arrivals
 
 void Gate::set_chains(Attempt& attempt) {
   for (const GateStop& stop : attempt.plan.stops) {
-    if (!stop.graphs) continue;
     const GatePost::Stand& stand = post_.stand(stop);
+    if (!stop.graphs || is_none(stand.chain)) continue;
     const ChainStep step = post_.step_of(stand, epoch_);
     try {
       driver_.update_chain(stand.chain, {&step, 1});
@@ -266,7 +266,7 @@ std::optional<Gate::Refusal> Gate::await_all(Attempt& attempt, Arrivals& arrival
     arrivals.look();
     return arrivals.any() || arrivals.all();
   });
-  const TimePoint end = arrivals.any() ? later(arrivals.first(), limits.arrival_limit) : wait_end;
+  const TimePoint end = arrivals.any() ? later(arrivals.first(), attempt.arrival_limit) : wait_end;
   be_back_by(later(end, slack));
   poll_until(clock_, end, [&] {
     arrivals.look();
@@ -282,13 +282,13 @@ std::optional<Gate::Refusal> Gate::await_all(Attempt& attempt, Arrivals& arrival
                      fmt::format("within {:.0f} us of the first", in_us(limits.arrival_limit)));
 }
 
-/// On all of these, with nothing between the batches: each call there adds to the skew.
+/// On all of these, with nothing in between: each call there adds to the skew.
 std::optional<Gate::Refusal> Gate::enqueue(Attempt& attempt, Arrivals& arrivals,
                                            std::span<const StopStart> starts, Kind kind) {
   if (auto refusal = find_capture(attempt, starts, arrivals)) return refusal;
   for (const StopStart& start : starts) enqueue_one(attempt, arrivals, start.index, kind);
-  // A capture that began in between may have taken the batch in. One that begins from here on finds
-  // it in the stream.
+  // A capture that began in between may have taken what was enqueued in. One that begins from
+  // here on finds it in the stream.
   auto refusal = find_capture(attempt, attempt.unseen, arrivals);
   attempt.captured = refusal.has_value();
   if (!refusal) attempt.unseen.clear();
@@ -298,13 +298,15 @@ std::optional<Gate::Refusal> Gate::enqueue(Attempt& attempt, Arrivals& arrivals,
 void Gate::enqueue_one(Attempt& attempt, Arrivals& arrivals, std::size_t index, Kind kind) {
   const GateStop& stop = attempt.plan.stops[index];
   GatePost::Stand& stand = post_.stand(stop);
-  const ChainStep step = post_.step_of(stand, arrivals.epoch());
   attempt.unseen.push_back({index});
   arrivals.expect(index, stand.arrived);
   try {
     if (kind == Kind::stop && stop.graphs) {
+      // Without a chain the context is broken, and nothing of it runs any more.
+      if (is_none(stand.chain)) return arrivals.excuse(index);
       driver_.stop(stop.stream, stand.chain);
     } else {
+      const ChainStep step = post_.step_of(stand, arrivals.epoch());
       driver_.batch(stop.stream, std::span(step.words).first(kind == Kind::stop ? 2 : 1));
     }
     stand.asked = arrivals.epoch();  // One that is refused has enqueued nothing.
@@ -353,7 +355,7 @@ bool Gate::may_be_captured(Attempt& attempt) noexcept {
   return attempt.captured || std::ranges::any_of(attempt.unseen, captured);
 }
 
-/// A context may have broken since its batch was enqueued. A stream that captures is not asked, for
+/// A context may have broken since. A stream that captures is not asked, for
 /// the question would end the capture.
 void Gate::excuse_broken(Attempt& attempt, Arrivals& arrivals) {
   for (std::size_t i = 0; i < attempt.plan.stops.size(); ++i) {

@@ -1,10 +1,12 @@
 #include "migrate/gate_post.hpp"
 
-#include "base/log.hpp"
+#include "memory/contexts_in_use.hpp"
+
+#include <vma/error.hpp>
 
 #include <algorithm>
 #include <atomic>
-#include <exception>
+#include <utility>
 
 namespace vma {
 namespace {
@@ -23,7 +25,7 @@ GatePost::GatePost(Driver& driver, Watchdog& watchdog, Ledger& ledger)
     : driver_(driver), watchdog_(watchdog), ledger_(ledger) {}
 
 GatePost::~GatePost() {
-  for (const auto& [key, stand] : stands_) drop_chain(key, stand);
+  drop_chains();
   open_word_.reset();
   // A stream that has not come to a gate that was given up writes its word yet.
   const auto pending = [](const auto& entry) { return !has_written(entry.second); };
@@ -42,11 +44,8 @@ void GatePost::prepare(const GatePlan& plan) {
     Stand& stand = stands_[key(stop)];
     stand.prepared = prepared_;
     if (stand.arrived == nullptr) stand.arrived = take_word();
-    if (!stop.graphs || !is_none(stand.chain)) continue;
-    const ChainStep step = step_of(stand, 0);
-    stand.chain = driver_.make_chain(stop.stream.context, {&step, 1});
+    if (stop.graphs) make_chain(key(stop), stand);
   }
-  drop_unused();
 }
 
 std::uint64_t* GatePost::take_word() {
@@ -63,15 +62,36 @@ ChainStep GatePost::step_of(const Stand& stand, std::uint64_t epoch) const {
   return step;
 }
 
-/// One whose context the program has destroyed went with that.
-void GatePost::drop_chain(const Key& key, const Stand& stand) noexcept {
-  if (is_none(stand.chain)) return;
+/// Of a broken context there is none: nothing runs there any more.
+void GatePost::make_chain(const Key& key, Stand& stand) {
+  if (!is_none(stand.chain) && has_context(key, stand)) return;
+  stand.chain = ExecGraphHandle{};  // The one of a context that was destroyed went with it.
+  const ChainStep step = step_of(stand, 0);
   try {
-    driver_.context_device(key.first);
-  } catch (const std::exception& error) {
-    return log(LogLevel::debug, "a chain of gates went with its context: {}", error.what());
+    stand.context_id = driver_.context_id(key.first);
+    stand.chain = driver_.make_chain(key.first, {&step, 1});
+  } catch (const Error& error) {
+    if (!context_is_broken(error.native()) || means_lost_stream(error.native())) throw;
   }
-  ledger_.undo("a chain of gates", [&] { driver_.destroy_exec_graph(stand.chain); });
+}
+
+/// The program may have destroyed it, and another may have its handle.
+bool GatePost::has_context(const Key& key, const Stand& stand) {
+  try {
+    return driver_.context_id(key.first) == stand.context_id;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+void GatePost::drop_chain(const Key& key, Stand& stand) noexcept {
+  const ExecGraphHandle chain = std::exchange(stand.chain, ExecGraphHandle{});
+  if (is_none(chain) || !has_context(key, stand)) return;
+  ledger_.undo("a chain of gates", [&] { driver_.destroy_exec_graph(chain); });
+}
+
+void GatePost::drop_chains() noexcept {
+  for (auto& [key, stand] : stands_) drop_chain(key, stand);
 }
 
 /// A primary context, since it lasts: the program may destroy any other under our words. One that
@@ -87,16 +107,16 @@ void GatePost::choose_context(const GatePlan& plan) {
   words_ = std::make_unique<PinnedWords>(driver_, context, ledger_);
 }
 
-void GatePost::drop_unused() {
+void GatePost::prune() {
   if (stands_.size() <= stands_max) return;
   for (auto it = stands_.begin(); it != stands_.end();) {
     if (it->second.prepared + gates_remembered >= prepared_) {
       ++it;
       continue;
     }
-    if (has_written(it->second)) {
+    if (it->second.arrived != nullptr && has_written(it->second)) {
       spare_.push_back(it->second.arrived);
-    } else {
+    } else if (it->second.arrived != nullptr) {
       words_->keep_for_good();
     }
     drop_chain(it->first, it->second);

@@ -27,9 +27,10 @@ class GatePost {
   struct Stand {
     std::uint64_t* arrived = nullptr;
     std::uint64_t asked = 0;  ///< The last epoch that the stream was asked to write there.
-    ExecGraphHandle chain{};  ///< Of one step; none if graphs are not launched on the stream.
+    ExecGraphHandle chain{};  ///< Of one step; none without graphs, or in a broken context.
     Backlog backlog;
-    std::uint64_t prepared = 0;  ///< Which `prepare` was the last for it.
+    std::uint64_t context_id = 0;  ///< Whose the chain is.
+    std::uint64_t prepared = 0;    ///< Which `prepare` was the last for it.
   };
 
   GatePost(Driver& driver, Watchdog& watchdog, Ledger& ledger);
@@ -41,6 +42,11 @@ class GatePost {
   /// Has a word to open, and what each stop of the plan takes. Throws: Error. Blocks: in the
   /// driver, at the first gate of each stream; so nothing may be stopped.
   void prepare(const GatePlan& plan);
+  /// Lets go of what belongs to streams that have not been stopped for long. Requires: nothing is
+  /// stopped.
+  void prune();
+  /// Before contexts are given up. Requires: no gate will be closed.
+  void drop_chains() noexcept;
   /// Requires: prepared.
   StopWord& open_word() noexcept { return *open_word_; }
   /// Requires: prepared for a plan with that stop.
@@ -57,9 +63,10 @@ class GatePost {
   using Key = std::pair<ContextHandle, StreamHandle>;
   static Key key(const GateStop& stop) { return {stop.stream.context, stop.stream.handle}; }
   void choose_context(const GatePlan& plan);
-  void drop_chain(const Key& key, const Stand& stand) noexcept;
+  void make_chain(const Key& key, Stand& stand);
+  bool has_context(const Key& key, const Stand& stand);
+  void drop_chain(const Key& key, Stand& stand) noexcept;
   std::uint64_t* take_word();
-  void drop_unused();
 
   Driver& driver_;
   Watchdog& watchdog_;

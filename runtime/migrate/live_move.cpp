@@ -1,5 +1,6 @@
 #include "migrate/live_move.hpp"
 
+#include "base/check.hpp"
 #include "base/log.hpp"
 #include "migrate/chunk_stop.hpp"
 #include "migrate/migration_error.hpp"
@@ -15,6 +16,8 @@ namespace {
 
 constexpr const char* call = "vma::migrate_async";
 
+/// Chunks that settle in a context of our own once a thread has kept that of the application.
+constexpr int beside_count = 8;
 /// How much of the past a new chunk's dirtiness outweighs.
 constexpr double dirt_weight = 0.5;
 /// A chunk that went stopped for its dirtiness was not looked at: some time later one is again.
@@ -125,7 +128,7 @@ WayChoice LiveMove::choose(const LiveChunk& chunk) {
   facts.to = task_.to;
   facts.mode = options_.mode;
   facts.dirty = allocation_.dirtiness;
-  facts.application_waits = application_waits_;
+  facts.application_waits = chunks_beside_ > 0;
   if (facts.from.kind == Location::Kind::gpu) {
     facts.application = mover_.application_context(DeviceId{facts.from.ordinal});
   }
@@ -261,6 +264,7 @@ void LiveMove::complete(LiveChunk& chunk) {
         throw Error(ErrorKind::invalid_argument, call,
                     "every attached stream that may use the allocation was detached meanwhile");
       }
+      VMART_CHECK(chunk.copier == nullptr || chunk.copier == leased_, "its copier is this move's");
       ChunkStop stop(mover_, chunk, plan, attaches, options_.paranoid, settle);
       const auto note = [&] {
         const GateTimes& times = stop.times();
@@ -280,6 +284,10 @@ void LiveMove::complete(LiveChunk& chunk) {
         throw;
       }
       note();
+      // A call of ours stood in the application's context, before all streams did.
+      const bool waited = refusal && refusal->why == StopRefusal::opened_by_watchdog;
+      if (waited && !stop.all_stood() && chunk.choice.way == Way::live)
+        chunks_beside_ = beside_count;
     }
     if (!refusal) return;
     give_up_or_back_off(chunk, *refusal, attempt, deadline);
@@ -291,7 +299,7 @@ void LiveMove::complete(LiveChunk& chunk) {
 void LiveMove::choose_again(LiveChunk& chunk) {
   const WayChoice choice = choose(chunk);
   if (choice.way == chunk.choice.way) return;
-  unstage(chunk);
+  for (LiveChunk& other : chunks_) unstage(other);  // The next one's copier may be given up.
   if (chunk.transaction.state() == Transaction::State::copied) chunk.transaction.discard_copy();
   stage(chunk, choice);
 }
@@ -299,7 +307,6 @@ void LiveMove::choose_again(LiveChunk& chunk) {
 void LiveMove::give_up_or_back_off(const LiveChunk& chunk, const Gate::Refusal& refusal,
                                    int attempt, TimePoint deadline) {
   stats_.add_refusal(refusal.why);
-  application_waits_ |= refusal.why == StopRefusal::opened_by_watchdog;
   ++report_.retries;
   ++report_.reasons[std::string(to_string(refusal.why))];
   const auto tried = [&] {
@@ -345,6 +352,7 @@ void LiveMove::retired(LiveChunk& chunk) {
     allocation_.dirtiness = allocation_.dirtiness * dirt_fading;
   }
   chunk.staged = false;
+  if (chunks_beside_ > 0) --chunks_beside_;
   chunk.transaction.retire_source();
   notices_.after(chunk.transaction.slot(), true);
   report_.phases.retire += clock_.now() - start;

@@ -85,7 +85,7 @@ class LiveMove {
   std::deque<LiveChunk> chunks_;  // In order of their slots.
   LiveCopier* leased_ = nullptr;  // Whose `turn` is ours.
   std::size_t next_bay_ = 0;
-  bool application_waits_ = false;       // See WayFacts.
+  int chunks_beside_ = 0;                // See WayFacts.
   double copy_ns_per_byte_ = 1.0 / 300;  // Of a live copy: a guess, until one was waited for.
 };
 

@@ -73,6 +73,7 @@ Mover::~Mover() {
   {
     const MutexLock slow_work(memory_.lane().turn());
     copiers_.clear();
+    gate_post_.drop_chains();
   }
   for (const auto& [device, context] : applications_) {
     if (is_none(context)) continue;

@@ -82,6 +82,11 @@ void SimDriver::set_current_context(ContextHandle context) {
   current_of_thread(machine_->serial) = context;
 }
 
+std::uint64_t SimDriver::context_id(ContextHandle context) {
+  const MutexLock lock(machine_->progress.mutex);
+  return static_cast<std::uint64_t>(machine_->context(context, "cuCtxGetId").handle);
+}
+
 DeviceId SimDriver::context_device(ContextHandle context) {
   const MutexLock lock(machine_->progress.mutex);
   return machine_->context(context, "cuCtxGetDevice").device;

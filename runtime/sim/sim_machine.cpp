@@ -202,6 +202,7 @@ SimContext& SimMachine::open_context(DeviceId device, bool primary) {
 
 void SimMachine::close_context(MutexLock& lock, SimContext& closing) VMART_NO_THREAD_ANALYSIS {
   settle(lock, closing.everything());
+  std::erase_if(exec_graphs, [&](const auto& it) { return it.second.chain_of == closing.handle; });
   std::vector<std::unique_ptr<SimStream>> last;
   for (auto it = streams.begin(); it != streams.end();) {
     if (&it->second->context() == &closing) {

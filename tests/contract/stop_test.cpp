@@ -19,8 +19,7 @@ enum class Work { launches, graph };
 class Enqueuer {
  public:
   Enqueuer(ContractRig& rig, Driver& driver, Work work)
-      : rig_(rig),
-        driver_(driver),
+      : driver_(driver),
         work_(work),
         stream_(rig.new_stream(rig.context(0))),
         begun_(rig.new_word()),
@@ -44,6 +43,11 @@ class Enqueuer {
   Enqueuer(const Enqueuer&) = delete;
   Enqueuer& operator=(const Enqueuer&) = delete;
 
+  /// Ends the thread. Throws what it ran into.
+  void finish() {
+    stop_ = true;
+    thread_->join();
+  }
   Work work() const { return work_; }
   BoundStream stream() const { return stream_; }
   std::uint64_t begun() const { return std::atomic_ref(*begun_).load(); }
@@ -69,7 +73,6 @@ class Enqueuer {
     driver_.wait_stream(stream_, never);
   }
 
-  ContractRig& rig_;
   Driver& driver_;
   const Work work_;
   const BoundStream stream_;
@@ -87,7 +90,7 @@ class Stops : public ContractTest<Machine> {
   /// Stops the stream so often, by `enqueue(operations, epoch)`, and returns how often something
   /// ran while it stood.
   template <typename Enqueue>
-  int ran_beside(const Enqueuer& application, Enqueue enqueue) {
+  int ran_beside(Enqueuer& application, Enqueue enqueue) {
     ContractRig& rig = this->rig();
     std::uint64_t* arrived = rig.new_word();
     std::uint64_t* opened = rig.new_word();
@@ -108,6 +111,8 @@ class Stops : public ContractTest<Machine> {
       found += changed || cut ? 1 : 0;
       std::atomic_ref(*opened).store(epoch);
     }
+    application.finish();
+    EXPECT_GT(application.ended(), gates / 4) << "too little to be beside";
     return found;
   }
 

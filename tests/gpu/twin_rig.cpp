@@ -82,7 +82,9 @@ void GpuTwinRig::write(int ordinal) {
   const int waves = ordinal == 0 ? 1 : 0;
   for (int i = waves; i < plan_.streams_per_gpu; ++i) {
     streams.push_back(runtime_->make_stream(gpu(ordinal)));
-    attached.emplace_back(*runtime_, streams.back());
+    // They launch no graphs, which half of them may say.
+    attached.emplace_back(*runtime_, streams.back(), nullptr,
+                          i % 2 == 0 ? StreamWork::any : StreamWork::no_graphs);
   }
   while (!finished_) {
     for (const Stream stream : streams) {

@@ -52,6 +52,12 @@ Kernel broken_settle_kernel(const Kernel& settle, TwinBug bug) {
   return broken;
 }
 
+void BugDriver::batch(BoundStream stream, std::span<const WordOperation> operations) {
+  // A gate's batch has two operations, the last of which waits.
+  if (bug_ == TwinBug::no_gate && operations.size() == 2) operations = operations.first(1);
+  InterceptDriver::batch(stream, operations);
+}
+
 void BugDriver::update_chain(ExecGraphHandle chain, std::span<const ChainStep> steps) {
   if (steps.size() == 1) {
     const std::lock_guard lock(mutex_);

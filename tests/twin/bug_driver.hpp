@@ -23,6 +23,7 @@ class BugDriver final : public InterceptDriver {
   BugDriver(Driver& inner, TwinBug bug, std::chrono::nanoseconds gate_limit)
       : InterceptDriver(inner), bug_(bug), gate_limit_(gate_limit) {}
 
+  void batch(BoundStream stream, std::span<const WordOperation> operations) override;
   void update_chain(ExecGraphHandle chain, std::span<const ChainStep> steps) override;
   void stop(BoundStream stream, ExecGraphHandle chain) override;
   KernelHandle load_kernel(ContextHandle context, const Kernel& kernel) override;

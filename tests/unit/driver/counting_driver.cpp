@@ -78,6 +78,9 @@ ContextHandle CountingDriver::current_context() {
 void CountingDriver::set_current_context(ContextHandle) {
   count(Call::set_current_context, 0);
 }
+std::uint64_t CountingDriver::context_id(ContextHandle) {
+  return count(Call::context_id, std::uint64_t{0});
+}
 DeviceId CountingDriver::context_device(ContextHandle) {
   return count(Call::context_device, DeviceId{});
 }

@@ -52,6 +52,7 @@ Calls permitted_calls(Driver& d, BoundStream stream) {
       {Call::current_context, [&d] { d.current_context(); }},
       {Call::set_current_context, [&d] { d.set_current_context({}); }},
       {Call::context_device, [&d] { d.context_device({}); }},
+      {Call::context_id, [&d] { d.context_id({}); }},
       {Call::stream_context, [&d, stream] { d.stream_context(stream.handle); }},
       {Call::stream_id, [&d, stream] { d.stream_id(stream); }},
       {Call::stream_kind, [&d, stream] { d.stream_kind(stream); }},

@@ -224,6 +224,23 @@ TEST(GateFailure, CountsABrokenContextAsArrivedAndStopsTheOthers) {
   }
 }
 
+TEST(GateFailure, CountsAContextThatTakesNoChainAsArrived) {
+  GateRig rig;
+  rig.attach_new(0);
+  const BoundStream stream = rig.attach_new(1);
+  BeforeDriver driver(rig.driver(), [&](Call call, int number) {
+    const bool of_first = call == Call::make_chain && number == 0;
+    if (!of_first && (call != Call::batch || number % 2 != 0)) return;
+    throw driver_error(native_illegal_address, "cuGraphInstantiate", "on purpose");
+  });
+  GatePost post(driver, rig.watchdog(), rig.memory().ledger());
+  Gate gate(driver, post);
+  EXPECT_EQ(why(gate.try_close(rig.plan(), GateRig::patient())), StopRefusal::none);
+  EXPECT_FALSE(rig.runs(stream));
+  gate.open();
+  EXPECT_TRUE(rig.runs(stream));
+}
+
 TEST(GateFailure, CountsAContextThatBreaksLaterAsArrived) {
   GateRig rig;
   const BoundStream breaks = rig.attach_new(0), stream = rig.attach_new(1);

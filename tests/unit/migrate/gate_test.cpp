@@ -268,9 +268,12 @@ TEST(GatePost, GivesWordsOfStreamsThatAreGoneToOthers) {
   GateRig rig;
   for (int round = 0; round < 1'500; ++round) {
     GatePlan plan;  // Nothing looks at the streams of a plan before it is closed.
-    plan.stops.push_back({{rig.context(0), StreamHandle(1'000 + round)}, {}});
+    plan.stops.push_back({{rig.context(0), StreamHandle(1'000 + round)}, {}, true});
     rig.post().prepare(plan);
+    rig.post().prune();
   }
+  EXPECT_EQ(rig.calls(Call::make_chain), 1'500);
+  EXPECT_GE(rig.calls(Call::destroy_exec_graph), 400) << "those of streams that are gone";
   EXPECT_LE(rig.calls(Call::allocate_pinned), 1'100 * 64 / 4096 + 1);
   rig.attach_some(3);
   EXPECT_EQ(why(rig.try_close()), StopRefusal::none);
