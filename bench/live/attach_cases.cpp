@@ -6,7 +6,7 @@
 #include "support/test_kernels.hpp"
 
 #include <algorithm>
-#include <optional>
+#include <string>
 #include <vector>
 
 namespace vma {

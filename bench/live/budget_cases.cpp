@@ -33,32 +33,6 @@ WriterSpec other_streams(Others others, Location gpu, std::uint64_t bytes) {
   return spec;
 }
 
-/// Launches a second of both kinds of streams, over one stretch of time.
-struct Stretch {
-  double gated = 0;
-  double others = 0;
-};
-
-class TwoLogs {
- public:
-  TwoLogs(const Writers& gated, const Writers& others) : gated_(gated), others_(others) {}
-
-  /// `body` lasts as long as the stretch.
-  template <typename Body>
-  Stretch over(Body body) {
-    gated_.look();
-    others_.look();
-    const std::size_t gated = gated_.last(), others = others_.last();
-    body(gated_);
-    gated_.look();
-    others_.look();
-    return {gated_.per_second(gated, gated_.last()), others_.per_second(others, others_.last())};
-  }
-
- private:
-  RateLog gated_, others_;
-};
-
 Sample budget(Others others, std::uint64_t bytes) {
   Runtime& runtime = live_runtime({stall_budget, {}}, true);  // Its counters begin here.
   const std::vector<Location> gpus = live_gpus(2);
@@ -77,23 +51,23 @@ Sample budget(Others others, std::uint64_t bytes) {
     log.watch(std::chrono::nanoseconds(static_cast<std::int64_t>(case_seconds() * 1e9 / 3)));
   };
   MoveTally tally;
-  const Stretch before = logs.over(rest);
-  const Stretch during = logs.over([&](RateLog&) {
+  const TwoLogs::Stretch before = logs.over(rest);
+  const TwoLogs::Stretch during = logs.over([&](RateLog&) {
     tally = move_to_and_fro(range, gpus[0], gpus[1], options, 1 << 20, case_seconds());
   });
-  const Stretch after = logs.over(rest);
+  const TwoLogs::Stretch after = logs.over(rest);
   beside.stop();
   range.check(gated.stop());
 
   Sample sample;
   tally.add_to(sample);
   add_stops(sample, runtime.stats());
-  sample.counters["gated_lost_share"] = share_lost(before.gated, during.gated, after.gated);
-  sample.counters["others_lost_share"] = share_lost(before.others, during.others, after.others);
-  sample.counters["gated_before_per_s"] = before.gated;
-  sample.counters["gated_during_per_s"] = during.gated;
-  sample.counters["others_before_per_s"] = before.others;
-  sample.counters["others_during_per_s"] = during.others;
+  sample.counters["gated_lost_share"] = share_lost(before.one, during.one, after.one);
+  sample.counters["others_lost_share"] = share_lost(before.other, during.other, after.other);
+  sample.counters["gated_before_per_s"] = before.one;
+  sample.counters["gated_during_per_s"] = during.one;
+  sample.counters["others_before_per_s"] = before.other;
+  sample.counters["others_during_per_s"] = during.other;
   return sample;
 }
 

@@ -1,6 +1,18 @@
 #include "bench/live/cases.hpp"
 
+#include <algorithm>
+
 namespace vma {
+namespace {
+
+void add_summary(Sample& sample, const std::string& name, const DurationSummary& summary) {
+  sample.counters[name + "_count"] = static_cast<double>(summary.count);
+  sample.counters[name + "_median_us"] = to_us(summary.median);
+  sample.counters[name + "_p99_us"] = to_us(summary.p99);
+  sample.counters[name + "_max_us"] = to_us(summary.max);
+}
+
+}  // namespace
 
 std::string mode_label(MoveMode mode) {
   switch (mode) {
@@ -28,16 +40,15 @@ WriterSpec few_writes(const LiveRange& range, int streams, std::chrono::nanoseco
   return spec;
 }
 
-namespace {
-
-void add_summary(Sample& sample, const std::string& name, const DurationSummary& summary) {
-  sample.counters[name + "_count"] = static_cast<double>(summary.count);
-  sample.counters[name + "_median_us"] = to_us(summary.median);
-  sample.counters[name + "_p99_us"] = to_us(summary.p99);
-  sample.counters[name + "_max_us"] = to_us(summary.max);
+WriterSpec sweeps(Location at, std::uint64_t bytes) {
+  WriterSpec spec;
+  spec.gpus = {at};
+  spec.attached = false;
+  spec.backlog = 4;
+  spec.kernel = std::chrono::nanoseconds(0);
+  spec.sweep_words = std::min(bytes, 256 * mebibyte) / sizeof(std::uint64_t);
+  return spec;
 }
-
-}  // namespace
 
 void add_stops(Sample& sample, const RuntimeStats& stats) {
   add_summary(sample, "stall", stats.stall);

@@ -24,6 +24,10 @@ MigrateOptions options_of(MoveMode mode);
 /// Attached streams on all GPUs that write to few tiles of the range.
 WriterSpec few_writes(const LiveRange& range, int streams, std::chrono::nanoseconds kernel);
 
+/// One stream of the GPU that no gate stops, which reads and writes memory of its own as fast as it
+/// comes: `bytes` of it, at most 256 MiB.
+WriterSpec sweeps(Location at, std::uint64_t bytes);
+
 /// How long work stood in all stops so far, as the runtime's counters have it: right to about 5 %.
 void add_stops(Sample& sample, const RuntimeStats& stats);
 

@@ -8,7 +8,6 @@
 #include "service/runtime_parts.hpp"
 
 #include <algorithm>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -105,46 +104,21 @@ class Copies {
   const KernelHandle fused_, digest_;
 };
 
-/// One stream on the GPU that reads and writes memory of its own as fast as it comes.
-WriterSpec sweeping(Location at, std::uint64_t bytes) {
-  WriterSpec spec;
-  spec.gpus = {at};
-  spec.attached = false;
-  spec.backlog = 4;
-  spec.kernel = std::chrono::nanoseconds(0);
-  spec.sweep_words = std::min(bytes, 256 * mebibyte) / sizeof(std::uint64_t);
-  return spec;
-}
-
 Sample copy_and_digest(bool fused, std::uint64_t bytes) {
   Runtime& runtime = live_runtime();
   Clock& clock = runtime.parts().driver->clock();
   const std::vector<Location> gpus = live_gpus(2);
   Copies copies(runtime, gpus[0], gpus[1], bytes);
-  Writers at_source(runtime, sweeping(gpus[0], bytes)),
-      at_target(runtime, sweeping(gpus[1], bytes));
+  Writers at_source(runtime, sweeps(gpus[0], bytes)), at_target(runtime, sweeps(gpus[1], bytes));
   copies.round(fused);
 
-  RateLog source_log(at_source), target_log(at_target);
-  struct Rates {
-    double source, target;
-  };
-  const auto over = [&](auto&& body) {
-    source_log.look();
-    target_log.look();
-    const std::size_t source = source_log.last(), target = target_log.last();
-    body();
-    source_log.look();
-    target_log.look();
-    return Rates{source_log.per_second(source, source_log.last()),
-                 target_log.per_second(target, target_log.last())};
-  };
-  const auto rest = [&] {
-    source_log.watch(std::chrono::nanoseconds(static_cast<std::int64_t>(case_seconds() * 1e9 / 6)));
+  TwoLogs logs(at_source, at_target);
+  const auto rest = [](RateLog& log) {
+    log.watch(std::chrono::nanoseconds(static_cast<std::int64_t>(case_seconds() * 1e9 / 6)));
   };
   std::vector<std::chrono::nanoseconds> took;
-  const Rates before = over(rest);
-  const Rates during = over([&] {
+  const TwoLogs::Stretch before = logs.over(rest);
+  const TwoLogs::Stretch during = logs.over([&](RateLog&) {
     const Stopwatch watch;
     while (took.empty() || to_us(watch.elapsed()) < case_seconds() * 1e6 / 2) {
       const TimePoint begin = clock.now();
@@ -152,7 +126,7 @@ Sample copy_and_digest(bool fused, std::uint64_t bytes) {
       took.push_back(clock.now() - begin);
     }
   });
-  const Rates after = over(rest);
+  const TwoLogs::Stretch after = logs.over(rest);
   at_source.stop();
   at_target.stop();
 
@@ -161,8 +135,8 @@ Sample copy_and_digest(bool fused, std::uint64_t bytes) {
   sample.counters["rate_gb_s"] =
       static_cast<double>(bytes) /
       static_cast<double>(std::max<std::int64_t>(1, sample.wall.count()));
-  sample.counters["source_lost_share"] = share_lost(before.source, during.source, after.source);
-  sample.counters["target_lost_share"] = share_lost(before.target, during.target, after.target);
+  sample.counters["source_lost_share"] = share_lost(before.one, during.one, after.one);
+  sample.counters["target_lost_share"] = share_lost(before.other, during.other, after.other);
   return sample;
 }
 

@@ -21,13 +21,7 @@ Sample cut(const LiveTuning& tuning, std::uint64_t bytes) {
   LiveRange range(runtime, gpus[0], bytes);
   range.reserve(gpus[1]);
   Writers writers(runtime, few_writes(range, 2, std::chrono::microseconds(20)));
-  WriterSpec sweeping;
-  sweeping.gpus = {gpus[0]};
-  sweeping.attached = false;
-  sweeping.backlog = 4;
-  sweeping.kernel = std::chrono::nanoseconds(0);
-  sweeping.sweep_words = std::min(bytes, 256 * mebibyte) / sizeof(std::uint64_t);
-  Writers application(runtime, sweeping);
+  Writers application(runtime, sweeps(gpus[0], bytes));
   move_to_and_fro(range, gpus[0], gpus[1], options, 2, 0);
 
   RateLog log(application);

@@ -46,4 +46,31 @@ class RateLog {
   std::vector<Look> looks_;
 };
 
+/// What two groups of writers got done over the same stretches of time.
+class TwoLogs {
+ public:
+  /// Launches a second.
+  struct Stretch {
+    double one = 0;
+    double other = 0;
+  };
+
+  TwoLogs(const Writers& one, const Writers& other) : one_(one), other_(other) {}
+
+  /// `body`, which is given the first log, lasts as long as the stretch.
+  template <typename Body>
+  Stretch over(Body body) {
+    one_.look();
+    other_.look();
+    const std::size_t one = one_.last(), other = other_.last();
+    body(one_);
+    one_.look();
+    other_.look();
+    return {one_.per_second(one, one_.last()), other_.per_second(other, other_.last())};
+  }
+
+ private:
+  RateLog one_, other_;
+};
+
 }  // namespace vma

@@ -57,24 +57,6 @@ class CountingGraph {
     return all;
   }
 
- private:
-  void enqueue() {
-    const auto add = [&](std::uint64_t* operand, std::uint64_t value) {
-      driver_.launch(stream_, add_, {{32}, {256}}, KernelArguments::of(operand, words, value));
-    };
-    add(operands_[0], 3);
-    driver_.copy(stream_, address_of(operands_[1]), address_of(operands_[0]),
-                 words * sizeof(std::uint64_t));
-    driver_.fill(stream_, address_of(operands_[2]), std::byte{0x5A},
-                 words / 2 * sizeof(std::uint64_t));
-    add(operands_[2], 5);
-  }
-
-  GpuRig& rig_;
-  Driver& driver_;
-  BoundStream stream_;
-
- public:
   /// Which words differ from those of the other, in words; empty if none does.
   std::string difference(CountingGraph& other, std::size_t i) {
     const auto ours = bytes(i), theirs = other.bytes(i);
@@ -95,6 +77,21 @@ class CountingGraph {
   }
 
  private:
+  void enqueue() {
+    const auto add = [&](std::uint64_t* operand, std::uint64_t value) {
+      driver_.launch(stream_, add_, {{32}, {256}}, KernelArguments::of(operand, words, value));
+    };
+    add(operands_[0], 3);
+    driver_.copy(stream_, address_of(operands_[1]), address_of(operands_[0]),
+                 words * sizeof(std::uint64_t));
+    driver_.fill(stream_, address_of(operands_[2]), std::byte{0x5A},
+                 words / 2 * sizeof(std::uint64_t));
+    add(operands_[2], 5);
+  }
+
+  GpuRig& rig_;
+  Driver& driver_;
+  BoundStream stream_;
   std::uint64_t* operands_[operand_count] = {};
   KernelHandle add_{};
   ExecGraphHandle ready_{};
