@@ -37,6 +37,14 @@ def layer_direction(tree):
             yield Offence(path, number, f"{own} must not see {other}, which is above it")
 
 
+def placement_is_pure(tree):
+    """Policies decide from a snapshot: nothing there can reach a driver, a lock or a clock."""
+    allowed = ("placement/", "base/check.hpp", "base/log.hpp", "base/units.hpp")
+    for path, number, quote, name in _includes(tree, "runtime/placement/"):
+        if quote == '"' and not name.startswith(allowed):
+            yield Offence(path, number, f'"{name}" in placement, which sees {", ".join(allowed)}')
+
+
 def users_see_public_headers_only(tree):
     """Public headers and examples know nothing of the layers."""
     # What the public interface exists to spare its users can only be shown without it.
@@ -99,5 +107,5 @@ def tests_do_not_sleep(tree):
                 yield Offence(path, number, f"{match.group(0)}: wait for the thing itself")
 
 
-CHECKS = [layer_direction, users_see_public_headers_only, public_headers_are_bare, one_door,
+CHECKS = [layer_direction, placement_is_pure, users_see_public_headers_only, public_headers_are_bare, one_door,
           c_linkage_only_in_abi, threads_only_in_base, tests_do_not_sleep]

@@ -1,0 +1,310 @@
+#include "placement/chunk_tables.hpp"
+
+#include "base/check.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <numbers>
+
+namespace vma {
+inline namespace v1 {
+namespace {
+
+double seconds(Time time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+/// What is left of an average after `passed`.
+double fading(Time passed, Time half_life) {
+  if (passed <= Time::zero()) return 1;
+  return std::exp2(-seconds(passed) / seconds(half_life));
+}
+
+/// What one byte now adds to an average of bytes a second.
+double weight(Time half_life) {
+  return std::numbers::ln2 / seconds(half_life);
+}
+
+constexpr std::size_t tags_max = UINT16_MAX;
+
+}  // namespace
+
+ChunkTables::ChunkTables(std::vector<PlaceState> places, MachineCosts costs,
+                         const HeatLimits& limits)
+    : limits_(limits), places_(std::move(places)), costs_(std::move(costs)), tags_(1) {
+  VMART_CHECK(places_.size() == costs_.places(), "the costs are those of these places");
+  demands_.resize(costs_.gpus() * places_.size());
+  tag_numbers_.emplace("", std::uint16_t{0});
+  costs_.rank();
+}
+
+void ChunkTables::set_now(Time now) {
+  now_ = std::max(now_, now);
+  update_demands();
+}
+
+// --- Rows
+
+/// The smallest run of free rows that will do, else new ones.
+std::uint32_t ChunkTables::take_rows(std::size_t count) {
+  const auto wanted = static_cast<std::uint32_t>(count);
+  const auto found = free_by_size_.lower_bound({wanted, 0});
+  if (found == free_by_size_.end()) {
+    const auto first = static_cast<std::uint32_t>(rows_.size());
+    rows_.resize(rows_.size() + count);
+    return first;
+  }
+  const auto [size, first] = *found;
+  free_by_size_.erase(found);
+  free_rows_.erase(first);
+  if (size > wanted) {
+    free_rows_.emplace(first + wanted, size - wanted);
+    free_by_size_.emplace(size - wanted, first + wanted);
+  }
+  return first;
+}
+
+void ChunkTables::give_rows(std::uint32_t first, std::size_t count) {
+  auto size = static_cast<std::uint32_t>(count);
+  auto after = free_rows_.lower_bound(first);
+  if (after != free_rows_.end() && after->first == first + size) {
+    size += after->second;
+    free_by_size_.erase({after->second, after->first});
+    after = free_rows_.erase(after);
+  }
+  if (after != free_rows_.begin()) {
+    const auto before = std::prev(after);
+    if (before->first + before->second == first) {
+      first = before->first;
+      size += before->second;
+      free_by_size_.erase({before->second, before->first});
+      free_rows_.erase(before);
+    }
+  }
+  free_rows_.emplace(first, size);
+  free_by_size_.emplace(size, first);
+}
+
+std::uint16_t ChunkTables::tag_number(std::string_view tag) {
+  const auto known = tag_numbers_.find(tag);
+  if (known != tag_numbers_.end()) return known->second;
+  if (tags_.size() >= tags_max) return 0;  // Bounded: what comes later has no tag here.
+  const auto number = static_cast<std::uint16_t>(tags_.size());
+  tags_.emplace_back(tag);
+  tag_numbers_.emplace(std::string(tag), number);
+  return number;
+}
+
+ChunkId ChunkTables::add(std::uint32_t allocation, std::string_view tag,
+                         std::span<const NewChunk> chunks) {
+  const std::uint32_t first = take_rows(chunks.size());
+  const std::uint16_t tag_id = tag_number(tag);
+  for (std::size_t slot = 0; slot < chunks.size(); ++slot) {
+    ChunkRow& row = rows_[first + slot];
+    row = ChunkRow{};
+    row.bytes = chunks[slot].bytes;
+    row.at = chunks[slot].at;
+    row.born = now_;
+    row.allocation = allocation;
+    row.slot = static_cast<std::uint32_t>(slot);
+    row.tag = tag_id;
+    places_[index(row.at)].used_bytes += row.bytes;
+    touch(ChunkId{static_cast<std::uint32_t>(first + slot)});
+  }
+  count_ += chunks.size();
+  return ChunkId{first};
+}
+
+void ChunkTables::remove(ChunkId first, std::size_t chunks) {
+  for (std::size_t i = 0; i < chunks; ++i) {
+    ChunkRow& row = rows_[index(first) + i];
+    VMART_CHECK(row.bytes > 0, "only what was added is removed");
+    shift_demand(row, -1);
+    drop_cells(row);
+    forget_hint(ChunkId{static_cast<std::uint32_t>(index(first) + i)});
+    places_[index(row.at)].used_bytes -= row.bytes;
+    const bool listed = row.changed;
+    row = ChunkRow{};
+    row.changed = listed;  // It stays in the list until that is cleared.
+  }
+  count_ -= chunks;
+  give_rows(static_cast<std::uint32_t>(first), chunks);
+}
+
+void ChunkTables::moved(ChunkId chunk, PlaceId to) {
+  ChunkRow& row = rows_[index(chunk)];
+  if (row.at == to) return;
+  shift_demand(row, -1);
+  places_[index(row.at)].used_bytes -= row.bytes;
+  places_[index(to)].used_bytes += row.bytes;
+  row.at = to;
+  shift_demand(row, 1);
+  row.last_move = now_;
+  ++row.generation;
+  touch(chunk);
+}
+
+void ChunkTables::expect(PlaceId at, std::uint64_t bytes) {
+  places_[index(at)].used_bytes += bytes;
+}
+
+void ChunkTables::expect_no_more(PlaceId at, std::uint64_t bytes) {
+  VMART_CHECK(places_[index(at)].used_bytes >= bytes, "what was expected is counted as used");
+  places_[index(at)].used_bytes -= bytes;
+}
+
+void ChunkTables::touch(ChunkId chunk) {
+  ChunkRow& row = rows_[index(chunk)];
+  if (row.changed) return;
+  row.changed = true;
+  changed_.push_back(chunk);
+}
+
+void ChunkTables::clear_changed() {
+  for (const ChunkId chunk : changed_) rows_[index(chunk)].changed = false;
+  changed_.clear();
+}
+
+// --- Heat
+
+/// The cell of a GPU, made at its first use; `none` if there is no room.
+std::uint32_t ChunkTables::cell_of(ChunkRow& row, PlaceId device) {
+  for (std::uint32_t cell = row.heat; cell != ChunkRow::none; cell = cells_[cell].next) {
+    if (cells_[cell].device == device) return cell;
+  }
+  std::uint32_t cell = free_cell_;
+  if (cell != ChunkRow::none) {
+    free_cell_ = cells_[cell].next;
+  } else {
+    if (cells_.size() >= limits_.cells_max) return ChunkRow::none;
+    cell = static_cast<std::uint32_t>(cells_.size());
+    cells_.emplace_back();
+  }
+  cells_[cell] = HeatCell{};
+  cells_[cell].device = device;
+  cells_[cell].updated = now_;
+  cells_[cell].next = row.heat;
+  row.heat = cell;
+  return cell;
+}
+
+void ChunkTables::drop_cells(ChunkRow& row) {
+  while (row.heat != ChunkRow::none) {
+    const std::uint32_t cell = row.heat;
+    row.heat = cells_[cell].next;
+    cells_[cell].next = free_cell_;
+    free_cell_ = cell;
+  }
+}
+
+Heat ChunkTables::decayed(const HeatCell& cell) const {
+  const Time passed = now_ - cell.updated;
+  const double short_fading = fading(passed, limits_.half_life_short);
+  const double long_fading = fading(passed, limits_.half_life_long);
+  return {cell.read_short * short_fading, cell.read_long * long_fading,
+          cell.write_short * short_fading, cell.write_long * long_fading};
+}
+
+void ChunkTables::used(ChunkId chunk, PlaceId device, double bytes_read, double bytes_written) {
+  ChunkRow& row = rows_[index(chunk)];
+  row.last_use = now_;
+  touch(chunk);
+  const std::uint32_t number = cell_of(row, device);
+  if (number == ChunkRow::none) {
+    ++uses_lost_;
+    return;
+  }
+  HeatCell& cell = cells_[number];
+  const Heat heat = decayed(cell);
+  const double to_short = weight(limits_.half_life_short);
+  const double to_long = weight(limits_.half_life_long);
+  cell.read_short = static_cast<float>(heat.read_short + bytes_read * to_short);
+  cell.read_long = static_cast<float>(heat.read_long + bytes_read * to_long);
+  cell.write_short = static_cast<float>(heat.write_short + bytes_written * to_short);
+  cell.write_long = static_cast<float>(heat.write_long + bytes_written * to_long);
+  cell.updated = now_;
+  demands_[index(device) * places_.size() + index(row.at)] +=
+      (bytes_read + bytes_written) * to_short;
+}
+
+/// All averages fade alike, so their sums do too: one multiplication a pair keeps them true.
+void ChunkTables::update_demands() {
+  const double left = fading(now_ - demands_at_, limits_.half_life_short);
+  demands_at_ = now_;
+  for (double& demand : demands_) demand *= left;
+  for (std::size_t at = 0; at < places_.size(); ++at) {
+    double sum = 0;
+    for (std::size_t gpu = 0; gpu < costs_.gpus(); ++gpu)
+      sum += demands_[gpu * places_.size() + at];
+    places_[at].demand_bytes_s = sum;
+  }
+}
+
+void ChunkTables::shift_demand(const ChunkRow& row, double sign) {
+  for (std::uint32_t cell = row.heat; cell != ChunkRow::none; cell = cells_[cell].next) {
+    double& demand = demands_[index(cells_[cell].device) * places_.size() + index(row.at)];
+    demand = std::max(0.0, demand + sign * decayed(cells_[cell]).short_term());
+  }
+}
+
+double ChunkTables::demand(PlaceId device, PlaceId at) const {
+  return demands_[index(device) * places_.size() + index(at)];
+}
+
+// --- Hints
+
+void ChunkTables::hinted(ChunkId chunk, const Hint& hint) {
+  ChunkRow& row = rows_[index(chunk)];
+  if (row.hint == ChunkRow::none) {
+    if (free_hints_.empty()) {
+      row.hint = static_cast<std::uint32_t>(hints_.size());
+      hints_.emplace_back();
+    } else {
+      row.hint = free_hints_.back();
+      free_hints_.pop_back();
+    }
+  }
+  hints_[row.hint] = hint;
+  touch(chunk);
+}
+
+void ChunkTables::forget_hint(ChunkId chunk) {
+  ChunkRow& row = rows_[index(chunk)];
+  if (row.hint == ChunkRow::none) return;
+  free_hints_.push_back(row.hint);
+  row.hint = ChunkRow::none;
+}
+
+// --- Size, truth
+
+std::size_t ChunkTables::table_bytes() const noexcept {
+  return rows_.capacity() * sizeof(ChunkRow) + changed_.capacity() * sizeof(ChunkId) +
+         hints_.capacity() * sizeof(Hint);
+}
+
+std::size_t ChunkTables::heat_bytes() const noexcept {
+  return cells_.capacity() * sizeof(HeatCell);
+}
+
+void ChunkTables::check_invariants() const {
+  std::vector<std::uint64_t> used(places_.size());
+  std::size_t count = 0, changed = 0;
+  for (const ChunkRow& row : rows_) {
+    if (row.changed) ++changed;
+    if (row.bytes == 0) {
+      VMART_CHECK(row.heat == ChunkRow::none, "a free row has no heat");
+      continue;
+    }
+    ++count;
+    used[index(row.at)] += row.bytes;
+  }
+  VMART_CHECK(count == count_, "rows with a chunk are counted");
+  VMART_CHECK(changed == changed_.size(), "what is marked as changed is in the list");
+  for (std::size_t at = 0; at < places_.size(); ++at) {
+    VMART_CHECK(places_[at].used_bytes >= used[at], "a place holds what its rows say");
+  }
+}
+
+}  // namespace v1
+}  // namespace vma

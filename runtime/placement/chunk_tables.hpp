@@ -1,0 +1,114 @@
+#pragma once
+
+#include <vma/snapshot.hpp>
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace vma {
+inline namespace v1 {
+
+/// How long past use counts, and how much of it is kept.
+struct HeatLimits {
+  Time half_life_short = std::chrono::seconds(1);
+  Time half_life_long = std::chrono::seconds(10);
+  std::size_t cells_max = std::size_t{1} << 22;  ///< Of a chunk and a GPU each, 32 bytes.
+};
+
+/// What a `Snapshot` shows: the books of the scheduler, kept up by what it is told. They know
+/// nothing of a driver. Not thread-safe; a copy is as good as the original, and while nobody
+/// writes, many may read.
+///
+/// Rows of one allocation are neighbours. Heat is kept a chunk and GPU, sparse: each use decays
+/// what was there and adds to it, so that what is not used costs nothing.
+struct ChunkTables {
+ public:
+  ChunkTables(std::vector<PlaceState> places, MachineCosts costs, const HeatLimits& limits = {});
+
+  /// Time only rises.
+  void set_now(Time now);
+  Time now() const noexcept { return now_; }
+
+  struct NewChunk {
+    std::uint64_t bytes = 0;
+    PlaceId at{};
+  };
+  /// Returns the first of the rows. `allocation` is any number that no other one has.
+  ChunkId add(std::uint32_t allocation, std::string_view tag, std::span<const NewChunk> chunks);
+  /// Forgets the rows of an allocation; their numbers may be used again.
+  void remove(ChunkId first, std::size_t chunks);
+  /// A chunk lies elsewhere now. `arrived`: what was on its way to `to` is that no more.
+  void moved(ChunkId chunk, PlaceId to);
+  /// Bytes on their way to a place count as used there. Each is let go of by itself.
+  void expect(PlaceId at, std::uint64_t bytes);
+  void expect_no_more(PlaceId at, std::uint64_t bytes);
+  void used(ChunkId chunk, PlaceId device, double bytes_read, double bytes_written);
+  /// The hint's times are since the clock's start.
+  void hinted(ChunkId chunk, const Hint& hint);
+  void forget_hint(ChunkId chunk);
+  /// Flags, `recent_moves`: the scheduler's. Who writes them has told `touch` where it matters.
+  ChunkRow& row(ChunkId chunk) { return rows_[index(chunk)]; }
+  void touch(ChunkId chunk);
+  /// What has changed is told; the list starts anew.
+  void clear_changed();
+  void set_capacity(PlaceId at, std::uint64_t bytes) { places_[index(at)].capacity_bytes = bytes; }
+  MachineCosts& costs() noexcept { return costs_; }
+
+  /// Uses that found no cell, since the start.
+  std::uint64_t uses_lost() const noexcept { return uses_lost_; }
+  /// Bytes that the rows and lists take, heat apart; and those of heat.
+  std::size_t table_bytes() const noexcept;
+  std::size_t heat_bytes() const noexcept;
+  std::size_t size() const noexcept { return count_; }
+
+  /// Places hold what their chunks' rows say, lists and flags agree. For tests.
+  void check_invariants() const;
+
+ private:
+  friend class Snapshot;
+  struct HeatCell {
+    float read_short = 0, read_long = 0, write_short = 0, write_long = 0;  // Bytes/s at `updated`.
+    Time updated{0};
+    std::uint32_t next = ChunkRow::none;
+    PlaceId device{};
+  };
+  static_assert(sizeof(HeatCell) == 32);
+
+  std::uint32_t take_rows(std::size_t count);
+  void give_rows(std::uint32_t first, std::size_t count);
+  std::uint16_t tag_number(std::string_view tag);
+  std::uint32_t cell_of(ChunkRow& row, PlaceId device);
+  void drop_cells(ChunkRow& row);
+  void shift_demand(const ChunkRow& row, double sign);
+  Heat decayed(const HeatCell& cell) const;
+  double demand(PlaceId device, PlaceId at) const;
+  void update_demands();
+
+  Time now_{0};
+  HeatLimits limits_;
+  std::vector<ChunkRow> rows_;
+  std::vector<ChunkId> changed_;
+  std::vector<PlaceState> places_;
+  MachineCosts costs_;
+  std::size_t count_ = 0;
+
+  std::map<std::uint32_t, std::uint32_t> free_rows_;  // First to count; never adjacent.
+  std::set<std::pair<std::uint32_t, std::uint32_t>> free_by_size_;  // Count and first.
+  std::vector<HeatCell> cells_;
+  std::uint32_t free_cell_ = ChunkRow::none;  // A list through `next`.
+  std::vector<Hint> hints_;
+  std::vector<std::uint32_t> free_hints_;
+  std::vector<std::string> tags_;
+  std::map<std::string, std::uint16_t, std::less<>> tag_numbers_;
+  std::vector<double> demands_;  // [device][place], at `demands_at_`.
+  Time demands_at_{0};
+  std::uint64_t uses_lost_ = 0;
+};
+
+}  // namespace v1
+}  // namespace vma

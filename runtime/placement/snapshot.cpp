@@ -1,0 +1,80 @@
+#include <vma/snapshot.hpp>
+
+#include "placement/chunk_tables.hpp"
+
+#include <limits>
+
+namespace vma::inline v1 {
+
+Time Snapshot::now() const noexcept {
+  return tables_->now_;
+}
+std::span<const ChunkRow> Snapshot::chunks() const noexcept {
+  return tables_->rows_;
+}
+std::span<const ChunkId> Snapshot::changed() const noexcept {
+  return tables_->changed_;
+}
+std::span<const PlaceState> Snapshot::places() const noexcept {
+  return tables_->places_;
+}
+const MachineCosts& Snapshot::costs() const noexcept {
+  return tables_->costs_;
+}
+double Snapshot::demand(PlaceId device, PlaceId at) const {
+  return tables_->demand(device, at);
+}
+
+Snapshot::User Snapshot::user_at(std::uint32_t cell) const {
+  const ChunkTables::HeatCell& found = tables_->cells_[cell];
+  return {found.device, tables_->decayed(found), found.next};
+}
+
+Heat Snapshot::heat(ChunkId chunk, PlaceId device) const {
+  Heat heat;
+  for_each_user(chunk, [&](PlaceId user, const Heat& its) {
+    if (user == device) heat = its;
+  });
+  return heat;
+}
+
+Heat Snapshot::total_heat(ChunkId chunk) const {
+  Heat total;
+  for_each_user(chunk, [&](PlaceId, const Heat& heat) {
+    total.read_short += heat.read_short;
+    total.read_long += heat.read_long;
+    total.write_short += heat.write_short;
+    total.write_long += heat.write_long;
+  });
+  return total;
+}
+
+const Hint* Snapshot::hint(ChunkId chunk) const {
+  const std::uint32_t number = tables_->rows_[index(chunk)].hint;
+  if (number == ChunkRow::none) return nullptr;
+  const Hint& hint = tables_->hints_[number];
+  if (hint.until && *hint.until <= tables_->now_) return nullptr;
+  return &hint;
+}
+
+std::string_view Snapshot::tag(ChunkId chunk) const {
+  return tables_->tags_[tables_->rows_[index(chunk)].tag];
+}
+
+double Snapshot::access_load_short(ChunkId chunk, PlaceId at) const {
+  double load = 0;
+  for_each_user(chunk, [&](PlaceId device, const Heat& heat) {
+    load += costs().access_seconds(device, at, heat.short_term());
+  });
+  return load;
+}
+
+double Snapshot::access_load_long(ChunkId chunk, PlaceId at) const {
+  double load = 0;
+  for_each_user(chunk, [&](PlaceId device, const Heat& heat) {
+    load += costs().access_seconds(device, at, heat.long_term());
+  });
+  return load;
+}
+
+}  // namespace vma::inline v1
