@@ -96,12 +96,11 @@ void LiveCopier::release() noexcept {
   for (Bay& bay : bays_) {
     if (bay.go) bay.go->open(bay.epoch);  // Nothing that stands is left behind.
   }
+  bool ended = true;
   for (const BoundStream stream : {copy_stream_, settle_stream_}) {
     if (is_none(stream.handle)) continue;
-    ledger.undo("a stream of live copies", [&] {
-      driver_.wait_stream(stream, never);
-      driver_.destroy_stream(stream);
-    });
+    ended &= ledger.undo("a stream of live copies", [&] { driver_.wait_stream(stream, never); });
+    ledger.undo("a stream of live copies", [&] { driver_.destroy_stream(stream); });
   }
   for (Bay& bay : bays_) {
     for (const ExecGraphHandle chain : {bay.copying, bay.settling, bay.settling_paranoid}) {
@@ -112,13 +111,28 @@ void LiveCopier::release() noexcept {
   }
   for (const KernelHandle kernel : {copy_kernel_, settle_kernel_, paranoid_kernel_}) {
     if (is_none(kernel)) continue;
+    if (!ended) {
+      ledger.leaked("a kernel of live copies: it may still run");
+      continue;
+    }
     ledger.undo("a kernel of live copies", [&] { driver_.unload_kernel(kernel); });
   }
-  if (table_) {
+  release_memory(ended);
+}
+
+/// Work that nobody saw end may still write to the digests and to the words.
+void LiveCopier::release_memory(bool ended) noexcept {
+  Ledger& ledger = memory_.ledger();
+  if (words_ && !ended) words_->keep_for_good();
+  words_.reset();
+  if (!table_) return;
+  if (ended) {
     ledger.unclaim(table_.at(), table_.size_bytes(), Ledger::Use::own);
     table_ = Chunk();
+    return;
   }
-  words_.reset();
+  ledger.shift(table_.at(), table_.size_bytes(), Ledger::Use::own, Ledger::Use::allocated);
+  memory_.quarantine(std::move(table_), "work of live copies may still touch it");
 }
 
 std::array<ChainStep, 2> LiveCopier::copy_steps(const Bay& bay) const {

@@ -81,6 +81,7 @@ class LiveCopier {
   void make_table(std::uint64_t size_bytes);
   void make_bay(Bay& bay, Address table, std::uint64_t digest_bytes_max);
   void release() noexcept;
+  void release_memory(bool ended) noexcept;
   std::array<ChainStep, 2> copy_steps(const Bay& bay) const;
   std::array<ChainStep, 3> settle_steps(const Bay& bay, bool paranoid) const;
   void require_idle(const Bay& bay) const;

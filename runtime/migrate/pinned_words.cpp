@@ -15,7 +15,7 @@ PinnedWords::PinnedWords(Driver& driver, ContextHandle context, Ledger& ledger)
 PinnedWords::~PinnedWords() {
   for (std::byte* page : pages_) {
     if (kept_for_good_) {
-      ledger_.leaked(fmt::format("{} bytes of words that a graph may name", page_bytes));
+      ledger_.leaked(fmt::format("{} bytes of words that work may still name", page_bytes));
       continue;
     }
     ledger_.undo("words of stops", [&] { driver_.free_pinned(context_, page); });

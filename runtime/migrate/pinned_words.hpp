@@ -24,7 +24,8 @@ class PinnedWords {
   /// A word that is zero. Throws: Error{out_of_memory, driver_failure}. Blocks: in the driver, now
   /// and then, so it belongs before anything is stopped.
   std::uint64_t* take();
-  /// Somebody else's graph names the words: their memory is never given back, and counts as leaked.
+  /// Work that goes on names the words, or somebody else's graph does: their memory is never given
+  /// back, and counts as leaked.
   void keep_for_good() noexcept { kept_for_good_ = true; }
 
  private:
