@@ -2,7 +2,8 @@
 """Writes the tables of docs/measurements.md from the samples in docs/measurements/*.json.
 
 A table stands between `<!-- bench:begin NAME:TABLE -->` and `<!-- bench:end -->`, where NAME is that
-of a file without its ending, and TABLE is one of `figures.py` or `live_figures.py`.
+of a file without its ending, and TABLE is one of `figures.py`, `live_figures.py` or
+`placement_figures.py`.
 With `--check` nothing is written, and the exit status says whether anything would change.
 """
 
@@ -14,8 +15,9 @@ import sys
 
 import figures
 import live_figures
+import placement_figures
 
-TABLES = {**figures.TABLES, **live_figures.TABLES}
+TABLES = {**figures.TABLES, **live_figures.TABLES, **placement_figures.TABLES}
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "measurements.md"
 SAMPLES = ROOT / "docs" / "measurements"

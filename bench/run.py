@@ -4,6 +4,7 @@
     bench/run.py                      2 GPUs where there are GPUs, else a smoke run on sim:h200x2
     bench/run.py --gpus 4             the rows that name four GPUs
     bench/run.py --live               live moves: live_bench and what it is held against
+    bench/run.py --placement          the scheduler: placement_bench and what else it is held against
     bench/run.py --quick              one short round, to see that all runs
     bench/run.py --only 'naive|raw'   the steps whose name matches
     bench/run.py --out file.json      keeps the samples, for docs/measurements and bench/report.py
@@ -29,6 +30,7 @@ import time
 
 import figures
 import live_figures
+import placement_figures
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SKIPPED = 77
@@ -36,7 +38,8 @@ COUNTERS = ("chunks", "moves", "busy", "launches", "cuda_mallocs", "device_synch
             "legacy_fills")
 COUNTER_ENDINGS = ("_us", "_ns", "_ms", "_per_lookup", "_per_s", "_gb_s", "_share", "_count", "moves",
                    "busy", "retries", "chunks_live", "chunks_moved", "bytes_twice", "targets",
-                   "backlog_launches", "allocations", "synchronizes", "kernel_loads")
+                   "backlog_launches", "allocations", "synchronizes", "kernel_loads", "_a_chunk",
+                   "_per_use")
 OPEN_COST_LIMIT_S = 60
 SMALL = "([0-9]+MiB|1GiB|4GiB)/iterations"
 
@@ -99,6 +102,19 @@ LIVE_LAST_STEPS = ("live_modes", "live_stall_1", "live_stall_4", "live_stall_8",
                    "live_copy",
                    "live_beside_nothing", "live_beside_monitor", "live_beside_process",
                    "live_beside_threads", "live_nccl")
+# What the scheduler gives and costs. Each case opens runtimes of its own.
+PLACEMENT_STEPS = [
+    ("record_use", "use_log_bench", ".*", 0),
+    ("policy_tick", "policy_bench", "policy/cost_benefit/tick", 1),
+    ("advise", "placement_bench", "placement/advise", 0),
+    ("tick", "placement_bench", "placement/tick/", 1),
+    ("idle", "placement_bench", "placement/idle/", 0),
+    ("park", "placement_bench", "placement/park/", 0),
+    ("drift", "placement_bench", "placement/drift/", 0),
+    ("managed_drift", "rivals/managed_drift_rival", ".*", 0),
+    ("oversubscribed", "placement_bench", "placement/oversubscribed/", 0),
+    ("prediction", "placement_bench", "placement/prediction/", 0),
+]
 LAST_STEPS = ("hold_stress", "migrate_host_16", "raw_copy_host_16", "migrate_host_empty")
 LAST_FOUR_GPU_STEPS = FOUR_GPU_STEPS[4:]
 
@@ -110,13 +126,16 @@ def parse_arguments():
     parser.add_argument("--out", help="where the samples go (JSON)")
     parser.add_argument("--gpus", type=int, default=2, help="how many GPUs are used")
     parser.add_argument("--live", action="store_true", help="live moves instead of all else")
-    parser.add_argument("--seconds", type=float, help="of a case of live_bench; default 3")
-    parser.add_argument("--rounds", type=int, help="processes of each kind; default 3, live 1")
+    parser.add_argument("--placement", action="store_true", help="the scheduler instead of all else")
+    parser.add_argument("--seconds", type=float,
+                        help="of a case of live_bench or placement_bench; default 3")
+    parser.add_argument("--rounds", type=int,
+                        help="processes of each kind; default 3, live and placement 1")
     parser.add_argument("--repetitions", type=int, default=7, help="samples a process")
     parser.add_argument("--budget", type=float,
-                        help="seconds; default 360 with 2 GPUs, 180 with 4; live 580")
+                        help="seconds; default 360 with 2 GPUs, 180 with 4; live, placement 580")
     parser.add_argument("--step-limit", type=float,
-                        help="seconds for one process; default 120, live 240")
+                        help="seconds for one process; default 120, live, placement 240")
     parser.add_argument("--only", default=None, help="regular expression of step names")
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--quick", action="store_true")
@@ -127,16 +146,17 @@ def parse_arguments():
 def fill_in(arguments, simulated):
     """Defaults that depend on what runs, and where."""
     short = arguments.quick or simulated
+    of_cases = arguments.live or arguments.placement
     if arguments.seconds is None:
         arguments.seconds = 0.02 if simulated else 0.5 if short else 3
     if arguments.rounds is None:
-        arguments.rounds = 1 if arguments.live else 3
+        arguments.rounds = 1 if of_cases else 3
     if short:
         arguments.rounds, arguments.repetitions = 1, min(arguments.repetitions, 3)
     if arguments.budget is None:
-        arguments.budget = 580 if arguments.live else 180 if arguments.gpus > 2 else 360
+        arguments.budget = 580 if of_cases else 180 if arguments.gpus > 2 else 360
     if arguments.step_limit is None:
-        arguments.step_limit = 240 if arguments.live else 120
+        arguments.step_limit = 240 if of_cases else 120
 
 
 def ask(*command):
@@ -172,6 +192,7 @@ def make_context(arguments, gpus, seed):
         "rounds": arguments.rounds,
         "repetitions": arguments.repetitions,
         "live": arguments.live,
+        "placement": arguments.placement,
     }
 
 
@@ -221,7 +242,7 @@ class Runner:
             command = [*self._start(program), f"--benchmark_filter={pattern}",
                        f"--benchmark_out={out}", "--benchmark_out_format=json",
                        "--benchmark_display_aggregates_only=true"]
-            if program == "live_bench":
+            if program in ("live_bench", "placement_bench"):
                 command.append(f"--seconds={self.seconds}")
             series = pathlib.Path(folder) / "series.jsonl"
             reason = self._execute(command, min(self.step_limit, left), series)
@@ -348,7 +369,9 @@ def rounds_of_steps(arguments, seed):
     if arguments.live:
         steps, last_steps = LIVE_STEPS, LIVE_LAST_STEPS
         four_gpu_steps, last_four_gpu_steps = LIVE_FOUR_GPU_STEPS, LIVE_LAST_STEPS
-    if arguments.gpus > 2:
+    if arguments.placement:
+        steps, last_steps = PLACEMENT_STEPS, ()
+    elif arguments.gpus > 2:
         steps = [step for step in steps if step[0] in four_gpu_steps]
         last_steps = last_four_gpu_steps
     if arguments.quick:
@@ -375,7 +398,9 @@ def write_document(path, document):
 
 def print_summary(document):
     measured = figures.Measurements(document)
-    tables = live_figures.TABLES if document["context"].get("live") else figures.TABLES
+    context = document["context"]
+    tables = (placement_figures if context.get("placement") else
+              live_figures if context.get("live") else figures).TABLES
     for headers, rows_of in tables.values():
         if rows := rows_of(measured):
             print(figures.table(headers, rows), end="\n\n")
@@ -399,7 +424,8 @@ def main():
     runner = Runner(arguments, make_environment(arguments))
     begin = time.monotonic()
     open_cost = []
-    wants_open_cost = not arguments.live and (not arguments.only or re.search(arguments.only, "open_cost"))
+    wants_open_cost = not (arguments.live or arguments.placement) and \
+        (not arguments.only or re.search(arguments.only, "open_cost"))
     if not simulated and wants_open_cost:
         open_cost = measure_open_cost(runner, context["gpu_count"])
     for number, (step, program, pattern, _) in rounds_of_steps(arguments, seed):

@@ -44,7 +44,8 @@ double raw_copy_gb_s(Runtime& runtime, Location from, const std::vector<Location
   std::vector<Way> ways;
   for (const Location& to : targets) {
     ways.push_back({runtime.alloc(buffer_bytes, from, options),
-                    runtime.alloc(buffer_bytes, to, options), runtime.make_stream(from)});
+                    runtime.alloc(buffer_bytes, to, options),
+                    runtime.make_stream(from.kind == Location::Kind::gpu ? from : to)});
   }
   round_gb_s(runtime, ways, buffer_bytes, buffer_bytes);  // The first copies set up the route.
   std::vector<double> rates;

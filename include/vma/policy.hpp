@@ -3,13 +3,18 @@
 #include <vma/export.hpp>
 #include <vma/snapshot.hpp>
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#define VMART_POLICY_TEXT_OF(value) #value
+#define VMART_POLICY_TEXT(value) VMART_POLICY_TEXT_OF(value)
 
 namespace vma::inline v1 {
 
@@ -131,7 +136,70 @@ struct PolicyKind {
   std::string name;
   std::string source;  ///< The paper, book or kernel that it comes from.
   std::vector<PolicyParameter> parameters;
-  std::unique_ptr<Policy> (*make)(const PolicyValues& values) = nullptr;
+  std::function<std::unique_ptr<Policy>(const PolicyValues& values)> make;
 };
 
+/// Binary interface of policies: a library is taken only if it was built with the like. Before 1.0
+/// each minor version may break it.
+inline constexpr char policy_interface_version[16] = "0.1";
+inline constexpr std::uint32_t policy_api_version = 1;
+inline constexpr char policy_compiler[64] =
+#if defined(__clang__)
+    "clang " VMART_POLICY_TEXT(__clang_major__)
+#elif defined(__GNUC__)
+    "gcc " VMART_POLICY_TEXT(__GNUC__)
+#endif
+#if defined(_LIBCPP_VERSION)
+        ", libc++ " VMART_POLICY_TEXT(_LIBCPP_VERSION);
+#elif defined(__GLIBCXX__)
+        ", libstdc++ abi " VMART_POLICY_TEXT(_GLIBCXX_USE_CXX11_ABI);
+#else
+    ", other library";
+#endif
+
+/// Sizes and alignments of all that goes to a policy and comes from it, in one number.
+constexpr std::uint64_t policy_layout() {
+  const std::uint64_t parts[] = {
+      sizeof(ChunkRow),     sizeof(Heat),         sizeof(PlaceState),
+      sizeof(MachineCosts), sizeof(Snapshot),     sizeof(Hint),
+      sizeof(Move),         sizeof(Plan),         sizeof(AllocRequest),
+      sizeof(UseEvent),     sizeof(Pressure),     sizeof(MoveResult),
+      sizeof(Policy),       sizeof(PolicyValues), sizeof(PolicyParameter),
+      sizeof(PolicyKind),   sizeof(std::string),  sizeof(std::max_align_t),
+      alignof(ChunkRow),    alignof(UseEvent),    alignof(std::max_align_t)};
+  std::uint64_t sum = 14695981039346656037u;  // FNV-1a.
+  for (const std::uint64_t part : parts) sum = (sum ^ part) * 1099511628211u;
+  return sum;
+}
+
+/// What a library with a policy shows, as `vmart_policy_v1`; see `VMART_EXPORT_POLICY`. Everything
+/// before `kind` is plain bytes, so that it can be checked before anything is called.
+struct PolicyLibraryV1 {
+  std::uint64_t size = sizeof(PolicyLibraryV1);
+  std::uint32_t api_version = policy_api_version;
+  std::uint32_t alignment = alignof(std::max_align_t);
+  std::uint64_t layout = policy_layout();
+  char version[16] = {};
+  char compiler[64] = {};
+  PolicyKind (*kind)() = nullptr;
+};
+
+constexpr PolicyLibraryV1 policy_library(PolicyKind (*kind)()) {
+  PolicyLibraryV1 library;
+  for (std::size_t i = 0; i < sizeof library.version; ++i)
+    library.version[i] = policy_interface_version[i];
+  for (std::size_t i = 0; i < sizeof library.compiler; ++i)
+    library.compiler[i] = policy_compiler[i];
+  library.kind = kind;
+  return library;
+}
+
 }  // namespace vma::inline v1
+
+/// Makes a shared object a policy: `VMART_POLICY=/path/to/it.so:parameter=value`. Once a library,
+/// at file scope; `kind_function` is a `vma::PolicyKind()`.
+#define VMART_EXPORT_POLICY(kind_function)                                                       \
+  extern "C" {                                                                                   \
+  extern VMART_EXPORT const ::vma::PolicyLibraryV1 vmart_policy_v1;                              \
+  constinit const ::vma::PolicyLibraryV1 vmart_policy_v1 = ::vma::policy_library(kind_function); \
+  }

@@ -1,10 +1,15 @@
 #pragma once
 
+#include <vma/calibration.hpp>
 #include <vma/device.hpp>
 #include <vma/error.hpp>
 #include <vma/export.hpp>
 #include <vma/location.hpp>
 #include <vma/migration.hpp>
+#include <vma/policy.hpp>
+#include <vma/scheduler.hpp>
+#include <vma/telemetry.hpp>
+#include <vma/park.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -60,6 +65,32 @@ struct RuntimeOptions {
   /// Bytes that live and background moves copy in a second (VMART_COPY_BUDGET, 0 for no limit). No
   /// limit.
   std::optional<std::size_t> copy_budget_bytes;
+  /// How long an allocation or a move to a GPU that finds no room waits while chunks that attached
+  /// streams may use are moved out of the way, the coldest first, before it ends in `out_of_memory`
+  /// (VMART_PRESSURE_LIMIT_MS, 0 to move nothing). 2 s.
+  std::optional<std::chrono::milliseconds> pressure_limit;
+
+  /// The policy that decides in the background what lies where, "name:parameter=value,..."
+  /// (VMART_POLICY). Default: none, and memory moves when it is told to.
+  std::string policy;
+  /// Policies of the program's own, which `policy` and `set_policy` know by name beside the
+  /// built-in ones. `make` is called anew when one did not answer and another takes its place; on
+  /// any thread.
+  std::vector<PolicyKind> policies;
+  /// How often it is asked (VMART_TICK_US). 10 ms.
+  std::optional<std::chrono::microseconds> tick;
+  /// After which a use counts half; the long average has ten of it (VMART_HALF_LIFE_MS). 1 s.
+  std::optional<std::chrono::milliseconds> half_life;
+  /// It decides, and nothing moves (VMART_DRY_RUN=1).
+  bool dry_run = false;
+
+  /// Where `vmart status` and others of the user's processes can look at the runtime and steer it:
+  /// a path, or "auto" (VMART_CONTROL). Default: nowhere. Where no policy is named, `stay_put`
+  /// decides then, which moves nothing by itself.
+  std::string control;
+  /// A file that moves, stalls and decisions are drawn in, for Perfetto (VMART_TRACE). Default:
+  /// none. A policy is needed, as for `control`.
+  std::string trace;
 };
 
 /// What the runtime has and what it could not give back.
@@ -75,6 +106,7 @@ struct RuntimeStats {
   std::vector<Place> places;
   std::size_t allocations = 0;
   std::size_t poisoned = 0;
+  std::size_t parked = 0;  ///< Allocations with chunks that `park` has taken out of HBM.
   std::size_t leaked = 0;  ///< Driver objects whose release failed; logged when it happened.
   std::size_t migrations = 0;
   std::size_t bytes_moved = 0;
@@ -203,6 +235,21 @@ class VMART_EXPORT Runtime {
   Migration migrate_async(void* pointer, std::size_t offset, std::size_t bytes, Location to,
                           const MigrateOptions& options = {});
 
+  /// Moves what lies in HBM of every allocation with the tag to host memory and gives that HBM back
+  /// to the driver; addresses stay, and work that runs meanwhile goes on as with `migrate`. The
+  /// host memory is made before anything is stopped, and kept for the next time. What may not
+  /// move, or could not, stays and is reported; a second call tries it again. A parked allocation
+  /// may be used, moved and freed as any other.
+  /// Throws: Error{invalid_argument} for an empty tag, or one that no allocation has. Blocks: until
+  /// done. Not while a stream captures, and not from a hook.
+  ParkReport park(const std::string& tag, const ParkOptions& options = {});
+  /// Brings every chunk that is parked by the tag back to the GPU that it came from, or to another
+  /// with room where that has none. A chunk that was moved to HBM since stays there. What found no
+  /// room anywhere is reported and stays parked.
+  /// Throws: Error{invalid_argument} where nothing is parked by the tag. Blocks: as `park`.
+  ParkReport resume(const std::string& tag, const ParkOptions& options = {});
+  bool is_parked(const std::string& tag) const;
+
   /// Names a stream whose work uses memory of this runtime, or of one allocation of it: moves in
   /// the background stop it at a gate while a chunk is switched. Work on streams that are not
   /// attached must not touch a range that moves. A created stream, the legacy one (null or
@@ -231,6 +278,16 @@ class VMART_EXPORT Runtime {
   /// a registration). It does not move any more until a hook is registered.
   void note_export(void* pointer);
 
+  /// Work on `device` uses `bytes` from `address` on: see <vma/telemetry.hpp>. Nanoseconds; never
+  /// blocks. Does nothing after shutdown.
+  void record_use(const void* address, std::size_t bytes, Location device,
+                  UseKind kind = UseKind::read) noexcept;
+  void record_uses(std::span<const Use> uses) noexcept;
+  /// What will be used, and when. Throws: Error{unknown_pointer}; {invalid_argument} for a range
+  /// that is not within one allocation, a device that is no GPU of the runtime, a time that is past
+  /// and a number of passes that is none. Does not block.
+  void advise(const void* address, std::size_t bytes, const Hint& hint);
+
   /// Where the bytes of the allocation lie, in order. Any address inside it will do.
   std::vector<Extent> where(const void* pointer) const;
   /// Usable bytes of the allocation, at least what was asked for.
@@ -253,10 +310,46 @@ class VMART_EXPORT Runtime {
   /// Gives all cached memory at `where` back to the driver. Returns the bytes.
   std::size_t trim(Location where);
 
+  /// Most bytes that the runtime takes at `where` from now on, SIZE_MAX for no limit; what
+  /// `RuntimeOptions::capacity_bytes` says at first. Binds allocations, moves and `reserve` alike.
+  /// Where it holds more already nothing is taken back, and nothing more is had until it is less.
+  /// Throws: Error{invalid_argument} for an unknown location.
+  void set_capacity(Location where, std::size_t bytes);
+
+  // --- The scheduler: there where `RuntimeOptions::policy` names a policy. Without one all of
+  // these but `scheduler_stats` throw Error{unsupported}.
+
+  /// Another policy decides from now on. Throws: Error{invalid_argument} that lists what is known.
+  void set_policy(const std::string& policy);
+  std::string policy() const;
+  /// Nothing is decided and no move is started; those under way end.
+  void pause_scheduler();
+  void resume_scheduler();
+  /// Looks at what was reported and asks the policy once, now, paused or not; moves start in the
+  /// background. Blocks: while the policy decides.
+  void step_scheduler();
+  /// Moves everything away from `at` and lets nothing come there until `refill`; `alloc` at that
+  /// place still goes there. What is pinned, or in no attached stream's scope, stays. Blocks: until
+  /// it is done or the deadline has passed.
+  DrainReport drain(Location at, const DrainOptions& options = {});
+  void refill(Location at);
+  /// Lines for people: where the chunk around `pointer` lies, who uses it, what was decided about
+  /// it and what keeps it where it is. Throws besides: Error{unknown_pointer}.
+  std::vector<std::string> explain(const void* pointer) const;
+  SchedulerStats scheduler_stats() const;
+
   Stream make_stream(Location gpu);
   void destroy_stream(Stream stream);
   void launch(Stream stream, const Kernel& kernel, Dim3 grid, Dim3 block,
               const KernelArguments& arguments);
+  /// The same; once it is enqueued, `uses` are recorded.
+  void launch_using(Stream stream, const Kernel& kernel, Dim3 grid, Dim3 block,
+                    const KernelArguments& arguments, std::span<const Use> uses);
+  /// The same with a use of every allocation that an argument points into: read and written, all of
+  /// it, once, by the stream's GPU. A guess for who knows no better; a number that happens to be
+  /// such an address counts too.
+  void launch_recorded(Stream stream, const Kernel& kernel, Dim3 grid, Dim3 block,
+                       const KernelArguments& arguments);
   void synchronize(Stream stream);
 
   /// The locations that memory can lie in: GPUs first, then host nodes.
@@ -264,6 +357,14 @@ class VMART_EXPORT Runtime {
   RuntimeStats stats() const;
   /// "cuda 13.0, 2 x NVIDIA H200" or "simulated h200x2".
   std::string description() const;
+
+  /// Measures what copies, accesses and moves cost between all places: up to two seconds, besides
+  /// opening contexts. Programs may run meanwhile: it takes its turns and its memory as `alloc` and
+  /// `migrate` do, stops nothing, and gives the memory back; but what runs beside it, and it
+  /// itself, is slower by what they share. A route that fails stays an estimate and is named.
+  /// Throws: Error{invalid_argument} for bad options; {unsupported} where nothing at all could be
+  /// measured; {driver_gone}. Blocks: for all of it.
+  Calibration calibrate(const CalibrateOptions& options = {});
 
   /// Ends the background work and gives everything back. Does not wait for kernels that use the
   /// memory: synchronise first. Idempotent; the destructor calls it.

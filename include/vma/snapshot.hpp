@@ -28,7 +28,7 @@ constexpr std::size_t index(ChunkId chunk) {
   return static_cast<std::size_t>(chunk);
 }
 
-/// One chunk, as the scheduler sees it. 64 bytes.
+/// One chunk, as the scheduler sees it. 56 bytes.
 struct ChunkRow {
   static constexpr std::uint32_t none = UINT32_MAX;
 
@@ -38,7 +38,7 @@ struct ChunkRow {
   std::uint32_t slot = 0;        ///< Which chunk of the allocation.
   std::uint32_t heat = none;     ///< `Snapshot` knows.
   std::uint32_t hint = none;     ///< `Snapshot` knows.
-  std::uint32_t generation = 0;  ///< Grows with each move.
+  std::uint16_t generation = 0;  ///< Grows with each move, and begins anew.
   std::uint16_t tag = 0;         ///< `Snapshot` knows.
   PlaceId at{};
   std::uint8_t recent_moves = 0;  ///< Within the window of the planner's safety rules.
@@ -48,7 +48,7 @@ struct ChunkRow {
   bool parked : 1 = false;        ///< Put away by its tag; it comes back by that only.
   bool changed : 1 = false;       ///< It is in `Snapshot::changed`.
 };
-static_assert(sizeof(ChunkRow) == 64);
+static_assert(sizeof(ChunkRow) == 56);
 
 /// How much one GPU uses one chunk: bytes a second, averaged with a short and a long half-life.
 struct Heat {
@@ -88,6 +88,9 @@ class VMART_EXPORT MachineCosts {
   /// Of a move besides its copy: target, grants, switch.
   Time& move_fixed(PlaceId from, PlaceId to) { return fixed_[cell(from, to)]; }
   Time move_fixed(PlaceId from, PlaceId to) const { return fixed_[cell(from, to)]; }
+  /// Of a move besides its copy, in seconds: what takes longer for larger chunks.
+  double& move_per_byte(PlaceId from, PlaceId to) { return move_byte_[cell(from, to)]; }
+  double move_per_byte(PlaceId from, PlaceId to) const { return move_byte_[cell(from, to)]; }
   /// That a program's streams stand still for one chunk; `stall_per_byte` besides, in seconds.
   Time& stall_fixed(PlaceId from, PlaceId to) { return stall_[cell(from, to)]; }
   Time stall_fixed(PlaceId from, PlaceId to) const { return stall_[cell(from, to)]; }
@@ -110,7 +113,7 @@ class VMART_EXPORT MachineCosts {
     return index(row) * places_ + index(column);
   }
   std::size_t gpus_, places_;
-  std::vector<double> access_, copy_, stall_byte_;
+  std::vector<double> access_, copy_, move_byte_, stall_byte_;
   std::vector<Time> latency_, fixed_, stall_;
   std::vector<std::vector<PlaceId>> by_speed_;
 };

@@ -4,11 +4,15 @@
 /// opens at first use from the environment (VMART_DRIVER and the others that `RuntimeOptions`
 /// names). Each does what the member of `vma::Runtime` with its name says.
 
+#include <vma/calibration.hpp>
 #include <vma/device.hpp>
 #include <vma/error.hpp>
 #include <vma/location.hpp>
 #include <vma/migration.hpp>
+#include <vma/policy.hpp>
 #include <vma/runtime.hpp>
+#include <vma/scheduler.hpp>
+#include <vma/telemetry.hpp>
 
 namespace vma::inline v1 {
 
@@ -28,6 +32,9 @@ VMART_EXPORT Migration migrate_async(void* pointer, Location to,
                                      const MigrateOptions& options = {});
 VMART_EXPORT Migration migrate_async(void* pointer, std::size_t offset, std::size_t bytes,
                                      Location to, const MigrateOptions& options = {});
+VMART_EXPORT ParkReport park(const std::string& tag, const ParkOptions& options = {});
+VMART_EXPORT ParkReport resume(const std::string& tag, const ParkOptions& options = {});
+VMART_EXPORT bool is_parked(const std::string& tag);
 VMART_EXPORT void attach(Stream stream, StreamWork work = StreamWork::any);
 VMART_EXPORT void attach(Stream stream, void* pointer, StreamWork work = StreamWork::any);
 VMART_EXPORT void detach(Stream stream);
@@ -36,11 +43,19 @@ VMART_EXPORT Pin pin(void* pointer);
 VMART_EXPORT ReadOnly read_only(void* pointer);
 VMART_EXPORT MoveHookRegistration on_move(void* pointer, MoveHooks hooks);
 VMART_EXPORT void note_export(void* pointer);
+VMART_EXPORT void launch_using(Stream stream, const Kernel& kernel, Dim3 grid, Dim3 block,
+                               const KernelArguments& arguments, std::span<const Use> uses);
+VMART_EXPORT void launch_recorded(Stream stream, const Kernel& kernel, Dim3 grid, Dim3 block,
+                                  const KernelArguments& arguments);
 VMART_EXPORT std::vector<Extent> where(const void* pointer);
 VMART_EXPORT void read(const void* pointer, std::span<std::byte> out);
 VMART_EXPORT void write(void* pointer, std::span<const std::byte> bytes);
 VMART_EXPORT HostView host_view(void* pointer, std::size_t bytes);
 VMART_EXPORT void reserve(Location where, std::size_t bytes, std::size_t chunk_bytes = 0);
 VMART_EXPORT std::size_t trim(Location where);
+VMART_EXPORT DrainReport drain(Location at, const DrainOptions& options = {});
+VMART_EXPORT void refill(Location at);
+VMART_EXPORT Calibration calibrate(const CalibrateOptions& options = {});
+VMART_EXPORT void set_capacity(Location where, std::size_t bytes);
 
 }  // namespace vma::inline v1

@@ -116,6 +116,9 @@ VMART_EXPORT const char* vmart_last_error(void);
 /// At least `size_bytes` (> 0), usable on return by every GPU that can reach `at`. Blocks: for
 /// memory.
 VMART_EXPORT vmart_status vmart_alloc(size_t size_bytes, vmart_location at, void** out);
+/// The same with a tag, a name for `vmart_park` and errors.
+VMART_EXPORT vmart_status vmart_alloc_tagged(size_t size_bytes, vmart_location at, const char* tag,
+                                             void** out);
 /// Takes what `vmart_alloc` gave; null does nothing. Blocks: like cudaFree, for the work submitted
 /// before. Not while a stream captures.
 VMART_EXPORT vmart_status vmart_free(void* pointer);
@@ -159,6 +162,17 @@ VMART_EXPORT vmart_status vmart_migration_report_get(vmart_migration* migration,
 /// Gives the handle up, and nothing else. Null does nothing.
 VMART_EXPORT void vmart_migration_release(vmart_migration* migration);
 
+/// Moves what lies in HBM of every allocation with the tag to host memory, and gives that HBM back
+/// to the driver. Addresses stay. `options` may be null. `*out_stayed_bytes`, if not null: of those
+/// that lie in HBM still, pinned or for want of room. Blocks: until done.
+VMART_EXPORT vmart_status vmart_park(const char* tag, const vmart_migrate_options* options,
+                                     uint64_t* out_moved_bytes, uint64_t* out_stayed_bytes);
+/// Brings them back to the GPUs that they came from, or to another where there is no room.
+/// VMART_INVALID_ARGUMENT if nothing is parked by the tag. Blocks: likewise.
+VMART_EXPORT vmart_status vmart_resume(const char* tag, const vmart_migrate_options* options,
+                                       uint64_t* out_moved_bytes, uint64_t* out_stayed_bytes);
+VMART_EXPORT vmart_status vmart_is_parked(const char* tag, int* out_parked);
+
 /* --- Streams whose work uses the memory: moves in the background stop them. None of these
  * synchronises, and all are legal during capture. */
 
@@ -182,6 +196,31 @@ VMART_EXPORT void vmart_pin_release(vmart_pin* pin);
 /// It was registered or exported (NCCL, RDMA, IPC), and does not move any more until a C++ hook
 /// (`vma::on_move`) is there to follow it; any address inside.
 VMART_EXPORT vmart_status vmart_note_export(void* pointer);
+
+/* --- What the program knows of its use of memory, for the policies that place it */
+
+/// Values of the argument `kind` of `vmart_record_use`.
+enum { VMART_USE_READ = 0, VMART_USE_WRITE = 1, VMART_USE_READ_WRITE = 2 };
+
+/// What is known of the future of a range: `vma::Hint`. Zero everywhere but in `size_bytes` is a
+/// use by GPU 0 now. What this library does not know and is not zero is VMART_INVALID_ARGUMENT.
+typedef struct vmart_hint {
+  size_t size_bytes; /**< Set it to sizeof(vmart_hint). */
+  int32_t gpu;       /**< That will use it, CUDA's ordinal. */
+  int32_t read_mostly;
+  int64_t next_use_ns; /**< From now; negative: nobody knows. */
+  int64_t until_ns;    /**< From now, then the hint is forgotten; 0: never. */
+  double passes;       /**< Over the range, from then on; 0 is 1. */
+} vmart_hint;
+
+/// Work on the GPU uses `size_bytes` from `address` on. Call it where the work is enqueued: it
+/// takes nanoseconds and never blocks. The only function that opens no runtime: while none is open
+/// it does nothing. What makes no sense is counted and ignored.
+VMART_EXPORT void vmart_record_use(const void* address, size_t size_bytes, int gpu_ordinal,
+                                   int32_t kind);
+/// Any range within one allocation; its last hint counts. Does not block.
+VMART_EXPORT vmart_status vmart_advise(const void* address, size_t size_bytes,
+                                       const vmart_hint* hint);
 
 /* --- PyTorch: what torch.cuda.memory.CUDAPluggableAllocator asks for, for torch.cuda.MemPool.
  * docs/integrations.md says how. */

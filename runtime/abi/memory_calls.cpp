@@ -22,6 +22,17 @@ vmart_status vmart_alloc(size_t size_bytes, vmart_location at, void** out) {
   });
 }
 
+vmart_status vmart_alloc_tagged(size_t size_bytes, vmart_location at, const char* tag, void** out) {
+  constexpr const char* call = "vmart_alloc_tagged";
+  return at_boundary([&] {
+    require_argument(tag, call, "tag");
+    require_argument(out, call, "out");
+    vma::AllocOptions options;
+    options.tag = tag;
+    *out = vma::alloc(size_bytes, vma::to_location(at, call), options);
+  });
+}
+
 vmart_status vmart_free(void* pointer) {
   return at_boundary([&] { vma::free(pointer); });
 }

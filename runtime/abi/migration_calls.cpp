@@ -118,6 +118,14 @@ vmart_migration_report to_c(const vma::MigrationReport& report) {
   return filled;
 }
 
+/// What both directions tell of their report.
+void tell(const vma::ParkReport& report, uint64_t* out_moved_bytes, uint64_t* out_stayed_bytes) {
+  uint64_t stayed_bytes = 0;
+  for (const vma::ParkReport::Stayed& stayed : report.stayed) stayed_bytes += stayed.bytes;
+  if (out_moved_bytes != nullptr) *out_moved_bytes = report.bytes_moved;
+  if (out_stayed_bytes != nullptr) *out_stayed_bytes = stayed_bytes;
+}
+
 }  // namespace
 
 vmart_status vmart_migrate(void* pointer, size_t offset, size_t size_bytes, vmart_location to,
@@ -224,5 +232,32 @@ vmart_status vmart_detach_from(vmart_stream stream, void* pointer) {
   return at_boundary([&] {
     require_argument(pointer, "vmart_detach_from", "pointer");
     vma::detach(stream, pointer);
+  });
+}
+
+vmart_status vmart_park(const char* tag, const vmart_migrate_options* options,
+                        uint64_t* out_moved_bytes, uint64_t* out_stayed_bytes) {
+  constexpr const char* call = "vmart_park";
+  return at_boundary([&] {
+    require_argument(tag, call, "tag");
+    tell(vma::park(tag, {{}, options_of(options, call)}), out_moved_bytes, out_stayed_bytes);
+  });
+}
+
+vmart_status vmart_resume(const char* tag, const vmart_migrate_options* options,
+                          uint64_t* out_moved_bytes, uint64_t* out_stayed_bytes) {
+  constexpr const char* call = "vmart_resume";
+  return at_boundary([&] {
+    require_argument(tag, call, "tag");
+    tell(vma::resume(tag, {{}, options_of(options, call)}), out_moved_bytes, out_stayed_bytes);
+  });
+}
+
+vmart_status vmart_is_parked(const char* tag, int* out_parked) {
+  constexpr const char* call = "vmart_is_parked";
+  return at_boundary([&] {
+    require_argument(tag, call, "tag");
+    require_argument(out_parked, call, "out_parked");
+    *out_parked = vma::is_parked(tag) ? 1 : 0;
   });
 }

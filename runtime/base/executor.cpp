@@ -14,6 +14,7 @@ class ThreadTask : public Task {
     pthread_setname_np(thread_.native_handle(), name.substr(0, 15).c_str());
   }
   void join() override { thread_.join(); }
+  void abandon() override { thread_.detach(); }
 
  private:
   std::thread thread_;

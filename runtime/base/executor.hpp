@@ -9,10 +9,13 @@ namespace vma {
 /// A thread of the runtime or of a simulated machine.
 class Task {
  public:
-  /// Requires: joined.
+  /// Requires: joined or abandoned.
   virtual ~Task() = default;
   /// Blocks until the body has returned.
   virtual void join() = 0;
+  /// Nobody waits for the body any more, which may never return; what it uses must be its own. A
+  /// stepped machine, whose threads all have their turn, waits all the same.
+  virtual void abandon() { join(); }
 };
 
 /// Starts every thread of the runtime, so that a simulated machine can step them all.

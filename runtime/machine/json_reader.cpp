@@ -7,8 +7,12 @@
 
 namespace vma {
 
-JsonReader::JsonReader(const boost::json::value& value, std::string file, std::string path)
-    : object_(value.if_object()), file_(std::move(file)), path_(std::move(path)) {
+JsonReader::JsonReader(const boost::json::value& value, std::string file, std::string path,
+                       std::string call)
+    : object_(value.if_object()),
+      file_(std::move(file)),
+      path_(std::move(path)),
+      call_(std::move(call)) {
   if (object_ == nullptr) refuse("", "is no object");
 }
 
@@ -18,7 +22,7 @@ std::string JsonReader::place(std::string_view key) const {
 }
 
 void JsonReader::refuse(std::string_view key, std::string_view reason) const {
-  throw Error(ErrorKind::invalid_argument, "load_machine",
+  throw Error(ErrorKind::invalid_argument, call_,
               fmt::format("{}: {}: {}", file_, place(key), reason));
 }
 
@@ -87,11 +91,11 @@ std::int64_t JsonReader::integer_or(std::string_view key, std::int64_t otherwise
 }
 
 JsonReader JsonReader::object(std::string_view key) {
-  return {at(key), file_, place(key)};
+  return {at(key), file_, place(key), call_};
 }
 
 JsonReader JsonReader::element(std::string_view key, std::size_t index) {
-  return {list(key).at(index), file_, fmt::format("{}[{}]", place(key), index)};
+  return {list(key).at(index), file_, fmt::format("{}[{}]", place(key), index), call_};
 }
 
 void JsonReader::finish() const {

@@ -19,7 +19,9 @@ namespace vma {
 /// ("gpus[0].memory_mib"). A reader borrows the object that it reads.
 class JsonReader {
  public:
-  JsonReader(const boost::json::value& value, std::string file, std::string path);
+  /// `call` is what its errors name as the call that refused.
+  JsonReader(const boost::json::value& value, std::string file, std::string path,
+             std::string call = "load_machine");
 
   bool has(std::string_view key) const;
   /// Requires nothing: a key that is missing or of another type throws.
@@ -45,7 +47,7 @@ class JsonReader {
   std::string place(std::string_view key) const;
 
   const boost::json::object* object_ = nullptr;
-  std::string file_, path_;
+  std::string file_, path_, call_;
   std::set<std::string, std::less<>> asked_;
 };
 

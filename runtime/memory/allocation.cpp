@@ -21,7 +21,8 @@ Allocation::Allocation(Driver& driver, Ledger& ledger, Reservation reservation,
 }
 
 Allocation::Allocation(Allocation&& freed) noexcept
-    : driver_(freed.driver_),
+    : std::enable_shared_from_this<Allocation>(),
+      driver_(freed.driver_),
       ledger_(freed.ledger_),
       reservation_(std::move(freed.reservation_)),
       geometry_(freed.geometry_) {
@@ -33,7 +34,7 @@ Allocation::~Allocation() {
   for (std::size_t slot = 0; slot < geometry_.slots; ++slot) take_out(slot);
 }
 
-void Allocation::show_all(std::vector<Chunk>& chunks, std::span<const Accessor> readers) {
+void Allocation::show_all(std::vector<Chunk>& chunks, const Topology& topology) {
   VMART_CHECK(chunks.size() == slots_.size(), "one chunk a slot");
   std::size_t mapped = 0;
   try {
@@ -43,8 +44,16 @@ void Allocation::show_all(std::vector<Chunk>& chunks, std::span<const Accessor> 
                   "a chunk maps whole, so it has the slot's size");
       driver_.map(slot_begin(mapped), bytes, chunks[mapped].handle());
     }
-    driver_.grant(begin(), size_bytes(), readers);
-    verify_access(driver_, begin(), size_bytes(), readers);
+    for (std::size_t slot = 0; slot < slots_.size();) {
+      const Location at = chunks[slot].at();
+      const Address run_begin = slot_begin(slot);
+      std::uint64_t run_bytes = 0;
+      while (slot < slots_.size() && chunks[slot].at() == at) {
+        run_bytes += geometry_.slot_bytes(slot++);
+      }
+      driver_.grant(run_begin, run_bytes, topology.readers(at));
+      verify_access(driver_, run_begin, run_bytes, topology.readers(at));
+    }
   } catch (...) {
     // Through the slots, so that one that cannot be unmapped is counted and kept out of the cache.
     for (std::size_t slot = 0; slot < mapped; ++slot) {
@@ -177,6 +186,11 @@ void Allocation::end_move() noexcept {
   VMART_CHECK(moving_, "only who has the claim gives it back");
   moving_ = false;
   move_ended_.notify_all();
+}
+
+bool Allocation::moving() {
+  const MutexLock lock(move_mutex_);
+  return moving_;
 }
 
 void Allocation::unpin() noexcept {

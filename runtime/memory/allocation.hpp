@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -39,7 +40,7 @@ struct Geometry {
 ///
 /// Once freed it stays `being_freed` for ever: the cache hands its memory to another Allocation, so
 /// who still holds this one cannot take the next for it.
-class Allocation {
+class Allocation : public std::enable_shared_from_this<Allocation> {
  public:
   /// Takes an empty reservation of the geometry's size. Shows nothing yet.
   Allocation(Driver& driver, Ledger& ledger, Reservation reservation, const Geometry& geometry);
@@ -55,9 +56,10 @@ class Allocation {
 
   Mutex& operations() noexcept { return operations_; }
 
-  /// Maps the chunks, one a slot in order, and grants them all in one call.
-  /// Throws: what the driver throws; then nothing is shown and `chunks` holds them all again.
-  void show_all(std::vector<Chunk>& chunks, std::span<const Accessor> readers);
+  /// Maps the chunks, one a slot in order, and grants each run at one place to who can reach that,
+  /// in one call. Throws: what the driver throws; then nothing is shown and `chunks` holds them all
+  /// again.
+  void show_all(std::vector<Chunk>& chunks, const Topology& topology);
   /// Unmaps a slot and gives its chunk up; empty if it has none. The chunk of a slot that the
   /// driver will not unmap is not given up: its memory lives on behind the mapping, and is counted
   /// as leaked and unclaimed.
@@ -89,6 +91,8 @@ class Allocation {
   void begin_move();
   bool try_begin_move();
   void end_move() noexcept;
+  /// Whether somebody has the claim at this moment.
+  bool moving();
 
   /// For as long as a vma::Pin lives. Requires: the caller holds `operations()`, and looks at
   /// `being_freed` after `pin`: a free looks for pins once it has set that.
@@ -123,6 +127,8 @@ class Allocation {
   std::string tag;
   bool movable = true;
 
+  /// When it was made, or a migration of it last ended.
+  std::atomic<TimePoint> placed_at{TimePoint(0)};
   /// Set by the thread that frees it: a move ends at the next chunk border.
   std::atomic<bool> being_freed{false};
   /// HostViews that keep it where it is.

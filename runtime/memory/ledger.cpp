@@ -3,6 +3,8 @@
 #include "base/check.hpp"
 #include "base/log.hpp"
 
+#include <algorithm>
+
 namespace vma {
 
 std::uint64_t& Ledger::field(Account& account, Use use) {
@@ -17,7 +19,9 @@ std::uint64_t& Ledger::field(Account& account, Use use) {
 
 void Ledger::open(Location at, std::uint64_t capacity_bytes) {
   const MutexLock lock(mutex_);
-  accounts_[at].capacity_bytes = capacity_bytes;
+  Account& account = accounts_[at];
+  account.capacity_bytes = capacity_bytes;
+  account.most_bytes = std::max(capacity_bytes, account.total());
 }
 
 bool Ledger::claim(Location at, std::uint64_t size_bytes, Use use) {

@@ -29,12 +29,15 @@ class Ledger {
     std::uint64_t cached_bytes = 0;
     std::uint64_t own_bytes = 0;
     std::uint64_t leaked_bytes = 0;
+    std::uint64_t most_bytes =
+        0;  ///< No more can be booked: the capacity, or what was when it fell.
     std::uint64_t total() const {
       return allocated_bytes + cached_bytes + own_bytes + leaked_bytes;
     }
   };
 
-  /// `capacity_bytes` UINT64_MAX is no limit.
+  /// `capacity_bytes` UINT64_MAX is no limit. Again at any time: where more is booked already,
+  /// nothing is taken back, and nothing more can be claimed until it is less.
   void open(Location at, std::uint64_t capacity_bytes);
   /// Books bytes that are about to be created. False, and nothing booked, if they exceed the
   /// capacity.

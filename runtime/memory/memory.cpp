@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
-#include <new>
 #include <utility>
 
 namespace vma {
@@ -20,16 +19,6 @@ Ledger& open_accounts(Ledger& ledger, const Topology& topology, const MemoryLimi
     ledger.open(at, cap == limits.capacity_bytes.end() ? UINT64_MAX : cap->second);
   }
   return ledger;
-}
-
-Error no_room(const Ledger::Account& account, Location at, std::uint64_t size_bytes,
-              const char* call) {
-  return Error(
-      ErrorKind::out_of_memory, call,
-      fmt::format("{} bytes at {}: of its capacity of {} bytes, allocations hold {}, the "
-                  "cache {}, the runtime {}, and {} are leaked",
-                  size_bytes, to_string(at), account.capacity_bytes, account.allocated_bytes,
-                  account.cached_bytes, account.own_bytes, account.leaked_bytes));
 }
 
 /// What `free_async` has to give back.
@@ -50,10 +39,20 @@ Memory::Memory(Driver& driver, const Topology& topology, const MemoryLimits& lim
       cache_(ledger_, limits.cache_bytes_per_gpu, limits.host_cache_bytes),
       registry_(topology.granularity()),
       contexts_(driver, topology, ledger_),
+      pressure_(driver.clock(), limits.pressure_limit),
       lane_(driver) {}
 
 Memory::~Memory() {
   shut_down();
+}
+
+void Memory::watch(MemoryWatcher* watcher) {
+  const auto borrowed = [](MemoryWatcher*) {};
+  watcher_.set(watcher == nullptr ? nullptr : std::shared_ptr<MemoryWatcher>(watcher, borrowed));
+}
+
+void Memory::tell_changed(const Allocation& allocation) noexcept {
+  watcher_.tell([&](MemoryWatcher& watcher) { watcher.changed(allocation); });
 }
 
 // --- Allocations
@@ -63,66 +62,106 @@ std::shared_ptr<Allocation> Memory::alloc(std::uint64_t size_bytes, Location at,
   topology_.require(at, "vma::alloc");
   const Geometry geometry =
       plan_geometry(size_bytes, options.chunk_bytes, at, topology_.granularity());
-  std::shared_ptr<Allocation> allocation = cache_.take_allocation(at, geometry);
-  try {
-    if (allocation) {
+  if (const std::shared_ptr<Allocation> freed = cache_.take_allocation(at, geometry)) {
+    std::shared_ptr<Allocation> allocation;
+    try {
       // Another object around the same memory: who still holds the freed one must not meet this.
-      allocation = std::make_shared<Allocation>(std::move(*allocation));
-    } else {
-      allocation = build(geometry, at);
+      allocation = std::make_shared<Allocation>(std::move(*freed));
+    } catch (...) {
+      give_back(freed);
+      throw;
     }
+    return enter(std::move(allocation), options);
+  }
+  const std::vector<Location> homes(geometry.slots, at);
+  return enter(build(geometry, homes), options);
+}
+
+std::shared_ptr<Allocation> Memory::alloc(const Geometry& geometry, std::span<const Location> homes,
+                                          const AllocOptions& options) {
+  if (homes.size() != geometry.slots) {
+    throw Error(ErrorKind::invalid_argument, "vma::alloc",
+                fmt::format("{} homes for {} chunks", homes.size(), geometry.slots));
+  }
+  for (const Location at : homes) topology_.require(at, "vma::alloc");
+  const bool one_place = std::ranges::all_of(homes, [&](Location at) { return at == homes[0]; });
+  if (one_place) {
+    AllocOptions same = options;
+    same.chunk_bytes = geometry.chunk_bytes;
+    return alloc(geometry.size_bytes(), homes[0], same);
+  }
+  return enter(build(geometry, homes), options);
+}
+
+/// From here on it is found by its address. It goes back if that fails.
+std::shared_ptr<Allocation> Memory::enter(std::shared_ptr<Allocation> allocation,
+                                          const AllocOptions& options) {
+  try {
     allocation->tag = options.tag;
     allocation->movable = options.movable;
-    registry_.insert(allocation->begin(), allocation->size_bytes(), geometry.chunk_bytes,
-                     allocation);
+    allocation->placed_at = driver_.clock().now();
+    registry_.insert(allocation->begin(), allocation->size_bytes(),
+                     allocation->geometry().chunk_bytes, allocation);
   } catch (...) {
-    if (allocation) give_back(allocation);
+    give_back(allocation);
     throw;
   }
+  watcher_.tell([&](MemoryWatcher& watcher) { watcher.made(allocation); });
   return allocation;
 }
 
-void Memory::require_room(Location at, std::uint64_t size_bytes, const char* call) {
-  const std::uint64_t memory_bytes = topology_.memory_bytes(at);  // 0 where nobody knows.
-  Ledger::Account account;
-  const auto fits = [&] {
-    account = ledger_.account(at);
-    if (memory_bytes > 0) account.capacity_bytes = std::min(account.capacity_bytes, memory_bytes);
-    const std::uint64_t used_bytes = account.total() - account.cached_bytes;
-    return size_bytes <= account.capacity_bytes &&
-           used_bytes <= account.capacity_bytes - size_bytes;
-  };
-  if (fits()) return;
-  {
-    const MutexLock lock(lane_.turn());
-    lane_.run_here();  // What waits to be released is booked until then.
-  }
-  if (!fits()) throw no_room(account, at, size_bytes, call);
-}
-
-std::shared_ptr<Allocation> Memory::build(const Geometry& geometry, Location at) {
-  require_room(at, geometry.size_bytes(), "vma::alloc");
-  auto allocation = std::make_shared<Allocation>(
-      driver_, ledger_, Reservation(driver_, ledger_, geometry.size_bytes()), geometry);
-  std::vector<Chunk> chunks;
+std::shared_ptr<Allocation> Memory::build(const Geometry& geometry,
+                                          std::span<const Location> homes) {
+  std::vector<Chunk> chunks = obtain_all(geometry, homes);
   try {
-    chunks.reserve(geometry.slots);
-    for (std::size_t slot = 0; slot < geometry.slots; ++slot) {
-      chunks.push_back(obtain(at, geometry.slot_bytes(slot), Turn::take));
-    }
+    auto allocation = std::make_shared<Allocation>(
+        driver_, ledger_, Reservation(driver_, ledger_, geometry.size_bytes()), geometry);
     try {
-      allocation->show_all(chunks, topology_.readers(at));
+      allocation->show_all(chunks, topology_);
     } catch (const Error& error) {
       // Page tables need memory too: give up what is held back for them and try once more.
       const bool whole = chunks.size() == geometry.slots;
       if (error.kind() != ErrorKind::out_of_memory || !whole || !keepers_.give_up_spares()) throw;
-      allocation->show_all(chunks, topology_.readers(at));
+      allocation->show_all(chunks, topology_);
+    }
+    return allocation;
+  } catch (...) {
+    for (Chunk& chunk : chunks) retire(std::move(chunk));
+    throw;
+  }
+}
+
+/// One a slot, each at its home. Who makes room is asked with no turn held: only what was had
+/// already stays ours meanwhile.
+std::vector<Chunk> Memory::obtain_all(const Geometry& geometry, std::span<const Location> homes) {
+  MemoryPressure::Want want(pressure_);
+  const auto ask = [&](Location at, std::uint64_t size_bytes) {
+    const std::uint64_t room = room_bytes(at);  // Enough, where only the driver has none.
+    return want.ask(at, size_bytes > room ? size_bytes - room : size_bytes);
+  };
+  std::map<Location, std::uint64_t> need_bytes;
+  for (std::size_t slot = 0; slot < homes.size(); ++slot) {
+    need_bytes[homes[slot]] += geometry.slot_bytes(slot);
+  }
+  for (const auto& [at, bytes] : need_bytes) {
+    with_room(ask, at, bytes,
+              [&, at = at, size_bytes = bytes] { require_room(at, size_bytes, "vma::alloc"); });
+  }
+  std::vector<Chunk> chunks;
+  try {
+    chunks.reserve(geometry.slots);
+    for (std::size_t slot = 0; slot < homes.size(); ++slot) {
+      const Location at = homes[slot];
+      const std::uint64_t slot_bytes = geometry.slot_bytes(slot);
+      chunks.push_back(
+          with_room(ask, at, need_bytes[at], [&] { return obtain(at, slot_bytes, Turn::take); }));
+      need_bytes[at] -= slot_bytes;
     }
   } catch (...) {
     for (Chunk& chunk : chunks) retire(std::move(chunk));
     throw;
   }
-  return allocation;
+  return chunks;
 }
 
 std::shared_ptr<Allocation> Memory::require_around(const void* pointer, const char* call) const {
@@ -164,6 +203,7 @@ std::shared_ptr<Allocation> Memory::claim_for_free(Address begin, const char* ca
 
 void Memory::unregister(Address begin) noexcept {
   if (told_freed_) told_freed_(begin);
+  watcher_.tell([begin](MemoryWatcher& watcher) { watcher.freed(begin); });
   registry_.erase(registry_.find(begin)->id);
 }
 
@@ -227,184 +267,6 @@ void Memory::give_back(const std::shared_ptr<Allocation>& allocation) noexcept {
   }
 }
 
-// --- Chunks
-
-Chunk Memory::obtain_cached(Location at, std::uint64_t size_bytes) {
-  Chunk chunk = cache_.take(at, size_bytes);
-  if (chunk) return chunk;
-  const std::shared_ptr<Allocation> freed = cache_.take_allocation_with(at, size_bytes);
-  if (!freed) return chunk;
-  for (std::size_t slot = 0; slot < freed->geometry().slots; ++slot) {
-    Chunk part = freed->take_out(slot);
-    if (!chunk && part && part.size_bytes() == size_bytes) {
-      chunk = std::move(part);
-    } else {
-      retire(std::move(part));
-    }
-  }
-  return chunk;
-}
-
-Chunk Memory::obtain(Location at, std::uint64_t size_bytes, Turn turn, const char* call) {
-  Chunk chunk = obtain_cached(at, size_bytes);
-  if (!chunk) {
-    if (turn == Turn::held) {
-      chunk = create_or_make_room(at, size_bytes, call);
-    } else {
-      const MutexLock lock(lane_.turn());
-      chunk = create_or_make_room(at, size_bytes, call);
-    }
-  }
-  if (at.kind == Location::Kind::host) make_ahead(at, size_bytes);
-  return chunk;
-}
-
-Chunk Memory::create(Location at, std::uint64_t size_bytes, const char* call) {
-  if (!ledger_.claim(at, size_bytes, Ledger::Use::allocated)) {
-    throw no_room(ledger_.account(at), at, size_bytes, call);
-  }
-  try {
-    return Chunk(driver_, ledger_, at, size_bytes, topology_.readers(at));
-  } catch (...) {
-    ledger_.unclaim(at, size_bytes, Ledger::Use::allocated);
-    throw;
-  }
-}
-
-Chunk Memory::create_or_make_room(Location at, std::uint64_t size_bytes, const char* call) {
-  try {
-    return create(at, size_bytes, call);
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::out_of_memory) throw;
-  }
-  lane_.run_here();  // Releases that wait for their turn.
-  trim(at, Turn::held);
-  return create(at, size_bytes, call);
-}
-
-void Memory::retire(Chunk chunk) noexcept {
-  if (!chunk) return;
-  if (chunk.busy()) return quarantine(std::move(chunk), "work that failed may still touch it");
-  const Location at = chunk.at();
-  if (cache_.put(std::move(chunk))) return keep_or_release(at);
-  quarantine(std::move(chunk), "there is no memory to keep track of it");
-}
-
-void Memory::quarantine(Chunk chunk, const char* reason) noexcept {
-  const Location at = chunk.at();
-  ledger_.leaked("{} bytes at {}: {}", chunk.size_bytes(), to_string(at), reason);
-  ledger_.shift(at, chunk.size_bytes(), Ledger::Use::allocated, Ledger::Use::leaked);
-  try {
-    const MutexLock lock(quarantine_mutex_);
-    quarantine_.push_back(std::move(chunk));
-  } catch (const std::exception&) {
-    chunk.abandon();
-  }
-}
-
-void Memory::keep_or_release(Location at) noexcept {
-  if (!cache_.over_budget(at)) return;
-  try {
-    lane_.post([this, at] { release_in_turn(cache_.take_surplus(at)); });
-  } catch (const std::exception& error) {  // The next one that is over the budget takes it along.
-    log(LogLevel::warn, "what is over the cache's budget stays for now: {}", error.what());
-  }
-}
-
-void Memory::release_in_turn(ChunkCache::Surplus surplus) noexcept {
-  for (const std::shared_ptr<Allocation>& allocation : surplus.allocations) release(*allocation);
-  for (Chunk& chunk : surplus.chunks) release(std::move(chunk));
-}
-
-void Memory::release(Allocation& allocation) noexcept {
-  for (std::size_t slot = 0; slot < allocation.geometry().slots; ++slot) {
-    release(allocation.take_out(slot));
-  }
-}
-
-void Memory::release(Chunk chunk) noexcept {
-  if (!chunk) return;
-  const Location at = chunk.at();
-  chunk.release();
-  ledger_.unclaim(at, chunk.size_bytes(), Ledger::Use::allocated);
-}
-
-void Memory::make_ahead(Location at, std::uint64_t size_bytes) noexcept {
-  constexpr std::size_t chunks_ahead = 2;
-  const auto wanted = [this, at, size_bytes] {
-    return cache_.count(at, size_bytes) < chunks_ahead &&
-           cache_.cached_bytes(at) + size_bytes <= cache_.budget_bytes(at);
-  };
-  if (!wanted()) return;
-  const auto make = [this, at, size_bytes, wanted] {
-    try {
-      while (wanted()) keep(create(at, size_bytes, "vma::alloc"));
-    } catch (const std::exception& error) {
-      log(LogLevel::debug, "no host chunk was made ahead of need: {}", error.what());
-    }
-  };
-  try {
-    lane_.post(make);
-  } catch (const std::exception& error) {
-    log(LogLevel::debug, "no host chunk is made ahead of need: {}", error.what());
-  }
-}
-
-/// Throws: std::bad_alloc where the cache has no memory to keep track of it; it is released then.
-void Memory::keep(Chunk chunk) {
-  if (cache_.put(std::move(chunk))) return;
-  release(std::move(chunk));
-  throw std::bad_alloc();
-}
-
-void Memory::reserve(Location at, std::uint64_t size_bytes, std::uint64_t chunk_bytes) {
-  topology_.require(at, "vma::reserve");
-  const std::uint64_t granule = topology_.granularity();
-  if (size_bytes == 0 || chunk_bytes > largest_chunk_bytes(gpu(0), granule)) {
-    throw Error(
-        ErrorKind::invalid_argument, "vma::reserve",
-        fmt::format("{} bytes in chunks of {}; more than 0 in chunks of at most {} can be kept",
-                    size_bytes, chunk_bytes, largest_chunk_bytes(gpu(0), granule)));
-  }
-  const std::uint64_t wanted =
-      chunk_bytes == 0 ? largest_chunk_bytes(at, granule)
-                       : plan_geometry(chunk_bytes, chunk_bytes, at, granule).chunk_bytes;
-  const std::uint64_t have = cache_.count(at, wanted);
-  const std::uint64_t need = size_bytes / wanted + (size_bytes % wanted != 0 ? 1 : 0);
-  for (std::uint64_t made = have; made < need; ++made) {
-    const MutexLock lock(lane_.turn());
-    lane_.run_here();  // Releases that wait for their turn.
-    Chunk chunk = create_to_keep(at, wanted);
-    cache_.reserve_budget(at, wanted, made + 1);
-    keep(std::move(chunk));
-  }
-}
-
-/// In place of what the cache holds of other sizes where there is no room beside that.
-Chunk Memory::create_to_keep(Location at, std::uint64_t size_bytes) {
-  constexpr const char* call = "vma::reserve";
-  try {
-    return create(at, size_bytes, call);
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::out_of_memory) throw;
-  }
-  release_in_turn(cache_.take_others(at, size_bytes));
-  return create(at, size_bytes, call);
-}
-
-std::uint64_t Memory::trim(Location at, Turn turn) {
-  topology_.require(at, "vma::trim");
-  if (turn == Turn::take) {
-    const MutexLock lock(lane_.turn());
-    lane_.run_here();  // First, since what it makes ahead of need goes too.
-    return trim(at, Turn::held);
-  }
-  ChunkCache::Surplus surplus = cache_.take_all(at);
-  const std::uint64_t size_bytes = surplus.size_bytes;
-  release_in_turn(std::move(surplus));
-  return size_bytes;
-}
-
 // --- The whole
 
 void Memory::check_invariants() {
@@ -423,7 +285,7 @@ void Memory::check_invariants() {
     VMART_CHECK(account.allocated_bytes == held[at], "what is booked is what allocations hold");
     VMART_CHECK(account.cached_bytes == cache_.cached_bytes(at), "and what the cache holds");
     VMART_CHECK(account.leaked_bytes >= kept_aside[at], "what is kept aside counts as leaked");
-    VMART_CHECK(account.total() <= account.capacity_bytes, "nobody takes more than the capacity");
+    VMART_CHECK(account.total() <= account.most_bytes, "nobody takes more than the capacity");
   }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/listener.hpp"
 #include "base/mutex.hpp"
 #include "machine/topology.hpp"
 #include "memory/allocation.hpp"
@@ -8,15 +9,20 @@
 #include "memory/keepers.hpp"
 #include "memory/lane.hpp"
 #include "memory/ledger.hpp"
+#include "memory/memory_watcher.hpp"
 #include "memory/move_claim.hpp"
+#include "memory/pressure.hpp"
 #include "memory/registry.hpp"
 
 #include <vma/runtime.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 
 namespace vma {
@@ -34,6 +40,7 @@ struct MemoryLimits {
   std::map<Location, std::uint64_t> capacity_bytes;
   std::uint64_t cache_bytes_per_gpu = 512 * (std::uint64_t{1} << 20);
   std::uint64_t host_cache_bytes = std::uint64_t{1} << 30;
+  std::chrono::nanoseconds pressure_limit = std::chrono::seconds(2);  ///< See MemoryPressure.
 };
 
 /// All memory of one runtime: makes allocations, takes them back, and lends chunks to moves. Any
@@ -47,7 +54,12 @@ class Memory {
   ~Memory();
 
   /// Throws: Error{out_of_memory, invalid_argument, driver_failure}; then nothing has changed.
+  /// Blocks: for the presser, where there is no room. Requires: the caller holds no lock.
   std::shared_ptr<Allocation> alloc(std::uint64_t size_bytes, Location at,
+                                    const AllocOptions& options);
+  /// The same with a home for each slot. Requires: `geometry` is one of `plan_geometry`'s; the
+  /// options' chunk size says nothing. Throws: Error{invalid_argument} for another number of homes.
+  std::shared_ptr<Allocation> alloc(const Geometry& geometry, std::span<const Location> homes,
                                     const AllocOptions& options);
   /// Waits for the work before it, then takes the memory back. `begin` is an allocation's start.
   /// Who asks for it meanwhile is told that it is being freed, though the wait may yet fail.
@@ -55,6 +67,12 @@ class Memory {
   /// `told` hears where each allocation began that is freed from now on, before its addresses can
   /// be another's. It must not throw. Requires: no call is under way.
   void tell_freed(std::function<void(Address)> told) { told_freed_ = std::move(told); }
+  /// One at a time; null is nobody. Blocks: while the former is told something.
+  void watch(MemoryWatcher* watcher);
+  /// Tells the watcher. Requires: the caller holds no lock.
+  void tell_changed(const Allocation& allocation) noexcept;
+  /// One at a time; an empty one is nobody. Blocks: while the former makes room.
+  void on_pressure(MemoryPressure::Presser presser) { pressure_.set(std::move(presser)); }
   /// The same once `stream` has done what is now enqueued on it. Does not wait.
   void free_async(Address begin, BoundStream stream);
 
@@ -73,9 +91,22 @@ class Memory {
   /// Refuses what cannot fit by the books, cache and all, before anything of it is made.
   /// Throws: Error{out_of_memory}. Requires: the caller does not hold `lane().turn()`.
   void require_room(Location at, std::uint64_t size_bytes, const char* call);
+  /// What can still be claimed at `at` by the books, cache and all; UINT64_MAX where nothing limits
+  /// it.
+  std::uint64_t room_bytes(Location at) const;
+  /// Returns what `body` does; while it throws Error{out_of_memory} and `ask(at, size_bytes)` says
+  /// so, it is tried once more. Throws: what `body` does, an Error{out_of_memory} with who holds
+  /// what at `at`.
+  template <typename Ask, typename Body>
+  auto with_room(Ask&& ask, Location at, std::uint64_t size_bytes, Body&& body);
+  /// Most that may be booked at `at` from now on; SIZE_MAX is no limit. Where more is, nothing is
+  /// taken back. Throws: Error{invalid_argument}.
+  void set_capacity(Location at, std::uint64_t size_bytes);
   /// Back to the cache; what is over its budget is released by the lane. A busy chunk is kept
   /// aside, as by `quarantine`. Requires: booked as allocated; idle but for that.
   void retire(Chunk chunk) noexcept;
+  /// Back to the driver, at once. Requires: as `retire`; the caller does not hold `lane().turn()`.
+  void dismiss(Chunk chunk) noexcept;
   /// Kept until the end, since work may still touch it; counted as a leak, with its bytes.
   void quarantine(Chunk chunk, const char* reason) noexcept;
 
@@ -91,6 +122,7 @@ class Memory {
   Keepers& keepers() noexcept { return keepers_; }
   ChunkCache& cache() noexcept { return cache_; }
   Lane& lane() noexcept { return lane_; }
+  MemoryPressure& pressure() noexcept { return pressure_; }
   Registry& registry() noexcept { return registry_; }
   const Registry& registry() const noexcept { return registry_; }
   ContextsInUse& contexts() noexcept { return contexts_; }
@@ -103,7 +135,12 @@ class Memory {
   void shut_down() noexcept;
 
  private:
-  std::shared_ptr<Allocation> build(const Geometry& geometry, Location at);
+  std::shared_ptr<Allocation> build(const Geometry& geometry, std::span<const Location> homes);
+  std::vector<Chunk> obtain_all(const Geometry& geometry, std::span<const Location> homes);
+  std::shared_ptr<Allocation> enter(std::shared_ptr<Allocation> allocation,
+                                    const AllocOptions& options);
+  Ledger::Account limited_account(Location at) const;
+  Error with_holders(const Error& error, Location at) const;
   Chunk create(Location at, std::uint64_t size_bytes, const char* call);
   Chunk create_or_make_room(Location at, std::uint64_t size_bytes, const char* call);
   Chunk create_to_keep(Location at, std::uint64_t size_bytes);
@@ -126,9 +163,23 @@ class Memory {
   Registry registry_;
   ContextsInUse contexts_;
   std::function<void(Address)> told_freed_;
+  Listener<MemoryWatcher> watcher_;
+  MemoryPressure pressure_;
   Mutex quarantine_mutex_;
   std::vector<Chunk> quarantine_ VMART_GUARDED_BY(quarantine_mutex_);
   Lane lane_;  // Last: its thread uses all of the above.
 };
+
+template <typename Ask, typename Body>
+auto Memory::with_room(Ask&& ask, Location at, std::uint64_t size_bytes, Body&& body) {
+  while (true) {
+    try {
+      return body();
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::out_of_memory) throw;
+      if (!ask(at, size_bytes)) throw with_holders(error, at);
+    }
+  }
+}
 
 }  // namespace vma

@@ -108,6 +108,14 @@ std::shared_ptr<Allocation> Registry::erase_number(std::uint32_t number) {
   return std::move(ranges_[number].allocation);
 }
 
+std::optional<Registry::Bounds> Registry::bounds(AllocationId id) const {
+  const MutexLock lock(mutex_);
+  const auto number = static_cast<std::uint32_t>(id);
+  if (number >= ranges_.size() || ranges_[number].size_bytes == 0) return std::nullopt;
+  const Range& range = ranges_[number];
+  return Bounds{range.begin, range.size_bytes, range.slot_bytes};
+}
+
 std::shared_ptr<Allocation> Registry::hold(Address address) const {
   const MutexLock lock(mutex_);  // Under the lock what `find` says cannot go away.
   const std::optional<Found> found = find(address);

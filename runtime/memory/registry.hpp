@@ -57,6 +57,16 @@ class Registry {
                  static_cast<std::uint32_t>(entry)};
   }
 
+  /// How a registered range lies and is cut.
+  struct Bounds {
+    Address begin{};
+    std::uint64_t size_bytes = 0;
+    std::uint64_t slot_bytes = 0;
+    bool contains(Address address) const { return address - begin < size_bytes; }
+  };
+  /// None if the id is not registered. Takes a lock, and asks nothing of the allocation, which may
+  /// be being taken apart by who freed it.
+  std::optional<Bounds> bounds(AllocationId id) const;
   /// The allocation around the address, null if there is none. Takes a lock.
   std::shared_ptr<Allocation> hold(Address address) const;
   std::shared_ptr<Allocation> get(AllocationId id) const;

@@ -1,6 +1,7 @@
 #include "migrate/held_move.hpp"
 
 #include "base/log.hpp"
+#include "base/nvtx.hpp"
 #include "migrate/migration_error.hpp"
 
 #include <fmt/format.h>
@@ -15,7 +16,7 @@ constexpr std::size_t copies_in_flight_max = 1024;
 }  // namespace
 
 HeldMove::HeldMove(Mover& mover, Allocation& allocation, SlotRange range, Location to,
-                   const MigrateOptions& options, const MigrationTask* task)
+                   const MigrateOptions& options, const MoveTerms& terms, const MigrationTask* task)
     : mover_(mover),
       memory_(mover.memory_),
       clock_(mover.memory_.driver().clock()),
@@ -23,6 +24,7 @@ HeldMove::HeldMove(Mover& mover, Allocation& allocation, SlotRange range, Locati
       range_(range),
       to_(to),
       options_(options),
+      terms_(terms),
       task_(task) {}
 
 MigrationReport HeldMove::run() {
@@ -39,15 +41,29 @@ MigrationReport HeldMove::run() {
     }
   } catch (const Error& error) {
     summarise();
+    give_sources_up();
+    tell_ended();
     report_.wall = clock_.now() - start;
     throw migration_error(error, report_, allocation_);
   }
   summarise();
-  const TimePoint retire_start = clock_.now();
-  for (Transaction& transaction : transactions_) transaction.retire_source();
-  report_.phases.retire = clock_.now() - retire_start;
+  give_sources_up();
+  tell_ended();
   report_.wall = clock_.now() - start;
   return report_;
+}
+
+void HeldMove::give_sources_up() noexcept {
+  const TimePoint start = clock_.now();
+  for (Transaction& transaction : transactions_) {
+    if (transaction.state() != Transaction::State::switched) continue;
+    if (terms_.gives_back) {
+      transaction.dismiss_source();
+    } else {
+      transaction.retire_source();
+    }
+  }
+  report_.phases.retire = clock_.now() - start;
 }
 
 void HeldMove::plan() {
@@ -75,10 +91,12 @@ void HeldMove::prepare() {
     if (!transaction.take_cached_target()) break;
   }
   if (transactions_.back().state() == Transaction::State::planned) {
-    require_room();
+    MemoryPressure::Want want(memory_.pressure());
+    require_room(want);
     for (Transaction& transaction : transactions_) {
       if (transaction.state() != Transaction::State::planned) continue;
-      transaction.take_target(Memory::Turn::take);
+      mover_.with_room(want, terms_, to_, transaction.size_bytes(),
+                       [&] { transaction.take_target(Memory::Turn::take); });
       // The others are made beside the copies; the first shows whether the target is full. Host
       // memory takes ten times as long to make as to copy, and nothing shall stand for that.
       if (!options_.reserve_first && to_.kind == Location::Kind::gpu) break;
@@ -88,12 +106,13 @@ void HeldMove::prepare() {
 }
 
 /// Refuses what cannot fit by the books, before anything is stopped.
-void HeldMove::require_room() {
+void HeldMove::require_room(MemoryPressure::Want& want) {
   std::uint64_t need_bytes = 0;
   for (const Transaction& transaction : transactions_) {
     if (transaction.state() == Transaction::State::planned) need_bytes += transaction.size_bytes();
   }
-  memory_.require_room(to_, need_bytes, "vma::migrate");
+  mover_.with_room(want, terms_, to_, need_bytes,
+                   [&] { memory_.require_room(to_, need_bytes, "vma::migrate"); });
 }
 
 void HeldMove::move_held() {
@@ -114,7 +133,9 @@ void HeldMove::move_held() {
   Hold hold(memory_.driver(), memory_.contexts(), post, mover_.watchdog_, patience);
   const TimePoint stop = clock_.now();
   const auto note_stall = [&] {
-    const std::chrono::nanoseconds stall = clock_.now() - stop;
+    stopped_ = stop;
+    opened_ = clock_.now();
+    const std::chrono::nanoseconds stall = opened_ - stop;
     report_.stall = {1, stall, stall, stall};
   };
   try {
@@ -146,6 +167,10 @@ void HeldMove::start(Transaction& transaction) {
 }
 
 void HeldMove::finish(Transaction& transaction, Hold* hold) {
+  const NvtxRange range([&] {
+    return fmt::format("vmart move {:#x} to {}",
+                       to_integer(allocation_.slot_begin(transaction.slot())), to_string(to_));
+  });
   if (hold == nullptr) {
     transaction.finish_copy();
     report_.phases.copy = clock_.now() - begun_;
@@ -186,6 +211,8 @@ void HeldMove::await_copy(Transaction& transaction, Hold& hold) {
 /// The first chunk that fails ends it; what is copied by then is switched all the same.
 void HeldMove::pipeline(Hold* hold) {
   begun_ = clock_.now();
+  pipelined_ = true;
+  tell_begun();
   let_through_ = begun_ - std::chrono::hours(1);  // Not yet.
   std::size_t count = transactions_.size();
   std::size_t started = 0;
@@ -242,6 +269,46 @@ void HeldMove::summarise() {
   } else {
     report_.outcome = moved == 0 ? Outcome::failed : Outcome::partly;
   }
+}
+
+/// To who watches, the chunks of a move that stops the work once begin and end together.
+void HeldMove::tell_begun() noexcept {
+  for (const Transaction& transaction : transactions_) {
+    mover_.tell(step_of(transaction, ChunkStep::Kind::begun));
+  }
+}
+
+void HeldMove::tell_ended() noexcept {
+  if (!pipelined_) return;
+  if (opened_ > stopped_) {
+    ChunkStep stood = step_of(transactions_.front(), ChunkStep::Kind::stood);
+    stood.begin = stopped_;
+    stood.end = opened_;
+    mover_.tell(stood);
+  }
+  for (const Transaction& transaction : transactions_) {
+    const bool moved = transaction.state() == Transaction::State::switched;
+    ChunkStep step = step_of(transaction, moved ? ChunkStep::Kind::moved : ChunkStep::Kind::stayed);
+    try {
+      if (!moved) step.why = report_.failures.empty() ? "cancelled" : report_.failures[0].reason;
+    } catch (const std::bad_alloc&) {  // Told without its reason.
+    }
+    mover_.tell(step);
+  }
+}
+
+ChunkStep HeldMove::step_of(const Transaction& transaction, ChunkStep::Kind kind) const {
+  ChunkStep step;
+  step.kind = kind;
+  step.begin = begun_;
+  step.end = clock_.now();
+  step.address = allocation_.slot_begin(transaction.slot());
+  step.bytes = transaction.size_bytes();
+  step.from = transaction.from();
+  step.to = to_;
+  step.stall = opened_ - stopped_;
+  step.operation = terms_.operation;
+  return step;
 }
 
 }  // namespace vma

@@ -13,7 +13,8 @@ namespace vma {
 class HeldMove {
  public:
   HeldMove(Mover& mover, Allocation& allocation, SlotRange range, Location to,
-           const MigrateOptions& options, const MigrationTask* task = nullptr);
+           const MigrateOptions& options, const MoveTerms& terms,
+           const MigrationTask* task = nullptr);
 
   /// `task`, if there is one, may cancel it. Throws: Error with the report.
   MigrationReport run();
@@ -21,7 +22,8 @@ class HeldMove {
  private:
   void plan();
   void prepare();
-  void require_room();
+  void require_room(MemoryPressure::Want& want);
+  void give_sources_up() noexcept;
   void move_held() VMART_NO_THREAD_ANALYSIS;
   void move_unheld();
   void pipeline(Hold* hold);
@@ -31,6 +33,9 @@ class HeldMove {
   bool ended() const;
   void note_failure(const Transaction& transaction, const std::exception& error);
   void summarise();
+  void tell_begun() noexcept;
+  void tell_ended() noexcept;
+  ChunkStep step_of(const Transaction& transaction, ChunkStep::Kind kind) const;
 
   Mover& mover_;
   Memory& memory_;
@@ -39,9 +44,12 @@ class HeldMove {
   const SlotRange range_;
   const Location to_;
   const MigrateOptions& options_;
+  const MoveTerms& terms_;
   const MigrationTask* const task_;  // Null for callers that wait.
   MigrationReport report_;
+  bool pipelined_ = false;
   TimePoint begun_{0};                    // The first copy.
+  TimePoint stopped_{0}, opened_{0};      // The work; zero: none was.
   TimePoint let_through_{0};              // When a grant or unmap of ours last returned.
   std::deque<Transaction> transactions_;  // In order of their slots.
 };

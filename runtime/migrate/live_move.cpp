@@ -2,6 +2,7 @@
 
 #include "base/check.hpp"
 #include "base/log.hpp"
+#include "base/nvtx.hpp"
 #include "migrate/chunk_stop.hpp"
 #include "migrate/migration_error.hpp"
 
@@ -32,6 +33,7 @@ LiveMove::LiveMove(Mover& mover, MigrationTask& task, Allocation& allocation)
       clock_(mover.memory_.driver().clock()),
       allocation_(allocation),
       options_(task.options),
+      want_(memory_.pressure()),
       report_(task.report()),
       notices_(allocation, *mover.callbacks_) {}
 
@@ -74,11 +76,16 @@ void LiveMove::move_all() {
   if (options_.reserve_first) reserve_all();
   for (std::size_t i = 0; i < chunks_.size(); ++i) {
     LiveChunk& chunk = chunks_[i];
+    const NvtxRange range([&] {
+      return fmt::format("vmart move {:#x} to {}",
+                         to_integer(allocation_.slot_begin(chunk.transaction.slot())),
+                         to_string(task_.to));
+    });
     try {
       require_going_on();
       if (!chunk.staged) {
         pace_copy(chunk);
-        stage(chunk, choose(chunk));
+        stage(chunk, choose(chunk), true);
       }
     } catch (const std::exception& error) {
       note_failure(chunk, error);
@@ -106,7 +113,8 @@ void LiveMove::stage_ahead(const LiveChunk& chunk, LiveChunk& next) {
   if (chunk.transaction.from() != next.transaction.from()) return;
   try {
     const WayChoice choice = choose(next);
-    if (choice.way == chunk.choice.way) stage(next, choice);  // Another copier has another lease.
+    if (choice.way != chunk.choice.way) return;  // Another copier has another lease.
+    stage(next, choice, false);
   } catch (const std::exception& error) {
     log(LogLevel::debug, "a chunk was not copied ahead of its turn: {}", error.what());
     unstage(next);
@@ -115,10 +123,23 @@ void LiveMove::stage_ahead(const LiveChunk& chunk, LiveChunk& next) {
 
 void LiveMove::reserve_all() {
   const TimePoint start = clock_.now();
-  for (LiveChunk& chunk : chunks_) {
-    if (!chunk.transaction.take_cached_target()) chunk.transaction.take_target(Memory::Turn::take);
-  }
+  for (LiveChunk& chunk : chunks_) take_target(chunk, true);
   report_.phases.cache += clock_.now() - start;
+}
+
+/// `may_ask`: nothing of this move is under way, so that it can wait for room.
+void LiveMove::take_target(LiveChunk& chunk, bool may_ask) {
+  Transaction& transaction = chunk.transaction;
+  if (transaction.take_cached_target()) return;
+  const auto ask = [&](Location at, std::uint64_t size_bytes) {
+    if (!may_ask || !task_.terms.asks_for_room || at.kind != Location::Kind::gpu) return false;
+    give_up_lease();  // Another move may need the copier to make the room.
+    const bool again = mover_.ask_for_room(want_, at, size_bytes);
+    require_going_on();
+    return again;
+  };
+  memory_.with_room(ask, task_.to, transaction.size_bytes(),
+                    [&] { transaction.take_target(Memory::Turn::take); });
 }
 
 WayChoice LiveMove::choose(const LiveChunk& chunk) {
@@ -138,7 +159,7 @@ WayChoice LiveMove::choose(const LiveChunk& chunk) {
 }
 
 /// Everything before the stop. Nothing is stopped here, so that hooks may be called.
-void LiveMove::stage(LiveChunk& chunk, const WayChoice& choice) {
+void LiveMove::stage(LiveChunk& chunk, const WayChoice& choice, bool may_ask) {
   Transaction& transaction = chunk.transaction;
   chunk.choice = choice;
   if (choice.way == Way::none) {
@@ -152,15 +173,23 @@ void LiveMove::stage(LiveChunk& chunk, const WayChoice& choice) {
     throw Error(ErrorKind::unsupported, call,
                 fmt::format("the chunk cannot move live; {}", chunk.choice.reason));
   }
+  tell_begun(chunk);
   notices_.before(transaction.slot(), transaction.from(), task_.to);
   if (transaction.state() == Transaction::State::planned) {
     const TimePoint start = clock_.now();
-    if (!transaction.take_cached_target()) transaction.take_target(Memory::Turn::take);
+    take_target(chunk, may_ask);
     report_.phases.cache += clock_.now() - start;
   }
   if (chunk.choice.way == Way::live || chunk.choice.way == Way::live_beside) {
-    stage_live(chunk);
-  } else if (chunk.choice.way == Way::stopped) {
+    try {
+      stage_live(chunk);
+    } catch (const Error& error) {
+      // Digests want memory at the source, and a chunk may leave just because that place is full.
+      if (options_.mode != Mode::automatic || error.kind() != ErrorKind::out_of_memory) throw;
+      chunk.choice = {Way::stopped, std::string("stopped: ") + error.what(), true};
+    }
+  }
+  if (chunk.choice.way == Way::stopped) {
     mover_.engine_.prepare(transaction.from(), task_.to);
   }
   chunk.staged = true;
@@ -271,6 +300,7 @@ void LiveMove::complete(LiveChunk& chunk) {
         if (stop.all_stood()) {
           stats_.add_skew(times.skew());
           stats_.add_stall(times.stall());
+          tell_stood(chunk, times);
         }
         const MutexLock lock(mover_.budget_mutex_);
         if (times.first_arrival > TimePoint(0)) {
@@ -301,7 +331,7 @@ void LiveMove::choose_again(LiveChunk& chunk) {
   if (choice.way == chunk.choice.way) return;
   for (LiveChunk& other : chunks_) unstage(other);  // The next one's copier may be given up.
   if (chunk.transaction.state() == Transaction::State::copied) chunk.transaction.discard_copy();
-  stage(chunk, choice);
+  stage(chunk, choice, false);
 }
 
 void LiveMove::give_up_or_back_off(const LiveChunk& chunk, const Gate::Refusal& refusal,
@@ -353,8 +383,13 @@ void LiveMove::retired(LiveChunk& chunk) {
   }
   chunk.staged = false;
   if (chunks_beside_ > 0) --chunks_beside_;
-  chunk.transaction.retire_source();
+  if (task_.terms.gives_back) {
+    chunk.transaction.dismiss_source();
+  } else {
+    chunk.transaction.retire_source();
+  }
   notices_.after(chunk.transaction.slot(), true);
+  tell_ended(chunk, true);
   report_.phases.retire += clock_.now() - start;
 }
 
@@ -443,6 +478,7 @@ void LiveMove::finish_report() noexcept {
   report_.skew = stats_.skew();
   report_.stall = stats_.stall();
   mover_.stats_.merge(stats_);
+  for (LiveChunk& chunk : chunks_) tell_ended(chunk, false);
   const bool all = static_cast<std::size_t>(report_.chunks_moved) == chunks_.size();
   if (all) {
     report_.outcome = Outcome::done;

@@ -30,6 +30,10 @@ struct LiveChunk {
   std::optional<std::uint64_t> read_only_since;
   bool settled = false;  ///< In the last try.
   int tries = 0;         ///< That were given up.
+  // What who watches has been told.
+  std::optional<TimePoint> begun;
+  std::chrono::nanoseconds stall{0};
+  bool ended = false;
 };
 
 /// One migration in the background, chunk by chunk; what a worker of `Mover` does with a task.
@@ -51,8 +55,9 @@ class LiveMove {
   void move_all();
   void finish_report() noexcept;
   void reserve_all();
+  void take_target(LiveChunk& chunk, bool may_ask);
   void stage_ahead(const LiveChunk& chunk, LiveChunk& next);
-  void stage(LiveChunk& chunk, const WayChoice& choice);
+  void stage(LiveChunk& chunk, const WayChoice& choice, bool may_ask);
   void stage_live(LiveChunk& chunk);
   void unstage(LiveChunk& chunk) noexcept;
   WayChoice choose(const LiveChunk& chunk);
@@ -72,6 +77,10 @@ class LiveMove {
   void back_off(int attempt);
   TimePoint chunk_deadline() const;
   void note_failure(const LiveChunk& chunk, const std::exception& error);
+  ChunkStep step_of(const LiveChunk& chunk, ChunkStep::Kind kind) const;
+  void tell_begun(LiveChunk& chunk) noexcept;
+  void tell_stood(LiveChunk& chunk, const GateTimes& times) noexcept;
+  void tell_ended(LiveChunk& chunk, bool moved) noexcept;
 
   Mover& mover_;
   MigrationTask& task_;
@@ -79,6 +88,7 @@ class LiveMove {
   Clock& clock_;
   Allocation& allocation_;
   const MigrateOptions& options_;
+  MemoryPressure::Want want_;
   StopStats stats_;
   MigrationReport report_;
   MoveNotices notices_;

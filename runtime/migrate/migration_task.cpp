@@ -9,11 +9,13 @@ namespace vma {
 inline namespace v1 {
 
 MigrationTask::MigrationTask(std::shared_ptr<Allocation> allocation, SlotRange slots,
-                             Location target, const MigrateOptions& how, ContextHandle context,
-                             Clock& clock, std::shared_ptr<Callbacks> callbacks)
+                             Location target, const MigrateOptions& how,
+                             const MoveTerms& conditions, ContextHandle context, Clock& clock,
+                             std::shared_ptr<Callbacks> callbacks)
     : range(slots),
       to(target),
       options(how),
+      terms(conditions),
       caller(context),
       clock_(clock),
       callbacks_(std::move(callbacks)),

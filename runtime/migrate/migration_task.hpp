@@ -4,6 +4,7 @@
 #include "base/mutex.hpp"
 #include "memory/allocation.hpp"
 #include "migrate/callbacks.hpp"
+#include "migrate/move_terms.hpp"
 
 #include <vma/error.hpp>
 #include <vma/migration.hpp>
@@ -30,13 +31,14 @@ inline namespace v1 {
 class MigrationTask {
  public:
   MigrationTask(std::shared_ptr<Allocation> allocation, SlotRange range, Location to,
-                const MigrateOptions& options, ContextHandle caller, Clock& clock,
-                std::shared_ptr<Callbacks> callbacks);
+                const MigrateOptions& options, const MoveTerms& terms, ContextHandle caller,
+                Clock& clock, std::shared_ptr<Callbacks> callbacks);
 
   // --- What was asked for; constant.
   const SlotRange range;
   const Location to;
   const MigrateOptions options;
+  const MoveTerms terms;
   const ContextHandle caller;  ///< The context that was current where it was asked for.
 
   // --- The user's side

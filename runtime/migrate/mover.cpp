@@ -116,20 +116,21 @@ LiveCopier& Mover::copier(DeviceId device, Location to, bool own) {
 // --- For callers that wait
 
 MigrationReport Mover::move(Allocation& allocation, SlotRange range, Location to,
-                            const MigrateOptions& options) {
+                            const MigrateOptions& options, const MoveTerms& terms) {
   MigrationReport report;
   try {
-    report = move_held(allocation, range, to, options, nullptr);
+    report = move_held(allocation, range, to, options, terms, nullptr);
   } catch (const Error& error) {
-    if (error.report() != nullptr) count(*error.report());
+    if (error.report() != nullptr) ended(allocation, *error.report());
     throw;
   }
-  count(report);
+  ended(allocation, report);
   return report;
 }
 
 MigrationReport Mover::move_held(Allocation& allocation, SlotRange range, Location to,
-                                 const MigrateOptions& options, const MigrationTask* task) {
+                                 const MigrateOptions& options, const MoveTerms& terms,
+                                 const MigrationTask* task) {
   MoveNotices notices(allocation, *callbacks_);
   for (std::size_t slot = range.first; slot < range.end; ++slot) {
     const Location from = allocation.home(slot);
@@ -145,7 +146,7 @@ MigrationReport Mover::move_held(Allocation& allocation, SlotRange range, Locati
   try {
     const MutexLock operations(allocation.operations());
     require_movable(allocation);
-    report = HeldMove(*this, allocation, range, to, options, task).run();
+    report = HeldMove(*this, allocation, range, to, options, terms, task).run();
   } catch (...) {
     note_moved();
     throw;
@@ -154,18 +155,77 @@ MigrationReport Mover::move_held(Allocation& allocation, SlotRange range, Locati
   return report;
 }
 
-void Mover::count(const MigrationReport& report) noexcept {
+void Mover::ended(Allocation& allocation, const MigrationReport& report) noexcept {
   ++migrations_;
   bytes_moved_ += report.bytes_moved;
   bytes_copied_twice_ += report.bytes_copied_twice;
+  allocation.placed_at = memory_.driver().clock().now();
+  watcher_.tell([&](Watcher& watcher) {
+    try {
+      watcher(allocation.shared_from_this(), report);
+    } catch (const std::exception& error) {
+      log(LogLevel::warn, "who watches moves failed: {}", error.what());
+    }
+  });
+}
+
+void Mover::watch(Watcher watcher) {
+  watcher_.set(watcher ? std::make_shared<Watcher>(std::move(watcher)) : nullptr);
+}
+
+void Mover::watch_chunks(ChunkWatcher watcher) {
+  chunk_watcher_.set(watcher ? std::make_shared<ChunkWatcher>(std::move(watcher)) : nullptr);
+}
+
+void Mover::tell(const ChunkStep& step) noexcept {
+  chunk_watcher_.tell([&](ChunkWatcher& watcher) {
+    try {
+      watcher(step);
+    } catch (const std::exception& error) {
+      log(LogLevel::warn, "who watches chunks failed: {}", error.what());
+    }
+  });
+}
+
+Mover::Load Mover::load() const {
+  const MutexLock lock(queue_mutex_);
+  return {running_.size(), waiting_.size()};
+}
+
+/// What makes the room may be a move in the background, and this thread one of those that do these.
+bool Mover::ask_for_room(MemoryPressure::Want& want, Location at, std::uint64_t size_bytes) {
+  class Asking {
+   public:
+    explicit Asking(Mover& mover) : mover_(mover) {
+      const MutexLock lock(mover_.queue_mutex_);
+      ++mover_.asking_;
+    }
+    ~Asking() {
+      const MutexLock lock(mover_.queue_mutex_);
+      --mover_.asking_;
+    }
+    Asking(const Asking&) = delete;
+    Asking& operator=(const Asking&) = delete;
+
+   private:
+    Mover& mover_;
+  };
+  const Asking asking(*this);
+  const std::uint64_t room = memory_.room_bytes(at);  // Enough, where only the driver has none.
+  return want.ask(at, size_bytes > room ? size_bytes - room : size_bytes);
+}
+
+std::size_t Mover::running_max() const {
+  return memory_.topology().devices().size() + asking_;
 }
 
 // --- In the background
 
 std::shared_ptr<MigrationTask> Mover::submit(std::shared_ptr<Allocation> allocation,
                                              SlotRange range, Location to,
-                                             const MigrateOptions& options) {
-  auto task = std::make_shared<MigrationTask>(std::move(allocation), range, to, options,
+                                             const MigrateOptions& options,
+                                             const MoveTerms& terms) {
+  auto task = std::make_shared<MigrationTask>(std::move(allocation), range, to, options, terms,
                                               memory_.driver().current_context(),
                                               memory_.driver().clock(), callbacks_);
   const MutexLock lock(queue_mutex_);
@@ -173,8 +233,7 @@ std::shared_ptr<MigrationTask> Mover::submit(std::shared_ptr<Allocation> allocat
     throw Error(ErrorKind::driver_gone, "vma::migrate_async", "the runtime shuts down");
   const auto behind = std::ranges::find_if(
       waiting_, [&](const auto& other) { return other->options.priority < options.priority; });
-  const std::size_t wanted =
-      std::min(memory_.topology().devices().size(), waiting_.size() + running_.size() + 1);
+  const std::size_t wanted = std::min(running_max(), waiting_.size() + running_.size() + 1);
   while (workers_.size() < wanted) {
     workers_.push_back(memory_.driver().executor().spawn(
         fmt::format("vmart mover {}", workers_.size()), [this] { work(); }));
@@ -186,6 +245,7 @@ std::shared_ptr<MigrationTask> Mover::submit(std::shared_ptr<Allocation> allocat
 
 /// The first whose allocation nobody else moves; its claim is taken.
 std::shared_ptr<MigrationTask> Mover::next_task() {
+  if (running_.size() >= running_max()) return nullptr;
   for (auto it = waiting_.begin(); it != waiting_.end(); ++it) {
     const std::shared_ptr<Allocation> allocation = (*it)->allocation();
     if (!allocation->try_begin_move()) continue;
@@ -231,7 +291,7 @@ void Mover::carry_out(MigrationTask& task) noexcept {
     }
     const bool held = task.options.scope == StopScope::hold || task.options.nothing_runs;
     const CallerContext context(memory_.driver(), held ? task.caller : ContextHandle{});
-    report = held ? move_held(*allocation, task.range, task.to, task.options, &task)
+    report = held ? move_held(*allocation, task.range, task.to, task.options, task.terms, &task)
                   : LiveMove(*this, task, *allocation).run();
     if (report.outcome != Outcome::done) {
       throw Error(ErrorKind::cancelled, "vma::migrate_async",
@@ -247,7 +307,7 @@ void Mover::carry_out(MigrationTask& task) noexcept {
     failure = Error(ErrorKind::driver_failure, "vma::migrate_async", error.what());
   }
   allocation->end_move();
-  count(report);
+  ended(*allocation, report);
   task.finish(report, std::move(failure));
   // If it was freed it ends here, and gives its addresses back: not beside a closed gate.
   const MutexLock slow_work(memory_.lane().turn());

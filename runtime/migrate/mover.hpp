@@ -1,9 +1,11 @@
 #pragma once
 
+#include "base/listener.hpp"
 #include "base/mutex.hpp"
 #include "memory/memory.hpp"
 #include "migrate/attached_streams.hpp"
 #include "migrate/callbacks.hpp"
+#include "migrate/chunk_step.hpp"
 #include "migrate/copy_engine.hpp"
 #include "migrate/gate.hpp"
 #include "migrate/hold.hpp"
@@ -19,6 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <vector>
@@ -39,23 +42,40 @@ struct MoverLimits {
 /// (`move`), and in the background, chunk by chunk at gates (`submit`). Any thread.
 ///
 /// Workers take tasks by priority, then in order, one task an allocation at a time. Holds and gates
-/// take turns, all of them: whoever stops work has `turn_` and the lane's turn.
+/// take turns, all of them: whoever stops work has `turn_` and the lane's turn. As many run at once
+/// as there are GPUs, and one more for each that waits for room: that may be what makes it.
 class Mover {
  public:
+  /// Told of each migration that has ended, in the background or not, whatever its outcome: before
+  /// anybody who waits for it goes on. No lock is held, the move claim may be. It must not wait for
+  /// a move. What it throws is logged.
+  using Watcher = std::function<void(const std::shared_ptr<Allocation>&, const MigrationReport&)>;
+
   Mover(Memory& memory, CopyEngine& engine, const MoverLimits& limits);
   ~Mover();
 
   /// Requires: the caller has the allocation's move claim. Throws: Error with the report; each
   /// chunk is wholly at its source or wholly at its target, or the allocation is poisoned.
   MigrationReport move(Allocation& allocation, SlotRange range, Location to,
-                       const MigrateOptions& options);
+                       const MigrateOptions& options, const MoveTerms& terms = {});
   /// Requires: the arguments have been checked. Throws: Error{driver_gone} once stopped.
   std::shared_ptr<MigrationTask> submit(std::shared_ptr<Allocation> allocation, SlotRange range,
-                                        Location to, const MigrateOptions& options);
+                                        Location to, const MigrateOptions& options,
+                                        const MoveTerms& terms = {});
+  /// One at a time; an empty one is nobody. Blocks: while the former is told something.
+  void watch(Watcher watcher);
+  /// The same for each step of each chunk's move.
+  void watch_chunks(ChunkWatcher watcher);
   /// Cancels what waits and what runs, and takes no more. Does not wait.
   void refuse_more() noexcept;
   /// The same, and waits for it.
   void stop() noexcept;
+
+  /// Migrations in the background.
+  struct Load {
+    std::size_t running = 0, waiting = 0;
+  };
+  Load load() const;
 
   AttachedStreams& attached() noexcept { return attached_; }
   Callbacks& callbacks() noexcept { return *callbacks_; }
@@ -76,11 +96,20 @@ class Mover {
   /// The context of the application on the GPU, which is retained; none if that is not active.
   ContextHandle application_context(DeviceId device);
   MigrationReport move_held(Allocation& allocation, SlotRange range, Location to,
-                            const MigrateOptions& options, const MigrationTask* task);
+                            const MigrateOptions& options, const MoveTerms& terms,
+                            const MigrationTask* task);
+  /// As `Memory::with_room`, for a move on these terms. Requires: the caller holds no turn, and no
+  /// copier.
+  template <typename Body>
+  void with_room(MemoryPressure::Want& want, const MoveTerms& terms, Location at,
+                 std::uint64_t size_bytes, Body&& body);
+  bool ask_for_room(MemoryPressure::Want& want, Location at, std::uint64_t size_bytes);
+  std::size_t running_max() const VMART_REQUIRES(queue_mutex_);
   void work() VMART_NO_THREAD_ANALYSIS;
   std::shared_ptr<MigrationTask> next_task() VMART_REQUIRES(queue_mutex_);
   void carry_out(MigrationTask& task) noexcept;
-  void count(const MigrationReport& report) noexcept;
+  void ended(Allocation& allocation, const MigrationReport& report) noexcept;
+  void tell(const ChunkStep& step) noexcept;
 
   Memory& memory_;
   CopyEngine& engine_;
@@ -102,16 +131,29 @@ class Mover {
   Mutex budget_mutex_;
   StallBudget budget_ VMART_GUARDED_BY(budget_mutex_);
 
-  Mutex queue_mutex_;
+  mutable Mutex queue_mutex_;
   Condition queue_changed_;
   std::deque<std::shared_ptr<MigrationTask>> waiting_ VMART_GUARDED_BY(queue_mutex_);
   std::vector<std::shared_ptr<MigrationTask>> running_ VMART_GUARDED_BY(queue_mutex_);
   std::vector<std::unique_ptr<Task>> workers_ VMART_GUARDED_BY(queue_mutex_);
   bool stopping_ VMART_GUARDED_BY(queue_mutex_) = false;
+  std::size_t asking_ VMART_GUARDED_BY(queue_mutex_) = 0;  // Moves that wait for room.
 
+  Listener<Watcher> watcher_;
+  Listener<ChunkWatcher> chunk_watcher_;
   std::atomic<std::uint64_t> migrations_{0};
   std::atomic<std::uint64_t> bytes_moved_{0};
   std::atomic<std::uint64_t> bytes_copied_twice_{0};
 };
+
+template <typename Body>
+void Mover::with_room(MemoryPressure::Want& want, const MoveTerms& terms, Location at,
+                      std::uint64_t size_bytes, Body&& body) {
+  const bool may_ask = terms.asks_for_room && at.kind == Location::Kind::gpu;
+  const auto ask = [&](Location full, std::uint64_t bytes) {
+    return may_ask && ask_for_room(want, full, bytes);
+  };
+  memory_.with_room(ask, at, size_bytes, std::forward<Body>(body));
+}
 
 }  // namespace vma

@@ -167,4 +167,8 @@ void Transaction::retire_source() noexcept {
   if (source_) memory_.retire(std::move(source_));
 }
 
+void Transaction::dismiss_source() noexcept {
+  if (source_) memory_.dismiss(std::move(source_));
+}
+
 }  // namespace vma

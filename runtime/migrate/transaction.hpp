@@ -53,6 +53,8 @@ class Transaction {
   void switch_slot(Phases& phases);
   /// The source chunk goes to the cache. Requires: switched.
   void retire_source() noexcept;
+  /// It goes to the driver. Requires: switched; the caller does not hold `lane().turn()`.
+  void dismiss_source() noexcept;
 
   State state() const noexcept { return state_; }
   std::size_t slot() const noexcept { return slot_; }

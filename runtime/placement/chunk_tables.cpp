@@ -102,7 +102,9 @@ ChunkId ChunkTables::add(std::uint32_t allocation, std::string_view tag,
   const std::uint16_t tag_id = tag_number(tag);
   for (std::size_t slot = 0; slot < chunks.size(); ++slot) {
     ChunkRow& row = rows_[first + slot];
+    const bool listed = row.changed;  // As one that is gone.
     row = ChunkRow{};
+    row.changed = listed;
     row.bytes = chunks[slot].bytes;
     row.at = chunks[slot].at;
     row.born = now_;

@@ -9,6 +9,7 @@ MachineCosts::MachineCosts(std::size_t gpus, std::size_t places) : gpus_(gpus), 
   const std::size_t cells = places * places;
   access_.resize(cells);
   copy_.resize(cells);
+  move_byte_.resize(cells);
   stall_byte_.resize(cells);
   latency_.resize(cells);
   fixed_.resize(cells);
@@ -25,8 +26,9 @@ double MachineCosts::access_seconds(PlaceId device, PlaceId at, double bytes) co
 Time MachineCosts::move_time(PlaceId from, PlaceId to, std::uint64_t bytes) const {
   const double rate = copy_rate(from, to);
   if (rate <= 0) return Time::max();
-  return move_fixed(from, to) + std::chrono::duration_cast<Time>(std::chrono::duration<double>(
-                                    static_cast<double>(bytes) / rate));
+  return move_fixed(from, to) +
+         std::chrono::duration_cast<Time>(std::chrono::duration<double>(
+             static_cast<double>(bytes) * (1 / rate + move_per_byte(from, to))));
 }
 
 Time MachineCosts::stall_time(PlaceId from, PlaceId to, std::uint64_t bytes) const {

@@ -39,28 +39,14 @@ Migration Runtime::migrate_async(void* pointer, std::size_t offset, std::size_t 
   check_options(options, call);
   std::shared_ptr<Allocation> allocation = entry->memory.require(pointer, call);
   const SlotRange range = slots_of(*allocation, offset, bytes, call);
-  check_usable(*allocation, call);
-  check_not_poisoned(*allocation, call);
-  const std::string reason = allocation->why_pinned();
-  if (!reason.empty() && !(options.wait_for_pins && allocation->movable)) {
-    throw Error(ErrorKind::pinned, call,
-                fmt::format("the allocation at {} {}", fmt::ptr(pointer), reason));
-  }
-  const bool holds = options.scope == StopScope::hold || options.nothing_runs;
-  if (!holds && !entry->mover.attached().any(allocation->begin())) {
-    throw Error(ErrorKind::invalid_argument, call,
-                "no stream is attached that may use the allocation; attach those that do, or ask "
-                "for StopScope::hold");
-  }
-  if (holds && options.mode == Mode::live) {
-    throw Error(ErrorKind::unsupported, call, "under a hold memory moves stopped, not live");
-  }
+  check_background_move(*allocation, entry->mover.attached(), options, call);
   return Migration(entry->mover.submit(std::move(allocation), range, to, options));
 }
 
 void Runtime::attach(Stream stream, StreamWork work) {
   const Parts::Entry entry(*parts_, "vma::attach");
   entry->mover.attached().attach(named(stream), Address{}, work);
+  entry->scope_changed();
 }
 
 void Runtime::attach(Stream stream, void* pointer, StreamWork work) {
@@ -68,11 +54,13 @@ void Runtime::attach(Stream stream, void* pointer, StreamWork work) {
   const Parts::Entry entry(*parts_, call);
   const std::shared_ptr<Allocation> allocation = entry->memory.require_around(pointer, call);
   entry->mover.attached().attach(named(stream), allocation->begin(), work);
+  entry->scope_changed();
 }
 
 void Runtime::detach(Stream stream) {
   const Parts::Entry entry(*parts_, "vma::detach");
   entry->mover.attached().detach(named(stream), Address{});
+  entry->scope_changed();
 }
 
 void Runtime::detach(Stream stream, void* pointer) {
@@ -80,15 +68,19 @@ void Runtime::detach(Stream stream, void* pointer) {
   const Parts::Entry entry(*parts_, call);
   const std::shared_ptr<Allocation> allocation = entry->memory.require_around(pointer, call);
   entry->mover.attached().detach(named(stream), allocation->begin());
+  entry->scope_changed();
 }
 
 void Runtime::note_export(void* pointer) {
   constexpr const char* call = "vma::note_export";
   const Parts::Entry entry(*parts_, call);
   const std::shared_ptr<Allocation> allocation = entry->memory.require_around(pointer, call);
-  const MutexLock lock(allocation->operations());
-  check_usable(*allocation, call);
-  allocation->exported = true;
+  {
+    const MutexLock lock(allocation->operations());
+    check_usable(*allocation, call);
+    allocation->exported = true;
+  }
+  entry->memory.tell_changed(*allocation);
 }
 
 AttachedStream::AttachedStream(Runtime& runtime, Stream stream, void* pointer, StreamWork work)

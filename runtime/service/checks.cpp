@@ -47,4 +47,24 @@ void check_options(const MigrateOptions& options, const char* call) {
   }
 }
 
+void check_background_move(const Allocation& allocation, const AttachedStreams& attached,
+                           const MigrateOptions& options, const char* call) {
+  check_usable(allocation, call);
+  check_not_poisoned(allocation, call);
+  const std::string reason = allocation.why_pinned();
+  if (!reason.empty() && !(options.wait_for_pins && allocation.movable)) {
+    throw Error(ErrorKind::pinned, call,
+                fmt::format("the allocation at {:#x} {}", to_integer(allocation.begin()), reason));
+  }
+  const bool holds = options.scope == StopScope::hold || options.nothing_runs;
+  if (!holds && !attached.any(allocation.begin())) {
+    throw Error(ErrorKind::invalid_argument, call,
+                "no stream is attached that may use the allocation; attach those that do, or ask "
+                "for StopScope::hold");
+  }
+  if (holds && options.mode == Mode::live) {
+    throw Error(ErrorKind::unsupported, call, "under a hold memory moves stopped, not live");
+  }
+}
+
 }  // namespace vma

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "memory/allocation.hpp"
+#include "migrate/attached_streams.hpp"
 #include "migrate/migration_task.hpp"
 
 #include <vma/migration.hpp>
@@ -24,5 +25,10 @@ SlotRange slots_of(const Allocation& allocation, std::size_t offset, std::size_t
                    const char* call);
 /// Error{invalid_argument} for a deadline that is none.
 void check_options(const MigrateOptions& options, const char* call);
+/// What forbids a move in the background at once: Error{unknown_pointer, poisoned, pinned};
+/// {invalid_argument} where no stream is attached that may use it, and none is held; {unsupported}
+/// for a live one under a hold.
+void check_background_move(const Allocation& allocation, const AttachedStreams& attached,
+                           const MigrateOptions& options, const char* call);
 
 }  // namespace vma

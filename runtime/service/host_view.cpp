@@ -21,9 +21,12 @@ struct HostView::Pin {
     if (!pinned || !*open) return;
     try {
       const Runtime::Parts::Entry entry(parts, "vma::HostView");
-      const MutexLock lock(allocation->operations());
-      if (allocation->views == 1) revoke();
-      --allocation->views;
+      {
+        const MutexLock lock(allocation->operations());
+        if (allocation->views == 1) revoke();
+        --allocation->views;
+      }
+      entry->memory.tell_changed(*allocation);
     } catch (const std::exception& error) {  // Shut down since.
       log(LogLevel::debug, "a HostView of {:#x} ended late: {}", to_integer(allocation->begin()),
           error.what());
@@ -119,6 +122,7 @@ HostView Runtime::host_view(void* pointer, std::size_t bytes) {
   }
   const std::uint64_t chunk_bytes = allocation.geometry().chunk_bytes;
   pin->take(offset / chunk_bytes, (offset + bytes - 1) / chunk_bytes + 1);
+  entry->memory.tell_changed(allocation);
   return HostView(std::move(pin), {static_cast<std::byte*>(pointer), bytes});
 }
 

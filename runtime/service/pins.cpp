@@ -30,6 +30,11 @@ class Guest {
     }
   }
 
+  void tell_changed(const char* what) noexcept {
+    leave(what,
+          [this](const Runtime::Parts::Entry& entry) { entry->memory.tell_changed(*allocation); });
+  }
+
   const std::shared_ptr<Allocation> allocation;
 
  private:
@@ -46,7 +51,9 @@ inline namespace v1 {
 struct Pin::State {
   explicit State(Guest guest) : guest(std::move(guest)) {}
   ~State() {
-    if (pinned) guest.allocation->unpin();
+    if (!pinned) return;
+    guest.allocation->unpin();
+    guest.tell_changed("vma::Pin");
   }
   Guest guest;
   bool pinned = false;
@@ -63,11 +70,14 @@ Pin Runtime::pin(void* pointer) {
   auto state =
       std::make_unique<Pin::State>(Guest(*parts_, entry->memory.require_around(pointer, call)));
   Allocation& allocation = *state->guest.allocation;
-  const MutexLock lock(allocation.operations());
-  allocation.pin();
-  state->pinned = true;
-  check_usable(allocation, call);
-  check_not_poisoned(allocation, call);
+  {
+    const MutexLock lock(allocation.operations());
+    allocation.pin();
+    state->pinned = true;
+    check_usable(allocation, call);
+    check_not_poisoned(allocation, call);
+  }
+  entry->memory.tell_changed(allocation);
   return Pin(std::move(state));
 }
 
@@ -81,6 +91,7 @@ struct ReadOnly::State {
       const MutexLock lock(guest.allocation->operations());
       guest.allocation->set_read_only(false, entry->topology);  // A free may yet fail.
     });
+    guest.tell_changed("vma::ReadOnly");
   }
   Guest guest;
   bool declared = false;
@@ -105,6 +116,7 @@ ReadOnly Runtime::read_only(void* pointer) {
     allocation.set_read_only(true, entry->topology);
   }
   state->declared = true;
+  entry->memory.tell_changed(allocation);
   return ReadOnly(std::move(state));
 }
 
@@ -115,8 +127,11 @@ struct MoveHookRegistration::State {
   ~State() {
     if (id == 0) return;
     guest.allocation->hooks().remove(id);
-    // A chunk that may move because a hook followed it is switched before this returns.
-    const MutexLock lock(guest.allocation->operations());
+    {
+      // A chunk that may move because a hook followed it is switched before this returns.
+      const MutexLock lock(guest.allocation->operations());
+    }
+    guest.tell_changed("vma::MoveHookRegistration");
   }
   Guest guest;
   std::uint64_t id = 0;
@@ -138,6 +153,7 @@ MoveHookRegistration Runtime::on_move(void* pointer, MoveHooks hooks) {
       Guest(*parts_, entry->memory.require_around(pointer, call)));
   check_usable(*state->guest.allocation, call);
   state->id = state->guest.allocation->hooks().add(std::move(hooks));
+  entry->memory.tell_changed(*state->guest.allocation);
   return MoveHookRegistration(std::move(state));
 }
 

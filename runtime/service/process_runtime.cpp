@@ -52,6 +52,15 @@ Migration migrate_async(void* pointer, std::size_t offset, std::size_t bytes, Lo
                         const MigrateOptions& options) {
   return runtime().migrate_async(pointer, offset, bytes, to, options);
 }
+ParkReport park(const std::string& tag, const ParkOptions& options) {
+  return runtime().park(tag, options);
+}
+ParkReport resume(const std::string& tag, const ParkOptions& options) {
+  return runtime().resume(tag, options);
+}
+bool is_parked(const std::string& tag) {
+  return runtime().is_parked(tag);
+}
 void attach(Stream stream, StreamWork work) {
   runtime().attach(stream, work);
 }
@@ -80,6 +89,17 @@ AttachedStream::AttachedStream(Stream stream, StreamWork work)
     : AttachedStream(runtime(), stream, nullptr, work) {}
 AttachedStream::AttachedStream(Stream stream, void* pointer, StreamWork work)
     : AttachedStream(runtime(), stream, pointer, work) {}
+void record_use(const void* address, std::size_t bytes, Location device, UseKind kind) noexcept {
+  const Use use{address, bytes, device, kind};
+  record_uses({&use, 1});
+}
+void record_uses(std::span<const Use> uses) noexcept {
+  // Opens none: memory that a use could be of is that of an open one.
+  if (Runtime* open = process_runtime.load(std::memory_order_acquire)) open->record_uses(uses);
+}
+void advise(const void* address, std::size_t bytes, const Hint& hint) {
+  runtime().advise(address, bytes, hint);
+}
 std::vector<Extent> where(const void* pointer) {
   return runtime().where(pointer);
 }
@@ -98,6 +118,18 @@ void reserve(Location where, std::size_t bytes, std::size_t chunk_bytes) {
 std::size_t trim(Location where) {
   return runtime().trim(where);
 }
+DrainReport drain(Location at, const DrainOptions& options) {
+  return runtime().drain(at, options);
+}
+void refill(Location at) {
+  runtime().refill(at);
+}
+Calibration calibrate(const CalibrateOptions& options) {
+  return runtime().calibrate(options);
+}
+void set_capacity(Location where, std::size_t bytes) {
+  runtime().set_capacity(where, bytes);
+}
 Stream make_stream(Location gpu) {
   return runtime().make_stream(gpu);
 }
@@ -107,6 +139,14 @@ void destroy_stream(Stream stream) {
 void launch(Stream stream, const Kernel& kernel, Dim3 grid, Dim3 block,
             const KernelArguments& arguments) {
   runtime().launch(stream, kernel, grid, block, arguments);
+}
+void launch_using(Stream stream, const Kernel& kernel, Dim3 grid, Dim3 block,
+                  const KernelArguments& arguments, std::span<const Use> uses) {
+  runtime().launch_using(stream, kernel, grid, block, arguments, uses);
+}
+void launch_recorded(Stream stream, const Kernel& kernel, Dim3 grid, Dim3 block,
+                     const KernelArguments& arguments) {
+  runtime().launch_recorded(stream, kernel, grid, block, arguments);
 }
 void synchronize(Stream stream) {
   runtime().synchronize(stream);

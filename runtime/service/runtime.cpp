@@ -1,7 +1,9 @@
 #include <vma/runtime.hpp>
 
 #include "service/checks.hpp"
+#include "service/place_states.hpp"
 #include "service/runtime_parts.hpp"
+#include "service/runtime_stats.hpp"
 
 #include "base/units.hpp"
 #include "memory/move_claim.hpp"
@@ -19,7 +21,7 @@
 
 namespace vma {
 
-/// The only place that names concrete drivers.
+/// The only place that names concrete drivers, here and in `machine_of`.
 std::unique_ptr<Driver> open_driver(const std::string& name) {
   constexpr std::string_view simulated = "sim:";
   if (name.starts_with(simulated)) {
@@ -37,6 +39,11 @@ std::unique_ptr<Driver> open_driver(const std::string& name) {
   throw Error(ErrorKind::no_driver, "vma::Runtime",
               "built without CUDA; VMART_DRIVER=sim:h200x2 opens a simulated machine");
 #endif
+}
+
+const MachineDescription* machine_of(const Driver& driver) {
+  const auto* simulated = dynamic_cast<const SimDriver*>(&driver);
+  return simulated == nullptr ? nullptr : &simulated->machine();
 }
 
 namespace {
@@ -68,6 +75,25 @@ void for_each_piece(const Allocation& allocation, std::uint64_t offset, std::uin
   }
 }
 
+void* zeroed_if_asked(Machinery& machinery, const std::shared_ptr<Allocation>& allocation,
+                      const AllocOptions& options) {
+  if (!options.zeroed) return to_pointer(allocation->begin());
+  try {
+    for (std::size_t slot = 0; slot < allocation->geometry().slots; ++slot) {
+      machinery.engine.zero(allocation->chunk(slot));
+    }
+  } catch (...) {
+    try {
+      machinery.memory.free(allocation->begin());
+    } catch (const std::exception& error) {
+      machinery.memory.ledger().leaked(
+          fmt::format("an allocation that could not be zeroed: {}", error.what()));
+    }
+    throw;
+  }
+  return to_pointer(allocation->begin());
+}
+
 }  // namespace
 
 inline namespace v1 {
@@ -92,7 +118,12 @@ void* Runtime::alloc(std::size_t bytes, const AllocOptions& options) {
     const Location hint = gpu(index(parts_->driver->context_device(current)));
     if (entry->topology.has(hint)) at = hint;
   }
-  return alloc(bytes, at, options);
+  if (!entry->scheduling) return alloc(bytes, at, options);
+  const Geometry geometry =
+      plan_geometry(bytes, options.chunk_bytes, at, entry->topology.granularity());
+  const std::vector<Location> homes =
+      entry->scheduling->scheduler().place(geometry, at, options.tag);
+  return zeroed_if_asked(*entry, entry->memory.alloc(geometry, homes, options), options);
 }
 
 void* Runtime::alloc(std::size_t bytes, Location where, const AllocOptions& options) {
@@ -112,23 +143,7 @@ void* Runtime::alloc(std::size_t bytes, Location where, std::span<const Location
     throw Error(ErrorKind::unreachable, "vma::alloc",
                 fmt::format("{} cannot reach memory at {}", to_string(reader), to_string(where)));
   }
-  const std::shared_ptr<Allocation> allocation = entry->memory.alloc(bytes, where, options);
-  if (options.zeroed) {
-    try {
-      for (std::size_t slot = 0; slot < allocation->geometry().slots; ++slot) {
-        entry->engine.zero(allocation->chunk(slot));
-      }
-    } catch (...) {
-      try {
-        entry->memory.free(allocation->begin());
-      } catch (const std::exception& error) {
-        entry->memory.ledger().leaked(
-            fmt::format("an allocation that could not be zeroed: {}", error.what()));
-      }
-      throw;
-    }
-  }
-  return to_pointer(allocation->begin());
+  return zeroed_if_asked(*entry, entry->memory.alloc(bytes, where, options), options);
 }
 
 void Runtime::free(void* pointer) {
@@ -230,6 +245,16 @@ std::size_t Runtime::trim(Location where) {
   return entry->memory.trim(where);
 }
 
+void Runtime::set_capacity(Location where, std::size_t bytes) {
+  const Parts::Entry entry(*parts_, "vma::set_capacity");
+  entry->memory.set_capacity(where, bytes);
+  if (!entry->scheduling) return;
+  const std::size_t at = static_cast<std::size_t>(
+      std::ranges::find(entry->topology.locations(), where) - entry->topology.locations().begin());
+  const auto places = place_states(*parts_->driver, entry->topology, entry->memory.ledger());
+  entry->scheduling->scheduler().set_capacity(where, places[at].capacity_bytes);
+}
+
 Stream Runtime::make_stream(Location gpu) {
   const Parts::Entry entry(*parts_, "vma::make_stream");
   return entry->launcher.make_stream(gpu);
@@ -258,31 +283,7 @@ std::vector<Location> Runtime::locations() const {
 
 RuntimeStats Runtime::stats() const {
   const Parts::Entry entry(*parts_, "vma::stats");
-  RuntimeStats stats;
-  Memory& memory = entry->memory;
-  for (const Location at : entry->topology.locations()) {
-    const Ledger::Account account = memory.ledger().account(at);
-    stats.places.push_back({at, account.capacity_bytes, account.allocated_bytes,
-                            account.cached_bytes, account.own_bytes, account.leaked_bytes});
-  }
-  for (const std::shared_ptr<Allocation>& allocation : memory.registry().all()) {
-    ++stats.allocations;
-    stats.poisoned += allocation->poisoned() ? 1 : 0;
-  }
-  stats.leaked = memory.ledger().leaks();
-  stats.migrations = entry->mover.migrations();
-  stats.bytes_moved = entry->mover.bytes_moved();
-  stats.bytes_copied_twice = entry->mover.bytes_copied_twice();
-  stats.callbacks_failed = entry->mover.callbacks().failed();
-  const StopStats& stops = entry->mover.stats();
-  stats.skew = stops.skew();
-  stats.stall = stops.stall();
-  stats.gates = stats.skew.count;
-  for (const auto& [refusal, count] : stops.refusals()) {
-    stats.reasons[std::string(to_string(refusal))] = count;
-    stats.gates_given_up += count;
-  }
-  return stats;
+  return runtime_stats(entry->memory, entry->mover, entry->parker);
 }
 
 std::string Runtime::description() const {

@@ -1,15 +1,21 @@
 #include "service/runtime_parts.hpp"
 
+#include "service/cost_source.hpp"
+#include "service/pressure.hpp"
+
 #include "base/log.hpp"
 
 #include <unistd.h>
+
+#include <algorithm>
 
 namespace vma {
 namespace {
 
 MemoryLimits limits_of(const Settings& settings, const Topology& topology) {
   for (const auto& [at, bytes] : settings.capacity_bytes) topology.require(at, "vma::Runtime");
-  return {settings.capacity_bytes, settings.cache_bytes_per_gpu, settings.host_cache_bytes};
+  return {settings.capacity_bytes, settings.cache_bytes_per_gpu, settings.host_cache_bytes,
+          settings.pressure_limit};
 }
 
 MoverLimits mover_limits_of(const Settings& settings) {
@@ -23,23 +29,56 @@ MoverLimits mover_limits_of(const Settings& settings) {
   return limits;
 }
 
+/// Where memory of a GPU goes that is full: what it reaches fastest leads.
+std::vector<Location> places_below(Location at, const Topology& topology,
+                                   const MachineCosts& costs) {
+  const std::vector<Location>& places = topology.locations();
+  const auto own = static_cast<std::uint8_t>(std::ranges::find(places, at) - places.begin());
+  std::vector<Location> order;
+  for (const PlaceId place : costs.by_speed(PlaceId{own})) {
+    if (places[index(place)] != at) order.push_back(places[index(place)]);
+  }
+  return order;
+}
+
 /// Two runtimes on one driver would each hold contexts and count memory that the other has.
 std::atomic<bool> cuda_runtime_open{false};
 
 }  // namespace
 
-Machinery::Machinery(Driver& driver, const Settings& settings)
+Machinery::Machinery(Driver& driver, UseLog& uses, const Settings& settings)
     : topology(Topology::discover(driver, settings.devices)),
       memory(driver, topology, limits_of(settings, topology)),
       engine(driver, topology, memory.contexts(), memory.ledger(), memory.lane().turn()),
       mover(memory, engine, mover_limits_of(settings)),
-      launcher(driver, topology, memory.ledger()) {}
+      launcher(driver, topology, memory.ledger()),
+      parker(memory, mover),
+      costs(source_costs(driver, topology, settings.calibration).costs) {
+  if (!settings.policy.empty())
+    scheduling = std::make_unique<Scheduling>(driver, memory, mover, parker, uses, costs, settings);
+  // Who runs short of room gets it from whoever knows best what is cold. Under no hold: it would
+  // end a capture that the program is in, and stop all of it for an allocation.
+  memory.on_pressure([this](Location at, std::uint64_t bytes, TimePoint until) {
+    if (at.kind != Location::Kind::gpu) return false;
+    if (scheduling && scheduling->scheduler().make_room(at, bytes, until)) return true;
+    const std::vector<Location> order = places_below(at, topology, costs);
+    return demote(memory, mover, {at, bytes, until, order, false}) > 0;
+  });
+}
+
+Scheduler& Machinery::scheduler(const char* call) const {
+  if (scheduling) return scheduling->scheduler();
+  throw Error(ErrorKind::unsupported, call,
+              "no policy decides here; open the runtime with one (VMART_POLICY, such as stay_put)");
+}
 
 Runtime::Parts::Parts(std::unique_ptr<Driver> chosen, const Settings& settings)
-    : driver(std::move(chosen)), process(getpid()) {
+    : driver(std::move(chosen)),
+      uses(std::make_unique<UseLog>(driver->clock())),
+      process(getpid()) {
   claim_process();
   try {
-    machinery = std::make_unique<Machinery>(*driver, settings);
+    machinery = std::make_unique<Machinery>(*driver, *uses, settings);
   } catch (...) {
     if (claimed) cuda_runtime_open = false;
     throw;
@@ -59,6 +98,7 @@ Runtime::Parts::~Parts() {
   shut_down();
   if (in_forked_child()) {  // The parent's memory and threads: nothing here may touch them.
     static_cast<void>(machinery.release());
+    static_cast<void>(uses.release());
     static_cast<void>(driver.release());
   }
 }
@@ -78,12 +118,16 @@ void Runtime::Parts::shut_down() noexcept {
     MutexLock lock(mutex);
     closed = true;
     *open = false;
+    uses->close();
     // Calls inside may wait for what runs in the background.
+    if (machinery && machinery->scheduling) machinery->scheduling->stop();
     if (machinery) machinery->mover.refuse_more();
     left.wait(lock, [this]() VMART_REQUIRES(mutex) { return inside == 0; });
   }
   if (!machinery) return;
   machinery->mover.stop();
+  machinery->memory.on_pressure({});
+  machinery->scheduling.reset();
   machinery->memory.shut_down();
   machinery.reset();
   if (claimed) cuda_runtime_open = false;

@@ -1,12 +1,16 @@
 #pragma once
 
 #include "base/mutex.hpp"
+#include "machine/machine_description.hpp"
 #include "machine/topology.hpp"
 #include "memory/memory.hpp"
 #include "migrate/copy_engine.hpp"
 #include "migrate/mover.hpp"
 #include "service/launcher.hpp"
+#include "service/parker.hpp"
+#include "service/scheduling.hpp"
 #include "service/settings.hpp"
+#include "telemetry/use_log.hpp"
 
 #include <vma/runtime.hpp>
 
@@ -18,13 +22,23 @@ namespace vma {
 
 /// What a runtime does with one driver: everything below it, composed, in the order of the layers.
 struct Machinery {
-  Machinery(Driver& driver, const Settings& settings);
+  Machinery(Driver& driver, UseLog& uses, const Settings& settings);
+
+  /// Throws: Error{unsupported} where there is none.
+  Scheduler& scheduler(const char* call) const;
+  /// Streams were attached or detached.
+  void scope_changed() noexcept {
+    if (scheduling) scheduling->scheduler().inbox().scope_changed();
+  }
 
   Topology topology;
   Memory memory;
   CopyEngine engine;
   Mover mover;
   Launcher launcher;
+  Parker parker;
+  const MachineCosts costs;
+  std::unique_ptr<Scheduling> scheduling;  ///< Null without a policy. Made last, gone first.
 };
 
 /// A runtime's insides, and its door: `Entry` lets a call in, or refuses it after shutdown and in a
@@ -41,6 +55,7 @@ struct Runtime::Parts {
     Entry(const Entry&) = delete;
     Entry& operator=(const Entry&) = delete;
     Machinery* operator->() const noexcept { return parts_.machinery.get(); }
+    Machinery& operator*() const noexcept { return *parts_.machinery; }
 
    private:
     Parts& parts_;
@@ -52,6 +67,8 @@ struct Runtime::Parts {
   bool in_forked_child() const noexcept;
 
   std::unique_ptr<Driver> driver;
+  /// Lives as long as the parts, since to record a use goes through no door; closed by shutdown.
+  std::unique_ptr<UseLog> uses;
   std::unique_ptr<Machinery> machinery;
   const int process;
   bool claimed = false;  // This is the process's runtime on CUDA.
@@ -66,5 +83,7 @@ struct Runtime::Parts {
 
 /// Throws: Error{no_driver, unsupported, invalid_argument}.
 std::unique_ptr<Driver> open_driver(const std::string& name);
+/// What a simulated machine is made from; null of a real one, and behind a decorator.
+const MachineDescription* machine_of(const Driver& driver);
 
 }  // namespace vma

@@ -1,6 +1,8 @@
 #include "service/settings.hpp"
 
+#include "base/log.hpp"
 #include "base/units.hpp"
+#include "service/control_socket.hpp"
 
 #include <fmt/format.h>
 
@@ -150,10 +152,43 @@ void settle_limits(const RuntimeOptions& options, Settings& settings) {
   settings.stall_budget = std::chrono::microseconds(number_setting(
       count_of(options.stall_budget), "VMART_STALL_BUDGET_US", "stall_budget",
       "microseconds of each second", options.stall_budget ? 1 : 0, second_us, 60'000));
+  settings.pressure_limit = std::chrono::milliseconds(
+      number_setting(count_of(options.pressure_limit), "VMART_PRESSURE_LIMIT_MS", "pressure_limit",
+                     "milliseconds", 0, day_ms, 2'000));
   settings.copy_budget_bytes = size_setting(options.copy_budget_bytes, "VMART_COPY_BUDGET", 0);
   if (options.copy_budget_bytes && *options.copy_budget_bytes == 0) {
     throw Error(ErrorKind::invalid_argument, "vma::Runtime",
                 "copy_budget_bytes is 0: no move could be made; leave it unset for no limit");
+  }
+}
+
+void settle_scheduler(const RuntimeOptions& options, Settings& settings) {
+  constexpr std::uint64_t hour_us = 3'600'000'000;
+  constexpr std::uint64_t day_ms = 86'400'000;
+  settings.policy =
+      !options.policy.empty() ? options.policy : variable("VMART_POLICY").value_or("");
+  settings.policies = options.policies;
+  settings.control =
+      !options.control.empty() ? options.control : variable("VMART_CONTROL").value_or("");
+  settings.trace = !options.trace.empty() ? options.trace : variable("VMART_TRACE").value_or("");
+  const bool controlled = control_path(settings.control.c_str()).has_value();
+  if (settings.policy.empty() && (controlled || !settings.trace.empty())) {
+    log(LogLevel::info, "no policy is named: stay_put decides, for VMART_CONTROL or VMART_TRACE");
+    settings.policy = "stay_put";
+  }
+  settings.record = variable("VMART_RECORD").value_or("");
+  settings.decisions = variable("VMART_DECISIONS").value_or("");
+  settings.tick = std::chrono::microseconds(number_setting(
+      count_of(options.tick), "VMART_TICK_US", "tick", "microseconds", 100, hour_us, 10'000));
+  settings.half_life =
+      std::chrono::milliseconds(number_setting(count_of(options.half_life), "VMART_HALF_LIFE_MS",
+                                               "half_life", "milliseconds", 1, day_ms, 1'000));
+  settings.policy_limit = std::chrono::milliseconds(number_setting(
+      std::nullopt, "VMART_POLICY_LIMIT_MS", "policy_limit", "milliseconds", 1, day_ms, 500));
+  settings.dry_run = options.dry_run;
+  if (!settings.dry_run) {
+    settings.dry_run =
+        number_setting(std::nullopt, "VMART_DRY_RUN", "dry_run", "0 or 1", 0, 1, 0) == 1;
   }
 }
 
@@ -175,7 +210,9 @@ Settings settle(const RuntimeOptions& options) {
   settings.cache_bytes_per_gpu =
       size_setting(options.cache_bytes_per_gpu, "VMART_CACHE_BYTES_PER_GPU", 512 * MiB);
   settings.host_cache_bytes = size_setting(options.host_cache_bytes, "VMART_HOST_CACHE_BYTES", GiB);
+  settings.calibration = variable("VMART_CALIBRATION").value_or("auto");
   settle_limits(options, settings);
+  settle_scheduler(options, settings);
   return settings;
 }
 

@@ -24,7 +24,22 @@ struct Settings {
   int gate_retries = 8;
   std::chrono::microseconds stall_budget{60'000};  ///< Of each second; 0 is no limit.
   std::uint64_t copy_budget_bytes = 0;             ///< In each second; 0 is no limit.
-  LiveTuning tuning{};  ///< No option names it: benchmarks compare others.
+  std::string calibration;                         ///< VMART_CALIBRATION; see `source_costs`.
+  std::chrono::milliseconds pressure_limit{2'000};
+  std::string policy;                ///< Empty: no scheduler.
+  std::vector<PolicyKind> policies;  ///< Known beside the built-in ones.
+  std::string record;                ///< A folder; empty: nothing is recorded. VMART_RECORD.
+  std::string decisions;             ///< A file; empty: none. VMART_DECISIONS.
+  std::string control;               ///< As `control_path` takes it. VMART_CONTROL.
+  std::string trace;                 ///< A file; empty: none. VMART_TRACE.
+  bool dry_run = false;
+  std::chrono::nanoseconds tick = std::chrono::milliseconds(10);
+  std::chrono::nanoseconds drain = std::chrono::milliseconds(1);
+  std::chrono::nanoseconds half_life = std::chrono::seconds(1);
+  /// Of one call of the policy; VMART_POLICY_LIMIT_MS.
+  std::chrono::nanoseconds policy_limit = std::chrono::milliseconds(500);
+  bool stepped_by_hand = false;  ///< No option names it: tests step the scheduler themselves.
+  LiveTuning tuning{};           ///< No option names it: benchmarks compare others.
 };
 
 /// Throws: Error{invalid_argument} that names the variable and its value.

@@ -33,6 +33,36 @@ expect 0 "cannot use memory at gpu(" doctor --driver sim:test-islands --copy-mib
 expect 0 "middle moved to gpu(1)" where --driver sim:h200x2 --mib 16
 expect 0 "middle moved to host(0)" where --driver sim:h200x1 --mib 16
 
+VMART_CACHE_DIR=$(mktemp -d)
+export VMART_CACHE_DIR
+trap 'chmod -R u+w "$VMART_CACHE_DIR"; rm -rf "$VMART_CACHE_DIR"' EXIT
+expect 1 "no calibration of this machine" calibrate --driver sim:test-2 --show
+expect 0 "copy GB/s" calibrate --driver sim:test-2 --no-keep
+expect 1 "no calibration of this machine" calibrate --driver sim:test-2 --show
+expect 0 "$VMART_CACHE_DIR/calibration-" calibrate --driver sim:test-2
+expect 0 "read GB/s" calibrate --driver sim:test-2 --show
+expect 0 "vmart calibration" calibrate --driver sim:test-2 --show --json
+expect 1 "no calibration of this machine" calibrate --driver sim:test-4 --show # Another machine.
+expect 2 "--mib" calibrate --mib -1
+for file in "$VMART_CACHE_DIR"/*.json; do echo "{" > "$file"; done
+expect 1 "is not used" calibrate --driver sim:test-2 --show
+expect 0 "copy GB/s" calibrate --driver sim:test-2
+expect 0 "read GB/s" calibrate --driver sim:test-2 --show
+# Nothing to ask: no program listens in a folder of our own.
+empty=$(mktemp -d)
+XDG_RUNTIME_DIR=$empty
+export XDG_RUNTIME_DIR
+for command in status "where 0x10" "explain 0x10" stats "stats --json" pause resume step policy \
+  events top "drain gpu0" "migrate 0x10 gpu1"; do
+  # shellcheck disable=SC2086 # A command and its arguments.
+  expect 1 "no runtime listens" $command --pid 99999999
+  # shellcheck disable=SC2086
+  expect 1 "No such file" $command --socket "$empty/none.sock"
+done
+expect 2 "to" migrate 0x10
+expect 2 "--interval" top --interval 0
+rmdir "$empty"
+
 # What cannot work says so in one line, with its kind.
 expect 1 "invalid_argument" doctor --driver sim:no-such-machine
 expect 1 "invalid_argument" where --driver vulkan

@@ -1,4 +1,7 @@
+#include "tools/calibrate.hpp"
+#include "tools/control_subcommands.hpp"
 #include "tools/doctor.hpp"
+#include "tools/live_where.hpp"
 #include "tools/where.hpp"
 
 #include <vma/error.hpp>
@@ -7,6 +10,9 @@
 #include <fmt/format.h>
 
 #include <exception>
+#include <functional>
+#include <memory>
+#include <string>
 
 namespace {
 
@@ -15,6 +21,47 @@ constexpr int wrong_usage = 2;
 
 void add_driver(CLI::App& command, std::string& driver) {
   command.add_option("--driver", driver, "cuda, sim:NAME or sim:FILE.json; default: VMART_DRIVER");
+}
+
+void add_calibrate_options(CLI::App& command, vma::CalibrateCommand& options) {
+  add_driver(command, options.driver);
+  command.add_flag("--show", options.show, "print what is stored, and measure nothing");
+  command.add_flag("--json", options.json, "print it as it is stored");
+  command.add_flag("--keep,!--no-keep", options.keep, "store it for runtimes to come");
+  command.add_option("--mib", options.mib, "most memory at each place; 0: 256, simulated 32")
+      ->check(CLI::Range(0, 4'096))
+      ->capture_default_str();
+}
+
+/// Shows where memory lies: that of a running program, or of a demonstration.
+void add_where(CLI::App& app, std::function<int()>& chosen) {
+  struct Arguments {
+    vma::WhereOptions demonstration;
+    vma::ControlChoice choice;
+    std::string address;
+  };
+  const auto given = std::make_shared<Arguments>();
+  CLI::App& where = *app.add_subcommand(
+      "where", "shows where the memory of a running program lies; without one, a demonstration");
+  const auto* address = where.add_option("address", given->address, "of one allocation");
+  vma::add_choice(where, given->choice);
+  add_driver(where, given->demonstration.driver);
+  const auto* driver = where.get_option("--driver");
+  const auto* mib = where.add_option("--mib", given->demonstration.mib, "size of the allocation")
+                        ->check(CLI::Range(4, 65'536))
+                        ->capture_default_str();
+  where.callback([&chosen, given, address, driver, mib] {
+    const bool asks = *address || given->choice.chosen();
+    const bool shows = *driver || *mib;
+    if (asks && shows) {
+      throw CLI::ValidationError("--driver and --mib are of the demonstration, not of a program");
+    }
+    chosen = [given, asks, shows] {
+      const bool live = asks || (!shows && !vma::control_sockets().empty());
+      return live ? vma::run_live_where(given->choice, given->address)
+                  : vma::run_where(given->demonstration);
+    };
+  });
 }
 
 int run(int argc, char** argv) {
@@ -32,19 +79,22 @@ int run(int argc, char** argv) {
       ->check(CLI::Range(0, 256))
       ->capture_default_str();
 
-  vma::WhereOptions where_options;
-  CLI::App& where = *app.add_subcommand("where", "shows where an allocation's bytes lie");
-  add_driver(where, where_options.driver);
-  where.add_option("--mib", where_options.mib, "size of the allocation")
-      ->check(CLI::Range(4, 65'536))
-      ->capture_default_str();
+  std::function<int()> chosen = [&] { return vma::run_doctor(doctor_options); };
+  add_where(app, chosen);
+  vma::add_control_subcommands(app, chosen);
+
+  vma::CalibrateCommand calibrate_command;
+  CLI::App& calibrate =
+      *app.add_subcommand("calibrate", "measures what copies, reads and moves cost here");
+  add_calibrate_options(calibrate, calibrate_command);
+  calibrate.callback([&] { chosen = [&] { return vma::run_calibrate(calibrate_command); }; });
 
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : wrong_usage;  // Help and version come this way too.
   }
-  return doctor.parsed() ? vma::run_doctor(doctor_options) : vma::run_where(where_options);
+  return chosen();
 }
 
 }  // namespace

@@ -63,7 +63,8 @@ check_symbols() {
     echo "$foreign"
     exit 1
   fi
-  nm --dynamic --defined-only --demangle "$library" | grep -q 'vma::v1::to_string' ||
+  # Not `grep -q`, which would leave nm with a broken pipe.
+  nm --dynamic --defined-only --demangle "$library" | grep 'vma::v1::to_string' >/dev/null ||
     { echo "the public interface is not exported"; exit 1; }
   local declared exported
   declared=$(grep -oE '\bvmart_[a-z_]+\(' "$prefix/moved/include/vma/vmart.h" | tr -d '(' | sort -u)

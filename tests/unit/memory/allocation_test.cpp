@@ -24,7 +24,7 @@ class AllocationTest : public testing::Test {
     for (const Chunk& chunk : chunks_) rig_.unclaim(chunk);
   }
 
-  void show() { allocation_.show_all(chunks_, rig_.topology().readers(gpu(0))); }
+  void show() { allocation_.show_all(chunks_, rig_.topology()); }
 
   MemoryRig rig_;
   const std::uint64_t page_ = rig_.page();

@@ -18,7 +18,7 @@ MemoryLimits capped(std::uint64_t pages) {
   return limits;
 }
 
-TEST(Pressure, TrimsTheCacheBeforeItRefuses) {
+TEST(MemoryPressure, TrimsTheCacheBeforeItRefuses) {
   MemoryRig rig("test-2", capped(8));
   rig.free(rig.alloc(8, gpu(0), 1));
   EXPECT_EQ(rig.cached(gpu(0)), 8 * page);
@@ -28,7 +28,7 @@ TEST(Pressure, TrimsTheCacheBeforeItRefuses) {
   rig.memory().check_invariants();
 }
 
-TEST(Pressure, TrimsTheCacheWhenTheDriverRefuses) {
+TEST(MemoryPressure, TrimsTheCacheWhenTheDriverRefuses) {
   MemoryRig rig;  // 64 MiB, and a cache budget of more.
   rig.free(rig.alloc(15'000, gpu(0), 100));
   const auto allocation = rig.alloc(15'000, gpu(0), 128);
@@ -36,7 +36,7 @@ TEST(Pressure, TrimsTheCacheWhenTheDriverRefuses) {
   rig.memory().check_invariants();
 }
 
-TEST(Pressure, SaysWhoHoldsWhat) {
+TEST(MemoryPressure, SaysWhoHoldsWhat) {
   MemoryRig rig("test-2", capped(8));
   const auto held = rig.alloc(5, gpu(0), 5);
   const Error error = expect_error(ErrorKind::out_of_memory, [&] { rig.alloc(4, gpu(0), 4); });
@@ -49,7 +49,7 @@ TEST(Pressure, SaysWhoHoldsWhat) {
   rig.expect_shown(*fits);
 }
 
-TEST(Pressure, ARefusedAllocationHoldsNothing) {
+TEST(MemoryPressure, ARefusedAllocationHoldsNothing) {
   MemoryRig rig("test-2", capped(8));
   expect_error(ErrorKind::out_of_memory, [&] { rig.alloc(9, gpu(0), 1); });
   EXPECT_EQ(rig.account(gpu(0)).allocated_bytes, 0u);
@@ -58,7 +58,7 @@ TEST(Pressure, ARefusedAllocationHoldsNothing) {
   rig.expect_shown(*all);
 }
 
-TEST(Pressure, RefusesAtOnceWhatNoMachineHas) {
+TEST(MemoryPressure, RefusesAtOnceWhatNoMachineHas) {
   MemoryRig rig;
   rig.forget_calls();
   const Error error = expect_error(ErrorKind::out_of_memory,
@@ -71,7 +71,7 @@ TEST(Pressure, RefusesAtOnceWhatNoMachineHas) {
   rig.memory().check_invariants();
 }
 
-TEST(Pressure, GivesUpThePageTablesReserveForAGrant) {
+TEST(MemoryPressure, GivesUpThePageTablesReserveForAGrant) {
   MemoryRig rig;
   rig.fail({Call::grant}, {1});  // The first is the chunk's own; this is the slots'.
   const auto allocation = rig.alloc(1, gpu(0));
@@ -84,7 +84,7 @@ TEST(Pressure, GivesUpThePageTablesReserveForAGrant) {
   rig.memory().check_invariants();
 }
 
-TEST(Pressure, KeepsWithinTheCacheBudget) {
+TEST(MemoryPressure, KeepsWithinTheCacheBudget) {
   MemoryLimits limits;
   limits.cache_bytes_per_gpu = 6 * page;
   MemoryRig rig("test-2", limits);

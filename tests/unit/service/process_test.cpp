@@ -58,7 +58,8 @@ TEST(Process, CallsAfterShutdownAreDriverGone) {
            [&] { static_cast<void>(runtime.host_view(words, 1)); },
            [&] { runtime.reserve(gpu(0), 1); }, [&] { runtime.trim(gpu(0)); },
            [&] { runtime.make_stream(gpu(0)); }, [&] { runtime.synchronize(nullptr); },
-           [&] { runtime.locations(); }, [&] { runtime.stats(); }}) {
+           [&] { runtime.locations(); }, [&] { runtime.stats(); },
+           [&] { runtime.advise(words, 8, {}); }}) {
     EXPECT_EQ(kind_of_error(call), ErrorKind::driver_gone);
   }
   EXPECT_NE(runtime.description(), "");
@@ -105,6 +106,7 @@ TEST(Process, AForkedChildIsRefusedAndFreesNothing) {
         if (error.kind() != ErrorKind::driver_gone) return 2;
       }
     }
+    runtime.record_use(words, 8, gpu(0));
     runtime.shutdown();
     rig.reset();
     return 0;

@@ -14,9 +14,16 @@
 namespace vma {
 namespace {
 
-constexpr const char* variables[] = {"VMART_DRIVER",           "VMART_DEVICES",
-                                     "VMART_CAPACITY",         "VMART_CACHE_BYTES_PER_GPU",
-                                     "VMART_HOST_CACHE_BYTES", "VMART_HOLD_LIMIT_MS"};
+constexpr const char* variables[] = {"VMART_DRIVER",
+                                     "VMART_DEVICES",
+                                     "VMART_CAPACITY",
+                                     "VMART_CACHE_BYTES_PER_GPU",
+                                     "VMART_HOST_CACHE_BYTES",
+                                     "VMART_HOLD_LIMIT_MS",
+                                     "VMART_PRESSURE_LIMIT_MS",
+                                     "VMART_POLICY",
+                                     "VMART_CONTROL",
+                                     "VMART_TRACE"};
 
 class SettingsTest : public testing::Test {
  protected:
@@ -39,6 +46,7 @@ TEST_F(SettingsTest, HasDefaults) {
   EXPECT_EQ(settings.cache_bytes_per_gpu, 512 * MiB);
   EXPECT_EQ(settings.host_cache_bytes, GiB);
   EXPECT_EQ(settings.hold_limit, std::chrono::seconds(2));
+  EXPECT_EQ(settings.pressure_limit, std::chrono::seconds(2));
 }
 
 TEST_F(SettingsTest, ReadsTheEnvironment) {
@@ -49,6 +57,8 @@ TEST_F(SettingsTest, ReadsTheEnvironment) {
   EXPECT_EQ(with("VMART_CACHE_BYTES_PER_GPU", "0").cache_bytes_per_gpu, 0u);
   EXPECT_EQ(with("VMART_HOST_CACHE_BYTES", "12K").host_cache_bytes, 12 * KiB);
   EXPECT_EQ(with("VMART_HOLD_LIMIT_MS", "7").hold_limit, std::chrono::milliseconds(7));
+  EXPECT_EQ(with("VMART_PRESSURE_LIMIT_MS", "9").pressure_limit, std::chrono::milliseconds(9));
+  EXPECT_EQ(with("VMART_PRESSURE_LIMIT_MS", "0").pressure_limit, std::chrono::milliseconds(0));
 }
 
 TEST_F(SettingsTest, TakesOptionsBeforeTheEnvironment) {
@@ -65,6 +75,8 @@ TEST_F(SettingsTest, TakesOptionsBeforeTheEnvironment) {
   options.cache_bytes_per_gpu = 1;
   options.host_cache_bytes = 2;
   options.hold_limit = std::chrono::milliseconds(3);
+  setenv("VMART_PRESSURE_LIMIT_MS", "rubbish", 1);
+  options.pressure_limit = std::chrono::milliseconds(4);
   const Settings settings = settle(options);
   EXPECT_EQ(settings.driver, "sim:test-4");
   EXPECT_EQ(settings.devices, std::vector<int>{3});
@@ -72,6 +84,24 @@ TEST_F(SettingsTest, TakesOptionsBeforeTheEnvironment) {
   EXPECT_EQ(settings.cache_bytes_per_gpu, 1u);
   EXPECT_EQ(settings.host_cache_bytes, 2u);
   EXPECT_EQ(settings.hold_limit, std::chrono::milliseconds(3));
+  EXPECT_EQ(settings.pressure_limit, std::chrono::milliseconds(4));
+}
+
+TEST_F(SettingsTest, ControlAndTraceBringAPolicyThatMovesNothing) {
+  EXPECT_EQ(settle({}).policy, "");
+  EXPECT_EQ(settle({}).control, "");
+  EXPECT_EQ(with("VMART_CONTROL", "off").policy, "");
+  EXPECT_EQ(with("VMART_CONTROL", "auto").policy, "stay_put");
+  EXPECT_EQ(settle({}).control, "auto");
+  RuntimeOptions options;
+  options.control = "/run/it.sock";
+  options.trace = "here.json";
+  EXPECT_EQ(settle(options).control, "/run/it.sock");
+  clear();
+  EXPECT_EQ(with("VMART_TRACE", "there.json").policy, "stay_put");
+  EXPECT_EQ(settle({}).trace, "there.json");
+  EXPECT_EQ(settle(options).trace, "here.json");
+  EXPECT_EQ(with("VMART_POLICY", "counter").policy, "counter");
 }
 
 TEST_F(SettingsTest, NamesVariableAndValueOfWhatItRefuses) {
@@ -82,6 +112,7 @@ TEST_F(SettingsTest, NamesVariableAndValueOfWhatItRefuses) {
         "gpu0=1G,gpu(0)=2G", "gpu0==1G", "gpu0=99999999999999999999", "gpu0=16777216T"}},
       {"VMART_CACHE_BYTES_PER_GPU", {"many", "-1", "1Q", "1GB", "1 G", "0x10", "K", "1.5G"}},
       {"VMART_HOST_CACHE_BYTES", {"many", "-1", "18446744073709551616", "1gib", "G1"}},
+      {"VMART_PRESSURE_LIMIT_MS", {"soon", "-5", "1s", "86400001"}},
       {"VMART_HOLD_LIMIT_MS", {"soon", "-5", "1s", "2.5", "86400001", "0", "99999999999999999999"}},
   };
   for (const auto& [name, values] : malformed) {

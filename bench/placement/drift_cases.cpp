@@ -1,0 +1,171 @@
+// Hot sets that drift: in each phase another block of an array is every GPU's hottest. What the
+// GPUs read in a second once each drift has settled with the scheduler, against the best static
+// placements of that phase and against first touch, all measured. The best ones are found by the
+// machine's rates and then measured: three of them, since foretold differences may be small.
+
+#include "bench/placement/assignments.hpp"
+#include "bench/placement/cases.hpp"
+#include "bench/placement/drift_load.hpp"
+#include "bench/placement/readers.hpp"
+#include "service/runtime_parts.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace vma {
+namespace {
+
+constexpr std::size_t gpus_max = 4;
+constexpr std::size_t measured_best = 3;
+
+Readings readings_of(const DriftLoad& load, std::size_t phase) {
+  Readings readings;
+  for (std::size_t reader = 0; reader < load.gpus; ++reader) {
+    auto& row = readings.bytes.emplace_back();
+    for (std::size_t block = 0; block < load.blocks; ++block)
+      row.push_back(static_cast<double>(load.passes(phase, reader, block) * load.block_bytes));
+  }
+  return readings;
+}
+
+std::vector<std::vector<ReadRange>> ranges_of(const DriftLoad& load, std::size_t phase) {
+  std::vector<std::vector<ReadRange>> ranges(load.gpus);
+  for (std::size_t reader = 0; reader < load.gpus; ++reader) {
+    for (std::size_t block = 0; block < load.blocks; ++block)
+      for (std::size_t pass = 0; pass < load.passes(phase, reader, block); ++pass)
+        ranges[reader].push_back({block * load.block_bytes, load.block_bytes});
+  }
+  return ranges;
+}
+
+/// A runtime with the array, laid out as the GPUs touch it in the first phase, and its readers.
+struct Bed {
+  Bed(const DriftLoad& its_load, const RuntimeOptions& options) : load(its_load), runtime(options) {
+    gpus = gpus_of(runtime);
+    gpus.resize(load.gpus);
+    AllocOptions how;
+    how.chunk_bytes = load.chunk_bytes;
+    data = static_cast<std::byte*>(runtime.alloc(load.bytes(), gpus.front(), how));
+    lay(first_touch());
+    readers = std::make_unique<Readers>(runtime, data, gpus);
+  }
+  ~Bed() {
+    readers.reset();
+    runtime.free(data);
+  }
+
+  Assignment first_touch() const {
+    Assignment touched(load.blocks);
+    for (std::size_t block = 0; block < load.blocks; ++block)
+      touched[block] = load.first_touch(block);
+    return touched;
+  }
+  /// Holds the readers meanwhile.
+  void lay(const Assignment& assignment) {
+    MigrateOptions held;
+    held.scope = StopScope::hold;
+    for (std::size_t block = 0; block < load.blocks; ++block)
+      runtime.migrate(data, block * load.block_bytes, load.block_bytes, gpus[assignment[block]],
+                      held);
+  }
+
+  const DriftLoad load;
+  Runtime runtime;
+  std::vector<Location> gpus;
+  std::byte* data = nullptr;
+  std::unique_ptr<Readers> readers;
+};
+
+struct PhaseFigures {
+  double best = 0, second = 0, first_touch = 0, scheduler = 0;
+  bool every_one = false;
+};
+
+std::chrono::duration<double> measured() {
+  return std::chrono::duration<double>(case_seconds() / 4);
+}
+
+double settled_rate(Bed& bed, std::chrono::duration<double> settling) {
+  bed.readers->rate(settling);
+  return bed.readers->rate(measured());
+}
+
+void measure_static(const DriftLoad& load, std::vector<PhaseFigures>& phases) {
+  Bed bed(load, {});
+  for (std::size_t phase = 0; phase < phases.size(); ++phase) {
+    bed.readers->set_ranges(ranges_of(load, phase));
+    bed.lay(bed.first_touch());
+    phases[phase].first_touch = settled_rate(bed, measured() / 4);
+    const BestAssignments found =
+        best_assignments(readings_of(load, phase), load.gpus, load.blocks,
+                         bed.runtime.parts().machinery->costs, measured_best, phase + 1);
+    std::vector<double> rates;
+    for (const Assignment& assignment : found.best) {
+      bed.lay(assignment);
+      rates.push_back(settled_rate(bed, measured() / 4));
+    }
+    std::ranges::sort(rates, std::greater());
+    phases[phase].best = rates.at(0);
+    phases[phase].second = rates.at(1);
+    phases[phase].every_one = found.every_one;
+  }
+}
+
+SchedulerStats measure_scheduled(const DriftLoad& load, std::vector<PhaseFigures>& phases,
+                                 Sample& sample) {
+  RuntimeOptions options;
+  options.policy = "cost_benefit";
+  Bed bed(load, options);
+  for (std::size_t phase = 0; phase < phases.size(); ++phase) {
+    bed.readers->set_ranges(ranges_of(load, phase));
+    constexpr int looks = 20;  // Of the course while it settles.
+    for (int look = 0; look < looks; ++look) {
+      sample.series["gb_s"].push_back(1e-9 * bed.readers->rate(measured() * 8 / looks));
+    }
+    phases[phase].scheduler = bed.readers->rate(measured());
+  }
+  return bed.runtime.scheduler_stats();
+}
+
+Sample drift(std::size_t gpus) {
+  const DriftLoad load = drift_load(gpus, bytes_max(0));
+  std::vector<PhaseFigures> phases(gpus);
+  Sample sample;
+  const Stopwatch watch;
+  measure_static(load, phases);
+  const SchedulerStats stats = measure_scheduled(load, phases, sample);
+  sample.wall = watch.elapsed();
+  double least = 1e9;
+  for (std::size_t phase = 0; phase < phases.size(); ++phase) {
+    const PhaseFigures& its = phases[phase];
+    const std::string name = "phase" + std::to_string(phase) + "_";
+    sample.counters[name + "scheduler_gb_s"] = its.scheduler * 1e-9;
+    sample.counters[name + "best_gb_s"] = its.best * 1e-9;
+    sample.counters[name + "second_gb_s"] = its.second * 1e-9;
+    sample.counters[name + "first_touch_gb_s"] = its.first_touch * 1e-9;
+    sample.counters[name + "of_best_share"] = its.scheduler / its.best;
+    least = std::min(least, its.scheduler / its.best);
+  }
+  sample.counters["of_best_least_share"] = least;
+  sample.counters["every_assignment_count"] = phases.front().every_one ? 1 : 0;
+  sample.counters["moves"] = static_cast<double>(stats.moves_done);
+  sample.counters["moves_failed_count"] = static_cast<double>(stats.moves_failed);
+  return sample;
+}
+
+}  // namespace
+
+void register_drift_cases() {
+  std::size_t gpus = 0;
+  {
+    Runtime runtime;
+    gpus = std::min(gpus_max, gpus_of(runtime).size());
+  }
+  if (gpus < 2) return;  // Nothing can drift.
+  register_samples(
+      "placement/drift/gpus" + std::to_string(gpus), [gpus] { return drift(gpus); }, 1);
+}
+
+}  // namespace vma

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace vma {
+
+/// An array of two blocks a GPU, and who reads how much of it in which phase: what the runtime and
+/// its rivals are given alike.
+struct DriftLoad {
+  std::size_t gpus = 0, blocks = 0;
+  std::uint64_t block_bytes = 0, chunk_bytes = 0;
+
+  std::uint64_t bytes() const { return blocks * block_bytes; }
+  /// Passes of a reader over a block in a round: four over its hottest, one over its neighbour's
+  /// and one over another.
+  std::size_t passes(std::size_t phase, std::size_t reader, std::size_t block) const;
+  /// The GPU that touches a block first.
+  std::size_t first_touch(std::size_t block) const { return block % gpus; }
+};
+
+/// Blocks of at most 1 GiB, of `bytes_max` in all where that is enough for 8 MiB each.
+DriftLoad drift_load(std::size_t gpus, std::uint64_t bytes_max);
+
+}  // namespace vma

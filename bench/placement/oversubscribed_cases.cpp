@@ -1,0 +1,119 @@
+// A working set of 1.25 times a capped HBM on one GPU, of which a fifth is hot: what is read in a
+// second once the scheduler has settled, against all of it in HBM, all of it at the host, and the
+// best that the bytes' shares and these two rates allow: the hot fifth in HBM, and of the rest what
+// else fits.
+
+#include "bench/placement/cases.hpp"
+#include "bench/placement/readers.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace vma {
+namespace {
+
+struct WorkingSet {
+  std::uint64_t capacity_bytes = 0, bytes = 0, chunk_bytes = 0;
+  std::uint64_t hot_begin() const { return bytes / 5 * 4; }  // The last, which finds no room.
+
+  /// The hot fifth again and again, and in between parts of the rest, until all of it was read.
+  std::vector<ReadRange> ranges(double hot_share) const {
+    constexpr std::uint64_t line = 256;
+    const std::uint64_t hot_bytes = bytes - hot_begin();
+    const auto part =
+        static_cast<std::uint64_t>(static_cast<double>(hot_bytes) * (1 - hot_share) / hot_share) /
+        line * line;
+    std::vector<ReadRange> ranges;
+    for (std::uint64_t at = 0; at < hot_begin(); at += part) {
+      ranges.push_back({hot_begin(), hot_bytes});
+      ranges.push_back({at, std::min(part, hot_begin() - at)});
+    }
+    return ranges;
+  }
+};
+
+WorkingSet working_set() {
+  WorkingSet set;
+  set.capacity_bytes = bytes_max(64 * mebibyte);
+  set.chunk_bytes = std::min(64 * mebibyte, set.capacity_bytes / 32);
+  set.bytes = set.capacity_bytes / 4 * 5 / set.chunk_bytes * set.chunk_bytes;
+  return set;
+}
+
+struct Figures {
+  double rate = 0, hot_in_hbm = 0;
+  SchedulerStats stats;
+};
+
+double hot_in_hbm(Runtime& runtime, const void* data, const WorkingSet& set) {
+  std::uint64_t bytes = 0;
+  for (const Extent& extent : runtime.where(data)) {
+    const std::uint64_t begin = std::max<std::uint64_t>(extent.offset, set.hot_begin());
+    const std::uint64_t end = std::min<std::uint64_t>(extent.offset + extent.bytes, set.bytes);
+    if (extent.at == gpu(0) && begin < end) bytes += end - begin;
+  }
+  return static_cast<double>(bytes) / static_cast<double>(set.bytes - set.hot_begin());
+}
+
+/// All of it at a place, or with the scheduler under the cap.
+Figures measure(const WorkingSet& set, double hot_share, std::optional<Location> at) {
+  RuntimeOptions options;
+  options.devices = {0};
+  if (!at) options.policy = "cost_benefit";
+  if (!at) options.capacity_bytes[gpu(0)] = set.capacity_bytes;
+  Runtime runtime(options);
+  AllocOptions how;
+  how.chunk_bytes = set.chunk_bytes;
+  const std::chrono::duration<double> time(case_seconds() / 2);
+  Figures figures;
+  {
+    Readers early(runtime, nullptr, {gpu(0)});  // What it needs of HBM is had first.
+  }
+  void* data = at ? runtime.alloc(set.bytes, *at, how) : runtime.alloc(set.bytes, how);
+  {
+    Readers readers(runtime, data, {gpu(0)});
+    readers.set_ranges({set.ranges(hot_share)});
+    readers.rate(at ? time / 4 : time * 6);  // Until it has settled.
+    figures.rate = readers.rate(time);
+    figures.hot_in_hbm = hot_in_hbm(runtime, data, set);
+  }
+  figures.stats = runtime.scheduler_stats();
+  runtime.free(data);
+  return figures;
+}
+
+Sample oversubscribed(double hot_share) {
+  const WorkingSet set = working_set();
+  const Stopwatch watch;
+  const double hbm = measure(set, hot_share, gpu(0)).rate;
+  const double host_rate = measure(set, hot_share, host(0)).rate;
+  const Figures got = measure(set, hot_share, std::nullopt);
+  const double fits = static_cast<double>(set.capacity_bytes) / static_cast<double>(set.bytes);
+  const double rest_in_hbm = (fits - 0.2) / 0.8;
+  const double best = 1 / ((hot_share + (1 - hot_share) * rest_in_hbm) / hbm +
+                           (1 - hot_share) * (1 - rest_in_hbm) / host_rate);
+  Sample sample;
+  sample.wall = watch.elapsed();
+  sample.counters["rate_gb_s"] = got.rate * 1e-9;
+  sample.counters["all_hbm_gb_s"] = hbm * 1e-9;
+  sample.counters["all_host_gb_s"] = host_rate * 1e-9;
+  sample.counters["best_gb_s"] = best * 1e-9;
+  sample.counters["of_best_share"] = got.rate / best;
+  sample.counters["hot_in_hbm_share"] = got.hot_in_hbm;
+  sample.counters["moves"] = static_cast<double>(got.stats.moves_done);
+  sample.counters["moves_failed_count"] = static_cast<double>(got.stats.moves_failed);
+  return sample;
+}
+
+}  // namespace
+
+void register_oversubscribed_cases() {
+  for (const int permille : {995, 950, 800})
+    register_samples(
+        "placement/oversubscribed/hot" + std::to_string(permille),
+        [permille] { return oversubscribed(permille / 1000.0); }, 1);
+}
+
+}  // namespace vma

@@ -1,0 +1,79 @@
+// How well the cost model foretells moves: live ones of one chunk, as the scheduler makes them,
+// beside an application that reads, on each kind of route.
+
+#include "bench/placement/cases.hpp"
+#include "bench/placement/readers.hpp"
+#include "service/prediction_log.hpp"
+#include "service/runtime_parts.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+namespace vma {
+namespace {
+
+PlaceId place_of(Runtime& runtime, Location at) {
+  const std::vector<Location> places = runtime.locations();
+  return PlaceId{static_cast<std::uint8_t>(std::ranges::find(places, at) - places.begin())};
+}
+
+Sample predictions(Location from, Location to) {
+  Runtime runtime;
+  const MachineCosts& costs = runtime.parts().machinery->costs;
+  const std::uint64_t chunk_bytes = std::min(64 * mebibyte, bytes_max(2 * mebibyte));
+  constexpr std::uint64_t chunks = 4;
+  AllocOptions how;
+  how.chunk_bytes = chunk_bytes;
+  auto* data = static_cast<std::byte*>(runtime.alloc(chunks * chunk_bytes, from, how));
+  PredictionLog log;
+  std::vector<std::chrono::nanoseconds> took;
+  {
+    Readers readers(runtime, data, {gpu(0)});
+    readers.set_ranges({{{0, chunks * chunk_bytes}}});
+    readers.rate(std::chrono::duration<double>(case_seconds() / 8));
+    const std::uint64_t moves = setting("VMART_BENCH_MOVES", 100);
+    for (std::uint64_t move = 0; move < moves; ++move) {
+      const std::uint64_t offset = move % chunks * chunk_bytes;
+      const MigrationReport there = runtime.migrate_async(data, offset, chunk_bytes, to).wait();
+      runtime.migrate_async(data, offset, chunk_bytes, from).wait();
+      if (move < chunks) continue;  // The first ones set up the route.
+      log.add_move(costs, place_of(runtime, from), place_of(runtime, to), there);
+      took.push_back(there.wall);
+    }
+    readers.rate(std::chrono::duration<double>(0));
+  }
+  runtime.free(data);
+  const PredictionSummary of_moves = log.total(Foretold::move);
+  const PredictionSummary of_stalls = log.total(Foretold::stall);
+  Sample sample;
+  if (took.empty()) throw std::runtime_error("VMART_BENCH_MOVES leaves no move to measure");
+  sample.wall = median_of(took);
+  add_percentiles(sample, "move", std::move(took));
+  sample.counters["move_error_median_share"] = of_moves.median_error;
+  sample.counters["move_error_p90_share"] = of_moves.p90_error;
+  sample.counters["move_bias_share"] = of_moves.bias;
+  sample.counters["stall_error_median_share"] = of_stalls.median_error;
+  sample.counters["foretold_count"] = static_cast<double>(of_moves.count);
+  return sample;
+}
+
+}  // namespace
+
+void register_prediction_cases() {
+  std::size_t gpus = 0;
+  {
+    Runtime runtime;
+    gpus = gpus_of(runtime).size();
+  }
+  register_samples(
+      "placement/prediction/gpu0-host0", [] { return predictions(gpu(0), host(0)); }, 1);
+  register_samples(
+      "placement/prediction/host0-gpu0", [] { return predictions(host(0), gpu(0)); }, 1);
+  if (gpus < 2) return;
+  register_samples(
+      "placement/prediction/gpu0-gpu1", [] { return predictions(gpu(0), gpu(1)); }, 1);
+}
+
+}  // namespace vma

@@ -1,0 +1,95 @@
+"""The tables of the scheduler: what placement_bench measured, and the bars that it is held against."""
+
+import re
+
+import figures
+from figures import show_us, verdict
+from live_figures import missing, number, share
+
+BAR_HEADERS = figures.BAR_HEADERS
+
+
+def _counted(measured, pattern, counter):
+    """(name, the counter's median) of each benchmark that matches and has it."""
+    found = [(samples.name, samples.counter(counter)) for samples in measured.matching(pattern)]
+    return [(name, value) for name, value in found if value is not None]
+
+
+def _bar(measured, what, pattern, counter, bar, holds, show):
+    """A row for each benchmark that has the counter, or one that says that none has."""
+    found = _counted(measured, pattern, counter)
+    if not found:
+        return [missing(what, bar)]
+    return [[f"{what}, {name.split('/', 1)[1]}", show(value), bar, verdict(holds(value))]
+            for name, value in found]
+
+
+def bar_rows(measured):
+    return [
+        *_bar(measured, "`record_use`", "use_log/single.*", "ns_per_use", "<= 15 ns",
+              lambda value: value <= 15, lambda value: f"{value:.1f} ns"),
+        *_bar(measured, "`advise` to the policy, p99", "placement/advise", "advise_p99_us", "<= 200 us",
+              lambda value: value <= 200, show_us),
+        *_bar(measured, "tick, 1 % used since the last", "placement/tick/.*", "tick_median_us",
+              "<= 1 ms", lambda value: value <= 1000, show_us),
+        *_bar(measured, "the policy alone", "policy/cost_benefit/tick/.*/50000", "median_us",
+              "<= 1 ms", lambda value: value <= 1000, show_us),
+        *_bar(measured, "the policy alone", "policy/cost_benefit/tick/.*/1000000", "median_us",
+              "<= 10 ms", lambda value: value <= 10000, show_us),
+        *_bar(measured, "books a chunk, besides heat", "placement/tick/.*", "table_bytes_a_chunk",
+              "<= 64 bytes", lambda value: value <= 64, number),
+        *_bar(measured, "lost to an idle scheduler", "placement/idle/.*", "lost_share", "< 1 %",
+              lambda value: value < 0.01, share),
+        *_bar(measured, "of the raw link", "placement/park/.*", "park_of_raw_share", ">= 85 %",
+              lambda value: value >= 0.85, share),
+        *_bar(measured, "of the raw link, back", "placement/park/.*", "resume_of_raw_share", ">= 85 %",
+              lambda value: value >= 0.85, share),
+        *_bar(measured, "of the best placement, least of all phases", "placement/drift/.*",
+              "of_best_least_share", ">= 95 %", lambda value: value >= 0.95, share),
+        *_bar(measured, "of what shares and bandwidths allow", "placement/oversubscribed/.*",
+              "of_best_share", ">= 85 %", lambda value: value >= 0.85, share),
+        *_bar(measured, "error of foretold moves, median", "placement/prediction/.*",
+              "move_error_median_share", "<= 10 %", lambda value: value <= 0.1, share),
+    ]
+
+
+DRIFT_HEADERS = ["GPUs, phase", "scheduler, GB/s", "best static", "second best", "first touch",
+                 "managed memory", "of the best"]
+
+
+def drift_rows(measured):
+    rows = []
+    for samples in measured.matching("placement/drift/.*"):
+        managed = next(iter(measured.matching(samples.name.replace("placement", "managed"))), None)
+        phases = sorted({int(found[1]) for name in samples.counters
+                         if (found := re.match(r"phase(\d+)_", name))})
+        for phase in phases:
+            of_phase = [samples.counter(f"phase{phase}_{what}_gb_s")
+                        for what in ("scheduler", "best", "second", "first_touch")]
+            rows.append([f"{samples.name.split('/')[2].removeprefix('gpus')}, {phase}",
+                         *(number(value) for value in of_phase),
+                         number(managed and managed.counter(f"phase{phase}_managed_gb_s")),
+                         share(samples.counter(f"phase{phase}_of_best_share"))])
+    return rows
+
+
+OVERSUBSCRIBED_HEADERS = ["read from the hot fifth", "GB/s", "all in HBM", "all at the host",
+                          "best that is possible", "of that", "hot fifth in HBM"]
+
+
+def oversubscribed_rows(measured):
+    rows = []
+    for samples in measured.matching("placement/oversubscribed/.*"):
+        permille = int(samples.name.split("hot")[-1])
+        rates = [samples.counter(name + "_gb_s") for name in ("rate", "all_hbm", "all_host", "best")]
+        rows.append([f"{permille / 10:.1f} %", *(number(rate) for rate in rates),
+                     share(samples.counter("of_best_share")),
+                     share(samples.counter("hot_in_hbm_share"))])
+    return rows
+
+
+TABLES = {
+    "placement_bars": (BAR_HEADERS, bar_rows),
+    "placement_drift": (DRIFT_HEADERS, drift_rows),
+    "placement_oversubscribed": (OVERSUBSCRIBED_HEADERS, oversubscribed_rows),
+}

@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""The scheduler's tables say what the samples say, and which bar is held."""
+
+import unittest
+
+import figures
+import placement_figures
+
+
+def measured(*entries):
+    results = [{"name": name, "processes": 1, "samples_us": [1.0],
+                "counters": {counter: [value] for counter, value in counters.items()}}
+               for name, counters in entries]
+    return figures.Measurements({"context": {"gpu_count": 4}, "results": results, "failed": [], "left_out": []})
+
+
+class BarsTest(unittest.TestCase):
+    def row(self, data, start):
+        return next(row for row in placement_figures.bar_rows(data) if row[0].startswith(start))
+
+    def test_a_bar_is_held_or_not(self):
+        held = self.row(measured(("placement/drift/gpus4", {"of_best_least_share": 0.96})), "of the best")
+        missed = self.row(measured(("placement/drift/gpus4", {"of_best_least_share": 0.94})), "of the best")
+        self.assertEqual(held[1], "96.0 %")
+        self.assertEqual(missed[1], "94.0 %")
+        self.assertNotEqual(held[3], missed[3])
+        self.assertEqual(held[3], figures.verdict(True))
+
+    def test_what_was_not_measured_says_so(self):
+        self.assertEqual(self.row(measured(), "lost to an idle")[1], "not measured")
+
+    def test_each_share_has_its_row(self):
+        data = measured(("placement/oversubscribed/hot995", {"of_best_share": 0.9}),
+                        ("placement/oversubscribed/hot800", {"of_best_share": 0.8}))
+        rows = [row for row in placement_figures.bar_rows(data) if "hot" in row[0]]
+        self.assertEqual(sorted(row[1] for row in rows), ["80.0 %", "90.0 %"])
+
+
+class DriftTest(unittest.TestCase):
+    def test_phases_are_in_order(self):
+        counters = {f"phase{phase}_{what}_gb_s": 10 * phase + place
+                    for phase in (1, 0)
+                    for place, what in enumerate(("scheduler", "best", "second", "first_touch"))}
+        counters |= {"phase0_of_best_share": 0.5, "phase1_of_best_share": 1.0}
+        rows = placement_figures.drift_rows(measured(
+            ("placement/drift/gpus4", counters), ("managed/drift/gpus4", {"phase1_managed_gb_s": 7})))
+        self.assertEqual(rows, [["4, 0", "0", "1", "2", "3", "-", "50.0 %"],
+                                ["4, 1", "10", "11", "12", "13", "7", "100.0 %"]])
+
+
+class OversubscribedTest(unittest.TestCase):
+    def test_a_row_a_share(self):
+        rows = placement_figures.oversubscribed_rows(measured(
+            ("placement/oversubscribed/hot995",
+             {"rate_gb_s": 9, "all_hbm_gb_s": 12, "all_host_gb_s": 1, "best_gb_s": 10,
+              "of_best_share": 0.9, "hot_in_hbm_share": 1})))
+        self.assertEqual(rows, [["99.5 %", "9", "12", "1", "10", "90.0 %", "100.0 %"]])
+
+
+if __name__ == "__main__":
+    unittest.main()

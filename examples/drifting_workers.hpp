@@ -1,0 +1,60 @@
+#pragma once
+
+#include <vma/vma.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+/// One worker a GPU, each of which reads its block of an array over and over and tells the runtime
+/// so. With each phase the blocks go round: what one GPU read, the next one reads. Before that,
+/// block i lies at GPU i, and all is as good as it can be.
+class DriftingWorkers {
+ public:
+  /// Of the array: as many blocks as workers, which are at most four.
+  struct Size {
+    std::size_t chunk_bytes = 0, chunks_a_block = 0;
+  };
+  /// Throws: vma::Error.
+  DriftingWorkers(vma::Runtime& runtime, const Size& size);
+  /// Ends the workers.
+  ~DriftingWorkers();
+  DriftingWorkers(const DriftingWorkers&) = delete;
+  DriftingWorkers& operator=(const DriftingWorkers&) = delete;
+
+  std::size_t count() const { return workers_.size(); }
+  void start_phase(std::size_t phase) { phase_ = phase; }
+  /// By all workers, since the start.
+  std::uint64_t bytes_read() const { return bytes_read_; }
+  /// Of what the workers read now, how much lies in the HBM of the GPU that reads it; 0 to 1.
+  double local_share() const;
+  /// Waits; false if a worker has failed by then, at once if it has.
+  bool run_until(std::chrono::steady_clock::time_point end);
+
+ private:
+  struct Worker {
+    vma::Location gpu;
+    vma::Stream stream = nullptr;
+    std::uint64_t* sum = nullptr;
+    std::unique_ptr<vma::AttachedStream> attached;
+  };
+  std::size_t block_of(std::size_t worker) const;
+  void work(std::size_t number, const std::stop_token& stop);
+
+  vma::Runtime& runtime_;
+  const std::size_t block_bytes_;
+  std::byte* data_ = nullptr;
+  std::vector<Worker> workers_;
+  std::atomic<std::size_t> phase_{0};
+  std::atomic<std::uint64_t> bytes_read_{0};
+  std::mutex mutex_;
+  std::condition_variable worker_failed_;
+  bool failed_ = false;  // Guarded by the mutex.
+  std::vector<std::jthread> threads_;
+};

@@ -1,0 +1,83 @@
+// Memory finds its place by itself: workers on up to four GPUs read what moves on from GPU to GPU
+// phase by phase, first with nobody who moves memory, then with the scheduler.
+//   rebalance [--samples FILE]    FILE gets a line of JSON a sample, for a plot of GB/s over time.
+//                                 On a simulated machine GB/s are those of its processors, and the
+//                                 share that GPUs read from their own HBM tells more
+#include "drifting_workers.hpp"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <fstream>
+#include <string>
+
+namespace {
+
+using namespace std::chrono_literals;
+using Seconds = std::chrono::duration<double>;
+constexpr std::size_t MiB = 1 << 20;
+
+struct Course {
+  bool on = false, simulated = false, drifts = false, right = true;
+  double last_local_share = 0;  // At the end of the last phase.
+};
+
+void run_phase(DriftingWorkers& workers, std::size_t phase, Course& course, std::ostream& samples) {
+  const auto period = course.simulated ? 250ms : 100ms,
+             length = course.simulated ? 2'000ms : 4'000ms;
+  workers.start_phase(phase);
+  fmt::print("{:<4} {:>5}   ", course.on ? "on" : "off", phase);
+  for (auto at = 0ms; at < length; at += period) {
+    const auto begin = std::chrono::steady_clock::now();
+    const std::uint64_t before = workers.bytes_read();
+    course.right = workers.run_until(begin + period) && course.right;
+    const Seconds passed = std::chrono::steady_clock::now() - begin;
+    const double gb_s = static_cast<double>(workers.bytes_read() - before) * 1e-9 / passed.count();
+    course.last_local_share = workers.local_share();
+    samples << fmt::format(
+        "{{\"scheduler\":\"{}\",\"phase\":{},\"at_s\":{:.3f},\"gb_s\":{:.2f},\"local\":{:.3f}}}\n",
+        course.on ? "on" : "off", phase, Seconds(at + period).count(), gb_s,
+        course.last_local_share);
+    if (at % (length / 4) == 0ms || at + period == length) {
+      fmt::print(" {:>8.1f} ({:>3.0f} %)", gb_s, 100 * course.last_local_share);
+    }
+  }
+  fmt::print("\n");
+}
+
+Course run(bool on, std::ostream& samples) {
+  vma::RuntimeOptions options;
+  if (on) options.policy = "cost_benefit";
+  options.half_life = 200ms;
+  vma::Runtime runtime(options);
+  Course course{on, runtime.description().starts_with("simulated")};
+  using Size = DriftingWorkers::Size;
+  DriftingWorkers workers(runtime, course.simulated ? Size{2 * MiB, 2} : Size{64 * MiB, 32});
+  if (!on) {
+    fmt::print("{}\n{} workers, GB/s of all (read from the reader's own HBM)\n\n{:<4} {:>5}\n",
+               runtime.description(), workers.count(), "", "phase");
+  }
+  for (std::size_t phase = 0; phase < workers.count(); ++phase)
+    run_phase(workers, phase, course, samples);
+  if (on) {
+    const vma::SchedulerStats stats = runtime.scheduler_stats();
+    fmt::print("\n{} moves made of {} wanted, {} failed\n", stats.moves_done, stats.moves_wanted,
+               stats.moves_failed);
+  }
+  course.drifts = workers.count() > 1;
+  return course;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  std::ofstream samples;
+  if (argc == 3 && std::string(argv[1]) == "--samples") samples.open(argv[2]);
+  const Course off = run(false, samples);
+  const Course on = run(true, samples);
+  const bool better = !on.drifts || on.last_local_share > off.last_local_share;
+  return off.right && on.right && better ? 0 : 1;
+} catch (const vma::Error& error) {
+  fmt::print(stderr, "{}\n", error.what());
+  return 1;
+}

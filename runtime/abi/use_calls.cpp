@@ -1,0 +1,66 @@
+// The C calls that say what memory is used for.
+#include "abi/boundary.hpp"
+
+#include <vma/vma.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <span>
+
+using vma::at_boundary;
+using vma::require_argument;
+
+namespace {
+
+// The struct's first form, as in migration_calls.cpp.
+constexpr std::size_t hint_bytes_min = 40;
+static_assert(offsetof(vmart_hint, passes) + sizeof(double) == hint_bytes_min);
+constexpr std::size_t struct_bytes_max = 4096;
+
+/// Throws: Error{invalid_argument} for a size that is none, and for what is not known.
+vma::Hint hint_of(const vmart_hint& given, const char* call) {
+  if (given.size_bytes < hint_bytes_min || given.size_bytes > struct_bytes_max) {
+    throw vma::Error(vma::ErrorKind::invalid_argument, call,
+                     fmt::format("hint->size_bytes is {}; at least {} are read", given.size_bytes,
+                                 hint_bytes_min));
+  }
+  const auto* bytes = reinterpret_cast<const std::byte*>(&given);
+  const auto unknown = std::span(bytes, given.size_bytes).subspan(sizeof given);
+  if (std::ranges::any_of(unknown, [](std::byte byte) { return byte != std::byte{0}; })) {
+    throw vma::Error(vma::ErrorKind::invalid_argument, call,
+                     "the hint holds something that this version does not know");
+  }
+  vma::Hint hint;
+  hint.device = vma::gpu(given.gpu);
+  if (given.next_use_ns >= 0) hint.next_use = std::chrono::nanoseconds(given.next_use_ns);
+  if (given.until_ns != 0) hint.until = std::chrono::nanoseconds(given.until_ns);
+  if (given.passes != 0) hint.passes = given.passes;
+  hint.read_mostly = given.read_mostly != 0;
+  return hint;
+}
+
+/// One that is none stays so, and is counted where uses are added up.
+vma::UseKind kind_of(int32_t kind) {
+  static_assert(static_cast<int>(vma::UseKind::write) == VMART_USE_WRITE &&
+                static_cast<int>(vma::UseKind::read_write) == VMART_USE_READ_WRITE);
+  constexpr auto none = static_cast<vma::UseKind>(VMART_USE_READ_WRITE + 1);
+  return kind >= 0 && kind <= VMART_USE_READ_WRITE ? static_cast<vma::UseKind>(kind) : none;
+}
+
+}  // namespace
+
+void vmart_record_use(const void* address, size_t size_bytes, int gpu_ordinal, int32_t kind) {
+  vma::record_use(address, size_bytes, vma::gpu(gpu_ordinal), kind_of(kind));
+}
+
+vmart_status vmart_advise(const void* address, size_t size_bytes, const vmart_hint* hint) {
+  constexpr const char* call = "vmart_advise";
+  return at_boundary([&] {
+    require_argument(address, call, "address");
+    require_argument(hint, call, "hint");
+    vma::advise(address, size_bytes, hint_of(*hint, call));
+  });
+}

@@ -1,0 +1,99 @@
+#pragma once
+
+#include "base/clock.hpp"
+#include "base/mutex.hpp"
+
+#include <vma/location.hpp>
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace vma {
+
+/// One chunk's move. `decision` is the number of the decision behind it, 0 for none.
+struct TracedMove {
+  TimePoint begin{0}, end{0};
+  Location from, to;
+  std::uint64_t address = 0, bytes = 0;
+  std::uint64_t decision = 0;
+  bool moved = true;
+};
+/// Streams of a GPU stood still.
+struct TracedStall {
+  TimePoint begin{0}, end{0};
+  Location gpu;
+  std::uint64_t address = 0;
+};
+/// A chunk shall move, or shall not. Numbers are the caller's, above 0, each used once.
+struct TracedDecision {
+  TimePoint at{0};
+  std::uint64_t number = 0;
+  Location from, to;
+  std::uint64_t address = 0;
+  std::string_view policy, reason, verdict;
+};
+
+/// Writes what happened to a file in Chrome's trace format, which Perfetto reads: a track a GPU
+/// for stalls and decisions, a track a route for moves (more where moves of one route overlap), and
+/// an arrow from each decision to its move.
+///
+/// Any thread records; entries wait in a bounded buffer until somebody calls `flush`. After each
+/// flush the file is a whole JSON array. A disk that is full costs entries, which are counted and
+/// logged once; nothing is thrown after construction. A forked child writes nothing.
+class EventTrace {
+ public:
+  /// Opens the file anew; "%p" in its name becomes the process's number. Throws: Error
+  /// {invalid_argument} if it cannot be written.
+  explicit EventTrace(const std::string& file, std::size_t entries_max = 65'536);
+  /// Flushes.
+  ~EventTrace();
+  EventTrace(const EventTrace&) = delete;
+  EventTrace& operator=(const EventTrace&) = delete;
+
+  void add(const TracedMove& move) noexcept;
+  void add(const TracedStall& stall) noexcept;
+  void add(const TracedDecision& decision) noexcept;
+  /// Blocks: on the disk.
+  void flush() noexcept;
+  /// Entries that found the buffer full, or the disk.
+  std::uint64_t lost() const noexcept;
+
+ private:
+  using Route = std::pair<Location, Location>;
+  struct Lane {
+    int track = 0;
+    TimePoint end{0};
+  };
+  template <typename Body>
+  void record(Body&& body) noexcept;
+  int gpu_track(Location at) VMART_REQUIRES(mutex_);
+  int move_track(const TracedMove& move) VMART_REQUIRES(mutex_);
+  void name_track(int process, int track, const std::string& name) VMART_REQUIRES(mutex_);
+  bool write_out(const std::string& text) noexcept VMART_REQUIRES(file_mutex_);
+
+  const pid_t owner_;
+  const std::size_t entries_max_;
+  mutable Mutex mutex_;
+  std::string buffer_ VMART_GUARDED_BY(mutex_);
+  std::size_t entries_ VMART_GUARDED_BY(mutex_) = 0;  // In the buffer.
+  std::map<Location, int> gpu_tracks_ VMART_GUARDED_BY(mutex_);
+  std::map<Route, std::vector<Lane>> lanes_ VMART_GUARDED_BY(mutex_);
+  int next_track_ VMART_GUARDED_BY(mutex_) = 1;
+  std::uint64_t lost_ VMART_GUARDED_BY(mutex_) = 0;
+
+  Mutex file_mutex_;  // Taken before `mutex_`.
+  int descriptor_ VMART_GUARDED_BY(file_mutex_) = -1;
+  off_t end_ VMART_GUARDED_BY(file_mutex_) = 0;  // Where the closing bracket stands.
+  bool any_written_ VMART_GUARDED_BY(file_mutex_) = false;
+  bool failure_logged_ VMART_GUARDED_BY(file_mutex_) = false;
+};
+
+}  // namespace vma

@@ -1,0 +1,276 @@
+// What `Memory` does with chunks: gets them, keeps them, gives them back, and says who has them.
+#include "memory/memory.hpp"
+
+#include "base/log.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace vma {
+namespace {
+
+Error no_room(const Ledger::Account& account, Location at, std::uint64_t size_bytes,
+              const char* call) {
+  return Error(
+      ErrorKind::out_of_memory, call,
+      fmt::format("{} bytes at {}: of its capacity of {} bytes, allocations hold {}, the "
+                  "cache {}, the runtime {}, and {} are leaked",
+                  size_bytes, to_string(at), account.capacity_bytes, account.allocated_bytes,
+                  account.cached_bytes, account.own_bytes, account.leaked_bytes));
+}
+
+}  // namespace
+
+// --- Room
+
+/// Its capacity is no more than the machine has.
+Ledger::Account Memory::limited_account(Location at) const {
+  const std::uint64_t memory_bytes = topology_.memory_bytes(at);  // 0 where nobody knows.
+  Ledger::Account account = ledger_.account(at);
+  if (memory_bytes > 0) account.capacity_bytes = std::min(account.capacity_bytes, memory_bytes);
+  return account;
+}
+
+std::uint64_t Memory::room_bytes(Location at) const {
+  const Ledger::Account account = limited_account(at);
+  if (account.capacity_bytes == UINT64_MAX) return UINT64_MAX;
+  const std::uint64_t used_bytes = account.total() - account.cached_bytes;
+  return account.capacity_bytes - std::min(used_bytes, account.capacity_bytes);
+}
+
+void Memory::require_room(Location at, std::uint64_t size_bytes, const char* call) {
+  if (size_bytes <= room_bytes(at)) return;
+  {
+    const MutexLock lock(lane_.turn());
+    lane_.run_here();  // What waits to be released is booked until then.
+  }
+  if (size_bytes > room_bytes(at)) throw no_room(limited_account(at), at, size_bytes, call);
+}
+
+void Memory::set_capacity(Location at, std::uint64_t size_bytes) {
+  topology_.require(at, "vma::set_capacity");
+  ledger_.open(at, size_bytes);
+}
+
+/// The largest allocations at a place where there is no room, for whoever has to decide what goes.
+Error Memory::with_holders(const Error& error, Location at) const {
+  constexpr std::size_t holders_max = 5;
+  struct Holder {
+    std::uint64_t size_bytes = 0;
+    std::shared_ptr<Allocation> allocation;
+  };
+  std::vector<Holder> holders;
+  for (std::shared_ptr<Allocation>& allocation : registry_.all()) {
+    std::uint64_t bytes = 0;
+    for (const Extent& extent : allocation->extents()) bytes += extent.at == at ? extent.bytes : 0;
+    if (bytes > 0) holders.push_back({bytes, std::move(allocation)});
+  }
+  const auto larger = [](const Holder& a, const Holder& b) { return a.size_bytes > b.size_bytes; };
+  const std::size_t named = std::min(holders_max, holders.size());
+  std::partial_sort(holders.begin(), holders.begin() + static_cast<std::ptrdiff_t>(named),
+                    holders.end(), larger);
+  const std::string prefix = fmt::format("{}: {}: ", error.call(), to_string(error.kind()));
+  std::string detail = std::string(error.what()).substr(prefix.size());
+  detail += fmt::format("; allocations at {}: {}", to_string(at), holders.empty() ? "none" : "");
+  for (std::size_t i = 0; i < named; ++i) {
+    const Allocation& holder = *holders[i].allocation;
+    const std::string name = holder.tag.empty() ? fmt::format("{:#x}", to_integer(holder.begin()))
+                                                : '"' + holder.tag + '"';
+    detail += fmt::format("{}{} {} bytes{}", i > 0 ? ", " : "", name, holders[i].size_bytes,
+                          holder.may_move() ? "" : " (pinned)");
+  }
+  if (named < holders.size()) detail += fmt::format(", and {} more", holders.size() - named);
+  return Error(error.kind(), error.call(), detail, error.native());
+}
+
+// --- Chunks
+
+Chunk Memory::obtain_cached(Location at, std::uint64_t size_bytes) {
+  Chunk chunk = cache_.take(at, size_bytes);
+  if (chunk) return chunk;
+  const std::shared_ptr<Allocation> freed = cache_.take_allocation_with(at, size_bytes);
+  if (!freed) return chunk;
+  for (std::size_t slot = 0; slot < freed->geometry().slots; ++slot) {
+    Chunk part = freed->take_out(slot);
+    if (!chunk && part && part.size_bytes() == size_bytes) {
+      chunk = std::move(part);
+    } else {
+      retire(std::move(part));
+    }
+  }
+  return chunk;
+}
+
+Chunk Memory::obtain(Location at, std::uint64_t size_bytes, Turn turn, const char* call) {
+  Chunk chunk = obtain_cached(at, size_bytes);
+  if (!chunk) {
+    if (turn == Turn::held) {
+      chunk = create_or_make_room(at, size_bytes, call);
+    } else {
+      const MutexLock lock(lane_.turn());
+      chunk = create_or_make_room(at, size_bytes, call);
+    }
+  }
+  if (at.kind == Location::Kind::host) make_ahead(at, size_bytes);
+  return chunk;
+}
+
+Chunk Memory::create(Location at, std::uint64_t size_bytes, const char* call) {
+  if (!ledger_.claim(at, size_bytes, Ledger::Use::allocated)) {
+    throw no_room(ledger_.account(at), at, size_bytes, call);
+  }
+  try {
+    return Chunk(driver_, ledger_, at, size_bytes, topology_.readers(at));
+  } catch (...) {
+    ledger_.unclaim(at, size_bytes, Ledger::Use::allocated);
+    throw;
+  }
+}
+
+Chunk Memory::create_or_make_room(Location at, std::uint64_t size_bytes, const char* call) {
+  try {
+    return create(at, size_bytes, call);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::out_of_memory) throw;
+  }
+  lane_.run_here();  // Releases that wait for their turn.
+  trim(at, Turn::held);
+  return create(at, size_bytes, call);
+}
+
+void Memory::retire(Chunk chunk) noexcept {
+  if (!chunk) return;
+  if (chunk.busy()) return quarantine(std::move(chunk), "work that failed may still touch it");
+  const Location at = chunk.at();
+  if (cache_.put(std::move(chunk))) return keep_or_release(at);
+  quarantine(std::move(chunk), "there is no memory to keep track of it");
+}
+
+void Memory::dismiss(Chunk chunk) noexcept {
+  if (!chunk || chunk.busy()) return retire(std::move(chunk));
+  const MutexLock lock(lane_.turn());
+  release(std::move(chunk));
+}
+
+void Memory::quarantine(Chunk chunk, const char* reason) noexcept {
+  const Location at = chunk.at();
+  ledger_.leaked("{} bytes at {}: {}", chunk.size_bytes(), to_string(at), reason);
+  ledger_.shift(at, chunk.size_bytes(), Ledger::Use::allocated, Ledger::Use::leaked);
+  try {
+    const MutexLock lock(quarantine_mutex_);
+    quarantine_.push_back(std::move(chunk));
+  } catch (const std::exception&) {
+    chunk.abandon();
+  }
+}
+
+void Memory::keep_or_release(Location at) noexcept {
+  if (!cache_.over_budget(at)) return;
+  try {
+    lane_.post([this, at] { release_in_turn(cache_.take_surplus(at)); });
+  } catch (const std::exception& error) {  // The next one that is over the budget takes it along.
+    log(LogLevel::warn, "what is over the cache's budget stays for now: {}", error.what());
+  }
+}
+
+void Memory::release_in_turn(ChunkCache::Surplus surplus) noexcept {
+  for (const std::shared_ptr<Allocation>& allocation : surplus.allocations) release(*allocation);
+  for (Chunk& chunk : surplus.chunks) release(std::move(chunk));
+}
+
+void Memory::release(Allocation& allocation) noexcept {
+  for (std::size_t slot = 0; slot < allocation.geometry().slots; ++slot) {
+    release(allocation.take_out(slot));
+  }
+}
+
+void Memory::release(Chunk chunk) noexcept {
+  if (!chunk) return;
+  const Location at = chunk.at();
+  chunk.release();
+  ledger_.unclaim(at, chunk.size_bytes(), Ledger::Use::allocated);
+}
+
+void Memory::make_ahead(Location at, std::uint64_t size_bytes) noexcept {
+  constexpr std::size_t chunks_ahead = 2;
+  const auto wanted = [this, at, size_bytes] {
+    return cache_.count(at, size_bytes) < chunks_ahead &&
+           cache_.cached_bytes(at) + size_bytes <= cache_.budget_bytes(at);
+  };
+  if (!wanted()) return;
+  const auto make = [this, at, size_bytes, wanted] {
+    try {
+      while (wanted()) keep(create(at, size_bytes, "vma::alloc"));
+    } catch (const std::exception& error) {
+      log(LogLevel::debug, "no host chunk was made ahead of need: {}", error.what());
+    }
+  };
+  try {
+    lane_.post(make);
+  } catch (const std::exception& error) {
+    log(LogLevel::debug, "no host chunk is made ahead of need: {}", error.what());
+  }
+}
+
+/// Throws: std::bad_alloc where the cache has no memory to keep track of it; it is released then.
+void Memory::keep(Chunk chunk) {
+  if (cache_.put(std::move(chunk))) return;
+  release(std::move(chunk));
+  throw std::bad_alloc();
+}
+
+void Memory::reserve(Location at, std::uint64_t size_bytes, std::uint64_t chunk_bytes) {
+  topology_.require(at, "vma::reserve");
+  const std::uint64_t granule = topology_.granularity();
+  if (size_bytes == 0 || chunk_bytes > largest_chunk_bytes(gpu(0), granule)) {
+    throw Error(
+        ErrorKind::invalid_argument, "vma::reserve",
+        fmt::format("{} bytes in chunks of {}; more than 0 in chunks of at most {} can be kept",
+                    size_bytes, chunk_bytes, largest_chunk_bytes(gpu(0), granule)));
+  }
+  const std::uint64_t wanted =
+      chunk_bytes == 0 ? largest_chunk_bytes(at, granule)
+                       : plan_geometry(chunk_bytes, chunk_bytes, at, granule).chunk_bytes;
+  const std::uint64_t have = cache_.count(at, wanted);
+  const std::uint64_t need = size_bytes / wanted + (size_bytes % wanted != 0 ? 1 : 0);
+  for (std::uint64_t made = have; made < need; ++made) {
+    const MutexLock lock(lane_.turn());
+    lane_.run_here();  // Releases that wait for their turn.
+    Chunk chunk = create_to_keep(at, wanted);
+    cache_.reserve_budget(at, wanted, made + 1);
+    keep(std::move(chunk));
+  }
+}
+
+/// In place of what the cache holds of other sizes where there is no room beside that.
+Chunk Memory::create_to_keep(Location at, std::uint64_t size_bytes) {
+  constexpr const char* call = "vma::reserve";
+  try {
+    return create(at, size_bytes, call);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::out_of_memory) throw;
+  }
+  release_in_turn(cache_.take_others(at, size_bytes));
+  return create(at, size_bytes, call);
+}
+
+std::uint64_t Memory::trim(Location at, Turn turn) {
+  topology_.require(at, "vma::trim");
+  if (turn == Turn::take) {
+    const MutexLock lock(lane_.turn());
+    lane_.run_here();  // First, since what it makes ahead of need goes too.
+    return trim(at, Turn::held);
+  }
+  ChunkCache::Surplus surplus = cache_.take_all(at);
+  const std::uint64_t size_bytes = surplus.size_bytes;
+  release_in_turn(std::move(surplus));
+  return size_bytes;
+}
+
+}  // namespace vma

@@ -1,0 +1,44 @@
+#include "memory/pressure.hpp"
+
+#include "base/log.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <memory>
+#include <utility>
+
+namespace vma {
+
+void MemoryPressure::set(Presser presser) {
+  presser_.set(presser ? std::make_shared<Presser>(std::move(presser)) : nullptr);
+}
+
+bool MemoryPressure::Want::ask(Location at, std::uint64_t size_bytes) {
+  constexpr std::chrono::milliseconds pause(1);
+  if (!pressure_.presser_.any() || pressure_.limit_.count() <= 0) return false;
+  const TimePoint now = pressure_.clock_.now();
+  if (until_ == never) {
+    until_ = now + pressure_.limit_;
+  } else {
+    // The last answer promised more than came: whoever only says yes shall not keep us spinning.
+    pressure_.nap_until(std::min(until_, now + pause));
+  }
+  if (pressure_.clock_.now() >= until_) return false;
+  bool worth_it = false;
+  try {
+    pressure_.presser_.tell([&](Presser& presser) { worth_it = presser(at, size_bytes, until_); });
+  } catch (const std::exception& error) {
+    log(LogLevel::warn, "nobody makes room at {}: {}", to_string(at), error.what());
+    return false;
+  }
+  return worth_it;
+}
+
+void MemoryPressure::nap_until(TimePoint time) {
+  Mutex mutex;
+  Condition nobody;
+  MutexLock lock(mutex);
+  nobody.wait_until(lock, clock_, time, [] { return false; });
+}
+
+}  // namespace vma

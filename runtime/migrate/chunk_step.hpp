@@ -1,0 +1,37 @@
+#pragma once
+
+#include "base/clock.hpp"
+#include "base/ids.hpp"
+
+#include <vma/location.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace vma {
+
+/// What became of one chunk's move just now.
+struct ChunkStep {
+  enum class Kind {
+    begun,   ///< From now on memory is had and bytes are copied.
+    stood,   ///< Streams stood still for it, from `begin` to `end`.
+    moved,   ///< It lies at `to`; the move lasted from `begin` to `end`.
+    stayed,  ///< It lies at `from`, for the reason `why`.
+  };
+  Kind kind = Kind::begun;
+  TimePoint begin{0}, end{0};
+  Address address{};  ///< Of the chunk.
+  std::uint64_t bytes = 0;
+  Location from, to;
+  std::chrono::nanoseconds stall{0};  ///< That streams stood for it by now.
+  std::uint64_t operation = 0;        ///< `MoveTerms::operation`.
+  std::string why;
+};
+
+/// Told by the thread that moves, which may hold the allocation's `operations()`: it may only take
+/// notes. What it throws is logged.
+using ChunkWatcher = std::function<void(const ChunkStep&)>;
+
+}  // namespace vma

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstdint>
+
+namespace vma {
+
+/// What the runtime itself asks of a move besides what its users can.
+struct MoveTerms {
+  /// Where a GPU is full, who makes room is asked for it (`MemoryPressure`). Not of moves that make
+  /// room themselves: those would wait for each other.
+  bool asks_for_room = true;
+  /// The chunks that it leaves go back to the driver and not into the cache.
+  bool gives_back = false;
+  /// Who asked for it, by a number that says something to who watches chunks; 0: nobody of those.
+  std::uint64_t operation = 0;
+};
+
+}  // namespace vma

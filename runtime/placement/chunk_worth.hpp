@@ -1,0 +1,60 @@
+#pragma once
+
+#include <vma/snapshot.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+/// What several policies ask of a snapshot: may a chunk move, what would that cost, who uses it.
+/// Pure functions; times are in seconds.
+namespace vma::inline v1 {
+
+double in_seconds(Time time);
+std::string name_of(const Snapshot& snapshot, PlaceId place);
+/// "4.1 GB/s"; "2.5 ms": for reasons.
+std::string rate_text(double bytes_per_second);
+std::string time_text(double seconds);
+
+/// There is such a chunk, and nothing forbids to move it now.
+bool may_move(const ChunkRow& row);
+/// Every GPU of the machine that has used the chunk of late reaches `to`, and there is a way from
+/// where the chunk lies.
+bool can_lie(const Snapshot& snapshot, ChunkId chunk, PlaceId to);
+/// Copy and fixed time of a move, and `stall_weight` times that the program's streams stand.
+/// Infinite where there is no way.
+double move_seconds(const MachineCosts& costs, PlaceId from, PlaceId to, std::uint64_t bytes,
+                    double stall_weight);
+/// What `device` would save on `bytes` if they lay at `to` instead of `from`; negative where it
+/// would lose. Requires: it reaches both.
+double saved_seconds(const MachineCosts& costs, PlaceId device, PlaceId from, PlaceId to,
+                     double bytes);
+
+struct MainUser {
+  PlaceId device{};
+  Heat heat;
+};
+/// The GPU that uses the chunk most by the short average; of equals the one with the lowest number.
+std::optional<MainUser> main_user(const Snapshot& snapshot, ChunkId chunk);
+
+/// Free bytes of each place, less what a plan in the making puts there.
+class Room {
+ public:
+  explicit Room(const Snapshot& snapshot);
+  std::uint64_t at(PlaceId place) const { return free_[index(place)]; }
+  bool holds(PlaceId place, std::uint64_t bytes) const { return at(place) >= bytes; }
+  /// Requires: there is room for it.
+  void move(PlaceId from, PlaceId to, std::uint64_t bytes);
+
+ private:
+  std::vector<std::uint64_t> free_;
+};
+
+/// The fastest place after `row.at` in the order of the chunk's main user (of the GPU whose HBM it
+/// lies in, if nobody uses it) that has room for the chunk and that its users reach. None if it is
+/// in the last one. `gpu_reserve`: the part of a GPU's HBM that stays free besides.
+std::optional<PlaceId> next_place(const Snapshot& snapshot, ChunkId chunk, const Room& room,
+                                  double gpu_reserve = 0);
+
+}  // namespace vma::inline v1

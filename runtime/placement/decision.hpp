@@ -1,0 +1,84 @@
+#pragma once
+
+#include <vma/location.hpp>
+#include <vma/snapshot.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace vma {
+
+/// What became of a wish, or of who wishes.
+enum class DecisionKind : std::uint8_t {
+  planned,          ///< A policy wants the move and the planner lets it go ahead.
+  refused,          ///< The planner does not; `reason` is its own.
+  started,          ///< The mover has it.
+  moved,            ///< It lies at `to`.
+  not_moved,        ///< The move ended and it does not; `reason` says why.
+  policy_failed,    ///< The policy threw or took too long: its plan is dropped.
+  policy_replaced,  ///< `policy` is the one that decides from now on.
+  paused,
+  resumed,
+  drained,   ///< `from` takes no chunks any more.
+  refilled,  ///< `to` takes chunks again.
+  parked,
+  unparked,
+};
+constexpr std::size_t decision_kinds = static_cast<std::size_t>(DecisionKind::unparked) + 1;
+
+/// As files and people have it: "not_moved".
+std::string_view to_string(DecisionKind kind) noexcept;
+std::optional<DecisionKind> parse_decision_kind(std::string_view name) noexcept;
+
+/// A chunk by names that stay true after it is gone.
+struct DecidedChunk {
+  std::uint64_t allocation = 0;  ///< Its number, given to no other in the life of the process.
+  std::uint64_t begin = 0;       ///< Of the allocation: what the program's pointer is.
+  std::uint32_t slot = 0;        ///< Which chunk of the allocation.
+  std::uint64_t bytes = 0;
+  std::string tag;
+
+  friend bool operator==(const DecidedChunk&, const DecidedChunk&) = default;
+};
+
+/// How long a move lasts and how long it makes programs stand.
+struct MoveTimes {
+  Time move{0}, stall{0};
+
+  friend bool operator==(const MoveTimes&, const MoveTimes&) = default;
+};
+
+/// One decision of the scheduler: a line of the decision log, a record of a recording, and what
+/// `explain` shows.
+///
+/// The `planned` and `refused` ones of one `plan`, in the order of their numbers, are the moves
+/// that the policy wanted: chunk, `to`, `value`, `victim` and `wish` are those of its `Move`.
+struct Decision {
+  std::uint64_t sequence = 0;  ///< From 1 on, without gaps; the log gives it.
+  Time time{0};
+  DecisionKind kind = DecisionKind::planned;
+  std::uint64_t plan = 0;  ///< Equal for what one call of a policy wanted; 0: no policy did.
+  std::string policy;
+  std::optional<DecidedChunk> chunk;
+  std::optional<Location> from, to;
+  std::string wish;    ///< Why the policy wants it.
+  std::string reason;  ///< Why it came to `kind`; empty where there is nothing to add.
+  double value = 0;
+  bool victim = false;
+  std::optional<MoveTimes> predicted, happened;
+  std::optional<Time> began, ended;  ///< Of the move.
+
+  friend bool operator==(const Decision&, const Decision&) = default;
+};
+
+/// Longer texts are cut, so that rings, lines and records are bounded.
+constexpr std::size_t decision_text_bytes_max = 2048;
+constexpr std::size_t decision_name_bytes_max = 256;  ///< Of a policy or tag.
+
+/// Cuts its texts, at the beginning of a character of UTF-8.
+void clip(Decision& decision);
+void clip(std::string& text, std::size_t bytes_max);
+
+}  // namespace vma

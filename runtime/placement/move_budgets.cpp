@@ -1,0 +1,77 @@
+#include "placement/move_budgets.hpp"
+
+#include "base/check.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace vma {
+namespace {
+
+double seconds(Time time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+}  // namespace
+
+void TokenBucket::fill(Time now, double per_second, double most) {
+  if (fresh_) level_ = most;
+  fresh_ = false;
+  if (now > filled_) level_ += seconds(now - filled_) * per_second;
+  level_ = std::min(level_, most);
+  filled_ = std::max(filled_, now);
+}
+
+std::optional<Refusal> MoveBudgets::refuse(PlaceId from, PlaceId to, std::uint64_t bytes,
+                                           const Snapshot& snapshot, const PlannerLimits& limits) {
+  Route& route = routes_[{from, to}];
+  const auto size = static_cast<double>(bytes);
+  if (limits.route_under_way_bytes > 0 && route.under_way_bytes > 0 &&
+      route.under_way_bytes + bytes > limits.route_under_way_bytes) {
+    return Refusal{Rejection::route_budget,
+                   fmt::format("{} bytes are under way on its route, at most {}",
+                               route.under_way_bytes, limits.route_under_way_bytes)};
+  }
+  if (limits.route_bytes_s > 0) {
+    route.bytes.fill(snapshot.now(), limits.route_bytes_s, limits.route_burst_bytes);
+    if (!route.bytes.holds(size, limits.route_burst_bytes)) {
+      return Refusal{Rejection::route_budget, fmt::format("{} bytes, its route has {:.0f} left",
+                                                          bytes, route.bytes.level())};
+    }
+  }
+  if (limits.stall_share > 0) {
+    const double stall = seconds(snapshot.costs().stall_time(from, to, bytes));
+    const double most = seconds(limits.stall_burst);
+    stall_.fill(snapshot.now(), limits.stall_share, most);
+    if (!stall_.holds(stall, most)) {
+      return Refusal{Rejection::stall_budget,
+                     fmt::format("it stops programs for {:.1f} us, {:.1f} us are left", stall * 1e6,
+                                 stall_.level() * 1e6)};
+    }
+  }
+  return std::nullopt;
+}
+
+void MoveBudgets::spend(PlaceId from, PlaceId to, std::uint64_t bytes, const Snapshot& snapshot,
+                        const PlannerLimits& limits) {
+  Route& route = routes_[{from, to}];
+  route.under_way_bytes += bytes;
+  // A limit that is off leaves no debt for the day when it is switched on.
+  if (limits.route_bytes_s > 0) {
+    route.bytes.fill(snapshot.now(), limits.route_bytes_s, limits.route_burst_bytes);
+    route.bytes.take(static_cast<double>(bytes));
+  }
+  if (limits.stall_share > 0) {
+    stall_.fill(snapshot.now(), limits.stall_share, seconds(limits.stall_burst));
+    stall_.take(seconds(snapshot.costs().stall_time(from, to, bytes)));
+  }
+}
+
+void MoveBudgets::ended(PlaceId from, PlaceId to, std::uint64_t bytes) {
+  Route& route = routes_[{from, to}];
+  VMART_CHECK(route.under_way_bytes >= bytes, "what ends was under way");
+  route.under_way_bytes -= bytes;
+}
+
+}  // namespace vma

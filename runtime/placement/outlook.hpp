@@ -1,0 +1,48 @@
+#pragma once
+
+#include <vma/snapshot.hpp>
+
+#include <optional>
+#include <vector>
+
+namespace vma::inline v1 {
+
+/// How many bytes of one chunk each GPU is expected to use within a horizon.
+///
+/// The short averages say who uses it. How much of that will go on is said by the more careful of
+/// the two averages of all GPUs together: the long one while a use is new, the short one as soon as
+/// it ends. A hint's `until` ends the horizon; its `next_use` ends it for all but the announced
+/// GPU, which is expected to make the announced passes if they begin within the horizon, and to use
+/// nothing until then.
+class Outlook {
+ public:
+  /// Reuses what it has allocated: one object looks at many chunks.
+  void read(const Snapshot& snapshot, ChunkId chunk, double horizon_seconds,
+            const Hint* hint = nullptr);
+
+  /// Nobody is expected to use it.
+  bool idle() const { return uses_.empty(); }
+  /// Seconds of access if the chunk lay at `at`; infinite if one of its users cannot reach that.
+  double seconds_at(PlaceId at) const;
+  /// Of those that use it most the one with the lowest number.
+  PlaceId main_user() const { return main_; }
+  /// Bytes a second of all GPUs, by the short average.
+  double demand() const { return demand_; }
+  /// Part of the expected bytes that the main user makes.
+  double main_share() const;
+
+ private:
+  struct Expected {
+    PlaceId device{};
+    double bytes = 0;
+  };
+  void announce(const Snapshot& snapshot, ChunkId chunk, const Hint& hint, double horizon_seconds);
+  void find_main();
+
+  const MachineCosts* costs_ = nullptr;
+  std::vector<Expected> uses_;
+  PlaceId main_{};
+  double demand_ = 0;
+};
+
+}  // namespace vma::inline v1

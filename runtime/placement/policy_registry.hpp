@@ -1,0 +1,38 @@
+#pragma once
+
+#include <vma/policy.hpp>
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace vma {
+
+/// Kinds of policies by name. Not thread-safe; it is filled before it is asked.
+class PolicyRegistry {
+ public:
+  /// Requires: a name of letters, digits and '_' that no other kind has, something that makes it,
+  /// and defaults within their bounds. Throws: Error{invalid_argument} otherwise.
+  void add(PolicyKind kind);
+  /// Null if there is none.
+  const PolicyKind* find(std::string_view name) const;
+  /// In the order of their names.
+  const std::vector<PolicyKind>& kinds() const noexcept { return kinds_; }
+
+  /// From `name` or `name:parameter=value,parameter=value`. Throws: Error{invalid_argument} that
+  /// lists the known policies, or the policy's parameters.
+  std::unique_ptr<Policy> make(const std::string& text) const;
+
+ private:
+  std::vector<PolicyKind> kinds_;
+};
+
+/// Throws: Error{invalid_argument} that says what is wrong with a kind.
+void check_policy_kind(const PolicyKind& kind);
+
+/// With `parameters` as in `parse_policy_values`. Throws: what that throws; Error{invalid_argument}
+/// if the kind makes nothing.
+std::unique_ptr<Policy> make_policy(const PolicyKind& kind, const std::string& parameters);
+
+}  // namespace vma

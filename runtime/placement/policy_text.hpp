@@ -1,0 +1,29 @@
+#pragma once
+
+#include <vma/policy.hpp>
+
+#include <string>
+
+namespace vma {
+
+/// `name:parameters`, `/path/to/library.so:parameters` or `name@/path/to/library.so:parameters`.
+struct PolicyText {
+  std::string name;        ///< Empty: whatever the library has.
+  std::string path;        ///< Empty: a policy that is built in.
+  std::string parameters;  ///< "margin=1.25,horizon=2s".
+};
+
+/// What has a slash names a library. Throws: Error{invalid_argument} if there is neither a name nor
+/// a path.
+PolicyText split_policy_text(const std::string& text);
+
+/// Fills in what `parameters` does not name. Durations are written 2s, 10ms, 500us, 100ns, sizes
+/// 64MiB or 4096, flags true or false, counts and numbers as they are. Throws:
+/// Error{invalid_argument} that names what is wrong and lists the parameters, with types, bounds
+/// and defaults.
+PolicyValues parse_policy_values(const PolicyKind& kind, const std::string& parameters);
+
+/// "horizon: duration, 100ms to 60s, else 2s: how far ahead it looks", a line each.
+std::string describe_parameters(const PolicyKind& kind);
+
+}  // namespace vma

@@ -1,0 +1,73 @@
+#include "service/cost_source.hpp"
+
+#include "base/log.hpp"
+#include "machine/machine_file.hpp"
+#include "service/calibration_file.hpp"
+#include "service/cost_estimates.hpp"
+#include "service/machine_fingerprint.hpp"
+#include "service/runtime_parts.hpp"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <optional>
+
+namespace vma {
+namespace {
+
+SourcedCosts of_calibration(Calibration&& calibration) {
+  return {std::move(calibration.costs), CostOrigin::measured, calibration.file,
+          std::move(calibration.estimates)};
+}
+
+/// Either form; the error is the calibration's where it is neither.
+SourcedCosts of_file(Driver& driver, const Topology& topology, const std::string& file) {
+  constexpr const char* name = "VMART_CALIBRATION";
+  if (!std::filesystem::is_regular_file(file)) {
+    throw Error(
+        ErrorKind::invalid_argument, "vma::Runtime",
+        fmt::format("{} is \"{}\"; it takes off, auto, or a file that is there", name, file));
+  }
+  Calibration calibration;
+  try {
+    calibration = read_calibration(file);
+  } catch (const Error& not_a_calibration) {
+    try {
+      const MachineDescription machine = load_machine(std::filesystem::absolute(file).string());
+      return {described_costs(topology, machine), CostOrigin::described, file, {}};
+    } catch (const Error& not_a_machine) {
+      throw Error(ErrorKind::invalid_argument, "vma::Runtime",
+                  fmt::format("{}: neither a calibration ({}) nor a machine file that fits ({})",
+                              name, not_a_calibration.what(), not_a_machine.what()));
+    }
+  }
+  if (calibration.places != topology.locations()) {
+    throw Error(ErrorKind::invalid_argument, "vma::Runtime",
+                fmt::format("{}: {} is a calibration of other places", name, file));
+  }
+  if (calibration.machine != machine_fingerprint(driver, topology)) {
+    log(LogLevel::warn, "{}: {} was measured on another machine ({})", name, file,
+        calibration.machine);
+  }
+  return of_calibration(std::move(calibration));
+}
+
+}  // namespace
+
+SourcedCosts source_costs(Driver& driver, const Topology& topology, const std::string& choice) {
+  const bool automatic = choice.empty() || choice == "auto";
+  if (!automatic && choice != "off") return of_file(driver, topology, choice);
+  if (automatic) {
+    std::optional<Calibration> stored =
+        stored_calibration(calibration_folder(), machine_fingerprint(driver, topology));
+    // Its places are the machine's: the fingerprint has them. Yet a file may say anything.
+    if (stored && stored->places == topology.locations()) return of_calibration(std::move(*stored));
+    if (stored) log(LogLevel::warn, "the calibration {} has other places", stored->file);
+  }
+  if (const MachineDescription* machine = machine_of(driver)) {
+    return {described_costs(topology, *machine), CostOrigin::described, machine->name, {}};
+  }
+  return {estimated_costs(topology), CostOrigin::estimated, "link kinds", {}};
+}
+
+}  // namespace vma

@@ -1,0 +1,45 @@
+#pragma once
+
+#include "base/executor.hpp"
+#include "base/mutex.hpp"
+
+#include <vma/policy.hpp>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace vma {
+
+/// Runs the calls of one policy on a thread of its own, so that whoever asks is never lost in one.
+/// One caller at a time.
+class PolicyRunner {
+ public:
+  enum class Outcome { done, threw, overran };
+
+  /// Throws: what starting a thread throws.
+  PolicyRunner(Executor& executor, std::shared_ptr<Policy> policy);
+  /// Blocks: until the policy has returned, unless a call of it overran.
+  ~PolicyRunner();
+
+  struct Answer {
+    Outcome outcome = Outcome::done;
+    std::string why;  ///< Of an exception.
+    std::chrono::nanoseconds took{0};
+  };
+  /// Calls `body` with the policy and waits for it for at most `limit` of the processor's time.
+  /// After `overran` the body may still run: what it uses must be its own or shared, and this
+  /// object takes no further call. Requires: no call overran before.
+  Answer run(std::function<void(Policy&)> body, std::chrono::nanoseconds limit);
+
+ private:
+  struct State;
+  static void work(const std::shared_ptr<State>& state);
+
+  const std::shared_ptr<State> state_;
+  std::unique_ptr<Task> task_;
+  bool lost_ = false;
+};
+
+}  // namespace vma

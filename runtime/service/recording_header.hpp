@@ -1,0 +1,38 @@
+#pragma once
+
+#include <vma/snapshot.hpp>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace vma {
+
+/// How a recording begins: which process and machine it is of. A `PlaceId` in its records is an
+/// index into `places`.
+struct RecordingHeader {
+  std::uint64_t clock_start_utc_ns = 0;  ///< Time 0 of the records, since 1970.
+  std::uint32_t process = 0;
+  std::uint32_t file = 1;        ///< N of vmart-PID-N.rec.
+  std::uint32_t first_file = 1;  ///< N of the first file of the same recording.
+  std::string machine;           ///< `Runtime::description`.
+  std::vector<PlaceState> places;
+  MachineCosts costs{0, 0};  ///< Of these places.
+};
+
+/// CRC-32 of zlib, PNG and Ethernet, of one range or of two, one after the other.
+std::uint32_t crc32_of(std::span<const std::uint8_t> bytes);
+std::uint32_t crc32_of(std::span<const std::uint8_t> first, std::span<const std::uint8_t> second);
+
+/// The machine as JSON: description, places, and the rates and times of the costs as matrices.
+std::string write_machine_json(const RecordingHeader& header);
+/// Throws: Error{invalid_argument} that names `file` and what is wrong.
+void read_machine_json(std::string_view json, const std::string& file, RecordingHeader& header);
+
+/// The bytes before the first block.
+std::vector<std::uint8_t> write_recording_header(const RecordingHeader& header,
+                                                 std::string_view machine_json);
+
+}  // namespace vma

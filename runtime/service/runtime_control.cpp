@@ -1,0 +1,341 @@
+#include "service/runtime_control.hpp"
+
+#include "placement/built_in_policies.hpp"
+#include "service/checks.hpp"
+#include "service/explained_moves.hpp"
+#include "service/runtime_stats.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+namespace vma {
+namespace {
+
+constexpr const char* call_name = "vma::control";
+
+PlaceId place_in(const Topology& topology, Location at) {
+  const auto& places = topology.locations();
+  return PlaceId{static_cast<std::uint8_t>(std::ranges::find(places, at) - places.begin())};
+}
+
+std::string text_of(const DrainReport& report) {
+  std::string text = fmt::format("{} bytes left", report.bytes_left);
+  for (const auto& [reason, chunks] : report.left) {
+    text += fmt::format(", {} chunks {}", chunks, reason);
+  }
+  return text;
+}
+
+}  // namespace
+
+/// One `start_move`: as many migrations as it names allocations. Lives until the last has ended.
+class RuntimeControl::MoveOperation {
+ public:
+  MoveOperation(EventFeed& feed, Clock& clock, Location to, std::uint64_t number, std::size_t moves)
+      : feed_(feed), clock_(clock), begin_(clock.now()), left_(moves) {
+    sum_.operation = number;
+    sum_.to = to;
+  }
+
+  /// Of one of them, that has moved or not.
+  void ended(std::uint64_t bytes_moved, const std::exception_ptr& error) {
+    const MutexLock lock(mutex_);
+    sum_.bytes += bytes_moved;
+    if (error && sum_.text.empty()) {
+      try {
+        std::rethrow_exception(error);
+      } catch (const std::exception& failure) {
+        sum_.text = failure.what();
+      }
+      failed_ = true;
+    }
+    if (--left_ > 0) return;
+    sum_.kind = failed_ ? ControlEvent::Kind::operation_failed : ControlEvent::Kind::operation_done;
+    sum_.at = clock_.now();
+    sum_.took = sum_.at - begin_;
+    sum_.stall = feed_.take_stall(sum_.operation);
+    feed_.add(sum_);
+  }
+
+ private:
+  EventFeed& feed_;
+  Clock& clock_;
+  const TimePoint begin_;
+  Mutex mutex_;
+  std::size_t left_ VMART_GUARDED_BY(mutex_);
+  bool failed_ VMART_GUARDED_BY(mutex_) = false;
+  ControlEvent sum_ VMART_GUARDED_BY(mutex_);
+};
+
+RuntimeControl::RuntimeControl(ControlGround ground)
+    : ground_(std::move(ground)), clock_(ground_.driver.clock()), opened_(clock_.now()) {}
+
+RuntimeControl::~RuntimeControl() {
+  stop();
+}
+
+void RuntimeControl::stop() noexcept {
+  for (const auto& drain : drains_) drain->task->join();
+  drains_.clear();
+}
+
+// --- What lies where
+
+ControlStatus RuntimeControl::status() {
+  ControlStatus status;
+  status.description = ground_.driver.description();
+  status.uptime = clock_.now() - opened_;
+  const SchedulerStats scheduler = ground_.scheduler.stats();
+  status.policy = scheduler.policy;
+  status.paused = scheduler.paused;
+  status.ticks = scheduler.ticks;
+  const Mover::Load load = ground_.mover.load();
+  status.moves_running = load.running;
+  status.moves_queued = load.waiting;
+  status.allocations = ground_.memory.registry().size();
+  for (const PlaceState& place : ground_.scheduler.places()) {
+    status.places.push_back(
+        {place.location, place.capacity_bytes, place.used_bytes, place.demand_bytes_s});
+  }
+  return status;
+}
+
+ControlAllocation RuntimeControl::describe(const std::shared_ptr<Allocation>& allocation) const {
+  ControlAllocation described;
+  described.address = to_integer(allocation->begin());
+  described.bytes = allocation->size_bytes();
+  described.chunk_bytes = allocation->geometry().chunk_bytes;
+  described.tag = allocation->tag;
+  described.movable = allocation->may_move();
+  described.parked = ground_.parker.holds(*allocation);
+  described.extents = allocation->extents();
+  for (const Extent& extent : described.extents) described.bytes_at[extent.at] += extent.bytes;
+  return described;
+}
+
+std::vector<ControlAllocation> RuntimeControl::allocations(std::uint64_t from, std::size_t most) {
+  auto all = ground_.memory.registry().all();
+  std::erase_if(
+      all, [from](const auto& one) { return to_integer(one->begin()) < from || one->being_freed; });
+  std::ranges::sort(all, {}, [](const auto& one) { return one->begin(); });
+  if (all.size() > most) all.resize(most);
+  std::vector<ControlAllocation> page;
+  for (const auto& allocation : all) {
+    page.push_back(describe(allocation));
+    page.back().extents.clear();
+  }
+  return page;
+}
+
+ControlAllocation RuntimeControl::allocation(std::uint64_t address) {
+  return describe(ground_.memory.require_around(to_pointer(Address{address}), call_name));
+}
+
+// --- Moves
+
+/// Throws: Error{unknown_pointer} for an address of none, {invalid_argument} for a tag of none.
+std::vector<std::shared_ptr<Allocation>> RuntimeControl::named_by(const ControlMove& move,
+                                                                  const char* call) {
+  ground_.memory.topology().require(move.to, call);
+  if (move.address)
+    return {ground_.memory.require_around(to_pointer(Address{*move.address}), call)};
+  auto named = ground_.memory.registry().all();
+  std::erase_if(named, [&](const auto& one) { return one->tag != move.tag || one->being_freed; });
+  std::ranges::sort(named, {}, [](const auto& one) { return one->begin(); });
+  if (!named.empty()) return named;
+  throw Error(ErrorKind::invalid_argument, call,
+              fmt::format("no allocation has the tag \"{}\"", move.tag));
+}
+
+/// One chunk after the other; the mover copies a chunk beside the stop for the one before it, and
+/// moves several allocations at once, so that it may be done sooner.
+ControlPrediction RuntimeControl::predict(const ControlMove& move) {
+  const Topology& topology = ground_.memory.topology();
+  const auto named = named_by(move, call_name);
+  const PlaceId to = place_in(topology, move.to);
+  ControlPrediction prediction;
+  for (const auto& allocation : named) {
+    for (std::size_t slot = 0; slot < allocation->geometry().slots; ++slot) {
+      const Location home = allocation->home(slot);
+      if (home == move.to) continue;
+      const PlaceId from = place_in(topology, home);
+      const std::uint64_t bytes = allocation->geometry().slot_bytes(slot);
+      const Time took = ground_.costs.move_time(from, to, bytes);
+      if (took == Time::max()) {
+        throw Error(ErrorKind::unsupported, call_name,
+                    fmt::format("nothing is known of what a move from {} to {} costs",
+                                to_string(home), to_string(move.to)));
+      }
+      ++prediction.chunks;
+      prediction.bytes += bytes;
+      prediction.took += took;
+      prediction.stall += ground_.costs.stall_time(from, to, bytes);
+    }
+  }
+  const std::uint64_t room = ground_.memory.room_bytes(move.to);
+  prediction.bytes_no_room = prediction.bytes > room ? prediction.bytes - room : 0;
+  return prediction;
+}
+
+std::uint64_t RuntimeControl::start_move(const ControlMove& move) {
+  const auto named = named_by(move, call_name);
+  MigrateOptions options;
+  options.scope = StopScope::attached;
+  for (const auto& allocation : named) {
+    check_background_move(*allocation, ground_.mover.attached(), options, call_name);
+  }
+  MoveTerms terms;
+  terms.operation = ground_.feed->next_operation();
+  const auto operation = std::make_shared<MoveOperation>(*ground_.feed, clock_, move.to,
+                                                         terms.operation, named.size());
+  for (const auto& allocation : named) {
+    try {
+      const SlotRange all{0, allocation->geometry().slots};
+      auto task = ground_.mover.submit(allocation, all, move.to, options, terms);
+      task->on_done([operation, task, feed = ground_.feed] {
+        operation->ended(task->report().bytes_moved, task->error());
+      });
+    } catch (const Error&) {  // The runtime shuts down: those before it are cancelled.
+      operation->ended(0, std::current_exception());
+    }
+  }
+  return terms.operation;
+}
+
+std::uint64_t RuntimeControl::start_drain(Location at) {
+  ground_.memory.topology().require(at, call_name);
+  forget_ended_drains();
+  if (drains_.size() >= drains_max) {
+    throw Error(ErrorKind::busy, call_name, fmt::format("{} drains go on", drains_.size()));
+  }
+  const std::uint64_t operation = ground_.feed->next_operation();
+  drains_.push_back(std::make_unique<Drain>());
+  Drain& started = *drains_.back();
+  try {
+    started.task = ground_.driver.executor().spawn("vmart drain", [this, at, operation, &started] {
+      drain(at, operation);
+      started.ended = true;
+    });
+  } catch (...) {
+    drains_.pop_back();
+    throw;
+  }
+  drained_.insert(at);
+  return operation;
+}
+
+void RuntimeControl::drain(Location at, std::uint64_t operation) noexcept try {
+  ControlEvent event;
+  event.operation = operation;
+  event.from = at;
+  const TimePoint begin = clock_.now();
+  event.kind = ControlEvent::Kind::operation_failed;
+  try {
+    const DrainReport report = ground_.scheduler.drain_place(at, {});
+    event.bytes = report.bytes_moved;
+    if (report.bytes_left == 0) event.kind = ControlEvent::Kind::operation_done;
+    if (report.bytes_left > 0) event.text = text_of(report);
+  } catch (const std::exception& error) {
+    event.text = error.what();
+  }
+  event.at = clock_.now();
+  event.took = event.at - begin;
+  ground_.feed->add(std::move(event));
+} catch (const std::bad_alloc&) {  // Nobody is told.
+}
+
+void RuntimeControl::forget_ended_drains() {
+  std::erase_if(drains_, [](const auto& drain) {
+    if (!drain->ended) return false;
+    drain->task->join();
+    return true;
+  });
+}
+
+// --- The scheduler
+
+std::string RuntimeControl::policy() {
+  return ground_.scheduler.policy();
+}
+
+std::vector<std::string> RuntimeControl::known_policies() {
+  std::vector<std::string> names;
+  for (const PolicyKind& kind : built_in_policies().kinds()) names.push_back(kind.name);
+  return names;
+}
+
+void RuntimeControl::set_policy(const std::string& text) {
+  ground_.scheduler.set_policy(text);
+}
+
+void RuntimeControl::pause() {
+  ground_.scheduler.pause();
+}
+
+void RuntimeControl::resume() {
+  for (const Location at : std::exchange(drained_, {})) ground_.scheduler.refill(at);
+  ground_.scheduler.resume();
+}
+
+std::uint64_t RuntimeControl::start_step() {
+  if (!ground_.scheduler.stats().paused) {
+    throw Error(ErrorKind::invalid_argument, call_name, "the scheduler runs; pause it to step it");
+  }
+  ControlEvent event;
+  event.kind = ControlEvent::Kind::stepped;
+  event.operation = ground_.feed->next_operation();
+  const TimePoint begin = clock_.now();
+  ground_.scheduler.step();
+  event.at = clock_.now();
+  event.took = event.at - begin;
+  const std::uint64_t operation = event.operation;
+  ground_.feed->add(std::move(event));
+  return operation;
+}
+
+// --- What has happened
+
+std::vector<ControlDecision> RuntimeControl::explain(std::uint64_t address, std::size_t most) {
+  const auto allocation = ground_.memory.require_around(to_pointer(Address{address}), call_name);
+  const std::uint64_t chunk_bytes = allocation->geometry().chunk_bytes;
+  std::optional<std::uint32_t> slot;
+  if (const std::uint64_t offset = Address{address} - allocation->begin(); offset > 0) {
+    slot = static_cast<std::uint32_t>(offset / chunk_bytes);
+  }
+  return explained_moves(ground_.scheduler.decisions_about(allocation->begin(), slot), chunk_bytes,
+                         most);
+}
+
+ControlEvents RuntimeControl::events(std::uint64_t since, std::size_t most) {
+  return ground_.feed->ring().since(since, most);
+}
+
+ControlStats RuntimeControl::stats() {
+  ControlStats stats;
+  stats.runtime = runtime_stats(ground_.memory, ground_.mover, ground_.parker);
+  const SchedulerStats from = ground_.scheduler.stats();
+  SchedulerCounters& counters = stats.scheduler;
+  counters.ticks = from.ticks;
+  counters.ticks_late = from.ticks_late;
+  counters.tick_time = from.tick_time;
+  counters.chunks = from.chunks;
+  counters.moves_planned = from.moves_wanted;
+  counters.moves_done = from.moves_done;
+  counters.moves_failed = from.moves_failed;
+  for (const auto& [reason, count] : from.moves_refused) counters.moves_rejected[reason] = count;
+  counters.policy_failures = from.policy_failures;
+  counters.uses = from.uses;
+  counters.uses_lost = from.uses_lost;
+  counters.hints = from.hints;
+  counters.events_lost = ground_.feed->ring().lost();
+  counters.trace_lost = ground_.feed->trace_lost();
+  counters.prediction_error = from.prediction_error;
+  return stats;
+}
+
+}  // namespace vma

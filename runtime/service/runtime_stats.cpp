@@ -1,0 +1,36 @@
+#include "service/runtime_stats.hpp"
+
+#include <memory>
+#include <string>
+
+namespace vma {
+
+RuntimeStats runtime_stats(Memory& memory, Mover& mover, Parker& parker) {
+  RuntimeStats stats;
+  for (const Location at : memory.topology().locations()) {
+    const Ledger::Account account = memory.ledger().account(at);
+    stats.places.push_back({at, account.capacity_bytes, account.allocated_bytes,
+                            account.cached_bytes, account.own_bytes, account.leaked_bytes});
+  }
+  for (const std::shared_ptr<Allocation>& allocation : memory.registry().all()) {
+    ++stats.allocations;
+    stats.poisoned += allocation->poisoned() ? 1 : 0;
+  }
+  stats.parked = parker.parked();
+  stats.leaked = memory.ledger().leaks();
+  stats.migrations = mover.migrations();
+  stats.bytes_moved = mover.bytes_moved();
+  stats.bytes_copied_twice = mover.bytes_copied_twice();
+  stats.callbacks_failed = mover.callbacks().failed();
+  const StopStats& stops = mover.stats();
+  stats.skew = stops.skew();
+  stats.stall = stops.stall();
+  stats.gates = stats.skew.count;
+  for (const auto& [refusal, count] : stops.refusals()) {
+    stats.reasons[std::string(to_string(refusal))] = count;
+    stats.gates_given_up += count;
+  }
+  return stats;
+}
+
+}  // namespace vma

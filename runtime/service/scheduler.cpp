@@ -1,0 +1,407 @@
+#include "service/scheduler.hpp"
+
+#include "base/check.hpp"
+#include "base/log.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+namespace vma {
+namespace {
+
+constexpr std::size_t uses_at_once = 65'536;
+constexpr std::size_t place_runs_at_once = place_runs_max;
+constexpr const char* last_resort = "stay_put";
+
+}  // namespace
+
+Scheduler::Scheduler(const SchedulerGround& ground, std::vector<PlaceState> places,
+                     MachineCosts costs, const SchedulerLimits& limits, PolicyMaker make,
+                     const std::string& policy)
+    : ground_(ground),
+      clock_(ground.driver.clock()),
+      limits_(limits),
+      make_(std::move(make)),
+      inbox_(std::make_shared<SchedulerInbox>()),
+      roster_(ground.memory.topology(), ground.mover.attached()),
+      tables_(std::make_shared<ChunkTables>(std::move(places), std::move(costs), limits.heat)),
+      planner_(limits.planner),
+      summary_(ground.memory.registry(), ground.memory.topology()),
+      tick_times_(std::make_unique<StopStats>()) {
+  const MutexLock lock(mutex_);
+  tables_->set_now(clock_.now());
+  install(policy, "asked for");
+  // From here on nothing is missed; what is there already comes in by its own list.
+  ground_.memory.watch(inbox_.get());
+  for (const auto& allocation : ground_.memory.registry().all()) inbox_->made(allocation);
+  ground_.mover.watch([inbox = inbox_](const std::shared_ptr<Allocation>& allocation,
+                                       const MigrationReport&) { inbox->changed(*allocation); });
+  ground_.uses.wake_with([inbox = inbox_] { inbox->wake(); });
+}
+
+Scheduler::~Scheduler() {
+  ground_.uses.wake_with({});
+  ground_.mover.watch({});
+  ground_.memory.watch(nullptr);
+  wake_with({});
+}
+
+void Scheduler::wake_with(std::function<void()> wake) {
+  inbox_->wake_with(std::move(wake));
+}
+
+// --- What has happened
+
+void Scheduler::take_inbox() {
+  for (SchedulerInbox::Event& event : inbox_->take()) events_.push_back(std::move(event));
+  std::size_t taken = 0;
+  while (taken < events_.size() && take_event(events_[taken])) ++taken;
+  events_.erase(events_.begin(), events_.begin() + static_cast<std::ptrdiff_t>(taken));
+  if (inbox_->take_scope_changed() || inbox_->take_missed()) roster_.refresh_all(*tables_);
+}
+
+/// False if it has to wait, and with it all later ones: its moves have not ended yet.
+bool Scheduler::take_event(const SchedulerInbox::Event& event) {
+  using Kind = SchedulerInbox::Event::Kind;
+  if (event.kind == Kind::made) {
+    const std::shared_ptr<Allocation> allocation = event.allocation.lock();
+    if (!allocation) return true;
+    const ChunkRoster::Entry* entry = roster_.add(allocation, *tables_);
+    if (entry != nullptr) record_allocation(*entry);
+    return true;
+  }
+  const ChunkRoster::Entry* entry = roster_.find(event.begin);
+  if (entry == nullptr) return true;
+  if (event.kind == Kind::changed) {
+    roster_.refresh(*entry, *tables_);
+    return true;
+  }
+  const bool moves = std::ranges::any_of(
+      running_, [&](const Running& group) { return group.begin == event.begin; });
+  if (moves) return false;
+  for (std::size_t slot = 0; slot < entry->slots; ++slot) {
+    const ChunkId chunk{static_cast<std::uint32_t>(index(entry->first) + slot)};
+    for (const MoveNumber number : planner_.note_gone(chunk)) waiting_.erase(number);
+  }
+  const ChunkRoster::Entry gone = roster_.remove(event.begin, *tables_);
+  for (std::size_t slot = 0; slot < gone.slots; ++slot) {
+    notices_.emplace_back(ChunkId{static_cast<std::uint32_t>(index(gone.first) + slot)});
+  }
+  if (ground_.recording != nullptr) {
+    ground_.recording->add(RecordedFree{tables_->now(), gone.number});
+  }
+  return true;
+}
+
+void Scheduler::record_allocation(const ChunkRoster::Entry& entry) {
+  if (ground_.recording == nullptr) return;
+  const Snapshot snapshot(*tables_);
+  RecordedAllocation record;
+  record.time = tables_->now();
+  record.allocation = entry.number;
+  record.begin = to_integer(entry.begin);
+  record.bytes = entry.size_bytes;
+  record.chunk_bytes = entry.chunk_bytes;
+  record.tag = snapshot.tag(entry.first);
+  for (std::size_t slot = 0; slot < entry.slots; ++slot) {
+    const PlaceId at = snapshot.chunks()[index(entry.first) + slot].at;
+    if (!record.places.empty() && record.places.back().at == at) {
+      ++record.places.back().chunks;
+      continue;
+    }
+    if (record.places.size() == place_runs_at_once) {
+      ground_.recording->add(record);
+      record.first_slot = static_cast<std::uint32_t>(slot);
+      record.places.clear();
+    }
+    record.places.push_back({at, 1});
+  }
+  ground_.recording->add(record);
+}
+
+void Scheduler::take_uses(std::vector<UseEvent>& events) {
+  while (true) {
+    raw_uses_.clear();
+    ground_.uses.drain(raw_uses_, uses_at_once);
+    if (raw_uses_.empty()) break;
+    stats_.uses += raw_uses_.size();
+    summary_.add(raw_uses_);
+    if (ground_.recording != nullptr) {
+      std::vector<RecordedUse> records;
+      for (const LoggedUse& use : raw_uses_) {
+        const ChunkRoster::Entry* entry = roster_.around(use.address);
+        if (entry == nullptr) continue;
+        records.push_back({use.at, entry->number, use.address - entry->begin, use.bytes, use.passes,
+                           use.weight, roster_.place_of(gpu(index(use.device))), use.kind});
+      }
+      ground_.recording->add(records);
+    }
+    if (raw_uses_.size() < uses_at_once) break;  // What comes meanwhile is for the next time.
+  }
+  for (const UseSummary::Row& row : summary_.rows()) {
+    const ChunkRoster::Entry* entry = roster_.find(row.begin);
+    if (entry == nullptr || row.slot >= entry->slots) continue;  // Freed since.
+    const ChunkId chunk{static_cast<std::uint32_t>(index(entry->first) + row.slot)};
+    const PlaceId device = roster_.place_of(gpu(index(row.device)));
+    tables_->used(chunk, device, row.bytes_read, row.bytes_written);
+    events.push_back({chunk, device, row.bytes_read, row.bytes_written, nullptr});
+  }
+  summary_.clear();
+}
+
+void Scheduler::take_hints(std::vector<UseEvent>& events) {
+  std::vector<AdvisedRange> advised;
+  ground_.uses.drain_hints(advised);
+  for (const AdvisedRange& range : advised) {
+    const ChunkRoster::Entry* entry = roster_.around(range.address);
+    if (entry == nullptr) continue;
+    ++stats_.hints;
+    if (ground_.recording != nullptr) {
+      ground_.recording->add(RecordedHint{range.at, entry->number, range.address - entry->begin,
+                                          range.bytes, range.hint});
+    }
+    Hint hint = range.hint;
+    // From now on, but not past the end of time.
+    if (hint.next_use) *hint.next_use += std::min(range.at, Time::max() - *hint.next_use);
+    if (hint.until) *hint.until += std::min(range.at, Time::max() - *hint.until);
+    const std::uint64_t begin = range.address - entry->begin;
+    const std::uint64_t end = std::min(begin + range.bytes, entry->size_bytes);
+    for (std::uint64_t slot = begin / entry->chunk_bytes; slot * entry->chunk_bytes < end; ++slot) {
+      const ChunkId chunk{static_cast<std::uint32_t>(index(entry->first) + slot)};
+      tables_->hinted(chunk, hint);
+      events.push_back({chunk, roster_.place_of(hint.device), 0, 0, nullptr});
+    }
+  }
+}
+
+bool Scheduler::drain() {
+  const MutexLock lock(mutex_);
+  if (stopped_) return false;
+  return drain_locked();
+}
+
+bool Scheduler::drain_locked() {
+  tables_->set_now(clock_.now());
+  take_ended();
+  take_inbox();
+  auto events = std::make_shared<std::vector<UseEvent>>();
+  take_uses(*events);
+  const std::size_t hints_from = events->size();
+  take_hints(*events);
+  if (!events->empty() && !paused_) {
+    Plan plan;
+    const auto call = [events, hints_from](Policy& policy, const Snapshot& snapshot, Plan& wishes) {
+      for (std::size_t i = 0; i < events->size(); ++i) {
+        UseEvent event = (*events)[i];
+        if (i >= hints_from) {
+          event.hint = snapshot.hint(event.chunk);
+          if (event.hint == nullptr) continue;  // Over already.
+        }
+        policy.on_use(event, snapshot, wishes);
+      }
+    };
+    if (ask(call, plan)) carry_out(plan);
+  }
+  start_ready();
+  return !events->empty();
+}
+
+void Scheduler::tick(bool late) {
+  const MutexLock lock(mutex_);
+  if (stopped_) return;
+  stats_.ticks_late += late ? 1 : 0;
+  if (paused_) {
+    drain_locked();
+    return;
+  }
+  tick_locked();
+}
+
+void Scheduler::tick_locked() {
+  SteadyClock clock;
+  const TimePoint begin = clock.now();
+  tables_->set_now(clock_.now());
+  take_ended();
+  take_inbox();
+  Plan plan;
+  const auto call = [](Policy& policy, const Snapshot& snapshot, Plan& wishes) {
+    policy.on_tick(snapshot, wishes);
+  };
+  if (ask(call, plan)) carry_out(plan);
+  tables_->clear_changed();
+  start_ready();
+  ++stats_.ticks;
+  const std::chrono::nanoseconds took = clock.now() - begin;
+  stats_.tick_time += took;
+  tick_times_->add_stall(took);
+  ground_.decisions.flush(tables_->now());
+  if (ground_.recording != nullptr) ground_.recording->flush(tables_->now());
+}
+
+// --- The policy
+
+/// False if its plan is not to be had. What it reads stays as it is until it returns, whenever that
+/// is.
+bool Scheduler::ask(PolicyCall call, Plan& plan) {
+  const auto wishes = std::make_shared<Plan>();
+  const auto notices = std::make_shared<std::vector<Notice>>(std::exchange(notices_, {}));
+  const auto body = [call = std::move(call), wishes, notices, tables = tables_](Policy& policy) {
+    const Snapshot snapshot(*tables);
+    for (const Notice& notice : *notices) {
+      if (const auto* gone = std::get_if<ChunkId>(&notice)) policy.on_gone(*gone);
+      if (const auto* result = std::get_if<MoveResult>(&notice))
+        policy.on_result(*result, snapshot);
+    }
+    call(policy, snapshot, *wishes);
+  };
+  const PolicyRunner::Answer answer = runner_->run(body, limits_.policy_limit);
+  if (answer.outcome == PolicyRunner::Outcome::done) {
+    failures_in_a_row_ = 0;
+    plan = std::move(*wishes);
+    ++plans_;
+    return true;
+  }
+  const bool lost = answer.outcome == PolicyRunner::Outcome::overran;
+  policy_failed(
+      lost
+          ? fmt::format(
+                "it has not answered within {} ms",
+                std::chrono::duration_cast<std::chrono::milliseconds>(limits_.policy_limit).count())
+          : answer.why,
+      lost);
+  return false;
+}
+
+void Scheduler::policy_failed(const std::string& why, bool lost) {
+  ++stats_.policy_failures;
+  ++failures_in_a_row_;
+  log(LogLevel::warn, "policy {}: {}; its plan is dropped", policy_, why);
+  Decision failed;
+  failed.kind = DecisionKind::policy_failed;
+  failed.reason = why;
+  decide(std::move(failed));
+  // It may read its books for ever: they are its own now.
+  if (lost) tables_ = std::make_shared<ChunkTables>(*tables_);
+  if (failures_in_a_row_ >= limits_.policy_failures_max) {
+    install(last_resort, fmt::format("{} failed {} times in a row", policy_, failures_in_a_row_));
+  } else if (lost) {
+    install(policy_, "the one before does not answer");
+  }
+}
+
+/// Throws: what the maker throws; then all is as it was.
+void Scheduler::install(const std::string& text, const std::string& why) {
+  const int failures = failures_in_a_row_;
+  std::shared_ptr<Policy> policy = make_(text);
+  runner_ = std::make_unique<PolicyRunner>(ground_.driver.executor(), std::move(policy));
+  failures_in_a_row_ = text == policy_ ? failures : 0;
+  policy_ = text;
+  Decision replaced;
+  replaced.kind = DecisionKind::policy_replaced;
+  replaced.reason = why;
+  decide(std::move(replaced));
+}
+
+void Scheduler::set_policy(const std::string& text) {
+  const MutexLock lock(mutex_);
+  install(text, "asked for");
+  failures_in_a_row_ = 0;
+}
+
+std::string Scheduler::policy() const {
+  const MutexLock lock(mutex_);
+  return policy_;
+}
+
+void Scheduler::pause() {
+  const MutexLock lock(mutex_);
+  if (std::exchange(paused_, true)) return;
+  Decision decision;
+  decision.kind = DecisionKind::paused;
+  decide(std::move(decision));
+}
+
+void Scheduler::resume() {
+  const MutexLock lock(mutex_);
+  if (!std::exchange(paused_, false)) return;
+  Decision decision;
+  decision.kind = DecisionKind::resumed;
+  decide(std::move(decision));
+}
+
+void Scheduler::stop() noexcept {
+  const MutexLock lock(mutex_);
+  stopped_ = true;
+  move_ended_.notify_all();
+}
+
+void Scheduler::step() {
+  const MutexLock lock(mutex_);
+  if (stopped_) return;
+  const bool paused = std::exchange(paused_, false);
+  drain_locked();
+  tick_locked();
+  paused_ = paused;
+}
+
+// --- What it says of itself
+
+void Scheduler::decide(Decision decision) {
+  decision.time = tables_->now();
+  decision.policy = policy_;
+  ground_.decisions.add(decision);
+  if (ground_.recording != nullptr) ground_.recording->add(decision);
+  if (ground_.decided) ground_.decided(decision);
+}
+
+Decision Scheduler::decision_of(DecisionKind kind, ChunkId chunk) const {
+  Decision decision;
+  decision.kind = kind;
+  const Snapshot snapshot(*tables_);
+  if (index(chunk) >= snapshot.chunks().size()) return decision;
+  const ChunkRow& row = snapshot.chunk(chunk);
+  const ChunkRoster::Entry* entry = roster_.of(row);
+  if (entry == nullptr) return decision;
+  decision.chunk = DecidedChunk{row.allocation, to_integer(entry->begin), row.slot, row.bytes,
+                                std::string(snapshot.tag(chunk))};
+  return decision;
+}
+
+SchedulerStats Scheduler::stats() const {
+  const UseLog::Counters uses = ground_.uses.counters();
+  const MutexLock lock(mutex_);
+  SchedulerStats stats = stats_;
+  stats.running = true;
+  stats.paused = paused_;
+  stats.dry_run = limits_.dry_run;
+  stats.policy = policy_;
+  stats.tick = tick_times_->stall();
+  stats.uses_sampled = uses.sampled_away;
+  stats.uses_lost = uses.lost + tables_->uses_lost();
+  stats.uses_unknown = summary_.ignored().unknown_uses + summary_.ignored().bad_uses;
+  stats.chunks = tables_->size();
+  stats.table_bytes = tables_->table_bytes();
+  stats.heat_bytes = tables_->heat_bytes();
+  stats.prediction_error = predictions_.total(Foretold::move).median_error;
+  return stats;
+}
+
+std::vector<PlaceState> Scheduler::places() const {
+  const MutexLock lock(mutex_);
+  const std::span<const PlaceState> places = Snapshot(*tables_).places();
+  return {places.begin(), places.end()};
+}
+
+std::vector<Decision> Scheduler::decisions_about(Address begin,
+                                                 std::optional<std::uint32_t> slot) const {
+  constexpr std::size_t decisions_shown = 2048;
+  const MutexLock lock(mutex_);
+  const ChunkRoster::Entry* entry = roster_.find(begin);
+  if (entry == nullptr) return {};
+  return ground_.decisions.about(entry->number, slot, decisions_shown);
+}
+
+}  // namespace vma

@@ -1,0 +1,184 @@
+#pragma once
+
+#include "base/mutex.hpp"
+#include "memory/memory.hpp"
+#include "migrate/migration_task.hpp"
+#include "migrate/mover.hpp"
+#include "placement/chunk_tables.hpp"
+#include "placement/decision.hpp"
+#include "placement/planner.hpp"
+#include "service/chunk_roster.hpp"
+#include "service/decision_log.hpp"
+#include "service/policy_runner.hpp"
+#include "service/prediction_log.hpp"
+#include "service/recording.hpp"
+#include "service/scheduler_inbox.hpp"
+#include "telemetry/use_log.hpp"
+#include "telemetry/use_summary.hpp"
+
+#include <vma/scheduler.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace vma {
+
+struct SchedulerLimits {
+  std::chrono::nanoseconds policy_limit = std::chrono::milliseconds(500);  ///< Of one call of it.
+  int policy_failures_max = 3;  ///< In a row; then `stay_put` takes over.
+  bool dry_run = false;         ///< Everything but the moves.
+  PlannerLimits planner;
+  HeatLimits heat;
+};
+
+/// Makes a policy from its name and parameters. Throws: Error{invalid_argument}.
+using PolicyMaker = std::function<std::unique_ptr<Policy>(const std::string&)>;
+
+/// What a scheduler stands on; all of it lives longer.
+struct SchedulerGround {
+  Driver& driver;
+  Memory& memory;
+  Mover& mover;
+  UseLog& uses;
+  DecisionLog& decisions;
+  Recording* recording = nullptr;  ///< Null: nothing is recorded.
+  /// Told of each decision, under the scheduler's lock: it may only take notes. Empty: nobody.
+  std::function<void(const Decision&)> decided = nullptr;
+};
+
+/// Lets a policy decide what lies where, and has it carried out.
+///
+/// Any thread; one lock guards it all, and while a policy decides it is held: nobody writes the
+/// books that it reads, and whoever asks something waits for it, for at most the limit. `drain` and
+/// `tick` come from `SchedulerLoop`, or from whoever steps it.
+class Scheduler {
+ public:
+  /// Throws: what `make` throws for `policy`.
+  Scheduler(const SchedulerGround& ground, std::vector<PlaceState> places, MachineCosts costs,
+            const SchedulerLimits& limits, PolicyMaker make, const std::string& policy);
+  /// Requires: nobody calls it any more, and the mover has stopped.
+  ~Scheduler();
+
+  // --- The loop's
+  /// Looks at what was reported since the last time, and lets the policy decide about it. False if
+  /// nothing was.
+  bool drain();
+  /// `late`: it comes more than a period behind its time.
+  void tick(bool late = false);
+  /// `wake` is called, on any thread, when something has come that a drain should see soon. An
+  /// empty one is nobody.
+  void wake_with(std::function<void()> wake);
+
+  // --- What programs and people ask
+  /// Where the chunks of a new allocation go. Blocks: while the policy decides.
+  std::vector<Location> place(const Geometry& geometry, Location device, const std::string& tag);
+  /// What the memory's presser does: victims leave `at`. Blocks: until they have, or `until`.
+  bool make_room(Location at, std::uint64_t bytes, TimePoint until);
+  /// Nothing comes to `at` any more until `refill`, and what lies there leaves. Blocks: until it
+  /// has.
+  DrainReport drain_place(Location at, const DrainOptions& options);
+  void refill(Location at);
+  void set_capacity(Location at, std::uint64_t bytes);
+  void set_parked(Address begin, bool parked);
+
+  void set_policy(const std::string& text);
+  std::string policy() const;
+  void pause();
+  void resume();
+  /// A drain and a tick, paused or not. Blocks: until both are done.
+  void step();
+  /// Nothing is decided and nobody is let wait any more. Any thread.
+  void stop() noexcept;
+  SchedulerStats stats() const;
+  /// How full they are, and how much is asked of what lies there.
+  std::vector<PlaceState> places() const;
+  /// The last ones about an allocation or one chunk of it, oldest first; none of one that it does
+  /// not know yet.
+  std::vector<Decision> decisions_about(Address begin, std::optional<std::uint32_t> slot) const;
+  /// Lines for people: what was decided about a chunk, and what keeps it where it is.
+  std::vector<std::string> explain(Address address) const;
+  SchedulerInbox& inbox() noexcept { return *inbox_; }
+
+ private:
+  /// Moves of one migration: neighbours in one allocation, to one place.
+  struct Running {
+    std::shared_ptr<MigrationTask> task;
+    std::weak_ptr<Allocation> allocation;
+    Address begin{};
+    PlaceId from{}, to{};
+    std::vector<AcceptedMove> moves;
+    std::vector<std::uint32_t> slots;
+    Time started{0};
+  };
+  using PolicyCall = std::function<void(Policy&, const Snapshot&, Plan&)>;
+  /// What a policy is told before it is asked again, in order.
+  using Notice = std::variant<ChunkId, MoveResult>;  // Of a chunk: it is gone.
+
+  // scheduler.cpp
+  void take_inbox() VMART_REQUIRES(mutex_);
+  bool take_event(const SchedulerInbox::Event& event) VMART_REQUIRES(mutex_);
+  void take_uses(std::vector<UseEvent>& events) VMART_REQUIRES(mutex_);
+  void take_hints(std::vector<UseEvent>& events) VMART_REQUIRES(mutex_);
+  void record_allocation(const ChunkRoster::Entry& entry) VMART_REQUIRES(mutex_);
+  bool drain_locked() VMART_REQUIRES(mutex_);
+  void tick_locked() VMART_REQUIRES(mutex_);
+  bool ask(PolicyCall call, Plan& plan) VMART_REQUIRES(mutex_);
+  void policy_failed(const std::string& why, bool lost) VMART_REQUIRES(mutex_);
+  void install(const std::string& text, const std::string& why) VMART_REQUIRES(mutex_);
+  void decide(Decision decision) VMART_REQUIRES(mutex_);
+  Decision decision_of(DecisionKind kind, ChunkId chunk) const VMART_REQUIRES(mutex_);
+
+  // scheduler_moves.cpp
+  void carry_out(const Plan& plan) VMART_REQUIRES(mutex_);
+  void start_ready() VMART_REQUIRES(mutex_);
+  bool joins(const Running& group, const AcceptedMove& move) const VMART_REQUIRES(mutex_);
+  void submit(Running group) VMART_REQUIRES(mutex_);
+  void take_ended() VMART_REQUIRES(mutex_);
+  void end(Running& group) VMART_REQUIRES(mutex_);
+  void end_move(const Running& group, std::size_t which, bool moved, const MigrationReport& report)
+      VMART_REQUIRES(mutex_);
+  void give_up(MoveNumber number, const std::string& why) VMART_REQUIRES(mutex_);
+
+  // scheduler_room.cpp
+  std::uint64_t used_bytes(PlaceId at) const VMART_REQUIRES(mutex_);
+  bool may_leave_later(PlaceId at) const VMART_REQUIRES(mutex_);
+  std::vector<std::string> last_decisions(std::uint64_t allocation, std::uint32_t slot) const
+      VMART_REQUIRES(mutex_);
+
+  const SchedulerGround ground_;
+  Clock& clock_;
+  const SchedulerLimits limits_;
+  const PolicyMaker make_;
+  const std::shared_ptr<SchedulerInbox> inbox_;  // A migration's callback may come late.
+
+  mutable Mutex mutex_;
+  Condition move_ended_;
+  ChunkRoster roster_ VMART_GUARDED_BY(mutex_);
+  std::shared_ptr<ChunkTables> tables_ VMART_GUARDED_BY(mutex_);  // A lost policy keeps its own.
+  Planner planner_ VMART_GUARDED_BY(mutex_);
+  std::unique_ptr<PolicyRunner> runner_ VMART_GUARDED_BY(mutex_);
+  std::string policy_ VMART_GUARDED_BY(mutex_);
+  int failures_in_a_row_ VMART_GUARDED_BY(mutex_) = 0;
+  bool paused_ VMART_GUARDED_BY(mutex_) = false;
+  bool stopped_ VMART_GUARDED_BY(mutex_) = false;
+  std::vector<SchedulerInbox::Event> events_ VMART_GUARDED_BY(mutex_);  // Not yet taken in.
+  UseSummary summary_ VMART_GUARDED_BY(mutex_);
+  std::vector<LoggedUse> raw_uses_ VMART_GUARDED_BY(mutex_);
+  std::map<MoveNumber, AcceptedMove> waiting_ VMART_GUARDED_BY(mutex_);
+  std::vector<Running> running_ VMART_GUARDED_BY(mutex_);
+  std::map<PlaceId, std::uint64_t> drained_ VMART_GUARDED_BY(mutex_);  // With their capacity.
+  std::vector<Notice> notices_ VMART_GUARDED_BY(mutex_);
+  std::uint64_t plans_ VMART_GUARDED_BY(mutex_) = 0;
+  PredictionLog predictions_ VMART_GUARDED_BY(mutex_);
+  SchedulerStats stats_ VMART_GUARDED_BY(mutex_);
+  std::unique_ptr<StopStats> tick_times_ VMART_GUARDED_BY(mutex_);
+};
+
+}  // namespace vma

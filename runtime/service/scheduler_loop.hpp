@@ -1,0 +1,52 @@
+#pragma once
+
+#include "base/executor.hpp"
+#include "driver/driver.hpp"
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+
+namespace vma {
+
+class Scheduler;
+
+/// The thread of the scheduler: drains telemetry every millisecond (ten where nothing comes), and
+/// ticks the policy. A hint and a move's end wake it.
+class SchedulerLoop {
+ public:
+  SchedulerLoop(Driver& driver, Scheduler& scheduler, std::chrono::nanoseconds drain,
+                std::chrono::nanoseconds tick);
+  /// As `stop`.
+  ~SchedulerLoop();
+
+  /// The thread begins. `drained` is called on it after each drain. Once.
+  void start(std::function<void()> drained);
+
+  /// For what else lives on the thread. Requires: handlers do not block for long.
+  boost::asio::io_context& context() noexcept { return context_; }
+  /// Has the thread drain as soon as it can. Any thread; never blocks.
+  void wake() noexcept;
+  /// Ends the thread. Blocks: until what runs on it has returned.
+  void stop() noexcept;
+
+ private:
+  boost::asio::awaitable<void> drain_again_and_again();
+  boost::asio::awaitable<void> tick_again_and_again();
+
+  Driver& driver_;
+  Scheduler& scheduler_;
+  std::function<void()> drained_;  // Constant once started.
+  const std::chrono::nanoseconds drain_, tick_;
+  boost::asio::io_context context_{1};
+  boost::asio::steady_timer drain_timer_{context_}, tick_timer_{context_};
+  std::atomic<bool> woken_{false};
+  std::unique_ptr<Task> task_;
+};
+
+}  // namespace vma

@@ -1,0 +1,224 @@
+#include "service/scheduler.hpp"
+
+#include "base/log.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+namespace vma {
+
+// --- From wishes to moves
+
+void Scheduler::carry_out(const Plan& plan) {
+  if (plan.empty()) return;
+  stats_.moves_wanted += plan.moves().size();
+  const Snapshot snapshot(*tables_);
+  const PlanOutcome outcome = planner_.plan(plan, snapshot);
+  for (const RejectedMove& rejected : outcome.rejected) {
+    ++stats_.moves_refused[std::string(to_string(rejected.reason))];
+    Decision decision = decision_of(DecisionKind::refused, rejected.move.chunk);
+    decision.plan = plans_;
+    decision.wish = rejected.move.reason;
+    decision.reason = fmt::format("{}: {}", to_string(rejected.reason), rejected.detail);
+    decision.value = rejected.move.value;
+    decision.victim = rejected.move.victim;
+    if (index(rejected.move.chunk) < snapshot.chunks().size())
+      decision.from = roster_.location_of(snapshot.chunk(rejected.move.chunk).at);
+    if (index(rejected.move.to) < snapshot.places().size())
+      decision.to = roster_.location_of(rejected.move.to);
+    decide(std::move(decision));
+  }
+  for (const AcceptedMove& move : outcome.accepted) {
+    Decision decision = decision_of(DecisionKind::planned, move.chunk);
+    decision.plan = plans_;
+    decision.from = roster_.location_of(move.from);
+    decision.to = roster_.location_of(move.to);
+    decision.wish = plan.moves()[move.wish].reason;
+    decision.value = move.value;
+    decision.victim = plan.moves()[move.wish].victim;
+    decision.predicted = MoveTimes{snapshot.costs().move_time(move.from, move.to, move.bytes),
+                                   snapshot.costs().stall_time(move.from, move.to, move.bytes)};
+    decide(std::move(decision));
+    waiting_.emplace(move.number, move);
+  }
+  if (!limits_.dry_run) return;
+  while (!waiting_.empty()) give_up(waiting_.begin()->first, "dry run");
+}
+
+/// Whether a move can be one migration with those of the group: the next slot of the same
+/// allocation, between the same places.
+bool Scheduler::joins(const Running& group, const AcceptedMove& move) const {
+  const ChunkRow& row = Snapshot(*tables_).chunk(move.chunk);
+  const ChunkRoster::Entry* entry = roster_.of(row);
+  return entry != nullptr && entry->begin == group.begin && move.from == group.from &&
+         move.to == group.to && row.slot == group.slots.back() + 1;
+}
+
+void Scheduler::start_ready() {
+  if (paused_) return;
+  std::vector<AcceptedMove> ready;
+  for (const auto& [number, move] : waiting_) {
+    if (planner_.may_start(number, Snapshot(*tables_))) ready.push_back(move);
+  }
+  // By chunk, so that neighbours stand beside each other.
+  std::ranges::stable_sort(ready, {}, [](const AcceptedMove& move) { return index(move.chunk); });
+  std::vector<Running> groups;
+  for (AcceptedMove& move : ready) {
+    // Asked again: those before it may have taken the room.
+    if (!planner_.may_start(move.number, Snapshot(*tables_))) continue;
+    const ChunkRow& row = Snapshot(*tables_).chunk(move.chunk);
+    const ChunkRoster::Entry* entry = roster_.of(row);
+    if (entry == nullptr) {
+      give_up(move.number, "its allocation is gone");
+      continue;
+    }
+    if (groups.empty() || !joins(groups.back(), move)) {
+      groups.push_back({nullptr, entry->allocation, entry->begin, move.from, move.to, {}, {}, {}});
+    }
+    tables_->expect(move.to, move.bytes);
+    planner_.note_started(move.number);
+    tables_->row(move.chunk).moving = true;
+    waiting_.erase(move.number);
+    groups.back().slots.push_back(row.slot);
+    groups.back().moves.push_back(std::move(move));
+  }
+  for (Running& group : groups) submit(std::move(group));
+}
+
+void Scheduler::submit(Running group) {
+  std::string refused;
+  group.started = clock_.now();
+  try {
+    const std::shared_ptr<Allocation> allocation = group.allocation.lock();
+    if (!allocation || allocation->being_freed) {
+      refused = "it is being freed";
+    } else if (refused = allocation->why_pinned(); refused.empty()) {
+      if (!ground_.mover.attached().any(group.begin)) {
+        refused = "no stream is attached that may use it";
+      } else {
+        MigrateOptions options;
+        options.scope = StopScope::attached;
+        options.priority = -1;  // What programs ask for goes first.
+        MoveTerms terms;
+        terms.asks_for_room = false;  // The planner has seen to it.
+        group.task = ground_.mover.submit(
+            allocation, {group.slots.front(), group.slots.back() + std::size_t{1}},
+            roster_.location_of(group.to), options, terms);
+        group.task->on_done([inbox = inbox_] { inbox->wake(); });
+      }
+    }
+  } catch (const std::exception& error) {
+    refused = error.what();
+  }
+  for (const AcceptedMove& move : group.moves) {
+    Decision decision =
+        decision_of(group.task ? DecisionKind::started : DecisionKind::not_moved, move.chunk);
+    decision.from = roster_.location_of(move.from);
+    decision.to = roster_.location_of(move.to);
+    decision.reason = refused;
+    decide(std::move(decision));
+  }
+  if (group.task) {
+    stats_.moves_started += group.moves.size();
+    running_.push_back(std::move(group));
+    return;
+  }
+  for (std::size_t i = 0; i < group.moves.size(); ++i) end_move(group, i, false, {});
+}
+
+// --- From moves to what is so
+
+void Scheduler::take_ended() {
+  for (std::size_t i = 0; i < running_.size();) {
+    if (!running_[i].task->done()) {
+      ++i;
+      continue;
+    }
+    Running group = std::move(running_[i]);
+    running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
+    end(group);
+  }
+}
+
+void Scheduler::end(Running& group) {
+  const MigrationReport report = group.task->report();
+  const std::shared_ptr<Allocation> allocation = group.allocation.lock();
+  std::string why = "it was cancelled";
+  try {
+    if (const std::exception_ptr error = group.task->error()) std::rethrow_exception(error);
+    if (report.outcome == Outcome::done) why = "it came from elsewhere by then";
+  } catch (const std::exception& error) {
+    why = error.what();
+  }
+  const Location to = roster_.location_of(group.to);
+  for (std::size_t i = 0; i < group.moves.size(); ++i) {
+    const bool moved =
+        allocation && !allocation->being_freed && allocation->home(group.slots[i]) == to;
+    const AcceptedMove& move = group.moves[i];
+    ++(moved ? stats_.moves_done : stats_.moves_failed);
+    Decision decision =
+        decision_of(moved ? DecisionKind::moved : DecisionKind::not_moved, move.chunk);
+    decision.from = roster_.location_of(move.from);
+    decision.to = to;
+    decision.began = group.started;
+    decision.ended = clock_.now();
+    const auto chunks = static_cast<int>(group.moves.size());
+    decision.happened = MoveTimes{report.wall / chunks, report.stall.max};
+    if (!moved) decision.reason = why;
+    decide(std::move(decision));
+    end_move(group, i, moved, report);
+  }
+  // Only what is uncorrected teaches, and only moves by themselves.
+  predictions_.add_move(tables_->costs(), group.from, group.to, report);
+  move_ended_.notify_all();
+}
+
+void Scheduler::end_move(const Running& group, std::size_t which, bool moved,
+                         const MigrationReport& report) {
+  const AcceptedMove& move = group.moves[which];
+  ChunkRow& row = tables_->row(move.chunk);
+  tables_->expect_no_more(move.to, move.bytes);
+  row.moving = false;
+  if (moved) tables_->moved(move.chunk, move.to);
+  for (const MoveNumber dropped : planner_.note_ended(move.number, moved, tables_->now())) {
+    waiting_.erase(dropped);
+  }
+  row.recent_moves = planner_.recent_moves(move.chunk, tables_->now());
+  if (ground_.recording != nullptr) {
+    RecordedMove record;
+    record.start = group.started;
+    record.end = clock_.now();
+    record.stall = report.stall.max;
+    record.allocation = row.allocation;
+    record.bytes = move.bytes;
+    record.slot = row.slot;
+    record.from = move.from;
+    record.to = move.to;
+    record.moved = moved;
+    ground_.recording->add(record);
+  }
+  MoveResult result{move.chunk, move.from, move.to, moved, {}, report.stall.max};
+  result.took = report.wall / static_cast<int>(group.moves.size());
+  notices_.emplace_back(result);
+}
+
+/// A move that was accepted and is not made.
+void Scheduler::give_up(MoveNumber number, const std::string& why) {
+  const auto found = waiting_.find(number);
+  if (found == waiting_.end()) return;
+  const AcceptedMove move = found->second;
+  waiting_.erase(found);
+  Decision decision = decision_of(DecisionKind::not_moved, move.chunk);
+  decision.from = roster_.location_of(move.from);
+  decision.to = roster_.location_of(move.to);
+  decision.reason = why;
+  decide(std::move(decision));
+  for (const MoveNumber dropped : planner_.note_ended(number, false, tables_->now())) {
+    waiting_.erase(dropped);
+  }
+}
+
+}  // namespace vma

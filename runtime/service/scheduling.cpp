@@ -1,0 +1,97 @@
+#include "service/scheduling.hpp"
+
+#include "service/place_states.hpp"
+#include "service/policy_library.hpp"
+
+#include <chrono>
+#include <utility>
+
+namespace vma {
+namespace {
+
+std::unique_ptr<Recording> open_recording(Driver& driver, Memory& memory, const MachineCosts& costs,
+                                          const Settings& settings) {
+  if (settings.record.empty()) return nullptr;
+  RecordingHeader header;
+  const auto utc = std::chrono::system_clock::now().time_since_epoch();
+  header.clock_start_utc_ns = static_cast<std::uint64_t>(
+      (std::chrono::duration_cast<std::chrono::nanoseconds>(utc) - driver.clock().now()).count());
+  header.machine = driver.description();
+  header.places = place_states(driver, memory.topology(), memory.ledger());
+  header.costs = costs;
+  return std::make_unique<Recording>(driver.executor(), RecordingOptions{settings.record},
+                                     std::move(header));
+}
+
+PolicyMaker maker_of(const Settings& settings) {
+  return [known = known_policies(settings.policies)](const std::string& text) {
+    return load_policy(text, known);
+  };
+}
+
+SchedulerLimits limits_of(const Settings& settings) {
+  SchedulerLimits limits;
+  limits.dry_run = settings.dry_run;
+  limits.policy_limit = settings.policy_limit;
+  limits.heat.half_life_short = settings.half_life;
+  limits.heat.half_life_long = settings.half_life * 10;
+  const auto budget = std::chrono::duration<double>(settings.stall_budget).count();
+  limits.planner.stall_share = budget;
+  if (budget > 0) limits.planner.stall_burst = settings.stall_budget;
+  limits.planner.route_bytes_s = static_cast<double>(settings.copy_budget_bytes);
+  return limits;
+}
+
+}  // namespace
+
+Scheduling::Scheduling(Driver& driver, Memory& memory, Mover& mover, Parker& parker, UseLog& uses,
+                       const MachineCosts& costs, const Settings& settings)
+    : driver_(driver),
+      mover_(mover),
+      trace_(open_trace(driver.executor(), settings.trace)),
+      feed_(std::make_shared<EventFeed>(memory.registry(), trace_ ? &trace_->trace() : nullptr)),
+      decisions_(driver.executor(), DecisionLogOptions{settings.decisions}),
+      recording_(open_recording(driver, memory, costs, settings)),
+      scheduler_({driver, memory, mover, uses, decisions_, recording_.get(),
+                  [feed = feed_](const Decision& decision) { feed->decided(decision); }},
+                 place_states(driver, memory.topology(), memory.ledger()), costs,
+                 limits_of(settings), maker_of(settings), settings.policy),
+      control_({driver, memory, mover, parker, costs, scheduler_, feed_}) {
+  uses.timestamps(recording_ != nullptr);
+  mover.watch_chunks([feed = feed_](const ChunkStep& step) { feed->moved_on(step); });
+  if (!settings.stepped_by_hand) begin_loop(settings);
+}
+
+Scheduling::~Scheduling() {
+  stop();
+  mover_.watch_chunks({});
+}
+
+/// The socket is opened while the loop's thread does not run yet.
+void Scheduling::begin_loop(const Settings& settings) {
+  loop_ = std::make_unique<SchedulerLoop>(driver_, scheduler_, settings.drain, settings.tick);
+  server_ = open_control(loop_->context(), control_, settings.control.c_str());
+  loop_->start([this] { flush_trace_now_and_then(); });
+}
+
+void Scheduling::flush_trace_now_and_then() noexcept {
+  constexpr std::chrono::seconds period(1);
+  if (!trace_ || wall_clock_.now() - flushed_ < period) return;
+  flushed_ = wall_clock_.now();
+  trace_->flush_soon();
+}
+
+std::string Scheduling::control_path() const {
+  return server_ ? server_->path() : "";
+}
+
+/// The scheduler first, so that nothing of the loop and no drain waits any more; the server once
+/// nobody runs its context, and before what it calls.
+void Scheduling::stop() noexcept {
+  scheduler_.stop();
+  if (loop_) loop_->stop();
+  server_.reset();
+  control_.stop();
+}
+
+}  // namespace vma

@@ -1,0 +1,60 @@
+#pragma once
+
+#include "memory/memory.hpp"
+#include "migrate/mover.hpp"
+#include "service/control_server.hpp"
+#include "service/decision_log.hpp"
+#include "service/event_feed.hpp"
+#include "service/parker.hpp"
+#include "service/recording.hpp"
+#include "service/runtime_control.hpp"
+#include "service/scheduler.hpp"
+#include "service/scheduler_loop.hpp"
+#include "service/settings.hpp"
+#include "service/trace_writer.hpp"
+#include "telemetry/use_log.hpp"
+
+#include <memory>
+#include <string>
+
+namespace vma {
+
+/// The scheduler of a runtime with all that belongs to it: its thread, and what it leaves of
+/// itself. There where a policy was asked for.
+class Scheduling {
+ public:
+  /// Throws: Error{invalid_argument} for a policy that is none.
+  Scheduling(Driver& driver, Memory& memory, Mover& mover, Parker& parker, UseLog& uses,
+             const MachineCosts& costs, const Settings& settings);
+  /// As `stop`. Requires: the mover has stopped.
+  ~Scheduling();
+
+  Scheduler& scheduler() noexcept { return scheduler_; }
+  /// What peers of the control socket see. Requires: a single thread asks, which is the loop's
+  /// unless the scheduler is stepped by hand.
+  ControlTarget& control() noexcept { return control_; }
+  /// Of the control socket; empty where there is none.
+  std::string control_path() const;
+  /// Ends the thread and the control socket, and has nobody wait any more: nothing is decided from
+  /// here on. Idempotent.
+  void stop() noexcept;
+
+ private:
+  void begin_loop(const Settings& settings);
+  void flush_trace_now_and_then() noexcept;
+
+  Driver& driver_;
+  Mover& mover_;
+  const std::unique_ptr<TraceWriter> trace_;  // Null: none is kept.
+  const std::shared_ptr<EventFeed> feed_;
+  DecisionLog decisions_;
+  const std::unique_ptr<Recording> recording_;  // Null: nothing is recorded.
+  Scheduler scheduler_;
+  RuntimeControl control_;
+  std::unique_ptr<SchedulerLoop> loop_;    // Null where it is stepped by hand.
+  std::unique_ptr<ControlServer> server_;  // Lives on the loop's context. Null: no socket.
+  SteadyClock wall_clock_;
+  TimePoint flushed_{0};  // The trace; the loop's.
+};
+
+}  // namespace vma

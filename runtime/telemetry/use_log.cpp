@@ -1,0 +1,132 @@
+#include "telemetry/use_log.hpp"
+
+#include "telemetry/thread_rings.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <exception>
+
+namespace vma {
+namespace {
+
+std::atomic<std::uint64_t> last_id{0};
+
+void add(UseLog::Counters& counters, const UseRing& ring) {
+  counters.recorded += ring.kept();
+  counters.sampled_away += ring.sampled_away();
+  counters.lost += ring.lost();
+}
+
+}  // namespace
+
+UseLog::UseLog(const Clock& clock, const UseLogLimits& limits)
+    : id_(last_id.fetch_add(1) + 1),
+      clock_(clock),
+      limits_(limits),
+      process_(getpid()),
+      hints_(limits.hints_max) {}
+
+UseLog::~UseLog() {
+  const MutexLock lock(mutex_);
+  for (const std::shared_ptr<UseRing>& ring : rings_) ring->orphan();
+}
+
+void UseLog::record(std::span<const Use> uses) noexcept {
+  const Mode mode = mode_.load(std::memory_order_relaxed);
+  if (mode == Mode::closed) return;
+  UseRing* const mine = ring();
+  if (mine == nullptr) {
+    lost_without_ring_.fetch_add(uses.size(), std::memory_order_relaxed);
+    return;
+  }
+  const TimePoint at = mode == Mode::stamped ? clock_.now() : TimePoint(0);
+  for (const Use& use : uses) mine->push(use, at);
+}
+
+inline UseRing* UseLog::ring() noexcept {
+  const LastRing& last = last_ring;
+  return last.log == id_ ? last.ring : find_ring();
+}
+
+UseRing* UseLog::find_ring() noexcept {
+  const ThreadRings* mine = ThreadRings::mine();
+  if (mine == nullptr) return nullptr;
+  UseRing* found = mine->find(id_);
+  if (found == nullptr) found = make_ring();
+  if (found != nullptr) last_ring = {id_, found};
+  return found;
+}
+
+/// Null in a forked child, whose lock may be another thread's of the parent for ever; where there
+/// are as many as there may be, or no memory for one.
+UseRing* UseLog::make_ring() noexcept try {
+  if (rings_count_.load(std::memory_order_relaxed) >= limits_.rings_max) return nullptr;
+  if (getpid() != process_) return nullptr;
+  ThreadRings& mine = *ThreadRings::mine();
+  mine.make_room();
+  std::shared_ptr<UseRing> made;
+  {
+    const MutexLock lock(mutex_);
+    if (rings_.size() >= limits_.rings_max) return nullptr;
+    made = std::make_shared<UseRing>(limits_.ring_entries, limits_.seed + rings_made_);
+    rings_.push_back(made);
+    ++rings_made_;
+    rings_count_.store(rings_.size(), std::memory_order_relaxed);
+  }
+  UseRing* const ring = made.get();
+  mine.add(id_, std::move(made));
+  return ring;
+} catch (const std::exception&) {
+  return nullptr;
+}
+
+void UseLog::advise(const AdvisedRange& advised) {
+  if (mode_.load(std::memory_order_relaxed) != Mode::closed) hints_.push(advised);
+}
+
+void UseLog::timestamps(bool on) noexcept {
+  Mode expected = on ? Mode::plain : Mode::stamped;  // What is closed stays so.
+  mode_.compare_exchange_strong(expected, on ? Mode::stamped : Mode::plain);
+}
+
+void UseLog::close() noexcept {
+  mode_.store(Mode::closed);
+}
+
+std::size_t UseLog::drain(std::vector<LoggedUse>& out, std::size_t max) {
+  {
+    const MutexLock lock(mutex_);
+    drained_ = rings_;
+  }
+  std::size_t count = 0;
+  const std::size_t first = turn_++;  // Not always the same: `max` may leave nothing for the last.
+  for (std::size_t i = 0; i < drained_.size(); ++i) {
+    const std::shared_ptr<UseRing>& ring = drained_[(first + i) % drained_.size()];
+    const bool ended = ring->ended();  // First: its last use is in the ring then.
+    count += ring->take(out, max - count);
+    if (ended && ring->empty()) let_go(ring);
+  }
+  drained_.clear();
+  return count;
+}
+
+void UseLog::let_go(const std::shared_ptr<UseRing>& ring) {
+  const MutexLock lock(mutex_);
+  add(ended_, *ring);
+  std::erase(rings_, ring);
+  rings_count_.store(rings_.size(), std::memory_order_relaxed);
+}
+
+UseLog::Counters UseLog::counters() const {
+  const std::uint64_t hints_dropped = hints_.dropped();  // Has a lock of its own.
+  const MutexLock lock(mutex_);
+  Counters counters = ended_;
+  for (const std::shared_ptr<UseRing>& ring : rings_) add(counters, *ring);
+  counters.lost += lost_without_ring_.load(std::memory_order_relaxed);
+  counters.hints_dropped = hints_dropped;
+  counters.threads = rings_.size();
+  return counters;
+}
+
+}  // namespace vma

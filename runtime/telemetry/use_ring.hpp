@@ -1,0 +1,116 @@
+#pragma once
+
+#include "base/clock.hpp"
+#include "base/ids.hpp"
+
+#include <vma/telemetry.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace vma {
+
+/// A use as it comes out of the log. What a program says is not checked before: a device that is no
+/// GPU is -1, and the rest may be anything.
+struct LoggedUse {
+  Address address{};
+  std::uint64_t bytes = 0;
+  DeviceId device{};
+  UseKind kind = UseKind::read;
+  float passes = 1;
+  std::uint32_t weight = 1;  ///< As many uses as this one stands for.
+  TimePoint at{0};           ///< Zero where the log puts no times to uses.
+};
+
+/// The uses that one thread has recorded and the drain has not seen: a ring with one writer and one
+/// reader, neither of which waits.
+///
+/// From half full on the writer keeps one use of four, from three quarters on one of sixteen, each
+/// with its weight, so that sums over what is kept have the right mean. Which ones is drawn at
+/// random: a program that goes round a loop would else be shown the same few ranges. A full ring
+/// takes none and counts it.
+class alignas(64) UseRing {
+ public:
+  /// Requires: `entries` is a power of two, at least 4. Throws: std::bad_alloc.
+  UseRing(std::size_t entries, std::uint64_t seed);
+
+  // --- The writer's thread
+  void push(const Use& use, TimePoint at) noexcept {
+    const std::uint64_t head = head_.load(std::memory_order_relaxed);
+    int weight_bits = 0;
+    if (head - tail_seen_ >= half_) {
+      weight_bits = admit(head);
+      if (weight_bits < 0) return;
+    }
+    write(entries_[head & mask_], use, at, weight_bits);
+    head_.store(head + 1, std::memory_order_release);
+  }
+  /// The last call of the writer.
+  void end() noexcept { ended_.store(true, std::memory_order_release); }
+  /// Whether the log is gone, so that nobody will read.
+  bool orphaned() const noexcept { return orphaned_.load(std::memory_order_acquire); }
+
+  // --- The reader's
+  /// Appends at most `max` uses, oldest first, and returns how many. Throws: std::bad_alloc; then
+  /// nothing has been taken.
+  std::size_t take(std::vector<LoggedUse>& out, std::size_t max);
+  /// Ask before `take`: true, and nothing left after it, means that nothing will come.
+  bool ended() const noexcept { return ended_.load(std::memory_order_acquire); }
+  bool empty() const noexcept;
+  void orphan() noexcept { orphaned_.store(true, std::memory_order_release); }
+
+  // --- Anybody's. Each only rises.
+  std::uint64_t kept() const noexcept { return head_.load(std::memory_order_relaxed); }
+  std::uint64_t sampled_away() const noexcept {
+    return sampled_away_.load(std::memory_order_relaxed);
+  }
+  std::uint64_t lost() const noexcept { return lost_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Entry {
+    std::uint64_t address;
+    std::uint64_t bytes;
+    std::int64_t at_ns;
+    float passes;
+    std::int16_t device;
+    UseKind kind;
+    std::uint8_t weight_bits;
+  };
+  static_assert(sizeof(Entry) == 32);
+
+  static void write(Entry& entry, const Use& use, TimePoint at, int weight_bits) noexcept;
+  int admit(std::uint64_t head) noexcept;
+
+  const std::uint64_t mask_;
+  const std::uint64_t half_;
+  const std::unique_ptr<Entry[]> entries_;
+  std::atomic<bool> ended_{false};
+  std::atomic<bool> orphaned_{false};
+
+  // The writer's line; it alone stores there.
+  alignas(64) std::atomic<std::uint64_t> head_{0};
+  std::uint64_t tail_seen_ = 0;
+  std::uint64_t random_;
+  std::atomic<std::uint64_t> sampled_away_{0};
+  std::atomic<std::uint64_t> lost_{0};
+
+  alignas(64) std::atomic<std::uint64_t> tail_{0};  // The reader's.
+};
+
+inline void UseRing::write(Entry& entry, const Use& use, TimePoint at, int weight_bits) noexcept {
+  constexpr int ordinals = 1 << 15;
+  const bool is_gpu = use.device.kind == Location::Kind::gpu &&
+                      static_cast<unsigned>(use.device.ordinal) < ordinals;
+  entry.address = reinterpret_cast<std::uint64_t>(use.address);
+  entry.bytes = use.bytes;
+  entry.at_ns = at.count();
+  entry.passes = use.passes;
+  entry.device = static_cast<std::int16_t>(is_gpu ? use.device.ordinal : -1);
+  entry.kind = use.kind;
+  entry.weight_bits = static_cast<std::uint8_t>(weight_bits);
+}
+
+}  // namespace vma

@@ -1,0 +1,29 @@
+// The kernel of `read_kernel.cpp`, whose PTX is made from this file by `make_ptx.sh`.
+
+typedef unsigned long long Word;
+
+// Adds up the words of `pairs`, over and over: as fast as memory gives them. One addition a block
+// to *sum, since additions to one word take their turns.
+extern "C" __global__ void vmart_read(const ulonglong2* pairs, Word count, Word passes, Word* sum) {
+  const Word first = blockIdx.x * Word{blockDim.x} + threadIdx.x;
+  const Word stride = gridDim.x * Word{blockDim.x};
+  Word part = 0;
+  for (Word pass = 0; pass < passes; ++pass) {
+    Word i = first;
+    for (; i + 3 * stride < count; i += 4 * stride) {  // Four loads are under way at once.
+      const ulonglong2 a = pairs[i], b = pairs[i + stride];
+      const ulonglong2 c = pairs[i + 2 * stride], d = pairs[i + 3 * stride];
+      part += a.x + a.y + b.x + b.y + c.x + c.y + d.x + d.y;
+    }
+    for (; i < count; i += stride) part += pairs[i].x + pairs[i].y;
+    // Keeps the loads of each pass where they are: their sum could be multiplied otherwise.
+    asm volatile("" ::: "memory");
+  }
+  for (int lanes = 16; lanes > 0; lanes /= 2) part += __shfl_down_sync(0xFFFFFFFFu, part, lanes);
+  __shared__ Word block_sum;
+  if (threadIdx.x == 0) block_sum = 0;
+  __syncthreads();
+  if (threadIdx.x % 32 == 0) atomicAdd(&block_sum, part);
+  __syncthreads();
+  if (threadIdx.x == 0) atomicAdd(sum, block_sum);
+}

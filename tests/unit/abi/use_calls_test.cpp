@@ -1,0 +1,127 @@
+// What C programs say of their use of memory arrives as it was said, and nonsense does no harm.
+#include "service/runtime_parts.hpp"
+#include "telemetry/use_summary.hpp"
+#include "unit/abi/abi_rig.hpp"
+
+#include <cmath>
+#include <limits>
+
+namespace vma {
+namespace {
+
+class UseCalls : public AbiTest {
+ protected:
+  UseCalls() { static_cast<void>(uses()); }
+  static std::vector<LoggedUse> uses() {
+    std::vector<LoggedUse> uses;
+    runtime().parts().uses->drain(uses, 1000);
+    return uses;
+  }
+  static std::vector<AdvisedRange> hints() {
+    std::vector<AdvisedRange> hints;
+    runtime().parts().uses->drain_hints(hints);
+    return hints;
+  }
+  static vmart_hint zero_hint() {
+    vmart_hint hint{};
+    hint.size_bytes = sizeof hint;
+    return hint;
+  }
+};
+
+TEST_F(UseCalls, AUseArrivesAsItWasRecorded) {
+  std::uint64_t* words = filled(1, 0);
+  vmart_record_use(words + 1, 100, 1, VMART_USE_WRITE);
+  vmart_record_use(words, 8, 0, VMART_USE_READ);
+  vmart_record_use(words, 8, 0, VMART_USE_READ_WRITE);
+  const std::vector<LoggedUse> recorded = uses();
+  ASSERT_EQ(recorded.size(), 3u);
+  EXPECT_EQ(recorded[0].address, address_of(words + 1));
+  EXPECT_EQ(recorded[0].bytes, 100u);
+  EXPECT_EQ(recorded[0].device, DeviceId{1});
+  EXPECT_EQ(recorded[0].kind, UseKind::write);
+  EXPECT_EQ(recorded[0].passes, 1.0f);
+  EXPECT_EQ(recorded[1].kind, UseKind::read);
+  EXPECT_EQ(recorded[2].kind, UseKind::read_write);
+  free(words);
+}
+
+TEST_F(UseCalls, NonsenseIsCountedAndIgnored) {
+  std::uint64_t* words = filled(1, 0);
+  vmart_record_use(words, 8, -1, VMART_USE_READ);
+  vmart_record_use(words, 8, 2, VMART_USE_READ);
+  vmart_record_use(words, 8, 0, 3);
+  vmart_record_use(words, 8, 0, 256);  // Would be a read in eight bits.
+  vmart_record_use(words, 8, 0, -1);
+  vmart_record_use(words, SIZE_MAX, 0, VMART_USE_READ);
+  vmart_record_use(nullptr, 8, 0, VMART_USE_READ);
+  const Machinery& machinery = *runtime().parts().machinery;
+  UseSummary summary(machinery.memory.registry(), machinery.topology);
+  const std::vector<LoggedUse> recorded = uses();
+  summary.add(recorded);
+  EXPECT_EQ(summary.ignored().bad_uses, 6u);
+  EXPECT_EQ(summary.ignored().unknown_uses, 1u);
+  EXPECT_TRUE(summary.rows().empty());
+  free(words);
+}
+
+TEST_F(UseCalls, AHintArrivesAsItWasGiven) {
+  std::uint64_t* words = filled(2, 0);
+  vmart_hint hint = zero_hint();
+  ASSERT_EQ(vmart_advise(words, 8, &hint), VMART_OK) << vmart_last_error();
+  hint.gpu = 1;
+  hint.read_mostly = 1;
+  hint.next_use_ns = -1;
+  hint.until_ns = 7000;
+  hint.passes = 2.5;
+  ASSERT_EQ(vmart_advise(words + 1, 2 * chunk_bytes - 8, &hint), VMART_OK) << vmart_last_error();
+  const std::vector<AdvisedRange> given = hints();
+  ASSERT_EQ(given.size(), 2u);
+  EXPECT_EQ(given[0].hint.device, gpu(0));
+  EXPECT_EQ(given[0].hint.next_use, std::chrono::nanoseconds(0));
+  EXPECT_EQ(given[0].hint.until, std::nullopt);
+  EXPECT_EQ(given[0].hint.passes, 1);
+  EXPECT_FALSE(given[0].hint.read_mostly);
+  EXPECT_EQ(given[1].address, address_of(words + 1));
+  EXPECT_EQ(given[1].bytes, 2 * chunk_bytes - 8);
+  EXPECT_EQ(given[1].hint.device, gpu(1));
+  EXPECT_EQ(given[1].hint.next_use, std::nullopt);
+  EXPECT_EQ(given[1].hint.until, std::chrono::nanoseconds(7000));
+  EXPECT_EQ(given[1].hint.passes, 2.5);
+  EXPECT_TRUE(given[1].hint.read_mostly);
+  free(words);
+}
+
+TEST_F(UseCalls, HintsThatMeanNothingAreRefused) {
+  std::uint64_t* words = filled(1, 0);
+  const auto refused = [&](auto change) {
+    vmart_hint hint = zero_hint();
+    change(hint);
+    EXPECT_EQ(vmart_advise(words, 8, &hint), VMART_INVALID_ARGUMENT);
+  };
+  refused([](vmart_hint& hint) { --hint.size_bytes; });
+  refused([](vmart_hint& hint) { hint.size_bytes = SIZE_MAX; });
+  refused([](vmart_hint& hint) { hint.gpu = 2; });
+  refused([](vmart_hint& hint) { hint.gpu = -1; });
+  refused([](vmart_hint& hint) { hint.until_ns = -1; });
+  refused([](vmart_hint& hint) { hint.passes = -1; });
+  refused([](vmart_hint& hint) { hint.passes = std::nan(""); });
+  const vmart_hint hint = zero_hint();
+  EXPECT_EQ(vmart_advise(words, 8, nullptr), VMART_INVALID_ARGUMENT);
+  EXPECT_EQ(vmart_advise(nullptr, 8, &hint), VMART_INVALID_ARGUMENT);
+  EXPECT_EQ(vmart_advise(words, chunk_bytes + 1, &hint), VMART_INVALID_ARGUMENT);
+  EXPECT_EQ(vmart_advise(&hint, 8, &hint), VMART_UNKNOWN_POINTER);
+  struct {
+    vmart_hint known;
+    std::uint64_t later;
+  } grown{zero_hint(), 0};
+  grown.known.size_bytes = sizeof grown;
+  EXPECT_EQ(vmart_advise(words, 8, &grown.known), VMART_OK) << vmart_last_error();
+  grown.later = 1;
+  EXPECT_EQ(vmart_advise(words, 8, &grown.known), VMART_INVALID_ARGUMENT);
+  EXPECT_EQ(hints().size(), 1u);
+  free(words);
+}
+
+}  // namespace
+}  // namespace vma

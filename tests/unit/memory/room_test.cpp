@@ -1,0 +1,167 @@
+// Goal: where there is no room, who makes it is asked, with no turn held and for a limited time;
+// a refusal names who holds what; a capacity may change at any time.
+#include "unit/memory/memory_rig.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+#include <vector>
+
+namespace vma {
+namespace {
+
+constexpr std::uint64_t page = 4096;
+constexpr std::chrono::milliseconds limit(50);
+
+MemoryLimits capped(std::uint64_t pages) {
+  MemoryLimits limits;
+  limits.capacity_bytes[gpu(0)] = (pages + 2) * page;  // With keeper and spare.
+  limits.pressure_limit = limit;
+  return limits;
+}
+
+class RoomTest : public testing::Test {
+ protected:
+  /// So much later by the machine's clock.
+  TimePoint since_start() { return rig_.machine().clock().now() - start_; }
+  Memory& memory() { return rig_.memory(); }
+  Error refusal(std::uint64_t pages) {
+    start_ = rig_.machine().clock().now();
+    return expect_error(ErrorKind::out_of_memory, [&] { rig_.alloc(pages, gpu(0), 1); });
+  }
+
+  MemoryRig rig_{"test-2", capped(8)};
+  TimePoint start_{0};
+};
+
+TEST_F(RoomTest, AsksForWhatIsWantedAndTriesAgain) {
+  auto other = rig_.alloc(6, gpu(0), 2);
+  int asked = 0;
+  memory().on_pressure([&](Location at, std::uint64_t size_bytes, TimePoint until) {
+    ++asked;
+    EXPECT_EQ(at, gpu(0));
+    EXPECT_EQ(size_bytes, 3 * page) << "what is there need not be made";
+    EXPECT_GT(until, rig_.machine().clock().now());
+    EXPECT_TRUE(memory().lane().turn().is_free());
+    rig_.free(other);
+    return true;
+  });
+  const auto allocation = rig_.alloc(5, gpu(0), 1);
+  EXPECT_EQ(asked, 1);
+  rig_.expect_shown(*allocation);
+  memory().check_invariants();
+}
+
+TEST_F(RoomTest, GivesTheCacheUpBeforeItAsks) {
+  rig_.free(rig_.alloc(8, gpu(0), 2));
+  memory().on_pressure([&](Location, std::uint64_t, TimePoint) {
+    ADD_FAILURE() << "there was room";
+    return false;
+  });
+  rig_.alloc(8, gpu(0), 1);
+}
+
+TEST_F(RoomTest, AsksWhereOnlyTheDriverKnowsThatThereIsNone) {
+  int asked = 0;
+  memory().on_pressure([&](Location, std::uint64_t size_bytes, TimePoint) {
+    ++asked;
+    EXPECT_EQ(size_bytes, 2 * page) << "the first two chunks are there";
+    rig_.fail_nothing();
+    return true;
+  });
+  rig_.fail({Call::create}, {2, 3});
+  const auto allocation = rig_.alloc(4, gpu(0), 1);
+  EXPECT_EQ(asked, 1);
+  rig_.expect_shown(*allocation);
+  memory().check_invariants();
+}
+
+TEST_F(RoomTest, EndsAtTheLimitWhereOnlyPromisesAreMade) {
+  const auto held = rig_.alloc(6, gpu(0), 2);
+  int asked = 0;
+  memory().on_pressure([&](Location, std::uint64_t, TimePoint) { return ++asked > 0; });
+  refusal(4);
+  EXPECT_GT(asked, 1);
+  EXPECT_LE(asked, limit / std::chrono::milliseconds(1) + 1) << "it pauses in between";
+  EXPECT_GE(since_start(), limit);
+  EXPECT_EQ(rig_.account(gpu(0)).allocated_bytes, 6 * page);
+  memory().check_invariants();
+}
+
+TEST_F(RoomTest, BelievesARefusalAndAThrowAtOnce) {
+  int asked = 0;
+  memory().on_pressure([&](Location, std::uint64_t, TimePoint) { return ++asked == 0; });
+  refusal(9);
+  EXPECT_EQ(asked, 1);
+  memory().on_pressure([&](Location, std::uint64_t, TimePoint) -> bool {
+    ++asked;
+    throw std::runtime_error("on purpose");
+  });
+  refusal(9);
+  EXPECT_EQ(asked, 2);
+  memory().on_pressure(nullptr);
+  refusal(9);
+  EXPECT_EQ(asked, 2);
+  EXPECT_EQ(rig_.account(gpu(0)).allocated_bytes, 0u);
+  memory().check_invariants();
+}
+
+TEST(Room, AsksNobodyWhereTheLimitIsZero) {
+  MemoryLimits limits = capped(8);
+  limits.pressure_limit = {};
+  MemoryRig rig("test-2", limits);
+  rig.memory().on_pressure([&](Location, std::uint64_t, TimePoint) {
+    ADD_FAILURE() << "it is turned off";
+    return true;
+  });
+  expect_error(ErrorKind::out_of_memory, [&] { rig.alloc(9, gpu(0), 1); });
+}
+
+TEST_F(RoomTest, SaysWhoHoldsMostAndWhetherItMayMove) {
+  AllocOptions options;
+  std::vector<std::shared_ptr<Allocation>> kept;
+  EXPECT_TRUE(says(refusal(9), "; allocations at gpu(0): none"));
+  options.tag = "weights";
+  options.movable = false;
+  kept.push_back(memory().alloc(2 * page, gpu(0), options));
+  kept.push_back(rig_.alloc(1, host(0)));
+  kept.push_back(rig_.alloc(3, gpu(0)));
+  const Error few = refusal(9);
+  EXPECT_TRUE(says(
+      few, fmt::format("; allocations at gpu(0): {:#x} {} bytes, \"weights\" {} bytes (pinned)",
+                       to_integer(kept[2]->begin()), 3 * page, 2 * page)))
+      << few.what();
+  EXPECT_FALSE(says(few, "more"));
+  for (int i = 0; i < 3; ++i) kept.push_back(rig_.alloc(1, gpu(0)));
+  EXPECT_FALSE(says(refusal(9), "more")) << "five";
+  rig_.free(kept[2]);
+  for (int i = 0; i < 2; ++i) kept.push_back(rig_.alloc(1, gpu(0)));
+  const Error many = refusal(9);
+  EXPECT_TRUE(says(many, "\"weights\"")) << many.what();
+  EXPECT_TRUE(says(many, ", and 1 more")) << many.what();
+  EXPECT_EQ(many.call(), "vma::alloc");
+}
+
+TEST_F(RoomTest, ChangesACapacityWithoutTakingAnythingBack) {
+  const auto held = rig_.alloc(6, gpu(0), 2);
+  EXPECT_EQ(memory().room_bytes(gpu(0)), 2 * page);
+  memory().set_capacity(gpu(0), 4 * page);
+  EXPECT_EQ(memory().room_bytes(gpu(0)), 0u);
+  memory().check_invariants();
+  refusal(1);
+  expect_error(ErrorKind::out_of_memory, [&] { memory().reserve(gpu(0), page, page); });
+  rig_.expect_shown(*held);
+  rig_.free(held);
+  memory().check_invariants();
+  EXPECT_EQ(memory().room_bytes(gpu(0)), 2 * page) << "keeper and spare have the rest";
+  const auto two = rig_.alloc(2, gpu(0), 1);
+  refusal(1);
+  memory().set_capacity(gpu(0), UINT64_MAX);
+  const auto many = rig_.alloc(100, gpu(0), 10);
+  memory().check_invariants();
+  expect_error(ErrorKind::invalid_argument, [&] { memory().set_capacity(gpu(5), page); });
+}
+
+}  // namespace
+}  // namespace vma

@@ -1,0 +1,5 @@
+/// A shared object that is no policy.
+
+int unrelated() {
+  return 0;
+}

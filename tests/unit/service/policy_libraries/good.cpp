@@ -1,0 +1,31 @@
+/// A policy as a user builds one: moves each chunk that is used to who uses it.
+
+#include <vma/policy.hpp>
+
+namespace {
+
+class Follow : public vma::Policy {
+ public:
+  explicit Follow(std::uint64_t uses) : uses_(uses) {}
+  void on_use(const vma::UseEvent& use, const vma::Snapshot&, vma::Plan& plan) override {
+    plan.move(use.chunk, use.device, static_cast<double>(uses_), "it is used there");
+  }
+
+ private:
+  std::uint64_t uses_;
+};
+
+vma::PolicyKind follow_kind() {
+  vma::PolicyKind kind;
+  kind.name = "follow";
+  kind.source = "a test";
+  kind.parameters = {{"uses", vma::PolicyParameter::Type::count, 2, 1, 9, "of what value"}};
+  kind.make = [](const vma::PolicyValues& values) -> std::unique_ptr<vma::Policy> {
+    return std::make_unique<Follow>(values.count("uses"));
+  };
+  return kind;
+}
+
+}  // namespace
+
+VMART_EXPORT_POLICY(follow_kind)
