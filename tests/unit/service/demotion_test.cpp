@@ -228,6 +228,7 @@ TEST_F(DemotionTest, AMoveEndsAtTheLimitOrAtOnceWhereNothingComesOfIt) {
     EXPECT_EQ(kind_of_error([&] { runtime().migrate(words, gpu(0)); }), ErrorKind::out_of_memory);
     EXPECT_EQ(throws, asked == 1);
     EXPECT_EQ(bytes_at(words, gpu(1)), 4 * chunk_bytes);
+    memory().on_pressure(nullptr);
   }
   const std::string text = error_text([&] { runtime().migrate(words, gpu(0)); });
   EXPECT_NE(text.find("; allocations at gpu(0): 0x"), std::string::npos) << text;
