@@ -41,6 +41,20 @@ std::vector<Location> places_below(Location at, const Topology& topology,
   return order;
 }
 
+/// The parent's memory and threads: nothing of a forked child may touch them, nor end them. They
+/// stay reachable, so that no checker takes them for lost.
+void leave_to_parent(std::unique_ptr<Driver> driver, std::unique_ptr<UseLog> uses,
+                     std::unique_ptr<Machinery> machinery) {
+  struct Kept {
+    std::unique_ptr<Driver> driver;
+    std::unique_ptr<UseLog> uses;
+    std::unique_ptr<Machinery> machinery;
+    Kept* before = nullptr;
+  };
+  static Kept* last = nullptr;  // A forked child has one thread here: it is destroying a runtime.
+  last = new Kept{std::move(driver), std::move(uses), std::move(machinery), last};
+}
+
 /// Two runtimes on one driver would each hold contexts and count memory that the other has.
 std::atomic<bool> cuda_runtime_open{false};
 
@@ -96,11 +110,7 @@ void Runtime::Parts::claim_process() {
 
 Runtime::Parts::~Parts() {
   shut_down();
-  if (in_forked_child()) {  // The parent's memory and threads: nothing here may touch them.
-    static_cast<void>(machinery.release());
-    static_cast<void>(uses.release());
-    static_cast<void>(driver.release());
-  }
+  if (in_forked_child()) leave_to_parent(std::move(driver), std::move(uses), std::move(machinery));
 }
 
 bool Runtime::Parts::in_forked_child() const noexcept {
