@@ -1,6 +1,7 @@
 #include <vma/runtime.hpp>
 
 #include "service/checks.hpp"
+#include "service/cost_estimates.hpp"
 #include "service/place_states.hpp"
 #include "service/runtime_parts.hpp"
 #include "service/runtime_stats.hpp"
@@ -249,10 +250,9 @@ void Runtime::set_capacity(Location where, std::size_t bytes) {
   const Parts::Entry entry(*parts_, "vma::set_capacity");
   entry->memory.set_capacity(where, bytes);
   if (!entry->scheduling) return;
-  const std::size_t at = static_cast<std::size_t>(
-      std::ranges::find(entry->topology.locations(), where) - entry->topology.locations().begin());
+  const PlaceId at = place_of(entry->topology, where);
   const auto places = place_states(*parts_->driver, entry->topology, entry->memory.ledger());
-  entry->scheduling->scheduler().set_capacity(where, places[at].capacity_bytes);
+  entry->scheduling->scheduler().set_capacity(where, places[index(at)].capacity_bytes);
 }
 
 Stream Runtime::make_stream(Location gpu) {

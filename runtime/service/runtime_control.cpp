@@ -3,6 +3,7 @@
 #include "placement/built_in_policies.hpp"
 #include "service/checks.hpp"
 #include "service/explained_moves.hpp"
+#include "service/cost_estimates.hpp"
 #include "service/runtime_stats.hpp"
 
 #include <vma/error.hpp>
@@ -17,11 +18,6 @@ namespace vma {
 namespace {
 
 constexpr const char* call_name = "vma::control";
-
-PlaceId place_in(const Topology& topology, Location at) {
-  const auto& places = topology.locations();
-  return PlaceId{static_cast<std::uint8_t>(std::ranges::find(places, at) - places.begin())};
-}
 
 std::string text_of(const DrainReport& report) {
   std::string text = fmt::format("{} bytes left", report.bytes_left);
@@ -157,13 +153,13 @@ std::vector<std::shared_ptr<Allocation>> RuntimeControl::named_by(const ControlM
 ControlPrediction RuntimeControl::predict(const ControlMove& move) {
   const Topology& topology = ground_.memory.topology();
   const auto named = named_by(move, call_name);
-  const PlaceId to = place_in(topology, move.to);
+  const PlaceId to = place_of(topology, move.to);
   ControlPrediction prediction;
   for (const auto& allocation : named) {
     for (std::size_t slot = 0; slot < allocation->geometry().slots; ++slot) {
       const Location home = allocation->home(slot);
       if (home == move.to) continue;
-      const PlaceId from = place_in(topology, home);
+      const PlaceId from = place_of(topology, home);
       const std::uint64_t bytes = allocation->geometry().slot_bytes(slot);
       const Time took = ground_.costs.move_time(from, to, bytes);
       if (took == Time::max()) {

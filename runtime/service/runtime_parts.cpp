@@ -1,13 +1,12 @@
 #include "service/runtime_parts.hpp"
 
+#include "service/cost_estimates.hpp"
 #include "service/cost_source.hpp"
 #include "service/pressure.hpp"
 
 #include "base/log.hpp"
 
 #include <unistd.h>
-
-#include <algorithm>
 
 namespace vma {
 namespace {
@@ -33,9 +32,8 @@ MoverLimits mover_limits_of(const Settings& settings) {
 std::vector<Location> places_below(Location at, const Topology& topology,
                                    const MachineCosts& costs) {
   const std::vector<Location>& places = topology.locations();
-  const auto own = static_cast<std::uint8_t>(std::ranges::find(places, at) - places.begin());
   std::vector<Location> order;
-  for (const PlaceId place : costs.by_speed(PlaceId{own})) {
+  for (const PlaceId place : costs.by_speed(place_of(topology, at))) {
     if (places[index(place)] != at) order.push_back(places[index(place)]);
   }
   return order;

@@ -13,7 +13,6 @@ namespace vma {
 namespace {
 
 constexpr std::size_t uses_at_once = 65'536;
-constexpr std::size_t place_runs_at_once = place_runs_max;
 constexpr const char* last_resort = "stay_put";
 
 }  // namespace
@@ -54,6 +53,12 @@ void Scheduler::wake_with(std::function<void()> wake) {
 }
 
 // --- What has happened
+
+void Scheduler::catch_up() {
+  tables_->set_now(clock_.now());
+  take_ended();
+  take_inbox();
+}
 
 void Scheduler::take_inbox() {
   for (SchedulerInbox::Event& event : inbox_->take()) events_.push_back(std::move(event));
@@ -112,7 +117,7 @@ void Scheduler::record_allocation(const ChunkRoster::Entry& entry) {
       ++record.places.back().chunks;
       continue;
     }
-    if (record.places.size() == place_runs_at_once) {
+    if (record.places.size() == place_runs_max) {
       ground_.recording->add(record);
       record.first_slot = static_cast<std::uint32_t>(slot);
       record.places.clear();
@@ -184,9 +189,7 @@ bool Scheduler::drain() {
 }
 
 bool Scheduler::drain_locked() {
-  tables_->set_now(clock_.now());
-  take_ended();
-  take_inbox();
+  catch_up();
   auto events = std::make_shared<std::vector<UseEvent>>();
   take_uses(*events);
   const std::size_t hints_from = events->size();
@@ -223,9 +226,7 @@ void Scheduler::tick(bool late) {
 void Scheduler::tick_locked() {
   SteadyClock clock;
   const TimePoint begin = clock.now();
-  tables_->set_now(clock_.now());
-  take_ended();
-  take_inbox();
+  catch_up();
   Plan plan;
   const auto call = [](Policy& policy, const Snapshot& snapshot, Plan& wishes) {
     policy.on_tick(snapshot, wishes);

@@ -122,6 +122,8 @@ class Scheduler {
   using Notice = std::variant<ChunkId, MoveResult>;  // Of a chunk: it is gone.
 
   // scheduler.cpp
+  /// The books know the time, what has ended and what came and went.
+  void catch_up() VMART_REQUIRES(mutex_);
   void take_inbox() VMART_REQUIRES(mutex_);
   bool take_event(const SchedulerInbox::Event& event) VMART_REQUIRES(mutex_);
   void take_uses(std::vector<UseEvent>& events) VMART_REQUIRES(mutex_);
@@ -134,6 +136,7 @@ class Scheduler {
   void install(const std::string& text, const std::string& why) VMART_REQUIRES(mutex_);
   void decide(Decision decision) VMART_REQUIRES(mutex_);
   Decision decision_of(DecisionKind kind, ChunkId chunk) const VMART_REQUIRES(mutex_);
+  Decision decision_of(DecisionKind kind, const AcceptedMove& move) const VMART_REQUIRES(mutex_);
 
   // scheduler_moves.cpp
   void carry_out(const Plan& plan) VMART_REQUIRES(mutex_);

@@ -32,10 +32,8 @@ void Scheduler::carry_out(const Plan& plan) {
     decide(std::move(decision));
   }
   for (const AcceptedMove& move : outcome.accepted) {
-    Decision decision = decision_of(DecisionKind::planned, move.chunk);
+    Decision decision = decision_of(DecisionKind::planned, move);
     decision.plan = plans_;
-    decision.from = roster_.location_of(move.from);
-    decision.to = roster_.location_of(move.to);
     decision.wish = plan.moves()[move.wish].reason;
     decision.value = move.value;
     decision.victim = plan.moves()[move.wish].victim;
@@ -46,6 +44,13 @@ void Scheduler::carry_out(const Plan& plan) {
   }
   if (!limits_.dry_run) return;
   while (!waiting_.empty()) give_up(waiting_.begin()->first, "dry run");
+}
+
+Decision Scheduler::decision_of(DecisionKind kind, const AcceptedMove& move) const {
+  Decision decision = decision_of(kind, move.chunk);
+  decision.from = roster_.location_of(move.from);
+  decision.to = roster_.location_of(move.to);
+  return decision;
 }
 
 /// Whether a move can be one migration with those of the group: the next slot of the same
@@ -115,9 +120,7 @@ void Scheduler::submit(Running group) {
   }
   for (const AcceptedMove& move : group.moves) {
     Decision decision =
-        decision_of(group.task ? DecisionKind::started : DecisionKind::not_moved, move.chunk);
-    decision.from = roster_.location_of(move.from);
-    decision.to = roster_.location_of(move.to);
+        decision_of(group.task ? DecisionKind::started : DecisionKind::not_moved, move);
     decision.reason = refused;
     decide(std::move(decision));
   }
@@ -159,10 +162,7 @@ void Scheduler::end(Running& group) {
         allocation && !allocation->being_freed && allocation->home(group.slots[i]) == to;
     const AcceptedMove& move = group.moves[i];
     ++(moved ? stats_.moves_done : stats_.moves_failed);
-    Decision decision =
-        decision_of(moved ? DecisionKind::moved : DecisionKind::not_moved, move.chunk);
-    decision.from = roster_.location_of(move.from);
-    decision.to = to;
+    Decision decision = decision_of(moved ? DecisionKind::moved : DecisionKind::not_moved, move);
     decision.began = group.started;
     decision.ended = clock_.now();
     const auto chunks = static_cast<int>(group.moves.size());
@@ -211,9 +211,7 @@ void Scheduler::give_up(MoveNumber number, const std::string& why) {
   if (found == waiting_.end()) return;
   const AcceptedMove move = found->second;
   waiting_.erase(found);
-  Decision decision = decision_of(DecisionKind::not_moved, move.chunk);
-  decision.from = roster_.location_of(move.from);
-  decision.to = roster_.location_of(move.to);
+  Decision decision = decision_of(DecisionKind::not_moved, move);
   decision.reason = why;
   decide(std::move(decision));
   for (const MoveNumber dropped : planner_.note_ended(number, false, tables_->now())) {

@@ -17,9 +17,7 @@ constexpr std::chrono::milliseconds look_period(2);
 std::vector<Location> Scheduler::place(const Geometry& geometry, Location device,
                                        const std::string& tag) {
   const MutexLock lock(mutex_);
-  tables_->set_now(clock_.now());
-  take_ended();
-  take_inbox();
+  catch_up();
   const PlaceId user = roster_.place_of(device);
   const auto chosen = std::make_shared<std::vector<PlaceId>>();
   std::vector<std::uint64_t> free_bytes;
@@ -57,9 +55,7 @@ std::vector<Location> Scheduler::place(const Geometry& geometry, Location device
 bool Scheduler::make_room(Location at, std::uint64_t bytes, TimePoint until) {
   MutexLock lock(mutex_);
   const PlaceId place = roster_.place_of(at);
-  tables_->set_now(clock_.now());
-  take_ended();
-  take_inbox();
+  catch_up();
   const std::uint64_t before = used_bytes(place);
   const Pressure pressure{place, bytes, place};
   Plan plan;
@@ -73,9 +69,7 @@ bool Scheduler::make_room(Location at, std::uint64_t bytes, TimePoint until) {
     const TimePoint now = clock_.now();
     if (now >= until || stopped_) break;
     move_ended_.wait_until(lock, clock_, std::min(until, now + look_period), [] { return false; });
-    tables_->set_now(clock_.now());
-    take_ended();
-    take_inbox();
+    catch_up();
     start_ready();
   }
   return used_bytes(place) < before;
@@ -91,9 +85,7 @@ DrainReport Scheduler::drain_place(Location at, const DrainOptions& options) {
   const PlaceId place = roster_.place_of(at);
   const TimePoint begin = clock_.now();
   const TimePoint until = begin + options.deadline;
-  tables_->set_now(begin);
-  take_ended();
-  take_inbox();
+  catch_up();
   if (!drained_.contains(place)) {
     drained_.emplace(place, Snapshot(*tables_).place(place).capacity_bytes);
     tables_->set_capacity(place, 0);
@@ -113,9 +105,7 @@ DrainReport Scheduler::drain_place(Location at, const DrainOptions& options) {
     const bool idle = plan.empty() && running_.empty() && waiting_.empty();
     if (now >= until || stopped_ || (idle && !may_leave_later(place))) break;
     move_ended_.wait_until(lock, clock_, std::min(until, now + look_period), [] { return false; });
-    tables_->set_now(clock_.now());
-    take_ended();
-    take_inbox();
+    catch_up();
   }
   report.bytes_left = used_bytes(place);
   report.bytes_moved = before > report.bytes_left ? before - report.bytes_left : 0;
