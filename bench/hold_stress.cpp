@@ -41,14 +41,14 @@ struct Tally {
   std::vector<std::chrono::nanoseconds> wall, stall;
 };
 
-/// Moves to and fro until `moves` have been tried or the time is up.
+/// Moves to and fro until `moves` have been tried, and one got through, or the time is up.
 Tally move_to_and_fro(Runtime& runtime, void* pointer, const Route& route, int moves,
                       HangAlarm& hang_alarm) {
   const std::chrono::seconds limit(setting("VMART_BENCH_STRESS_SECONDS", 80));
   const Stopwatch total;
   Tally tally;
   bool at_source = true;
-  for (int move = 0; move < moves && total.elapsed() < limit; ++move) {
+  for (int move = 0; (move < moves || tally.wall.empty()) && total.elapsed() < limit; ++move) {
     hang_alarm.feed();
     const Stopwatch watch;
     try {

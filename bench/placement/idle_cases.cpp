@@ -5,7 +5,6 @@
 
 #include "support/test_kernels.hpp"
 
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -30,7 +29,8 @@ Rates launches(const std::string& policy) {
   {
     const AttachedStream attached(runtime, stream);
     const Stopwatch watch;
-    for (std::uint64_t number = 0; to_us(watch.elapsed()) < case_seconds() * 1e6; ++number) {
+    for (std::uint64_t number = 0; took.empty() || to_us(watch.elapsed()) < case_seconds() * 1e6;
+         ++number) {
       const Stopwatch one_batch;
       for (int i = 0; i < batch; ++i)
         runtime.launch(stream, store_kernel(), {}, {}, KernelArguments::of(data, number));
@@ -40,7 +40,6 @@ Rates launches(const std::string& policy) {
   }
   runtime.destroy_stream(stream);
   runtime.free(data);
-  if (took.empty()) throw std::runtime_error("no batch of launches ended in time");
   std::chrono::nanoseconds all{0};
   for (const auto each : took) all += each;
   return {1e9 * static_cast<double>(took.size()) / static_cast<double>(all.count()),

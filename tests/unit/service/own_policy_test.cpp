@@ -6,9 +6,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
-#include <thread>
 
 namespace vma {
 namespace {
@@ -28,7 +29,7 @@ class Own : public Policy {
     trail_->weight = weight;
   }
   void on_tick(const Snapshot&, Plan&) override {
-    while (number_ == 0 && trail_->held) std::this_thread::yield();
+    if (number_ == 0) trail_->held.wait(true);
     ++trail_->ticks;
   }
 
@@ -46,6 +47,28 @@ PolicyKind kind_of(const std::shared_ptr<Trail>& trail, const std::string& name 
   };
   return kind;
 }
+
+/// A variable of the environment, as long as this lives.
+class ScopedVariable {
+ public:
+  ScopedVariable(const char* name, const char* value) : name_(name) {
+    if (const char* const before = std::getenv(name)) before_ = before;
+    ::setenv(name, value, 1);
+  }
+  ~ScopedVariable() {
+    if (before_) {
+      ::setenv(name_, before_->c_str(), 1);
+    } else {
+      ::unsetenv(name_);
+    }
+  }
+  ScopedVariable(const ScopedVariable&) = delete;
+  ScopedVariable& operator=(const ScopedVariable&) = delete;
+
+ private:
+  const char* const name_;
+  std::optional<std::string> before_;
+};
 
 RuntimeOptions with(std::vector<PolicyKind> kinds, const std::string& policy) {
   RuntimeOptions options;
@@ -106,6 +129,7 @@ TEST(OwnPolicy, IsRefusedWithTheNameOfAnotherOrNothingThatMakesIt) {
 }
 
 TEST(OwnPolicy, IsMadeAnewWhenItDoesNotAnswer) {
+  const ScopedVariable limit("VMART_POLICY_LIMIT_MS", "5000");  // The second one answers within it.
   const auto trail = std::make_shared<Trail>();
   trail->held = true;
   {
@@ -118,6 +142,7 @@ TEST(OwnPolicy, IsMadeAnewWhenItDoesNotAnswer) {
     EXPECT_EQ(rig.runtime().policy(), "own");
   }
   trail->held = false;  // The lost one ends.
+  trail->held.notify_all();
 }
 
 }  // namespace
