@@ -48,6 +48,10 @@ class LiveRange {
     return finish(start(to, options), to, tally);
   }
   /// Throws: std::runtime_error unless the words are those of the beginning and what writers added.
+  ///
+  /// After moves under holds it only says what is missing: work that another thread submits between
+  /// a hold's two driver calls for a context is not held (`Hold`), and a busy machine makes that
+  /// long.
   void check(std::uint64_t added);
 
  private:
@@ -57,6 +61,7 @@ class LiveRange {
   const std::uint64_t bytes_;
   const std::uint64_t chunk_bytes_;
   Location home_;
+  bool was_held_ = false;  // It has moved under a hold.
   void* pointer_;
   std::uint64_t first_sum_ = 0;
   HangAlarm hang_alarm_;
