@@ -1,14 +1,13 @@
 // Policies that a program hands to its runtime: known by name beside the built-in ones, made with
 // their parameters, and made anew when one does not answer.
 
+#include "unit/service/scoped_variable.hpp"
 #include "unit/service/service_rig.hpp"
 
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <memory>
-#include <optional>
 #include <string>
 
 namespace vma {
@@ -47,28 +46,6 @@ PolicyKind kind_of(const std::shared_ptr<Trail>& trail, const std::string& name 
   };
   return kind;
 }
-
-/// A variable of the environment, as long as this lives.
-class ScopedVariable {
- public:
-  ScopedVariable(const char* name, const char* value) : name_(name) {
-    if (const char* const before = std::getenv(name)) before_ = before;
-    ::setenv(name, value, 1);
-  }
-  ~ScopedVariable() {
-    if (before_) {
-      ::setenv(name_, before_->c_str(), 1);
-    } else {
-      ::unsetenv(name_);
-    }
-  }
-  ScopedVariable(const ScopedVariable&) = delete;
-  ScopedVariable& operator=(const ScopedVariable&) = delete;
-
- private:
-  const char* const name_;
-  std::optional<std::string> before_;
-};
 
 RuntimeOptions with(std::vector<PolicyKind> kinds, const std::string& policy) {
   RuntimeOptions options;

@@ -3,13 +3,13 @@
 #include "service/runtime_parts.hpp"
 #include "support/test_kernels.hpp"
 #include "unit/service/runtime_rig.hpp"
+#include "unit/service/scoped_variable.hpp"
 
 #include <vma/vma.hpp>
 
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <limits>
 
 namespace vma {
@@ -157,16 +157,11 @@ TEST_F(Uses, OfALaunchAreFoundInItsArguments) {
 
 TEST_F(Uses, OfNoRuntimeOpenNone) {
   // To open one would throw out of a noexcept function.
-  const char* driver = std::getenv("VMART_DRIVER");
-  const std::string before = driver != nullptr ? driver : "";
-  setenv("VMART_DRIVER", "none such", 1);
-  const Use use{words_, 8, gpu(0)};
-  record_use(words_, 8, gpu(0));
-  record_uses({&use, 1});
-  if (driver != nullptr) {
-    setenv("VMART_DRIVER", before.c_str(), 1);
-  } else {
-    unsetenv("VMART_DRIVER");
+  {
+    const ScopedVariable driver("VMART_DRIVER", "none such");
+    const Use use{words_, 8, gpu(0)};
+    record_use(words_, 8, gpu(0));
+    record_uses({&use, 1});
   }
   EXPECT_TRUE(uses().empty()) << "nor take any other for it";
 }
