@@ -350,6 +350,13 @@ class VMART_EXPORT Runtime {
   /// such an address counts too.
   void launch_recorded(Stream stream, const Kernel& kernel, Dim3 grid, Dim3 block,
                        const KernelArguments& arguments);
+  /// For a kernel that the program, or a library of its, has just launched by itself on `device`.
+  /// Records the uses that `launch_recorded` does; of a parameter that is a struct every aligned
+  /// word may be a pointer. Asks the driver about each parameter.
+  /// Requires: `function` is the launch's CUfunction, `parameters` its `kernelParams`.
+  /// Throws: Error{invalid_argument} for null, and for a device that is no GPU of the runtime;
+  /// {unsupported} where the driver cannot tell a kernel's parameters. Then nothing is recorded.
+  void record_launch(const void* function, const void* const* parameters, Location device);
   void synchronize(Stream stream);
 
   /// The locations that memory can lie in: GPUs first, then host nodes.

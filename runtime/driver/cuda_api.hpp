@@ -98,7 +98,10 @@ static_assert(CUDA_VERSION >= 12050, "building needs the cuda.h of CUDA 12.5 or 
 #define VMART_CUDA_PINNED_CALLS(ROW) ROW(cuCtxCreate, 3020)
 
 // Newer than the oldest driver that is supported: calling one that is missing throws.
-#define VMART_CUDA_OPTIONAL_CALLS(ROW) ROW(cuCtxRecordEvent, 12050) ROW(cuCtxWaitEvent, 12050)
+#define VMART_CUDA_OPTIONAL_CALLS(ROW) \
+  ROW(cuCtxRecordEvent, 12050)         \
+  ROW(cuCtxWaitEvent, 12050)           \
+  ROW(cuFuncGetParamInfo, 12040)
 
 namespace vma {
 

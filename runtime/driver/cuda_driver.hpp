@@ -89,6 +89,7 @@ class CudaDriver final : public Driver {
   void launch(BoundStream stream, KernelHandle kernel, LaunchShape shape,
               const KernelArguments& arguments) override;
 
+  std::vector<ParameterInfo> kernel_parameters(const void* function) override;
   void begin_capture(BoundStream stream, CaptureMode mode) override;
   GraphHandle end_capture(BoundStream stream) override;
   ExecGraphHandle instantiate(GraphHandle graph) override;

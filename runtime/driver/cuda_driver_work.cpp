@@ -1,5 +1,6 @@
 #include "driver/cuda_driver.hpp"
 #include "driver/cuda_handles.hpp"
+#include "driver/cuda_parameters.hpp"
 #include "driver/cuda_scope.hpp"
 
 #include <array>
@@ -89,6 +90,11 @@ void CudaDriver::launch(BoundStream stream, KernelHandle kernel, LaunchShape sha
   const auto& [grid, block] = shape;
   api_.cuLaunchKernel(kept<CudaKernel>(kernel)->function, grid.x, grid.y, grid.z, block.x, block.y,
                       block.z, 0, vma::native(stream.handle), pointers.data(), nullptr);
+}
+
+std::vector<ParameterInfo> CudaDriver::kernel_parameters(const void* function) {
+  const CudaScope scope(api_);  // To ask may load a function that nobody has launched yet.
+  return cuda_parameters(api_, function);
 }
 
 void CudaDriver::begin_capture(BoundStream stream, CaptureMode mode) {

@@ -85,6 +85,12 @@ struct ChainStep {
   KernelArguments arguments;
 };
 
+/// Where one parameter of a kernel lies among all of them.
+struct ParameterInfo {
+  std::size_t offset_bytes = 0;
+  std::size_t size_bytes = 0;
+};
+
 /// What the runtime needs of a machine: the CUDA driver's virtual memory, stream and context calls
 /// in field terms. `CudaDriver` is a real machine, `SimDriver` a simulated one; decorators wrap
 /// either.
@@ -198,6 +204,10 @@ class Driver {
   virtual void unload_kernel(KernelHandle kernel) = 0;
   virtual void launch(BoundStream stream, KernelHandle kernel, LaunchShape shape,
                       const KernelArguments& arguments) = 0;
+  /// The parameters, in order, of a kernel that the program has loaded by itself: a CUfunction, on
+  /// a simulated machine the number of a loaded kernel. Throws: Error{unsupported} where the driver
+  /// has no such call, or the kernel is a host function without PTX.
+  virtual std::vector<ParameterInfo> kernel_parameters(const void* function) = 0;
 
   // --- Graphs
   virtual void begin_capture(BoundStream stream, CaptureMode mode) = 0;

@@ -224,6 +224,10 @@ void InterceptDriver::launch(BoundStream stream, KernelHandle kernel, LaunchShap
   return pass(Call::launch, [&] { return inner_.launch(stream, kernel, shape, arguments); });
 }
 
+std::vector<ParameterInfo> InterceptDriver::kernel_parameters(const void* function) {
+  return pass(Call::kernel_parameters, [&] { return inner_.kernel_parameters(function); });
+}
+
 void InterceptDriver::begin_capture(BoundStream stream, CaptureMode mode) {
   return pass(Call::begin_capture, [&] { return inner_.begin_capture(stream, mode); });
 }

@@ -31,7 +31,8 @@ namespace vma {
 ///   graphs, captures, allocate_plain, allocate_pinned
 ///   free_plain, free_pinned, synchronize_context,              hangs: it waits for the stopped
 ///   load_kernel, unload_kernel, release_primary,               work, and a destruction keeps
-///   destroy_context, record_context, hold_context              every switch waiting besides
+///   destroy_context, record_context, hold_context,             every switch waiting besides
+///   kernel_parameters, which may load the kernel
 ///   create, release, reserve, unreserve                        merely slow, up to milliseconds
 ///                                                              more of standing, and in turn
 ///                                                              with other processes

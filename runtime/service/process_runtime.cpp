@@ -148,6 +148,9 @@ void launch_recorded(Stream stream, const Kernel& kernel, Dim3 grid, Dim3 block,
                      const KernelArguments& arguments) {
   runtime().launch_recorded(stream, kernel, grid, block, arguments);
 }
+void record_launch(const void* function, const void* const* parameters, Location device) {
+  runtime().record_launch(function, parameters, device);
+}
 void synchronize(Stream stream) {
   runtime().synchronize(stream);
 }

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <vector>
 
 namespace vma {
@@ -49,6 +50,27 @@ std::vector<Use> uses_of(std::span<const std::uint64_t> words, const Registry& r
   return uses;
 }
 
+/// The words of a launch's parameters that can be pointers: whole, and aligned as the kernel sees
+/// them. Throws: Error{invalid_argument} where the launch cannot have had them.
+std::vector<std::uint64_t> words_of(std::span<const ParameterInfo> infos,
+                                    const void* const* parameters, const char* call) {
+  constexpr std::size_t word_bytes = sizeof(std::uint64_t);
+  std::vector<std::uint64_t> words;
+  for (std::size_t i = 0; i < infos.size(); ++i) {
+    if (parameters == nullptr || parameters[i] == nullptr) {
+      throw Error(ErrorKind::invalid_argument, call,
+                  parameters == nullptr ? std::string("parameters is null")
+                                        : fmt::format("parameters[{}] is null", i));
+    }
+    // Where a parameter is not aligned to words, no member of it is one.
+    if (infos[i].offset_bytes % word_bytes != 0 || infos[i].size_bytes < word_bytes) continue;
+    const std::size_t begin = words.size();
+    words.resize(begin + infos[i].size_bytes / word_bytes);
+    std::memcpy(&words[begin], parameters[i], (words.size() - begin) * word_bytes);
+  }
+  return words;
+}
+
 }  // namespace
 
 inline namespace v1 {
@@ -87,6 +109,18 @@ void Runtime::launch_recorded(Stream stream, const Kernel& kernel, Dim3 grid, Di
   const Location device = gpu(index(parts_->driver->context_device(context)));
   launch_using(stream, kernel, grid, block, arguments,
                uses_of(arguments.words(), entry->memory.registry(), device));
+}
+
+void Runtime::record_launch(const void* function, const void* const* parameters, Location device) {
+  constexpr const char* call = "vma::record_launch";
+  const Parts::Entry entry(*parts_, call);
+  entry->topology.require(device, call);
+  if (device.kind != Location::Kind::gpu || function == nullptr) {
+    throw Error(ErrorKind::invalid_argument, call,
+                fmt::format("function {} on {}", function, to_string(device)));
+  }
+  const std::vector<ParameterInfo> infos = parts_->driver->kernel_parameters(function);
+  record_uses(uses_of(words_of(infos, parameters, call), entry->memory.registry(), device));
 }
 
 }  // namespace v1

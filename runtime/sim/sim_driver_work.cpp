@@ -1,6 +1,7 @@
 // SimDriver's calls that enqueue work.
 #include "driver/native_codes.hpp"
 #include "sim/device_view.hpp"
+#include "sim/ptx_parameters.hpp"
 #include "sim/sim_driver.hpp"
 #include "sim/sim_machine.hpp"
 
@@ -83,6 +84,22 @@ void SimDriver::unload_kernel(KernelHandle kernel) {
     throw driver_error(native_invalid_handle, "cuModuleUnload",
                        fmt::format("kernel {:#x}", static_cast<std::uint64_t>(kernel)));
   }
+}
+
+std::vector<ParameterInfo> SimDriver::kernel_parameters(const void* function) {
+  constexpr auto call = "cuFuncGetParamInfo";
+  const CallTime time(*machine_, machine_->costs.parameters().query_us);
+  const MutexLock lock(machine_->progress.mutex);
+  const auto found =
+      machine_->kernels.find(KernelHandle{reinterpret_cast<std::uint64_t>(function)});
+  if (found == machine_->kernels.end()) {
+    throw driver_error(native_invalid_handle, call, fmt::format("kernel {}", function));
+  }
+  const Kernel& kernel = found->second->kernel;
+  if (auto parameters = ptx_parameters(kernel.ptx, kernel.entry)) return *std::move(parameters);
+  throw driver_error(
+      native_not_supported, call,
+      fmt::format("kernel \"{}\" has no PTX that declares its parameters", kernel.entry));
 }
 
 void SimDriver::launch(BoundStream stream, KernelHandle kernel, LaunchShape shape,

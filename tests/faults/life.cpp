@@ -170,6 +170,27 @@ void Life::run_kernel() {
   if (!attempt("synchronize", ended)) undisturbed("synchronize", ended);
 }
 
+/// Of a kernel that the program launches by itself: its use is recorded once, or not at all.
+void Life::record_launch() {
+  if (streams_.empty()) return;
+  const ContextHandle context = machine_.retain_primary(DeviceId{0});
+  const KernelHandle kernel = machine_.load_kernel(context, fill_kernel());
+  const void* parameters[] = {&memory_, &words, &content_};
+  const auto recorded = [&] {
+    const auto number = static_cast<std::uint64_t>(kernel);
+    runtime_->record_launch(reinterpret_cast<const void*>(number), parameters, gpu(0));
+  };
+  if (!attempt("record_launch", recorded)) undisturbed("record_launch", recorded);
+  undisturbed("uses", [&] {
+    std::vector<LoggedUse> uses;
+    runtime_->parts().uses->drain(uses, 10);
+    const bool whole = uses.size() == 1 && uses[0].address == address_of(memory_);
+    if (!whole) problem("uses", fmt::format("{} uses, not one of the memory", uses.size()));
+  });
+  machine_.unload_kernel(kernel);
+  machine_.release_primary(DeviceId{0});
+}
+
 void Life::move(const char* stage, const std::function<void()>& body) {
   undisturbed(stage, [&] {
     if (outcome_.poisoned) return;
@@ -212,6 +233,7 @@ void Life::use() {
   write();
   check("write");
   run_kernel();
+  record_launch();
   check("kernel");
   move("to gpu(1)", [&] { runtime_->migrate(memory_, gpu(1)); });
   move("to host(0)", [&] { runtime_->migrate(memory_, host(0)); });

@@ -65,6 +65,7 @@ class Life {
   void allocate();
   void write();
   void run_kernel();
+  void record_launch();
   void move(const char* stage, const std::function<void()>& body);
   void move_live(const char* stage, Location to);
   void free();

@@ -153,6 +153,9 @@ void CountingDriver::unload_kernel(KernelHandle) {
 void CountingDriver::launch(BoundStream, KernelHandle, LaunchShape, const KernelArguments&) {
   count(Call::launch, 0);
 }
+std::vector<ParameterInfo> CountingDriver::kernel_parameters(const void*) {
+  return count(Call::kernel_parameters, std::vector<ParameterInfo>{});
+}
 void CountingDriver::begin_capture(BoundStream, CaptureMode) {
   count(Call::begin_capture, 0);
 }

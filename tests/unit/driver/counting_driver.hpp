@@ -70,6 +70,7 @@ class CountingDriver final : public Driver {
   void unload_kernel(KernelHandle kernel) override;
   void launch(BoundStream stream, KernelHandle kernel, LaunchShape shape,
               const KernelArguments& arguments) override;
+  std::vector<ParameterInfo> kernel_parameters(const void* function) override;
   void begin_capture(BoundStream stream, CaptureMode mode) override;
   GraphHandle end_capture(BoundStream stream) override;
   ExecGraphHandle instantiate(GraphHandle graph) override;

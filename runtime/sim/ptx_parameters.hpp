@@ -1,0 +1,17 @@
+#pragma once
+
+#include "driver/driver.hpp"
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace vma {
+
+/// The parameters that PTX declares for an entry, laid out as a GPU has them. Nothing where the
+/// text does not declare it, or in a way that is not understood: PTX of compilers is, which begins
+/// each parameter with `.param`.
+std::optional<std::vector<ParameterInfo>> ptx_parameters(std::string_view ptx,
+                                                         std::string_view entry);
+
+}  // namespace vma
