@@ -4,6 +4,7 @@
 #include <vma/device.hpp>
 #include <vma/error.hpp>
 #include <vma/export.hpp>
+#include <vma/gpu_load.hpp>
 #include <vma/location.hpp>
 #include <vma/migration.hpp>
 #include <vma/policy.hpp>
@@ -116,6 +117,7 @@ struct RuntimeStats {
   std::size_t callbacks_failed = 0;            ///< Callbacks and hooks that threw.
   std::map<std::string, std::size_t> reasons;  ///< Why gates were given up.
   DurationSummary skew, stall;                 ///< Of all gates.
+  GpuLoads loads;                              ///< Where NVML is there; see VMART_NVML.
 };
 
 /// Lets the CPU load and store the bytes of an allocation that lie at host nodes, through the same

@@ -69,6 +69,42 @@ json::object counts_to_json(const Counts& counts) {
   return object;
 }
 
+std::string_view to_string(GpuLoads::State state) noexcept {
+  switch (state) {
+    case GpuLoads::State::off: return "off";
+    case GpuLoads::State::starting: return "starting";
+    case GpuLoads::State::on: return "on";
+  }
+  return "unknown";
+}
+
+/// What is not known is left out.
+json::object to_json(const GpuLoad& load) {
+  json::object object{{"at", to_string(load.at)}};
+  const auto add = [&](std::string_view name, const auto& value) {
+    if (value) object[name] = *value;
+  };
+  add("kernels", load.kernels);
+  add("memory", load.memory);
+  add("memory_used_bytes", load.memory_used_bytes);
+  add("memory_total_bytes", load.memory_total_bytes);
+  add("nvlink_sent_bytes_s", load.nvlink_sent);
+  add("nvlink_received_bytes_s", load.nvlink_received);
+  add("pcie_sent_bytes_s", load.pcie_sent);
+  add("pcie_received_bytes_s", load.pcie_received);
+  return object;
+}
+
+json::object to_json(const GpuLoads& loads) {
+  json::array gpus;
+  for (const GpuLoad& load : loads.gpus) gpus.push_back(to_json(load));
+  json::object object{{"state", to_string(loads.state)}};
+  if (!loads.reason.empty()) object["reason"] = to_json_text(loads.reason);
+  if (loads.age >= std::chrono::nanoseconds(0)) object["age_s"] = seconds(loads.age);
+  object["gpus"] = std::move(gpus);
+  return object;
+}
+
 json::object to_json(const RuntimeStats& stats) {
   json::array places;
   for (const RuntimeStats::Place& place : stats.places) {
@@ -91,7 +127,8 @@ json::object to_json(const RuntimeStats& stats) {
           {"callbacks_failed", stats.callbacks_failed},
           {"reasons", counts_to_json(stats.reasons)},
           {"skew", to_json(stats.skew)},
-          {"stall", to_json(stats.stall)}};
+          {"stall", to_json(stats.stall)},
+          {"loads", to_json(stats.loads)}};
 }
 
 json::object to_json(const SchedulerCounters& counters) {

@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <string_view>
 
 namespace vma {
@@ -106,8 +108,41 @@ void places(Page& page, const RuntimeStats& stats) {
   }
 }
 
+/// A family for each kind of value that some GPU has.
+template <typename Value>
+void load(Page& page, std::string_view name, std::string_view help, const GpuLoads& loads,
+          std::optional<Value> GpuLoad::*member) {
+  const auto has = [&](const GpuLoad& load) { return (load.*member).has_value(); };
+  if (std::ranges::none_of(loads.gpus, has)) return;
+  page.family(name, "gauge", help);
+  for (const GpuLoad& load : loads.gpus) {
+    if (has(load))
+      page.sample("location", to_string(load.at), static_cast<double>(*(load.*member)));
+  }
+}
+
+void loads(Page& page, const GpuLoads& loads) {
+  page.gauge("nvml_on", "1 where NVML tells what follows.",
+             loads.state == GpuLoads::State::on ? 1 : 0);
+  if (loads.age.count() >= 0) {
+    page.gauge("nvml_sample_age_seconds", "Since NVML was asked.", seconds(loads.age));
+  }
+  load(page, "gpu_kernels_ratio", "Part of the time in which a kernel ran.", loads,
+       &GpuLoad::kernels);
+  load(page, "gpu_memory_ratio", "Part of the time in which its memory was used.", loads,
+       &GpuLoad::memory);
+  load(page, "gpu_memory_used_bytes", "Of all processes.", loads, &GpuLoad::memory_used_bytes);
+  load(page, "gpu_memory_total_bytes", "That NVML counts.", loads, &GpuLoad::memory_total_bytes);
+  load(page, "gpu_nvlink_sent_bytes_per_second", "All links.", loads, &GpuLoad::nvlink_sent);
+  load(page, "gpu_nvlink_received_bytes_per_second", "All links.", loads,
+       &GpuLoad::nvlink_received);
+  load(page, "gpu_pcie_sent_bytes_per_second", "By the GPU.", loads, &GpuLoad::pcie_sent);
+  load(page, "gpu_pcie_received_bytes_per_second", "By the GPU.", loads, &GpuLoad::pcie_received);
+}
+
 void runtime(Page& page, const RuntimeStats& stats) {
   places(page, stats);
+  loads(page, stats.loads);
   const auto value = [](std::size_t count) { return static_cast<double>(count); };
   page.gauge("allocations", "That live.", value(stats.allocations));
   page.gauge("allocations_poisoned", "With a slot that is dark for good.", value(stats.poisoned));

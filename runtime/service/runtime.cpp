@@ -283,7 +283,7 @@ std::vector<Location> Runtime::locations() const {
 
 RuntimeStats Runtime::stats() const {
   const Parts::Entry entry(*parts_, "vma::stats");
-  return runtime_stats(entry->memory, entry->mover, entry->parker);
+  return runtime_stats(entry->memory, entry->mover, entry->parker, entry->monitor);
 }
 
 std::string Runtime::description() const {

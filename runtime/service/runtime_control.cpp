@@ -313,7 +313,7 @@ ControlEvents RuntimeControl::events(std::uint64_t since, std::size_t most) {
 
 ControlStats RuntimeControl::stats() {
   ControlStats stats;
-  stats.runtime = runtime_stats(ground_.memory, ground_.mover, ground_.parker);
+  stats.runtime = runtime_stats(ground_.memory, ground_.mover, ground_.parker, ground_.monitor);
   const SchedulerStats from = ground_.scheduler.stats();
   SchedulerCounters& counters = stats.scheduler;
   counters.ticks = from.ticks;

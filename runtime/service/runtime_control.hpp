@@ -7,6 +7,7 @@
 #include "service/event_feed.hpp"
 #include "service/parker.hpp"
 #include "service/scheduler.hpp"
+#include "telemetry/gpu_monitor.hpp"
 
 #include <atomic>
 #include <memory>
@@ -24,6 +25,7 @@ struct ControlGround {
   Parker& parker;
   const MachineCosts& costs;
   Scheduler& scheduler;
+  GpuMonitor& monitor;
   std::shared_ptr<EventFeed> feed;
 };
 

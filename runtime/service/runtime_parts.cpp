@@ -39,6 +39,20 @@ std::vector<Location> places_below(Location at, const Topology& topology,
   return order;
 }
 
+std::vector<NamedGpu> gpus_of(Driver& driver, const Topology& topology) {
+  std::vector<NamedGpu> gpus;
+  for (const DeviceId device : topology.devices()) {
+    gpus.push_back({gpu(index(device)), driver.device_info(device).uuid});
+  }
+  return gpus;
+}
+
+/// NVML, empty for none: no library knows the GPUs of a simulated machine, but one that is named.
+std::string monitored_by(const Driver& driver, const Settings& settings) {
+  if (settings.nvml != "auto") return settings.nvml;
+  return driver.simulated() ? "" : "libnvidia-ml.so.1";
+}
+
 /// The parent's memory and threads: nothing of a forked child may touch them, nor end them. They
 /// stay reachable, so that no checker takes them for lost.
 void leave_to_parent(std::unique_ptr<Driver> driver, std::unique_ptr<UseLog> uses,
@@ -65,9 +79,12 @@ Machinery::Machinery(Driver& driver, UseLog& uses, const Settings& settings)
       mover(memory, engine, mover_limits_of(settings)),
       launcher(driver, topology, memory.ledger()),
       parker(memory, mover),
-      costs(source_costs(driver, topology, settings.calibration).costs) {
+      costs(source_costs(driver, topology, settings.calibration).costs),
+      monitor(driver.executor(), std::make_shared<SteadyClock>(), gpus_of(driver, topology),
+              monitored_by(driver, settings), "VMART_NVML is 0, or the machine is simulated") {
   if (!settings.policy.empty())
-    scheduling = std::make_unique<Scheduling>(driver, memory, mover, parker, uses, costs, settings);
+    scheduling =
+        std::make_unique<Scheduling>(driver, memory, mover, parker, uses, costs, monitor, settings);
   // Who runs short of room gets it from whoever knows best what is cold. Under no hold: it would
   // end a capture that the program is in, and stop all of it for an allocation.
   memory.on_pressure([this](Location at, std::uint64_t bytes, TimePoint until) {

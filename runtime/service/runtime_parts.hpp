@@ -10,6 +10,7 @@
 #include "service/parker.hpp"
 #include "service/scheduling.hpp"
 #include "service/settings.hpp"
+#include "telemetry/gpu_monitor.hpp"
 #include "telemetry/use_log.hpp"
 
 #include <vma/runtime.hpp>
@@ -38,6 +39,7 @@ struct Machinery {
   Launcher launcher;
   Parker parker;
   const MachineCosts costs;
+  GpuMonitor monitor;
   std::unique_ptr<Scheduling> scheduling;  ///< Null without a policy. Made last, gone first.
 };
 

@@ -5,7 +5,7 @@
 
 namespace vma {
 
-RuntimeStats runtime_stats(Memory& memory, Mover& mover, Parker& parker) {
+RuntimeStats runtime_stats(Memory& memory, Mover& mover, Parker& parker, GpuMonitor& monitor) {
   RuntimeStats stats;
   for (const Location at : memory.topology().locations()) {
     const Ledger::Account account = memory.ledger().account(at);
@@ -30,6 +30,7 @@ RuntimeStats runtime_stats(Memory& memory, Mover& mover, Parker& parker) {
     stats.reasons[std::string(to_string(refusal))] = count;
     stats.gates_given_up += count;
   }
+  stats.loads = monitor.loads();
   return stats;
 }
 

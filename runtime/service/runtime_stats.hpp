@@ -3,12 +3,13 @@
 #include "memory/memory.hpp"
 #include "migrate/mover.hpp"
 #include "service/parker.hpp"
+#include "telemetry/gpu_monitor.hpp"
 
 #include <vma/runtime.hpp>
 
 namespace vma {
 
 /// What `Runtime::stats` answers. Takes short locks only.
-RuntimeStats runtime_stats(Memory& memory, Mover& mover, Parker& parker);
+RuntimeStats runtime_stats(Memory& memory, Mover& mover, Parker& parker, GpuMonitor& monitor);
 
 }  // namespace vma

@@ -45,7 +45,7 @@ SchedulerLimits limits_of(const Settings& settings) {
 }  // namespace
 
 Scheduling::Scheduling(Driver& driver, Memory& memory, Mover& mover, Parker& parker, UseLog& uses,
-                       const MachineCosts& costs, const Settings& settings)
+                       const MachineCosts& costs, GpuMonitor& monitor, const Settings& settings)
     : driver_(driver),
       mover_(mover),
       trace_(open_trace(driver.executor(), settings.trace)),
@@ -56,7 +56,7 @@ Scheduling::Scheduling(Driver& driver, Memory& memory, Mover& mover, Parker& par
                   [feed = feed_](const Decision& decision) { feed->decided(decision); }},
                  place_states(driver, memory.topology(), memory.ledger()), costs,
                  limits_of(settings), maker_of(settings), settings.policy),
-      control_({driver, memory, mover, parker, costs, scheduler_, feed_}) {
+      control_({driver, memory, mover, parker, costs, scheduler_, monitor, feed_}) {
   uses.timestamps(recording_ != nullptr);
   mover.watch_chunks([feed = feed_](const ChunkStep& step) { feed->moved_on(step); });
   if (!settings.stepped_by_hand) begin_loop(settings);

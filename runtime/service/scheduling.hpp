@@ -25,7 +25,7 @@ class Scheduling {
  public:
   /// Throws: Error{invalid_argument} for a policy that is none.
   Scheduling(Driver& driver, Memory& memory, Mover& mover, Parker& parker, UseLog& uses,
-             const MachineCosts& costs, const Settings& settings);
+             const MachineCosts& costs, GpuMonitor& monitor, const Settings& settings);
   /// As `stop`. Requires: the mover has stopped.
   ~Scheduling();
 

@@ -176,6 +176,8 @@ void settle_scheduler(const RuntimeOptions& options, Settings& settings) {
     log(LogLevel::info, "no policy is named: stay_put decides, for VMART_CONTROL or VMART_TRACE");
     settings.policy = "stay_put";
   }
+  settings.nvml = variable("VMART_NVML").value_or("auto");
+  if (settings.nvml == "0") settings.nvml.clear();
   settings.record = variable("VMART_RECORD").value_or("");
   settings.decisions = variable("VMART_DECISIONS").value_or("");
   settings.tick = std::chrono::microseconds(number_setting(

@@ -32,6 +32,7 @@ struct Settings {
   std::string decisions;             ///< A file; empty: none. VMART_DECISIONS.
   std::string control;               ///< As `control_path` takes it. VMART_CONTROL.
   std::string trace;                 ///< A file; empty: none. VMART_TRACE.
+  std::string nvml;                  ///< A library; empty: off, "auto": theirs on GPUs. VMART_NVML.
   bool dry_run = false;
   std::chrono::nanoseconds tick = std::chrono::milliseconds(10);
   std::chrono::nanoseconds drain = std::chrono::milliseconds(1);

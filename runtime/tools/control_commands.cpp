@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include <poll.h>
+
 #include <cctype>
 #include <cstdint>
 #include <stdexcept>
@@ -46,6 +48,18 @@ void print_counts(const char* title, const json::object& counts) {
     } else if (!value.is_array()) {
       fmt::print("  {:<24} {}\n", std::string_view(name), json::serialize(value));
     }
+  }
+}
+
+/// Asks until NVML has been asked, where nobody did so for a while; a second at most.
+json::object current_stats(ControlClient& client) {
+  constexpr int asks_max = 20;
+  constexpr int pause_ms = 50;
+  for (int asks = 1;; ++asks) {
+    json::object stats = client.ask({{"command", "stats"}});
+    const json::object& loads = object_of(object_of(stats, "runtime"), "loads");
+    if (asks == asks_max || text_of(loads, "state") != "starting") return stats;
+    poll(nullptr, 0, pause_ms);
   }
 }
 
@@ -141,18 +155,19 @@ int run_explain(const ControlChoice& choice, const std::string& address) {
 
 int run_stats(const ControlChoice& choice, StatsForm form) {
   ControlClient client(choice);
+  const json::object stats = current_stats(client);
   if (form == StatsForm::prometheus) {
     const json::object answer = client.ask({{"command", "stats"}, {"format", "prometheus"}});
     fmt::print("{}", text_of(answer, "prometheus"));
     return 0;
   }
-  const json::object stats = client.ask({{"command", "stats"}});
   if (form == StatsForm::json) {
     fmt::print("{}\n", json::serialize(stats));
     return 0;
   }
   print_counts("runtime", stats.at("runtime").as_object());
   print_counts("scheduler", stats.at("scheduler").as_object());
+  fmt::print("{}", loads_table(object_of(stats.at("runtime").as_object(), "loads")));
   return 0;
 }
 

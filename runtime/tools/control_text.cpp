@@ -42,6 +42,12 @@ const json::array& list_of(const json::object& object, std::string_view name) {
   return value != nullptr && value->is_array() ? value->get_array() : empty;
 }
 
+const json::object& object_of(const json::object& object, std::string_view name) {
+  static const json::object empty;
+  const json::value* value = object.if_contains(name);
+  return value != nullptr && value->is_object() ? value->get_object() : empty;
+}
+
 std::string bytes_text(double bytes) {
   constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
   std::size_t unit = 0;
@@ -95,6 +101,29 @@ std::string places_table(const json::array& places) {
                          bytes_text(used), bytes_text(capacity),
                          capacity > 0 ? 100 * used / capacity : 0,
                          bytes_text(number_of(*place, "demand_bytes_s")));
+  }
+  return table;
+}
+
+std::string loads_table(const json::object& loads) {
+  const json::array& gpus = list_of(loads, "gpus");
+  if (gpus.empty()) return {};
+  const auto row = [](const auto&... cells) {
+    return fmt::format("{:<10} {:>8} {:>8} {:>12} {:>12} {:>12} {:>12} {:>12}\n", cells...);
+  };
+  std::string table = row("gpu", "kernels", "memory", "in use", "nvlink out/s", "nvlink in/s",
+                          "pcie out/s", "pcie in/s");
+  for (const json::value& value : gpus) {
+    const json::object* gpu = value.if_object();
+    if (gpu == nullptr) continue;
+    const auto cell = [&](std::string_view name, auto text) {
+      return gpu->contains(name) ? text(number_of(*gpu, name)) : std::string("-");
+    };
+    const auto share = [](double part) { return fmt::format("{:.0f} %", 100 * part); };
+    table += row(text_of(*gpu, "at"), cell("kernels", share), cell("memory", share),
+                 cell("memory_used_bytes", bytes_text), cell("nvlink_sent_bytes_s", bytes_text),
+                 cell("nvlink_received_bytes_s", bytes_text), cell("pcie_sent_bytes_s", bytes_text),
+                 cell("pcie_received_bytes_s", bytes_text));
   }
   return table;
 }

@@ -17,6 +17,7 @@ double number_of(const boost::json::object& object, std::string_view name);
 std::uint64_t count_of(const boost::json::object& object, std::string_view name);
 bool flag_of(const boost::json::object& object, std::string_view name);
 const boost::json::array& list_of(const boost::json::object& object, std::string_view name);
+const boost::json::object& object_of(const boost::json::object& object, std::string_view name);
 
 // As people read it.
 
@@ -28,5 +29,7 @@ std::string printable(std::string_view text);
 std::string event_line(const boost::json::object& event);
 /// Lines with how full each place is.
 std::string places_table(const boost::json::array& places);
+/// Lines with what NVML says of each GPU; empty where it says nothing.
+std::string loads_table(const boost::json::object& loads);
 
 }  // namespace vma

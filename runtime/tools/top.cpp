@@ -66,6 +66,8 @@ class Picture {
     take_events();
     std::string text = head(status, stats);
     text += places_table(list_of(status, "places")) + "\n";
+    const std::string loads = loads_table(object_of(object_of(stats, "runtime"), "loads"));
+    if (!loads.empty()) text += loads + "\n";
     for (const std::string& line : events_) text += line + "\n";
     return text;
   }

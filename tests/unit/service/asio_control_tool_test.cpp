@@ -70,6 +70,15 @@ TEST_F(ControlToolTest, ShowsARunningProgram) {
   expect(0, "simulated h200x2", "top");
 }
 
+TEST_F(ControlToolTest, ShowsWhatTheGpusDo) {
+  for (const char* command : {"top", "stats"}) {
+    expect(0, "50 %     25 %     30.0 MiB      1.9 GiB            -            -    976.6 KiB",
+           command);
+  }
+  expect(0, "\"reason\":\"a ? reason\",\"age_s\":2.5E-1", "stats --json");
+  expect(0, "\"pcie_received_bytes_s\":1E6", "stats --json");
+}
+
 TEST_F(ControlToolTest, PrintsThePageForPrometheusAsItIs) {
   const Ran ran = run_tool("stats --prometheus --socket " + rig_.path());
   EXPECT_EQ(ran.text, prometheus_text(rig_.target().stats()));

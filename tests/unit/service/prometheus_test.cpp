@@ -85,6 +85,23 @@ TEST(Prometheus, WritesTheTextFormat) {
   EXPECT_EQ(page.samples.at("vmart_prediction_error_ratio"), 0.0625);
 }
 
+TEST(Prometheus, HasWhatNvmlSaysAndNoMore) {
+  FakeControlTarget target;
+  const PrometheusPage page(prometheus_text(target.stats()));
+  EXPECT_EQ(page.samples.at("vmart_nvml_on"), 1);
+  EXPECT_EQ(page.samples.at("vmart_nvml_sample_age_seconds"), 0.25);
+  EXPECT_EQ(page.samples.at("vmart_gpu_kernels_ratio{location=\"gpu(1)\"}"), 0.5);
+  EXPECT_EQ(page.samples.at("vmart_gpu_memory_used_bytes{location=\"gpu(1)\"}"),
+            30.0 * 1024 * 1024);
+  EXPECT_EQ(page.samples.at("vmart_gpu_nvlink_sent_bytes_per_second{location=\"gpu(1)\"}"), 2e9);
+  EXPECT_FALSE(page.types.contains("vmart_gpu_pcie_sent_bytes_per_second")) << "it is not known";
+  const PrometheusPage off(prometheus_text(ControlStats{}));
+  EXPECT_EQ(off.error, "");
+  EXPECT_EQ(off.samples.at("vmart_nvml_on"), 0);
+  EXPECT_FALSE(off.types.contains("vmart_gpu_kernels_ratio"));
+  EXPECT_FALSE(off.types.contains("vmart_nvml_sample_age_seconds"));
+}
+
 TEST(Prometheus, EscapesLabels) {
   FakeControlTarget target;
   const PrometheusPage page(prometheus_text(target.stats()));

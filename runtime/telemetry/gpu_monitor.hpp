@@ -1,0 +1,52 @@
+#pragma once
+
+#include "base/clock.hpp"
+#include "base/executor.hpp"
+#include "base/mutex.hpp"
+#include "telemetry/gpu_load_reader.hpp"
+
+#include <vma/gpu_load.hpp>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace vma {
+
+/// What the GPUs of the runtime do, for who looks at its statistics.
+///
+/// The library's calls are slow and may hang, so that a thread of its own makes them: from the
+/// first question on, once a second for as long as somebody has asked within the last minute, and
+/// never where nobody asks. A question takes a short lock and answers with the last sample.
+class GpuMonitor {
+ public:
+  static constexpr std::chrono::nanoseconds period = std::chrono::seconds(1);
+  static constexpr std::chrono::nanoseconds watched = std::chrono::minutes(1);
+  /// An older sample is of before somebody asked again: it is not shown.
+  static constexpr std::chrono::nanoseconds stale = std::chrono::seconds(5);
+
+  /// An empty `library` is never opened: `why_not` says the reason.
+  GpuMonitor(Executor& executor, std::shared_ptr<Clock> clock, std::vector<NamedGpu> gpus,
+             std::string library, std::string why_not = {});
+  /// Blocks: while a sample is taken, for at most `patience`; then the thread is left to itself.
+  ~GpuMonitor();
+  GpuMonitor(const GpuMonitor&) = delete;
+  GpuMonitor& operator=(const GpuMonitor&) = delete;
+
+  static constexpr std::chrono::nanoseconds patience = std::chrono::seconds(2);
+
+  /// Does not block. Any thread.
+  GpuLoads loads();
+
+ private:
+  struct State;  // The thread's own too.
+  static void work(const std::shared_ptr<State>& state) noexcept;
+  static void sample(State& state);
+
+  Executor& executor_;
+  const std::shared_ptr<State> state_;
+  std::unique_ptr<Task> thread_;  // Guarded by the state's mutex; null until somebody asks.
+};
+
+}  // namespace vma

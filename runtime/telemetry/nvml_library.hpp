@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+namespace vma {
+
+/// NVIDIA's management library, as far as it is needed here. No header of theirs is: the few types
+/// are declared in the source file.
+///
+/// Opened by name and never closed, since it may have threads. One thread at a time. Any call may
+/// take milliseconds, and where a GPU is lost much longer.
+class NvmlLibrary {
+ public:
+  using Device = void*;
+  struct Utilisation {
+    unsigned kernels_percent = 0, memory_percent = 0;
+  };
+  struct MemoryInfo {
+    std::uint64_t total_bytes = 0, used_bytes = 0;
+  };
+  /// Counters that only rise, until they wrap.
+  enum class Counter : unsigned {
+    nvlink_sent_kib = 138,  // Numbers of the library: payload, of all links together.
+    nvlink_received_kib = 139,
+    pcie_sent_bytes = 197,
+    pcie_received_bytes = 198,
+  };
+  struct CounterValue {
+    Counter counter{};
+    std::optional<std::uint64_t> value;  ///< Not set where this GPU has no such counter.
+  };
+
+  /// Opens and initialises it. Throws: Error{unsupported} where it is not there, lacks a call or
+  /// does not start.
+  explicit NvmlLibrary(const std::string& file);
+  ~NvmlLibrary();
+  NvmlLibrary(const NvmlLibrary&) = delete;
+  NvmlLibrary& operator=(const NvmlLibrary&) = delete;
+
+  // All throw Error{driver_failure} with the library's own code, and for an answer that is none.
+  /// "GPU-..." or "MIG-...", as the driver says it.
+  Device device(const std::string& uuid) const;
+  Utilisation utilisation(Device device) const;
+  MemoryInfo memory(Device device) const;
+  /// Fills in the values of the counters named.
+  void read(Device device, std::span<CounterValue> counters) const;
+
+ private:
+  struct Calls;
+  void require(const char* call, int code) const;
+
+  const std::string file_;
+  const Calls* calls_;  // Never freed, as the library.
+};
+
+}  // namespace vma

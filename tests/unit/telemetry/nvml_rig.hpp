@@ -1,0 +1,60 @@
+#pragma once
+
+#include "base/clock.hpp"
+#include "unit/telemetry/fake_nvml.hpp"
+
+#include <gtest/gtest.h>
+
+#include <dlfcn.h>
+
+#include <atomic>
+#include <chrono>
+
+namespace vma {
+
+/// Time that passes where a wait lasts until its deadline, and where a test says so. Any thread.
+class TestClock final : public Clock {
+ public:
+  TimePoint now() const override { return TimePoint(now_.load()); }
+  std::chrono::steady_clock::time_point wake_time(TimePoint) const override {
+    return std::chrono::steady_clock::now() + std::chrono::microseconds(100);
+  }
+  void reached(TimePoint deadline) override {
+    if (deadline > now()) now_ = deadline.count();
+  }
+  void advance(std::chrono::nanoseconds time) { now_ += time.count(); }
+
+ private:
+  std::atomic<std::int64_t> now_{0};
+};
+
+/// The library of the tests, as it answers well.
+class NvmlTest : public testing::Test {
+ protected:
+  NvmlTest() : nvml(*static_cast<FakeNvml*>(dlsym(dlopen(library, RTLD_NOW), "fake_nvml"))) {
+    nvml.failing = FakeNvml::none;
+    nvml.talks_nonsense = nvml.has_no_counters = nvml.hangs = false;
+    nvml.kernels_percent = 75;
+    nvml.memory_percent = 20;
+    nvml.used_bytes = 30, nvml.total_bytes = 100;
+    for (auto& counter : nvml.counters) counter = 1000;
+    nvml.opened = nvml.closed = nvml.samples = 0;
+  }
+
+  /// No thread of a test is left in the library for the next one.
+  ~NvmlTest() override {
+    nvml.hangs = false;
+    await_end();
+  }
+
+  /// Until whoever began with the library has ended with it.
+  void await_end() {
+    Poll poll;
+    while (nvml.closed < nvml.opened) poll.pause();
+  }
+
+  static constexpr const char* library = VMART_FAKE_NVML;
+  FakeNvml& nvml;
+};
+
+}  // namespace vma
