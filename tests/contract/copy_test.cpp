@@ -121,6 +121,20 @@ TYPED_TEST(Copies, AGraphReplaysOnMemoryThatHasMovedWhicheverOfItsOperandsItIs) 
       replay();
     }
   }
+  SCOPED_TRACE("after a time without memory, which was the driver's");
+  for (const auto& [operand, name] : operands) {
+    operand->unmap();
+    operand->release();
+  }
+  std::vector<ChunkHandle> chunks;
+  for (const auto& [operand, name] : operands) {
+    chunks.push_back(driver.create(gpu(0), page));
+    driver.map(operand->address(), page, chunks.back());
+    driver.grant(operand->address(), page, all);
+  }
+  replay();
+  for (const auto& [operand, name] : operands) driver.unmap(operand->address(), page);
+  for (const ChunkHandle chunk : chunks) driver.release(chunk);
   driver.destroy_exec_graph(ready);
   driver.destroy_graph(graph);
 }
