@@ -47,6 +47,7 @@ struct ChunkRow {
   bool moving : 1 = false;        ///< A move of its allocation is under way.
   bool parked : 1 = false;        ///< Put away by its tag; it comes back by that only.
   bool changed : 1 = false;       ///< It is in `Snapshot::changed`.
+  bool dropped : 1 = false;       ///< It has no memory and fills no place; `at` is where it lay.
 };
 static_assert(sizeof(ChunkRow) == 56);
 

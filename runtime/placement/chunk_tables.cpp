@@ -125,7 +125,7 @@ void ChunkTables::remove(ChunkId first, std::size_t chunks) {
     shift_demand(row, -1);
     drop_cells(row);
     forget_hint(ChunkId{static_cast<std::uint32_t>(index(first) + i)});
-    places_[index(row.at)].used_bytes -= row.bytes;
+    if (!row.dropped) places_[index(row.at)].used_bytes -= row.bytes;
     const bool listed = row.changed;
     row = ChunkRow{};
     row.changed = listed;  // It stays in the list until that is cleared.
@@ -138,13 +138,29 @@ void ChunkTables::moved(ChunkId chunk, PlaceId to) {
   ChunkRow& row = rows_[index(chunk)];
   if (row.at == to) return;
   shift_demand(row, -1);
-  places_[index(row.at)].used_bytes -= row.bytes;
-  places_[index(to)].used_bytes += row.bytes;
+  if (!row.dropped) {
+    places_[index(row.at)].used_bytes -= row.bytes;
+    places_[index(to)].used_bytes += row.bytes;
+  }
   row.at = to;
   shift_demand(row, 1);
   row.last_move = now_;
   ++row.generation;
   touch(chunk);
+}
+
+void ChunkTables::set_dropped(ChunkId chunk, bool dropped) {
+  ChunkRow& row = rows_[index(chunk)];
+  if (row.dropped == dropped) return;
+  row.dropped = dropped;
+  touch(chunk);
+  if (!dropped) {
+    places_[index(row.at)].used_bytes += row.bytes;
+    return;
+  }
+  places_[index(row.at)].used_bytes -= row.bytes;
+  shift_demand(row, -1);
+  drop_cells(row);
 }
 
 void ChunkTables::expect(PlaceId at, std::uint64_t bytes) {
@@ -210,6 +226,7 @@ Heat ChunkTables::decayed(const HeatCell& cell) const {
 
 void ChunkTables::used(ChunkId chunk, PlaceId device, double bytes_read, double bytes_written) {
   ChunkRow& row = rows_[index(chunk)];
+  if (row.dropped) return;
   row.last_use = now_;
   touch(chunk);
   const std::uint32_t number = cell_of(row, device);
@@ -299,6 +316,10 @@ void ChunkTables::check_invariants() const {
       continue;
     }
     ++count;
+    if (row.dropped) {
+      VMART_CHECK(row.heat == ChunkRow::none, "a chunk without memory has no heat");
+      continue;
+    }
     used[index(row.at)] += row.bytes;
   }
   VMART_CHECK(count == count_, "rows with a chunk are counted");

@@ -44,6 +44,8 @@ struct ChunkTables {
   void remove(ChunkId first, std::size_t chunks);
   /// A chunk lies elsewhere now. `arrived`: what was on its way to `to` is that no more.
   void moved(ChunkId chunk, PlaceId to);
+  /// A dropped chunk fills no place, and nobody uses it: its heat is forgotten.
+  void set_dropped(ChunkId chunk, bool dropped);
   /// Bytes on their way to a place count as used there. Each is let go of by itself.
   void expect(PlaceId at, std::uint64_t bytes);
   void expect_no_more(PlaceId at, std::uint64_t bytes);

@@ -44,7 +44,7 @@ std::string time_text(double seconds) {
 }
 
 bool may_move(const ChunkRow& row) {
-  return row.bytes > 0 && row.movable && row.in_scope && !row.moving && !row.parked;
+  return row.bytes > 0 && row.movable && row.in_scope && !row.moving && !row.parked && !row.dropped;
 }
 
 bool can_lie(const Snapshot& snapshot, ChunkId chunk, PlaceId to) {

@@ -36,7 +36,7 @@ std::optional<Refusal> refuse_words(const Move& move, const Snapshot& snapshot) 
 std::optional<Refusal> refuse_state(ChunkId chunk, const Snapshot& snapshot,
                                     const MovesUnderWay& under_way) {
   const ChunkRow& row = snapshot.chunk(chunk);
-  if (row.parked) {
+  if (row.parked || row.dropped) {
     return Refusal{Rejection::parked, fmt::format("'{}' is put away", snapshot.tag(chunk))};
   }
   if (!row.movable) return Refusal{Rejection::pinned, "something holds it where it is"};

@@ -54,6 +54,31 @@ TEST(ChunkTables, RowsOfAnAllocationAreNeighbours) {
   EXPECT_EQ(tables.size(), 5u);
 }
 
+TEST(ChunkTables, ADroppedChunkFillsNoPlaceAndHasNoHeat) {
+  ChunkTables tables = two_gpus();
+  const Snapshot snapshot(tables);
+  const ChunkId first = add(tables, 7, 2);
+  tables.used(first, gpu_1, 1e6, 0);
+  tables.clear_changed();
+  tables.set_dropped(first, true);
+  tables.check_invariants();
+  EXPECT_EQ(snapshot.place(gpu_0).used_bytes, MiB);
+  EXPECT_EQ(snapshot.total_heat(first).short_term(), 0);
+  EXPECT_EQ(snapshot.demand(gpu_1, gpu_0), 0);
+  EXPECT_EQ(snapshot.changed().size(), 1u);
+  tables.used(first, gpu_1, 1e6, 0);
+  EXPECT_EQ(snapshot.total_heat(first).short_term(), 0) << "nothing can have used it";
+  tables.moved(first, gpu_1);  // It will come back elsewhere.
+  EXPECT_EQ(snapshot.place(gpu_1).used_bytes, 0u);
+  tables.set_dropped(first, false);
+  EXPECT_EQ(snapshot.place(gpu_1).used_bytes, MiB);
+  tables.check_invariants();
+  tables.set_dropped(first, true);
+  tables.remove(first, 2);
+  EXPECT_EQ(snapshot.place(gpu_0).used_bytes + snapshot.place(gpu_1).used_bytes, 0u);
+  tables.check_invariants();
+}
+
 // Four allocations of 2: rows 0-1, 2-3, 4-5, 6-7. The second and third leave one run of four.
 TEST(ChunkTables, FreedRowsAreUsedAgainInRuns) {
   ChunkTables tables = two_gpus();
