@@ -23,6 +23,7 @@ enum class ErrorKind {
   driver_gone,
   driver_failure,
   unsupported,
+  dropped,
 };
 
 /// "out_of_memory" and so on.

@@ -23,6 +23,8 @@ struct Extent {
   Location at;
   /// Grows by one with each move of a chunk in the extent; the largest of its chunks.
   std::uint64_t generation = 0;
+  /// It has no memory: its contents were dropped where `at` says. `Runtime::resume` ends that.
+  bool dropped = false;
 
   friend bool operator==(const Extent&, const Extent&) = default;
 };
@@ -166,6 +168,9 @@ struct MoveEvent {
   Location from, to;
   std::uint64_t generation = 0;  ///< Of the chunk; grows with each move.
   bool moved = false;            ///< In `after`: it lies at `to` now; otherwise it has stayed.
+  /// In `after`: it has no memory now, its contents were dropped; `from` and `to` are equal. The
+  /// next event of the chunk is that of the memory that it gets when it is resumed.
+  bool dropped = false;
 };
 
 /// For holders of registrations that name physical memory (NCCL, RDMA, IPC). Called on the thread

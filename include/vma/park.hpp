@@ -11,6 +11,10 @@
 
 namespace vma::inline v1 {
 
+/// What becomes of the bytes of what is parked. `drop` moves none: the memory goes back to the
+/// driver at once, and what is resumed is all zeros.
+enum class ParkContents { keep, drop };
+
 /// How `Runtime::park` and `Runtime::resume` move.
 struct ParkOptions {
   /// Where the bytes wait: a host node. Not set: the node closest to each GPU. `resume` ignores it.
@@ -18,6 +22,8 @@ struct ParkOptions {
   /// What is stopped, and for how long. A hold, the default, is the fastest: copies go one behind
   /// the other while everything stands.
   MigrateOptions how{};
+  /// Whether the bytes are given up. `resume` ignores it: each chunk comes back as it was parked.
+  ParkContents contents = ParkContents::keep;
 };
 
 /// What `Runtime::park` or `Runtime::resume` did.
@@ -29,7 +35,10 @@ struct ParkReport {
     std::string reason;
   };
   std::size_t allocations = 0;  ///< That were looked at.
-  std::size_t bytes_moved = 0;
+  std::size_t bytes_moved = 0;  ///< Out of HBM, or back; with those below.
+  /// Of `bytes_moved`: of chunks whose contents `park` has dropped, or that `resume` brought back
+  /// without them, as zeros.
+  std::size_t bytes_dropped = 0;
   /// Of `bytes_moved`: brought by `resume` to another GPU than they came from, which had no room.
   std::size_t bytes_elsewhere = 0;
   std::chrono::nanoseconds wall{0};

@@ -107,8 +107,9 @@ struct RuntimeStats {
   std::vector<Place> places;
   std::size_t allocations = 0;
   std::size_t poisoned = 0;
-  std::size_t parked = 0;  ///< Allocations with chunks that `park` has taken out of HBM.
-  std::size_t leaked = 0;  ///< Driver objects whose release failed; logged when it happened.
+  std::size_t parked = 0;         ///< Allocations with chunks that `park` has taken out of HBM.
+  std::size_t dropped_bytes = 0;  ///< Of these: that have no memory until they are resumed.
+  std::size_t leaked = 0;         ///< Driver objects whose release failed; logged when it happened.
   std::size_t migrations = 0;
   std::size_t bytes_moved = 0;
   std::size_t bytes_copied_twice = 0;
@@ -242,12 +243,19 @@ class VMART_EXPORT Runtime {
   /// host memory is made before anything is stopped, and kept for the next time. What may not
   /// move, or could not, stays and is reported; a second call tries it again. A parked allocation
   /// may be used, moved and freed as any other.
-  /// Throws: Error{invalid_argument} for an empty tag, or one that no allocation has. Blocks: until
-  /// done. Not while a stream captures, and not from a hook.
+  /// With `ParkContents::drop` no byte is moved: what lies in HBM, or was parked before, has no
+  /// memory afterwards, only its address. Work submitted before has finished by then; work that
+  /// uses it afterwards faults as on an address that was never mapped, which ends the context.
+  /// Until `resume` it can only be freed: `read`, `write`, `migrate`, `pin`, `host_view` and
+  /// `note_export` throw Error{dropped}. What lies at host nodes by itself keeps its bytes.
+  /// Throws: Error{invalid_argument} for an empty tag, or one that no allocation has; {unsupported}
+  /// for dropping at gates (`StopScope::attached`). Blocks: until done. Not while a stream
+  /// captures, and not from a hook.
   ParkReport park(const std::string& tag, const ParkOptions& options = {});
   /// Brings every chunk that is parked by the tag back to the GPU that it came from, or to another
   /// with room where that has none. A chunk that was moved to HBM since stays there. What found no
-  /// room anywhere is reported and stays parked.
+  /// room anywhere, which is made as for an allocation, is reported and stays parked; a second call
+  /// tries it again. A chunk whose contents were dropped comes back as zeros, and stops nothing.
   /// Throws: Error{invalid_argument} where nothing is parked by the tag. Blocks: as `park`.
   ParkReport resume(const std::string& tag, const ParkOptions& options = {});
   bool is_parked(const std::string& tag) const;

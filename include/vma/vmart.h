@@ -43,6 +43,7 @@ typedef enum vmart_status {
   VMART_DRIVER_GONE = 10,
   VMART_DRIVER_FAILURE = 11,
   VMART_UNSUPPORTED = 12,
+  VMART_DROPPED = 13,
   VMART_INTERNAL = 99 /**< Anything else, such as want of memory for a list. */
 } vmart_status;
 
@@ -128,7 +129,8 @@ VMART_EXPORT vmart_status vmart_free_async(void* pointer, vmart_stream stream);
 /// caller's own synchronisation and nothing else. Blocks: for the copy.
 VMART_EXPORT vmart_status vmart_read(const void* pointer, void* out, size_t size_bytes);
 VMART_EXPORT vmart_status vmart_write(void* pointer, const void* bytes, size_t size_bytes);
-/// Where the byte at that address lies now; any address inside. Does not block.
+/// Where the byte at that address lies now; any address inside. VMART_DROPPED while it has no
+/// memory. Does not block.
 VMART_EXPORT vmart_status vmart_where(const void* pointer, vmart_location* out);
 /// Where the allocation around that address begins, and its usable bytes. Either may be null. Does
 /// not block.
@@ -167,6 +169,12 @@ VMART_EXPORT void vmart_migration_release(vmart_migration* migration);
 /// that lie in HBM still, pinned or for want of room. Blocks: until done.
 VMART_EXPORT vmart_status vmart_park(const char* tag, const vmart_migrate_options* options,
                                      uint64_t* out_moved_bytes, uint64_t* out_stayed_bytes);
+/// The same without keeping the bytes: no memory is left behind the addresses. Until
+/// `vmart_resume`, which makes them zeros, they can only be freed, and a kernel that uses them
+/// faults. The scope must not be VMART_SCOPE_ATTACHED.
+VMART_EXPORT vmart_status vmart_park_dropping(const char* tag, const vmart_migrate_options* options,
+                                              uint64_t* out_dropped_bytes,
+                                              uint64_t* out_stayed_bytes);
 /// Brings them back to the GPUs that they came from, or to another where there is no room.
 /// VMART_INVALID_ARGUMENT if nothing is parked by the tag. Blocks: likewise.
 VMART_EXPORT vmart_status vmart_resume(const char* tag, const vmart_migrate_options* options,

@@ -28,6 +28,7 @@ vmart_status to_status(ErrorKind kind) noexcept {
     case ErrorKind::driver_gone: return VMART_DRIVER_GONE;
     case ErrorKind::driver_failure: return VMART_DRIVER_FAILURE;
     case ErrorKind::unsupported: return VMART_UNSUPPORTED;
+    case ErrorKind::dropped: return VMART_DROPPED;
   }
   return VMART_INTERNAL;
 }

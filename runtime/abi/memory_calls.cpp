@@ -1,6 +1,7 @@
 // The C calls about memory that stays where it is.
 #include "abi/boundary.hpp"
 
+#include "service/checks.hpp"
 #include "service/runtime_parts.hpp"
 
 #include <vma/vma.hpp>
@@ -65,7 +66,9 @@ vmart_status vmart_where(const void* pointer, vmart_location* out) {
     const vma::Runtime::Parts::Entry entry(vma::runtime().parts(), call);
     const auto allocation = entry->memory.require_around(pointer, call);
     const std::uint64_t offset = vma::address_of(pointer) - allocation->begin();
-    *out = vma::to_c(allocation->home(offset / allocation->geometry().chunk_bytes));
+    const std::size_t slot = offset / allocation->geometry().chunk_bytes;
+    vma::check_not_dropped(*allocation, {slot, slot + 1}, call);
+    *out = vma::to_c(allocation->home(slot));
   });
 }
 

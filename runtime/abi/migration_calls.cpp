@@ -244,6 +244,16 @@ vmart_status vmart_park(const char* tag, const vmart_migrate_options* options,
   });
 }
 
+vmart_status vmart_park_dropping(const char* tag, const vmart_migrate_options* options,
+                                 uint64_t* out_dropped_bytes, uint64_t* out_stayed_bytes) {
+  constexpr const char* call = "vmart_park_dropping";
+  return at_boundary([&] {
+    require_argument(tag, call, "tag");
+    tell(vma::park(tag, {{}, options_of(options, call), vma::ParkContents::drop}),
+         out_dropped_bytes, out_stayed_bytes);
+  });
+}
+
 vmart_status vmart_resume(const char* tag, const vmart_migrate_options* options,
                           uint64_t* out_moved_bytes, uint64_t* out_stayed_bytes) {
   constexpr const char* call = "vmart_resume";

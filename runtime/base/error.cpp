@@ -20,6 +20,7 @@ std::string_view to_string(ErrorKind kind) noexcept {
     case ErrorKind::driver_gone: return "driver_gone";
     case ErrorKind::driver_failure: return "driver_failure";
     case ErrorKind::unsupported: return "unsupported";
+    case ErrorKind::dropped: return "dropped";
   }
   return "unknown";
 }

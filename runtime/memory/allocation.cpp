@@ -1,6 +1,7 @@
 #include "memory/allocation.hpp"
 
 #include "base/check.hpp"
+#include "base/log.hpp"
 #include "memory/verify_access.hpp"
 
 #include <fmt/format.h>
@@ -113,7 +114,7 @@ std::vector<Chunk> Allocation::take_apart() {
 
 Location Allocation::home(std::size_t slot) const {
   const MutexLock lock(slots_mutex_);
-  return slot < slots_.size() ? slots_[slot].chunk.at() : Location();
+  return slot < slots_.size() ? slots_[slot].at() : Location();
 }
 
 std::uint64_t Allocation::generation(std::size_t slot) const {
@@ -130,6 +131,82 @@ Chunk Allocation::replace(std::size_t slot, Chunk target) {
   return std::exchange(shown.chunk, std::move(target));
 }
 
+// --- Dropped contents
+
+Chunk Allocation::drop(std::size_t slot) {
+  VMART_CHECK(!dropped(slot) && !poisoned(), "what is dropped was whole");
+  driver_.unmap(slot_begin(slot), geometry_.slot_bytes(slot));
+  const MutexLock lock(slots_mutex_);
+  Slot& shown = slots_[slot];
+  shown.dropped_from = shown.chunk.at();
+  shown.mapped = false;
+  return std::move(shown.chunk);
+}
+
+void Allocation::restore(std::size_t slot, Chunk& chunk, const Topology& topology) {
+  const Address begin = slot_begin(slot);
+  const std::uint64_t size_bytes = geometry_.slot_bytes(slot);
+  VMART_CHECK(dropped(slot) && chunk.size_bytes() == size_bytes,
+              "a chunk of its size comes to a slot that was dropped");
+  driver_.map(begin, size_bytes, chunk.handle());
+  std::exception_ptr failure;
+  try {
+    const std::vector<Accessor> granted = accessors(chunk.at(), topology);
+    driver_.grant(begin, size_bytes, granted);
+    verify_access(driver_, begin, size_bytes, granted);
+  } catch (...) {
+    failure = std::current_exception();
+    if (hide_again(slot)) throw;
+  }
+  const MutexLock lock(slots_mutex_);
+  Slot& shown = slots_[slot];
+  shown.chunk = std::move(chunk);
+  shown.mapped = true;
+  shown.dropped_from.reset();
+  ++shown.generation;
+  if (!failure) return;
+  shown.dark = true;
+  poisoned_ = true;  // I4
+  std::rethrow_exception(failure);
+}
+
+/// Takes back a mapping that not everybody may use. False if the driver goes on refusing.
+bool Allocation::hide_again(std::size_t slot) noexcept {
+  constexpr int tries = 3;
+  for (int attempt = 1; attempt <= tries; ++attempt) {
+    try {
+      driver_.unmap(slot_begin(slot), geometry_.slot_bytes(slot));
+      return true;
+    } catch (const std::exception& error) {
+      if (attempt < tries) continue;
+      log(LogLevel::error, "a slot at {:#x} can be neither granted nor unmapped: {}",
+          to_integer(slot_begin(slot)), error.what());
+    }
+  }
+  return false;
+}
+
+bool Allocation::dropped(std::size_t slot) const {
+  return any_dropped(slot, slot + 1);
+}
+
+bool Allocation::any_dropped(std::size_t first, std::size_t end) const {
+  const MutexLock lock(slots_mutex_);
+  for (std::size_t slot = first; slot < std::min(end, slots_.size()); ++slot) {
+    if (slots_[slot].dropped_from) return true;
+  }
+  return false;
+}
+
+std::uint64_t Allocation::dropped_bytes() const {
+  std::uint64_t bytes = 0;
+  const MutexLock lock(slots_mutex_);
+  for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
+    if (slots_[slot].dropped_from) bytes += geometry_.slot_bytes(slot);
+  }
+  return bytes;
+}
+
 void Allocation::poison(std::size_t slot, bool still_mapped) {
   const MutexLock lock(slots_mutex_);
   slots_[slot].mapped = still_mapped;
@@ -142,12 +219,14 @@ std::vector<Extent> Allocation::extents() const {
   const MutexLock lock(slots_mutex_);
   for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
     const std::size_t bytes = geometry_.slot_bytes(slot);
-    const Location at = slots_[slot].chunk.at();
-    if (!extents.empty() && extents.back().at == at) {
+    const Location at = slots_[slot].at();
+    const bool dropped = slots_[slot].dropped_from.has_value();
+    if (!extents.empty() && extents.back().at == at && extents.back().dropped == dropped) {
       extents.back().bytes += bytes;
       extents.back().generation = std::max(extents.back().generation, slots_[slot].generation);
     } else {
-      extents.push_back({slot * geometry_.chunk_bytes, bytes, at, slots_[slot].generation});
+      extents.push_back(
+          {slot * geometry_.chunk_bytes, bytes, at, slots_[slot].generation, dropped});
     }
   }
   return extents;

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,7 +32,8 @@ struct Geometry {
   friend auto operator<=>(const Geometry&, const Geometry&) = default;
 };
 
-/// What a user's pointer names: a reservation whose slots each show one chunk.
+/// What a user's pointer names: a reservation whose slots each show one chunk, or none while its
+/// contents are dropped.
 ///
 /// `operations()` is held by whoever switches a slot, reads, writes or pins it, for as long as that
 /// takes; a free lets go of it before it waits for work. Slots change under it, and after a free;
@@ -75,6 +77,17 @@ class Allocation : public std::enable_shared_from_this<Allocation> {
   std::uint64_t generation(std::size_t slot) const;
   /// The slot shows `target` from now on; returns the chunk that it showed. A new generation.
   Chunk replace(std::size_t slot, Chunk target);
+  /// Unmaps a slot and gives its chunk up with its bytes; `home` is where it lay from now on.
+  /// Requires: the caller holds `operations()`, and nothing that may use it runs. Throws: what the
+  /// driver throws; then nothing has changed.
+  Chunk drop(std::size_t slot);
+  /// A dropped slot shows the chunk, granted to who can reach it. A new generation. Requires: the
+  /// caller holds `operations()`. Throws: what the driver throws; then it is dropped still and the
+  /// chunk the caller's, or, where the driver does not let go of it again, poisoned with it.
+  void restore(std::size_t slot, Chunk& chunk, const Topology& topology);
+  bool dropped(std::size_t slot) const;
+  bool any_dropped(std::size_t first, std::size_t end) const;
+  std::uint64_t dropped_bytes() const;
   /// The slot shows nothing that can be used any more, for ever: its chunk holds the bytes (I4).
   /// `still_mapped`: the driver kept some mapping there.
   void poison(std::size_t slot, bool still_mapped);
@@ -143,9 +156,12 @@ class Allocation : public std::enable_shared_from_this<Allocation> {
     Chunk chunk;
     std::uint64_t generation = 0;
     bool mapped = false;
-    bool dark = false;  // For ever, though the driver may have kept a mapping.
+    bool dark = false;                     // For ever, though the driver may have kept a mapping.
+    std::optional<Location> dropped_from;  // It has no chunk and shows nothing until `restore`.
+    Location at() const { return dropped_from.value_or(chunk.at()); }
   };
 
+  bool hide_again(std::size_t slot) noexcept;
   void keep_behind(std::size_t slot, const char* reason) noexcept VMART_REQUIRES(slots_mutex_);
   std::exception_ptr grant_slots(const Topology& topology) noexcept VMART_REQUIRES(access_mutex_);
 

@@ -273,7 +273,9 @@ void Memory::check_invariants() {
   registry_.check_invariants();
   std::map<Location, std::uint64_t> held;
   for (const std::shared_ptr<Allocation>& allocation : registry_.all()) {
-    for (const Extent& extent : allocation->extents()) held[extent.at] += extent.bytes;
+    for (const Extent& extent : allocation->extents()) {
+      if (!extent.dropped) held[extent.at] += extent.bytes;
+    }
   }
   std::map<Location, std::uint64_t> kept_aside;
   {

@@ -68,7 +68,9 @@ Error Memory::with_holders(const Error& error, Location at) const {
   std::vector<Holder> holders;
   for (std::shared_ptr<Allocation>& allocation : registry_.all()) {
     std::uint64_t bytes = 0;
-    for (const Extent& extent : allocation->extents()) bytes += extent.at == at ? extent.bytes : 0;
+    for (const Extent& extent : allocation->extents()) {
+      if (extent.at == at && !extent.dropped) bytes += extent.bytes;
+    }
     if (bytes > 0) holders.push_back({bytes, std::move(allocation)});
   }
   const auto larger = [](const Holder& a, const Holder& b) { return a.size_bytes > b.size_bytes; };

@@ -116,40 +116,8 @@ void HeldMove::require_room(MemoryPressure::Want& want) {
 }
 
 void HeldMove::move_held() {
-  if (!memory_.driver().has_context_hold()) {
-    throw Error(ErrorKind::unsupported, "vma::migrate",
-                "this driver cannot hold a context (CUDA 12.5 can); synchronise and set "
-                "MigrateOptions::nothing_runs");
-  }
-  const MutexLock turn(mover_.turn_);
-  HoldPost& post = mover_.post(transactions_.front().from(), to_);
-  const MutexLock slow_work(memory_.lane().turn());  // None beside a hold but our own.
-  constexpr std::chrono::milliseconds limit_max = std::chrono::days(1);  // Times add up to limits.
-  const std::chrono::nanoseconds limit = options_.deadline.count() > 0
-                                             ? std::min(options_.deadline, limit_max)
-                                             : mover_.limits_.hold_limit;
-  constexpr std::chrono::seconds patience_min(2);  // One driver call may make and release a lot.
-  const auto patience = std::max<std::chrono::nanoseconds>(limit, patience_min);
-  Hold hold(memory_.driver(), memory_.contexts(), post, mover_.watchdog_, patience);
-  const TimePoint stop = clock_.now();
-  const auto note_stall = [&] {
-    stopped_ = stop;
-    opened_ = clock_.now();
-    const std::chrono::nanoseconds stall = opened_ - stop;
-    report_.stall = {1, stall, stall, stall};
-  };
-  try {
-    hold.close(stop + limit);
-    report_.phases.wait += clock_.now() - stop;
-    report_.retries = hold.tries() - 1;
-    pipeline(&hold);
-  } catch (...) {
-    hold.open();
-    note_stall();
-    throw;
-  }
-  hold.open();
-  note_stall();
+  mover_.hold_while(transactions_.front().from(), to_, options_, report_, held_,
+                    [this](Hold& hold) { pipeline(&hold); });
 }
 
 void HeldMove::move_unheld() {
@@ -280,10 +248,10 @@ void HeldMove::tell_begun() noexcept {
 
 void HeldMove::tell_ended() noexcept {
   if (!pipelined_) return;
-  if (opened_ > stopped_) {
+  if (held_.opened > held_.stopped) {
     ChunkStep stood = step_of(transactions_.front(), ChunkStep::Kind::stood);
-    stood.begin = stopped_;
-    stood.end = opened_;
+    stood.begin = held_.stopped;
+    stood.end = held_.opened;
     mover_.tell(stood);
   }
   for (const Transaction& transaction : transactions_) {
@@ -306,7 +274,7 @@ ChunkStep HeldMove::step_of(const Transaction& transaction, ChunkStep::Kind kind
   step.bytes = transaction.size_bytes();
   step.from = transaction.from();
   step.to = to_;
-  step.stall = opened_ - stopped_;
+  step.stall = held_.opened - held_.stopped;
   step.operation = terms_.operation;
   return step;
 }

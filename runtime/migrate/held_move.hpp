@@ -24,7 +24,7 @@ class HeldMove {
   void prepare();
   void require_room(MemoryPressure::Want& want);
   void give_sources_up() noexcept;
-  void move_held() VMART_NO_THREAD_ANALYSIS;
+  void move_held();
   void move_unheld();
   void pipeline(Hold* hold);
   void start(Transaction& transaction);
@@ -48,8 +48,8 @@ class HeldMove {
   const MigrationTask* const task_;  // Null for callers that wait.
   MigrationReport report_;
   bool pipelined_ = false;
-  TimePoint begun_{0};                    // The first copy.
-  TimePoint stopped_{0}, opened_{0};      // The work; zero: none was.
+  TimePoint begun_{0};  // The first copy.
+  HeldTimes held_;
   TimePoint let_through_{0};              // When a grant or unmap of ours last returned.
   std::deque<Transaction> transactions_;  // In order of their slots.
 };

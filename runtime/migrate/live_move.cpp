@@ -443,6 +443,11 @@ void LiveMove::require_movable(TimePoint deadline) {
     throw Error(ErrorKind::poisoned, call,
                 fmt::format("the allocation at {:#x}", to_integer(allocation_.begin())));
   }
+  if (allocation_.any_dropped(task_.range.first, task_.range.end)) {
+    throw Error(ErrorKind::dropped, call,
+                fmt::format("the allocation at {:#x} has no memory there until vma::resume",
+                            to_integer(allocation_.begin())));
+  }
 }
 
 /// A destroyed stream's last work may still run, and nothing can be asked of it any more.

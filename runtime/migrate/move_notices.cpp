@@ -40,6 +40,7 @@ void MoveNotices::after(std::size_t slot, bool moved) noexcept {
   MoveEvent event = found->second;
   open_.erase(found);
   event.moved = moved;
+  event.dropped = allocation_.dropped(slot);
   event.generation = allocation_.generation(slot);
   callbacks_.count_failures(allocation_.hooks().after(event));
 }

@@ -1,9 +1,11 @@
 #include "migrate/mover.hpp"
 
 #include "base/log.hpp"
+#include "migrate/held_drop.hpp"
 #include "migrate/held_move.hpp"
 #include "migrate/live_move.hpp"
 #include "migrate/move_notices.hpp"
+#include "migrate/restoration.hpp"
 
 #include <fmt/format.h>
 
@@ -15,17 +17,24 @@
 namespace vma {
 namespace {
 
+[[noreturn]] void refuse(const Allocation& allocation, ErrorKind kind, const std::string& why) {
+  throw Error(kind, "vma::migrate",
+              fmt::format("the allocation at {:#x} {}", to_integer(allocation.begin()), why));
+}
+
 void require_movable(const Allocation& allocation) {
-  constexpr const char* call = "vma::migrate";
-  const auto refuse = [&](ErrorKind kind, const std::string& why) {
-    throw Error(kind, call,
-                fmt::format("the allocation at {:#x} {}", to_integer(allocation.begin()), why));
-  };
   if (allocation.poisoned()) {
-    refuse(ErrorKind::poisoned, "lost a slot to a failed move; vma::read serves its saved bytes");
+    refuse(allocation, ErrorKind::poisoned,
+           "lost a slot to a failed move; vma::read serves its saved bytes");
   }
   const std::string why = allocation.why_pinned();
-  if (!why.empty()) refuse(ErrorKind::pinned, why);
+  if (!why.empty()) refuse(allocation, ErrorKind::pinned, why);
+}
+
+/// Stays as it is under the move claim.
+void require_contents(const Allocation& allocation, SlotRange range) {
+  if (!allocation.any_dropped(range.first, range.end)) return;
+  refuse(allocation, ErrorKind::dropped, "has no memory there until vma::resume of its tag");
 }
 
 /// What the caller had current, current on this thread: a hold stops that context too.
@@ -100,6 +109,44 @@ ContextHandle Mover::application_context(DeviceId device) {
   return applications_[device] = driver.retain_primary(device);
 }
 
+void Mover::hold_while(Location from, Location to, const MigrateOptions& options,
+                       MigrationReport& report, HeldTimes& times,
+                       const std::function<void(Hold&)>& body) {
+  if (!memory_.driver().has_context_hold()) {
+    throw Error(ErrorKind::unsupported, "vma::migrate",
+                "this driver cannot hold a context (CUDA 12.5 can); synchronise and set "
+                "MigrateOptions::nothing_runs");
+  }
+  Clock& clock = memory_.driver().clock();
+  const MutexLock turn(turn_);
+  HoldPost& post = this->post(from, to);
+  const MutexLock slow_work(memory_.lane().turn());  // None beside a hold but our own.
+  constexpr std::chrono::milliseconds limit_max = std::chrono::days(1);  // Times add up to limits.
+  const std::chrono::nanoseconds limit =
+      options.deadline.count() > 0 ? std::min(options.deadline, limit_max) : limits_.hold_limit;
+  constexpr std::chrono::seconds patience_min(2);  // One driver call may make and release a lot.
+  const auto patience = std::max<std::chrono::nanoseconds>(limit, patience_min);
+  Hold hold(memory_.driver(), memory_.contexts(), post, watchdog_, patience);
+  const TimePoint stop = clock.now();
+  const auto note_stall = [&] {
+    times = {stop, clock.now()};
+    const std::chrono::nanoseconds stall = times.opened - stop;
+    report.stall = {1, stall, stall, stall};
+  };
+  try {
+    hold.close(stop + limit);
+    report.phases.wait += clock.now() - stop;
+    report.retries = hold.tries() - 1;
+    body(hold);
+  } catch (...) {
+    hold.open();
+    note_stall();
+    throw;
+  }
+  hold.open();
+  note_stall();
+}
+
 LiveCopier& Mover::copier(DeviceId device, Location to, bool own) {
   const ContextHandle application = own ? ContextHandle{} : application_context(device);
   const MutexLock lock(copiers_mutex_);
@@ -131,6 +178,7 @@ MigrationReport Mover::move(Allocation& allocation, SlotRange range, Location to
 MigrationReport Mover::move_held(Allocation& allocation, SlotRange range, Location to,
                                  const MigrateOptions& options, const MoveTerms& terms,
                                  const MigrationTask* task) {
+  require_contents(allocation, range);
   MoveNotices notices(allocation, *callbacks_);
   for (std::size_t slot = range.first; slot < range.end; ++slot) {
     const Location from = allocation.home(slot);
@@ -153,6 +201,50 @@ MigrationReport Mover::move_held(Allocation& allocation, SlotRange range, Locati
   }
   note_moved();
   return report;
+}
+
+// --- Dropped contents
+
+template <typename Body>
+MigrationReport Mover::tell_hooks(Allocation& allocation, SlotRange range, bool drops, Location to,
+                                  Body&& body) {
+  MoveNotices notices(allocation, *callbacks_);
+  for (std::size_t slot = range.first; slot < range.end; ++slot) {
+    if (allocation.dropped(slot) == drops) continue;
+    const Location from = allocation.home(slot);
+    notices.before(slot, from, drops ? from : to);
+  }
+  // Those that `note_changed` does not name are as they were.
+  const auto note_changed = [&] {
+    for (std::size_t slot = range.first; slot < range.end; ++slot) {
+      if (allocation.dropped(slot) == drops) notices.after(slot, true);
+    }
+    allocation.placed_at = memory_.driver().clock().now();
+    memory_.tell_changed(allocation);
+  };
+  MigrationReport report;
+  try {
+    const MutexLock operations(allocation.operations());
+    report = body();
+  } catch (...) {
+    note_changed();
+    throw;
+  }
+  note_changed();
+  return report;
+}
+
+MigrationReport Mover::drop(Allocation& allocation, SlotRange range,
+                            const MigrateOptions& options) {
+  return tell_hooks(allocation, range, true, {}, [&] {
+    require_movable(allocation);
+    return HeldDrop(*this, allocation, range, options).run();
+  });
+}
+
+MigrationReport Mover::restore(Allocation& allocation, SlotRange range, Location at) {
+  return tell_hooks(allocation, range, false, at,
+                    [&] { return Restoration(*this, allocation, range, at).run(); });
 }
 
 void Mover::ended(Allocation& allocation, const MigrationReport& report) noexcept {

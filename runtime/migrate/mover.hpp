@@ -38,6 +38,11 @@ struct MoverLimits {
   LiveTuning tuning{};
 };
 
+/// When the work was stopped, and when it went on; both zero if it never was.
+struct HeldTimes {
+  TimePoint stopped{0}, opened{0};
+};
+
 /// Moves memory: for callers that wait, on their own thread and under one hold over the whole range
 /// (`move`), and in the background, chunk by chunk at gates (`submit`). Any thread.
 ///
@@ -58,6 +63,15 @@ class Mover {
   /// chunk is wholly at its source or wholly at its target, or the allocation is poisoned.
   MigrationReport move(Allocation& allocation, SlotRange range, Location to,
                        const MigrateOptions& options, const MoveTerms& terms = {});
+  /// Gives up what the slots show with its bytes: they show nothing afterwards, and the memory is
+  /// the driver's. Stops all contexts in use unless the options say that nothing runs; of them only
+  /// that and the deadline count. Requires: as `move`. Throws: Error with the report; each slot is
+  /// dropped or as it was.
+  MigrationReport drop(Allocation& allocation, SlotRange range, const MigrateOptions& options);
+  /// Memory at `at`, all zeros, for those slots that were dropped; stops nothing, since nothing can
+  /// be using them. Requires: as `move`. Throws: Error with the report; each slot has memory or is
+  /// dropped still. Where there is no room for all, none has; the pressure is asked first.
+  MigrationReport restore(Allocation& allocation, SlotRange range, Location at);
   /// Requires: the arguments have been checked. Throws: Error{driver_gone} once stopped.
   std::shared_ptr<MigrationTask> submit(std::shared_ptr<Allocation> allocation, SlotRange range,
                                         Location to, const MigrateOptions& options,
@@ -86,10 +100,22 @@ class Mover {
 
  private:
   friend class HeldMove;
+  friend class HeldDrop;
   friend class LiveMove;
+  friend class Restoration;
   friend class ChunkStop;
   /// Makes the place that holds stand on, at the first move. Requires: `turn_`.
   HoldPost& post(Location from, Location to) VMART_REQUIRES(turn_);
+  /// Runs `body` while all contexts in use stand, and says so in the report and in `times`. The
+  /// first hold stands on a context of the route. Requires: the caller holds no turn, and the route
+  /// is prepared. Throws: what `Hold` throws, and `body`; nothing stands then.
+  void hold_while(Location from, Location to, const MigrateOptions& options,
+                  MigrationReport& report, HeldTimes& times,
+                  const std::function<void(Hold&)>& body);
+  /// Hooks hear of each slot that `body` drops or gives memory to; nobody has `operations()` then.
+  template <typename Body>
+  MigrationReport tell_hooks(Allocation& allocation, SlotRange range, bool drops, Location to,
+                             Body&& body);
   /// Makes what live copies off the GPU need, at the first of them. `own`: in a context of the
   /// runtime's own. Blocks: kernels are loaded. Requires: the caller holds no turn.
   LiveCopier& copier(DeviceId device, Location to, bool own);

@@ -40,6 +40,7 @@ Migration Runtime::migrate_async(void* pointer, std::size_t offset, std::size_t 
   std::shared_ptr<Allocation> allocation = entry->memory.require(pointer, call);
   const SlotRange range = slots_of(*allocation, offset, bytes, call);
   check_background_move(*allocation, entry->mover.attached(), options, call);
+  check_not_dropped(*allocation, range, call);
   return Migration(entry->mover.submit(std::move(allocation), range, to, options));
 }
 
@@ -78,6 +79,7 @@ void Runtime::note_export(void* pointer) {
   {
     const MutexLock lock(allocation->operations());
     check_usable(*allocation, call);
+    check_not_dropped(*allocation, call);
     allocation->exported = true;
   }
   entry->memory.tell_changed(*allocation);

@@ -22,6 +22,18 @@ void check_not_poisoned(const Allocation& allocation, const char* call) {
                   to_integer(allocation.begin())));
 }
 
+void check_not_dropped(const Allocation& allocation, SlotRange range, const char* call) {
+  if (!allocation.any_dropped(range.first, range.end)) return;
+  throw Error(ErrorKind::dropped, call,
+              fmt::format("contents of the allocation at {:#x} were dropped; vma::resume of \"{}\" "
+                          "gives it memory again",
+                          to_integer(allocation.begin()), allocation.tag));
+}
+
+void check_not_dropped(const Allocation& allocation, const char* call) {
+  check_not_dropped(allocation, {0, allocation.geometry().slots}, call);
+}
+
 void check_no_hook(Allocation& allocation, const char* call) {
   if (!allocation.hooks().runs_here()) return;
   throw Error(ErrorKind::invalid_argument, call,

@@ -17,6 +17,10 @@ namespace vma {
 void check_usable(const Allocation& allocation, const char* call);
 /// Error{poisoned} where a slot of it is lost.
 void check_not_poisoned(const Allocation& allocation, const char* call);
+/// Error{dropped} where a slot of the range has no memory.
+void check_not_dropped(const Allocation& allocation, SlotRange range, const char* call);
+/// The same for all of it.
+void check_not_dropped(const Allocation& allocation, const char* call);
 /// Error{invalid_argument} inside a hook of it: the move waits for the hook, and this call for the
 /// move.
 void check_no_hook(Allocation& allocation, const char* call);

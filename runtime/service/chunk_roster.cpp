@@ -68,6 +68,7 @@ void ChunkRoster::refresh(const Entry& entry, ChunkTables& tables) const {
       row.in_scope = in_scope;
       tables.touch(chunk);
     }
+    tables.set_dropped(chunk, allocation->dropped(slot));
     const PlaceId at = place_of(allocation->home(slot));
     if (at != row.at) tables.moved(chunk, at);
   }

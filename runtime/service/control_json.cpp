@@ -118,6 +118,8 @@ json::object to_json(const RuntimeStats& stats) {
   return {{"places", std::move(places)},
           {"allocations", stats.allocations},
           {"poisoned", stats.poisoned},
+          {"parked", stats.parked},
+          {"dropped_bytes", stats.dropped_bytes},
           {"leaked", stats.leaked},
           {"migrations", stats.migrations},
           {"bytes_moved", stats.bytes_moved},
@@ -199,9 +201,13 @@ json::object to_json(const ControlStatus& status) {
 json::object to_json(const ControlAllocation& allocation) {
   json::object bytes_at;
   for (const auto& [at, bytes] : allocation.bytes_at) bytes_at[to_string(at)] = bytes;
-  return {{"address", hex(allocation.address)},    {"bytes", allocation.bytes},
-          {"chunk_bytes", allocation.chunk_bytes}, {"tag", to_json_text(allocation.tag)},
-          {"movable", allocation.movable},         {"parked", allocation.parked},
+  return {{"address", hex(allocation.address)},
+          {"bytes", allocation.bytes},
+          {"chunk_bytes", allocation.chunk_bytes},
+          {"tag", to_json_text(allocation.tag)},
+          {"movable", allocation.movable},
+          {"parked", allocation.parked},
+          {"dropped_bytes", allocation.dropped_bytes},
           {"bytes_at", std::move(bytes_at)}};
 }
 
@@ -209,7 +215,8 @@ json::object to_json(const Extent& extent) {
   return {{"offset", extent.offset},
           {"bytes", extent.bytes},
           {"at", to_string(extent.at)},
-          {"generation", extent.generation}};
+          {"generation", extent.generation},
+          {"dropped", extent.dropped}};
 }
 
 json::object to_json(const ControlPrediction& prediction) {

@@ -38,6 +38,7 @@ struct ControlAllocation {
   std::string tag;
   bool movable = true;
   bool parked = false;
+  std::size_t dropped_bytes = 0;  ///< Without memory until it is resumed.
   std::map<Location, std::uint64_t> bytes_at;
   std::vector<Extent> extents;  ///< Filled where one allocation was asked for, empty in lists.
 };

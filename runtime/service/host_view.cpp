@@ -1,5 +1,6 @@
 #include <vma/runtime.hpp>
 
+#include "service/checks.hpp"
 #include "service/runtime_parts.hpp"
 
 #include "base/log.hpp"
@@ -58,6 +59,7 @@ struct HostView::Pin {
                   fmt::format("the allocation at {:#x} is read-only while a ReadOnly lives",
                               to_integer(allocation->begin())));
     }
+    check_not_dropped(*allocation, {first_slot, end_slot}, call);
     for (std::uint64_t slot = first_slot; slot < end_slot; ++slot) {
       const Location at = allocation->home(slot);
       if (at.kind == Location::Kind::host) continue;
@@ -90,7 +92,7 @@ struct HostView::Pin {
   void set_access(Access access) {
     for (std::size_t slot = 0; slot < allocation->geometry().slots; ++slot) {
       const Location at = allocation->home(slot);
-      if (at.kind != Location::Kind::host) continue;
+      if (at.kind != Location::Kind::host || allocation->dropped(slot)) continue;
       const Accessor cpu{at, access};
       parts.driver->grant(allocation->slot_begin(slot), allocation->geometry().slot_bytes(slot),
                           {&cpu, 1});

@@ -13,11 +13,13 @@
 
 namespace vma {
 
-/// Neighbouring slots of one allocation that go to one place.
+/// Neighbouring slots of one allocation that go to one place, or become of nothing.
 struct Parker::Step {
+  enum class Kind { move, drop, restore };
+  Kind kind = Kind::move;
   std::shared_ptr<Allocation> allocation;
   SlotRange range;
-  Location to;
+  Location to;  ///< Of a drop, where they come back to.
   std::uint64_t size_bytes = 0;
   std::uint64_t moved_bytes = 0;
   bool full = false;   ///< The target has no room.
@@ -32,17 +34,19 @@ bool in_hbm(Location at) {
 
 /// Adds the slot to the last step, or as one of its own.
 template <typename Step>
-void append(std::vector<Step>& steps, const std::shared_ptr<Allocation>& allocation,
-            std::size_t slot, Location to) {
+void append(std::vector<Step>& steps, typename Step::Kind kind,
+            const std::shared_ptr<Allocation>& allocation, std::size_t slot, Location to) {
   const std::uint64_t slot_bytes = allocation->geometry().slot_bytes(slot);
   const bool joins = !steps.empty() && steps.back().allocation == allocation &&
-                     steps.back().range.end == slot && steps.back().to == to;
+                     steps.back().kind == kind && steps.back().range.end == slot &&
+                     steps.back().to == to;
   if (joins) {
     ++steps.back().range.end;
     steps.back().size_bytes += slot_bytes;
     return;
   }
   Step step;
+  step.kind = kind;
   step.allocation = allocation;
   step.range = {slot, slot + 1};
   step.to = to;
@@ -61,6 +65,10 @@ ParkReport Parker::park(const std::string& tag, const ParkOptions& options) {
   if (options.to && in_hbm(*options.to)) {
     throw Error(ErrorKind::invalid_argument, call,
                 fmt::format("{} is no host node", to_string(*options.to)));
+  }
+  const bool drops = options.contents == ParkContents::drop;
+  if (drops && options.how.scope == StopScope::attached && !options.how.nothing_runs) {
+    throw Error(ErrorKind::unsupported, call, "contents are dropped under a hold, not at gates");
   }
   const MutexLock turn(turn_);
   Clock& clock = memory_.driver().clock();
@@ -132,17 +140,39 @@ std::vector<Parker::Step> Parker::plan_park(const std::string& tag, const ParkOp
     Parked& parked = found[allocation->begin()];
     parked.allocation = allocation;
     parked.homes.resize(allocation->geometry().slots);
+    const std::vector<std::optional<Location>> before = homes_of(*allocation);
     for (std::size_t slot = 0; slot < parked.homes.size(); ++slot) {
+      if (allocation->dropped(slot)) continue;
       const Location at = allocation->home(slot);
-      if (!in_hbm(at)) continue;
-      parked.homes[slot] = at;
-      append(steps, allocation, slot, options.to.value_or(wait_place(at)));
+      if (in_hbm(at)) parked.homes[slot] = at;
+      if (options.contents == ParkContents::drop) {
+        const std::optional<Location> home = in_hbm(at) ? at : before[slot];
+        if (home) append(steps, Step::Kind::drop, allocation, slot, *home);
+      } else if (in_hbm(at)) {
+        append(steps, Step::Kind::move, allocation, slot, options.to.value_or(wait_place(at)));
+      }
     }
   }
   if (report.allocations == 0) {
     throw Error(ErrorKind::invalid_argument, "vma::park",
                 fmt::format("no allocation has the tag \"{}\"", tag));
   }
+  note_homes(tag, std::move(found));
+  return steps;
+}
+
+std::vector<std::optional<Location>> Parker::homes_of(const Allocation& allocation) {
+  std::vector<std::optional<Location>> homes(allocation.geometry().slots);
+  const MutexLock lock(mutex_);
+  forget_freed();
+  const auto tag = parkings_.find(allocation.tag);
+  if (tag == parkings_.end()) return homes;
+  const auto parked = tag->second.find(allocation.begin());
+  return parked == tag->second.end() ? homes : parked->second.homes;
+}
+
+/// Before anything goes, so that what has gone is known whatever fails.
+void Parker::note_homes(const std::string& tag, std::map<Address, Parked> found) {
   const MutexLock lock(mutex_);
   forget_freed();
   std::map<Address, Parked>& known = parkings_[tag];
@@ -156,7 +186,6 @@ std::vector<Parker::Step> Parker::plan_park(const std::string& tag, const ParkOp
       if (parked.homes[slot]) before->second.homes[slot] = parked.homes[slot];
     }
   }
-  return steps;
 }
 
 std::vector<Parker::Step> Parker::plan_resume(const std::string& tag, ParkReport& report) {
@@ -173,8 +202,12 @@ std::vector<Parker::Step> Parker::plan_resume(const std::string& tag, ParkReport
     if (!allocation) continue;
     ++report.allocations;
     for (std::size_t slot = 0; slot < parked.homes.size(); ++slot) {
-      if (!parked.homes[slot] || in_hbm(allocation->home(slot))) continue;
-      append(steps, allocation, slot, *parked.homes[slot]);
+      if (!parked.homes[slot]) continue;
+      if (allocation->dropped(slot)) {
+        append(steps, Step::Kind::restore, allocation, slot, *parked.homes[slot]);
+      } else if (!in_hbm(allocation->home(slot))) {
+        append(steps, Step::Kind::move, allocation, slot, *parked.homes[slot]);
+      }
     }
   }
   return steps;
@@ -185,7 +218,9 @@ std::vector<Parker::Step> Parker::plan_resume(const std::string& tag, ParkReport
 void Parker::make_targets(const std::vector<Step>& steps) {
   std::map<std::pair<Location, std::uint64_t>, std::uint64_t> counts;
   for (const Step& step : steps) {
-    if (!step.allocation->may_move() || step.allocation->poisoned()) continue;
+    if (step.kind != Step::Kind::move || !step.allocation->may_move() ||
+        step.allocation->poisoned())
+      continue;
     for (std::size_t slot = step.range.first; slot < step.range.end; ++slot) {
       ++counts[{step.to, step.allocation->geometry().slot_bytes(slot)}];
     }
@@ -218,8 +253,10 @@ void Parker::carry_out(std::vector<Step>& steps, const ParkOptions& options, boo
   for (Step& step : steps) {
     step.full = false;
     attempt(step, [&] {
+      const bool restores = step.kind == Step::Kind::restore;  // It lies nowhere that a pin keeps.
       const std::string why = step.allocation->why_pinned();
-      if (!why.empty()) throw Error(ErrorKind::pinned, "vma::park", "it " + why);
+      if (!restores && !why.empty()) throw Error(ErrorKind::pinned, "vma::park", "it " + why);
+      if (step.kind != Step::Kind::move) return take_step(step, options, terms);
       if (attached && !mover_.attached().any(step.allocation->begin())) {
         throw Error(ErrorKind::invalid_argument, "vma::park", "no stream that uses it is attached");
       }
@@ -228,11 +265,7 @@ void Parker::carry_out(std::vector<Step>& steps, const ParkOptions& options, boo
                            mover_.submit(step.allocation, step.range, step.to, options.how, terms));
         return;
       }
-      const MoveClaim claim = MoveClaim::take(step.allocation);
-      const MigrationReport moved =
-          mover_.move(*step.allocation, step.range, step.to, options.how, terms);
-      step.moved_bytes += moved.bytes_moved;
-      if (moved.outcome != Outcome::done) step.reason = "the move was cut short";
+      take_step(step, options, terms);
     });
   }
   for (const auto& [step, task] : tasks) {
@@ -242,6 +275,22 @@ void Parker::carry_out(std::vector<Step>& steps, const ParkOptions& options, boo
       step->moved_bytes += task->report().bytes_moved;
     });
   }
+}
+
+/// On this thread.
+void Parker::take_step(Step& step, const ParkOptions& options, const MoveTerms& terms) {
+  Allocation& allocation = *step.allocation;
+  const MoveClaim claim = MoveClaim::take(step.allocation);
+  MigrationReport done;
+  switch (step.kind) {
+    case Step::Kind::move:
+      done = mover_.move(allocation, step.range, step.to, options.how, terms);
+      break;
+    case Step::Kind::drop: done = mover_.drop(allocation, step.range, options.how); break;
+    case Step::Kind::restore: done = mover_.restore(allocation, step.range, step.to); break;
+  }
+  step.moved_bytes += done.bytes_moved;
+  if (done.outcome != Outcome::done) step.reason = "it was cut short";
 }
 
 /// What found no room where it came from goes to a GPU that has some.
@@ -266,6 +315,7 @@ void Parker::move_elsewhere(std::vector<Step>& steps, const ParkOptions& options
 void Parker::sum_up(std::vector<Step>& steps, ParkReport& report) {
   for (const Step& step : steps) {
     report.bytes_moved += step.moved_bytes;
+    if (step.kind != Step::Kind::move) report.bytes_dropped += step.moved_bytes;
     if (step.reason.empty()) continue;
     report.stayed.push_back({to_pointer(step.allocation->begin()),
                              step.size_bytes - std::min(step.size_bytes, step.moved_bytes),
@@ -281,7 +331,8 @@ void Parker::forget_what_is_back(const std::string& tag) {
     const std::shared_ptr<Allocation> allocation = parked.allocation.lock();
     if (!allocation) continue;
     for (std::size_t slot = 0; slot < parked.homes.size(); ++slot) {
-      if (in_hbm(allocation->home(slot))) parked.homes[slot].reset();
+      const bool back = in_hbm(allocation->home(slot)) && !allocation->dropped(slot);
+      if (back) parked.homes[slot].reset();
     }
   }
   forget_freed();

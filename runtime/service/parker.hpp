@@ -15,13 +15,13 @@
 
 namespace vma {
 
-/// Takes all memory of a tag out of HBM and brings it back. Remembers of each chunk which GPU it
-/// came from, from its parking until it lies in HBM again. Any thread; one park or resume at a
-/// time.
+/// Takes all memory of a tag out of HBM, with its bytes or without them, and brings it back.
+/// Remembers of each chunk which GPU it came from, from its parking until it lies in HBM again. Any
+/// thread; one park or resume at a time.
 ///
-/// Every chunk lies wholly here or there whatever fails (I4), and a second call goes on where the
-/// first ended. HBM that is left goes to the driver; host memory that is left stays cached, so that
-/// the next parking makes none.
+/// Every chunk lies wholly here or there, or is dropped, whatever fails (I4), and a second call
+/// goes on where the first ended. HBM that is left goes to the driver; host memory that is left
+/// stays cached, so that the next parking makes none.
 class Parker {
  public:
   Parker(Memory& memory, Mover& mover);
@@ -46,9 +46,13 @@ class Parker {
   using Parkings = std::map<std::string, std::map<Address, Parked>>;
   struct Step;
 
+  /// Where each slot of a parked one came from; all unset if it is not known.
+  std::vector<std::optional<Location>> homes_of(const Allocation& allocation);
   std::vector<Step> plan_park(const std::string& tag, const ParkOptions& options,
                               ParkReport& report);
+  void note_homes(const std::string& tag, std::map<Address, Parked> found);
   std::vector<Step> plan_resume(const std::string& tag, ParkReport& report);
+  void take_step(Step& step, const ParkOptions& options, const MoveTerms& terms);
   void make_targets(const std::vector<Step>& steps);
   void carry_out(std::vector<Step>& steps, const ParkOptions& options, bool gives_back);
   void move_elsewhere(std::vector<Step>& steps, const ParkOptions& options, ParkReport& report);

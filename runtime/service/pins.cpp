@@ -76,6 +76,7 @@ Pin Runtime::pin(void* pointer) {
     state->pinned = true;
     check_usable(allocation, call);
     check_not_poisoned(allocation, call);
+    check_not_dropped(allocation, call);
   }
   entry->memory.tell_changed(allocation);
   return Pin(std::move(state));

@@ -85,7 +85,7 @@ class Demoter {
     std::uint64_t found_bytes = 0;
     const Geometry& geometry = allocation->geometry();
     for (std::size_t slot = 0; slot < geometry.slots && found_bytes < size_bytes; ++slot) {
-      if (allocation->home(slot) != wanted_.at) continue;
+      if (allocation->home(slot) != wanted_.at || allocation->dropped(slot)) continue;
       const std::uint64_t slot_bytes = geometry.slot_bytes(slot);
       const std::optional<Location> to = place_for(slot_bytes);
       if (!to) return runs;

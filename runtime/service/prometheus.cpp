@@ -146,6 +146,9 @@ void runtime(Page& page, const RuntimeStats& stats) {
   const auto value = [](std::size_t count) { return static_cast<double>(count); };
   page.gauge("allocations", "That live.", value(stats.allocations));
   page.gauge("allocations_poisoned", "With a slot that is dark for good.", value(stats.poisoned));
+  page.gauge("allocations_parked", "With chunks out of HBM until they are resumed.",
+             value(stats.parked));
+  page.gauge("dropped_bytes", "Of those: without memory.", value(stats.dropped_bytes));
   page.counter("leaked_total", "Driver objects whose release failed.", value(stats.leaked));
   page.counter("migrations_total", "Migrations that ended.", value(stats.migrations));
   page.counter("moved_bytes_total", "That changed place.", value(stats.bytes_moved));

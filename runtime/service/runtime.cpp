@@ -208,6 +208,8 @@ void Runtime::read(const void* pointer, std::span<std::byte> out) {
   const std::uint64_t offset = offset_of(*allocation, pointer, out.size(), call);
   const MutexLock lock(allocation->operations());
   check_usable(*allocation, call);
+  if (!out.empty())
+    check_not_dropped(*allocation, slots_of(*allocation, offset, out.size(), call), call);
   for_each_piece(
       *allocation, offset, out.size(),
       [&](std::size_t slot, std::uint64_t within, std::uint64_t done, std::uint64_t piece) {
@@ -223,6 +225,9 @@ void Runtime::write(void* pointer, std::span<const std::byte> bytes) {
   const MutexLock lock(allocation->operations());
   check_usable(*allocation, call);
   check_not_poisoned(*allocation, call);
+  if (!bytes.empty()) {
+    check_not_dropped(*allocation, slots_of(*allocation, offset, bytes.size(), call), call);
+  }
   if (allocation->read_only()) {
     // A copy under way counts on it that nobody writes.
     throw Error(ErrorKind::unsupported, call,

@@ -110,7 +110,10 @@ ControlAllocation RuntimeControl::describe(const std::shared_ptr<Allocation>& al
   described.movable = allocation->may_move();
   described.parked = ground_.parker.holds(*allocation);
   described.extents = allocation->extents();
-  for (const Extent& extent : described.extents) described.bytes_at[extent.at] += extent.bytes;
+  for (const Extent& extent : described.extents) {
+    std::size_t& bytes = extent.dropped ? described.dropped_bytes : described.bytes_at[extent.at];
+    bytes += extent.bytes;
+  }
   return described;
 }
 
@@ -158,7 +161,7 @@ ControlPrediction RuntimeControl::predict(const ControlMove& move) {
   for (const auto& allocation : named) {
     for (std::size_t slot = 0; slot < allocation->geometry().slots; ++slot) {
       const Location home = allocation->home(slot);
-      if (home == move.to) continue;
+      if (home == move.to || allocation->dropped(slot)) continue;
       const PlaceId from = place_of(topology, home);
       const std::uint64_t bytes = allocation->geometry().slot_bytes(slot);
       const Time took = ground_.costs.move_time(from, to, bytes);

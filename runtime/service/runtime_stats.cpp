@@ -15,6 +15,7 @@ RuntimeStats runtime_stats(Memory& memory, Mover& mover, Parker& parker, GpuMoni
   for (const std::shared_ptr<Allocation>& allocation : memory.registry().all()) {
     ++stats.allocations;
     stats.poisoned += allocation->poisoned() ? 1 : 0;
+    stats.dropped_bytes += allocation->dropped_bytes();
   }
   stats.parked = parker.parked();
   stats.leaked = memory.ledger().leaks();

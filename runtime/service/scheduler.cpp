@@ -150,6 +150,7 @@ void Scheduler::take_uses(std::vector<UseEvent>& events) {
     const ChunkRoster::Entry* entry = roster_.find(row.begin);
     if (entry == nullptr || row.slot >= entry->slots) continue;  // Freed since.
     const ChunkId chunk{static_cast<std::uint32_t>(index(entry->first) + row.slot)};
+    if (Snapshot(*tables_).chunk(chunk).dropped) continue;  // Nothing can have used it.
     const PlaceId device = roster_.place_of(gpu(index(row.device)));
     tables_->used(chunk, device, row.bytes_read, row.bytes_written);
     events.push_back({chunk, device, row.bytes_read, row.bytes_written, nullptr});

@@ -112,7 +112,7 @@ DrainReport Scheduler::drain_place(Location at, const DrainOptions& options) {
   report.wall = clock_.now() - begin;
   const Snapshot snapshot(*tables_);
   for (const ChunkRow& row : snapshot.chunks()) {
-    if (row.bytes == 0 || row.at != place) continue;
+    if (row.bytes == 0 || row.at != place || row.dropped) continue;
     ++report.left[!row.movable    ? "pinned"
                   : !row.in_scope ? "not in the scope of an attached stream"
                                   : "no room elsewhere, or no time"];
@@ -127,7 +127,7 @@ bool Scheduler::may_leave_later(PlaceId at) const {
   const Time now = tables_->now();
   return std::ranges::any_of(Snapshot(*tables_).chunks(), [&](const ChunkRow& row) {
     return row.bytes > 0 && row.at == at && row.movable && row.in_scope && !row.parked &&
-           row.last_move > Time::zero() && now < row.last_move + held;
+           !row.dropped && row.last_move > Time::zero() && now < row.last_move + held;
   });
 }
 
@@ -216,6 +216,8 @@ std::vector<std::string> Scheduler::explain(Address address) const {
   }
   if (!row.in_scope) lines.push_back("it is not moved: no stream is attached that may use it");
   if (row.parked) lines.push_back("it is parked");
+  if (row.dropped)
+    lines.push_back("its contents were dropped: it has no memory until it is resumed");
   if (row.moving) lines.push_back("a move of it is under way");
   if (paused_) lines.push_back("the scheduler is paused");
   for (std::string& line : last_decisions(row.allocation, slot)) lines.push_back(std::move(line));

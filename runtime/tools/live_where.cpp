@@ -24,10 +24,12 @@ std::string shares(const json::object& allocation) {
 }
 
 void print_allocation(const json::object& allocation) {
-  fmt::print("{:<18} {:>12}{} \"{}\"{}{}\n", text_of(allocation, "address"),
+  const double dropped_bytes = number_of(allocation, "dropped_bytes");
+  fmt::print("{:<18} {:>12}{} \"{}\"{}{}{}\n", text_of(allocation, "address"),
              bytes_text(number_of(allocation, "bytes")), shares(allocation),
              text_of(allocation, "tag"), flag_of(allocation, "movable") ? "" : " not movable",
-             flag_of(allocation, "parked") ? " parked" : "");
+             flag_of(allocation, "parked") ? " parked" : "",
+             dropped_bytes > 0 ? " dropped " + bytes_text(dropped_bytes) : "");
 }
 
 void list_all(ControlClient& client) {
@@ -55,7 +57,8 @@ void print_one(ControlClient& client, const std::string& address) {
     for (const json::value& value : list_of(page, "extents")) {
       const json::object& extent = value.as_object();
       fmt::print("  {:<#18x} {:>12}  {:<10} {:>5}\n", begin + count_of(extent, "offset"),
-                 bytes_text(number_of(extent, "bytes")), text_of(extent, "at"),
+                 bytes_text(number_of(extent, "bytes")),
+                 flag_of(extent, "dropped") ? "dropped" : text_of(extent, "at"),
                  count_of(extent, "generation"));
     }
     if (!page.contains("more_from")) return;

@@ -33,6 +33,15 @@ std::vector<std::uint64_t> pattern(std::uint64_t content) {
   return pattern;
 }
 
+bool is_mapped(SimDriver& machine, Address address) {
+  try {
+    machine.pointer_info(address);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 }  // namespace
 
 std::string describe(const LifePlan& plan) {
@@ -252,7 +261,41 @@ void Life::use() {
     if (runtime_->where(memory_).size() != 1) problem("move once more", "not at one place");
   });
   check("move once more");
+  drop_and_resume();
   free();
+}
+
+/// Of an allocation of its own, whose bytes end here: each chunk is whole or dropped, and comes
+/// back.
+void Life::drop_and_resume() {
+  void* memory = nullptr;
+  undisturbed("alloc to drop", [&] {
+    memory = runtime_->alloc(chunk_bytes + page, gpu(1), {chunk_bytes, "dropped"});
+  });
+  if (memory == nullptr) return;
+  const auto check_all = [&](const char* stage) {
+    undisturbed(stage, [&] {
+      Memory& parts = runtime_->parts().machinery->memory;
+      parts.lane().drain();
+      parts.check_invariants();
+      if (!parts.require(memory, "check")->poisoned()) check_mappings(stage, memory);
+    });
+  };
+  ParkOptions dropping;
+  dropping.contents = ParkContents::drop;
+  attempt("drop", [&] { runtime_->park("dropped", dropping); });
+  check_all("drop");
+  attempt("resume", [&] {
+    if (runtime_->is_parked("dropped")) runtime_->resume("dropped");
+  });
+  check_all("resume");
+  undisturbed("resume again", [&] {
+    if (runtime_->is_parked("dropped")) runtime_->resume("dropped");
+    if (runtime_->is_parked("dropped")) problem("resume again", "it is parked still");
+    if (runtime_->stats().dropped_bytes > 0) problem("resume again", "it has no memory");
+  });
+  check_all("resume again");
+  undisturbed("free what was dropped", [&] { runtime_->free(memory); });
 }
 
 void Life::free() {
@@ -324,10 +367,19 @@ void Life::check_poisoned(const char* stage) {
 
 /// What `where` says is what the driver shows, and everyone who can reach it may use it.
 void Life::check_mappings(const char* stage) {
+  check_mappings(stage, memory_);
+}
+
+void Life::check_mappings(const char* stage, const void* memory) {
   const Topology& topology = runtime_->parts().machinery->topology;
-  for (const Extent& extent : runtime_->where(memory_)) {
+  for (const Extent& extent : runtime_->where(memory)) {
     for (std::uint64_t offset = 0; offset < extent.bytes; offset += page) {
-      const Address address = address_of(memory_) + extent.offset + offset;
+      const Address address = address_of(memory) + extent.offset + offset;
+      if (extent.dropped) {
+        if (is_mapped(machine_, address))
+          problem(stage, "something is mapped where it was dropped");
+        continue;
+      }
       if (machine_.pointer_info(address).at != extent.at) {
         problem(stage, fmt::format("offset {} is not at {}", extent.offset + offset,
                                    to_string(extent.at)));

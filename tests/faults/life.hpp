@@ -47,9 +47,9 @@ struct LifeOutcome {
 };
 
 /// The life of one allocation on a simulated machine of two GPUs that a seed steps: open, allocate,
-/// write, kernels, moves to each kind of place, a range, live moves, free, shut down. After each
-/// stage, with no call failing, the bytes, the driver's own view of the mappings and the books are
-/// checked.
+/// write, kernels, moves to each kind of place, a range, live moves, parking of another without its
+/// contents, free, shut down. After each stage, with no call failing, the bytes, the driver's own
+/// view of the mappings and the books are checked.
 class Life {
  public:
   /// A machine and a driver of its own for each life; nothing is shared between two.
@@ -68,12 +68,14 @@ class Life {
   void record_launch();
   void move(const char* stage, const std::function<void()>& body);
   void move_live(const char* stage, Location to);
+  void drop_and_resume();
   void free();
   bool attempt(const char* stage, const std::function<void()>& body);
   void undisturbed(const char* stage, const std::function<void()>& body);
   void check(const char* stage);
   void check_poisoned(const char* stage);
   void check_mappings(const char* stage);
+  void check_mappings(const char* stage, const void* memory);
   void check_bytes(const char* stage);
   void check_kernels(const char* stage);
   void check_leaks();

@@ -31,6 +31,32 @@ TEST_F(ParkCalls, TakeMemoryOutOfHbmAndBringItBack) {
   EXPECT_EQ(vmart_free(memory), VMART_OK);
 }
 
+TEST_F(ParkCalls, DropContents) {
+  void* memory = nullptr;
+  ASSERT_EQ(vmart_alloc_tagged(4096, c_gpu(0), "c dropped", &memory), VMART_OK);
+  uint64_t word = 7;
+  ASSERT_EQ(vmart_write(memory, &word, sizeof word), VMART_OK);
+  uint64_t dropped = 0, stayed = 1;
+  ASSERT_EQ(vmart_park_dropping("c dropped", nullptr, &dropped, &stayed), VMART_OK);
+  EXPECT_EQ(dropped, 4096u);
+  EXPECT_EQ(stayed, 0u);
+  vmart_location at{};
+  EXPECT_EQ(vmart_read(memory, &word, sizeof word), VMART_DROPPED);
+  EXPECT_EQ(vmart_where(memory, &at), VMART_DROPPED);
+  vmart_migrate_options options{};
+  options.size_bytes = sizeof options;
+  options.scope = VMART_SCOPE_ATTACHED;
+  EXPECT_EQ(vmart_park_dropping("c dropped", &options, nullptr, nullptr), VMART_UNSUPPORTED);
+  EXPECT_EQ(vmart_park_dropping(nullptr, nullptr, nullptr, nullptr), VMART_INVALID_ARGUMENT);
+  uint64_t resumed = 0;
+  ASSERT_EQ(vmart_resume("c dropped", nullptr, &resumed, nullptr), VMART_OK);
+  EXPECT_EQ(resumed, 4096u);
+  EXPECT_EQ(home_of(memory), "gpu(0)");
+  ASSERT_EQ(vmart_read(memory, &word, sizeof word), VMART_OK);
+  EXPECT_EQ(word, 0u);
+  EXPECT_EQ(vmart_free(memory), VMART_OK);
+}
+
 TEST_F(ParkCalls, RefuseWhatMakesNoSense) {
   int parked = 0;
   void* memory = nullptr;

@@ -21,10 +21,10 @@ TEST(Error, SaysCallKindAndDetail) {
 
 TEST(Error, EveryKindHasItsOwnName) {
   std::set<std::string_view> names;
-  for (int kind = 0; kind <= static_cast<int>(ErrorKind::unsupported); ++kind) {
+  for (int kind = 0; kind <= static_cast<int>(ErrorKind::dropped); ++kind) {
     names.insert(to_string(static_cast<ErrorKind>(kind)));
   }
-  EXPECT_EQ(names.size(), static_cast<std::size_t>(ErrorKind::unsupported) + 1);
+  EXPECT_EQ(names.size(), static_cast<std::size_t>(ErrorKind::dropped) + 1);
   EXPECT_FALSE(names.contains("unknown"));
   EXPECT_TRUE(names.contains("driver_gone"));
 }

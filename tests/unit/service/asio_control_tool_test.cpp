@@ -61,7 +61,8 @@ TEST_F(ControlToolTest, ShowsARunningProgram) {
   expect(0, "simulated h200x2", "status");
   expect(0, "25.0 MiB", "status");
   expect(0, "a \"tag\"?", "where");  // The tag's line end could forge a line.
-  expect(0, "not movable parked", "where");
+  expect(0, "not movable parked dropped 96.0 MiB", "where");
+  expect(0, "2.0 MiB  dropped", "where 0x7f0000000000");
   expect(0, "0x7f0000200000", "where 0x7f0000000000");
   expect(0, "0x7f1095e00000", "where 0x7f1000000000");  // The last of several pages.
   expect(0, "gpu(1) uses it 4.1 GB/s", "explain 0x7f0000000000");

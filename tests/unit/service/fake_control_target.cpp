@@ -20,11 +20,11 @@ std::string name_of(const ControlMove& move) {
 }
 
 ControlAllocation small() {
-  return {FakeControlTarget::first_address,        4 * MiB, 2 * MiB, "a \"tag\"\n", true, false,
+  return {FakeControlTarget::first_address,        4 * MiB, 2 * MiB, "a \"tag\"\n", true, false, 0,
           {{gpu(0), 2 * MiB}, {host(0), 2 * MiB}}, {}};
 }
 ControlAllocation large() {
-  return {FakeControlTarget::many_address, 2400 * MiB, 2 * MiB, "many", false, true,
+  return {FakeControlTarget::many_address, 2496 * MiB, 2 * MiB, "many", false, true, 96 * MiB,
           {{gpu(1), 2400 * MiB}},          {}};
 }
 
@@ -63,7 +63,7 @@ ControlAllocation FakeControlTarget::allocation(std::uint64_t address) {
     throw Error(ErrorKind::unknown_pointer, "vma::where", fmt::format("{:#x}", address));
   }
   ControlAllocation found = small();
-  found.extents = {{0, 2 * MiB, gpu(0), 1}, {2 * MiB, 2 * MiB, host(0), 0}};
+  found.extents = {{0, 2 * MiB, gpu(0), 1}, {2 * MiB, 2 * MiB, host(0), 0, true}};
   return found;
 }
 

@@ -79,6 +79,13 @@ TEST_F(RuntimeControlTest, ShowsTheRuntimeAsItIs) {
   }
   rig_.runtime().park("weights");
   EXPECT_TRUE(control().allocation(one.address).parked);
+  EXPECT_EQ(control().allocation(one.address).dropped_bytes, 0u);
+  ParkOptions dropping;
+  dropping.contents = ParkContents::drop;
+  rig_.runtime().park("weights", dropping);
+  const ControlAllocation dropped = control().allocation(one.address);
+  EXPECT_EQ(dropped.dropped_bytes, 3 * chunk);
+  EXPECT_TRUE(dropped.bytes_at.empty());
   EXPECT_EQ(kind_of_error([&] { control().allocation(16); }), ErrorKind::unknown_pointer);
 }
 

@@ -278,6 +278,33 @@ TEST(Scheduler, LeavesWhatIsParked) {
   EXPECT_EQ(rig.home(words), gpu(1));
 }
 
+TEST(Scheduler, WhatIsDroppedFillsNoPlaceAndIsMovedByNobody) {
+  SchedulerRig rig("counter");
+  std::uint64_t* words = rig.alloc(2, gpu(0), "away");
+  rig.step();
+  const auto used = [&] { return rig.scheduler().places()[0].used_bytes; };
+  const std::uint64_t before = used();
+  ParkOptions options;
+  options.contents = ParkContents::drop;
+  rig.runtime().park("away", options);
+  rig.use(words, 0, 1);
+  rig.pass(seconds(2));
+  rig.step();
+  EXPECT_EQ(used(), before - 2 * SchedulerRig::chunk_bytes);
+  EXPECT_EQ(rig.runtime().scheduler_stats().moves_wanted, 0u);
+  EXPECT_TRUE(says(rig.runtime().explain(words), "its contents were dropped"));
+  EXPECT_EQ(rig.runtime().drain(gpu(0), {milliseconds(60'000)}).bytes_left, 0u)
+      << "there is nothing to drain";
+  rig.runtime().refill(gpu(0));
+  rig.runtime().resume("away");
+  rig.step();
+  EXPECT_EQ(used(), before);
+  rig.use(words, 0, 1);
+  rig.pass(seconds(2));
+  rig.step();
+  EXPECT_EQ(rig.home(words), gpu(1)) << "it is as any other again";
+}
+
 TEST(Scheduler, TakesHintsOfAllTimes) {
   SchedulerRig rig("hinted");
   std::uint64_t* words = rig.alloc(1, gpu(0));
