@@ -2,7 +2,8 @@
 # it is done for the internal ones, layer by layer, with that layer's include directories only.
 add_custom_target(vmart_header_checks ALL DEPENDS vmart_verify_interface_header_sets)
 
-foreach(target IN LISTS layers)
+get_property(layers_apart GLOBAL PROPERTY VMART_LAYERS_APART)
+foreach(target IN LISTS layers layers_apart)
   string(REPLACE vmart_ "" layer ${target})
   file(GLOB headers CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} ${layer}/*.hpp)
   set(sources)

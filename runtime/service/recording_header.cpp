@@ -6,7 +6,6 @@
 
 #include <vma/error.hpp>
 
-#include <boost/crc.hpp>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/parse.hpp>
@@ -111,17 +110,6 @@ void read_machine(JsonReader json, RecordingHeader& header) {
 }
 
 }  // namespace
-
-std::uint32_t crc32_of(std::span<const std::uint8_t> bytes) {
-  return crc32_of(bytes, {});
-}
-
-std::uint32_t crc32_of(std::span<const std::uint8_t> first, std::span<const std::uint8_t> second) {
-  boost::crc_32_type crc;
-  crc.process_bytes(first.data(), first.size());
-  crc.process_bytes(second.data(), second.size());
-  return crc.checksum();
-}
 
 std::string write_machine_json(const RecordingHeader& header) {
   boost::json::object json;

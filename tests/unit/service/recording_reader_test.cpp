@@ -197,5 +197,16 @@ TEST_F(RecordingReaderTest, NoPayloadCrashesTheDecoder) {
   EXPECT_GT(records, static_cast<std::size_t>(rounds)) << "some survive, so the fuzz goes deep";
 }
 
+// The value that every description of this sum gives, whole and from any two parts.
+TEST(Crc32, IsThatOfZlib) {
+  const std::vector<std::uint8_t> digits{'1', '2', '3', '4', '5', '6', '7', '8', '9'};
+  EXPECT_EQ(crc32_of(digits), 0xCBF43926u);
+  EXPECT_EQ(crc32_of({}), 0u);
+  for (std::size_t first = 0; first <= digits.size(); ++first) {
+    EXPECT_EQ(crc32_of(std::span(digits).first(first), std::span(digits).subspan(first)),
+              0xCBF43926u);
+  }
+}
+
 }  // namespace
 }  // namespace vma

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace vma {
+
+struct BadLine {
+  std::uint64_t line = 0;  ///< From 1 on.
+  std::string reason;
+};
+
+/// The lines of one file that could not be used: all counted, the first ones kept, and fatal when
+/// they are too many. Not thread-safe.
+class BadLines {
+ public:
+  static constexpr std::uint64_t count_max = 100;  ///< Unless somebody says otherwise.
+  static constexpr std::size_t kept_max = 20;
+
+  explicit BadLines(std::string file, std::uint64_t most = count_max);
+
+  /// Throws: Error{invalid_argument} that names the file, this line and the first bad ones, for the
+  /// line that is one too many.
+  void add(std::uint64_t line, std::string reason);
+
+  std::uint64_t count() const noexcept { return count_; }
+  std::uint64_t most() const noexcept { return most_; }
+  std::span<const BadLine> kept() const noexcept { return kept_; }
+  const std::string& file() const noexcept { return file_; }
+
+ private:
+  std::string file_;
+  std::uint64_t most_;
+  std::uint64_t count_ = 0;
+  std::vector<BadLine> kept_;
+};
+
+}  // namespace vma

@@ -1,0 +1,62 @@
+#include "lab/trace_audit.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace vma {
+
+void TraceAudit::count_access(const TraceEvent& event) {
+  const double bytes = static_cast<double>(event.bytes) * static_cast<double>(event.passes);
+  if (event.use != UseKind::write) bytes_read_ += bytes;
+  if (event.use != UseKind::read) bytes_written_ += bytes;
+  if (event.at.is_set()) {
+    devices_.insert(event.at.location().ordinal);
+  } else {
+    ++unplaced_;
+  }
+  end_ = std::max(
+      end_, event.duration > Time::max() - event.time ? Time::max() : event.time + event.duration);
+}
+
+std::optional<std::string> TraceAudit::judge(const TraceEvent& event) {
+  if (event.kind == TraceEventKind::mark) return std::nullopt;
+  const auto found = live_.find(event.object);
+  if (event.kind == TraceEventKind::allocation) {
+    if (found != live_.end()) return fmt::format("object {} lives already", event.object);
+    live_.emplace(event.object, event.bytes);
+    bytes_live_ += event.bytes;
+    bytes_live_max_ = std::max(bytes_live_max_, bytes_live_);
+    return std::nullopt;
+  }
+  if (found == live_.end()) return fmt::format("object {} does not live", event.object);
+  if (event.kind == TraceEventKind::free) {
+    bytes_live_ -= found->second;
+    live_.erase(found);
+  } else if (event.kind == TraceEventKind::access &&
+             (event.offset > found->second || event.bytes > found->second - event.offset)) {
+    return fmt::format("an access to {} bytes from {} on of object {}, which has {}", event.bytes,
+                       event.offset, event.object, found->second);
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> TraceAudit::add(const TraceEvent& event) {
+  if (events_ == 0) begin_ = event.time;
+  ++events_;
+  ++counts_[static_cast<unsigned>(event.kind)];
+  end_ = std::max(end_, event.time);
+  if (event.kind == TraceEventKind::access) count_access(event);
+  std::optional<std::string> fault = judge(event);
+  if (fault) ++fault_count_;
+  return fault;
+}
+
+void TraceAudit::add(std::span<const TraceEvent> events) {
+  for (const TraceEvent& event : events) {
+    std::optional<std::string> fault = add(event);
+    if (fault && faults_.size() < faults_kept_max) faults_.push_back({events_, *std::move(fault)});
+  }
+}
+
+}  // namespace vma

@@ -1,0 +1,23 @@
+#include "lab/trace_source.hpp"
+
+#include "lab/binary_trace_format.hpp"
+#include "lab/binary_trace_reader.hpp"
+#include "lab/json_trace_reader.hpp"
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+
+namespace vma {
+
+std::unique_ptr<TraceSource> open_trace(const std::string& path, std::uint64_t bad_lines_max) {
+  std::array<char, trace_magic.size()> begin{};
+  if (path != "-") std::ifstream(path, std::ios::binary).read(begin.data(), begin.size());
+  const bool binary = std::equal(
+      begin.begin(), begin.end(), trace_magic.begin(),
+      [](char read, std::uint8_t magic) { return static_cast<std::uint8_t>(read) == magic; });
+  if (binary) return std::make_unique<BinaryTraceReader>(path);
+  return std::make_unique<JsonTraceReader>(path, bad_lines_max);
+}
+
+}  // namespace vma
