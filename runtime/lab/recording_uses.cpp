@@ -1,0 +1,157 @@
+#include "lab/recording_uses.hpp"
+
+#include "service/recording_reader.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+namespace vma {
+namespace {
+
+/// The next file of the recording, if it is beside this one.
+std::string next_file(const std::string& path, const RecordingHeader& header) {
+  const std::string ending = fmt::format("-{}.rec", header.file);
+  if (!path.ends_with(ending)) return {};
+  std::string next = path.substr(0, path.size() - ending.size());
+  next += fmt::format("-{}.rec", header.file + 1);
+  if (!std::filesystem::exists(next)) return {};
+  const RecordingReader reader(next);
+  const bool same =
+      reader.header().process == header.process && reader.header().first_file == header.first_file;
+  return same ? next : std::string();
+}
+
+/// Turns records into events, and knows what lives.
+class RecordedEvents {
+ public:
+  RecordedEvents(const ConvertInput& input, EventOrder& order)
+      : order_(&order),
+        bad_(&input.bad),
+        window_(std::chrono::milliseconds(input.values.whole("window_ms"))) {}
+
+  void begin_file(const RecordingHeader& header) { header_ = &header; }
+  void damaged(const RecordingDamage& damage) {
+    bad_->add(number_, fmt::format("offset {}: {}", damage.offset, damage.reason));
+  }
+
+  void add(const RecordedEvent& event) {
+    ++number_;
+    std::visit([this](const auto& record) { add_record(record); }, event);
+  }
+
+ private:
+  struct Life {
+    std::uint64_t bytes = 0;
+    Time begin{0}, last_use{0}, end = Time::max();
+  };
+
+  void bad(const std::string& reason) { bad_->add(number_, reason); }
+
+  /// The events before the window go out.
+  void reach(Time time) {
+    latest_ = std::max(latest_, time);
+    now_ = std::max(now_, latest_ - window_);
+    order_->advance(now_);
+  }
+
+  void add_record(const RecordedAllocation& record) {
+    if (record.first_slot > 0) return;  // The rest of the places of one that came before.
+    TraceEvent event;
+    event.kind = TraceEventKind::allocation;
+    event.time = std::max(record.time, now_);
+    event.object = record.allocation;
+    event.bytes = record.bytes;
+    event.chunk_bytes = record.chunk_bytes;
+    if (fault_of(event) != nullptr) return bad(fault_of(event));
+    const auto [found, is_new] = lives_.try_emplace(record.allocation, Life{record.bytes});
+    if (!is_new) return bad(fmt::format("allocation {} lives already", record.allocation));
+    found->second.begin = found->second.last_use = event.time;
+    event.tag = order_->intern(record.tag);
+    if (!record.places.empty()) {
+      event.at = TracePlace(header_->places[index(record.places.front().at)].location);
+    }
+    order_->add(event);
+    reach(record.time);
+  }
+
+  void add_record(const RecordedFree& record) {
+    const auto found = lives_.find(record.allocation);
+    if (found == lives_.end() || found->second.end != Time::max()) {
+      return bad(fmt::format("a free of allocation {}, which does not live", record.allocation));
+    }
+    Life& life = found->second;
+    TraceEvent event;
+    event.kind = TraceEventKind::free;
+    event.time = life.end = std::max({record.time, life.last_use, now_});
+    event.object = record.allocation;
+    order_->add(event);
+    reach(record.time);
+  }
+
+  void add_record(const RecordedUse& record) {
+    const auto found = lives_.find(record.allocation);
+    if (found == lives_.end()) {
+      return bad(fmt::format("a use of allocation {}, which is not there", record.allocation));
+    }
+    Life& life = found->second;
+    if (record.time < now_ && life.begin < now_) return bad("a use that comes too late");
+    TraceEvent event;
+    event.time = std::max(record.time, life.begin);
+    // At the same time it would follow the free.
+    if (event.time >= life.end) return bad("a use of an allocation that was freed");
+    if (record.offset >= life.bytes) return bad("a use beyond its allocation");
+    event.object = record.allocation;
+    event.offset = record.offset;
+    event.bytes = std::min(record.bytes, life.bytes - record.offset);
+    event.passes = record.passes * static_cast<float>(record.weight);
+    event.use = record.kind;
+    event.at = TracePlace(header_->places[index(record.device)].location);
+    if (fault_of(event) != nullptr) return bad(fault_of(event));
+    life.last_use = std::max(life.last_use, event.time);
+    order_->add(event);
+    reach(record.time);
+  }
+
+  void add_record(const RecordedGap& record) {
+    bad(fmt::format("{} records and {} blocks were lost here", record.records, record.blocks));
+  }
+  void add_record(const RecordedHint&) {}
+  void add_record(const RecordedMove&) {}
+  void add_record(const RecordedStall&) {}
+  void add_record(const Decision&) {}
+
+  EventOrder* order_;
+  BadLines* bad_;
+  Time window_;
+  const RecordingHeader* header_ = nullptr;
+  std::unordered_map<std::uint64_t, Life> lives_;
+  std::uint64_t number_ = 0;
+  Time latest_{0}, now_{0};
+};
+
+}  // namespace
+
+void convert_recording(const ConvertInput& input, EventOrder& order) {
+  RecordedEvents events(input, order);
+  for (std::string path = input.path; !path.empty();) {
+    RecordingReader reader(path);
+    events.begin_file(reader.header());
+    std::size_t damages = 0;
+    while (const RecordedEvent* event = reader.next()) {
+      events.add(*event);
+      for (; damages < reader.damages().size(); ++damages) {
+        events.damaged(reader.damages()[damages]);
+      }
+    }
+    for (; damages < reader.damages().size(); ++damages) events.damaged(reader.damages()[damages]);
+    path = next_file(path, reader.header());
+  }
+}
+
+}  // namespace vma

@@ -1,0 +1,46 @@
+#pragma once
+
+#include "lab/convert_input.hpp"
+#include "lab/event_order.hpp"
+#include "lab/trace_header.hpp"
+#include "lab/trace_parameters.hpp"
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace vma {
+
+/// Other people's form of something that traces can be made of.
+struct TraceFormat {
+  std::string_view name;
+  std::string_view meaning;  ///< One line.
+  std::string_view origin, licence;
+  std::span<const TraceParameter> parameters;
+  void (*convert)(const ConvertInput& input, EventOrder& order);
+};
+
+/// All there are, in the order of the alphabet.
+std::span<const TraceFormat> trace_formats();
+
+struct ConvertOptions {
+  std::string format;  ///< Of `trace_formats`, or "trace" for one of our own.
+  std::string input, output;
+  std::vector<std::string> values;  ///< "name=value".
+  std::uint64_t seed = 1;
+  std::uint64_t bad_lines_max = BadLines::count_max;
+};
+
+struct ConvertReport {
+  TraceAudit audit;
+  BadLines bad;
+};
+
+/// Makes a trace of `input`, in the form of the ending of `output`. What is written when it fails
+/// is removed. Throws: Error{invalid_argument} that names the file and the line, or what else is
+/// wrong; Error{driver_failure} when the output cannot be written.
+ConvertReport convert_trace(const ConvertOptions& options);
+
+}  // namespace vma

@@ -1,0 +1,74 @@
+#include "tools/lab_traces.hpp"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace {
+
+constexpr int failure = 1;
+constexpr int wrong_usage = 2;
+
+void add_bad_lines(CLI::App& command, std::uint64_t& most) {
+  command.add_option("--bad-lines", most, "how many bad lines are left out before it is an error")
+      ->capture_default_str();
+}
+
+void add_seed(CLI::App& command, std::uint64_t& seed) {
+  command.add_option("--seed", seed, "what is drawn follows from it")->capture_default_str();
+}
+
+void add_parameters(CLI::App& command, std::vector<std::string>& values) {
+  command.add_option("--param", values, "name=value, any number of them");
+}
+
+void add_convert(CLI::App& app, vma::ConvertOptions& options, std::function<int()>& chosen) {
+  CLI::App& convert = *app.add_subcommand("convert", "makes a trace of somebody's file");
+  convert.add_option("format", options.format, "see below")->required();
+  convert.add_option("in", options.input, "also compressed by gzip; - is the standard input")
+      ->required();
+  convert.add_option("out", options.output, "NAME.vtrace (binary) or NAME.jsonl")->required();
+  add_parameters(convert, options.values);
+  add_seed(convert, options.seed);
+  add_bad_lines(convert, options.bad_lines_max);
+  convert.footer(vma::describe_formats());
+  convert.callback([&] { chosen = [&] { return vma::run_convert(options); }; });
+}
+
+void add_trace(CLI::App& app, vma::TraceCommand& command, std::function<int()>& chosen) {
+  CLI::App& trace = *app.add_subcommand("trace", "says what is in a trace, and what is wrong");
+  trace.add_option("file", command.path)->required();
+  add_bad_lines(trace, command.bad_lines_max);
+  trace.callback([&] { chosen = [&] { return vma::run_trace(command); }; });
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("The placement lab: what a policy would have done.", "vmart-lab");
+  app.set_version_flag("--version", "vmart-lab " VMART_VERSION);
+  app.require_subcommand(1);
+  std::function<int()> chosen;
+  vma::ConvertOptions convert;
+  add_convert(app, convert, chosen);
+  vma::TraceCommand trace;
+  add_trace(app, trace, chosen);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : wrong_usage;  // Help and version come this way too.
+  }
+  return chosen();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  return run(argc, argv);
+} catch (const std::exception& error) {
+  fmt::print(stderr, "vmart-lab: {}\n", error.what());
+  return failure;
+}
