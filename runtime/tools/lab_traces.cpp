@@ -42,6 +42,11 @@ int run_convert(const ConvertOptions& options) {
   return 0;
 }
 
+int run_generate(const GenerateOptions& options) {
+  print(generate_trace(options));
+  return 0;
+}
+
 int run_trace(const TraceCommand& command) {
   const auto source = open_trace(command.path, command.bad_lines_max);
   TraceAudit audit;
@@ -70,6 +75,15 @@ std::string describe_formats() {
   for (const TraceFormat& format : trace_formats()) {
     text += fmt::format("{}: {}\n{}", format.name, format.meaning,
                         describe_parameters(format.parameters));
+  }
+  return text;
+}
+
+std::string describe_generators() {
+  std::string text = "NAME and its parameters:\n";
+  for (const TraceGenerator& generator : trace_generators()) {
+    text += fmt::format("{}: {}\n{}", generator.name, generator.meaning,
+                        describe_parameters(generator.parameters));
   }
   return text;
 }

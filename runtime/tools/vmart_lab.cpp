@@ -24,7 +24,7 @@ void add_seed(CLI::App& command, std::uint64_t& seed) {
 }
 
 void add_parameters(CLI::App& command, std::vector<std::string>& values) {
-  command.add_option("--param", values, "name=value, any number of them");
+  command.add_option("--param", values, "name=value; once for each")->allow_extra_args(false);
 }
 
 void add_convert(CLI::App& app, vma::ConvertOptions& options, std::function<int()>& chosen) {
@@ -38,6 +38,16 @@ void add_convert(CLI::App& app, vma::ConvertOptions& options, std::function<int(
   add_bad_lines(convert, options.bad_lines_max);
   convert.footer(vma::describe_formats());
   convert.callback([&] { chosen = [&] { return vma::run_convert(options); }; });
+}
+
+void add_generate(CLI::App& app, vma::GenerateOptions& options, std::function<int()>& chosen) {
+  CLI::App& generate = *app.add_subcommand("generate", "makes a synthetic trace");
+  generate.add_option("name", options.name, "see below")->required();
+  generate.add_option("out", options.output, "NAME.vtrace (binary) or NAME.jsonl")->required();
+  add_parameters(generate, options.values);
+  add_seed(generate, options.seed);
+  generate.footer(vma::describe_generators());
+  generate.callback([&] { chosen = [&] { return vma::run_generate(options); }; });
 }
 
 void add_trace(CLI::App& app, vma::TraceCommand& command, std::function<int()>& chosen) {
@@ -54,6 +64,8 @@ int run(int argc, char** argv) {
   std::function<int()> chosen;
   vma::ConvertOptions convert;
   add_convert(app, convert, chosen);
+  vma::GenerateOptions generate;
+  add_generate(app, generate, chosen);
   vma::TraceCommand trace;
   add_trace(app, trace, chosen);
   try {

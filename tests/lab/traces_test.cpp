@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <ostream>
 
 namespace vma {
 namespace {
@@ -16,6 +17,8 @@ struct Expected {
   const char* format;
   const char* file;
   std::uint64_t allocations, accesses;
+
+  friend void PrintTo(const Expected& expected, std::ostream* out) { *out << expected.file; }
 };
 
 class Traces : public testing::TestWithParam<Expected> {

@@ -1,0 +1,72 @@
+#include "lab/trace_generators.hpp"
+
+#include "lab/expert_routing.hpp"
+#include "lab/phase_change.hpp"
+#include "lab/producer_consumer.hpp"
+#include "lab/serving.hpp"
+#include "lab/unfinished_file.hpp"
+#include "lab/zipf_drift.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+namespace vma {
+namespace {
+
+const std::array generators{
+    TraceGenerator{"moe", "mixture of experts: GPUs that choose a few experts a token",
+                   moe_parameters, generate_moe},
+    TraceGenerator{"phase-change", "working sets that are others in each phase",
+                   phase_change_parameters, generate_phase_change},
+    TraceGenerator{"producer-consumer", "pairs of GPUs that hand on buffers",
+                   producer_consumer_parameters, generate_producer_consumer},
+    TraceGenerator{"serving", "a language model's weights and the KV caches of its requests",
+                   serving_parameters, generate_serving},
+    TraceGenerator{"zipf-drift", "a few objects are used often, by and by others",
+                   zipf_drift_parameters, generate_zipf_drift}};
+
+const TraceGenerator& generator_of(const std::string& name) {
+  const auto found = std::find_if(generators.begin(), generators.end(),
+                                  [&](const TraceGenerator& one) { return one.name == name; });
+  if (found != generators.end()) return *found;
+  std::string known;
+  for (const TraceGenerator& one : generators) {
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", one.name);
+  }
+  throw Error(ErrorKind::invalid_argument, "generate",
+              fmt::format("\"{}\" is no generator; there are {}", name, known));
+}
+
+}  // namespace
+
+std::span<const TraceGenerator> trace_generators() {
+  return generators;
+}
+
+TraceAudit generate_trace(const GenerateOptions& options) {
+  const TraceGenerator& generator = generator_of(options.name);
+  const TraceValues values(generator.parameters, options.values);
+  TraceHeader header;
+  header.name = generator.name;
+  header.origin = "synthetic";
+  header.made =
+      fmt::format("vmart-lab generate {} seed={} {}", generator.name, options.seed, values.text());
+  const auto sink = create_trace(options.output, header);
+  UnfinishedFile file(options.output);
+  EventOrder order(*sink);
+  TraceRandom random(options.seed);
+  generator.generate(values, random, order);
+  order.finish();
+  if (order.audit().events() == 0) {
+    throw Error(ErrorKind::invalid_argument, "generate", "these parameters make no event");
+  }
+  sink->finish();
+  file.keep();
+  return order.audit();
+}
+
+}  // namespace vma

@@ -1,0 +1,57 @@
+#!/bin/sh
+# The lab's command line: what it prints and how it exits. lab_tools_test.sh VMART_LAB
+set -u
+lab=$1
+failures=0
+
+# expect CODE TEXT ARGUMENTS...: the exit status, and a word that is printed somewhere.
+expect() {
+  code=$1 text=$2
+  shift 2
+  printed=$("$lab" "$@" 2>&1)
+  got=$?
+  if [ "$got" -ne "$code" ] || ! printf '%s' "$printed" | grep -qF -- "$text"; then
+    echo "vmart-lab $*: exit $got, wanted $code and \"$text\"; it printed:"
+    printf '%s\n' "$printed"
+    failures=$((failures + 1))
+  fi
+}
+
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+expect 0 "vmart-lab 0." --version
+expect 2 "subcommand" # None.
+expect 0 "keep_s: 300" convert --help
+expect 0 "phase-change: working sets" generate --help
+expect 2 "out is required" convert mooncake in
+expect 1 "\"cake\" is no format" convert cake in "$folder/a.vtrace"
+expect 1 "No such file" convert mooncake "$folder/none" "$folder/a.vtrace"
+expect 1 "\"x\" is no parameter" generate serving "$folder/a.vtrace" --param x=1
+expect 1 "ends neither in" generate serving "$folder/a.csv"
+
+expect 0 "2 mark" generate phase-change "$folder/a.vtrace" --param phases=2 --param phase_s=0.1
+expect 0 "made: vmart-lab generate phase-change seed=1" trace "$folder/a.vtrace"
+expect 0 "2 mark" convert trace "$folder/a.vtrace" "$folder/a.jsonl"
+expect 0 "2 mark" convert trace "$folder/a.jsonl" "$folder/b.vtrace"
+cmp "$folder/a.vtrace" "$folder/b.vtrace" || failures=$((failures + 1))
+expect 0 "2 mark" generate phase-change "$folder/c.vtrace" --seed 2 --param phases=2 \
+  --param phase_s=0.1
+cmp -s "$folder/a.vtrace" "$folder/c.vtrace" && failures=$((failures + 1))
+
+echo nothing >> "$folder/a.jsonl"
+expect 1 "1 bad lines" trace "$folder/a.jsonl"
+expect 1 "a.jsonl: line 3604: " trace "$folder/a.jsonl" --bad-lines 0
+head -c 1000 "$folder/a.vtrace" > "$folder/cut.vtrace"
+expect 1 "cut.vtrace: offset" trace "$folder/cut.vtrace"
+echo '{"event":"free","time_ns":0,"object":7}' > "$folder/misfit.jsonl"
+expect 1 "event 1: object 7 does not live" trace "$folder/misfit.jsonl"
+: > "$folder/empty.jsonl"
+expect 1 "there are no events" trace "$folder/empty.jsonl"
+
+# Through a pipe.
+echo '{"timestamp":0,"input_length":1,"output_length":1,"hash_ids":[1]}' |
+  "$lab" convert mooncake - "$folder/pipe.jsonl" > "$folder/printed" || failures=$((failures + 1))
+grep -q "2 access, 1 alloc, 1 free" "$folder/printed" || failures=$((failures + 1))
+
+[ "$failures" -eq 0 ] || echo "$failures failures"
+exit "$((failures > 0))"
