@@ -1,0 +1,71 @@
+#pragma once
+
+#include "machine/machine_description.hpp"
+
+#include <vma/snapshot.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace vma {
+
+/// Index into the links of a machine.
+using LinkId = std::uint16_t;
+
+/// The links that bytes go over, and how fast they go where nobody else uses these.
+class LinkPath {
+ public:
+  static constexpr std::size_t links_max = 4;
+
+  void add(LinkId link) { links_[count_++] = link; }
+  std::span<const LinkId> links() const noexcept { return {links_.data(), count_}; }
+
+  double rate_max = 0;  ///< Bytes a second; 0: there is no way.
+
+ private:
+  std::array<LinkId, links_max> links_{};
+  std::size_t count_ = 0;
+};
+
+/// What a machine's memory is connected by, each link one way: for each GPU its HBM, its port to
+/// other GPUs, in and out, and its way to the host, in and out. GPUs that reach each other by PCIe
+/// do that over their ways to the host. Places are GPUs first, then host nodes, in the order of the
+/// description. A link carries what the fastest of its users alone gets; what several get of it,
+/// the machine's costs do not say, so that they share just that. Immutable.
+class LinkMap {
+ public:
+  /// Requires: `costs` has the description's GPUs and host nodes as its places.
+  LinkMap(const MachineDescription& machine, const MachineCosts& costs);
+
+  std::size_t size() const noexcept { return capacities_.size(); }
+  /// Bytes a second.
+  double capacity(LinkId link) const { return capacities_[link]; }
+  /// "gpu(0) hbm", "gpu(2) from peers".
+  const std::string& name(LinkId link) const { return names_[link]; }
+
+  /// `device` goes over what lies at `at`.
+  const LinkPath& access(PlaceId device, PlaceId at) const { return access_[cell(device, at)]; }
+  const LinkPath& copy(PlaceId from, PlaceId to) const { return copy_[cell(from, to)]; }
+
+ private:
+  enum Port : LinkId { hbm, to_peers, from_peers, to_host, from_host, ports };
+
+  static LinkId link(std::size_t gpu, Port port) { return static_cast<LinkId>(gpu * ports + port); }
+  std::size_t cell(PlaceId row, PlaceId column) const {
+    return index(row) * places_ + index(column);
+  }
+  LinkPath path(const MachineDescription& machine, std::size_t from, std::size_t to,
+                bool writes) const;
+  void widen(const LinkPath& path);
+
+  std::size_t gpus_, places_;
+  std::vector<double> capacities_;
+  std::vector<std::string> names_;
+  std::vector<LinkPath> access_, copy_;  // [device or source][place]
+};
+
+}  // namespace vma

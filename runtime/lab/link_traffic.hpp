@@ -1,0 +1,79 @@
+#pragma once
+
+#include "lab/link_map.hpp"
+
+#include <vma/snapshot.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+namespace vma {
+
+/// A flow that is under way; its number may be used again after it has ended.
+enum class FlowId : std::uint32_t {};
+
+/// Bytes on their way over the links of a machine, in virtual time. Those who use a link at the
+/// same time share it max-min fairly: who can take less than an equal share, because another link
+/// of its own is fuller, leaves the rest to the others (progressive filling: Bertsekas and
+/// Gallager, "Data Networks", 6.5.2).
+///
+/// Flows that share no link with another cost nothing to the others; a begin or an end costs in
+/// proportion to the square of the flows that are joined to it by links. Not thread-safe.
+class LinkTraffic {
+ public:
+  explicit LinkTraffic(const LinkMap& map);
+
+  /// Never faster than `rate_max`, whatever the path allows. Requires: `path` lives as long as the
+  /// flow; its `rate_max` and the flow's are above zero.
+  FlowId begin(const LinkPath& path, double bytes, Time now,
+               double rate_max = std::numeric_limits<double>::infinity());
+  /// Takes a flow out, ended or not. Returns the bytes that were left.
+  double end(FlowId flow, Time now);
+
+  /// When the next flow ends if none begins; `Time::max()` without any. Rounded up.
+  Time next_end() const noexcept { return next_end_; }
+  /// That flow; of several the one that began first. Requires: there is one.
+  FlowId next() const noexcept { return next_; }
+
+  std::size_t size() const noexcept { return active_.size(); }
+  /// Bytes a second, at present.
+  double rate(FlowId flow) const { return flows_[static_cast<std::size_t>(flow)].rate; }
+  /// Bytes that went over a link since the start, up to the last begin or end.
+  double carried(LinkId link) const { return links_[link].carried; }
+
+ private:
+  struct Flow {
+    const LinkPath* path = nullptr;
+    double left = 0, rate_max = 0, rate = 0;
+    bool fixed = false;   // While rates are found: it has one.
+    bool joined = false;  // While rates are found: it is among those that may change.
+  };
+  struct Link {
+    std::uint32_t flows = 0;    // Now.
+    std::uint32_t unfixed = 0;  // While rates are found: flows without one.
+    double room = 0;            // While rates are found.
+    double carried = 0;
+    bool joined = false;
+  };
+
+  void advance(Time now);
+  bool alone(const LinkPath& path) const;
+  void join(const LinkPath& path);
+  void share();
+  double offer(const Flow& flow) const;
+  void find_next();
+
+  const LinkMap& map_;
+  std::vector<Flow> flows_;
+  std::vector<std::uint32_t> free_;
+  std::vector<std::uint32_t> active_;  // In the order of their beginning.
+  std::vector<std::uint32_t> joined_;
+  std::vector<Link> links_;
+  Time now_{0};
+  Time next_end_ = Time::max();
+  FlowId next_{};
+};
+
+}  // namespace vma

@@ -1,0 +1,145 @@
+#pragma once
+
+#include "lab/link_traffic.hpp"
+#include "lab/replay_machine.hpp"
+#include "lab/replay_moves.hpp"
+#include "lab/replay_objects.hpp"
+#include "lab/replay_report.hpp"
+#include "lab/replay_scheduler.hpp"
+#include "lab/router.hpp"
+#include "lab/trace_source.hpp"
+
+#include <vma/policy.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace vma {
+
+/// When accesses come.
+enum class Pacing {
+  timed,    ///< At their time, or when their device has room for them.
+  at_once,  ///< As soon as their device has room for them: the times give the order only.
+};
+
+struct ReplayOptions {
+  Pacing pacing = Pacing::timed;
+  std::uint64_t chunk_bytes = std::uint64_t{32} << 20;  ///< Where the trace does not say.
+  std::size_t queue_max = 64;  ///< Accesses that wait at one device; the trace waits for room.
+  Time drain = std::chrono::milliseconds(1);
+  Time tick = std::chrono::milliseconds(10);
+  /// An allocation without room waits for moves so long, then goes where there is room.
+  Time room_limit = std::chrono::milliseconds(500);
+  Time window = std::chrono::milliseconds(100);  ///< Of the report.
+  ReplaySchedulerLimits scheduler;
+};
+
+/// Replays a trace on a machine with a policy, in virtual time: what would have happened. A device
+/// does one access at a time, in the order in which they come to it; an access goes over its range
+/// from front to back, at the rate that the links give it beside all other accesses and moves, and
+/// not faster than its own work lets it. Deterministic: the same inputs give the same report.
+///
+/// Not modelled: latency of single accesses, caches, the time that launches and the scheduler's
+/// own thread take. Not thread-safe; one replay of one trace.
+class Replay {
+ public:
+  /// Requires: all live as long as it. `policy` begins without a past.
+  Replay(const ReplayMachine& machine, const ReplayOptions& options, std::unique_ptr<Policy> policy,
+         std::unique_ptr<Router> router);
+
+  /// Throws: what the source throws; Error{invalid_argument} for an access or a free of an object
+  /// that does not live.
+  ReplayReport run(TraceSource& source);
+
+ private:
+  struct Access {
+    ReplayObjects::Index object = 0;
+    std::uint64_t offset = 0, bytes = 0;
+    double passes = 1;  // Over the range; of `read_write` both.
+    Time duration{0}, came{0};
+    UseKind use{};
+  };
+  struct Segment {
+    const LinkPath* path = nullptr;
+    PlaceId at{};
+    double bytes = 0;
+  };
+  struct Device {
+    std::deque<Access> queue;
+    std::optional<Access> running;
+    std::vector<Segment> segments;  // Of what runs.
+    std::size_t segment = 0;        // That it is at.
+    FlowId flow{};
+    double rate_max = 0, local_s = 0, bytes = 0;  // Of what runs.
+    Time began{0};
+    std::optional<Time> stands;  // Since when a gate keeps it from its next access.
+  };
+
+  // The trace
+  bool read_head();
+  void admit();
+  /// False: it has to wait.
+  bool take(const TraceEvent& event);
+  bool take_access(const TraceEvent& event);
+  bool allocate(const TraceEvent& event);
+  std::vector<PlaceId> choose_places(const TraceEvent& event, const ReplayObjects::Object& object,
+                                     std::span<const std::uint64_t> sizes);
+  bool find_room(std::span<const std::uint64_t> sizes);
+  void spill(std::span<const std::uint64_t> sizes);
+  void free_object(const TraceEvent& event);
+  void unpin(ReplayObjects::Index index);
+  Time next_admission() const;
+
+  // The devices
+  void begin_next(std::size_t device);
+  void cut(std::size_t number, Device& device);
+  void begin_segment(Device& device);
+  void end_flow();
+  void end_access(std::size_t device);
+
+  // The moves
+  void start_moves();
+  void end_moves();
+  void open_devices();
+  void shut_gate();
+
+  bool busy() const;
+  void note(const Device& device, std::size_t number);
+  ReplayTenant& tenant_of(TagId tag);
+  ReplayWindow& window();
+  void finish(ReplayReport& report) const;
+
+  const ReplayMachine& machine_;
+  const ReplayOptions options_;
+  ReplayScheduler scheduler_;
+  LinkTraffic traffic_;
+  ReplayMoves moves_;
+  ReplayObjects objects_;
+  TaskRouter router_;
+  std::vector<Device> devices_;
+  std::vector<DeviceLoad> loads_;
+
+  TraceSource* source_ = nullptr;
+  std::span<const TraceEvent> batch_;
+  std::size_t head_ = 0;
+  bool more_ = true;
+  std::optional<std::size_t> head_device_;      // The router has chosen it already.
+  std::optional<std::vector<PlaceId>> wanted_;  // So has the policy, for an allocation that waits.
+  Time room_until_ = Time::max();
+
+  Time now_{0};
+  std::uint32_t allocations_ = 0;
+  std::map<ChunkId, std::pair<PlaceId, Time>> came_from_;  // Of chunks that have moved.
+  std::vector<ReplayTenant*> tenants_;                     // In the report, by tag.
+  std::vector<double> place_bytes_;                        // Accessed, by place.
+  ReplayReport report_;
+};
+
+}  // namespace vma

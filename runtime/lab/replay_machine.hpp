@@ -1,0 +1,26 @@
+#pragma once
+
+#include "lab/link_map.hpp"
+#include "machine/machine_description.hpp"
+
+#include <vma/snapshot.hpp>
+
+#include <string>
+#include <vector>
+
+namespace vma {
+
+/// What a trace is replayed on: places with their capacities, what they cost, and the links
+/// between them.
+struct ReplayMachine {
+  std::string name;
+  std::vector<PlaceState> places;
+  MachineCosts costs{0, 0};
+  LinkMap links;
+};
+
+/// What a runtime on such a machine would start from: its description's costs; of each GPU's memory
+/// all but a GiB (a quarter of a small one), of a host node's seven eighths.
+ReplayMachine replay_machine(const MachineDescription& machine);
+
+}  // namespace vma

@@ -1,0 +1,94 @@
+#include "lab/replay_moves.hpp"
+
+#include "base/check.hpp"
+
+#include <algorithm>
+
+namespace vma {
+
+ReplayMoves::ReplayMoves(const LinkMap& map, LinkTraffic& traffic, const MachineCosts& costs)
+    : map_(map), traffic_(traffic), costs_(costs) {}
+
+void ReplayMoves::start(AcceptedMove move, Time now) {
+  Route& route = routes_[{move.from, move.to}];
+  route.waiting.push_back({std::move(move), now});
+  ++size_;
+  begin_next(route, now);
+}
+
+/// What is neither copy nor stall.
+Time ReplayMoves::preparation(const AcceptedMove& move) const {
+  const double copy = static_cast<double>(move.bytes) / costs_.copy_rate(move.from, move.to);
+  const Time rest = costs_.move_time(move.from, move.to, move.bytes) -
+                    std::chrono::duration_cast<Time>(std::chrono::duration<double>(copy)) -
+                    costs_.stall_time(move.from, move.to, move.bytes);
+  return std::max(rest, Time::zero());
+}
+
+void ReplayMoves::begin_next(Route& route, Time now) {
+  if (route.first || route.waiting.empty()) return;
+  route.first = std::move(route.waiting.front());
+  route.waiting.pop_front();
+  route.ready = now + preparation(route.first->move);
+}
+
+Time ReplayMoves::next() const noexcept {
+  Time next = gate_ ? gate_->open : Time::max();
+  for (const auto& [key, route] : routes_) next = std::min(next, route.ready);
+  return next;
+}
+
+std::vector<ReplayMoves::Ended> ReplayMoves::advance(Time now) {
+  for (auto& [key, route] : routes_) {
+    if (route.ready > now) continue;
+    route.ready = Time::max();
+    const AcceptedMove& move = route.first->move;
+    route.copy =
+        traffic_.begin(map_.copy(move.from, move.to), static_cast<double>(move.bytes), now);
+  }
+  std::vector<Ended> ended;
+  if (gate_ && gate_->open <= now) {
+    ended.push_back({std::move(gate_->under.move), gate_->under.began,
+                     gate_->last_arrival - gate_->first_arrival, now - gate_->last_arrival});
+    gate_.reset();
+    --size_;
+  }
+  return ended;
+}
+
+bool ReplayMoves::take_end(FlowId flow, Time now) {
+  for (auto& [key, route] : routes_) {
+    if (route.copy != flow) continue;
+    route.copy.reset();
+    copied_.push_back(std::move(*route.first));
+    route.first.reset();
+    begin_next(route, now);
+    return true;
+  }
+  return false;
+}
+
+void ReplayMoves::close(std::size_t running, Time now) {
+  VMART_CHECK(wants_gate(), "there is a chunk to switch");
+  gate_.emplace();
+  gate_->under = std::move(copied_.front());
+  copied_.pop_front();
+  gate_->missing = running;
+  // Without a device that runs, all stand from the beginning.
+  gate_->first_arrival = running == 0 ? now : Time::max();
+  if (running == 0) all_arrived(now);
+}
+
+void ReplayMoves::arrive(Time now) {
+  VMART_CHECK(gate_ && gate_->missing > 0, "the gate waits for somebody");
+  gate_->first_arrival = std::min(gate_->first_arrival, now);
+  if (--gate_->missing == 0) all_arrived(now);
+}
+
+void ReplayMoves::all_arrived(Time now) {
+  const AcceptedMove& move = gate_->under.move;
+  gate_->last_arrival = now;
+  gate_->open = now + costs_.stall_time(move.from, move.to, move.bytes);
+}
+
+}  // namespace vma

@@ -1,0 +1,83 @@
+#pragma once
+
+#include "lab/link_traffic.hpp"
+#include "placement/planned_move.hpp"
+
+#include <vma/snapshot.hpp>
+
+#include <deque>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace vma {
+
+/// Carries moves out in virtual time, as the `Mover` does: the moves of one route one after the
+/// other, routes beside each other; a chunk is copied while the one before switches. What a move
+/// costs besides its copy and its stall comes before the copy. To switch, the devices have to
+/// stand: one gate at a time, closed when the last device has ended what it was doing, and open
+/// again when the stall is over. Not thread-safe.
+class ReplayMoves {
+ public:
+  struct Ended {
+    AcceptedMove move;
+    Time began{0};
+    Time skew{0}, stall{0};  ///< From the first arrival to the last; from then on.
+  };
+
+  ReplayMoves(const LinkMap& map, LinkTraffic& traffic, const MachineCosts& costs);
+
+  void start(AcceptedMove move, Time now);
+  /// When `advance` is to be called; `Time::max()`: never.
+  Time next() const noexcept;
+  /// What is due by now happens. The moves that have ended so; the gate is open for each of these.
+  std::vector<Ended> advance(Time now);
+  /// Whether it is a copy of this; then it has ended and the chunk waits for its switch.
+  bool take_end(FlowId flow, Time now);
+
+  /// A gate is closing or closed: no device begins anything.
+  bool gate_shut() const noexcept { return gate_.has_value(); }
+  /// A chunk waits for its switch, and no gate is shut. `close` shuts one.
+  bool wants_gate() const noexcept { return !gate_ && !copied_.empty(); }
+  /// Requires: `wants_gate`. `running`: devices that have to end something first.
+  void close(std::size_t running, Time now);
+  /// A device has ended what it was doing. Requires: a gate is shut and has not all of them.
+  void arrive(Time now);
+
+  /// Moves that have not ended.
+  std::size_t size() const noexcept { return size_; }
+
+ private:
+  struct Under {
+    AcceptedMove move;
+    Time began{0};
+  };
+  struct Route {
+    std::deque<Under> waiting;
+    std::optional<Under> first;  // Being prepared until `ready`, or being copied.
+    Time ready = Time::max();
+    std::optional<FlowId> copy;
+  };
+  struct Gate {
+    Under under;
+    std::size_t missing = 0;  // Devices.
+    Time first_arrival{0}, last_arrival{0};
+    Time open = Time::max();
+  };
+  using RouteKey = std::pair<PlaceId, PlaceId>;
+
+  void begin_next(Route& route, Time now);
+  Time preparation(const AcceptedMove& move) const;
+  void all_arrived(Time now);
+
+  const LinkMap& map_;
+  LinkTraffic& traffic_;
+  const MachineCosts& costs_;
+  std::map<RouteKey, Route> routes_;
+  std::deque<Under> copied_;
+  std::optional<Gate> gate_;
+  std::size_t size_ = 0;
+};
+
+}  // namespace vma

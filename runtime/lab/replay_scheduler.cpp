@@ -1,0 +1,160 @@
+#include "lab/replay_scheduler.hpp"
+
+#include "placement/built_in_policies.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+namespace vma {
+
+ReplayScheduler::ReplayScheduler(std::vector<PlaceState> places, MachineCosts costs,
+                                 const ReplaySchedulerLimits& limits,
+                                 std::unique_ptr<Policy> policy)
+    : tables_(std::move(places), std::move(costs), limits.heat),
+      planner_(limits.planner),
+      policy_failures_max_(limits.policy_failures_max),
+      policy_(std::move(policy)) {}
+
+/// False if the policy threw: what it planned is not to be had.
+template <typename Call>
+bool ReplayScheduler::ask(Call&& call) {
+  const std::vector<Notice> notices = std::exchange(notices_, {});
+  try {
+    for (const Notice& notice : notices) {
+      if (const auto* gone = std::get_if<ChunkId>(&notice)) policy_->on_gone(*gone);
+      if (const auto* result = std::get_if<MoveResult>(&notice))
+        policy_->on_result(*result, snapshot());
+    }
+    call(*policy_, snapshot());
+    failures_in_a_row_ = 0;
+    return true;
+  } catch (const std::exception&) {
+    ++counters_.policy_failures;
+    if (++failures_in_a_row_ >= policy_failures_max_) policy_ = make_policy("stay_put");
+    return false;
+  }
+}
+
+std::vector<PlaceId> ReplayScheduler::place(const AllocRequest& request,
+                                            std::span<const std::uint64_t> chunks) {
+  std::vector<std::uint64_t> free_bytes;
+  for (const PlaceState& place : snapshot().places()) free_bytes.push_back(place.free_bytes());
+  std::vector<PlaceId> otherwise;
+  for (const std::uint64_t bytes : chunks) {
+    PlaceId best = request.device;  // Where nothing has room: the pressure there finds some.
+    for (const PlaceId at : costs().by_speed(request.device)) {
+      if (free_bytes[index(at)] < bytes) continue;
+      best = at;
+      free_bytes[index(at)] -= bytes;
+      break;
+    }
+    otherwise.push_back(best);
+  }
+  std::vector<PlaceId> chosen = otherwise;
+  const bool decided =
+      ask([&](Policy& policy, const Snapshot& view) { policy.on_alloc(request, view, chosen); });
+  if (!decided) return otherwise;
+  for (std::size_t i = 0; i < chosen.size(); ++i)
+    if (index(chosen[i]) >= costs().places()) chosen[i] = otherwise[i];
+  return chosen;
+}
+
+void ReplayScheduler::remove(ChunkId first, std::size_t chunks) {
+  for (std::size_t i = 0; i < chunks; ++i) {
+    const ChunkId chunk{static_cast<std::uint32_t>(index(first) + i)};
+    for (const MoveNumber number : planner_.note_gone(chunk))
+      counters_.moves_dropped += waiting_.erase(number);
+    notices_.emplace_back(chunk);
+  }
+  std::erase_if(uses_, [&](const UseEvent& use) {
+    return index(use.chunk) >= index(first) && index(use.chunk) < index(first) + chunks;
+  });
+  tables_.remove(first, chunks);
+}
+
+void ReplayScheduler::drain() {
+  ++counters_.drains;
+  const auto key = [](const UseEvent& use) { return std::tuple(use.chunk, use.device); };
+  std::ranges::stable_sort(uses_, {}, key);
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < uses_.size(); ++i) {
+    if (kept > 0 && key(uses_[kept - 1]) == key(uses_[i])) {
+      uses_[kept - 1].bytes_read += uses_[i].bytes_read;
+      uses_[kept - 1].bytes_written += uses_[i].bytes_written;
+    } else {
+      uses_[kept++] = uses_[i];
+    }
+  }
+  uses_.resize(kept);
+  for (const UseEvent& use : uses_)
+    tables_.used(use.chunk, use.device, use.bytes_read, use.bytes_written);
+  Plan plan;
+  const bool decided = ask([&](Policy& policy, const Snapshot& view) {
+    for (const UseEvent& use : uses_) policy.on_use(use, view, plan);
+  });
+  uses_.clear();
+  if (decided) carry_out(plan);
+}
+
+void ReplayScheduler::tick() {
+  ++counters_.ticks;
+  Plan plan;
+  if (ask([&](Policy& policy, const Snapshot& view) { policy.on_tick(view, plan); }))
+    carry_out(plan);
+  tables_.clear_changed();
+}
+
+void ReplayScheduler::press(const Pressure& pressure) {
+  Plan plan;
+  if (!ask([&](Policy& policy, const Snapshot& view) { policy.on_pressure(pressure, view, plan); }))
+    plan.clear();
+  planner_.complete_pressure(pressure, snapshot(), plan);
+  carry_out(plan);
+}
+
+void ReplayScheduler::carry_out(const Plan& plan) {
+  if (plan.empty()) return;
+  counters_.moves_wanted += plan.moves().size();
+  PlanOutcome outcome = planner_.plan(plan, snapshot());
+  for (const RejectedMove& rejected : outcome.rejected)
+    ++counters_.moves_refused[std::string(to_string(rejected.reason))];
+  counters_.moves_accepted += outcome.accepted.size();
+  for (AcceptedMove& move : outcome.accepted) waiting_.emplace(move.number, std::move(move));
+}
+
+std::vector<AcceptedMove> ReplayScheduler::take_ready() {
+  std::vector<MoveNumber> ready;
+  for (const auto& [number, move] : waiting_)
+    if (planner_.may_start(number, snapshot())) ready.push_back(number);
+  std::ranges::stable_sort(ready, {},
+                           [&](MoveNumber number) { return index(waiting_.at(number).chunk); });
+  std::vector<AcceptedMove> started;
+  for (const MoveNumber number : ready) {
+    // Asked again: those before it may have taken the room.
+    if (!planner_.may_start(number, snapshot())) continue;
+    AcceptedMove move = std::move(waiting_.at(number));
+    waiting_.erase(number);
+    tables_.expect(move.to, move.bytes);
+    planner_.note_started(number);
+    tables_.row(move.chunk).moving = true;
+    started.push_back(std::move(move));
+  }
+  return started;
+}
+
+void ReplayScheduler::end(const AcceptedMove& move, bool moved, Time took, Time stall) {
+  ChunkRow& row = tables_.row(move.chunk);
+  tables_.expect_no_more(move.to, move.bytes);
+  row.moving = false;
+  if (moved) tables_.moved(move.chunk, move.to);
+  const Time now = snapshot().now();
+  for (const MoveNumber dropped : planner_.note_ended(move.number, moved, now))
+    counters_.moves_dropped += waiting_.erase(dropped);
+  row.recent_moves = planner_.recent_moves(move.chunk, now);
+  notices_.emplace_back(MoveResult{move.chunk, move.from, move.to, moved, took, stall});
+}
+
+}  // namespace vma

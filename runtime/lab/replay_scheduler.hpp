@@ -1,0 +1,88 @@
+#pragma once
+
+#include "placement/chunk_tables.hpp"
+#include "placement/planner.hpp"
+
+#include <vma/policy.hpp>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace vma {
+
+struct ReplaySchedulerLimits {
+  PlannerLimits planner;
+  HeatLimits heat;
+  int policy_failures_max = 3;  ///< In a row; then `stay_put` takes over, as in the runtime.
+};
+
+/// What `Scheduler` is to a runtime, this is to a replay: the same books, policy and planner, told
+/// in the same order, in virtual time and without threads. A policy that throws loses its plan. Who
+/// carries moves out takes them with `take_ready` and tells their end. Not thread-safe.
+class ReplayScheduler {
+ public:
+  struct Counters {
+    std::uint64_t drains = 0, ticks = 0, policy_failures = 0;
+    std::uint64_t moves_wanted = 0, moves_accepted = 0, moves_dropped = 0;
+    std::map<std::string, std::uint64_t> moves_refused;  ///< By the planner's reason.
+  };
+
+  ReplayScheduler(std::vector<PlaceState> places, MachineCosts costs,
+                  const ReplaySchedulerLimits& limits, std::unique_ptr<Policy> policy);
+
+  ChunkTables& tables() noexcept { return tables_; }
+  Snapshot snapshot() const noexcept { return Snapshot(tables_); }
+  const MachineCosts& costs() const noexcept { return snapshot().costs(); }
+  void set_now(Time now) { tables_.set_now(now); }
+
+  /// Where new chunks go. The policy is asked with the fastest places of the device that have room,
+  /// as `Scheduler::place` asks it; what it does not know stays there.
+  std::vector<PlaceId> place(const AllocRequest& request, std::span<const std::uint64_t> chunks);
+  /// Of the rows; they are there no more. Requires: no move of theirs has started.
+  void remove(ChunkId first, std::size_t chunks);
+
+  /// Kept until the next `drain`.
+  void use(ChunkId chunk, PlaceId device, double bytes_read, double bytes_written) {
+    uses_.push_back({chunk, device, bytes_read, bytes_written, nullptr});
+  }
+  bool has_uses() const noexcept { return !uses_.empty(); }
+  /// What one GPU did with one chunk since the last time is one use, to the books and the policy.
+  void drain();
+  void tick();
+  /// Plans victims, the policy's and the planner's.
+  void press(const Pressure& pressure);
+
+  /// The moves that can begin now: they have begun, and their room is taken. In the order of their
+  /// chunks.
+  std::vector<AcceptedMove> take_ready();
+  void end(const AcceptedMove& move, bool moved, Time took, Time stall);
+  /// Accepted moves that have not ended.
+  std::size_t under_way() const noexcept { return planner_.under_way(); }
+  bool is_moving(ChunkId chunk) const { return planner_.is_moving(chunk); }
+
+  const Counters& counters() const noexcept { return counters_; }
+
+ private:
+  using Notice = std::variant<ChunkId, MoveResult>;  // Of a chunk: it is gone.
+
+  template <typename Call>
+  bool ask(Call&& call);
+  void carry_out(const Plan& plan);
+
+  ChunkTables tables_;
+  Planner planner_;
+  const int policy_failures_max_;
+  std::unique_ptr<Policy> policy_;
+  int failures_in_a_row_ = 0;
+  std::vector<UseEvent> uses_;
+  std::map<MoveNumber, AcceptedMove> waiting_;
+  std::vector<Notice> notices_;
+  Counters counters_;
+};
+
+}  // namespace vma

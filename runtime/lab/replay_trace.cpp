@@ -1,0 +1,210 @@
+// How a replay takes in its trace: what waits for its time, for room at a device, for room in
+// memory.
+
+#include "lab/replay.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace vma {
+namespace {
+
+[[noreturn]] void refuse(const TraceEvent& event, std::uint64_t number, const char* why) {
+  throw Error(ErrorKind::invalid_argument, "Replay::run",
+              fmt::format("event {}: {} of object {}, {}", number, to_string(event.kind),
+                          event.object, why));
+}
+
+}  // namespace
+
+/// False after the last event.
+bool Replay::read_head() {
+  if (head_ < batch_.size()) return true;
+  if (!more_) return false;
+  batch_ = source_->next();
+  head_ = 0;
+  more_ = !batch_.empty();
+  return more_;
+}
+
+void Replay::admit() {
+  while (read_head()) {
+    const TraceEvent& event = batch_[head_];
+    if (options_.pacing == Pacing::timed && event.time > now_) return;
+    if (!take(event)) return;
+    ++report_.events;
+    ++head_;
+  }
+}
+
+/// When the trace can go on by itself.
+Time Replay::next_admission() const {
+  if (!more_ || head_ >= batch_.size()) return Time::max();
+  if (wanted_) return room_until_;
+  const Time time = batch_[head_].time;
+  return options_.pacing == Pacing::timed && time > now_ ? time : Time::max();
+}
+
+bool Replay::take(const TraceEvent& event) {
+  switch (event.kind) {
+    case TraceEventKind::access: return take_access(event);
+    case TraceEventKind::allocation: return allocate(event);
+    case TraceEventKind::free: free_object(event); return true;
+    case TraceEventKind::tag:
+      if (const auto index = objects_.find(event.object); index != ReplayObjects::none)
+        objects_.at(index).tag = event.tag;
+      return true;
+    case TraceEventKind::mark:
+      report_.marks.emplace_back(now_, std::string(source_->tags().text(event.tag)));
+      return true;
+  }
+  return true;
+}
+
+bool Replay::take_access(const TraceEvent& event) {
+  const ReplayObjects::Index index = objects_.find(event.object);
+  if (index == ReplayObjects::none) refuse(event, report_.events + 1, "which does not live");
+  ReplayObjects::Object& object = objects_.at(index);
+  if (event.offset + event.bytes > object.bytes) refuse(event, report_.events + 1, "past its end");
+  if (object.chunks == 0) {
+    ++report_.accesses_lost;
+    return true;
+  }
+  if (!head_device_) head_device_ = router_.choose(event, loads_);
+  const std::size_t number = *head_device_;
+  if (devices_[number].queue.size() >= options_.queue_max) return false;
+  head_device_.reset();
+  Access access;
+  access.object = index;
+  access.offset = event.offset;
+  access.bytes = event.bytes;
+  access.passes = event.use == UseKind::read_write ? 2.0 * event.passes : event.passes;
+  access.duration = event.duration;
+  access.came = now_;
+  access.use = event.use;
+  ++object.pins;
+  ++loads_[number].waiting;
+  loads_[number].bytes += static_cast<double>(access.bytes) * access.passes;
+  devices_[number].queue.push_back(access);
+  begin_next(number);
+  return true;
+}
+
+bool Replay::allocate(const TraceEvent& event) {
+  if (objects_.find(event.object) != ReplayObjects::none)
+    refuse(event, report_.events + 1, "which lives already");
+  ReplayObjects::Object object;
+  object.number = event.object;
+  object.bytes = event.bytes;
+  object.chunk_bytes = event.chunk_bytes > 0 ? event.chunk_bytes : options_.chunk_bytes;
+  object.chunks =
+      static_cast<std::uint32_t>((event.bytes + object.chunk_bytes - 1) / object.chunk_bytes);
+  object.tag = event.tag;
+  std::vector<std::uint64_t> sizes;
+  for (std::uint32_t slot = 0; slot < object.chunks; ++slot) sizes.push_back(object.bytes_of(slot));
+  if (!wanted_) wanted_ = choose_places(event, object, sizes);
+  if (!find_room(sizes)) return false;
+  const std::vector<PlaceId> places = *std::exchange(wanted_, std::nullopt);
+  room_until_ = Time::max();
+  if (places.empty()) {
+    ++report_.allocations_lost;
+    object.chunks = 0;
+    objects_.add(object);
+    return true;
+  }
+  std::vector<ChunkTables::NewChunk> chunks;
+  for (std::size_t slot = 0; slot < sizes.size(); ++slot)
+    chunks.push_back({sizes[slot], places[slot]});
+  object.first = scheduler_.tables().add(allocations_++, source_->tags().text(event.tag), chunks);
+  objects_.add(object);
+  return true;
+}
+
+std::vector<PlaceId> Replay::choose_places(const TraceEvent& event,
+                                           const ReplayObjects::Object& object,
+                                           std::span<const std::uint64_t> sizes) {
+  if (event.at.is_set()) {
+    for (std::size_t place = 0; place < machine_.places.size(); ++place) {
+      if (machine_.places[place].location == event.at.location())
+        return std::vector(sizes.size(), PlaceId{static_cast<std::uint8_t>(place)});
+    }
+  }
+  const std::size_t device = router_.choose(event, loads_);
+  const AllocRequest request{object.bytes, object.chunk_bytes,
+                             PlaceId{static_cast<std::uint8_t>(device)},
+                             source_->tags().text(event.tag)};
+  return scheduler_.place(request, sizes);
+}
+
+/// False: there will be room, or time for it is not over. Otherwise all fits where `wanted_` says;
+/// it is empty if it fits nowhere.
+bool Replay::find_room(std::span<const std::uint64_t> sizes) {
+  std::vector<std::uint64_t> needed(machine_.places.size());
+  for (std::size_t i = 0; i < sizes.size(); ++i) needed[index((*wanted_)[i])] += sizes[i];
+  const Snapshot snapshot = scheduler_.snapshot();
+  bool fits = true;
+  for (std::size_t place = 0; place < needed.size(); ++place) {
+    const PlaceId at{static_cast<std::uint8_t>(place)};
+    const std::uint64_t free_bytes = snapshot.place(at).free_bytes();
+    if (needed[place] <= free_bytes) continue;
+    fits = false;
+    // Asked once, then it waits for what is under way.
+    if (room_until_ != Time::max()) continue;
+    scheduler_.press({at, needed[place] - free_bytes, at});
+    start_moves();
+  }
+  if (fits) return true;
+  if (room_until_ == Time::max()) room_until_ = now_ + options_.room_limit;
+  if (now_ < room_until_ && moves_.size() > 0) return false;
+  spill(sizes);
+  return true;
+}
+
+/// What does not fit goes to the fastest place, seen from where it should be, that has room.
+void Replay::spill(std::span<const std::uint64_t> sizes) {
+  std::vector<std::uint64_t> free_bytes;
+  for (const PlaceState& place : scheduler_.snapshot().places())
+    free_bytes.push_back(place.free_bytes());
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    PlaceId& place = (*wanted_)[i];
+    const PlaceId user = index(place) < machine_.costs.gpus() ? place : PlaceId{0};
+    if (free_bytes[index(place)] < sizes[i]) {
+      const auto order = machine_.costs.by_speed(user);
+      const auto found = std::ranges::find_if(
+          order, [&](PlaceId at) { return free_bytes[index(at)] >= sizes[i]; });
+      if (found == order.end()) {
+        wanted_->clear();
+        return;
+      }
+      place = *found;
+      ++report_.chunks_spilled;
+    }
+    free_bytes[index(place)] -= sizes[i];
+  }
+}
+
+void Replay::free_object(const TraceEvent& event) {
+  const ReplayObjects::Index index = objects_.find(event.object);
+  if (index == ReplayObjects::none) refuse(event, report_.events + 1, "which does not live");
+  objects_.free(index);
+  router_.forget(event.object);
+  ++objects_.at(index).pins;
+  unpin(index);
+}
+
+void Replay::unpin(ReplayObjects::Index index) {
+  ReplayObjects::Object& object = objects_.at(index);
+  if (--object.pins > 0 || !object.freed) return;
+  if (object.chunks > 0) {
+    scheduler_.remove(object.first, object.chunks);
+    for (std::uint32_t slot = 0; slot < object.chunks; ++slot)
+      came_from_.erase(ChunkId{static_cast<std::uint32_t>(object.first) + slot});
+  }
+  objects_.remove(index);
+}
+
+}  // namespace vma

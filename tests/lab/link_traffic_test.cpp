@@ -1,0 +1,162 @@
+// How flows share links: cases by hand, and what max-min fairness is, for any flows.
+
+#include "lab/link_traffic.hpp"
+#include "support/test_run.hpp"
+#include "lab/two_gpus.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace vma {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+class LinkTrafficTest : public testing::Test {
+ protected:
+  FlowId read(PlaceId device, PlaceId at, double bytes, Time now = Time::zero()) {
+    return traffic_.begin(map_.access(device, at), bytes, now);
+  }
+  FlowId copy(PlaceId from, PlaceId to, double bytes, Time now = Time::zero()) {
+    return traffic_.begin(map_.copy(from, to), bytes, now);
+  }
+  LinkId link(const std::string& name) const {
+    LinkId number = 0;
+    while (map_.name(number) != name) ++number;
+    return number;
+  }
+
+  const TwoGpus gpus_;
+  const LinkMap map_{gpus_.machine, gpus_.costs};
+  LinkTraffic traffic_{map_};
+};
+
+TEST_F(LinkTrafficTest, AloneAFlowGetsWhatTheCostsSay) {
+  const FlowId flow = read(gpu_0, host_0, 100);
+  EXPECT_EQ(traffic_.rate(flow), 50);
+  EXPECT_EQ(traffic_.next_end(), seconds(2));
+  EXPECT_EQ(traffic_.end(flow, seconds(2)), 0);
+  EXPECT_EQ(traffic_.next_end(), Time::max());
+  EXPECT_EQ(traffic_.carried(link("gpu(0) from host")), 100);
+  EXPECT_EQ(traffic_.carried(link("gpu(0) to host")), 0);
+}
+
+TEST_F(LinkTrafficTest, WhoeverIsHeldUpElsewhereLeavesTheRestToTheOthers) {
+  const FlowId local = read(gpu_0, gpu_0, 1e6);
+  const FlowId remote = read(gpu_1, gpu_0, 1e6);
+  EXPECT_EQ(traffic_.rate(remote), 400);
+  EXPECT_EQ(traffic_.rate(local), 3600);
+  traffic_.end(remote, seconds(1));
+  EXPECT_EQ(traffic_.rate(local), 4000);
+}
+
+TEST_F(LinkTrafficTest, EqualUsersOfALinkGetEqualShares) {
+  const FlowId first = read(gpu_0, host_0, 100);
+  const FlowId second = copy(host_0, gpu_0, 25);
+  EXPECT_EQ(traffic_.rate(first), 25);
+  EXPECT_EQ(traffic_.rate(second), 25);
+  EXPECT_EQ(traffic_.next(), second);
+  EXPECT_EQ(traffic_.next_end(), seconds(1));
+  traffic_.end(second, seconds(1));
+  // 75 bytes are left of the first, and it has the link to itself.
+  EXPECT_EQ(traffic_.next_end(), milliseconds(2500));
+  EXPECT_EQ(traffic_.end(first, seconds(2)), 25);
+}
+
+TEST_F(LinkTrafficTest, TheTwoWaysOfALinkAreApart) {
+  const FlowId out = copy(gpu_0, host_0, 100);
+  const FlowId in = copy(host_0, gpu_0, 100);
+  EXPECT_EQ(traffic_.rate(out), 50);
+  EXPECT_EQ(traffic_.rate(in), 50);
+}
+
+TEST_F(LinkTrafficTest, PeersByPcieShareTheirWaysToTheHost) {
+  const TwoGpus pcie(LinkKind::pcie);
+  const LinkMap map(pcie.machine, pcie.costs);
+  LinkTraffic traffic(map);
+  const FlowId peer = traffic.begin(map.copy(gpu_0, gpu_1), 1e6, Time::zero());
+  EXPECT_EQ(traffic.rate(peer), 40);
+  const FlowId host = traffic.begin(map.copy(host_0, gpu_1), 1e6, Time::zero());
+  EXPECT_EQ(traffic.rate(peer), 25);
+  EXPECT_EQ(traffic.rate(host), 25);
+}
+
+TEST_F(LinkTrafficTest, WithoutAWayThereIsNoPathToTake) {
+  TwoGpus none(LinkKind::none);
+  none.costs.access_rate(gpu_0, gpu_1) = 0;
+  const LinkMap map(none.machine, none.costs);
+  EXPECT_EQ(map.access(gpu_0, gpu_1).rate_max, 0);
+}
+
+/// Max-min fair: no link carries more than it can, and whoever gets less than it could take has a
+/// link that is full, on which nobody gets more.
+void expect_fair(const LinkMap& map, const LinkTraffic& traffic,
+                 const std::map<FlowId, const LinkPath*>& flows) {
+  constexpr double slack = 1e-6;
+  std::vector<double> used(map.size()), most(map.size());
+  for (const auto& [flow, path] : flows) {
+    for (const LinkId link : path->links()) {
+      used[link] += traffic.rate(flow);
+      most[link] = std::max(most[link], traffic.rate(flow));
+    }
+  }
+  for (std::size_t link = 0; link < map.size(); ++link)
+    ASSERT_LE(used[link], map.capacity(static_cast<LinkId>(link)) * (1 + slack));
+  for (const auto& [flow, path] : flows) {
+    const double rate = traffic.rate(flow);
+    ASSERT_LE(rate, path->rate_max * (1 + slack));
+    const bool held = std::ranges::any_of(path->links(), [&](LinkId link) {
+      return used[link] >= map.capacity(link) * (1 - slack) && rate >= most[link] * (1 - slack);
+    });
+    ASSERT_TRUE(held || rate >= path->rate_max * (1 - slack));
+  }
+}
+
+TEST_F(LinkTrafficTest, AnyFlowsShareMaxMinFairlyAndLoseNoByte) {
+  std::mt19937_64 random(run_seed());
+  std::map<FlowId, const LinkPath*> flows;
+  std::vector<double> asked(map_.size()), left(map_.size());
+  Time now{0};
+  for (int step = 0; step < 3000; ++step) {
+    if (flows.size() < 12 && random() % 2 == 0) {
+      const PlaceId one{static_cast<std::uint8_t>(random() % 3)};
+      const PlaceId other{static_cast<std::uint8_t>(random() % 3)};
+      const bool reads = one != host_0 && random() % 2 == 0;
+      if (!reads && one == other) continue;
+      const LinkPath& path = reads ? map_.access(one, other) : map_.copy(one, other);
+      const double bytes = static_cast<double>(random() % 5000);
+      flows.emplace(traffic_.begin(path, bytes, now), &path);
+      for (const LinkId link : path.links()) asked[link] += bytes;
+    } else if (!flows.empty()) {
+      const bool early = random() % 4 == 0;
+      const FlowId flow = early ? flows.begin()->first : traffic_.next();
+      if (!early) now = traffic_.next_end();
+      const double bytes = traffic_.end(flow, now);
+      if (!early) {
+        ASSERT_LT(bytes, 1e-3);
+      }
+      for (const LinkId link : flows.at(flow)->links()) left[link] += bytes;
+      flows.erase(flow);
+    }
+    expect_fair(map_, traffic_, flows);
+    if (HasFatalFailure()) return;
+  }
+  for (const auto& [flow, path] : std::map(flows)) {
+    const double bytes = traffic_.end(flow, now);
+    for (const LinkId link : path->links()) left[link] += bytes;
+  }
+  for (std::size_t link = 0; link < map_.size(); ++link) {
+    EXPECT_NEAR(traffic_.carried(static_cast<LinkId>(link)) + left[link], asked[link],
+                1e-6 * asked[link] + 1);
+  }
+}
+
+}  // namespace
+}  // namespace vma

@@ -1,0 +1,48 @@
+#pragma once
+
+#include "lab/replay.hpp"
+#include "placement/built_in_policies.hpp"
+#include "lab/listed_trace.hpp"
+#include "lab/two_gpus.hpp"
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace vma {
+
+/// Two GPUs of 1000 bytes and a host node of 10000, chunks of 100 bytes, and a policy.
+struct ReplayRig {
+  ReplayRig() { options.chunk_bytes = 100; }
+
+  ReplayReport run(ListedTrace& trace, std::unique_ptr<Policy> policy) {
+    const ReplayMachine machine{
+        "two GPUs",
+        {{gpu(0), hbm_bytes, 0, 0}, {gpu(1), hbm_bytes, 0, 0}, {host(0), host_bytes, 0, 0}},
+        gpus.costs,
+        LinkMap(gpus.machine, gpus.costs)};
+    return Replay(machine, options, std::move(policy), make_router(router)).run(trace);
+  }
+  ReplayReport run(ListedTrace& trace, const std::string& policy = "stay_put") {
+    return run(trace, make_policy(policy));
+  }
+
+  TwoGpus gpus;
+  ReplayOptions options;
+  std::uint64_t hbm_bytes = 1000, host_bytes = 10'000;
+  std::string router = "least_loaded";
+};
+
+/// Wants what it is told to want at each tick.
+class ToldPolicy : public Policy {
+ public:
+  using Tell = std::function<void(const Snapshot&, Plan&)>;
+  explicit ToldPolicy(Tell tell) : tell_(std::move(tell)) {}
+  void on_tick(const Snapshot& snapshot, Plan& plan) override { tell_(snapshot, plan); }
+
+ private:
+  const Tell tell_;
+};
+
+}  // namespace vma

@@ -1,0 +1,271 @@
+// What a replay says of traces that can be worked out by hand. HBM gives 4000 bytes a second, a
+// peer 400, the host 50; moves cost nothing besides their copy unless a test says so.
+
+#include "lab/replay_rig.hpp"
+
+#include <vma/error.hpp>
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <stdexcept>
+#include <string>
+
+namespace vma {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr Time start{0};
+const TracePlace on_0{gpu(0)}, on_1{gpu(1)}, on_host{host(0)};
+
+double to_s(Time time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+TEST(Replay, AnAccessTakesWhatItsPlaceGives) {
+  const std::pair<TracePlace, double> places[] = {{on_0, 0.1}, {on_1, 1}, {on_host, 8}};
+  for (const auto& [at, expected] : places) {
+    ReplayRig rig;
+    ListedTrace trace;
+    trace.alloc(start, 7, 400, at).access(start, 7, 400, on_0);
+    const ReplayReport report = rig.run(trace);
+    EXPECT_NEAR(report.seconds(), expected, 1e-6);
+    EXPECT_NEAR(report.access_s, expected, 1e-6);
+    EXPECT_NEAR(report.local_s, 0.1, 1e-9);
+    EXPECT_EQ(report.bytes, 400);
+    EXPECT_EQ(report.bytes_by_place.at(to_string(at.location())), 400);
+    EXPECT_EQ(report.accesses, 1u);
+    EXPECT_EQ(report.devices[0].accesses, 1u);
+    EXPECT_EQ(report.devices[1].accesses, 0u);
+  }
+}
+
+TEST(Replay, BothWaysOfAReadAndWriteAndAllPassesCount) {
+  ReplayRig rig;
+  ListedTrace trace;
+  trace.alloc(start, 1, 400, on_0).access(start, 1, 400, on_0);
+  trace.last().use = UseKind::read_write;
+  trace.last().passes = 2.5;
+  const ReplayReport report = rig.run(trace);
+  EXPECT_EQ(report.bytes, 2000);
+  EXPECT_NEAR(report.seconds(), 0.5, 1e-6);
+}
+
+TEST(Replay, WorkThatTakesItsTimeAsksForNoMoreThanItNeeds) {
+  ReplayRig rig;
+  ListedTrace trace;
+  trace.alloc(start, 1, 400, on_0).access(start, 1, 400, on_0);
+  trace.last().duration = seconds(2);
+  // What it leaves of the peer's port is the other's: 400 - 200, until the first ends.
+  trace.access(start, 1, 400, on_1);
+  const ReplayReport report = rig.run(trace);
+  EXPECT_NEAR(to_s(report.devices[0].busy), 2, 1e-6);
+  EXPECT_NEAR(to_s(report.devices[1].busy), 1, 1e-6);
+}
+
+TEST(Replay, DevicesShareALinkAndThenHaveItAlone) {
+  ReplayRig rig;
+  rig.gpus.costs.access_rate(gpu_1, gpu_0) = 4000;  // As fast as at home: HBM is what they share.
+  ListedTrace trace;
+  trace.alloc(start, 1, 800, on_0).access(start, 1, 400, on_0).access(start, 1, 800, on_1);
+  const ReplayReport report = rig.run(trace);
+  EXPECT_NEAR(to_s(report.devices[0].busy), 0.2, 1e-6);
+  EXPECT_NEAR(to_s(report.devices[1].busy), 0.3, 1e-6);
+}
+
+TEST(Replay, ADeviceDoesOneThingAtATimeInOrder) {
+  ReplayRig rig;
+  ListedTrace trace;
+  trace.alloc(start, 1, 400, on_0).access(start, 1, 400, on_0).access(start, 1, 400, on_0);
+  trace.access(seconds(1), 1, 400, on_0);
+  const ReplayReport report = rig.run(trace);
+  EXPECT_NEAR(report.seconds(), 1.1, 1e-6);
+  EXPECT_NEAR(report.wait_s, 0.1, 1e-6);
+}
+
+TEST(Replay, AtOnceOnlyTheOrderOfTheTraceCounts) {
+  ReplayRig rig;
+  rig.options.pacing = Pacing::at_once;
+  ListedTrace trace;
+  trace.alloc(start, 1, 400, on_0).access(start, 1, 400, on_0).access(seconds(9), 1, 400, on_0);
+  EXPECT_NEAR(rig.run(trace).seconds(), 0.2, 1e-6);
+}
+
+TEST(Replay, TheTraceWaitsForADeviceWhoseQueueIsFull) {
+  ReplayRig rig;
+  rig.options.queue_max = 1;
+  ListedTrace trace;
+  trace.alloc(start, 1, 400, on_0);
+  for (int i = 0; i < 3; ++i) trace.access(start, 1, 400, on_0);
+  trace.access(start, 1, 400, on_1);  // Its device is idle, but the trace has not come to it.
+  const ReplayReport report = rig.run(trace);
+  EXPECT_NEAR(report.seconds(), 1.1, 2e-2);  // It begins when the first has ended, and shares HBM.
+  EXPECT_EQ(report.accesses, 4u);
+}
+
+TEST(Replay, AnAccessOverTwoPlacesTakesTheSumOfBoth) {
+  ReplayRig rig;
+  rig.hbm_bytes = 100;
+  ListedTrace trace;
+  trace.alloc(start, 1, 150).access(start, 1, 100, on_0, 50);
+  const ReplayReport report = rig.run(trace);
+  // 50 bytes at home; 50 of the peer, which is the next best.
+  EXPECT_NEAR(report.seconds(), 50.0 / 4000 + 50.0 / 400, 1e-6);
+  EXPECT_EQ(report.bytes_by_place.at("gpu(1)"), 50);
+}
+
+TEST(Replay, AMoveTakesItsCopyItsFixedPartAndAStall) {
+  ReplayRig rig;
+  rig.gpus.costs.move_fixed(gpu_1, gpu_0) = milliseconds(300);  // The stall is a part of it.
+  rig.gpus.costs.stall_fixed(gpu_1, gpu_0) = milliseconds(100);
+  rig.options.scheduler.planner.stall_share = 0;
+  ListedTrace trace;
+  trace.alloc(start, 1, 100, on_1).access(start, 1, 100, on_0).access(seconds(2), 1, 100, on_0);
+  const auto to_home = [](const Snapshot& snapshot, Plan& plan) {
+    if (snapshot.now() == seconds(1)) plan.move(ChunkId{0}, gpu_0, 1, "told to");
+  };
+  const ReplayReport report = rig.run(trace, std::make_unique<ToldPolicy>(to_home));
+  EXPECT_EQ(report.moves, 1u);
+  EXPECT_EQ(report.bytes_moved, 100u);
+  EXPECT_EQ(report.bytes_by_route.at("gpu(1)>gpu(0)"), 100u);
+  EXPECT_EQ(report.stall, milliseconds(100));
+  EXPECT_EQ(report.skew, start);
+  // 0.25 s of the peer, then at home.
+  EXPECT_NEAR(report.access_s, 0.25 + 0.025, 1e-6);
+  // Prepared 0.2 s, copied 0.25 s, switched 0.1 s: in the window of 1.5 s to 1.6 s.
+  EXPECT_EQ(report.windows.at(15).bytes_moved, 100u);
+}
+
+TEST(Replay, AGateWaitsForTheLastDeviceAndKeepsTheOthersFromBeginning) {
+  ReplayRig rig;
+  rig.gpus.costs.stall_fixed(gpu_1, gpu_0) = rig.gpus.costs.move_fixed(gpu_1, gpu_0) = seconds(1);
+  rig.options.scheduler.planner.stall_share = 0;
+  ListedTrace trace;
+  trace.alloc(start, 1, 100, on_1).alloc(start, 2, 100, on_0);
+  // The copy ends at 0.26 s. GPU 0 runs until 1 s, GPU 1 until 2 s, and each has more to do.
+  trace.access(start, 2, 100, on_0);
+  trace.last().duration = seconds(1);
+  trace.access(start, 1, 100, on_1);
+  trace.last().duration = seconds(2);
+  trace.access(start, 2, 100, on_0).access(start, 1, 100, on_1);
+  const auto to_home = [](const Snapshot& snapshot, Plan& plan) {
+    if (snapshot.now() == milliseconds(10)) plan.move(ChunkId{0}, gpu_0, 1, "told to");
+  };
+  const ReplayReport report = rig.run(trace, std::make_unique<ToldPolicy>(to_home));
+  EXPECT_NEAR(to_s(report.skew), 1, 1e-6);
+  EXPECT_EQ(report.stall, seconds(1));
+  EXPECT_NEAR(to_s(report.devices[0].stood), 2, 1e-6);
+  EXPECT_NEAR(to_s(report.devices[1].stood), 1, 1e-6);
+  EXPECT_NEAR(report.seconds(), 3.25, 1e-6);  // The object lies at the peer of GPU 1 now.
+}
+
+TEST(Replay, AnAllocationWithoutRoomWaitsForWhatLeaves) {
+  ReplayRig rig;
+  ListedTrace trace;
+  trace.alloc(start, 1, 1000, on_0)
+      .alloc(seconds(5), 2, 500, on_0)
+      .access(seconds(5), 2, 100, on_0);
+  rig.options.room_limit = seconds(60);
+  rig.options.scheduler.planner.stall_share = 0;
+  const ReplayReport report = rig.run(trace);
+  EXPECT_EQ(report.bytes_by_route.at("gpu(0)>gpu(1)"), 500u);
+  EXPECT_EQ(report.chunks_spilled, 0u);
+  EXPECT_EQ(report.bytes_by_place.at("gpu(0)"), 100);
+  EXPECT_NEAR(report.seconds(), 5 + 500.0 / 400 + 100.0 / 4000, 1e-3);
+}
+
+TEST(Replay, WithoutTimeForRoomItGoesWhereThereIsSome) {
+  ReplayRig rig;
+  rig.options.room_limit = milliseconds(1);
+  ListedTrace trace;
+  trace.alloc(start, 1, 1000, on_0)
+      .alloc(seconds(5), 2, 200, on_0)
+      .access(seconds(5), 2, 200, on_0);
+  const ReplayReport report = rig.run(trace);
+  EXPECT_EQ(report.chunks_spilled, 2u);
+  EXPECT_EQ(report.bytes_by_place.at("gpu(1)"), 200);
+}
+
+TEST(Replay, WhatFitsNowhereIsLostAndCounted) {
+  ReplayRig rig;
+  rig.host_bytes = 100;
+  ListedTrace trace;
+  trace.alloc(start, 1, 5000).access(start, 1, 100).free(start, 1);
+  trace.alloc(start, 2, 100).access(start, 2, 100);
+  const ReplayReport report = rig.run(trace);
+  EXPECT_EQ(report.allocations_lost, 1u);
+  EXPECT_EQ(report.accesses_lost, 1u);
+  EXPECT_EQ(report.accesses, 1u);
+}
+
+TEST(Replay, AFreeWaitsForTheAccessesBeforeIt) {
+  ReplayRig rig;
+  rig.hbm_bytes = 100;
+  rig.host_bytes = 0;
+  ListedTrace trace;
+  trace.alloc(start, 1, 100, on_0).alloc(start, 2, 100, on_1);
+  for (int i = 0; i < 3; ++i) trace.access(start, 1, 100, on_0);
+  // There is room for it only once the accesses have ended, which it does not wait for.
+  trace.free(start, 1).alloc(start, 1, 100, on_0).access(start, 1, 100, on_0);
+  trace.alloc(seconds(1), 3, 100, on_0).access(seconds(1), 3, 100, on_0);
+  const ReplayReport report = rig.run(trace);
+  EXPECT_EQ(report.allocations_lost, 1u);
+  EXPECT_EQ(report.accesses, 4u);
+  EXPECT_NEAR(report.seconds(), 1.025, 1e-6);
+}
+
+TEST(Replay, ReportsPhasesAndTenants) {
+  ReplayRig rig;
+  ListedTrace trace;
+  trace.alloc(start, 1, 100, on_0, "a").alloc(start, 2, 100, on_host, "b");
+  trace.access(start, 1, 100, on_0).access(start, 2, 50, on_1);
+  trace.mark(seconds(3), "second").access(seconds(3), 2, 50, on_1);
+  const ReplayReport report = rig.run(trace);
+  EXPECT_EQ(report.tenants.at("a").bytes, 100);
+  EXPECT_EQ(report.tenants.at("b").accesses, 2u);
+  EXPECT_NEAR(report.tenants.at("b").access_s, 2, 1e-6);
+  ASSERT_EQ(report.marks.size(), 1u);
+  EXPECT_EQ(report.marks[0], std::pair(Time(seconds(3)), std::string("second")));
+}
+
+TEST(Replay, APolicyThatThrowsLosesItsPlanAndThenItsPlace) {
+  ReplayRig rig;
+  ListedTrace trace;
+  trace.alloc(start, 1, 100, on_1).access(start, 1, 100, on_0).access(seconds(2), 1, 100, on_0);
+  int asked = 0;
+  const auto throws = [&](const Snapshot&, Plan& plan) {
+    ++asked;
+    plan.move(ChunkId{0}, gpu_0, 1, "told to");
+    throw std::runtime_error("on purpose");
+  };
+  const ReplayReport report = rig.run(trace, std::make_unique<ToldPolicy>(throws));
+  EXPECT_EQ(report.policy_failures, 3u);
+  EXPECT_EQ(asked, 3);
+  EXPECT_EQ(report.moves, 0u);
+}
+
+TEST(Replay, RefusesWhatDoesNotFitTheEventsBefore) {
+  const auto refusal = [](ListedTrace& trace) -> std::string {
+    ReplayRig rig;
+    try {
+      rig.run(trace);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::invalid_argument);
+      return error.what();
+    }
+    return "";
+  };
+  ListedTrace unknown, past, twice;
+  unknown.alloc(start, 1, 100).access(start, 2, 10);
+  EXPECT_NE(refusal(unknown).find("event 2: access of object 2, which does not live"),
+            std::string::npos);
+  past.alloc(start, 1, 100).access(start, 1, 51, {}, 50);
+  EXPECT_NE(refusal(past).find("event 2: access of object 1, past its end"), std::string::npos);
+  twice.alloc(start, 1, 100).alloc(start, 1, 100);
+  EXPECT_NE(refusal(twice).find("lives already"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace vma
