@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace vma {
 
@@ -18,15 +19,12 @@ FlowId LinkTraffic::begin(const LinkPath& path, double bytes, Time now, double r
   }
   const std::uint32_t number = free_.back();
   free_.pop_back();
-  const bool is_alone = alone(path);
-  for (const LinkId link : path.links()) ++links_[link].flows;
   Flow& flow = flows_[number];
   const double most = std::min(path.rate_max, rate_max);
-  flow = {&path, bytes, most, most, false, false};
+  flow = {&path, bytes, most, most, false};
   active_.push_back(number);
-  if (is_alone) {
-    for (const LinkId link : path.links()) flow.rate = std::min(flow.rate, map_.capacity(link));
-  } else {
+  count(flow, 1);
+  if (!alone(path)) {
     join(path);
     share();
   }
@@ -41,7 +39,7 @@ double LinkTraffic::end(FlowId id, Time now) {
   const double left = std::max(flows_[number].left, 0.0);
   active_.erase(std::ranges::find(active_, number));
   free_.push_back(number);
-  for (const LinkId link : path.links()) --links_[link].flows;
+  count(flows_[number], -1);
   if (!alone(path)) {
     join(path);
     share();
@@ -63,67 +61,102 @@ void LinkTraffic::advance(Time now) {
   }
 }
 
-bool LinkTraffic::alone(const LinkPath& path) const {
-  return std::ranges::all_of(path.links(), [&](LinkId link) { return links_[link].flows == 0; });
+/// A link that could serve all its flows at their fastest holds nobody up, and joins nobody.
+bool LinkTraffic::may_bind(LinkId link) const {
+  return links_[link].demand > map_.capacity(link);
 }
 
-/// Finds every flow that a change on the path can reach: over the links of those that share one.
+bool LinkTraffic::alone(const LinkPath& path) const {
+  return std::ranges::none_of(path.links(), [&](LinkId link) { return links_[link].joins; });
+}
+
+void LinkTraffic::count(const Flow& flow, int sign) {
+  for (const LinkId link : flow.path->links()) {
+    Link& each = links_[link];
+    each.flows += static_cast<std::uint32_t>(sign);
+    each.demand = each.flows == 0 ? 0 : each.demand + sign * flow.rate_max;
+    each.joins = each.joins || may_bind(link);  // Bound before the change, or after it.
+  }
+}
+
+/// Finds every flow that a change on the path can reach: over links that may bind. Those that bound
+/// before the change do until then.
 void LinkTraffic::join(const LinkPath& path) {
   joined_.clear();
-  for (const std::uint32_t number : active_) flows_[number].joined = false;
-  for (Link& link : links_) link.joined = false;
-  for (const LinkId link : path.links()) links_[link].joined = true;
-  for (bool grew = true; grew;) {
-    grew = false;
+  joined_links_.clear();
+  const auto add = [&](LinkId link) {
+    if (!links_[link].joins || links_[link].joined) return;
+    links_[link].joined = true;
+    joined_links_.push_back(link);
+  };
+  for (const std::uint32_t number : active_) flows_[number].fixed = true;
+  for (const LinkId link : path.links()) add(link);
+  for (std::size_t next = 0; next < joined_links_.size(); ++next) {
     for (const std::uint32_t number : active_) {
       Flow& flow = flows_[number];
       const std::span<const LinkId> own = flow.path->links();
-      if (flow.joined ||
-          std::ranges::none_of(own, [&](LinkId link) { return links_[link].joined; })) {
-        continue;
-      }
-      flow.joined = grew = true;
+      if (!flow.fixed || std::ranges::find(own, joined_links_[next]) == own.end()) continue;
+      flow.fixed = false;
       joined_.push_back(number);
-      for (const LinkId link : own) links_[link].joined = true;
+      for (const LinkId link : own) add(link);
     }
   }
 }
 
-/// The flow that is offered least gets that, and leaves what it cannot take to the others; and so
-/// on with these.
+/// Rises the level of all until somebody has his fastest, or a link is full: those are fixed, and
+/// it goes on with the others.
 void LinkTraffic::share() {
-  for (const std::uint32_t number : joined_) {
-    flows_[number].fixed = false;
-    for (const LinkId link : flows_[number].path->links()) {
-      links_[link].room = map_.capacity(link);
-      links_[link].unfixed = links_[link].flows;
+  for (const LinkId link : joined_links_) {
+    links_[link].room = map_.capacity(link);
+    links_[link].unfixed = links_[link].flows;
+  }
+  while (!joined_.empty()) {
+    double level = std::numeric_limits<double>::infinity();
+    LinkId fullest = 0;
+    for (const LinkId link : joined_links_) {
+      if (links_[link].unfixed == 0) continue;
+      const double each = links_[link].room / links_[link].unfixed;
+      if (each < level) {
+        level = each;
+        fullest = link;
+      }
+    }
+    level = std::max(level, 1.0);  // Rounding leaves nobody standing.
+    if (!fix([&](const Flow& flow) { return flow.rate_max <= level; }, level)) {
+      fix(
+          [&](const Flow& flow) {
+            const std::span<const LinkId> own = flow.path->links();
+            return std::ranges::find(own, fullest) != own.end();
+          },
+          level);
     }
   }
-  for (std::size_t left = joined_.size(); left > 0; --left) {
-    Flow* least = nullptr;
-    double least_offer = 0;
-    for (const std::uint32_t number : joined_) {
-      Flow& flow = flows_[number];
-      if (flow.fixed) continue;
-      const double offered = offer(flow);
-      if (least != nullptr && offered >= least_offer) continue;
-      least = &flow;
-      least_offer = offered;
+  for (const LinkId link : joined_links_) {
+    links_[link].joined = false;
+    links_[link].joins = may_bind(link);
+  }
+}
+
+/// Those that are chosen get the level, or their fastest. False: there are none.
+template <typename Chosen>
+bool LinkTraffic::fix(Chosen&& chosen, double level) {
+  std::size_t left = 0;
+  for (const std::uint32_t number : joined_) {
+    Flow& flow = flows_[number];
+    if (!chosen(flow)) {
+      joined_[left++] = number;
+      continue;
     }
-    least->fixed = true;
-    least->rate = least_offer;
-    for (const LinkId link : least->path->links()) {
-      links_[link].room -= least_offer;
+    flow.rate = std::min(level, flow.rate_max);
+    for (const LinkId link : flow.path->links()) {
+      if (!links_[link].joined) continue;
+      links_[link].room -= flow.rate;
       --links_[link].unfixed;
     }
   }
-}
-
-double LinkTraffic::offer(const Flow& flow) const {
-  double offered = flow.rate_max;
-  for (const LinkId link : flow.path->links())
-    offered = std::min(offered, links_[link].room / links_[link].unfixed);
-  return std::max(offered, 1.0);  // Rounding leaves nobody standing.
+  const bool any = left < joined_.size();
+  joined_.resize(left);
+  return any;
 }
 
 void LinkTraffic::find_next() {

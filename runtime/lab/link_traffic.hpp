@@ -19,8 +19,8 @@ enum class FlowId : std::uint32_t {};
 /// of its own is fuller, leaves the rest to the others (progressive filling: Bertsekas and
 /// Gallager, "Data Networks", 6.5.2).
 ///
-/// Flows that share no link with another cost nothing to the others; a begin or an end costs in
-/// proportion to the square of the flows that are joined to it by links. Not thread-safe.
+/// A begin or an end costs in proportion to the flows that are under way, and to the levels at
+/// which those that it reaches over full links are held. Not thread-safe.
 class LinkTraffic {
  public:
   explicit LinkTraffic(const LinkMap& map);
@@ -47,29 +47,34 @@ class LinkTraffic {
   struct Flow {
     const LinkPath* path = nullptr;
     double left = 0, rate_max = 0, rate = 0;
-    bool fixed = false;   // While rates are found: it has one.
-    bool joined = false;  // While rates are found: it is among those that may change.
+    bool fixed = false;  // While rates are found: it has one.
   };
   struct Link {
     std::uint32_t flows = 0;    // Now.
     std::uint32_t unfixed = 0;  // While rates are found: flows without one.
+    double demand = 0;          // Of all its flows at their fastest.
     double room = 0;            // While rates are found.
     double carried = 0;
-    bool joined = false;
+    bool joins = false;   // Its flows may hold each other up.
+    bool joined = false;  // While rates are found: it may bind.
   };
 
   void advance(Time now);
+  bool may_bind(LinkId link) const;
   bool alone(const LinkPath& path) const;
+  void count(const Flow& flow, int sign);
   void join(const LinkPath& path);
   void share();
-  double offer(const Flow& flow) const;
+  template <typename Chosen>
+  bool fix(Chosen&& chosen, double level);
   void find_next();
 
   const LinkMap& map_;
   std::vector<Flow> flows_;
   std::vector<std::uint32_t> free_;
   std::vector<std::uint32_t> active_;  // In the order of their beginning.
-  std::vector<std::uint32_t> joined_;
+  std::vector<std::uint32_t> joined_;  // While rates are found: flows that may change.
+  std::vector<LinkId> joined_links_;
   std::vector<Link> links_;
   Time now_{0};
   Time next_end_ = Time::max();
