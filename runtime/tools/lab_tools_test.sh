@@ -38,6 +38,15 @@ expect 0 "2 mark" generate phase-change "$folder/c.vtrace" --seed 2 --param phas
   --param phase_s=0.1
 cmp -s "$folder/a.vtrace" "$folder/c.vtrace" && failures=$((failures + 1))
 
+expect 0 "at home they would take" replay "$folder/a.vtrace" --machine h200x2
+expect 0 "\"policy_failures\":0" replay "$folder/a.vtrace" --machine h200x2 --json
+expect 0 "gpu(1)" replay "$folder/a.vtrace" --machine h200x2 --hbm 2 --policy stay_put
+expect 1 "there is no policy 'best'" replay "$folder/a.vtrace" --policy best
+expect 1 "there is no router 'nearest'" replay "$folder/a.vtrace" --router nearest
+expect 1 "there is no pacing 'fast'" replay "$folder/a.vtrace" --pacing fast
+expect 1 "--hbm -1 is out of range" replay "$folder/a.vtrace" --hbm=-1
+expect 1 "h900" replay "$folder/a.vtrace" --machine h900
+
 echo nothing >> "$folder/a.jsonl"
 expect 1 "1 bad lines" trace "$folder/a.jsonl"
 expect 1 "a.jsonl: line 3604: " trace "$folder/a.jsonl" --bad-lines 0

@@ -1,3 +1,4 @@
+#include "tools/lab_replay.hpp"
 #include "tools/lab_traces.hpp"
 
 #include <CLI/CLI.hpp>
@@ -57,6 +58,22 @@ void add_trace(CLI::App& app, vma::TraceCommand& command, std::function<int()>& 
   trace.callback([&] { chosen = [&] { return vma::run_trace(command); }; });
 }
 
+void add_replay(CLI::App& app, vma::ReplayCommand& command, std::function<int()>& chosen) {
+  CLI::App& replay = *app.add_subcommand("replay", "what a policy makes of a trace on a machine");
+  replay.add_option("trace", command.trace)->required();
+  replay.add_option("--machine", command.machine, "a name or a file")->capture_default_str();
+  replay.add_option("--policy", command.policy, "as VMART_POLICY has it")->capture_default_str();
+  replay.add_option("--router", command.router, "of accesses that name no device")
+      ->capture_default_str();
+  replay.add_option("--pacing", command.pacing, "timed or at_once")->capture_default_str();
+  replay.add_option("--hbm", command.hbm_gib, "GiB of each GPU, instead of the machine's");
+  replay.add_option("--host", command.host_gib, "GiB of each host node");
+  replay.add_option("--chunk", command.chunk_mib, "MiB, where the trace does not say")
+      ->capture_default_str();
+  replay.add_flag("--json", command.json);
+  replay.callback([&] { chosen = [&] { return vma::run_replay(command); }; });
+}
+
 int run(int argc, char** argv) {
   CLI::App app("The placement lab: what a policy would have done.", "vmart-lab");
   app.set_version_flag("--version", "vmart-lab " VMART_VERSION);
@@ -68,6 +85,8 @@ int run(int argc, char** argv) {
   add_generate(app, generate, chosen);
   vma::TraceCommand trace;
   add_trace(app, trace, chosen);
+  vma::ReplayCommand replay;
+  add_replay(app, replay, chosen);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

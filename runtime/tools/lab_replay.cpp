@@ -1,0 +1,85 @@
+#include "tools/lab_replay.hpp"
+
+#include "base/units.hpp"
+#include "lab/replay.hpp"
+#include "lab/replay_json.hpp"
+#include "machine/machine_file.hpp"
+#include "placement/built_in_policies.hpp"
+
+#include <vma/error.hpp>
+
+#include <boost/json/serialize.hpp>
+#include <fmt/format.h>
+
+namespace vma {
+namespace {
+
+constexpr double gib = 1024.0 * 1024 * 1024;
+
+Pacing pacing_of(const std::string& name) {
+  if (name == "timed") return Pacing::timed;
+  if (name == "at_once") return Pacing::at_once;
+  throw Error(ErrorKind::invalid_argument, "vmart-lab replay",
+              fmt::format("there is no pacing '{}'; there are timed, at_once", name));
+}
+
+std::uint64_t bytes_of(double amount, double unit, const char* option) {
+  // Also false for what is no number.
+  if (!(amount > 0 && amount * unit < 1e18)) {
+    throw Error(ErrorKind::invalid_argument, "vmart-lab replay",
+                fmt::format("{} {} is out of range", option, amount));
+  }
+  return static_cast<std::uint64_t>(amount * unit);
+}
+
+ReplayMachine machine_of(const ReplayCommand& command) {
+  ReplayMachine machine = replay_machine(load_machine(command.machine));
+  for (PlaceState& place : machine.places) {
+    const bool on_gpu = place.location.kind == Location::Kind::gpu;
+    const std::optional<double>& chosen = on_gpu ? command.hbm_gib : command.host_gib;
+    if (chosen) place.capacity_bytes = bytes_of(*chosen, gib, on_gpu ? "--hbm" : "--host");
+  }
+  return machine;
+}
+
+void print(const ReplayCommand& command, const ReplayReport& report) {
+  fmt::print("{} on {} with {}, {} router: {:.3f} s\n", command.trace, command.machine,
+             command.policy, command.router, report.seconds());
+  fmt::print("{} accesses of {:.3f} GiB took {:.3f} s; at home they would take {:.3f} s\n",
+             report.accesses, report.bytes / gib, report.access_s, report.local_s);
+  for (const auto& [place, bytes] : report.bytes_by_place)
+    fmt::print("  {:>8} {:14.3f} GiB\n", place, bytes / gib);
+  fmt::print("{} moves of {:.3f} GiB; streams stood {:.3f} s for them, {:.3f} s of skew besides\n",
+             report.moves, static_cast<double>(report.bytes_moved) / gib,
+             static_cast<double>(report.stall.count()) / 1e9,
+             static_cast<double>(report.skew.count()) / 1e9);
+  for (const auto& [reason, times] : report.moves_refused)
+    fmt::print("  refused {:>10} x {}\n", times, reason);
+  if (report.chunks_spilled > 0)
+    fmt::print("{} chunks found no room where they should go\n", report.chunks_spilled);
+  if (report.allocations_lost > 0)
+    fmt::print("{} allocations found no room at all, and {} accesses with them\n",
+               report.allocations_lost, report.accesses_lost);
+  if (report.policy_failures > 0)
+    fmt::print("the policy failed {} times\n", report.policy_failures);
+}
+
+}  // namespace
+
+int run_replay(const ReplayCommand& command) {
+  ReplayOptions options;
+  options.pacing = pacing_of(command.pacing);
+  options.chunk_bytes = bytes_of(command.chunk_mib, MiB, "--chunk");
+  const ReplayMachine machine = machine_of(command);
+  const auto trace = open_trace(command.trace);
+  Replay replay(machine, options, make_policy(command.policy), make_router(command.router));
+  const ReplayReport report = replay.run(*trace);
+  if (command.json) {
+    fmt::print("{}\n", boost::json::serialize(to_json(report)));
+  } else {
+    print(command, report);
+  }
+  return 0;
+}
+
+}  // namespace vma

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace vma {
+
+struct ReplayCommand {
+  std::string trace;
+  std::string machine = "h200x4";  ///< A name or a path, as `load_machine` takes it.
+  std::string policy = "cost_benefit";
+  std::string router = "least_loaded";
+  std::string pacing = "timed";             ///< Or "at_once".
+  std::optional<double> hbm_gib, host_gib;  ///< Capacities, instead of the machine's.
+  double chunk_mib = 32;                    ///< Where the trace does not say.
+  bool json = false;
+};
+
+/// Replays a trace and prints what came of it. Returns the exit status. Throws: Error for a trace,
+/// machine, policy or router that cannot be had.
+int run_replay(const ReplayCommand& command);
+
+}  // namespace vma
