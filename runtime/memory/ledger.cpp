@@ -11,6 +11,7 @@ std::uint64_t& Ledger::field(Account& account, Use use) {
   switch (use) {
     case Use::allocated: return account.allocated_bytes;
     case Use::cached: return account.cached_bytes;
+    case Use::copies: return account.copies_bytes;
     case Use::own: return account.own_bytes;
     case Use::leaked: break;
   }

@@ -20,20 +20,24 @@ namespace vma {
 /// Who holds how many bytes where, and what could not be given back. Any thread.
 class Ledger {
  public:
-  /// `leaked` bytes are nobody's any more, and still not the driver's.
-  enum class Use { allocated, cached, own, leaked };
+  /// `copies` are clean copies of chunks. `leaked` bytes are nobody's any more, and still not the
+  /// driver's.
+  enum class Use { allocated, cached, copies, own, leaked };
 
   struct Account {
     std::uint64_t capacity_bytes = 0;
     std::uint64_t allocated_bytes = 0;
     std::uint64_t cached_bytes = 0;
+    std::uint64_t copies_bytes = 0;
     std::uint64_t own_bytes = 0;
     std::uint64_t leaked_bytes = 0;
     std::uint64_t most_bytes =
         0;  ///< No more can be booked: the capacity, or what was when it fell.
     std::uint64_t total() const {
-      return allocated_bytes + cached_bytes + own_bytes + leaked_bytes;
+      return allocated_bytes + cached_bytes + copies_bytes + own_bytes + leaked_bytes;
     }
+    /// What is given back as soon as somebody wants the room.
+    std::uint64_t spare_bytes() const { return cached_bytes + copies_bytes; }
   };
 
   /// `capacity_bytes` UINT64_MAX is no limit. Again at any time: where more is booked already,

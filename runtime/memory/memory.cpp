@@ -37,6 +37,7 @@ Memory::Memory(Driver& driver, const Topology& topology, const MemoryLimits& lim
       topology_(topology),
       keepers_(driver, topology, open_accounts(ledger_, topology, limits)),
       cache_(ledger_, limits.cache_bytes_per_gpu, limits.host_cache_bytes),
+      copies_(ledger_),
       registry_(topology.granularity()),
       contexts_(driver, topology, ledger_),
       pressure_(driver.clock(), limits.pressure_limit),
@@ -258,6 +259,7 @@ void Memory::free_async(Address begin, BoundStream stream) {
 }
 
 void Memory::give_back(const std::shared_ptr<Allocation>& allocation) noexcept {
+  drop_copies(*allocation);  // Its addresses, and its epochs, may be another's from here on.
   if (allocation->reusable()) {
     const Location at = allocation->home(0);
     if (cache_.put_allocation(at, allocation)) return keep_or_release(at);
@@ -286,6 +288,7 @@ void Memory::check_invariants() {
     const Ledger::Account account = ledger_.account(at);
     VMART_CHECK(account.allocated_bytes == held[at], "what is booked is what allocations hold");
     VMART_CHECK(account.cached_bytes == cache_.cached_bytes(at), "and what the cache holds");
+    VMART_CHECK(account.copies_bytes == copies_.bytes(at), "and what clean copies do");
     VMART_CHECK(account.leaked_bytes >= kept_aside[at], "what is kept aside counts as leaked");
     VMART_CHECK(account.total() <= account.most_bytes, "nobody takes more than the capacity");
   }
@@ -293,7 +296,11 @@ void Memory::check_invariants() {
 
 void Memory::shut_down() noexcept {
   lane_.stop();
-  for (const Location at : topology_.locations()) release_in_turn(cache_.take_all(at));
+  for (const Location at : topology_.locations()) {
+    release_in_turn(cache_.take_all(at));
+    while (release_oldest_copy(at) > 0) {
+    }
+  }
   while (const std::shared_ptr<Allocation> allocation = registry_.erase_any()) {
     release(*allocation);
     allocation->unreserve();  // A HostView may outlive the driver.

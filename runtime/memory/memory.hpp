@@ -5,6 +5,7 @@
 #include "machine/topology.hpp"
 #include "memory/allocation.hpp"
 #include "memory/chunk_cache.hpp"
+#include "memory/clean_copies.hpp"
 #include "memory/contexts_in_use.hpp"
 #include "memory/keepers.hpp"
 #include "memory/lane.hpp"
@@ -83,7 +84,7 @@ class Memory {
   std::shared_ptr<Allocation> require_around(const void* pointer, const char* call) const;
 
   /// A chunk at `at`, from the cache or new. Throws: Error{out_of_memory} once the cache there is
-  /// empty and there is still no room.
+  /// empty, no clean copy lies there, and there is still no room.
   /// `call` is what errors name.
   Chunk obtain(Location at, std::uint64_t size_bytes, Turn turn, const char* call = "vma::alloc");
   /// From the cache or none; makes no driver call but to unmap a freed allocation's slots.
@@ -99,21 +100,34 @@ class Memory {
   /// what at `at`.
   template <typename Ask, typename Body>
   auto with_room(Ask&& ask, Location at, std::uint64_t size_bytes, Body&& body);
-  /// Most that may be booked at `at` from now on; SIZE_MAX is no limit. Where more is, nothing is
-  /// taken back. Throws: Error{invalid_argument}.
+  /// Most that may be booked at `at` from now on; SIZE_MAX is no limit. Where more is, clean copies
+  /// go and nothing else is taken back. Throws: Error{invalid_argument}. Requires: the caller does
+  /// not hold `lane().turn()`.
   void set_capacity(Location at, std::uint64_t size_bytes);
   /// Back to the cache; what is over its budget is released by the lane. A busy chunk is kept
   /// aside, as by `quarantine`. Requires: booked as allocated; idle but for that.
   void retire(Chunk chunk) noexcept;
   /// Back to the driver, at once. Requires: as `retire`; the caller does not hold `lane().turn()`.
   void dismiss(Chunk chunk) noexcept;
+  /// It stays as the slot's clean copy; back to the cache where nobody can keep track of it, or if
+  /// somebody may have written to the slot since `epoch`. Requires: as `retire`; the caller has the
+  /// allocation's move claim, and the chunk held the slot's bytes in this epoch, in which all of
+  /// the allocation was read-only.
+  void keep_copy(const Allocation& allocation, std::size_t slot, std::uint64_t epoch,
+                 Chunk chunk) noexcept;
+  /// The copy that the slot has at `at`, if it was clean in this epoch; booked as allocated from
+  /// here on.
+  Chunk take_copy(const Allocation& allocation, std::size_t slot, Location at,
+                  std::uint64_t epoch) noexcept;
+  /// Those of the allocation go to the cache.
+  void drop_copies(const Allocation& allocation) noexcept;
   /// Kept until the end, since work may still touch it; counted as a leak, with its bytes.
   void quarantine(Chunk chunk, const char* reason) noexcept;
 
   /// Makes room at the cost of what the cache holds of other sizes. Throws: Error{out_of_memory,
   /// invalid_argument}; what was made by then stays.
   void reserve(Location at, std::uint64_t size_bytes, std::uint64_t chunk_bytes);
-  /// Returns the bytes that were given back.
+  /// The cache and the clean copies there go. Returns the bytes that were given back.
   std::uint64_t trim(Location at, Turn turn = Turn::take);
 
   Driver& driver() noexcept { return driver_; }
@@ -121,6 +135,7 @@ class Memory {
   Ledger& ledger() noexcept { return ledger_; }
   Keepers& keepers() noexcept { return keepers_; }
   ChunkCache& cache() noexcept { return cache_; }
+  CleanCopies& copies() noexcept { return copies_; }
   Lane& lane() noexcept { return lane_; }
   MemoryPressure& pressure() noexcept { return pressure_; }
   Registry& registry() noexcept { return registry_; }
@@ -151,6 +166,8 @@ class Memory {
   void release_in_turn(ChunkCache::Surplus surplus) noexcept;
   void release(Allocation& allocation) noexcept;
   void release(Chunk chunk) noexcept;
+  Chunk create_in_place_of_copies(Location at, std::uint64_t size_bytes, const char* call);
+  std::uint64_t release_oldest_copy(Location at) noexcept;
   void make_ahead(Location at, std::uint64_t size_bytes) noexcept;
   void unregister(Address begin) noexcept;
   std::shared_ptr<Allocation> claim_for_free(Address begin, const char* call);
@@ -160,6 +177,7 @@ class Memory {
   Ledger ledger_;
   Keepers keepers_;
   ChunkCache cache_;
+  CleanCopies copies_;
   Registry registry_;
   ContextsInUse contexts_;
   std::function<void(Address)> told_freed_;

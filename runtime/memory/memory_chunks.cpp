@@ -40,7 +40,7 @@ Ledger::Account Memory::limited_account(Location at) const {
 std::uint64_t Memory::room_bytes(Location at) const {
   const Ledger::Account account = limited_account(at);
   if (account.capacity_bytes == UINT64_MAX) return UINT64_MAX;
-  const std::uint64_t used_bytes = account.total() - account.cached_bytes;
+  const std::uint64_t used_bytes = account.total() - account.spare_bytes();
   return account.capacity_bytes - std::min(used_bytes, account.capacity_bytes);
 }
 
@@ -56,6 +56,14 @@ void Memory::require_room(Location at, std::uint64_t size_bytes, const char* cal
 void Memory::set_capacity(Location at, std::uint64_t size_bytes) {
   topology_.require(at, "vma::set_capacity");
   ledger_.open(at, size_bytes);
+  const auto over = [&] {  // What is cached goes when somebody wants the room.
+    const Ledger::Account account = ledger_.account(at);
+    return account.copies_bytes > 0 && account.total() - account.cached_bytes > size_bytes;
+  };
+  if (!over()) return;
+  const MutexLock lock(lane_.turn());
+  while (over() && release_oldest_copy(at) > 0) {
+  }
 }
 
 /// The largest allocations at a place where there is no room, for whoever has to decide what goes.
@@ -142,8 +150,50 @@ Chunk Memory::create_or_make_room(Location at, std::uint64_t size_bytes, const c
     if (error.kind() != ErrorKind::out_of_memory) throw;
   }
   lane_.run_here();  // Releases that wait for their turn.
-  trim(at, Turn::held);
-  return create(at, size_bytes, call);
+  release_in_turn(cache_.take_all(at));
+  return create_in_place_of_copies(at, size_bytes, call);
+}
+
+/// Or one that was a copy. As many copies go as it takes.
+Chunk Memory::create_in_place_of_copies(Location at, std::uint64_t size_bytes, const char* call) {
+  while (true) {
+    try {
+      return create(at, size_bytes, call);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::out_of_memory) throw;
+      Chunk copy = copies_.drop_oldest(at, size_bytes);
+      if (copy) return copy;
+      if (release_oldest_copy(at) == 0) throw;
+    }
+  }
+}
+
+std::uint64_t Memory::release_oldest_copy(Location at) noexcept {
+  Chunk copy = copies_.drop_oldest(at);
+  const std::uint64_t size_bytes = copy ? copy.size_bytes() : 0;
+  release(std::move(copy));
+  return size_bytes;
+}
+
+// --- Clean copies
+
+void Memory::keep_copy(const Allocation& allocation, std::size_t slot, std::uint64_t epoch,
+                       Chunk chunk) noexcept {
+  if (!chunk || chunk.busy()) return retire(std::move(chunk));
+  retire(copies_.drop(allocation.begin(), slot));
+  if (!copies_.put(allocation.begin(), slot, epoch, std::move(chunk)))
+    return retire(std::move(chunk));
+  // Who allows writing counts the epoch first and drops the copies then: one of the two sees this.
+  if (allocation.writable_epoch() != epoch) retire(copies_.drop(allocation.begin(), slot));
+}
+
+Chunk Memory::take_copy(const Allocation& allocation, std::size_t slot, Location at,
+                        std::uint64_t epoch) noexcept {
+  return copies_.take(allocation.begin(), slot, at, epoch);
+}
+
+void Memory::drop_copies(const Allocation& allocation) noexcept {
+  while (Chunk copy = copies_.drop_any(allocation.begin())) retire(std::move(copy));
 }
 
 void Memory::retire(Chunk chunk) noexcept {
@@ -259,7 +309,7 @@ Chunk Memory::create_to_keep(Location at, std::uint64_t size_bytes) {
     if (error.kind() != ErrorKind::out_of_memory) throw;
   }
   release_in_turn(cache_.take_others(at, size_bytes));
-  return create(at, size_bytes, call);
+  return create_in_place_of_copies(at, size_bytes, call);
 }
 
 std::uint64_t Memory::trim(Location at, Turn turn) {
@@ -272,7 +322,9 @@ std::uint64_t Memory::trim(Location at, Turn turn) {
   ChunkCache::Surplus surplus = cache_.take_all(at);
   const std::uint64_t size_bytes = surplus.size_bytes;
   release_in_turn(std::move(surplus));
-  return size_bytes;
+  std::uint64_t copies_bytes = 0;
+  while (const std::uint64_t copy_bytes = release_oldest_copy(at)) copies_bytes += copy_bytes;
+  return size_bytes + copies_bytes;
 }
 
 }  // namespace vma

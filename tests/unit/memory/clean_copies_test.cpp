@@ -1,0 +1,153 @@
+// Goal: clean copies are kept for their slot and its epoch, and are room for whoever wants it.
+// Method: a simulated machine whose host takes eight pages; copies are left by hand.
+#include "unit/memory/memory_rig.hpp"
+
+#include <gtest/gtest.h>
+
+namespace vma {
+namespace {
+
+constexpr std::uint64_t page = 4096;
+constexpr Location there = host(0);
+
+MemoryLimits eight_pages() {
+  MemoryLimits limits;
+  limits.capacity_bytes[there] = 8 * page;
+  return limits;
+}
+
+class CleanCopiesTest : public testing::Test {
+ protected:
+  CleanCopiesTest() {
+    const MutexLock lock(owner_->operations());
+    owner_->set_read_only(true, rig_.topology());
+  }
+
+  Memory& memory() { return rig_.memory(); }
+  void keep(std::size_t slot, std::uint64_t pages) {
+    memory().keep_copy(*owner_, slot, owner_->writable_epoch(), rig_.chunk(there, pages));
+  }
+  std::uint64_t pages_of_copies() { return rig_.account(there).copies_bytes / page; }
+  std::uint64_t dropped() { return memory().copies().counts().dropped; }
+  int made() const { return rig_.calls(Call::create); }
+
+  MemoryRig rig_{"test-2", eight_pages()};
+  std::shared_ptr<Allocation> owner_ = rig_.alloc(8, gpu(0), 2);  // Four slots.
+};
+
+TEST_F(CleanCopiesTest, IsFoundAtItsPlaceInItsEpochOnly) {
+  keep(1, 2);
+  const std::uint64_t epoch = owner_->writable_epoch();
+  CleanCopies& copies = memory().copies();
+  EXPECT_TRUE(copies.has(owner_->begin(), 1, there, epoch));
+  EXPECT_FALSE(memory().take_copy(*owner_, 0, there, epoch));
+  EXPECT_FALSE(memory().take_copy(*owner_, 1, gpu(1), epoch));
+  EXPECT_FALSE(memory().take_copy(*owner_, 1, there, epoch + 1));
+  Chunk copy = memory().take_copy(*owner_, 1, there, epoch);
+  ASSERT_TRUE(copy);
+  EXPECT_FALSE(copies.has(owner_->begin(), 1, there, epoch)) << "it is somebody's now";
+  EXPECT_EQ(rig_.account(there).allocated_bytes, 2 * page);
+  memory().retire(std::move(copy));
+  check_settled(memory());
+}
+
+TEST_F(CleanCopiesTest, OneThatWentStaleIsNotKept) {
+  const std::uint64_t epoch = owner_->writable_epoch();
+  {
+    const MutexLock lock(owner_->operations());
+    owner_->set_read_only(false, rig_.topology());
+  }
+  memory().keep_copy(*owner_, 0, epoch, rig_.chunk(there, 2));
+  EXPECT_EQ(pages_of_copies(), 0u);
+  EXPECT_EQ(rig_.cached(there), 2 * page);
+  check_settled(memory());
+}
+
+TEST_F(CleanCopiesTest, ASlotHasOne) {
+  keep(0, 2);
+  keep(0, 2);
+  EXPECT_EQ(pages_of_copies(), 2u);
+  EXPECT_EQ(dropped(), 1u);
+  check_settled(memory());
+}
+
+TEST_F(CleanCopiesTest, IsRoomForAnAllocationThatTakesNoMoreThanItNeeds) {
+  for (std::size_t slot = 0; slot < 4; ++slot) keep(slot, 2);
+  EXPECT_EQ(memory().room_bytes(there), 8 * page);
+  const auto allocation = rig_.alloc(3, there, 1);
+  rig_.expect_shown(*allocation);
+  EXPECT_EQ(pages_of_copies(), 4u);
+  EXPECT_FALSE(memory().copies().has(owner_->begin(), 0, there, owner_->writable_epoch()))
+      << "the oldest go first";
+  expect_error(ErrorKind::out_of_memory, [&] { rig_.alloc(6, there, 1); });
+  rig_.free(allocation);
+  check_settled(memory());
+}
+
+TEST_F(CleanCopiesTest, OneOfTheSizeThatIsWantedIsTakenAsItIs) {
+  keep(0, 4);
+  keep(1, 2);
+  keep(2, 2);
+  rig_.forget_calls();
+  Chunk chunk = memory().obtain(there, 2 * page, Memory::Turn::take);
+  EXPECT_EQ(made(), 0);
+  EXPECT_EQ(rig_.calls(Call::release), 0);
+  EXPECT_EQ(pages_of_copies(), 6u);
+  memory().retire(std::move(chunk));
+  check_settled(memory());
+}
+
+TEST_F(CleanCopiesTest, GoesBeforeReservedMemoryIsRefused) {
+  for (std::size_t slot = 0; slot < 4; ++slot) keep(slot, 2);
+  memory().reserve(there, 5 * page, page);
+  EXPECT_EQ(rig_.cached(there), 5 * page);
+  EXPECT_EQ(pages_of_copies(), 2u);
+  check_settled(memory());
+}
+
+TEST_F(CleanCopiesTest, ATrimGivesThemBack) {
+  keep(0, 2);
+  keep(3, 2);
+  rig_.forget_calls();
+  EXPECT_EQ(memory().trim(there), 4 * page);
+  EXPECT_EQ(rig_.calls(Call::release), 2);
+  EXPECT_EQ(rig_.account(there).total(), 0u);
+  EXPECT_EQ(dropped(), 2u);
+  check_settled(memory());
+}
+
+TEST_F(CleanCopiesTest, ALowerCapacityTakesWhatLiesOverIt) {
+  for (std::size_t slot = 0; slot < 4; ++slot) keep(slot, 2);
+  memory().set_capacity(there, 5 * page);
+  EXPECT_EQ(pages_of_copies(), 4u);
+  memory().set_capacity(there, 0);
+  EXPECT_EQ(pages_of_copies(), 0u);
+  memory().set_capacity(there, 8 * page);
+  check_settled(memory());
+}
+
+// The addresses may come back with another's bytes behind them, and epochs that begin anew.
+TEST_F(CleanCopiesTest, AFreeDropsThoseOfItsAllocation) {
+  const auto other = rig_.alloc(2, gpu(0), 2);
+  {
+    const MutexLock lock(other->operations());
+    other->set_read_only(true, rig_.topology());
+  }
+  memory().keep_copy(*other, 0, other->writable_epoch(), rig_.chunk(there, 2));
+  keep(0, 2);
+  keep(3, 2);
+  const Address begin = owner_->begin();
+  rig_.free(owner_);
+  EXPECT_EQ(pages_of_copies(), 2u);
+  EXPECT_FALSE(memory().copies().has(begin, 0, there, 0));
+  EXPECT_TRUE(memory().copies().has(other->begin(), 0, there, other->writable_epoch()));
+  check_settled(memory());
+}
+
+TEST_F(CleanCopiesTest, TheEndGivesThemBack) {
+  keep(0, 2);
+  rig_.close();  // The rig looks for what is left behind.
+}
+
+}  // namespace
+}  // namespace vma
