@@ -77,6 +77,10 @@ struct MigrateOptions {
   bool wait_for_pins = false;
   /// Live moves compare the bytes themselves and trust no digest: slower, for the careful.
   bool paranoid = false;
+  /// Of chunks of a read-only allocation (`Runtime::read_only`) that go from host memory to HBM,
+  /// the host memory is kept with the bytes in it. A move back there while the allocation has
+  /// stayed read-only takes it as it is and copies nothing. Whoever needs the room gets it first.
+  bool keep_clean_copy = false;
   /// Called after each chunk on the runtime's completion thread, with no lock held. What it throws
   /// is logged and counted, and changes nothing.
   std::function<void(const MigrationProgress&)> on_progress;
@@ -115,9 +119,12 @@ struct MigrationReport {
   std::size_t bytes_moved = 0;  ///< Those of `bytes_asked` that changed place.
   /// Written by the application while a live copy ran, and copied again.
   std::size_t bytes_copied_twice = 0;
+  /// Of `bytes_moved`, those of which a clean copy lay at the target: they were not copied.
+  std::size_t bytes_remapped = 0;
   int chunks = 0;
   int chunks_moved = 0;
   int chunks_live = 0;  ///< Of those that moved.
+  int copies_kept = 0;  ///< Of those that moved, chunks that left a clean copy behind.
   int retries = 0;      ///< Stops that were given up and tried again.
   /// Why stops were given up, and why chunks went another way than live; with how often.
   std::map<std::string, int> reasons;

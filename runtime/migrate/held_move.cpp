@@ -57,11 +57,7 @@ void HeldMove::give_sources_up() noexcept {
   const TimePoint start = clock_.now();
   for (Transaction& transaction : transactions_) {
     if (transaction.state() != Transaction::State::switched) continue;
-    if (terms_.gives_back) {
-      transaction.dismiss_source();
-    } else {
-      transaction.retire_source();
-    }
+    report_.copies_kept += transaction.give_source_up(options_, terms_) ? 1 : 0;
   }
   report_.phases.retire = clock_.now() - start;
 }
@@ -87,10 +83,14 @@ void HeldMove::prepare() {
   for (const Transaction& transaction : transactions_) {
     mover_.engine_.prepare(transaction.from(), to_);
   }
+  const auto planned = [](const Transaction& transaction) {
+    return transaction.state() == Transaction::State::planned;
+  };
+  for (Transaction& transaction : transactions_) transaction.take_clean_target();
   for (Transaction& transaction : transactions_) {
-    if (!transaction.take_cached_target()) break;
+    if (planned(transaction) && !transaction.take_cached_target()) break;
   }
-  if (transactions_.back().state() == Transaction::State::planned) {
+  if (std::ranges::any_of(transactions_, planned)) {
     MemoryPressure::Want want(memory_.pressure());
     require_room(want);
     for (Transaction& transaction : transactions_) {
@@ -131,6 +131,7 @@ void HeldMove::start(Transaction& transaction) {
     transaction.take_target(Memory::Turn::held);
     report_.phases.cache += clock_.now() - begin;
   }
+  if (transaction.target_clean()) return transaction.note_clean();  // Under `operations()`.
   transaction.start_copy();
 }
 
@@ -140,12 +141,12 @@ void HeldMove::finish(Transaction& transaction, Hold* hold) {
                        to_integer(allocation_.slot_begin(transaction.slot())), to_string(to_));
   });
   if (hold == nullptr) {
-    transaction.finish_copy();
+    if (transaction.state() == Transaction::State::copying) transaction.finish_copy();
     report_.phases.copy = clock_.now() - begun_;
     return transaction.switch_slot(report_.phases);
   }
   await_copy(transaction, *hold);
-  transaction.finish_copy();
+  if (transaction.state() == Transaction::State::copying) transaction.finish_copy();
   report_.phases.copy = clock_.now() - begun_;
   hold->begin_dark();
   try {
@@ -222,11 +223,13 @@ void HeldMove::note_failure(const Transaction& transaction, const std::exception
 
 void HeldMove::summarise() {
   report_.bytes_moved = 0;
+  report_.bytes_remapped = 0;
   report_.chunks_moved = 0;
   for (const Transaction& transaction : transactions_) {
     report_.dark_max = std::max(report_.dark_max, transaction.dark());
     if (transaction.state() != Transaction::State::switched) continue;
     report_.bytes_moved += transaction.size_bytes();
+    if (transaction.remapped()) report_.bytes_remapped += transaction.size_bytes();
     ++report_.chunks_moved;
   }
   const std::size_t moved = static_cast<std::size_t>(report_.chunks_moved);

@@ -84,7 +84,8 @@ void LiveMove::move_all() {
     try {
       require_going_on();
       if (!chunk.staged) {
-        pace_copy(chunk);
+        chunk.transaction.take_clean_target();
+        if (!chunk.transaction.target_clean()) pace_copy(chunk);
         stage(chunk, choose(chunk), true);
       }
     } catch (const std::exception& error) {
@@ -112,6 +113,7 @@ void LiveMove::stage_ahead(const LiveChunk& chunk, LiveChunk& next) {
   if (paced || next.staged || chunk.copier == nullptr || !chunk.choice.overlap) return;
   if (chunk.transaction.from() != next.transaction.from()) return;
   try {
+    next.transaction.take_clean_target();
     const WayChoice choice = choose(next);
     if (choice.way != chunk.choice.way) return;  // Another copier has another lease.
     stage(next, choice, false);
@@ -130,7 +132,7 @@ void LiveMove::reserve_all() {
 /// `may_ask`: nothing of this move is under way, so that it can wait for room.
 void LiveMove::take_target(LiveChunk& chunk, bool may_ask) {
   Transaction& transaction = chunk.transaction;
-  if (transaction.take_cached_target()) return;
+  if (transaction.take_clean_target() || transaction.take_cached_target()) return;
   const auto ask = [&](Location at, std::uint64_t size_bytes) {
     if (!may_ask || !task_.terms.asks_for_room || at.kind != Location::Kind::gpu) return false;
     give_up_lease();  // Another move may need the copier to make the room.
@@ -142,12 +144,13 @@ void LiveMove::take_target(LiveChunk& chunk, bool may_ask) {
                     [&] { transaction.take_target(Memory::Turn::take); });
 }
 
-WayChoice LiveMove::choose(const LiveChunk& chunk) {
+WayChoice LiveMove::choose(const LiveChunk& chunk) const {
   const GatePlan plan = plan_gate(mover_.attached_.in_scope(allocation_.begin()));
   WayFacts facts;
   facts.from = chunk.transaction.from();
   facts.to = task_.to;
   facts.mode = options_.mode;
+  facts.target_clean = chunk.transaction.target_clean();
   facts.dirty = allocation_.dirtiness;
   facts.application_waits = chunks_beside_ > 0;
   if (facts.from.kind == Location::Kind::gpu) {
@@ -168,8 +171,7 @@ void LiveMove::stage(LiveChunk& chunk, const WayChoice& choice, bool may_ask) {
                             "for StopScope::hold",
                             choice.reason));
   }
-  if (options_.mode == Mode::live && chunk.choice.way != Way::live &&
-      chunk.choice.way != Way::live_beside) {
+  if (options_.mode == Mode::live && chunk.choice.way == Way::stopped) {
     throw Error(ErrorKind::unsupported, call,
                 fmt::format("the chunk cannot move live; {}", chunk.choice.reason));
   }
@@ -268,7 +270,7 @@ void LiveMove::complete(LiveChunk& chunk) {
   const TimePoint deadline = chunk_deadline();
   for (int attempt = 0;; ++attempt) {
     chunk.tries = attempt;
-    if (attempt > 0) choose_again(chunk);
+    if (attempt > 0 || chunk.went_stale()) choose_again(chunk);
     await_copy(chunk);
     require_movable(deadline);
     notices_.before(chunk.transaction.slot(), chunk.transaction.from(), task_.to);
@@ -277,9 +279,14 @@ void LiveMove::complete(LiveChunk& chunk) {
     std::optional<Gate::Refusal> refusal;
     {
       const MutexLock operations(allocation_.operations());
-      if (!allocation_.may_move() || !notices_.all_told(chunk.transaction.slot())) {
-        --attempt;  // Pinned since, or a hook has come: neither is a try.
+      if (!allocation_.may_move() || !notices_.all_told(chunk.transaction.slot()) ||
+          chunk.went_stale()) {
+        --attempt;  // Pinned since, or a hook has come, or writing is allowed: none is a try.
         continue;
+      }
+      if (chunk.choice.way == Way::remapped &&
+          chunk.transaction.state() == Transaction::State::ready) {
+        chunk.transaction.note_clean();  // And so it stays until `operations` are let go.
       }
       require_streams();
       const std::uint64_t attaches = mover_.attached_.attaches(allocation_.begin());
@@ -383,11 +390,8 @@ void LiveMove::retired(LiveChunk& chunk) {
   }
   chunk.staged = false;
   if (chunks_beside_ > 0) --chunks_beside_;
-  if (task_.terms.gives_back) {
-    chunk.transaction.dismiss_source();
-  } else {
-    chunk.transaction.retire_source();
-  }
+  if (chunk.transaction.remapped()) report_.bytes_remapped += chunk.transaction.size_bytes();
+  report_.copies_kept += chunk.transaction.give_source_up(options_, task_.terms) ? 1 : 0;
   notices_.after(chunk.transaction.slot(), true);
   tell_ended(chunk, true);
   report_.phases.retire += clock_.now() - start;

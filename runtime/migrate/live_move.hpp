@@ -20,6 +20,9 @@ struct LiveChunk {
             Location to)
       : transaction(memory, engine, allocation, slot, to) {}
 
+  /// Its target was a clean copy; somebody may have written since, and the bytes must cross.
+  bool went_stale() const { return choice.way == Way::remapped && !transaction.target_clean(); }
+
   Transaction transaction;
   WayChoice choice;
   LiveCopier* copier = nullptr;  // While its bay is this chunk's.
@@ -60,7 +63,7 @@ class LiveMove {
   void stage(LiveChunk& chunk, const WayChoice& choice, bool may_ask);
   void stage_live(LiveChunk& chunk);
   void unstage(LiveChunk& chunk) noexcept;
-  WayChoice choose(const LiveChunk& chunk);
+  WayChoice choose(const LiveChunk& chunk) const;
   void choose_again(LiveChunk& chunk);
   void give_up_lease() noexcept VMART_NO_THREAD_ANALYSIS;
   LiveCopier& lease_copier(const LiveChunk& chunk) VMART_NO_THREAD_ANALYSIS;

@@ -27,6 +27,7 @@ WayChoice choose_way(const WayFacts& facts, const GatePlan& plan, const Topology
                         stops, queues),
             false};
   }
+  if (facts.target_clean) return {Way::remapped, "remapped: a clean copy lay there", true};
   if (facts.mode == Mode::stopped) return {Way::stopped, "stopped: asked for", true};
   if (facts.from.kind != Location::Kind::gpu) {
     return {Way::stopped, "stopped: the source is host memory, which no GPU digests fast", true};

@@ -14,6 +14,7 @@ namespace vma {
 enum class Way {
   live,         ///< Copied beside the application, settled in its own context.
   live_beside,  ///< The same, settled in a context of the runtime's own.
+  remapped,     ///< Not copied: a clean copy lies at the target.
   stopped,      ///< Copied by the copy engine while a gate is closed.
   none,         ///< The streams would never all arrive at a gate.
 };
@@ -35,6 +36,8 @@ struct WayFacts {
   bool application_waits = false;
   /// How much of a chunk of this allocation the last live copies found changed, 0 to 1.
   double dirty = 0;
+  /// The target holds the bytes already.
+  bool target_clean = false;
 };
 
 /// The table of docs/architecture.md. `queues_of` tells a context's hardware queues. Pure.

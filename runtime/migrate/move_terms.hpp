@@ -11,6 +11,8 @@ struct MoveTerms {
   bool asks_for_room = true;
   /// The chunks that it leaves go back to the driver and not into the cache.
   bool gives_back = false;
+  /// As `MigrateOptions::keep_clean_copy`, which they need not have.
+  bool keeps_copy = false;
   /// Who asked for it, by a number that says something to who watches chunks; 0: nobody of those.
   std::uint64_t operation = 0;
 };

@@ -28,10 +28,12 @@ Transaction::~Transaction() {
       log(LogLevel::warn, "a copy that nobody waited for failed: {}", error.what());
     }
   }
-  if (state_ == State::switched) retire_source();
+  if (source_) memory_.retire(std::move(source_));
   if (!target_) return;
   if (mapped_ == Mapped::target) {
     memory_.quarantine(std::move(target_), "a slot that shows it cannot be unmapped");
+  } else if (target_clean()) {
+    memory_.keep_copy(allocation_, slot_, *clean_in_, std::move(target_));
   } else {
     memory_.retire(std::move(target_));
   }
@@ -49,6 +51,20 @@ void Transaction::move_to(State next) {
   state_ = next;
 }
 
+bool Transaction::take_clean_target() {
+  if (state_ != State::planned) return false;
+  const std::uint64_t epoch = allocation_.writable_epoch();
+  target_ = memory_.take_copy(allocation_, slot_, to_, epoch);
+  if (!target_) return false;
+  clean_in_ = epoch;
+  move_to(State::ready);
+  return true;
+}
+
+bool Transaction::target_clean() const noexcept {
+  return clean_in_ && *clean_in_ == allocation_.writable_epoch();
+}
+
 bool Transaction::take_cached_target() {
   // What is cached may have to be taken apart, which is nothing to do beside a closed gate.
   const MutexLock slow_work(memory_.lane().turn());
@@ -63,12 +79,13 @@ void Transaction::take_target(Memory::Turn turn) {
 }
 
 void Transaction::start_copy() {
+  clean_in_.reset();  // It is written to.
   copy_ = engine_.enqueue(allocation_.chunk(slot_), target_);
   move_to(State::copying);
 }
 
 bool Transaction::copy_done_by(TimePoint deadline) {
-  return engine_.wait_until(copy_, deadline);
+  return state_ == State::copied || engine_.wait_until(copy_, deadline);
 }
 
 void Transaction::finish_copy() {
@@ -88,8 +105,16 @@ void Transaction::note_copied() {
   move_to(State::copied);
 }
 
+void Transaction::note_clean() {
+  VMART_CHECK(target_clean(), "only a copy that nobody could write to since is the slot's bytes");
+  note_copied();
+  noted_clean_ = true;
+}
+
 void Transaction::discard_copy() {
   VMART_CHECK(state_ == State::copied, "what is discarded was copied");
+  clean_in_.reset();
+  noted_clean_ = false;
   move_to(State::ready);
 }
 
@@ -144,6 +169,8 @@ void Transaction::switch_slot(Phases& phases) {
   dark_ = clock.now() - start;
   source_ = allocation_.replace(slot_, std::move(target_));
   move_to(State::switched);
+  if (noted_clean_) memory_.copies().note_used(size_bytes_);
+  if (allocation_.read_only()) read_only_in_ = allocation_.writable_epoch();
 }
 
 void Transaction::go_home(Phases& phases) {
@@ -163,12 +190,23 @@ void Transaction::go_home(Phases& phases) {
   }
 }
 
-void Transaction::retire_source() noexcept {
-  if (source_) memory_.retire(std::move(source_));
+bool Transaction::may_keep_source() const noexcept {
+  const bool promoted = from_.kind == Location::Kind::host && to_.kind == Location::Kind::gpu;
+  // What is exported may be written to by who knows the memory and not the slot.
+  return promoted && read_only_in_ && !allocation_.exported;
 }
 
-void Transaction::dismiss_source() noexcept {
-  if (source_) memory_.dismiss(std::move(source_));
+bool Transaction::give_source_up(const MigrateOptions& options, const MoveTerms& terms) noexcept {
+  if (!source_) return false;
+  const bool keeps = (options.keep_clean_copy || terms.keeps_copy) && may_keep_source();
+  if (keeps) {
+    memory_.keep_copy(allocation_, slot_, *read_only_in_, std::move(source_));
+  } else if (terms.gives_back) {
+    memory_.dismiss(std::move(source_));
+  } else {
+    memory_.retire(std::move(source_));
+  }
+  return keeps;
 }
 
 }  // namespace vma

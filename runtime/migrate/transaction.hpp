@@ -3,10 +3,13 @@
 #include "base/clock.hpp"
 #include "memory/memory.hpp"
 #include "migrate/copy_engine.hpp"
+#include "migrate/move_terms.hpp"
 
 #include <vma/migration.hpp>
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 
 namespace vma {
 
@@ -14,13 +17,14 @@ namespace vma {
 ///
 ///     planned --take_target--> ready --start_copy--> copying --finish_copy--> copied
 ///                              ready --note_copied--> copied, by somebody else
+///                              ready --note_clean--> copied, by nobody: a clean copy
 ///     copied --discard_copy--> ready          the source has changed since
 ///     copied --switch_slot--> switched        the slot shows the target; the source is idle
 ///                         \--> stayed         the slot shows the source again, with access for all
 ///                         \--> poisoned       the slot shows nothing; the source has the bytes
 ///
 /// The source chunk keeps the bytes, readable through its staging mapping, until `switched` (I3).
-/// The destructor undoes: a target that is idle goes back to the cache.
+/// The destructor undoes: a target that is idle goes back to the cache, or to the clean copies.
 ///
 /// One thread, which holds the allocation's `operations()`; from `switch_slot` on nothing that may
 /// touch the slot runs (I2): the caller has a committed hold, or the user's word.
@@ -34,6 +38,11 @@ class Transaction {
   Transaction(const Transaction&) = delete;
   Transaction& operator=(const Transaction&) = delete;
 
+  /// The clean copy that the slot has at the target. False if there is none, or a target already.
+  bool take_clean_target();
+  /// Whether the target is that copy, and nobody could write since it was left: its bytes are the
+  /// source's. Once false it stays so; true, it does while the caller holds `operations()`.
+  bool target_clean() const noexcept;
   /// False if the cache has no chunk for it.
   bool take_cached_target();
   /// Throws: Error{out_of_memory}; then it is still planned.
@@ -45,16 +54,18 @@ class Transaction {
   void finish_copy();
   /// The bytes are in the target, whoever put them there.
   void note_copied();
+  /// The same, since it is a clean copy. Requires: `target_clean()`; the caller keeps it so.
+  void note_clean();
   void discard_copy();
   /// Somebody may still write to the target: it is kept aside for good, and the chunk stays.
   void abandon_target(const char* reason) noexcept;
   /// Throws: Error; `state()` is `stayed` or `poisoned` then, and the bytes are whole (I4).
   /// Adds what it took to `phases`.
   void switch_slot(Phases& phases);
-  /// The source chunk goes to the cache. Requires: switched.
-  void retire_source() noexcept;
-  /// It goes to the driver. Requires: switched; the caller does not hold `lane().turn()`.
-  void dismiss_source() noexcept;
+  /// The source chunk goes to the cache, or where options and terms say. Returns whether it stays
+  /// as the slot's clean copy: where that is asked for, and bytes that nobody may write to went
+  /// from host memory to HBM. Requires: switched; the caller does not hold `lane().turn()`.
+  bool give_source_up(const MigrateOptions& options, const MoveTerms& terms) noexcept;
 
   State state() const noexcept { return state_; }
   std::size_t slot() const noexcept { return slot_; }
@@ -63,9 +74,12 @@ class Transaction {
   const Chunk& source() const { return allocation_.chunk(slot_); }
   const Chunk& target() const noexcept { return target_; }
   std::uint64_t size_bytes() const noexcept { return size_bytes_; }
+  /// Whether it has moved without a copy.
+  bool remapped() const noexcept { return state_ == State::switched && noted_clean_; }
   std::chrono::nanoseconds dark() const noexcept { return dark_; }
 
  private:
+  bool may_keep_source() const noexcept;
   enum class Mapped { nothing, target, source };
 
   void move_to(State next);
@@ -87,6 +101,9 @@ class Transaction {
   Chunk target_;
   Chunk source_;  // Once switched.
   CopyEngine::Copy copy_;
+  std::optional<std::uint64_t> clean_in_;  // The writable epoch in which the target is clean.
+  bool noted_clean_ = false;
+  std::optional<std::uint64_t> read_only_in_;  // That of the switch, if nobody may write then.
   std::chrono::nanoseconds dark_{0};
 };
 

@@ -87,5 +87,15 @@ TEST_F(LiveWayOnIslandsTest, StoppedWhereTheSourceDoesNotReachTheTarget) {
   }
 }
 
+TEST_F(LiveWayTest, ACleanCopyIsTakenHoweverTheBytesWereToCross) {
+  for (const Mode mode : {Mode::automatic, Mode::live, Mode::stopped}) {
+    WayFacts clean = facts(gpu(0), host(0));
+    clean.mode = mode;
+    clean.target_clean = true;
+    EXPECT_EQ(choose(1, 8, clean).way, Way::remapped);
+    EXPECT_EQ(choose(9, 8, clean).way, Way::none) << "they must stop for it all the same";
+  }
+}
+
 }  // namespace
 }  // namespace vma

@@ -72,7 +72,7 @@ TEST_F(TransactionTest, GoesFromPlannedToSwitched) {
   EXPECT_GT(phases_.grant.count(), 0);
   EXPECT_GE(move_->dark(), phases_.unmap + phases_.map + phases_.grant);
   EXPECT_EQ(rig_.cached(gpu(0)), 0u);
-  move_->retire_source();
+  EXPECT_FALSE(move_->give_source_up({}, {}));
   EXPECT_EQ(rig_.cached(gpu(0)), 2 * rig_.page());
 }
 
