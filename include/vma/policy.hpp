@@ -30,13 +30,16 @@ struct Move {
   /// It only makes room for others: it has no value of its own, and is not made for something
   /// colder.
   bool victim = false;
+  /// Host memory that it leaves for HBM stays behind as a clean copy, where the chunk is read-only:
+  /// the way back there is free then. See `MigrateOptions::keep_clean_copy`.
+  bool keep_copy = false;
 };
 
 /// What a policy wants, in order. The planner checks it: a plan can be useless, not harmful.
 class Plan {
  public:
-  void move(ChunkId chunk, PlaceId to, double value, std::string reason) {
-    moves_.push_back({chunk, to, value, std::move(reason), false});
+  void move(ChunkId chunk, PlaceId to, double value, std::string reason, bool keep_copy = false) {
+    moves_.push_back({chunk, to, value, std::move(reason), false, keep_copy});
   }
   void evict(ChunkId chunk, PlaceId to, std::string reason) {
     moves_.push_back({chunk, to, 0, std::move(reason), true});
@@ -159,14 +162,28 @@ inline constexpr char policy_compiler[64] =
 
 /// Sizes and alignments of all that goes to a policy and comes from it, in one number.
 constexpr std::uint64_t policy_layout() {
-  const std::uint64_t parts[] = {
-      sizeof(ChunkRow),     sizeof(Heat),         sizeof(PlaceState),
-      sizeof(MachineCosts), sizeof(Snapshot),     sizeof(Hint),
-      sizeof(Move),         sizeof(Plan),         sizeof(AllocRequest),
-      sizeof(UseEvent),     sizeof(Pressure),     sizeof(MoveResult),
-      sizeof(Policy),       sizeof(PolicyValues), sizeof(PolicyParameter),
-      sizeof(PolicyKind),   sizeof(std::string),  sizeof(std::max_align_t),
-      alignof(ChunkRow),    alignof(UseEvent),    alignof(std::max_align_t)};
+  const std::uint64_t parts[] = {sizeof(ChunkRow),
+                                 sizeof(Heat),
+                                 sizeof(PlaceState),
+                                 sizeof(MachineCosts),
+                                 sizeof(Snapshot),
+                                 sizeof(Hint),
+                                 sizeof(Move),
+                                 sizeof(Plan),
+                                 sizeof(AllocRequest),
+                                 sizeof(UseEvent),
+                                 sizeof(Pressure),
+                                 sizeof(MoveResult),
+                                 sizeof(Policy),
+                                 sizeof(PolicyValues),
+                                 sizeof(PolicyParameter),
+                                 sizeof(PolicyKind),
+                                 sizeof(std::string),
+                                 sizeof(std::max_align_t),
+                                 offsetof(Move, keep_copy),
+                                 alignof(ChunkRow),
+                                 alignof(UseEvent),
+                                 alignof(std::max_align_t)};
   std::uint64_t sum = 14695981039346656037u;  // FNV-1a.
   for (const std::uint64_t part : parts) sum = (sum ^ part) * 1099511628211u;
   return sum;

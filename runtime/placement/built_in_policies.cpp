@@ -1,6 +1,7 @@
 #include "placement/built_in_policies.hpp"
 
 #include "placement/bw_interleave.hpp"
+#include "placement/clean_copy.hpp"
 #include "placement/coin_flip.hpp"
 #include "placement/cost_benefit.hpp"
 #include "placement/counter.hpp"
@@ -21,6 +22,7 @@ const PolicyRegistry& built_in_policies() {
     PolicyRegistry kinds;
     // A policy is one include above and one line here.
     kinds.add(bw_interleave_kind());
+    kinds.add(clean_copy_kind());
     kinds.add(coin_flip_kind());
     kinds.add(cost_benefit_kind());
     kinds.add(counter_kind());

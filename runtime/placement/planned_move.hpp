@@ -30,6 +30,7 @@ struct AcceptedMove {
   /// All of these have ended, with their chunks moved, before this one starts. If one of them
   /// fails, this one is not made. Each stands earlier in the list.
   std::vector<MoveNumber> after;
+  bool keep_copy = false;  ///< As `Move::keep_copy`.
 };
 
 struct RejectedMove {

@@ -192,7 +192,8 @@ void Planner::accept(const Plan& plan, const MoveOrder& order, const Round& roun
                           wanted.value,
                           wanted.reason,
                           move.leg,
-                          {}};
+                          {},
+                          wanted.keep_copy};
     for (const std::size_t earlier : move.after)
       accepted.after.push_back(MoveNumber{first + earlier});
     std::vector<RoomClaim> claims;

@@ -1,6 +1,7 @@
 // Goal: whatever is used, hinted, freed and pinned, plans can be made as they stand, and steady use
 // ends in rest. Method: random operations from a seed on a machine that is nearly full; the rig
 // fails a move that has no room, no reason, no way, or a chunk that may not move.
+#include "placement/clean_copy.hpp"
 #include "placement/coin_flip.hpp"
 #include "placement/cost_benefit.hpp"
 #include "placement/counter.hpp"
@@ -26,8 +27,8 @@ class AnyUse : public testing::TestWithParam<std::tuple<int, unsigned>> {
  protected:
   static PolicyKind kind() {
     static constexpr PolicyKind (*kinds[])() = {
-        counter_kind, coin_flip_kind,      cost_benefit_kind,   harvest_kind,
-        hinted_kind,  histogram_fill_kind, latency_balance_kind};
+        clean_copy_kind, counter_kind, coin_flip_kind,      cost_benefit_kind,
+        harvest_kind,    hinted_kind,  histogram_fill_kind, latency_balance_kind};
     return kinds[std::get<0>(GetParam())]();
   }
   ChunkId any() { return next(first_[random_() % first_.size()], random_() % 4); }
@@ -90,7 +91,7 @@ TEST_P(AnyUse, PlansCanBeMadeAndSteadyUseEndsInRest) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Policies, AnyUse,
-                         testing::Combine(testing::Range(0, 7), testing::Range(1u, 6u)));
+                         testing::Combine(testing::Range(0, 8), testing::Range(1u, 6u)));
 
 }  // namespace
 }  // namespace v1

@@ -18,7 +18,8 @@ constexpr std::uint64_t MB = 1'000'000, GiB = std::uint64_t{1} << 30;
 constexpr PlaceId a = gpu_place(0), b = gpu_place(1), host_place = gpu_place(2);
 
 /// One policy on two GPUs like H200s, a move of whose wishes is made at once if the planner agrees.
-/// A move is written "12: 3>1": at the twelfth tick, chunk 3 to place 1.
+/// A move is written "12: 3>1": at the twelfth tick, chunk 3 to place 1; with a "+" where it leaves
+/// a clean copy behind.
 class Scene {
  public:
   Scene(const PolicyKind& kind, std::uint64_t hbm_bytes)
@@ -67,6 +68,7 @@ class Scene {
       if (!text_.empty()) text_ += ", ";
       text_ += std::to_string(ticks_) + ": " + std::to_string(index(move.chunk)) + ">" +
                std::to_string(index(move.to));
+      if (move.keep_copy) text_ += '+';
     }
   }
 
@@ -176,6 +178,7 @@ TEST(PoliciesDiffer, EachFromEachOtherInSomeScene) {
 // announce: 20 passes save 4.6 ms, and only three of them read hints.
 // use_of_the_host: there is no room without a victim, for which only four look.
 //   cost_benefit   n x 526 us exceed 1.25 x (2252 + 653) us at n = 7; the peer has room for one
+//   clean_copy   the same, and the chunk that comes from the host leaves a copy there
 //   harvest   the same, but the peer keeps the tenth that it has
 //   histogram_fill   the tenth of the peer is less than a chunk and the 3 % that stay free; two go
 //     to the host, so that 3 % are free besides the one that comes
@@ -187,6 +190,7 @@ TEST(PoliciesDiffer, AndEachDoesWhatItsRuleSays) {
   const std::map<std::string, Row> expected = {
       // Five sixths of 3.8 to 0.39 TB/s; the host has less than a twentieth of all.
       {"bw_interleave", {"000001", none, none, none}},
+      {"clean_copy", {else_at, "12: 0>1", "0: 0>1", "7: 0>1, 7: 19>0+"}},
       {"coin_flip", {else_at, any, none, none}},
       {"cost_benefit", {else_at, "12: 0>1", "0: 0>1", "7: 0>1, 7: 19>0"}},
       {"counter", {else_at, "5: 0>1", none, none}},
