@@ -103,6 +103,7 @@ struct RuntimeStats {
     std::size_t cached_bytes = 0;
     std::size_t own_bytes = 0;     ///< Keepers, digests, what is held back for page tables.
     std::size_t leaked_bytes = 0;  ///< That the driver would not take back, or may still write to.
+    std::size_t copies_bytes = 0;  ///< Of clean copies: given back as soon as they are wanted.
   };
   std::vector<Place> places;
   std::size_t allocations = 0;
@@ -113,9 +114,13 @@ struct RuntimeStats {
   std::size_t migrations = 0;
   std::size_t bytes_moved = 0;
   std::size_t bytes_copied_twice = 0;
-  std::size_t gates = 0;                       ///< That all streams arrived at.
-  std::size_t gates_given_up = 0;              ///< Opened before the chunk was switched.
-  std::size_t callbacks_failed = 0;            ///< Callbacks and hooks that threw.
+  std::size_t copies_kept = 0;       ///< Clean copies left behind, or again since a move failed.
+  std::size_t copies_used = 0;       ///< Of them, those that a chunk came back to.
+  std::size_t copies_dropped = 0;    ///< Of them, those that went for want of room, or went stale.
+  std::size_t bytes_remapped = 0;    ///< Of `bytes_moved`, those that a clean copy held.
+  std::size_t gates = 0;             ///< That all streams arrived at.
+  std::size_t gates_given_up = 0;    ///< Opened before the chunk was switched.
+  std::size_t callbacks_failed = 0;  ///< Callbacks and hooks that threw.
   std::map<std::string, std::size_t> reasons;  ///< Why gates were given up.
   DurationSummary skew, stall;                 ///< Of all gates.
   GpuLoads loads;                              ///< Where NVML is there; see VMART_NVML.

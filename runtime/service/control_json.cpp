@@ -112,6 +112,7 @@ json::object to_json(const RuntimeStats& stats) {
                                   {"capacity_bytes", place.capacity_bytes},
                                   {"allocated_bytes", place.allocated_bytes},
                                   {"cached_bytes", place.cached_bytes},
+                                  {"copies_bytes", place.copies_bytes},
                                   {"own_bytes", place.own_bytes},
                                   {"leaked_bytes", place.leaked_bytes}});
   }
@@ -124,6 +125,10 @@ json::object to_json(const RuntimeStats& stats) {
           {"migrations", stats.migrations},
           {"bytes_moved", stats.bytes_moved},
           {"bytes_copied_twice", stats.bytes_copied_twice},
+          {"copies_kept", stats.copies_kept},
+          {"copies_used", stats.copies_used},
+          {"copies_dropped", stats.copies_dropped},
+          {"bytes_remapped", stats.bytes_remapped},
           {"gates", stats.gates},
           {"gates_given_up", stats.gates_given_up},
           {"callbacks_failed", stats.callbacks_failed},

@@ -222,6 +222,10 @@ void Parker::make_targets(const std::vector<Step>& steps) {
         step.allocation->poisoned())
       continue;
     for (std::size_t slot = step.range.first; slot < step.range.end; ++slot) {
+      if (memory_.copies().has(step.allocation->begin(), slot, step.to,
+                               step.allocation->writable_epoch())) {
+        continue;  // That is its target.
+      }
       ++counts[{step.to, step.allocation->geometry().slot_bytes(slot)}];
     }
   }

@@ -89,8 +89,11 @@ struct ReadOnly::State {
   ~State() {
     if (!declared) return;
     guest.leave("vma::ReadOnly", [this](const Runtime::Parts::Entry& entry) {
-      const MutexLock lock(guest.allocation->operations());
-      guest.allocation->set_read_only(false, entry->topology);  // A free may yet fail.
+      {
+        const MutexLock lock(guest.allocation->operations());
+        guest.allocation->set_read_only(false, entry->topology);  // A free may yet fail.
+      }
+      if (!guest.allocation->read_only()) entry->memory.drop_copies(*guest.allocation);
     });
     guest.tell_changed("vma::ReadOnly");
   }

@@ -97,6 +97,8 @@ void places(Page& page, const RuntimeStats& stats) {
       {"allocated_bytes", "Behind users' pointers, whole chunks.",
        &RuntimeStats::Place::allocated_bytes},
       {"cached_bytes", "Of released chunks kept for reuse.", &RuntimeStats::Place::cached_bytes},
+      {"copies_bytes", "Of clean copies, given back as soon as they are wanted.",
+       &RuntimeStats::Place::copies_bytes},
       {"own_bytes", "That the runtime uses for itself.", &RuntimeStats::Place::own_bytes},
       {"leaked_bytes", "That the driver would not take back.", &RuntimeStats::Place::leaked_bytes},
   };
@@ -154,6 +156,13 @@ void runtime(Page& page, const RuntimeStats& stats) {
   page.counter("moved_bytes_total", "That changed place.", value(stats.bytes_moved));
   page.counter("copied_twice_bytes_total", "Written while they were copied, and copied again.",
                value(stats.bytes_copied_twice));
+  page.counter("copies_kept_total", "Chunks that left a clean copy behind.",
+               value(stats.copies_kept));
+  page.counter("copies_used_total", "Clean copies that a chunk came back to.",
+               value(stats.copies_used));
+  page.counter("copies_dropped_total", "Clean copies that went for want of room, or went stale.",
+               value(stats.copies_dropped));
+  page.counter("remapped_bytes_total", "Moved without a copy.", value(stats.bytes_remapped));
   page.counter("gates_total", "That all streams arrived at.", value(stats.gates));
   page.counter("gates_given_up_total", "Opened before the chunk was switched.",
                value(stats.gates_given_up));

@@ -10,7 +10,8 @@ RuntimeStats runtime_stats(Memory& memory, Mover& mover, Parker& parker, GpuMoni
   for (const Location at : memory.topology().locations()) {
     const Ledger::Account account = memory.ledger().account(at);
     stats.places.push_back({at, account.capacity_bytes, account.allocated_bytes,
-                            account.cached_bytes, account.own_bytes, account.leaked_bytes});
+                            account.cached_bytes, account.own_bytes, account.leaked_bytes,
+                            account.copies_bytes});
   }
   for (const std::shared_ptr<Allocation>& allocation : memory.registry().all()) {
     ++stats.allocations;
@@ -22,6 +23,11 @@ RuntimeStats runtime_stats(Memory& memory, Mover& mover, Parker& parker, GpuMoni
   stats.migrations = mover.migrations();
   stats.bytes_moved = mover.bytes_moved();
   stats.bytes_copied_twice = mover.bytes_copied_twice();
+  const CleanCopies::Counts copies = memory.copies().counts();
+  stats.copies_kept = copies.kept;
+  stats.copies_used = copies.used;
+  stats.copies_dropped = copies.dropped;
+  stats.bytes_remapped = copies.used_bytes;
   stats.callbacks_failed = mover.callbacks().failed();
   const StopStats& stops = mover.stats();
   stats.skew = stops.skew();

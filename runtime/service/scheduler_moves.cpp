@@ -59,7 +59,8 @@ bool Scheduler::joins(const Running& group, const AcceptedMove& move) const {
   const ChunkRow& row = Snapshot(*tables_).chunk(move.chunk);
   const ChunkRoster::Entry* entry = roster_.of(row);
   return entry != nullptr && entry->begin == group.begin && move.from == group.from &&
-         move.to == group.to && row.slot == group.slots.back() + 1;
+         move.to == group.to && row.slot == group.slots.back() + 1 &&
+         move.keep_copy == group.moves.back().keep_copy;
 }
 
 void Scheduler::start_ready() {
@@ -109,6 +110,7 @@ void Scheduler::submit(Running group) {
         options.priority = -1;  // What programs ask for goes first.
         MoveTerms terms;
         terms.asks_for_room = false;  // The planner has seen to it.
+        terms.keeps_copy = group.moves.front().keep_copy;
         group.task = ground_.mover.submit(
             allocation, {group.slots.front(), group.slots.back() + std::size_t{1}},
             roster_.location_of(group.to), options, terms);
@@ -171,8 +173,10 @@ void Scheduler::end(Running& group) {
     decide(std::move(decision));
     end_move(group, i, moved, report);
   }
-  // Only what is uncorrected teaches, and only moves by themselves.
-  predictions_.add_move(tables_->costs(), group.from, group.to, report);
+  // Only what is uncorrected teaches, only moves by themselves, and only those that copied.
+  if (report.bytes_remapped == 0) {
+    predictions_.add_move(tables_->costs(), group.from, group.to, report);
+  }
   move_ended_.notify_all();
 }
 

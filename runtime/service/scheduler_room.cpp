@@ -81,6 +81,9 @@ std::uint64_t Scheduler::used_bytes(PlaceId at) const {
 
 DrainReport Scheduler::drain_place(Location at, const DrainOptions& options) {
   DrainReport report;
+  while (Chunk copy = ground_.memory.copies().drop_oldest(at)) {  // They are in no books of ours.
+    ground_.memory.dismiss(std::move(copy));
+  }
   MutexLock lock(mutex_);
   const PlaceId place = roster_.place_of(at);
   const TimePoint begin = clock_.now();

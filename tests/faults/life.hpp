@@ -31,6 +31,9 @@ struct LifePlan {
   std::function<bool()> disturbed;
   /// The driver never comes back once it has failed: nothing is asked of it afterwards.
   bool driver_lost = false;
+  /// It ends with memory that is read-only for a while, goes to HBM leaving clean copies behind,
+  /// and comes back to them.
+  bool clean_copies = false;
 };
 
 /// What became of it.
@@ -40,6 +43,7 @@ struct LifeOutcome {
   int fired = 0;
   bool poisoned = false;
   bool opened = false;
+  std::size_t bytes_remapped = 0;  ///< Moved without a copy.
   /// Errors that the public calls threw, as "stage: text".
   std::vector<std::string> errors;
   /// What must not be. Empty if all is well.
@@ -69,6 +73,9 @@ class Life {
   void move(const char* stage, const std::function<void()>& body);
   void move_live(const char* stage, Location to);
   void drop_and_resume();
+  void attach(std::vector<AttachedStream>& attached);
+  void come_and_go(const char* stage, const std::function<void(Location to)>& body);
+  void leave_clean_copies();
   void free();
   bool attempt(const char* stage, const std::function<void()>& body);
   void undisturbed(const char* stage, const std::function<void()>& body);

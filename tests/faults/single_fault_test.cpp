@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <iterator>
 #include <random>
 
@@ -51,6 +52,26 @@ TEST(Faults, AnySingleFailureLosesNothing) {
       EXPECT_FALSE(outcome.poisoned) << "one failure leaves a way home; " << describe(plan);
       if (outcome.fired == 0) break;
     }
+  }
+}
+
+// Clean copies are left behind, come back to, dropped: none is taken for what it is not.
+TEST(Faults, AnySingleFailureBesideCleanCopiesLosesNothing) {
+  LifePlan plan;
+  plan.seed = run_seed();
+  const auto first = static_cast<int>(expect_whole(plan).seen.size());
+  plan.clean_copies = true;
+  const LifeOutcome whole = expect_whole(plan);
+  EXPECT_EQ(whole.fired, 0);
+  EXPECT_TRUE(whole.errors.empty());
+  EXPECT_GT(whole.bytes_remapped, 0u);
+  // What comes before is failed by the sweep above; the end of a life without copies is short.
+  constexpr int end_of_life = 60;
+  for (int number = std::max(0, first - end_of_life);; number += thinned(1)) {
+    plan.fail = {number};
+    const LifeOutcome outcome = expect_whole(plan);
+    EXPECT_FALSE(outcome.poisoned) << "one failure leaves a way home; " << describe(plan);
+    if (outcome.fired == 0) break;
   }
 }
 

@@ -106,6 +106,7 @@ void TwinMover::judge(const Error& error) {
 void TwinMover::add_to(TwinOutcome& outcome) {
   const RuntimeStats stats = world_.runtime().stats();
   seen_.gates = stats.gates;
+  seen_.bytes_remapped = stats.bytes_remapped;
   for (const auto& [reason, times] : stats.reasons) seen_.given_up[reason] = times;
   if (stats.poisoned != 0 && !plan_.any_error) world_.fail("an allocation is poisoned");
   outcome += seen_;

@@ -122,6 +122,7 @@ void TwinOutcome::operator+=(const TwinOutcome& other) {
   chunks_moved += other.chunks_moved;
   chunks_live += other.chunks_live;
   moves_done += other.moves_done;
+  bytes_remapped += other.bytes_remapped;
   gates += other.gates;
   for (const auto& [kind, count] : other.moves_failed) moves_failed[kind] += count;
   for (const auto& [reason, count] : other.given_up) given_up[reason] += count;

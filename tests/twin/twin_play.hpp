@@ -14,6 +14,7 @@ struct TwinOutcome {
   std::uint64_t chunks_moved = 0;
   std::uint64_t chunks_live = 0;
   std::uint64_t moves_done = 0;
+  std::uint64_t bytes_remapped = 0;                   ///< Moved to where a clean copy lay.
   std::map<std::string, std::uint64_t> moves_failed;  ///< By kind of error.
   std::uint64_t gates = 0;
   std::map<std::string, std::uint64_t> given_up;  ///< Gates, by reason.

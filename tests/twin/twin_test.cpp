@@ -73,5 +73,25 @@ TEST(Twin, ArrayAndTwinAreEqualWithThreads) {
   print(all);
 }
 
+// One array is read-only at times and moves meanwhile, with its clean copies kept; then it is
+// written to again.
+TEST(Twin, WhatComesBackToACleanCopyIsEqualToo) {
+  const int plays = long_run() ? 2'000 : under_sanitizer ? 10 : 30;
+  constexpr int plays_max = 3'000;  // Few seeds have none.
+  TwinOutcome all;
+  int played = 0;
+  for (; !HasFailure() && (played < plays || all.bytes_remapped == 0); ++played) {
+    ASSERT_LT(played, plays_max) << "no clean copy was ever used";
+    TwinPlan plan = TwinPlan::drawn(run_seed() + static_cast<unsigned>(played));
+    plan.company.reads_only = true;
+    plan.hosts = true;
+    const TwinOutcome outcome = play(plan);
+    EXPECT_EQ(outcome.problem, "") << describe(plan);
+    all += outcome;
+  }
+  fmt::print("{} plays, {} bytes were remapped\n", played, all.bytes_remapped);
+  print(all);
+}
+
 }  // namespace
 }  // namespace vma

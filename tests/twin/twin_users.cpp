@@ -164,11 +164,20 @@ void forbid_writing_at_times(TwinWorld& world, unsigned number) {
   {
     std::vector<Migration> moves;
     while (!world.finished()) {
-      moves.push_back(
-          world.runtime().migrate_async(array.array, world.elsewhere(random, array.array)));
+      const auto move = [&] {
+        MigrateOptions options;
+        options.keep_clean_copy = below(random, 3) != 0;
+        moves.push_back(world.runtime().migrate_async(
+            array.array, world.elsewhere(random, array.array), options));
+      };
+      move();
       stream.add(some_of(array, random), {random(), 8, 1});
       stream.wait();
       const ReadOnly nobody_writes = world.runtime().read_only(array.array);
+      for (std::uint64_t more = below(random, 3); more > 0; --more) {
+        moves.back().wait_for(never);
+        move();
+      }
       world.compare(stream.bound(), stream.gpu(), array, different);
       nap_at_most(world, random, 80'000);
       stream.wait();

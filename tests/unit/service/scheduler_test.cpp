@@ -47,6 +47,23 @@ TEST(Scheduler, MovesNeighboursInOneMigration) {
   EXPECT_EQ(rig.runtime().stats().migrations, before + 1);
 }
 
+TEST(Scheduler, LeavesACleanCopyBehindWhereThePolicyAsksForIt) {
+  for (const char* policy : {"clean_copy", "cost_benefit"}) {
+    SCOPED_TRACE(policy);
+    const std::size_t kept = policy == std::string("clean_copy") ? 2 : 0;
+    SchedulerRig rig(policy);
+    std::uint64_t* words = rig.alloc(2, host(0));
+    const ReadOnly nobody_writes = rig.runtime().read_only(words);
+    for (std::uint64_t chunk = 0; chunk < 2; ++chunk) rig.use(words, chunk, 0);
+    rig.step();
+    EXPECT_EQ(rig.home(words, 0), gpu(0));
+    EXPECT_EQ(rig.home(words, 1), gpu(0));
+    EXPECT_EQ(rig.runtime().stats().copies_kept, kept);
+    EXPECT_EQ(rig.runtime().migrate(words, host(0)).bytes_remapped,
+              kept * SchedulerRig::chunk_bytes);
+  }
+}
+
 TEST(Scheduler, MovesNothingThatNoAttachedStreamMayUseAndSaysSo) {
   SchedulerRig rig("counter");
   rig.detach_all();
