@@ -41,6 +41,7 @@ std::unique_ptr<Runtime::Parts> make_parts(const LiveSettings& chosen) {
   Settings settings = settle(options);
   settings.stall_budget = chosen.stall_budget;
   settings.tuning = chosen.tuning;
+  settings.nvml.clear();  // Its calls would run beside what is measured.
   return std::make_unique<Runtime::Parts>(open_driver(settings.driver), settings);
 }
 

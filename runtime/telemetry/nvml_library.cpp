@@ -9,6 +9,7 @@
 #include <limits>
 #include <memory>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace vma {
@@ -69,7 +70,7 @@ struct NvmlLibrary::Calls {
   const char* (*error_text)(int code) = nullptr;
 };
 
-NvmlLibrary::NvmlLibrary(const std::string& file) : file_(file), calls_(nullptr) {
+NvmlLibrary::NvmlLibrary(const std::string& file) {
   void* const library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* reason = dlerror();
@@ -90,7 +91,7 @@ NvmlLibrary::NvmlLibrary(const std::string& file) : file_(file), calls_(nullptr)
   if (const int code = calls->init(); code != success) {
     throw unusable(file, fmt::format("nvmlInit_v2: error {}", code));
   }
-  calls_ = calls.release();
+  calls_ = std::move(calls);
 }
 
 NvmlLibrary::~NvmlLibrary() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -52,8 +53,7 @@ class NvmlLibrary {
   struct Calls;
   void require(const char* call, int code) const;
 
-  const std::string file_;
-  const Calls* calls_;  // Never freed, as the library.
+  std::unique_ptr<const Calls> calls_;
 };
 
 }  // namespace vma
