@@ -24,7 +24,11 @@ MigrationReport HeldDrop::run() {
   const TimePoint start = clock_.now();
   try {
     plan();
-    if (!slots_.empty()) drop_held();
+    if (!slots_.empty()) {
+      // What comes back is zeros, whoever was allowed to write meanwhile: no copy is that.
+      memory_.drop_copies(allocation_);
+      drop_held();
+    }
   } catch (const Error& error) {
     finish(start);
     throw error.with_report(report_);

@@ -297,6 +297,19 @@ TEST_F(DropTest, HooksHearThatTheMemoryIsGoneAndOfTheNext) {
   EXPECT_GT(after[1].generation, after[0].generation);
 }
 
+TEST_F(DropTest, ACleanCopyOfBeforeIsNoCopyOfWhatComesBack) {
+  std::uint64_t* words = tagged(runtime(), 2, host(0), 1);
+  const ReadOnly scope = runtime().read_only(words);
+  MigrateOptions keeping;
+  keeping.keep_clean_copy = true;
+  EXPECT_EQ(runtime().migrate(words, gpu(0), keeping).copies_kept, 2);
+  EXPECT_EQ(runtime().park("model", dropping()).bytes_dropped, 2 * chunk_bytes);
+  EXPECT_EQ(runtime().stats().copies_dropped, 2u);
+  runtime().resume("model");
+  EXPECT_EQ(runtime().migrate(words, host(0)).bytes_remapped, 0u);
+  EXPECT_EQ(words_not_zero(runtime(), words, 2 * chunk_words), 0u);
+}
+
 TEST_F(DropTest, AReadOnlyScopeThatSpansItIsKept) {
   std::uint64_t* words = tagged(runtime(), 1, gpu(0), 1);
   {
