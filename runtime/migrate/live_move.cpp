@@ -191,9 +191,7 @@ void LiveMove::stage(LiveChunk& chunk, const WayChoice& choice, bool may_ask) {
       chunk.choice = {Way::stopped, std::string("stopped: ") + error.what(), true};
     }
   }
-  if (chunk.choice.way == Way::stopped) {
-    mover_.engine_.prepare(transaction.from(), task_.to);
-  }
+  if (chunk.choice.way == Way::stopped) mover_.engine_.prepare(transaction.from(), task_.to);
   chunk.staged = true;
   chunk.staged_at = clock_.now();
 }
