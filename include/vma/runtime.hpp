@@ -114,7 +114,7 @@ struct RuntimeStats {
   std::size_t migrations = 0;
   std::size_t bytes_moved = 0;
   std::size_t bytes_copied_twice = 0;
-  std::size_t copies_kept = 0;       ///< Clean copies left behind, or again since a move failed.
+  std::size_t copies_kept = 0;       ///< Chunks that left a clean copy behind.
   std::size_t copies_used = 0;       ///< Of them, those that a chunk came back to.
   std::size_t copies_dropped = 0;    ///< Of them, those that went for want of room, or went stale.
   std::size_t bytes_remapped = 0;    ///< Of `bytes_moved`, those that a clean copy held.

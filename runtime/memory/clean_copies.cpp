@@ -28,7 +28,6 @@ bool CleanCopies::put(Address begin, std::size_t slot, std::uint64_t epoch,
     return false;
   }
   ledger_.shift(at, size_bytes, Ledger::Use::allocated, Ledger::Use::copies);
-  ++counts_.kept;
   ++count_;
   return true;
 }
@@ -101,6 +100,16 @@ Chunk CleanCopies::remove(Copies::const_iterator copy) noexcept {
   ledger_.shift(chunk.at(), chunk.size_bytes(), Ledger::Use::copies, Ledger::Use::allocated);
   --count_;
   return chunk;
+}
+
+void CleanCopies::note_kept() noexcept {
+  const MutexLock lock(mutex_);
+  ++counts_.kept;
+}
+
+void CleanCopies::note_dropped() noexcept {
+  const MutexLock lock(mutex_);
+  ++counts_.dropped;
 }
 
 void CleanCopies::note_used(std::uint64_t size_bytes) noexcept {

@@ -22,7 +22,8 @@ namespace vma {
 /// before its addresses can be another's. Any thread.
 class CleanCopies {
  public:
-  /// Since the runtime was opened.
+  /// Since the runtime was opened. What was kept lies here, is taken by a move, or was used or
+  /// dropped.
   struct Counts {
     std::uint64_t kept = 0;
     std::uint64_t used = 0;
@@ -48,8 +49,12 @@ class CleanCopies {
   /// The same of just this size.
   Chunk drop_oldest(Location at, std::uint64_t size_bytes) noexcept;
 
-  /// One that was taken shows in its slot now.
+  /// One that was put in is the first of its promotion, and not one that a failed move brings back.
+  void note_kept() noexcept;
+  /// One that was taken shows in its slot now, with the bytes that it had.
   void note_used(std::uint64_t size_bytes) noexcept;
+  /// One that was taken is a chunk like any other now.
+  void note_dropped() noexcept;
 
   std::uint64_t bytes(Location at) const;
   Counts counts() const;

@@ -35,6 +35,7 @@ Transaction::~Transaction() {
   } else if (target_clean()) {
     memory_.keep_copy(allocation_, slot_, *clean_in_, std::move(target_));
   } else {
+    if (took_copy_) memory_.copies().note_dropped();
     memory_.retire(std::move(target_));
   }
 }
@@ -57,6 +58,7 @@ bool Transaction::take_clean_target() {
   target_ = memory_.take_copy(allocation_, slot_, to_, epoch);
   if (!target_) return false;
   clean_in_ = epoch;
+  took_copy_ = true;
   move_to(State::ready);
   return true;
 }
@@ -169,7 +171,11 @@ void Transaction::switch_slot(Phases& phases) {
   dark_ = clock.now() - start;
   source_ = allocation_.replace(slot_, std::move(target_));
   move_to(State::switched);
-  if (noted_clean_) memory_.copies().note_used(size_bytes_);
+  if (noted_clean_) {
+    memory_.copies().note_used(size_bytes_);
+  } else if (took_copy_) {
+    memory_.copies().note_dropped();
+  }
   if (allocation_.read_only()) read_only_in_ = allocation_.writable_epoch();
 }
 
@@ -200,6 +206,7 @@ bool Transaction::give_source_up(const MigrateOptions& options, const MoveTerms&
   if (!source_) return false;
   const bool keeps = (options.keep_clean_copy || terms.keeps_copy) && may_keep_source();
   if (keeps) {
+    memory_.copies().note_kept();
     memory_.keep_copy(allocation_, slot_, *read_only_in_, std::move(source_));
   } else if (terms.gives_back) {
     memory_.dismiss(std::move(source_));

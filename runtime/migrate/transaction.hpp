@@ -103,6 +103,7 @@ class Transaction {
   CopyEngine::Copy copy_;
   std::optional<std::uint64_t> clean_in_;  // The writable epoch in which the target is clean.
   bool noted_clean_ = false;
+  bool took_copy_ = false;                     // Clean still or not.
   std::optional<std::uint64_t> read_only_in_;  // That of the switch, if nobody may write then.
   std::chrono::nanoseconds dark_{0};
 };

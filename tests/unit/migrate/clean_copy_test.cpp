@@ -140,6 +140,7 @@ TEST_F(CleanCopyMoveTest, AMoveThatFailsLeavesTheCopiesForTheNext) {
   EXPECT_EQ(copies_bytes(), 8 * page);
   EXPECT_EQ(demote().bytes_remapped, 8 * page);
   expect_whole(seed, host(0));
+  EXPECT_EQ(rig_.memory().copies().counts().kept, 4u) << "not again by the move that failed";
 }
 
 TEST_F(CleanCopyMoveTest, AnotherMoveGetsTheirRoom) {

@@ -109,6 +109,10 @@ TEST_F(CleanCopyTest, WhatIsWrittenUnderAMoveBackIsNotLost) {
   EXPECT_EQ(back.chunks_moved, 3);
   EXPECT_EQ(back.bytes_remapped, chunk_bytes) << "the first was there already";
   EXPECT_EQ(rig_.home(words_), host(0));
+  const RuntimeStats stats = runtime().stats();
+  EXPECT_EQ(stats.copies_kept, 3u);
+  EXPECT_EQ(stats.copies_used, 1u);
+  EXPECT_EQ(stats.copies_dropped, 2u);
   expect_whole(70);
 }
 
