@@ -37,7 +37,7 @@ set_up() {
 }
 
 set_up_tools() {
-  if want_header CLI/CLI.hpp libcli11-dev "the command line \`vmart\` is not built"; then
+  if want_header CLI/CLI.hpp libcli11-dev "the command lines \`vmart\` and \`vmart-lab\` are not built"; then
     cmake_arguments+=(-DVMART_BUILD_TOOLS=ON)
   else
     cmake_arguments+=(-DVMART_BUILD_TOOLS=OFF)

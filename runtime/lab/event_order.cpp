@@ -14,6 +14,10 @@ void EventOrder::add(const TraceEvent& event) {
                 fmt::format("an event at {} ns, when all before {} ns were handed on",
                             event.time.count(), now_.count()));
   }
+  if (const char* const fault = fault_of(event)) {
+    throw Error(ErrorKind::invalid_argument, "EventOrder",
+                fmt::format("at {} ns: {}", event.time.count(), fault));
+  }
   waiting_.push({event, added_++});
 }
 

@@ -19,7 +19,8 @@ class EventOrder {
  public:
   explicit EventOrder(TraceSink& sink) : sink_(&sink) {}
 
-  /// Throws: Error{invalid_argument} for an event before the time that `advance` has come to.
+  /// Throws: Error{invalid_argument} for an event before the time that `advance` has come to, or
+  /// that `fault_of` has something against.
   void add(const TraceEvent& event);
   /// No event before `now` will come: those are handed on. Throws as `TraceSink::write` does, and
   /// Error{invalid_argument} for an event that `TraceAudit` refuses.

@@ -15,8 +15,7 @@ void TraceAudit::count_access(const TraceEvent& event) {
   } else {
     ++unplaced_;
   }
-  end_ = std::max(
-      end_, event.duration > Time::max() - event.time ? Time::max() : event.time + event.duration);
+  end_ = std::max(end_, event.time + event.duration);
 }
 
 std::optional<std::string> TraceAudit::judge(const TraceEvent& event) {

@@ -25,7 +25,7 @@ class TraceAudit {
   static constexpr std::size_t faults_kept_max = 20;
 
   /// Why `event` does not fit: an access beyond its object, an object that does not live or lives
-  /// already. Counts it anyway.
+  /// already. Counts it anyway. Requires: `fault_of` has nothing against it.
   std::optional<std::string> add(const TraceEvent& event);
   /// The same for several, and keeps the first reasons.
   void add(std::span<const TraceEvent> events);

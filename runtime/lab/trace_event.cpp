@@ -27,6 +27,7 @@ const char* fault_of(const TraceEvent& event) noexcept {
         return "its passes are no number above 0";
       }
       if (event.duration < Time(0)) return "its duration is below 0";
+      if (event.duration > Time::max() - event.time) return "it ends after the end of time";
       if (event.at.is_set() && !event.at.is_gpu()) return "its device is no GPU";
       return nullptr;
     case TraceEventKind::allocation:

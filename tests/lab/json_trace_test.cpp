@@ -119,6 +119,8 @@ TEST_F(JsonTrace, SaysWhatIsWrongWithALine) {
   EXPECT_EQ(reason_of(access + ",\"task\":[1]}"), "task: is a list");
   EXPECT_EQ(reason_of(access + ",\"task\":{}}"), "task: is an object");
   EXPECT_EQ(reason_of(access + ",\"passes\":0}"), "its passes are no number above 0");
+  EXPECT_EQ(reason_of(access + ",\"duration_ns\":9223372036854775807}"),
+            "it ends after the end of time");
   EXPECT_EQ(reason_of(access + "} {}"), "something follows the object");
   EXPECT_EQ(reason_of("{\"event\":\"mark\",\"time_ns\":1,\"tag\":\"\"}"), "it has no text");
   EXPECT_EQ(reason_of("{\"event\":\"alloc\",\"time_ns\":1,\"object\":2,\"bytes\":0}"),

@@ -87,7 +87,7 @@ class RandomEvents {
     event.bytes = 1 + number(50) % trace_object_bytes_max;
     event.offset = number(50);
     event.use = static_cast<UseKind>(random_() % 3);
-    if (chance()) event.duration = Time(static_cast<std::int64_t>(number(63)));
+    if (chance()) event.duration = Time(static_cast<std::int64_t>(number(62)));
     if (chance()) event.task = static_cast<std::uint32_t>(number(32));
     if (chance()) event.passes = static_cast<float>(number(60) + 1) / 7;
     if (chance()) event.at = TracePlace(gpu(ordinal()));
