@@ -126,6 +126,12 @@ void BinaryTraceWriter::add(const TraceEvent& event, const TraceTags& tags) {
       put(zigzag(event.object - last_.free_object));
       last_.free_object = event.object;
       return;
+    case TraceEventKind::place:
+      put_time(kind, event.time);
+      put(zigzag(event.object - last_.allocation_object));
+      put(event.offset);
+      put(event.bytes);
+      return put(event.at.code());
     case TraceEventKind::tag:
       put_time(kind, event.time);
       put(event.object);

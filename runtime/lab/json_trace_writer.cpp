@@ -73,6 +73,11 @@ void JsonTraceWriter::add(const TraceEvent& event, const TraceTags& tags) {
       if (event.at.is_set())
         fmt::format_to(out, ",\"home\":\"{}\"", to_string(event.at.location()));
       break;
+    case TraceEventKind::place:
+      fmt::format_to(out, ",\"object\":{},\"bytes\":{}", event.object, event.bytes);
+      if (event.offset != 0) fmt::format_to(out, ",\"offset\":{}", event.offset);
+      fmt::format_to(out, ",\"home\":\"{}\"", to_string(event.at.location()));
+      break;
     case TraceEventKind::free:
     case TraceEventKind::tag: fmt::format_to(out, ",\"object\":{}", event.object); break;
     case TraceEventKind::mark: break;

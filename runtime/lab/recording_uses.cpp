@@ -2,6 +2,8 @@
 
 #include "service/recording_reader.hpp"
 
+#include <vma/error.hpp>
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -35,7 +37,14 @@ class RecordedEvents {
         bad_(&input.bad),
         window_(std::chrono::milliseconds(input.values.whole("window_ms"))) {}
 
-  void begin_file(const RecordingHeader& header) { header_ = &header; }
+  void begin_file(const RecordingHeader& header) {
+    header_ = &header;
+    for (const PlaceState& place : header.places) {
+      if (place.location.ordinal <= TracePlace::ordinal_max) continue;
+      throw Error(ErrorKind::invalid_argument, "convert",
+                  fmt::format("{}: has a place {}", bad_->file(), to_string(place.location)));
+    }
+  }
   void damaged(const RecordingDamage& damage) {
     bad_->add(number_, fmt::format("offset {}: {}", damage.offset, damage.reason));
   }
@@ -47,7 +56,7 @@ class RecordedEvents {
 
  private:
   struct Life {
-    std::uint64_t bytes = 0;
+    std::uint64_t bytes = 0, chunk_bytes = 0;
     Time begin{0}, last_use{0}, end = Time::max();
   };
 
@@ -61,7 +70,7 @@ class RecordedEvents {
   }
 
   void add_record(const RecordedAllocation& record) {
-    if (record.first_slot > 0) return;  // The rest of the places of one that came before.
+    if (record.first_slot > 0) return add_places(record);  // Of one that came before.
     TraceEvent event;
     event.kind = TraceEventKind::allocation;
     event.time = std::max(record.time, now_);
@@ -69,7 +78,11 @@ class RecordedEvents {
     event.bytes = record.bytes;
     event.chunk_bytes = record.chunk_bytes;
     if (fault_of(event) != nullptr) return bad(fault_of(event));
-    const auto [found, is_new] = lives_.try_emplace(record.allocation, Life{record.bytes});
+    if (record.chunk_bytes == 0 || record.chunk_bytes > trace_object_bytes_max) {
+      return bad("an allocation of chunks of no size");
+    }
+    const auto [found, is_new] =
+        lives_.try_emplace(record.allocation, Life{record.bytes, record.chunk_bytes});
     if (!is_new) return bad(fmt::format("allocation {} lives already", record.allocation));
     found->second.begin = found->second.last_use = event.time;
     event.tag = order_->intern(record.tag);
@@ -77,7 +90,33 @@ class RecordedEvents {
       event.at = TracePlace(header_->places[index(record.places.front().at)].location);
     }
     order_->add(event);
+    add_places(record);
     reach(record.time);
+  }
+
+  /// The runs that do not lie where the allocation's first chunk does.
+  void add_places(const RecordedAllocation& record) {
+    const auto found = lives_.find(record.allocation);
+    if (found == lives_.end()) {
+      return bad(fmt::format("places of allocation {}, which is not there", record.allocation));
+    }
+    const Life& life = found->second;
+    const std::uint64_t slots = (life.bytes - 1) / life.chunk_bytes + 1;
+    TraceEvent event;
+    event.kind = TraceEventKind::place;
+    event.time = std::max({record.time, now_, life.begin});
+    event.object = record.allocation;
+    std::uint64_t slot = record.first_slot;
+    for (const PlaceRun& run : record.places) {
+      const std::uint64_t end = slot + run.chunks;
+      if (slot > 0 && end <= slots && run.chunks > 0 && event.time < life.end) {
+        event.offset = slot * life.chunk_bytes;
+        event.bytes = std::min(end * life.chunk_bytes, life.bytes) - event.offset;
+        event.at = TracePlace(header_->places[index(run.at)].location);
+        order_->add(event);
+      }
+      slot = end;
+    }
   }
 
   void add_record(const RecordedFree& record) {

@@ -32,10 +32,10 @@ std::optional<std::string> TraceAudit::judge(const TraceEvent& event) {
   if (event.kind == TraceEventKind::free) {
     bytes_live_ -= found->second;
     live_.erase(found);
-  } else if (event.kind == TraceEventKind::access &&
+  } else if (event.kind != TraceEventKind::tag &&
              (event.offset > found->second || event.bytes > found->second - event.offset)) {
-    return fmt::format("an access to {} bytes from {} on of object {}, which has {}", event.bytes,
-                       event.offset, event.object, found->second);
+    return fmt::format("{} bytes from {} on of object {}, which has {}", event.bytes, event.offset,
+                       event.object, found->second);
   }
   return std::nullopt;
 }

@@ -50,7 +50,7 @@ class TraceAudit {
   void count_access(const TraceEvent& event);
 
   std::unordered_map<std::uint64_t, std::uint64_t> live_;  // Bytes by object.
-  std::array<std::uint64_t, 6> counts_{};
+  std::array<std::uint64_t, trace_event_kinds + 1> counts_{};
   std::uint64_t events_ = 0, fault_count_ = 0, unplaced_ = 0;
   std::uint64_t bytes_live_ = 0, bytes_live_max_ = 0;
   double bytes_read_ = 0, bytes_written_ = 0;

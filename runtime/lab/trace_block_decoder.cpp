@@ -92,6 +92,11 @@ void TraceBlockDecoder::read_other(TraceEvent& event, unsigned first, TraceTags&
   if (first == static_cast<unsigned>(TraceEventKind::free)) {
     last_.free_object += unzigzag(number());
     event.object = last_.free_object;
+  } else if (first == static_cast<unsigned>(TraceEventKind::place)) {
+    event.object = last_.allocation_object + unzigzag(number());
+    event.offset = number();
+    event.bytes = number();
+    event.at = place();
   } else if (first == static_cast<unsigned>(TraceEventKind::tag)) {
     event.object = number();
     event.tag = tag(tags);

@@ -11,6 +11,7 @@ std::string_view to_string(TraceEventKind kind) noexcept {
     case TraceEventKind::free: return "free";
     case TraceEventKind::tag: return "tag";
     case TraceEventKind::mark: return "mark";
+    case TraceEventKind::place: return "place";
   }
   return "unknown";
 }
@@ -34,6 +35,12 @@ const char* fault_of(const TraceEvent& event) noexcept {
       if (event.bytes == 0) return "it allocates no bytes";
       if (event.bytes > trace_object_bytes_max) return "its object is too large";
       return nullptr;
+    case TraceEventKind::place:
+      if (event.bytes == 0) return "it places no bytes";
+      if (event.bytes > trace_object_bytes_max || event.offset > trace_object_bytes_max) {
+        return "its range is larger than any object";
+      }
+      return event.at.is_set() ? nullptr : "it names no place";
     case TraceEventKind::free: return nullptr;
     case TraceEventKind::tag:
     case TraceEventKind::mark: return event.tag == TagId{} ? "it has no text" : nullptr;

@@ -14,10 +14,12 @@ enum class TraceEventKind : std::uint8_t {
   access = 1,
   allocation,
   free,
-  tag,   ///< The object has another tag from here on.
-  mark,  ///< Of the whole trace: a phase begins.
+  tag,    ///< The object has another tag from here on.
+  mark,   ///< Of the whole trace: a phase begins.
+  place,  ///< A range of the object lies there, at no cost: where it began, not a move.
 };
-/// "access", "alloc", "free", "tag", "mark".
+constexpr unsigned trace_event_kinds = 6;
+/// "access", "alloc", "free", "tag", "mark", "place".
 std::string_view to_string(TraceEventKind kind) noexcept;
 
 /// Index into `TraceTags`; 0 is no tag.
@@ -60,16 +62,16 @@ class TracePlace {
 struct TraceEvent {
   Time time{0};              ///< Since the trace's beginning.
   std::uint64_t object = 0;  ///< The trace's own number. A mark has none.
-  std::uint64_t bytes = 0;   ///< An allocation's size; the range of an access.
-  std::uint64_t offset = 0;  ///< An access: where in the object its range begins.
+  std::uint64_t bytes = 0;   ///< An allocation's size; the range of an access or place.
+  std::uint64_t offset = 0;  ///< An access or place: where in the object its range begins.
   /// An access: how long the work takes that it is a part of, were memory no bottleneck. The bytes
   /// are asked for evenly over it. 0: as fast as memory gives them.
   Time duration{0};
   std::uint64_t chunk_bytes = 0;  ///< An allocation: of each chunk but the last. 0: not known.
   std::uint32_t task = 0;         ///< Accesses of one task happen at one device. 0: of none.
   float passes = 1;               ///< An access: how often it goes over the range.
-  /// An access: the GPU. An allocation: where it lies at first. None: the router chooses the one,
-  /// the policy the other.
+  /// An access: the GPU. An allocation or place: where it lies at first. None: the router chooses
+  /// the one, the policy the other.
   TracePlace at;
   TagId tag{};  ///< Of an allocation; the text of a tag and of a mark.
   TraceEventKind kind = TraceEventKind::access;

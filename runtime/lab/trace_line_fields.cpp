@@ -72,11 +72,11 @@ const char* TraceLineFields::number(const JsonNumber& number) {
 }
 
 const char* TraceLineFields::set_kind(std::string_view text) {
-  for (unsigned kind = 1; kind <= static_cast<unsigned>(TraceEventKind::mark); ++kind) {
+  for (unsigned kind = 1; kind <= trace_event_kinds; ++kind) {
     event_.kind = static_cast<TraceEventKind>(kind);
     if (text == to_string(event_.kind)) return nullptr;
   }
-  return "is none of access, alloc, free, tag and mark";
+  return "is none of access, alloc, free, tag, mark and place";
 }
 
 const char* TraceLineFields::set_use(std::string_view text) {
@@ -137,6 +137,9 @@ const char* TraceLineFields::finish(TraceEvent& event) {
                        bit(Field::chunk_bytes) | bit(Field::home) | bit(Field::tag));
       case TraceEventKind::free: return require(always | bit(Field::object), 0);
       case TraceEventKind::tag: return require(always | bit(Field::object) | bit(Field::tag), 0);
+      case TraceEventKind::place:
+        return require(always | bit(Field::object) | bit(Field::bytes) | bit(Field::home),
+                       bit(Field::offset));
       case TraceEventKind::mark: break;
     }
     return require(always | bit(Field::tag), 0);

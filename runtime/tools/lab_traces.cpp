@@ -13,7 +13,7 @@ void print(const TraceAudit& audit) {
   fmt::print("{} events from {:.6f} to {:.6f} s:", audit.events(),
              static_cast<double>(audit.begin().count()) / 1e9,
              static_cast<double>(audit.end().count()) / 1e9);
-  for (unsigned kind = 1; kind <= static_cast<unsigned>(TraceEventKind::mark); ++kind) {
+  for (unsigned kind = 1; kind <= trace_event_kinds; ++kind) {
     const auto one = static_cast<TraceEventKind>(kind);
     fmt::print("{} {} {}", kind > 1 ? "," : "", audit.count(one), to_string(one));
   }

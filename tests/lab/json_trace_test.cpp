@@ -103,7 +103,7 @@ TEST_F(JsonTrace, SaysWhatIsWrongWithALine) {
   EXPECT_EQ(reason_of("7"), "is no object");
   EXPECT_EQ(reason_of("{}"), "event: is missing");
   EXPECT_EQ(reason_of("{\"event\":\"acess\"}"),
-            "event: is none of access, alloc, free, tag and mark");
+            "event: is none of access, alloc, free, tag, mark and place");
   EXPECT_EQ(reason_of("{\"event\":\"access\",\"time_ns\":1,\"object\":2}"), "bytes: is missing");
   EXPECT_EQ(reason_of(access + ",\"bites\":1}"), "a key that no event has");
   EXPECT_EQ(reason_of(access + ",\"bytes\":1}"), "bytes: is there twice");

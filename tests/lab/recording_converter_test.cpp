@@ -93,9 +93,13 @@ TEST_F(RecordingConverter, UsesBecomeAccesses) {
   ToldEvent allocated = allocation(10, 7, 192, "kv");
   allocated.event.chunk_bytes = 64;
   allocated.event.at = TracePlace(host(0));
+  ToldEvent placed = recorded(10, 7, 128, 64);
+  placed.event.kind = TraceEventKind::place;
+  placed.event.at = TracePlace(gpu(0));
   ToldEvent written = recorded(30, 7, 64, 32, 10);
   written.event.use = UseKind::write;
-  EXPECT_EQ(events, (std::vector{allocated, recorded(20, 7, 0, 64), written, free_of(40, 7)}));
+  EXPECT_EQ(events,
+            (std::vector{allocated, placed, recorded(20, 7, 0, 64), written, free_of(40, 7)}));
   EXPECT_EQ(bad_, Lines{});
 }
 
@@ -132,6 +136,19 @@ TEST_F(RecordingConverter, WhatMakesNoSenseIsCounted) {
                          "11: a use of an allocation that was freed"}));
   ASSERT_EQ(events.size(), 4u);
   EXPECT_EQ(events[1], recorded(3, 1, 60, 4)) << "cut at the allocation's end";
+}
+
+TEST_F(RecordingConverter, PlacesGoOnInALaterRecord) {
+  RecordedAllocation rest = made(10, 7, 300);
+  rest.first_slot = 3;
+  rest.places = {{PlaceId{1}, 2}, {PlaceId{2}, 7}};
+  const auto events = convert(made(10, 7, 300), rest, RecordedFree{Time(20), 7});
+  ASSERT_EQ(events.size(), 4u);
+  EXPECT_EQ(events[1].event.offset, 128u);
+  EXPECT_EQ(events[2].event.offset, 192u);
+  EXPECT_EQ(events[2].event.bytes, 108u) << "the last chunk is shorter";
+  EXPECT_EQ(events[2].event.at, TracePlace(gpu(1)));
+  EXPECT_EQ(events[3], free_of(20, 7)) << "there are no ten slots";
 }
 
 TEST_F(RecordingConverter, WhatIsNoRecordingIsRefused) {

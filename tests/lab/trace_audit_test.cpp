@@ -18,7 +18,7 @@ TEST(TraceAudit, FindsWhatDoesNotFit) {
   EXPECT_EQ(audit.add(access(3, 1, 100).event), std::nullopt);
   TraceEvent beyond = access(3, 1, 100).event;
   beyond.offset = 1;
-  EXPECT_EQ(audit.add(beyond), "an access to 100 bytes from 1 on of object 1, which has 100");
+  EXPECT_EQ(audit.add(beyond), "100 bytes from 1 on of object 1, which has 100");
   EXPECT_EQ(audit.add(free_of(4, 1).event), std::nullopt);
   EXPECT_EQ(audit.add(free_of(4, 1).event), "object 1 does not live");
   EXPECT_EQ(audit.add(allocation(5, 1, 100).event), std::nullopt);

@@ -69,9 +69,14 @@ class RandomEvents {
     TraceEvent& event = told.event;
     time_ += random_() % (std::uint64_t{1} << (random_() % 40));
     event.time = Time(static_cast<std::int64_t>(time_));
-    event.kind = static_cast<TraceEventKind>(1 + random_() % 5);
+    event.kind = static_cast<TraceEventKind>(1 + random_() % trace_event_kinds);
     if (event.kind != TraceEventKind::mark) event.object = number(64);
     if (event.kind == TraceEventKind::access) fill_access(event);
+    if (event.kind == TraceEventKind::place) {
+      event.bytes = 1 + number(50) % trace_object_bytes_max;
+      event.offset = number(50);
+      event.at = TracePlace(chance() ? gpu(ordinal()) : host(ordinal()));
+    }
     if (event.kind == TraceEventKind::allocation) {
       event.bytes = 1 + number(50) % trace_object_bytes_max;
       if (chance()) event.chunk_bytes = number(64);
