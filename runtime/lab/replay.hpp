@@ -93,6 +93,8 @@ class Replay {
                                      std::span<const std::uint64_t> sizes);
   bool find_room(std::span<const std::uint64_t> sizes);
   void spill(std::span<const std::uint64_t> sizes);
+  void place_range(const TraceEvent& event);
+  std::optional<PlaceId> place_of(TracePlace at) const;
   void free_object(const TraceEvent& event);
   void unpin(ReplayObjects::Index index);
   Time next_admission() const;

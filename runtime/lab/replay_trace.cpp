@@ -54,6 +54,7 @@ bool Replay::take(const TraceEvent& event) {
     case TraceEventKind::access: return take_access(event);
     case TraceEventKind::allocation: return allocate(event);
     case TraceEventKind::free: free_object(event); return true;
+    case TraceEventKind::place: place_range(event); return true;
     case TraceEventKind::tag:
       if (const auto index = objects_.find(event.object); index != ReplayObjects::none)
         objects_.at(index).tag = event.tag;
@@ -127,12 +128,7 @@ bool Replay::allocate(const TraceEvent& event) {
 std::vector<PlaceId> Replay::choose_places(const TraceEvent& event,
                                            const ReplayObjects::Object& object,
                                            std::span<const std::uint64_t> sizes) {
-  if (event.at.is_set()) {
-    for (std::size_t place = 0; place < machine_.places.size(); ++place) {
-      if (machine_.places[place].location == event.at.location())
-        return std::vector(sizes.size(), PlaceId{static_cast<std::uint8_t>(place)});
-    }
-  }
+  if (const std::optional<PlaceId> at = place_of(event.at)) return std::vector(sizes.size(), *at);
   const std::size_t device = router_.choose(event, loads_);
   const AllocRequest request{object.bytes, object.chunk_bytes,
                              PlaceId{static_cast<std::uint8_t>(device)},
@@ -185,6 +181,37 @@ void Replay::spill(std::span<const std::uint64_t> sizes) {
     }
     free_bytes[index(place)] -= sizes[i];
   }
+}
+
+/// Chunks that begin in the range lie there, as if they had from the beginning; those for which
+/// there is no such place or no room stay, and those that move.
+void Replay::place_range(const TraceEvent& event) {
+  const ReplayObjects::Index number = objects_.find(event.object);
+  if (number == ReplayObjects::none) refuse(event, report_.events + 1, "which does not live");
+  const std::optional<PlaceId> at = place_of(event.at);
+  const ReplayObjects::Object& object = objects_.at(number);
+  if (!at || object.chunks == 0) return;
+  for (std::uint64_t slot = (event.offset + object.chunk_bytes - 1) / object.chunk_bytes;
+       slot < object.chunks && slot * object.chunk_bytes - event.offset < event.bytes; ++slot) {
+    const ChunkId chunk{static_cast<std::uint32_t>(index(object.first) + slot)};
+    const ChunkRow& row = scheduler_.snapshot().chunk(chunk);
+    if (row.at == *at || scheduler_.is_moving(chunk)) continue;
+    if (scheduler_.snapshot().place(*at).free_bytes() < row.bytes) {
+      ++report_.chunks_spilled;
+      continue;
+    }
+    scheduler_.tables().moved(chunk, *at);
+    ChunkRow& moved = scheduler_.tables().row(chunk);
+    moved.last_move = Time::zero();
+    moved.generation = 0;
+  }
+}
+
+std::optional<PlaceId> Replay::place_of(TracePlace at) const {
+  if (!at.is_set()) return std::nullopt;
+  const auto found = std::ranges::find(machine_.places, at.location(), &PlaceState::location);
+  if (found == machine_.places.end()) return std::nullopt;
+  return PlaceId{static_cast<std::uint8_t>(found - machine_.places.begin())};
 }
 
 void Replay::free_object(const TraceEvent& event) {

@@ -30,6 +30,12 @@ class ListedTrace : public TraceSource {
     event.at = at;
     return add(event);
   }
+  ListedTrace& place(Time time, std::uint64_t object, std::uint64_t bytes, TracePlace at,
+                     std::uint64_t offset = 0) {
+    access(time, object, bytes, at, offset);
+    last().kind = TraceEventKind::place;
+    return *this;
+  }
   ListedTrace& free(Time time, std::uint64_t object) {
     return add(of(TraceEventKind::free, time, object));
   }

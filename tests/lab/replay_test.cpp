@@ -116,6 +116,20 @@ TEST(Replay, AnAccessOverTwoPlacesTakesTheSumOfBoth) {
   EXPECT_EQ(report.bytes_by_place.at("gpu(1)"), 50);
 }
 
+TEST(Replay, ARangeLiesAtFirstWhereTheTraceSays) {
+  ReplayRig rig;
+  ListedTrace trace;
+  trace.alloc(start, 1, 250, on_0)
+      .place(start, 1, 100, on_host, 100)
+      .place(start, 1, 50, on_1, 200);
+  trace.access(start, 1, 250, on_0);
+  const ReplayReport report = rig.run(trace);
+  EXPECT_EQ(report.bytes_by_place.at("gpu(0)"), 100);
+  EXPECT_EQ(report.bytes_by_place.at("host(0)"), 100);
+  EXPECT_EQ(report.bytes_by_place.at("gpu(1)"), 50);
+  EXPECT_EQ(report.moves, 0u);
+}
+
 TEST(Replay, AMoveTakesItsCopyItsFixedPartAndAStall) {
   ReplayRig rig;
   rig.gpus.costs.move_fixed(gpu_1, gpu_0) = milliseconds(300);  // The stall is a part of it.
