@@ -17,12 +17,12 @@ namespace {
 
 Error no_room(const Ledger::Account& account, Location at, std::uint64_t size_bytes,
               const char* call) {
-  return Error(
-      ErrorKind::out_of_memory, call,
-      fmt::format("{} bytes at {}: of its capacity of {} bytes, allocations hold {}, the "
-                  "cache {}, the runtime {}, and {} are leaked",
-                  size_bytes, to_string(at), account.capacity_bytes, account.allocated_bytes,
-                  account.cached_bytes, account.own_bytes, account.leaked_bytes));
+  return Error(ErrorKind::out_of_memory, call,
+               fmt::format("{} bytes at {}: of its capacity of {} bytes, allocations hold {}, the "
+                           "cache {}, clean copies {}, the runtime {}, and {} are leaked",
+                           size_bytes, to_string(at), account.capacity_bytes,
+                           account.allocated_bytes, account.cached_bytes, account.copies_bytes,
+                           account.own_bytes, account.leaked_bytes));
 }
 
 }  // namespace
@@ -179,12 +179,14 @@ std::uint64_t Memory::release_oldest_copy(Location at) noexcept {
 
 void Memory::keep_copy(const Allocation& allocation, std::size_t slot, std::uint64_t epoch,
                        Chunk chunk) noexcept {
-  if (!chunk || chunk.busy()) return retire(std::move(chunk));
+  if (!chunk || chunk.busy() || allocation.being_freed) return retire(std::move(chunk));
   retire(copies_.drop(allocation.begin(), slot));
   if (!copies_.put(allocation.begin(), slot, epoch, std::move(chunk)))
     return retire(std::move(chunk));
-  // Who allows writing counts the epoch first and drops the copies then: one of the two sees this.
-  if (allocation.writable_epoch() != epoch) retire(copies_.drop(allocation.begin(), slot));
+  // Who allows writing counts the epoch first and drops the copies then, and so does who exports:
+  // one of the two sees this.
+  if (allocation.writable_epoch() != epoch || allocation.exported)
+    retire(copies_.drop(allocation.begin(), slot));
 }
 
 Chunk Memory::take_copy(const Allocation& allocation, std::size_t slot, Location at,

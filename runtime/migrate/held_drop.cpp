@@ -24,7 +24,7 @@ MigrationReport HeldDrop::run() {
   const TimePoint start = clock_.now();
   try {
     plan();
-    if (!slots_.empty()) {
+    if (!slots_.empty() && !allocation_.being_freed) {
       // What comes back is zeros, whoever was allowed to write meanwhile: no copy is that.
       memory_.drop_copies(allocation_);
       drop_held();

@@ -336,6 +336,7 @@ void LiveMove::choose_again(LiveChunk& chunk) {
   if (choice.way == chunk.choice.way) return;
   for (LiveChunk& other : chunks_) unstage(other);  // The next one's copier may be given up.
   if (chunk.transaction.state() == Transaction::State::copied) chunk.transaction.discard_copy();
+  if (chunk.choice.way == Way::remapped) pace_copy(chunk);  // There was nothing to copy before.
   stage(chunk, choice, false);
 }
 

@@ -53,7 +53,8 @@ void Transaction::move_to(State next) {
 }
 
 bool Transaction::take_clean_target() {
-  if (state_ != State::planned) return false;
+  // A move that waited behind a free names addresses, and so copies, that are another's by now.
+  if (state_ != State::planned || allocation_.being_freed || allocation_.exported) return false;
   const std::uint64_t epoch = allocation_.writable_epoch();
   target_ = memory_.take_copy(allocation_, slot_, to_, epoch);
   if (!target_) return false;
@@ -64,7 +65,7 @@ bool Transaction::take_clean_target() {
 }
 
 bool Transaction::target_clean() const noexcept {
-  return clean_in_ && *clean_in_ == allocation_.writable_epoch();
+  return clean_in_ && *clean_in_ == allocation_.writable_epoch() && !allocation_.exported;
 }
 
 bool Transaction::take_cached_target() {

@@ -90,7 +90,8 @@ void CleanCopy::on_tick(const Snapshot& snapshot, Plan& plan) {
 }
 
 /// A move by somebody else, or one that went on from there, is not told: the place of a copy is
-/// where the chunk last came from, and if that is wrong it costs a copy.
+/// where the chunk last came from. If that is wrong, or no copy was kept since the chunk may be
+/// written to, it costs a copy, and a slower place where the other policy knew a faster one.
 void CleanCopy::on_result(const MoveResult& result, const Snapshot& snapshot) {
   inner_->on_result(result, snapshot);
   if (!result.moved) return;

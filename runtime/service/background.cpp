@@ -82,6 +82,8 @@ void Runtime::note_export(void* pointer) {
     check_not_dropped(*allocation, call);
     allocation->exported = true;
   }
+  // Who knows the memory may write to it, whatever rights the slots have.
+  entry->memory.drop_copies(*allocation);
   entry->memory.tell_changed(*allocation);
 }
 

@@ -89,11 +89,16 @@ struct ReadOnly::State {
   ~State() {
     if (!declared) return;
     guest.leave("vma::ReadOnly", [this](const Runtime::Parts::Entry& entry) {
-      {
-        const MutexLock lock(guest.allocation->operations());
-        guest.allocation->set_read_only(false, entry->topology);  // A free may yet fail.
+      Allocation& allocation = *guest.allocation;
+      const std::uint64_t epoch = allocation.writable_epoch();
+      try {
+        const MutexLock lock(allocation.operations());
+        allocation.set_read_only(false, entry->topology);  // A free may yet fail.
+      } catch (...) {
+        entry->memory.drop_copies(allocation);
+        throw;
       }
-      if (!guest.allocation->read_only()) entry->memory.drop_copies(*guest.allocation);
+      if (allocation.writable_epoch() != epoch) entry->memory.drop_copies(allocation);
     });
     guest.tell_changed("vma::ReadOnly");
   }

@@ -81,13 +81,14 @@ std::uint64_t Scheduler::used_bytes(PlaceId at) const {
 
 DrainReport Scheduler::drain_place(Location at, const DrainOptions& options) {
   DrainReport report;
+  const TimePoint begin = clock_.now();
+  const TimePoint until = begin + options.deadline;
   while (Chunk copy = ground_.memory.copies().drop_oldest(at)) {  // They are in no books of ours.
     ground_.memory.dismiss(std::move(copy));
+    if (clock_.now() >= until) break;
   }
   MutexLock lock(mutex_);
   const PlaceId place = roster_.place_of(at);
-  const TimePoint begin = clock_.now();
-  const TimePoint until = begin + options.deadline;
   catch_up();
   if (!drained_.contains(place)) {
     drained_.emplace(place, Snapshot(*tables_).place(place).capacity_bytes);

@@ -107,6 +107,18 @@ TEST_F(CleanCopyMoveTest, NoneIsKeptOfWhatIsExported) {
   words_->hooks().remove(hook);
 }
 
+TEST_F(CleanCopyMoveTest, AMoveBehindAFreeTakesNone) {
+  declare(true);
+  promote();
+  words_->being_freed = true;  // Its addresses, and what is kept by them, may be another's.
+  {
+    Transaction late(rig_.memory(), rig_.engine(), *words_, 0, host(0));
+    EXPECT_FALSE(late.take_clean_target());
+  }
+  EXPECT_EQ(copies_bytes(), 8 * page);
+  words_->being_freed = false;
+}
+
 TEST_F(CleanCopyMoveTest, BetweenGpusNoneIsKeptAndThatAtTheHostStays) {
   declare(true);
   promote();
