@@ -22,7 +22,7 @@ namespace vma {
 void convert_g10(const ConvertInput& input, EventOrder& order);
 
 inline constexpr std::array g10_parameters{
-    TraceParameter{"iterations", 2, 1, 1e6, "how often the kernels run"},
+    TraceParameter{"iterations", 2, 1, 60e3, "how often the kernels run"},
     TraceParameter{"stages", 0, 0, 1000, "GPUs of a pipeline; 0: no device is named"}};
 
 }  // namespace vma

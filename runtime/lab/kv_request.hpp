@@ -31,7 +31,7 @@ void set_times(KvRequest& request, const TraceValues& values);
 
 inline constexpr TraceParameter token_bytes_parameter{"token_bytes", 131'072, 1, 1e9,
                                                       "KV cache of one token (Llama-3-8B in bf16)"};
-inline constexpr TraceParameter token_time_parameter{"token_us", 30'000, 0, 1e9,
+inline constexpr TraceParameter token_time_parameter{"token_us", 30'000, 0, 1e7,
                                                      "time an output token"};
 inline constexpr TraceParameter prefill_parameter{
     "prefill_tokens_s", 0, 0, 1e9, "prompt tokens worked on in a second; 0: all at once"};

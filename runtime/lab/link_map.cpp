@@ -17,37 +17,37 @@ LinkMap::LinkMap(const MachineDescription& machine, const MachineCosts& costs)
     for (const char* port : {"hbm", "to peers", "from peers", "to host", "from host"})
       names_.push_back(fmt::format("gpu({}) {}", gpu, port));
   }
-  access_.resize(gpus_ * places_);
+  read_.resize(gpus_ * places_);
+  write_.resize(gpus_ * places_);
   copy_.resize(places_ * places_);
   for (std::size_t row = 0; row < places_; ++row) {
     for (std::size_t column = 0; column < places_; ++column) {
       const PlaceId one{static_cast<std::uint8_t>(row)}, other{static_cast<std::uint8_t>(column)};
-      if (row != column) {
-        LinkPath& copy = copy_[cell(one, other)];
-        copy = path(machine, row, column, true);
-        copy.rate_max = costs.copy_rate(one, other);
-        widen(copy);
-      }
+      const auto set = [&](std::vector<LinkPath>& paths, const Ends& ends, double rate) {
+        LinkPath& each = paths[cell(one, other)];
+        each = path(machine, ends);
+        each.rate_max = rate;
+        widen(each);
+      };
+      if (row != column) set(copy_, {row, column}, costs.copy_rate(one, other));
       if (row >= gpus_) continue;
-      LinkPath& access = access_[cell(one, other)];
-      access = path(machine, column, row, false);
-      access.rate_max = costs.access_rate(one, other);
-      widen(access);
+      const double rate = costs.access_rate(one, other);
+      set(read_, {column, row, true, row == column}, rate);
+      set(write_, {row, column, row == column, true}, rate);
     }
   }
 }
 
-/// From what lies at `from` to `to`; a copy goes into the HBM there, what a kernel reads does not.
-LinkPath LinkMap::path(const MachineDescription& machine, std::size_t from, std::size_t to,
-                       bool writes) const {
+LinkPath LinkMap::path(const MachineDescription& machine, const Ends& ends) const {
+  const auto [from, to, from_hbm, to_hbm] = ends;
   LinkPath path;
   const bool from_gpu = from < gpus_, to_gpu = to < gpus_;
-  if (from_gpu) path.add(link(from, hbm));
+  if (from_gpu && from_hbm) path.add(link(from, hbm));
   if (from == to) return path;
   const bool peers = from_gpu && to_gpu && machine.peer_links[from][to].kind == LinkKind::nvlink;
   if (from_gpu) path.add(link(from, peers ? to_peers : to_host));
   if (to_gpu) path.add(link(to, peers ? from_peers : from_host));
-  if (to_gpu && writes) path.add(link(to, hbm));
+  if (to_gpu && to_hbm) path.add(link(to, hbm));
   return path;
 }
 

@@ -47,8 +47,10 @@ class LinkMap {
   /// "gpu(0) hbm", "gpu(2) from peers".
   const std::string& name(LinkId link) const { return names_[link]; }
 
-  /// `device` goes over what lies at `at`.
-  const LinkPath& access(PlaceId device, PlaceId at) const { return access_[cell(device, at)]; }
+  /// `device` reads what lies at `at`.
+  const LinkPath& read(PlaceId device, PlaceId at) const { return read_[cell(device, at)]; }
+  /// As fast as it reads, the other way.
+  const LinkPath& write(PlaceId device, PlaceId at) const { return write_[cell(device, at)]; }
   const LinkPath& copy(PlaceId from, PlaceId to) const { return copy_[cell(from, to)]; }
 
  private:
@@ -58,14 +60,18 @@ class LinkMap {
   std::size_t cell(PlaceId row, PlaceId column) const {
     return index(row) * places_ + index(column);
   }
-  LinkPath path(const MachineDescription& machine, std::size_t from, std::size_t to,
-                bool writes) const;
+  /// Between the places of whose memory `from_hbm` and `to_hbm` say whether it takes part.
+  struct Ends {
+    std::size_t from = 0, to = 0;
+    bool from_hbm = true, to_hbm = true;
+  };
+  LinkPath path(const MachineDescription& machine, const Ends& ends) const;
   void widen(const LinkPath& path);
 
   std::size_t gpus_, places_;
   std::vector<double> capacities_;
   std::vector<std::string> names_;
-  std::vector<LinkPath> access_, copy_;  // [device or source][place]
+  std::vector<LinkPath> read_, write_, copy_;  // [device or source][place]
 };
 
 }  // namespace vma

@@ -19,7 +19,7 @@ inline constexpr std::array phase_change_parameters{
     object_bytes_parameter,
     TraceParameter{"objects", 1000, 1, 1e7, "objects"},
     TraceParameter{"set", 50, 1, 1e7, "objects of a GPU's working set"},
-    TraceParameter{"phases", 4, 1, 1e6, "phases"},
+    TraceParameter{"phases", 4, 1, 60e3, "phases"},
     TraceParameter{"phase_s", 15, 1e-6, 1e6, "length of a phase", false},
     TraceParameter{"accesses_s", 1000, 1e-3, 1e8, "accesses a second of one GPU", false}};
 

@@ -1,6 +1,6 @@
 #include "lab/replay.hpp"
 
-#include "driver/driver.hpp"
+#include <vma/error.hpp>
 
 #include <fmt/format.h>
 
@@ -8,6 +8,13 @@
 #include <utility>
 
 namespace vma {
+namespace {
+
+constexpr std::size_t windows_max = 10'000;
+/// Without anything to do for so long, ticks are passed over until there is.
+constexpr std::chrono::seconds idle_max(60);
+
+}  // namespace
 
 Replay::Replay(const ReplayMachine& machine, const ReplayOptions& options,
                std::unique_ptr<Policy> policy, std::unique_ptr<Router> router)
@@ -28,14 +35,21 @@ Replay::Replay(const ReplayMachine& machine, const ReplayOptions& options,
 /// the scheduler looks at what was used, it ticks, the trace goes on.
 ReplayReport Replay::run(TraceSource& source) {
   source_ = &source;
-  if (read_head()) now_ = batch_[head_].time;
+  if (!read_head())
+    throw Error(ErrorKind::invalid_argument, "Replay::run", "the trace has no events");
+  now_ = batch_[head_].time;
   report_.begin = report_.end = now_;
   scheduler_.set_now(now_);
   Time drain = Time::max(), tick = now_ + options_.tick;
   admit();
   while (more_ || busy()) {
     if (scheduler_.has_uses() && drain == Time::max()) drain = now_ + options_.drain;
-    now_ = std::min({traffic_.next_end(), moves_.next(), drain, tick, next_admission()});
+    const Time soon = std::min({traffic_.next_end(), moves_.next(), drain, next_admission()});
+    if (soon == Time::max() && traffic_.size() > 0)
+      throw Error(ErrorKind::invalid_argument, "Replay::run", "an access takes for ever");
+    const bool idle = !busy() && scheduler_.under_way() == 0;
+    if (idle && soon < Time::max() && soon - tick > idle_max) tick = soon - idle_max / 2;
+    now_ = std::min(soon, tick);
     scheduler_.set_now(now_);
     while (traffic_.next_end() <= now_) end_flow();
     end_moves();
@@ -56,8 +70,7 @@ ReplayReport Replay::run(TraceSource& source) {
 }
 
 bool Replay::busy() const {
-  return std::ranges::any_of(
-      devices_, [](const Device& device) { return device.running || !device.queue.empty(); });
+  return std::ranges::any_of(devices_, &has_work);
 }
 
 // --- The moves
@@ -74,7 +87,6 @@ void Replay::end_moves() {
   for (const ReplayMoves::Ended& ended : moves_.advance(now_)) {
     const AcceptedMove& move = ended.move;
     scheduler_.end(move, true, now_ - ended.began, ended.stall);
-    unpin(objects_.owner(move.chunk));
     ++report_.moves;
     report_.bytes_moved += move.bytes;
     window().bytes_moved += move.bytes;
@@ -90,7 +102,8 @@ void Replay::end_moves() {
       ++report_.thrashes;
     }
     came_from_[move.chunk] = {move.from, now_};
-    opened = true;
+    unpin(objects_.owner(move.chunk));  // It may be the last that its object waited for.
+    opened = room_changed_ = true;
   }
   if (!opened) return;
   open_devices();
@@ -99,6 +112,8 @@ void Replay::end_moves() {
 
 /// All go on; and then the next gate may shut, behind what each has just begun.
 void Replay::open_devices() {
+  for (auto running = running_.begin(); running != running_.end(); ++running)
+    if (!running->flow) begin_segment(running);
   for (std::size_t device = 0; device < devices_.size(); ++device) {
     if (const auto since = std::exchange(devices_[device].stands, std::nullopt))
       report_.devices[device].stood += now_ - *since;
@@ -107,21 +122,41 @@ void Replay::open_devices() {
   shut_gate();
 }
 
+/// What is spread is many kernels, and stands at once; what is one kernel is waited for.
 void Replay::shut_gate() {
   if (!moves_.wants_gate()) return;
-  const auto running = std::ranges::count_if(
-      devices_, [](const Device& device) { return device.running.has_value(); });
-  moves_.close(static_cast<std::size_t>(running), now_);
-  for (Device& device : devices_)
-    if (!device.running && !device.queue.empty()) device.stands = now_;
+  for (Running& running : running_) {
+    if (!running.access.spread()) continue;
+    running.left = traffic_.end(*running.flow, now_);
+    running.flow.reset();
+  }
+  std::size_t kernels = 0;
+  for (Device& device : devices_) {
+    kernels += device.kernels;
+    if (device.kernels == 0 && has_work(device)) device.stands = now_;
+  }
+  moves_.close(kernels, now_);
 }
 
 // --- The report
 
 ReplayWindow& Replay::window() {
-  const auto number = static_cast<std::size_t>((now_ - report_.begin) / options_.window);
-  if (report_.windows.size() <= number) report_.windows.resize(number + 1);
-  return report_.windows[number];
+  std::vector<ReplayWindow>& windows = report_.windows;
+  auto number = static_cast<std::size_t>((now_ - report_.begin) / report_.window);
+  while (number >= windows_max) {  // Two of them become one of twice the length.
+    for (std::size_t i = 0; i < windows.size(); ++i) {
+      const ReplayWindow each = std::exchange(windows[i], {});
+      windows[i / 2].bytes += each.bytes;
+      windows[i / 2].access_s += each.access_s;
+      windows[i / 2].local_s += each.local_s;
+      windows[i / 2].bytes_moved += each.bytes_moved;
+    }
+    windows.resize((windows.size() + 1) / 2);
+    report_.window *= 2;
+    number /= 2;
+  }
+  if (windows.size() <= number) windows.resize(number + 1);
+  return windows[number];
 }
 
 void Replay::finish(ReplayReport& report) const {

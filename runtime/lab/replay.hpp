@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -41,21 +42,20 @@ struct ReplayOptions {
   ReplaySchedulerLimits scheduler;
 };
 
-/// Replays a trace on a machine with a policy, in virtual time: what would have happened. A device
-/// does one access at a time, in the order in which they come to it; an access goes over its range
-/// from front to back, at the rate that the links give it beside all other accesses and moves, and
-/// not faster than its own work lets it. Deterministic: the same inputs give the same report.
-///
-/// Not modelled: latency of single accesses, caches, the time that launches and the scheduler's
-/// own thread take. Not thread-safe; one replay of one trace.
+/// Replays a trace on a machine with a policy, in virtual time: what would have happened. Of
+/// accesses that go as fast as memory lets them a device does one at a time, in the order in which
+/// they come to it; one with a duration runs beside the others, and is spread over that time unless
+/// memory is slower. An access goes over its range from front to back, at the rate that the links
+/// give it beside all other accesses and moves. Deterministic: the same inputs give the same
+/// report. docs/replay.md says what is not modelled. Not thread-safe; one replay of one trace.
 class Replay {
  public:
   /// Requires: all live as long as it. `policy` begins without a past.
   Replay(const ReplayMachine& machine, const ReplayOptions& options, std::unique_ptr<Policy> policy,
          std::unique_ptr<Router> router);
 
-  /// Throws: what the source throws; Error{invalid_argument} for an access or a free of an object
-  /// that does not live.
+  /// Throws: what the source throws; Error{invalid_argument} for a trace without events, and for an
+  /// event that does not fit those before it or is beyond a limit.
   ReplayReport run(TraceSource& source);
 
  private:
@@ -65,21 +65,28 @@ class Replay {
     double passes = 1;  // Over the range; of `read_write` both.
     Time duration{0}, came{0};
     UseKind use{};
+    bool spread() const { return duration > Time::zero(); }
   };
   struct Segment {
     const LinkPath* path = nullptr;
-    PlaceId at{};
     double bytes = 0;
+  };
+  /// An access under way.
+  struct Running {
+    Access access;
+    std::size_t device = 0;
+    std::vector<Segment> segments;
+    std::size_t segment = 0;     // That it is at.
+    std::optional<FlowId> flow;  // None: a gate keeps it.
+    double left = 0;             // Of the segment, without a flow.
+    double rate_max = 0, local_s = 0, bytes = 0;
+    Time began{0};
   };
   struct Device {
     std::deque<Access> queue;
-    std::optional<Access> running;
-    std::vector<Segment> segments;  // Of what runs.
-    std::size_t segment = 0;        // That it is at.
-    FlowId flow{};
-    double rate_max = 0, local_s = 0, bytes = 0;  // Of what runs.
-    Time began{0};
-    std::optional<Time> stands;  // Since when a gate keeps it from its next access.
+    std::size_t kernels = 0;     // Accesses under way that are not spread: none or one.
+    std::size_t running = 0;     // All of them.
+    std::optional<Time> stands;  // Since when a gate keeps it from what it has to do.
   };
 
   // The trace
@@ -89,8 +96,7 @@ class Replay {
   bool take(const TraceEvent& event);
   bool take_access(const TraceEvent& event);
   bool allocate(const TraceEvent& event);
-  std::vector<PlaceId> choose_places(const TraceEvent& event, const ReplayObjects::Object& object,
-                                     std::span<const std::uint64_t> sizes);
+  bool give_chunks(const TraceEvent& event, ReplayObjects::Index index, PlaceId device);
   bool find_room(std::span<const std::uint64_t> sizes);
   void spill(std::span<const std::uint64_t> sizes);
   void place_range(const TraceEvent& event);
@@ -101,10 +107,12 @@ class Replay {
 
   // The devices
   void begin_next(std::size_t device);
-  void cut(std::size_t number, Device& device);
-  void begin_segment(Device& device);
+  void begin(std::size_t device, const Access& access);
+  bool cut(Running& running);
+  void begin_segment(std::list<Running>::iterator running);
   void end_flow();
-  void end_access(std::size_t device);
+  void end_access(const Running& running);
+  static bool has_work(const Device& device);
 
   // The moves
   void start_moves();
@@ -113,7 +121,7 @@ class Replay {
   void shut_gate();
 
   bool busy() const;
-  void note(const Device& device, std::size_t number);
+  void note(const Running& running);
   ReplayTenant& tenant_of(TagId tag);
   ReplayWindow& window();
   void finish(ReplayReport& report) const;
@@ -126,6 +134,8 @@ class Replay {
   ReplayObjects objects_;
   TaskRouter router_;
   std::vector<Device> devices_;
+  std::list<Running> running_;
+  std::vector<std::list<Running>::iterator> by_flow_;  // Of those that have a flow.
   std::vector<DeviceLoad> loads_;
 
   TraceSource* source_ = nullptr;
@@ -134,7 +144,9 @@ class Replay {
   bool more_ = true;
   std::optional<std::size_t> head_device_;      // The router has chosen it already.
   std::optional<std::vector<PlaceId>> wanted_;  // So has the policy, for an allocation that waits.
+  std::vector<std::uint64_t> wanted_sizes_;     // Of its chunks.
   Time room_until_ = Time::max();
+  bool room_changed_ = false;  // Something has left since it was looked for.
 
   Time now_{0};
   std::uint32_t allocations_ = 0;

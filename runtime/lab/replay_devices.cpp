@@ -1,44 +1,57 @@
-// What the devices of a replay do: one access after the other, cut where the memory lies elsewhere.
+// What the devices of a replay do: accesses, cut where the memory lies elsewhere.
 
 #include "lab/replay.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <utility>
 
 namespace vma {
+
 void Replay::begin_next(std::size_t number) {
   Device& device = devices_[number];
-  while (!device.running && !device.queue.empty()) {
+  while (!device.queue.empty()) {
     if (moves_.gate_shut()) {
       if (!device.stands) device.stands = now_;
       return;
     }
-    device.running = device.queue.front();
+    const Access access = device.queue.front();
+    if (!access.spread() && device.kernels > 0) return;
     device.queue.pop_front();
-    device.began = now_;
-    device.segment = 0;
-    cut(number, device);
-    if (device.segments.empty()) {
-      ++report_.accesses_lost;
-      end_access(number);
-      continue;
-    }
-    report_.wait_s += std::chrono::duration<double>(now_ - device.running->came).count();
-    begin_segment(device);
+    begin(number, access);
   }
 }
 
-/// Into stretches that lie at one place. Without any: a chunk cannot be reached. Each chunk is
-/// reported as used.
-void Replay::cut(std::size_t number, Device& device) {
-  const PlaceId self{static_cast<std::uint8_t>(number)};
-  const Access& access = *device.running;
+void Replay::begin(std::size_t number, const Access& access) {
+  Device& device = devices_[number];
+  running_.emplace_back();
+  Running& running = running_.back();
+  running.access = access;
+  running.device = number;
+  running.began = now_;
+  ++device.running;
+  device.kernels += access.spread() ? 0 : 1;
+  if (!cut(running)) {
+    ++report_.accesses_lost;
+    end_access(running);
+    running_.pop_back();
+    return;
+  }
+  report_.wait_s += std::chrono::duration<double>(now_ - access.came).count();
+  begin_segment(std::prev(running_.end()));
+}
+
+/// Into stretches that lie at one place, each read and then written if it is both. False: a chunk
+/// cannot be reached. Each chunk is reported as used.
+bool Replay::cut(Running& running) {
+  const PlaceId self{static_cast<std::uint8_t>(running.device)};
+  const Access& access = running.access;
   const ReplayObjects::Object& object = objects_.at(access.object);
   const Snapshot snapshot = scheduler_.snapshot();
-  device.segments.clear();
+  const double read = access.use == UseKind::write ? 0 : access.use == UseKind::read ? 1 : 0.5;
   const std::uint64_t end = access.offset + access.bytes;
-  double all = 0;
+  std::vector<std::pair<PlaceId, double>> stretches;
   for (std::uint64_t slot = access.offset / object.chunk_bytes; slot < object.chunks; ++slot) {
     const std::uint64_t begin = slot * object.chunk_bytes;
     if (begin >= end) break;
@@ -47,35 +60,37 @@ void Replay::cut(std::size_t number, Device& device) {
     const std::uint64_t last = std::min(begin + object.bytes_of(slot), end);
     const double bytes = static_cast<double>(last - first) * access.passes;
     const PlaceId at = snapshot.chunk(chunk).at;
-    const LinkPath& path = machine_.links.access(self, at);
-    if (path.rate_max <= 0) {
-      device.segments.clear();
-      return;
-    }
-    const double read = access.use == UseKind::write ? 0 : 1;
-    const double written = access.use == UseKind::read ? 0 : 1;
-    scheduler_.use(chunk, self, bytes * read / (read + written),
-                   bytes * written / (read + written));
-    all += bytes;
+    if (machine_.links.read(self, at).rate_max <= 0) return false;
+    scheduler_.use(chunk, self, bytes * read, bytes * (1 - read));
+    running.bytes += bytes;
     place_bytes_[index(at)] += bytes;
-    if (!device.segments.empty() && device.segments.back().at == at) {
-      device.segments.back().bytes += bytes;
+    if (!stretches.empty() && stretches.back().first == at) {
+      stretches.back().second += bytes;
     } else {
-      device.segments.push_back({&path, at, bytes});
+      stretches.emplace_back(at, bytes);
     }
   }
+  for (const auto& [at, bytes] : stretches) {
+    if (read > 0) running.segments.push_back({&machine_.links.read(self, at), bytes * read});
+    if (read < 1) running.segments.push_back({&machine_.links.write(self, at), bytes * (1 - read)});
+  }
   const double work = std::chrono::duration<double>(access.duration).count();
-  device.rate_max = work > 0 ? all / work : std::numeric_limits<double>::infinity();
-  device.bytes = all;
-  device.local_s = std::max(work, machine_.costs.access_seconds(self, self, all));
+  running.rate_max = work > 0 ? running.bytes / work : std::numeric_limits<double>::infinity();
+  running.local_s = std::max(work, machine_.costs.access_seconds(self, self, running.bytes));
+  running.left = running.segments.front().bytes;
+  return true;
 }
 
-void Replay::begin_segment(Device& device) {
-  const Segment& segment = device.segments[device.segment];
-  device.flow = traffic_.begin(*segment.path, segment.bytes, now_, device.rate_max);
+/// Or goes on with what is left of it.
+void Replay::begin_segment(std::list<Running>::iterator running) {
+  const Segment& segment = running->segments[running->segment];
+  running->flow = traffic_.begin(*segment.path, running->left, now_, running->rate_max);
+  const auto number = static_cast<std::size_t>(*running->flow);
+  if (by_flow_.size() <= number) by_flow_.resize(number + 1, running_.end());
+  by_flow_[number] = running;
 }
 
-/// The next flow that ends has ended: of a device or of a move.
+/// The next flow that ends has ended: of an access or of a move.
 void Replay::end_flow() {
   const FlowId flow = traffic_.next();
   traffic_.end(flow, now_);
@@ -83,54 +98,60 @@ void Replay::end_flow() {
     if (!moves_.gate_shut()) shut_gate();
     return;
   }
-  const auto found = std::ranges::find_if(
-      devices_, [&](const Device& device) { return device.running && device.flow == flow; });
-  Device& device = *found;
-  if (++device.segment < device.segments.size()) {
-    begin_segment(device);
-    return;
+  const auto ended = by_flow_[static_cast<std::size_t>(flow)];
+  Running& running = *ended;
+  running.flow.reset();
+  if (++running.segment < running.segments.size()) {
+    running.left = running.segments[running.segment].bytes;
+    return begin_segment(ended);
   }
-  const auto number = static_cast<std::size_t>(found - devices_.begin());
-  note(device, number);
-  end_access(number);
-  if (moves_.gate_shut()) {
-    if (!device.queue.empty()) device.stands = now_;
-    moves_.arrive(now_);
-    return;
-  }
-  begin_next(number);
+  const std::size_t number = running.device;
+  const bool spread = running.access.spread();
+  note(running);
+  end_access(running);
+  running_.erase(ended);
+  Device& device = devices_[number];
+  if (!moves_.gate_shut()) return begin_next(number);
+  if (has_work(device) && !device.stands) device.stands = now_;
+  if (!spread) moves_.arrive(now_);
 }
 
-void Replay::end_access(std::size_t number) {
-  Device& device = devices_[number];
-  const Access access = *std::exchange(device.running, std::nullopt);
-  DeviceLoad& load = loads_[number];
+bool Replay::has_work(const Device& device) {
+  return device.running > 0 || !device.queue.empty();
+}
+
+void Replay::end_access(const Running& running) {
+  const Access& access = running.access;
+  Device& device = devices_[running.device];
+  --device.running;
+  device.kernels -= access.spread() ? 0 : 1;
+  DeviceLoad& load = loads_[running.device];
   --load.waiting;
   load.bytes -= static_cast<double>(access.bytes) * access.passes;
   if (load.waiting == 0) load.bytes = 0;  // Sums of what is not whole leave crumbs.
   unpin(access.object);
 }
 
-void Replay::note(const Device& device, std::size_t number) {
-  const double seconds = std::chrono::duration<double>(now_ - device.began).count();
+void Replay::note(const Running& running) {
+  const double seconds = std::chrono::duration<double>(now_ - running.began).count();
   report_.end = now_;
   ++report_.accesses;
-  report_.bytes += device.bytes;
+  report_.bytes += running.bytes;
   report_.access_s += seconds;
-  report_.local_s += device.local_s;
+  report_.local_s += running.local_s;
   ReplayWindow& stretch = window();
-  stretch.bytes += device.bytes;
+  stretch.bytes += running.bytes;
   stretch.access_s += seconds;
-  stretch.local_s += device.local_s;
-  ReplayTenant& tenant = tenant_of(objects_.at(device.running->object).tag);
+  stretch.local_s += running.local_s;
+  ReplayTenant& tenant = tenant_of(objects_.at(running.access.object).tag);
   ++tenant.accesses;
-  tenant.bytes += device.bytes;
+  tenant.bytes += running.bytes;
   tenant.access_s += seconds;
-  tenant.local_s += device.local_s;
-  ReplayDevice& own = report_.devices[number];
+  tenant.local_s += running.local_s;
+  ReplayDevice& own = report_.devices[running.device];
   ++own.accesses;
-  own.bytes += device.bytes;
-  own.busy += now_ - device.began;
+  own.bytes += running.bytes;
+  own.busy += now_ - running.began;
 }
 
 ReplayTenant& Replay::tenant_of(TagId tag) {

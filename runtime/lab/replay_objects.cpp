@@ -13,8 +13,6 @@ ReplayObjects::Index ReplayObjects::add(const Object& object) {
   unused_.pop_back();
   objects_[index] = object;
   live_[object.number] = index;
-  for (std::uint32_t slot = 0; slot < object.chunks; ++slot)
-    belongs(ChunkId{static_cast<std::uint32_t>(object.first) + slot}, index);
   return index;
 }
 

@@ -25,6 +25,7 @@ class ReplayObjects {
     std::uint32_t pins = 0;    ///< Accesses that wait or run, moves that have begun.
     TagId tag{};
     bool freed = false;
+    bool placed = false;  ///< It was asked where its chunks go, and they went there or nowhere.
 
     std::uint64_t bytes_of(std::size_t slot) const {
       return slot + 1 < chunks ? chunk_bytes : bytes - chunk_bytes * (chunks - 1);

@@ -14,7 +14,7 @@ namespace vma {
 struct ReplayDevice {
   std::uint64_t accesses = 0;
   double bytes = 0;
-  Time busy{0};   ///< While an access of its own ran.
+  Time busy{0};   ///< Sum over its accesses, from beginning to end.
   Time stood{0};  ///< While a gate kept it from beginning what was waiting.
   friend bool operator==(const ReplayDevice&, const ReplayDevice&) = default;
 };
@@ -59,7 +59,7 @@ struct ReplayReport {
   std::map<std::string, double> bytes_by_link;          ///< "gpu(0) hbm": carried, for all ends.
   std::map<std::string, ReplayTenant> tenants;          ///< By tag.
   std::vector<ReplayDevice> devices;
-  Time window{0};  ///< Length of each of these.
+  Time window{0};  ///< Length of each of these; what ends in one counts there whole.
   std::vector<ReplayWindow> windows;
   /// Phases of the trace, by their marks.
   std::vector<std::pair<Time, std::string>> marks;

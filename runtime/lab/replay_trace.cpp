@@ -13,6 +13,10 @@
 namespace vma {
 namespace {
 
+constexpr std::uint64_t chunks_max = std::uint64_t{1} << 20;  // Of an object.
+constexpr double access_bytes_max = 1e18;
+constexpr std::chrono::hours span_max(366 * 24);  // Of a trace.
+
 [[noreturn]] void refuse(const TraceEvent& event, std::uint64_t number, const char* why) {
   throw Error(ErrorKind::invalid_argument, "Replay::run",
               fmt::format("event {}: {} of object {}, {}", number, to_string(event.kind),
@@ -34,6 +38,8 @@ bool Replay::read_head() {
 void Replay::admit() {
   while (read_head()) {
     const TraceEvent& event = batch_[head_];
+    if (event.time - report_.begin > span_max)
+      refuse(event, report_.events + 1, "more than a year after the first event");
     if (options_.pacing == Pacing::timed && event.time > now_) return;
     if (!take(event)) return;
     ++report_.events;
@@ -67,18 +73,11 @@ bool Replay::take(const TraceEvent& event) {
 }
 
 bool Replay::take_access(const TraceEvent& event) {
+  const std::uint64_t count = report_.events + 1;
   const ReplayObjects::Index index = objects_.find(event.object);
-  if (index == ReplayObjects::none) refuse(event, report_.events + 1, "which does not live");
+  if (index == ReplayObjects::none) refuse(event, count, "which does not live");
   ReplayObjects::Object& object = objects_.at(index);
-  if (event.offset + event.bytes > object.bytes) refuse(event, report_.events + 1, "past its end");
-  if (object.chunks == 0) {
-    ++report_.accesses_lost;
-    return true;
-  }
-  if (!head_device_) head_device_ = router_.choose(event, loads_);
-  const std::size_t number = *head_device_;
-  if (devices_[number].queue.size() >= options_.queue_max) return false;
-  head_device_.reset();
+  if (event.offset + event.bytes > object.bytes) refuse(event, count, "past its end");
   Access access;
   access.object = index;
   access.offset = event.offset;
@@ -87,53 +86,82 @@ bool Replay::take_access(const TraceEvent& event) {
   access.duration = event.duration;
   access.came = now_;
   access.use = event.use;
+  const double bytes = static_cast<double>(access.bytes) * access.passes;
+  if (bytes > access_bytes_max) refuse(event, count, "of more than 10^18 bytes");
+  if (event.duration > span_max) refuse(event, count, "which takes more than a year");
+  if (!head_device_) head_device_ = router_.choose(event, loads_);
+  const std::size_t number = *head_device_;
+  if (devices_[number].queue.size() >= options_.queue_max) return false;
+  const PlaceId self{static_cast<std::uint8_t>(number)};
+  if (!object.placed && !give_chunks(event, index, self)) return false;
+  head_device_.reset();
+  if (object.chunks == 0) {
+    ++report_.accesses_lost;
+    return true;
+  }
   ++object.pins;
   ++loads_[number].waiting;
-  loads_[number].bytes += static_cast<double>(access.bytes) * access.passes;
+  loads_[number].bytes += bytes;
   devices_[number].queue.push_back(access);
   begin_next(number);
   return true;
 }
 
+/// What the trace places gets its chunks now; anything else by its first access, as first touch.
 bool Replay::allocate(const TraceEvent& event) {
-  if (objects_.find(event.object) != ReplayObjects::none)
-    refuse(event, report_.events + 1, "which lives already");
-  ReplayObjects::Object object;
-  object.number = event.object;
-  object.bytes = event.bytes;
-  object.chunk_bytes = event.chunk_bytes > 0 ? event.chunk_bytes : options_.chunk_bytes;
-  object.chunks =
-      static_cast<std::uint32_t>((event.bytes + object.chunk_bytes - 1) / object.chunk_bytes);
-  object.tag = event.tag;
-  std::vector<std::uint64_t> sizes;
-  for (std::uint32_t slot = 0; slot < object.chunks; ++slot) sizes.push_back(object.bytes_of(slot));
-  if (!wanted_) wanted_ = choose_places(event, object, sizes);
-  if (!find_room(sizes)) return false;
+  const std::uint64_t number = report_.events + 1;
+  ReplayObjects::Index index = objects_.find(event.object);
+  if (index != ReplayObjects::none && !wanted_) refuse(event, number, "which lives already");
+  if (index == ReplayObjects::none) {
+    ReplayObjects::Object object;
+    object.number = event.object;
+    object.bytes = event.bytes;
+    object.chunk_bytes = event.chunk_bytes > 0 ? event.chunk_bytes : options_.chunk_bytes;
+    const std::uint64_t chunks = (event.bytes - 1) / object.chunk_bytes + 1;
+    if (chunks > chunks_max) refuse(event, number, "in more than a million chunks");
+    object.chunks = static_cast<std::uint32_t>(chunks);
+    object.tag = event.tag;
+    index = objects_.add(object);
+  }
+  const std::optional<PlaceId> at = place_of(event.at);
+  return !at || give_chunks(event, index, *at);
+}
+
+/// At the place that an allocation names; else where the policy wants them for the device of the
+/// first access. False: they wait for room.
+bool Replay::give_chunks(const TraceEvent& event, ReplayObjects::Index index, PlaceId place) {
+  ReplayObjects::Object& object = objects_.at(index);
+  if (!wanted_) {
+    wanted_sizes_.clear();
+    for (std::uint32_t slot = 0; slot < object.chunks; ++slot)
+      wanted_sizes_.push_back(object.bytes_of(slot));
+    if (event.kind == TraceEventKind::allocation) {
+      wanted_ = std::vector(wanted_sizes_.size(), place);
+    } else {
+      const AllocRequest request{object.bytes, object.chunk_bytes, place,
+                                 source_->tags().text(object.tag)};
+      wanted_ = scheduler_.place(request, wanted_sizes_);
+    }
+    room_changed_ = true;
+  }
+  if (!room_changed_ && now_ < room_until_) return false;
+  room_changed_ = false;
+  if (!find_room(wanted_sizes_)) return false;
   const std::vector<PlaceId> places = *std::exchange(wanted_, std::nullopt);
   room_until_ = Time::max();
+  object.placed = true;
   if (places.empty()) {
     ++report_.allocations_lost;
     object.chunks = 0;
-    objects_.add(object);
     return true;
   }
   std::vector<ChunkTables::NewChunk> chunks;
-  for (std::size_t slot = 0; slot < sizes.size(); ++slot)
-    chunks.push_back({sizes[slot], places[slot]});
-  object.first = scheduler_.tables().add(allocations_++, source_->tags().text(event.tag), chunks);
-  objects_.add(object);
+  for (std::size_t slot = 0; slot < wanted_sizes_.size(); ++slot)
+    chunks.push_back({wanted_sizes_[slot], places[slot]});
+  object.first = scheduler_.tables().add(allocations_++, source_->tags().text(object.tag), chunks);
+  for (std::uint32_t slot = 0; slot < object.chunks; ++slot)
+    objects_.belongs(ChunkId{static_cast<std::uint32_t>(object.first) + slot}, index);
   return true;
-}
-
-std::vector<PlaceId> Replay::choose_places(const TraceEvent& event,
-                                           const ReplayObjects::Object& object,
-                                           std::span<const std::uint64_t> sizes) {
-  if (const std::optional<PlaceId> at = place_of(event.at)) return std::vector(sizes.size(), *at);
-  const std::size_t device = router_.choose(event, loads_);
-  const AllocRequest request{object.bytes, object.chunk_bytes,
-                             PlaceId{static_cast<std::uint8_t>(device)},
-                             source_->tags().text(event.tag)};
-  return scheduler_.place(request, sizes);
 }
 
 /// False: there will be room, or time for it is not over. Otherwise all fits where `wanted_` says;
@@ -190,7 +218,7 @@ void Replay::place_range(const TraceEvent& event) {
   if (number == ReplayObjects::none) refuse(event, report_.events + 1, "which does not live");
   const std::optional<PlaceId> at = place_of(event.at);
   const ReplayObjects::Object& object = objects_.at(number);
-  if (!at || object.chunks == 0) return;
+  if (!at || object.chunks == 0 || !object.placed) return;
   for (std::uint64_t slot = (event.offset + object.chunk_bytes - 1) / object.chunk_bytes;
        slot < object.chunks && slot * object.chunk_bytes - event.offset < event.bytes; ++slot) {
     const ChunkId chunk{static_cast<std::uint32_t>(index(object.first) + slot)};
@@ -226,7 +254,8 @@ void Replay::free_object(const TraceEvent& event) {
 void Replay::unpin(ReplayObjects::Index index) {
   ReplayObjects::Object& object = objects_.at(index);
   if (--object.pins > 0 || !object.freed) return;
-  if (object.chunks > 0) {
+  room_changed_ = true;
+  if (object.placed && object.chunks > 0) {
     scheduler_.remove(object.first, object.chunks);
     for (std::uint32_t slot = 0; slot < object.chunks; ++slot)
       came_from_.erase(ChunkId{static_cast<std::uint32_t>(object.first) + slot});

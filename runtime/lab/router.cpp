@@ -41,10 +41,10 @@ class WhereTheObjectWas : public Router {
  public:
   std::string_view name() const noexcept override { return names[2]; }
   std::size_t choose(const TraceEvent& access, std::span<const DeviceLoad> loads) override {
-    const auto [known, is_new] = last_.try_emplace(access.object, 0);
-    if (is_new) known->second = least_loaded(loads);
-    return known->second;
+    const auto known = last_.find(access.object);
+    return known == last_.end() ? least_loaded(loads) : known->second;
   }
+  void note(std::uint64_t object, std::size_t device) override { last_[object] = device; }
   void forget(std::uint64_t object) override { last_.erase(object); }
 
  private:
@@ -65,6 +65,7 @@ class ByNumber : public Router {
 
 }  // namespace
 
+void Router::note(std::uint64_t, std::size_t) {}
 void Router::forget(std::uint64_t) {}
 
 std::unique_ptr<Router> make_router(const std::string& name) {
@@ -81,6 +82,12 @@ std::span<const std::string_view> router_names() noexcept {
 }
 
 std::size_t TaskRouter::choose(const TraceEvent& access, std::span<const DeviceLoad> loads) {
+  const std::size_t device = find(access, loads);
+  router_->note(access.object, device);
+  return device;
+}
+
+std::size_t TaskRouter::find(const TraceEvent& access, std::span<const DeviceLoad> loads) {
   if (access.at.is_set() && access.at.is_gpu())
     return static_cast<std::size_t>(access.at.location().ordinal) % loads.size();
   if (access.task == 0) return router_->choose(access, loads);

@@ -27,6 +27,8 @@ class Router {
   virtual std::string_view name() const noexcept = 0;
   /// `loads` has an element a device, at least one; the answer is an index into it.
   virtual std::size_t choose(const TraceEvent& access, std::span<const DeviceLoad> loads) = 0;
+  /// The object is used by this device, whoever chose it.
+  virtual void note(std::uint64_t object, std::size_t device);
   /// The object is gone.
   virtual void forget(std::uint64_t object);
 };
@@ -51,6 +53,8 @@ class TaskRouter {
  private:
   /// Tasks of a trace begin in no order, but are short: who was routed long ago is over.
   static constexpr std::size_t tasks_kept = 4096;
+
+  std::size_t find(const TraceEvent& access, std::span<const DeviceLoad> loads);
 
   std::unique_ptr<Router> router_;
   std::unordered_map<std::uint32_t, std::size_t> devices_;

@@ -31,7 +31,7 @@ inline constexpr std::array serving_parameters{
     TraceParameter{"prompt_tokens", 1000, 1, 1e7, "median length of a prompt"},
     TraceParameter{"output_tokens", 200, 1, 1e7, "median length of an output"},
     TraceParameter{"sigma", 0.8, 0, 3, "of both lengths' logarithms", false},
-    TraceParameter{"token_us", 20'000, 1, 1e9, "time an output token"},
+    TraceParameter{"token_us", 20'000, 1, 1e7, "time an output token"},
     TraceParameter{"tick_ms", 200, 1, 1e7, "time from an access to the next of one object"},
     TraceParameter{"swing", 0.5, 0, 1, "how far the rate goes up and down, of the average", false},
     TraceParameter{"swing_s", 30, 1e-3, 1e7, "time from a peak of the rate to the next", false}};

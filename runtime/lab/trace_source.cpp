@@ -4,14 +4,22 @@
 #include "lab/binary_trace_reader.hpp"
 #include "lab/json_trace_reader.hpp"
 
+#include <vma/error.hpp>
+
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <fstream>
 
 namespace vma {
 
 std::unique_ptr<TraceSource> open_trace(const std::string& path, std::uint64_t bad_lines_max) {
   std::array<char, trace_magic.size()> begin{};
+  if (path != "-" && std::filesystem::exists(path) && !std::filesystem::is_regular_file(path)) {
+    // Its form is looked for first, and what a pipe has given it does not give again.
+    throw Error(ErrorKind::invalid_argument, "open_trace",
+                path + " is no file; the standard input is called -");
+  }
   if (path != "-") std::ifstream(path, std::ios::binary).read(begin.data(), begin.size());
   const bool binary = std::equal(
       begin.begin(), begin.end(), trace_magic.begin(),

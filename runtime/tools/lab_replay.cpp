@@ -25,7 +25,7 @@ Pacing pacing_of(const std::string& name) {
 
 std::uint64_t bytes_of(double amount, double unit, const char* option) {
   // Also false for what is no number.
-  if (!(amount > 0 && amount * unit < 1e18)) {
+  if (!(amount * unit >= 1 && amount * unit < 1e18)) {
     throw Error(ErrorKind::invalid_argument, "vmart-lab replay",
                 fmt::format("{} {} is out of range", option, amount));
   }
@@ -40,6 +40,16 @@ ReplayMachine machine_of(const ReplayCommand& command) {
     if (chosen) place.capacity_bytes = bytes_of(*chosen, gib, on_gpu ? "--hbm" : "--host");
   }
   return machine;
+}
+
+/// Its errors name the file.
+ReplayReport run(Replay& replay, TraceSource& trace, const std::string& path) {
+  try {
+    return replay.run(trace);
+  } catch (const Error& error) {
+    if (error.call() != "Replay::run") throw;
+    throw Error(error.kind(), "vmart-lab replay", fmt::format("{}: {}", path, error.what()));
+  }
 }
 
 void print(const ReplayCommand& command, const ReplayReport& report) {
@@ -71,11 +81,19 @@ int run_replay(const ReplayCommand& command) {
   options.pacing = pacing_of(command.pacing);
   options.chunk_bytes = bytes_of(command.chunk_mib, MiB, "--chunk");
   const ReplayMachine machine = machine_of(command);
-  const auto trace = open_trace(command.trace);
+  const auto trace = open_trace(command.trace, command.bad_lines_max);
   Replay replay(machine, options, make_policy(command.policy), make_router(command.router));
-  const ReplayReport report = replay.run(*trace);
+  const ReplayReport report = run(replay, *trace, command.trace);
+  const std::uint64_t bad_lines = trace->bad_lines() == nullptr ? 0 : trace->bad_lines()->count();
+  if (bad_lines > 0) fmt::print(stderr, "{} bad lines were left out\n", bad_lines);
   if (command.json) {
-    fmt::print("{}\n", boost::json::serialize(to_json(report)));
+    boost::json::object json = to_json(report);
+    json["inputs"] =
+        boost::json::object{{"trace", command.trace},   {"machine", machine.name},
+                            {"policy", command.policy}, {"router", command.router},
+                            {"pacing", command.pacing}, {"chunk_bytes", options.chunk_bytes},
+                            {"bad_lines", bad_lines}};
+    fmt::print("{}\n", boost::json::serialize(json));
   } else {
     print(command, report);
   }

@@ -14,6 +14,7 @@ struct ReplayCommand {
   std::string pacing = "timed";             ///< Or "at_once".
   std::optional<double> hbm_gib, host_gib;  ///< Capacities, instead of the machine's.
   double chunk_mib = 32;                    ///< Where the trace does not say.
+  std::uint64_t bad_lines_max = 0;
   bool json = false;
 };
 

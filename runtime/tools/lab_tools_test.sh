@@ -45,6 +45,7 @@ expect 1 "there is no policy 'best'" replay "$folder/a.vtrace" --policy best
 expect 1 "there is no router 'nearest'" replay "$folder/a.vtrace" --router nearest
 expect 1 "there is no pacing 'fast'" replay "$folder/a.vtrace" --pacing fast
 expect 1 "--hbm -1 is out of range" replay "$folder/a.vtrace" --hbm=-1
+expect 1 "--chunk 1e-09 is out of range" replay "$folder/a.vtrace" --chunk 1e-9
 expect 1 "h900" replay "$folder/a.vtrace" --machine h900
 
 echo nothing >> "$folder/a.jsonl"
@@ -56,6 +57,10 @@ echo '{"event":"free","time_ns":0,"object":7}' > "$folder/misfit.jsonl"
 expect 1 "event 1: object 7 does not live" trace "$folder/misfit.jsonl"
 : > "$folder/empty.jsonl"
 expect 1 "there are no events" trace "$folder/empty.jsonl"
+expect 1 "the trace has no events" replay "$folder/empty.jsonl"
+expect 1 "a.jsonl: line 3604: " replay "$folder/a.jsonl"
+expect 0 "1 bad lines were left out" replay "$folder/a.jsonl" --bad-lines 1
+expect 1 "misfit.jsonl: Replay::run" replay "$folder/misfit.jsonl"
 
 # Through a pipe.
 echo '{"timestamp":0,"input_length":1,"output_length":1,"hash_ids":[1]}' |

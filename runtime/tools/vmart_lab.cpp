@@ -70,6 +70,7 @@ void add_replay(CLI::App& app, vma::ReplayCommand& command, std::function<int()>
   replay.add_option("--host", command.host_gib, "GiB of each host node");
   replay.add_option("--chunk", command.chunk_mib, "MiB, where the trace does not say")
       ->capture_default_str();
+  add_bad_lines(replay, command.bad_lines_max);
   replay.add_flag("--json", command.json);
   replay.callback([&] { chosen = [&] { return vma::run_replay(command); }; });
 }

@@ -22,7 +22,7 @@ using std::chrono::seconds;
 class LinkTrafficTest : public testing::Test {
  protected:
   FlowId read(PlaceId device, PlaceId at, double bytes, Time now = Time::zero()) {
-    return traffic_.begin(map_.access(device, at), bytes, now);
+    return traffic_.begin(map_.read(device, at), bytes, now);
   }
   FlowId copy(PlaceId from, PlaceId to, double bytes, Time now = Time::zero()) {
     return traffic_.begin(map_.copy(from, to), bytes, now);
@@ -92,7 +92,7 @@ TEST_F(LinkTrafficTest, WithoutAWayThereIsNoPathToTake) {
   TwoGpus none(LinkKind::none);
   none.costs.access_rate(gpu_0, gpu_1) = 0;
   const LinkMap map(none.machine, none.costs);
-  EXPECT_EQ(map.access(gpu_0, gpu_1).rate_max, 0);
+  EXPECT_EQ(map.read(gpu_0, gpu_1).rate_max, 0);
 }
 
 /// Max-min fair: no link carries more than it can, and whoever gets less than it could take has a
@@ -130,7 +130,7 @@ TEST_F(LinkTrafficTest, AnyFlowsShareMaxMinFairlyAndLoseNoByte) {
       const PlaceId other{static_cast<std::uint8_t>(random() % 3)};
       const bool reads = one != host_0 && random() % 2 == 0;
       if (!reads && one == other) continue;
-      const LinkPath& path = reads ? map_.access(one, other) : map_.copy(one, other);
+      const LinkPath& path = reads ? map_.read(one, other) : map_.copy(one, other);
       const double bytes = static_cast<double>(random() % 5000);
       flows.emplace(traffic_.begin(path, bytes, now), &path);
       for (const LinkId link : path.links()) asked[link] += bytes;

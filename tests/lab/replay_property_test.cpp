@@ -99,6 +99,7 @@ class ReplayProperty : public testing::TestWithParam<std::string> {
   ReplayReport run(std::uint64_t seed, double* all_bytes, std::uint64_t* accesses) {
     ReplayRig rig;
     rig.hbm_bytes = 900;
+    rig.host_bytes = 20'000;
     rig.router = router_names()[seed % router_names().size()];
     rig.options.pacing = seed % 3 == 0 ? Pacing::at_once : Pacing::timed;
     rig.options.queue_max = 1 + seed % 5;

@@ -158,11 +158,12 @@ TEST(Replay, AGateWaitsForTheLastDeviceAndKeepsTheOthersFromBeginning) {
   rig.options.scheduler.planner.stall_share = 0;
   ListedTrace trace;
   trace.alloc(start, 1, 100, on_1).alloc(start, 2, 100, on_0);
-  // The copy ends at 0.26 s. GPU 0 runs until 1 s, GPU 1 until 2 s, and each has more to do.
+  // The copy takes 0.25 s, and a tenth of both HBMs meanwhile: GPU 0 runs until 1.025 s, GPU 1
+  // until 2.025 s, and each has more to do.
   trace.access(start, 2, 100, on_0);
-  trace.last().duration = seconds(1);
+  trace.last().passes = 40;
   trace.access(start, 1, 100, on_1);
-  trace.last().duration = seconds(2);
+  trace.last().passes = 80;
   trace.access(start, 2, 100, on_0).access(start, 1, 100, on_1);
   const auto to_home = [](const Snapshot& snapshot, Plan& plan) {
     if (snapshot.now() == milliseconds(10)) plan.move(ChunkId{0}, gpu_0, 1, "told to");
@@ -172,7 +173,63 @@ TEST(Replay, AGateWaitsForTheLastDeviceAndKeepsTheOthersFromBeginning) {
   EXPECT_EQ(report.stall, seconds(1));
   EXPECT_NEAR(to_s(report.devices[0].stood), 2, 1e-6);
   EXPECT_NEAR(to_s(report.devices[1].stood), 1, 1e-6);
-  EXPECT_NEAR(report.seconds(), 3.25, 1e-6);  // The object lies at the peer of GPU 1 now.
+  EXPECT_NEAR(report.seconds(), 3.275, 1e-6);  // The object lies at the peer of GPU 1 now.
+}
+
+TEST(Replay, WhatIsSpreadStandsAtAGateAndGoesOn) {
+  ReplayRig rig;
+  rig.gpus.costs.stall_fixed(gpu_1, gpu_0) = rig.gpus.costs.move_fixed(gpu_1, gpu_0) = seconds(1);
+  rig.options.scheduler.planner.stall_share = 0;
+  ListedTrace trace;
+  trace.alloc(start, 1, 100, on_1).alloc(start, 2, 100, on_0).access(start, 2, 100, on_0);
+  trace.last().duration = seconds(3);
+  const auto to_home = [](const Snapshot& snapshot, Plan& plan) {
+    if (snapshot.now() == milliseconds(10)) plan.move(ChunkId{0}, gpu_0, 1, "told to");
+  };
+  const ReplayReport report = rig.run(trace, std::make_unique<ToldPolicy>(to_home));
+  EXPECT_EQ(report.moves, 1u);
+  EXPECT_EQ(report.skew, start);
+  EXPECT_NEAR(to_s(report.devices[0].stood), 1, 1e-6);
+  EXPECT_NEAR(report.seconds(), 4, 1e-6);
+}
+
+TEST(Replay, AccessesOfOneStretchOfWorkRunBesideEachOther) {
+  ReplayRig rig;
+  ListedTrace trace;
+  trace.alloc(start, 1, 100, on_0);
+  for (int i = 0; i < 5; ++i) {
+    trace.access(start, 1, 100, on_0);
+    trace.last().duration = seconds(2);
+  }
+  const ReplayReport report = rig.run(trace);
+  EXPECT_NEAR(report.seconds(), 2, 1e-6);
+  EXPECT_NEAR(report.access_s, 10, 1e-6);
+  EXPECT_NEAR(report.local_s, 10, 1e-6);
+  EXPECT_EQ(report.wait_s, 0);
+}
+
+TEST(Replay, WhatTheTraceDoesNotPlaceGoesToWhomeverTouchesItFirst) {
+  ReplayRig rig;
+  rig.router = "round_robin";
+  ListedTrace trace;
+  trace.alloc(start, 1, 100).alloc(start, 2, 100);
+  for (int i = 0; i < 2; ++i) trace.access(start, 1, 100).access(start, 2, 100);
+  const ReplayReport report = rig.run(trace);
+  EXPECT_EQ(report.bytes_by_place.at("gpu(0)"), 200);
+  EXPECT_EQ(report.bytes_by_place.at("gpu(1)"), 200);
+  EXPECT_NEAR(report.access_s, report.local_s, 1e-6);
+}
+
+TEST(Replay, WritesToAPeerGoTheOtherWay) {
+  ReplayRig rig;
+  ListedTrace trace;
+  trace.alloc(start, 1, 100, on_1).access(start, 1, 100, on_0);
+  trace.last().use = UseKind::write;
+  const ReplayReport report = rig.run(trace);
+  EXPECT_EQ(report.bytes_by_link.at("gpu(0) to peers"), 100);
+  EXPECT_EQ(report.bytes_by_link.at("gpu(1) from peers"), 100);
+  EXPECT_EQ(report.bytes_by_link.at("gpu(1) hbm"), 100);
+  EXPECT_EQ(report.bytes_by_link.at("gpu(1) to peers"), 0);
 }
 
 TEST(Replay, AnAllocationWithoutRoomWaitsForWhatLeaves) {
@@ -279,6 +336,16 @@ TEST(Replay, RefusesWhatDoesNotFitTheEventsBefore) {
   EXPECT_NE(refusal(past).find("event 2: access of object 1, past its end"), std::string::npos);
   twice.alloc(start, 1, 100).alloc(start, 1, 100);
   EXPECT_NE(refusal(twice).find("lives already"), std::string::npos);
+  ListedTrace empty, many, endless, late;
+  EXPECT_NE(refusal(empty).find("no events"), std::string::npos);
+  many.alloc(start, 1, (std::uint64_t{1} << 32) + 5);
+  many.last().chunk_bytes = 1;
+  EXPECT_NE(refusal(many).find("million chunks"), std::string::npos);
+  endless.alloc(start, 1, 100).access(start, 1, 100);
+  endless.last().passes = 1e30f;
+  EXPECT_NE(refusal(endless).find("10^18"), std::string::npos);
+  late.alloc(start, 1, 100).access(Time::max() / 2, 1, 100);
+  EXPECT_NE(refusal(late).find("year"), std::string::npos);
 }
 
 }  // namespace

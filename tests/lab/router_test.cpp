@@ -26,6 +26,7 @@ TEST(Router, ChoosesByItsName) {
   EXPECT_EQ(make_router("least_loaded")->choose(use_of(1), loads), 1u);
   const auto object = make_router("object");
   EXPECT_EQ(object->choose(use_of(4), loads), 1u);
+  object->note(4, 1);
   const std::vector<DeviceLoad> later = {{0, 0}, {9, 900}, {0, 0}};
   EXPECT_EQ(object->choose(use_of(4), later), 1u);
   EXPECT_EQ(object->choose(use_of(5), later), 0u);
