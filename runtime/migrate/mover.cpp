@@ -13,22 +13,24 @@
 #include <exception>
 #include <optional>
 #include <utility>
+#include <vector>
 
 namespace vma {
 namespace {
 
-[[noreturn]] void refuse(const Allocation& allocation, ErrorKind kind, const std::string& why) {
-  throw Error(kind, "vma::migrate",
+[[noreturn]] void refuse(const Allocation& allocation, ErrorKind kind, const std::string& why,
+                         const char* call = "vma::migrate") {
+  throw Error(kind, call,
               fmt::format("the allocation at {:#x} {}", to_integer(allocation.begin()), why));
 }
 
-void require_movable(const Allocation& allocation) {
+void require_movable(const Allocation& allocation, const char* call = "vma::migrate") {
   if (allocation.poisoned()) {
     refuse(allocation, ErrorKind::poisoned,
-           "lost a slot to a failed move; vma::read serves its saved bytes");
+           "lost a slot to a failed move; vma::read serves its saved bytes", call);
   }
   const std::string why = allocation.why_pinned();
-  if (!why.empty()) refuse(allocation, ErrorKind::pinned, why);
+  if (!why.empty()) refuse(allocation, ErrorKind::pinned, why, call);
 }
 
 /// Stays as it is under the move claim.
@@ -209,35 +211,47 @@ template <typename Body>
 MigrationReport Mover::tell_hooks(Allocation& allocation, SlotRange range, bool drops, Location to,
                                   Body&& body) {
   MoveNotices notices(allocation, *callbacks_);
+  std::vector<std::size_t> slots;
   for (std::size_t slot = range.first; slot < range.end; ++slot) {
     if (allocation.dropped(slot) == drops) continue;
     const Location from = allocation.home(slot);
     notices.before(slot, from, drops ? from : to);
+    slots.push_back(slot);
   }
-  // Those that `note_changed` does not name are as they were.
-  const auto note_changed = [&] {
-    for (std::size_t slot = range.first; slot < range.end; ++slot) {
-      if (allocation.dropped(slot) == drops) notices.after(slot, true);
+  // Those that `note_changed` does not name are as they were, or dark.
+  const auto note_changed = [&](const MigrationReport* failed) {
+    const auto is_dark = [&](std::size_t slot) {
+      const std::size_t offset = slot * allocation.geometry().chunk_bytes;
+      return failed != nullptr && std::ranges::any_of(failed->failures, [&](const auto& failure) {
+               return failure.poisoned && failure.offset == offset;
+             });
+    };
+    std::erase_if(slots, [&](std::size_t slot) { return allocation.dropped(slot) != drops; });
+    for (const std::size_t slot : slots) {
+      if (!is_dark(slot)) notices.after(slot, true);
     }
-    allocation.placed_at = memory_.driver().clock().now();
+    if (!slots.empty()) allocation.placed_at = memory_.driver().clock().now();
     memory_.tell_changed(allocation);
   };
   MigrationReport report;
   try {
     const MutexLock operations(allocation.operations());
     report = body();
+  } catch (const Error& error) {
+    note_changed(error.report());
+    throw;
   } catch (...) {
-    note_changed();
+    note_changed(nullptr);
     throw;
   }
-  note_changed();
+  note_changed(nullptr);
   return report;
 }
 
 MigrationReport Mover::drop(Allocation& allocation, SlotRange range,
                             const MigrateOptions& options) {
   return tell_hooks(allocation, range, true, {}, [&] {
-    require_movable(allocation);
+    require_movable(allocation, "vma::park");
     return HeldDrop(*this, allocation, range, options).run();
   });
 }

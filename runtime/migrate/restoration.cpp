@@ -81,14 +81,11 @@ void Restoration::show(std::size_t slot, Chunk& chunk) {
         {slot * allocation_.geometry().chunk_bytes, error.what(), !allocation_.dropped(slot)});
     throw;
   }
+  ++report_.chunks_moved;  // One that is dark was not.
+  report_.bytes_moved += allocation_.geometry().slot_bytes(slot);
 }
 
 void Restoration::finish(TimePoint start) noexcept {
-  for (const std::size_t slot : slots_) {
-    if (allocation_.dropped(slot)) continue;
-    ++report_.chunks_moved;
-    report_.bytes_moved += allocation_.geometry().slot_bytes(slot);
-  }
   if (report_.chunks_moved == report_.chunks) {
     report_.outcome = Outcome::done;
   } else if (report_.failures.empty() && allocation_.being_freed) {

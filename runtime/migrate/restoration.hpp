@@ -9,8 +9,8 @@ namespace vma {
 
 /// Gives memory to slots whose contents were dropped: what `Mover::restore` does, step by step.
 ///
-/// All memory is had and zeroed before the first slot shows any, so that want of room changes
-/// nothing. One thread, which has the allocation's move claim and `operations()`.
+/// All memory of the range is had and zeroed before its first slot shows any, so that want of room
+/// changes nothing. One thread, which has the allocation's move claim and `operations()`.
 class Restoration {
  public:
   Restoration(Mover& mover, Allocation& allocation, SlotRange range, Location at);

@@ -11,6 +11,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -53,6 +55,14 @@ std::uint64_t dropped_bytes(Runtime& runtime, const void* pointer) {
   return bytes;
 }
 
+/// A busy computer is no reason to give a move up.
+RuntimeOptions at_leisure() {
+  RuntimeOptions options;
+  options.gate_limit = options.stall_budget = std::chrono::seconds(1);
+  options.pressure_limit = std::chrono::seconds(60);
+  return options;
+}
+
 class DropTest : public testing::Test {
  protected:
   Runtime& runtime() { return rig_.runtime(); }
@@ -60,6 +70,10 @@ class DropTest : public testing::Test {
   std::uint64_t held(Location at) {
     const auto account = memory().ledger().account(at);
     return account.allocated_bytes + account.cached_bytes;
+  }
+  BoundStream bound_stream() {
+    const auto handle = StreamHandle{reinterpret_cast<std::uint64_t>(rig_.stream(0))};
+    return {rig_.machine().stream_context(handle), handle};
   }
   /// Every GPU reads and writes it.
   void expect_usable(std::uint64_t* words, std::uint64_t chunks) {
@@ -69,7 +83,7 @@ class DropTest : public testing::Test {
     }
   }
 
-  RuntimeRig rig_;
+  RuntimeRig rig_{"test-2", at_leisure()};
 };
 
 TEST_F(DropTest, GivesHbmBackAndReturnsAsZerosAtTheSameAddressAndPlace) {
@@ -196,7 +210,7 @@ TEST_F(DropTest, StaysParkedWithoutRoomAndIsResumedOnceThereIsSome) {
   runtime().set_capacity(gpu(1), own(gpu(1)) + 3 * chunk_bytes);
   for (int attempt = 0; attempt < 2; ++attempt) {
     const ParkReport report = runtime().resume("model");
-    EXPECT_EQ(report.bytes_moved, 0u) << "all of an allocation or none";
+    EXPECT_EQ(report.bytes_moved, 0u) << "all of a run or none";
     ASSERT_EQ(report.stayed.size(), 1u);
     EXPECT_NE(report.stayed[0].reason.find("out_of_memory"), std::string::npos);
     EXPECT_EQ(report.stayed[0].bytes, 4 * chunk_bytes);
@@ -234,8 +248,7 @@ TEST_F(DropTest, AGraphCapturedBeforeReplaysAfterwards) {
   std::uint64_t* words = tagged(runtime(), 2, gpu(0), 1);
   Driver& driver = rig_.machine();
   const Stream stream = rig_.stream(0);
-  const auto handle = StreamHandle{reinterpret_cast<std::uint64_t>(stream)};
-  const BoundStream bound{driver.stream_context(handle), handle};
+  const BoundStream bound = bound_stream();
   driver.begin_capture(bound, CaptureMode::relaxed);
   runtime().launch(stream, add_kernel(), {}, {},
                    KernelArguments::of(words, 2 * chunk_words, std::uint64_t{1}));
@@ -254,17 +267,27 @@ TEST_F(DropTest, AGraphCapturedBeforeReplaysAfterwards) {
   driver.destroy_graph(graph);
 }
 
+// The stream stands at a word, so the work before can end only once that is written.
 TEST_F(DropTest, WorkThatWasSubmittedBeforeHasFinished) {
   std::uint64_t* words = tagged(runtime(), 2, gpu(0), 1);
-  for (int round = 0; round < 10; ++round) {
-    runtime().launch(rig_.stream(0), Kernel{"", "spin", {}}, {}, {},
-                     KernelArguments::of(std::uint64_t{1'000'000}));
-    runtime().launch(rig_.stream(0), fill_kernel(), {}, {},
-                     KernelArguments::of(words, 2 * chunk_words, std::uint64_t{3}));
-    EXPECT_EQ(runtime().park("model", dropping()).bytes_dropped, 2 * chunk_bytes);
-    runtime().synchronize(rig_.stream(0));  // An illegal address, had it come too late.
-    runtime().resume("model");
-  }
+  Driver& driver = rig_.machine();
+  const BoundStream bound = bound_stream();
+  auto* opened = static_cast<std::uint64_t*>(driver.allocate_pinned(bound.context, 8));
+  const WordOperation wait{WordOperation::Kind::wait_until_at_least, address_of(opened), 1};
+  driver.batch(bound, {&wait, 1});
+  runtime().launch(rig_.stream(0), fill_kernel(), {}, {},
+                   KernelArguments::of(words, 2 * chunk_words, std::uint64_t{3}));
+  ParkOptions briefly = dropping();
+  briefly.how.deadline = std::chrono::milliseconds(50);
+  const ParkReport report = runtime().park("model", briefly);
+  EXPECT_EQ(report.bytes_dropped, 0u);
+  ASSERT_EQ(report.stayed.size(), 1u);
+  EXPECT_NE(report.stayed[0].reason.find("did not end within the limit"), std::string::npos);
+  std::atomic_ref(*opened).store(1);
+  runtime().synchronize(rig_.stream(0));  // An illegal address, had its memory been taken.
+  EXPECT_EQ(rig_.wrong(words, 2 * chunk_words, 3), 0u);
+  EXPECT_EQ(runtime().park("model", dropping()).bytes_dropped, 2 * chunk_bytes);
+  driver.free_pinned(bound.context, opened);
 }
 
 TEST_F(DropTest, WorkThatUsesItAfterwardsFaults) {
@@ -429,12 +452,25 @@ TEST(DropFaults, FailuresInARowLeaveEachChunkWholeDroppedOrPoisoned) {
     SCOPED_TRACE(number);
     FaultyDrop faulty;  // One for each: what is poisoned stays so.
     faulty.fill(7);
+    Runtime& runtime = *faulty.runtime;
+    std::uint64_t told = 0;
+    MoveHooks hooks;
+    hooks.after = [&](const MoveEvent& event) {
+      told += event.moved && !event.dropped ? event.bytes : 0;
+    };
+    const MoveHookRegistration first = runtime.on_move(faulty.words[0], hooks);
+    const MoveHookRegistration second = runtime.on_move(faulty.words[1], hooks);
     faulty.faults->count_only({});
     faulty.faults->fail_calls({number, number + 1, number + 2, number + 3});
-    faulty.runtime->park("model", dropping());
-    if (faulty.runtime->is_parked("model")) faulty.runtime->resume("model");
+    const std::uint64_t dropped = runtime.park("model", dropping()).bytes_dropped;
+    std::uint64_t shown = 0;
+    if (runtime.is_parked("model")) shown = runtime.resume("model").bytes_dropped;
     fired = faulty.faults->fired() > 0;
     faulty.faults->fail_calls({});
+    const RuntimeStats stats = runtime.stats();
+    EXPECT_EQ(shown, told) << "hooks hear of what can be used";
+    EXPECT_EQ(shown + stats.dropped_bytes + stats.poisoned * chunk_bytes, dropped)
+        << "one slot of each that is poisoned";
     if (faulty.runtime->stats().poisoned > 0) {
       ++poisoned;
       faulty.memory().check_invariants();
