@@ -109,7 +109,7 @@ std::optional<PlaceId> slower_place(const Snapshot& snapshot, ChunkId chunk,
 void CostBenefit::place_in_order(const Snapshot& snapshot, ChunkId chunk, const Outlook& outlook) {
   const ChunkRow& row = snapshot.chunk(chunk);
   const std::optional<PlaceId> next =
-      row.bytes > 0 ? slower_place(snapshot, chunk, outlook) : std::nullopt;
+      row.bytes > 0 && !row.dropped ? slower_place(snapshot, chunk, outlook) : std::nullopt;
   if (!next) {
     order_.drop(chunk);
     return;

@@ -63,7 +63,7 @@ std::uint64_t Planner::complete_pressure(const Pressure& pressure, const Snapsho
   for (std::size_t i = 0; i < snapshot.chunks().size(); ++i) {
     const ChunkRow& row = snapshot.chunks()[i];
     const ChunkId chunk{static_cast<std::uint32_t>(i)};
-    if (row.bytes == 0 || row.at != pressure.at || planned.contains(chunk)) continue;
+    if (row.bytes == 0 || row.dropped || row.at != pressure.at || planned.contains(chunk)) continue;
     candidates.push_back({snapshot.now() - std::max(row.last_use, row.born), chunk});
   }
   const Warmer warmer{snapshot};

@@ -68,7 +68,9 @@ void Warmth::forget(ChunkId chunk) {
 /// How warm it is is found out once a use, while the averages still show that use.
 void Warmth::file(const Snapshot& snapshot, ChunkId chunk) {
   const ChunkRow& row = snapshot.chunk(chunk);
-  if (row.bytes == 0 || index(row.at) >= snapshot.costs().gpus()) return order_.remove(chunk);
+  if (row.bytes == 0 || row.dropped || index(row.at) >= snapshot.costs().gpus()) {
+    return order_.remove(chunk);
+  }
   if (index(chunk) >= filed_.size()) filed_.resize(index(chunk) * 2 + 1);
   Filed& filed = filed_[index(chunk)];
   if (filed.use != last_sign_of_life(row)) {
@@ -81,7 +83,8 @@ void Warmth::file(const Snapshot& snapshot, ChunkId chunk) {
 bool Warmth::refile(const Snapshot& snapshot, ChunkId chunk) {
   const ChunkRow& row = snapshot.chunk(chunk);
   const PlaceId at = order_.place_of(chunk);
-  if (row.bytes > 0 && row.at == at && filed_[index(chunk)].use == last_sign_of_life(row)) {
+  if (row.bytes > 0 && !row.dropped && row.at == at &&
+      filed_[index(chunk)].use == last_sign_of_life(row)) {
     return false;
   }
   const std::int64_t before = order_.warmth_of(chunk);

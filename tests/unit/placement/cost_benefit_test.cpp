@@ -272,6 +272,20 @@ TEST(CostBenefitCap, PinnedChunksHideNoVictim) {
   EXPECT_EQ(rig.at(cold), rig.host_place());
 }
 
+// More than it passes over when it looks for victims; used before, so that their uses end.
+TEST(CostBenefitCap, DroppedChunksHideNoVictim) {
+  PolicyRig rig(cost_benefit_kind(), PolicyMachine::h200(1, 1026 * bytes, 200 * bytes));
+  const ChunkId dropped = rig.allocate(chunks_of(1025), gpu_place(0));
+  const ChunkId cold = rig.allocate(chunks_of(1), gpu_place(0));
+  const ChunkId hot = rig.allocate(chunks_of(1), rig.host_place());
+  rig.tick();
+  for (std::size_t i = 0; i < 1025; ++i) rig.tables().set_dropped(next(dropped, i), true);
+  rig.tables().set_capacity(gpu_place(0), bytes);
+  rig.run(3s, [&] { rig.use_and_apply(hot, gpu_place(0), pass); });
+  EXPECT_EQ(rig.at(hot), gpu_place(0));
+  EXPECT_EQ(rig.at(cold), rig.host_place());
+}
+
 // Room for the larger would cost a hot chunk; the smaller one, worth a little less a byte, makes do
 // with the cold one's.
 TEST(CostBenefitCap, ALargeWishWithoutRoomDoesNotBarASmallOne) {

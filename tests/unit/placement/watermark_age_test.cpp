@@ -54,6 +54,17 @@ TEST_F(WatermarkAgeTest, DemotesBelowTheLowMarkUntilTheHighOne) {
   EXPECT_TRUE(rig_.tick().empty());
 }
 
+// 5000 are dropped, more than a walk looks at; of the 100 that are there, one is over the mark.
+TEST_F(WatermarkAgeTest, DroppedChunksHideNoVictim) {
+  PolicyRig rig(watermark_age_kind(), PolicyMachine::h200(1, 5100 * MiB, GiB), {{"quota", plenty}});
+  const ChunkId dropped = rig.allocate(mib_chunks(5000), gpu_place(0));
+  rig.tick();
+  for (std::size_t i = 0; i < 5000; ++i) rig.tables().set_dropped(next(dropped, i), true);
+  rig.allocate(mib_chunks(100), gpu_place(0));
+  rig.tables().set_capacity(gpu_place(0), 100 * MiB);
+  EXPECT_EQ(wishes(rig.tick()), "chunk 5000 to 1, chunk 5001 to 1, chunk 5002 to 1");
+}
+
 TEST_F(WatermarkAgeTest, CountsWhatIsOnItsWayOutAsGone) {
   rig_.allocate(mib_chunks(99), gpu_place(0));
   const Plan plan = rig_.tick();
