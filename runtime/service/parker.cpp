@@ -13,13 +13,13 @@
 
 namespace vma {
 
-/// Neighbouring slots of one allocation that go to one place, or become of nothing.
+/// Neighbouring slots of one allocation that go to one place, or are dropped.
 struct Parker::Step {
   enum class Kind { move, drop, restore };
   Kind kind = Kind::move;
   std::shared_ptr<Allocation> allocation;
   SlotRange range;
-  Location to;  ///< Of a drop, where they come back to.
+  Location to;  ///< Of a drop, nowhere.
   std::uint64_t size_bytes = 0;
   std::uint64_t moved_bytes = 0;
   bool full = false;   ///< The target has no room.
@@ -146,8 +146,8 @@ std::vector<Parker::Step> Parker::plan_park(const std::string& tag, const ParkOp
       const Location at = allocation->home(slot);
       if (in_hbm(at)) parked.homes[slot] = at;
       if (options.contents == ParkContents::drop) {
-        const std::optional<Location> home = in_hbm(at) ? at : before[slot];
-        if (home) append(steps, Step::Kind::drop, allocation, slot, *home);
+        const bool goes = in_hbm(at) || before[slot].has_value();
+        if (goes) append(steps, Step::Kind::drop, allocation, slot, Location{});
       } else if (in_hbm(at)) {
         append(steps, Step::Kind::move, allocation, slot, options.to.value_or(wait_place(at)));
       }
@@ -242,6 +242,7 @@ void Parker::make_targets(const std::vector<Step>& steps) {
 /// Under a hold one behind the other, since holds take turns; at gates all at once, as many as the
 /// mover does.
 void Parker::carry_out(std::vector<Step>& steps, const ParkOptions& options, bool gives_back) {
+  const char* call = gives_back ? "vma::park" : "vma::resume";
   const MoveTerms terms{.gives_back = gives_back};
   const bool attached = options.how.scope == StopScope::attached && !options.how.nothing_runs;
   std::vector<std::pair<Step*, std::shared_ptr<MigrationTask>>> tasks;
@@ -259,10 +260,10 @@ void Parker::carry_out(std::vector<Step>& steps, const ParkOptions& options, boo
     attempt(step, [&] {
       const bool restores = step.kind == Step::Kind::restore;  // It lies nowhere that a pin keeps.
       const std::string why = step.allocation->why_pinned();
-      if (!restores && !why.empty()) throw Error(ErrorKind::pinned, "vma::park", "it " + why);
+      if (!restores && !why.empty()) throw Error(ErrorKind::pinned, call, "it " + why);
       if (step.kind != Step::Kind::move) return take_step(step, options, terms);
       if (attached && !mover_.attached().any(step.allocation->begin())) {
-        throw Error(ErrorKind::invalid_argument, "vma::park", "no stream that uses it is attached");
+        throw Error(ErrorKind::invalid_argument, call, "no stream that uses it is attached");
       }
       if (attached) {
         tasks.emplace_back(&step,

@@ -106,6 +106,25 @@ TEST_F(ParkTest, TakesEverythingOfATagOutOfHbmAndBringsItBack) {
   rig_.check_invariants();
 }
 
+// Every second chunk lies at another GPU. What goes under one hold is told of together.
+TEST_F(ParkTest, AnAllocationIsDroppedUnderOneHoldWhereverItLies) {
+  std::uint64_t* words = filled(4, gpu(0), 1);
+  for (const std::uint64_t chunk : {1u, 3u}) {
+    runtime().migrate(words, chunk * chunk_bytes, chunk_bytes, gpu(1));
+  }
+  std::string told;
+  MoveHooks hooks;
+  hooks.before = [&](const MoveEvent&) { told += '('; };
+  hooks.after = [&](const MoveEvent&) { told += ')'; };
+  const MoveHookRegistration registration = runtime().on_move(words, hooks);
+  ParkOptions dropping;
+  dropping.contents = ParkContents::drop;
+  EXPECT_EQ(runtime().park("model", dropping).bytes_dropped, 4 * chunk_bytes);
+  EXPECT_EQ(told, "(((())))");
+  EXPECT_EQ(runtime().resume("model").bytes_elsewhere, 0u);
+  EXPECT_EQ(runtime().where(words).size(), 4u) << "each comes back to its own place";
+}
+
 TEST_F(ParkTest, MakesNoHostMemoryTheSecondTime) {
   filled(6, gpu(0), 1);
   runtime().park("model");
