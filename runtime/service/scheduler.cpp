@@ -15,6 +15,11 @@ namespace {
 constexpr std::size_t uses_at_once = 65'536;
 constexpr const char* last_resort = "stay_put";
 
+/// Requires: the offset lies in it.
+ChunkId chunk_at(const ChunkRoster::Entry& entry, std::uint64_t offset) {
+  return ChunkId{static_cast<std::uint32_t>(index(entry.first) + offset / entry.chunk_bytes)};
+}
+
 }  // namespace
 
 Scheduler::Scheduler(const SchedulerGround& ground, std::vector<PlaceState> places,
@@ -139,8 +144,10 @@ void Scheduler::take_uses(std::vector<UseEvent>& events) {
       for (const LoggedUse& use : raw_uses_) {
         const ChunkRoster::Entry* entry = roster_.around(use.address);
         if (entry == nullptr) continue;
-        records.push_back({use.at, entry->number, use.address - entry->begin, use.bytes, use.passes,
-                           use.weight, roster_.place_of(gpu(index(use.device))), use.kind});
+        const std::uint64_t offset = use.address - entry->begin;
+        if (Snapshot(*tables_).chunk(chunk_at(*entry, offset)).dropped) continue;
+        records.push_back({use.at, entry->number, offset, use.bytes, use.passes, use.weight,
+                           roster_.place_of(gpu(index(use.device))), use.kind});
       }
       ground_.recording->add(records);
     }
@@ -177,6 +184,7 @@ void Scheduler::take_hints(std::vector<UseEvent>& events) {
     const std::uint64_t end = std::min(begin + range.bytes, entry->size_bytes);
     for (std::uint64_t slot = begin / entry->chunk_bytes; slot * entry->chunk_bytes < end; ++slot) {
       const ChunkId chunk{static_cast<std::uint32_t>(index(entry->first) + slot)};
+      if (Snapshot(*tables_).chunk(chunk).dropped) continue;  // As a use of it.
       tables_->hinted(chunk, hint);
       events.push_back({chunk, roster_.place_of(hint.device), 0, 0, nullptr});
     }

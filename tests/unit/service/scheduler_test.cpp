@@ -322,6 +322,21 @@ TEST(Scheduler, WhatIsDroppedFillsNoPlaceAndIsMovedByNobody) {
   EXPECT_EQ(rig.home(words), gpu(1)) << "it is as any other again";
 }
 
+TEST(Scheduler, HintsOfWhatIsDroppedAreNotTaken) {
+  SchedulerRig rig("hinted");
+  std::uint64_t* words = rig.alloc(2, gpu(0), "away");
+  ParkOptions options;
+  options.contents = ParkContents::drop;
+  rig.runtime().park("away", options);
+  Hint hint;
+  hint.device = gpu(1);
+  hint.passes = 1e9;
+  rig.runtime().advise(words, SchedulerRig::chunk_bytes, hint);
+  rig.step();
+  EXPECT_EQ(rig.runtime().scheduler_stats().hints, 1u);
+  EXPECT_EQ(rig.runtime().scheduler_stats().moves_wanted, 0u);
+}
+
 TEST(Scheduler, TakesHintsOfAllTimes) {
   SchedulerRig rig("hinted");
   std::uint64_t* words = rig.alloc(1, gpu(0));
