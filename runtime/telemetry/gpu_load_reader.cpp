@@ -15,6 +15,8 @@ namespace {
 
 constexpr double percent = 0.01;
 constexpr double kib = 1024;
+/// A counter of 32 bits wraps unseen between two samples: every 86 ms at 50 GB/s.
+constexpr unsigned counter_bits_min = 64;
 
 using Counter = NvmlLibrary::Counter;
 
@@ -104,7 +106,7 @@ GpuLoad GpuLoadReader::read(Gpu& gpu, std::string& reason) const {
   return load;
 }
 
-/// What the counters have risen by since the last time; one that fell has wrapped.
+/// What the counters have risen by since the last time; one that fell has wrapped, or began anew.
 void GpuLoadReader::read_throughput(Gpu& gpu, GpuLoad& load) const {
   std::array<NvmlLibrary::CounterValue, counters> values;
   for (std::size_t i = 0; i < counters; ++i) values[i].counter = rates[i].counter;
@@ -112,6 +114,7 @@ void GpuLoadReader::read_throughput(Gpu& gpu, GpuLoad& load) const {
   library_.read(gpu.device, values);
   const double passed_s = std::chrono::duration<double>(now - gpu.counted_at).count();
   for (std::size_t i = 0; i < counters; ++i) {
+    if (values[i].bits < counter_bits_min) values[i].value.reset();
     const auto before = std::exchange(gpu.counted[i], values[i].value);
     if (!before || !values[i].value || *values[i].value < *before || passed_s <= 0) continue;
     load.*rates[i].member =

@@ -42,15 +42,20 @@ static_assert(sizeof(NativeField) == 40, "the library steps through an array of 
 
 constexpr unsigned all_links = std::numeric_limits<unsigned>::max();
 
-/// Nothing for a type that no counter has.
-std::optional<std::uint64_t> count_of(const NativeField& field) {
+/// Sets no value for a type that no counter has.
+void take(const NativeField& field, NvmlLibrary::CounterValue& counter) {
   enum Type { unsigned_int = 1, unsigned_long = 2, unsigned_long_long = 3 };
-  if (field.result != success) return std::nullopt;
+  const auto set = [&](auto value) {
+    counter.value = value;
+    counter.bits = std::numeric_limits<decltype(value)>::digits;
+  };
+  counter.value.reset();
+  if (field.result != success) return;
   switch (field.type) {
-    case unsigned_int: return field.value.as_unsigned;
-    case unsigned_long: return field.value.as_long;
-    case unsigned_long_long: return field.value.as_long_long;
-    default: return std::nullopt;
+    case unsigned_int: return set(field.value.as_unsigned);
+    case unsigned_long: return set(field.value.as_long);
+    case unsigned_long_long: return set(field.value.as_long_long);
+    default: return;
   }
 }
 
@@ -142,7 +147,7 @@ void NvmlLibrary::read(Device device, std::span<CounterValue> counters) const {
   }
   require("nvmlDeviceGetFieldValues",
           calls_->fields(device, static_cast<int>(fields.size()), fields.data()));
-  for (std::size_t i = 0; i < fields.size(); ++i) counters[i].value = count_of(fields[i]);
+  for (std::size_t i = 0; i < fields.size(); ++i) take(fields[i], counters[i]);
 }
 
 }  // namespace vma

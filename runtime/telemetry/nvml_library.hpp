@@ -32,6 +32,7 @@ class NvmlLibrary {
   struct CounterValue {
     Counter counter{};
     std::optional<std::uint64_t> value;  ///< Not set where this GPU has no such counter.
+    unsigned bits = 0;                   ///< How wide it is, if it is set: drivers differ.
   };
 
   /// Opens and initialises it. Throws: Error{unsupported} where it is not there, lacks a call or

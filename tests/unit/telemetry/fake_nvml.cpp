@@ -81,9 +81,10 @@ int nvmlDeviceGetFieldValues(void* device, int count, FieldValue* values) {
     value->result = known ? success : not_supported;
     if (!known) continue;
     const std::uint64_t counted = fake_nvml.counters[value->field_id - (nvlink ? 138 : 195)];
-    value->value_type = nvlink ? long_long_type : int_type;
-    if (nvlink) value->value.ull = counted;
-    if (pcie) value->value.ui = static_cast<unsigned>(counted);
+    const bool narrow = pcie && fake_nvml.counts_pcie_narrowly;
+    value->value_type = narrow ? int_type : long_long_type;
+    if (narrow) value->value.ui = static_cast<unsigned>(counted);
+    if (!narrow) value->value.ull = counted;
     if (fake_nvml.has_no_counters) (nvlink ? value->value_type : value->result) = no_type;
   }
   return success;

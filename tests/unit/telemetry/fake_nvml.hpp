@@ -22,6 +22,8 @@ struct FakeNvml {
   std::atomic<bool> talks_nonsense{false};
   /// Each counter is of a type or a state that is none.
   std::atomic<bool> has_no_counters{false};
+  /// PCIe is counted in 32 bits.
+  std::atomic<bool> counts_pcie_narrowly{false};
   /// A call of `utilisation` does not return.
   std::atomic<bool> hangs{false};
   std::atomic<unsigned> kernels_percent{0}, memory_percent{0};

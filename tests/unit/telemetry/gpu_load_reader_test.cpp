@@ -80,6 +80,27 @@ TEST_F(GpuLoadReaderTest, ACounterThatFellHasWrappedAndTellsNothingOnce) {
   EXPECT_DOUBLE_EQ(reader.read().gpus.at(0).pcie_sent.value(), 9);
 }
 
+TEST_F(GpuLoadReaderTest, ACounterOf32BitsTellsNoRateForItMayHaveWrapped) {
+  constexpr double risen = 5e10;  // In a second; 32 bits end at a twelfth.
+  for (const bool narrow : {false, true}) {
+    SCOPED_TRACE(narrow);
+    nvml.counts_pcie_narrowly = narrow;
+    GpuLoadReader reader = open();
+    reader.read();
+    clock.advance(milliseconds(1000));
+    nvml.counters[0] += 10;
+    nvml.counters[2] += static_cast<std::uint64_t>(risen);
+    nvml.counters[3] += 7;
+    const GpuLoads loads = reader.read();
+    EXPECT_EQ(loads.reason, "") << "nothing failed";
+    const GpuLoad& load = loads.gpus.at(0);
+    EXPECT_DOUBLE_EQ(load.nvlink_sent.value(), 10 * 1024);
+    EXPECT_EQ(load.pcie_sent.has_value(), !narrow);
+    EXPECT_EQ(load.pcie_received.has_value(), !narrow);
+    EXPECT_DOUBLE_EQ(load.pcie_sent.value_or(risen), risen);
+  }
+}
+
 TEST_F(GpuLoadReaderTest, LeavesOutWhatACallFailsAndNamesIt) {
   const struct {
     FakeNvml::Call call;

@@ -33,7 +33,7 @@ class NvmlTest : public testing::Test {
  protected:
   NvmlTest() : nvml(*static_cast<FakeNvml*>(dlsym(dlopen(library, RTLD_NOW), "fake_nvml"))) {
     nvml.failing = FakeNvml::none;
-    nvml.talks_nonsense = nvml.has_no_counters = nvml.hangs = false;
+    nvml.talks_nonsense = nvml.has_no_counters = nvml.counts_pcie_narrowly = nvml.hangs = false;
     nvml.kernels_percent = 75;
     nvml.memory_percent = 20;
     nvml.used_bytes = 30, nvml.total_bytes = 100;
