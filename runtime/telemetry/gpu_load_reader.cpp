@@ -40,7 +40,7 @@ bool says_nothing(const GpuLoad& load) {
 
 }  // namespace
 
-GpuLoadReader::GpuLoadReader(const std::string& library, const std::vector<NamedGpu>& gpus,
+GpuLoadReader::GpuLoadReader(const NvmlLibrary& library, const std::vector<NamedGpu>& gpus,
                              Clock& clock)
     : library_(library), clock_(clock) {
   static_assert(std::size(rates) == counters);
@@ -57,7 +57,7 @@ GpuLoadReader::GpuLoadReader(const std::string& library, const std::vector<Named
   }
   if (any) return;
   throw Error(ErrorKind::unsupported, "NVML",
-              fmt::format("{} knows no GPU of the runtime: {}", library,
+              fmt::format("{} knows no GPU of the runtime: {}", library.file(),
                           gpus_.empty() ? "there is none" : gpus_.front().why_not));
 }
 

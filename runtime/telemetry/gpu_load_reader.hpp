@@ -21,8 +21,8 @@ struct NamedGpu {
 /// Makes loads of what the library says. One thread.
 class GpuLoadReader {
  public:
-  /// Throws: Error where the library cannot be used, or knows none of the GPUs.
-  GpuLoadReader(const std::string& library, const std::vector<NamedGpu>& gpus, Clock& clock);
+  /// Requires: what it is given lives longer. Throws: Error where the library knows no GPU of them.
+  GpuLoadReader(const NvmlLibrary& library, const std::vector<NamedGpu>& gpus, Clock& clock);
 
   /// Asks for everything once. A value that fails, or makes no sense, is not set; `reason` names
   /// the first. State `off` where there is none at all.
@@ -41,7 +41,7 @@ class GpuLoadReader {
   GpuLoad read(Gpu& gpu, std::string& reason) const;
   void read_throughput(Gpu& gpu, GpuLoad& load) const;
 
-  const NvmlLibrary library_;
+  const NvmlLibrary& library_;
   Clock& clock_;
   std::vector<Gpu> gpus_;
 };

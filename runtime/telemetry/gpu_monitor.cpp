@@ -1,5 +1,12 @@
 #include "telemetry/gpu_monitor.hpp"
 
+#include <vma/error.hpp>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
 #include <exception>
 #include <utility>
 
@@ -9,7 +16,9 @@ namespace vma {
 struct GpuMonitor::State {
   std::shared_ptr<Clock> clock;
   std::vector<NamedGpu> gpus;
-  std::string library;  // Constant, as what is above, once the thread runs.
+  std::string library;
+  std::chrono::nanoseconds patience{0};
+  pid_t process = 0;  // Constant, as what is above, once the thread runs.
   Mutex mutex;
   Condition changed;
   GpuLoads last VMART_GUARDED_BY(mutex);
@@ -18,14 +27,85 @@ struct GpuMonitor::State {
   bool asked VMART_GUARDED_BY(mutex) = false;
   bool closed VMART_GUARDED_BY(mutex) = false;
   bool ended VMART_GUARDED_BY(mutex) = false;
+  std::unique_ptr<Task> thread VMART_GUARDED_BY(mutex);  // Null until somebody asks.
+
+  /// Requires: the thread was started. Blocks: as ~GpuMonitor. False: it is still in the library.
+  bool close();
 };
 
+/// The monitors whose threads are in the library. At the end of the process they are closed, before
+/// the library's own statics go. Never destroyed, since it ends among statics itself.
+class GpuMonitor::AtExit {
+ public:
+  /// Requires: the library has made its statics, so that what is registered here comes before them.
+  /// False: the process has come to its end.
+  static bool enlist(const std::shared_ptr<State>& state);
+  static void strike(const std::shared_ptr<State>& state);
+
+ private:
+  static AtExit& of_process();
+  void end() noexcept;
+
+  std::atomic<pid_t> process_{0};
+  Mutex mutex_;
+  bool over_ VMART_GUARDED_BY(mutex_) = false;
+  std::vector<std::shared_ptr<State>> states_ VMART_GUARDED_BY(mutex_);
+};
+
+GpuMonitor::AtExit& GpuMonitor::AtExit::of_process() {
+  static AtExit& one = *new AtExit;
+  return one;
+}
+
+bool GpuMonitor::AtExit::enlist(const std::shared_ptr<State>& state) {
+  AtExit& all = of_process();
+  {
+    const MutexLock lock(all.mutex_);
+    if (all.over_) return false;
+    all.states_.push_back(state);
+    all.process_ = state->process;
+  }
+  static const bool prepared = std::atexit([] { of_process().end(); }) == 0;
+  return prepared;
+}
+
+void GpuMonitor::AtExit::strike(const std::shared_ptr<State>& state) {
+  AtExit& all = of_process();
+  const MutexLock lock(all.mutex_);
+  std::erase(all.states_, state);
+}
+
+void GpuMonitor::AtExit::end() noexcept {
+  // A forked child has its parent's monitors without the threads, and maybe a mutex that one held.
+  const pid_t here = getpid();
+  if (process_ != here) return;
+  std::vector<std::shared_ptr<State>> states;
+  {
+    const MutexLock lock(mutex_);
+    over_ = true;
+    states = states_;
+  }
+  for (const auto& state : states) {
+    if (state->process == here) state->close();
+  }
+}
+
+bool GpuMonitor::State::close() {
+  MutexLock lock(mutex);
+  closed = true;
+  changed.notify_all();
+  SteadyClock wall;  // The library's time is the processor's, whatever clock the samples go by.
+  return changed.wait_until(lock, wall, wall.now() + patience,
+                            [this]() VMART_NO_THREAD_ANALYSIS { return ended; });
+}
+
 GpuMonitor::GpuMonitor(Executor& executor, std::shared_ptr<Clock> clock, std::vector<NamedGpu> gpus,
-                       std::string library, std::string why_not)
+                       std::string library, std::string why_not, std::chrono::nanoseconds patience)
     : executor_(executor), state_(std::make_shared<State>()) {
   state_->clock = std::move(clock);
   state_->gpus = std::move(gpus);
   state_->library = std::move(library);
+  state_->patience = patience;
   const MutexLock lock(state_->mutex);
   if (state_->library.empty()) {
     state_->last.reason = std::move(why_not);
@@ -35,20 +115,16 @@ GpuMonitor::GpuMonitor(Executor& executor, std::shared_ptr<Clock> clock, std::ve
 }
 
 GpuMonitor::~GpuMonitor() {
-  bool ended = false;
+  std::unique_ptr<Task> thread;
   {
-    MutexLock lock(state_->mutex);
-    state_->closed = true;
-    state_->changed.notify_all();
-    if (!thread_) return;
-    SteadyClock wall;  // The library's time is the processor's, whatever clock the samples go by.
-    ended = state_->changed.wait_until(lock, wall, wall.now() + patience,
-                                       [this]() VMART_NO_THREAD_ANALYSIS { return state_->ended; });
+    const MutexLock lock(state_->mutex);
+    thread = std::move(state_->thread);
   }
-  if (ended) {
-    thread_->join();
+  if (!thread) return;
+  if (state_->close()) {
+    thread->join();
   } else {
-    thread_->abandon();
+    thread->abandon();
   }
 }
 
@@ -58,7 +134,10 @@ GpuLoads GpuMonitor::loads() {
   if (answer.state == GpuLoads::State::off) return answer;
   const TimePoint now = state_->clock->now();
   try {
-    if (!thread_) thread_ = executor_.spawn("vmart nvml", [state = state_] { work(state); });
+    if (!state_->thread) {
+      state_->process = getpid();
+      state_->thread = executor_.spawn("vmart nvml", [state = state_] { work(state); });
+    }
   } catch (const std::exception& error) {
     state_->last = {GpuLoads::State::off, error.what(), TimePoint(-1), {}};
     return state_->last;
@@ -75,11 +154,14 @@ GpuLoads GpuMonitor::loads() {
 }
 
 /// Until the monitor goes, or the library has nothing to say. The lock is not held in the library.
-void GpuMonitor::sample(State& state) {
+void GpuMonitor::sample(const std::shared_ptr<State>& shared) {
+  State& state = *shared;
   MutexLock lock(state.mutex);
   if (state.closed) return;
   lock.unlock();
-  GpuLoadReader reader(state.library, state.gpus, *state.clock);
+  const NvmlLibrary library(state.library);
+  if (!AtExit::enlist(shared)) return;
+  GpuLoadReader reader(library, state.gpus, *state.clock);
   lock.lock();
   while (!state.closed) {
     lock.unlock();
@@ -101,14 +183,17 @@ void GpuMonitor::sample(State& state) {
 void GpuMonitor::work(const std::shared_ptr<State>& state) noexcept {
   std::string reason;
   try {
-    sample(*state);
+    sample(state);
   } catch (const std::exception& error) {
     reason = error.what();
   }
-  const MutexLock lock(state->mutex);
-  if (!reason.empty()) state->last = {GpuLoads::State::off, std::move(reason), TimePoint(-1), {}};
-  state->ended = true;
-  state->changed.notify_all();
+  {
+    const MutexLock lock(state->mutex);
+    if (!reason.empty()) state->last = {GpuLoads::State::off, std::move(reason), TimePoint(-1), {}};
+    state->ended = true;
+    state->changed.notify_all();
+  }
+  AtExit::strike(state);
 }
 
 }  // namespace vma

@@ -28,25 +28,26 @@ class GpuMonitor {
 
   /// An empty `library` is never opened: `why_not` says the reason.
   GpuMonitor(Executor& executor, std::shared_ptr<Clock> clock, std::vector<NamedGpu> gpus,
-             std::string library, std::string why_not = {});
+             std::string library, std::string why_not = {},
+             std::chrono::nanoseconds patience = std::chrono::seconds(2));
   /// Blocks: while a sample is taken, for at most `patience`; then the thread is left to itself.
+  /// The end of the process does the same to a monitor that is still there.
   ~GpuMonitor();
   GpuMonitor(const GpuMonitor&) = delete;
   GpuMonitor& operator=(const GpuMonitor&) = delete;
 
-  static constexpr std::chrono::nanoseconds patience = std::chrono::seconds(2);
-
-  /// Does not block. Any thread.
+  /// Does not block. Any thread. `off` on a stepped machine, whose threads cannot wait for a
+  /// library.
   GpuLoads loads();
 
  private:
   struct State;  // The thread's own too.
+  class AtExit;
   static void work(const std::shared_ptr<State>& state) noexcept;
-  static void sample(State& state);
+  static void sample(const std::shared_ptr<State>& shared);
 
   Executor& executor_;
   const std::shared_ptr<State> state_;
-  std::unique_ptr<Task> thread_;  // Guarded by the state's mutex; null until somebody asks.
 };
 
 }  // namespace vma

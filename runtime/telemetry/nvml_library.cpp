@@ -75,7 +75,7 @@ struct NvmlLibrary::Calls {
   const char* (*error_text)(int code) = nullptr;
 };
 
-NvmlLibrary::NvmlLibrary(const std::string& file) {
+NvmlLibrary::NvmlLibrary(const std::string& file) : file_(file) {
   void* const library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* reason = dlerror();

@@ -42,6 +42,8 @@ class NvmlLibrary {
   NvmlLibrary(const NvmlLibrary&) = delete;
   NvmlLibrary& operator=(const NvmlLibrary&) = delete;
 
+  const std::string& file() const noexcept { return file_; }
+
   // All throw Error{driver_failure} with the library's own code, and for an answer that is none.
   /// "GPU-..." or "MIG-...", as the driver says it.
   Device device(const std::string& uuid) const;
@@ -54,6 +56,7 @@ class NvmlLibrary {
   struct Calls;
   void require(const char* call, int code) const;
 
+  const std::string file_;
   std::unique_ptr<const Calls> calls_;
 };
 

@@ -2,6 +2,8 @@
 // header. It knows each GPU whose name is not "GPU-unknown".
 #include "unit/telemetry/fake_nvml.hpp"
 
+#include <unistd.h>
+
 #include <cstring>
 #include <thread>
 
@@ -35,6 +37,13 @@ int any_device;
 extern "C" {
 
 vma::FakeNvml fake_nvml;
+
+/// The statics of the library, which every call uses.
+static struct Statics {
+  ~Statics() {
+    if (fake_nvml.must_be_closed_at_exit && fake_nvml.opened != fake_nvml.closed) _exit(97);
+  }
+} statics;
 
 static bool fails(vma::FakeNvml::Call call) {
   return (fake_nvml.failing & call) != 0;

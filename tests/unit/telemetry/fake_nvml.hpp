@@ -24,6 +24,8 @@ struct FakeNvml {
   std::atomic<bool> has_no_counters{false};
   /// PCIe is counted in 32 bits.
   std::atomic<bool> counts_pcie_narrowly{false};
+  /// The process ends with 97 where the library's statics go before it was closed.
+  std::atomic<bool> must_be_closed_at_exit{false};
   /// A call of `utilisation` does not return.
   std::atomic<bool> hangs{false};
   std::atomic<unsigned> kernels_percent{0}, memory_percent{0};

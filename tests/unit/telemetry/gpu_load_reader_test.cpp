@@ -15,12 +15,14 @@ using std::chrono::milliseconds;
 class GpuLoadReaderTest : public NvmlTest {
  protected:
   GpuLoadReader open(std::vector<NamedGpu> gpus = {{gpu(0), "GPU-a"}}) {
-    return GpuLoadReader(library, gpus, clock);
+    opened.emplace(library);
+    return GpuLoadReader(*opened, gpus, clock);
   }
   /// Why a reader of this library cannot be.
   std::string refusal(const std::string& file, std::vector<NamedGpu> gpus = {{gpu(0), "GPU-a"}}) {
     try {
-      const GpuLoadReader reader(file, gpus, clock);
+      const NvmlLibrary refused(file);
+      const GpuLoadReader reader(refused, gpus, clock);
       ADD_FAILURE() << file << " was opened";
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::unsupported) << error.what();
@@ -33,6 +35,7 @@ class GpuLoadReaderTest : public NvmlTest {
   }
 
   TestClock clock;
+  std::optional<NvmlLibrary> opened;  // One reader at a time.
 };
 
 TEST_F(GpuLoadReaderTest, TellsSharesAndBytesAtOnce) {
@@ -171,10 +174,10 @@ TEST_F(GpuLoadReaderTest, WithoutAUsableLibraryThereIsNone) {
   EXPECT_TRUE(names(refusal(library, {{gpu(0), "GPU-unknown"}}), "Not Found"));
   refusal(library, {});
   EXPECT_EQ(nvml.opened, nvml.closed);
-  const int opened = nvml.opened;
+  const int begun = nvml.opened;
   nvml.failing = FakeNvml::init;
   EXPECT_TRUE(names(refusal(library), "nvmlInit_v2: error 999"));
-  EXPECT_EQ(nvml.closed, opened) << "what did not begin does not end";
+  EXPECT_EQ(nvml.closed, begun) << "what did not begin does not end";
   nvml.failing = FakeNvml::device;
   EXPECT_TRUE(names(refusal(library), "nvmlDeviceGetHandleByUUID"));
   nvml.failing = FakeNvml::none;

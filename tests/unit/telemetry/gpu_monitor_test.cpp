@@ -4,6 +4,7 @@
 
 #include "unit/telemetry/nvml_rig.hpp"
 
+#include <cstdlib>
 #include <memory>
 #include <optional>
 
@@ -14,17 +15,27 @@ using State = GpuLoads::State;
 
 class GpuMonitorTest : public NvmlTest {
  protected:
-  void open(const std::string& file = library, const std::string& why_not = "") {
-    monitor.emplace(executor, clock, std::vector<NamedGpu>{{gpu(0), "GPU-a"}}, file, why_not);
+  void open(const std::string& file = library, const std::string& why_not = "",
+            std::chrono::nanoseconds patience = std::chrono::minutes(5)) {
+    monitor.emplace(executor, clock, std::vector<NamedGpu>{{gpu(0), "GPU-a"}}, file, why_not,
+                    patience);
   }
   /// Asks until the state is another one than `starting`.
   GpuLoads settled() {
-    Poll poll;
-    for (;;) {
-      GpuLoads loads = monitor->loads();
-      if (loads.state != State::starting) return loads;
-      poll.pause();
-    }
+    GpuLoads loads;
+    await([&] {
+      loads = monitor->loads();
+      return loads.state != State::starting;
+    });
+    return loads;
+  }
+
+  /// The thread is in the library, and does not come back.
+  void hang(std::chrono::nanoseconds patience) {
+    nvml.hangs = true;
+    open(library, "", patience);
+    monitor->loads();
+    await([this] { return nvml.samples > 0; });
   }
 
   ThreadedExecutor executor;
@@ -59,8 +70,7 @@ TEST_F(GpuMonitorTest, RestsWhenNobodyLooksAnyMoreUntilSomebodyAsksAgain) {
   open();
   monitor->loads();
   const auto rests = [](const TestClock& watch) {
-    Poll poll;
-    while (watch.now() < GpuMonitor::watched) poll.pause();
+    await([&] { return watch.now() >= GpuMonitor::watched; });
   };
   rests(*clock);
   // Time passes only while a thread waits between samples; another one's minute is long enough for
@@ -108,16 +118,37 @@ TEST_F(GpuMonitorTest, GoesOffWhereEveryCallFailsAndStaysOff) {
 }
 
 TEST_F(GpuMonitorTest, ALibraryThatHangsKeepsNobodyWaiting) {
-  nvml.hangs = true;
-  open();
-  monitor->loads();
-  Poll poll;
-  while (nvml.samples == 0) poll.pause();
+  hang(std::chrono::milliseconds(1));
   for (int i = 0; i < 100; ++i) EXPECT_EQ(monitor->loads().state, State::starting);
   monitor.reset();  // Comes back though the thread does not.
   EXPECT_EQ(nvml.closed, 0);
   nvml.hangs = false;
   await_end();  // What it uses is its own.
+}
+
+using GpuMonitorDeathTest = GpuMonitorTest;
+
+TEST_F(GpuMonitorDeathTest, HasLeftTheLibraryBeforeItsStaticsGo) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        nvml.must_be_closed_at_exit = true;
+        hang(std::chrono::minutes(5));
+        static FakeNvml& library_at_exit = nvml;
+        std::atexit([] { library_at_exit.hangs = false; });  // Runs first.
+        std::exit(7);
+      },
+      testing::ExitedWithCode(7), "");
+}
+
+TEST_F(GpuMonitorDeathTest, ALibraryThatHangsDoesNotKeepTheProcess) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        hang(std::chrono::milliseconds(1));
+        std::exit(7);
+      },
+      testing::ExitedWithCode(7), "");
 }
 
 }  // namespace

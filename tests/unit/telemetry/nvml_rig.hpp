@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 
 namespace vma {
 
@@ -49,8 +50,13 @@ class NvmlTest : public testing::Test {
 
   /// Until whoever began with the library has ended with it.
   void await_end() {
-    Poll poll;
-    while (nvml.closed < nvml.opened) poll.pause();
+    await([this] { return nvml.closed >= nvml.opened; });
+  }
+
+  /// The bound is for what never comes, not for what is slow.
+  static void await(const std::function<bool()>& ready) {
+    SteadyClock wall;
+    EXPECT_TRUE(poll_until(wall, wall.now() + std::chrono::minutes(5), ready)) << "it never came";
   }
 
   static constexpr const char* library = VMART_FAKE_NVML;
