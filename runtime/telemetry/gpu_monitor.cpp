@@ -135,6 +135,9 @@ GpuLoads GpuMonitor::loads() {
   const TimePoint now = state_->clock->now();
   try {
     if (!state_->thread) {
+      if (Stepper::current() != nullptr) {
+        throw Error(ErrorKind::unsupported, "NVML", "the machine is stepped, and no library is");
+      }
       state_->process = getpid();
       state_->thread = executor_.spawn("vmart nvml", [state = state_] { work(state); });
     }

@@ -2,6 +2,7 @@
 // and never otherwise. Method: a library and a clock of the test's.
 #include "telemetry/gpu_monitor.hpp"
 
+#include "sim/stepped_executor.hpp"
 #include "unit/telemetry/nvml_rig.hpp"
 
 #include <cstdlib>
@@ -124,6 +125,17 @@ TEST_F(GpuMonitorTest, ALibraryThatHangsKeepsNobodyWaiting) {
   EXPECT_EQ(nvml.closed, 0);
   nvml.hangs = false;
   await_end();  // What it uses is its own.
+}
+
+TEST_F(GpuMonitorTest, IsOffOnASteppedMachine) {
+  SteppedExecutor stepped;
+  stepped.run([&] {
+    GpuMonitor of_stepped(stepped, clock, {{gpu(0), "GPU-a"}}, library);
+    const GpuLoads loads = of_stepped.loads();
+    EXPECT_EQ(loads.state, State::off);
+    EXPECT_NE(loads.reason.find("stepped"), std::string::npos) << loads.reason;
+  });
+  EXPECT_EQ(nvml.opened, 0);
 }
 
 using GpuMonitorDeathTest = GpuMonitorTest;
