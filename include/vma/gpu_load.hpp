@@ -13,13 +13,13 @@ namespace vma::inline v1 {
 /// What NVML says of one GPU, of all processes together. What it does not say is not set.
 struct GpuLoad {
   Location at;
-  std::optional<double> kernels;  ///< Part of the time in which a kernel ran: 0 to 1.
-  std::optional<double> memory;   ///< In which memory was read or written.
-  std::optional<std::size_t> memory_used_bytes;  ///< Other processes' and the driver's too.
-  std::optional<std::size_t> memory_total_bytes;
+  std::optional<double> kernels;  ///< Part of the time in which a kernel ran, 0 to 1.
+  std::optional<double> memory;   ///< Part in which memory was read or written, 0 to 1.
+  std::optional<std::size_t> memory_used_bytes;   ///< Bytes, other processes' and the driver's too.
+  std::optional<std::size_t> memory_total_bytes;  ///< Bytes.
   /// Bytes a second, all links together, between the last two samples.
-  std::optional<double> nvlink_sent, nvlink_received;
-  std::optional<double> pcie_sent, pcie_received;
+  std::optional<double> nvlink_sent, nvlink_received;  ///< Payload.
+  std::optional<double> pcie_sent, pcie_received;  ///< Not set where the counters are of 32 bits.
 };
 
 struct GpuLoads {
