@@ -47,10 +47,17 @@ std::vector<NamedGpu> gpus_of(Driver& driver, const Topology& topology) {
   return gpus;
 }
 
-/// NVML, empty for none: no library knows the GPUs of a simulated machine, but one that is named.
+/// Empty where NVML is asked: no library knows the GPUs of a simulated machine, but one that is
+/// named.
+std::string why_unmonitored(const Driver& driver, const Settings& settings) {
+  if (settings.nvml.empty()) return "VMART_NVML is 0";
+  return settings.nvml == "auto" && driver.simulated() ? "the machine is simulated" : "";
+}
+
+/// A library; empty for none.
 std::string monitored_by(const Driver& driver, const Settings& settings) {
-  if (settings.nvml != "auto") return settings.nvml;
-  return driver.simulated() ? "" : "libnvidia-ml.so.1";
+  if (!why_unmonitored(driver, settings).empty()) return "";
+  return settings.nvml == "auto" ? "libnvidia-ml.so.1" : settings.nvml;
 }
 
 /// The parent's memory and threads: nothing of a forked child may touch them, nor end them. They
@@ -81,7 +88,7 @@ Machinery::Machinery(Driver& driver, UseLog& uses, const Settings& settings)
       parker(memory, mover),
       costs(source_costs(driver, topology, settings.calibration).costs),
       monitor(driver.executor(), std::make_shared<SteadyClock>(), gpus_of(driver, topology),
-              monitored_by(driver, settings), "VMART_NVML is 0, or the machine is simulated") {
+              monitored_by(driver, settings), why_unmonitored(driver, settings)) {
   if (!settings.policy.empty())
     scheduling =
         std::make_unique<Scheduling>(driver, memory, mover, parker, uses, costs, monitor, settings);

@@ -177,6 +177,7 @@ void settle_scheduler(const RuntimeOptions& options, Settings& settings) {
     settings.policy = "stay_put";
   }
   settings.nvml = variable("VMART_NVML").value_or("auto");
+  if (settings.nvml == "1") settings.nvml = "auto";  // As VMART_CONTROL and VMART_NVTX have it.
   if (settings.nvml == "0") settings.nvml.clear();
   settings.record = variable("VMART_RECORD").value_or("");
   settings.decisions = variable("VMART_DECISIONS").value_or("");

@@ -10,15 +10,16 @@ namespace {
 
 class RuntimeLoads : public NvmlTest {
  protected:
+  RuntimeLoads() { unsetenv("VMART_NVML"); }
   ~RuntimeLoads() override { unsetenv("VMART_NVML"); }
 
   static GpuLoads settled(Runtime& runtime) {
-    Poll poll;
-    for (;;) {
-      GpuLoads loads = runtime.stats().loads;
-      if (loads.state != GpuLoads::State::starting) return loads;
-      poll.pause();
-    }
+    GpuLoads loads;
+    await([&] {
+      loads = runtime.stats().loads;
+      return loads.state != GpuLoads::State::starting;
+    });
+    return loads;
   }
 };
 
@@ -37,12 +38,20 @@ TEST_F(RuntimeLoads, AreThoseOfItsGpus) {
 }
 
 TEST_F(RuntimeLoads, OfASimulatedMachineAreOffUnlessALibraryIsNamed) {
-  for (const char* setting : {static_cast<const char*>(nullptr), "0"}) {
-    if (setting != nullptr) setenv("VMART_NVML", setting, 1);
+  const struct {
+    const char* setting;
+    const char* reason;
+  } cases[] = {{"", "the machine is simulated"},
+               {"auto", "the machine is simulated"},
+               {"1", "the machine is simulated"},
+               {"0", "VMART_NVML is 0"}};
+  for (const auto& each : cases) {
+    SCOPED_TRACE(each.setting);
+    setenv("VMART_NVML", each.setting, 1);
     RuntimeRig rig;
     const GpuLoads loads = rig.runtime().stats().loads;
     EXPECT_EQ(loads.state, GpuLoads::State::off);
-    EXPECT_NE(loads.reason, "");
+    EXPECT_EQ(loads.reason, each.reason);
     EXPECT_TRUE(loads.gpus.empty());
   }
   EXPECT_EQ(nvml.opened, 0);
