@@ -51,8 +51,9 @@ void print_counts(const char* title, const json::object& counts) {
   }
 }
 
-/// Asks until NVML has been asked, where nobody did so for a while; a second at most.
-json::object current_stats(ControlClient& client) {
+}  // namespace
+
+boost::json::object current_stats(ControlClient& client) {
   constexpr int asks_max = 20;
   constexpr int pause_ms = 50;
   for (int asks = 1;; ++asks) {
@@ -62,8 +63,6 @@ json::object current_stats(ControlClient& client) {
     poll(nullptr, 0, pause_ms);
   }
 }
-
-}  // namespace
 
 int run_status(const ControlChoice& choice) {
   ControlClient client(choice);

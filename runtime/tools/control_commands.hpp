@@ -2,6 +2,8 @@
 
 #include "tools/control_client.hpp"
 
+#include <boost/json/object.hpp>
+
 #include <string>
 
 namespace vma {
@@ -26,5 +28,9 @@ int run_explain(const ControlChoice& choice, const std::string& address);
 
 enum class StatsForm { table, json, prometheus };
 int run_stats(const ControlChoice& choice, StatsForm form);
+
+/// The answer to `stats`: asks until NVML has been asked, where nobody did so for a while; a second
+/// at most. Throws: as ControlClient.
+boost::json::object current_stats(ControlClient& client);
 
 }  // namespace vma

@@ -1,5 +1,6 @@
 #include "tools/top.hpp"
 
+#include "tools/control_commands.hpp"
 #include "tools/control_text.hpp"
 
 #include <boost/json/value.hpp>
@@ -60,9 +61,9 @@ class Picture {
  public:
   explicit Picture(ControlClient& client) : client_(client) {}
 
-  std::string draw() {
+  std::string draw() { return draw(client_.ask({{"command", "stats"}})); }
+  std::string draw(const json::object& stats) {
     const json::object status = client_.ask({{"command", "status"}});
-    const json::object stats = client_.ask({{"command", "stats"}});
     take_events();
     std::string text = head(status, stats);
     text += places_table(list_of(status, "places")) + "\n";
@@ -112,7 +113,7 @@ int run_top(const ControlChoice& choice, double interval_s) {
   ControlClient client(choice);
   Picture picture(client);
   if (isatty(STDOUT_FILENO) == 0) {
-    fmt::print("{}", picture.draw());
+    fmt::print("{}", picture.draw(current_stats(client)));  // There is no second picture.
     return 0;
   }
   const SingleKeys keys;

@@ -73,6 +73,8 @@ TEST_F(ControlToolTest, ShowsARunningProgram) {
 
 TEST_F(ControlToolTest, ShowsWhatTheGpusDo) {
   for (const char* command : {"top", "stats"}) {
+    SCOPED_TRACE(command);
+    rig_.target().start_loads(3);  // Nobody looked for a while.
     expect(0, "50 %     25 %     30.0 MiB      1.9 GiB            -            -    976.6 KiB",
            command);
   }

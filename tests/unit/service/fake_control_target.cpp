@@ -153,6 +153,10 @@ ControlStats FakeControlTarget::stats() {
   stats.runtime.stall = {4, milliseconds(1), milliseconds(2), milliseconds(3)};
   GpuLoad load{gpu(1), 0.5, 0.25, 30 * MiB, 100 * MiB, 2e9, {}, {}, 1e6};
   stats.runtime.loads = {GpuLoads::State::on, "a \xff reason", milliseconds(250), {load}};
+  if (answers_starting_ > 0) {
+    --answers_starting_;
+    stats.runtime.loads = {GpuLoads::State::starting, "", milliseconds(-1), {}};
+  }
   stats.scheduler.ticks = 7;
   stats.scheduler.moves_rejected = {{"cooldown", 5}, {"no room", 6}};
   stats.scheduler.prediction_error = 0.0625;

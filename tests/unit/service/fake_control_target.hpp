@@ -3,6 +3,7 @@
 #include "service/control_target.hpp"
 #include "service/event_ring.hpp"
 
+#include <atomic>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -10,7 +11,7 @@
 namespace vma {
 
 /// A runtime that has two allocations and remembers what it was asked to do. Called on one thread;
-/// `calls` by any.
+/// `calls` and `start_loads` by any.
 class FakeControlTarget : public ControlTarget {
  public:
   static constexpr std::uint64_t first_address = 0x7f0000000000;
@@ -32,6 +33,8 @@ class FakeControlTarget : public ControlTarget {
   std::vector<ControlDecision> explain(std::uint64_t address, std::size_t most) override;
   ControlEvents events(std::uint64_t since, std::size_t most) override;
   ControlStats stats() override;
+  /// So many answers of `stats` are before NVML was asked.
+  void start_loads(int answers) { answers_starting_ = answers; }
 
   /// What it was asked to do, in order: "move 0x7f0000000000 to gpu(1)".
   std::vector<std::string> calls() const;
@@ -45,6 +48,7 @@ class FakeControlTarget : public ControlTarget {
   bool paused_ = false;
   std::uint64_t operations_ = 0;
   EventRing ring_;
+  std::atomic<int> answers_starting_{0};
 };
 
 }  // namespace vma
