@@ -280,10 +280,10 @@ TEST_F(DropTest, WorkThatWasSubmittedBeforeHasFinished) {
   ParkOptions briefly = dropping();
   briefly.how.deadline = std::chrono::milliseconds(50);
   const ParkReport report = runtime().park("model", briefly);
+  std::atomic_ref(*opened).store(1);
   EXPECT_EQ(report.bytes_dropped, 0u);
   ASSERT_EQ(report.stayed.size(), 1u);
   EXPECT_NE(report.stayed[0].reason.find("did not end within the limit"), std::string::npos);
-  std::atomic_ref(*opened).store(1);
   runtime().synchronize(rig_.stream(0));  // An illegal address, had its memory been taken.
   EXPECT_EQ(rig_.wrong(words, 2 * chunk_words, 3), 0u);
   EXPECT_EQ(runtime().park("model", dropping()).bytes_dropped, 2 * chunk_bytes);
