@@ -29,7 +29,9 @@ struct GpuMonitor::State {
   bool ended VMART_GUARDED_BY(mutex) = false;
   std::unique_ptr<Task> thread VMART_GUARDED_BY(mutex);  // Null until somebody asks.
 
-  /// Requires: the thread was started. Blocks: as ~GpuMonitor. False: it is still in the library.
+  /// Ends the thread, or leaves it to itself. Blocks: as ~GpuMonitor.
+  void end();
+  /// Requires: the thread was started. False: it is still in the library.
   bool close();
 };
 
@@ -86,7 +88,21 @@ void GpuMonitor::AtExit::end() noexcept {
     states = states_;
   }
   for (const auto& state : states) {
-    if (state->process == here) state->close();
+    if (state->process == here) state->end();
+  }
+}
+
+void GpuMonitor::State::end() {
+  std::unique_ptr<Task> started;
+  {
+    const MutexLock lock(mutex);
+    started = std::move(thread);
+  }
+  if (!started) return;
+  if (close()) {
+    started->join();
+  } else {
+    started->abandon();
   }
 }
 
@@ -115,23 +131,13 @@ GpuMonitor::GpuMonitor(Executor& executor, std::shared_ptr<Clock> clock, std::ve
 }
 
 GpuMonitor::~GpuMonitor() {
-  std::unique_ptr<Task> thread;
-  {
-    const MutexLock lock(state_->mutex);
-    thread = std::move(state_->thread);
-  }
-  if (!thread) return;
-  if (state_->close()) {
-    thread->join();
-  } else {
-    thread->abandon();
-  }
+  state_->end();
 }
 
 GpuLoads GpuMonitor::loads() {
   const MutexLock lock(state_->mutex);
   GpuLoads answer = state_->last;
-  if (answer.state == GpuLoads::State::off) return answer;
+  if (answer.state == GpuLoads::State::off || state_->closed) return answer;
   const TimePoint now = state_->clock->now();
   try {
     if (!state_->thread) {
