@@ -33,7 +33,8 @@ enum class Pacing {
 struct ReplayOptions {
   Pacing pacing = Pacing::timed;
   std::uint64_t chunk_bytes = std::uint64_t{32} << 20;  ///< Where the trace does not say.
-  std::size_t queue_max = 64;  ///< Accesses that wait at one device; the trace waits for room.
+  std::size_t queue_max = 64;    ///< Accesses that wait at one device; the trace waits for room.
+  std::size_t spread_max = 256;  ///< Accesses with a duration that run at one device at a time.
   Time drain = std::chrono::milliseconds(1);
   Time tick = std::chrono::milliseconds(10);
   /// An allocation without room waits for moves so long, then goes where there is room.

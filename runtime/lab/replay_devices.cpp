@@ -17,7 +17,7 @@ void Replay::begin_next(std::size_t number) {
       return;
     }
     const Access access = device.queue.front();
-    if (!access.spread() && device.kernels > 0) return;
+    if (access.spread() ? device.running >= options_.spread_max : device.kernels > 0) return;
     device.queue.pop_front();
     begin(number, access);
   }

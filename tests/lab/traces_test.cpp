@@ -2,8 +2,11 @@
 // description says that it has requests, kernels and uses.
 
 #include "lab/byte_source.hpp"
+#include "lab/replay.hpp"
 #include "lab/trace_formats.hpp"
 #include "lab/trace_rig.hpp"
+#include "machine/machine_file.hpp"
+#include "placement/built_in_policies.hpp"
 
 #include <gtest/gtest.h>
 
@@ -42,6 +45,28 @@ TEST_P(Traces, Convert) {
   EXPECT_EQ(audit.count(TraceEventKind::allocation), GetParam().allocations);
   if (GetParam().accesses > 0) {
     EXPECT_EQ(audit.count(TraceEventKind::access), GetParam().accesses);
+  }
+}
+
+// Where HBM has room for all of it, work takes the time that the trace says.
+TEST_P(Traces, TakeTheirOwnTimeInEnoughMemory) {
+  if (!reads_compressed()) GTEST_SKIP() << "built without zlib";
+  ConvertOptions options;
+  options.format = GetParam().format;
+  if (options.format == "mooncake" || options.format == "dlrm" || options.format == "vidur")
+    GTEST_SKIP() << "it asks for more than four GPUs have, or for nothing but memory's time";
+  options.input = std::string(VMART_TRACES "/") + GetParam().file;
+  options.output = folder_ / "out.vtrace";
+  if (options.format == "g10") options.values = {"iterations=1"};
+  const ConvertReport converted = convert_trace(options);
+  ReplayMachine machine = replay_machine(load_machine("h200x4"));
+  for (PlaceState& place : machine.places) place.capacity_bytes = std::uint64_t{1} << 50;
+  for (const std::string_view router : router_names()) {
+    Replay replay(machine, {}, make_policy("stay_put"), make_router(std::string(router)));
+    const ReplayReport report = replay.run(*open_trace(options.output));
+    EXPECT_EQ(report.accesses, converted.audit.count(TraceEventKind::access)) << router;
+    const double own_s = std::chrono::duration<double>(converted.audit.end()).count();
+    EXPECT_NEAR(report.seconds(), own_s, 0.02 * own_s) << router;
   }
 }
 
