@@ -70,7 +70,7 @@ bool ReplayMoves::take_end(FlowId flow, Time now) {
 
 void ReplayMoves::close(std::size_t running, Time now) {
   VMART_CHECK(wants_gate(), "there is a chunk to switch");
-  gate_.emplace();
+  gate_ = Gate{};
   gate_->under = std::move(copied_.front());
   copied_.pop_front();
   gate_->missing = running;
