@@ -14,6 +14,10 @@ constexpr int copy_patience = 8;
 /// Enough for 256 MiB through a host link; more only delays the next try.
 constexpr double slowest_link_bytes_per_s = 20e9;
 
+/// A stop that has not had its turn so long after the backlogs let expect it, is behind something
+/// that waits for the settling work.
+constexpr std::chrono::milliseconds overdue_limit(250);
+
 std::chrono::nanoseconds copy_limit(std::uint64_t size_bytes) {
   const double seconds = static_cast<double>(size_bytes) / slowest_link_bytes_per_s;
   return copy_patience * std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -44,6 +48,8 @@ GateLimits ChunkStop::limits() const {
   limits.wait_limit = wait_limit;
   limits.skew_limit = mover_.limits_.gate_limit;
   limits.settle_limit = mover_.limits_.gate_limit;
+  // Others may wait for the settling work, which stands in the application's context by then.
+  if (settle_ && chunk_.choice.way == Way::live) limits.overdue_limit = overdue_limit;
   if (chunk_.choice.way == Way::stopped) {
     limits.settle_limit += copy_limit(chunk_.transaction.size_bytes());
   }
@@ -59,8 +65,9 @@ std::optional<Gate::Refusal> ChunkStop::run(Phases& phases) {
   Gate gate(driver_, mover_.gate_post_, [this] { let_settling_go(); });
   std::optional<Gate::Refusal> refusal;
   try {
-    if (settle_) arm();
-    refusal = stop_and_switch(gate, phases);
+    asked_ = clock_.now();
+    if (settle_) refusal = look_and_arm(gate);
+    if (!refusal) refusal = stop_and_switch(gate, phases);
   } catch (...) {
     gate.open();
     times_ = gate.times();
@@ -71,6 +78,15 @@ std::optional<Gate::Refusal> ChunkStop::run(Phases& phases) {
   times_ = gate.times();
   stand_down();
   return refusal;
+}
+
+/// The backlogs are looked at while nothing stands yet: of one stream only where it was in doubt.
+std::optional<Gate::Refusal> ChunkStop::look_and_arm(Gate& gate) {
+  if (plan_.stops.size() > 1 || chunk_.overdue) {
+    if (auto refusal = gate.look(plan_, limits())) return refusal;
+  }
+  arm();
+  return std::nullopt;
 }
 
 /// The settling work stands from here on, before anything else does: under a closed gate its launch
@@ -102,8 +118,11 @@ bool ChunkStop::go() {
 }
 
 std::optional<Gate::Refusal> ChunkStop::stop_and_switch(Gate& gate, Phases& phases) {
-  asked_ = clock_.now();
-  if (auto refusal = gate.try_close(plan_, limits())) return refusal;
+  if (auto refusal = gate.try_close(plan_, limits())) {
+    overdue_ = settle_ && refusal->why == StopRefusal::not_arrived &&
+               gate.times().first_arrival == TimePoint(0);
+    return refusal;
+  }
   phases.wait += clock_.now() - asked_;
   all_stood_ = true;
   if (auto refusal = fill_target(phases)) return refusal;

@@ -25,11 +25,14 @@ class ChunkStop {
 
   const GateTimes& times() const noexcept { return times_; }
   bool all_stood() const noexcept { return all_stood_; }
+  /// No stream stood, though settling work did and the backlogs let expect it long ago.
+  bool overdue() const noexcept { return overdue_; }
 
  private:
   static constexpr std::chrono::milliseconds ask_period{1};
 
   GateLimits limits() const;
+  std::optional<Gate::Refusal> look_and_arm(Gate& gate);
   void arm();
   bool go();
   void let_settling_go() noexcept;
@@ -54,6 +57,7 @@ class ChunkStop {
   TimePoint asked_{0};
   TimePoint let_through_{-ask_period};  // When a grant of ours last returned: not yet.
   bool all_stood_ = false;
+  bool overdue_ = false;
 };
 
 }  // namespace vma

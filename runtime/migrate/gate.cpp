@@ -123,15 +123,31 @@ bool Gate::commit() noexcept {
   return false;
 }
 
+std::optional<Gate::Refusal> Gate::look(const GatePlan& plan, const GateLimits& limits) {
+  Attempt attempt{plan, limits, nanoseconds(0), {}, {}, false};
+  return guarded(attempt, &Gate::look_at_backlogs);
+}
+
 std::optional<Gate::Refusal> Gate::try_close(const GatePlan& plan, const GateLimits& limits) {
+  Attempt attempt{plan, limits, nanoseconds(0), {}, {}, false};
+  return guarded(attempt, &Gate::close);
+}
+
+/// Whatever comes of it but a closed gate leaves nothing standing.
+std::optional<Gate::Refusal> Gate::guarded(Attempt& attempt,
+                                           std::optional<Refusal> (Gate::*body)(Attempt& attempt)) {
   VMART_CHECK(state_ == State::open, "a gate is closed once at a time");
   open();  // What the watchdog has opened is put away here.
+  const GatePlan& plan = attempt.plan;
   if (plan.stops.empty()) return Refusal{StopRefusal::stream_lost, "there is no stream to stop"};
-  Attempt attempt{plan, limits, nanoseconds(0), {}, {}, false};
   std::optional<Refusal> refusal;
   std::exception_ptr failure;
   try {
-    refusal = close(attempt);
+    post_.prepare(plan);
+    const std::vector<Backlog> any(plan.stops.size());
+    Arrivals none(clock_, 0, 0);
+    refusal = find_capture(attempt, schedule_stops(any), none);
+    if (!refusal) refusal = (this->*body)(attempt);
     if (!refusal) return refusal;
   } catch (const Error& error) {
     if (means_lost_stream(error.native())) {
@@ -151,11 +167,13 @@ std::optional<Gate::Refusal> Gate::try_close(const GatePlan& plan, const GateLim
 }
 
 std::optional<Gate::Refusal> Gate::close(Attempt& attempt) {
-  post_.prepare(attempt.plan);
-  const std::vector<Backlog> any(attempt.plan.stops.size());
-  Arrivals none(clock_, 0, 0);
-  if (auto refusal = find_capture(attempt, schedule_stops(any), none)) return refusal;
-  if (auto refusal = look_at_backlogs(attempt)) return refusal;
+  // With one stream there is nothing to bring together.
+  if (attempt.plan.stops.size() > 1) {
+    if (auto refusal = look_at_backlogs(attempt)) return refusal;
+  }
+  for (const GateStop& stop : attempt.plan.stops) {
+    attempt.backlogs.push_back(post_.stand(stop).backlog);
+  }
   const nanoseconds skew = predict_skew(attempt.backlogs);
   if (skew > attempt.limits.skew_limit) {
     for (const GateStop& stop : attempt.plan.stops) post_.stand(stop).backlog.forget();
@@ -179,30 +197,26 @@ std::optional<Gate::Refusal> Gate::close(Attempt& attempt) {
   return Refusal{StopRefusal::opened_by_watchdog, "a driver call stood for longer than the limit"};
 }
 
-/// Has all backlogs, from a probe that stops nothing if they are not known well enough.
+/// Knows all backlogs, from a probe that stops nothing if they are not known well enough.
 std::optional<Gate::Refusal> Gate::look_at_backlogs(Attempt& attempt) {
   const std::vector<GateStop>& stops = attempt.plan.stops;
   const TimePoint now = clock_.now();
   const auto known = [&](const GateStop& stop) {
     return post_.stand(stop).backlog.known_since(now - look_age_max);
   };
-  if (stops.size() > 1 && !std::ranges::all_of(stops, known)) {
-    Arrivals arrivals(clock_, next_epoch(), stops.size());
-    const std::vector<Backlog> unknown(stops.size());
-    if (auto refusal = enqueue(attempt, arrivals, schedule_stops(unknown), Kind::probe)) {
-      return refusal;
-    }
-    poll_until(clock_, later(clock_.now(), attempt.limits.wait_limit), [&] {
-      arrivals.look();
-      return arrivals.all();
-    });
-    learn(attempt, arrivals);
-    if (!arrivals.all()) {
-      return not_arrived(attempt.plan, arrivals, "at a probe, with nothing stopped");
-    }
+  if (std::ranges::all_of(stops, known)) return std::nullopt;
+  Arrivals arrivals(clock_, next_epoch(), stops.size());
+  const std::vector<Backlog> unknown(stops.size());
+  if (auto refusal = enqueue(attempt, arrivals, schedule_stops(unknown), Kind::probe)) {
+    return refusal;
   }
-  for (const GateStop& stop : stops) attempt.backlogs.push_back(post_.stand(stop).backlog);
-  return std::nullopt;
+  poll_until(clock_, later(clock_.now(), attempt.limits.wait_limit), [&] {
+    arrivals.look();
+    return arrivals.all();
+  });
+  learn(attempt, arrivals);
+  if (arrivals.all()) return std::nullopt;
+  return not_arrived(attempt.plan, arrivals, "at a probe, with nothing stopped");
 }
 
 void Gate::learn(Attempt& attempt, const Arrivals& arrivals) {
@@ -260,7 +274,10 @@ void Gate::set_chains(Attempt& attempt) {
 std::optional<Gate::Refusal> Gate::await_all(Attempt& attempt, Arrivals& arrivals) {
   const GateLimits& limits = attempt.limits;
   const nanoseconds slack = limits.arrival_limit / 8;
-  const TimePoint wait_end = later(clock_.now(), limits.wait_limit);
+  nanoseconds deepest(0);
+  for (const Backlog& backlog : attempt.backlogs) deepest = std::max(deepest, backlog.depth());
+  const TimePoint wait_end = std::min(later(clock_.now(), limits.wait_limit),
+                                      later(later(clock_.now(), deepest), limits.overdue_limit));
   be_back_by(later(wait_end, limits.arrival_limit));
   poll_until(clock_, wait_end, [&] {
     arrivals.look();

@@ -26,6 +26,8 @@ struct GateLimits {
   std::chrono::nanoseconds arrival_limit_min = std::chrono::milliseconds(5);
   /// From the last enqueueing to the first arrival.
   std::chrono::nanoseconds wait_limit = std::chrono::seconds(1);
+  /// The same beyond what the backlogs let expect: short where others wait for this gate meanwhile.
+  std::chrono::nanoseconds overdue_limit = std::chrono::nanoseconds::max();
   /// From closed to committed.
   std::chrono::nanoseconds settle_limit = std::chrono::milliseconds(5);
   /// A gate that is expected to take longer from the first arrival to the last is not tried.
@@ -67,6 +69,9 @@ class Gate {
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
 
+  /// Learns how deep the backlogs are of those streams of which that is not known of late, by a
+  /// write behind them. Nothing stands. A refusal, and what it throws: as `try_close`.
+  std::optional<Refusal> look(const GatePlan& plan, const GateLimits& limits);
   /// Nothing: all streams of the plan stand, and none of their earlier work runs. A refusal: it is
   /// open and nothing stands. Throws: what the driver throws; then it is open, too. May be called
   /// again once it is open.
@@ -85,6 +90,8 @@ class Gate {
   struct Attempt;
   enum class Kind { probe, stop };
 
+  std::optional<Refusal> guarded(Attempt& attempt,
+                                 std::optional<Refusal> (Gate::*body)(Attempt& attempt));
   std::optional<Refusal> close(Attempt& attempt);
   std::optional<Refusal> look_at_backlogs(Attempt& attempt);
   std::optional<Refusal> stop_all(Attempt& attempt, Arrivals& arrivals);

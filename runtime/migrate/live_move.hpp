@@ -33,6 +33,7 @@ struct LiveChunk {
   std::optional<std::uint64_t> read_only_since;
   bool settled = false;  ///< In the last try.
   int tries = 0;         ///< That were given up.
+  bool overdue = false;  ///< In the last try no stream stood in time, for whatever reason.
   // What who watches has been told.
   std::optional<TimePoint> begun;
   std::chrono::nanoseconds stall{0};

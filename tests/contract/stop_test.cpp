@@ -110,6 +110,9 @@ class Stops : public ContractTest<Machine> {
       const bool cut = application.work() == Work::graph && begun != ended;
       found += changed || cut ? 1 : 0;
       std::atomic_ref(*opened).store(epoch);
+      // The next one comes beside new work: the thread launches when it sees its stream idle.
+      poll_until(clock, clock.now() + std::chrono::milliseconds(5),
+                 [&] { return application.begun() != begun; });
     }
     application.finish();
     EXPECT_GT(application.ended(), gates / 4) << "too little to be beside";
