@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint64_t bytes = 64 << 20;
 constexpr PlaceId a = gpu_place(0), b = gpu_place(1);
-constexpr PlaceId near_host = gpu_place(2), far_host = gpu_place(3);
+constexpr PlaceId far_host = gpu_place(3);  // The near one is 2.
 
 PolicyMachine two_hosts() {
   const PolicyMachine one = PolicyMachine::h200(2, 10 * bytes, 100 * bytes);
