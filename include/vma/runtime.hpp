@@ -277,7 +277,10 @@ class VMART_EXPORT Runtime {
   /// runtime does not have, or that the driver does not know.
   void attach(Stream stream, StreamWork work = StreamWork::any);
   void attach(Stream stream, void* pointer, StreamWork work = StreamWork::any);
-  /// Throws: Error{invalid_argument} for a stream that is not attached so. Never synchronises.
+  /// Once it has returned, the runtime does nothing with the stream any more, which may be
+  /// destroyed. Throws: Error{invalid_argument} for a stream that is not attached so. Blocks: while
+  /// a move stops the stream, which it gives up where not all streams stand yet; never for what
+  /// the stream has to do.
   void detach(Stream stream);
   void detach(Stream stream, void* pointer);
 

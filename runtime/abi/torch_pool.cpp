@@ -52,7 +52,8 @@ Capturing what_captures(void* pointer, Stream stream) {
   for (const ContextHandle context : entry->memory.contexts().list()) {
     if (captures(driver, {context, legacy})) return Capturing::elsewhere;
   }
-  for (const auto& attached : entry->mover.attached().in_scope(address_of(pointer))) {
+  const AttachedStreams::Use use(entry->mover.attached(), address_of(pointer));
+  for (const auto& attached : use.streams()) {
     if (captures(driver, attached.bound)) return Capturing::elsewhere;
   }
   return Capturing::not_known_of;

@@ -74,7 +74,7 @@ void AttachedStreams::attach(BoundStream stream, Address scope, StreamWork work)
 void AttachedStreams::detach(BoundStream stream, Address scope) {
   const bool built_in = is_built_in(stream.handle);
   const Stream wanted = built_in ? identify(stream) : Stream{stream, 0, StreamKind::blocking, true};
-  const MutexLock lock(mutex_);
+  MutexLock lock(mutex_);
   const auto found = std::ranges::find_if(attachments_, [&](const Attachment& it) {
     if (it.scope != scope) return false;
     // A stream that was destroyed is known by its handle alone.
@@ -85,12 +85,53 @@ void AttachedStreams::detach(BoundStream stream, Address scope) {
                 fmt::format("stream {:#x} is not attached to {}",
                             static_cast<std::uint64_t>(stream.handle), name_of_scope(scope)));
   }
+  const Stream detached = found->stream;
   attachments_.erase(found);
+  await_uses(lock, detached);
+}
+
+/// Where it is attached to something else, it is not to be destroyed yet.
+void AttachedStreams::await_uses(MutexLock& lock, const Stream& stream) {
+  const auto same = [&](const Stream& it) { return same_stream(it, stream); };
+  if (std::ranges::any_of(attachments_, same, &Attachment::stream)) return;
+  const auto still_used = [&]() VMART_NO_THREAD_ANALYSIS {
+    bool any = false;
+    for (Use* use : uses_) {
+      if (std::ranges::none_of(use->streams_, same)) continue;
+      use->wanted_ = true;
+      any = true;
+    }
+    return any;
+  };
+  use_ended_.wait(lock, [&] { return !still_used(); });
+}
+
+AttachedStreams::Use::Use(AttachedStreams& attached, Address allocation)
+    : attached_(attached), streams_(attached.begin_use(*this, allocation)) {}
+
+std::vector<AttachedStreams::Stream> AttachedStreams::begin_use(Use& use, Address allocation) {
+  const MutexLock lock(mutex_);
+  std::vector<Stream> streams = in_scope_locked(allocation);
+  uses_.push_back(&use);
+  return streams;
+}
+
+AttachedStreams::Use::~Use() {
+  end();
+}
+
+void AttachedStreams::Use::end() noexcept {
+  const MutexLock lock(attached_.mutex_);
+  if (std::erase(attached_.uses_, this) > 0) attached_.use_ended_.notify_all();
 }
 
 std::vector<AttachedStreams::Stream> AttachedStreams::in_scope(Address allocation) const {
-  std::vector<Stream> streams;
   const MutexLock lock(mutex_);
+  return in_scope_locked(allocation);
+}
+
+std::vector<AttachedStreams::Stream> AttachedStreams::in_scope_locked(Address allocation) const {
+  std::vector<Stream> streams;
   for (const Attachment& attachment : attachments_) {
     if (!is_none(attachment.scope) && attachment.scope != allocation) continue;
     const auto listed = std::ranges::find_if(
@@ -152,7 +193,8 @@ bool AttachedStreams::is_lost(const Stream& stream) {
 
 std::vector<AttachedStreams::Stream> AttachedStreams::drop_lost(Address allocation) {
   std::vector<Stream> lost;
-  for (const Stream& stream : in_scope(allocation)) {
+  const Use use(*this, allocation);
+  for (const Stream& stream : use.streams()) {
     if (is_lost(stream)) lost.push_back(stream);
   }
   const MutexLock lock(mutex_);

@@ -6,6 +6,7 @@
 
 #include <vma/migration.hpp>
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <vector>
@@ -26,6 +27,28 @@ class AttachedStreams {
     bool graphs = true;  ///< Whether graphs may be launched on it.
   };
 
+  /// Streams whose handles are given to the driver meanwhile: those in scope when it was made.
+  /// `detach` of one of them waits for its end, since the program may destroy the stream then.
+  class Use {
+   public:
+    Use(AttachedStreams& attached, Address allocation);
+    ~Use();
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+
+    const std::vector<Stream>& streams() const noexcept { return streams_; }
+    /// Somebody waits for it: whoever has it is to end it soon.
+    const std::atomic<bool>& wanted() const noexcept { return wanted_; }
+    /// No handle is used any more.
+    void end() noexcept;
+
+   private:
+    friend class AttachedStreams;
+    AttachedStreams& attached_;
+    const std::vector<Stream> streams_;
+    std::atomic<bool> wanted_{false};
+  };
+
   AttachedStreams(Driver& driver, const Topology& topology);
 
   /// `scope` is where an allocation begins; zero is all memory. Throws: Error{invalid_argument} if
@@ -33,7 +56,8 @@ class AttachedStreams {
   /// stream that it does not know.
   void attach(BoundStream stream, Address scope, StreamWork work = StreamWork::any);
   /// Throws: Error{invalid_argument} if it is not attached so. A stream that was destroyed may be
-  /// detached.
+  /// detached. Blocks: until no `Use` has the stream, if this was its last attachment. Requires:
+  /// the caller has no `Use`.
   void detach(BoundStream stream, Address scope);
 
   /// Those attached to all memory or to the allocation, each once.
@@ -58,6 +82,9 @@ class AttachedStreams {
     Stream stream;
     Address scope{};
   };
+  std::vector<Stream> begin_use(Use& use, Address allocation);
+  std::vector<Stream> in_scope_locked(Address allocation) const VMART_REQUIRES(mutex_);
+  void await_uses(MutexLock& lock, const Stream& stream) VMART_REQUIRES(mutex_);
   Stream identify(BoundStream stream);
   bool is_lost(const Stream& stream);
 
@@ -65,7 +92,9 @@ class AttachedStreams {
   const Topology& topology_;
   Mutex attaching_;  // Taken before `mutex_`.
   mutable Mutex mutex_;
+  Condition use_ended_;
   std::vector<Attachment> attachments_ VMART_GUARDED_BY(mutex_);
+  std::vector<Use*> uses_ VMART_GUARDED_BY(mutex_);
   std::map<Address, std::uint64_t> attaches_ VMART_GUARDED_BY(mutex_);  // By scope.
 };
 

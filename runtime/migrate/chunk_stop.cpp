@@ -26,12 +26,13 @@ std::chrono::nanoseconds copy_limit(std::uint64_t size_bytes) {
 
 }  // namespace
 
-ChunkStop::ChunkStop(Mover& mover, LiveChunk& chunk, const GatePlan& plan, std::uint64_t attaches,
-                     bool paranoid, bool settle)
+ChunkStop::ChunkStop(Mover& mover, LiveChunk& chunk, AttachedStreams::Use& streams,
+                     const GatePlan& plan, std::uint64_t attaches, bool paranoid, bool settle)
     : mover_(mover),
       driver_(mover.memory_.driver()),
       clock_(driver_.clock()),
       chunk_(chunk),
+      streams_(streams),
       plan_(plan),
       attaches_(attaches),
       paranoid_(paranoid),
@@ -46,6 +47,7 @@ GateLimits ChunkStop::limits() const {
   limits.arrival_limit = mover_.limits_.gate_limit;
   limits.arrival_limit_min = limits.arrival_limit / (1 << std::max(0, halvings - chunk_.tries));
   limits.wait_limit = wait_limit;
+  limits.wanted = &streams_.wanted();
   limits.skew_limit = mover_.limits_.gate_limit;
   limits.settle_limit = mover_.limits_.gate_limit;
   // Others may wait for the settling work, which stands in the application's context by then.
@@ -70,11 +72,13 @@ std::optional<Gate::Refusal> ChunkStop::run(Phases& phases) {
     if (!refusal) refusal = stop_and_switch(gate, phases);
   } catch (...) {
     gate.open();
+    streams_.end();
     times_ = gate.times();
     stand_down();
     throw;
   }
   gate.open();
+  streams_.end();
   times_ = gate.times();
   stand_down();
   return refusal;

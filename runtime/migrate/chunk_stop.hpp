@@ -15,11 +15,13 @@ namespace vma {
 /// Requires, of `run`: the caller holds the allocation's `operations()`. One thread, once.
 class ChunkStop {
  public:
-  /// `attaches`: of the allocation, before the plan was made.
-  ChunkStop(Mover& mover, LiveChunk& chunk, const GatePlan& plan, std::uint64_t attaches,
-            bool paranoid, bool settle);
+  /// `attaches`: of the allocation, before the streams were asked for; `streams`: those of the
+  /// plan.
+  ChunkStop(Mover& mover, LiveChunk& chunk, AttachedStreams::Use& streams, const GatePlan& plan,
+            std::uint64_t attaches, bool paranoid, bool settle);
 
-  /// What it was given up for, and nothing has changed; nothing if the chunk was switched.
+  /// What it was given up for, and nothing has changed; nothing if the chunk was switched. Ends the
+  /// use of the streams.
   /// Throws: Error; the transaction says where the chunk is then.
   std::optional<Gate::Refusal> run(Phases& phases) VMART_NO_THREAD_ANALYSIS;
 
@@ -48,6 +50,7 @@ class ChunkStop {
   Driver& driver_;
   Clock& clock_;
   LiveChunk& chunk_;
+  AttachedStreams::Use& streams_;
   const GatePlan& plan_;
   const std::uint64_t attaches_;
   const bool paranoid_;

@@ -60,6 +60,10 @@ Gate::Refusal not_arrived(const GatePlan& plan, const Arrivals& arrivals, std::s
                                                 plan.stops.size(), when, names)};
 }
 
+Gate::Refusal given_back() {
+  return {StopRefusal::streams_changed, "a stream is being detached"};
+}
+
 }  // namespace
 
 /// One call of `try_close`.
@@ -70,6 +74,8 @@ struct Gate::Attempt {
   std::vector<Backlog> backlogs;
   std::vector<StopStart> unseen;  // Enqueued, and not asked since whether they capture.
   bool captured = false;          // One of them did.
+
+  bool unwanted() const { return limits.wanted != nullptr && *limits.wanted; }
 };
 
 Gate::Gate(Driver& driver, GatePost& post, std::function<void()> opened_late)
@@ -212,10 +218,11 @@ std::optional<Gate::Refusal> Gate::look_at_backlogs(Attempt& attempt) {
   }
   poll_until(clock_, later(clock_.now(), attempt.limits.wait_limit), [&] {
     arrivals.look();
-    return arrivals.all();
+    return arrivals.all() || attempt.unwanted();
   });
   learn(attempt, arrivals);
   if (arrivals.all()) return std::nullopt;
+  if (attempt.unwanted()) return given_back();
   return not_arrived(attempt.plan, arrivals, "at a probe, with nothing stopped");
 }
 
@@ -247,8 +254,9 @@ std::optional<Gate::Refusal> Gate::stop_all(Attempt& attempt, Arrivals& arrivals
     if (starts[first].after > nanoseconds(0)) {
       poll_until(clock_, begun + starts[first].after, [&] {
         arrivals.look();
-        return arrivals.any();
+        return arrivals.any() || attempt.unwanted();
       });
+      if (attempt.unwanted()) return given_back();
     }
     const auto group = all.subspan(first, end - first);
     if (auto refusal = enqueue(attempt, arrivals, group, Kind::stop)) return refusal;
@@ -281,14 +289,15 @@ std::optional<Gate::Refusal> Gate::await_all(Attempt& attempt, Arrivals& arrival
   be_back_by(later(wait_end, limits.arrival_limit));
   poll_until(clock_, wait_end, [&] {
     arrivals.look();
-    return arrivals.any() || arrivals.all();
+    return arrivals.any() || arrivals.all() || attempt.unwanted();
   });
   const TimePoint end = arrivals.any() ? later(arrivals.first(), attempt.arrival_limit) : wait_end;
   be_back_by(later(end, slack));
   poll_until(clock_, end, [&] {
     arrivals.look();
-    return arrivals.all();
+    return arrivals.all() || attempt.unwanted();
   });
+  if (!arrivals.all() && attempt.unwanted()) return given_back();
   if (!arrivals.all()) excuse_broken(attempt, arrivals);
   learn(attempt, arrivals);
   if (arrivals.all()) return std::nullopt;

@@ -30,6 +30,8 @@ struct GateLimits {
   std::chrono::nanoseconds overdue_limit = std::chrono::nanoseconds::max();
   /// From closed to committed.
   std::chrono::nanoseconds settle_limit = std::chrono::milliseconds(5);
+  /// Once it is true, nothing is waited for any more: somebody wants a stream of the plan back.
+  const std::atomic<bool>* wanted = nullptr;
   /// A gate that is expected to take longer from the first arrival to the last is not tried.
   std::chrono::nanoseconds skew_limit = std::chrono::nanoseconds::max();
 };

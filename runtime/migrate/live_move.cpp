@@ -288,7 +288,8 @@ void LiveMove::complete(LiveChunk& chunk) {
       }
       require_streams();
       const std::uint64_t attaches = mover_.attached_.attaches(allocation_.begin());
-      const GatePlan plan = plan_gate(mover_.attached_.in_scope(allocation_.begin()));
+      AttachedStreams::Use streams(mover_.attached_, allocation_.begin());
+      const GatePlan plan = plan_gate(streams.streams());
       require_going_on();  // A free forgets streams once it has said so.
       const bool unchanged = chunk.read_only_since == allocation_.writable_epoch();
       const bool settle = chunk.copier != nullptr && !(unchanged && allocation_.read_only());
@@ -299,7 +300,7 @@ void LiveMove::complete(LiveChunk& chunk) {
                     "every attached stream that may use the allocation was detached meanwhile");
       }
       VMART_CHECK(chunk.copier == nullptr || chunk.copier == leased_, "its copier is this move's");
-      ChunkStop stop(mover_, chunk, plan, attaches, options_.paranoid, settle);
+      ChunkStop stop(mover_, chunk, streams, plan, attaches, options_.paranoid, settle);
       const auto note = [&] {
         const GateTimes& times = stop.times();
         if (stop.all_stood()) {

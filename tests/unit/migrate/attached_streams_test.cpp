@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+
 namespace vma {
 namespace {
 
@@ -32,6 +34,27 @@ TEST(AttachedStreams, AreInScopeOfAllMemoryOrOfTheirAllocation) {
   EXPECT_EQ(rig.count(yours), 0u);
   EXPECT_TRUE(rig.attached().any(mine));
   EXPECT_FALSE(rig.attached().any(yours));
+}
+
+TEST(AttachedStreams, AreDetachedOnceNobodyUsesThem) {
+  AttachRig rig;
+  const BoundStream stream = rig.new_stream(0), other = rig.new_stream(1);
+  for (const BoundStream each : {stream, other}) rig.attached().attach(each, all);
+  rig.attached().attach(other, mine);
+  AttachedStreams::Use use(rig.attached(), yours);
+  rig.attached().detach(other, all);  // It is attached still, and nobody destroys it.
+  EXPECT_FALSE(use.wanted());
+  std::atomic<bool> detached{false};
+  const auto program = ThreadedExecutor().spawn("program", [&] {
+    rig.attached().detach(stream, all);
+    detached = true;
+  });
+  EXPECT_TRUE(comes_true([&] { return use.wanted().load(); }));
+  EXPECT_FALSE(detached);
+  EXPECT_EQ(rig.count(yours), 0u) << "no new gate stops it";
+  use.end();
+  program->join();
+  EXPECT_TRUE(detached);
 }
 
 TEST(AttachedStreams, KnowTheirContextAndKind) {

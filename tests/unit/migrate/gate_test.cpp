@@ -136,6 +136,26 @@ TEST(Gate, SaysThatItWasOpenedLate) {
   EXPECT_TRUE(rig.runs(stream));
 }
 
+TEST(Gate, IsGivenUpOnceAStreamIsWantedBack) {
+  for (const int streams : {1, 3}) {  // Several are looked at first.
+    GateRig rig;
+    const BoundStream stuck = rig.attach_some(streams).back();
+    std::uint64_t* word = rig.stop(stuck);
+    std::atomic<bool> wanted{false};
+    GateLimits limits = GateRig::patient();
+    limits.wanted = &wanted;
+    const auto program = ThreadedExecutor().spawn("program", [&] { wanted = true; });
+    EXPECT_EQ(why(rig.gate().try_close(rig.plan(), limits)), StopRefusal::streams_changed);
+    EXPECT_EQ(rig.gate().state(), Gate::State::open);
+    EXPECT_EQ(why(rig.gate().look(rig.plan(), limits)), StopRefusal::streams_changed);
+    GateRig::let_go(word);
+    EXPECT_TRUE(rig.runs(stuck));
+    program->join();
+    limits.wanted = nullptr;
+    EXPECT_EQ(why(rig.gate().try_close(rig.plan(), limits)), StopRefusal::none);
+  }
+}
+
 TEST(Gate, HasNothingToStop) {
   GateRig rig;
   EXPECT_EQ(why(rig.try_close()), StopRefusal::stream_lost);
