@@ -85,19 +85,19 @@ void climb(Assignment assignment, std::size_t gpus, Podium& podium) {
 
 double foretold_rate(const Readings& readings, const Assignment& assignment,
                      const MachineCosts& costs) {
-  double all = 0;
+  double all = 0, slowest_seconds = 0;
   for (std::size_t reader = 0; reader < readings.bytes.size(); ++reader) {
-    double bytes = 0, seconds = 0;
+    double seconds = 0;
     for (std::size_t block = 0; block < assignment.size(); ++block) {
       const double read = readings.bytes[reader][block];
-      bytes += read;
-      if (read > 0)
-        seconds += read / costs.access_rate(PlaceId{static_cast<std::uint8_t>(reader)},
-                                            PlaceId{static_cast<std::uint8_t>(assignment[block])});
+      if (read <= 0) continue;
+      all += read;
+      seconds += read / costs.access_rate(PlaceId{static_cast<std::uint8_t>(reader)},
+                                          PlaceId{static_cast<std::uint8_t>(assignment[block])});
     }
-    if (seconds > 0) all += bytes / seconds;
+    slowest_seconds = std::max(slowest_seconds, seconds);
   }
-  return all;
+  return slowest_seconds > 0 ? all / slowest_seconds : 0;
 }
 
 BestAssignments best_assignments(const Readings& readings, std::size_t gpus, std::size_t blocks_max,

@@ -8,7 +8,7 @@
 
 namespace vma {
 
-/// How many bytes each reader reads of each block in one round: `bytes[reader][block]`.
+/// How many bytes each reader reads of each block in one step: `bytes[reader][block]`.
 struct Readings {
   std::vector<std::vector<double>> bytes;
 };
@@ -16,8 +16,9 @@ struct Readings {
 /// Which GPU each block lies on.
 using Assignment = std::vector<std::size_t>;
 
-/// Bytes a second of all readers together, each of which waits for its own reads only; by the
-/// machine's rates, links to oneself.
+/// Bytes a second of all readers together, which end each step when the slowest has read its
+/// share; by the machine's rates. Each reader has its links to itself: where several read from one
+/// GPU, which the best assignments avoid, it is too high.
 double foretold_rate(const Readings& readings, const Assignment& assignment,
                      const MachineCosts& costs);
 

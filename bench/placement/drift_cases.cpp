@@ -1,12 +1,14 @@
-// Hot sets that drift: in each phase another block of an array is every GPU's hottest. What the
-// GPUs read in a second once each drift has settled with the scheduler, against the best static
-// placements of that phase and against first touch, all measured. The best ones are found by the
-// machine's rates and then measured: three of them, since foretold differences may be small.
+// Hot sets that drift: in each phase another block of an array is every GPU's hottest. The GPUs
+// work in steps, each of which ends when the slowest GPU has read its share. What they read in a
+// second once each drift has settled with the scheduler, against the best static placements of that
+// phase and against first touch, all measured. The best ones are found by the machine's rates and
+// then measured: three of them, since foretold differences may be small.
 
 #include "bench/placement/assignments.hpp"
 #include "bench/placement/cases.hpp"
 #include "bench/placement/drift_load.hpp"
 #include "bench/placement/readers.hpp"
+#include "bench/placement/settling.hpp"
 #include "service/runtime_parts.hpp"
 
 #include <algorithm>
@@ -30,14 +32,14 @@ Readings readings_of(const DriftLoad& load, std::size_t phase) {
   return readings;
 }
 
-std::vector<std::vector<ReadRange>> ranges_of(const DriftLoad& load, std::size_t phase) {
-  std::vector<std::vector<ReadRange>> ranges(load.gpus);
+Shares shares_of(const DriftLoad& load, std::size_t phase) {
+  Shares shares(load.gpus);
   for (std::size_t reader = 0; reader < load.gpus; ++reader) {
     for (std::size_t block = 0; block < load.blocks; ++block)
       for (std::size_t pass = 0; pass < load.passes(phase, reader, block); ++pass)
-        ranges[reader].push_back({block * load.block_bytes, load.block_bytes});
+        shares[reader].push_back({block * load.block_bytes, load.block_bytes});
   }
-  return ranges;
+  return shares;
 }
 
 /// A runtime with the array, laid out as the GPUs touch it in the first phase, and its readers.
@@ -79,12 +81,17 @@ struct Bed {
 };
 
 struct PhaseFigures {
-  double best = 0, second = 0, first_touch = 0, scheduler = 0;
-  bool every_one = false;
+  double best = 0, second = 0, first_touch = 0, scheduler = 0, settled_ms = 0;
+  bool every_one = false, settled = false;
 };
 
 std::chrono::duration<double> measured() {
   return std::chrono::duration<double>(case_seconds() / 4);
+}
+
+/// How long a phase is watched: it may take twice as long to settle.
+std::chrono::duration<double> course() {
+  return std::chrono::duration<double>(case_seconds() * 2);
 }
 
 double settled_rate(Bed& bed, std::chrono::duration<double> settling) {
@@ -95,7 +102,7 @@ double settled_rate(Bed& bed, std::chrono::duration<double> settling) {
 void measure_static(const DriftLoad& load, std::vector<PhaseFigures>& phases) {
   Bed bed(load, {});
   for (std::size_t phase = 0; phase < phases.size(); ++phase) {
-    bed.readers->set_ranges(ranges_of(load, phase));
+    bed.readers->set_ranges(shares_of(load, phase));
     bed.lay(bed.first_touch());
     phases[phase].first_touch = settled_rate(bed, measured() / 4);
     const BestAssignments found =
@@ -119,14 +126,38 @@ SchedulerStats measure_scheduled(const DriftLoad& load, std::vector<PhaseFigures
   options.policy = "cost_benefit";
   Bed bed(load, options);
   for (std::size_t phase = 0; phase < phases.size(); ++phase) {
-    bed.readers->set_ranges(ranges_of(load, phase));
-    constexpr int looks = 20;  // Of the course while it settles.
+    PhaseFigures& its = phases[phase];
+    Settling settling(bed.runtime);
+    bed.readers->set_ranges(shares_of(load, phase));
+    constexpr int looks = 20;  // Of the course while it settles, which is drawn.
     for (int look = 0; look < looks; ++look) {
-      sample.series["gb_s"].push_back(1e-9 * bed.readers->rate(measured() * 8 / looks));
+      sample.series["gb_s"].push_back(1e-9 * bed.readers->rate(course() / looks));
+      settling.look();
     }
-    phases[phase].scheduler = bed.readers->rate(measured());
+    its.settled = settling.await(*bed.readers, course(), 2 * course());
+    its.settled_ms = settling.settled_ms();
+    its.scheduler = bed.readers->rate(measured());
   }
   return bed.runtime.scheduler_stats();
+}
+
+void add_phases(const std::vector<PhaseFigures>& phases, Sample& sample) {
+  double least = 1e9, settled = 0;
+  for (std::size_t phase = 0; phase < phases.size(); ++phase) {
+    const PhaseFigures& its = phases[phase];
+    const std::string name = "phase" + std::to_string(phase) + "_";
+    sample.counters[name + "scheduler_gb_s"] = its.scheduler * 1e-9;
+    sample.counters[name + "best_gb_s"] = its.best * 1e-9;
+    sample.counters[name + "second_gb_s"] = its.second * 1e-9;
+    sample.counters[name + "first_touch_gb_s"] = its.first_touch * 1e-9;
+    sample.counters[name + "of_best_share"] = its.scheduler / its.best;
+    sample.counters[name + "settled_ms"] = its.settled_ms;
+    sample.counters[name + "settled_count"] = its.settled ? 1 : 0;
+    least = std::min(least, its.scheduler / its.best);
+    settled += its.settled ? 1 : 0;
+  }
+  sample.counters["of_best_least_share"] = least;
+  sample.counters["settled_count"] = settled;
 }
 
 Sample drift(std::size_t gpus) {
@@ -137,18 +168,7 @@ Sample drift(std::size_t gpus) {
   measure_static(load, phases);
   const SchedulerStats stats = measure_scheduled(load, phases, sample);
   sample.wall = watch.elapsed();
-  double least = 1e9;
-  for (std::size_t phase = 0; phase < phases.size(); ++phase) {
-    const PhaseFigures& its = phases[phase];
-    const std::string name = "phase" + std::to_string(phase) + "_";
-    sample.counters[name + "scheduler_gb_s"] = its.scheduler * 1e-9;
-    sample.counters[name + "best_gb_s"] = its.best * 1e-9;
-    sample.counters[name + "second_gb_s"] = its.second * 1e-9;
-    sample.counters[name + "first_touch_gb_s"] = its.first_touch * 1e-9;
-    sample.counters[name + "of_best_share"] = its.scheduler / its.best;
-    least = std::min(least, its.scheduler / its.best);
-  }
-  sample.counters["of_best_least_share"] = least;
+  add_phases(phases, sample);
   sample.counters["every_assignment_count"] = phases.front().every_one ? 1 : 0;
   sample.counters["moves"] = static_cast<double>(stats.moves_done);
   sample.counters["moves_failed_count"] = static_cast<double>(stats.moves_failed);

@@ -5,9 +5,10 @@
 namespace vma {
 
 std::size_t DriftLoad::passes(std::size_t phase, std::size_t reader, std::size_t block) const {
-  const std::size_t hottest = (reader + phase) % blocks;
-  return (block == hottest ? 4u : 0u) + (block == (hottest + 1) % blocks ? 1u : 0u) +
-         (block == (hottest + gpus) % blocks ? 1u : 0u);
+  const std::size_t own = hottest(phase, reader);
+  const std::size_t of_next = hottest(phase, (reader + 1) % gpus);
+  const std::size_t cold = (own + gpus) % blocks;
+  return (block == own ? 4u : 0u) + (block == of_next ? 1u : 0u) + (block == cold ? 1u : 0u);
 }
 
 DriftLoad drift_load(std::size_t gpus, std::uint64_t bytes_max) {

@@ -12,8 +12,12 @@ struct DriftLoad {
   std::uint64_t block_bytes = 0, chunk_bytes = 0;
 
   std::uint64_t bytes() const { return blocks * block_bytes; }
-  /// Passes of a reader over a block in a round: four over its hottest, one over its neighbour's
-  /// and one over another.
+  std::size_t hottest(std::size_t phase, std::size_t reader) const {
+    return (reader + phase) % blocks;
+  }
+  /// Passes of a reader over a block in a step: four over its hottest, one over the next reader's
+  /// hottest and one over a cold one, which nobody else reads. So in each phase each block has one
+  /// reader that reads it most. Requires: at least two GPUs.
   std::size_t passes(std::size_t phase, std::size_t reader, std::size_t block) const;
   /// The GPU that touches a block first.
   std::size_t first_touch(std::size_t block) const { return block % gpus; }

@@ -11,7 +11,9 @@
 namespace vma {
 
 Readers::Readers(Runtime& runtime, void* data, const std::vector<Location>& gpus)
-    : runtime_(runtime), data_(static_cast<std::byte*>(data)) {
+    : runtime_(runtime),
+      data_(static_cast<std::byte*>(data)),
+      steps_(gpus.size(), runtime.parts().driver->clock()) {
   static ThreadedExecutor executor;
   AllocOptions fixed;
   fixed.movable = false;
@@ -31,6 +33,7 @@ Readers::Readers(Runtime& runtime, void* data, const std::vector<Location>& gpus
 
 Readers::~Readers() {
   stop_ = true;
+  steps_.end();
   for (Reader& reader : readers_) reader.task->join();
   try {
     for (Reader& reader : readers_) {
@@ -42,68 +45,75 @@ Readers::~Readers() {
   }
 }
 
-void Readers::set_ranges(std::vector<std::vector<ReadRange>> ranges) {
-  auto shared = std::make_shared<const std::vector<std::vector<ReadRange>>>(std::move(ranges));
+void Readers::set_ranges(Shares ranges) {
+  auto shared = std::make_shared<const Shares>(std::move(ranges));
   const MutexLock lock(mutex_);
   ranges_ = std::move(shared);
 }
 
-std::shared_ptr<const std::vector<std::vector<ReadRange>>> Readers::ranges() const {
+std::shared_ptr<const Shares> Readers::ranges() const {
   const MutexLock lock(mutex_);
   return ranges_;
 }
 
 double Readers::rate(std::chrono::duration<double> time) {
-  Clock& clock = runtime_.parts().driver->clock();
-  const TimePoint begin = clock.now();
-  const std::uint64_t before = bytes_read_;
+  constexpr auto patience = std::chrono::seconds(10);
   SteadyClock processor;
+  steps_.begin_look();
   const auto end = processor.now() + std::chrono::duration_cast<TimePoint>(time);
   poll_until(processor, end, [this] { return failed_ != 0; });
-  const std::uint64_t read = bytes_read_ - before;
-  const TimePoint passed = clock.now() - begin;
+  poll_until(processor, processor.now() + patience,
+             [this] { return failed_ != 0 || steps_.has_rate(); });
   if (failed_ != 0) std::rethrow_exception(readers_[failed_ - 1].error);
-  return static_cast<double>(read) / std::chrono::duration<double>(passed).count();
+  return steps_.rate();
 }
 
 void Readers::work(std::size_t number) {
   try {
-    while (!stop_) read(number);
+    while (!stop_) {
+      const std::shared_ptr<const Shares> all = ranges();
+      if (!all) {
+        std::this_thread::yield();
+        continue;
+      }
+      read_share(readers_[number], (*all)[number], *all);
+      if (!steps_.finish_share()) return;
+    }
   } catch (...) {
     readers_[number].error = std::current_exception();
     failed_ = number + 1;
+    steps_.end();  // The others would wait for it.
   }
 }
 
-/// Its ranges once, or as far as they are not changed.
-void Readers::read(std::size_t number) {
-  constexpr std::size_t batch = 8;  // Launches that are under way at once.
-  // Short ones, so that the streams soon stand when they are asked to.
-  constexpr std::uint64_t launch_bytes_max = std::uint64_t{256} << 20;
-  const auto all = ranges();
-  if (!all || (*all)[number].empty()) {
-    std::this_thread::yield();
-    return;
-  }
-  const Reader& reader = readers_[number];
+/// Its ranges once, or as far as `all` is what is read.
+void Readers::read_share(Reader& reader, const std::vector<ReadRange>& share, const Shares& all) {
   const LaunchShape shape = read_shape();
-  std::uint64_t bytes = 0;
+  const SteadyClock processor;
+  TimePoint begin = processor.now();
+  std::uint64_t bytes = 0;  // Of the batch that is under way.
   std::size_t launched = 0;
-  for (ReadRange left : (*all)[number]) {
+  for (ReadRange left : share) {
     while (left.bytes > 0) {
-      const Use use{data_ + left.offset, std::min(left.bytes, launch_bytes_max), reader.gpu};
+      const Use use{data_ + left.offset, std::min(left.bytes, reader.pace.launch_bytes()),
+                    reader.gpu};
       runtime_.launch_using(reader.stream, read_kernel(), shape.grid, shape.block,
                             read_arguments(use.address, use.bytes, 1, reader.sum), {&use, 1});
       left = {left.offset + use.bytes, left.bytes - use.bytes};
       bytes += use.bytes;
-      if (++launched % batch != 0) continue;
-      runtime_.synchronize(reader.stream);
-      bytes_read_ += std::exchange(bytes, 0);
-      if (stop_ || ranges() != all) return;
+      if (++launched % LaunchPace::batch != 0) continue;
+      end_batch(reader, std::exchange(bytes, 0), begin);
+      begin = processor.now();
+      if (stop_ || ranges().get() != &all) return;
     }
   }
+  if (bytes > 0) end_batch(reader, bytes, begin);
+}
+
+void Readers::end_batch(Reader& reader, std::uint64_t bytes, TimePoint begin) {
   runtime_.synchronize(reader.stream);
-  bytes_read_ += bytes;
+  steps_.add(bytes);
+  reader.pace.adapt(bytes, SteadyClock().now() - begin);
 }
 
 }  // namespace vma

@@ -1,8 +1,12 @@
 // Hot sets that drift, in managed memory: the driver moves pages to the GPUs that read them, with
-// the load and the kernel of `placement/drift`. At most 8 GiB, which the GPUs hold together.
+// the load, the steps and the kernel of `placement/drift`. At most 8 GiB, which the GPUs hold
+// together.
 
+#include "base/clock.hpp"
 #include "base/executor.hpp"
 #include "bench/placement/drift_load.hpp"
+#include "bench/placement/launch_pace.hpp"
+#include "bench/placement/steps.hpp"
 #include "bench/rivals/cuda_calls.hpp"
 #include "bench/samples.hpp"
 
@@ -12,25 +16,35 @@
 #include <exception>
 #include <memory>
 #include <string>
-#include <thread>
+#include <utility>
 #include <vector>
 
 namespace vma {
 namespace {
 
 constexpr std::uint64_t gibibyte = std::uint64_t{1} << 30;
-constexpr std::uint64_t launch_bytes_max = gibibyte / 4;
 constexpr std::size_t gpus_max = 4;
 
 constexpr const char* ptx =
 #include "support/kernels/read_range.ptx.inc"
     ;
 
-/// A GPU that reads its blocks in order, over and over, from a thread of its own.
+/// What all readers do; outlives their threads.
+struct Course {
+  explicit Course(const DriftLoad& its_load) : load(its_load), steps(load.gpus, clock) {}
+
+  const DriftLoad load;
+  SteadyClock clock;
+  Steps steps;
+  std::atomic<std::size_t> phase{0};
+  std::atomic<bool> stop{false};
+};
+
+/// A GPU that reads its blocks in order, step by step, from a thread of its own.
 class Reader {
  public:
-  Reader(const DriftLoad& load, std::size_t number, CUdeviceptr data)
-      : load_(load), number_(number), data_(data) {
+  Reader(Course& course, std::size_t number, CUdeviceptr data)
+      : course_(course), number_(number), data_(data) {
     rival_machine().use(static_cast<int>(number));
     cuda().cuModuleLoadData(&module_, ptx);
     cuda().cuModuleGetFunction(&function_, module_, "vmart_read");
@@ -38,20 +52,11 @@ class Reader {
     cuda().cuMemsetD32(sum_, 0, 2);
   }
 
-  void start(Executor& executor, const std::atomic<std::size_t>& phase) {
-    task_ = executor.spawn("managed_reader", [this, &phase] {
-      try {
-        rival_machine().use(static_cast<int>(number_));
-        while (!stop_) round(phase);
-      } catch (const std::exception&) {
-        error_ = std::current_exception();
-      }
-    });
+  void start(Executor& executor) {
+    task_ = executor.spawn("managed_reader", [this] { work(); });
   }
-  std::uint64_t bytes_read() const { return bytes_read_; }
-  /// Throws: what it failed with.
+  /// Requires: the course is to stop. Throws: what it failed with.
   void finish() {
-    stop_ = true;
     task_->join();
     rival_machine().use(static_cast<int>(number_));
     cuda().cuMemFree(sum_);
@@ -59,17 +64,42 @@ class Reader {
   }
 
  private:
-  void round(std::size_t phase) {
-    for (std::size_t block = 0; block < load_.blocks; ++block) {
-      for (std::size_t pass = load_.passes(phase, number_, block); pass > 0; --pass) {
-        for (std::uint64_t at = 0; at < load_.block_bytes; at += launch_bytes_max)
-          launch(data_ + block * load_.block_bytes + at,
-                 std::min(launch_bytes_max, load_.block_bytes - at));
-        cuda().cuStreamSynchronize(rival_machine().gpus[number_].stream);
-        bytes_read_ += load_.block_bytes;
-        if (stop_) return;
+  void work() {
+    try {
+      rival_machine().use(static_cast<int>(number_));
+      while (!course_.stop) {
+        read_share(course_.phase);
+        if (!course_.steps.finish_share()) return;
+      }
+    } catch (const std::exception&) {
+      error_ = std::current_exception();
+      course_.steps.end();  // The others would wait for it.
+    }
+  }
+  /// Of a phase, or as far as it lasts. No move waits for these launches, so each is as long as
+  /// those of `placement/drift` may be at most.
+  void read_share(std::size_t phase) {
+    const DriftLoad& load = course_.load;
+    std::uint64_t bytes = 0;  // Of the batch that is under way.
+    std::size_t launched = 0;
+    for (std::size_t block = 0; block < load.blocks; ++block) {
+      const std::uint64_t share = load.passes(phase, number_, block) * load.block_bytes;
+      for (std::uint64_t done = 0; done < share;) {
+        const std::uint64_t at = done % load.block_bytes;
+        const std::uint64_t part = std::min(LaunchPace::launch_bytes_max, load.block_bytes - at);
+        launch(data_ + block * load.block_bytes + at, part);
+        done += part;
+        bytes += part;
+        if (++launched % LaunchPace::batch != 0) continue;
+        end_batch(std::exchange(bytes, 0));
+        if (course_.stop || course_.phase != phase) return;
       }
     }
+    if (bytes > 0) end_batch(bytes);
+  }
+  void end_batch(std::uint64_t bytes) {
+    cuda().cuStreamSynchronize(rival_machine().gpus[number_].stream);
+    course_.steps.add(bytes);
   }
   void launch(CUdeviceptr begin, std::uint64_t bytes) {
     constexpr unsigned grid = 1056, block = 256;  // As `read_shape` has it.
@@ -79,34 +109,24 @@ class Reader {
                           rival_machine().gpus[number_].stream, arguments, nullptr);
   }
 
-  const DriftLoad load_;
+  Course& course_;
   const std::size_t number_;
   const CUdeviceptr data_;
   CUmodule module_ = nullptr;
   CUfunction function_ = nullptr;
   CUdeviceptr sum_ = 0;
   std::unique_ptr<Task> task_;
-  std::atomic<std::uint64_t> bytes_read_{0};
-  std::atomic<bool> stop_{false};
   std::exception_ptr error_;  // The reader's thread only, until it has ended.
 };
 
-using Readers = std::vector<std::unique_ptr<Reader>>;
-
-std::uint64_t bytes_read(const Readers& readers) {
-  std::uint64_t bytes = 0;
-  for (const auto& reader : readers) bytes += reader->bytes_read();
-  return bytes;
-}
-
 void wait(double seconds) {
-  const Stopwatch watch;
-  while (to_us(watch.elapsed()) < seconds * 1e6) std::this_thread::yield();
+  SteadyClock clock;
+  const std::chrono::duration<double> time(seconds);
+  poll_until(clock, clock.now() + std::chrono::duration_cast<TimePoint>(time),
+             [] { return false; });
 }
 
-Sample drift(const DriftLoad& load) {
-  // As long as `placement_bench` gives the scheduler with three seconds a case.
-  constexpr double settling_s = 6, measured_s = 0.75;
+CUdeviceptr make_array(const DriftLoad& load) {
   CUdeviceptr data = 0;
   rival_machine().use(0);
   cuda().cuMemAllocManaged(&data, load.bytes(), CU_MEM_ATTACH_GLOBAL);
@@ -115,24 +135,31 @@ Sample drift(const DriftLoad& load) {
     cuda().cuMemsetD32(data + block * load.block_bytes, 0, load.block_bytes / 4);
     cuda().cuCtxSynchronize();
   }
+  return data;
+}
+
+Sample drift(const DriftLoad& load) {
+  // As long as `placement_bench` gives the scheduler at most, with three seconds a case.
+  constexpr double settling_s = 12, measured_s = 0.75;
+  const CUdeviceptr data = make_array(load);
+  Course course(load);
   ThreadedExecutor executor;
-  std::atomic<std::size_t> phase{0};
-  Readers readers;
+  std::vector<std::unique_ptr<Reader>> readers;
   for (std::size_t i = 0; i < load.gpus; ++i)
-    readers.push_back(std::make_unique<Reader>(load, i, data));
-  for (const auto& reader : readers) reader->start(executor, phase);
+    readers.push_back(std::make_unique<Reader>(course, i, data));
+  for (const auto& reader : readers) reader->start(executor);
   Sample sample;
   const Stopwatch all;
-  for (; phase < load.gpus; ++phase) {
+  for (std::size_t phase = 0; phase < load.gpus; ++phase) {
+    course.phase = phase;
     wait(settling_s);
-    const std::uint64_t before = bytes_read(readers);
-    const Stopwatch watch;
+    course.steps.begin_look();
     wait(measured_s);
-    sample.counters["phase" + std::to_string(phase) + "_managed_gb_s"] =
-        static_cast<double>(bytes_read(readers) - before) /
-        static_cast<double>(watch.elapsed().count());
+    sample.counters["phase" + std::to_string(phase) + "_managed_gb_s"] = course.steps.rate() * 1e-9;
   }
   sample.wall = all.elapsed();
+  course.stop = true;
+  course.steps.end();
   for (const auto& reader : readers) reader->finish();
   rival_machine().use(0);
   cuda().cuMemFree(data);
