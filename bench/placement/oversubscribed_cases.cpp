@@ -1,32 +1,43 @@
 // A working set of 1.25 times a capped HBM on one GPU, of which a fifth is hot: what is read in a
 // second once the scheduler has settled, against all of it in HBM, all of it at the host, and the
 // best that the bytes' shares and these two rates allow: the hot fifth in HBM, and of the rest what
-// else fits.
+// else fits. What the runtime and the reader hold of HBM besides comes on top of the cap.
 
 #include "bench/placement/cases.hpp"
 #include "bench/placement/readers.hpp"
+#include "bench/placement/settling.hpp"
 
 #include <algorithm>
-#include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 
 namespace vma {
 namespace {
 
+// Times what is measured: long enough for the first moves to begin, and then as many as it may take
+// with three cases in two minutes, at three seconds a case.
+constexpr double settling_least = 2, settling_most = 16;
+
 struct WorkingSet {
   std::uint64_t capacity_bytes = 0, bytes = 0, chunk_bytes = 0;
   std::uint64_t hot_begin() const { return bytes / 5 * 4; }  // The last, which finds no room.
 
-  /// The hot fifth again and again, and in between parts of the rest, until all of it was read.
+  /// The hot fifth again and again, and in between parts of the rest, until all of it was read. It
+  /// takes its parts in strides, so that each stretch of time has its share of those that lie in
+  /// HBM, which are neighbours.
   std::vector<ReadRange> ranges(double hot_share) const {
     constexpr std::uint64_t line = 256;
     const std::uint64_t hot_bytes = bytes - hot_begin();
     const auto part =
         static_cast<std::uint64_t>(static_cast<double>(hot_bytes) * (1 - hot_share) / hot_share) /
         line * line;
+    const std::uint64_t parts = (hot_begin() + part - 1) / part;
+    std::uint64_t stride = parts * 618 / 1000 + 1;
+    while (std::gcd(stride, parts) != 1) ++stride;  // Each part has its turn.
     std::vector<ReadRange> ranges;
-    for (std::uint64_t at = 0; at < hot_begin(); at += part) {
+    for (std::uint64_t turn = 0; turn < parts; ++turn) {
+      const std::uint64_t at = turn * stride % parts * part;
       ranges.push_back({hot_begin(), hot_bytes});
       ranges.push_back({at, std::min(part, hot_begin() - at)});
     }
@@ -43,7 +54,8 @@ WorkingSet working_set() {
 }
 
 struct Figures {
-  double rate = 0, hot_in_hbm = 0;
+  double rate = 0, hot_in_hbm = 0, settled_ms = 0;
+  bool settled = false;
   SchedulerStats stats;
 };
 
@@ -57,25 +69,46 @@ double hot_in_hbm(Runtime& runtime, const void* data, const WorkingSet& set) {
   return static_cast<double>(bytes) / static_cast<double>(set.bytes - set.hot_begin());
 }
 
+/// Leaves room for all but a fifth of the set, besides what is held of HBM already.
+void cap(Runtime& runtime, const WorkingSet& set) {
+  std::uint64_t held_bytes = 0;
+  for (const RuntimeStats::Place& place : runtime.stats().places) {
+    if (place.at != gpu(0)) continue;
+    held_bytes = place.allocated_bytes + place.cached_bytes + place.own_bytes;
+  }
+  runtime.set_capacity(gpu(0), set.capacity_bytes + held_bytes);
+}
+
+/// Under the cap unless it is to lie at one place.
+void* make_set(Runtime& runtime, const WorkingSet& set, std::optional<Location> at) {
+  AllocOptions how;
+  how.chunk_bytes = set.chunk_bytes;
+  if (at) return runtime.alloc(set.bytes, *at, how);
+  // What a reader needs of HBM is held meanwhile; the next one finds it in the cache.
+  const Readers early(runtime, nullptr, {gpu(0)});
+  cap(runtime, set);
+  return runtime.alloc(set.bytes, how);
+}
+
 /// All of it at a place, or with the scheduler under the cap.
 Figures measure(const WorkingSet& set, double hot_share, std::optional<Location> at) {
   RuntimeOptions options;
   options.devices = {0};
   if (!at) options.policy = "cost_benefit";
-  if (!at) options.capacity_bytes[gpu(0)] = set.capacity_bytes;
   Runtime runtime(options);
-  AllocOptions how;
-  how.chunk_bytes = set.chunk_bytes;
   const std::chrono::duration<double> time(case_seconds() / 2);
   Figures figures;
+  void* data = make_set(runtime, set, at);
   {
-    Readers early(runtime, nullptr, {gpu(0)});  // What it needs of HBM is had first.
-  }
-  void* data = at ? runtime.alloc(set.bytes, *at, how) : runtime.alloc(set.bytes, how);
-  {
+    Settling settling(runtime);
     Readers readers(runtime, data, {gpu(0)});
     readers.set_ranges({set.ranges(hot_share)});
-    readers.rate(at ? time / 4 : time * 6);  // Until it has settled.
+    if (at) {
+      readers.rate(time / 4);
+    } else {
+      figures.settled = settling.await(readers, time * settling_least, time * settling_most);
+    }
+    figures.settled_ms = settling.settled_ms();
     figures.rate = readers.rate(time);
     figures.hot_in_hbm = hot_in_hbm(runtime, data, set);
   }
@@ -102,6 +135,8 @@ Sample oversubscribed(double hot_share) {
   sample.counters["best_gb_s"] = best * 1e-9;
   sample.counters["of_best_share"] = got.rate / best;
   sample.counters["hot_in_hbm_share"] = got.hot_in_hbm;
+  sample.counters["settled_ms"] = got.settled_ms;
+  sample.counters["settled_count"] = got.settled ? 1 : 0;
   sample.counters["moves"] = static_cast<double>(got.stats.moves_done);
   sample.counters["moves_failed_count"] = static_cast<double>(got.stats.moves_failed);
   return sample;
