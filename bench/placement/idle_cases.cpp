@@ -1,24 +1,31 @@
 // What a scheduler costs that has nothing to do: a program that is bound by its launches launches
-// without one, with one, and without again. Nothing reports uses; streams are attached.
+// with one and without, in turns, since machines drift by more than the scheduler costs. Nothing
+// reports uses; streams are attached.
 
 #include "bench/placement/cases.hpp"
 
 #include "support/test_kernels.hpp"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
 namespace vma {
 namespace {
 
+constexpr int rounds = 5;
+
 struct Rates {
   double launches_s = 0;
   std::chrono::nanoseconds launch_median{0};
 };
 
+/// Of one stretch, all of which together take as long as three cases.
 Rates launches(const std::string& policy) {
   constexpr int batch = 100;
+  const double seconds = 3 * case_seconds() / (2 * rounds);
   RuntimeOptions options;
+  options.devices = {0};
   options.policy = policy;
   Runtime runtime(options);
   AllocOptions small;
@@ -29,7 +36,7 @@ Rates launches(const std::string& policy) {
   {
     const AttachedStream attached(runtime, stream);
     const Stopwatch watch;
-    for (std::uint64_t number = 0; took.empty() || to_us(watch.elapsed()) < case_seconds() * 1e6;
+    for (std::uint64_t number = 0; took.empty() || to_us(watch.elapsed()) < seconds * 1e6;
          ++number) {
       const Stopwatch one_batch;
       for (int i = 0; i < batch; ++i)
@@ -46,19 +53,41 @@ Rates launches(const std::string& policy) {
           median_of(took)};
 }
 
+/// What the stretches of all rounds gave, with a scheduler or without one.
+class Stretches {
+ public:
+  void add(const Rates& rates) {
+    const auto after = std::ranges::upper_bound(launches_s_, rates.launches_s);
+    launches_s_.insert(after, rates.launches_s);
+    launch_medians_.push_back(rates.launch_median);
+  }
+  double launches_s() const { return launches_s_[launches_s_.size() / 2]; }
+  std::chrono::nanoseconds launch_median() const { return median_of(launch_medians_); }
+  /// From the slowest to the fastest, of the median.
+  double spread() const { return (launches_s_.back() - launches_s_.front()) / launches_s(); }
+
+ private:
+  std::vector<double> launches_s_;  // Sorted.
+  std::vector<std::chrono::nanoseconds> launch_medians_;
+};
+
 Sample idle(const std::string& policy) {
-  const Rates before = launches("");
-  const Rates during = launches(policy);
-  const Rates after = launches("");
+  launches(policy);  // Warms up.
+  Stretches without, with;
+  for (int round = 0; round < rounds; ++round) {
+    const bool with_first = round % 2 == 1;
+    if (with_first) with.add(launches(policy));
+    without.add(launches(""));
+    if (!with_first) with.add(launches(policy));
+  }
   Sample sample;
-  sample.wall = during.launch_median;
-  sample.counters["launches_before_per_s"] = before.launches_s;
-  sample.counters["launches_during_per_s"] = during.launches_s;
-  sample.counters["launches_after_per_s"] = after.launches_s;
-  sample.counters["lost_share"] =
-      1 - 2 * during.launches_s / (before.launches_s + after.launches_s);
-  const double median_before = to_us(before.launch_median + after.launch_median) / 2;
-  sample.counters["lost_of_median_share"] = to_us(during.launch_median) / median_before - 1;
+  sample.wall = with.launch_median();
+  sample.counters["launches_without_per_s"] = without.launches_s();
+  sample.counters["launches_with_per_s"] = with.launches_s();
+  sample.counters["lost_share"] = 1 - with.launches_s() / without.launches_s();
+  sample.counters["spread_share"] = without.spread();
+  sample.counters["lost_of_median_share"] =
+      to_us(with.launch_median()) / to_us(without.launch_median()) - 1;
   return sample;
 }
 
