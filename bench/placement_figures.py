@@ -24,6 +24,18 @@ def _bar(measured, what, pattern, counter, bar, holds, show):
             for name, value in found]
 
 
+def _idle_rows(measured):
+    """With how far stretches without a scheduler lie apart: what is less than that is not seen."""
+    what, bar = "lost to an idle scheduler", "< 1 %"
+    rows = _bar(measured, what, "placement/idle/.*", "lost_share", bar, lambda value: value < 0.01, share)
+    spreads = dict(_counted(measured, "placement/idle/.*", "spread_share"))
+    for row in rows:
+        spread = spreads.get(row[0].replace(f"{what}, ", "placement/"))
+        if spread is not None:
+            row[1] += f" (without one, rounds spread {share(spread)})"
+    return rows
+
+
 def bar_rows(measured):
     return [
         *_bar(measured, "`record_use`", "use_log/single.*", "ns_per_use", "<= 15 ns",
@@ -38,8 +50,7 @@ def bar_rows(measured):
               "<= 10 ms", lambda value: value <= 10000, show_us),
         *_bar(measured, "books a chunk, besides heat", "placement/tick/.*", "table_bytes_a_chunk",
               "<= 64 bytes", lambda value: value <= 64, number),
-        *_bar(measured, "lost to an idle scheduler", "placement/idle/.*", "lost_share", "< 1 %",
-              lambda value: value < 0.01, share),
+        *_idle_rows(measured),
         *_bar(measured, "of the raw link", "placement/park/.*", "park_of_raw_share", ">= 85 %",
               lambda value: value >= 0.85, share),
         *_bar(measured, "of the raw link, back", "placement/park/.*", "resume_of_raw_share", ">= 85 %",
@@ -53,8 +64,16 @@ def bar_rows(measured):
     ]
 
 
+def _settled(samples, prefix=""):
+    """When the last move was seen, and whether moves had ceased."""
+    last_ms, settled = (samples.counter(f"{prefix}settled_{what}") for what in ("ms", "count"))
+    if last_ms is None or settled is None:
+        return "-"
+    return f"{last_ms / 1000:.1f} s" if settled else "not yet"
+
+
 DRIFT_HEADERS = ["GPUs, phase", "scheduler, GB/s", "best static", "second best", "first touch",
-                 "managed memory", "of the best"]
+                 "managed memory", "of the best", "settled after"]
 
 
 def drift_rows(measured):
@@ -69,12 +88,13 @@ def drift_rows(measured):
             rows.append([f"{samples.name.split('/')[2].removeprefix('gpus')}, {phase}",
                          *(number(value) for value in of_phase),
                          number(managed and managed.counter(f"phase{phase}_managed_gb_s")),
-                         share(samples.counter(f"phase{phase}_of_best_share"))])
+                         share(samples.counter(f"phase{phase}_of_best_share")),
+                         _settled(samples, f"phase{phase}_")])
     return rows
 
 
 OVERSUBSCRIBED_HEADERS = ["read from the hot fifth", "GB/s", "all in HBM", "all at the host",
-                          "best that is possible", "of that", "hot fifth in HBM"]
+                          "best that is possible", "of that", "hot fifth in HBM", "settled after"]
 
 
 def oversubscribed_rows(measured):
@@ -84,7 +104,7 @@ def oversubscribed_rows(measured):
         rates = [samples.counter(name + "_gb_s") for name in ("rate", "all_hbm", "all_host", "best")]
         rows.append([f"{permille / 10:.1f} %", *(number(rate) for rate in rates),
                      share(samples.counter("of_best_share")),
-                     share(samples.counter("hot_in_hbm_share"))])
+                     share(samples.counter("hot_in_hbm_share")), _settled(samples)])
     return rows
 
 

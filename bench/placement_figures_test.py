@@ -29,6 +29,12 @@ class BarsTest(unittest.TestCase):
     def test_what_was_not_measured_says_so(self):
         self.assertEqual(self.row(measured(), "lost to an idle")[1], "not measured")
 
+    def test_what_is_lost_stands_beside_the_spread(self):
+        row = self.row(measured(("placement/idle/stay_put", {"lost_share": 0.004, "spread_share": 0.03})),
+                       "lost to an idle scheduler, idle/stay_put")
+        self.assertEqual(row[1], "0.4 % (without one, rounds spread 3.0 %)")
+        self.assertEqual(row[3], figures.verdict(True))
+
     def test_each_share_has_its_row(self):
         data = measured(("placement/oversubscribed/hot995", {"of_best_share": 0.9}),
                         ("placement/oversubscribed/hot800", {"of_best_share": 0.8}))
@@ -41,11 +47,12 @@ class DriftTest(unittest.TestCase):
         counters = {f"phase{phase}_{what}_gb_s": 10 * phase + place
                     for phase in (1, 0)
                     for place, what in enumerate(("scheduler", "best", "second", "first_touch"))}
-        counters |= {"phase0_of_best_share": 0.5, "phase1_of_best_share": 1.0}
+        counters |= {"phase0_of_best_share": 0.5, "phase1_of_best_share": 1.0,
+                     "phase1_settled_ms": 2345, "phase1_settled_count": 1}
         rows = placement_figures.drift_rows(measured(
             ("placement/drift/gpus4", counters), ("managed/drift/gpus4", {"phase1_managed_gb_s": 7})))
-        self.assertEqual(rows, [["4, 0", "0", "1", "2", "3", "-", "50.0 %"],
-                                ["4, 1", "10", "11", "12", "13", "7", "100.0 %"]])
+        self.assertEqual(rows, [["4, 0", "0", "1", "2", "3", "-", "50.0 %", "-"],
+                                ["4, 1", "10", "11", "12", "13", "7", "100.0 %", "2.3 s"]])
 
 
 class OversubscribedTest(unittest.TestCase):
@@ -53,8 +60,8 @@ class OversubscribedTest(unittest.TestCase):
         rows = placement_figures.oversubscribed_rows(measured(
             ("placement/oversubscribed/hot995",
              {"rate_gb_s": 9, "all_hbm_gb_s": 12, "all_host_gb_s": 1, "best_gb_s": 10,
-              "of_best_share": 0.9, "hot_in_hbm_share": 1})))
-        self.assertEqual(rows, [["99.5 %", "9", "12", "1", "10", "90.0 %", "100.0 %"]])
+              "of_best_share": 0.9, "hot_in_hbm_share": 1, "settled_ms": 24000, "settled_count": 0})))
+        self.assertEqual(rows, [["99.5 %", "9", "12", "1", "10", "90.0 %", "100.0 %", "not yet"]])
 
 
 if __name__ == "__main__":
