@@ -31,6 +31,7 @@ struct AcceptedMove {
   /// fails, this one is not made. Each stands earlier in the list.
   std::vector<MoveNumber> after;
   bool keep_copy = false;  ///< As `Move::keep_copy`.
+  bool victim = false;     ///< As `Move::victim`.
 };
 
 struct RejectedMove {

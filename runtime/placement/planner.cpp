@@ -1,6 +1,7 @@
 #include "placement/planner.hpp"
 
 #include "placement/move_order.hpp"
+#include "placement/swap_groups.hpp"
 #include "placement/third_places.hpp"
 #include "placement/wish_checks.hpp"
 
@@ -10,7 +11,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <unordered_set>
 #include <utility>
@@ -46,7 +46,7 @@ Refusal refusal_of(RoomFitting::Verdict verdict, const Wish& wish, const Snapsho
 struct Planner::Round {
   std::vector<std::optional<Refusal>> refused;  // By number in the plan.
   std::vector<Wish> wishes;                     // Against which nothing is said by itself.
-  std::vector<bool> wanted;                     // By place: moves of the plan go there.
+  std::vector<std::uint64_t> wanted;            // By place: bytes of moves that go there.
   std::vector<std::optional<Refusal>> out;      // By wish.
   std::vector<bool> stuck;                      // By wish: it waits for what waits for it.
   MoveBudgets budgets;                          // As they are once this round's wishes are made.
@@ -87,7 +87,10 @@ void Planner::check_wishes(const Plan& plan, const Snapshot& snapshot, Round& ro
       continue;
     }
     refused = refuse_move(move, snapshot, under_way_, history_, limits_);
-    if (!move.victim && index(move.to) < round.wanted.size()) round.wanted[index(move.to)] = true;
+    if (!move.victim && index(move.to) < round.wanted.size() &&
+        index(move.chunk) < snapshot.chunks().size()) {
+      round.wanted[index(move.to)] += snapshot.chunk(move.chunk).bytes;
+    }
     if (refused) continue;
     if (!seen.insert(move.chunk).second) {
       refused = {Rejection::already_moving, "the plan moves it before"};
@@ -112,26 +115,30 @@ std::vector<std::int64_t> Planner::room(const Snapshot& snapshot) const {
   return room;
 }
 
-/// In the order of value; victims before what they make room for.
+/// In the order of value, each move with the victims that it needs: they are made together or not
+/// at all. What victims are left comes last.
 void Planner::refuse_over_budget(const Snapshot& snapshot, Round& round) const {
   const std::vector<Wish>& wishes = round.wishes;
-  std::vector<double> best(snapshot.places().size(), 0);
-  for (const Wish& wish : wishes) {
-    if (!wish.victim) best[index(wish.to)] = std::max(best[index(wish.to)], wish.value_per_byte);
+  SwapGroups groups(wishes, round.out, room(snapshot), limits_.colder_factor);
+  while (const std::optional<std::size_t> mover = groups.next()) {
+    MoveBudgets trial = round.budgets;
+    std::optional<Refusal> refused;
+    for (const std::size_t i : groups.members()) {
+      const Wish& wish = wishes[i];
+      refused = trial.refuse(wish.from, wish.to, wish.bytes, snapshot, limits_);
+      if (refused) break;
+      trial.spend(wish.from, wish.to, wish.bytes, snapshot, limits_);
+    }
+    if (refused) {
+      round.out[*mover] = std::move(refused);
+      groups.leave_out();
+    } else {
+      round.budgets = std::move(trial);
+      groups.take();
+    }
   }
-  std::vector<std::size_t> order(wishes.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  const auto rank = [&](const Wish& wish) {
-    return wish.victim ? best[index(wish.from)] : wish.value_per_byte;
-  };
-  std::ranges::sort(order, [&](std::size_t left, std::size_t right) {
-    const Wish &a = wishes[left], &b = wishes[right];
-    if (rank(a) != rank(b)) return rank(a) > rank(b);
-    return a.victim != b.victim ? a.victim : a.chunk < b.chunk;
-  });
-  for (const std::size_t i : order) {
+  for (const std::size_t i : groups.spare_victims()) {
     const Wish& wish = wishes[i];
-    if (round.out[i]) continue;
     round.out[i] = round.budgets.refuse(wish.from, wish.to, wish.bytes, snapshot, limits_);
     if (!round.out[i]) round.budgets.spend(wish.from, wish.to, wish.bytes, snapshot, limits_);
   }
@@ -193,7 +200,8 @@ void Planner::accept(const Plan& plan, const MoveOrder& order, const Round& roun
                           wanted.reason,
                           move.leg,
                           {},
-                          wanted.keep_copy};
+                          wanted.keep_copy,
+                          wish.victim};
     for (const std::size_t earlier : move.after)
       accepted.after.push_back(MoveNumber{first + earlier});
     std::vector<RoomClaim> claims;

@@ -11,7 +11,7 @@ bool goes_before(const Wish& left, const Wish& right) {
 }
 
 RoomFitting::RoomFitting(std::span<const Wish> wishes, std::vector<std::int64_t> room,
-                         std::vector<bool> wanted, double colder_factor)
+                         std::vector<std::uint64_t> wanted, double colder_factor)
     : wishes_(wishes),
       room_at_start_(std::move(room)),
       wanted_(std::move(wanted)),
@@ -123,15 +123,32 @@ void RoomFitting::find_hottest() {
   }
 }
 
-/// Victims that no move needs: they go if their place is to be emptied for its own sake, or if a
-/// move comes there that they are colder than.
+/// How much the plan's victims free beyond what its moves to the place lack: that is for its own
+/// sake. The rest is of moves that are refused, and stays.
+std::int64_t RoomFitting::free_victim_bytes(std::size_t at) const {
+  std::int64_t bytes = 0;
+  for (const std::size_t i : victims_[at]) bytes += static_cast<std::int64_t>(wishes_[i].bytes);
+  const auto wanted = static_cast<std::int64_t>(std::min<std::uint64_t>(wanted_[at], INT64_MAX));
+  return bytes - std::max<std::int64_t>(0, wanted - std::max<std::int64_t>(0, room_at_start_[at]));
+}
+
+/// Victims that no move needs: they go if their place is to be emptied for its own sake; where
+/// moves come there, only such as are colder than one of them.
 void RoomFitting::fit_free_victims() {
   find_hottest();
+  spared_.assign(wishes_.size(), false);
   for (std::size_t at = 0; at < victims_.size(); ++at) {
+    std::int64_t left = free_victim_bytes(at);
     for (const std::size_t i : victims_[at]) {
       if (states_[i] != State::open) continue;
-      const double use = wishes_[i].use_per_byte * colder_factor_;
-      if (!wanted_[at] || use < hottest_taken_[at]) take(i, 0);
+      if (wanted_[at] == 0) {
+        take(i, 0);
+        continue;
+      }
+      const auto bytes = static_cast<std::int64_t>(wishes_[i].bytes);
+      if (!(wishes_[i].use_per_byte * colder_factor_ < hottest_taken_[at])) continue;
+      spared_[i] = bytes > left;
+      if (!spared_[i] && take(i, 0)) left -= bytes;
     }
   }
 }
@@ -139,10 +156,10 @@ void RoomFitting::fit_free_victims() {
 RoomFitting::Verdict RoomFitting::verdict(std::size_t wish) const {
   if (states_[wish] == State::taken) return Verdict::fits;
   const std::size_t at = index(wishes_[wish].from);
-  if (!wishes_[wish].victim || !wanted_[at]) return Verdict::no_room;
+  if (!wishes_[wish].victim || wanted_[at] == 0) return Verdict::no_room;
   const double use = wishes_[wish].use_per_byte * colder_factor_;
   if (hottest_wish_[at] >= 0 && !(use < hottest_wish_[at])) return Verdict::not_colder;
-  if (hottest_taken_[at] < 0) return Verdict::not_needed;
+  if (hottest_taken_[at] < 0 || spared_[wish]) return Verdict::not_needed;
   return use < hottest_taken_[at] ? Verdict::no_room : Verdict::not_colder;
 }
 

@@ -37,9 +37,9 @@ class RoomFitting {
   enum class Verdict : std::uint8_t { fits, no_room, not_colder, not_needed };
 
   /// By place: `room` is what is free and not spoken for, below 0 if over the capacity; `wanted`,
-  /// that moves of the plan go there, be they among the wishes or refused before.
+  /// how many bytes of moves of the plan go there, be they among the wishes or refused before.
   RoomFitting(std::span<const Wish> wishes, std::vector<std::int64_t> room,
-              std::vector<bool> wanted, double colder_factor);
+              std::vector<std::uint64_t> wanted, double colder_factor);
 
   /// One verdict a wish. `left_out`: those that do not take part; their verdicts mean nothing.
   std::vector<Verdict> fit(const std::vector<bool>& left_out);
@@ -56,11 +56,12 @@ class RoomFitting {
   bool colder(const Wish& victim, const Wish& than) const;
   void find_hottest();
   void fit_free_victims();
+  std::int64_t free_victim_bytes(std::size_t at) const;
   Verdict verdict(std::size_t wish) const;
 
   std::span<const Wish> wishes_;
   const std::vector<std::int64_t> room_at_start_;
-  const std::vector<bool> wanted_;
+  const std::vector<std::uint64_t> wanted_;
   const double colder_factor_;
   std::vector<std::size_t> movers_;                // In the order of `goes_before`.
   std::vector<std::vector<std::size_t>> victims_;  // By place that they leave, coldest first.
@@ -68,6 +69,7 @@ class RoomFitting {
   std::vector<State> states_;
   std::vector<std::size_t> taken_;                    // In the order of taking.
   std::vector<double> hottest_wish_, hottest_taken_;  // That goes to a place; -1 without one.
+  std::vector<bool> spared_;                          // A victim whose move is not made.
   bool optimistic_ = true;
 };
 

@@ -85,6 +85,26 @@ TEST(PlannerBudget, ProgramsStandForAShareOfTheTime) {
   EXPECT_EQ(rig.try_move(later, gpu0), std::nullopt);
 }
 
+// Five moves of 200 us are two swaps: the third one's victim stays, too.
+TEST(PlannerBudget, IsSpentOnWholeSwaps) {
+  PlannerLimits limits = no_limits();
+  limits.stall_share = 0.01;
+  limits.stall_burst = 1ms;
+  PlannerRig rig(PolicyMachine::h200(2, 1000, 10'000), limits);
+  Plan plan;
+  rig.add(250, gpu0);
+  for (int i = 0; i < 3; ++i) {
+    const ChunkId cold = rig.add(250, gpu0), hot = rig.add(250, node);
+    rig.heat(hot, gpu0, 1);
+    plan.evict(cold, node, "test");
+    plan.move(hot, gpu0, 3 - i, "test");
+  }
+  const PlanOutcome outcome = rig.plan(plan);
+  EXPECT_EQ(describe(outcome.accepted), "1 to 2, 3 to 2, 2 to 0 after 1, 4 to 0 after 3");
+  EXPECT_EQ(describe(outcome.rejected), "5 not_needed, 6 stall_budget");
+  EXPECT_EQ(rig.carry_out(), 4u);
+}
+
 TEST(PlannerBudget, RefusedMovesSpendNothing) {
   PlannerLimits limits = no_limits();
   limits.route_bytes_s = 1;

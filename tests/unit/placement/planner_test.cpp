@@ -233,6 +233,26 @@ TEST(Planner, MovesVictimsForTheirOwnSakeIfNothingComes) {
   EXPECT_EQ(describe(rig.plan(plan).accepted), "0 to 2");
 }
 
+// One of two moves may not be made: its victim stays. A third victim is of no move, and goes.
+TEST(Planner, LeavesVictimsOfWhatIsRefused) {
+  PlannerRig rig(two_gpus());
+  const ChunkId first = rig.add(2, gpu0), second = rig.add(2, gpu0), third = rig.add(2, gpu0);
+  rig.add(2, gpu0);
+  const ChunkId comes = rig.add(2, node), held = rig.add(2, node);
+  rig.heat(comes, gpu0, 1);
+  rig.heat(held, gpu0, 1);
+  rig.tables().row(held).movable = false;
+  Plan plan;
+  plan.evict(first, node, "test");
+  plan.evict(second, node, "test");
+  plan.move(comes, gpu0, 1, "test");
+  plan.move(held, gpu0, 1, "test");
+  PlannerRig same = rig;
+  EXPECT_EQ(describe(same.plan(plan).rejected), "1 not_needed, 5 pinned");
+  plan.evict(third, node, "below the watermark");
+  EXPECT_EQ(describe(rig.plan(plan).rejected), "5 pinned, 2 not_needed");
+}
+
 // A victim goes to a full peer, whose own victim is colder still and goes to the host.
 TEST(Planner, MakesRoomForVictimsToo) {
   PlannerRig rig(two_gpus());
