@@ -44,7 +44,7 @@ struct ChunkRow {
   std::uint8_t recent_moves = 0;  ///< Within the window of the planner's safety rules.
   bool movable : 1 = true;        ///< Nothing pins it.
   bool in_scope : 1 = true;       ///< A stream is attached that may use it, so it can move now.
-  bool moving : 1 = false;        ///< A move of its allocation is under way.
+  bool moving : 1 = false;        ///< A move of it is planned or under way.
   bool parked : 1 = false;        ///< Put away by its tag; it comes back by that only.
   bool changed : 1 = false;       ///< It is in `Snapshot::changed`.
   bool dropped : 1 = false;       ///< It has no memory and fills no place; `at` is where it lay.

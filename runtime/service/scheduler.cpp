@@ -94,7 +94,7 @@ bool Scheduler::take_event(const SchedulerInbox::Event& event) {
   if (moves) return false;
   for (std::size_t slot = 0; slot < entry->slots; ++slot) {
     const ChunkId chunk{static_cast<std::uint32_t>(index(entry->first) + slot)};
-    for (const MoveNumber number : planner_.note_gone(chunk)) waiting_.erase(number);
+    for (const MoveNumber number : planner_.note_gone(chunk)) forget_waiting(number);
   }
   const ChunkRoster::Entry gone = roster_.remove(event.begin, *tables_);
   for (std::size_t slot = 0; slot < gone.slots; ++slot) {
@@ -199,6 +199,7 @@ bool Scheduler::drain() {
 
 bool Scheduler::drain_locked() {
   catch_up();
+  start_ready();  // Room that has come is that of the moves that it was made for.
   auto events = std::make_shared<std::vector<UseEvent>>();
   take_uses(*events);
   const std::size_t hints_from = events->size();
@@ -216,8 +217,8 @@ bool Scheduler::drain_locked() {
       }
     };
     if (ask(call, plan)) carry_out(plan);
+    start_ready();
   }
-  start_ready();
   return !events->empty();
 }
 
@@ -236,6 +237,7 @@ void Scheduler::tick_locked() {
   SteadyClock clock;
   const TimePoint begin = clock.now();
   catch_up();
+  start_ready();
   Plan plan;
   const auto call = [](Policy& policy, const Snapshot& snapshot, Plan& wishes) {
     policy.on_tick(snapshot, wishes);

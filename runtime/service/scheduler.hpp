@@ -107,12 +107,20 @@ class Scheduler {
   SchedulerInbox& inbox() noexcept { return *inbox_; }
 
  private:
-  /// Moves of one migration: neighbours in one allocation, to one place.
+  /// An accepted move that has not started.
+  struct Waiting {
+    AcceptedMove move;
+    bool awaited = false;  // Somebody waits for the room that it makes.
+    /// It makes room for moves of policies only, so these go before it.
+    bool goes_last() const noexcept { return move.victim && !awaited; }
+  };
+  /// Moves of one migration: neighbours in one allocation, to one place, of one rank.
   struct Running {
     std::shared_ptr<MigrationTask> task;
     std::weak_ptr<Allocation> allocation;
     Address begin{};
     PlaceId from{}, to{};
+    bool goes_last = false;
     std::vector<AcceptedMove> moves;
     std::vector<std::uint32_t> slots;
     Time started{0};
@@ -139,15 +147,17 @@ class Scheduler {
   Decision decision_of(DecisionKind kind, const AcceptedMove& move) const VMART_REQUIRES(mutex_);
 
   // scheduler_moves.cpp
-  void carry_out(const Plan& plan) VMART_REQUIRES(mutex_);
+  void carry_out(const Plan& plan, bool awaited = false) VMART_REQUIRES(mutex_);
   void start_ready() VMART_REQUIRES(mutex_);
-  bool joins(const Running& group, const AcceptedMove& move) const VMART_REQUIRES(mutex_);
+  std::vector<MoveNumber> ready() const VMART_REQUIRES(mutex_);
+  bool joins(const Running& group, const Waiting& waiting) const VMART_REQUIRES(mutex_);
   void submit(Running group) VMART_REQUIRES(mutex_);
   void take_ended() VMART_REQUIRES(mutex_);
   void end(Running& group) VMART_REQUIRES(mutex_);
   void end_move(const Running& group, std::size_t which, bool moved, const MigrationReport& report)
       VMART_REQUIRES(mutex_);
   void give_up(MoveNumber number, const std::string& why) VMART_REQUIRES(mutex_);
+  void forget_waiting(MoveNumber number) VMART_REQUIRES(mutex_);
 
   // scheduler_room.cpp
   std::uint64_t used_bytes(PlaceId at) const VMART_REQUIRES(mutex_);
@@ -174,7 +184,7 @@ class Scheduler {
   std::vector<SchedulerInbox::Event> events_ VMART_GUARDED_BY(mutex_);  // Not yet taken in.
   UseSummary summary_ VMART_GUARDED_BY(mutex_);
   std::vector<LoggedUse> raw_uses_ VMART_GUARDED_BY(mutex_);
-  std::map<MoveNumber, AcceptedMove> waiting_ VMART_GUARDED_BY(mutex_);
+  std::map<MoveNumber, Waiting> waiting_ VMART_GUARDED_BY(mutex_);
   std::vector<Running> running_ VMART_GUARDED_BY(mutex_);
   std::map<PlaceId, std::uint64_t> drained_ VMART_GUARDED_BY(mutex_);  // With their capacity.
   std::vector<Notice> notices_ VMART_GUARDED_BY(mutex_);

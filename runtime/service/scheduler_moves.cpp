@@ -1,18 +1,34 @@
 #include "service/scheduler.hpp"
 
 #include "base/log.hpp"
+#include "base/units.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <exception>
+#include <set>
 #include <utility>
 
 namespace vma {
+namespace {
+
+/// Of one migration: as long as it runs, the mover does nothing else to the allocation, and each
+/// chunk waits for the application's work to come to a stop.
+constexpr std::size_t group_chunks_max = 4;
+constexpr std::uint64_t group_bytes_max = 256 * MiB;
+
+/// What programs ask for goes first; then what policies want somewhere, then what makes room for
+/// that.
+constexpr int wanted_priority = -1, victim_priority = -2;
+static_assert(victim_priority < wanted_priority && wanted_priority < 0);
+
+}  // namespace
 
 // --- From wishes to moves
 
-void Scheduler::carry_out(const Plan& plan) {
+/// `awaited`: somebody waits for the room that the plan makes.
+void Scheduler::carry_out(const Plan& plan, bool awaited) {
   if (plan.empty()) return;
   stats_.moves_wanted += plan.moves().size();
   const Snapshot snapshot(*tables_);
@@ -36,11 +52,13 @@ void Scheduler::carry_out(const Plan& plan) {
     decision.plan = plans_;
     decision.wish = plan.moves()[move.wish].reason;
     decision.value = move.value;
-    decision.victim = plan.moves()[move.wish].victim;
+    decision.victim = move.victim;
     decision.predicted = MoveTimes{snapshot.costs().move_time(move.from, move.to, move.bytes),
                                    snapshot.costs().stall_time(move.from, move.to, move.bytes)};
     decide(std::move(decision));
-    waiting_.emplace(move.number, move);
+    waiting_.emplace(move.number, Waiting{move, awaited});
+    // From here on, or policies wish for it again and make room for it twice.
+    tables_->row(move.chunk).moving = true;
   }
   if (!limits_.dry_run) return;
   while (!waiting_.empty()) give_up(waiting_.begin()->first, "dry run");
@@ -54,42 +72,68 @@ Decision Scheduler::decision_of(DecisionKind kind, const AcceptedMove& move) con
 }
 
 /// Whether a move can be one migration with those of the group: the next slot of the same
-/// allocation, between the same places.
-bool Scheduler::joins(const Running& group, const AcceptedMove& move) const {
+/// allocation, between the same places, and the group is not as large as one may be.
+bool Scheduler::joins(const Running& group, const Waiting& waiting) const {
+  const AcceptedMove& move = waiting.move;
   const ChunkRow& row = Snapshot(*tables_).chunk(move.chunk);
   const ChunkRoster::Entry* entry = roster_.of(row);
   return entry != nullptr && entry->begin == group.begin && move.from == group.from &&
          move.to == group.to && row.slot == group.slots.back() + 1 &&
-         move.keep_copy == group.moves.back().keep_copy;
+         move.keep_copy == group.moves.back().keep_copy && waiting.goes_last() == group.goes_last &&
+         group.moves.size() < group_chunks_max &&
+         (group.moves.size() + 1) * move.bytes <= group_bytes_max;
 }
 
-void Scheduler::start_ready() {
-  if (paused_) return;
-  std::vector<AcceptedMove> ready;
-  for (const auto& [number, move] : waiting_) {
-    if (planner_.may_start(number, Snapshot(*tables_))) ready.push_back(move);
+/// In the order in which they go: what makes room for policies' moves last, and of equals by
+/// number. That is the order of a plan: victims as the moves need them, moves by value.
+std::vector<MoveNumber> Scheduler::ready() const {
+  std::vector<MoveNumber> first, last;
+  for (const auto& [number, waiting] : waiting_) {
+    if (planner_.may_start(number, Snapshot(*tables_)))
+      (waiting.goes_last() ? last : first).push_back(number);
   }
-  // By chunk, so that neighbours stand beside each other.
-  std::ranges::stable_sort(ready, {}, [](const AcceptedMove& move) { return index(move.chunk); });
+  first.insert(first.end(), last.begin(), last.end());
+  return first;
+}
+
+/// Of the victims of one place, one group is with the mover at a time: the moves that it makes room
+/// for have started when the next one does. `take_ended` sees a group when all of it has moved,
+/// and groups are small.
+void Scheduler::start_ready() {
+  if (paused_ || waiting_.empty()) return;
+  std::set<PlaceId> being_left;
+  for (const Running& group : running_) {
+    if (group.goes_last) being_left.insert(group.from);
+  }
   std::vector<Running> groups;
-  for (AcceptedMove& move : ready) {
+  for (const MoveNumber number : ready()) {
     // Asked again: those before it may have taken the room.
-    if (!planner_.may_start(move.number, Snapshot(*tables_))) continue;
+    if (!planner_.may_start(number, Snapshot(*tables_))) continue;
+    const Waiting& waiting = waiting_.at(number);
+    const AcceptedMove& move = waiting.move;
     const ChunkRow& row = Snapshot(*tables_).chunk(move.chunk);
     const ChunkRoster::Entry* entry = roster_.of(row);
     if (entry == nullptr) {
-      give_up(move.number, "its allocation is gone");
+      give_up(number, "its allocation is gone");
       continue;
     }
-    if (groups.empty() || !joins(groups.back(), move)) {
-      groups.push_back({nullptr, entry->allocation, entry->begin, move.from, move.to, {}, {}, {}});
+    if (groups.empty() || !joins(groups.back(), waiting)) {
+      if (waiting.goes_last() && !being_left.insert(move.from).second) continue;
+      groups.push_back({nullptr,
+                        entry->allocation,
+                        entry->begin,
+                        move.from,
+                        move.to,
+                        waiting.goes_last(),
+                        {},
+                        {},
+                        {}});
     }
     tables_->expect(move.to, move.bytes);
-    planner_.note_started(move.number);
-    tables_->row(move.chunk).moving = true;
-    waiting_.erase(move.number);
+    planner_.note_started(number);
     groups.back().slots.push_back(row.slot);
-    groups.back().moves.push_back(std::move(move));
+    groups.back().moves.push_back(move);
+    waiting_.erase(number);
   }
   for (Running& group : groups) submit(std::move(group));
 }
@@ -107,7 +151,7 @@ void Scheduler::submit(Running group) {
       } else {
         MigrateOptions options;
         options.scope = StopScope::attached;
-        options.priority = -1;  // What programs ask for goes first.
+        options.priority = group.goes_last ? victim_priority : wanted_priority;
         MoveTerms terms;
         terms.asks_for_room = false;  // The planner has seen to it.
         terms.keeps_copy = group.moves.front().keep_copy;
@@ -185,11 +229,11 @@ void Scheduler::end_move(const Running& group, std::size_t which, bool moved,
   const AcceptedMove& move = group.moves[which];
   ChunkRow& row = tables_->row(move.chunk);
   tables_->expect_no_more(move.to, move.bytes);
-  row.moving = false;
   if (moved) tables_->moved(move.chunk, move.to);
   for (const MoveNumber dropped : planner_.note_ended(move.number, moved, tables_->now())) {
-    waiting_.erase(dropped);
+    forget_waiting(dropped);
   }
+  row.moving = planner_.is_moving(move.chunk);  // A second leg may come yet.
   row.recent_moves = planner_.recent_moves(move.chunk, tables_->now());
   if (ground_.recording != nullptr) {
     RecordedMove record;
@@ -213,14 +257,23 @@ void Scheduler::end_move(const Running& group, std::size_t which, bool moved,
 void Scheduler::give_up(MoveNumber number, const std::string& why) {
   const auto found = waiting_.find(number);
   if (found == waiting_.end()) return;
-  const AcceptedMove move = found->second;
-  waiting_.erase(found);
+  const AcceptedMove& move = found->second.move;
   Decision decision = decision_of(DecisionKind::not_moved, move);
   decision.reason = why;
   decide(std::move(decision));
   for (const MoveNumber dropped : planner_.note_ended(number, false, tables_->now())) {
-    waiting_.erase(dropped);
+    forget_waiting(dropped);
   }
+  forget_waiting(number);
+}
+
+/// Requires: the planner has forgotten it.
+void Scheduler::forget_waiting(MoveNumber number) {
+  const auto found = waiting_.find(number);
+  if (found == waiting_.end()) return;
+  const ChunkId chunk = found->second.move.chunk;
+  waiting_.erase(found);
+  tables_->row(chunk).moving = planner_.is_moving(chunk);
 }
 
 }  // namespace vma

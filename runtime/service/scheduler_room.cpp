@@ -63,7 +63,7 @@ bool Scheduler::make_room(Location at, std::uint64_t bytes, TimePoint until) {
                  Plan& wishes) { policy.on_pressure(pressure, snapshot, wishes); },
       plan);
   planner_.complete_pressure(pressure, Snapshot(*tables_), plan);
-  carry_out(plan);
+  carry_out(plan, true);
   start_ready();
   while (used_bytes(place) + bytes > before && (!running_.empty() || !waiting_.empty())) {
     const TimePoint now = clock_.now();
@@ -103,7 +103,7 @@ DrainReport Scheduler::drain_place(Location at, const DrainOptions& options) {
     Plan plan;
     ++plans_;
     planner_.complete_pressure({place, used_bytes(place), place}, Snapshot(*tables_), plan);
-    carry_out(plan);
+    carry_out(plan, true);
     start_ready();
     const TimePoint now = clock_.now();
     const bool idle = plan.empty() && running_.empty() && waiting_.empty();
@@ -222,7 +222,7 @@ std::vector<std::string> Scheduler::explain(Address address) const {
   if (row.parked) lines.push_back("it is parked");
   if (row.dropped)
     lines.push_back("its contents were dropped: it has no memory until it is resumed");
-  if (row.moving) lines.push_back("a move of it is under way");
+  if (row.moving) lines.push_back("a move of it is planned or under way");
   if (paused_) lines.push_back("the scheduler is paused");
   for (std::string& line : last_decisions(row.allocation, slot)) lines.push_back(std::move(line));
   return lines;
