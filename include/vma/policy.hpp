@@ -81,7 +81,8 @@ struct MoveResult {
   ChunkId chunk{};
   PlaceId from{}, to{};
   bool moved = false;
-  Time took{0}, stall{0};
+  Time took{0};   ///< By itself: no time in which programs ran on before they stood.
+  Time stall{0};  ///< The longest of its migration.
 };
 
 /// Decides what lies where. Pure: it acts by what it returns only, keeps its state in itself, and

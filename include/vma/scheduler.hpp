@@ -34,7 +34,8 @@ struct SchedulerStats {
   std::uint64_t moves_done = 0;
   std::uint64_t moves_failed = 0;  ///< Of those started; the chunk stayed where it was.
   std::map<std::string, std::uint64_t> moves_refused;  ///< By the planner, with its reason.
-  /// Median of how far the predicted time of a move was off, as a share of what it took.
+  /// Median of how far the predicted time of a move was off, as a share of what the move took by
+  /// itself. Predictions are those that decisions stand on, with what earlier moves have taught.
   double prediction_error = 0;
   std::size_t chunks = 0;
   std::size_t table_bytes = 0;  ///< Of the books, heat apart.

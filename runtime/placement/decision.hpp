@@ -43,7 +43,8 @@ struct DecidedChunk {
   friend bool operator==(const DecidedChunk&, const DecidedChunk&) = default;
 };
 
-/// How long a move lasts and how long it makes programs stand.
+/// How long a move takes by itself, without waiting for programs' work to come to a stop, and how
+/// long it makes them stand.
 struct MoveTimes {
   Time move{0}, stall{0};
 

@@ -5,6 +5,7 @@
 #include "service/access_kernels.hpp"
 #include "service/cost_estimates.hpp"
 #include "service/cost_source.hpp"
+#include "service/move_time.hpp"
 
 #include <vma/error.hpp>
 
@@ -321,7 +322,7 @@ void Calibrator::move(std::byte* pointer, Location to, MoveTimes* times) {
   options.nothing_runs = true;  // Nobody else has the pointer.
   const MigrationReport report = runtime_.migrate(pointer, to, options);
   if (times == nullptr) return;
-  times->wall = std::min(times->wall, report.wall);
+  times->move = std::min(times->move, move_time(report));
   times->dark =
       std::min(times->dark, report.phases.unmap + report.phases.map + report.phases.grant);
 }
@@ -332,11 +333,11 @@ void Calibrator::take_moves(Location from, Location to, const MoveTimes& small,
   const auto small_bytes = static_cast<double>(small_bytes_);
   const auto large_bytes = static_cast<double>(large_bytes_);
   const double copy = 1 / costs_.copy_rate(source, target);
-  const LinearCost wall =
-      LinearCost::through(small_bytes, small.wall, large_bytes, large.wall, copy);
+  const LinearCost move =
+      LinearCost::through(small_bytes, small.move, large_bytes, large.move, copy);
   const LinearCost dark = LinearCost::through(small_bytes, small.dark, large_bytes, large.dark);
-  costs_.move_fixed(source, target) = wall.fixed;
-  costs_.move_per_byte(source, target) = wall.per_byte - copy;
+  costs_.move_fixed(source, target) = move.fixed;
+  costs_.move_per_byte(source, target) = move.per_byte - copy;
   costs_.stall_fixed(source, target) = dark.fixed;
   costs_.stall_per_byte(source, target) =
       dark.per_byte + settle_per_byte(costs_, topology_, source, target);

@@ -40,7 +40,7 @@ class Calibrator {
     std::byte* large = nullptr;
   };
   struct MoveTimes {
-    Time wall = Time::max();
+    Time move = Time::max();
     Time dark = Time::max();  // Between a slot's unmap and its last grant.
   };
 

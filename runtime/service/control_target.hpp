@@ -113,7 +113,7 @@ struct SchedulerCounters {
   std::uint64_t policy_failures = 0;                    ///< Plans dropped: it threw or overran.
   std::uint64_t uses = 0, uses_lost = 0, hints = 0;
   std::uint64_t events_lost = 0, trace_lost = 0;
-  double prediction_error = 0;  ///< Median of |predicted - took| / took of moves.
+  double prediction_error = 0;  ///< As `SchedulerStats::prediction_error`.
 };
 
 struct ControlStats {

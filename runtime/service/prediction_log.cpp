@@ -1,5 +1,7 @@
 #include "service/prediction_log.hpp"
 
+#include "service/move_time.hpp"
+
 #include <boost/histogram/axis/regular.hpp>
 #include <boost/histogram/histogram.hpp>
 #include <boost/histogram/make_histogram.hpp>
@@ -31,13 +33,16 @@ struct PredictionLog::Route {
   double sum = 0;  // Of the signed errors.
   double factor = 1;
 
-  void add(double predicted, double happened) {
+  void add_error(double predicted, double happened) {
     const double error = (predicted - happened) / happened;
     errors(std::abs(error));
     sum += error;
     ++count;
+  }
+
+  void learn(double uncorrected, double happened) {
     // Each ratio counts for no more than the factor may be, or one that stood would last long.
-    const double ratio = predicted > 0 ? happened / predicted : factor_most;
+    const double ratio = uncorrected > 0 ? happened / uncorrected : factor_most;
     factor += weight * (std::clamp(ratio, factor_least, factor_most) - factor);
   }
 
@@ -64,16 +69,19 @@ PredictionLog::PredictionLog() {
 }
 PredictionLog::~PredictionLog() = default;
 
-void PredictionLog::add(Foretold what, PlaceId from, PlaceId to, Time predicted, Time happened) {
-  if (happened <= Time::zero() || predicted < Time::zero() || predicted == Time::max()) return;
-  totals_.at(what)->add(seconds(predicted), seconds(happened));
+void PredictionLog::add(Foretold what, PlaceId from, PlaceId to, Time uncorrected, Time happened) {
+  if (happened <= Time::zero() || uncorrected < Time::zero() || uncorrected == Time::max()) return;
+  // By the factor of before: what was foretold of this one could not know it.
+  const double predicted = seconds(uncorrected) * factor(what, from, to);
+  totals_.at(what)->add_error(predicted, seconds(happened));
   const Key key{what, from, to};
   auto route = routes_.find(key);
   if (route == routes_.end()) {
     if (routes_.size() >= routes_max) return;
     route = routes_.emplace(key, std::make_unique<Route>()).first;
   }
-  route->second->add(seconds(predicted), seconds(happened));
+  route->second->add_error(predicted, seconds(happened));
+  route->second->learn(seconds(uncorrected), seconds(happened));
 }
 
 void PredictionLog::add_move(const MachineCosts& uncorrected, PlaceId from, PlaceId to,
@@ -83,7 +91,7 @@ void PredictionLog::add_move(const MachineCosts& uncorrected, PlaceId from, Plac
   const auto chunks = static_cast<std::uint64_t>(report.chunks_moved);
   const std::uint64_t chunk_bytes = report.bytes_moved / chunks;
   if (chunks == 1) {  // Of several, switches and copies overlap.
-    add(Foretold::move, from, to, uncorrected.move_time(from, to, chunk_bytes), report.wall);
+    add(Foretold::move, from, to, uncorrected.move_time(from, to, chunk_bytes), move_time(report));
   }
   // A hold has one stop for all chunks; only gates are a chunk each.
   if (report.stall.count == chunks) {

@@ -15,8 +15,9 @@ namespace vma {
 /// (`from`) to what lies at a place (`to`).
 enum class Foretold : std::uint8_t { move, stall, access };
 
-/// How predictions of one kind went. Errors are relative to what happened: 0.25 is a quarter too
-/// long where the bias is meant.
+/// How predictions of one kind went. Errors are those of corrected predictions, each by what was
+/// known before it was put to the test, relative to what happened: 0.25 is a quarter too long where
+/// the bias is meant.
 struct PredictionSummary {
   std::uint64_t count = 0;
   double median_error = 0, p90_error = 0;  ///< Of absolute errors; right to about 5 %.
@@ -37,11 +38,11 @@ class PredictionLog {
   PredictionLog(const PredictionLog&) = delete;
   PredictionLog& operator=(const PredictionLog&) = delete;
 
-  /// Requires: predicted by costs without corrections, so that factors do not follow themselves.
-  /// What took no time at all is left out.
-  void add(Foretold what, PlaceId from, PlaceId to, Time predicted, Time happened);
+  /// Requires: `uncorrected` was predicted by costs without corrections, so that factors do not
+  /// follow themselves. What took no time at all is left out.
+  void add(Foretold what, PlaceId from, PlaceId to, Time uncorrected, Time happened);
   /// A move that ended well and whose bytes all lay at `from`; its chunks of about one size. Others
-  /// say nothing of the costs, and are left out.
+  /// say nothing of the costs, and are left out. What a move took is `move_time`.
   void add_move(const MachineCosts& uncorrected, PlaceId from, PlaceId to,
                 const MigrationReport& report);
 

@@ -1,7 +1,7 @@
 #include "service/scheduler.hpp"
 
-#include "base/log.hpp"
 #include "base/units.hpp"
+#include "service/move_time.hpp"
 
 #include <fmt/format.h>
 
@@ -212,7 +212,7 @@ void Scheduler::end(Running& group) {
     decision.began = group.started;
     decision.ended = clock_.now();
     const auto chunks = static_cast<int>(group.moves.size());
-    decision.happened = MoveTimes{report.wall / chunks, report.stall.max};
+    decision.happened = MoveTimes{move_time(report) / chunks, report.stall.max};
     if (!moved) decision.reason = why;
     decide(std::move(decision));
     end_move(group, i, moved, report);
@@ -249,7 +249,7 @@ void Scheduler::end_move(const Running& group, std::size_t which, bool moved,
     ground_.recording->add(record);
   }
   MoveResult result{move.chunk, move.from, move.to, moved, {}, report.stall.max};
-  result.took = report.wall / static_cast<int>(group.moves.size());
+  result.took = move_time(report) / static_cast<int>(group.moves.size());
   notices_.emplace_back(result);
 }
 

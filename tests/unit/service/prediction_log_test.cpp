@@ -2,6 +2,8 @@
 // what happened.
 #include "service/prediction_log.hpp"
 
+#include "service/move_time.hpp"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -17,12 +19,14 @@ constexpr PlaceId zero{0}, one{1}, two{2};
 TEST(PredictionLog, SaysHowFarOffPredictionsWere) {
   PredictionLog log;
   // 10 of them: errors 0.1 six times too long, 0.2 three times too short, 1.0 once too long.
+  // Each of another route: nothing is known of it before.
+  const auto target = [](int number) { return PlaceId{static_cast<std::uint8_t>(number)}; };
   for (int i = 0; i < 6; ++i)
-    log.add(Foretold::move, zero, one, milliseconds(110), milliseconds(100));
-  for (int i = 0; i < 3; ++i)
-    log.add(Foretold::move, zero, one, milliseconds(80), milliseconds(100));
-  log.add(Foretold::move, zero, one, milliseconds(200), milliseconds(100));
-  const PredictionSummary summary = log.summary(Foretold::move, zero, one);
+    log.add(Foretold::move, zero, target(i), milliseconds(110), milliseconds(100));
+  for (int i = 6; i < 9; ++i)
+    log.add(Foretold::move, zero, target(i), milliseconds(80), milliseconds(100));
+  log.add(Foretold::move, zero, target(9), milliseconds(200), milliseconds(100));
+  const PredictionSummary summary = log.total(Foretold::move);
   EXPECT_EQ(summary.count, 10u);
   EXPECT_NEAR(summary.median_error, 0.1, 0.005);
   EXPECT_NEAR(summary.p90_error, 0.2, 0.01);
@@ -59,6 +63,22 @@ TEST(PredictionLog, FactorFollowsSlowlyAndWithinBounds) {
   EXPECT_NEAR(log.factor(Foretold::move, zero, one), 2, 1e-6);
   EXPECT_NEAR(log.factor(Foretold::move, one, zero), 0.5, 1e-6);
   EXPECT_NEAR(log.factor(Foretold::stall, zero, one), 1.3, 1e-6);
+}
+
+// Half as long again as foretold, each time.
+TEST(PredictionLog, ErrorsFallAsItLearns) {
+  PredictionLog log;
+  const auto add = [&] {
+    log.add(Foretold::move, zero, one, milliseconds(100), milliseconds(150));
+  };
+  add();
+  EXPECT_NEAR(log.summary(Foretold::move, zero, one).bias, 100.0 / 150 - 1, 1e-9);
+  add();  // Foretold with the factor of before: 1 + 0.5 / 16.
+  EXPECT_NEAR(log.summary(Foretold::move, zero, one).bias * 2, 203.125 / 150 - 2, 1e-9);
+  for (int i = 0; i < 98; ++i) add();
+  EXPECT_LT(log.summary(Foretold::move, zero, one).median_error, 0.02);
+  EXPECT_LT(log.total(Foretold::move).median_error, 0.02);
+  EXPECT_NEAR(log.factor(Foretold::move, zero, one), 1.5, 0.01) << "of the uncorrected ones";
 }
 
 TEST(PredictionLog, CorrectsTheCostsOfItsRoutesOnly) {
@@ -103,6 +123,7 @@ TEST(PredictionLog, TakesMovesFromTheirReports) {
   report.bytes_asked = report.bytes_moved = 1'000'000;
   report.chunks = report.chunks_moved = 1;
   report.wall = microseconds(1'250);
+  report.phases.copy = report.wall;
   report.stall = {1, microseconds(200), microseconds(200), microseconds(200)};
   log.add_move(costs, zero, one, report);
   EXPECT_NEAR(log.summary(Foretold::move, zero, one).bias, -0.2, 1e-9);
@@ -130,6 +151,37 @@ TEST(PredictionLog, TakesMovesFromTheirReports) {
   log.add_move(costs, zero, one, other);
   EXPECT_EQ(log.total(Foretold::stall).count, 2u);
   EXPECT_EQ(log.total(Foretold::move).count, 1u);
+}
+
+// A millisecond by the costs, and so it is, though streams took 40 ms to come and a budget as long.
+TEST(PredictionLog, TakesNoTimeThatTheApplicationRuns) {
+  MachineCosts costs(2, 2);
+  costs.copy_rate(zero, one) = 1e9;
+  MigrationReport report;
+  report.bytes_asked = report.bytes_moved = 1'000'000;
+  report.chunks = report.chunks_moved = 1;
+  report.wall = milliseconds(81);
+  report.phases.wait = milliseconds(40);
+  report.phases.copy = microseconds(900);
+  report.phases.settle = microseconds(40);
+  report.phases.cache = report.phases.retire = microseconds(5);
+  report.phases.unmap = report.phases.map = microseconds(10);
+  report.phases.grant = microseconds(30);
+  EXPECT_EQ(move_time(report), milliseconds(1));
+  PredictionLog log;
+  log.add_move(costs, zero, one, report);
+  EXPECT_EQ(log.total(Foretold::move).count, 1u);
+  EXPECT_NEAR(log.total(Foretold::move).bias, 0, 1e-9);
+  EXPECT_EQ(log.factor(Foretold::move, zero, one), 1);
+}
+
+// Four chunks, each copied while the one before waited.
+TEST(MoveTime, IsNoMoreThanTheWallWithoutTheWaits) {
+  MigrationReport report;
+  report.wall = milliseconds(100);
+  report.phases.wait = milliseconds(80);
+  report.phases.copy = milliseconds(90);
+  EXPECT_EQ(move_time(report), milliseconds(20));
 }
 
 TEST(PredictionLog, LeavesOutWhatNoErrorCanBeSaidOf) {
