@@ -30,8 +30,9 @@ Scheduler::Scheduler(const SchedulerGround& ground, std::vector<PlaceState> plac
       limits_(limits),
       make_(std::move(make)),
       inbox_(std::make_shared<SchedulerInbox>()),
+      costs_(std::move(costs)),
       roster_(ground.memory.topology(), ground.mover.attached()),
-      tables_(std::make_shared<ChunkTables>(std::move(places), std::move(costs), limits.heat)),
+      tables_(std::make_shared<ChunkTables>(std::move(places), costs_, limits.heat)),
       planner_(limits.planner),
       summary_(ground.memory.registry(), ground.memory.topology()),
       tick_times_(std::make_unique<StopStats>()) {

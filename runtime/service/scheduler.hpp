@@ -170,6 +170,7 @@ class Scheduler {
   const SchedulerLimits limits_;
   const PolicyMaker make_;
   const std::shared_ptr<SchedulerInbox> inbox_;  // A migration's callback may come late.
+  const MachineCosts costs_;  // Uncorrected; what decisions stand on is in the books.
 
   mutable Mutex mutex_;
   Condition move_ended_;

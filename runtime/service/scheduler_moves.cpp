@@ -219,7 +219,8 @@ void Scheduler::end(Running& group) {
   }
   // Only what is uncorrected teaches, only moves by themselves, and only those that copied.
   if (report.bytes_remapped == 0) {
-    predictions_.add_move(tables_->costs(), group.from, group.to, report);
+    predictions_.add_move(costs_, group.from, group.to, report);
+    tables_->costs() = predictions_.corrected(costs_);
   }
   move_ended_.notify_all();
 }

@@ -130,6 +130,31 @@ TEST(Scheduler, SeesWhatTheProgramMovesItself) {
   EXPECT_TRUE(says(rig.runtime().explain(words), "at gpu(1), moved 1 times"));
 }
 
+// What a move took is in the next prediction, with the weight of one of sixteen.
+TEST(Scheduler, ForetellsByWhatMovesTook) {
+  SchedulerRig rig("counter");
+  std::uint64_t* words = rig.alloc(1, gpu(0));
+  for (int round = 0; round < 2; ++round) {
+    if (round > 0) rig.runtime().migrate(words, gpu(0));
+    rig.step();  // It sees that.
+    rig.pass(seconds(10));
+    rig.use(words, 0, 1);
+    rig.step();
+    ASSERT_EQ(rig.home(words), gpu(1));
+  }
+  std::vector<double> foretold, took;
+  for (const Decision& decision : rig.scheduler().decisions_about(address_of(words), 0)) {
+    if (decision.predicted)
+      foretold.push_back(static_cast<double>(decision.predicted->move.count()));
+    if (decision.kind == DecisionKind::moved)
+      took.push_back(static_cast<double>(decision.happened->move.count()));
+  }
+  ASSERT_EQ(foretold.size(), 2u);
+  const double ratio = std::clamp(took[0] / foretold[0], 0.5, 2.0);
+  ASSERT_NE(ratio, 1) << "then this test shows nothing";
+  EXPECT_NEAR(foretold[1] / foretold[0], 1 + (ratio - 1) / 16, 1e-3);
+}
+
 TEST(Scheduler, DecidesAndMovesNothingInADryRun) {
   RuntimeOptions options;
   options.dry_run = true;
