@@ -1,9 +1,12 @@
 // How long it takes from `advise` until a policy has the hint in hand: the processor's time from
-// before the call to the entry of `on_use`, with a policy of the bench's own.
+// before the call to the entry of `on_use`, with a policy of the bench's own. Beside it, what the
+// machine needs for no more than that: two idle threads that wake each other, at the same pauses.
 
 #include "bench/placement/cases.hpp"
 
 #include "base/clock.hpp"
+#include "base/executor.hpp"
+#include "base/mutex.hpp"
 
 #include <atomic>
 #include <memory>
@@ -34,6 +37,74 @@ class Stamping : public Policy {
   const std::shared_ptr<Stamp> stamp_;
 };
 
+/// The caller sleeps by then, and now and then its timer is about to run out.
+void pause(SteadyClock& clock, std::uint64_t number) {
+  const auto pause = std::chrono::microseconds(300 + 37 * (number % 32));
+  poll_until(clock, clock.now() + pause, [] { return false; });
+}
+
+/// A thread that waits until it is woken, and then wakes the next one or notes the time.
+class Waker {
+ public:
+  explicit Waker(Waker* next) : next_(next) {
+    task_ = ThreadedExecutor().spawn("bench_waker", [this] { run(); });
+  }
+  ~Waker() {
+    {
+      const MutexLock lock(mutex_);
+      stop_ = true;
+    }
+    woken_.notify_all();
+    task_->join();
+  }
+  void wake() {
+    {
+      const MutexLock lock(mutex_);
+      ++asked_;
+    }
+    woken_.notify_all();
+  }
+  std::uint64_t done() const { return done_; }
+  Moment at() const { return at_; }
+
+ private:
+  void run() {
+    MutexLock lock(mutex_);
+    while (true) {
+      woken_.wait(lock, [this]() VMART_NO_THREAD_ANALYSIS { return stop_ || asked_ > done_; });
+      if (stop_) return;
+      if (next_ != nullptr) next_->wake();
+      at_ = std::chrono::steady_clock::now();
+      ++done_;
+    }
+  }
+
+  Waker* const next_;
+  Mutex mutex_;
+  Condition woken_;
+  std::uint64_t asked_ VMART_GUARDED_BY(mutex_) = 0;
+  bool stop_ VMART_GUARDED_BY(mutex_) = false;
+  std::atomic<std::uint64_t> done_{0};
+  std::atomic<Moment> at_{};
+  std::unique_ptr<Task> task_;  // Last: it uses the others.
+};
+
+std::vector<std::chrono::nanoseconds> two_wakes(std::uint64_t count) {
+  Waker second(nullptr), first(&second);
+  SteadyClock clock;
+  std::vector<std::chrono::nanoseconds> took;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    pause(clock, i);
+    const Moment begin = std::chrono::steady_clock::now();
+    first.wake();
+    const auto come = [&] { return second.done() > i; };
+    if (!poll_until(clock, clock.now() + std::chrono::seconds(10), come))
+      throw std::runtime_error("a thread was not woken within ten seconds");
+    took.push_back(second.at() - begin);
+  }
+  return took;
+}
+
 Sample advised() {
   const auto stamp = std::make_shared<Stamp>();
   PolicyKind kind;
@@ -51,9 +122,7 @@ Sample advised() {
   std::vector<std::chrono::nanoseconds> took;
   const std::uint64_t hints = setting("VMART_BENCH_BATCHES", 1000);
   for (std::uint64_t i = 0; i < hints; ++i) {
-    // The loop sleeps by then, and now and then its timer is about to run out.
-    const auto pause = std::chrono::microseconds(300 + 37 * (i % 32));
-    poll_until(clock, clock.now() + pause, [] { return false; });
+    pause(clock, i);
     const Moment begin = std::chrono::steady_clock::now();
     runtime.advise(data, 2 * mebibyte, hint);
     const auto come = [&] { return stamp->hints > i; };
@@ -65,6 +134,7 @@ Sample advised() {
   Sample sample;
   sample.wall = median_of(took);
   add_percentiles(sample, "advise", std::move(took));
+  add_percentiles(sample, "two_wakes", two_wakes(hints));
   return sample;
 }
 

@@ -17,7 +17,7 @@ namespace {
 
 // Times what is measured: long enough for the first moves to begin, and then as many as it may take
 // with three cases in two minutes, at three seconds a case.
-constexpr double settling_least = 2, settling_most = 16;
+constexpr double settling_least = 4, settling_most = 16;
 
 struct WorkingSet {
   std::uint64_t capacity_bytes = 0, bytes = 0, chunk_bytes = 0;
