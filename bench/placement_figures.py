@@ -41,6 +41,8 @@ def bar_rows(measured):
     return [
         *_bar(measured, "`record_use`", "use_log/single.*", "ns_per_use", "<= 15 ns",
               lambda value: value <= 15, lambda value: f"{value:.1f} ns"),
+        *_bar(measured, "`record_use` with the time, as recordings ask for it", "use_log/stamped/.*",
+              "ns_per_use", "<= 30 ns", lambda value: value <= 30, lambda value: f"{value:.1f} ns"),
         *_bar(measured, "`advise` to the policy, p99", "placement/advise", "advise_p99_us", "<= 200 us",
               lambda value: value <= 200, show_us),
         *_bar(measured, "two threads that wake each other, p99", "placement/advise",

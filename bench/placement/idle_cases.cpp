@@ -13,17 +13,17 @@
 namespace vma {
 namespace {
 
-constexpr int rounds = 5;
+constexpr int rounds = 15;
 
 struct Rates {
   double launches_s = 0;
   std::chrono::nanoseconds launch_median{0};
 };
 
-/// Of one stretch, all of which together take as long as three cases.
+/// Of one stretch, all of which together take as long as five cases.
 Rates launches(const std::string& policy) {
   constexpr int batch = 100;
-  const double seconds = 3 * case_seconds() / (2 * rounds);
+  const double seconds = 5 * case_seconds() / (2 * rounds);
   RuntimeOptions options;
   options.devices = {0};
   options.policy = policy;
@@ -57,34 +57,43 @@ Rates launches(const std::string& policy) {
 class Stretches {
  public:
   void add(const Rates& rates) {
-    const auto after = std::ranges::upper_bound(launches_s_, rates.launches_s);
-    launches_s_.insert(after, rates.launches_s);
+    launches_s_.push_back(rates.launches_s);
     launch_medians_.push_back(rates.launch_median);
   }
-  double launches_s() const { return launches_s_[launches_s_.size() / 2]; }
+  double of_round(int round) const { return launches_s_.at(static_cast<std::size_t>(round)); }
+  double launches_s() const { return middle(launches_s_); }
   std::chrono::nanoseconds launch_median() const { return median_of(launch_medians_); }
   /// From the slowest to the fastest, of the median.
-  double spread() const { return (launches_s_.back() - launches_s_.front()) / launches_s(); }
+  double spread() const {
+    const auto [least, most] = std::ranges::minmax(launches_s_);
+    return (most - least) / launches_s();
+  }
+  static double middle(std::vector<double> values) {
+    std::ranges::sort(values);
+    return values.at(values.size() / 2);
+  }
 
  private:
-  std::vector<double> launches_s_;  // Sorted.
+  std::vector<double> launches_s_;
   std::vector<std::chrono::nanoseconds> launch_medians_;
 };
 
 Sample idle(const std::string& policy) {
   launches(policy);  // Warms up.
   Stretches without, with;
+  std::vector<double> lost;  // Of each round, whose two stretches are neighbours.
   for (int round = 0; round < rounds; ++round) {
     const bool with_first = round % 2 == 1;
     if (with_first) with.add(launches(policy));
     without.add(launches(""));
     if (!with_first) with.add(launches(policy));
+    lost.push_back(1 - with.of_round(round) / without.of_round(round));
   }
   Sample sample;
   sample.wall = with.launch_median();
   sample.counters["launches_without_per_s"] = without.launches_s();
   sample.counters["launches_with_per_s"] = with.launches_s();
-  sample.counters["lost_share"] = 1 - with.launches_s() / without.launches_s();
+  sample.counters["lost_share"] = Stretches::middle(lost);
   sample.counters["spread_share"] = without.spread();
   sample.counters["lost_of_median_share"] =
       to_us(with.launch_median()) / to_us(without.launch_median()) - 1;
