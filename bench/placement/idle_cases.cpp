@@ -1,12 +1,19 @@
 // What a scheduler costs that has nothing to do: a program that is bound by its launches launches
-// with one and without, in turns, since machines drift by more than the scheduler costs. Nothing
-// reports uses; streams are attached.
+// with one and without, in turns, since machines drift by more than the scheduler costs. For the
+// same reason the context outlives the runtimes, and the launching thread stays on one processor.
+// Nothing reports uses; streams are attached.
 
 #include "bench/placement/cases.hpp"
 
+#include "driver/driver.hpp"
+#include "service/runtime_parts.hpp"
 #include "support/test_kernels.hpp"
 
+#include <sched.h>
+
 #include <algorithm>
+#include <cstdlib>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -18,6 +25,49 @@ constexpr int rounds = 15;
 struct Rates {
   double launches_s = 0;
   std::chrono::nanoseconds launch_median{0};
+};
+
+/// The primary context of the first GPU; a simulated machine has no other life than its runtime.
+class KeptContext {
+ public:
+  KeptContext() {
+    const char* name = std::getenv("VMART_DRIVER");
+    const std::string driver = name == nullptr ? "cuda" : name;
+    if (driver.starts_with("sim")) return;
+    driver_ = open_driver(driver);
+    driver_->retain_primary(DeviceId{0});
+  }
+  ~KeptContext() {
+    if (driver_) driver_->release_primary(DeviceId{0});
+  }
+  KeptContext(const KeptContext&) = delete;
+  KeptContext& operator=(const KeptContext&) = delete;
+
+ private:
+  std::unique_ptr<Driver> driver_;
+};
+
+/// The calling thread runs on the processor where it is, and those that it has started do not.
+class OneProcessor {
+ public:
+  OneProcessor() {
+    CPU_ZERO(&all_);
+    if (::sched_getaffinity(0, sizeof all_, &all_) != 0) return;
+    static const int first = ::sched_getcpu();  // The same one each time.
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(static_cast<std::size_t>(first), &one);
+    bound_ = ::sched_setaffinity(0, sizeof one, &one) == 0;
+  }
+  ~OneProcessor() {
+    if (bound_) ::sched_setaffinity(0, sizeof all_, &all_);
+  }
+  OneProcessor(const OneProcessor&) = delete;
+  OneProcessor& operator=(const OneProcessor&) = delete;
+
+ private:
+  cpu_set_t all_;
+  bool bound_ = false;
 };
 
 /// Of one stretch, all of which together take as long as five cases.
@@ -35,6 +85,7 @@ Rates launches(const std::string& policy) {
   std::vector<std::chrono::nanoseconds> took;
   {
     const AttachedStream attached(runtime, stream);
+    const OneProcessor bound;
     const Stopwatch watch;
     for (std::uint64_t number = 0; took.empty() || to_us(watch.elapsed()) < seconds * 1e6;
          ++number) {
@@ -79,6 +130,7 @@ class Stretches {
 };
 
 Sample idle(const std::string& policy) {
+  const KeptContext kept;
   launches(policy);  // Warms up.
   Stretches without, with;
   std::vector<double> lost;  // Of each round, whose two stretches are neighbours.
