@@ -40,7 +40,7 @@ void UseLog::record(std::span<const Use> uses) noexcept {
     lost_without_ring_.fetch_add(uses.size(), std::memory_order_relaxed);
     return;
   }
-  const TimePoint at = mode == Mode::stamped ? clock_.now() : TimePoint(0);
+  const TimePoint at(mode == Mode::stamped ? clock_.stamp() : 0);
   for (const Use& use : uses) mine->push(use, at);
 }
 
@@ -104,11 +104,23 @@ std::size_t UseLog::drain(std::vector<LoggedUse>& out, std::size_t max) {
   for (std::size_t i = 0; i < drained_.size(); ++i) {
     const std::shared_ptr<UseRing>& ring = drained_[(first + i) % drained_.size()];
     const bool ended = ring->ended();  // First: its last use is in the ring then.
+    const std::size_t old = out.size();
     count += ring->take(out, max - count);
+    put_times(std::span(out).subspan(old));
     if (ended && ring->empty()) let_go(ring);
   }
   drained_.clear();
   return count;
+}
+
+/// Rings have stamps.
+void UseLog::put_times(std::span<LoggedUse> uses) noexcept {
+  if (std::ranges::all_of(uses, [](const LoggedUse& use) { return use.at == TimePoint(0); }))
+    return;
+  clock_.compare();
+  for (LoggedUse& use : uses) {
+    if (use.at != TimePoint(0)) use.at = clock_.time_of(use.at.count());
+  }
 }
 
 void UseLog::let_go(const std::shared_ptr<UseRing>& ring) {

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "base/clock.hpp"
 #include "base/mutex.hpp"
+#include "base/tick_clock.hpp"
 #include "telemetry/hint_queue.hpp"
 #include "telemetry/use_ring.hpp"
 
@@ -74,12 +74,13 @@ class UseLog {
   UseRing* ring() noexcept;
   UseRing* find_ring() noexcept;
   UseRing* make_ring() noexcept;
+  void put_times(std::span<LoggedUse> uses) noexcept;
   void let_go(const std::shared_ptr<UseRing>& ring);
 
   // What recording reads, constant or nearly so.
   const std::uint64_t id_;
   std::atomic<Mode> mode_{Mode::plain};
-  const Clock& clock_;
+  TickClock clock_;  // Compared by the drain.
   const UseLogLimits limits_;
   const int process_;
 

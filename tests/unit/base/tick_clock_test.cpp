@@ -1,0 +1,61 @@
+// Goal: stamps have the times at which they were taken, in their order, by whatever they are made.
+// Method: times of the clock around each stamp; a clock of the test's own, which has no counter.
+#include "base/tick_clock.hpp"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace vma {
+namespace {
+
+class OwnClock : public Clock {
+ public:
+  TimePoint now() const override { return time; }
+  std::chrono::steady_clock::time_point wake_time(TimePoint) const override { return {}; }
+  TimePoint time{0};
+};
+
+TEST(TickClock, StampsHaveTheTimesAtWhichTheyWereTaken) {
+  struct Taken {
+    TimePoint before{0}, after{0};
+    std::int64_t stamp = 0;
+  };
+  const SteadyClock clock;
+  TickClock ticks(clock);
+  for (int drain = 0; drain < 20; ++drain) {
+    std::vector<Taken> all;
+    for (int i = 0; i < 200; ++i) {
+      Taken& taken = all.emplace_back();
+      taken.before = clock.now();
+      taken.stamp = ticks.stamp();
+      taken.after = clock.now();
+    }
+    ticks.compare();
+    TimePoint last{0};
+    for (const Taken& taken : all) {
+      // A thread may lose its processor while counter and clock are read for the comparison.
+      constexpr std::chrono::milliseconds error(5);
+      const TimePoint time = ticks.time_of(taken.stamp);
+      EXPECT_GE(time, taken.before - error);
+      EXPECT_LE(time, taken.after + error);
+      EXPECT_GE(time, last);
+      EXPECT_LE(time, clock.now());
+      last = time;
+    }
+  }
+}
+
+TEST(TickClock, AreTheTimesOfAClockThatIsNotTheProcessors) {
+  OwnClock clock;
+  clock.time = TimePoint(5);
+  TickClock ticks(clock);
+  EXPECT_FALSE(ticks.by_counter());
+  const std::int64_t stamp = ticks.stamp();
+  clock.time = TimePoint(1'000'000);
+  ticks.compare();
+  EXPECT_EQ(ticks.time_of(stamp), TimePoint(5));
+}
+
+}  // namespace
+}  // namespace vma
