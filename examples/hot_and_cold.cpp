@@ -40,7 +40,7 @@ void HotAndCold::read_range(std::size_t offset, std::size_t bytes) {
   }
 }
 
-double HotAndCold::read(double hot_share, std::chrono::duration<double> time) {
+double HotAndCold::read(double hot_share, Seconds time) {
   const std::size_t hot_bytes = bytes_ - hot_begin_;
   // To the rest go so many bytes a round, whole lines of them.
   const std::size_t line = 256;
@@ -49,7 +49,7 @@ double HotAndCold::read(double hot_share, std::chrono::duration<double> time) {
                           line;
   std::uint64_t read = 0;
   const auto begin = std::chrono::steady_clock::now();
-  std::chrono::duration<double> passed{0};
+  Seconds passed{0};
   for (; passed < time; passed = std::chrono::steady_clock::now() - begin) {
     read_range(hot_begin_, hot_bytes);
     for (std::size_t left = cold_bytes; left > 0;) {
@@ -62,6 +62,21 @@ double HotAndCold::read(double hot_share, std::chrono::duration<double> time) {
     read += hot_bytes + cold_bytes;
   }
   return static_cast<double>(read) / passed.count();
+}
+
+std::optional<HotAndCold::Seconds> HotAndCold::settle(double hot_share, Seconds time) {
+  const auto begin = std::chrono::steady_clock::now();
+  Seconds passed{0}, moved{0};
+  std::uint64_t started = runtime_.scheduler_stats().moves_started;
+  while (passed < 4 * time || (passed < 16 * time && passed < moved + time)) {
+    read(hot_share, time / 16);
+    passed = std::chrono::steady_clock::now() - begin;
+    const vma::SchedulerStats stats = runtime_.scheduler_stats();
+    const bool under_way = stats.moves_started > stats.moves_done + stats.moves_failed;
+    if (under_way || stats.moves_started != started) moved = passed;
+    started = stats.moves_started;
+  }
+  return passed < moved + time ? std::nullopt : std::optional(moved);
 }
 
 std::size_t HotAndCold::in_hbm(std::size_t begin, std::size_t end) const {

@@ -1,5 +1,6 @@
 // A working set of 1.25 times the HBM that the runtime may have: the rest lies in host memory, and
 // the scheduler sees to it that what is read most lies in HBM.
+// Each row is measured once it has moved nothing for a while, and says when it last did.
 //   oversubscribe [MiB of HBM]    On a simulated machine GB/s are those of its processors, and the
 //                                 share of the hot fifth that lies in HBM tells more
 #include "hot_and_cold.hpp"
@@ -8,11 +9,14 @@
 
 #include <array>
 #include <cstdlib>
+#include <optional>
+#include <string>
 
 namespace {
 
 constexpr std::size_t MiB = 1 << 20;
 constexpr std::array hot_shares = {0.995, 0.95, 0.80};
+using Seconds = HotAndCold::Seconds;
 
 struct Size {
   std::size_t bytes = 0, chunk_bytes = 0;
@@ -26,7 +30,7 @@ vma::RuntimeOptions on_one_gpu() {
 }
 
 /// Bytes a second with all of it at one place.
-double all_at(vma::Location at, const Size& size, std::chrono::duration<double> time) {
+double all_at(vma::Location at, const Size& size, Seconds time) {
   vma::Runtime runtime(on_one_gpu());
   HotAndCold array(runtime, size.bytes, size.chunk_bytes, &at);
   array.read(0.8, time / 4);  // Loads the kernel.
@@ -34,8 +38,7 @@ double all_at(vma::Location at, const Size& size, std::chrono::duration<double> 
 }
 
 /// With the scheduler, and what lies where at the end.
-bool scheduled(std::size_t capacity, const Size& size, std::chrono::duration<double> time,
-               double hbm, double host) {
+bool scheduled(std::size_t capacity, const Size& size, Seconds time, double hbm, double host) {
   vma::RuntimeOptions options = on_one_gpu();
   options.capacity_bytes[vma::gpu(0)] = capacity;
   options.policy = "cost_benefit";
@@ -44,17 +47,19 @@ bool scheduled(std::size_t capacity, const Size& size, std::chrono::duration<dou
   const HotAndCold::Shares first = array.in_hbm();
   fmt::print("at first {:.0f} % of the hot fifth and {:.0f} % of the rest lie in HBM\n\n",
              100 * first.hot, 100 * first.cold);
-  fmt::print("{:>8} {:>10} {:>12} {:>12} {:>12} {:>12}\n", "hot", "GB/s", "best, GB/s", "of best",
-             "hot in HBM", "rest in HBM");
+  fmt::print("{:>8} {:>11} {:>10} {:>12} {:>12} {:>12} {:>12}\n", "hot", "settled in", "GB/s",
+             "best, GB/s", "of best", "hot in HBM", "rest in HBM");
   bool right = false;  // By the last one, of its time.
   for (const double share : hot_shares) {
-    array.read(share, time * 4);  // Until it has settled.
+    const std::optional<Seconds> settled = array.settle(share, time);
+    const std::string when = settled ? fmt::format("{:.1f} s", settled->count()) : "still moves";
     const double got = array.read(share, time);
     const HotAndCold::Shares lie = array.in_hbm();
     // The hot fifth in HBM, and of the rest what else fits: three quarters of it.
     const double best = 1 / ((share + (1 - share) * 0.75) / hbm + (1 - share) * 0.25 / host);
-    fmt::print("{:>6.1f} % {:>10.1f} {:>12.1f} {:>10.0f} % {:>10.0f} % {:>10.0f} %\n", 100 * share,
-               got * 1e-9, best * 1e-9, 100 * got / best, 100 * lie.hot, 100 * lie.cold);
+    fmt::print("{:>6.1f} % {:>11} {:>10.1f} {:>12.1f} {:>10.0f} % {:>10.0f} % {:>10.0f} %\n",
+               100 * share, when, got * 1e-9, best * 1e-9, 100 * got / best, 100 * lie.hot,
+               100 * lie.cold);
     right = lie.hot > first.hot;
   }
   return right;
@@ -70,7 +75,7 @@ bool run(std::size_t asked_mib) {
   const std::size_t chunk_bytes = (simulated ? 2 : 64) * MiB;
   const std::size_t capacity = (asked_mib != 0 ? asked_mib : simulated ? 64 : 16'384) * MiB;
   const Size size{capacity / 4 * 5 / chunk_bytes * chunk_bytes, chunk_bytes};
-  const std::chrono::duration<double> time(simulated ? 0.25 : 1);
+  const Seconds time(simulated ? 0.25 : 1);
   const double hbm = all_at(vma::gpu(0), size, time);
   const double host = all_at(vma::host(0), size, time);
   fmt::print(
