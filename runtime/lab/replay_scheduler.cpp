@@ -1,6 +1,7 @@
 #include "lab/replay_scheduler.hpp"
 
 #include "placement/built_in_policies.hpp"
+#include "placement/group_limits.hpp"
 
 #include <algorithm>
 #include <exception>
@@ -65,8 +66,7 @@ std::vector<PlaceId> ReplayScheduler::place(const AllocRequest& request,
 void ReplayScheduler::remove(ChunkId first, std::size_t chunks) {
   for (std::size_t i = 0; i < chunks; ++i) {
     const ChunkId chunk{static_cast<std::uint32_t>(index(first) + i)};
-    for (const MoveNumber number : planner_.note_gone(chunk))
-      counters_.moves_dropped += waiting_.erase(number);
+    for (const MoveNumber number : planner_.note_gone(chunk)) forget_waiting(number);
     notices_.emplace_back(chunk);
   }
   std::erase_if(uses_, [&](const UseEvent& use) {
@@ -112,35 +112,66 @@ void ReplayScheduler::press(const Pressure& pressure) {
   if (!ask([&](Policy& policy, const Snapshot& view) { policy.on_pressure(pressure, view, plan); }))
     plan.clear();
   planner_.complete_pressure(pressure, snapshot(), plan);
-  carry_out(plan);
+  carry_out(plan, true);
 }
 
-void ReplayScheduler::carry_out(const Plan& plan) {
+/// `awaited`: the trace waits for the room that the plan makes.
+void ReplayScheduler::carry_out(const Plan& plan, bool awaited) {
   if (plan.empty()) return;
   counters_.moves_wanted += plan.moves().size();
   PlanOutcome outcome = planner_.plan(plan, snapshot());
   for (const RejectedMove& rejected : outcome.rejected)
     ++counters_.moves_refused[std::string(to_string(rejected.reason))];
   counters_.moves_accepted += outcome.accepted.size();
-  for (AcceptedMove& move : outcome.accepted) waiting_.emplace(move.number, std::move(move));
+  for (const AcceptedMove& move : outcome.accepted) {
+    waiting_.emplace(move.number, Waiting{move, awaited});
+    // From here on, or policies wish for it again and make room for it twice.
+    tables_.row(move.chunk).moving = true;
+  }
+}
+
+/// What makes room for policies' moves last, and of equals by number, which is the plan's order.
+std::vector<MoveNumber> ReplayScheduler::ready() const {
+  std::vector<MoveNumber> first, last;
+  for (const auto& [number, waiting] : waiting_) {
+    if (planner_.may_start(number, snapshot()))
+      (waiting.goes_last() ? last : first).push_back(number);
+  }
+  first.insert(first.end(), last.begin(), last.end());
+  return first;
+}
+
+/// Whether a victim would be one migration with the last `group` that have started, in the runtime.
+bool ReplayScheduler::joins(std::span<const AcceptedMove> group, const AcceptedMove& move) const {
+  if (group.empty() || group.size() >= group_chunks_max) return false;
+  const AcceptedMove& last = group.back();
+  const ChunkRow& before = snapshot().chunk(last.chunk);
+  const ChunkRow& row = snapshot().chunk(move.chunk);
+  return row.allocation == before.allocation && row.slot == before.slot + 1 &&
+         move.from == last.from && move.to == last.to && move.keep_copy == last.keep_copy &&
+         (group.size() + 1) * move.bytes <= group_bytes_max;
 }
 
 std::vector<AcceptedMove> ReplayScheduler::take_ready() {
-  std::vector<MoveNumber> ready;
-  for (const auto& [number, move] : waiting_)
-    if (planner_.may_start(number, snapshot())) ready.push_back(number);
-  std::ranges::stable_sort(ready, {},
-                           [&](MoveNumber number) { return index(waiting_.at(number).chunk); });
   std::vector<AcceptedMove> started;
-  for (const MoveNumber number : ready) {
+  std::size_t group = 0;  // The last victims that started, which leave together.
+  for (const MoveNumber number : ready()) {
     // Asked again: those before it may have taken the room.
     if (!planner_.may_start(number, snapshot())) continue;
-    AcceptedMove move = std::move(waiting_.at(number));
+    const Waiting& waiting = waiting_.at(number);
+    if (waiting.goes_last()) {
+      std::set<MoveNumber>& leaving = leaving_[waiting.move.from];
+      if (!joins(std::span(started).last(group), waiting.move)) {
+        if (!leaving.empty()) continue;
+        group = 0;
+      }
+      ++group;
+      leaving.insert(number);
+    }
+    started.push_back(waiting.move);
     waiting_.erase(number);
-    tables_.expect(move.to, move.bytes);
+    tables_.expect(started.back().to, started.back().bytes);
     planner_.note_started(number);
-    tables_.row(move.chunk).moving = true;
-    started.push_back(std::move(move));
   }
   return started;
 }
@@ -148,13 +179,24 @@ std::vector<AcceptedMove> ReplayScheduler::take_ready() {
 void ReplayScheduler::end(const AcceptedMove& move, bool moved, Time took, Time stall) {
   ChunkRow& row = tables_.row(move.chunk);
   tables_.expect_no_more(move.to, move.bytes);
-  row.moving = false;
   if (moved) tables_.moved(move.chunk, move.to);
+  leaving_[move.from].erase(move.number);
   const Time now = snapshot().now();
   for (const MoveNumber dropped : planner_.note_ended(move.number, moved, now))
-    counters_.moves_dropped += waiting_.erase(dropped);
+    forget_waiting(dropped);
+  row.moving = planner_.is_moving(move.chunk);  // A second leg may come yet.
   row.recent_moves = planner_.recent_moves(move.chunk, now);
   notices_.emplace_back(MoveResult{move.chunk, move.from, move.to, moved, took, stall});
+}
+
+/// Requires: the planner has forgotten it.
+void ReplayScheduler::forget_waiting(MoveNumber number) {
+  const auto found = waiting_.find(number);
+  if (found == waiting_.end()) return;
+  const ChunkId chunk = found->second.move.chunk;
+  waiting_.erase(found);
+  ++counters_.moves_dropped;
+  tables_.row(chunk).moving = planner_.is_moving(chunk);
 }
 
 }  // namespace vma

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <variant>
@@ -57,8 +58,10 @@ class ReplayScheduler {
   /// Plans victims, the policy's and the planner's.
   void press(const Pressure& pressure);
 
-  /// The moves that can begin now: they have begun, and their room is taken. In the order of their
-  /// chunks.
+  /// The moves that can begin now: they have begun, and their room is taken. In the order in which
+  /// the runtime submits them: that of their plans, but victims last. Of the victims of one place
+  /// those that are one migration in the runtime leave together, and the next ones when all of
+  /// these have ended; victims of `press` are not held back.
   std::vector<AcceptedMove> take_ready();
   void end(const AcceptedMove& move, bool moved, Time took, Time stall);
   /// Accepted moves that have not ended.
@@ -69,10 +72,20 @@ class ReplayScheduler {
 
  private:
   using Notice = std::variant<ChunkId, MoveResult>;  // Of a chunk: it is gone.
+  /// An accepted move that has not started.
+  struct Waiting {
+    AcceptedMove move;
+    bool awaited = false;  // The trace waits for the room that it makes.
+    /// It makes room for moves of policies only, so these go before it.
+    bool goes_last() const noexcept { return move.victim && !awaited; }
+  };
 
   template <typename Call>
   bool ask(Call&& call);
-  void carry_out(const Plan& plan);
+  void carry_out(const Plan& plan, bool awaited = false);
+  std::vector<MoveNumber> ready() const;
+  bool joins(std::span<const AcceptedMove> group, const AcceptedMove& move) const;
+  void forget_waiting(MoveNumber number);
 
   ChunkTables tables_;
   Planner planner_;
@@ -80,7 +93,8 @@ class ReplayScheduler {
   std::unique_ptr<Policy> policy_;
   int failures_in_a_row_ = 0;
   std::vector<UseEvent> uses_;
-  std::map<MoveNumber, AcceptedMove> waiting_;
+  std::map<MoveNumber, Waiting> waiting_;
+  std::map<PlaceId, std::set<MoveNumber>> leaving_;  // Victims that have started and go last.
   std::vector<Notice> notices_;
   Counters counters_;
 };

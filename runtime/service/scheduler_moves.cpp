@@ -1,6 +1,6 @@
 #include "service/scheduler.hpp"
 
-#include "base/units.hpp"
+#include "placement/group_limits.hpp"
 #include "service/move_time.hpp"
 
 #include <fmt/format.h>
@@ -12,11 +12,6 @@
 
 namespace vma {
 namespace {
-
-/// Of one migration: as long as it runs, the mover does nothing else to the allocation, and each
-/// chunk waits for the application's work to come to a stop.
-constexpr std::size_t group_chunks_max = 4;
-constexpr std::uint64_t group_bytes_max = 256 * MiB;
 
 /// What programs ask for goes first; then what policies want somewhere, then what makes room for
 /// that.
