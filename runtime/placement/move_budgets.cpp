@@ -23,34 +23,41 @@ void TokenBucket::fill(Time now, double per_second, double most) {
   filled_ = std::max(filled_, now);
 }
 
-std::optional<Refusal> MoveBudgets::refuse(PlaceId from, PlaceId to, std::uint64_t bytes,
-                                           const Snapshot& snapshot, const PlannerLimits& limits) {
-  Route& route = routes_[{from, to}];
-  const auto size = static_cast<double>(bytes);
+std::optional<Refusal> MoveBudgets::refuse_route(Route& route, std::uint64_t bytes,
+                                                 const Snapshot& snapshot,
+                                                 const PlannerLimits& limits) {
   if (limits.route_under_way_bytes > 0 && route.under_way_bytes > 0 &&
       route.under_way_bytes + bytes > limits.route_under_way_bytes) {
     return Refusal{Rejection::route_budget,
                    fmt::format("{} bytes are under way on its route, at most {}",
                                route.under_way_bytes, limits.route_under_way_bytes)};
   }
-  if (limits.route_bytes_s > 0) {
-    route.bytes.fill(snapshot.now(), limits.route_bytes_s, limits.route_burst_bytes);
-    if (!route.bytes.holds(size, limits.route_burst_bytes)) {
-      return Refusal{Rejection::route_budget, fmt::format("{} bytes, its route has {:.0f} left",
-                                                          bytes, route.bytes.level())};
-    }
+  if (limits.route_bytes_s <= 0) return std::nullopt;
+  route.bytes.fill(snapshot.now(), limits.route_bytes_s, limits.route_burst_bytes);
+  if (route.bytes.holds(static_cast<double>(bytes), limits.route_burst_bytes)) return std::nullopt;
+  return Refusal{Rejection::route_budget,
+                 fmt::format("{} bytes, its route has {:.0f} left", bytes, route.bytes.level())};
+}
+
+std::optional<Refusal> MoveBudgets::refuse(std::span<const Leg> legs, const Snapshot& snapshot,
+                                           const PlannerLimits& limits) {
+  std::map<std::pair<PlaceId, PlaceId>, std::uint64_t> bytes;
+  double stall = 0;
+  for (const Leg& leg : legs) {
+    bytes[{leg.from, leg.to}] += leg.bytes;
+    if (limits.stall_share > 0)
+      stall += seconds(snapshot.costs().stall_time(leg.from, leg.to, leg.bytes));
   }
-  if (limits.stall_share > 0) {
-    const double stall = seconds(snapshot.costs().stall_time(from, to, bytes));
-    const double most = seconds(limits.stall_burst);
-    stall_.fill(snapshot.now(), limits.stall_share, most);
-    if (!stall_.holds(stall, most)) {
-      return Refusal{Rejection::stall_budget,
-                     fmt::format("it stops programs for {:.1f} us, {:.1f} us are left", stall * 1e6,
-                                 stall_.level() * 1e6)};
-    }
+  for (const auto& [route, sum] : bytes) {
+    if (auto refused = refuse_route(routes_[route], sum, snapshot, limits)) return refused;
   }
-  return std::nullopt;
+  if (limits.stall_share <= 0) return std::nullopt;
+  const double most = seconds(limits.stall_burst);
+  stall_.fill(snapshot.now(), limits.stall_share, most);
+  if (stall_.holds(stall, most)) return std::nullopt;
+  return Refusal{Rejection::stall_budget,
+                 fmt::format("it stops programs for {:.1f} us, {:.1f} us are left", stall * 1e6,
+                             stall_.level() * 1e6)};
 }
 
 void MoveBudgets::spend(PlaceId from, PlaceId to, std::uint64_t bytes, const Snapshot& snapshot,

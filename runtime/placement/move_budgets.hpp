@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <utility>
 
 namespace vma {
@@ -32,9 +33,19 @@ class TokenBucket {
 /// the budget when the plan is accepted.
 class MoveBudgets {
  public:
-  /// Nothing if the move may be made.
+  struct Leg {
+    PlaceId from{}, to{};
+    std::uint64_t bytes = 0;
+  };
+  /// Nothing if all of them may be made, together: what is larger than the most of a budget as a
+  /// whole is let through when that is full.
+  std::optional<Refusal> refuse(std::span<const Leg> legs, const Snapshot& snapshot,
+                                const PlannerLimits& limits);
   std::optional<Refusal> refuse(PlaceId from, PlaceId to, std::uint64_t bytes,
-                                const Snapshot& snapshot, const PlannerLimits& limits);
+                                const Snapshot& snapshot, const PlannerLimits& limits) {
+    const Leg leg{from, to, bytes};
+    return refuse({&leg, 1}, snapshot, limits);
+  }
   void spend(PlaceId from, PlaceId to, std::uint64_t bytes, const Snapshot& snapshot,
              const PlannerLimits& limits);
   void ended(PlaceId from, PlaceId to, std::uint64_t bytes);
@@ -44,6 +55,8 @@ class MoveBudgets {
     TokenBucket bytes;
     std::uint64_t under_way_bytes = 0;
   };
+  static std::optional<Refusal> refuse_route(Route& route, std::uint64_t bytes,
+                                             const Snapshot& snapshot, const PlannerLimits& limits);
   std::map<std::pair<PlaceId, PlaceId>, Route> routes_;
   TokenBucket stall_;
 };

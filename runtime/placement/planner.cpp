@@ -121,21 +121,17 @@ void Planner::refuse_over_budget(const Snapshot& snapshot, Round& round) const {
   const std::vector<Wish>& wishes = round.wishes;
   SwapGroups groups(wishes, round.out, room(snapshot), limits_.colder_factor);
   while (const std::optional<std::size_t> mover = groups.next()) {
-    MoveBudgets trial = round.budgets;
-    std::optional<Refusal> refused;
-    for (const std::size_t i : groups.members()) {
-      const Wish& wish = wishes[i];
-      refused = trial.refuse(wish.from, wish.to, wish.bytes, snapshot, limits_);
-      if (refused) break;
-      trial.spend(wish.from, wish.to, wish.bytes, snapshot, limits_);
-    }
-    if (refused) {
+    std::vector<MoveBudgets::Leg> legs;
+    for (const std::size_t i : groups.members())
+      legs.push_back({wishes[i].from, wishes[i].to, wishes[i].bytes});
+    if (auto refused = round.budgets.refuse(legs, snapshot, limits_)) {
       round.out[*mover] = std::move(refused);
       groups.leave_out();
-    } else {
-      round.budgets = std::move(trial);
-      groups.take();
+      continue;
     }
+    for (const MoveBudgets::Leg& leg : legs)
+      round.budgets.spend(leg.from, leg.to, leg.bytes, snapshot, limits_);
+    groups.take();
   }
   for (const std::size_t i : groups.spare_victims()) {
     const Wish& wish = wishes[i];

@@ -105,6 +105,25 @@ TEST(PlannerBudget, IsSpentOnWholeSwaps) {
   EXPECT_EQ(rig.carry_out(), 4u);
 }
 
+// 400 us of a swap against 300: it goes when the budget is full, and is paid off afterwards.
+TEST(PlannerBudget, ASwapLargerThanTheBurstLeavesADebt) {
+  PlannerLimits limits = no_limits();
+  limits.stall_share = 0.01;
+  limits.stall_burst = 300us;
+  PlannerRig rig(PolicyMachine::h200(2, 250, 10'000), limits);
+  const ChunkId cold = rig.add(250, gpu0), hot = rig.add(250, node);
+  rig.heat(hot, gpu0, 1);
+  Plan plan;
+  plan.evict(cold, node, "test");
+  plan.move(hot, gpu0, 1, "test");
+  EXPECT_EQ(describe(rig.plan(plan).accepted), "0 to 2, 1 to 0 after 0");
+  EXPECT_EQ(rig.carry_out(), 2u);
+  const ChunkId other = rig.add(100, node);
+  Plan more;
+  more.move(other, gpu_place(1), 1, "test");
+  EXPECT_EQ(describe(rig.plan(more).rejected), "2 stall_budget");
+}
+
 TEST(PlannerBudget, RefusedMovesSpendNothing) {
   PlannerLimits limits = no_limits();
   limits.route_bytes_s = 1;
