@@ -279,8 +279,8 @@ class VMART_EXPORT Runtime {
   void attach(Stream stream, void* pointer, StreamWork work = StreamWork::any);
   /// Once it has returned, the runtime does nothing with the stream any more, which may be
   /// destroyed. Throws: Error{invalid_argument} for a stream that is not attached so. Blocks: while
-  /// a move stops the stream, which it gives up where not all streams stand yet; never for what
-  /// the stream has to do.
+  /// a move stops the stream, which it gives up where not all streams stand yet; not for what the
+  /// stream has to do, unless the driver keeps the move's own call waiting for that.
   void detach(Stream stream);
   void detach(Stream stream, void* pointer);
 

@@ -81,29 +81,38 @@ void AttachedStreams::detach(BoundStream stream, Address scope) {
     return built_in ? same_stream(it.stream, wanted) : it.stream.bound.handle == stream.handle;
   });
   if (found == attachments_.end()) {
+    await_forgotten_locked(lock);
     throw Error(ErrorKind::invalid_argument, "vma::detach",
                 fmt::format("stream {:#x} is not attached to {}",
                             static_cast<std::uint64_t>(stream.handle), name_of_scope(scope)));
   }
-  const Stream detached = found->stream;
   attachments_.erase(found);
-  await_uses(lock, detached);
+  await_forgotten_locked(lock);
 }
 
-/// Where it is attached to something else, it is not to be destroyed yet.
-void AttachedStreams::await_uses(MutexLock& lock, const Stream& stream) {
-  const auto same = [&](const Stream& it) { return same_stream(it, stream); };
-  if (std::ranges::any_of(attachments_, same, &Attachment::stream)) return;
-  const auto still_used = [&]() VMART_NO_THREAD_ANALYSIS {
-    bool any = false;
-    for (Use* use : uses_) {
-      if (std::ranges::none_of(use->streams_, same)) continue;
-      use->wanted_ = true;
-      any = true;
-    }
-    return any;
+/// Wants every use back that has a stream which is not attached any more, and says whether there is
+/// one. What is attached to something else is not to be destroyed yet.
+bool AttachedStreams::want_forgotten() noexcept {
+  const auto forgotten = [&](const Stream& stream) VMART_NO_THREAD_ANALYSIS {
+    return std::ranges::none_of(
+        attachments_, [&](const Attachment& it) { return same_stream(it.stream, stream); });
   };
-  use_ended_.wait(lock, [&] { return !still_used(); });
+  bool any = false;
+  for (Use* use : uses_) {
+    if (std::ranges::none_of(use->streams_, forgotten)) continue;
+    use->wanted_ = true;
+    any = true;
+  }
+  return any;
+}
+
+void AttachedStreams::await_forgotten_locked(MutexLock& lock) {
+  use_ended_.wait(lock, [this]() VMART_NO_THREAD_ANALYSIS { return !want_forgotten(); });
+}
+
+void AttachedStreams::await_forgotten() {
+  MutexLock lock(mutex_);
+  await_forgotten_locked(lock);
 }
 
 AttachedStreams::Use::Use(AttachedStreams& attached, Address allocation)
@@ -177,6 +186,7 @@ void AttachedStreams::forget_allocation(Address begin) noexcept {
   const MutexLock lock(mutex_);
   std::erase_if(attachments_, [&](const Attachment& it) { return it.scope == begin; });
   attaches_.erase(begin);
+  want_forgotten();
 }
 
 bool AttachedStreams::is_lost(const Stream& stream) {

@@ -45,8 +45,8 @@ class AttachedStreams {
    private:
     friend class AttachedStreams;
     AttachedStreams& attached_;
-    const std::vector<Stream> streams_;
     std::atomic<bool> wanted_{false};
+    const std::vector<Stream> streams_;  // Last: from here on others see it.
   };
 
   AttachedStreams(Driver& driver, const Topology& topology);
@@ -56,8 +56,8 @@ class AttachedStreams {
   /// stream that it does not know.
   void attach(BoundStream stream, Address scope, StreamWork work = StreamWork::any);
   /// Throws: Error{invalid_argument} if it is not attached so. A stream that was destroyed may be
-  /// detached. Blocks: until no `Use` has the stream, if this was its last attachment. Requires:
-  /// the caller has no `Use`.
+  /// detached. Blocks: until no `Use` has the stream, if it is attached to nothing any more; also
+  /// where it throws since the allocation was freed. Requires: the caller has no `Use`.
   void detach(BoundStream stream, Address scope);
 
   /// Those attached to all memory or to the allocation, each once.
@@ -71,8 +71,11 @@ class AttachedStreams {
   bool any(Address allocation) const;
   /// Of all of them, each once.
   std::vector<ContextHandle> contexts() const;
-  /// It was freed: what was attached to it alone is not any more.
+  /// It was freed: what was attached to it alone is not any more. Does not wait: uses of such
+  /// streams are wanted back, and `await_forgotten` waits for them.
   void forget_allocation(Address begin) noexcept;
+  /// Blocks: until every `Use` has attached streams only.
+  void await_forgotten();
   /// Streams in scope that the driver does not know any more, or whose handle is another stream's
   /// now: detached and returned. Throws: what the driver throws else.
   std::vector<Stream> drop_lost(Address allocation);
@@ -84,7 +87,8 @@ class AttachedStreams {
   };
   std::vector<Stream> begin_use(Use& use, Address allocation);
   std::vector<Stream> in_scope_locked(Address allocation) const VMART_REQUIRES(mutex_);
-  void await_uses(MutexLock& lock, const Stream& stream) VMART_REQUIRES(mutex_);
+  bool want_forgotten() noexcept VMART_REQUIRES(mutex_);
+  void await_forgotten_locked(MutexLock& lock) VMART_REQUIRES(mutex_);
   Stream identify(BoundStream stream);
   bool is_lost(const Stream& stream);
 

@@ -26,15 +26,11 @@ std::chrono::nanoseconds copy_limit(std::uint64_t size_bytes) {
 
 }  // namespace
 
-ChunkStop::ChunkStop(Mover& mover, LiveChunk& chunk, AttachedStreams::Use& streams,
-                     const GatePlan& plan, std::uint64_t attaches, bool paranoid, bool settle)
+ChunkStop::ChunkStop(Mover& mover, LiveChunk& chunk, bool paranoid, bool settle)
     : mover_(mover),
       driver_(mover.memory_.driver()),
       clock_(driver_.clock()),
       chunk_(chunk),
-      streams_(streams),
-      plan_(plan),
-      attaches_(attaches),
       paranoid_(paranoid),
       settle_(settle) {}
 
@@ -47,7 +43,7 @@ GateLimits ChunkStop::limits() const {
   limits.arrival_limit = mover_.limits_.gate_limit;
   limits.arrival_limit_min = limits.arrival_limit / (1 << std::max(0, halvings - chunk_.tries));
   limits.wait_limit = wait_limit;
-  limits.wanted = &streams_.wanted();
+  limits.wanted = &streams_->wanted();
   limits.skew_limit = mover_.limits_.gate_limit;
   limits.settle_limit = mover_.limits_.gate_limit;
   // Others may wait for the settling work, which stands in the application's context by then.
@@ -61,9 +57,13 @@ GateLimits ChunkStop::limits() const {
 std::optional<Gate::Refusal> ChunkStop::run(Phases& phases) {
   const MutexLock turn(mover_.turn_);
   const MutexLock slow_work(mover_.memory_.lane().turn());  // None beside a closed gate.
+  mover_.memory_.keepers().rehearse();                      // With nothing stopped yet.
+  name_streams();
+  if (plan_.stops.empty()) {
+    return Gate::Refusal{StopRefusal::streams_changed, "every attached stream was detached"};
+  }
   mover_.gate_post_.prepare(plan_);
   mover_.gate_post_.prune();
-  mover_.memory_.keepers().rehearse();  // With nothing stopped yet.
   Gate gate(driver_, mover_.gate_post_, [this] { let_settling_go(); });
   std::optional<Gate::Refusal> refusal;
   try {
@@ -72,16 +72,24 @@ std::optional<Gate::Refusal> ChunkStop::run(Phases& phases) {
     if (!refusal) refusal = stop_and_switch(gate, phases);
   } catch (...) {
     gate.open();
-    streams_.end();
+    streams_->end();
     times_ = gate.times();
     stand_down();
     throw;
   }
   gate.open();
-  streams_.end();
+  streams_->end();
   times_ = gate.times();
   stand_down();
   return refusal;
+}
+
+/// Only now: whoever detaches a stream waits for its use, and turns may take long.
+void ChunkStop::name_streams() {
+  const Address begin = chunk_.transaction.allocation().begin();
+  attaches_ = mover_.attached_.attaches(begin);
+  streams_.emplace(mover_.attached_, begin);
+  plan_ = plan_gate(streams_->streams());
 }
 
 /// The backlogs are looked at while nothing stands yet: of one stream only where it was in doubt.
@@ -122,6 +130,7 @@ bool ChunkStop::go() {
 }
 
 std::optional<Gate::Refusal> ChunkStop::stop_and_switch(Gate& gate, Phases& phases) {
+  tried_ = true;
   if (auto refusal = gate.try_close(plan_, limits())) {
     overdue_ = settle_ && refusal->why == StopRefusal::not_arrived &&
                gate.times().first_arrival == TimePoint(0);

@@ -15,18 +15,16 @@ namespace vma {
 /// Requires, of `run`: the caller holds the allocation's `operations()`. One thread, once.
 class ChunkStop {
  public:
-  /// `attaches`: of the allocation, before the streams were asked for; `streams`: those of the
-  /// plan.
-  ChunkStop(Mover& mover, LiveChunk& chunk, AttachedStreams::Use& streams, const GatePlan& plan,
-            std::uint64_t attaches, bool paranoid, bool settle);
+  ChunkStop(Mover& mover, LiveChunk& chunk, bool paranoid, bool settle);
 
-  /// What it was given up for, and nothing has changed; nothing if the chunk was switched. Ends the
-  /// use of the streams.
+  /// What it was given up for, and nothing has changed; nothing if the chunk was switched.
   /// Throws: Error; the transaction says where the chunk is then.
   std::optional<Gate::Refusal> run(Phases& phases) VMART_NO_THREAD_ANALYSIS;
 
   const GateTimes& times() const noexcept { return times_; }
   bool all_stood() const noexcept { return all_stood_; }
+  /// Streams were asked to stand.
+  bool tried() const noexcept { return tried_; }
   /// No stream stood, though settling work did and the backlogs let expect it long ago.
   bool overdue() const noexcept { return overdue_; }
 
@@ -34,6 +32,7 @@ class ChunkStop {
   static constexpr std::chrono::milliseconds ask_period{1};
 
   GateLimits limits() const;
+  void name_streams();
   std::optional<Gate::Refusal> look_and_arm(Gate& gate);
   void arm();
   bool go();
@@ -50,15 +49,16 @@ class ChunkStop {
   Driver& driver_;
   Clock& clock_;
   LiveChunk& chunk_;
-  AttachedStreams::Use& streams_;
-  const GatePlan& plan_;
-  const std::uint64_t attaches_;
+  std::optional<AttachedStreams::Use> streams_;  // From its turn until everything goes on.
+  GatePlan plan_;
+  std::uint64_t attaches_ = 0;  // Of the allocation, before the streams were asked for.
   const bool paranoid_;
   const bool settle_;
   GateTimes times_;
   Watchdog::Ticket ticket_ = Watchdog::Ticket::none;
   TimePoint asked_{0};
   TimePoint let_through_{-ask_period};  // When a grant of ours last returned: not yet.
+  bool tried_ = false;
   bool all_stood_ = false;
   bool overdue_ = false;
 };

@@ -145,7 +145,8 @@ void LiveMove::take_target(LiveChunk& chunk, bool may_ask) {
 }
 
 WayChoice LiveMove::choose(const LiveChunk& chunk) const {
-  const GatePlan plan = plan_gate(mover_.attached_.in_scope(allocation_.begin()));
+  const AttachedStreams::Use streams(mover_.attached_, allocation_.begin());
+  const GatePlan plan = plan_gate(streams.streams());
   WayFacts facts;
   facts.from = chunk.transaction.from();
   facts.to = task_.to;
@@ -287,20 +288,18 @@ void LiveMove::complete(LiveChunk& chunk) {
         chunk.transaction.note_clean();  // And so it stays until `operations` are let go.
       }
       require_streams();
-      const std::uint64_t attaches = mover_.attached_.attaches(allocation_.begin());
-      AttachedStreams::Use streams(mover_.attached_, allocation_.begin());
-      const GatePlan plan = plan_gate(streams.streams());
+      const bool any = mover_.attached_.any(allocation_.begin());
       require_going_on();  // A free forgets streams once it has said so.
       const bool unchanged = chunk.read_only_since == allocation_.writable_epoch();
       const bool settle = chunk.copier != nullptr && !(unchanged && allocation_.read_only());
       chunk.settled = settle;
-      if (plan.stops.empty()) {
+      if (!any) {
         // Their last work may still run, and nobody can be asked whether it does.
         throw Error(ErrorKind::invalid_argument, call,
                     "every attached stream that may use the allocation was detached meanwhile");
       }
       VMART_CHECK(chunk.copier == nullptr || chunk.copier == leased_, "its copier is this move's");
-      ChunkStop stop(mover_, chunk, streams, plan, attaches, options_.paranoid, settle);
+      ChunkStop stop(mover_, chunk, options_.paranoid, settle);
       const auto note = [&] {
         const GateTimes& times = stop.times();
         if (stop.all_stood()) {
@@ -326,7 +325,7 @@ void LiveMove::complete(LiveChunk& chunk) {
                           (chunk.overdue && stop.overdue());
       if (waited && !stop.all_stood() && chunk.choice.way == Way::live)
         chunks_beside_ = beside_count;
-      chunk.overdue = stop.overdue();
+      if (stop.tried()) chunk.overdue = stop.overdue();
     }
     if (!refusal) return;
     give_up_or_back_off(chunk, *refusal, attempt, deadline);

@@ -152,6 +152,7 @@ void Runtime::free(void* pointer) {
   const Parts::Entry entry(*parts_, "vma::free");
   check_no_hook(*entry->memory.require(pointer, "vma::free"), "vma::free");
   entry->memory.free(address_of(pointer));
+  entry->mover.attached().await_forgotten();  // What was attached to it alone may be destroyed.
 }
 
 void Runtime::free_async(void* pointer, Stream stream) {
