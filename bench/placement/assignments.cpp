@@ -83,6 +83,16 @@ void climb(Assignment assignment, std::size_t gpus, Podium& podium) {
 
 }  // namespace
 
+Readings readings_of(const DriftLoad& load, std::size_t phase) {
+  Readings readings;
+  for (std::size_t reader = 0; reader < load.gpus; ++reader) {
+    auto& row = readings.bytes.emplace_back();
+    for (std::size_t block = 0; block < load.blocks; ++block)
+      row.push_back(static_cast<double>(load.passes(phase, reader, block) * load.block_bytes));
+  }
+  return readings;
+}
+
 double foretold_rate(const Readings& readings, const Assignment& assignment,
                      const MachineCosts& costs) {
   double all = 0, slowest_seconds = 0;

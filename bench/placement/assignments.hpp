@@ -1,5 +1,7 @@
 #pragma once
 
+#include "bench/placement/drift_load.hpp"
+
 #include <vma/snapshot.hpp>
 
 #include <cstddef>
@@ -12,6 +14,8 @@ namespace vma {
 struct Readings {
   std::vector<std::vector<double>> bytes;
 };
+
+Readings readings_of(const DriftLoad& load, std::size_t phase);
 
 /// Which GPU each block lies on.
 using Assignment = std::vector<std::size_t>;

@@ -23,16 +23,6 @@ MachineCosts costs_of(std::size_t gpus) {
   return costs;
 }
 
-Readings readings_of(const DriftLoad& load, std::size_t phase) {
-  Readings readings;
-  for (std::size_t reader = 0; reader < load.gpus; ++reader) {
-    auto& row = readings.bytes.emplace_back();
-    for (std::size_t block = 0; block < load.blocks; ++block)
-      row.push_back(static_cast<double>(load.passes(phase, reader, block) * load.block_bytes));
-  }
-  return readings;
-}
-
 /// The one that reads it most. Fails the test where two do.
 std::size_t reader_of(const DriftLoad& load, std::size_t phase, std::size_t block) {
   std::vector<std::size_t> passes;

@@ -22,16 +22,6 @@ namespace {
 constexpr std::size_t gpus_max = 4;
 constexpr std::size_t measured_best = 3;
 
-Readings readings_of(const DriftLoad& load, std::size_t phase) {
-  Readings readings;
-  for (std::size_t reader = 0; reader < load.gpus; ++reader) {
-    auto& row = readings.bytes.emplace_back();
-    for (std::size_t block = 0; block < load.blocks; ++block)
-      row.push_back(static_cast<double>(load.passes(phase, reader, block) * load.block_bytes));
-  }
-  return readings;
-}
-
 Shares shares_of(const DriftLoad& load, std::size_t phase) {
   Shares shares(load.gpus);
   for (std::size_t reader = 0; reader < load.gpus; ++reader) {
