@@ -1,5 +1,7 @@
 #include "lab/replay.hpp"
 
+#include "placement/chunk_worth.hpp"
+
 #include <vma/error.hpp>
 
 #include <fmt/format.h>
@@ -10,7 +12,6 @@
 namespace vma {
 namespace {
 
-constexpr std::size_t windows_max = 10'000;
 /// Without anything to do for so long, ticks are passed over until there is.
 constexpr std::chrono::seconds idle_max(60);
 
@@ -26,9 +27,13 @@ Replay::Replay(const ReplayMachine& machine, const ReplayOptions& options,
       router_(std::move(router)),
       devices_(machine.costs.gpus()),
       loads_(machine.costs.gpus()),
-      place_bytes_(machine.costs.places()) {
-  report_.devices.resize(machine.costs.gpus());
-  report_.window = options.window;
+      carried_(machine.links.size()),
+      windows_(options.window) {
+  ReplayDevice device;
+  device.bytes_by_place.resize(machine.costs.places());
+  report_.devices.assign(machine.costs.gpus(), device);
+  for (const PlaceState& place : machine.places)
+    report_.places.push_back(to_string(place.location));
 }
 
 /// What happens at the same time happens in this order: flows end, gates open and copies begin,
@@ -39,6 +44,7 @@ ReplayReport Replay::run(TraceSource& source) {
     throw Error(ErrorKind::invalid_argument, "Replay::run", "the trace has no events");
   now_ = batch_[head_].time;
   report_.begin = report_.end = now_;
+  windows_.begin(now_);
   scheduler_.set_now(now_);
   Time drain = Time::max(), tick = now_ + options_.tick;
   admit();
@@ -51,6 +57,7 @@ ReplayReport Replay::run(TraceSource& source) {
     if (idle && soon < Time::max() && soon - tick > idle_max) tick = soon - idle_max / 2;
     now_ = std::min(soon, tick);
     scheduler_.set_now(now_);
+    if (windows_.over(now_)) windows_.pass(now_, scheduler_.resident_bytes());
     while (traffic_.next_end() <= now_) end_flow();
     end_moves();
     if (drain <= now_) {
@@ -65,7 +72,7 @@ ReplayReport Replay::run(TraceSource& source) {
     }
     admit();
   }
-  finish(report_);
+  finish();
   return std::move(report_);
 }
 
@@ -85,24 +92,9 @@ void Replay::start_moves() {
 void Replay::end_moves() {
   bool opened = false;
   for (const ReplayMoves::Ended& ended : moves_.advance(now_)) {
-    const AcceptedMove& move = ended.move;
-    scheduler_.end(move, true, now_ - ended.began, ended.stall);
-    ++report_.moves;
-    report_.bytes_moved += move.bytes;
-    window().bytes_moved += move.bytes;
-    report_.stall += ended.stall;
-    report_.skew += ended.skew;
-    report_
-        .bytes_by_route[fmt::format("{}>{}", to_string(machine_.places[index(move.from)].location),
-                                    to_string(machine_.places[index(move.to)].location))] +=
-        move.bytes;
-    const auto before = came_from_.find(move.chunk);
-    if (before != came_from_.end() && before->second.first == move.to &&
-        now_ - before->second.second <= options_.scheduler.planner.thrash_window) {
-      ++report_.thrashes;
-    }
-    came_from_[move.chunk] = {move.from, now_};
-    unpin(objects_.owner(move.chunk));  // It may be the last that its object waited for.
+    scheduler_.end(ended.move, true, now_ - ended.began, ended.stall);
+    note_move(ended);
+    unpin(objects_.owner(ended.move.chunk));  // It may be the last that its object waited for.
     opened = room_changed_ = true;
   }
   if (!opened) return;
@@ -140,37 +132,44 @@ void Replay::shut_gate() {
 
 // --- The report
 
-ReplayWindow& Replay::window() {
-  std::vector<ReplayWindow>& windows = report_.windows;
-  auto number = static_cast<std::size_t>((now_ - report_.begin) / report_.window);
-  while (number >= windows_max) {  // Two of them become one of twice the length.
-    for (std::size_t i = 0; i < windows.size(); ++i) {
-      const ReplayWindow each = std::exchange(windows[i], {});
-      windows[i / 2].bytes += each.bytes;
-      windows[i / 2].access_s += each.access_s;
-      windows[i / 2].local_s += each.local_s;
-      windows[i / 2].bytes_moved += each.bytes_moved;
-    }
-    windows.resize((windows.size() + 1) / 2);
-    report_.window *= 2;
-    number /= 2;
+void Replay::note_move(const ReplayMoves::Ended& ended) {
+  const AcceptedMove& move = ended.move;
+  ++report_.moves;
+  report_.bytes_moved += move.bytes;
+  report_.move_s += in_seconds(machine_.costs.move_time(move.from, move.to, move.bytes));
+  windows_.current().bytes_moved += move.bytes;
+  report_.stall += ended.stall;
+  report_.skew += ended.skew;
+  report_.bytes_by_route[fmt::format("{}>{}", report_.places[index(move.from)],
+                                     report_.places[index(move.to)])] += move.bytes;
+  const auto before = came_from_.find(move.chunk);
+  if (before != came_from_.end() && before->second.first == move.to &&
+      now_ - before->second.second <= options_.scheduler.planner.thrash_window) {
+    ++report_.thrashes;
   }
-  if (windows.size() <= number) windows.resize(number + 1);
-  return windows[number];
+  came_from_[move.chunk] = {move.from, now_};
 }
 
-void Replay::finish(ReplayReport& report) const {
+/// Nothing runs, and nothing may again: moves that come now carry what no access waits for.
+void Replay::note_links() {
+  for (std::size_t link = 0; link < carried_.size(); ++link)
+    carried_[link] = traffic_.carried(static_cast<LinkId>(link));
+}
+
+void Replay::finish() {
   const ReplayScheduler::Counters& counters = scheduler_.counters();
-  report.moves_wanted = counters.moves_wanted;
-  report.moves_refused = counters.moves_refused;
-  report.policy_failures = counters.policy_failures;
-  report.ticks = counters.ticks;
-  for (std::size_t place = 0; place < place_bytes_.size(); ++place)
-    report.bytes_by_place[to_string(machine_.places[place].location)] = place_bytes_[place];
-  for (std::size_t link = 0; link < machine_.links.size(); ++link) {
-    const auto id = static_cast<LinkId>(link);
-    report.bytes_by_link[machine_.links.name(id)] = traffic_.carried(id);
+  report_.moves_wanted = counters.moves_wanted;
+  report_.moves_refused = counters.moves_refused;
+  report_.policy_failures = counters.policy_failures;
+  report_.ticks = counters.ticks;
+  for (std::size_t place = 0; place < report_.places.size(); ++place) {
+    double& bytes = report_.bytes_by_place[report_.places[place]];
+    for (const ReplayDevice& device : report_.devices) bytes += device.bytes_by_place[place];
   }
+  for (std::size_t link = 0; link < carried_.size(); ++link)
+    report_.bytes_by_link[machine_.links.name(static_cast<LinkId>(link))] = carried_[link];
+  report_.window = windows_.length();
+  report_.windows = windows_.take(scheduler_.resident_bytes());
 }
 
 }  // namespace vma

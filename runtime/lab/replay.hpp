@@ -6,6 +6,7 @@
 #include "lab/replay_objects.hpp"
 #include "lab/replay_report.hpp"
 #include "lab/replay_scheduler.hpp"
+#include "lab/replay_windows.hpp"
 #include "lab/router.hpp"
 #include "lab/trace_source.hpp"
 
@@ -123,9 +124,10 @@ class Replay {
 
   bool busy() const;
   void note(const Running& running);
+  void note_move(const ReplayMoves::Ended& ended);
+  void note_links();
   ReplayTenant& tenant_of(TagId tag);
-  ReplayWindow& window();
-  void finish(ReplayReport& report) const;
+  void finish();
 
   const ReplayMachine& machine_;
   const ReplayOptions options_;
@@ -153,7 +155,8 @@ class Replay {
   std::uint32_t allocations_ = 0;
   std::map<ChunkId, std::pair<PlaceId, Time>> came_from_;  // Of chunks that have moved.
   std::vector<ReplayTenant*> tenants_;                     // In the report, by tag.
-  std::vector<double> place_bytes_;                        // Accessed, by place.
+  std::vector<double> carried_;                            // By link, until the last access ended.
+  ReplayWindows windows_;
   ReplayReport report_;
 };
 

@@ -63,7 +63,6 @@ bool Replay::cut(Running& running) {
     if (machine_.links.read(self, at).rate_max <= 0) return false;
     scheduler_.use(chunk, self, bytes * read, bytes * (1 - read));
     running.bytes += bytes;
-    place_bytes_[index(at)] += bytes;
     if (!stretches.empty() && stretches.back().first == at) {
       stretches.back().second += bytes;
     } else {
@@ -71,6 +70,7 @@ bool Replay::cut(Running& running) {
     }
   }
   for (const auto& [at, bytes] : stretches) {
+    report_.devices[running.device].bytes_by_place[index(at)] += bytes;
     if (read > 0) running.segments.push_back({&machine_.links.read(self, at), bytes * read});
     if (read < 1) running.segments.push_back({&machine_.links.write(self, at), bytes * (1 - read)});
   }
@@ -110,6 +110,7 @@ void Replay::end_flow() {
   note(running);
   end_access(running);
   running_.erase(ended);
+  if (running_.empty()) note_links();
   Device& device = devices_[number];
   if (!moves_.gate_shut()) return begin_next(number);
   if (has_work(device) && !device.stands) device.stands = now_;
@@ -139,7 +140,7 @@ void Replay::note(const Running& running) {
   report_.bytes += running.bytes;
   report_.access_s += seconds;
   report_.local_s += running.local_s;
-  ReplayWindow& stretch = window();
+  ReplayWindow& stretch = windows_.current();
   stretch.bytes += running.bytes;
   stretch.access_s += seconds;
   stretch.local_s += running.local_s;
@@ -151,6 +152,7 @@ void Replay::note(const Running& running) {
   ReplayDevice& own = report_.devices[running.device];
   ++own.accesses;
   own.bytes += running.bytes;
+  own.local_s += running.local_s;
   own.busy += now_ - running.began;
 }
 

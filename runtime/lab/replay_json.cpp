@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 namespace vma {
 namespace {
@@ -15,13 +16,20 @@ boost::json::object by_name(const std::map<std::string, Value>& values) {
   return object;
 }
 
+template <typename Value>
+boost::json::array list_of(const std::vector<Value>& values) {
+  return boost::json::array(values.begin(), values.end());
+}
+
 boost::json::array devices(const ReplayReport& report) {
   boost::json::array list;
   for (const ReplayDevice& device : report.devices) {
     list.push_back(boost::json::object{{"accesses", device.accesses},
                                        {"bytes", device.bytes},
                                        {"busy_ns", device.busy.count()},
-                                       {"stood_ns", device.stood.count()}});
+                                       {"stood_ns", device.stood.count()},
+                                       {"local_s", device.local_s},
+                                       {"bytes_by_place", list_of(device.bytes_by_place)}});
   }
   return list;
 }
@@ -43,7 +51,8 @@ boost::json::array windows(const ReplayReport& report) {
     list.push_back(boost::json::object{{"bytes", window.bytes},
                                        {"access_s", window.access_s},
                                        {"local_s", window.local_s},
-                                       {"bytes_moved", window.bytes_moved}});
+                                       {"bytes_moved", window.bytes_moved},
+                                       {"resident", list_of(window.resident)}});
   }
   return list;
 }
@@ -73,11 +82,13 @@ boost::json::object to_json(const ReplayReport& report) {
           {"skew_ns", report.skew.count()},
           {"moves", report.moves},
           {"bytes_moved", report.bytes_moved},
+          {"move_s", report.move_s},
           {"thrashes", report.thrashes},
           {"moves_wanted", report.moves_wanted},
           {"moves_refused", by_name(report.moves_refused)},
           {"policy_failures", report.policy_failures},
           {"ticks", report.ticks},
+          {"places", list_of(report.places)},
           {"bytes_by_route", by_name(report.bytes_by_route)},
           {"bytes_by_place", by_name(report.bytes_by_place)},
           {"bytes_by_link", by_name(report.bytes_by_link)},

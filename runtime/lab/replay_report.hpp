@@ -14,8 +14,11 @@ namespace vma {
 struct ReplayDevice {
   std::uint64_t accesses = 0;
   double bytes = 0;
-  Time busy{0};   ///< Sum over its accesses, from beginning to end.
-  Time stood{0};  ///< While a gate kept it from beginning what was waiting.
+  Time busy{0};        ///< Sum over its accesses, from beginning to end.
+  Time stood{0};       ///< While a gate kept it from beginning what was waiting.
+  double local_s = 0;  ///< What its accesses take if all lies in its HBM.
+  std::vector<double>
+      bytes_by_place;  ///< What it accessed, in the order of `ReplayReport::places`.
   friend bool operator==(const ReplayDevice&, const ReplayDevice&) = default;
 };
 
@@ -33,6 +36,8 @@ struct ReplayWindow {
   double bytes = 0;
   double access_s = 0, local_s = 0;
   std::uint64_t bytes_moved = 0;
+  /// Bytes of the chunks that lie at each place at its end, in the order of `ReplayReport::places`.
+  std::vector<std::uint64_t> resident;
   friend bool operator==(const ReplayWindow&, const ReplayWindow&) = default;
 };
 
@@ -51,12 +56,14 @@ struct ReplayReport {
   Time stall{0};        ///< Sum over all moves, from the last device's arrival on.
   Time skew{0};         ///< Sum over all moves, from the first arrival to the last.
   std::uint64_t moves = 0, bytes_moved = 0;
+  double move_s = 0;           ///< Sum over all moves of what each takes with all links to itself.
   std::uint64_t thrashes = 0;  ///< Moves back to where a chunk came from within the window.
   std::uint64_t moves_wanted = 0, policy_failures = 0, ticks = 0;
+  std::vector<std::string> places;                      ///< "gpu(0)": GPUs first.
   std::map<std::string, std::uint64_t> moves_refused;   ///< By reason.
   std::map<std::string, std::uint64_t> bytes_by_route;  ///< "gpu(0)>host(0)": moved.
   std::map<std::string, double> bytes_by_place;         ///< "gpu(0)": accessed there.
-  std::map<std::string, double> bytes_by_link;          ///< "gpu(0) hbm": carried, for all ends.
+  std::map<std::string, double> bytes_by_link;          ///< "gpu(0) hbm": carried until `end`.
   std::map<std::string, ReplayTenant> tenants;          ///< By tag.
   std::vector<ReplayDevice> devices;
   Time window{0};  ///< Length of each of these; what ends in one counts there whole.

@@ -17,7 +17,15 @@ ReplayScheduler::ReplayScheduler(std::vector<PlaceState> places, MachineCosts co
     : tables_(std::move(places), std::move(costs), limits.heat),
       planner_(limits.planner),
       policy_failures_max_(limits.policy_failures_max),
-      policy_(std::move(policy)) {}
+      policy_(std::move(policy)),
+      arriving_(snapshot().places().size()) {}
+
+std::vector<std::uint64_t> ReplayScheduler::resident_bytes() const {
+  std::vector<std::uint64_t> bytes;
+  for (const PlaceState& place : snapshot().places())
+    bytes.push_back(place.used_bytes - arriving_[bytes.size()]);
+  return bytes;
+}
 
 /// False if the policy threw: what it planned is not to be had.
 template <typename Call>
@@ -171,6 +179,7 @@ std::vector<AcceptedMove> ReplayScheduler::take_ready() {
     started.push_back(waiting.move);
     waiting_.erase(number);
     tables_.expect(started.back().to, started.back().bytes);
+    arriving_[index(started.back().to)] += started.back().bytes;
     planner_.note_started(number);
   }
   return started;
@@ -179,6 +188,7 @@ std::vector<AcceptedMove> ReplayScheduler::take_ready() {
 void ReplayScheduler::end(const AcceptedMove& move, bool moved, Time took, Time stall) {
   ChunkRow& row = tables_.row(move.chunk);
   tables_.expect_no_more(move.to, move.bytes);
+  arriving_[index(move.to)] -= move.bytes;
   if (moved) tables_.moved(move.chunk, move.to);
   leaving_[move.from].erase(move.number);
   const Time now = snapshot().now();

@@ -38,6 +38,8 @@ class ReplayScheduler {
 
   ChunkTables& tables() noexcept { return tables_; }
   Snapshot snapshot() const noexcept { return Snapshot(tables_); }
+  /// Of the chunks that lie at each place: `used_bytes` without what is on its way there.
+  std::vector<std::uint64_t> resident_bytes() const;
   const MachineCosts& costs() const noexcept { return snapshot().costs(); }
   void set_now(Time now) { tables_.set_now(now); }
 
@@ -95,6 +97,7 @@ class ReplayScheduler {
   std::vector<UseEvent> uses_;
   std::map<MoveNumber, Waiting> waiting_;
   std::map<PlaceId, std::set<MoveNumber>> leaving_;  // Victims that have started and go last.
+  std::vector<std::uint64_t> arriving_;              // Bytes on their way, by place.
   std::vector<Notice> notices_;
   Counters counters_;
 };
