@@ -7,23 +7,37 @@
 
 namespace vma {
 
-JsonReader::JsonReader(const boost::json::value& value, std::string file, std::string path,
-                       std::string call)
+JsonReader::JsonReader(const boost::json::value& value, const JsonText* text, std::string file,
+                       std::string path, std::string call)
     : object_(value.if_object()),
+      text_(text),
       file_(std::move(file)),
       path_(std::move(path)),
       call_(std::move(call)) {
   if (object_ == nullptr) refuse("", "is no object");
 }
 
+JsonReader::JsonReader(const boost::json::value& value, std::string file, std::string path,
+                       std::string call)
+    : JsonReader(value, nullptr, std::move(file), std::move(path), std::move(call)) {}
+
+JsonReader::JsonReader(const JsonText& text)
+    : JsonReader(text.value(), &text, text.file(), "", text.call()) {}
+
 std::string JsonReader::place(std::string_view key) const {
   if (key.empty()) return path_.empty() ? "the whole file" : path_;
-  return path_.empty() ? std::string(key) : fmt::format("{}.{}", path_, key);
+  return JsonText::join(path_, key);
+}
+
+std::string JsonReader::where(std::string_view key) const {
+  const std::string place_text = place(key);
+  if (text_ == nullptr) return fmt::format("{}: {}", file_, place_text);
+  const std::size_t line = text_->line(key.empty() ? path_ : place_text);
+  return fmt::format("{}: line {}: {}", file_, line, place_text);
 }
 
 void JsonReader::refuse(std::string_view key, std::string_view reason) const {
-  throw Error(ErrorKind::invalid_argument, call_,
-              fmt::format("{}: {}: {}", file_, place(key), reason));
+  throw Error(ErrorKind::invalid_argument, call_, fmt::format("{}: {}", where(key), reason));
 }
 
 bool JsonReader::has(std::string_view key) const {
@@ -91,11 +105,11 @@ std::int64_t JsonReader::integer_or(std::string_view key, std::int64_t otherwise
 }
 
 JsonReader JsonReader::object(std::string_view key) {
-  return {at(key), file_, place(key), call_};
+  return {at(key), text_, file_, place(key), call_};
 }
 
 JsonReader JsonReader::element(std::string_view key, std::size_t index) {
-  return {list(key).at(index), file_, fmt::format("{}[{}]", place(key), index), call_};
+  return {list(key).at(index), text_, file_, JsonText::join(place(key), index), call_};
 }
 
 void JsonReader::finish() const {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "machine/json_text.hpp"
+
 #include <vma/error.hpp>
 
 #include <boost/json/array.hpp>
@@ -15,13 +17,15 @@ namespace vma {
 
 /// Reads the members of one JSON object and refuses what it does not know.
 ///
-/// Every failure throws Error{invalid_argument} that names the file and the path of the key
-/// ("gpus[0].memory_mib"). A reader borrows the object that it reads.
+/// Every failure throws Error{invalid_argument} that names the file, the path of the key
+/// ("gpus[0].memory_mib") and, of a `JsonText`, its line. A reader borrows what it reads.
 class JsonReader {
  public:
   /// `call` is what its errors name as the call that refused.
   JsonReader(const boost::json::value& value, std::string file, std::string path,
              std::string call = "load_machine");
+  /// The whole of a file.
+  explicit JsonReader(const JsonText& text);
 
   bool has(std::string_view key) const;
   /// Requires nothing: a key that is missing or of another type throws.
@@ -38,15 +42,20 @@ class JsonReader {
   JsonReader object(std::string_view key);
   JsonReader element(std::string_view key, std::size_t index);
 
+  /// "small.json: line 7: traces[1]", for errors that are found later.
+  std::string where(std::string_view key) const;
   /// Refuses members that nobody asked for.
   void finish() const;
   [[noreturn]] void refuse(std::string_view key, std::string_view reason) const;
   const std::string& file() const noexcept { return file_; }
 
  private:
+  JsonReader(const boost::json::value& value, const JsonText* text, std::string file,
+             std::string path, std::string call);
   std::string place(std::string_view key) const;
 
   const boost::json::object* object_ = nullptr;
+  const JsonText* text_ = nullptr;  // Null: nobody knows the lines.
   std::string file_, path_, call_;
   std::set<std::string, std::less<>> asked_;
 };

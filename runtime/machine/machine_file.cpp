@@ -6,18 +6,16 @@
 
 #include <vma/error.hpp>
 
-#include <boost/json/stream_parser.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>
-#include <fstream>
-#include <sstream>
 #include <utility>
 
 namespace vma {
 namespace {
 
+constexpr const char* call = "load_machine";
 constexpr int gpus_max = 128;
 constexpr int host_nodes_max = 64;
 constexpr std::int64_t memory_mib_max = 64ll * 1024 * 1024;  // 64 TiB.
@@ -26,23 +24,6 @@ constexpr double us_max = 1e9;
 constexpr int costs_links_max = 4;  // Machines whose costs are "those of" another, in a row.
 
 CostParameters read_costs(JsonReader& machine, int links_left);
-
-boost::json::value parse_json(std::string_view text, const std::string& file) {
-  boost::json::stream_parser parser;
-  boost::system::error_code failed;
-  const std::size_t good = parser.write_some(text.data(), text.size(), failed);
-  if (!failed && good < text.size() &&
-      text.substr(good).find_first_not_of(" \t\r\n") != std::string_view::npos) {
-    failed = boost::json::error::extra_data;
-  }
-  if (!failed) parser.finish(failed);
-  if (failed) {
-    const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<long>(good), '\n');
-    throw Error(ErrorKind::invalid_argument, "load_machine",
-                fmt::format("{}: line {}: {}", file, line, failed.message()));
-  }
-  return parser.release();
-}
 
 LinkKind read_kind(JsonReader& reader) {
   const std::string kind = reader.text("kind");
@@ -240,9 +221,8 @@ void read_cost_numbers(JsonReader& reader, CostParameters& costs) {
       static_cast<std::uint64_t>(reader.integer_or("context_mib", 0, 0, memory_mib_max)) * MiB;
 }
 
-MachineDescription read_machine(std::string_view text, const std::string& file, int links_left) {
-  const boost::json::value json = parse_json(text, file);
-  JsonReader reader(json, file, "");
+MachineDescription read_machine(const JsonText& text, int links_left) {
+  JsonReader reader(text);
   MachineDescription machine;
   machine.name = reader.text("name");
   machine.source = reader.text("source");
@@ -262,13 +242,7 @@ MachineDescription read_machine(std::string_view text, const std::string& file, 
 }
 
 MachineDescription load_file(const std::string& path, int links_left) {
-  std::ifstream stream(path);
-  std::ostringstream text;
-  if (stream) text << stream.rdbuf();
-  if (!stream) {
-    throw Error(ErrorKind::invalid_argument, "load_machine", path + ": cannot be read");
-  }
-  return read_machine(text.str(), path, links_left);
+  return read_machine(JsonText::load(path, call), links_left);
 }
 
 /// An object of costs, or the name of the machine file whose costs are the same.
@@ -292,7 +266,7 @@ MachineDescription load_machine(const std::string& name_or_path) {
 }
 
 MachineDescription parse_machine(std::string_view text, const std::string& file) {
-  return read_machine(text, file, costs_links_max);
+  return read_machine(JsonText(std::string(text), file, call), costs_links_max);
 }
 
 std::vector<std::string> machine_names() {

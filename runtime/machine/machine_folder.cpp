@@ -1,14 +1,16 @@
 #include "machine/machine_folder.hpp"
 
+#include "machine/shared_folders.hpp"
+
 #include <vma/error.hpp>
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <set>
+#include <utility>
 
 namespace vma {
 namespace {
@@ -24,13 +26,7 @@ std::vector<fs::path> folders() {
   if (const char* set = std::getenv("VMART_MACHINES"); set != nullptr && *set != '\0') {
     found.emplace_back(set);
   }
-  Dl_info library{};
-  if (dladdr(reinterpret_cast<const void*>(&find_machine_file), &library) != 0 &&
-      library.dli_fname != nullptr) {
-    const fs::path folder = fs::path(library.dli_fname).parent_path();
-    found.push_back(folder / "../share/vmart/machines");
-    found.push_back(folder / "../../share/vmart/machines");  // lib/<architecture>/libvmart.so
-  }
+  for (fs::path& folder : shared_folders("machines")) found.push_back(std::move(folder));
 #ifdef VMART_MACHINE_SOURCE_FOLDER
   found.emplace_back(VMART_MACHINE_SOURCE_FOLDER);
 #endif

@@ -3,17 +3,13 @@
 #include "base/log.hpp"
 #include "machine/json_reader.hpp"
 #include "service/machine_fingerprint.hpp"
+#include "service/whole_file.hpp"
 
 #include <boost/json/serialize.hpp>
 #include <boost/json/stream_parser.hpp>
 #include <fmt/format.h>
 
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -24,6 +20,7 @@ namespace {
 
 namespace json = boost::json;
 
+constexpr const char* call = "vma::calibrate";
 constexpr const char* format_name = "vmart calibration";
 constexpr std::int64_t format_version = 1;
 constexpr std::size_t places_max = 256;  // `PlaceId` counts no further.
@@ -31,7 +28,7 @@ constexpr std::uintmax_t file_bytes_max = 64 << 20;
 constexpr double rate_max = 1e15, ns_max = 1e12, s_per_byte_max = 1;
 
 [[noreturn]] void refuse(const std::string& file, const std::string& reason) {
-  throw Error(ErrorKind::invalid_argument, "vma::calibrate", fmt::format("{}: {}", file, reason));
+  throw Error(ErrorKind::invalid_argument, call, fmt::format("{}: {}", file, reason));
 }
 
 /// One matrix of the costs: how it is named in a file, its bounds, and its cells as numbers.
@@ -136,40 +133,6 @@ json::value parse(std::string_view text, const std::string& file) {
   return parser.release();
 }
 
-/// Removes a file unless it is kept.
-class Temporary {
- public:
-  explicit Temporary(const std::string& beside) : path_(beside + ".XXXXXX") {
-    descriptor_ = mkstemp(path_.data());  // 0600.
-    if (descriptor_ < 0) refuse(beside, std::strerror(errno));
-  }
-  ~Temporary() {
-    if (descriptor_ >= 0) close(descriptor_);
-    if (!path_.empty()) unlink(path_.c_str());
-  }
-  Temporary(const Temporary&) = delete;
-  Temporary& operator=(const Temporary&) = delete;
-
-  void write(std::string_view text) {
-    while (!text.empty()) {
-      const ssize_t written = ::write(descriptor_, text.data(), text.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written <= 0) refuse(path_, std::strerror(errno));
-      text.remove_prefix(static_cast<std::size_t>(written));
-    }
-    // A name that outlives a power cut shall not be of an empty file.
-    if (fsync(descriptor_) != 0) refuse(path_, std::strerror(errno));
-  }
-  void become(const std::string& file) {
-    if (std::rename(path_.c_str(), file.c_str()) != 0) refuse(file, std::strerror(errno));
-    path_.clear();
-  }
-
- private:
-  std::string path_;
-  int descriptor_ = -1;
-};
-
 }  // namespace
 
 std::string calibration_folder() {
@@ -245,9 +208,9 @@ void write_calibration(const std::string& file, const Calibration& calibration) 
   std::error_code failed;
   if (!folder.empty()) std::filesystem::create_directories(folder, failed);
   if (failed) refuse(file, failed.message());
-  Temporary temporary(file);
-  temporary.write(to_json(calibration));
-  temporary.become(file);
+  WholeFile whole(file, {.call = call});
+  whole.write(to_json(calibration));
+  whole.become(file);
 }
 
 std::optional<Calibration> stored_calibration(const std::string& folder,

@@ -2,6 +2,7 @@
 
 #include "base/units.hpp"
 #include "lab/replay.hpp"
+#include "lab/replay_inputs.hpp"
 #include "lab/replay_json.hpp"
 #include "machine/machine_file.hpp"
 #include "placement/built_in_policies.hpp"
@@ -15,32 +16,6 @@ namespace vma {
 namespace {
 
 constexpr double gib = 1024.0 * 1024 * 1024;
-
-Pacing pacing_of(const std::string& name) {
-  if (name == "timed") return Pacing::timed;
-  if (name == "at_once") return Pacing::at_once;
-  throw Error(ErrorKind::invalid_argument, "vmart-lab replay",
-              fmt::format("there is no pacing '{}'; there are timed, at_once", name));
-}
-
-std::uint64_t bytes_of(double amount, double unit, const char* option) {
-  // Also false for what is no number.
-  if (!(amount * unit >= 1 && amount * unit < 1e18)) {
-    throw Error(ErrorKind::invalid_argument, "vmart-lab replay",
-                fmt::format("{} {} is out of range", option, amount));
-  }
-  return static_cast<std::uint64_t>(amount * unit);
-}
-
-ReplayMachine machine_of(const ReplayCommand& command) {
-  ReplayMachine machine = replay_machine(load_machine(command.machine));
-  for (PlaceState& place : machine.places) {
-    const bool on_gpu = place.location.kind == Location::Kind::gpu;
-    const std::optional<double>& chosen = on_gpu ? command.hbm_gib : command.host_gib;
-    if (chosen) place.capacity_bytes = bytes_of(*chosen, gib, on_gpu ? "--hbm" : "--host");
-  }
-  return machine;
-}
 
 /// Its errors name the file.
 ReplayReport run(Replay& replay, TraceSource& trace, const std::string& path) {
@@ -78,9 +53,10 @@ void print(const ReplayCommand& command, const ReplayReport& report) {
 
 int run_replay(const ReplayCommand& command) {
   ReplayOptions options;
-  options.pacing = pacing_of(command.pacing);
+  options.pacing = parse_pacing(command.pacing);
   options.chunk_bytes = bytes_of(command.chunk_mib, MiB, "--chunk");
-  const ReplayMachine machine = machine_of(command);
+  ReplayMachine machine = replay_machine(load_machine(command.machine));
+  cap_places(machine, {command.hbm_gib, command.host_gib});
   const auto trace = open_trace(command.trace, command.bad_lines_max);
   Replay replay(machine, options, make_policy(command.policy), make_router(command.router));
   const ReplayReport report = run(replay, *trace, command.trace);

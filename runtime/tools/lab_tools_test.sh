@@ -1,5 +1,5 @@
 #!/bin/sh
-# The lab's command line: what it prints and how it exits. lab_tools_test.sh VMART_LAB
+# The lab's command line: what it prints and how it exits. lab_tools_test.sh VMART_LAB EXPERIMENT
 set -u
 lab=$1
 failures=0
@@ -61,6 +61,55 @@ expect 1 "the trace has no events" replay "$folder/empty.jsonl"
 expect 1 "a.jsonl: line 3604: " replay "$folder/a.jsonl"
 expect 0 "1 bad lines were left out" replay "$folder/a.jsonl" --bad-lines 1
 expect 1 "misfit.jsonl: Replay::run" replay "$folder/misfit.jsonl"
+
+# Experiments. The example is short.
+example=$2
+small=$folder/small
+expect 0 "h200x4~drift~cost_benefit~margin=1.25~hash~s2" run "$example" --list
+expect 1 "--out FOLDER is missing" run "$example"
+expect 2 "excludes" run "$example" --list --out "$small"
+expect 1 "has no cell \"none\"" run "$example" --out "$small" --only none
+expect 0 "24 of 24 cells are finished" run "$example" --out "$small" --jobs 3 --no-report
+expect 0 "24 of 24 cells have been finished before" run "$example" --out "$small" --no-report
+expect 0 "1 of 1 cells are finished" run "$example" --out "$folder/one" \
+  --only "h200x4~phases~stay_put~hash~s1"
+cmp "$small/cells/h200x4~phases~stay_put~hash~s1.json" \
+  "$folder/one/cells/h200x4~phases~stay_put~hash~s1.json" || failures=$((failures + 1))
+expect 0 "24 of 24" run "$example" --out "$folder/one" --jobs 1 --no-report
+diff -r "$small" "$folder/one" || failures=$((failures + 1))
+[ "$(wc -l < "$small/results.csv")" -eq 25 ] || failures=$((failures + 1))
+# Killed wherever it is once the first cell is there.
+"$lab" run "$example" --out "$folder/killed" --jobs 2 --no-report > "$folder/printed" 2>&1 &
+pid=$!
+until ls "$folder/killed/cells/"*.json > "$folder/listed" 2>&1 || ! kill -0 $pid 2> "$folder/none"; do
+  :
+done
+kill -9 $pid 2> "$folder/none"
+wait $pid 2> "$folder/none"
+expect 0 "24 of 24" run "$example" --out "$folder/killed" --jobs 1 --no-report
+diff -r "$small" "$folder/killed" || failures=$((failures + 1))
+# A signal lets cells end, unless all have ended before it.
+"$lab" run "$example" --out "$folder/stopped" --jobs 1 --no-report > "$folder/printed" 2>&1 &
+pid=$!
+until ls "$folder/stopped/cells/"*.json > "$folder/listed" 2>&1 || ! kill -0 $pid 2> "$folder/none"; do
+  :
+done
+kill -TERM $pid 2> "$folder/none"
+wait $pid
+case $? in
+  0) ;;
+  130) grep -q "the same command goes on" "$folder/printed" || failures=$((failures + 1)) ;;
+  *) failures=$((failures + 1)) ;;
+esac
+expect 0 "24 of 24" run "$example" --out "$folder/stopped" --no-report
+diff -r "$small" "$folder/stopped" || failures=$((failures + 1))
+sed 's/"seeds"/"seed"/' "$example" > "$folder/other.json"
+expect 1 "other.json: line 18: seed: is not a key" run "$folder/other.json" --out "$folder/other"
+sed 's/\[1, 2\]/[1, 3]/' "$example" > "$folder/other.json"
+expect 1 "is of another experiment than" run "$folder/other.json" --out "$small"
+# Without Python the results are there, and a line says how to get the report.
+PATH=$folder/none "$lab" run "$example" --out "$small" > "$folder/printed" 2>&1 &&
+  grep -qF "vmart.lab report $small makes it" "$folder/printed" || failures=$((failures + 1))
 
 # Through a pipe.
 echo '{"timestamp":0,"input_length":1,"output_length":1,"hash_ids":[1]}' |

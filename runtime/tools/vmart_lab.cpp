@@ -1,4 +1,5 @@
 #include "tools/lab_replay.hpp"
+#include "tools/lab_run.hpp"
 #include "tools/lab_traces.hpp"
 
 #include <CLI/CLI.hpp>
@@ -75,6 +76,18 @@ void add_replay(CLI::App& app, vma::ReplayCommand& command, std::function<int()>
   replay.callback([&] { chosen = [&] { return vma::run_replay(command); }; });
 }
 
+void add_run(CLI::App& app, vma::RunCommand& command, std::function<int()>& chosen) {
+  CLI::App& run = *app.add_subcommand("run", "all cells of an experiment's file");
+  run.add_option("experiment", command.experiment, "a JSON file: docs/experiments.md")->required();
+  CLI::Option* const out = run.add_option("--out", command.folder, "where the results go");
+  run.add_option("--jobs", command.jobs, "cells at a time; else as many as there are processors")
+      ->check(CLI::Range(1, 4096));
+  run.add_option("--only", command.only, "this cell; once for each")->allow_extra_args(false);
+  run.add_flag("--list", command.list, "prints the ids of the cells and runs none")->excludes(out);
+  run.add_flag("--no-report", command.no_report, "leaves the report out");
+  run.callback([&] { chosen = [&] { return vma::run_experiment(command); }; });
+}
+
 int run(int argc, char** argv) {
   CLI::App app("The placement lab: what a policy would have done.", "vmart-lab");
   app.set_version_flag("--version", "vmart-lab " VMART_VERSION);
@@ -88,6 +101,8 @@ int run(int argc, char** argv) {
   add_trace(app, trace, chosen);
   vma::ReplayCommand replay;
   add_replay(app, replay, chosen);
+  vma::RunCommand experiment;
+  add_run(app, experiment, chosen);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -1,0 +1,37 @@
+#pragma once
+
+#include "lab/cell_file.hpp"
+#include "lab/experiment_cell.hpp"
+#include "lab/ready_trace.hpp"
+
+#include <boost/json/value.hpp>
+
+#include <string>
+#include <vector>
+
+namespace vma {
+
+/// Runs single cells. A cell's text is a function of what it is given, and of nothing else. All
+/// calls may come from any thread.
+class CellRunner {
+ public:
+  /// Requires: `experiment` lives as long as it.
+  explicit CellRunner(const Experiment& experiment);
+
+  /// One line of JSON, as `docs/experiments.md` has it. `bound` is null, or of this cell's machine,
+  /// trace, router and seed. Throws: Error for a replay that fails.
+  std::string run(const ExperimentCell& cell, const ReadyTrace& trace,
+                  const boost::json::value& bound) const;
+
+  /// Throws: Error{invalid_argument} that says what differs, if a finished cell is of other inputs.
+  void require_same(const ExperimentCell& cell, const ReadyTrace& trace,
+                    const CellFile& finished) const;
+
+ private:
+  boost::json::object inputs(const ExperimentCell& cell, const ReadyTrace& trace) const;
+
+  const Experiment& experiment_;
+  std::vector<std::string> machine_sums_;
+};
+
+}  // namespace vma

@@ -1,0 +1,41 @@
+#pragma once
+
+#include "base/executor.hpp"
+#include "base/mutex.hpp"
+
+#include <cstddef>
+#include <exception>
+#include <functional>
+
+namespace vma {
+
+/// Does numbered jobs on several threads: who is free takes the next number. An object serves one
+/// call of `run` at a time.
+class JobPool {
+ public:
+  /// Requires: `executor` lives as long as it. 0 threads count as 1.
+  JobPool(Executor& executor, std::size_t threads)
+      : executor_(executor), threads_(threads == 0 ? 1 : threads) {}
+
+  /// Calls `job` once with each number below `count`, from several threads, the calling one not
+  /// among them; begins none once `stop` says so or a job has thrown. Throws: what a job threw, the
+  /// one with the lowest number, once those under way have ended. Blocks: until all have ended.
+  void run(std::size_t count, const std::function<void(std::size_t)>& job,
+           const std::function<bool()>& stop);
+
+  std::size_t threads() const noexcept { return threads_; }
+
+ private:
+  void work(std::size_t count, const std::function<void(std::size_t)>& job,
+            const std::function<bool()>& stop);
+  void note_failure(std::size_t number);
+
+  Executor& executor_;
+  const std::size_t threads_;
+  Mutex mutex_;
+  std::size_t next_ VMART_GUARDED_BY(mutex_) = 0;
+  std::exception_ptr failure_ VMART_GUARDED_BY(mutex_);  // Null: none.
+  std::size_t failed_ VMART_GUARDED_BY(mutex_) = 0;      // Its number.
+};
+
+}  // namespace vma

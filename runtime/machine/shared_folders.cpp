@@ -1,0 +1,24 @@
+#include "machine/shared_folders.hpp"
+
+#include <dlfcn.h>
+
+namespace vma {
+
+namespace fs = std::filesystem;
+
+std::vector<fs::path> shared_folders(const std::string& name) {
+  Dl_info library{};
+  if (dladdr(reinterpret_cast<const void*>(&shared_folders), &library) == 0 ||
+      library.dli_fname == nullptr) {
+    return {};
+  }
+  fs::path file = library.dli_fname;
+  std::error_code failed;
+  // Of a program it is the name that it was called by, which the shell may have found on its path.
+  if (!file.has_parent_path()) file = fs::read_symlink("/proc/self/exe", failed);
+  if (failed) return {};
+  const fs::path folder = file.parent_path();
+  return {folder / "../share/vmart" / name, folder / "../../share/vmart" / name};
+}
+
+}  // namespace vma

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace vma {
+
+/// Where files that are installed beside the program or library may lie: ../share/vmart/NAME of it,
+/// or one folder further up (lib/<architecture>/). They need not be there.
+std::vector<std::filesystem::path> shared_folders(const std::string& name);
+
+}  // namespace vma

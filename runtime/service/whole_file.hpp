@@ -1,0 +1,39 @@
+#pragma once
+
+#include <vma/error.hpp>
+
+#include <string>
+#include <string_view>
+
+namespace vma {
+
+/// A file that is made under another name and takes its own once all of it is on the disk: who
+/// opens that sees what was there before or the whole. Removed unless it comes so far.
+class WholeFile {
+ public:
+  /// How it fails, and who may read it.
+  struct Terms {
+    std::string call;
+    ErrorKind kind = ErrorKind::invalid_argument;
+    unsigned mode = 0600;
+  };
+
+  /// Makes a file that begins with this path. Throws: Error of the terms, as the others do.
+  WholeFile(const std::string& beside, Terms terms);
+  ~WholeFile();
+  WholeFile(const WholeFile&) = delete;
+  WholeFile& operator=(const WholeFile&) = delete;
+
+  void write(std::string_view text);
+  /// Requires: `file` is on the same disk.
+  void become(const std::string& file);
+
+ private:
+  [[noreturn]] void refuse(const std::string& file) const;
+
+  Terms terms_;
+  std::string path_;  // Empty once it has become another.
+  int descriptor_ = -1;
+};
+
+}  // namespace vma

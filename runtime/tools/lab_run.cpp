@@ -1,0 +1,84 @@
+#include "tools/lab_run.hpp"
+
+#include "lab/experiment_reader.hpp"
+#include "lab/experiment_run.hpp"
+#include "tools/report_start.hpp"
+#include "tools/run_progress.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+
+#include <csignal>
+#include <thread>
+
+namespace vma {
+namespace {
+
+constexpr int some_failed = 1;
+constexpr int interrupted = 130;
+
+volatile std::sig_atomic_t asked_to_stop = 0;
+
+/// The first signal lets the cells under way end, a second one ends the program at once.
+void stop_at_signals() {
+  struct sigaction action {};
+  action.sa_handler = [](int) { asked_to_stop = 1; };
+  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+class Watcher : public RunWatcher {
+ public:
+  void on_traces(std::size_t traces) override { progress_.say_traces(traces); }
+  void on_begin(std::size_t cells, std::size_t finished) override {
+    progress_.begin(cells, finished);
+  }
+  void on_cell(const ExperimentCell& cell) override { progress_.step(cell.id); }
+  bool stop() const override { return asked_to_stop != 0; }
+  void end() { progress_.end(); }
+
+ private:
+  RunProgress progress_;
+};
+
+void list(const Experiment& experiment) {
+  for (const ExperimentCell& cell : cells_of(experiment)) fmt::print("{}\n", cell.id);
+}
+
+void print(const RunCommand& command, const RunOutcome& outcome) {
+  for (const auto& [number, failed] : outcome.failed)
+    fmt::print(stderr, "vmart-lab: {} failed: {}\n", failed.first, failed.second);
+  fmt::print("{} of {} cells are finished", outcome.finished, outcome.cells);
+  if (!outcome.failed.empty()) fmt::print(", {} failed", outcome.failed.size());
+  fmt::print("{}: {}\n", outcome.stopped ? "; the same command goes on" : "", command.folder);
+}
+
+}  // namespace
+
+int run_experiment(const RunCommand& command) {
+  const Experiment experiment = read_experiment(command.experiment);
+  if (command.list) {
+    list(experiment);
+    return 0;
+  }
+  if (command.folder.empty())
+    throw Error(ErrorKind::invalid_argument, "vmart-lab run", "--out FOLDER is missing");
+  stop_at_signals();
+  ThreadedExecutor executor;
+  Watcher watcher;
+  const std::size_t processors = std::thread::hardware_concurrency();
+  ExperimentRun run(experiment,
+                    {command.folder, command.jobs == 0 ? processors : command.jobs, command.only},
+                    executor, watcher);
+  const RunOutcome outcome = run.run();
+  watcher.end();
+  print(command, outcome);
+  if (outcome.stopped) return interrupted;
+  const bool report = !command.no_report && command.only.empty() && outcome.finished > 0;
+  const bool reported = !report || start_report(command.folder);
+  return outcome.failed.empty() && reported ? 0 : some_failed;
+}
+
+}  // namespace vma

@@ -1,0 +1,172 @@
+// An experiment's file: what it stands for, and how what is wrong in it is refused.
+#include "lab/experiment_cell.hpp"
+#include "lab/experiment_reader.hpp"
+#include "lab/trace_rig.hpp"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace vma {
+namespace {
+
+const char* const sample = R"({
+  "experiment": "sample",
+  "machines": ["test-2",
+    {"name": "a small one", "machine": "test-2", "hbm_gib": 0.5, "host_gib": 2}],
+  "traces": [
+    {"name": "drift", "generate": "zipf-drift", "parameters": {"objects": 40, "skew": 0.5}},
+    {"name": "prompts", "convert": "mooncake", "input": "requests.jsonl"},
+    {"name": "own", "file": "./own.vtrace"}
+  ],
+  "policies": ["stay_put",
+    {"policy": "cost_benefit", "sweep": {"margin": [1, 1.25], "horizon": ["1s", "2s"]}}],
+  "routers": ["hash", "least_loaded"],
+  "pacing": "at_once",
+  "chunk_mib": 2,
+  "seeds": [3, 4]
+})";
+
+class ExperimentReader : public ::testing::Test {
+ protected:
+  ExperimentReader() {
+    write_text(folder_ / "own.vtrace", "");  // Only looked for.
+    write_text(folder_ / "requests.jsonl", "");
+  }
+  Experiment read(const std::string& text) {
+    write_text(folder_ / "sample.json", text);
+    return read_experiment(folder_ / "sample.json");
+  }
+  /// The sample with another piece.
+  static std::string with(const std::string& piece, const std::string& other) {
+    std::string text = sample;
+    const std::size_t at = text.find(piece);
+    EXPECT_NE(at, std::string::npos) << piece;
+    return text.replace(at, piece.size(), other);
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(ExperimentReader, ReadsAllThatTheFileSays) {
+  const Experiment experiment = read(sample);
+  EXPECT_EQ(experiment.text, sample);
+  EXPECT_EQ(experiment.name, "sample");
+  ASSERT_EQ(experiment.machines.size(), 2u);
+  EXPECT_EQ(experiment.machines[1].name, "a small one");
+  EXPECT_EQ(experiment.machines[1].machine.places[1].capacity_bytes, std::uint64_t{512} << 20);
+  EXPECT_EQ(experiment.machines[1].machine.places.back().capacity_bytes, std::uint64_t{2} << 30);
+  ASSERT_EQ(experiment.traces.size(), 3u);
+  EXPECT_EQ(experiment.traces[0].values, (std::vector<std::string>{"objects=40", "skew=0.5"}));
+  EXPECT_EQ(experiment.traces[1].input, folder_ / "requests.jsonl");
+  EXPECT_EQ(experiment.traces[2].input, folder_ / "own.vtrace");
+  EXPECT_EQ(experiment.policies,
+            (std::vector<std::string>{
+                "stay_put", "cost_benefit:margin=1,horizon=1s", "cost_benefit:margin=1,horizon=2s",
+                "cost_benefit:margin=1.25,horizon=1s", "cost_benefit:margin=1.25,horizon=2s"}));
+  EXPECT_EQ(experiment.routers, (std::vector<std::string>{"hash", "least_loaded"}));
+  EXPECT_EQ(experiment.pacing, Pacing::at_once);
+  EXPECT_EQ(experiment.chunk_bytes, std::uint64_t{2} << 20);
+  EXPECT_EQ(experiment.seeds, (std::vector<std::uint64_t>{3, 4}));
+  EXPECT_FALSE(experiment.bounds);
+}
+
+TEST_F(ExperimentReader, LeavesOutWhatHasADefault) {
+  const Experiment experiment = read(R"({"experiment": "x", "machines": ["test-2"],
+    "traces": [{"name": "t", "generate": "serving"}], "policies": ["stay_put"]})");
+  EXPECT_EQ(experiment.routers, std::vector<std::string>{"hash"});
+  EXPECT_EQ(experiment.pacing, Pacing::timed);
+  EXPECT_EQ(experiment.chunk_bytes, std::uint64_t{32} << 20);
+  EXPECT_EQ(experiment.seeds, std::vector<std::uint64_t>{1});
+}
+
+TEST_F(ExperimentReader, RefusesByLineAndReason) {
+  const struct {
+    const char *piece, *other, *says;
+  } wrong[] = {
+      {"\"experiment\": \"sample\",", "", "line 1: experiment: is missing"},
+      {"\"pacing\"", "\"passing\"", "line 13: passing: is not a key of this object"},
+      {"\"pacing\": \"at_once\"", "\"seeds\": [1]", "line 15: seeds: is there twice"},
+      {"\"at_once\"", "\"fast\"", "line 13: pacing: replay: invalid_argument: there is no pacing"},
+      {"[\"test-2\",", "[\"h900\",",
+       "line 3: machines[0]: load_machine: invalid_argument: no mach"},
+      {"\"machine\": \"test-2\"", "\"machine\": \"./none.json\"", "line 4: machines[1].machine: "},
+      {"\"hbm_gib\": 0.5", "\"hbm_gib\": 0", "line 4: machines[1].hbm_gib: 0 is not between"},
+      {"\"hbm_gib\": 0.5", "\"hbm\": 0.5", "line 4: machines[1].hbm: is not a key"},
+      {"\"a small one\"", "\"test-2\"", "line 4: machines[1]: there is another \"test-2\""},
+      {"[\"test-2\",", "[7,", "line 3: machines[0]: is no object"},
+      {"zipf-drift", "zipf", "line 6: traces[0].generate: traces: invalid_argument: there is no"},
+      {"\"objects\": 40", "\"objects\": 0", "line 6: traces[0].generate: TraceValues"},
+      {"\"objects\": 40", "\"objects\": \"x\"", "line 6: traces[0].parameters.objects: is no num"},
+      {"mooncake", "moon", "line 7: traces[1].convert: traces: invalid_argument: there is no"},
+      {"requests.jsonl", "none.jsonl", "line 7: traces[1].input: "},
+      {"./own.vtrace", "none.vtrace", "line 8: traces[2].file: "},
+      {"\"file\": \"./own.vtrace\"", "\"filed\": 1", "line 8: traces[2]: has none of generate"},
+      {"\"name\": \"own\"", "\"name\": \"drift\"", "line 8: traces[2]: there is another \"drift\""},
+      {"[\"stay_put\",", "[\"best\",", "line 10: policies[0]: policy: invalid_argument: there is "},
+      {"[\"stay_put\",", "[\"stay_put\", \"stay_put\",", "line 10: policies[1]: there is another"},
+      {"[1, 1.25]", "[1, 0.001]", "line 11: policies[1]: "},
+      {"[1, 1.25]", "[]", "line 11: policies[1].sweep.margin: is no list of values"},
+      {"[1, 1.25]", "[[1]]", "line 11: policies[1].sweep.margin: holds what is no number"},
+      {"\"margin\"", "\"marge\"", "line 11: policies[1]: "},
+      {"\"least_loaded\"", "\"nearest\"", "line 12: routers[1]: "},
+      {"\"hash\", ", "{}, ", "line 12: routers[0]: is no string"},
+      {"\"chunk_mib\": 2", "\"chunk_mib\": -2", "line 14: chunk_mib: -2 is not between"},
+      {"[3, 4]", "[3, 3]", "line 15: seeds[1]: there is another \"3\" before it"},
+      {"[3, 4]", "[3, 0.5]", "line 15: seeds[1]: is no whole number from 0 to 2^53"},
+      {"[3, 4]", "[]", "line 15: seeds: is empty"},
+      {"[3, 4]", "[3 4]", "line 15: "},
+  };
+  for (const auto& it : wrong) {
+    SCOPED_TRACE(it.other);
+    const std::string what = error_of([&] { read(with(it.piece, it.other)); });
+    EXPECT_NE(what.find("sample.json: "), std::string::npos) << what;
+    EXPECT_NE(what.find(it.says), std::string::npos) << what;
+  }
+  EXPECT_NE(error_of([] { read_experiment("none.json"); }).find("none.json: cannot be read"),
+            std::string::npos);
+}
+
+TEST_F(ExperimentReader, CellsComeInTheOrderOfTheFileEachWithAnIdOfItsOwn) {
+  const Experiment experiment = read(sample);
+  const std::vector<ExperimentCell> cells = cells_of(experiment);
+  // Of a trace that is a file there is one seed.
+  ASSERT_EQ(cells.size(), 2u * 5 * 2 * (2 + 2 + 1));
+  EXPECT_EQ(cells[0].id, "test-2~drift~stay_put~hash~s3");
+  EXPECT_EQ(cells[1].id, "test-2~drift~stay_put~hash~s4");
+  EXPECT_EQ(cells[2].id, "test-2~drift~stay_put~least_loaded~s3");
+  EXPECT_EQ(cells[4].id, "test-2~drift~cost_benefit~margin=1,horizon=1s~hash~s3");
+  EXPECT_EQ(cells[50].id.rfind("a_small_one~drift~stay_put~hash~s3~", 0), 0u) << cells[50].id;
+  std::set<std::string> ids;
+  for (const ExperimentCell& cell : cells) EXPECT_TRUE(ids.insert(cell.id).second) << cell.id;
+}
+
+TEST(FileNameOf, IsAFilesNameAndAnotherForOtherParts) {
+  EXPECT_EQ(file_name_of({"a", "b=1.5,c", "s1"}), "a~b=1.5,c~s1");
+  const std::vector<std::vector<std::string>> all{{"a", "b"},
+                                                  {"a~b"},
+                                                  {"a b"},
+                                                  {"a_b"},
+                                                  {"a/b"},
+                                                  {"../b"},
+                                                  {".._b"},
+                                                  {"-a"},
+                                                  {"_a"},
+                                                  {std::string(300, 'x')},
+                                                  {std::string(301, 'x')},
+                                                  {"é"},
+                                                  {"\n\n"},
+                                                  {"a", "", "b"}};
+  std::set<std::string> names;
+  for (const auto& parts : all) {
+    const std::string name = file_name_of(parts);
+    EXPECT_TRUE(names.insert(name).second) << name;
+    EXPECT_LE(name.size(), 230u);
+    EXPECT_EQ(name.find('/'), std::string::npos);
+    EXPECT_NE(name.front(), '.');
+    EXPECT_NE(name.front(), '-');
+  }
+}
+
+}  // namespace
+}  // namespace vma
