@@ -48,6 +48,11 @@ expect 1 "--hbm -1 is out of range" replay "$folder/a.vtrace" --hbm=-1
 expect 1 "--chunk 1e-09 is out of range" replay "$folder/a.vtrace" --chunk 1e-9
 expect 1 "h900" replay "$folder/a.vtrace" --machine h900
 
+expect 0 "no policy costs less than" bounds "$folder/a.vtrace" --machine h200x2 --hbm 2
+expect 0 "\"kind\":\"" bounds "$folder/a.vtrace" --machine h200x2 --json
+expect 1 "there is no router 'nearest'" bounds "$folder/a.vtrace" --router nearest
+expect 1 "--hbm -1 is out of range" bounds "$folder/a.vtrace" --hbm=-1
+
 echo nothing >> "$folder/a.jsonl"
 expect 1 "1 bad lines" trace "$folder/a.jsonl"
 expect 1 "a.jsonl: line 3604: " trace "$folder/a.jsonl" --bad-lines 0
@@ -58,6 +63,8 @@ expect 1 "event 1: object 7 does not live" trace "$folder/misfit.jsonl"
 : > "$folder/empty.jsonl"
 expect 1 "there are no events" trace "$folder/empty.jsonl"
 expect 1 "the trace has no events" replay "$folder/empty.jsonl"
+expect 1 "the trace has no events" bounds "$folder/empty.jsonl"
+expect 1 "misfit.jsonl: bounds: invalid_argument: event 1" bounds "$folder/misfit.jsonl"
 expect 1 "a.jsonl: line 3604: " replay "$folder/a.jsonl"
 expect 0 "1 bad lines were left out" replay "$folder/a.jsonl" --bad-lines 1
 expect 1 "misfit.jsonl: Replay::run" replay "$folder/misfit.jsonl"

@@ -1,3 +1,4 @@
+#include "tools/lab_bounds.hpp"
 #include "tools/lab_replay.hpp"
 #include "tools/lab_run.hpp"
 #include "tools/lab_traces.hpp"
@@ -59,20 +60,32 @@ void add_trace(CLI::App& app, vma::TraceCommand& command, std::function<int()>& 
   trace.callback([&] { chosen = [&] { return vma::run_trace(command); }; });
 }
 
+/// A trace, and where it runs.
+void add_setting(CLI::App& app, vma::ReplayCommand& command) {
+  app.add_option("trace", command.trace)->required();
+  app.add_option("--machine", command.machine, "a name or a file")->capture_default_str();
+  app.add_option("--router", command.router, "of accesses that name no device")
+      ->capture_default_str();
+  app.add_option("--hbm", command.hbm_gib, "GiB of each GPU, instead of the machine's");
+  app.add_option("--host", command.host_gib, "GiB of each host node");
+  app.add_option("--chunk", command.chunk_mib, "MiB, where the trace does not say")
+      ->capture_default_str();
+  add_bad_lines(app, command.bad_lines_max);
+  app.add_flag("--json", command.json);
+}
+
+void add_bounds(CLI::App& app, vma::ReplayCommand& command, std::function<int()>& chosen) {
+  CLI::App& bounds = *app.add_subcommand("bounds", "what no policy can stay under");
+  command.router = "hash";
+  add_setting(bounds, command);
+  bounds.callback([&] { chosen = [&] { return vma::run_bounds(command); }; });
+}
+
 void add_replay(CLI::App& app, vma::ReplayCommand& command, std::function<int()>& chosen) {
   CLI::App& replay = *app.add_subcommand("replay", "what a policy makes of a trace on a machine");
-  replay.add_option("trace", command.trace)->required();
-  replay.add_option("--machine", command.machine, "a name or a file")->capture_default_str();
+  add_setting(replay, command);
   replay.add_option("--policy", command.policy, "as VMART_POLICY has it")->capture_default_str();
-  replay.add_option("--router", command.router, "of accesses that name no device")
-      ->capture_default_str();
   replay.add_option("--pacing", command.pacing, "timed or at_once")->capture_default_str();
-  replay.add_option("--hbm", command.hbm_gib, "GiB of each GPU, instead of the machine's");
-  replay.add_option("--host", command.host_gib, "GiB of each host node");
-  replay.add_option("--chunk", command.chunk_mib, "MiB, where the trace does not say")
-      ->capture_default_str();
-  add_bad_lines(replay, command.bad_lines_max);
-  replay.add_flag("--json", command.json);
   replay.callback([&] { chosen = [&] { return vma::run_replay(command); }; });
 }
 
@@ -103,6 +116,8 @@ int run(int argc, char** argv) {
   add_replay(app, replay, chosen);
   vma::RunCommand experiment;
   add_run(app, experiment, chosen);
+  vma::ReplayCommand bounds;
+  add_bounds(app, bounds, chosen);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

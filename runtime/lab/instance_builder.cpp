@@ -1,0 +1,260 @@
+#include "lab/instance_builder.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace vma {
+namespace {
+
+constexpr std::uint32_t lives_on = UINT32_MAX;
+constexpr std::size_t none = SIZE_MAX;
+
+}  // namespace
+
+InstanceBuilder::InstanceBuilder(const ReplayMachine& machine, const InstanceOptions& options,
+                                 std::unique_ptr<Router> router)
+    : machine_(machine),
+      options_(options),
+      router_(std::move(router)),
+      routes_alone_(router_.name() == "hash" || router_.name() == "round_robin"),
+      blocks_(machine.costs.gpus(), options.late_max),
+      waiting_(machine.costs.gpus()),
+      loads_(machine.costs.gpus()),
+      costs_(machine.costs.places()) {
+  if (machine.places.size() > PlacementInstance::places_max)
+    refuse(fmt::format("bounds know {} places at most", PlacementInstance::places_max));
+  for (const PlaceState& place : machine.places) {
+    instance_.places.push_back(place.location);
+    instance_.capacities.push_back(place.capacity_bytes);
+  }
+}
+
+PlacementInstance InstanceBuilder::build(TraceSource& source) {
+  for (auto events = source.next(); !events.empty(); events = source.next()) {
+    for (const TraceEvent& event : events) {
+      const std::optional<std::string> fault = audit_.add(event);
+      if (fault) refuse(fmt::format("event {}: {}", audit_.events(), *fault));
+      take(event);
+    }
+  }
+  if (audit_.events() == 0) refuse("the trace has no events");
+  for (std::size_t device = 0; device < waiting_.size(); ++device) {
+    for (const Waiting& access : waiting_[device]) begun(device, access);
+    waiting_[device].clear();
+  }
+  instance_.blocks = blocks_.now() + 1;
+  let_begin_anywhere();
+  instance_.arrange();
+  return std::move(instance_);
+}
+
+void InstanceBuilder::take(const TraceEvent& event) {
+  switch (event.kind) {
+    case TraceEventKind::access: return take_access(event);
+    case TraceEventKind::place: return place_range(event);
+    case TraceEventKind::allocation: {
+      Object& object = live_[event.object];
+      object = {};
+      object.bytes = event.bytes;
+      object.chunk_bytes = event.chunk_bytes > 0 ? event.chunk_bytes : options_.chunk_bytes;
+      if (const std::uint64_t bit = place_bit(event.at); bit != 0) add_chunks(object, bit);
+      return;
+    }
+    case TraceEventKind::free: {
+      const auto found = live_.find(event.object);
+      if (found->second.placed) end_chunks(found->second);
+      live_.erase(found);
+      router_.forget(event.object);
+      return;
+    }
+    case TraceEventKind::tag:
+    case TraceEventKind::mark: return;
+  }
+}
+
+/// As one bit; 0: the machine has no such place, or none is named.
+std::uint64_t InstanceBuilder::place_bit(TracePlace at) const {
+  if (!at.is_set()) return 0;
+  const auto found = std::ranges::find(instance_.places, at.location());
+  if (found == instance_.places.end()) return 0;
+  return std::uint64_t{1} << (found - instance_.places.begin());
+}
+
+std::size_t InstanceBuilder::route(const TraceEvent& event) {
+  const bool named = event.at.is_set() && event.at.is_gpu();
+  if (!named && !routes_alone_) {
+    refuse(
+        fmt::format("event {} names no device, and what the router '{}' chooses depends on the "
+                    "replay; bounds need hash or round_robin",
+                    audit_.events(), router_.name()));
+  }
+  return router_.choose(event, loads_);
+}
+
+void InstanceBuilder::take_access(const TraceEvent& event) {
+  Object& object = live_.at(event.object);
+  const std::size_t device = route(event);
+  if (!object.placed) add_chunks(object, instance_.all_places());
+  object.used = true;
+  Waiting access;
+  access.object = object;
+  access.offset = event.offset;
+  access.bytes = event.bytes;
+  access.passes = event.use == UseKind::read_write ? 2.0 * event.passes : event.passes;
+  access.work_s = std::chrono::duration<double>(event.duration).count();
+  access.block = blocks_.now();
+  std::deque<Waiting>& waiting = waiting_[device];
+  waiting.push_back(access);
+  if (waiting.size() > options_.late_max) {
+    begun(device, waiting.front());
+    waiting.pop_front();
+  }
+  const std::uint32_t before = blocks_.now();
+  blocks_.came(device);
+  if (blocks_.now() == before) return;
+  drop_forgotten();
+  if (instance_.uses.size() <= options_.uses_max) return;
+  arrange();
+  while (instance_.uses.size() > options_.uses_max / 2 && blocks_.now() > 0) halve();
+}
+
+/// Where the trace moves something that has been used nothing is known of what was before.
+void InstanceBuilder::place_range(const TraceEvent& event) {
+  Object& object = live_.at(event.object);
+  const std::uint64_t bit = place_bit(event.at);
+  if (bit == 0 || !object.placed) return;
+  if (object.used) {
+    end_chunks(object);
+    add_chunks(object, instance_.all_places());
+    return;
+  }
+  for (std::uint64_t slot = (event.offset + object.chunk_bytes - 1) / object.chunk_bytes;
+       slot < object.chunks && slot * object.chunk_bytes - event.offset < event.bytes; ++slot) {
+    instance_.chunks[object.first + slot].begin_places |= bit;
+  }
+}
+
+void InstanceBuilder::add_chunks(Object& object, std::uint64_t begin_places) {
+  object.placed = true;
+  object.first = static_cast<std::uint32_t>(instance_.chunks.size());
+  const std::uint64_t chunks = (object.bytes - 1) / object.chunk_bytes + 1;
+  if (chunks > options_.chunks_max - std::min(options_.chunks_max, instance_.chunks.size())) {
+    refuse(fmt::format("event {}: more than {} chunks; larger ones make fewer", audit_.events(),
+                       options_.chunks_max));
+  }
+  object.chunks = static_cast<std::uint32_t>(chunks);
+  for (std::uint32_t slot = 0; slot < object.chunks; ++slot) {
+    PlacementChunk chunk;
+    chunk.bytes = object.bytes_of(slot);
+    chunk.begin_places = begin_places;
+    chunk.begin = blocks_.now();
+    chunk.end = lives_on;
+    const auto [table, fresh] =
+        move_tables_.try_emplace(chunk.bytes, static_cast<std::uint32_t>(instance_.moves.size()));
+    if (fresh) instance_.moves.emplace_back(machine_.costs, chunk.bytes);
+    chunk.moves = table->second;
+    instance_.chunks.push_back(chunk);
+    last_use_.push_back(none);
+    bytes_ += static_cast<double>(chunk.bytes);
+  }
+}
+
+void InstanceBuilder::end_chunks(const Object& object) {
+  for (std::uint32_t slot = 0; slot < object.chunks; ++slot)
+    instance_.chunks[object.first + slot].end = blocks_.now();
+}
+
+/// It begins now at the latest. What has waited for longer than a block may have begun anywhere.
+void InstanceBuilder::begun(std::size_t device, const Waiting& access) {
+  const Object& object = access.object;
+  const std::uint64_t end = access.offset + access.bytes;
+  const double all_bytes = static_cast<double>(access.bytes) * access.passes;
+  for (std::uint64_t slot = access.offset / object.chunk_bytes; slot * object.chunk_bytes < end;
+       ++slot) {
+    const std::uint64_t begin = slot * object.chunk_bytes;
+    const std::uint64_t first = std::max(begin, access.offset);
+    const std::uint64_t last = std::min(begin + object.chunk_bytes, end);
+    const double bytes = static_cast<double>(last - first) * access.passes;
+    PlacementUse use;
+    use.chunk = object.first + static_cast<std::uint32_t>(slot);
+    use.block = access.block;
+    use.device = static_cast<std::uint8_t>(device);
+    use.late = access.block != blocks_.now();
+    add_use(use, bytes, access.work_s * bytes / all_bytes);
+  }
+}
+
+/// Its best place's cost is the floor's, and what it costs elsewhere above that a row's.
+void InstanceBuilder::add_use(const PlacementUse& use, double bytes, double work_s) {
+  for (std::size_t place = 0; place < costs_.size(); ++place) {
+    const PlaceId self{use.device}, at{static_cast<std::uint8_t>(place)};
+    costs_[place] = std::max(work_s, machine_.costs.access_seconds(self, at, bytes));
+  }
+  const double best = std::ranges::min(costs_);
+  instance_.floor_s += best;
+  const bool forgotten = use.block + 1 < blocks_.now();
+  if (forgotten || std::ranges::max(costs_) <= best) return;
+  for (double& cost : costs_) cost -= best;
+  std::size_t& last = last_use_[use.chunk];
+  if (last != none && instance_.uses[last] == use) {  // Most are: a chunk is hot for a while.
+    for (std::size_t place = 0; place < costs_.size(); ++place)
+      instance_.excess[last * costs_.size() + place] += costs_[place];
+    return;
+  }
+  last = instance_.uses.size();
+  instance_.uses.push_back(use);
+  instance_.excess.insert(instance_.excess.end(), costs_.begin(), costs_.end());
+}
+
+/// Accesses of devices that nobody has waited for: they wait no longer, and count with the floor.
+void InstanceBuilder::drop_forgotten() {
+  for (std::size_t device = 0; device < waiting_.size(); ++device) {
+    std::erase_if(waiting_[device], [&](const Waiting& access) {
+      if (access.block + 1 >= blocks_.now()) return false;
+      begun(device, access);
+      return true;
+    });
+  }
+}
+
+void InstanceBuilder::halve() {
+  blocks_.halve();
+  for (PlacementUse& use : instance_.uses) {
+    use.late = use.late && use.block % 2 == 1;
+    use.block /= 2;
+  }
+  for (PlacementChunk& chunk : instance_.chunks) {
+    chunk.begin /= 2;
+    if (chunk.end != lives_on) chunk.end /= 2;
+  }
+  for (auto& waiting : waiting_)
+    for (Waiting& access : waiting) access.block /= 2;
+  arrange();
+}
+
+void InstanceBuilder::arrange() {
+  instance_.arrange();
+  std::ranges::fill(last_use_, none);
+}
+
+/// Chunks that the trace places begin there; but where it may have been full, who knows.
+void InstanceBuilder::let_begin_anywhere() {
+  for (PlacementChunk& chunk : instance_.chunks) {
+    for (std::size_t place = 0; place < instance_.capacities.size(); ++place) {
+      const bool may = (chunk.begin_places >> place & 1) != 0;
+      if (may && static_cast<double>(instance_.capacities[place]) < bytes_)
+        chunk.begin_places = instance_.all_places();
+    }
+  }
+}
+
+void InstanceBuilder::refuse(const std::string& why) const {
+  throw Error(ErrorKind::invalid_argument, "bounds", why);
+}
+
+}  // namespace vma

@@ -1,0 +1,153 @@
+#include "lab/placement_bounds.hpp"
+
+#include "lab/best_static.hpp"
+#include "lab/capacity_prices.hpp"
+#include "lab/cheapest_paths.hpp"
+#include "lab/exact_optimum.hpp"
+#include "lab/furthest_next_use.hpp"
+#include "lab/plan_search.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+namespace vma {
+namespace {
+
+constexpr double infinite = std::numeric_limits<double>::infinity();
+/// Sums of many costs are not exact. A bound stays on its side.
+constexpr double rounding = 1e-9;
+
+std::optional<double> if_finite(double seconds) {
+  return std::isfinite(seconds) ? std::optional(seconds) : std::nullopt;
+}
+
+/// As many epochs as the limits allow.
+EpochGrid choose_grid(const PlacementInstance& instance, const BoundLimits& limits) {
+  for (std::uint32_t blocks = 1;; blocks *= 2) {
+    const EpochGrid grid(instance, blocks);
+    if (grid.epochs <= 1) return grid;
+    if (grid.epochs > limits.epochs_max) continue;
+    const PlacementPlan plan(instance, grid);
+    if (plan.size() * instance.place_count() <= limits.plan_cells_max) return grid;
+  }
+}
+
+/// Bounds and plans of one instance: each makes the next ones better.
+class Gathering {
+ public:
+  Gathering(const PlacementInstance& instance, const BoundLimits& limits)
+      : instance_(instance),
+        limits_(limits),
+        grid_(choose_grid(instance, limits)),
+        plans_(PlacementPlan(instance, grid_).size() * instance.place_count() <=
+               limits.plan_cells_max) {}
+
+  PlacementBounds run() {
+    bounds_.floor_s = instance_.floor_s;
+    bounds_.chunks = instance_.chunks.size();
+    bounds_.uses = instance_.uses.size();
+    bounds_.blocks = instance_.blocks;
+    bounds_.epochs = grid_.epochs;
+    if (const auto exact = ExactOptimum()(instance_)) add({"exact", exact, {}, true});
+    CheapestPaths paths(instance_, grid_);
+    std::vector<double> used;
+    const double event =
+        paths(std::vector<double>(grid_.epochs * instance_.place_count(), 0), used);
+    add({"event", event, {}, true});
+    if (plans_) add({"furthest next use", {}, FurthestNextUse(instance_, grid_).run().seconds()});
+    find_static();
+    find_prices(paths);
+    return std::move(bounds_);
+  }
+
+ private:
+  void add(PlacementBounds::Row row) {
+    if (row.plan_s) plan_s_ = std::min(plan_s_, *row.plan_s);
+    if (row.plan_s) row.plan_s = if_finite(*row.plan_s);
+    if (row.bound_s) *row.bound_s *= 1 - rounding;
+    bounds_.rows.push_back(std::move(row));
+  }
+  /// So that all of them together do no more than what is allowed.
+  std::size_t rounds(double work) const {
+    return std::clamp<std::size_t>(static_cast<std::size_t>(limits_.work_max / std::max(work, 1.0)),
+                                   1, limits_.rounds_max);
+  }
+  void find_static() {
+    BestStatic placement(instance_, grid_);
+    const double places = static_cast<double>(instance_.place_count());
+    const double work =
+        places * static_cast<double>(instance_.uses.size() + instance_.chunks.size());
+    double plan = infinite;
+    const std::vector<double> none(grid_.epochs * instance_.place_count(), 0);
+    if (plans_) plan = placement.plan(none).seconds();
+    const PricedBound bound = placement.bound(plan, rounds(work));
+    if (plans_) plan = std::min(plan, placement.plan(bound.prices).seconds());
+    add({"best static", if_finite(bound.seconds), plan, false});
+  }
+  void find_prices(CheapestPaths& paths) {
+    const double places = static_cast<double>(instance_.place_count());
+    const double cells = places * places;
+    // A round goes through what the uses make it go through, and the ends of epochs.
+    const double ends = static_cast<double>(instance_.chunks.size()) +
+                        static_cast<double>(PlacementPlan(instance_, grid_).size());
+    const double work = cells * (static_cast<double>(paths.blocks_done()) + ends);
+    const PricedBound bound =
+        CapacityPrices(instance_, grid_)
+            .search([&](std::span<const double> prices,
+                        std::vector<double>& used) { return paths(prices, used); },
+                    plan_s_, rounds(work));
+    double plan = infinite;
+    if (plans_) plan = PlanSearch(instance_, grid_, bound.prices).run().seconds();
+    add({"lagrangian", bound.seconds, plan, true});
+  }
+
+  const PlacementInstance& instance_;
+  const BoundLimits& limits_;
+  const EpochGrid grid_;
+  const bool plans_;  // There is memory for them.
+  double plan_s_ = infinite;
+  PlacementBounds bounds_;
+};
+
+}  // namespace
+
+Bound PlacementBounds::best() const {
+  Bound best;
+  best.lower_bound_s = -1;
+  for (const Row& row : rows) {
+    // Of equals the first: what is exact is no less so because another sum came out larger.
+    if (row.for_all && row.bound_s && *row.bound_s > best.lower_bound_s * (1 + rounding)) {
+      best.lower_bound_s = *row.bound_s;
+      best.kind = row.name;
+    }
+    if (row.plan_s && (!best.plan_s || *row.plan_s < *best.plan_s)) best.plan_s = row.plan_s;
+  }
+  best.gap = gap_of(best.lower_bound_s, best.plan_s);
+  return best;
+}
+
+std::optional<double> gap_of(double bound_s, std::optional<double> plan_s) {
+  if (!plan_s || !(bound_s > 0)) return std::nullopt;
+  return (*plan_s - bound_s) / bound_s;
+}
+
+PlacementBounds placement_bounds(const PlacementInstance& instance, const BoundLimits& limits) {
+  return Gathering(instance, limits).run();
+}
+
+PlacementBounds trace_bounds(TraceSource& source, const ReplayMachine& machine,
+                             const std::string& router, const ReplayOptions& options) {
+  InstanceOptions cut;
+  cut.chunk_bytes = options.chunk_bytes;
+  cut.late_max = options.queue_max;
+  return placement_bounds(InstanceBuilder(machine, cut, make_router(router)).build(source));
+}
+
+Bound find_bound(TraceSource& source, const ReplayMachine& machine, const std::string& router,
+                 const ReplayOptions& options) {
+  return trace_bounds(source, machine, router, options).best();
+}
+
+}  // namespace vma

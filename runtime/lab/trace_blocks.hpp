@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace vma {
+
+/// Cuts a trace into blocks, knowing how late its accesses may begin. A device begins its accesses
+/// in their order, and no more than `late_max` of them wait: when so many more have come to it, an
+/// access has surely begun. A block ends when all that came before it have, or when a device that
+/// is used too seldom has kept it waiting for long.
+class TraceBlocks {
+ public:
+  TraceBlocks(std::size_t devices, std::size_t late_max);
+
+  /// An access has come to this device, after the ones before it.
+  void came(std::size_t device);
+  /// The block that accesses now come in.
+  std::uint32_t now() const noexcept {
+    return static_cast<std::uint32_t>(stretches_ / block_stretches_);
+  }
+  /// From here on blocks are twice as long; each two are one.
+  void halve() { block_stretches_ *= 2; }
+
+ private:
+  struct Device {
+    std::uint64_t came = 0, before = 0;  // Accesses; those of them before this stretch.
+    bool awaited = false;
+  };
+  void begin_stretch();
+
+  const std::size_t late_max_;
+  const std::uint64_t stretch_max_;
+  std::vector<Device> devices_;
+  std::size_t missing_ = 0;       // Devices that the stretch waits for.
+  std::uint64_t in_stretch_ = 0;  // Accesses.
+  std::uint64_t stretches_ = 0, block_stretches_ = 1;
+};
+
+}  // namespace vma

@@ -1,0 +1,244 @@
+// What is a bound of a trace is one of its replays: whatever the policy, when it acts, and however
+// late devices are.
+
+#include "lab/instance_builder.hpp"
+#include "lab/placement_bounds.hpp"
+#include "lab/replay_rig.hpp"
+#include "support/test_run.hpp"
+
+#include <vma/error.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace vma {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+ReplayMachine machine_of(const ReplayRig& rig) {
+  return {"two GPUs",
+          {{gpu(0), rig.hbm_bytes, 0, 0},
+           {gpu(1), rig.hbm_bytes, 0, 0},
+           {host(0), rig.host_bytes, 0, 0}},
+          rig.gpus.costs,
+          LinkMap(rig.gpus.machine, rig.gpus.costs)};
+}
+
+/// Access and move cost. Requires: all fixed costs of moves are `fixed`.
+double cost(const ReplayReport& report, const ReplayRig& rig, Time fixed) {
+  double seconds = report.access_s +
+                   static_cast<double>(report.moves) * std::chrono::duration<double>(fixed).count();
+  for (const PlaceId from : {gpu_0, gpu_1, host_0}) {
+    for (const PlaceId to : {gpu_0, gpu_1, host_0}) {
+      const auto name = [](PlaceId at) {
+        return to_string(at == gpu_0 ? gpu(0) : at == gpu_1 ? gpu(1) : host(0));
+      };
+      const auto moved = report.bytes_by_route.find(name(from) + ">" + name(to));
+      if (moved != report.bytes_by_route.end())
+        seconds += static_cast<double>(moved->second) / rig.gpus.costs.copy_rate(from, to);
+    }
+  }
+  return seconds;
+}
+
+double lower_bound(ListedTrace& trace, const ReplayRig& rig) {
+  return find_bound(trace, machine_of(rig), rig.router, rig.options).lower_bound_s;
+}
+
+/// A few objects, hot for one device for a while, some of them freed and made anew.
+class HotTrace {
+ public:
+  explicit HotTrace(std::uint64_t seed) : random_(seed) {
+    const std::uint64_t objects = 3 + below(8), events = 200 + below(400);
+    const bool named = below(2) == 0;
+    homes_ = below(2) == 0;
+    for (std::uint64_t object = 0; object < objects; ++object) make(object);
+    std::vector<std::uint64_t> user(objects);
+    for (std::uint64_t i = 0; i < events; ++i) {
+      now_ += microseconds(below(60'000));
+      const std::uint64_t object = below(1 + below(objects));
+      if (below(20) == 0) user[object] = below(2);
+      if (below(60) == 0) {
+        trace.free(now_, object);
+        make(object);
+      }
+      const std::uint64_t device = below(5) == 0 ? below(2) : user[object];
+      trace.access(now_, object, 50, named ? TracePlace(gpu(static_cast<int>(device))) : nobody);
+      trace.last().passes = static_cast<float>(1 + below(8));
+      trace.last().use = static_cast<UseKind>(below(3));
+      if (below(4) == 0) trace.last().duration = microseconds(below(80'000));
+      if (!named) trace.last().task = static_cast<std::uint32_t>(below(10));
+    }
+  }
+
+  ListedTrace trace;
+
+ private:
+  static constexpr TracePlace nobody{};
+  std::uint64_t below(std::uint64_t limit) { return random_() % limit; }
+  void make(std::uint64_t object) {
+    const bool home = homes_ && below(3) != 0;
+    trace.alloc(now_, object, 50 + below(300), home ? TracePlace(host(0)) : nobody);
+  }
+
+  std::mt19937_64 random_;
+  Time now_{0};
+  bool homes_ = false;
+};
+
+class BoundOfReplay : public testing::TestWithParam<std::string> {};
+
+TEST_P(BoundOfReplay, IsBelowWhatThePolicyPays) {
+  constexpr Time fixed = milliseconds(2);
+  double closest = 0;
+  for (std::uint64_t seed = run_seed(); seed < run_seed() + 30; ++seed) {
+    ReplayRig rig;
+    rig.hbm_bytes = 400 + 100 * (seed % 20);
+    rig.host_bytes = 20'000;
+    rig.router = seed % 2 == 0 ? "hash" : "round_robin";
+    rig.options.pacing = seed % 3 == 0 ? Pacing::at_once : Pacing::timed;
+    rig.options.queue_max = 1 + seed % 7;
+    rig.options.scheduler.planner.least_residence = milliseconds(50);
+    for (const PlaceId from : {gpu_0, gpu_1, host_0})
+      for (const PlaceId to : {gpu_0, gpu_1, host_0}) rig.gpus.costs.move_fixed(from, to) = fixed;
+    HotTrace bounded(seed), replayed(seed);
+    const double bound = lower_bound(bounded.trace, rig);
+    const ReplayReport report = rig.run(replayed.trace, GetParam());
+    ASSERT_EQ(report.accesses_lost, 0u) << "seed " << seed;
+    const double paid = cost(report, rig, fixed);
+    ASSERT_GE(paid, bound) << "seed " << seed;
+    ASSERT_GE(bound, report.local_s * (1 - 1e-6)) << "seed " << seed;
+    closest = std::max(closest, bound / paid);
+  }
+  EXPECT_GT(closest, 0.2);
+}
+
+std::vector<std::string> policies() {
+  std::vector<std::string> names;
+  for (const PolicyKind& kind : built_in_policies().kinds()) names.push_back(kind.name);
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, BoundOfReplay, testing::ValuesIn(policies()),
+                         [](const auto& policy) { return policy.param; });
+
+/// Two GPUs use a chunk in turn, but the first does something else before. So the other's ten uses
+/// all happen first, and one move is enough where the trace's order takes nineteen.
+struct LateDevice {
+  LateDevice() {
+    trace.alloc(Time(0), 1, 100, TracePlace(gpu(1))).alloc(Time(0), 2, 100, TracePlace(gpu(0)));
+    use(2, 0, 4000);
+    for (int i = 0; i < 10; ++i) {
+      use(1, 0, 40);
+      use(1, 1, 40);
+    }
+  }
+  void use(std::uint64_t object, int device, float passes) {
+    trace.access(Time(0), object, 100, TracePlace(gpu(device)));
+    trace.last().passes = passes;
+  }
+  double bound(std::size_t late_max) {
+    InstanceOptions options;
+    options.chunk_bytes = 100;
+    options.late_max = late_max;
+    const ReplayMachine machine = machine_of(rig);
+    return placement_bounds(InstanceBuilder(machine, options, make_router("hash")).build(trace))
+        .best()
+        .lower_bound_s;
+  }
+
+  ReplayRig rig;
+  ListedTrace trace;
+};
+
+TEST(BoundOfLateReplay, KnowsThatDevicesMayBeLate) {
+  LateDevice late, known, never_late;
+  const auto move_when_free = [](const Snapshot& snapshot, Plan& plan) {
+    if (snapshot.now() > seconds(20) && snapshot.chunk(ChunkId{0}).at == gpu_1)
+      plan.move(ChunkId{0}, gpu_0, 0, "free");
+  };
+  const ReplayReport report =
+      late.rig.run(late.trace, std::make_unique<ToldPolicy>(move_when_free));
+  EXPECT_EQ(report.moves, 1u);
+  const double paid = cost(report, late.rig, Time(0));
+  EXPECT_LT(paid, 120.3);  // 120 s of use, a move of 0.25 s, and what that takes of the links.
+  EXPECT_LE(known.bound(late.rig.options.queue_max), paid);
+  EXPECT_GT(never_late.bound(0), 120 + 19 * 0.25 - 1e-6);  // Of devices that are never late.
+}
+
+/// An object in host memory that a GPU goes over fifty times, once a second.
+double bound_of_reads(const ReplayRig& rig) {
+  ListedTrace trace;
+  trace.alloc(Time(0), 1, 100, TracePlace(host(0)));
+  for (int i = 0; i < 50; ++i) trace.access(seconds(i), 1, 100, TracePlace(gpu(0)));
+  return lower_bound(trace, rig);
+}
+
+TEST(BoundOfReads, IsSharpWhereOnlyOneThingCanBeDone) {
+  ReplayRig rig;
+  EXPECT_NEAR(bound_of_reads(rig), 50 * 0.025 + 2, 1e-6);  // It goes there first, in 2 s.
+  // Where there is no room it is read from afar. But what is late may all begin at the trace's end.
+  rig.hbm_bytes = 99;
+  rig.options.queue_max = 1;
+  EXPECT_GT(bound_of_reads(rig), 90);
+  EXPECT_LE(bound_of_reads(rig), 100);
+}
+
+TEST(InstanceBuilder, RefusesWhatItCannotKnow) {
+  ReplayRig rig;
+  const auto refusal = [&](ListedTrace& trace, const std::string& router) {
+    try {
+      find_bound(trace, machine_of(rig), router, rig.options);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("it was taken");
+  };
+  const auto says = [](const std::string& what, const std::string& words) {
+    EXPECT_NE(what.find(words), std::string::npos) << what;
+  };
+  ListedTrace unnamed, again, empty, dead, beyond, fine;
+  unnamed.alloc(Time(0), 1, 100).access(Time(0), 1, 100);
+  says(refusal(unnamed, "least_loaded"), "event 2 names no device");
+  says(refusal(again, "nearest"), "there is no router");
+  says(refusal(empty, "hash"), "no events");
+  dead.free(Time(0), 7);
+  says(refusal(dead, "hash"), "event 1: object 7 does not live");
+  beyond.alloc(Time(0), 7, 10).access(Time(0), 7, 11);
+  says(refusal(beyond, "hash"), "event 2: 11 bytes from 0 on of object 7, which has 10");
+  rig.options.chunk_bytes = 1;
+  fine.alloc(Time(0), 7, 1u << 30, TracePlace(host(0)));
+  says(refusal(fine, "hash"), "event 1: more than 4000000 chunks");
+}
+
+TEST(InstanceBuilder, MakesBlocksLongerWhereThereIsTooMuch) {
+  ReplayRig rig;
+  HotTrace one(5), other(5);
+  const ReplayMachine machine = machine_of(rig);
+  InstanceOptions options;
+  options.chunk_bytes = 100;
+  options.late_max = 2;
+  const PlacementInstance whole =
+      InstanceBuilder(machine, options, make_router("hash")).build(one.trace);
+  options.uses_max = 40;
+  const PlacementInstance coarse =
+      InstanceBuilder(machine, options, make_router("hash")).build(other.trace);
+  EXPECT_GT(whole.uses.size(), 80u);
+  EXPECT_LT(coarse.uses.size(), 80u);
+  EXPECT_LT(coarse.blocks, whole.blocks);
+  EXPECT_NEAR(coarse.floor_s, whole.floor_s, 1e-9 * whole.floor_s);
+  EXPECT_LE(placement_bounds(coarse).best().lower_bound_s,
+            placement_bounds(whole).best().lower_bound_s + 1e-9);
+}
+
+}  // namespace
+}  // namespace vma
