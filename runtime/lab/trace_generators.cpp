@@ -3,6 +3,7 @@
 #include "lab/expert_routing.hpp"
 #include "lab/phase_change.hpp"
 #include "lab/producer_consumer.hpp"
+#include "lab/rebalance.hpp"
 #include "lab/serving.hpp"
 #include "lab/unfinished_file.hpp"
 #include "lab/zipf_drift.hpp"
@@ -24,6 +25,8 @@ const std::array generators{
                    phase_change_parameters, generate_phase_change},
     TraceGenerator{"producer-consumer", "pairs of GPUs that hand on buffers",
                    producer_consumer_parameters, generate_producer_consumer},
+    TraceGenerator{"rebalance", "blocks that go round from GPU to GPU, as in the example",
+                   rebalance_parameters, generate_rebalance},
     TraceGenerator{"serving", "a language model's weights and the KV caches of its requests",
                    serving_parameters, generate_serving},
     TraceGenerator{"zipf-drift", "a few objects are used often, by and by others",
