@@ -12,10 +12,23 @@
 #include <boost/json/serialize.hpp>
 #include <fmt/format.h>
 
+#include <chrono>
+
 namespace vma {
 namespace {
 
 constexpr double gib = 1024.0 * 1024 * 1024;
+
+/// As `VMART_HALF_LIFE_MS` has it.
+void set_half_life(HeatLimits& heat, double ms) {
+  if (!(ms >= 1 && ms <= 86'400'000)) {  // Also false for what is no number.
+    throw Error(ErrorKind::invalid_argument, "vmart-lab replay",
+                fmt::format("--half-life {} is out of range", ms));
+  }
+  heat.half_life_short =
+      std::chrono::duration_cast<Time>(std::chrono::duration<double, std::milli>(ms));
+  heat.half_life_long = heat.half_life_short * 10;
+}
 
 /// Its errors name the file.
 ReplayReport run(Replay& replay, TraceSource& trace, const std::string& path) {
@@ -55,6 +68,7 @@ int run_replay(const ReplayCommand& command) {
   ReplayOptions options;
   options.pacing = parse_pacing(command.pacing);
   options.chunk_bytes = bytes_of(command.chunk_mib, MiB, "--chunk");
+  if (command.half_life_ms) set_half_life(options.scheduler.heat, *command.half_life_ms);
   ReplayMachine machine = replay_machine(load_machine(command.machine));
   cap_places(machine, {command.hbm_gib, command.host_gib});
   const auto trace = open_trace(command.trace, command.bad_lines_max);

@@ -45,6 +45,7 @@ expect 1 "there is no policy 'best'" replay "$folder/a.vtrace" --policy best
 expect 1 "there is no router 'nearest'" replay "$folder/a.vtrace" --router nearest
 expect 1 "there is no pacing 'fast'" replay "$folder/a.vtrace" --pacing fast
 expect 1 "--hbm -1 is out of range" replay "$folder/a.vtrace" --hbm=-1
+expect 1 "--half-life 0 is out of range" replay "$folder/a.vtrace" --half-life 0
 expect 1 "--chunk 1e-09 is out of range" replay "$folder/a.vtrace" --chunk 1e-9
 expect 1 "h900" replay "$folder/a.vtrace" --machine h900
 
