@@ -1,8 +1,9 @@
 // Memory finds its place by itself: workers on up to four GPUs read what moves on from GPU to GPU
 // phase by phase, first with nobody who moves memory, then with the scheduler.
-//   rebalance [--samples FILE]    FILE gets a line of JSON a sample, for a plot of GB/s over time.
-//                                 On a simulated machine GB/s are those of its processors, and the
-//                                 share that GPUs read from their own HBM tells more
+//   rebalance [--samples FILE] [--policy TEXT]
+// FILE gets a line of JSON a sample, for a plot of GB/s over time; TEXT is as VMART_POLICY has it,
+// else cost_benefit. On a simulated machine GB/s are those of its processors, and the share that
+// GPUs read from their own HBM tells more
 #include "drifting_workers.hpp"
 
 #include <fmt/format.h>
@@ -45,9 +46,11 @@ void run_phase(DriftingWorkers& workers, std::size_t phase, Course& course, std:
   fmt::print("\n");
 }
 
-Course run(bool on, std::ostream& samples) {
+/// Without a policy nobody moves memory.
+Course run(const std::string& policy, std::ostream& samples) {
   vma::RuntimeOptions options;
-  if (on) options.policy = "cost_benefit";
+  options.policy = policy;
+  const bool on = !policy.empty();
   options.half_life = 200ms;
   vma::Runtime runtime(options);
   Course course{on, runtime.description().starts_with("simulated")};
@@ -72,9 +75,13 @@ Course run(bool on, std::ostream& samples) {
 
 int main(int argc, char** argv) try {
   std::ofstream samples;
-  if (argc == 3 && std::string(argv[1]) == "--samples") samples.open(argv[2]);
-  const Course off = run(false, samples);
-  const Course on = run(true, samples);
+  std::string policy = "cost_benefit";
+  for (int i = 1; i + 1 < argc; i += 2) {
+    if (std::string(argv[i]) == "--samples") samples.open(argv[i + 1]);
+    if (std::string(argv[i]) == "--policy") policy = argv[i + 1];
+  }
+  const Course off = run("", samples);
+  const Course on = run(policy, samples);
   const bool better = !on.drifts || on.last_local_share > off.last_local_share;
   return off.right && on.right && better ? 0 : 1;
 } catch (const vma::Error& error) {
