@@ -1,0 +1,340 @@
+#!/usr/bin/env python3
+"""Whether the lab ranks policies as the machine does: plays two traces on the machine with each of
+several policies, replays them in the lab, and holds the two rankings against each other.
+
+    bench/ranking.py measure --out FILE      on the machine; a run that fails is noted and left out
+    bench/ranking.py replay FILE             in the lab, anywhere; adds to the file, and judges
+    bench/ranking.py all --out FILE          both
+    bench/ranking.py show FILE               the tables again
+
+The file is written after each run. The order within a round is shuffled; the seed is kept. See
+docs/ranking.md.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import platform
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import figures
+import rank_order
+import ranking_traces
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+MACHINES = ROOT / "runtime" / "machine" / "machines"
+BAR = 0.9
+POLICIES = ["stay_put", "bw_interleave", "counter", "counter:theta=40", "two_touch", "cost_benefit",
+            "latency_balance", "histogram_fill:period=200ms,cooling=500ms",
+            "watermark_age:second_touch=200ms"]
+QUICK_POLICIES = ["stay_put", "counter", "two_touch:window=5ms"]
+
+
+class Workload:
+    """A trace, and how it is played: options that `ranking_bench` and `vmart-lab replay` both have."""
+
+    def __init__(self, make, parameters, options):
+        self.make, self.parameters, self.options = make, parameters, options
+
+
+WORKLOADS = {
+    "rebalance": Workload(
+        ranking_traces.make_rebalance, {"rounds": 250},
+        {"router": "hash", "hbm": 6, "chunk": 64, "half-life": 200}),
+    "conversations": Workload(
+        ranking_traces.make_conversations,
+        {"sample": {"requests": 800, "turns": 3, "blocks": 40, "conversations": 16},
+         "launch_mib": 128, "passes_share": 0.4, "times_share": 0.125},
+        {"router": "round_robin", "hbm": 6, "chunk": 64, "half-life": 200}),
+}
+QUICK_WORKLOADS = {
+    "rebalance": Workload(
+        ranking_traces.make_rebalance,
+        {"rounds": 40, "chunks": 2, "chunk_bytes": 2 << 20, "launch_bytes": 2 << 20},
+        {"router": "hash", "hbm": 0.03125, "chunk": 2, "half-life": 20}),
+    "conversations": Workload(
+        ranking_traces.make_conversations,
+        {"sample": {"requests": 800, "turns": 3, "blocks": 7, "conversations": 1},
+         "launch_mib": 4, "passes_share": 0.01, "times_share": 0.125, "token_bytes": 4096},
+        {"router": "round_robin", "hbm": 0.03125, "chunk": 2, "half-life": 20}),
+}
+
+
+def options_of(workload):
+    return [part for name, value in workload.options.items() for part in (f"--{name}", str(value))]
+
+
+def run_json(command, environment, limit_s):
+    """What the command prints. Raises: RuntimeError with its last words, or that it took too long."""
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        out, errors = process.communicate(timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        raise RuntimeError(f"not over after {limit_s:.0f} s") from None
+    if process.returncode:
+        raise RuntimeError(f"status {process.returncode}: {errors.strip()[-500:]}")
+    return json.loads(out)
+
+
+def ask(*command):
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=30, cwd=ROOT)
+        return answer.stdout.strip() if answer.returncode == 0 else ""
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+
+
+def make_context(arguments, seed):
+    gpus = ask("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader,nounits")
+    gpus = [line.split(", ") for line in gpus.splitlines()] if arguments.driver == "cuda" else []
+    return {
+        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        "commit": os.environ.get("VMART_COMMIT") or ask("git", "rev-parse", "--short=12", "HEAD"),
+        "changed": bool(ask("git", "status", "--porcelain", "--untracked-files=no")),
+        "command": " ".join(["bench/ranking.py", *sys.argv[1:]]),
+        "driver": arguments.driver,
+        "driver_version": gpus[0][1] if gpus else "",
+        "gpus": [gpu[0] for gpu in gpus],
+        "cpu": platform.processor(), "cores": os.cpu_count(),
+        "costs": str(arguments.costs), "seed": seed, "repeats": arguments.repeats,
+        "quick": arguments.quick,
+    }
+
+
+def workloads_of(document_or_flag):
+    return QUICK_WORKLOADS if document_or_flag else WORKLOADS
+
+
+def write(path, document):
+    """One sample a line, so that a committed file can be read and compared."""
+    rest = {key: value for key, value in document.items() if key not in ("samples", "replays")}
+    text = json.dumps(rest, indent=1)[:-2]
+    for key in ("samples", "replays"):
+        lines = ",\n  ".join(json.dumps(entry) for entry in document.get(key, []))
+        text += f',\n "{key}": [\n  {lines}\n ]'
+    pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
+    pathlib.Path(path).write_text(text + "\n}\n")
+
+
+def keep(entry, names):
+    return {name: entry[name] for name in names if name in entry}
+
+
+class Measuring:
+    """Runs on the machine, until the budget is spent."""
+
+    KEPT = ("seconds", "accesses", "launches", "bytes", "allocations", "spilled", "alloc_s", "marks",
+            "bytes_moved", "gates", "gates_given_up", "stall", "skew", "moves_wanted", "moves",
+            "moves_failed", "moves_refused", "policy_failures", "ticks", "ticks_late", "uses_lost",
+            "machine")
+
+    def __init__(self, arguments, document):
+        self.arguments, self.document = arguments, document
+        self.program = pathlib.Path(arguments.build) / "bench" / "ranking_bench"
+        self.end = time.monotonic() + arguments.budget
+        self.environment = {**os.environ, "VMART_DRIVER": arguments.driver}
+        if arguments.costs:
+            self.environment["VMART_CALIBRATION"] = str(arguments.costs)
+
+    def run(self, name, workload, trace, policy, number):
+        run = {"workload": name, "policy": policy, "repeat": number}
+        left_s = self.end - time.monotonic()
+        if left_s < self.arguments.least:
+            self.document["failed"].append({**run, "reason": "left out for want of time"})
+            return
+        command = [str(self.program), str(trace), "--policy", policy, *options_of(workload)]
+        begin = time.monotonic()
+        try:
+            entry = run_json(command, self.environment, min(self.arguments.limit, left_s))
+            self.document["samples"].append({**run, **keep(entry, self.KEPT)})
+            print(f"  {name}, {policy}: {entry['seconds']:.3f} s, {entry['moves']} moves "
+                  f"({time.monotonic() - begin:.1f} s in all)", flush=True)
+        except (RuntimeError, OSError, ValueError, KeyError) as error:
+            self.document["failed"].append({**run, "reason": str(error)})
+            print(f"  FAILED {name}, {policy}: {error}", flush=True)
+
+
+def make_traces(arguments, quick, names, folder):
+    lab = pathlib.Path(arguments.build) / "runtime" / "tools" / "vmart-lab"
+    workloads = workloads_of(quick)
+    return {name: workloads[name].make(lab, folder, workloads[name].parameters) for name in names}
+
+
+def measure(arguments):
+    seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(10**6)
+    workloads = workloads_of(arguments.quick)
+    names = [name for name in workloads if not arguments.only or name in arguments.only]
+    policies = arguments.policies or (QUICK_POLICIES if arguments.quick else POLICIES)
+    document = {
+        "context": make_context(arguments, seed),
+        "workloads": {name: {"parameters": workloads[name].parameters,
+                             "options": workloads[name].options} for name in names},
+        "failed": [], "samples": []}
+    chooser = random.Random(seed)
+    measuring = Measuring(arguments, document)
+    with tempfile.TemporaryDirectory(prefix="ranking_") as folder:
+        traces = make_traces(arguments, arguments.quick, names, pathlib.Path(folder))
+        for number in range(arguments.repeats):
+            print(f"round {number + 1}", flush=True)
+            runs = [(name, policy) for name in names for policy in policies]
+            chooser.shuffle(runs)
+            for name, policy in runs:
+                measuring.run(name, workloads[name], traces[name], policy, number)
+                write(arguments.out, document)
+    return document
+
+
+def replay(arguments, document):
+    """The same in the lab, for what was measured."""
+    lab = pathlib.Path(arguments.build) / "runtime" / "tools" / "vmart-lab"
+    quick = document["context"]["quick"]
+    workloads = workloads_of(quick)
+    names = list(document["workloads"])
+    document["replays"], failed = [], []
+    with tempfile.TemporaryDirectory(prefix="ranking_") as folder:
+        traces = make_traces(arguments, quick, names, pathlib.Path(folder))
+        for name in names:
+            policies = dict.fromkeys(sample["policy"] for sample in document["samples"]
+                                     if sample["workload"] == name)
+            for policy in policies:
+                run = {"workload": name, "policy": policy}
+                command = [str(lab), "replay", str(traces[name]), "--json", "--pacing", "at_once",
+                           "--machine", arguments.machine, "--policy", policy,
+                           *options_of(workloads[name]), *arguments.lab_options]
+                try:
+                    entry = run_json(command, dict(os.environ), arguments.limit)
+                    document["replays"].append({**run, **figures_of(entry)})
+                except (RuntimeError, OSError, ValueError, KeyError) as error:
+                    failed.append({**run, "reason": f"replay: {error}"})
+    document["failed"] = [entry for entry in document["failed"]
+                          if not entry["reason"].startswith("replay: ")] + failed
+    document["lab"] = {"machine": arguments.machine, "options": arguments.lab_options,
+                       "commit": ask("git", "rev-parse", "--short=12", "HEAD")}
+    document["judgement"] = judge(document)
+    write(arguments.out, document)
+
+
+def figures_of(entry):
+    if entry["accesses_lost"]:
+        raise RuntimeError(f"{entry['accesses_lost']} accesses were lost")
+    return {"seconds": (entry["end_ns"] - entry["begin_ns"]) * 1e-9,
+            **keep(entry, ("accesses", "bytes", "moves", "bytes_moved", "stall_ns", "skew_ns",
+                           "chunks_spilled", "moves_wanted", "moves_refused", "bytes_by_place"))}
+
+
+def seconds_of(entries, name):
+    """By policy."""
+    seconds = {}
+    for entry in entries:
+        if entry["workload"] == name:
+            seconds.setdefault(entry["policy"], []).append(entry["seconds"])
+    return seconds
+
+
+def judge(document):
+    judgement = {}
+    for name in document["workloads"]:
+        judgement[name] = rank_order.compare(seconds_of(document["samples"], name),
+                                             seconds_of(document["replays"], name))
+    return judgement
+
+
+def median_of(entries, name, policy, key):
+    values = [entry[key] for entry in entries
+              if entry["workload"] == name and entry["policy"] == policy]
+    return rank_order.Measured(values).median if values else None
+
+
+def show(value, form):
+    return "-" if value is None else format(value, form)
+
+
+def rows_of(document, name):
+    samples, replays = document["samples"], document.get("replays", [])
+    measured = {policy: rank_order.Measured(times)
+                for policy, times in seconds_of(samples, name).items()}
+    for policy, times in sorted(measured.items(), key=lambda item: item[1].median):
+        lab = median_of(replays, name, policy, "seconds")
+        yield [f"`{policy}`", f"{times.median:.3f}", f"{times.spread:.3f}", show(lab, ".3f"),
+               show(lab / times.median if lab else None, ".2f"),
+               show(median_of(samples, name, policy, "moves"), ".0f"),
+               show(median_of(replays, name, policy, "moves"), ".0f")]
+
+
+HEADERS = ["policy", "machine, s", "spread, s", "lab, s", "lab / machine", "moves", "moves in the lab"]
+
+
+def print_tables(document):
+    for name in document["workloads"]:
+        print(f"\n{name}\n\n{figures.table(HEADERS, list(rows_of(document, name)))}\n")
+        found = document.get("judgement", {}).get(name)
+        if found:
+            print(f"tau-b {show(found['tau_b'], '.3f')} (bar {BAR}), with each one's own ties "
+                  f"{show(found['tau_b_own_ties'], '.3f')}: of {found['pairs']} pairs "
+                  f"{found['agree']} agree, {found['disagree']} disagree, "
+                  f"{found['ties_machine']} are ties on the machine")
+            for wrong in found["wrong"]:
+                print(f"  the lab {'misses' if wrong['model'] == 0 else 'turns round'}: "
+                      f"{' and '.join(wrong['pair'])}")
+    for failure in document["failed"]:
+        print(f"FAILED {failure['workload']}, {failure['policy']}: {failure['reason']}")
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("step", choices=("measure", "replay", "all", "show"))
+    parser.add_argument("file", nargs="?", help="of measured samples, for replay and show")
+    parser.add_argument("--build", default="build/release", help="the build directory")
+    parser.add_argument("--out", help="where all goes (JSON); replay: the file itself")
+    parser.add_argument("--driver", help="VMART_DRIVER; default cuda")
+    parser.add_argument("--machine", default="h200x4", help="the lab's, a name or a file")
+    parser.add_argument("--costs", help="VMART_CALIBRATION of the runs on the machine; default: the "
+                        "lab's machine file, so that policies decide by the same costs")
+    parser.add_argument("--lab-options", type=str.split, default=[],
+                        help="more for vmart-lab replay, in one text")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--only", nargs="+", help="names of workloads")
+    parser.add_argument("--policies", nargs="+")
+    parser.add_argument("--budget", type=float, default=420, help="seconds for all runs")
+    parser.add_argument("--limit", type=float, default=45, help="seconds for one")
+    parser.add_argument("--least", type=float, default=15, help="with less left, none is begun")
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--quick", action="store_true", help="small traces, to see that all runs")
+    arguments = parser.parse_args()
+    if arguments.step in ("replay", "show") and not arguments.file:
+        parser.error("which file?")
+    arguments.out = arguments.out or arguments.file
+    if not arguments.out:
+        parser.error("--out is missing")
+    arguments.driver = arguments.driver or os.environ.get("VMART_DRIVER") or "cuda"
+    described = MACHINES / f"{arguments.machine}.json"
+    if not arguments.costs:
+        arguments.costs = described if described.exists() else arguments.machine
+    return arguments
+
+
+def main():
+    arguments = parse_arguments()
+    if arguments.step in ("measure", "all"):
+        document = measure(arguments)
+    else:
+        document = json.loads(pathlib.Path(arguments.file).read_text())
+    if arguments.step in ("replay", "all"):
+        replay(arguments, document)
+    print_tables(document)
+    return 1 if document["failed"] or not document["samples"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <vma/runtime.hpp>
+
+#include <atomic>
+#include <cstdint>
+
+namespace vma {
+
+/// The memory of one object of a trace. The object holds it, and so does each access that has not
+/// ended; who lets go last gives it back. Any thread.
+class PlayedMemory {
+ public:
+  /// Held once, by the object. Takes over what `alloc` returned.
+  PlayedMemory(Runtime& runtime, void* pointer, std::uint64_t bytes)
+      : runtime_(runtime), pointer_(static_cast<std::byte*>(pointer)), bytes_(bytes) {}
+
+  std::byte* begin() const noexcept { return pointer_; }
+  std::uint64_t bytes() const noexcept { return bytes_; }
+
+  void hold() noexcept { ++holds_; }
+  /// Requires: what was launched for this hold has ended. The last one gives the memory back behind
+  /// what `stream` has to do, and waits for nothing. Throws: Error.
+  void let_go(Stream stream) {
+    if (--holds_ == 0) runtime_.free_async(pointer_, stream);
+  }
+
+ private:
+  Runtime& runtime_;
+  std::byte* const pointer_;
+  const std::uint64_t bytes_;
+  std::atomic<std::uint64_t> holds_{1};
+};
+
+}  // namespace vma

@@ -1,0 +1,207 @@
+#include "bench/ranking/trace_player.hpp"
+
+#include "service/runtime_parts.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace vma {
+namespace {
+
+constexpr const char* call = "TracePlayer::play";
+
+std::vector<Location> gpus_of(Runtime& runtime) {
+  std::vector<Location> gpus = runtime.locations();
+  std::erase_if(gpus, [](Location at) { return at.kind != Location::Kind::gpu; });
+  return gpus;
+}
+
+std::unique_ptr<Router> router_of(const std::string& name) {
+  auto router = make_router(name);
+  if (name == "round_robin" || name == "hash") return router;
+  throw Error(ErrorKind::invalid_argument, "TracePlayer",
+              fmt::format("the router '{}' looks at what devices do, which differs from run to "
+                          "run; round_robin and hash do not",
+                          name));
+}
+
+/// Makes a device's context the caller's current one, as a program says whose memory it wants.
+class ContextOf {
+ public:
+  ContextOf(Runtime& runtime, Stream stream)
+      : driver_(*runtime.parts().driver), before_(driver_.current_context()) {
+    const Runtime::Parts::Entry entry(runtime.parts(), "TracePlayer");
+    driver_.set_current_context(entry->launcher.bind(stream).context);
+  }
+  ~ContextOf() {
+    try {
+      driver_.set_current_context(before_);
+    } catch (const Error&) {  // The next call on this thread says so.
+    }
+  }
+  ContextOf(const ContextOf&) = delete;
+  ContextOf& operator=(const ContextOf&) = delete;
+
+ private:
+  Driver& driver_;
+  const ContextHandle before_;
+};
+
+}  // namespace
+
+TracePlayer::TracePlayer(Runtime& runtime, const PlayOptions& options, const std::string& router)
+    : runtime_(runtime),
+      options_(options),
+      router_(router_of(router)),
+      loads_(gpus_of(runtime).size()) {
+  for (const Location at : gpus_of(runtime))
+    devices_.push_back(std::make_unique<DevicePlayer>(runtime, at, options.launch_bytes));
+  if (options.hbm_bytes > 0) cap(options.hbm_bytes);
+}
+
+/// The trace's objects may have so much of each GPU, in chunks that are there already: what it
+/// takes to make them is no part of the run.
+void TracePlayer::cap(std::uint64_t hbm_bytes) {
+  for (const auto& device : devices_) runtime_.trim(device->gpu());
+  for (const RuntimeStats::Place& place : runtime_.stats().places) {
+    if (place.at.kind != Location::Kind::gpu) continue;
+    runtime_.set_capacity(place.at, hbm_bytes + place.allocated_bytes + place.own_bytes);
+    const std::uint64_t whole = hbm_bytes / options_.chunk_bytes * options_.chunk_bytes;
+    if (whole > 0) runtime_.reserve(place.at, whole, options_.chunk_bytes);
+  }
+}
+
+/// What is left is the runtime's to take back.
+TracePlayer::~TracePlayer() = default;
+
+PlayReport TracePlayer::play(TraceSource& source) {
+  for (auto batch = source.next(); !batch.empty(); batch = source.next()) {
+    for (const TraceEvent& event : batch) {
+      ++report_.events;
+      take(event, source.tags());
+    }
+  }
+  for (const auto& device : devices_) report_.devices.push_back(device->finish());
+  report_.seconds = elapsed();
+  return std::move(report_);
+}
+
+double TracePlayer::elapsed() const {
+  if (!begun_) return 0;
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+}
+
+void TracePlayer::take(const TraceEvent& event, const TraceTags& tags) {
+  switch (event.kind) {
+    case TraceEventKind::access: return access(event);
+    case TraceEventKind::allocation: return allocate(event, tags);
+    case TraceEventKind::free: return free(event);
+    case TraceEventKind::place: return place(event);
+    case TraceEventKind::tag: live(event).tag = tags.text(event.tag); return;
+    case TraceEventKind::mark:
+      report_.marks.emplace_back(elapsed(), std::string(tags.text(event.tag)));
+  }
+}
+
+TracePlayer::Object& TracePlayer::live(const TraceEvent& event) {
+  const auto found = objects_.find(event.object);
+  const bool is_in = found != objects_.end() && event.offset + event.bytes <= found->second.bytes;
+  if (is_in) return found->second;
+  throw Error(
+      ErrorKind::invalid_argument, call,
+      fmt::format("event {}: {} of object {}, {}", report_.events, to_string(event.kind),
+                  event.object, found == objects_.end() ? "which does not live" : "past its end"));
+}
+
+void TracePlayer::allocate(const TraceEvent& event, const TraceTags& tags) {
+  const std::uint64_t chunk_bytes =
+      event.chunk_bytes > 0 ? event.chunk_bytes : options_.chunk_bytes;
+  const auto [added, is_new] = objects_.try_emplace(
+      event.object, Object{event.bytes, chunk_bytes, std::string(tags.text(event.tag)), nullptr});
+  if (!is_new) {
+    throw Error(ErrorKind::invalid_argument, call,
+                fmt::format("event {}: alloc of object {}, which lives already", report_.events,
+                            event.object));
+  }
+  if (event.at.is_set() && has(event.at.location()))
+    give_memory(added->second, event.at.location(), false);
+}
+
+bool TracePlayer::has(Location place) const {
+  return std::ranges::count(runtime_.locations(), place) > 0;
+}
+
+void TracePlayer::access(const TraceEvent& event) {
+  Object& object = live(event);
+  DevicePlayer& device = *devices_[router_.choose(event, loads_)];
+  if (!begun_) begin_ = std::chrono::steady_clock::now();
+  begun_ = true;
+  if (!object.memory) give_memory(object, device.gpu(), true);
+  const double twice = event.use == UseKind::read_write ? 2 : 1;
+  object.memory->hold();
+  device.push({object.memory, event.offset, event.bytes, event.passes * twice, event.use});
+}
+
+/// Where the policy says, or the trace; else at the place with room that the device reads fastest.
+void TracePlayer::give_memory(Object& object, Location place, bool as_policy_says) {
+  const auto begin = std::chrono::steady_clock::now();
+  void* memory = try_alloc(object, place, as_policy_says);
+  if (memory == nullptr) {
+    ++report_.spilled;
+    const std::vector<Location> places = runtime_.locations();
+    const auto user = std::ranges::find(places, place) - places.begin();
+    const PlaceId near{static_cast<std::uint8_t>(
+        place.kind == Location::Kind::gpu ? static_cast<std::size_t>(user) : 0)};
+    for (const PlaceId at : runtime_.parts().machinery->costs.by_speed(near)) {
+      memory = try_alloc(object, places[index(at)], false);
+      if (memory != nullptr) break;
+    }
+  }
+  if (memory == nullptr) {
+    throw Error(ErrorKind::out_of_memory, call,
+                fmt::format("event {}: {} bytes have room nowhere", report_.events, object.bytes));
+  }
+  object.memory = std::make_shared<PlayedMemory>(runtime_, memory, object.bytes);
+  ++report_.allocations;
+  if (begun_)
+    report_.alloc_s +=
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+/// Null where there is no room.
+void* TracePlayer::try_alloc(const Object& object, Location place, bool as_policy_says) {
+  AllocOptions how;
+  how.chunk_bytes = object.chunk_bytes;
+  how.tag = object.tag;
+  try {
+    if (!as_policy_says) return runtime_.alloc(object.bytes, place, how);
+    const auto device =
+        std::ranges::find(devices_, place, [](const auto& one) { return one->gpu(); });
+    const ContextOf current(runtime_, (*device)->stream());
+    return runtime_.alloc(object.bytes, how);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::out_of_memory) throw;
+    return nullptr;
+  }
+}
+
+/// Costs time, which it does not in a replay: traces have these before their first access.
+void TracePlayer::place(const TraceEvent& event) {
+  Object& object = live(event);
+  if (!object.memory || !event.at.is_set() || !has(event.at.location())) return;
+  MigrateOptions held;
+  held.scope = StopScope::hold;
+  runtime_.migrate(object.memory->begin(), event.offset, event.bytes, event.at.location(), held);
+}
+
+void TracePlayer::free(const TraceEvent& event) {
+  const Object object = live(event);
+  objects_.erase(event.object);
+  router_.forget(event.object);
+  if (object.memory) object.memory->let_go(devices_.front()->stream());
+}
+
+}  // namespace vma
