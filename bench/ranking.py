@@ -18,6 +18,7 @@ import os
 import pathlib
 import platform
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -153,9 +154,13 @@ class Measuring:
             self.document["failed"].append({**run, "reason": "left out for want of time"})
             return
         command = [str(self.program), str(trace), "--policy", policy, *options_of(workload)]
+        environment = dict(self.environment)
+        if self.arguments.record and number == 0:
+            name_of_folder = re.sub(r"[^\w.=-]", "_", f"{name}-{policy}")
+            environment["VMART_RECORD"] = str(pathlib.Path(self.arguments.record) / name_of_folder)
         begin = time.monotonic()
         try:
-            entry = run_json(command, self.environment, min(self.arguments.limit, left_s))
+            entry = run_json(command, environment, min(self.arguments.limit, left_s))
             self.document["samples"].append({**run, **keep(entry, self.KEPT)})
             print(f"  {name}, {policy}: {entry['seconds']:.3f} s, {entry['moves']} moves "
                   f"({time.monotonic() - begin:.1f} s in all)", flush=True)
@@ -310,6 +315,7 @@ def parse_arguments():
     parser.add_argument("--limit", type=float, default=45, help="seconds for one")
     parser.add_argument("--least", type=float, default=15, help="with less left, none is begun")
     parser.add_argument("--seed", type=int)
+    parser.add_argument("--record", help="a folder: VMART_RECORD of the first round's runs")
     parser.add_argument("--quick", action="store_true", help="small traces, to see that all runs")
     arguments = parser.parse_args()
     if arguments.step in ("replay", "show") and not arguments.file:

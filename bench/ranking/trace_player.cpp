@@ -62,15 +62,19 @@ TracePlayer::TracePlayer(Runtime& runtime, const PlayOptions& options, const std
   if (options.hbm_bytes > 0) cap(options.hbm_bytes);
 }
 
-/// The trace's objects may have so much of each GPU, in chunks that are there already: what it
-/// takes to make them is no part of the run.
+/// The trace's objects may have so much of each GPU, in chunks that are there already as far as the
+/// runtime leaves room for them: what it takes to make them is no part of the run.
 void TracePlayer::cap(std::uint64_t hbm_bytes) {
   for (const auto& device : devices_) runtime_.trim(device->gpu());
   for (const RuntimeStats::Place& place : runtime_.stats().places) {
     if (place.at.kind != Location::Kind::gpu) continue;
     runtime_.set_capacity(place.at, hbm_bytes + place.allocated_bytes + place.own_bytes);
     const std::uint64_t whole = hbm_bytes / options_.chunk_bytes * options_.chunk_bytes;
-    if (whole > 0) runtime_.reserve(place.at, whole, options_.chunk_bytes);
+    try {
+      if (whole > 0) runtime_.reserve(place.at, whole, options_.chunk_bytes);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::out_of_memory) throw;
+    }
   }
 }
 
