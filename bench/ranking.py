@@ -32,8 +32,8 @@ import ranking_traces
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MACHINES = ROOT / "runtime" / "machine" / "machines"
 BAR = 0.9
-POLICIES = ["stay_put", "bw_interleave", "counter", "counter:theta=40", "two_touch", "cost_benefit",
-            "latency_balance", "histogram_fill:period=200ms,cooling=500ms",
+POLICIES = ["stay_put", "bw_interleave", "counter", "coin_flip:multiple=40", "two_touch:window=300ms",
+            "cost_benefit", "latency_balance", "histogram_fill:period=200ms,cooling=500ms",
             "watermark_age:second_touch=200ms"]
 QUICK_POLICIES = ["stay_put", "counter", "two_touch:window=5ms"]
 
@@ -47,7 +47,7 @@ class Workload:
 
 WORKLOADS = {
     "rebalance": Workload(
-        ranking_traces.make_rebalance, {"rounds": 250},
+        ranking_traces.make_rebalance, {"rounds": 300},
         {"router": "hash", "hbm": 6, "chunk": 64, "half-life": 200}),
     "conversations": Workload(
         ranking_traces.make_conversations,
@@ -107,7 +107,8 @@ def make_context(arguments, seed):
         "driver_version": gpus[0][1] if gpus else "",
         "gpus": [gpu[0] for gpu in gpus],
         "cpu": platform.processor(), "cores": os.cpu_count(),
-        "costs": str(arguments.costs), "seed": seed, "repeats": arguments.repeats,
+        "costs": os.path.relpath(arguments.costs, ROOT) if os.path.exists(arguments.costs)
+        else arguments.costs, "seed": seed, "repeats": arguments.repeats,
         "quick": arguments.quick,
     }
 
@@ -326,7 +327,7 @@ def parse_arguments():
     arguments.driver = arguments.driver or os.environ.get("VMART_DRIVER") or "cuda"
     described = MACHINES / f"{arguments.machine}.json"
     if not arguments.costs:
-        arguments.costs = described if described.exists() else arguments.machine
+        arguments.costs = str(described if described.exists() else arguments.machine)
     return arguments
 
 
