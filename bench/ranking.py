@@ -80,7 +80,10 @@ def run_json(command, environment, limit_s):
         out, errors = process.communicate(timeout=limit_s)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+        try:
+            process.communicate(timeout=20)
+        except subprocess.TimeoutExpired:
+            pass  # The driver keeps it; it ends when it is let go.
         raise RuntimeError(f"not over after {limit_s:.0f} s") from None
     if process.returncode:
         raise RuntimeError(f"status {process.returncode}: {errors.strip()[-500:]}")
