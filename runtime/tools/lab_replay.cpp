@@ -4,6 +4,7 @@
 #include "lab/replay.hpp"
 #include "lab/replay_inputs.hpp"
 #include "lab/replay_json.hpp"
+#include "lab/replay_metrics.hpp"
 #include "machine/machine_file.hpp"
 #include "placement/built_in_policies.hpp"
 
@@ -12,6 +13,7 @@
 #include <boost/json/serialize.hpp>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 
 namespace vma {
@@ -37,6 +39,33 @@ ReplayReport run(Replay& replay, TraceSource& trace, const std::string& path) {
   } catch (const Error& error) {
     if (error.call() != "Replay::run") throw;
     throw Error(error.kind(), "vmart-lab replay", fmt::format("{}: {}", path, error.what()));
+  }
+}
+
+void print(const ReplayMetrics& metrics) {
+  fmt::print("cost {:.3f} s: accesses {:.3f} s, moves {:.3f} s by themselves\n", metrics.cost_s,
+             metrics.access_s, metrics.move_s);
+  if (metrics.slowdown && metrics.own_share) {
+    fmt::print(
+        "slowdown {:.3f}; {:.1f} % of the bytes in their device's HBM, {:.1f} % in a peer's,"
+        " {:.1f} % in host memory\n",
+        *metrics.slowdown, 100 * *metrics.own_share, 100 * *metrics.peer_share,
+        100 * *metrics.host_share);
+  }
+  if (metrics.fairness_tenants && metrics.fairness_devices) {
+    fmt::print("fairness {:.3f} over tags, {:.3f} over devices\n", *metrics.fairness_tenants,
+               *metrics.fairness_devices);
+  }
+  if (metrics.link_use_max > 0) {
+    const auto busiest =
+        std::ranges::max_element(metrics.links, {}, [](const auto& link) { return link.second; });
+    fmt::print("the busiest link is {}, {:.1f} % used\n", busiest->first, 100 * busiest->second);
+  }
+  fmt::print("{} moves were undone\n", metrics.thrashes);
+  if (metrics.marks > 0) {
+    fmt::print("{} of {} phases settled", metrics.marks_settled, metrics.marks);
+    if (metrics.settle_s) fmt::print(", in {:.3f} s on average", *metrics.settle_s);
+    fmt::print("\n");
   }
 }
 
@@ -76,8 +105,10 @@ int run_replay(const ReplayCommand& command) {
   const ReplayReport report = run(replay, *trace, command.trace);
   const std::uint64_t bad_lines = trace->bad_lines() == nullptr ? 0 : trace->bad_lines()->count();
   if (bad_lines > 0) fmt::print(stderr, "{} bad lines were left out\n", bad_lines);
+  const ReplayMetrics metrics = metrics_of(report, machine);
   if (command.json) {
     boost::json::object json = to_json(report);
+    json["metrics"] = to_json(metrics);
     json["inputs"] =
         boost::json::object{{"trace", command.trace},   {"machine", machine.name},
                             {"policy", command.policy}, {"router", command.router},
@@ -86,6 +117,7 @@ int run_replay(const ReplayCommand& command) {
     fmt::print("{}\n", boost::json::serialize(json));
   } else {
     print(command, report);
+    print(metrics);
   }
   return 0;
 }

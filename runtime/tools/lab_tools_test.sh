@@ -40,6 +40,8 @@ cmp -s "$folder/a.vtrace" "$folder/c.vtrace" && failures=$((failures + 1))
 
 expect 0 "at home they would take" replay "$folder/a.vtrace" --machine h200x2
 expect 0 "\"policy_failures\":0" replay "$folder/a.vtrace" --machine h200x2 --json
+expect 0 "0 of 2 phases settled" replay "$folder/a.vtrace" --machine h200x2
+expect 0 "\"metrics\":{\"seconds\":" replay "$folder/a.vtrace" --machine h200x2 --json
 expect 0 "gpu(1)" replay "$folder/a.vtrace" --machine h200x2 --hbm 2 --policy stay_put
 expect 1 "there is no policy 'best'" replay "$folder/a.vtrace" --policy best
 expect 1 "there is no router 'nearest'" replay "$folder/a.vtrace" --router nearest

@@ -16,12 +16,14 @@ namespace vma {
 struct ReplayRig {
   ReplayRig() { options.chunk_bytes = 100; }
 
+  ReplayMachine machine() const {
+    return {"two GPUs",
+            {{gpu(0), hbm_bytes, 0, 0}, {gpu(1), hbm_bytes, 0, 0}, {host(0), host_bytes, 0, 0}},
+            gpus.costs,
+            LinkMap(gpus.machine, gpus.costs)};
+  }
   ReplayReport run(ListedTrace& trace, std::unique_ptr<Policy> policy) {
-    const ReplayMachine machine{
-        "two GPUs",
-        {{gpu(0), hbm_bytes, 0, 0}, {gpu(1), hbm_bytes, 0, 0}, {host(0), host_bytes, 0, 0}},
-        gpus.costs,
-        LinkMap(gpus.machine, gpus.costs)};
+    const ReplayMachine machine = this->machine();
     return Replay(machine, options, std::move(policy), make_router(router)).run(trace);
   }
   ReplayReport run(ListedTrace& trace, const std::string& policy = "stay_put") {

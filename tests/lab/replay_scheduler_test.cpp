@@ -63,6 +63,12 @@ struct SwapRig {
     return limits;
   }
   void end(const AcceptedMove& move) { scheduler.end(move, true, Time(1), Time(0)); }
+  /// By the rows of the chunks.
+  std::vector<std::uint64_t> lying() const {
+    std::vector<std::uint64_t> bytes(scheduler.snapshot().places().size());
+    for (const ChunkRow& row : scheduler.snapshot().chunks()) bytes[index(row.at)] += row.bytes;
+    return bytes;
+  }
   /// What begins now, and what begins when each of these has ended, and so on.
   std::string order() {
     std::string order;
@@ -96,6 +102,21 @@ TEST(ReplayScheduler, MovesBeginInTheOrderOfTheirPlan) {
   SwapRig rig;
   rig.scheduler.tick();
   EXPECT_EQ(rig.order(), "-0 -1 -2 -3 +15 +14 +13 +12 -4 -5 -6 -7 +11 +10 +9 +8");
+  EXPECT_EQ(rig.scheduler.under_way(), 0u);
+}
+
+TEST(ReplayScheduler, WhatIsOnItsWayLiesWhereItWasUntilItHasMoved) {
+  SwapRig rig;
+  rig.scheduler.tick();
+  std::vector<AcceptedMove> under_way = rig.scheduler.take_ready();
+  for (std::size_t i = 0; i < under_way.size(); ++i) {
+    EXPECT_EQ(rig.scheduler.resident_bytes(), rig.lying());
+    const AcceptedMove move = under_way[i];
+    rig.scheduler.end(move, i % 3 > 0, Time(1), Time(0));  // Some fail.
+    EXPECT_EQ(rig.scheduler.resident_bytes(), rig.lying());
+    for (AcceptedMove& next : rig.scheduler.take_ready()) under_way.push_back(std::move(next));
+  }
+  EXPECT_GT(under_way.size(), 4u);
   EXPECT_EQ(rig.scheduler.under_way(), 0u);
 }
 

@@ -150,6 +150,38 @@ TEST(Replay, AMoveTakesItsCopyItsFixedPartAndAStall) {
   EXPECT_NEAR(report.access_s, 0.25 + 0.025, 1e-6);
   // Prepared 0.2 s, copied 0.25 s, switched 0.1 s: in the window of 1.5 s to 1.6 s.
   EXPECT_EQ(report.windows.at(15).bytes_moved, 100u);
+  EXPECT_NEAR(report.move_s, 0.2 + 0.25 + 0.1, 1e-9);
+}
+
+TEST(Replay, AWindowSaysWhatLiesWhereAtItsEnd) {
+  ReplayRig rig;
+  ListedTrace trace;
+  trace.alloc(start, 1, 100, on_1).alloc(start, 2, 30, on_host).access(start, 1, 100, on_0);
+  trace.free(milliseconds(450), 2).access(seconds(2), 1, 100, on_0);
+  const auto to_home = [](const Snapshot& snapshot, Plan& plan) {
+    if (snapshot.now() == seconds(1)) plan.move(ChunkId{0}, gpu_0, 1, "told to");
+  };
+  const ReplayReport report = rig.run(trace, std::make_unique<ToldPolicy>(to_home));
+  EXPECT_EQ(report.places, (std::vector<std::string>{"gpu(0)", "gpu(1)", "host(0)"}));
+  using Resident = std::vector<std::uint64_t>;
+  ASSERT_EQ(report.windows.size(), 21u);
+  EXPECT_EQ(report.windows[3].resident, (Resident{0, 100, 30}));
+  EXPECT_EQ(report.windows[4].resident, (Resident{0, 100, 0}));
+  EXPECT_EQ(report.windows[11].resident, (Resident{0, 100, 0}));  // Under way until 1.25 s.
+  EXPECT_EQ(report.windows[12].resident, (Resident{100, 0, 0}));
+  EXPECT_EQ(report.windows[20].resident, (Resident{100, 0, 0}));
+}
+
+TEST(Replay, BytesAreToldByDeviceAndPlace) {
+  ReplayRig rig;
+  ListedTrace trace;
+  trace.alloc(start, 1, 200, on_0).place(start, 1, 100, on_1, 100);
+  trace.access(start, 1, 200, on_0).access(start, 1, 150, on_1);
+  const ReplayReport report = rig.run(trace);
+  EXPECT_EQ(report.devices[0].bytes_by_place, (std::vector<double>{100, 100, 0}));
+  EXPECT_EQ(report.devices[1].bytes_by_place, (std::vector<double>{100, 50, 0}));
+  EXPECT_NEAR(report.devices[0].local_s, 0.05, 1e-9);
+  EXPECT_NEAR(report.devices[1].local_s, 0.0375, 1e-9);
 }
 
 TEST(Replay, AGateWaitsForTheLastDeviceAndKeepsTheOthersFromBeginning) {
