@@ -42,6 +42,7 @@ struct ChunkRow {
   std::uint16_t tag = 0;         ///< `Snapshot` knows.
   PlaceId at{};
   std::uint8_t recent_moves = 0;  ///< Within the window of the planner's safety rules.
+  std::uint8_t users = 0;         ///< GPUs that have used it.
   bool movable : 1 = true;        ///< Nothing pins it.
   bool in_scope : 1 = true;       ///< A stream is attached that may use it, so it can move now.
   bool moving : 1 = false;        ///< A move of it is planned or under way.
@@ -146,10 +147,10 @@ class VMART_EXPORT Snapshot {
   /// Every GPU that has used it, in no order.
   template <typename Body>  // body(PlaceId device, const Heat&)
   void for_each_user(ChunkId chunk, Body&& body) const {
-    for (std::uint32_t cell = chunks()[index(chunk)].heat; cell != ChunkRow::none;) {
-      const User user = user_at(cell);
+    const ChunkRow& row = this->chunk(chunk);
+    for (std::uint32_t number = row.users; number-- > 0;) {
+      const User user = user_at(row.heat + number);
       body(user.device, user.heat);
-      cell = user.next;
     }
   }
   /// Null without one, and once it has run out. Its times are since the clock's start.
@@ -169,7 +170,6 @@ class VMART_EXPORT Snapshot {
   struct User {
     PlaceId device{};
     Heat heat;
-    std::uint32_t next = ChunkRow::none;
   };
   User user_at(std::uint32_t cell) const;
   const ChunkTables* tables_;

@@ -32,7 +32,11 @@ constexpr std::size_t tags_max = UINT16_MAX;
 
 ChunkTables::ChunkTables(std::vector<PlaceState> places, MachineCosts costs,
                          const HeatLimits& limits)
-    : limits_(limits), places_(std::move(places)), costs_(std::move(costs)), tags_(1) {
+    : limits_(limits),
+      places_(std::move(places)),
+      costs_(std::move(costs)),
+      heat_(limits.cells_max),
+      tags_(1) {
   VMART_CHECK(places_.size() == costs_.places(), "the costs are those of these places");
   demands_.resize(costs_.gpus() * places_.size());
   tag_numbers_.emplace("", std::uint16_t{0});
@@ -123,7 +127,7 @@ void ChunkTables::remove(ChunkId first, std::size_t chunks) {
     ChunkRow& row = rows_[index(first) + i];
     VMART_CHECK(row.bytes > 0, "only what was added is removed");
     shift_demand(row, -1);
-    drop_cells(row);
+    heat_.drop(row);
     forget_hint(ChunkId{static_cast<std::uint32_t>(index(first) + i)});
     if (!row.dropped) places_[index(row.at)].used_bytes -= row.bytes;
     const bool listed = row.changed;
@@ -160,7 +164,7 @@ void ChunkTables::set_dropped(ChunkId chunk, bool dropped) {
   }
   places_[index(row.at)].used_bytes -= row.bytes;
   shift_demand(row, -1);
-  drop_cells(row);
+  heat_.drop(row);
 }
 
 void ChunkTables::expect(PlaceId at, std::uint64_t bytes) {
@@ -186,36 +190,6 @@ void ChunkTables::clear_changed() {
 
 // --- Heat
 
-/// The cell of a GPU, made at its first use; `none` if there is no room.
-std::uint32_t ChunkTables::cell_of(ChunkRow& row, PlaceId device) {
-  for (std::uint32_t cell = row.heat; cell != ChunkRow::none; cell = cells_[cell].next) {
-    if (cells_[cell].device == device) return cell;
-  }
-  std::uint32_t cell = free_cell_;
-  if (cell != ChunkRow::none) {
-    free_cell_ = cells_[cell].next;
-  } else {
-    if (cells_.size() >= limits_.cells_max) return ChunkRow::none;
-    cell = static_cast<std::uint32_t>(cells_.size());
-    cells_.emplace_back();
-  }
-  cells_[cell] = HeatCell{};
-  cells_[cell].device = device;
-  cells_[cell].updated = now_;
-  cells_[cell].next = row.heat;
-  row.heat = cell;
-  return cell;
-}
-
-void ChunkTables::drop_cells(ChunkRow& row) {
-  while (row.heat != ChunkRow::none) {
-    const std::uint32_t cell = row.heat;
-    row.heat = cells_[cell].next;
-    cells_[cell].next = free_cell_;
-    free_cell_ = cell;
-  }
-}
-
 Heat ChunkTables::decayed(const HeatCell& cell) const {
   const Time passed = now_ - cell.updated;
   const double short_fading = fading(passed, limits_.half_life_short);
@@ -229,12 +203,12 @@ void ChunkTables::used(ChunkId chunk, PlaceId device, double bytes_read, double 
   if (row.dropped) return;
   row.last_use = now_;
   touch(chunk);
-  const std::uint32_t number = cell_of(row, device);
-  if (number == ChunkRow::none) {
+  HeatCell* const found = heat_.find_or_make(row, device, now_);
+  if (found == nullptr) {
     ++uses_lost_;
     return;
   }
-  HeatCell& cell = cells_[number];
+  HeatCell& cell = *found;
   const Heat heat = decayed(cell);
   const double to_short = weight(limits_.half_life_short);
   const double to_long = weight(limits_.half_life_long);
@@ -261,9 +235,9 @@ void ChunkTables::update_demands() {
 }
 
 void ChunkTables::shift_demand(const ChunkRow& row, double sign) {
-  for (std::uint32_t cell = row.heat; cell != ChunkRow::none; cell = cells_[cell].next) {
-    double& demand = demands_[index(cells_[cell].device) * places_.size() + index(row.at)];
-    demand = std::max(0.0, demand + sign * decayed(cells_[cell]).short_term());
+  for (const HeatCell& cell : heat_.of(row)) {
+    double& demand = demands_[index(cell.device) * places_.size() + index(row.at)];
+    demand = std::max(0.0, demand + sign * decayed(cell).short_term());
   }
 }
 
@@ -303,7 +277,7 @@ std::size_t ChunkTables::table_bytes() const noexcept {
 }
 
 std::size_t ChunkTables::heat_bytes() const noexcept {
-  return cells_.capacity() * sizeof(HeatCell);
+  return heat_.bytes();
 }
 
 void ChunkTables::check_invariants() const {
@@ -312,12 +286,12 @@ void ChunkTables::check_invariants() const {
   for (const ChunkRow& row : rows_) {
     if (row.changed) ++changed;
     if (row.bytes == 0) {
-      VMART_CHECK(row.heat == ChunkRow::none, "a free row has no heat");
+      VMART_CHECK(row.users == 0, "a free row has no heat");
       continue;
     }
     ++count;
     if (row.dropped) {
-      VMART_CHECK(row.heat == ChunkRow::none, "a chunk without memory has no heat");
+      VMART_CHECK(row.users == 0, "a chunk without memory has no heat");
       continue;
     }
     used[index(row.at)] += row.bytes;

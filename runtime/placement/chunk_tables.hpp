@@ -1,5 +1,7 @@
 #pragma once
 
+#include "placement/heat_cells.hpp"
+
 #include <vma/snapshot.hpp>
 
 #include <cstdint>
@@ -17,7 +19,7 @@ inline namespace v1 {
 struct HeatLimits {
   Time half_life_short = std::chrono::seconds(1);
   Time half_life_long = std::chrono::seconds(10);
-  std::size_t cells_max = std::size_t{1} << 22;  ///< Of a chunk and a GPU each, 32 bytes.
+  std::size_t cells_max = std::size_t{1} << 22;  ///< Of a chunk and a GPU each, 32 bytes in use.
 };
 
 /// What a `Snapshot` shows: the books of the scheduler, kept up by what it is told. They know
@@ -73,19 +75,9 @@ struct ChunkTables {
 
  private:
   friend class Snapshot;
-  struct HeatCell {
-    float read_short = 0, read_long = 0, write_short = 0, write_long = 0;  // Bytes/s at `updated`.
-    Time updated{0};
-    std::uint32_t next = ChunkRow::none;
-    PlaceId device{};
-  };
-  static_assert(sizeof(HeatCell) == 32);
-
   std::uint32_t take_rows(std::size_t count);
   void give_rows(std::uint32_t first, std::size_t count);
   std::uint16_t tag_number(std::string_view tag);
-  std::uint32_t cell_of(ChunkRow& row, PlaceId device);
-  void drop_cells(ChunkRow& row);
   void shift_demand(const ChunkRow& row, double sign);
   Heat decayed(const HeatCell& cell) const;
   double demand(PlaceId device, PlaceId at) const;
@@ -101,8 +93,7 @@ struct ChunkTables {
 
   std::map<std::uint32_t, std::uint32_t> free_rows_;  // First to count; never adjacent.
   std::set<std::pair<std::uint32_t, std::uint32_t>> free_by_size_;  // Count and first.
-  std::vector<HeatCell> cells_;
-  std::uint32_t free_cell_ = ChunkRow::none;  // A list through `next`.
+  HeatCells heat_;
   std::vector<Hint> hints_;
   std::vector<std::uint32_t> free_hints_;
   std::vector<std::string> tags_;

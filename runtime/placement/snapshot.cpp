@@ -26,8 +26,8 @@ double Snapshot::demand(PlaceId device, PlaceId at) const {
 }
 
 Snapshot::User Snapshot::user_at(std::uint32_t cell) const {
-  const ChunkTables::HeatCell& found = tables_->cells_[cell];
-  return {found.device, tables_->decayed(found), found.next};
+  const HeatCell& found = tables_->heat_.at(cell);
+  return {found.device, tables_->decayed(found)};
 }
 
 Heat Snapshot::heat(ChunkId chunk, PlaceId device) const {
