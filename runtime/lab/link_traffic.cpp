@@ -11,41 +11,53 @@ namespace vma {
 LinkTraffic::LinkTraffic(const LinkMap& map) : map_(map), links_(map.size()) {}
 
 FlowId LinkTraffic::begin(const LinkPath& path, double bytes, Time now, double rate_max) {
-  VMART_CHECK(path.rate_max > 0 && rate_max > 0, "there is a way for the bytes");
-  advance(now);
-  if (free_.empty()) {
-    free_.push_back(static_cast<std::uint32_t>(flows_.size()));
-    flows_.emplace_back();
-  }
-  const std::uint32_t number = free_.back();
-  free_.pop_back();
-  Flow& flow = flows_[number];
-  const double most = std::min(path.rate_max, rate_max);
-  flow = {&path, bytes, most, most, false};
-  active_.push_back(number);
-  count(flow, 1);
-  if (!alone(path)) {
-    join(path);
-    share();
-  }
-  find_next();
-  return FlowId{number};
+  const NewFlow flow{&path, bytes, rate_max};
+  return begin(std::span(&flow, 1), now).front();
 }
 
-double LinkTraffic::end(FlowId id, Time now) {
+/// Each begin would find the rates of all that it reaches; where a later one reaches these too, it
+/// finds them anew. So the last ones do it, and only for those that none after them has reached.
+std::span<const FlowId> LinkTraffic::begin(std::span<const NewFlow> flows, Time now) {
+  begun_.clear();
+  if (flows.empty()) return begun_;  // And time has no step here: sums would round otherwise.
   advance(now);
-  const auto number = static_cast<std::uint32_t>(id);
-  const LinkPath& path = *flows_[number].path;
-  const double left = std::max(flows_[number].left, 0.0);
-  active_.erase(std::ranges::find(active_, number));
-  free_.push_back(number);
-  count(flows_[number], -1);
-  if (!alone(path)) {
-    join(path);
+  for (const NewFlow& flow : flows) begun_.push_back(FlowId{enter(flow)});
+  ++batch_;
+  for (std::size_t i = flows.size(); i-- > 0;) {
+    const Flow& flow = flows_[static_cast<std::size_t>(begun_[i])];
+    if (flow.batch == batch_ || alone(*flow.path)) continue;
+    join(*flow.path);
     share();
   }
-  find_next();
-  return left;
+  return begun_;
+}
+
+double LinkTraffic::end(FlowId flow, Time now) {
+  return end(std::span(&flow, 1), now).front();
+}
+
+/// In the order of their ends, for that decides how sums round. What reaches only such as end too
+/// needs no rates.
+std::span<const double> LinkTraffic::end(std::span<const FlowId> flows, Time now) {
+  left_.clear();
+  if (flows.empty()) return left_;
+  advance(now);
+  for (const FlowId id : flows) flows_[static_cast<std::size_t>(id)].ends = true;
+  std::erase_if(active_, [&](std::uint32_t number) { return flows_[number].ends; });
+  for (const FlowId id : flows) {
+    const auto number = static_cast<std::uint32_t>(id);
+    left_.push_back(std::max(flows_[number].left, 0.0));
+    leave(number);
+    const LinkPath& path = *flows_[number].path;
+    if (alone(path)) continue;
+    join(path);
+    if (std::ranges::any_of(joined_, [&](std::uint32_t each) { return !flows_[each].ends; })) {
+      share();
+    } else {
+      part();
+    }
+  }
+  return left_;
 }
 
 void LinkTraffic::advance(Time now) {
@@ -70,13 +82,40 @@ bool LinkTraffic::alone(const LinkPath& path) const {
   return std::ranges::none_of(path.links(), [&](LinkId link) { return links_[link].joins; });
 }
 
-void LinkTraffic::count(const Flow& flow, int sign) {
-  for (const LinkId link : flow.path->links()) {
-    Link& each = links_[link];
-    each.flows += static_cast<std::uint32_t>(sign);
-    each.demand = each.flows == 0 ? 0 : each.demand + sign * flow.rate_max;
-    each.joins = each.joins || may_bind(link);  // Bound before the change, or after it.
+std::uint32_t LinkTraffic::enter(const NewFlow& flow) {
+  VMART_CHECK(flow.path->rate_max > 0 && flow.rate_max > 0, "there is a way for the bytes");
+  if (free_.empty()) {
+    free_.push_back(static_cast<std::uint32_t>(flows_.size()));
+    flows_.emplace_back();
   }
+  const std::uint32_t number = free_.back();
+  free_.pop_back();
+  const double most = std::min(flow.path->rate_max, flow.rate_max);
+  flows_[number] = {flow.path, flow.bytes, most, most};
+  active_.push_back(number);
+  next_known_ = false;
+  for (const LinkId link : flow.path->links()) {
+    links_[link].flows.push_back(number);
+    change_demand(link, most);
+  }
+  return number;
+}
+
+void LinkTraffic::leave(std::uint32_t number) {
+  free_.push_back(number);
+  next_known_ = false;
+  const Flow& flow = flows_[number];
+  for (const LinkId link : flow.path->links()) {
+    std::vector<std::uint32_t>& flows = links_[link].flows;
+    flows.erase(std::ranges::find(flows, number));
+    change_demand(link, -flow.rate_max);
+  }
+}
+
+void LinkTraffic::change_demand(LinkId link, double change) {
+  Link& each = links_[link];
+  each.demand = each.flows.empty() ? 0 : each.demand + change;
+  each.joins = each.joins || may_bind(link);  // Bound before the change, or after it.
 }
 
 /// Finds every flow that a change on the path can reach: over links that may bind. Those that bound
@@ -89,16 +128,15 @@ void LinkTraffic::join(const LinkPath& path) {
     links_[link].joined = true;
     joined_links_.push_back(link);
   };
-  for (const std::uint32_t number : active_) flows_[number].fixed = true;
   for (const LinkId link : path.links()) add(link);
   for (std::size_t next = 0; next < joined_links_.size(); ++next) {
-    for (const std::uint32_t number : active_) {
+    for (const std::uint32_t number : links_[joined_links_[next]].flows) {
       Flow& flow = flows_[number];
-      const std::span<const LinkId> own = flow.path->links();
-      if (!flow.fixed || std::ranges::find(own, joined_links_[next]) == own.end()) continue;
+      if (!flow.fixed) continue;
       flow.fixed = false;
+      flow.batch = batch_;
       joined_.push_back(number);
-      for (const LinkId link : own) add(link);
+      for (const LinkId link : flow.path->links()) add(link);
     }
   }
 }
@@ -108,14 +146,14 @@ void LinkTraffic::join(const LinkPath& path) {
 void LinkTraffic::share() {
   for (const LinkId link : joined_links_) {
     links_[link].room = map_.capacity(link);
-    links_[link].unfixed = links_[link].flows;
+    links_[link].unfixed = links_[link].flows.size();
   }
   while (!joined_.empty()) {
     double level = std::numeric_limits<double>::infinity();
     LinkId fullest = 0;
     for (const LinkId link : joined_links_) {
       if (links_[link].unfixed == 0) continue;
-      const double each = links_[link].room / links_[link].unfixed;
+      const double each = links_[link].room / static_cast<double>(links_[link].unfixed);
       if (each < level) {
         level = each;
         fullest = link;
@@ -131,6 +169,13 @@ void LinkTraffic::share() {
           level);
     }
   }
+  part();
+}
+
+/// What `join` has joined is apart again.
+void LinkTraffic::part() {
+  for (const std::uint32_t number : joined_) flows_[number].fixed = true;
+  joined_.clear();
   for (const LinkId link : joined_links_) {
     links_[link].joined = false;
     links_[link].joins = may_bind(link);
@@ -148,6 +193,7 @@ bool LinkTraffic::fix(Chosen&& chosen, double level) {
       continue;
     }
     flow.rate = std::min(level, flow.rate_max);
+    flow.fixed = true;
     for (const LinkId link : flow.path->links()) {
       if (!links_[link].joined) continue;
       links_[link].room -= flow.rate;
@@ -159,7 +205,18 @@ bool LinkTraffic::fix(Chosen&& chosen, double level) {
   return any;
 }
 
+Time LinkTraffic::next_end() {
+  if (!next_known_) find_next();
+  return next_end_;
+}
+
+FlowId LinkTraffic::next() {
+  if (!next_known_) find_next();
+  return next_;
+}
+
 void LinkTraffic::find_next() {
+  next_known_ = true;
   double soonest = 0;
   const Flow* first = nullptr;
   for (const std::uint32_t number : active_) {

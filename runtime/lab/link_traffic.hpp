@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <vector>
 
 namespace vma {
@@ -19,8 +20,8 @@ enum class FlowId : std::uint32_t {};
 /// of its own is fuller, leaves the rest to the others (progressive filling: Bertsekas and
 /// Gallager, "Data Networks", 6.5.2).
 ///
-/// A begin or an end costs in proportion to the flows that are under way, and to the levels at
-/// which those that it reaches over full links are held. Not thread-safe.
+/// A begin or an end costs in proportion to the flows that it reaches over full links, and to the
+/// levels at which they are held; a step in time to all that are under way. Not thread-safe.
 class LinkTraffic {
  public:
   explicit LinkTraffic(const LinkMap& map);
@@ -29,13 +30,24 @@ class LinkTraffic {
   /// flow; its `rate_max` and the flow's are above zero.
   FlowId begin(const LinkPath& path, double bytes, Time now,
                double rate_max = std::numeric_limits<double>::infinity());
+  struct NewFlow {
+    const LinkPath* path = nullptr;
+    double bytes = 0;
+    double rate_max = std::numeric_limits<double>::infinity();
+  };
+  /// Several at once, for less than one after the other and with the same rates, to the last bit.
+  /// Their numbers, until the next begin.
+  std::span<const FlowId> begin(std::span<const NewFlow> flows, Time now);
+
   /// Takes a flow out, ended or not. Returns the bytes that were left.
   double end(FlowId flow, Time now);
+  /// Several at once, likewise. Valid until the next end.
+  std::span<const double> end(std::span<const FlowId> flows, Time now);
 
   /// When the next flow ends if none begins; `Time::max()` without any. Rounded up.
-  Time next_end() const noexcept { return next_end_; }
+  Time next_end();
   /// That flow; of several the one that began first. Requires: there is one.
-  FlowId next() const noexcept { return next_; }
+  FlowId next();
 
   std::size_t size() const noexcept { return active_.size(); }
   /// Bytes a second, at present.
@@ -47,13 +59,15 @@ class LinkTraffic {
   struct Flow {
     const LinkPath* path = nullptr;
     double left = 0, rate_max = 0, rate = 0;
-    bool fixed = false;  // While rates are found: it has one.
+    std::uint64_t batch = 0;  // Of begins, in which it has got its rate.
+    bool fixed = true;        // False while rates are found and it has none yet.
+    bool ends = false;
   };
   struct Link {
-    std::uint32_t flows = 0;    // Now.
-    std::uint32_t unfixed = 0;  // While rates are found: flows without one.
-    double demand = 0;          // Of all its flows at their fastest.
-    double room = 0;            // While rates are found.
+    std::vector<std::uint32_t> flows;  // In the order of their beginning.
+    std::size_t unfixed = 0;           // While rates are found: flows without one.
+    double demand = 0;                 // Of all its flows at their fastest.
+    double room = 0;                   // While rates are found.
     double carried = 0;
     bool joins = false;   // Its flows may hold each other up.
     bool joined = false;  // While rates are found: it may bind.
@@ -62,9 +76,12 @@ class LinkTraffic {
   void advance(Time now);
   bool may_bind(LinkId link) const;
   bool alone(const LinkPath& path) const;
-  void count(const Flow& flow, int sign);
+  std::uint32_t enter(const NewFlow& flow);
+  void leave(std::uint32_t number);
+  void change_demand(LinkId link, double change);
   void join(const LinkPath& path);
   void share();
+  void part();
   template <typename Chosen>
   bool fix(Chosen&& chosen, double level);
   void find_next();
@@ -76,7 +93,11 @@ class LinkTraffic {
   std::vector<std::uint32_t> joined_;  // While rates are found: flows that may change.
   std::vector<LinkId> joined_links_;
   std::vector<Link> links_;
+  std::vector<FlowId> begun_;  // By the last call.
+  std::vector<double> left_;   // Of what the last call has ended.
+  std::uint64_t batch_ = 0;    // Of begins.
   Time now_{0};
+  bool next_known_ = true;  // These are true.
   Time next_end_ = Time::max();
   FlowId next_{};
 };

@@ -104,8 +104,10 @@ void Replay::end_moves() {
 
 /// All go on; and then the next gate may shut, behind what each has just begun.
 void Replay::open_devices() {
+  std::vector<std::list<Running>::iterator> go_on;
   for (auto running = running_.begin(); running != running_.end(); ++running)
-    if (!running->flow) begin_segment(running);
+    if (!running->flow) go_on.push_back(running);
+  begin_segments(go_on);
   for (std::size_t device = 0; device < devices_.size(); ++device) {
     if (const auto since = std::exchange(devices_[device].stands, std::nullopt))
       report_.devices[device].stood += now_ - *since;
@@ -117,9 +119,13 @@ void Replay::open_devices() {
 /// What is spread is many kernels, and stands at once; what is one kernel is waited for.
 void Replay::shut_gate() {
   if (!moves_.wants_gate()) return;
-  for (Running& running : running_) {
-    if (!running.access.spread()) continue;
-    running.left = traffic_.end(*running.flow, now_);
+  std::vector<FlowId> stopped;
+  for (const Running& running : running_)
+    if (running.access.spread()) stopped.push_back(*running.flow);
+  const std::span<const double> left = traffic_.end(stopped, now_);
+  for (std::size_t i = 0; i < stopped.size(); ++i) {
+    Running& running = *by_flow_[static_cast<std::size_t>(stopped[i])];
+    running.left = left[i];
     running.flow.reset();
   }
   std::size_t kernels = 0;

@@ -112,8 +112,10 @@ class Replay {
   void begin(std::size_t device, const Access& access);
   bool cut(Running& running);
   void begin_segment(std::list<Running>::iterator running);
+  void begin_segments(std::span<const std::list<Running>::iterator> begun);
   void end_flow();
   void end_access(const Running& running);
+  void drop(std::list<Running>::iterator running);
   static bool has_work(const Device& device);
 
   // The moves
@@ -138,7 +140,10 @@ class Replay {
   TaskRouter router_;
   std::vector<Device> devices_;
   std::list<Running> running_;
+  std::list<Running> unused_;                          // Nodes for the next ones.
+  std::vector<std::pair<PlaceId, double>> stretches_;  // Of the access that is cut: bytes.
   std::vector<std::list<Running>::iterator> by_flow_;  // Of those that have a flow.
+  std::vector<LinkTraffic::NewFlow> new_flows_;        // Of one call.
   std::vector<DeviceLoad> loads_;
 
   TraceSource* source_ = nullptr;

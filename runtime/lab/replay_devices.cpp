@@ -25,7 +25,8 @@ void Replay::begin_next(std::size_t number) {
 
 void Replay::begin(std::size_t number, const Access& access) {
   Device& device = devices_[number];
-  running_.emplace_back();
+  if (unused_.empty()) unused_.emplace_back();
+  running_.splice(running_.end(), unused_, unused_.begin());
   Running& running = running_.back();
   running.access = access;
   running.device = number;
@@ -35,8 +36,7 @@ void Replay::begin(std::size_t number, const Access& access) {
   if (!cut(running)) {
     ++report_.accesses_lost;
     end_access(running);
-    running_.pop_back();
-    return;
+    return drop(std::prev(running_.end()));
   }
   report_.wait_s += std::chrono::duration<double>(now_ - access.came).count();
   begin_segment(std::prev(running_.end()));
@@ -51,7 +51,7 @@ bool Replay::cut(Running& running) {
   const Snapshot snapshot = scheduler_.snapshot();
   const double read = access.use == UseKind::write ? 0 : access.use == UseKind::read ? 1 : 0.5;
   const std::uint64_t end = access.offset + access.bytes;
-  std::vector<std::pair<PlaceId, double>> stretches;
+  stretches_.clear();
   for (std::uint64_t slot = access.offset / object.chunk_bytes; slot < object.chunks; ++slot) {
     const std::uint64_t begin = slot * object.chunk_bytes;
     if (begin >= end) break;
@@ -63,13 +63,13 @@ bool Replay::cut(Running& running) {
     if (machine_.links.read(self, at).rate_max <= 0) return false;
     scheduler_.use(chunk, self, bytes * read, bytes * (1 - read));
     running.bytes += bytes;
-    if (!stretches.empty() && stretches.back().first == at) {
-      stretches.back().second += bytes;
+    if (!stretches_.empty() && stretches_.back().first == at) {
+      stretches_.back().second += bytes;
     } else {
-      stretches.emplace_back(at, bytes);
+      stretches_.emplace_back(at, bytes);
     }
   }
-  for (const auto& [at, bytes] : stretches) {
+  for (const auto& [at, bytes] : stretches_) {
     report_.devices[running.device].bytes_by_place[index(at)] += bytes;
     if (read > 0) running.segments.push_back({&machine_.links.read(self, at), bytes * read});
     if (read < 1) running.segments.push_back({&machine_.links.write(self, at), bytes * (1 - read)});
@@ -82,12 +82,22 @@ bool Replay::cut(Running& running) {
 }
 
 /// Or goes on with what is left of it.
+void Replay::begin_segments(std::span<const std::list<Running>::iterator> begun) {
+  new_flows_.clear();
+  for (const auto& running : begun)
+    new_flows_.push_back(
+        {running->segments[running->segment].path, running->left, running->rate_max});
+  const std::span<const FlowId> flows = traffic_.begin(new_flows_, now_);
+  for (std::size_t i = 0; i < begun.size(); ++i) {
+    begun[i]->flow = flows[i];
+    const auto number = static_cast<std::size_t>(flows[i]);
+    if (by_flow_.size() <= number) by_flow_.resize(number + 1, running_.end());
+    by_flow_[number] = begun[i];
+  }
+}
+
 void Replay::begin_segment(std::list<Running>::iterator running) {
-  const Segment& segment = running->segments[running->segment];
-  running->flow = traffic_.begin(*segment.path, running->left, now_, running->rate_max);
-  const auto number = static_cast<std::size_t>(*running->flow);
-  if (by_flow_.size() <= number) by_flow_.resize(number + 1, running_.end());
-  by_flow_[number] = running;
+  begin_segments(std::span(&running, 1));
 }
 
 /// The next flow that ends has ended: of an access or of a move.
@@ -109,12 +119,21 @@ void Replay::end_flow() {
   const bool spread = running.access.spread();
   note(running);
   end_access(running);
-  running_.erase(ended);
+  drop(ended);
   if (running_.empty()) note_links();
   Device& device = devices_[number];
   if (!moves_.gate_shut()) return begin_next(number);
   if (has_work(device) && !device.stands) device.stands = now_;
   if (!spread) moves_.arrive(now_);
+}
+
+/// Its node, with the memory for segments, is the next one's.
+void Replay::drop(std::list<Running>::iterator running) {
+  std::vector<Segment> segments = std::move(running->segments);
+  segments.clear();
+  *running = {};
+  running->segments = std::move(segments);
+  unused_.splice(unused_.begin(), running_, running);
 }
 
 bool Replay::has_work(const Device& device) {

@@ -30,22 +30,25 @@ void ReplayMoves::begin_next(Route& route, Time now) {
   route.first = std::move(route.waiting.front());
   route.waiting.pop_front();
   route.ready = now + preparation(route.first->move);
+  next_ready_ = std::min(next_ready_, route.ready);
 }
 
-Time ReplayMoves::next() const noexcept {
-  Time next = gate_ ? gate_->open : Time::max();
-  for (const auto& [key, route] : routes_) next = std::min(next, route.ready);
-  return next;
+void ReplayMoves::begin_copies(Time now) {
+  next_ready_ = Time::max();
+  for (auto& [key, route] : routes_) {
+    if (route.ready <= now) {
+      route.ready = Time::max();
+      const AcceptedMove& move = route.first->move;
+      copies_.push_back(
+          {traffic_.begin(map_.copy(move.from, move.to), static_cast<double>(move.bytes), now),
+           &route});
+    }
+    next_ready_ = std::min(next_ready_, route.ready);
+  }
 }
 
 std::vector<ReplayMoves::Ended> ReplayMoves::advance(Time now) {
-  for (auto& [key, route] : routes_) {
-    if (route.ready > now) continue;
-    route.ready = Time::max();
-    const AcceptedMove& move = route.first->move;
-    route.copy =
-        traffic_.begin(map_.copy(move.from, move.to), static_cast<double>(move.bytes), now);
-  }
+  if (next_ready_ <= now) begin_copies(now);
   std::vector<Ended> ended;
   if (gate_ && gate_->open <= now) {
     ended.push_back({std::move(gate_->under.move), gate_->under.began,
@@ -57,15 +60,14 @@ std::vector<ReplayMoves::Ended> ReplayMoves::advance(Time now) {
 }
 
 bool ReplayMoves::take_end(FlowId flow, Time now) {
-  for (auto& [key, route] : routes_) {
-    if (route.copy != flow) continue;
-    route.copy.reset();
-    copied_.push_back(std::move(*route.first));
-    route.first.reset();
-    begin_next(route, now);
-    return true;
-  }
-  return false;
+  const auto copy = std::ranges::find(copies_, flow, &Copy::flow);
+  if (copy == copies_.end()) return false;
+  Route& route = *copy->route;
+  copies_.erase(copy);
+  copied_.push_back(std::move(*route.first));
+  route.first.reset();
+  begin_next(route, now);
+  return true;
 }
 
 void ReplayMoves::close(std::size_t running, Time now) {

@@ -5,6 +5,7 @@
 
 #include <vma/snapshot.hpp>
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <optional>
@@ -30,7 +31,7 @@ class ReplayMoves {
 
   void start(AcceptedMove move, Time now);
   /// When `advance` is to be called; `Time::max()`: never.
-  Time next() const noexcept;
+  Time next() const noexcept { return gate_ ? std::min(gate_->open, next_ready_) : next_ready_; }
   /// What is due by now happens. The moves that have ended so; the gate is open for each of these.
   std::vector<Ended> advance(Time now);
   /// Whether it is a copy of this; then it has ended and the chunk waits for its switch.
@@ -57,7 +58,6 @@ class ReplayMoves {
     std::deque<Under> waiting;
     std::optional<Under> first;  // Being prepared until `ready`, or being copied.
     Time ready = Time::max();
-    std::optional<FlowId> copy;
   };
   struct Gate {
     Under under;
@@ -66,8 +66,13 @@ class ReplayMoves {
     Time open = Time::max();
   };
   using RouteKey = std::pair<PlaceId, PlaceId>;
+  struct Copy {
+    FlowId flow{};
+    Route* route = nullptr;
+  };
 
   void begin_next(Route& route, Time now);
+  void begin_copies(Time now);
   Time preparation(const AcceptedMove& move) const;
   void all_arrived(Time now);
 
@@ -75,6 +80,8 @@ class ReplayMoves {
   LinkTraffic& traffic_;
   const MachineCosts& costs_;
   std::map<RouteKey, Route> routes_;
+  Time next_ready_ = Time::max();  // The least `ready` of them.
+  std::vector<Copy> copies_;       // Under way.
   std::deque<Under> copied_;
   std::optional<Gate> gate_;
   std::size_t size_ = 0;

@@ -4,9 +4,10 @@
 
 #include <vma/snapshot.hpp>
 
+#include <boost/unordered/unordered_flat_map.hpp>
+
 #include <cstddef>
 #include <cstdint>
-#include <unordered_map>
 #include <vector>
 
 namespace vma {
@@ -49,7 +50,7 @@ class ReplayObjects {
  private:
   std::vector<Object> objects_;
   std::vector<Index> unused_;
-  std::unordered_map<std::uint64_t, Index> live_;
+  boost::unordered_flat_map<std::uint64_t, Index> live_;
   std::vector<Index> owners_;  // By chunk.
 };
 

@@ -27,9 +27,15 @@ std::vector<std::uint64_t> ReplayScheduler::resident_bytes() const {
   return bytes;
 }
 
+ChunkTables& ReplayScheduler::tables() {
+  catch_up();
+  return tables_;
+}
+
 /// False if the policy threw: what it planned is not to be had.
 template <typename Call>
 bool ReplayScheduler::ask(Call&& call) {
+  catch_up();
   const std::vector<Notice> notices = std::exchange(notices_, {});
   try {
     for (const Notice& notice : notices) {
@@ -72,6 +78,7 @@ std::vector<PlaceId> ReplayScheduler::place(const AllocRequest& request,
 }
 
 void ReplayScheduler::remove(ChunkId first, std::size_t chunks) {
+  catch_up();
   for (std::size_t i = 0; i < chunks; ++i) {
     const ChunkId chunk{static_cast<std::uint32_t>(index(first) + i)};
     for (const MoveNumber number : planner_.note_gone(chunk)) forget_waiting(number);
@@ -85,6 +92,7 @@ void ReplayScheduler::remove(ChunkId first, std::size_t chunks) {
 
 void ReplayScheduler::drain() {
   ++counters_.drains;
+  catch_up();
   const auto key = [](const UseEvent& use) { return std::tuple(use.chunk, use.device); };
   std::ranges::stable_sort(uses_, {}, key);
   std::size_t kept = 0;
@@ -186,6 +194,7 @@ std::vector<AcceptedMove> ReplayScheduler::take_ready() {
 }
 
 void ReplayScheduler::end(const AcceptedMove& move, bool moved, Time took, Time stall) {
+  catch_up();
   ChunkRow& row = tables_.row(move.chunk);
   tables_.expect_no_more(move.to, move.bytes);
   arriving_[index(move.to)] -= move.bytes;

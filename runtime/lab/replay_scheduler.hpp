@@ -36,12 +36,13 @@ class ReplayScheduler {
   ReplayScheduler(std::vector<PlaceState> places, MachineCosts costs,
                   const ReplaySchedulerLimits& limits, std::unique_ptr<Policy> policy);
 
-  ChunkTables& tables() noexcept { return tables_; }
+  ChunkTables& tables();
+  /// Averages of use are as of the last call that was given the books or asked the policy.
   Snapshot snapshot() const noexcept { return Snapshot(tables_); }
   /// Of the chunks that lie at each place: `used_bytes` without what is on its way there.
   std::vector<std::uint64_t> resident_bytes() const;
   const MachineCosts& costs() const noexcept { return snapshot().costs(); }
-  void set_now(Time now) { tables_.set_now(now); }
+  void set_now(Time now) noexcept { now_ = now; }
 
   /// Where new chunks go. The policy is asked with the fastest places of the device that have room,
   /// as `Scheduler::place` asks it; what it does not know stays there.
@@ -82,6 +83,7 @@ class ReplayScheduler {
     bool goes_last() const noexcept { return move.victim && !awaited; }
   };
 
+  void catch_up() { tables_.set_now(now_); }
   template <typename Call>
   bool ask(Call&& call);
   void carry_out(const Plan& plan, bool awaited = false);
@@ -89,7 +91,8 @@ class ReplayScheduler {
   bool joins(std::span<const AcceptedMove> group, const AcceptedMove& move) const;
   void forget_waiting(MoveNumber number);
 
-  ChunkTables tables_;
+  ChunkTables tables_;  // Their time is that of the last look at them.
+  Time now_{0};
   Planner planner_;
   const int policy_failures_max_;
   std::unique_ptr<Policy> policy_;

@@ -10,7 +10,9 @@
 #include <chrono>
 #include <map>
 #include <random>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace vma {
@@ -156,6 +158,47 @@ TEST_F(LinkTrafficTest, AnyFlowsShareMaxMinFairlyAndLoseNoByte) {
     EXPECT_NEAR(traffic_.carried(static_cast<LinkId>(link)) + left[link], asked[link],
                 1e-6 * asked[link] + 1);
   }
+}
+
+// One of them begins and ends flows one by one, the other as many at once.
+TEST_F(LinkTrafficTest, SeveralAtOnceGetTheSameRatesAsOneAfterTheOther) {
+  std::mt19937_64 random(run_seed());
+  LinkTraffic at_once(map_);
+  std::vector<std::pair<FlowId, FlowId>> flows;  // In the one, in the other.
+  Time now{0};
+  for (int step = 0; step < 300; ++step) {
+    now += std::chrono::microseconds(random() % 1000);
+    std::vector<LinkTraffic::NewFlow> begun(random() % 12);
+    for (LinkTraffic::NewFlow& flow : begun) {
+      const PlaceId device{static_cast<std::uint8_t>(random() % 2)};
+      const PlaceId at{static_cast<std::uint8_t>(random() % 3)};
+      flow.path = random() % 2 == 0 ? &map_.read(device, at) : &map_.write(device, at);
+      flow.bytes = static_cast<double>(random() % 5000);
+      if (random() % 2 == 0) flow.rate_max = static_cast<double>(1 + random() % 1000) / 7;
+    }
+    const std::span<const FlowId> begun_at_once = at_once.begin(begun, now);
+    for (std::size_t i = 0; i < begun.size(); ++i) {
+      flows.emplace_back(traffic_.begin(*begun[i].path, begun[i].bytes, now, begun[i].rate_max),
+                         begun_at_once[i]);
+    }
+    for (const auto& [one, other] : flows) ASSERT_EQ(traffic_.rate(one), at_once.rate(other));
+    ASSERT_EQ(traffic_.next_end(), at_once.next_end());
+    now += std::chrono::microseconds(random() % 1000);
+    std::ranges::shuffle(flows, random);
+    std::vector<FlowId> ended;
+    std::vector<double> left;
+    for (std::size_t some = random() % (flows.size() + 1); some > 0; --some) {
+      left.push_back(traffic_.end(flows.back().first, now));
+      ended.push_back(flows.back().second);
+      flows.pop_back();
+    }
+    ASSERT_TRUE(std::ranges::equal(at_once.end(ended, now), left));
+    for (const auto& [one, other] : flows) ASSERT_EQ(traffic_.rate(one), at_once.rate(other));
+    ASSERT_EQ(traffic_.next_end(), at_once.next_end());
+  }
+  for (std::size_t link = 0; link < map_.size(); ++link)
+    EXPECT_EQ(traffic_.carried(static_cast<LinkId>(link)),
+              at_once.carried(static_cast<LinkId>(link)));
 }
 
 }  // namespace
