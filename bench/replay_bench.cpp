@@ -1,5 +1,6 @@
 // How fast a replay is, on one core: accesses a second of 8 GPUs to 10 000 chunks in as many
-// objects, drawn by Zipf's law or evenly, with the default policy and with none that moves.
+// objects, drawn by Zipf's law or evenly, with the default policy and with none that moves. And how
+// much memory a replay takes: no more for four times the accesses, or the bench fails.
 
 #include "bench/samples.hpp"
 
@@ -24,6 +25,8 @@ namespace {
 
 constexpr std::uint64_t objects = 10'000;
 constexpr int gpus = 8;
+constexpr double growth_max_mib = 16;
+constexpr std::uint64_t accesses_least = 500'000;  // Fewer would not show what each leaves behind.
 
 /// Allocations, then accesses of 2 MiB, made as they are asked for.
 class DrawnTrace final : public TraceSource {
@@ -73,8 +76,14 @@ double cpu_s() {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) / 1e9;
 }
 
-Sample measure(const std::string& policy, bool zipf) {
-  const std::uint64_t accesses = setting("VMART_BENCH_ACCESSES", 2'000'000);
+/// The most that this process ever had.
+double resident_max_mib() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / 1024;
+}
+
+Sample measure(const std::string& policy, bool zipf, std::uint64_t accesses) {
   const ReplayMachine machine = replay_machine(load_machine("h200x8"));
   DrawnTrace trace(accesses, zipf);
   Replay replay(machine, {}, make_policy(policy), make_router("least_loaded"));
@@ -83,22 +92,35 @@ Sample measure(const std::string& policy, bool zipf) {
   const ReplayReport report = replay.run(trace);
   const double cpu = cpu_s() - before;
   if (report.accesses != accesses) throw std::runtime_error("accesses were lost");
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
   Sample sample;
   sample.wall = watch.elapsed();
   sample.counters["accesses_per_cpu_s"] = static_cast<double>(accesses) / cpu;
   sample.counters["moves"] = static_cast<double>(report.moves);
   sample.counters["virtual_s"] = report.seconds();
-  sample.counters["resident_max_mib"] = static_cast<double>(usage.ru_maxrss) / 1024;
+  sample.counters["resident_max_mib"] = resident_max_mib();
+  return sample;
+}
+
+/// Requires: no larger replay has been before it in this process.
+Sample measure_memory(std::uint64_t accesses) {
+  accesses = std::max(accesses, accesses_least);
+  measure("cost_benefit", true, accesses);
+  const double before = resident_max_mib();
+  Sample sample = measure("cost_benefit", true, 4 * accesses);
+  const double growth = resident_max_mib() - before;
+  if (growth >= growth_max_mib) throw std::runtime_error("memory grows with the accesses");
+  sample.counters["accesses"] = static_cast<double>(4 * accesses);
+  sample.counters["growth_mib"] = growth;
   return sample;
 }
 
 void register_all() {
+  const std::uint64_t accesses = setting("VMART_BENCH_ACCESSES", 2'000'000);
+  register_samples("replay/memory", [accesses] { return measure_memory(accesses); });
   for (const std::string policy : {"stay_put", "cost_benefit"}) {
     for (const bool zipf : {true, false}) {
       register_samples("replay/" + policy + (zipf ? "/zipf" : "/even"),
-                       [policy, zipf] { return measure(policy, zipf); });
+                       [policy, zipf, accesses] { return measure(policy, zipf, accesses); });
     }
   }
 }
