@@ -5,8 +5,6 @@
 #include <boost/json/parse.hpp>
 #include <fmt/format.h>
 
-#include <charconv>
-
 namespace vma {
 namespace {
 
@@ -44,12 +42,10 @@ std::optional<CellFile> CellFile::parse(const std::string& text, const std::stri
 
 std::string CellFile::number(std::string_view path) const {
   const std::string_view written = head_.written(path);
-  if (written.empty() || written == "null") return {};
-  if (written.find_first_not_of("-0123456789") == std::string_view::npos)
-    return std::string(written);
-  double value = 0;
-  std::from_chars(written.data(), written.data() + written.size(), value);
-  return fmt::format("{}", value);
+  const bool whole = written.find_first_not_of("-0123456789") == std::string_view::npos;
+  if (whole) return std::string(written);
+  const std::optional<double> number = head_.number(path);
+  return number ? fmt::format("{}", *number) : std::string();
 }
 
 std::vector<std::pair<std::string, std::string>> CellFile::metrics() const {

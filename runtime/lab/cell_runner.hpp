@@ -1,13 +1,11 @@
 #pragma once
 
 #include "lab/cell_file.hpp"
-#include "lab/experiment_cell.hpp"
-#include "lab/ready_trace.hpp"
+#include "lab/experiment_inputs.hpp"
 
 #include <boost/json/value.hpp>
 
 #include <string>
-#include <vector>
 
 namespace vma {
 
@@ -15,8 +13,8 @@ namespace vma {
 /// calls may come from any thread.
 class CellRunner {
  public:
-  /// Requires: `experiment` lives as long as it.
-  explicit CellRunner(const Experiment& experiment);
+  /// Requires: `inputs` lives as long as it.
+  explicit CellRunner(const ExperimentInputs& inputs) : inputs_(inputs) {}
 
   /// One line of JSON, as `docs/experiments.md` has it. `bound` is null, or of this cell's machine,
   /// trace, router and seed. Throws: Error for a replay that fails.
@@ -28,10 +26,7 @@ class CellRunner {
                     const CellFile& finished) const;
 
  private:
-  boost::json::object inputs(const ExperimentCell& cell, const ReadyTrace& trace) const;
-
-  const Experiment& experiment_;
-  std::vector<std::string> machine_sums_;
+  const ExperimentInputs& inputs_;
 };
 
 }  // namespace vma

@@ -20,7 +20,9 @@ ExperimentRun::ExperimentRun(const Experiment& experiment, RunOptions options, E
       watcher_(watcher),
       pool_(executor, options_.threads),
       cells_(cells_of(experiment)),
-      runner_(experiment),
+      inputs_(experiment),
+      cell_runner_(inputs_),
+      bound_runner_(inputs_),
       finished_(cells_.size()),
       table_(experiment, cells_.size()) {
   choose(options_.only);
@@ -47,7 +49,7 @@ void ExperimentRun::make_traces(const ResultFolder& folder) {
     traces_.try_emplace({cells_[chosen].trace, cells_[chosen].seed});
   std::vector<decltype(traces_)::value_type*> all;
   for (auto& one : traces_) all.push_back(&one);
-  watcher_.on_traces(all.size());
+  watcher_.on_stage(fmt::format("making and reading {} traces", all.size()));
   pool_.run(
       all.size(),
       [&](std::size_t i) {
@@ -74,17 +76,50 @@ void ExperimentRun::find_finished(const ResultFolder& folder) {
         if (!text) return;
         const std::optional<CellFile> known = CellFile::parse(*text, path);
         if (!known) return;
-        runner_.require_same(cell, trace_of(cell), *known);
+        cell_runner_.require_same(cell, trace_of(cell), *known);
         note(chosen_[i], *known);
       },
       [&] { return watcher_.stop(); });
+}
+
+boost::json::value ExperimentRun::find_bound(const ExperimentCell& cell,
+                                             const ResultFolder& folder) const {
+  const ReadyTrace& trace = trace_of(cell);
+  const std::string path = folder.bound_path(bound_id(experiment_, cell));
+  if (const std::optional<std::string> known = ResultFolder::read(path)) {
+    if (auto bound = bound_runner_.read(*known, path, cell, trace)) return *std::move(bound);
+  }
+  const std::string text = bound_runner_.run(cell, trace);
+  folder.write(path, text);
+  auto bound = bound_runner_.read(text, path, cell, trace);
+  VMART_CHECK(bound.has_value(), "what was written can be read");
+  return *std::move(bound);
+}
+
+void ExperimentRun::find_bounds(const ResultFolder& folder) {
+  if (!experiment_.bounds) return;
+  std::vector<std::pair<const ExperimentCell*, boost::json::value*>> all;
+  for (const std::size_t chosen : chosen_) {
+    const auto [place, is_new] = bounds_.try_emplace(bound_id(experiment_, cells_[chosen]));
+    if (is_new) all.emplace_back(&cells_[chosen], &place->second);
+  }
+  watcher_.on_stage(fmt::format("finding {} lower bounds", all.size()));
+  pool_.run(
+      all.size(), [&](std::size_t i) { *all[i].second = find_bound(*all[i].first, folder); },
+      [&] { return watcher_.stop(); });
+}
+
+const boost::json::value& ExperimentRun::bound_of(const ExperimentCell& cell) const {
+  static const boost::json::value none;
+  const auto found = bounds_.find(bound_id(experiment_, cell));
+  return found == bounds_.end() ? none : found->second;
 }
 
 void ExperimentRun::run_cell(std::size_t number, const ResultFolder& folder) {
   const ExperimentCell& cell = cells_[number];
   std::string text;
   try {
-    text = runner_.run(cell, trace_of(cell), nullptr);
+    text = cell_runner_.run(cell, trace_of(cell), bound_of(cell));
   } catch (const std::exception& error) {
     MutexLock lock(mutex_);
     outcome_.failed.emplace(number, std::pair(cell.id, error.what()));
@@ -118,6 +153,7 @@ RunOutcome ExperimentRun::run() {
   const ResultFolder folder(options_.folder, experiment_);
   make_traces(folder);
   if (!watcher_.stop()) find_finished(folder);
+  if (!watcher_.stop()) find_bounds(folder);
   if (!watcher_.stop()) run_cells(folder);
   MutexLock lock(mutex_);
   outcome_.cells = chosen_.size();

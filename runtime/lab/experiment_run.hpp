@@ -2,6 +2,7 @@
 
 #include "base/executor.hpp"
 #include "base/mutex.hpp"
+#include "lab/bound_runner.hpp"
 #include "lab/cell_runner.hpp"
 #include "lab/job_pool.hpp"
 #include "lab/result_folder.hpp"
@@ -26,8 +27,8 @@ struct RunOptions {
 class RunWatcher {
  public:
   virtual ~RunWatcher() = default;
-  /// So many traces are about to be made and read.
-  virtual void on_traces(std::size_t /*traces*/) {}
+  /// This may take a while, and comes before the cells: "making and reading 3 traces".
+  virtual void on_stage(const std::string& /*what*/) {}
   /// Of `cells`, so many have been finished by an earlier run.
   virtual void on_begin(std::size_t /*cells*/, std::size_t /*finished*/) {}
   virtual void on_cell(const ExperimentCell& /*cell*/) {}
@@ -62,10 +63,14 @@ class ExperimentRun {
   void choose(const std::vector<std::string>& only);
   void make_traces(const ResultFolder& folder);
   void find_finished(const ResultFolder& folder);
+  void find_bounds(const ResultFolder& folder);
+  boost::json::value find_bound(const ExperimentCell& cell, const ResultFolder& folder) const;
   void run_cells(const ResultFolder& folder);
   void run_cell(std::size_t number, const ResultFolder& folder);
   void note(std::size_t number, const CellFile& result);
   const ReadyTrace& trace_of(const ExperimentCell& cell) const;
+  /// Null where there is none.
+  const boost::json::value& bound_of(const ExperimentCell& cell) const;
 
   const Experiment& experiment_;
   const RunOptions options_;
@@ -73,8 +78,11 @@ class ExperimentRun {
   JobPool pool_;
   const std::vector<ExperimentCell> cells_;
   std::vector<std::size_t> chosen_;  // Indices into `cells_`.
-  CellRunner runner_;
+  const ExperimentInputs inputs_;
+  const CellRunner cell_runner_;
+  const BoundRunner bound_runner_;
   std::map<std::pair<std::size_t, std::uint64_t>, ReadyTrace> traces_;  // By trace and seed.
+  std::map<std::string, boost::json::value> bounds_;                    // By `bound_id`.
 
   Mutex mutex_;
   std::vector<bool> finished_ VMART_GUARDED_BY(mutex_);  // By index into `cells_`.

@@ -1,5 +1,6 @@
 #include "lab/result_folder.hpp"
 
+#include "base/file_text.hpp"
 #include "service/whole_file.hpp"
 
 #include <vma/error.hpp>
@@ -14,8 +15,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <utility>
 
 namespace vma {
@@ -140,11 +139,9 @@ void ResultFolder::finish(const std::string& unfinished, const std::string& path
 std::optional<std::string> ResultFolder::read(const std::string& path) {
   std::error_code failed;
   if (!fs::exists(path, failed) && !failed) return std::nullopt;
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (file) text << file.rdbuf();
-  if (!file || !text) refuse(ErrorKind::invalid_argument, path, "cannot be read");
-  return std::move(text).str();
+  std::optional<std::string> text = read_file(path);
+  if (!text) refuse(ErrorKind::invalid_argument, path, "cannot be read");
+  return text;
 }
 
 }  // namespace vma

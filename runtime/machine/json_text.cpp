@@ -1,5 +1,7 @@
 #include "machine/json_text.hpp"
 
+#include "base/file_text.hpp"
+
 #include <vma/error.hpp>
 
 #include <boost/json/parse.hpp>
@@ -7,9 +9,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
-#include <fstream>
-#include <sstream>
 #include <utility>
 
 namespace vma {
@@ -100,13 +101,9 @@ JsonText::JsonText(std::string text, std::string file, std::string call)
 }
 
 JsonText JsonText::load(const std::string& file, const std::string& call) {
-  std::ifstream stream(file, std::ios::binary);
-  std::ostringstream text;
-  if (stream) text << stream.rdbuf();
-  if (!stream || !text) {
-    throw Error(ErrorKind::invalid_argument, call, file + ": cannot be read");
-  }
-  return {text.str(), file, call};
+  std::optional<std::string> text = read_file(file);
+  if (!text) throw Error(ErrorKind::invalid_argument, call, file + ": cannot be read");
+  return {*std::move(text), file, call};
 }
 
 std::size_t JsonText::line(std::string_view path) const {
@@ -122,6 +119,14 @@ std::string_view JsonText::written(std::string_view path) const {
   if (found == places_.end()) return {};
   const Place& place = found->second;
   return std::string_view(text_).substr(place.begin, place.end - place.begin);
+}
+
+std::optional<double> JsonText::number(std::string_view path) const {
+  const std::string_view text = written(path);
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return number;
 }
 
 void JsonText::refuse(std::size_t line, std::string_view reason) const {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -27,6 +28,8 @@ class JsonText {
   std::size_t line(std::string_view path) const;
   /// What stands there, as it is written: a reader of JSON may be an ulp off. Empty: nothing does.
   std::string_view written(std::string_view path) const;
+  /// The number that is written there, exactly; nothing if there is none.
+  std::optional<double> number(std::string_view path) const;
   [[noreturn]] void refuse(std::size_t line, std::string_view reason) const;
 
   /// "gpus[0]" and "name" are "gpus[0].name".

@@ -31,7 +31,7 @@ void stop_at_signals() {
 
 class Watcher : public RunWatcher {
  public:
-  void on_traces(std::size_t traces) override { progress_.say_traces(traces); }
+  void on_stage(const std::string& what) override { progress_.say(what); }
   void on_begin(std::size_t cells, std::size_t finished) override {
     progress_.begin(cells, finished);
   }

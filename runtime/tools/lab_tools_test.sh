@@ -77,7 +77,6 @@ example=$2
 small=$folder/small
 expect 0 "h200x4~drift~cost_benefit~margin=1.25~hash~s2" run "$example" --list
 expect 1 "--out FOLDER is missing" run "$example"
-expect 2 "excludes" run "$example" --list --out "$small"
 expect 1 "has no cell \"none\"" run "$example" --out "$small" --only none
 expect 0 "24 of 24 cells are finished" run "$example" --out "$small" --jobs 3 --no-report
 expect 0 "24 of 24 cells have been finished before" run "$example" --out "$small" --no-report

@@ -19,8 +19,8 @@ constexpr auto between_lines = std::chrono::seconds(10);
 
 RunProgress::RunProgress() : terminal_(isatty(STDERR_FILENO) != 0) {}
 
-void RunProgress::say_traces(std::size_t traces) const {
-  if (terminal_) fmt::print(stderr, "making and reading {} traces\n", traces);
+void RunProgress::say(const std::string& what) const {
+  if (terminal_) fmt::print(stderr, "{}\n", what);
 }
 
 void RunProgress::begin(std::size_t cells, std::size_t finished) {

@@ -12,7 +12,8 @@ class RunProgress {
  public:
   RunProgress();
 
-  void say_traces(std::size_t traces) const;
+  /// What comes before the cells and may take a while.
+  void say(const std::string& what) const;
   void begin(std::size_t cells, std::size_t finished);
   /// One more cell has ended.
   void step(const std::string& id);

@@ -93,11 +93,11 @@ void add_replay(CLI::App& app, vma::ReplayCommand& command, std::function<int()>
 void add_run(CLI::App& app, vma::RunCommand& command, std::function<int()>& chosen) {
   CLI::App& run = *app.add_subcommand("run", "all cells of an experiment's file");
   run.add_option("experiment", command.experiment, "a JSON file: docs/experiments.md")->required();
-  CLI::Option* const out = run.add_option("--out", command.folder, "where the results go");
+  run.add_option("--out", command.folder, "where the results go");
   run.add_option("--jobs", command.jobs, "cells at a time; else as many as there are processors")
       ->check(CLI::Range(1, 4096));
   run.add_option("--only", command.only, "this cell; once for each")->allow_extra_args(false);
-  run.add_flag("--list", command.list, "prints the ids of the cells and runs none")->excludes(out);
+  run.add_flag("--list", command.list, "prints the ids of the cells and runs none");
   run.add_flag("--no-report", command.no_report, "leaves the report out");
   run.callback([&] { chosen = [&] { return vma::run_experiment(command); }; });
 }

@@ -31,6 +31,7 @@ class TestWatcher : public RunWatcher {
  public:
   void on_begin(std::size_t cells, std::size_t finished) override {
     began_with = {cells, finished};
+    if (at_begin) at_begin();
   }
   void on_cell(const ExperimentCell& cell) override {
     ids.push_back(cell.id);
@@ -40,6 +41,7 @@ class TestWatcher : public RunWatcher {
 
   std::pair<std::size_t, std::size_t> began_with;
   std::vector<std::string> ids;
+  std::function<void()> at_begin;               ///< Before the first cell.
   std::function<void(std::size_t cells)> then;  ///< After each cell.
   std::atomic<bool> stopped = false;
 };

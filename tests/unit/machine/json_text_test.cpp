@@ -67,6 +67,28 @@ TEST(JsonText, RefusesByLine) {
   EXPECT_EQ(refusal("17"), "");
 }
 
+TEST(JsonText, NumbersAreExact) {
+  // What Boost.JSON's own parser is an ulp off at.
+  const JsonText text(R"({"a": 4.742589867636229E2, "b": -3, "c": "1", "d": null})", "x",
+                      "reading");
+  EXPECT_EQ(text.number("a"), 474.2589867636229);
+  EXPECT_EQ(text.number("b"), -3);
+  EXPECT_EQ(text.number("c"), std::nullopt);
+  EXPECT_EQ(text.number("d"), std::nullopt);
+  EXPECT_EQ(text.number("e"), std::nullopt);
+}
+
+TEST(JsonText, AFolderAndWhatIsNotThereCannotBeRead) {
+  for (const char* const path : {"/", "none/at/all.json"}) {
+    try {
+      JsonText::load(path, "reading");
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(": cannot be read"), std::string::npos);
+    }
+  }
+}
+
 TEST(JsonText, ItsReadersNameTheLine) {
   const JsonText text(sample, "some.json", "reading");
   JsonReader reader(text);

@@ -1,0 +1,11 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace vma {
+
+/// All bytes of a file, which may be empty; nothing if it cannot be read to its end.
+std::optional<std::string> read_file(const std::string& path);
+
+}  // namespace vma

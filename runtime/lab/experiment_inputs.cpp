@@ -1,0 +1,47 @@
+#include "lab/experiment_inputs.hpp"
+
+#include "lab/content_sum.hpp"
+
+#include <vma/error.hpp>
+
+#include <boost/json/serialize.hpp>
+#include <fmt/format.h>
+
+namespace vma {
+
+ExperimentInputs::ExperimentInputs(const Experiment& experiment) : experiment_(experiment) {
+  for (const ExperimentMachine& machine : experiment.machines)
+    machine_sums_.push_back(sum_of_machine(machine.machine));
+}
+
+boost::json::object ExperimentInputs::of(const ExperimentCell& cell,
+                                         const ReadyTrace& trace) const {
+  boost::json::object inputs = to_json(experiment_, cell);
+  inputs["machine_sum"] = machine_sums_[cell.machine];
+  inputs["trace_sum"] = trace.sum;
+  return inputs;
+}
+
+boost::json::object ExperimentInputs::of_bound(const ExperimentCell& cell,
+                                               const ReadyTrace& trace) const {
+  boost::json::object inputs = of(cell, trace);
+  inputs["id"] = bound_id(experiment_, cell);
+  inputs.erase("policy");
+  return inputs;
+}
+
+void require_same_inputs(const boost::json::object& wanted, const boost::json::object& known,
+                         const std::string& file) {
+  for (const auto& member : wanted) {
+    const boost::json::value* const found = known.if_contains(member.key());
+    if (found != nullptr && *found == member.value()) continue;
+    throw Error(ErrorKind::invalid_argument, "vmart-lab run",
+                fmt::format("{}: is of other inputs: {} is {} there and {} here; choose another "
+                            "folder with --out, or remove it",
+                            file, std::string_view(member.key()),
+                            found == nullptr ? "nothing" : boost::json::serialize(*found),
+                            boost::json::serialize(member.value())));
+  }
+}
+
+}  // namespace vma

@@ -1,0 +1,36 @@
+#pragma once
+
+#include "lab/experiment_cell.hpp"
+#include "lab/ready_trace.hpp"
+
+#include <boost/json/object.hpp>
+
+#include <string>
+#include <vector>
+
+namespace vma {
+
+/// What results follow from: it is kept in each, so that one that follows from something else is
+/// known. Immutable.
+class ExperimentInputs {
+ public:
+  /// Requires: `experiment` lives as long as it.
+  explicit ExperimentInputs(const Experiment& experiment);
+
+  /// The keys of `to_json` of the cell, and sums of the machine's figures and the trace's bytes.
+  boost::json::object of(const ExperimentCell& cell, const ReadyTrace& trace) const;
+  /// The same without what a bound does not follow from.
+  boost::json::object of_bound(const ExperimentCell& cell, const ReadyTrace& trace) const;
+
+  const Experiment& experiment() const noexcept { return experiment_; }
+
+ private:
+  const Experiment& experiment_;
+  std::vector<std::string> machine_sums_;
+};
+
+/// Throws: Error{invalid_argument} that names the file and what differs.
+void require_same_inputs(const boost::json::object& wanted, const boost::json::object& known,
+                         const std::string& file);
+
+}  // namespace vma
