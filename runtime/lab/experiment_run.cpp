@@ -158,8 +158,10 @@ RunOutcome ExperimentRun::run() {
   MutexLock lock(mutex_);
   outcome_.cells = chosen_.size();
   outcome_.stopped = outcome_.finished + outcome_.failed.size() < chosen_.size();
-  if (!outcome_.stopped && options_.only.empty())
+  if (!outcome_.stopped && options_.only.empty()) {
     folder.write(folder.path() + "/results.csv", table_.csv());
+    folder.write(folder.path() + "/summary.csv", table_.summary());
+  }
   return outcome_;
 }
 

@@ -5,6 +5,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <charconv>
+#include <system_error>
+
 namespace vma {
 namespace {
 
@@ -12,6 +15,18 @@ std::string line_of(const std::vector<std::string>& fields) {
   std::vector<std::string> written;
   for (const std::string& field : fields) written.push_back(csv_field(field));
   return fmt::format("{}\n", fmt::join(written, ","));
+}
+
+SeedSummary::Values values_of(const CellFile& result) {
+  SeedSummary::Values values;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::string name = SeedSummary::figures[i];
+    const std::string text = result.number(name == "regret" ? name : "metrics." + name);
+    double value = 0;
+    const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (read.ec == std::errc()) values[i] = value;  // Empty: null.
+  }
+  return values;
 }
 
 }  // namespace
@@ -45,12 +60,25 @@ void ResultsTable::set(std::size_t at, const ExperimentCell& cell, const CellFil
                             result.file()));
   }
   head_ = head;
-  rows_[at] = line_of(values);
+  rows_[at] = Row{line_of(values),
+                  {experiment_.machines[cell.machine].name, experiment_.traces[cell.trace].name,
+                   cell.policy, cell.router},
+                  values_of(result)};
 }
 
 std::string ResultsTable::csv() const {
   std::string text = head_;
-  for (const std::optional<std::string>& row : rows_) text += row.value_or("");
+  for (const std::optional<Row>& row : rows_)
+    if (row) text += row->line;
+  return text;
+}
+
+std::string ResultsTable::summary() const {
+  SeedSummary summary;
+  for (const std::optional<Row>& row : rows_)
+    if (row) summary.add(row->key, row->values);
+  std::string text;
+  for (const std::vector<std::string>& line : summary.lines()) text += line_of(line);
   return text;
 }
 

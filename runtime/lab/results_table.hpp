@@ -2,6 +2,7 @@
 
 #include "lab/cell_file.hpp"
 #include "lab/experiment_cell.hpp"
+#include "lab/seed_summary.hpp"
 
 #include <cstddef>
 #include <optional>
@@ -24,10 +25,18 @@ class ResultsTable {
   void set(std::size_t at, const ExperimentCell& cell, const CellFile& result);
   /// With a line of names before; cells without a result are left out.
   std::string csv() const;
+  /// One row for all cells that differ in nothing but the seed: `SeedSummary::lines`.
+  std::string summary() const;
 
  private:
+  struct Row {
+    std::string line;
+    SeedSummary::Key key;
+    SeedSummary::Values values;
+  };
+
   const Experiment& experiment_;
-  std::vector<std::optional<std::string>> rows_;
+  std::vector<std::optional<Row>> rows_;
   std::string head_;  // Empty until there is a result.
 };
 

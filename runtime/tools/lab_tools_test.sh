@@ -87,6 +87,8 @@ cmp "$small/cells/h200x4~phases~stay_put~hash~s1.json" \
 expect 0 "24 of 24" run "$example" --out "$folder/one" --jobs 1 --no-report
 diff -r "$small" "$folder/one" || failures=$((failures + 1))
 [ "$(wc -l < "$small/results.csv")" -eq 25 ] || failures=$((failures + 1))
+[ "$(cut -d, -f5 "$small/summary.csv" | sort -u | tr '\n' ' ')" = "2 seeds " ] ||
+  failures=$((failures + 1))
 # Killed wherever it is once the first cell is there.
 "$lab" run "$example" --out "$folder/killed" --jobs 2 --no-report > "$folder/printed" 2>&1 &
 pid=$!

@@ -50,6 +50,7 @@ TEST(ExperimentRun, GivesTheSameBytesOnAnyNumberOfThreads) {
   EXPECT_TRUE(one.contains("traces/drift~s2.vtrace"));
   EXPECT_NE(one.at("results.csv").find("\n" + std::string(first_id) + ",test-2,drift,stay_put,"),
             std::string::npos);
+  EXPECT_NE(one.at("summary.csv").find("\ntest-2,drift,stay_put,hash,2,"), std::string::npos);
   EXPECT_EQ(one, rig.results("three"));
   EXPECT_EQ(one, rig.results("many"));
 }

@@ -60,6 +60,24 @@ TEST(ResultsTable, HasARowForEachResultInTheOrderOfTheCells) {
             "id2,\"a, \"\"b\"\"\",t,\"p:x=1,y=2\",hash,7,1,,\n");
 }
 
+TEST(ResultsTable, SumsUpTheSeedsOfOneThing) {
+  Experiment experiment;
+  experiment.machines.push_back({"m", replay_machine(load_machine("test-2"))});
+  experiment.traces.emplace_back().name = "t";
+  ResultsTable table(experiment, 3);
+  const auto set = [&](std::size_t at, std::uint64_t seed, const char* metrics,
+                       const char* regret) {
+    const auto result = CellFile::parse(cell_text(metrics, "null", regret), "x.json");
+    ASSERT_TRUE(result.has_value());
+    table.set(at, {"id", 0, 0, "p:x=1,y=2", "hash", seed}, *result);
+  };
+  set(2, 3, R"({"cost_s":2E0,"stall_s":0,"bytes_moved":7,"settle_s":null})", "null");
+  set(0, 1, R"({"cost_s":2E0,"stall_s":0,"bytes_moved":7,"settle_s":5E-1})", "2.5E-1");
+  const std::string summary = table.summary();
+  EXPECT_EQ(summary.substr(summary.find('\n') + 1),
+            "m,t,\"p:x=1,y=2\",hash,2,2,0,2,,,0,0.25,,1,0,0,2,7,0,2,0.5,,1\n");
+}
+
 TEST(ResultsTable, QuotesAsRfc4180Says) {
   EXPECT_EQ(csv_field("plain text"), "plain text");
   EXPECT_EQ(csv_field("a,b"), "\"a,b\"");
