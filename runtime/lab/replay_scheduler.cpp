@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <exception>
 #include <string_view>
-#include <tuple>
 #include <utility>
 
 namespace vma {
@@ -25,6 +24,11 @@ std::vector<std::uint64_t> ReplayScheduler::resident_bytes() const {
   for (const PlaceState& place : snapshot().places())
     bytes.push_back(place.used_bytes - arriving_[bytes.size()]);
   return bytes;
+}
+
+/// Fading takes longer than what most steps of time do, so only those steps fade that look.
+void ReplayScheduler::catch_up() {
+  if (std::exchange(behind_, false)) tables_.set_now(now_);
 }
 
 ChunkTables& ReplayScheduler::tables() {
@@ -93,7 +97,8 @@ void ReplayScheduler::remove(ChunkId first, std::size_t chunks) {
 void ReplayScheduler::drain() {
   ++counters_.drains;
   catch_up();
-  const auto key = [](const UseEvent& use) { return std::tuple(use.chunk, use.device); };
+  static_assert(sizeof(PlaceId) == 1 && sizeof(ChunkId) == 4, "both fit into one number");
+  const auto key = [](const UseEvent& use) { return index(use.chunk) << 8 | index(use.device); };
   std::ranges::stable_sort(uses_, {}, key);
   std::size_t kept = 0;
   for (std::size_t i = 0; i < uses_.size(); ++i) {

@@ -42,7 +42,10 @@ class ReplayScheduler {
   /// Of the chunks that lie at each place: `used_bytes` without what is on its way there.
   std::vector<std::uint64_t> resident_bytes() const;
   const MachineCosts& costs() const noexcept { return snapshot().costs(); }
-  void set_now(Time now) noexcept { now_ = now; }
+  void set_now(Time now) noexcept {
+    now_ = now;
+    behind_ = true;
+  }
 
   /// Where new chunks go. The policy is asked with the fastest places of the device that have room,
   /// as `Scheduler::place` asks it; what it does not know stays there.
@@ -83,7 +86,7 @@ class ReplayScheduler {
     bool goes_last() const noexcept { return move.victim && !awaited; }
   };
 
-  void catch_up() { tables_.set_now(now_); }
+  void catch_up();
   template <typename Call>
   bool ask(Call&& call);
   void carry_out(const Plan& plan, bool awaited = false);
@@ -93,6 +96,7 @@ class ReplayScheduler {
 
   ChunkTables tables_;  // Their time is that of the last look at them.
   Time now_{0};
+  bool behind_ = false;  // The books are.
   Planner planner_;
   const int policy_failures_max_;
   std::unique_ptr<Policy> policy_;

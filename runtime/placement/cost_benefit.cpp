@@ -149,8 +149,9 @@ std::vector<Wish> CostBenefit::wishes_of(const Snapshot& snapshot, ChunkId chunk
   if (here <= 0) return wishes;
   for (std::size_t i = 0; i < snapshot.places().size(); ++i) {
     const PlaceId to{static_cast<std::uint8_t>(i)};
+    if (to == row.at) continue;
     const double there = outlook.seconds_at(to);
-    if (to == row.at || there * weights_.margin >= here || !can_lie(snapshot, chunk, to)) continue;
+    if (there * weights_.margin >= here || !can_lie(snapshot, chunk, to)) continue;
     const double cost =
         move_seconds(snapshot.costs(), row.at, to, row.bytes, weights_.stall_weight);
     const double gain = std::min(here - there, gain_most);
