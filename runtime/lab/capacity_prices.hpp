@@ -13,9 +13,10 @@ namespace vma {
 
 /// What a price search has found.
 struct PricedBound {
-  double seconds = 0;          ///< No plan that keeps to the capacities costs less.
+  double seconds = -std::numeric_limits<double>::infinity();  ///< No plan within the capacities
+                                                              ///< costs less.
   std::vector<double> prices;  ///< [epoch][place], seconds a byte: those that show it.
-  std::size_t rounds = 0;
+  double step = 1;             ///< The length of the next step, of Polyak's.
 };
 
 /// Lagrangian relaxation: instead of keeping to the capacities one pays for room. For any prices
@@ -29,9 +30,10 @@ class CapacityPrices {
 
   CapacityPrices(const PlacementInstance& instance, const EpochGrid& grid);
 
-  /// `plan_s`: what some plan costs, infinite without one. Never asks more than `rounds_max` times,
-  /// once at least.
-  PricedBound search(const Answer& answer, double plan_s, std::size_t rounds_max) const;
+  /// Goes on from what was found before. `plan_s`: what some plan costs, infinite without one.
+  /// Never asks more than `rounds_max` times, once at least.
+  PricedBound search(const Answer& answer, double plan_s, std::size_t rounds_max,
+                     PricedBound best = {}) const;
 
  private:
   double direction(std::span<const double> prices, std::vector<double>& used) const;

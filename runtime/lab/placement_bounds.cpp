@@ -70,9 +70,9 @@ class Gathering {
     bounds_.rows.push_back(std::move(row));
   }
   /// So that all of them together do no more than what is allowed.
-  std::size_t rounds(double work) const {
-    return std::clamp<std::size_t>(static_cast<std::size_t>(limits_.work_max / std::max(work, 1.0)),
-                                   1, limits_.rounds_max);
+  std::size_t rounds(double work, std::size_t most) const {
+    const double affordable = limits_.work_max / std::max(work, 1.0);
+    return static_cast<std::size_t>(std::clamp(affordable, 1.0, static_cast<double>(most)));
   }
   void find_static() {
     BestStatic placement(instance_, grid_);
@@ -82,7 +82,7 @@ class Gathering {
     double plan = infinite;
     const std::vector<double> none(grid_.epochs * instance_.place_count(), 0);
     if (plans_) plan = placement.plan(none).seconds();
-    const PricedBound bound = placement.bound(plan, rounds(work));
+    const PricedBound bound = placement.bound(plan, rounds(work, 4 * limits_.rounds_max));
     if (plans_) plan = std::min(plan, placement.plan(bound.prices).seconds());
     add({"best static", if_finite(bound.seconds), plan, false});
   }
@@ -93,14 +93,21 @@ class Gathering {
     const double ends = static_cast<double>(instance_.chunks.size()) +
                         static_cast<double>(PlacementPlan(instance_, grid_).size());
     const double work = cells * (static_cast<double>(paths.blocks_done()) + ends);
-    const PricedBound bound =
-        CapacityPrices(instance_, grid_)
-            .search([&](std::span<const double> prices,
-                        std::vector<double>& used) { return paths(prices, used); },
-                    plan_s_, rounds(work));
-    double plan = infinite;
-    if (plans_) plan = PlanSearch(instance_, grid_, bound.prices).run().seconds();
+    const CapacityPrices prices(instance_, grid_);
+    const auto answer = [&](std::span<const double> asked, std::vector<double>& used) {
+      return paths(asked, used);
+    };
+    // The closer the plan, the better the steps; and the better the prices, the closer the plan.
+    const std::size_t half = std::max<std::size_t>(rounds(work, limits_.rounds_max) / 2, 1);
+    PricedBound bound = prices.search(answer, plan_s_, half);
+    double plan = plan_at(bound.prices);
+    bound = prices.search(answer, std::min(plan_s_, plan), half, std::move(bound));
+    plan = std::min(plan, plan_at(bound.prices));
     add({"lagrangian", bound.seconds, plan, true});
+  }
+
+  double plan_at(std::span<const double> prices) const {
+    return plans_ ? PlanSearch(instance_, grid_, prices).run().seconds() : infinite;
   }
 
   const PlacementInstance& instance_;

@@ -42,7 +42,7 @@ struct PlacementBounds {
 /// How much work and memory a set of bounds may take. The defaults end within a minute.
 struct BoundLimits {
   std::size_t rounds_max = 60;  ///< Of a search for prices.
-  double work_max = 2e9;        ///< Of all rounds, in cells of a chunk's block.
+  double work_max = 8e9;        ///< Of all rounds, in cells of a chunk's block.
   std::size_t epochs_max = 256;
   std::size_t plan_cells_max = 16'000'000;  ///< Chunks x epochs x places.
 };

@@ -56,11 +56,13 @@ void print(const ReplayCommand& command, const PlacementBounds& bounds) {
 
 }  // namespace
 
-int run_bounds(const ReplayCommand& command) {
+int run_bounds(const BoundsCommand& chosen) {
+  const ReplayCommand& command = chosen.setting;
   ReplayMachine machine = replay_machine(load_machine(command.machine));
   cap_places(machine, {command.hbm_gib, command.host_gib});
   ReplayOptions options;
   options.chunk_bytes = bytes_of(command.chunk_mib, MiB, "--chunk");
+  if (chosen.on_time) options.queue_max = 0;
   const auto trace = open_trace(command.trace, command.bad_lines_max);
   const PlacementBounds bounds = [&] {
     try {

@@ -4,9 +4,14 @@
 
 namespace vma {
 
+struct BoundsCommand {
+  ReplayCommand setting;  ///< Of it `policy` and `pacing` say nothing.
+  bool on_time = false;   ///< No device is ever late: accesses begin in the order of the trace.
+};
+
 /// Prints what no policy can stay under with this trace, machine and router, and what plans pay
-/// that know the whole trace. Of the command, `policy` and `pacing` say nothing. Returns the exit
-/// status. Throws: Error for a trace, machine or router that cannot be had.
-int run_bounds(const ReplayCommand& command);
+/// that know the whole trace. Returns the exit status. Throws: Error for a trace, machine or router
+/// that cannot be had.
+int run_bounds(const BoundsCommand& command);
 
 }  // namespace vma

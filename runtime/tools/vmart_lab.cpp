@@ -74,10 +74,11 @@ void add_setting(CLI::App& app, vma::ReplayCommand& command) {
   app.add_flag("--json", command.json);
 }
 
-void add_bounds(CLI::App& app, vma::ReplayCommand& command, std::function<int()>& chosen) {
+void add_bounds(CLI::App& app, vma::BoundsCommand& command, std::function<int()>& chosen) {
   CLI::App& bounds = *app.add_subcommand("bounds", "what no policy can stay under");
-  command.router = "hash";
-  add_setting(bounds, command);
+  command.setting.router = "hash";
+  add_setting(bounds, command.setting);
+  bounds.add_flag("--on-time", command.on_time, "where no device ever falls behind the trace");
   bounds.callback([&] { chosen = [&] { return vma::run_bounds(command); }; });
 }
 
@@ -117,7 +118,7 @@ int run(int argc, char** argv) {
   add_replay(app, replay, chosen);
   vma::RunCommand experiment;
   add_run(app, experiment, chosen);
-  vma::ReplayCommand bounds;
+  vma::BoundsCommand bounds;
   add_bounds(app, bounds, chosen);
   try {
     app.parse(argc, argv);

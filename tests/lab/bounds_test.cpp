@@ -301,7 +301,7 @@ TEST(PlacementBounds, PricesComeCloseToAPlanWhereRoomIsShort) {
   const Bound best = bounds.best();
   EXPECT_EQ(best.kind, "lagrangian");
   ASSERT_TRUE(best.gap);
-  EXPECT_LT(*best.gap, 0.15);
+  EXPECT_LT(*best.gap, 0.12);
   // Without capacities nothing would have to lie elsewhere.
   EXPECT_NEAR(without_prices(crowded()), 0, 1e-9);
   EXPECT_GT(best.lower_bound_s, 1);
