@@ -22,13 +22,21 @@ struct CalibrateOptions {
   bool store = true;
 };
 
+/// How long a GPU reads nothing between two kernels of one stream; of each GPU, in order. Empty
+/// where nobody knows.
+struct LaunchGaps {
+  std::vector<std::chrono::nanoseconds> kernel;  ///< Both were launched beforehand.
+  std::vector<std::chrono::nanoseconds> round;   ///< One is launched when the other was waited for.
+};
+
 /// What using and moving memory costs on one machine, as measured. `docs/machine_model.md` says how
 /// each figure is come by.
 struct Calibration {
-  std::string machine;                 ///< Its fingerprint: GPUs, driver, links.
-  std::string date;                    ///< In UTC, "2026-11-21T10:43:00Z".
-  std::vector<Location> places;        ///< `costs` knows them by their index here.
-  MachineCosts costs{0, 0};            ///< Ranked.
+  std::string machine;           ///< Its fingerprint: GPUs, driver, links.
+  std::string date;              ///< In UTC, "2026-11-21T10:43:00Z".
+  std::vector<Location> places;  ///< `costs` knows them by their index here.
+  MachineCosts costs{0, 0};      ///< Ranked.
+  LaunchGaps gaps;
   std::vector<std::string> estimates;  ///< What could not be measured, and why; the rest was.
   std::string file;                    ///< Where it is kept; empty if it is not.
 };

@@ -16,7 +16,7 @@ namespace vma {
 struct ChunkStep {
   enum class Kind {
     begun,   ///< From now on memory is had and bytes are copied.
-    stood,   ///< Streams stood still for it, from `begin` to `end`.
+    stood,   ///< All streams stood still for it, from `begin` to `end`.
     moved,   ///< It lies at `to`; the move lasted from `begin` to `end`.
     stayed,  ///< It lies at `from`, for the reason `why`.
   };
@@ -26,7 +26,10 @@ struct ChunkStep {
   std::uint64_t bytes = 0;
   Location from, to;
   std::chrono::nanoseconds stall{0};  ///< That streams stood for it by now.
-  std::uint64_t operation = 0;        ///< `MoveTerms::operation`.
+  /// Of `stood`: from the first stream's arrival to the last, before `begin`; how many they are.
+  std::chrono::nanoseconds skew{0};
+  std::uint32_t streams = 0;
+  std::uint64_t operation = 0;  ///< `MoveTerms::operation`.
   std::string why;
 };
 

@@ -22,6 +22,8 @@ class ChunkStop {
   std::optional<Gate::Refusal> run(Phases& phases) VMART_NO_THREAD_ANALYSIS;
 
   const GateTimes& times() const noexcept { return times_; }
+  /// That stood, or should have.
+  std::size_t streams() const noexcept { return plan_.stops.size(); }
   bool all_stood() const noexcept { return all_stood_; }
   /// Streams were asked to stand.
   bool tried() const noexcept { return tried_; }

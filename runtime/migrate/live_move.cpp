@@ -305,7 +305,7 @@ void LiveMove::complete(LiveChunk& chunk) {
         if (stop.all_stood()) {
           stats_.add_skew(times.skew());
           stats_.add_stall(times.stall());
-          tell_stood(chunk, times);
+          tell_stood(chunk, times, stop.streams());
         }
         const MutexLock lock(mover_.budget_mutex_);
         if (times.first_arrival > TimePoint(0)) {

@@ -83,7 +83,7 @@ class LiveMove {
   void note_failure(const LiveChunk& chunk, const std::exception& error);
   ChunkStep step_of(const LiveChunk& chunk, ChunkStep::Kind kind) const;
   void tell_begun(LiveChunk& chunk) noexcept;
-  void tell_stood(LiveChunk& chunk, const GateTimes& times) noexcept;
+  void tell_stood(LiveChunk& chunk, const GateTimes& times, std::size_t streams) noexcept;
   void tell_ended(LiveChunk& chunk, bool moved) noexcept;
 
   Mover& mover_;

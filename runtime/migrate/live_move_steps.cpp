@@ -27,11 +27,13 @@ void LiveMove::tell_begun(LiveChunk& chunk) noexcept {
   mover_.tell(step_of(chunk, ChunkStep::Kind::begun));
 }
 
-void LiveMove::tell_stood(LiveChunk& chunk, const GateTimes& times) noexcept {
+void LiveMove::tell_stood(LiveChunk& chunk, const GateTimes& times, std::size_t streams) noexcept {
   chunk.stall += times.stall();
   ChunkStep step = step_of(chunk, ChunkStep::Kind::stood);
   step.begin = times.last_arrival;
   step.end = times.opened;
+  step.skew = times.skew();
+  step.streams = static_cast<std::uint32_t>(streams);
   mover_.tell(step);
 }
 

@@ -23,6 +23,8 @@ namespace json = boost::json;
 constexpr const char* call = "vma::calibrate";
 constexpr const char* format_name = "vmart calibration";
 constexpr std::int64_t format_version = 1;
+constexpr const char* kernel_gap_key = "kernel_gap_ns";
+constexpr const char* round_gap_key = "round_gap_ns";
 constexpr std::size_t places_max = 256;  // `PlaceId` counts no further.
 constexpr std::uintmax_t file_bytes_max = 64 << 20;
 constexpr double rate_max = 1e15, ns_max = 1e12, s_per_byte_max = 1;
@@ -105,6 +107,19 @@ void read_matrix(JsonReader& reader, const Matrix& matrix, MachineCosts& costs) 
   }
 }
 
+/// None where they are missing: files of before have none.
+std::vector<Time> read_gaps(JsonReader& reader, const char* key, std::size_t gpus) {
+  std::vector<Time> gaps;
+  if (!reader.has(key)) return gaps;
+  for (const json::value& cell : reader.list(key)) {
+    const double value = cell.is_number() ? cell.to_number<double>() : -1;
+    if (!(value >= 0 && value <= ns_max)) reader.refuse(key, "holds what is no time");
+    gaps.emplace_back(static_cast<Time::rep>(value));
+  }
+  if (!gaps.empty() && gaps.size() != gpus) reader.refuse(key, "has not a time for each GPU");
+  return gaps;
+}
+
 std::vector<std::string> read_texts(JsonReader& reader, const char* key) {
   std::vector<std::string> texts;
   for (const json::value& entry : reader.list(key)) {
@@ -168,6 +183,11 @@ std::string to_json(const Calibration& calibration) {
     }
     object[matrix.name] = std::move(rows);
   }
+  json::array kernel, round;
+  for (const Time gap : calibration.gaps.kernel) kernel.emplace_back(gap.count());
+  for (const Time gap : calibration.gaps.round) round.emplace_back(gap.count());
+  object[kernel_gap_key] = std::move(kernel);
+  object[round_gap_key] = std::move(round);
   return json::serialize(object) + "\n";
 }
 
@@ -185,6 +205,8 @@ Calibration parse_calibration(std::string_view text, const std::string& file) {
   const std::size_t gpus = read_places(reader, calibration.places);
   calibration.costs = MachineCosts(gpus, calibration.places.size());
   for (const Matrix& matrix : matrices()) read_matrix(reader, matrix, calibration.costs);
+  calibration.gaps = {read_gaps(reader, kernel_gap_key, gpus),
+                      read_gaps(reader, round_gap_key, gpus)};
   reader.finish();
   calibration.costs.rank();
   calibration.file = file;

@@ -56,7 +56,8 @@ Calibrator::Calibrator(Runtime& runtime, Driver& driver, Machinery& machinery,
       topology_(machinery.topology),
       clock_(driver.clock()),
       time_limit_(options.time_limit),
-      costs_(source_costs(driver, topology_, "off").costs) {
+      costs_(source_costs(driver, topology_, "off").costs),
+      gaps_(estimated_gaps(topology_)) {
   // At a place lie two allocations of the one size and the other, and two chunks that are copied to
   // or that they move to: 7/8 of the bytes.
   const std::uint64_t bytes = bytes_to_take(options, driver, topology_, machinery.memory.ledger());
@@ -101,6 +102,7 @@ Calibration Calibrator::run() {
   successes_ = 0;
   measure_copies();
   measure_accesses();
+  measure_launches();
   measure_moves();
   free_all();
   if (successes_ == 0) {  // A file of estimates would be taken for measured from now on.
@@ -111,6 +113,7 @@ Calibration Calibrator::run() {
   calibration.places = topology_.locations();
   costs_.rank();
   calibration.costs = std::move(costs_);
+  calibration.gaps = std::move(gaps_);
   calibration.estimates = std::move(estimates_);
   return calibration;
 }
@@ -228,24 +231,22 @@ void Calibrator::measure_copies() {
 
 // --- Accesses
 
-Time Calibrator::kernel_time(Location device, const Kernel& kernel, LaunchShape shape,
-                             const KernelArguments& arguments) {
-  const Stream stream = streams_.at(device);
-  const TimePoint start = clock_.now();
-  runtime_.launch(stream, kernel, shape.grid, shape.block, arguments);
-  runtime_.synchronize(stream);
-  return clock_.now() - start;
-}
-
-Time Calibrator::read_time(Location device, Location at, std::uint64_t count) {
+void Calibrator::launch_read(Location device, Location at, std::uint64_t count) {
   constexpr std::uint64_t vector_bytes = 16, no_sum = ~std::uint64_t{0};
   constexpr unsigned threads = 512, blocks_a_multiprocessor = 4;
   std::byte* data = scratch(at, true);
   const int multiprocessors = topology_.info(DeviceId{device.ordinal}).multiprocessors;
   const LaunchShape shape{{static_cast<unsigned>(multiprocessors) * blocks_a_multiprocessor},
                           {threads}};
-  return kernel_time(device, access_read_kernel(), shape,
-                     KernelArguments::of(data, large_bytes_ / vector_bytes, count, no_sum, data));
+  runtime_.launch(streams_.at(device), access_read_kernel(), shape.grid, shape.block,
+                  KernelArguments::of(data, large_bytes_ / vector_bytes, count, no_sum, data));
+}
+
+Time Calibrator::read_time(Location device, Location at, std::uint64_t count) {
+  const TimePoint start = clock_.now();
+  launch_read(device, at, count);
+  runtime_.synchronize(streams_.at(device));
+  return clock_.now() - start;
 }
 
 double Calibrator::access_rate(Location device, Location at) {
@@ -279,8 +280,12 @@ Time Calibrator::access_latency(Location device, Location at) {
   std::byte* data = scratch(at, true);
   const auto chase = [&](std::uint64_t steps) {
     read_time(device, at, 1);  // Nothing of the chain is cached any more.
-    return kernel_time(device, access_chase_kernel(), {{1}, {1}},
-                       KernelArguments::of(data, steps, data));
+    const Stream stream = streams_.at(device);
+    const TimePoint start = clock_.now();
+    runtime_.launch(stream, access_chase_kernel(), {1}, {1},
+                    KernelArguments::of(data, steps, data));
+    runtime_.synchronize(stream);
+    return clock_.now() - start;
   };
   Time once = Time::max(), often = Time::max();
   for (int attempt = 0; attempt < tries; ++attempt) {

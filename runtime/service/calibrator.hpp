@@ -60,9 +60,11 @@ class Calibrator {
   double access_rate(Location device, Location at);
   Time access_latency(Location device, Location at);
   void write_chain(std::byte* data);
+  void launch_read(Location device, Location at, std::uint64_t count);
   Time read_time(Location device, Location at, std::uint64_t count);
-  Time kernel_time(Location device, const Kernel& kernel, LaunchShape shape,
-                   const KernelArguments& arguments);
+  void measure_launches();
+  void measure_launches(Location device);
+  Time reads_time(Location device, bool waits);
   void measure_moves();
   /// From `home`, where the scratch lies, to `away` and back.
   void measure_moves(Location home, Location away);
@@ -77,6 +79,7 @@ class Calibrator {
   std::uint64_t small_bytes_ = 0, large_bytes_ = 0;  // Constant after construction.
   TimePoint time_limit_{0}, deadline_ = never;
   MachineCosts costs_;
+  LaunchGaps gaps_;
   std::vector<std::string> estimates_;
   int successes_ = 0;
   std::map<Location, Scratch> scratch_;

@@ -34,6 +34,9 @@ constexpr microseconds calls_of_a_move{60};
 // Guesses of the right order; no figure of them was measured.
 constexpr nanoseconds local_latency{700}, peer_latency{1500}, host_latency{1500};
 
+// Between kernels that were launched beforehand, and where a thread waits in between: guesses too.
+constexpr microseconds kernel_gap{2}, round_gap{15};
+
 bool on_host(Location at) {
   return at.kind == Location::Kind::host;
 }
@@ -122,6 +125,11 @@ double settle_per_byte(const MachineCosts& costs, const Topology& topology, Plac
   // Settling reads at about half of what a kernel can, as a copy does: 256 MiB in 119 us.
   const double rate = live ? costs.copy_rate(from, from) : costs.copy_rate(from, to);
   return rate > 0 ? 1 / rate : 0;
+}
+
+LaunchGaps estimated_gaps(const Topology& topology) {
+  const std::size_t gpus = topology.devices().size();
+  return {std::vector<Time>(gpus, kernel_gap), std::vector<Time>(gpus, round_gap)};
 }
 
 MachineCosts estimated_costs(const Topology& topology) {

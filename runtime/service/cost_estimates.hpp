@@ -3,6 +3,7 @@
 #include "machine/machine_description.hpp"
 #include "machine/topology.hpp"
 
+#include <vma/calibration.hpp>
 #include <vma/snapshot.hpp>
 
 namespace vma {
@@ -18,6 +19,9 @@ MachineCosts estimated_costs(const Topology& topology);
 /// model. Latencies are estimates. Ranked. Throws: Error{invalid_argument} where the topology has
 /// places that the description has not.
 MachineCosts described_costs(const Topology& topology, const MachineDescription& machine);
+
+/// Of GPUs of which nothing is known: guesses of the right order.
+LaunchGaps estimated_gaps(const Topology& topology);
 
 /// Seconds a byte that work stands for between gate and switch: the time in which a GPU goes over
 /// the chunk to find what changed; or the copy, where moves copy stopped.

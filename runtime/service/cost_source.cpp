@@ -16,8 +16,8 @@ namespace vma {
 namespace {
 
 SourcedCosts of_calibration(Calibration&& calibration) {
-  return {std::move(calibration.costs), CostOrigin::measured, calibration.file,
-          std::move(calibration.estimates)};
+  return {std::move(calibration.costs), std::move(calibration.gaps), CostOrigin::measured,
+          calibration.file, std::move(calibration.estimates)};
 }
 
 /// Either form; the error is the calibration's where it is neither.
@@ -34,7 +34,11 @@ SourcedCosts of_file(Driver& driver, const Topology& topology, const std::string
   } catch (const Error& not_a_calibration) {
     try {
       const MachineDescription machine = load_machine(std::filesystem::absolute(file).string());
-      return {described_costs(topology, machine), CostOrigin::described, file, {}};
+      return {described_costs(topology, machine),
+              estimated_gaps(topology),
+              CostOrigin::described,
+              file,
+              {}};
     } catch (const Error& not_a_machine) {
       throw Error(ErrorKind::invalid_argument, "vma::Runtime",
                   fmt::format("{}: neither a calibration ({}) nor a machine file that fits ({})",
@@ -65,9 +69,14 @@ SourcedCosts source_costs(Driver& driver, const Topology& topology, const std::s
     if (stored) log(LogLevel::warn, "the calibration {} has other places", stored->file);
   }
   if (const MachineDescription* machine = machine_of(driver)) {
-    return {described_costs(topology, *machine), CostOrigin::described, machine->name, {}};
+    return {described_costs(topology, *machine),
+            estimated_gaps(topology),
+            CostOrigin::described,
+            machine->name,
+            {}};
   }
-  return {estimated_costs(topology), CostOrigin::estimated, "link kinds", {}};
+  return {
+      estimated_costs(topology), estimated_gaps(topology), CostOrigin::estimated, "link kinds", {}};
 }
 
 }  // namespace vma

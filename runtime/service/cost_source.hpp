@@ -3,6 +3,7 @@
 #include "driver/driver.hpp"
 #include "machine/topology.hpp"
 
+#include <vma/calibration.hpp>
 #include <vma/snapshot.hpp>
 
 #include <string>
@@ -15,6 +16,7 @@ enum class CostOrigin { measured, described, estimated };
 
 struct SourcedCosts {
   MachineCosts costs{0, 0};
+  LaunchGaps gaps;
   CostOrigin origin = CostOrigin::estimated;
   std::string from;                    ///< A file, a machine's name, or "link kinds".
   std::vector<std::string> estimates;  ///< Of a calibration: what is not measured.

@@ -17,7 +17,8 @@
 namespace vma {
 namespace {
 
-constexpr std::int64_t places_max = 256;  // A place is one byte.
+constexpr std::int64_t places_max = 256;                    // A place is one byte.
+constexpr const char* move_s_per_byte = "move_s_per_byte";  // Not in recordings of before.
 
 /// body(row, column) for each cell, as rows of JSON.
 template <typename Value>
@@ -49,6 +50,7 @@ void for_each_matrix(Costs& costs, Visit&& visit) {
   VMART_MATRIX("access_latency_ns", costs.gpus(), access_latency);
   VMART_MATRIX("copy_bytes_s", costs.places(), copy_rate);
   VMART_MATRIX("move_fixed_ns", costs.places(), move_fixed);
+  VMART_MATRIX(move_s_per_byte, costs.places(), move_per_byte);
   VMART_MATRIX("stall_fixed_ns", costs.places(), stall_fixed);
   VMART_MATRIX("stall_s_per_byte", costs.places(), stall_per_byte);
 #undef VMART_MATRIX
@@ -81,6 +83,50 @@ void assign(Time& cell, double value) {
   cell = Time(static_cast<std::int64_t>(value));
 }
 
+boost::json::array written(const std::vector<Time>& gaps) {
+  boost::json::array times;
+  for (const Time gap : gaps) times.emplace_back(gap.count());
+  return times;
+}
+
+std::vector<Time> read_gaps(JsonReader& json, std::string_view name, std::size_t gpus) {
+  std::vector<Time> gaps;
+  if (!json.has(name)) return gaps;
+  for (const boost::json::value& cell : json.list(name)) {
+    const std::int64_t* time = cell.if_int64();
+    if (time == nullptr || *time < 0) json.refuse(name, "holds what is no time");
+    gaps.emplace_back(*time);
+  }
+  if (!gaps.empty() && gaps.size() != gpus) json.refuse(name, "has not a time for each GPU");
+  return gaps;
+}
+
+boost::json::object written(const RecordedScheduler& scheduler) {
+  const auto bytes = std::min<std::uint64_t>(scheduler.copy_budget_bytes, INT64_MAX);
+  return {{"policy", scheduler.policy},
+          {"half_life_ns", scheduler.half_life.count()},
+          {"drain_ns", scheduler.drain.count()},
+          {"tick_ns", scheduler.tick.count()},
+          {"stall_budget_ns", scheduler.stall_budget.count()},
+          {"gate_limit_ns", scheduler.gate_limit.count()},
+          {"copy_budget_bytes", bytes}};
+}
+
+RecordedScheduler read_scheduler(JsonReader json) {
+  RecordedScheduler scheduler;
+  scheduler.policy = json.text("policy");
+  const auto time = [&](std::string_view name) { return Time(json.integer(name, 0, INT64_MAX)); };
+  scheduler.half_life = time("half_life_ns");
+  scheduler.drain = time("drain_ns");
+  scheduler.tick = time("tick_ns");
+  scheduler.stall_budget = time("stall_budget_ns");
+  scheduler.gate_limit = time("gate_limit_ns");
+  scheduler.copy_budget_bytes =
+      static_cast<std::uint64_t>(json.integer("copy_budget_bytes", 0, INT64_MAX));
+  json.finish();
+  return scheduler;
+}
+
 void read_machine(JsonReader json, RecordingHeader& header) {
   header.machine = json.has("description") ? json.text("description") : "";
   const std::size_t places = json.list("places").size();
@@ -96,6 +142,7 @@ void read_machine(JsonReader json, RecordingHeader& header) {
   const auto gpus = json.integer("gpus", 0, static_cast<std::int64_t>(places));
   header.costs = MachineCosts(static_cast<std::size_t>(gpus), places);
   for_each_matrix(header.costs, [&](const char* name, std::size_t rows, auto cell) {
+    if (std::string_view(name) == move_s_per_byte && !json.has(name)) return;
     if (json.list(name).size() != rows) json.refuse(name, fmt::format("has not {} rows", rows));
     for (std::size_t row = 0; row < rows; ++row) {
       for (std::size_t column = 0; column < places; ++column) {
@@ -105,6 +152,9 @@ void read_machine(JsonReader json, RecordingHeader& header) {
       }
     }
   });
+  header.gaps = {read_gaps(json, "kernel_gap_ns", static_cast<std::size_t>(gpus)),
+                 read_gaps(json, "round_gap_ns", static_cast<std::size_t>(gpus))};
+  if (json.has("scheduler")) header.scheduler = read_scheduler(json.object("scheduler"));
   json.finish();
   header.costs.rank();
 }
@@ -125,6 +175,9 @@ std::string write_machine_json(const RecordingHeader& header) {
     json[name] = matrix(rows, header.costs.places(),
                         [&](PlaceId a, PlaceId b) { return written(cell(a, b)); });
   });
+  json["kernel_gap_ns"] = written(header.gaps.kernel);
+  json["round_gap_ns"] = written(header.gaps.round);
+  if (header.scheduler) json["scheduler"] = written(*header.scheduler);
   return boost::json::serialize(json);
 }
 

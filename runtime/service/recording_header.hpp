@@ -1,14 +1,28 @@
 #pragma once
 
+#include <vma/calibration.hpp>
 #include <vma/snapshot.hpp>
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace vma {
+
+/// How the scheduler was set that is recorded; as runtimes have it unless they are told.
+struct RecordedScheduler {
+  std::string policy;  ///< At first; decisions tell of others.
+  Time half_life = std::chrono::seconds(1);
+  Time drain = std::chrono::milliseconds(1), tick = std::chrono::milliseconds(10);
+  Time stall_budget = std::chrono::milliseconds(60);  ///< Of each second; 0: no limit.
+  Time gate_limit = std::chrono::milliseconds(5);  ///< From the first stream's arrival to the last.
+  std::uint64_t copy_budget_bytes = 0;             ///< In each second; 0: no limit.
+
+  friend bool operator==(const RecordedScheduler&, const RecordedScheduler&) = default;
+};
 
 /// How a recording begins: which process and machine it is of. A `PlaceId` in its records is an
 /// index into `places`.
@@ -20,6 +34,8 @@ struct RecordingHeader {
   std::string machine;           ///< `Runtime::description`.
   std::vector<PlaceState> places;
   MachineCosts costs{0, 0};  ///< Of these places.
+  LaunchGaps gaps;
+  std::optional<RecordedScheduler> scheduler;  ///< None in recordings of before.
 };
 
 /// CRC-32 of zlib, PNG and Ethernet, of one range or of two, one after the other.

@@ -86,12 +86,13 @@ Machinery::Machinery(Driver& driver, UseLog& uses, const Settings& settings)
       mover(memory, engine, mover_limits_of(settings)),
       launcher(driver, topology, memory.ledger()),
       parker(memory, mover),
-      costs(source_costs(driver, topology, settings.calibration).costs),
+      sourced(source_costs(driver, topology, settings.calibration)),
+      costs(sourced.costs),
       monitor(driver.executor(), std::make_shared<SteadyClock>(), gpus_of(driver, topology),
               monitored_by(driver, settings), why_unmonitored(driver, settings)) {
   if (!settings.policy.empty())
-    scheduling =
-        std::make_unique<Scheduling>(driver, memory, mover, parker, uses, costs, monitor, settings);
+    scheduling = std::make_unique<Scheduling>(driver, memory, mover, parker, uses, sourced, monitor,
+                                              settings);
   // Who runs short of room gets it from whoever knows best what is cold. Under no hold: it would
   // end a capture that the program is in, and stop all of it for an allocation.
   memory.on_pressure([this](Location at, std::uint64_t bytes, TimePoint until) {

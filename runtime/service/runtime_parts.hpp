@@ -6,6 +6,7 @@
 #include "memory/memory.hpp"
 #include "migrate/copy_engine.hpp"
 #include "migrate/mover.hpp"
+#include "service/cost_source.hpp"
 #include "service/launcher.hpp"
 #include "service/parker.hpp"
 #include "service/scheduling.hpp"
@@ -38,7 +39,8 @@ struct Machinery {
   Mover mover;
   Launcher launcher;
   Parker parker;
-  const MachineCosts costs;
+  const SourcedCosts sourced;
+  const MachineCosts& costs;  ///< Of `sourced`.
   GpuMonitor monitor;
   std::unique_ptr<Scheduling> scheduling;  ///< Null without a policy. Made last, gone first.
 };

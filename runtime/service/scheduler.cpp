@@ -62,6 +62,7 @@ void Scheduler::wake_with(std::function<void()> wake) {
 
 void Scheduler::catch_up() {
   tables_->set_now(clock_.now());
+  record_stalls();
   take_ended();
   take_inbox();
 }
@@ -71,7 +72,8 @@ void Scheduler::take_inbox() {
   std::size_t taken = 0;
   while (taken < events_.size() && take_event(events_[taken])) ++taken;
   events_.erase(events_.begin(), events_.begin() + static_cast<std::ptrdiff_t>(taken));
-  if (inbox_->take_scope_changed() || inbox_->take_missed()) roster_.refresh_all(*tables_);
+  if (!inbox_->take_scope_changed() && !inbox_->take_missed()) return;
+  for (const auto& [begin, entry] : roster_.entries()) refresh(entry);
 }
 
 /// False if it has to wait, and with it all later ones: its moves have not ended yet.
@@ -87,7 +89,7 @@ bool Scheduler::take_event(const SchedulerInbox::Event& event) {
   const ChunkRoster::Entry* entry = roster_.find(event.begin);
   if (entry == nullptr) return true;
   if (event.kind == Kind::changed) {
-    roster_.refresh(*entry, *tables_);
+    refresh(*entry);
     return true;
   }
   const bool moves = std::ranges::any_of(
@@ -105,32 +107,6 @@ bool Scheduler::take_event(const SchedulerInbox::Event& event) {
     ground_.recording->add(RecordedFree{tables_->now(), gone.number});
   }
   return true;
-}
-
-void Scheduler::record_allocation(const ChunkRoster::Entry& entry) {
-  if (ground_.recording == nullptr) return;
-  const Snapshot snapshot(*tables_);
-  RecordedAllocation record;
-  record.time = tables_->now();
-  record.allocation = entry.number;
-  record.begin = to_integer(entry.begin);
-  record.bytes = entry.size_bytes;
-  record.chunk_bytes = entry.chunk_bytes;
-  record.tag = snapshot.tag(entry.first);
-  for (std::size_t slot = 0; slot < entry.slots; ++slot) {
-    const PlaceId at = snapshot.chunks()[index(entry.first) + slot].at;
-    if (!record.places.empty() && record.places.back().at == at) {
-      ++record.places.back().chunks;
-      continue;
-    }
-    if (record.places.size() == place_runs_max) {
-      ground_.recording->add(record);
-      record.first_slot = static_cast<std::uint32_t>(slot);
-      record.places.clear();
-    }
-    record.places.push_back({at, 1});
-  }
-  ground_.recording->add(record);
 }
 
 void Scheduler::take_uses(std::vector<UseEvent>& events) {
@@ -362,12 +338,14 @@ void Scheduler::step() {
 
 // --- What it says of itself
 
-void Scheduler::decide(Decision decision) {
+/// Returns its number.
+std::uint64_t Scheduler::decide(Decision decision) {
   decision.time = tables_->now();
   decision.policy = policy_;
   ground_.decisions.add(decision);
   if (ground_.recording != nullptr) ground_.recording->add(decision);
   if (ground_.decided) ground_.decided(decision);
+  return decision.sequence;
 }
 
 Decision Scheduler::decision_of(DecisionKind kind, ChunkId chunk) const {

@@ -110,7 +110,8 @@ class Scheduler {
   /// An accepted move that has not started.
   struct Waiting {
     AcceptedMove move;
-    bool awaited = false;  // Somebody waits for the room that it makes.
+    bool awaited = false;        // Somebody waits for the room that it makes.
+    std::uint64_t decision = 0;  // That planned it.
     /// It makes room for moves of policies only, so these go before it.
     bool goes_last() const noexcept { return move.victim && !awaited; }
   };
@@ -123,6 +124,7 @@ class Scheduler {
     bool goes_last = false;
     std::vector<AcceptedMove> moves;
     std::vector<std::uint32_t> slots;
+    std::vector<std::uint64_t> decisions;  // That planned them.
     Time started{0};
   };
   using PolicyCall = std::function<void(Policy&, const Snapshot&, Plan&)>;
@@ -136,15 +138,19 @@ class Scheduler {
   bool take_event(const SchedulerInbox::Event& event) VMART_REQUIRES(mutex_);
   void take_uses(std::vector<UseEvent>& events) VMART_REQUIRES(mutex_);
   void take_hints(std::vector<UseEvent>& events) VMART_REQUIRES(mutex_);
-  void record_allocation(const ChunkRoster::Entry& entry) VMART_REQUIRES(mutex_);
   bool drain_locked() VMART_REQUIRES(mutex_);
   void tick_locked() VMART_REQUIRES(mutex_);
   bool ask(PolicyCall call, Plan& plan) VMART_REQUIRES(mutex_);
   void policy_failed(const std::string& why, bool lost) VMART_REQUIRES(mutex_);
   void install(const std::string& text, const std::string& why) VMART_REQUIRES(mutex_);
-  void decide(Decision decision) VMART_REQUIRES(mutex_);
+  std::uint64_t decide(Decision decision) VMART_REQUIRES(mutex_);
   Decision decision_of(DecisionKind kind, ChunkId chunk) const VMART_REQUIRES(mutex_);
   Decision decision_of(DecisionKind kind, const AcceptedMove& move) const VMART_REQUIRES(mutex_);
+
+  // scheduler_recording.cpp
+  void refresh(const ChunkRoster::Entry& entry) VMART_REQUIRES(mutex_);
+  void record_allocation(const ChunkRoster::Entry& entry) VMART_REQUIRES(mutex_);
+  void record_stalls() VMART_REQUIRES(mutex_);
 
   // scheduler_moves.cpp
   void carry_out(const Plan& plan, bool awaited = false) VMART_REQUIRES(mutex_);

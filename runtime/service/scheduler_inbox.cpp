@@ -28,6 +28,19 @@ void SchedulerInbox::changed(const Allocation& allocation) noexcept {
   post({Event::Kind::changed, allocation.begin(), {}});
 }
 
+void SchedulerInbox::stood(const ChunkStep& step) noexcept {
+  try {
+    const MutexLock lock(mutex_);
+    stood_.push_back(step);
+  } catch (const std::exception&) {  // A stall that no recording has.
+  }
+}
+
+std::vector<ChunkStep> SchedulerInbox::take_stood() {
+  const MutexLock lock(mutex_);
+  return std::exchange(stood_, {});
+}
+
 void SchedulerInbox::wake() noexcept {
   const MutexLock lock(wake_mutex_);
   if (wake_) wake_();

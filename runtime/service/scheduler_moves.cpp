@@ -50,8 +50,8 @@ void Scheduler::carry_out(const Plan& plan, bool awaited) {
     decision.victim = move.victim;
     decision.predicted = MoveTimes{snapshot.costs().move_time(move.from, move.to, move.bytes),
                                    snapshot.costs().stall_time(move.from, move.to, move.bytes)};
-    decide(std::move(decision));
-    waiting_.emplace(move.number, Waiting{move, awaited});
+    const std::uint64_t number = decide(std::move(decision));
+    waiting_.emplace(move.number, Waiting{move, awaited, number});
     // From here on, or policies wish for it again and make room for it twice.
     tables_->row(move.chunk).moving = true;
   }
@@ -122,12 +122,14 @@ void Scheduler::start_ready() {
                         waiting.goes_last(),
                         {},
                         {},
+                        {},
                         {}});
     }
     tables_->expect(move.to, move.bytes);
     planner_.note_started(number);
     groups.back().slots.push_back(row.slot);
     groups.back().moves.push_back(move);
+    groups.back().decisions.push_back(waiting.decision);
     waiting_.erase(number);
   }
   for (Running& group : groups) submit(std::move(group));
@@ -238,6 +240,7 @@ void Scheduler::end_move(const Running& group, std::size_t which, bool moved,
     record.stall = report.stall.max;
     record.allocation = row.allocation;
     record.bytes = move.bytes;
+    record.decision = group.decisions[which];
     record.slot = row.slot;
     record.from = move.from;
     record.to = move.to;

@@ -9,8 +9,8 @@
 namespace vma {
 namespace {
 
-std::unique_ptr<Recording> open_recording(Driver& driver, Memory& memory, const MachineCosts& costs,
-                                          const Settings& settings) {
+std::unique_ptr<Recording> open_recording(Driver& driver, Memory& memory,
+                                          const SourcedCosts& sourced, const Settings& settings) {
   if (settings.record.empty()) return nullptr;
   RecordingHeader header;
   const auto utc = std::chrono::system_clock::now().time_since_epoch();
@@ -18,7 +18,15 @@ std::unique_ptr<Recording> open_recording(Driver& driver, Memory& memory, const 
       (std::chrono::duration_cast<std::chrono::nanoseconds>(utc) - driver.clock().now()).count());
   header.machine = driver.description();
   header.places = place_states(driver, memory.topology(), memory.ledger());
-  header.costs = costs;
+  header.costs = sourced.costs;
+  header.gaps = sourced.gaps;
+  header.scheduler = {settings.policy,
+                      settings.half_life,
+                      settings.drain,
+                      settings.tick,
+                      settings.stall_budget,
+                      settings.gate_limit,
+                      settings.copy_budget_bytes};
   return std::make_unique<Recording>(driver.executor(), RecordingOptions{settings.record},
                                      std::move(header));
 }
@@ -45,20 +53,24 @@ SchedulerLimits limits_of(const Settings& settings) {
 }  // namespace
 
 Scheduling::Scheduling(Driver& driver, Memory& memory, Mover& mover, Parker& parker, UseLog& uses,
-                       const MachineCosts& costs, GpuMonitor& monitor, const Settings& settings)
+                       const SourcedCosts& sourced, GpuMonitor& monitor, const Settings& settings)
     : driver_(driver),
       mover_(mover),
       trace_(open_trace(driver.executor(), settings.trace)),
       feed_(std::make_shared<EventFeed>(memory.registry(), trace_ ? &trace_->trace() : nullptr)),
       decisions_(driver.executor(), DecisionLogOptions{settings.decisions}),
-      recording_(open_recording(driver, memory, costs, settings)),
+      recording_(open_recording(driver, memory, sourced, settings)),
       scheduler_({driver, memory, mover, uses, decisions_, recording_.get(),
                   [feed = feed_](const Decision& decision) { feed->decided(decision); }},
-                 place_states(driver, memory.topology(), memory.ledger()), costs,
+                 place_states(driver, memory.topology(), memory.ledger()), sourced.costs,
                  limits_of(settings), maker_of(settings), settings.policy),
-      control_({driver, memory, mover, parker, costs, scheduler_, monitor, feed_}) {
+      control_({driver, memory, mover, parker, sourced.costs, scheduler_, monitor, feed_}) {
   uses.timestamps(recording_ != nullptr);
-  mover.watch_chunks([feed = feed_](const ChunkStep& step) { feed->moved_on(step); });
+  SchedulerInbox* const inbox = recording_ == nullptr ? nullptr : &scheduler_.inbox();
+  mover.watch_chunks([feed = feed_, inbox](const ChunkStep& step) {
+    feed->moved_on(step);
+    if (inbox != nullptr && step.kind == ChunkStep::Kind::stood) inbox->stood(step);
+  });
   if (!settings.stepped_by_hand) begin_loop(settings);
 }
 

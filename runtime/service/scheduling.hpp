@@ -3,6 +3,7 @@
 #include "memory/memory.hpp"
 #include "migrate/mover.hpp"
 #include "service/control_server.hpp"
+#include "service/cost_source.hpp"
 #include "service/decision_log.hpp"
 #include "service/event_feed.hpp"
 #include "service/parker.hpp"
@@ -25,7 +26,7 @@ class Scheduling {
  public:
   /// Throws: Error{invalid_argument} for a policy that is none.
   Scheduling(Driver& driver, Memory& memory, Mover& mover, Parker& parker, UseLog& uses,
-             const MachineCosts& costs, GpuMonitor& monitor, const Settings& settings);
+             const SourcedCosts& sourced, GpuMonitor& monitor, const Settings& settings);
   /// As `stop`. Requires: the mover has stopped.
   ~Scheduling();
 

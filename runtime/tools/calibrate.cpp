@@ -55,6 +55,11 @@ void print_calibration(const Calibration& calibration) {
   print_matrix("stall 64 MiB, us", calibration, places, [&](PlaceId from, PlaceId to) {
     return from == to ? 0 : in_us(costs.stall_time(from, to, chunk));
   });
+  for (std::size_t at = 0; at < calibration.gaps.kernel.size(); ++at) {
+    fmt::print("{}{}: {:.1f} us between kernels, {:.1f} us where one is waited for\n",
+               at == 0 ? "\n" : "", to_string(calibration.places[at]),
+               in_us(calibration.gaps.kernel[at]), in_us(calibration.gaps.round[at]));
+  }
   if (!calibration.estimates.empty()) fmt::print("\nestimates, not measured\n");
   for (const std::string& what : calibration.estimates) fmt::print("  {}\n", what);
 }
@@ -70,6 +75,7 @@ Calibration measured(const Settings& settings, const CalibrateCommand& command) 
   CalibrateOptions options;
   options.store = command.keep;
   options.bytes_per_place = static_cast<std::size_t>(command.mib) * MiB;
+  options.time_limit = std::chrono::milliseconds(static_cast<int>(command.seconds * 1e3));
   return runtime.calibrate(options);
 }
 

@@ -10,6 +10,7 @@ struct CalibrateCommand {
   bool json = false;
   bool keep = true;
   int mib = 0;
+  double seconds = 2;  ///< Routes that come later stay estimates.
 };
 
 /// Measures what the machine's memory costs, or shows what was measured before, and prints it.

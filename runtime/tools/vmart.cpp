@@ -31,6 +31,9 @@ void add_calibrate_options(CLI::App& command, vma::CalibrateCommand& options) {
   command.add_option("--mib", options.mib, "most memory at each place; 0: 256, simulated 32")
       ->check(CLI::Range(0, 4'096))
       ->capture_default_str();
+  command.add_option("--seconds", options.seconds, "routes that come later stay estimates")
+      ->check(CLI::Range(0.1, 3'600.0))
+      ->capture_default_str();
 }
 
 /// Shows where memory lies: that of a running program, or of a demonstration.

@@ -50,6 +50,7 @@ Calibration sample(const std::string& machine = "a machine") {
     }
   }
   made.costs.rank();
+  made.gaps = {{Time(2'345)}, {Time(15'678)}};
   made.estimates = {"latencies: \"none\""};
   return made;
 }
@@ -83,6 +84,17 @@ TEST(CalibrationFile, ComesBackAsItWas) {
     }
   }
   EXPECT_EQ(read.costs.by_speed(at(0)).size(), 2u);
+  EXPECT_EQ(read.gaps.kernel, made.gaps.kernel);
+  EXPECT_EQ(read.gaps.round, made.gaps.round);
+}
+
+TEST(CalibrationFile, FilesOfBeforeHaveNoGaps) {
+  std::string text = to_json(sample());
+  text = replaced(std::move(text), ",\"kernel_gap_ns\":[2345]", "");
+  text = replaced(std::move(text), ",\"round_gap_ns\":[15678]", "");
+  const Calibration read = parse_calibration(text, "file");
+  EXPECT_TRUE(read.gaps.kernel.empty());
+  EXPECT_TRUE(read.gaps.round.empty());
 }
 
 TEST(CalibrationFile, RefusesWhatIsNotWhole) {

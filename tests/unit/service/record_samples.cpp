@@ -57,10 +57,12 @@ RecordingHeader sample_header() {
       if (from < 2) header.costs.access_latency(a, b) = Time(500 + cell);
       header.costs.copy_rate(a, b) = 2e11 + cell / 4.0;
       header.costs.move_fixed(a, b) = Time(600 + cell);
+      header.costs.move_per_byte(a, b) = 2e-12 * cell;
       header.costs.stall_fixed(a, b) = Time(700 + cell);
       header.costs.stall_per_byte(a, b) = 1e-12 * cell;
     }
   }
+  header.gaps = {{Time(2'000), Time(2'001)}, {Time(15'000), Time(15'001)}};
   return header;
 }
 
