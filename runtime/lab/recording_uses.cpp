@@ -1,14 +1,12 @@
 #include "lab/recording_uses.hpp"
 
-#include "service/recording_reader.hpp"
+#include "lab/recording_records.hpp"
 
 #include <vma/error.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <filesystem>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -16,28 +14,15 @@
 namespace vma {
 namespace {
 
-/// The next file of the recording, if it is beside this one.
-std::string next_file(const std::string& path, const RecordingHeader& header) {
-  const std::string ending = fmt::format("-{}.rec", header.file);
-  if (!path.ends_with(ending)) return {};
-  std::string next = path.substr(0, path.size() - ending.size());
-  next += fmt::format("-{}.rec", header.file + 1);
-  if (!std::filesystem::exists(next)) return {};
-  const RecordingReader reader(next);
-  const bool same =
-      reader.header().process == header.process && reader.header().first_file == header.first_file;
-  return same ? next : std::string();
-}
-
 /// Turns records into events, and knows what lives.
-class RecordedEvents {
+class RecordedEvents : public RecordListener {
  public:
   RecordedEvents(const ConvertInput& input, EventOrder& order)
       : order_(&order),
         bad_(&input.bad),
         window_(std::chrono::milliseconds(input.values.whole("window_ms"))) {}
 
-  void begin_file(const RecordingHeader& header) {
+  void begin_file(const RecordingHeader& header) override {
     header_ = &header;
     for (const PlaceState& place : header.places) {
       if (place.location.ordinal <= TracePlace::ordinal_max) continue;
@@ -45,11 +30,11 @@ class RecordedEvents {
                   fmt::format("{}: has a place {}", bad_->file(), to_string(place.location)));
     }
   }
-  void damaged(const RecordingDamage& damage) {
+  void damaged(const RecordingDamage& damage) override {
     bad_->add(number_, fmt::format("offset {}: {}", damage.offset, damage.reason));
   }
 
-  void add(const RecordedEvent& event) {
+  void add(const RecordedEvent& event) override {
     ++number_;
     std::visit([this](const auto& record) { add_record(record); }, event);
   }
@@ -161,7 +146,23 @@ class RecordedEvents {
     bad(fmt::format("{} records and {} blocks were lost here", record.records, record.blocks));
   }
   void add_record(const RecordedHint&) {}
-  void add_record(const RecordedMove&) {}
+  /// What the program moved lies there from then on, whatever the lab decides.
+  void add_record(const RecordedMove& record) {
+    const bool by_program = header_->scheduler && record.decision == 0 && record.moved;
+    const auto found = lives_.find(record.allocation);
+    if (!by_program || found == lives_.end()) return;
+    const Life& life = found->second;
+    TraceEvent event;
+    event.kind = TraceEventKind::place;
+    event.time = std::max({record.start, now_, life.begin});
+    event.object = record.allocation;
+    event.offset = record.slot * life.chunk_bytes;
+    if (event.offset >= life.bytes) return bad("a move beyond its allocation");
+    event.bytes = std::min(life.chunk_bytes, life.bytes - event.offset);
+    event.at = TracePlace(header_->places[index(record.to)].location);
+    if (event.time < life.end) order_->add(event);
+    reach(record.end);
+  }
   void add_record(const RecordedStall&) {}
   void add_record(const Decision&) {}
 
@@ -178,19 +179,7 @@ class RecordedEvents {
 
 void convert_recording(const ConvertInput& input, EventOrder& order) {
   RecordedEvents events(input, order);
-  for (std::string path = input.path; !path.empty();) {
-    RecordingReader reader(path);
-    events.begin_file(reader.header());
-    std::size_t damages = 0;
-    while (const RecordedEvent* event = reader.next()) {
-      events.add(*event);
-      for (; damages < reader.damages().size(); ++damages) {
-        events.damaged(reader.damages()[damages]);
-      }
-    }
-    for (; damages < reader.damages().size(); ++damages) events.damaged(reader.damages()[damages]);
-    path = next_file(path, reader.header());
-  }
+  read_records(input.path, events);
 }
 
 }  // namespace vma

@@ -12,8 +12,9 @@ namespace vma {
 /// An allocation is an object of its number, with its tag, its chunks' size, and for its home the
 /// place of its first chunks; those that lie elsewhere are placed there by events of their own. A
 /// use is an access with the device that made it; one that is the sample of several has that many
-/// times its passes. Times are those of the recording. Moves, stalls, hints and decisions are what
-/// the lab replays by itself, and are left out. Given vmart-PID-N.rec, the files N+1 and so on of
+/// times its passes. Times are those of the recording. A chunk that the program moved is placed
+/// there. Moves of the scheduler, stalls, hints and decisions are what the lab replays by itself,
+/// and are left out. Given vmart-PID-N.rec, the files N+1 and so on of
 /// the same recording that lie beside it follow.
 ///
 /// Records are up to "window_ms" out of order and are put in order. Bad "lines" are records,

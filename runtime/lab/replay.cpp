@@ -23,7 +23,7 @@ Replay::Replay(const ReplayMachine& machine, const ReplayOptions& options,
       options_(options),
       scheduler_(machine.places, machine.costs, options.scheduler, std::move(policy)),
       traffic_(machine.links),
-      moves_(machine.links, traffic_, machine.costs),
+      moves_(machine.links, traffic_, machine.costs, options.stall_budget),
       router_(std::move(router)),
       devices_(machine.costs.gpus()),
       loads_(machine.costs.gpus()),
@@ -50,7 +50,8 @@ ReplayReport Replay::run(TraceSource& source) {
   admit();
   while (more_ || busy()) {
     if (scheduler_.has_uses() && drain == Time::max()) drain = now_ + options_.drain;
-    const Time soon = std::min({traffic_.next_end(), moves_.next(), drain, next_admission()});
+    const Time soon =
+        std::min({traffic_.next_end(), moves_.next(), drain, next_admission(), next_begin()});
     if (soon == Time::max() && traffic_.size() > 0)
       throw Error(ErrorKind::invalid_argument, "Replay::run", "an access takes for ever");
     const bool idle = !busy() && scheduler_.under_way() == 0;
@@ -60,6 +61,7 @@ ReplayReport Replay::run(TraceSource& source) {
     if (windows_.over(now_)) windows_.pass(now_, scheduler_.resident_bytes());
     while (traffic_.next_end() <= now_) end_flow();
     end_moves();
+    begin_due();
     if (drain <= now_) {
       drain = Time::max();
       if (scheduler_.has_uses()) scheduler_.drain();
@@ -97,7 +99,7 @@ void Replay::end_moves() {
     unpin(objects_.owner(ended.move.chunk));  // It may be the last that its object waited for.
     opened = room_changed_ = true;
   }
-  if (!opened) return;
+  if (!opened) return shut_gate();  // It may be time for the next.
   open_devices();
   start_moves();  // Room has come free.
 }
@@ -118,7 +120,7 @@ void Replay::open_devices() {
 
 /// What is spread is many kernels, and stands at once; what is one kernel is waited for.
 void Replay::shut_gate() {
-  if (!moves_.wants_gate()) return;
+  if (!moves_.wants_gate(now_)) return;
   std::vector<FlowId> stopped;
   for (const Running& running : running_)
     if (running.access.spread()) stopped.push_back(*running.flow);
@@ -130,8 +132,10 @@ void Replay::shut_gate() {
   }
   std::size_t kernels = 0;
   for (Device& device : devices_) {
-    kernels += device.kernels;
-    if (device.kernels == 0 && has_work(device)) device.stands = now_;
+    device.before_gate = launched(device);
+    const bool runs = device.kernels > 0 || device.before_gate > 0;
+    kernels += runs ? 1 : 0;
+    if (!runs && has_work(device)) device.stands = now_;
   }
   moves_.close(kernels, now_);
 }

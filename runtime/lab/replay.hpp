@@ -34,13 +34,18 @@ enum class Pacing {
 struct ReplayOptions {
   Pacing pacing = Pacing::timed;
   std::uint64_t chunk_bytes = std::uint64_t{32} << 20;  ///< Where the trace does not say.
-  std::size_t queue_max = 64;    ///< Accesses that wait at one device; the trace waits for room.
+  std::size_t queue_max = 64;  ///< Accesses that wait at one device; the trace waits for room.
+  /// An access that comes so late that those before it at its device may have ended (in half of
+  /// what they take in its own HBM) was launched by a program that waited for these: the first of a
+  /// round. Its gap is longer, and what has been launched ends before a gate has the device.
+  bool rounds = false;
   std::size_t spread_max = 256;  ///< Accesses with a duration that run at one device at a time.
   Time drain = std::chrono::milliseconds(1);
   Time tick = std::chrono::milliseconds(10);
   /// An allocation without room waits for moves so long, then goes where there is room.
   Time room_limit = std::chrono::milliseconds(500);
   Time window = std::chrono::milliseconds(100);  ///< Of the report.
+  Time stall_budget{0};  ///< Of a second, as the mover keeps it; 0: no limit.
   ReplaySchedulerLimits scheduler;
 };
 
@@ -67,6 +72,7 @@ class Replay {
     double passes = 1;  // Over the range; of `read_write` both.
     Time duration{0}, came{0};
     UseKind use{};
+    bool first_of_round = false;
     bool spread() const { return duration > Time::zero(); }
   };
   struct Segment {
@@ -86,9 +92,13 @@ class Replay {
   };
   struct Device {
     std::deque<Access> queue;
-    std::size_t kernels = 0;     // Accesses under way that are not spread: none or one.
-    std::size_t running = 0;     // All of them.
-    std::optional<Time> stands;  // Since when a gate keeps it from what it has to do.
+    std::size_t before_gate = 0;   // Of the queue: what a shut gate waits for.
+    Time ended = Time::min();      // The last kernel.
+    Time next = Time::max();       // When the next one can begin, if only time keeps it.
+    Time could_end = Time::min();  // By the times of the trace: what has come so far.
+    std::size_t kernels = 0;       // Accesses under way that are not spread: none or one.
+    std::size_t running = 0;       // All of them.
+    std::optional<Time> stands;    // Since when a gate keeps it from what it has to do.
   };
 
   // The trace
@@ -101,7 +111,7 @@ class Replay {
   bool give_chunks(const TraceEvent& event, ReplayObjects::Index index, PlaceId device);
   bool find_room(std::span<const std::uint64_t> sizes);
   void spill(std::span<const std::uint64_t> sizes);
-  void place_range(const TraceEvent& event);
+  bool place_range(const TraceEvent& event);
   std::optional<PlaceId> place_of(TracePlace at) const;
   void free_object(const TraceEvent& event);
   void unpin(ReplayObjects::Index index);
@@ -109,6 +119,11 @@ class Replay {
 
   // The devices
   void begin_next(std::size_t device);
+  void begin_due();
+  Time next_begin() const;
+  Time ready_at(std::size_t device, const Access& access) const;
+  std::size_t launched(const Device& device) const;
+  bool begins_round(const TraceEvent& event, std::size_t device, double bytes);
   void begin(std::size_t device, const Access& access);
   bool cut(Running& running);
   void begin_segment(std::list<Running>::iterator running);

@@ -8,19 +8,73 @@
 #include <utility>
 
 namespace vma {
+namespace {
+
+/// About as many launches as a stream takes before it lets the program wait.
+constexpr std::size_t launched_max = 1024;
+
+}  // namespace
 
 void Replay::begin_next(std::size_t number) {
   Device& device = devices_[number];
+  device.next = Time::max();
   while (!device.queue.empty()) {
-    if (moves_.gate_shut()) {
+    if (moves_.gate_shut() && device.before_gate == 0) {
       if (!device.stands) device.stands = now_;
       return;
     }
     const Access access = device.queue.front();
     if (access.spread() ? device.running >= options_.spread_max : device.kernels > 0) return;
+    if (const Time ready = ready_at(number, access); ready > now_) {
+      device.next = ready;
+      return;
+    }
     device.queue.pop_front();
+    const bool last = moves_.gate_shut() && --device.before_gate == 0;
     begin(number, access);
+    if (last && device.kernels == 0) moves_.arrive(now_);  // It was lost.
   }
+}
+
+/// A kernel begins some time after the one before it.
+Time Replay::ready_at(std::size_t device, const Access& access) const {
+  const LaunchGaps& gaps = machine_.gaps;
+  const std::vector<Time>& gap = access.first_of_round ? gaps.round : gaps.kernel;
+  if (access.spread() || gap.empty() || devices_[device].ended == Time::min()) return Time::min();
+  return devices_[device].ended + gap[device];
+}
+
+Time Replay::next_begin() const {
+  Time next = Time::max();
+  for (const Device& device : devices_) next = std::min(next, device.next);
+  return next;
+}
+
+void Replay::begin_due() {
+  for (std::size_t device = 0; device < devices_.size(); ++device)
+    if (devices_[device].next <= now_) begin_next(device);
+}
+
+/// How many of its queue a program has launched by now that waits at the end of each round.
+std::size_t Replay::launched(const Device& device) const {
+  if (!options_.rounds) return 0;
+  const auto after = std::ranges::find_if(
+      device.queue, [](const Access& access) { return access.first_of_round || access.spread(); });
+  return std::min(static_cast<std::size_t>(after - device.queue.begin()), launched_max);
+}
+
+/// It comes when those before it can be over. They can in half of the least time that the machine's
+/// costs say: a little too much a launch would add up, and no round would ever be seen to end.
+bool Replay::begins_round(const TraceEvent& event, std::size_t number, double bytes) {
+  if (!options_.rounds || event.duration > Time::zero()) return false;
+  constexpr double surely = 0.5;
+  const PlaceId self{static_cast<std::uint8_t>(number)};
+  const double least = surely * machine_.costs.access_seconds(self, self, bytes);
+  Time& could_end = devices_[number].could_end;
+  const bool first = event.time >= could_end;
+  could_end = std::max(event.time, could_end) +
+              std::chrono::duration_cast<Time>(std::chrono::duration<double>(least));
+  return first;
 }
 
 void Replay::begin(std::size_t number, const Access& access) {
@@ -122,7 +176,7 @@ void Replay::end_flow() {
   drop(ended);
   if (running_.empty()) note_links();
   Device& device = devices_[number];
-  if (!moves_.gate_shut()) return begin_next(number);
+  if (!moves_.gate_shut() || device.before_gate > 0) return begin_next(number);
   if (has_work(device) && !device.stands) device.stands = now_;
   if (!spread) moves_.arrive(now_);
 }
@@ -144,7 +198,10 @@ void Replay::end_access(const Running& running) {
   const Access& access = running.access;
   Device& device = devices_[running.device];
   --device.running;
-  device.kernels -= access.spread() ? 0 : 1;
+  if (!access.spread()) {
+    --device.kernels;
+    device.ended = now_;
+  }
   DeviceLoad& load = loads_[running.device];
   --load.waiting;
   load.bytes -= static_cast<double>(access.bytes) * access.passes;

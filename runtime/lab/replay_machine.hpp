@@ -3,6 +3,7 @@
 #include "lab/link_map.hpp"
 #include "machine/machine_description.hpp"
 
+#include <vma/calibration.hpp>
 #include <vma/snapshot.hpp>
 
 #include <string>
@@ -17,6 +18,7 @@ struct ReplayMachine {
   std::vector<PlaceState> places;
   MachineCosts costs{0, 0};
   LinkMap links;
+  LaunchGaps gaps = {};  ///< Before each access that is one kernel. Empty: none.
 };
 
 /// What a runtime on such a machine would start from: its description's costs; of each GPU's memory

@@ -6,8 +6,9 @@
 
 namespace vma {
 
-ReplayMoves::ReplayMoves(const LinkMap& map, LinkTraffic& traffic, const MachineCosts& costs)
-    : map_(map), traffic_(traffic), costs_(costs) {}
+ReplayMoves::ReplayMoves(const LinkMap& map, LinkTraffic& traffic, const MachineCosts& costs,
+                         Time stall_budget)
+    : map_(map), traffic_(traffic), costs_(costs), budget_(stall_budget, 0) {}
 
 void ReplayMoves::start(AcceptedMove move, Time now) {
   Route& route = routes_[{move.from, move.to}];
@@ -53,6 +54,7 @@ std::vector<ReplayMoves::Ended> ReplayMoves::advance(Time now) {
   if (gate_ && gate_->open <= now) {
     ended.push_back({std::move(gate_->under.move), gate_->under.began,
                      gate_->last_arrival - gate_->first_arrival, now - gate_->last_arrival});
+    budget_.spent_stall(gate_->first_arrival, now - gate_->first_arrival);
     gate_.reset();
     --size_;
   }
@@ -71,7 +73,7 @@ bool ReplayMoves::take_end(FlowId flow, Time now) {
 }
 
 void ReplayMoves::close(std::size_t running, Time now) {
-  VMART_CHECK(wants_gate(), "there is a chunk to switch");
+  VMART_CHECK(wants_gate(now), "there is a chunk to switch");
   gate_ = Gate{};
   gate_->under = std::move(copied_.front());
   copied_.pop_front();

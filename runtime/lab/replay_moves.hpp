@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lab/link_traffic.hpp"
+#include "migrate/stall_budget.hpp"
 #include "placement/planned_move.hpp"
 
 #include <vma/snapshot.hpp>
@@ -27,11 +28,16 @@ class ReplayMoves {
     Time skew{0}, stall{0};  ///< From the first arrival to the last; from then on.
   };
 
-  ReplayMoves(const LinkMap& map, LinkTraffic& traffic, const MachineCosts& costs);
+  /// `stall_budget`: of a second; 0 is no limit.
+  ReplayMoves(const LinkMap& map, LinkTraffic& traffic, const MachineCosts& costs,
+              Time stall_budget);
 
   void start(AcceptedMove move, Time now);
   /// When `advance` is to be called; `Time::max()`: never.
-  Time next() const noexcept { return gate_ ? std::min(gate_->open, next_ready_) : next_ready_; }
+  Time next() const noexcept {
+    if (gate_) return std::min(gate_->open, next_ready_);
+    return copied_.empty() ? next_ready_ : std::min(budget_.next_stop(Time::zero()), next_ready_);
+  }
   /// What is due by now happens. The moves that have ended so; the gate is open for each of these.
   std::vector<Ended> advance(Time now);
   /// Whether it is a copy of this; then it has ended and the chunk waits for its switch.
@@ -39,8 +45,10 @@ class ReplayMoves {
 
   /// A gate is closing or closed: no device begins anything.
   bool gate_shut() const noexcept { return gate_.has_value(); }
-  /// A chunk waits for its switch, and no gate is shut. `close` shuts one.
-  bool wants_gate() const noexcept { return !gate_ && !copied_.empty(); }
+  /// A chunk waits for its switch, no gate is shut, and the budget allows one. `close` shuts it.
+  bool wants_gate(Time now) const noexcept {
+    return !gate_ && !copied_.empty() && budget_.next_stop(now) <= now;
+  }
   /// Requires: `wants_gate`. `running`: devices that have to end something first.
   void close(std::size_t running, Time now);
   /// A device has ended what it was doing. Requires: a gate is shut and has not all of them.
@@ -84,6 +92,7 @@ class ReplayMoves {
   std::vector<Copy> copies_;       // Under way.
   std::deque<Under> copied_;
   std::optional<Gate> gate_;
+  StallBudget budget_;
   std::size_t size_ = 0;
 };
 

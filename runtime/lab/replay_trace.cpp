@@ -60,7 +60,7 @@ bool Replay::take(const TraceEvent& event) {
     case TraceEventKind::access: return take_access(event);
     case TraceEventKind::allocation: return allocate(event);
     case TraceEventKind::free: free_object(event); return true;
-    case TraceEventKind::place: place_range(event); return true;
+    case TraceEventKind::place: return place_range(event);
     case TraceEventKind::tag:
       if (const auto index = objects_.find(event.object); index != ReplayObjects::none)
         objects_.at(index).tag = event.tag;
@@ -95,6 +95,7 @@ bool Replay::take_access(const TraceEvent& event) {
   const PlaceId self{static_cast<std::uint8_t>(number)};
   if (!object.placed && !give_chunks(event, index, self)) return false;
   head_device_.reset();
+  access.first_of_round = begins_round(event, number, bytes);
   if (object.chunks == 0) {
     ++report_.accesses_lost;
     return true;
@@ -212,13 +213,15 @@ void Replay::spill(std::span<const std::uint64_t> sizes) {
 }
 
 /// Chunks that begin in the range lie there, as if they had from the beginning; those for which
-/// there is no such place or no room stay, and those that move.
-void Replay::place_range(const TraceEvent& event) {
+/// there is no such place or no room stay, and those that move. Where only the order of the trace
+/// counts, it waits for the accesses before it.
+bool Replay::place_range(const TraceEvent& event) {
   const ReplayObjects::Index number = objects_.find(event.object);
   if (number == ReplayObjects::none) refuse(event, report_.events + 1, "which does not live");
   const std::optional<PlaceId> at = place_of(event.at);
   const ReplayObjects::Object& object = objects_.at(number);
-  if (!at || object.chunks == 0 || !object.placed) return;
+  if (!at || object.chunks == 0 || !object.placed) return true;
+  if (options_.pacing == Pacing::at_once && object.pins > 0) return false;
   for (std::uint64_t slot = (event.offset + object.chunk_bytes - 1) / object.chunk_bytes;
        slot < object.chunks && slot * object.chunk_bytes - event.offset < event.bytes; ++slot) {
     const ChunkId chunk{static_cast<std::uint32_t>(index(object.first) + slot)};
@@ -233,6 +236,7 @@ void Replay::place_range(const TraceEvent& event) {
     moved.last_move = Time::zero();
     moved.generation = 0;
   }
+  return true;
 }
 
 std::optional<PlaceId> Replay::place_of(TracePlace at) const {

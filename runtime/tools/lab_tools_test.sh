@@ -123,6 +123,13 @@ expect 1 "is of another experiment than" run "$folder/other.json" --out "$small"
 PATH=$folder/none "$lab" run "$example" --out "$small" > "$folder/printed" 2>&1 &&
   grep -qF "vmart.lab report $small makes it" "$folder/printed" || failures=$((failures + 1))
 
+expect 2 "recordings is required" check
+expect 1 "a.vtrace: offset 0: is no recording" check "$folder/a.vtrace"
+expect 1 "none.rec: offset 0: cannot be read" check "$folder/none.rec"
+expect 1 "none.json: No such file" check "$folder/none.rec" --calibration "$folder/none.json"
+expect 1 "--within takes one percentage" check "$folder/none.rec" --within 1,2,3
+expect 1 "--half-life -1 is out of range" check "$folder/none.rec" --half-life=-1
+
 # Through a pipe.
 echo '{"timestamp":0,"input_length":1,"output_length":1,"hash_ids":[1]}' |
   "$lab" convert mooncake - "$folder/pipe.jsonl" > "$folder/printed" || failures=$((failures + 1))

@@ -1,4 +1,5 @@
 #include "tools/lab_bounds.hpp"
+#include "tools/lab_check.hpp"
 #include "tools/lab_replay.hpp"
 #include "tools/lab_run.hpp"
 #include "tools/lab_traces.hpp"
@@ -103,6 +104,30 @@ void add_run(CLI::App& app, vma::RunCommand& command, std::function<int()>& chos
   run.callback([&] { chosen = [&] { return vma::run_experiment(command); }; });
 }
 
+void add_check(CLI::App& app, vma::CheckCommand& command, std::function<int()>& chosen) {
+  CLI::App& check =
+      *app.add_subcommand("check", "how far the lab is from what happened in a recorded run");
+  check.add_option("recordings", command.recordings, "vmart-PID-N.rec")->required();
+  check.add_option("--calibration", command.calibration,
+                   "what `vmart calibrate --json` printed; else the costs in the recording");
+  check.add_option("--policy", command.policy, "instead of the recording's");
+  check.add_flag("--timed", command.timed, "accesses come at their times, not as GPUs take them");
+  check.add_flag("--rounds,!--no-rounds", command.rounds,
+                 "programs launch ahead and wait then, as their times show");
+  check.add_option("--ahead", command.ahead, "accesses of a GPU that do not wait for another's")
+      ->check(CLI::Range(1, 1 << 30))
+      ->capture_default_str();
+  check.add_option("--half-life", command.half_life_ms, "ms, of past use; else the recording's");
+  check.add_option("--stall-budget", command.stall_budget_ms, "ms a second; else the recording's");
+  check
+      .add_option("--within", command.within,
+                  "percent of time and bytes moved, and of stalls: 10,15")
+      ->delimiter(',');
+  add_bad_lines(check, command.bad_lines_max);
+  check.add_flag("--json", command.json);
+  check.callback([&] { chosen = [&] { return vma::run_check(command); }; });
+}
+
 int run(int argc, char** argv) {
   CLI::App app("The placement lab: what a policy would have done.", "vmart-lab");
   app.set_version_flag("--version", "vmart-lab " VMART_VERSION);
@@ -120,6 +145,8 @@ int run(int argc, char** argv) {
   add_run(app, experiment, chosen);
   vma::BoundsCommand bounds;
   add_bounds(app, bounds, chosen);
+  vma::CheckCommand check;
+  add_check(app, check, chosen);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -20,7 +20,8 @@ struct ReplayRig {
     return {"two GPUs",
             {{gpu(0), hbm_bytes, 0, 0}, {gpu(1), hbm_bytes, 0, 0}, {host(0), host_bytes, 0, 0}},
             gpus.costs,
-            LinkMap(gpus.machine, gpus.costs)};
+            LinkMap(gpus.machine, gpus.costs),
+            gaps};
   }
   ReplayReport run(ListedTrace& trace, std::unique_ptr<Policy> policy) {
     const ReplayMachine machine = this->machine();
@@ -31,6 +32,7 @@ struct ReplayRig {
   }
 
   TwoGpus gpus;
+  LaunchGaps gaps;
   ReplayOptions options;
   std::uint64_t hbm_bytes = 1000, host_bytes = 10'000;
   std::string router = "least_loaded";

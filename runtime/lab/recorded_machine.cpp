@@ -1,0 +1,73 @@
+#include "lab/recorded_machine.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace vma {
+namespace {
+
+[[noreturn]] void refuse(const std::string& reason) {
+  throw Error(ErrorKind::invalid_argument, "recorded_machine", reason);
+}
+
+PlaceId place(std::size_t at) {
+  return PlaceId{static_cast<std::uint8_t>(at)};
+}
+
+std::string names_of(const std::vector<Location>& places) {
+  std::string names;
+  for (const Location at : places)
+    names += fmt::format("{}{}", names.empty() ? "" : " ", to_string(at));
+  return names;
+}
+
+bool beyond_host(const MachineCosts& costs, std::size_t device, std::size_t peer) {
+  const double rate = costs.access_rate(place(device), place(peer));
+  for (std::size_t at = costs.gpus(); at < costs.places(); ++at)
+    if (costs.access_rate(place(device), place(at)) >= rate) return false;
+  return rate > 0;
+}
+
+MachineDescription described(const MachineCosts& costs) {
+  MachineDescription machine;
+  machine.gpus.resize(costs.gpus());
+  machine.host_nodes.resize(costs.places() - costs.gpus());
+  machine.peer_links.resize(costs.gpus(), std::vector<PeerLink>(costs.gpus()));
+  for (std::size_t from = 0; from < costs.gpus(); ++from)
+    for (std::size_t to = 0; to < costs.gpus(); ++to)
+      machine.peer_links[from][to].kind =
+          beyond_host(costs, from, to) ? LinkKind::nvlink : LinkKind::pcie;
+  return machine;
+}
+
+}  // namespace
+
+ReplayMachine recorded_machine(const RecordingHeader& header,
+                               const std::optional<Calibration>& calibration) {
+  std::vector<Location> places;
+  for (const PlaceState& each : header.places) places.push_back(each.location);
+  if (calibration && calibration->places != places) {
+    refuse(fmt::format("{}: is a calibration of {}, and the recording has {}", calibration->file,
+                       names_of(calibration->places), names_of(places)));
+  }
+  const MachineCosts& costs = calibration ? calibration->costs : header.costs;
+  const LaunchGaps& gaps = calibration ? calibration->gaps : header.gaps;
+  std::vector<PlaceState> states = header.places;
+  for (std::size_t at = 0; at < states.size(); ++at) {
+    const bool on_gpu = at < costs.gpus();
+    if ((states[at].location.kind == Location::Kind::gpu) != on_gpu)
+      refuse("the recording's GPUs are not its first places");
+    const auto number = static_cast<int>(on_gpu ? at : at - costs.gpus());
+    states[at].location = on_gpu ? gpu(number) : host(number);
+    states[at].used_bytes = 0;
+    if (on_gpu && costs.access_rate(place(at), place(at)) <= 0)
+      refuse(fmt::format("{} cannot read its own memory by the costs", to_string(places[at])));
+  }
+  if (costs.gpus() == 0) refuse("the recording has no GPU");
+  return {header.machine, std::move(states), costs, LinkMap(described(costs), costs), gaps};
+}
+
+}  // namespace vma

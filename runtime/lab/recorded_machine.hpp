@@ -1,0 +1,19 @@
+#pragma once
+
+#include "lab/replay_machine.hpp"
+#include "service/recording_header.hpp"
+
+#include <vma/calibration.hpp>
+
+#include <optional>
+
+namespace vma {
+
+/// The machine of a recording: its places with their capacities, and the costs of `calibration`, or
+/// without one those that its runtime went by. GPUs that reach each other faster than host memory
+/// are taken to do so by NVLink, others by their ways to the host. Throws: Error{invalid_argument}
+/// for a calibration of other places, and for a header that makes no machine.
+ReplayMachine recorded_machine(const RecordingHeader& header,
+                               const std::optional<Calibration>& calibration);
+
+}  // namespace vma

@@ -1,0 +1,25 @@
+#pragma once
+
+#include "service/recording_reader.hpp"
+
+#include <string>
+
+namespace vma {
+
+/// Is told what is in a recording.
+class RecordListener {
+ public:
+  virtual ~RecordListener() = default;
+
+  /// The records from here on are of this file. It lives until the next call.
+  virtual void begin_file(const RecordingHeader& header) = 0;
+  virtual void add(const RecordedEvent& event) = 0;
+  /// What lay here could not be read.
+  virtual void damaged(const RecordingDamage& damage) = 0;
+};
+
+/// Reads vmart-PID-N.rec, and the files N+1 and so on of the same recording that lie beside it.
+/// Throws: what the listener and `RecordingReader` throw.
+void read_records(const std::string& path, RecordListener& listener);
+
+}  // namespace vma
