@@ -33,7 +33,7 @@ class Reader {
   Reader() : runtime_(options()) {
     stream_ = runtime_.make_stream(gpu(1));
     sum_ = static_cast<std::uint64_t*>(
-        runtime_.alloc(sizeof *sum_, gpu(1), {.zeroed = true, .movable = false}));
+        runtime_.alloc(sizeof *sum_, gpu(1), {.tag = "sum", .zeroed = true, .movable = false}));
     data_ = static_cast<std::byte*>(runtime_.alloc(
         chunks * chunk_bytes, gpu(0), {.chunk_bytes = chunk_bytes, .tag = "data", .zeroed = true}));
     runtime_.step_scheduler();  // It knows where the array lies.
