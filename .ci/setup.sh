@@ -60,6 +60,7 @@ set_up_tests() {
   fi
   want_command pkg-config pkg-config "the installed package is not tried through pkg-config" || true
   want_module tabulate python3-tabulate "the benchmarks print no table" || true
+  set_up_python_lab "$purpose"
   set_up_clang
   want_command clang-format-16 clang-format-16 "the format is not checked" || true
   if [[ $purpose == long ]]; then
@@ -173,6 +174,42 @@ set_up_clang() {
 has_clang() {
   command -v "clang++-$1" >/dev/null &&
     echo 'int main() {}' | "clang++-$1" -fsanitize=thread -x c++ - -o "$deps/probe" 2>/dev/null
+}
+
+# --- The lab's Python: pip may not install into Debian's, so it has an environment of its own
+
+set_up_python_lab() {
+  local lists=("$root/.ci/python-lab.txt")
+  if [[ $1 == long ]]; then
+    lists+=("$root/.ci/python-sweep.txt")
+    want_command chromium chromium "the lab's page is not opened in a browser" || true
+  fi
+  if ! has_python_lab "${lists[@]}" && ! make_python_lab "${lists[@]}"; then
+    forgo "${lists[*]##*/} (PyPI)" "the lab's Python is not tested" || true
+    return 0
+  fi
+  say "the lab's Python: $deps/venv"
+  cmake_arguments+=("-DVMART_LAB_PYTHON=$deps/venv/bin/python")
+}
+
+# An environment that has more than these lists is as good.
+has_python_lab() {
+  [[ -x $deps/venv/bin/python && -f $deps/venv/lists ]] &&
+    cat "$@" | cmp -s - <(head -c "$(cat "$@" | wc -c)" "$deps/venv/lists")
+}
+
+make_python_lab() {
+  [[ -z ${VMART_NO_INSTALL:-} ]] || return 1
+  "$python" -c 'import ensurepip, venv' 2>/dev/null || install_packages python3-venv || return 1
+  say "fetching the lab's Python packages from PyPI"
+  rm -rf "$deps/venv"
+  local list
+  "$python" -m venv "$deps/venv" || return 1
+  for list in "$@"; do
+    "$deps/venv/bin/python" -m pip install -q --disable-pip-version-check --no-deps \
+      --require-hashes --only-binary :all: -r "$list" || return 1
+  done
+  cat "$@" >"$deps/venv/lists"
 }
 
 # --- Boost >= 1.81, headers only

@@ -19,6 +19,8 @@ install(FILES
   DESTINATION ${package_dir})
 install(DIRECTORY machine/machines/ DESTINATION ${CMAKE_INSTALL_DATADIR}/vmart/machines
   FILES_MATCHING PATTERN "*.json")
+install(DIRECTORY python/vmart DESTINATION ${CMAKE_INSTALL_DATADIR}/vmart/python
+  PATTERN __pycache__ EXCLUDE)
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 # Relative to the .pc file, so that the installed tree may be moved, or staged with DESTDIR.

@@ -1,0 +1,59 @@
+"""Results of the placement lab: a page of them, and experiments on a cluster."""
+
+import argparse
+import sys
+
+from vmart.lab.errors import MissingLibrary, ResultError
+
+MISSING = 77  # What ctest shows as skipped, too.
+
+
+def parser():
+    lab = argparse.ArgumentParser(prog="vmart.lab", description=__doc__)
+    commands = lab.add_subparsers(dest="command", required=True)
+    report = commands.add_parser("report", help="writes report.html and results.parquet")
+    report.add_argument("folder", help="what `vmart-lab run` was given as --out")
+    report.add_argument("--pictures-max", type=int, default=48, metavar="N",
+                        help="cells with pictures of their own (48)")
+    report.add_argument("--picture", action="append", default=[], metavar="ID",
+                        help="a cell that gets pictures in any case")
+    report.set_defaults(run=run_report)
+    sweep = commands.add_parser("sweep", help="runs an experiment on a Ray cluster")
+    sweep.add_argument("experiment", help="what `vmart-lab run` takes")
+    sweep.add_argument("--out", required=True, metavar="FOLDER", help="where the results go")
+    sweep.add_argument("--address", help="of the cluster's head; without it that of RAY_ADDRESS, or "
+                       "a cluster of this machine alone")
+    sweep.add_argument("--program", metavar="PATH", help="vmart-lab; also tried on the cluster's machines")
+    sweep.add_argument("--tries", type=int, default=3, metavar="N", help="of each cell (3)")
+    sweep.set_defaults(run=run_sweep)
+    return lab
+
+
+def run_report(arguments):
+    from vmart.lab.report import write_report
+
+    write_report(arguments.folder, arguments.pictures_max, arguments.picture)
+    return 0
+
+
+def run_sweep(arguments):
+    from vmart.lab.sweep import Sweep
+
+    sweep = Sweep(arguments.experiment, arguments.out, arguments.program, arguments.tries)
+    return sweep.run(arguments.address)
+
+
+def main(words=None):
+    arguments = parser().parse_args(words)
+    try:
+        return arguments.run(arguments)
+    except MissingLibrary as error:
+        print(f"vmart.lab: {error}", file=sys.stderr)
+        return MISSING
+    except (ResultError, ValueError, OSError) as error:
+        print(f"vmart.lab: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

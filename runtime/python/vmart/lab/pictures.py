@@ -1,0 +1,171 @@
+"""The pictures of the page, as Plotly's figures without colours of text and grid: `page.js` sets
+those, for they differ between light and dark. Series have 32-bit numbers, which Plotly packs."""
+
+import numpy
+import plotly.graph_objects as graph
+from plotly.subplots import make_subplots
+
+from vmart.lab.downsampling import group_length, last_of, ratio_of, summed
+from vmart.lab.results import marks_of, resident_of, routes_of, windows_of
+
+# Okabe and Ito's colours, which colour-blind readers tell apart, in tones that stand on white and on
+# black.
+COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b8a52b", "#8073ac")
+HOSTS = ("#8a8f98", "#b4b8bf", "#6b7078", "#d0d3d8")
+DASHES = ("solid", "dash", "dot", "dashdot")
+HEAT = ((0.0, "rgba(0,114,178,0.06)"), (1.0, "rgba(0,114,178,0.95)"))
+GIB = 2.0**30
+PLACES_MAX = 16       # More are drawn as the sum of the GPUs and that of the hosts.
+OVERLAY_MAX = 8       # Policies in one picture of slowdowns.
+MARKS_NAMED_MAX = 12  # More are lines without a name.
+MARKS_MAX = 200
+
+
+def finished(figure, height, **layout):
+    figure.update_layout(template={}, height=height, margin={"l": 70, "r": 20, "t": 34, "b": 48},
+                         legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0},
+                         font={"size": 12}, **layout)
+    return figure
+
+
+def plain(text):
+    """`text` as it is: Plotly would take some of it for HTML."""
+    return text.replace("&", "&amp;").replace("<", "&lt;")
+
+
+def packed(values):
+    return numpy.asarray(values, dtype="float32")
+
+
+def bars(all_standings, metric, worth, title):
+    """A horizontal bar a policy, a colour a trace: mean with its half width."""
+    figure = graph.Figure()
+    policies, count = [], 0
+    for index, standings in enumerate(all_standings):
+        rows = standings.rows[standings.rows[f"{metric}_mean"].notna()]
+        policies += [policy for policy in rows["policy"] if policy not in policies]
+        count += len(rows)
+        halves = rows[f"{metric}_half"].fillna(0) / worth
+        figure.add_bar(
+            y=[plain(policy) for policy in rows["policy"]], x=list(rows[f"{metric}_mean"] / worth), orientation="h",
+            name=plain(standings.trace), marker={"color": COLOURS[index % len(COLOURS)]},
+            error_x={"type": "data", "array": list(halves), "visible": bool(halves.any()),
+                     "thickness": 1.2, "width": 3},
+            hovertemplate="%{y}: %{x:.4g}<extra>%{fullData.name}</extra>")
+    figure.update_yaxes(categoryorder="array", categoryarray=[plain(policy) for policy in policies[::-1]],
+                        automargin=True, showgrid=False)
+    figure.update_xaxes(title={"text": title}, rangemode="tozero")
+    return finished(figure, 110 + 22 * len(policies) + 14 * count, barmode="group",
+                    showlegend=len(all_standings) > 1)
+
+
+class TimeLines:
+    """What is drawn of one cell over time, from one reading of its file."""
+
+    def __init__(self, cell):
+        windows = windows_of(cell)
+        self.length = group_length(len(windows))
+        self.seconds = last_of(windows["end_s"], self.length)
+        step_s = float(windows["end_s"].iloc[0]) * self.length if len(windows) else 1.0
+        self.slowdown = ratio_of(windows["access_s"], windows["local_s"], self.length)
+        self.moved_rate = summed(windows["bytes_moved"], self.length) / GIB / step_s
+        self.resident = self._resident(resident_of(cell))
+        self.marks = marks_of(cell).head(MARKS_MAX)
+        self.routes = routes_of(cell)
+        self.links = cell.links
+
+    def _resident(self, frame):
+        places = {place: last_of(frame[place], self.length) / GIB for place in frame.columns[1:]}
+        if len(places) <= PLACES_MAX:
+            return places
+        sums = {}
+        for place, values in places.items():
+            kind = "all " + place.partition("(")[0]
+            sums[kind] = sums.get(kind, 0) + values
+        return sums
+
+
+def add_marks(figure, marks):
+    named = len(marks) <= MARKS_NAMED_MAX
+    for time_s, text in zip(marks["time_s"], marks["text"]):
+        figure.add_shape(type="line", x0=time_s, x1=time_s, y0=0, y1=1, yref="paper",
+                         line={"width": 1, "dash": "dot"})
+        if named:
+            figure.add_annotation(x=time_s, y=1, yref="paper", yanchor="top", xanchor="left",
+                                  text=plain(text), showarrow=False, font={"size": 10})
+
+
+def overlaid_slowdowns(lines_by_policy):
+    """Slowdown over time of several policies, the cheapest first."""
+    figure = graph.Figure()
+    for index, (policy, lines) in enumerate(list(lines_by_policy.items())[:OVERLAY_MAX]):
+        figure.add_scatter(x=packed(lines.seconds), y=packed(lines.slowdown), mode="lines", name=plain(policy),
+                           line={"width": 1.5, "color": COLOURS[index % len(COLOURS)]})
+    add_marks(figure, next(iter(lines_by_policy.values())).marks)
+    figure.update_xaxes(title={"text": "seconds of the trace"}, rangemode="tozero")
+    figure.update_yaxes(title={"text": "slowdown"})
+    return finished(figure, 360, hovermode="x unified", showlegend=True)
+
+
+def time_line(lines):
+    """Placement, moves and slowdown of one cell, under each other."""
+    figure = make_subplots(rows=3, cols=1, shared_xaxes=True, vertical_spacing=0.05,
+                           row_heights=[0.5, 0.2, 0.3])
+    for index, (place, values) in enumerate(lines.resident.items()):
+        colour = place_colour(place, index)
+        figure.add_scatter(x=packed(lines.seconds), y=packed(values), name=place, row=1, col=1,
+                           stackgroup="places", mode="lines", line={"width": 0.5, "color": colour},
+                           hovertemplate="%{y:.2f} GiB")
+    plain = {"mode": "lines", "showlegend": False, "col": 1}
+    figure.add_scatter(x=packed(lines.seconds), y=packed(lines.moved_rate), name="moved", row=2,
+                       line={"width": 1, "color": COLOURS[5]}, fill="tozeroy", **plain)
+    figure.add_scatter(x=packed(lines.seconds), y=packed(lines.slowdown), name="slowdown", row=3,
+                       line={"width": 1.5, "color": COLOURS[0]}, **plain)
+    add_marks(figure, lines.marks)
+    for row, title in enumerate(("GiB at each place", "moved, GiB/s", "slowdown"), start=1):
+        figure.update_yaxes(title={"text": title}, row=row, col=1, rangemode="tozero" if row < 3 else "normal")
+    figure.update_xaxes(title={"text": "seconds of the trace"}, row=3, col=1)
+    return finished(figure, 640, hovermode="x unified", showlegend=True)
+
+
+def place_colour(place, index):
+    number = place.partition("(")[2].rstrip(")")
+    number = int(number) if number.isdigit() else index
+    return (HOSTS if "host" in place else COLOURS)[number % (4 if "host" in place else 8)]
+
+
+def place_order(place):
+    kind, _, number = place.partition("(")
+    number = number.rstrip(")")
+    return kind, int(number) if number.isdigit() else 0, place
+
+
+def heat_map(lines):
+    """GiB moved, from the place of the row to that of the column."""
+    routes = lines.routes
+    places = sorted({*routes["source"], *routes["target"]}, key=place_order)
+    amounts = numpy.full((len(places), len(places)), numpy.nan)
+    for source, target, moved in zip(routes["source"], routes["target"], routes["bytes"]):
+        if moved > 0:
+            amounts[places.index(source), places.index(target)] = moved / GIB
+    largest = numpy.nanmax(amounts, initial=0.0) or 1.0
+    figure = graph.Figure(graph.Heatmap(
+        z=amounts.astype("float32"), x=places, y=places, colorscale=HEAT, zmin=0, zmax=float(largest), xgap=2, ygap=2,
+        texttemplate="%{z:.3g}", hoverongaps=False, colorbar={"title": {"text": "GiB"}, "thickness": 12},
+        hovertemplate="%{y} to %{x}: %{z:.4g} GiB<extra></extra>"))
+    figure.update_xaxes(title={"text": "to"}, type="category", showgrid=False)
+    figure.update_yaxes(title={"text": "from"}, type="category", autorange="reversed", showgrid=False,
+                        automargin=True)
+    side = 60 if len(places) <= 10 else 30
+    return finished(figure, 110 + side * max(3, len(places)), width=260 + 1.4 * side * max(4, len(places)))
+
+
+def link_bars(lines):
+    """How much of what each link could have carried it did carry."""
+    names = sorted(lines.links, key=place_order)
+    figure = graph.Figure(graph.Bar(
+        y=names, x=[100 * lines.links[name] for name in names], orientation="h",
+        marker={"color": COLOURS[0]}, hovertemplate="%{y}: %{x:.3g} %<extra></extra>"))
+    figure.update_yaxes(autorange="reversed", automargin=True, showgrid=False)
+    figure.update_xaxes(title={"text": "% of what the link could have carried"}, rangemode="tozero")
+    return finished(figure, 110 + 20 * len(names))

@@ -1,0 +1,148 @@
+"""Writes what people read of a result folder: `report.html` and `results.parquet`."""
+
+import pathlib
+
+from vmart.lab import load
+from vmart.lab.errors import MissingLibrary, library
+from vmart.lab.failures import failed_section, status_line
+from vmart.lab.page import page
+from vmart.lab.standings import all_standings
+from vmart.lab.tables import asked_table, escaped, overview_table, policies_table
+from vmart.lab.whole_file import write_whole
+
+PICTURED_MAX = 48  # Cells with pictures of their own, about 30 KB each.
+
+READING = """<p><b>Cost</b> is the time of all accesses, from beginning to end, and of all moves, as if
+each went by itself. A <b>bound</b> is a cost that no policy can stay under; <b>regret</b> is how far above it a policy is.
+There is none where accesses were lost, or where the router's choices depend on the replay.</p>
+<p>\u00b1 is the half width of the 95 % interval of the mean over seeds (Student's t); one seed has none. Green is the lowest mean,
+and every policy that the seeds cannot tell from it: the interval of their difference, seed by seed, reaches zero. A policy
+that lost accesses has done less than the others; it stands last and is nowhere best.</p>
+<p>Pictures over time have at most 400 points: of neighbouring windows the bytes at the last one's end, and the sums of the rest.</p>"""
+
+
+def pictured_ids(standings, pictured_max=PICTURED_MAX, wanted=()):
+    """Ids of the cells that get pictures: those wanted, then the cheapest policy of each scenario,
+    then the next ones. Of the seeds the first."""
+    queues = [first_ids(each) for each in standings]
+    chosen = dict.fromkeys(wanted)
+    for rank in range(max(map(len, queues), default=0)):
+        for queue in queues:
+            if rank < len(queue) and len(chosen) < pictured_max:
+                chosen[queue[rank]] = None
+    return list(chosen)
+
+
+def first_ids(standings):
+    first = standings.cells.drop_duplicates("policy").set_index("policy")["id"]
+    return [first[policy] for policy in standings.rows["policy"]]
+
+
+def cell_pictures(results, standings, chosen):
+    """Pictures by name, and what the choices on the page are."""
+    from vmart.lab import pictures
+
+    figures, scenarios, number = {}, [], 0
+    for each in standings:
+        ids = dict(zip(each.cells["id"], zip(each.cells["policy"], each.cells["seed"])))
+        order = [*dict.fromkeys(identity for identity in (*first_ids(each), *ids) if identity in chosen)]
+        if not order:
+            continue
+        lines, cells = {}, []
+        for identity in order:
+            policy, seed = ids[identity]
+            drawn = pictures.TimeLines(results.cell(identity))
+            lines.setdefault(policy, drawn)
+            figures[f"time-{number}"] = pictures.time_line(drawn)
+            if len(drawn.routes):
+                figures[f"moves-{number}"] = pictures.heat_map(drawn)
+            if drawn.links:
+                figures[f"links-{number}"] = pictures.link_bars(drawn)
+            cells.append({"number": number, "id": identity, "policy": f"{policy}, seed {seed}"})
+            number += 1
+        figures[f"slowdown-{len(scenarios)}"] = pictures.overlaid_slowdowns(lines)
+        scenarios.append({"title": each.title, "cells": cells})
+    return figures, scenarios
+
+
+def comparison(standings):
+    """The section of bars, with its figures: regret, or cost where there is no regret at all."""
+    from vmart.lab import pictures
+
+    bounded = any(each.rows["regret_mean"].notna().any() for each in standings)
+    metric, worth, title = ("regret", 0.01, "regret, %") if bounded else ("cost_s", 1.0, "cost, s")
+    text = "" if bounded else ('<p class="note">These results have no bounds, so there is no regret; '
+                               "the bars are costs.</p>")
+    figures, parts = {}, []
+    for machine, router in dict.fromkeys((each.machine, each.router) for each in standings):
+        group = [each for each in standings if (each.machine, each.router) == (machine, router)]
+        name = f"regret-{len(figures)}"
+        figures[name] = pictures.bars(group, metric, worth, title)
+        kinds = ", ".join(sorted({each.bound_kinds for each in group if each.bound_kinds}))
+        bound = f"; bound: {escaped(kinds)}" if kinds else ""
+        traces = escaped(group[0].trace) + ", " if len(group) == 1 else ""
+        parts.append(f"<h3>{traces}{escaped(machine)}, router {escaped(router)}{bound}</h3>"
+                     f'<div class="figure" id="figure-{name}" data-figure="{name}"></div>')
+    return text + "".join(parts), figures
+
+
+def policies_section(standings):
+    parts = []
+    if len(standings) > 1:
+        parts.append("<h3>Cost over that of the cheapest policy</h3>" + overview_table(standings))
+    parts += [f"<h3>{escaped(each.title)}</h3>" + policies_table(each) for each in standings]
+    return "\n".join(parts) or "<p>No cell has finished.</p>"
+
+
+def time_section(scenarios, cells_count, pictured_count):
+    if not scenarios:
+        return "<p>No cell has finished.</p>"
+    fewer = (f'<p class="note">{pictured_count} of {cells_count} cells have pictures; '
+             "<code>--picture ID</code> adds one.</p>" if pictured_count < cells_count else "")
+    return (f'{fewer}<h3>Slowdown of the cheapest policies</h3><div class="figure" id="figure-slowdown"></div>'
+            '<h3>Placement, moves and slowdown of <code id="cell-id"></code></h3>'
+            '<div class="figure" id="figure-time"></div>')
+
+
+def build_page(results, pictured_max=PICTURED_MAX, wanted=()):
+    """The page's text, the same for the same folder."""
+    library("plotly")
+    from plotly.offline import get_plotlyjs
+
+    standings = all_standings(results)
+    chosen = pictured_ids(standings, pictured_max, wanted)
+    figures, scenarios = cell_pictures(results, standings, set(chosen))
+    bars, bar_figures = comparison(standings)
+    experiment = results.experiment
+    sections = {
+        "asked": asked_table(experiment), "policies": policies_section(standings),
+        "regret": bars or "<p>No cell has finished.</p>",
+        "time": time_section(scenarios, len(results.ids), len(chosen)),
+        "moves": '<p class="note">GiB that the chosen policy moved, from the place of the row to that of the column.</p>'
+                 '<p id="no-moves" hidden>It moved nothing.</p><div class="figure" id="figure-moves"></div>',
+        "links": '<p class="note">With the chosen policy, over the whole replay, by moves and accesses.</p>'
+                 '<div class="figure" id="figure-links"></div>',
+        "failed": failed_section(results), "reading": READING,
+    }
+    return page(str(experiment.get("experiment", results.folder.name)), str(experiment.get("about", "")),
+                status_line(results), sections, bar_figures | figures, scenarios, get_plotlyjs())
+
+
+def write_report(folder, pictured_max=PICTURED_MAX, wanted=(), say=print):
+    """Writes both files and says so; returns their paths. Without pyarrow there is no parquet."""
+    results = load(folder)
+    unknown = [identity for identity in wanted if identity not in results.ids]
+    if unknown:
+        raise ValueError(f"there is no finished cell {unknown[0]}")
+    written = [pathlib.Path(folder) / "report.html"]
+    write_whole(written[0], build_page(results, pictured_max, wanted).encode("utf-8"))
+    try:
+        library("pyarrow")
+    except MissingLibrary as error:
+        say(f"results.parquet is left out: {error}")
+    else:
+        written.append(pathlib.Path(folder) / "results.parquet")
+        write_whole(written[1], results.cells.to_parquet(engine="pyarrow", index=False))
+    for path in written:
+        say(str(path))
+    return written

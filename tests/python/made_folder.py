@@ -1,0 +1,89 @@
+"""Result folders with made-up numbers, of the form that `vmart-lab run` writes."""
+
+import csv
+import json
+import math
+
+GIB = 1 << 30
+POLICIES = ("stay_put", "cost_benefit", "counter", "threshold:size=4<&>")
+SCALARS = ("seconds", "accesses", "bytes", "access_s", "local_s", "excess_s", "slowdown", "wait_s",
+           "move_s", "cost_s", "moves", "bytes_moved", "stall_s", "skew_s", "thrashes", "own_share",
+           "peer_share", "host_share", "fairness_tenants", "fairness_devices", "settle_s",
+           "marks_settled", "marks", "link_use_max", "accesses_lost", "allocations_lost",
+           "chunks_spilled", "policy_failures")
+
+
+def made_windows(index, count, places):
+    windows = []
+    for step in range(count):
+        wave = 1 + math.sin(step / 40 + index)
+        windows.append({"bytes": 8 * GIB, "access_s": 0.02 * (1 + wave / (index + 1)),
+                        "local_s": 0.02, "bytes_moved": int(GIB * wave * index),
+                        "resident": [int(GIB * (4 + place + wave * (1 if place % 2 else -1)))
+                                     for place in range(len(places))]})
+    return windows
+
+
+def made_report(index, count, gpus):
+    places = [f"gpu({gpu})" for gpu in range(gpus)] + ["host(0)"]
+    windows = made_windows(index, count, places)
+    return {"begin_ns": 5 * 10**8, "end_ns": 5 * 10**8 + count * 10**8, "window_ns": 10**8,
+            "windows": windows, "places": places,
+            "bytes_by_route": {"gpu(0)>host(0)": 7 * GIB * index, "host(0)>gpu(1)": 3 * GIB * index}
+            if index else {},
+            "marks": [{"time_ns": 5 * 10**8 + count * 10**8 // 2, "text": "phase 1"}]}
+
+
+def made_cell(names, index, seed, bound, count, gpus):
+    metrics = {name: 0 for name in SCALARS}
+    cost = 10.0 + index + 0.25 * seed
+    metrics |= {"cost_s": cost, "access_s": cost - index, "move_s": float(index), "local_s": 6.0,
+                "slowdown": cost / 6, "bytes_moved": index * 10 * GIB, "stall_s": 0.001 * index,
+                "settle_s": None if index == 0 else 2.0 * index, "marks": 1,
+                "marks_settled": min(index, 1), "thrashes": 3 * index, "seconds": count / 10,
+                "accesses_lost": 4 if index == 3 else 0,
+                "links": {"gpu(0) hbm": 0.5, "gpu(0) port": 0.25 * index, "host(0)": 0.125}}
+    kind = {"lower_bound_s": 9.5, "plan_s": 9.75, "kind": "relaxed", "gap": 0.026}
+    regret = (cost - 9.5) / 9.5 if bound and index != 3 else None
+    identity = "-".join(str(name).replace(":", "_").replace("/", "") for name in names.values())
+    names = {"id": identity, **names, "pacing": "timed", "chunk_bytes": 32 << 20}
+    return {"cell": names, "metrics": metrics, "bound": kind if bound else None, "regret": regret,
+            "report": made_report(index, count, gpus)}
+
+
+def write_cell(folder, cell):
+    path = folder / "cells" / f"{cell['cell']['id']}.json"
+    path.write_text(json.dumps(cell) + "\n", encoding="utf-8")
+
+
+def write_table(folder, cells):
+    names = ["id", "machine", "trace", "policy", "router", "seed"]
+    with (folder / "results.csv").open("w", encoding="utf-8", newline="") as lines:
+        table = csv.writer(lines, lineterminator="\n")
+        table.writerow([*names, *SCALARS, "lower_bound_s", "regret"])
+        for cell in cells:
+            row = [cell["cell"][name] for name in names] + [cell["metrics"][name] for name in SCALARS]
+            row += [(cell["bound"] or {}).get("lower_bound_s"), cell["regret"]]
+            table.writerow(["" if value is None else value for value in row])
+
+
+def write_folder(folder, machines=("h200x2",), traces=("drift",), policies=POLICIES, seeds=(1, 2, 3),
+                 bound=True, windows=1000, gpus=2):
+    """Returns the cells, in the order of the table."""
+    (folder / "cells").mkdir(parents=True)
+    experiment = {"experiment": "made", "about": "Which policy? <b>none</b> & all",
+                  "machines": list(machines), "traces": [{"name": name} for name in traces],
+                  "policies": list(policies), "seeds": list(seeds), "bounds": bound}
+    (folder / "experiment.json").write_text(json.dumps(experiment, indent=1), encoding="utf-8")
+    cells = []
+    for machine in machines:
+        for trace in traces:
+            for index, policy in enumerate(policies):
+                for seed in seeds:
+                    names = {"machine": machine, "trace": trace, "policy": policy,
+                             "router": "hash", "seed": seed}
+                    cells.append(made_cell(names, index, seed, bound, windows, gpus))
+    for cell in cells:
+        write_cell(folder, cell)
+    write_table(folder, cells)
+    return cells

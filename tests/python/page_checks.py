@@ -1,0 +1,111 @@
+"""What holds for every page, from a reading of its HTML by the standard library alone."""
+
+import csv
+import html.parser
+import json
+import math
+import re
+import statistics
+
+SECTIONS = ["asked", "policies", "regret", "time", "moves", "links", "failed", "reading"]
+NEVER_CLOSED = {"meta", "br", "link", "img", "input", "hr"}
+METRICS = ("cost_s", "regret", "slowdown", "bytes_moved", "stall_s", "thrashes", "settle_s",
+           "accesses_lost")
+
+
+class Page(html.parser.HTMLParser):
+    """`sections`, `values` by (scenario, policy, metric), `scripts` by id, `figures`, `offences`."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.sections, self.ids, self.values, self.best = [], [], {}, set()
+        self.scripts, self.offences, self.open, self.policy_order = {}, [], [], []
+        self.script, self.scenario, self.policy, self.text = None, None, None, ""
+        self.feed(text)
+        self.close()
+        self.offences += [f"<{tag}> is not closed" for tag in self.open]
+        self.figures = json.loads(self.scripts["figures"])
+        self.scenarios = json.loads(self.scripts["scenarios"])
+
+    def handle_starttag(self, tag, attributes):
+        found = dict(attributes)
+        if tag not in NEVER_CLOSED:
+            self.open.append(tag)
+        if "id" in found:
+            self.ids.append(found["id"])
+        for name in ("src", "href", "action", "data"):
+            if name in found and not found[name].startswith("#"):
+                self.offences.append(f"<{tag} {name}={found[name]}>")
+        if tag == "section":
+            self.sections.append(found["id"])
+        elif tag == "script":
+            self.script = found.get("id", f"script {len(self.scripts)}")
+            self.scripts[self.script] = ""
+        elif tag == "table":
+            self.scenario = found.get("data-scenario")
+        elif tag == "tr" and self.scenario:
+            self.policy = found.get("data-policy")
+            self.policy_order.append((self.scenario, self.policy))
+        elif tag == "td" and "data-metric" in found:
+            key = (self.scenario, self.policy, found["data-metric"])
+            self.values[key] = (found["data-mean"], found["data-half"])
+            if "best" in (found.get("class") or "").split():
+                self.best.add(key)
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            self.offences.append(f"</{tag}> at {self.getpos()}")
+        if tag == "script":
+            self.script = None
+        if tag == "table":
+            self.scenario = None
+
+    def handle_data(self, data):
+        if self.script:
+            self.scripts[self.script] += data
+        else:
+            self.text += data
+
+
+def expected_values(folder):
+    """Means over seeds as the page should have them, from `results.csv`."""
+    groups = {}
+    with (folder / "results.csv").open(encoding="utf-8", newline="") as lines:
+        for row in csv.DictReader(lines):
+            scenario = f"{row['trace']} on {row['machine']}, router {row['router']}"
+            for metric in METRICS:
+                values = groups.setdefault((scenario, row["policy"], metric), [])
+                if row[metric]:
+                    values.append(float(row[metric]))
+    return groups
+
+
+def check_page(test, folder):
+    """All that holds for the page of a folder with a `results.csv`. Returns the page."""
+    page = Page((folder / "report.html").read_text(encoding="utf-8"))
+    test.assertEqual(page.offences, [])
+    test.assertEqual(page.sections, SECTIONS)
+    test.assertEqual(len(page.ids), len(set(page.ids)))
+    test.assertNotRegex(page.text, r"\bnan\b|None")
+    expected = expected_values(folder)
+    test.assertEqual(set(page.values), set(expected))
+    for key, values in expected.items():
+        mean, half = page.values[key]
+        if not values:
+            test.assertEqual((mean, half), ("", ""), key)
+            continue
+        test.assertTrue(math.isclose(float(mean), statistics.fmean(values), rel_tol=1e-12), key)
+        test.assertEqual(half == "", len(values) < 2, key)
+    return page
+
+
+def numbers_of(series):
+    """A series of Plotly, packed or not."""
+    import base64
+    import struct
+
+    if isinstance(series, list):
+        return series
+    data = base64.b64decode(series["bdata"])
+    kind = re.fullmatch(r"f([48])", series["dtype"]).group(1)
+    return list(struct.unpack(f"<{len(data) // int(kind)}{'f' if kind == '4' else 'd'}", data))
