@@ -226,7 +226,7 @@ class CommandLine(WithFolder):
         code = (f"import sys; sys.path.insert(0, {str(self.folder)!r}); import vmart.lab.__main__ as m;"
                 f"sys.exit(m.main(['report', {str(self.folder)!r}]))")
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-        self.assertEqual(done.returncode, 77)
+        self.assertEqual(done.returncode, 69)
         self.assertIn("pip install plotly", done.stderr)
 
     def test_wrong_usage(self):

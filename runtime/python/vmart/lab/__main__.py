@@ -1,11 +1,12 @@
 """Results of the placement lab: a page of them, and experiments on a cluster."""
 
 import argparse
+import os
 import sys
 
 from vmart.lab.errors import MissingLibrary, ResultError
 
-MISSING = 77  # What ctest shows as skipped, too.
+MISSING = os.EX_UNAVAILABLE  # 69: a library that the command needs.
 
 
 def parser():

@@ -100,6 +100,7 @@ def overlaid_slowdowns(lines_by_policy):
     figure = graph.Figure()
     for index, (policy, lines) in enumerate(list(lines_by_policy.items())[:OVERLAY_MAX]):
         figure.add_scatter(x=packed(lines.seconds), y=packed(lines.slowdown), mode="lines", name=plain(policy),
+                           connectgaps=True,
                            line={"width": 1.5, "color": COLOURS[index % len(COLOURS)]})
     add_marks(figure, next(iter(lines_by_policy.values())).marks)
     figure.update_xaxes(title={"text": "seconds of the trace"}, rangemode="tozero")
@@ -119,11 +120,12 @@ def time_line(lines):
     plain = {"mode": "lines", "showlegend": False, "col": 1}
     figure.add_scatter(x=packed(lines.seconds), y=packed(lines.moved_rate), name="moved", row=2,
                        line={"width": 1, "color": COLOURS[5]}, fill="tozeroy", **plain)
-    figure.add_scatter(x=packed(lines.seconds), y=packed(lines.slowdown), name="slowdown", row=3,
+    figure.add_scatter(x=packed(lines.seconds), y=packed(lines.slowdown), name="slowdown", row=3, connectgaps=True,
                        line={"width": 1.5, "color": COLOURS[0]}, **plain)
     add_marks(figure, lines.marks)
     for row, title in enumerate(("GiB at each place", "moved, GiB/s", "slowdown"), start=1):
         figure.update_yaxes(title={"text": title}, row=row, col=1, rangemode="tozero" if row < 3 else "normal")
+    figure.update_xaxes(rangemode="tozero")
     figure.update_xaxes(title={"text": "seconds of the trace"}, row=3, col=1)
     return finished(figure, 640, hovermode="x unified", showlegend=True)
 

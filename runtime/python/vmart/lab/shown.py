@@ -18,7 +18,9 @@ def unit_for(kind, values):
     for name, worth in UNITS[kind]:
         if largest >= worth:
             return name, worth
-    return UNITS[kind][0] if largest == 0 else UNITS[kind][-1]
+    if largest == 0:
+        return UNITS[kind][1 if kind == "bytes" else 0]
+    return UNITS[kind][-1]
 
 
 def number(value, whole=False):

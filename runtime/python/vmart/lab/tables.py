@@ -20,6 +20,7 @@ COLUMNS = (
     ("accesses_lost", "lost", "count", "accesses of what found no room"),
 )
 COUNTS = {metric for metric, _, kind, _ in COLUMNS if kind == "count"}
+BEST = ' class="best"'
 ROWS_MAX = 200  # Of a list of cells; a person reads no more, the frames have all.
 
 
@@ -77,9 +78,10 @@ def value_cell(row, metric, worth, is_best):
 
 def overview_table(all_standings):
     """Cost over that of the cheapest policy, a column a scenario, and the geometric mean of them."""
-    ratios = {}
+    ratios, best = {}, {}
     for column, standings in enumerate(all_standings):
         sound = standings.rows[~standings.rows["lossy"]]
+        best[column] = standings.best("cost_s")
         for _, row in sound.iterrows():
             ratios.setdefault(row["policy"], {})[column] = (
                 row["cost_s_mean"] / sound["cost_s_mean"].min())
@@ -91,7 +93,7 @@ def overview_table(all_standings):
     lowest = min((mean for mean in means.values() if not math.isnan(mean)), default=math.nan)
     head = "".join(f'<th scope="col">{escaped(each.trace)}<br><span class="unit">{escaped(each.machine)}'
                    f", {escaped(each.router)}</span></th>" for each in all_standings)
-    body = "".join(overview_row(policy, ratios[policy], means[policy], lowest, len(all_standings))
+    body = "".join(overview_row(policy, ratios[policy], means[policy], lowest, best)
                    for policy in order)
     return (f'<div class="scroll"><table class="overview"><thead><tr><th scope="col">policy</th>'
             f'<th scope="col">all</th>{head}</tr></thead><tbody>{body}</tbody></table></div>')
@@ -102,10 +104,10 @@ def geometric_mean(values):
     return math.exp(math.fsum(math.log(value) for value in values) / len(values))
 
 
-def overview_row(policy, found, mean, lowest, columns):
-    values = [found.get(column, math.nan) for column in range(columns)]
-    cells = "".join(f'<td{" class=best" if value == 1 else ""}>{ratio(value)}</td>' for value in values)
-    kind = ' class="best"' if mean == lowest else ""
+def overview_row(policy, found, mean, lowest, best):
+    cells = "".join(f'<td{BEST if policy in policies else ""}>{ratio(found.get(column, math.nan))}</td>'
+                    for column, policies in best.items())
+    kind = BEST if mean == lowest else ""
     return (f'<tr><th scope="row">{escaped(policy)}</th><td{kind}>{ratio(mean)}</td>{cells}</tr>')
 
 

@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""Runs a small experiment with the real `vmart-lab`, and reads and reports what it leaves:
+real_results_test.py VMART_LAB MACHINE_FILE. Exits with 77, which ctest shows as skipped, where pandas or
+plotly is missing."""
+
+import os
+import pathlib
+import sys
+import tempfile
+import unittest
+import unittest.mock
+
+import page_checks
+import small_experiment
+
+SKIPPED = 77
+MACHINE = pathlib.Path(sys.argv.pop())
+PROGRAM = sys.argv.pop()
+try:
+    import pandas
+    import plotly  # noqa: F401
+except ImportError as error:
+    print(f"SKIPPED: {error}", file=sys.stderr)
+    sys.exit(SKIPPED)
+
+from vmart import lab
+from vmart.lab import sweep_task
+from vmart.lab.experiment_files import experiment_files
+from vmart.lab.failures import cells_count
+from vmart.lab.report import write_report
+
+
+class RealResults(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        owner = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(owner.cleanup)
+        cls.top = pathlib.Path(owner.name)
+        cls.experiment = small_experiment.write_experiment(cls.top, PROGRAM, MACHINE)
+        cls.folder = cls.top / "results"
+        done = small_experiment.run(PROGRAM, cls.experiment, cls.folder)
+        assert done.returncode == 0, done.stderr
+
+    def test_frames_are_the_table(self):
+        results = lab.load(self.folder)
+        table = pandas.read_csv(self.folder / "results.csv")
+        self.assertEqual(len(table), small_experiment.CELLS)
+        self.assertEqual(cells_count(results.experiment), small_experiment.CELLS)
+        for name in table.columns:
+            self.assertEqual(list(table[name].fillna(-1)), list(results.cells[name].fillna(-1)), name)
+
+    def test_windows_routes_and_places_add_up_to_the_metrics(self):
+        results = lab.load(self.folder)
+        cells = results.cells.set_index("id")
+        self.assertGreater(cells["bytes_moved"].max(), 0)
+        moved = results.routes.groupby("id")["bytes"].sum().reindex(cells.index, fill_value=0)
+        in_windows = results.windows.groupby("id")[["bytes_moved", "access_s"]].sum()
+        for identity, row in cells.iterrows():
+            self.assertEqual(moved[identity], row["bytes_moved"])
+            self.assertEqual(in_windows.loc[identity, "bytes_moved"], row["bytes_moved"])
+            self.assertAlmostEqual(in_windows.loc[identity, "access_s"] / row["access_s"], 1, places=9)
+        self.assertEqual(set(results.links["id"]), set(cells.index))
+        self.assertEqual(len(results.resident), len(results.windows))
+        self.assertEqual(set(results.marks["text"]), {"phase 1", "phase 2", "phase 3"})
+
+    def test_the_page_has_the_numbers_of_the_table(self):
+        write_report(self.folder, say=lambda _: None)
+        page = page_checks.check_page(self, self.folder)
+        self.assertEqual(len(page.scenarios), 4)
+        self.assertIn("Nothing: 18 cells finished", page.text)
+        named = {figure.partition("-")[0] for figure in page.figures}
+        self.assertEqual(named, {"regret", "slowdown", "time", "moves", "links"})
+
+    def test_a_cell_run_elsewhere_from_the_shipped_files_is_the_same(self):
+        path, files = experiment_files(self.experiment)
+        self.assertEqual(sorted(files), ["asked/experiment.json", "asked/machines/two.json", "own.vtrace"])
+        for index, identity in enumerate(lab.load(self.folder).ids[::5]):
+            # Two of them in one folder, as tasks of one machine.
+            data = sweep_task.run_cell(self.top / f"elsewhere{index // 2}", lambda: files, path, PROGRAM,
+                                       identity)
+            self.assertEqual(data, (self.folder / "cells" / f"{identity}.json").read_bytes())
+
+    def test_a_cell_that_fails_elsewhere_says_why(self):
+        path, files = experiment_files(self.experiment)
+        with self.assertRaisesRegex(sweep_task.CellFailed, "exit 1: .*nothing_such"):
+            sweep_task.run_cell(self.top / "failing", lambda: files, path, PROGRAM, "nothing_such")
+        nowhere = unittest.mock.patch.dict(os.environ, PATH="")
+        with nowhere, self.assertRaisesRegex(sweep_task.CellFailed, "neither /none nor"):
+            sweep_task.run_cell(self.top / "failing", lambda: files, path, "/none", "x")
+        sweep_task.clear(self.top / "failing")
+        self.assertFalse((self.top / "failing").exists())
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""Runs a small experiment on two Ray nodes of this machine: sweep_test.py VMART_LAB MACHINE_FILE. A long
+test: exits with 77, which ctest shows as skipped, without VMART_LONG=1 or ray."""
+
+import os
+import pathlib
+import sys
+import tempfile
+import unittest
+
+import small_experiment
+
+SKIPPED = 77
+MACHINE = pathlib.Path(sys.argv.pop())
+PROGRAM = os.path.abspath(sys.argv.pop())
+
+# Stands for a vmart-lab that fails for some cells, and keeps a line for each try.
+FAILING = """#!/bin/sh
+case "$*" in
+  *--only*{cell}*) echo "$*" >> {log}; echo "no luck today" >&2; exit 1 ;;
+esac
+exec {program} "$@"
+"""
+
+
+class Sweeps(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        from ray.cluster_utils import Cluster
+
+        owner = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(owner.cleanup)
+        cls.top = pathlib.Path(owner.name)
+        cls.experiment = small_experiment.write_experiment(cls.top, PROGRAM, MACHINE)
+        cls.local = cls.top / "local"
+        done = small_experiment.run(PROGRAM, cls.experiment, cls.local)
+        assert done.returncode == 0, done.stderr
+        # What tasks leave in temporary folders is left in this one.
+        os.environ["TMPDIR"] = str(cls.top)
+        node = {"num_cpus": 1, "node_ip_address": "127.0.0.1"}
+        cls.cluster = Cluster(initialize_head=True,
+                              head_node_args={**node, "include_dashboard": False})
+        cls.addClassCleanup(cls.cluster.shutdown)
+        cls.cluster.add_node(**node)
+        cls.cluster.wait_for_nodes()
+
+    def sweep(self, name, **options):
+        from vmart.lab.sweep import Sweep
+
+        lines = []
+        sweep = Sweep(self.experiment, self.top / name, say=lines.append, **options)
+        return sweep.run(self.cluster.address), lines
+
+    def files(self, name):
+        found = {path.name: path.read_bytes() for path in (self.top / name / "cells").iterdir()}
+        return found | {"results.csv": (self.top / name / "results.csv").read_bytes()}
+
+    def test_two_nodes_give_what_one_machine_gives_and_leave_nothing(self):
+        status, lines = self.sweep("two", program=PROGRAM)
+        self.assertEqual(status, 0, lines)
+        self.assertEqual(self.files("two"), self.files("local"))
+        self.assertEqual(list(self.top.glob("vmart-sweep-*")), [])
+        # Again: nothing is left to do.
+        status, lines = self.sweep("two", program=PROGRAM)
+        self.assertEqual((status, lines[0]), (0, "18 cells, 18 of them finished"))
+
+    def test_a_cell_that_fails_is_tried_again_and_named_and_the_rest_goes_on(self):
+        cell, log = "h200x2~phases~stay_put~hash~s2", self.top / "tries"
+        program = self.top / "failing.sh"
+        program.write_text(FAILING.format(cell=cell, log=log, program=PROGRAM))
+        program.chmod(0o755)
+        status, lines = self.sweep("failing", program=str(program), tries_max=2)
+        self.assertEqual(status, 1)
+        self.assertEqual(len(log.read_text().splitlines()), 2)
+        self.assertEqual(lines[-1], f"failed 2 times: {cell}: exit 1: no luck today")
+        finished = {path.stem for path in (self.top / "failing" / "cells").glob("*.json")}
+        self.assertEqual(len(finished), small_experiment.CELLS - 1)
+        self.assertFalse((self.top / "failing" / "results.csv").exists())
+        # Where the cause is gone, what is missing is done.
+        status, lines = self.sweep("failing", program=PROGRAM)
+        self.assertEqual((status, lines[0]), (0, "18 cells, 17 of them finished"))
+        self.assertEqual(self.files("failing"), self.files("local"))
+
+    def test_a_folder_of_another_experiment_is_refused(self):
+        from vmart.lab import ResultError
+
+        folder = self.top / "other"
+        folder.mkdir()
+        (folder / "experiment.json").write_text("{}")
+        with self.assertRaisesRegex(ResultError, "another experiment"):
+            self.sweep("other", program=PROGRAM)
+
+
+if __name__ == "__main__":
+    if not os.environ.get("VMART_LONG"):
+        print("SKIPPED: needs VMART_LONG=1", file=sys.stderr)
+        sys.exit(SKIPPED)
+    try:
+        import ray  # noqa: F401
+    except ImportError as error:
+        print(f"SKIPPED: {error}", file=sys.stderr)
+        sys.exit(SKIPPED)
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    unittest.main()
