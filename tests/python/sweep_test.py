@@ -37,12 +37,11 @@ class Sweeps(unittest.TestCase):
         assert done.returncode == 0, done.stderr
         # What tasks leave in temporary folders is left in this one.
         os.environ["TMPDIR"] = str(cls.top)
-        node = {"num_cpus": 1, "node_ip_address": "127.0.0.1"}
         cls.cluster = Cluster(initialize_head=True,
-                              head_node_args={**node, "include_dashboard": False})
+                              head_node_args={"num_cpus": 1, "include_dashboard": False})
         cls.addClassCleanup(cls.cluster.shutdown)
-        cls.cluster.add_node(**node)
-        cls.cluster.wait_for_nodes()
+        cls.cluster.add_node(num_cpus=1)
+        cls.cluster.wait_for_nodes(timeout=60)
 
     def sweep(self, name, **options):
         from vmart.lab.sweep import Sweep
