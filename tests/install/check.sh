@@ -25,6 +25,8 @@ use_cmake() {
     -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_PREFIX_PATH="$prefix/moved" \
     -DBoost_ROOT="$(sed -n 's/^Boost_ROOT:[A-Z]*=//p' "$build/CMakeCache.txt")"
   cmake --build "$prefix/consumer"
+  # The lab's Python, wherever the tree lies.
+  (cd / && PYTHONPATH=$prefix/moved/share/vmart/python python3 -B -m vmart.lab --help >/dev/null)
   local program
   for program in consumer c_consumer asio_consumer; do
     (cd / && "$prefix/consumer/$program")

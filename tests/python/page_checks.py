@@ -67,6 +67,18 @@ class Page(html.parser.HTMLParser):
             self.text += data
 
 
+def check_frame(test, folder, frame):
+    """A frame of cells has the rows of `results.csv`, in its order and with its numbers."""
+    with (folder / "results.csv").open(encoding="utf-8", newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    test.assertEqual(list(frame["id"]), [row["id"] for row in rows])
+    for name in rows[0]:
+        for row, found in zip(rows, frame[name]):
+            wanted = row[name] if isinstance(found, str) else float(row[name] or "nan")
+            same = wanted == found or (wanted != wanted and found != found)
+            test.assertTrue(same, f"{row['id']}: {name}: {wanted} {found}")
+
+
 def expected_values(folder):
     """Means over seeds as the page should have them, from `results.csv`."""
     groups = {}
