@@ -10,10 +10,10 @@ from vmart.lab.results import marks_of, resident_of, routes_of, windows_of
 
 # Okabe and Ito's colours, which colour-blind readers tell apart, in tones that stand on white and on
 # black.
-COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b8a52b", "#8073ac")
+COLOURS = ("#1f83c0", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b8a52b", "#8073ac")
 HOSTS = ("#8a8f98", "#b4b8bf", "#6b7078", "#d0d3d8")
 DASHES = ("solid", "dash", "dot", "dashdot")
-HEAT = ((0.0, "rgba(0,114,178,0.06)"), (1.0, "rgba(0,114,178,0.95)"))
+HEAT = ((0.0, "rgba(31,131,192,0.06)"), (1.0, "rgba(31,131,192,0.95)"))
 GIB = 2.0**30
 PLACES_MAX = 16       # More are drawn as the sum of the GPUs and that of the hosts.
 OVERLAY_MAX = 8       # Policies in one picture of slowdowns.
