@@ -97,6 +97,15 @@ class Pages(WithFolder):
         page = self.page()
         self.assertNotIn("moves-0", page.figures)
 
+    def test_costs_of_nothing_and_metrics_that_nobody_has(self):
+        cells = made_folder.write_folder(self.folder, traces=("drift", "idle"), windows=2)
+        for cell in cells:
+            if cell["cell"]["trace"] == "idle":
+                cell["metrics"] |= {"cost_s": 0, "slowdown": None, "thrashes": None}
+                made_folder.write_cell(self.folder, cell)
+        made_folder.write_table(self.folder, cells)
+        self.page()
+
     def test_names_are_text_and_never_markup(self):
         made_folder.write_folder(self.folder, traces=("</script><script>alert(1)//",), windows=2)
         page = self.page()

@@ -157,6 +157,9 @@ class Garbage(WithFolder):
         self.spoiled(lambda cell: cell["metrics"].update(cost_s=True), '"metrics.cost_s"')
         self.spoiled(lambda cell: cell["metrics"].update(cost_s=1, links={"a": None}), '"links.a"')
 
+    def test_metrics_that_are_missing(self):
+        self.spoiled(lambda cell: cell["metrics"].pop("settle_s"), '"metrics.settle_s" is missing')
+
     def test_reports_whose_parts_do_not_fit(self):
         self.spoiled(lambda cell: cell["report"]["windows"][4].update(resident=[1]), '"places"')
         self.spoiled(lambda cell: cell["report"].update(windows=[1]), '"report.windows"')

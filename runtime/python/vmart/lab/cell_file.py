@@ -7,6 +7,8 @@ from vmart.lab.errors import ResultError
 
 CELL_TEXTS = ("id", "machine", "trace", "policy", "router", "pacing")
 CELL_COUNTS = ("seed", "chunk_bytes")
+# What tables and summaries are made of; null where there is nothing to make a number of.
+METRICS = ("cost_s", "slowdown", "bytes_moved", "stall_s", "thrashes", "settle_s", "accesses_lost")
 BOUND_NUMBERS = ("lower_bound_s", "plan_s", "gap")
 
 
@@ -49,6 +51,9 @@ class CellFile:
         document = read_json(path)
         self.row = self._names(self._part(document, "cell"))
         metrics = self._part(document, "metrics")
+        for name in METRICS:
+            if name not in metrics:
+                raise ResultError(path, f'"metrics.{name}" is missing')
         self.links = self._numbers_in(metrics, "links") if "links" in metrics else {}
         for name, value in metrics.items():
             if name != "links":

@@ -77,14 +77,16 @@ def value_cell(row, metric, worth, is_best):
 
 
 def overview_table(all_standings):
-    """Cost over that of the cheapest policy, a column a scenario, and the geometric mean of them."""
+    """Cost over that of the cheapest policy, a column a scenario, and the geometric mean of them. A
+    policy is left out where it lost accesses."""
     ratios, best = {}, {}
     for column, standings in enumerate(all_standings):
         sound = standings.rows[~standings.rows["lossy"]]
         best[column] = standings.best("cost_s")
+        least = sound["cost_s_mean"].min()
         for _, row in sound.iterrows():
-            ratios.setdefault(row["policy"], {})[column] = (
-                row["cost_s_mean"] / sound["cost_s_mean"].min())
+            ratio_here = row["cost_s_mean"] / least if least > 0 else math.nan
+            ratios.setdefault(row["policy"], {})[column] = ratio_here
     if not ratios:
         return ""
     means = {policy: geometric_mean(found.values()) if len(found) == len(all_standings) else math.nan
