@@ -11,7 +11,7 @@ EXPERIMENT = {
                                "accesses_s": 400}},
                {"name": "own", "file": "../own.vtrace"}],
     "policies": ["stay_put", {"policy": "cost_benefit", "sweep": {"margin": [1, 2]}}],
-    "seeds": [1, 2],
+    "seeds": [1, 2], "bounds": True,
 }
 CELLS = 2 * 3 * (2 + 1)  # A trace that is a file has cells of one seed.
 

@@ -51,7 +51,8 @@ class Sweeps(unittest.TestCase):
         return sweep.run(self.cluster.address), lines
 
     def files(self, name):
-        found = {path.name: path.read_bytes() for path in (self.top / name / "cells").iterdir()}
+        found = {path.name: path.read_bytes() for folder in ("cells", "bounds")
+                 for path in (self.top / name / folder).iterdir()}
         return found | {"results.csv": (self.top / name / "results.csv").read_bytes()}
 
     def test_two_nodes_give_what_one_machine_gives_and_leave_nothing(self):

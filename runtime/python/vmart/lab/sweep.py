@@ -14,6 +14,7 @@ from vmart.lab.report import write_report
 from vmart.lab.whole_file import write_whole
 
 TRIES_MAX = 3
+CLEARING_S_MAX = 60
 
 
 class Sweep:
@@ -142,7 +143,8 @@ class ClusterRun:
         return None
 
     def clear_machines(self):
-        """Leaves nothing behind. A machine that is gone by now has taken its folder along."""
+        """Leaves nothing behind, and takes the bounds. A machine that is gone by now has taken its
+        folder along."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         tasks = []
@@ -151,7 +153,20 @@ class ClusterRun:
                 where = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
                 task = self.ray.remote(num_cpus=0, max_retries=0)(clear_task)
                 tasks.append(task.options(scheduling_strategy=where).remote(self.sweep.name))
-        self.ray.wait(tasks, num_returns=len(tasks), timeout=60)
+        cleared, _ = self.ray.wait(tasks, num_returns=len(tasks), timeout=CLEARING_S_MAX)
+        for task in cleared:
+            try:
+                self.write_bounds(self.ray.get(task))
+            except self.ray.exceptions.RayError as error:
+                self.sweep.say(f"a machine was not cleared: {error}")
+
+    def write_bounds(self, bounds):
+        """Found once on the cluster, they need not be found here again."""
+        folder = self.sweep.folder / "bounds"
+        for name, data in bounds.items():
+            folder.mkdir(exist_ok=True)
+            if not (folder / name).exists():
+                write_whole(folder / name, data)
 
 
 def own_folder(sweep_name):
@@ -168,7 +183,7 @@ def cell_task(sweep_name, parcel, experiment, program, identity):
 
 
 def clear_task(sweep_name):
-    sweep_task.clear(own_folder(sweep_name))
+    return sweep_task.clear(own_folder(sweep_name))
 
 
 def find_program():

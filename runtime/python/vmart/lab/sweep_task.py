@@ -64,4 +64,7 @@ def run_cell(folder, files, experiment, program, identity):
 
 
 def clear(folder):
+    """Leaves nothing of the folder. Returns the bounds that were found there, bytes by name."""
+    bounds = {path.name: path.read_bytes() for path in (folder / "results" / "bounds").glob("*.json")}
     shutil.rmtree(folder, ignore_errors=True)
+    return bounds
