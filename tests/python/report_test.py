@@ -52,7 +52,9 @@ class Pages(WithFolder):
                          list(made_folder.POLICIES))
         self.assertIn((SCENARIO, "stay_put", "cost_s"), page.best)
         self.assertNotIn((SCENARIO, "cost_benefit", "cost_s"), page.best)
-        self.assertIn("regret over relaxed", page.text)
+        self.assertIn("regret over relaxed bound", page.text)
+        self.assertIn("No policy costs less than 9.500 s (relaxed bound); the best plan that is known costs "
+                      "9.750 s", page.text)
 
     def test_a_policy_that_lost_accesses_is_last_and_nowhere_best(self):
         cells = made_folder.write_folder(self.folder)
@@ -123,6 +125,17 @@ class Pages(WithFolder):
             self.assertIn(cells[number]["cell"]["id"], page.text)
         self.assertIn("1 did not, 4 lost something", page.text)
         self.assertIn("h200x2drifthash1stay_put", page.text)  # The row of what did not finish.
+
+    def test_a_bound_that_is_not_to_be_had_says_why(self):
+        made_folder.write_folder(self.folder, bound=False, windows=2)
+        (self.folder / "bounds").mkdir()
+        (self.folder / "bounds" / "x.json").write_text(
+            '{"inputs": {"id": "x"}, "bound": null, "reason": "the router looks at loads"}')
+        (self.folder / "bounds" / "y.json").write_text(
+            '{"inputs": {"id": "y"}, "bound": {}, "reason": null}')
+        page = self.page()
+        self.assertIn("xthe router looks at loads", page.text)
+        self.assertNotIn("None", page.text)
 
     def test_what_an_experiment_asks_for_is_counted(self):
         asked = {"machines": ["a", "b"], "traces": [{"generate": "x"}, {"file": "y"}], "seeds": [1, 2, 3],

@@ -2,6 +2,7 @@
 
 import math
 
+from vmart.lab.cell_file import read_json
 from vmart.lab.tables import escaped, plain_table
 
 # Metric, what one of it is. Cells that have any are named.
@@ -72,8 +73,19 @@ def unfinished_part(results):
             f"<code>vmart-lab run</code> into this folder tries them again, and says why they fail.</p>{table}")
 
 
+def missing_bounds(results):
+    """Id and reason of each bound that was asked for and is not to be had."""
+    documents = (read_json(path) for path in sorted((results.folder / "bounds").glob("*.json")))
+    found = [(document.get("inputs"), document.get("reason")) for document in documents]
+    return [[str(inputs.get("id")) if isinstance(inputs, dict) else "", str(reason)]
+            for inputs, reason in found if reason is not None]
+
+
 def failed_section(results):
     parts = [unfinished_part(results)]
+    if reasons := missing_bounds(results):
+        parts.append("<h3>Bounds that could not be found</h3>"
+                     + plain_table("failed", ["bound", "reason"], reasons))
     losing = losing_cells(results)
     if len(losing):
         names = [(name, text) for name, text in LOSSES if name in losing.columns]

@@ -7,7 +7,7 @@ from vmart.lab.errors import MissingLibrary, library
 from vmart.lab.failures import failed_section, status_line
 from vmart.lab.page import page
 from vmart.lab.standings import all_standings
-from vmart.lab.tables import asked_table, escaped, overview_table, policies_table
+from vmart.lab.tables import asked_table, bound_note, escaped, overview_table, policies_table
 from vmart.lab.whole_file import write_whole
 
 PICTURED_MAX = 48  # Cells with pictures of their own, about 30 KB each.
@@ -90,7 +90,8 @@ def policies_section(standings):
     parts = []
     if len(standings) > 1:
         parts.append("<h3>Cost over that of the cheapest policy</h3>" + overview_table(standings))
-    parts += [f"<h3>{escaped(each.title)}</h3>" + policies_table(each) for each in standings]
+    parts += [f"<h3>{escaped(each.title)}</h3>" + bound_note(each) + policies_table(each)
+              for each in standings]
     return "\n".join(parts) or "<p>No cell has finished.</p>"
 
 

@@ -43,11 +43,23 @@ def policies_table(standings):
             f'<thead><tr><th scope="col">policy</th>{head}</tr></thead><tbody>{body}</tbody></table></div>')
 
 
+def bound_note(standings):
+    """The lower bound and the best plan that was found, means over seeds; nothing without a bound."""
+    seeds = standings.cells.drop_duplicates("seed")
+    bound, plan = seeds["lower_bound_s"].mean(), seeds["plan_s"].mean()
+    if math.isnan(bound):
+        return ""
+    unit, worth = unit_for("seconds", [bound])
+    found = "" if math.isnan(plan) else f"; the best plan that is known costs {number(plan / worth)} {unit}"
+    return (f'<p class="note">No policy costs less than {number(bound / worth)} {unit} '
+            f"({escaped(standings.bound_kinds)} bound){found}. Means over seeds.</p>")
+
+
 def heading(standings, column, unit):
     metric, name, _, what = column
     if metric == "regret" and standings.bound_kinds:
         what += f": {standings.bound_kinds}"
-        name += f" over {standings.bound_kinds}"
+        name += f" over {standings.bound_kinds} bound"
     shown_unit = f' <span class="unit">{escaped(unit)}</span>' if unit else ""
     return f'<th scope="col" title="{escaped(what)}">{escaped(name)}{shown_unit}</th>'
 
