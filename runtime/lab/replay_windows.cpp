@@ -25,7 +25,7 @@ void ReplayWindows::pass(Time now, const std::vector<std::uint64_t>& resident) {
   end_ = begin_ + static_cast<Time::rep>(number + 1) * length_;
 }
 
-/// A pair lies where its second one does; without a second one it has not ended.
+/// A pair ends as its second one does. The one under way has no end yet.
 void ReplayWindows::halve() {
   const std::size_t count = windows_.size();
   for (std::size_t i = 0; i < count; ++i) {
@@ -35,7 +35,7 @@ void ReplayWindows::halve() {
     both.access_s += each.access_s;
     both.local_s += each.local_s;
     both.bytes_moved += each.bytes_moved;
-    if (i % 2 == 1) both.resident = std::move(each.resident);
+    both.resident = std::move(each.resident);
   }
   windows_.resize((count + 1) / 2);
   length_ *= 2;
