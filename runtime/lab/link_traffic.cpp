@@ -37,7 +37,7 @@ double LinkTraffic::end(FlowId flow, Time now) {
 }
 
 /// In the order of their ends, for that decides how sums round. What reaches only such as end too
-/// needs no rates.
+/// needs no rates, and is not looked at again: ends only part links from each other.
 std::span<const double> LinkTraffic::end(std::span<const FlowId> flows, Time now) {
   left_.clear();
   if (flows.empty()) return left_;
@@ -50,13 +50,19 @@ std::span<const double> LinkTraffic::end(std::span<const FlowId> flows, Time now
     leave(number);
     const LinkPath& path = *flows_[number].path;
     if (alone(path)) continue;
+    if (emptied(path)) {
+      for (const LinkId link : path.links()) links_[link].joins = may_bind(link);
+      continue;
+    }
     join(path);
     if (std::ranges::any_of(joined_, [&](std::uint32_t each) { return !flows_[each].ends; })) {
       share();
-    } else {
-      part();
+      continue;
     }
+    for (const LinkId link : joined_links_) links_[link].empties = true;
+    part();
   }
+  for (Link& link : links_) link.empties = false;
   return left_;
 }
 
@@ -80,6 +86,12 @@ bool LinkTraffic::may_bind(LinkId link) const {
 
 bool LinkTraffic::alone(const LinkPath& path) const {
   return std::ranges::none_of(path.links(), [&](LinkId link) { return links_[link].joins; });
+}
+
+/// All that the path reaches ends in this call.
+bool LinkTraffic::emptied(const LinkPath& path) const {
+  return std::ranges::all_of(
+      path.links(), [&](LinkId link) { return !links_[link].joins || links_[link].empties; });
 }
 
 std::uint32_t LinkTraffic::enter(const NewFlow& flow) {

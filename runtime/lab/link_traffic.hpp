@@ -69,13 +69,15 @@ class LinkTraffic {
     double demand = 0;                 // Of all its flows at their fastest.
     double room = 0;                   // While rates are found.
     double carried = 0;
-    bool joins = false;   // Its flows may hold each other up.
-    bool joined = false;  // While rates are found: it may bind.
+    bool joins = false;    // Its flows may hold each other up.
+    bool joined = false;   // While rates are found: it may bind.
+    bool empties = false;  // While flows end: whoever it reaches ends too.
   };
 
   void advance(Time now);
   bool may_bind(LinkId link) const;
   bool alone(const LinkPath& path) const;
+  bool emptied(const LinkPath& path) const;
   std::uint32_t enter(const NewFlow& flow);
   void leave(std::uint32_t number);
   void change_demand(LinkId link, double change);
