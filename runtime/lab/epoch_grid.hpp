@@ -24,6 +24,12 @@ struct EpochGrid {
   /// Epochs at whose ends the chunk lies somewhere: from `first_end` on to before `end`.
   std::uint32_t first_end(const PlacementChunk& chunk) const { return of(chunk.begin); }
   std::uint32_t end(const PlacementChunk& chunk) const { return std::min(of(chunk.end), epochs); }
+  /// Epochs that the chunk's life touches, that of its last use included.
+  std::uint32_t life(const PlacementInstance& instance, const PlacementChunk& chunk) const {
+    std::uint32_t last = std::min(chunk.end, instance.blocks - 1);
+    if (chunk.uses > 0) last = std::max(last, instance.uses_of(chunk).back().block);
+    return of(last) - of(chunk.begin) + 1;
+  }
 };
 
 }  // namespace vma

@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::uint32_t lives_on = UINT32_MAX;
 constexpr std::size_t none = SIZE_MAX;
+constexpr std::size_t crowd_max = 8;  // Times `uses_max`: uses of one block, kept for a while.
 
 }  // namespace
 
@@ -22,6 +23,7 @@ InstanceBuilder::InstanceBuilder(const ReplayMachine& machine, const InstanceOpt
       options_(options),
       router_(std::move(router)),
       routes_alone_(router_.name() == "hash" || router_.name() == "round_robin"),
+      uses_limit_(options.uses_max),
       blocks_(machine.costs.gpus(), options.late_max),
       waiting_(machine.costs.gpus()),
       loads_(machine.costs.gpus()),
@@ -116,11 +118,7 @@ void InstanceBuilder::take_access(const TraceEvent& event) {
   }
   const std::uint32_t before = blocks_.now();
   blocks_.came(device);
-  if (blocks_.now() == before) return;
-  drop_forgotten();
-  if (instance_.uses.size() <= options_.uses_max) return;
-  arrange();
-  while (instance_.uses.size() > options_.uses_max / 2 && blocks_.now() > 0) halve();
+  if (blocks_.now() != before) drop_forgotten();
 }
 
 /// Where the trace moves something that has been used nothing is known of what was before.
@@ -209,6 +207,18 @@ void InstanceBuilder::add_use(const PlacementUse& use, double bytes, double work
   last = instance_.uses.size();
   instance_.uses.push_back(use);
   instance_.excess.insert(instance_.excess.end(), costs_.begin(), costs_.end());
+  if (instance_.uses.size() >= uses_limit_) thin_out();
+}
+
+/// Adds up what is alike, and makes blocks longer until that is enough.
+void InstanceBuilder::thin_out() {
+  arrange();
+  while (instance_.uses.size() > options_.uses_max / 2 && blocks_.now() > 0) halve();
+  uses_limit_ = std::max(options_.uses_max, 2 * instance_.uses.size());
+  if (uses_limit_ > crowd_max * options_.uses_max) {
+    refuse(fmt::format("event {}: devices use more than {} chunks at a time; larger ones are fewer",
+                       audit_.events(), crowd_max * options_.uses_max / 2));
+  }
 }
 
 /// Accesses of devices that nobody has waited for: they wait no longer, and count with the floor.

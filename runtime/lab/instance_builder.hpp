@@ -66,6 +66,7 @@ class InstanceBuilder {
   void begun(std::size_t device, const Waiting& access);
   void add_use(const PlacementUse& use, double bytes, double work_s);
   void drop_forgotten();
+  void thin_out();
   void arrange();
   void halve();
   void let_begin_anywhere();
@@ -75,6 +76,7 @@ class InstanceBuilder {
   const InstanceOptions options_;
   TaskRouter router_;
   const bool routes_alone_;  // The router needs nothing but the trace.
+  std::size_t uses_limit_;   // With so many they are thinned out.
   TraceAudit audit_;
   TraceBlocks blocks_;
   std::vector<std::deque<Waiting>> waiting_;  // By device, in the order in which they came.

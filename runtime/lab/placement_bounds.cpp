@@ -23,14 +23,20 @@ std::optional<double> if_finite(double seconds) {
   return std::isfinite(seconds) ? std::optional(seconds) : std::nullopt;
 }
 
+/// Places that a plan has to name.
+std::size_t plan_size(const PlacementInstance& instance, const EpochGrid& grid) {
+  std::size_t size = 0;
+  for (const PlacementChunk& chunk : instance.chunks) size += grid.life(instance, chunk);
+  return size;
+}
+
 /// As many epochs as the limits allow.
 EpochGrid choose_grid(const PlacementInstance& instance, const BoundLimits& limits) {
   for (std::uint32_t blocks = 1;; blocks *= 2) {
     const EpochGrid grid(instance, blocks);
     if (grid.epochs <= 1) return grid;
     if (grid.epochs > limits.epochs_max) continue;
-    const PlacementPlan plan(instance, grid);
-    if (plan.size() * instance.place_count() <= limits.plan_cells_max) return grid;
+    if (plan_size(instance, grid) * instance.place_count() <= limits.plan_cells_max) return grid;
   }
 }
 
@@ -41,8 +47,7 @@ class Gathering {
       : instance_(instance),
         limits_(limits),
         grid_(choose_grid(instance, limits)),
-        plans_(PlacementPlan(instance, grid_).size() * instance.place_count() <=
-               limits.plan_cells_max) {}
+        plans_(plan_size(instance, grid_) * instance.place_count() <= limits.plan_cells_max) {}
 
   PlacementBounds run() {
     bounds_.floor_s = instance_.floor_s;
@@ -91,7 +96,7 @@ class Gathering {
     const double cells = places * places;
     // A round goes through what the uses make it go through, and the ends of epochs.
     const double ends = static_cast<double>(instance_.chunks.size()) +
-                        static_cast<double>(PlacementPlan(instance_, grid_).size());
+                        static_cast<double>(plan_size(instance_, grid_));
     const double work = cells * (static_cast<double>(paths.blocks_done()) + ends);
     const CapacityPrices prices(instance_, grid_);
     const auto answer = [&](std::span<const double> asked, std::vector<double>& used) {

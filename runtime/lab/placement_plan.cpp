@@ -13,10 +13,8 @@ constexpr double never = std::numeric_limits<double>::infinity();
 PlacementPlan::PlacementPlan(const PlacementInstance& instance, const EpochGrid& grid)
     : instance_(instance), grid_(grid), begins_{0} {
   for (const PlacementChunk& chunk : instance.chunks) {
-    std::uint32_t last = std::min(chunk.end, instance.blocks - 1);
-    if (chunk.uses > 0) last = std::max(last, instance.uses_of(chunk).back().block);
     firsts_.push_back(grid.of(chunk.begin));
-    begins_.push_back(begins_.back() + grid.of(last) - firsts_.back() + 1);
+    begins_.push_back(begins_.back() + grid.life(instance, chunk));
   }
   places_.resize(begins_.back());
 }

@@ -220,6 +220,27 @@ TEST(InstanceBuilder, RefusesWhatItCannotKnow) {
   says(refusal(fine, "hash"), "event 1: more than 4000000 chunks");
 }
 
+TEST(InstanceBuilder, RefusesMoreUsesThanItCanKeep) {
+  ReplayRig rig;
+  const ReplayMachine machine = machine_of(rig);
+  InstanceOptions options;
+  options.chunk_bytes = 1;
+  options.uses_max = 10;
+  ListedTrace trace;
+  trace.alloc(Time(0), 1, 100, TracePlace(host(0))).access(Time(0), 1, 100, TracePlace(gpu(0)));
+  EXPECT_THROW(InstanceBuilder(machine, options, make_router("hash")).build(trace), Error);
+}
+
+TEST(InstanceBuilder, NothingUsedCostsNothing) {
+  ReplayRig rig;
+  ListedTrace trace;
+  trace.alloc(Time(0), 1, 100).alloc(Time(0), 2, 100, TracePlace(host(0)));
+  const Bound bound = find_bound(trace, machine_of(rig), "hash", rig.options);
+  EXPECT_EQ(bound.lower_bound_s, 0);
+  EXPECT_EQ(bound.plan_s, 0);
+  EXPECT_FALSE(bound.gap);
+}
+
 TEST(InstanceBuilder, MakesBlocksLongerWhereThereIsTooMuch) {
   ReplayRig rig;
   HotTrace one(5), other(5);
