@@ -175,6 +175,56 @@ TEST(BoundOfLateReplay, KnowsThatDevicesMayBeLate) {
   EXPECT_GT(never_late.bound(0), 120 + 19 * 0.25 - 1e-6);  // Of devices that are never late.
 }
 
+TEST(BoundOfLateReplay, KnowsThatADeviceMayBeLateByManyBlocks) {
+  const auto fill = [](ListedTrace& trace) {
+    const auto use = [&](std::uint64_t object, int device, float passes) {
+      trace.access(Time(0), object, 100, TracePlace(gpu(device)));
+      trace.last().passes = passes;
+    };
+    trace.alloc(Time(0), 1, 100, TracePlace(gpu(1))).alloc(Time(0), 2, 100, TracePlace(gpu(0)));
+    trace.alloc(Time(0), 3, 100, TracePlace(gpu(1)));
+    use(2, 0, 4000);  // 100 s
+    for (int phase = 0; phase < 5; ++phase) {
+      use(1, 0, 40);
+      use(1, 1, 40);
+      for (int other = 0; other < 120; ++other) use(3, 1, 1);
+    }
+  };
+  ReplayRig rig;
+  rig.options.queue_max = 12;
+  ListedTrace replayed, bounded;
+  fill(replayed);
+  fill(bounded);
+  const auto move_when_free = [](const Snapshot& snapshot, Plan& plan) {
+    if (snapshot.now() > seconds(50) && snapshot.chunk(ChunkId{0}).at == gpu_1)
+      plan.move(ChunkId{0}, gpu_0, 0, "free");
+  };
+  const ReplayReport report = rig.run(replayed, std::make_unique<ToldPolicy>(move_when_free));
+  EXPECT_EQ(report.moves, 1u);
+  EXPECT_LE(lower_bound(bounded, rig), cost(report, rig, Time(0)));
+}
+
+TEST(BoundOfSpilledReplay, LetsWhatFoundNoRoomBeginElsewhere) {
+  const auto fill = [](ListedTrace& trace) {
+    for (std::uint64_t object = 1; object <= 3; ++object)
+      trace.alloc(Time(0), object, 100, TracePlace(host(0)));
+    for (int i = 0; i < 50; ++i) {
+      trace.access(seconds(i), 2, 100, TracePlace(gpu(0)));
+      trace.access(seconds(i), 3, 100, TracePlace(gpu(0)));
+    }
+  };
+  ReplayRig rig;
+  rig.host_bytes = 150;
+  ListedTrace replayed, bounded;
+  fill(replayed);
+  fill(bounded);
+  const ReplayReport report = rig.run(replayed);
+  EXPECT_EQ(report.chunks_spilled, 2u);
+  const double paid = cost(report, rig, Time(0));
+  EXPECT_LT(paid, 5);  // One leaves the host in 2 s, for nothing. To bring the others takes 4 s.
+  EXPECT_LE(lower_bound(bounded, rig), paid);
+}
+
 /// An object in host memory that a GPU goes over fifty times, once a second.
 double bound_of_reads(const ReplayRig& rig) {
   ListedTrace trace;
