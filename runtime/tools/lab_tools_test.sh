@@ -73,6 +73,37 @@ expect 1 "a.jsonl: line 3604: " replay "$folder/a.jsonl"
 expect 0 "1 bad lines were left out" replay "$folder/a.jsonl" --bad-lines 1
 expect 1 "misfit.jsonl: Replay::run" replay "$folder/misfit.jsonl"
 
+# Machines.
+expect 2 "subcommand" machine
+expect 2 "file is required" machine check
+expect 0 "h200x2.json: ok" machine check h200x2 gb200-nvl72 test-islands
+expect 1 "h900.json" machine check h900
+expect 1 "$folder/none.json: cannot be read" machine check "$folder/none.json"
+cat > "$folder/bad.json" << 'END'
+{"name": "bad", "source": "a test", "sources": {"granularity_bytes": "guess: 4096", "gpu": "driver: d"},
+ "granularity_bytes": 4096,
+ "host_nodes": [{"memory_mib": 0}],
+ "gpus": [], "host_link": {"to_gpu_gb_s": 5, "from_gpu_gb_s": 5}, "colour": "red", "costs": "h200x2"}
+END
+for problem in 'line 1: sources.granularity_bytes: is not "KIND: where from"' \
+  'line 1: sources.gpu: names a key that is not there' 'line 3: host_nodes[0].memory_mib: 0 is not' \
+  'line 3: host_nodes[0].memory_mib: has no source' 'line 4: colour: is not a key of this object' \
+  'line 4: host_link.to_gpu_gb_s: has no source'; do
+  expect 1 "bad.json: $problem" machine check h200x2 "$folder/bad.json"
+done
+expect 1 "and 6 more: vmart-lab machine check" machine show "$folder/bad.json"
+expect 0 "2 x NVIDIA H200" machine list
+expect 0 "72 x NVIDIA GB200" machine list
+expect 0 "made up 100 %" machine list
+expect 0 "gpu(0) -> gpu(1)" machine show h200x2
+expect 1 "h900.json" machine show h900
+expect 2 "out is required" machine probe
+expect 1 "h900.json" machine probe "$folder/probed.json" --driver sim:h900
+expect 1 "$folder/none/probed.json: " machine probe "$folder/none/probed.json" --driver sim:test-2
+expect 0 "calibrating links" machine probe "$folder/probed.json" --driver sim:h200x2 --name mine
+expect 0 "probed.json: ok" machine check "$folder/probed.json"
+expect 0 "mine: What vmart-lab machine probe found: simulated h200x2" machine show "$folder/probed.json"
+expect 0 "at home they would take" replay "$folder/a.vtrace" --machine "$folder/probed.json"
 # Experiments. The example is short.
 example=$2
 small=$folder/small

@@ -1,5 +1,7 @@
 #include "tools/lab_bounds.hpp"
 #include "tools/lab_check.hpp"
+#include "tools/lab_machines.hpp"
+#include "tools/lab_probe.hpp"
 #include "tools/lab_replay.hpp"
 #include "tools/lab_run.hpp"
 #include "tools/lab_traces.hpp"
@@ -92,6 +94,30 @@ void add_replay(CLI::App& app, vma::ReplayCommand& command, std::function<int()>
   replay.callback([&] { chosen = [&] { return vma::run_replay(command); }; });
 }
 
+struct MachineCommand {
+  std::vector<std::string> files;
+  std::string name;
+  vma::ProbeCommand probe;
+};
+
+void add_machine(CLI::App& app, MachineCommand& command, std::function<int()>& chosen) {
+  CLI::App& machine = *app.add_subcommand("machine", "the machines that traces are replayed on");
+  machine.require_subcommand(1);
+  CLI::App& check = *machine.add_subcommand("check", "says what is wrong with machine files");
+  check.add_option("file", command.files, "names or files")->required();
+  check.callback([&] { chosen = [&] { return vma::run_machine_check(command.files); }; });
+  CLI::App& list = *machine.add_subcommand("list", "those that there are, and what they rest on");
+  list.callback([&] { chosen = [] { return vma::run_machine_list(); }; });
+  CLI::App& show = *machine.add_subcommand("show", "what a replay on one costs, route by route");
+  show.add_option("machine", command.name, "a name or a file")->required();
+  show.callback([&] { chosen = [&] { return vma::run_machine_show(command.name); }; });
+  CLI::App& probe = *machine.add_subcommand("probe", "writes the file of the machine it stands on");
+  probe.add_option("out", command.probe.output, "a machine file to be written")->required();
+  probe.add_option("--name", command.probe.name, "of the machine");
+  probe.add_option("--driver", command.probe.driver, "as VMART_DRIVER has it");
+  probe.callback([&] { chosen = [&] { return vma::run_probe(command.probe); }; });
+}
+
 void add_run(CLI::App& app, vma::RunCommand& command, std::function<int()>& chosen) {
   CLI::App& run = *app.add_subcommand("run", "all cells of an experiment's file");
   run.add_option("experiment", command.experiment, "a JSON file: docs/experiments.md")->required();
@@ -141,6 +167,8 @@ int run(int argc, char** argv) {
   add_trace(app, trace, chosen);
   vma::ReplayCommand replay;
   add_replay(app, replay, chosen);
+  MachineCommand machine;
+  add_machine(app, machine, chosen);
   vma::RunCommand experiment;
   add_run(app, experiment, chosen);
   vma::BoundsCommand bounds;

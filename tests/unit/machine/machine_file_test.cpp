@@ -21,7 +21,7 @@ namespace {
 /// A valid file as text, with one piece of it replaced.
 std::string machine_with(const std::string& piece, const std::string& replacement) {
   std::string text = R"({
-  "name": "small", "source": "a test", "granularity_bytes": 4096,
+  "name": "test-small", "source": "a test", "sources": "made up", "granularity_bytes": 4096,
   "host_nodes": [{"memory_mib": 16}],
   "gpus": [{"count": 2, "name": "G", "memory_mib": 8, "multiprocessors": 4,
             "compute_capability": 90, "copy_engines": 2, "hardware_queues": 8, "host_node": 0,
@@ -48,7 +48,7 @@ std::string refusal(const std::string& text) {
 
 TEST(MachineFile, ReadsWhatItSays) {
   const MachineDescription machine = parse_machine(machine_with("", ""), "f");
-  EXPECT_EQ(machine.name, "small");
+  EXPECT_EQ(machine.name, "test-small");
   ASSERT_EQ(machine.gpus.size(), 2u);
   EXPECT_EQ(machine.gpus[1].memory_bytes, 8 * MiB);
   EXPECT_EQ(machine.peer_links[0][0].kind, LinkKind::same);
@@ -89,14 +89,14 @@ TEST(MachineFile, RefusesByPlaceAndReason) {
   const struct {
     const char *piece, *replacement, *says;
   } wrong[] = {
-      {"\"name\": \"small\",", "", "name: is missing"},
-      {"\"name\": \"small\"", "\"name\": 3", "name: is no string"},
+      {"\"name\": \"test-small\",", "", "name: is missing"},
+      {"\"name\": \"test-small\"", "\"name\": 3", "name: is no string"},
       {"\"memory_mib\": 8", "\"memory_mib\": 0", "gpus[0].memory_mib: 0 is not between"},
       {"\"memory_mib\": 8", "\"memory_mib\": -8", "gpus[0].memory_mib: -8 is not between"},
       {"\"memory_mib\": 8", "\"memory_mib\": 8.5", "gpus[0].memory_mib: is no whole number"},
       {"\"memory_mib\": 8", "\"memory_mib\": 1e300", "gpus[0].memory_mib: is no whole number"},
       {"\"memory_mib\": 8", "\"memory_mib\": 99999999999",
-       "gpus[0].memory_mib: 99999999999 is not"},
+       "gpus[0].memory_mib: 99999999999 is not between 1 and 67108864"},
       {"\"memory_mib\": 8", "\"memory_mib\": 8, \"colour\": 1", "gpus[0].colour: is not a key"},
       {"\"granularity_bytes\": 4096", "\"granularity_bytes\": 5000", "is no power of two"},
       {"\"kind\": \"nvlink\"", "\"kind\": \"string\"", "\"string\" is none of nvlink, pcie, none"},
@@ -105,6 +105,8 @@ TEST(MachineFile, RefusesByPlaceAndReason) {
       {"\"costs\"", "\"reachable\": [[true]], \"costs\"", "reachable: has 1 rows for 2 GPUs"},
       {"\"costs\"", "\"reachable\": [[true, true], [true]], \"costs\"",
        "reachable[1]: is no row of 2"},
+      {"\"costs\"", "\"reachable\": [[true, 1], [true, true]], \"costs\"",
+       "reachable[0]: holds what is neither"},
       {"\"costs\"", "\"reachable\": [[false, true], [true, true]], \"costs\"",
        "cannot reach itself"},
       {"[[1, 2], [3, 4]]", "[[1, 2], [3]]", "costs.unmap.us: has a row of another length"},
@@ -115,6 +117,13 @@ TEST(MachineFile, RefusesByPlaceAndReason) {
       {"\"count\": 2", "\"count\": 200", "gpus[0].count: 200 is not between 1 and 128"},
       {"\"host_nodes\": [{\"memory_mib\": 16}]", "\"host_nodes\": []", "host_nodes: holds 0 nodes"},
       {"\"map_us\": 3,", "\"map_us\": 3,,", "line 9: "},
+      {"\"map_us\": 3", "\"map_us\": 3, \"map_us\": 4", "line 9: costs.map_us: is there twice"},
+      {"\"sources\": \"made up\",", "", "sources: is missing"},
+      {"\"peer_link\": {\"kind\": \"nvlink\", \"gb_s\": 20},", "", "peer_link: is missing"},
+      {"\"gb_s\": 20", "\"native_atomics\": true", "peer_link.gb_s: is missing"},
+      {"\"nvlink\"", "\"none\"", "peer_link.gb_s: is not a key"},
+      {"\"host_node\": 0", "\"host_node\": 0, \"gpus_per_host_node\": 1",
+       "gpus[0].gpus_per_host_node: there are not so many host nodes"},
       {"\"source\": \"a test\"", "\"source\": \"\"", "source: is empty"},
   };
   for (const auto& it : wrong) {
@@ -143,9 +152,9 @@ TEST(MachineFile, TheFolderOfTheVariableComesFirst) {
   const std::string folder = testing::TempDir();
   std::ofstream(folder + "/h200x1.json") << machine_with("", "");
   ASSERT_EQ(setenv("VMART_MACHINES", folder.c_str(), 1), 0);
-  EXPECT_EQ(load_machine("h200x1").name, "small");
+  EXPECT_EQ(load_machine("h200x1").name, "test-small");
   unsetenv("VMART_MACHINES");
-  EXPECT_EQ(load_machine(folder + "/h200x1.json").name, "small");
+  EXPECT_EQ(load_machine(folder + "/h200x1.json").name, "test-small");
   EXPECT_EQ(load_machine("h200x1").name, "h200x1");
   std::remove((folder + "/h200x1.json").c_str());
 }

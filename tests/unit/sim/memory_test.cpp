@@ -115,8 +115,8 @@ TEST(SimMemory, BytesBeyondTheBudgetAreRefusedByName) {
   const std::string what = error_of([&] { rig.driver().create(gpu(0), 2 * MiB); });
   EXPECT_NE(what.find("VMART_SIM_BYTES"), std::string::npos) << what;
   EXPECT_NE(what.find("out_of_memory"), std::string::npos) << what;
-  EXPECT_EQ(rig.driver().free_bytes(DeviceId{0}),
-            rig.driver().machine().gpus[0].memory_bytes - 520 * MiB);
+  EXPECT_EQ(rig.driver().free_bytes(DeviceId{0}), rig.driver().machine().gpus[0].memory_bytes -
+                                                      rig.driver().machine().costs.context_bytes);
 }
 
 TEST(SimMemory, GpusThatCannotReachEachOtherCannotBeGranted) {

@@ -1,0 +1,11 @@
+#pragma once
+
+#include "machine/machine_description.hpp"
+#include "machine/machine_document.hpp"
+
+namespace vma {
+
+/// What a machine file says. Requires: the document has no problems.
+MachineDescription read_machine(const MachineDocument& document);
+
+}  // namespace vma

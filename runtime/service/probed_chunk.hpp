@@ -1,0 +1,38 @@
+#pragma once
+
+#include "driver/driver.hpp"
+
+#include <cstdint>
+#include <span>
+
+namespace vma {
+
+/// Addresses with a chunk in them, call by call, so that each can be timed by itself. What was not
+/// given back is, in the end. Neither copied nor moved: a list of them is one of nodes.
+class ProbedChunk {
+ public:
+  explicit ProbedChunk(Driver& driver) : driver_(driver) {}
+  ~ProbedChunk();
+  ProbedChunk(const ProbedChunk&) = delete;
+  ProbedChunk& operator=(const ProbedChunk&) = delete;
+
+  void reserve(std::uint64_t size_bytes);
+  void create(Location at);
+  void map() { show(*this); }
+  /// Maps the chunk of another, which outlives the mapping.
+  void show(const ProbedChunk& other);
+  void grant(std::span<const Accessor> readers) { driver_.grant(begin_, size_bytes_, readers); }
+  void unmap();
+  void release();
+  void unreserve();
+  Address begin() const noexcept { return begin_; }
+
+ private:
+  Driver& driver_;
+  Address begin_{};
+  std::uint64_t size_bytes_ = 0;  // 0: nothing is reserved.
+  ChunkHandle chunk_{};
+  bool created_ = false, mapped_ = false;
+};
+
+}  // namespace vma

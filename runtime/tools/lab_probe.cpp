@@ -1,0 +1,45 @@
+#include "tools/lab_probe.hpp"
+
+#include "machine/machine_document.hpp"
+#include "service/machine_probe.hpp"
+#include "service/runtime_parts.hpp"
+#include "service/settings.hpp"
+#include "service/whole_file.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace vma {
+
+namespace {
+
+constexpr unsigned readable_by_all = 0644;
+
+}  // namespace
+
+int run_probe(const ProbeCommand& command) {
+  RuntimeOptions options;
+  options.driver = command.driver;
+  MachineProbe::Options probe;
+  probe.name = command.name;
+  probe.say = [](const std::string& what) { fmt::print(stderr, "vmart-lab: {}\n", what); };
+  const std::string text =
+      MachineProbe(open_driver(settle(options).driver), std::move(probe)).run();
+  const MachineDocument document = MachineDocument::parse(text, command.output);
+  if (!document.problems().empty()) {
+    throw Error(
+        ErrorKind::invalid_argument, "vmart-lab machine probe",
+        "what was found is no machine file: " + document.describe(document.problems().front()));
+  }
+  WholeFile file(command.output,
+                 {"vmart-lab machine probe", ErrorKind::invalid_argument, readable_by_all});
+  file.write(text);
+  file.become(command.output);
+  fmt::print("{}: {} numbers\n", command.output, document.numbers().size());
+  return 0;
+}
+
+}  // namespace vma
