@@ -47,8 +47,8 @@ class Workload:
 
 WORKLOADS = {
     "rebalance": Workload(
-        ranking_traces.make_rebalance, {"rounds": 300},
-        {"router": "hash", "hbm": 6, "chunk": 64, "half-life": 200}),
+        ranking_traces.make_rebalance, {"rounds": 400},
+        {"router": "hash", "hbm": 6, "chunk": 256, "half-life": 200}),
     "conversations": Workload(
         ranking_traces.make_conversations,
         {"sample": {"requests": 800, "turns": 3, "blocks": 40, "conversations": 16},

@@ -48,17 +48,19 @@ std::size_t DriftingWorkers::block_of(std::size_t worker) const {
 }
 
 void DriftingWorkers::work(std::size_t number, const std::stop_token& stop) try {
-  // Short launches, so that the streams soon stand when they are asked to.
-  constexpr std::size_t launch_bytes_max = 256 << 20;
+  // A stream stands at a gate once all has run that was launched before. So launches are short, and
+  // few are ahead: of a backlog of a millisecond a move is not afraid, of one of ten it is.
+  constexpr std::size_t launch_bytes_max = 256 << 20, launches_ahead = 2;
   const Worker& worker = workers_[number];
   const vma::LaunchShape shape = vma::read_shape();
   while (!stop.stop_requested()) {
     const std::byte* block = data_ + block_of(number) * block_bytes_;
-    for (std::size_t at = 0; at < block_bytes_; at += launch_bytes_max) {
+    for (std::size_t at = 0, ahead = 0; at < block_bytes_; at += launch_bytes_max) {
       const std::size_t bytes = std::min(launch_bytes_max, block_bytes_ - at);
       const vma::Use use{block + at, bytes, worker.gpu};
       runtime_.launch_using(worker.stream, vma::read_kernel(), shape.grid, shape.block,
                             vma::read_arguments(block + at, bytes, 1, worker.sum), {&use, 1});
+      if (++ahead % launches_ahead == 0) runtime_.synchronize(worker.stream);
     }
     runtime_.synchronize(worker.stream);
     bytes_read_ += block_bytes_;

@@ -55,7 +55,7 @@ Course run(const std::string& policy, std::ostream& samples) {
   vma::Runtime runtime(options);
   Course course{on, runtime.description().starts_with("simulated")};
   using Size = DriftingWorkers::Size;
-  DriftingWorkers workers(runtime, course.simulated ? Size{2 * MiB, 2} : Size{64 * MiB, 32});
+  DriftingWorkers workers(runtime, course.simulated ? Size{2 * MiB, 2} : Size{256 * MiB, 8});
   if (!on) {
     fmt::print("{}\n{} workers, GB/s of all (read from the reader's own HBM)\n\n{:<4} {:>5}\n",
                runtime.description(), workers.count(), "", "phase");

@@ -16,8 +16,8 @@ void generate_rebalance(const TraceValues& values, TraceRandom& random, EventOrd
 
 inline constexpr std::array rebalance_parameters{
     TraceParameter{"gpus", 4, 1, 9999, "GPUs, each of which reads a block"},
-    TraceParameter{"chunk_bytes", 64 << 20, 1, 1e9, "bytes of a chunk"},
-    TraceParameter{"chunks", 32, 1, 1e6, "chunks of a block"},
+    TraceParameter{"chunk_bytes", 256 << 20, 1, 1e9, "bytes of a chunk"},
+    TraceParameter{"chunks", 8, 1, 1e6, "chunks of a block"},
     TraceParameter{"launch_bytes", 256 << 20, 1 << 16, 1e12, "bytes that one access reads at most"},
     TraceParameter{"phases", 4, 1, 60e3, "phases"},
     TraceParameter{"rounds", 150, 1, 1e7, "how often a block is read in a phase"},
