@@ -43,16 +43,20 @@ MachineDescription described(const MachineCosts& costs) {
   return machine;
 }
 
+void require_same(const Calibration& calibration, const std::vector<PlaceState>& states,
+                  std::string_view whose) {
+  std::vector<Location> places;
+  for (const PlaceState& each : states) places.push_back(each.location);
+  if (calibration.places == places) return;
+  refuse(fmt::format("{}: is a calibration of {}, and the {} has {}", calibration.file,
+                     names_of(calibration.places), whose, names_of(places)));
+}
+
 }  // namespace
 
 ReplayMachine recorded_machine(const RecordingHeader& header,
                                const std::optional<Calibration>& calibration) {
-  std::vector<Location> places;
-  for (const PlaceState& each : header.places) places.push_back(each.location);
-  if (calibration && calibration->places != places) {
-    refuse(fmt::format("{}: is a calibration of {}, and the recording has {}", calibration->file,
-                       names_of(calibration->places), names_of(places)));
-  }
+  if (calibration) require_same(*calibration, header.places, "recording");
   const MachineCosts& costs = calibration ? calibration->costs : header.costs;
   const LaunchGaps& gaps = calibration ? calibration->gaps : header.gaps;
   std::vector<PlaceState> states = header.places;
@@ -64,10 +68,19 @@ ReplayMachine recorded_machine(const RecordingHeader& header,
     states[at].location = on_gpu ? gpu(number) : host(number);
     states[at].used_bytes = 0;
     if (on_gpu && costs.access_rate(place(at), place(at)) <= 0)
-      refuse(fmt::format("{} cannot read its own memory by the costs", to_string(places[at])));
+      refuse(fmt::format("{} cannot read its own memory by the costs",
+                         to_string(header.places[at].location)));
   }
   if (costs.gpus() == 0) refuse("the recording has no GPU");
   return {header.machine, std::move(states), costs, LinkMap(described(costs), costs), gaps};
+}
+
+ReplayMachine calibrated_machine(ReplayMachine machine, const Calibration& calibration) {
+  require_same(calibration, machine.places, "machine");
+  machine.costs = calibration.costs;
+  machine.gaps = calibration.gaps;
+  machine.links = LinkMap(described(machine.costs), machine.costs);
+  return machine;
 }
 
 }  // namespace vma

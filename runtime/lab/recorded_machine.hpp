@@ -16,4 +16,8 @@ namespace vma {
 ReplayMachine recorded_machine(const RecordingHeader& header,
                                const std::optional<Calibration>& calibration);
 
+/// `machine` with the costs of a calibration, and the gaps and links that follow from it. Throws:
+/// Error{invalid_argument} for a calibration of other places.
+ReplayMachine calibrated_machine(ReplayMachine machine, const Calibration& calibration);
+
 }  // namespace vma

@@ -2,6 +2,7 @@
 
 #include "base/units.hpp"
 #include "service/calibration_file.hpp"
+#include "service/live_stops.hpp"
 #include "service/machine_fingerprint.hpp"
 #include "service/runtime_parts.hpp"
 #include "service/settings.hpp"
@@ -76,7 +77,15 @@ Calibration measured(const Settings& settings, const CalibrateCommand& command) 
   options.store = command.keep;
   options.bytes_per_place = static_cast<std::size_t>(command.mib) * MiB;
   options.time_limit = std::chrono::milliseconds(static_cast<int>(command.seconds * 1e3));
-  return runtime.calibrate(options);
+  Calibration calibration = runtime.calibrate(options);
+  if (command.stops) {
+    const bool simulated = runtime.description().starts_with("simulated");
+    LiveStops(runtime, simulated ? LiveStops::Sizes{4 * MiB, 16 * MiB, 2 * MiB}
+                                 : LiveStops::Sizes{16 * MiB, 256 * MiB, 256 * MiB})
+        .measure(calibration);
+    if (!calibration.file.empty()) write_calibration(calibration.file, calibration);
+  }
+  return calibration;
 }
 
 }  // namespace

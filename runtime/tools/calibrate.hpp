@@ -9,6 +9,7 @@ struct CalibrateCommand {
   bool show = false;  ///< What is stored; measures nothing.
   bool json = false;
   bool keep = true;
+  bool stops = false;  ///< Moves and stalls are those of live moves beside reading GPUs.
   int mib = 0;
   double seconds = 2;  ///< Routes that come later stay estimates.
 };

@@ -1,12 +1,14 @@
 #include "tools/lab_replay.hpp"
 
 #include "base/units.hpp"
+#include "lab/recorded_machine.hpp"
 #include "lab/replay.hpp"
 #include "lab/replay_inputs.hpp"
 #include "lab/replay_json.hpp"
 #include "lab/replay_metrics.hpp"
 #include "machine/machine_file.hpp"
 #include "placement/built_in_policies.hpp"
+#include "service/calibration_file.hpp"
 
 #include <vma/error.hpp>
 
@@ -15,6 +17,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 namespace vma {
 namespace {
@@ -30,6 +33,15 @@ void set_half_life(HeatLimits& heat, double ms) {
   heat.half_life_short =
       std::chrono::duration_cast<Time>(std::chrono::duration<double, std::milli>(ms));
   heat.half_life_long = heat.half_life_short * 10;
+}
+
+/// As `VMART_STALL_BUDGET_US` has it, in milliseconds.
+Time budget_of(double ms) {
+  if (!(ms >= 0 && ms <= 1000)) {
+    throw Error(ErrorKind::invalid_argument, "vmart-lab replay",
+                fmt::format("--stall-budget {} is out of range", ms));
+  }
+  return std::chrono::duration_cast<Time>(std::chrono::duration<double, std::milli>(ms));
 }
 
 /// Its errors name the file.
@@ -98,7 +110,10 @@ int run_replay(const ReplayCommand& command) {
   options.pacing = parse_pacing(command.pacing);
   options.chunk_bytes = bytes_of(command.chunk_mib, MiB, "--chunk");
   if (command.half_life_ms) set_half_life(options.scheduler.heat, *command.half_life_ms);
+  options.stall_budget = budget_of(command.stall_budget_ms);
   ReplayMachine machine = replay_machine(load_machine(command.machine));
+  if (!command.calibration.empty())
+    machine = calibrated_machine(std::move(machine), read_calibration(command.calibration));
   cap_places(machine, {command.hbm_gib, command.host_gib});
   const auto trace = open_trace(command.trace, command.bad_lines_max);
   Replay replay(machine, options, make_policy(command.policy), make_router(command.router));
@@ -109,11 +124,15 @@ int run_replay(const ReplayCommand& command) {
   if (command.json) {
     boost::json::object json = to_json(report);
     json["metrics"] = to_json(metrics);
-    json["inputs"] =
-        boost::json::object{{"trace", command.trace},   {"machine", machine.name},
-                            {"policy", command.policy}, {"router", command.router},
-                            {"pacing", command.pacing}, {"chunk_bytes", options.chunk_bytes},
-                            {"bad_lines", bad_lines}};
+    json["inputs"] = boost::json::object{{"trace", command.trace},
+                                         {"machine", machine.name},
+                                         {"policy", command.policy},
+                                         {"router", command.router},
+                                         {"pacing", command.pacing},
+                                         {"chunk_bytes", options.chunk_bytes},
+                                         {"calibration", command.calibration},
+                                         {"stall_budget_ms", command.stall_budget_ms},
+                                         {"bad_lines", bad_lines}};
     fmt::print("{}\n", boost::json::serialize(json));
   } else {
     print(command, report);

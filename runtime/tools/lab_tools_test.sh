@@ -43,6 +43,12 @@ expect 0 "\"policy_failures\":0" replay "$folder/a.vtrace" --machine h200x2 --js
 expect 0 "0 of 2 phases settled" replay "$folder/a.vtrace" --machine h200x2
 expect 0 "\"metrics\":{\"seconds\":" replay "$folder/a.vtrace" --machine h200x2 --json
 expect 0 "gpu(1)" replay "$folder/a.vtrace" --machine h200x2 --hbm 2 --policy stay_put
+expect 1 "--stall-budget 2000 is out of range" replay "$folder/a.vtrace" --stall-budget 2000
+expect 1 "none.json" replay "$folder/a.vtrace" --calibration "$folder/none.json"
+expect 1 "is a calibration of gpu(0) gpu(1) gpu(2) gpu(3) host(0)" replay "$folder/a.vtrace" \
+  --machine h200x2 --calibration "$(dirname "$0")/../../docs/measurements/calibration_h200x4.json"
+expect 0 "\"stall_budget_ms\":6" replay "$folder/a.vtrace" --json --stall-budget 60 \
+  --machine h200x4 --calibration "$(dirname "$0")/../../docs/measurements/calibration_h200x4.json"
 expect 1 "there is no policy 'best'" replay "$folder/a.vtrace" --policy best
 expect 1 "there is no router 'nearest'" replay "$folder/a.vtrace" --router nearest
 expect 1 "there is no pacing 'fast'" replay "$folder/a.vtrace" --pacing fast

@@ -38,6 +38,7 @@ export VMART_CACHE_DIR
 trap 'chmod -R u+w "$VMART_CACHE_DIR"; rm -rf "$VMART_CACHE_DIR"' EXIT
 expect 1 "no calibration of this machine" calibrate --driver sim:test-2 --show
 expect 0 "copy GB/s" calibrate --driver sim:test-2 --no-keep
+expect 0 "stall 64 MiB" calibrate --driver sim:test-2 --no-keep --stops
 expect 1 "no calibration of this machine" calibrate --driver sim:test-2 --show
 expect 0 "$VMART_CACHE_DIR/calibration-" calibrate --driver sim:test-2
 expect 0 "read GB/s" calibrate --driver sim:test-2 --show

@@ -28,6 +28,8 @@ void add_calibrate_options(CLI::App& command, vma::CalibrateCommand& options) {
   command.add_flag("--show", options.show, "print what is stored, and measure nothing");
   command.add_flag("--json", options.json, "print it as it is stored");
   command.add_flag("--keep,!--no-keep", options.keep, "store it for runtimes to come");
+  command.add_flag("--stops", options.stops,
+                   "moves and stalls are those of live moves beside GPUs that read; takes longer");
   command.add_option("--mib", options.mib, "most memory at each place; 0: 256, simulated 32")
       ->check(CLI::Range(0, 4'096))
       ->capture_default_str();

@@ -90,6 +90,12 @@ void add_replay(CLI::App& app, vma::ReplayCommand& command, std::function<int()>
   add_setting(replay, command);
   replay.add_option("--policy", command.policy, "as VMART_POLICY has it")->capture_default_str();
   replay.add_option("--pacing", command.pacing, "timed or at_once")->capture_default_str();
+  replay.add_option("--calibration", command.calibration,
+                    "what `vmart calibrate --json` printed: its costs, instead of the machine's");
+  replay
+      .add_option("--stall-budget", command.stall_budget_ms,
+                  "ms of a second that devices may stand at gates; 0: no limit")
+      ->capture_default_str();
   replay.add_option("--half-life", command.half_life_ms, "ms after which a use counts half; 1000");
   replay.callback([&] { chosen = [&] { return vma::run_replay(command); }; });
 }
