@@ -35,6 +35,8 @@ BAR = 0.9
 POLICIES = ["stay_put", "bw_interleave", "counter", "coin_flip:multiple=40", "two_touch:window=300ms",
             "cost_benefit", "latency_balance", "histogram_fill:period=200ms,cooling=500ms",
             "watermark_age:second_touch=200ms"]
+# What the runtime keeps to, and how `ranking_bench` launches: batches of 0.5 to 1 ms.
+LAB_OPTIONS = ["--stall-budget", "60", "--ahead", "0.75"]
 QUICK_POLICIES = ["stay_put", "counter", "two_touch:window=5ms"]
 
 
@@ -218,8 +220,9 @@ def replay(arguments, document):
             for policy in policies:
                 run = {"workload": name, "policy": policy}
                 command = [str(lab), "replay", str(traces[name]), "--json", "--pacing", "at_once",
-                           "--machine", arguments.machine, "--policy", policy,
-                           *options_of(workloads[name]), *arguments.lab_options]
+                           "--machine", arguments.machine, "--policy", policy, *LAB_OPTIONS,
+                           *calibration_of(document), *options_of(workloads[name]),
+                           *arguments.lab_options]
                 try:
                     entry = run_json(command, dict(os.environ), arguments.limit)
                     document["replays"].append({**run, **figures_of(entry)})
@@ -231,6 +234,16 @@ def replay(arguments, document):
                        "commit": ask("git", "rev-parse", "--short=12", "HEAD")}
     document["judgement"] = judge(document)
     write(arguments.out, document)
+
+
+def calibration_of(document):
+    """The costs that the machine's runs went by, where these are a calibration."""
+    costs = ROOT / document["context"]["costs"]
+    try:
+        is_one = json.loads(costs.read_text()).get("format") == "vmart calibration"
+    except (OSError, ValueError):
+        return []
+    return ["--calibration", str(costs)] if is_one else []
 
 
 def figures_of(entry):

@@ -39,6 +39,10 @@ struct ReplayOptions {
   /// what they take in its own HBM) was launched by a program that waited for these: the first of a
   /// round. Its gap is longer, and what has been launched ends before a gate has the device.
   bool rounds = false;
+  /// Where not zero, a device's program launches about so much time's work at once and waits for
+  /// all of it, then for the next: what it has launched ends before a gate has the device, and the
+  /// first kernel of each batch has the longer gap.
+  Time ahead{0};
   std::size_t spread_max = 256;  ///< Accesses with a duration that run at one device at a time.
   Time drain = std::chrono::milliseconds(1);
   Time tick = std::chrono::milliseconds(10);
@@ -95,6 +99,8 @@ class Replay {
     std::size_t before_gate = 0;   // Of the queue: what a shut gate waits for.
     Time ended = Time::min();      // The last kernel.
     Time next = Time::max();       // When the next one can begin, if only time keeps it.
+    Time batch_end = Time::min();  // What begins before it was launched together.
+    Time kernel_took{0};           // The last one.
     Time could_end = Time::min();  // By the times of the trace: what has come so far.
     std::size_t kernels = 0;       // Accesses under way that are not spread: none or one.
     std::size_t running = 0;       // All of them.

@@ -39,9 +39,12 @@ void Replay::begin_next(std::size_t number) {
 /// A kernel begins some time after the one before it.
 Time Replay::ready_at(std::size_t device, const Access& access) const {
   const LaunchGaps& gaps = machine_.gaps;
-  const std::vector<Time>& gap = access.first_of_round ? gaps.round : gaps.kernel;
-  if (access.spread() || gap.empty() || devices_[device].ended == Time::min()) return Time::min();
-  return devices_[device].ended + gap[device];
+  const Device& own = devices_[device];
+  const bool waited =
+      access.first_of_round || (options_.ahead > Time::zero() && own.ended >= own.batch_end);
+  const std::vector<Time>& gap = waited ? gaps.round : gaps.kernel;
+  if (access.spread() || gap.empty() || own.ended == Time::min()) return Time::min();
+  return own.ended + gap[device];
 }
 
 Time Replay::next_begin() const {
@@ -55,12 +58,19 @@ void Replay::begin_due() {
     if (devices_[device].next <= now_) begin_next(device);
 }
 
-/// How many of its queue a program has launched by now that waits at the end of each round.
+/// How many of its queue a program has launched by now that waits at the end of each round, or
+/// batch.
 std::size_t Replay::launched(const Device& device) const {
-  if (!options_.rounds) return 0;
+  std::size_t most = options_.rounds ? launched_max : 0;
+  if (device.kernels > 0 && device.batch_end > now_) {
+    const Time left = device.batch_end - now_;
+    most = static_cast<std::size_t>(left / std::max(device.kernel_took, Time(1)));
+  }
+  if (most == 0) return 0;
   const auto after = std::ranges::find_if(
       device.queue, [](const Access& access) { return access.first_of_round || access.spread(); });
-  return std::min(static_cast<std::size_t>(after - device.queue.begin()), launched_max);
+  return std::min(static_cast<std::size_t>(after - device.queue.begin()),
+                  std::min(most, launched_max));
 }
 
 /// It comes when those before it can be over. They can in half of the least time that the machine's
@@ -87,6 +97,8 @@ void Replay::begin(std::size_t number, const Access& access) {
   running.began = now_;
   ++device.running;
   device.kernels += access.spread() ? 0 : 1;
+  if (!access.spread() && options_.ahead > Time::zero() && now_ >= device.batch_end)
+    device.batch_end = now_ + options_.ahead;
   if (!cut(running)) {
     ++report_.accesses_lost;
     end_access(running);
@@ -201,6 +213,7 @@ void Replay::end_access(const Running& running) {
   if (!access.spread()) {
     --device.kernels;
     device.ended = now_;
+    device.kernel_took = now_ - running.began;
   }
   DeviceLoad& load = loads_[running.device];
   --load.waiting;

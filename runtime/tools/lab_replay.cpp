@@ -17,6 +17,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <string_view>
 #include <utility>
 
 namespace vma {
@@ -35,11 +36,11 @@ void set_half_life(HeatLimits& heat, double ms) {
   heat.half_life_long = heat.half_life_short * 10;
 }
 
-/// As `VMART_STALL_BUDGET_US` has it, in milliseconds.
-Time budget_of(double ms) {
+/// At most a second.
+Time milliseconds(double ms, std::string_view option) {
   if (!(ms >= 0 && ms <= 1000)) {
     throw Error(ErrorKind::invalid_argument, "vmart-lab replay",
-                fmt::format("--stall-budget {} is out of range", ms));
+                fmt::format("{} {} is out of range", option, ms));
   }
   return std::chrono::duration_cast<Time>(std::chrono::duration<double, std::milli>(ms));
 }
@@ -110,7 +111,8 @@ int run_replay(const ReplayCommand& command) {
   options.pacing = parse_pacing(command.pacing);
   options.chunk_bytes = bytes_of(command.chunk_mib, MiB, "--chunk");
   if (command.half_life_ms) set_half_life(options.scheduler.heat, *command.half_life_ms);
-  options.stall_budget = budget_of(command.stall_budget_ms);
+  options.stall_budget = milliseconds(command.stall_budget_ms, "--stall-budget");
+  options.ahead = milliseconds(command.ahead_ms, "--ahead");
   ReplayMachine machine = replay_machine(load_machine(command.machine));
   if (!command.calibration.empty())
     machine = calibrated_machine(std::move(machine), read_calibration(command.calibration));
@@ -132,6 +134,7 @@ int run_replay(const ReplayCommand& command) {
                                          {"chunk_bytes", options.chunk_bytes},
                                          {"calibration", command.calibration},
                                          {"stall_budget_ms", command.stall_budget_ms},
+                                         {"ahead_ms", command.ahead_ms},
                                          {"bad_lines", bad_lines}};
     fmt::print("{}\n", boost::json::serialize(json));
   } else {

@@ -15,6 +15,7 @@ struct ReplayCommand {
   std::optional<double> hbm_gib, host_gib;  ///< Capacities, instead of the machine's.
   std::optional<double> half_life_ms;       ///< Of the short average of use; the long one has ten.
   std::string calibration;                  ///< A file; empty: the machine's own costs.
+  double ahead_ms = 0;                      ///< Of work that is launched at once; 0: none.
   double stall_budget_ms = 0;               ///< Of a second, for gates; 0: no limit.
   double chunk_mib = 32;                    ///< Where the trace does not say.
   std::uint64_t bad_lines_max = 0;

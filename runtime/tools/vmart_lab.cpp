@@ -96,6 +96,10 @@ void add_replay(CLI::App& app, vma::ReplayCommand& command, std::function<int()>
       .add_option("--stall-budget", command.stall_budget_ms,
                   "ms of a second that devices may stand at gates; 0: no limit")
       ->capture_default_str();
+  replay
+      .add_option("--ahead", command.ahead_ms,
+                  "ms of work that a program launches before it waits for it; 0: one kernel")
+      ->capture_default_str();
   replay.add_option("--half-life", command.half_life_ms, "ms after which a use counts half; 1000");
   replay.callback([&] { chosen = [&] { return vma::run_replay(command); }; });
 }

@@ -53,6 +53,19 @@ TEST(ReplayRounds, TheFirstLaunchAfterAWaitComesLater) {
   }
 }
 
+// Batches of 0.2 s: the first two kernels begin in one, the third when these were waited for.
+TEST(ReplayRounds, TheFirstLaunchOfABatchComesLater) {
+  for (const bool batches : {true, false}) {
+    ReplayRig rig;
+    rig.gaps = gaps_of(milliseconds(10), milliseconds(50));
+    if (batches) rig.options.ahead = milliseconds(200);
+    ListedTrace trace;
+    trace.alloc(start, 1, 400, on_0);
+    for (int i = 0; i < 4; ++i) trace.access(start, 1, 400, on_0);
+    EXPECT_NEAR(rig.run(trace).seconds(), 0.4 + (batches ? 0.07 : 0.03), 1e-6);
+  }
+}
+
 // The copy takes until 0.26 s and a tenth of both HBMs. GPU 0 has launched four kernels and is in
 // the third, which ends at 0.325 s; the fourth ends at 0.425 s. GPU 1 ends at 0.335 s.
 TEST(ReplayRounds, AGateWaitsForWhatHasBeenLaunched) {
@@ -75,6 +88,29 @@ TEST(ReplayRounds, AGateWaitsForWhatHasBeenLaunched) {
     EXPECT_EQ(report.moves, 1u);
     EXPECT_NEAR(to_s(report.skew), rounds ? 0.09 : 0.01, 1e-4);
     EXPECT_EQ(report.accesses, 6u);
+  }
+}
+
+// The same with batches: one of 0.25 s has begun its last kernel, one of 0.4 s has another.
+TEST(ReplayRounds, AGateWaitsForABatch) {
+  for (const int batch_ms : {250, 400}) {
+    ReplayRig rig;
+    rig.gpus.costs.stall_fixed(gpu_1, gpu_0) = rig.gpus.costs.move_fixed(gpu_1, gpu_0) =
+        milliseconds(100);
+    rig.options.scheduler.planner.stall_share = 0;
+    rig.options.ahead = milliseconds(batch_ms);
+    ListedTrace trace;
+    trace.alloc(start, 1, 100, on_1).alloc(start, 2, 400, on_0).alloc(start, 3, 400, on_1);
+    for (int i = 0; i < 6; ++i) trace.access(start, 2, 400, on_0);
+    trace.access(start, 3, 400, on_1);
+    trace.last().passes = 3.1F;
+    const auto to_0 = [](const Snapshot& snapshot, Plan& plan) {
+      if (snapshot.now() == milliseconds(10)) plan.move(ChunkId{0}, gpu_0, 1, "told to");
+    };
+    const ReplayReport report = rig.run(trace, std::make_unique<ToldPolicy>(to_0));
+    EXPECT_EQ(report.moves, 1u);
+    EXPECT_NEAR(to_s(report.skew), batch_ms == 400 ? 0.09 : 0.01, 1e-4);
+    EXPECT_EQ(report.accesses, 7u);
   }
 }
 
