@@ -3,7 +3,7 @@
 several policies, replays them in the lab, and holds the two rankings against each other.
 
     bench/ranking.py measure --out FILE      on the machine; a run that fails is noted and left out
-    bench/ranking.py replay FILE             in the lab, anywhere; adds to the file, and judges
+    bench/ranking.py replay FILE...          in the lab, anywhere; adds to the file, and judges
     bench/ranking.py all --out FILE          both
     bench/ranking.py show FILE               the tables again
 
@@ -263,6 +263,18 @@ def seconds_of(entries, name):
     return seconds
 
 
+def together(documents):
+    """The samples of all, of the same workloads; the others' contexts are kept beside the first's."""
+    first = documents[0]
+    for other in documents[1:]:
+        if other["workloads"] != first["workloads"]:
+            raise SystemExit("the files are of other workloads")
+        first.setdefault("other_contexts", []).append(other["context"])
+        first["samples"] += other["samples"]
+        first["failed"] += other["failed"]
+    return first
+
+
 def judge(document):
     judgement = {}
     for name in document["workloads"]:
@@ -316,7 +328,8 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("step", choices=("measure", "replay", "all", "show"))
-    parser.add_argument("file", nargs="?", help="of measured samples, for replay and show")
+    parser.add_argument("files", nargs="*", help="of measured samples, for replay and show; of "
+                        "several the samples are taken together, as more repeats")
     parser.add_argument("--build", default="build/release", help="the build directory")
     parser.add_argument("--out", help="where all goes (JSON); replay: the file itself")
     parser.add_argument("--driver", help="VMART_DRIVER; default cuda")
@@ -335,10 +348,11 @@ def parse_arguments():
     parser.add_argument("--record", help="a folder: VMART_RECORD of the first round's runs")
     parser.add_argument("--quick", action="store_true", help="small traces, to see that all runs")
     arguments = parser.parse_args()
-    if arguments.step in ("replay", "show") and not arguments.file:
+    if arguments.step in ("replay", "show") and not arguments.files:
         parser.error("which file?")
-    arguments.out = arguments.out or arguments.file
-    if not arguments.out:
+    if not arguments.out and len(arguments.files) == 1:
+        arguments.out = arguments.files[0]
+    if not arguments.out and arguments.step != "show":
         parser.error("--out is missing")
     arguments.driver = arguments.driver or os.environ.get("VMART_DRIVER") or "cuda"
     described = MACHINES / f"{arguments.machine}.json"
@@ -352,7 +366,7 @@ def main():
     if arguments.step in ("measure", "all"):
         document = measure(arguments)
     else:
-        document = json.loads(pathlib.Path(arguments.file).read_text())
+        document = together([json.loads(pathlib.Path(file).read_text()) for file in arguments.files])
     if arguments.step in ("replay", "all"):
         replay(arguments, document)
     print_tables(document)

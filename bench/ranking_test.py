@@ -140,5 +140,21 @@ class Runs(unittest.TestCase):
                          [["`p`", "2.500", "2.000", "2.000", "0.80", "3", "4"]])
 
 
+class Together(unittest.TestCase):
+    @staticmethod
+    def document(seconds, parameters):
+        return {"context": {"date": str(seconds)}, "workloads": {"w": {"parameters": parameters}},
+                "failed": [], "samples": [{"workload": "w", "policy": "p", "seconds": seconds}]}
+
+    def test_runs_of_several_files_are_repeats(self):
+        both = ranking.together([self.document(1, {}), self.document(3, {})])
+        self.assertEqual(ranking.seconds_of(both["samples"], "w"), {"p": [1, 3]})
+        self.assertEqual(both["other_contexts"], [{"date": "3"}])
+
+    def test_files_of_other_workloads_are_refused(self):
+        with self.assertRaises(SystemExit):
+            ranking.together([self.document(1, {}), self.document(3, {"rounds": 2})])
+
+
 if __name__ == "__main__":
     unittest.main()
