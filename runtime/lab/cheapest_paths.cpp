@@ -8,7 +8,7 @@ CheapestPaths::CheapestPaths(const PlacementInstance& instance, const EpochGrid&
     : instance_(instance),
       grid_(grid),
       places_(instance.place_count()),
-      states_(ChunkStep::states(places_)),
+      states_(PathStep::states(places_)),
       step_(places_),
       next_priced_(grid.epochs + 1),
       cells_(states_) {

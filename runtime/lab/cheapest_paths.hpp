@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lab/chunk_step.hpp"
+#include "lab/path_step.hpp"
 #include "lab/epoch_grid.hpp"
 #include "lab/placement_instance.hpp"
 
@@ -34,7 +34,7 @@ class CheapestPaths {
   const PlacementInstance& instance_;
   const EpochGrid grid_;
   const std::size_t places_, states_;
-  ChunkStep step_;
+  PathStep step_;
   std::size_t roomiest_ = 0;                // A chunk that does not care lies there.
   std::vector<std::uint32_t> next_priced_;  // By epoch: the first with a price from it on.
   std::vector<PathCell> cells_;

@@ -1,6 +1,6 @@
 #include "lab/exact_optimum.hpp"
 
-#include "lab/chunk_step.hpp"
+#include "lab/path_step.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -18,7 +18,7 @@ class JointStates {
   JointStates(const PlacementInstance& instance, std::size_t count)
       : instance_(instance),
         places_(instance.place_count()),
-        states_(ChunkStep::states(places_)),
+        states_(PathStep::states(places_)),
         step_(places_),
         costs_(count, 0),
         cells_(states_),
@@ -71,7 +71,7 @@ class JointStates {
 
   const PlacementInstance& instance_;
   const std::size_t places_, states_;
-  ChunkStep step_;
+  PathStep step_;
   std::vector<double> costs_;
   std::vector<PathCell> cells_;
   std::vector<std::uint64_t> lies_;
@@ -84,7 +84,7 @@ std::optional<double> ExactOptimum::operator()(const PlacementInstance& instance
   const auto places = static_cast<double>(instance.place_count());
   std::size_t count = 1;
   for (std::size_t chunk = 0; chunk < instance.chunks.size(); ++chunk) {
-    count *= ChunkStep::states(instance.place_count());
+    count *= PathStep::states(instance.place_count());
     if (count > states_max) return std::nullopt;
   }
   const double steps = static_cast<double>(count) * static_cast<double>(instance.chunks.size());

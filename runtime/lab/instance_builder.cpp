@@ -63,6 +63,7 @@ void InstanceBuilder::take(const TraceEvent& event) {
       Object& object = live_[event.object];
       object = {};
       object.bytes = event.bytes;
+      object.born = event.time;
       object.chunk_bytes = event.chunk_bytes > 0 ? event.chunk_bytes : options_.chunk_bytes;
       if (const std::uint64_t bit = place_bit(event.at); bit != 0) add_chunks(object, bit);
       return;
@@ -121,15 +122,17 @@ void InstanceBuilder::take_access(const TraceEvent& event) {
   if (blocks_.now() != before) drop_forgotten();
 }
 
-/// Where the trace moves something that has been used nothing is known of what was before.
+/// What is placed later the trace moves itself, and for nothing: accesses that still wait find it
+/// there, and room that it takes from then on, it did not take before.
 void InstanceBuilder::place_range(const TraceEvent& event) {
   Object& object = live_.at(event.object);
   const std::uint64_t bit = place_bit(event.at);
   if (bit == 0 || !object.placed) return;
-  if (object.used) {
-    end_chunks(object);
-    add_chunks(object, instance_.all_places());
-    return;
+  if (object.used || event.time != object.born) {
+    refuse(
+        fmt::format("event {}: the trace moves object {} itself, later than it is made; there is"
+                    " no bound for that",
+                    audit_.events(), event.object));
   }
   for (std::uint64_t slot = (event.offset + object.chunk_bytes - 1) / object.chunk_bytes;
        slot < object.chunks && slot * object.chunk_bytes - event.offset < event.bytes; ++slot) {

@@ -44,6 +44,7 @@ class InstanceBuilder {
     std::uint64_t bytes = 0, chunk_bytes = 0;
     std::uint32_t first = 0, chunks = 0;  // Of the instance.
     bool placed = false, used = false;
+    Time born{0};
     std::uint64_t bytes_of(std::uint32_t slot) const {
       return slot + 1 < chunks ? chunk_bytes : bytes - chunk_bytes * (chunks - 1);
     }

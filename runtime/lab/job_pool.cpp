@@ -40,6 +40,7 @@ void JobPool::run(std::size_t count, const std::function<void(std::size_t)>& job
     failure_ = nullptr;
   }
   std::vector<std::unique_ptr<Task>> tasks;
+  tasks.reserve(std::min(threads_, count));  // What has been spawned is surely joined.
   const auto join_all = [&] {
     for (const auto& task : tasks) task->join();
   };

@@ -29,8 +29,19 @@ class FactFinder : public RecordListener {
 
   std::vector<RecordedMove> take_moves() {
     std::ranges::stable_sort(moves_, {}, &RecordedMove::end);
-    if (run_.facts.stalls == 0) run_.facts.stall = stall_of_moves_;
     return std::move(moves_);
+  }
+  /// Of gates since the first use: what a program moved before was its preparation. Requires: uses
+  /// have been counted.
+  void sum_stalls() {
+    RecordedFacts& facts = run_.facts;
+    for (const RecordedStall& record : stalls_) {
+      if (record.time < facts.first_use) continue;
+      ++facts.stalls;
+      facts.stall += record.stall;
+      facts.skew += record.skew;
+    }
+    if (stalls_.empty()) facts.stall = stall_of_moves_;
   }
 
  private:
@@ -52,11 +63,7 @@ class FactFinder : public RecordListener {
       moves_.push_back(record);
     }
   }
-  void note(const RecordedStall& record) {
-    ++run_.facts.stalls;
-    run_.facts.stall += record.stall;
-    run_.facts.skew += record.skew;
-  }
+  void note(const RecordedStall& record) { stalls_.push_back(record); }
   void note(const Decision& decision) {
     RecordedFacts& facts = run_.facts;
     ++facts.decisions;
@@ -73,6 +80,7 @@ class FactFinder : public RecordListener {
 
   RecordedRun& run_;
   std::vector<RecordedMove> moves_;
+  std::vector<RecordedStall> stalls_;
   Time stall_of_moves_{0};
 };
 
@@ -178,6 +186,7 @@ void read_run(const std::string& path, std::uint64_t bad_records_max, RecordedRu
   PlaceBooks books(run, finder.take_moves());
   for (const TraceEvent& event : std::as_const(run.trace).events()) books.add(event);
   if (run.facts.accesses == 0) refuse(path, "nothing was used in it");
+  finder.sum_stalls();
 }
 
 }  // namespace vma

@@ -19,7 +19,7 @@ struct RecordedFacts {
   std::uint64_t moves_failed = 0;
   std::uint64_t program_moves = 0, program_bytes_moved = 0;
   std::map<std::string, std::uint64_t> bytes_by_route;  ///< "gpu(0)>host(0)", of policies' moves.
-  std::uint64_t stalls = 0;
+  std::uint64_t stalls = 0;  ///< Gates since the first use, of policies and of the program.
   Time stall{0}, skew{0};
   std::vector<std::string> policies;  ///< That decided, in order.
   std::uint64_t decisions = 0, hints = 0, samples = 0, records_lost = 0;

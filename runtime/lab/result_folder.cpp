@@ -61,8 +61,9 @@ ResultFolder::ResultFolder(std::string path, const Experiment& experiment)
 ResultFolder::~ResultFolder() {
   std::error_code ignored;
   fs::remove_all(unfinished_, ignored);
-  fs::remove(fmt::format("{}/{}", path_, unfinished_name),
-             ignored);  // Others may have theirs in it.
+  // Others may have theirs in it, or be about to: only who is alone takes it away.
+  if (flock(descriptor_, LOCK_EX | LOCK_NB) == 0)
+    fs::remove(fmt::format("{}/{}", path_, unfinished_name), ignored);
   close(descriptor_);
 }
 

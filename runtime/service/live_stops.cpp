@@ -49,11 +49,11 @@ class LiveStops::Reader {
       data_ = static_cast<std::byte*>(runtime.alloc(bytes, gpu, options));
       attached_.emplace(runtime, stream_);
       read();  // Loads the kernel.
+      task_ = executor.spawn("vmart_reader", [this] { work(); });
     } catch (...) {
       give_back();
       throw;
     }
-    task_ = executor.spawn("vmart_reader", [this] { work(); });
   }
   ~Reader() {
     stop_ = true;
@@ -198,13 +198,17 @@ void LiveStops::measure(Calibration& calibration) {
   for (std::size_t home = 0; home < places.size(); ++home) {
     for (std::size_t away = home + 1; away < places.size(); ++away) {
       if (places[home].kind == Location::Kind::host) continue;
-      const std::string what = fmt::format("live moves {}->{} and back", to_string(places[home]),
-                                           to_string(places[away]));
-      attempt(what, [&] {
+      const std::string route =
+          fmt::format("{}->{} and back", to_string(places[home]), to_string(places[away]));
+      attempt("live moves " + route, [&] {
         Route small = measure(places[home], places[away], sizes_.small_bytes);
         Route large = measure(places[home], places[away], sizes_.large_bytes);
         take(calibration, place(home), place(away), small.there, large.there);
         take(calibration, place(away), place(home), small.back, large.back);
+        // What the calibrator could not measure stopped, has been.
+        const std::string estimate = "moves " + route;
+        std::erase_if(calibration.estimates,
+                      [&](const std::string& it) { return it.starts_with(estimate); });
       });
     }
   }

@@ -116,9 +116,12 @@ RecordedScheduler read_scheduler(JsonReader json) {
   RecordedScheduler scheduler;
   scheduler.policy = json.text("policy");
   const auto time = [&](std::string_view name) { return Time(json.integer(name, 0, INT64_MAX)); };
-  scheduler.half_life = time("half_life_ns");
-  scheduler.drain = time("drain_ns");
-  scheduler.tick = time("tick_ns");
+  const auto period = [&](std::string_view name) {  // From a microsecond to a day.
+    return Time(json.integer(name, 1'000, 86'400'000'000'000));
+  };
+  scheduler.half_life = period("half_life_ns");
+  scheduler.drain = period("drain_ns");
+  scheduler.tick = period("tick_ns");
   scheduler.stall_budget = time("stall_budget_ns");
   scheduler.gate_limit = time("gate_limit_ns");
   scheduler.copy_budget_bytes =

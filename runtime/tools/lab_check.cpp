@@ -40,6 +40,10 @@ PredictOptions options_of(const CheckCommand& command) {
   options.rounds = command.rounds;
   options.ahead = command.ahead;
   if (command.half_life_ms) options.half_life = milliseconds(*command.half_life_ms, "--half-life");
+  if (options.half_life && *options.half_life < std::chrono::milliseconds(1)) {
+    throw Error(ErrorKind::invalid_argument, "vmart-lab check",
+                fmt::format("--half-life {} is out of range", *command.half_life_ms));
+  }
   if (command.stall_budget_ms)
     options.stall_budget = milliseconds(*command.stall_budget_ms, "--stall-budget");
   return options;
@@ -124,6 +128,10 @@ int run_check(const CheckCommand& command) {
   if (command.within.size() > 2) {
     throw Error(ErrorKind::invalid_argument, "vmart-lab check",
                 "--within takes one percentage, or one of time and bytes and one of stalls");
+  }
+  if (std::ranges::any_of(command.within, [](double bar) { return !(bar > 0); })) {
+    throw Error(ErrorKind::invalid_argument, "vmart-lab check",
+                "--within takes percentages above 0");
   }
   std::optional<Calibration> calibration;
   if (!command.calibration.empty()) calibration = read_calibration(command.calibration);

@@ -47,7 +47,7 @@ class Reader {
     auto end = limit;
     while (std::chrono::steady_clock::now() < end) {
       read();
-      if (end == limit && runtime_.scheduler_stats().moves_done == chunks)
+      if (end == limit && runtime_.scheduler_stats().moves_done >= chunks)
         end = std::chrono::steady_clock::now() + 300ms;
     }
     ASSERT_LT(end, limit) << "the scheduler did not move everything";

@@ -2,6 +2,7 @@
 """Draws the example's figure from made-up results: figure_test.py LAB_FIGURE. Exits with 77, which
 ctest shows as skipped, where pandas or matplotlib is missing."""
 
+import os
 import pathlib
 import subprocess
 import sys
@@ -14,9 +15,20 @@ SKIPPED = 77
 SCRIPT = sys.argv.pop()
 
 
+FONTS = tempfile.TemporaryDirectory()
+ENVIRONMENT = {**os.environ, "MPLCONFIGDIR": FONTS.name}
+
+
+def setUpModule():
+    """Matplotlib looks through all fonts at its first use, and says so if that takes long."""
+    unittest.addModuleCleanup(FONTS.cleanup)
+    subprocess.run([sys.executable, "-c", "import matplotlib.font_manager"], env=ENVIRONMENT,
+                   capture_output=True, check=False)
+
+
 def draw(folder, name, *words):
     return subprocess.run([sys.executable, "-B", SCRIPT, str(folder), str(folder / name), *words],
-                          capture_output=True, text=True, check=False)
+                          env=ENVIRONMENT, capture_output=True, text=True, check=False)
 
 
 class Figure(unittest.TestCase):

@@ -84,9 +84,12 @@ class CellFile:
     def _number(self, name, value):
         if value is None:
             return None
-        if not is_number(value) or not math.isfinite(value):
-            raise ResultError(self.path, f'"{name}" is neither a number nor null')
-        return value
+        try:
+            if is_number(value) and math.isfinite(value):
+                return value
+        except OverflowError:  # A whole number that no float is as large as.
+            pass
+        raise ResultError(self.path, f'"{name}" is neither a number nor null')
 
     def _numbers_in(self, document, name):
         part = self._part(document, name)

@@ -188,7 +188,7 @@ def clear_task(sweep_name):
 
 def find_program():
     """`vmart-lab` of the installation that this file lies in, or the one in PATH."""
-    beside = pathlib.Path(__file__).resolve().parents[4] / "bin" / "vmart-lab"
+    beside = pathlib.Path(__file__).resolve().parents[5] / "bin" / "vmart-lab"
     found = str(beside) if os.access(beside, os.X_OK) else shutil.which("vmart-lab")
     if not found:
         raise ValueError("there is no vmart-lab in PATH; --program says where it is")

@@ -22,9 +22,9 @@ struct PathCell {
 ///
 /// A chunk of one device is used in the order of the trace, so the way is exact. A shared chunk
 /// that moves within a block is charged as if each device had used it when it suited best.
-class ChunkStep {
+class PathStep {
  public:
-  explicit ChunkStep(std::size_t places) : places_(places), base_(places), reached_(places) {}
+  explicit PathStep(std::size_t places) : places_(places), base_(places), reached_(places) {}
 
   static std::size_t states(std::size_t places) { return 2 * places; }
   /// The beginning: nothing is open.

@@ -1,4 +1,4 @@
-#include "lab/chunk_step.hpp"
+#include "lab/path_step.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -18,14 +18,14 @@ void add(std::span<PathCell> cells, std::span<const double> costs) {
 
 }  // namespace
 
-void ChunkStep::begin(const PlacementChunk& chunk, std::span<PathCell> cells) const {
+void PathStep::begin(const PlacementChunk& chunk, std::span<PathCell> cells) const {
   for (std::size_t state = 0; state < cells.size(); ++state) {
     const bool possible = state < places_ && (chunk.begin_places >> state & 1) != 0;
     cells[state] = possible ? PathCell{} : nowhere;
   }
 }
 
-void ChunkStep::advance(const MoveTable& moves, const ChunkBlock& block, Cells cells) {
+void PathStep::advance(const MoveTable& moves, const ChunkBlock& block, Cells cells) {
   for (std::size_t state = 0; state < cells.size(); ++state)
     cells[state].origin = static_cast<std::uint8_t>(state);
   const Cells settled = cells.first(places_), open = cells.last(places_);
@@ -39,8 +39,8 @@ void ChunkStep::advance(const MoveTable& moves, const ChunkBlock& block, Cells c
 /// What came in the block before begins before what comes in this one. Uses that may begin on
 /// either side of a block's end all begin on one: they are of one device, for which one place is
 /// better than another whichever use it is.
-void ChunkStep::advance_alone(const MoveTable& moves, const ChunkBlock& block, Cells settled,
-                              Cells open) {
+void PathStep::advance_alone(const MoveTable& moves, const ChunkBlock& block, Cells settled,
+                             Cells open) {
   if (block.any_before) {
     move_freely(moves, open);
     add(open, block.before);
@@ -59,8 +59,8 @@ void ChunkStep::advance_alone(const MoveTable& moves, const ChunkBlock& block, C
   move_freely(moves, settled);
 }
 
-void ChunkStep::advance_shared(const MoveTable& moves, const ChunkBlock& block, Cells settled,
-                               Cells open) {
+void PathStep::advance_shared(const MoveTable& moves, const ChunkBlock& block, Cells settled,
+                              Cells open) {
   for (std::size_t place = 0; place < places_; ++place) {
     base_[place] = settled[place];
     take_cheaper(base_[place], open[place], 0);
@@ -84,7 +84,7 @@ void ChunkStep::advance_shared(const MoveTable& moves, const ChunkBlock& block, 
 }
 
 /// From `base_`, by one move at least.
-void ChunkStep::move_once(const MoveTable& moves, const ChunkBlock& block, Cells moved) {
+void PathStep::move_once(const MoveTable& moves, const ChunkBlock& block, Cells moved) {
   for (std::size_t from = 0; from < places_; ++from) {
     for (std::size_t to = 0; to < places_; ++to) {
       const double way = from == to ? moves.round_trip(to) : moves.shortest(from, to);
@@ -95,7 +95,7 @@ void ChunkStep::move_once(const MoveTable& moves, const ChunkBlock& block, Cells
 }
 
 /// The same where one device uses the chunk: it does so at one of the places on the way.
-void ChunkStep::move_by_one(const MoveTable& moves, const ChunkBlock& block, Cells moved) {
+void PathStep::move_by_one(const MoveTable& moves, const ChunkBlock& block, Cells moved) {
   std::ranges::copy(base_, reached_.begin());
   move_freely(moves, reached_);
   add(reached_, block.within);
@@ -110,7 +110,7 @@ void ChunkStep::move_by_one(const MoveTable& moves, const ChunkBlock& block, Cel
 }
 
 /// By any moves or none, at their cost.
-void ChunkStep::move_freely(const MoveTable& moves, Cells cells) {
+void PathStep::move_freely(const MoveTable& moves, Cells cells) {
   const double least = std::ranges::min(cells, {}, &PathCell::cost).cost + moves.cheapest();
   // `shortest` is closed under steps, so that cells that have been improved improve no others.
   for (PathCell& cell : cells) {
