@@ -28,6 +28,7 @@ import time
 import figures
 import rank_order
 import ranking_traces
+from run import ask, query_gpus
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MACHINES = ROOT / "runtime" / "machine" / "machines"
@@ -92,17 +93,8 @@ def run_json(command, environment, limit_s):
     return json.loads(out)
 
 
-def ask(*command):
-    try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=30, cwd=ROOT)
-        return answer.stdout.strip() if answer.returncode == 0 else ""
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-
-
 def make_context(arguments, seed):
-    gpus = ask("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader,nounits")
-    gpus = [line.split(", ") for line in gpus.splitlines()] if arguments.driver == "cuda" else []
+    gpus = query_gpus("name,driver_version") if arguments.driver == "cuda" else []
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
         "commit": os.environ.get("VMART_COMMIT") or ask("git", "rev-parse", "--short=12", "HEAD"),

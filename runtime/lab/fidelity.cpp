@@ -1,6 +1,7 @@
 #include "lab/fidelity.hpp"
 
 #include "placement/built_in_policies.hpp"
+#include "placement/chunk_worth.hpp"
 
 #include <vma/error.hpp>
 
@@ -9,10 +10,6 @@
 
 namespace vma {
 namespace {
-
-double seconds(Time time) {
-  return std::chrono::duration<double>(time).count();
-}
 
 double share(double part, double whole) {
   return whole > 0 ? part / whole : 0;
@@ -40,7 +37,7 @@ ReplayOptions options_of(const RecordedRun& run, const PredictOptions& options) 
   replay.stall_budget = stall_budget;
   replay.scheduler.heat.half_life_short = half_life;
   replay.scheduler.heat.half_life_long = half_life * 10;
-  replay.scheduler.planner.stall_share = seconds(stall_budget);
+  replay.scheduler.planner.stall_share = in_seconds(stall_budget);
   if (stall_budget > Time::zero()) replay.scheduler.planner.stall_burst = stall_budget;
   replay.scheduler.planner.route_bytes_s = static_cast<double>(set.copy_budget_bytes);
   return replay;
@@ -79,12 +76,12 @@ std::vector<Foreseen> compare(const RecordedFacts& facts, const ReplayReport& re
                               double bar, double stall_bar) {
   // At once, the first access begins with the trace.
   const double took =
-      pacing == Pacing::at_once ? report.seconds() : seconds(report.end - facts.first_use);
+      pacing == Pacing::at_once ? report.seconds() : in_seconds(report.end - facts.first_use);
   const auto count = [](auto number) { return static_cast<double>(number); };
   return {{"total_s", "total time, s", facts.seconds(), took, bar},
           {"bytes_moved", "bytes moved", count(facts.bytes_moved), count(report.bytes_moved), bar},
-          {"stall_s", "stall, s", seconds(facts.stall), seconds(report.stall), stall_bar},
-          {"skew_s", "skew, s", seconds(facts.skew), seconds(report.skew), 0},
+          {"stall_s", "stall, s", in_seconds(facts.stall), in_seconds(report.stall), stall_bar},
+          {"skew_s", "skew, s", in_seconds(facts.skew), in_seconds(report.skew), 0},
           {"moves", "moves", count(facts.moves), count(report.moves), 0},
           {"accesses", "accesses", count(facts.accesses), count(report.accesses), 0},
           {"bytes", "bytes accessed", facts.bytes, report.bytes, 0},

@@ -33,6 +33,16 @@ std::uint64_t bytes_of(double amount, double unit, std::string_view what) {
   return static_cast<std::uint64_t>(amount * unit);
 }
 
+Time milliseconds_of(double amount, double least, double most, std::string_view option,
+                     std::string_view call) {
+  // Also false for what is no number.
+  if (!(amount >= least && amount <= most)) {
+    throw Error(ErrorKind::invalid_argument, std::string(call),
+                fmt::format("{} {} is out of range", option, amount));
+  }
+  return std::chrono::duration_cast<Time>(std::chrono::duration<double, std::milli>(amount));
+}
+
 void cap_places(ReplayMachine& machine, const PlaceCaps& caps) {
   for (PlaceState& place : machine.places) {
     const bool on_gpu = place.location.kind == Location::Kind::gpu;

@@ -18,6 +18,11 @@ Pacing parse_pacing(const std::string& name);
 /// one or more than 10^18.
 std::uint64_t bytes_of(double amount, double unit, std::string_view what);
 
+/// A time of so many milliseconds. Throws: Error{invalid_argument} of `call` that names `option` if
+/// they are not from `least` to `most`.
+Time milliseconds_of(double amount, double least, double most, std::string_view option,
+                     std::string_view call);
+
 /// Other capacities than the machine's, in GiB, of each GPU and of each host node. Throws as
 /// `bytes_of`.
 struct PlaceCaps {

@@ -1,6 +1,7 @@
 #include "tools/lab_check.hpp"
 
 #include "lab/recorded_machine.hpp"
+#include "lab/replay_inputs.hpp"
 #include "lab/replay_json.hpp"
 #include "service/calibration_file.hpp"
 
@@ -24,13 +25,8 @@ struct Checked {
   std::vector<Foreseen> figures;
 };
 
-Time milliseconds(double amount, const char* option) {
-  // Also false for what is no number.
-  if (!(amount >= 0 && amount <= 1e9)) {
-    throw Error(ErrorKind::invalid_argument, "vmart-lab check",
-                fmt::format("{} {} is out of range", option, amount));
-  }
-  return std::chrono::duration_cast<Time>(std::chrono::duration<double, std::milli>(amount));
+Time time_of(double ms, double least, std::string_view option) {
+  return milliseconds_of(ms, least, 1e9, option, "vmart-lab check");
 }
 
 PredictOptions options_of(const CheckCommand& command) {
@@ -39,13 +35,9 @@ PredictOptions options_of(const CheckCommand& command) {
   options.pacing = command.timed ? Pacing::timed : Pacing::at_once;
   options.rounds = command.rounds;
   options.ahead = command.ahead;
-  if (command.half_life_ms) options.half_life = milliseconds(*command.half_life_ms, "--half-life");
-  if (options.half_life && *options.half_life < std::chrono::milliseconds(1)) {
-    throw Error(ErrorKind::invalid_argument, "vmart-lab check",
-                fmt::format("--half-life {} is out of range", *command.half_life_ms));
-  }
+  if (command.half_life_ms) options.half_life = time_of(*command.half_life_ms, 1, "--half-life");
   if (command.stall_budget_ms)
-    options.stall_budget = milliseconds(*command.stall_budget_ms, "--stall-budget");
+    options.stall_budget = time_of(*command.stall_budget_ms, 0, "--stall-budget");
   return options;
 }
 

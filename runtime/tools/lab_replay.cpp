@@ -25,24 +25,14 @@ namespace {
 
 constexpr double gib = 1024.0 * 1024 * 1024;
 
-/// As `VMART_HALF_LIFE_MS` has it.
-void set_half_life(HeatLimits& heat, double ms) {
-  if (!(ms >= 1 && ms <= 86'400'000)) {  // Also false for what is no number.
-    throw Error(ErrorKind::invalid_argument, "vmart-lab replay",
-                fmt::format("--half-life {} is out of range", ms));
-  }
-  heat.half_life_short =
-      std::chrono::duration_cast<Time>(std::chrono::duration<double, std::milli>(ms));
-  heat.half_life_long = heat.half_life_short * 10;
+Time time_of(double ms, double least, double most, std::string_view option) {
+  return milliseconds_of(ms, least, most, option, "vmart-lab replay");
 }
 
-/// At most a second.
-Time milliseconds(double ms, std::string_view option) {
-  if (!(ms >= 0 && ms <= 1000)) {
-    throw Error(ErrorKind::invalid_argument, "vmart-lab replay",
-                fmt::format("{} {} is out of range", option, ms));
-  }
-  return std::chrono::duration_cast<Time>(std::chrono::duration<double, std::milli>(ms));
+/// As `VMART_HALF_LIFE_MS` has it.
+void set_half_life(HeatLimits& heat, double ms) {
+  heat.half_life_short = time_of(ms, 1, 86'400'000, "--half-life");
+  heat.half_life_long = heat.half_life_short * 10;
 }
 
 /// Its errors name the file.
@@ -111,8 +101,8 @@ int run_replay(const ReplayCommand& command) {
   options.pacing = parse_pacing(command.pacing);
   options.chunk_bytes = bytes_of(command.chunk_mib, MiB, "--chunk");
   if (command.half_life_ms) set_half_life(options.scheduler.heat, *command.half_life_ms);
-  options.stall_budget = milliseconds(command.stall_budget_ms, "--stall-budget");
-  options.ahead = milliseconds(command.ahead_ms, "--ahead");
+  options.stall_budget = time_of(command.stall_budget_ms, 0, 1000, "--stall-budget");
+  options.ahead = time_of(command.ahead_ms, 0, 1000, "--ahead");
   ReplayMachine machine = replay_machine(load_machine(command.machine));
   if (!command.calibration.empty())
     machine = calibrated_machine(std::move(machine), read_calibration(command.calibration));
