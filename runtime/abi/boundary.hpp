@@ -4,6 +4,7 @@
 #include <vma/location.hpp>
 #include <vma/vmart.h>
 
+#include <cstddef>
 #include <exception>
 
 namespace vma {
@@ -15,6 +16,9 @@ vmart_location to_c(Location location) noexcept;
 
 /// Throws: Error{invalid_argument} where it is null.
 void require_argument(const void* argument, const char* call, const char* name);
+
+/// Bytes of a struct of any version; more is no size.
+inline constexpr std::size_t struct_bytes_max = 4096;
 
 /// What `vmart_last_error` returns on this thread; cut off where it is too long.
 void remember_error(const char* text) noexcept;

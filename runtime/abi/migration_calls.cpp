@@ -51,7 +51,6 @@ constexpr std::size_t options_bytes_min = 48;
 constexpr std::size_t report_bytes_min = 88;
 static_assert(offsetof(vmart_migrate_options, reserved) + sizeof(int32_t) == options_bytes_min);
 static_assert(offsetof(vmart_migration_report, stall_max_ns) + sizeof(int64_t) == report_bytes_min);
-constexpr std::size_t struct_bytes_max = 4096;  // Of any version; more is no size.
 
 /// Throws: Error{invalid_argument} for a value of an enumeration that goes from 0 to `last`.
 void require_value(std::int32_t value, std::int32_t last, const char* call, const char* name) {
@@ -63,7 +62,7 @@ void require_value(std::int32_t value, std::int32_t last, const char* call, cons
 vma::MigrateOptions options_of(const vmart_migrate_options* given, const char* call) {
   vma::MigrateOptions options;
   if (given == nullptr) return options;
-  if (given->size_bytes < options_bytes_min || given->size_bytes > struct_bytes_max) {
+  if (given->size_bytes < options_bytes_min || given->size_bytes > vma::struct_bytes_max) {
     throw vma::Error(vma::ErrorKind::invalid_argument, call,
                      fmt::format("options->size_bytes is {}; at least {} are read",
                                  given->size_bytes, options_bytes_min));

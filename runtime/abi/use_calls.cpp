@@ -18,11 +18,10 @@ namespace {
 // The struct's first form, as in migration_calls.cpp.
 constexpr std::size_t hint_bytes_min = 40;
 static_assert(offsetof(vmart_hint, passes) + sizeof(double) == hint_bytes_min);
-constexpr std::size_t struct_bytes_max = 4096;
 
 /// Throws: Error{invalid_argument} for a size that is none, and for what is not known.
 vma::Hint hint_of(const vmart_hint& given, const char* call) {
-  if (given.size_bytes < hint_bytes_min || given.size_bytes > struct_bytes_max) {
+  if (given.size_bytes < hint_bytes_min || given.size_bytes > vma::struct_bytes_max) {
     throw vma::Error(vma::ErrorKind::invalid_argument, call,
                      fmt::format("hint->size_bytes is {}; at least {} are read", given.size_bytes,
                                  hint_bytes_min));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 
 namespace vma {
@@ -13,6 +14,10 @@ constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t multiple) {
 }
 constexpr std::uint64_t round_down(std::uint64_t value, std::uint64_t multiple) {
   return value / multiple * multiple;
+}
+
+constexpr double in_seconds(std::chrono::nanoseconds time) {
+  return std::chrono::duration<double>(time).count();
 }
 
 }  // namespace vma

@@ -10,8 +10,6 @@
 namespace vma {
 namespace {
 
-constexpr double never = std::numeric_limits<double>::infinity();
-
 /// The cost of each combination of the chunks' states: the state of chunk 0 runs fastest.
 class JointStates {
  public:
@@ -38,7 +36,7 @@ class JointStates {
       carry(instance_.moves_of(instance_.chunks[chunk]), walks_[chunk].enter(block), stride);
     }
     for (std::size_t i = 0; i < costs_.size(); ++i)
-      if (costs_[i] < never && !fits(i, block)) costs_[i] = never;
+      if (costs_[i] < impossible && !fits(i, block)) costs_[i] = impossible;
   }
   double least() const { return std::ranges::min(costs_); }
 
@@ -50,7 +48,7 @@ class JointStates {
       bool possible = false;
       for (std::size_t state = 0; state < states_; ++state) {
         cells_[state] = {costs_[first + state * stride], 0};
-        possible |= cells_[state].cost < never;
+        possible |= cells_[state].cost < impossible;
       }
       if (!possible) continue;
       step_.advance(moves, block, cells_);

@@ -14,7 +14,7 @@ namespace vma {
 namespace {
 
 constexpr std::size_t cells_max = 1'000'000;
-constexpr std::size_t name_bytes_max = 200;  // File systems take 255, of which some are endings.
+constexpr std::size_t file_name_bytes_max = 200;  // Of 255, of which some are endings.
 constexpr char between = '~';
 
 bool is_plain(char c) {
@@ -53,7 +53,7 @@ std::string file_name_of(const std::vector<std::string>& parts) {
   }
   // A name that begins so is hidden, or looks like an option.
   if (name.front() == '.' || name.front() == '-') name.front() = '_';
-  name.resize(std::min(name.size(), name_bytes_max));
+  name.resize(std::min(name.size(), file_name_bytes_max));
   if (name == exact) return name;
   ContentSum sum;
   for (const std::string& part : parts) sum.add(fmt::format("{} {}", part.size(), part));

@@ -25,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* call = "read_experiment";
+constexpr const char* read_call = "read_experiment";
 constexpr std::size_t name_bytes_max = 100;
 constexpr std::size_t entries_max = 10'000;  // Of one list.
 constexpr double gib_max = 64.0 * 1024 * 1024;
@@ -68,8 +68,8 @@ auto Reader::at(const JsonReader& json, std::string_view key, Body&& body) {
   try {
     return body();
   } catch (const Error& error) {
-    if (error.call() == call) throw;  // It names its place already.
-    throw Error(error.kind(), call, fmt::format("{}: {}", json.where(key), error.what()));
+    if (error.call() == read_call) throw;  // It names its place already.
+    throw Error(error.kind(), read_call, fmt::format("{}: {}", json.where(key), error.what()));
   }
 }
 
@@ -259,7 +259,7 @@ Experiment Reader::read() {
 }  // namespace
 
 Experiment read_experiment(const std::string& file) {
-  const JsonText text = JsonText::load(file, call);
+  const JsonText text = JsonText::load(file, read_call);
   Experiment experiment = Reader(text).read();
   experiment.text = text.text();
   return experiment;

@@ -1,5 +1,6 @@
 #include "lab/fidelity.hpp"
 
+#include "base/units.hpp"
 #include "placement/built_in_policies.hpp"
 #include "placement/chunk_worth.hpp"
 

@@ -24,7 +24,7 @@ struct Tensor {
   bool used = false;
 };
 
-struct Kernel {
+struct TracedKernel {
   Time duration{0};
   std::map<std::uint64_t, UseKind> uses;  // By tensor.
   int stage = 0;
@@ -60,7 +60,7 @@ Tensors read_tensors(const std::string& path, std::uint64_t bad_lines_max) {
 }
 
 void read_uses(JsonReader& json, std::string_view key, UseKind kind, const Tensors& tensors,
-               Kernel& kernel) {
+               TracedKernel& kernel) {
   for (const boost::json::value& item : json.list(key)) {
     boost::system::error_code failed;
     const auto number = item.is_number() ? item.to_number<std::uint64_t>(failed) : 0;
@@ -74,10 +74,10 @@ void read_uses(JsonReader& json, std::string_view key, UseKind kind, const Tenso
   }
 }
 
-std::vector<Kernel> read_kernels(const ConvertInput& input, const Tensors& tensors) {
-  std::vector<Kernel> kernels;
+std::vector<TracedKernel> read_kernels(const ConvertInput& input, const Tensors& tensors) {
+  std::vector<TracedKernel> kernels;
   for_each_json_line(input.path, input.bad, [&](JsonReader& json) {
-    Kernel kernel;
+    TracedKernel kernel;
     kernel.duration = Time(std::llround(json.number("us", 0, 1e12) * 1000));
     read_uses(json, "in", UseKind::read, tensors, kernel);
     read_uses(json, "out", UseKind::write, tensors, kernel);
@@ -86,7 +86,7 @@ std::vector<Kernel> read_kernels(const ConvertInput& input, const Tensors& tenso
   return kernels;
 }
 
-void find_lives(const std::vector<Kernel>& kernels, Tensors& tensors) {
+void find_lives(const std::vector<TracedKernel>& kernels, Tensors& tensors) {
   for (std::size_t number = 0; number < kernels.size(); ++number) {
     for (const auto& [tensor, use] : kernels[number].uses) {
       Tensor& life = tensors.at(tensor);
@@ -98,10 +98,10 @@ void find_lives(const std::vector<Kernel>& kernels, Tensors& tensors) {
 }
 
 /// A kernel is of the stage in which it begins.
-void cut_stages(std::vector<Kernel>& kernels, std::uint64_t stages) {
+void cut_stages(std::vector<TracedKernel>& kernels, std::uint64_t stages) {
   double total = 0, before = 0;
-  for (const Kernel& kernel : kernels) total += static_cast<double>(kernel.duration.count());
-  for (Kernel& kernel : kernels) {
+  for (const TracedKernel& kernel : kernels) total += static_cast<double>(kernel.duration.count());
+  for (TracedKernel& kernel : kernels) {
     const double share = total > 0 ? before / total : 0;
     const auto stage = static_cast<std::uint64_t>(share * static_cast<double>(stages));
     kernel.stage = static_cast<int>(std::min(stage, stages - 1));
@@ -115,7 +115,7 @@ class Iterations {
   Iterations(EventOrder& order, const Tensors& tensors, bool staged)
       : order_(&order), tensors_(&tensors), staged_(staged) {}
 
-  void run(const std::vector<Kernel>& kernels, std::uint64_t iteration) {
+  void run(const std::vector<TracedKernel>& kernels, std::uint64_t iteration) {
     TraceEvent mark = event(TraceEventKind::mark, 0);
     mark.tag = order_->intern(fmt::format("iteration {}", iteration));
     order_->add(mark);
@@ -144,7 +144,7 @@ class Iterations {
     event.object = object;
     return event;
   }
-  void allocate(const Kernel& kernel, std::size_t number, bool first_iteration) {
+  void allocate(const TracedKernel& kernel, std::size_t number, bool first_iteration) {
     for (const auto& [object, use] : kernel.uses) {
       const Tensor& tensor = tensors_->at(object);
       if (tensor.first != number || (tensor.weight && !first_iteration)) continue;
@@ -154,7 +154,7 @@ class Iterations {
       order_->add(allocation);
     }
   }
-  void access(const Kernel& kernel) {
+  void access(const TracedKernel& kernel) {
     for (const auto& [object, use] : kernel.uses) {
       TraceEvent access = event(TraceEventKind::access, object);
       access.bytes = tensors_->at(object).bytes;
@@ -165,7 +165,7 @@ class Iterations {
       order_->add(access);
     }
   }
-  void free(const Kernel& kernel, std::size_t number) {
+  void free(const TracedKernel& kernel, std::size_t number) {
     for (const auto& [object, use] : kernel.uses) {
       const Tensor& tensor = tensors_->at(object);
       if (tensor.last == number && !tensor.weight) {
@@ -185,7 +185,7 @@ class Iterations {
 
 void convert_g10(const ConvertInput& input, EventOrder& order) {
   Tensors tensors = read_tensors(tensors_path(input.path), input.bad.most());
-  std::vector<Kernel> kernels = read_kernels(input, tensors);
+  std::vector<TracedKernel> kernels = read_kernels(input, tensors);
   find_lives(kernels, tensors);
   const std::uint64_t stages = input.values.whole("stages");
   if (stages > 0) cut_stages(kernels, stages);

@@ -5,18 +5,12 @@
 #include <limits>
 
 namespace vma {
-namespace {
-
-constexpr double never = std::numeric_limits<double>::infinity();
-
-}  // namespace
-
 MoveTable::MoveTable(const MachineCosts& costs, std::uint64_t bytes)
     : places_(costs.places()),
-      direct_(places_ * places_, never),
-      into_(places_, never),
-      round_trip_(places_, never),
-      cheapest_(never) {
+      direct_(places_ * places_, impossible),
+      into_(places_, impossible),
+      round_trip_(places_, impossible),
+      cheapest_(impossible) {
   for (std::size_t from = 0; from < places_; ++from) {
     for (std::size_t to = 0; to < places_; ++to) {
       const PlaceId source{static_cast<std::uint8_t>(from)}, target{static_cast<std::uint8_t>(to)};

@@ -4,9 +4,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 namespace vma {
+
+/// The cost of what cannot be.
+inline constexpr double impossible = std::numeric_limits<double>::infinity();
 
 /// What it costs to bring a chunk of one size from place to place, in seconds; infinite where there
 /// is no way. Immutable.

@@ -4,12 +4,6 @@
 #include <limits>
 
 namespace vma {
-namespace {
-
-constexpr double never = std::numeric_limits<double>::infinity();
-
-}  // namespace
-
 PlacementPlan::PlacementPlan(const PlacementInstance& instance, const EpochGrid& grid)
     : instance_(instance), grid_(grid), begins_{0} {
   for (const PlacementChunk& chunk : instance.chunks) {
@@ -33,7 +27,7 @@ void PlacementPlan::costs(std::size_t number, std::vector<double>& costs) const 
 
 double PlacementPlan::cost_to_begin(std::size_t number, std::size_t place) const {
   const PlacementChunk& chunk = instance_.chunks[number];
-  double least = never;
+  double least = impossible;
   for (std::size_t from = 0; from < instance_.place_count(); ++from) {
     if ((chunk.begin_places >> from & 1) != 0)
       least = std::min(least, instance_.moves_of(chunk).direct(from, place));
@@ -42,7 +36,7 @@ double PlacementPlan::cost_to_begin(std::size_t number, std::size_t place) const
 }
 
 double PlacementPlan::seconds() {
-  if (!fits()) return never;
+  if (!fits()) return impossible;
   const std::size_t count = instance_.place_count();
   std::vector<double> uses;
   double seconds = instance_.floor_s;

@@ -16,7 +16,7 @@
 namespace vma {
 namespace {
 
-constexpr const char* call = "vmart-lab run";
+constexpr const char* run_call = "vmart-lab run";
 
 void make(const ExperimentTrace& trace, std::uint64_t seed, const std::string& output) {
   if (trace.kind == ExperimentTrace::Kind::generate) {
@@ -77,7 +77,7 @@ ReadyTrace make_ready(const ExperimentTrace& trace, std::uint64_t seed,
   try {
     return trace.draws() ? made(trace, seed, folder) : look_at(trace.input);
   } catch (const Error& error) {
-    throw Error(error.kind(), call, fmt::format("{}: {}", trace.where, error.what()));
+    throw Error(error.kind(), run_call, fmt::format("{}: {}", trace.where, error.what()));
   }
 }
 

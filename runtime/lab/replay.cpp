@@ -1,5 +1,6 @@
 #include "lab/replay.hpp"
 
+#include "base/units.hpp"
 #include "placement/chunk_worth.hpp"
 
 #include <vma/error.hpp>

@@ -1,5 +1,6 @@
 #include "lab/replay_metrics.hpp"
 
+#include "base/units.hpp"
 #include "lab/settling.hpp"
 #include "placement/chunk_worth.hpp"
 

@@ -11,7 +11,7 @@
 namespace vma {
 namespace {
 
-constexpr std::array<std::string_view, 4> names = {"round_robin", "least_loaded", "object", "hash"};
+constexpr std::array<std::string_view, 4> kinds = {"round_robin", "least_loaded", "object", "hash"};
 
 std::size_t least_loaded(std::span<const DeviceLoad> loads) {
   return static_cast<std::size_t>(std::ranges::min_element(loads, {}, &DeviceLoad::bytes) -
@@ -20,7 +20,7 @@ std::size_t least_loaded(std::span<const DeviceLoad> loads) {
 
 class RoundRobin : public Router {
  public:
-  std::string_view name() const noexcept override { return names[0]; }
+  std::string_view name() const noexcept override { return kinds[0]; }
   std::size_t choose(const TraceEvent&, std::span<const DeviceLoad> loads) override {
     return next_++ % loads.size();
   }
@@ -31,7 +31,7 @@ class RoundRobin : public Router {
 
 class LeastLoaded : public Router {
  public:
-  std::string_view name() const noexcept override { return names[1]; }
+  std::string_view name() const noexcept override { return kinds[1]; }
   std::size_t choose(const TraceEvent&, std::span<const DeviceLoad> loads) override {
     return least_loaded(loads);
   }
@@ -39,7 +39,7 @@ class LeastLoaded : public Router {
 
 class WhereTheObjectWas : public Router {
  public:
-  std::string_view name() const noexcept override { return names[2]; }
+  std::string_view name() const noexcept override { return kinds[2]; }
   std::size_t choose(const TraceEvent& access, std::span<const DeviceLoad> loads) override {
     const auto known = last_.find(access.object);
     return known == last_.end() ? least_loaded(loads) : known->second;
@@ -53,7 +53,7 @@ class WhereTheObjectWas : public Router {
 
 class ByNumber : public Router {
  public:
-  std::string_view name() const noexcept override { return names[3]; }
+  std::string_view name() const noexcept override { return kinds[3]; }
   std::size_t choose(const TraceEvent& access, std::span<const DeviceLoad> loads) override {
     // The finaliser of SplitMix64 (Steele, Lea, Flood: OOPSLA 2014): neighbours part.
     std::uint64_t x = access.object + 0x9e3779b97f4a7c15u;
@@ -69,16 +69,16 @@ void Router::note(std::uint64_t, std::size_t) {}
 void Router::forget(std::uint64_t) {}
 
 std::unique_ptr<Router> make_router(const std::string& name) {
-  if (name == names[0]) return std::make_unique<RoundRobin>();
-  if (name == names[1]) return std::make_unique<LeastLoaded>();
-  if (name == names[2]) return std::make_unique<WhereTheObjectWas>();
-  if (name == names[3]) return std::make_unique<ByNumber>();
+  if (name == kinds[0]) return std::make_unique<RoundRobin>();
+  if (name == kinds[1]) return std::make_unique<LeastLoaded>();
+  if (name == kinds[2]) return std::make_unique<WhereTheObjectWas>();
+  if (name == kinds[3]) return std::make_unique<ByNumber>();
   throw Error(ErrorKind::invalid_argument, "make_router",
-              fmt::format("there is no router '{}'; there are {}", name, fmt::join(names, ", ")));
+              fmt::format("there is no router '{}'; there are {}", name, fmt::join(kinds, ", ")));
 }
 
 std::span<const std::string_view> router_names() noexcept {
-  return names;
+  return kinds;
 }
 
 std::size_t TaskRouter::choose(const TraceEvent& access, std::span<const DeviceLoad> loads) {

@@ -8,7 +8,7 @@
 namespace vma {
 namespace {
 
-struct Request {
+struct ServedRequest {
   std::uint64_t object = 0;
   std::uint32_t task = 0;
   std::uint64_t prompt = 0, output = 0;
@@ -38,8 +38,8 @@ class Serving {
       arrive(now);
       for (std::size_t device = 0; device < gpus_.size(); ++device) work(now, device);
     }
-    for (const std::vector<Request>& requests : gpus_) {
-      for (const Request& request : requests) free(request, now);
+    for (const std::vector<ServedRequest>& requests : gpus_) {
+      for (const ServedRequest& request : requests) free(request, now);
     }
     weights_.free_all(now);
   }
@@ -58,8 +58,8 @@ class Serving {
     const double rate = (*values_)["requests_s"] * (1 + (*values_)["swing"] * swing);
     std::uint64_t count = random_->poisson(rate * static_cast<double>(tick_.count()) * 1e-9);
     for (; count > 0; --count) {
-      const Request request{next_object_++, ++tasks_, length("prompt_tokens"),
-                            length("output_tokens")};
+      const ServedRequest request{next_object_++, ++tasks_, length("prompt_tokens"),
+                                  length("output_tokens")};
       TraceEvent event;
       event.kind = TraceEventKind::allocation;
       event.time = now;
@@ -73,7 +73,7 @@ class Serving {
     }
   }
 
-  void free(const Request& request, Time now) {
+  void free(const ServedRequest& request, Time now) {
     TraceEvent event;
     event.kind = TraceEventKind::free;
     event.time = now;
@@ -82,7 +82,7 @@ class Serving {
   }
 
   void work(Time now, std::size_t device) {
-    std::vector<Request>& requests = gpus_[device];
+    std::vector<ServedRequest>& requests = gpus_[device];
     if (requests.empty()) return;
     const TracePlace at(gpu(static_cast<int>(device)));
     for (std::uint64_t shard = 0; shard < shards_; ++shard) {
@@ -92,8 +92,8 @@ class Serving {
       event.passes = static_cast<float>(tokens_a_tick_);
       order_->add(event);
     }
-    for (Request& request : requests) decode(request, now, at);
-    std::erase_if(requests, [&](const Request& request) {
+    for (ServedRequest& request : requests) decode(request, now, at);
+    std::erase_if(requests, [&](const ServedRequest& request) {
       const bool ended = request.made >= static_cast<double>(request.output);
       if (ended) free(request, now + tick_);
       return ended;
@@ -101,7 +101,7 @@ class Serving {
   }
 
   /// One tick of one request: reads what it has by the end of it, and writes what is new.
-  void decode(Request& request, Time now, TracePlace at) {
+  void decode(ServedRequest& request, Time now, TracePlace at) {
     const double left = static_cast<double>(request.output) - request.made;
     const double tokens = std::min(tokens_a_tick_, left);
     const bool begins = request.made == 0;
@@ -132,7 +132,7 @@ class Serving {
   Time tick_;
   double tokens_a_tick_;
   std::uint64_t shards_;
-  std::vector<std::vector<Request>> gpus_;
+  std::vector<std::vector<ServedRequest>> gpus_;
   ObjectSet weights_;
   std::uint64_t next_object_;
   std::uint32_t tasks_ = 0;

@@ -8,7 +8,7 @@
 namespace vma {
 namespace {
 
-constexpr std::array<std::string_view, 13> names{
+constexpr std::array<std::string_view, 13> field_names{
     "event", "time_ns", "object", "bytes", "offset", "duration_ns", "chunk_bytes",
     "task",  "passes",  "device", "home",  "use",    "tag"};
 
@@ -24,9 +24,9 @@ void TraceLineFields::clear() {
 }
 
 const char* TraceLineFields::key(std::string_view name) {
-  for (std::size_t field = 0; field < names.size(); ++field) {
-    if (name != names[field]) continue;
-    name_ = names[field];
+  for (std::size_t field = 0; field < field_names.size(); ++field) {
+    if (name != field_names[field]) continue;
+    name_ = field_names[field];
     field_ = static_cast<Field>(field);
     if ((seen_ & bit(field_)) != 0) return "is there twice";
     seen_ |= bit(field_);
@@ -114,9 +114,9 @@ const char* TraceLineFields::text(std::string_view text) {
 }
 
 const char* TraceLineFields::require(unsigned needed, unsigned allowed) {
-  for (unsigned field = 0; field < names.size(); ++field) {
+  for (unsigned field = 0; field < field_names.size(); ++field) {
     const unsigned mask = 1u << field;
-    name_ = names[field];
+    name_ = field_names[field];
     if ((needed & ~seen_ & mask) != 0) return "is missing";
     if ((seen_ & ~needed & ~allowed & mask) != 0) return "says nothing of such an event";
   }

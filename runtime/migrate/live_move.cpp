@@ -15,8 +15,6 @@
 namespace vma {
 namespace {
 
-constexpr const char* call = "vma::migrate_async";
-
 /// Chunks that settle in a context of our own once a thread has kept that of the application.
 constexpr int beside_count = 8;
 /// How much of the past a new chunk's dirtiness outweighs.
@@ -167,13 +165,13 @@ void LiveMove::stage(LiveChunk& chunk, const WayChoice& choice, bool may_ask) {
   Transaction& transaction = chunk.transaction;
   chunk.choice = choice;
   if (choice.way == Way::none) {
-    throw Error(ErrorKind::unsupported, call,
+    throw Error(ErrorKind::unsupported, live_move_call,
                 fmt::format("{}; raise CUDA_DEVICE_MAX_CONNECTIONS, attach fewer streams, or ask "
                             "for StopScope::hold",
                             choice.reason));
   }
   if (options_.mode == Mode::live && chunk.choice.way == Way::stopped) {
-    throw Error(ErrorKind::unsupported, call,
+    throw Error(ErrorKind::unsupported, live_move_call,
                 fmt::format("the chunk cannot move live; {}", chunk.choice.reason));
   }
   tell_begun(chunk);
@@ -295,7 +293,7 @@ void LiveMove::complete(LiveChunk& chunk) {
       chunk.settled = settle;
       if (!any) {
         // Their last work may still run, and nobody can be asked whether it does.
-        throw Error(ErrorKind::invalid_argument, call,
+        throw Error(ErrorKind::invalid_argument, live_move_call,
                     "every attached stream that may use the allocation was detached meanwhile");
       }
       VMART_CHECK(chunk.copier == nullptr || chunk.copier == leased_, "its copier is this move's");
@@ -354,10 +352,10 @@ void LiveMove::give_up_or_back_off(const LiveChunk& chunk, const Gate::Refusal& 
                        to_string(refusal.why), refusal.detail);
   };
   if (chunk.transaction.state() == Transaction::State::stayed) {
-    throw Error(ErrorKind::driver_failure, call, tried());
+    throw Error(ErrorKind::driver_failure, live_move_call, tried());
   }
   if (attempt >= mover_.limits_.gate_retries || clock_.now() >= deadline) {
-    throw Error(ErrorKind::busy, call, tried());
+    throw Error(ErrorKind::busy, live_move_call, tried());
   }
   back_off(attempt);
 }
@@ -399,7 +397,7 @@ void LiveMove::require_streams() {
   } catch (const std::exception& error) {
     log(LogLevel::warn, "the work of a destroyed stream was not waited for: {}", error.what());
   }
-  throw Error(ErrorKind::invalid_argument, call,
+  throw Error(ErrorKind::invalid_argument, live_move_call,
               fmt::format("{} attached stream(s) were destroyed before they were detached; they "
                           "are detached now",
                           lost.size()));

@@ -14,6 +14,9 @@
 
 namespace vma {
 
+/// What errors of a live move name.
+inline constexpr const char* live_move_call = "vma::migrate_async";
+
 /// One chunk of a live move, from its plan to its end.
 struct LiveChunk {
   LiveChunk(Memory& memory, CopyEngine& engine, Allocation& allocation, std::size_t slot,

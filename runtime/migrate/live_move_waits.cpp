@@ -7,12 +7,6 @@
 #include <algorithm>
 
 namespace vma {
-namespace {
-
-constexpr const char* call = "vma::migrate_async";
-
-}  // namespace
-
 /// Collectives that wait for each other across GPUs may be cut in two by a gate, and need a while
 /// to get out of it.
 void LiveMove::back_off(int attempt) {
@@ -52,7 +46,7 @@ void LiveMove::pace_stop() {
 
 void LiveMove::require_going_on() {
   if (!task_.cancelled() && !allocation_.being_freed) return;
-  throw Error(ErrorKind::cancelled, call,
+  throw Error(ErrorKind::cancelled, live_move_call,
               fmt::format("after {} of {} chunks{}", report_.chunks_moved, report_.chunks,
                           allocation_.being_freed ? ", since the memory is being freed" : ""));
 }
@@ -61,7 +55,7 @@ void LiveMove::require_movable(TimePoint deadline) {
   constexpr std::chrono::milliseconds look_period(1);
   while (!allocation_.may_move()) {
     if (!options_.wait_for_pins || clock_.now() >= deadline) {
-      throw Error(ErrorKind::pinned, call,
+      throw Error(ErrorKind::pinned, live_move_call,
                   fmt::format("the allocation at {:#x} {}", to_integer(allocation_.begin()),
                               allocation_.why_pinned()));
     }
@@ -69,11 +63,11 @@ void LiveMove::require_movable(TimePoint deadline) {
     require_going_on();
   }
   if (allocation_.poisoned()) {
-    throw Error(ErrorKind::poisoned, call,
+    throw Error(ErrorKind::poisoned, live_move_call,
                 fmt::format("the allocation at {:#x}", to_integer(allocation_.begin())));
   }
   if (allocation_.any_dropped(task_.range.first, task_.range.end)) {
-    throw Error(ErrorKind::dropped, call,
+    throw Error(ErrorKind::dropped, live_move_call,
                 fmt::format("the allocation at {:#x} has no memory there until vma::resume",
                             to_integer(allocation_.begin())));
   }

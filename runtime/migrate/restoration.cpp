@@ -8,7 +8,7 @@
 
 namespace vma {
 namespace {
-constexpr const char* call = "vma::resume";
+constexpr const char* resume_call = "vma::resume";
 }  // namespace
 
 Restoration::Restoration(Mover& mover, Allocation& allocation, SlotRange range, Location at)
@@ -55,11 +55,11 @@ void Restoration::obtain() {
   MemoryPressure::Want want(memory_.pressure());
   const MoveTerms terms;
   mover_.with_room(want, terms, at_, report_.bytes_asked,
-                   [&] { memory_.require_room(at_, report_.bytes_asked, call); });
+                   [&] { memory_.require_room(at_, report_.bytes_asked, resume_call); });
   for (const std::size_t slot : slots_) {
     const std::uint64_t slot_bytes = allocation_.geometry().slot_bytes(slot);
     mover_.with_room(want, terms, at_, slot_bytes, [&] {
-      chunks_.push_back(memory_.obtain(at_, slot_bytes, Memory::Turn::take, call));
+      chunks_.push_back(memory_.obtain(at_, slot_bytes, Memory::Turn::take, resume_call));
     });
   }
   for (const Chunk& chunk : chunks_) mover_.engine_.zero(chunk);

@@ -1,6 +1,7 @@
 #include "placement/chunk_tables.hpp"
 
 #include "base/check.hpp"
+#include "base/units.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -11,19 +12,15 @@ namespace vma {
 inline namespace v1 {
 namespace {
 
-double seconds(Time time) {
-  return std::chrono::duration<double>(time).count();
-}
-
 /// What is left of an average after `passed`.
 double fading(Time passed, Time half_life) {
   if (passed <= Time::zero()) return 1;
-  return std::exp2(-seconds(passed) / seconds(half_life));
+  return std::exp2(-in_seconds(passed) / in_seconds(half_life));
 }
 
 /// What one byte now adds to an average of bytes a second.
 double weight(Time half_life) {
-  return std::numbers::ln2 / seconds(half_life);
+  return std::numbers::ln2 / in_seconds(half_life);
 }
 
 constexpr std::size_t tags_max = UINT16_MAX;

@@ -1,6 +1,7 @@
 #include "placement/chunk_worth.hpp"
 
 #include "base/check.hpp"
+#include "base/units.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -8,17 +9,6 @@
 #include <span>
 
 namespace vma::inline v1 {
-namespace {
-
-// Averages fade and never end: less than this is no use.
-constexpr double bytes_s_least = 1;
-
-}  // namespace
-
-double in_seconds(Time time) {
-  return std::chrono::duration<double>(time).count();
-}
-
 std::string name_of(const Snapshot& snapshot, PlaceId place) {
   return to_string(snapshot.place(place).location);
 }

@@ -11,7 +11,9 @@
 /// Pure functions; times are in seconds.
 namespace vma::inline v1 {
 
-double in_seconds(Time time);
+/// Averages fade and never end: less than this is no use.
+inline constexpr double bytes_s_least = 1;
+
 std::string name_of(const Snapshot& snapshot, PlaceId place);
 /// "4.1 GB/s"; "2.5 ms": for reasons.
 std::string rate_text(double bytes_per_second);

@@ -1,5 +1,6 @@
 #include "placement/cost_benefit.hpp"
 
+#include "base/units.hpp"
 #include "placement/chunk_worth.hpp"
 #include "placement/outlook.hpp"
 #include "placement/route_budget.hpp"
@@ -35,7 +36,7 @@ struct Weights {
 };
 
 /// A place where a chunk would save time.
-struct Wish {
+struct Goal {
   ChunkId chunk{};
   PlaceId to{};
   double gain = 0;  // Seconds within the horizon, before any cost.
@@ -64,15 +65,15 @@ class CostBenefit : public Policy {
   void remember(ChunkId chunk, Time due);
   void forget(ChunkId chunk);
   void collect_due(const Snapshot& snapshot);
-  std::vector<Wish> wishes_of(const Snapshot& snapshot, ChunkId chunk,
+  std::vector<Goal> wishes_of(const Snapshot& snapshot, ChunkId chunk,
                               const Outlook& outlook) const;
   void collect(const Snapshot& snapshot, ChunkId chunk);
   void grant(const Snapshot& snapshot, ChunkId chunk, Room& room, Plan& plan);
   void grant_best(const Snapshot& snapshot, Plan& plan);
-  bool hopeless(const Snapshot& snapshot, const Wish& wish, const Room& room) const;
-  bool try_wish(const Snapshot& snapshot, const Wish& wish, Room& room, Plan& plan);
-  bool find_victims(const Snapshot& snapshot, const Wish& wish, Room& room, double& loss);
-  void write(const Snapshot& snapshot, const Wish& wish, double value, Room& room, Plan& plan);
+  bool hopeless(const Snapshot& snapshot, const Goal& wish, const Room& room) const;
+  bool try_wish(const Snapshot& snapshot, const Goal& wish, Room& room, Plan& plan);
+  bool find_victims(const Snapshot& snapshot, const Goal& wish, Room& room, double& loss);
+  void write(const Snapshot& snapshot, const Goal& wish, double value, Room& room, Plan& plan);
 
   const Weights weights_;
   RouteBudget budget_;
@@ -85,7 +86,7 @@ class CostBenefit : public Policy {
 
   // Of one call.
   Outlook outlook_, victim_outlook_;
-  std::vector<Wish> wanted_;
+  std::vector<Goal> wanted_;
   std::vector<Victim> victims_;
   std::set<ChunkId> planned_;
   // By place: so many bytes were looked for there, and no victims found. What is smaller may do.
@@ -141,9 +142,9 @@ void CostBenefit::on_gone(ChunkId chunk) {
 // --- Wishes
 
 /// Places where the chunk's users would wait less, the best first.
-std::vector<Wish> CostBenefit::wishes_of(const Snapshot& snapshot, ChunkId chunk,
+std::vector<Goal> CostBenefit::wishes_of(const Snapshot& snapshot, ChunkId chunk,
                                          const Outlook& outlook) const {
-  std::vector<Wish> wishes;
+  std::vector<Goal> wishes;
   const ChunkRow& row = snapshot.chunk(chunk);
   const double here = outlook.seconds_at(row.at);
   if (here <= 0) return wishes;
@@ -158,7 +159,7 @@ std::vector<Wish> CostBenefit::wishes_of(const Snapshot& snapshot, ChunkId chunk
     if (gain <= weights_.margin * cost) continue;
     wishes.push_back({chunk, to, gain, gain / static_cast<double>(row.bytes)});
   }
-  std::ranges::stable_sort(wishes, std::greater<>(), &Wish::gain);
+  std::ranges::stable_sort(wishes, std::greater<>(), &Goal::gain);
   return wishes;
 }
 
@@ -166,12 +167,12 @@ void CostBenefit::collect(const Snapshot& snapshot, ChunkId chunk) {
   if (outlook_.idle() || !may_move(snapshot.chunk(chunk))) return;
   const ChunkRow& row = snapshot.chunk(chunk);
   if (row.at == outlook_.main_user() && outlook_.main_share() > 0.5) return;  // The usual case.
-  const std::vector<Wish> wishes = wishes_of(snapshot, chunk, outlook_);
+  const std::vector<Goal> wishes = wishes_of(snapshot, chunk, outlook_);
   if (!wishes.empty()) wanted_.push_back(wishes.front());
 }
 
 /// Enough victims for `wish` in `victims_`, and in `loss` what they lose and their moves cost.
-bool CostBenefit::find_victims(const Snapshot& snapshot, const Wish& wish, Room& room,
+bool CostBenefit::find_victims(const Snapshot& snapshot, const Goal& wish, Room& room,
                                double& loss) {
   victims_.clear();
   loss = 0;
@@ -207,7 +208,7 @@ bool CostBenefit::find_victims(const Snapshot& snapshot, const Wish& wish, Room&
   return free >= wanted;
 }
 
-bool CostBenefit::try_wish(const Snapshot& snapshot, const Wish& wish, Room& room, Plan& plan) {
+bool CostBenefit::try_wish(const Snapshot& snapshot, const Goal& wish, Room& room, Plan& plan) {
   const ChunkRow& row = snapshot.chunk(wish.chunk);
   const double cost =
       move_seconds(snapshot.costs(), row.at, wish.to, row.bytes, weights_.stall_weight);
@@ -224,7 +225,7 @@ bool CostBenefit::try_wish(const Snapshot& snapshot, const Wish& wish, Room& roo
   return true;
 }
 
-void CostBenefit::write(const Snapshot& snapshot, const Wish& wish, double value, Room& room,
+void CostBenefit::write(const Snapshot& snapshot, const Goal& wish, double value, Room& room,
                         Plan& plan) {
   const ChunkRow& row = snapshot.chunk(wish.chunk);
   const std::string there = name_of(snapshot, wish.to);
@@ -249,13 +250,13 @@ void CostBenefit::write(const Snapshot& snapshot, const Wish& wish, double value
 
 void CostBenefit::grant(const Snapshot& snapshot, ChunkId chunk, Room& room, Plan& plan) {
   if (planned_.contains(chunk) || !may_move(snapshot.chunk(chunk))) return;
-  for (const Wish& wish : wishes_of(snapshot, chunk, outlook_)) {
+  for (const Goal& wish : wishes_of(snapshot, chunk, outlook_)) {
     if (try_wish(snapshot, wish, room, plan)) return;
   }
 }
 
 /// Neither its place nor any other GPU has room for it, and nothing there is colder.
-bool CostBenefit::hopeless(const Snapshot& snapshot, const Wish& wish, const Room& room) const {
+bool CostBenefit::hopeless(const Snapshot& snapshot, const Goal& wish, const Room& room) const {
   const std::uint64_t bytes = snapshot.chunk(wish.chunk).bytes;
   if (bytes < too_hot_[index(wish.to)]) return false;
   for (std::size_t i = 0; i < snapshot.costs().gpus(); ++i) {
@@ -265,7 +266,7 @@ bool CostBenefit::hopeless(const Snapshot& snapshot, const Wish& wish, const Roo
 }
 
 void CostBenefit::grant_best(const Snapshot& snapshot, Plan& plan) {
-  std::ranges::sort(wanted_, [](const Wish& left, const Wish& right) {
+  std::ranges::sort(wanted_, [](const Goal& left, const Goal& right) {
     if (left.gain_per_byte != right.gain_per_byte) return left.gain_per_byte > right.gain_per_byte;
     return left.chunk < right.chunk;
   });
@@ -273,7 +274,7 @@ void CostBenefit::grant_best(const Snapshot& snapshot, Plan& plan) {
   too_hot_.assign(snapshot.places().size(), UINT64_MAX);
   Room room(snapshot);
   std::size_t granted = 0;
-  for (const Wish& wish : wanted_) {
+  for (const Goal& wish : wanted_) {
     if (hopeless(snapshot, wish, room)) continue;
     if (++granted > granted_max) break;
     outlook_.read(snapshot, wish.chunk, weights_.horizon);

@@ -1,5 +1,6 @@
 #include "placement/expected_saving.hpp"
 
+#include "base/units.hpp"
 #include "placement/chunk_worth.hpp"
 
 #include <algorithm>

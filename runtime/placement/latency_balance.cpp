@@ -1,5 +1,6 @@
 #include "placement/latency_balance.hpp"
 
+#include "base/units.hpp"
 #include "placement/chunk_worth.hpp"
 #include "placement/route_budget.hpp"
 

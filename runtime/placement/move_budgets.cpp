@@ -1,24 +1,17 @@
 #include "placement/move_budgets.hpp"
 
 #include "base/check.hpp"
+#include "base/units.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
 namespace vma {
-namespace {
-
-double seconds(Time time) {
-  return std::chrono::duration<double>(time).count();
-}
-
-}  // namespace
-
 void TokenBucket::fill(Time now, double per_second, double most) {
   if (fresh_) level_ = most;
   fresh_ = false;
-  if (now > filled_) level_ += seconds(now - filled_) * per_second;
+  if (now > filled_) level_ += in_seconds(now - filled_) * per_second;
   level_ = std::min(level_, most);
   filled_ = std::max(filled_, now);
 }
@@ -46,13 +39,13 @@ std::optional<Refusal> MoveBudgets::refuse(std::span<const Leg> legs, const Snap
   for (const Leg& leg : legs) {
     bytes[{leg.from, leg.to}] += leg.bytes;
     if (limits.stall_share > 0)
-      stall += seconds(snapshot.costs().stall_time(leg.from, leg.to, leg.bytes));
+      stall += in_seconds(snapshot.costs().stall_time(leg.from, leg.to, leg.bytes));
   }
   for (const auto& [route, sum] : bytes) {
     if (auto refused = refuse_route(routes_[route], sum, snapshot, limits)) return refused;
   }
   if (limits.stall_share <= 0) return std::nullopt;
-  const double most = seconds(limits.stall_burst);
+  const double most = in_seconds(limits.stall_burst);
   stall_.fill(snapshot.now(), limits.stall_share, most);
   if (stall_.holds(stall, most)) return std::nullopt;
   return Refusal{Rejection::stall_budget,
@@ -70,8 +63,8 @@ void MoveBudgets::spend(PlaceId from, PlaceId to, std::uint64_t bytes, const Sna
     route.bytes.take(static_cast<double>(bytes));
   }
   if (limits.stall_share > 0) {
-    stall_.fill(snapshot.now(), limits.stall_share, seconds(limits.stall_burst));
-    stall_.take(seconds(snapshot.costs().stall_time(from, to, bytes)));
+    stall_.fill(snapshot.now(), limits.stall_share, in_seconds(limits.stall_burst));
+    stall_.take(in_seconds(snapshot.costs().stall_time(from, to, bytes)));
   }
 }
 

@@ -1,5 +1,6 @@
 #include "placement/outlook.hpp"
 
+#include "base/units.hpp"
 #include "placement/chunk_worth.hpp"
 
 #include <algorithm>
@@ -8,8 +9,6 @@
 namespace vma::inline v1 {
 namespace {
 
-// Averages fade and never end: less than this is no use.
-constexpr double bytes_s_least = 1;
 // A hint without an end is believed for this part of the horizon after it should have come true.
 constexpr double late_share = 0.25;
 

@@ -1,5 +1,6 @@
 #include "placement/warmth.hpp"
 
+#include "base/units.hpp"
 #include "placement/chunk_worth.hpp"
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 #include "placement/watermark_age.hpp"
 
+#include "base/units.hpp"
 #include "placement/byte_quota.hpp"
 #include "placement/chunk_worth.hpp"
 #include "placement/expected_saving.hpp"

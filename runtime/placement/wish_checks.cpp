@@ -1,5 +1,7 @@
 #include "placement/wish_checks.hpp"
 
+#include "base/units.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,10 +9,6 @@
 
 namespace vma {
 namespace {
-
-double seconds(Time time) {
-  return std::chrono::duration<double>(time).count();
-}
 
 /// What it says by itself.
 std::optional<Refusal> refuse_words(const Move& move, const Snapshot& snapshot) {
@@ -55,11 +53,12 @@ std::optional<Refusal> refuse_haste(ChunkId chunk, const Snapshot& snapshot,
   const Time held_until = history.held_until(chunk);
   if (held_until > snapshot.now()) {
     return Refusal{Rejection::thrashing, fmt::format("it went to and fro, {:.3f} s more",
-                                                     seconds(held_until - snapshot.now()))};
+                                                     in_seconds(held_until - snapshot.now()))};
   }
   const Time residence = snapshot.now() - row.last_move;
   if (row.last_move > Time::zero() && residence < limits.least_residence) {
-    return Refusal{Rejection::cooldown, fmt::format("it moved {:.3f} s ago", seconds(residence))};
+    return Refusal{Rejection::cooldown,
+                   fmt::format("it moved {:.3f} s ago", in_seconds(residence))};
   }
   return std::nullopt;
 }
@@ -83,7 +82,7 @@ double use_per_byte(ChunkId chunk, const Snapshot& snapshot) {
   // What a past hint announced has become heat, or did not come.
   if (hint != nullptr && hint->next_use && *hint->next_use >= snapshot.now() &&
       std::isfinite(hint->passes)) {
-    const double ahead = std::max(1.0, seconds(*hint->next_use - snapshot.now()));
+    const double ahead = std::max(1.0, in_seconds(*hint->next_use - snapshot.now()));
     use = std::max(use, hint->passes / ahead);
   }
   return use;

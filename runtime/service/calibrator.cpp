@@ -21,9 +21,9 @@ namespace vma {
 namespace {
 
 constexpr const char* latency_of = "latency of ";
-constexpr int tries = 4;              // The first one of them warms up.
-constexpr std::uint64_t passes = 5;   // Of the longer of two reads.
-constexpr std::uint64_t links = 512;  // Of the chain that a latency is measured along.
+constexpr int read_tries = 4;             // The first one of them warms up.
+constexpr std::uint64_t read_passes = 5;  // Of the longer of two reads.
+constexpr std::uint64_t links = 512;      // Of the chain that a latency is measured along.
 
 /// What memory a place may give: no more than a quarter of it.
 std::uint64_t bytes_to_take(const CalibrateOptions& options, Driver& driver,
@@ -40,10 +40,6 @@ std::uint64_t bytes_to_take(const CalibrateOptions& options, Driver& driver,
 
 std::string route_name(Location from, Location to) {
   return fmt::format("{}->{}", to_string(from), to_string(to));
-}
-
-double seconds(Time time) {
-  return std::chrono::duration<double>(time).count();
 }
 
 }  // namespace
@@ -196,7 +192,7 @@ Time Calibrator::copy_time(Location from, Location to, bool large) {
   Chunk target = memory.obtain(to, source.size_bytes(), Memory::Turn::take, "vma::calibrate");
   Time best = Time::max();
   try {
-    for (int attempt = 0; attempt < tries; ++attempt) {
+    for (int attempt = 0; attempt < read_tries; ++attempt) {
       const TimePoint start = clock_.now();
       machinery_.engine.wait(machinery_.engine.enqueue(source, target));
       best = std::min(best, clock_.now() - start);
@@ -213,7 +209,7 @@ double Calibrator::copy_rate(Location from, Location to) {
   machinery_.engine.prepare(from, to);
   const Time small = copy_time(from, to, false), large = copy_time(from, to, true);
   if (large > small) {
-    return static_cast<double>(large_bytes_ - small_bytes_) / seconds(large - small);
+    return static_cast<double>(large_bytes_ - small_bytes_) / in_seconds(large - small);
   }
   throw Error(ErrorKind::driver_failure, "vma::calibrate", "more bytes took no more time");
 }
@@ -251,12 +247,12 @@ Time Calibrator::read_time(Location device, Location at, std::uint64_t count) {
 
 double Calibrator::access_rate(Location device, Location at) {
   Time once = Time::max(), often = Time::max();
-  for (int attempt = 0; attempt < tries; ++attempt) {
+  for (int attempt = 0; attempt < read_tries; ++attempt) {
     once = std::min(once, read_time(device, at, 1));
-    often = std::min(often, read_time(device, at, passes));
+    often = std::min(often, read_time(device, at, read_passes));
   }
   if (often > once) {
-    return static_cast<double>((passes - 1) * large_bytes_) / seconds(often - once);
+    return static_cast<double>((read_passes - 1) * large_bytes_) / in_seconds(often - once);
   }
   throw Error(ErrorKind::driver_failure, "vma::calibrate", "more passes took no more time");
 }
@@ -288,7 +284,7 @@ Time Calibrator::access_latency(Location device, Location at) {
     return clock_.now() - start;
   };
   Time once = Time::max(), often = Time::max();
-  for (int attempt = 0; attempt < tries; ++attempt) {
+  for (int attempt = 0; attempt < read_tries; ++attempt) {
     once = std::min(once, chase(1));
     often = std::min(often, chase(links));
   }
@@ -352,7 +348,7 @@ void Calibrator::measure_moves(Location home, Location away) {
   std::array<MoveTimes, 2> there, back;  // Small, large.
   for (const bool large : {false, true}) {
     std::byte* pointer = scratch(home, large);
-    for (int attempt = 0; attempt < tries; ++attempt) {
+    for (int attempt = 0; attempt < read_tries; ++attempt) {
       // The first makes the target's chunk, which the others find in the cache.
       const bool warm = attempt > 0;
       move(pointer, away, warm ? &there[large] : nullptr);

@@ -10,7 +10,7 @@
 namespace vma {
 namespace {
 
-constexpr int tries = 4;      // The first one of them warms up.
+constexpr int row_tries = 4;  // The first one of them warms up.
 constexpr int launches = 16;  // In a row: short gaps add up.
 
 }  // namespace
@@ -29,7 +29,7 @@ Time Calibrator::reads_time(Location device, bool waits) {
 
 void Calibrator::measure_launches(Location device) {
   Time once = Time::max(), chained = Time::max(), waited = Time::max();
-  for (int attempt = 0; attempt < tries; ++attempt) {
+  for (int attempt = 0; attempt < row_tries; ++attempt) {
     once = std::min(once, read_time(device, device, launches));
     chained = std::min(chained, reads_time(device, false));
     waited = std::min(waited, reads_time(device, true));

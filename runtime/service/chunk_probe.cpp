@@ -10,7 +10,7 @@
 namespace vma {
 namespace {
 
-constexpr int tries = 5;
+constexpr int chunk_tries = 5;
 constexpr std::size_t gpus_max = 128;             // More than any machine has.
 constexpr std::uint64_t class_bytes = 512 * MiB;  // Where handles of the H200 become slow to grant.
 constexpr double class_step = 3;                  // So many times slower, to be called slow.
@@ -92,7 +92,7 @@ ChunkProbe::Life ChunkProbe::one_life(Location at, std::uint64_t bytes, const Re
 
 ChunkProbe::Life ChunkProbe::life(Location at, std::uint64_t bytes, const Readers& readers) {
   std::array<std::vector<double>, steps> all;
-  for (int attempt = 0; attempt < tries; ++attempt) {
+  for (int attempt = 0; attempt < chunk_tries; ++attempt) {
     const Life one = one_life(at, bytes, readers);
     for (std::size_t step = 0; step < steps; ++step) all[step].push_back(one[step]);
   }

@@ -1,5 +1,7 @@
 #include "service/control_json.hpp"
 
+#include "base/units.hpp"
+
 #include <boost/json/array.hpp>
 #include <boost/json/value.hpp>
 
@@ -15,13 +17,6 @@ namespace {
 
 namespace json = boost::json;
 
-double seconds(std::chrono::nanoseconds time) {
-  return std::chrono::duration<double>(time).count();
-}
-/// JSON has no word for what is not finite.
-json::value number(double value) {
-  return std::isfinite(value) ? json::value(value) : json::value(nullptr);
-}
 std::string hex(std::uint64_t address) {
   return fmt::format("{:#x}", address);
 }
@@ -57,9 +52,9 @@ bool is_utf8(std::string_view text) {
 
 json::object to_json(const DurationSummary& summary) {
   return {{"count", summary.count},
-          {"median_s", seconds(summary.median)},
-          {"p99_s", seconds(summary.p99)},
-          {"max_s", seconds(summary.max)}};
+          {"median_s", in_seconds(summary.median)},
+          {"p99_s", in_seconds(summary.p99)},
+          {"max_s", in_seconds(summary.max)}};
 }
 
 template <typename Counts>
@@ -100,7 +95,7 @@ json::object to_json(const GpuLoads& loads) {
   for (const GpuLoad& load : loads.gpus) gpus.push_back(to_json(load));
   json::object object{{"state", to_string(loads.state)}};
   if (!loads.reason.empty()) object["reason"] = to_json_text(loads.reason);
-  if (loads.age >= std::chrono::nanoseconds(0)) object["age_s"] = seconds(loads.age);
+  if (loads.age >= std::chrono::nanoseconds(0)) object["age_s"] = in_seconds(loads.age);
   object["gpus"] = std::move(gpus);
   return object;
 }
@@ -141,7 +136,7 @@ json::object to_json(const RuntimeStats& stats) {
 json::object to_json(const SchedulerCounters& counters) {
   return {{"ticks", counters.ticks},
           {"ticks_late", counters.ticks_late},
-          {"tick_time_s", seconds(counters.tick_time)},
+          {"tick_time_s", in_seconds(counters.tick_time)},
           {"chunks", counters.chunks},
           {"moves_planned", counters.moves_planned},
           {"moves_done", counters.moves_done},
@@ -153,10 +148,14 @@ json::object to_json(const SchedulerCounters& counters) {
           {"hints", counters.hints},
           {"events_lost", counters.events_lost},
           {"trace_lost", counters.trace_lost},
-          {"prediction_error", number(counters.prediction_error)}};
+          {"prediction_error", to_json_number(counters.prediction_error)}};
 }
 
 }  // namespace
+
+json::value to_json_number(double value) {
+  return std::isfinite(value) ? json::value(value) : json::value(nullptr);
+}
 
 json::string to_json_text(std::string_view text) {
   json::string whole(text);
@@ -190,10 +189,10 @@ json::object to_json(const ControlStatus& status) {
     places.push_back(json::object{{"at", to_string(place.at)},
                                   {"capacity_bytes", place.capacity_bytes},
                                   {"used_bytes", place.used_bytes},
-                                  {"demand_bytes_s", number(place.demand_bytes_s)}});
+                                  {"demand_bytes_s", to_json_number(place.demand_bytes_s)}});
   }
   return {{"description", to_json_text(status.description)},
-          {"uptime_s", seconds(status.uptime)},
+          {"uptime_s", in_seconds(status.uptime)},
           {"policy", to_json_text(status.policy)},
           {"paused", status.paused},
           {"ticks", status.ticks},
@@ -227,13 +226,13 @@ json::object to_json(const Extent& extent) {
 json::object to_json(const ControlPrediction& prediction) {
   return {{"bytes", prediction.bytes},
           {"chunks", prediction.chunks},
-          {"took_s", seconds(prediction.took)},
-          {"stall_s", seconds(prediction.stall)},
+          {"took_s", in_seconds(prediction.took)},
+          {"stall_s", in_seconds(prediction.stall)},
           {"bytes_no_room", prediction.bytes_no_room}};
 }
 
 json::object to_json(const ControlDecision& decision) {
-  json::object object{{"at_s", seconds(decision.at)},
+  json::object object{{"at_s", in_seconds(decision.at)},
                       {"address", hex(decision.address)},
                       {"bytes", decision.bytes},
                       {"from", to_string(decision.from)},
@@ -241,22 +240,23 @@ json::object to_json(const ControlDecision& decision) {
                       {"policy", to_json_text(decision.policy)},
                       {"reason", to_json_text(decision.reason)},
                       {"verdict", to_json_text(decision.verdict)},
-                      {"value", number(decision.value)},
-                      {"predicted_s", seconds(decision.predicted)}};
-  if (decision.took) object["took_s"] = seconds(*decision.took);
+                      {"value", to_json_number(decision.value)},
+                      {"predicted_s", in_seconds(decision.predicted)}};
+  if (decision.took) object["took_s"] = in_seconds(*decision.took);
   return object;
 }
 
 json::object to_json(const ControlEvent& event) {
-  json::object object{
-      {"sequence", event.sequence}, {"kind", to_string(event.kind)}, {"at_s", seconds(event.at)}};
+  json::object object{{"sequence", event.sequence},
+                      {"kind", to_string(event.kind)},
+                      {"at_s", in_seconds(event.at)}};
   if (event.operation != 0) object["operation"] = event.operation;
   if (event.address != 0) object["address"] = hex(event.address);
   if (event.bytes != 0) object["bytes"] = event.bytes;
   if (event.from) object["from"] = to_string(*event.from);
   if (event.to) object["to"] = to_string(*event.to);
-  if (event.took != Time{0}) object["took_s"] = seconds(event.took);
-  if (event.stall != Time{0}) object["stall_s"] = seconds(event.stall);
+  if (event.took != Time{0}) object["took_s"] = in_seconds(event.took);
+  if (event.stall != Time{0}) object["stall_s"] = in_seconds(event.stall);
   if (!event.text.empty()) object["text"] = to_json_text(event.text);
   return object;
 }

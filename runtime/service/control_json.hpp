@@ -4,6 +4,7 @@
 
 #include <boost/json/object.hpp>
 #include <boost/json/string.hpp>
+#include <boost/json/value.hpp>
 
 #include <string_view>
 
@@ -25,5 +26,7 @@ std::string_view to_string(ControlEvent::Kind kind) noexcept;
 /// JSON is UTF-8, tags and reasons are what programs wrote: text that is not valid has each byte
 /// above 127 replaced by '?'.
 boost::json::string to_json_text(std::string_view text);
+/// JSON has no word for what is not finite: null.
+boost::json::value to_json_number(double value);
 
 }  // namespace vma

@@ -45,8 +45,8 @@ DeviceId device_of(Location at) {
   return DeviceId{at.ordinal};
 }
 
-Time seconds(double value) {
-  return std::chrono::duration_cast<Time>(std::chrono::duration<double>(value));
+Time time_of(double seconds) {
+  return std::chrono::duration_cast<Time>(std::chrono::duration<double>(seconds));
 }
 
 template <typename Body>  // body(PlaceId, Location, PlaceId, Location)
@@ -113,7 +113,7 @@ LinearCost LinearCost::through(double small_bytes, Time small, double large_byte
       std::chrono::duration<double>(large - small).count() / (large_bytes - small_bytes);
   LinearCost cost;
   cost.per_byte = std::max(slope, least_per_byte);
-  cost.fixed = std::max(Time::zero(), small - seconds(cost.per_byte * small_bytes));
+  cost.fixed = std::max(Time::zero(), small - time_of(cost.per_byte * small_bytes));
   return cost;
 }
 

@@ -1,6 +1,7 @@
 #include "service/decision_json.hpp"
 
 #include "machine/json_reader.hpp"
+#include "service/control_json.hpp"
 
 #include <vma/error.hpp>
 
@@ -41,10 +42,6 @@ boost::json::string legible(std::string_view text) {
     text.remove_prefix(bytes == 0 ? 1 : bytes);
   }
   return result;
-}
-
-boost::json::value number(double value) {
-  return std::isfinite(value) ? boost::json::value(value) : boost::json::value(nullptr);
 }
 
 boost::json::object times(const MoveTimes& times) {
@@ -142,7 +139,7 @@ std::string to_json_line(const Decision& decision) {
   if (decision.to) json["to"] = to_string(*decision.to);
   if (!decision.wish.empty()) json["wish"] = legible(decision.wish);
   if (!decision.reason.empty()) json["reason"] = legible(decision.reason);
-  json["value"] = number(decision.value);
+  json["value"] = to_json_number(decision.value);
   if (decision.victim) json["victim"] = true;
   if (decision.predicted) json["predicted"] = times(*decision.predicted);
   if (decision.happened) json["happened"] = times(*decision.happened);

@@ -18,8 +18,8 @@
 namespace vma {
 namespace {
 
-constexpr int tries = 12;  // The first one warms up.
-constexpr int passes = 4;
+constexpr int move_tries = 12;  // The first one warms up.
+constexpr int reader_passes = 4;
 
 Time median(std::vector<Time>& times) {
   if (times.empty()) {
@@ -30,7 +30,7 @@ Time median(std::vector<Time>& times) {
   return *middle;
 }
 
-PlaceId place(std::size_t at) {
+PlaceId place_numbered(std::size_t at) {
   return PlaceId{static_cast<std::uint8_t>(at)};
 }
 
@@ -72,8 +72,9 @@ class LiveStops::Reader {
   void read() {
     constexpr std::uint64_t vector_bytes = 16, no_sum = ~std::uint64_t{0};
     constexpr unsigned blocks = 512, threads = 512;
-    runtime_.launch(stream_, access_read_kernel(), {blocks}, {threads},
-                    KernelArguments::of(data_, bytes_ / vector_bytes, passes, no_sum, data_));
+    runtime_.launch(
+        stream_, access_read_kernel(), {blocks}, {threads},
+        KernelArguments::of(data_, bytes_ / vector_bytes, reader_passes, no_sum, data_));
     runtime_.synchronize(stream_);
   }
   void work() noexcept {
@@ -151,7 +152,7 @@ LiveStops::Route LiveStops::measure(Location home, Location away, std::size_t by
   try {
     chunks[0] = static_cast<std::byte*>(runtime_.alloc(bytes, home, options));
     chunks[1] = static_cast<std::byte*>(runtime_.alloc(bytes, away, options));
-    for (int attempt = 0; attempt < tries; ++attempt) {
+    for (int attempt = 0; attempt < move_tries; ++attempt) {
       swap(chunks, home, away, attempt > 0 ? &route : nullptr);
       std::swap(chunks[0], chunks[1]);
     }
@@ -203,8 +204,8 @@ void LiveStops::measure(Calibration& calibration) {
       attempt("live moves " + route, [&] {
         Route small = measure(places[home], places[away], sizes_.small_bytes);
         Route large = measure(places[home], places[away], sizes_.large_bytes);
-        take(calibration, place(home), place(away), small.there, large.there);
-        take(calibration, place(away), place(home), small.back, large.back);
+        take(calibration, place_numbered(home), place_numbered(away), small.there, large.there);
+        take(calibration, place_numbered(away), place_numbered(home), small.back, large.back);
         // What the calibrator could not measure stopped, has been.
         const std::string estimate = "moves " + route;
         std::erase_if(calibration.estimates,

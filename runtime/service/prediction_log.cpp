@@ -1,5 +1,6 @@
 #include "service/prediction_log.hpp"
 
+#include "base/units.hpp"
 #include "service/move_time.hpp"
 
 #include <boost/histogram/axis/regular.hpp>
@@ -16,10 +17,6 @@ namespace {
 
 constexpr double least_error = 1e-3, most_error = 1e2;
 constexpr int bins = 236;  // Five decades in steps of 5 %.
-
-double seconds(Time time) {
-  return std::chrono::duration<double>(time).count();
-}
 
 }  // namespace
 
@@ -72,16 +69,16 @@ PredictionLog::~PredictionLog() = default;
 void PredictionLog::add(Foretold what, PlaceId from, PlaceId to, Time uncorrected, Time happened) {
   if (happened <= Time::zero() || uncorrected < Time::zero() || uncorrected == Time::max()) return;
   // By the factor of before: what was foretold of this one could not know it.
-  const double predicted = seconds(uncorrected) * factor(what, from, to);
-  totals_.at(what)->add_error(predicted, seconds(happened));
+  const double predicted = in_seconds(uncorrected) * factor(what, from, to);
+  totals_.at(what)->add_error(predicted, in_seconds(happened));
   const Key key{what, from, to};
   auto route = routes_.find(key);
   if (route == routes_.end()) {
     if (routes_.size() >= routes_max) return;
     route = routes_.emplace(key, std::make_unique<Route>()).first;
   }
-  route->second->add_error(predicted, seconds(happened));
-  route->second->learn(seconds(uncorrected), seconds(happened));
+  route->second->add_error(predicted, in_seconds(happened));
+  route->second->learn(in_seconds(uncorrected), in_seconds(happened));
 }
 
 void PredictionLog::add_move(const MachineCosts& uncorrected, PlaceId from, PlaceId to,

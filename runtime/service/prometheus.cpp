@@ -1,5 +1,7 @@
 #include "service/prometheus.hpp"
 
+#include "base/units.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -65,10 +67,6 @@ class Page {
   std::string text_, name_;
 };
 
-double seconds(std::chrono::nanoseconds time) {
-  return std::chrono::duration<double>(time).count();
-}
-
 template <typename Count>
 void by_reason(Page& page, const std::map<std::string, Count>& counts) {
   for (const auto& [reason, count] : counts) {
@@ -80,9 +78,9 @@ void by_reason(Page& page, const std::map<std::string, Count>& counts) {
 void durations(Page& page, std::string_view name, std::string_view help,
                const DurationSummary& summary) {
   page.family(name, "summary", help);
-  page.sample("quantile", "0.5", seconds(summary.median));
-  page.sample("quantile", "0.99", seconds(summary.p99));
-  page.sample("quantile", "1", seconds(summary.max));
+  page.sample("quantile", "0.5", in_seconds(summary.median));
+  page.sample("quantile", "0.99", in_seconds(summary.p99));
+  page.sample("quantile", "1", in_seconds(summary.max));
   page.suffixed("_count", static_cast<double>(summary.count));
 }
 
@@ -127,7 +125,7 @@ void loads(Page& page, const GpuLoads& loads) {
   page.gauge("nvml_on", "1 where NVML tells what follows.",
              loads.state == GpuLoads::State::on ? 1 : 0);
   if (loads.age.count() >= 0) {
-    page.gauge("nvml_sample_age_seconds", "Since NVML was asked.", seconds(loads.age));
+    page.gauge("nvml_sample_age_seconds", "Since NVML was asked.", in_seconds(loads.age));
   }
   load(page, "gpu_kernels_ratio", "Part of the time in which a kernel ran.", loads,
        &GpuLoad::kernels);
@@ -179,7 +177,7 @@ void scheduler(Page& page, const SchedulerCounters& counters) {
   page.counter("scheduler_ticks_total", "Ticks.", value(counters.ticks));
   page.counter("scheduler_ticks_late_total", "Ticks begun later than their period.",
                value(counters.ticks_late));
-  page.counter("scheduler_tick_seconds_total", "Spent in ticks.", seconds(counters.tick_time));
+  page.counter("scheduler_tick_seconds_total", "Spent in ticks.", in_seconds(counters.tick_time));
   page.gauge("scheduler_chunks", "Chunks in the scheduler's books.", value(counters.chunks));
   page.counter("scheduler_moves_planned_total", "Moves that policies asked for.",
                value(counters.moves_planned));

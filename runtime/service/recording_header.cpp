@@ -17,7 +17,7 @@
 namespace vma {
 namespace {
 
-constexpr std::int64_t places_max = 256;                    // A place is one byte.
+constexpr std::int64_t recorded_places_max = 256;           // A place is one byte.
 constexpr const char* move_s_per_byte = "move_s_per_byte";  // Not in recordings of before.
 
 /// body(row, column) for each cell, as rows of JSON.
@@ -89,7 +89,7 @@ boost::json::array written(const std::vector<Time>& gaps) {
   return times;
 }
 
-std::vector<Time> read_gaps(JsonReader& json, std::string_view name, std::size_t gpus) {
+std::vector<Time> recorded_gaps(JsonReader& json, std::string_view name, std::size_t gpus) {
   std::vector<Time> gaps;
   if (!json.has(name)) return gaps;
   for (const boost::json::value& cell : json.list(name)) {
@@ -133,7 +133,7 @@ RecordedScheduler read_scheduler(JsonReader json) {
 void read_machine(JsonReader json, RecordingHeader& header) {
   header.machine = json.has("description") ? json.text("description") : "";
   const std::size_t places = json.list("places").size();
-  if (places > places_max) json.refuse("places", "are too many");
+  if (places > recorded_places_max) json.refuse("places", "are too many");
   for (std::size_t at = 0; at < places; ++at) {
     JsonReader place = json.element("places", at);
     PlaceState& state = header.places.emplace_back();
@@ -155,8 +155,8 @@ void read_machine(JsonReader json, RecordingHeader& header) {
       }
     }
   });
-  header.gaps = {read_gaps(json, "kernel_gap_ns", static_cast<std::size_t>(gpus)),
-                 read_gaps(json, "round_gap_ns", static_cast<std::size_t>(gpus))};
+  header.gaps = {recorded_gaps(json, "kernel_gap_ns", static_cast<std::size_t>(gpus)),
+                 recorded_gaps(json, "round_gap_ns", static_cast<std::size_t>(gpus))};
   if (json.has("scheduler")) header.scheduler = read_scheduler(json.object("scheduler"));
   json.finish();
   header.costs.rank();

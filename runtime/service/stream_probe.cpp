@@ -15,7 +15,7 @@
 namespace vma {
 namespace {
 
-constexpr int tries = 15;
+constexpr int stream_tries = 15;
 constexpr std::uint64_t plain_bytes = MiB;
 constexpr std::chrono::seconds work_limit(10);  // Longer than any work of a probe.
 
@@ -51,7 +51,7 @@ StreamProbe::~StreamProbe() {
 
 double StreamProbe::each(const std::function<void()>& call, const std::function<void()>& after) {
   std::vector<double> all;
-  for (int attempt = 0; attempt < tries; ++attempt) {
+  for (int attempt = 0; attempt < stream_tries; ++attempt) {
     all.push_back(timed_us(clock_, call));
     if (after) after();
   }
@@ -98,7 +98,7 @@ void StreamProbe::measure_streams(MeasuredCalls& calls) {
 
 void StreamProbe::measure_plain(MeasuredCalls& calls) {
   std::vector<double> allocate, free;
-  for (int attempt = 0; attempt < tries; ++attempt) {
+  for (int attempt = 0; attempt < stream_tries; ++attempt) {
     Address memory{};
     allocate.push_back(
         timed_us(clock_, [&] { memory = driver_.allocate_plain(context_, plain_bytes); }));

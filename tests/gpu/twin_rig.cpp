@@ -10,7 +10,7 @@
 namespace vma {
 namespace {
 
-constexpr Dim3 grid{8}, block{256};
+constexpr Dim3 twin_grid{8}, twin_block{256};
 
 Settings settings_of(const GpuTwinPlan& plan) {
   Settings settings;
@@ -90,7 +90,7 @@ void GpuTwinRig::write(int ordinal) {
     for (const Stream stream : streams) {
       for (std::uint64_t left = 1 + random() % 4; left > 0; --left) {
         const TwinAdds adds{random(), 1 + random() % plan_.adds, 1};
-        runtime_->launch(stream, twin_add_kernel(), grid, block,
+        runtime_->launch(stream, twin_add_kernel(), twin_grid, twin_block,
                          twin_add_arguments(some_of(random, ordinal), adds));
         ++launches_;
       }

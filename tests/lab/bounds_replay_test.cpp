@@ -122,13 +122,7 @@ TEST_P(BoundOfReplay, IsBelowWhatThePolicyPays) {
   EXPECT_GT(closest, 0.2);
 }
 
-std::vector<std::string> policies() {
-  std::vector<std::string> names;
-  for (const PolicyKind& kind : built_in_policies().kinds()) names.push_back(kind.name);
-  return names;
-}
-
-INSTANTIATE_TEST_SUITE_P(Policies, BoundOfReplay, testing::ValuesIn(policies()),
+INSTANTIATE_TEST_SUITE_P(Policies, BoundOfReplay, testing::ValuesIn(policy_names()),
                          [](const auto& policy) { return policy.param; });
 
 /// Two GPUs use a chunk in turn, but the first does something else before. So the other's ten uses

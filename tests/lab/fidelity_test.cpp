@@ -8,6 +8,7 @@
 #include "base/units.hpp"
 #include "lab/recorded_machine.hpp"
 #include "lab/trace_rig.hpp"
+#include "lab/two_gpus.hpp"
 #include "service/recording.hpp"
 
 #include <vma/error.hpp>
@@ -24,11 +25,10 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-constexpr PlaceId gpu_0{0}, gpu_1{1}, host_0{2};
 constexpr std::uint64_t chunk_bytes = 64 * MiB, launch_bytes = 256 * MiB, array_bytes = GiB;
 
 /// Two GPUs of round figures and their host, as the runtime would have recorded them.
-RecordingHeader header() {
+RecordingHeader recorded_header() {
   RecordingHeader header;
   header.machine = "two GPUs";
   header.places = {{gpu(2), 8 * GiB, 0, 0}, {gpu(5), 8 * GiB, 0, 0}, {host(0), 64 * GiB, 0, 0}};
@@ -90,7 +90,7 @@ class FidelityOfReplays : public testing::Test {
     RecordingOptions options;
     options.directory = folder_ / name;
     ThreadedExecutor threads;
-    Recording recording(threads, options, header());
+    Recording recording(threads, options, recorded_header());
     body(recording);
     return fmt::format("{}/vmart-{}-1.rec", options.directory, ::getpid());
   }

@@ -12,7 +12,7 @@
 namespace vma {
 namespace {
 
-const TraceHeader header{"name", "origin \"x\"", "MIT", "by hand"};
+const TraceHeader json_header{"name", "origin \"x\"", "MIT", "by hand"};
 constexpr const char* good = "{\"event\":\"access\",\"time_ns\":1,\"object\":2,\"bytes\":3}\n";
 
 class JsonTrace : public testing::Test {
@@ -34,9 +34,9 @@ class JsonTrace : public testing::Test {
 
 TEST_F(JsonTrace, HoldsWhatWasWritten) {
   const std::vector<ToldEvent> events = random_events(run_seed(), 5000);
-  write_all(path_, header, events);
+  write_all(path_, json_header, events);
   const auto source = open_trace(path_);
-  EXPECT_EQ(source->header(), header);
+  EXPECT_EQ(source->header(), json_header);
   const std::vector<ToldEvent> read = read_all(*source);
   EXPECT_EQ(source->bad_lines()->count(), 0u);
   ASSERT_EQ(read.size(), events.size());
@@ -139,7 +139,7 @@ TEST_F(JsonTrace, AHeaderOfAnotherVersionIsFatal) {
 }
 
 TEST_F(JsonTrace, NoMutationCrashes) {
-  write_all(path_, header, random_events(run_seed(), 60));
+  write_all(path_, json_header, random_events(run_seed(), 60));
   const std::string whole = text_of(path_);
   std::mt19937_64 random(run_seed());
   for (int round = 0; round < 500; ++round) {
@@ -164,7 +164,7 @@ TEST_F(JsonTrace, NoMutationCrashes) {
 
 TEST_F(JsonTrace, OtherEndingsAreRefused) {
   EXPECT_NE(error_of([this] {
-              create_trace(folder_ / "x.csv", header);
+              create_trace(folder_ / "x.csv", json_header);
             }).find("ends neither in .jsonl nor in .vtrace"),
             std::string::npos);
 }

@@ -24,7 +24,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t chunk_bytes = 2 * MiB, chunks = 4;
+constexpr std::size_t run_chunk_bytes = 2 * MiB, chunks = 4;
 
 /// GPU 1 reads an array at GPU 0, a chunk of which the program has put into host memory, until all
 /// of it has come to GPU 1 and a while longer.
@@ -34,10 +34,11 @@ class Reader {
     stream_ = runtime_.make_stream(gpu(1));
     sum_ = static_cast<std::uint64_t*>(
         runtime_.alloc(sizeof *sum_, gpu(1), {.tag = "sum", .zeroed = true, .movable = false}));
-    data_ = static_cast<std::byte*>(runtime_.alloc(
-        chunks * chunk_bytes, gpu(0), {.chunk_bytes = chunk_bytes, .tag = "data", .zeroed = true}));
+    data_ = static_cast<std::byte*>(
+        runtime_.alloc(chunks * run_chunk_bytes, gpu(0),
+                       {.chunk_bytes = run_chunk_bytes, .tag = "data", .zeroed = true}));
     runtime_.step_scheduler();  // It knows where the array lies.
-    runtime_.migrate(data_, chunk_bytes, chunk_bytes, host(0));
+    runtime_.migrate(data_, run_chunk_bytes, run_chunk_bytes, host(0));
     runtime_.step_scheduler();
   }
 
@@ -70,7 +71,7 @@ class Reader {
   }
   void read() {
     const LaunchShape shape = read_shape();
-    const std::size_t bytes = chunks * chunk_bytes;
+    const std::size_t bytes = chunks * run_chunk_bytes;
     const Use use{data_, bytes, gpu(1)};
     runtime_.launch_using(stream_, read_kernel(), shape.grid, shape.block,
                           read_arguments(data_, bytes, 1, sum_), {&use, 1});
@@ -115,14 +116,14 @@ TEST(RecordedRun, OfASimulatedMachineTellsWhatHappened) {
   read_run(path, 0, run);
   const RecordedFacts& facts = run.facts;
   EXPECT_EQ(facts.accesses, launches);
-  EXPECT_EQ(facts.bytes, static_cast<double>(launches * chunks * chunk_bytes));
+  EXPECT_EQ(facts.bytes, static_cast<double>(launches * chunks * run_chunk_bytes));
   EXPECT_GT(facts.own_bytes, 0);
   EXPECT_LT(facts.own_bytes, facts.bytes);
   EXPECT_EQ(facts.program_moves, 1u);
   EXPECT_EQ(facts.moves, chunks);
-  EXPECT_EQ(facts.bytes_moved, chunks * chunk_bytes);
-  EXPECT_EQ(facts.bytes_by_route.at("host(0)>gpu(1)"), chunk_bytes);
-  EXPECT_EQ(facts.bytes_by_route.at("gpu(0)>gpu(1)"), 3 * chunk_bytes);
+  EXPECT_EQ(facts.bytes_moved, chunks * run_chunk_bytes);
+  EXPECT_EQ(facts.bytes_by_route.at("host(0)>gpu(1)"), run_chunk_bytes);
+  EXPECT_EQ(facts.bytes_by_route.at("gpu(0)>gpu(1)"), 3 * run_chunk_bytes);
   EXPECT_GE(facts.stalls, chunks) << "a gate a chunk, at least";
   EXPECT_GT(facts.stall, Time::zero());
   ASSERT_TRUE(run.header.scheduler);

@@ -188,13 +188,7 @@ TEST_P(ReplayProperty, MetricsAreInTheirBounds) {
   }
 }
 
-std::vector<std::string> policies() {
-  std::vector<std::string> names;
-  for (const PolicyKind& kind : built_in_policies().kinds()) names.push_back(kind.name);
-  return names;
-}
-
-INSTANTIATE_TEST_SUITE_P(Policies, ReplayProperty, testing::ValuesIn(policies()),
+INSTANTIATE_TEST_SUITE_P(Policies, ReplayProperty, testing::ValuesIn(policy_names()),
                          [](const auto& policy) { return policy.param; });
 
 }  // namespace

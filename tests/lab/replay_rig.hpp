@@ -9,8 +9,19 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace vma {
+
+inline constexpr Time start{0};
+inline const TracePlace on_0{gpu(0)}, on_1{gpu(1)}, on_host{host(0)};
+
+/// All that there are.
+inline std::vector<std::string> policy_names() {
+  std::vector<std::string> names;
+  for (const PolicyKind& kind : built_in_policies().kinds()) names.push_back(kind.name);
+  return names;
+}
 
 /// Two GPUs of 1000 bytes and a host node of 10000, chunks of 100 bytes, and a policy.
 struct ReplayRig {

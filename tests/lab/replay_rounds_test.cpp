@@ -1,6 +1,7 @@
 // What launches cost in a replay, and what a program that waits for its GPU does to gates: worked
 // out by hand. HBM gives 4000 bytes a second, a peer 400.
 
+#include "base/units.hpp"
 #include "lab/replay_rig.hpp"
 
 #include <gtest/gtest.h>
@@ -13,13 +14,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-
-constexpr Time start{0};
-const TracePlace on_0{gpu(0)}, on_1{gpu(1)};
-
-double to_s(Time time) {
-  return std::chrono::duration<double>(time).count();
-}
 
 LaunchGaps gaps_of(Time kernel, Time round) {
   return {std::vector<Time>(2, kernel), std::vector<Time>(2, round)};
@@ -86,7 +80,7 @@ TEST(ReplayRounds, AGateWaitsForWhatHasBeenLaunched) {
     };
     const ReplayReport report = rig.run(trace, std::make_unique<ToldPolicy>(to_0));
     EXPECT_EQ(report.moves, 1u);
-    EXPECT_NEAR(to_s(report.skew), rounds ? 0.09 : 0.01, 1e-4);
+    EXPECT_NEAR(in_seconds(report.skew), rounds ? 0.09 : 0.01, 1e-4);
     EXPECT_EQ(report.accesses, 6u);
   }
 }
@@ -109,7 +103,7 @@ TEST(ReplayRounds, AGateWaitsForABatch) {
     };
     const ReplayReport report = rig.run(trace, std::make_unique<ToldPolicy>(to_0));
     EXPECT_EQ(report.moves, 1u);
-    EXPECT_NEAR(to_s(report.skew), batch_ms == 400 ? 0.09 : 0.01, 1e-4);
+    EXPECT_NEAR(in_seconds(report.skew), batch_ms == 400 ? 0.09 : 0.01, 1e-4);
     EXPECT_EQ(report.accesses, 7u);
   }
 }

@@ -1,6 +1,7 @@
 // What a replay says of traces that can be worked out by hand. HBM gives 4000 bytes a second, a
 // peer 400, the host 50; moves cost nothing besides their copy unless a test says so.
 
+#include "base/units.hpp"
 #include "lab/replay_rig.hpp"
 
 #include <vma/error.hpp>
@@ -16,13 +17,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-
-constexpr Time start{0};
-const TracePlace on_0{gpu(0)}, on_1{gpu(1)}, on_host{host(0)};
-
-double to_s(Time time) {
-  return std::chrono::duration<double>(time).count();
-}
 
 TEST(Replay, AnAccessTakesWhatItsPlaceGives) {
   const std::pair<TracePlace, double> places[] = {{on_0, 0.1}, {on_1, 1}, {on_host, 8}};
@@ -61,8 +55,8 @@ TEST(Replay, WorkThatTakesItsTimeAsksForNoMoreThanItNeeds) {
   // What it leaves of the peer's port is the other's: 400 - 200, until the first ends.
   trace.access(start, 1, 400, on_1);
   const ReplayReport report = rig.run(trace);
-  EXPECT_NEAR(to_s(report.devices[0].busy), 2, 1e-6);
-  EXPECT_NEAR(to_s(report.devices[1].busy), 1, 1e-6);
+  EXPECT_NEAR(in_seconds(report.devices[0].busy), 2, 1e-6);
+  EXPECT_NEAR(in_seconds(report.devices[1].busy), 1, 1e-6);
 }
 
 TEST(Replay, DevicesShareALinkAndThenHaveItAlone) {
@@ -71,8 +65,8 @@ TEST(Replay, DevicesShareALinkAndThenHaveItAlone) {
   ListedTrace trace;
   trace.alloc(start, 1, 800, on_0).access(start, 1, 400, on_0).access(start, 1, 800, on_1);
   const ReplayReport report = rig.run(trace);
-  EXPECT_NEAR(to_s(report.devices[0].busy), 0.2, 1e-6);
-  EXPECT_NEAR(to_s(report.devices[1].busy), 0.3, 1e-6);
+  EXPECT_NEAR(in_seconds(report.devices[0].busy), 0.2, 1e-6);
+  EXPECT_NEAR(in_seconds(report.devices[1].busy), 0.3, 1e-6);
 }
 
 TEST(Replay, ADeviceDoesOneThingAtATimeInOrder) {
@@ -201,10 +195,10 @@ TEST(Replay, AGateWaitsForTheLastDeviceAndKeepsTheOthersFromBeginning) {
     if (snapshot.now() == milliseconds(10)) plan.move(ChunkId{0}, gpu_0, 1, "told to");
   };
   const ReplayReport report = rig.run(trace, std::make_unique<ToldPolicy>(to_home));
-  EXPECT_NEAR(to_s(report.skew), 1, 1e-6);
+  EXPECT_NEAR(in_seconds(report.skew), 1, 1e-6);
   EXPECT_EQ(report.stall, seconds(1));
-  EXPECT_NEAR(to_s(report.devices[0].stood), 2, 1e-6);
-  EXPECT_NEAR(to_s(report.devices[1].stood), 1, 1e-6);
+  EXPECT_NEAR(in_seconds(report.devices[0].stood), 2, 1e-6);
+  EXPECT_NEAR(in_seconds(report.devices[1].stood), 1, 1e-6);
   EXPECT_NEAR(report.seconds(), 3.275, 1e-6);  // The object lies at the peer of GPU 1 now.
 }
 
@@ -221,7 +215,7 @@ TEST(Replay, WhatIsSpreadStandsAtAGateAndGoesOn) {
   const ReplayReport report = rig.run(trace, std::make_unique<ToldPolicy>(to_home));
   EXPECT_EQ(report.moves, 1u);
   EXPECT_EQ(report.skew, start);
-  EXPECT_NEAR(to_s(report.devices[0].stood), 1, 1e-6);
+  EXPECT_NEAR(in_seconds(report.devices[0].stood), 1, 1e-6);
   EXPECT_NEAR(report.seconds(), 4, 1e-6);
 }
 

@@ -12,12 +12,12 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr Time start = std::chrono::seconds(7);
+constexpr Time first_second = std::chrono::seconds(7);
 constexpr double idle = 0;
 
 struct Phases {
   Phases() {
-    report.begin = start;
+    report.begin = first_second;
     report.window = milliseconds(100);
   }
   /// Windows of these slowdowns, from the time at which the last ones end.
@@ -29,7 +29,8 @@ struct Phases {
   /// After what there is, or `later`.
   Phases& mark(Time later = Time::zero()) {
     report.marks.emplace_back(
-        start + static_cast<Time::rep>(report.windows.size()) * report.window + later, "phase");
+        first_second + static_cast<Time::rep>(report.windows.size()) * report.window + later,
+        "phase");
     return *this;
   }
   std::vector<std::optional<Time>> times() const { return settling_times(report); }

@@ -10,12 +10,12 @@ namespace {
 using Word = std::uint64_t;
 using Body = std::function<void(DeviceView&, const KernelArguments&, LaunchShape)>;
 
-constexpr const char* ptx =
+constexpr const char* test_ptx =
 #include "support/kernels/test_kernels.ptx.inc"
     ;
 
 Kernel make(const char* entry, Body body) {
-  return Kernel{ptx, entry, std::move(body)};
+  return Kernel{test_ptx, entry, std::move(body)};
 }
 
 /// Calls `visit(block, first)` with copies of a range's words, a few thousand at a time.

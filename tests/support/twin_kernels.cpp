@@ -11,11 +11,11 @@ namespace {
 
 using Word = std::uint64_t;
 
-constexpr const char* ptx =
+constexpr const char* twin_ptx =
 #include "support/kernels/twin_kernels.ptx.inc"
     ;
 
-void add_body(DeviceView& memory, const KernelArguments& arguments, LaunchShape) {
+void twin_add_body(DeviceView& memory, const KernelArguments& arguments, LaunchShape) {
   Word* const array = arguments.at<Word*>(0);
   Word* const twin = arguments.at<Word*>(1);
   const Word part = arguments.at<Word>(3), parts = arguments.at<Word>(4);
@@ -31,7 +31,7 @@ void add_body(DeviceView& memory, const KernelArguments& arguments, LaunchShape)
   }
 }
 
-void compare_body(DeviceView& memory, const KernelArguments& arguments, LaunchShape) {
+void twin_compare_body(DeviceView& memory, const KernelArguments& arguments, LaunchShape) {
   const Word words = arguments.at<Word>(2);
   std::array<Word, 512> ours, theirs;
   Word different = 0;
@@ -49,7 +49,7 @@ void compare_body(DeviceView& memory, const KernelArguments& arguments, LaunchSh
 }  // namespace
 
 const Kernel& twin_add_kernel() {
-  static const Kernel kernel{ptx, "vmart_twin_add", add_body};
+  static const Kernel kernel{twin_ptx, "vmart_twin_add", twin_add_body};
   return kernel;
 }
 
@@ -59,7 +59,7 @@ KernelArguments twin_add_arguments(const TwinSpan& span, const TwinAdds& adds) {
 }
 
 const Kernel& twin_settle_nothing_kernel() {
-  static const Kernel kernel{ptx, "vmart_twin_settle_nothing",
+  static const Kernel kernel{twin_ptx, "vmart_twin_settle_nothing",
                              [](DeviceView& memory, const KernelArguments& arguments, LaunchShape) {
                                memory.store(arguments.at<Word*>(4), Word{0});
                              }};
@@ -67,7 +67,7 @@ const Kernel& twin_settle_nothing_kernel() {
 }
 
 const Kernel& twin_compare_kernel() {
-  static const Kernel kernel{ptx, "vmart_twin_compare", compare_body};
+  static const Kernel kernel{twin_ptx, "vmart_twin_compare", twin_compare_body};
   return kernel;
 }
 

@@ -36,7 +36,7 @@ std::string machine_with(const std::string& piece, const std::string& replacemen
   return text.replace(at, piece.size(), replacement);
 }
 
-std::string refusal(const std::string& text) {
+std::string file_refusal(const std::string& text) {
   try {
     parse_machine(text, "some/file.json");
   } catch (const Error& error) {
@@ -128,13 +128,13 @@ TEST(MachineFile, RefusesByPlaceAndReason) {
   };
   for (const auto& it : wrong) {
     SCOPED_TRACE(it.replacement);
-    const std::string what = refusal(machine_with(it.piece, it.replacement));
+    const std::string what = file_refusal(machine_with(it.piece, it.replacement));
     EXPECT_NE(what.find("some/file.json"), std::string::npos) << what;
     EXPECT_NE(what.find(it.says), std::string::npos) << what;
   }
-  EXPECT_NE(refusal("").find("line 1"), std::string::npos) << refusal("");
-  EXPECT_NE(refusal("[]").find("is no object"), std::string::npos) << refusal("[]");
-  EXPECT_NE(refusal(machine_with("", "") + "x").find("line 10"), std::string::npos);
+  EXPECT_NE(file_refusal("").find("line 1"), std::string::npos) << file_refusal("");
+  EXPECT_NE(file_refusal("[]").find("is no object"), std::string::npos) << file_refusal("[]");
+  EXPECT_NE(file_refusal(machine_with("", "") + "x").find("line 10"), std::string::npos);
 }
 
 TEST(MachineFile, AnUnknownNameListsWhatIsKnown) {

@@ -7,12 +7,11 @@
 namespace vma {
 namespace {
 
-constexpr std::uint64_t page = 4096;
 constexpr Location there = host(0);
 
 MemoryLimits eight_pages() {
   MemoryLimits limits;
-  limits.capacity_bytes[there] = 8 * page;
+  limits.capacity_bytes[there] = 8 * page_bytes;
   return limits;
 }
 
@@ -27,7 +26,7 @@ class CleanCopiesTest : public testing::Test {
   void keep(std::size_t slot, std::uint64_t pages) {
     memory().keep_copy(*owner_, slot, owner_->writable_epoch(), rig_.chunk(there, pages));
   }
-  std::uint64_t pages_of_copies() { return rig_.account(there).copies_bytes / page; }
+  std::uint64_t pages_of_copies() { return rig_.account(there).copies_bytes / page_bytes; }
   std::uint64_t dropped() { return memory().copies().counts().dropped; }
   int made() const { return rig_.calls(Call::create); }
 
@@ -46,7 +45,7 @@ TEST_F(CleanCopiesTest, IsFoundAtItsPlaceInItsEpochOnly) {
   Chunk copy = memory().take_copy(*owner_, 1, there, epoch);
   ASSERT_TRUE(copy);
   EXPECT_FALSE(copies.has(owner_->begin(), 1, there, epoch)) << "it is somebody's now";
-  EXPECT_EQ(rig_.account(there).allocated_bytes, 2 * page);
+  EXPECT_EQ(rig_.account(there).allocated_bytes, 2 * page_bytes);
   memory().retire(std::move(copy));
   check_settled(memory());
 }
@@ -59,7 +58,7 @@ TEST_F(CleanCopiesTest, OneThatWentStaleIsNotKept) {
   }
   memory().keep_copy(*owner_, 0, epoch, rig_.chunk(there, 2));
   EXPECT_EQ(pages_of_copies(), 0u);
-  EXPECT_EQ(rig_.cached(there), 2 * page);
+  EXPECT_EQ(rig_.cached(there), 2 * page_bytes);
   check_settled(memory());
 }
 
@@ -73,7 +72,7 @@ TEST_F(CleanCopiesTest, ASlotHasOne) {
 
 TEST_F(CleanCopiesTest, IsRoomForAnAllocationThatTakesNoMoreThanItNeeds) {
   for (std::size_t slot = 0; slot < 4; ++slot) keep(slot, 2);
-  EXPECT_EQ(memory().room_bytes(there), 8 * page);
+  EXPECT_EQ(memory().room_bytes(there), 8 * page_bytes);
   const auto allocation = rig_.alloc(3, there, 1);
   rig_.expect_shown(*allocation);
   EXPECT_EQ(pages_of_copies(), 4u);
@@ -89,7 +88,7 @@ TEST_F(CleanCopiesTest, OneOfTheSizeThatIsWantedIsTakenAsItIs) {
   keep(1, 2);
   keep(2, 2);
   rig_.forget_calls();
-  Chunk chunk = memory().obtain(there, 2 * page, Memory::Turn::take);
+  Chunk chunk = memory().obtain(there, 2 * page_bytes, Memory::Turn::take);
   EXPECT_EQ(made(), 0);
   EXPECT_EQ(rig_.calls(Call::release), 0);
   EXPECT_EQ(pages_of_copies(), 6u);
@@ -99,8 +98,8 @@ TEST_F(CleanCopiesTest, OneOfTheSizeThatIsWantedIsTakenAsItIs) {
 
 TEST_F(CleanCopiesTest, GoesBeforeReservedMemoryIsRefused) {
   for (std::size_t slot = 0; slot < 4; ++slot) keep(slot, 2);
-  memory().reserve(there, 5 * page, page);
-  EXPECT_EQ(rig_.cached(there), 5 * page);
+  memory().reserve(there, 5 * page_bytes, page_bytes);
+  EXPECT_EQ(rig_.cached(there), 5 * page_bytes);
   EXPECT_EQ(pages_of_copies(), 2u);
   check_settled(memory());
 }
@@ -109,7 +108,7 @@ TEST_F(CleanCopiesTest, ATrimGivesThemBack) {
   keep(0, 2);
   keep(3, 2);
   rig_.forget_calls();
-  EXPECT_EQ(memory().trim(there), 4 * page);
+  EXPECT_EQ(memory().trim(there), 4 * page_bytes);
   EXPECT_EQ(rig_.calls(Call::release), 2);
   EXPECT_EQ(rig_.account(there).total(), 0u);
   EXPECT_EQ(dropped(), 2u);
@@ -118,11 +117,11 @@ TEST_F(CleanCopiesTest, ATrimGivesThemBack) {
 
 TEST_F(CleanCopiesTest, ALowerCapacityTakesWhatLiesOverIt) {
   for (std::size_t slot = 0; slot < 4; ++slot) keep(slot, 2);
-  memory().set_capacity(there, 5 * page);
+  memory().set_capacity(there, 5 * page_bytes);
   EXPECT_EQ(pages_of_copies(), 4u);
   memory().set_capacity(there, 0);
   EXPECT_EQ(pages_of_copies(), 0u);
-  memory().set_capacity(there, 8 * page);
+  memory().set_capacity(there, 8 * page_bytes);
   check_settled(memory());
 }
 

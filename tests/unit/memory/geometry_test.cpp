@@ -11,29 +11,30 @@
 namespace vma {
 namespace {
 
-constexpr std::uint64_t granule = 2 * MiB;
+constexpr std::uint64_t large_granule = 2 * MiB;
 
 Geometry plan(std::uint64_t size_bytes, std::uint64_t chunk_bytes = 0, Location home = gpu(0)) {
-  return plan_geometry(size_bytes, chunk_bytes, home, granule);
+  return plan_geometry(size_bytes, chunk_bytes, home, large_granule);
 }
 
 void expect_sound(const Geometry& geometry, std::uint64_t size_bytes) {
   ASSERT_GE(geometry.slots, 1u);
   EXPECT_GE(geometry.size_bytes(), size_bytes);
-  EXPECT_EQ(geometry.chunk_bytes % granule, 0u);
-  EXPECT_EQ(geometry.tail_bytes % granule, 0u);
+  EXPECT_EQ(geometry.chunk_bytes % large_granule, 0u);
+  EXPECT_EQ(geometry.tail_bytes % large_granule, 0u);
   EXPECT_GT(geometry.tail_bytes, 0u);
   EXPECT_LE(geometry.tail_bytes, geometry.chunk_bytes);
   EXPECT_LE(geometry.chunk_bytes, 256 * MiB);
   EXPECT_LT((geometry.slots - 1) * geometry.chunk_bytes, size_bytes) << "a slot that nobody needs";
-  const std::uint64_t needed = round_up(size_bytes, granule);
+  const std::uint64_t needed = round_up(size_bytes, large_granule);
   EXPECT_LE(geometry.size_bytes(), needed + needed / 2) << "more than half is waste";
 }
 
 TEST(Geometry, CoversEverySize) {
   for (std::uint64_t granules = 1; granules <= 1200; ++granules) {
     for (const Location home : {gpu(0), host(0)}) {
-      for (const std::uint64_t size : {granules * granule - granule + 1, granules * granule}) {
+      for (const std::uint64_t size :
+           {granules * large_granule - large_granule + 1, granules * large_granule}) {
         SCOPED_TRACE(fmt::format("{} bytes at {}", size, to_string(home)));
         expect_sound(plan(size, 0, home), size);
       }
@@ -48,11 +49,11 @@ TEST(Geometry, CoversEverySizeInChunksThatAreAskedFor) {
   for (const std::uint64_t chunk_granules : {1, 2, 3, 7, 16, 100, 128}) {
     for (std::uint64_t granules = 1; granules <= 300; ++granules) {
       SCOPED_TRACE(fmt::format("{} granules in chunks of {}", granules, chunk_granules));
-      const Geometry geometry = plan(granules * granule, chunk_granules * granule);
-      EXPECT_EQ(geometry.chunk_bytes, chunk_granules * granule);
+      const Geometry geometry = plan(granules * large_granule, chunk_granules * large_granule);
+      EXPECT_EQ(geometry.chunk_bytes, chunk_granules * large_granule);
       EXPECT_EQ(geometry.slots, (granules + chunk_granules - 1) / chunk_granules);
       EXPECT_LE(geometry.tail_bytes, geometry.chunk_bytes);
-      EXPECT_GE(geometry.size_bytes(), granules * granule);
+      EXPECT_GE(geometry.size_bytes(), granules * large_granule);
     }
   }
 }
@@ -60,7 +61,7 @@ TEST(Geometry, CoversEverySizeInChunksThatAreAskedFor) {
 TEST(Geometry, UsesFewSizesSoThatTheCacheHits) {
   std::set<std::uint64_t> sizes;
   for (std::uint64_t granules = 1; granules <= 4000; ++granules) {
-    const Geometry geometry = plan(granules * granule);
+    const Geometry geometry = plan(granules * large_granule);
     sizes.insert(geometry.chunk_bytes);
     sizes.insert(geometry.tail_bytes);
   }
@@ -68,9 +69,9 @@ TEST(Geometry, UsesFewSizesSoThatTheCacheHits) {
 }
 
 TEST(Geometry, MakesAByteOneGranule) {
-  EXPECT_EQ(plan(1), (Geometry{granule, granule, 1}));
-  EXPECT_EQ(plan(granule), (Geometry{granule, granule, 1}));
-  EXPECT_EQ(plan(granule + 1), (Geometry{2 * granule, 2 * granule, 1}));
+  EXPECT_EQ(plan(1), (Geometry{large_granule, large_granule, 1}));
+  EXPECT_EQ(plan(large_granule), (Geometry{large_granule, large_granule, 1}));
+  EXPECT_EQ(plan(large_granule + 1), (Geometry{2 * large_granule, 2 * large_granule, 1}));
 }
 
 TEST(Geometry, GrowsChunksWithTheSizeAndKeepsHostChunksSmall) {
@@ -79,13 +80,13 @@ TEST(Geometry, GrowsChunksWithTheSizeAndKeepsHostChunksSmall) {
   EXPECT_EQ(plan(8 * GiB).chunk_bytes, 256 * MiB);
   EXPECT_EQ(plan(512 * MiB).chunk_bytes, 128 * MiB) << "four chunks, so that copies overlap";
   EXPECT_EQ(plan(GiB, 0, host(0)).chunk_bytes, 32 * MiB);
-  EXPECT_EQ(largest_chunk_bytes(gpu(0), granule), 256 * MiB);
-  EXPECT_EQ(largest_chunk_bytes(host(0), granule), 32 * MiB);
+  EXPECT_EQ(largest_chunk_bytes(gpu(0), large_granule), 256 * MiB);
+  EXPECT_EQ(largest_chunk_bytes(host(0), large_granule), 32 * MiB);
 }
 
 TEST(Geometry, RoundsAChunkSizeUpToGranules) {
-  EXPECT_EQ(plan(10 * granule, 1).chunk_bytes, granule);
-  EXPECT_EQ(plan(10 * granule, granule + 1).chunk_bytes, 2 * granule);
+  EXPECT_EQ(plan(10 * large_granule, 1).chunk_bytes, large_granule);
+  EXPECT_EQ(plan(10 * large_granule, large_granule + 1).chunk_bytes, 2 * large_granule);
 }
 
 TEST(Geometry, RefusesWhatCannotBe) {
@@ -94,14 +95,15 @@ TEST(Geometry, RefusesWhatCannotBe) {
   EXPECT_TRUE(says(expect_error(ErrorKind::invalid_argument, [&] { plan(too_much); }),
                    std::to_string(too_much)));
   expect_error(ErrorKind::invalid_argument, [] { plan(UINT64_MAX); });
-  EXPECT_NO_THROW(plan(granule, 256 * MiB));
-  EXPECT_TRUE(says(expect_error(ErrorKind::invalid_argument, [] { plan(granule, 256 * MiB + 1); }),
-                   std::to_string(256 * MiB + 1)));
-  expect_error(ErrorKind::invalid_argument, [] { plan(granule, UINT64_MAX); });
-  EXPECT_NO_THROW(plan(8 * 1024 * GiB, granule));
+  EXPECT_NO_THROW(plan(large_granule, 256 * MiB));
   EXPECT_TRUE(
-      says(expect_error(ErrorKind::invalid_argument, [] { plan(8 * 1024 * GiB + 1, granule); }),
-           "4194304 chunks"));
+      says(expect_error(ErrorKind::invalid_argument, [] { plan(large_granule, 256 * MiB + 1); }),
+           std::to_string(256 * MiB + 1)));
+  expect_error(ErrorKind::invalid_argument, [] { plan(large_granule, UINT64_MAX); });
+  EXPECT_NO_THROW(plan(8 * 1024 * GiB, large_granule));
+  EXPECT_TRUE(says(
+      expect_error(ErrorKind::invalid_argument, [] { plan(8 * 1024 * GiB + 1, large_granule); }),
+      "4194304 chunks"));
 }
 
 }  // namespace

@@ -18,6 +18,8 @@
 
 namespace vma {
 
+inline constexpr std::uint64_t page_bytes = 4096;  // Of simulated machines for tests.
+
 /// A simulated machine, the drivers that delay, trace and fail its calls, and a Memory on top of
 /// them, with every GPU's primary context active. A failed call is not traced. When it ends,
 /// nothing may be left in the machine but what the ledger has counted as leaked.

@@ -10,18 +10,16 @@
 namespace vma {
 namespace {
 
-constexpr std::uint64_t page = 4 * KiB;
-
 MemoryLimits capped(std::uint64_t pages) {
   MemoryLimits limits;
-  limits.capacity_bytes[gpu(0)] = (pages + 2) * page;  // With keeper and spare.
+  limits.capacity_bytes[gpu(0)] = (pages + 2) * page_bytes;  // With keeper and spare.
   return limits;
 }
 
 TEST(MemoryPressure, TrimsTheCacheBeforeItRefuses) {
   MemoryRig rig("test-2", capped(8));
   rig.free(rig.alloc(8, gpu(0), 1));
-  EXPECT_EQ(rig.cached(gpu(0)), 8 * page);
+  EXPECT_EQ(rig.cached(gpu(0)), 8 * page_bytes);
   const auto allocation = rig.alloc(8, gpu(0), 4);  // Of other chunks.
   EXPECT_EQ(rig.cached(gpu(0)), 0u);
   rig.expect_shown(*allocation);
@@ -40,10 +38,10 @@ TEST(MemoryPressure, SaysWhoHoldsWhat) {
   MemoryRig rig("test-2", capped(8));
   const auto held = rig.alloc(5, gpu(0), 5);
   const Error error = expect_error(ErrorKind::out_of_memory, [&] { rig.alloc(4, gpu(0), 4); });
-  EXPECT_TRUE(says(error, fmt::format("{} bytes at gpu(0)", 4 * page))) << error.what();
-  EXPECT_TRUE(says(error, fmt::format("capacity of {} bytes", 10 * page))) << error.what();
-  EXPECT_TRUE(says(error, fmt::format("allocations hold {}", 5 * page))) << error.what();
-  EXPECT_TRUE(says(error, fmt::format("the runtime {}", 2 * page))) << error.what();
+  EXPECT_TRUE(says(error, fmt::format("{} bytes at gpu(0)", 4 * page_bytes))) << error.what();
+  EXPECT_TRUE(says(error, fmt::format("capacity of {} bytes", 10 * page_bytes))) << error.what();
+  EXPECT_TRUE(says(error, fmt::format("allocations hold {}", 5 * page_bytes))) << error.what();
+  EXPECT_TRUE(says(error, fmt::format("the runtime {}", 2 * page_bytes))) << error.what();
   rig.memory().check_invariants();
   const auto fits = rig.alloc(3, gpu(0), 3);
   rig.expect_shown(*fits);
@@ -76,7 +74,7 @@ TEST(MemoryPressure, GivesUpThePageTablesReserveForAGrant) {
   rig.fail({Call::grant}, {1});  // The first is the chunk's own; this is the slots'.
   const auto allocation = rig.alloc(1, gpu(0));
   EXPECT_EQ(rig.driver().fired(), 1);
-  EXPECT_EQ(rig.account(gpu(0)).own_bytes, page) << "the spares went";
+  EXPECT_EQ(rig.account(gpu(0)).own_bytes, page_bytes) << "the spares went";
   rig.expect_shown(*allocation);
   rig.fail({Call::grant}, {1});
   expect_error(ErrorKind::out_of_memory, [&] { rig.alloc(2, gpu(0)); });  // There are none left.
@@ -86,7 +84,7 @@ TEST(MemoryPressure, GivesUpThePageTablesReserveForAGrant) {
 
 TEST(MemoryPressure, KeepsWithinTheCacheBudget) {
   MemoryLimits limits;
-  limits.cache_bytes_per_gpu = 6 * page;
+  limits.cache_bytes_per_gpu = 6 * page_bytes;
   MemoryRig rig("test-2", limits);
   std::vector<std::shared_ptr<Allocation>> allocations;
   for (int i = 0; i < 8; ++i) allocations.push_back(rig.alloc(2, gpu(0)));
@@ -99,16 +97,16 @@ TEST(MemoryPressure, KeepsWithinTheCacheBudget) {
 
 TEST(Reserve, HasChunksReadySoThatAnAllocationMakesNone) {
   MemoryLimits limits;
-  limits.cache_bytes_per_gpu = page;  // What is reserved counts against no budget.
+  limits.cache_bytes_per_gpu = page_bytes;  // What is reserved counts against no budget.
   MemoryRig rig("test-2", limits);
-  rig.memory().reserve(gpu(0), 9 * page, 4 * page);
+  rig.memory().reserve(gpu(0), 9 * page_bytes, 4 * page_bytes);
   rig.memory().lane().drain();
-  EXPECT_EQ(rig.memory().cache().count(gpu(0), 4 * page), 3u);
+  EXPECT_EQ(rig.memory().cache().count(gpu(0), 4 * page_bytes), 3u);
   rig.forget_calls();
   const auto allocation = rig.alloc(12, gpu(0), 4);
   EXPECT_EQ(rig.calls(Call::create), 0);
-  rig.memory().reserve(gpu(0), 4 * page, 4 * page);
-  rig.memory().reserve(gpu(0), 4 * page, 4 * page);
+  rig.memory().reserve(gpu(0), 4 * page_bytes, 4 * page_bytes);
+  rig.memory().reserve(gpu(0), 4 * page_bytes, 4 * page_bytes);
   EXPECT_EQ(rig.calls(Call::create), 1) << "what lies ready is not made again";
   rig.memory().check_invariants();
 }
@@ -116,50 +114,52 @@ TEST(Reserve, HasChunksReadySoThatAnAllocationMakesNone) {
 TEST(Reserve, TakesTheLargestChunksUnlessAsked) {
   MemoryRig rig;
   rig.memory().reserve(gpu(1), 1, 0);
-  EXPECT_EQ(rig.memory().cache().count(gpu(1), largest_chunk_bytes(gpu(1), page)), 1u);
+  EXPECT_EQ(rig.memory().cache().count(gpu(1), largest_chunk_bytes(gpu(1), page_bytes)), 1u);
   rig.memory().reserve(host(0), 1, 0);
-  EXPECT_EQ(rig.memory().cache().count(host(0), largest_chunk_bytes(host(0), page)), 1u);
+  EXPECT_EQ(rig.memory().cache().count(host(0), largest_chunk_bytes(host(0), page_bytes)), 1u);
 }
 
 TEST(Reserve, RefusesWhatIsNotThereOrDoesNotFit) {
   MemoryRig rig("test-2", capped(8));
-  expect_error(ErrorKind::invalid_argument, [&] { rig.memory().reserve(gpu(2), page, page); });
   expect_error(ErrorKind::invalid_argument,
-               [&] { rig.memory().reserve(gpu(0), page, 129 * page); });
-  expect_error(ErrorKind::out_of_memory, [&] { rig.memory().reserve(gpu(0), 9 * page, page); });
+               [&] { rig.memory().reserve(gpu(2), page_bytes, page_bytes); });
+  expect_error(ErrorKind::invalid_argument,
+               [&] { rig.memory().reserve(gpu(0), page_bytes, 129 * page_bytes); });
+  expect_error(ErrorKind::out_of_memory,
+               [&] { rig.memory().reserve(gpu(0), 9 * page_bytes, page_bytes); });
   rig.memory().check_invariants();
 }
 
 TEST(Reserve, MakesRoomFromCachedMemoryOfOtherSizes) {
   MemoryRig rig("test-2", capped(8));
   rig.free(rig.alloc(4, gpu(0), 2));
-  rig.memory().retire(rig.memory().obtain(gpu(0), page, Memory::Turn::take));
-  rig.memory().reserve(gpu(0), 8 * page, 4 * page);
-  EXPECT_EQ(rig.memory().cache().count(gpu(0), 4 * page), 2u);
-  EXPECT_EQ(rig.cached(gpu(0)), 8 * page);
+  rig.memory().retire(rig.memory().obtain(gpu(0), page_bytes, Memory::Turn::take));
+  rig.memory().reserve(gpu(0), 8 * page_bytes, 4 * page_bytes);
+  EXPECT_EQ(rig.memory().cache().count(gpu(0), 4 * page_bytes), 2u);
+  EXPECT_EQ(rig.cached(gpu(0)), 8 * page_bytes);
   rig.memory().check_invariants();
 }
 
 TEST(Reserve, RaisesTheBudgetNoFurtherWhenItIsAskedAgain) {
   MemoryLimits limits;
-  limits.cache_bytes_per_gpu = page;
+  limits.cache_bytes_per_gpu = page_bytes;
   MemoryRig rig("test-2", limits);
   for (int round = 0; round < 5; ++round) {
-    rig.memory().reserve(gpu(0), 8 * page, 4 * page);
-    EXPECT_EQ(rig.memory().cache().budget_bytes(gpu(0)), 9 * page);
+    rig.memory().reserve(gpu(0), 8 * page_bytes, 4 * page_bytes);
+    EXPECT_EQ(rig.memory().cache().budget_bytes(gpu(0)), 9 * page_bytes);
     rig.alloc(8, gpu(0), 4);  // Uses what was reserved.
   }
   rig.memory().trim(gpu(0));
-  EXPECT_EQ(rig.memory().cache().budget_bytes(gpu(0)), page);
+  EXPECT_EQ(rig.memory().cache().budget_bytes(gpu(0)), page_bytes);
 }
 
 TEST(Trim, GivesTheCacheBackAndSaysHowMuch) {
   MemoryRig rig;
   rig.free(rig.alloc(5, gpu(0), 2));
-  rig.memory().reserve(gpu(0), 4 * page, 4 * page);
+  rig.memory().reserve(gpu(0), 4 * page_bytes, 4 * page_bytes);
   const std::uint64_t created = rig.machine().created_bytes();
-  EXPECT_EQ(rig.memory().trim(gpu(0)), 9 * page);
-  EXPECT_EQ(rig.machine().created_bytes(), created - 9 * page);
+  EXPECT_EQ(rig.memory().trim(gpu(0)), 9 * page_bytes);
+  EXPECT_EQ(rig.machine().created_bytes(), created - 9 * page_bytes);
   EXPECT_EQ(rig.memory().trim(gpu(0)), 0u);
   EXPECT_EQ(rig.memory().trim(gpu(1)), 0u);
   expect_error(ErrorKind::invalid_argument, [&] { rig.memory().trim(host(7)); });
@@ -169,7 +169,7 @@ TEST(Trim, GivesTheCacheBackAndSaysHowMuch) {
 TEST(Trim, GivesBackWhatWasAboutToBeMadeAheadToo) {
   MemoryRig rig;
   std::shared_ptr<Allocation> allocation;
-  rig.memory().reserve(host(0), page, page);
+  rig.memory().reserve(host(0), page_bytes, page_bytes);
   {
     const MutexLock turn(rig.memory().lane().turn());  // The lane stands still.
     allocation = rig.alloc(1, host(0), 1);             // From the cache; more is to be made.

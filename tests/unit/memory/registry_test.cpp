@@ -12,8 +12,8 @@
 namespace vma {
 namespace {
 
-constexpr std::uint64_t granule = 4 * KiB;
-constexpr std::uint64_t leaf_bytes = 32768 * granule;  // What one leaf of the table covers.
+constexpr std::uint64_t small_granule = 4 * KiB;
+constexpr std::uint64_t leaf_bytes = 32768 * small_granule;  // What one leaf of the table covers.
 constexpr Address base{std::uint64_t{1} << 40};
 
 using Found = Registry::Found;
@@ -23,8 +23,8 @@ Found found(AllocationId id, std::uint32_t slot) {
 }
 
 TEST(Registry, AnswersFirstAndLastByteOfEverySlot) {
-  Registry registry(granule);
-  const std::uint64_t slot_bytes = 3 * granule, slots = 5;
+  Registry registry(small_granule);
+  const std::uint64_t slot_bytes = 3 * small_granule, slots = 5;
   const AllocationId id = registry.insert(base, slots * slot_bytes, slot_bytes, nullptr);
   for (std::uint32_t slot = 0; slot < slots; ++slot) {
     EXPECT_EQ(registry.find(base + slot * slot_bytes), found(id, slot));
@@ -36,31 +36,33 @@ TEST(Registry, AnswersFirstAndLastByteOfEverySlot) {
 }
 
 TEST(Registry, CountsAShorterTailAsTheLastSlot) {
-  Registry registry(granule);
-  const AllocationId id = registry.insert(base, 9 * granule, 4 * granule, nullptr);
-  EXPECT_EQ(registry.find(base + (8 * granule - 1)), found(id, 1));
-  EXPECT_EQ(registry.find(base + 8 * granule), found(id, 2));
-  EXPECT_EQ(registry.find(base + (9 * granule - 1)), found(id, 2));
-  EXPECT_EQ(registry.find(base + 9 * granule), std::nullopt);
+  Registry registry(small_granule);
+  const AllocationId id = registry.insert(base, 9 * small_granule, 4 * small_granule, nullptr);
+  EXPECT_EQ(registry.find(base + (8 * small_granule - 1)), found(id, 1));
+  EXPECT_EQ(registry.find(base + 8 * small_granule), found(id, 2));
+  EXPECT_EQ(registry.find(base + (9 * small_granule - 1)), found(id, 2));
+  EXPECT_EQ(registry.find(base + 9 * small_granule), std::nullopt);
 }
 
 TEST(Registry, KeepsNeighboursApart) {
-  Registry registry(granule);
-  const AllocationId first = registry.insert(base, granule, granule, nullptr);
-  const AllocationId second = registry.insert(base + granule, 2 * granule, granule, nullptr);
+  Registry registry(small_granule);
+  const AllocationId first = registry.insert(base, small_granule, small_granule, nullptr);
+  const AllocationId second =
+      registry.insert(base + small_granule, 2 * small_granule, small_granule, nullptr);
   EXPECT_NE(first, second);
-  EXPECT_EQ(registry.find(base + (granule - 1)), found(first, 0));
-  EXPECT_EQ(registry.find(base + granule), found(second, 0));
+  EXPECT_EQ(registry.find(base + (small_granule - 1)), found(first, 0));
+  EXPECT_EQ(registry.find(base + small_granule), found(second, 0));
   registry.erase(first);
   EXPECT_EQ(registry.find(base), std::nullopt);
-  EXPECT_EQ(registry.find(base + granule), found(second, 0));
+  EXPECT_EQ(registry.find(base + small_granule), found(second, 0));
   registry.check_invariants();
 }
 
 TEST(Registry, CrossesLeavesOfItsTable) {
-  Registry registry(granule);
-  const Address begin{to_integer(base) + leaf_bytes - granule};
-  const std::uint64_t size_bytes = 2 * leaf_bytes + 2 * granule;  // Begins and ends beside two.
+  Registry registry(small_granule);
+  const Address begin{to_integer(base) + leaf_bytes - small_granule};
+  const std::uint64_t size_bytes =
+      2 * leaf_bytes + 2 * small_granule;  // Begins and ends beside two.
   const AllocationId id = registry.insert(begin, size_bytes, leaf_bytes, nullptr);
   EXPECT_EQ(registry.find(begin), found(id, 0));
   EXPECT_EQ(registry.find(begin + leaf_bytes), found(id, 1));
@@ -68,14 +70,14 @@ TEST(Registry, CrossesLeavesOfItsTable) {
   EXPECT_EQ(registry.find(begin + size_bytes), std::nullopt);
   registry.check_invariants();
   registry.erase(id);
-  for (std::uint64_t offset = 0; offset < size_bytes; offset += 512 * granule) {
+  for (std::uint64_t offset = 0; offset < size_bytes; offset += 512 * small_granule) {
     ASSERT_EQ(registry.find(begin + offset), std::nullopt) << offset;
   }
 }
 
 TEST(Registry, AnswersAnyAddressAtAll) {
-  Registry registry(granule);
-  registry.insert(base, granule, granule, nullptr);
+  Registry registry(small_granule);
+  registry.insert(base, small_granule, small_granule, nullptr);
   for (int bit = 0; bit < 64; ++bit) {
     const std::uint64_t power = std::uint64_t{1} << bit;
     if (bit != 40) {
@@ -88,31 +90,32 @@ TEST(Registry, AnswersAnyAddressAtAll) {
 }
 
 TEST(Registry, TakesTheHighestUserAddresses) {
-  Registry registry(granule);
-  const Address begin{(std::uint64_t{1} << 49) - 3 * granule};
-  const AllocationId id = registry.insert(begin, 2 * granule, granule, nullptr);
-  EXPECT_EQ(registry.find(begin + (2 * granule - 1)), found(id, 1));
-  EXPECT_EQ(registry.find(begin + 2 * granule), std::nullopt);
+  Registry registry(small_granule);
+  const Address begin{(std::uint64_t{1} << 49) - 3 * small_granule};
+  const AllocationId id = registry.insert(begin, 2 * small_granule, small_granule, nullptr);
+  EXPECT_EQ(registry.find(begin + (2 * small_granule - 1)), found(id, 1));
+  EXPECT_EQ(registry.find(begin + 2 * small_granule), std::nullopt);
 }
 
 TEST(Registry, UsesNumbersAgain) {
-  Registry registry(granule);
-  const AllocationId first = registry.insert(base, granule, granule, nullptr);
-  registry.insert(base + 16 * granule, granule, granule, nullptr);
+  Registry registry(small_granule);
+  const AllocationId first = registry.insert(base, small_granule, small_granule, nullptr);
+  registry.insert(base + 16 * small_granule, small_granule, small_granule, nullptr);
   EXPECT_EQ(registry.size(), 2u);
   registry.erase(first);
   EXPECT_EQ(registry.size(), 1u);
-  EXPECT_EQ(registry.insert(base + 8 * granule, granule, granule, nullptr), first);
+  EXPECT_EQ(registry.insert(base + 8 * small_granule, small_granule, small_granule, nullptr),
+            first);
   EXPECT_EQ(registry.find(base), std::nullopt);
-  EXPECT_EQ(registry.find(base + 8 * granule), found(first, 0));
+  EXPECT_EQ(registry.find(base + 8 * small_granule), found(first, 0));
   registry.check_invariants();
 }
 
 TEST(Registry, ErasesOnceAndNothingUnknown) {
   MemoryRig rig;
   const auto allocation = rig.alloc(1, gpu(0));
-  Registry registry(granule);
-  const AllocationId id = registry.insert(base, granule, granule, allocation);
+  Registry registry(small_granule);
+  const AllocationId id = registry.insert(base, small_granule, small_granule, allocation);
   EXPECT_EQ(registry.erase(AllocationId{77}), nullptr);
   EXPECT_EQ(registry.erase(id), allocation);
   EXPECT_EQ(registry.erase(id), nullptr);
@@ -122,15 +125,15 @@ TEST(Registry, ErasesOnceAndNothingUnknown) {
 
 TEST(Registry, HoldsWhatItAnswers) {
   MemoryRig rig;
-  Registry registry(granule);
+  Registry registry(small_granule);
   const auto allocation = rig.alloc(1, gpu(0));
   const long uses = allocation.use_count();
-  const AllocationId id = registry.insert(base, 4 * granule, granule, allocation);
-  const auto held = registry.hold(base + 3 * granule);
+  const AllocationId id = registry.insert(base, 4 * small_granule, small_granule, allocation);
+  const auto held = registry.hold(base + 3 * small_granule);
   EXPECT_EQ(held, allocation);
   EXPECT_EQ(registry.get(id), allocation);
   EXPECT_EQ(registry.all(), std::vector{allocation});
-  EXPECT_EQ(registry.hold(base + 4 * granule), nullptr);
+  EXPECT_EQ(registry.hold(base + 4 * small_granule), nullptr);
   registry.erase(id);
   EXPECT_EQ(registry.hold(base), nullptr);
   EXPECT_EQ(allocation.use_count(), uses + 1) << "only `held` is left";
@@ -138,10 +141,10 @@ TEST(Registry, HoldsWhatItAnswers) {
 
 TEST(Registry, IsEmptiedOneByOne) {
   MemoryRig rig;
-  Registry registry(granule);
+  Registry registry(small_granule);
   const auto allocation = rig.alloc(1, gpu(0));
-  registry.insert(base, granule, granule, allocation);
-  registry.insert(base + granule, granule, granule, allocation);
+  registry.insert(base, small_granule, small_granule, allocation);
+  registry.insert(base + small_granule, small_granule, small_granule, allocation);
   EXPECT_EQ(registry.erase_any(), allocation);
   EXPECT_EQ(registry.erase_any(), allocation);
   EXPECT_EQ(registry.erase_any(), nullptr);
@@ -151,18 +154,19 @@ TEST(Registry, IsEmptiedOneByOne) {
 
 TEST(RegistryDeathTest, EndsTheProcessWhereTheTableHasAnythingElse) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
-  Registry registry(granule);
-  registry.insert(base, 4 * granule, 4 * granule, nullptr);
+  Registry registry(small_granule);
+  registry.insert(base, 4 * small_granule, 4 * small_granule, nullptr);
   registry.check_invariants();
-  registry.insert(base + granule, granule, granule, nullptr);  // Amid a slot, against the rules.
+  registry.insert(base + small_granule, small_granule, small_granule,
+                  nullptr);  // Amid a slot, against the rules.
   EXPECT_DEATH(registry.check_invariants(), "each granule is in the table");
 }
 
 TEST(Registry, FindsBesideInsertAndErase) {
-  Registry registry(granule);
+  Registry registry(small_granule);
   constexpr std::uint64_t slots = 8;
-  const AllocationId fixed = registry.insert(base, slots * granule, granule, nullptr);
-  const Address changing = base + slots * granule;  // The next granules, in the same leaf.
+  const AllocationId fixed = registry.insert(base, slots * small_granule, small_granule, nullptr);
+  const Address changing = base + slots * small_granule;  // The next granules, in the same leaf.
   std::atomic<bool> stop{false};
   std::atomic<std::uint64_t> wrong{0}, seen{0};
   ThreadedExecutor executor;
@@ -171,8 +175,8 @@ TEST(Registry, FindsBesideInsertAndErase) {
     finders.push_back(executor.spawn("finder", [&] {
       while (!stop) {
         for (std::uint32_t slot = 0; slot < slots; ++slot) {
-          if (registry.find(base + slot * granule) != found(fixed, slot)) ++wrong;
-          const auto answer = registry.find(changing + slot * granule);
+          if (registry.find(base + slot * small_granule) != found(fixed, slot)) ++wrong;
+          const auto answer = registry.find(changing + slot * small_granule);
           if (!answer) continue;
           ++seen;
           if (answer->id == fixed || answer->slot != slot / 2) ++wrong;
@@ -181,7 +185,8 @@ TEST(Registry, FindsBesideInsertAndErase) {
     }));
   }
   for (int round = 0; round < 2000 || seen == 0; ++round) {
-    const AllocationId id = registry.insert(changing, slots * granule, 2 * granule, nullptr);
+    const AllocationId id =
+        registry.insert(changing, slots * small_granule, 2 * small_granule, nullptr);
     if (round % 7 == 0) registry.check_invariants();
     registry.erase(id);
   }

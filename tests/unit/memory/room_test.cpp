@@ -11,12 +11,11 @@
 namespace vma {
 namespace {
 
-constexpr std::uint64_t page = 4096;
 constexpr std::chrono::milliseconds limit(50);
 
-MemoryLimits capped(std::uint64_t pages) {
+MemoryLimits capped_and_quick(std::uint64_t pages) {
   MemoryLimits limits;
-  limits.capacity_bytes[gpu(0)] = (pages + 2) * page;  // With keeper and spare.
+  limits.capacity_bytes[gpu(0)] = (pages + 2) * page_bytes;  // With keeper and spare.
   limits.pressure_limit = limit;
   return limits;
 }
@@ -31,7 +30,7 @@ class RoomTest : public testing::Test {
     return expect_error(ErrorKind::out_of_memory, [&] { rig_.alloc(pages, gpu(0), 1); });
   }
 
-  MemoryRig rig_{"test-2", capped(8)};
+  MemoryRig rig_{"test-2", capped_and_quick(8)};
   TimePoint start_{0};
 };
 
@@ -41,7 +40,7 @@ TEST_F(RoomTest, AsksForWhatIsWantedAndTriesAgain) {
   memory().on_pressure([&](Location at, std::uint64_t size_bytes, TimePoint until) {
     ++asked;
     EXPECT_EQ(at, gpu(0));
-    EXPECT_EQ(size_bytes, 3 * page) << "what is there need not be made";
+    EXPECT_EQ(size_bytes, 3 * page_bytes) << "what is there need not be made";
     EXPECT_GT(until, rig_.machine().clock().now());
     EXPECT_TRUE(memory().lane().turn().is_free());
     rig_.free(other);
@@ -66,7 +65,7 @@ TEST_F(RoomTest, AsksWhereOnlyTheDriverKnowsThatThereIsNone) {
   int asked = 0;
   memory().on_pressure([&](Location, std::uint64_t size_bytes, TimePoint) {
     ++asked;
-    EXPECT_EQ(size_bytes, 2 * page) << "the first two chunks are there";
+    EXPECT_EQ(size_bytes, 2 * page_bytes) << "the first two chunks are there";
     rig_.fail_nothing();
     return true;
   });
@@ -85,7 +84,7 @@ TEST_F(RoomTest, EndsAtTheLimitWhereOnlyPromisesAreMade) {
   EXPECT_GT(asked, 1);
   EXPECT_LE(asked, limit / std::chrono::milliseconds(1) + 1) << "it pauses in between";
   EXPECT_GE(since_start(), limit);
-  EXPECT_EQ(rig_.account(gpu(0)).allocated_bytes, 6 * page);
+  EXPECT_EQ(rig_.account(gpu(0)).allocated_bytes, 6 * page_bytes);
   memory().check_invariants();
 }
 
@@ -108,7 +107,7 @@ TEST_F(RoomTest, BelievesARefusalAndAThrowAtOnce) {
 }
 
 TEST(Room, AsksNobodyWhereTheLimitIsZero) {
-  MemoryLimits limits = capped(8);
+  MemoryLimits limits = capped_and_quick(8);
   limits.pressure_limit = {};
   MemoryRig rig("test-2", limits);
   rig.memory().on_pressure([&](Location, std::uint64_t, TimePoint) {
@@ -124,13 +123,13 @@ TEST_F(RoomTest, SaysWhoHoldsMostAndWhetherItMayMove) {
   EXPECT_TRUE(says(refusal(9), "; allocations at gpu(0): none"));
   options.tag = "weights";
   options.movable = false;
-  kept.push_back(memory().alloc(2 * page, gpu(0), options));
+  kept.push_back(memory().alloc(2 * page_bytes, gpu(0), options));
   kept.push_back(rig_.alloc(1, host(0)));
   kept.push_back(rig_.alloc(3, gpu(0)));
   const Error few = refusal(9);
   EXPECT_TRUE(says(
       few, fmt::format("; allocations at gpu(0): {:#x} {} bytes, \"weights\" {} bytes (pinned)",
-                       to_integer(kept[2]->begin()), 3 * page, 2 * page)))
+                       to_integer(kept[2]->begin()), 3 * page_bytes, 2 * page_bytes)))
       << few.what();
   EXPECT_FALSE(says(few, "more"));
   for (int i = 0; i < 3; ++i) kept.push_back(rig_.alloc(1, gpu(0)));
@@ -145,22 +144,22 @@ TEST_F(RoomTest, SaysWhoHoldsMostAndWhetherItMayMove) {
 
 TEST_F(RoomTest, ChangesACapacityWithoutTakingAnythingBack) {
   const auto held = rig_.alloc(6, gpu(0), 2);
-  EXPECT_EQ(memory().room_bytes(gpu(0)), 2 * page);
-  memory().set_capacity(gpu(0), 4 * page);
+  EXPECT_EQ(memory().room_bytes(gpu(0)), 2 * page_bytes);
+  memory().set_capacity(gpu(0), 4 * page_bytes);
   EXPECT_EQ(memory().room_bytes(gpu(0)), 0u);
   memory().check_invariants();
   refusal(1);
-  expect_error(ErrorKind::out_of_memory, [&] { memory().reserve(gpu(0), page, page); });
+  expect_error(ErrorKind::out_of_memory, [&] { memory().reserve(gpu(0), page_bytes, page_bytes); });
   rig_.expect_shown(*held);
   rig_.free(held);
   memory().check_invariants();
-  EXPECT_EQ(memory().room_bytes(gpu(0)), 2 * page) << "keeper and spare have the rest";
+  EXPECT_EQ(memory().room_bytes(gpu(0)), 2 * page_bytes) << "keeper and spare have the rest";
   const auto two = rig_.alloc(2, gpu(0), 1);
   refusal(1);
   memory().set_capacity(gpu(0), UINT64_MAX);
   const auto many = rig_.alloc(100, gpu(0), 10);
   memory().check_invariants();
-  expect_error(ErrorKind::invalid_argument, [&] { memory().set_capacity(gpu(5), page); });
+  expect_error(ErrorKind::invalid_argument, [&] { memory().set_capacity(gpu(5), page_bytes); });
 }
 
 }  // namespace

@@ -14,8 +14,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr std::uint64_t page = 4096;
-
 int calls_that_stop(const MoveRig& rig) {
   return rig.calls(Call::record_context) + rig.calls(Call::hold_context);
 }
@@ -30,13 +28,13 @@ void expect_untouched(MoveRig& rig, const Allocation& allocation, std::uint64_t 
 
 TEST(MoverFailure, FindsAFullCapacityBeforeItStopsAnything) {
   MemoryLimits limits;
-  limits.capacity_bytes[gpu(1)] = (2 + 5) * page;
+  limits.capacity_bytes[gpu(1)] = (2 + 5) * page_bytes;
   MoveRig rig("test-2", limits);
   const auto allocation = rig.filled(6, gpu(0), 2, 3);
   rig.forget_calls();
   const Error error =
       expect_error(ErrorKind::out_of_memory, [&] { rig.move(*allocation, gpu(1)); });
-  EXPECT_TRUE(says(error, fmt::format("{} bytes at gpu(1)", 6 * page))) << error.what();
+  EXPECT_TRUE(says(error, fmt::format("{} bytes at gpu(1)", 6 * page_bytes))) << error.what();
   ASSERT_NE(error.report(), nullptr);
   EXPECT_EQ(error.report()->outcome, Outcome::failed);
   EXPECT_EQ(error.report()->chunks_moved, 0);
@@ -87,12 +85,13 @@ TEST(MoverFailure, LeavesFinishedChunksAndTellsTheTruth) {
   EXPECT_EQ(error.report()->outcome, Outcome::partly);
   EXPECT_EQ(error.report()->chunks, 4);
   EXPECT_EQ(error.report()->chunks_moved, 2);
-  EXPECT_EQ(error.report()->bytes_moved, 4 * page);
+  EXPECT_EQ(error.report()->bytes_moved, 4 * page_bytes);
   ASSERT_EQ(error.report()->failures.size(), 1u);
-  EXPECT_EQ(error.report()->failures[0].offset, 4 * page);
+  EXPECT_EQ(error.report()->failures[0].offset, 4 * page_bytes);
   EXPECT_FALSE(error.report()->failures[0].poisoned);
   EXPECT_EQ(allocation->extents(),
-            (std::vector<Extent>{{0, 4 * page, gpu(1), 1}, {4 * page, 4 * page, gpu(0), 0}}));
+            (std::vector<Extent>{{0, 4 * page_bytes, gpu(1), 1},
+                                 {4 * page_bytes, 4 * page_bytes, gpu(0), 0}}));
   rig.expect_shown(*allocation);
   for (int i = 0; i < 2; ++i) EXPECT_EQ(rig.wrong_for(i, *allocation, 3), 0u);
   rig.memory().check_invariants();

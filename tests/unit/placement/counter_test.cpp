@@ -10,78 +10,76 @@ namespace vma {
 inline namespace v1 {
 namespace {
 
-constexpr std::uint64_t bytes = 395'000'000;
-constexpr double pass = bytes;
-
 class CounterTest : public testing::Test {
  protected:
-  PolicyRig rig_{counter_kind(), PolicyMachine::h200(3, 10 * bytes, 40 * bytes)};
+  PolicyRig rig_{counter_kind(), PolicyMachine::h200(3, 10 * large_chunk, 40 * large_chunk)};
   const PlaceId a_ = gpu_place(0), b_ = gpu_place(1), c_ = gpu_place(2);
 };
 
 TEST_F(CounterTest, MovesAtTheUseThatReachesTwiceTheCost) {
-  const ChunkId chunk = rig_.allocate({bytes}, a_);
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(rig_.use_and_apply(chunk, b_, pass), 0u) << i;
-  const Plan plan = rig_.use(chunk, b_, pass);
+  const ChunkId chunk = rig_.allocate({large_chunk}, a_);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(rig_.use_and_apply(chunk, b_, large_pass), 0u) << i;
+  const Plan plan = rig_.use(chunk, b_, large_pass);
   ASSERT_EQ(wishes(plan), "chunk 0 to 1");
   EXPECT_NEAR(plan.moves()[0].value, 4 * 0.9089e-3 - 1.4e-3, 1e-6);
 }
 
 TEST_F(CounterTest, AWriteCountsLikeARead) {
-  const ChunkId chunk = rig_.allocate({bytes}, a_);
-  EXPECT_EQ(rig_.use_and_apply(chunk, b_, 1.5 * pass, 1.5 * pass), 0u);
-  EXPECT_EQ(rig_.use_and_apply(chunk, b_, 0, pass), 1u);
+  const ChunkId chunk = rig_.allocate({large_chunk}, a_);
+  EXPECT_EQ(rig_.use_and_apply(chunk, b_, 1.5 * large_pass, 1.5 * large_pass), 0u);
+  EXPECT_EQ(rig_.use_and_apply(chunk, b_, 0, large_pass), 1u);
 }
 
 // Three passes of the peer, one at home that takes one back: only the fifth of the peer moves it.
 TEST_F(CounterTest, UsesAtHomeTakeBack) {
-  const ChunkId chunk = rig_.allocate({bytes}, a_);
-  for (int i = 0; i < 3; ++i) rig_.use_and_apply(chunk, b_, pass);
-  EXPECT_EQ(rig_.use_and_apply(chunk, a_, pass), 0u);
-  EXPECT_EQ(rig_.use_and_apply(chunk, b_, pass), 0u);
-  EXPECT_EQ(rig_.use_and_apply(chunk, b_, pass), 1u);
+  const ChunkId chunk = rig_.allocate({large_chunk}, a_);
+  for (int i = 0; i < 3; ++i) rig_.use_and_apply(chunk, b_, large_pass);
+  EXPECT_EQ(rig_.use_and_apply(chunk, a_, large_pass), 0u);
+  EXPECT_EQ(rig_.use_and_apply(chunk, b_, large_pass), 0u);
+  EXPECT_EQ(rig_.use_and_apply(chunk, b_, large_pass), 1u);
   EXPECT_EQ(rig_.at(chunk), b_);
 }
 
 TEST_F(CounterTest, EvenSharesNeverMove) {
-  const ChunkId chunk = rig_.allocate({bytes}, a_);
+  const ChunkId chunk = rig_.allocate({large_chunk}, a_);
   for (int i = 0; i < 1000; ++i) {
-    EXPECT_EQ(rig_.use_and_apply(chunk, b_, pass) + rig_.use_and_apply(chunk, a_, pass), 0u);
+    EXPECT_EQ(rig_.use_and_apply(chunk, b_, large_pass) + rig_.use_and_apply(chunk, a_, large_pass),
+              0u);
   }
 }
 
 TEST_F(CounterTest, AMoveStartsTheCountAnew) {
-  const ChunkId chunk = rig_.allocate({bytes}, a_);
-  for (int i = 0; i < 3; ++i) rig_.use_and_apply(chunk, c_, pass);
+  const ChunkId chunk = rig_.allocate({large_chunk}, a_);
+  for (int i = 0; i < 3; ++i) rig_.use_and_apply(chunk, c_, large_pass);
   rig_.tables().moved(chunk, b_);  // By somebody else: the three passes are paid.
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(rig_.use_and_apply(chunk, c_, pass), 0u) << i;
-  EXPECT_EQ(rig_.use_and_apply(chunk, c_, pass), 1u);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(rig_.use_and_apply(chunk, c_, large_pass), 0u) << i;
+  EXPECT_EQ(rig_.use_and_apply(chunk, c_, large_pass), 1u);
 }
 
 TEST_F(CounterTest, WaitsForRoomAndForLeave) {
-  const ChunkId chunk = rig_.allocate({bytes}, a_);
-  const ChunkId filling = rig_.allocate(std::vector<std::uint64_t>(10, bytes), b_);
-  for (int i = 0; i < 10; ++i) EXPECT_EQ(rig_.use_and_apply(chunk, b_, pass), 0u);
+  const ChunkId chunk = rig_.allocate({large_chunk}, a_);
+  const ChunkId filling = rig_.allocate(std::vector<std::uint64_t>(10, large_chunk), b_);
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(rig_.use_and_apply(chunk, b_, large_pass), 0u);
   rig_.free(filling);
   rig_.tables().row(chunk).movable = false;
-  EXPECT_EQ(rig_.use_and_apply(chunk, b_, pass), 0u);
+  EXPECT_EQ(rig_.use_and_apply(chunk, b_, large_pass), 0u);
   rig_.tables().row(chunk).movable = true;
-  EXPECT_EQ(rig_.use_and_apply(chunk, b_, pass), 1u);
+  EXPECT_EQ(rig_.use_and_apply(chunk, b_, large_pass), 1u);
 }
 
 TEST_F(CounterTest, LeavesAChunkWhereAllItsUsersReachIt) {
   rig_.tables().costs().access_rate(c_, b_) = 0;
   rig_.tables().costs().rank();
-  const ChunkId chunk = rig_.allocate({bytes}, a_);
+  const ChunkId chunk = rig_.allocate({large_chunk}, a_);
   rig_.use_and_apply(chunk, c_, 1000);
-  for (int i = 0; i < 20; ++i) EXPECT_EQ(rig_.use_and_apply(chunk, b_, pass), 0u);
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(rig_.use_and_apply(chunk, b_, large_pass), 0u);
 }
 
 TEST(CounterAlone, OneGpuPullsItsChunksFromTheHostOnceAndKeepsThem) {
-  PolicyRig rig(counter_kind(), PolicyMachine::h200(1, 2 * bytes, 10 * bytes));
-  const ChunkId first = rig.allocate({bytes, bytes, bytes}, rig.host_place());
+  PolicyRig rig(counter_kind(), PolicyMachine::h200(1, 2 * large_chunk, 10 * large_chunk));
+  const ChunkId first = rig.allocate({large_chunk, large_chunk, large_chunk}, rig.host_place());
   const auto use_all = [&] {
-    for (std::size_t i = 0; i < 3; ++i) rig.use_and_apply(next(first, i), gpu_place(0), pass);
+    for (std::size_t i = 0; i < 3; ++i) rig.use_and_apply(next(first, i), gpu_place(0), large_pass);
   };
   rig.run(std::chrono::milliseconds(200), use_all);
   EXPECT_EQ(rig.places_of(first, 3), (std::vector<std::size_t>{0, 0, 1}));  // No room for a third.
@@ -91,11 +89,11 @@ TEST(CounterAlone, OneGpuPullsItsChunksFromTheHostOnceAndKeepsThem) {
 }
 
 TEST_F(CounterTest, ForgetsChunksThatAreGone) {
-  const ChunkId chunk = rig_.allocate({bytes}, a_);
-  for (int i = 0; i < 3; ++i) rig_.use_and_apply(chunk, b_, pass);
+  const ChunkId chunk = rig_.allocate({large_chunk}, a_);
+  for (int i = 0; i < 3; ++i) rig_.use_and_apply(chunk, b_, large_pass);
   rig_.free(chunk);
-  ASSERT_EQ(rig_.allocate({bytes}, a_), chunk);
-  EXPECT_EQ(rig_.use_and_apply(chunk, b_, pass), 0u);
+  ASSERT_EQ(rig_.allocate({large_chunk}, a_), chunk);
+  EXPECT_EQ(rig_.use_and_apply(chunk, b_, large_pass), 0u);
 }
 
 }  // namespace

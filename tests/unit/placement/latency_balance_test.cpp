@@ -12,8 +12,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::uint64_t bytes = 64 << 20;
-constexpr std::size_t chunks = 250;
+constexpr std::size_t balanced_chunks = 250;
 
 class LatencyBalanceTest : public testing::Test {
  protected:
@@ -21,14 +20,17 @@ class LatencyBalanceTest : public testing::Test {
   const PlaceId a_ = gpu_place(0), b_ = gpu_place(1);
 
   static PolicyMachine machine() {
-    return PolicyMachine::h200(2, 2 * chunks * bytes, 2 * chunks * bytes);
+    return PolicyMachine::h200(2, 2 * balanced_chunks * small_chunk,
+                               2 * balanced_chunks * small_chunk);
   }
-  static std::vector<std::uint64_t> all() { return std::vector<std::uint64_t>(chunks, bytes); }
+  static std::vector<std::uint64_t> all() {
+    return std::vector<std::uint64_t>(balanced_chunks, small_chunk);
+  }
   /// A uses all chunks equally, `rate` bytes a second together, for `time`.
   static std::size_t run(PolicyRig& rig, ChunkId first, double rate, Time time) {
     return rig.run(time, [&] {
-      for (std::size_t i = 0; i < chunks; ++i)
-        rig.use_and_apply(next(first, i), gpu_place(0), rate * 0.01 / chunks);
+      for (std::size_t i = 0; i < balanced_chunks; ++i)
+        rig.use_and_apply(next(first, i), gpu_place(0), rate * 0.01 / balanced_chunks);
     });
   }
   double loaded(PlaceId at) {
@@ -41,7 +43,7 @@ class LatencyBalanceTest : public testing::Test {
 TEST_F(LatencyBalanceTest, BringsTrafficHomeWhileTheHbmAnswersSooner) {
   const ChunkId first = rig_.allocate(all(), b_);
   run(rig_, first, 1.9e12, 10s);
-  EXPECT_EQ(rig_.places_of(first, chunks), std::vector<std::size_t>(chunks, 0));
+  EXPECT_EQ(rig_.places_of(first, balanced_chunks), std::vector<std::size_t>(balanced_chunks, 0));
   EXPECT_EQ(run(rig_, first, 1.9e12, 20s), 0u);
 }
 
@@ -71,25 +73,25 @@ TEST_F(LatencyBalanceTest, ReturnsWhenTheLoadIsOver) {
   run(rig_, first, 2.7e12, 20s);
   ASSERT_FALSE(rig_.made().empty());
   run(rig_, first, 1e12, 30s);
-  EXPECT_EQ(rig_.places_of(first, chunks), std::vector<std::size_t>(chunks, 0));
+  EXPECT_EQ(rig_.places_of(first, balanced_chunks), std::vector<std::size_t>(balanced_chunks, 0));
 }
 
 TEST_F(LatencyBalanceTest, LeavesAloneWhatMayNotMoveOrHasNoRoomOrNoWay) {
   const ChunkId first = rig_.allocate(all(), b_);
-  for (std::size_t i = 0; i < chunks; ++i) {
+  for (std::size_t i = 0; i < balanced_chunks; ++i) {
     if (i % 2 == 0) rig_.tables().row(next(first, i)).in_scope = false;
   }
-  rig_.allocate(std::vector<std::uint64_t>(2 * chunks - 10, bytes), a_);
+  rig_.allocate(std::vector<std::uint64_t>(2 * balanced_chunks - 10, small_chunk), a_);
   run(rig_, first, 1e12, 10s);
   EXPECT_EQ(rig_.made().size(), 10u);
   rig_.tables().costs().copy_rate(b_, a_) = 0;
-  rig_.tables().set_capacity(a_, 4 * chunks * bytes);
+  rig_.tables().set_capacity(a_, 4 * balanced_chunks * small_chunk);
   EXPECT_EQ(run(rig_, first, 1e12, 10s), 0u);
 }
 
 TEST(LatencyBalanceAlone, OneGpuAndItsHost) {
-  PolicyRig rig(latency_balance_kind(), PolicyMachine::h200(1, 10 * bytes, 10 * bytes));
-  const ChunkId chunk = rig.allocate({bytes}, rig.host_place());
+  PolicyRig rig(latency_balance_kind(), PolicyMachine::h200(1, 10 * small_chunk, 10 * small_chunk));
+  const ChunkId chunk = rig.allocate({small_chunk}, rig.host_place());
   rig.run(2s, [&] { rig.use_and_apply(chunk, gpu_place(0), 1e8); });
   EXPECT_EQ(rig.at(chunk), gpu_place(0));
   EXPECT_EQ(rig.made().size(), 1u);

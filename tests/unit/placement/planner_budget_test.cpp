@@ -10,8 +10,6 @@ namespace {
 using namespace std::chrono_literals;
 using enum Rejection;
 
-constexpr PlaceId gpu0 = gpu_place(0), gpu1 = gpu_place(1), node = gpu_place(2);
-
 PlannerRig rig_of(const PlannerLimits& limits) {
   return PlannerRig(PolicyMachine::h200(2, 1000, 1000), limits);
 }
@@ -22,12 +20,12 @@ TEST(PlannerBudget, ARouteFillsWithTime) {
   limits.route_bytes_s = 100;
   limits.route_burst_bytes = 50;
   PlannerRig rig = rig_of(limits);
-  EXPECT_EQ(rig.try_move(rig.add(30, node), gpu0), std::nullopt);
-  const ChunkId second = rig.add(21, node), third = rig.add(20, node);
+  EXPECT_EQ(rig.try_move(rig.add(30, node_of_two), gpu0), std::nullopt);
+  const ChunkId second = rig.add(21, node_of_two), third = rig.add(20, node_of_two);
   EXPECT_EQ(rig.try_move(second, gpu0), route_budget);
   EXPECT_EQ(rig.try_move(second, gpu1), std::nullopt) << "another route";
   EXPECT_EQ(rig.try_move(third, gpu0), std::nullopt);
-  const ChunkId fourth = rig.add(20, node);
+  const ChunkId fourth = rig.add(20, node_of_two);
   EXPECT_EQ(rig.try_move(fourth, gpu0), route_budget);
   rig.advance(199ms);
   EXPECT_EQ(rig.try_move(fourth, gpu0), route_budget);
@@ -42,8 +40,8 @@ TEST(PlannerBudget, AChunkLargerThanTheBurstLeavesADebt) {
   limits.route_bytes_s = 100;
   limits.route_burst_bytes = 50;
   PlannerRig rig = rig_of(limits);
-  EXPECT_EQ(rig.try_move(rig.add(200, node), gpu0), std::nullopt);
-  const ChunkId next_one = rig.add(50, node);
+  EXPECT_EQ(rig.try_move(rig.add(200, node_of_two), gpu0), std::nullopt);
+  const ChunkId next_one = rig.add(50, node_of_two);
   rig.advance(1999ms);
   EXPECT_EQ(rig.try_move(next_one, gpu0), route_budget);
   rig.advance(1ms);
@@ -55,9 +53,9 @@ TEST(PlannerBudget, ARouteHoldsSoMuchAtATime) {
   limits.route_under_way_bytes = 50;
   PlannerRig rig = rig_of(limits);
   Plan plan;
-  plan.move(rig.add(40, node), gpu0, 1, "test");
+  plan.move(rig.add(40, node_of_two), gpu0, 1, "test");
   const MoveNumber number = rig.plan(plan).accepted.front().number;
-  const ChunkId second = rig.add(20, node);
+  const ChunkId second = rig.add(20, node_of_two);
   rig.advance(100s);
   EXPECT_EQ(rig.try_move(second, gpu0), route_budget);
   rig.start(number);
@@ -74,11 +72,12 @@ TEST(PlannerBudget, ProgramsStandForAShareOfTheTime) {
   limits.stall_burst = 1ms;
   PlannerRig rig = rig_of(limits);
   Plan plan;
-  for (int i = 0; i < 7; ++i) plan.move(rig.add(1, node), i % 2 == 0 ? gpu0 : gpu1, 1 + i, "test");
+  for (int i = 0; i < 7; ++i)
+    plan.move(rig.add(1, node_of_two), i % 2 == 0 ? gpu0 : gpu1, 1 + i, "test");
   const PlanOutcome outcome = rig.plan(plan);
   EXPECT_EQ(outcome.accepted.size(), 5u);
   EXPECT_EQ(describe(outcome.rejected), "0 stall_budget, 1 stall_budget") << "those of least value";
-  const ChunkId later = rig.add(1, node);
+  const ChunkId later = rig.add(1, node_of_two);
   rig.advance(19ms);
   EXPECT_EQ(rig.try_move(later, gpu0), stall_budget);
   rig.advance(1100us);
@@ -94,9 +93,9 @@ TEST(PlannerBudget, IsSpentOnWholeSwaps) {
   Plan plan;
   rig.add(250, gpu0);
   for (int i = 0; i < 3; ++i) {
-    const ChunkId cold = rig.add(250, gpu0), hot = rig.add(250, node);
+    const ChunkId cold = rig.add(250, gpu0), hot = rig.add(250, node_of_two);
     rig.heat(hot, gpu0, 1);
-    plan.evict(cold, node, "test");
+    plan.evict(cold, node_of_two, "test");
     plan.move(hot, gpu0, 3 - i, "test");
   }
   const PlanOutcome outcome = rig.plan(plan);
@@ -111,14 +110,14 @@ TEST(PlannerBudget, ASwapLargerThanTheBurstLeavesADebt) {
   limits.stall_share = 0.01;
   limits.stall_burst = 300us;
   PlannerRig rig(PolicyMachine::h200(2, 250, 10'000), limits);
-  const ChunkId cold = rig.add(250, gpu0), hot = rig.add(250, node);
+  const ChunkId cold = rig.add(250, gpu0), hot = rig.add(250, node_of_two);
   rig.heat(hot, gpu0, 1);
   Plan plan;
-  plan.evict(cold, node, "test");
+  plan.evict(cold, node_of_two, "test");
   plan.move(hot, gpu0, 1, "test");
   EXPECT_EQ(describe(rig.plan(plan).accepted), "0 to 2, 1 to 0 after 0");
   EXPECT_EQ(rig.carry_out(), 2u);
-  const ChunkId other = rig.add(100, node);
+  const ChunkId other = rig.add(100, node_of_two);
   Plan more;
   more.move(other, gpu_place(1), 1, "test");
   EXPECT_EQ(describe(rig.plan(more).rejected), "2 stall_budget");
@@ -129,7 +128,7 @@ TEST(PlannerBudget, RefusedMovesSpendNothing) {
   limits.route_bytes_s = 1;
   limits.route_burst_bytes = 1500;
   PlannerRig rig = rig_of(limits);
-  const ChunkId fills = rig.add(600, node), second = rig.add(400, node);
+  const ChunkId fills = rig.add(600, node_of_two), second = rig.add(400, node_of_two);
   rig.add(500, gpu0);
   EXPECT_EQ(rig.try_move(fills, gpu0), no_room);
   EXPECT_EQ(rig.try_move(fills, gpu0), no_room);
@@ -139,15 +138,15 @@ TEST(PlannerBudget, RefusedMovesSpendNothing) {
 
 TEST(PlannerBudget, LimitsChangeWhileItRuns) {
   PlannerRig rig = rig_of(no_limits());
-  const ChunkId chunk = rig.add(1, node);
+  const ChunkId chunk = rig.add(1, node_of_two);
   rig.move_now(chunk, gpu0);
   PlannerLimits limits = no_limits();
   limits.least_residence = 10s;
   rig.planner().set_limits(limits);
   rig.advance(9s);
-  EXPECT_EQ(rig.try_move(chunk, node), cooldown);
+  EXPECT_EQ(rig.try_move(chunk, node_of_two), cooldown);
   rig.planner().set_limits(no_limits());
-  EXPECT_EQ(rig.try_move(chunk, node), std::nullopt);
+  EXPECT_EQ(rig.try_move(chunk, node_of_two), std::nullopt);
 }
 
 // Last used 3, 2 and 1 s ago, one still hot; 250 bytes are wanted.
@@ -186,8 +185,8 @@ TEST(PlannerPressure, CountsWhatThePolicyWishesAndFillsUpPlaceAfterPlace) {
   rig.add(600, gpu1);
   Plan plan;
   plan.evict(b, gpu1, "the policy's");
-  plan.evict(b, node, "twice is once");
-  plan.evict(ChunkId{77}, node, "nonsense");
+  plan.evict(b, node_of_two, "twice is once");
+  plan.evict(ChunkId{77}, node_of_two, "nonsense");
   EXPECT_EQ(rig.planner().complete_pressure({gpu0, 600, gpu0}, rig.snapshot(), plan), 600u);
   EXPECT_EQ(wishes(plan), "chunk 1 to 1, chunk 1 to 2, chunk 77 to 2, chunk 0 to 2")
       << "400 were free at the peer, 300 of these are the policy's";

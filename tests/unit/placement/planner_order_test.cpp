@@ -11,8 +11,6 @@ namespace {
 using namespace std::chrono_literals;
 using Leg = AcceptedMove::Leg;
 
-constexpr PlaceId gpu0 = gpu_place(0), gpu1 = gpu_place(1), gpu2 = gpu_place(2);
-
 TEST(PlannerOrder, AMoveWaitsForTheRoomThatAnotherLeaves) {
   PlannerRig rig(PolicyMachine::h200(2, 8, 64));
   const ChunkId leaves = rig.add(8, gpu0), comes = rig.add(8, gpu1);

@@ -14,6 +14,10 @@
 
 namespace vma {
 
+/// Places of the machines that planners are tested on, which have two GPUs or three.
+inline constexpr PlaceId gpu0 = gpu_place(0), gpu1 = gpu_place(1), gpu2 = gpu_place(2);
+inline constexpr PlaceId node_of_two = gpu_place(2);
+
 /// Limits under which only the rule that a test is about refuses anything.
 PlannerLimits no_limits();
 

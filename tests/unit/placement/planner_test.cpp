@@ -14,15 +14,13 @@ namespace {
 using namespace std::chrono_literals;
 using enum Rejection;
 
-constexpr PlaceId gpu0 = gpu_place(0), gpu1 = gpu_place(1), node = gpu_place(2);
-
 PolicyMachine two_gpus() {
   return PolicyMachine::h200(2, 8, 64);
 }
 
 TEST(Planner, AcceptsAMoveThatHasRoomAndAReason) {
   PlannerRig rig(two_gpus());
-  const ChunkId chunk = rig.add(8, node);
+  const ChunkId chunk = rig.add(8, node_of_two);
   EXPECT_EQ(rig.try_move(chunk, gpu0), std::nullopt);
   EXPECT_EQ(rig.carry_out(), 1u);
   EXPECT_EQ(rig.at(chunk), gpu0);
@@ -30,13 +28,13 @@ TEST(Planner, AcceptsAMoveThatHasRoomAndAReason) {
 
 TEST(Planner, RefusesWhatMakesNoSense) {
   PlannerRig rig(two_gpus());
-  const ChunkId chunk = rig.add(1, node);
-  const ChunkId gone = rig.add(1, node);
+  const ChunkId chunk = rig.add(1, node_of_two);
+  const ChunkId gone = rig.add(1, node_of_two);
   rig.tables().remove(gone, 1);
   EXPECT_EQ(rig.try_move(gone, gpu0), unknown_chunk);
   EXPECT_EQ(rig.try_move(ChunkId{1000}, gpu0), unknown_chunk);
   EXPECT_EQ(rig.try_move(chunk, PlaceId{3}), unknown_place);
-  EXPECT_EQ(rig.try_move(chunk, node), same_place);
+  EXPECT_EQ(rig.try_move(chunk, node_of_two), same_place);
   EXPECT_EQ(rig.try_move(chunk, gpu0, 1, ""), no_reason);
   EXPECT_EQ(rig.try_move(chunk, gpu0, -1), bad_value);
   EXPECT_EQ(rig.try_move(chunk, gpu0, std::nan("")), bad_value);
@@ -46,7 +44,7 @@ TEST(Planner, RefusesWhatMakesNoSense) {
 
 TEST(Planner, RefusesChunksThatMayNotMove) {
   PlannerRig rig(two_gpus());
-  const ChunkId chunk = rig.add(1, node);
+  const ChunkId chunk = rig.add(1, node_of_two);
   ChunkRow& row = rig.tables().row(chunk);
   row.movable = false;
   EXPECT_EQ(rig.try_move(chunk, gpu0), pinned);
@@ -65,7 +63,7 @@ TEST(Planner, RefusesChunksThatMayNotMove) {
 
 TEST(Planner, RefusesAChunkThatItMovesAlready) {
   PlannerRig rig(two_gpus());
-  const ChunkId chunk = rig.add(1, node);
+  const ChunkId chunk = rig.add(1, node_of_two);
   Plan twice;
   twice.move(chunk, gpu0, 1, "test");
   twice.move(chunk, gpu1, 2, "test");
@@ -86,7 +84,7 @@ TEST(Planner, RefusesPlacesWithoutAWay) {
   PlannerRig rig(machine);
   const ChunkId here = rig.add(1, gpu0);
   EXPECT_EQ(rig.try_move(here, gpu1), unreachable) << "nothing copies there";
-  const ChunkId used = rig.add(1, node);
+  const ChunkId used = rig.add(1, node_of_two);
   rig.heat(used, gpu0, 1);
   rig.heat(used, gpu1, 1);
   EXPECT_EQ(rig.try_move(used, gpu0), unreachable) << "gpu1 uses it and cannot reach gpu0";
@@ -97,7 +95,7 @@ TEST(Planner, KeepsAChunkForTheLeastResidence) {
   PlannerLimits limits = no_limits();
   limits.least_residence = 1s;
   PlannerRig rig(two_gpus(), limits);
-  const ChunkId chunk = rig.add(1, node);
+  const ChunkId chunk = rig.add(1, node_of_two);
   rig.move_now(chunk, gpu0);
   rig.advance(999ms);
   EXPECT_EQ(rig.try_move(chunk, gpu1), cooldown);
@@ -145,7 +143,7 @@ TEST(Planner, RefusesWhatIsBeyondTheBoundOfAPlan) {
   limits.moves_max = 2;
   PlannerRig rig(two_gpus(), limits);
   Plan plan;
-  for (int i = 0; i < 4; ++i) plan.move(rig.add(1, node), gpu0, 1 + i, "test");
+  for (int i = 0; i < 4; ++i) plan.move(rig.add(1, node_of_two), gpu0, 1 + i, "test");
   const PlanOutcome outcome = rig.plan(plan);
   EXPECT_EQ(describe(outcome.accepted), "1 to 0, 0 to 0");
   EXPECT_EQ(describe(outcome.rejected), "2 plan_too_long, 3 plan_too_long");
@@ -155,8 +153,9 @@ TEST(Planner, RefusesWhatIsBeyondTheBoundOfAPlan) {
 TEST(Planner, GivesRoomToTheGreatestValueAByteThenTheLowestNumber) {
   PlannerRig rig(two_gpus());
   Plan plan;
-  const ChunkId second = rig.add(4, node), third = rig.add(4, node), best = rig.add(4, node);
-  const ChunkId large = rig.add(8, node);
+  const ChunkId second = rig.add(4, node_of_two), third = rig.add(4, node_of_two),
+                best = rig.add(4, node_of_two);
+  const ChunkId large = rig.add(8, node_of_two);
   plan.move(third, gpu0, 4, "test");
   plan.move(second, gpu0, 4, "test");
   plan.move(large, gpu0, 12, "test");
@@ -168,11 +167,11 @@ TEST(Planner, GivesRoomToTheGreatestValueAByteThenTheLowestNumber) {
 
 TEST(Planner, RefusesAVictimNoColderThanWhatComes) {
   PlannerRig rig(two_gpus());
-  const ChunkId victim = rig.add(8, gpu0), comes = rig.add(8, node);
+  const ChunkId victim = rig.add(8, gpu0), comes = rig.add(8, node_of_two);
   rig.heat(victim, gpu0, 2);
   rig.heat(comes, gpu0, 2);
   Plan plan;
-  plan.evict(victim, node, "test");
+  plan.evict(victim, node_of_two, "test");
   plan.move(comes, gpu0, 1, "test");
   EXPECT_EQ(describe(rig.plan(plan).rejected), "0 not_colder, 1 no_room") << "as hot is not colder";
   rig.heat(comes, gpu0, 0.1);
@@ -185,11 +184,11 @@ TEST(Planner, WantsVictimsColderByTheFactor) {
   PlannerLimits limits = no_limits();
   limits.colder_factor = 2;
   PlannerRig rig(two_gpus(), limits);
-  const ChunkId victim = rig.add(8, gpu0), comes = rig.add(8, node);
+  const ChunkId victim = rig.add(8, gpu0), comes = rig.add(8, node_of_two);
   rig.heat(victim, gpu0, 2);
   rig.heat(comes, gpu0, 3);
   Plan plan;
-  plan.evict(victim, node, "test");
+  plan.evict(victim, node_of_two, "test");
   plan.move(comes, gpu0, 1, "test");
   EXPECT_EQ(describe(rig.plan(plan).rejected), "0 not_colder, 1 no_room");
   rig.heat(comes, gpu0, 1.5);
@@ -198,7 +197,7 @@ TEST(Planner, WantsVictimsColderByTheFactor) {
 
 TEST(Planner, TakesAnAnnouncedChunkForHot) {
   PlannerRig rig(two_gpus());
-  const ChunkId victim = rig.add(8, gpu0), comes = rig.add(8, node);
+  const ChunkId victim = rig.add(8, gpu0), comes = rig.add(8, node_of_two);
   rig.heat(victim, gpu0, 2);
   Hint hint;
   hint.device = gpu(0);
@@ -206,21 +205,21 @@ TEST(Planner, TakesAnAnnouncedChunkForHot) {
   hint.passes = 10;  // Five a second from now: more than two.
   rig.tables().hinted(comes, hint);
   Plan plan;
-  plan.evict(victim, node, "test");
+  plan.evict(victim, node_of_two, "test");
   plan.move(comes, gpu0, 1, "test");
   EXPECT_EQ(describe(rig.plan(plan).accepted), "0 to 2, 1 to 0 after 0");
 }
 
 TEST(Planner, MovesVictimsOnlyForWhatComes) {
   PlannerRig rig(two_gpus());
-  const ChunkId victim = rig.add(4, gpu0), held = rig.add(4, gpu0), comes = rig.add(8, node);
+  const ChunkId victim = rig.add(4, gpu0), held = rig.add(4, gpu0), comes = rig.add(8, node_of_two);
   rig.heat(comes, gpu0, 1);
   Plan plan;
-  plan.evict(victim, node, "test");
+  plan.evict(victim, node_of_two, "test");
   plan.move(comes, gpu0, 1, "test");
   EXPECT_EQ(describe(rig.plan(plan).rejected), "0 not_needed, 2 no_room")
       << "four bytes are missing";
-  plan.evict(held, node, "test");
+  plan.evict(held, node_of_two, "test");
   EXPECT_EQ(describe(rig.plan(plan).accepted), "0 to 2, 1 to 2, 2 to 0 after 0 after 1");
 }
 
@@ -229,7 +228,7 @@ TEST(Planner, MovesVictimsForTheirOwnSakeIfNothingComes) {
   Plan plan;
   const ChunkId victim = rig.add(4, gpu0);
   rig.heat(victim, gpu0, 100);
-  plan.evict(victim, node, "below the watermark");
+  plan.evict(victim, node_of_two, "below the watermark");
   EXPECT_EQ(describe(rig.plan(plan).accepted), "0 to 2");
 }
 
@@ -238,31 +237,32 @@ TEST(Planner, LeavesVictimsOfWhatIsRefused) {
   PlannerRig rig(two_gpus());
   const ChunkId first = rig.add(2, gpu0), second = rig.add(2, gpu0), third = rig.add(2, gpu0);
   rig.add(2, gpu0);
-  const ChunkId comes = rig.add(2, node), held = rig.add(2, node);
+  const ChunkId comes = rig.add(2, node_of_two), held = rig.add(2, node_of_two);
   rig.heat(comes, gpu0, 1);
   rig.heat(held, gpu0, 1);
   rig.tables().row(held).movable = false;
   Plan plan;
-  plan.evict(first, node, "test");
-  plan.evict(second, node, "test");
+  plan.evict(first, node_of_two, "test");
+  plan.evict(second, node_of_two, "test");
   plan.move(comes, gpu0, 1, "test");
   plan.move(held, gpu0, 1, "test");
   PlannerRig same = rig;
   EXPECT_EQ(describe(same.plan(plan).rejected), "1 not_needed, 5 pinned");
-  plan.evict(third, node, "below the watermark");
+  plan.evict(third, node_of_two, "below the watermark");
   EXPECT_EQ(describe(rig.plan(plan).rejected), "5 pinned, 2 not_needed");
 }
 
 // A victim goes to a full peer, whose own victim is colder still and goes to the host.
 TEST(Planner, MakesRoomForVictimsToo) {
   PlannerRig rig(two_gpus());
-  const ChunkId coldest = rig.add(8, gpu1), victim = rig.add(8, gpu0), comes = rig.add(8, node);
+  const ChunkId coldest = rig.add(8, gpu1), victim = rig.add(8, gpu0),
+                comes = rig.add(8, node_of_two);
   rig.heat(victim, gpu0, 1);
   rig.heat(comes, gpu0, 2);
   Plan plan;
   plan.move(comes, gpu0, 1, "test");
   plan.evict(victim, gpu1, "test");
-  plan.evict(coldest, node, "test");
+  plan.evict(coldest, node_of_two, "test");
   EXPECT_EQ(describe(rig.plan(plan).accepted), "0 to 2, 1 to 1 after 0, 2 to 0 after 1");
   EXPECT_EQ(rig.carry_out(), 3u);
 }
@@ -271,8 +271,8 @@ TEST(Planner, MakesRoomForVictimsToo) {
 TEST(Planner, HasRoomWhereTheSizeIsUnknown) {
   PlannerRig rig(PolicyMachine::h200(2, 8, UINT64_MAX));
   const ChunkId chunk = rig.add(8, gpu0), other = rig.add(8, gpu1);
-  rig.add(8, node);
-  EXPECT_EQ(rig.try_move(chunk, node), std::nullopt);
+  rig.add(8, node_of_two);
+  EXPECT_EQ(rig.try_move(chunk, node_of_two), std::nullopt);
   EXPECT_EQ(rig.carry_out(), 1u);
   Plan plan;
   EXPECT_EQ(rig.planner().complete_pressure({gpu1, 8, gpu1}, rig.snapshot(), plan), 8u);

@@ -2,6 +2,7 @@
 // Method: a handful of scenes, each played by every policy behind the planner. What came of it is
 // one line of text, and the lines of any two policies differ in at least one scene. Most lines are
 // worked out by hand, beside the table at the end.
+#include "base/units.hpp"
 #include "placement/built_in_policies.hpp"
 #include "unit/placement/planner_rig.hpp"
 
@@ -14,7 +15,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::uint64_t MB = 1'000'000, GiB = std::uint64_t{1} << 30;
+constexpr std::uint64_t MB = 1'000'000;
 constexpr PlaceId a = gpu_place(0), b = gpu_place(1), host_place = gpu_place(2);
 
 /// One policy on two GPUs like H200s, a move of whose wishes is made at once if the planner agrees.

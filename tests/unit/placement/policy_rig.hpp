@@ -18,6 +18,16 @@
 namespace vma {
 inline namespace v1 {
 
+/// Sizes of chunks, and what one pass over such a chunk reads.
+inline constexpr std::uint64_t small_chunk = 64 << 20, large_chunk = 395'000'000;
+inline constexpr double small_pass = small_chunk, large_pass = large_chunk;
+inline std::vector<std::uint64_t> small_chunks(std::size_t count) {
+  return std::vector<std::uint64_t>(count, small_chunk);
+}
+inline std::vector<std::uint64_t> large_chunks(std::size_t count) {
+  return std::vector<std::uint64_t>(count, large_chunk);
+}
+
 /// What a policy's tests run on: places, what they hold and what they cost.
 struct PolicyMachine {
   MachineCosts costs;

@@ -15,14 +15,14 @@ namespace vma {
 inline namespace v1 {
 namespace {
 
-constexpr std::size_t places = 3, chunks = 60;
+constexpr std::size_t places = 3, ordered_chunks = 60;
 
 std::vector<std::uint32_t> listed(const ValueOrder& order, PlaceId at) {
   std::vector<std::uint32_t> numbers;
   for (std::uint32_t number = order.first(at); number != ChunkRow::none;
        number = order.next(number)) {
     numbers.push_back(number);
-    if (numbers.size() > chunks) break;  // A ring.
+    if (numbers.size() > ordered_chunks) break;  // A ring.
   }
   return numbers;
 }
@@ -47,7 +47,7 @@ TEST(ValueOrder, IsThatOfASortedList) {
   ValueOrder order;
   std::map<std::uint32_t, Standing> model;
   for (int step = 0; step < 20000; ++step) {
-    const std::uint32_t chunk = random() % chunks;
+    const std::uint32_t chunk = random() % ordered_chunks;
     if (random() % 5 == 0) {
       order.drop(ChunkId{chunk});
       model.erase(chunk);

@@ -26,7 +26,6 @@ namespace {
 
 namespace asio = boost::asio;
 
-constexpr std::uint64_t chunk_bytes = 8192;
 constexpr int chunks = 4;
 
 class AsioTest : public testing::Test {

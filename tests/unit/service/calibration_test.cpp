@@ -31,7 +31,7 @@ Calibration measure(Runtime& runtime, std::uint64_t bytes = calibration_bytes) {
   return runtime.calibrate(options);
 }
 
-PlaceId at(std::size_t place) {
+PlaceId nth_place(std::size_t place) {
   return PlaceId{static_cast<std::uint8_t>(place)};
 }
 
@@ -63,14 +63,14 @@ TEST_P(CalibrationTest, FindsTheRatesOfTheMachineFile) {
       const bool reaches = is_gpu && topology.reaches(DeviceId{source.ordinal}, target);
       if (reaches) {
         const double twice = source == target ? 2 : 1;
-        expect_near(costs.access_rate(at(from), at(to)),
+        expect_near(costs.access_rate(nth_place(from), nth_place(to)),
                     twice * model.bandwidth(target, source) * 1e9, "reads " + pair);
       } else if (is_gpu) {
-        EXPECT_FALSE(costs.reaches(at(from), at(to))) << pair;
+        EXPECT_FALSE(costs.reaches(nth_place(from), nth_place(to))) << pair;
       }
       if (reaches || (!is_gpu && target.kind == Location::Kind::gpu)) {
-        expect_near(costs.copy_rate(at(from), at(to)), model.bandwidth(source, target) * 1e9,
-                    "copies " + pair);
+        expect_near(costs.copy_rate(nth_place(from), nth_place(to)),
+                    model.bandwidth(source, target) * 1e9, "copies " + pair);
       }
     }
   }
@@ -98,7 +98,7 @@ TEST_P(CalibrationTest, ForetellsWhatAMoveTakes) {
         if (move_time(report) < move_time(best)) best = report;
       }
       PredictionLog log;  // It takes from reports what the calibration measured.
-      log.add_move(calibration.costs, at(from), at(to), best);
+      log.add_move(calibration.costs, nth_place(from), nth_place(to), best);
       ASSERT_EQ(log.total(Foretold::move).count, 1u);
       EXPECT_NEAR(log.total(Foretold::move).bias, 0, 0.1);
       EXPECT_LE(move_time(best), best.wall);
@@ -129,7 +129,7 @@ INSTANTIATE_TEST_SUITE_P(Machines, CalibrationTest,
 
 std::vector<Location> by_speed(const Calibration& calibration, std::size_t device) {
   std::vector<Location> order;
-  for (const PlaceId place : calibration.costs.by_speed(at(device))) {
+  for (const PlaceId place : calibration.costs.by_speed(nth_place(device))) {
     order.push_back(calibration.places[index(place)]);
   }
   return order;
@@ -154,7 +154,7 @@ TEST(CalibratedTiers, WhatAGpuCannotReachIsNoTierOfIts) {
   const Calibration calibration = measure(rig.runtime());
   EXPECT_EQ(by_speed(calibration, 2), (std::vector<Location>{gpu(2), gpu(3), host(0)}));
   // Bytes get there all the same, through the host, and no faster than its links.
-  const double around = calibration.costs.copy_rate(at(0), at(2));
+  const double around = calibration.costs.copy_rate(nth_place(0), nth_place(2));
   EXPECT_GT(around, 0.4 * 5e9);
   EXPECT_LE(around, 1.05 * 5e9);
 }
@@ -168,12 +168,12 @@ TEST(Calibration, TellsTheTwoDirectionsOfALinkApart) {
   Runtime runtime(
       std::make_unique<Runtime::Parts>(std::make_unique<SimDriver>(machine), settle({})));
   const MachineCosts costs = measure(runtime).costs;
-  expect_near(costs.copy_rate(at(2), at(0)), 9e9, "to the GPU");
-  expect_near(costs.copy_rate(at(0), at(2)), 3e9, "from the GPU");
-  expect_near(costs.access_rate(at(0), at(2)), 9e9, "reads of the host");
-  expect_near(costs.copy_rate(at(0), at(1)), 8e9, "to the peer");
-  expect_near(costs.access_rate(at(0), at(1)), 16e9, "reads of the peer");
-  expect_near(costs.access_rate(at(1), at(0)), 8e9, "reads by the peer");
+  expect_near(costs.copy_rate(nth_place(2), nth_place(0)), 9e9, "to the GPU");
+  expect_near(costs.copy_rate(nth_place(0), nth_place(2)), 3e9, "from the GPU");
+  expect_near(costs.access_rate(nth_place(0), nth_place(2)), 9e9, "reads of the host");
+  expect_near(costs.copy_rate(nth_place(0), nth_place(1)), 8e9, "to the peer");
+  expect_near(costs.access_rate(nth_place(0), nth_place(1)), 16e9, "reads of the peer");
+  expect_near(costs.access_rate(nth_place(1), nth_place(0)), 8e9, "reads by the peer");
 }
 
 TEST(Calibration, NamesARouteThatFailsAndMeasuresTheOthers) {
@@ -187,8 +187,9 @@ TEST(Calibration, NamesARouteThatFailsAndMeasuresTheOthers) {
   const Calibration calibration = measure(runtime);
   EXPECT_TRUE(names(calibration.estimates, "copies gpu(0)->gpu(0)")) << calibration.estimates[0];
   EXPECT_FALSE(names(calibration.estimates, "copies gpu(0)->gpu(1)"));
-  EXPECT_EQ(calibration.costs.copy_rate(at(0), at(0)), 2.1e12);  // The estimate's.
-  expect_near(calibration.costs.copy_rate(at(0), at(1)), whole.copy_rate(at(0), at(1)), "others");
+  EXPECT_EQ(calibration.costs.copy_rate(nth_place(0), nth_place(0)), 2.1e12);  // The estimate's.
+  expect_near(calibration.costs.copy_rate(nth_place(0), nth_place(1)),
+              whole.copy_rate(nth_place(0), nth_place(1)), "others");
 }
 
 TEST(Calibration, LeavesWhatDoesNotFitAnEstimate) {
@@ -200,7 +201,8 @@ TEST(Calibration, LeavesWhatDoesNotFitAnEstimate) {
   EXPECT_TRUE(names(calibration.estimates, "all of gpu(1)"));
   EXPECT_TRUE(names(calibration.estimates, "copies gpu(0)->gpu(1)"));
   EXPECT_FALSE(names(calibration.estimates, "copies gpu(0)->host(0)"));
-  EXPECT_DOUBLE_EQ(calibration.costs.copy_rate(at(0), at(1)), 397e9);  // The machine file's.
+  EXPECT_DOUBLE_EQ(calibration.costs.copy_rate(nth_place(0), nth_place(1)),
+                   397e9);  // The machine file's.
   rig.check_invariants();
 }
 

@@ -11,11 +11,11 @@
 namespace vma {
 namespace {
 
-constexpr std::uint64_t chunk_bytes = 8192, chunks = 3;
-constexpr std::uint64_t words_count = chunks * chunk_bytes / 8;
+constexpr std::uint64_t copied_chunks = 3;
+constexpr std::uint64_t words_count = copied_chunks * chunk_bytes / 8;
 
 /// Gates that wait long: a busy computer is no reason to give one up.
-RuntimeOptions patient() {
+RuntimeOptions patient_and_still() {
   RuntimeOptions options;
   options.policy = "stay_put";  // There is a scheduler, which moves nothing.
   options.gate_limit = std::chrono::seconds(1);
@@ -24,8 +24,8 @@ RuntimeOptions patient() {
 
 class CleanCopyTest : public testing::Test {
  protected:
-  CleanCopyTest() : rig_("test-2", patient()), attached_(rig_.runtime(), rig_.stream(0)) {
-    words_ = rig_.alloc(chunks * chunk_bytes, host(0), chunk_bytes);
+  CleanCopyTest() : rig_("test-2", patient_and_still()), attached_(rig_.runtime(), rig_.stream(0)) {
+    words_ = rig_.alloc(copied_chunks * chunk_bytes, host(0), chunk_bytes);
     rig_.write(words_, words_count, 1);
     read_only_ = runtime().read_only(words_);
   }
@@ -60,9 +60,9 @@ class CleanCopyTest : public testing::Test {
 TEST_F(CleanCopyTest, TheWayBackIsARemapInEveryMode) {
   for (const Mode mode : {Mode::automatic, Mode::live, Mode::stopped}) {
     EXPECT_EQ(move(gpu(0)).copies_kept, 3);
-    EXPECT_EQ(copies_bytes(), chunks * chunk_bytes);
+    EXPECT_EQ(copies_bytes(), copied_chunks * chunk_bytes);
     const MigrationReport back = move(host(0), mode);
-    EXPECT_EQ(back.bytes_remapped, chunks * chunk_bytes);
+    EXPECT_EQ(back.bytes_remapped, copied_chunks * chunk_bytes);
     EXPECT_EQ(back.chunks_moved, 3);
     EXPECT_EQ(back.chunks_live, 0);
     EXPECT_EQ(back.phases.settle.count() + back.phases.copy.count(), 0);
@@ -74,19 +74,19 @@ TEST_F(CleanCopyTest, TheWayBackIsARemapInEveryMode) {
   EXPECT_EQ(stats.copies_kept, 9u);
   EXPECT_EQ(stats.copies_used, 9u);
   EXPECT_EQ(stats.copies_dropped, 0u);
-  EXPECT_EQ(stats.bytes_remapped, 3 * chunks * chunk_bytes);
+  EXPECT_EQ(stats.bytes_remapped, 3 * copied_chunks * chunk_bytes);
 }
 
 TEST_F(CleanCopyTest, AHeldMoveTakesThemToo) {
   move(gpu(0));
-  EXPECT_EQ(runtime().migrate(words_, host(0)).bytes_remapped, chunks * chunk_bytes);
+  EXPECT_EQ(runtime().migrate(words_, host(0)).bytes_remapped, copied_chunks * chunk_bytes);
   expect_whole(1);
 }
 
 TEST_F(CleanCopyTest, TheyGoWhenWritingIsAllowed) {
   move(gpu(0));
   { const ReadOnly inner = runtime().read_only(words_); }
-  EXPECT_EQ(copies_bytes(), chunks * chunk_bytes) << "it still is not";
+  EXPECT_EQ(copies_bytes(), copied_chunks * chunk_bytes) << "it still is not";
   read_only_.reset();
   EXPECT_EQ(copies_bytes(), 0u);
   EXPECT_EQ(runtime().stats().copies_dropped, 3u);
@@ -118,11 +118,11 @@ TEST_F(CleanCopyTest, WhatIsWrittenUnderAMoveBackIsNotLost) {
 
 TEST_F(CleanCopyTest, TrimsAndCapsTakeTheirRoom) {
   move(gpu(0));
-  EXPECT_GE(runtime().trim(host(0)), chunks * chunk_bytes);
+  EXPECT_GE(runtime().trim(host(0)), copied_chunks * chunk_bytes);
   EXPECT_EQ(copies_bytes(), 0u);
   EXPECT_EQ(move(host(0)).bytes_remapped, 0u);
   move(gpu(0));
-  ASSERT_EQ(copies_bytes(), chunks * chunk_bytes);
+  ASSERT_EQ(copies_bytes(), copied_chunks * chunk_bytes);
   runtime().set_capacity(host(0), 0);
   EXPECT_EQ(copies_bytes(), 0u);
   expect_whole(1);
@@ -140,7 +140,7 @@ TEST_F(CleanCopyTest, ADrainedPlaceKeepsNone) {
 // A network card writes past the rights of slots: what it wrote in HBM is not what the host has.
 TEST_F(CleanCopyTest, AnExportDropsThem) {
   move(gpu(0));
-  ASSERT_EQ(copies_bytes(), chunks * chunk_bytes);
+  ASSERT_EQ(copies_bytes(), copied_chunks * chunk_bytes);
   const MoveHookRegistration hook = runtime().on_move(words_, {[](const MoveEvent&) {}, {}});
   runtime().note_export(words_);
   EXPECT_EQ(copies_bytes(), 0u);
@@ -170,7 +170,7 @@ TEST_F(CleanCopyTest, ParkedAgainIsARemap) {
   options.chunk_bytes = chunk_bytes;
   options.tag = "weights";
   auto* weights =
-      static_cast<std::uint64_t*>(runtime().alloc(chunks * chunk_bytes, gpu(0), options));
+      static_cast<std::uint64_t*>(runtime().alloc(copied_chunks * chunk_bytes, gpu(0), options));
   rig_.write(weights, words_count, 9);
   const ReadOnly nobody_writes = runtime().read_only(weights);
   ParkOptions how;
@@ -178,9 +178,9 @@ TEST_F(CleanCopyTest, ParkedAgainIsARemap) {
   runtime().park("weights", how);
   EXPECT_EQ(runtime().stats().bytes_remapped, 0u);
   runtime().resume("weights", how);
-  EXPECT_EQ(copies_bytes(), chunks * chunk_bytes);
+  EXPECT_EQ(copies_bytes(), copied_chunks * chunk_bytes);
   runtime().park("weights", how);
-  EXPECT_EQ(runtime().stats().bytes_remapped, chunks * chunk_bytes);
+  EXPECT_EQ(runtime().stats().bytes_remapped, copied_chunks * chunk_bytes);
   EXPECT_EQ(rig_.home(weights), host(0));
   EXPECT_EQ(rig_.wrong(weights, words_count, 9), 0u);
   rig_.check_invariants();

@@ -20,7 +20,7 @@
 namespace vma {
 namespace {
 
-PlaceId at(std::size_t place) {
+PlaceId numbered(std::size_t place) {
   return PlaceId{static_cast<std::uint8_t>(place)};
 }
 
@@ -37,7 +37,7 @@ struct CostSourceTest : testing::Test {
     made.date = "2026-11-21T00:00:00Z";
     made.places = topology.locations();
     made.costs = described_costs(topology, machine.machine());
-    made.costs.copy_rate(at(0), at(1)) = 123e9;
+    made.costs.copy_rate(numbered(0), numbered(1)) = 123e9;
     made.costs.rank();
     return made;
   }
@@ -50,20 +50,20 @@ TEST_F(CostSourceTest, TakesADescriptionWhereNothingIsStored) {
   const SourcedCosts costs = source_costs(machine, topology, "auto");
   EXPECT_EQ(costs.origin, CostOrigin::described);
   EXPECT_EQ(costs.from, "h200x2");
-  EXPECT_DOUBLE_EQ(costs.costs.copy_rate(at(0), at(1)), 397e9);
-  EXPECT_DOUBLE_EQ(costs.costs.copy_rate(at(0), at(2)), 55e9);
-  EXPECT_DOUBLE_EQ(costs.costs.access_rate(at(0), at(0)), 4.2e12);
-  EXPECT_DOUBLE_EQ(costs.costs.access_rate(at(0), at(1)), 397e9);
-  EXPECT_FALSE(costs.costs.reaches(at(2), at(0)));  // A host runs no kernels.
+  EXPECT_DOUBLE_EQ(costs.costs.copy_rate(numbered(0), numbered(1)), 397e9);
+  EXPECT_DOUBLE_EQ(costs.costs.copy_rate(numbered(0), numbered(2)), 55e9);
+  EXPECT_DOUBLE_EQ(costs.costs.access_rate(numbered(0), numbered(0)), 4.2e12);
+  EXPECT_DOUBLE_EQ(costs.costs.access_rate(numbered(0), numbered(1)), 397e9);
+  EXPECT_FALSE(costs.costs.reaches(numbered(2), numbered(0)));  // A host runs no kernels.
 }
 
 TEST_F(CostSourceTest, DescribesASwitchByTheMachinesCalls) {
   const MachineCosts costs = described_costs(topology, machine.machine());
   // 256 MiB: unmap 36 us, map 3 us, grant 74 us; of 32 MiB 33.35 + 3 + 55.1 us, linear between.
-  const Time dark = costs.stall_time(at(0), at(1), 256 * MiB) -
+  const Time dark = costs.stall_time(numbered(0), numbered(1), 256 * MiB) -
                     std::chrono::nanoseconds(256 * MiB * 1'000 / 2'100'000);  // Settling.
   EXPECT_NEAR(static_cast<double>(dark.count()), 113e3, 1e3);
-  EXPECT_NEAR(static_cast<double>(costs.move_time(at(0), at(1), 256 * MiB).count()),
+  EXPECT_NEAR(static_cast<double>(costs.move_time(numbered(0), numbered(1), 256 * MiB).count()),
               113e3 + 5.2e3 + 256.0 * MiB / 397, 1e3);
 }
 
@@ -71,24 +71,25 @@ TEST_F(CostSourceTest, EstimatesByTheLinksOfAMachineThatNobodyDescribes) {
   const SourcedCosts costs = source_costs(decorated, topology, "auto");
   EXPECT_EQ(costs.origin, CostOrigin::estimated);
   EXPECT_EQ(costs.from, "link kinds");
-  EXPECT_DOUBLE_EQ(costs.costs.copy_rate(at(0), at(1)), 397e9);
-  EXPECT_DOUBLE_EQ(costs.costs.access_rate(at(1), at(1)), 4.2e12);
-  EXPECT_EQ(index(costs.costs.by_speed(at(1))[1]), 0u);  // The peer before the host.
+  EXPECT_DOUBLE_EQ(costs.costs.copy_rate(numbered(0), numbered(1)), 397e9);
+  EXPECT_DOUBLE_EQ(costs.costs.access_rate(numbered(1), numbered(1)), 4.2e12);
+  EXPECT_EQ(index(costs.costs.by_speed(numbered(1))[1]), 0u);  // The peer before the host.
   // docs/measurements.md: dark for 82 us at 256 MiB, and 119 us of settling.
-  EXPECT_NEAR(static_cast<double>(costs.costs.stall_time(at(0), at(1), 256 * MiB).count()), 205e3,
-              15e3);
+  EXPECT_NEAR(
+      static_cast<double>(costs.costs.stall_time(numbered(0), numbered(1), 256 * MiB).count()),
+      205e3, 15e3);
 }
 
 TEST_F(CostSourceTest, EstimatesKnowPcieAndIslands) {
   SimDriver pcie(load_machine("pcie4x4")), islands(load_machine("test-islands"));
   const MachineCosts slow = estimated_costs(Topology::discover(pcie, {}));
-  EXPECT_LT(slow.copy_rate(at(0), at(1)), slow.copy_rate(at(0), at(4)));
-  EXPECT_EQ(index(slow.by_speed(at(2))[1]), 4u);  // The host before peers.
+  EXPECT_LT(slow.copy_rate(numbered(0), numbered(1)), slow.copy_rate(numbered(0), numbered(4)));
+  EXPECT_EQ(index(slow.by_speed(numbered(2))[1]), 4u);  // The host before peers.
   const MachineCosts apart = estimated_costs(Topology::discover(islands, {}));
-  EXPECT_TRUE(apart.reaches(at(0), at(1)));
-  EXPECT_FALSE(apart.reaches(at(0), at(2)));
-  EXPECT_GT(apart.copy_rate(at(0), at(2)), 0);
-  EXPECT_EQ(apart.by_speed(at(0)).size(), 3u);
+  EXPECT_TRUE(apart.reaches(numbered(0), numbered(1)));
+  EXPECT_FALSE(apart.reaches(numbered(0), numbered(2)));
+  EXPECT_GT(apart.copy_rate(numbered(0), numbered(2)), 0);
+  EXPECT_EQ(apart.by_speed(numbered(0)).size(), 3u);
 }
 
 TEST_F(CostSourceTest, PrefersWhatIsStored) {
@@ -96,7 +97,7 @@ TEST_F(CostSourceTest, PrefersWhatIsStored) {
   const SourcedCosts costs = source_costs(machine, topology, "");
   EXPECT_EQ(costs.origin, CostOrigin::measured);
   EXPECT_EQ(costs.from, stored_file());
-  EXPECT_DOUBLE_EQ(costs.costs.copy_rate(at(0), at(1)), 123e9);
+  EXPECT_DOUBLE_EQ(costs.costs.copy_rate(numbered(0), numbered(1)), 123e9);
   EXPECT_EQ(source_costs(machine, topology, "off").origin, CostOrigin::described);
 }
 
@@ -112,11 +113,12 @@ TEST_F(CostSourceTest, TheVariableIsASettingOfARuntime) {
 TEST_F(CostSourceTest, TakesAFileThatIsNamed) {
   const std::string file = folder.path() + "/mine.json";
   write_calibration(file, calibration());
-  EXPECT_DOUBLE_EQ(source_costs(machine, topology, file).costs.copy_rate(at(0), at(1)), 123e9);
+  EXPECT_DOUBLE_EQ(source_costs(machine, topology, file).costs.copy_rate(numbered(0), numbered(1)),
+                   123e9);
   const std::string machines = VMART_TEST_MACHINES;
   const SourcedCosts other = source_costs(machine, topology, machines + "/gh200x2.json");
   EXPECT_EQ(other.origin, CostOrigin::described);
-  EXPECT_DOUBLE_EQ(other.costs.copy_rate(at(0), at(1)), 132e9);
+  EXPECT_DOUBLE_EQ(other.costs.copy_rate(numbered(0), numbered(1)), 132e9);
 }
 
 TEST_F(CostSourceTest, RefusesANamedFileThatDoesNotFit) {

@@ -17,7 +17,6 @@
 namespace vma {
 namespace {
 
-constexpr std::uint64_t chunk_bytes = 8192;
 constexpr std::uint64_t chunks_max = 8;  // On each GPU.
 
 RuntimeOptions options_of_test() {

@@ -21,7 +21,6 @@
 namespace vma {
 namespace {
 
-constexpr std::uint64_t chunk_bytes = 8192;
 constexpr std::uint64_t chunk_words = chunk_bytes / 8;
 
 ParkOptions dropping() {

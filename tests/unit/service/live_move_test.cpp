@@ -17,15 +17,6 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr std::uint64_t chunk_bytes = 8192;
-
-/// Gates that wait long: a busy computer is no reason to give one up.
-RuntimeOptions patient() {
-  RuntimeOptions options;
-  options.gate_limit = seconds(1);
-  return options;
-}
-
 class LiveMoveTest : public testing::Test {
  protected:
   LiveMoveTest() : rig_("test-2", patient()) {

@@ -13,15 +13,6 @@
 namespace vma {
 namespace {
 
-constexpr std::uint64_t chunk_bytes = 8192;
-
-/// Gates that wait long: a busy computer is no reason to give one up.
-RuntimeOptions patient() {
-  RuntimeOptions options;
-  options.gate_limit = std::chrono::seconds(1);
-  return options;
-}
-
 class LivePinTest : public testing::Test {
  protected:
   LivePinTest() : rig_("test-2", patient()), attached_(rig_.runtime(), rig_.stream(0)) {

@@ -23,7 +23,7 @@ RuntimeOptions patient() {
   return options;
 }
 
-PlaceId at(std::size_t place) {
+PlaceId stop_place(std::size_t place) {
   return PlaceId{static_cast<std::uint8_t>(place)};
 }
 
@@ -35,7 +35,7 @@ Calibration blank(Runtime& runtime) {
   calibration.costs = MachineCosts(static_cast<std::size_t>(gpus), calibration.places.size());
   for (std::size_t from = 0; from < calibration.places.size(); ++from) {
     for (std::size_t to = 0; to < calibration.places.size(); ++to)
-      calibration.costs.copy_rate(at(from), at(to)) = 1e15;
+      calibration.costs.copy_rate(stop_place(from), stop_place(to)) = 1e15;
   }
   return calibration;
 }
@@ -50,9 +50,11 @@ TEST(LiveStops, MeasureEachRouteThatMovesTake) {
     for (std::size_t to = 0; to < calibration.places.size(); ++to) {
       if (from == to) continue;
       SCOPED_TRACE(std::to_string(from) + " to " + std::to_string(to));
-      const Time stall = calibration.costs.stall_time(at(from), at(to), sizes.large_bytes);
+      const Time stall =
+          calibration.costs.stall_time(stop_place(from), stop_place(to), sizes.large_bytes);
       EXPECT_GT(stall, Time::zero());
-      EXPECT_GE(calibration.costs.move_time(at(from), at(to), sizes.large_bytes), Time::zero());
+      EXPECT_GE(calibration.costs.move_time(stop_place(from), stop_place(to), sizes.large_bytes),
+                Time::zero());
       EXPECT_LT(stall, std::chrono::seconds(10));
     }
   }
@@ -70,8 +72,10 @@ TEST(LiveStops, NameRoutesWithoutRoomAndKeepTheirCosts) {
   LiveStops(rig.runtime(), sizes).measure(calibration);
   ASSERT_EQ(calibration.estimates.size(), 2u);
   EXPECT_NE(calibration.estimates[0].find("live moves gpu(0)->host(0)"), std::string::npos);
-  EXPECT_EQ(calibration.costs.stall_time(at(0), at(2), sizes.large_bytes), Time::zero());
-  EXPECT_GT(calibration.costs.stall_time(at(0), at(1), sizes.large_bytes), Time::zero());
+  EXPECT_EQ(calibration.costs.stall_time(stop_place(0), stop_place(2), sizes.large_bytes),
+            Time::zero());
+  EXPECT_GT(calibration.costs.stall_time(stop_place(0), stop_place(1), sizes.large_bytes),
+            Time::zero());
   rig.check_invariants();
 }
 

@@ -13,7 +13,7 @@
 namespace vma {
 namespace {
 
-constexpr std::uint64_t count = 4'096;
+constexpr std::uint64_t words_of_each = 4'096;
 constexpr int threads = 4;
 constexpr int rounds = 40;
 
@@ -37,20 +37,20 @@ TEST(MovingThreads, MoveTheirOwnWithKernelsUnderWay) {
     std::mt19937_64 random(static_cast<unsigned>(thread));
     const std::vector<Location> places = rig.runtime().locations();
     const Stream stream = rig.runtime().make_stream(gpu(thread % 2));
-    std::uint64_t* words = rig.alloc(count * 8, gpu(0));
+    std::uint64_t* words = rig.alloc(words_of_each * 8, gpu(0));
     std::uint64_t seed = static_cast<std::uint64_t>(thread) * 1'000'000;
-    rig.write(words, count, seed);
+    rig.write(words, words_of_each, seed);
     for (int round = 0; round < rounds; ++round) {
       rig.runtime().launch(stream, add_kernel(), {}, {},
-                           KernelArguments::of(words, count, std::uint64_t{1}));
+                           KernelArguments::of(words, words_of_each, std::uint64_t{1}));
       ++seed;
       rig.runtime().migrate(words, places[random() % places.size()]);
       if (round % 8 != 0) continue;
       rig.runtime().synchronize(stream);  // A move to where it lies already waits for nothing.
-      ASSERT_EQ(rig.wrong(words, count, seed), 0u);
+      ASSERT_EQ(rig.wrong(words, words_of_each, seed), 0u);
     }
     rig.runtime().synchronize(stream);
-    EXPECT_EQ(rig.wrong(words, count, seed), 0u);
+    EXPECT_EQ(rig.wrong(words, words_of_each, seed), 0u);
     rig.runtime().free(words);
   });
   rig.check_invariants();
@@ -58,26 +58,26 @@ TEST(MovingThreads, MoveTheirOwnWithKernelsUnderWay) {
 
 TEST(MovingThreads, MoveOneThatTheyShare) {
   RuntimeRig rig;
-  std::uint64_t* words = rig.alloc(count * 8, gpu(0));
-  rig.write(words, count, 5);
+  std::uint64_t* words = rig.alloc(words_of_each * 8, gpu(0));
+  rig.write(words, words_of_each, 5);
   in_threads([&](int thread) {
     std::mt19937_64 random(static_cast<unsigned>(thread));
     const std::vector<Location> places = rig.runtime().locations();
     for (int round = 0; round < rounds; ++round) {
-      const std::uint64_t offset = random() % (count * 8);
-      rig.runtime().migrate(words, offset, 1 + random() % (count * 8 - offset),
+      const std::uint64_t offset = random() % (words_of_each * 8);
+      rig.runtime().migrate(words, offset, 1 + random() % (words_of_each * 8 - offset),
                             places[random() % places.size()]);
-      ASSERT_EQ(rig.wrong(words, count, 5), 0u);
+      ASSERT_EQ(rig.wrong(words, words_of_each, 5), 0u);
     }
   });
-  for (int g = 0; g < rig.gpus(); ++g) EXPECT_EQ(rig.wrong_for(g, words, count, 5), 0u);
+  for (int g = 0; g < rig.gpus(); ++g) EXPECT_EQ(rig.wrong_for(g, words, words_of_each, 5), 0u);
   rig.check_invariants();
 }
 
 TEST(MovingThreads, AllocateFreeAndTrimBesideMoves) {
   RuntimeRig rig;
-  std::uint64_t* shared = rig.alloc(count * 8, gpu(0));
-  rig.write(shared, count, 1);
+  std::uint64_t* shared = rig.alloc(words_of_each * 8, gpu(0));
+  rig.write(shared, words_of_each, 1);
   in_threads([&](int thread) {
     std::mt19937_64 random(static_cast<unsigned>(thread) + 10);
     const std::vector<Location> places = rig.runtime().locations();
@@ -93,7 +93,7 @@ TEST(MovingThreads, AllocateFreeAndTrimBesideMoves) {
       if (random() % 4 == 0) rig.runtime().reserve(at, 8192, 4096);
       static_cast<void>(rig.runtime().stats());
       EXPECT_EQ(rig.wrong(words, 1, static_cast<std::uint64_t>(round)), 0u);
-      EXPECT_EQ(rig.wrong(shared, count, 1), 0u);
+      EXPECT_EQ(rig.wrong(shared, words_of_each, 1), 0u);
       if (random() % 2 == 0) {
         rig.runtime().free(words);
       } else {
@@ -106,7 +106,7 @@ TEST(MovingThreads, AllocateFreeAndTrimBesideMoves) {
 
 TEST(MovingThreads, TwoShutDownBesideMoves) {
   RuntimeRig rig;
-  std::uint64_t* words = rig.alloc(count * 8, gpu(0));
+  std::uint64_t* words = rig.alloc(words_of_each * 8, gpu(0));
   std::atomic<int> begun{0};
   in_threads([&](int thread) {
     ++begun;

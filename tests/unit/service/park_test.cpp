@@ -19,8 +19,6 @@
 namespace vma {
 namespace {
 
-constexpr std::uint64_t chunk_bytes = 8192;
-
 std::uint64_t* tagged(Runtime& runtime, std::uint64_t chunks, Location at, const std::string& tag,
                       std::uint64_t seed, bool movable = true) {
   AllocOptions options;

@@ -18,8 +18,6 @@
 namespace vma {
 namespace {
 
-constexpr std::uint64_t chunk_bytes = 8192;
-
 struct RecordedLaunch : testing::Test {
   ~RecordedLaunch() override {
     for (const KernelHandle kernel : kernels) rig.machine().unload_kernel(kernel);

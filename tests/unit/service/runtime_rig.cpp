@@ -19,6 +19,12 @@ Runtime open(const std::string& machine, RuntimeOptions options, SimDriver*& ope
 
 }  // namespace
 
+RuntimeOptions patient() {
+  RuntimeOptions options;
+  options.gate_limit = std::chrono::seconds(1);
+  return options;
+}
+
 RuntimeRig::RuntimeRig(const std::string& machine, RuntimeOptions options)
     : runtime_(open(machine, std::move(options), machine_)) {
   for (const Location at : runtime_.locations()) {

@@ -11,6 +11,12 @@
 
 namespace vma {
 
+/// Of `RuntimeRig`, unless a test says otherwise.
+inline constexpr std::uint64_t chunk_bytes = 8192;
+
+/// Gates that wait long: a busy computer is no reason to give one up.
+RuntimeOptions patient();
+
 /// A runtime on a simulated machine with threads of the operating system, and short forms of what
 /// its tests do. Memory is 64-bit words; word i of a pattern is its seed and i.
 class RuntimeRig {
@@ -23,7 +29,8 @@ class RuntimeRig {
   int gpus() const { return static_cast<int>(streams_.size()); }
   Stream stream(int gpu) const { return streams_.at(static_cast<std::size_t>(gpu)); }
 
-  std::uint64_t* alloc(std::uint64_t bytes, Location at, std::uint64_t chunk_bytes = 8192);
+  std::uint64_t* alloc(std::uint64_t bytes, Location at,
+                       std::uint64_t chunk_bytes = vma::chunk_bytes);
   /// By a kernel of the GPU, through the pointer.
   void fill_by(int gpu, std::uint64_t* words, std::uint64_t count, std::uint64_t seed);
   /// The words that differ from the pattern, as a kernel of the GPU sees them.

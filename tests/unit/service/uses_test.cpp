@@ -17,8 +17,6 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-constexpr std::uint64_t chunk_bytes = 8192;
-
 class Uses : public testing::Test {
  protected:
   Runtime& runtime() { return rig_.runtime(); }

@@ -12,10 +12,6 @@
 namespace vma {
 namespace {
 
-void store(std::uint64_t* word, std::uint64_t value) {
-  __atomic_store_n(word, value, __ATOMIC_RELEASE);
-}
-
 struct SimChain : testing::Test {
   std::vector<ChainStep> steps(std::uint64_t epoch) {
     std::vector<ChainStep> steps(3);

@@ -13,10 +13,6 @@
 namespace vma {
 namespace {
 
-void store(std::uint64_t* word, std::uint64_t value) {
-  __atomic_store_n(word, value, __ATOMIC_RELEASE);
-}
-
 /// A stream of another context that stands until `open`, and its event.
 struct Outside {
   explicit Outside(SimRig& owner) : rig(owner) {

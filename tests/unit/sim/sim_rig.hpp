@@ -10,6 +10,11 @@
 
 namespace vma {
 
+/// As a program stores a word that the machine waits for.
+inline void store(std::uint64_t* word, std::uint64_t value) {
+  __atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+
 /// A simulated machine with the primary context of each GPU open and a stream in it, and short
 /// forms of what its tests do. Small chunks of 4 KiB unless the machine says otherwise.
 class SimRig {

@@ -14,9 +14,6 @@
 namespace vma {
 namespace {
 
-void store(std::uint64_t* word, std::uint64_t value) {
-  __atomic_store_n(word, value, __ATOMIC_RELEASE);
-}
 std::uint64_t load(std::uint64_t* word) {
   return __atomic_load_n(word, __ATOMIC_ACQUIRE);
 }

@@ -15,7 +15,7 @@
 namespace vma {
 namespace {
 
-constexpr std::size_t all = std::numeric_limits<std::size_t>::max();
+constexpr std::size_t all_uses = std::numeric_limits<std::size_t>::max();
 
 class UseLogThreads : public testing::Test {
  protected:
@@ -88,7 +88,7 @@ TEST_F(UseLogThreads, ALogMayEndBeforeItsThreads) {
   first_is_gone = true;
   join();
   std::vector<LoggedUse> uses;
-  EXPECT_EQ(second.drain(uses, all), 3u);
+  EXPECT_EQ(second.drain(uses, all_uses), 3u);
   EXPECT_EQ(second.counters().threads, 0u);
 }
 

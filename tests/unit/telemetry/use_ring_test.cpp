@@ -12,13 +12,13 @@ namespace vma {
 namespace {
 
 constexpr std::size_t entries = 64;
-constexpr std::size_t all = std::numeric_limits<std::size_t>::max();
+constexpr std::size_t all_entries = std::numeric_limits<std::size_t>::max();
 
-Use use_of(std::uint64_t number) {
+Use entry_of(std::uint64_t number) {
   return {to_pointer(Address{number}), number + 1, gpu(1), UseKind::write, 2.5f};
 }
 
-std::vector<LoggedUse> taken(UseRing& ring, std::size_t max = all) {
+std::vector<LoggedUse> taken(UseRing& ring, std::size_t max = all_entries) {
   std::vector<LoggedUse> uses;
   const std::size_t count = ring.take(uses, max);
   EXPECT_EQ(count, uses.size());
@@ -51,8 +51,8 @@ TEST(UseRing, GoesRoundAndRoundInOrder) {
   UseRing ring(entries, 1);
   std::uint64_t put = 0, got = 0;
   for (std::size_t round = 0; round < 1000; ++round) {
-    for (std::size_t i = 0; i < round % (entries / 2 + 1); ++i) ring.push(use_of(put++), {});
-    for (const LoggedUse& use : taken(ring, round % 7 == 0 ? 3 : all)) {
+    for (std::size_t i = 0; i < round % (entries / 2 + 1); ++i) ring.push(entry_of(put++), {});
+    for (const LoggedUse& use : taken(ring, round % 7 == 0 ? 3 : all_entries)) {
       ASSERT_EQ(use.address, Address{got});
       ASSERT_EQ(use.bytes, got + 1);
       ASSERT_EQ(use.weight, 1u) << "never over half full";
@@ -68,8 +68,8 @@ TEST(UseRing, GoesRoundAndRoundInOrder) {
 TEST(UseRing, KeepsFewerAsItFillsAndNoneOnceItIsFull) {
   UseRing ring(entries, 1);
   std::uint64_t put = 0;
-  while (ring.lost() == 0) ring.push(use_of(put++), {});
-  for (int i = 0; i < 99; ++i) ring.push(use_of(put++), {});
+  while (ring.lost() == 0) ring.push(entry_of(put++), {});
+  for (int i = 0; i < 99; ++i) ring.push(entry_of(put++), {});
   EXPECT_EQ(ring.kept(), entries);
   EXPECT_EQ(ring.lost(), 100u);
   EXPECT_EQ(ring.kept() + ring.sampled_away() + ring.lost(), put);
@@ -79,7 +79,7 @@ TEST(UseRing, KeepsFewerAsItFillsAndNoneOnceItIsFull) {
     const std::uint32_t weight = i < entries / 2 ? 1 : i < entries * 3 / 4 ? 4 : 16;
     EXPECT_EQ(uses[i].weight, weight) << i;
   }
-  ring.push(use_of(0), {});
+  ring.push(entry_of(0), {});
   EXPECT_EQ(taken(ring).front().weight, 1u) << "an empty ring samples nothing";
 }
 
@@ -91,7 +91,7 @@ TEST(UseRing, SumsOfASampleHaveTheRightMeanForEachRangeOfALoop) {
   std::vector<double> weights(ranges);
   std::uint64_t got = 0;
   for (std::uint64_t i = 0; i < pushes; ++i) {
-    ring.push(use_of(i % ranges), {});
+    ring.push(entry_of(i % ranges), {});
     if (ring.kept() - got < 1000) continue;
     // So that it stays between half full and full.
     for (const LoggedUse& use : taken(ring, 300)) weights[to_integer(use.address)] += use.weight;
@@ -108,7 +108,7 @@ TEST(UseRing, SumsOfASampleHaveTheRightMeanForEachRangeOfALoop) {
 
 TEST(UseRing, TakesNothingWhereThereIsNoRoomForIt) {
   UseRing ring(entries, 1);
-  for (std::uint64_t i = 0; i < 10; ++i) ring.push(use_of(i), {});
+  for (std::uint64_t i = 0; i < 10; ++i) ring.push(entry_of(i), {});
   EXPECT_EQ(taken(ring, 0).size(), 0u);
   EXPECT_EQ(taken(ring, 4).back().address, Address{3});
   EXPECT_EQ(taken(ring).front().address, Address{4});
