@@ -1,6 +1,7 @@
 #include "sim/stepped_executor.hpp"
 
 #include "base/check.hpp"
+#include "base/one_processor.hpp"
 
 #include <vma/error.hpp>
 
@@ -77,6 +78,7 @@ void SteppedExecutor::run(const std::function<void()>& body) {
   if (main_ != nullptr || Stepper::current() != nullptr) {
     throw Error(ErrorKind::invalid_argument, "SteppedExecutor::run", "it is running already");
   }
+  const OneProcessor one_processor;  // The threads of the run inherit it.
   const auto member = std::make_shared<Member>();
   member->name = "main";
   members_.push_back(member);
