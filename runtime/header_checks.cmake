@@ -1,5 +1,6 @@
-# Each header compiles alone. CMake does it for the public ones (VERIFY_INTERFACE_HEADER_SETS); here
-# it is done for the internal ones, layer by layer, with that layer's include directories only.
+# Each header compiles alone. CMake does it for the public ones (VERIFY_INTERFACE_HEADER_SETS). An
+# internal one that has a source of its own comes first there (tests/tidy sees to it) and so compiles
+# alone as often as that; here it is done for the others, with their layer's include directories only.
 add_custom_target(vmart_header_checks ALL DEPENDS vmart_verify_interface_header_sets)
 
 get_property(layers_apart GLOBAL PROPERTY VMART_LAYERS_APART)
@@ -8,6 +9,10 @@ foreach(target IN LISTS layers layers_apart)
   file(GLOB headers CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} ${layer}/*.hpp)
   set(sources)
   foreach(header IN LISTS headers)
+    string(REGEX REPLACE "hpp$" "cpp" own_source ${header})
+    if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${own_source})
+      continue()
+    endif()
     string(MAKE_C_IDENTIFIER ${header} name)
     set(source ${CMAKE_CURRENT_BINARY_DIR}/header_checks/${name}.cpp)
     file(CONFIGURE OUTPUT ${source} CONTENT "#include \"${header}\"\n")

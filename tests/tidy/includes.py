@@ -37,6 +37,18 @@ def layer_direction(tree):
             yield Offence(path, number, f"{own} must not see {other}, which is above it")
 
 
+def own_header_comes_first(tree):
+    """So that a header with a source of its own is compiled alone where that source is."""
+    first = {}
+    for path, number, _, name in _includes(tree, "runtime/"):
+        first.setdefault(path, (number, name))
+    for path in tree.paths("runtime/", endings=(".cpp",)):
+        header = path.removesuffix(".cpp") + ".hpp"
+        number, name = first.get(path, (1, ""))
+        if header in tree.files and f"runtime/{name}" != header:
+            yield Offence(path, number, f"does not include {header} before all others")
+
+
 def placement_is_pure(tree):
     """Policies decide from a snapshot: nothing there can reach a driver, a lock or a clock."""
     allowed = ("placement/", "base/check.hpp", "base/log.hpp", "base/units.hpp")
@@ -109,5 +121,6 @@ def tests_do_not_sleep(tree):
                 yield Offence(path, number, f"{match.group(0)}: wait for the thing itself")
 
 
-CHECKS = [layer_direction, placement_is_pure, users_see_public_headers_only, public_headers_are_bare, one_door,
-          c_linkage_only_in_abi, threads_only_in_base, tests_do_not_sleep]
+CHECKS = [layer_direction, own_header_comes_first, placement_is_pure, users_see_public_headers_only,
+          public_headers_are_bare, one_door, c_linkage_only_in_abi, threads_only_in_base,
+          tests_do_not_sleep]
