@@ -183,6 +183,10 @@ class Iterations {
 
 }  // namespace
 
+std::vector<std::string> g10_files(const std::string& kernels) {
+  return {kernels, tensors_path(kernels)};
+}
+
 void convert_g10(const ConvertInput& input, EventOrder& order) {
   Tensors tensors = read_tensors(tensors_path(input.path), input.bad.most());
   std::vector<TracedKernel> kernels = read_kernels(input, tensors);

@@ -4,6 +4,8 @@
 #include "lab/event_order.hpp"
 
 #include <array>
+#include <string>
+#include <vector>
 
 namespace vma {
 
@@ -20,6 +22,9 @@ namespace vma {
 /// pipeline would be; with 0 the trace names no device. A kernel with a tensor that the table does
 /// not have, or that has no bytes, is a bad line.
 void convert_g10(const ConvertInput& input, EventOrder& order);
+
+/// The kernels, and the table of tensors beside them. Throws: Error{invalid_argument} for none.
+std::vector<std::string> g10_files(const std::string& kernels);
 
 inline constexpr std::array g10_parameters{
     TraceParameter{"iterations", 2, 1, 60e3, "how often the kernels run"},

@@ -3,34 +3,20 @@
 #include "lab/content_sum.hpp"
 #include "lab/experiment_cell.hpp"
 #include "lab/trace_audit.hpp"
-#include "lab/trace_formats.hpp"
-#include "lab/trace_generators.hpp"
+#include "lab/trace_recipe.hpp"
 #include "lab/trace_source.hpp"
 
 #include <vma/error.hpp>
 
 #include <fmt/format.h>
 
-#include <filesystem>
+#include <optional>
+#include <utility>
 
 namespace vma {
 namespace {
 
 constexpr const char* run_call = "vmart-lab run";
-
-void make(const ExperimentTrace& trace, std::uint64_t seed, const std::string& output) {
-  if (trace.kind == ExperimentTrace::Kind::generate) {
-    generate_trace({trace.maker, output, trace.values, seed});
-  } else {
-    ConvertOptions options;
-    options.format = trace.maker;
-    options.input = trace.input;
-    options.output = output;
-    options.values = trace.values;
-    options.seed = seed;
-    convert_trace(options);
-  }
-}
 
 /// Throws: what the source throws, for a bad line too; Error{invalid_argument} for no events, and
 /// for those that do not fit.
@@ -55,19 +41,30 @@ ReadyTrace look_at(const std::string& path) {
   return {path, sum_of_file(path), unplaced};
 }
 
+/// The trace that a run has left, if it is whole.
+std::optional<ReadyTrace> left_trace(const std::string& path, const std::string& sum) {
+  try {
+    ReadyTrace left = look_at(path);
+    if (left.sum == sum) return left;
+  } catch (const Error&) {  // The power has failed before it was on the disk.
+  }
+  return std::nullopt;
+}
+
 ReadyTrace made(const ExperimentTrace& trace, std::uint64_t seed, const ResultFolder& folder) {
+  const TraceRecipe recipe(trace, seed);
   const std::string name = file_name_of({trace.name, fmt::format("s{}", seed)});
-  const std::string path = folder.trace_path(name);
-  if (std::filesystem::exists(path)) {
-    try {
-      return look_at(path);
-    } catch (const Error&) {  // The power has failed before it was on the disk.
-    }
+  const std::string path = folder.trace_path(name), note = folder.trace_note_path(name);
+  if (const std::optional<std::string> known = ResultFolder::read(note)) {
+    const std::optional<std::string> sum = recipe.sum_in(*known, note);
+    if (auto left = sum ? left_trace(path, *sum) : std::nullopt) return *std::move(left);
   }
   const std::string unfinished = folder.unfinished_path(name + ".vtrace");
-  make(trace, seed, unfinished);
+  recipe.make(unfinished);
   folder.finish(unfinished, path);
-  return look_at(path);
+  ReadyTrace ready = look_at(path);
+  folder.write(note, recipe.note(ready.sum));
+  return ready;
 }
 
 }  // namespace

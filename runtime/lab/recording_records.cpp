@@ -22,8 +22,17 @@ std::string next_file(const std::string& path, const RecordingHeader& header) {
 
 }  // namespace
 
-void read_records(const std::string& first, RecordListener& listener) {
+std::vector<std::string> recording_files(const std::string& first) {
+  std::vector<std::string> files;
   for (std::string path = first; !path.empty();) {
+    files.push_back(path);
+    path = next_file(path, RecordingReader(path).header());
+  }
+  return files;
+}
+
+void read_records(const std::string& first, RecordListener& listener) {
+  for (const std::string& path : recording_files(first)) {
     RecordingReader reader(path);
     listener.begin_file(reader.header());
     std::size_t damages = 0;
@@ -36,7 +45,6 @@ void read_records(const std::string& first, RecordListener& listener) {
       tell_damages();
     }
     tell_damages();
-    path = next_file(path, reader.header());
   }
 }
 

@@ -3,6 +3,7 @@
 #include "service/recording_reader.hpp"
 
 #include <string>
+#include <vector>
 
 namespace vma {
 
@@ -18,8 +19,11 @@ class RecordListener {
   virtual void damaged(const RecordingDamage& damage) = 0;
 };
 
-/// Reads vmart-PID-N.rec, and the files N+1 and so on of the same recording that lie beside it.
-/// Throws: what the listener and `RecordingReader` throw.
-void read_records(const std::string& path, RecordListener& listener);
+/// vmart-PID-N.rec, and the files N+1 and so on of the same recording that lie beside it. Throws:
+/// what `RecordingReader` throws.
+std::vector<std::string> recording_files(const std::string& first);
+
+/// Reads all of these. Throws: what the listener and `RecordingReader` throw.
+void read_records(const std::string& first, RecordListener& listener);
 
 }  // namespace vma

@@ -120,6 +120,10 @@ std::string ResultFolder::trace_path(const std::string& name) const {
   return name_in(path_, "traces", name, ".vtrace");
 }
 
+std::string ResultFolder::trace_note_path(const std::string& name) const {
+  return name_in(path_, "traces", name, ".json");
+}
+
 std::string ResultFolder::unfinished_path(const std::string& name) const {
   return fmt::format("{}/{}", unfinished_, name);
 }

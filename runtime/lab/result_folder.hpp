@@ -26,6 +26,8 @@ class ResultFolder {
   std::string cell_path(const std::string& id) const;
   std::string bound_path(const std::string& id) const;
   std::string trace_path(const std::string& name) const;
+  /// Of what such a trace was made.
+  std::string trace_note_path(const std::string& name) const;
 
   /// Writes the whole file or nothing. Throws: Error{driver_failure}, for a full disk too.
   void write(const std::string& path, std::string_view text) const;

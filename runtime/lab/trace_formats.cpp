@@ -5,6 +5,7 @@
 #include "lab/g10.hpp"
 #include "lab/llmservingsim.hpp"
 #include "lab/mooncake.hpp"
+#include "lab/recording_records.hpp"
 #include "lab/recording_uses.hpp"
 #include "lab/trace_source.hpp"
 #include "lab/unfinished_file.hpp"
@@ -28,7 +29,8 @@ const std::array formats{
     TraceFormat{"dlrm", "locality statistics of embedding look-ups: locality_stats_*.txt",
                 "facebookresearch/dlrm_datasets", "MIT", dlrm_parameters, convert_dlrm},
     TraceFormat{"g10", "kernels and tensors of training: *_kernels.jsonl beside *_tensors.csv",
-                "derived from platformxlab/G10", "Apache-2.0", g10_parameters, convert_g10},
+                "derived from platformxlab/G10", "Apache-2.0", g10_parameters, convert_g10,
+                g10_files},
     TraceFormat{"llmservingsim", "requests of a run of vLLM: *.vllm_requests.jsonl",
                 "casys-kaist/LLMServingSim", "MIT", llmservingsim_parameters,
                 convert_llmservingsim},
@@ -36,7 +38,7 @@ const std::array formats{
                 "kvcache-ai/Mooncake (FAST 2025)", "Apache-2.0", mooncake_parameters,
                 convert_mooncake},
     TraceFormat{"recording", "a recording of the runtime: vmart-PID-N.rec", "a run of vmart", "",
-                recording_parameters, convert_recording},
+                recording_parameters, convert_recording, recording_files},
     TraceFormat{"vidur", "lengths of requests: *_lengths.csv", "microsoft/vidur", "MIT",
                 vidur_parameters, convert_vidur}};
 
@@ -50,15 +52,13 @@ const TraceFormat& format_of(const std::string& name) {
               fmt::format("\"{}\" is no format; there are {}", name, known));
 }
 
-TraceHeader header_of(const TraceFormat& format, const ConvertOptions& options,
-                      const TraceValues& values) {
+TraceHeader header_of(const TraceFormat& format, const ConvertOptions& options) {
   const std::string file = std::filesystem::path(options.input).filename().string();
   TraceHeader header;
   header.name = fmt::format("{} {}", format.name, file);
   header.origin = fmt::format("{}: {}", format.origin, file);
   header.licence = format.licence;
-  header.made =
-      fmt::format("vmart-lab convert {} seed={} {}", format.name, options.seed, values.text());
+  header.made = how_made(options);
   return header;
 }
 
@@ -85,6 +85,17 @@ std::span<const TraceFormat> trace_formats() {
   return formats;
 }
 
+std::vector<std::string> files_of(const ConvertOptions& options) {
+  const TraceFormat& format = format_of(options.format);
+  return format.files != nullptr ? format.files(options.input) : std::vector{options.input};
+}
+
+std::string how_made(const ConvertOptions& options) {
+  const TraceValues values(format_of(options.format).parameters, options.values);
+  return fmt::format("vmart-lab convert {} seed={} {}", options.format, options.seed,
+                     values.text());
+}
+
 ConvertReport convert_trace(const ConvertOptions& options) {
   std::error_code none;
   if (std::filesystem::equivalent(options.input, options.output, none)) {
@@ -95,7 +106,7 @@ ConvertReport convert_trace(const ConvertOptions& options) {
   const TraceFormat& format = format_of(options.format);
   const TraceValues values(format.parameters, options.values);
   BadLines bad(options.input, options.bad_lines_max);
-  const auto sink = create_trace(options.output, header_of(format, options, values));
+  const auto sink = create_trace(options.output, header_of(format, options));
   UnfinishedFile file(options.output);
   EventOrder order(*sink);
   format.convert({options.input, values, options.seed, bad}, order);

@@ -20,6 +20,8 @@ struct TraceFormat {
   std::string_view origin, licence;
   std::span<const TraceParameter> parameters;
   void (*convert)(const ConvertInput& input, EventOrder& order);
+  /// All files that `convert` reads of such an input; null: it alone.
+  std::vector<std::string> (*files)(const std::string& input) = nullptr;
 };
 
 /// All there are, in the order of the alphabet.
@@ -37,6 +39,12 @@ struct ConvertReport {
   TraceAudit audit;
   BadLines bad;
 };
+
+/// What a conversion reads: the input, and what belongs to it. Throws: Error{invalid_argument} for
+/// an unknown format, or where something is missing.
+std::vector<std::string> files_of(const ConvertOptions& options);
+/// "vmart-lab convert g10 seed=1 iterations=2 stages=0": the format and all that it assumes.
+std::string how_made(const ConvertOptions& options);
 
 /// Makes a trace of `input`, in the form of the ending of `output`. What is written when it fails
 /// is removed. Throws: Error{invalid_argument} that names the file and the line, or what else is

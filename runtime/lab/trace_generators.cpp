@@ -50,14 +50,18 @@ std::span<const TraceGenerator> trace_generators() {
   return generators;
 }
 
+std::string how_made(const GenerateOptions& options) {
+  const TraceValues values(generator_of(options.name).parameters, options.values);
+  return fmt::format("vmart-lab generate {} seed={} {}", options.name, options.seed, values.text());
+}
+
 TraceAudit generate_trace(const GenerateOptions& options) {
   const TraceGenerator& generator = generator_of(options.name);
   const TraceValues values(generator.parameters, options.values);
   TraceHeader header;
   header.name = generator.name;
   header.origin = "synthetic";
-  header.made =
-      fmt::format("vmart-lab generate {} seed={} {}", generator.name, options.seed, values.text());
+  header.made = how_made(options);
   const auto sink = create_trace(options.output, header);
   UnfinishedFile file(options.output);
   EventOrder order(*sink);

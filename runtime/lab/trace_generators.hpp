@@ -30,6 +30,9 @@ struct GenerateOptions {
   std::uint64_t seed = 1;
 };
 
+/// "vmart-lab generate rebalance seed=1 block_bytes=...": the generator and all its parameters.
+std::string how_made(const GenerateOptions& options);
+
 /// Makes a trace, in the form of the ending of `output`. What is written when it fails is removed.
 /// Throws: Error{invalid_argument} for an unknown name or parameter, Error{driver_failure} when the
 /// output cannot be written.
