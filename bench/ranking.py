@@ -12,11 +12,9 @@ docs/ranking.md.
 """
 
 import argparse
-import datetime
 import json
 import os
 import pathlib
-import platform
 import random
 import re
 import signal
@@ -28,7 +26,7 @@ import time
 import figures
 import rank_order
 import ranking_traces
-from run import ask, query_gpus
+from measuring_context import commit, make_context, query_gpus
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MACHINES = ROOT / "runtime" / "machine" / "machines"
@@ -93,20 +91,12 @@ def run_json(command, environment, limit_s):
     return json.loads(out)
 
 
-def make_context(arguments, seed):
+def context_of(arguments, seed):
     gpus = query_gpus("name,driver_version") if arguments.driver == "cuda" else []
-    return {
-        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
-        "commit": os.environ.get("VMART_COMMIT") or ask("git", "rev-parse", "--short=12", "HEAD"),
-        "changed": bool(ask("git", "status", "--porcelain", "--untracked-files=no")),
-        "command": " ".join(["bench/ranking.py", *sys.argv[1:]]),
-        "driver": arguments.driver,
-        "driver_version": gpus[0][1] if gpus else "",
-        "gpus": [gpu[0] for gpu in gpus],
-        "cpu": platform.processor(), "cores": os.cpu_count(),
-        "costs": os.path.relpath(arguments.costs, ROOT) if os.path.exists(arguments.costs)
-        else arguments.costs, "seed": seed, "repeats": arguments.repeats,
-        "quick": arguments.quick,
+    costs = pathlib.Path(arguments.costs)
+    return make_context("bench/ranking.py", arguments.driver, gpus, seed) | {
+        "costs": os.path.relpath(costs, ROOT) if costs.exists() else arguments.costs,
+        "repeats": arguments.repeats, "quick": arguments.quick,
     }
 
 
@@ -179,7 +169,7 @@ def measure(arguments):
     names = [name for name in workloads if not arguments.only or name in arguments.only]
     policies = arguments.policies or (QUICK_POLICIES if arguments.quick else POLICIES)
     document = {
-        "context": make_context(arguments, seed),
+        "context": context_of(arguments, seed),
         "workloads": {name: {"parameters": workloads[name].parameters,
                              "options": workloads[name].options} for name in names},
         "failed": [], "samples": []}
@@ -223,7 +213,7 @@ def replay(arguments, document):
     document["failed"] = [entry for entry in document["failed"]
                           if not entry["reason"].startswith("replay: ")] + failed
     document["lab"] = {"machine": arguments.machine, "options": arguments.lab_options,
-                       "commit": ask("git", "rev-parse", "--short=12", "HEAD")}
+                       "commit": commit()}
     document["judgement"] = judge(document)
     write(arguments.out, document)
 

@@ -14,11 +14,9 @@ time budget would not last; it is then listed as left out.
 """
 
 import argparse
-import datetime
 import json
 import os
 import pathlib
-import platform
 import random
 import re
 import signal
@@ -31,6 +29,7 @@ import time
 import figures
 import live_figures
 import placement_figures
+from measuring_context import make_context, query_gpus
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SKIPPED = 77
@@ -159,36 +158,11 @@ def fill_in(arguments, simulated):
         arguments.step_limit = 240 if of_cases else 120
 
 
-def ask(*command):
-    """The output of a command, empty if it cannot be run."""
-    try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=30, cwd=ROOT)
-        return answer.stdout.strip() if answer.returncode == 0 else ""
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-
-
-def query_gpus(fields):
-    text = ask("nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits")
-    return [[cell.strip() for cell in line.split(",")] for line in text.splitlines()]
-
-
-def make_context(arguments, gpus, seed):
-    cpu = re.search(r"model name\s*:\s*(.*)", ask("cat", "/proc/cpuinfo"))
-    names = [gpu[0] for gpu in gpus[:arguments.gpus]]
-    return {
-        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
-        "commit": os.environ.get("VMART_COMMIT") or ask("git", "rev-parse", "--short=12", "HEAD"),
-        "changed": bool(ask("git", "status", "--porcelain", "--untracked-files=no")),
-        "command": " ".join(["bench/run.py", *sys.argv[1:]]),
-        "driver": arguments.driver,
-        "driver_version": gpus[0][1] if gpus else "",
-        "gpus": names,
-        "gpu_count": len(names) if arguments.driver == "cuda" else simulated_gpus(arguments.driver),
-        "cpu": cpu.group(1) if cpu else platform.processor(),
-        "cores": os.cpu_count(),
-        "system": platform.platform(),
-        "seed": seed,
+def context_of(arguments, gpus, seed):
+    used = gpus[:arguments.gpus]
+    simulated = arguments.driver != "cuda"
+    return make_context("bench/run.py", arguments.driver, used, seed) | {
+        "gpu_count": simulated_gpus(arguments.driver) if simulated else len(used),
         "rounds": arguments.rounds,
         "repetitions": arguments.repetitions,
         "live": arguments.live,
@@ -418,7 +392,7 @@ def main():
     simulated = arguments.driver != "cuda"
     fill_in(arguments, simulated)
     seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(10**6)
-    context = make_context(arguments, gpus, seed)
+    context = context_of(arguments, gpus, seed)
     print(f"driver {arguments.driver}, {context['gpu_count']} GPUs, seed {seed}", flush=True)
 
     runner = Runner(arguments, make_environment(arguments))
