@@ -31,12 +31,13 @@ std::string BoundRunner::run(const ExperimentCell& cell, const ReadyTrace& trace
   options.chunk_bytes = experiment.chunk_bytes;
   // Where the trace names every device, no router is asked, and any will do.
   const std::string router = trace.unplaced == 0 ? "hash" : cell.router;
+  const auto source = open_trace(trace.path, 0);
   try {
-    const auto source = open_trace(trace.path, 0);
     line["bound"] =
         to_json(find_bound(*source, experiment.machines[cell.machine].machine, router, options));
     line["reason"] = nullptr;
   } catch (const Error& error) {
+    if (error.kind() != ErrorKind::unsupported) throw;
     line["bound"] = nullptr;
     line["reason"] = error.what();
   }

@@ -83,13 +83,21 @@ void ExperimentRun::find_finished(const ResultFolder& folder) {
 }
 
 boost::json::value ExperimentRun::find_bound(const ExperimentCell& cell,
-                                             const ResultFolder& folder) const {
+                                             const ResultFolder& folder) {
   const ReadyTrace& trace = trace_of(cell);
-  const std::string path = folder.bound_path(bound_id(experiment_, cell));
+  const std::string id = bound_id(experiment_, cell);
+  const std::string path = folder.bound_path(id);
   if (const std::optional<std::string> known = ResultFolder::read(path)) {
     if (auto bound = bound_runner_.read(*known, path, cell, trace)) return *std::move(bound);
   }
-  const std::string text = bound_runner_.run(cell, trace);
+  std::string text;
+  try {
+    text = bound_runner_.run(cell, trace);
+  } catch (const std::exception& error) {
+    MutexLock lock(mutex_);
+    outcome_.failed_bounds.emplace(id, error.what());
+    return nullptr;
+  }
   folder.write(path, text);
   auto bound = bound_runner_.read(text, path, cell, trace);
   VMART_CHECK(bound.has_value(), "what was written can be read");
@@ -140,7 +148,12 @@ void ExperimentRun::run_cells(const ResultFolder& folder) {
   {
     MutexLock lock(mutex_);
     for (const std::size_t chosen : chosen_) {
-      if (!finished_[chosen]) left.push_back(chosen);
+      if (finished_[chosen]) continue;
+      // A cell carries its bound: without it, it would not be what another run makes.
+      const bool has_bound =
+          !outcome_.failed_bounds.contains(bound_id(experiment_, cells_[chosen]));
+      if (has_bound) left.push_back(chosen);
+      outcome_.without_bound += has_bound ? 0 : 1;
     }
     watcher_.on_begin(chosen_.size(), outcome_.finished);
   }
@@ -157,7 +170,8 @@ RunOutcome ExperimentRun::run() {
   if (!watcher_.stop()) run_cells(folder);
   MutexLock lock(mutex_);
   outcome_.cells = chosen_.size();
-  outcome_.stopped = outcome_.finished + outcome_.failed.size() < chosen_.size();
+  outcome_.stopped =
+      outcome_.finished + outcome_.failed.size() + outcome_.without_bound < chosen_.size();
   if (!outcome_.stopped && options_.only.empty()) {
     folder.write(folder.path() + "/results.csv", table_.csv());
     folder.write(folder.path() + "/summary.csv", table_.summary());

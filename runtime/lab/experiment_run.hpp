@@ -42,6 +42,9 @@ struct RunOutcome {
   bool stopped = false;      ///< Before all were begun.
   /// Cells whose replay failed, with the reason, in the order of the experiment.
   std::map<std::size_t, std::pair<std::string, std::string>> failed;
+  std::map<std::string, std::string> failed_bounds;  ///< Reasons by id.
+  std::size_t without_bound = 0;  ///< Cells that were left, since theirs is one of these.
+  bool all_went_well() const { return failed.empty() && failed_bounds.empty(); }
 };
 
 /// Runs the cells of an experiment that are not finished, on several threads. What lies in the
@@ -64,7 +67,8 @@ class ExperimentRun {
   void make_traces(const ResultFolder& folder);
   void find_finished(const ResultFolder& folder);
   void find_bounds(const ResultFolder& folder);
-  boost::json::value find_bound(const ExperimentCell& cell, const ResultFolder& folder) const;
+  /// Null where there is none, or it fails.
+  boost::json::value find_bound(const ExperimentCell& cell, const ResultFolder& folder);
   void run_cells(const ResultFolder& folder);
   void run_cell(std::size_t number, const ResultFolder& folder);
   void note(std::size_t number, const CellFile& result);

@@ -1,7 +1,5 @@
 #include "lab/instance_builder.hpp"
 
-#include <vma/error.hpp>
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,7 +27,8 @@ InstanceBuilder::InstanceBuilder(const ReplayMachine& machine, const InstanceOpt
       loads_(machine.costs.gpus()),
       costs_(machine.costs.places()) {
   if (machine.places.size() > PlacementInstance::places_max)
-    refuse(fmt::format("bounds know {} places at most", PlacementInstance::places_max));
+    refuse(ErrorKind::unsupported,
+           fmt::format("bounds know {} places at most", PlacementInstance::places_max));
   for (const PlaceState& place : machine.places) {
     instance_.places.push_back(place.location);
     instance_.capacities.push_back(place.capacity_bytes);
@@ -40,11 +39,12 @@ PlacementInstance InstanceBuilder::build(TraceSource& source) {
   for (auto events = source.next(); !events.empty(); events = source.next()) {
     for (const TraceEvent& event : events) {
       const std::optional<std::string> fault = audit_.add(event);
-      if (fault) refuse(fmt::format("event {}: {}", audit_.events(), *fault));
+      if (fault)
+        refuse(ErrorKind::invalid_argument, fmt::format("event {}: {}", audit_.events(), *fault));
       take(event);
     }
   }
-  if (audit_.events() == 0) refuse("the trace has no events");
+  if (audit_.events() == 0) refuse(ErrorKind::invalid_argument, "the trace has no events");
   for (std::size_t device = 0; device < waiting_.size(); ++device) {
     for (const Waiting& access : waiting_[device]) begun(device, access);
     waiting_[device].clear();
@@ -91,10 +91,10 @@ std::uint64_t InstanceBuilder::place_bit(TracePlace at) const {
 std::size_t InstanceBuilder::route(const TraceEvent& event) {
   const bool named = event.at.is_set() && event.at.is_gpu();
   if (!named && !routes_alone_) {
-    refuse(
-        fmt::format("event {} names no device, and what the router '{}' chooses depends on the "
-                    "replay; bounds need hash or round_robin",
-                    audit_.events(), router_.name()));
+    refuse(ErrorKind::unsupported,
+           fmt::format("event {} names no device, and what the router '{}' chooses depends on the "
+                       "replay; bounds need hash or round_robin",
+                       audit_.events(), router_.name()));
   }
   return router_.choose(event, loads_);
 }
@@ -129,10 +129,10 @@ void InstanceBuilder::place_range(const TraceEvent& event) {
   const std::uint64_t bit = place_bit(event.at);
   if (bit == 0 || !object.placed) return;
   if (object.used || event.time != object.born) {
-    refuse(
-        fmt::format("event {}: the trace moves object {} itself, later than it is made; there is"
-                    " no bound for that",
-                    audit_.events(), event.object));
+    refuse(ErrorKind::unsupported,
+           fmt::format("event {}: the trace moves object {} itself, later than it is made; there is"
+                       " no bound for that",
+                       audit_.events(), event.object));
   }
   for (std::uint64_t slot = (event.offset + object.chunk_bytes - 1) / object.chunk_bytes;
        slot < object.chunks && slot * object.chunk_bytes - event.offset < event.bytes; ++slot) {
@@ -145,7 +145,8 @@ void InstanceBuilder::add_chunks(Object& object, std::uint64_t begin_places) {
   object.first = static_cast<std::uint32_t>(instance_.chunks.size());
   const std::uint64_t chunks = (object.bytes - 1) / object.chunk_bytes + 1;
   if (chunks > options_.chunks_max - std::min(options_.chunks_max, instance_.chunks.size())) {
-    refuse(fmt::format("event {}: more than {} chunks; larger ones make fewer", audit_.events(),
+    refuse(ErrorKind::unsupported,
+           fmt::format("event {}: more than {} chunks; larger ones make fewer", audit_.events(),
                        options_.chunks_max));
   }
   object.chunks = static_cast<std::uint32_t>(chunks);
@@ -219,7 +220,8 @@ void InstanceBuilder::thin_out() {
   while (instance_.uses.size() > options_.uses_max / 2 && blocks_.now() > 0) halve();
   uses_limit_ = std::max(options_.uses_max, 2 * instance_.uses.size());
   if (uses_limit_ > crowd_max * options_.uses_max) {
-    refuse(fmt::format("event {}: devices use more than {} chunks at a time; larger ones are fewer",
+    refuse(ErrorKind::unsupported,
+           fmt::format("event {}: devices use more than {} chunks at a time; larger ones are fewer",
                        audit_.events(), crowd_max * options_.uses_max / 2));
   }
 }
@@ -266,8 +268,8 @@ void InstanceBuilder::let_begin_anywhere() {
   }
 }
 
-void InstanceBuilder::refuse(const std::string& why) const {
-  throw Error(ErrorKind::invalid_argument, "bounds", why);
+void InstanceBuilder::refuse(ErrorKind kind, const std::string& why) {
+  throw Error(kind, "bounds", why);
 }
 
 }  // namespace vma

@@ -7,6 +7,8 @@
 #include "lab/trace_blocks.hpp"
 #include "lab/trace_source.hpp"
 
+#include <vma/error.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -34,9 +36,9 @@ class InstanceBuilder {
   InstanceBuilder(const ReplayMachine& machine, const InstanceOptions& options,
                   std::unique_ptr<Router> router);
 
-  /// Throws: what the source throws; Error{invalid_argument} for a trace without events, for an
-  /// event that does not fit those before it, for a router that would have to see a replay, and for
-  /// more than is allowed.
+  /// Throws: what the source throws; Error{invalid_argument} for a trace without events, and for an
+  /// event that does not fit those before it; Error{unsupported} for what has no bound: a router
+  /// that would have to see a replay, and more than is allowed.
   PlacementInstance build(TraceSource& source);
 
  private:
@@ -71,7 +73,7 @@ class InstanceBuilder {
   void arrange();
   void halve();
   void let_begin_anywhere();
-  [[noreturn]] void refuse(const std::string& why) const;
+  [[noreturn]] static void refuse(ErrorKind kind, const std::string& why);
 
   const ReplayMachine& machine_;
   const InstanceOptions options_;

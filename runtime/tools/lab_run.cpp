@@ -48,10 +48,13 @@ void list(const Experiment& experiment) {
 }
 
 void print(const RunCommand& command, const RunOutcome& outcome) {
+  for (const auto& [id, reason] : outcome.failed_bounds)
+    fmt::print(stderr, "vmart-lab: the bound {} failed: {}\n", id, reason);
   for (const auto& [number, failed] : outcome.failed)
     fmt::print(stderr, "vmart-lab: {} failed: {}\n", failed.first, failed.second);
   fmt::print("{} of {} cells are finished", outcome.finished, outcome.cells);
   if (!outcome.failed.empty()) fmt::print(", {} failed", outcome.failed.size());
+  if (outcome.without_bound > 0) fmt::print(", {} wait for a bound", outcome.without_bound);
   fmt::print("{}: {}\n", outcome.stopped ? "; the same command goes on" : "", command.folder);
 }
 
@@ -78,7 +81,7 @@ int run_experiment(const RunCommand& command) {
   if (outcome.stopped) return interrupted;
   const bool report = !command.no_report && command.only.empty() && outcome.finished > 0;
   const bool reported = !report || start_report(command.folder);
-  return outcome.failed.empty() && reported ? 0 : some_failed;
+  return outcome.all_went_well() && reported ? 0 : some_failed;
 }
 
 }  // namespace vma

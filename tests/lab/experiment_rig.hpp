@@ -29,6 +29,9 @@ inline constexpr std::string_view quick_experiment = R"({
 /// Counts, and does what a test wants done.
 class TestWatcher : public RunWatcher {
  public:
+  void on_stage(const std::string& what) override {
+    if (at_stage) at_stage(what);
+  }
   void on_begin(std::size_t cells, std::size_t finished) override {
     began_with = {cells, finished};
     if (at_begin) at_begin();
@@ -41,6 +44,7 @@ class TestWatcher : public RunWatcher {
 
   std::pair<std::size_t, std::size_t> began_with;
   std::vector<std::string> ids;
+  std::function<void(const std::string& what)> at_stage;
   std::function<void()> at_begin;               ///< Before the first cell.
   std::function<void(std::size_t cells)> then;  ///< After each cell.
   std::atomic<bool> stopped = false;
