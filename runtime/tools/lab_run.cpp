@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <csignal>
 #include <thread>
 
@@ -18,12 +19,13 @@ namespace {
 constexpr int some_failed = 1;
 constexpr int interrupted = 130;
 
-volatile std::sig_atomic_t asked_to_stop = 0;
+std::atomic<bool> asked_to_stop = false;
+static_assert(std::atomic<bool>::is_always_lock_free, "a signal's handler may set it");
 
 /// The first signal lets the cells under way end, a second one ends the program at once.
 void stop_at_signals() {
   struct sigaction action {};
-  action.sa_handler = [](int) { asked_to_stop = 1; };
+  action.sa_handler = [](int) { asked_to_stop = true; };
   action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
@@ -36,7 +38,7 @@ class Watcher : public RunWatcher {
     progress_.begin(cells, finished);
   }
   void on_cell(const ExperimentCell& cell) override { progress_.step(cell.id); }
-  bool stop() const override { return asked_to_stop != 0; }
+  bool stop() const override { return asked_to_stop; }
   void end() { progress_.end(); }
 
  private:
