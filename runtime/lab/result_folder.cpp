@@ -24,6 +24,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* call = "vmart-lab run";
 constexpr const char* unfinished_name = "unfinished";
+constexpr const char* experiment_name = "experiment.json";
+const WholeFile::Terms terms{.call = call, .kind = ErrorKind::driver_failure, .mode = 0644};
 constexpr std::array folders{"cells", "bounds", "traces", unfinished_name};
 
 [[noreturn]] void refuse(ErrorKind kind, const std::string& path, const std::string& reason) {
@@ -51,14 +53,18 @@ ResultFolder::ResultFolder(std::string path, const Experiment& experiment)
   try {
     for (const char* const folder : folders) make_folder(fmt::format("{}/{}", path_, folder));
     make_unfinished();
-    if (!known) write(path_ + "/experiment.json", experiment.text);
+    if (!known && !write_first(experiment)) is_known(experiment);
   } catch (...) {
-    close(descriptor_);
+    leave();
     throw;
   }
 }
 
 ResultFolder::~ResultFolder() {
+  leave();
+}
+
+void ResultFolder::leave() noexcept {
   std::error_code ignored;
   fs::remove_all(unfinished_, ignored);
   // Others may have theirs in it, or be about to: only who is alone takes it away.
@@ -68,7 +74,7 @@ ResultFolder::~ResultFolder() {
 }
 
 bool ResultFolder::is_known(const Experiment& experiment) const {
-  const std::string file = path_ + "/experiment.json";
+  const std::string file = fmt::format("{}/{}", path_, experiment_name);
   if (const std::optional<std::string> known = read(file)) {
     if (*known == experiment.text) return true;
     refuse(ErrorKind::invalid_argument, file,
@@ -78,12 +84,12 @@ bool ResultFolder::is_known(const Experiment& experiment) const {
   std::error_code failed;
   for (const fs::directory_entry& entry : fs::directory_iterator(path_, failed)) {
     const std::string name = entry.path().filename().string();
-    bool ours = name == "experiment.json";  // Another process has just begun.
+    bool ours = name == experiment_name;  // Another process has just begun.
     for (const char* const folder : folders) ours = ours || name == folder;
     if (!ours)
       refuse(ErrorKind::invalid_argument, path_,
-             fmt::format("has {} in it and no experiment.json; choose another folder with --out",
-                         name));
+             fmt::format("has {} in it and no {}; choose another folder with --out", name,
+                         experiment_name));
   }
   if (failed) refuse(ErrorKind::invalid_argument, path_, failed.message());
   return false;
@@ -108,6 +114,12 @@ void ResultFolder::make_unfinished() {
     refuse(ErrorKind::driver_failure, unfinished_, std::strerror(errno));
 }
 
+bool ResultFolder::write_first(const Experiment& experiment) const {
+  WholeFile file(unfinished_path(experiment_name), terms);
+  file.write(experiment.text);
+  return file.become_first(fmt::format("{}/{}", path_, experiment_name));
+}
+
 std::string ResultFolder::cell_path(const std::string& id) const {
   return name_in(path_, "cells", id, ".json");
 }
@@ -129,8 +141,7 @@ std::string ResultFolder::unfinished_path(const std::string& name) const {
 }
 
 void ResultFolder::write(const std::string& path, std::string_view text) const {
-  WholeFile file(unfinished_path(fs::path(path).filename().string()),
-                 {.call = call, .kind = ErrorKind::driver_failure, .mode = 0644});
+  WholeFile file(unfinished_path(fs::path(path).filename().string()), terms);
   file.write(text);
   file.become(path);
 }

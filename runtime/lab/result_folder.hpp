@@ -13,7 +13,8 @@ namespace vma {
 /// come from any thread.
 class ResultFolder {
  public:
-  /// Makes the folder, or takes one of the same experiment, and clears what a crash has left.
+  /// Makes the folder, or takes one of the same experiment, and clears what a crash has left. Of
+  /// several experiments that begin in one at a time only one gets it.
   /// Throws: Error{invalid_argument} that says why it cannot be this experiment's,
   /// Error{driver_failure} if it cannot be written.
   ResultFolder(std::string path, const Experiment& experiment);
@@ -42,6 +43,9 @@ class ResultFolder {
 
  private:
   void lock();
+  void leave() noexcept;
+  /// False: another process has written one meanwhile.
+  bool write_first(const Experiment& experiment) const;
   /// Whether it has the experiment's file already.
   bool is_known(const Experiment& experiment) const;
   void make_unfinished();

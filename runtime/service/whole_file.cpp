@@ -1,5 +1,6 @@
 #include "service/whole_file.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <sys/stat.h>
@@ -20,6 +21,14 @@ WholeFile::WholeFile(const std::string& beside, Terms terms)
   static_cast<void>(fchmod(descriptor_, terms_.mode));  // Where modes mean nothing it fails.
 }
 
+void WholeFile::require_possible(const std::string& file, const Terms& terms) {
+  const WholeFile tried(file, terms);
+  struct stat found {};
+  if (stat(file.c_str(), &found) != 0 || !S_ISDIR(found.st_mode)) return;
+  errno = EISDIR;
+  tried.refuse(file);
+}
+
 WholeFile::~WholeFile() {
   if (descriptor_ >= 0) close(descriptor_);
   if (!path_.empty()) unlink(path_.c_str());
@@ -38,11 +47,29 @@ void WholeFile::write(std::string_view text) {
   }
 }
 
-void WholeFile::become(const std::string& file) {
-  // A name that outlives a power cut shall not be of an empty file.
+/// A name that outlives a power cut shall not be of an empty file.
+void WholeFile::sync() {
   if (fsync(descriptor_) != 0) refuse(path_);
+}
+
+void WholeFile::become(const std::string& file) {
+  sync();
   if (std::rename(path_.c_str(), file.c_str()) != 0) refuse(file);
   path_.clear();
+}
+
+bool WholeFile::become_first(const std::string& file) {
+  sync();
+  if (renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, file.c_str(), RENAME_NOREPLACE) == 0) {
+    path_.clear();
+    return true;
+  }
+  if (errno == EEXIST) return false;
+  // NFS cannot do that, but it has links.
+  if (errno != EINVAL && errno != ENOSYS) refuse(file);
+  if (link(path_.c_str(), file.c_str()) == 0) return true;
+  if (errno != EEXIST) refuse(file);
+  return false;
 }
 
 }  // namespace vma

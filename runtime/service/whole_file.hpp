@@ -20,6 +20,8 @@ class WholeFile {
 
   /// Makes a file that begins with this path. Throws: Error of the terms, as the others do.
   WholeFile(const std::string& beside, Terms terms);
+  /// Throws: Error of the terms, if none could become `file` now. Leaves nothing.
+  static void require_possible(const std::string& file, const Terms& terms);
   ~WholeFile();
   WholeFile(const WholeFile&) = delete;
   WholeFile& operator=(const WholeFile&) = delete;
@@ -27,8 +29,11 @@ class WholeFile {
   void write(std::string_view text);
   /// Requires: `file` is on the same disk.
   void become(const std::string& file);
+  /// The same, unless the name is taken: false. Of several who try only one gets it.
+  bool become_first(const std::string& file);
 
  private:
+  void sync();
   [[noreturn]] void refuse(const std::string& file) const;
 
   Terms terms_;
