@@ -16,11 +16,13 @@ namespace vma {
 
 namespace {
 
-constexpr unsigned readable_by_all = 0644;
+constexpr const char* call = "vmart-lab machine probe";
+const WholeFile::Terms terms{call, ErrorKind::invalid_argument, 0644};
 
 }  // namespace
 
 int run_probe(const ProbeCommand& command) {
+  WholeFile::require_possible(command.output, terms);  // Not after minutes of measuring.
   RuntimeOptions options;
   options.driver = command.driver;
   MachineProbe::Options probe;
@@ -31,11 +33,10 @@ int run_probe(const ProbeCommand& command) {
   const MachineDocument document = MachineDocument::parse(text, command.output);
   if (!document.problems().empty()) {
     throw Error(
-        ErrorKind::invalid_argument, "vmart-lab machine probe",
+        ErrorKind::invalid_argument, call,
         "what was found is no machine file: " + document.describe(document.problems().front()));
   }
-  WholeFile file(command.output,
-                 {"vmart-lab machine probe", ErrorKind::invalid_argument, readable_by_all});
+  WholeFile file(command.output, terms);
   file.write(text);
   file.become(command.output);
   fmt::print("{}: {} numbers\n", command.output, document.numbers().size());

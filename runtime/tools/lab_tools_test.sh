@@ -105,7 +105,11 @@ expect 0 "gpu(0) -> gpu(1)" machine show h200x2
 expect 1 "h900.json" machine show h900
 expect 2 "out is required" machine probe
 expect 1 "h900.json" machine probe "$folder/probed.json" --driver sim:h900
-expect 1 "$folder/none/probed.json: " machine probe "$folder/none/probed.json" --driver sim:test-2
+# What cannot be written is refused before anything is measured.
+for output in "$folder/none/probed.json" "$folder"; do
+  expect 1 "$output: " machine probe "$output" --driver sim:h200x2
+  case $printed in *calibrating*) failures=$((failures + 1)) ;; esac
+done
 expect 0 "calibrating links" machine probe "$folder/probed.json" --driver sim:h200x2 --name mine
 expect 0 "probed.json: ok" machine check "$folder/probed.json"
 expect 0 "mine: What vmart-lab machine probe found: simulated h200x2" machine show "$folder/probed.json"
