@@ -83,6 +83,12 @@ class Replay {
     const LinkPath* path = nullptr;
     double bytes = 0;
   };
+  /// Of an access, in one chunk.
+  struct Piece {
+    ChunkId chunk{};
+    PlaceId at{};
+    double bytes = 0;
+  };
   /// An access under way.
   struct Running {
     Access access;
@@ -131,7 +137,10 @@ class Replay {
   std::size_t launched(const Device& device) const;
   bool begins_round(const TraceEvent& event, std::size_t device, double bytes);
   void begin(std::size_t device, const Access& access);
-  bool cut(Running& running);
+  bool find_pieces(PlaceId self, const Access& access);
+  void cut(Running& running);
+  void lose(std::size_t device, const Access& access);
+  void leave(std::size_t device, const Access& access);
   void begin_segment(std::list<Running>::iterator running);
   void begin_segments(std::span<const std::list<Running>::iterator> begun);
   void end_flow();
@@ -162,7 +171,7 @@ class Replay {
   std::vector<Device> devices_;
   std::list<Running> running_;
   std::list<Running> unused_;                          // Nodes for the next ones.
-  std::vector<std::pair<PlaceId, double>> stretches_;  // Of the access that is cut: bytes.
+  std::vector<Piece> pieces_;                          // Of the access that is cut.
   std::vector<std::list<Running>::iterator> by_flow_;  // Of those that have a flow.
   std::vector<LinkTraffic::NewFlow> new_flows_;        // Of one call.
   std::vector<DeviceLoad> loads_;

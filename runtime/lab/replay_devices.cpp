@@ -88,6 +88,7 @@ bool Replay::begins_round(const TraceEvent& event, std::size_t number, double by
 }
 
 void Replay::begin(std::size_t number, const Access& access) {
+  if (!find_pieces(PlaceId{static_cast<std::uint8_t>(number)}, access)) return lose(number, access);
   Device& device = devices_[number];
   if (unused_.empty()) unused_.emplace_back();
   running_.splice(running_.end(), unused_, unused_.begin());
@@ -99,43 +100,50 @@ void Replay::begin(std::size_t number, const Access& access) {
   device.kernels += access.spread() ? 0 : 1;
   if (!access.spread() && options_.ahead > Time::zero() && now_ >= device.batch_end)
     device.batch_end = now_ + options_.ahead;
-  if (!cut(running)) {
-    ++report_.accesses_lost;
-    end_access(running);
-    return drop(std::prev(running_.end()));
-  }
+  cut(running);
   report_.wait_s += std::chrono::duration<double>(now_ - access.came).count();
   begin_segment(std::prev(running_.end()));
 }
 
-/// Into stretches that lie at one place, each read and then written if it is both. False: a chunk
-/// cannot be reached. Each chunk is reported as used.
-bool Replay::cut(Running& running) {
-  const PlaceId self{static_cast<std::uint8_t>(running.device)};
-  const Access& access = running.access;
+/// Its part of each chunk. False: one cannot be reached.
+bool Replay::find_pieces(PlaceId self, const Access& access) {
   const ReplayObjects::Object& object = objects_.at(access.object);
   const Snapshot snapshot = scheduler_.snapshot();
-  const double read = access.use == UseKind::write ? 0 : access.use == UseKind::read ? 1 : 0.5;
   const std::uint64_t end = access.offset + access.bytes;
-  stretches_.clear();
+  pieces_.clear();
   for (std::uint64_t slot = access.offset / object.chunk_bytes; slot < object.chunks; ++slot) {
     const std::uint64_t begin = slot * object.chunk_bytes;
     if (begin >= end) break;
     const ChunkId chunk{static_cast<std::uint32_t>(index(object.first) + slot)};
     const std::uint64_t first = std::max(begin, access.offset);
     const std::uint64_t last = std::min(begin + object.bytes_of(slot), end);
-    const double bytes = static_cast<double>(last - first) * access.passes;
     const PlaceId at = snapshot.chunk(chunk).at;
     if (machine_.links.read(self, at).rate_max <= 0) return false;
-    scheduler_.use(chunk, self, bytes * read, bytes * (1 - read));
-    running.bytes += bytes;
-    if (!stretches_.empty() && stretches_.back().first == at) {
-      stretches_.back().second += bytes;
-    } else {
-      stretches_.emplace_back(at, bytes);
-    }
+    pieces_.push_back({chunk, at, static_cast<double>(last - first) * access.passes});
   }
-  for (const auto& [at, bytes] : stretches_) {
+  return true;
+}
+
+/// What cannot be done as a whole is not done at all: to policies and devices it never was.
+void Replay::lose(std::size_t device, const Access& access) {
+  ++report_.accesses_lost;
+  leave(device, access);
+}
+
+/// Into stretches that lie at one place, each read and then written if it is both. Each chunk is
+/// reported as used.
+void Replay::cut(Running& running) {
+  const PlaceId self{static_cast<std::uint8_t>(running.device)};
+  const Access& access = running.access;
+  const double read = access.use == UseKind::write ? 0 : access.use == UseKind::read ? 1 : 0.5;
+  for (auto piece = pieces_.begin(); piece != pieces_.end();) {
+    const PlaceId at = piece->at;
+    double bytes = 0;
+    for (; piece != pieces_.end() && piece->at == at; ++piece) {
+      scheduler_.use(piece->chunk, self, piece->bytes * read, piece->bytes * (1 - read));
+      bytes += piece->bytes;
+    }
+    running.bytes += bytes;
     report_.devices[running.device].bytes_by_place[index(at)] += bytes;
     if (read > 0) running.segments.push_back({&machine_.links.read(self, at), bytes * read});
     if (read < 1) running.segments.push_back({&machine_.links.write(self, at), bytes * (1 - read)});
@@ -144,7 +152,6 @@ bool Replay::cut(Running& running) {
   running.rate_max = work > 0 ? running.bytes / work : std::numeric_limits<double>::infinity();
   running.local_s = std::max(work, machine_.costs.access_seconds(self, self, running.bytes));
   running.left = running.segments.front().bytes;
-  return true;
 }
 
 /// Or goes on with what is left of it.
@@ -215,7 +222,12 @@ void Replay::end_access(const Running& running) {
     device.ended = now_;
     device.kernel_took = now_ - running.began;
   }
-  DeviceLoad& load = loads_[running.device];
+  leave(running.device, access);
+}
+
+/// Its device has nothing more to do with it.
+void Replay::leave(std::size_t device, const Access& access) {
+  DeviceLoad& load = loads_[device];
   --load.waiting;
   load.bytes -= static_cast<double>(access.bytes) * access.passes;
   if (load.waiting == 0) load.bytes = 0;  // Sums of what is not whole leave crumbs.

@@ -297,6 +297,46 @@ TEST(Replay, WhatFitsNowhereIsLostAndCounted) {
   EXPECT_EQ(report.accesses, 1u);
 }
 
+/// Two chunks, of which the second is at a GPU that the first GPU has no way to.
+void add_half_out_of_reach(ListedTrace& trace) {
+  trace.alloc(start, 1, 200, on_0).place(start, 1, 100, on_1, 100);
+  trace.access(start, 1, 200, on_0);
+}
+
+TEST(Replay, AnAccessThatCannotBeDoneAsAWholeIsLostAsAWhole) {
+  ReplayRig rig;
+  rig.gpus.costs.access_rate(gpu_0, gpu_1) = 0;
+  double heat = 0;
+  bool asked = false;
+  const auto look = [&](const Snapshot& snapshot, Plan&) {
+    asked = true;
+    heat += snapshot.total_heat(ChunkId{0}).short_term();
+  };
+  ListedTrace trace;
+  add_half_out_of_reach(trace);
+  trace.access(seconds(1), 1, 100, on_1, 100);
+  const ReplayReport report = rig.run(trace, std::make_unique<ToldPolicy>(look));
+  EXPECT_EQ(report.accesses_lost, 1u);
+  EXPECT_EQ(report.accesses, 1u);
+  EXPECT_EQ(report.bytes, 100);
+  EXPECT_EQ(report.devices[0].bytes, 0);
+  EXPECT_EQ(report.bytes_by_place.at("gpu(0)"), 0);
+  EXPECT_TRUE(asked);
+  EXPECT_EQ(heat, 0) << "the half that could be reached is no use of it";
+}
+
+TEST(Replay, ALostAccessIsNoKernelThatTheNextOneFollows) {
+  ReplayRig rig;
+  rig.gpus.costs.access_rate(gpu_0, gpu_1) = 0;
+  rig.gaps.kernel = rig.gaps.round = {milliseconds(10), milliseconds(10)};
+  ListedTrace trace;
+  add_half_out_of_reach(trace);
+  trace.access(start, 1, 100, on_0);
+  const ReplayReport report = rig.run(trace);
+  EXPECT_EQ(report.accesses_lost, 1u);
+  EXPECT_EQ(report.wait_s, 0);
+}
+
 TEST(Replay, AFreeWaitsForTheAccessesBeforeIt) {
   ReplayRig rig;
   rig.hbm_bytes = 100;
