@@ -17,6 +17,7 @@ ExperimentInputs::ExperimentInputs(const Experiment& experiment) : experiment_(e
 boost::json::object ExperimentInputs::of(const ExperimentCell& cell,
                                          const ReadyTrace& trace) const {
   boost::json::object inputs = to_json(experiment_, cell);
+  inputs["version"] = program_version();
   inputs["machine_sum"] = machine_sums_[cell.machine];
   inputs["trace_sum"] = trace.sum;
   return inputs;
@@ -28,6 +29,10 @@ boost::json::object ExperimentInputs::of_bound(const ExperimentCell& cell,
   inputs["id"] = bound_id(experiment_, cell);
   inputs.erase("policy");
   return inputs;
+}
+
+std::string_view program_version() {
+  return VMART_VERSION;
 }
 
 void require_same_inputs(const boost::json::object& wanted, const boost::json::object& known,

@@ -6,6 +6,7 @@
 #include <boost/json/object.hpp>
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace vma {
@@ -17,7 +18,8 @@ class ExperimentInputs {
   /// Requires: `experiment` lives as long as it.
   explicit ExperimentInputs(const Experiment& experiment);
 
-  /// The keys of `to_json` of the cell, and sums of the machine's figures and the trace's bytes.
+  /// The keys of `to_json` of the cell, the program's version, and sums of the machine's figures
+  /// and the trace's bytes.
   boost::json::object of(const ExperimentCell& cell, const ReadyTrace& trace) const;
   /// The same without what a bound does not follow from.
   boost::json::object of_bound(const ExperimentCell& cell, const ReadyTrace& trace) const;
@@ -28,6 +30,9 @@ class ExperimentInputs {
   const Experiment& experiment_;
   std::vector<std::string> machine_sums_;
 };
+
+/// Of this program: another may make other results of the same inputs.
+std::string_view program_version();
 
 /// Throws: Error{invalid_argument} that names the file and what differs.
 void require_same_inputs(const boost::json::object& wanted, const boost::json::object& known,

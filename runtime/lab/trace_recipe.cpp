@@ -34,6 +34,7 @@ TraceRecipe::TraceRecipe(const ExperimentTrace& trace, std::uint64_t seed)
     : trace_(trace), seed_(seed) {
   inputs_["made"] = is_converted(trace) ? how_made(converting(trace, seed, {}))
                                         : how_made(generating(trace, seed, {}));
+  inputs_["version"] = program_version();
   if (is_converted(trace)) inputs_["input_sums"] = input_sums();
 }
 

@@ -185,6 +185,20 @@ TEST(ExperimentRun, RefusesToMixResultsOfAnotherTrace) {
   EXPECT_EQ(own, rig.results("own"));
 }
 
+TEST(ExperimentRun, RefusesToMixResultsOfAnotherVersion) {
+  ExperimentRig rig(experiment_of("own.jsonl"));
+  write_text(rig / "own.jsonl",
+             "{\"event\":\"alloc\",\"time_ns\":0,\"object\":1,\"bytes\":4096}\n");
+  rig.run("own", 1);
+  const std::string file = rig / "own/cells/test-2~own~stay_put~hash~s1.json";
+  std::string bytes = text_of(file);
+  const std::string key = "\"version\":\"";
+  ASSERT_NE(bytes.find(key), std::string::npos);
+  write_text(file, bytes.insert(bytes.find(key) + key.size(), "0.0.0 of "));
+  const std::string what = error_of([&] { rig.run("own", 1); });
+  EXPECT_NE(what.find("is of other inputs: version is \"0.0.0 of "), std::string::npos) << what;
+}
+
 TEST(ExperimentRun, RefusesTracesByFileLineAndReasonBeforeAnythingRuns) {
   const std::string alloc = "{\"event\":\"alloc\",\"time_ns\":5,\"object\":1,\"bytes\":4096}\n";
   const struct {
