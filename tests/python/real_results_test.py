@@ -6,7 +6,6 @@ plotly is missing."""
 import os
 import pathlib
 import sys
-import tempfile
 import unittest
 import unittest.mock
 
@@ -30,16 +29,8 @@ from vmart.lab.failures import cells_count
 from vmart.lab.report import write_report
 
 
-class RealResults(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        owner = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(owner.cleanup)
-        cls.top = pathlib.Path(owner.name)
-        cls.experiment = small_experiment.write_experiment(cls.top, PROGRAM, MACHINE)
-        cls.folder = cls.top / "results"
-        done = small_experiment.run(PROGRAM, cls.experiment, cls.folder)
-        assert done.returncode == 0, done.stderr
+class RealResults(small_experiment.SmallExperiment):
+    program, machine = PROGRAM, MACHINE
 
     def test_frames_are_the_table(self):
         results = lab.load(self.folder)

@@ -1,7 +1,10 @@
 """A small experiment in a folder of its own, run by the real `vmart-lab`."""
 
 import json
+import pathlib
 import subprocess
+import tempfile
+import unittest
 
 EXPERIMENT = {
     "experiment": "small", "about": "Does the page say what the table says?",
@@ -32,3 +35,19 @@ def write_experiment(top, program, machine):
 def run(program, experiment, folder, *options):
     return subprocess.run([program, "run", str(experiment), "--out", str(folder), "--no-report", *options],
                           capture_output=True, text=True, check=False)
+
+
+class SmallExperiment(unittest.TestCase):
+    """Has it run once, into `folder`; `top` is a folder for whatever else a test leaves."""
+
+    program = machine = None  # Paths of `vmart-lab` and of a machine file, told by the test's file.
+
+    @classmethod
+    def setUpClass(cls):
+        owner = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(owner.cleanup)
+        cls.top = pathlib.Path(owner.name)
+        cls.experiment = write_experiment(cls.top, cls.program, cls.machine)
+        cls.folder = cls.top / "results"
+        done = run(cls.program, cls.experiment, cls.folder)
+        assert done.returncode == 0, done.stderr

@@ -5,7 +5,6 @@ test: exits with 77, which ctest shows as skipped, without VMART_LONG=1 or ray."
 import os
 import pathlib
 import sys
-import tempfile
 import unittest
 
 import small_experiment
@@ -23,18 +22,14 @@ exec {program} "$@"
 """
 
 
-class Sweeps(unittest.TestCase):
+class Sweeps(small_experiment.SmallExperiment):
+    program, machine = PROGRAM, MACHINE
+
     @classmethod
     def setUpClass(cls):
         from ray.cluster_utils import Cluster
 
-        owner = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(owner.cleanup)
-        cls.top = pathlib.Path(owner.name)
-        cls.experiment = small_experiment.write_experiment(cls.top, PROGRAM, MACHINE)
-        cls.local = cls.top / "local"
-        done = small_experiment.run(PROGRAM, cls.experiment, cls.local)
-        assert done.returncode == 0, done.stderr
+        super().setUpClass()
         # What tasks leave in temporary folders is left in this one.
         os.environ["TMPDIR"] = str(cls.top)
         cls.cluster = Cluster(initialize_head=True,
@@ -58,7 +53,7 @@ class Sweeps(unittest.TestCase):
     def test_two_nodes_give_what_one_machine_gives_and_leave_nothing(self):
         status, lines = self.sweep("two", program=PROGRAM)
         self.assertEqual(status, 0, lines)
-        self.assertEqual(self.files("two"), self.files("local"))
+        self.assertEqual(self.files("two"), self.files("results"))
         self.assertEqual(list(self.top.glob("vmart-sweep-*")), [])
         # Again: nothing is left to do.
         status, lines = self.sweep("two", program=PROGRAM)
@@ -79,7 +74,7 @@ class Sweeps(unittest.TestCase):
         # Where the cause is gone, what is missing is done.
         status, lines = self.sweep("failing", program=PROGRAM)
         self.assertEqual((status, lines[0]), (0, "18 cells, 17 of them finished"))
-        self.assertEqual(self.files("failing"), self.files("local"))
+        self.assertEqual(self.files("failing"), self.files("results"))
 
     def test_a_folder_of_another_experiment_is_refused(self):
         from vmart.lab import ResultError
