@@ -111,6 +111,7 @@ void InstanceBuilder::take_access(const TraceEvent& event) {
   access.passes = event.use == UseKind::read_write ? 2.0 * event.passes : event.passes;
   access.work_s = std::chrono::duration<double>(event.duration).count();
   access.block = blocks_.now();
+  access.event = audit_.events();
   std::deque<Waiting>& waiting = waiting_[device];
   waiting.push_back(access);
   if (waiting.size() > options_.late_max) {
@@ -122,33 +123,46 @@ void InstanceBuilder::take_access(const TraceEvent& event) {
   if (blocks_.now() != before) drop_forgotten();
 }
 
-/// What is placed later the trace moves itself, and for nothing: accesses that still wait find it
-/// there, and room that it takes from then on, it did not take before.
 void InstanceBuilder::place_range(const TraceEvent& event) {
   Object& object = live_.at(event.object);
   const std::uint64_t bit = place_bit(event.at);
   if (bit == 0 || !object.placed) return;
-  if (object.used || event.time != object.born) {
-    refuse(ErrorKind::unsupported,
-           fmt::format("event {}: the trace moves object {} itself, later than it is made; there is"
-                       " no bound for that",
-                       audit_.events(), event.object));
-  }
+  const bool begins = !object.used && event.time == object.born;
   for (std::uint64_t slot = (event.offset + object.chunk_bytes - 1) / object.chunk_bytes;
        slot < object.chunks && slot * object.chunk_bytes - event.offset < event.bytes; ++slot) {
-    instance_.chunks[object.first + slot].begin_places |= bit;
+    const auto chunk = static_cast<std::uint32_t>(object.first + slot);
+    if (begins) {
+      instance_.chunks[chunk].begin_places |= bit;
+    } else {
+      begin_anew(chunk);
+    }
   }
+}
+
+InstanceBuilder::Anew InstanceBuilder::now_of(std::uint32_t chunk) const {
+  const auto found = anew_.find(chunk);
+  return found == anew_.end() ? Anew{chunk, 0} : found->second;
+}
+
+/// The trace moves it, for nothing, unless it finds no room or a move is under way: so it may lie
+/// where the trace says or where it lay, wherever that was.
+void InstanceBuilder::begin_anew(std::uint32_t chunk) {
+  require_room_for(1);
+  PlacementChunk& before = instance_.chunks[now_of(chunk).chunk];
+  before.end = blocks_.now();
+  PlacementChunk after = before;
+  after.begin_places = instance_.all_places();
+  after.begin = blocks_.now();
+  after.end = lives_on;
+  anew_[chunk] = {static_cast<std::uint32_t>(instance_.chunks.size()), audit_.events()};
+  add_chunk(after);
 }
 
 void InstanceBuilder::add_chunks(Object& object, std::uint64_t begin_places) {
   object.placed = true;
   object.first = static_cast<std::uint32_t>(instance_.chunks.size());
   const std::uint64_t chunks = (object.bytes - 1) / object.chunk_bytes + 1;
-  if (chunks > options_.chunks_max - std::min(options_.chunks_max, instance_.chunks.size())) {
-    refuse(ErrorKind::unsupported,
-           fmt::format("event {}: more than {} chunks; larger ones make fewer", audit_.events(),
-                       options_.chunks_max));
-  }
+  require_room_for(chunks);
   object.chunks = static_cast<std::uint32_t>(chunks);
   for (std::uint32_t slot = 0; slot < object.chunks; ++slot) {
     PlacementChunk chunk;
@@ -160,15 +174,27 @@ void InstanceBuilder::add_chunks(Object& object, std::uint64_t begin_places) {
         move_tables_.try_emplace(chunk.bytes, static_cast<std::uint32_t>(instance_.moves.size()));
     if (fresh) instance_.moves.emplace_back(machine_.costs, chunk.bytes);
     chunk.moves = table->second;
-    instance_.chunks.push_back(chunk);
-    last_use_.push_back(none);
+    add_chunk(chunk);
     bytes_ += static_cast<double>(chunk.bytes);
   }
 }
 
+void InstanceBuilder::require_room_for(std::uint64_t chunks) const {
+  const std::uint64_t have = instance_.chunks.size();
+  if (chunks <= options_.chunks_max - std::min<std::uint64_t>(options_.chunks_max, have)) return;
+  refuse(ErrorKind::unsupported,
+         fmt::format("event {}: more than {} chunks; larger ones make fewer", audit_.events(),
+                     options_.chunks_max));
+}
+
+void InstanceBuilder::add_chunk(const PlacementChunk& chunk) {
+  instance_.chunks.push_back(chunk);
+  last_use_.push_back(none);
+}
+
 void InstanceBuilder::end_chunks(const Object& object) {
   for (std::uint32_t slot = 0; slot < object.chunks; ++slot)
-    instance_.chunks[object.first + slot].end = blocks_.now();
+    instance_.chunks[now_of(object.first + slot).chunk].end = blocks_.now();
 }
 
 /// It begins now at the latest. What has waited for longer than a block may have begun anywhere.
@@ -183,16 +209,19 @@ void InstanceBuilder::begun(std::size_t device, const Waiting& access) {
     const std::uint64_t last = std::min(begin + object.chunk_bytes, end);
     const double bytes = static_cast<double>(last - first) * access.passes;
     PlacementUse use;
-    use.chunk = object.first + static_cast<std::uint32_t>(slot);
+    const Anew now = now_of(object.first + static_cast<std::uint32_t>(slot));
+    use.chunk = now.chunk;
     use.block = access.block;
     use.device = static_cast<std::uint8_t>(device);
     use.late = access.block != blocks_.now();
-    add_use(use, bytes, access.work_s * bytes / all_bytes);
+    // It may have begun before the trace moved the chunk, or after that.
+    add_use(use, bytes, access.work_s * bytes / all_bytes, access.event < now.event);
   }
 }
 
 /// Its best place's cost is the floor's, and what it costs elsewhere above that a row's.
-void InstanceBuilder::add_use(const PlacementUse& use, double bytes, double work_s) {
+void InstanceBuilder::add_use(const PlacementUse& use, double bytes, double work_s,
+                              bool floor_only) {
   for (std::size_t place = 0; place < costs_.size(); ++place) {
     const PlaceId self{use.device}, at{static_cast<std::uint8_t>(place)};
     costs_[place] = std::max(work_s, machine_.costs.access_seconds(self, at, bytes));
@@ -200,7 +229,7 @@ void InstanceBuilder::add_use(const PlacementUse& use, double bytes, double work
   const double best = std::ranges::min(costs_);
   instance_.floor_s += best;
   const bool forgotten = use.block + 1 < blocks_.now();
-  if (forgotten || std::ranges::max(costs_) <= best) return;
+  if (floor_only || forgotten || std::ranges::max(costs_) <= best) return;
   for (double& cost : costs_) cost -= best;
   std::size_t& last = last_use_[use.chunk];
   if (last != none && instance_.uses[last] == use) {  // Most are: a chunk is hot for a while.

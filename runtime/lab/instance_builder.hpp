@@ -30,7 +30,8 @@ struct InstanceOptions {
 
 /// Makes a `PlacementInstance` of a trace on a machine. Cuts objects into chunks and accesses into
 /// uses as `Replay` does. A chunk begins where the trace says, if it surely finds room there; any
-/// other begins where it likes. Not thread-safe; for one trace.
+/// other begins where it likes, as does what the trace moves itself. Not thread-safe; for one
+/// trace.
 class InstanceBuilder {
  public:
   InstanceBuilder(const ReplayMachine& machine, const InstanceOptions& options,
@@ -40,6 +41,10 @@ class InstanceBuilder {
   /// event that does not fit those before it; Error{unsupported} for what has no bound: a router
   /// that would have to see a replay, and more than is allowed.
   PlacementInstance build(TraceSource& source);
+
+  /// The trace has moved chunks itself: each has ended then, and another begun in its stead where
+  /// it likes. What a plan for such chunks pays, nobody would pay for the trace.
+  bool begins_anew() const noexcept { return !anew_.empty(); }
 
  private:
   struct Object {
@@ -57,17 +62,27 @@ class InstanceBuilder {
     std::uint64_t offset = 0, bytes = 0;
     double passes = 1, work_s = 0;
     std::uint32_t block = 0;
+    std::uint64_t event = 0;
+  };
+  /// What a chunk of an object is since the trace has moved it itself.
+  struct Anew {
+    std::uint32_t chunk = 0;
+    std::uint64_t event = 0;  // The last such.
   };
 
   void take(const TraceEvent& event);
   void take_access(const TraceEvent& event);
   void place_range(const TraceEvent& event);
   void add_chunks(Object& object, std::uint64_t begin_places);
+  void require_room_for(std::uint64_t chunks) const;
+  void add_chunk(const PlacementChunk& chunk);
+  void begin_anew(std::uint32_t chunk);
+  Anew now_of(std::uint32_t chunk) const;
   void end_chunks(const Object& object);
   std::uint64_t place_bit(TracePlace at) const;
   std::size_t route(const TraceEvent& event);
   void begun(std::size_t device, const Waiting& access);
-  void add_use(const PlacementUse& use, double bytes, double work_s);
+  void add_use(const PlacementUse& use, double bytes, double work_s, bool floor_only);
   void drop_forgotten();
   void thin_out();
   void arrange();
@@ -85,6 +100,7 @@ class InstanceBuilder {
   std::vector<std::deque<Waiting>> waiting_;  // By device, in the order in which they came.
   std::vector<DeviceLoad> loads_;
   std::unordered_map<std::uint64_t, Object> live_;
+  std::unordered_map<std::uint32_t, Anew> anew_;        // By the chunk that it was at first.
   std::map<std::uint64_t, std::uint32_t> move_tables_;  // By bytes.
   double bytes_ = 0;                                    // Of all chunks that there were.
   std::vector<std::size_t> last_use_;                   // By chunk: its use that was added last.

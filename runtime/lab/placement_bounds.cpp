@@ -47,7 +47,8 @@ class Gathering {
       : instance_(instance),
         limits_(limits),
         grid_(choose_grid(instance, limits)),
-        plans_(plan_size(instance, grid_) * instance.place_count() <= limits.plan_cells_max) {}
+        plans_(limits.plans &&
+               plan_size(instance, grid_) * instance.place_count() <= limits.plan_cells_max) {}
 
   PlacementBounds run() {
     bounds_.floor_s = instance_.floor_s;
@@ -118,7 +119,7 @@ class Gathering {
   const PlacementInstance& instance_;
   const BoundLimits& limits_;
   const EpochGrid grid_;
-  const bool plans_;  // There is memory for them.
+  const bool plans_;  // They are wanted, and there is memory for them.
   double plan_s_ = infinite;
   PlacementBounds bounds_;
 };
@@ -154,7 +155,11 @@ PlacementBounds trace_bounds(TraceSource& source, const ReplayMachine& machine,
   InstanceOptions cut;
   cut.chunk_bytes = options.chunk_bytes;
   cut.late_max = options.queue_max;
-  return placement_bounds(InstanceBuilder(machine, cut, make_router(router)).build(source));
+  InstanceBuilder builder(machine, cut, make_router(router));
+  const PlacementInstance instance = builder.build(source);
+  BoundLimits limits;
+  limits.plans = !builder.begins_anew();
+  return placement_bounds(instance, limits);
 }
 
 Bound find_bound(TraceSource& source, const ReplayMachine& machine, const std::string& router,

@@ -45,6 +45,7 @@ struct BoundLimits {
   double work_max = 8e9;        ///< Of all rounds, in cells of a chunk's block.
   std::size_t epochs_max = 256;
   std::size_t plan_cells_max = 16'000'000;  ///< Chunks x epochs x places.
+  bool plans = true;  ///< Plans are wanted, and what they pay is what somebody would pay.
 };
 
 PlacementBounds placement_bounds(const PlacementInstance& instance, const BoundLimits& limits = {});
