@@ -9,9 +9,10 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <array>
 #include <cstdint>
 #include <exception>
-#include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,27 @@ namespace {
 
 constexpr int failure = 1;
 constexpr int wrong_usage = 2;
+
+/// What the command line says, command by command.
+struct Given {
+  vma::ConvertOptions convert;
+  vma::GenerateOptions generate;
+  vma::TraceCommand trace;
+  vma::ReplayCommand replay;
+  vma::RunCommand run;
+  vma::BoundsCommand bounds;
+  vma::CheckCommand check;
+  std::vector<std::string> machine_files;
+  std::string machine;
+  vma::ProbeCommand probe;
+};
+
+struct Command {
+  const char* name;
+  const char* what;
+  void (*add)(CLI::App& app, Given& given);  // Its options.
+  int (*run)(const Given& given);
+};
 
 void add_bad_lines(CLI::App& command, std::uint64_t& most) {
   command.add_option("--bad-lines", most, "how many bad lines are left out before it is an error")
@@ -33,8 +55,8 @@ void add_parameters(CLI::App& command, std::vector<std::string>& values) {
   command.add_option("--param", values, "name=value; once for each")->allow_extra_args(false);
 }
 
-void add_convert(CLI::App& app, vma::ConvertOptions& options, std::function<int()>& chosen) {
-  CLI::App& convert = *app.add_subcommand("convert", "makes a trace of somebody's file");
+void add_convert(CLI::App& convert, Given& given) {
+  vma::ConvertOptions& options = given.convert;
   convert.add_option("format", options.format, "see below")->required();
   convert.add_option("in", options.input, "also compressed by gzip; - is the standard input")
       ->required();
@@ -43,24 +65,20 @@ void add_convert(CLI::App& app, vma::ConvertOptions& options, std::function<int(
   add_seed(convert, options.seed);
   add_bad_lines(convert, options.bad_lines_max);
   convert.footer(vma::describe_formats());
-  convert.callback([&] { chosen = [&] { return vma::run_convert(options); }; });
 }
 
-void add_generate(CLI::App& app, vma::GenerateOptions& options, std::function<int()>& chosen) {
-  CLI::App& generate = *app.add_subcommand("generate", "makes a synthetic trace");
+void add_generate(CLI::App& generate, Given& given) {
+  vma::GenerateOptions& options = given.generate;
   generate.add_option("name", options.name, "see below")->required();
   generate.add_option("out", options.output, "NAME.vtrace (binary) or NAME.jsonl")->required();
   add_parameters(generate, options.values);
   add_seed(generate, options.seed);
   generate.footer(vma::describe_generators());
-  generate.callback([&] { chosen = [&] { return vma::run_generate(options); }; });
 }
 
-void add_trace(CLI::App& app, vma::TraceCommand& command, std::function<int()>& chosen) {
-  CLI::App& trace = *app.add_subcommand("trace", "says what is in a trace, and what is wrong");
-  trace.add_option("file", command.path)->required();
-  add_bad_lines(trace, command.bad_lines_max);
-  trace.callback([&] { chosen = [&] { return vma::run_trace(command); }; });
+void add_trace(CLI::App& trace, Given& given) {
+  trace.add_option("file", given.trace.path)->required();
+  add_bad_lines(trace, given.trace.bad_lines_max);
 }
 
 /// A trace, and where it runs.
@@ -77,16 +95,15 @@ void add_setting(CLI::App& app, vma::ReplayCommand& command) {
   app.add_flag("--json", command.json);
 }
 
-void add_bounds(CLI::App& app, vma::BoundsCommand& command, std::function<int()>& chosen) {
-  CLI::App& bounds = *app.add_subcommand("bounds", "what no policy can stay under");
+void add_bounds(CLI::App& bounds, Given& given) {
+  vma::BoundsCommand& command = given.bounds;
   command.setting.router = "hash";
   add_setting(bounds, command.setting);
   bounds.add_flag("--on-time", command.on_time, "where no device ever falls behind the trace");
-  bounds.callback([&] { chosen = [&] { return vma::run_bounds(command); }; });
 }
 
-void add_replay(CLI::App& app, vma::ReplayCommand& command, std::function<int()>& chosen) {
-  CLI::App& replay = *app.add_subcommand("replay", "what a policy makes of a trace on a machine");
+void add_replay(CLI::App& replay, Given& given) {
+  vma::ReplayCommand& command = given.replay;
   add_setting(replay, command);
   replay.add_option("--policy", command.policy, "as VMART_POLICY has it")->capture_default_str();
   replay.add_option("--pacing", command.pacing, "timed or at_once")->capture_default_str();
@@ -101,35 +118,24 @@ void add_replay(CLI::App& app, vma::ReplayCommand& command, std::function<int()>
                   "ms of work that a program launches before it waits for it; 0: one kernel")
       ->capture_default_str();
   replay.add_option("--half-life", command.half_life_ms, "ms after which a use counts half; 1000");
-  replay.callback([&] { chosen = [&] { return vma::run_replay(command); }; });
 }
 
-struct MachineCommand {
-  std::vector<std::string> files;
-  std::string name;
-  vma::ProbeCommand probe;
-};
-
-void add_machine(CLI::App& app, MachineCommand& command, std::function<int()>& chosen) {
-  CLI::App& machine = *app.add_subcommand("machine", "the machines that traces are replayed on");
-  machine.require_subcommand(1);
-  CLI::App& check = *machine.add_subcommand("check", "says what is wrong with machine files");
-  check.add_option("file", command.files, "names or files")->required();
-  check.callback([&] { chosen = [&] { return vma::run_machine_check(command.files); }; });
-  CLI::App& list = *machine.add_subcommand("list", "those that there are, and what they rest on");
-  list.callback([&] { chosen = [] { return vma::run_machine_list(); }; });
-  CLI::App& show = *machine.add_subcommand("show", "what a replay on one costs, route by route");
-  show.add_option("machine", command.name, "a name or a file")->required();
-  show.callback([&] { chosen = [&] { return vma::run_machine_show(command.name); }; });
-  CLI::App& probe = *machine.add_subcommand("probe", "writes the file of the machine it stands on");
-  probe.add_option("out", command.probe.output, "a machine file to be written")->required();
-  probe.add_option("--name", command.probe.name, "of the machine");
-  probe.add_option("--driver", command.probe.driver, "as VMART_DRIVER has it");
-  probe.callback([&] { chosen = [&] { return vma::run_probe(command.probe); }; });
+void add_machine_check(CLI::App& check, Given& given) {
+  check.add_option("file", given.machine_files, "names or files")->required();
 }
 
-void add_run(CLI::App& app, vma::RunCommand& command, std::function<int()>& chosen) {
-  CLI::App& run = *app.add_subcommand("run", "all cells of an experiment's file");
+void add_machine_show(CLI::App& show, Given& given) {
+  show.add_option("machine", given.machine, "a name or a file")->required();
+}
+
+void add_machine_probe(CLI::App& probe, Given& given) {
+  probe.add_option("out", given.probe.output, "a machine file to be written")->required();
+  probe.add_option("--name", given.probe.name, "of the machine");
+  probe.add_option("--driver", given.probe.driver, "as VMART_DRIVER has it");
+}
+
+void add_run(CLI::App& run, Given& given) {
+  vma::RunCommand& command = given.run;
   run.add_option("experiment", command.experiment, "a JSON file: docs/experiments.md")->required();
   run.add_option("--out", command.folder, "where the results go");
   run.add_option("--jobs", command.jobs, "cells at a time; else as many as there are processors")
@@ -137,12 +143,10 @@ void add_run(CLI::App& app, vma::RunCommand& command, std::function<int()>& chos
   run.add_option("--only", command.only, "this cell; once for each")->allow_extra_args(false);
   run.add_flag("--list", command.list, "prints the ids of the cells and runs none");
   run.add_flag("--no-report", command.no_report, "leaves the report out");
-  run.callback([&] { chosen = [&] { return vma::run_experiment(command); }; });
 }
 
-void add_check(CLI::App& app, vma::CheckCommand& command, std::function<int()>& chosen) {
-  CLI::App& check =
-      *app.add_subcommand("check", "how far the lab is from what happened in a recorded run");
+void add_check(CLI::App& check, Given& given) {
+  vma::CheckCommand& command = given.check;
   check.add_option("recordings", command.recordings, "vmart-PID-N.rec")->required();
   check.add_option("--calibration", command.calibration,
                    "what `vmart calibrate --json` printed; else the costs in the recording");
@@ -161,36 +165,57 @@ void add_check(CLI::App& app, vma::CheckCommand& command, std::function<int()>& 
       ->delimiter(',');
   add_bad_lines(check, command.bad_lines_max);
   check.add_flag("--json", command.json);
-  check.callback([&] { chosen = [&] { return vma::run_check(command); }; });
+}
+
+const std::array commands{
+    Command{"convert", "makes a trace of somebody's file", add_convert,
+            [](const Given& given) { return vma::run_convert(given.convert); }},
+    Command{"generate", "makes a synthetic trace", add_generate,
+            [](const Given& given) { return vma::run_generate(given.generate); }},
+    Command{"trace", "says what is in a trace, and what is wrong", add_trace,
+            [](const Given& given) { return vma::run_trace(given.trace); }},
+    Command{"replay", "what a policy makes of a trace on a machine", add_replay,
+            [](const Given& given) { return vma::run_replay(given.replay); }},
+    Command{"run", "all cells of an experiment's file", add_run,
+            [](const Given& given) { return vma::run_experiment(given.run); }},
+    Command{"bounds", "what no policy can stay under", add_bounds,
+            [](const Given& given) { return vma::run_bounds(given.bounds); }},
+    Command{"check", "how far the lab is from what happened in a recorded run", add_check,
+            [](const Given& given) { return vma::run_check(given.check); }}};
+
+const std::array machine_commands{
+    Command{"check", "says what is wrong with machine files", add_machine_check,
+            [](const Given& given) { return vma::run_machine_check(given.machine_files); }},
+    Command{"list", "those that there are, and what they rest on", [](CLI::App&, Given&) {},
+            [](const Given&) { return vma::run_machine_list(); }},
+    Command{"show", "what a replay on one costs, route by route", add_machine_show,
+            [](const Given& given) { return vma::run_machine_show(given.machine); }},
+    Command{"probe", "writes the file of the machine it stands on", add_machine_probe,
+            [](const Given& given) { return vma::run_probe(given.probe); }}};
+
+void add_all(CLI::App& app, std::span<const Command> all, Given& given, const Command*& chosen) {
+  app.require_subcommand(1);
+  for (const Command& command : all) {
+    CLI::App& added = *app.add_subcommand(command.name, command.what);
+    command.add(added, given);
+    added.callback([&] { chosen = &command; });
+  }
 }
 
 int run(int argc, char** argv) {
   CLI::App app("The placement lab: what a policy would have done.", "vmart-lab");
   app.set_version_flag("--version", "vmart-lab " VMART_VERSION);
-  app.require_subcommand(1);
-  std::function<int()> chosen;
-  vma::ConvertOptions convert;
-  add_convert(app, convert, chosen);
-  vma::GenerateOptions generate;
-  add_generate(app, generate, chosen);
-  vma::TraceCommand trace;
-  add_trace(app, trace, chosen);
-  vma::ReplayCommand replay;
-  add_replay(app, replay, chosen);
-  MachineCommand machine;
-  add_machine(app, machine, chosen);
-  vma::RunCommand experiment;
-  add_run(app, experiment, chosen);
-  vma::BoundsCommand bounds;
-  add_bounds(app, bounds, chosen);
-  vma::CheckCommand check;
-  add_check(app, check, chosen);
+  Given given;
+  const Command* chosen = nullptr;
+  add_all(app, commands, given, chosen);
+  add_all(*app.add_subcommand("machine", "the machines that traces are replayed on"),
+          machine_commands, given, chosen);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : wrong_usage;  // Help and version come this way too.
   }
-  return chosen();
+  return chosen->run(given);
 }
 
 }  // namespace
