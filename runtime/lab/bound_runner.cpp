@@ -33,8 +33,7 @@ std::string BoundRunner::run(const ExperimentCell& cell, const ReadyTrace& trace
   const std::string router = trace.unplaced == 0 ? "hash" : cell.router;
   const auto source = open_trace(trace.path, 0);
   try {
-    line["bound"] =
-        to_json(find_bound(*source, experiment.machines[cell.machine].machine, router, options));
+    line["bound"] = to_json(find_bound(*source, inputs_.machine_of(cell, trace), router, options));
     line["reason"] = nullptr;
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::unsupported) throw;

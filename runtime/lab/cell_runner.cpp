@@ -30,13 +30,13 @@ std::string CellRunner::run(const ExperimentCell& cell, const ReadyTrace& trace,
   options.pacing = experiment.pacing;
   options.chunk_bytes = experiment.chunk_bytes;
   const auto source = open_trace(trace.path, 0);
-  const ReplayMachine& machine = experiment.machines[cell.machine].machine;
+  const ReplayMachine machine = inputs_.machine_of(cell, trace);
   Replay replay(machine, options, make_policy(cell.policy), make_router(cell.router));
   const ReplayReport report = replay.run(*source);
   const ReplayMetrics metrics = metrics_of(report, machine);
   boost::json::object json = to_json(report);
   json["inputs"] = inputs_.of(cell, trace);
-  const boost::json::object line{{"cell", to_json(experiment, cell)},
+  const boost::json::object line{{"cell", inputs_.names_of(cell, trace)},
                                  {"metrics", to_json(metrics)},
                                  {"bound", bound},
                                  {"regret", regret_of(metrics, bound)},

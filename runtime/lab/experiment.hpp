@@ -4,6 +4,7 @@
 #include "lab/replay_machine.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,7 +12,8 @@ namespace vma {
 
 struct ExperimentMachine {
   std::string name;
-  ReplayMachine machine;
+  ReplayMachine machine;  ///< As it is; with `hbm_share` its HBM is another for each trace.
+  std::optional<double> hbm_share = {};
 };
 
 /// A trace as an experiment names it: a file, or how it is made.

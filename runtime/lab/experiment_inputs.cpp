@@ -1,6 +1,7 @@
 #include "lab/experiment_inputs.hpp"
 
 #include "lab/content_sum.hpp"
+#include "lab/hbm_share.hpp"
 
 #include <vma/error.hpp>
 
@@ -14,11 +15,32 @@ ExperimentInputs::ExperimentInputs(const Experiment& experiment) : experiment_(e
     machine_sums_.push_back(sum_of_machine(machine.machine));
 }
 
+ReplayMachine ExperimentInputs::machine_of(const ExperimentCell& cell,
+                                           const ReadyTrace& trace) const {
+  const ExperimentMachine& asked = experiment_.machines[cell.machine];
+  ReplayMachine machine = asked.machine;
+  if (asked.hbm_share) share_hbm(machine, *asked.hbm_share, trace.room, experiment_.chunk_bytes);
+  return machine;
+}
+
+boost::json::object ExperimentInputs::names_of(const ExperimentCell& cell,
+                                               const ReadyTrace& trace) const {
+  boost::json::object names = to_json(experiment_, cell);
+  const ExperimentMachine& asked = experiment_.machines[cell.machine];
+  if (asked.hbm_share) {
+    ReplayMachine machine = asked.machine;
+    names["hbm_bytes"] = share_hbm(machine, *asked.hbm_share, trace.room, experiment_.chunk_bytes);
+  }
+  return names;
+}
+
 boost::json::object ExperimentInputs::of(const ExperimentCell& cell,
                                          const ReadyTrace& trace) const {
-  boost::json::object inputs = to_json(experiment_, cell);
+  boost::json::object inputs = names_of(cell, trace);
   inputs["version"] = program_version();
-  inputs["machine_sum"] = machine_sums_[cell.machine];
+  inputs["machine_sum"] = experiment_.machines[cell.machine].hbm_share
+                              ? sum_of_machine(machine_of(cell, trace))
+                              : machine_sums_[cell.machine];
   inputs["trace_sum"] = trace.sum;
   return inputs;
 }

@@ -18,8 +18,12 @@ class ExperimentInputs {
   /// Requires: `experiment` lives as long as it.
   explicit ExperimentInputs(const Experiment& experiment);
 
-  /// The keys of `to_json` of the cell, the program's version, and sums of the machine's figures
-  /// and the trace's bytes.
+  /// What the cell is replayed on. A function of the experiment's machine and of the trace's room.
+  ReplayMachine machine_of(const ExperimentCell& cell, const ReadyTrace& trace) const;
+  /// `to_json` of the cell, and the capacity of each GPU where that is a share of the trace.
+  boost::json::object names_of(const ExperimentCell& cell, const ReadyTrace& trace) const;
+  /// The keys of `names_of`, the program's version, and sums of the machine's figures and of the
+  /// trace's bytes.
   boost::json::object of(const ExperimentCell& cell, const ReadyTrace& trace) const;
   /// The same without what a bound does not follow from.
   boost::json::object of_bound(const ExperimentCell& cell, const ReadyTrace& trace) const;

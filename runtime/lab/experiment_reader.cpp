@@ -1,6 +1,7 @@
 #include "lab/experiment_reader.hpp"
 
 #include "base/units.hpp"
+#include "lab/hbm_share.hpp"
 #include "lab/replay_inputs.hpp"
 #include "lab/router.hpp"
 #include "lab/sweep.hpp"
@@ -117,7 +118,14 @@ ExperimentMachine Reader::machine(JsonReader& json) const {
        {std::pair("hbm_gib", &caps.hbm_gib), {"host_gib", &caps.host_gib}}) {
     if (json.has(key)) *value = json.number(key, 1.0 / 1024, gib_max);
   }
-  return at(json, "machine", [&] { return machine(name, described, caps); });
+  std::optional<double> share;
+  if (json.has("hbm_share")) {
+    if (caps.hbm_gib) json.refuse("hbm_share", "goes not with hbm_gib");
+    share = json.number("hbm_share", hbm_share_min, hbm_share_max);
+  }
+  ExperimentMachine one = at(json, "machine", [&] { return machine(name, described, caps); });
+  one.hbm_share = share;
+  return one;
 }
 
 std::vector<std::string> Reader::parameters(JsonReader& json) const {

@@ -37,8 +37,8 @@ TraceAudit audit_of(const std::string& path) {
 }
 
 ReadyTrace look_at(const std::string& path) {
-  const std::uint64_t unplaced = audit_of(path).unplaced();
-  return {path, sum_of_file(path), unplaced};
+  const TraceAudit audit = audit_of(path);
+  return {path, sum_of_file(path), audit.unplaced(), audit.room()};
 }
 
 /// The trace that a run has left, if it is whole.

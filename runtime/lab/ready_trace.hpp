@@ -2,6 +2,7 @@
 
 #include "lab/experiment.hpp"
 #include "lab/result_folder.hpp"
+#include "lab/trace_audit.hpp"
 
 #include <cstdint>
 #include <string>
@@ -13,6 +14,7 @@ struct ReadyTrace {
   std::string path;
   std::string sum;             ///< Of the file, as `sum_of_file`.
   std::uint64_t unplaced = 0;  ///< Accesses whose device a router chooses.
+  TraceRoom room;
 };
 
 /// Makes the trace in the folder unless it is there already, or takes the file that it is, and

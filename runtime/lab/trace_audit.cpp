@@ -6,6 +6,20 @@
 
 namespace vma {
 
+std::uint64_t TraceRoom::chunk_max(std::uint64_t otherwise) const noexcept {
+  return std::max(sized_chunk_max, std::min(unsized_object_max, otherwise));
+}
+
+void TraceAudit::count_room(const TraceEvent& allocation) {
+  bytes_live_ += allocation.bytes;
+  room_.peak_bytes = std::max(room_.peak_bytes, bytes_live_);
+  std::uint64_t& largest =
+      allocation.chunk_bytes > 0 ? room_.sized_chunk_max : room_.unsized_object_max;
+  const std::uint64_t chunk =
+      allocation.chunk_bytes > 0 ? allocation.chunk_bytes : allocation.bytes;
+  largest = std::max(largest, std::min(chunk, allocation.bytes));
+}
+
 void TraceAudit::count_access(const TraceEvent& event) {
   const double bytes = static_cast<double>(event.bytes) * static_cast<double>(event.passes);
   if (event.use != UseKind::write) bytes_read_ += bytes;
@@ -24,8 +38,7 @@ std::optional<std::string> TraceAudit::judge(const TraceEvent& event) {
   if (event.kind == TraceEventKind::allocation) {
     if (found != live_.end()) return fmt::format("object {} lives already", event.object);
     live_.emplace(event.object, event.bytes);
-    bytes_live_ += event.bytes;
-    bytes_live_max_ = std::max(bytes_live_max_, bytes_live_);
+    count_room(event);
     return std::nullopt;
   }
   if (found == live_.end()) return fmt::format("object {} does not live", event.object);

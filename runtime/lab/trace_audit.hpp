@@ -14,6 +14,16 @@
 
 namespace vma {
 
+/// What room a trace needs.
+struct TraceRoom {
+  std::uint64_t peak_bytes = 0;  ///< Of the objects that live at a time, at most.
+  /// The largest chunk of objects whose chunks the trace sizes, and the largest object of the rest.
+  std::uint64_t sized_chunk_max = 0, unsized_object_max = 0;
+
+  /// Of the largest chunk, if the rest are cut into chunks of `otherwise`.
+  std::uint64_t chunk_max(std::uint64_t otherwise) const noexcept;
+};
+
 /// Looks at the events of a trace one after the other: whether each fits those before it, and how
 /// much there is of everything. Grows with the objects that live. Not thread-safe.
 class TraceAudit {
@@ -37,7 +47,8 @@ class TraceAudit {
   Time begin() const noexcept { return begin_; }
   Time end() const noexcept { return end_; }  ///< Of the last event or access.
   std::uint64_t objects_live() const noexcept { return live_.size(); }
-  std::uint64_t bytes_live_max() const noexcept { return bytes_live_max_; }
+  std::uint64_t bytes_live_max() const noexcept { return room_.peak_bytes; }
+  const TraceRoom& room() const noexcept { return room_; }
   double bytes_read() const noexcept { return bytes_read_; }
   double bytes_written() const noexcept { return bytes_written_; }
   /// Accesses whose device the router chooses.
@@ -48,11 +59,13 @@ class TraceAudit {
  private:
   std::optional<std::string> judge(const TraceEvent& event);
   void count_access(const TraceEvent& event);
+  void count_room(const TraceEvent& allocation);
 
   std::unordered_map<std::uint64_t, std::uint64_t> live_;  // Bytes by object.
   std::array<std::uint64_t, trace_event_kinds + 1> counts_{};
   std::uint64_t events_ = 0, fault_count_ = 0, unplaced_ = 0;
-  std::uint64_t bytes_live_ = 0, bytes_live_max_ = 0;
+  std::uint64_t bytes_live_ = 0;
+  TraceRoom room_;
   double bytes_read_ = 0, bytes_written_ = 0;
   std::set<int> devices_;
   Time begin_{0}, end_{0};

@@ -71,6 +71,15 @@ TEST_F(ExperimentReader, ReadsAllThatTheFileSays) {
   EXPECT_FALSE(experiment.bounds);
 }
 
+TEST_F(ExperimentReader, ASharedHbmIsKeptBesideTheMachineAsItIs) {
+  const Experiment experiment = read(with("\"hbm_gib\": 0.5", "\"hbm_share\": 0.25"));
+  EXPECT_EQ(experiment.machines[0].hbm_share, std::nullopt);
+  EXPECT_EQ(experiment.machines[1].hbm_share, 0.25);
+  EXPECT_EQ(experiment.machines[1].machine.places[0].capacity_bytes,
+            experiment.machines[0].machine.places[0].capacity_bytes);
+  EXPECT_EQ(experiment.machines[1].machine.places.back().capacity_bytes, std::uint64_t{2} << 30);
+}
+
 TEST_F(ExperimentReader, LeavesOutWhatHasADefault) {
   const Experiment experiment = read(R"({"experiment": "x", "machines": ["test-2"],
     "traces": [{"name": "t", "generate": "serving"}], "policies": ["stay_put"]})");
@@ -92,6 +101,11 @@ TEST_F(ExperimentReader, RefusesByLineAndReason) {
        "line 3: machines[0]: load_machine: invalid_argument: no mach"},
       {"\"machine\": \"test-2\"", "\"machine\": \"./none.json\"", "line 4: machines[1].machine: "},
       {"\"hbm_gib\": 0.5", "\"hbm_gib\": 0", "line 4: machines[1].hbm_gib: 0 is not between"},
+      {"\"hbm_gib\": 0.5", "\"hbm_share\": 0", "line 4: machines[1].hbm_share: 0 is not between"},
+      {"\"hbm_gib\": 0.5", "\"hbm_share\": 65", "machines[1].hbm_share: 65 is not between"},
+      {"\"hbm_gib\": 0.5", "\"hbm_share\": \"half\"", "line 4: machines[1].hbm_share: "},
+      {"\"hbm_gib\": 0.5", "\"hbm_gib\": 0.5, \"hbm_share\": 0.5",
+       "line 4: machines[1].hbm_share: goes not with hbm_gib"},
       {"\"hbm_gib\": 0.5", "\"hbm\": 0.5", "line 4: machines[1].hbm: is not a key"},
       {"\"a small one\"", "\"test-2\"", "line 4: machines[1]: there is another \"test-2\""},
       {"[\"test-2\",", "[7,", "line 3: machines[0]: is no object"},

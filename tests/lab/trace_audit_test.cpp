@@ -48,6 +48,22 @@ TEST(TraceAudit, AddsUp) {
   EXPECT_EQ(audit.end(), Time(113)) << "an access lasts";
 }
 
+TEST(TraceAudit, SaysWhatRoomATraceNeeds) {
+  TraceAudit audit;
+  std::vector<TraceEvent> events{allocation(0, 1, 100).event, allocation(0, 2, 30).event,
+                                 free_of(1, 1).event, allocation(2, 3, 60).event};
+  audit.add(events);
+  EXPECT_EQ(audit.room().peak_bytes, 130u);
+  EXPECT_EQ(audit.room().chunk_max(40), 40u);
+  EXPECT_EQ(audit.room().chunk_max(1000), 100u) << "no chunk is larger than its object";
+  events = {allocation(3, 4, 500).event, allocation(3, 5, 50).event};
+  events[0].chunk_bytes = 64;
+  events[1].chunk_bytes = 999;
+  audit.add(events);
+  EXPECT_EQ(audit.room().chunk_max(40), 64u);
+  EXPECT_EQ(audit.room().chunk_max(80), 80u);
+}
+
 TEST(TraceAudit, KeepsTheFirstFaultsWithTheirNumbers) {
   TraceAudit audit;
   std::vector<TraceEvent> events{allocation(0, 1, 1).event};
