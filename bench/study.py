@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""Makes the study of policies: runs bench/experiments/study.json, and writes the tables and figures of
+docs/study.md.
+
+    bench/study.py --out FOLDER              all of it; a run that was interrupted goes on
+    bench/study.py --out FOLDER --tables-only   of a folder in which all cells have finished
+    bench/study.py --check                   whether the tables are those of docs/measurements/study.csv
+
+What the tables are made of is kept in docs/measurements/study.csv, a row a cell. Tables stand between
+`<!-- study:begin NAME -->` and `<!-- study:end -->`, where NAME is one of `study_tables.TABLES`. The
+figures need matplotlib; without it they are left as they are, and that is said.
+"""
+
+import argparse
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import live_plots
+import study_cells
+import study_plots
+import study_tables
+from run import ask
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+EXPERIMENT = ROOT / "bench" / "experiments" / "study.json"
+MARKED = re.compile(r"(<!-- study:begin (\w+) -->\n).*?(<!-- study:end -->)", re.DOTALL)
+
+
+class Pages:
+    """Where the study is written, below the folder `root`/docs."""
+
+    def __init__(self, root):
+        self.document = root / "docs" / "study.md"
+        self.table = root / "docs" / "measurements" / "study.csv"
+        self.images = root / "docs" / "images"
+
+    def written(self, study, asked):
+        """The document with the tables of `study`. Throws StudyError for a marker nobody knows."""
+        def table(found):
+            if found[2] not in study_tables.TABLES:
+                raise study_cells.StudyError(f"{self.document}: there is no table {found[2]}")
+            return f"{found[1]}\n{study_tables.TABLES[found[2]](study, asked)}\n\n{found[3]}"
+        return MARKED.sub(table, self.document.read_text(encoding="utf-8"))
+
+    def write(self, study, asked):
+        study.write(self.table)
+        # From what was kept, so that `--check` makes the same of it.
+        study = study_cells.read_table(self.table)
+        self.document.write_text(self.written(study, asked), encoding="utf-8")
+        if live_plots.has_matplotlib():
+            study_plots.draw_all(study, self.images)
+        else:
+            print("study: matplotlib is not installed: the figures are left as they are", file=sys.stderr)
+
+    def differ(self, asked):
+        """The first line of the document that the kept table does not bear out; None if all do."""
+        text = self.document.read_text(encoding="utf-8")
+        wanted = self.written(study_cells.read_table(self.table), asked)
+        pairs = zip(text.splitlines() + [""], wanted.splitlines() + [""])
+        for number, (here, there) in enumerate(pairs, 1):
+            if plain(here) != plain(there):
+                return f"{self.document}: line {number}: is \"{here}\", should be \"{there}\""
+        return None if len(text.splitlines()) == len(wanted.splitlines()) else f"{self.document}: is cut"
+
+
+def plain(line):
+    """Without the widths of a table's columns, which `tabulate` may draw in another way."""
+    return re.sub(r"-{3,}", "---", re.sub(r"\s+", "", line))
+
+
+def made_of():
+    commit = ask("git", "rev-parse", "--short=12", "HEAD") or "unknown"
+    changed = " with local changes" if ask("git", "status", "--porcelain", "--untracked-files=no") else ""
+    return f"`bench/study.py`, commit `{commit}`{changed}"
+
+
+def find_program(named):
+    for program in [named] if named else [str(ROOT / "build/release/runtime/tools/vmart-lab"), "vmart-lab"]:
+        found = shutil.which(program)
+        if found:
+            return found
+    raise study_cells.StudyError(f"{named or 'vmart-lab'} is no program; --vmart-lab names it")
+
+
+def run_experiment(program, experiment, folder):
+    """Throws StudyError unless all cells have finished."""
+    command = [program, "run", str(experiment), "--out", str(folder), "--no-report"]
+    done = subprocess.run(command, check=False)
+    if done.returncode != 0:
+        raise study_cells.StudyError(f"{' '.join(command)}: exit status {done.returncode}; what has "
+                                     "finished is kept, and the same command goes on")
+
+
+def arguments_of(words):
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=pathlib.Path, help="where the results go, or lie")
+    parser.add_argument("--vmart-lab", metavar="PATH", help="the program; else that of build/release, "
+                        "or the one in PATH")
+    parser.add_argument("--experiment", type=pathlib.Path, default=EXPERIMENT,
+                        help="another one than bench/experiments/study.json")
+    parser.add_argument("--root", type=pathlib.Path, default=ROOT, help="whose docs are written")
+    parser.add_argument("--tables-only", action="store_true", help="runs nothing")
+    parser.add_argument("--check", action="store_true", help="writes nothing")
+    arguments = parser.parse_args(words)
+    if (arguments.out is None) != arguments.check:
+        parser.error("either --out FOLDER or --check")
+    return arguments
+
+
+def main(words=None):
+    arguments = arguments_of(words)
+    pages = Pages(arguments.root)
+    try:
+        asked = json.loads(arguments.experiment.read_text(encoding="utf-8"))
+        if arguments.check:
+            difference = pages.differ(asked)
+            if difference:
+                print(f"study: {difference}", file=sys.stderr)
+            return 1 if difference else 0
+        if not arguments.tables_only:
+            run_experiment(find_program(arguments.vmart_lab), arguments.experiment, arguments.out)
+        pages.write(study_cells.condense(arguments.out, made_of()), asked)
+    except (study_cells.StudyError, OSError, ValueError) as error:
+        print(f"study: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
