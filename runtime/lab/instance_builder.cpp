@@ -148,6 +148,7 @@ InstanceBuilder::Anew InstanceBuilder::now_of(std::uint32_t chunk) const {
 /// where the trace says or where it lay, wherever that was.
 void InstanceBuilder::begin_anew(std::uint32_t chunk) {
   require_room_for(1);
+  instance_.begins_anew = true;
   PlacementChunk& before = instance_.chunks[now_of(chunk).chunk];
   before.end = blocks_.now();
   PlacementChunk after = before;

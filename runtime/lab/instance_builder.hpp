@@ -42,10 +42,6 @@ class InstanceBuilder {
   /// that would have to see a replay, and more than is allowed.
   PlacementInstance build(TraceSource& source);
 
-  /// The trace has moved chunks itself: each has ended then, and another begun in its stead where
-  /// it likes. What a plan for such chunks pays, nobody would pay for the trace.
-  bool begins_anew() const noexcept { return !anew_.empty(); }
-
  private:
   struct Object {
     std::uint64_t bytes = 0, chunk_bytes = 0;

@@ -47,7 +47,7 @@ class Gathering {
       : instance_(instance),
         limits_(limits),
         grid_(choose_grid(instance, limits)),
-        plans_(limits.plans &&
+        plans_(!instance.begins_anew &&
                plan_size(instance, grid_) * instance.place_count() <= limits.plan_cells_max) {}
 
   PlacementBounds run() {
@@ -119,7 +119,7 @@ class Gathering {
   const PlacementInstance& instance_;
   const BoundLimits& limits_;
   const EpochGrid grid_;
-  const bool plans_;  // They are wanted, and there is memory for them.
+  const bool plans_;  // Somebody could pay what they pay, and there is memory for them.
   double plan_s_ = infinite;
   PlacementBounds bounds_;
 };
@@ -150,21 +150,17 @@ PlacementBounds placement_bounds(const PlacementInstance& instance, const BoundL
   return Gathering(instance, limits).run();
 }
 
-PlacementBounds trace_bounds(TraceSource& source, const ReplayMachine& machine,
-                             const std::string& router, const ReplayOptions& options) {
+PlacementInstance trace_instance(TraceSource& source, const ReplayMachine& machine,
+                                 const std::string& router, const ReplayOptions& options) {
   InstanceOptions cut;
   cut.chunk_bytes = options.chunk_bytes;
   cut.late_max = options.queue_max;
-  InstanceBuilder builder(machine, cut, make_router(router));
-  const PlacementInstance instance = builder.build(source);
-  BoundLimits limits;
-  limits.plans = !builder.begins_anew();
-  return placement_bounds(instance, limits);
+  return InstanceBuilder(machine, cut, make_router(router)).build(source);
 }
 
 Bound find_bound(TraceSource& source, const ReplayMachine& machine, const std::string& router,
                  const ReplayOptions& options) {
-  return trace_bounds(source, machine, router, options).best();
+  return placement_bounds(trace_instance(source, machine, router, options)).best();
 }
 
 }  // namespace vma

@@ -45,7 +45,6 @@ struct BoundLimits {
   double work_max = 8e9;        ///< Of all rounds, in cells of a chunk's block.
   std::size_t epochs_max = 256;
   std::size_t plan_cells_max = 16'000'000;  ///< Chunks x epochs x places.
-  bool plans = true;  ///< Plans are wanted, and what they pay is what somebody would pay.
 };
 
 PlacementBounds placement_bounds(const PlacementInstance& instance, const BoundLimits& limits = {});
@@ -53,11 +52,12 @@ PlacementBounds placement_bounds(const PlacementInstance& instance, const BoundL
 /// (plan - bound) / bound; none where there is no plan, or nothing to divide by.
 std::optional<double> gap_of(double bound_s, std::optional<double> plan_s);
 
-/// Those of a trace, routed and cut as `Replay` with these options does it. Throws as
+/// That of a trace, routed and cut as `Replay` with these options does it. Throws as
 /// `InstanceBuilder` does.
-PlacementBounds trace_bounds(TraceSource& source, const ReplayMachine& machine,
-                             const std::string& router, const ReplayOptions& options);
-/// The best of them: holds for the cost of any replay with the same arguments that loses nothing.
+PlacementInstance trace_instance(TraceSource& source, const ReplayMachine& machine,
+                                 const std::string& router, const ReplayOptions& options);
+/// The best of its bounds: holds for the cost of any replay with the same arguments that loses
+/// nothing.
 Bound find_bound(TraceSource& source, const ReplayMachine& machine, const std::string& router,
                  const ReplayOptions& options);
 

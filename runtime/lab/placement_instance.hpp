@@ -41,6 +41,9 @@ struct PlacementInstance {
   std::vector<Location> places;
   std::vector<std::uint64_t> capacities;  ///< By place, bytes.
   std::uint32_t blocks = 0;
+  /// The trace has moved chunks itself: each has ended then, and another begun in its stead where
+  /// it likes. What a plan for such chunks pays, nobody would pay for the trace.
+  bool begins_anew = false;
   double floor_s = 0;  ///< What all uses take where each finds its chunk at the best place for it.
   std::vector<MoveTable> moves;
   std::vector<PlacementChunk> chunks;

@@ -1,7 +1,9 @@
 #include "tools/lab_bounds.hpp"
 
 #include "base/units.hpp"
+#include "lab/lp_writer.hpp"
 #include "lab/placement_bounds.hpp"
+#include "lab/placement_program.hpp"
 #include "lab/replay_inputs.hpp"
 #include "machine/machine_file.hpp"
 
@@ -54,6 +56,22 @@ void print(const ReplayCommand& command, const PlacementBounds& bounds) {
              best.lower_bound_s, best.kind, text_of(best.plan_s, 1, 6));
 }
 
+/// What the lab says of a trace does not name it.
+Error named(const Error& error, const ReplayCommand& command) {
+  if (error.call() != "bounds") return error;
+  return Error(error.kind(), "vmart-lab bounds",
+               fmt::format("{}: {}", command.trace, error.what()));
+}
+
+void write_program(const PlacementInstance& instance, const BoundsCommand& chosen) try {
+  const std::string about =
+      fmt::format("vmart-lab bounds: {} chunks in {} blocks; docs/bounds.md says what it means",
+                  instance.chunks.size(), instance.blocks);
+  write_lp(PlacementProgram()(instance), chosen.lp, about, "microseconds");
+} catch (const Error& error) {
+  throw named(error, chosen.setting);
+}
+
 }  // namespace
 
 int run_bounds(const BoundsCommand& chosen) {
@@ -64,15 +82,15 @@ int run_bounds(const BoundsCommand& chosen) {
   options.chunk_bytes = bytes_of(command.chunk_mib, MiB, "--chunk");
   if (chosen.on_time) options.queue_max = 0;
   const auto trace = open_trace(command.trace, command.bad_lines_max);
-  const PlacementBounds bounds = [&] {
+  const PlacementInstance instance = [&] {
     try {
-      return trace_bounds(*trace, machine, command.router, options);
+      return trace_instance(*trace, machine, command.router, options);
     } catch (const Error& error) {
-      if (error.call() != "bounds") throw;
-      throw Error(error.kind(), "vmart-lab bounds",
-                  fmt::format("{}: {}", command.trace, error.what()));
+      throw named(error, command);
     }
   }();
+  if (!chosen.lp.empty()) write_program(instance, chosen);
+  const PlacementBounds bounds = placement_bounds(instance);
   if (command.json) {
     boost::json::object json = json_of(bounds);
     const Bound best = bounds.best();

@@ -100,6 +100,7 @@ void add_bounds(CLI::App& bounds, Given& given) {
   command.setting.router = "hash";
   add_setting(bounds, command.setting);
   bounds.add_flag("--on-time", command.on_time, "where no device ever falls behind the trace");
+  bounds.add_option("--lp", command.lp, "writes the program whose optimum is exact: NAME.lp");
 }
 
 void add_replay(CLI::App& replay, Given& given) {

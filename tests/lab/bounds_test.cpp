@@ -2,12 +2,12 @@
 // above what any order of uses and moves costs that the instance allows; and each bound has its
 // place between those that know less and the plans.
 
+#include "lab/any_instance.hpp"
 #include "lab/best_static.hpp"
 #include "lab/capacity_prices.hpp"
 #include "lab/cheapest_paths.hpp"
 #include "lab/exact_optimum.hpp"
 #include "lab/placement_bounds.hpp"
-#include "lab/two_gpus.hpp"
 #include "support/test_run.hpp"
 
 #include <gtest/gtest.h>
@@ -23,68 +23,7 @@ namespace vma {
 namespace {
 
 constexpr double never = std::numeric_limits<double>::infinity();
-constexpr std::size_t places = 3;
-
-/// Instances on two GPUs and a host, of chunks of 100 bytes.
-class AnyInstance {
- public:
-  explicit AnyInstance(std::uint64_t seed) : random_(seed) {
-    for (const PlaceId from : {gpu_0, gpu_1, host_0}) {
-      for (const PlaceId to : {gpu_0, gpu_1, host_0})
-        gpus_.costs.move_fixed(from, to) = std::chrono::milliseconds(below(200));
-    }
-    instance.places = {gpu(0), gpu(1), host(0)};
-    instance.moves.emplace_back(gpus_.costs, 100);
-  }
-
-  std::uint64_t below(std::uint64_t limit) { return random_() % limit; }
-  void capacities(std::uint64_t hbm) { instance.capacities = {hbm, hbm, 1000}; }
-  void chunk(std::uint32_t begin, std::uint32_t end) {
-    PlacementChunk chunk;
-    chunk.bytes = 100;
-    chunk.begin = begin;
-    chunk.end = end;
-    chunk.begin_places = below(2) == 0 ? instance.all_places() : std::uint64_t{1} << below(places);
-    instance.chunks.push_back(chunk);
-  }
-  /// Of the chunk that was added last, as much as seems good.
-  void use(std::uint32_t block, std::uint8_t device, bool late = false) {
-    const double bytes = 100.0 * static_cast<double>(1 + below(4));
-    PlacementUse use;
-    use.chunk = static_cast<std::uint32_t>(instance.chunks.size() - 1);
-    use.block = block;
-    use.device = device;
-    use.late = late;
-    instance.uses.push_back(use);
-    for (const PlaceId at : {gpu_0, gpu_1, host_0}) {
-      instance.excess.push_back(
-          gpus_.costs.access_seconds(PlaceId{device}, at, bytes) -
-          gpus_.costs.access_seconds(PlaceId{device}, PlaceId{device}, bytes));
-    }
-  }
-
-  PlacementInstance instance;
-
- private:
-  std::mt19937_64 random_;
-  TwoGpus gpus_;
-};
-
-/// At most one use of each chunk in each block, when it comes.
-PlacementInstance in_order(std::uint64_t seed, std::size_t chunks, std::uint32_t blocks) {
-  AnyInstance any(seed);
-  any.capacities(100 + 100 * any.below(2));
-  any.instance.blocks = blocks;
-  for (std::size_t i = 0; i < chunks; ++i) {
-    const auto begin = static_cast<std::uint32_t>(any.below(2));
-    const auto end = static_cast<std::uint32_t>(begin + any.below(blocks - begin + 1));
-    any.chunk(begin, end == blocks ? UINT32_MAX : end);
-    for (std::uint32_t block = begin; block < std::min(end + 1, blocks); ++block)
-      if (any.below(4) != 0) any.use(block, static_cast<std::uint8_t>(any.below(2)));
-  }
-  any.instance.arrange();
-  return any.instance;
-}
+constexpr std::size_t places = AnyInstance::places;
 
 /// The cheapest of all ways, by trying each: in a block each chunk goes to where it is used, and
 /// from there to where it ends.

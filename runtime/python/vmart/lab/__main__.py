@@ -1,4 +1,4 @@
-"""Results of the placement lab: a page of them, and experiments on a cluster."""
+"""Results of the placement lab: a page of them, experiments on a cluster, and exact bounds."""
 
 import argparse
 import os
@@ -27,6 +27,12 @@ def parser():
     sweep.add_argument("--program", metavar="PATH", help="vmart-lab; also tried on the cluster's machines")
     sweep.add_argument("--tries", type=int, default=3, metavar="N", help="of each cell (3)")
     sweep.set_defaults(run=run_sweep)
+    optimum = commands.add_parser("optimum", help="solves what `vmart-lab bounds --lp` wrote")
+    optimum.add_argument("model", help="NAME.lp")
+    optimum.add_argument("--seconds", type=float, default=600, metavar="N", help="at most (600)")
+    optimum.add_argument("--gap", type=float, default=1e-6, metavar="G",
+                         help="between solution and bound, over the bound, that is enough (1e-6)")
+    optimum.set_defaults(run=run_optimum)
     return lab
 
 
@@ -42,6 +48,13 @@ def run_sweep(arguments):
 
     sweep = Sweep(arguments.experiment, arguments.out, arguments.program, arguments.tries)
     return sweep.run(arguments.address)
+
+
+def run_optimum(arguments):
+    from vmart.lab.optimum import print_optimum, solve
+
+    print_optimum(solve(arguments.model, arguments.seconds, arguments.gap))
+    return 0
 
 
 def main(words=None):
