@@ -60,6 +60,9 @@ expect 1 "h900" replay "$folder/a.vtrace" --machine h900
 expect 0 "no policy costs less than" bounds "$folder/a.vtrace" --machine h200x2 --hbm 2
 expect 0 "\"kind\":\"" bounds "$folder/a.vtrace" --machine h200x2 --json
 expect 0 "no policy costs less than" bounds "$folder/a.vtrace" --machine h200x2 --on-time
+expect 0 "no policy costs less than" bounds "$folder/a.vtrace" --machine h200x2 --hbm 2 --lp "$folder/a.lp"
+[ "$(tail -n 1 "$folder/a.lp")" = End ] || failures=$((failures + 1))
+expect 1 "$folder/none/a.lp: No such file" bounds "$folder/a.vtrace" --lp "$folder/none/a.lp"
 expect 1 "there is no router 'nearest'" bounds "$folder/a.vtrace" --router nearest
 expect 1 "--hbm -1 is out of range" bounds "$folder/a.vtrace" --hbm=-1
 
