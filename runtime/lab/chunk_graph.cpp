@@ -3,6 +3,7 @@
 #include "lab/chunk_walk.hpp"
 
 #include <algorithm>
+#include <span>
 
 namespace vma {
 namespace {
@@ -72,9 +73,21 @@ double ChunkGraph::onwards(std::size_t layer, std::size_t from, std::size_t to) 
 
 void ChunkGraph::thin_out() {
   for (std::size_t layer = layers(); layer-- > 0;) unite_alike(layer);
+  const std::vector<double> possible = costs_;
   for (std::size_t layer = 0; layer < layers(); ++layer) delay(layer);
   for (std::size_t layer = layers(); layer-- > 0;) hasten(layer);
   drop_dead_ends();
+  find_hubs(possible);
+}
+
+/// The first layer has one beginning, so none there.
+void ChunkGraph::find_hubs(const std::vector<double>& possible) {
+  const std::size_t size = states_ * states_;
+  hubs_.resize(layers());
+  for (std::size_t layer = 1; layer < layers(); ++layer) {
+    hubs_[layer] = ChunkHub::replace(std::span(possible).subspan(layer * size, size),
+                                     std::span(costs_).subspan(layer * size, size), places_);
+  }
 }
 
 /// Two states of one place from which all that follows costs the same are one.

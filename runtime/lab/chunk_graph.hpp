@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lab/chunk_hub.hpp"
 #include "lab/path_step.hpp"
 #include "lab/placement_instance.hpp"
 #include "lab/tight_rooms.hpp"
@@ -7,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <vector>
 
 namespace vma {
@@ -20,7 +22,8 @@ class ChunkGraph {
 
   ChunkGraph(const PlacementInstance& instance, const TightRooms& tight, std::size_t chunk);
 
-  /// Takes away what another way does at no higher cost and with no more room.
+  /// Takes away what another way does at no higher cost and with no more room, and lets many steps
+  /// of a layer go by way of its hub.
   void thin_out();
 
   std::size_t layers() const noexcept { return blocks_.size(); }
@@ -29,6 +32,10 @@ class ChunkGraph {
   /// Seconds; `never` where there is no such way. Of the first layer all ways are from state 0.
   double cost(std::size_t layer, std::size_t from, std::size_t to) const {
     return costs_[(layer * states_ + from) * states_ + to];
+  }
+  /// From the layer before to this one; none: there are only the direct ways.
+  const ChunkHub* hub(std::size_t layer) const {
+    return layer < hubs_.size() && hubs_[layer] ? &*hubs_[layer] : nullptr;
   }
   /// The chunk takes room there that could be short.
   bool takes_room(std::size_t layer, std::size_t state) const;
@@ -45,12 +52,14 @@ class ChunkGraph {
   void delay(std::size_t layer);
   void hasten(std::size_t layer);
   void drop_dead_ends();
+  void find_hubs(const std::vector<double>& possible);
 
   const PlacementChunk& chunk_;
   const TightRooms& tight_;
   const std::size_t places_, states_;
-  std::vector<std::uint32_t> blocks_;  // By layer.
-  std::vector<double> costs_;          // [layer][from][to]
+  std::vector<std::uint32_t> blocks_;          // By layer.
+  std::vector<double> costs_;                  // [layer][from][to]
+  std::vector<std::optional<ChunkHub>> hubs_;  // By layer.
 };
 
 }  // namespace vma

@@ -56,6 +56,7 @@ class ProgramBuilder {
   }
 
  private:
+  using Rows = std::vector<LinearProgram::Row>;
   using Terms = std::vector<LinearProgram::Term>;  // Of a room their factors are bytes.
 
   /// Its cheapest way, whatever room there is.
@@ -79,44 +80,69 @@ class ProgramBuilder {
 
   /// A row for each state: what came into it less what leaves it.
   void add_chunk(const ChunkGraph& graph, std::size_t chunk) {
-    const std::string name = fmt::format("c{}", chunk);
-    std::vector<LinearProgram::Row> open(1), next;
-    open[0].name = name;
+    name_ = fmt::format("c{}", chunk);
+    bytes_ = static_cast<double>(instance_.chunks[chunk].bytes);
+    Rows open(1), next;
+    open[0].name = name_;
     open[0].limit = 1;
     for (std::size_t layer = 0; layer < graph.layers(); ++layer) {
       next.assign(graph.states(), {});
       for (std::size_t to = 0; to < graph.states(); ++to)
-        next[to].name = fmt::format("{}_b{}s{}", name, graph.block(layer), to);
-      for (std::size_t from = 0; from < open.size(); ++from) {
-        for (std::size_t to = 0; to < graph.states(); ++to) {
-          if (graph.cost(layer, from, to) < ChunkGraph::never)
-            add_step(graph, chunk, layer, {from, to}, open[from], next[to]);
-        }
-      }
+        next[to].name = fmt::format("{}_b{}s{}", name_, graph.block(layer), to);
+      add_direct(graph, layer, open, next);
+      if (const ChunkHub* const hub = graph.hub(layer)) add_hub(graph, layer, *hub, open, next);
       close(open);
       open.swap(next);
     }
   }
-  void add_step(const ChunkGraph& graph, std::size_t chunk, std::size_t layer,
-                std::pair<std::size_t, std::size_t> step, LinearProgram::Row& left,
-                LinearProgram::Row& entered) {
+  void add_direct(const ChunkGraph& graph, std::size_t layer, Rows& open, Rows& next) {
+    for (std::size_t from = 0; from < open.size(); ++from) {
+      for (std::size_t to = 0; to < graph.states(); ++to) {
+        if (graph.cost(layer, from, to) == ChunkGraph::never) continue;
+        const std::uint32_t column =
+            add_step(fmt::format("{}_b{}s{}", open[from].name, graph.block(layer), to),
+                     graph.cost(layer, from, to));
+        open[from].terms.push_back({column, layer == 0 ? 1.0 : -1.0});
+        enter(graph, layer, to, column, next[to]);
+      }
+    }
+  }
+  void add_hub(const ChunkGraph& graph, std::size_t layer, const ChunkHub& hub, Rows& open,
+               Rows& next) {
+    Rows point(1);
+    for (std::size_t from = 0; from < open.size(); ++from) {
+      if (hub.into[from] == ChunkGraph::never) continue;
+      const std::uint32_t column =
+          add_step(fmt::format("{}_b{}h", open[from].name, graph.block(layer)), hub.into[from]);
+      open[from].terms.push_back({column, -1});
+      point[0].terms.push_back({column, 1});
+    }
+    point[0].name = fmt::format("{}_b{}h", name_, graph.block(layer));
+    for (std::size_t to = 0; to < graph.states(); ++to) {
+      if (hub.out[to] == ChunkGraph::never) continue;
+      const std::uint32_t column =
+          add_step(fmt::format("{}_b{}s{}", point[0].name, graph.block(layer), to), hub.out[to]);
+      point[0].terms.push_back({column, -1});
+      enter(graph, layer, to, column, next[to]);
+    }
+    close(point);
+  }
+  std::uint32_t add_step(std::string name, double seconds) {
     if (program_.columns.size() == limits_.steps_max) {
       refuse(fmt::format("a program of more than {} variables; larger chunks make fewer",
                          limits_.steps_max));
     }
-    const auto [from, to] = step;
-    const auto column = static_cast<std::uint32_t>(program_.columns.size());
-    const double cost = graph.cost(layer, from, to) * microseconds;
-    const std::uint32_t block = graph.block(layer);
-    program_.columns.push_back(
-        {fmt::format("{}_b{}s{}", left.name, block, to), cost < nothing ? 0 : cost});
-    left.terms.push_back({column, layer == 0 ? 1.0 : -1.0});
-    entered.terms.push_back({column, 1});
-    if (!graph.takes_room(layer, to)) return;
-    const auto bytes = static_cast<double>(instance_.chunks[chunk].bytes);
-    rooms_[{block, to % instance_.place_count()}].push_back({column, bytes});
+    const double cost = seconds * microseconds;
+    program_.columns.push_back({std::move(name), cost < nothing ? 0 : cost});
+    return static_cast<std::uint32_t>(program_.columns.size() - 1);
   }
-  void close(std::vector<LinearProgram::Row>& rows) {
+  void enter(const ChunkGraph& graph, std::size_t layer, std::size_t state, std::uint32_t column,
+             LinearProgram::Row& entered) {
+    entered.terms.push_back({column, 1});
+    if (!graph.takes_room(layer, state)) return;
+    rooms_[{graph.block(layer), state % instance_.place_count()}].push_back({column, bytes_});
+  }
+  void close(Rows& rows) {
     for (LinearProgram::Row& row : rows)
       if (!row.terms.empty()) program_.rows.push_back(std::move(row));
   }
@@ -148,6 +174,8 @@ class ProgramBuilder {
   PathStep step_;
   std::vector<PathCell> cells_;
   std::size_t work_ = 0;
+  std::string name_;  // Of the chunk at hand, as are its bytes.
+  double bytes_ = 0;
   std::map<std::pair<std::uint32_t, std::size_t>, Terms> rooms_;  // By block and place.
   LinearProgram program_;
 };

@@ -36,13 +36,13 @@ class WithTraces(unittest.TestCase):
         self.folder = pathlib.Path(owner.name)
         self.model = self.folder / "model.lp"
 
-    def bounds(self, seed, parameters, hbm_gib, options=(), generator="zipf-drift"):
+    def bounds(self, seed, parameters, hbm_gib, options=(), generator="zipf-drift", machine="h200x2"):
         """What the program prints of a generated trace, by line; its program is in `self.model`."""
         trace = str(self.folder / "some.vtrace")
         values = [word for name, value in parameters.items() for word in ("--param", f"{name}={value}")]
         subprocess.run([PROGRAM, "generate", generator, trace, "--seed", str(seed), *values], check=True,
                        capture_output=True)
-        done = subprocess.run([PROGRAM, "bounds", trace, "--machine", "h200x2", "--hbm", str(hbm_gib),
+        done = subprocess.run([PROGRAM, "bounds", trace, "--machine", machine, "--hbm", str(hbm_gib),
                                "--chunk", "64", "--json", "--lp", str(self.model), *options],
                               check=True, capture_output=True)
         return json.loads(done.stdout)
@@ -59,12 +59,12 @@ class WithTraces(unittest.TestCase):
 
 
 class Optima(WithTraces):
-    def compare(self, seeds, parameters, hbm_gib, options=(), generator="zipf-drift"):
+    def compare(self, seeds, parameters, hbm_gib, options=(), **of_trace):
         """Returns in how many traces the optimum is above what prices find."""
         above = 0
         for seed in range(SEED, SEED + seeds):
             with self.subTest(seed=seed, options=options):
-                printed = self.bounds(seed, parameters, hbm_gib, options, generator)
+                printed = self.bounds(seed, parameters, hbm_gib, options, **of_trace)
                 optimum = solve(self.model, seconds=300)
                 self.assertTrue(optimum.optimal)
                 exact = self.check_order(printed, optimum)["bound_s"]
@@ -83,7 +83,12 @@ class Optima(WithTraces):
         short = {"gpus": 2, "objects": 5, "length_s": 0.02, "accesses_s": 10000, "drift_s": 0.005}
         self.assertGreater(self.compare(16, short, 0.1, ON_TIME), 2)
         phases = {"gpus": 2, "phases": 3, "phase_s": 0.05, "objects": 5, "set": 2, "accesses_s": 400}
-        self.compare(4, phases, 0.15, ON_TIME, "phase-change")
+        self.compare(4, phases, 0.15, ON_TIME, generator="phase-change")
+
+    def test_they_are_the_exact_ones_where_moves_go_by_hubs(self):
+        eight = {"gpus": 8, "objects": 4, "length_s": 0.007, "accesses_s": 8000, "drift_s": 0.002}
+        self.compare(4, eight, 0.07, ON_TIME, machine="h200x8")
+        self.assertRegex(self.model.read_text(), r"c\d+_b\d+s\d_b\d+h")
 
     def test_they_are_between_the_others_where_the_exact_one_is_out_of_reach(self):
         for options, length_s, hbm_gib in ((LATE, 0.5, 0.6), (ON_TIME, 0.02, 0.4)):
