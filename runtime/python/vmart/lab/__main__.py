@@ -29,7 +29,7 @@ def parser():
     sweep.set_defaults(run=run_sweep)
     optimum = commands.add_parser("optimum", help="solves what `vmart-lab bounds --lp` wrote")
     optimum.add_argument("model", help="NAME.lp")
-    optimum.add_argument("--seconds", type=float, default=600, metavar="N", help="at most (600)")
+    optimum.add_argument("--seconds", type=float, default=600, metavar="N", help="about so many at most (600)")
     optimum.add_argument("--gap", type=float, default=1e-6, metavar="G",
                          help="between solution and bound, over the bound, that is enough (1e-6)")
     optimum.set_defaults(run=run_optimum)

@@ -44,7 +44,8 @@ def check_file(path):
 
 
 def solve(path, seconds=SECONDS, gap=GAP):
-    """The Optimum of the program in the file `path`, after `seconds` at most.
+    """The Optimum of the program in the file `path`, after about `seconds` at most: HiGHS looks
+    at its clock now and then.
 
     Raises ResultError, which names the file, if it is no such program, no placement keeps to its
     capacities, or HiGHS fails, and MissingLibrary without highspy.
@@ -55,6 +56,7 @@ def solve(path, seconds=SECONDS, gap=GAP):
     check_file(path)
     highspy = library("highspy")
     solver = highspy.Highs()
+    solver.HandleKeyboardInterrupt = True  # Else Ctrl-C waits for the solver.
     options = {"output_flag": False, "time_limit": float(seconds), "mip_rel_gap": float(gap),
                "mip_abs_gap": 0.0}
     for option, value in options.items():
