@@ -334,6 +334,23 @@ TEST(BoundOfTraceThatMovesMemory, IsNotAboveTheCheapestOfAllWays) {
   EXPECT_GT(above_floor, 100) << "it would say nothing";
 }
 
+/// All that is used is local, before the trace moves it and after that: nobody pays for more.
+TEST(BoundOfTraceThatMovesMemory, KnowsThatWhatMayWaitMayAlsoHaveBegunBefore) {
+  const auto fill = [](ListedTrace& trace) {
+    trace.alloc(Time(0), 1, 100, TracePlace(gpu(0)));
+    trace.access(Time(0), 1, 100, TracePlace(gpu(0))).last().passes = 40;
+    trace.place(seconds(5), 1, 100, TracePlace(gpu(1)));
+    trace.access(seconds(6), 1, 100, TracePlace(gpu(1))).last().passes = 40;
+  };
+  ReplayRig rig;
+  ListedTrace replayed, bounded;
+  fill(replayed);
+  fill(bounded);
+  const ReplayReport report = rig.run(replayed);
+  EXPECT_NEAR(report.access_s, report.local_s, 1e-9);
+  EXPECT_LE(lower_bound(bounded, rig), cost(report, rig, Time(0)));
+}
+
 TEST(BoundOfTraceThatMovesMemory, HasNoPlan) {
   ListedTrace trace;
   trace.alloc(Time(0), 1, 100, TracePlace(host(0))).access(seconds(1), 1, 100, TracePlace(gpu(0)));
