@@ -29,6 +29,13 @@ struct LaunchGaps {
   std::vector<std::chrono::nanoseconds> round;   ///< One is launched when the other was waited for.
 };
 
+/// Streams that come late to a gate stand longer than those that come at once: the driver's calls
+/// are slow after a rest. One figure a machine; zero where nobody knows.
+struct LateStops {
+  std::chrono::nanoseconds wait{0};    ///< From when they were asked until all stood.
+  std::chrono::nanoseconds longer{0};  ///< In proportion after less, and no more after more.
+};
+
 /// What using and moving memory costs on one machine, as measured. `docs/machine_model.md` says how
 /// each figure is come by.
 struct Calibration {
@@ -37,6 +44,7 @@ struct Calibration {
   std::vector<Location> places;  ///< `costs` knows them by their index here.
   MachineCosts costs{0, 0};      ///< Ranked.
   LaunchGaps gaps;
+  LateStops late;
   std::vector<std::string> estimates;  ///< What could not be measured, and why; the rest was.
   std::string file;                    ///< Where it is kept; empty if it is not.
 };

@@ -72,13 +72,15 @@ ReplayMachine recorded_machine(const RecordingHeader& header,
                          to_string(header.places[at].location)));
   }
   if (costs.gpus() == 0) refuse("the recording has no GPU");
-  return {header.machine, std::move(states), costs, LinkMap(described(costs), costs), gaps};
+  const LateStops late = calibration ? calibration->late : LateStops();
+  return {header.machine, std::move(states), costs, LinkMap(described(costs), costs), gaps, late};
 }
 
 ReplayMachine calibrated_machine(ReplayMachine machine, const Calibration& calibration) {
   require_same(calibration, machine.places, "machine");
   machine.costs = calibration.costs;
   machine.gaps = calibration.gaps;
+  machine.late = calibration.late;
   machine.links = LinkMap(described(machine.costs), machine.costs);
   return machine;
 }

@@ -19,6 +19,7 @@ struct ReplayMachine {
   MachineCosts costs{0, 0};
   LinkMap links;
   LaunchGaps gaps = {};  ///< Before each access that is one kernel. Empty: none.
+  LateStops late = {};   ///< What a gate's stall is longer by. Zero: all are alike.
 };
 
 /// What a runtime on such a machine would start from: its description's costs; of each GPU's memory

@@ -1,14 +1,24 @@
 #include "lab/replay_moves.hpp"
 
 #include "base/check.hpp"
+#include "base/units.hpp"
 
 #include <algorithm>
 
 namespace vma {
+namespace {
 
-ReplayMoves::ReplayMoves(const LinkMap& map, LinkTraffic& traffic, const MachineCosts& costs,
-                         Time stall_budget)
-    : map_(map), traffic_(traffic), costs_(costs), budget_(stall_budget, 0) {}
+/// What a stall is longer by whose gate all came to `waited` after it was asked for.
+Time longer(const LateStops& late, Time waited) {
+  if (waited >= late.wait) return late.longer;
+  const double share = in_seconds(waited) / in_seconds(late.wait);
+  return Time(static_cast<Time::rep>(share * static_cast<double>(late.longer.count())));
+}
+
+}  // namespace
+
+ReplayMoves::ReplayMoves(const ReplayMachine& machine, LinkTraffic& traffic, Time stall_budget)
+    : machine_(machine), costs_(machine.costs), traffic_(traffic), budget_(stall_budget, 0) {}
 
 void ReplayMoves::start(AcceptedMove move, Time now) {
   Route& route = routes_[{move.from, move.to}];
@@ -40,9 +50,9 @@ void ReplayMoves::begin_copies(Time now) {
     if (route.ready <= now) {
       route.ready = Time::max();
       const AcceptedMove& move = route.first->move;
-      copies_.push_back(
-          {traffic_.begin(map_.copy(move.from, move.to), static_cast<double>(move.bytes), now),
-           &route});
+      copies_.push_back({traffic_.begin(machine_.links.copy(move.from, move.to),
+                                        static_cast<double>(move.bytes), now),
+                         &route});
     }
     next_ready_ = std::min(next_ready_, route.ready);
   }
@@ -77,6 +87,7 @@ void ReplayMoves::close(std::size_t running, Time now) {
   gate_ = Gate{};
   gate_->under = std::move(copied_.front());
   copied_.pop_front();
+  gate_->asked = now;
   gate_->missing = running;
   // Without a device that runs, all stand from the beginning.
   gate_->first_arrival = running == 0 ? now : Time::max();
@@ -92,7 +103,8 @@ void ReplayMoves::arrive(Time now) {
 void ReplayMoves::all_arrived(Time now) {
   const AcceptedMove& move = gate_->under.move;
   gate_->last_arrival = now;
-  gate_->open = now + costs_.stall_time(move.from, move.to, move.bytes);
+  gate_->open = now + costs_.stall_time(move.from, move.to, move.bytes) +
+                longer(machine_.late, now - gate_->asked);
 }
 
 }  // namespace vma

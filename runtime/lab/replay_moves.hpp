@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lab/link_traffic.hpp"
+#include "lab/replay_machine.hpp"
 #include "migrate/stall_budget.hpp"
 #include "placement/planned_move.hpp"
 
@@ -28,9 +29,8 @@ class ReplayMoves {
     Time skew{0}, stall{0};  ///< From the first arrival to the last; from then on.
   };
 
-  /// `stall_budget`: of a second; 0 is no limit.
-  ReplayMoves(const LinkMap& map, LinkTraffic& traffic, const MachineCosts& costs,
-              Time stall_budget);
+  /// `stall_budget`: of a second; 0 is no limit. Requires: the machine outlives it.
+  ReplayMoves(const ReplayMachine& machine, LinkTraffic& traffic, Time stall_budget);
 
   void start(AcceptedMove move, Time now);
   /// When `advance` is to be called; `Time::max()`: never.
@@ -70,7 +70,7 @@ class ReplayMoves {
   struct Gate {
     Under under;
     std::size_t missing = 0;  // Devices.
-    Time first_arrival{0}, last_arrival{0};
+    Time asked{0}, first_arrival{0}, last_arrival{0};
     Time open = Time::max();
   };
   using RouteKey = std::pair<PlaceId, PlaceId>;
@@ -84,9 +84,9 @@ class ReplayMoves {
   Time preparation(const AcceptedMove& move) const;
   void all_arrived(Time now);
 
-  const LinkMap& map_;
+  const ReplayMachine& machine_;
+  const MachineCosts& costs_;  // Of `machine_`.
   LinkTraffic& traffic_;
-  const MachineCosts& costs_;
   std::map<RouteKey, Route> routes_;
   Time next_ready_ = Time::max();  // The least `ready` of them.
   std::vector<Copy> copies_;       // Under way.

@@ -25,6 +25,8 @@ constexpr const char* format_name = "vmart calibration";
 constexpr std::int64_t format_version = 1;
 constexpr const char* kernel_gap_key = "kernel_gap_ns";
 constexpr const char* round_gap_key = "round_gap_ns";
+constexpr const char* late_wait_key = "late_wait_ns";
+constexpr const char* late_stall_key = "late_stall_ns";
 constexpr std::size_t places_max = 256;  // `PlaceId` counts no further.
 constexpr std::uintmax_t file_bytes_max = 64 << 20;
 constexpr double rate_max = 1e15, ns_max = 1e12, s_per_byte_max = 1;
@@ -120,6 +122,16 @@ std::vector<Time> read_gaps(JsonReader& reader, const char* key, std::size_t gpu
   return gaps;
 }
 
+/// Zero where they are missing, likewise.
+LateStops read_late(JsonReader& reader) {
+  constexpr auto most = static_cast<std::int64_t>(ns_max);
+  const LateStops late{Time(reader.integer_or(late_wait_key, 0, 0, most)),
+                       Time(reader.integer_or(late_stall_key, 0, 0, most))};
+  if (late.wait == Time::zero() && late.longer > Time::zero())
+    reader.refuse(late_stall_key, "comes of no wait");
+  return late;
+}
+
 std::vector<std::string> read_texts(JsonReader& reader, const char* key) {
   std::vector<std::string> texts;
   for (const json::value& entry : reader.list(key)) {
@@ -188,6 +200,8 @@ std::string to_json(const Calibration& calibration) {
   for (const Time gap : calibration.gaps.round) round.emplace_back(gap.count());
   object[kernel_gap_key] = std::move(kernel);
   object[round_gap_key] = std::move(round);
+  object[late_wait_key] = calibration.late.wait.count();
+  object[late_stall_key] = calibration.late.longer.count();
   return json::serialize(object) + "\n";
 }
 
@@ -207,6 +221,7 @@ Calibration parse_calibration(std::string_view text, const std::string& file) {
   for (const Matrix& matrix : matrices()) read_matrix(reader, matrix, calibration.costs);
   calibration.gaps = {read_gaps(reader, kernel_gap_key, gpus),
                       read_gaps(reader, round_gap_key, gpus)};
+  calibration.late = read_late(reader);
   reader.finish();
   calibration.costs.rank();
   calibration.file = file;

@@ -163,6 +163,9 @@ TEST_F(FidelityOfReplays, AMachineThatIsAnotherIsSeenInTheErrors) {
   for (const PlaceId from : {gpu_0, gpu_1, host_0})
     for (const PlaceId to : {gpu_0, gpu_1, host_0}) slower.costs.stall_fixed(from, to) *= 2;
   slower.costs.rank();
+  EXPECT_EQ(recorded_machine(run.header, std::nullopt).late.wait, Time::zero());
+  slower.late = {Time(1), Time(0)};
+  EXPECT_EQ(recorded_machine(run.header, slower).late.wait, Time(1)) << "the calibration's";
   const ReplayReport report = predict(run, recorded_machine(run.header, slower), {});
   const auto figures = compare(run.facts, report, Pacing::at_once, 0.1, 0.15);
   EXPECT_GT(named(figures, "total_s").error().value_or(0), 0.1);

@@ -32,7 +32,8 @@ struct ReplayRig {
             {{gpu(0), hbm_bytes, 0, 0}, {gpu(1), hbm_bytes, 0, 0}, {host(0), host_bytes, 0, 0}},
             gpus.costs,
             LinkMap(gpus.machine, gpus.costs),
-            gaps};
+            gaps,
+            late};
   }
   ReplayReport run(ListedTrace& trace, std::unique_ptr<Policy> policy) {
     const ReplayMachine machine = this->machine();
@@ -44,6 +45,7 @@ struct ReplayRig {
 
   TwoGpus gpus;
   LaunchGaps gaps;
+  LateStops late;
   ReplayOptions options;
   std::uint64_t hbm_bytes = 1000, host_bytes = 10'000;
   std::string router = "least_loaded";

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <utility>
 #include <vector>
 
 namespace vma {
@@ -82,6 +83,35 @@ TEST(ReplayRounds, AGateWaitsForWhatHasBeenLaunched) {
     EXPECT_EQ(report.moves, 1u);
     EXPECT_NEAR(in_seconds(report.skew), rounds ? 0.09 : 0.01, 1e-4);
     EXPECT_EQ(report.accesses, 6u);
+  }
+}
+
+// As above: the gate is asked for at 0.26 s, and the last comes to it at 0.425 s.
+TEST(ReplayRounds, AStallIsLongerWhereTheLastCameLate) {
+  const std::vector<std::pair<LateStops, double>> cases = {
+      {{}, 0.1},
+      {{milliseconds(330), milliseconds(80)}, 0.14},  // Half of it.
+      {{milliseconds(165), milliseconds(80)}, 0.18},
+      {{milliseconds(10), milliseconds(80)}, 0.18}};
+  for (const auto& [late, stall_s] : cases) {
+    ReplayRig rig;
+    rig.late = late;
+    rig.gpus.costs.stall_fixed(gpu_1, gpu_0) = rig.gpus.costs.move_fixed(gpu_1, gpu_0) =
+        milliseconds(100);
+    rig.options.scheduler.planner.stall_share = 0;
+    rig.options.rounds = true;
+    ListedTrace trace;
+    trace.alloc(start, 1, 100, on_1).alloc(start, 2, 400, on_0).alloc(start, 3, 400, on_1);
+    for (int i = 0; i < 4; ++i) trace.access(start, 2, 400, on_0);
+    trace.access(start, 3, 400, on_1);
+    trace.last().passes = 3.1F;
+    trace.access(seconds(1), 2, 400, on_0);
+    const auto to_0 = [](const Snapshot& snapshot, Plan& plan) {
+      if (snapshot.now() == milliseconds(10)) plan.move(ChunkId{0}, gpu_0, 1, "told to");
+    };
+    const ReplayReport report = rig.run(trace, std::make_unique<ToldPolicy>(to_0));
+    EXPECT_NEAR(to_s(report.stall), stall_s, 1e-4);
+    EXPECT_NEAR(to_s(report.skew), 0.09, 1e-4) << "it is no skew";
   }
 }
 

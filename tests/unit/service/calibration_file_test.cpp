@@ -51,6 +51,7 @@ Calibration sample(const std::string& machine = "a machine") {
   }
   made.costs.rank();
   made.gaps = {{Time(2'345)}, {Time(15'678)}};
+  made.late = {Time(45'000'000), Time(250'000)};
   made.estimates = {"latencies: \"none\""};
   return made;
 }
@@ -86,6 +87,16 @@ TEST(CalibrationFile, ComesBackAsItWas) {
   EXPECT_EQ(read.costs.by_speed(at(0)).size(), 2u);
   EXPECT_EQ(read.gaps.kernel, made.gaps.kernel);
   EXPECT_EQ(read.gaps.round, made.gaps.round);
+  EXPECT_EQ(read.late.wait, made.late.wait);
+  EXPECT_EQ(read.late.longer, made.late.longer);
+}
+
+TEST(CalibrationFile, FilesOfBeforeHaveNoLateStops) {
+  std::string text = to_json(sample());
+  text = replaced(std::move(text), ",\"late_wait_ns\":45000000,\"late_stall_ns\":250000", "");
+  const Calibration read = parse_calibration(text, "file");
+  EXPECT_EQ(read.late.wait, Time::zero());
+  EXPECT_EQ(read.late.longer, Time::zero());
 }
 
 TEST(CalibrationFile, FilesOfBeforeHaveNoGaps) {
@@ -120,6 +131,9 @@ TEST(CalibrationFile, RefusesWhatIsNotWhole) {
       replaced(good, "3.75E0", "1E300"),
       replaced(good, "3.75E0", "\"fast\""),
       replaced(good, "3.75E0", "3.75E0,1"),
+      replaced(good, "\"late_wait_ns\":45000000", "\"late_wait_ns\":0"),
+      replaced(good, "\"late_wait_ns\":45000000", "\"late_wait_ns\":-1"),
+      replaced(good, "\"late_stall_ns\":250000", "\"late_stall_ns\":\"long\""),
   };
   for (const std::string& text : broken) {
     SCOPED_TRACE(text.substr(0, 100));
