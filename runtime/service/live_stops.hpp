@@ -12,15 +12,19 @@
 
 namespace vma {
 
+class BusyGpu;
+
 /// What live moves take, and how long they keep streams standing: on each route two chunks change
 /// places again and again while a thread for each GPU has it read its own memory on an attached
-/// stream, launch after launch, as a program does. `Calibrator` stops nobody, and so leaves out
-/// what gates cost by themselves. One object a run.
+/// stream, in rounds of launches that it waits for, as a program does. `Calibrator` stops nobody,
+/// and so leaves out what gates cost by themselves. Then the same between one GPU and the host
+/// beside rounds that are long, for whose end a gate waits: `LateStops`. One object a run.
 class LiveStops {
  public:
-  /// Of the chunks that move, two sizes, and of what each GPU reads meanwhile.
+  /// Of the chunks that move, two sizes and one for late stops, and of what each GPU reads
+  /// meanwhile.
   struct Sizes {
-    std::size_t small_bytes = 0, large_bytes = 0, read_bytes = 0;
+    std::size_t small_bytes = 0, large_bytes = 0, late_bytes = 0, read_bytes = 0;
   };
 
   /// Requires: the runtime outlives it, and no stream of it is attached: all would stand too.
@@ -30,30 +34,33 @@ class LiveStops {
   LiveStops(const LiveStops&) = delete;
   LiveStops& operator=(const LiveStops&) = delete;
 
-  /// Replaces moves and stalls in `calibration`, and names the routes where it could not.
-  /// Requires: it is of this runtime's machine. Throws: Error{driver_gone}. Blocks: some
-  /// milliseconds a move, and as often as there are routes.
+  /// Replaces moves, stalls and late stops in `calibration`, and names the routes where it could
+  /// not. Requires: it is of this runtime's machine. Throws: Error{driver_gone}. Blocks: some
+  /// milliseconds a move, and as often as there are routes; two seconds for late stops.
   void measure(Calibration& calibration);
 
  private:
-  class Reader;
   struct Times {
-    std::vector<Time> moves, stalls;
+    std::vector<Time> moves, stalls, waits;
   };
   struct Route {
     Times there, back;
   };
 
-  void open_readers();
+  void open_gpus();
   void swap(const std::array<std::byte*, 2>& chunks, Location home, Location away, Route* route);
   Route measure(Location home, Location away, std::size_t bytes);
-  void take(Calibration& calibration, PlaceId from, PlaceId to, Times& small, Times& large) const;
+  void measure_routes(Calibration& calibration);
+  void take(Calibration& calibration, PlaceId from, PlaceId to, const Times& small,
+            const Times& large) const;
+  Route measure_rounds(Location home, Location away, Time round);
+  LateStops measure_late(Location home, Location away);
   void free(std::byte* pointer) noexcept;
 
   Runtime& runtime_;
   const Sizes sizes_;
   ThreadedExecutor executor_;
-  std::vector<std::unique_ptr<Reader>> readers_;
+  std::vector<std::unique_ptr<BusyGpu>> gpus_;
 };
 
 }  // namespace vma

@@ -61,6 +61,10 @@ void print_calibration(const Calibration& calibration) {
                at == 0 ? "\n" : "", to_string(calibration.places[at]),
                in_us(calibration.gaps.kernel[at]), in_us(calibration.gaps.round[at]));
   }
+  if (calibration.late.wait > Time::zero()) {
+    fmt::print("\nstalls are {:.1f} us longer where streams come {:.1f} us late\n",
+               in_us(calibration.late.longer), in_us(calibration.late.wait));
+  }
   if (!calibration.estimates.empty()) fmt::print("\nestimates, not measured\n");
   for (const std::string& what : calibration.estimates) fmt::print("  {}\n", what);
 }
@@ -80,8 +84,8 @@ Calibration measured(const Settings& settings, const CalibrateCommand& command) 
   Calibration calibration = runtime.calibrate(options);
   if (command.stops) {
     const bool simulated = runtime.description().starts_with("simulated");
-    LiveStops(runtime, simulated ? LiveStops::Sizes{4 * MiB, 16 * MiB, 2 * MiB}
-                                 : LiveStops::Sizes{16 * MiB, 256 * MiB, 256 * MiB})
+    LiveStops(runtime, simulated ? LiveStops::Sizes{4 * MiB, 16 * MiB, 8 * MiB, 2 * MiB}
+                                 : LiveStops::Sizes{16 * MiB, 256 * MiB, 64 * MiB, 256 * MiB})
         .measure(calibration);
     if (!calibration.file.empty()) write_calibration(calibration.file, calibration);
   }

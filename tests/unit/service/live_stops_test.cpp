@@ -4,17 +4,23 @@
 #include "service/live_stops.hpp"
 
 #include "base/units.hpp"
+#include "driver/intercept_driver.hpp"
+#include "machine/machine_file.hpp"
+#include "service/runtime_parts.hpp"
 #include "unit/service/runtime_rig.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <memory>
 #include <string>
+#include <utility>
 
 namespace vma {
 namespace {
 
-constexpr LiveStops::Sizes sizes{64 * KiB, 512 * KiB, 64 * KiB};
+constexpr LiveStops::Sizes sizes{64 * KiB, 512 * KiB, 64 * KiB, MiB};
 
 RuntimeOptions patient() {
   RuntimeOptions options;
@@ -22,6 +28,26 @@ RuntimeOptions patient() {
   options.stall_budget = std::chrono::seconds(1);
   return options;
 }
+
+/// Grants are slow after a rest: each takes a quarter of the time since the one before, up to
+/// `slow_max`.
+class RestingDriver final : public InterceptDriver {
+ public:
+  static constexpr Time slow_max = std::chrono::milliseconds(10);
+  using InterceptDriver::InterceptDriver;
+
+ private:
+  void around(Call call, const std::function<void()>& body) override {
+    if (call == Call::grant) {
+      const Time now = clock().now(), rest = now - Time(last_.exchange(now.count()));
+      poll_until(clock(), now + std::min(rest / 4, slow_max), [] { return false; });
+    }
+    body();
+    if (call == Call::grant) last_ = clock().now().count();
+  }
+
+  std::atomic<Time::rep> last_{0};
+};
 
 PlaceId stop_place(std::size_t place) {
   return PlaceId{static_cast<std::uint8_t>(place)};
@@ -62,6 +88,20 @@ TEST(LiveStops, MeasureEachRouteThatMovesTake) {
   EXPECT_EQ(after.allocations, before);
   EXPECT_GT(after.gates, 0u) << "the moves came to gates";
   rig.check_invariants();
+}
+
+TEST(LiveStops, FindWhatStallsAreLongerByAfterARest) {
+  RuntimeOptions options = patient();
+  options.driver = "sim:test-2";
+  auto resting =
+      std::make_unique<RestingDriver>(std::make_unique<SimDriver>(load_machine("test-2")));
+  Runtime runtime(std::make_unique<Runtime::Parts>(std::move(resting), settle(options)));
+  Calibration calibration = blank(runtime);
+  LiveStops(runtime, sizes).measure(calibration);
+  EXPECT_TRUE(calibration.estimates.empty()) << calibration.estimates.front();
+  EXPECT_GT(calibration.late.wait, std::chrono::milliseconds(5)) << "rounds are long";
+  EXPECT_GT(calibration.late.longer, std::chrono::milliseconds(1));
+  EXPECT_LT(calibration.late.longer, std::chrono::seconds(1));
 }
 
 TEST(LiveStops, NameRoutesWithoutRoomAndKeepTheirCosts) {
