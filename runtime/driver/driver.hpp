@@ -6,6 +6,7 @@
 
 #include <vma/device.hpp>
 #include <vma/location.hpp>
+#include <vma/peer_links.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -36,8 +37,6 @@ struct DeviceInfo {
   bool vmm = true;     ///< The virtual memory calls work on it.
   bool mig = false;    ///< A MIG slice: it has no peers.
 };
-
-enum class LinkKind { same, nvlink, pcie, none };
 
 struct LinkInfo {
   LinkKind kind = LinkKind::none;

@@ -29,6 +29,8 @@ struct PeerLink {
   LinkKind kind = LinkKind::none;
   double gb_s = 0;
   bool native_atomics = false;
+  /// What kernels get in and out together at each of the two; 0: as much as in and out alone.
+  double both_ways_gb_s = 0;
 };
 
 /// Between a GPU and a host node, both directions.

@@ -2,6 +2,7 @@
 
 #include "base/units.hpp"
 #include "machine/cost_members.hpp"
+#include "machine/link_kind.hpp"
 
 #include <boost/json/array.hpp>
 #include <boost/json/value_to.hpp>
@@ -63,11 +64,6 @@ void read_gpus(const json::object& file, MachineDescription& machine) {
   }
 }
 
-LinkKind link_kind(std::string_view kind) {
-  if (kind == "nvlink") return LinkKind::nvlink;
-  return kind == "pcie" ? LinkKind::pcie : LinkKind::none;
-}
-
 /// Who reaches whom: without a matrix every pair does.
 void read_reach(const json::object& file, MachineDescription& machine) {
   const json::value* rows = file.if_contains("reachable");
@@ -85,10 +81,11 @@ void read_peers(const json::object& file, MachineDescription& machine) {
   PeerLink link;
   if (const json::value* value = file.if_contains("peer_link")) {
     const json::object& entry = value->get_object();
-    link.kind = link_kind(entry.at("kind").get_string());
+    link.kind = parse_link_kind(entry.at("kind").get_string()).value_or(LinkKind::none);
     if (link.kind != LinkKind::none) {
       link.gb_s = number(entry, "gb_s");
       link.native_atomics = flag(entry, "native_atomics");
+      link.both_ways_gb_s = number(entry, "both_ways_gb_s");
     }
   }
   machine.peer_links.assign(gpus, std::vector<PeerLink>(gpus, link));

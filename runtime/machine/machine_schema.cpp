@@ -39,6 +39,7 @@ std::vector<MachineKey> keys_of_the_machine() {
       {"peer_link", Form::object, optional, 0, 0, ""},
       {"peer_link.kind", Form::text, required, 0, 0, ""},
       {"peer_link.gb_s", Form::number, optional, gb_s_least, gb_s_max, "GB/s"},
+      {"peer_link.both_ways_gb_s", Form::number, optional, gb_s_least, gb_s_max, "GB/s"},
       {"peer_link.native_atomics", Form::flag, optional, 0, 0, ""},
       {"reachable", Form::flags, optional, 0, 0, ""},
       {"host_link", Form::object, required, 0, 0, ""},

@@ -9,6 +9,7 @@
 #include <bit>
 #include <cstdint>
 #include <functional>
+#include <string_view>
 
 namespace vma {
 namespace {
@@ -87,6 +88,18 @@ class SenseCheck {
       refuse("peer_link.kind", fmt::format("\"{}\" is none of nvlink, pcie, none", kind.c_str()));
     } else if (!has_rate) {
       refuse("peer_link.gb_s", "is missing");
+    }
+    both_ways(link->get_object(), kind);
+  }
+
+  void both_ways(const json::object& link, std::string_view kind) {
+    const json::value* value = link.if_contains("both_ways_gb_s");
+    if (value == nullptr) return;
+    const json::value* alone = link.if_contains("gb_s");
+    if (kind != "nvlink") {
+      refuse("peer_link.both_ways_gb_s", "is not a key of this object: it is of NVLink alone");
+    } else if (alone != nullptr && value->to_number<double>() < alone->to_number<double>()) {
+      refuse("peer_link.both_ways_gb_s", "is less than gb_s, which is one way of both");
     }
   }
 

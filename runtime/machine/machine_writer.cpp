@@ -2,6 +2,7 @@
 
 #include "base/units.hpp"
 #include "machine/cost_members.hpp"
+#include "machine/link_kind.hpp"
 
 #include <vma/error.hpp>
 
@@ -46,9 +47,10 @@ class Only {
 };
 
 std::string peer_text(const PeerLink& link) {
-  return fmt::format(R"({{"kind": "{}", "gb_s": {}, "native_atomics": {}}})",
-                     link.kind == LinkKind::nvlink ? "nvlink" : "pcie", link.gb_s,
-                     link.native_atomics);
+  const std::string both =
+      link.both_ways_gb_s > 0 ? fmt::format(R"(, "both_ways_gb_s": {})", link.both_ways_gb_s) : "";
+  return fmt::format(R"({{"kind": "{}", "gb_s": {}{}, "native_atomics": {}}})",
+                     to_string(link.kind), link.gb_s, both, link.native_atomics);
 }
 
 std::string host_text(const HostLink& link) {

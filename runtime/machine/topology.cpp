@@ -83,6 +83,16 @@ std::uint64_t Topology::memory_bytes(Location at) const {
   return info(DeviceId{at.ordinal}).memory_bytes;
 }
 
+std::vector<std::vector<LinkKind>> Topology::link_kinds() const {
+  std::vector<std::vector<LinkKind>> kinds;
+  for (const DeviceId from : devices_) {
+    std::vector<LinkKind>& row = kinds.emplace_back();
+    for (const DeviceId to : devices_)
+      row.push_back(reaches(from, gpu(index(to))) ? link(from, to).kind : LinkKind::none);
+  }
+  return kinds;
+}
+
 bool Topology::reaches(DeviceId from, Location at) const {
   if (at.kind == Location::Kind::host)
     return true;  // No peer capability is needed for host memory.

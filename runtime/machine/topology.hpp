@@ -28,6 +28,8 @@ class Topology {
 
   const DeviceInfo& info(DeviceId device) const { return infos_.at(device); }
   const LinkInfo& link(DeviceId from, DeviceId to) const { return links_.at({from, to}); }
+  /// [from][to], in the order of `devices`; `none` where a GPU does not reach the other.
+  std::vector<std::vector<LinkKind>> link_kinds() const;
   /// HBM of a GPU; 0 for host nodes, whose size the driver does not tell.
   std::uint64_t memory_bytes(Location at) const;
 

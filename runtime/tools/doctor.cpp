@@ -1,6 +1,7 @@
 #include "tools/doctor.hpp"
 
 #include "base/units.hpp"
+#include "machine/link_kind.hpp"
 #include "service/runtime_parts.hpp"
 #include "service/settings.hpp"
 #include "tools/link_speeds.hpp"
@@ -16,16 +17,6 @@ namespace vma {
 namespace {
 
 using FreeBytes = std::map<DeviceId, std::uint64_t>;
-
-std::string_view name_of(LinkKind kind) {
-  switch (kind) {
-    case LinkKind::same: return "-";
-    case LinkKind::nvlink: return "nvlink";
-    case LinkKind::pcie: return "pcie";
-    case LinkKind::none: return "none";
-  }
-  return "?";
-}
 
 FreeBytes free_now(Driver& driver, const Topology& topology) {
   FreeBytes free;
@@ -78,7 +69,8 @@ void print_peers(const Topology& topology) {
   std::vector<Location> gpus;
   for (const DeviceId device : topology.devices()) gpus.push_back(gpu(index(device)));
   print_matrix("reaches", gpus, [&](Location from, Location to) {
-    return name_of(topology.link(DeviceId{from.ordinal}, DeviceId{to.ordinal}).kind);
+    const LinkKind kind = topology.link(DeviceId{from.ordinal}, DeviceId{to.ordinal}).kind;
+    return kind == LinkKind::same ? "-" : to_string(kind);
   });
 }
 

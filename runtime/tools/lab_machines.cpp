@@ -2,6 +2,7 @@
 
 #include "base/units.hpp"
 #include "lab/replay_machine.hpp"
+#include "machine/link_kind.hpp"
 #include "machine/machine_document.hpp"
 #include "machine/machine_file.hpp"
 #include "machine/machine_folder.hpp"
@@ -44,11 +45,18 @@ std::string peers_of(const MachineDescription& machine) {
     for (std::size_t to = 0; to < machine.gpus.size(); ++to) {
       const PeerLink& link = machine.peer_links[from][to];
       if (from == to || link.kind == LinkKind::none) continue;
-      kind = link.kind == LinkKind::nvlink ? "nvlink" : "pcie";
+      kind = to_string(link.kind);
       gb_s = link.gb_s;
     }
   }
   return gb_s == 0 ? std::string(kind) : fmt::format("{} {:.0f}", kind, gb_s);
+}
+
+double both_ways_of(const MachineDescription& machine) {
+  double gb_s = 0;
+  for (const std::vector<PeerLink>& row : machine.peer_links)
+    for (const PeerLink& link : row) gb_s = std::max(gb_s, link.both_ways_gb_s);
+  return gb_s;
 }
 
 std::string host_link_of(const MachineDescription& machine) {
@@ -202,6 +210,9 @@ int run_machine_show(const std::string& name) {
       fmt::print("{} {} GiB for a replay\n", to_string(place.location), gib(place.capacity_bytes));
     }
   }
+  const double both = both_ways_of(description);
+  fmt::print("peers GB/s: {}{}\n", peers_of(description),
+             both > 0 ? fmt::format("; by kernels {:.4g} in and out together", both) : "");
   fmt::print(
       "\nreads are those of a kernel on the first place, of memory at the second; a move is "
       "its copy and\nwhat stands beside it, of which streams stand still for the stall\n\n");

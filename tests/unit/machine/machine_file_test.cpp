@@ -53,9 +53,17 @@ TEST(MachineFile, ReadsWhatItSays) {
   EXPECT_EQ(machine.gpus[1].memory_bytes, 8 * MiB);
   EXPECT_EQ(machine.peer_links[0][0].kind, LinkKind::same);
   EXPECT_EQ(machine.peer_links[0][1].kind, LinkKind::nvlink);
+  EXPECT_EQ(machine.peer_links[0][1].both_ways_gb_s, 0);
   EXPECT_EQ(machine.host_links[1][0].from_gpu_gb_s, 6);
   EXPECT_EQ(machine.costs.map_us, 3);
   EXPECT_EQ(machine.costs.unmap.us[1][0], 3);
+}
+
+TEST(MachineFile, SaysWhatKernelsGetBothWaysOverNvlink) {
+  const MachineDescription machine =
+      parse_machine(machine_with("\"gb_s\": 20", "\"gb_s\": 20, \"both_ways_gb_s\": 33.5"), "f");
+  EXPECT_EQ(machine.peer_links[0][1].both_ways_gb_s, 33.5);
+  EXPECT_EQ(machine.peer_links[1][1].both_ways_gb_s, 0);
 }
 
 TEST(MachineFile, EveryMachineThatShipsLoadsUnderItsName) {
@@ -101,6 +109,16 @@ TEST(MachineFile, RefusesByPlaceAndReason) {
       {"\"granularity_bytes\": 4096", "\"granularity_bytes\": 5000", "is no power of two"},
       {"\"kind\": \"nvlink\"", "\"kind\": \"string\"", "\"string\" is none of nvlink, pcie, none"},
       {"\"gb_s\": 20", "\"gb_s\": 0", "peer_link.gb_s: 0 is not between"},
+      {"\"gb_s\": 20", "\"gb_s\": 20, \"both_ways_gb_s\": 19.9",
+       "peer_link.both_ways_gb_s: is less than gb_s"},
+      {"\"gb_s\": 20", "\"gb_s\": 20, \"both_ways_gb_s\": 2e6",
+       "peer_link.both_ways_gb_s: 2000000 is not between"},
+      {"\"gb_s\": 20", "\"gb_s\": 20, \"both_ways_gb_s\": \"664\"",
+       "peer_link.both_ways_gb_s: is no number"},
+      {"\"nvlink\", \"gb_s\": 20", "\"pcie\", \"gb_s\": 20, \"both_ways_gb_s\": 30",
+       "peer_link.both_ways_gb_s: is not a key of this object"},
+      {"\"nvlink\", \"gb_s\": 20", "\"none\", \"both_ways_gb_s\": 30",
+       "peer_link.both_ways_gb_s: is not a key of this object"},
       {"\"host_node\": 0", "\"host_node\": 1", "gpus[0].host_node: 1 is not between 0 and 0"},
       {"\"costs\"", "\"reachable\": [[true]], \"costs\"", "reachable: has 1 rows for 2 GPUs"},
       {"\"costs\"", "\"reachable\": [[true, true], [true]], \"costs\"",

@@ -63,6 +63,7 @@ void expect_same(const MachineDescription& one, const MachineDescription& other)
       EXPECT_EQ(link.kind, same.kind);
       EXPECT_EQ(link.gb_s, same.gb_s);
       EXPECT_EQ(link.native_atomics, same.native_atomics);
+      EXPECT_EQ(link.both_ways_gb_s, same.both_ways_gb_s);
     }
     for (std::size_t node = 0; node < one.host_nodes.size(); ++node) {
       const HostLink &link = one.host_links[gpu][node], &same = other.host_links[gpu][node];
