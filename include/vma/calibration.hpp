@@ -1,6 +1,7 @@
 #pragma once
 
 #include <vma/location.hpp>
+#include <vma/peer_links.hpp>
 #include <vma/snapshot.hpp>
 
 #include <chrono>
@@ -45,6 +46,7 @@ struct Calibration {
   MachineCosts costs{0, 0};      ///< Ranked.
   LaunchGaps gaps;
   LateStops late;
+  PeerLinks peers;
   std::vector<std::string> estimates;  ///< What could not be measured, and why; the rest was.
   std::string file;                    ///< Where it is kept; empty if it is not.
 };

@@ -2,7 +2,9 @@
 
 #include "base/log.hpp"
 #include "machine/json_reader.hpp"
+#include "service/launch_gaps_json.hpp"
 #include "service/machine_fingerprint.hpp"
+#include "service/peer_links_json.hpp"
 #include "service/whole_file.hpp"
 
 #include <boost/json/serialize.hpp>
@@ -23,8 +25,6 @@ namespace json = boost::json;
 constexpr const char* call = "vma::calibrate";
 constexpr const char* format_name = "vmart calibration";
 constexpr std::int64_t format_version = 1;
-constexpr const char* kernel_gap_key = "kernel_gap_ns";
-constexpr const char* round_gap_key = "round_gap_ns";
 constexpr const char* late_wait_key = "late_wait_ns";
 constexpr const char* late_stall_key = "late_stall_ns";
 constexpr std::size_t places_max = 256;  // `PlaceId` counts no further.
@@ -109,20 +109,7 @@ void read_matrix(JsonReader& reader, const Matrix& matrix, MachineCosts& costs) 
   }
 }
 
-/// None where they are missing: files of before have none.
-std::vector<Time> read_gaps(JsonReader& reader, const char* key, std::size_t gpus) {
-  std::vector<Time> gaps;
-  if (!reader.has(key)) return gaps;
-  for (const json::value& cell : reader.list(key)) {
-    const double value = cell.is_number() ? cell.to_number<double>() : -1;
-    if (!(value >= 0 && value <= ns_max)) reader.refuse(key, "holds what is no time");
-    gaps.emplace_back(static_cast<Time::rep>(value));
-  }
-  if (!gaps.empty() && gaps.size() != gpus) reader.refuse(key, "has not a time for each GPU");
-  return gaps;
-}
-
-/// Zero where they are missing, likewise.
+/// Zero where they are missing: files of before have none.
 LateStops read_late(JsonReader& reader) {
   constexpr auto most = static_cast<std::int64_t>(ns_max);
   const LateStops late{Time(reader.integer_or(late_wait_key, 0, 0, most)),
@@ -195,11 +182,8 @@ std::string to_json(const Calibration& calibration) {
     }
     object[matrix.name] = std::move(rows);
   }
-  json::array kernel, round;
-  for (const Time gap : calibration.gaps.kernel) kernel.emplace_back(gap.count());
-  for (const Time gap : calibration.gaps.round) round.emplace_back(gap.count());
-  object[kernel_gap_key] = std::move(kernel);
-  object[round_gap_key] = std::move(round);
+  write_gaps(object, calibration.gaps);
+  write_peer_links(object, calibration.peers);
   object[late_wait_key] = calibration.late.wait.count();
   object[late_stall_key] = calibration.late.longer.count();
   return json::serialize(object) + "\n";
@@ -219,8 +203,8 @@ Calibration parse_calibration(std::string_view text, const std::string& file) {
   const std::size_t gpus = read_places(reader, calibration.places);
   calibration.costs = MachineCosts(gpus, calibration.places.size());
   for (const Matrix& matrix : matrices()) read_matrix(reader, matrix, calibration.costs);
-  calibration.gaps = {read_gaps(reader, kernel_gap_key, gpus),
-                      read_gaps(reader, round_gap_key, gpus)};
+  calibration.gaps = read_gaps(reader, gpus);
+  calibration.peers = read_peer_links(reader, gpus);
   calibration.late = read_late(reader);
   reader.finish();
   calibration.costs.rank();

@@ -53,7 +53,8 @@ Calibrator::Calibrator(Runtime& runtime, Driver& driver, Machinery& machinery,
       clock_(driver.clock()),
       time_limit_(options.time_limit),
       costs_(source_costs(driver, topology_, "off").costs),
-      gaps_(estimated_gaps(topology_)) {
+      gaps_(estimated_gaps(topology_)),
+      peers_{topology_.link_kinds(), {}} {
   // At a place lie two allocations of the one size and the other, and two chunks that are copied to
   // or that they move to: 7/8 of the bytes.
   const std::uint64_t bytes = bytes_to_take(options, driver, topology_, machinery.memory.ledger());
@@ -98,6 +99,7 @@ Calibration Calibrator::run() {
   successes_ = 0;
   measure_copies();
   measure_accesses();
+  measure_peers();
   measure_launches();
   measure_moves();
   free_all();
@@ -110,6 +112,7 @@ Calibration Calibrator::run() {
   costs_.rank();
   calibration.costs = std::move(costs_);
   calibration.gaps = std::move(gaps_);
+  calibration.peers = std::move(peers_);
   calibration.estimates = std::move(estimates_);
   return calibration;
 }

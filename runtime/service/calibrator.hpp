@@ -62,6 +62,12 @@ class Calibrator {
   void write_chain(std::byte* data);
   void launch_read(Location device, Location at, std::uint64_t count);
   Time read_time(Location device, Location at, std::uint64_t count);
+  struct RingTimes {
+    Time launched{0}, ended{0};  // Since the first launch, all GPUs.
+  };
+  void measure_peers();
+  double both_ways_rate();
+  RingTimes ring_times(std::uint64_t count);
   void measure_launches();
   void measure_launches(Location device);
   Time reads_time(Location device, bool waits);
@@ -80,6 +86,7 @@ class Calibrator {
   TimePoint time_limit_{0}, deadline_ = never;
   MachineCosts costs_;
   LaunchGaps gaps_;
+  PeerLinks peers_;
   std::vector<std::string> estimates_;
   int successes_ = 0;
   std::map<Location, Scratch> scratch_;

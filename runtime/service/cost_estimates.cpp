@@ -127,6 +127,18 @@ double settle_per_byte(const MachineCosts& costs, const Topology& topology, Plac
   return rate > 0 ? 1 / rate : 0;
 }
 
+PeerLinks described_peers(const Topology& topology, const MachineDescription& machine) {
+  require_places(topology, machine);
+  PeerLinks links{topology.link_kinds(), {}};
+  for (const DeviceId device : topology.devices()) {
+    double gb_s = 0;
+    for (const PeerLink& link : machine.peer_links[static_cast<std::size_t>(index(device))])
+      gb_s = std::max(gb_s, link.both_ways_gb_s);
+    links.both_ways.push_back(gb_s * giga);
+  }
+  return links;
+}
+
 LaunchGaps estimated_gaps(const Topology& topology) {
   const std::size_t gpus = topology.devices().size();
   return {std::vector<Time>(gpus, kernel_gap), std::vector<Time>(gpus, round_gap)};

@@ -20,6 +20,9 @@ MachineCosts estimated_costs(const Topology& topology);
 /// places that the description has not.
 MachineCosts described_costs(const Topology& topology, const MachineDescription& machine);
 
+/// Who is linked how, and what the description says of both ways.
+PeerLinks described_peers(const Topology& topology, const MachineDescription& machine);
+
 /// Of GPUs of which nothing is known: guesses of the right order.
 LaunchGaps estimated_gaps(const Topology& topology);
 

@@ -15,9 +15,15 @@
 namespace vma {
 namespace {
 
-SourcedCosts of_calibration(Calibration&& calibration) {
-  return {std::move(calibration.costs), std::move(calibration.gaps), CostOrigin::measured,
-          calibration.file, std::move(calibration.estimates)};
+/// Of before, it does not say how GPUs are linked.
+SourcedCosts of_calibration(const Topology& topology, Calibration&& calibration) {
+  if (calibration.peers.kinds.empty()) calibration.peers.kinds = topology.link_kinds();
+  return {std::move(calibration.costs),
+          std::move(calibration.gaps),
+          std::move(calibration.peers),
+          CostOrigin::measured,
+          calibration.file,
+          std::move(calibration.estimates)};
 }
 
 /// Either form; the error is the calibration's where it is neither.
@@ -36,6 +42,7 @@ SourcedCosts of_file(Driver& driver, const Topology& topology, const std::string
       const MachineDescription machine = load_machine(std::filesystem::absolute(file).string());
       return {described_costs(topology, machine),
               estimated_gaps(topology),
+              described_peers(topology, machine),
               CostOrigin::described,
               file,
               {}};
@@ -53,7 +60,7 @@ SourcedCosts of_file(Driver& driver, const Topology& topology, const std::string
     log(LogLevel::warn, "{}: {} was measured on another machine ({})", name, file,
         calibration.machine);
   }
-  return of_calibration(std::move(calibration));
+  return of_calibration(topology, std::move(calibration));
 }
 
 }  // namespace
@@ -65,18 +72,26 @@ SourcedCosts source_costs(Driver& driver, const Topology& topology, const std::s
     std::optional<Calibration> stored =
         stored_calibration(calibration_folder(), machine_fingerprint(driver, topology));
     // Its places are the machine's: the fingerprint has them. Yet a file may say anything.
-    if (stored && stored->places == topology.locations()) return of_calibration(std::move(*stored));
+    if (stored && stored->places == topology.locations())
+      return of_calibration(topology, std::move(*stored));
     if (stored) log(LogLevel::warn, "the calibration {} has other places", stored->file);
   }
+  // Nobody knows what kernels get both ways; of a simulated machine, that it is what each way gets.
+  PeerLinks peers{topology.link_kinds(), {}};
   if (const MachineDescription* machine = machine_of(driver)) {
     return {described_costs(topology, *machine),
             estimated_gaps(topology),
+            std::move(peers),
             CostOrigin::described,
             machine->name,
             {}};
   }
-  return {
-      estimated_costs(topology), estimated_gaps(topology), CostOrigin::estimated, "link kinds", {}};
+  return {estimated_costs(topology),
+          estimated_gaps(topology),
+          std::move(peers),
+          CostOrigin::estimated,
+          "link kinds",
+          {}};
 }
 
 }  // namespace vma

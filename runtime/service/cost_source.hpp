@@ -17,6 +17,7 @@ enum class CostOrigin { measured, described, estimated };
 struct SourcedCosts {
   MachineCosts costs{0, 0};
   LaunchGaps gaps;
+  PeerLinks peers;
   CostOrigin origin = CostOrigin::estimated;
   std::string from;                    ///< A file, a machine's name, or "link kinds".
   std::vector<std::string> estimates;  ///< Of a calibration: what is not measured.

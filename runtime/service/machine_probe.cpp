@@ -194,6 +194,7 @@ void MachineProbe::add_rate(const Calibration& calibration, const std::string& p
 }
 
 void MachineProbe::take_rates(const Calibration& calibration) {
+  both_ways_ = calibration.peers.both_ways;
   const auto entries = gpu_entries(machine_);
   for (std::size_t entry = 0; entry < entries.size(); ++entry) {
     const std::string local = fmt::format("gpus[{}].local_gb_s", entry);
@@ -241,6 +242,20 @@ double MachineProbe::rate(const std::string& path, double otherwise) {
   return std::max(rounded(median(measured ? rates.gb_s : rates.estimated)), 0.001);
 }
 
+/// Of a GPU, beside `peer_gb_s` one way; 0 where nobody knows.
+double MachineProbe::both_ways(double peer_gb_s) {
+  if (both_ways_.empty()) return 0;
+  const double gb_s = rounded(median(both_ways_) / 1e9);
+  if (gb_s < peer_gb_s) {
+    options_.say(fmt::format("left out: kernels get {} GB/s both ways, and a copy {} one way", gb_s,
+                             peer_gb_s));
+    return 0;
+  }
+  source("peer_link.both_ways_gb_s", SourceKind::measured,
+         measured_how() + ", all GPUs read in a ring");
+  return gb_s;
+}
+
 void MachineProbe::set_rates() {
   const auto entries = gpu_entries(machine_);  // Before their rates tell them apart.
   for (std::size_t entry = 0; entry < entries.size(); ++entry) {
@@ -251,11 +266,15 @@ void MachineProbe::set_rates() {
   }
   const HostLink other = load_machine(costs_from).host_links.front().front();
   const double peer = rate("peer_link.gb_s", 0);
+  const double both = both_ways(peer);
   const HostLink near{rate("host_link.to_gpu_gb_s", other.to_gpu_gb_s),
                       rate("host_link.from_gpu_gb_s", other.from_gpu_gb_s)};
   const HostLink far{rate("far_host_link.to_gpu_gb_s", 0), rate("far_host_link.from_gpu_gb_s", 0)};
   for (std::size_t gpu = 0; gpu < machine_.gpus.size(); ++gpu) {
-    for (PeerLink& link : machine_.peer_links[gpu]) link.gb_s = peer;
+    for (PeerLink& link : machine_.peer_links[gpu]) {
+      link.gb_s = peer;
+      link.both_ways_gb_s = both;
+    }
     const auto own = static_cast<std::size_t>(machine_.gpus[gpu].host_node);
     for (std::size_t node = 0; node < machine_.host_nodes.size(); ++node) {
       machine_.host_links[gpu][node] = node == own ? near : far;

@@ -46,6 +46,7 @@ class MachineProbe {
   void measure_calls();
   void calibrate();
   void take_rates(const Calibration& calibration);
+  double both_ways(double peer_gb_s);
   /// Puts a route's rate where it belongs, under the path of its number.
   void add_rate(const Calibration& calibration, const std::string& path, Location from,
                 Location to);
@@ -62,6 +63,7 @@ class MachineProbe {
   MachineDescription machine_;
   std::vector<SourcedNumber> sources_;
   std::map<std::string, Rates> rates_;
+  std::vector<double> both_ways_;  // As a calibration has them.
   MeasuredCalls calls_;
 };
 

@@ -3,6 +3,8 @@
 #include "machine/json_reader.hpp"
 #include "placement/recording_format.hpp"
 #include "service/byte_order.hpp"
+#include "service/launch_gaps_json.hpp"
+#include "service/peer_links_json.hpp"
 
 #include <vma/error.hpp>
 
@@ -83,24 +85,6 @@ void assign(Time& cell, double value) {
   cell = Time(static_cast<std::int64_t>(value));
 }
 
-boost::json::array written(const std::vector<Time>& gaps) {
-  boost::json::array times;
-  for (const Time gap : gaps) times.emplace_back(gap.count());
-  return times;
-}
-
-std::vector<Time> recorded_gaps(JsonReader& json, std::string_view name, std::size_t gpus) {
-  std::vector<Time> gaps;
-  if (!json.has(name)) return gaps;
-  for (const boost::json::value& cell : json.list(name)) {
-    const std::int64_t* time = cell.if_int64();
-    if (time == nullptr || *time < 0) json.refuse(name, "holds what is no time");
-    gaps.emplace_back(*time);
-  }
-  if (!gaps.empty() && gaps.size() != gpus) json.refuse(name, "has not a time for each GPU");
-  return gaps;
-}
-
 boost::json::object written(const RecordedScheduler& scheduler) {
   const auto bytes = std::min<std::uint64_t>(scheduler.copy_budget_bytes, INT64_MAX);
   return {{"policy", scheduler.policy},
@@ -155,8 +139,8 @@ void read_machine(JsonReader json, RecordingHeader& header) {
       }
     }
   });
-  header.gaps = {recorded_gaps(json, "kernel_gap_ns", static_cast<std::size_t>(gpus)),
-                 recorded_gaps(json, "round_gap_ns", static_cast<std::size_t>(gpus))};
+  header.gaps = read_gaps(json, static_cast<std::size_t>(gpus));
+  header.peers = read_peer_links(json, static_cast<std::size_t>(gpus));
   if (json.has("scheduler")) header.scheduler = read_scheduler(json.object("scheduler"));
   json.finish();
   header.costs.rank();
@@ -178,8 +162,8 @@ std::string write_machine_json(const RecordingHeader& header) {
     json[name] = matrix(rows, header.costs.places(),
                         [&](PlaceId a, PlaceId b) { return written(cell(a, b)); });
   });
-  json["kernel_gap_ns"] = written(header.gaps.kernel);
-  json["round_gap_ns"] = written(header.gaps.round);
+  write_gaps(json, header.gaps);
+  write_peer_links(json, header.peers);
   if (header.scheduler) json["scheduler"] = written(*header.scheduler);
   return boost::json::serialize(json);
 }

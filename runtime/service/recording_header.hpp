@@ -35,6 +35,7 @@ struct RecordingHeader {
   std::vector<PlaceState> places;
   MachineCosts costs{0, 0};  ///< Of these places.
   LaunchGaps gaps;
+  PeerLinks peers;
   std::optional<RecordedScheduler> scheduler;  ///< None in recordings of before.
 };
 

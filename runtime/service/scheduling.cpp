@@ -20,6 +20,7 @@ std::unique_ptr<Recording> open_recording(Driver& driver, Memory& memory,
   header.places = place_states(driver, memory.topology(), memory.ledger());
   header.costs = sourced.costs;
   header.gaps = sourced.gaps;
+  header.peers = sourced.peers;
   header.scheduler = {settings.policy,
                       settings.half_life,
                       settings.drain,

@@ -56,6 +56,11 @@ void print_calibration(const Calibration& calibration) {
   print_matrix("stall 64 MiB, us", calibration, places, [&](PlaceId from, PlaceId to) {
     return from == to ? 0 : in_us(costs.stall_time(from, to, chunk));
   });
+  for (std::size_t at = 0; at < calibration.peers.both_ways.size(); ++at) {
+    const double both = calibration.peers.both_ways[at];
+    fmt::print("{}{}: {:.1f} GB/s in and out together, by kernels in a ring\n", at == 0 ? "\n" : "",
+               to_string(calibration.places[at]), both / giga);
+  }
   for (std::size_t at = 0; at < calibration.gaps.kernel.size(); ++at) {
     fmt::print("{}{}: {:.1f} us between kernels, {:.1f} us where one is waited for\n",
                at == 0 ? "\n" : "", to_string(calibration.places[at]),

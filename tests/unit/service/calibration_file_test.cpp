@@ -52,6 +52,7 @@ Calibration sample(const std::string& machine = "a machine") {
   made.costs.rank();
   made.gaps = {{Time(2'345)}, {Time(15'678)}};
   made.late = {Time(45'000'000), Time(250'000)};
+  made.peers = {{{LinkKind::same}}, {664e9}};
   made.estimates = {"latencies: \"none\""};
   return made;
 }
@@ -87,6 +88,7 @@ TEST(CalibrationFile, ComesBackAsItWas) {
   EXPECT_EQ(read.costs.by_speed(at(0)).size(), 2u);
   EXPECT_EQ(read.gaps.kernel, made.gaps.kernel);
   EXPECT_EQ(read.gaps.round, made.gaps.round);
+  EXPECT_EQ(read.peers, made.peers);
   EXPECT_EQ(read.late.wait, made.late.wait);
   EXPECT_EQ(read.late.longer, made.late.longer);
 }
@@ -99,13 +101,51 @@ TEST(CalibrationFile, FilesOfBeforeHaveNoLateStops) {
   EXPECT_EQ(read.late.longer, Time::zero());
 }
 
-TEST(CalibrationFile, FilesOfBeforeHaveNoGaps) {
+TEST(CalibrationFile, FilesOfBeforeHaveNoGapsAndLinks) {
   std::string text = to_json(sample());
   text = replaced(std::move(text), ",\"kernel_gap_ns\":[2345]", "");
   text = replaced(std::move(text), ",\"round_gap_ns\":[15678]", "");
+  text = replaced(std::move(text), ",\"peer_links\":[[\"same\"]]", "");
+  text = replaced(std::move(text), ",\"peers_both_ways_bytes_s\":[6.64E11]", "");
   const Calibration read = parse_calibration(text, "file");
   EXPECT_TRUE(read.gaps.kernel.empty());
   EXPECT_TRUE(read.gaps.round.empty());
+  EXPECT_EQ(read.peers, PeerLinks());
+}
+
+TEST(CalibrationFile, ThoseOfMeasurementsAreRead) {
+  const std::string folder = VMART_TEST_CALIBRATIONS;
+  EXPECT_EQ(read_calibration(folder + "/calibration_h200x1.json").costs.gpus(), 1u);
+  EXPECT_EQ(read_calibration(folder + "/calibration_h200x4.json").costs.gpus(), 4u);
+}
+
+TEST(CalibrationFile, RefusesLinksThatAreNone) {
+  const std::string good = to_json(sample());
+  const struct {
+    const char *piece, *with, *says;
+  } wrong[] = {
+      {"[[\"same\"]]", "[[\"nvlink\"]]", "peer_links: says \"same\" of two GPUs, or not of one"},
+      {"[[\"same\"]]", "[[\"string\"]]", "peer_links: holds what is none of same, nvlink"},
+      {"[[\"same\"]]", "[[1]]", "peer_links: holds what is none of same, nvlink"},
+      {"[[\"same\"]]", "[[\"same\",\"pcie\"]]", "peer_links: has a row without a cell for each"},
+      {"[[\"same\"]]", "[\"same\"]", "peer_links: has a row without a cell for each"},
+      {"[[\"same\"]]", "[[\"same\"],[\"pcie\"]]", "peer_links: has not a row for each GPU"},
+      {"[[\"same\"]]", "\"same\"", "peer_links: is no list"},
+      {"[6.64E11]", "[-1]", "peers_both_ways_bytes_s: [0] is no number from 0 to"},
+      {"[6.64E11]", "[1E300]", "peers_both_ways_bytes_s: [0] is no number from 0 to"},
+      {"[6.64E11]", "[\"fast\"]", "peers_both_ways_bytes_s: [0] is no number from 0 to"},
+      {"[6.64E11]", "[1,2]", "peers_both_ways_bytes_s: has not a rate for each GPU"},
+      {"[6.64E11]", "6.64E11", "peers_both_ways_bytes_s: is no list"},
+      {"[2345]", "[-1]", "kernel_gap_ns: holds what is no time"},
+      {"[2345]", "[1,2]", "kernel_gap_ns: has not a time for each GPU"},
+  };
+  for (const auto& it : wrong) {
+    SCOPED_TRACE(it.with);
+    const std::string text = replaced(good, it.piece, it.with);
+    EXPECT_TRUE(says(
+        expect_error(ErrorKind::invalid_argument, [&] { parse_calibration(text, "file.json"); }),
+        std::string("file.json: ") + it.says));
+  }
 }
 
 TEST(CalibrationFile, RefusesWhatIsNotWhole) {

@@ -76,6 +76,20 @@ TEST_P(CalibrationTest, FindsTheRatesOfTheMachineFile) {
   }
 }
 
+TEST_P(CalibrationTest, FindsWhatARingOfGpusReads) {
+  const Calibration calibration = measure(rig.runtime());
+  EXPECT_EQ(calibration.peers.kinds, topology.link_kinds());
+  const MachineDescription machine = load_machine(GetParam());
+  const std::size_t gpus = machine.gpus.size();
+  bool ring = true;
+  for (std::size_t at = 0; at < gpus; ++at)
+    ring = ring && machine.peer_links[at][(at + 1) % gpus].kind == LinkKind::nvlink;
+  ASSERT_EQ(calibration.peers.both_ways.size(), ring ? gpus : 0);
+  // On a simulated machine as much comes in as if nothing went out.
+  for (const double both : calibration.peers.both_ways)
+    expect_near(both, 2 * machine.peer_links[0][1].gb_s * 1e9, "both ways");
+}
+
 TEST_P(CalibrationTest, ForetellsWhatAMoveTakes) {
   const Calibration calibration = measure(rig.runtime());
   // None of the sizes that were measured.
@@ -200,6 +214,8 @@ TEST(Calibration, LeavesWhatDoesNotFitAnEstimate) {
   const Calibration calibration = measure(rig.runtime());
   EXPECT_TRUE(names(calibration.estimates, "all of gpu(1)"));
   EXPECT_TRUE(names(calibration.estimates, "copies gpu(0)->gpu(1)"));
+  EXPECT_TRUE(names(calibration.estimates, "reads in a ring of all GPUs"));
+  EXPECT_TRUE(calibration.peers.both_ways.empty());
   EXPECT_FALSE(names(calibration.estimates, "copies gpu(0)->host(0)"));
   EXPECT_DOUBLE_EQ(calibration.costs.copy_rate(nth_place(0), nth_place(1)),
                    397e9);  // The machine file's.

@@ -80,6 +80,27 @@ TEST_F(CostSourceTest, EstimatesByTheLinksOfAMachineThatNobodyDescribes) {
       205e3, 15e3);
 }
 
+TEST_F(CostSourceTest, LinksAreTheTopologysAndWhatAFileSaysOfBothWays) {
+  const std::vector<std::vector<LinkKind>> kinds = {{LinkKind::same, LinkKind::nvlink},
+                                                    {LinkKind::nvlink, LinkKind::same}};
+  // Simulated, each way has what it has alone, whatever is true of the machine.
+  EXPECT_EQ(source_costs(machine, topology, "off").peers, (PeerLinks{kinds, {}}));
+  EXPECT_EQ(source_costs(decorated, topology, "off").peers, (PeerLinks{kinds, {}}));
+  const std::string machines = VMART_TEST_MACHINES;
+  EXPECT_EQ(source_costs(machine, topology, machines + "/h200x4.json").peers,
+            (PeerLinks{kinds, {664e9, 664e9}}));
+  Calibration made = calibration();
+  write_calibration(stored_file(), made);  // As of before.
+  EXPECT_EQ(source_costs(machine, topology, "").peers, (PeerLinks{kinds, {}}));
+  made.peers = {{{LinkKind::same, LinkKind::pcie}, {LinkKind::pcie, LinkKind::same}}, {1e9, 2e9}};
+  write_calibration(stored_file(), made);
+  EXPECT_EQ(source_costs(machine, topology, "").peers, made.peers);
+  SimDriver islands(load_machine("test-islands"));
+  const auto apart = Topology::discover(islands, {}).link_kinds();
+  EXPECT_EQ(apart.at(2),
+            (std::vector{LinkKind::none, LinkKind::none, LinkKind::same, LinkKind::nvlink}));
+}
+
 TEST_F(CostSourceTest, EstimatesKnowPcieAndIslands) {
   SimDriver pcie(load_machine("pcie4x4")), islands(load_machine("test-islands"));
   const MachineCosts slow = estimated_costs(Topology::discover(pcie, {}));

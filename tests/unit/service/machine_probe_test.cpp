@@ -78,6 +78,9 @@ TEST_P(MachineProbeTest, FindsTheMachineAgain) {
       EXPECT_EQ(link.kind, its.kind);
       EXPECT_EQ(link.native_atomics, its.native_atomics);
       if (its.kind != LinkKind::none && i != to) expect_near(link.gb_s, its.gb_s, "peer");
+      if (link.both_ways_gb_s == 0) continue;
+      EXPECT_EQ(its.kind, LinkKind::nvlink);  // Simulated, each way has what it has alone.
+      expect_near(link.both_ways_gb_s, 2 * its.gb_s, "both ways");
     }
     for (std::size_t node = 0; node < wanted.host_nodes.size(); ++node) {
       const HostLink &link = found.host_links[i][node], &its = wanted.host_links[i][node];
@@ -142,6 +145,7 @@ TEST(MachineProbe, SaysWhatItMeasuredAndWhatNot) {
   EXPECT_EQ(kind_of(document, "gpus[0].memory_mib"), SourceKind::driver);
   EXPECT_EQ(kind_of(document, "gpus[0].local_gb_s"), SourceKind::measured);
   EXPECT_EQ(kind_of(document, "peer_link.gb_s"), SourceKind::measured);
+  EXPECT_EQ(kind_of(document, "peer_link.both_ways_gb_s"), SourceKind::measured);
   EXPECT_EQ(kind_of(document, "costs.map_us"), SourceKind::measured);
   EXPECT_EQ(kind_of(document, "costs.context_mib"), SourceKind::estimate);
   EXPECT_EQ(kind_of(document, "costs.hold_us"), SourceKind::estimate);

@@ -63,6 +63,8 @@ RecordingHeader sample_header() {
     }
   }
   header.gaps = {{Time(2'000), Time(2'001)}, {Time(15'000), Time(15'001)}};
+  header.peers = {{{LinkKind::same, LinkKind::nvlink}, {LinkKind::pcie, LinkKind::same}},
+                  {664e9, 0}};
   return header;
 }
 

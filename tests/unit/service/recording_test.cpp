@@ -142,6 +142,25 @@ TEST_F(RecordingTest, SaysWhichMachineItIsOf) {
   EXPECT_EQ(header.costs.copy_rate(PlaceId{2}, PlaceId{1}), 2e11 + 7 / 4.0);
   EXPECT_EQ(header.costs.access_latency(PlaceId{1}, PlaceId{2}), Time(505));
   EXPECT_EQ(header.places[2].location, host(0));
+  EXPECT_EQ(header.gaps.round, expected.gaps.round);
+  EXPECT_EQ(header.peers, expected.peers);
+}
+
+TEST(RecordingHeader, OfBeforeHasNoGapsAndLinks) {
+  RecordingHeader bare = sample_header(), read;
+  bare.gaps = {};
+  bare.peers = {};
+  std::string text = write_machine_json(bare);
+  for (const char* key :
+       {"kernel_gap_ns", "round_gap_ns", "peer_links", "peers_both_ways_bytes_s"}) {
+    const std::string member = fmt::format(",\"{}\":[]", key);
+    ASSERT_NE(text.find(member), std::string::npos) << text;
+    text.erase(text.find(member), member.size());
+  }
+  read_machine_json(text, "file", read);
+  EXPECT_EQ(read.peers, PeerLinks());
+  EXPECT_TRUE(read.gaps.kernel.empty());
+  EXPECT_EQ(read.costs.copy_rate(PlaceId{2}, PlaceId{1}), 2e11 + 7 / 4.0);
 }
 
 TEST_F(RecordingTest, LeavesFilesOfOthersAlone) {
