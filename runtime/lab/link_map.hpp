@@ -1,7 +1,6 @@
 #pragma once
 
-#include "machine/machine_description.hpp"
-
+#include <vma/peer_links.hpp>
 #include <vma/snapshot.hpp>
 
 #include <array>
@@ -19,7 +18,7 @@ using LinkId = std::uint16_t;
 /// The links that bytes go over, and how fast they go where nobody else uses these.
 class LinkPath {
  public:
-  static constexpr std::size_t links_max = 4;
+  static constexpr std::size_t links_max = 5;
 
   void add(LinkId link) { links_[count_++] = link; }
   std::span<const LinkId> links() const noexcept { return {links_.data(), count_}; }
@@ -33,18 +32,23 @@ class LinkPath {
 
 /// What a machine's memory is connected by, each link one way: for each GPU its HBM, its port to
 /// other GPUs, in and out, and its way to the host, in and out. GPUs that reach each other by PCIe
-/// do that over their ways to the host. Places are GPUs first, then host nodes, in the order of the
-/// description. A link carries what the fastest of its users alone gets; what several get of it,
-/// the machine's costs do not say, so that they share just that. Immutable.
+/// do that over their ways to the host. Places are GPUs first, then host nodes. A link carries what
+/// the fastest of its users alone gets; what several get of it, the machine's costs do not say, so
+/// that they share just that.
+///
+/// Accesses between peers also share one more link of the reader and one of the owner, for which
+/// in and out are the same, where it is known that both together get less than each alone. Copies
+/// do not: each way carries what it carries alone, whatever comes the other way. Immutable.
 class LinkMap {
  public:
-  /// Requires: `costs` has the description's GPUs and host nodes as its places.
-  LinkMap(const MachineDescription& machine, const MachineCosts& costs);
+  /// Requires: `peers` has a kind for each pair of the costs' GPUs, and a rate of both ways for
+  /// each or for none.
+  LinkMap(const PeerLinks& peers, const MachineCosts& costs);
 
   std::size_t size() const noexcept { return capacities_.size(); }
   /// Bytes a second.
   double capacity(LinkId link) const { return capacities_[link]; }
-  /// "gpu(0) hbm", "gpu(2) from peers".
+  /// "gpu(0) hbm", "gpu(2) from peers", "gpu(1) peers both ways".
   const std::string& name(LinkId link) const { return names_[link]; }
 
   /// `device` reads what lies at `at`.
@@ -65,10 +69,13 @@ class LinkMap {
     std::size_t from = 0, to = 0;
     bool from_hbm = true, to_hbm = true;
   };
-  LinkPath path(const MachineDescription& machine, const Ends& ends) const;
+  LinkPath path(const Ends& ends) const;
+  bool by_port(const Ends& ends) const;
   void widen(const LinkPath& path);
+  void add_both_ways(const std::vector<double>& rates);
 
   std::size_t gpus_, places_;
+  std::vector<std::vector<LinkKind>> kinds_;
   std::vector<double> capacities_;
   std::vector<std::string> names_;
   std::vector<LinkPath> read_, write_, copy_;  // [device or source][place]

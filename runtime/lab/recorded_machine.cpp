@@ -31,16 +31,23 @@ bool beyond_host(const MachineCosts& costs, std::size_t device, std::size_t peer
   return rate > 0;
 }
 
-MachineDescription described(const MachineCosts& costs) {
-  MachineDescription machine;
-  machine.gpus.resize(costs.gpus());
-  machine.host_nodes.resize(costs.places() - costs.gpus());
-  machine.peer_links.resize(costs.gpus(), std::vector<PeerLink>(costs.gpus()));
-  for (std::size_t from = 0; from < costs.gpus(); ++from)
-    for (std::size_t to = 0; to < costs.gpus(); ++to)
-      machine.peer_links[from][to].kind =
-          beyond_host(costs, from, to) ? LinkKind::nvlink : LinkKind::pcie;
-  return machine;
+/// By what they cost, where nobody says how GPUs are linked.
+PeerLinks known(PeerLinks peers, const MachineCosts& costs) {
+  if (!peers.kinds.empty()) return peers;
+  for (std::size_t from = 0; from < costs.gpus(); ++from) {
+    std::vector<LinkKind>& row = peers.kinds.emplace_back();
+    for (std::size_t to = 0; to < costs.gpus(); ++to) {
+      const LinkKind kind = beyond_host(costs, from, to) ? LinkKind::nvlink : LinkKind::pcie;
+      row.push_back(from == to ? LinkKind::same : kind);
+    }
+  }
+  return peers;
+}
+
+/// What a calibration of before does not say, stays.
+PeerLinks newer(const PeerLinks& calibrated, const PeerLinks& before) {
+  return {calibrated.kinds.empty() ? before.kinds : calibrated.kinds,
+          calibrated.both_ways.empty() ? before.both_ways : calibrated.both_ways};
 }
 
 void require_same(const Calibration& calibration, const std::vector<PlaceState>& states,
@@ -73,7 +80,10 @@ ReplayMachine recorded_machine(const RecordingHeader& header,
   }
   if (costs.gpus() == 0) refuse("the recording has no GPU");
   const LateStops late = calibration ? calibration->late : LateStops();
-  return {header.machine, std::move(states), costs, LinkMap(described(costs), costs), gaps, late};
+  PeerLinks peers =
+      known(calibration ? newer(calibration->peers, header.peers) : header.peers, costs);
+  LinkMap links(peers, costs);
+  return {header.machine, std::move(states), costs, std::move(links), gaps, late, std::move(peers)};
 }
 
 ReplayMachine calibrated_machine(ReplayMachine machine, const Calibration& calibration) {
@@ -81,7 +91,8 @@ ReplayMachine calibrated_machine(ReplayMachine machine, const Calibration& calib
   machine.costs = calibration.costs;
   machine.gaps = calibration.gaps;
   machine.late = calibration.late;
-  machine.links = LinkMap(described(machine.costs), machine.costs);
+  machine.peers = known(newer(calibration.peers, machine.peers), machine.costs);
+  machine.links = LinkMap(machine.peers, machine.costs);
   return machine;
 }
 

@@ -13,6 +13,8 @@ ReplayMachine replay_machine(const MachineDescription& machine) {
   SimDriver driver(machine);  // Only asked who reaches whom.
   const Topology topology = Topology::discover(driver, {});
   const MachineCosts costs = described_costs(topology, machine);
+  PeerLinks peers = described_peers(topology, machine);
+  LinkMap links(peers, costs);
   std::vector<PlaceState> places;
   for (const Location& at : topology.locations()) {
     const auto ordinal = static_cast<std::size_t>(at.ordinal);
@@ -26,7 +28,7 @@ ReplayMachine replay_machine(const MachineDescription& machine) {
     }
     places.push_back({at, bytes, 0, 0});
   }
-  return {machine.name, std::move(places), costs, LinkMap(machine, costs)};
+  return {machine.name, std::move(places), costs, std::move(links), {}, std::move(peers)};
 }
 
 }  // namespace vma

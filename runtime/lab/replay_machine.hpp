@@ -20,6 +20,7 @@ struct ReplayMachine {
   LinkMap links;
   LaunchGaps gaps = {};  ///< Before each access that is one kernel. Empty: none.
   LateStops late = {};   ///< What a gate's stall is longer by. Zero: all are alike.
+  PeerLinks peers = {};  ///< What `links` know of them.
 };
 
 /// What a runtime on such a machine would start from: its description's costs; of each GPU's memory

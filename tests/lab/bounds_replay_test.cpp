@@ -33,7 +33,7 @@ ReplayMachine machine_of(const ReplayRig& rig) {
            {gpu(1), rig.hbm_bytes, 0, 0},
            {host(0), rig.host_bytes, 0, 0}},
           rig.gpus.costs,
-          LinkMap(rig.gpus.machine, rig.gpus.costs)};
+          LinkMap(rig.gpus.peers, rig.gpus.costs)};
 }
 
 /// Access and move cost. Requires: all fixed costs of moves are `fixed`.

@@ -23,6 +23,8 @@ using std::chrono::seconds;
 
 class LinkTrafficTest : public testing::Test {
  protected:
+  explicit LinkTrafficTest(const std::vector<double>& both_ways = {}) : gpus_(both_ways) {}
+
   FlowId read(PlaceId device, PlaceId at, double bytes, Time now = Time::zero()) {
     return traffic_.begin(map_.read(device, at), bytes, now);
   }
@@ -35,8 +37,11 @@ class LinkTrafficTest : public testing::Test {
     return number;
   }
 
-  const TwoGpus gpus_;
-  const LinkMap map_{gpus_.machine, gpus_.costs};
+  struct Gpus : TwoGpus {
+    explicit Gpus(const std::vector<double>& both_ways) { peers.both_ways = both_ways; }
+  };
+  const Gpus gpus_;
+  const LinkMap map_{gpus_.peers, gpus_.costs};
   LinkTraffic traffic_{map_};
 };
 
@@ -81,7 +86,7 @@ TEST_F(LinkTrafficTest, TheTwoWaysOfALinkAreApart) {
 
 TEST_F(LinkTrafficTest, PeersByPcieShareTheirWaysToTheHost) {
   const TwoGpus pcie(LinkKind::pcie);
-  const LinkMap map(pcie.machine, pcie.costs);
+  const LinkMap map(pcie.peers, pcie.costs);
   LinkTraffic traffic(map);
   const FlowId peer = traffic.begin(map.copy(gpu_0, gpu_1), 1e6, Time::zero());
   EXPECT_EQ(traffic.rate(peer), 40);
@@ -93,9 +98,17 @@ TEST_F(LinkTrafficTest, PeersByPcieShareTheirWaysToTheHost) {
 TEST_F(LinkTrafficTest, WithoutAWayThereIsNoPathToTake) {
   TwoGpus none(LinkKind::none);
   none.costs.access_rate(gpu_0, gpu_1) = 0;
-  const LinkMap map(none.machine, none.costs);
+  const LinkMap map(none.peers, none.costs);
   EXPECT_EQ(map.read(gpu_0, gpu_1).rate_max, 0);
 }
+
+/// With two ways that are apart, and with such that share.
+class AnyFlows : public LinkTrafficTest, public testing::WithParamInterface<double> {
+ protected:
+  AnyFlows() : LinkTrafficTest({GetParam(), GetParam()}) {}
+};
+
+INSTANTIATE_TEST_SUITE_P(BothWays, AnyFlows, testing::Values(0, 600));
 
 /// Max-min fair: no link carries more than it can, and whoever gets less than it could take has a
 /// link that is full, on which nobody gets more.
@@ -121,7 +134,7 @@ void expect_fair(const LinkMap& map, const LinkTraffic& traffic,
   }
 }
 
-TEST_F(LinkTrafficTest, AnyFlowsShareMaxMinFairlyAndLoseNoByte) {
+TEST_P(AnyFlows, ShareMaxMinFairlyAndLoseNoByte) {
   std::mt19937_64 random(run_seed());
   std::map<FlowId, const LinkPath*> flows;
   std::vector<double> asked(map_.size()), left(map_.size());
@@ -161,7 +174,7 @@ TEST_F(LinkTrafficTest, AnyFlowsShareMaxMinFairlyAndLoseNoByte) {
 }
 
 // One of them begins and ends flows one by one, the other as many at once.
-TEST_F(LinkTrafficTest, SeveralAtOnceGetTheSameRatesAsOneAfterTheOther) {
+TEST_P(AnyFlows, OfWhichSeveralBeginAtOnceGetTheSameRatesAsOneAfterTheOther) {
   std::mt19937_64 random(run_seed());
   LinkTraffic at_once(map_);
   std::vector<std::pair<FlowId, FlowId>> flows;  // In the one, in the other.

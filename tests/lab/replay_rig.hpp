@@ -31,9 +31,10 @@ struct ReplayRig {
     return {"two GPUs",
             {{gpu(0), hbm_bytes, 0, 0}, {gpu(1), hbm_bytes, 0, 0}, {host(0), host_bytes, 0, 0}},
             gpus.costs,
-            LinkMap(gpus.machine, gpus.costs),
+            LinkMap(gpus.peers, gpus.costs),
             gaps,
-            late};
+            late,
+            gpus.peers};
   }
   ReplayReport run(ListedTrace& trace, std::unique_ptr<Policy> policy) {
     const ReplayMachine machine = this->machine();

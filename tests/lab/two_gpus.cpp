@@ -4,9 +4,7 @@ namespace vma {
 
 TwoGpus::TwoGpus(LinkKind kind) {
   const double peer = kind == LinkKind::nvlink ? 400 : 40;
-  machine.gpus.resize(2);
-  machine.host_nodes.resize(1);
-  machine.peer_links = {{{}, {kind, 0, false}}, {{kind, 0, false}, {}}};
+  peers.kinds = {{LinkKind::same, kind}, {kind, LinkKind::same}};
   for (const PlaceId device : {gpu_0, gpu_1}) {
     for (const PlaceId at : {gpu_0, gpu_1})
       costs.access_rate(device, at) = device == at ? 4000 : peer;

@@ -1,7 +1,6 @@
 #pragma once
 
-#include "machine/machine_description.hpp"
-
+#include <vma/peer_links.hpp>
 #include <vma/snapshot.hpp>
 
 namespace vma {
@@ -14,7 +13,7 @@ constexpr PlaceId gpu_0{0}, gpu_1{1}, host_0{2};
 struct TwoGpus {
   explicit TwoGpus(LinkKind kind = LinkKind::nvlink);
 
-  MachineDescription machine;
+  PeerLinks peers;
   MachineCosts costs{2, 3};
 };
 
