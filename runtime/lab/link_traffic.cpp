@@ -160,28 +160,50 @@ void LinkTraffic::share() {
     links_[link].room = map_.capacity(link);
     links_[link].unfixed = links_[link].flows.size();
   }
-  while (!joined_.empty()) {
-    double level = std::numeric_limits<double>::infinity();
+  open_links_ = joined_links_;
+  double slowest = slowest_unfixed();
+  for (std::size_t left = joined_.size(); left > 0;) {
     LinkId fullest = 0;
-    for (const LinkId link : joined_links_) {
-      if (links_[link].unfixed == 0) continue;
-      const double each = links_[link].room / static_cast<double>(links_[link].unfixed);
-      if (each < level) {
-        level = each;
-        fullest = link;
+    const double level = std::max(next_level(fullest), 1.0);  // Rounding leaves nobody standing.
+    if (slowest <= level) {
+      for (const std::uint32_t number : joined_) {
+        Flow& flow = flows_[number];
+        if (!flow.fixed && flow.rate_max <= level) left -= fix(flow, flow.rate_max);
       }
-    }
-    level = std::max(level, 1.0);  // Rounding leaves nobody standing.
-    if (!fix([&](const Flow& flow) { return flow.rate_max <= level; }, level)) {
-      fix(
-          [&](const Flow& flow) {
-            const std::span<const LinkId> own = flow.path->links();
-            return std::ranges::find(own, fullest) != own.end();
-          },
-          level);
+      slowest = slowest_unfixed();
+    } else {
+      for (const std::uint32_t number : links_[fullest].flows) {
+        Flow& flow = flows_[number];
+        if (!flow.fixed) left -= fix(flow, level);
+      }
     }
   }
   part();
+}
+
+double LinkTraffic::slowest_unfixed() const {
+  double slowest = std::numeric_limits<double>::infinity();
+  for (const std::uint32_t number : joined_) {
+    if (!flows_[number].fixed) slowest = std::min(slowest, flows_[number].rate_max);
+  }
+  return slowest;
+}
+
+/// At which the first of the links is full. Forgets those that hold nobody up any more.
+double LinkTraffic::next_level(LinkId& fullest) {
+  double level = std::numeric_limits<double>::infinity();
+  std::size_t open = 0;
+  for (const LinkId link : open_links_) {
+    if (links_[link].unfixed == 0) continue;
+    open_links_[open++] = link;
+    const double each = links_[link].room / static_cast<double>(links_[link].unfixed);
+    if (each < level) {
+      level = each;
+      fullest = link;
+    }
+  }
+  open_links_.resize(open);
+  return level;
 }
 
 /// What `join` has joined is apart again.
@@ -194,27 +216,16 @@ void LinkTraffic::part() {
   }
 }
 
-/// Those that are chosen get the level, or their fastest. False: there are none.
-template <typename Chosen>
-bool LinkTraffic::fix(Chosen&& chosen, double level) {
-  std::size_t left = 0;
-  for (const std::uint32_t number : joined_) {
-    Flow& flow = flows_[number];
-    if (!chosen(flow)) {
-      joined_[left++] = number;
-      continue;
-    }
-    flow.rate = std::min(level, flow.rate_max);
-    flow.fixed = true;
-    for (const LinkId link : flow.path->links()) {
-      if (!links_[link].joined) continue;
-      links_[link].room -= flow.rate;
-      --links_[link].unfixed;
-    }
+/// Returns how many are fixed now that were not.
+std::size_t LinkTraffic::fix(Flow& flow, double rate) {
+  flow.rate = rate;
+  flow.fixed = true;
+  for (const LinkId link : flow.path->links()) {
+    if (!links_[link].joined) continue;
+    links_[link].room -= rate;
+    --links_[link].unfixed;
   }
-  const bool any = left < joined_.size();
-  joined_.resize(left);
-  return any;
+  return 1;
 }
 
 Time LinkTraffic::next_end() {

@@ -84,8 +84,9 @@ class LinkTraffic {
   void join(const LinkPath& path);
   void share();
   void part();
-  template <typename Chosen>
-  bool fix(Chosen&& chosen, double level);
+  double slowest_unfixed() const;
+  double next_level(LinkId& fullest);
+  std::size_t fix(Flow& flow, double rate);
   void find_next();
 
   const LinkMap& map_;
@@ -94,6 +95,7 @@ class LinkTraffic {
   std::vector<std::uint32_t> active_;  // In the order of their beginning.
   std::vector<std::uint32_t> joined_;  // While rates are found: flows that may change.
   std::vector<LinkId> joined_links_;
+  std::vector<LinkId> open_links_;  // Of these, while rates are found: with flows without one.
   std::vector<Link> links_;
   std::vector<FlowId> begun_;  // By the last call.
   std::vector<double> left_;   // Of what the last call has ended.
