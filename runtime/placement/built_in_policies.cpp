@@ -9,6 +9,7 @@
 #include "placement/hinted.hpp"
 #include "placement/histogram_fill.hpp"
 #include "placement/latency_balance.hpp"
+#include "placement/lifetime_class.hpp"
 #include "placement/size_threshold.hpp"
 #include "placement/static_spill.hpp"
 #include "placement/stay_put.hpp"
@@ -30,6 +31,7 @@ const PolicyRegistry& built_in_policies() {
     kinds.add(hinted_kind());
     kinds.add(histogram_fill_kind());
     kinds.add(latency_balance_kind());
+    kinds.add(lifetime_class_kind());
     kinds.add(size_threshold_kind());
     kinds.add(static_spill_kind());
     kinds.add(stay_put_kind());

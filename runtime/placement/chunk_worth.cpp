@@ -74,9 +74,13 @@ Room::Room(const Snapshot& snapshot) {
   for (const PlaceState& place : snapshot.places()) free_.push_back(place.free_bytes());
 }
 
+void Room::take(PlaceId place, std::uint64_t bytes) {
+  VMART_CHECK(holds(place, bytes), "a plan puts nothing where there is no room");
+  free_[index(place)] -= bytes;
+}
+
 void Room::move(PlaceId from, PlaceId to, std::uint64_t bytes) {
-  VMART_CHECK(holds(to, bytes), "a plan puts nothing where there is no room");
-  free_[index(to)] -= bytes;
+  take(to, bytes);
   free_[index(from)] += bytes;
 }
 

@@ -48,6 +48,8 @@ class Room {
   bool holds(PlaceId place, std::uint64_t bytes) const { return at(place) >= bytes; }
   /// Requires: there is room for it.
   void move(PlaceId from, PlaceId to, std::uint64_t bytes);
+  /// Requires: there is room for it.
+  void take(PlaceId place, std::uint64_t bytes);
 
  private:
   std::vector<std::uint64_t> free_;

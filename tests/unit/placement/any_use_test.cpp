@@ -9,6 +9,7 @@
 #include "placement/hinted.hpp"
 #include "placement/histogram_fill.hpp"
 #include "placement/latency_balance.hpp"
+#include "placement/lifetime_class.hpp"
 
 #include "unit/placement/policy_rig.hpp"
 
@@ -27,8 +28,9 @@ class AnyUse : public testing::TestWithParam<std::tuple<int, unsigned>> {
  protected:
   static PolicyKind kind() {
     static constexpr PolicyKind (*kinds[])() = {
-        clean_copy_kind, counter_kind, coin_flip_kind,      cost_benefit_kind,
-        harvest_kind,    hinted_kind,  histogram_fill_kind, latency_balance_kind};
+        clean_copy_kind,     counter_kind,         coin_flip_kind,
+        cost_benefit_kind,   harvest_kind,         hinted_kind,
+        histogram_fill_kind, latency_balance_kind, lifetime_class_kind};
     return kinds[std::get<0>(GetParam())]();
   }
   ChunkId any() { return next(first_[random_() % first_.size()], random_() % 4); }
@@ -91,7 +93,7 @@ TEST_P(AnyUse, PlansCanBeMadeAndSteadyUseEndsInRest) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Policies, AnyUse,
-                         testing::Combine(testing::Range(0, 8), testing::Range(1u, 6u)));
+                         testing::Combine(testing::Range(0, 9), testing::Range(1u, 6u)));
 
 }  // namespace
 }  // namespace v1
