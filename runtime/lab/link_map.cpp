@@ -74,10 +74,12 @@ void LinkMap::add_both_ways(const std::vector<double>& rates) {
       if (by_port({peer, gpu})) {
         read_[cell(one, other)].add(both);
         write_[cell(other, one)].add(both);
+        copy_[cell(other, one)].add(both);
       }
       if (by_port({gpu, peer})) {
         read_[cell(other, one)].add(both);
         write_[cell(one, other)].add(both);
+        copy_[cell(one, other)].add(both);
       }
     }
   }

@@ -18,7 +18,7 @@ using LinkId = std::uint16_t;
 /// The links that bytes go over, and how fast they go where nobody else uses these.
 class LinkPath {
  public:
-  static constexpr std::size_t links_max = 5;
+  static constexpr std::size_t links_max = 6;
 
   void add(LinkId link) { links_[count_++] = link; }
   std::span<const LinkId> links() const noexcept { return {links_.data(), count_}; }
@@ -36,9 +36,8 @@ class LinkPath {
 /// the fastest of its users alone gets; what several get of it, the machine's costs do not say, so
 /// that they share just that.
 ///
-/// Accesses between peers also share one more link of the reader and one of the owner, for which
-/// in and out are the same, where it is known that both together get less than each alone. Copies
-/// do not: each way carries what it carries alone, whatever comes the other way. Immutable.
+/// What goes between peers also shares one more link of each of the two, for which in and out are
+/// the same, where it is known that both together get less than each alone. Immutable.
 class LinkMap {
  public:
   /// Requires: `peers` has a kind for each pair of the costs' GPUs, and a rate of both ways for

@@ -28,7 +28,7 @@ ReplayMachine replay_machine(const MachineDescription& machine) {
     }
     places.push_back({at, bytes, 0, 0});
   }
-  return {machine.name, std::move(places), costs, std::move(links), {}, std::move(peers)};
+  return {machine.name, std::move(places), costs, std::move(links), {}, {}, std::move(peers)};
 }
 
 }  // namespace vma
