@@ -1,5 +1,6 @@
 #include "placement/lifetime_class.hpp"
 
+#include "base/units.hpp"
 #include "placement/chunk_worth.hpp"
 #include "placement/cost_benefit.hpp"
 #include "placement/demand_growth.hpp"

@@ -110,8 +110,8 @@ TEST(ReplayRounds, AStallIsLongerWhereTheLastCameLate) {
       if (snapshot.now() == milliseconds(10)) plan.move(ChunkId{0}, gpu_0, 1, "told to");
     };
     const ReplayReport report = rig.run(trace, std::make_unique<ToldPolicy>(to_0));
-    EXPECT_NEAR(to_s(report.stall), stall_s, 1e-4);
-    EXPECT_NEAR(to_s(report.skew), 0.09, 1e-4) << "it is no skew";
+    EXPECT_NEAR(in_seconds(report.stall), stall_s, 1e-4);
+    EXPECT_NEAR(in_seconds(report.skew), 0.09, 1e-4) << "it is no skew";
   }
 }
 

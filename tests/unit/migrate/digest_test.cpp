@@ -66,8 +66,8 @@ class HostView : public DeviceView {
 };
 
 /// A source, a target and all that the kernels keep of them.
-struct Chunk {
-  explicit Chunk(std::uint64_t tile_bytes = 1280, std::uint64_t tiles = 7)
+struct DigestedChunk {
+  explicit DigestedChunk(std::uint64_t tile_bytes = 1280, std::uint64_t tiles = 7)
       : tiling(Tiling::of(tiles * tile_bytes, tile_bytes)),
         key(random_key(random)),
         source(random_bytes(tiles * tile_bytes, random)),
@@ -202,7 +202,7 @@ TEST(Digest, DependsOnBothWordsOfTheKey) {
 
 TEST(DigestKernels, CopyDigestCopiesAndDigests) {
   for (const std::uint64_t tile_bytes : {256, 768, 65536}) {
-    Chunk chunk(tile_bytes, 5);
+    DigestedChunk chunk(tile_bytes, 5);
     chunk.copy_digest();
     EXPECT_EQ(chunk.target, chunk.source);
     chunk.expect_digests_of_target();
@@ -216,7 +216,7 @@ TEST(DigestKernels, CopyDigestCopiesAndDigests) {
 TEST(DigestKernels, SettlingCopiesTheChangedTilesAndNoOther) {
   for (unsigned changed = 0; changed < 128; ++changed) {
     SCOPED_TRACE(changed);
-    Chunk chunk;
+    DigestedChunk chunk;
     chunk.copy_digest();
     Bytes expected = chunk.target;
     for (std::uint64_t tile = 0; tile < chunk.tiling.tiles; ++tile) {
@@ -238,7 +238,7 @@ TEST(DigestKernels, SettlingCopiesTheChangedTilesAndNoOther) {
 }
 
 TEST(DigestKernels, ParanoidSettlingBelievesBytesAndNotDigests) {
-  Chunk chunk;
+  DigestedChunk chunk;
   chunk.copy_digest();
   chunk.target[3000] ^= std::byte{1};
   EXPECT_EQ(chunk.settle(), 0u) << "the digest is still that of the source";
@@ -253,15 +253,15 @@ TEST(DigestKernels, ParanoidSettlingBelievesBytesAndNotDigests) {
 
 // I6: a write before any access of any kernel leaves digests that are those of the target.
 TEST(DigestKernels, DigestsAreOfTheTargetWhateverIsWrittenBetweenTheirAccesses) {
-  const std::function<void(Chunk&)> works[] = {
-      [](Chunk& chunk) { chunk.copy_digest(); },
-      [](Chunk& chunk) { chunk.settle(); },
-      [](Chunk& chunk) { chunk.settle(paranoid_settle_kernel()); },
+  const std::function<void(DigestedChunk&)> works[] = {
+      [](DigestedChunk& chunk) { chunk.copy_digest(); },
+      [](DigestedChunk& chunk) { chunk.settle(); },
+      [](DigestedChunk& chunk) { chunk.settle(paranoid_settle_kernel()); },
   };
   for (const auto& work : works) {
     for (int when = 0;; ++when) {
       SCOPED_TRACE(when);
-      Chunk chunk(1280, 2);
+      DigestedChunk chunk(1280, 2);
       chunk.copy_digest();
       chunk.change(0), chunk.change(1);
       chunk.view.accesses = 0;
@@ -283,7 +283,7 @@ TEST(DigestKernels, DigestsAreOfTheTargetWhateverIsWrittenBetweenTheirAccesses) 
 /// A tile goes from A to B, is settled for a gate that is then given up, and goes back to A.
 /// Whether the next settling finds it.
 bool survives_a_b_a(bool new_digests_are_kept) {
-  Chunk chunk;
+  DigestedChunk chunk;
   chunk.copy_digest();
   const Bytes a = chunk.source;
   chunk.change(2);

@@ -1,6 +1,7 @@
 // Goal: captures become graphs that look addresses up when they run, and end in failure where a
 // driver's do. Method: capture, move the memory, replay.
 #include "driver/native_codes.hpp"
+#include "support/test_mapping.hpp"
 #include "unit/sim/sim_rig.hpp"
 
 #include <vma/error.hpp>

@@ -92,15 +92,6 @@ void SimRig::set_word(int gpu, Address address, std::uint64_t value) {
   finish(stream(gpu));
 }
 
-int native_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error.native();
-  }
-  return 0;
-}
-
 std::string error_of(const std::function<void()>& body) {
   try {
     body();

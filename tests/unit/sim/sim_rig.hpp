@@ -60,8 +60,6 @@ class SimRig {
   std::vector<BoundStream> streams_;
 };
 
-/// The driver's code of the error that the body throws, 0 if it throws none.
-int native_of(const std::function<void()>& body);
 /// The text of the error that the body throws.
 std::string error_of(const std::function<void()>& body);
 

@@ -4,6 +4,7 @@
 #include "driver/native_codes.hpp"
 #include "base/units.hpp"
 #include "sim/stepped_executor.hpp"
+#include "support/test_mapping.hpp"
 #include "unit/sim/sim_rig.hpp"
 
 #include <vma/error.hpp>

@@ -1,6 +1,7 @@
 // Goal: streams do their work in order, beside each other, and stop where a GPU's would. Method:
 // kernels that leave marks, words in pinned memory that hold streams up, sticky faults.
 #include "driver/native_codes.hpp"
+#include "support/test_mapping.hpp"
 #include "unit/sim/sim_rig.hpp"
 
 #include <vma/error.hpp>
