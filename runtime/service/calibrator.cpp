@@ -21,9 +21,10 @@ namespace vma {
 namespace {
 
 constexpr const char* latency_of = "latency of ";
-constexpr int read_tries = 4;             // The first one of them warms up.
-constexpr std::uint64_t read_passes = 5;  // Of the longer of two reads.
-constexpr std::uint64_t links = 512;      // Of the chain that a latency is measured along.
+constexpr int read_tries = 4;                  // The first one of them warms up.
+constexpr std::uint64_t read_passes = 5;       // Of the longer of two reads.
+constexpr std::uint64_t read_chunks_most = 4;  // What is read is so many large chunks at most.
+constexpr std::uint64_t links = 512;           // Of the chain that a latency is measured along.
 
 /// What memory a place may give: no more than a quarter of it.
 std::uint64_t bytes_to_take(const CalibrateOptions& options, Driver& driver,
@@ -55,13 +56,16 @@ Calibrator::Calibrator(Runtime& runtime, Driver& driver, Machinery& machinery,
       costs_(source_costs(driver, topology_, "off").costs),
       gaps_(estimated_gaps(topology_)),
       peers_{topology_.link_kinds(), {}} {
-  // At a place lie two allocations of the one size and the other, and two chunks that are copied to
-  // or that they move to: 7/8 of the bytes.
+  // At a place lie two allocations, one of the one size and one of the other as often as there is
+  // room for it, and two chunks that are copied to or that they move to: 7/8 of the bytes at least.
   const std::uint64_t bytes = bytes_to_take(options, driver, topology_, machinery.memory.ledger());
   const std::uint64_t granule_bytes = topology_.granularity();
   const std::uint64_t chunk_most = largest_chunk_bytes(gpu(0), granule_bytes);
   large_bytes_ = round_down(std::min(bytes * 3 / 8, chunk_most), granule_bytes);
   small_bytes_ = round_down(std::min(bytes / 16, chunk_most / 6), granule_bytes);
+  const std::uint64_t spare_bytes = bytes - 2 * small_bytes_ - large_bytes_;
+  if (large_bytes_ > 0)
+    read_bytes_ = std::min(spare_bytes / large_bytes_, read_chunks_most) * large_bytes_;
   if (small_bytes_ == 0 || options.time_limit.count() <= 0) {
     throw Error(ErrorKind::invalid_argument, "vma::calibrate",
                 fmt::format("{} bytes a place and {} ms are too little to measure with; {} bytes "
@@ -134,14 +138,14 @@ void Calibrator::open_contexts() {
 
 void Calibrator::allocate(Location at) {
   // An alloc that finds no room puts out what others hold; a calibration takes only what is free.
-  machinery_.memory.require_room(at, small_bytes_ + large_bytes_, "vma::calibrate");
+  machinery_.memory.require_room(at, small_bytes_ + read_bytes_, "vma::calibrate");
   AllocOptions options;
   options.tag = "calibration";
   Scratch& scratch = scratch_[at];
   options.chunk_bytes = small_bytes_;
   scratch.small = static_cast<std::byte*>(runtime_.alloc(small_bytes_, at, options));
   options.chunk_bytes = large_bytes_;
-  scratch.large = static_cast<std::byte*>(runtime_.alloc(large_bytes_, at, options));
+  scratch.large = static_cast<std::byte*>(runtime_.alloc(read_bytes_, at, options));
 }
 
 /// Without waiting for the program's work, as `vma::free` would.
@@ -238,7 +242,7 @@ void Calibrator::launch_read(Location device, Location at, std::uint64_t count) 
   const LaunchShape shape{{static_cast<unsigned>(multiprocessors) * blocks_a_multiprocessor},
                           {threads}};
   runtime_.launch(streams_.at(device), access_read_kernel(), shape.grid, shape.block,
-                  KernelArguments::of(data, large_bytes_ / vector_bytes, count, no_sum, data));
+                  KernelArguments::of(data, read_bytes_ / vector_bytes, count, no_sum, data));
 }
 
 Time Calibrator::read_time(Location device, Location at, std::uint64_t count) {
@@ -255,7 +259,7 @@ double Calibrator::access_rate(Location device, Location at) {
     often = std::min(often, read_time(device, at, read_passes));
   }
   if (often > once) {
-    return static_cast<double>((read_passes - 1) * large_bytes_) / in_seconds(often - once);
+    return static_cast<double>((read_passes - 1) * read_bytes_) / in_seconds(often - once);
   }
   throw Error(ErrorKind::driver_failure, "vma::calibrate", "more passes took no more time");
 }
@@ -321,10 +325,12 @@ void Calibrator::measure_accesses() {
 
 // --- Moves
 
+/// Of the allocation its first chunk.
 void Calibrator::move(std::byte* pointer, Location to, MoveTimes* times) {
   MigrateOptions options;
   options.nothing_runs = true;  // Nobody else has the pointer.
-  const MigrationReport report = runtime_.migrate(pointer, to, options);
+  const MigrationReport report =
+      runtime_.migrate(pointer, 0, chunk_of(pointer).size_bytes(), to, options);
   if (times == nullptr) return;
   times->move = std::min(times->move, move_time(report));
   times->dark =

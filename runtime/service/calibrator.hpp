@@ -82,7 +82,8 @@ class Calibrator {
   Machinery& machinery_;
   const Topology& topology_;
   Clock& clock_;
-  std::uint64_t small_bytes_ = 0, large_bytes_ = 0;  // Constant after construction.
+  // Of the chunks that move, and of what is read. Constant after construction.
+  std::uint64_t small_bytes_ = 0, large_bytes_ = 0, read_bytes_ = 0;
   TimePoint time_limit_{0}, deadline_ = never;
   MachineCosts costs_;
   LaunchGaps gaps_;

@@ -55,7 +55,7 @@ double Calibrator::both_ways_rate() {
   if (many <= few) {
     throw Error(ErrorKind::driver_failure, "vma::calibrate", "more passes took no more time");
   }
-  const auto bytes = static_cast<double>((longer - 1) * count * large_bytes_);
+  const auto bytes = static_cast<double>((longer - 1) * count * read_bytes_);
   const double seconds = std::chrono::duration<double>(many - few).count();
   return 2 * bytes / seconds;  // As many come in as go out.
 }
