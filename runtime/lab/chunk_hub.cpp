@@ -7,8 +7,8 @@ namespace vma {
 namespace {
 
 constexpr double never = std::numeric_limits<double>::infinity();
-/// Two ways cost the same if no more than rounding is between them.
-constexpr double rounding = 1e-12;
+/// Two ways cost the same if no more than hub_rounding is between them.
+constexpr double hub_rounding = 1e-12;
 /// Steps that one by way of the hub has to stand for, on average: solvers are slower with more
 /// rows.
 constexpr std::size_t worth = 2;
@@ -70,7 +70,7 @@ class HubSearch {
   }
   bool goes_by_hub(std::size_t from, std::size_t to) const {
     const double step = steps_[from * states_ + to];
-    return step < never && hub_.into[from] + hub_.out[to] <= step * (1 + rounding);
+    return step < never && hub_.into[from] + hub_.out[to] <= step * (1 + hub_rounding);
   }
   std::size_t count(std::size_t from, std::size_t from_end, std::size_t to,
                     std::size_t to_end) const {
