@@ -29,7 +29,7 @@ Scheduler::Scheduler(const SchedulerGround& ground, std::vector<PlaceState> plac
       clock_(ground.driver.clock()),
       limits_(limits),
       make_(std::move(make)),
-      inbox_(std::make_shared<SchedulerInbox>()),
+      inbox_(std::make_shared<SchedulerInbox>(clock_)),
       costs_(std::move(costs)),
       roster_(ground.memory.topology(), ground.mover.attached()),
       tables_(std::make_shared<ChunkTables>(std::move(places), costs_, limits.heat)),
@@ -73,7 +73,7 @@ void Scheduler::take_inbox() {
   while (taken < events_.size() && take_event(events_[taken])) ++taken;
   events_.erase(events_.begin(), events_.begin() + static_cast<std::ptrdiff_t>(taken));
   if (!inbox_->take_scope_changed() && !inbox_->take_missed()) return;
-  for (const auto& [begin, entry] : roster_.entries()) refresh(entry);
+  for (const auto& [begin, entry] : roster_.entries()) refresh(entry, tables_->now());
 }
 
 /// False if it has to wait, and with it all later ones: its moves have not ended yet.
@@ -89,7 +89,7 @@ bool Scheduler::take_event(const SchedulerInbox::Event& event) {
   const ChunkRoster::Entry* entry = roster_.find(event.begin);
   if (entry == nullptr) return true;
   if (event.kind == Kind::changed) {
-    refresh(*entry);
+    refresh(*entry, event.at);
     return true;
   }
   const bool moves = std::ranges::any_of(

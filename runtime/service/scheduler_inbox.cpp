@@ -9,6 +9,7 @@ namespace vma {
 
 void SchedulerInbox::post(Event event) noexcept {
   try {
+    event.at = clock_.now();
     const MutexLock lock(mutex_);
     events_.push_back(std::move(event));
   } catch (const std::exception&) {
@@ -17,15 +18,15 @@ void SchedulerInbox::post(Event event) noexcept {
 }
 
 void SchedulerInbox::made(const std::shared_ptr<Allocation>& allocation) noexcept {
-  post({Event::Kind::made, allocation->begin(), allocation});
+  post({Event::Kind::made, allocation->begin(), allocation, {}});
 }
 
 void SchedulerInbox::freed(Address begin) noexcept {
-  post({Event::Kind::freed, begin, {}});
+  post({Event::Kind::freed, begin, {}, {}});
 }
 
 void SchedulerInbox::changed(const Allocation& allocation) noexcept {
-  post({Event::Kind::changed, allocation.begin(), {}});
+  post({Event::Kind::changed, allocation.begin(), {}, {}});
 }
 
 void SchedulerInbox::stood(const ChunkStep& step) noexcept {

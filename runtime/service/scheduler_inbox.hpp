@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/clock.hpp"
 #include "base/ids.hpp"
 #include "base/mutex.hpp"
 #include "memory/memory_watcher.hpp"
@@ -23,7 +24,11 @@ class SchedulerInbox : public MemoryWatcher {
     Kind kind = Kind::made;
     Address begin{};
     std::weak_ptr<Allocation> allocation;  ///< Of `made`.
+    TimePoint at{0};                       ///< When it came.
   };
+
+  /// Requires: the clock lives as long as it.
+  explicit SchedulerInbox(Clock& clock) : clock_(clock) {}
 
   void made(const std::shared_ptr<Allocation>& allocation) noexcept override;
   void freed(Address begin) noexcept override;
@@ -49,6 +54,7 @@ class SchedulerInbox : public MemoryWatcher {
  private:
   void post(Event event) noexcept;
 
+  Clock& clock_;
   Mutex mutex_;
   std::vector<Event> events_ VMART_GUARDED_BY(mutex_);
   std::vector<ChunkStep> stood_ VMART_GUARDED_BY(mutex_);

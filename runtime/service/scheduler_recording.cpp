@@ -5,8 +5,9 @@
 
 namespace vma {
 
-/// What has moved otherwise than by a decision is recorded when it is seen.
-void Scheduler::refresh(const ChunkRoster::Entry& entry) {
+/// What has moved otherwise than by a decision is recorded here. Uses are recorded with the times
+/// of their launches, so a move has to have its own, too, and not that of this look.
+void Scheduler::refresh(const ChunkRoster::Entry& entry, Time changed) {
   const Snapshot snapshot(*tables_);
   const auto chunk = [&](std::size_t slot) {
     return ChunkId{static_cast<std::uint32_t>(index(entry.first) + slot)};
@@ -19,7 +20,7 @@ void Scheduler::refresh(const ChunkRoster::Entry& entry) {
     const ChunkRow& row = snapshot.chunk(chunk(slot));
     if (row.at == before[slot] || planner_.is_moving(chunk(slot))) continue;
     RecordedMove record;
-    record.start = record.end = tables_->now();
+    record.start = record.end = changed;
     record.allocation = entry.number;
     record.bytes = row.bytes;
     record.slot = static_cast<std::uint32_t>(slot);
