@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <string>
 #include <utility>
@@ -55,6 +56,14 @@ TEST_F(BothWays, WritesGoTheOtherWayAndShareThemToo) {
   const FlowId write = begin(map_.write(gpu_0, gpu_1));
   EXPECT_EQ(traffic_.rate(read), 300);
   EXPECT_EQ(traffic_.rate(write), 300);
+}
+
+TEST_F(BothWays, AnAccessGoesOverThoseOfBothGpus) {
+  for (const LinkPath& path : {map_.read(gpu_0, gpu_1), map_.write(gpu_0, gpu_1),
+                               map_.read(gpu_1, gpu_0), map_.write(gpu_1, gpu_0)}) {
+    for (const std::size_t both : {map_.size() - 2, map_.size() - 1})
+      EXPECT_EQ(std::ranges::count(path.links(), static_cast<LinkId>(both)), 1);
+  }
 }
 
 TEST_F(BothWays, CopiesShareThemToo) {
