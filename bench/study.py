@@ -23,7 +23,7 @@ import live_plots
 import study_cells
 import study_plots
 import study_tables
-from run import ask
+from measuring_context import ask
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 EXPERIMENT = ROOT / "bench" / "experiments" / "study.json"
