@@ -7,10 +7,11 @@ import live_plots
 import study_tables
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#666666")
-DASHES = ("-", "--")
+DASHES = ("-", "--", ":")
 DARK = 0.55  # Of the scale: from here on text is white.
 TICKS = (1, 1.1, 1.2, 1.5, 2, 3, 5, 10, 20, 50, 100)
 RATIO_MAX = 100.0  # The scale's end; what is above has its colour, and its number.
+PROFILE_MAX = 3.0  # Where policies differ; the worst cases stand in the tables.
 
 
 def ratios_of(study, machine, policies):
@@ -70,7 +71,7 @@ def profile(pyplot, study):
         ratios = sorted(study_tables.over_cheapest(scenarios, policy))
         if not ratios:
             continue
-        worst = min(max(worst, ratios[-1]), RATIO_MAX)
+        worst = min(max(worst, ratios[-1]), PROFILE_MAX)
         places = [1.0, *ratios, RATIO_MAX]
         shares = [0.0, *((n + 1) / len(ratios) for n in range(len(ratios))), 1.0]
         axes.step(places, shares, where="post", label=policy,
@@ -82,7 +83,7 @@ def profile(pyplot, study):
     axes.set_xlim(1, worst)
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.minorticks_off()
-    axes.set_ylim(0, 1.02)
+    axes.set_ylim(0.3, 1.02)
     axes.set_xlabel("cost / that of the cheapest policy")
     axes.set_ylabel("share of machines x traces")
     axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))

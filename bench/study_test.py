@@ -20,7 +20,7 @@ import study_plots
 import study_tables
 
 PROGRAM = sys.argv.pop() if len(sys.argv) > 1 and pathlib.Path(sys.argv[-1]).is_file() else None
-ASKED = {"machines": ["m", "n"], "traces": ["t", "u"], "policies": ["cost_benefit", "static", "slow"]}
+ASKED = {"machines": ["m", "n"], "traces": ["t", "u"], "policies": ["harvest", "static", "slow"]}
 DOCUMENT = "# Study\n" + "".join(f"\n<!-- study:begin {name} -->\n<!-- study:end -->\n"
                                  for name in study_tables.TABLES)
 TINY = {
@@ -31,7 +31,7 @@ TINY = {
             "gpus": 2, "object_bytes": 1048576, "length_s": 0.3, "objects": 30, "accesses_s": 300}},
         {"name": "round", "generate": "rebalance", "parameters": {
             "gpus": 2, "chunks": 4, "chunk_bytes": 1048576, "launch_bytes": 1048576}}],
-    "policies": ["static", "cost_benefit"], "bounds": True,
+    "policies": ["static", "harvest"], "bounds": True,
 }
 
 
@@ -42,7 +42,7 @@ def cell(machine, trace, policy, cost_s, bound_s=1, **others):
 
 
 def sample():
-    """Costs over the cheapest on m: cost_benefit 1 and 2, static 4 and 1, slow 2 and 8."""
+    """Costs over the cheapest on m: harvest 1 and 2, static 4 and 1, slow 2 and 8."""
     cells = []
     for trace, costs in (("t", (2, 8, 4)), ("u", (6, 3, 24))):
         for policy, cost_s in zip(ASKED["policies"], costs):
@@ -67,9 +67,9 @@ class Tables(unittest.TestCase):
     def test_overall_is_the_geometric_mean_of_costs_over_the_cheapest(self):
         text = study_tables.overall(sample(), ASKED)
         rows = rows_of(text)
-        self.assertEqual(list(rows), ["**cost_benefit**", "static", "slow"])
+        self.assertEqual(list(rows), ["**harvest**", "static", "slow"])
         # On n only t counts, since slow lost accesses of u.
-        self.assertEqual(rows["**cost_benefit**"],
+        self.assertEqual(rows["**harvest**"],
                          ["1.414", "1.030", "1.272", "2.000", "1", "2 of 3"])
         self.assertEqual(rows["static"], ["2.000", "1.000", "1.587", "4.000", "2", "2 of 3"])
         self.assertEqual(rows["slow"], ["4.000", "2.000", "3.175", "8.000", "0", "0 of 3"])
@@ -77,7 +77,7 @@ class Tables(unittest.TestCase):
 
     def test_policies_have_regret_moves_and_stalls(self):
         text = study_tables.policies(sample(), ASKED)
-        self.assertEqual(rows_of(text, "m")["**cost_benefit**"],
+        self.assertEqual(rows_of(text, "m")["**harvest**"],
                          ["1.414", "3.464", "300.0 %", "500.0 % (u)", "1 of 2", "50.0 %", "1.0 %"])
         self.assertEqual(rows_of(text, "n")["static"], ["1.000", "-", "-", "-", "1 of 1", "-", "-"])
 
@@ -86,7 +86,7 @@ class Tables(unittest.TestCase):
         self.assertEqual(rows_of(text, "m")["u"],
                          ["2 GiB", "1.500", "static", "3.000", "6.000", "2.000", ""])
         self.assertEqual(rows_of(text, "n")["u"],
-                         ["-", "-", "cost_benefit and 1 more", "-", "-", "1.000", "1 of 3"])
+                         ["-", "-", "harvest and 1 more", "-", "-", "1.000", "1 of 3"])
 
     def test_how_much_of_the_experiment_is_there_is_said(self):
         self.assertIn("12 cells.", study_tables.how_many(sample(), ASKED))
@@ -173,7 +173,7 @@ class Files(Pages):
         self.assertEqual([path.name for path in first], list(study_plots.FIGURES))
         for one, other in zip(first, second):
             self.assertEqual(one.read_bytes(), other.read_bytes())
-            self.assertIn("cost_benefit", one.read_text())
+            self.assertIn("harvest", one.read_text())
 
 
 @unittest.skipUnless(PROGRAM, "vmart-lab was not given")
