@@ -110,7 +110,8 @@ void LifetimeClass::give_up_unseen() {
     contexts_.ended(allocation.keys, unseen);
     count(allocation, false);
   });
-  allocations_.drop_unseen(now_ - unseen_max);
+  // Not those that the next look has still to count off.
+  allocations_.drop_unseen(std::min(last_tick_, now_ - unseen_max));
   last_tick_ = now_;
 }
 

@@ -12,7 +12,7 @@ namespace vma::inline v1 {
 /// same, chunks of sparser classes that have been idle longest leave it. Apart from that
 /// `cost_benefit` decides, and takes the same parameters; it leaves the same room.
 ///
-/// Without requests that repeat themselves nothing is foretold, and it is `cost_benefit`.
+/// Without requests it is `cost_benefit`.
 ///
 /// From: D. A. Barrett and B. G. Zorn, "Using Lifetime Predictors to Improve Memory Allocation
 /// Performance", PLDI 1993; M. Maas et al., "Learning-based Memory Allocation for C++ Server
