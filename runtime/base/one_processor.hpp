@@ -4,12 +4,10 @@
 
 namespace vma {
 
-/// While it lives, the calling thread and those that it starts run on one processor.
+/// While it lives, the calling thread and those that it starts run on the processor that it is on.
 ///
 /// For threads of which one at a time is awake: to wake the next one on another processor takes
-/// longer than what it then does. Each object takes the next processor in turn, so that processes
-/// that do the same beside each other do not stay on one. Where the system refuses, nothing
-/// changes.
+/// longer than what it then does. Where the system refuses, nothing changes.
 class OneProcessor {
  public:
   OneProcessor() noexcept;

@@ -1,5 +1,7 @@
 #include "placement/allocation_contexts.hpp"
 
+#include "base/units.hpp"
+
 #include <algorithm>
 #include <utility>
 
@@ -71,7 +73,7 @@ std::optional<Lifetime> AllocationContexts::expected(const Keys& keys, Time now)
     const Context* context = find(keys.of_length[i]);
     if (context == nullptr) continue;
     if (context->known) return context->last;
-    const double age = std::chrono::duration<double>(now - context->begun).count();
+    const double age = in_seconds(now - context->begun);
     return Lifetime{2 * age, passes_unseen / std::max(age, age_least_s)};
   }
   return std::nullopt;

@@ -1,5 +1,7 @@
 #include "placement/live_allocations.hpp"
 
+#include "base/units.hpp"
+
 #include <algorithm>
 #include <utility>
 
@@ -11,8 +13,7 @@ constexpr double life_least_s = 1e-3;  // Uses are told once a millisecond.
 }  // namespace
 
 Lifetime LiveAllocations::Allocation::lifetime() const {
-  const double life =
-      std::max(life_least_s, std::chrono::duration<double>(last_use - born).count());
+  const double life = std::max(life_least_s, in_seconds(last_use - born));
   return {life, std::max(1.0, used_bytes / static_cast<double>(bytes)) / life};
 }
 

@@ -1,6 +1,7 @@
 // What kernels get over a GPU's links in and out together: all GPUs read each other in a ring.
 #include "service/calibrator.hpp"
 
+#include "base/units.hpp"
 #include "service/cost_estimates.hpp"
 
 #include <vma/error.hpp>
@@ -56,7 +57,7 @@ double Calibrator::both_ways_rate() {
     throw Error(ErrorKind::driver_failure, "vma::calibrate", "more passes took no more time");
   }
   const auto bytes = static_cast<double>((longer - 1) * count * read_bytes_);
-  const double seconds = std::chrono::duration<double>(many - few).count();
+  const double seconds = in_seconds(many - few);
   return 2 * bytes / seconds;  // As many come in as go out.
 }
 

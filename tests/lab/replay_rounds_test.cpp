@@ -63,30 +63,35 @@ TEST(ReplayRounds, TheFirstLaunchOfABatchComesLater) {
 
 // The copy takes until 0.26 s and a tenth of both HBMs. GPU 0 has launched four kernels and is in
 // the third, which ends at 0.325 s; the fourth ends at 0.425 s. GPU 1 ends at 0.335 s.
+ReplayReport run_to_a_gate(bool rounds, const LateStops& late = {}) {
+  ReplayRig rig;
+  rig.late = late;
+  rig.gpus.costs.stall_fixed(gpu_1, gpu_0) = rig.gpus.costs.move_fixed(gpu_1, gpu_0) =
+      milliseconds(100);
+  rig.options.scheduler.planner.stall_share = 0;
+  rig.options.rounds = rounds;
+  ListedTrace trace;
+  trace.alloc(start, 1, 100, on_1).alloc(start, 2, 400, on_0).alloc(start, 3, 400, on_1);
+  for (int i = 0; i < 4; ++i) trace.access(start, 2, 400, on_0);
+  trace.access(start, 3, 400, on_1);
+  trace.last().passes = 3.1F;
+  trace.access(seconds(1), 2, 400, on_0);
+  const auto to_0 = [](const Snapshot& snapshot, Plan& plan) {
+    if (snapshot.now() == milliseconds(10)) plan.move(ChunkId{0}, gpu_0, 1, "told to");
+  };
+  return rig.run(trace, std::make_unique<ToldPolicy>(to_0));
+}
+
 TEST(ReplayRounds, AGateWaitsForWhatHasBeenLaunched) {
   for (const bool rounds : {true, false}) {
-    ReplayRig rig;
-    rig.gpus.costs.stall_fixed(gpu_1, gpu_0) = rig.gpus.costs.move_fixed(gpu_1, gpu_0) =
-        milliseconds(100);
-    rig.options.scheduler.planner.stall_share = 0;
-    rig.options.rounds = rounds;
-    ListedTrace trace;
-    trace.alloc(start, 1, 100, on_1).alloc(start, 2, 400, on_0).alloc(start, 3, 400, on_1);
-    for (int i = 0; i < 4; ++i) trace.access(start, 2, 400, on_0);
-    trace.access(start, 3, 400, on_1);
-    trace.last().passes = 3.1F;
-    trace.access(seconds(1), 2, 400, on_0);
-    const auto to_0 = [](const Snapshot& snapshot, Plan& plan) {
-      if (snapshot.now() == milliseconds(10)) plan.move(ChunkId{0}, gpu_0, 1, "told to");
-    };
-    const ReplayReport report = rig.run(trace, std::make_unique<ToldPolicy>(to_0));
+    const ReplayReport report = run_to_a_gate(rounds);
     EXPECT_EQ(report.moves, 1u);
     EXPECT_NEAR(in_seconds(report.skew), rounds ? 0.09 : 0.01, 1e-4);
     EXPECT_EQ(report.accesses, 6u);
   }
 }
 
-// As above: the gate is asked for at 0.26 s, and the last comes to it at 0.425 s.
+// The gate is asked for at 0.26 s, and the last comes to it at 0.425 s.
 TEST(ReplayRounds, AStallIsLongerWhereTheLastCameLate) {
   const std::vector<std::pair<LateStops, double>> cases = {
       {{}, 0.1},
@@ -94,22 +99,7 @@ TEST(ReplayRounds, AStallIsLongerWhereTheLastCameLate) {
       {{milliseconds(165), milliseconds(80)}, 0.18},
       {{milliseconds(10), milliseconds(80)}, 0.18}};
   for (const auto& [late, stall_s] : cases) {
-    ReplayRig rig;
-    rig.late = late;
-    rig.gpus.costs.stall_fixed(gpu_1, gpu_0) = rig.gpus.costs.move_fixed(gpu_1, gpu_0) =
-        milliseconds(100);
-    rig.options.scheduler.planner.stall_share = 0;
-    rig.options.rounds = true;
-    ListedTrace trace;
-    trace.alloc(start, 1, 100, on_1).alloc(start, 2, 400, on_0).alloc(start, 3, 400, on_1);
-    for (int i = 0; i < 4; ++i) trace.access(start, 2, 400, on_0);
-    trace.access(start, 3, 400, on_1);
-    trace.last().passes = 3.1F;
-    trace.access(seconds(1), 2, 400, on_0);
-    const auto to_0 = [](const Snapshot& snapshot, Plan& plan) {
-      if (snapshot.now() == milliseconds(10)) plan.move(ChunkId{0}, gpu_0, 1, "told to");
-    };
-    const ReplayReport report = rig.run(trace, std::make_unique<ToldPolicy>(to_0));
+    const ReplayReport report = run_to_a_gate(true, late);
     EXPECT_NEAR(in_seconds(report.stall), stall_s, 1e-4);
     EXPECT_NEAR(in_seconds(report.skew), 0.09, 1e-4) << "it is no skew";
   }
