@@ -42,27 +42,32 @@ QUICK_POLICIES = ["stay_put", "counter", "two_touch:window=5ms"]
 class Workload:
     """A trace, and how it is played: options that `ranking_bench` and `vmart-lab replay` both have."""
 
-    def __init__(self, make, parameters, options):
-        self.make, self.parameters, self.options = make, parameters, options
+    def __init__(self, parameters, options):
+        self.parameters, self.options = parameters, options
 
 
-WORKLOADS = {
-    "rebalance": Workload(
-        ranking_traces.make_rebalance, {"rounds": 400},
-        {"router": "hash", "hbm": 6, "chunk": 256, "half-life": 200}),
-    "conversations": Workload(
-        ranking_traces.make_conversations,
-        {"sample": {"requests": 800, "turns": 3, "blocks": 40, "conversations": 16},
-         "launch_mib": 128, "passes_share": 0.4, "times_share": 0.125},
-        {"router": "round_robin", "hbm": 6, "chunk": 64, "half-life": 200}),
-}
+MAKERS = {"rebalance": ranking_traces.make_rebalance,
+          "conversations": ranking_traces.make_conversations}
+
+
+def workloads_for(gpus):
+    """The same conversations for any number of GPUs, in as much HBM together, and passes for each."""
+    return {
+        "rebalance": Workload(
+            {"rounds": 400, **({} if gpus == 4 else {"gpus": gpus})},
+            {"router": "hash", "hbm": 6, "chunk": 256, "half-life": 200}),
+        "conversations": Workload(
+            {"sample": {"requests": 800, "turns": 3, "blocks": 40, "conversations": 16},
+             "launch_mib": 128, "passes_share": 0.1 * gpus, "times_share": 0.125},
+            {"router": "round_robin", "hbm": 24 // gpus, "chunk": 64, "half-life": 200}),
+    }
+
+
 QUICK_WORKLOADS = {
     "rebalance": Workload(
-        ranking_traces.make_rebalance,
         {"rounds": 40, "chunks": 2, "chunk_bytes": 2 << 20, "launch_bytes": 2 << 20},
         {"router": "hash", "hbm": 0.03125, "chunk": 2, "half-life": 20}),
     "conversations": Workload(
-        ranking_traces.make_conversations,
         {"sample": {"requests": 800, "turns": 3, "blocks": 7, "conversations": 1},
          "launch_mib": 4, "passes_share": 0.01, "times_share": 0.125, "token_bytes": 4096},
         {"router": "round_robin", "hbm": 0.03125, "chunk": 2, "half-life": 20}),
@@ -100,8 +105,10 @@ def context_of(arguments, seed):
     }
 
 
-def workloads_of(document_or_flag):
-    return QUICK_WORKLOADS if document_or_flag else WORKLOADS
+def workloads_of(document):
+    """As they were measured."""
+    return {name: Workload(each["parameters"], each["options"])
+            for name, each in document["workloads"].items()}
 
 
 def write(path, document):
@@ -157,29 +164,30 @@ class Measuring:
             print(f"  FAILED {name}, {policy}: {error}", flush=True)
 
 
-def make_traces(arguments, quick, names, folder):
+def make_traces(arguments, workloads, folder):
     lab = pathlib.Path(arguments.build) / "runtime" / "tools" / "vmart-lab"
-    workloads = workloads_of(quick)
-    return {name: workloads[name].make(lab, folder, workloads[name].parameters) for name in names}
+    return {name: MAKERS[name](lab, folder, workload.parameters)
+            for name, workload in workloads.items()}
 
 
 def measure(arguments):
     seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(10**6)
-    workloads = workloads_of(arguments.quick)
-    names = [name for name in workloads if not arguments.only or name in arguments.only]
+    all_of_them = QUICK_WORKLOADS if arguments.quick else workloads_for(arguments.gpus)
+    workloads = {name: workload for name, workload in all_of_them.items()
+                 if not arguments.only or name in arguments.only}
     policies = arguments.policies or (QUICK_POLICIES if arguments.quick else POLICIES)
     document = {
         "context": context_of(arguments, seed),
-        "workloads": {name: {"parameters": workloads[name].parameters,
-                             "options": workloads[name].options} for name in names},
+        "workloads": {name: {"parameters": workload.parameters, "options": workload.options}
+                      for name, workload in workloads.items()},
         "failed": [], "samples": []}
     chooser = random.Random(seed)
     measuring = Measuring(arguments, document)
     with tempfile.TemporaryDirectory(prefix="ranking_") as folder:
-        traces = make_traces(arguments, arguments.quick, names, pathlib.Path(folder))
+        traces = make_traces(arguments, workloads, pathlib.Path(folder))
         for number in range(arguments.repeats):
             print(f"round {number + 1}", flush=True)
-            runs = [(name, policy) for name in names for policy in policies]
+            runs = [(name, policy) for name in workloads for policy in policies]
             chooser.shuffle(runs)
             for name, policy in runs:
                 measuring.run(name, workloads[name], traces[name], policy, number)
@@ -190,13 +198,11 @@ def measure(arguments):
 def replay(arguments, document):
     """The same in the lab, for what was measured."""
     lab = pathlib.Path(arguments.build) / "runtime" / "tools" / "vmart-lab"
-    quick = document["context"]["quick"]
-    workloads = workloads_of(quick)
-    names = list(document["workloads"])
+    workloads = workloads_of(document)
     document["replays"], failed = [], []
     with tempfile.TemporaryDirectory(prefix="ranking_") as folder:
-        traces = make_traces(arguments, quick, names, pathlib.Path(folder))
-        for name in names:
+        traces = make_traces(arguments, workloads, pathlib.Path(folder))
+        for name in workloads:
             policies = dict.fromkeys(sample["policy"] for sample in document["samples"]
                                      if sample["workload"] == name)
             for policy in policies:
@@ -315,7 +321,9 @@ def parse_arguments():
     parser.add_argument("--build", default="build/release", help="the build directory")
     parser.add_argument("--out", help="where all goes (JSON); replay: the file itself")
     parser.add_argument("--driver", help="VMART_DRIVER; default cuda")
-    parser.add_argument("--machine", default="h200x4", help="the lab's, a name or a file")
+    parser.add_argument("--gpus", type=int, choices=(2, 4, 8), default=4,
+                        help="of the machine, for how much is played there")
+    parser.add_argument("--machine", help="the lab's, a name or a file; default: h200xGPUS")
     parser.add_argument("--costs", help="VMART_CALIBRATION of the runs on the machine; default: the "
                         "lab's machine file, so that policies decide by the same costs")
     parser.add_argument("--lab-options", type=str.split, default=[],
@@ -337,6 +345,7 @@ def parse_arguments():
     if not arguments.out and arguments.step != "show":
         parser.error("--out is missing")
     arguments.driver = arguments.driver or os.environ.get("VMART_DRIVER") or "cuda"
+    arguments.machine = arguments.machine or f"h200x{arguments.gpus}"
     described = MACHINES / f"{arguments.machine}.json"
     if not arguments.costs:
         arguments.costs = str(described if described.exists() else arguments.machine)

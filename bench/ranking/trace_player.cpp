@@ -59,7 +59,29 @@ TracePlayer::TracePlayer(Runtime& runtime, const PlayOptions& options, const std
       loads_(gpus_of(runtime).size()) {
   for (const Location at : gpus_of(runtime))
     devices_.push_back(std::make_unique<DevicePlayer>(runtime, at, options.launch_bytes));
-  if (options.hbm_bytes > 0) cap(options.hbm_bytes);
+  if (options.hbm_bytes == 0) return;
+  rehearse_moves();
+  cap(options.hbm_bytes);
+}
+
+/// What live moves off a GPU need is made by the first one, and has its room before objects fill
+/// it.
+void TracePlayer::rehearse_moves() {
+  constexpr std::size_t bytes = 1;
+  const std::vector<Location> places = runtime_.locations();
+  for (const auto& device : devices_) {
+    const auto other =
+        std::ranges::find_if(places, [&](Location at) { return at != device->gpu(); });
+    if (other == places.end()) return;
+    void* const memory = runtime_.alloc(bytes, device->gpu());
+    try {
+      runtime_.migrate_async(memory, *other).wait();
+    } catch (...) {
+      runtime_.free(memory);
+      throw;
+    }
+    runtime_.free(memory);
+  }
 }
 
 /// The trace's objects may have so much of each GPU, in chunks that are there already as far as the

@@ -54,6 +54,7 @@ class TracePlayer {
     std::string tag;
     std::shared_ptr<PlayedMemory> memory;  // Null until it is used, or placed.
   };
+  void rehearse_moves();
   void cap(std::uint64_t hbm_bytes);
   void take(const TraceEvent& event, const TraceTags& tags);
   void allocate(const TraceEvent& event, const TraceTags& tags);

@@ -105,6 +105,16 @@ TEST_F(TracePlayers, LayObjectsWhereTheTraceOrTheirFirstUserIs) {
   EXPECT_EQ(report.spilled, 0u);
 }
 
+TEST_F(TracePlayers, LeaveRoomForWhatLiveMovesNeed) {
+  PlayOptions how;
+  how.hbm_bytes = 2 * MiB;
+  how.chunk_bytes = 2 * MiB;
+  const TracePlayer player(runtime_, how, "hash");
+  void* const memory = runtime_.alloc(2 * MiB, gpu(0));
+  EXPECT_EQ(runtime_.migrate_async(memory, gpu(1)).wait().chunks_live, 1);
+  runtime_.free(memory);
+}
+
 TEST_F(TracePlayers, SpillWhatHasNoRoomAndSaySo) {
   PlayOptions how;
   how.hbm_bytes = 4 * MiB;

@@ -48,13 +48,16 @@ class ChunkCache {
 
   bool over_budget(Location at) const;
   /// What lies over the budget at `at`: allocations before chunks, large before small, and the
-  /// oldest of a size first. This and the two below leave in the cache what there is no memory to
+  /// oldest of a size first. This and the three below leave in the cache what there is no memory to
   /// keep track of.
   Surplus take_surplus(Location at) noexcept;
   /// Everything at `at`; the budget falls back to what the cache was opened with.
   Surplus take_all(Location at) noexcept;
   /// Everything but the chunks of just this size.
   Surplus take_others(Location at, std::uint64_t size_bytes) noexcept;
+  /// No more than makes so much room: the smallest chunk that is as large, or several things that
+  /// are together.
+  Surplus take_room(Location at, std::uint64_t size_bytes) noexcept;
   /// Raises the budget at `at` by that of so many chunks of a size, until the next `take_all`. What
   /// was reserved of the same size before counts only where it was more.
   void reserve_budget(Location at, std::uint64_t size_bytes, std::uint64_t count);

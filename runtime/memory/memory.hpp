@@ -129,6 +129,9 @@ class Memory {
   void reserve(Location at, std::uint64_t size_bytes, std::uint64_t chunk_bytes);
   /// The cache and the clean copies there go. Returns the bytes that were given back.
   std::uint64_t trim(Location at, Turn turn = Turn::take);
+  /// Of the same no more than makes so much room, if there is as much; the cache goes first.
+  /// Returns the bytes that were given back. Requires: the caller holds the lane's turn.
+  std::uint64_t give_room(Location at, std::uint64_t size_bytes) noexcept;
 
   Driver& driver() noexcept { return driver_; }
   const Topology& topology() const noexcept { return topology_; }

@@ -314,6 +314,18 @@ Chunk Memory::create_to_keep(Location at, std::uint64_t size_bytes) {
   return create_in_place_of_copies(at, size_bytes, call);
 }
 
+std::uint64_t Memory::give_room(Location at, std::uint64_t size_bytes) noexcept {
+  ChunkCache::Surplus surplus = cache_.take_room(at, size_bytes);
+  std::uint64_t given_bytes = surplus.size_bytes;
+  release_in_turn(std::move(surplus));
+  while (given_bytes < size_bytes) {
+    const std::uint64_t copy_bytes = release_oldest_copy(at);
+    if (copy_bytes == 0) break;
+    given_bytes += copy_bytes;
+  }
+  return given_bytes;
+}
+
 std::uint64_t Memory::trim(Location at, Turn turn) {
   topology_.require(at, "vma::trim");
   if (turn == Turn::take) {

@@ -62,7 +62,20 @@ void LiveCopier::make() {
   }
 }
 
+/// What the cache keeps there makes room for digests: without them each move off the place stops
+/// the program for a whole copy.
 void LiveCopier::make_table(std::uint64_t size_bytes) {
+  while (true) {
+    try {
+      return claim_table(size_bytes);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::out_of_memory) throw;
+      if (memory_.give_room(gpu(index(device_)), size_bytes) == 0) throw;
+    }
+  }
+}
+
+void LiveCopier::claim_table(std::uint64_t size_bytes) {
   const Location at = gpu(index(device_));
   Ledger& ledger = memory_.ledger();
   if (!ledger.claim(at, size_bytes, Ledger::Use::own)) {

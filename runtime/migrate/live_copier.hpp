@@ -79,6 +79,7 @@ class LiveCopier {
 
   void make();
   void make_table(std::uint64_t size_bytes);
+  void claim_table(std::uint64_t size_bytes);
   void make_bay(Bay& bay, Address table, std::uint64_t digest_bytes_max);
   void release() noexcept;
   void release_memory(bool ended) noexcept;

@@ -52,7 +52,24 @@ MigrationReport LiveMove::run() {
   }
   report_.wall = clock_.now() - start;
   finish_report();
+  log_phases();
   return report_;
+}
+
+/// For who asks why moves take as long as they do.
+void LiveMove::log_phases() const {
+  const auto us = [](std::chrono::nanoseconds time) {
+    return std::chrono::duration<double, std::micro>(time).count();
+  };
+  const Phases& phases = report_.phases;
+  log(LogLevel::debug,
+      "{}: {} chunks, {} of them live, {} tries again; us: cache {:.0f}, wait {:.0f}, copy {:.0f}, "
+      "settle {:.0f}, unmap {:.0f}, map {:.0f}, grant {:.0f}, retire {:.0f}; longest stall {:.0f}",
+      report_.route, report_.chunks_moved, report_.chunks_live, report_.retries, us(phases.cache),
+      us(phases.wait), us(phases.copy), us(phases.settle), us(phases.unmap), us(phases.map),
+      us(phases.grant), us(phases.retire), us(report_.stall.max));
+  for (const auto& [reason, count] : report_.reasons)
+    log(LogLevel::debug, "{}: {} times {}", report_.route, count, reason);
 }
 
 void LiveMove::plan() {

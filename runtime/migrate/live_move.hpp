@@ -61,6 +61,7 @@ class LiveMove {
   void plan();
   void move_all();
   void finish_report() noexcept;
+  void log_phases() const;
   void reserve_all();
   void take_target(LiveChunk& chunk, bool may_ask);
   void stage_ahead(const LiveChunk& chunk, LiveChunk& next);

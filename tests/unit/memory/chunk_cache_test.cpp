@@ -148,6 +148,22 @@ TEST_F(ChunkCacheTest, GivesUpAllButOneSize) {
   destroy(std::move(others));
 }
 
+TEST_F(ChunkCacheTest, GivesUpNoMoreThanMakesTheRoom) {
+  for (const int size : {1, 1, 4, 3}) put(gpu(0), size);
+  const auto given_for = [&](int size_pages) {
+    ChunkCache::Surplus given = cache_.take_room(gpu(0), pages(size_pages));
+    const std::uint64_t size_bytes = given.size_bytes;
+    destroy(std::move(given));
+    return size_bytes / rig_.page();
+  };
+  EXPECT_EQ(given_for(2), 3u) << "the smallest that is as large";
+  EXPECT_EQ(given_for(5), 5u) << "none is as large alone: the largest, and one more";
+  EXPECT_EQ(given_for(1), 1u);
+  EXPECT_EQ(given_for(1), 0u) << "there is nothing any more";
+  EXPECT_EQ(cache_.cached_bytes(gpu(0)), 0u);
+  EXPECT_TRUE(cache_.take_room(gpu(1), pages(1)).empty());
+}
+
 TEST_F(ChunkCacheTest, SaysWhenItIsOverTheBudget) {
   EXPECT_FALSE(cache_.over_budget(host(0)));
   for (int i = 0; i < 4; ++i) put(host(0), 1);

@@ -99,6 +99,33 @@ TEST_F(DemotionTest, TakesWhatLayThereLongestAndNoMoreThanIsWanted) {
   rig_.check_invariants();
 }
 
+TEST_F(DemotionTest, MovesLiveOffAPlaceThatTheCacheFills) {
+  attach();
+  std::uint64_t* words = filled(1, gpu(0), 7);
+  runtime().reserve(gpu(0), (chunks_max - 1) * chunk_bytes, chunk_bytes);
+  EXPECT_EQ(runtime().migrate_async(words, gpu(1)).wait().chunks_live, 1);
+  EXPECT_GT(memory().ledger().account(gpu(0)).cached_bytes, chunk_bytes)
+      << "what digests leave stays, beside the chunk that has come back";
+  expect_whole(words, 1, 7);
+  rig_.check_invariants();
+}
+
+TEST_F(DemotionTest, GoesStoppedOffAPlaceThatProgramsFill) {
+  attach();
+  std::uint64_t* words = filled(chunks_max, gpu(0), 7);
+  const auto live_chunks_of = [&](std::uint64_t first, std::uint64_t count) {
+    return runtime()
+        .migrate_async(words, first * chunk_bytes, count * chunk_bytes, gpu(1))
+        .wait()
+        .chunks_live;
+  };
+  EXPECT_EQ(live_chunks_of(0, 1), 0);
+  live_chunks_of(1, chunks_max - 2);
+  EXPECT_EQ(live_chunks_of(chunks_max - 1, 1), 1) << "what the others have left is room";
+  expect_whole(words, chunks_max, 7);
+  rig_.check_invariants();
+}
+
 TEST_F(DemotionTest, LeavesWhatMustNotMove) {
   attach();
   std::uint64_t* pinned = filled(2, gpu(0), 1);
