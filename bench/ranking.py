@@ -100,7 +100,7 @@ def context_of(arguments, seed):
     gpus = query_gpus("name,driver_version") if arguments.driver == "cuda" else []
     costs = pathlib.Path(arguments.costs)
     return make_context("bench/ranking.py", arguments.driver, gpus, seed) | {
-        "costs": os.path.relpath(costs, ROOT) if costs.exists() else arguments.costs,
+        "machine": arguments.machine, "costs": os.path.relpath(costs, ROOT) if costs.exists() else arguments.costs,
         "repeats": arguments.repeats, "quick": arguments.quick,
     }
 
@@ -199,6 +199,7 @@ def replay(arguments, document):
     """The same in the lab, for what was measured."""
     lab = pathlib.Path(arguments.build) / "runtime" / "tools" / "vmart-lab"
     workloads = workloads_of(document)
+    machine = arguments.machine or document["context"].get("machine", "h200x4")
     document["replays"], failed = [], []
     with tempfile.TemporaryDirectory(prefix="ranking_") as folder:
         traces = make_traces(arguments, workloads, pathlib.Path(folder))
@@ -208,7 +209,7 @@ def replay(arguments, document):
             for policy in policies:
                 run = {"workload": name, "policy": policy}
                 command = [str(lab), "replay", str(traces[name]), "--json", "--pacing", "at_once",
-                           "--machine", arguments.machine, "--policy", policy, *LAB_OPTIONS,
+                           "--machine", machine, "--policy", policy, *LAB_OPTIONS,
                            *calibration_of(document), *options_of(workloads[name]),
                            *arguments.lab_options]
                 try:
@@ -218,7 +219,7 @@ def replay(arguments, document):
                     failed.append({**run, "reason": f"replay: {error}"})
     document["failed"] = [entry for entry in document["failed"]
                           if not entry["reason"].startswith("replay: ")] + failed
-    document["lab"] = {"machine": arguments.machine, "options": arguments.lab_options,
+    document["lab"] = {"machine": machine, "options": arguments.lab_options,
                        "commit": commit()}
     document["judgement"] = judge(document)
     write(arguments.out, document)
@@ -323,7 +324,8 @@ def parse_arguments():
     parser.add_argument("--driver", help="VMART_DRIVER; default cuda")
     parser.add_argument("--gpus", type=int, choices=(2, 4, 8), default=4,
                         help="of the machine, for how much is played there")
-    parser.add_argument("--machine", help="the lab's, a name or a file; default: h200xGPUS")
+    parser.add_argument("--machine", help="the lab's, a name or a file; default: h200xGPUS, "
+                        "or that of the file")
     parser.add_argument("--costs", help="VMART_CALIBRATION of the runs on the machine; default: the "
                         "lab's machine file, so that policies decide by the same costs")
     parser.add_argument("--lab-options", type=str.split, default=[],
@@ -345,7 +347,8 @@ def parse_arguments():
     if not arguments.out and arguments.step != "show":
         parser.error("--out is missing")
     arguments.driver = arguments.driver or os.environ.get("VMART_DRIVER") or "cuda"
-    arguments.machine = arguments.machine or f"h200x{arguments.gpus}"
+    if arguments.step in ("measure", "all"):
+        arguments.machine = arguments.machine or f"h200x{arguments.gpus}"
     described = MACHINES / f"{arguments.machine}.json"
     if not arguments.costs:
         arguments.costs = str(described if described.exists() else arguments.machine)
