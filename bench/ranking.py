@@ -47,19 +47,25 @@ class Workload:
 
 
 MAKERS = {"rebalance": ranking_traces.make_rebalance,
-          "conversations": ranking_traces.make_conversations}
+          "conversations": ranking_traces.make_conversations,
+          "shortage": ranking_traces.make_conversations}
+MORE_POLICIES = {"shortage": ["harvest"]}  # Elsewhere it does what `cost_benefit` does.
 
 
 def workloads_for(gpus):
     """The same conversations for any number of GPUs, in as much HBM together, and passes for each."""
+    conversations = {"sample": {"requests": 800, "turns": 3, "blocks": 40, "conversations": 16},
+                     "launch_mib": 128, "passes_share": 0.1 * gpus, "times_share": 0.125}
     return {
         "rebalance": Workload(
             {"rounds": 400, **({} if gpus == 4 else {"gpus": gpus})},
             {"router": "hash", "hbm": 6, "chunk": 256, "half-life": 200}),
         "conversations": Workload(
-            {"sample": {"requests": 800, "turns": 3, "blocks": 40, "conversations": 16},
-             "launch_mib": 128, "passes_share": 0.1 * gpus, "times_share": 0.125},
+            conversations,
             {"router": "round_robin", "hbm": 24 // gpus, "chunk": 64, "half-life": 200}),
+        "shortage": Workload(
+            {**conversations, "passes_share": 0.05 * gpus},
+            {"router": "round_robin", "hbm": 12 // gpus, "chunk": 64, "half-life": 200}),
     }
 
 
@@ -166,8 +172,18 @@ class Measuring:
 
 def make_traces(arguments, workloads, folder):
     lab = pathlib.Path(arguments.build) / "runtime" / "tools" / "vmart-lab"
-    return {name: MAKERS[name](lab, folder, workload.parameters)
-            for name, workload in workloads.items()}
+    traces = {}
+    for name, workload in workloads.items():
+        own = folder / name
+        own.mkdir()
+        traces[name] = MAKERS[name](lab, own, workload.parameters)
+    return traces
+
+
+def policies_of(arguments, name):
+    if arguments.policies:
+        return arguments.policies
+    return QUICK_POLICIES if arguments.quick else POLICIES + MORE_POLICIES.get(name, [])
 
 
 def measure(arguments):
@@ -175,7 +191,6 @@ def measure(arguments):
     all_of_them = QUICK_WORKLOADS if arguments.quick else workloads_for(arguments.gpus)
     workloads = {name: workload for name, workload in all_of_them.items()
                  if not arguments.only or name in arguments.only}
-    policies = arguments.policies or (QUICK_POLICIES if arguments.quick else POLICIES)
     document = {
         "context": context_of(arguments, seed),
         "workloads": {name: {"parameters": workload.parameters, "options": workload.options}
@@ -187,7 +202,8 @@ def measure(arguments):
         traces = make_traces(arguments, workloads, pathlib.Path(folder))
         for number in range(arguments.repeats):
             print(f"round {number + 1}", flush=True)
-            runs = [(name, policy) for name in workloads for policy in policies]
+            runs = [(name, policy) for name in workloads
+                    for policy in policies_of(arguments, name)]
             chooser.shuffle(runs)
             for name, policy in runs:
                 measuring.run(name, workloads[name], traces[name], policy, number)

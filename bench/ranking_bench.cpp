@@ -7,6 +7,7 @@
 
 #include "base/units.hpp"
 #include "bench/ranking/trace_player.hpp"
+#include "lab/trace_audit.hpp"
 
 #include <vma/error.hpp>
 
@@ -82,13 +83,14 @@ boost::json::object to_json(const PlayReport& report) {
           {"marks", marks}};
 }
 
-void add_runtime(const Runtime& runtime, boost::json::object& json) {
+/// What came of moves since `before`; durations also have the one of each GPU that comes first.
+void add_runtime(const Runtime& runtime, const RuntimeStats& before, boost::json::object& json) {
   const RuntimeStats stats = runtime.stats();
   const SchedulerStats scheduler = runtime.scheduler_stats();
   json["machine"] = runtime.description();
-  json["bytes_moved"] = stats.bytes_moved;
-  json["gates"] = stats.gates;
-  json["gates_given_up"] = stats.gates_given_up;
+  json["bytes_moved"] = stats.bytes_moved - before.bytes_moved;
+  json["gates"] = stats.gates - before.gates;
+  json["gates_given_up"] = stats.gates_given_up - before.gates_given_up;
   json["stall"] = to_json(stats.stall);
   json["skew"] = to_json(stats.skew);
   json["moves_wanted"] = scheduler.moves_wanted;
@@ -103,12 +105,22 @@ void add_runtime(const Runtime& runtime, boost::json::object& json) {
   json["uses_lost"] = scheduler.uses_lost;
 }
 
+std::uint64_t peak_bytes_of(const std::string& path) {
+  const auto trace = open_trace(path, 0);
+  TraceAudit audit;
+  for (auto batch = trace->next(); !batch.empty(); batch = trace->next()) audit.add(batch);
+  return audit.bytes_live_max();
+}
+
 int play(const Flags& flags) {
+  PlayOptions options = play_options(flags);
+  options.peak_bytes = peak_bytes_of(flags.trace);
   const auto trace = open_trace(flags.trace, 0);
   Runtime runtime(runtime_options(flags));
-  TracePlayer player(runtime, play_options(flags), flags.router);
+  TracePlayer player(runtime, options, flags.router);
+  const RuntimeStats before = runtime.stats();
   boost::json::object json = to_json(player.play(*trace));
-  add_runtime(runtime, json);
+  add_runtime(runtime, before, json);
   json["inputs"] = boost::json::object{{"trace", flags.trace},
                                        {"policy", flags.policy},
                                        {"router", flags.router},

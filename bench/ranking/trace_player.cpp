@@ -62,6 +62,7 @@ TracePlayer::TracePlayer(Runtime& runtime, const PlayOptions& options, const std
   if (options.hbm_bytes == 0) return;
   rehearse_moves();
   cap(options.hbm_bytes);
+  make_at_host();
 }
 
 /// What live moves off a GPU need is made by the first one, and has its room before objects fill
@@ -98,6 +99,15 @@ void TracePlayer::cap(std::uint64_t hbm_bytes) {
       if (error.kind() != ErrorKind::out_of_memory) throw;
     }
   }
+}
+
+/// Host memory takes 200 ms a GiB to make, which a replay knows nothing of.
+void TracePlayer::make_at_host() {
+  const std::uint64_t hbm_bytes = options_.hbm_bytes * devices_.size();
+  const std::vector<Location> places = runtime_.locations();
+  const auto host = std::ranges::find(places, Location::Kind::host, &Location::kind);
+  if (options_.peak_bytes <= hbm_bytes || host == places.end()) return;
+  runtime_.reserve(*host, options_.peak_bytes - hbm_bytes, options_.chunk_bytes);
 }
 
 /// What is left is the runtime's to take back.

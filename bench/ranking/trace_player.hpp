@@ -22,6 +22,8 @@ struct PlayOptions {
   std::uint64_t launch_bytes = std::uint64_t{256} << 20;  ///< What reads more is cut.
   /// Capacity of each GPU besides what players and the runtime hold of it; 0: all of it.
   std::uint64_t hbm_bytes = 0;
+  /// What the trace has alive at most: what of it such GPUs do not hold is made at the host before.
+  std::uint64_t peak_bytes = 0;
 };
 
 struct PlayReport {
@@ -56,6 +58,7 @@ class TracePlayer {
   };
   void rehearse_moves();
   void cap(std::uint64_t hbm_bytes);
+  void make_at_host();
   void take(const TraceEvent& event, const TraceTags& tags);
   void allocate(const TraceEvent& event, const TraceTags& tags);
   void access(const TraceEvent& event);

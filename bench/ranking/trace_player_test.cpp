@@ -11,6 +11,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <string>
@@ -113,6 +114,20 @@ TEST_F(TracePlayers, LeaveRoomForWhatLiveMovesNeed) {
   void* const memory = runtime_.alloc(2 * MiB, gpu(0));
   EXPECT_EQ(runtime_.migrate_async(memory, gpu(1)).wait().chunks_live, 1);
   runtime_.free(memory);
+}
+
+TEST_F(TracePlayers, MakeAtTheHostWhatGpusDoNotHold) {
+  PlayOptions how;
+  how.hbm_bytes = 2 * MiB;
+  how.chunk_bytes = 2 * MiB;
+  how.peak_bytes = (4 * 2 + 6) * MiB;
+  const TracePlayer player(runtime_, how, "hash");
+  const auto cached_at = [&](Location at) {
+    const auto places = runtime_.stats().places;
+    return std::ranges::find(places, at, &RuntimeStats::Place::at)->cached_bytes;
+  };
+  EXPECT_EQ(cached_at(host(0)), 6 * MiB);
+  EXPECT_EQ(cached_at(gpu(3)), 2 * MiB);
 }
 
 TEST_F(TracePlayers, SpillWhatHasNoRoomAndSaySo) {
