@@ -14,6 +14,11 @@ namespace {
 
 constexpr std::uint64_t counters_bytes = 2 * sizeof(std::uint64_t);
 
+std::uint64_t bay_bytes(std::uint64_t granule_bytes, const LiveTuning& tuning) {
+  const std::uint64_t tile_bytes = granule_bytes / tuning.tiles_per_granule;
+  return largest_chunk_bytes(gpu(0), granule_bytes) / tile_bytes * digest_bytes + counters_bytes;
+}
+
 std::uint64_t load(const std::uint64_t* word) {
   return std::atomic_ref<const std::uint64_t>(*word).load(std::memory_order_acquire);
 }
@@ -44,33 +49,38 @@ LiveCopier::~LiveCopier() {
   release();
 }
 
+std::uint64_t LiveCopier::table_bytes(std::uint64_t granule_bytes, const LiveTuning& tuning) {
+  return round_up(bays * bay_bytes(granule_bytes, tuning), granule_bytes);
+}
+
 void LiveCopier::make() {
   const std::uint64_t granule = memory_.topology().granularity();
-  const std::uint64_t tiles_max = largest_chunk_bytes(gpu(0), granule) / tile_bytes_;
-  const std::uint64_t bay_bytes = tiles_max * digest_bytes + counters_bytes;
+  make_table(table_bytes(granule, tuning_));  // First, since it is what may fail often.
   words_ = std::make_unique<PinnedWords>(driver_, context_, memory_.ledger());
   copy_stream_ = driver_.create_stream(context_, StreamKind::non_blocking);
   settle_stream_ = driver_.create_stream(context_, StreamKind::urgent);  // The application stands.
   copy_kernel_ = driver_.load_kernel(context_, copy_digest_kernel());
   settle_kernel_ = driver_.load_kernel(context_, settle_kernel());
   paranoid_kernel_ = driver_.load_kernel(context_, paranoid_settle_kernel());
-  make_table(round_up(bays * bay_bytes, granule));
   driver_.fill(copy_stream_, table_.staging(), std::byte{0}, table_.size_bytes());
   driver_.wait_stream(copy_stream_, never);
+  const std::uint64_t each = bay_bytes(granule, tuning_);
   for (std::size_t i = 0; i < bays; ++i) {
-    make_bay(bays_[i], table_.staging() + i * bay_bytes, tiles_max * digest_bytes);
+    make_bay(bays_[i], table_.staging() + i * each, each - counters_bytes);
   }
 }
 
 /// What the cache keeps there makes room for digests: without them each move off the place stops
 /// the program for a whole copy.
 void LiveCopier::make_table(std::uint64_t size_bytes) {
+  const Location at = gpu(index(device_));
   while (true) {
     try {
       return claim_table(size_bytes);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::out_of_memory) throw;
-      if (memory_.give_room(gpu(index(device_)), size_bytes) == 0) throw;
+      const bool in_vain = memory_.room_bytes(at) < size_bytes;
+      if (in_vain || memory_.give_room(at, size_bytes) == 0) throw;
     }
   }
 }

@@ -204,6 +204,7 @@ void LiveMove::stage(LiveChunk& chunk, const WayChoice& choice, bool may_ask) {
     } catch (const Error& error) {
       // Digests want memory at the source, and a chunk may leave just because that place is full.
       if (options_.mode != Mode::automatic || error.kind() != ErrorKind::out_of_memory) throw;
+      chunk.lacked_digests = chunk.choice.way;
       chunk.choice = {Way::stopped, std::string("stopped: ") + error.what(), true};
     }
   }
@@ -400,9 +401,25 @@ void LiveMove::retired(LiveChunk& chunk) {
   if (chunks_beside_ > 0) --chunks_beside_;
   if (chunk.transaction.remapped()) report_.bytes_remapped += chunk.transaction.size_bytes();
   report_.copies_kept += chunk.transaction.give_source_up(options_, task_.terms) ? 1 : 0;
+  if (chunk.lacked_digests) make_digests(chunk);
   notices_.after(chunk.transaction.slot(), true);
   tell_ended(chunk, true);
   report_.phases.retire += clock_.now() - start;
+}
+
+/// Out of what the chunk has left, before the next one takes it: else every chunk that leaves a
+/// full place to make room for another would have to stop for its copy.
+void LiveMove::make_digests(const LiveChunk& chunk) noexcept {
+  constexpr std::uint64_t share_min = 8;  // Of the chunk's room most is left to who wants it.
+  const std::uint64_t digests_bytes =
+      LiveCopier::table_bytes(memory_.topology().granularity(), mover_.limits_.tuning);
+  if (chunk.transaction.size_bytes() < share_min * digests_bytes) return;
+  try {
+    mover_.copier(DeviceId{chunk.transaction.from().ordinal}, task_.to,
+                  chunk.lacked_digests == Way::live_beside);
+  } catch (const std::exception& error) {
+    log(LogLevel::debug, "the next chunk will go stopped, too: {}", error.what());
+  }
 }
 
 /// A destroyed stream's last work may still run, and nothing can be asked of it any more.

@@ -35,6 +35,8 @@ struct LiveChunk {
   /// Of the allocation when the copy began, if nobody could write to it then.
   std::optional<std::uint64_t> read_only_since;
   bool settled = false;  ///< In the last try.
+  /// It goes stopped instead of this way, for want of room for digests.
+  std::optional<Way> lacked_digests;
   int tries = 0;         ///< That were given up.
   bool overdue = false;  ///< In the last try no stream stood in time, for whatever reason.
   // What who watches has been told.
@@ -71,6 +73,7 @@ class LiveMove {
   WayChoice choose(const LiveChunk& chunk) const;
   void choose_again(LiveChunk& chunk);
   void give_up_lease() noexcept VMART_NO_THREAD_ANALYSIS;
+  void make_digests(const LiveChunk& chunk) noexcept;
   LiveCopier& lease_copier(const LiveChunk& chunk) VMART_NO_THREAD_ANALYSIS;
   void complete(LiveChunk& chunk);
   void await_copy(LiveChunk& chunk);

@@ -110,20 +110,34 @@ TEST_F(DemotionTest, MovesLiveOffAPlaceThatTheCacheFills) {
   rig_.check_invariants();
 }
 
-TEST_F(DemotionTest, GoesStoppedOffAPlaceThatProgramsFill) {
+TEST_F(DemotionTest, GoesLiveOffAPlaceThatProgramsFillOnceALargeChunkHasLeft) {
   attach();
-  std::uint64_t* words = filled(chunks_max, gpu(0), 7);
-  const auto live_chunks_of = [&](std::uint64_t first, std::uint64_t count) {
-    return runtime()
-        .migrate_async(words, first * chunk_bytes, count * chunk_bytes, gpu(1))
-        .wait()
-        .chunks_live;
-  };
-  EXPECT_EQ(live_chunks_of(0, 1), 0);
-  live_chunks_of(1, chunks_max - 2);
-  EXPECT_EQ(live_chunks_of(chunks_max - 1, 1), 1) << "what the others have left is room";
-  expect_whole(words, chunks_max, 7);
+  make_room_by_demotion();
+  const std::uint64_t large_bytes = 64 * chunk_bytes;  // Digests take a thirteenth of that.
+  const auto alloc_large = [&] { return rig_.alloc(large_bytes, gpu(0), large_bytes); };
+  const auto own_bytes = [&] { return memory().ledger().account(gpu(0)).own_bytes; };
+  const std::uint64_t own_before = own_bytes();
+  runtime().set_capacity(gpu(0), own_before + 2 * large_bytes);
+  std::uint64_t* first = alloc_large();
+  std::uint64_t* second = alloc_large();
+  rig_.write(first, large_bytes / 8, 1);
+  rig_.write(second, large_bytes / 8, 2);
+  EXPECT_EQ(runtime().migrate_async(first, host(0)).wait().chunks_live, 0);
+  EXPECT_GT(own_bytes(), own_before);
+  std::uint64_t* third = alloc_large();
+  EXPECT_EQ(bytes_at(second, host(0)), large_bytes) << "it made room, since digests take some";
+  EXPECT_EQ(runtime().migrate_async(third, host(0)).wait().chunks_live, 1);
+  EXPECT_EQ(rig_.wrong(first, large_bytes / 8, 1), 0u);
+  EXPECT_EQ(rig_.wrong(second, large_bytes / 8, 2), 0u);
   rig_.check_invariants();
+}
+
+TEST_F(DemotionTest, LeavesThePlaceToOthersWhereOnlySmallChunksLeave) {
+  attach();
+  filled(chunks_max, gpu(0), 7);
+  const std::uint64_t own_before = memory().ledger().account(gpu(0)).own_bytes;
+  EXPECT_EQ(demote(memory(), mover(), wanted(3)), 3 * chunk_bytes);
+  EXPECT_EQ(memory().ledger().account(gpu(0)).own_bytes, own_before);
 }
 
 TEST_F(DemotionTest, LeavesWhatMustNotMove) {
