@@ -1,12 +1,25 @@
 #include "service/busy_gpu.hpp"
 
 #include "base/log.hpp"
+#include "base/units.hpp"
 #include "service/access_kernels.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 namespace vma {
+namespace {
+
+/// A gate that comes while a round is still being launched waits for what has been launched by
+/// then, which of few launches is the whole round.
+constexpr double launches_max = 16;
+
+}  // namespace
 
 BusyGpu::BusyGpu(Runtime& runtime, Location gpu, const Work& work, Executor& executor)
     : runtime_(runtime), bytes_(work.bytes) {
@@ -18,7 +31,7 @@ BusyGpu::BusyGpu(Runtime& runtime, Location gpu, const Work& work, Executor& exe
     data_ = static_cast<std::byte*>(runtime.alloc(bytes_, gpu, options));
     attached_.emplace(runtime, stream_);
     read();  // Loads the kernel.
-    launches_ = launches_for(work.round);
+    shape_rounds(work.round);
     task_ = executor.spawn("vmart_reader", [this] { this->work(); });
   } catch (...) {
     give_back();
@@ -39,25 +52,47 @@ void BusyGpu::require_works() const {
 void BusyGpu::read() {
   constexpr std::uint64_t vector_bytes = 16, no_sum = ~std::uint64_t{0};
   constexpr unsigned blocks = 512, threads = 512;
-  constexpr int passes = 4;
   for (int launch = 0; launch < launches_; ++launch) {
     runtime_.launch(stream_, access_read_kernel(), {blocks}, {threads},
-                    KernelArguments::of(data_, bytes_ / vector_bytes, passes, no_sum, data_));
+                    KernelArguments::of(data_, bytes_ / vector_bytes, passes_, no_sum, data_));
   }
   runtime_.synchronize(stream_);
 }
 
-int BusyGpu::launches_for(Time round) {
-  constexpr double launches_max = 512;  // A driver takes about twice as many before it waits.
+/// By the clock of this computer: on a simulated machine with threads, a launch takes as long as it
+/// takes here, and only the times of the calls are those of that machine.
+Time BusyGpu::read_time() {
+  const auto began = std::chrono::steady_clock::now();
+  read();
+  return std::chrono::steady_clock::now() - began;
+}
+
+void BusyGpu::shape_rounds(Time round) {
   constexpr int tries = 3;
-  auto one = std::chrono::steady_clock::duration::max();
+  Time one = Time::max();
+  for (int attempt = 0; attempt < tries; ++attempt) one = std::min(one, read_time());
+  const double wanted = in_seconds(round) / in_seconds(std::max(one, Time(1)));
+  launches_ = static_cast<int>(std::clamp(wanted, 1.0, launches_max));
+  if (wanted > launches_max) lengthen_launches(round, wanted / launches_max);
+}
+
+/// By `times`, and by what is still missing then: much of what a short launch takes is no reading.
+void BusyGpu::lengthen_launches(Time round, double times) {
+  constexpr int tries = 8;
+  constexpr double enough = 0.9;
+  constexpr double passes_max = 1e9;
+  Time longest(0);
   for (int attempt = 0; attempt < tries; ++attempt) {
-    const auto began = std::chrono::steady_clock::now();
-    read();
-    one = std::min(one, std::chrono::steady_clock::now() - began);
+    const double passes = std::ceil(static_cast<double>(passes_) * times);
+    passes_ = static_cast<std::uint64_t>(std::min(passes, passes_max));
+    const Time took = read_time();
+    if (in_seconds(took) >= enough * in_seconds(round)) return;
+    longest = std::max(longest, took);
+    times = in_seconds(round) / in_seconds(std::max(took, Time(1)));
   }
-  const double wanted = std::chrono::duration<double>(round) / one;
-  return static_cast<int>(std::clamp(wanted, 1.0, launches_max));
+  throw Error(ErrorKind::unsupported, "vma::calibrate",
+              fmt::format("a round of reads takes {:.1f} ms, {:.1f} are wanted",
+                          in_seconds(longest) * 1e3, in_seconds(round) * 1e3));
 }
 
 void BusyGpu::work() noexcept {

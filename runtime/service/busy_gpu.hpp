@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -19,10 +20,13 @@ class BusyGpu {
  public:
   struct Work {
     std::size_t bytes = 0;  ///< That each launch reads, several times.
-    Time round{0};          ///< Of so many launches as take this long; zero: of one.
+    /// Of so many launches as take this long, but of few: those of long rounds read more often.
+    /// Zero: of one.
+    Time round{0};
   };
 
-  /// Requires: the runtime and the executor outlive it. Throws: Error. Blocks: for some launches.
+  /// Requires: the runtime and the executor outlive it. Throws: Error, of kind unsupported where no
+  /// round takes so long. Blocks: for some launches, and some rounds that are long.
   BusyGpu(Runtime& runtime, Location gpu, const Work& work, Executor& executor);
   ~BusyGpu();  // Gives back what it took; what cannot be given back is logged.
   BusyGpu(const BusyGpu&) = delete;
@@ -33,13 +37,16 @@ class BusyGpu {
 
  private:
   void read();
-  int launches_for(Time round);
+  Time read_time();
+  void shape_rounds(Time round);
+  void lengthen_launches(Time round, double times);
   void work() noexcept;
   void give_back() noexcept;
 
   Runtime& runtime_;
   const std::size_t bytes_;
-  int launches_ = 1;  // Constant once the thread runs.
+  int launches_ = 1;          // Constant once the thread runs, as are
+  std::uint64_t passes_ = 4;  // of each launch.
   Stream stream_ = nullptr;
   std::byte* data_ = nullptr;
   std::optional<AttachedStream> attached_;
