@@ -1,5 +1,7 @@
 #include "lab/recorded_machine.hpp"
 
+#include "placement/place_number.hpp"
+
 #include <vma/error.hpp>
 
 #include <fmt/format.h>
@@ -13,10 +15,6 @@ namespace {
   throw Error(ErrorKind::invalid_argument, "recorded_machine", reason);
 }
 
-PlaceId place(std::size_t at) {
-  return PlaceId{static_cast<std::uint8_t>(at)};
-}
-
 std::string names_of(const std::vector<Location>& places) {
   std::string names;
   for (const Location at : places)
@@ -25,9 +23,9 @@ std::string names_of(const std::vector<Location>& places) {
 }
 
 bool beyond_host(const MachineCosts& costs, std::size_t device, std::size_t peer) {
-  const double rate = costs.access_rate(place(device), place(peer));
+  const double rate = costs.access_rate(place_numbered(device), place_numbered(peer));
   for (std::size_t at = costs.gpus(); at < costs.places(); ++at)
-    if (costs.access_rate(place(device), place(at)) >= rate) return false;
+    if (costs.access_rate(place_numbered(device), place_numbered(at)) >= rate) return false;
   return rate > 0;
 }
 
@@ -74,7 +72,7 @@ ReplayMachine recorded_machine(const RecordingHeader& header,
     const auto number = static_cast<int>(on_gpu ? at : at - costs.gpus());
     states[at].location = on_gpu ? gpu(number) : host(number);
     states[at].used_bytes = 0;
-    if (on_gpu && costs.access_rate(place(at), place(at)) <= 0)
+    if (on_gpu && costs.access_rate(place_numbered(at), place_numbered(at)) <= 0)
       refuse(fmt::format("{} cannot read its own memory by the costs",
                          to_string(header.places[at].location)));
   }

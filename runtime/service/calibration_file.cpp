@@ -2,6 +2,7 @@
 
 #include "base/log.hpp"
 #include "machine/json_reader.hpp"
+#include "placement/place_number.hpp"
 #include "service/launch_gaps_json.hpp"
 #include "service/machine_fingerprint.hpp"
 #include "service/peer_links_json.hpp"
@@ -85,10 +86,6 @@ const std::vector<Matrix>& matrices() {
 
 #undef VMART_CELL
 
-PlaceId place(std::size_t at) {
-  return PlaceId{static_cast<std::uint8_t>(at)};
-}
-
 void read_matrix(JsonReader& reader, const Matrix& matrix, MachineCosts& costs) {
   const json::array& rows = reader.list(matrix.name);
   if (rows.size() != costs.places()) reader.refuse(matrix.name, "has not a row for each place");
@@ -104,7 +101,7 @@ void read_matrix(JsonReader& reader, const Matrix& matrix, MachineCosts& costs) 
         reader.refuse(matrix.name,
                       fmt::format("[{}][{}] is no number from 0 to {}", row, column, matrix.most));
       }
-      matrix.set(costs, place(row), place(column), value);
+      matrix.set(costs, place_numbered(row), place_numbered(column), value);
     }
   }
 }
@@ -176,7 +173,8 @@ std::string to_json(const Calibration& calibration) {
     for (std::size_t row = 0; row < calibration.places.size(); ++row) {
       json::array cells;
       for (std::size_t column = 0; column < calibration.places.size(); ++column) {
-        cells.emplace_back(matrix.get(calibration.costs, place(row), place(column)));
+        cells.emplace_back(
+            matrix.get(calibration.costs, place_numbered(row), place_numbered(column)));
       }
       rows.emplace_back(std::move(cells));
     }

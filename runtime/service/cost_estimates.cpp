@@ -2,6 +2,7 @@
 
 #include "base/units.hpp"
 #include "machine/cost_model.hpp"
+#include "placement/place_number.hpp"
 
 #include <vma/error.hpp>
 
@@ -54,8 +55,7 @@ void for_each_pair(const Topology& topology, Body&& body) {
   const std::vector<Location>& places = topology.locations();
   for (std::size_t from = 0; from < places.size(); ++from) {
     for (std::size_t to = 0; to < places.size(); ++to) {
-      body(PlaceId{static_cast<std::uint8_t>(from)}, places[from],
-           PlaceId{static_cast<std::uint8_t>(to)}, places[to]);
+      body(place_numbered(from), places[from], place_numbered(to), places[to]);
     }
   }
 }

@@ -1,6 +1,7 @@
 #include "service/live_stops.hpp"
 
 #include "base/log.hpp"
+#include "placement/place_number.hpp"
 #include "service/busy_gpu.hpp"
 #include "service/cost_estimates.hpp"
 #include "service/move_time.hpp"
@@ -24,10 +25,6 @@ constexpr int move_tries = 12;  // The first one warms up.
 /// rounds on several GPUs the ends lie further apart than a gate waits for at its first try. A
 /// program that goes over much host memory has its stream come late.
 constexpr std::chrono::milliseconds usual_round(1), late_round(60);
-
-PlaceId place_numbered(std::size_t at) {
-  return PlaceId{static_cast<std::uint8_t>(at)};
-}
 
 void require_stops(const auto& times) {
   if (!times.stalls.empty()) return;

@@ -1,6 +1,7 @@
 #include "service/recording_header.hpp"
 
 #include "machine/json_reader.hpp"
+#include "placement/place_number.hpp"
 #include "placement/recording_format.hpp"
 #include "service/byte_order.hpp"
 #include "service/launch_gaps_json.hpp"
@@ -29,8 +30,7 @@ boost::json::array matrix(std::size_t rows, std::size_t columns, Value&& value) 
   for (std::size_t row = 0; row < rows; ++row) {
     boost::json::array& line = all.emplace_back(boost::json::array()).get_array();
     for (std::size_t column = 0; column < columns; ++column) {
-      line.emplace_back(value(PlaceId{static_cast<std::uint8_t>(row)},
-                              PlaceId{static_cast<std::uint8_t>(column)}));
+      line.emplace_back(value(place_numbered(row), place_numbered(column)));
     }
   }
   return all;
@@ -133,8 +133,7 @@ void read_machine(JsonReader json, RecordingHeader& header) {
     if (json.list(name).size() != rows) json.refuse(name, fmt::format("has not {} rows", rows));
     for (std::size_t row = 0; row < rows; ++row) {
       for (std::size_t column = 0; column < places; ++column) {
-        assign(cell(PlaceId{static_cast<std::uint8_t>(row)},
-                    PlaceId{static_cast<std::uint8_t>(column)}),
+        assign(cell(place_numbered(row), place_numbered(column)),
                cell_of(json, name, row, column, places));
       }
     }

@@ -1,6 +1,7 @@
 #include "tools/calibrate.hpp"
 
 #include "base/units.hpp"
+#include "placement/place_number.hpp"
 #include "service/calibration_file.hpp"
 #include "service/live_stops.hpp"
 #include "service/machine_fingerprint.hpp"
@@ -15,10 +16,6 @@
 namespace vma {
 namespace {
 
-PlaceId place(std::size_t at) {
-  return PlaceId{static_cast<std::uint8_t>(at)};
-}
-
 template <typename Cell>
 void print_matrix(const char* title, const Calibration& calibration, std::size_t rows,
                   Cell&& cell) {
@@ -28,7 +25,7 @@ void print_matrix(const char* title, const Calibration& calibration, std::size_t
   for (std::size_t row = 0; row < rows; ++row) {
     fmt::print("{:<18}", to_string(calibration.places[row]));
     for (std::size_t column = 0; column < calibration.places.size(); ++column) {
-      const double value = cell(place(row), place(column));
+      const double value = cell(place_numbered(row), place_numbered(column));
       fmt::print(" {:>8}", value > 0 ? fmt::format("{:.1f}", value) : "-");
     }
     fmt::print("\n");

@@ -7,6 +7,7 @@
 #include "machine/machine_file.hpp"
 #include "machine/machine_folder.hpp"
 #include "machine/machine_reader.hpp"
+#include "placement/place_number.hpp"
 
 #include <vma/error.hpp>
 
@@ -123,8 +124,7 @@ std::vector<RouteKind> route_kinds(const ReplayMachine& machine) {
   std::vector<RouteKind> kinds;
   for (std::size_t from = 0; from < machine.places.size(); ++from) {
     for (std::size_t to = 0; to < machine.places.size(); ++to) {
-      const RouteCosts costs = route_costs(machine.costs, PlaceId{static_cast<std::uint8_t>(from)},
-                                           PlaceId{static_cast<std::uint8_t>(to)});
+      const RouteCosts costs = route_costs(machine.costs, place_numbered(from), place_numbered(to));
       auto found = std::ranges::find_if(kinds, [&](const RouteKind& kind) {
         return kind.costs == costs && kind.between_same == (from == to);
       });
