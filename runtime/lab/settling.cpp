@@ -1,6 +1,7 @@
 #include "lab/settling.hpp"
 
-#include <algorithm>
+#include "base/median.hpp"
+
 #include <cmath>
 
 namespace vma {
@@ -10,12 +11,6 @@ struct Stretch {
   Time begin{0};
   double slowdown = 0;
 };
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
 
 /// The windows with accesses that lie wholly in a phase. The last window of all ends with the
 /// replay, and so does the last phase.

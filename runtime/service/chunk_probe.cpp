@@ -1,5 +1,6 @@
 #include "service/chunk_probe.hpp"
 
+#include "base/median.hpp"
 #include "base/units.hpp"
 
 #include <fmt/format.h>

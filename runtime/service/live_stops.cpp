@@ -1,6 +1,7 @@
 #include "service/live_stops.hpp"
 
 #include "base/log.hpp"
+#include "base/median.hpp"
 #include "placement/place_number.hpp"
 #include "service/busy_gpu.hpp"
 #include "service/cost_estimates.hpp"

@@ -1,5 +1,6 @@
 #include "service/machine_probe.hpp"
 
+#include "base/median.hpp"
 #include "base/units.hpp"
 #include "machine/cost_members.hpp"
 #include "machine/machine_facts.hpp"

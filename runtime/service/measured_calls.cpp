@@ -32,10 +32,4 @@ double timed_us(const Clock& clock, const std::function<void()>& body) {
   return static_cast<double>((clock.now() - start).count()) / 1e3;
 }
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 }  // namespace vma

@@ -26,7 +26,5 @@ struct MeasuredCalls {
 
 /// Microseconds of the machine's clock that `body` takes.
 double timed_us(const Clock& clock, const std::function<void()>& body);
-/// The middle one of several tries. Requires: one or more.
-double median(std::vector<double> values);
 
 }  // namespace vma

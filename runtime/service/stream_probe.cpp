@@ -1,6 +1,7 @@
 #include "service/stream_probe.hpp"
 
 #include "base/log.hpp"
+#include "base/median.hpp"
 #include "base/units.hpp"
 #include "service/access_kernels.hpp"
 #include "service/probed_chunk.hpp"

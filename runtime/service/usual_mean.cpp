@@ -1,18 +1,11 @@
 #include "service/usual_mean.hpp"
 
-#include "base/check.hpp"
+#include "base/median.hpp"
 
 #include <algorithm>
 #include <numeric>
 
 namespace vma {
-
-Time median(std::vector<Time> times) {
-  VMART_CHECK(!times.empty(), "a median is of something");
-  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
-  std::ranges::nth_element(times, middle);
-  return *middle;
-}
 
 Time usual_mean(std::vector<Time> times) {
   constexpr int medians_max = 3;

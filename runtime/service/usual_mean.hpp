@@ -10,7 +10,5 @@ namespace vma {
 /// the few that something else held up, which a handful of samples says nothing of.
 /// Requires: there is one.
 Time usual_mean(std::vector<Time> times);
-/// The middle one; of an even number the later of two. Requires: there is one.
-Time median(std::vector<Time> times);
 
 }  // namespace vma

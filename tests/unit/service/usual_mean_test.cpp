@@ -18,10 +18,5 @@ TEST(UsualMean, LeavesOutWhatWasHeldUp) {
   EXPECT_EQ(usual_mean({Time(0), Time(0), Time(5)}), Time(0));
 }
 
-TEST(UsualMean, KnowsTheMedian) {
-  EXPECT_EQ(median({Time(3), Time(1), Time(2)}), Time(2));
-  EXPECT_EQ(median({Time(4), Time(3), Time(1), Time(2)}), Time(3)) << "the later of two";
-}
-
 }  // namespace
 }  // namespace vma

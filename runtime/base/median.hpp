@@ -1,0 +1,20 @@
+#pragma once
+
+#include "base/check.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+namespace vma {
+
+/// The middle one; of an even number the mean of the two. Requires: there is one.
+template <typename Value>
+Value median(std::vector<Value> values) {
+  VMART_CHECK(!values.empty(), "a median is of something");
+  std::ranges::sort(values);
+  const std::size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+}  // namespace vma
