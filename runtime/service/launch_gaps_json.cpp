@@ -1,5 +1,7 @@
 #include "service/launch_gaps_json.hpp"
 
+#include "service/gpu_numbers_json.hpp"
+
 #include <boost/json/array.hpp>
 
 #include <vector>
@@ -21,13 +23,8 @@ json::array written(const std::vector<Time>& gaps) {
 
 std::vector<Time> read(JsonReader& json, const char* key, std::size_t gpus) {
   std::vector<Time> gaps;
-  if (!json.has(key)) return gaps;
-  for (const json::value& cell : json.list(key)) {
-    const double value = cell.is_number() ? cell.to_number<double>() : -1;
-    if (!(value >= 0 && value <= ns_max)) json.refuse(key, "holds what is no time");
-    gaps.emplace_back(static_cast<Time::rep>(value));
-  }
-  if (!gaps.empty() && gaps.size() != gpus) json.refuse(key, "has not a time for each GPU");
+  for (const double ns : read_gpu_numbers(json, key, gpus, ns_max))
+    gaps.emplace_back(static_cast<Time::rep>(ns));
   return gaps;
 }
 

@@ -1,10 +1,10 @@
 #include "service/peer_links_json.hpp"
 
 #include "machine/link_kind.hpp"
+#include "service/gpu_numbers_json.hpp"
 
 #include <boost/json/array.hpp>
 #include <boost/json/string.hpp>
-#include <fmt/format.h>
 
 namespace vma {
 namespace {
@@ -43,23 +43,6 @@ std::vector<std::vector<LinkKind>> read_kinds(JsonReader& json, std::size_t gpus
   return kinds;
 }
 
-std::vector<double> read_rates(JsonReader& json, std::size_t gpus) {
-  std::vector<double> rates;
-  if (!json.has(both_ways_key)) return rates;
-  for (const json::value& cell : json.list(both_ways_key)) {
-    const double rate = cell.is_number() ? cell.to_number<double>() : -1;
-    if (!(rate >= 0 && rate <= rate_max)) {
-      json.refuse(both_ways_key,
-                  fmt::format("[{}] is no number from 0 to {}", rates.size(), rate_max));
-    }
-    rates.push_back(rate);
-  }
-  if (!rates.empty() && rates.size() != gpus) {
-    json.refuse(both_ways_key, "has not a rate for each GPU");
-  }
-  return rates;
-}
-
 }  // namespace
 
 void write_peer_links(json::object& json, const PeerLinks& links) {
@@ -75,7 +58,7 @@ void write_peer_links(json::object& json, const PeerLinks& links) {
 }
 
 PeerLinks read_peer_links(JsonReader& json, std::size_t gpus) {
-  return {read_kinds(json, gpus), read_rates(json, gpus)};
+  return {read_kinds(json, gpus), read_gpu_numbers(json, both_ways_key, gpus, rate_max)};
 }
 
 }  // namespace vma

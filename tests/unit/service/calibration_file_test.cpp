@@ -134,10 +134,10 @@ TEST(CalibrationFile, RefusesLinksThatAreNone) {
       {"[6.64E11]", "[-1]", "peers_both_ways_bytes_s: [0] is no number from 0 to"},
       {"[6.64E11]", "[1E300]", "peers_both_ways_bytes_s: [0] is no number from 0 to"},
       {"[6.64E11]", "[\"fast\"]", "peers_both_ways_bytes_s: [0] is no number from 0 to"},
-      {"[6.64E11]", "[1,2]", "peers_both_ways_bytes_s: has not a rate for each GPU"},
+      {"[6.64E11]", "[1,2]", "peers_both_ways_bytes_s: has not a number for each GPU"},
       {"[6.64E11]", "6.64E11", "peers_both_ways_bytes_s: is no list"},
-      {"[2345]", "[-1]", "kernel_gap_ns: holds what is no time"},
-      {"[2345]", "[1,2]", "kernel_gap_ns: has not a time for each GPU"},
+      {"[2345]", "[-1]", "kernel_gap_ns: [0] is no number from 0 to"},
+      {"[2345]", "[1,2]", "kernel_gap_ns: has not a number for each GPU"},
   };
   for (const auto& it : wrong) {
     SCOPED_TRACE(it.with);

@@ -1,0 +1,16 @@
+#pragma once
+
+#include "machine/json_reader.hpp"
+
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+namespace vma {
+
+/// The list at `key`, one number from 0 to `most` for each GPU, or none at all: files of before
+/// have no such key. Throws: Error{invalid_argument}, as the reader refuses.
+std::vector<double> read_gpu_numbers(JsonReader& json, std::string_view key, std::size_t gpus,
+                                     double most);
+
+}  // namespace vma
