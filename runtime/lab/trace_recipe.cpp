@@ -30,6 +30,15 @@ ConvertOptions converting(const ExperimentTrace& trace, std::uint64_t seed, std:
 
 }  // namespace
 
+std::vector<std::string> files_of(const ExperimentTrace& trace) {
+  switch (trace.kind) {
+    case ExperimentTrace::Kind::file: return {trace.input};
+    case ExperimentTrace::Kind::convert: return files_of(converting(trace, 0, {}));
+    case ExperimentTrace::Kind::generate: break;
+  }
+  return {};
+}
+
 TraceRecipe::TraceRecipe(const ExperimentTrace& trace, std::uint64_t seed)
     : trace_(trace), seed_(seed) {
   inputs_["made"] = is_converted(trace) ? how_made(converting(trace, seed, {}))
@@ -41,7 +50,7 @@ TraceRecipe::TraceRecipe(const ExperimentTrace& trace, std::uint64_t seed)
 /// By name: the header of what is made has it, too.
 boost::json::object TraceRecipe::input_sums() const {
   boost::json::object sums;
-  for (const std::string& file : files_of(converting(trace_, seed_, {})))
+  for (const std::string& file : files_of(trace_))
     sums[std::filesystem::path(file).filename().string()] = sum_of_file(file);
   return sums;
 }

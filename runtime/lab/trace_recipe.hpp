@@ -7,8 +7,13 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace vma {
+
+/// What the trace is, or all that it is made of. Throws: Error for an input that has not all that
+/// belongs to it.
+std::vector<std::string> files_of(const ExperimentTrace& trace);
 
 /// How a trace of an experiment is made for one seed, and of which bytes. Knows a trace that was
 /// made by the note beside it: one line of JSON, as `docs/experiments.md` has it. Immutable.

@@ -2,6 +2,7 @@
 
 #include "lab/experiment_reader.hpp"
 #include "lab/experiment_run.hpp"
+#include "lab/trace_recipe.hpp"
 #include "tools/report_start.hpp"
 #include "tools/run_progress.hpp"
 
@@ -49,6 +50,11 @@ void list(const Experiment& experiment) {
   for (const ExperimentCell& cell : cells_of(experiment)) fmt::print("{}\n", cell.id);
 }
 
+void list_files(const Experiment& experiment) {
+  for (const ExperimentTrace& trace : experiment.traces)
+    for (const std::string& file : files_of(trace)) fmt::print("{}\t{}\n", trace.name, file);
+}
+
 void print(const RunCommand& command, const RunOutcome& outcome) {
   for (const auto& [id, reason] : outcome.failed_bounds)
     fmt::print(stderr, "vmart-lab: the bound {} failed: {}\n", id, reason);
@@ -66,6 +72,10 @@ int run_experiment(const RunCommand& command) {
   const Experiment experiment = read_experiment(command.experiment);
   if (command.list) {
     list(experiment);
+    return 0;
+  }
+  if (command.list_files) {
+    list_files(experiment);
     return 0;
   }
   if (command.folder.empty())

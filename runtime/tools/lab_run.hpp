@@ -11,7 +11,7 @@ struct RunCommand {
   std::string folder;
   std::size_t jobs = 0;  ///< 0: as many as there are processors.
   std::vector<std::string> only;
-  bool list = false, no_report = false;
+  bool list = false, list_files = false, no_report = false;
 };
 
 /// Runs an experiment's cells that are not finished yet, and has the report made. Returns the exit

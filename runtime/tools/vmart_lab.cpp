@@ -143,6 +143,8 @@ void add_run(CLI::App& run, Given& given) {
       ->check(CLI::Range(1, 4096));
   run.add_option("--only", command.only, "this cell; once for each")->allow_extra_args(false);
   run.add_flag("--list", command.list, "prints the ids of the cells and runs none");
+  run.add_flag("--list-files", command.list_files,
+               "prints the files that its traces are made of and runs nothing");
   run.add_flag("--no-report", command.no_report, "leaves the report out");
 }
 

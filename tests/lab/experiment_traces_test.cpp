@@ -1,6 +1,8 @@
 // A trace in a folder of results is the one that would be made now: else the folder is refused, or
 // the trace made anew, before any cell runs.
+#include "lab/experiment_reader.hpp"
 #include "lab/experiment_rig.hpp"
+#include "lab/trace_recipe.hpp"
 #include "lab/trace_rig.hpp"
 
 #include <gtest/gtest.h>
@@ -63,6 +65,14 @@ TEST_F(ConvertedTraces, SoIsAnotherTableThatBelongsToTheInput) {
 TEST_F(ConvertedTraces, AnInputThatHasGoneIsRefused) {
   fs::remove(rig_ / "net_tensors.csv");
   EXPECT_NE(refused().find("with a NAME_tensors.csv beside it"), std::string::npos);
+}
+
+TEST_F(ConvertedTraces, FilesAreAllThatBelongToTheInput) {
+  using Files = std::vector<std::string>;
+  const Experiment experiment = read_experiment(rig_ / "experiment.json");
+  EXPECT_EQ(files_of(experiment.traces.at(0)), Files{rig_ / "chat.jsonl"});
+  EXPECT_EQ(files_of(experiment.traces.at(1)),
+            (Files{rig_ / "net_kernels.jsonl", rig_ / "net_tensors.csv"}));
 }
 
 TEST_F(ConvertedTraces, WhatIsNotWholeIsMadeAnew) {

@@ -3,6 +3,7 @@
 real_results_test.py VMART_LAB MACHINE_FILE. Exits with 77, which ctest shows as skipped, where pandas or
 plotly is missing."""
 
+import json
 import os
 import pathlib
 import sys
@@ -61,7 +62,7 @@ class RealResults(small_experiment.SmallExperiment):
         self.assertEqual(named, {"regret", "slowdown", "time", "moves", "links"})
 
     def test_a_cell_run_elsewhere_from_the_shipped_files_is_the_same(self):
-        path, files = experiment_files(self.experiment)
+        path, files = experiment_files(self.experiment, PROGRAM)
         self.assertEqual(sorted(files), ["asked/experiment.json", "asked/machines/two.json", "own.vtrace"])
         for index, identity in enumerate(lab.load(self.folder).ids[::5]):
             # Two of them in one folder, as tasks of one machine.
@@ -69,8 +70,38 @@ class RealResults(small_experiment.SmallExperiment):
                                        identity)
             self.assertEqual(data, (self.folder / "cells" / f"{identity}.json").read_bytes())
 
+    def test_what_a_trace_is_made_of_is_shipped_whole(self):
+        nets = self.top / "nets"
+        nets.mkdir()
+        (nets / "net_kernels.jsonl").write_text('{"us":1000,"in":[1],"out":[2]}\n')
+        (nets / "net_tensors.csv").write_text("tensor,is_weight,bytes\n1,1,4096\n2,0,8192\n")
+        trace = {"name": "net", "convert": "g10", "input": "../nets/net_kernels.jsonl"}
+        experiment = {"experiment": "nets", "machines": ["h200x2"], "policies": ["stay_put"], "traces": [trace]}
+        asked = self.top / "converted" / "experiment.json"
+        asked.parent.mkdir()
+        asked.write_text(json.dumps(experiment))
+        path, files = experiment_files(asked, PROGRAM)
+        self.assertEqual(sorted(files),
+                         ["converted/experiment.json", "nets/net_kernels.jsonl", "nets/net_tensors.csv"])
+        here = self.top / "nets_here"
+        done = small_experiment.run(PROGRAM, asked, here)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        (identity,) = lab.load(here).ids
+        data = sweep_task.run_cell(self.top / "nets_elsewhere", lambda: files, path, PROGRAM, identity)
+        self.assertEqual(data, (here / "cells" / f"{identity}.json").read_bytes())
+        (nets / "net_tensors.csv").unlink()
+        with self.assertRaisesRegex(lab.ResultError, "with a NAME_tensors.csv beside it"):
+            experiment_files(asked, PROGRAM)
+
+    def test_what_is_named_by_an_absolute_path_is_not_shipped(self):
+        own = {"name": "own", "file": str(self.top / "own.vtrace")}
+        asked = self.top / "absolute.json"
+        asked.write_text(json.dumps({"experiment": "absolute", "machines": ["h200x2"],
+                                     "policies": ["stay_put"], "traces": [own]}))
+        self.assertEqual(list(experiment_files(asked, PROGRAM)[1]), ["absolute.json"])
+
     def test_a_cell_that_fails_elsewhere_says_why(self):
-        path, files = experiment_files(self.experiment)
+        path, files = experiment_files(self.experiment, PROGRAM)
         with self.assertRaisesRegex(sweep_task.CellFailed, "exit 1: .*nothing_such"):
             sweep_task.run_cell(self.top / "failing", lambda: files, path, PROGRAM, "nothing_such")
         nowhere = unittest.mock.patch.dict(os.environ, PATH="")

@@ -9,7 +9,7 @@ import uuid
 
 from vmart.lab import sweep_task
 from vmart.lab.errors import MissingLibrary, ResultError, library
-from vmart.lab.experiment_files import experiment_files
+from vmart.lab.experiment_files import experiment_files, listed
 from vmart.lab.report import write_report
 from vmart.lab.whole_file import write_whole
 
@@ -57,12 +57,8 @@ class Sweep:
         return done.returncode
 
     def ids(self):
-        """Of all cells; `vmart-lab` refuses what is no experiment."""
-        done = subprocess.run([self.program, "run", str(self.experiment), "--list"],
-                              capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise ResultError(self.experiment, done.stderr.strip() or f"exit {done.returncode}")
-        return done.stdout.split()
+        """Of all cells."""
+        return listed(self.program, self.experiment, "--list")
 
     def begin_folder(self):
         kept = self.folder / "experiment.json"
@@ -97,7 +93,7 @@ class ClusterRun:
     def __init__(self, sweep, ray):
         self.sweep = sweep
         self.ray = ray
-        experiment, files = experiment_files(sweep.experiment)
+        experiment, files = experiment_files(sweep.experiment, sweep.program)
         # In a list, so that Ray hands on the reference and not the bytes: a machine fetches them once.
         self.parcel = [ray.put(files)]
         self.arguments = (sweep.name, self.parcel, experiment, sweep.program)
