@@ -87,7 +87,7 @@ class LiveCopier {
   void release_memory(bool ended) noexcept;
   std::array<ChainStep, 2> copy_steps(const Bay& bay) const;
   std::array<ChainStep, 3> settle_steps(const Bay& bay, bool paranoid) const;
-  void require_idle(const Bay& bay) const;
+  void require_idle(Bay& bay) const;
   bool await(const std::uint64_t* word, Bay& bay, BoundStream stream, TimePoint deadline);
 
   Memory& memory_;
