@@ -4,6 +4,7 @@
 
 #include <vma/snapshot.hpp>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -20,8 +21,10 @@ enum class FlowId : std::uint32_t {};
 /// of its own is fuller, leaves the rest to the others (progressive filling: Bertsekas and
 /// Gallager, "Data Networks", 6.5.2).
 ///
-/// A begin or an end costs in proportion to the flows that it reaches over full links, and to the
-/// levels at which they are held; a step in time to all that are under way. Not thread-safe.
+/// Rates are found once for all that begins and ends at one time: when time goes on, or somebody
+/// asks. That costs in proportion to the flows that are reached over full links, and to the levels
+/// at which they are held; a step in time costs in proportion to all that are under way. Not
+/// thread-safe.
 class LinkTraffic {
  public:
   explicit LinkTraffic(const LinkMap& map);
@@ -35,13 +38,13 @@ class LinkTraffic {
     double bytes = 0;
     double rate_max = std::numeric_limits<double>::infinity();
   };
-  /// Several at once, for less than one after the other and with the same rates, to the last bit.
-  /// Their numbers, until the next begin.
+  /// Several at once, which is the same as one after the other. Their numbers, until the next
+  /// begin.
   std::span<const FlowId> begin(std::span<const NewFlow> flows, Time now);
 
   /// Takes a flow out, ended or not. Returns the bytes that were left.
   double end(FlowId flow, Time now);
-  /// Several at once, likewise. Valid until the next end.
+  /// Several at once, for less. Valid until the next end.
   std::span<const double> end(std::span<const FlowId> flows, Time now);
 
   /// When the next flow ends if none begins; `Time::max()` without any. Rounded up.
@@ -51,55 +54,60 @@ class LinkTraffic {
 
   std::size_t size() const noexcept { return active_.size(); }
   /// Bytes a second, at present.
-  double rate(FlowId flow) const { return flows_[static_cast<std::size_t>(flow)].rate; }
+  double rate(FlowId flow);
   /// Bytes that went over a link since the start, up to the last begin or end.
   double carried(LinkId link) const { return links_[link].carried; }
 
  private:
   struct Flow {
-    const LinkPath* path = nullptr;
+    const LinkPath* path = nullptr;  // Null: it has ended.
     double left = 0, rate_max = 0, rate = 0;
-    std::uint64_t batch = 0;  // Of begins, in which it has got its rate.
-    bool fixed = true;        // False while rates are found and it has none yet.
-    bool ends = false;
+    std::uint64_t pass = 0;  // In which it got its rate, or is to get it.
+    bool fixed = true;       // False while rates are found and it has none yet.
   };
   struct Link {
     std::vector<std::uint32_t> flows;  // In the order of their beginning.
-    std::size_t unfixed = 0;           // While rates are found: flows without one.
-    double demand = 0;                 // Of all its flows at their fastest.
-    double room = 0;                   // While rates are found.
+    double capacity = 0;
+    double demand = 0;  // Of all its flows at their fastest.
     double carried = 0;
-    bool joins = false;    // Its flows may hold each other up.
-    bool joined = false;   // While rates are found: it may bind.
-    bool empties = false;  // While flows end: whoever it reaches ends too.
+    double room = 0;          // While rates are found: for the flows without one.
+    std::size_t unfixed = 0;  // These.
+    std::uint64_t pass = 0;   // In which its flows got their rates, or are to get them.
+
+    /// One that could serve all its flows at their fastest holds nobody up.
+    bool may_bind() const { return demand > capacity; }
+  };
+  /// A flow has begun or ended: its links that may bind while it is under way. Whatever it can hold
+  /// up, or has held up until now, is reached over these.
+  struct Change {
+    std::array<LinkId, LinkPath::links_max> links{};
+    std::uint8_t count = 0;
   };
 
   void advance(Time now);
-  bool may_bind(LinkId link) const;
-  bool alone(const LinkPath& path) const;
-  bool emptied(const LinkPath& path) const;
   std::uint32_t enter(const NewFlow& flow);
   void leave(std::uint32_t number);
-  void change_demand(LinkId link, double change);
-  void join(const LinkPath& path);
+  void note_change(const LinkPath& path);
+  void find_rates();
+  void join(const Change& change);
+  void join(LinkId link);
   void share();
-  void part();
   double slowest_unfixed() const;
   double next_level(LinkId& fullest);
   std::size_t fix(Flow& flow, double rate);
+  bool find_ended();
   void find_next();
 
-  const LinkMap& map_;
   std::vector<Flow> flows_;
   std::vector<std::uint32_t> free_;
   std::vector<std::uint32_t> active_;  // In the order of their beginning.
-  std::vector<std::uint32_t> joined_;  // While rates are found: flows that may change.
-  std::vector<LinkId> joined_links_;
-  std::vector<LinkId> open_links_;  // Of these, while rates are found: with flows without one.
   std::vector<Link> links_;
-  std::vector<FlowId> begun_;  // By the last call.
-  std::vector<double> left_;   // Of what the last call has ended.
-  std::uint64_t batch_ = 0;    // Of begins.
+  std::vector<Change> changes_;        // Since rates were found. With any, those are of before.
+  std::vector<std::uint32_t> joined_;  // While rates are found: flows that may change together.
+  std::vector<LinkId> open_links_;     // Likewise: those between them that have flows without one.
+  std::vector<FlowId> begun_;          // By the last call.
+  std::vector<double> left_;           // Of what the last call has ended.
+  std::uint64_t pass_ = 0;             // Of finding rates.
   Time now_{0};
   bool next_known_ = true;  // These are true.
   Time next_end_ = Time::max();

@@ -112,7 +112,7 @@ INSTANTIATE_TEST_SUITE_P(BothWays, AnyFlows, testing::Values(0, 600));
 
 /// Max-min fair: no link carries more than it can, and whoever gets less than it could take has a
 /// link that is full, on which nobody gets more.
-void expect_fair(const LinkMap& map, const LinkTraffic& traffic,
+void expect_fair(const LinkMap& map, LinkTraffic& traffic,
                  const std::map<FlowId, const LinkPath*>& flows) {
   constexpr double slack = 1e-6;
   std::vector<double> used(map.size()), most(map.size());
@@ -212,6 +212,54 @@ TEST_P(AnyFlows, OfWhichSeveralBeginAtOnceGetTheSameRatesAsOneAfterTheOther) {
   for (std::size_t link = 0; link < map_.size(); ++link)
     EXPECT_EQ(traffic_.carried(static_cast<LinkId>(link)),
               at_once.carried(static_cast<LinkId>(link)));
+}
+
+// One is asked for rates after each begin and end, and finds them anew each time; the other finds
+// them once, when all is asked in the end. Sums may round otherwise, and no more.
+TEST_P(AnyFlows, OfOneTimeGetTheSameRatesWhoeverAsksInBetween) {
+  std::mt19937_64 random(run_seed());
+  LinkTraffic at_last(map_);
+  std::vector<std::pair<FlowId, FlowId>> flows;  // In the one that is asked, in the other.
+  Time now{0};
+  for (int step = 0; step < 1000; ++step) {
+    now += std::chrono::microseconds(random() % 1000);
+    for (std::size_t change = random() % 8; change > 0; --change) {
+      if (flows.size() < 12 && random() % 2 == 0) {
+        const PlaceId device{static_cast<std::uint8_t>(random() % 2)};
+        const PlaceId at{static_cast<std::uint8_t>(random() % 3)};
+        const LinkPath& path = random() % 2 == 0 ? map_.read(device, at) : map_.write(device, at);
+        const double bytes = static_cast<double>(random() % 5000);
+        const double most = static_cast<double>(1 + random() % 4000) / 7;
+        flows.emplace_back(traffic_.begin(path, bytes, now, most),
+                           at_last.begin(path, bytes, now, most));
+      } else if (!flows.empty()) {
+        std::swap(flows[random() % flows.size()], flows.back());
+        const auto [one, other] = flows.back();
+        flows.pop_back();
+        const double left = traffic_.end(one, now);
+        ASSERT_NEAR(at_last.end(other, now), left, 1e-9 * left + 1e-9);
+      }
+      for (const auto& [one, other] : flows) traffic_.rate(one);
+    }
+    for (const auto& [one, other] : flows)
+      ASSERT_NEAR(at_last.rate(other), traffic_.rate(one), 1e-9 * traffic_.rate(one));
+  }
+}
+
+// What has ended is told before rates are found for what is under way now.
+TEST_F(LinkTrafficTest, SeveralThatEndAtOneTimeEndInTheOrderOfTheirBeginning) {
+  const FlowId first = read(gpu_0, host_0, 200);
+  const FlowId second = read(gpu_1, gpu_0, 1600), third = read(gpu_1, host_0, 200);
+  EXPECT_EQ(traffic_.next_end(), seconds(4));
+  EXPECT_EQ(traffic_.next(), first);
+  traffic_.end(first, seconds(4));
+  EXPECT_EQ(traffic_.next_end(), seconds(4));
+  EXPECT_EQ(traffic_.next(), second);
+  traffic_.end(second, seconds(4));
+  read(gpu_0, host_0, 50, seconds(4));
+  EXPECT_EQ(traffic_.next(), third);
+  traffic_.end(third, seconds(4));
+  EXPECT_EQ(traffic_.next_end(), seconds(5));
 }
 
 }  // namespace
