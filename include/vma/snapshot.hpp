@@ -153,6 +153,11 @@ class VMART_EXPORT Snapshot {
       body(user.device, user.heat);
     }
   }
+  /// Bytes a second of all GPUs, by the short average as it was when each last used it: no less
+  /// than now, and found without any fading.
+  double demand_most(ChunkId chunk) const;
+  /// For the processor: the users of the chunk are about to be asked for.
+  void prepare(ChunkId chunk) const;
   /// Null without one, and once it has run out. Its times are since the clock's start.
   const Hint* hint(ChunkId chunk) const;
   std::string_view tag(ChunkId chunk) const;

@@ -104,6 +104,8 @@ bool Replay::take_access(const TraceEvent& event) {
   ++loads_[number].waiting;
   loads_[number].bytes += bytes;
   devices_[number].queue.push_back(access);
+  // For the processor: by when it begins, others have been looked at.
+  __builtin_prefetch(&scheduler_.snapshot().chunk(object.first));
   begin_next(number);
   return true;
 }

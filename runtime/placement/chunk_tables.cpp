@@ -12,24 +12,14 @@ namespace vma {
 inline namespace v1 {
 namespace {
 
-/// What is left of an average after `passed`.
-double fading(Time passed, Time half_life) {
-  if (passed <= Time::zero()) return 1;
-  return std::exp2(-in_seconds(passed) / in_seconds(half_life));
-}
-
-/// What one byte now adds to an average of bytes a second.
-double weight(Time half_life) {
-  return std::numbers::ln2 / in_seconds(half_life);
-}
-
 constexpr std::size_t tags_max = UINT16_MAX;
 
 }  // namespace
 
 ChunkTables::ChunkTables(std::vector<PlaceState> places, MachineCosts costs,
                          const HeatLimits& limits)
-    : limits_(limits),
+    : short_(limits.half_life_short),
+      long_(limits.half_life_long),
       places_(std::move(places)),
       costs_(std::move(costs)),
       heat_(limits.cells_max),
@@ -38,6 +28,14 @@ ChunkTables::ChunkTables(std::vector<PlaceState> places, MachineCosts costs,
   demands_.resize(costs_.gpus() * places_.size());
   tag_numbers_.emplace("", std::uint16_t{0});
   costs_.rank();
+}
+
+ChunkTables::Average::Average(Time half_life)
+    : half_life_s(in_seconds(half_life)), weight(std::numbers::ln2 / half_life_s) {}
+
+double ChunkTables::Average::fading(Time passed) const {
+  if (passed <= Time::zero()) return 1;
+  return std::exp2(-in_seconds(passed) / half_life_s);
 }
 
 void ChunkTables::set_now(Time now) {
@@ -189,8 +187,8 @@ void ChunkTables::clear_changed() {
 
 Heat ChunkTables::decayed(const HeatCell& cell) const {
   const Time passed = now_ - cell.updated;
-  const double short_fading = fading(passed, limits_.half_life_short);
-  const double long_fading = fading(passed, limits_.half_life_long);
+  const double short_fading = short_.fading(passed);
+  const double long_fading = long_.fading(passed);
   return {cell.read_short * short_fading, cell.read_long * long_fading,
           cell.write_short * short_fading, cell.write_long * long_fading};
 }
@@ -207,20 +205,18 @@ void ChunkTables::used(ChunkId chunk, PlaceId device, double bytes_read, double 
   }
   HeatCell& cell = *found;
   const Heat heat = decayed(cell);
-  const double to_short = weight(limits_.half_life_short);
-  const double to_long = weight(limits_.half_life_long);
-  cell.read_short = static_cast<float>(heat.read_short + bytes_read * to_short);
-  cell.read_long = static_cast<float>(heat.read_long + bytes_read * to_long);
-  cell.write_short = static_cast<float>(heat.write_short + bytes_written * to_short);
-  cell.write_long = static_cast<float>(heat.write_long + bytes_written * to_long);
+  cell.read_short = static_cast<float>(heat.read_short + bytes_read * short_.weight);
+  cell.read_long = static_cast<float>(heat.read_long + bytes_read * long_.weight);
+  cell.write_short = static_cast<float>(heat.write_short + bytes_written * short_.weight);
+  cell.write_long = static_cast<float>(heat.write_long + bytes_written * long_.weight);
   cell.updated = now_;
   demands_[index(device) * places_.size() + index(row.at)] +=
-      (bytes_read + bytes_written) * to_short;
+      (bytes_read + bytes_written) * short_.weight;
 }
 
 /// All averages fade alike, so their sums do too: one multiplication a pair keeps them true.
 void ChunkTables::update_demands() {
-  const double left = fading(now_ - demands_at_, limits_.half_life_short);
+  const double left = short_.fading(now_ - demands_at_);
   demands_at_ = now_;
   for (double& demand : demands_) demand *= left;
   for (std::size_t at = 0; at < places_.size(); ++at) {

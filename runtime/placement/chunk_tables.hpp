@@ -52,6 +52,8 @@ struct ChunkTables {
   void expect(PlaceId at, std::uint64_t bytes);
   void expect_no_more(PlaceId at, std::uint64_t bytes);
   void used(ChunkId chunk, PlaceId device, double bytes_read, double bytes_written);
+  /// For the processor: `used` is about to be called, or the users are about to be asked for.
+  void prepare(ChunkId chunk) const { heat_.prepare(rows_[index(chunk)]); }
   /// The hint's times are since the clock's start.
   void hinted(ChunkId chunk, const Hint& hint);
   void forget_hint(ChunkId chunk);
@@ -83,8 +85,16 @@ struct ChunkTables {
   double demand(PlaceId device, PlaceId at) const;
   void update_demands();
 
+  /// What time and a byte do to an average.
+  struct Average {
+    double half_life_s = 0;
+    double weight = 0;  // What one byte now adds to an average of bytes a second.
+    explicit Average(Time half_life);
+    double fading(Time passed) const;  // What is left of it.
+  };
+
   Time now_{0};
-  HeatLimits limits_;
+  Average short_, long_;
   std::vector<ChunkRow> rows_;
   std::vector<ChunkId> changed_;
   std::vector<PlaceState> places_;

@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <span>
 #include <utility>
 
 namespace vma::inline v1 {
@@ -21,8 +22,8 @@ constexpr std::size_t passed_over_max = 1024;      // Besides, of such as may no
 constexpr std::size_t granted_max = 4096;          // Of the wishes of a tick, the best.
 constexpr double gain_most = 1e6;                  // Seconds: of what a user cannot reach now.
 constexpr std::size_t announced_max = 65536;
-constexpr std::size_t read_ahead = 8;  // Changed chunks that the processor is told of in advance.
-constexpr double again_by_use = 1.5;   // Growth of a chunk's demand that makes a use count.
+constexpr std::size_t ahead = 8;      // Changed chunks that the processor is told of in advance.
+constexpr double again_by_use = 1.5;  // Growth of a chunk's demand that makes a use count.
 
 /// Parameters, under the names that they have in `cost_benefit_kind`.
 struct Weights {
@@ -61,6 +62,8 @@ class CostBenefit : public Policy {
 
  private:
   void look_over_all(const Snapshot& snapshot);
+  void read_ahead(const Snapshot& snapshot, std::span<const ChunkId> chunks,
+                  std::size_t from) const;
   void place_in_order(const Snapshot& snapshot, ChunkId chunk, const Outlook& outlook);
   void remember(ChunkId chunk, Time due);
   void forget(ChunkId chunk);
@@ -309,16 +312,23 @@ void CostBenefit::collect_due(const Snapshot& snapshot) {
 
 // --- Entry points
 
+/// A row says where the users are, so the processor hears of it twice as early.
+void CostBenefit::read_ahead(const Snapshot& snapshot, std::span<const ChunkId> chunks,
+                             std::size_t from) const {
+  if (from + 2 * ahead < chunks.size())
+    __builtin_prefetch(&snapshot.chunk(chunks[from + 2 * ahead]));
+  if (from + ahead >= chunks.size()) return;
+  order_.prepare(chunks[from + ahead]);
+  snapshot.prepare(chunks[from + ahead]);
+}
+
 void CostBenefit::on_tick(const Snapshot& snapshot, Plan& plan) {
   if (!looked_over_) look_over_all(snapshot);
   budget_.refill(snapshot.costs(), snapshot.now());
   wanted_.clear();
   const auto changed = snapshot.changed();
   for (std::size_t i = 0; i < changed.size(); ++i) {
-    if (i + read_ahead < changed.size()) {
-      order_.prepare(changed[i + read_ahead]);
-      __builtin_prefetch(&snapshot.chunk(changed[i + read_ahead]));
-    }
+    read_ahead(snapshot, changed, i);
     outlook_.read(snapshot, changed[i], weights_.horizon);
     place_in_order(snapshot, changed[i], outlook_);
     if (index(changed[i]) < looked_.size()) {
@@ -339,6 +349,8 @@ void CostBenefit::on_use(const UseEvent& use, const Snapshot& snapshot, Plan& pl
   if (hint == nullptr) {
     if (use.device == row.at) return;
     if (index(use.chunk) >= looked_.size()) looked_.resize(snapshot.chunks().size());
+    // Most uses are no news, which is known before any average has faded to now.
+    if (snapshot.demand_most(use.chunk) < again_by_use * looked_[index(use.chunk)]) return;
   } else if (!hint->next_use) {  // Whoever tells it now without a time means soon.
     now_on = *hint;
     now_on.next_use = snapshot.now();

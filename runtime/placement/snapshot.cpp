@@ -30,6 +30,21 @@ Snapshot::User Snapshot::user_at(std::uint32_t cell) const {
   return {found.device, tables_->decayed(found)};
 }
 
+/// In the order of `for_each_user`, so that no sum of what has faded is larger, even by rounding.
+double Snapshot::demand_most(ChunkId chunk) const {
+  const ChunkRow& row = this->chunk(chunk);
+  double most = 0;
+  for (std::uint32_t number = row.users; number-- > 0;) {
+    const HeatCell& cell = tables_->heat_.at(row.heat + number);
+    most += double{cell.read_short} + double{cell.write_short};
+  }
+  return most;
+}
+
+void Snapshot::prepare(ChunkId chunk) const {
+  tables_->prepare(chunk);
+}
+
 Heat Snapshot::heat(ChunkId chunk, PlaceId device) const {
   Heat heat;
   for_each_user(chunk, [&](PlaceId user, const Heat& its) {

@@ -137,6 +137,29 @@ double recounted(const Snapshot& snapshot, PlaceId device, PlaceId at) {
   return sum;
 }
 
+// To the last bit: what is decided by it beforehand must be decided alike by the sum itself.
+TEST(ChunkTables, DemandIsNeverMoreThanWhatItWasAtTheLastUses) {
+  ChunkTables tables = two_gpus();
+  const Snapshot snapshot(tables);
+  const ChunkId chunk = add(tables, 7, 1);
+  EXPECT_EQ(snapshot.demand_most(chunk), 0);
+  const auto demand = [&] {
+    double sum = 0;
+    snapshot.for_each_user(chunk, [&](PlaceId, const Heat& heat) { sum += heat.short_term(); });
+    return sum;
+  };
+  std::mt19937 random(7);
+  Time now{0};
+  for (int step = 0; step < 1000; ++step) {
+    tables.set_now(now += Time(random() % 300'000'000));
+    EXPECT_GE(snapshot.demand_most(chunk), demand());
+    tables.used(chunk, gpu_0, random() % 100'000, random() % 100'000);
+    if (step % 3 > 0) continue;
+    tables.used(chunk, gpu_1, random() % 100'000, random() % 1000);
+    EXPECT_EQ(snapshot.demand_most(chunk), demand());
+  }
+}
+
 TEST(ChunkTables, DemandGoesWithTheChunk) {
   ChunkTables tables = two_gpus();
   const Snapshot snapshot(tables);
