@@ -34,7 +34,7 @@ struct ChunkRow {
 
   std::uint64_t bytes = 0;                  ///< 0: there is no chunk of this number.
   Time born{0}, last_use{0}, last_move{0};  ///< 0: not yet.
-  std::uint32_t allocation = 0;  ///< Equal for chunks of one allocation, while that lives.
+  std::uint32_t allocation = 0;  ///< Equal for chunks of one; numbered in the order they came in.
   std::uint32_t slot = 0;        ///< Which chunk of the allocation.
   std::uint32_t heat = none;     ///< `Snapshot` knows.
   std::uint32_t hint = none;     ///< `Snapshot` knows.

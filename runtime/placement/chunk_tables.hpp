@@ -40,7 +40,7 @@ struct ChunkTables {
     std::uint64_t bytes = 0;
     PlaceId at{};
   };
-  /// Returns the first of the rows. `allocation` is any number that no other one has.
+  /// Returns the first of the rows. `allocation` is a number above those before.
   ChunkId add(std::uint32_t allocation, std::string_view tag, std::span<const NewChunk> chunks);
   /// Forgets the rows of an allocation; their numbers may be used again.
   void remove(ChunkId first, std::size_t chunks);

@@ -99,7 +99,10 @@ void LifetimeClass::count(Allocation& allocation, bool as_demand) {
 
 LiveAllocations::Number LifetimeClass::find(ChunkId chunk, const Snapshot& snapshot) {
   const LiveAllocations::Number number = allocations_.find(chunk, snapshot);
-  if (number != LiveAllocations::none) count(allocations_[number], true);
+  if (number != LiveAllocations::none) {
+    allocations_[number].found = true;
+    count(allocations_[number], true);
+  }
   return number;
 }
 
@@ -120,7 +123,7 @@ void LifetimeClass::on_gone(ChunkId chunk) {
   const LiveAllocations::Number number = allocations_.gone(chunk);
   if (number == LiveAllocations::none) return;
   Allocation& allocation = allocations_[number];
-  contexts_.ended(allocation.keys, allocation.lifetime());
+  contexts_.ended(allocation.keys, allocation.found ? allocation.lifetime() : unseen);
   count(allocation, false);
   allocations_.forget(number);
 }
@@ -156,7 +159,7 @@ void LifetimeClass::on_alloc(const AllocRequest& request, const Snapshot& snapsh
   }
   contexts_.begun(allocation.keys, now_);
   growth_.add(allocation.of_class, static_cast<double>(allocation.bytes), now_);
-  allocations_.add(allocation);
+  allocations_.add(allocation, request.tag, chunks, snapshot);
 }
 
 // --- Moves
@@ -256,6 +259,7 @@ void LifetimeClass::on_tick(const Snapshot& snapshot, Plan& plan) {
   growth_.pass(now_);
   for (const ChunkId chunk : snapshot.changed())
     if (snapshot.chunk(chunk).bytes > 0) find(chunk, snapshot);
+  allocations_.end_tick(snapshot);
   give_up_unseen();
   Plan inner;
   inner_->on_tick(snapshot, inner);
