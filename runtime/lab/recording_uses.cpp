@@ -154,7 +154,7 @@ class RecordedEvents : public RecordListener {
     const Life& life = found->second;
     TraceEvent event;
     event.kind = TraceEventKind::place;
-    event.time = std::max({record.start, now_, life.begin});
+    event.time = std::max({record.end, now_, life.begin});
     event.object = record.allocation;
     event.offset = record.slot * life.chunk_bytes;
     if (event.offset >= life.bytes) return bad("a move beyond its allocation");

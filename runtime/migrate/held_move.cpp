@@ -278,7 +278,9 @@ ChunkStep HeldMove::step_of(const Transaction& transaction, ChunkStep::Kind kind
   step.from = transaction.from();
   step.to = to_;
   step.stall = held_.opened - held_.stopped;
+  step.switched = transaction.switched_at();
   step.operation = terms_.operation;
+  step.by_policy = terms_.by_policy;
   return step;
 }
 

@@ -17,7 +17,9 @@ ChunkStep LiveMove::step_of(const LiveChunk& chunk, ChunkStep::Kind kind) const 
   step.from = chunk.transaction.from();
   step.to = task_.to;
   step.stall = chunk.stall;
+  step.switched = chunk.transaction.switched_at();
   step.operation = task_.terms.operation;
+  step.by_policy = task_.terms.by_policy;
   return step;
 }
 

@@ -15,6 +15,8 @@ struct MoveTerms {
   bool keeps_copy = false;
   /// Who asked for it, by a number that says something to who watches chunks; 0: nobody of those.
   std::uint64_t operation = 0;
+  /// A policy wants it, and the scheduler keeps account of it.
+  bool by_policy = false;
 };
 
 }  // namespace vma

@@ -67,6 +67,7 @@ void Restoration::obtain() {
 
 void Restoration::show(std::size_t slot, Chunk& chunk) {
   const PhaseTimer timer(clock_, report_.phases.map);
+  const Location from = allocation_.home(slot);
   try {
     try {
       allocation_.restore(slot, chunk, memory_.topology());
@@ -83,6 +84,18 @@ void Restoration::show(std::size_t slot, Chunk& chunk) {
   }
   ++report_.chunks_moved;  // One that is dark was not.
   report_.bytes_moved += allocation_.geometry().slot_bytes(slot);
+  tell_restored(slot, from);
+}
+
+void Restoration::tell_restored(std::size_t slot, Location from) noexcept {
+  ChunkStep step;
+  step.kind = ChunkStep::Kind::restored;
+  step.begin = step.end = step.switched = clock_.now();
+  step.address = allocation_.slot_begin(slot);
+  step.bytes = allocation_.geometry().slot_bytes(slot);
+  step.from = from;
+  step.to = at_;
+  mover_.tell(step);
 }
 
 void Restoration::finish(TimePoint start) noexcept {

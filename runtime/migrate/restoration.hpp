@@ -25,6 +25,7 @@ class Restoration {
   void plan();
   void obtain();
   void show(std::size_t slot, Chunk& chunk);
+  void tell_restored(std::size_t slot, Location from) noexcept;
   void finish(TimePoint start) noexcept;
 
   Mover& mover_;

@@ -171,6 +171,7 @@ void Transaction::switch_slot(Phases& phases) {
   }
   dark_ = clock.now() - start;
   source_ = allocation_.replace(slot_, std::move(target_));
+  switched_at_ = clock.now();  // Who looks from now on sees it there.
   move_to(State::switched);
   if (noted_clean_) {
     memory_.copies().note_used(size_bytes_);

@@ -77,6 +77,8 @@ class Transaction {
   /// Whether it has moved without a copy.
   bool remapped() const noexcept { return state_ == State::switched && noted_clean_; }
   std::chrono::nanoseconds dark() const noexcept { return dark_; }
+  /// Requires: switched.
+  TimePoint switched_at() const noexcept { return switched_at_; }
 
  private:
   bool may_keep_source() const noexcept;
@@ -106,6 +108,7 @@ class Transaction {
   bool took_copy_ = false;                     // Clean still or not.
   std::optional<std::uint64_t> read_only_in_;  // That of the switch, if nobody may write then.
   std::chrono::nanoseconds dark_{0};
+  TimePoint switched_at_{0};
 };
 
 }  // namespace vma

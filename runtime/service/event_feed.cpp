@@ -128,6 +128,7 @@ std::uint64_t EventFeed::decision_behind(const ChunkStep& step) const {
 }
 
 void EventFeed::moved_on(const ChunkStep& step) noexcept try {
+  if (step.kind == ChunkStep::Kind::restored) return;  // Nothing moved: who resumes is told.
   if (step.kind == ChunkStep::Kind::stood) {
     if (trace_ != nullptr) {
       const bool from_gpu = step.from.kind == Location::Kind::gpu;

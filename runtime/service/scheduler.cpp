@@ -29,7 +29,7 @@ Scheduler::Scheduler(const SchedulerGround& ground, std::vector<PlaceState> plac
       clock_(ground.driver.clock()),
       limits_(limits),
       make_(std::move(make)),
-      inbox_(std::make_shared<SchedulerInbox>(clock_)),
+      inbox_(std::make_shared<SchedulerInbox>()),
       costs_(std::move(costs)),
       roster_(ground.memory.topology(), ground.mover.attached()),
       tables_(std::make_shared<ChunkTables>(std::move(places), costs_, limits.heat)),
@@ -62,7 +62,6 @@ void Scheduler::wake_with(std::function<void()> wake) {
 
 void Scheduler::catch_up() {
   tables_->set_now(clock_.now());
-  record_stalls();
   take_ended();
   take_inbox();
 }
@@ -73,7 +72,7 @@ void Scheduler::take_inbox() {
   while (taken < events_.size() && take_event(events_[taken])) ++taken;
   events_.erase(events_.begin(), events_.begin() + static_cast<std::ptrdiff_t>(taken));
   if (!inbox_->take_scope_changed() && !inbox_->take_missed()) return;
-  for (const auto& [begin, entry] : roster_.entries()) refresh(entry, tables_->now());
+  roster_.refresh_all(*tables_);
 }
 
 /// False if it has to wait, and with it all later ones: its moves have not ended yet.
@@ -86,10 +85,14 @@ bool Scheduler::take_event(const SchedulerInbox::Event& event) {
     if (entry != nullptr) record_allocation(*entry);
     return true;
   }
+  if (event.kind == Kind::step) {
+    record_step(event.step);
+    return true;
+  }
   const ChunkRoster::Entry* entry = roster_.find(event.begin);
   if (entry == nullptr) return true;
   if (event.kind == Kind::changed) {
-    refresh(*entry, event.at);
+    roster_.refresh(*entry, *tables_);
     return true;
   }
   const bool moves = std::ranges::any_of(

@@ -148,9 +148,8 @@ class Scheduler {
   Decision decision_of(DecisionKind kind, const AcceptedMove& move) const VMART_REQUIRES(mutex_);
 
   // scheduler_recording.cpp
-  void refresh(const ChunkRoster::Entry& entry, Time changed) VMART_REQUIRES(mutex_);
+  void record_step(const ChunkStep& step) VMART_REQUIRES(mutex_);
   void record_allocation(const ChunkRoster::Entry& entry) VMART_REQUIRES(mutex_);
-  void record_stalls() VMART_REQUIRES(mutex_);
 
   // scheduler_moves.cpp
   void carry_out(const Plan& plan, bool awaited = false) VMART_REQUIRES(mutex_);

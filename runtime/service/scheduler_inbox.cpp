@@ -9,7 +9,6 @@ namespace vma {
 
 void SchedulerInbox::post(Event event) noexcept {
   try {
-    event.at = clock_.now();
     const MutexLock lock(mutex_);
     events_.push_back(std::move(event));
   } catch (const std::exception&) {
@@ -29,17 +28,11 @@ void SchedulerInbox::changed(const Allocation& allocation) noexcept {
   post({Event::Kind::changed, allocation.begin(), {}, {}});
 }
 
-void SchedulerInbox::stood(const ChunkStep& step) noexcept {
-  try {
-    const MutexLock lock(mutex_);
-    stood_.push_back(step);
-  } catch (const std::exception&) {  // A stall that no recording has.
-  }
-}
-
-std::vector<ChunkStep> SchedulerInbox::take_stood() {
-  const MutexLock lock(mutex_);
-  return std::exchange(stood_, {});
+void SchedulerInbox::stepped(const ChunkStep& step) noexcept {
+  using Kind = ChunkStep::Kind;
+  const bool moved = step.kind == Kind::moved || step.kind == Kind::restored;
+  if (step.kind != Kind::stood && (!moved || step.by_policy)) return;
+  post({Event::Kind::step, step.address, {}, step});  // Without a reason: nothing to throw for.
 }
 
 void SchedulerInbox::wake() noexcept {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include "base/clock.hpp"
 #include "base/ids.hpp"
 #include "base/mutex.hpp"
 #include "memory/memory_watcher.hpp"
@@ -20,21 +19,18 @@ class Allocation;
 class SchedulerInbox : public MemoryWatcher {
  public:
   struct Event {
-    enum class Kind { made, freed, changed };
+    enum class Kind { made, freed, changed, step };
     Kind kind = Kind::made;
     Address begin{};
     std::weak_ptr<Allocation> allocation;  ///< Of `made`.
-    TimePoint at{0};                       ///< When it came.
+    ChunkStep step;                        ///< Of `step`.
   };
-
-  /// Requires: the clock lives as long as it.
-  explicit SchedulerInbox(Clock& clock) : clock_(clock) {}
 
   void made(const std::shared_ptr<Allocation>& allocation) noexcept override;
   void freed(Address begin) noexcept override;
   void changed(const Allocation& allocation) noexcept override;
-  /// Streams stood for a move: `step` is of that kind.
-  void stood(const ChunkStep& step) noexcept;
+  /// Keeps what is recorded: that streams stood, and that a chunk lies elsewhere by no decision.
+  void stepped(const ChunkStep& step) noexcept;
   /// A stream was attached or detached: any allocation may be in scope now, or out of it.
   void scope_changed() noexcept { scope_changed_ = true; }
   bool take_scope_changed() noexcept { return scope_changed_.exchange(false); }
@@ -46,18 +42,14 @@ class SchedulerInbox : public MemoryWatcher {
 
   /// All events since the last call.
   std::vector<Event> take();
-  /// The steps since the last call.
-  std::vector<ChunkStep> take_stood();
   /// There was no memory for an event: what the books say must be looked up anew.
   bool take_missed() noexcept { return missed_.exchange(false); }
 
  private:
   void post(Event event) noexcept;
 
-  Clock& clock_;
   Mutex mutex_;
   std::vector<Event> events_ VMART_GUARDED_BY(mutex_);
-  std::vector<ChunkStep> stood_ VMART_GUARDED_BY(mutex_);
   Mutex wake_mutex_;  // Held while it is called; takes none of ours inside.
   std::function<void()> wake_ VMART_GUARDED_BY(wake_mutex_);
   std::atomic<bool> scope_changed_{false}, missed_{false};

@@ -152,6 +152,7 @@ void Scheduler::submit(Running group) {
         MoveTerms terms;
         terms.asks_for_room = false;  // The planner has seen to it.
         terms.keeps_copy = group.moves.front().keep_copy;
+        terms.by_policy = true;
         group.task = ground_.mover.submit(
             allocation, {group.slots.front(), group.slots.back() + std::size_t{1}},
             roster_.location_of(group.to), options, terms);

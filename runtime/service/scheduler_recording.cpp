@@ -5,40 +5,31 @@
 
 namespace vma {
 
-/// What has moved otherwise than by a decision is recorded here. Uses are recorded with the times
-/// of their launches, so a move has to have its own, too, and not that of this look.
-void Scheduler::refresh(const ChunkRoster::Entry& entry, Time changed) {
-  const Snapshot snapshot(*tables_);
-  const auto chunk = [&](std::size_t slot) {
-    return ChunkId{static_cast<std::uint32_t>(index(entry.first) + slot)};
-  };
-  std::vector<PlaceId> before;
-  for (std::size_t slot = 0; ground_.recording != nullptr && slot < entry.slots; ++slot)
-    before.push_back(snapshot.chunk(chunk(slot)).at);
-  roster_.refresh(entry, *tables_);
-  for (std::size_t slot = 0; slot < before.size(); ++slot) {
-    const ChunkRow& row = snapshot.chunk(chunk(slot));
-    if (row.at == before[slot] || planner_.is_moving(chunk(slot))) continue;
-    RecordedMove record;
-    record.start = record.end = changed;
-    record.allocation = entry.number;
-    record.bytes = row.bytes;
-    record.slot = static_cast<std::uint32_t>(slot);
-    record.from = before[slot];
-    record.to = row.at;
-    record.moved = true;
-    ground_.recording->add(record);
-  }
-}
-
-void Scheduler::record_stalls() {
-  if (ground_.recording == nullptr) return;
-  for (const ChunkStep& step : inbox_->take_stood()) {
-    const ChunkRoster::Entry* entry = roster_.around(step.address);
-    if (entry == nullptr) continue;  // Made and moved since the last look, or gone.
+/// What has moved otherwise than by a decision is recorded chunk by chunk, with the time at which
+/// its slot was switched: uses have the times of their launches, and not that of this look.
+void Scheduler::record_step(const ChunkStep& step) {
+  const ChunkRoster::Entry* entry = roster_.around(step.address);
+  if (ground_.recording == nullptr || entry == nullptr) return;
+  if (step.kind == ChunkStep::Kind::stood) {
     ground_.recording->add(
         RecordedStall{step.begin, step.end - step.begin, step.skew, entry->number, step.streams});
+    return;
   }
+  RecordedMove record;
+  record.slot = static_cast<std::uint32_t>((step.address - entry->begin) / entry->chunk_bytes);
+  const Snapshot snapshot(*tables_);
+  const Time recorded = snapshot.chunks()[index(entry->first) + record.slot].born;
+  if (step.from == step.to || step.switched <= recorded)
+    return;  // As the allocation's record has it.
+  record.start = step.begin;
+  record.end = step.switched;
+  record.stall = step.stall;
+  record.allocation = entry->number;
+  record.bytes = step.bytes;
+  record.from = roster_.place_of(step.from);
+  record.to = roster_.place_of(step.to);
+  record.moved = true;
+  ground_.recording->add(record);
 }
 
 void Scheduler::record_allocation(const ChunkRoster::Entry& entry) {

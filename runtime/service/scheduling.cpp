@@ -70,7 +70,7 @@ Scheduling::Scheduling(Driver& driver, Memory& memory, Mover& mover, Parker& par
   SchedulerInbox* const inbox = recording_ == nullptr ? nullptr : &scheduler_.inbox();
   mover.watch_chunks([feed = feed_, inbox](const ChunkStep& step) {
     feed->moved_on(step);
-    if (inbox != nullptr && step.kind == ChunkStep::Kind::stood) inbox->stood(step);
+    if (inbox != nullptr) inbox->stepped(step);
   });
   if (!settings.stepped_by_hand) begin_loop(settings);
 }

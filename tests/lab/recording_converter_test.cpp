@@ -27,7 +27,7 @@ class RecordingConverter : public testing::Test {
     recording.directory = folder_.path().string();
     ThreadedExecutor threads;
     {
-      Recording written(threads, recording, sample_header());
+      Recording written(threads, recording, header_);
       (add(written, records), ...);
     }
     ConvertOptions options;
@@ -69,6 +69,7 @@ class RecordingConverter : public testing::Test {
   }
 
   TemporaryFolder folder_;
+  RecordingHeader header_ = sample_header();
   Lines bad_;
 };
 
@@ -149,6 +150,28 @@ TEST_F(RecordingConverter, PlacesGoOnInALaterRecord) {
   EXPECT_EQ(events[2].event.bytes, 108u) << "the last chunk is shorter";
   EXPECT_EQ(events[2].event.at, TracePlace(gpu(1)));
   EXPECT_EQ(events[3], free_of(20, 7)) << "there are no ten slots";
+}
+
+// It was copied before that, and read where it lay.
+TEST_F(RecordingConverter, WhatTheProgramMovedLiesThereFromItsSwitchOn) {
+  header_.scheduler.emplace().policy = "static";  // Without, nobody knows whose the move was.
+  RecordedMove moved;
+  moved.start = Time(20);
+  moved.end = Time(30);
+  moved.allocation = 7;
+  moved.bytes = 64;
+  moved.slot = 1;
+  moved.to = PlaceId{1};
+  moved.moved = true;
+  const auto events = convert(made(10, 7, 128), moved, use(25, 7, 64, 8), use(35, 7, 64, 8),
+                              RecordedFree{Time(40), 7});
+  ToldEvent placed = recorded(30, 7, 64, 64);
+  placed.event.kind = TraceEventKind::place;
+  ASSERT_EQ(events.size(), 5u);
+  EXPECT_EQ(events[1], recorded(25, 7, 64, 8));
+  EXPECT_EQ(events[2], placed);
+  EXPECT_EQ(events[3], recorded(35, 7, 64, 8));
+  EXPECT_EQ(bad_, Lines{});
 }
 
 TEST_F(RecordingConverter, WhatIsNoRecordingIsRefused) {

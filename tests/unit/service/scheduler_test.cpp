@@ -1,12 +1,9 @@
 // Goal: what is used from afar comes near, nothing else moves, and whatever a policy does the
 // program goes on. Method: the public interface on simulated machines, stepped by hand.
 
-#include "service/recording_reader.hpp"
 #include "unit/memory/memory_rig.hpp"
-#include "unit/service/record_samples.hpp"
 #include "unit/service/runtime_rig.hpp"
 #include "unit/service/scheduler_rig.hpp"
-#include "unit/service/scoped_variable.hpp"
 
 #include <gtest/gtest.h>
 
@@ -131,32 +128,6 @@ TEST(Scheduler, SeesWhatTheProgramMovesItself) {
   rig.runtime().migrate(words, gpu(1));
   rig.step();
   EXPECT_TRUE(says(rig.runtime().explain(words), "at gpu(1), moved 1 times"));
-}
-
-// Uses have the times of their launches: a move that is recorded late would come after uses of what
-// it had moved.
-TEST(Scheduler, RecordsWhatTheProgramMovedAtItsTime) {
-  const TemporaryFolder folder;
-  Time before{0}, after{0};
-  {
-    const ScopedVariable record("VMART_RECORD", folder.path().c_str());
-    SchedulerRig rig("counter");
-    std::uint64_t* words = rig.alloc(1, gpu(0));
-    rig.step();
-    before = rig.machine().clock().now();
-    rig.runtime().migrate(words, gpu(1));
-    after = rig.machine().clock().now();
-    rig.pass(seconds(2));
-    rig.step();
-  }
-  RecordingReader reader(folder / folder.files().at(0));
-  std::vector<Time> moves;
-  while (const RecordedEvent* event = reader.next()) {
-    if (const auto* move = std::get_if<RecordedMove>(event)) moves.push_back(move->end);
-  }
-  ASSERT_EQ(moves.size(), 1u);
-  EXPECT_GE(moves.front(), before);
-  EXPECT_LE(moves.front(), after);
 }
 
 // What a move took is in the next prediction, with the weight of one of sixteen.
