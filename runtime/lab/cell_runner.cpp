@@ -1,9 +1,9 @@
 #include "lab/cell_runner.hpp"
 
+#include "lab/experiment_policy.hpp"
 #include "lab/replay.hpp"
 #include "lab/replay_json.hpp"
 #include "lab/replay_metrics.hpp"
-#include "placement/built_in_policies.hpp"
 
 #include <boost/json/serialize.hpp>
 
@@ -31,7 +31,7 @@ std::string CellRunner::run(const ExperimentCell& cell, const ReadyTrace& trace,
   options.chunk_bytes = experiment.chunk_bytes;
   const auto source = open_trace(trace.path, 0);
   const ReplayMachine machine = inputs_.machine_of(cell, trace);
-  Replay replay(machine, options, make_policy(cell.policy), make_router(cell.router));
+  Replay replay(machine, options, make_policy(experiment, cell.policy), make_router(cell.router));
   const ReplayReport report = replay.run(*source);
   const ReplayMetrics metrics = metrics_of(report, machine);
   boost::json::object json = to_json(report);

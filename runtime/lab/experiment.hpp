@@ -4,6 +4,7 @@
 #include "lab/replay_machine.hpp"
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -38,7 +39,9 @@ struct Experiment {
   std::string name, about;
   std::vector<ExperimentMachine> machines;
   std::vector<ExperimentTrace> traces;
-  std::vector<std::string> policies;  ///< As `make_policy` takes them, sweeps written out.
+  std::vector<std::string> policies;  ///< As `VMART_POLICY` has them, sweeps written out.
+  /// Those of libraries, and where each library is: a path that depends on no folder.
+  std::map<std::string, std::string> libraries;
   std::vector<std::string> routers;
   Pacing pacing = Pacing::timed;
   std::uint64_t chunk_bytes = 0;

@@ -13,6 +13,8 @@ namespace vma {
 ExperimentInputs::ExperimentInputs(const Experiment& experiment) : experiment_(experiment) {
   for (const ExperimentMachine& machine : experiment.machines)
     machine_sums_.push_back(sum_of_machine(machine.machine));
+  for (const auto& [policy, library] : experiment.libraries)
+    library_sums_.emplace(policy, sum_of_file(library));
 }
 
 ReplayMachine ExperimentInputs::machine_of(const ExperimentCell& cell,
@@ -42,6 +44,8 @@ boost::json::object ExperimentInputs::of(const ExperimentCell& cell,
                               ? sum_of_machine(machine_of(cell, trace))
                               : machine_sums_[cell.machine];
   inputs["trace_sum"] = trace.sum;
+  if (const auto library = library_sums_.find(cell.policy); library != library_sums_.end())
+    inputs["policy_sum"] = library->second;
   return inputs;
 }
 
@@ -50,6 +54,7 @@ boost::json::object ExperimentInputs::of_bound(const ExperimentCell& cell,
   boost::json::object inputs = of(cell, trace);
   inputs["id"] = bound_id(experiment_, cell);
   inputs.erase("policy");
+  inputs.erase("policy_sum");
   return inputs;
 }
 

@@ -5,6 +5,7 @@
 
 #include <boost/json/object.hpp>
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,15 +16,16 @@ namespace vma {
 /// known. Immutable.
 class ExperimentInputs {
  public:
-  /// Requires: `experiment` lives as long as it.
+  /// Requires: `experiment` lives as long as it. Throws: Error{invalid_argument} for a library that
+  /// cannot be read.
   explicit ExperimentInputs(const Experiment& experiment);
 
   /// What the cell is replayed on. A function of the experiment's machine and of the trace's room.
   ReplayMachine machine_of(const ExperimentCell& cell, const ReadyTrace& trace) const;
   /// `to_json` of the cell, and the capacity of each GPU where that is a share of the trace.
   boost::json::object names_of(const ExperimentCell& cell, const ReadyTrace& trace) const;
-  /// The keys of `names_of`, the program's version, and sums of the machine's figures and of the
-  /// trace's bytes.
+  /// The keys of `names_of`, the program's version, and sums of the machine's figures, of the
+  /// trace's bytes and of the library's that the policy is of.
   boost::json::object of(const ExperimentCell& cell, const ReadyTrace& trace) const;
   /// The same without what a bound does not follow from.
   boost::json::object of_bound(const ExperimentCell& cell, const ReadyTrace& trace) const;
@@ -33,6 +35,7 @@ class ExperimentInputs {
  private:
   const Experiment& experiment_;
   std::vector<std::string> machine_sums_;
+  std::map<std::string, std::string> library_sums_;  // By policy.
 };
 
 /// Of this program: another may make other results of the same inputs.

@@ -1,6 +1,7 @@
 #include "lab/experiment_reader.hpp"
 
 #include "base/units.hpp"
+#include "lab/experiment_policy.hpp"
 #include "lab/hbm_share.hpp"
 #include "lab/replay_inputs.hpp"
 #include "lab/router.hpp"
@@ -9,7 +10,7 @@
 #include "lab/trace_generators.hpp"
 #include "machine/json_reader.hpp"
 #include "machine/machine_file.hpp"
-#include "placement/built_in_policies.hpp"
+#include "placement/policy_text.hpp"
 
 #include <vma/error.hpp>
 
@@ -219,7 +220,9 @@ void Reader::read_lists(Experiment& experiment) {
       });
   const auto add_policy = [&](std::size_t i, const std::string& text) {
     only_once("policies", i, text);
-    make_policy(text);
+    const std::string library = split_policy_text(text).path;
+    if (!library.empty()) experiment.libraries[text] = fs::absolute(beside(library)).string();
+    make_policy(experiment, text);
     experiment.policies.push_back(text);
   };
   each("policies", add_policy, [&](std::size_t i, JsonReader& json) {

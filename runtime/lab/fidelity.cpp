@@ -3,6 +3,7 @@
 #include "base/units.hpp"
 #include "placement/built_in_policies.hpp"
 #include "placement/chunk_worth.hpp"
+#include "service/policy_library.hpp"
 
 #include <vma/error.hpp>
 
@@ -44,10 +45,11 @@ ReplayOptions options_of(const RecordedRun& run, const PredictOptions& options) 
   return replay;
 }
 
-std::string policy_of(const RecordedRun& run, const PredictOptions& options) {
-  if (!options.policy.empty()) return options.policy;
-  if (run.header.scheduler) return run.header.scheduler->policy;
-  if (!run.facts.policies.empty()) return run.facts.policies.front();
+/// A library is loaded for who names it, and not because a recording does.
+std::unique_ptr<Policy> policy_of(const RecordedRun& run, const PredictOptions& options) {
+  if (!options.policy.empty()) return load_policy(options.policy);
+  if (run.header.scheduler) return make_policy(run.header.scheduler->policy);
+  if (!run.facts.policies.empty()) return make_policy(run.facts.policies.front());
   throw Error(ErrorKind::invalid_argument, "predict", "no policy is in the recording; name one");
 }
 
@@ -57,8 +59,7 @@ ReplayReport predict(RecordedRun& run, const ReplayMachine& machine,
                      const PredictOptions& options) {
   run.trace.rewind();
   // Each access names its device, so that no router is asked.
-  return Replay(machine, options_of(run, options), make_policy(policy_of(run, options)),
-                make_router("hash"))
+  return Replay(machine, options_of(run, options), policy_of(run, options), make_router("hash"))
       .run(run.trace);
 }
 

@@ -12,7 +12,7 @@
 namespace vma {
 
 struct PredictOptions {
-  std::string policy;  ///< Empty: the recording's.
+  std::string policy;  ///< Empty: the recording's, unless that is of a library.
   Pacing pacing = Pacing::at_once;
   bool rounds = true;           ///< As `ReplayOptions::rounds`.
   std::size_t ahead = 1 << 16;  ///< Accesses of one device that do not wait for another's.

@@ -1,7 +1,6 @@
 #include "service/policy_library.hpp"
 
 #include "placement/built_in_policies.hpp"
-#include "placement/policy_text.hpp"
 
 #include <vma/error.hpp>
 
@@ -90,17 +89,20 @@ PolicyRegistry known_policies(const std::vector<PolicyKind>& own) {
 
 std::unique_ptr<Policy> load_policy(const std::string& text, const PolicyRegistry& known) {
   const PolicyText split = split_policy_text(text);
-  if (split.path.empty()) return known.make(text);
-  const PolicyKind kind = load_policy_kind(split.path);
-  if (!split.name.empty() && split.name != kind.name) {
-    throw Error(ErrorKind::invalid_argument, "policy library",
-                fmt::format("{}: its policy is '{}', not '{}'", split.path, kind.name, split.name));
-  }
-  return make_policy(kind, split.parameters);
+  return split.path.empty() ? known.make(text) : load_library_policy(split);
 }
 
 std::unique_ptr<Policy> load_policy(const std::string& text) {
   return load_policy(text, built_in_policies());
+}
+
+std::unique_ptr<Policy> load_library_policy(const PolicyText& text) {
+  const PolicyKind kind = load_policy_kind(text.path);
+  if (!text.name.empty() && text.name != kind.name) {
+    throw Error(ErrorKind::invalid_argument, "policy library",
+                fmt::format("{}: its policy is '{}', not '{}'", text.path, kind.name, text.name));
+  }
+  return make_policy(kind, text.parameters);
 }
 
 }  // namespace vma

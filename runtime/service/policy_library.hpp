@@ -1,6 +1,7 @@
 #pragma once
 
 #include "placement/policy_registry.hpp"
+#include "placement/policy_text.hpp"
 
 #include <vma/policy.hpp>
 
@@ -26,5 +27,7 @@ PolicyRegistry known_policies(const std::vector<PolicyKind>& own);
 std::unique_ptr<Policy> load_policy(const std::string& text, const PolicyRegistry& known);
 /// The same of the built-in ones.
 std::unique_ptr<Policy> load_policy(const std::string& text);
+/// That of the library at `text.path`. Throws, blocks: as above.
+std::unique_ptr<Policy> load_library_policy(const PolicyText& text);
 
 }  // namespace vma

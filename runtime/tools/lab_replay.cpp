@@ -7,8 +7,8 @@
 #include "lab/replay_json.hpp"
 #include "lab/replay_metrics.hpp"
 #include "machine/machine_file.hpp"
-#include "placement/built_in_policies.hpp"
 #include "service/calibration_file.hpp"
+#include "service/policy_library.hpp"
 
 #include <vma/error.hpp>
 
@@ -108,7 +108,7 @@ int run_replay(const ReplayCommand& command) {
     machine = calibrated_machine(std::move(machine), read_calibration(command.calibration));
   cap_places(machine, {command.hbm_gib, command.host_gib});
   const auto trace = open_trace(command.trace, command.bad_lines_max);
-  Replay replay(machine, options, make_policy(command.policy), make_router(command.router));
+  Replay replay(machine, options, load_policy(command.policy), make_router(command.router));
   const ReplayReport report = run(replay, *trace, command.trace);
   const std::uint64_t bad_lines = trace->bad_lines() == nullptr ? 0 : trace->bad_lines()->count();
   if (bad_lines > 0) fmt::print(stderr, "{} bad lines were left out\n", bad_lines);

@@ -1,5 +1,6 @@
 #!/bin/sh
-# The lab's command line: what it prints and how it exits. lab_tools_test.sh VMART_LAB EXPERIMENT
+# The lab's command line: what it prints and how it exits.
+# lab_tools_test.sh VMART_LAB EXPERIMENT POLICY_LIBRARY
 set -u
 lab=$1
 failures=0
@@ -50,6 +51,9 @@ expect 1 "is a calibration of gpu(0) gpu(1) gpu(2) gpu(3) host(0)" replay "$fold
 expect 0 "\"stall_budget_ms\":6" replay "$folder/a.vtrace" --json --stall-budget 60 \
   --machine h200x4 --calibration "$(dirname "$0")/../../docs/measurements/calibration_h200x4.json"
 expect 1 "there is no policy 'best'" replay "$folder/a.vtrace" --policy best
+expect 0 "policy_failures\":0" replay "$folder/a.vtrace" --machine h200x2 --json --policy "follow@$3:uses=7"
+expect 1 "its policy is 'follow', not 'lead'" replay "$folder/a.vtrace" --policy "lead@$3"
+expect 1 "$folder/none.so: cannot open" replay "$folder/a.vtrace" --policy "$folder/none.so"
 expect 1 "there is no router 'nearest'" replay "$folder/a.vtrace" --router nearest
 expect 1 "there is no pacing 'fast'" replay "$folder/a.vtrace" --pacing fast
 expect 1 "--hbm -1 is out of range" replay "$folder/a.vtrace" --hbm=-1

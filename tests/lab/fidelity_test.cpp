@@ -230,6 +230,12 @@ TEST_F(FidelityOfReplays, WhatCannotBeCheckedIsRefused) {
               predict(run, recorded_machine(run.header, std::nullopt), {});
             }).find("no policy is in the recording"),
             std::string::npos);
+  // Not loaded for being named in it.
+  run.header.scheduler.emplace().policy = "/none/mine.so:uses=3";
+  EXPECT_NE(error_of([&] {
+              predict(run, recorded_machine(run.header, std::nullopt), {});
+            }).find("there is no policy '/none/mine.so'"),
+            std::string::npos);
 }
 
 TEST(Foreseen, AnErrorIsOfWhatWas) {
