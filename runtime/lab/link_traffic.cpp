@@ -8,7 +8,7 @@
 
 namespace vma {
 
-LinkTraffic::LinkTraffic(const LinkMap& map) : links_(map.size()) {
+LinkTraffic::LinkTraffic(const LinkMap& map) : links_(map.size()), carried_(map.size()) {
   for (std::size_t link = 0; link < links_.size(); ++link)
     links_[link].capacity = map.capacity(static_cast<LinkId>(link));
 }
@@ -58,7 +58,7 @@ void LinkTraffic::advance(Time now) {
     Flow& flow = flows_[number];
     const double bytes = std::min(flow.rate * seconds, std::max(flow.left, 0.0));
     flow.left -= bytes;
-    for (const LinkId link : flow.path->links()) links_[link].carried += bytes;
+    for (const LinkId link : flow.path->links()) carried_[link] += bytes;
   }
 }
 
@@ -119,10 +119,11 @@ void LinkTraffic::find_rates() {
 void LinkTraffic::join(const Change& change) {
   joined_.clear();
   open_links_.clear();
-  for (std::size_t i = 0; i < change.count; ++i) join(change.links[i]);
+  for (std::size_t i = 0; i < change.count; ++i)
+    if (links_[change.links[i]].pass != pass_) join(change.links[i]);
   for (std::size_t next = 0; next < joined_.size(); ++next) {
     for (const LinkId link : flows_[joined_[next]].path->links())
-      if (links_[link].may_bind()) join(link);
+      if (links_[link].pass != pass_ && links_[link].may_bind()) join(link);
   }
 }
 
@@ -130,7 +131,6 @@ void LinkTraffic::join(const Change& change) {
 /// theirs.
 void LinkTraffic::join(LinkId link) {
   Link& each = links_[link];
-  if (each.pass == pass_) return;
   each.pass = pass_;
   each.room = each.capacity;
   each.unfixed = 0;
@@ -202,10 +202,8 @@ std::size_t LinkTraffic::fix(Flow& flow, double rate) {
   flow.rate = rate;
   flow.fixed = true;
   for (const LinkId link : flow.path->links()) {
-    Link& each = links_[link];
-    if (each.pass != pass_) continue;  // It holds nobody up.
-    each.room -= rate;
-    --each.unfixed;
+    links_[link].room -= rate;  // Of such as hold nobody up too: nobody looks at these.
+    --links_[link].unfixed;
   }
   return 1;
 }

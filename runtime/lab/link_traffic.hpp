@@ -56,7 +56,7 @@ class LinkTraffic {
   /// Bytes a second, at present.
   double rate(FlowId flow);
   /// Bytes that went over a link since the start, up to the last begin or end.
-  double carried(LinkId link) const { return links_[link].carried; }
+  double carried(LinkId link) const { return carried_[link]; }
 
  private:
   struct Flow {
@@ -65,11 +65,11 @@ class LinkTraffic {
     std::uint64_t pass = 0;  // In which it got its rate, or is to get it.
     bool fixed = true;       // False while rates are found and it has none yet.
   };
-  struct Link {
+  /// A line of the processor's cache, for finding rates goes over links again and again.
+  struct alignas(64) Link {
     std::vector<std::uint32_t> flows;  // In the order of their beginning.
     double capacity = 0;
-    double demand = 0;  // Of all its flows at their fastest.
-    double carried = 0;
+    double demand = 0;        // Of all its flows at their fastest.
     double room = 0;          // While rates are found: for the flows without one.
     std::size_t unfixed = 0;  // These.
     std::uint64_t pass = 0;   // In which its flows got their rates, or are to get them.
@@ -77,6 +77,7 @@ class LinkTraffic {
     /// One that could serve all its flows at their fastest holds nobody up.
     bool may_bind() const { return demand > capacity; }
   };
+  static_assert(sizeof(Link) == 64);
   /// A flow has begun or ended: its links that may bind while it is under way. Whatever it can hold
   /// up, or has held up until now, is reached over these.
   struct Change {
@@ -102,6 +103,7 @@ class LinkTraffic {
   std::vector<std::uint32_t> free_;
   std::vector<std::uint32_t> active_;  // In the order of their beginning.
   std::vector<Link> links_;
+  std::vector<double> carried_;        // By link.
   std::vector<Change> changes_;        // Since rates were found. With any, those are of before.
   std::vector<std::uint32_t> joined_;  // While rates are found: flows that may change together.
   std::vector<LinkId> open_links_;     // Likewise: those between them that have flows without one.
