@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Whether the lab ranks policies as the machine does: plays two traces on the machine with each of
+"""Whether the lab ranks policies as the machine does: plays three traces on the machine with each of
 several policies, replays them in the lab, and holds the two rankings against each other.
 
     bench/ranking.py measure --out FILE      on the machine; a run that fails is noted and left out
@@ -65,7 +65,7 @@ def workloads_for(gpus):
             {"router": "round_robin", "hbm": 24 // gpus, "chunk": 64, "half-life": 200}),
         "shortage": Workload(
             {**conversations, "passes_share": 0.05 * gpus},
-            {"router": "round_robin", "hbm": 12 // gpus, "chunk": 64, "half-life": 200}),
+            {"router": "round_robin", "hbm": 12 / gpus, "chunk": 64, "half-life": 200}),
     }
 
 
@@ -106,7 +106,8 @@ def context_of(arguments, seed):
     gpus = query_gpus("name,driver_version") if arguments.driver == "cuda" else []
     costs = pathlib.Path(arguments.costs)
     return make_context("bench/ranking.py", arguments.driver, gpus, seed) | {
-        "machine": arguments.machine, "costs": os.path.relpath(costs, ROOT) if costs.exists() else arguments.costs,
+        "machine": arguments.machine,
+        "costs": os.path.relpath(costs, ROOT) if costs.exists() else arguments.costs,
         "repeats": arguments.repeats, "quick": arguments.quick,
     }
 
@@ -180,6 +181,14 @@ def make_traces(arguments, workloads, folder):
     return traces
 
 
+def require_gpus(arguments):
+    """What is played is for so many GPUs: VMART_DEVICES says which, where a machine has more."""
+    named = [each for each in os.environ.get("VMART_DEVICES", "").split(",") if each]
+    there = len(named) if named else len(query_gpus("name"))
+    if arguments.driver == "cuda" and not arguments.quick and there != arguments.gpus:
+        raise SystemExit(f"--gpus {arguments.gpus}, but the machine has {there}: VMART_DEVICES names them")
+
+
 def policies_of(arguments, name):
     if arguments.policies:
         return arguments.policies
@@ -188,6 +197,7 @@ def policies_of(arguments, name):
 
 def measure(arguments):
     seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(10**6)
+    require_gpus(arguments)
     all_of_them = QUICK_WORKLOADS if arguments.quick else workloads_for(arguments.gpus)
     workloads = {name: workload for name, workload in all_of_them.items()
                  if not arguments.only or name in arguments.only}
@@ -347,9 +357,9 @@ def parse_arguments():
     parser.add_argument("--lab-options", type=str.split, default=[],
                         help="more for vmart-lab replay, in one text")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--only", nargs="+", help="names of workloads")
+    parser.add_argument("--only", nargs="+", choices=MAKERS, help="these workloads")
     parser.add_argument("--policies", nargs="+")
-    parser.add_argument("--budget", type=float, default=420, help="seconds for all runs")
+    parser.add_argument("--budget", type=float, default=720, help="seconds for all runs")
     parser.add_argument("--limit", type=float, default=45, help="seconds for one")
     parser.add_argument("--least", type=float, default=15, help="with less left, none is begun")
     parser.add_argument("--seed", type=int)
@@ -362,6 +372,8 @@ def parse_arguments():
         arguments.out = arguments.files[0]
     if not arguments.out and arguments.step != "show":
         parser.error("--out is missing")
+    if arguments.quick and "shortage" in (arguments.only or []):
+        parser.error("there is no quick shortage")
     arguments.driver = arguments.driver or os.environ.get("VMART_DRIVER") or "cuda"
     if arguments.step in ("measure", "all"):
         arguments.machine = arguments.machine or f"h200x{arguments.gpus}"

@@ -70,8 +70,8 @@ void LiveCopier::make() {
   }
 }
 
-/// What the cache keeps there makes room for digests: without them each move off the place stops
-/// the program for a whole copy.
+/// What the cache and clean copies keep there makes room for digests: without them each move off
+/// the place stops the program for a whole copy.
 void LiveCopier::make_table(std::uint64_t size_bytes) {
   const Location at = gpu(index(device_));
   while (true) {

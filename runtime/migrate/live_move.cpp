@@ -181,6 +181,7 @@ WayChoice LiveMove::choose(const LiveChunk& chunk) const {
 void LiveMove::stage(LiveChunk& chunk, const WayChoice& choice, bool may_ask) {
   Transaction& transaction = chunk.transaction;
   chunk.choice = choice;
+  chunk.lacked_digests.reset();
   if (choice.way == Way::none) {
     throw Error(ErrorKind::unsupported, live_move_call,
                 fmt::format("{}; raise CUDA_DEVICE_MAX_CONNECTIONS, attach fewer streams, or ask "
@@ -401,16 +402,19 @@ void LiveMove::retired(LiveChunk& chunk) {
   if (chunks_beside_ > 0) --chunks_beside_;
   if (chunk.transaction.remapped()) report_.bytes_remapped += chunk.transaction.size_bytes();
   report_.copies_kept += chunk.transaction.give_source_up(options_, task_.terms) ? 1 : 0;
-  if (chunk.lacked_digests) make_digests(chunk);
   notices_.after(chunk.transaction.slot(), true);
   tell_ended(chunk, true);
+  if (chunk.lacked_digests) make_digests(chunk);
   report_.phases.retire += clock_.now() - start;
 }
 
 /// Out of what the chunk has left, before the next one takes it: else every chunk that leaves a
-/// full place to make room for another would have to stop for its copy.
+/// full place to make room for another would have to stop for its copy. A program that moves chunks
+/// itself may count on their room, and whoever gives back on all of it.
 void LiveMove::make_digests(const LiveChunk& chunk) noexcept {
   constexpr std::uint64_t share_min = 8;  // Of the chunk's room most is left to who wants it.
+  const MoveTerms& terms = task_.terms;
+  if (terms.gives_back || (terms.asks_for_room && !terms.by_policy)) return;
   const std::uint64_t digests_bytes =
       LiveCopier::table_bytes(memory_.topology().granularity(), mover_.limits_.tuning);
   if (chunk.transaction.size_bytes() < share_min * digests_bytes) return;

@@ -63,6 +63,16 @@ class DemotionTest : public testing::Test {
       bytes += extent.at == at ? extent.bytes : 0;
     return bytes;
   }
+  std::uint64_t own_bytes() { return memory().ledger().account(gpu(0)).own_bytes; }
+  /// All that programs may have of gpu(0).
+  void fill_with_two_of(std::uint64_t bytes) {
+    own_before_ = own_bytes();
+    runtime().set_capacity(gpu(0), own_before_ + 2 * bytes);
+    for (const std::uint64_t seed : {1, 2}) {
+      two_.push_back(rig_.alloc(bytes, gpu(0), bytes));
+      rig_.write(two_.back(), bytes / 8, seed);
+    }
+  }
   TimePoint later(std::chrono::milliseconds by) { return rig_.machine().clock().now() + by; }
   Demotion wanted(std::uint64_t chunks) {
     return {gpu(0), chunks * chunk_bytes, later(std::chrono::seconds(30)), order_, may_hold_};
@@ -78,6 +88,8 @@ class DemotionTest : public testing::Test {
   RuntimeRig rig_{"test-2", options_of_test()};
   std::vector<AttachedStream> attached_;
   std::vector<Location> order_{host(0)};
+  std::vector<std::uint64_t*> two_;
+  std::uint64_t own_before_ = 0;
   bool may_hold_ = false;
   int asked_ = 0;
 };
@@ -110,34 +122,35 @@ TEST_F(DemotionTest, MovesLiveOffAPlaceThatTheCacheFills) {
   rig_.check_invariants();
 }
 
-TEST_F(DemotionTest, GoesLiveOffAPlaceThatProgramsFillOnceALargeChunkHasLeft) {
+TEST_F(DemotionTest, GoesLiveOffAPlaceThatProgramsFillOnceALargeChunkHasMadeRoom) {
   attach();
   make_room_by_demotion();
-  const std::uint64_t large_bytes = 64 * chunk_bytes;  // Digests take a thirteenth of that.
-  const auto alloc_large = [&] { return rig_.alloc(large_bytes, gpu(0), large_bytes); };
-  const auto own_bytes = [&] { return memory().ledger().account(gpu(0)).own_bytes; };
-  const std::uint64_t own_before = own_bytes();
-  runtime().set_capacity(gpu(0), own_before + 2 * large_bytes);
-  std::uint64_t* first = alloc_large();
-  std::uint64_t* second = alloc_large();
-  rig_.write(first, large_bytes / 8, 1);
-  rig_.write(second, large_bytes / 8, 2);
-  EXPECT_EQ(runtime().migrate_async(first, host(0)).wait().chunks_live, 0);
-  EXPECT_GT(own_bytes(), own_before);
-  std::uint64_t* third = alloc_large();
-  EXPECT_EQ(bytes_at(second, host(0)), large_bytes) << "it made room, since digests take some";
+  fill_with_two_of(64 * chunk_bytes);  // Digests take a fourteenth of one.
+  std::uint64_t* third = rig_.alloc(64 * chunk_bytes, gpu(0), 64 * chunk_bytes);
+  EXPECT_GT(own_bytes(), own_before_);
+  for (std::uint64_t* each : two_) EXPECT_EQ(bytes_at(each, host(0)), 64 * chunk_bytes);
   EXPECT_EQ(runtime().migrate_async(third, host(0)).wait().chunks_live, 1);
-  EXPECT_EQ(rig_.wrong(first, large_bytes / 8, 1), 0u);
-  EXPECT_EQ(rig_.wrong(second, large_bytes / 8, 2), 0u);
+  expect_whole(two_[0], 64, 1);
+  expect_whole(two_[1], 64, 2);
   rig_.check_invariants();
 }
 
-TEST_F(DemotionTest, LeavesThePlaceToOthersWhereOnlySmallChunksLeave) {
+TEST_F(DemotionTest, LeavesAProgramTheRoomOfWhatItMovesItself) {
   attach();
-  filled(chunks_max, gpu(0), 7);
-  const std::uint64_t own_before = memory().ledger().account(gpu(0)).own_bytes;
-  EXPECT_EQ(demote(memory(), mover(), wanted(3)), 3 * chunk_bytes);
-  EXPECT_EQ(memory().ledger().account(gpu(0)).own_bytes, own_before);
+  fill_with_two_of(64 * chunk_bytes);
+  EXPECT_EQ(runtime().migrate_async(two_[0], host(0)).wait().chunks_live, 0);
+  EXPECT_EQ(own_bytes(), own_before_);
+  rig_.alloc(64 * chunk_bytes, gpu(0), 64 * chunk_bytes);
+  expect_whole(two_[0], 64, 1);
+}
+
+TEST_F(DemotionTest, LeavesTheRoomOfChunksOfWhichDigestsWouldTakeMuch) {
+  attach();
+  make_room_by_demotion();
+  fill_with_two_of(5 * chunk_bytes);  // Digests would take nine tenths of one.
+  rig_.alloc(5 * chunk_bytes, gpu(0), 5 * chunk_bytes);
+  EXPECT_EQ(own_bytes(), own_before_);
+  EXPECT_EQ(bytes_at(two_[1], gpu(0)), 5 * chunk_bytes);
 }
 
 TEST_F(DemotionTest, LeavesWhatMustNotMove) {
