@@ -183,9 +183,11 @@ def make_traces(arguments, workloads, folder):
 
 def require_gpus(arguments):
     """What is played is for so many GPUs: VMART_DEVICES says which, where a machine has more."""
+    if arguments.driver != "cuda" or arguments.quick:
+        return
     named = [each for each in os.environ.get("VMART_DEVICES", "").split(",") if each]
     there = len(named) if named else len(query_gpus("name"))
-    if arguments.driver == "cuda" and not arguments.quick and there != arguments.gpus:
+    if there != arguments.gpus:
         raise SystemExit(f"--gpus {arguments.gpus}, but the machine has {there}: VMART_DEVICES names them")
 
 
@@ -377,9 +379,8 @@ def parse_arguments():
     arguments.driver = arguments.driver or os.environ.get("VMART_DRIVER") or "cuda"
     if arguments.step in ("measure", "all"):
         arguments.machine = arguments.machine or f"h200x{arguments.gpus}"
-    described = MACHINES / f"{arguments.machine}.json"
-    if not arguments.costs:
-        arguments.costs = str(described if described.exists() else arguments.machine)
+        described = MACHINES / f"{arguments.machine}.json"
+        arguments.costs = arguments.costs or str(described if described.exists() else arguments.machine)
     return arguments
 
 

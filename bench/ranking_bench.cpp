@@ -7,7 +7,7 @@
 
 #include "base/units.hpp"
 #include "bench/ranking/trace_player.hpp"
-#include "lab/trace_audit.hpp"
+#include "lab/ready_trace.hpp"
 
 #include <vma/error.hpp>
 
@@ -105,16 +105,9 @@ void add_runtime(const Runtime& runtime, const RuntimeStats& before, boost::json
   json["uses_lost"] = scheduler.uses_lost;
 }
 
-std::uint64_t peak_bytes_of(const std::string& path) {
-  const auto trace = open_trace(path, 0);
-  TraceAudit audit;
-  for (auto batch = trace->next(); !batch.empty(); batch = trace->next()) audit.add(batch);
-  return audit.bytes_live_max();
-}
-
 int play(const Flags& flags) {
   PlayOptions options = play_options(flags);
-  options.peak_bytes = peak_bytes_of(flags.trace);
+  if (options.hbm_bytes > 0) options.peak_bytes = audit_trace(flags.trace).bytes_live_max();
   const auto trace = open_trace(flags.trace, 0);
   Runtime runtime(runtime_options(flags));
   TracePlayer player(runtime, options, flags.router);

@@ -18,12 +18,9 @@ namespace {
 
 constexpr const char* run_call = "vmart-lab run";
 
-/// Throws: what the source throws, for a bad line too; Error{invalid_argument} for no events, and
-/// for those that do not fit.
-TraceAudit audit_of(const std::string& path) {
-  const auto source = open_trace(path, 0);
-  TraceAudit audit;
-  for (auto events = source->next(); !events.empty(); events = source->next()) audit.add(events);
+/// Throws: as `audit_trace`; Error{invalid_argument} for no events, and for those that do not fit.
+TraceAudit sound_audit(const std::string& path) {
+  TraceAudit audit = audit_trace(path);
   const auto refuse = [&](const std::string& reason) {
     throw Error(ErrorKind::invalid_argument, "trace", fmt::format("{}: {}", path, reason));
   };
@@ -37,7 +34,7 @@ TraceAudit audit_of(const std::string& path) {
 }
 
 ReadyTrace look_at(const std::string& path) {
-  const TraceAudit audit = audit_of(path);
+  const TraceAudit audit = sound_audit(path);
   return {path, sum_of_file(path), audit.unplaced(), audit.room()};
 }
 
@@ -68,6 +65,13 @@ ReadyTrace made(const ExperimentTrace& trace, std::uint64_t seed, const ResultFo
 }
 
 }  // namespace
+
+TraceAudit audit_trace(const std::string& path) {
+  const auto source = open_trace(path, 0);
+  TraceAudit audit;
+  for (auto events = source->next(); !events.empty(); events = source->next()) audit.add(events);
+  return audit;
+}
 
 ReadyTrace make_ready(const ExperimentTrace& trace, std::uint64_t seed,
                       const ResultFolder& folder) {

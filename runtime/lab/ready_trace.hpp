@@ -9,6 +9,9 @@
 
 namespace vma {
 
+/// All events of a trace's file. Throws: what the source throws, for a bad line too.
+TraceAudit audit_trace(const std::string& path);
+
 /// A trace of an experiment that lies on the disk and has been read to its end.
 struct ReadyTrace {
   std::string path;

@@ -200,13 +200,11 @@ ChunkCache::Surplus ChunkCache::take_room(Location at, std::uint64_t size_bytes)
   const auto found = shelves_.find(at);
   if (found == shelves_.end()) return surplus;
   Shelf& shelf = found->second;
-  const std::uint64_t left_bytes = shelf.cached_bytes - std::min(shelf.cached_bytes, size_bytes);
   const auto row = shelf.chunks.lower_bound(size_bytes);
   if (row == shelf.chunks.end()) {
-    move_down(at, shelf, left_bytes, surplus);
+    move_down(at, shelf, shelf.cached_bytes - std::min(shelf.cached_bytes, size_bytes), surplus);
   } else {
-    const std::uint64_t row_bytes = row->first;  // The row may go with its last chunk.
-    move_down_chunks(at, shelf, row_bytes, shelf.cached_bytes - row_bytes, surplus);
+    move_down_chunks(at, shelf, row->first, shelf.cached_bytes - row->first, surplus);
   }
   return surplus;
 }

@@ -3,6 +3,7 @@
 #include "base/check.hpp"
 #include "base/log.hpp"
 #include "base/nvtx.hpp"
+#include "base/units.hpp"
 #include "migrate/chunk_stop.hpp"
 #include "migrate/migration_error.hpp"
 
@@ -58,9 +59,7 @@ MigrationReport LiveMove::run() {
 
 /// For who asks why moves take as long as they do.
 void LiveMove::log_phases() const {
-  const auto us = [](std::chrono::nanoseconds time) {
-    return std::chrono::duration<double, std::micro>(time).count();
-  };
+  const auto us = [](std::chrono::nanoseconds time) { return in_seconds(time) * 1e6; };
   const Phases& phases = report_.phases;
   log(LogLevel::debug,
       "{}: {} chunks, {} of them live, {} tries again; us: cache {:.0f}, wait {:.0f}, copy {:.0f}, "
