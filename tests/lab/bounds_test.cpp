@@ -101,7 +101,7 @@ TEST(ExactOptimum, IsTheCheapestOfAllWays) {
     roomy.capacities = {1000, 1000, 1000};
     contended += *ExactOptimum()(roomy) < *exact - 1e-9 ? 1 : 0;
   }
-  EXPECT_GT(contended, 0u) << "none of them says anything of capacities";
+  EXPECT_GT(contended, 2u);
 }
 
 TEST(ExactOptimum, RefusesWhatIsTooLarge) {
