@@ -104,6 +104,7 @@ LIVE_LAST_STEPS = ("live_modes", "live_stall_1", "live_stall_4", "live_stall_8",
 # What the scheduler gives and costs. Each case opens runtimes of its own.
 PLACEMENT_STEPS = [
     ("record_use", "use_log_bench", ".*", 0),
+    ("record_launch", "record_launch_bench", ".*", 0),
     ("policy_tick", "policy_bench", "policy/cost_benefit/tick", 1),
     ("advise", "placement_bench", "placement/advise", 0),
     ("tick", "placement_bench", "placement/tick/", 1),

@@ -1,7 +1,6 @@
 // Memory that is never let alone: a stream of each GPU adds to its half of an array without a pause
 // while the array goes to and fro, and not one addition is lost.
-//   live_move [MiB]      VMART_DRIVER=sim:h200x2 asks for a simulated machine, whose kernels run on
-//                        processors: VMART_GATE_LIMIT_US=1000000 gives them time to come to rest
+//   live_move [MiB]      VMART_DRIVER=sim:h200x2 asks for a simulated machine
 #include <vma/vma.hpp>
 
 #include "support/test_kernels.hpp"  // How a kernel for real and simulated GPUs is written.
@@ -59,7 +58,8 @@ bool run(std::size_t asked_mib) {
   const vma::AllocOptions options{.chunk_bytes = bytes / 4, .tag = "sums", .zeroed = true};
   auto* words = static_cast<Word*>(vma::alloc(bytes, vma::gpu(0), options));
   std::array<Adder, 2> adders{Adder{vma::gpu(0)}, Adder{vma::gpu(pair ? 1 : 0)}};
-  fmt::print("{}\n", vma::runtime().description());
+  fmt::print("{}{}\n", vma::runtime().description(),
+             simulated ? ": times are those of its cost model" : "");
   {
     const vma::AttachedStream first(adders[0].stream), second(adders[1].stream);
     const std::jthread low([&](const std::stop_token& stop) { adders[0].run(words, half, stop); });

@@ -62,7 +62,7 @@ void move(Demo& demo, vma::Location to) {
   }
   const double seconds = std::chrono::duration<double>(time).count();
   show(demo, "moved to " + to_string(to),
-       fmt::format("{:.1f} GB/s", static_cast<double>(demo.bytes) * 1e-9 / seconds));
+       fmt::format("{:.1f}", static_cast<double>(demo.bytes) * 1e-9 / seconds));
 }
 
 bool run(std::size_t asked_mib) {
@@ -76,7 +76,7 @@ bool run(std::size_t asked_mib) {
   demo.gpus.fill(demo.data, demo.bytes, seed);
   fmt::print("{}\n{} MiB at {}, for all of its life\n\n", runtime.description(), demo.bytes / MiB,
              fmt::ptr(demo.data));
-  fmt::print("{:<16} {:<10} {:>12}  ", "", "lies at", simulated ? "(simulated)" : "");
+  fmt::print("{:<16} {:<10} {:>12}  ", "", "lies at", simulated ? "GB/s (model)" : "GB/s");
   for (std::size_t i = 0; i < demo.gpus.count(); ++i) fmt::print(" gpu({}) reads the sum  ", i);
   fmt::print("\n");
   show(demo, "written", "");

@@ -70,7 +70,8 @@ bool run(std::size_t asked_mib) {
   {
     const vma::Runtime runtime(on_one_gpu());
     simulated = runtime.description().starts_with("simulated");
-    fmt::print("{}\n", runtime.description());
+    fmt::print("{}{}\n", runtime.description(),
+               simulated ? ": its kernels run on processors, whose GB/s these are" : "");
   }
   const std::size_t chunk_bytes = (simulated ? 2 : 64) * MiB;
   const std::size_t capacity = (asked_mib != 0 ? asked_mib : simulated ? 64 : 16'384) * MiB;

@@ -57,8 +57,8 @@ Course run(const std::string& policy, std::ostream& samples) {
   using Size = DriftingWorkers::Size;
   DriftingWorkers workers(runtime, course.simulated ? Size{2 * MiB, 2} : Size{256 * MiB, 8});
   if (!on) {
-    fmt::print("{}\n{} workers, GB/s of all (read from the reader's own HBM)\n\n{:<4} {:>5}\n",
-               runtime.description(), workers.count(), "", "phase");
+    fmt::print("{}\n{} workers, GB/s of all{} (read from the reader's own HBM)\n\n     phase\n",
+               runtime.description(), workers.count(), course.simulated ? ", of processors" : "");
   }
   for (std::size_t phase = 0; phase < workers.count(); ++phase)
     run_phase(workers, phase, course, samples);

@@ -13,7 +13,7 @@ EXIT_SKIPPED = 77
 STEPS, MOVES = 400, {50: 1, 200: 0}  # At which step, to which GPU.
 
 for variable in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
-    os.environ.pop(variable, None)  # A MemPool takes neither expandable segments nor cudaMallocAsync.
+    os.environ.pop(variable, None)  # cudaMallocAsync has no MemPool, and older versions want no expandable segments.
 os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # Products come out the same each time.
 try:
     import torch

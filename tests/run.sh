@@ -124,6 +124,11 @@ main() {
     stage "tsan tests" test_sanitized tsan
     if [[ -n $long ]]; then stage clang-tidy run_clang_tidy; fi
   fi
+  if [[ -n $long ]]; then stage "mutants" "$python" tests/mutation/mutate.py --jobs "$jobs"; fi
+  if [[ -n $long ]]; then
+    stage "each example a hundred times" \
+      ctest --preset release -L example -j "$jobs" --repeat until-fail:100
+  fi
   # The last stage, so that ctest's count is the last thing that a green run prints.
   print_minutes
   ((${#failed[@]} == 0)) || say "FAILED before the release tests: ${failed[*]}"

@@ -14,7 +14,9 @@ Sample to_host_and_back(std::uint64_t bytes) {
   const Route route = host_routes(runtime).front();
   LiveRange range(runtime, route.first, bytes);
   range.reserve(route.second);
-  Writers writers(runtime, few_writes(range, 4, std::chrono::microseconds(20)));
+  WriterSpec spec = few_writes(range, 4, std::chrono::microseconds(20));
+  spec.own_words = true;
+  Writers writers(runtime, spec);
   move_to_and_fro(range, route.first, route.second, {}, 4, case_seconds());
 
   MoveTally to_host, from_host;

@@ -21,10 +21,22 @@ LaunchShape sweep_shape(const WriterSpec& spec) {
   return {Dim3{spec.sweep_stays ? staying : passing}, Dim3{block}};
 }
 
+/// Of the GPU with that number among those of the writers.
+WritePlaces places_of(const WriterSpec& spec, std::size_t number) {
+  WritePlaces places = spec.places;
+  if (!spec.own_words) return places;
+  places.place_words /= spec.gpus.size();
+  if (places.place_words == 0)
+    throw std::runtime_error("places have less words than there are GPUs");
+  places.begin += number * places.place_words;
+  return places;
+}
+
 }  // namespace
 
 struct Writers::Worker {
   Location gpu;
+  WritePlaces places;
   Stream stream = nullptr;
   BoundStream bound;
   KernelHandle write{};
@@ -48,6 +60,7 @@ Writers::Writers(Runtime& runtime, const WriterSpec& spec) : runtime_(runtime), 
       const auto turn = static_cast<std::size_t>(stream) % spec.gpus.size();
       workers_.push_back(std::make_unique<Worker>());
       workers_.back()->gpu = spec.gpus[turn];
+      workers_.back()->places = places_of(spec, turn);
       start(*workers_.back());
     }
   } catch (...) {
@@ -86,7 +99,7 @@ void Writers::start(Worker& worker) {
 void Writers::loop(Worker& worker) {
   Driver& driver = *runtime_.parts().driver;
   const auto nanoseconds = static_cast<std::uint64_t>(spec_.kernel.count());
-  const LaunchShape shape = writer_shape(spec_.places);
+  const LaunchShape shape = writer_shape(worker.places);
   const LaunchShape sweep = sweep_shape(spec_);
   try {
     while (!stopping_) {
@@ -98,7 +111,7 @@ void Writers::loop(Worker& worker) {
       }
       driver.launch(
           worker.bound, worker.write, shape,
-          writer_arguments(spec_.places, nanoseconds, worker.progress, worker.launched + 1));
+          writer_arguments(worker.places, nanoseconds, worker.progress, worker.launched + 1));
       ++worker.launched;
     }
   } catch (const std::exception&) {

@@ -21,6 +21,9 @@ struct WriterSpec {
   std::chrono::nanoseconds kernel = std::chrono::microseconds(5);
   std::uint64_t backlog = 1;  ///< Most launches under way on a stream.
   WritePlaces places;
+  /// Each GPU adds to words of its own, an equal part of every place. Where the range may lie at a
+  /// host node it must: over PCIe, atomics of two GPUs on one word of host memory lose additions.
+  bool own_words = false;
   /// Before each launch another reads and writes so many words of memory of the stream's own, as
   /// fast as they come. Zero: none.
   std::uint64_t sweep_words = 0;

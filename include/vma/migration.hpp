@@ -40,12 +40,20 @@ enum class StopScope { attached, hold };
 ///   no_graphs      a memory operation   moves mostly go on
 ///
 /// A gate may lose what a graph writes that is launched on a `no_graphs` stream while it closes:
-/// driver 580 orders the two neither way.
+/// driver 580 orders the two neither way. That goes for graphs that kernels launch, too. Streams of
+/// green contexts and programmatic dependent launches are work like any other.
 enum class StreamWork { any, no_graphs };
 
 /// How bytes cross. `stopped`: the work stops first, then the bytes are copied. `live`: they are
 /// copied while the work goes on, and once it stands, only what changed since is copied again.
 /// `automatic` takes for each chunk what is likely to stand for less.
+///
+/// A chunk can move live from a GPU to any place that this GPU reaches (`vmart doctor` shows who
+/// reaches whom). From a host node, and to a place out of the GPU's reach, it cannot: no processor
+/// that sees both sides is fast enough to find what changed. `automatic` moves such chunks stopped;
+/// `live` throws Error{unsupported} for them, before anything of the chunk is stopped, since it
+/// promises that streams never stand for a whole copy. Chunks that a clean copy awaits at the
+/// target need no copy and move in every mode.
 enum class Mode { automatic, live, stopped };
 
 enum class Outcome { done, partly, cancelled, failed };
@@ -64,7 +72,9 @@ struct MigrateOptions {
   /// Not set: `migrate` holds, `migrate_async` stops the attached streams.
   std::optional<StopScope> scope;
   /// How long the work may take to come to rest before the move ends in `busy`; for gates, how long
-  /// a chunk is tried. Zero takes `RuntimeOptions::hold_limit`.
+  /// a chunk is tried, which is also how long a stream's backlog may be (2 s at least). What
+  /// `RuntimeOptions::stall_budget` makes a chunk wait does not count. Zero takes
+  /// `RuntimeOptions::hold_limit`.
   std::chrono::milliseconds deadline{0};
   /// Of moves that wait for the same route, the one with the highest goes first.
   int priority = 0;
@@ -115,7 +125,9 @@ struct DurationSummary {
 
 struct MigrationReport {
   Outcome outcome = Outcome::done;
-  std::size_t bytes_asked = 0;  ///< The range, rounded out to chunks.
+  /// Where the range begins in the allocation, once rounded out to whole chunks.
+  std::size_t offset = 0;
+  std::size_t bytes_asked = 0;  ///< Of the range, rounded out to whole chunks.
   std::size_t bytes_moved = 0;  ///< Those of `bytes_asked` that changed place.
   /// Written by the application while a live copy ran, and copied again.
   std::size_t bytes_copied_twice = 0;
@@ -131,6 +143,8 @@ struct MigrationReport {
   /// "gpu(0)->gpu(1)"; routes of a range that lay in several places are joined by ", ".
   std::string route;
   std::chrono::nanoseconds wall{0};
+  /// The widest limit that its gates were given; see `RuntimeOptions::gate_limit`. Zero without.
+  std::chrono::nanoseconds gate_limit{0};
   DurationSummary skew;   ///< Of gates: from the first stream's arrival to the last.
   DurationSummary stall;  ///< From the last arrival, or a hold's first stop, until work went on.
   std::chrono::nanoseconds dark_max{0};  ///< Longest time from a slot's unmap to its last grant.

@@ -24,8 +24,18 @@
 namespace vma::inline v1 {
 
 struct AllocOptions {
-  /// Bytes of one chunk, the unit that moves; 0 lets the runtime choose by size. Rounded up to the
-  /// allocation granularity (2 MiB on GPUs); at most 256 MiB.
+  /// Bytes of one chunk, the unit that moves; rounded up to the allocation granularity (2 MiB on
+  /// GPUs), at most 256 MiB. 0 lets the runtime choose:
+  ///
+  ///   bytes asked for    on a GPU             at a host node
+  ///   up to 32 MiB       one chunk            one chunk
+  ///   up to 256 MiB      one chunk            chunks of 32 MiB
+  ///   below 512 MiB      chunks of 64 MiB     chunks of 32 MiB
+  ///   below 1 GiB        chunks of 128 MiB    chunks of 32 MiB
+  ///   from 1 GiB on      chunks of 256 MiB    chunks of 32 MiB
+  ///
+  /// A chunk moves whole, even if only a part of it is asked for: set this where smaller parts are
+  /// to move. Each chunk costs a stop when it moves, so small ones cost more for the same bytes.
   std::size_t chunk_bytes = 0;
   /// Names the allocation in logs, `where` listings and errors.
   std::string tag;
@@ -53,9 +63,14 @@ struct RuntimeOptions {
   /// How long held work may take to come to rest before a synchronous call ends in `busy`
   /// (VMART_HOLD_LIMIT_MS). 2 s.
   std::optional<std::chrono::milliseconds> hold_limit;
-  /// How long the first stream that stands at a gate waits for the others, and then for what
-  /// changed to be copied, before the gate is opened and tried again later (VMART_GATE_LIMIT_US).
-  /// 5 ms.
+  /// How long the first stream that stops at a gate may wait for the others, and how long all of
+  /// them may then wait for what changed to be copied again, before the gate opens and the move
+  /// tries again later (VMART_GATE_LIMIT_US). A value set here is a ceiling: no try exceeds it. Not
+  /// set: tries start with 5 ms; each one that runs out of time doubles the limit for the
+  /// rest of its migration, up to 80 ms, so that streams whose backlogs differ by tens of
+  /// milliseconds can be brought together. `MigrationReport::gate_limit` has the widest limit that
+  /// was used. A gate under which the whole chunk is copied (`Mode::stopped`) has the time for that
+  /// besides.
   std::optional<std::chrono::microseconds> gate_limit;
   /// How often a chunk's gate is tried again before the move ends in `busy` (VMART_GATE_RETRIES).
   /// 8.
@@ -98,6 +113,8 @@ struct RuntimeOptions {
 struct RuntimeStats {
   struct Place {
     Location at;
+    /// Most that the runtime may take: the capacity that was set or, if that is less or none was
+    /// set, all memory of the place. 0 where the machine does not say how much that is.
     std::size_t capacity_bytes = 0;
     std::size_t allocated_bytes = 0;  ///< Behind users' pointers, whole chunks.
     std::size_t cached_bytes = 0;
@@ -211,15 +228,19 @@ class VMART_EXPORT Runtime {
   void* alloc(std::size_t bytes, const AllocOptions& options = {});
   /// The same at `where`. Throws besides: Error{invalid_argument} for an unknown location.
   void* alloc(std::size_t bytes, Location where, const AllocOptions& options = {});
-  /// The same, refused with Error{unreachable} if a GPU of `readers` cannot reach `where`.
+  /// The same for memory that the GPUs of `readers` use: refused with Error{unreachable} if one of
+  /// them cannot reach `where`, and moved by the runtime's own choice only to where all can.
+  /// Without readers that is where every GPU that reaches `where` can.
   void* alloc(std::size_t bytes, Location where, std::span<const Location> readers,
               const AllocOptions& options = {});
 
   /// Waits, like cudaFree, for the work submitted before in every context in use, then takes the
   /// memory back. Null is allowed and does nothing. Throws: Error{unknown_pointer} for anything
-  /// that `alloc` did not return or that was freed. Not while a stream captures.
+  /// that `alloc` did not return or that was freed. Ends no capture. Launches of other threads may
+  /// stand until it returns.
   void free(void* pointer);
-  /// Gives the memory back after the work now enqueued on `stream`. Does not block.
+  /// Gives the memory back after the work now enqueued on `stream`. Does not block. Throws:
+  /// Error{invalid_argument} while `stream` captures.
   void free_async(void* pointer, Stream stream);
 
   /// Moves the whole allocation, keeping its address. With `options.scope` attached it is
@@ -228,10 +249,12 @@ class VMART_EXPORT Runtime {
   /// Throws: Error{busy} if that work did not come to rest, or was let go because a driver call
   /// stood too long; {out_of_memory}, {pinned}, {poisoned}, {unsupported}, {driver_failure}. Chunks
   /// that had moved stay moved; `report()` says which did not.
-  /// Blocks: until done. Not while a stream captures.
+  /// Blocks: until done. Throws {unsupported} while an attached stream captures, or a blocking one;
+  /// a hold ends the captures of all others, and one that begins just then.
   MigrationReport migrate(void* pointer, Location to, const MigrateOptions& options = {});
-  /// The same for `bytes` from `offset` of the allocation that holds `pointer`'s address as its
-  /// start, rounded out to chunks.
+  /// The same for `bytes` from `offset` of the allocation that starts at `pointer`. Whole chunks
+  /// move: the range is rounded out to them, and the report's `offset` and `bytes_asked` say to
+  /// what. See `AllocOptions::chunk_bytes`.
   MigrationReport migrate(void* pointer, std::size_t offset, std::size_t bytes, Location to,
                           const MigrateOptions& options = {});
 
@@ -254,11 +277,12 @@ class VMART_EXPORT Runtime {
   /// Until `resume` it can only be freed: `read`, `write`, `migrate`, `pin`, `host_view` and
   /// `note_export` throw Error{dropped}. What lies at host nodes by itself keeps its bytes.
   /// Throws: Error{invalid_argument} for an empty tag, or one that no allocation has; {unsupported}
-  /// for dropping at gates (`StopScope::attached`). Blocks: until done. Not while a stream
-  /// captures, and not from a hook.
+  /// for dropping at gates (`StopScope::attached`). Blocks: until done. Not from a hook. What
+  /// is stopped by a hold ends captures as `migrate` says.
   ParkReport park(const std::string& tag, const ParkOptions& options = {});
-  /// Brings every chunk that is parked by the tag back to the GPU that it came from, or to another
-  /// with room where that has none. A chunk that was moved to HBM since stays there. What found no
+  /// Brings every chunk that is parked by the tag back to the GPU that it came from or, where that
+  /// has no room, to another one that has and that every GPU that may use the chunk can reach. A
+  /// chunk that was moved to HBM since stays there. What found no
   /// room anywhere, which is made as for an allocation, is reported and stays parked; a second call
   /// tries it again. A chunk whose contents were dropped comes back as zeros, and stops nothing.
   /// Throws: Error{invalid_argument} where nothing is parked by the tag. Blocks: as `park`.
@@ -268,13 +292,15 @@ class VMART_EXPORT Runtime {
   /// Names a stream whose work uses memory of this runtime, or of one allocation of it: moves in
   /// the background stop it at a gate while a chunk is switched. Work on streams that are not
   /// attached must not touch a range that moves. A created stream, the legacy one (null or
-  /// cudaStreamLegacy) or cudaStreamPerThread; of a context with an attached blocking stream,
-  /// every blocking stream is stopped. A stream must be detached before it is destroyed: a
-  /// destroyed one is noticed by its id where the driver still knows it, and fails the move.
-  /// `work` says whether graphs are launched on it: `no_graphs` where they are loses writes, see
-  /// StreamWork. Costs a launch nothing. Never synchronises; legal during capture.
-  /// Throws: Error{invalid_argument} for a stream that is attached so already, is of a GPU that the
-  /// runtime does not have, or that the driver does not know.
+  /// cudaStreamLegacy) or cudaStreamPerThread; where the legacy stream or several blocking ones
+  /// of a context are attached, all blocking streams of it may be stopped. A stream must be
+  /// detached before it is destroyed: what the driver does with a destroyed one is undefined, and a
+  /// new stream with its handle counts as attached. `work` says whether graphs are launched on it:
+  /// `no_graphs` where they are loses writes, see StreamWork. Costs a launch nothing. Never
+  /// synchronises. Legal at any time from any thread, also while the stream captures: no capture is
+  /// ended by it, by `detach`, or by a move at gates. Throws: Error{invalid_argument} for a stream
+  /// that is attached so already, is of a GPU that the runtime does not have, or that the driver
+  /// does not know.
   void attach(Stream stream, StreamWork work = StreamWork::any);
   void attach(Stream stream, void* pointer, StreamWork work = StreamWork::any);
   /// Once it has returned, the runtime does nothing with the stream any more, which may be
@@ -347,8 +373,10 @@ class VMART_EXPORT Runtime {
   /// background. Blocks: while the policy decides.
   void step_scheduler();
   /// Moves everything away from `at` and lets nothing come there until `refill`; `alloc` at that
-  /// place still goes there. What is pinned, or in no attached stream's scope, stays. Blocks: until
-  /// it is done or the deadline has passed.
+  /// place still goes there. What is pinned, or in no attached stream's scope, stays, and so does
+  /// what finds no room where every GPU that uses it can reach it. A drain that leaves something
+  /// behind keeps the place closed too. Throws: Error{busy} while the scheduler is paused. Blocks:
+  /// until it is done, the scheduler is paused, or the deadline has passed.
   DrainReport drain(Location at, const DrainOptions& options = {});
   void refill(Location at);
   /// Lines for people: where the chunk around `pointer` lies, who uses it, what was decided about
@@ -368,13 +396,23 @@ class VMART_EXPORT Runtime {
   /// such an address counts too.
   void launch_recorded(Stream stream, const Kernel& kernel, Dim3 grid, Dim3 block,
                        const KernelArguments& arguments);
-  /// For a kernel that the program, or a library of its, has just launched by itself on `device`.
-  /// Records the uses that `launch_recorded` does; of a parameter that is a struct every aligned
-  /// word may be a pointer. Asks the driver about each parameter.
-  /// Requires: `function` is the launch's CUfunction, `parameters` its `kernelParams`.
-  /// Throws: Error{invalid_argument} for null, and for a device that is no GPU of the runtime;
-  /// {unsupported} where the driver cannot tell a kernel's parameters. Then nothing is recorded.
+  /// For a kernel that the program, or a library that it uses, has just launched by itself on
+  /// `device`. Records the uses that `launch_recorded` does; in a parameter that is a struct, every
+  /// aligned word may be a pointer. Takes a fraction of a microsecond for a kernel that was
+  /// recorded before, and no lock: its layout is kept, and once in 100 us each thread has the
+  /// driver confirm that the kernel still has the last of the parameters. Requires: `function` is
+  /// what the launch was given, a CUfunction or a CUkernel, and has not been unloaded; `parameters`
+  /// is its `kernelParams`; the thread has a current context, as it had for the launch. After a
+  /// module or library was unloaded, its handles may come back for other kernels: call
+  /// `forget_kernels`. Otherwise such a kernel is taken for the old one for up to 100 us after a
+  /// launch of that, and beyond where it has the same parameter in that place. Throws:
+  /// Error{invalid_argument} for null, for a handle that the driver does not know, and for a device
+  /// that is no GPU of the runtime; {unsupported} where the driver cannot tell a kernel's
+  /// parameters. Then nothing is recorded.
   void record_launch(const void* function, const void* const* parameters, Location device);
+  /// After `cuModuleUnload` or `cuLibraryUnload`: drops what `record_launch` has kept of kernels,
+  /// all of it. Each kernel is then asked about once more.
+  void forget_kernels();
   void synchronize(Stream stream);
 
   /// The locations that memory can lie in: GPUs first, then host nodes.
@@ -391,9 +429,15 @@ class VMART_EXPORT Runtime {
   /// measured; {driver_gone}. Blocks: for all of it.
   Calibration calibrate(const CalibrateOptions& options = {});
 
-  /// Ends the background work and gives everything back. Does not wait for kernels that use the
-  /// memory: synchronise first. Idempotent; the destructor calls it.
+  /// Ends the background work, writes and closes traces, recordings and decisions, removes the
+  /// control socket and gives everything back. Does not wait for kernels that use the memory:
+  /// synchronise first. Idempotent; the destructor calls it.
   /// Later calls throw Error{driver_gone}. From a callback or hook it does nothing but log.
+  ///
+  /// A program need not call it: when the process exits (`exit`, the return from main), stopped
+  /// work goes on, all files are written and the socket is removed; the driver takes the rest back.
+  /// It is for programs that want the memory back sooner, and for those that end by `_exit` or a
+  /// signal, which write nothing.
   void shutdown() noexcept;
 
   struct Parts;

@@ -161,6 +161,9 @@ class VMART_EXPORT Snapshot {
   /// Null without one, and once it has run out. Its times are since the clock's start.
   const Hint* hint(ChunkId chunk) const;
   std::string_view tag(ChunkId chunk) const;
+  /// Whether every GPU that may use the chunk could reach it at `place`, as far as the runtime
+  /// knows. Moves to other places are refused as `unreachable`.
+  bool may_lie(ChunkId chunk, PlaceId place) const;
   /// The rows of one allocation are neighbours: the first of them.
   ChunkId first_of(ChunkId chunk) const {
     return ChunkId{static_cast<std::uint32_t>(chunk) - chunks()[index(chunk)].slot};

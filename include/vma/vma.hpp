@@ -47,8 +47,10 @@ VMART_EXPORT void launch_using(Stream stream, const Kernel& kernel, Dim3 grid, D
                                const KernelArguments& arguments, std::span<const Use> uses);
 VMART_EXPORT void launch_recorded(Stream stream, const Kernel& kernel, Dim3 grid, Dim3 block,
                                   const KernelArguments& arguments);
+/// Does nothing while no runtime is open, as `forget_kernels` and `record_use`.
 VMART_EXPORT void record_launch(const void* function, const void* const* parameters,
                                 Location device);
+VMART_EXPORT void forget_kernels();
 VMART_EXPORT std::vector<Extent> where(const void* pointer);
 VMART_EXPORT void read(const void* pointer, std::span<std::byte> out);
 VMART_EXPORT void write(void* pointer, std::span<const std::byte> bytes);

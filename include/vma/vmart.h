@@ -121,7 +121,7 @@ VMART_EXPORT vmart_status vmart_alloc(size_t size_bytes, vmart_location at, void
 VMART_EXPORT vmart_status vmart_alloc_tagged(size_t size_bytes, vmart_location at, const char* tag,
                                              void** out);
 /// Takes what `vmart_alloc` gave; null does nothing. Blocks: like cudaFree, for the work submitted
-/// before. Not while a stream captures.
+/// before. Ends no capture. Launches of other threads may stand until then.
 VMART_EXPORT vmart_status vmart_free(void* pointer);
 /// The same after the work now enqueued on `stream`, without blocking. Refused while it captures.
 VMART_EXPORT vmart_status vmart_free_async(void* pointer, vmart_stream stream);
@@ -140,7 +140,8 @@ VMART_EXPORT vmart_status vmart_base(const void* pointer, void** out_base, size_
  * 0, all of its allocation. `options` may be null. */
 
 /// Holds all work of the contexts in use meanwhile, unless `options` have another scope. Blocks:
-/// until moved. Not while a stream captures.
+/// until moved. VMART_UNSUPPORTED while an attached stream captures, or a blocking one; captures on
+/// others are ended by the hold.
 VMART_EXPORT vmart_status vmart_migrate(void* pointer, size_t offset, size_t size_bytes,
                                         vmart_location to, const vmart_migrate_options* options);
 /// In the background, stopping attached streams for a fraction of a millisecond a chunk, unless
@@ -182,7 +183,7 @@ VMART_EXPORT vmart_status vmart_resume(const char* tag, const vmart_migrate_opti
 VMART_EXPORT vmart_status vmart_is_parked(const char* tag, int* out_parked);
 
 /* --- Streams whose work uses the memory: moves in the background stop them. None of these
- * synchronises, and all are legal during capture. */
+ * synchronises, and all are legal during capture, also on the stream that captures. */
 
 VMART_EXPORT vmart_status vmart_attach(vmart_stream stream);
 /// Before the stream is destroyed.
@@ -222,10 +223,21 @@ typedef struct vmart_hint {
 } vmart_hint;
 
 /// Work on the GPU uses `size_bytes` from `address` on. Call it where the work is enqueued: it
-/// takes nanoseconds and never blocks. The only function that opens no runtime: while none is open
-/// it does nothing. What makes no sense is counted and ignored.
+/// takes nanoseconds and never blocks. Opens no runtime: while none is open it does nothing. What
+/// makes no sense is counted and ignored.
 VMART_EXPORT void vmart_record_use(const void* address, size_t size_bytes, int gpu_ordinal,
                                    int32_t kind);
+/// For a kernel that was just launched on the GPU by `cuLaunchKernel` or one of its like: a use,
+/// read and written, of every allocation that its parameters point into. `function` is the
+/// CUfunction or CUkernel of the launch, `parameters` its `kernelParams` (may be null for a kernel
+/// without parameters). Call it where the launch is enqueued: it takes less than a microsecond, but
+/// asks the driver at length when it meets a kernel for the first time. While no runtime is open it
+/// does nothing. VMART_INVALID_ARGUMENT for a handle that the driver does not know.
+VMART_EXPORT vmart_status vmart_record_launch(const void* function, const void* const* parameters,
+                                              int gpu_ordinal);
+/// After `cuModuleUnload` or `cuLibraryUnload`, whose handles may come back for other kernels:
+/// drops what `vmart_record_launch` keeps of kernels.
+VMART_EXPORT vmart_status vmart_forget_kernels(void);
 /// Any range within one allocation; its last hint counts. Does not block.
 VMART_EXPORT vmart_status vmart_advise(const void* address, size_t size_bytes,
                                        const vmart_hint* hint);
@@ -237,9 +249,9 @@ VMART_EXPORT vmart_status vmart_advise(const void* address, size_t size_bytes,
 /// `vmart_last_error` has the reason. Legal during capture. Blocks: for memory.
 VMART_EXPORT void* vmart_torch_malloc(size_t size_bytes, int device, vmart_stream stream);
 /// Blocks: like the cudaFree whose place it takes, for the work submitted before on any stream.
-/// While a capture is known of (of `stream`, of an attached stream, or of a blocking one) it
-/// neither waits nor frees: what `stream` itself captures may be used by its graph and is kept for
-/// good, all else goes with a later call.
+/// Ends no capture. While one is known of (of `stream`, of an attached stream, or of a blocking
+/// one) it neither waits nor frees: what `stream` itself captures may be used by its graph and is
+/// kept for good, all else goes with a later call.
 VMART_EXPORT void vmart_torch_free(void* pointer, size_t size_bytes, int device,
                                    vmart_stream stream);
 

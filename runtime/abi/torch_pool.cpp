@@ -5,9 +5,10 @@
 // that. Those of a captured graph come with the stream that captured, while replays may still run
 // on any other.
 //
-// To wait for a whole context ends captures under way in it, so while one is known of nothing is
-// freed. PyTorch frees no segment of a GPU while it captures there itself; what cannot be known of
-// is a capture of other code, on a stream that is neither `stream`, nor attached, nor blocking.
+// A free ends no capture, but what is freed beside one may belong to its graph, so while one is
+// known of nothing is freed. PyTorch frees no segment of a GPU while it captures there itself; what
+// cannot be known of is a capture of other code, on a stream that is neither `stream`, nor
+// attached, nor blocking.
 #include "abi/boundary.hpp"
 #include "abi/late_frees.hpp"
 
@@ -37,7 +38,7 @@ bool captures(Driver& driver, BoundStream stream) noexcept try {
   return false;
 }
 
-/// What is known of captures that waiting for the work on `pointer` would end.
+/// What is known of captures that may use `pointer`.
 Capturing what_captures(void* pointer, Stream stream) {
   constexpr StreamHandle legacy{1};
   Runtime::Parts& parts = runtime().parts();
@@ -96,7 +97,7 @@ void* vmart_torch_malloc(size_t size_bytes, int device, vmart_stream stream) {
 }
 
 void vmart_torch_free(void* pointer, size_t, int, vmart_stream stream) {
-  if (pointer == nullptr) return;
+  if (pointer == nullptr || vma::ProcessExit::begun()) return;
   const vmart_status status = vma::at_boundary([&] { vma::free_segment(pointer, stream); });
   if (status != VMART_OK) vma::log(vma::LogLevel::warn, "{}", vmart_last_error());
 }

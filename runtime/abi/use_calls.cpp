@@ -55,6 +55,18 @@ void vmart_record_use(const void* address, size_t size_bytes, int gpu_ordinal, i
   vma::record_use(address, size_bytes, vma::gpu(gpu_ordinal), kind_of(kind));
 }
 
+vmart_status vmart_record_launch(const void* function, const void* const* parameters,
+                                 int gpu_ordinal) {
+  return at_boundary([&] {
+    require_argument(function, "vmart_record_launch", "function");
+    vma::record_launch(function, parameters, vma::gpu(gpu_ordinal));
+  });
+}
+
+vmart_status vmart_forget_kernels(void) {
+  return at_boundary([] { vma::forget_kernels(); });
+}
+
 vmart_status vmart_advise(const void* address, size_t size_bytes, const vmart_hint* hint) {
   constexpr const char* call = "vmart_advise";
   return at_boundary([&] {

@@ -29,13 +29,12 @@ void Poll::pause() {
 bool poll_until(Clock& clock, TimePoint deadline, const std::function<bool()>& ready) {
   if (Stepper* stepper = Stepper::current()) return stepper->wait(ready, deadline);
   const bool limited = deadline != never;
-  const auto give_up =
-      limited ? clock.wake_time(deadline) : std::chrono::steady_clock::time_point::max();
+  auto give_up = limited ? clock.wake_time(deadline) : std::chrono::steady_clock::time_point::max();
   Poll poll;
   while (!ready()) {
     if (limited && std::chrono::steady_clock::now() >= give_up) {
-      clock.reached(deadline);
-      return ready();
+      if (clock.waited(deadline)) return ready();
+      give_up = clock.wake_time(deadline);
     }
     poll.pause();
   }

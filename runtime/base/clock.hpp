@@ -16,8 +16,44 @@ class Clock {
   virtual TimePoint now() const = 0;
   /// When a thread that waits for `deadline` gives up, on the processor's clock.
   virtual std::chrono::steady_clock::time_point wake_time(TimePoint deadline) const = 0;
-  /// A wait has lasted until its deadline; a virtual clock follows.
+  /// It is that late at least; a virtual clock follows.
   virtual void reached(TimePoint) {}
+  /// A wait has lasted until its deadline by the processor's clock. Returns whether it has by this
+  /// one: the time of a simulated machine does not pass merely because it simulates slowly.
+  virtual bool waited(TimePoint deadline) {
+    reached(deadline);
+    return true;
+  }
+  /// See `Measuring` and `Standing`. Real time needs to know neither.
+  virtual void note_measuring(int change) noexcept { static_cast<void>(change); }
+  virtual void note_standing(int change) noexcept { static_cast<void>(change); }
+};
+
+/// In its scope the calling thread holds what the machine does against limits of time. Meanwhile
+/// the time of a simulated machine passes only by what the machine does, by driver calls, and where
+/// nothing that it has to do can go on; not because this computer is slow or busy.
+class Measuring {
+ public:
+  explicit Measuring(Clock& clock) : clock_(clock) { clock_.note_measuring(1); }
+  ~Measuring() { clock_.note_measuring(-1); }
+  Measuring(const Measuring&) = delete;
+  Measuring& operator=(const Measuring&) = delete;
+
+ private:
+  Clock& clock_;
+};
+
+/// In its scope the calling thread stands in a driver call that something else has to end. Limits
+/// go by real time meanwhile, also on a simulated machine.
+class Standing {
+ public:
+  explicit Standing(Clock& clock) : clock_(clock) { clock_.note_standing(1); }
+  ~Standing() { clock_.note_standing(-1); }
+  Standing(const Standing&) = delete;
+  Standing& operator=(const Standing&) = delete;
+
+ private:
+  Clock& clock_;
 };
 
 /// The processor's monotonic clock.

@@ -1,7 +1,12 @@
 #include "base/executor.hpp"
 
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+
 #include <pthread.h>
 
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -22,8 +27,14 @@ class ThreadTask : public Task {
 
 }  // namespace
 
-std::unique_ptr<Task> ThreadedExecutor::spawn(const std::string& name, std::function<void()> body) {
+std::unique_ptr<Task> ThreadedExecutor::spawn(const std::string& name,
+                                              std::function<void()> body) try {
   return std::make_unique<ThreadTask>(name, std::move(body));
+} catch (const std::system_error& error) {
+  throw Error(ErrorKind::busy, "pthread_create",
+              fmt::format("the thread \"{}\" cannot be started: {}; end some threads, or raise the "
+                          "limit (ulimit -u, or pids.max of the container)",
+                          name, error.what()));
 }
 
 }  // namespace vma

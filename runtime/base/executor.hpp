@@ -22,7 +22,8 @@ class Task {
 class Executor {
  public:
   virtual ~Executor() = default;
-  /// `name` is what debuggers show, at most 15 bytes of it. `body` must not throw.
+  /// `name` is what debuggers show, at most 15 bytes of it. `body` must not throw. Throws:
+  /// Error{busy} if the system starts no further thread, std::bad_alloc.
   virtual std::unique_ptr<Task> spawn(const std::string& name, std::function<void()> body) = 0;
 };
 

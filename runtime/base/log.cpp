@@ -1,7 +1,11 @@
 #include "base/log.hpp"
 
+#include "base/environment.hpp"
+#include "base/printable.hpp"
+#include "base/process_exit.hpp"
+
 #include <cstdio>
-#include <cstdlib>
+#include <exception>
 #include <string>
 
 namespace vma {
@@ -10,12 +14,16 @@ namespace {
 constexpr std::string_view level_names[] = {"off", "error", "warn", "info", "debug"};
 
 LogLevel level_from_environment() noexcept {
-  const char* text = std::getenv("VMART_LOG");
-  if (text == nullptr) return LogLevel::warn;
-  for (int level = 0; level <= static_cast<int>(LogLevel::debug); ++level) {
-    if (level_names[level] == text) return static_cast<LogLevel>(level);
+  try {
+    const auto text = environment_text("VMART_LOG");
+    if (!text) return LogLevel::warn;
+    for (int level = 0; level <= static_cast<int>(LogLevel::debug); ++level) {
+      if (level_names[level] == *text) return static_cast<LogLevel>(level);
+    }
+    std::fprintf(stderr, "vmart: warn: VMART_LOG is \"%s\"; it takes %s; warn is taken\n",
+                 printable(*text).c_str(), environment_takes("VMART_LOG").c_str());
+  } catch (const std::exception&) {  // No memory.
   }
-  std::fprintf(stderr, "vmart: warn: VMART_LOG=%s is none of off error warn info debug\n", text);
   return LogLevel::warn;
 }
 
@@ -23,11 +31,19 @@ LogLevel level_from_environment() noexcept {
 
 LogLevel log_level() noexcept {
   static const LogLevel level = level_from_environment();
-  return level;
+  // What ends on other threads because the process exits is no news.
+  return ProcessExit::elsewhere() ? LogLevel::off : level;
 }
 
 void log_line(LogLevel level, std::string_view text) noexcept {
   const std::string_view name = level_names[static_cast<int>(level)];
+  // Names and texts of others come by here, on their way to a terminal.
+  std::string shown;
+  try {
+    shown = printable_lines(text);
+    text = shown;
+  } catch (const std::exception&) {  // No memory.
+  }
   std::fprintf(stderr, "vmart: %.*s: %.*s\n", static_cast<int>(name.size()), name.data(),
                static_cast<int>(text.size()), text.data());
 }

@@ -115,7 +115,7 @@ bool Condition::wait_until(MutexLock& lock, Clock& clock, TimePoint deadline, Re
   std::unique_lock<std::mutex> native(lock.mutex_.native_, std::adopt_lock);
   const bool in_time = native_.wait_until(native, clock.wake_time(deadline), ready);
   native.release();
-  if (!in_time) clock.reached(deadline);
+  if (!in_time) clock.waited(deadline);
   return in_time;
 }
 

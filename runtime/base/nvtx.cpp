@@ -1,10 +1,12 @@
 #include "base/nvtx.hpp"
 
+#include "base/environment.hpp"
+#include "base/log.hpp"
+
 #include <dlfcn.h>
 
 #include <cstdint>
-#include <cstdlib>
-#include <string_view>
+#include <exception>
 
 namespace vma {
 namespace {
@@ -15,8 +17,12 @@ void find(void* library, const char* name, Function& function) {
 }
 
 const char* library_of_environment() {
-  const char* setting = std::getenv("VMART_NVTX");
-  return setting != nullptr && std::string_view(setting) == "1" ? "libnvToolsExt.so.1" : nullptr;
+  try {
+    return environment_flag("VMART_NVTX").value_or(false) ? "libnvToolsExt.so.1" : nullptr;
+  } catch (const std::exception& error) {  // A profiler that is not told must not end a program.
+    log(LogLevel::warn, "{}", error.what());
+    return nullptr;
+  }
 }
 
 }  // namespace
@@ -35,7 +41,7 @@ struct Nvtx::Attributes {
 };
 
 const Nvtx& Nvtx::process() {
-  static const Nvtx nvtx(library_of_environment());
+  static const Nvtx& nvtx = *new Nvtx(library_of_environment());  // For threads beside an exit.
   return nvtx;
 }
 

@@ -19,7 +19,7 @@
   ROW(wait_event) ROW(batch) ROW(copy) ROW(fill) ROW(load_kernel) ROW(unload_kernel)        \
   ROW(launch) ROW(begin_capture) ROW(end_capture) ROW(instantiate) ROW(launch_graph)        \
   ROW(destroy_graph) ROW(destroy_exec_graph) ROW(make_chain) ROW(update_chain) ROW(stop)    \
-  ROW(context_id) ROW(kernel_parameters)                                                    \
+  ROW(context_id) ROW(kernel_parameters) ROW(has_parameters)                                \
   ROW(allocate_pinned) ROW(free_pinned) ROW(allocate_plain) ROW(free_plain)
 // clang-format on
 

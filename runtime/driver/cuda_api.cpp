@@ -41,6 +41,7 @@ VMART_SAME_CODE(native_stream_capture_unsupported, CUDA_ERROR_STREAM_CAPTURE_UNS
 VMART_SAME_CODE(native_stream_capture_invalidated, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 VMART_SAME_CODE(native_stream_capture_unjoined, CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
 VMART_SAME_CODE(native_stream_capture_implicit, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+VMART_SAME_CODE(native_captured_event, CUDA_ERROR_CAPTURED_EVENT);
 VMART_SAME_CODE(native_unknown, CUDA_ERROR_UNKNOWN);
 #undef VMART_SAME_CODE
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/process_exit.hpp"
 #include "driver/native_codes.hpp"
 
 #include <cuda.h>
@@ -53,7 +54,6 @@ static_assert(CUDA_VERSION >= 12050, "building needs the cuda.h of CUDA 12.5 or 
   ROW(cuCtxPopCurrent, 4000)                         \
   ROW(cuCtxGetDevice, 2000)                          \
   ROW(cuCtxGetId, 12000)                             \
-  ROW(cuCtxSynchronize, 2000)                        \
   ROW(cuStreamCreateWithPriority, 5050)              \
   ROW(cuCtxGetStreamPriorityRange, 5050)             \
   ROW(cuStreamDestroy, 4000)                         \
@@ -78,6 +78,7 @@ static_assert(CUDA_VERSION >= 12050, "building needs the cuda.h of CUDA 12.5 or 
   ROW(cuModuleGetFunction, 2000)                     \
   ROW(cuFuncLoad, 12040)                             \
   ROW(cuLaunchKernel, 4000)                          \
+  ROW(cuLaunchKernelEx, 11060)                       \
   ROW(cuGraphInstantiateWithFlags, 11040)            \
   ROW(cuGraphLaunch, 10000)                          \
   ROW(cuGraphCreate, 10000)                          \
@@ -101,7 +102,8 @@ static_assert(CUDA_VERSION >= 12050, "building needs the cuda.h of CUDA 12.5 or 
 #define VMART_CUDA_OPTIONAL_CALLS(ROW) \
   ROW(cuCtxRecordEvent, 12050)         \
   ROW(cuCtxWaitEvent, 12050)           \
-  ROW(cuFuncGetParamInfo, 12040)
+  ROW(cuFuncGetParamInfo, 12040)       \
+  ROW(cuKernelGetParamInfo, 12040)
 
 namespace vma {
 
@@ -135,9 +137,11 @@ struct CudaCall<CUresult (*)(Args...)> {
   CUresult (*function)(Args...) = nullptr;
 
   /// Hands the code back, for answers such as NOT_READY. Throws: only where the driver has no such
-  /// call.
+  /// call. At the end of the process the driver is not called: it may be gone already.
   CUresult attempt(Args... args) const {
     if (function == nullptr) throw missing();
+    const ProcessExit::DriverCall call;
+    if (!call) return CUDA_ERROR_DEINITIALIZED;
     return function(args...);
   }
 

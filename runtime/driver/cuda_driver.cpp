@@ -113,6 +113,7 @@ DeviceInfo CudaDriver::device_info(DeviceId device) {
   info.copy_engines = attribute(CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, device);
   info.max_queues = queues_of_a_context();
   info.vmm = attribute(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device) != 0;
+  info.host_atomics = attribute(CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED, device) != 0;
   return info;
 }
 

@@ -5,6 +5,7 @@
 #include "base/mutex.hpp"
 #include "driver/driver.hpp"
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -89,7 +90,8 @@ class CudaDriver final : public Driver {
   void launch(BoundStream stream, KernelHandle kernel, LaunchShape shape,
               const KernelArguments& arguments) override;
 
-  std::vector<ParameterInfo> kernel_parameters(const void* function) override;
+  KernelParameters kernel_parameters(const void* function) override;
+  bool has_parameters(const void* function, const KernelParameters& parameters) override;
   void begin_capture(BoundStream stream, CaptureMode mode) override;
   GraphHandle end_capture(BoundStream stream) override;
   ExecGraphHandle instantiate(GraphHandle graph) override;
@@ -113,8 +115,12 @@ class CudaDriver final : public Driver {
   int probe_host_nodes() const;
   /// The context of a primary that is retained here, as FallbackContext wants it; null for none.
   void* retained_context();
+  /// Whether it is such a context, which lasts.
+  bool is_retained(ContextHandle context);
   Location home_of(Address address) const;
   void upload(const CudaExecGraph& chain);
+  /// The kernel that stops streams of the context, as a CUfunction; loaded at first use.
+  void* stopper(void* context);
 
   const CudaApi& api_;          // Constant after construction.
   std::vector<int> devices_;    // Constant after construction.
@@ -128,6 +134,8 @@ class CudaDriver final : public Driver {
     int retained = 0;
   };
   std::vector<Primary> primaries_ VMART_GUARDED_BY(mutex_);
+  /// By id of the context. Never unloaded, since graphs of the program may have captured them.
+  std::map<std::uint64_t, void*> stoppers_ VMART_GUARDED_BY(mutex_);
   std::optional<int> host_nodes_ VMART_GUARDED_BY(mutex_);  // Found at the first question.
 };
 

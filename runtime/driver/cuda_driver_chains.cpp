@@ -3,6 +3,7 @@
 #include "driver/cuda_handles.hpp"
 #include "driver/cuda_scope.hpp"
 
+#include <array>
 #include <tuple>
 
 namespace vma {
@@ -84,13 +85,62 @@ void add_node(const CudaApi& api, CudaExecGraph& chain, const ChainStep& step) {
   chain.words.push_back(kinds_of(step));
 }
 
+/// One thread that does what a batch {write, wait} does. Of driver 580 only kernels are both in
+/// order with graphs that other threads launch and no end to a capture that has begun meanwhile.
+constexpr const char* stopper_ptx = R"(
+.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry vmart_stop(.param .u64 arrived, .param .u64 epoch, .param .u64 open,
+                           .param .u64 opened) {
+  .reg .b64 %rd<6>;
+  .reg .pred %is_open;
+  ld.param.u64 %rd1, [arrived];
+  ld.param.u64 %rd2, [epoch];
+  ld.param.u64 %rd3, [open];
+  ld.param.u64 %rd4, [opened];
+  st.release.sys.global.u64 [%rd1], %rd2;
+LOOK:
+  ld.acquire.sys.global.u64 %rd5, [%rd3];
+  setp.ge.u64 %is_open, %rd5, %rd4;
+  @%is_open bra DONE;
+  nanosleep.u32 200;
+  bra LOOK;
+DONE:
+  ret;
+}
+)";
+
+bool stops_a_stream(std::span<const ChainStep> steps) {
+  if (steps.size() != 1 || steps[0].words.size() != 2) return false;
+  return steps[0].words[0].kind == WordOperation::Kind::write &&
+         steps[0].words[1].kind == WordOperation::Kind::wait_until_at_least;
+}
+
 }  // namespace
+
+void* CudaDriver::stopper(void* context) {
+  const auto handle = handle_of<ContextHandle>(context);
+  const std::uint64_t id = context_id(handle);
+  {
+    const MutexLock lock(mutex_);
+    const auto known = stoppers_.find(id);
+    if (known != stoppers_.end()) return known->second;
+  }
+  const KernelHandle loaded = load_kernel(handle, {stopper_ptx, "vmart_stop", {}});
+  const MutexLock lock(mutex_);
+  return stoppers_.emplace(id, kept<CudaKernel>(loaded)->function).first->second;
+}
 
 ExecGraphHandle CudaDriver::make_chain(ContextHandle context, std::span<const ChainStep> steps) {
   const CudaScope scope(api_, vma::native(context));
   if (steps.empty()) throw driver_error(native_invalid_value, api_.cuGraphCreate.name, "no steps");
   auto chain = std::make_unique<CudaExecGraph>();
   chain->context = vma::native(context);
+  if (stops_a_stream(steps)) {
+    chain->stopper = static_cast<CUfunction>(stopper(chain->context));
+    chain->stop_words = steps[0].words;
+  }
   api_.cuGraphCreate(&chain->graph, 0);
   try {
     for (const ChainStep& step : steps) add_node(api_, *chain, step);
@@ -119,7 +169,7 @@ void CudaDriver::upload(const CudaExecGraph& chain) {
 }
 
 void CudaDriver::update_chain(ExecGraphHandle handle, std::span<const ChainStep> steps) {
-  const CudaExecGraph& chain = *kept<CudaExecGraph>(handle);
+  CudaExecGraph& chain = *kept<CudaExecGraph>(handle);
   const CudaScope scope(api_, chain.context);
   require_fit(chain, steps, api_.cuGraphExecBatchMemOpNodeSetParams.name);
   for (std::size_t i = 0; i < steps.size(); ++i) {
@@ -130,10 +180,35 @@ void CudaDriver::update_chain(ExecGraphHandle handle, std::span<const ChainStep>
       api_.cuGraphExecBatchMemOpNodeSetParams(chain.exec, chain.nodes[i], &parameters.words);
     }
   }
+  if (chain.stopper != nullptr) chain.stop_words = steps[0].words;
 }
 
 void CudaDriver::stop(BoundStream stream, ExecGraphHandle chain) {
-  launch_graph(stream, chain);
+  const CudaExecGraph& stop = *kept<CudaExecGraph>(chain);
+  if (stop.stopper == nullptr) {
+    throw driver_error(native_invalid_value, api_.cuLaunchKernelEx.name, "no chain for a stop");
+  }
+  const CudaScope scope(api_, vma::native(stream.context));
+  std::array<std::uint64_t, 4> values{};
+  std::array<void*, 4> arguments{};
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const WordOperation& operation = stop.stop_words[i / 2];
+    values[i] = i % 2 == 0 ? to_integer(operation.word) : operation.value;
+    arguments[i] = &values[i];
+  }
+  // Before the blocks of other streams' kernels that wait for a multiprocessor.
+  int least = 0, greatest = 0;
+  api_.cuCtxGetStreamPriorityRange(&least, &greatest);
+  CUlaunchAttribute priority{};
+  priority.id = CU_LAUNCH_ATTRIBUTE_PRIORITY;
+  priority.value.priority = greatest;
+  CUlaunchConfig config{};
+  config.gridDimX = config.gridDimY = config.gridDimZ = 1;
+  config.blockDimX = config.blockDimY = config.blockDimZ = 1;
+  config.hStream = vma::native(stream.handle);
+  config.attrs = &priority;
+  config.numAttrs = 1;
+  api_.cuLaunchKernelEx(&config, stop.stopper, arguments.data(), nullptr);
 }
 
 }  // namespace vma

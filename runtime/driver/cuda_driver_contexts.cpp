@@ -1,11 +1,22 @@
 #include "driver/cuda_driver.hpp"
 #include "driver/cuda_handles.hpp"
 #include "driver/cuda_scope.hpp"
+#include "driver/spare_kernels.hpp"
 
 #include <algorithm>
 #include <cstring>
 
 namespace vma {
+namespace {
+
+/// Of the process, whose primary contexts outlive a driver: to unload them at its end would wait
+/// for work of the program that may never end, so the next driver uses them up.
+SpareKernels& spare_kernels() {
+  static auto* const kept = new SpareKernels;  // Never destroyed: others may still use it at exit.
+  return *kept;
+}
+
+}  // namespace
 
 bool CudaDriver::context_active(DeviceId device) {
   unsigned int flags = 0;
@@ -91,9 +102,27 @@ DeviceId CudaDriver::context_device(ContextHandle context) {
   return DeviceId{static_cast<int>(found - devices_.begin())};
 }
 
+/// cuCtxSynchronize and cuCtxRecordEvent end captures, and beside cuMemFree no other thread can
+/// launch. To unload a module waits for the work of its context and does neither. To load one may
+/// wait as well, and launches of other threads stand beside a load and an unload, though not beside
+/// an unload alone (driver 580). So nothing is loaded in the background: a program whose running
+/// work waits for its next launch would stand still for no call of its own.
 void CudaDriver::synchronize_context(ContextHandle context) {
-  const CudaScope scope(api_, vma::native(context));
-  api_.cuCtxSynchronize();
+  const Kernel nothing{
+      ".version 7.0\n.target sm_70\n.address_size 64\n"
+      ".visible .entry vmart_nothing() {\nret;\n}\n",
+      "vmart_nothing",
+      {}};
+  const auto load = [&] { return load_kernel(context, nothing); };
+  unload_kernel(is_retained(context) ? spare_kernels().take(context_id(context), clock_, load)
+                                     : load());
+}
+
+bool CudaDriver::is_retained(ContextHandle context) {
+  const MutexLock lock(mutex_);
+  return std::ranges::any_of(primaries_, [&](const Primary& primary) {
+    return primary.retained > 0 && primary.context == vma::native(context);
+  });
 }
 
 void CudaDriver::record_context(ContextHandle context, EventHandle event) {

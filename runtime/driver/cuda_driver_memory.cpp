@@ -2,6 +2,8 @@
 #include "driver/cuda_handles.hpp"
 #include "driver/cuda_scope.hpp"
 
+#include <array>
+
 namespace vma {
 namespace {
 
@@ -88,16 +90,20 @@ void CudaDriver::unmap(Address begin, std::uint64_t size_bytes) {
 void CudaDriver::grant(Address begin, std::uint64_t size_bytes,
                        std::span<const Accessor> accessors) {
   const CudaScope scope(api_);
-  std::vector<CUmemAccessDesc> entries;
-  entries.reserve(accessors.size());
+  // Not on the heap: a slot may be dark, and want of host memory must not keep it so.
+  constexpr std::size_t few_max = 32;
+  std::array<CUmemAccessDesc, few_max> few;
+  std::vector<CUmemAccessDesc> many(accessors.size() > few_max ? accessors.size() : 0);
+  CUmemAccessDesc* const entries = many.empty() ? few.data() : many.data();
+  std::size_t count = 0;
   for (const Accessor& accessor : accessors) {
     CUmemAccessDesc entry{};
     entry.location = accessor_location(accessor.who);
     entry.flags = native_access(accessor.access);
-    entries.push_back(entry);
+    entries[count++] = entry;
   }
   const CUresult result =
-      api_.cuMemSetAccess.attempt(vma::native(begin), size_bytes, entries.data(), entries.size());
+      api_.cuMemSetAccess.attempt(vma::native(begin), size_bytes, entries, count);
   if (result == CUDA_SUCCESS) return;
   throw driver_error(
       result, api_.cuMemSetAccess.name,

@@ -5,6 +5,8 @@
 namespace vma {
 namespace {
 
+constexpr std::uint64_t last_built_in = 2;  // CU_STREAM_PER_THREAD, above CU_STREAM_LEGACY.
+
 /// Looks until `is_done` says so or the clock has reached the deadline.
 template <typename Done>
 bool poll_until(Clock& clock, TimePoint deadline, Done is_done) {
@@ -45,7 +47,13 @@ void CudaDriver::destroy_stream(BoundStream stream) {
 ContextHandle CudaDriver::stream_context(StreamHandle stream) {
   const CudaScope scope(api_, FallbackContext{static_cast<CUcontext>(retained_context())});
   CUcontext context = nullptr;
-  api_.cuStreamGetCtx(vma::native(stream), &context);
+  if (static_cast<std::uint64_t>(stream) <= last_built_in) {
+    // To ask the legacy stream would end a capture of a blocking stream.
+    api_.cuCtxGetCurrent(&context);
+    if (context == nullptr) throw driver_error(native_invalid_context, "cuCtxGetCurrent");
+  } else {
+    api_.cuStreamGetCtx(vma::native(stream), &context);
+  }
   return handle_of<ContextHandle>(context);
 }
 
@@ -57,7 +65,6 @@ std::uint64_t CudaDriver::stream_id(BoundStream stream) {
 }
 
 StreamKind CudaDriver::stream_kind(BoundStream stream) {
-  constexpr std::uint64_t last_built_in = 2;  // CU_STREAM_PER_THREAD, above CU_STREAM_LEGACY.
   if (static_cast<std::uint64_t>(stream.handle) <= last_built_in) return StreamKind::blocking;
   const CudaScope scope(api_, vma::native(stream.context));
   unsigned int flags = 0;

@@ -92,9 +92,13 @@ void CudaDriver::launch(BoundStream stream, KernelHandle kernel, LaunchShape sha
                       block.z, 0, vma::native(stream.handle), pointers.data(), nullptr);
 }
 
-std::vector<ParameterInfo> CudaDriver::kernel_parameters(const void* function) {
+KernelParameters CudaDriver::kernel_parameters(const void* function) {
   const CudaScope scope(api_);  // To ask may load a function that nobody has launched yet.
   return cuda_parameters(api_, function);
+}
+
+bool CudaDriver::has_parameters(const void* function, const KernelParameters& parameters) {
+  return cuda_has_parameters(api_, function, parameters);  // Nothing is loaded: no scope.
 }
 
 void CudaDriver::begin_capture(BoundStream stream, CaptureMode mode) {

@@ -51,6 +51,8 @@ struct CudaExecGraph {
   CUgraph graph = nullptr;
   std::vector<CUgraphNode> nodes;
   std::vector<std::vector<WordOperation::Kind>> words;  // Of each node; empty for a kernel.
+  CUfunction stopper = nullptr;  // Does what `stop_words` say, of a chain that stops a stream.
+  std::vector<WordOperation> stop_words;
 };
 
 template <typename Kept, typename Handle>

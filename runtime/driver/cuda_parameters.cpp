@@ -5,32 +5,62 @@ namespace {
 
 constexpr std::size_t launch_bytes_max = 32764;  // That a launch takes, of all parameters.
 
+/// One of the two calls; `native_not_supported` where the driver lacks it.
+int ask(const CudaApi& api, const void* function, bool of_library, std::size_t index,
+        ParameterInfo& info) {
+  // The types are the driver's own pointers, which nobody writes through.
+  void* const handle = const_cast<void*>(function);
+  const auto by = [&](const auto& call, auto native) -> int {
+    if (call.function == nullptr) return native_not_supported;
+    return call.attempt(native, index, &info.offset_bytes, &info.size_bytes);
+  };
+  return of_library ? by(api.cuKernelGetParamInfo, static_cast<CUkernel>(handle))
+                    : by(api.cuFuncGetParamInfo, static_cast<CUfunction>(handle));
+}
+
+[[noreturn]] void refuse(const CudaApi& api, bool of_library, int code, std::size_t index,
+                         const void* function, const std::string& reason = {}) {
+  throw driver_error(code, of_library ? api.cuKernelGetParamInfo.name : api.cuFuncGetParamInfo.name,
+                     fmt::format("parameter {} of {}{}", index, function, reason));
+}
+
 }  // namespace
 
-std::vector<ParameterInfo> cuda_parameters(const CudaApi& api, const void* function) {
-  // The type is the driver's own pointer, which nobody writes through.
-  const auto native = static_cast<CUfunction>(const_cast<void*>(function));
-  const auto& ask = api.cuFuncGetParamInfo;
-  std::vector<ParameterInfo> parameters;
+KernelParameters cuda_parameters(const CudaApi& api, const void* function) {
+  KernelParameters parameters;
   std::size_t end = 0;
   for (;;) {
+    const std::size_t index = parameters.list.size();
     ParameterInfo info;
-    const CUresult result =
-        ask.attempt(native, parameters.size(), &info.offset_bytes, &info.size_bytes);
-    if (result == CUDA_ERROR_INVALID_VALUE) return parameters;  // One past the last.
-    const auto refuse = [&](int code, const std::string& reason) {
-      throw driver_error(code, ask.name,
-                         fmt::format("parameter {} of {}{}", parameters.size(), function, reason));
-    };
-    if (result != CUDA_SUCCESS) refuse(result, "");
+    int result = ask(api, function, parameters.of_library, index, info);
+    // A handle of the other kind is refused as a handle (driver 580). A function without parameters
+    // is known, and only its index is refused: it never reaches the call for the other kind.
+    if (index == 0 && result != native_success && result != native_invalid_value) {
+      const int other = ask(api, function, true, index, info);
+      if (other == native_success || other == native_invalid_value) {
+        parameters.of_library = true;
+        result = other;
+      }
+    }
+    if (result == native_invalid_value) return parameters;  // One past the last.
+    if (result != native_success) refuse(api, parameters.of_library, result, index, function);
     const bool behind = info.offset_bytes >= end && info.offset_bytes < launch_bytes_max;
     if (!behind || info.size_bytes == 0 || info.size_bytes > launch_bytes_max - info.offset_bytes) {
-      refuse(native_unknown,
+      refuse(api, parameters.of_library, native_unknown, index, function,
              fmt::format(": {} bytes at offset {}", info.size_bytes, info.offset_bytes));
     }
     end = info.offset_bytes + info.size_bytes;
-    parameters.push_back(info);
+    parameters.list.push_back(info);
   }
+}
+
+bool cuda_has_parameters(const CudaApi& api, const void* function,
+                         const KernelParameters& parameters) {
+  const std::size_t count = parameters.list.size();
+  ParameterInfo info;
+  if (count == 0) return ask(api, function, parameters.of_library, 0, info) == native_invalid_value;
+  return ask(api, function, parameters.of_library, count - 1, info) == native_success &&
+         info == parameters.list.back();
 }
 
 }  // namespace vma

@@ -37,6 +37,7 @@ TimePoint DelayDriver::count(Call call) {
 }
 
 void DelayDriver::wait(TimePoint duration) {
+  const Standing standing(clock());
   const TimePoint deadline = clock().now() + duration;
   Mutex own;  // Not the member: calls of other threads go on meanwhile.
   MutexLock lock(own);

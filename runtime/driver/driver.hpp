@@ -36,6 +36,9 @@ struct DeviceInfo {
   int max_queues = 0;  ///< Hardware queues of a context; see CUDA_DEVICE_MAX_CONNECTIONS.
   bool vmm = true;     ///< The virtual memory calls work on it.
   bool mig = false;    ///< A MIG slice: it has no peers.
+  /// Its atomics on host memory are atomic for other GPUs and the CPU too. Not over PCIe, where two
+  /// GPUs that add to one word lose additions.
+  bool host_atomics = false;
 };
 
 struct LinkInfo {
@@ -88,6 +91,14 @@ struct ChainStep {
 struct ParameterInfo {
   std::size_t offset_bytes = 0;
   std::size_t size_bytes = 0;
+  friend bool operator==(const ParameterInfo&, const ParameterInfo&) = default;
+};
+
+/// The parameters of a kernel in order, and by which of the two kinds of handles the driver knows
+/// it.
+struct KernelParameters {
+  std::vector<ParameterInfo> list;
+  bool of_library = false;  ///< A CUkernel, of a library; otherwise a CUfunction, of a module.
 };
 
 /// What the runtime needs of a machine: the CUDA driver's virtual memory, stream and context calls
@@ -164,9 +175,12 @@ class Driver {
   virtual DeviceId context_device(ContextHandle context) = 0;
   /// Unique in the process for its life; a reused handle has another.
   virtual std::uint64_t context_id(ContextHandle context) = 0;
+  /// Blocks until all work that is now in the context has finished. Ends no capture. Launches of
+  /// other threads may stand until then, switches do not. Throws what the work failed with.
   virtual void synchronize_context(ContextHandle context) = 0;
   /// `event` completes once all work that is now in the context has finished. Fails, and ends the
-  /// capture, where a stream of the context captures. Requires: an event of that context.
+  /// capture, where a stream of the context captures; so does `hold_context`. Requires: an event of
+  /// that context.
   virtual void record_context(ContextHandle context, EventHandle event) = 0;
   /// All work submitted to the context from now on waits for `event`, which may be of another one.
   virtual void hold_context(ContextHandle context, EventHandle event) = 0;
@@ -174,19 +188,25 @@ class Driver {
   // --- Streams and events
   virtual BoundStream create_stream(ContextHandle context, StreamKind kind) = 0;
   virtual void destroy_stream(BoundStream stream) = 0;
+  /// Where a stream captures, every question about it but `stream_context` and `is_capturing` is
+  /// refused and ends the capture, from whatever thread; for the legacy stream the same holds while
+  /// a blocking stream of its context captures. So no other question may be put to a stream that
+  /// the program may capture. Of a built-in stream: the caller's current context, or any.
   virtual ContextHandle stream_context(StreamHandle stream) = 0;
-  /// Unique in the process for its life; a reused handle has another.
+  /// Unique in the process for its life; a reused handle has another. Ends captures.
   virtual std::uint64_t stream_id(BoundStream stream) = 0;
-  /// Legacy and per-thread streams are blocking; never `urgent`.
+  /// Legacy and per-thread streams are blocking; never `urgent`. Ends captures.
   virtual StreamKind stream_kind(BoundStream stream) = 0;
   virtual bool is_capturing(BoundStream stream) = 0;
-  /// True once everything enqueued has finished. Throws what that work failed with.
+  /// True once everything enqueued has finished. Throws what that work failed with. Ends captures.
   virtual bool query_stream(BoundStream stream) = 0;
-  /// Blocks; false if `deadline` of `clock()` passed first. Throws what the work failed with.
+  /// Blocks; false if `deadline` of `clock()` passed first. Throws what the work failed with. Ends
+  /// captures.
   virtual bool wait_stream(BoundStream stream, TimePoint deadline) = 0;
   virtual void stream_wait_event(BoundStream stream, EventHandle event) = 0;
   virtual EventHandle create_event(ContextHandle context) = 0;
   virtual void destroy_event(EventHandle event) = 0;
+  /// A capture takes it; to ask for the event then is refused and ends the capture.
   virtual void record(EventHandle event, BoundStream stream) = 0;
   virtual bool query_event(EventHandle event) = 0;
   virtual bool wait_event(EventHandle event, TimePoint deadline) = 0;
@@ -203,10 +223,15 @@ class Driver {
   virtual void unload_kernel(KernelHandle kernel) = 0;
   virtual void launch(BoundStream stream, KernelHandle kernel, LaunchShape shape,
                       const KernelArguments& arguments) = 0;
-  /// The parameters, in order, of a kernel that the program has loaded by itself: a CUfunction, on
-  /// a simulated machine the number of a loaded kernel. Throws: Error{unsupported} where the driver
-  /// has no such call, or the kernel is a host function without PTX.
-  virtual std::vector<ParameterInfo> kernel_parameters(const void* function) = 0;
+  /// The parameters of a kernel that the program has loaded by itself: a CUfunction or a CUkernel,
+  /// on a simulated machine the number of a loaded kernel. Throws: Error{unsupported} where the
+  /// driver has no such call, or the kernel is a host function without PTX.
+  virtual KernelParameters kernel_parameters(const void* function) = 0;
+  /// Whether the handle still stands for a kernel that has the last of these parameters in the same
+  /// place, so that it has no fewer; of none, that it has none. Cheap. Requires:
+  /// `kernel_parameters` has answered `parameters` for the handle, and the kernel that it stands
+  /// for now has been launched.
+  virtual bool has_parameters(const void* function, const KernelParameters& parameters) = 0;
 
   // --- Graphs
   virtual void begin_capture(BoundStream stream, CaptureMode mode) = 0;
@@ -224,10 +249,12 @@ class Driver {
   /// not of the steps themselves, the chain may be of both until an update succeeds. Returns beside
   /// a thread that frees memory behind stopped work.
   virtual void update_chain(ExecGraphHandle chain, std::span<const ChainStep> steps) = 0;
-  /// Launches a chain that keeps a stream of the application from going on, in order with all that
-  /// other threads enqueue there. A `batch` is not: driver 580 may run it beside a graph that
-  /// another thread launches at that moment, neither before it nor after. Stands, as a launch does,
-  /// where a thread frees memory that waits for stopped work.
+  /// Keeps a stream of the application from going on, in order with all that other threads enqueue
+  /// there, by what the chain does. A `batch` is not in order: driver 580 may run it beside a graph
+  /// that another thread launches at that moment, neither before it nor after. A launch of a graph
+  /// would end a capture that has begun on the stream; this becomes a node of it. Stands, as a
+  /// launch does, where a thread frees memory that waits for stopped work. Requires: a chain of one
+  /// step, which writes one word and then waits for another.
   virtual void stop(BoundStream stream, ExecGraphHandle chain) = 0;
 
   // --- Memory that does not move

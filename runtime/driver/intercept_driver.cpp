@@ -224,8 +224,12 @@ void InterceptDriver::launch(BoundStream stream, KernelHandle kernel, LaunchShap
   return pass(Call::launch, [&] { return inner_.launch(stream, kernel, shape, arguments); });
 }
 
-std::vector<ParameterInfo> InterceptDriver::kernel_parameters(const void* function) {
+KernelParameters InterceptDriver::kernel_parameters(const void* function) {
   return pass(Call::kernel_parameters, [&] { return inner_.kernel_parameters(function); });
+}
+
+bool InterceptDriver::has_parameters(const void* function, const KernelParameters& parameters) {
+  return pass(Call::has_parameters, [&] { return inner_.has_parameters(function, parameters); });
 }
 
 void InterceptDriver::begin_capture(BoundStream stream, CaptureMode mode) {

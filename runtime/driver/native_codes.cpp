@@ -15,7 +15,8 @@ ErrorKind kind_of(int native) noexcept {
     case native_not_permitted:
     case native_not_supported:
     case native_stream_capture_unsupported:
-    case native_stream_capture_implicit: return ErrorKind::unsupported;
+    case native_stream_capture_implicit:
+    case native_captured_event: return ErrorKind::unsupported;
     case native_no_device:
     case native_stub_library:
     case native_system_not_ready: return ErrorKind::no_driver;
@@ -53,6 +54,7 @@ std::string_view name_of(int native) noexcept {
     case native_stream_capture_invalidated: return "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED";
     case native_stream_capture_unjoined: return "CUDA_ERROR_STREAM_CAPTURE_UNJOINED";
     case native_stream_capture_implicit: return "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT";
+    case native_captured_event: return "CUDA_ERROR_CAPTURED_EVENT";
     case native_unknown: return "CUDA_ERROR_UNKNOWN";
     default: return "CUDA_ERROR_(unlisted)";
   }

@@ -34,6 +34,7 @@ enum NativeCode : int {
   native_stream_capture_invalidated = 901,
   native_stream_capture_unjoined = 904,
   native_stream_capture_implicit = 906,
+  native_captured_event = 907,
   native_unknown = 999,
 };
 

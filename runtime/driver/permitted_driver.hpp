@@ -12,6 +12,8 @@ namespace vma {
 
 /// Notes each call that must not be made while gates keep the application's work stopped: between
 /// `note_stopped(+1)` and `note_stopped(-1)`. The call is made all the same.
+/// A gate that has released `Lane::turn` until a first stream arrives does not count as closed for
+/// that time: nothing stands yet.
 ///
 /// Where another thread of the program frees memory, it keeps the lock of a context until the
 /// stopped work goes on; who then enters that context waits with it, and never opens the gate.
@@ -32,7 +34,8 @@ namespace vma {
 ///   free_plain, free_pinned, synchronize_context,              hangs: it waits for the stopped
 ///   load_kernel, unload_kernel, release_primary,               work, and a destruction keeps
 ///   destroy_context, record_context, hold_context,             every switch waiting besides
-///   kernel_parameters, which may load the kernel
+///   kernel_parameters and has_parameters, which may load the
+///   kernel
 ///   create, release, reserve, unreserve                        merely slow, up to milliseconds
 ///                                                              more of standing, and in turn
 ///                                                              with other processes

@@ -13,8 +13,11 @@
 namespace vma {
 namespace {
 
-/// Without anything to do for so long, ticks are passed over until there is.
-constexpr std::chrono::seconds idle_max(60);
+/// Ticks are passed over where nothing happens for so long: at once without anything to do, else
+/// after half of this. A policy has been asked often enough by then, so that an access that takes
+/// half a year costs no more than one that takes a minute. Half of this before the next event ticks
+/// go on.
+constexpr std::chrono::seconds quiet_max(60);
 
 }  // namespace
 
@@ -47,7 +50,7 @@ ReplayReport Replay::run(TraceSource& source) {
   report_.begin = report_.end = now_;
   windows_.begin(now_);
   scheduler_.set_now(now_);
-  Time drain = Time::max(), tick = now_ + options_.tick;
+  Time drain = Time::max(), tick = now_ + options_.tick, happened = now_;
   admit();
   while (more_ || busy()) {
     if (scheduler_.has_uses() && drain == Time::max()) drain = now_ + options_.drain;
@@ -56,8 +59,10 @@ ReplayReport Replay::run(TraceSource& source) {
     if (soon == Time::max() && traffic_.size() > 0)
       throw Error(ErrorKind::invalid_argument, "Replay::run", "an access takes for ever");
     const bool idle = !busy() && scheduler_.under_way() == 0;
-    if (idle && soon < Time::max() && soon - tick > idle_max) tick = soon - idle_max / 2;
+    const bool quiet = idle || tick - happened > quiet_max / 2;
+    if (quiet && soon < Time::max() && soon - tick > quiet_max) tick = soon - quiet_max / 2;
     now_ = std::min(soon, tick);
+    if (now_ == soon) happened = now_;
     scheduler_.set_now(now_);
     if (windows_.over(now_)) windows_.pass(now_, scheduler_.resident_bytes());
     while (traffic_.next_end() <= now_) end_flow();

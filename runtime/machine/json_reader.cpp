@@ -1,7 +1,11 @@
 #include "machine/json_reader.hpp"
 
-#include <fmt/format.h>
+#include "base/nearest_name.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -110,6 +114,25 @@ JsonReader JsonReader::object(std::string_view key) {
 
 JsonReader JsonReader::element(std::string_view key, std::size_t index) {
   return {list(key).at(index), text_, file_, JsonText::join(place(key), index), call_};
+}
+
+std::vector<UnknownKey> JsonReader::unknown_keys(std::span<const std::string_view> known) const {
+  std::vector<std::string_view> missing;
+  for (const std::string_view key : known) {
+    if (!has(key)) missing.push_back(key);
+  }
+  std::vector<UnknownKey> unknown;
+  for (const auto& member : *object_) {
+    const std::string_view key = member.key();
+    if (std::ranges::find(known, key) != known.end()) continue;
+    const std::string_view meant = nearest_name(key, missing);
+    unknown.push_back(
+        {fmt::format("{}: is not a key of this object{}", where(key),
+                     meant.empty() ? fmt::format("; it takes {}", fmt::join(known, ", "))
+                                   : fmt::format("; did you mean \"{}\"?", meant)),
+         meant});
+  }
+  return unknown;
 }
 
 void JsonReader::finish() const {

@@ -10,10 +10,18 @@
 
 #include <cstdint>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace vma {
+
+/// A key of a JSON object that nobody knows.
+struct UnknownKey {
+  std::string problem;     ///< With its place, and the key that was probably meant.
+  std::string_view meant;  ///< Empty: none that is known and missing is near it.
+};
 
 /// Reads the members of one JSON object and refuses what it does not know.
 ///
@@ -44,6 +52,8 @@ class JsonReader {
 
   /// "small.json: line 7: traces[1]", for errors that are found later.
   std::string where(std::string_view key) const;
+  /// The keys that are not among `known`, instead of refusing the first one of them.
+  std::vector<UnknownKey> unknown_keys(std::span<const std::string_view> known) const;
   /// Refuses members that nobody asked for.
   void finish() const;
   [[noreturn]] void refuse(std::string_view key, std::string_view reason) const;

@@ -37,6 +37,7 @@ struct PeerLink {
 struct HostLink {
   double to_gpu_gb_s = 0;
   double from_gpu_gb_s = 0;
+  bool native_atomics = false;  ///< Atomics go through the link, as over NVLink-C2C.
 };
 
 /// A duration that depends on a size and on how many GPUs take part. Linear between the entries,

@@ -57,7 +57,8 @@ MachineDescription machine_facts(Driver& driver) {
       const LinkInfo& link = topology.link(from, to);
       row.push_back({link.kind, 0, link.native_atomics});
     }
-    machine.host_links.emplace_back(machine.host_nodes.size());
+    machine.host_links.emplace_back(machine.host_nodes.size(),
+                                    HostLink{0, 0, topology.info(from).host_atomics});
   }
   return machine;
 }

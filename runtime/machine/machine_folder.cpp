@@ -1,5 +1,6 @@
 #include "machine/machine_folder.hpp"
 
+#include "base/environment.hpp"
 #include "machine/shared_folders.hpp"
 
 #include <vma/error.hpp>
@@ -7,7 +8,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <set>
 #include <utility>
@@ -23,13 +23,8 @@ bool is_path(const std::string& name) {
 
 std::vector<fs::path> folders() {
   std::vector<fs::path> found;
-  if (const char* set = std::getenv("VMART_MACHINES"); set != nullptr && *set != '\0') {
-    found.emplace_back(set);
-  }
+  if (const auto set = environment_text("VMART_MACHINES")) found.emplace_back(*set);
   for (fs::path& folder : shared_folders("machines")) found.push_back(std::move(folder));
-#ifdef VMART_MACHINE_SOURCE_FOLDER
-  found.emplace_back(VMART_MACHINE_SOURCE_FOLDER);
-#endif
   return found;
 }
 

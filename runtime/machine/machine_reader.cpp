@@ -97,7 +97,8 @@ void read_peers(const json::object& file, MachineDescription& machine) {
 
 HostLink host_link(const json::value& value) {
   const json::object& entry = value.get_object();
-  return {number(entry, "to_gpu_gb_s"), number(entry, "from_gpu_gb_s")};
+  return {number(entry, "to_gpu_gb_s"), number(entry, "from_gpu_gb_s"),
+          flag(entry, "native_atomics")};
 }
 
 void read_host_links(const json::object& file, MachineDescription& machine) {

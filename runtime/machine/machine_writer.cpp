@@ -22,7 +22,7 @@ namespace {
   throw Error(ErrorKind::unsupported, "machine_text", reason);
 }
 
-std::string quoted(const std::string& text) {
+std::string json_quoted(const std::string& text) {
   return boost::json::serialize(boost::json::string(text));
 }
 
@@ -54,8 +54,8 @@ std::string peer_text(const PeerLink& link) {
 }
 
 std::string host_text(const HostLink& link) {
-  return fmt::format(R"({{"to_gpu_gb_s": {}, "from_gpu_gb_s": {}}})", link.to_gpu_gb_s,
-                     link.from_gpu_gb_s);
+  return fmt::format(R"({{"to_gpu_gb_s": {}, "from_gpu_gb_s": {}, "native_atomics": {}}})",
+                     link.to_gpu_gb_s, link.from_gpu_gb_s, link.native_atomics);
 }
 
 std::string table_text(const CostTable& table) {
@@ -73,7 +73,8 @@ class Members {
  public:
   explicit Members(int depth) : indent_(static_cast<std::size_t>(depth) * 2, ' ') {}
   void add(const std::string& key, const std::string& value) {
-    text_ += fmt::format("{}\n{}{}: {}", text_.empty() ? "" : ",", indent_, quoted(key), value);
+    text_ +=
+        fmt::format("{}\n{}{}: {}", text_.empty() ? "" : ",", indent_, json_quoted(key), value);
   }
   /// With what closes it.
   std::string text() const {
@@ -90,7 +91,7 @@ std::string gpus_text(const MachineDescription& machine) {
     const GpuDescription& gpu = machine.gpus[first];
     Members members(3);
     members.add("count", fmt::to_string(count));
-    members.add("name", quoted(gpu.name));
+    members.add("name", json_quoted(gpu.name));
     members.add("memory_mib", fmt::to_string(gpu.memory_bytes / MiB));
     members.add("multiprocessors", fmt::to_string(gpu.multiprocessors));
     members.add("compute_capability", fmt::to_string(gpu.compute_capability));
@@ -175,12 +176,12 @@ std::string machine_text(const MachineDescription& machine,
                          const std::vector<SourcedNumber>& sources) {
   Members origin(2);
   for (const SourcedNumber& number : sources) {
-    origin.add(number.path,
-               quoted(fmt::format("{}: {}", to_string(number.source.kind), number.source.from)));
+    origin.add(number.path, json_quoted(fmt::format("{}: {}", to_string(number.source.kind),
+                                                    number.source.from)));
   }
   Members file(1);
-  file.add("name", quoted(machine.name));
-  file.add("source", quoted(machine.source));
+  file.add("name", json_quoted(machine.name));
+  file.add("source", json_quoted(machine.source));
   file.add("sources", origin.text());
   file.add("granularity_bytes", fmt::to_string(machine.granularity_bytes));
   if (machine.junk_fill) file.add("junk_fill", "true");

@@ -14,8 +14,10 @@ std::vector<fs::path> shared_folders(const std::string& name) {
   }
   fs::path file = library.dli_fname;
   std::error_code failed;
-  // Of a program it is the name that it was called by, which the shell may have found on its path.
-  if (!file.has_parent_path()) file = fs::read_symlink("/proc/self/exe", failed);
+  // Of a program it is the name that it was called by: one that the shell has found on its path, or
+  // that of the link by which a program starts itself again.
+  const fs::path itself = "/proc/self/exe";
+  if (!file.has_parent_path() || file == itself) file = fs::read_symlink(itself, failed);
   if (failed) return {};
   const fs::path folder = file.parent_path();
   return {folder / "../share/vmart" / name, folder / "../../share/vmart" / name};

@@ -117,6 +117,22 @@ Location Allocation::home(std::size_t slot) const {
   return slot < slots_.size() ? slots_[slot].at() : Location();
 }
 
+Location Allocation::wanted(std::size_t slot) const {
+  const MutexLock lock(slots_mutex_);
+  return slot < slots_.size() ? slots_[slot].wanted : Location();
+}
+
+void Allocation::note_wanted(std::size_t slot, Location at) {
+  const MutexLock lock(slots_mutex_);
+  if (slot < slots_.size()) slots_[slot].wanted = at;
+}
+
+void Allocation::note_wanted_there(std::size_t first, std::size_t end, Location at) noexcept {
+  for (std::size_t slot = first; slot < end; ++slot) {
+    if (home(slot) == at) note_wanted(slot, at);
+  }
+}
+
 std::uint64_t Allocation::generation(std::size_t slot) const {
   const MutexLock lock(slots_mutex_);
   return slot < slots_.size() ? slots_[slot].generation : 0;

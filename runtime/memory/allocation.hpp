@@ -85,6 +85,12 @@ class Allocation : public std::enable_shared_from_this<Allocation> {
   /// caller holds `operations()`. Throws: what the driver throws; then it is dropped still and the
   /// chunk the caller's, or, where the driver does not let go of it again, poisoned with it.
   void restore(std::size_t slot, Chunk& chunk, const Topology& topology);
+  /// Where the program has put the slot's bytes, by `alloc` or by a move that it asked for. The
+  /// runtime may have moved them elsewhere since.
+  Location wanted(std::size_t slot) const;
+  void note_wanted(std::size_t slot, Location at);
+  /// The same of those of the slots that lie there.
+  void note_wanted_there(std::size_t first, std::size_t end, Location at) noexcept;
   bool dropped(std::size_t slot) const;
   bool any_dropped(std::size_t first, std::size_t end) const;
   std::uint64_t dropped_bytes() const;
@@ -139,6 +145,8 @@ class Allocation : public std::enable_shared_from_this<Allocation> {
   // What the user asked for; constant while the pointer is valid.
   std::string tag;
   bool movable = true;
+  /// The GPUs that use it, if `alloc` was told; empty otherwise.
+  std::vector<DeviceId> readers;
 
   /// When it was made, or a migration of it last ended.
   std::atomic<TimePoint> placed_at{TimePoint(0)};
@@ -157,6 +165,7 @@ class Allocation : public std::enable_shared_from_this<Allocation> {
     std::uint64_t generation = 0;
     bool mapped = false;
     bool dark = false;                     // For ever, though the driver may have kept a mapping.
+    Location wanted;                       // Of the program.
     std::optional<Location> dropped_from;  // It has no chunk and shows nothing until `restore`.
     Location at() const { return dropped_from.value_or(chunk.at()); }
   };

@@ -125,41 +125,35 @@ void ContextsInUse::give_back(ContextHandle context, EventHandle event) noexcept
 }
 
 void ContextsInUse::drain() {
-  struct Marked {
-    ContextHandle context{};
-    EventHandle event{};
-  };
-  std::vector<Marked> marked;
-  const auto unless_broken = [](auto&& step) {
+  for (const ContextHandle context : list()) {
     try {
-      step();
+      drain(context);
     } catch (const Error& error) {
       if (!context_is_broken(error.native())) throw;
       log(LogLevel::warn, "a context is broken and counts as drained: {}", error.what());
     }
-  };
-  const auto give_all_back = [&] {
-    for (const Marked& mark : marked) give_back(mark.context, mark.event);
-  };
+  }
+}
+
+void ContextsInUse::drain(ContextHandle context) {
   try {
-    const std::vector<ContextHandle> contexts = list();
-    marked.reserve(contexts.size());
-    for (const ContextHandle context : contexts) {
-      if (!driver_.has_context_hold()) {
-        unless_broken([&] { driver_.synchronize_context(context); });
-        continue;
-      }
-      unless_broken([&] {
-        marked.push_back({context, take_event(context)});
-        driver_.record_context(context, marked.back().event);
-      });
-    }
-    for (const Marked& mark : marked) unless_broken([&] { driver_.wait_event(mark.event, never); });
+    driver_.synchronize_context(context);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::out_of_memory || !driver_.has_context_hold()) throw;
+    wait_for_mark(context);
+  }
+}
+
+void ContextsInUse::wait_for_mark(ContextHandle context) {
+  const EventHandle event = take_event(context);
+  try {
+    driver_.record_context(context, event);
+    driver_.wait_event(event, never);
   } catch (...) {
-    give_all_back();
+    give_back(context, event);
     throw;
   }
-  give_all_back();
+  give_back(context, event);
 }
 
 }  // namespace vma

@@ -40,12 +40,16 @@ class ContextsInUse {
   /// Kept for a context that lasts, a primary one or the runtime's own; others may go any time.
   void give_back(ContextHandle context, EventHandle event) noexcept;
 
-  /// Waits for all work submitted before in every context in use, as cudaFree does. Blocks without
-  /// limit. Throws: Error{unsupported} while a stream captures, {driver_failure}: then the work may
-  /// still run. A context that is broken runs nothing, so it counts as drained.
+  /// Waits for all work submitted before in every context in use, as cudaFree does. No capture is
+  /// ended; launches of other threads may stand until then. Blocks without limit. Throws:
+  /// Error{driver_failure}: then the work may still run. A context that is broken runs nothing, so
+  /// it counts as drained.
   void drain();
 
  private:
+  void drain(ContextHandle context);
+  /// The last resort, where the device has no memory left to wait by. Ends captures.
+  void wait_for_mark(ContextHandle context);
   bool lasts(ContextHandle context) const VMART_REQUIRES(mutex_);
   /// None if it is not active.
   ContextHandle primary(DeviceId device);

@@ -2,6 +2,7 @@
 
 #include "base/check.hpp"
 #include "base/log.hpp"
+#include "base/mapping_limit.hpp"
 
 #include <fmt/format.h>
 
@@ -59,7 +60,7 @@ void Memory::tell_changed(const Allocation& allocation) noexcept {
 // --- Allocations
 
 std::shared_ptr<Allocation> Memory::alloc(std::uint64_t size_bytes, Location at,
-                                          const AllocOptions& options) {
+                                          const AllocOptions& options, const AllocTerms& terms) {
   topology_.require(at, "vma::alloc");
   const Geometry geometry =
       plan_geometry(size_bytes, options.chunk_bytes, at, topology_.granularity());
@@ -72,14 +73,16 @@ std::shared_ptr<Allocation> Memory::alloc(std::uint64_t size_bytes, Location at,
       give_back(freed);
       throw;
     }
-    return enter(std::move(allocation), options);
+    return enter(std::move(allocation), options, terms);
   }
-  const std::vector<Location> homes(geometry.slots, at);
-  return enter(build(geometry, homes), options);
+  return naming_mapping_limit("vma::alloc", [&] {
+    const std::vector<Location> homes(geometry.slots, at);
+    return enter(build(geometry, homes), options, terms);
+  });
 }
 
 std::shared_ptr<Allocation> Memory::alloc(const Geometry& geometry, std::span<const Location> homes,
-                                          const AllocOptions& options) {
+                                          const AllocOptions& options, const AllocTerms& terms) {
   if (homes.size() != geometry.slots) {
     throw Error(ErrorKind::invalid_argument, "vma::alloc",
                 fmt::format("{} homes for {} chunks", homes.size(), geometry.slots));
@@ -89,17 +92,24 @@ std::shared_ptr<Allocation> Memory::alloc(const Geometry& geometry, std::span<co
   if (one_place) {
     AllocOptions same = options;
     same.chunk_bytes = geometry.chunk_bytes;
-    return alloc(geometry.size_bytes(), homes[0], same);
+    return alloc(geometry.size_bytes(), homes[0], same, terms);
   }
-  return enter(build(geometry, homes), options);
+  return naming_mapping_limit("vma::alloc",
+                              [&] { return enter(build(geometry, homes), options, terms); });
 }
 
-/// From here on it is found by its address. It goes back if that fails.
+/// Fills it, then makes it known: from there on it is found by its address, and moved by whoever
+/// looks through all allocations. It goes back if any of that fails.
 std::shared_ptr<Allocation> Memory::enter(std::shared_ptr<Allocation> allocation,
-                                          const AllocOptions& options) {
+                                          const AllocOptions& options, const AllocTerms& terms) {
   try {
     allocation->tag = options.tag;
     allocation->movable = options.movable;
+    allocation->readers = terms.readers;
+    for (std::size_t slot = 0; slot < allocation->geometry().slots; ++slot) {
+      allocation->note_wanted(slot, terms.wanted.value_or(allocation->home(slot)));
+    }
+    if (terms.fill) terms.fill(*allocation);  // Last of what nobody else may see unfinished.
     allocation->placed_at = driver_.clock().now();
     registry_.insert(allocation->begin(), allocation->size_bytes(),
                      allocation->geometry().chunk_bytes, allocation);
@@ -239,12 +249,16 @@ void Memory::free_async(Address begin, BoundStream stream) {
     if (!pending->claim) pending->claim = MoveClaim::try_take(pending->allocation);
     return pending->claim && pending->allocation->operations().is_free();
   };
+  const auto refuse_capture = [&] {
+    if (!driver_.is_capturing(stream)) return;
+    throw Error(ErrorKind::invalid_argument, "vma::free_async", "the stream captures");
+  };
   try {
-    if (driver_.is_capturing(stream)) {
-      throw Error(ErrorKind::invalid_argument, "vma::free_async", "the stream captures");
-    }
+    refuse_capture();
     pending->event = contexts_.take_event(stream.context);
     driver_.record(pending->event, stream);
+    // A capture that began in between has taken the event, and would end if anybody asked for it.
+    refuse_capture();
     lane_.post_when(ready, [this, pending] {
       contexts_.give_back(pending->stream.context, pending->event);
       give_back(pending->allocation);

@@ -25,6 +25,7 @@
 #include <optional>
 #include <span>
 #include <utility>
+#include <vector>
 
 namespace vma {
 
@@ -44,6 +45,17 @@ struct MemoryLimits {
   std::chrono::nanoseconds pressure_limit = std::chrono::seconds(2);  ///< See MemoryPressure.
 };
 
+/// What the runtime itself asks of an allocation, besides what its users can.
+struct AllocTerms {
+  /// Called with the allocation before anybody else can find, move or free it. If it throws, the
+  /// memory goes back, and `alloc` throws the same.
+  std::function<void(const Allocation&)> fill{};
+  /// Where the program wants it, if the runtime chose another place.
+  std::optional<Location> wanted{};
+  /// GPUs that the program named as readers.
+  std::vector<DeviceId> readers{};
+};
+
 /// All memory of one runtime: makes allocations, takes them back, and lends chunks to moves. Any
 /// thread.
 class Memory {
@@ -57,11 +69,11 @@ class Memory {
   /// Throws: Error{out_of_memory, invalid_argument, driver_failure}; then nothing has changed.
   /// Blocks: for the presser, where there is no room. Requires: the caller holds no lock.
   std::shared_ptr<Allocation> alloc(std::uint64_t size_bytes, Location at,
-                                    const AllocOptions& options);
+                                    const AllocOptions& options, const AllocTerms& terms = {});
   /// The same with a home for each slot. Requires: `geometry` is one of `plan_geometry`'s; the
   /// options' chunk size says nothing. Throws: Error{invalid_argument} for another number of homes.
   std::shared_ptr<Allocation> alloc(const Geometry& geometry, std::span<const Location> homes,
-                                    const AllocOptions& options);
+                                    const AllocOptions& options, const AllocTerms& terms = {});
   /// Waits for the work before it, then takes the memory back. `begin` is an allocation's start.
   /// Who asks for it meanwhile is told that it is being freed, though the wait may yet fail.
   void free(Address begin);
@@ -156,7 +168,7 @@ class Memory {
   std::shared_ptr<Allocation> build(const Geometry& geometry, std::span<const Location> homes);
   std::vector<Chunk> obtain_all(const Geometry& geometry, std::span<const Location> homes);
   std::shared_ptr<Allocation> enter(std::shared_ptr<Allocation> allocation,
-                                    const AllocOptions& options);
+                                    const AllocOptions& options, const AllocTerms& terms);
   Ledger::Account limited_account(Location at) const;
   Error with_holders(const Error& error, Location at) const;
   Chunk create(Location at, std::uint64_t size_bytes, const char* call);

@@ -2,6 +2,7 @@
 #include "memory/memory.hpp"
 
 #include "base/log.hpp"
+#include "base/mapping_limit.hpp"
 
 #include <fmt/format.h>
 
@@ -136,7 +137,8 @@ Chunk Memory::create(Location at, std::uint64_t size_bytes, const char* call) {
     throw no_room(ledger_.account(at), at, size_bytes, call);
   }
   try {
-    return Chunk(driver_, ledger_, at, size_bytes, topology_.readers(at));
+    return naming_mapping_limit(
+        call, [&] { return Chunk(driver_, ledger_, at, size_bytes, topology_.readers(at)); });
   } catch (...) {
     ledger_.unclaim(at, size_bytes, Ledger::Use::allocated);
     throw;

@@ -32,6 +32,33 @@ Registry::Registry(std::uint64_t granule_bytes)
 Registry::~Registry() {
   for (Leaf* entries : leaves_made_) munmap(entries, sizeof(Leaf) << leaf_bits);
   munmap(leaves_, leaf_count_ * sizeof(*leaves_));
+  for (const std::atomic<Cell*>& block : cells_) delete[] block.load();
+}
+
+Registry::CellPlace Registry::place_of(std::uint32_t number) noexcept {
+  const std::uint64_t from_first = number + (std::uint64_t{1} << first_cells_bits);
+  const auto bits = static_cast<std::size_t>(std::bit_width(from_first)) - 1;
+  return {bits - first_cells_bits, from_first - (std::uint64_t{1} << bits)};
+}
+
+Registry::Cell& Registry::cell_for(std::uint32_t number) {
+  const CellPlace place = place_of(number);
+  std::atomic<Cell*>& block = cells_[place.block];
+  if (block.load(std::memory_order_relaxed) == nullptr) {
+    block.store(new Cell[std::size_t{1} << (first_cells_bits + place.block)],
+                std::memory_order_release);
+  }
+  return block.load(std::memory_order_relaxed)[place.index];
+}
+
+/// Each store after the first shows the odd version to who sees it.
+void Registry::Cell::write(const Bounds& bounds) noexcept {
+  const std::uint64_t now = version.load(std::memory_order_relaxed);
+  version.store(now + 1, std::memory_order_relaxed);
+  begin.store(to_integer(bounds.begin), std::memory_order_release);
+  size_bytes.store(bounds.size_bytes, std::memory_order_release);
+  slot_bytes.store(bounds.slot_bytes, std::memory_order_release);
+  version.store(now + 2, std::memory_order_release);
 }
 
 Registry::Leaf* Registry::leaf_for(std::uint64_t granule) {
@@ -80,7 +107,9 @@ AllocationId Registry::insert(Address begin, std::uint64_t size_bytes, std::uint
     free_ids_.push_back(static_cast<std::uint32_t>(ranges_.size() - 1));
   }
   const std::uint32_t id = free_ids_.back();
+  Cell& cell = cell_for(id);
   free_ids_.pop_back();
+  cell.write({begin, size_bytes, slot_bytes});
   ranges_[id] = Range{begin, size_bytes, slot_bytes, std::move(allocation)};
   write(ranges_[id], (std::uint64_t{id} + 1) << 32);
   return AllocationId{id};
@@ -105,15 +134,22 @@ std::shared_ptr<Allocation> Registry::erase_number(std::uint32_t number) {
   free_ids_.push_back(number);
   write(ranges_[number], 0);
   ranges_[number].size_bytes = 0;
+  cell_for(number).write({});
   return std::move(ranges_[number].allocation);
 }
 
-std::optional<Registry::Bounds> Registry::bounds(AllocationId id) const {
-  const MutexLock lock(mutex_);
-  const auto number = static_cast<std::uint32_t>(id);
-  if (number >= ranges_.size() || ranges_[number].size_bytes == 0) return std::nullopt;
-  const Range& range = ranges_[number];
-  return Bounds{range.begin, range.size_bytes, range.slot_bytes};
+std::optional<Registry::Bounds> Registry::bounds(AllocationId id) const noexcept {
+  const CellPlace place = place_of(static_cast<std::uint32_t>(id));
+  const Cell* const block = cells_[place.block].load(std::memory_order_acquire);
+  if (block == nullptr) return std::nullopt;
+  const Cell& cell = block[place.index];
+  const std::uint64_t version = cell.version.load(std::memory_order_acquire);
+  const Bounds bounds{Address{cell.begin.load(std::memory_order_acquire)},
+                      cell.size_bytes.load(std::memory_order_acquire),
+                      cell.slot_bytes.load(std::memory_order_acquire)};
+  const bool whole = version % 2 == 0 && cell.version.load(std::memory_order_relaxed) == version;
+  if (!whole || bounds.size_bytes == 0) return std::nullopt;
+  return bounds;
 }
 
 std::shared_ptr<Allocation> Registry::hold(Address address) const {
@@ -148,7 +184,12 @@ void Registry::check_invariants() const {
   std::uint64_t granules = 0;
   for (std::uint32_t id = 0; id < ranges_.size(); ++id) {
     const Range& range = ranges_[id];
+    const std::optional<Bounds> told = bounds(AllocationId{id});
+    VMART_CHECK(told.has_value() == (range.size_bytes != 0), "bounds are told while registered");
     if (range.size_bytes == 0) continue;
+    VMART_CHECK(told->begin == range.begin && told->size_bytes == range.size_bytes &&
+                    told->slot_bytes == range.slot_bytes,
+                "and are those of the range");
     ++registered;
     granules += range.size_bytes >> granule_shift_;
     const std::uint64_t granule_bytes = std::uint64_t{1} << granule_shift_;

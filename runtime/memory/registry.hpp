@@ -4,6 +4,7 @@
 #include "base/mutex.hpp"
 #include "memory/allocation.hpp"
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -64,9 +65,10 @@ class Registry {
     std::uint64_t slot_bytes = 0;
     bool contains(Address address) const { return address - begin < size_bytes; }
   };
-  /// None if the id is not registered. Takes a lock, and asks nothing of the allocation, which may
+  /// None if the id is not registered. Takes no lock and may run beside everything: while the id is
+  /// registered or erased at the same time, it says none. Asks nothing of the allocation, which may
   /// be being taken apart by who freed it.
-  std::optional<Bounds> bounds(AllocationId id) const;
+  std::optional<Bounds> bounds(AllocationId id) const noexcept;
   /// The allocation around the address, null if there is none. Takes a lock.
   std::shared_ptr<Allocation> hold(Address address) const;
   std::shared_ptr<Allocation> get(AllocationId id) const;
@@ -89,6 +91,19 @@ class Registry {
     std::shared_ptr<Allocation> allocation;
   };
 
+  /// The bounds of an id for who has no lock. The version is odd while they are being written.
+  struct Cell {
+    std::atomic<std::uint64_t> version{0}, begin{0}, size_bytes{0}, slot_bytes{0};
+    void write(const Bounds& bounds) noexcept;
+  };
+  static constexpr int first_cells_bits = 10;  // In the first block of cells; each next has twice.
+  static constexpr int cell_blocks = 32 - first_cells_bits + 1;
+  struct CellPlace {
+    std::size_t block, index;
+  };
+  static CellPlace place_of(std::uint32_t number) noexcept;
+  Cell& cell_for(std::uint32_t number) VMART_REQUIRES(mutex_);
+
   Leaf* leaf_for(std::uint64_t granule) VMART_REQUIRES(mutex_);
   std::shared_ptr<Allocation> erase_number(std::uint32_t number) VMART_REQUIRES(mutex_);
   void write(const Range& range, std::uint64_t id_bits) VMART_REQUIRES(mutex_);
@@ -96,6 +111,7 @@ class Registry {
   const int granule_shift_;
   const std::uint64_t leaf_count_;
   std::atomic<Leaf*>* leaves_;  // Mapped lazily by the kernel; leaves live until the end.
+  std::array<std::atomic<Cell*>, cell_blocks> cells_{};  // By id. They live until the end, too.
 
   mutable Mutex mutex_;
   std::vector<Range> ranges_ VMART_GUARDED_BY(mutex_);  // By id; size 0 is free.

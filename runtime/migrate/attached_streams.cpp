@@ -1,5 +1,6 @@
 #include "migrate/attached_streams.hpp"
 
+#include "base/log.hpp"
 #include "driver/native_codes.hpp"
 #include "memory/contexts_in_use.hpp"
 
@@ -8,6 +9,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
+#include <set>
 #include <string>
 
 namespace vma {
@@ -19,7 +22,14 @@ constexpr StreamHandle per_thread{2};      // CU_STREAM_PER_THREAD.
 
 bool same_stream(const AttachedStreams::Stream& one, const AttachedStreams::Stream& other) {
   return one.bound.context == other.bound.context && one.bound.handle == other.bound.handle &&
-         one.id == other.id;
+         one.thread == other.thread;
+}
+
+/// Another one for each thread, never zero.
+std::uint64_t this_thread() {
+  static std::atomic<std::uint64_t> last{0};
+  thread_local const std::uint64_t number = ++last;
+  return number;
 }
 
 std::string name_of_scope(Address scope) {
@@ -43,28 +53,36 @@ AttachedStreams::AttachedStreams(Driver& driver, const Topology& topology)
 AttachedStreams::Stream AttachedStreams::identify(BoundStream stream) {
   if (stream.handle == legacy_by_name) stream.handle = legacy;
   if (is_none(stream.context)) stream.context = driver_.stream_context(stream.handle);
-  Stream identified{stream, 0, StreamKind::blocking, true};
-  if (stream.handle == legacy) return identified;
-  identified.id = driver_.stream_id(stream);
-  identified.kind = driver_.stream_kind(stream);
+  Stream identified{stream, 0, {}, true};
+  if (stream.handle == per_thread) identified.thread = this_thread();
+  if (is_built_in(stream.handle)) identified.kind = StreamKind::blocking;
   return identified;
+}
+
+/// What is asked of a stream here, and all: it is the one question that ends no capture. Remembers
+/// the answer.
+bool AttachedStreams::captures(const Stream& stream) {
+  constexpr std::size_t remembered_max = 4096;
+  if (!driver_.is_capturing(stream.bound)) return false;
+  const MutexLock lock(mutex_);
+  if (captured_.size() >= remembered_max) captured_.clear();
+  captured_.emplace(stream.bound.context, stream.bound.handle);
+  return true;
 }
 
 void AttachedStreams::attach(BoundStream stream, Address scope, StreamWork work) {
   Stream attached = identify(stream);
   attached.graphs = work == StreamWork::any;
-  topology_.require(gpu(index(driver_.context_device(attached.bound.context))), "vma::attach");
+  attached.device = driver_.context_device(attached.bound.context);
+  topology_.require(gpu(index(attached.device)), "vma::attach");
+  captures(attached);  // The driver refuses a stream that it does not know.
   const MutexLock turn(attaching_);
   const MutexLock lock(mutex_);
-  // The driver gives the handle of a stream that was destroyed to a new one.
-  std::erase_if(attachments_, [&](const Attachment& it) {
-    return it.stream.bound.handle == attached.bound.handle && it.stream.id != attached.id &&
-           !is_built_in(attached.bound.handle);
-  });
   for (const Attachment& known : attachments_) {
     if (known.scope != scope || !same_stream(known.stream, attached)) continue;
     throw Error(ErrorKind::invalid_argument, "vma::attach",
-                fmt::format("stream {:#x} is attached to {} already",
+                fmt::format("stream {:#x} is attached to {} already; if another stream had this "
+                            "handle, it was destroyed before it was detached",
                             static_cast<std::uint64_t>(stream.handle), name_of_scope(scope)));
   }
   ++attaches_[scope];
@@ -73,7 +91,7 @@ void AttachedStreams::attach(BoundStream stream, Address scope, StreamWork work)
 
 void AttachedStreams::detach(BoundStream stream, Address scope) {
   const bool built_in = is_built_in(stream.handle);
-  const Stream wanted = built_in ? identify(stream) : Stream{stream, 0, StreamKind::blocking, true};
+  const Stream wanted = built_in ? identify(stream) : Stream{stream, 0, {}, true};
   MutexLock lock(mutex_);
   const auto found = std::ranges::find_if(attachments_, [&](const Attachment& it) {
     if (it.scope != scope) return false;
@@ -115,10 +133,11 @@ void AttachedStreams::await_forgotten() {
   await_forgotten_locked(lock);
 }
 
-AttachedStreams::Use::Use(AttachedStreams& attached, Address allocation)
+AttachedStreams::Use::Use(AttachedStreams& attached, std::optional<Address> allocation)
     : attached_(attached), streams_(attached.begin_use(*this, allocation)) {}
 
-std::vector<AttachedStreams::Stream> AttachedStreams::begin_use(Use& use, Address allocation) {
+std::vector<AttachedStreams::Stream> AttachedStreams::begin_use(Use& use,
+                                                                std::optional<Address> allocation) {
   const MutexLock lock(mutex_);
   std::vector<Stream> streams = in_scope_locked(allocation);
   uses_.push_back(&use);
@@ -139,10 +158,11 @@ std::vector<AttachedStreams::Stream> AttachedStreams::in_scope(Address allocatio
   return in_scope_locked(allocation);
 }
 
-std::vector<AttachedStreams::Stream> AttachedStreams::in_scope_locked(Address allocation) const {
+std::vector<AttachedStreams::Stream> AttachedStreams::in_scope_locked(
+    std::optional<Address> allocation) const {
   std::vector<Stream> streams;
   for (const Attachment& attachment : attachments_) {
-    if (!is_none(attachment.scope) && attachment.scope != allocation) continue;
+    if (allocation && !is_none(attachment.scope) && attachment.scope != *allocation) continue;
     const auto listed = std::ranges::find_if(
         streams, [&](const Stream& it) { return same_stream(it, attachment.stream); });
     if (listed == streams.end()) {
@@ -181,6 +201,15 @@ bool AttachedStreams::any(Address allocation) const {
   });
 }
 
+std::vector<DeviceId> AttachedStreams::devices(Address allocation) const {
+  std::set<DeviceId> devices;
+  const MutexLock lock(mutex_);
+  for (const Attachment& it : attachments_) {
+    if (is_none(it.scope) || it.scope == allocation) devices.insert(it.stream.device);
+  }
+  return {devices.begin(), devices.end()};
+}
+
 void AttachedStreams::forget_allocation(Address begin) noexcept {
   if (is_none(begin)) return;
   const MutexLock lock(mutex_);
@@ -191,8 +220,8 @@ void AttachedStreams::forget_allocation(Address begin) noexcept {
 
 bool AttachedStreams::is_lost(const Stream& stream) {
   try {
-    if (!is_built_in(stream.bound.handle)) return driver_.stream_id(stream.bound) != stream.id;
-    driver_.context_device(stream.bound.context);  // These last as long as their context.
+    driver_.context_device(stream.bound.context);
+    if (!is_built_in(stream.bound.handle)) captures(stream);  // These last as long as it does.
     return false;
   } catch (const Error& error) {
     if (means_lost_stream(error.native())) return true;
@@ -214,6 +243,69 @@ std::vector<AttachedStreams::Stream> AttachedStreams::drop_lost(Address allocati
                          [&](const Attachment& it) { return same_stream(gone, it.stream); }) == 0;
   });
   return lost;
+}
+
+std::optional<AttachedStreams::Stream> AttachedStreams::find_capturing() {
+  const Use use(*this, std::nullopt);
+  for (const Stream& stream : use.streams()) {
+    if (stream.thread != 0) continue;
+    try {
+      if (captures(stream)) return stream;
+    } catch (const Error& error) {
+      if (!means_lost_stream(error.native()) && !context_is_broken(error.native())) throw;
+    }
+  }
+  return std::nullopt;
+}
+
+void AttachedStreams::require_no_capture(const std::vector<ContextHandle>& contexts) {
+  const auto refuse_capture = [](const std::string& which) {
+    throw Error(ErrorKind::unsupported, "vma::migrate",
+                fmt::format("{} captures, and holding its context would end the capture; move once "
+                            "it has ended, or by migrate_async, which waits for that",
+                            which));
+  };
+  if (const auto stream = find_capturing()) {
+    refuse_capture(
+        fmt::format("attached stream {:#x}", static_cast<std::uint64_t>(stream->bound.handle)));
+  }
+  for (const ContextHandle context : contexts) {
+    bool captures = false;
+    try {
+      captures = driver_.is_capturing({context, StreamHandle{}});
+    } catch (const Error& error) {
+      if (!context_is_broken(error.native())) throw;
+    }
+    if (captures) refuse_capture("a blocking stream");
+  }
+}
+
+void AttachedStreams::learn_kinds(Address allocation) {
+  const Use use(*this, allocation);
+  std::map<ContextHandle, int> in_context;
+  for (const Stream& stream : use.streams()) ++in_context[stream.bound.context];
+  for (const Stream& stream : use.streams()) {
+    if (stream.kind || in_context[stream.bound.context] < 2) continue;
+    try {
+      if (!captures(stream) && !has_captured(stream)) {
+        note_kind(stream, driver_.stream_kind(stream.bound));
+      }
+    } catch (const Error& error) {  // It is met again at the next gate.
+      log(LogLevel::debug, "a stream was not asked for its flags: {}", error.what());
+    }
+  }
+}
+
+bool AttachedStreams::has_captured(const Stream& stream) const {
+  const MutexLock lock(mutex_);
+  return captured_.contains({stream.bound.context, stream.bound.handle});
+}
+
+void AttachedStreams::note_kind(const Stream& stream, StreamKind kind) {
+  const MutexLock lock(mutex_);
+  for (Attachment& attachment : attachments_) {
+    if (same_stream(attachment.stream, stream)) attachment.stream.kind = kind;
+  }
 }
 
 }  // namespace vma

@@ -9,29 +9,40 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
+#include <optional>
+#include <set>
+#include <utility>
 #include <vector>
 
 namespace vma {
 
 /// The streams that the program has named as users of memory: what gates stop. Any thread.
 ///
-/// Nothing here synchronises, and all of it is legal while streams capture. Handles 0 and 1 are the
-/// legacy stream and 2 the per-thread stream of the caller's current context; a per-thread stream
-/// is the calling thread's own, so only that thread can detach it.
+/// Nothing here synchronises, and nothing ends a capture. The program may begin a capture on any of
+/// these streams at any moment, and the driver ends a capture whose stream is asked for its id or
+/// its flags. So a stream is known by its context and handle, and no more is asked of it than
+/// whether it captures. In turn, a stream that was destroyed while attached cannot be told from a
+/// new one with the same handle.
+///
+/// Handles 0 and 1 are the legacy stream and 2 the per-thread stream of the caller's current
+/// context; a per-thread stream is the calling thread's own, so only that thread can detach it.
 class AttachedStreams {
  public:
   struct Stream {
     BoundStream bound;
-    std::uint64_t id = 0;  ///< As the driver gives it; zero for a legacy stream.
-    StreamKind kind = StreamKind::blocking;
+    std::uint64_t thread = 0;  ///< Whose it is, of a per-thread stream; zero of others.
+    /// Nothing until `learn_kinds`, except for legacy and per-thread streams.
+    std::optional<StreamKind> kind;
     bool graphs = true;  ///< Whether graphs may be launched on it.
+    DeviceId device{};   ///< The GPU of its context.
   };
 
-  /// Streams whose handles are given to the driver meanwhile: those in scope when it was made.
+  /// Streams whose handles are given to the driver meanwhile: those in scope when it was made, or
+  /// all of them where no allocation is named.
   /// `detach` of one of them waits for its end, since the program may destroy the stream then.
   class Use {
    public:
-    Use(AttachedStreams& attached, Address allocation);
+    Use(AttachedStreams& attached, std::optional<Address> allocation);
     ~Use();
     Use(const Use&) = delete;
     Use& operator=(const Use&) = delete;
@@ -69,6 +80,8 @@ class AttachedStreams {
   /// the slot is not dark any more. Work of a stream that came later would find it dark.
   Mutex& attaching() noexcept { return attaching_; }
   bool any(Address allocation) const;
+  /// The GPUs of those streams, each once, in order.
+  std::vector<DeviceId> devices(Address allocation) const;
   /// Of all of them, each once.
   std::vector<ContextHandle> contexts() const;
   /// It was freed: what was attached to it alone is not any more. Does not wait: uses of such
@@ -76,21 +89,35 @@ class AttachedStreams {
   void forget_allocation(Address begin) noexcept;
   /// Blocks: until every `Use` has attached streams only.
   void await_forgotten();
-  /// Streams in scope that the driver does not know any more, or whose handle is another stream's
-  /// now: detached and returned. Throws: what the driver throws else.
+  /// Streams in scope that the driver does not know any more: detached and returned. Throws: what
+  /// the driver throws else.
   std::vector<Stream> drop_lost(Address allocation);
+  /// One that captures now, of all of them; the per-thread streams of other threads cannot be
+  /// asked.
+  std::optional<Stream> find_capturing();
+  /// Before `contexts` are held, which would end their captures. Throws: Error{unsupported} where
+  /// an attached stream captures, or a blocking one; of any other stream nothing is known.
+  void require_no_capture(const std::vector<ContextHandle>& contexts);
+  /// Asks for the kinds that are not known of streams that share a context with another one in
+  /// scope. Only for streams of which one waited for another at a gate: those that capture, or were
+  /// ever seen to, are left out, but a capture that begins during the question is ended.
+  void learn_kinds(Address allocation);
 
  private:
   struct Attachment {
     Stream stream;
     Address scope{};
   };
-  std::vector<Stream> begin_use(Use& use, Address allocation);
-  std::vector<Stream> in_scope_locked(Address allocation) const VMART_REQUIRES(mutex_);
+  std::vector<Stream> begin_use(Use& use, std::optional<Address> allocation);
+  std::vector<Stream> in_scope_locked(std::optional<Address> allocation) const
+      VMART_REQUIRES(mutex_);
   bool want_forgotten() noexcept VMART_REQUIRES(mutex_);
   void await_forgotten_locked(MutexLock& lock) VMART_REQUIRES(mutex_);
   Stream identify(BoundStream stream);
   bool is_lost(const Stream& stream);
+  bool captures(const Stream& stream);
+  bool has_captured(const Stream& stream) const;
+  void note_kind(const Stream& stream, StreamKind kind);
 
   Driver& driver_;
   const Topology& topology_;
@@ -100,6 +127,8 @@ class AttachedStreams {
   std::vector<Attachment> attachments_ VMART_GUARDED_BY(mutex_);
   std::vector<Use*> uses_ VMART_GUARDED_BY(mutex_);
   std::map<Address, std::uint64_t> attaches_ VMART_GUARDED_BY(mutex_);  // By scope.
+  /// Contexts and handles of streams that captured when they were asked.
+  std::set<std::pair<ContextHandle, StreamHandle>> captured_ VMART_GUARDED_BY(mutex_);
 };
 
 /// Whether it is a legacy or a per-thread stream, which has no life of its own.

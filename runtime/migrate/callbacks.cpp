@@ -1,6 +1,8 @@
 #include "migrate/callbacks.hpp"
 
+#include "base/check.hpp"
 #include "base/log.hpp"
+#include "base/process_exit.hpp"
 
 #include <exception>
 #include <utility>
@@ -14,17 +16,31 @@ bool Callbacks::runs_here() noexcept {
   return callbacks_running > 0;
 }
 
-void Callbacks::post(std::function<void()> callback) {
+void Callbacks::start() {
+  const MutexLock lock(mutex_);
+  if (stopping_ || task_) return;
+  task_ = driver_.executor().spawn("vmart callback", [this] { run(); });
+}
+
+void Callbacks::post(Posts callbacks) noexcept {
+  if (callbacks.empty()) return;
   {
     const MutexLock lock(mutex_);
     if (!stopping_) {
-      if (!task_) task_ = driver_.executor().spawn("vmart callback", [this] { run(); });
-      queue_.push_back(std::move(callback));
+      VMART_CHECK(task_ != nullptr, "callbacks are posted once their thread was started");
+      queue_.splice(queue_.end(), callbacks);
       changed_.notify_all();
       return;
     }
   }
-  call(callback);
+  for (const std::function<void()>& callback : callbacks) call(callback);
+}
+
+void Callbacks::post(std::function<void()> callback) {
+  Posts posts;
+  posts.push_back(std::move(callback));
+  start();
+  post(std::move(posts));
 }
 
 void Callbacks::call(const std::function<void()>& callback) noexcept {
@@ -47,11 +63,12 @@ void Callbacks::run() {
   while (true) {
     changed_.wait(lock, [&]() VMART_NO_THREAD_ANALYSIS { return stopping_ || !queue_.empty(); });
     if (queue_.empty()) return;
-    std::function<void()> callback = std::move(queue_.front());
-    queue_.pop_front();
+    Posts next;
+    next.splice(next.end(), queue_, queue_.begin());
     lock.unlock();
-    call(callback);
-    callback = nullptr;  // What it holds may need the lock.
+    ProcessExit::hold_back();  // Statics that it uses may be gone.
+    call(next.front());
+    next.clear();  // What it holds may need the lock.
     lock.lock();
   }
 }

@@ -5,20 +5,29 @@
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <functional>
+#include <list>
 #include <memory>
 
 namespace vma {
 
 /// Runs users' callbacks one after the other on a thread of its own, the completion thread, so that
-/// none of them delays a move. The thread starts with the first callback. Any thread may post.
+/// none of them delays a move. The thread starts with the first move in the background, or with the
+/// first callback. Any thread may post.
 class Callbacks {
  public:
   explicit Callbacks(Driver& driver) : driver_(driver) {}
   ~Callbacks() { stop(); }
 
-  /// After `stop` it runs on the calling thread. What it throws is logged and counted.
+  /// With their room: to post them wants no memory.
+  using Posts = std::list<std::function<void()>>;
+
+  /// The thread is there from now on. Throws: what `Executor::spawn` throws.
+  void start();
+  /// They run in order; after `stop` on the calling thread. What they throw is logged and counted.
+  /// Requires: `start` has returned.
+  void post(Posts callbacks) noexcept;
+  /// Starts the thread if need be. Throws: as `start`, std::bad_alloc; then nothing is posted.
   void post(std::function<void()> callback);
   /// Whether this thread is inside a callback of any runtime.
   static bool runs_here() noexcept;
@@ -35,7 +44,7 @@ class Callbacks {
   Driver& driver_;
   Mutex mutex_;
   Condition changed_;
-  std::deque<std::function<void()>> queue_ VMART_GUARDED_BY(mutex_);
+  Posts queue_ VMART_GUARDED_BY(mutex_);
   bool stopping_ VMART_GUARDED_BY(mutex_) = false;
   std::unique_ptr<Task> task_ VMART_GUARDED_BY(mutex_);
   std::atomic<std::uint64_t> failed_{0};

@@ -1,7 +1,11 @@
 #include "migrate/chunk_stop.hpp"
 
 #include "base/log.hpp"
+#include "base/process_exit.hpp"
+#include "base/units.hpp"
 #include "migrate/phase_timer.hpp"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <exception>
@@ -31,21 +35,28 @@ ChunkStop::ChunkStop(Mover& mover, LiveChunk& chunk, bool paranoid, bool settle)
       driver_(mover.memory_.driver()),
       clock_(driver_.clock()),
       chunk_(chunk),
+      lane_turn_(mover.memory_.lane().turn()),
       paranoid_(paranoid),
       settle_(settle) {}
 
-GateLimits ChunkStop::limits() const {
+GateLimits ChunkStop::limits() {
   constexpr std::chrono::seconds wait_limit(2);  // Nobody stands until the first stream arrives.
   GateLimits limits;
   // A collective that the gate has cut in two stands until it opens: the first tries find that out
-  // sooner.
+  // sooner, and all but the last ones do not let it stand for a limit that was widened.
   constexpr int halvings = 2;
-  limits.arrival_limit = mover_.limits_.gate_limit;
-  limits.arrival_limit_min = limits.arrival_limit / (1 << std::max(0, halvings - chunk_.tries));
-  limits.wait_limit = wait_limit;
+  constexpr int tries_patient = 5;
+  const std::chrono::nanoseconds first_limit = mover_.limits_.gate_limit;
+  limits.arrival_limit = chunk_.gate_limit;
+  limits.arrival_limit_min = chunk_.tries < tries_patient
+                                 ? first_limit / (1 << std::max(0, halvings - chunk_.tries))
+                                 : std::max(first_limit, chunk_.gate_limit / 2);
+  limits.wait_limit =
+      std::max<std::chrono::nanoseconds>(wait_limit, chunk_.deadline - clock_.now());
+  limits.turn = &lane_turn_;
   limits.wanted = &streams_->wanted();
-  limits.skew_limit = mover_.limits_.gate_limit;
-  limits.settle_limit = mover_.limits_.gate_limit;
+  limits.skew_limit = chunk_.gate_limit;
+  limits.settle_limit = chunk_.gate_limit;
   // Others may wait for the settling work, which stands in the application's context by then.
   if (settle_ && chunk_.choice.way == Way::live) limits.overdue_limit = overdue_limit;
   if (chunk_.choice.way == Way::stopped) {
@@ -55,12 +66,16 @@ GateLimits ChunkStop::limits() const {
 }
 
 std::optional<Gate::Refusal> ChunkStop::run(Phases& phases) {
+  ProcessExit::hold_back();
   const MutexLock turn(mover_.turn_);
-  const MutexLock slow_work(mover_.memory_.lane().turn());  // None beside a closed gate.
-  mover_.memory_.keepers().rehearse();                      // With nothing stopped yet.
+  const Measuring measuring(clock_);
+  lane_turn_.take();                    // No slow work beside a closed gate.
+  mover_.memory_.keepers().rehearse();  // With nothing stopped yet.
   name_streams();
   if (plan_.stops.empty()) {
-    return Gate::Refusal{StopRefusal::streams_changed, "every attached stream was detached"};
+    lane_turn_.let_go();
+    return Gate::Refusal{StopRefusal::streams_changed,
+                         "the program has detached every stream that may use the memory"};
   }
   mover_.gate_post_.prepare(plan_);
   mover_.gate_post_.prune();
@@ -72,15 +87,17 @@ std::optional<Gate::Refusal> ChunkStop::run(Phases& phases) {
     if (!refusal) refusal = stop_and_switch(gate, phases);
   } catch (...) {
     gate.open();
+    lane_turn_.let_go();
     streams_->end();
     times_ = gate.times();
-    stand_down();
+    let_all_go();
     throw;
   }
   gate.open();
+  lane_turn_.let_go();
   streams_->end();
   times_ = gate.times();
-  stand_down();
+  let_all_go();
   return refusal;
 }
 
@@ -96,6 +113,7 @@ void ChunkStop::name_streams() {
 std::optional<Gate::Refusal> ChunkStop::look_and_arm(Gate& gate) {
   if (plan_.stops.size() > 1 || chunk_.overdue) {
     if (auto refusal = gate.look(plan_, limits())) return refusal;
+    lane_turn_.take();  // Nothing stands yet, so that it may take its time.
   }
   arm();
   return std::nullopt;
@@ -109,8 +127,13 @@ void ChunkStop::arm() {
   chunk_.copier->arm(chunk_.bay, paranoid_);
   StopWord& go = chunk_.copier->go_word(chunk_.bay);
   const std::uint64_t epoch = chunk_.copier->epoch(chunk_.bay);
-  constexpr int waits = 3;  // A look at the backlogs, the deepest of them, the arrivals.
-  const auto limit = waits * all.wait_limit + all.arrival_limit + all.settle_limit;
+  // However long the move may take: what waits for the settling work waits no longer than this.
+  constexpr std::chrono::seconds limit_min(6);
+  std::chrono::nanoseconds deepest(0);
+  for (const GateStop& stop : plan_.stops) {
+    deepest = std::max(deepest, mover_.gate_post_.stand(stop).backlog.depth());
+  }
+  const auto limit = limit_min + deepest + all.arrival_limit + all.settle_limit;
   ticket_ = mover_.watchdog_.arm(clock_.now() + limit, [&go, epoch] { go.open(epoch); });
 }
 
@@ -149,11 +172,15 @@ std::optional<Gate::Refusal> ChunkStop::switch_slot(Gate& gate, Phases& phases) 
   AttachedStreams& attached = mover_.attached_;
   const MutexLock nobody_attaches(attached.attaching());
   if (attached.attaches(chunk_.transaction.allocation().begin()) != attaches_) {
-    return Gate::Refusal{StopRefusal::streams_changed, "a stream was attached meanwhile"};
+    return Gate::Refusal{StopRefusal::streams_changed,
+                         "the program attached a stream while the gate was closed"};
   }
   if (!gate.commit()) {
-    return Gate::Refusal{StopRefusal::opened_by_watchdog,
-                         "a driver call stood for longer than the limit"};
+    return Gate::Refusal{
+        StopRefusal::opened_by_watchdog,
+        fmt::format("the streams had stood for longer than {:.1f} ms, mostly in a driver call of "
+                    "ours, so they were let go",
+                    1e3 * in_seconds(limits().settle_limit))};
   }
   chunk_.transaction.switch_slot(phases);
   return std::nullopt;
@@ -165,7 +192,8 @@ std::optional<Gate::Refusal> ChunkStop::fill_target(Phases& phases) {
   if (settle_) {
     const PhaseTimer timer(clock_, phases.settle);
     if (!go()) {
-      return Gate::Refusal{StopRefusal::opened_by_watchdog, "settling was let go before its time"};
+      return Gate::Refusal{StopRefusal::opened_by_watchdog,
+                           "the work that copies what changed was let go before the streams stood"};
     }
     ask();  // While the GPU settles, when it costs nothing.
     if (settle(deadline)) return std::nullopt;
@@ -176,7 +204,11 @@ std::optional<Gate::Refusal> ChunkStop::fill_target(Phases& phases) {
   } else {
     return std::nullopt;  // Nobody has written since.
   }
-  return Gate::Refusal{StopRefusal::settle_late, "the copy took longer than the limit"};
+  return Gate::Refusal{
+      StopRefusal::settle_late,
+      fmt::format("{} was not copied within {:.1f} ms while the streams stood",
+                  settle_ ? "what the streams had written since the first copy" : "the chunk",
+                  1e3 * in_seconds(limits().settle_limit))};
 }
 
 /// A thread in cuCtxDestroy lets no grant of another return, and no unmap. Whether one does is
@@ -196,29 +228,10 @@ bool ChunkStop::copy(TimePoint deadline) {
   return true;
 }
 
-/// After a stop that was given up, what was set going ends before anything else is done with the
-/// chunk (I6).
-void ChunkStop::stand_down() noexcept {
-  constexpr std::chrono::seconds patience(30);  // The application runs beside it.
-  Transaction& transaction = chunk_.transaction;
+/// From here on the settling needs nobody; `LiveMove::stand_down` waits for it, with no lock held.
+void ChunkStop::let_all_go() noexcept {
   mover_.watchdog_.disarm(ticket_);
-  try {
-    if (settle_ && chunk_.copier->busy(chunk_.bay)) {
-      chunk_.copier->go(chunk_.bay);
-      if (!chunk_.copier->settled_by(chunk_.bay, clock_.now() + patience)) {
-        transaction.abandon_target("settling does not end");
-      }
-    }
-    if (transaction.state() == Transaction::State::copying) transaction.finish_copy();
-    if (chunk_.choice.way == Way::stopped && transaction.state() == Transaction::State::copied) {
-      transaction.discard_copy();  // The application has run since.
-    }
-  } catch (const std::exception& error) {
-    log(LogLevel::warn, "what a given-up stop had set going failed: {}", error.what());
-    if (transaction.state() == Transaction::State::copied) {
-      transaction.abandon_target("settling failed and may still be under way");
-    }
-  }
+  if (settle_ && chunk_.copier->busy(chunk_.bay)) chunk_.copier->go(chunk_.bay);
 }
 
 }  // namespace vma

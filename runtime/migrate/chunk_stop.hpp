@@ -9,8 +9,8 @@
 namespace vma {
 
 /// One try to stop the attached streams and switch one chunk: closes a gate, settles or copies,
-/// commits, switches, opens. Whatever it comes to, nothing stands afterwards and no work of ours
-/// runs on the chunk.
+/// commits, switches, opens. Whatever it comes to, nothing stands afterwards. If it does not come
+/// to a switch, work of ours may still run on the chunk: `LiveMove::stand_down` sees to its end.
 ///
 /// Requires, of `run`: the caller holds the allocation's `operations()`. One thread, once.
 class ChunkStop {
@@ -19,7 +19,7 @@ class ChunkStop {
 
   /// What it was given up for, and nothing has changed; nothing if the chunk was switched.
   /// Throws: Error; the transaction says where the chunk is then.
-  std::optional<Gate::Refusal> run(Phases& phases) VMART_NO_THREAD_ANALYSIS;
+  std::optional<Gate::Refusal> run(Phases& phases);
 
   const GateTimes& times() const noexcept { return times_; }
   /// That stood, or should have.
@@ -33,10 +33,10 @@ class ChunkStop {
  private:
   static constexpr std::chrono::milliseconds ask_period{1};
 
-  GateLimits limits() const;
+  GateLimits limits();
   void name_streams();
   std::optional<Gate::Refusal> look_and_arm(Gate& gate);
-  void arm();
+  void arm() VMART_NO_THREAD_ANALYSIS;  // In the turn of `run`.
   bool go();
   void let_settling_go() noexcept;
   std::optional<Gate::Refusal> stop_and_switch(Gate& gate, Phases& phases);
@@ -45,7 +45,7 @@ class ChunkStop {
   void ask();
   bool settle(TimePoint deadline);
   bool copy(TimePoint deadline);
-  void stand_down() noexcept;
+  void let_all_go() noexcept;
 
   Mover& mover_;
   Driver& driver_;
@@ -54,6 +54,7 @@ class ChunkStop {
   std::optional<AttachedStreams::Use> streams_;  // From its turn until everything goes on.
   GatePlan plan_;
   std::uint64_t attaches_ = 0;  // Of the allocation, before the streams were asked for.
+  LaneTurn lane_turn_;
   const bool paranoid_;
   const bool settle_;
   GateTimes times_;

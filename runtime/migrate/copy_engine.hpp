@@ -49,6 +49,8 @@ class CopyEngine {
   bool wait_until(const Copy& copy, TimePoint deadline);
   /// Blocks. Throws: what the copy failed with; then it may still be under way.
   void wait(const Copy& copy);
+  /// In place of `wait`: it may go on for ever.
+  void give_up(const Copy& copy) noexcept { contexts_.give_back(copy.context, copy.done); }
 
   /// Between the caller's memory and `offset` of a chunk. Blocks until done. Throws:
   /// Error{driver_failure} that says so where the driver will not let the end be waited for: the

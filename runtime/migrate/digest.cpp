@@ -167,22 +167,24 @@ unsigned Tiling::columns() const {
 }
 
 const Kernel& copy_digest_kernel() {
-  static const Kernel kernel{ptx(), "vmart_live_copy_digest", copy_digest_body};
+  // Never destroyed: threads of ours may load it while the process exits. So are those below.
+  static const Kernel& kernel = *new Kernel{ptx(), "vmart_live_copy_digest", copy_digest_body};
   return kernel;
 }
 
 const Kernel& digest_kernel() {
-  static const Kernel kernel{ptx(), "vmart_live_digest", digest_body};
+  static const Kernel& kernel = *new Kernel{ptx(), "vmart_live_digest", digest_body};
   return kernel;
 }
 
 const Kernel& settle_kernel() {
-  static const Kernel kernel{ptx(), "vmart_live_settle", settle_body};
+  static const Kernel& kernel = *new Kernel{ptx(), "vmart_live_settle", settle_body};
   return kernel;
 }
 
 const Kernel& paranoid_settle_kernel() {
-  static const Kernel kernel{ptx(), "vmart_live_settle_paranoid", paranoid_settle_body};
+  static const Kernel& kernel =
+      *new Kernel{ptx(), "vmart_live_settle_paranoid", paranoid_settle_body};
   return kernel;
 }
 

@@ -28,8 +28,8 @@ TimePoint later(TimePoint from, nanoseconds by) {
   return by > never - from ? never : from + by;
 }
 
-double in_us(nanoseconds duration) {
-  return std::chrono::duration<double, std::micro>(duration).count();
+double in_ms(nanoseconds duration) {
+  return std::chrono::duration<double, std::milli>(duration).count();
 }
 
 bool means_capture(int native) {
@@ -42,26 +42,16 @@ bool breaks_context(const Error& error) {
   return context_is_broken(error.native()) && !means_lost_stream(error.native());
 }
 
-std::string name_of(const GateStop& stop) {
+/// As the program knows it, and where it is.
+std::string name_of(const GateStop& stop, const GatePost::Stand& stand) {
   const auto handle = static_cast<std::uint64_t>(stop.stream.handle);
-  return handle == 0 ? "a legacy stream" : fmt::format("stream {:#x}", handle);
-}
-
-Gate::Refusal not_arrived(const GatePlan& plan, const Arrivals& arrivals, std::string_view when) {
-  std::size_t missing = 0;
-  std::string names;
-  for (std::size_t i = 0; i < plan.stops.size(); ++i) {
-    if (arrivals.has(i)) continue;
-    ++missing;
-    constexpr std::size_t names_max = 4;
-    if (missing <= names_max) names += fmt::format(" {}", name_of(plan.stops[i]));
-  }
-  return {StopRefusal::not_arrived, fmt::format("{} of {} streams did not arrive {}:{}", missing,
-                                                plan.stops.size(), when, names)};
+  const std::string where = stand.gpu ? fmt::format(" of gpu({})", *stand.gpu) : "";
+  return handle == 0 ? fmt::format("the legacy stream{}", where)
+                     : fmt::format("stream {:#x}{}", handle, where);
 }
 
 Gate::Refusal given_back() {
-  return {StopRefusal::streams_changed, "a stream is being detached"};
+  return {StopRefusal::streams_changed, "the program is detaching a stream that the gate needs"};
 }
 
 }  // namespace
@@ -74,9 +64,25 @@ struct Gate::Attempt {
   std::vector<Backlog> backlogs;
   std::vector<StopStart> unseen;  // Enqueued, and not asked since whether they capture.
   bool captured = false;          // One of them did.
+  TimePoint turn_end{0};          // The lane's turn is let go of then if no stream stands.
 
+  bool has_turn() const { return limits.turn == nullptr || limits.turn->held(); }
   bool unwanted() const { return limits.wanted != nullptr && *limits.wanted; }
 };
+
+void LaneTurn::take() {
+  if (!held_) turn_.lock();
+  held_ = true;
+}
+
+bool LaneTurn::try_take() {
+  if (!held_) held_ = turn_.try_lock();
+  return held_;
+}
+
+void LaneTurn::let_go() noexcept {
+  if (std::exchange(held_, false)) turn_.unlock();
+}
 
 Gate::Gate(Driver& driver, GatePost& post, std::function<void()> opened_late)
     : driver_(driver), clock_(driver.clock()), post_(post), opened_late_(std::move(opened_late)) {}
@@ -90,8 +96,6 @@ bool Gate::advance(State from, State to) noexcept {
 }
 
 void Gate::begin(TimePoint deadline) {
-  driver_.note_stopped(1);
-  noted_ = true;
   opened_ = TimePoint(0);
   state_ = State::closing;
   ticket_ = post_.watchdog().arm(deadline, [this] {
@@ -115,8 +119,26 @@ void Gate::open() noexcept {
   }
   post_.watchdog().disarm(ticket_);
   ticket_ = Watchdog::Ticket::none;
-  if (noted_) driver_.note_stopped(-1);
-  noted_ = false;
+  note_stopped(false);
+}
+
+/// Decorators may count on it that no slow call of another thread begins while work is noted as
+/// stopped: so it is while the lane's turn is held.
+void Gate::note_stopped(bool stopped) noexcept {
+  if (noted_ != stopped) driver_.note_stopped(stopped ? 1 : -1);
+  noted_ = stopped;
+}
+
+bool Gate::try_turn(const Attempt& attempt) {
+  if (attempt.limits.turn != nullptr && !attempt.limits.turn->try_take()) return false;
+  note_stopped(true);
+  return true;
+}
+
+void Gate::let_turn_go(const Attempt& attempt) noexcept {
+  if (attempt.limits.turn == nullptr) return;
+  note_stopped(false);
+  attempt.limits.turn->let_go();
 }
 
 bool Gate::commit() noexcept {
@@ -130,12 +152,12 @@ bool Gate::commit() noexcept {
 }
 
 std::optional<Gate::Refusal> Gate::look(const GatePlan& plan, const GateLimits& limits) {
-  Attempt attempt{plan, limits, nanoseconds(0), {}, {}, false};
+  Attempt attempt{plan, limits, nanoseconds(0), {}, {}, false, TimePoint(0)};
   return guarded(attempt, &Gate::look_at_backlogs);
 }
 
 std::optional<Gate::Refusal> Gate::try_close(const GatePlan& plan, const GateLimits& limits) {
-  Attempt attempt{plan, limits, nanoseconds(0), {}, {}, false};
+  Attempt attempt{plan, limits, nanoseconds(0), {}, {}, false, TimePoint(0)};
   return guarded(attempt, &Gate::close);
 }
 
@@ -180,13 +202,15 @@ std::optional<Gate::Refusal> Gate::close(Attempt& attempt) {
   for (const GateStop& stop : attempt.plan.stops) {
     attempt.backlogs.push_back(post_.stand(stop).backlog);
   }
+  const GateLimits& limits = attempt.limits;
   const nanoseconds skew = predict_skew(attempt.backlogs);
-  if (skew > attempt.limits.skew_limit) {
+  if (skew > limits.skew_limit) {
     for (const GateStop& stop : attempt.plan.stops) post_.stand(stop).backlog.forget();
     return Refusal{StopRefusal::predicted_skew,
-                   fmt::format("{:.0f} us from the first stream to the last are expected, at most "
-                               "{:.0f} are wanted",
-                               in_us(skew), in_us(attempt.limits.skew_limit))};
+                   fmt::format("the streams are expected to arrive {:.1f} ms apart, since the "
+                               "backlog of {} varies by as much; the limit of this try is {:.1f} "
+                               "ms, and nothing was stopped",
+                               in_ms(skew), most_varying(attempt), in_ms(limits.skew_limit))};
   }
   attempt.arrival_limit =
       std::min(attempt.limits.arrival_limit, std::max(attempt.limits.arrival_limit_min, 2 * skew));
@@ -200,7 +224,11 @@ std::optional<Gate::Refusal> Gate::close(Attempt& attempt) {
   be_back_by(later(clock_.now(), attempt.limits.settle_limit));
   const bool stands = !post_.open_word().is_open(epoch_);
   if (stands && advance(State::closing, State::closed)) return std::nullopt;
-  return Refusal{StopRefusal::opened_by_watchdog, "a driver call stood for longer than the limit"};
+  return Refusal{
+      StopRefusal::opened_by_watchdog,
+      fmt::format("a driver call took longer than {:.1f} ms while streams stood, so they "
+                  "were let go",
+                  in_ms(attempt.arrival_limit))};
 }
 
 /// Knows all backlogs, from a probe that stops nothing if they are not known well enough.
@@ -216,14 +244,47 @@ std::optional<Gate::Refusal> Gate::look_at_backlogs(Attempt& attempt) {
   if (auto refusal = enqueue(attempt, arrivals, schedule_stops(unknown), Kind::probe)) {
     return refusal;
   }
-  poll_until(clock_, later(clock_.now(), attempt.limits.wait_limit), [&] {
+  let_turn_go(attempt);  // The backlogs may be deep.
+  const TimePoint asked = clock_.now();
+  poll_until(clock_, later(asked, attempt.limits.wait_limit), [&] {
     arrivals.look();
     return arrivals.all() || attempt.unwanted();
   });
   learn(attempt, arrivals);
   if (arrivals.all()) return std::nullopt;
   if (attempt.unwanted()) return given_back();
-  return not_arrived(attempt.plan, arrivals, "at a probe, with nothing stopped");
+  return not_arrived(
+      attempt, arrivals,
+      fmt::format("did not get through earlier work within {:.0f} ms (nothing was stopped)",
+                  in_ms(clock_.now() - asked)));
+}
+
+Gate::Refusal Gate::not_arrived(const Attempt& attempt, const Arrivals& arrivals,
+                                std::string_view how) {
+  constexpr std::size_t names_max = 4;
+  const std::vector<GateStop>& stops = attempt.plan.stops;
+  std::size_t missing = 0;
+  std::string names;
+  for (std::size_t i = 0; i < stops.size(); ++i) {
+    if (arrivals.has(i) || ++missing > names_max) continue;
+    const GatePost::Stand& stand = post_.stand(stops[i]);
+    names += fmt::format("{} {}", missing > 1 ? "," : "", name_of(stops[i], stand));
+    const nanoseconds depth = stand.backlog.depth();
+    if (depth > nanoseconds(0)) {
+      names += fmt::format(" (its backlog lasted {:.1f} ms when last measured)", in_ms(depth));
+    }
+  }
+  if (missing > names_max) names += fmt::format(" and {} more", missing - names_max);
+  return {StopRefusal::not_arrived,
+          fmt::format("{} of {} streams {}:{}", missing, stops.size(), how, names)};
+}
+
+/// The stream whose backlog differs most from one look to the next.
+std::string Gate::most_varying(const Attempt& attempt) {
+  const auto most = std::ranges::max_element(attempt.backlogs, {}, &Backlog::error);
+  const GateStop& stop =
+      attempt.plan.stops[static_cast<std::size_t>(most - attempt.backlogs.begin())];
+  return name_of(stop, post_.stand(stop));
 }
 
 void Gate::learn(Attempt& attempt, const Arrivals& arrivals) {
@@ -245,6 +306,8 @@ std::optional<Gate::Refusal> Gate::stop_all(Attempt& attempt, Arrivals& arrivals
   const std::vector<StopStart> starts = schedule_stops(attempt.backlogs);
   set_chains(attempt);  // Before anything stands.
   const TimePoint begun = clock_.now();
+  attempt.turn_end = later(begun, attempt.limits.turn_limit);
+  try_turn(attempt);
   const nanoseconds deepest = attempt.backlogs[starts.front().index].depth();
   begin(later(begun + deepest, attempt.limits.arrival_limit));
   const std::span<const StopStart> all(starts);
@@ -252,10 +315,7 @@ std::optional<Gate::Refusal> Gate::stop_all(Attempt& attempt, Arrivals& arrivals
     std::size_t end = first;
     while (end < starts.size() && starts[end].after == starts[first].after) ++end;
     if (starts[first].after > nanoseconds(0)) {
-      poll_until(clock_, begun + starts[first].after, [&] {
-        arrivals.look();
-        return arrivals.any() || attempt.unwanted();
-      });
+      await_first(attempt, arrivals, begun + starts[first].after);
       if (attempt.unwanted()) return given_back();
     }
     const auto group = all.subspan(first, end - first);
@@ -284,15 +344,14 @@ std::optional<Gate::Refusal> Gate::await_all(Attempt& attempt, Arrivals& arrival
   const nanoseconds slack = limits.arrival_limit / 8;
   nanoseconds deepest(0);
   for (const Backlog& backlog : attempt.backlogs) deepest = std::max(deepest, backlog.depth());
-  const TimePoint wait_end = std::min(later(clock_.now(), limits.wait_limit),
-                                      later(later(clock_.now(), deepest), limits.overdue_limit));
+  const TimePoint asked = clock_.now();
+  const TimePoint wait_end =
+      std::min(later(asked, limits.wait_limit), later(later(asked, deepest), limits.overdue_limit));
   be_back_by(later(wait_end, limits.arrival_limit));
-  poll_until(clock_, wait_end, [&] {
-    arrivals.look();
-    return arrivals.any() || arrivals.all() || attempt.unwanted();
-  });
+  await_first(attempt, arrivals, wait_end);
   const TimePoint end = arrivals.any() ? later(arrivals.first(), attempt.arrival_limit) : wait_end;
   be_back_by(later(end, slack));
+  if (arrivals.any()) take_turn(attempt, arrivals, end);
   poll_until(clock_, end, [&] {
     arrivals.look();
     return arrivals.all() || attempt.unwanted();
@@ -300,12 +359,49 @@ std::optional<Gate::Refusal> Gate::await_all(Attempt& attempt, Arrivals& arrival
   if (!arrivals.all() && attempt.unwanted()) return given_back();
   if (!arrivals.all()) excuse_broken(attempt, arrivals);
   learn(attempt, arrivals);
-  if (arrivals.all()) return std::nullopt;
-  if (!arrivals.any()) {
-    return not_arrived(attempt.plan, arrivals, "and none did");
+  if (arrivals.all()) {
+    if (take_turn(attempt, arrivals, clock_.now())) return std::nullopt;
+    return Refusal{StopRefusal::memory_busy,
+                   "an allocation or a release was under way when the streams stood"};
   }
-  return not_arrived(attempt.plan, arrivals,
-                     fmt::format("within {:.0f} us of the first", in_us(limits.arrival_limit)));
+  if (!arrivals.any()) {
+    return not_arrived(attempt, arrivals,
+                       fmt::format("did not get through earlier work within {:.0f} ms (nothing was "
+                                   "kept standing)",
+                                   in_ms(clock_.now() - asked)));
+  }
+  return not_arrived(attempt, arrivals,
+                     fmt::format("did not arrive at the gate within {:.1f} ms of the first, which "
+                                 "stood for them",
+                                 in_ms(attempt.arrival_limit)));
+}
+
+/// Until a stream stands, at most until `end`. While none does, who allocates is not kept waiting
+/// for longer than a moment.
+void Gate::await_first(Attempt& attempt, Arrivals& arrivals, TimePoint end) {
+  const auto come = [&] {
+    arrivals.look();
+    return arrivals.any() || arrivals.all() || attempt.unwanted();
+  };
+  const TimePoint turn_end = std::min(end, attempt.turn_end);
+  if (attempt.has_turn() && (poll_until(clock_, turn_end, come) || turn_end == end)) return;
+  let_turn_go(attempt);
+  if (poll_until(clock_, end, come) && arrivals.any()) try_turn(attempt);
+}
+
+/// False if somebody else's slow driver call goes on at `end`. The watchdog opens the gate should
+/// that call wait for what stands.
+bool Gate::take_turn(Attempt& attempt, Arrivals& arrivals, TimePoint end) {
+  constexpr nanoseconds look_period = microseconds(20);
+  while (!try_turn(attempt)) {
+    const TimePoint now = clock_.now();
+    if (now >= end || attempt.unwanted()) return false;
+    poll_until(clock_, std::min(end, later(now, look_period)), [&] {
+      arrivals.look();
+      return false;
+    });
+  }
+  return true;
 }
 
 /// On all of these, with nothing in between: each call there adds to the skew.
@@ -362,7 +458,8 @@ std::optional<Gate::Refusal> Gate::find_capture(const Attempt& attempt,
     const GateStop& stop = attempt.plan.stops[start.index];
     if (!captures(stop)) continue;
     return Refusal{StopRefusal::capture,
-                   fmt::format("{}, or one that it orders, captures", name_of(stop))};
+                   fmt::format("{}, or a stream that waits for it, captures a graph",
+                               name_of(stop, post_.stand(stop)))};
   }
   return std::nullopt;
 }
@@ -381,14 +478,16 @@ bool Gate::may_be_captured(Attempt& attempt) noexcept {
   return attempt.captured || std::ranges::any_of(attempt.unseen, captured);
 }
 
-/// A context may have broken since. A stream that captures is not asked, for
-/// the question would end the capture.
+/// A context may have broken since, and takes no work then. To ask by a query would end a capture
+/// that begins meanwhile; a write that goes into one is harmless. It comes behind the stop.
 void Gate::excuse_broken(Attempt& attempt, Arrivals& arrivals) {
   for (std::size_t i = 0; i < attempt.plan.stops.size(); ++i) {
     const GateStop& stop = attempt.plan.stops[i];
     if (arrivals.has(i) || captures(stop)) continue;
     try {
-      driver_.query_stream(stop.stream);
+      const ChainStep again = post_.step_of(post_.stand(stop), arrivals.epoch());
+      attempt.unseen.push_back({i});
+      driver_.batch(stop.stream, std::span(again.words).first(1));
     } catch (const Error& error) {
       if (!breaks_context(error)) throw;
       arrivals.excuse(i);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/mutex.hpp"
 #include "driver/driver.hpp"
 #include "migrate/gate_plan.hpp"
 #include "migrate/gate_post.hpp"
@@ -13,10 +14,31 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace vma {
 
 class Arrivals;
+
+/// The lane's turn as one stop has it: while streams stand, and not while it waits for long work.
+/// One thread.
+class LaneTurn {
+ public:
+  explicit LaneTurn(Mutex& turn) : turn_(turn) {}
+  ~LaneTurn() { let_go(); }
+  LaneTurn(const LaneTurn&) = delete;
+  LaneTurn& operator=(const LaneTurn&) = delete;
+
+  /// Blocks: until nobody else has it.
+  void take() VMART_NO_THREAD_ANALYSIS;
+  bool try_take() VMART_NO_THREAD_ANALYSIS;
+  void let_go() noexcept VMART_NO_THREAD_ANALYSIS;
+  bool held() const noexcept { return held_; }
+
+ private:
+  Mutex& turn_;
+  bool held_ = false;
+};
 
 struct GateLimits {
   /// From the first stream's arrival to the last, at most.
@@ -32,6 +54,10 @@ struct GateLimits {
   std::chrono::nanoseconds settle_limit = std::chrono::milliseconds(5);
   /// Once it is true, nothing is waited for any more: somebody wants a stream of the plan back.
   const std::atomic<bool>* wanted = nullptr;
+  /// Other threads may not begin slow driver calls while streams stand. Let go of where none stands
+  /// after `turn_limit`, and taken again when the first does. Null: nothing to keep off.
+  LaneTurn* turn = nullptr;
+  std::chrono::nanoseconds turn_limit = std::chrono::milliseconds(2);
   /// A gate that is expected to take longer from the first arrival to the last is not tried.
   std::chrono::nanoseconds skew_limit = std::chrono::nanoseconds::max();
 };
@@ -99,7 +125,14 @@ class Gate {
   std::optional<Refusal> stop_all(Attempt& attempt, Arrivals& arrivals);
   void set_chains(Attempt& attempt);
   std::optional<Refusal> await_all(Attempt& attempt, Arrivals& arrivals);
+  void await_first(Attempt& attempt, Arrivals& arrivals, TimePoint end);
+  bool take_turn(Attempt& attempt, Arrivals& arrivals, TimePoint end);
+  bool try_turn(const Attempt& attempt);
+  void let_turn_go(const Attempt& attempt) noexcept;
+  void note_stopped(bool stopped) noexcept;
   void learn(Attempt& attempt, const Arrivals& arrivals);
+  Refusal not_arrived(const Attempt& attempt, const Arrivals& arrivals, std::string_view how);
+  std::string most_varying(const Attempt& attempt);
   std::optional<Refusal> enqueue(Attempt& attempt, Arrivals& arrivals,
                                  std::span<const StopStart> starts, Kind kind);
   void enqueue_one(Attempt& attempt, Arrivals& arrivals, std::size_t index, Kind kind);

@@ -21,7 +21,7 @@ GatePlan plan_gate(std::span<const AttachedStreams::Stream> streams) {
   GatePlan plan;
   for (const AttachedStreams::Stream& stream : streams) {
     const BoundStream bound = stream.bound;
-    if (stream.kind == StreamKind::non_blocking) {
+    if (stream.kind != StreamKind::blocking) {
       stop_for(plan, bound).graphs |= stream.graphs;
       continue;
     }

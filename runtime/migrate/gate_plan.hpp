@@ -29,7 +29,9 @@ struct GatePlan {
 /// Every non-blocking stream stops by itself. Of a context with a blocking, legacy or per-thread
 /// stream the legacy stream alone stops: it comes after all of these and before all that follows,
 /// and to stop it and one of them never ends. It is also the only way to a per-thread stream, which
-/// no other thread can name.
+/// no other thread can name. A stream of unknown kind stops by itself, which stops its work
+/// whatever it is: if it is a blocking one that another stop waits for, the gate is not closed, and
+/// the kinds are learned then.
 GatePlan plan_gate(std::span<const AttachedStreams::Stream> streams);
 
 }  // namespace vma

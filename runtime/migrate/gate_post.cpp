@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
 #include <utility>
 
 namespace vma {
@@ -44,7 +45,16 @@ void GatePost::prepare(const GatePlan& plan) {
     Stand& stand = stands_[key(stop)];
     stand.prepared = prepared_;
     if (stand.arrived == nullptr) stand.arrived = take_word();
+    if (!stand.gpu) stand.gpu = gpu_of(stop);
     if (stop.graphs) make_chain(key(stop), stand);
+  }
+}
+
+std::optional<int> GatePost::gpu_of(const GateStop& stop) noexcept {
+  try {
+    return index(driver_.context_device(stop.stream.context));
+  } catch (const std::exception&) {
+    return std::nullopt;  // Whoever stops the stream meets the failure.
   }
 }
 

@@ -30,6 +30,7 @@ class GatePost {
     ExecGraphHandle chain{};  ///< Of one step; none without graphs, or in a broken context.
     Backlog backlog;
     std::uint64_t context_id = 0;  ///< Whose the chain is.
+    std::optional<int> gpu;        ///< Of the stream, for messages; none in a broken context.
     std::uint64_t prepared = 0;    ///< Which `prepare` was the last for it.
   };
 
@@ -67,6 +68,7 @@ class GatePost {
   bool has_context(const Key& key, const Stand& stand);
   void drop_chain(const Key& key, Stand& stand) noexcept;
   std::uint64_t* take_word();
+  std::optional<int> gpu_of(const GateStop& stop) noexcept;
 
   Driver& driver_;
   Watchdog& watchdog_;

@@ -16,7 +16,8 @@ constexpr std::size_t copies_in_flight_max = 1024;
 }  // namespace
 
 HeldMove::HeldMove(Mover& mover, Allocation& allocation, SlotRange range, Location to,
-                   const MigrateOptions& options, const MoveTerms& terms, const MigrationTask* task)
+                   const MigrateOptions& options, const MoveTerms& terms, MigrationReport& report,
+                   const MigrationTask* task)
     : mover_(mover),
       memory_(mover.memory_),
       clock_(mover.memory_.driver().clock()),
@@ -25,9 +26,10 @@ HeldMove::HeldMove(Mover& mover, Allocation& allocation, SlotRange range, Locati
       to_(to),
       options_(options),
       terms_(terms),
-      task_(task) {}
+      task_(task),
+      report_(report) {}
 
-MigrationReport HeldMove::run() {
+void HeldMove::run() {
   const TimePoint start = clock_.now();
   try {
     plan();
@@ -40,17 +42,21 @@ MigrationReport HeldMove::run() {
       }
     }
   } catch (const Error& error) {
-    summarise();
-    give_sources_up();
-    tell_ended();
-    report_.wall = clock_.now() - start;
+    conclude(start);
     throw migration_error(error, report_, allocation_);
+  } catch (...) {
+    conclude(start);
+    throw;
   }
+  conclude(start);
+}
+
+void HeldMove::conclude(TimePoint start) noexcept {
+  end_copies();
   summarise();
   give_sources_up();
   tell_ended();
   report_.wall = clock_.now() - start;
-  return report_;
 }
 
 void HeldMove::give_sources_up() noexcept {
@@ -63,6 +69,12 @@ void HeldMove::give_sources_up() noexcept {
 }
 
 void HeldMove::plan() {
+  report_ = {};
+  report_.failures.reserve(2);  // Of one that fails and of one whose copy fails ahead of it.
+  if (terms_.choice == PlaceChoice::runtime) {
+    mover_.reach().require(allocation_, range_, to_, "vma::migrate");
+  }
+  report_.offset = range_.first * allocation_.geometry().chunk_bytes;
   std::set<Location> sources;
   for (std::size_t slot = range_.first; slot < range_.end; ++slot) {
     report_.bytes_asked += allocation_.geometry().slot_bytes(slot);
@@ -122,6 +134,7 @@ void HeldMove::move_held() {
 
 void HeldMove::move_unheld() {
   const MutexLock slow_work(memory_.lane().turn());
+  const Measuring measuring(clock_);
   pipeline(nullptr);
 }
 
@@ -141,11 +154,12 @@ void HeldMove::finish(Transaction& transaction, Hold* hold) {
                        to_integer(allocation_.slot_begin(transaction.slot())), to_string(to_));
   });
   if (hold == nullptr) {
+    await_copy(transaction, nullptr);
     if (transaction.state() == Transaction::State::copying) transaction.finish_copy();
     report_.phases.copy = clock_.now() - begun_;
     return transaction.switch_slot(report_.phases);
   }
-  await_copy(transaction, *hold);
+  await_copy(transaction, hold);
   if (transaction.state() == Transaction::State::copying) transaction.finish_copy();
   report_.phases.copy = clock_.now() - begun_;
   hold->begin_dark();
@@ -161,17 +175,36 @@ void HeldMove::finish(Transaction& transaction, Hold* hold) {
 }
 
 /// Waits for the copy, and meanwhile asks now and then whether the driver lets grants return, so
-/// that it was asked a moment before the slot goes dark.
-void HeldMove::await_copy(Transaction& transaction, Hold& hold) {
+/// that it was asked a moment before the slot goes dark. A copy that takes longer than a driver
+/// call may is given up: what is held goes on, and the chunk stays where it is.
+void HeldMove::await_copy(Transaction& transaction, Hold* hold) {
   constexpr std::chrono::milliseconds ask_period(1);
+  const std::chrono::nanoseconds limit = mover_.patience(options_);
+  const TimePoint deadline = clock_.now() + limit;
   while (true) {
-    if (clock_.now() - let_through_ >= ask_period) {
+    if (hold != nullptr && clock_.now() - let_through_ >= ask_period) {
       memory_.keepers().poke();
-      hold.alive();
+      hold->alive();
       let_through_ = clock_.now();
     }
-    if (transaction.copy_done_by(let_through_ + ask_period)) return;
+    const TimePoint look = (hold != nullptr ? let_through_ : clock_.now()) + ask_period;
+    if (transaction.copy_done_by(std::min(look, deadline))) return;
+    if (clock_.now() < deadline) continue;
+    throw Error(
+        ErrorKind::busy, "vma::migrate",
+        fmt::format("the copy of the chunk at offset {} did not end within {} ms; the chunk "
+                    "stays where it is, and work that was held goes on. A longer "
+                    "MigrateOptions::deadline waits longer",
+                    transaction.slot() * allocation_.geometry().chunk_bytes,
+                    limit / std::chrono::milliseconds(1)));
   }
+}
+
+/// Those that a failure left under way, all together.
+void HeldMove::end_copies() noexcept {
+  constexpr std::chrono::seconds patience(2);
+  const TimePoint deadline = clock_.now() + patience;
+  for (Transaction& transaction : transactions_) transaction.end_copy(deadline);
 }
 
 /// All copies are started before the first switch: where targets are new they are made beside the
@@ -216,12 +249,17 @@ bool HeldMove::ended() const {
   return allocation_.being_freed || (task_ != nullptr && task_->cancelled());
 }
 
-void HeldMove::note_failure(const Transaction& transaction, const std::exception& error) {
-  report_.failures.push_back({transaction.slot() * allocation_.geometry().chunk_bytes, error.what(),
-                              transaction.state() == Transaction::State::poisoned});
+void HeldMove::note_failure(const Transaction& transaction, const std::exception& error) noexcept {
+  const std::size_t offset = transaction.slot() * allocation_.geometry().chunk_bytes;
+  const bool poisoned = transaction.state() == Transaction::State::poisoned;
+  try {
+    report_.failures.push_back({offset, {}, poisoned});
+    report_.failures.back().reason = error.what();
+  } catch (const std::bad_alloc&) {  // Noted without its reason; there is room for two.
+  }
 }
 
-void HeldMove::summarise() {
+void HeldMove::summarise() noexcept {
   report_.bytes_moved = 0;
   report_.bytes_remapped = 0;
   report_.chunks_moved = 0;

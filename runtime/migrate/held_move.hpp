@@ -13,11 +13,12 @@ namespace vma {
 class HeldMove {
  public:
   HeldMove(Mover& mover, Allocation& allocation, SlotRange range, Location to,
-           const MigrateOptions& options, const MoveTerms& terms,
+           const MigrateOptions& options, const MoveTerms& terms, MigrationReport& report,
            const MigrationTask* task = nullptr);
 
-  /// `task`, if there is one, may cancel it. Throws: Error with the report.
-  MigrationReport run();
+  /// `task`, if there is one, may cancel it. Throws: Error with the report, which is right whatever
+  /// it throws, std::bad_alloc too.
+  void run();
 
  private:
   void plan();
@@ -29,10 +30,12 @@ class HeldMove {
   void pipeline(Hold* hold);
   void start(Transaction& transaction);
   void finish(Transaction& transaction, Hold* hold);
-  void await_copy(Transaction& transaction, Hold& hold);
+  void await_copy(Transaction& transaction, Hold* hold);
+  void end_copies() noexcept;
   bool ended() const;
-  void note_failure(const Transaction& transaction, const std::exception& error);
-  void summarise();
+  void note_failure(const Transaction& transaction, const std::exception& error) noexcept;
+  void conclude(TimePoint start) noexcept;
+  void summarise() noexcept;
   void tell_begun() noexcept;
   void tell_ended() noexcept;
   ChunkStep step_of(const Transaction& transaction, ChunkStep::Kind kind) const;
@@ -46,7 +49,7 @@ class HeldMove {
   const MigrateOptions& options_;
   const MoveTerms& terms_;
   const MigrationTask* const task_;  // Null for callers that wait.
-  MigrationReport report_;
+  MigrationReport& report_;
   bool pipelined_ = false;
   TimePoint begun_{0};  // The first copy.
   HeldTimes held_;

@@ -79,6 +79,7 @@ void Hold::close(TimePoint deadline) {
 }
 
 void Hold::try_close(TimePoint deadline) {
+  if (before_try_) before_try_();
   epoch_ = post_.close();
   state_ = State::closing;
   arm(deadline);

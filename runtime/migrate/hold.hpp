@@ -9,6 +9,8 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <utility>
 #include <vector>
 
 namespace vma {
@@ -58,12 +60,16 @@ class Hold {
        std::chrono::nanoseconds patience);
   ~Hold();  // Opens.
 
+  /// `look` is called before each try, and may throw what `close` throws then. Requires: open.
+  void before_tries(std::function<void()> look) { before_try_ = std::move(look); }
+
   /// Stops all contexts in use and waits until their earlier work has ended. On return nothing of
   /// theirs runs.
   /// Work that waits for each other across contexts may be cut in two by a hold and then never
   /// ends: so the first tries are short, and the contexts run free between them. Throws:
   /// Error{busy} if the work did not end before `deadline`, {unsupported} while a stream captures
-  /// (the capture is ended by the driver), {driver_failure}. Then the hold is open again.
+  /// that nobody could know of (the driver ends the capture), {driver_failure}. Then the hold is
+  /// open again.
   void close(TimePoint deadline);
   int tries() const noexcept { return tries_; }
 
@@ -95,6 +101,7 @@ class Hold {
   HoldPost& post_;
   Watchdog& watchdog_;
   const std::chrono::nanoseconds patience_;
+  std::function<void()> before_try_;
   std::vector<Held> held_;
   int tries_ = 0;
   std::uint64_t epoch_ = 0;

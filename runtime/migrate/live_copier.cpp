@@ -210,10 +210,14 @@ bool LiveCopier::await(const std::uint64_t* word, Bay& bay, BoundStream stream,
                        TimePoint deadline) {
   constexpr std::chrono::microseconds look_period(200);
   Clock& clock = driver_.clock();
+  const Measuring measuring(clock);
   const auto written = [&] { return load(word) >= bay.epoch; };
   while (!poll_until(clock, std::min(deadline, clock.now() + look_period), written)) {
     driver_.query_stream(stream);
-    if (clock.now() >= deadline) return false;
+    if (clock.now() >= deadline) {
+      if (!written()) return false;  // It may have been while the stream was asked.
+      break;
+    }
   }
   bay.busy = false;
   return true;

@@ -10,7 +10,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 #include <set>
+#include <string>
 #include <utility>
 
 namespace vma {
@@ -25,7 +27,8 @@ constexpr double dirt_fading = 0.95;
 
 }  // namespace
 
-LiveMove::LiveMove(Mover& mover, MigrationTask& task, Allocation& allocation)
+LiveMove::LiveMove(Mover& mover, MigrationTask& task, Allocation& allocation,
+                   MigrationReport& report)
     : mover_(mover),
       task_(task),
       memory_(mover.memory_),
@@ -33,15 +36,16 @@ LiveMove::LiveMove(Mover& mover, MigrationTask& task, Allocation& allocation)
       allocation_(allocation),
       options_(task.options),
       want_(memory_.pressure()),
-      report_(task.report()),
-      notices_(allocation, *mover.callbacks_) {}
+      report_(report),
+      notices_(allocation, *mover.callbacks_),
+      gate_limit_(mover.limits_.gate_limit) {}
 
 LiveMove::~LiveMove() {
   for (LiveChunk& chunk : chunks_) unstage(chunk);
   give_up_lease();
 }
 
-MigrationReport LiveMove::run() {
+void LiveMove::run() {
   const TimePoint start = clock_.now();
   try {
     plan();
@@ -50,11 +54,14 @@ MigrationReport LiveMove::run() {
     report_.wall = clock_.now() - start;
     finish_report();
     throw migration_error(error, report_, allocation_);
+  } catch (...) {
+    report_.wall = clock_.now() - start;
+    finish_report();
+    throw;
   }
   report_.wall = clock_.now() - start;
   finish_report();
   log_phases();
-  return report_;
 }
 
 /// For who asks why moves take as long as they do.
@@ -72,6 +79,10 @@ void LiveMove::log_phases() const {
 }
 
 void LiveMove::plan() {
+  report_.failures.reserve(1);  // The first chunk that fails ends it.
+  if (task_.terms.choice == PlaceChoice::runtime) {
+    mover_.reach().require(allocation_, task_.range, task_.to, live_move_call);
+  }
   std::set<Location> sources;
   for (std::size_t slot = task_.range.first; slot < task_.range.end; ++slot) {
     const Location from = allocation_.home(slot);
@@ -159,6 +170,14 @@ void LiveMove::take_target(LiveChunk& chunk, bool may_ask) {
 }
 
 WayChoice LiveMove::choose(const LiveChunk& chunk) const {
+  const WayChoice choice = choose_among(chunk);
+  if (choice.way != Way::none) return choice;
+  // Blocking streams need no stop each, once they are known to be that.
+  mover_.attached_.learn_kinds(allocation_.begin());
+  return choose_among(chunk);
+}
+
+WayChoice LiveMove::choose_among(const LiveChunk& chunk) const {
   const AttachedStreams::Use streams(mover_.attached_, allocation_.begin());
   const GatePlan plan = plan_gate(streams.streams());
   WayFacts facts;
@@ -188,8 +207,13 @@ void LiveMove::stage(LiveChunk& chunk, const WayChoice& choice, bool may_ask) {
                             choice.reason));
   }
   if (options_.mode == Mode::live && chunk.choice.way == Way::stopped) {
-    throw Error(ErrorKind::unsupported, live_move_call,
-                fmt::format("the chunk cannot move live; {}", chunk.choice.reason));
+    throw Error(
+        ErrorKind::unsupported, live_move_call,
+        fmt::format("the chunk at offset {} cannot move live from {} to {} ({}); "
+                    "Mode::automatic and Mode::stopped move it, and stop the attached "
+                    "streams for its copy",
+                    chunk.transaction.slot() * allocation_.geometry().chunk_bytes,
+                    to_string(transaction.from()), to_string(task_.to), chunk.choice.reason));
   }
   tell_begun(chunk);
   notices_.before(transaction.slot(), transaction.from(), task_.to);
@@ -251,24 +275,6 @@ void LiveMove::give_up_lease() noexcept {
   if (leased_ != nullptr) std::exchange(leased_, nullptr)->turn.unlock();
 }
 
-/// What was set going for the chunk ends, and its target goes back or is kept aside.
-void LiveMove::unstage(LiveChunk& chunk) noexcept {
-  constexpr std::chrono::seconds patience(30);
-  if (!chunk.staged) return;
-  chunk.staged = false;
-  if (chunk.copier == nullptr) return;
-  LiveCopier& copier = *std::exchange(chunk.copier, nullptr);
-  // What has failed already is not waited for again.
-  if (!copier.busy(chunk.bay) || chunk.transaction.state() != Transaction::State::ready) return;
-  try {
-    if (copier.copied_by(chunk.bay, clock_.now() + patience)) return;
-    chunk.transaction.abandon_target("a copy into it does not end");
-  } catch (const std::exception& error) {
-    log(LogLevel::warn, "a copy that nobody waits for failed: {}", error.what());
-    chunk.transaction.abandon_target("a copy into it failed and may still be under way");
-  }
-}
-
 void LiveMove::await_copy(LiveChunk& chunk) {
   constexpr std::chrono::milliseconds look_period(5);
   if (chunk.copier == nullptr || chunk.transaction.state() != Transaction::State::ready) return;
@@ -282,16 +288,19 @@ void LiveMove::await_copy(LiveChunk& chunk) {
 
 /// Stops for the chunk until it is switched, or until it has been tried often and long enough.
 void LiveMove::complete(LiveChunk& chunk) {
-  const TimePoint deadline = chunk_deadline();
+  chunk.first_try = clock_.now();
+  chunk.deadline = chunk_deadline();
   for (int attempt = 0;; ++attempt) {
     chunk.tries = attempt;
     if (attempt > 0 || chunk.went_stale()) choose_again(chunk);
     await_copy(chunk);
-    require_movable(deadline);
+    require_movable(chunk.deadline);
     notices_.before(chunk.transaction.slot(), chunk.transaction.from(), task_.to);
-    pace_stop();
+    chunk.deadline += pace_stop();
     require_going_on();
     std::optional<Gate::Refusal> refusal;
+    std::exception_ptr failure;
+    bool stood = false;
     {
       const MutexLock operations(allocation_.operations());
       if (!allocation_.may_move() || !notices_.all_told(chunk.transaction.slot()) ||
@@ -315,26 +324,15 @@ void LiveMove::complete(LiveChunk& chunk) {
                     "every attached stream that may use the allocation was detached meanwhile");
       }
       VMART_CHECK(chunk.copier == nullptr || chunk.copier == leased_, "its copier is this move's");
+      chunk.gate_limit = gate_limit_;
+      report_.gate_limit = std::max(report_.gate_limit, gate_limit_);
       ChunkStop stop(mover_, chunk, options_.paranoid, settle);
-      const auto note = [&] {
-        const GateTimes& times = stop.times();
-        if (stop.all_stood()) {
-          stats_.add_skew(times.skew());
-          stats_.add_stall(times.stall());
-          tell_stood(chunk, times, stop.streams());
-        }
-        const MutexLock lock(mover_.budget_mutex_);
-        if (times.first_arrival > TimePoint(0)) {
-          mover_.budget_.spent_stall(times.first_arrival, times.opened - times.first_arrival);
-        }
-      };
       try {
         refusal = stop.run(report_.phases);
       } catch (...) {
-        note();
-        throw;
+        failure = std::current_exception();
       }
-      note();
+      note_stop(chunk, stop);
       // A call of ours stood in the application's context, before all streams did; or the streams
       // themselves waited for the settling work there, more than their backlogs explain.
       const bool waited = (refusal && refusal->why == StopRefusal::opened_by_watchdog) ||
@@ -342,10 +340,26 @@ void LiveMove::complete(LiveChunk& chunk) {
       if (waited && !stop.all_stood() && chunk.choice.way == Way::live)
         chunks_beside_ = beside_count;
       if (stop.tried()) chunk.overdue = stop.overdue();
+      stood = stop.times().first_arrival > TimePoint(0);
     }
-    if (!refusal) return;
-    give_up_or_back_off(chunk, *refusal, attempt, deadline);
+    if (!refusal && !failure) return;
+    stand_down(chunk);
+    if (failure) std::rethrow_exception(failure);
+    give_up_or_back_off(chunk, *refusal, stood);
   }
+}
+
+/// What it cost the program, whatever it came to.
+void LiveMove::note_stop(LiveChunk& chunk, const ChunkStop& stop) {
+  const GateTimes& times = stop.times();
+  if (stop.all_stood()) {
+    stats_.add_skew(times.skew());
+    stats_.add_stall(times.stall());
+    tell_stood(chunk, times, stop.streams());
+  }
+  if (times.first_arrival == TimePoint(0)) return;
+  const MutexLock lock(mover_.budget_mutex_);
+  mover_.budget_.spent_stall(times.first_arrival, times.opened - times.first_arrival);
 }
 
 /// Streams may have come or gone since the way was chosen, and the one that was may be none any
@@ -359,31 +373,12 @@ void LiveMove::choose_again(LiveChunk& chunk) {
   stage(chunk, choice, false);
 }
 
-void LiveMove::give_up_or_back_off(const LiveChunk& chunk, const Gate::Refusal& refusal,
-                                   int attempt, TimePoint deadline) {
-  stats_.add_refusal(refusal.why);
-  ++report_.retries;
-  ++report_.reasons[std::string(to_string(refusal.why))];
-  const auto tried = [&] {
-    return fmt::format("the chunk at offset {} was tried {} times; {}: {}",
-                       chunk.transaction.slot() * allocation_.geometry().chunk_bytes, attempt + 1,
-                       to_string(refusal.why), refusal.detail);
-  };
-  if (chunk.transaction.state() == Transaction::State::stayed) {
-    throw Error(ErrorKind::driver_failure, live_move_call, tried());
-  }
-  if (attempt >= mover_.limits_.gate_retries || clock_.now() >= deadline) {
-    throw Error(ErrorKind::busy, live_move_call, tried());
-  }
-  back_off(attempt);
-}
-
 /// The chunk has moved.
-void LiveMove::retired(LiveChunk& chunk) {
+void LiveMove::retired(LiveChunk& chunk) noexcept {
   const TimePoint start = clock_.now();
   ++report_.chunks_moved;
   report_.bytes_moved += chunk.transaction.size_bytes();
-  if (!chunk.choice.reason.empty()) ++report_.reasons[chunk.choice.reason];
+  if (!chunk.choice.reason.empty()) count_reason(chunk.choice.reason);
   report_.dark_max = std::max(report_.dark_max, chunk.transaction.dark());
   if (chunk.copier != nullptr) {
     ++report_.chunks_live;
@@ -440,12 +435,18 @@ void LiveMove::require_streams() {
                           lost.size()));
 }
 
-void LiveMove::note_failure(const LiveChunk& chunk, const std::exception& error) {
+void LiveMove::note_failure(const LiveChunk& chunk, const std::exception& error) noexcept {
   const auto* known = dynamic_cast<const Error*>(&error);
   if (known != nullptr && known->kind() == ErrorKind::cancelled) return;
   const Transaction& transaction = chunk.transaction;
-  report_.failures.push_back({transaction.slot() * allocation_.geometry().chunk_bytes, error.what(),
+  // There is room for one.
+  report_.failures.push_back({transaction.slot() * allocation_.geometry().chunk_bytes,
+                              {},
                               transaction.state() == Transaction::State::poisoned});
+  try {
+    report_.failures.back().reason = error.what();
+  } catch (const std::bad_alloc&) {  // Noted without it.
+  }
 }
 
 void LiveMove::finish_report() noexcept {

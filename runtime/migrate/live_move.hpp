@@ -9,8 +9,10 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <string_view>
 
 namespace vma {
 
@@ -34,16 +36,22 @@ struct LiveChunk {
   TimePoint staged_at{0};
   /// Of the allocation when the copy began, if nobody could write to it then.
   std::optional<std::uint64_t> read_only_since;
+  TimePoint first_try{0};
   bool settled = false;  ///< In the last try.
   /// It goes stopped instead of this way, for want of room for digests.
   std::optional<Way> lacked_digests;
   int tries = 0;         ///< That were given up.
   bool overdue = false;  ///< In the last try no stream stood in time, for whatever reason.
+  /// Of the next try: from the first arrival to the last, and from there to the switch.
+  std::chrono::nanoseconds gate_limit{0};
+  TimePoint deadline{0};  ///< Of all tries.
   // What who watches has been told.
   std::optional<TimePoint> begun;
   std::chrono::nanoseconds stall{0};
   bool ended = false;
 };
+
+class ChunkStop;
 
 /// One migration in the background, chunk by chunk; what a worker of `Mover` does with a task.
 ///
@@ -52,12 +60,13 @@ struct LiveChunk {
 /// the allocation's move claim; takes `operations()` for each switch.
 class LiveMove {
  public:
-  LiveMove(Mover& mover, MigrationTask& task, Allocation& allocation);
+  /// `report` is the task's as it was made; it is right whatever `run` throws, bad_alloc too.
+  LiveMove(Mover& mover, MigrationTask& task, Allocation& allocation, MigrationReport& report);
   ~LiveMove();
 
   /// Throws: Error with the report; each chunk is whole at its source or at its target, or the
   /// allocation is poisoned.
-  MigrationReport run();
+  void run();
 
  private:
   void plan();
@@ -70,24 +79,29 @@ class LiveMove {
   void stage(LiveChunk& chunk, const WayChoice& choice, bool may_ask);
   void stage_live(LiveChunk& chunk);
   void unstage(LiveChunk& chunk) noexcept;
+  void stand_down(LiveChunk& chunk) noexcept;
+  bool ends_in_time(const std::function<bool(TimePoint)>& ended_by);
   WayChoice choose(const LiveChunk& chunk) const;
+  WayChoice choose_among(const LiveChunk& chunk) const;
   void choose_again(LiveChunk& chunk);
   void give_up_lease() noexcept VMART_NO_THREAD_ANALYSIS;
   void make_digests(const LiveChunk& chunk) noexcept;
   LiveCopier& lease_copier(const LiveChunk& chunk) VMART_NO_THREAD_ANALYSIS;
   void complete(LiveChunk& chunk);
+  void note_stop(LiveChunk& chunk, const ChunkStop& stop);
   void await_copy(LiveChunk& chunk);
-  void give_up_or_back_off(const LiveChunk& chunk, const Gate::Refusal& refusal, int attempt,
-                           TimePoint deadline);
-  void retired(LiveChunk& chunk);
+  void give_up_or_back_off(const LiveChunk& chunk, const Gate::Refusal& refusal, bool stood);
+  void widen_limit(const Gate::Refusal& refusal, bool stood) noexcept;
+  void count_reason(std::string_view reason) noexcept;
+  void retired(LiveChunk& chunk) noexcept;
   void pace_copy(const LiveChunk& chunk);
-  void pace_stop();
+  std::chrono::nanoseconds pace_stop();
   void require_going_on();
   void require_movable(TimePoint deadline);
   void require_streams();
-  void back_off(int attempt);
+  void back_off(StopRefusal why, int attempt);
   TimePoint chunk_deadline() const;
-  void note_failure(const LiveChunk& chunk, const std::exception& error);
+  void note_failure(const LiveChunk& chunk, const std::exception& error) noexcept;
   ChunkStep step_of(const LiveChunk& chunk, ChunkStep::Kind kind) const;
   void tell_begun(LiveChunk& chunk) noexcept;
   void tell_stood(LiveChunk& chunk, const GateTimes& times, std::size_t streams) noexcept;
@@ -101,11 +115,12 @@ class LiveMove {
   const MigrateOptions& options_;
   MemoryPressure::Want want_;
   StopStats stats_;
-  MigrationReport report_;
+  MigrationReport& report_;
   MoveNotices notices_;
   std::deque<LiveChunk> chunks_;  // In order of their slots.
   LiveCopier* leased_ = nullptr;  // Whose `turn` is ours.
   std::size_t next_bay_ = 0;
+  std::chrono::nanoseconds gate_limit_;  // Of the next try; see MoverLimits::gate_limit_max.
   int chunks_beside_ = 0;                // See WayFacts.
   double copy_ns_per_byte_ = 1.0 / 300;  // Of a live copy: a guess, until one was waited for.
 };

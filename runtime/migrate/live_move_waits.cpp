@@ -1,18 +1,137 @@
-// What a live move waits for: budgets, pins, and the pauses between tries.
+// What a live move waits for: budgets, pins, work of its own, and the pauses between tries.
 #include "migrate/live_move.hpp"
+
+#include "base/log.hpp"
+#include "base/units.hpp"
+#include "migrate/migration_error.hpp"
 #include "migrate/mover.hpp"
+
+#include "base/process_exit.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
+#include <new>
+#include <string>
+#include <utility>
 
 namespace vma {
+namespace {
+
+/// Of work of ours that nobody stops any more and whose end is in sight: a kernel of the
+/// application may keep every multiprocessor for seconds.
+constexpr std::chrono::seconds patience(10);
+/// The same once the move has been cancelled, by the end of the runtime for instance.
+constexpr std::chrono::seconds patience_cancelled(2);
+/// Of copies by copy engines, which nothing keeps from their end.
+constexpr std::chrono::seconds patience_copy(2);
+
+}  // namespace
+
+/// With no lock held but the move's claim and its copier: only a free of this allocation, and moves
+/// off the same GPU, wait meanwhile. False: it did not end, and may go on writing.
+bool LiveMove::ends_in_time(const std::function<bool(TimePoint)>& ended_by) {
+  constexpr std::chrono::milliseconds look_period(5);
+  const TimePoint begun = clock_.now();
+  while (!ended_by(clock_.now() + look_period)) {
+    const auto limit = task_.cancelled() ? patience_cancelled : patience;
+    if (clock_.now() - begun >= limit) return false;
+  }
+  return true;
+}
+
+/// What was set going for the chunk ends. If it does not, its target is kept aside, and the chunk
+/// is as one that was not staged yet.
+void LiveMove::unstage(LiveChunk& chunk) noexcept {
+  if (!chunk.staged) return;
+  chunk.staged = false;
+  if (chunk.copier == nullptr) return;
+  LiveCopier& copier = *std::exchange(chunk.copier, nullptr);
+  // What has failed already is not waited for again.
+  if (!copier.busy(chunk.bay) || chunk.transaction.state() != Transaction::State::ready) return;
+  try {
+    if (ends_in_time([&](TimePoint time) { return copier.copied_by(chunk.bay, time); })) return;
+    chunk.transaction.plan_again("a copy into it does not end");
+  } catch (const std::exception& error) {
+    log(LogLevel::warn, "a copy that nobody waits for failed: {}", error.what());
+    chunk.transaction.plan_again("a copy into it failed and may still be under way");
+  }
+}
+
+/// After a stop that was given up, what was set going ends before anything else is done with the
+/// chunk (I6).
+void LiveMove::stand_down(LiveChunk& chunk) noexcept {
+  Transaction& transaction = chunk.transaction;
+  try {
+    if (chunk.settled && chunk.copier->busy(chunk.bay) &&
+        !ends_in_time([&](TimePoint time) { return chunk.copier->settled_by(chunk.bay, time); })) {
+      transaction.abandon_target("settling does not end");
+    }
+    transaction.end_copy(clock_.now() + patience_copy);
+    if (chunk.choice.way == Way::stopped && transaction.state() == Transaction::State::copied) {
+      transaction.discard_copy();  // The application has run since.
+    }
+  } catch (const std::exception& error) {
+    log(LogLevel::warn, "what a given-up stop had set going failed: {}", error.what());
+    if (transaction.state() == Transaction::State::copied) {
+      transaction.abandon_target("settling failed and may still be under way");
+    }
+  }
+}
+
+void LiveMove::give_up_or_back_off(const LiveChunk& chunk, const Gate::Refusal& refusal,
+                                   bool stood) {
+  stats_.add_refusal(refusal.why);
+  ++report_.retries;
+  count_reason(to_string(refusal.why));
+  const TimePoint now = clock_.now();
+  const auto tried = [&] {
+    return fmt::format("the chunk at offset {} did not move, tried {} time(s) in {:.0f} ms; {}: {}",
+                       chunk.transaction.slot() * allocation_.geometry().chunk_bytes,
+                       chunk.tries + 1, 1e3 * in_seconds(now - chunk.first_try),
+                       to_string(refusal.why), refusal.detail);
+  };
+  if (chunk.transaction.state() == Transaction::State::stayed) {
+    throw Error(ErrorKind::driver_failure, live_move_call, tried());
+  }
+  if (chunk.tries >= mover_.limits_.gate_retries || now >= chunk.deadline) {
+    throw Error(ErrorKind::busy, live_move_call,
+                fmt::format("{}. {}", tried(), advice(refusal.why, stood)));
+  }
+  // One of them may be a blocking stream that waits for another one's stop.
+  if (refusal.why == StopRefusal::not_arrived) mover_.attached_.learn_kinds(allocation_.begin());
+  widen_limit(refusal, stood);
+  back_off(refusal.why, chunk.tries);
+}
+
+/// What another try with the same limit is likely to be given up for again. Nobody stood for what a
+/// look at the backlogs found, unless for the skew that it foretells.
+void LiveMove::widen_limit(const Gate::Refusal& refusal, bool stood) noexcept {
+  const bool late = refusal.why == StopRefusal::predicted_skew ||
+                    refusal.why == StopRefusal::settle_late ||
+                    (refusal.why == StopRefusal::not_arrived && stood);
+  if (!late) return;
+  const auto limit_max = std::max(mover_.limits_.gate_limit, mover_.limits_.gate_limit_max);
+  gate_limit_ = std::min(2 * gate_limit_, limit_max);
+}
+
+/// Where the host has no memory left, a reason is less important than the move.
+void LiveMove::count_reason(std::string_view reason) noexcept {
+  try {
+    ++report_.reasons[std::string(reason)];
+  } catch (const std::bad_alloc&) {  // Not counted.
+  }
+}
+
 /// Collectives that wait for each other across GPUs may be cut in two by a gate, and need a while
 /// to get out of it.
-void LiveMove::back_off(int attempt) {
+void LiveMove::back_off(StopRefusal why, int attempt) {
   constexpr int limits_after_two = 20;
   const auto limit = mover_.limits_.gate_limit;
-  const auto pause = attempt < 2 ? limit * (attempt + 1) : limit * limits_after_two * (attempt - 1);
+  const bool may_be_cut = why != StopRefusal::predicted_skew;  // For that nothing has stood.
+  const auto pause =
+      attempt < 2 || !may_be_cut ? limit * (attempt + 1) : limit * limits_after_two * (attempt - 1);
   task_.pause_until(clock_.now() + pause);
 }
 
@@ -31,20 +150,23 @@ void LiveMove::pace_copy(const LiveChunk& chunk) {
   require_going_on();
 }
 
-void LiveMove::pace_stop() {
+/// Returns for how long it has waited for the stall budget.
+std::chrono::nanoseconds LiveMove::pace_stop() {
+  const TimePoint asked = clock_.now();
   while (true) {
     TimePoint start{0};
     {
       const MutexLock lock(mover_.budget_mutex_);
       start = mover_.budget_.next_stop(clock_.now());
     }
-    if (start <= clock_.now()) return;
+    if (start <= clock_.now()) return clock_.now() - asked;
     task_.pause_until(start);
     require_going_on();
   }
 }
 
 void LiveMove::require_going_on() {
+  ProcessExit::hold_back();
   if (!task_.cancelled() && !allocation_.being_freed) return;
   throw Error(ErrorKind::cancelled, live_move_call,
               fmt::format("after {} of {} chunks{}", report_.chunks_moved, report_.chunks,
@@ -74,9 +196,7 @@ void LiveMove::require_movable(TimePoint deadline) {
 }
 
 TimePoint LiveMove::chunk_deadline() const {
-  constexpr std::chrono::milliseconds limit_max = std::chrono::days(1);  // Times add up to limits.
-  return clock_.now() + (options_.deadline.count() > 0 ? std::min(options_.deadline, limit_max)
-                                                       : mover_.limits_.hold_limit);
+  return clock_.now() + mover_.rest_limit(options_);
 }
 
 }  // namespace vma

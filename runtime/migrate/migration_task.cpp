@@ -1,6 +1,9 @@
 #include "migrate/migration_task.hpp"
 
 #include "base/check.hpp"
+#include "base/log.hpp"
+
+#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
@@ -12,19 +15,26 @@ MigrationTask::MigrationTask(std::shared_ptr<Allocation> allocation, SlotRange s
                              Location target, const MigrateOptions& how,
                              const MoveTerms& conditions, ContextHandle context, Clock& clock,
                              std::shared_ptr<Callbacks> callbacks)
-    : range(slots),
+    : begin(allocation->begin()),
+      range(slots),
       to(target),
       options(how),
       terms(conditions),
       caller(context),
+      process_(getpid()),
       clock_(clock),
       callbacks_(std::move(callbacks)),
       allocation_(std::move(allocation)) {
+  report_.offset = range.first * allocation_->geometry().chunk_bytes;
   for (std::size_t slot = range.first; slot < range.end; ++slot) {
     report_.bytes_asked += allocation_->geometry().slot_bytes(slot);
     ++report_.chunks;
   }
   report_.outcome = Outcome::partly;
+}
+
+bool MigrationTask::in_forked_child() const noexcept {
+  return getpid() != process_;
 }
 
 std::shared_ptr<Allocation> MigrationTask::allocation() const {
@@ -68,14 +78,17 @@ std::exception_ptr MigrationTask::error() const {
 }
 
 void MigrationTask::on_done(std::function<void()> callback) {
+  Callbacks::Posts posts;
+  posts.push_back(std::move(callback));
+  callbacks_->start();  // Now, when its caller can be told that there is no thread for it.
   {
     const MutexLock lock(mutex_);
     if (!done_) {
-      on_done_.push_back(std::move(callback));
+      on_done_.splice(on_done_.end(), posts);
       return;
     }
   }
-  callbacks_->post(std::move(callback));
+  callbacks_->post(std::move(posts));
 }
 
 /// A free tells nobody, so it is looked for now and then.
@@ -89,31 +102,35 @@ void MigrationTask::pause_until(TimePoint time) {
   }
 }
 
-void MigrationTask::tell(const MigrationReport& report) {
+void MigrationTask::tell(const MigrationReport& report) noexcept try {
+  MigrationReport copy = report;
   {
     const MutexLock lock(mutex_);
-    report_ = report;
+    std::swap(report_, copy);
   }
   if (!options.on_progress) return;
   const MigrationProgress progress{report.chunks, report.chunks_moved, report.bytes_asked,
                                    report.bytes_moved};
   callbacks_->post([call = options.on_progress, progress] { call(progress); });
+} catch (const std::exception& error) {
+  if (options.on_progress) callbacks_->count_failures(1);
+  log(LogLevel::warn, "the progress of a move is not told: {}", error.what());
 }
 
-void MigrationTask::finish(const MigrationReport& report, std::optional<Error> error) {
-  std::vector<std::function<void()>> callbacks;
+void MigrationTask::finish(MigrationReport report, std::optional<Error> error) noexcept {
+  Callbacks::Posts callbacks;
   std::shared_ptr<Allocation> released;  // After the lock: it may be the last.
   {
     const MutexLock lock(mutex_);
     VMART_CHECK(!done_, "a migration ends once");
-    report_ = report;
+    std::swap(report_, report);
     error_ = std::move(error);
     done_ = true;
     callbacks.swap(on_done_);
     released = std::move(allocation_);
     changed_.notify_all();
   }
-  for (std::function<void()>& callback : callbacks) callbacks_->post(std::move(callback));
+  callbacks_->post(std::move(callbacks));
 }
 
 }  // namespace v1

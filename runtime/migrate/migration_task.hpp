@@ -14,7 +14,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <vector>
 
 namespace vma {
 
@@ -35,11 +34,15 @@ class MigrationTask {
                 Clock& clock, std::shared_ptr<Callbacks> callbacks);
 
   // --- What was asked for; constant.
+  const Address begin;  ///< Of the allocation.
   const SlotRange range;
   const Location to;
   const MigrateOptions options;
   const MoveTerms terms;
   const ContextHandle caller;  ///< The context that was current where it was asked for.
+  /// True in a child that was forked since: no worker is there to end the migration, and a lock
+  /// that another thread of the parent held is never let go of. Nothing below may be called then.
+  bool in_forked_child() const noexcept;
 
   // --- The user's side
   /// Blocks; false if `limit` passed first.
@@ -50,6 +53,7 @@ class MigrationTask {
   MigrationReport report() const;
   /// Each who asks gets an exception of its own.
   std::exception_ptr error() const;
+  /// Throws: Error{busy} if there is no thread for it, std::bad_alloc; then it is not called.
   void on_done(std::function<void()> callback);
 
   // --- The worker's side
@@ -58,10 +62,13 @@ class MigrationTask {
   bool cancelled() const noexcept { return cancelled_; }
   /// Until the time, or until it is cancelled or its allocation is being freed.
   void pause_until(TimePoint time);
-  void tell(const MigrationReport& report);
-  void finish(const MigrationReport& report, std::optional<Error> error);
+  /// Where the host has no memory for it, nobody is told, and that is counted.
+  void tell(const MigrationReport& report) noexcept;
+  /// Wants no memory, so that a move always ends.
+  void finish(MigrationReport report, std::optional<Error> error) noexcept;
 
  private:
+  const int process_;
   Clock& clock_;  // Used until it has finished only: the machine may go then.
   const std::shared_ptr<Callbacks> callbacks_;
   std::atomic<bool> cancelled_{false};
@@ -71,7 +78,7 @@ class MigrationTask {
   bool done_ VMART_GUARDED_BY(mutex_) = false;
   MigrationReport report_ VMART_GUARDED_BY(mutex_);
   std::optional<Error> error_ VMART_GUARDED_BY(mutex_);
-  std::vector<std::function<void()>> on_done_ VMART_GUARDED_BY(mutex_);
+  Callbacks::Posts on_done_ VMART_GUARDED_BY(mutex_);
 };
 
 }  // namespace v1

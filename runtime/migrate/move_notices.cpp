@@ -21,17 +21,20 @@ void MoveNotices::before(std::size_t slot, Location from, Location to) {
   event.from = from;
   event.to = to;
   event.generation = allocation_.generation(slot);
+  // Noted first: once a hook was told before, it must be told after, whatever fails meanwhile.
+  const auto noted = open_.emplace(slot, event).first;
   try {
     allocation_.hooks().before(event);
   } catch (const std::exception& error) {
+    open_.erase(noted);
     throw Error(
         ErrorKind::cancelled, "vma::migrate",
         fmt::format("a hook refused the chunk at offset {}: {}", event.offset, error.what()));
   } catch (...) {
+    open_.erase(noted);
     throw Error(ErrorKind::cancelled, "vma::migrate",
                 fmt::format("a hook refused the chunk at offset {}", event.offset));
   }
-  open_[slot] = event;
 }
 
 void MoveNotices::after(std::size_t slot, bool moved) noexcept {

@@ -4,6 +4,13 @@
 
 namespace vma {
 
+/// Who chose where a move goes.
+enum class PlaceChoice {
+  program,  ///< Who uses the memory knows of it: from then on this is where it is wanted.
+  former,   ///< It goes back to where it lay before.
+  runtime,  ///< Refused where somebody who uses the memory could not reach it any more (`Reach`).
+};
+
 /// What the runtime itself asks of a move besides what its users can.
 struct MoveTerms {
   /// Where a GPU is full, who makes room is asked for it (`MemoryPressure`). Not of moves that make
@@ -17,6 +24,7 @@ struct MoveTerms {
   std::uint64_t operation = 0;
   /// A policy wants it, and the scheduler keeps account of it.
   bool by_policy = false;
+  PlaceChoice choice = PlaceChoice::program;
 };
 
 }  // namespace vma

@@ -1,6 +1,7 @@
 #include "migrate/mover.hpp"
 
 #include "base/log.hpp"
+#include "base/process_exit.hpp"
 #include "migrate/held_drop.hpp"
 #include "migrate/held_move.hpp"
 #include "migrate/live_move.hpp"
@@ -11,6 +12,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <new>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -67,8 +69,14 @@ Mover::Mover(Memory& memory, CopyEngine& engine, const MoverLimits& limits)
     : memory_(memory),
       engine_(engine),
       limits_(limits),
+      no_memory_(ErrorKind::out_of_memory, "vma::migrate_async",
+                 "the host has no memory left for what the runtime notes of a move; chunks that "
+                 "had moved stay moved. Free host memory and migrate again"),
+      lost_slot_(ErrorKind::poisoned, "vma::migrate_async",
+                 "the allocation has a dark slot, its bytes are saved"),
       watchdog_(memory.driver()),
       attached_(memory.driver(), memory.topology()),
+      reach_(memory.topology(), attached_),
       callbacks_(std::make_shared<Callbacks>(memory.driver())),
       gate_post_(memory.driver(), watchdog_, memory.ledger()),
       budget_(limits.stall_budget, limits.copy_budget_bytes) {
@@ -111,6 +119,16 @@ ContextHandle Mover::application_context(DeviceId device) {
   return applications_[device] = driver.retain_primary(device);
 }
 
+std::chrono::nanoseconds Mover::rest_limit(const MigrateOptions& options) const {
+  constexpr std::chrono::milliseconds limit_max = std::chrono::days(1);  // Times add up to limits.
+  return options.deadline.count() > 0 ? std::min(options.deadline, limit_max) : limits_.hold_limit;
+}
+
+std::chrono::nanoseconds Mover::patience(const MigrateOptions& options) const {
+  constexpr std::chrono::seconds patience_min(2);  // One driver call may make and release a lot.
+  return std::max<std::chrono::nanoseconds>(rest_limit(options), patience_min);
+}
+
 void Mover::hold_while(Location from, Location to, const MigrateOptions& options,
                        MigrationReport& report, HeldTimes& times,
                        const std::function<void(Hold&)>& body) {
@@ -119,16 +137,16 @@ void Mover::hold_while(Location from, Location to, const MigrateOptions& options
                 "this driver cannot hold a context (CUDA 12.5 can); synchronise and set "
                 "MigrateOptions::nothing_runs");
   }
+  ProcessExit::come_first();
+  ProcessExit::hold_back();
   Clock& clock = memory_.driver().clock();
   const MutexLock turn(turn_);
+  const Measuring measuring(clock);
   HoldPost& post = this->post(from, to);
   const MutexLock slow_work(memory_.lane().turn());  // None beside a hold but our own.
-  constexpr std::chrono::milliseconds limit_max = std::chrono::days(1);  // Times add up to limits.
-  const std::chrono::nanoseconds limit =
-      options.deadline.count() > 0 ? std::min(options.deadline, limit_max) : limits_.hold_limit;
-  constexpr std::chrono::seconds patience_min(2);  // One driver call may make and release a lot.
-  const auto patience = std::max<std::chrono::nanoseconds>(limit, patience_min);
-  Hold hold(memory_.driver(), memory_.contexts(), post, watchdog_, patience);
+  const std::chrono::nanoseconds limit = rest_limit(options);
+  Hold hold(memory_.driver(), memory_.contexts(), post, watchdog_, patience(options));
+  hold.before_tries([this] { attached_.require_no_capture(memory_.contexts().list()); });
   const TimePoint stop = clock.now();
   const auto note_stall = [&] {
     times = {stop, clock.now()};
@@ -168,18 +186,22 @@ MigrationReport Mover::move(Allocation& allocation, SlotRange range, Location to
                             const MigrateOptions& options, const MoveTerms& terms) {
   MigrationReport report;
   try {
-    report = move_held(allocation, range, to, options, terms, nullptr);
-  } catch (const Error& error) {
-    if (error.report() != nullptr) ended(allocation, *error.report());
+    move_held(allocation, range, to, options, terms, nullptr, report);
+  } catch (...) {
+    if (terms.choice == PlaceChoice::program)
+      allocation.note_wanted_there(range.first, range.end, to);
+    if (report.chunks > 0) ended(allocation, report);
     throw;
   }
+  if (terms.choice == PlaceChoice::program)
+    allocation.note_wanted_there(range.first, range.end, to);
   ended(allocation, report);
   return report;
 }
 
-MigrationReport Mover::move_held(Allocation& allocation, SlotRange range, Location to,
-                                 const MigrateOptions& options, const MoveTerms& terms,
-                                 const MigrationTask* task) {
+void Mover::move_held(Allocation& allocation, SlotRange range, Location to,
+                      const MigrateOptions& options, const MoveTerms& terms,
+                      const MigrationTask* task, MigrationReport& report) {
   require_contents(allocation, range);
   MoveNotices notices(allocation, *callbacks_);
   for (std::size_t slot = range.first; slot < range.end; ++slot) {
@@ -192,17 +214,15 @@ MigrationReport Mover::move_held(Allocation& allocation, SlotRange range, Locati
       if (allocation.home(slot) == to) notices.after(slot, true);
     }
   };
-  MigrationReport report;
   try {
     const MutexLock operations(allocation.operations());
     require_movable(allocation);
-    report = HeldMove(*this, allocation, range, to, options, terms, task).run();
+    HeldMove(*this, allocation, range, to, options, terms, report, task).run();
   } catch (...) {
     note_moved();
     throw;
   }
   note_moved();
-  return report;
 }
 
 // --- Dropped contents
@@ -275,14 +295,6 @@ void Mover::ended(Allocation& allocation, const MigrationReport& report) noexcep
   });
 }
 
-void Mover::watch(Watcher watcher) {
-  watcher_.set(watcher ? std::make_shared<Watcher>(std::move(watcher)) : nullptr);
-}
-
-void Mover::watch_chunks(ChunkWatcher watcher) {
-  chunk_watcher_.set(watcher ? std::make_shared<ChunkWatcher>(std::move(watcher)) : nullptr);
-}
-
 void Mover::tell(const ChunkStep& step) noexcept {
   chunk_watcher_.tell([&](ChunkWatcher& watcher) {
     try {
@@ -331,36 +343,59 @@ std::shared_ptr<MigrationTask> Mover::submit(std::shared_ptr<Allocation> allocat
                                              SlotRange range, Location to,
                                              const MigrateOptions& options,
                                              const MoveTerms& terms) {
+  ProcessExit::come_first();
   auto task = std::make_shared<MigrationTask>(std::move(allocation), range, to, options, terms,
                                               memory_.driver().current_context(),
                                               memory_.driver().clock(), callbacks_);
+  start_callbacks(options);
   const MutexLock lock(queue_mutex_);
   if (stopping_)
     throw Error(ErrorKind::driver_gone, "vma::migrate_async", "the runtime shuts down");
-  const auto behind = std::ranges::find_if(
-      waiting_, [&](const auto& other) { return other->options.priority < options.priority; });
-  const std::size_t wanted = std::min(running_max(), waiting_.size() + running_.size() + 1);
-  while (workers_.size() < wanted) {
-    workers_.push_back(memory_.driver().executor().spawn(
-        fmt::format("vmart mover {}", workers_.size()), [this] { work(); }));
+  if (waiting_.size() >= TaskQueue::tasks_max) {
+    throw Error(ErrorKind::busy, "vma::migrate_async",
+                fmt::format("{} moves wait for their turn, and no more may; wait for some of them "
+                            "(Migration::wait), or cancel them",
+                            waiting_.size()));
   }
-  waiting_.insert(behind, task);
+  start_workers();
+  waiting_.push(task);
   queue_changed_.notify_all();
   return task;
+}
+
+/// What tells of the move's end is there before it begins.
+void Mover::start_callbacks(const MigrateOptions& options) {
+  try {
+    callbacks_->start();
+  } catch (const std::exception& error) {
+    if (options.on_progress) throw;
+    log(LogLevel::debug, "nobody can be called yet when moves end: {}", error.what());
+  }
+}
+
+/// As many as can be of use; fewer do as well, as long as there is one.
+void Mover::start_workers() {
+  const std::size_t wanted = std::min(running_max(), waiting_.size() + running_.size() + 1);
+  running_.reserve(std::max(wanted, workers_.size()));  // `next_task` wants no memory.
+  workers_.reserve(wanted);
+  while (workers_.size() < wanted) {
+    try {
+      workers_.push_back(memory_.driver().executor().spawn(
+          fmt::format("vmart mover {}", workers_.size()), [this] { work(); }));
+    } catch (const std::exception& error) {
+      if (workers_.empty()) throw;
+      log(LogLevel::debug, "moves go on with {} threads: {}", workers_.size(), error.what());
+      return;
+    }
+  }
 }
 
 /// The first whose allocation nobody else moves; its claim is taken.
 std::shared_ptr<MigrationTask> Mover::next_task() {
   if (running_.size() >= running_max()) return nullptr;
-  for (auto it = waiting_.begin(); it != waiting_.end(); ++it) {
-    const std::shared_ptr<Allocation> allocation = (*it)->allocation();
-    if (!allocation->try_begin_move()) continue;
-    std::shared_ptr<MigrationTask> task = std::move(*it);
-    waiting_.erase(it);
-    running_.push_back(task);
-    return task;
-  }
-  return nullptr;
+  std::shared_ptr<MigrationTask> task = waiting_.take();
+  if (task) running_.push_back(task);
+  return task;
 }
 
 void Mover::work() {
@@ -373,6 +408,7 @@ void Mover::work() {
       carry_out(*task);
       lock.lock();
       std::erase(running_, task);
+      waiting_.ended(*task);
       queue_changed_.notify_all();
       continue;
     }
@@ -389,41 +425,60 @@ void Mover::work() {
 
 void Mover::carry_out(MigrationTask& task) noexcept {
   std::shared_ptr<Allocation> allocation = task.allocation();
-  MigrationReport report = task.report();
-  std::optional<Error> failure;
-  try {
-    if (task.cancelled()) {
-      throw Error(ErrorKind::cancelled, "vma::migrate_async", "before it began");
-    }
-    const bool held = task.options.scope == StopScope::hold || task.options.nothing_runs;
-    const CallerContext context(memory_.driver(), held ? task.caller : ContextHandle{});
-    report = held ? move_held(*allocation, task.range, task.to, task.options, task.terms, &task)
-                  : LiveMove(*this, task, *allocation).run();
-    if (report.outcome != Outcome::done) {
-      throw Error(ErrorKind::cancelled, "vma::migrate_async",
-                  fmt::format("after {} of {} chunks", report.chunks_moved, report.chunks));
-    }
-  } catch (const Error& error) {
-    if (error.report() != nullptr) report = *error.report();
-    if (error.kind() == ErrorKind::cancelled) report.outcome = Outcome::cancelled;
-    failure = error;
-  } catch (const std::exception& error) {
-    report = task.report();
-    report.outcome = report.chunks_moved == 0 ? Outcome::failed : Outcome::partly;
-    failure = Error(ErrorKind::driver_failure, "vma::migrate_async", error.what());
+  MigrationReport report = task.report();  // Wants no memory: it has neither texts nor failures.
+  std::optional<Error> failure = attempt(task, *allocation, report);
+  if (failure) {
+    const bool poisoned = std::ranges::any_of(
+        report.failures, [](const ChunkFailure& chunk) { return chunk.poisoned; });
+    if (poisoned && failure->kind() != ErrorKind::poisoned) failure = lost_slot_;
+    report.outcome = failure->kind() == ErrorKind::cancelled ? Outcome::cancelled
+                     : report.chunks_moved == 0              ? Outcome::failed
+                                                             : Outcome::partly;
   }
+  ProcessExit::hold_back();  // Nobody is told of an end that is the process's.
+  if (task.terms.choice == PlaceChoice::program)
+    allocation->note_wanted_there(task.range.first, task.range.end, task.to);
   allocation->end_move();
   ended(*allocation, report);
-  task.finish(report, std::move(failure));
+  task.finish(std::move(report), std::move(failure));
   // If it was freed it ends here, and gives its addresses back: not beside a closed gate.
   const MutexLock slow_work(memory_.lane().turn());
   allocation.reset();
 }
 
+/// What it failed with. The report is right either way.
+std::optional<Error> Mover::attempt(MigrationTask& task, Allocation& allocation,
+                                    MigrationReport& report) noexcept {
+  constexpr const char* call = "vma::migrate_async";
+  try {
+    try {
+      if (task.cancelled()) throw Error(ErrorKind::cancelled, call, "before it began");
+      const bool held = task.options.scope == StopScope::hold || task.options.nothing_runs;
+      const CallerContext context(memory_.driver(), held ? task.caller : ContextHandle{});
+      if (held) {
+        move_held(allocation, task.range, task.to, task.options, task.terms, &task, report);
+      } else {
+        LiveMove(*this, task, allocation, report).run();
+      }
+      if (report.outcome == Outcome::done) return std::nullopt;
+      return Error(ErrorKind::cancelled, call,
+                   fmt::format("after {} of {} chunks", report.chunks_moved, report.chunks));
+    } catch (const Error& error) {
+      return error;  // Copies want no memory.
+    } catch (const std::bad_alloc&) {
+      return no_memory_;
+    } catch (const std::exception& error) {
+      return Error(ErrorKind::driver_failure, call, error.what());
+    }
+  } catch (const std::exception&) {  // For an error of its own.
+    return no_memory_;
+  }
+}
+
 void Mover::refuse_more() noexcept {
   const MutexLock lock(queue_mutex_);
   stopping_ = true;
-  for (const auto& task : waiting_) task->cancel();
+  waiting_.cancel_all();
   for (const auto& task : running_) task->cancel();
   queue_changed_.notify_all();
 }

@@ -11,8 +11,10 @@
 #include "migrate/hold.hpp"
 #include "migrate/live_copier.hpp"
 #include "migrate/migration_task.hpp"
+#include "migrate/reach.hpp"
 #include "migrate/stall_budget.hpp"
 #include "migrate/stop_stats.hpp"
+#include "migrate/task_queue.hpp"
 #include "migrate/watchdog.hpp"
 
 #include <vma/migration.hpp>
@@ -20,10 +22,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace vma {
@@ -32,6 +34,8 @@ namespace vma {
 struct MoverLimits {
   std::chrono::nanoseconds hold_limit = std::chrono::seconds(2);
   std::chrono::nanoseconds gate_limit = std::chrono::milliseconds(5);
+  /// What tries that were given up for time double the limit to, at most; zero keeps it as it is.
+  std::chrono::nanoseconds gate_limit_max{0};
   int gate_retries = 8;
   std::chrono::nanoseconds stall_budget{0};  ///< Of a second; zero is none.
   std::uint64_t copy_budget_bytes = 0;       ///< In a second; zero is none.
@@ -46,7 +50,9 @@ struct HeldTimes {
 /// Moves memory: for callers that wait, on their own thread and under one hold over the whole range
 /// (`move`), and in the background, chunk by chunk at gates (`submit`). Any thread.
 ///
-/// Workers take tasks by priority, then in order, one task an allocation at a time. Holds and gates
+/// Workers take tasks by priority, then in order, one task an allocation at a time (`TaskQueue`).
+/// What a task needs to end is made before it begins, so that each ends in an error that can be
+/// waited for, also where the host has no memory left. Holds and gates
 /// take turns, all of them: whoever stops work has `turn_` and the lane's turn. As many run at once
 /// as there are GPUs, and one more for each that waits for room: that may be what makes it.
 class Mover {
@@ -72,14 +78,19 @@ class Mover {
   /// be using them. Requires: as `move`. Throws: Error with the report; each slot has memory or is
   /// dropped still. Where there is no room for all, none has; the pressure is asked first.
   MigrationReport restore(Allocation& allocation, SlotRange range, Location at);
-  /// Requires: the arguments have been checked. Throws: Error{driver_gone} once stopped.
+  /// Requires: the arguments have been checked. Throws: Error{driver_gone} once stopped, {busy}
+  /// where `TaskQueue::tasks_max` wait already, or where no thread can be started for it.
   std::shared_ptr<MigrationTask> submit(std::shared_ptr<Allocation> allocation, SlotRange range,
                                         Location to, const MigrateOptions& options,
                                         const MoveTerms& terms = {});
   /// One at a time; an empty one is nobody. Blocks: while the former is told something.
-  void watch(Watcher watcher);
+  void watch(Watcher watcher) {
+    watcher_.set(watcher ? std::make_shared<Watcher>(std::move(watcher)) : nullptr);
+  }
   /// The same for each step of each chunk's move.
-  void watch_chunks(ChunkWatcher watcher);
+  void watch_chunks(ChunkWatcher watcher) {
+    chunk_watcher_.set(watcher ? std::make_shared<ChunkWatcher>(std::move(watcher)) : nullptr);
+  }
   /// Cancels what waits and what runs, and takes no more. Does not wait.
   void refuse_more() noexcept;
   /// The same, and waits for it.
@@ -92,6 +103,7 @@ class Mover {
   Load load() const;
 
   AttachedStreams& attached() noexcept { return attached_; }
+  const Reach& reach() const noexcept { return reach_; }
   Callbacks& callbacks() noexcept { return *callbacks_; }
   const StopStats& stats() const noexcept { return stats_; }
   std::uint64_t migrations() const noexcept { return migrations_; }
@@ -106,6 +118,10 @@ class Mover {
   friend class ChunkStop;
   /// Makes the place that holds stand on, at the first move. Requires: `turn_`.
   HoldPost& post(Location from, Location to) VMART_REQUIRES(turn_);
+  /// How long held work may take to come to rest.
+  std::chrono::nanoseconds rest_limit(const MigrateOptions& options) const;
+  /// How long one driver call, or the copy of one chunk, may take while work is held.
+  std::chrono::nanoseconds patience(const MigrateOptions& options) const;
   /// Runs `body` while all contexts in use stand, and says so in the report and in `times`. The
   /// first hold stands on a context of the route. Requires: the caller holds no turn, and the route
   /// is prepared. Throws: what `Hold` throws, and `body`; nothing stands then.
@@ -121,9 +137,10 @@ class Mover {
   LiveCopier& copier(DeviceId device, Location to, bool own);
   /// The context of the application on the GPU, which is retained; none if that is not active.
   ContextHandle application_context(DeviceId device);
-  MigrationReport move_held(Allocation& allocation, SlotRange range, Location to,
-                            const MigrateOptions& options, const MoveTerms& terms,
-                            const MigrationTask* task);
+  /// The report is right whatever it throws.
+  void move_held(Allocation& allocation, SlotRange range, Location to,
+                 const MigrateOptions& options, const MoveTerms& terms, const MigrationTask* task,
+                 MigrationReport& report);
   /// As `Memory::with_room`, for a move on these terms. Requires: the caller holds no turn, and no
   /// copier.
   template <typename Body>
@@ -131,17 +148,24 @@ class Mover {
                  std::uint64_t size_bytes, Body&& body);
   bool ask_for_room(MemoryPressure::Want& want, Location at, std::uint64_t size_bytes);
   std::size_t running_max() const VMART_REQUIRES(queue_mutex_);
+  void start_callbacks(const MigrateOptions& options);
+  void start_workers() VMART_REQUIRES(queue_mutex_);
   void work() VMART_NO_THREAD_ANALYSIS;
   std::shared_ptr<MigrationTask> next_task() VMART_REQUIRES(queue_mutex_);
   void carry_out(MigrationTask& task) noexcept;
+  std::optional<Error> attempt(MigrationTask& task, Allocation& allocation,
+                               MigrationReport& report) noexcept;
   void ended(Allocation& allocation, const MigrationReport& report) noexcept;
   void tell(const ChunkStep& step) noexcept;
 
   Memory& memory_;
   CopyEngine& engine_;
   const MoverLimits limits_;
+  // What a move ends with where the host has no memory for an error of its own; copies want none.
+  const Error no_memory_, lost_slot_;
   Watchdog watchdog_;
   AttachedStreams attached_;
+  const Reach reach_;
   const std::shared_ptr<Callbacks> callbacks_;
   StopStats stats_;
 
@@ -159,7 +183,7 @@ class Mover {
 
   mutable Mutex queue_mutex_;
   Condition queue_changed_;
-  std::deque<std::shared_ptr<MigrationTask>> waiting_ VMART_GUARDED_BY(queue_mutex_);
+  TaskQueue waiting_ VMART_GUARDED_BY(queue_mutex_);
   std::vector<std::shared_ptr<MigrationTask>> running_ VMART_GUARDED_BY(queue_mutex_);
   std::vector<std::unique_ptr<Task>> workers_ VMART_GUARDED_BY(queue_mutex_);
   bool stopping_ VMART_GUARDED_BY(queue_mutex_) = false;

@@ -8,7 +8,9 @@
 #include <boost/histogram/storage_adaptor.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -79,20 +81,54 @@ std::string_view to_string(StopRefusal refusal) noexcept {
     case StopRefusal::streams_changed: return "streams_changed";
     case StopRefusal::too_many_streams: return "too_many_streams";
     case StopRefusal::budget: return "budget";
+    case StopRefusal::memory_busy: return "memory_busy";
   }
   return "unknown";
+}
+
+std::string_view advice(StopRefusal refusal, bool stood) noexcept {
+  switch (refusal) {
+    case StopRefusal::none: return "";
+    case StopRefusal::capture:
+      return "Gates cannot close while an attached stream captures: end the capture first, or give "
+             "the move a longer MigrateOptions::deadline";
+    case StopRefusal::predicted_skew:
+      return "Launch less work ahead, or as much on each stream; or let streams stand longer: "
+             "RuntimeOptions::gate_limit (VMART_GATE_LIMIT_US), StopScope::hold";
+    case StopRefusal::not_arrived:
+      return stood ? "Streams that wait for each other, as in a collective, cannot be stopped one "
+                     "by one: move between such steps, let streams stand longer "
+                     "(RuntimeOptions::gate_limit, VMART_GATE_LIMIT_US), or ask for "
+                     "StopScope::hold"
+                   : "Give the move a longer MigrateOptions::deadline than the backlog lasts, "
+                     "launch less work ahead, or synchronize before the move";
+    case StopRefusal::settle_late:
+      return "Smaller chunks (AllocOptions::chunk_bytes) take less time, and so does memory that "
+             "is written less during the move; or let streams stand longer: "
+             "RuntimeOptions::gate_limit (VMART_GATE_LIMIT_US)";
+    case StopRefusal::opened_by_watchdog:
+      return "Another thread that frees device memory, unloads a module or destroys a context "
+             "keeps driver calls waiting: do that before or after the move, or attach streams "
+             "without graphs as StreamWork::no_graphs";
+    case StopRefusal::stream_lost: return "Detach streams before they are destroyed";
+    case StopRefusal::streams_changed:
+      return "Attach and detach streams before or after the move, or give it a longer "
+             "MigrateOptions::deadline";
+    case StopRefusal::too_many_streams:
+      return "Raise CUDA_DEVICE_MAX_CONNECTIONS, attach fewer streams, or ask for StopScope::hold";
+    case StopRefusal::budget: return "Raise RuntimeOptions::stall_budget (VMART_STALL_BUDGET_US)";
+    case StopRefusal::memory_busy:
+      return "Allocate and free less beside the move, or give it a longer MigrateOptions::deadline";
+  }
+  return "";
 }
 
 struct StopStats::Counts {
   struct Values {
     Durations skew, stall;
-    std::map<StopRefusal, std::uint64_t> refusals;
+    // Not a map: what a move counts wants no memory.
+    std::array<std::uint64_t, static_cast<std::size_t>(StopRefusal::memory_busy) + 1> refusals{};
   };
-
-  Values copy() const {
-    const MutexLock lock(mutex);
-    return values;
-  }
 
   mutable Mutex mutex;
   Values values VMART_GUARDED_BY(mutex);
@@ -101,29 +137,32 @@ struct StopStats::Counts {
 StopStats::StopStats() : counts_(std::make_unique<Counts>()) {}
 StopStats::~StopStats() = default;
 
-void StopStats::add_skew(nanoseconds skew) {
+void StopStats::add_skew(nanoseconds skew) noexcept {
   const MutexLock lock(counts_->mutex);
   counts_->values.skew.add(skew);
 }
 
-void StopStats::add_stall(nanoseconds stall) {
+void StopStats::add_stall(nanoseconds stall) noexcept {
   const MutexLock lock(counts_->mutex);
   counts_->values.stall.add(stall);
 }
 
-void StopStats::add_refusal(StopRefusal refusal) {
+void StopStats::add_refusal(StopRefusal refusal) noexcept {
   if (refusal == StopRefusal::none) return;
   const MutexLock lock(counts_->mutex);
-  ++counts_->values.refusals[refusal];
+  ++counts_->values.refusals[static_cast<std::size_t>(refusal)];
 }
 
-void StopStats::merge(const StopStats& other) {
-  // A copy, so that no thread holds two of these locks, in whatever order.
-  const Counts::Values added = other.counts_->copy();
-  const MutexLock lock(counts_->mutex);
+void StopStats::merge(const StopStats& other) noexcept VMART_NO_THREAD_ANALYSIS {
+  // Both locks, in one order for all threads: a copy under one of them would want memory.
+  const bool first = std::less<>()(counts_.get(), other.counts_.get());
+  const MutexLock one(first ? counts_->mutex : other.counts_->mutex);
+  const MutexLock two(first ? other.counts_->mutex : counts_->mutex);
+  const Counts::Values& added = other.counts_->values;
   counts_->values.skew.merge(added.skew);
   counts_->values.stall.merge(added.stall);
-  for (const auto& [refusal, count] : added.refusals) counts_->values.refusals[refusal] += count;
+  for (std::size_t i = 0; i < added.refusals.size(); ++i)
+    counts_->values.refusals[i] += added.refusals[i];
 }
 
 DurationSummary StopStats::skew() const {
@@ -138,7 +177,12 @@ DurationSummary StopStats::stall() const {
 
 std::map<StopRefusal, std::uint64_t> StopStats::refusals() const {
   const MutexLock lock(counts_->mutex);
-  return counts_->values.refusals;
+  std::map<StopRefusal, std::uint64_t> refusals;
+  for (std::size_t i = 0; i < counts_->values.refusals.size(); ++i) {
+    const std::uint64_t count = counts_->values.refusals[i];
+    if (count > 0) refusals[static_cast<StopRefusal>(i)] = count;
+  }
+  return refusals;
 }
 
 }  // namespace vma

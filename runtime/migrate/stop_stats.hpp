@@ -22,10 +22,15 @@ enum class StopRefusal {
   streams_changed,
   too_many_streams,
   budget,
+  memory_busy,  // The last: `StopStats` counts up to it.
 };
 
 /// "predicted_skew" and so on; the keys of `MigrationReport::reasons`.
 std::string_view to_string(StopRefusal refusal) noexcept;
+
+/// What a program can do about it, in a sentence that ends the message of `busy`. `stood`: streams
+/// stood at the gate. Empty for `none`.
+std::string_view advice(StopRefusal refusal, bool stood) noexcept;
 
 /// How long stops took and why others were given up: counts and histograms, of one migration or of
 /// all. Any thread.
@@ -37,12 +42,13 @@ class StopStats {
   StopStats& operator=(const StopStats&) = delete;
 
   /// From the first stream's arrival to the last.
-  void add_skew(std::chrono::nanoseconds skew);
+  void add_skew(std::chrono::nanoseconds skew) noexcept;
   /// From the last arrival until work went on.
-  void add_stall(std::chrono::nanoseconds stall);
+  void add_stall(std::chrono::nanoseconds stall) noexcept;
   /// `none` counts as nothing.
-  void add_refusal(StopRefusal refusal);
-  void merge(const StopStats& other);
+  void add_refusal(StopRefusal refusal) noexcept;
+  /// Requires: another one than this.
+  void merge(const StopStats& other) noexcept;
 
   /// Of 1 us to 10 s; a shorter quantile reads as 1 us, a longer one as the maximum.
   DurationSummary skew() const;

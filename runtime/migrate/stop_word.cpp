@@ -2,6 +2,7 @@
 
 #include "base/check.hpp"
 #include "base/clock.hpp"
+#include "base/process_exit.hpp"
 
 #include <vma/error.hpp>
 
@@ -9,18 +10,20 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstdlib>
+#include <chrono>
+#include <memory>
 
 namespace vma {
 namespace {
 
 /// `busy` while somebody works on the entry or its word, for nanoseconds.
-enum class Standing { unused, busy, listed, dark };
+enum class EntryState { unused, busy, listed, dark };
 
 struct Entry {
-  std::atomic<Standing> standing{Standing::unused};
+  std::atomic<EntryState> standing{EntryState::unused};
   std::atomic<std::uint64_t*> word{nullptr};
   std::atomic<pid_t> process{0};
 };
@@ -41,32 +44,50 @@ void open_word(std::uint64_t* address, std::uint64_t epoch) noexcept {
 
 std::size_t enlist(std::uint64_t* word) {
   for (std::size_t i = 0; i < entries_max; ++i) {
-    Standing unused = Standing::unused;
-    if (!entries[i].standing.compare_exchange_strong(unused, Standing::busy)) continue;
+    EntryState unused = EntryState::unused;
+    if (!entries[i].standing.compare_exchange_strong(unused, EntryState::busy)) continue;
     entries[i].word = word;
     entries[i].process = getpid();
-    entries[i].standing = Standing::listed;
+    entries[i].standing = EntryState::listed;
     return i;
   }
   throw Error(ErrorKind::driver_failure, "vma::StopWord",
               fmt::format("{} stops of one process are in use", entries_max));
 }
 
-void change(Entry& entry, Standing to) noexcept {
+void change(Entry& entry, EntryState to) noexcept {
   Poll poll;
-  Standing seen = entry.standing;
-  while (seen == Standing::busy || !entry.standing.compare_exchange_weak(seen, to)) {
-    if (seen == Standing::busy) poll.pause();
+  EntryState seen = entry.standing;
+  while (seen == EntryState::busy || !entry.standing.compare_exchange_weak(seen, to)) {
+    if (seen == EntryState::busy) poll.pause();
     seen = entry.standing;
   }
 }
 
+bool any_is_dark() noexcept {
+  return std::ranges::any_of(entries, [here = getpid()](const Entry& entry) {
+    return entry.standing == EntryState::dark && entry.process == here;
+  });
+}
+
+/// What goes dark no more is opened by whoever ends the darkness (`StopWord::set_dark`). While one
+/// is dark, the thread that exits must not go on to what may wait for stopped work with a lock of
+/// the driver: the slot would stay dark for ever.
+void open_at_exit() {
+  constexpr std::chrono::seconds limit(1);
+  StopWord::open_all();
+  SteadyClock wall;
+  poll_until(wall, wall.now() + limit, [] { return !any_is_dark(); });
+  StopWord::open_all();
+}
+
 void prepare_for_exit() {
-  static const bool prepared = [] {
-    set_last_words(&StopWord::open_all);
-    return std::atexit([] { StopWord::open_all(); }) == 0;
-  }();
-  static_cast<void>(prepared);
+  static std::atomic<pid_t> prepared{0};
+  static std::unique_ptr<ProcessExit::Action>& action = *new std::unique_ptr<ProcessExit::Action>;
+  const pid_t here = getpid();
+  if (prepared.exchange(here) == here) return;
+  set_last_words(&StopWord::open_all);
+  action = std::make_unique<ProcessExit::Action>(ProcessExit::Stage::open_stops, &open_at_exit);
 }
 
 }  // namespace
@@ -78,11 +99,12 @@ std::uint64_t next_epoch() noexcept {
 
 StopWord::StopWord(PinnedWords& words) : word_(words.take()), entry_(enlist(word_)) {
   prepare_for_exit();
+  if (ProcessExit::begun()) open(UINT64_MAX);
 }
 
 StopWord::~StopWord() {
   open(UINT64_MAX);
-  change(entries[entry_], Standing::unused);
+  change(entries[entry_], EntryState::unused);
 }
 
 WordOperation StopWord::wait_for(std::uint64_t epoch) const noexcept {
@@ -98,18 +120,20 @@ bool StopWord::is_open(std::uint64_t epoch) const noexcept {
 }
 
 void StopWord::set_dark(bool dark) noexcept {
-  change(entries[entry_], dark ? Standing::dark : Standing::listed);
+  change(entries[entry_], dark ? EntryState::dark : EntryState::listed);
+  // The exit has passed over it.
+  if (!dark && ProcessExit::begun()) open(UINT64_MAX);
 }
 
 void StopWord::open_all() noexcept {
   const pid_t here = getpid();
   for (Entry& entry : entries) {
     // Busy until it is open, so that the word lasts and no slot goes dark meanwhile.
-    Standing listed = Standing::listed;
-    if (!entry.standing.compare_exchange_strong(listed, Standing::busy)) continue;
+    EntryState listed = EntryState::listed;
+    if (!entry.standing.compare_exchange_strong(listed, EntryState::busy)) continue;
     // A forked child that exits has its parent's entries, and its parent's words.
     if (entry.process == here) open_word(entry.word, UINT64_MAX);
-    entry.standing = Standing::listed;
+    entry.standing = EntryState::listed;
   }
 }
 

@@ -21,13 +21,8 @@ Transaction::Transaction(Memory& memory, CopyEngine& engine, Allocation& allocat
       size_bytes_(allocation.geometry().slot_bytes(slot)) {}
 
 Transaction::~Transaction() {
-  if (state_ == State::copying) {
-    try {
-      finish_copy();
-    } catch (const std::exception& error) {
-      log(LogLevel::warn, "a copy that nobody waited for failed: {}", error.what());
-    }
-  }
+  constexpr std::chrono::seconds patience(2);
+  end_copy(driver_.clock().now() + patience);
   if (source_) memory_.retire(std::move(source_));
   if (!target_) return;
   if (mapped_ == Mapped::target) {
@@ -121,9 +116,42 @@ void Transaction::discard_copy() {
   move_to(State::ready);
 }
 
+void Transaction::plan_again(const char* reason) noexcept {
+  VMART_CHECK(state_ == State::ready, "only a target that nothing was copied to is replaced");
+  memory_.quarantine(std::move(target_), reason);
+  if (std::exchange(took_copy_, false)) memory_.copies().note_dropped();
+  clean_in_.reset();
+  move_to(State::planned);
+}
+
 void Transaction::abandon_target(const char* reason) noexcept {
   if (target_) memory_.quarantine(std::move(target_), reason);
   state_ = State::stayed;
+}
+
+void Transaction::abandon_copy() noexcept {
+  engine_.give_up(copy_);
+  allocation_.chunk(slot_).mark_busy();
+  abandon_target("a copy into it does not end");
+}
+
+void Transaction::end_copy(TimePoint deadline) noexcept {
+  if (state_ != State::copying) return;
+  try {
+    if (!copy_done_by(deadline)) return abandon_copy();
+    finish_copy();
+  } catch (const std::exception& error) {
+    log(LogLevel::warn, "a copy that nobody waited for failed: {}", error.what());
+    if (state_ != State::copying) return;
+    engine_.give_up(copy_);
+    abandon_target("a copy into it failed and may still be under way");
+  }
+}
+
+/// Before the slot goes dark: what follows may want no memory of the host.
+void Transaction::list_accessors() {
+  source_accessors_ = allocation_.accessors(from_, memory_.topology());
+  target_accessors_ = allocation_.accessors(to_, memory_.topology());
 }
 
 void Transaction::hide(Phases& phases) {
@@ -141,7 +169,7 @@ void Transaction::show(const Chunk& chunk, Mapped which, Phases& phases) {
     mapped_ = which;
   }
   const PhaseTimer timer(driver_.clock(), phases.grant);
-  const std::vector<Accessor> accessors = allocation_.accessors(chunk.at(), memory_.topology());
+  const auto& accessors = which == Mapped::target ? target_accessors_ : source_accessors_;
   driver_.grant(begin, size_bytes_, accessors);
   verify_access(driver_, begin, size_bytes_, accessors);
 }
@@ -161,6 +189,7 @@ void Transaction::switch_slot(Phases& phases) {
   Clock& clock = driver_.clock();
   const TimePoint start = clock.now();
   try {
+    list_accessors();
     hide(phases);  // A refusal has done nothing: the slot still shows the source.
     show_target(phases);
   } catch (...) {

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 namespace vma {
 
@@ -18,6 +19,7 @@ namespace vma {
 ///     planned --take_target--> ready --start_copy--> copying --finish_copy--> copied
 ///                              ready --note_copied--> copied, by somebody else
 ///                              ready --note_clean--> copied, by nobody: a clean copy
+///     ready --plan_again--> planned           the target cannot be used any more
 ///     copied --discard_copy--> ready          the source has changed since
 ///     copied --switch_slot--> switched        the slot shows the target; the source is idle
 ///                         \--> stayed         the slot shows the source again, with access for all
@@ -57,8 +59,15 @@ class Transaction {
   /// The same, since it is a clean copy. Requires: `target_clean()`; the caller keeps it so.
   void note_clean();
   void discard_copy();
-  /// Somebody may still write to the target: it is kept aside for good, and the chunk stays.
+  /// Somebody may still write to the target: it is kept aside for good. The next one is another.
+  /// Requires: `ready`.
+  void plan_again(const char* reason) noexcept;
+  /// The same, and the chunk stays.
   void abandon_target(const char* reason) noexcept;
+  /// A copy that nobody wants any more ends; or it is abandoned at `deadline`, and so is its
+  /// target. It may go on reading the source, too, which is kept aside once no slot shows it any
+  /// more.
+  void end_copy(TimePoint deadline) noexcept;
   /// Throws: Error; `state()` is `stayed` or `poisoned` then, and the bytes are whole (I4).
   /// Adds what it took to `phases`.
   void switch_slot(Phases& phases);
@@ -81,10 +90,12 @@ class Transaction {
   TimePoint switched_at() const noexcept { return switched_at_; }
 
  private:
+  void abandon_copy() noexcept;
   bool may_keep_source() const noexcept;
   enum class Mapped { nothing, target, source };
 
   void move_to(State next);
+  void list_accessors();
   void show(const Chunk& chunk, Mapped which, Phases& phases);
   void hide(Phases& phases);
   void show_target(Phases& phases);
@@ -101,7 +112,8 @@ class Transaction {
   State state_ = State::planned;
   Mapped mapped_ = Mapped::source;
   Chunk target_;
-  Chunk source_;  // Once switched.
+  Chunk source_;                                               // Once switched.
+  std::vector<Accessor> source_accessors_, target_accessors_;  // Of the slot, from the switch on.
   CopyEngine::Copy copy_;
   std::optional<std::uint64_t> clean_in_;  // The writable epoch in which the target is clean.
   bool noted_clean_ = false;

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <iterator>
 #include <numbers>
+#include <utility>
 
 namespace vma {
 inline namespace v1 {
@@ -111,6 +112,7 @@ ChunkId ChunkTables::add(std::uint32_t allocation, std::string_view tag,
     row.slot = static_cast<std::uint32_t>(slot);
     row.tag = tag_id;
     places_[index(row.at)].used_bytes += row.bytes;
+    if (first + slot < reach_.size()) reach_[first + slot] = 0;
     touch(ChunkId{static_cast<std::uint32_t>(first + slot)});
   }
   count_ += chunks.size();
@@ -148,6 +150,23 @@ void ChunkTables::moved(ChunkId chunk, PlaceId to) {
   touch(chunk);
 }
 
+std::uint32_t ChunkTables::reach_number(const std::vector<bool>& places) {
+  VMART_CHECK(places.size() == places_.size(), "one answer a place");
+  if (std::ranges::all_of(places, [](bool reached) { return reached; })) return 0;
+  const auto [known, made] =
+      reach_numbers_.try_emplace(places, static_cast<std::uint32_t>(reaches_.size()));
+  if (made) reaches_.push_back(places);
+  return known->second;
+}
+
+void ChunkTables::set_reach(ChunkId chunk, std::uint32_t number) {
+  if (reach_.size() <= index(chunk)) {
+    if (number == 0) return;
+    reach_.resize(rows_.size());
+  }
+  if (std::exchange(reach_[index(chunk)], number) != number) touch(chunk);
+}
+
 void ChunkTables::set_dropped(ChunkId chunk, bool dropped) {
   ChunkRow& row = rows_[index(chunk)];
   if (row.dropped == dropped) return;
@@ -174,8 +193,8 @@ void ChunkTables::expect_no_more(PlaceId at, std::uint64_t bytes) {
 void ChunkTables::touch(ChunkId chunk) {
   ChunkRow& row = rows_[index(chunk)];
   if (row.changed) return;
-  row.changed = true;
   changed_.push_back(chunk);
+  row.changed = true;
 }
 
 void ChunkTables::clear_changed() {
@@ -266,7 +285,7 @@ void ChunkTables::forget_hint(ChunkId chunk) {
 
 std::size_t ChunkTables::table_bytes() const noexcept {
   return rows_.capacity() * sizeof(ChunkRow) + changed_.capacity() * sizeof(ChunkId) +
-         hints_.capacity() * sizeof(Hint);
+         hints_.capacity() * sizeof(Hint) + reach_.capacity() * sizeof(reach_[0]);
 }
 
 std::size_t ChunkTables::heat_bytes() const noexcept {

@@ -48,6 +48,10 @@ struct ChunkTables {
   void moved(ChunkId chunk, PlaceId to);
   /// A dropped chunk fills no place, and nobody uses it: its heat is forgotten.
   void set_dropped(ChunkId chunk, bool dropped);
+  /// A number for a set of places, by place. Those that are equal have one number.
+  std::uint32_t reach_number(const std::vector<bool>& places);
+  /// The only places where all that use the chunk can reach it; of a new one, all places.
+  void set_reach(ChunkId chunk, std::uint32_t number);
   /// Bytes on their way to a place count as used there. Each is let go of by itself.
   void expect(PlaceId at, std::uint64_t bytes);
   void expect_no_more(PlaceId at, std::uint64_t bytes);
@@ -100,6 +104,9 @@ struct ChunkTables {
   std::vector<PlaceState> places_;
   MachineCosts costs_;
   std::size_t count_ = 0;
+  std::vector<std::uint32_t> reach_;  // By row, as far as any was set. 0: every place.
+  std::vector<std::vector<bool>> reaches_{1};
+  std::map<std::vector<bool>, std::uint32_t> reach_numbers_;
 
   std::map<std::uint32_t, std::uint32_t> free_rows_;  // First to count; never adjacent.
   std::set<std::pair<std::uint32_t, std::uint32_t>> free_by_size_;  // Count and first.

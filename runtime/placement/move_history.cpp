@@ -1,20 +1,29 @@
 #include "placement/move_history.hpp"
 
 #include <algorithm>
+#include <new>
+#include <utility>
 
 namespace vma {
 
-void MoveHistory::moved(ChunkId chunk, Time now, const PlannerLimits& limits) {
+void MoveHistory::moved(ChunkId chunk, Time now, const PlannerLimits& limits) noexcept try {
   if (limits.thrash_moves == 0) return;
   if (chunks_.size() >= dropped_at_) drop_old(now, limits);
+  std::deque<Time> first;
+  first.push_back(now);  // Before the entry, which is never without one.
   Past& past = chunks_[chunk];
-  past.moves.push_back(now);
+  if (past.moves.empty()) {
+    past.moves = std::move(first);
+  } else {
+    past.moves.push_back(now);
+  }
   while (past.moves.front() < now - limits.thrash_window) past.moves.pop_front();
   if (past.moves.size() >= limits.thrash_moves) {
     past.held_until = now + limits.thrash_pin;
   }
   // Bounded, whatever the limits say later.
   while (past.moves.size() > limits.thrash_moves) past.moves.pop_front();
+} catch (const std::bad_alloc&) {  // One move less is counted.
 }
 
 Time MoveHistory::held_until(ChunkId chunk) const {

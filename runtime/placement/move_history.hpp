@@ -14,7 +14,8 @@ namespace vma {
 /// Who moved when, as far back as the planner's rule against thrashing looks.
 class MoveHistory {
  public:
-  void moved(ChunkId chunk, Time now, const PlannerLimits& limits);
+  /// Where there is no memory for it, it is forgotten.
+  void moved(ChunkId chunk, Time now, const PlannerLimits& limits) noexcept;
   void forget(ChunkId chunk) { chunks_.erase(chunk); }
 
   /// Until when the chunk stays where it is because it moved to and fro; 0 if it did not.

@@ -69,6 +69,7 @@ MovesUnderWay::Entry MovesUnderWay::remove(MoveNumber number) {
 std::vector<std::pair<MoveNumber, MovesUnderWay::Entry>> MovesUnderWay::ended(MoveNumber number,
                                                                               bool moved) {
   std::vector<std::pair<MoveNumber, Entry>> over;
+  over.reserve(moved ? 1 : moves_.size());  // From here on nothing wants memory.
   over.emplace_back(number, remove(number));
   if (moved) {
     for (const MoveNumber waiting : over.front().second.dependents) {
@@ -86,8 +87,7 @@ std::vector<std::pair<MoveNumber, MovesUnderWay::Entry>> MovesUnderWay::ended(Mo
     return over;
   }
   for (std::size_t i = 0; i < over.size(); ++i) {  // It grows: what falls takes others with it.
-    const std::vector<MoveNumber> dependents = over[i].second.dependents;
-    for (const MoveNumber waiting : dependents) {
+    for (const MoveNumber waiting : over[i].second.dependents) {  // It stays where it is.
       if (moves_.contains(waiting)) over.emplace_back(waiting, remove(waiting));
     }
   }

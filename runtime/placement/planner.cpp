@@ -220,8 +220,10 @@ void Planner::note_started(MoveNumber number) {
 }
 
 std::vector<MoveNumber> Planner::note_ended(MoveNumber number, bool moved, Time now) {
-  const auto over = under_way_.ended(number, moved);
+  // All that wants memory comes first: if it throws, the move is under way still.
   std::vector<MoveNumber> fallen;
+  fallen.reserve(moved ? 0 : under_way_.size());
+  const auto over = under_way_.ended(number, moved);
   for (const auto& [which, entry] : over) {
     budgets_.ended(entry.from, entry.to, entry.bytes);
     if (which != number) fallen.push_back(which);

@@ -159,13 +159,19 @@ PolicyValues parse_policy_values(const PolicyKind& kind, const std::string& para
   return values;
 }
 
+ParameterWords words_of(const PolicyParameter& parameter) {
+  const Type type = parameter.type;
+  return {std::string(name_of(type)), write(parameter.least, type), write(parameter.most, type),
+          write(parameter.otherwise, type)};
+}
+
 std::string describe_parameters(const PolicyKind& kind) {
   std::string text;
   for (const PolicyParameter& each : kind.parameters) {
-    text += fmt::format("  {}: {}", each.name, name_of(each.type));
-    if (each.type != Type::flag)
-      text += fmt::format(", {} to {}", write(each.least, each.type), write(each.most, each.type));
-    text += fmt::format(", else {}: {}\n", write(each.otherwise, each.type), each.meaning);
+    const ParameterWords words = words_of(each);
+    text += fmt::format("  {}: {}", each.name, words.type);
+    if (each.type != Type::flag) text += fmt::format(", {} to {}", words.least, words.most);
+    text += fmt::format(", else {}: {}\n", words.otherwise, each.meaning);
   }
   if (!text.empty()) text.pop_back();
   return text;

@@ -23,6 +23,12 @@ PolicyText split_policy_text(const std::string& text);
 /// and defaults.
 PolicyValues parse_policy_values(const PolicyKind& kind, const std::string& parameters);
 
+/// A parameter's type, bounds and default, as `parse_policy_values` reads them.
+struct ParameterWords {
+  std::string type, least, most, otherwise;
+};
+ParameterWords words_of(const PolicyParameter& parameter);
+
 /// "horizon: duration, 100ms to 60s, else 2s: how far ahead it looks", a line each.
 std::string describe_parameters(const PolicyKind& kind);
 

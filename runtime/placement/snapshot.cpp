@@ -41,6 +41,12 @@ double Snapshot::demand_most(ChunkId chunk) const {
   return most;
 }
 
+bool Snapshot::may_lie(ChunkId chunk, PlaceId place) const {
+  if (index(chunk) >= tables_->reach_.size()) return true;
+  const std::uint32_t number = tables_->reach_[index(chunk)];
+  return number == 0 || tables_->reaches_[number][index(place)];
+}
+
 void Snapshot::prepare(ChunkId chunk) const {
   tables_->prepare(chunk);
 }

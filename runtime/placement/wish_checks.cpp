@@ -68,6 +68,7 @@ std::optional<Refusal> refuse_haste(ChunkId chunk, const Snapshot& snapshot,
 bool can_lie_at(ChunkId chunk, PlaceId to, const Snapshot& snapshot) {
   const MachineCosts& costs = snapshot.costs();
   if (!(costs.copy_rate(snapshot.chunk(chunk).at, to) > 0)) return false;
+  if (!snapshot.may_lie(chunk, to)) return false;
   bool all = true;
   snapshot.for_each_user(
       chunk, [&](PlaceId device, const Heat&) { all = all && costs.reaches(device, to); });
@@ -102,7 +103,7 @@ std::optional<Refusal> refuse_move(const Move& move, const Snapshot& snapshot,
   if (auto refusal = refuse_chunk(move.chunk, snapshot, under_way, history, limits)) return refusal;
   if (can_lie_at(move.chunk, move.to, snapshot)) return std::nullopt;
   return Refusal{Rejection::unreachable,
-                 fmt::format("there is no way to {}, or one of its users has none",
+                 fmt::format("there is no way to {}, or a GPU that may use it has none",
                              to_string(snapshot.place(move.to).location))};
 }
 

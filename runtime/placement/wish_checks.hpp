@@ -22,7 +22,7 @@ std::optional<Refusal> refuse_chunk(ChunkId chunk, const Snapshot& snapshot,
                                     const PlannerLimits& limits);
 
 /// Whether the chunk can lie at `to` and be taken there: a way to copy, and in reach of each GPU
-/// that uses it.
+/// that has used it or may use it.
 bool can_lie_at(ChunkId chunk, PlaceId to, const Snapshot& snapshot);
 
 /// How much a byte of the chunk is used: bytes a second a byte, by the greater of both averages,

@@ -39,12 +39,13 @@ void chase_body(DeviceView& memory, const KernelArguments& arguments, LaunchShap
 }  // namespace
 
 const Kernel& access_read_kernel() {
-  static const Kernel kernel{ptx, "vmart_access_read", read_body};
+  // Never destroyed: threads of ours may load it while the process exits. So are those below.
+  static const Kernel& kernel = *new Kernel{ptx, "vmart_access_read", read_body};
   return kernel;
 }
 
 const Kernel& access_chase_kernel() {
-  static const Kernel kernel{ptx, "vmart_access_chase", chase_body};
+  static const Kernel& kernel = *new Kernel{ptx, "vmart_access_chase", chase_body};
   return kernel;
 }
 

@@ -118,6 +118,10 @@ AttachedStream::~AttachedStream() {
 /// The stream or the allocation may be gone already: then there is nothing to detach.
 void AttachedStream::detach() noexcept {
   if (runtime_ == nullptr) return;
+  if (runtime_->parts().in_forked_child()) {  // The parent's stream stays attached in the parent.
+    runtime_ = nullptr;
+    return;
+  }
   try {
     if (pointer_ == nullptr) {
       runtime_->detach(stream_);

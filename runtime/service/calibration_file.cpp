@@ -1,5 +1,6 @@
 #include "service/calibration_file.hpp"
 
+#include "base/environment.hpp"
 #include "base/log.hpp"
 #include "machine/json_reader.hpp"
 #include "placement/place_number.hpp"
@@ -151,7 +152,7 @@ std::string calibration_folder() {
     const char* text = std::getenv(name);
     return std::string(text == nullptr ? "" : text);
   };
-  if (const std::string own = variable("VMART_CACHE_DIR"); !own.empty()) return own;
+  if (const auto own = environment_text("VMART_CACHE_DIR")) return *own;
   if (const std::string cache = variable("XDG_CACHE_HOME"); !cache.empty()) return cache + "/vmart";
   const std::string home = variable("HOME");
   return home.empty() ? "" : home + "/.cache/vmart";

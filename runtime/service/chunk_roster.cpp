@@ -4,8 +4,8 @@
 
 namespace vma {
 
-ChunkRoster::ChunkRoster(const Topology& topology, const AttachedStreams& attached)
-    : topology_(topology), attached_(attached) {
+ChunkRoster::ChunkRoster(const Topology& topology, Mover& mover)
+    : topology_(topology), attached_(mover.attached()), reach_(mover.reach()) {
   for (std::size_t i = 0; i < topology.locations().size(); ++i) {
     places_.emplace(topology.locations()[i], PlaceId{static_cast<std::uint8_t>(i)});
   }
@@ -71,6 +71,25 @@ void ChunkRoster::refresh(const Entry& entry, ChunkTables& tables) const {
     tables.set_dropped(chunk, allocation->dropped(slot));
     const PlaceId at = place_of(allocation->home(slot));
     if (at != row.at) tables.moved(chunk, at);
+  }
+  if (reach_.limited()) refresh_reach(entry, *allocation, tables);
+}
+
+/// Asked once for all slots that the program wants at one place.
+void ChunkRoster::refresh_reach(const Entry& entry, const Allocation& allocation,
+                                ChunkTables& tables) const {
+  std::map<Location, std::uint32_t> by_wanted;
+  for (std::size_t slot = 0; slot < entry.slots; ++slot) {
+    const auto [known, made] = by_wanted.try_emplace(allocation.wanted(slot), 0);
+    if (made) {
+      const std::vector<DeviceId> users = reach_.users(allocation, slot);
+      std::vector<bool> reached;
+      for (const Location at : topology_.locations())
+        reached.push_back(reach_.all_reach(users, at));
+      known->second = tables.reach_number(reached);
+    }
+    const ChunkId chunk{static_cast<std::uint32_t>(index(entry.first) + slot)};
+    tables.set_reach(chunk, known->second);
   }
 }
 

@@ -2,7 +2,7 @@
 
 #include "machine/topology.hpp"
 #include "memory/allocation.hpp"
-#include "migrate/attached_streams.hpp"
+#include "migrate/mover.hpp"
 #include "placement/chunk_tables.hpp"
 
 #include <cstdint>
@@ -27,7 +27,7 @@ class ChunkRoster {
   };
 
   /// Both live longer. Places of the books are `topology.locations()`, in order.
-  ChunkRoster(const Topology& topology, const AttachedStreams& attached);
+  ChunkRoster(const Topology& topology, Mover& mover);
 
   PlaceId place_of(Location at) const { return places_.at(at); }
   Location location_of(PlaceId place) const { return topology_.locations()[index(place)]; }
@@ -42,13 +42,16 @@ class ChunkRoster {
   const Entry* of(const ChunkRow& row) const;
   const std::map<Address, Entry>& entries() const noexcept { return entries_; }
 
-  /// Where its chunks lie, and whether they may move, as the allocation itself says.
+  /// Where its chunks lie, whether they may move, and where to, as the allocation itself says.
   void refresh(const Entry& entry, ChunkTables& tables) const;
   void refresh_all(ChunkTables& tables) const;
 
  private:
+  void refresh_reach(const Entry& entry, const Allocation& allocation, ChunkTables& tables) const;
+
   const Topology& topology_;
   const AttachedStreams& attached_;
+  const Reach& reach_;
   std::unordered_map<Location, PlaceId> places_;
   std::map<Address, Entry> entries_;
   std::unordered_map<std::uint32_t, Address> begins_;

@@ -189,7 +189,8 @@ json::object to_json(const ControlStatus& status) {
     places.push_back(json::object{{"at", to_string(place.at)},
                                   {"capacity_bytes", place.capacity_bytes},
                                   {"used_bytes", place.used_bytes},
-                                  {"demand_bytes_s", to_json_number(place.demand_bytes_s)}});
+                                  {"demand_bytes_s", to_json_number(place.demand_bytes_s)},
+                                  {"closed", place.closed}});
   }
   return {{"description", to_json_text(status.description)},
           {"uptime_s", in_seconds(status.uptime)},

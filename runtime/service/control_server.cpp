@@ -138,6 +138,10 @@ void ControlServer::close() noexcept {
   if (state_->owner == getpid()) state_->close();
 }
 
+void ControlServer::remove_path() noexcept {
+  state_->socket.remove();
+}
+
 const std::string& ControlServer::path() const noexcept {
   return state_->socket.path();
 }

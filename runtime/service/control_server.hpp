@@ -34,6 +34,8 @@ class ControlServer {
   /// Removes the path and ends all connections. The target is not called any more. Idempotent.
   void close() noexcept;
   const std::string& path() const noexcept;
+  /// Removes the path and nothing else. Any thread.
+  void remove_path() noexcept;
 
  private:
   struct State;

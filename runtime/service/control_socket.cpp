@@ -1,6 +1,7 @@
 #include "service/control_socket.hpp"
 
 #include "base/clock.hpp"
+#include "base/environment.hpp"
 
 #include <vma/error.hpp>
 
@@ -19,6 +20,8 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
+#include <filesystem>
 #include <string_view>
 #include <utility>
 
@@ -140,6 +143,38 @@ void replace_stale(const std::string& made, const std::string& path) {
   if (!link_to(made, path)) refuse(ErrorKind::busy, path, "another process was faster");
 }
 
+/// "123.sock" in our own folder, "vmart-123.sock" elsewhere: what `control_path` makes up.
+bool is_made_up(std::string_view name, bool own_folder) {
+  constexpr std::string_view prefix = "vmart-";
+  constexpr std::string_view suffix = ".sock";
+  if (!own_folder) {
+    if (!name.starts_with(prefix)) return false;
+    name.remove_prefix(prefix.size());
+  }
+  if (!name.ends_with(suffix) || name.size() == suffix.size()) return false;
+  name.remove_suffix(suffix.size());
+  return name.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+/// Takes away the sockets that processes of this user left in a folder that only it may write to:
+/// those that were killed. What cannot be looked at stays.
+void sweep(const std::string& folder) noexcept try {
+  constexpr int looks_max = 1000;
+  struct stat status {};
+  if (lstat(folder.c_str(), &status) != 0 || !is_private(status)) return;
+  const Descriptor held(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (held.get() < 0 || flock(held.get(), LOCK_EX | LOCK_NB) != 0) return;
+  int looks = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string path = entry.path();
+    if (!is_made_up(entry.path().filename().native(), folder == control_folder())) continue;
+    if (++looks > looks_max) return;
+    if (lstat(path.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode)) continue;
+    if (status.st_uid == geteuid() && !is_live(path)) unlink(path.c_str());
+  }
+} catch (const std::exception&) {  // Somebody else sweeps, or the folder is gone.
+}
+
 std::string made_name(const std::string& path) {
   std::uint32_t number = 0;
   if (getrandom(&number, sizeof number, 0) != sizeof number) refuse_errno(path, "getrandom");
@@ -160,8 +195,16 @@ std::string control_folder() {
 
 std::optional<std::string> control_path(const char* setting) {
   const std::string_view text = setting == nullptr ? "" : setting;
-  if (text.empty() || text == "0" || text == "off") return std::nullopt;
-  if (text != "1" && text != "auto") return std::string(text);
+  if (text.empty()) return std::nullopt;
+  const std::optional<bool> word = yes_or_no(text);
+  if (word && !*word) return std::nullopt;
+  if (!word) {
+    // Most likely a slip: a socket in whatever folder is the current one is found by nobody.
+    if (text.find('/') == std::string_view::npos) {
+      refuse_setting("VMART_CONTROL", text, environment_takes("VMART_CONTROL"));
+    }
+    return std::string(text);
+  }
   const char* folder = std::getenv("XDG_RUNTIME_DIR");
   struct stat status {};
   // Under sudo the variable may name a directory of the user that called it.
@@ -181,6 +224,7 @@ std::optional<ucred> peer_of(int descriptor) {
 ControlSocket::ControlSocket(std::string path) : path_(std::move(path)) {
   check_path(path_);
   if (folder_of(path_) == control_folder()) make_own_folder(control_folder());
+  sweep(folder_of(path_));
   Descriptor made(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (made.get() < 0) refuse_errno(path_, "socket");
   // Linux gives the file the mode of the socket, so there is no moment at which it is another, and
@@ -215,8 +259,8 @@ int ControlSocket::release() noexcept {
 }
 
 void ControlSocket::remove() noexcept {
-  if (owner_ != getpid()) return;
-  owner_ = 0;
+  pid_t here = getpid();
+  if (!owner_.compare_exchange_strong(here, 0)) return;
   struct stat status {};
   if (lstat(path_.c_str(), &status) != 0) return;
   if (status.st_dev == device_ && status.st_ino == inode_) unlink(path_.c_str());

@@ -3,14 +3,16 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 
+#include <atomic>
 #include <optional>
 #include <string>
 
 namespace vma {
 
-/// Where the socket of this process is to be, by the value of VMART_CONTROL: none for null, "",
-/// "0" and "off"; for "1" and "auto" `vmart-PID.sock` in XDG_RUNTIME_DIR where that is a private
-/// directory of ours, else `PID.sock` in `control_folder()`; everything else is a path.
+/// Where the socket of this process is to be, by the value of VMART_CONTROL: none for null, "" and
+/// words that mean no; for those that mean yes `vmart-PID.sock` in XDG_RUNTIME_DIR where that is a
+/// private directory of ours, else `PID.sock` in `control_folder()`; everything else is a path,
+/// with a slash in it. Throws: Error{invalid_argument} for what is neither.
 std::optional<std::string> control_path(const char* setting);
 /// /tmp/vmart-UID.
 std::string control_folder();
@@ -27,7 +29,8 @@ std::optional<ucred> peer_of(int descriptor);
 /// path.
 class ControlSocket {
  public:
-  /// Replaces the socket of a dead process. Makes `control_folder()`, if the path lies there.
+  /// Replaces the socket of a dead process. Makes `control_folder()`, if the path lies there. Takes
+  /// away what other dead processes of this user left in the folder under names of `control_path`.
   /// Throws: Error{invalid_argument} for a path that is too long, abstract, no socket, or in a
   /// directory that cannot be written or is not ours; {busy} if somebody listens there.
   explicit ControlSocket(std::string path);
@@ -40,13 +43,13 @@ class ControlSocket {
   const std::string& path() const noexcept { return path_; }
   /// The descriptor, which is the caller's from now on.
   int release() noexcept;
-  /// Removes the path, once.
+  /// Removes the path, once. Any thread.
   void remove() noexcept;
 
  private:
   std::string path_;
   int descriptor_ = -1;
-  pid_t owner_ = 0;  // The process that may remove the path; 0 once removed.
+  std::atomic<pid_t> owner_{0};  // The process that may remove the path; 0 once removed.
   dev_t device_ = 0;
   ino_t inode_ = 0;
 };

@@ -19,6 +19,7 @@ struct ControlPlace {
   std::uint64_t capacity_bytes = 0;
   std::uint64_t used_bytes = 0;  ///< By chunks, and by those on their way to it.
   double demand_bytes_s = 0;     ///< Of all GPUs on what lies here.
+  bool closed = false;           ///< It was drained: nothing comes here until `resume`.
 };
 
 struct ControlStatus {
@@ -138,7 +139,8 @@ class ControlTarget {
   virtual ControlPrediction predict(const ControlMove& move) = 0;
   /// Returns the operation's number. Throws: as `predict`, and what forbids the move at once.
   virtual std::uint64_t start_move(const ControlMove& move) = 0;
-  /// Moves everything away from `at` and keeps it empty until its next `resume`.
+  /// Moves everything away from `at`. However that ends, nothing comes there until the next
+  /// `resume`. Throws: Error{busy} while paused.
   virtual std::uint64_t start_drain(Location at) = 0;
 
   virtual std::string policy() = 0;

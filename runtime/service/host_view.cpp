@@ -19,7 +19,7 @@ struct HostView::Pin {
       : parts(parts), open(parts.open), allocation(std::move(allocation)) {}
 
   ~Pin() {
-    if (!pinned || !*open) return;
+    if (!pinned || !*open || parts.in_forked_child()) return;
     try {
       const Runtime::Parts::Entry entry(parts, "vma::HostView");
       {

@@ -116,7 +116,11 @@ void Launcher::launch(Stream stream, const Kernel& kernel, LaunchShape shape,
 }
 
 void Launcher::synchronize(Stream stream) {
-  driver_.wait_stream(bind(stream), never);
+  const BoundStream bound = bind(stream);
+  if (driver_.is_capturing(bound)) {  // To wait for it would end the capture.
+    throw Error(ErrorKind::invalid_argument, "vma::synchronize", "the stream captures");
+  }
+  driver_.wait_stream(bound, never);
 }
 
 }  // namespace vma

@@ -278,7 +278,10 @@ void MachineProbe::set_rates() {
     }
     const auto own = static_cast<std::size_t>(machine_.gpus[gpu].host_node);
     for (std::size_t node = 0; node < machine_.host_nodes.size(); ++node) {
-      machine_.host_links[gpu][node] = node == own ? near : far;
+      HostLink& link = machine_.host_links[gpu][node];
+      const bool native_atomics = link.native_atomics;  // Known from the driver.
+      link = node == own ? near : far;
+      link.native_atomics = native_atomics;
     }
   }
 }

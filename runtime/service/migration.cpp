@@ -9,8 +9,11 @@ namespace vma {
 inline namespace v1 {
 
 MigrationTask& Migration::task() const {
-  if (task_) return *task_;
-  throw Error(ErrorKind::invalid_argument, "vma::Migration", "it stands for no migration");
+  constexpr const char* call = "vma::Migration";
+  if (!task_) throw Error(ErrorKind::invalid_argument, call, "it stands for no migration");
+  if (!task_->in_forked_child()) return *task_;
+  throw Error(ErrorKind::driver_gone, call,
+              "this is a forked child, and the migration goes on in its parent only");
 }
 
 MigrationReport Migration::wait() const {

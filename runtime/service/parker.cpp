@@ -76,7 +76,7 @@ ParkReport Parker::park(const std::string& tag, const ParkOptions& options) {
   ParkReport report;
   std::vector<Step> steps = plan_park(tag, options, report);
   make_targets(steps);
-  carry_out(steps, options, true);
+  carry_out(steps, options, {.gives_back = true, .choice = PlaceChoice::runtime});
   sum_up(steps, report);
   forget_what_is_back(tag);  // What did not move lies in HBM still.
   report.wall = clock.now() - start;
@@ -91,7 +91,7 @@ ParkReport Parker::resume(const std::string& tag, const ParkOptions& options) {
   std::vector<Step> steps = plan_resume(tag, report);
   ParkOptions whole = options;
   whole.how.reserve_first = true;  // Where there is no room nothing moves, and another is tried.
-  carry_out(steps, whole, false);
+  carry_out(steps, whole, {.choice = PlaceChoice::former});
   move_elsewhere(steps, whole, report);
   sum_up(steps, report);
   forget_what_is_back(tag);
@@ -241,9 +241,9 @@ void Parker::make_targets(const std::vector<Step>& steps) {
 
 /// Under a hold one behind the other, since holds take turns; at gates all at once, as many as the
 /// mover does.
-void Parker::carry_out(std::vector<Step>& steps, const ParkOptions& options, bool gives_back) {
-  const char* call = gives_back ? "vma::park" : "vma::resume";
-  const MoveTerms terms{.gives_back = gives_back};
+void Parker::carry_out(std::vector<Step>& steps, const ParkOptions& options,
+                       const MoveTerms& terms) {
+  const char* call = terms.gives_back ? "vma::park" : "vma::resume";
   const bool attached = options.how.scope == StopScope::attached && !options.how.nothing_runs;
   std::vector<std::pair<Step*, std::shared_ptr<MigrationTask>>> tasks;
   const auto attempt = [](Step& step, auto&& body) {
@@ -298,7 +298,15 @@ void Parker::take_step(Step& step, const ParkOptions& options, const MoveTerms& 
   if (done.outcome != Outcome::done) step.reason = "it was cut short";
 }
 
-/// What found no room where it came from goes to a GPU that has some.
+/// Whether all that use it can reach it there.
+bool Parker::may_go(const Step& step, Location to) const {
+  for (std::size_t slot = step.range.first; slot < step.range.end; ++slot) {
+    if (!mover_.reach().allows(*step.allocation, slot, to)) return false;
+  }
+  return true;
+}
+
+/// What found no room where it came from goes to a GPU that has some and that its users reach.
 void Parker::move_elsewhere(std::vector<Step>& steps, const ParkOptions& options,
                             ParkReport& report) {
   for (Step& step : steps) {
@@ -306,10 +314,15 @@ void Parker::move_elsewhere(std::vector<Step>& steps, const ParkOptions& options
       const Location other = gpu(index(device));
       if (!step.full || other == step.to) continue;
       if (memory_.room_bytes(other) < step.size_bytes - step.moved_bytes) continue;
+      if (!may_go(step, other)) {
+        step.reason += fmt::format(
+            "; {} has room, but a GPU that may use the memory cannot reach it", to_string(other));
+        continue;
+      }
       std::vector<Step> again{step};
       again[0].to = other;
       again[0].reason.clear();
-      carry_out(again, options, false);
+      carry_out(again, options, {.choice = PlaceChoice::runtime});
       report.bytes_elsewhere += again[0].moved_bytes - step.moved_bytes;
       again[0].to = step.to;
       step = again[0];

@@ -54,7 +54,8 @@ class Parker {
   std::vector<Step> plan_resume(const std::string& tag, ParkReport& report);
   void take_step(Step& step, const ParkOptions& options, const MoveTerms& terms);
   void make_targets(const std::vector<Step>& steps);
-  void carry_out(std::vector<Step>& steps, const ParkOptions& options, bool gives_back);
+  void carry_out(std::vector<Step>& steps, const ParkOptions& options, const MoveTerms& terms);
+  bool may_go(const Step& step, Location to) const;
   void move_elsewhere(std::vector<Step>& steps, const ParkOptions& options, ParkReport& report);
   void sum_up(std::vector<Step>& steps, ParkReport& report);
   void forget_what_is_back(const std::string& tag);

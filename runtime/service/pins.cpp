@@ -5,6 +5,8 @@
 
 #include "base/log.hpp"
 
+#include <unistd.h>
+
 #include <exception>
 #include <utility>
 
@@ -15,12 +17,18 @@ namespace {
 class Guest {
  public:
   Guest(Runtime::Parts& parts, std::shared_ptr<Allocation> allocation)
-      : allocation(std::move(allocation)), parts_(parts), open_(parts.open) {}
+      : allocation(std::move(allocation)),
+        parts_(parts),
+        open_(parts.open),
+        process_(parts.process) {}
 
-  /// Runs `body(machinery)` unless the runtime was shut down.
+  /// There locks of the allocation may stay taken for ever: nothing of it may be called.
+  bool in_forked_child() const noexcept { return getpid() != process_; }
+
+  /// Runs `body(machinery)` unless the runtime was shut down, or this is a forked child.
   template <typename Body>
   void leave(const char* what, Body&& body) noexcept {
-    if (!*open_) return;
+    if (!*open_ || in_forked_child()) return;
     try {
       const Runtime::Parts::Entry entry(parts_, what);
       body(entry);
@@ -40,6 +48,7 @@ class Guest {
  private:
   Runtime::Parts& parts_;
   const std::shared_ptr<std::atomic<bool>> open_;
+  const int process_;
 };
 
 }  // namespace
@@ -52,7 +61,7 @@ struct Pin::State {
   explicit State(Guest guest) : guest(std::move(guest)) {}
   ~State() {
     if (!pinned) return;
-    guest.allocation->unpin();
+    guest.allocation->unpin();  // One atomic step.
     guest.tell_changed("vma::Pin");
   }
   Guest guest;
@@ -134,7 +143,7 @@ ReadOnly Runtime::read_only(void* pointer) {
 struct MoveHookRegistration::State {
   explicit State(Guest guest) : guest(std::move(guest)) {}
   ~State() {
-    if (id == 0) return;
+    if (id == 0 || guest.in_forked_child()) return;
     guest.allocation->hooks().remove(id);
     {
       // A chunk that may move because a hook followed it is switched before this returns.

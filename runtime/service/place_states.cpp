@@ -26,12 +26,10 @@ std::uint64_t gpu_bytes(Driver& driver, std::uint64_t memory_bytes, DeviceId dev
   return less(free_bytes + ours, memory_bytes / reserve_share);
 }
 
-std::uint64_t host_bytes(Driver& driver, int node) {
-  if (const MachineDescription* machine = machine_of(driver)) {
-    return machine->host_nodes.at(static_cast<std::size_t>(node)).memory_bytes;
-  }
-  const auto bytes = host_node_bytes(node);
-  return bytes ? *bytes / 8 * 7 : UINT64_MAX;
+std::uint64_t host_bytes(Driver& driver, const Topology& topology, Location at) {
+  const std::uint64_t bytes = place_bytes(driver, topology, at);
+  if (bytes == 0) return UINT64_MAX;
+  return machine_of(driver) != nullptr ? bytes : bytes / 8 * 7;
 }
 
 }  // namespace
@@ -48,6 +46,14 @@ std::optional<std::uint64_t> host_node_bytes(int node, const std::string& folder
   return kib * KiB;
 }
 
+std::uint64_t place_bytes(Driver& driver, const Topology& topology, Location at) {
+  if (at.kind == Location::Kind::gpu) return topology.memory_bytes(at);
+  if (const MachineDescription* machine = machine_of(driver)) {
+    return machine->host_nodes.at(static_cast<std::size_t>(at.ordinal)).memory_bytes;
+  }
+  return host_node_bytes(at.ordinal).value_or(0);
+}
+
 std::vector<PlaceState> place_states(Driver& driver, const Topology& topology,
                                      const Ledger& ledger) {
   std::vector<PlaceState> places;
@@ -56,7 +62,7 @@ std::vector<PlaceState> place_states(Driver& driver, const Topology& topology,
     const std::uint64_t there =
         at.kind == Location::Kind::gpu
             ? gpu_bytes(driver, topology.memory_bytes(at), DeviceId{at.ordinal}, account)
-            : host_bytes(driver, at.ordinal);
+            : host_bytes(driver, topology, at);
     PlaceState place;
     place.location = at;
     place.capacity_bytes = there;

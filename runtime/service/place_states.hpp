@@ -20,6 +20,9 @@ namespace vma {
 std::vector<PlaceState> place_states(Driver& driver, const Topology& topology,
                                      const Ledger& ledger);
 
+/// All memory of a place, whoever uses it; 0 where nobody knows.
+std::uint64_t place_bytes(Driver& driver, const Topology& topology, Location at);
+
 /// Memory of a NUMA node, by the kernel's files.
 std::optional<std::uint64_t> host_node_bytes(
     int node, const std::string& folder = "/sys/devices/system/node");

@@ -69,9 +69,11 @@ class Demoter {
     return allocations;
   }
 
-  std::optional<Location> place_for(std::uint64_t size_bytes) {
+  std::optional<Location> place_for(const Allocation& allocation, std::size_t slot,
+                                    std::uint64_t size_bytes) {
     for (const Location at : wanted_.order) {
       if (at == wanted_.at || room_bytes_[at] < size_bytes) continue;
+      if (!mover_.reach().allows(allocation, slot, at)) continue;
       if (room_bytes_[at] != UINT64_MAX) room_bytes_[at] -= size_bytes;
       return at;
     }
@@ -87,7 +89,7 @@ class Demoter {
     for (std::size_t slot = 0; slot < geometry.slots && found_bytes < size_bytes; ++slot) {
       if (allocation->home(slot) != wanted_.at || allocation->dropped(slot)) continue;
       const std::uint64_t slot_bytes = geometry.slot_bytes(slot);
-      const std::optional<Location> to = place_for(slot_bytes);
+      const std::optional<Location> to = place_for(*allocation, slot, slot_bytes);
       if (!to) return runs;
       found_bytes += slot_bytes;
       if (!runs.empty() && runs.back().range.end == slot && runs.back().to == *to) {
@@ -147,7 +149,7 @@ class Demoter {
     }
   }
 
-  static constexpr MoveTerms terms_{.asks_for_room = false};
+  static constexpr MoveTerms terms_{.asks_for_room = false, .choice = PlaceChoice::runtime};
   Memory& memory_;
   Mover& mover_;
   const Demotion& wanted_;

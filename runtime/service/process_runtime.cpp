@@ -149,7 +149,13 @@ void launch_recorded(Stream stream, const Kernel& kernel, Dim3 grid, Dim3 block,
   runtime().launch_recorded(stream, kernel, grid, block, arguments);
 }
 void record_launch(const void* function, const void* const* parameters, Location device) {
-  runtime().record_launch(function, parameters, device);
+  // As with uses. Launches are seen long before the first allocation, in interposers above all.
+  if (Runtime* open = process_runtime.load(std::memory_order_acquire)) {
+    open->record_launch(function, parameters, device);
+  }
+}
+void forget_kernels() {
+  if (Runtime* open = process_runtime.load(std::memory_order_acquire)) open->forget_kernels();
 }
 void synchronize(Stream stream) {
   runtime().synchronize(stream);

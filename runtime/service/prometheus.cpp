@@ -90,7 +90,9 @@ void places(Page& page, const RuntimeStats& stats) {
     std::size_t RuntimeStats::Place::*member;
   };
   constexpr Column columns[] = {
-      {"capacity_bytes", "That the runtime may take at a location.",
+      {"capacity_bytes",
+       "That the runtime may take at a location: its capacity, else all memory there; absent where "
+       "unknown.",
        &RuntimeStats::Place::capacity_bytes},
       {"allocated_bytes", "Behind users' pointers, whole chunks.",
        &RuntimeStats::Place::allocated_bytes},
@@ -103,6 +105,8 @@ void places(Page& page, const RuntimeStats& stats) {
   for (const Column& column : columns) {
     page.family(column.name, "gauge", column.help);
     for (const RuntimeStats::Place& place : stats.places) {
+      if (column.member == &RuntimeStats::Place::capacity_bytes && place.capacity_bytes == 0)
+        continue;
       page.sample("location", to_string(place.at), static_cast<double>(place.*column.member));
     }
   }

@@ -6,6 +6,7 @@
 #include "service/runtime_parts.hpp"
 #include "service/runtime_stats.hpp"
 
+#include "base/process_exit.hpp"
 #include "base/units.hpp"
 #include "memory/move_claim.hpp"
 #include "sim/sim_driver.hpp"
@@ -76,23 +77,16 @@ void for_each_piece(const Allocation& allocation, std::uint64_t offset, std::uin
   }
 }
 
-void* zeroed_if_asked(Machinery& machinery, const std::shared_ptr<Allocation>& allocation,
-                      const AllocOptions& options) {
-  if (!options.zeroed) return to_pointer(allocation->begin());
-  try {
-    for (std::size_t slot = 0; slot < allocation->geometry().slots; ++slot) {
-      machinery.engine.zero(allocation->chunk(slot));
+/// Zeroes before anybody can find the allocation: a move beside it would switch chunks under it.
+AllocTerms terms_of(CopyEngine& engine, const AllocOptions& options) {
+  AllocTerms terms;
+  if (!options.zeroed) return terms;
+  terms.fill = [&engine](const Allocation& allocation) {
+    for (std::size_t slot = 0; slot < allocation.geometry().slots; ++slot) {
+      engine.zero(allocation.chunk(slot));
     }
-  } catch (...) {
-    try {
-      machinery.memory.free(allocation->begin());
-    } catch (const std::exception& error) {
-      machinery.memory.ledger().leaked(
-          fmt::format("an allocation that could not be zeroed: {}", error.what()));
-    }
-    throw;
-  }
-  return to_pointer(allocation->begin());
+  };
+  return terms;
 }
 
 }  // namespace
@@ -100,6 +94,10 @@ void* zeroed_if_asked(Machinery& machinery, const std::shared_ptr<Allocation>& a
 inline namespace v1 {
 
 Runtime::Runtime(const RuntimeOptions& options) {
+  if (ProcessExit::begun()) {
+    ProcessExit::hold_back();
+    throw Error(ErrorKind::driver_gone, "vma::Runtime", "the process is exiting");
+  }
   const Settings settings = settle(options);
   parts_ = std::make_unique<Parts>(open_driver(settings.driver), settings);
 }
@@ -124,7 +122,9 @@ void* Runtime::alloc(std::size_t bytes, const AllocOptions& options) {
       plan_geometry(bytes, options.chunk_bytes, at, entry->topology.granularity());
   const std::vector<Location> homes =
       entry->scheduling->scheduler().place(geometry, at, options.tag);
-  return zeroed_if_asked(*entry, entry->memory.alloc(geometry, homes, options), options);
+  AllocTerms terms = terms_of(entry->engine, options);
+  terms.wanted = at;
+  return to_pointer(entry->memory.alloc(geometry, homes, options, terms)->begin());
 }
 
 void* Runtime::alloc(std::size_t bytes, Location where, const AllocOptions& options) {
@@ -135,20 +135,23 @@ void* Runtime::alloc(std::size_t bytes, Location where, std::span<const Location
                      const AllocOptions& options) {
   const Parts::Entry entry(*parts_, "vma::alloc");
   entry->topology.require(where, "vma::alloc");
+  AllocTerms terms = terms_of(entry->engine, options);
   for (const Location reader : readers) {
     entry->topology.require(reader, "vma::alloc");
     if (reader.kind == Location::Kind::gpu &&
         entry->topology.reaches(DeviceId{reader.ordinal}, where)) {
+      terms.readers.push_back(DeviceId{reader.ordinal});
       continue;
     }
     throw Error(ErrorKind::unreachable, "vma::alloc",
                 fmt::format("{} cannot reach memory at {}", to_string(reader), to_string(where)));
   }
-  return zeroed_if_asked(*entry, entry->memory.alloc(bytes, where, options), options);
+  return to_pointer(entry->memory.alloc(bytes, where, options, terms)->begin());
 }
 
 void Runtime::free(void* pointer) {
   if (pointer == nullptr) return;
+  if (ProcessExit::begun()) return ProcessExit::hold_back();  // It goes with the process.
   const Parts::Entry entry(*parts_, "vma::free");
   check_no_hook(*entry->memory.require(pointer, "vma::free"), "vma::free");
   entry->memory.free(address_of(pointer));
@@ -157,6 +160,7 @@ void Runtime::free(void* pointer) {
 
 void Runtime::free_async(void* pointer, Stream stream) {
   if (pointer == nullptr) return;
+  if (ProcessExit::begun()) return ProcessExit::hold_back();
   const Parts::Entry entry(*parts_, "vma::free_async");
   entry->memory.free_async(address_of(pointer), entry->launcher.bind(stream));
 }
@@ -267,6 +271,7 @@ Stream Runtime::make_stream(Location gpu) {
 }
 
 void Runtime::destroy_stream(Stream stream) {
+  if (ProcessExit::begun()) return ProcessExit::hold_back();
   const Parts::Entry entry(*parts_, "vma::destroy_stream");
   entry->launcher.destroy_stream(stream);
 }

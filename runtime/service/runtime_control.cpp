@@ -39,9 +39,11 @@ class RuntimeControl::MoveOperation {
   }
 
   /// Of one of them, that has moved or not.
-  void ended(std::uint64_t bytes_moved, const std::exception_ptr& error) {
+  void ended(const MigrationReport& report, const std::exception_ptr& error) {
     const MutexLock lock(mutex_);
-    sum_.bytes += bytes_moved;
+    sum_.bytes += report.bytes_moved;
+    asked_bytes_ += report.bytes_asked;
+    asked_chunks_ += report.chunks;
     if (error && sum_.text.empty()) {
       try {
         std::rethrow_exception(error);
@@ -52,6 +54,10 @@ class RuntimeControl::MoveOperation {
     }
     if (--left_ > 0) return;
     sum_.kind = failed_ ? ControlEvent::Kind::operation_failed : ControlEvent::Kind::operation_done;
+    if (!failed_) {
+      sum_.text =
+          fmt::format("{} bytes were asked for, {} whole chunks", asked_bytes_, asked_chunks_);
+    }
     sum_.at = clock_.now();
     sum_.took = sum_.at - begin_;
     sum_.stall = feed_.take_stall(sum_.operation);
@@ -65,6 +71,8 @@ class RuntimeControl::MoveOperation {
   Mutex mutex_;
   std::size_t left_ VMART_GUARDED_BY(mutex_);
   bool failed_ VMART_GUARDED_BY(mutex_) = false;
+  std::uint64_t asked_bytes_ VMART_GUARDED_BY(mutex_) = 0;
+  int asked_chunks_ VMART_GUARDED_BY(mutex_) = 0;
   ControlEvent sum_ VMART_GUARDED_BY(mutex_);
 };
 
@@ -94,9 +102,11 @@ ControlStatus RuntimeControl::status() {
   status.moves_running = load.running;
   status.moves_queued = load.waiting;
   status.allocations = ground_.memory.registry().size();
+  const std::vector<Location> closed = ground_.scheduler.closed_places();
   for (const PlaceState& place : ground_.scheduler.places()) {
-    status.places.push_back(
-        {place.location, place.capacity_bytes, place.used_bytes, place.demand_bytes_s});
+    status.places.push_back({place.location, place.capacity_bytes, place.used_bytes,
+                             place.demand_bytes_s,
+                             std::ranges::find(closed, place.location) != closed.end()});
   }
   return status;
 }
@@ -190,6 +200,7 @@ std::uint64_t RuntimeControl::start_move(const ControlMove& move) {
   }
   MoveTerms terms;
   terms.operation = ground_.feed->next_operation();
+  terms.choice = PlaceChoice::runtime;  // A peer does not know which GPUs use the memory.
   const auto operation = std::make_shared<MoveOperation>(*ground_.feed, clock_, move.to,
                                                          terms.operation, named.size());
   for (const auto& allocation : named) {
@@ -197,10 +208,10 @@ std::uint64_t RuntimeControl::start_move(const ControlMove& move) {
       const SlotRange all{0, allocation->geometry().slots};
       auto task = ground_.mover.submit(allocation, all, move.to, options, terms);
       task->on_done([operation, task, feed = ground_.feed] {
-        operation->ended(task->report().bytes_moved, task->error());
+        operation->ended(task->report(), task->error());
       });
     } catch (const Error&) {  // The runtime shuts down: those before it are cancelled.
-      operation->ended(0, std::current_exception());
+      operation->ended({}, std::current_exception());
     }
   }
   return terms.operation;
@@ -208,6 +219,10 @@ std::uint64_t RuntimeControl::start_move(const ControlMove& move) {
 
 std::uint64_t RuntimeControl::start_drain(Location at) {
   ground_.memory.topology().require(at, call_name);
+  if (ground_.scheduler.stats().paused) {
+    throw Error(ErrorKind::busy, call_name,
+                "the scheduler is paused, so nothing can move; resume it, then drain");
+  }
   forget_ended_drains();
   if (drains_.size() >= drains_max) {
     throw Error(ErrorKind::busy, call_name, fmt::format("{} drains go on", drains_.size()));
@@ -238,7 +253,10 @@ void RuntimeControl::drain(Location at, std::uint64_t operation) noexcept try {
     const DrainReport report = ground_.scheduler.drain_place(at, {});
     event.bytes = report.bytes_moved;
     if (report.bytes_left == 0) event.kind = ControlEvent::Kind::operation_done;
-    if (report.bytes_left > 0) event.text = text_of(report);
+    if (report.bytes_left > 0) {
+      event.text =
+          fmt::format("{}; nothing comes to {} until resume", text_of(report), to_string(at));
+    }
   } catch (const std::exception& error) {
     event.text = error.what();
   }

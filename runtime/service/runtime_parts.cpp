@@ -6,8 +6,6 @@
 
 #include "base/log.hpp"
 
-#include <unistd.h>
-
 namespace vma {
 namespace {
 
@@ -21,6 +19,7 @@ MoverLimits mover_limits_of(const Settings& settings) {
   MoverLimits limits;
   limits.hold_limit = settings.hold_limit;
   limits.gate_limit = settings.gate_limit;
+  limits.gate_limit_max = settings.gate_limit_max;
   limits.gate_retries = settings.gate_retries;
   limits.stall_budget = settings.stall_budget;
   limits.copy_budget_bytes = settings.copy_budget_bytes;
@@ -60,17 +59,18 @@ std::string monitored_by(const Driver& driver, const Settings& settings) {
   return settings.nvml == "auto" ? "libnvidia-ml.so.1" : settings.nvml;
 }
 
-/// The parent's memory and threads: nothing of a forked child may touch them, nor end them. They
-/// stay reachable, so that no checker takes them for lost.
-void leave_to_parent(std::unique_ptr<Driver> driver, std::unique_ptr<UseLog> uses,
-                     std::unique_ptr<Machinery> machinery) {
+/// The parent's memory and threads: nothing of a forked child may touch them, nor end them. Neither
+/// may an exiting process, whose driver is gone. They stay reachable, so that no checker takes them
+/// for lost.
+void leave_alone(std::unique_ptr<Driver> driver, std::unique_ptr<UseLog> uses,
+                 std::unique_ptr<Machinery> machinery) {
   struct Kept {
     std::unique_ptr<Driver> driver;
     std::unique_ptr<UseLog> uses;
     std::unique_ptr<Machinery> machinery;
     Kept* before = nullptr;
   };
-  static Kept* last = nullptr;  // A forked child has one thread here: it is destroying a runtime.
+  static Kept* last = nullptr;  // The one thread of a forked child, or the one that exits.
   last = new Kept{std::move(driver), std::move(uses), std::move(machinery), last};
 }
 
@@ -85,6 +85,7 @@ Machinery::Machinery(Driver& driver, UseLog& uses, const Settings& settings)
       engine(driver, topology, memory.contexts(), memory.ledger(), memory.lane().turn()),
       mover(memory, engine, mover_limits_of(settings)),
       launcher(driver, topology, memory.ledger()),
+      kernels(driver),
       parker(memory, mover),
       sourced(source_costs(driver, topology, settings.calibration)),
       costs(sourced.costs),
@@ -109,15 +110,17 @@ Scheduler& Machinery::scheduler(const char* call) const {
               "no policy decides here; open the runtime with one (VMART_POLICY, such as stay_put)");
 }
 
-Runtime::Parts::Parts(std::unique_ptr<Driver> chosen, const Settings& settings)
-    : driver(std::move(chosen)),
-      uses(std::make_unique<UseLog>(driver->clock())),
-      process(getpid()) {
-  claim_process();
+Runtime::Parts::Parts(std::unique_ptr<Driver>&& chosen, const Settings& settings)
+    : uses(std::make_unique<UseLog>(chosen->clock())), process(ProcessExit::process()) {
+  driver = std::move(chosen);
   try {
+    claim_process();
     machinery = std::make_unique<Machinery>(*driver, *uses, settings);
+    at_exit = std::make_unique<ProcessExit::Action>(ProcessExit::Stage::write_files,
+                                                    [this] { finish_output(); });
   } catch (...) {
     if (claimed) cuda_runtime_open = false;
+    chosen = std::move(driver);  // The machinery, if there is one, is gone before it.
     throw;
   }
 }
@@ -133,30 +136,39 @@ void Runtime::Parts::claim_process() {
 
 Runtime::Parts::~Parts() {
   shut_down();
-  if (in_forked_child()) leave_to_parent(std::move(driver), std::move(uses), std::move(machinery));
+  if (in_forked_child() || ProcessExit::begun()) {
+    leave_alone(std::move(driver), std::move(uses), std::move(machinery));
+  }
+}
+
+void Runtime::Parts::finish_output() noexcept {
+  *open = false;
+  if (machinery && machinery->scheduling) machinery->scheduling->finish_output();
 }
 
 bool Runtime::Parts::in_forked_child() const noexcept {
-  return getpid() != process;
+  return ProcessExit::process() != process;
 }
 
 void Runtime::Parts::shut_down() noexcept {
-  if (in_forked_child()) return;
+  if (in_forked_child()) {
+    *open = false;  // What outlives these parts in the child asks nothing of them.
+    return;
+  }
+  if (ProcessExit::begun()) return ProcessExit::hold_back();
   if (Callbacks::runs_here() || HookList::any_runs_here()) {
     log(LogLevel::error, "shutdown from a callback or hook does nothing: it would wait for itself");
     return;
   }
   const MutexLock turn(shutting_down);  // A second caller returns when all is given back, too.
-  {
-    MutexLock lock(mutex);
-    closed = true;
-    *open = false;
-    uses->close();
-    // Calls inside may wait for what runs in the background.
-    if (machinery && machinery->scheduling) machinery->scheduling->stop();
-    if (machinery) machinery->mover.refuse_more();
-    left.wait(lock, [this]() VMART_REQUIRES(mutex) { return inside == 0; });
-  }
+  at_exit.reset();                      // Nothing that it would touch may go beside it.
+  door.close();
+  *open = false;
+  uses->close();
+  // Calls inside may wait for what runs in the background.
+  if (machinery && machinery->scheduling) machinery->scheduling->stop();
+  if (machinery) machinery->mover.refuse_more();
+  door.wait_until_empty();
   if (!machinery) return;
   machinery->mover.stop();
   machinery->memory.on_pressure({});
@@ -166,18 +178,24 @@ void Runtime::Parts::shut_down() noexcept {
   if (claimed) cuda_runtime_open = false;
 }
 
-Runtime::Parts::Entry::Entry(Parts& parts, const char* call) : parts_(parts) {
-  if (parts.in_forked_child()) {
+Runtime::Parts::Entry::Entry(Parts& parts, const char* call)
+    : parts_(parts), inside_(parts.enter(call)) {}
+
+Door::Counter* Runtime::Parts::enter(const char* call) {
+  if (in_forked_child()) {
     throw Error(ErrorKind::driver_gone, call, "a forked child has no driver; open one before fork");
   }
-  const MutexLock lock(parts.mutex);
-  if (parts.closed) throw Error(ErrorKind::driver_gone, call, "the runtime was shut down");
-  ++parts.inside;
+  if (ProcessExit::begun()) {
+    ProcessExit::hold_back();
+    throw Error(ErrorKind::driver_gone, call, "the process is exiting");
+  }
+  if (Door::Counter* entered = door.enter()) return entered;
+  throw Error(ErrorKind::driver_gone, call, "the runtime was shut down");
 }
 
 Runtime::Parts::Entry::~Entry() {
-  const MutexLock lock(parts_.mutex);
-  if (--parts_.inside == 0) parts_.left.notify_all();
+  parts_.door.leave(*inside_);
+  ProcessExit::hold_back();
 }
 
 }  // namespace vma

@@ -1,12 +1,15 @@
 #pragma once
 
 #include "base/mutex.hpp"
+#include "base/process_exit.hpp"
 #include "machine/machine_description.hpp"
 #include "machine/topology.hpp"
 #include "memory/memory.hpp"
 #include "migrate/copy_engine.hpp"
 #include "migrate/mover.hpp"
 #include "service/cost_source.hpp"
+#include "service/door.hpp"
+#include "service/known_kernels.hpp"
 #include "service/launcher.hpp"
 #include "service/parker.hpp"
 #include "service/scheduling.hpp"
@@ -38,6 +41,7 @@ struct Machinery {
   CopyEngine engine;
   Mover mover;
   Launcher launcher;
+  KnownKernels kernels;
   Parker parker;
   const SourcedCosts sourced;
   const MachineCosts& costs;  ///< Of `sourced`.
@@ -45,10 +49,11 @@ struct Machinery {
   std::unique_ptr<Scheduling> scheduling;  ///< Null without a policy. Made last, gone first.
 };
 
-/// A runtime's insides, and its door: `Entry` lets a call in, or refuses it after shutdown and in a
-/// forked child, where the driver must not be called.
+/// A runtime's insides, and its door: `Entry` lets a call in, or refuses it after shutdown, in a
+/// forked child, where the driver must not be called, and while the process exits.
 struct Runtime::Parts {
-  Parts(std::unique_ptr<Driver> driver, const Settings& settings);
+  /// Takes the driver over. If it throws, the caller still has it, and may still use it.
+  Parts(std::unique_ptr<Driver>&& driver, const Settings& settings);
   ~Parts();
 
   /// One call inside.
@@ -63,11 +68,16 @@ struct Runtime::Parts {
 
    private:
     Parts& parts_;
+    Door::Counter* const inside_;
   };
 
+  /// Throws: Error{driver_gone}.
+  Door::Counter* enter(const char* call);
   /// Throws: Error{invalid_argument} if another runtime of the process is open on CUDA.
   void claim_process();
   void shut_down() noexcept;
+  /// At the end of the process, which gives everything else back.
+  void finish_output() noexcept;
   bool in_forked_child() const noexcept;
 
   std::unique_ptr<Driver> driver;
@@ -77,12 +87,10 @@ struct Runtime::Parts {
   const int process;
   bool claimed = false;  // This is the process's runtime on CUDA.
   Mutex shutting_down;
-  Mutex mutex;
-  Condition left;
-  int inside VMART_GUARDED_BY(mutex) = 0;
-  bool closed VMART_GUARDED_BY(mutex) = false;
+  Door door;
   /// False once shut down; outlives the parts, for views that outlive the runtime.
   std::shared_ptr<std::atomic<bool>> open = std::make_shared<std::atomic<bool>>(true);
+  std::unique_ptr<ProcessExit::Action> at_exit;  // Null once shut down.
 };
 
 /// Throws: Error{no_driver, unsupported, invalid_argument}.

@@ -1,17 +1,30 @@
 #include "service/runtime_stats.hpp"
 
+#include "service/place_states.hpp"
+
+#include <algorithm>
 #include <memory>
 #include <string>
 
 namespace vma {
 
+namespace {
+
+std::uint64_t capacity_bytes(Memory& memory, Location at, std::uint64_t most_bytes) {
+  const std::uint64_t all_bytes = place_bytes(memory.driver(), memory.topology(), at);
+  if (all_bytes == 0) return most_bytes == UINT64_MAX ? 0 : most_bytes;
+  return std::min(all_bytes, most_bytes);
+}
+
+}  // namespace
+
 RuntimeStats runtime_stats(Memory& memory, Mover& mover, Parker& parker, GpuMonitor& monitor) {
   RuntimeStats stats;
   for (const Location at : memory.topology().locations()) {
     const Ledger::Account account = memory.ledger().account(at);
-    stats.places.push_back({at, account.capacity_bytes, account.allocated_bytes,
-                            account.cached_bytes, account.own_bytes, account.leaked_bytes,
-                            account.copies_bytes});
+    stats.places.push_back({at, capacity_bytes(memory, at, account.capacity_bytes),
+                            account.allocated_bytes, account.cached_bytes, account.own_bytes,
+                            account.leaked_bytes, account.copies_bytes});
   }
   for (const std::shared_ptr<Allocation>& allocation : memory.registry().all()) {
     ++stats.allocations;

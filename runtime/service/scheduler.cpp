@@ -31,7 +31,7 @@ Scheduler::Scheduler(const SchedulerGround& ground, std::vector<PlaceState> plac
       make_(std::move(make)),
       inbox_(std::make_shared<SchedulerInbox>()),
       costs_(std::move(costs)),
-      roster_(ground.memory.topology(), ground.mover.attached()),
+      roster_(ground.memory.topology(), ground.mover),
       tables_(std::make_shared<ChunkTables>(std::move(places), costs_, limits.heat)),
       planner_(limits.planner),
       summary_(ground.memory.registry(), ground.memory.topology()),
@@ -196,7 +196,7 @@ bool Scheduler::drain_locked() {
         policy.on_use(event, snapshot, wishes);
       }
     };
-    if (ask(call, plan)) carry_out(plan);
+    if (ask(PolicyEntry::use, call, plan)) carry_out(plan);
     start_ready();
   }
   return !events->empty();
@@ -222,7 +222,7 @@ void Scheduler::tick_locked() {
   const auto call = [](Policy& policy, const Snapshot& snapshot, Plan& wishes) {
     policy.on_tick(snapshot, wishes);
   };
-  if (ask(call, plan)) carry_out(plan);
+  if (ask(PolicyEntry::tick, call, plan)) carry_out(plan);
   tables_->clear_changed();
   start_ready();
   ++stats_.ticks;
@@ -237,7 +237,7 @@ void Scheduler::tick_locked() {
 
 /// False if its plan is not to be had. What it reads stays as it is until it returns, whenever that
 /// is.
-bool Scheduler::ask(PolicyCall call, Plan& plan) {
+bool Scheduler::ask(PolicyEntry entry, PolicyCall call, Plan& plan) {
   const auto wishes = std::make_shared<Plan>();
   const auto notices = std::make_shared<std::vector<Notice>>(std::exchange(notices_, {}));
   const auto body = [call = std::move(call), wishes, notices, tables = tables_](Policy& policy) {
@@ -251,13 +251,14 @@ bool Scheduler::ask(PolicyCall call, Plan& plan) {
   };
   const PolicyRunner::Answer answer = runner_->run(body, limits_.policy_limit);
   if (answer.outcome == PolicyRunner::Outcome::done) {
-    failures_in_a_row_ = 0;
+    failures_.in_a_row.at(static_cast<std::size_t>(entry)) = 0;
     plan = std::move(*wishes);
     ++plans_;
     return true;
   }
   const bool lost = answer.outcome == PolicyRunner::Outcome::overran;
   policy_failed(
+      entry,
       lost
           ? fmt::format(
                 "it has not answered within {} ms",
@@ -267,29 +268,58 @@ bool Scheduler::ask(PolicyCall call, Plan& plan) {
   return false;
 }
 
-void Scheduler::policy_failed(const std::string& why, bool lost) {
+/// A policy may fail at every tick for ever while it answers all the rest, so each entry point
+/// counts by itself; and now and then at all of them, so there is a limit in time.
+void Scheduler::policy_failed(PolicyEntry entry, const std::string& why, bool lost) {
   ++stats_.policy_failures;
-  ++failures_in_a_row_;
-  log(LogLevel::warn, "policy {}: {}; its plan is dropped", policy_, why);
+  const int in_a_row = ++failures_.in_a_row.at(static_cast<std::size_t>(entry));
+  const TimePoint now = clock_.now();
+  if (failures_.in_window == 0 || now > failures_.window_begin + limits_.policy_failure_window) {
+    failures_.in_window = 0;
+    failures_.window_begin = now;
+  }
+  const int in_window = ++failures_.in_window;
+  log_failure(why);
   Decision failed;
   failed.kind = DecisionKind::policy_failed;
   failed.reason = why;
   decide(std::move(failed));
   // It may read its books for ever: they are its own now.
   if (lost) tables_ = std::make_shared<ChunkTables>(*tables_);
-  if (failures_in_a_row_ >= limits_.policy_failures_max) {
-    install(last_resort, fmt::format("{} failed {} times in a row", policy_, failures_in_a_row_));
+  if (in_a_row >= limits_.policy_failures_max) {
+    install(last_resort, fmt::format("{} failed {} times in a row", policy_, in_a_row));
+  } else if (in_window >= limits_.policy_failures_in_window_max) {
+    install(last_resort,
+            fmt::format("{} failed {} times in {:.0f} s", policy_, in_window,
+                        std::chrono::duration<double>(limits_.policy_failure_window).count()));
   } else if (lost) {
     install(policy_, "the one before does not answer");
   }
 }
 
+/// Once a second at most; decisions have them all.
+void Scheduler::log_failure(const std::string& why) noexcept {
+  constexpr std::chrono::seconds period(1);
+  const TimePoint now = wall_clock_.now();
+  if (failure_logged_ && now - *failure_logged_ < period) {
+    ++failures_not_logged_;
+    return;
+  }
+  failure_logged_ = now;
+  const std::uint64_t more = std::exchange(failures_not_logged_, 0);
+  if (more > 0) {
+    log(LogLevel::warn, "policy {}: {}; its plan is dropped ({} failures before were not logged)",
+        policy_, why, more);
+  } else {
+    log(LogLevel::warn, "policy {}: {}; its plan is dropped", policy_, why);
+  }
+}
+
 /// Throws: what the maker throws; then all is as it was.
 void Scheduler::install(const std::string& text, const std::string& why) {
-  const int failures = failures_in_a_row_;
   std::shared_ptr<Policy> policy = make_(text);
   runner_ = std::make_unique<PolicyRunner>(ground_.driver.executor(), std::move(policy));
-  failures_in_a_row_ = text == policy_ ? failures : 0;
+  if (text != policy_) failures_ = {};
   policy_ = text;
   Decision replaced;
   replaced.kind = DecisionKind::policy_replaced;
@@ -300,7 +330,7 @@ void Scheduler::install(const std::string& text, const std::string& why) {
 void Scheduler::set_policy(const std::string& text) {
   const MutexLock lock(mutex_);
   install(text, "asked for");
-  failures_in_a_row_ = 0;
+  failures_ = {};
 }
 
 std::string Scheduler::policy() const {
@@ -322,6 +352,22 @@ void Scheduler::resume() {
   Decision decision;
   decision.kind = DecisionKind::resumed;
   decide(std::move(decision));
+}
+
+bool Scheduler::close_within(std::chrono::nanoseconds limit) noexcept {
+  SteadyClock wall;
+  if (!poll_until(wall, wall.now() + limit, [this] { return mutex_.try_lock(); })) return false;
+  if (!std::exchange(stopped_, true)) {
+    try {
+      catch_up();
+      std::vector<UseEvent> events;
+      take_uses(events);
+    } catch (const std::exception& error) {
+      log(LogLevel::warn, "not all uses are recorded: {}", error.what());
+    }
+  }
+  mutex_.unlock();
+  return true;
 }
 
 void Scheduler::stop() noexcept {
@@ -387,6 +433,13 @@ std::vector<PlaceState> Scheduler::places() const {
   const MutexLock lock(mutex_);
   const std::span<const PlaceState> places = Snapshot(*tables_).places();
   return {places.begin(), places.end()};
+}
+
+std::vector<Location> Scheduler::closed_places() const {
+  const MutexLock lock(mutex_);
+  std::vector<Location> closed;
+  for (const auto& [place, capacity_bytes] : drained_) closed.push_back(roster_.location_of(place));
+  return closed;
 }
 
 std::vector<Decision> Scheduler::decisions_about(Address begin,

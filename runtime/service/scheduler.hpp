@@ -18,6 +18,7 @@
 
 #include <vma/scheduler.hpp>
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -32,8 +33,12 @@ namespace vma {
 
 struct SchedulerLimits {
   std::chrono::nanoseconds policy_limit = std::chrono::milliseconds(500);  ///< Of one call of it.
-  int policy_failures_max = 3;  ///< In a row; then `stay_put` takes over.
-  bool dry_run = false;         ///< Everything but the moves.
+  /// In a row, of one entry point of the policy; then `stay_put` takes over.
+  int policy_failures_max = 3;
+  /// The same for all entry points, in a window of time that begins with the first.
+  int policy_failures_in_window_max = 20;
+  std::chrono::nanoseconds policy_failure_window = std::chrono::seconds(10);
+  bool dry_run = false;  ///< Everything but the moves.
   PlannerLimits planner;
   HeatLimits heat;
 };
@@ -70,6 +75,9 @@ class Scheduler {
   /// Looks at what was reported since the last time, and lets the policy decide about it. False if
   /// nothing was.
   bool drain();
+  /// At the end of the process: what was reported is recorded, the policy is not asked any more,
+  /// and nothing is decided. Blocks: for the lock, for at most `limit`; false if it did not come.
+  bool close_within(std::chrono::nanoseconds limit) noexcept VMART_NO_THREAD_ANALYSIS;
   /// `late`: it comes more than a period behind its time.
   void tick(bool late = false);
   /// `wake` is called, on any thread, when something has come that a drain should see soon. An
@@ -81,8 +89,9 @@ class Scheduler {
   std::vector<Location> place(const Geometry& geometry, Location device, const std::string& tag);
   /// What the memory's presser does: victims leave `at`. Blocks: until they have, or `until`.
   bool make_room(Location at, std::uint64_t bytes, TimePoint until);
-  /// Nothing comes to `at` any more until `refill`, and what lies there leaves. Blocks: until it
-  /// has.
+  /// Nothing comes to `at` any more until `refill`, and what lies there leaves. Throws: Error{busy}
+  /// while paused; then nothing has changed. A pause or a refill ends it. What it planned and is
+  /// not done is given up when it returns. Blocks: until all has left.
   DrainReport drain_place(Location at, const DrainOptions& options);
   void refill(Location at);
   void set_capacity(Location at, std::uint64_t bytes);
@@ -99,6 +108,8 @@ class Scheduler {
   SchedulerStats stats() const;
   /// How full they are, and how much is asked of what lies there.
   std::vector<PlaceState> places() const;
+  /// Those that nothing comes to since a drain, be it under way, done or failed.
+  std::vector<Location> closed_places() const;
   /// The last ones about an allocation or one chunk of it, oldest first; none of one that it does
   /// not know yet.
   std::vector<Decision> decisions_about(Address begin, std::optional<std::uint32_t> slot) const;
@@ -126,6 +137,15 @@ class Scheduler {
     std::vector<std::uint32_t> slots;
     std::vector<std::uint64_t> decisions;  // That planned them.
     Time started{0};
+    std::string refused;    // Why it has no task.
+    std::size_t ended = 0;  // Of its moves, in order: what runs out of memory goes on later.
+  };
+  enum class PolicyEntry { use, tick, alloc, pressure };
+  /// Of the policy that is installed.
+  struct PolicyFailures {
+    std::array<int, 4> in_a_row{};  // By entry point.
+    int in_window = 0;
+    TimePoint window_begin{0};
   };
   using PolicyCall = std::function<void(Policy&, const Snapshot&, Plan&)>;
   /// What a policy is told before it is asked again, in order.
@@ -140,8 +160,9 @@ class Scheduler {
   void take_hints(std::vector<UseEvent>& events) VMART_REQUIRES(mutex_);
   bool drain_locked() VMART_REQUIRES(mutex_);
   void tick_locked() VMART_REQUIRES(mutex_);
-  bool ask(PolicyCall call, Plan& plan) VMART_REQUIRES(mutex_);
-  void policy_failed(const std::string& why, bool lost) VMART_REQUIRES(mutex_);
+  bool ask(PolicyEntry entry, PolicyCall call, Plan& plan) VMART_REQUIRES(mutex_);
+  void policy_failed(PolicyEntry entry, const std::string& why, bool lost) VMART_REQUIRES(mutex_);
+  void log_failure(const std::string& why) noexcept VMART_REQUIRES(mutex_);
   void install(const std::string& text, const std::string& why) VMART_REQUIRES(mutex_);
   std::uint64_t decide(Decision decision) VMART_REQUIRES(mutex_);
   Decision decision_of(DecisionKind kind, ChunkId chunk) const VMART_REQUIRES(mutex_);
@@ -154,10 +175,13 @@ class Scheduler {
   // scheduler_moves.cpp
   void carry_out(const Plan& plan, bool awaited = false) VMART_REQUIRES(mutex_);
   void start_ready() VMART_REQUIRES(mutex_);
+  void gather_ready(std::vector<Running>& groups) VMART_REQUIRES(mutex_);
   std::vector<MoveNumber> ready() const VMART_REQUIRES(mutex_);
   bool joins(const Running& group, const Waiting& waiting) const VMART_REQUIRES(mutex_);
   void submit(Running group) VMART_REQUIRES(mutex_);
+  void ask_mover(Running& group) noexcept VMART_REQUIRES(mutex_);
   void take_ended() VMART_REQUIRES(mutex_);
+  void end_refused(Running& group) VMART_REQUIRES(mutex_);
   void end(Running& group) VMART_REQUIRES(mutex_);
   void end_move(const Running& group, std::size_t which, bool moved, const MigrationReport& report)
       VMART_REQUIRES(mutex_);
@@ -167,6 +191,8 @@ class Scheduler {
   // scheduler_room.cpp
   std::uint64_t used_bytes(PlaceId at) const VMART_REQUIRES(mutex_);
   bool may_leave_later(PlaceId at) const VMART_REQUIRES(mutex_);
+  void require_not_paused(const char* call) const VMART_REQUIRES(mutex_);
+  void give_up_drain(PlaceId at) VMART_REQUIRES(mutex_);
   std::vector<std::string> last_decisions(std::uint64_t allocation, std::uint32_t slot) const
       VMART_REQUIRES(mutex_);
 
@@ -184,7 +210,10 @@ class Scheduler {
   Planner planner_ VMART_GUARDED_BY(mutex_);
   std::unique_ptr<PolicyRunner> runner_ VMART_GUARDED_BY(mutex_);
   std::string policy_ VMART_GUARDED_BY(mutex_);
-  int failures_in_a_row_ VMART_GUARDED_BY(mutex_) = 0;
+  PolicyFailures failures_ VMART_GUARDED_BY(mutex_);
+  SteadyClock wall_clock_;
+  std::optional<TimePoint> failure_logged_ VMART_GUARDED_BY(mutex_);  // By `wall_clock_`.
+  std::uint64_t failures_not_logged_ VMART_GUARDED_BY(mutex_) = 0;
   bool paused_ VMART_GUARDED_BY(mutex_) = false;
   bool stopped_ VMART_GUARDED_BY(mutex_) = false;
   std::vector<SchedulerInbox::Event> events_ VMART_GUARDED_BY(mutex_);  // Not yet taken in.

@@ -3,6 +3,7 @@
 #include "service/scheduler.hpp"
 
 #include "base/log.hpp"
+#include "base/process_exit.hpp"
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
@@ -69,6 +70,7 @@ asio::awaitable<void> SchedulerLoop::drain_again_and_again() {
       co_await drain_timer_.async_wait(asio::redirect_error(asio::use_awaitable, cancelled));
       woken_ = false;
     }
+    ProcessExit::hold_back();
     try {
       quiet = scheduler_.drain() ? 0 : quiet + 1;
     } catch (const std::exception& error) {  // Want of memory: the next one may go well.
@@ -89,7 +91,8 @@ asio::awaitable<void> SchedulerLoop::tick_again_and_again() {
     const TimePoint begin = driver_.clock().now();
     boost::system::error_code cancelled;
     co_await tick_timer_.async_wait(asio::redirect_error(asio::use_awaitable, cancelled));
-    driver_.clock().reached(begin + tick_);  // A virtual clock follows.
+    driver_.clock().waited(begin + tick_);  // A virtual clock follows.
+    ProcessExit::hold_back();
     try {
       scheduler_.tick(asio::steady_timer::clock_type::now() - next > tick_);
     } catch (const std::exception& error) {

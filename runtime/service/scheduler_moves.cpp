@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <new>
 #include <set>
 #include <utility>
 
@@ -96,16 +97,37 @@ std::vector<MoveNumber> Scheduler::ready() const {
 /// and groups are small.
 void Scheduler::start_ready() {
   if (paused_ || waiting_.empty()) return;
+  std::vector<Running> groups;
+  std::exception_ptr failure;
+  const auto attempt = [&](auto&& step) {
+    try {
+      step();
+    } catch (const std::exception&) {
+      if (!failure) failure = std::current_exception();
+    }
+  };
+  attempt([&]() VMART_NO_THREAD_ANALYSIS { gather_ready(groups); });
+  // The planner has noted these as started: whatever fails, each is kept until it has ended.
+  for (Running& group : groups) {
+    if (group.moves.empty()) continue;
+    attempt([&]() VMART_NO_THREAD_ANALYSIS { submit(std::move(group)); });
+  }
+  if (failure) std::rethrow_exception(failure);
+  take_ended();  // Those that the mover refused.
+}
+
+/// Throws: std::bad_alloc; all that was noted as started is in a group then, for which `running_`
+/// has room.
+void Scheduler::gather_ready(std::vector<Running>& groups) {
   std::set<PlaceId> being_left;
   for (const Running& group : running_) {
     if (group.goes_last) being_left.insert(group.from);
   }
-  std::vector<Running> groups;
   for (const MoveNumber number : ready()) {
     // Asked again: those before it may have taken the room.
     if (!planner_.may_start(number, Snapshot(*tables_))) continue;
-    const Waiting& waiting = waiting_.at(number);
-    const AcceptedMove& move = waiting.move;
+    Waiting& waiting = waiting_.at(number);
+    AcceptedMove& move = waiting.move;
     const ChunkRow& row = Snapshot(*tables_).chunk(move.chunk);
     const ChunkRoster::Entry* entry = roster_.of(row);
     if (entry == nullptr) {
@@ -114,83 +136,97 @@ void Scheduler::start_ready() {
     }
     if (groups.empty() || !joins(groups.back(), waiting)) {
       if (waiting.goes_last() && !being_left.insert(move.from).second) continue;
-      groups.push_back({nullptr,
-                        entry->allocation,
-                        entry->begin,
-                        move.from,
-                        move.to,
-                        waiting.goes_last(),
-                        {},
-                        {},
-                        {},
-                        {}});
+      running_.reserve(running_.size() + groups.size() + 1);
+      Running group;
+      group.allocation = entry->allocation;
+      group.begin = entry->begin;
+      group.from = move.from;
+      group.to = move.to;
+      group.goes_last = waiting.goes_last();
+      group.slots.reserve(group_chunks_max);
+      group.moves.reserve(group_chunks_max);
+      group.decisions.reserve(group_chunks_max);
+      groups.push_back(std::move(group));
     }
+    // From here on nothing wants memory.
     tables_->expect(move.to, move.bytes);
     planner_.note_started(number);
     groups.back().slots.push_back(row.slot);
-    groups.back().moves.push_back(move);
+    groups.back().moves.push_back(std::move(move));
     groups.back().decisions.push_back(waiting.decision);
     waiting_.erase(number);
   }
-  for (Running& group : groups) submit(std::move(group));
 }
 
+/// Requires: `running_` has room for it. Whatever it throws, the group is there.
 void Scheduler::submit(Running group) {
-  std::string refused;
   group.started = clock_.now();
+  ask_mover(group);
+  running_.push_back(std::move(group));
+  const Running& kept = running_.back();
+  if (!kept.task) return;
+  stats_.moves_started += kept.moves.size();
+  for (const AcceptedMove& move : kept.moves) decide(decision_of(DecisionKind::started, move));
+}
+
+/// Gives it a task, or says why it has none.
+void Scheduler::ask_mover(Running& group) noexcept {
   try {
     const std::shared_ptr<Allocation> allocation = group.allocation.lock();
     if (!allocation || allocation->being_freed) {
-      refused = "it is being freed";
-    } else if (refused = allocation->why_pinned(); refused.empty()) {
+      group.refused = "it is being freed";
+    } else if (group.refused = allocation->why_pinned(); group.refused.empty()) {
       if (!ground_.mover.attached().any(group.begin)) {
-        refused = "no stream is attached that may use it";
-      } else {
-        MigrateOptions options;
-        options.scope = StopScope::attached;
-        options.priority = group.goes_last ? victim_priority : wanted_priority;
-        MoveTerms terms;
-        terms.asks_for_room = false;  // The planner has seen to it.
-        terms.keeps_copy = group.moves.front().keep_copy;
-        terms.by_policy = true;
-        group.task = ground_.mover.submit(
-            allocation, {group.slots.front(), group.slots.back() + std::size_t{1}},
-            roster_.location_of(group.to), options, terms);
-        group.task->on_done([inbox = inbox_] { inbox->wake(); });
+        group.refused = "no stream is attached that may use it";
+        return;
       }
+      MigrateOptions options;
+      options.scope = StopScope::attached;
+      options.priority = group.goes_last ? victim_priority : wanted_priority;
+      MoveTerms terms;
+      terms.asks_for_room = false;  // The planner has seen to it.
+      terms.keeps_copy = group.moves.front().keep_copy;
+      terms.by_policy = true;
+      terms.choice = PlaceChoice::runtime;
+      group.task = ground_.mover.submit(allocation,
+                                        {group.slots.front(), group.slots.back() + std::size_t{1}},
+                                        roster_.location_of(group.to), options, terms);
+      // Where nobody wakes the scheduler, the next drain sees that it has ended.
+      group.task->on_done([inbox = inbox_] { inbox->wake(); });
     }
   } catch (const std::exception& error) {
-    refused = error.what();
+    try {
+      if (!group.task) group.refused = error.what();
+    } catch (const std::exception&) {  // Refused without a reason.
+    }
   }
-  for (const AcceptedMove& move : group.moves) {
-    Decision decision =
-        decision_of(group.task ? DecisionKind::started : DecisionKind::not_moved, move);
-    decision.reason = refused;
-    decide(std::move(decision));
-  }
-  if (group.task) {
-    stats_.moves_started += group.moves.size();
-    running_.push_back(std::move(group));
-    return;
-  }
-  for (std::size_t i = 0; i < group.moves.size(); ++i) end_move(group, i, false, {});
 }
 
 // --- From moves to what is so
 
 void Scheduler::take_ended() {
   for (std::size_t i = 0; i < running_.size();) {
-    if (!running_[i].task->done()) {
+    if (running_[i].task && !running_[i].task->done()) {
       ++i;
       continue;
     }
-    Running group = std::move(running_[i]);
+    end(running_[i]);  // If it throws, it goes on where it was, the next time.
     running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
-    end(group);
+  }
+}
+
+/// The mover did not take it.
+void Scheduler::end_refused(Running& group) {
+  for (; group.ended < group.moves.size(); ++group.ended) {
+    Decision decision = decision_of(DecisionKind::not_moved, group.moves[group.ended]);
+    decision.reason = group.refused;
+    decide(std::move(decision));
+    end_move(group, group.ended, false, {});
   }
 }
 
 void Scheduler::end(Running& group) {
+  if (!group.task) return end_refused(group);
   const MigrationReport report = group.task->report();
   const std::shared_ptr<Allocation> allocation = group.allocation.lock();
   std::string why = "it was cancelled";
@@ -201,11 +237,11 @@ void Scheduler::end(Running& group) {
     why = error.what();
   }
   const Location to = roster_.location_of(group.to);
-  for (std::size_t i = 0; i < group.moves.size(); ++i) {
+  for (; group.ended < group.moves.size(); ++group.ended) {
+    const std::size_t i = group.ended;
     const bool moved =
         allocation && !allocation->being_freed && allocation->home(group.slots[i]) == to;
     const AcceptedMove& move = group.moves[i];
-    ++(moved ? stats_.moves_done : stats_.moves_failed);
     Decision decision = decision_of(moved ? DecisionKind::moved : DecisionKind::not_moved, move);
     decision.began = group.started;
     decision.ended = clock_.now();
@@ -214,6 +250,7 @@ void Scheduler::end(Running& group) {
     if (!moved) decision.reason = why;
     decide(std::move(decision));
     end_move(group, i, moved, report);
+    ++(moved ? stats_.moves_done : stats_.moves_failed);
   }
   // Only what is uncorrected teaches, only moves by themselves, and only those that copied.
   if (report.bytes_remapped == 0) {
@@ -227,13 +264,18 @@ void Scheduler::end_move(const Running& group, std::size_t which, bool moved,
                          const MigrationReport& report) {
   const AcceptedMove& move = group.moves[which];
   ChunkRow& row = tables_->row(move.chunk);
+  if (notices_.size() == notices_.capacity()) notices_.reserve(2 * notices_.size() + 8);
+  if (moved) tables_->touch(move.chunk);  // Then `moved` below wants no memory.
+  // The last that may throw: the books change together.
+  const std::vector<MoveNumber> fallen = planner_.note_ended(move.number, moved, tables_->now());
   tables_->expect_no_more(move.to, move.bytes);
   if (moved) tables_->moved(move.chunk, move.to);
-  for (const MoveNumber dropped : planner_.note_ended(move.number, moved, tables_->now())) {
-    forget_waiting(dropped);
-  }
+  for (const MoveNumber dropped : fallen) forget_waiting(dropped);
   row.moving = planner_.is_moving(move.chunk);  // A second leg may come yet.
   row.recent_moves = planner_.recent_moves(move.chunk, tables_->now());
+  MoveResult result{move.chunk, move.from, move.to, moved, {}, report.stall.max};
+  result.took = move_time(report) / static_cast<int>(group.moves.size());
+  notices_.emplace_back(result);
   if (ground_.recording != nullptr) {
     RecordedMove record;
     record.start = group.started;
@@ -246,11 +288,11 @@ void Scheduler::end_move(const Running& group, std::size_t which, bool moved,
     record.from = move.from;
     record.to = move.to;
     record.moved = moved;
-    ground_.recording->add(record);
+    try {
+      ground_.recording->add(record);
+    } catch (const std::bad_alloc&) {  // The recording lacks it; the books do not.
+    }
   }
-  MoveResult result{move.chunk, move.from, move.to, moved, {}, report.stall.max};
-  result.took = move_time(report) / static_cast<int>(group.moves.size());
-  notices_.emplace_back(result);
 }
 
 /// A move that was accepted and is not made.

@@ -19,6 +19,13 @@ std::vector<Location> Scheduler::place(const Geometry& geometry, Location device
   const MutexLock lock(mutex_);
   catch_up();
   const PlaceId user = roster_.place_of(device);
+  // Whoever could reach it on `device` can reach it wherever else it goes.
+  const Reach& reach = ground_.mover.reach();
+  const std::vector<DeviceId> users = reach.users(device);
+  const ChunkRoster* roster = &roster_;  // The lock is held in the lambda too.
+  const auto reached = [&, roster](PlaceId at) {
+    return reach.all_reach(users, roster->location_of(at));
+  };
   const auto chosen = std::make_shared<std::vector<PlaceId>>();
   std::vector<std::uint64_t> free_bytes;
   for (const PlaceState& place : Snapshot(*tables_).places())
@@ -26,7 +33,7 @@ std::vector<Location> Scheduler::place(const Geometry& geometry, Location device
   for (std::size_t slot = 0; slot < geometry.slots; ++slot) {
     PlaceId best = user;  // Where nothing has room: the pressure there finds some, or says no.
     for (const PlaceId at : tables_->costs().by_speed(user)) {
-      if (free_bytes[index(at)] < geometry.slot_bytes(slot)) continue;
+      if (free_bytes[index(at)] < geometry.slot_bytes(slot) || !reached(at)) continue;
       best = at;
       free_bytes[index(at)] -= geometry.slot_bytes(slot);
       break;
@@ -37,6 +44,7 @@ std::vector<Location> Scheduler::place(const Geometry& geometry, Location device
   AllocRequest request{geometry.size_bytes(), geometry.chunk_bytes, user, {}};
   Plan ignored;
   const bool decided = ask(
+      PolicyEntry::alloc,
       [chosen, request, tag](Policy& policy, const Snapshot& snapshot, Plan&) mutable {
         request.tag = tag;
         policy.on_alloc(request, snapshot, *chosen);
@@ -47,7 +55,8 @@ std::vector<Location> Scheduler::place(const Geometry& geometry, Location device
   std::vector<Location> homes;
   for (std::size_t slot = 0; slot < geometry.slots; ++slot) {
     const bool known = index(places[slot]) < tables_->costs().places();
-    homes.push_back(roster_.location_of(known ? places[slot] : otherwise[slot]));
+    const bool good = known && reached(places[slot]);
+    homes.push_back(roster_.location_of(good ? places[slot] : otherwise[slot]));
   }
   return homes;
 }
@@ -59,8 +68,11 @@ bool Scheduler::make_room(Location at, std::uint64_t bytes, TimePoint until) {
   const std::uint64_t before = used_bytes(place);
   const Pressure pressure{place, bytes, place};
   Plan plan;
-  ask([pressure](Policy& policy, const Snapshot& snapshot,
-                 Plan& wishes) { policy.on_pressure(pressure, snapshot, wishes); },
+  ask(
+      PolicyEntry::pressure,
+      [pressure](Policy& policy, const Snapshot& snapshot, Plan& wishes) {
+        policy.on_pressure(pressure, snapshot, wishes);
+      },
       plan);
   planner_.complete_pressure(pressure, Snapshot(*tables_), plan);
   carry_out(plan, true);
@@ -83,11 +95,16 @@ DrainReport Scheduler::drain_place(Location at, const DrainOptions& options) {
   DrainReport report;
   const TimePoint begin = clock_.now();
   const TimePoint until = begin + options.deadline;
+  {
+    const MutexLock lock(mutex_);
+    require_not_paused("vma::drain");
+  }
   while (Chunk copy = ground_.memory.copies().drop_oldest(at)) {  // They are in no books of ours.
     ground_.memory.dismiss(std::move(copy));
     if (clock_.now() >= until) break;
   }
   MutexLock lock(mutex_);
+  require_not_paused("vma::drain");
   const PlaceId place = roster_.place_of(at);
   catch_up();
   if (!drained_.contains(place)) {
@@ -107,10 +124,11 @@ DrainReport Scheduler::drain_place(Location at, const DrainOptions& options) {
     start_ready();
     const TimePoint now = clock_.now();
     const bool idle = plan.empty() && running_.empty() && waiting_.empty();
-    if (now >= until || stopped_ || (idle && !may_leave_later(place))) break;
+    if (now >= until || stopped_ || paused_ || (idle && !may_leave_later(place))) break;
     move_ended_.wait_until(lock, clock_, std::min(until, now + look_period), [] { return false; });
     catch_up();
   }
+  give_up_drain(place);
   report.bytes_left = used_bytes(place);
   report.bytes_moved = before > report.bytes_left ? before - report.bytes_left : 0;
   report.wall = clock_.now() - begin;
@@ -119,9 +137,28 @@ DrainReport Scheduler::drain_place(Location at, const DrainOptions& options) {
     if (row.bytes == 0 || row.at != place || row.dropped) continue;
     ++report.left[!row.movable    ? "pinned"
                   : !row.in_scope ? "not in the scope of an attached stream"
+                  : paused_       ? "the scheduler was paused"
                                   : "no room elsewhere, or no time"];
   }
   return report;
+}
+
+void Scheduler::require_not_paused(const char* call) const {
+  if (!paused_) return;
+  throw Error(ErrorKind::busy, call,
+              "the scheduler is paused, so nothing can move; resume it, then drain");
+}
+
+/// Nobody waits any more: what has not started would move later, unasked.
+void Scheduler::give_up_drain(PlaceId at) {
+  std::vector<MoveNumber> late;
+  for (const auto& [number, waiting] : waiting_) {
+    if (waiting.awaited && waiting.move.from == at) late.push_back(number);
+  }
+  for (const MoveNumber number : late) give_up(number, "the drain has ended");
+  for (const Running& group : running_) {
+    if (group.from == at && group.moves.front().victim && !group.goes_last) group.task->cancel();
+  }
 }
 
 /// What cannot move for good is not waited for; a chunk that is held where it came to is.

@@ -3,6 +3,8 @@
 #include "service/place_states.hpp"
 #include "service/policy_library.hpp"
 
+#include "base/log.hpp"
+
 #include <chrono>
 #include <utility>
 
@@ -105,6 +107,19 @@ void Scheduling::stop() noexcept {
   if (loop_) loop_->stop();
   server_.reset();
   control_.stop();
+}
+
+/// The scheduler adds nothing more once it is closed, and `TraceWriter` writes nothing more: so no
+/// file is in mid-write when the process ends.
+void Scheduling::finish_output() noexcept {
+  constexpr std::chrono::seconds limit(1);  // More than a policy is given.
+  if (server_) server_->remove_path();
+  if (!scheduler_.close_within(limit)) {
+    log(LogLevel::warn, "the process exits while the scheduler is busy; its last uses are lost");
+  }
+  if (recording_) recording_->write_all();
+  decisions_.write_all();
+  if (trace_) trace_->trace().flush();
 }
 
 }  // namespace vma

@@ -39,6 +39,9 @@ class Scheduling {
   /// Ends the thread and the control socket, and has nobody wait any more: nothing is decided from
   /// here on. Idempotent.
   void stop() noexcept;
+  /// At the end of the process: writes the files and removes the socket's path. Joins no thread and
+  /// calls no driver. Blocks: as the disk does.
+  void finish_output() noexcept;
 
  private:
   void begin_loop(const Settings& settings);

@@ -6,24 +6,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
-#include <cstdlib>
 #include <optional>
-#include <string_view>
+#include <string>
 
 namespace vma {
 namespace {
-
-std::optional<std::string> variable(const char* name) {
-  const char* text = std::getenv(name);
-  if (text == nullptr || *text == '\0') return std::nullopt;
-  return text;
-}
-
-[[noreturn]] void refuse(const std::string& what, const std::string& text, const char* wanted) {
-  throw Error(ErrorKind::invalid_argument, "vma::Runtime",
-              fmt::format("{} is \"{}\"; it takes {}", what, text, wanted));
-}
 
 /// An empty part is a part too, so that a comma too many is seen.
 std::vector<std::string> split(const std::string& text) {
@@ -38,20 +27,13 @@ std::vector<std::string> split(const std::string& text) {
   return parts;
 }
 
-std::uint64_t parse_number(const std::string& text, const std::string& what, const char* wanted) {
-  std::uint64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) refuse(what, text, wanted);
-  return number;
-}
-
 std::vector<int> parse_devices(const std::string& text) {
   std::vector<int> devices;
   for (const std::string& part : split(text)) {
     int device = 0;
     const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), device);
     if (error != std::errc() || end != part.data() + part.size() || device < 0) {
-      refuse("VMART_DEVICES", text, "GPU ordinals with commas between");
+      refuse_setting("VMART_DEVICES", text, environment_takes("VMART_DEVICES"));
     }
     devices.push_back(device);
   }
@@ -69,61 +51,30 @@ std::map<Location, std::uint64_t> parse_capacities(const std::string& text) {
           parse_size(equals == std::string::npos ? "" : part.substr(equals + 1), name);
       if (capacities.emplace(at, bytes).second) continue;
     } catch (const Error&) {
-      refuse(name, text, "entries such as gpu0=4GiB with commas between");
+      refuse_setting(name, text, environment_takes(name));
     }
-    refuse(name, text, "each location once");
+    refuse_setting(name, text, "each location once");
   }
   return capacities;
 }
 
 std::uint64_t size_setting(const std::optional<std::size_t>& option, const char* name,
                            std::uint64_t otherwise) {
-  if (option) return *option;
-  const auto text = variable(name);
-  return text ? parse_size(*text, name) : otherwise;
+  return option ? *option : environment_bytes(name).value_or(otherwise);
 }
 
-}  // namespace
-
-std::uint64_t parse_size(const std::string& text, const std::string& what) {
-  constexpr const char* wanted = "a number of bytes, or one with K, M, G, T (KiB, MiB, ...)";
-  std::size_t digits = 0;
-  while (digits < text.size() && text[digits] >= '0' && text[digits] <= '9') ++digits;
-  const std::string_view suffix = std::string_view(text).substr(digits);
-  constexpr std::string_view letters = "KMGT";
-  int power = 0;
-  if (!suffix.empty() && suffix != "B") {
-    const std::size_t letter = letters.find(suffix.front());
-    const std::string_view rest = suffix.substr(1);
-    if (letter == std::string_view::npos || !(rest.empty() || rest == "iB"))
-      refuse(what, text, wanted);
-    power = static_cast<int>(letter) + 1;
-  }
-  if (digits == 0) refuse(what, text, wanted);
-  const std::uint64_t number = parse_number(text.substr(0, digits), what, wanted);
-  if (power > 0 && number > (UINT64_MAX >> (10 * power))) refuse(what, text, "less than 16 EiB");
-  return number << (10 * power);
-}
-
-namespace {
-
-/// From the option, else from the variable, else `otherwise`. Throws where it is not within
-/// [least, most].
+/// From the option, else from the variable, else `otherwise`. Throws where it is not within the
+/// limits of the variable, nor at least `least`.
 std::uint64_t number_setting(std::optional<std::int64_t> option, const char* name,
-                             const char* field, const char* unit, std::uint64_t least,
-                             std::uint64_t most, std::uint64_t otherwise) {
-  const auto text = variable(name);
-  if (!option && !text) return otherwise;
-  const std::string wanted = fmt::format("{}, at least {} and at most {}", unit, least, most);
-  if (!option) {
-    const std::uint64_t number = parse_number(*text, name, wanted.c_str());
-    if (number < least || number > most) refuse(name, *text, wanted.c_str());
-    return number;
-  }
-  if (*option < 0 || static_cast<std::uint64_t>(*option) < least ||
-      static_cast<std::uint64_t>(*option) > most) {
-    throw Error(ErrorKind::invalid_argument, "vma::Runtime",
-                fmt::format("{} is {}; it takes {}", field, *option, wanted));
+                             const char* field, std::uint64_t otherwise, std::int64_t least = 0) {
+  if (!option) return environment_number(name).value_or(otherwise);
+  const auto variables = environment_variables();
+  const auto variable = std::ranges::find(variables, name, &EnvironmentVariable::name);
+  least = std::max(least, static_cast<std::int64_t>(variable->least));
+  if (*option < least || static_cast<std::uint64_t>(*option) > variable->most) {
+    refuse_setting(
+        field, std::to_string(*option),
+        fmt::format("{}, at least {} and at most {}", variable->takes, least, variable->most));
   }
   return static_cast<std::uint64_t>(*option);
 }
@@ -134,27 +85,26 @@ std::optional<std::int64_t> count_of(const std::optional<Duration>& duration) {
   return duration->count();
 }
 
+/// What tries widen the default limit of gates to.
+constexpr std::chrono::milliseconds widened_gate_limit(80);
+
 void settle_limits(const RuntimeOptions& options, Settings& settings) {
-  constexpr std::uint64_t second_us = 1'000'000;
-  constexpr std::uint64_t day_ms = 86'400'000;
-  constexpr std::uint64_t retries_max = 1'000;
-  settings.hold_limit =
-      std::chrono::milliseconds(number_setting(count_of(options.hold_limit), "VMART_HOLD_LIMIT_MS",
-                                               "hold_limit", "milliseconds", 1, day_ms, 2'000));
-  settings.gate_limit =
-      std::chrono::microseconds(number_setting(count_of(options.gate_limit), "VMART_GATE_LIMIT_US",
-                                               "gate_limit", "microseconds", 1, second_us, 5'000));
+  settings.hold_limit = std::chrono::milliseconds(
+      number_setting(count_of(options.hold_limit), "VMART_HOLD_LIMIT_MS", "hold_limit", 2'000));
+  settings.gate_limit = std::chrono::microseconds(
+      number_setting(count_of(options.gate_limit), "VMART_GATE_LIMIT_US", "gate_limit", 5'000));
+  // A program that names a limit means the longest that streams may stand.
+  const bool named = options.gate_limit || environment_number("VMART_GATE_LIMIT_US");
+  settings.gate_limit_max = named ? settings.gate_limit : widened_gate_limit;
   settings.gate_retries = static_cast<int>(number_setting(
       options.gate_retries ? std::optional<std::int64_t>(*options.gate_retries) : std::nullopt,
-      "VMART_GATE_RETRIES", "gate_retries", "a count", 0, retries_max, 8));
+      "VMART_GATE_RETRIES", "gate_retries", 8));
   // The variable takes 0 for no limit. In the option 0 would more likely mean "none at all", with
   // which nothing can move.
   settings.stall_budget = std::chrono::microseconds(number_setting(
-      count_of(options.stall_budget), "VMART_STALL_BUDGET_US", "stall_budget",
-      "microseconds of each second", options.stall_budget ? 1 : 0, second_us, 60'000));
-  settings.pressure_limit = std::chrono::milliseconds(
-      number_setting(count_of(options.pressure_limit), "VMART_PRESSURE_LIMIT_MS", "pressure_limit",
-                     "milliseconds", 0, day_ms, 2'000));
+      count_of(options.stall_budget), "VMART_STALL_BUDGET_US", "stall_budget", 60'000, 1));
+  settings.pressure_limit = std::chrono::milliseconds(number_setting(
+      count_of(options.pressure_limit), "VMART_PRESSURE_LIMIT_MS", "pressure_limit", 2'000));
   settings.copy_budget_bytes = size_setting(options.copy_budget_bytes, "VMART_COPY_BUDGET", 0);
   if (options.copy_budget_bytes && *options.copy_budget_bytes == 0) {
     throw Error(ErrorKind::invalid_argument, "vma::Runtime",
@@ -162,60 +112,67 @@ void settle_limits(const RuntimeOptions& options, Settings& settings) {
   }
 }
 
-void settle_scheduler(const RuntimeOptions& options, Settings& settings) {
-  constexpr std::uint64_t hour_us = 3'600'000'000;
-  constexpr std::uint64_t day_ms = 86'400'000;
-  settings.policy =
-      !options.policy.empty() ? options.policy : variable("VMART_POLICY").value_or("");
-  settings.policies = options.policies;
+/// What a runtime leaves of itself, and shows. All of it comes from the scheduler, which needs a
+/// policy.
+void settle_output(const RuntimeOptions& options, Settings& settings) {
   settings.control =
-      !options.control.empty() ? options.control : variable("VMART_CONTROL").value_or("");
-  settings.trace = !options.trace.empty() ? options.trace : variable("VMART_TRACE").value_or("");
+      !options.control.empty() ? options.control : environment_place("VMART_CONTROL").value_or("");
+  settings.trace =
+      !options.trace.empty() ? options.trace : environment_place("VMART_TRACE").value_or("");
+  if (settings.trace == "auto") settings.trace = "vmart-%p.trace.json";
+  settings.record = environment_path("VMART_RECORD").value_or("");
+  settings.decisions = environment_path("VMART_DECISIONS").value_or("");
   const bool controlled = control_path(settings.control.c_str()).has_value();
-  if (settings.policy.empty() && (controlled || !settings.trace.empty())) {
-    log(LogLevel::info, "no policy is named: stay_put decides, for VMART_CONTROL or VMART_TRACE");
+  const bool written =
+      !settings.trace.empty() || !settings.record.empty() || !settings.decisions.empty();
+  if (settings.policy.empty() && (controlled || written)) {
+    log(LogLevel::info,
+        "no policy is named: stay_put, which moves nothing, decides for VMART_CONTROL, "
+        "VMART_TRACE, VMART_RECORD or VMART_DECISIONS");
     settings.policy = "stay_put";
   }
-  settings.nvml = variable("VMART_NVML").value_or("auto");
-  if (settings.nvml == "1") settings.nvml = "auto";  // As VMART_CONTROL and VMART_NVTX have it.
-  if (settings.nvml == "0") settings.nvml.clear();
-  settings.record = variable("VMART_RECORD").value_or("");
-  settings.decisions = variable("VMART_DECISIONS").value_or("");
-  settings.tick = std::chrono::microseconds(number_setting(
-      count_of(options.tick), "VMART_TICK_US", "tick", "microseconds", 100, hour_us, 10'000));
-  settings.half_life =
-      std::chrono::milliseconds(number_setting(count_of(options.half_life), "VMART_HALF_LIFE_MS",
-                                               "half_life", "milliseconds", 1, day_ms, 1'000));
-  settings.policy_limit = std::chrono::milliseconds(number_setting(
-      std::nullopt, "VMART_POLICY_LIMIT_MS", "policy_limit", "milliseconds", 1, day_ms, 500));
-  settings.dry_run = options.dry_run;
-  if (!settings.dry_run) {
-    settings.dry_run =
-        number_setting(std::nullopt, "VMART_DRY_RUN", "dry_run", "0 or 1", 0, 1, 0) == 1;
-  }
+  settings.nvml = environment_text("VMART_NVML").value_or("auto");
+  if (const auto word = yes_or_no(settings.nvml)) settings.nvml = *word ? "auto" : "";
+}
+
+void settle_scheduler(const RuntimeOptions& options, Settings& settings) {
+  settings.policy =
+      !options.policy.empty() ? options.policy : environment_text("VMART_POLICY").value_or("");
+  settings.policies = options.policies;
+  settings.tick = std::chrono::microseconds(
+      number_setting(count_of(options.tick), "VMART_TICK_US", "tick", 10'000));
+  settings.half_life = std::chrono::milliseconds(
+      number_setting(count_of(options.half_life), "VMART_HALF_LIFE_MS", "half_life", 1'000));
+  settings.policy_limit = std::chrono::milliseconds(
+      number_setting(std::nullopt, "VMART_POLICY_LIMIT_MS", "policy_limit", 500));
+  settings.dry_run = options.dry_run || environment_flag("VMART_DRY_RUN").value_or(false);
 }
 
 }  // namespace
 
 Settings settle(const RuntimeOptions& options) {
+  log_level();  // A bad VMART_LOG is told now, not with the first message.
+  warn_of_unknown_variables();
   Settings settings;
   settings.driver =
-      !options.driver.empty() ? options.driver : variable("VMART_DRIVER").value_or("cuda");
+      !options.driver.empty() ? options.driver : environment_text("VMART_DRIVER").value_or("cuda");
   settings.devices = options.devices;
   if (settings.devices.empty()) {
-    if (const auto text = variable("VMART_DEVICES")) settings.devices = parse_devices(*text);
+    if (const auto text = environment_text("VMART_DEVICES"))
+      settings.devices = parse_devices(*text);
   }
   for (const auto& [at, bytes] : options.capacity_bytes) settings.capacity_bytes[at] = bytes;
   if (settings.capacity_bytes.empty()) {
-    if (const auto text = variable("VMART_CAPACITY"))
+    if (const auto text = environment_text("VMART_CAPACITY"))
       settings.capacity_bytes = parse_capacities(*text);
   }
   settings.cache_bytes_per_gpu =
       size_setting(options.cache_bytes_per_gpu, "VMART_CACHE_BYTES_PER_GPU", 512 * MiB);
   settings.host_cache_bytes = size_setting(options.host_cache_bytes, "VMART_HOST_CACHE_BYTES", GiB);
-  settings.calibration = variable("VMART_CALIBRATION").value_or("auto");
+  settings.calibration = environment_text("VMART_CALIBRATION").value_or("auto");
   settle_limits(options, settings);
   settle_scheduler(options, settings);
+  settle_output(options, settings);
   return settings;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/environment.hpp"
 #include "migrate/live_copier.hpp"
 
 #include <vma/runtime.hpp>
@@ -21,6 +22,7 @@ struct Settings {
   std::uint64_t host_cache_bytes = 0;
   std::chrono::milliseconds hold_limit{0};
   std::chrono::microseconds gate_limit{5'000};
+  std::chrono::microseconds gate_limit_max{80'000};  ///< `gate_limit` where that was set.
   int gate_retries = 8;
   std::chrono::microseconds stall_budget{60'000};  ///< Of each second; 0 is no limit.
   std::uint64_t copy_budget_bytes = 0;             ///< In each second; 0 is no limit.
@@ -45,9 +47,5 @@ struct Settings {
 
 /// Throws: Error{invalid_argument} that names the variable and its value.
 Settings settle(const RuntimeOptions& options);
-
-/// "4096", "64MiB", "4G"; the suffixes are binary. Throws: Error{invalid_argument} that names
-/// `what`.
-std::uint64_t parse_size(const std::string& text, const std::string& what);
 
 }  // namespace vma

@@ -1,6 +1,7 @@
 #include "service/trace_writer.hpp"
 
 #include "base/log.hpp"
+#include "base/process_exit.hpp"
 
 #include <vma/error.hpp>
 
@@ -33,6 +34,7 @@ void TraceWriter::work() {
     if (closed_) return;
     asked_ = false;
     lock.unlock();
+    ProcessExit::hold_back();  // The end of the process writes the last of it.
     trace_.flush();
     lock.lock();
   }

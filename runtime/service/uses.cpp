@@ -8,8 +8,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstddef>
 #include <cstring>
+#include <memory_resource>
 #include <vector>
 
 namespace vma {
@@ -36,39 +39,58 @@ void check_hint(const Hint& hint, const Topology& topology, const char* call) {
 }
 
 /// All of every allocation that a word points into, each once.
-std::vector<Use> uses_of(std::span<const std::uint64_t> words, const Registry& registry,
-                         Location device) {
-  std::vector<Use> uses;
-  for (const std::uint64_t word : words) {
-    const auto found = registry.find(Address{word});
-    const auto bounds = found ? registry.bounds(found->id) : std::nullopt;
-    if (!bounds || !bounds->contains(Address{word})) continue;
-    const void* begin = to_pointer(bounds->begin);
-    if (std::ranges::find(uses, begin, &Use::address) != uses.end()) continue;
-    uses.push_back({begin, bounds->size_bytes, device, UseKind::read_write});
+class UsesFound {
+ public:
+  UsesFound(const Registry& registry, Location device) : registry_(registry), device_(device) {
+    uses_.reserve(usual_count);
   }
-  return uses;
+  UsesFound(const UsesFound&) = delete;
+  UsesFound& operator=(const UsesFound&) = delete;
+
+  void look_at(std::uint64_t word) {
+    const auto holds = [word](const Use& use) {
+      return word - to_integer(address_of(use.address)) < use.bytes;
+    };
+    if (std::ranges::any_of(uses_, holds)) return;
+    const auto found = registry_.find(Address{word});
+    const auto bounds = found ? registry_.bounds(found->id) : std::nullopt;
+    if (!bounds || !bounds->contains(Address{word})) return;
+    uses_.push_back({to_pointer(bounds->begin), bounds->size_bytes, device_, UseKind::read_write});
+  }
+
+  std::span<const Use> uses() const { return uses_; }
+
+ private:
+  static constexpr std::size_t usual_count = 12;
+
+  const Registry& registry_;
+  const Location device_;
+  // The usual ones lie on the stack.
+  std::array<std::byte, usual_count * sizeof(Use)> room_;
+  std::pmr::monotonic_buffer_resource memory_{room_.data(), room_.size()};
+  std::pmr::vector<Use> uses_{&memory_};
+};
+
+/// Throws: Error{invalid_argument} where the launch cannot have had such parameters.
+void require_all(std::size_t count, const void* const* parameters, const char* call) {
+  for (std::size_t i = 0; i < count; ++i) {
+    if (parameters != nullptr && parameters[i] != nullptr) continue;
+    throw Error(ErrorKind::invalid_argument, call,
+                parameters == nullptr ? std::string("parameters is null")
+                                      : fmt::format("parameters[{}] is null", i));
+  }
 }
 
-/// The words of a launch's parameters that can be pointers: whole, and aligned as the kernel sees
-/// them. Throws: Error{invalid_argument} where the launch cannot have had them.
-std::vector<std::uint64_t> words_of(std::span<const ParameterInfo> infos,
-                                    const void* const* parameters, const char* call) {
+/// The words of a parameter that can be pointers: whole, and aligned as the kernel sees them.
+void look_through(const ParameterInfo& info, const void* parameter, UsesFound& found) {
   constexpr std::size_t word_bytes = sizeof(std::uint64_t);
-  std::vector<std::uint64_t> words;
-  for (std::size_t i = 0; i < infos.size(); ++i) {
-    if (parameters == nullptr || parameters[i] == nullptr) {
-      throw Error(ErrorKind::invalid_argument, call,
-                  parameters == nullptr ? std::string("parameters is null")
-                                        : fmt::format("parameters[{}] is null", i));
-    }
-    // Where a parameter is not aligned to words, no member of it is one.
-    if (infos[i].offset_bytes % word_bytes != 0 || infos[i].size_bytes < word_bytes) continue;
-    const std::size_t begin = words.size();
-    words.resize(begin + infos[i].size_bytes / word_bytes);
-    std::memcpy(&words[begin], parameters[i], (words.size() - begin) * word_bytes);
+  // Where a parameter is not aligned to words, no member of it is one.
+  if (info.offset_bytes % word_bytes != 0) return;
+  for (std::size_t at = 0; at + word_bytes <= info.size_bytes; at += word_bytes) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, static_cast<const std::byte*>(parameter) + at, word_bytes);
+    found.look_at(word);
   }
-  return words;
 }
 
 }  // namespace
@@ -107,8 +129,9 @@ void Runtime::launch_recorded(Stream stream, const Kernel& kernel, Dim3 grid, Di
   // First, so that nothing fails once the kernel is enqueued.
   const ContextHandle context = entry->launcher.bind(stream).context;
   const Location device = gpu(index(parts_->driver->context_device(context)));
-  launch_using(stream, kernel, grid, block, arguments,
-               uses_of(arguments.words(), entry->memory.registry(), device));
+  UsesFound found(entry->memory.registry(), device);
+  for (const std::uint64_t word : arguments.words()) found.look_at(word);
+  launch_using(stream, kernel, grid, block, arguments, found.uses());
 }
 
 void Runtime::record_launch(const void* function, const void* const* parameters, Location device) {
@@ -119,8 +142,19 @@ void Runtime::record_launch(const void* function, const void* const* parameters,
     throw Error(ErrorKind::invalid_argument, call,
                 fmt::format("function {} on {}", function, to_string(device)));
   }
-  const std::vector<ParameterInfo> infos = parts_->driver->kernel_parameters(function);
-  record_uses(uses_of(words_of(infos, parameters, call), entry->memory.registry(), device));
+  const KernelParameters* const known = entry->kernels.parameters_of(function);
+  if (known == nullptr) return;  // The thread ends, and has no ring for uses either.
+  require_all(known->list.size(), parameters, call);
+  UsesFound found(entry->memory.registry(), device);
+  for (std::size_t i = 0; i < known->list.size(); ++i) {
+    look_through(known->list[i], parameters[i], found);
+  }
+  record_uses(found.uses());
+}
+
+void Runtime::forget_kernels() {
+  const Parts::Entry entry(*parts_, "vma::forget_kernels");
+  entry->kernels.forget();
 }
 
 }  // namespace v1

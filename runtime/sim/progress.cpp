@@ -69,6 +69,18 @@ void Progress::learn(const CompletionPtr& completion) {
   if (races_ != nullptr) races_->host_learns(completion->knows);
 }
 
+/// In real time: what is stuck waits for a thread of this computer.
+template <typename Ready>
+bool Progress::changes_by(MutexLock& lock, TimePoint deadline, Ready ready) {
+  if (deadline == never) return changed.wait(lock, ready), true;
+  constexpr TimePoint longest = std::chrono::hours(24);
+  SteadyClock real;
+  const TimePoint left = std::clamp(deadline - clock_.now(), TimePoint(0), longest);
+  const bool in_time = changed.wait_until(lock, real, real.now() + left, ready);
+  if (!in_time) clock_.reached(deadline);
+  return in_time;
+}
+
 bool Progress::await(MutexLock& lock, const CompletionPtr& completion, TimePoint deadline) {
   const auto ended = [&]() VMART_NO_THREAD_ANALYSIS { return is_done(*completion) || fault_ != 0; };
   if (clock_.stepped() != nullptr) {
@@ -83,9 +95,9 @@ bool Progress::await(MutexLock& lock, const CompletionPtr& completion, TimePoint
   for (;;) {
     changed.wait(lock, [&] { return ended() || is_stuck(*completion); });
     if (ended()) break;
-    const bool moved = changed.wait_until(lock, clock_, deadline,
-                                          [&] { return ended() || !is_stuck(*completion); });
-    if (!moved) return false;
+    if (!changes_by(lock, deadline, [&] { return ended() || !is_stuck(*completion); })) {
+      return false;
+    }
   }
   if (fault_ != 0) return true;
   learn(completion);

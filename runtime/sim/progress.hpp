@@ -63,6 +63,8 @@ class Progress {
 
  private:
   void learn(const CompletionPtr& completion);
+  template <typename Ready>
+  bool changes_by(MutexLock& lock, TimePoint deadline, Ready ready) VMART_REQUIRES(mutex);
 
   SimClock& clock_;
   RaceDetector* const races_;

@@ -3,6 +3,9 @@
 #include "base/clock.hpp"
 
 #include <atomic>
+#include <chrono>
+#include <functional>
+#include <utility>
 
 namespace vma {
 
@@ -12,13 +15,28 @@ class SteppedExecutor;
 ///
 /// Stepped: the executor's; a call that takes time lets other members run meanwhile. Threaded: one
 /// count for the whole machine, which calls add to and waits move on; it never goes back.
+///
+/// Threaded, a wait that runs out in real time moves the count to its deadline. While a thread is
+/// `Measuring` it does so only if no stream has work that could go on, and only for that thread:
+/// moving real bytes costs this computer's processors far more than the simulated machine, and what
+/// does not get a processor is not late. A thread that is `Standing` suspends that, and so do
+/// `absence_max` without a sign of the measuring threads, and `frozen_max` in which nothing moved
+/// the count: whatever the reason, no limit lasts for ever.
 class SimClock : public Clock {
  public:
-  explicit SimClock(SteppedExecutor* stepped) : stepped_(stepped) {}
+  static constexpr std::chrono::seconds absence_max{1};
+  static constexpr std::chrono::seconds frozen_max{60};
+
+  /// `working` says whether a stream has work that can go on; asked from any thread.
+  explicit SimClock(SteppedExecutor* stepped, std::function<bool()> working = nullptr)
+      : stepped_(stepped), working_(std::move(working)) {}
 
   TimePoint now() const override;
   std::chrono::steady_clock::time_point wake_time(TimePoint deadline) const override;
   void reached(TimePoint time) override;
+  bool waited(TimePoint deadline) override;
+  void note_measuring(int change) noexcept override;
+  void note_standing(int change) noexcept override { standing_ += change; }
 
   SteppedExecutor* stepped() const noexcept { return stepped_; }
   /// The calling thread is busy for so long.
@@ -27,8 +45,15 @@ class SimClock : public Clock {
   void sleep_until(TimePoint time);
 
  private:
+  bool passes_by_waiting();
+
   SteppedExecutor* const stepped_;
-  std::atomic<TimePoint::rep> ticks_{0};  // Threaded only.
+  const std::function<bool()> working_;
+  // Threaded only.
+  std::atomic<TimePoint::rep> ticks_{0};
+  std::atomic<int> measuring_{0}, standing_{0};
+  std::atomic<TimePoint::rep> moved_at_{0};  // Real time of the last change of the count.
+  std::atomic<TimePoint::rep> sign_at_{0};   // Of the last sign of a thread that measures.
 };
 
 }  // namespace vma

@@ -76,6 +76,8 @@ DeviceInfo SimDriver::device_info(DeviceId device) {
   info.host_node = gpu.host_node;
   info.copy_engines = gpu.copy_engines;
   info.max_queues = gpu.hardware_queues;
+  const auto& links = machine_->description.host_links[static_cast<std::size_t>(index(device))];
+  info.host_atomics = std::ranges::all_of(links, &HostLink::native_atomics);
   return info;
 }
 

@@ -93,12 +93,11 @@ DeviceId SimDriver::context_device(ContextHandle context) {
 }
 
 void SimDriver::synchronize_context(ContextHandle context) {
-  constexpr auto call = "cuCtxSynchronize";
+  constexpr auto call = "cuModuleUnload";
   const CallTime time(*machine_, machine_->costs.parameters().query_us);
   MutexLock lock(machine_->progress.mutex);
   SimContext& owner = machine_->context(context, call);
   machine_->progress.check_fault(call);
-  machine_->forbid_capture(owner, call);
   machine_->progress.await(lock, owner.everything(), never);
   machine_->progress.check_fault(call);
 }

@@ -104,6 +104,7 @@ void SimDriver::launch_graph(BoundStream stream, ExecGraphHandle graph) {
   const CallTime time(*machine_, machine_->costs.parameters().launch_us);
   MutexLock lock(machine_->progress.mutex);
   SimStream& launcher = machine_->stream_after_frees(lock, stream, call);
+  if (launcher.capture != nullptr) machine_->forbid_capture(launcher, call);
   SimExecGraph& ready = machine_->exec_graph(graph, call);
   std::vector<CompletionPtr> before;
   if (ready.last_launch != nullptr) before.push_back(ready.last_launch);
@@ -154,8 +155,13 @@ void SimDriver::update_chain(ExecGraphHandle chain, std::span<const ChainStep> s
   updated.nodes = std::move(nodes);
 }
 
+/// A kernel, which a capture takes as a node.
 void SimDriver::stop(BoundStream stream, ExecGraphHandle chain) {
-  launch_graph(stream, chain);
+  constexpr auto call = "cuLaunchKernel";
+  const CallTime time(*machine_, machine_->costs.parameters().launch_us);
+  MutexLock lock(machine_->progress.mutex);
+  SimStream& stopped = machine_->stream_after_frees(lock, stream, call);
+  machine_->submit(stopped, GraphWork{machine_->exec_graph(chain, call).nodes}, call);
 }
 
 }  // namespace vma

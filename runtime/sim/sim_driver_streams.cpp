@@ -8,18 +8,11 @@
 namespace vma {
 namespace {
 
-/// A question about a stream that captures is refused and ends the capture in failure.
-void forbid_captured(SimStream& stream, const char* call) {
-  if (stream.capture == nullptr) return;
-  stream.capture->invalid = true;
-  throw driver_error(native_stream_capture_unsupported, call, "the stream captures");
-}
-
 void forbid_captured(const SimEvent& event, const char* call) {
   const auto capture = event.capture.lock();
   if (capture == nullptr) return;
   capture->invalid = true;
-  throw driver_error(native_stream_capture_unsupported, call, "the event was captured");
+  throw driver_error(native_captured_event, call, "the event was captured");
 }
 
 /// The stream waits for an event of a capture: it joins the capture, or another stream's branch
@@ -79,12 +72,16 @@ ContextHandle SimDriver::stream_context(StreamHandle stream) {
 
 std::uint64_t SimDriver::stream_id(BoundStream stream) {
   const MutexLock lock(machine_->progress.mutex);
-  return machine_->stream(stream, "cuStreamGetId").id();
+  SimStream& asked = machine_->stream(stream, "cuStreamGetId");
+  machine_->forbid_capture(asked, "cuStreamGetId");
+  return asked.id();
 }
 
 StreamKind SimDriver::stream_kind(BoundStream stream) {
   const MutexLock lock(machine_->progress.mutex);
-  return machine_->stream(stream, "cuStreamGetFlags").kind();
+  SimStream& asked = machine_->stream(stream, "cuStreamGetFlags");
+  machine_->forbid_capture(asked, "cuStreamGetFlags");
+  return asked.kind();
 }
 
 bool SimDriver::query_stream(BoundStream stream) {
@@ -93,7 +90,7 @@ bool SimDriver::query_stream(BoundStream stream) {
   MutexLock lock(machine_->progress.mutex);
   SimStream& asked = machine_->stream(stream, call);
   machine_->progress.check_fault(call);
-  forbid_captured(asked, call);
+  machine_->forbid_capture(asked, call);
   const CompletionPtr last = asked.last();
   const bool done = machine_->progress.query(lock, last);
   machine_->progress.check_fault(call);
@@ -106,7 +103,7 @@ bool SimDriver::wait_stream(BoundStream stream, TimePoint deadline) {
   MutexLock lock(machine_->progress.mutex);
   SimStream& asked = machine_->stream(stream, call);
   machine_->progress.check_fault(call);
-  forbid_captured(asked, call);
+  machine_->forbid_capture(asked, call);
   const CompletionPtr last = asked.last();
   const bool done = machine_->progress.await(lock, last, deadline);
   machine_->progress.check_fault(call);

@@ -86,7 +86,7 @@ void SimDriver::unload_kernel(KernelHandle kernel) {
   }
 }
 
-std::vector<ParameterInfo> SimDriver::kernel_parameters(const void* function) {
+KernelParameters SimDriver::kernel_parameters(const void* function) {
   constexpr auto call = "cuFuncGetParamInfo";
   const CallTime time(*machine_, machine_->costs.parameters().query_us);
   const MutexLock lock(machine_->progress.mutex);
@@ -96,10 +96,19 @@ std::vector<ParameterInfo> SimDriver::kernel_parameters(const void* function) {
     throw driver_error(native_invalid_handle, call, fmt::format("kernel {}", function));
   }
   const Kernel& kernel = found->second->kernel;
-  if (auto parameters = ptx_parameters(kernel.ptx, kernel.entry)) return *std::move(parameters);
+  if (auto parameters = ptx_parameters(kernel.ptx, kernel.entry)) {
+    return {*std::move(parameters), false};
+  }
   throw driver_error(
       native_not_supported, call,
       fmt::format("kernel \"{}\" has no PTX that declares its parameters", kernel.entry));
+}
+
+bool SimDriver::has_parameters(const void* function, const KernelParameters&) {
+  const CallTime time(*machine_, machine_->costs.parameters().query_us);
+  const MutexLock lock(machine_->progress.mutex);
+  // No handle is used twice: one that still stands for a kernel stands for the same.
+  return machine_->kernels.contains(KernelHandle{reinterpret_cast<std::uint64_t>(function)});
 }
 
 void SimDriver::launch(BoundStream stream, KernelHandle kernel, LaunchShape shape,

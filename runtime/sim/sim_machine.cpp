@@ -1,6 +1,8 @@
 #include "sim/sim_machine.hpp"
 
 #include "base/check.hpp"
+#include "base/environment.hpp"
+#include "base/process_exit.hpp"
 #include "base/units.hpp"
 #include "driver/native_codes.hpp"
 #include "sim/stepped_executor.hpp"
@@ -9,9 +11,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <ranges>
 #include <utility>
 
 namespace vma {
@@ -34,16 +36,16 @@ std::uint64_t thread_number() {
 
 std::uint64_t budget_of(const SimOptions& options) {
   if (options.host_budget_bytes != 0) return options.host_budget_bytes;
-  const char* text = std::getenv("VMART_SIM_BYTES");
-  if (text == nullptr) return default_budget_bytes;
-  std::uint64_t bytes = 0;
-  const char* end = text + std::strlen(text);
-  const auto [stop, failed] = std::from_chars(text, end, bytes);
-  if (failed != std::errc() || stop != end || bytes == 0 || bytes > (1ull << 44)) {
-    throw Error(ErrorKind::invalid_argument, "SimDriver",
-                fmt::format("VMART_SIM_BYTES=\"{}\" is no count of bytes", text));
-  }
-  return bytes;
+  return environment_bytes("VMART_SIM_BYTES").value_or(default_budget_bytes);
+}
+
+/// As libcuda's, the driver of every machine goes when the process exits: threads that are left
+/// find it gone.
+std::atomic<bool> gone_with_process{false};
+
+void go_with_process() {
+  static const bool prepared = std::atexit([] { gone_with_process = true; }) == 0;
+  static_cast<void>(prepared);
 }
 
 bool fits(const LaunchShape& shape) {
@@ -59,7 +61,7 @@ SimMachine::SimMachine(MachineDescription machine, const SimOptions& sim_options
       serial(next_serial()),
       executor(sim_options.stepped != nullptr ? static_cast<Executor&>(*sim_options.stepped)
                                               : threads),
-      clock(sim_options.stepped),
+      clock(sim_options.stepped, [this] { return has_work(); }),
       costs(description),
       store(budget_of(sim_options)),
       memory(description, costs, store, (serial << serial_shift) + chunk_handles, sim_options.seed),
@@ -67,7 +69,9 @@ SimMachine::SimMachine(MachineDescription machine, const SimOptions& sim_options
       runner(memory, routes, clock, costs),
       progress(clock, sim_options.detect_races ? &races : nullptr),
       primaries(description.gpus.size(), nullptr),
-      last_handle_((serial << serial_shift) + 0x1000) {}
+      last_handle_((serial << serial_shift) + 0x1000) {
+  go_with_process();
+}
 
 SimMachine::~SimMachine() {
   const auto end = [this] {
@@ -85,6 +89,13 @@ SimMachine::~SimMachine() {
   } else {
     end();
   }
+}
+
+bool SimMachine::has_work() VMART_NO_THREAD_ANALYSIS {
+  const MutexLock lock(progress.mutex);
+  const auto works = [](const auto& stream) { return stream->has_work(); };
+  return std::ranges::any_of(streams | std::views::values, works) ||
+         std::ranges::any_of(retired, works);
 }
 
 void SimMachine::require_device(DeviceId device, const char* call) const {
@@ -245,6 +256,8 @@ void SimMachine::await_others_of_device(MutexLock& lock, ContextHandle closing,
 }
 
 void SimMachine::wait_for_destroys(MutexLock& lock) {
+  if (destroying == 0) return;
+  const Standing standing(clock);
   progress.changed.wait(
       lock, [&]() VMART_NO_THREAD_ANALYSIS { return destroying == 0 || progress.fault() != 0; });
 }
@@ -255,6 +268,8 @@ SimStream& SimMachine::stream_after_frees(MutexLock& lock, BoundStream bound, co
 }
 
 void SimMachine::wait_for_frees(MutexLock& lock, SimContext& owner) {
+  if (owner.freeing == 0) return;
+  const Standing standing(clock);
   progress.changed.wait(
       lock, [&]() VMART_NO_THREAD_ANALYSIS { return owner.freeing == 0 || progress.fault() != 0; });
 }
@@ -263,6 +278,20 @@ void SimMachine::forbid_capture(SimContext& owner, const char* call) {
   if (!owner.captures()) return;
   owner.invalidate_captures();
   throw driver_error(native_stream_capture_unsupported, call, "a stream of the context captures");
+}
+
+void SimMachine::forbid_capture(SimStream& asked, const char* call) {
+  const SimContext& owner = asked.context();
+  if (owner.legacy == &asked) {
+    for (const SimStream* other : owner.streams) {
+      if (other->kind() != StreamKind::blocking || other->capture == nullptr) continue;
+      other->capture->invalid = true;
+      throw driver_error(native_stream_capture_implicit, call, "a blocking stream captures");
+    }
+  }
+  if (asked.capture == nullptr) return;
+  asked.capture->invalid = true;
+  throw driver_error(native_stream_capture_unsupported, call, "the stream captures");
 }
 
 CompletionPtr SimMachine::submit(SimStream& stream, Work work, const char* call,
@@ -277,13 +306,9 @@ CompletionPtr SimMachine::submit(SimStream& stream, Work work, const char* call,
   }
   const auto after = [&](const SimStream* other) { dependencies.push_back(other->last()); };
   if (owner.legacy == &stream) {
+    forbid_capture(stream, call);
     for (const SimStream* other : owner.streams) {
-      if (other == &stream || other->kind() != StreamKind::blocking) continue;
-      if (other->capture != nullptr) {
-        other->capture->invalid = true;
-        throw driver_error(native_stream_capture_implicit, call, "a blocking stream captures");
-      }
-      after(other);
+      if (other != &stream && other->kind() == StreamKind::blocking) after(other);
     }
   } else if (stream.kind() == StreamKind::blocking && owner.legacy != nullptr) {
     after(owner.legacy);
@@ -308,6 +333,11 @@ void SimMachine::reap(MutexLock& lock) VMART_NO_THREAD_ANALYSIS {
 }
 
 CallTime::CallTime(SimMachine& machine, TimePoint cost) : clock_(machine.clock) {
+  if (ProcessExit::closed()) {
+    ProcessExit::hold_back();
+    throw driver_error(native_deinitialized, "SimDriver", "the process exits");
+  }
+  if (gone_with_process) throw driver_error(native_deinitialized, "SimDriver");
   TimePoint before = cost;
   if (SteppedExecutor* stepped = machine.options.stepped) {
     before = cost * static_cast<int>(stepped->random() % 5) / 4;

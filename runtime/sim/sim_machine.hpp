@@ -80,6 +80,8 @@ class SimMachine {
 
   // All of these require the lock of `progress`.
   void require_device(DeviceId device, const char* call) const;
+  /// Whether a stream has work that can go on. Takes the lock of `progress`.
+  bool has_work();
   SimContext& context(ContextHandle handle, const char* call);
   /// Handles 0 and 1 are the legacy stream, 2 is the calling thread's own.
   SimStream& stream(BoundStream bound, const char* call);
@@ -102,6 +104,9 @@ class SimMachine {
   /// The stream, once nobody is.
   SimStream& stream_after_frees(MutexLock& lock, BoundStream bound, const char* call);
   void forbid_capture(SimContext& context, const char* call);
+  /// What the driver answers to all but a few calls on a stream that captures: it refuses, and ends
+  /// the capture in failure; on the legacy stream, that of a blocking stream of its context.
+  void forbid_capture(SimStream& stream, const char* call);
   /// Enqueues, or captures; null if captured.
   CompletionPtr submit(SimStream& stream, Work work, const char* call,
                        std::vector<CompletionPtr> dependencies = {});

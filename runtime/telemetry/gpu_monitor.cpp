@@ -1,5 +1,7 @@
 #include "telemetry/gpu_monitor.hpp"
 
+#include "base/process_exit.hpp"
+
 #include <vma/error.hpp>
 
 #include <unistd.h>
@@ -81,6 +83,7 @@ void GpuMonitor::AtExit::end() noexcept {
   // A forked child has its parent's monitors without the threads, and maybe a mutex that one held.
   const pid_t here = getpid();
   if (process_ != here) return;
+  ProcessExit::begin();  // The library is waited for with nothing stopped.
   std::vector<std::shared_ptr<State>> states;
   {
     const MutexLock lock(mutex_);

@@ -12,6 +12,7 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -20,8 +21,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <stdexcept>
 #include <system_error>
+#include <utility>
 
 namespace vma {
 namespace {
@@ -32,7 +35,7 @@ constexpr int answer_limit_ms = 10'000;
 constexpr std::size_t answer_bytes_max = std::size_t{16} << 20;
 
 [[noreturn]] void refuse(ErrorKind kind, const std::string& detail) {
-  throw Error(kind, "vmart", detail);
+  throw Error(kind, "control", detail);
 }
 
 /// -1 and errno if nobody listens at `path`.
@@ -53,6 +56,37 @@ int connect_to(const std::string& path) {
   close(descriptor);
   errno = code;
   return -1;
+}
+
+/// Of this user, or of root, who has everything anyway; and nobody else may change it.
+bool is_trusted(const struct stat& status) {
+  const bool own = status.st_uid == geteuid() || status.st_uid == 0;
+  const bool sticky = S_ISDIR(status.st_mode) && (status.st_mode & S_ISVTX) != 0;
+  return own && (sticky || (status.st_mode & (S_IWGRP | S_IWOTH)) == 0);
+}
+
+/// Why a socket may be somebody else's, who would read what is asked and write what is shown.
+/// Empty: it is the user's, in a folder where nobody else can put another in its place.
+std::string why_distrusted(const std::string& path) {
+  std::error_code failed;
+  const std::filesystem::path named = std::filesystem::absolute(path);
+  const std::filesystem::path real = std::filesystem::canonical(named, failed);
+  if (failed) return failed.message();
+  struct stat status {};
+  const auto owner = [&] {
+    return fmt::format("belongs to user {}, with mode {:04o}", status.st_uid,
+                       status.st_mode & 07777);
+  };
+  // Of a link, both: that of the link says where it leads.
+  for (const std::filesystem::path& folder : {named.parent_path(), real.parent_path()}) {
+    if (stat(folder.c_str(), &status) != 0)
+      return fmt::format("{}: {}", folder.string(), std::strerror(errno));
+    if (!is_trusted(status)) return fmt::format("its folder {} {}", folder.string(), owner());
+  }
+  if (lstat(real.c_str(), &status) != 0) return std::strerror(errno);
+  if (!S_ISSOCK(status.st_mode)) return "it is no socket";
+  if (!is_trusted(status)) return "it " + owner();
+  return "";
 }
 
 /// Paths in `folder` whose names begin and end so, with digits between.
@@ -78,6 +112,7 @@ std::vector<std::string> paths_of(const std::string& pid) {
            !path.ends_with("/" + pid + ".sock");
   });
   std::erase_if(paths, [](const std::string& path) {
+    if (!why_distrusted(path).empty()) return true;
     const int descriptor = connect_to(path);
     if (descriptor >= 0) close(descriptor);
     return descriptor < 0;
@@ -92,7 +127,9 @@ std::string path_of(const ControlChoice& choice) {
   if (paths.size() == 1) return paths.front();
   if (paths.empty()) {
     refuse(ErrorKind::invalid_argument,
-           "no runtime listens; a program does with VMART_CONTROL=1 in its environment");
+           "no runtime listens; start the program with VMART_CONTROL=1 in its environment (`vmart "
+           "demo` "
+           "shows memory that moves without one)");
   }
   refuse(ErrorKind::invalid_argument,
          fmt::format("several runtimes listen, choose one by --pid or --socket: {}",
@@ -105,11 +142,20 @@ std::vector<std::string> control_sockets() {
   return paths_of("");
 }
 
-ControlClient::ControlClient(const ControlChoice& choice)
-    : path_(path_of(choice)), descriptor_(connect_to(path_)) {
+ControlClient::ControlClient(const ControlChoice& choice) : path_(path_of(choice)) {
+  if (const std::string why = why_distrusted(path_); !why.empty()) {
+    refuse(ErrorKind::invalid_argument, fmt::format("{} is not trusted: {}", path_, why));
+  }
+  descriptor_ = connect_to(path_);
   if (descriptor_ < 0) {
     refuse(ErrorKind::invalid_argument, fmt::format("{}: {}", path_, std::strerror(errno)));
   }
+  // Whatever was at the path a moment ago: this is who answers.
+  const std::optional<ucred> peer = peer_of(descriptor_);
+  if (peer && may_control(*peer, geteuid())) return;
+  close(std::exchange(descriptor_, -1));
+  refuse(ErrorKind::invalid_argument, fmt::format("{} is not trusted: user {} answers there", path_,
+                                                  peer ? std::to_string(peer->uid) : "unknown"));
 }
 
 ControlClient::~ControlClient() {

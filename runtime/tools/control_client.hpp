@@ -22,7 +22,8 @@ std::vector<std::string> control_sockets();
 class ControlClient {
  public:
   /// To the chosen one, else to the only one that there is. Throws: Error{invalid_argument} where
-  /// there is none, or several, which it lists.
+  /// there is none, or several, which it lists, and where the socket, its folder or the process
+  /// that answers belongs to another user (but root), or others may write there.
   explicit ControlClient(const ControlChoice& choice);
   ~ControlClient();
   ControlClient(const ControlClient&) = delete;

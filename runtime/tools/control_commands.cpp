@@ -1,36 +1,50 @@
 #include "tools/control_commands.hpp"
 
+#include "base/nearest_name.hpp"
+#include "placement/built_in_policies.hpp"
+#include "placement/policy_text.hpp"
 #include "tools/control_text.hpp"
 #include "tools/follow_events.hpp"
+#include "tools/where.hpp"
 
-#include <boost/json/serialize.hpp>
 #include <boost/json/value.hpp>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <poll.h>
 
-#include <cctype>
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <stdexcept>
+#include <utility>
+#include <vector>
 
 namespace vma {
 namespace {
 
 namespace json = boost::json;
 
-/// Prints the events of an operation as they come and returns once it has ended.
-/// Throws: std::runtime_error with the reason if it failed.
-void await_operation(ControlClient& client, std::uint64_t operation, std::uint64_t since) {
+/// Prints the events of an operation as they come, or the last one as JSON, and returns once it has
+/// ended. Throws: std::runtime_error with the reason if it failed.
+void await_operation(ControlClient& client, std::uint64_t operation, std::uint64_t since,
+                     bool as_json) {
   EventFollower follower(client, since);
   for (;;) {
     for (const json::value& value : follower.next()) {
       const json::object& event = value.as_object();
       if (count_of(event, "operation") != operation) continue;
-      fmt::print("{}\n", event_line(event));
       const std::string kind = text_of(event, "kind");
-      if (kind == "operation_failed") throw std::runtime_error(text_of(event, "text"));
-      if (kind == "operation_done" || kind == "stepped") return;
+      const bool failed = kind == "operation_failed";
+      const bool ended = failed || kind == "operation_done" || kind == "stepped";
+      if (!as_json) {
+        fmt::print("{}\n", event_line(event));
+      } else if (ended) {
+        print_json(value);
+      }
+      if (failed) throw std::runtime_error(text_of(event, "text"));
+      if (ended) return;
     }
     follower.wait();
   }
@@ -43,12 +57,42 @@ std::uint64_t latest_event(ControlClient& client) {
 void print_counts(const char* title, const json::object& counts) {
   fmt::print("{}\n", title);
   for (const auto& [name, value] : counts) {
-    if (value.is_object()) {
-      fmt::print("  {:<24} {}\n", std::string_view(name), json::serialize(value));
-    } else if (!value.is_array()) {
-      fmt::print("  {:<24} {}\n", std::string_view(name), json::serialize(value));
-    }
+    if (value.is_array() || name == "loads") continue;  // They have tables of their own.
+    fmt::print("  {:<24} {}\n", printable(name), value_text(name, value));
   }
+}
+
+void print_decision(const json::object& decision) {
+  fmt::print("{:>12}  {} {} {} -> {}: {}\n", seconds_text(number_of(decision, "at_s")),
+             text_of(decision, "address"), bytes_text(number_of(decision, "bytes")),
+             text_of(decision, "from"), text_of(decision, "to"), text_of(decision, "verdict"));
+  fmt::print(
+      "{:>12}  {}: {}; worth {}, predicted {}{}\n", "", text_of(decision, "policy"),
+      text_of(decision, "reason"), seconds_text(number_of(decision, "value")),
+      seconds_text(number_of(decision, "predicted_s")),
+      decision.contains("took_s") ? ", took " + seconds_text(number_of(decision, "took_s")) : "");
+}
+
+json::object parameter_json(const PolicyParameter& parameter) {
+  const ParameterWords words = words_of(parameter);
+  json::object object{{"name", parameter.name}, {"type", words.type}, {"default", words.otherwise}};
+  if (parameter.type != PolicyParameter::Type::flag) {
+    object["least"] = words.least;
+    object["most"] = words.most;
+  }
+  object["meaning"] = parameter.meaning;
+  return object;
+}
+
+/// Throws: std::runtime_error that lists those that there are, and the nearest of them.
+const PolicyKind& built_in_policy(const std::string& name) {
+  if (const PolicyKind* const kind = built_in_policies().find(name)) return *kind;
+  std::vector<std::string_view> known;
+  for (const PolicyKind& kind : built_in_policies().kinds()) known.push_back(kind.name);
+  const std::string_view near = nearest_name(name, known);
+  throw std::runtime_error(fmt::format("there is no built-in policy \"{}\"; {}known are {}", name,
+                                       near.empty() ? "" : fmt::format("did you mean {}? ", near),
+                                       fmt::join(known, ", ")));
 }
 
 }  // namespace
@@ -64,9 +108,13 @@ boost::json::object current_stats(ControlClient& client) {
   }
 }
 
-int run_status(const ControlChoice& choice) {
+int run_status(const ControlChoice& choice, bool as_json) {
   ControlClient client(choice);
   const json::object status = client.ask({{"command", "status"}});
+  if (as_json) {
+    print_json(status);
+    return 0;
+  }
   fmt::print("machine    {}\nprocess    {}, up {}\npolicy     {}{}\n",
              text_of(status, "description"), count_of(status, "pid"),
              seconds_text(number_of(status, "uptime_s")), text_of(status, "policy"),
@@ -74,22 +122,25 @@ int run_status(const ControlChoice& choice) {
   fmt::print("moves      {} running, {} queued; {} ticks\nmemory     {} allocations\n",
              count_of(status, "moves_running"), count_of(status, "moves_queued"),
              count_of(status, "ticks"), count_of(status, "allocations"));
-  fmt::print("{}", places_table(list_of(status, "places")));
+  fmt::print("{}", places_table(list_of(status, "places")).text());
   return 0;
 }
 
-int run_migrate(const ControlChoice& choice, const MigrateCommand& command) {
+int run_migrate(const ControlChoice& choice, const MigrateCommand& command, bool as_json) {
   ControlClient client(choice);
   json::object request{{"command", "migrate"}, {"to", command.to}, {"dry_run", command.dry_run}};
-  const bool address = std::isdigit(static_cast<unsigned char>(command.what[0])) != 0;
-  request[address ? "address" : "tag"] = command.what;
+  request[is_address(command.what) ? "address" : "tag"] = command.what;
   const std::uint64_t since = command.dry_run ? 0 : latest_event(client);
   const json::object answer = client.ask(request);
   if (!command.dry_run) {
-    await_operation(client, count_of(answer, "operation"), since);
+    await_operation(client, count_of(answer, "operation"), since, as_json);
     return 0;
   }
-  const json::object& prediction = answer.at("prediction").as_object();
+  const json::object& prediction = object_of(answer, "prediction");
+  if (as_json) {
+    print_json(answer);
+    return 0;
+  }
   fmt::print("would move {} in {} chunks: {}, of which streams stand {}\n",
              bytes_text(number_of(prediction, "bytes")), count_of(prediction, "chunks"),
              seconds_text(number_of(prediction, "took_s")),
@@ -100,55 +151,100 @@ int run_migrate(const ControlChoice& choice, const MigrateCommand& command) {
   return 0;
 }
 
-int run_drain(const ControlChoice& choice, const std::string& at) {
+int run_drain(const ControlChoice& choice, const std::string& at, bool as_json) {
   ControlClient client(choice);
   const std::uint64_t since = latest_event(client);
   const json::object answer = client.ask({{"command", "drain"}, {"at", at}});
-  await_operation(client, count_of(answer, "operation"), since);
+  await_operation(client, count_of(answer, "operation"), since, as_json);
   return 0;
 }
 
-int run_policy(const ControlChoice& choice, const std::string& name) {
+int run_policy(const ControlChoice& choice, const std::string& set, bool as_json) {
   ControlClient client(choice);
   json::object request{{"command", "policy"}};
-  if (!name.empty()) request["set"] = name;
+  if (!set.empty()) request["set"] = set;
   const json::object answer = client.ask(request);
-  fmt::print("{}\n", text_of(answer, "policy"));
-  if (!name.empty()) return 0;
-  for (const json::value& known : list_of(answer, "known")) {
-    fmt::print("  {}\n", std::string_view(known.as_string()));
+  if (as_json) {
+    print_json(answer);
+    return 0;
   }
+  fmt::print("{}\n", text_of(answer, "policy"));
+  if (!set.empty()) return 0;
+  for (const json::value& known : list_of(answer, "known")) {
+    if (known.is_string()) fmt::print("  {}\n", printable(known.get_string()));
+  }
+  fmt::print(
+      "`vmart policy NAME` lists the parameters of one, `vmart policy --set NAME` sets it\n");
   return 0;
 }
 
-int run_plain(const ControlChoice& choice, const std::string& command) {
+int run_describe_policy(const std::string& name, bool as_json) {
+  const PolicyKind& kind = built_in_policy(name);
+  if (as_json) {
+    json::array parameters;
+    for (const PolicyParameter& each : kind.parameters) parameters.push_back(parameter_json(each));
+    print_json(json::object{
+        {"name", kind.name}, {"source", kind.source}, {"parameters", std::move(parameters)}});
+    return 0;
+  }
+  fmt::print("{}: {}\n", kind.name, kind.source);
+  for (const PolicyParameter& each : kind.parameters) {
+    const ParameterWords words = words_of(each);
+    const bool flag = each.type == PolicyParameter::Type::flag;
+    fmt::print("  {}={}\n      {}{}; {}\n", each.name, words.otherwise, words.type,
+               flag ? "" : fmt::format(", {} to {}", words.least, words.most), each.meaning);
+  }
+  const std::string example =
+      kind.parameters.empty()
+          ? ""
+          : fmt::format(":{}={}", kind.parameters[0].name, words_of(kind.parameters[0]).otherwise);
+  fmt::print("`vmart policy --set {}{}` sets it\n", kind.name, example);
+  return 0;
+}
+
+int run_plain(const ControlChoice& choice, const std::string& command, bool as_json) {
   ControlClient client(choice);
   const std::uint64_t since = latest_event(client);
   const json::object answer = client.ask({{"command", command}});
   if (answer.contains("operation")) {
-    await_operation(client, count_of(answer, "operation"), since);
+    await_operation(client, count_of(answer, "operation"), since, as_json);
+  } else if (as_json) {
+    print_json(answer);
   } else {
     fmt::print("{}\n", flag_of(answer, "paused") ? "paused" : "running");
   }
   return 0;
 }
 
-int run_explain(const ControlChoice& choice, const std::string& address) {
+int run_explain(const ControlChoice& choice, const std::string& what, bool as_json) {
+  constexpr std::size_t asked_max = 100;  // Each takes a request: a runtime answers so many.
   ControlClient client(choice);
-  const json::object answer = client.ask({{"command", "explain"}, {"address", address}});
-  const json::array& decisions = list_of(answer, "decisions");
-  if (decisions.empty()) fmt::print("no decision about {} is remembered\n", address);
-  for (const json::value& value : decisions) {
-    const json::object& decision = value.as_object();
-    fmt::print("{:>12}  {} {} {} -> {}: {}\n", seconds_text(number_of(decision, "at_s")),
-               text_of(decision, "address"), bytes_text(number_of(decision, "bytes")),
-               text_of(decision, "from"), text_of(decision, "to"), text_of(decision, "verdict"));
-    fmt::print(
-        "{:>12}  {}: {}; worth {}, predicted {}{}\n", "", text_of(decision, "policy"),
-        text_of(decision, "reason"), seconds_text(number_of(decision, "value")),
-        seconds_text(number_of(decision, "predicted_s")),
-        decision.contains("took_s") ? ", took " + seconds_text(number_of(decision, "took_s")) : "");
+  std::vector<std::string> addresses{what};
+  if (!is_address(what)) {
+    addresses.clear();
+    for (const json::value& one : list_allocations(client, what)) {
+      addresses.push_back(text_of(one.as_object(), "address"));
+    }
   }
+  if (addresses.size() > asked_max) {
+    fmt::print(stderr, "vmart: only the first {} of {} allocations with this tag are explained\n",
+               asked_max, addresses.size());
+    addresses.resize(asked_max);
+  }
+  std::vector<json::object> decisions;
+  for (const std::string& address : addresses) {
+    const json::object answer = client.ask({{"command", "explain"}, {"address", address}});
+    for (const json::value& one : list_of(answer, "decisions"))
+      decisions.push_back(one.as_object());
+  }
+  std::ranges::stable_sort(decisions, std::greater<>(),
+                           [](const json::object& one) { return number_of(one, "at_s"); });
+  if (as_json) {
+    print_json(json::object{{"decisions", json::array(decisions.begin(), decisions.end())}});
+    return 0;
+  }
+  if (decisions.empty()) fmt::print("no decision about {} is remembered\n", printable(what));
+  for (const json::object& decision : decisions) print_decision(decision);
   return 0;
 }
 
@@ -161,12 +257,15 @@ int run_stats(const ControlChoice& choice, StatsForm form) {
     return 0;
   }
   if (form == StatsForm::json) {
-    fmt::print("{}\n", json::serialize(stats));
+    print_json(stats);
     return 0;
   }
-  print_counts("runtime", stats.at("runtime").as_object());
-  print_counts("scheduler", stats.at("scheduler").as_object());
-  fmt::print("{}", loads_table(object_of(stats.at("runtime").as_object(), "loads")));
+  const json::object& runtime = object_of(stats, "runtime");
+  print_counts("runtime", runtime);
+  print_counts("scheduler", object_of(stats, "scheduler"));
+  if (const TextTable loads = loads_table(object_of(runtime, "loads")); !loads.empty()) {
+    fmt::print("{}", loads.text());
+  }
   return 0;
 }
 

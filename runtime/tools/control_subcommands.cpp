@@ -3,9 +3,11 @@
 #include "tools/control_commands.hpp"
 #include "tools/follow_events.hpp"
 #include "tools/top.hpp"
+#include "tools/where.hpp"
 
 #include <CLI/CLI.hpp>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -17,9 +19,9 @@ namespace {
 struct Arguments {
   ControlChoice choice;
   MigrateCommand migrate;
-  std::string text;
+  TopOptions top;
+  std::string text, set;
   bool follow = false, json = false, prometheus = false;
-  double interval_s = 1;
 };
 
 using Shared = std::shared_ptr<Arguments>;
@@ -29,22 +31,47 @@ CLI::App& add(CLI::App& app, std::function<int()>& chosen, const Shared& argumen
               const char* name, const char* meaning, Run run) {
   CLI::App& command = *app.add_subcommand(name, meaning);
   add_choice(command, arguments->choice);
+  command.add_flag("--json", arguments->json, "as one JSON object");
   command.callback(
       [&chosen, arguments, run] { chosen = [arguments, run] { return run(*arguments); }; });
   return command;
 }
 
+void add_top(CLI::App& app, std::function<int()>& chosen, const Shared& shared) {
+  CLI::App& top = add(app, chosen, shared, "top", "shows places, moves and events, live",
+                      [](const Arguments& given) {
+                        TopOptions options = given.top;
+                        options.json = given.json;
+                        return run_top(given.choice, options);
+                      });
+  top.add_option("--interval", shared->top.interval_s, "seconds between two pictures")
+      ->check(CLI::Range(0.1, 3600.0))
+      ->capture_default_str();
+  top.add_option("--sort", shared->top.sort, "of places; the key s takes the next one")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, TopSort>{
+          {"place", TopSort::place},
+          {"used", TopSort::used},
+          {"share", TopSort::share},
+          {"demand", TopSort::demand},
+      }));
+}
+
 void add_looking(CLI::App& app, std::function<int()>& chosen, const Shared& shared) {
   add(app, chosen, shared, "status", "says what a running program's runtime does",
-      [](const Arguments& given) { return run_status(given.choice); });
+      [](const Arguments& given) { return run_status(given.choice, given.json); });
+  CLI::App& where =
+      add(app, chosen, shared, "where", "shows where the memory of a running program lies",
+          [](const Arguments& given) { return run_where(given.choice, given.text, given.json); });
+  where.add_option("what", shared->text, "an address, or a tag; default: all allocations");
   CLI::App& explain =
-      add(app, chosen, shared, "explain", "says why a chunk lies where it lies",
-          [](const Arguments& given) { return run_explain(given.choice, given.text); });
-  explain.add_option("address", shared->text, "of the chunk or its allocation")->required();
-  CLI::App& events =
-      add(app, chosen, shared, "events", "shows what happened lately",
-          [](const Arguments& given) { return run_events(given.choice, given.follow); });
-  events.add_flag("--follow", shared->follow, "and what happens from now on");
+      add(app, chosen, shared, "explain", "says why chunks lie where they lie",
+          [](const Arguments& given) { return run_explain(given.choice, given.text, given.json); });
+  explain.add_option("what", shared->text, "an address of a chunk or allocation, or a tag")
+      ->required();
+  CLI::App& events = add(
+      app, chosen, shared, "events", "shows what happened lately",
+      [](const Arguments& given) { return run_events(given.choice, given.follow, given.json); });
+  events.add_flag("--follow", shared->follow, "and what happens from now on; JSON: one a line");
   CLI::App& stats =
       add(app, chosen, shared, "stats", "shows the runtime's counters", [](const Arguments& given) {
         const StatsForm form = given.json         ? StatsForm::json
@@ -52,38 +79,48 @@ void add_looking(CLI::App& app, std::function<int()>& chosen, const Shared& shar
                                                   : StatsForm::table;
         return run_stats(given.choice, form);
       });
-  auto* json = stats.add_flag("--json", shared->json, "as one JSON object");
-  stats.add_flag("--prometheus", shared->prometheus, "in Prometheus's text format")->excludes(json);
-  CLI::App& top =
-      add(app, chosen, shared, "top", "shows places, moves and events, live",
-          [](const Arguments& given) { return run_top(given.choice, given.interval_s); });
-  top.add_option("--interval", shared->interval_s, "seconds between two pictures")
-      ->check(CLI::Range(0.1, 3600.0))
-      ->capture_default_str();
+  stats.add_flag("--prometheus", shared->prometheus, "in Prometheus's text format")
+      ->excludes(stats.get_option("--json"));
+  add_top(app, chosen, shared);
+}
+
+void add_policy(CLI::App& app, std::function<int()>& chosen, const Shared& shared) {
+  CLI::App& policy = add(app, chosen, shared, "policy",
+                         "shows the policy of a running program, or sets it; lists the parameters "
+                         "of a built-in one",
+                         [](const Arguments& given) {
+                           return given.text.empty()
+                                      ? run_policy(given.choice, given.set, given.json)
+                                      : run_describe_policy(given.text, given.json);
+                         });
+  auto* name = policy.add_option("name", shared->text, "whose parameters are listed");
+  name->check([](const std::string& text) {
+    return text.find(':') == std::string::npos
+               ? std::string()
+               : "takes a name; to set a policy: vmart policy --set " + text;
+  });
+  policy.add_option("--set", shared->set, "name:parameter=value,...")->excludes(name);
 }
 
 void add_acting(CLI::App& app, std::function<int()>& chosen, const Shared& shared) {
-  CLI::App& migrate =
-      add(app, chosen, shared, "migrate", "moves an allocation, and says how it went",
-          [](const Arguments& given) { return run_migrate(given.choice, given.migrate); });
+  CLI::App& migrate = add(
+      app, chosen, shared, "migrate", "moves an allocation, and says how it went",
+      [](const Arguments& given) { return run_migrate(given.choice, given.migrate, given.json); });
   migrate.add_option("what", shared->migrate.what, "an address, or a tag")->required();
   migrate.add_option("to", shared->migrate.to, "gpu0, host0, ...")->required();
   migrate.add_flag("--dry-run", shared->migrate.dry_run, "only predict what it would cost");
   CLI::App& drain =
       add(app, chosen, shared, "drain", "moves everything away from a place, until `resume`",
-          [](const Arguments& given) { return run_drain(given.choice, given.text); });
+          [](const Arguments& given) { return run_drain(given.choice, given.text, given.json); });
   drain.add_option("place", shared->text, "gpu0, host0, ...")->required();
-  CLI::App& policy =
-      add(app, chosen, shared, "policy", "shows the policy and the known ones, or sets it",
-          [](const Arguments& given) { return run_policy(given.choice, given.text); });
-  policy.add_option("name", shared->text, "name:parameter=value,...");
+  add_policy(app, chosen, shared);
   const std::pair<const char*, const char*> plain[] = {
       {"pause", "stops the scheduler from moving anything"},
       {"resume", "lets it move again"},
       {"step", "makes one tick while it is paused"}};
   for (const auto& [name, meaning] : plain) {
     add(app, chosen, shared, name, meaning, [name = std::string(name)](const Arguments& given) {
-      return run_plain(given.choice, name);
+      return run_plain(given.choice, name, given.json);
     });
   }
 }

@@ -1,5 +1,6 @@
 #include "tools/control_text.hpp"
 
+#include <boost/json/serialize.hpp>
 #include <boost/json/value.hpp>
 
 #include <fmt/format.h>
@@ -48,6 +49,32 @@ const json::object& object_of(const json::object& object, std::string_view name)
   return value != nullptr && value->is_object() ? value->get_object() : empty;
 }
 
+std::string json_text(const json::value& value) {
+  std::string text;
+  const char* separator = "";
+  if (const json::object* const object = value.if_object()) {
+    for (const auto& [name, member] : *object) {
+      text +=
+          fmt::format("{}{}: {}", separator, json::serialize(json::value(name)), json_text(member));
+      separator = ", ";
+    }
+    return fmt::format("{{{}}}", text);
+  }
+  if (const json::array* const array = value.if_array()) {
+    for (const json::value& element : *array) {
+      text += separator + json_text(element);
+      separator = ", ";
+    }
+    return fmt::format("[{}]", text);
+  }
+  if (const double* const number = value.if_double()) return fmt::format("{}", *number);
+  return json::serialize(value);
+}
+
+void print_json(const json::value& value) {
+  fmt::print("{}\n", json_text(value));
+}
+
 std::string bytes_text(double bytes) {
   constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
   std::size_t unit = 0;
@@ -66,15 +93,6 @@ std::string seconds_text(double seconds) {
   return fmt::format("{:.2f} s", seconds);
 }
 
-std::string printable(std::string_view text) {
-  std::string shown(text);
-  for (char& character : shown) {
-    const auto byte = static_cast<unsigned char>(character);
-    if (byte < 0x20 || byte == 0x7F) character = '?';
-  }
-  return shown;
-}
-
 std::string event_line(const json::object& event) {
   std::string line = fmt::format("{:>6} {:>12}  {:<16}", count_of(event, "sequence"),
                                  seconds_text(number_of(event, "at_s")), text_of(event, "kind"));
@@ -89,41 +107,66 @@ std::string event_line(const json::object& event) {
   return line;
 }
 
-std::string places_table(const json::array& places) {
-  std::string table = fmt::format("{:<10} {:>12} {:>12} {:>6} {:>12}  \n", "location", "used",
-                                  "capacity", "%", "demand/s");
+std::string value_text(std::string_view name, const json::value& value) {
+  if (const json::object* const object = value.if_object()) {
+    std::string text;
+    for (const auto& [key, member] : *object) {
+      std::string_view title = key;
+      if (title.ends_with("_s")) title.remove_suffix(2);
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", printable(title),
+                          value_text(key, member));
+    }
+    return text.empty() ? "none" : text;
+  }
+  if (value.is_string()) return printable(value.get_string());
+  if (!value.is_number()) return json_text(value);
+  const auto number = value.to_number<double>();
+  if (name.ends_with("bytes_s")) return bytes_text(number) + "/s";
+  if (name.ends_with("_s")) return seconds_text(number);
+  if (name.find("bytes") != std::string_view::npos) return bytes_text(number);
+  return value.is_double() ? fmt::format("{:.3f}", number) : json_text(value);
+}
+
+TextTable places_table(const json::array& places) {
+  TextTable table({{"location", 10}, {"used", 12}, {"%", 6}, {"capacity", 12}, {"demand/s", 12}});
   for (const json::value& value : places) {
     const json::object* place = value.if_object();
     if (place == nullptr) continue;
-    const double used = number_of(*place, "used_bytes");
-    const double capacity = number_of(*place, "capacity_bytes");
-    table += fmt::format("{:<10} {:>12} {:>12} {:>6.1f} {:>12}\n", text_of(*place, "at"),
-                         bytes_text(used), bytes_text(capacity),
-                         capacity > 0 ? 100 * used / capacity : 0,
-                         bytes_text(number_of(*place, "demand_bytes_s")));
+    const bool closed = place->contains("closed") && flag_of(*place, "closed");
+    table.add({text_of(*place, "at") + (closed ? " (closed)" : ""),
+               bytes_text(number_of(*place, "used_bytes")),
+               fmt::format("{:.1f}", 100 * used_share(*place)),
+               bytes_text(number_of(*place, "capacity_bytes")),
+               bytes_text(number_of(*place, "demand_bytes_s"))});
   }
   return table;
 }
 
-std::string loads_table(const json::object& loads) {
-  const json::array& gpus = list_of(loads, "gpus");
-  if (gpus.empty()) return {};
-  const auto row = [](const auto&... cells) {
-    return fmt::format("{:<10} {:>8} {:>8} {:>12} {:>12} {:>12} {:>12} {:>12}\n", cells...);
-  };
-  std::string table = row("gpu", "kernels", "memory", "in use", "nvlink out/s", "nvlink in/s",
-                          "pcie out/s", "pcie in/s");
-  for (const json::value& value : gpus) {
+double used_share(const json::object& place) {
+  const double capacity = number_of(place, "capacity_bytes");
+  return capacity > 0 ? number_of(place, "used_bytes") / capacity : 0;
+}
+
+TextTable loads_table(const json::object& loads) {
+  TextTable table({{"gpu", 10},
+                   {"kernels", 8},
+                   {"memory", 8},
+                   {"in use", 12},
+                   {"nvlink out/s", 12},
+                   {"nvlink in/s", 12},
+                   {"pcie out/s", 12},
+                   {"pcie in/s", 12}});
+  for (const json::value& value : list_of(loads, "gpus")) {
     const json::object* gpu = value.if_object();
     if (gpu == nullptr) continue;
     const auto cell = [&](std::string_view name, auto text) {
       return gpu->contains(name) ? text(number_of(*gpu, name)) : std::string("-");
     };
     const auto share = [](double part) { return fmt::format("{:.0f} %", 100 * part); };
-    table += row(text_of(*gpu, "at"), cell("kernels", share), cell("memory", share),
-                 cell("memory_used_bytes", bytes_text), cell("nvlink_sent_bytes_s", bytes_text),
-                 cell("nvlink_received_bytes_s", bytes_text), cell("pcie_sent_bytes_s", bytes_text),
-                 cell("pcie_received_bytes_s", bytes_text));
+    table.add({text_of(*gpu, "at"), cell("kernels", share), cell("memory", share),
+               cell("memory_used_bytes", bytes_text), cell("nvlink_sent_bytes_s", bytes_text),
+               cell("nvlink_received_bytes_s", bytes_text), cell("pcie_sent_bytes_s", bytes_text),
+               cell("pcie_received_bytes_s", bytes_text)});
   }
   return table;
 }

@@ -1,7 +1,11 @@
 #pragma once
 
+#include "base/printable.hpp"
+#include "tools/text_table.hpp"
+
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
+#include <boost/json/value.hpp>
 
 #include <cstdint>
 #include <string>
@@ -19,17 +23,23 @@ bool flag_of(const boost::json::object& object, std::string_view name);
 const boost::json::array& list_of(const boost::json::object& object, std::string_view name);
 const boost::json::object& object_of(const boost::json::object& object, std::string_view name);
 
+/// One line of JSON. Numbers are written as 0.000416578, not as 4.16578E-4.
+std::string json_text(const boost::json::value& value);
+void print_json(const boost::json::value& value);
+
 // As people read it.
 
 std::string bytes_text(double bytes);
 std::string seconds_text(double seconds);
-/// Text of others for a terminal: control characters, which could steer it, become '?'.
-std::string printable(std::string_view text);
 /// One event, without an end of line.
 std::string event_line(const boost::json::object& event);
-/// Lines with how full each place is.
-std::string places_table(const boost::json::array& places);
-/// Lines with what NVML says of each GPU; empty where it says nothing.
-std::string loads_table(const boost::json::object& loads);
+/// A counter in its unit, which the end of its name tells; an object as "count 4, max 3.00 ms".
+std::string value_text(std::string_view name, const boost::json::value& value);
+/// How full a place is, 0 to 1; 0 where its capacity is not known.
+double used_share(const boost::json::object& place);
+/// How full each place is.
+TextTable places_table(const boost::json::array& places);
+/// What NVML says of each GPU; empty where it says nothing.
+TextTable loads_table(const boost::json::object& loads);
 
 }  // namespace vma

@@ -1,16 +1,18 @@
 #include "tools/doctor.hpp"
 
 #include "base/units.hpp"
-#include "machine/link_kind.hpp"
 #include "service/runtime_parts.hpp"
 #include "service/settings.hpp"
+#include "tools/doctor_report.hpp"
 #include "tools/link_speeds.hpp"
+#include "tools/variable_blame.hpp"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
-#include <string_view>
+#include <optional>
 #include <vector>
 
 namespace vma {
@@ -24,65 +26,8 @@ FreeBytes free_now(Driver& driver, const Topology& topology) {
   return free;
 }
 
-double mib_less(const FreeBytes& before, const FreeBytes& after, DeviceId device) {
-  return (static_cast<double>(before.at(device)) - static_cast<double>(after.at(device))) /
-         static_cast<double>(MiB);
-}
-
-void print_driver(Driver& driver) {
-  fmt::print("driver          {}\n", driver.description());
-  fmt::print("floor           driver 550 (CUDA 12.4): {}\n",
-             driver.simulated() ? "does not apply, this machine is simulated" : "met");
-  fmt::print("context hold    {}\n", driver.has_context_hold() ? "available" : "not available");
-}
-
-void print_devices(const Topology& topology) {
-  fmt::print("\n{:<8} {:<20} {:>9} {:>4} {:>4} {:>7} {:>7} {:>6}  {}\n", "GPU", "name", "MiB",
-             "SMs", "cc", "engines", "queues", "node", "UUID");
-  for (const DeviceId device : topology.devices()) {
-    const DeviceInfo& info = topology.info(device);
-    fmt::print("{:<8} {:<20} {:>9} {:>4} {:>4} {:>7} {:>7} {:>6}  {}\n",
-               to_string(gpu(index(device))), info.name, info.memory_bytes / MiB,
-               info.multiprocessors, info.compute_capability, info.copy_engines, info.max_queues,
-               info.host_node, info.uuid);
-  }
-  std::string nodes;
-  for (const Location at : topology.locations()) {
-    if (at.kind == Location::Kind::host) nodes += " " + to_string(at);
-  }
-  fmt::print("host nodes     {}\n", nodes.empty() ? " none" : nodes);
-}
-
-template <typename Cell>
-void print_matrix(const char* title, const std::vector<Location>& locations, Cell&& cell) {
-  fmt::print("\n{:<14}", title);
-  for (const Location to : locations) fmt::print(" {:>8}", to_string(to));
-  fmt::print("\n");
-  for (const Location from : locations) {
-    fmt::print("{:<14}", to_string(from));
-    for (const Location to : locations) fmt::print(" {:>8}", cell(from, to));
-    fmt::print("\n");
-  }
-}
-
-void print_peers(const Topology& topology) {
-  std::vector<Location> gpus;
-  for (const DeviceId device : topology.devices()) gpus.push_back(gpu(index(device)));
-  print_matrix("reaches", gpus, [&](Location from, Location to) {
-    const LinkKind kind = topology.link(DeviceId{from.ordinal}, DeviceId{to.ordinal}).kind;
-    return kind == LinkKind::same ? "-" : to_string(kind);
-  });
-}
-
-void print_speeds(Runtime::Parts& parts, std::uint64_t size_bytes) {
-  const auto speeds = measure_links(parts, size_bytes);
-  print_matrix(
-      "GB/s from, to", parts.machinery->topology.locations(), [&](Location from, Location to) {
-        const auto speed = speeds.find({from, to});
-        return speed == speeds.end() ? std::string("-") : fmt::format("{:.1f}", speed->second);
-      });
-  fmt::print("(one copy of {} MiB, the best of a few{})\n", size_bytes / MiB,
-             parts.driver->simulated() ? ", in simulated time" : "");
+double taken(const FreeBytes& before, const FreeBytes& after, DeviceId device) {
+  return static_cast<double>(before.at(device)) - static_cast<double>(after.at(device));
 }
 
 /// What works less well here than it could, and why.
@@ -103,6 +48,13 @@ std::vector<std::string> what_is_off(Driver& driver, const Topology& topology) {
     const DeviceInfo& info = topology.info(from);
     if (info.mig)
       off.push_back(fmt::format("gpu({}) is a MIG slice: it has no peers", index(from)));
+    if (has_host && !info.host_atomics) {
+      off.push_back(
+          fmt::format("atomics of gpu({}) on host memory (hostNativeAtomicSupported is 0): where "
+                      "several GPUs, or a GPU and the CPU, add to the same words of memory that "
+                      "lies at a host node, additions are lost",
+                      index(from)));
+    }
     if (info.max_queues == 1) {
       off.push_back(
           fmt::format("gpu({}) has one hardware queue (CUDA_DEVICE_MAX_CONNECTIONS): streams "
@@ -124,12 +76,22 @@ std::vector<std::string> what_is_off(Driver& driver, const Topology& topology) {
 class PrimaryContexts {
  public:
   PrimaryContexts(Driver& driver, const Topology& topology) : driver_(driver) {
-    for (const DeviceId device : topology.devices()) {
-      driver_.retain_primary(device);
-      retained_.push_back(device);
+    try {
+      for (const DeviceId device : topology.devices()) {
+        driver_.retain_primary(device);
+        retained_.push_back(device);
+      }
+    } catch (...) {
+      release();
+      throw;
     }
   }
-  ~PrimaryContexts() {
+  ~PrimaryContexts() { release(); }
+  PrimaryContexts(const PrimaryContexts&) = delete;
+  PrimaryContexts& operator=(const PrimaryContexts&) = delete;
+
+ private:
+  void release() noexcept {
     for (const DeviceId device : retained_) {
       try {
         driver_.release_primary(device);
@@ -138,53 +100,106 @@ class PrimaryContexts {
       }
     }
   }
-  PrimaryContexts(const PrimaryContexts&) = delete;
-  PrimaryContexts& operator=(const PrimaryContexts&) = delete;
 
- private:
   Driver& driver_;
   std::vector<DeviceId> retained_;
 };
 
-/// Opens a runtime, times its copies, and prints what HBM each took.
-void print_runtime(std::unique_ptr<Driver> opened, const Settings& settings,
-                   const Topology& topology, std::uint64_t copy_bytes) {
-  Driver& driver = *opened;
-  auto contexts = std::make_unique<PrimaryContexts>(driver, topology);
-  const FreeBytes before = free_now(driver, topology);
-  Runtime::Parts parts(std::move(opened), settings);
-  const FreeBytes idle = free_now(driver, topology);
-  if (copy_bytes > 0) print_speeds(parts, copy_bytes);
-  for (const Location at : topology.locations()) parts.machinery->memory.trim(at);
-  const FreeBytes copied = free_now(driver, topology);
-  fmt::print("\n{:<14} {:>14} {:>20}\n", "MiB of HBM", "idle runtime",
-             copy_bytes > 0 ? "with copy contexts" : "");
-  for (const DeviceId device : topology.devices()) {
-    fmt::print("{:<14} {:>14.0f} {:>20}\n", to_string(gpu(index(device))),
-               mib_less(before, idle, device),
-               copy_bytes > 0 ? fmt::format("{:.0f}", mib_less(before, copied, device)) : "");
-  }
-  fmt::print("(besides the primary context, which the program's own use of CUDA makes)\n");
-  contexts.reset();  // Before the driver, which goes with the parts.
+/// At most a quarter of what is free at any GPU, so that small and busy ones are timed too.
+std::uint64_t copy_size(const FreeBytes& free, std::uint64_t wanted_bytes) {
+  std::uint64_t bytes = wanted_bytes;
+  for (const auto& [device, free_bytes] : free) bytes = std::min(bytes, free_bytes / 4);
+  return wanted_bytes == 0 ? 0 : std::max<std::uint64_t>(bytes / MiB, 1) * MiB;
 }
+
+void time_copies(Runtime::Parts& parts, std::uint64_t copy_bytes, DoctorFindings& findings) {
+  if (copy_bytes == 0) return;
+  try {
+    findings.gb_s = measure_links(parts, copy_bytes);
+    findings.copy_bytes = copy_bytes;
+  } catch (const Error& error) {
+    findings.wrong.push_back(
+        fmt::format("no copy was timed: {}; free memory there, raise its capacity, or time smaller "
+                    "copies (--copy-mib), or none (--copy-mib 0)",
+                    error.what()));
+  }
+}
+
+/// One examination. The members' order is that of their destruction, backwards: the contexts are
+/// released before the driver goes, which the runtime's parts own once they are open.
+class Examination {
+ public:
+  explicit Examination(const DoctorOptions& options) : options_(options) {
+    runtime_options_.driver = options.driver;
+  }
+
+  /// The exit status.
+  int run() {
+    blame_.run([&] { settings_ = settle(runtime_options_); });
+    driver_ = open_driver(settings_.driver);
+    Driver& driver = *driver_;
+    blame_.run([&] {
+      settings_ = settle(runtime_options_);
+      topology_ = Topology::discover(driver, settings_.devices);
+    });
+    if (!options_.json) {
+      print_driver(driver);
+      print_devices(*topology_);
+      print_peers(*topology_);
+    }
+    findings_.off = what_is_off(driver, *topology_);
+    try {
+      measure(driver);
+    } catch (const Error& error) {
+      findings_.wrong.push_back(fmt::format("no runtime can be opened here: {}", error.what()));
+    }
+    findings_.wrong.insert(findings_.wrong.begin(), blame_.problems().begin(),
+                           blame_.problems().end());
+    if (options_.json) {
+      print_doctor_json(driver, *topology_, findings_);
+    } else {
+      print_verdict(findings_);
+    }
+    return findings_.wrong.empty() ? 0 : 1;
+  }
+
+ private:
+  void measure(Driver& driver) {
+    contexts_.emplace(driver, *topology_);
+    const FreeBytes before = free_now(driver, *topology_);
+    blame_.run([&] {
+      settings_ = settle(runtime_options_);
+      parts_ = std::make_unique<Runtime::Parts>(std::move(driver_), settings_);
+    });
+    const FreeBytes idle = free_now(driver, *topology_);
+    time_copies(*parts_, copy_size(idle, static_cast<std::uint64_t>(options_.copy_mib) * MiB),
+                findings_);
+    const Topology& topology = parts_->machinery->topology;
+    for (const Location at : topology.locations()) parts_->machinery->memory.trim(at);
+    const FreeBytes copied = free_now(driver, *topology_);
+    for (const DeviceId device : topology_->devices()) {
+      findings_.hbm.push_back({device, taken(before, idle, device), taken(before, copied, device)});
+    }
+    if (options_.json) return;
+    if (findings_.copy_bytes > 0) print_speeds(findings_, *topology_, driver.simulated());
+    print_hbm(findings_);
+  }
+
+  const DoctorOptions& options_;
+  RuntimeOptions runtime_options_;
+  VariableBlame blame_;
+  Settings settings_;
+  DoctorFindings findings_;
+  std::optional<Topology> topology_;
+  std::unique_ptr<Driver> driver_;
+  std::unique_ptr<Runtime::Parts> parts_;
+  std::optional<PrimaryContexts> contexts_;
+};
 
 }  // namespace
 
 int run_doctor(const DoctorOptions& options) {
-  RuntimeOptions runtime_options;
-  runtime_options.driver = options.driver;
-  const Settings settings = settle(runtime_options);
-  std::unique_ptr<Driver> driver = open_driver(settings.driver);
-  const Topology topology = Topology::discover(*driver, settings.devices);
-  print_driver(*driver);
-  print_devices(topology);
-  print_peers(topology);
-  const std::vector<std::string> off = what_is_off(*driver, topology);
-  print_runtime(std::move(driver), settings, topology,
-                static_cast<std::uint64_t>(options.copy_mib) * MiB);
-  fmt::print("\noff             {}\n", off.empty() ? "nothing" : "");
-  for (const std::string& line : off) fmt::print("  {}\n", line);
-  return 0;
+  return Examination(options).run();
 }
 
 }  // namespace vma

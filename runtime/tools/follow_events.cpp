@@ -31,16 +31,27 @@ void EventFollower::wait() {
   if (!more_) poll(nullptr, 0, pause_ms);
 }
 
-int run_events(const ControlChoice& choice, bool follow) {
+int run_events(const ControlChoice& choice, bool follow, bool as_json) {
   ControlClient client(choice);
   EventFollower follower(client, 0);
+  json::array all;
   for (;;) {
     const json::array events = follower.next();
-    for (const json::value& event : events) fmt::print("{}\n", event_line(event.as_object()));
+    for (const json::value& event : events) {
+      if (!as_json) {
+        fmt::print("{}\n", event_line(event.as_object()));
+      } else if (follow) {
+        print_json(event);
+      } else {
+        all.push_back(event);
+      }
+    }
     std::fflush(stdout);
-    if (events.empty() && !follow) return 0;
+    if (events.empty() && !follow) break;
     follower.wait();
   }
+  if (as_json) print_json(json::object{{"events", std::move(all)}});
+  return 0;
 }
 
 }  // namespace vma

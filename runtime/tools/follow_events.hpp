@@ -25,7 +25,8 @@ class EventFollower {
   bool more_ = false;
 };
 
-/// Prints the events that the runtime remembers; goes on for ever if `follow`. Returns 0.
-int run_events(const ControlChoice& choice, bool follow);
+/// Prints the events that the runtime remembers; goes on for ever if `follow`. As JSON they are one
+/// object, or if `follow` an object a line. Returns 0.
+int run_events(const ControlChoice& choice, bool follow, bool as_json);
 
 }  // namespace vma

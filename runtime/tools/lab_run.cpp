@@ -6,8 +6,6 @@
 #include "tools/report_start.hpp"
 #include "tools/run_progress.hpp"
 
-#include <vma/error.hpp>
-
 #include <fmt/format.h>
 
 #include <atomic>
@@ -78,8 +76,6 @@ int run_experiment(const RunCommand& command) {
     list_files(experiment);
     return 0;
   }
-  if (command.folder.empty())
-    throw Error(ErrorKind::invalid_argument, "vmart-lab run", "--out FOLDER is missing");
   stop_at_signals();
   ThreadedExecutor executor;
   Watcher watcher;

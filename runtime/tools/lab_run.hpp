@@ -8,8 +8,8 @@ namespace vma {
 
 struct RunCommand {
   std::string experiment;  ///< Its file.
-  std::string folder;
-  std::size_t jobs = 0;  ///< 0: as many as there are processors.
+  std::string folder;      ///< Not empty, unless something is listed only.
+  std::size_t jobs = 0;    ///< 0: as many as there are processors.
   std::vector<std::string> only;
   bool list = false, list_files = false, no_report = false;
 };

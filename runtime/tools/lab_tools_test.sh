@@ -125,7 +125,8 @@ expect 0 "at home they would take" replay "$folder/a.vtrace" --machine "$folder/
 example=$2
 small=$folder/small
 expect 0 "h200x4~drift~cost_benefit~margin=1.25~hash~s2" run "$example" --list
-expect 1 "--out FOLDER is missing" run "$example"
+expect 2 "--out FOLDER is required" run "$example"
+expect 0 "Usage: " run --help
 expect 1 "has no cell \"none\"" run "$example" --out "$small" --only none
 expect 0 "24 of 24 cells are finished" run "$example" --out "$small" --jobs 3 --no-report
 expect 0 "24 of 24 cells have been finished before" run "$example" --out "$small" --no-report
@@ -164,12 +165,33 @@ esac
 expect 0 "24 of 24" run "$example" --out "$folder/stopped" --no-report
 diff -r "$small" "$folder/stopped" || failures=$((failures + 1))
 sed 's/"seeds"/"seed"/' "$example" > "$folder/other.json"
-expect 1 "other.json: line 18: seed: is not a key" run "$folder/other.json" --out "$folder/other"
+expect 1 'other.json: line 18: seed: is not a key of this object; did you mean "seeds"?' \
+  run "$folder/other.json" --out "$folder/other"
+sed 's/"seeds"/"seed"/; s/"experiment"/"experimant"/' "$example" > "$folder/other.json"
+expect 1 "2 problems" run "$folder/other.json" --out "$folder/other"
 sed 's/\[1, 2\]/[1, 3]/' "$example" > "$folder/other.json"
 expect 1 "is of another experiment than" run "$folder/other.json" --out "$small"
 # Without Python the results are there, and a line says how to get the report.
 PATH=$folder/none "$lab" run "$example" --out "$small" > "$folder/printed" 2>&1 &&
   grep -qF "vmart.lab report $small makes it" "$folder/printed" || failures=$((failures + 1))
+# So they are without the libraries of the report, whether or not this machine has them.
+for missing in pandas plotly; do
+  mkdir -p "$folder/without-$missing"
+  echo "raise ImportError('not installed')" > "$folder/without-$missing/$missing.py"
+  PYTHONPATH=$folder/without-$missing "$lab" run "$example" --out "$small" > "$folder/printed" 2>&1 || {
+    echo "exit $? without $missing:"
+    cat "$folder/printed"
+    failures=$((failures + 1))
+  }
+  if command -v python3 > "$folder/printed2"; then
+    grep -qF "vmart.lab report $small makes it" "$folder/printed" || failures=$((failures + 1))
+  fi
+done
+# What the report needs comes with the package.
+for needed in pandas plotly; do
+  grep -q "^dependencies = .*$needed" "$(dirname "$0")/../python/pyproject.toml" ||
+    failures=$((failures + 1))
+done
 
 expect 2 "recordings is required" check
 expect 1 "a.vtrace: offset 0: is no recording" check "$folder/a.vtrace"

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/wait.h>
+#include <sysexits.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -19,21 +20,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The module has said what it lacks.
-constexpr int libraries_missing = 77;
+/// The module has said what it lacks; `MISSING` in its `__main__.py`.
+constexpr int libraries_missing = EX_UNAVAILABLE;
 constexpr int not_run = 127;
-
-std::vector<fs::path> folders() {
-  std::vector<fs::path> found = shared_folders("python");
-  found.emplace_back(VMART_PYTHON_SOURCE_FOLDER);
-  return found;
-}
 
 /// The environment with our folders behind those that are set.
 std::vector<std::string> environment() {
   const char* const set = std::getenv("PYTHONPATH");
   std::string path = set == nullptr ? "" : set;
-  for (const fs::path& folder : folders()) {
+  for (const fs::path& folder : shared_folders("python")) {
     std::error_code failed;
     if (!fs::is_directory(folder, failed)) continue;
     if (!path.empty()) path += ':';

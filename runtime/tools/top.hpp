@@ -4,8 +4,17 @@
 
 namespace vma {
 
-/// Shows a runtime's places, moves and latest events, again and again until `q` or the end of
-/// standard input; once where standard output is no terminal. Returns 0. Throws: as ControlClient.
-int run_top(const ControlChoice& choice, double interval_s);
+/// What the places of `vmart top` are sorted by; but by name, the greatest come first.
+enum class TopSort { place, used, share, demand };
+
+struct TopOptions {
+  double interval_s = 1;
+  TopSort sort = TopSort::place;
+  bool json = false;
+};
+
+/// Draws what a runtime does, again and again until `q` is pressed, in what the terminal has room
+/// for; once where the output is no terminal, or as JSON. Returns 0. Throws: as ControlClient.
+int run_top(const ControlChoice& choice, const TopOptions& options);
 
 }  // namespace vma

@@ -1,8 +1,9 @@
 #include "tools/calibrate.hpp"
 #include "tools/control_subcommands.hpp"
+#include "tools/demo.hpp"
 #include "tools/doctor.hpp"
-#include "tools/live_where.hpp"
-#include "tools/where.hpp"
+
+#include "base/printable.hpp"
 
 #include <vma/error.hpp>
 
@@ -12,6 +13,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <sstream>
 #include <string>
 
 namespace {
@@ -38,35 +40,16 @@ void add_calibrate_options(CLI::App& command, vma::CalibrateCommand& options) {
       ->capture_default_str();
 }
 
-/// Shows where memory lies: that of a running program, or of a demonstration.
-void add_where(CLI::App& app, std::function<int()>& chosen) {
-  struct Arguments {
-    vma::WhereOptions demonstration;
-    vma::ControlChoice choice;
-    std::string address;
-  };
-  const auto given = std::make_shared<Arguments>();
-  CLI::App& where = *app.add_subcommand(
-      "where", "shows where the memory of a running program lies; without one, a demonstration");
-  const auto* address = where.add_option("address", given->address, "of one allocation");
-  vma::add_choice(where, given->choice);
-  add_driver(where, given->demonstration.driver);
-  const auto* driver = where.get_option("--driver");
-  const auto* mib = where.add_option("--mib", given->demonstration.mib, "size of the allocation")
-                        ->check(CLI::Range(4, 65'536))
-                        ->capture_default_str();
-  where.callback([&chosen, given, address, driver, mib] {
-    const bool asks = *address || given->choice.chosen();
-    const bool shows = *driver || *mib;
-    if (asks && shows) {
-      throw CLI::ValidationError("--driver and --mib are of the demonstration, not of a program");
-    }
-    chosen = [given, asks, shows] {
-      const bool live = asks || (!shows && !vma::control_sockets().empty());
-      return live ? vma::run_live_where(given->choice, given->address)
-                  : vma::run_where(given->demonstration);
-    };
-  });
+void add_demo(CLI::App& app, std::function<int()>& chosen) {
+  const auto options = std::make_shared<vma::DemoOptions>();
+  CLI::App& demo = *app.add_subcommand(
+      "demo", "allocates memory, moves a part of it, and shows where it lies before and after");
+  add_driver(demo, options->driver);
+  demo.add_option("--mib", options->mib, "size of the allocation")
+      ->check(CLI::Range(4, 65'536))
+      ->capture_default_str();
+  demo.add_flag("--json", options->json, "as one JSON object");
+  demo.callback([&chosen, options] { chosen = [options] { return vma::run_demo(*options); }; });
 }
 
 int run(int argc, char** argv) {
@@ -83,9 +66,10 @@ int run(int argc, char** argv) {
                   "size of the copies that are timed; 0: none")
       ->check(CLI::Range(0, 256))
       ->capture_default_str();
+  doctor.add_flag("--json", doctor_options.json, "as one JSON object");
 
   std::function<int()> chosen = [&] { return vma::run_doctor(doctor_options); };
-  add_where(app, chosen);
+  add_demo(app, chosen);
   vma::add_control_subcommands(app, chosen);
 
   vma::CalibrateCommand calibrate_command;
@@ -97,7 +81,11 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : wrong_usage;  // Help and version come this way too.
+    std::ostringstream out, errors;
+    const int code = app.exit(error, out, errors);  // Help and version come this way too.
+    fmt::print("{}", out.str());
+    fmt::print(stderr, "{}", vma::printable_lines(errors.str()));
+    return code == 0 ? 0 : wrong_usage;
   }
   return chosen();
 }
@@ -107,6 +95,6 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) try {
   return run(argc, argv);
 } catch (const std::exception& error) {
-  fmt::print(stderr, "vmart: {}\n", error.what());
+  fmt::print(stderr, "vmart: {}\n", vma::printable_lines(error.what()));
   return failure;
 }

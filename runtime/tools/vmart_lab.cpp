@@ -6,6 +6,8 @@
 #include "tools/lab_run.hpp"
 #include "tools/lab_traces.hpp"
 
+#include "base/printable.hpp"
+
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
@@ -13,6 +15,7 @@
 #include <cstdint>
 #include <exception>
 #include <span>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -146,6 +149,10 @@ void add_run(CLI::App& run, Given& given) {
   run.add_flag("--list-files", command.list_files,
                "prints the files that its traces are made of and runs nothing");
   run.add_flag("--no-report", command.no_report, "leaves the report out");
+  run.parse_complete_callback([&command] {
+    if (command.folder.empty() && !command.list && !command.list_files)
+      throw CLI::RequiredError("--out FOLDER");
+  });
 }
 
 void add_check(CLI::App& check, Given& given) {
@@ -216,7 +223,11 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : wrong_usage;  // Help and version come this way too.
+    std::ostringstream out, errors;
+    const int code = app.exit(error, out, errors);  // Help and version come this way too.
+    fmt::print("{}", out.str());
+    fmt::print(stderr, "{}", vma::printable_lines(errors.str()));
+    return code == 0 ? 0 : wrong_usage;
   }
   return chosen->run(given);
 }
@@ -226,6 +237,6 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) try {
   return run(argc, argv);
 } catch (const std::exception& error) {
-  fmt::print(stderr, "vmart-lab: {}\n", error.what());
+  fmt::print(stderr, "vmart-lab: {}\n", vma::printable_lines(error.what()));
   return failure;
 }

@@ -26,6 +26,7 @@ namespace vma {
 ///   Faults.ACopyToReadOnlyMemoryIsRefused    by the call, nothing sticky    reported
 ///   Copies.KeepersAreAllowedForHost...       the cost model's time          reported
 ///   Stops.ABatchIsNotInOrder...              nothing runs beside it         reported
+///   StoppedStreams.AWaitOf...TheirContext... launches run at once           reported: may stand
 ///
 /// Rows of the facts about the driver that `Driver` cannot express, and that no test asserts:
 ///

@@ -7,8 +7,10 @@
 #include "contract/beside.hpp"
 #include "contract/contract_test.hpp"
 
+#include <algorithm>
 #include <functional>
 #include <list>
+#include <string>
 #include <utility>
 
 namespace vma {
@@ -139,21 +141,69 @@ TYPED_TEST(StoppedStreams, AFreeOfAnotherThreadBlocksLaunchesInItsContextAndNoSw
   EXPECT_TRUE(rig.wait(rig.stream(0)));
 }
 
-TYPED_TEST(StoppedStreams, ASynchronizeOfAnotherThreadBlocksNothing) {
+TYPED_TEST(StoppedStreams, AWaitOfAnotherThreadForAStreamBlocksNothing) {
   VMART_IN_CHILD(90);
   ContractRig& rig = this->rig();
   const BoundStream busy = rig.new_stream(rig.context(0));
-  std::optional<Beside> context_call, stream_call;
+  std::optional<Beside> stream_call;
   StoppedStream stopped(rig, busy);
   ASSERT_TRUE(stopped.stands());
-  context_call.emplace([&] { this->driver().synchronize_context(rig.context(0)); });
   stream_call.emplace([&] { EXPECT_TRUE(this->driver().wait_stream(busy, never)); });
-  EXPECT_TRUE(context_call->stands());
   EXPECT_TRUE(stream_call->stands());
   this->expect_everything_works();
   stopped.open();
-  context_call->join();
   stream_call->join();
+}
+
+// Only switches are known to return. Whether launches do differs with what the wait is made of:
+// beside the load of a module they stand, beside the unload of one that was loaded before they
+// need not.
+TYPED_TEST(StoppedStreams, AWaitOfAnotherThreadForTheirContextBlocksNoSwitch) {
+  VMART_IN_CHILD(90);
+  ContractRig& rig = this->rig();
+  Driver& driver = this->driver();
+  for (const ContextHandle context : {rig.context(0), this->other_context_.context}) {
+    // A context that may be destroyed at any time has nothing loaded ahead.
+    const std::string which = context == rig.context(0) ? "a primary context" : "another context";
+    TimePoint shortest = never;
+    for (int i = 0; i < 4; ++i) {
+      const TimePoint start = driver.clock().now();
+      driver.synchronize_context(context);
+      shortest = std::min(shortest, driver.clock().now() - start);
+    }
+    this->report("the shortest wait for " + which + " at rest",
+                 std::to_string(shortest.count() / 1000) + " us");
+    const BoundStream busy = rig.new_stream(context), other = rig.new_stream(context);
+    rig.kernel(context, spin_kernel());
+    bool ran = false;
+    std::optional<Beside> context_call, launch_call, question;
+    StoppedStream stopped(rig, busy);
+    ASSERT_TRUE(stopped.stands());
+    context_call.emplace([&] { driver.synchronize_context(context); });
+    EXPECT_TRUE(context_call->stands());
+    this->expect_switch_works();
+    launch_call.emplace([&] {
+      rig.launch(other, spin_kernel(), std::uint64_t{1000});
+      driver.destroy_event(driver.create_event(context));
+    });
+    const bool launched = driver.simulated() ? launch_call->returns() : !launch_call->stands();
+    EXPECT_TRUE(launched || !driver.simulated());
+    this->expect_switch_works();
+    if (launched) {
+      const TimePoint soon = driver.clock().now() + std::chrono::milliseconds(100);
+      question.emplace([&, soon] { ran = driver.wait_stream(other, soon); });
+    }
+    const std::string answer = !launched              ? "stands"
+                               : !question->returns() ? "returns, and nothing can be asked of it"
+                               : ran                  ? "returns and runs at once"
+                                                      : "returns and runs after it";
+    this->report("a launch beside a wait for " + which, answer);
+    stopped.open();
+    context_call->join();
+    launch_call->join();
+    if (question) question->join();
+    EXPECT_TRUE(rig.wait(other));
+  }
 }
 
 TYPED_TEST(StoppedStreams, ANewContextOfAnotherThreadIsMadeAndBlocksNothing) {

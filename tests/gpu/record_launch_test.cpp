@@ -100,7 +100,7 @@ TYPED_TEST(GpuLaunches, OfTheProgramAreReadFromTheirParameters) {
     kernel.launch(parameters);
     rig.runtime().record_launch(kernel.function(), parameters, gpu(0));
     rig.runtime().synchronize(rig.stream(0));
-    const auto infos = rig.runtime().parts().driver->kernel_parameters(kernel.function());
+    const auto infos = rig.runtime().parts().driver->kernel_parameters(kernel.function()).list;
     ASSERT_EQ(infos.size(), 3u);
     for (std::size_t i = 0; i < infos.size(); ++i) {
       EXPECT_EQ(infos[i].offset_bytes, 8 * i);

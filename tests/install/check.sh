@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# check.sh cmake|pkg-config|symbols BUILD PREFIX COMPILER
+# check.sh cmake|pkg-config|static|symbols|paths BUILD PREFIX COMPILER
 # Installs BUILD into PREFIX, then builds and runs the consumer project against it, found in the way
-# named; `symbols` looks at what the installed library exports instead.
+# named; `static` does so with the static library and a C compiler, found by pkg-config; `symbols` looks
+# at what the installed library exports instead, `paths` at where it looks.
 set -euo pipefail
 
 way=$1 build=$2 prefix=$3 compiler=$4
@@ -20,6 +21,12 @@ install_afresh() {
   fi
 }
 
+# The program finds in the shared object FOLLOW.SO the policy that it is told to use.
+use_policy() {
+  local program=$1 follow=$2
+  (cd / && VMART_POLICY=follow@$follow:uses=3 "$program")
+}
+
 use_cmake() {
   cmake -S "$here/consumer" -B "$prefix/consumer" -G Ninja -DCMAKE_BUILD_TYPE=Release \
     -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_PREFIX_PATH="$prefix/moved" \
@@ -31,6 +38,7 @@ use_cmake() {
   for program in consumer c_consumer asio_consumer; do
     (cd / && "$prefix/consumer/$program")
   done
+  use_policy "$prefix/consumer/consumer" "$prefix/consumer/follow.so"
 }
 
 use_pkg_config() {
@@ -50,6 +58,31 @@ use_pkg_config() {
   "$compiler" -x c -std=c99 -pedantic -Werror "$here/consumer/c_consumer.c" -x none $flags \
     "-Wl,-rpath,$libdir" -o "$prefix/c_consumer"
   (cd / && "$prefix/c_consumer")
+}
+
+# A C program, by a compiler that knows nothing of C++, and a policy that finds the library in it.
+use_static() {
+  command -v pkg-config >/dev/null || { echo "skipped: pkg-config is not installed"; exit 77; }
+  local libdir
+  libdir=$(dirname "$(find "$prefix/moved" -name 'libvmart.*' | head -1)")
+  if [[ -e $libdir/libvmart.so ]]; then  # A shared build: as if it were a static one.
+    rm "$libdir"/libvmart.so*
+    cp "$build/runtime/static/libvmart.a" "$libdir"
+    cp "$build/runtime/static/vmart.pc" "$libdir/pkgconfig"
+  fi
+  export PKG_CONFIG_PATH=$libdir/pkgconfig
+  # A program looks beside itself, and this one is not installed.
+  VMART_MACHINES=$(pkg-config --variable=machinesdir vmart)
+  export VMART_MACHINES
+  # The flags are words by design.
+  # shellcheck disable=SC2046
+  cc -std=c99 -pedantic -Werror "$here/consumer/c_consumer.c" \
+    $(pkg-config --static --cflags --libs vmart) -o "$prefix/c_consumer"
+  (cd / && "$prefix/c_consumer")
+  # shellcheck disable=SC2046
+  "$compiler" -std=c++20 -shared -fPIC $(pkg-config --cflags vmart) \
+    "$here/../unit/service/policy_libraries/good.cpp" -o "$prefix/follow.so"
+  use_policy "$prefix/c_consumer" "$prefix/follow.so"
 }
 
 # Every exported name is ours: a name of fmt, Boost or the standard library would bind a program's
@@ -78,10 +111,36 @@ check_symbols() {
   fi
 }
 
+# What is installed neither names the trees that it was built from and in, nor looks there. Names of
+# sources may stand in messages of failed checks.
+check_paths() {
+  local source file named
+  source=$(sed -n 's/^vmart_SOURCE_DIR:STATIC=//p' "$build/CMakeCache.txt")
+  for file in $(find "$prefix/moved" -name 'libvmart*' -type f) "$prefix"/moved/bin/*; do
+    named=$(strings -d "$file" | grep -F -e "$source/" -e "$build" | grep -vE '\.[chi]pp$' || true)
+    if [[ -n $named ]]; then
+      echo "$file names the source or build tree:"
+      echo "$named"
+      exit 1
+    fi
+  done
+  local vmart=$prefix/moved/bin/vmart answer
+  [[ -x $vmart ]] || { echo "skipped: the command line is not built"; exit 77; }
+  (cd / && "$vmart" demo --mib 4 >/dev/null)
+  mv "$prefix/moved/share" "$prefix/moved/elsewhere"
+  if answer=$(cd / && "$vmart" demo --driver sim:h200x2 2>&1) || [[ $answer != *'no machine file'* ]] ||
+    [[ $answer == *"$source/runtime"* ]]; then
+    echo "without the installed machines it says: $answer"
+    exit 1
+  fi
+}
+
 install_afresh
 case $way in
   cmake) use_cmake ;;
   pkg-config) use_pkg_config ;;
+  static) use_static ;;
   symbols) check_symbols ;;
+  paths) check_paths ;;
   *) echo "unknown way: $way"; exit 2 ;;
 esac

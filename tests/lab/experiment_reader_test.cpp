@@ -5,7 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include <initializer_list>
 #include <set>
+#include <utility>
 
 namespace vma {
 namespace {
@@ -94,7 +96,11 @@ TEST_F(ExperimentReader, RefusesByLineAndReason) {
     const char *piece, *other, *says;
   } wrong[] = {
       {"\"experiment\": \"sample\",", "", "line 1: experiment: is missing"},
-      {"\"pacing\"", "\"passing\"", "line 13: passing: is not a key of this object"},
+      {"\"pacing\"", "\"passing\"",
+       "line 13: passing: is not a key of this object; did you mean \"pacing\"?"},
+      {"\"experiment\"", "\"experimant\"",
+       "line 2: experimant: is not a key of this object; did you mean"},
+      {"\"chunk_mib\"", "\"colour\"", "line 14: colour: is not a key of this object; it takes exp"},
       {"\"pacing\": \"at_once\"", "\"seeds\": [1]", "line 15: seeds: is there twice"},
       {"\"at_once\"", "\"fast\"", "line 13: pacing: replay: invalid_argument: there is no pacing"},
       {"[\"test-2\",", "[\"h900\",",
@@ -106,7 +112,8 @@ TEST_F(ExperimentReader, RefusesByLineAndReason) {
       {"\"hbm_gib\": 0.5", "\"hbm_share\": \"half\"", "line 4: machines[1].hbm_share: "},
       {"\"hbm_gib\": 0.5", "\"hbm_gib\": 0.5, \"hbm_share\": 0.5",
        "line 4: machines[1].hbm_share: goes not with hbm_gib"},
-      {"\"hbm_gib\": 0.5", "\"hbm\": 0.5", "line 4: machines[1].hbm: is not a key"},
+      {"\"hbm_gib\": 0.5", "\"hbm\": 0.5",
+       "line 4: machines[1].hbm: is not a key of this object; did you mean \"hbm_"},
       {"\"a small one\"", "\"test-2\"", "line 4: machines[1]: there is another \"test-2\""},
       {"[\"test-2\",", "[7,", "line 3: machines[0]: is no object"},
       {"zipf-drift", "zipf", "line 6: traces[0].generate: traces: invalid_argument: there is no"},
@@ -115,7 +122,10 @@ TEST_F(ExperimentReader, RefusesByLineAndReason) {
       {"mooncake", "moon", "line 7: traces[1].convert: traces: invalid_argument: there is no"},
       {"requests.jsonl", "none.jsonl", "line 7: traces[1].input: "},
       {"./own.vtrace", "none.vtrace", "line 8: traces[2].file: "},
-      {"\"file\": \"./own.vtrace\"", "\"filed\": 1", "line 8: traces[2]: has none of generate"},
+      {"\"file\": \"./own.vtrace\"", "\"filed\": 1", "line 8: traces[2].filed: is not a key"},
+      {", \"file\": \"./own.vtrace\"", "", "line 8: traces[2]: has none of generate"},
+      {"\"file\": \"./own.vtrace\"", "\"file\": \"./own.vtrace\", \"parameters\": {}",
+       "line 8: traces[2].parameters: is not a key of this object"},
       {"\"name\": \"own\"", "\"name\": \"drift\"", "line 8: traces[2]: there is another \"drift\""},
       {"[\"stay_put\",", "[\"best\",", "line 10: policies[0]: policy: invalid_argument: there is "},
       {"[\"stay_put\",", "[\"stay_put\", \"stay_put\",", "line 10: policies[1]: there is another"},
@@ -139,6 +149,41 @@ TEST_F(ExperimentReader, RefusesByLineAndReason) {
   }
   EXPECT_NE(error_of([] { read_experiment("none.json"); }).find("none.json: cannot be read"),
             std::string::npos);
+}
+
+TEST_F(ExperimentReader, ReportsAMisspeltKeyOnceAndNotTheOneThatIsMissing) {
+  const std::string what = error_of([&] { read(with("\"machines\"", "\"machinse\"")); });
+  EXPECT_NE(what.find("line 3: machinse: is not a key of this object; did you mean \"machines\"?"),
+            std::string::npos)
+      << what;
+  EXPECT_EQ(what.find("is missing"), std::string::npos) << what;
+  EXPECT_EQ(what.find("problems"), std::string::npos) << what;
+}
+
+TEST_F(ExperimentReader, ReportsAllProblemsAtOnce) {
+  std::string text = with("\"experiment\": \"sample\",", "");
+  for (const auto& [piece, other] : std::initializer_list<std::pair<std::string, std::string>>{
+           {"\"test-2\",", "\"h900\","},
+           {"0.5, \"host_gib\"", "0, \"hots_gib\""},
+           {"zipf-drift", "zipf"},
+           {"requests.jsonl", "none.jsonl"},
+           {"stay_put", "best"},
+           {"least_loaded", "nearest"},
+           {"at_once", "fast"},
+           {"[3, 4]", "[3, -4, \"x\"]"}}) {
+    const std::size_t at = text.find(piece);
+    ASSERT_NE(at, std::string::npos) << piece;
+    text.replace(at, piece.size(), other);
+  }
+  const std::string what = error_of([&] { read(text); });
+  for (const char* part :
+       {"11 problems\n", "experiment: is missing", "machines[0]: load_machine",
+        "machines[1].hbm_gib: 0 is",
+        "machines[1].hots_gib: is not a key of this object; did you mean \"host_gib\"?",
+        "traces[0].generate: ", "traces[1].input: ", "policies[0]: ", "routers[1]: ", "pacing: ",
+        "seeds[1]: is no whole", "seeds[2]: is no whole"}) {
+    EXPECT_NE(what.find(part), std::string::npos) << part << " in\n" << what;
+  }
 }
 
 TEST_F(ExperimentReader, CellsComeInTheOrderOfTheFileEachWithAnIdOfItsOwn) {

@@ -47,6 +47,16 @@ TEST(Replay, BothWaysOfAReadAndWriteAndAllPassesCount) {
   EXPECT_NEAR(report.seconds(), 0.5, 1e-6);
 }
 
+TEST(Replay, AnAccessOfHalfAYearCostsNoMoreTicksThanOneOfAMinute) {
+  ReplayRig rig;
+  ListedTrace trace;
+  trace.alloc(start, 1, 400, on_0).access(start, 1, 400, on_0);
+  trace.last().duration = std::chrono::days(196);
+  const ReplayReport report = rig.run(trace);
+  EXPECT_NEAR(report.seconds(), 196 * 86'400.0, 1);
+  EXPECT_LT(report.ticks, 10'000u);
+}
+
 TEST(Replay, WorkThatTakesItsTimeAsksForNoMoreThanItNeeds) {
   ReplayRig rig;
   ListedTrace trace;

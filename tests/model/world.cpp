@@ -108,10 +108,13 @@ void World::check() {
   }
   for (const RuntimeStats::Place& place : stats.places) {
     const auto cap = draw_.capacity_bytes.find(place.at);
-    const std::uint64_t limit = cap == draw_.capacity_bytes.end() ? UINT64_MAX : cap->second;
+    // Where none was set, it is the size of the place.
+    const std::uint64_t limit =
+        cap == draw_.capacity_bytes.end() ? place.capacity_bytes : cap->second;
     const std::uint64_t used = place.allocated_bytes + place.cached_bytes + place.own_bytes;
     if (place.capacity_bytes != limit || used > limit) {
-      throw Mismatch(fmt::format("{} holds {} of {} bytes", to_string(place.at), used, limit));
+      throw Mismatch(fmt::format("{} holds {} of {} bytes, and says that its capacity is {}",
+                                 to_string(place.at), used, limit, place.capacity_bytes));
     }
   }
 }

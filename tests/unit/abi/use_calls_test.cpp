@@ -1,5 +1,6 @@
 // What C programs say of their use of memory arrives as it was said, and nonsense does no harm.
 #include "service/runtime_parts.hpp"
+#include "support/test_kernels.hpp"
 #include "telemetry/use_summary.hpp"
 #include "unit/abi/abi_rig.hpp"
 
@@ -43,6 +44,34 @@ TEST_F(UseCalls, AUseArrivesAsItWasRecorded) {
   EXPECT_EQ(recorded[0].passes, 1.0f);
   EXPECT_EQ(recorded[1].kind, UseKind::read);
   EXPECT_EQ(recorded[2].kind, UseKind::read_write);
+  free(words);
+}
+
+TEST_F(UseCalls, ALaunchIsRecordedByWhatItsParametersPointInto) {
+  std::uint64_t* words = filled(1, 0);
+  Driver& driver = *runtime().parts().driver;
+  const ContextHandle context = driver.retain_primary(DeviceId{0});
+  const KernelHandle kernel = driver.load_kernel(context, fill_kernel());
+  const auto* function = reinterpret_cast<const void*>(static_cast<std::uint64_t>(kernel));
+  const std::uint64_t count = 8, seed = 1;
+  const void* parameters[] = {&words, &count, &seed};
+  for (int launch = 0; launch < 2; ++launch) {
+    EXPECT_EQ(vmart_record_launch(function, parameters, 1), VMART_OK);
+  }
+  const std::vector<LoggedUse> recorded = uses();
+  ASSERT_EQ(recorded.size(), 2u);
+  EXPECT_EQ(recorded[1].address, address_of(words));
+  EXPECT_EQ(recorded[1].device, DeviceId{1});
+  EXPECT_EQ(recorded[1].kind, UseKind::read_write);
+  EXPECT_EQ(vmart_forget_kernels(), VMART_OK);
+  EXPECT_EQ(vmart_record_launch(nullptr, parameters, 1), VMART_INVALID_ARGUMENT);
+  EXPECT_EQ(vmart_record_launch(function, nullptr, 1), VMART_INVALID_ARGUMENT);
+  EXPECT_EQ(vmart_record_launch(function, parameters, 2), VMART_INVALID_ARGUMENT);
+  driver.unload_kernel(kernel);
+  EXPECT_EQ(vmart_forget_kernels(), VMART_OK);  // As is asked of whoever unloads kernels.
+  EXPECT_EQ(vmart_record_launch(function, parameters, 1), VMART_INVALID_ARGUMENT);
+  EXPECT_TRUE(uses().empty());
+  driver.release_primary(DeviceId{0});
   free(words);
 }
 

@@ -153,8 +153,11 @@ void CountingDriver::unload_kernel(KernelHandle) {
 void CountingDriver::launch(BoundStream, KernelHandle, LaunchShape, const KernelArguments&) {
   count(Call::launch, 0);
 }
-std::vector<ParameterInfo> CountingDriver::kernel_parameters(const void*) {
-  return count(Call::kernel_parameters, std::vector<ParameterInfo>{});
+KernelParameters CountingDriver::kernel_parameters(const void*) {
+  return count(Call::kernel_parameters, KernelParameters{});
+}
+bool CountingDriver::has_parameters(const void*, const KernelParameters&) {
+  return count(Call::has_parameters, true);
 }
 void CountingDriver::begin_capture(BoundStream, CaptureMode) {
   count(Call::begin_capture, 0);

@@ -70,7 +70,8 @@ class CountingDriver final : public Driver {
   void unload_kernel(KernelHandle kernel) override;
   void launch(BoundStream stream, KernelHandle kernel, LaunchShape shape,
               const KernelArguments& arguments) override;
-  std::vector<ParameterInfo> kernel_parameters(const void* function) override;
+  KernelParameters kernel_parameters(const void* function) override;
+  bool has_parameters(const void* function, const KernelParameters& parameters) override;
   void begin_capture(BoundStream stream, CaptureMode mode) override;
   GraphHandle end_capture(BoundStream stream) override;
   ExecGraphHandle instantiate(GraphHandle graph) override;

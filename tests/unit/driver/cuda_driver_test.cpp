@@ -66,12 +66,91 @@ TEST(CudaParameters, AreAskedForUntilThereAreNoMore) {
         *size = i == 0 ? 4 : 8 * i;
         return CUDA_SUCCESS;
       });
-  const auto parameters = cuda_parameters(api, reinterpret_cast<const void*>(0x5000));
+  const KernelParameters found = cuda_parameters(api, reinterpret_cast<const void*>(0x5000));
+  const std::vector<ParameterInfo>& parameters = found.list;
+  EXPECT_FALSE(found.of_library);
   ASSERT_EQ(parameters.size(), 3u);
   EXPECT_EQ(parameters[0].offset_bytes, 0u);
   EXPECT_EQ(parameters[0].size_bytes, 4u);
   EXPECT_EQ(parameters[2].offset_bytes, 16u);
   EXPECT_EQ(parameters[2].size_bytes, 16u);
+}
+
+/// A driver for which 0x5000 is a CUfunction and 0x6000 a CUkernel, each with a pointer and an int,
+/// and 0x7000 and 0x8000 are the same without parameters. As driver 580, it refuses a handle of the
+/// other kind as a handle.
+template <typename Handle>
+CUresult of_two_kinds(Handle handle, std::uintptr_t of_kind, std::size_t i, std::size_t* offset,
+                      std::size_t* size) {
+  const auto number = reinterpret_cast<std::uintptr_t>(handle);
+  if (number != of_kind && number != of_kind + 0x2000) return CUDA_ERROR_INVALID_HANDLE;
+  if (number != of_kind || i > 1) return CUDA_ERROR_INVALID_VALUE;
+  *offset = 8 * i;
+  *size = i == 0 ? 8 : 4;
+  return CUDA_SUCCESS;
+}
+
+CudaApi api_of_two_kinds() {
+  CudaApi api;
+  api.cuFuncGetParamInfo.function = [](CUfunction function, std::size_t i, std::size_t* offset,
+                                       std::size_t* size) {
+    return of_two_kinds(function, 0x5000, i, offset, size);
+  };
+  api.cuKernelGetParamInfo.function = [](CUkernel kernel, std::size_t i, std::size_t* offset,
+                                         std::size_t* size) {
+    return of_two_kinds(kernel, 0x6000, i, offset, size);
+  };
+  return api;
+}
+
+const void* handle_number(std::uintptr_t number) {
+  return reinterpret_cast<const void*>(number);
+}
+
+/// cudart launches CUkernels, through the same calls as CUfunctions.
+TEST(CudaParameters, AreFoundForEitherKindOfHandle) {
+  const CudaApi api = api_of_two_kinds();
+  for (const std::uintptr_t number : {0x5000, 0x6000}) {
+    SCOPED_TRACE(number);
+    const KernelParameters found = cuda_parameters(api, handle_number(number));
+    EXPECT_EQ(found.of_library, number == 0x6000);
+    EXPECT_EQ(found.list, (std::vector<ParameterInfo>{{0, 8}, {8, 4}}));
+    const KernelParameters none = cuda_parameters(api, handle_number(number + 0x2000));
+    EXPECT_EQ(none.of_library, number == 0x6000);
+    EXPECT_TRUE(none.list.empty());
+  }
+}
+
+/// The call for kernels is never asked about a function that the other one knows.
+TEST(CudaParameters, OfAFunctionAskNoKernel) {
+  CudaApi api = api_of_two_kinds();
+  api.cuKernelGetParamInfo.function = [](CUkernel, std::size_t, std::size_t*, std::size_t*) {
+    ADD_FAILURE() << "asked";
+    return CUDA_ERROR_INVALID_HANDLE;
+  };
+  EXPECT_EQ(cuda_parameters(api, handle_number(0x5000)).list.size(), 2u);
+  EXPECT_EQ(cuda_parameters(api, handle_number(0x7000)).list.size(), 0u);
+}
+
+TEST(CudaParameters, AreConfirmedByTheLast) {
+  const CudaApi api = api_of_two_kinds();
+  const auto has = [&](std::uintptr_t number, const KernelParameters& parameters) {
+    return cuda_has_parameters(api, handle_number(number), parameters);
+  };
+  for (const bool library : {false, true}) {
+    const std::uintptr_t number = library ? 0x6000 : 0x5000;
+    EXPECT_TRUE(has(number, {{{0, 8}, {8, 4}}, library}));
+    EXPECT_FALSE(has(number, {{{0, 8}, {8, 8}}, library})) << "another last one";
+    EXPECT_FALSE(has(number, {{{0, 8}, {16, 4}}, library})) << "at another place";
+    EXPECT_TRUE(has(number, {{{0, 8}}, library})) << "whether one follows is not asked";
+    EXPECT_FALSE(has(number, {{{0, 8}, {8, 4}, {16, 4}}, library})) << "one less";
+    EXPECT_FALSE(has(number, {{}, library}));
+    EXPECT_FALSE(has(number, {{{0, 8}, {8, 4}}, !library})) << "the other kind";
+    EXPECT_TRUE(has(number + 0x2000, {{}, library}));
+    EXPECT_FALSE(has(number + 0x2000, {{{0, 8}}, library}));
+    EXPECT_FALSE(has(0x9000, {{{0, 8}, {8, 4}}, library})) << "unloaded";
+  }
+  EXPECT_FALSE(cuda_has_parameters(CudaApi{}, handle_number(0x5000), {})) << "no such call";
 }
 
 TEST(CudaParameters, OfADriverThatFailsOrTalksNonsenseAreAnError) {

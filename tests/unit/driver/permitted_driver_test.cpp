@@ -99,6 +99,7 @@ Calls forbidden_calls(Driver& d, BoundStream stream) {
       {Call::load_kernel, [&d] { d.load_kernel({}, {}); }},
       {Call::unload_kernel, [&d] { d.unload_kernel({}); }},
       {Call::kernel_parameters, [&d] { d.kernel_parameters(nullptr); }},
+      {Call::has_parameters, [&d] { d.has_parameters(nullptr, {}); }},
       {Call::begin_capture, [&d, stream] { d.begin_capture(stream, {}); }},
       {Call::end_capture, [&d, stream] { d.end_capture(stream); }},
       {Call::instantiate, [&d] { d.instantiate({}); }},

@@ -55,6 +55,7 @@ TEST(MachineFile, ReadsWhatItSays) {
   EXPECT_EQ(machine.peer_links[0][1].kind, LinkKind::nvlink);
   EXPECT_EQ(machine.peer_links[0][1].both_ways_gb_s, 0);
   EXPECT_EQ(machine.host_links[1][0].from_gpu_gb_s, 6);
+  EXPECT_FALSE(machine.host_links[1][0].native_atomics);
   EXPECT_EQ(machine.costs.map_us, 3);
   EXPECT_EQ(machine.costs.unmap.us[1][0], 3);
 }
@@ -91,6 +92,8 @@ TEST(MachineFile, OnGraceTheHostIsFasterThanAPeer) {
   const MachineDescription machine = load_machine("gh200x2");
   EXPECT_GT(machine.host_links[1][1].to_gpu_gb_s, machine.peer_links[0][1].gb_s);
   EXPECT_LT(machine.host_links[1][0].to_gpu_gb_s, machine.host_links[1][1].to_gpu_gb_s);
+  EXPECT_TRUE(machine.host_links[1][0].native_atomics);
+  EXPECT_FALSE(load_machine("h200x2").host_links[1][0].native_atomics);
 }
 
 TEST(MachineFile, RefusesByPlaceAndReason) {

@@ -69,6 +69,7 @@ void expect_same(const MachineDescription& one, const MachineDescription& other)
       const HostLink &link = one.host_links[gpu][node], &same = other.host_links[gpu][node];
       EXPECT_EQ(link.to_gpu_gb_s, same.to_gpu_gb_s);
       EXPECT_EQ(link.from_gpu_gb_s, same.from_gpu_gb_s);
+      EXPECT_EQ(link.native_atomics, same.native_atomics);
     }
   }
   expect_same_costs(one.costs, other.costs);

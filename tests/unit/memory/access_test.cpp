@@ -74,10 +74,12 @@ TEST_F(AccessTest, LeavesEverybodyWritingWhereItFails) {
   move_middle(gpu(1));
   for (const int number : {0, 1, 2}) {
     SCOPED_TRACE(number);
+    const std::uint64_t epoch = allocation_->writable_epoch();
     rig_.fail({Call::grant}, {number});
     expect_error(ErrorKind::out_of_memory, [&] { set_read_only(true); });
     rig_.fail_nothing();
     expect_access(Access::read_write);
+    EXPECT_GT(allocation_->writable_epoch(), epoch) << "some could not write, and can again";
   }
   set_read_only(true);
   expect_access(Access::read);
@@ -100,6 +102,18 @@ TEST_F(AccessTest, GrantsWritingWhereItCanWhenTheEndFails) {
   expect_access(Access::read_write);
 }
 
+TEST_F(AccessTest, IsNotReusedWhereTheEndFailed) {
+  set_read_only(true);
+  rig_.fail({Call::grant}, {0});
+  expect_error(ErrorKind::out_of_memory, [&] { set_read_only(false); });
+  rig_.fail_nothing();
+  ASSERT_TRUE(allocation_->at_one_place());
+  EXPECT_FALSE(allocation_->reusable());
+  set_read_only(true);
+  set_read_only(false);
+  EXPECT_TRUE(allocation_->reusable()) << "another scope has mended it";
+}
+
 TEST_F(AccessTest, IsNotReusedWhileSomeSlotMayBeReadOnly) {
   set_read_only(true);
   rig_.free(allocation_);  // The scope outlives it.
@@ -119,6 +133,16 @@ TEST_F(AccessTest, PassesOverDarkSlots) {
   EXPECT_EQ(rig_.machine().access(allocation_->slot_begin(2), gpu(1)), Access::read);
   set_read_only(false);
   EXPECT_EQ(rig_.machine().access(allocation_->slot_begin(2), gpu(1)), Access::read_write);
+}
+
+TEST_F(AccessTest, PassesOverDarkSlotsThatStillShowSomething) {
+  allocation_->poison(1, true);
+  rig_.forget_calls();
+  set_read_only(true);
+  EXPECT_EQ(rig_.calls(Call::grant), 2);
+  EXPECT_EQ(rig_.machine().access(allocation_->slot_begin(0), gpu(1)), Access::read);
+  EXPECT_EQ(rig_.machine().access(allocation_->slot_begin(1), gpu(1)), Access::read_write);
+  set_read_only(false);
 }
 
 using VerifyAccessDeathTest = AccessTest;

@@ -124,6 +124,8 @@ TEST_F(ChunkCacheTest, RaisesABudgetUntilEverythingIsTaken) {
   EXPECT_EQ(cache_.budget_bytes(gpu(0)), pages(15));
   cache_.reserve_budget(gpu(0), pages(1), 3);
   EXPECT_EQ(cache_.budget_bytes(gpu(0)), pages(15)) << "the same once more raises nothing";
+  cache_.reserve_budget(gpu(0), pages(1), 2);
+  EXPECT_EQ(cache_.budget_bytes(gpu(0)), pages(15)) << "nor does less lower it";
   EXPECT_EQ(cache_.budget_bytes(gpu(1)), pages(10));
   for (int i = 0; i < 15; ++i) put(gpu(0), 1);
   EXPECT_TRUE(cache_.take_surplus(gpu(0)).empty());
@@ -160,6 +162,9 @@ TEST_F(ChunkCacheTest, GivesUpNoMoreThanMakesTheRoom) {
   EXPECT_EQ(given_for(5), 5u) << "none is as large alone: the largest, and one more";
   EXPECT_EQ(given_for(1), 1u);
   EXPECT_EQ(given_for(1), 0u) << "there is nothing any more";
+  for (const int size : {2, 3}) put(gpu(0), size);
+  EXPECT_EQ(given_for(2), 2u) << "the one that is just as large";
+  EXPECT_EQ(given_for(3), 3u);
   EXPECT_EQ(cache_.cached_bytes(gpu(0)), 0u);
   EXPECT_TRUE(cache_.take_room(gpu(1), pages(1)).empty());
 }

@@ -143,6 +143,29 @@ TEST_F(CleanCopiesTest, AFreeDropsThoseOfItsAllocation) {
   check_settled(memory());
 }
 
+TEST_F(CleanCopiesTest, NoneIsKeptOfWhatIsBeingFreed) {
+  owner_->being_freed = true;  // Its addresses may be another's soon.
+  keep(0, 2);
+  EXPECT_EQ(pages_of_copies(), 0u);
+  owner_->being_freed = false;
+}
+
+TEST_F(CleanCopiesTest, ThoseOfOtherAllocationsStay) {
+  const auto other = rig_.alloc(2, gpu(0), 2);
+  {
+    const MutexLock lock(other->operations());
+    other->set_read_only(true, rig_.topology());
+  }
+  keep(0, 2);
+  memory().keep_copy(*other, 0, other->writable_epoch(), rig_.chunk(there, 2));
+  const bool other_is_behind = owner_->begin() < other->begin();
+  const Allocation& first = other_is_behind ? *owner_ : *other;
+  const Allocation& behind = other_is_behind ? *other : *owner_;
+  memory().drop_copies(first);
+  EXPECT_FALSE(memory().copies().has(first.begin(), 0, there, first.writable_epoch()));
+  EXPECT_TRUE(memory().copies().has(behind.begin(), 0, there, behind.writable_epoch()));
+}
+
 TEST_F(CleanCopiesTest, TheEndGivesThemBack) {
   keep(0, 2);
   rig_.close();  // The rig looks for what is left behind.

@@ -74,6 +74,20 @@ TEST(Geometry, MakesAByteOneGranule) {
   EXPECT_EQ(plan(large_granule + 1), (Geometry{2 * large_granule, 2 * large_granule, 1}));
 }
 
+// What the comment of `AllocOptions::chunk_bytes` promises.
+TEST(Geometry, ChoosesWhatItIsDocumentedToChoose) {
+  EXPECT_EQ(plan(32 * MiB).slots, 1u);
+  EXPECT_EQ(plan(32 * MiB, 0, host(0)).slots, 1u);
+  EXPECT_EQ(plan(33 * MiB, 0, host(0)).chunk_bytes, 32 * MiB);
+  EXPECT_EQ(plan(8 * GiB, 0, host(0)).chunk_bytes, 32 * MiB);
+  EXPECT_EQ(plan(256 * MiB).slots, 1u);
+  EXPECT_EQ(plan(256 * MiB + 1).chunk_bytes, 64 * MiB);
+  EXPECT_EQ(plan(512 * MiB - 2 * MiB).chunk_bytes, 64 * MiB);
+  EXPECT_EQ(plan(512 * MiB).chunk_bytes, 128 * MiB);
+  EXPECT_EQ(plan(GiB - 2 * MiB).chunk_bytes, 128 * MiB);
+  EXPECT_EQ(plan(GiB).chunk_bytes, 256 * MiB);
+}
+
 TEST(Geometry, GrowsChunksWithTheSizeAndKeepsHostChunksSmall) {
   EXPECT_EQ(plan(256 * MiB).slots, 1u);
   EXPECT_EQ(plan(GiB).chunk_bytes, 256 * MiB);

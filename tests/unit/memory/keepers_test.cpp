@@ -3,11 +3,17 @@
 #include "unit/memory/memory_rig.hpp"
 
 #include "base/units.hpp"
+#include "driver/intercept_driver.hpp"
 #include "machine/machine_file.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <vector>
 
 namespace vma {
 namespace {
@@ -74,6 +80,43 @@ TEST(Keepers, PokeAndRehearseAskTheDriverForOneGrantEachTime) {
   expect_error(ErrorKind::out_of_memory, [&] { rig.memory().keepers().poke(); });
   rig.fail_nothing();
   rig.memory().keepers().poke();
+}
+
+/// Remembers the rights that were granted last.
+class RightsDriver : public InterceptDriver {
+ public:
+  using InterceptDriver::InterceptDriver;
+  void grant(Address begin, std::uint64_t size_bytes,
+             std::span<const Accessor> accessors) override {
+    for (const Accessor& right : accessors) {
+      if (granted[right.who] == right.access) ++repeated;
+      granted[right.who] = right.access;
+    }
+    InterceptDriver::grant(begin, size_bytes, accessors);
+  }
+  std::map<Location, std::optional<Access>> granted;
+  int repeated = 0;
+
+ private:
+  void around(Call, const std::function<void()>& body) override { body(); }
+};
+
+// A driver could find that there is nothing to do, and answer although it does nothing else.
+TEST(Keepers, AskForOtherRightsEachTime) {
+  MemoryRig rig;
+  RightsDriver driver(rig.driver());
+  const Topology one = Topology::discover(driver, std::vector{0});
+  Ledger ledger;
+  for (const Location at : one.locations()) ledger.open(at, UINT64_MAX);
+  Keepers keepers(driver, one, ledger);
+  driver.granted[gpu(0)] = Access::read_write;  // The keeper's; its spare was granted last.
+  driver.repeated = 0;
+  keepers.poke();
+  keepers.rehearse();
+  keepers.poke();
+  keepers.poke();
+  keepers.rehearse();
+  EXPECT_EQ(driver.repeated, 0);
 }
 
 TEST(Keepers, NeedRoomWithinTheCapacity) {

@@ -2,6 +2,7 @@
 
 #include "base/clock.hpp"
 #include "machine/machine_file.hpp"
+#include "sim/stepped_executor.hpp"
 
 #include <gtest/gtest.h>
 
@@ -121,6 +122,20 @@ void MemoryRig::expect_shown(const Allocation& allocation) {
           << to_string(reader.who) << " at offset " << offset;
     }
   }
+}
+
+void step(std::uint64_t seed, const std::function<void(const SimOptions&)>& body) {
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  SteppedExecutor executor({seed, 4});
+  SimOptions options;
+  options.stepped = &executor;
+  options.seed = seed;
+  executor.run([&] { body(options); });
+}
+
+void sleep(MemoryRig& rig, TimePoint duration) {
+  Clock& clock = rig.machine().clock();
+  poll_until(clock, clock.now() + duration, [] { return false; });
 }
 
 Error expect_error(ErrorKind kind, const std::function<void()>& body) {

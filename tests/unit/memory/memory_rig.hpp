@@ -86,6 +86,10 @@ class MemoryRig {
   std::unique_ptr<Memory> memory_;
 };
 
+/// Runs the body as a member of a stepped machine, in virtual time.
+void step(std::uint64_t seed, const std::function<void(const SimOptions&)>& body);
+/// Lets so much of the machine's time pass.
+void sleep(MemoryRig& rig, TimePoint duration);
 /// The error that `body` throws; a failure of the test if it throws none.
 Error expect_error(ErrorKind kind, const std::function<void()>& body);
 bool says(const Error& error, const std::string& text);

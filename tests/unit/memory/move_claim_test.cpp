@@ -49,31 +49,28 @@ TEST(MoveClaim, IsWaitedFor) {
 }
 
 TEST(MoveClaim, MakesAFreeWaitForTheMove) {
-  MemoryRig rig;
-  const auto allocation = rig.alloc(1, gpu(0));
-  MoveClaim claim = MoveClaim::take(allocation);
-  std::atomic<bool> freed{false};
-  ThreadedExecutor executor;
-  const auto task = executor.spawn("freer", [&] {
-    rig.free(allocation);
-    freed = true;
-  });
-  EXPECT_TRUE(comes_true([&] { return allocation->being_freed.load(); }));
-  {
-    const MutexLock lock(allocation->operations());  // The mover's, for a chunk: no free is inside.
-    EXPECT_FALSE(freed);
+  step(1, [](const SimOptions& options) {
+    MemoryRig rig("test-2", {}, options);
+    const auto allocation = rig.alloc(1, gpu(0));
+    MoveClaim claim = MoveClaim::take(allocation);
+    const auto task = rig.machine().executor().spawn("freer", [&] { rig.free(allocation); });
+    sleep(rig, std::chrono::seconds(1));
+    EXPECT_TRUE(allocation->being_freed);
     EXPECT_EQ(rig.memory().registry().size(), 1u);
     EXPECT_EQ(rig.cached(gpu(0)), 0u);
-  }
-  claim = MoveClaim();
-  task->join();
-  EXPECT_EQ(rig.cached(gpu(0)), rig.page());
+    {
+      const MutexLock lock(allocation->operations());  // The mover's, for a chunk.
+    }
+    claim = MoveClaim();
+    task->join();
+    EXPECT_EQ(rig.cached(gpu(0)), rig.page());
+  });
 }
 
 TEST(MoveClaim, LetsAFreeThatFailedGoOn) {
   MemoryRig rig;
   const auto allocation = rig.alloc(1, gpu(0));
-  rig.fail({Call::record_context, Call::create_event}, {0});
+  rig.fail({Call::synchronize_context}, {0});
   expect_error(ErrorKind::driver_failure, [&] { rig.free(allocation); });
   EXPECT_TRUE(MoveClaim::try_take(allocation)) << "the free has given it back";
 }
@@ -95,6 +92,41 @@ TEST(MoveClaim, MakesAnAsynchronousFreeWaitForTheMove) {
   EXPECT_TRUE(comes_true([&] { return bool(MoveClaim::try_take(allocation)); }))
       << "who waited for it finds it freed, and does not wait for ever";
   EXPECT_TRUE(allocation->being_freed);
+}
+
+TEST(Operations, MakeAFreeWait) {
+  step(1, [](const SimOptions& options) {
+    MemoryRig rig("test-2", {}, options);
+    const auto allocation = rig.alloc(1, gpu(0));
+    const BoundStream stream = rig.new_stream(0);
+    const auto other = rig.alloc(1, gpu(0));
+    std::unique_ptr<Task> task;
+    {
+      const MutexLock lock(allocation->operations());
+      const MutexLock others(other->operations());
+      task = rig.machine().executor().spawn("freer", [&] { rig.free(allocation); });
+      rig.memory().free_async(other->begin(), stream);
+      sleep(rig, std::chrono::seconds(1));
+      EXPECT_EQ(rig.memory().registry().size(), 1u) << "the asynchronous one is forgotten at once";
+      EXPECT_EQ(rig.cached(gpu(0)), 0u);
+    }
+    task->join();
+    sleep(rig, std::chrono::seconds(1));
+    EXPECT_EQ(rig.cached(gpu(0)), 2 * rig.page());
+  });
+}
+
+TEST(Free, IsRefusedWhileAnotherOneWaits) {
+  step(1, [](const SimOptions& options) {
+    MemoryRig rig("test-2", {}, options);
+    const auto allocation = rig.alloc(1, gpu(0));
+    rig.launch_spin(rig.new_stream(0), std::chrono::seconds(60));
+    const auto task = rig.machine().executor().spawn("freer", [&] { rig.free(allocation); });
+    sleep(rig, std::chrono::seconds(1));
+    const Error error = expect_error(ErrorKind::unknown_pointer, [&] { rig.free(allocation); });
+    EXPECT_TRUE(says(error, "is being freed already")) << error.what();
+    task->join();
+  });
 }
 
 TEST(Pins, SayWhatKeepsAnAllocationWhereItIs) {

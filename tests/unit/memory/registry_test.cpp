@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <thread>
 #include <vector>
 
 namespace vma {
@@ -194,6 +195,59 @@ TEST(Registry, FindsBesideInsertAndErase) {
   for (const auto& finder : finders) finder->join();
   EXPECT_EQ(wrong, 0u);
   EXPECT_GT(seen, 0u);
+}
+
+/// One id of ranges that differ in everything: its bounds are those of one of them, or none.
+TEST(Registry, TellsWholeBoundsBesideInsertAndErase) {
+  Registry registry(small_granule);
+  const auto range = [](std::uint64_t number) {
+    return Registry::Bounds{base + 16 * number * small_granule, number * small_granule,
+                            number * small_granule};
+  };
+  std::atomic<bool> stop{false};
+  std::atomic<std::uint64_t> wrong{0}, seen{0};
+  ThreadedExecutor executor;
+  const auto teller = executor.spawn("teller", [&] {
+    while (!stop) {
+      const auto told = registry.bounds(AllocationId{0});
+      if (!told) continue;
+      ++seen;
+      const Registry::Bounds whole = range(told->size_bytes / small_granule);
+      if (told->begin != whole.begin || told->slot_bytes != whole.slot_bytes) ++wrong;
+    }
+  });
+  for (std::uint64_t round = 0; round < 20000 || seen == 0; ++round) {
+    const Registry::Bounds bounds = range(1 + round % 9);
+    const AllocationId id =
+        registry.insert(bounds.begin, bounds.size_bytes, bounds.slot_bytes, nullptr);
+    EXPECT_EQ(id, AllocationId{0});
+    if (round % 64 == 0) std::this_thread::yield();
+    registry.erase(id);
+    EXPECT_FALSE(registry.bounds(id));
+  }
+  stop = true;
+  teller->join();
+  EXPECT_EQ(wrong, 0u);
+}
+
+/// Of more ranges than the first blocks of bounds have room for.
+TEST(Registry, TellsTheBoundsOfManyRanges) {
+  Registry registry(small_granule);
+  constexpr std::uint64_t ranges = 5000;
+  for (std::uint64_t i = 0; i < ranges; ++i) {
+    registry.insert(base + i * small_granule, small_granule, small_granule, nullptr);
+  }
+  for (std::uint64_t i = 0; i < ranges; ++i) {
+    const Address begin = base + i * small_granule;
+    const auto found = registry.find(begin);
+    ASSERT_TRUE(found);
+    const auto bounds = registry.bounds(found->id);
+    ASSERT_TRUE(bounds);
+    EXPECT_EQ(bounds->begin, begin);
+    EXPECT_EQ(bounds->size_bytes, small_granule);
+  }
+  EXPECT_FALSE(registry.bounds(AllocationId{ranges}));
+  EXPECT_FALSE(registry.bounds(AllocationId{~std::uint32_t{0}}));
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ TEST(MemoryWatcher, HearsNothingOfWhatWasNotHad) {
   expect_error(ErrorKind::out_of_memory, [&] { rig.alloc(4, gpu(0), 2); });
   rig.fail_nothing();
   const auto kept = rig.alloc(1, gpu(0));
-  rig.fail({Call::record_context, Call::create_event}, {0});
+  rig.fail({Call::synchronize_context}, {0});
   expect_error(ErrorKind::driver_failure, [&] { rig.free(kept); });
   rig.fail_nothing();
   EXPECT_EQ(notes.made_, std::vector{kept->begin()});

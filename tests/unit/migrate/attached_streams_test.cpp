@@ -2,12 +2,14 @@
 // that the driver gives, without those that are gone; and attaching disturbs nobody.
 #include "migrate/attached_streams.hpp"
 
-#include "driver/native_codes.hpp"
+#include "driver/intercept_driver.hpp"
 #include "unit/migrate/gate_rig.hpp"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <iterator>
 
 namespace vma {
 namespace {
@@ -67,13 +69,29 @@ TEST(AttachedStreams, KnowTheirContextAndKind) {
   const auto streams = rig.attached().in_scope(mine);
   ASSERT_EQ(streams.size(), 4u);
   EXPECT_EQ(streams[0].bound.context, rig.context(1));
-  EXPECT_EQ(streams[0].kind, StreamKind::non_blocking);
-  EXPECT_EQ(streams[0].id, rig.machine().stream_id(free));
-  EXPECT_EQ(streams[1].kind, StreamKind::blocking);
+  for (const std::size_t created : {0u, 1u}) {
+    EXPECT_FALSE(streams[created].kind) << "to ask for the flags could end a capture";
+  }
   for (const std::size_t built_in : {2u, 3u}) {
     EXPECT_EQ(streams[built_in].bound.context, rig.context(0));
     EXPECT_EQ(streams[built_in].kind, StreamKind::blocking);
   }
+}
+
+TEST(AttachedStreams, LearnTheirKindsOnlyWhereOneMayWaitForAnother) {
+  AttachRig rig;
+  const BoundStream free = rig.new_stream(0), bound = rig.new_blocking_stream(0);
+  const BoundStream alone = rig.new_blocking_stream(1), captured = rig.new_stream(0);
+  for (const BoundStream each : {free, bound, alone, captured}) rig.attached().attach(each, mine);
+  rig.machine().begin_capture(captured, CaptureMode::relaxed);
+  rig.attached().learn_kinds(mine);
+  rig.machine().destroy_graph(rig.machine().end_capture(captured));
+  rig.attached().learn_kinds(mine);  // What has captured once may do so again at any moment.
+  const auto streams = rig.attached().in_scope(mine);
+  EXPECT_EQ(streams[0].kind, StreamKind::non_blocking);
+  EXPECT_EQ(streams[1].kind, StreamKind::blocking);
+  EXPECT_FALSE(streams[2].kind) << "nothing else of its context is stopped";
+  EXPECT_FALSE(streams[3].kind);
 }
 
 TEST(AttachedStreams, MayHaveGraphsUnlessAllWhoAttachedThemSayNo) {
@@ -143,6 +161,16 @@ TEST(AttachedStreams, GoWithTheirAllocation) {
   EXPECT_FALSE(rig.attached().any(mine));
 }
 
+TEST(AttachedStreams, AreWantedBackWhenTheirAllocationGoes) {
+  AttachRig rig;
+  rig.attached().attach(rig.new_stream(0), mine);
+  const AttachedStreams::Use use(rig.attached(), mine);
+  rig.attached().forget_allocation(yours);
+  EXPECT_FALSE(use.wanted());
+  rig.attached().forget_allocation(mine);
+  EXPECT_TRUE(use.wanted());
+}
+
 TEST(AttachedStreams, AreDroppedOnceTheyAreDestroyed) {
   AttachRig rig;
   const BoundStream lives = rig.new_stream(0);
@@ -180,34 +208,6 @@ TEST(AttachedStreams, MayBeDetachedAfterTheyWereDestroyed) {
   EXPECT_EQ(rig.count(mine), 0u);
 }
 
-/// A driver that gives the handle of one stream to another.
-class ReusingDriver : public InterceptDriver {
- public:
-  using InterceptDriver::InterceptDriver;
-  std::uint64_t stream_id(BoundStream stream) override {
-    return InterceptDriver::stream_id(stream) + offset;
-  }
-  std::uint64_t offset = 0;
-
- private:
-  void around(Call, const std::function<void()>& body) override { body(); }
-};
-
-TEST(AttachedStreams, KnowAHandleThatIsAnotherStreamsNow) {
-  AttachRig rig;
-  ReusingDriver driver(rig.driver());
-  AttachedStreams attached(driver, rig.topology());
-  const BoundStream stream = rig.new_stream(0);
-  attached.attach(stream, all);
-  driver.offset = 1'000;
-  attached.attach(stream, mine);  // Not "already", and the old one is gone.
-  EXPECT_EQ(attached.in_scope(yours).size(), 0u);
-  EXPECT_EQ(attached.in_scope(mine).size(), 1u);
-  driver.offset = 2'000;
-  EXPECT_EQ(attached.drop_lost(mine).size(), 1u);
-  EXPECT_FALSE(attached.any(mine));
-}
-
 TEST(AttachedStreams, CountWhatCameIntoScopeThoughItIsGoneAgain) {
   AttachRig rig;
   const std::uint64_t before = rig.attached().attaches(mine);
@@ -224,14 +224,52 @@ TEST(AttachedStreams, CountWhatCameIntoScopeThoughItIsGoneAgain) {
 
 TEST(AttachedStreams, DisturbNoCapture) {
   AttachRig rig;
-  const BoundStream stream = rig.new_stream(0);
-  rig.machine().begin_capture(stream, CaptureMode::global);
-  rig.attached().attach(stream, all);
-  rig.attached().attach({rig.context(0), {}}, all);
-  rig.attached().drop_lost(mine);
-  rig.attached().detach(stream, all);
-  const GraphHandle graph = rig.machine().end_capture(stream);
-  rig.machine().destroy_graph(graph);
+  for (const CaptureMode mode :
+       {CaptureMode::global, CaptureMode::thread_local_mode, CaptureMode::relaxed}) {
+    for (const BoundStream stream : {rig.new_stream(0), rig.new_blocking_stream(0)}) {
+      EXPECT_FALSE(rig.attached().find_capturing());
+      rig.machine().begin_capture(stream, mode);
+      rig.attached().attach(stream, all);
+      rig.attached().attach({{}, StreamHandle{1}}, all);
+      EXPECT_EQ(rig.attached().find_capturing()->bound.handle, stream.handle);
+      EXPECT_TRUE(rig.attached().drop_lost(mine).empty());
+      rig.attached().learn_kinds(mine);
+      rig.attached().detach({{}, StreamHandle{1}}, all);
+      rig.attached().detach(stream, all);
+      GraphHandle graph{};
+      ASSERT_NO_THROW(graph = rig.machine().end_capture(stream));
+      rig.machine().destroy_graph(graph);
+    }
+  }
+}
+
+/// The calls that end captures, as the driver has them.
+class CaptureEnders : public InterceptDriver {
+ public:
+  using InterceptDriver::InterceptDriver;
+  std::atomic<int> asked{0};
+
+ private:
+  void around(Call call, const std::function<void()>& body) override {
+    const Call enders[] = {Call::stream_id,   Call::stream_kind,    Call::query_stream,
+                           Call::wait_stream, Call::record_context, Call::hold_context};
+    if (std::ranges::find(enders, call) != std::end(enders)) ++asked;
+    body();
+  }
+};
+
+TEST(AttachedStreams, AskNothingThatACaptureWhichBeginsMeanwhileWouldNotOutlive) {
+  AttachRig rig;
+  CaptureEnders driver(rig.driver());
+  AttachedStreams attached(driver, rig.topology());
+  const BoundStream stream = rig.new_stream(0), other = rig.new_stream(0);
+  for (const Address scope : {all, mine}) {
+    for (const BoundStream each : {stream, other}) attached.attach(each, scope);
+    EXPECT_TRUE(attached.drop_lost(mine).empty());
+    EXPECT_FALSE(attached.find_capturing());
+    for (const BoundStream each : {stream, other}) attached.detach(each, scope);
+  }
+  EXPECT_EQ(driver.asked, 0);
 }
 
 TEST(AttachedStreams, AreSafeFromAnyThread) {

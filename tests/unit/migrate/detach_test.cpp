@@ -23,7 +23,7 @@ TEST_P(Detach, LeavesNobodyWithTheStream) {
     const auto allocation = rig.filled(4, gpu(0), 1, 3);
     std::atomic<bool> ended{false};
     const auto program = rig.machine().executor().spawn("program", [&] {
-      for (int i = 0; i < 40; ++i) {
+      for (int i = 0; i < 120; ++i) {
         const BoundStream brief =
             rig.machine().create_stream(rig.context(0), StreamKind::non_blocking);
         attached.attach(brief, Address{});

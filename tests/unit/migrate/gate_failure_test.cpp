@@ -52,9 +52,10 @@ TEST(GateFailure, LeavesNoStreamStandingWhateverCallFails) {
     GateRig rig;
     std::vector<BoundStream> streams = rig.attach_some(3);
     streams.push_back(rig.attach_new(1, StreamKind::blocking));
+    const GatePlan plan = rig.plan();  // To learn kinds calls the driver, too.
     rig.fail({}, {number});
     try {
-      EXPECT_EQ(why(rig.try_close()), StopRefusal::none);
+      EXPECT_EQ(why(rig.gate().try_close(plan, GateRig::patient())), StopRefusal::none);
       EXPECT_EQ(rig.driver().fired(), 0);
       rig.gate().open();
     } catch (const Error&) {
@@ -121,13 +122,21 @@ TEST(GateFailure, IsRefusedWhenACaptureBeginsBetweenTwoCalls) {
 }
 
 TEST(GateFailure, IsRefusedWhenABlockingStreamBeginsToCapture) {
-  GateRig rig;
-  const BoundStream stream = rig.attach_new(0, StreamKind::blocking);
-  EXPECT_EQ(close_into_capture(rig, stream, 0), StopRefusal::capture);
-  // The driver has ended the capture: it refuses the legacy stream any work meanwhile.
-  EXPECT_THROW(rig.machine().end_capture(stream), Error);
-  EXPECT_TRUE(rig.runs(stream));
-  EXPECT_EQ(why(rig.try_close()), StopRefusal::none);
+  for (const bool at_legacy : {false, true}) {
+    GateRig rig;
+    const BoundStream stream = rig.attach_new(0, StreamKind::blocking);
+    if (at_legacy) rig.attached().attach({rig.context(0), {}}, {});
+    rig.plan();  // The kinds are known from here on, where they matter.
+    EXPECT_EQ(close_into_capture(rig, stream, 0), StopRefusal::capture);
+    if (at_legacy) {
+      // The driver has ended the capture: it refuses the legacy stream any work meanwhile.
+      EXPECT_THROW(rig.machine().end_capture(stream), Error);
+    } else {
+      rig.machine().destroy_graph(rig.machine().end_capture(stream));
+    }
+    EXPECT_TRUE(rig.runs(stream));
+    EXPECT_EQ(why(rig.try_close()), StopRefusal::none);
+  }
 }
 
 TEST(GateFailure, TakesOtherWordsAfterACapture) {
@@ -148,6 +157,25 @@ TEST(GateFailure, TakesOtherWordsAfterACapture) {
     EXPECT_EQ(*leaks, 0u);
   }
   EXPECT_EQ(*leaks, 1u) << "the graph may outlive the post: the memory stays";
+}
+
+TEST(GateFailure, KeepsTheWordsThatAStreamWillStillWrite) {
+  GateRig rig;
+  const BoundStream stream = rig.attach_new(0);
+  Ledger& ledger = rig.memory().ledger();
+  auto post = std::make_unique<GatePost>(rig.driver(), rig.watchdog(), ledger);
+  {
+    Gate gate(rig.driver(), *post);
+    rig.stop(stream);
+    GateLimits limits = GateRig::patient();
+    limits.wait_limit = milliseconds(20);
+    EXPECT_EQ(why(gate.try_close(rig.plan(), limits)), StopRefusal::not_arrived);
+  }
+  const std::uint64_t leaks = ledger.leaks();
+  post.reset();
+  EXPECT_EQ(ledger.leaks(), leaks + 1);
+  rig.let_all_go();
+  EXPECT_TRUE(rig.runs(stream));
 }
 
 TEST(GateFailure, IsNeitherOpenedNorReachedByAGraphThatReplaysIt) {
@@ -247,11 +275,13 @@ TEST(GateFailure, CountsAContextThatBreaksLaterAsArrived) {
   ASSERT_EQ(why(rig.try_close()), StopRefusal::none);
   rig.gate().open();
   rig.machine().wait_stream(breaks, never);
-  rig.stop(breaks);  // Its batch has been enqueued and will never have its turn.
+  rig.stop(breaks);  // Its stop has been enqueued and will never have its turn.
+  BeforeDriver* asked = nullptr;
   BeforeDriver driver(rig.driver(), [&](Call call, int) {
-    if (call != Call::query_stream) return;
-    throw driver_error(native_illegal_address, "cuStreamQuery", "on purpose");
+    if (call != Call::batch || asked->stopped == 0) return;
+    throw driver_error(native_illegal_address, "cuStreamBatchMemOp", "on purpose");
   });
+  asked = &driver;
   const auto gate = rig.gate_over(driver);
   GateLimits limits = GateRig::patient();
   limits.arrival_limit = milliseconds(200);

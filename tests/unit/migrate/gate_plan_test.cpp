@@ -10,7 +10,7 @@ namespace {
 constexpr ContextHandle here{100}, there{200};
 
 AttachedStreams::Stream stream(ContextHandle context, std::uint64_t handle, StreamKind kind) {
-  return {{context, StreamHandle{handle}}, handle, kind};
+  return {{context, StreamHandle{handle}}, 0, kind};
 }
 AttachedStreams::Stream free_stream(ContextHandle context, std::uint64_t handle) {
   return stream(context, handle, StreamKind::non_blocking);
@@ -40,7 +40,8 @@ TEST(GatePlan, StopsEachNonBlockingStreamByItself) {
   for (std::size_t i = 0; i < streams.size(); ++i) {
     EXPECT_EQ(plan.stops[i].stream.context, streams[i].bound.context);
     EXPECT_EQ(plan.stops[i].stream.handle, streams[i].bound.handle);
-    EXPECT_EQ(handles(plan.stops[i].capture_watched), Numbers{streams[i].id});
+    EXPECT_EQ(handles(plan.stops[i].capture_watched),
+              Numbers{static_cast<std::uint64_t>(streams[i].bound.handle)});
   }
   EXPECT_EQ(plan.stops_in, (std::map<ContextHandle, int>{{here, 2}, {there, 1}}));
 }

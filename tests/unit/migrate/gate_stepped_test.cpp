@@ -22,11 +22,6 @@ using std::chrono::seconds;
 class SteppedGate : public testing::TestWithParam<std::uint64_t> {};
 INSTANTIATE_TEST_SUITE_P(Seeds, SteppedGate, testing::Range<std::uint64_t>(1, 9));
 
-/// Lets virtual time pass.
-void sleep(GateRig& rig, TimePoint duration) {
-  poll_until(rig.machine().clock(), rig.in(duration), [] { return false; });
-}
-
 /// A thread that enqueues kernels as a program does: a few ahead of what has run.
 class Program {
  public:
@@ -101,6 +96,21 @@ TEST_P(SteppedGate, IsOpenedByNobodyOnceItIsCommitted) {
     EXPECT_FALSE(rig.machine().wait_stream(streams[0], rig.in(milliseconds(50))));
     rig.gate().open();
     EXPECT_TRUE(rig.machine().wait_stream(streams[0], rig.in(milliseconds(1))));
+  });
+}
+
+TEST_P(SteppedGate, IsOpenedByTheExitOfTheProcessAfterOneThatWasCommitted) {
+  step(GetParam(), [](const SimOptions& options) {
+    GateRig rig(options);
+    const BoundStream stream = rig.attach_new(0);
+    ASSERT_EQ(why(rig.try_close()), StopRefusal::none);
+    ASSERT_TRUE(rig.gate().commit());
+    rig.gate().open();
+    ASSERT_EQ(why(rig.try_close()), StopRefusal::none);
+    rig.launch_spin(stream, TimePoint(1000));
+    StopWord::open_all();
+    EXPECT_TRUE(rig.machine().wait_stream(stream, rig.in(milliseconds(50))));
+    EXPECT_FALSE(rig.gate().commit());
   });
 }
 

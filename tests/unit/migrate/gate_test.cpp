@@ -1,6 +1,7 @@
 // Goal: a closed gate stands in every stream of its plan and in no other, and whatever happens
 // nothing is left standing. Method: threads of the operating system; what needs exact times is in
 // gate_stepped_test.cpp, what goes wrong on the way in gate_failure_test.cpp.
+#include "migrate/arrivals.hpp"
 #include "unit/migrate/gate_rig.hpp"
 
 #include <gtest/gtest.h>
@@ -61,6 +62,26 @@ TEST(Gate, TellsWhenItsStreamsCameAndWent) {
   EXPECT_GE(times.skew(), TimePoint(0));
   EXPECT_GE(times.stall(), TimePoint(0));
   EXPECT_LE(times.opened, rig.now());
+}
+
+TEST(Arrivals, KnowTheFirstAndTheLast) {
+  step(1, [](const SimOptions& options) {
+    GateRig rig(options);
+    std::uint64_t words[2] = {6, 6};  // Of an earlier gate.
+    Arrivals arrivals(rig.machine().clock(), 7, 2);
+    for (const std::size_t index : {0u, 1u}) arrivals.expect(index, &words[index]);
+    arrivals.look();
+    EXPECT_FALSE(arrivals.any());
+    words[1] = 7;
+    arrivals.look();
+    const TimePoint first = arrivals.first();
+    sleep(rig, std::chrono::milliseconds(1));
+    words[0] = 7;
+    arrivals.look();
+    EXPECT_TRUE(arrivals.all());
+    EXPECT_EQ(arrivals.first(), first);
+    EXPECT_GE(arrivals.last(), first + std::chrono::milliseconds(1));
+  });
 }
 
 TEST(Gate, StopsTheLegacyStreamInPlaceOfBlockingOnes) {
@@ -178,12 +199,28 @@ TEST(Gate, IsRefusedBeforeABlockingStreamThatCaptures) {
   GateRig rig;
   const BoundStream attached = rig.attach_new(0, StreamKind::blocking);
   const BoundStream other = rig.new_blocking_stream(0);
+  rig.attached().attach({rig.context(0), {}}, {});  // So the gate stands at the legacy stream,
+  rig.plan();                                       // and knows that it does for both.
   for (const BoundStream stream : {attached, other}) {
     rig.machine().begin_capture(stream, CaptureMode::relaxed);
     EXPECT_EQ(why(rig.try_close()), StopRefusal::capture);
     rig.machine().destroy_graph(rig.machine().end_capture(stream));
   }
   EXPECT_EQ(why(rig.try_close()), StopRefusal::none);
+}
+
+TEST(Gate, StopsABlockingStreamByItselfWhateverOthersCapture) {
+  GateRig rig;
+  const BoundStream attached = rig.attach_new(0, StreamKind::blocking);
+  const BoundStream other = rig.new_blocking_stream(0);
+  rig.machine().begin_capture(other, CaptureMode::relaxed);
+  ASSERT_EQ(why(rig.try_close()), StopRefusal::none);
+  EXPECT_FALSE(rig.runs(attached));
+  rig.gate().open();
+  EXPECT_TRUE(rig.runs(attached));
+  GraphHandle graph{};
+  ASSERT_NO_THROW(graph = rig.machine().end_capture(other));
+  rig.machine().destroy_graph(graph);
 }
 
 TEST(Gate, IsGivenUpWhereThereAreMoreStopsThanQueues) {

@@ -223,6 +223,33 @@ TEST_P(SteppedHold, IsOpenedByNobodyWhileASlotIsDark) {
   });
 }
 
+TEST_P(SteppedHold, DarkensNothingOnceTheExitOfTheProcessHasOpenedIt) {
+  step(GetParam(), [](const SimOptions& options) {
+    HoldRig rig(options);
+    rig.hold->close(rig.in(seconds(10)));
+    StopWord::open_all();
+    const BoundStream stream = rig.new_stream(0);
+    rig.launch_spin(stream, TimePoint(1000));
+    EXPECT_TRUE(rig.machine().wait_stream(stream, rig.in(milliseconds(50))));
+    expect_error(ErrorKind::busy, [&] { rig.hold->begin_dark(); });
+    rig.hold->open();
+  });
+}
+
+TEST_P(SteppedHold, StopsTheContextsOfAttachedStreams) {
+  step(GetParam(), [](const SimOptions& options) {
+    HoldRig rig(options);
+    const OwnContextStream own(rig);
+    rig.launch_spin(own.stream, milliseconds(10));
+    rig.hold->close(rig.in(seconds(10)));
+    EXPECT_TRUE(rig.machine().query_stream(own.stream)) << "its earlier work was not waited for";
+    rig.launch_spin(own.stream, TimePoint(1000));
+    EXPECT_FALSE(rig.machine().wait_stream(own.stream, rig.in(milliseconds(50))));
+    rig.hold->open();
+    EXPECT_TRUE(rig.machine().wait_stream(own.stream, rig.in(milliseconds(50))));
+  });
+}
+
 TEST(HoldPost, IsOpenedForGoodAtTheEndOfTheProcess) {
   HoldRig rig;
   rig.hold->close(rig.in(seconds(1)));

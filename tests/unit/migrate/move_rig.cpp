@@ -1,6 +1,5 @@
 #include "unit/migrate/move_rig.hpp"
 
-#include "sim/stepped_executor.hpp"
 #include "support/test_kernels.hpp"
 
 #include <gtest/gtest.h>
@@ -99,13 +98,20 @@ MigrationReport MoveRig::move(Allocation& allocation, SlotRange range, Location 
   return mover_->move(allocation, range, to, options);
 }
 
-void step(std::uint64_t seed, const std::function<void(const SimOptions&)>& body) {
-  SCOPED_TRACE(testing::Message() << "seed " << seed);
-  SteppedExecutor executor({seed, 4});
-  SimOptions options;
-  options.stepped = &executor;
-  options.seed = seed;
-  executor.run([&] { body(options); });
+OwnContextStream::OwnContextStream(MoveRig& owner)
+    : rig(owner),
+      context(rig.machine().create_context(DeviceId{0})),
+      stream(rig.machine().create_stream(context, StreamKind::non_blocking)) {
+  // The first load of a kernel's code waits for the context's work; later ones do not.
+  rig.launch_spin(stream, TimePoint(1));
+  rig.mover().attached().attach(stream, Address{});
+}
+
+OwnContextStream::~OwnContextStream() {
+  rig.mover().attached().detach(stream, Address{});
+  rig.machine().wait_stream(stream, never);
+  rig.machine().destroy_stream(stream);
+  rig.machine().destroy_context(context);
 }
 
 }  // namespace vma

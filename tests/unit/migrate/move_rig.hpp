@@ -44,7 +44,16 @@ class MoveRig : public MemoryRig {
   std::unique_ptr<Mover> mover_;
 };
 
-/// Runs the body as a member of a stepped machine, in virtual time.
-void step(std::uint64_t seed, const std::function<void(const SimOptions&)>& body);
+/// An attached stream of a context that is neither a primary one nor current.
+struct OwnContextStream {
+  explicit OwnContextStream(MoveRig& owner);
+  ~OwnContextStream();
+  OwnContextStream(const OwnContextStream&) = delete;
+  OwnContextStream& operator=(const OwnContextStream&) = delete;
+
+  MoveRig& rig;
+  const ContextHandle context;
+  const BoundStream stream;
+};
 
 }  // namespace vma

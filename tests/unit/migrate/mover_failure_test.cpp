@@ -137,6 +137,27 @@ TEST(MoverFailure, EndsInBusyWhenAKernelNeverEnds) {
   EXPECT_EQ(rig.move(*allocation, gpu(1)).chunks_moved, 2);
 }
 
+TEST(MoverFailure, IsRefusedBeforeItEndsACaptureThatIsKnownOf) {
+  MoveRig rig;
+  const auto allocation = rig.filled(4, gpu(0), 2, 3);
+  const BoundStream attached = rig.new_stream(1);
+  rig.mover().attached().attach(attached, Address{});
+  const BoundStream blocking = rig.machine().create_stream(rig.context(1), StreamKind::blocking);
+  rig.forget_calls();
+  for (const BoundStream stream : {attached, blocking}) {
+    rig.machine().begin_capture(stream, CaptureMode::relaxed);
+    expect_error(ErrorKind::unsupported, [&] { rig.move(*allocation, gpu(1)); });
+    EXPECT_EQ(calls_that_stop(rig), 0);
+    GraphHandle graph{};
+    ASSERT_NO_THROW(graph = rig.machine().end_capture(stream));
+    rig.machine().destroy_graph(graph);
+    expect_untouched(rig, *allocation, 3);
+  }
+  EXPECT_EQ(rig.move(*allocation, gpu(1)).chunks_moved, 2);
+  rig.mover().attached().detach(attached, Address{});
+  rig.machine().destroy_stream(blocking);
+}
+
 TEST(MoverFailure, IsRefusedWhileAStreamCaptures) {
   MoveRig rig;
   const auto allocation = rig.filled(4, gpu(0), 2, 3);

@@ -190,6 +190,19 @@ TEST(Mover, IsCancelledByAFreeThatWaits) {
   EXPECT_EQ(rig.wrong_for(1, *allocation, 3), 0u);
 }
 
+TEST(Mover, FreeWaitsForTheContextsOfAttachedStreams) {
+  step(1, [](const SimOptions& options) {
+    MoveRig rig("test-2", {}, options);
+    const OwnContextStream own(rig);
+    const auto allocation = rig.alloc(2, gpu(0));
+    const TimePoint begin = rig.machine().clock().now();
+    rig.launch_spin(own.stream, std::chrono::seconds(60));
+    rig.free(allocation);
+    EXPECT_GE(rig.machine().clock().now() - begin, std::chrono::seconds(60));
+    EXPECT_TRUE(rig.machine().query_stream(own.stream)) << "work of it may still use the memory";
+  });
+}
+
 TEST(Mover, MovesManyAllocationsFromManyThreads) {
   MoveRig rig("test-4");
   ThreadedExecutor executor;

@@ -149,6 +149,76 @@ TEST(Watchdog, WakesForADeadlineThatWasBroughtForward) {
   EXPECT_TRUE(comes_true([&] { return late.load(); }));
 }
 
+/// (nanoseconds): takes as long of this computer's time, and next to none of the machine's.
+Kernel busy_kernel() {
+  return {"", "busy", [](DeviceView&, const KernelArguments& arguments, LaunchShape) {
+            const auto end = std::chrono::steady_clock::now() +
+                             std::chrono::nanoseconds(arguments.at<std::uint64_t>(0));
+            while (std::chrono::steady_clock::now() < end) {
+            }
+          }};
+}
+
+/// On threads of the operating system: a kernel that takes this computer far longer than it takes
+/// the simulated machine.
+class SlowComputer : public testing::Test {
+ protected:
+  void launch(milliseconds real_time) {
+    machine_.launch(stream_, kernel_, {},
+                    KernelArguments::of(std::uint64_t(TimePoint(real_time).count())));
+    const WordOperation write{WordOperation::Kind::write, address_of(word_), 1};
+    machine_.batch(stream_, {&write, 1});
+  }
+  bool done() const { return std::atomic_ref<std::uint64_t>(*word_).load() == 1; }
+  TimePoint in(TimePoint time) { return machine_.clock().now() + time; }
+
+  SimDriver machine_{load_machine("test-2")};
+  const ContextHandle context_ = machine_.retain_primary(DeviceId{0});
+  const BoundStream stream_ = machine_.create_stream(context_, StreamKind::non_blocking);
+  const KernelHandle kernel_ = machine_.load_kernel(context_, busy_kernel());
+  std::uint64_t* const word_ =
+      static_cast<std::uint64_t*>(machine_.allocate_pinned(context_, 2 * sizeof(std::uint64_t)));
+  Watchdog watchdog_{machine_};
+};
+
+TEST_F(SlowComputer, IsNotLateByTheMachinesClock) {
+  std::atomic<bool> late{false};
+  const Measuring measuring(machine_.clock());
+  const auto ticket = watchdog_.arm(in(milliseconds(5)), [&] { late = true; });
+  launch(milliseconds(100));
+  EXPECT_TRUE(poll_until(machine_.clock(), in(milliseconds(2)), [&] { return done(); }));
+  EXPECT_FALSE(late);
+  watchdog_.disarm(ticket);
+}
+
+TEST_F(SlowComputer, IsLateOnceNothingOfItsWorkCanGoOn) {
+  std::atomic<bool> late{false};
+  const Measuring measuring(machine_.clock());
+  const WordOperation wait{WordOperation::Kind::wait_until_at_least, address_of(word_ + 1), 1};
+  std::atomic_ref<std::uint64_t>(word_[1]).store(0);
+  machine_.batch(stream_, {&wait, 1});
+  launch(milliseconds(1));  // Stands behind it.
+  EXPECT_FALSE(poll_until(machine_.clock(), in(milliseconds(2)), [&] { return done(); }));
+  watchdog_.arm(in(milliseconds(5)), [&] { late = true; });
+  EXPECT_FALSE(poll_until(machine_.clock(), in(milliseconds(6)), [&] { return done(); }));
+  EXPECT_TRUE(comes_true([&] { return late.load(); }));
+  std::atomic_ref<std::uint64_t>(word_[1]).store(1);
+  machine_.wait_stream(stream_, never);
+}
+
+TEST_F(SlowComputer, IsLateWhereACallStands) {
+  std::atomic<bool> late{false};
+  const Measuring measuring(machine_.clock());
+  launch(milliseconds(200));
+  watchdog_.arm(in(milliseconds(5)), [&] { late = true; });
+  {
+    const Standing standing(machine_.clock());
+    EXPECT_TRUE(comes_true([&] { return late.load() || done(); }));
+  }
+  EXPECT_TRUE(late);
+  machine_.wait_stream(stream_, never);
+}
+
 TEST_P(WatchdogTest, EndsWhileItIsArmed) {
   step([](SimDriver& machine, SteppedExecutor& executor) {
     int late = 0;

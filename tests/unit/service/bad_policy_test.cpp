@@ -40,6 +40,16 @@ class Throwing : public Policy {
   }
 };
 
+class ThrowingNowAndThen : public Policy {
+ public:
+  void on_tick(const Snapshot&, Plan&) override {
+    if (++ticks_ % 2 == 0) throw std::runtime_error("every second time");
+  }
+
+ private:
+  int ticks_ = 0;
+};
+
 class Endless : public Policy {
  public:
   explicit Endless(std::shared_ptr<Latch> latch) : latch_(std::move(latch)) {}
@@ -89,6 +99,7 @@ class BadPolicy : public testing::Test {
         policy == "endless" ? std::chrono::milliseconds(200) : std::chrono::milliseconds(60'000);
     const auto make = [this](const std::string& name) -> std::unique_ptr<Policy> {
       if (name == "throwing") return std::make_unique<Throwing>();
+      if (name == "now and then") return std::make_unique<ThrowingNowAndThen>();
       if (name == "endless") return std::make_unique<Endless>(latch_);
       if (name == "nonsense") return std::make_unique<Nonsense>();
       return make_policy(name);
@@ -130,6 +141,27 @@ TEST_F(BadPolicy, ThatThrowsLosesItsPlanAndThenItsPlace) {
   const auto why = std::ranges::find(decisions, DecisionKind::policy_failed, &Decision::kind);
   ASSERT_NE(why, decisions.end());
   EXPECT_EQ(why->reason, "no idea");
+}
+
+TEST_F(BadPolicy, ThatThrowsAtEveryTickIsReplacedThoughItAnswersAllElse) {
+  Scheduler& scheduler = with("throwing");
+  const Geometry geometry = plan_geometry(8192, 8192, gpu(0), page_bytes);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(scheduler.policy(), "throwing");
+    scheduler.tick();
+    scheduler.place(geometry, gpu(0), "");
+  }
+  EXPECT_EQ(scheduler.policy(), "stay_put");
+}
+
+TEST_F(BadPolicy, ThatThrowsNowAndThenIsReplacedWhenItDoesSoOften) {
+  const int often = SchedulerLimits().policy_failures_in_window_max;
+  Scheduler& scheduler = with("now and then");
+  for (int i = 0; i < 2 * often - 1; ++i) scheduler.tick();
+  EXPECT_EQ(scheduler.policy(), "now and then");
+  scheduler.tick();
+  EXPECT_EQ(scheduler.policy(), "stay_put");
+  EXPECT_EQ(scheduler.stats().policy_failures, static_cast<std::uint64_t>(often));
 }
 
 TEST_F(BadPolicy, ThatNeverAnswersIsLeftBehindWithItsBooks) {

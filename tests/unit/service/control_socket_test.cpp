@@ -147,6 +147,27 @@ TEST(ControlSocket, ReplacesTheSocketThatOnlyAForkedChildOfADeadProcessHolds) {
   close(until[1]);
 }
 
+TEST(ControlSocket, SweepsWhatDeadProcessesLeft) {
+  TestFolder folder;
+  for (const char* name : {"vmart-1.sock", "vmart-99.sock", "7.sock", "vmart-x.sock", "a.sock"}) {
+    leave_stale(folder.path(name));
+  }
+  const ControlSocket living(folder.path("vmart-2.sock"));
+  {
+    const ControlSocket socket(folder.path("vmart-3.sock"));
+    EXPECT_FALSE(std::filesystem::exists(folder.path("vmart-1.sock")));
+    EXPECT_FALSE(std::filesystem::exists(folder.path("vmart-99.sock")));
+    // Nobody listens there either, but the names are not such as a runtime makes up here.
+    for (const char* name : {"7.sock", "vmart-x.sock", "a.sock", "vmart-2.sock"}) {
+      EXPECT_TRUE(std::filesystem::exists(folder.path(name))) << name;
+    }
+  }
+  leave_stale(folder.path("vmart-1.sock"));
+  ASSERT_EQ(chmod(folder.path().c_str(), 0777), 0);  // Others may have put it there.
+  const ControlSocket socket(folder.path("vmart-3.sock"));
+  EXPECT_TRUE(std::filesystem::exists(folder.path("vmart-1.sock")));
+}
+
 TEST(ControlSocket, RefusesAPathWhereSomebodyListens) {
   TestFolder folder;
   const ControlSocket socket(folder.path("s"));
@@ -234,11 +255,15 @@ TEST(ControlPath, IsWhatTheVariableSays) {
   EXPECT_FALSE(control_path(""));
   EXPECT_FALSE(control_path("0"));
   EXPECT_FALSE(control_path("off"));
+  EXPECT_FALSE(control_path("no"));
   EXPECT_EQ(control_path("/some/where"), "/some/where");
+  EXPECT_EQ(control_path("./here"), "./here");
+  EXPECT_THROW(control_path("ture"), Error);
   const std::string name = std::to_string(getpid()) + ".sock";
   setenv("XDG_RUNTIME_DIR", folder.path().c_str(), 1);
   EXPECT_EQ(control_path("1"), folder.path("vmart-" + name));
   EXPECT_EQ(control_path("auto"), folder.path("vmart-" + name));
+  EXPECT_EQ(control_path("yes"), folder.path("vmart-" + name));
   ASSERT_EQ(chmod(folder.path().c_str(), 0777), 0);  // Others could take the path away.
   EXPECT_EQ(control_path("1"), control_folder() + "/" + name);
   unsetenv("XDG_RUNTIME_DIR");

@@ -49,10 +49,17 @@ TEST(MigrateRange, IsRoundedOutToChunks) {
   std::uint64_t* words = rig.alloc(count * 8, gpu(0));
   rig.fill_by(1, words, count, 7);
   const MigrationReport report = rig.runtime().migrate(words, 8191, 2, gpu(1));
+  EXPECT_EQ(report.offset, 0u);
   EXPECT_EQ(report.bytes_asked, 2u * 8192);
   EXPECT_EQ(report.bytes_moved, 2u * 8192);
   EXPECT_EQ(report.chunks, 2);
   EXPECT_EQ(report.route, "gpu(0)->gpu(1)");
+  const AttachedStream attached(rig.runtime(), rig.stream(0));
+  const MigrationReport last = rig.runtime().migrate_async(words, 3 * 8192 + 1, 1, gpu(0)).wait();
+  EXPECT_EQ(last.offset, 3u * 8192);
+  EXPECT_EQ(last.bytes_asked, 8192u);
+  EXPECT_EQ(last.bytes_moved, 0u) << "it lies there";
+  EXPECT_EQ(rig.runtime().migrate(words, 3 * 8192 + 1, 1, gpu(0)).offset, 3u * 8192);
   const std::vector<Extent> extents = rig.runtime().where(words);
   ASSERT_EQ(extents.size(), 2u);
   EXPECT_EQ(extents[0], (Extent{0, 2 * 8192, gpu(1), 1}));

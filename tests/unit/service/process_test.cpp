@@ -1,5 +1,6 @@
 // What happens at the ends of things: after shutdown, in a forked child, when the process exits.
 
+#include "base/process_exit.hpp"
 #include "driver/fault_driver.hpp"
 #include "machine/machine_file.hpp"
 #include "migrate/stop_word.hpp"
@@ -15,8 +16,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
+#include <thread>
 
 namespace vma {
 namespace {
@@ -138,6 +141,38 @@ TEST(Process, AChildThatExitsLetsNoHoldOfItsParentGo) {
     EXPECT_TRUE(machine.wait_event(post.event(), never));
   }
   EXPECT_EQ(ledger.leaks(), 0u);
+}
+
+TEST(Process, ExitWaitsForADarkSlotAndThenOpensForGood) {
+  if (!may_fork) GTEST_SKIP() << "no fork under TSan";
+  const auto dark_at_exit = []() -> int {
+    SimDriver machine(load_machine("test-2"));
+    Ledger ledger;
+    const ContextHandle context = machine.create_context(DeviceId{0});
+    HoldPost post(machine, machine.create_stream(context, StreamKind::non_blocking), ledger);
+    PinnedWords words(machine, context, ledger);
+    { const StopWord first(words); }  // Has the memory for more.
+    const std::uint64_t epoch = post.close();
+    post.set_dark(true);
+    std::atomic<bool> over = false, too_early = false;
+    std::thread mover([&] {
+      while (!ProcessExit::begun()) std::this_thread::yield();
+      for (int i = 0; i < 1'000; ++i) std::this_thread::yield();
+      too_early = over || post.is_open(epoch);
+      post.set_dark(false);
+    });
+    ProcessExit::begin();
+    over = true;
+    mover.join();
+    if (too_early) return 1;
+    if (!post.is_open(UINT64_MAX)) return 2;  // The next stop would close.
+    return StopWord(words).is_open(UINT64_MAX) ? 0 : 3;
+  };
+  EXPECT_EQ(status_of_child([&] {
+              std::_Exit(dark_at_exit());
+              return 0;
+            }),
+            0);
 }
 
 TEST(Process, ExitWithALiveRuntimeNeitherCrashesNorHangs) {

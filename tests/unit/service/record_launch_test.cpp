@@ -146,6 +146,31 @@ TEST_F(RecordedLaunch, ThatCannotHaveBeenIsRefusedAndRecordsNothing) {
   EXPECT_EQ(kind(kernel, parameters, gpu(0)), ErrorKind::driver_gone);
 }
 
+TEST_F(RecordedLaunch, OfAKernelThatWasUnloadedIsRefused) {
+  const void* kernel = load(".param .u64 a, .param .u64 b");
+  record(kernel, {&first, &second});
+  record(kernel, {&first, &second});
+  EXPECT_EQ(uses().size(), 4u);
+  rig.machine().unload_kernel(kernels.back());
+  kernels.pop_back();
+  rig.runtime().forget_kernels();
+  const void* parameters[] = {&first, &second};
+  EXPECT_EQ(kind_of_error([&] { rig.runtime().record_launch(kernel, parameters, gpu(0)); }),
+            ErrorKind::invalid_argument);
+  EXPECT_EQ(begins(), std::set<Address>{});
+}
+
+TEST_F(RecordedLaunch, OfForgottenKernelsIsTheSame) {
+  const void* kernel = load(".param .u64 a, .param .u64 b");
+  record(kernel, {&first, &second});
+  rig.runtime().forget_kernels();
+  EXPECT_EQ(rig.runtime().parts().machinery->kernels.size(), 0u);
+  record(kernel, {&first, &second});
+  EXPECT_EQ(uses().size(), 4u);
+  rig.runtime().shutdown();
+  EXPECT_EQ(kind_of_error([&] { rig.runtime().forget_kernels(); }), ErrorKind::driver_gone);
+}
+
 /// Any bytes at all: a use for each allocation that an aligned word points into.
 TEST_F(RecordedLaunch, OfGarbageUsesWhatItsWordsSay) {
   constexpr std::size_t words = 40;

@@ -89,7 +89,7 @@ TEST_F(RuntimeSocketTest, TheToolLooksAndMoves) {
   expect_tool(0, "paused", "pause");
   expect_tool(0, "stepped", "step");
   expect_tool(0, "running", "resume");
-  expect_tool(0, "counter", "policy counter");
+  expect_tool(0, "counter", "policy --set counter");
   EXPECT_EQ(runtime().policy(), "counter");
   expect_tool(0, "bytes_moved", "stats");
   expect_tool(0, ": moved", fmt::format("explain {:#x}", to_integer(address_of(cold))));

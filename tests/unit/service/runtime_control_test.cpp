@@ -3,6 +3,7 @@
 #include "service/runtime_control.hpp"
 
 #include "base/units.hpp"
+#include "memory/move_claim.hpp"
 #include "unit/memory/memory_rig.hpp"
 #include "unit/service/runtime_rig.hpp"
 #include "unit/service/scheduler_rig.hpp"
@@ -200,13 +201,72 @@ TEST_F(RuntimeControlTest, ADrainEmptiesAPlaceUntilResume) {
   EXPECT_GT(control().status().places[0].capacity_bytes, 0u);
 }
 
-TEST_F(RuntimeControlTest, ADrainSaysWhatIsLeft) {
+TEST_F(RuntimeControlTest, ADrainSaysWhatIsLeftAndThatThePlaceStaysClosed) {
   std::uint64_t* words = rig_.alloc(1, gpu(0));
   const Pin pin = rig_.runtime().pin(words);
   rig_.step();
+  EXPECT_FALSE(control().status().places[0].closed);
   const ControlEvent end = end_of(control().start_drain(gpu(0)));
   EXPECT_EQ(end.kind, Kind::operation_failed);
   EXPECT_NE(end.text.find("1 chunks pinned"), std::string::npos) << end.text;
+  EXPECT_NE(end.text.find("nothing comes to gpu(0) until resume"), std::string::npos) << end.text;
+  EXPECT_TRUE(control().status().places[0].closed);
+  EXPECT_FALSE(control().status().places[1].closed);
+  control().resume();
+  EXPECT_FALSE(control().status().places[0].closed);
+}
+
+TEST_F(RuntimeControlTest, ADrainIsRefusedWhilePausedAndDoesNothingLater) {
+  std::uint64_t* words = rig_.alloc(3, gpu(0));
+  rig_.step();
+  control().pause();
+  EXPECT_EQ(kind_of_error([&] { control().start_drain(gpu(0)); }), ErrorKind::busy);
+  EXPECT_EQ(kind_of_error([&] { rig_.runtime().drain(gpu(0)); }), ErrorKind::busy);
+  EXPECT_FALSE(control().status().places[0].closed);
+  control().resume();
+  rig_.step(3);
+  EXPECT_EQ(rig_.home(words), gpu(0));
+}
+
+TEST_F(RuntimeControlTest, APauseEndsADrainAndWhatItPlanned) {
+  std::uint64_t* words = rig_.alloc(3, gpu(0));
+  rig_.step();
+  std::uint64_t operation = 0;
+  {
+    // Moves of it wait for the claim: the drain goes on for as long as that.
+    const MoveClaim claim =
+        MoveClaim::take(rig_.runtime().parts().machinery->memory.require(words, "test"));
+    operation = control().start_drain(gpu(0));
+    EXPECT_TRUE(comes_true([&] { return control().status().places[0].closed; }));
+    control().pause();
+    const ControlEvent end = end_of(operation);
+    EXPECT_EQ(end.kind, Kind::operation_failed);
+    EXPECT_NE(end.text.find("the scheduler was paused"), std::string::npos) << end.text;
+  }
+  EXPECT_TRUE(control().status().places[0].closed);
+  control().resume();
+  rig_.step();
+  EXPECT_EQ(rig_.home(words), gpu(0)) << "nothing of it is made up for";
+}
+
+TEST_F(RuntimeControlTest, ACapacityThatNobodySetIsTheSizeOfThePlace) {
+  const auto capacity = [this](std::size_t place) {
+    return control().stats().runtime.places.at(place).capacity_bytes;
+  };
+  EXPECT_EQ(capacity(0), 64 * MiB);
+  EXPECT_EQ(capacity(2), 64 * MiB) << "the host node's";
+  rig_.runtime().set_capacity(gpu(0), 3 * MiB);
+  rig_.runtime().set_capacity(host(0), SIZE_MAX);
+  EXPECT_EQ(capacity(0), 3 * MiB);
+  EXPECT_EQ(capacity(2), 64 * MiB);
+  rig_.runtime().set_capacity(gpu(0), 1024 * MiB);
+  EXPECT_EQ(capacity(0), 64 * MiB) << "there is no more";
+}
+
+TEST_F(RuntimeControlTest, AMigrateSaysHowManyWholeChunksItWas) {
+  std::uint64_t* words = rig_.alloc(3, gpu(0));
+  const ControlEvent end = end_of(control().start_move(move_of(words, gpu(1))));
+  EXPECT_EQ(end.text, "24576 bytes were asked for, 3 whole chunks");
 }
 
 TEST_F(RuntimeControlTest, ExplainsAMoveByItsWishAndItsOutcome) {

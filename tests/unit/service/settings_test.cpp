@@ -23,7 +23,10 @@ constexpr const char* variables[] = {"VMART_DRIVER",
                                      "VMART_PRESSURE_LIMIT_MS",
                                      "VMART_POLICY",
                                      "VMART_CONTROL",
-                                     "VMART_TRACE"};
+                                     "VMART_TRACE",
+                                     "VMART_RECORD",
+                                     "VMART_DECISIONS",
+                                     "VMART_DRY_RUN"};
 
 class SettingsTest : public testing::Test {
  protected:
@@ -104,6 +107,24 @@ TEST_F(SettingsTest, ControlAndTraceBringAPolicyThatMovesNothing) {
   EXPECT_EQ(with("VMART_POLICY", "counter").policy, "counter");
 }
 
+TEST_F(SettingsTest, WordsTurnOutputOnAndOff) {
+  EXPECT_EQ(with("VMART_TRACE", "0").trace, "");
+  EXPECT_EQ(settle({}).policy, "");
+  EXPECT_EQ(with("VMART_TRACE", "1").trace, "vmart-%p.trace.json");
+  clear();
+  EXPECT_EQ(with("VMART_CONTROL", "no").control, "");
+  EXPECT_EQ(with("VMART_CONTROL", "yes").control, "auto");
+  clear();
+  EXPECT_EQ(with("VMART_RECORD", "0").record, "");
+  EXPECT_EQ(settle({}).policy, "");
+  EXPECT_EQ(with("VMART_RECORD", "folder").record, "folder");
+  EXPECT_EQ(settle({}).policy, "stay_put");  // Nothing is recorded without a scheduler.
+  clear();
+  EXPECT_EQ(with("VMART_DECISIONS", "file").policy, "stay_put");
+  clear();
+  EXPECT_TRUE(with("VMART_DRY_RUN", "yes").dry_run);
+}
+
 TEST_F(SettingsTest, NamesVariableAndValueOfWhatItRefuses) {
   const std::pair<const char*, std::vector<std::string>> malformed[] = {
       {"VMART_DEVICES", {"a", "0,", ",0", "0,,1", "0;1", "-1", "1.5", " 1", "99999999999", "0x1"}},
@@ -112,6 +133,10 @@ TEST_F(SettingsTest, NamesVariableAndValueOfWhatItRefuses) {
         "gpu0=1G,gpu(0)=2G", "gpu0==1G", "gpu0=99999999999999999999", "gpu0=16777216T"}},
       {"VMART_CACHE_BYTES_PER_GPU", {"many", "-1", "1Q", "1GB", "1 G", "0x10", "K", "1.5G"}},
       {"VMART_HOST_CACHE_BYTES", {"many", "-1", "18446744073709551616", "1gib", "G1"}},
+      {"VMART_CONTROL", {"ture", "2"}},
+      {"VMART_RECORD", {"1", "yes"}},
+      {"VMART_DECISIONS", {"on"}},
+      {"VMART_DRY_RUN", {"perhaps", "2"}},
       {"VMART_PRESSURE_LIMIT_MS", {"soon", "-5", "1s", "86400001"}},
       {"VMART_HOLD_LIMIT_MS", {"soon", "-5", "1s", "2.5", "86400001", "0", "99999999999999999999"}},
   };

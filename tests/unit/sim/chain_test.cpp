@@ -3,6 +3,7 @@
 // chains {wait for go; kernel; write done} on "test-2".
 #include "driver/native_codes.hpp"
 #include "sim/stepped_executor.hpp"
+#include "support/test_mapping.hpp"
 #include "unit/sim/sim_rig.hpp"
 
 #include <gtest/gtest.h>

@@ -2,6 +2,7 @@
 // for, and what stands still while a free waits. Method: a second context's stopped stream holds
 // the first context.
 #include "driver/native_codes.hpp"
+#include "support/test_mapping.hpp"
 #include "unit/sim/sim_rig.hpp"
 
 #include <vma/error.hpp>

@@ -3,6 +3,7 @@
 // drivers share are the contract suite's; here is what only a simulated machine can be asked.
 #include "driver/native_codes.hpp"
 #include "base/units.hpp"
+#include "support/test_mapping.hpp"
 #include "unit/sim/sim_rig.hpp"
 
 #include <vma/error.hpp>

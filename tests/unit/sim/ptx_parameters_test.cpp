@@ -4,6 +4,7 @@
 
 #include "driver/native_codes.hpp"
 #include "support/test_kernels.hpp"
+#include "support/test_mapping.hpp"
 #include "unit/sim/sim_rig.hpp"
 
 #include <gtest/gtest.h>
@@ -81,7 +82,7 @@ TEST(PtxParameters, AreWhatASimulatedKernelAnswers) {
   SimRig rig;
   const KernelHandle kernel = rig.driver().load_kernel(rig.context(0), compare_kernel());
   const auto* function = reinterpret_cast<const void*>(static_cast<std::uint64_t>(kernel));
-  EXPECT_EQ(pairs(rig.driver().kernel_parameters(function)),
+  EXPECT_EQ(pairs(rig.driver().kernel_parameters(function).list),
             (Layout{{0, 8}, {8, 8}, {16, 8}, {24, 8}}));
   rig.driver().unload_kernel(kernel);
   EXPECT_EQ(native_of([&] { rig.driver().kernel_parameters(function); }), native_invalid_handle);

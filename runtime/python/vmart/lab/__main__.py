@@ -6,7 +6,7 @@ import sys
 
 from vmart.lab.errors import MissingLibrary, ResultError
 
-MISSING = os.EX_UNAVAILABLE  # 69: a library that the command needs.
+MISSING = os.EX_UNAVAILABLE  # 69: a library that the command needs. `vmart-lab run` looks for it.
 
 
 def parser():

@@ -1,0 +1,200 @@
+#include "base/environment.hpp"
+
+#include "base/check.hpp"
+#include "base/log.hpp"
+#include "base/nearest_name.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <charconv>
+#include <cstdlib>
+#include <vector>
+
+namespace vma {
+namespace {
+
+using Type = EnvironmentVariable::Type;
+constexpr std::uint64_t day_ms = 86'400'000;
+constexpr std::uint64_t second_us = 1'000'000;
+constexpr std::uint64_t hour_us = 3'600'000'000;
+constexpr std::uint64_t sim_bytes_max = 1ull << 44;
+constexpr std::string_view bytes_words =
+    "a number of bytes, or one with K, M, G, T (KiB, MiB, ...)";
+
+// clang-format off
+constexpr EnvironmentVariable variables[] = {
+    {"VMART_DRIVER", Type::text, "cuda, sim:NAME or sim:FILE.json", "cuda"},
+    {"VMART_DEVICES", Type::text, "GPU ordinals with commas between", "all"},
+    {"VMART_CAPACITY", Type::text, "entries such as gpu0=4GiB with commas between", "the size of each place"},
+    {"VMART_CACHE_BYTES_PER_GPU", Type::bytes, bytes_words, "512MiB"},
+    {"VMART_HOST_CACHE_BYTES", Type::bytes, bytes_words, "1GiB"},
+    {"VMART_HOLD_LIMIT_MS", Type::number, "milliseconds", "2000", 1, day_ms},
+    {"VMART_GATE_LIMIT_US", Type::number, "microseconds", "5000", 1, second_us},
+    {"VMART_GATE_RETRIES", Type::number, "a count", "8", 0, 1000},
+    {"VMART_STALL_BUDGET_US", Type::number, "microseconds of each second", "60000", 0, second_us},
+    {"VMART_COPY_BUDGET", Type::bytes, bytes_words, "0"},
+    {"VMART_PRESSURE_LIMIT_MS", Type::number, "milliseconds", "2000", 0, day_ms},
+    {"VMART_POLICY", Type::text, "a policy, as name:parameter=value,...", "none"},
+    {"VMART_TICK_US", Type::number, "microseconds", "10000", 100, hour_us},
+    {"VMART_HALF_LIFE_MS", Type::number, "milliseconds", "1000", 1, day_ms},
+    {"VMART_POLICY_LIMIT_MS", Type::number, "milliseconds", "500", 1, day_ms},
+    {"VMART_DRY_RUN", Type::flag, "1, yes, on, true or 0, no, off, false", "0"},
+    {"VMART_RECORD", Type::path, "a folder, or 0", "0"},
+    {"VMART_DECISIONS", Type::path, "a file, or 0", "0"},
+    {"VMART_TRACE", Type::place, "a file, 1 for vmart-%p.trace.json, or 0", "0"},
+    {"VMART_CONTROL", Type::place, "1, 0, or a path with a slash", "0"},
+    {"VMART_CALIBRATION", Type::text, "auto, off or a file", "auto"},
+    {"VMART_CACHE_DIR", Type::text, "a folder", "$XDG_CACHE_HOME/vmart or ~/.cache/vmart"},
+    {"VMART_MACHINES", Type::text, "a folder", "none"},
+    {"VMART_SIM_BYTES", Type::bytes, bytes_words, "8GiB", 1, sim_bytes_max},
+    {"VMART_NVML", Type::place, "1, 0 or a library", "1"},
+    {"VMART_NVTX", Type::flag, "1, yes, on, true or 0, no, off, false", "0"},
+    {"VMART_LOG", Type::word, "off, error, warn, info or debug", "warn"},
+};
+// clang-format on
+
+/// Of the tests and benchmarks of the source tree.
+constexpr std::string_view others[] = {"VMART_SEED", "VMART_LONG", "VMART_GPU_TEST",
+                                       "VMART_CONTRACT", "VMART_COMMIT"};
+constexpr std::string_view others_begin[] = {"VMART_TEST_", "VMART_BENCH_", "VMART_CONTRACT_",
+                                             "VMART_EXIT_"};
+
+const EnvironmentVariable& known(std::string_view name) {
+  const auto* const found = std::ranges::find(variables, name, &EnvironmentVariable::name);
+  VMART_CHECK(found != std::end(variables), "each variable that is read stands in the table");
+  return *found;
+}
+
+}  // namespace
+
+std::span<const EnvironmentVariable> environment_variables() noexcept {
+  return variables;
+}
+
+void refuse_setting(std::string_view what, std::string_view text, std::string_view takes) {
+  throw Error(ErrorKind::invalid_argument, "vma::Runtime",
+              fmt::format("{} is \"{}\"; it takes {}", what, text, takes));
+}
+
+std::string environment_takes(std::string_view name) {
+  const EnvironmentVariable& variable = known(name);
+  if (variable.type != Type::number) return std::string(variable.takes);
+  return fmt::format("{}, at least {} and at most {}", variable.takes, variable.least,
+                     variable.most);
+}
+
+std::optional<bool> yes_or_no(std::string_view text) noexcept {
+  constexpr std::string_view yes[] = {"1", "yes", "on", "true", "auto"};
+  constexpr std::string_view no[] = {"0", "no", "off", "false"};
+  const auto is_text = [&](std::string_view word) {
+    return std::ranges::equal(text, word, [](char each, char letter) {
+      return (each >= 'A' && each <= 'Z' ? each - 'A' + 'a' : each) == letter;
+    });
+  };
+  if (std::ranges::any_of(yes, is_text)) return true;
+  if (std::ranges::any_of(no, is_text)) return false;
+  return std::nullopt;
+}
+
+std::optional<std::string> environment_text(std::string_view name) {
+  const char* const text = std::getenv(std::string(known(name).name).c_str());
+  if (text == nullptr || *text == '\0') return std::nullopt;
+  return text;
+}
+
+std::optional<std::string> environment_path(std::string_view name) {
+  auto text = environment_text(name);
+  const auto word = text ? yes_or_no(*text) : std::nullopt;
+  if (!word) return text;
+  if (*word) refuse_setting(name, *text, environment_takes(name));
+  return std::nullopt;
+}
+
+std::optional<std::string> environment_place(std::string_view name) {
+  auto text = environment_text(name);
+  const auto word = text ? yes_or_no(*text) : std::nullopt;
+  if (!word) return text;
+  return *word ? std::optional<std::string>("auto") : std::nullopt;
+}
+
+std::optional<bool> environment_flag(std::string_view name) {
+  const auto text = environment_text(name);
+  if (!text) return std::nullopt;
+  const auto word = yes_or_no(*text);
+  if (!word || *text == "auto") refuse_setting(name, *text, environment_takes(name));
+  return word;
+}
+
+std::optional<std::uint64_t> environment_number(std::string_view name) {
+  const EnvironmentVariable& variable = known(name);
+  const auto text = environment_text(name);
+  if (!text) return std::nullopt;
+  std::uint64_t number = 0;
+  const char* const end = text->data() + text->size();
+  const auto [stop, failed] = std::from_chars(text->data(), end, number);
+  if (failed != std::errc() || stop != end || number < variable.least || number > variable.most) {
+    refuse_setting(name, *text, environment_takes(name));
+  }
+  return number;
+}
+
+std::optional<std::uint64_t> environment_bytes(std::string_view name) {
+  const EnvironmentVariable& variable = known(name);
+  const auto text = environment_text(name);
+  if (!text) return std::nullopt;
+  const std::uint64_t bytes = parse_size(*text, std::string(name));
+  if (bytes < variable.least || (variable.most > 0 && bytes > variable.most)) {
+    refuse_setting(name, *text,
+                   fmt::format("at least {} and at most {} bytes", variable.least, variable.most));
+  }
+  return bytes;
+}
+
+std::uint64_t parse_size(const std::string& text, const std::string& what) {
+  constexpr std::string_view letters = "KMGT";
+  std::uint64_t number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, failed] = std::from_chars(text.data(), end, number);
+  if (failed != std::errc()) refuse_setting(what, text, bytes_words);
+  const std::string_view suffix(stop, static_cast<std::size_t>(end - stop));
+  if (suffix.empty() || suffix == "B") return number;
+  const std::size_t letter = letters.find(suffix.front());
+  const std::string_view rest = suffix.substr(1);
+  if (letter == std::string_view::npos || !(rest.empty() || rest == "iB")) {
+    refuse_setting(what, text, bytes_words);
+  }
+  const std::size_t shift = 10 * (letter + 1);
+  if (number > (UINT64_MAX >> shift)) refuse_setting(what, text, "less than 16 EiB");
+  return number << shift;
+}
+
+std::optional<UnknownVariable> unknown_variable(std::string_view name) {
+  if (!name.starts_with("VMART_") || std::ranges::count(others, name) > 0) return std::nullopt;
+  const auto begins = [&](std::string_view begin) { return name.starts_with(begin); };
+  if (std::ranges::any_of(others_begin, begins)) return std::nullopt;
+  std::vector<std::string_view> names;
+  for (const EnvironmentVariable& variable : variables) names.push_back(variable.name);
+  if (std::ranges::count(names, name) > 0) return std::nullopt;
+  return UnknownVariable{std::string(name), std::string(nearest_name(name, names))};
+}
+
+void warn_of_unknown_variables() {
+  static std::atomic<bool> warned{false};
+  if (warned.exchange(true)) return;
+  for (char** each = environ; each != nullptr && *each != nullptr; ++each) {
+    const std::string_view entry(*each);
+    const auto unknown = unknown_variable(entry.substr(0, entry.find('=')));
+    if (!unknown) continue;
+    log(LogLevel::warn, "{} is set, but nothing reads it{}", unknown->name,
+        unknown->nearest.empty() ? "; docs/environment.md lists the variables"
+                                 : fmt::format("; is {} meant?", unknown->nearest));
+  }
+}
+
+}  // namespace vma

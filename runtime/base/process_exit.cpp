@@ -1,0 +1,172 @@
+#include "base/process_exit.hpp"
+
+#include "base/clock.hpp"
+#include "base/stepper.hpp"
+
+#include <link.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace vma {
+namespace {
+
+/// A driver call that takes longer is left to the driver: making host memory takes 50 ms a chunk.
+constexpr std::chrono::milliseconds calls_limit(500);
+/// For a mutex that another thread held while this process was forked.
+constexpr std::chrono::milliseconds lock_limit(500);
+
+/// For a second thread that exits meanwhile.
+constexpr std::chrono::seconds other_limit(5);
+
+std::atomic<bool> claimed{false};
+std::atomic<std::thread::id> exiting_thread{};
+std::atomic<TimePoint> began{TimePoint(0)};
+std::atomic<pid_t> acting_process{0};  // The last process that has made an action.
+
+TimePoint wall_now() {
+  return SteadyClock().now();
+}
+
+/// How many libraries the process has loaded so far.
+unsigned long long libraries_loaded() noexcept {
+  unsigned long long loaded = 0;
+  dl_iterate_phdr(
+      [](dl_phdr_info* library, std::size_t, void* out) {
+        *static_cast<unsigned long long*>(out) = library->dlpi_adds;
+        return 1;  // Each says the same.
+      },
+      &loaded);
+  return loaded;
+}
+
+}  // namespace
+
+std::atomic<bool> ProcessExit::begun_{false};
+std::atomic<bool> ProcessExit::closed_{false};
+std::atomic<int> ProcessExit::calls_{0};
+std::atomic<int> ProcessExit::process_{0};
+
+struct ProcessExit::Action::State {
+  State(Stage when, std::function<void()> what) : stage(when), run(std::move(what)) {}
+  const Stage stage;
+  const std::function<void()> run;
+  const pid_t process = getpid();
+  std::recursive_mutex running;  // Recursive: an action may destroy itself.
+  bool over = false;             // Guarded by `running`.
+};
+
+/// The actions of the process, in the order in which they were made. Never destroyed: it is used
+/// while statics are. Its mutex is no step of a stepped machine: some actions are made once in a
+/// process, and a play would not follow from its seed alone.
+struct ProcessExit::List {
+  std::mutex mutex;
+  std::vector<std::shared_ptr<Action::State>> states;  // Guarded by `mutex`.
+
+  static List& of_process() {
+    static List& one = *new List;
+    return one;
+  }
+
+  std::vector<std::shared_ptr<Action::State>> of_stage(Stage stage) {
+    std::vector<std::shared_ptr<Action::State>> found;
+    SteadyClock wall;
+    if (!poll_until(wall, wall.now() + lock_limit, [&] { return mutex.try_lock(); })) return found;
+    for (const auto& state : states) {
+      if (state->stage == stage && state->process == getpid()) found.push_back(state);
+    }
+    mutex.unlock();
+    std::ranges::reverse(found);
+    return found;
+  }
+};
+
+ProcessExit::Action::Action(Stage stage, std::function<void()> run)
+    : state_(std::make_shared<State>(stage, std::move(run))) {
+  List& list = List::of_process();
+  {
+    const std::lock_guard lock(list.mutex);
+    list.states.push_back(state_);
+  }
+  acting_process = state_->process;
+  process();  // From now on a forked child starts anew.
+  come_first();
+}
+
+ProcessExit::Action::~Action() {
+  if (state_->process != getpid()) return;
+  List& list = List::of_process();
+  {
+    const std::lock_guard lock(list.mutex);
+    std::erase(list.states, state_);
+  }
+  const std::lock_guard running(state_->running);
+  state_->over = true;
+}
+
+int ProcessExit::find_process() noexcept {
+  static const int failed = pthread_atfork(nullptr, nullptr, [] {
+    calls_ = 0;  // The threads are gone that were inside the driver.
+    process_ = getpid();
+  });
+  if (failed == 0) process_ = getpid();
+  return getpid();
+}
+
+void ProcessExit::come_first() noexcept {
+  static std::atomic<unsigned long long> seen{0};
+  const unsigned long long loaded = libraries_loaded();
+  if (begun() || seen.exchange(loaded) == loaded) return;
+  static_cast<void>(std::atexit([] { begin(); }));
+  static const int quick = std::at_quick_exit([] { begin(); });
+  static_cast<void>(quick);
+}
+
+void ProcessExit::run(Stage stage) noexcept {
+  try {
+    for (const auto& state : List::of_process().of_stage(stage)) {
+      const std::lock_guard running(state->running);
+      if (!state->over) state->run();
+    }
+  } catch (...) {  // No memory: what is left is left as it is.
+  }
+}
+
+void ProcessExit::begin() noexcept {
+  SteadyClock wall;
+  if (claimed.exchange(true)) {
+    if (exiting_thread.load() == std::this_thread::get_id()) return;
+    // Later handlers, which this thread would run now, may be those of the driver.
+    poll_until(wall, wall.now() + other_limit, [] { return closed_.load(); });
+    return;
+  }
+  began = wall_now();
+  exiting_thread = std::this_thread::get_id();
+  begun_ = true;
+  // A forked child has its parent's actions without the threads, and maybe a mutex that one held.
+  if (acting_process == getpid()) {
+    run(Stage::open_stops);
+    run(Stage::write_files);
+  }
+  closed_ = true;
+  if (acting_process != getpid()) return;
+  poll_until(wall, wall.now() + calls_limit, [] { return calls_.load() == 0; });
+}
+
+bool ProcessExit::elsewhere() noexcept {
+  return begun() && std::this_thread::get_id() != exiting_thread.load();
+}
+
+void ProcessExit::stand_still() noexcept {
+  if (!elsewhere() || Stepper::current() != nullptr) return;
+  const TimePoint left = began.load() + grace - wall_now();
+  if (left > TimePoint(0)) std::this_thread::sleep_for(left);
+}
+
+}  // namespace vma

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+
+namespace vma {
+
+/// The end of the process: `exit`, the return from main, `quick_exit`. Not `_exit`, and no signal.
+///
+/// One handler does everything that has to be done, in stages:
+///
+///     begun        no call enters a runtime any more, and no stop closes
+///     open_stops   the application's work goes on, and no slot is dark any more
+///     write_files  traces, recordings and decisions are on the disk, sockets are gone
+///     closed       no driver call is made any more, and none is under way
+///
+/// The driver and the statics of libraries are destroyed by handlers that run later: those that
+/// were registered earlier. So the handler is registered again whenever a library has been loaded
+/// since (`come_first`).
+///
+/// Threads of the runtime, and threads inside its calls, stand still meanwhile (`hold_back`): what
+/// they would report is an end that nobody asked them about. Somebody may wait for one of them in a
+/// static destructor, so they go on after `grace`, and then find the driver gone.
+class ProcessExit {
+ public:
+  enum class Stage { open_stops, write_files };
+  static constexpr std::chrono::milliseconds grace{2'000};
+
+  /// Has `run` called when the process exits, on the thread that exits, for as long as the object
+  /// lives. `run` must not throw, and must not wait for other threads without a limit. A forked
+  /// child does not run the actions of its parent.
+  class Action {
+   public:
+    Action(Stage stage, std::function<void()> run);
+    /// Blocks: while `run` runs on another thread.
+    ~Action();
+    Action(const Action&) = delete;
+    Action& operator=(const Action&) = delete;
+
+   private:
+    struct State;
+    friend class ProcessExit;
+    const std::shared_ptr<State> state_;
+  };
+
+  /// A driver call, for a scope. False: it must not be made.
+  class DriverCall {
+   public:
+    DriverCall() noexcept : allowed_(enter()) {}
+    ~DriverCall() {
+      if (allowed_) calls_.fetch_sub(1, std::memory_order_release);
+    }
+    DriverCall(const DriverCall&) = delete;
+    DriverCall& operator=(const DriverCall&) = delete;
+    explicit operator bool() const noexcept { return allowed_; }
+
+   private:
+    const bool allowed_;
+  };
+
+  static bool begun() noexcept { return begun_.load(std::memory_order_acquire); }
+  /// Whether driver calls are refused from now on.
+  static bool closed() noexcept { return closed_.load(std::memory_order_acquire); }
+  /// The number of this process, without a system call. In a child of `fork` the child's.
+  static int process() noexcept {
+    const int known = process_.load(std::memory_order_relaxed);
+    return known != 0 ? known : find_process();
+  }
+  /// Whether the process exits on another thread than this one.
+  static bool elsewhere() noexcept;
+  /// Once the process exits, keeps every thread but the one that exits until `grace` is over.
+  static void hold_back() noexcept {
+    if (begun()) stand_still();
+  }
+  /// The handler runs before those of all libraries that are loaded by now. Cheap; any thread.
+  static void come_first() noexcept;
+  /// What the handler does. Once; a second thread waits until it is done.
+  static void begin() noexcept;
+
+ private:
+  static bool enter() noexcept {
+    calls_.fetch_add(1);
+    if (!closed_.load()) return true;
+    calls_.fetch_sub(1);
+    hold_back();
+    return false;
+  }
+  struct List;
+  static void stand_still() noexcept;
+  static void run(Stage stage) noexcept;
+  static int find_process() noexcept;
+
+  static std::atomic<bool> begun_, closed_;
+  static std::atomic<int> calls_;
+  static std::atomic<int> process_;  // 0 until it is asked for.
+};
+
+}  // namespace vma

@@ -1,0 +1,45 @@
+#pragma once
+
+#include "base/mutex.hpp"
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+namespace vma {
+
+/// Counts the calls inside a runtime; once closed it lets no more of them in. While it is open, to
+/// enter and to leave takes no lock, and threads count in cache lines of their own.
+///
+/// Each counter carries the door's state in its lowest bit, so that one operation counts a call and
+/// sees whether the door is closed. Calls leave a closed door under its mutex: who waits for the
+/// last of them may destroy the door at once.
+class Door {
+ public:
+  /// A part of the calls inside.
+  struct alignas(64) Counter {
+    std::atomic<std::uint64_t> state{0};  // Calls times two, plus one once closed.
+  };
+
+  Door() = default;
+  Door(const Door&) = delete;
+  Door& operator=(const Door&) = delete;
+
+  /// Null once closed. What it returns is for `leave`, on any thread.
+  Counter* enter() noexcept;
+  void leave(Counter& counter) noexcept;
+  void close() noexcept;
+  /// Requires: closed. Blocks until nobody is inside.
+  void wait_until_empty();
+
+ private:
+  static constexpr std::uint64_t closed = 1, one_call = 2;
+
+  void leave_closed(Counter& counter) noexcept;
+
+  std::array<Counter, 16> counters_;
+  Mutex mutex_;
+  Condition left_;
+};
+
+}  // namespace vma

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+
+namespace vma {
+
+struct DemoOptions {
+  std::string driver;  ///< Empty: VMART_DRIVER.
+  int mib = 64;
+  bool json = false;
+};
+
+/// Makes an allocation, moves its middle to another place, and prints where it lies before and
+/// after. Returns 0. Throws: Error.
+int run_demo(const DemoOptions& options);
+
+}  // namespace vma

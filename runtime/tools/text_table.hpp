@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace vma {
+
+/// A table for people, which leaves out columns where it has to be narrow. The first column is the
+/// name of the row and always stays.
+class TextTable {
+ public:
+  struct Column {
+    std::string title;
+    std::size_t width = 0;  ///< At least.
+  };
+
+  /// Columns that matter most come first, and are the last to go.
+  explicit TextTable(std::vector<Column> columns) : columns_(std::move(columns)) {}
+
+  /// Requires: as many cells as there are columns.
+  void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+  bool empty() const noexcept { return rows_.empty(); }
+  /// The title, then the rows, each at most `width` letters wide, without its end of line.
+  std::vector<std::string> lines(std::size_t width) const;
+  /// All columns, with ends of lines.
+  std::string text() const;
+
+ private:
+  std::vector<Column> columns_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+/// The first `width` letters of UTF-8, of which each takes one column.
+std::string_view first_letters(std::string_view text, std::size_t width);
+
+}  // namespace vma

@@ -1,0 +1,230 @@
+// A program that ends in the middle of its moves, in the way that its first argument names; on real
+// and simulated machines alike. `exits.py` starts many and looks at how they end.
+//
+//   exiting WAY [milliseconds before it exits]
+//
+// It prints "exits NANOSECONDS" (CLOCK_MONOTONIC) just before it exits. What must never come out of
+// a call at the end of the process is told on standard error.
+#include <vma/vma.hpp>
+
+#include "support/test_kernels.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <poll.h>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <unistd.h>
+
+namespace {
+
+using Word = std::uint64_t;
+using std::chrono::milliseconds;
+constexpr std::size_t MiB = 1 << 20;
+
+/// So long, whatever happens: the moment of the exit is to be any.
+void spend(milliseconds time) {
+  poll(nullptr, 0, static_cast<int>(time.count()));
+}
+
+/// The last static to go, and slowly: threads that are left have the time to do harm.
+struct Linger {
+  ~Linger() {
+    const char* const text = std::getenv("EXITING_LINGER_MS");
+    if (text != nullptr) spend(milliseconds(std::atoi(text)));
+  }
+};
+const Linger linger;
+
+std::atomic<std::size_t> ready{0};         // Threads that have done something.
+std::atomic<bool> calls_come_back{false};  // Since the exit takes long on purpose.
+
+void say_exits() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  std::printf("exits %lld\n", static_cast<long long>(std::chrono::nanoseconds(now).count()));
+  std::fflush(stdout);
+}
+
+[[noreturn]] void exit_now() {
+  say_exits();
+  std::exit(0);
+}
+
+/// The body again and again, on a thread that nobody joins.
+void forever(const std::function<void()>& body) {
+  std::thread([body] {
+    for (bool first = true;; first = false) {
+      try {
+        body();
+      } catch (const vma::Error& error) {
+        // A machine that is busy may end a move; the end of the process may not be heard of.
+        if (error.kind() == vma::ErrorKind::driver_gone) {
+          if (calls_come_back) return;
+          static_cast<void>(!write(2, error.what(), std::string(error.what()).size()));
+        }
+      }
+      if (first) ++ready;
+    }
+  }).detach();
+}
+
+struct Load {
+  std::size_t bytes;
+  Word* live = make("live");
+  Word* held = make("held");
+  vma::Location other = vma::runtime().locations().at(1);
+  vma::Stream stream = vma::make_stream(vma::gpu(0));
+  vma::AttachedStream attached{stream};
+
+  explicit Load(std::size_t size_bytes) : bytes(size_bytes) {}
+
+  Word* make(const char* tag) const {
+    vma::AllocOptions options;
+    options.tag = tag;
+    options.chunk_bytes = bytes / 4;
+    return static_cast<Word*>(vma::alloc(bytes, vma::gpu(0), options));
+  }
+
+  vma::Location place(int move) const { return move % 2 == 0 ? other : vma::gpu(0); }
+
+  void launch() {
+    forever([this] {
+      for (int i = 0; i < 8; ++i) {
+        vma::launch(stream, vma::add_kernel(), {256}, {256}, live, Word{bytes / sizeof(Word)},
+                    Word{1});
+      }
+      vma::record_use(live, bytes, vma::gpu(0));
+      vma::synchronize(stream);
+    });
+  }
+  void move_live() {
+    forever([this, move = 0]() mutable { vma::migrate_async(live, place(move++)).wait(); });
+  }
+  void move_held() {
+    forever([this, move = 0]() mutable { vma::migrate(held, place(move++)); });
+  }
+  void start() {
+    launch();
+    move_live();
+    move_held();
+    while (ready < 3) spend(milliseconds(1));
+  }
+};
+
+/// A static that uses the runtime when the process is nearly over.
+struct LateUser {
+  Load* load = nullptr;
+  std::thread worker;
+  ~LateUser() {
+    if (load == nullptr) return;
+    vma::free(load->held);
+    try {
+      vma::migrate(load->live, load->other);
+      std::fputs("a call at the end of the process was let in\n", stderr);
+    } catch (const vma::Error& error) {
+      if (error.kind() != vma::ErrorKind::driver_gone) std::fputs(error.what(), stderr);
+    }
+    worker.join();
+  }
+};
+LateUser late_user;
+
+using Way = std::function<void(Load&, milliseconds)>;
+
+void nap(Load&, milliseconds time) {
+  spend(time);
+}
+
+void from_a_thread(Load&, milliseconds time) {
+  std::thread([time] {
+    spend(time);
+    exit_now();
+  }).detach();
+  while (true) spend(milliseconds(1'000));
+}
+
+void cancelled(Load& load, milliseconds time) {
+  Word* const memory = load.make("cancelled");
+  vma::Migration move = vma::migrate_async(memory, load.other);
+  spend(time);
+  move.cancel();
+}
+
+void in_a_callback(Load& load, milliseconds time) {
+  spend(time);
+  vma::Migration move = vma::migrate_async(load.make("callback"), load.other);
+  move.on_done([] { exit_now(); });
+  while (true) spend(milliseconds(1'000));
+}
+
+void in_a_hook(Load& load, milliseconds time) {
+  spend(time);
+  Word* const memory = load.make("hook");
+  vma::MoveHooks hooks;
+  hooks.before = [](const vma::MoveEvent&) { exit_now(); };
+  const vma::MoveHookRegistration hook = vma::on_move(memory, hooks);
+  vma::migrate(memory, load.other);
+  while (true) spend(milliseconds(1'000));
+}
+
+void with_a_late_user(Load& load, milliseconds time) {
+  calls_come_back = true;
+  late_user.worker = std::thread([&load, time] {
+    const auto end = std::chrono::steady_clock::now() + time + milliseconds(500);
+    try {
+      while (std::chrono::steady_clock::now() < end) {
+        vma::migrate_async(load.live, load.place(0)).wait();
+      }
+    } catch (const vma::Error&) {  // Whoever joins a thread in a call has it come back.
+    }
+  });
+  spend(time);
+  late_user.load = &load;
+}
+
+void quickly(Load&, milliseconds time) {
+  spend(time);
+  say_exits();
+  std::quick_exit(0);
+}
+
+[[noreturn]] void throws(Load&, milliseconds time) {
+  spend(time);
+  std::set_terminate([] { std::abort(); });
+  say_exits();
+  throw std::logic_error("nobody catches this");
+}
+
+void forks(Load&, milliseconds time) {
+  spend(time);
+  if (fork() == 0) std::exit(0);  // Its parent's files and socket stay as they are.
+  spend(milliseconds(20));
+}
+
+}  // namespace
+
+int main(int count, char** arguments) try {
+  const std::map<std::string, Way> ways{{"return", nap},       {"thread", from_a_thread},
+                                        {"cancel", cancelled}, {"callback", in_a_callback},
+                                        {"hook", in_a_hook},   {"late_user", with_a_late_user},
+                                        {"quick", quickly},    {"throw", throws},
+                                        {"fork", forks},       {"idle", nap}};
+  const std::string way = count > 1 ? arguments[1] : "return";
+  const auto found = ways.find(way);
+  if (found == ways.end()) return 64;
+  const milliseconds time(count > 2 ? std::atoi(arguments[2]) : 20);
+  const bool simulated = vma::runtime().description().starts_with("simulated");
+  Load& load = *new Load((simulated ? 4 : 256) * MiB);  // Threads use it to the very end.
+  if (way != "idle") load.start();
+  found->second(load, time);
+  say_exits();
+  return 0;
+} catch (const vma::Error& error) {
+  std::fprintf(stderr, "%s\n", error.what());
+  return error.kind() == vma::ErrorKind::no_driver ? 77 : 1;
+}

@@ -1,0 +1,301 @@
+// Work that streams did not have when gates were made, beside live moves of what it writes to:
+// programmatic dependent launches, green contexts, graphs that kernels launch. Every word of a range
+// that moves is counted up by the work, as is a twin of it that stays; at the end both are the same.
+//
+// newer_work CASE     prints a line, leaves with 1 if words differ, 77 without two GPUs
+//
+// It stands outside of the runtime: nvcc builds it against the C interface (newer_work.sh).
+#include <vma/vmart.h>
+
+#include <cuda.h>
+#include <cuda_runtime.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <thread>
+
+namespace {
+
+constexpr std::size_t bytes = std::size_t{64} << 20;
+constexpr std::size_t words = bytes / sizeof(unsigned long long);
+constexpr int exit_skipped = 77;
+constexpr auto playing_time = std::chrono::seconds(4);
+constexpr int launched_ahead = 8;
+constexpr long long late_ns = 300'000;  // How long work waits before it writes.
+constexpr unsigned blocks = 264, threads = 256;
+
+using Words = unsigned long long*;
+
+[[noreturn]] void fail(const char* what, const char* why) {
+  std::printf("FAILED %s: %s\n", what, why);
+  std::exit(1);
+}
+void check(cudaError_t result, const char* what) {
+  if (result != cudaSuccess) fail(what, cudaGetErrorString(result));
+}
+void check(CUresult result, const char* what) {
+  const char* name = "";
+  if (result == CUDA_SUCCESS) return;
+  cuGetErrorName(result, &name);
+  fail(what, name);
+}
+void check(vmart_status status, const char* what) {
+  if (status != VMART_OK) fail(what, vmart_last_error());
+}
+#define CHECK(call) check(call, #call)
+
+__device__ void wait_for(long long ns) {
+  long long begin, now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
+  do asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  while (now - begin < ns);
+}
+__device__ void count_up(Words moved, Words twin) {
+  for (std::size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < words; i += gridDim.x * blockDim.x) {
+    ++moved[i];
+    ++twin[i];
+  }
+}
+
+/// Writes late, and says at once that what depends on it may start.
+__global__ void trigger_then_count(Words moved, Words twin) {
+  asm volatile("griddepcontrol.launch_dependents;");
+  wait_for(late_ns);
+  count_up(moved, twin);
+}
+/// Starts before its primary has ended. Ends at once, and waits for it or not.
+__global__ void end_before_primary() {}
+__global__ void wait_for_primary_then_count(Words moved, Words twin) {
+  asm volatile("griddepcontrol.wait;");
+  count_up(moved, twin);
+}
+__global__ void count_late(Words moved, Words twin) {
+  wait_for(late_ns);
+  count_up(moved, twin);
+}
+__global__ void launch_graph(cudaGraphExec_t* graph, int how) {
+  const cudaStream_t streams[] = {cudaStreamGraphFireAndForget, cudaStreamGraphTailLaunch,
+                                  cudaStreamGraphFireAndForgetAsSibling};
+  cudaGraphLaunch(*graph, streams[how]);
+}
+__global__ void count_wrong(const unsigned long long* moved, const unsigned long long* twin,
+                            unsigned long long* wrong) {
+  for (std::size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < words; i += gridDim.x * blockDim.x) {
+    if (moved[i] != twin[i]) atomicAdd(wrong, 1ull);
+  }
+}
+
+struct Memory {
+  Words moved = nullptr, twin = nullptr;
+};
+
+/// One kind of work. `launch` enqueues a round, and any words are counted up by a round so often.
+struct Work {
+  virtual ~Work() = default;
+  virtual void launch() = 0;
+  cudaStream_t stream = nullptr;
+  unsigned long long counts_a_round = 1;
+};
+
+/// `waits`: the secondary waits for its primary, and counts too.
+struct DependentLaunch final : Work {
+  DependentLaunch(Memory given, bool waiting) : memory(given), waits(waiting) {
+    CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    counts_a_round = waits ? 2 : 1;
+  }
+  void launch() override {
+    trigger_then_count<<<blocks / 4, threads, 0, stream>>>(memory.moved, memory.twin);
+    cudaLaunchAttribute attribute{};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config{};
+    config.gridDim = waits ? blocks / 4 : 1;
+    config.blockDim = waits ? threads : 1;
+    config.stream = stream;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    if (waits) {
+      CHECK(cudaLaunchKernelEx(&config, wait_for_primary_then_count, memory.moved, memory.twin));
+    } else {
+      CHECK(cudaLaunchKernelEx(&config, end_before_primary));
+    }
+  }
+  Memory memory;
+  bool waits;
+};
+
+struct GreenContext final : Work {
+  explicit GreenContext(Memory given) : memory(given) {
+    CUdevice device{};
+    CHECK(cuDeviceGet(&device, 0));
+    CUdevResource all{}, part{}, rest{};
+    CHECK(cuDeviceGetDevResource(device, &all, CU_DEV_RESOURCE_TYPE_SM));
+    unsigned groups = 1;
+    CHECK(cuDevSmResourceSplitByCount(&part, &groups, &all, &rest, 0, 16));
+    CUdevResourceDesc description{};
+    CHECK(cuDevResourceGenerateDesc(&description, &part, 1));
+    CUgreenCtx green{};
+    CHECK(cuGreenCtxCreate(&green, description, device, CU_GREEN_CTX_DEFAULT_STREAM));
+    CUstream made{};
+    CHECK(cuGreenCtxStreamCreate(&made, green, CU_STREAM_NON_BLOCKING, 0));
+    stream = made;
+  }
+  void launch() override { count_late<<<blocks, threads, 0, stream>>>(memory.moved, memory.twin); }
+  Memory memory;
+};
+
+/// A graph of one kernel, which launches another graph from the device.
+struct DeviceGraph final : Work {
+  DeviceGraph(Memory memory, int how) {
+    CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    cudaGraph_t counting{}, launching{};
+    begin();
+    count_late<<<blocks, threads, 0, stream>>>(memory.moved, memory.twin);
+    counting = end();
+    CHECK(cudaGraphInstantiate(&launched, counting, cudaGraphInstantiateFlagDeviceLaunch));
+    CHECK(cudaGraphUpload(launched, stream));
+    CHECK(cudaMalloc(&handle, sizeof launched));
+    CHECK(cudaMemcpy(handle, &launched, sizeof launched, cudaMemcpyHostToDevice));
+    begin();
+    launch_graph<<<1, 1, 0, stream>>>(handle, how);
+    launching = end();
+    CHECK(cudaGraphInstantiate(&launcher, launching, cudaGraphInstantiateFlagDeviceLaunch));
+    CHECK(cudaGraphUpload(launcher, stream));
+    CHECK(cudaStreamSynchronize(stream));
+  }
+  void begin() { CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal)); }
+  cudaGraph_t end() {
+    cudaGraph_t graph{};
+    CHECK(cudaStreamEndCapture(stream, &graph));
+    return graph;
+  }
+  void launch() override {
+    CHECK(cudaGraphLaunch(launcher, stream));
+    // A launched graph may not be launched again before it has ended: not more than one at a time.
+    CHECK(cudaStreamSynchronize(stream));
+  }
+  cudaGraphExec_t launched{}, launcher{};
+  cudaGraphExec_t* handle = nullptr;
+};
+
+Work* make(const std::string& name, Memory memory) {
+  if (name == "pdl") return new DependentLaunch(memory, true);
+  if (name == "pdl-early-end") return new DependentLaunch(memory, false);
+  if (name == "green") return new GreenContext(memory);
+  if (name == "graph-fire-and-forget") return new DeviceGraph(memory, 0);
+  if (name == "graph-tail") return new DeviceGraph(memory, 1);
+  if (name == "graph-sibling") return new DeviceGraph(memory, 2);
+  fail("newer_work", "pdl | pdl-early-end | green | graph-fire-and-forget | graph-tail | graph-sibling");
+}
+
+/// Whether a word that the stream writes behind a round arrives with the round's work done: the
+/// host's look at the twin, a word of memory that it can read.
+const char* order_behind(Work& work, Words twin) {
+  unsigned long long* seen = nullptr;
+  CHECK(cudaHostAlloc(&seen, 2 * sizeof *seen, cudaHostAllocMapped));
+  unsigned long long before = 0;
+  CHECK(cudaDeviceSynchronize());
+  CHECK(cudaMemcpy(&before, twin + words - 1, sizeof before, cudaMemcpyDeviceToHost));
+  cudaStream_t other{};
+  CHECK(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+  seen[0] = 0;
+  work.launch();
+  CHECK(cuStreamWriteValue64(work.stream, reinterpret_cast<CUdeviceptr>(&seen[0]), 1, 0));
+  while (reinterpret_cast<std::atomic<unsigned long long>*>(&seen[0])->load() == 0) {
+  }
+  CHECK(cudaMemcpyAsync(&seen[1], twin + words - 1, sizeof *seen, cudaMemcpyDeviceToHost, other));
+  CHECK(cudaStreamSynchronize(other));
+  const bool done = seen[1] == before + work.counts_a_round;
+  CHECK(cudaDeviceSynchronize());
+  return done ? "after its end" : "BEFORE ITS END";
+}
+
+struct Moves {
+  int moved = 0, busy = 0, live = 0;
+};
+
+/// To and fro between two GPUs while the work goes on. What fails ends the program.
+Moves move_beside(Work& work, void* memory, unsigned long long& rounds) {
+  Moves moves;
+  std::atomic<bool> over{false};
+  std::thread mover([&] {
+    CHECK(cudaSetDevice(0));
+    for (int to = 1; !over; to = 1 - to) {
+      vmart_migration* migration = nullptr;
+      CHECK(vmart_migrate_async(memory, 0, 0, {VMART_GPU, to}, nullptr, &migration));
+      const vmart_status status = vmart_migration_wait(migration);
+      if (status == VMART_BUSY) {
+        ++moves.busy;
+      } else {
+        check(status, "vmart_migration_wait");
+        ++moves.moved;
+      }
+      vmart_migration_report report{};
+      report.size_bytes = sizeof report;
+      CHECK(vmart_migration_report_get(migration, &report));
+      moves.live += report.chunks_live;
+      vmart_migration_release(migration);
+    }
+  });
+  const auto end = std::chrono::steady_clock::now() + playing_time;
+  while (std::chrono::steady_clock::now() < end) {
+    work.launch();
+    if (++rounds % launched_ahead == 0) CHECK(cudaStreamSynchronize(work.stream));
+  }
+  CHECK(cudaStreamSynchronize(work.stream));
+  over = true;
+  mover.join();
+  return moves;
+}
+
+int run(const std::string& name) {
+  int gpus = 0;
+  if (cudaGetDeviceCount(&gpus) != cudaSuccess || gpus < 2) {
+    std::printf("skipped: this needs two GPUs\n");
+    return exit_skipped;
+  }
+  CHECK(cudaSetDevice(0));
+  CHECK(cudaFree(nullptr));
+  Memory memory;
+  void* moved = nullptr;
+  CHECK(vmart_alloc(bytes, {VMART_GPU, 0}, &moved));
+  memory.moved = static_cast<Words>(moved);
+  CHECK(cudaMalloc(&memory.twin, bytes));
+  CHECK(cudaMemset(memory.moved, 0, bytes));
+  CHECK(cudaMemset(memory.twin, 0, bytes));
+  CHECK(cudaDeviceSynchronize());
+  Work& work = *make(name, memory);
+  work.launch();
+  unsigned long long rounds = 2;  // With that of `order_behind`.
+  CHECK(cudaStreamSynchronize(work.stream));
+  const char* order = order_behind(work, memory.twin);
+  if (const vmart_status status = vmart_attach(work.stream); status != VMART_OK) {
+    std::printf("%s: a word written behind a round arrives %s; attach is refused: %s\n",
+                name.c_str(), order, vmart_last_error());
+    return 0;
+  }
+  const Moves moves = move_beside(work, moved, rounds);
+  CHECK(vmart_detach(work.stream));
+  unsigned long long *wrong = nullptr, last = 0;
+  CHECK(cudaMallocManaged(&wrong, sizeof *wrong));
+  *wrong = 0;
+  count_wrong<<<blocks, threads>>>(memory.moved, memory.twin, wrong);
+  CHECK(cudaDeviceSynchronize());
+  CHECK(vmart_read(memory.moved + words - 1, &last, sizeof last));
+  const bool counted = last == rounds * work.counts_a_round;
+  std::printf("%s: a word written behind a round arrives %s; %d moves (%d chunks live), %d busy, beside "
+              "%llu rounds: %llu words wrong%s\n",
+              name.c_str(), order, moves.moved, moves.live, moves.busy, rounds, *wrong,
+              counted ? "" : ", and not as many counts as rounds");
+  return *wrong == 0 && counted ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run(argc > 1 ? argv[1] : "");
+}

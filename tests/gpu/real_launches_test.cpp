@@ -1,0 +1,261 @@
+// The launches that libraries make: kernels of nvcc through cudart, and those of cuBLAS. What they
+// hand to the driver is taken from graphs that are captured of them: node by node the very handle
+// and parameters. Of these, the memory that they work on is found. All libraries are opened by
+// name, and what the machine lacks is skipped.
+#include "gpu/gpu_test.hpp"
+#include "service/runtime_parts.hpp"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace vma {
+namespace {
+
+/// A shared library; null where it is not installed.
+void* library(std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    if (void* found = dlopen(name, RTLD_NOW | RTLD_LOCAL)) return found;
+  }
+  return nullptr;
+}
+
+/// Throws: std::runtime_error for a result other than 0.
+template <typename... Arguments>
+void call(void* library, const char* name, Arguments... arguments) {
+  const auto found = reinterpret_cast<int (*)(Arguments...)>(dlsym(library, name));
+  if (found == nullptr) throw std::runtime_error(fmt::format("no {}", name));
+  if (const int result = found(arguments...); result != 0) {
+    throw std::runtime_error(fmt::format("{} returned {}", name, result));
+  }
+}
+
+void* cuda() {
+  static void* const found = library({"libcuda.so.1"});
+  return found;
+}
+
+/// CUDA_KERNEL_NODE_PARAMS_v2. Of `parameters` and `extra` a launch has one, or none.
+struct KernelNode {
+  void* function = nullptr;
+  unsigned grid[3], block[3], shared_bytes;
+  void** parameters = nullptr;
+  void** extra = nullptr;
+  void* kernel = nullptr;  // Where `function` is null.
+  void* context = nullptr;
+
+  const void* handle() const { return function != nullptr ? function : kernel; }
+};
+
+class GpuRealLaunches : public GpuTest<CudaMachine> {
+ protected:
+  void SetUp() override {
+    GpuTest<CudaMachine>::SetUp();
+    if (IsSkipped()) return;
+    stream_ = runtime().parts().machinery->launcher.bind(rig().stream(0));
+    call(cuda(), "cuCtxPushCurrent_v2", pointer(stream_.context));
+    for (void*& operand : operands_) operand = runtime().alloc(operand_bytes, gpu(0));
+    static_cast<void>(uses());
+  }
+  void TearDown() override {
+    if (is_none(stream_.context)) return;
+    for (void* operand : operands_) runtime().free(operand);
+    void* popped = nullptr;
+    call(cuda(), "cuCtxPopCurrent_v2", &popped);
+    GpuTest<CudaMachine>::TearDown();
+  }
+
+  template <typename Handle>
+  static void* pointer(Handle handle) {
+    return reinterpret_cast<void*>(static_cast<std::uint64_t>(handle));
+  }
+  void* stream() const { return pointer(stream_.handle); }
+
+  /// The kernels of what `enqueue` enqueues on the stream, which never runs.
+  template <typename Enqueue>
+  std::vector<KernelNode> captured(Enqueue&& enqueue) {
+    constexpr int relaxed = 2, kernel_kind = 0;
+    call(cuda(), "cuStreamBeginCapture_v2", stream(), relaxed);
+    enqueue();
+    void* graph = nullptr;
+    call(cuda(), "cuStreamEndCapture", stream(), &graph);
+    graphs_.push_back(graph);
+    std::size_t count = 0;
+    call(cuda(), "cuGraphGetNodes", graph, static_cast<void**>(nullptr), &count);
+    std::vector<void*> nodes(count);
+    call(cuda(), "cuGraphGetNodes", graph, nodes.data(), &count);
+    std::vector<KernelNode> kernels;
+    for (void* node : nodes) {
+      int kind = -1;
+      call(cuda(), "cuGraphNodeGetType", node, &kind);
+      if (kind != kernel_kind) continue;
+      KernelNode& kernel = kernels.emplace_back();
+      call(cuda(), "cuGraphKernelNodeGetParams_v2", node, &kernel);
+    }
+    return kernels;
+  }
+
+  std::set<const void*> uses() {
+    std::vector<LoggedUse> logged;
+    runtime().parts().uses->drain(logged, 1000);
+    std::set<const void*> found;
+    for (const LoggedUse& use : logged) found.insert(to_pointer(use.address));
+    return found;
+  }
+  /// What all of them use, recorded twice: when met for the first time, and from what is kept.
+  std::set<const void*> uses_of(std::vector<KernelNode> kernels) {
+    // Parameters in one block are the launcher's secret (docs/integrations.md).
+    std::erase_if(kernels, [](const KernelNode& kernel) { return kernel.parameters == nullptr; });
+    runtime().forget_kernels();
+    for (const KernelNode& kernel : kernels) {
+      runtime().record_launch(kernel.handle(), kernel.parameters, gpu(0));
+    }
+    const std::set<const void*> first = uses();
+    for (const KernelNode& kernel : kernels) {
+      runtime().record_launch(kernel.handle(), kernel.parameters, gpu(0));
+    }
+    EXPECT_EQ(uses(), first);
+    return first;
+  }
+  /// In parentheses: in braces, the two iterators would be its elements, being pointers.
+  std::set<const void*> all_operands() const {
+    return std::set<const void*>(operands_.begin(), operands_.end());
+  }
+
+  static constexpr std::size_t operand_bytes = 4 << 20;
+  std::array<void*, 3> operands_{};
+  BoundStream stream_{};
+  std::vector<void*> graphs_;  // Kept: parameters of nodes are theirs.
+};
+
+/// A library that nvcc makes at run time, and its folder.
+class NvccLibrary {
+ public:
+  explicit NvccLibrary(const std::string& source) {
+    std::string folder = (std::filesystem::temp_directory_path() / "vmart-nvcc-XXXXXX").string();
+    if (::mkdtemp(folder.data()) == nullptr) throw std::runtime_error("no temporary folder");
+    folder_ = folder;
+    const std::string command = fmt::format(
+        "PATH=$PATH:/usr/local/cuda/bin nvcc -arch=native -shared -Xcompiler -fPIC "
+        "{0} -o {1}/kernel.so >{1}/build.log 2>&1",
+        source, folder);
+    if (std::system(command.c_str()) == 0)
+      handle_ = dlopen((folder_ / "kernel.so").c_str(), RTLD_NOW);
+  }
+  ~NvccLibrary() {
+    std::error_code failed;
+    std::filesystem::remove_all(folder_, failed);  // What is loaded stays.
+  }
+  NvccLibrary(const NvccLibrary&) = delete;
+  NvccLibrary& operator=(const NvccLibrary&) = delete;
+  void* handle() const { return handle_; }
+
+ private:
+  std::filesystem::path folder_;
+  void* handle_ = nullptr;
+};
+
+TEST_F(GpuRealLaunches, OfNvccAreFoundByCapturedNodes) {
+  const NvccLibrary made(VMART_LAUNCHED_KERNELS);
+  if (made.handle() == nullptr) GTEST_SKIP() << "SKIPPED: no nvcc that makes a library here";
+  const auto kernels = captured(
+      [&] { call(made.handle(), "enqueue", stream(), operands_[0], operands_[1], operands_[2]); });
+  ASSERT_EQ(kernels.size(), 2u);
+  EXPECT_EQ(uses_of(kernels), all_operands());
+}
+
+/// cudart hands CUkernels to cuLaunchKernel; programs of the driver's interface CUfunctions.
+TEST_F(GpuRealLaunches, OfNvccAreFoundByEitherKindOfHandle) {
+  const NvccLibrary made(VMART_LAUNCHED_KERNELS);
+  if (made.handle() == nullptr) GTEST_SKIP() << "SKIPPED: no nvcc that makes a library here";
+  struct View {
+    int rows;
+    void* data;
+    double scale;
+  } view{1, operands_[1], 2.0};
+  int count = 32;
+  const void* parameters[] = {&operands_[0], &view, &count, &operands_[2]};
+  for (const char* kind : {"kernel_of", "function_of"}) {
+    SCOPED_TRACE(kind);
+    void *handle = nullptr, *empty = nullptr;
+    call(made.handle(), kind, &handle);
+    call(made.handle(), (std::string("empty_") + kind).c_str(), &empty);
+    const KernelParameters known = runtime().parts().driver->kernel_parameters(handle);
+    EXPECT_EQ(known.of_library, std::string(kind) == "kernel_of");
+    EXPECT_EQ(known.list, (std::vector<ParameterInfo>{{0, 8}, {8, 24}, {32, 4}, {40, 8}}));
+    EXPECT_TRUE(runtime().parts().driver->has_parameters(handle, known));
+    EXPECT_FALSE(runtime().parts().driver->has_parameters(empty, known));
+    for (int launch = 0; launch < 3; ++launch) {
+      runtime().record_launch(handle, parameters, gpu(0));
+      EXPECT_EQ(uses(), all_operands());
+      runtime().record_launch(empty, nullptr, gpu(0));
+      EXPECT_EQ(uses(), std::set<const void*>{});
+    }
+  }
+}
+
+/// Of a module that was unloaded, and of another one that may get its handles.
+TEST_F(GpuRealLaunches, OfModulesThatComeAndGoAreNeverThoseOfAnother) {
+  for (int round = 0; round < 50; ++round) {
+    // The pointer lies first, or behind so many numbers.
+    const int before = round % 5;
+    std::string numbers;
+    for (int i = 0; i < before; ++i) numbers += fmt::format(".param .u32 n{}, ", i);
+    const std::string ptx = fmt::format(
+        ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry body({}.param .u64 p)"
+        "\n{{ ret; }}\n",
+        numbers);
+    void *module = nullptr, *function = nullptr;
+    call(cuda(), "cuModuleLoadData", &module, static_cast<const void*>(ptx.c_str()));
+    call(cuda(), "cuModuleGetFunction", &function, module, "body");
+    int number = 7;
+    std::vector<const void*> parameters(static_cast<std::size_t>(before), &number);
+    parameters.push_back(&operands_[1]);
+    for (int launch = 0; launch < 2; ++launch) {
+      runtime().record_launch(function, parameters.data(), gpu(0));
+      EXPECT_EQ(uses(), std::set<const void*>{operands_[1]}) << "round " << round;
+    }
+    call(cuda(), "cuModuleUnload", module);
+  }
+}
+
+TEST_F(GpuRealLaunches, OfCublasAreFound) {
+  void* cublas = library({"libcublas.so.13", "libcublas.so.12", "libcublas.so"});
+  if (cublas == nullptr) GTEST_SKIP() << "SKIPPED: no libcublas";
+  constexpr int size = 1024, no_transpose = 0;
+  void* handle = nullptr;
+  call(cublas, "cublasCreate_v2", &handle);
+  call(cublas, "cublasSetStream_v2", handle, stream());
+  const float one = 1, zero = 0;
+  const auto kernels = captured([&] {
+    call(cublas, "cublasSgemm_v2", handle, no_transpose, no_transpose, size, size, size, &one,
+         static_cast<const void*>(operands_[0]), size, static_cast<const void*>(operands_[1]), size,
+         &zero, operands_[2], size);
+  });
+  ASSERT_GT(kernels.size(), 0u);
+  EXPECT_EQ(uses_of(kernels), all_operands()) << "of " << kernels.size() << " kernels";
+  // Kernels of Hopper for 16 bits take descriptors of tensors; whether these show addresses is the
+  // library's affair, and no promise covers it.
+  constexpr int bf16 = 14, compute_32f = 68, default_algorithm = -1;
+  const auto descriptors = captured([&] {
+    call(cublas, "cublasGemmEx", handle, no_transpose, no_transpose, size, size, size,
+         static_cast<const void*>(&one), static_cast<const void*>(operands_[0]), bf16, size,
+         static_cast<const void*>(operands_[1]), bf16, size, static_cast<const void*>(&zero),
+         operands_[2], bf16, size, compute_32f, default_algorithm);
+  });
+  fmt::print(
+      "cublasSgemm: {} kernels; cublasGemmEx with bf16: {} kernels, {} of 3 operands found\n",
+      kernels.size(), descriptors.size(), uses_of(descriptors).size());
+  call(cublas, "cublasDestroy_v2", handle);
+}
+
+}  // namespace
+}  // namespace vma

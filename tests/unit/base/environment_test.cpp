@@ -1,0 +1,131 @@
+// Goal: one table has all variables of the environment, nothing else reads one, and the page that
+// users read shows the same; a value that cannot be meant is refused by name, and a name that
+// nobody reads is told with the one that is meant. Method: the table, the page and the sources.
+#include "base/environment.hpp"
+#include "base/printable.hpp"
+
+#include <vma/error.hpp>
+
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <sstream>
+#include <vector>
+
+namespace vma {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string text_of(const fs::path& file) {
+  std::ostringstream text;
+  text << std::ifstream(file).rdbuf();
+  return text.str();
+}
+
+/// A variable for a scope.
+struct Set {
+  const char* name;
+  Set(const char* variable, const char* value) : name(variable) { setenv(name, value, 1); }
+  ~Set() { unsetenv(name); }
+};
+
+std::string refusal(const std::function<void()>& read) {
+  try {
+    read();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::invalid_argument);
+    return error.what();
+  }
+  return "nothing was refused";
+}
+
+TEST(Environment, ThePageShowsTheTable) {
+  std::istringstream page(text_of(fs::path(VMART_SOURCE_FOLDER) / "docs/environment.md"));
+  std::vector<std::string> rows;
+  for (std::string line; std::getline(page, line);) {
+    if (line.starts_with("| `VMART_")) rows.push_back(line);
+  }
+  const auto variables = environment_variables();
+  ASSERT_EQ(rows.size(), variables.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const std::string wanted =
+        fmt::format("| `{}` | {} | {} | ", variables[i].name, environment_takes(variables[i].name),
+                    variables[i].otherwise);
+    EXPECT_TRUE(rows[i].starts_with(wanted)) << rows[i] << "\nis not\n" << wanted;
+  }
+}
+
+TEST(Environment, NothingElseReadsAVariable) {
+  for (const auto& entry : fs::recursive_directory_iterator(VMART_SOURCE_FOLDER "/runtime")) {
+    const std::string extension = entry.path().extension();
+    if (extension != ".cpp" && extension != ".hpp" && extension != ".py") continue;
+    if (entry.path().filename() == "environment.cpp") continue;
+    const std::string text = text_of(entry.path());
+    for (const char* reader : {"getenv(\"VMART_", "environ[\"VMART_", "environ.get(\"VMART_"}) {
+      EXPECT_EQ(text.find(reader), std::string::npos) << entry.path() << " has " << reader;
+    }
+  }
+}
+
+TEST(Environment, RefusesByNameValueAndWhatIsTaken) {
+  const Set limit("VMART_HOLD_LIMIT_MS", "soon"), flag("VMART_DRY_RUN", "perhaps"),
+      folder("VMART_RECORD", "yes"), bytes("VMART_SIM_BYTES", "0"),
+      size("VMART_COPY_BUDGET", "4 GiB");
+  EXPECT_EQ(refusal([] { environment_number("VMART_HOLD_LIMIT_MS"); }),
+            "vma::Runtime: invalid_argument: VMART_HOLD_LIMIT_MS is \"soon\"; it takes "
+            "milliseconds, at least 1 and at most 86400000");
+  EXPECT_EQ(refusal([] { environment_flag("VMART_DRY_RUN"); }),
+            "vma::Runtime: invalid_argument: VMART_DRY_RUN is \"perhaps\"; it takes 1, yes, on, "
+            "true or 0, no, off, false");
+  EXPECT_EQ(refusal([] { environment_path("VMART_RECORD"); }),
+            "vma::Runtime: invalid_argument: VMART_RECORD is \"yes\"; it takes a folder, or 0");
+  EXPECT_NE(refusal([] { environment_bytes("VMART_SIM_BYTES"); }).find("at least 1"),
+            std::string::npos);
+  EXPECT_NE(refusal([] { environment_bytes("VMART_COPY_BUDGET"); }).find("\"4 GiB\""),
+            std::string::npos);
+}
+
+TEST(Environment, TakesYesAndNoInWords) {
+  for (const char* yes : {"1", "yes", "ON", "True"}) EXPECT_EQ(yes_or_no(yes), true) << yes;
+  for (const char* no : {"0", "no", "OFF", "False"}) EXPECT_EQ(yes_or_no(no), false) << no;
+  EXPECT_EQ(yes_or_no("2"), std::nullopt);
+  EXPECT_EQ(yes_or_no(""), std::nullopt);
+  const Set trace("VMART_TRACE", "0"), record("VMART_RECORD", "no"),
+      control("VMART_CONTROL", "yes"), decisions("VMART_DECISIONS", "here.jsonl");
+  EXPECT_EQ(environment_place("VMART_TRACE"), std::nullopt);
+  EXPECT_EQ(environment_path("VMART_RECORD"), std::nullopt);
+  EXPECT_EQ(environment_place("VMART_CONTROL"), "auto");
+  EXPECT_EQ(environment_path("VMART_DECISIONS"), "here.jsonl");
+}
+
+TEST(Environment, NamesTheNearestOfAnUnknownVariable) {
+  const auto nearest = [](const char* name) {
+    const auto unknown = unknown_variable(name);
+    return unknown ? unknown->nearest : "known";
+  };
+  EXPECT_EQ(nearest("VMART_POLCIY"), "VMART_POLICY");
+  EXPECT_EQ(nearest("VMART_GATE_LIMIT_MS"), "VMART_GATE_LIMIT_US");
+  EXPECT_EQ(nearest("VMART_TRACES"), "VMART_TRACE");
+  EXPECT_EQ(nearest("VMART_SOMETHING_ELSE"), "");
+  EXPECT_EQ(nearest("VMART_POLICY"), "known");
+  EXPECT_EQ(nearest("VMART_SEED"), "known");
+  EXPECT_EQ(nearest("VMART"), "known");
+  EXPECT_EQ(nearest("PATH"), "known");
+}
+
+TEST(Printable, HasNoControlCharacters) {
+  EXPECT_EQ(printable("a\x1b[2Jb\n\x7f"), "a?[2Jb??");
+  EXPECT_EQ(printable("\xC2\x9B"
+                      "31m \xC2\xA0\xC3\xA9"),
+            "??31m \xC2\xA0\xC3\xA9");
+  EXPECT_EQ(printable_lines("one\ntwo\x1b"), "one\ntwo?");
+}
+
+}  // namespace
+}  // namespace vma

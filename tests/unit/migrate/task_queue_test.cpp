@@ -1,0 +1,100 @@
+// Goal: background moves wait in order of priority, one of an allocation at a time, in a queue that
+// is bounded and that costs little however long it is. Method: allocations that the test has
+// claimed, so that nothing is taken before it lets go; the time of the thread, not of the clock.
+#include "migrate/task_queue.hpp"
+#include "unit/migrate/move_rig.hpp"
+
+#include <gtest/gtest.h>
+
+#include <ctime>
+#include <memory>
+#include <vector>
+
+namespace vma {
+namespace {
+
+class Queue : public testing::Test {
+ protected:
+  std::shared_ptr<MigrationTask> push(const std::shared_ptr<Allocation>& allocation, int priority) {
+    MigrateOptions options;
+    options.priority = priority;
+    auto task =
+        std::make_shared<MigrationTask>(allocation, SlotRange{0, 1}, gpu(1), options, MoveTerms{},
+                                        ContextHandle{}, rig_.driver().clock(), callbacks_);
+    queue_.push(task);
+    return task;
+  }
+  /// It has run.
+  void end(const std::shared_ptr<MigrationTask>& task) {
+    task->allocation()->end_move();
+    queue_.ended(*task);
+  }
+
+  MoveRig rig_;
+  const std::shared_ptr<Callbacks> callbacks_ = std::make_shared<Callbacks>(rig_.driver());
+  TaskQueue queue_;
+  const std::shared_ptr<Allocation> one_ = rig_.alloc(1, gpu(0)), other_ = rig_.alloc(1, gpu(0));
+};
+
+TEST_F(Queue, GivesThePriorFirstThenTheEarlierOneOfAnAllocationAtATime) {
+  const auto low = push(one_, -1), early = push(one_, 0), late = push(other_, 0);
+  const auto high = push(one_, 1);
+  EXPECT_EQ(queue_.size(), 4u);
+  EXPECT_EQ(queue_.take(), high);
+  EXPECT_EQ(queue_.take(), late) << "the others are of an allocation that moves";
+  EXPECT_EQ(queue_.take(), nullptr);
+  const auto higher = push(one_, 2);
+  EXPECT_EQ(queue_.take(), nullptr);
+  end(high);
+  EXPECT_EQ(queue_.take(), higher);
+  end(higher);
+  EXPECT_EQ(queue_.take(), early);
+  end(late);
+  end(early);
+  EXPECT_EQ(queue_.take(), low);
+  end(low);
+  EXPECT_TRUE(queue_.empty());
+  EXPECT_EQ(queue_.take(), nullptr);
+}
+
+TEST_F(Queue, PassesOverAnAllocationThatSomebodyElseMoves) {
+  ASSERT_TRUE(one_->try_begin_move());
+  const auto first = push(one_, 5), second = push(other_, 0);
+  EXPECT_EQ(queue_.take(), second);
+  EXPECT_EQ(queue_.take(), nullptr);
+  one_->end_move();
+  EXPECT_EQ(queue_.take(), first);
+  end(first);
+  end(second);
+}
+
+double thread_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+TEST(MoverQueue, IsBoundedAndSubmittingStaysCheap) {
+  MoveRig rig;
+  const auto allocation = rig.alloc(1, gpu(0));
+  allocation->begin_move();
+  const double begin = thread_seconds();
+  for (std::size_t i = 0; i < TaskQueue::tasks_max; ++i) {
+    rig.mover().submit(allocation, {0, 1}, gpu(1), {});
+  }
+  EXPECT_LE(thread_seconds() - begin, 2.0) << "a scan of the queue takes longer in all";
+  EXPECT_EQ(rig.mover().load().waiting, TaskQueue::tasks_max);
+  const Error full = expect_error(ErrorKind::busy, [&] {
+    rig.mover().submit(allocation, {0, 1}, gpu(1), {});
+  });
+  EXPECT_TRUE(says(full, "65536 moves wait"));
+  EXPECT_TRUE(says(full, "cancel"));
+  rig.mover().refuse_more();
+  allocation->end_move();
+  rig.mover().stop();
+  EXPECT_EQ(rig.mover().load().waiting, 0u);
+  rig.free(allocation);
+}
+
+}  // namespace
+}  // namespace vma
