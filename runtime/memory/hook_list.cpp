@@ -78,6 +78,16 @@ void HookList::remove(std::uint64_t id) {
   lock.unlock();  // What the hooks own may be released here, and may come back to this list.
 }
 
+void HookList::disable(std::uint64_t id) noexcept {
+  std::shared_ptr<Entry> removed;  // Released after the lock, or by the hook that runs.
+  const MutexLock lock(mutex_);
+  const auto found =
+      std::ranges::find_if(entries_, [&](const auto& entry) { return entry->id == id; });
+  if (found == entries_.end()) return;
+  removed = std::move(*found);
+  entries_.erase(found);
+}
+
 bool HookList::runs_here() const noexcept {
   return Call::is_of(*this);
 }

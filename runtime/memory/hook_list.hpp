@@ -24,6 +24,8 @@ class HookList {
   /// On return they run no more. Blocks: while one of them runs on another thread; from inside one
   /// of them it returns at once, and they end with that call. Nothing if there are none of that id.
   void remove(std::uint64_t id);
+  /// As `remove`, but does not wait for one that runs: for the end of the process.
+  void disable(std::uint64_t id) noexcept;
   bool empty() const;
   /// Whether this thread is inside one of them.
   bool runs_here() const noexcept;

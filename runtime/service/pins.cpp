@@ -4,6 +4,7 @@
 #include "service/runtime_parts.hpp"
 
 #include "base/log.hpp"
+#include "base/process_exit.hpp"
 
 #include <unistd.h>
 
@@ -22,7 +23,7 @@ class Guest {
         open_(parts.open),
         process_(parts.process) {}
 
-  /// There locks of the allocation may stay taken for ever: nothing of it may be called.
+  /// In a forked child, locks of the allocation may stay held forever: nothing of it may be called.
   bool in_forked_child() const noexcept { return getpid() != process_; }
 
   /// Runs `body(machinery)` unless the runtime was shut down, or this is a forked child.
@@ -144,6 +145,11 @@ struct MoveHookRegistration::State {
   explicit State(Guest guest) : guest(std::move(guest)) {}
   ~State() {
     if (id == 0 || guest.in_forked_child()) return;
+    if (ProcessExit::begun()) {  // A thread that stands still holds the lock, or is in the hook.
+      guest.allocation->hooks().disable(id);
+      ProcessExit::hold_back();
+      return;
+    }
     guest.allocation->hooks().remove(id);
     {
       // A chunk that may move because a hook followed it is switched before this returns.

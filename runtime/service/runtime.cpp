@@ -103,7 +103,9 @@ Runtime::Runtime(const RuntimeOptions& options) {
 }
 
 Runtime::Runtime(std::unique_ptr<Parts> parts) noexcept : parts_(std::move(parts)) {}
-Runtime::~Runtime() = default;
+Runtime::~Runtime() {
+  Parts::end(std::move(parts_));
+}
 
 void Runtime::shutdown() noexcept {
   parts_->shut_down();

@@ -59,21 +59,6 @@ std::string monitored_by(const Driver& driver, const Settings& settings) {
   return settings.nvml == "auto" ? "libnvidia-ml.so.1" : settings.nvml;
 }
 
-/// The parent's memory and threads: nothing of a forked child may touch them, nor end them. Neither
-/// may an exiting process, whose driver is gone. They stay reachable, so that no checker takes them
-/// for lost.
-void leave_alone(std::unique_ptr<Driver> driver, std::unique_ptr<UseLog> uses,
-                 std::unique_ptr<Machinery> machinery) {
-  struct Kept {
-    std::unique_ptr<Driver> driver;
-    std::unique_ptr<UseLog> uses;
-    std::unique_ptr<Machinery> machinery;
-    Kept* before = nullptr;
-  };
-  static Kept* last = nullptr;  // The one thread of a forked child, or the one that exits.
-  last = new Kept{std::move(driver), std::move(uses), std::move(machinery), last};
-}
-
 /// Two runtimes on one driver would each hold contexts and count memory that the other has.
 std::atomic<bool> cuda_runtime_open{false};
 
@@ -136,9 +121,15 @@ void Runtime::Parts::claim_process() {
 
 Runtime::Parts::~Parts() {
   shut_down();
-  if (in_forked_child() || ProcessExit::begun()) {
-    leave_alone(std::move(driver), std::move(uses), std::move(machinery));
-  }
+}
+
+void Runtime::Parts::end(std::unique_ptr<Parts> parts) noexcept {
+  static std::atomic<Parts*> last_kept{nullptr};
+  if (!parts) return;
+  parts->shut_down();
+  if (!parts->in_forked_child() && !ProcessExit::begun()) return;
+  Parts* const kept = parts.release();
+  kept->kept_before_ = last_kept.exchange(kept);
 }
 
 void Runtime::Parts::finish_output() noexcept {

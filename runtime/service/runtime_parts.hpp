@@ -54,7 +54,12 @@ struct Machinery {
 struct Runtime::Parts {
   /// Takes the driver over. If it throws, the caller still has it, and may still use it.
   Parts(std::unique_ptr<Driver>&& driver, const Settings& settings);
+  /// Shuts down. Requires: not a forked child, and no exit has begun; otherwise `end` is for it.
   ~Parts();
+  /// Destroys the parts, or keeps them forever. A forked child must not touch the memory and
+  /// threads of its parent. In an exiting process the driver is gone, and threads may still be
+  /// inside calls. What is kept stays reachable, so that leak checkers accept it.
+  static void end(std::unique_ptr<Parts> parts) noexcept;
 
   /// One call inside.
   class Entry {
@@ -91,6 +96,9 @@ struct Runtime::Parts {
   /// False once shut down; outlives the parts, for views that outlive the runtime.
   std::shared_ptr<std::atomic<bool>> open = std::make_shared<std::atomic<bool>>(true);
   std::unique_ptr<ProcessExit::Action> at_exit;  // Null once shut down.
+
+ private:
+  Parts* kept_before_ = nullptr;  // Of those that `end` keeps.
 };
 
 /// Throws: Error{no_driver, unsupported, invalid_argument}.

@@ -142,5 +142,23 @@ TEST_F(HookListTest, HoldsNoLockWhileAHookRuns) {
   EXPECT_FALSE(list_.empty());
 }
 
+TEST_F(HookListTest, IsDisabledBesideAHookThatRuns) {
+  std::atomic<bool> inside{false}, go_on{false};
+  MoveHooks hooks;
+  hooks.before = [&](const MoveEvent&) {
+    inside = true;
+    EXPECT_TRUE(comes_true([&] { return go_on.load(); }));
+  };
+  const std::uint64_t id = list_.add(std::move(hooks));
+  ThreadedExecutor executor;
+  const auto mover = executor.spawn("mover", [&] { list_.before({}); });
+  EXPECT_TRUE(comes_true([&] { return inside.load(); }));
+  list_.disable(id);
+  EXPECT_TRUE(list_.empty());
+  go_on = true;
+  mover->join();
+  list_.disable(id);
+}
+
 }  // namespace
 }  // namespace vma

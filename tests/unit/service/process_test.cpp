@@ -19,6 +19,8 @@
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
+#include <memory>
+#include <optional>
 #include <thread>
 
 namespace vma {
@@ -157,7 +159,7 @@ TEST(Process, ExitWaitsForADarkSlotAndThenOpensForGood) {
     std::atomic<bool> over = false, too_early = false;
     std::thread mover([&] {
       while (!ProcessExit::begun()) std::this_thread::yield();
-      for (int i = 0; i < 1'000; ++i) std::this_thread::yield();
+      for (int i = 0; i < 10; ++i) std::this_thread::yield();  // A busy computer makes them long.
       too_early = over || post.is_open(epoch);
       post.set_dark(false);
     });
@@ -171,6 +173,42 @@ TEST(Process, ExitWaitsForADarkSlotAndThenOpensForGood) {
   EXPECT_EQ(status_of_child([&] {
               std::_Exit(dark_at_exit());
               return 0;
+            }),
+            0);
+}
+
+TEST(Process, ARuntimeThatGoesDuringTheExitStaysWholeForCallsInside) {
+  if (!may_fork) GTEST_SKIP() << "no fork under TSan";
+  RuntimeOptions options;
+  options.driver = "sim:test-2";
+  EXPECT_EQ(status_of_child([&]() -> int {
+              auto runtime = std::make_unique<Runtime>(options);
+              Runtime::Parts& parts = runtime->parts();
+              auto inside = std::make_unique<Runtime::Parts::Entry>(parts, "test");
+              ProcessExit::begin();
+              runtime.reset();
+              const bool whole = parts.machinery && (*inside)->topology.locations().size() == 3;
+              inside.reset();  // Leaves the door.
+              std::_Exit(whole ? 0 : 1);
+            }),
+            0);
+}
+
+TEST(Process, HooksThatGoDuringTheExitWaitForNobody) {
+  if (!may_fork) GTEST_SKIP() << "no fork under TSan";
+  RuntimeOptions options;
+  options.driver = "sim:test-2";
+  EXPECT_EQ(status_of_child([&]() -> int {
+              Runtime runtime(options);
+              void* const pointer = runtime.alloc(8192, gpu(0));
+              std::optional<MoveHookRegistration> hook(
+                  runtime.on_move(pointer, {[](const MoveEvent&) {}, {}}));
+              // As a thread does that stands still in a move.
+              const MutexLock lock(
+                  runtime.parts().machinery->memory.require(pointer, "test")->operations());
+              ProcessExit::begin();
+              hook.reset();
+              std::_Exit(0);
             }),
             0);
 }
