@@ -98,7 +98,13 @@ void ControlServer::State::accept_later() {
   try {
     retry.expires_after(std::chrono::milliseconds(200));
     retry.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
-      if (!error && !self->closed) self->accept();
+      if (error || self->closed) return;
+      try {
+        self->accept();
+      } catch (const std::exception& failure) {
+        log(LogLevel::warn, "control: {}", failure.what());
+        self->accept_later();
+      }
     });
   } catch (const std::exception& failure) {
     log(LogLevel::error, "control: no further connections are accepted: {}", failure.what());

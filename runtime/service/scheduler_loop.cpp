@@ -5,12 +5,10 @@
 #include "base/log.hpp"
 #include "base/process_exit.hpp"
 
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/redirect_error.hpp>
-#include <boost/asio/use_awaitable.hpp>
+#include <boost/system/error_code.hpp>
 
+#include <algorithm>
 #include <exception>
 #include <utility>
 
@@ -22,20 +20,24 @@ namespace asio = boost::asio;
 /// Drains that found nothing, after which the loop looks a tenth as often.
 constexpr int quiet_after = 100;
 constexpr int quiet_factor = 10;
+/// After a failure, before the thread goes on.
+constexpr std::chrono::milliseconds failure_pause(10);
+
+boost::asio::steady_timer::duration of_timer(std::chrono::nanoseconds time) {
+  return std::chrono::duration_cast<boost::asio::steady_timer::duration>(time);
+}
 
 }  // namespace
 
 SchedulerLoop::SchedulerLoop(Driver& driver, Scheduler& scheduler, std::chrono::nanoseconds drain,
                              std::chrono::nanoseconds tick)
-    : driver_(driver), scheduler_(scheduler), drain_(drain), tick_(tick) {
-  asio::co_spawn(context_, drain_again_and_again(), asio::detached);
-  asio::co_spawn(context_, tick_again_and_again(), asio::detached);
-}
+    : driver_(driver), scheduler_(scheduler), drain_(drain), tick_(tick) {}
 
 void SchedulerLoop::start(std::function<void()> drained) {
   drained_ = std::move(drained);
   scheduler_.wake_with([this] { wake(); });
-  task_ = driver_.executor().spawn("vmart sched", [this] { context_.run(); });
+  next_tick_ = asio::steady_timer::clock_type::now();
+  task_ = driver_.executor().spawn("vmart sched", [this] { run(); });
 }
 
 SchedulerLoop::~SchedulerLoop() {
@@ -59,45 +61,68 @@ void SchedulerLoop::wake() noexcept {
   }
 }
 
-asio::awaitable<void> SchedulerLoop::drain_again_and_again() {
-  int quiet = 0;
-  while (true) {
-    const auto pause = quiet < quiet_after ? drain_ : drain_ * quiet_factor;
-    drain_timer_.expires_after(std::chrono::duration_cast<asio::steady_timer::duration>(pause));
-    boost::system::error_code cancelled;
-    // What comes from here on wakes again.
-    if (!woken_.exchange(false)) {
-      co_await drain_timer_.async_wait(asio::redirect_error(asio::use_awaitable, cancelled));
-      woken_ = false;
-    }
-    ProcessExit::hold_back();
+/// What leaves a handler ends neither the thread nor the process: the handler is lost, and a timer
+/// that has none for that reason gets a new one. Handlers, not coroutines: where a wait finds no
+/// memory, Asio destroys the coroutine that wanted to wait.
+void SchedulerLoop::run() noexcept {
+  while (!context_.stopped()) {
     try {
-      quiet = scheduler_.drain() ? 0 : quiet + 1;
-    } catch (const std::exception& error) {  // Want of memory: the next one may go well.
-      log(LogLevel::error, "the scheduler could not look at what was reported: {}", error.what());
+      if (!drain_waits_) wait_to_drain();
+      if (!tick_waits_) wait_to_tick();
+      context_.run();
+    } catch (const std::exception& error) {
+      log(LogLevel::error, "the scheduler's thread goes on after an error: {}", error.what());
+      boost::system::error_code ignored;
+      asio::steady_timer(context_, failure_pause).wait(ignored);
     }
-    if (quiet > quiet_after) quiet = quiet_after;
-    if (drained_) drained_();
   }
 }
 
-asio::awaitable<void> SchedulerLoop::tick_again_and_again() {
-  auto next = asio::steady_timer::clock_type::now();
-  while (true) {
-    next += std::chrono::duration_cast<asio::steady_timer::duration>(tick_);
-    // One that comes late is not made up for.
-    next = std::max(next, asio::steady_timer::clock_type::now());
-    tick_timer_.expires_at(next);
-    const TimePoint begin = driver_.clock().now();
-    boost::system::error_code cancelled;
-    co_await tick_timer_.async_wait(asio::redirect_error(asio::use_awaitable, cancelled));
-    driver_.clock().waited(begin + tick_);  // A virtual clock follows.
-    ProcessExit::hold_back();
-    try {
-      scheduler_.tick(asio::steady_timer::clock_type::now() - next > tick_);
-    } catch (const std::exception& error) {
-      log(LogLevel::error, "a tick of the scheduler failed: {}", error.what());
-    }
+void SchedulerLoop::wait_to_drain() {
+  // What comes from here on wakes again.
+  const auto pause = woken_.exchange(false) ? std::chrono::nanoseconds(0)
+                     : quiet_ < quiet_after ? drain_
+                                            : drain_ * quiet_factor;
+  drain_timer_.expires_after(of_timer(pause));
+  drain_timer_.async_wait([this](const boost::system::error_code&) {
+    drain_waits_ = false;
+    drain();
+    wait_to_drain();
+  });
+  drain_waits_ = true;
+}
+
+void SchedulerLoop::wait_to_tick() {
+  // One that comes late is not made up for.
+  next_tick_ = std::max(next_tick_ + of_timer(tick_), asio::steady_timer::clock_type::now());
+  tick_timer_.expires_at(next_tick_);
+  const TimePoint begin = driver_.clock().now();
+  tick_timer_.async_wait([this, begin](const boost::system::error_code&) {
+    tick_waits_ = false;
+    tick(begin);
+    wait_to_tick();
+  });
+  tick_waits_ = true;
+}
+
+void SchedulerLoop::drain() {
+  woken_ = false;
+  ProcessExit::hold_back();
+  try {
+    quiet_ = scheduler_.drain() ? 0 : std::min(quiet_ + 1, quiet_after);
+  } catch (const std::exception& error) {  // Want of memory: the next one may go well.
+    log(LogLevel::error, "the scheduler could not look at what was reported: {}", error.what());
+  }
+  if (drained_) drained_();
+}
+
+void SchedulerLoop::tick(TimePoint wait_began) {
+  driver_.clock().waited(wait_began + tick_);  // A virtual clock follows.
+  ProcessExit::hold_back();
+  try {
+    scheduler_.tick(asio::steady_timer::clock_type::now() - next_tick_ > tick_);
+  } catch (const std::exception& error) {
+    log(LogLevel::error, "a tick of the scheduler failed: {}", error.what());
   }
 }
 

@@ -3,7 +3,6 @@
 #include "base/executor.hpp"
 #include "driver/driver.hpp"
 
-#include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 
@@ -36,8 +35,11 @@ class SchedulerLoop {
   void stop() noexcept;
 
  private:
-  boost::asio::awaitable<void> drain_again_and_again();
-  boost::asio::awaitable<void> tick_again_and_again();
+  void run() noexcept;
+  void wait_to_drain();
+  void wait_to_tick();
+  void drain();
+  void tick(TimePoint wait_began);
 
   Driver& driver_;
   Scheduler& scheduler_;
@@ -46,6 +48,10 @@ class SchedulerLoop {
   boost::asio::io_context context_{1};
   boost::asio::steady_timer drain_timer_{context_}, tick_timer_{context_};
   std::atomic<bool> woken_{false};
+  // The thread's own:
+  bool drain_waits_ = false, tick_waits_ = false;  // A timer has its handler.
+  int quiet_ = 0;                                  // Drains that found nothing, one after another.
+  boost::asio::steady_timer::time_point next_tick_;
   std::unique_ptr<Task> task_;
 };
 

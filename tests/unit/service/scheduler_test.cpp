@@ -1,6 +1,7 @@
 // Goal: what is used from afar comes near, nothing else moves, and whatever a policy does the
 // program goes on. Method: the public interface on simulated machines, stepped by hand.
 
+#include "service/scheduler_loop.hpp"
 #include "unit/memory/memory_rig.hpp"
 #include "unit/service/runtime_rig.hpp"
 #include "unit/service/scheduler_rig.hpp"
@@ -8,6 +9,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <new>
 
 namespace vma {
 namespace {
@@ -391,6 +394,19 @@ TEST(Scheduler, DoesAllThisByItself) {
   }));
   EXPECT_EQ(rig.wrong(words, 1024, 3), 0u);
   EXPECT_TRUE(comes_true([&] { return rig.runtime().scheduler_stats().ticks > 0; }));
+}
+
+TEST(Scheduler, ALoopGoesOnAfterAnExceptionOnItsThread) {
+  SchedulerRig rig("stay_put");
+  SchedulerLoop loop(rig.machine(), rig.scheduler(), milliseconds(1), milliseconds(1));
+  std::atomic<int> drains{0};
+  loop.start([&] {
+    if (++drains % 2 == 0) throw std::bad_alloc();
+  });
+  EXPECT_TRUE(comes_true([&] { return drains > 6; }));
+  const std::uint64_t ticks = rig.runtime().scheduler_stats().ticks;
+  EXPECT_TRUE(comes_true([&] { return rig.runtime().scheduler_stats().ticks > ticks; }));
+  loop.stop();
 }
 
 }  // namespace
