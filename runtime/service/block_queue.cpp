@@ -32,9 +32,12 @@ void BlockQueue::offer(DiskBlock block) noexcept {
   untold_ += loss;
 }
 
-void BlockQueue::drain() {
+bool BlockQueue::drain_until(TimePoint deadline) {
+  SteadyClock clock;
   MutexLock lock(mutex_);
-  changed_.wait(lock, [this]() VMART_NO_THREAD_ANALYSIS { return waiting_.empty() && !writing_; });
+  return changed_.wait_until(lock, clock, deadline, [this]() VMART_NO_THREAD_ANALYSIS {
+    return waiting_.empty() && !writing_;
+  });
 }
 
 void BlockQueue::close() noexcept {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/clock.hpp"
 #include "base/executor.hpp"
 #include "base/mutex.hpp"
 
@@ -50,8 +51,9 @@ class BlockQueue {
 
   /// Does not block.
   void offer(DiskBlock block) noexcept;
-  /// Returns when all that was offered is written or dropped. Blocks: as the sink does.
-  void drain();
+  /// Returns when all that was offered is written or dropped: true; or, false, when `deadline` has
+  /// passed on the steady clock. Blocks: as the sink does, until then.
+  bool drain_until(TimePoint deadline);
   /// Writes what it holds, finishes the sink and ends the thread; what is offered later is dropped.
   /// Idempotent. Blocks: as the sink does.
   void close() noexcept;

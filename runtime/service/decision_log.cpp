@@ -62,12 +62,12 @@ void DecisionLog::flush(Time now) noexcept {
   hand_over();
 }
 
-void DecisionLog::write_all() noexcept {
+bool DecisionLog::write_all(TimePoint deadline) noexcept {
   {
     const MutexLock lock(mutex_);
     hand_over();
   }
-  if (queue_) queue_->drain();
+  return !queue_ || queue_->drain_until(deadline);
 }
 
 std::vector<Decision> DecisionLog::since(std::uint64_t sequence, std::size_t decisions_max) const {

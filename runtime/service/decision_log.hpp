@@ -43,8 +43,9 @@ class DecisionLog {
   std::uint64_t add(Decision& decision);
   /// Passes lines on that are older than `flush_period`. Call it every tick.
   void flush(Time now) noexcept;
-  /// Passes all on, and returns when it is written or lost. Blocks: as the disk does.
-  void write_all() noexcept;
+  /// Passes on what there is, and returns true when it is written or lost; false if `deadline`
+  /// passes first on the steady clock. Blocks: as the disk does, until then.
+  bool write_all(TimePoint deadline = never) noexcept;
 
   /// Of those still kept: from number `sequence` on, the first `decisions_max` of them.
   std::vector<Decision> since(std::uint64_t sequence, std::size_t decisions_max) const;

@@ -111,12 +111,12 @@ void Recording::flush(Time now) noexcept {
   hand_over();
 }
 
-void Recording::write_all() noexcept {
+bool Recording::write_all(TimePoint deadline) noexcept {
   {
     const MutexLock lock(mutex_);
     hand_over();
   }
-  queue_.drain();
+  return queue_.drain_until(deadline);
 }
 
 RecordingStats Recording::stats() const {

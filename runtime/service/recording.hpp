@@ -49,8 +49,9 @@ class Recording {
 
   /// Passes on what is older than `flush_period`. Call it every tick.
   void flush(Time now) noexcept;
-  /// Passes on what there is, and returns when it is written or lost. Blocks: as the disk does.
-  void write_all() noexcept;
+  /// Passes on what there is, and returns true when it is written or lost; false if `deadline`
+  /// passes first on the steady clock. Blocks: as the disk does, until then.
+  bool write_all(TimePoint deadline = never) noexcept;
 
   RecordingStats stats() const;
 

@@ -110,15 +110,21 @@ void Scheduling::stop() noexcept {
 }
 
 /// The scheduler adds nothing more once it is closed, and `TraceWriter` writes nothing more: so no
-/// file is in mid-write when the process ends.
+/// file is in mid-write when the process ends, unless a disk or a pipe does not take it in time.
 void Scheduling::finish_output() noexcept {
-  constexpr std::chrono::seconds limit(1);  // More than a policy is given.
+  constexpr std::chrono::seconds scheduler_limit(1);
+  constexpr std::chrono::seconds write_limit(2);  // For all files together.
   if (server_) server_->remove_path();
-  if (!scheduler_.close_within(limit)) {
+  if (!scheduler_.close_within(scheduler_limit)) {
     log(LogLevel::warn, "the process exits while the scheduler is busy; its last uses are lost");
   }
-  if (recording_) recording_->write_all();
-  decisions_.write_all();
+  const TimePoint deadline = wall_clock_.now() + write_limit;
+  if (recording_ && !recording_->write_all(deadline)) {
+    log(LogLevel::warn, "VMART_RECORD: the disk is too slow; the end of the recording is lost");
+  }
+  if (!decisions_.write_all(deadline)) {
+    log(LogLevel::warn, "VMART_DECISIONS: the file is too slow; the last decisions are lost");
+  }
   if (trace_) trace_->trace().flush();
 }
 

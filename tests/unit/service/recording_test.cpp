@@ -311,5 +311,17 @@ TEST_F(RecordingTest, GoesOnInTheNextFileWhereTheFolderVanishes) {
   EXPECT_EQ(RecordingReader(second).header().first_file, 1u);
 }
 
+TEST_F(RecordingTest, WaitsForASlowDiskUntilTheDeadlineOnly) {
+  SlowSink sink;
+  {
+    Recording recording(threads_, options(), sink);
+    recording.add(uses(10));
+    EXPECT_FALSE(recording.write_all(SteadyClock().now() + std::chrono::milliseconds(5)));
+    sink.open();
+    EXPECT_TRUE(recording.write_all());
+  }
+  EXPECT_EQ(sink.records, 10u);
+}
+
 }  // namespace
 }  // namespace vma
