@@ -47,8 +47,11 @@ bool MigrationTask::wait_for(std::chrono::nanoseconds limit) {
   if (done_) return true;
   const TimePoint now = clock_.now();
   const TimePoint deadline = limit > never - now ? never : now + limit;
-  return changed_.wait_until(lock, clock_, deadline,
-                             [&]() VMART_NO_THREAD_ANALYSIS { return done_; });
+  // The time of a simulated machine may not have come when a wait in real time is over.
+  while (!done_ && clock_.now() < deadline) {
+    changed_.wait_until(lock, clock_, deadline, [&]() VMART_NO_THREAD_ANALYSIS { return done_; });
+  }
+  return done_;
 }
 
 void MigrationTask::wait() {

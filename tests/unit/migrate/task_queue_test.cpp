@@ -96,5 +96,30 @@ TEST(MoverQueue, IsBoundedAndSubmittingStaysCheap) {
   rig.free(allocation);
 }
 
+/// Its time comes with the fifth wait only: that of a simulated machine on a busy computer.
+class LateClock : public Clock {
+ public:
+  TimePoint now() const override { return now_; }
+  std::chrono::steady_clock::time_point wake_time(TimePoint) const override {
+    return std::chrono::steady_clock::now();
+  }
+  bool waited(TimePoint deadline) override {
+    if (++waits_ < 5) return false;
+    now_ = deadline;
+    return true;
+  }
+
+ private:
+  TimePoint now_{0};
+  int waits_ = 0;
+};
+
+TEST_F(Queue, ATaskIsAwaitedByTheClockOfItsMachine) {
+  LateClock clock;
+  MigrationTask task(one_, {0, 1}, gpu(1), {}, {}, ContextHandle{}, clock, callbacks_);
+  EXPECT_FALSE(task.wait_for(std::chrono::milliseconds(1)));
+  EXPECT_EQ(clock.now(), std::chrono::milliseconds(1));
+}
+
 }  // namespace
 }  // namespace vma
