@@ -107,9 +107,14 @@ bool Parker::is_parked(const std::string& tag) {
 
 bool Parker::holds(const Allocation& allocation) {
   const MutexLock lock(mutex_);
-  forget_freed();
   const auto tag = parkings_.find(allocation.tag);
-  return tag != parkings_.end() && tag->second.contains(allocation.begin());
+  if (tag == parkings_.end()) return false;
+  // Its own entry only: listings ask for each allocation in turn.
+  const auto found = tag->second.find(allocation.begin());
+  if (found == tag->second.end() || allocation.being_freed) return false;
+  const Parked& parked = found->second;
+  return parked.allocation.lock().get() == &allocation &&
+         std::ranges::any_of(parked.homes, [](const auto& home) { return home.has_value(); });
 }
 
 std::size_t Parker::parked() {

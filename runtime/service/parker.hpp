@@ -32,7 +32,7 @@ class Parker {
   /// Throws: Error{invalid_argument} where nothing is parked by the tag. Blocks: likewise.
   ParkReport resume(const std::string& tag, const ParkOptions& options);
   bool is_parked(const std::string& tag);
-  /// Whether chunks of it are parked.
+  /// Whether chunks of it are parked. Costs the same however much else is parked.
   bool holds(const Allocation& allocation);
   /// Allocations of which chunks are parked.
   std::size_t parked();
