@@ -20,7 +20,7 @@
 
 namespace vma::inline v1 {
 
-/// One handler that waits for one migration; owned by whoever is to complete it.
+/// One handler that waits for one migration; owned by the one that completes it.
 template <typename Handler>
 class MigrationWait {
  public:

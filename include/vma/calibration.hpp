@@ -30,7 +30,7 @@ struct LaunchGaps {
   std::vector<std::chrono::nanoseconds> round;   ///< One is launched when the other was waited for.
 };
 
-/// Streams that come late to a gate stand longer than those that come at once: the driver's calls
+/// Streams that come late to a gate stall longer than those that come at once: the driver's calls
 /// are slow after a rest. One figure a machine; zero where nobody knows.
 struct LateStops {
   std::chrono::nanoseconds wait{0};    ///< From when they were asked until all stood.

@@ -36,7 +36,7 @@ enum class StopScope { attached, hold };
 /// What a program enqueues on a stream that it attaches.
 ///
 ///                  a gate stops it by   beside a thread that frees device memory all the time
-///   any            a graph launch       moves may end in `busy`: the driver keeps launches waiting
+///   any            a kernel launch      moves may end in `busy`: the driver keeps launches waiting
 ///   no_graphs      a memory operation   moves mostly go on
 ///
 /// A gate may lose what a graph writes that is launched on a `no_graphs` stream while it closes:
@@ -46,13 +46,13 @@ enum class StreamWork { any, no_graphs };
 
 /// How bytes cross. `stopped`: the work stops first, then the bytes are copied. `live`: they are
 /// copied while the work goes on, and once it stands, only what changed since is copied again.
-/// `automatic` takes for each chunk what is likely to stand for less.
+/// `automatic` takes for each chunk the one that is likely to stall streams for less time.
 ///
 /// A chunk can move live from a GPU to any place that this GPU reaches (`vmart doctor` shows who
 /// reaches whom). From a host node, and to a place out of the GPU's reach, it cannot: no processor
 /// that sees both sides is fast enough to find what changed. `automatic` moves such chunks stopped;
 /// `live` throws Error{unsupported} for them, before anything of the chunk is stopped, since it
-/// promises that streams never stand for a whole copy. Chunks that a clean copy awaits at the
+/// promises that streams never stall for a whole copy. Chunks that a clean copy awaits at the
 /// target need no copy and move in every mode.
 enum class Mode { automatic, live, stopped };
 
@@ -78,18 +78,18 @@ struct MigrateOptions {
   std::chrono::milliseconds deadline{0};
   /// Of moves that wait for the same route, the one with the highest goes first.
   int priority = 0;
-  /// All target memory is had before the first stop, so that want of memory moves nothing.
+  /// Allocates all target memory before stopping anything; if that fails, nothing moves.
   bool reserve_first = false;
-  /// The caller vouches that nothing runs that touches the range: nothing is stopped. For drivers
+  /// The caller guarantees that no running work touches the range: nothing is stopped. For drivers
   /// that have no hold, and for programs that have synchronised already.
   bool nothing_runs = false;
   /// A pinned chunk is waited for until `deadline`; otherwise the move ends in `pinned`.
   bool wait_for_pins = false;
-  /// Live moves compare the bytes themselves and trust no digest: slower, for the careful.
+  /// Live moves compare the bytes themselves and trust no digest. Slower.
   bool paranoid = false;
   /// Of chunks of a read-only allocation (`Runtime::read_only`) that go from host memory to HBM,
   /// the host memory is kept with the bytes in it. A move back there while the allocation has
-  /// stayed read-only takes it as it is and copies nothing. Whoever needs the room gets it first.
+  /// stayed read-only reuses it and copies nothing. It is dropped when the memory is needed.
   bool keep_clean_copy = false;
   /// Called after each chunk on the runtime's completion thread, with no lock held. What it throws
   /// is logged and counted, and changes nothing.

@@ -237,7 +237,7 @@ class VMART_EXPORT Runtime {
   /// Waits, like cudaFree, for the work submitted before in every context in use, then takes the
   /// memory back. Null is allowed and does nothing. Throws: Error{unknown_pointer} for anything
   /// that `alloc` did not return or that was freed. Ends no capture. Launches of other threads may
-  /// stand until it returns.
+  /// block until it returns.
   void free(void* pointer);
   /// Gives the memory back after the work now enqueued on `stream`. Does not block. Throws:
   /// Error{invalid_argument} while `stream` captures.
@@ -356,11 +356,11 @@ class VMART_EXPORT Runtime {
 
   /// Most bytes that the runtime takes at `where` from now on, SIZE_MAX for no limit; what
   /// `RuntimeOptions::capacity_bytes` says at first. Binds allocations, moves and `reserve` alike.
-  /// Where it holds more already nothing is taken back, and nothing more is had until it is less.
+  /// Memory above the limit is kept, but nothing more is allocated until usage falls below it.
   /// Throws: Error{invalid_argument} for an unknown location.
   void set_capacity(Location where, std::size_t bytes);
 
-  // --- The scheduler: there where `RuntimeOptions::policy` names a policy. Without one all of
+  // --- The scheduler: exists only when `RuntimeOptions::policy` names a policy. Without one all of
   // these but `scheduler_stats` throw Error{unsupported}.
 
   /// Another policy decides from now on. Throws: Error{invalid_argument} that lists what is known.
@@ -392,8 +392,8 @@ class VMART_EXPORT Runtime {
   void launch_using(Stream stream, const Kernel& kernel, Dim3 grid, Dim3 block,
                     const KernelArguments& arguments, std::span<const Use> uses);
   /// The same with a use of every allocation that an argument points into: read and written, all of
-  /// it, once, by the stream's GPU. A guess for who knows no better; a number that happens to be
-  /// such an address counts too.
+  /// it, once, by the stream's GPU. A guess, for callers that know no better; a number that
+  /// happens to be such an address counts too.
   void launch_recorded(Stream stream, const Kernel& kernel, Dim3 grid, Dim3 block,
                        const KernelArguments& arguments);
   /// For a kernel that the program, or a library that it uses, has just launched by itself on

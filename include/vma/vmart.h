@@ -44,7 +44,7 @@ typedef enum vmart_status {
   VMART_DRIVER_FAILURE = 11,
   VMART_UNSUPPORTED = 12,
   VMART_DROPPED = 13,
-  VMART_INTERNAL = 99 /**< Anything else, such as want of memory for a list. */
+  VMART_INTERNAL = 99 /**< Anything else, such as out of memory for a list. */
 } vmart_status;
 
 /// Values of `vmart_location.kind`.
@@ -121,7 +121,7 @@ VMART_EXPORT vmart_status vmart_alloc(size_t size_bytes, vmart_location at, void
 VMART_EXPORT vmart_status vmart_alloc_tagged(size_t size_bytes, vmart_location at, const char* tag,
                                              void** out);
 /// Takes what `vmart_alloc` gave; null does nothing. Blocks: like cudaFree, for the work submitted
-/// before. Ends no capture. Launches of other threads may stand until then.
+/// before. Ends no capture. Launches of other threads may block until then.
 VMART_EXPORT vmart_status vmart_free(void* pointer);
 /// The same after the work now enqueued on `stream`, without blocking. Refused while it captures.
 VMART_EXPORT vmart_status vmart_free_async(void* pointer, vmart_stream stream);
@@ -167,7 +167,7 @@ VMART_EXPORT void vmart_migration_release(vmart_migration* migration);
 
 /// Moves what lies in HBM of every allocation with the tag to host memory, and gives that HBM back
 /// to the driver. Addresses stay. `options` may be null. `*out_stayed_bytes`, if not null: of those
-/// that lie in HBM still, pinned or for want of room. Blocks: until done.
+/// that lie in HBM still, pinned or because there is no room. Blocks: until done.
 VMART_EXPORT vmart_status vmart_park(const char* tag, const vmart_migrate_options* options,
                                      uint64_t* out_moved_bytes, uint64_t* out_stayed_bytes);
 /// The same without keeping the bytes: no memory is left behind the addresses. Until

@@ -77,7 +77,7 @@ struct GateTimes {
 ///     closing, closed --open(), the watchdog--> open
 ///
 /// Each stream gets one operation that writes "arrived" behind what it has to do, and then waits: a
-/// graph launch, or a batch where no graphs are launched (`Driver::stop` says why). The watchdog
+/// kernel launch, or a batch where no graphs are launched (`Driver::stop` says why). The watchdog
 /// opens a gate whose thread stands in a driver call for too long, but never a committed one,
 /// behind which a slot may be dark (I2); the exit of the process does the same. One thread, which
 /// has the post to itself.
