@@ -35,7 +35,7 @@ constexpr EnvironmentVariable variables[] = {
     {"VMART_CACHE_BYTES_PER_GPU", Type::bytes, bytes_words, "512MiB"},
     {"VMART_HOST_CACHE_BYTES", Type::bytes, bytes_words, "1GiB"},
     {"VMART_HOLD_LIMIT_MS", Type::number, "milliseconds", "2000", 1, day_ms},
-    {"VMART_GATE_LIMIT_US", Type::number, "microseconds", "5000", 1, second_us},
+    {"VMART_GATE_LIMIT_US", Type::number, "microseconds", "5000, widened to 80000 where unset", 1, second_us},
     {"VMART_GATE_RETRIES", Type::number, "a count", "8", 0, 1000},
     {"VMART_STALL_BUDGET_US", Type::number, "microseconds of each second", "60000", 0, second_us},
     {"VMART_COPY_BUDGET", Type::bytes, bytes_words, "0"},
