@@ -170,8 +170,8 @@ std::string describe_parameters(const PolicyKind& kind) {
   for (const PolicyParameter& each : kind.parameters) {
     const ParameterWords words = words_of(each);
     text += fmt::format("  {}: {}", each.name, words.type);
-    if (each.type != Type::flag) text += fmt::format(", {} to {}", words.least, words.most);
-    text += fmt::format(", else {}: {}\n", words.otherwise, each.meaning);
+    if (each.type != Type::flag) text += fmt::format(", {} to {}", words.min, words.max);
+    text += fmt::format(", default {}: {}\n", words.default_value, each.meaning);
   }
   if (!text.empty()) text.pop_back();
   return text;

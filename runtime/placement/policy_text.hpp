@@ -25,11 +25,11 @@ PolicyValues parse_policy_values(const PolicyKind& kind, const std::string& para
 
 /// A parameter's type, bounds and default, as `parse_policy_values` reads them.
 struct ParameterWords {
-  std::string type, least, most, otherwise;
+  std::string type, min, max, default_value;
 };
 ParameterWords words_of(const PolicyParameter& parameter);
 
-/// "horizon: duration, 100ms to 60s, else 2s: how far ahead it looks", a line each.
+/// "horizon: duration, 100ms to 60s, default 2s: how far ahead it looks", a line each.
 std::string describe_parameters(const PolicyKind& kind);
 
 }  // namespace vma

@@ -186,11 +186,12 @@ std::string_view to_string(ControlEvent::Kind kind) noexcept {
 json::object to_json(const ControlStatus& status) {
   json::array places;
   for (const ControlPlace& place : status.places) {
-    places.push_back(json::object{{"at", to_string(place.at)},
-                                  {"capacity_bytes", place.capacity_bytes},
-                                  {"used_bytes", place.used_bytes},
-                                  {"demand_bytes_s", to_json_number(place.demand_bytes_s)},
-                                  {"closed", place.closed}});
+    json::object object{{"at", to_string(place.at)},
+                        {"used_bytes", place.used_bytes},
+                        {"demand_bytes_s", to_json_number(place.demand_bytes_s)},
+                        {"closed", place.closed}};
+    if (place.capacity_bytes != UINT64_MAX) object["capacity_bytes"] = place.capacity_bytes;
+    places.push_back(std::move(object));
   }
   return {{"description", to_json_text(status.description)},
           {"uptime_s", in_seconds(status.uptime)},

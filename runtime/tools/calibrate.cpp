@@ -17,8 +17,8 @@ namespace vma {
 namespace {
 
 template <typename Cell>
-void print_matrix(const char* title, const Calibration& calibration, std::size_t rows,
-                  Cell&& cell) {
+void print_measured(const char* title, const Calibration& calibration, std::size_t rows,
+                    Cell&& cell) {
   fmt::print("\n{:<18}", title);
   for (const Location at : calibration.places) fmt::print(" {:>8}", to_string(at));
   fmt::print("\n");
@@ -40,17 +40,17 @@ void print_calibration(const Calibration& calibration) {
   const auto in_us = [](Time time) { return static_cast<double>(time.count()) * us; };
   fmt::print("machine  {}\ndate     {}\nfile     {}\n", calibration.machine, calibration.date,
              calibration.file.empty() ? "none" : calibration.file);
-  print_matrix("read GB/s, GPU, at", calibration, gpus,
-               [&](PlaceId gpu, PlaceId at) { return costs.access_rate(gpu, at) / giga; });
-  print_matrix("latency ns", calibration, gpus, [&](PlaceId gpu, PlaceId at) {
+  print_measured("read GB/s, GPU, at", calibration, gpus,
+                 [&](PlaceId gpu, PlaceId at) { return costs.access_rate(gpu, at) / giga; });
+  print_measured("latency ns", calibration, gpus, [&](PlaceId gpu, PlaceId at) {
     return costs.reaches(gpu, at) ? static_cast<double>(costs.access_latency(gpu, at).count()) : 0;
   });
-  print_matrix("copy GB/s from, to", calibration, places,
-               [&](PlaceId from, PlaceId to) { return costs.copy_rate(from, to) / giga; });
-  print_matrix("move 64 MiB, us", calibration, places, [&](PlaceId from, PlaceId to) {
+  print_measured("copy GB/s from, to", calibration, places,
+                 [&](PlaceId from, PlaceId to) { return costs.copy_rate(from, to) / giga; });
+  print_measured("move 64 MiB, us", calibration, places, [&](PlaceId from, PlaceId to) {
     return from == to ? 0 : in_us(costs.move_time(from, to, chunk));
   });
-  print_matrix("stall 64 MiB, us", calibration, places, [&](PlaceId from, PlaceId to) {
+  print_measured("stall 64 MiB, us", calibration, places, [&](PlaceId from, PlaceId to) {
     return from == to ? 0 : in_us(costs.stall_time(from, to, chunk));
   });
   for (std::size_t at = 0; at < calibration.peers.both_ways.size(); ++at) {

@@ -84,7 +84,7 @@ std::string why_distrusted(const std::string& path) {
     if (!is_trusted(status)) return fmt::format("its folder {} {}", folder.string(), owner());
   }
   if (lstat(real.c_str(), &status) != 0) return std::strerror(errno);
-  if (!S_ISSOCK(status.st_mode)) return "it is no socket";
+  if (!S_ISSOCK(status.st_mode)) return "it is not a socket";
   if (!is_trusted(status)) return "it " + owner();
   return "";
 }
@@ -138,10 +138,6 @@ std::string path_of(const ControlChoice& choice) {
 
 }  // namespace
 
-std::vector<std::string> control_sockets() {
-  return paths_of("");
-}
-
 ControlClient::ControlClient(const ControlChoice& choice) : path_(path_of(choice)) {
   if (const std::string why = why_distrusted(path_); !why.empty()) {
     refuse(ErrorKind::invalid_argument, fmt::format("{} is not trusted: {}", path_, why));
@@ -183,7 +179,8 @@ std::string ControlClient::read_line() {
       input_.erase(0, end + 1);
       return line;
     }
-    if (input_.size() > answer_bytes_max) refuse(ErrorKind::unsupported, "an answer without end");
+    if (input_.size() > answer_bytes_max)
+      refuse(ErrorKind::unsupported, "the answer exceeds 16 MiB");
     pollfd wait{descriptor_, POLLIN, 0};
     const int ready = poll(&wait, 1, answer_limit_ms);
     if (ready < 0 && errno == EINTR) continue;

@@ -12,11 +12,7 @@ namespace vma {
 struct ControlChoice {
   int pid = 0;         ///< 0: not chosen.
   std::string socket;  ///< Empty: not chosen.
-  bool chosen() const { return pid != 0 || !socket.empty(); }
 };
-
-/// Sockets at which a runtime of this user answers now.
-std::vector<std::string> control_sockets();
 
 /// A connection to a runtime's control socket. One thread.
 class ControlClient {

@@ -75,10 +75,11 @@ void print_decision(const json::object& decision) {
 
 json::object parameter_json(const PolicyParameter& parameter) {
   const ParameterWords words = words_of(parameter);
-  json::object object{{"name", parameter.name}, {"type", words.type}, {"default", words.otherwise}};
+  json::object object{
+      {"name", parameter.name}, {"type", words.type}, {"default", words.default_value}};
   if (parameter.type != PolicyParameter::Type::flag) {
-    object["least"] = words.least;
-    object["most"] = words.most;
+    object["least"] = words.min;
+    object["most"] = words.max;
   }
   object["meaning"] = parameter.meaning;
   return object;
@@ -191,13 +192,13 @@ int run_describe_policy(const std::string& name, bool as_json) {
   for (const PolicyParameter& each : kind.parameters) {
     const ParameterWords words = words_of(each);
     const bool flag = each.type == PolicyParameter::Type::flag;
-    fmt::print("  {}={}\n      {}{}; {}\n", each.name, words.otherwise, words.type,
-               flag ? "" : fmt::format(", {} to {}", words.least, words.most), each.meaning);
+    fmt::print("  {}={}\n      {}{}; {}\n", each.name, words.default_value, words.type,
+               flag ? "" : fmt::format(", {} to {}", words.min, words.max), each.meaning);
   }
-  const std::string example =
-      kind.parameters.empty()
-          ? ""
-          : fmt::format(":{}={}", kind.parameters[0].name, words_of(kind.parameters[0]).otherwise);
+  const std::string example = kind.parameters.empty()
+                                  ? ""
+                                  : fmt::format(":{}={}", kind.parameters[0].name,
+                                                words_of(kind.parameters[0]).default_value);
   fmt::print("`vmart policy --set {}{}` sets it\n", kind.name, example);
   return 0;
 }

@@ -31,7 +31,7 @@ CLI::App& add(CLI::App& app, std::function<int()>& chosen, const Shared& argumen
               const char* name, const char* meaning, Run run) {
   CLI::App& command = *app.add_subcommand(name, meaning);
   add_choice(command, arguments->choice);
-  command.add_flag("--json", arguments->json, "as one JSON object");
+  command.add_flag("--json", arguments->json, "print one JSON object");
   command.callback(
       [&chosen, arguments, run] { chosen = [arguments, run] { return run(*arguments); }; });
   return command;
@@ -44,10 +44,10 @@ void add_top(CLI::App& app, std::function<int()>& chosen, const Shared& shared) 
                         options.json = given.json;
                         return run_top(given.choice, options);
                       });
-  top.add_option("--interval", shared->top.interval_s, "seconds between two pictures")
+  top.add_option("--interval", shared->top.interval_s, "refresh interval in seconds")
       ->check(CLI::Range(0.1, 3600.0))
       ->capture_default_str();
-  top.add_option("--sort", shared->top.sort, "of places; the key s takes the next one")
+  top.add_option("--sort", shared->top.sort, "sort order of places; press s to change it")
       ->transform(CLI::CheckedTransformer(std::map<std::string, TopSort>{
           {"place", TopSort::place},
           {"used", TopSort::used},
@@ -71,7 +71,8 @@ void add_looking(CLI::App& app, std::function<int()>& chosen, const Shared& shar
   CLI::App& events = add(
       app, chosen, shared, "events", "shows what happened lately",
       [](const Arguments& given) { return run_events(given.choice, given.follow, given.json); });
-  events.add_flag("--follow", shared->follow, "and what happens from now on; JSON: one a line");
+  events.add_flag("--follow", shared->follow,
+                  "keep printing new events; with --json, one object per line");
   CLI::App& stats =
       add(app, chosen, shared, "stats", "shows the runtime's counters", [](const Arguments& given) {
         const StatsForm form = given.json         ? StatsForm::json
@@ -93,7 +94,7 @@ void add_policy(CLI::App& app, std::function<int()>& chosen, const Shared& share
                                       ? run_policy(given.choice, given.set, given.json)
                                       : run_describe_policy(given.text, given.json);
                          });
-  auto* name = policy.add_option("name", shared->text, "whose parameters are listed");
+  auto* name = policy.add_option("name", shared->text, "policy whose parameters to list");
   name->check([](const std::string& text) {
     return text.find(':') == std::string::npos
                ? std::string()

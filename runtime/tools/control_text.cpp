@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <cmath>
 #include <iterator>
 
@@ -49,6 +50,20 @@ const json::object& object_of(const json::object& object, std::string_view name)
   return value != nullptr && value->is_object() ? value->get_object() : empty;
 }
 
+namespace {
+
+/// The shortest text that reads as the same number. An exponent replaces only long rows of zeros.
+std::string number_text(double number) {
+  const double size = std::abs(number);
+  if (size != 0 && (size < 1e-9 || size >= 1e15)) return fmt::format("{}", number);
+  char text[40];
+  const auto written =
+      std::to_chars(std::begin(text), std::end(text), number, std::chars_format::fixed);
+  return {std::begin(text), written.ptr};
+}
+
+}  // namespace
+
 std::string json_text(const json::value& value) {
   std::string text;
   const char* separator = "";
@@ -67,7 +82,7 @@ std::string json_text(const json::value& value) {
     }
     return fmt::format("[{}]", text);
   }
-  if (const double* const number = value.if_double()) return fmt::format("{}", *number);
+  if (const double* const number = value.if_double()) return number_text(*number);
   return json::serialize(value);
 }
 
@@ -133,10 +148,11 @@ TextTable places_table(const json::array& places) {
     const json::object* place = value.if_object();
     if (place == nullptr) continue;
     const bool closed = place->contains("closed") && flag_of(*place, "closed");
+    const bool known = place->contains("capacity_bytes");
+    const std::string capacity = known ? bytes_text(number_of(*place, "capacity_bytes")) : "-";
     table.add({text_of(*place, "at") + (closed ? " (closed)" : ""),
                bytes_text(number_of(*place, "used_bytes")),
-               fmt::format("{:.1f}", 100 * used_share(*place)),
-               bytes_text(number_of(*place, "capacity_bytes")),
+               fmt::format("{:.1f}", 100 * used_share(*place)), capacity,
                bytes_text(number_of(*place, "demand_bytes_s"))});
   }
   return table;

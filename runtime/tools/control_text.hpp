@@ -23,7 +23,7 @@ bool flag_of(const boost::json::object& object, std::string_view name);
 const boost::json::array& list_of(const boost::json::object& object, std::string_view name);
 const boost::json::object& object_of(const boost::json::object& object, std::string_view name);
 
-/// One line of JSON. Numbers are written as 0.000416578, not as 4.16578E-4.
+/// One line of JSON. Numbers from 1e-9 to 1e15 are written without an exponent: 0.0000416578.
 std::string json_text(const boost::json::value& value);
 void print_json(const boost::json::value& value);
 

@@ -18,7 +18,7 @@ namespace {
 
 namespace json = boost::json;
 
-void print_extents(const std::byte* begin, const std::vector<Extent>& extents) {
+void print_demo_extents(const std::byte* begin, const std::vector<Extent>& extents) {
   fmt::print("  {:<18} {:>12} {:>12}  {:<10} {:>5}\n", "address", "offset MiB", "MiB", "lies at",
              "moves");
   for (const Extent& extent : extents) {
@@ -46,15 +46,16 @@ int run_demo(const DemoOptions& options) {
   Runtime runtime(runtime_options);
   const std::vector<Location> locations = runtime.locations();
   const std::size_t bytes = static_cast<std::size_t>(options.mib) * MiB;
-  const std::size_t quarter = bytes / 4;
+  constexpr std::size_t chunk_bytes = 2 * MiB;
+  const std::size_t quarter = bytes / 4 / chunk_bytes * chunk_bytes;  // Only whole chunks move.
   auto* begin = static_cast<std::byte*>(
-      runtime.alloc(bytes, locations.front(), {.chunk_bytes = 2 * MiB, .tag = "demo"}));
+      runtime.alloc(bytes, locations.front(), {.chunk_bytes = chunk_bytes, .tag = "demo"}));
   const std::vector<Extent> before = runtime.where(begin);
   const bool moves = locations.size() > 1;
   if (!options.json) {
     fmt::print("{}\n\"demo\", {} MiB that this command allocated\n", runtime.description(),
                options.mib);
-    print_extents(begin, before);
+    print_demo_extents(begin, before);
   }
   if (moves) runtime.migrate(begin, quarter, 2 * quarter, locations[1]);
   const std::vector<Extent> after = runtime.where(begin + quarter);  // Any address inside will do.
@@ -66,7 +67,7 @@ int run_demo(const DemoOptions& options) {
                             {"after", extents_json(after)}});
   } else if (moves) {
     fmt::print("after its middle moved to {}\n", to_string(locations[1]));
-    print_extents(begin, after);
+    print_demo_extents(begin, after);
   }
   runtime.free(begin);
   return 0;

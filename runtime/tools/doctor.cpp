@@ -51,8 +51,8 @@ std::vector<std::string> what_is_off(Driver& driver, const Topology& topology) {
     if (has_host && !info.host_atomics) {
       off.push_back(
           fmt::format("atomics of gpu({}) on host memory (hostNativeAtomicSupported is 0): where "
-                      "several GPUs, or a GPU and the CPU, add to the same words of memory that "
-                      "lies at a host node, additions are lost",
+                      "several GPUs, or a GPU and the CPU, update the same words in host "
+                      "memory, updates can be lost",
                       index(from)));
     }
     if (info.max_queues == 1) {

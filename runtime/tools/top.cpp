@@ -58,6 +58,7 @@ class SingleKeys {
 void wake_at_resizing() {
   struct sigaction action {};
   action.sa_handler = [](int) {};
+  action.sa_flags = SA_RESTART;  // For writes to the terminal. `poll` is never restarted.
   sigaction(SIGWINCH, &action, nullptr);
 }
 
@@ -257,7 +258,7 @@ int draw_until_left(ControlClient& client, TopSort sort, double interval_s) {
   for (;;) {
     Screen screen = Screen::of_terminal();
     screen.height -= std::min<std::size_t>(screen.height, 1);  // The foot.
-    const std::string foot = fmt::format("(q leaves) s sorts by: {}", name_of(sort));
+    const std::string foot = fmt::format("q: quit  s: sort by {}", name_of(sort));
     show(picture.draw(client.ask({{"command", "stats"}}), sort, screen),
          std::string(first_letters(foot, screen.width)), colour);
     const std::optional<char> key = pressed_key(static_cast<int>(interval_s * 1000));

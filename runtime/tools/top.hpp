@@ -4,7 +4,7 @@
 
 namespace vma {
 
-/// What the places of `vmart top` are sorted by; but by name, the greatest come first.
+/// What the places of `vmart top` are sorted by. Descending, except by name.
 enum class TopSort { place, used, share, demand };
 
 struct TopOptions {

@@ -49,8 +49,8 @@ void VariableBlame::run(const std::function<void()>& body) {
         continue;
       }
       problems_.push_back(
-          fmt::format("{}; correct or unset {}, which is \"{}\" (what else is shown here was found "
-                      "without it)",
+          fmt::format("{}; correct or unset {}, which is \"{}\" (the rest of this report was made "
+                      "with it unset)",
                       error->what(), name, value));
       error = std::move(without);  // Another variable may be wrong too.
       found = true;

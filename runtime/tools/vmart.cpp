@@ -46,9 +46,9 @@ void add_demo(CLI::App& app, std::function<int()>& chosen) {
       "demo", "allocates memory, moves a part of it, and shows where it lies before and after");
   add_driver(demo, options->driver);
   demo.add_option("--mib", options->mib, "size of the allocation")
-      ->check(CLI::Range(4, 65'536))
+      ->check(CLI::Range(8, 65'536))
       ->capture_default_str();
-  demo.add_flag("--json", options->json, "as one JSON object");
+  demo.add_flag("--json", options->json, "print one JSON object");
   demo.callback([&chosen, options] { chosen = [options] { return vma::run_demo(*options); }; });
 }
 
@@ -66,7 +66,7 @@ int run(int argc, char** argv) {
                   "size of the copies that are timed; 0: none")
       ->check(CLI::Range(0, 256))
       ->capture_default_str();
-  doctor.add_flag("--json", doctor_options.json, "as one JSON object");
+  doctor.add_flag("--json", doctor_options.json, "print one JSON object");
 
   std::function<int()> chosen = [&] { return vma::run_doctor(doctor_options); };
   add_demo(app, chosen);

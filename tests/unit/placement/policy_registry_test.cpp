@@ -95,7 +95,8 @@ TEST(PolicyRegistry, ListsThePoliciesWhereOneIsUnknown) {
 TEST(PolicyRegistry, ListsTheParametersWhereOneIsWrong) {
   const std::string unknown = refusal("full:horizn=2s");
   EXPECT_TRUE(says(unknown, "no parameter 'horizn'"));
-  EXPECT_TRUE(says(unknown, "horizon: duration, 100ms to 60s, else 2s: how far ahead")) << unknown;
+  EXPECT_TRUE(says(unknown, "horizon: duration, 100ms to 60s, default 2s: how far ahead"))
+      << unknown;
   EXPECT_TRUE(says(unknown, "else 1MiB: from which size on")) << unknown;
   EXPECT_TRUE(says(unknown, "uses: count, 1 to 100, else 3: how often")) << unknown;
   EXPECT_TRUE(says(unknown, "peers: flag, else true: whether peers count")) << unknown;

@@ -78,7 +78,18 @@ TEST_F(ControlToolTest, ShowsARunningProgram) {
   expect(0, "count 4, median 1.00 ms, p99 2.00 ms, max 3.00 ms", "stats");
   expect(0, "0.062", "stats");  // Of prediction_error.
   expect(0, "\"bytes_moved\": 3000000000", "stats --json");
+  expect(0, "0.000042,", "stats --json");  // No exponent: the skew's 42 us.
   expect(0, "simulated h200x2", "top");
+}
+
+TEST_F(ControlToolTest, TheDemoMovesNoMoreThanItSays) {
+  const Ran ran = run_tool("demo --driver sim:h200x2 --mib 12 --json");
+  EXPECT_EQ(ran.code, 0) << ran.text;
+  const auto members = boost::json::parse(ran.text).as_object();
+  const auto& after = members.at("after").as_array();
+  ASSERT_EQ(after.size(), 3u) << ran.text;
+  EXPECT_EQ(after[1].at("offset_bytes").to_number<int>(), 2 << 20);
+  EXPECT_EQ(after[1].at("bytes").to_number<int>(), 4 << 20);
 }
 
 TEST_F(ControlToolTest, TakesTagsWhereItTakesAddresses) {
@@ -248,7 +259,7 @@ std::vector<std::string> lines_of_last_picture(const std::string& shown) {
 
 TEST_F(ControlToolTest, DrawsTopAgainAndAgainUntilAKey) {
   TopInTerminal top(rig_.path(), 0, 0);  // A terminal that does not say how large it is.
-  top.pictures(3, "(q leaves)");
+  top.pictures(3, "q: quit");
   EXPECT_EQ(top.leave(), 0);
 }
 
@@ -276,10 +287,10 @@ TEST_F(ControlToolTest, TopFitsTheTerminal) {
 
 TEST_F(ControlToolTest, TopSortsByTheKeyThatIsAskedFor) {
   TopInTerminal top(rig_.path(), 80, 24);
-  top.pictures(1, "sorts by: place");
+  top.pictures(1, "sort by place");
   for (const char* key : {"used", "share", "demand", "place"}) {
     top.press('s');
-    top.pictures(1, fmt::format("sorts by: {}", key));
+    top.pictures(1, fmt::format("sort by {}", key));
   }
   EXPECT_EQ(top.leave(), 0);
   expect(0, "gpu(0)", "top --sort used");

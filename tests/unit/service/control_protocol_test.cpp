@@ -3,6 +3,7 @@
 // runtime, without a socket.
 #include "service/control_protocol.hpp"
 
+#include "service/control_json.hpp"
 #include "unit/service/fake_control_target.hpp"
 
 #include <gtest/gtest.h>
@@ -204,6 +205,15 @@ TEST_F(ControlProtocolTest, WritesValidJsonWhateverBytesATextHas) {
   EXPECT_EQ(events.at(2).at("text").as_string(), "caf\xc3\xa9");
   EXPECT_EQ(events.at(3).at("text").as_string(), "???");
   EXPECT_EQ(events.at(4).at("text").as_string(), "??");
+}
+
+TEST_F(ControlProtocolTest, LeavesOutACapacityThatNobodyKnows) {
+  ControlStatus status;
+  status.places = {{host(0), UINT64_MAX, 1}, {gpu(0), 0, 1}};
+  const json::object written = to_json(status);
+  const json::array& places = written.at("places").as_array();
+  EXPECT_FALSE(places[0].as_object().contains("capacity_bytes"));
+  EXPECT_EQ(places[1].at("capacity_bytes").to_number<int>(), 0);
 }
 
 }  // namespace

@@ -151,6 +151,8 @@ ControlStats FakeControlTarget::stats() {
   stats.runtime.bytes_moved = 3'000'000'000;
   stats.runtime.reasons = {{"a \"quoted\" \\ reason\nof two lines", 3}};
   stats.runtime.stall = {4, milliseconds(1), milliseconds(2), milliseconds(3)};
+  stats.runtime.skew = {2, std::chrono::microseconds(9), std::chrono::microseconds(42),
+                        std::chrono::microseconds(42)};
   GpuLoad load{gpu(1), 0.5, 0.25, 30 * MiB, 100 * MiB, 2e9, {}, {}, 1e6};
   stats.runtime.loads = {GpuLoads::State::on, "a \xff reason", milliseconds(250), {load}};
   if (answers_starting_ > 0) {
