@@ -105,7 +105,7 @@ struct RuntimeOptions {
   /// decides then, which moves nothing by itself.
   std::string control;
   /// A file that moves, stalls and decisions are drawn in, for Perfetto (VMART_TRACE). Default:
-  /// none. A policy is needed, as for `control`.
+  /// none. "%p" in it becomes the process's number. Where no policy is named, as for `control`.
   std::string trace;
 };
 

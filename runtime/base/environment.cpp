@@ -89,14 +89,21 @@ std::string environment_takes(std::string_view name) {
                      variable.most);
 }
 
+namespace {
+
+/// In letters of either case.
+bool is_word(std::string_view text, std::string_view word) noexcept {
+  return std::ranges::equal(text, word, [](char each, char letter) {
+    return (each >= 'A' && each <= 'Z' ? each - 'A' + 'a' : each) == letter;
+  });
+}
+
+}  // namespace
+
 std::optional<bool> yes_or_no(std::string_view text) noexcept {
   constexpr std::string_view yes[] = {"1", "yes", "on", "true", "auto"};
   constexpr std::string_view no[] = {"0", "no", "off", "false"};
-  const auto is_text = [&](std::string_view word) {
-    return std::ranges::equal(text, word, [](char each, char letter) {
-      return (each >= 'A' && each <= 'Z' ? each - 'A' + 'a' : each) == letter;
-    });
-  };
+  const auto is_text = [&](std::string_view word) { return is_word(text, word); };
   if (std::ranges::any_of(yes, is_text)) return true;
   if (std::ranges::any_of(no, is_text)) return false;
   return std::nullopt;
@@ -127,7 +134,7 @@ std::optional<bool> environment_flag(std::string_view name) {
   const auto text = environment_text(name);
   if (!text) return std::nullopt;
   const auto word = yes_or_no(*text);
-  if (!word || *text == "auto") refuse_setting(name, *text, environment_takes(name));
+  if (!word || is_word(*text, "auto")) refuse_setting(name, *text, environment_takes(name));
   return word;
 }
 

@@ -63,8 +63,8 @@ std::uint64_t size_setting(const std::optional<std::size_t>& option, const char*
   return option ? *option : environment_bytes(name).value_or(otherwise);
 }
 
-/// From the option, else from the variable, else `otherwise`. Throws where it is not within the
-/// limits of the variable, nor at least `least`.
+/// From the option, else from the variable, else `otherwise`. Throws where it is outside the
+/// variable's limits or below `least`.
 std::uint64_t number_setting(std::optional<std::int64_t> option, const char* name,
                              const char* field, std::uint64_t otherwise, std::int64_t least = 0) {
   if (!option) return environment_number(name).value_or(otherwise);
@@ -112,14 +112,24 @@ void settle_limits(const RuntimeOptions& options, Settings& settings) {
   }
 }
 
+/// The option of a program. A name without a folder is meant; in the variable it would most likely
+/// be a slip, and is refused.
+std::string control_option(const std::string& text) {
+  const bool is_name = text.find('/') == std::string::npos && !yes_or_no(text);
+  return is_name ? "./" + text : text;
+}
+
+std::string trace_of_environment() {
+  const std::string place = environment_place("VMART_TRACE").value_or("");
+  return place == "auto" ? "vmart-%p.trace.json" : place;
+}
+
 /// What a runtime leaves of itself, and shows. All of it comes from the scheduler, which needs a
 /// policy.
 void settle_output(const RuntimeOptions& options, Settings& settings) {
-  settings.control =
-      !options.control.empty() ? options.control : environment_place("VMART_CONTROL").value_or("");
-  settings.trace =
-      !options.trace.empty() ? options.trace : environment_place("VMART_TRACE").value_or("");
-  if (settings.trace == "auto") settings.trace = "vmart-%p.trace.json";
+  settings.control = !options.control.empty() ? control_option(options.control)
+                                              : environment_place("VMART_CONTROL").value_or("");
+  settings.trace = !options.trace.empty() ? options.trace : trace_of_environment();
   settings.record = environment_path("VMART_RECORD").value_or("");
   settings.decisions = environment_path("VMART_DECISIONS").value_or("");
   const bool controlled = control_path(settings.control.c_str()).has_value();

@@ -83,6 +83,8 @@ TEST(Environment, RefusesByNameValueAndWhatIsTaken) {
   EXPECT_EQ(refusal([] { environment_flag("VMART_DRY_RUN"); }),
             "vma::Runtime: invalid_argument: VMART_DRY_RUN is \"perhaps\"; it takes 1, yes, on, "
             "true or 0, no, off, false");
+  const Set shouted("VMART_DRY_RUN", "AUTO");
+  EXPECT_NE(refusal([] { environment_flag("VMART_DRY_RUN"); }).find("\"AUTO\""), std::string::npos);
   EXPECT_EQ(refusal([] { environment_path("VMART_RECORD"); }),
             "vma::Runtime: invalid_argument: VMART_RECORD is \"yes\"; it takes a folder, or 0");
   EXPECT_NE(refusal([] { environment_bytes("VMART_SIM_BYTES"); }).find("at least 1"),

@@ -173,5 +173,15 @@ TEST(ParseSize, ReadsBinarySuffixes) {
   expect_error(ErrorKind::invalid_argument, [] { parse_size("", "x"); });
 }
 
+TEST_F(SettingsTest, TakesOutputOptionsAsFileNames) {
+  RuntimeOptions options;
+  options.control = "my.sock";
+  options.trace = "auto";
+  EXPECT_EQ(settle(options).control, "./my.sock");
+  EXPECT_EQ(settle(options).trace, "auto") << "a file; the word is the variable's";
+  options.control = "auto";
+  EXPECT_EQ(settle(options).control, "auto");
+}
+
 }  // namespace
 }  // namespace vma
