@@ -80,6 +80,12 @@ class Demoter {
     return std::nullopt;
   }
 
+  bool any_has_room(std::uint64_t size_bytes) const {
+    return std::ranges::any_of(wanted_.order, [&](Location at) {
+      return at != wanted_.at && room_bytes_.at(at) >= size_bytes;
+    });
+  }
+
   /// No more chunks than `size_bytes` takes.
   std::vector<Run> runs_of(const std::shared_ptr<Allocation>& allocation,
                            std::uint64_t size_bytes) {
@@ -90,7 +96,8 @@ class Demoter {
       if (allocation->home(slot) != wanted_.at || allocation->dropped(slot)) continue;
       const std::uint64_t slot_bytes = geometry.slot_bytes(slot);
       const std::optional<Location> to = place_for(*allocation, slot, slot_bytes);
-      if (!to) return runs;
+      if (!to && !any_has_room(slot_bytes)) return runs;
+      if (!to) continue;  // This slot's users reach none of the places; those of others may.
       found_bytes += slot_bytes;
       if (!runs.empty() && runs.back().range.end == slot && runs.back().to == *to) {
         ++runs.back().range.end;

@@ -248,6 +248,29 @@ TEST(DemotionReach, PassesOverAPlaceThatAUserDoesNotReach) {
   EXPECT_EQ(runtime.where(of_two).at(0).at, gpu(1));
 }
 
+TEST(DemotionReach, GoesOnBehindAChunkThatMayGoNowhere) {
+  RuntimeOptions options = patient();
+  options.cache_bytes_per_gpu = 0;
+  Runtime runtime(
+      std::make_unique<Runtime::Parts>(std::make_unique<SimDriver>(lopsided()), settle(options)));
+  const AttachedStream attached(runtime, runtime.make_stream(gpu(0)));
+  AllocOptions chunked;
+  chunked.chunk_bytes = chunk_bytes;
+  void* words = runtime.alloc(2 * chunk_bytes, gpu(0), chunked);
+  Machinery& machinery = *runtime.parts().machinery;
+  const auto allocation = machinery.memory.require(words, "test");
+  {
+    const MutexLock lock(allocation->operations());
+    allocation->note_wanted(1, gpu(1));  // Its users reach that; those of the first do not.
+  }
+  const TimePoint until = runtime.parts().driver->clock().now() + std::chrono::hours(1);
+  const std::vector<Location> order{gpu(1)};
+  EXPECT_EQ(
+      demote(machinery.memory, machinery.mover, {gpu(0), 2 * chunk_bytes, until, order, false}),
+      chunk_bytes);
+  EXPECT_EQ(runtime.where(words).at(1).at, gpu(1));
+}
+
 TEST(MoverReach, AsksAgainUnderTheClaim) {
   RuntimeRig rig("test-islands", patient());
   std::uint64_t* words = rig.alloc(2 * chunk_bytes, gpu(0));
