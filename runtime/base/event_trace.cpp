@@ -25,7 +25,7 @@ double microseconds(TimePoint time) {
 }
 
 /// As a string of JSON. Bytes above 127 become '?': the file is ASCII whatever programs wrote.
-std::string json_quoted(std::string_view text) {
+std::string ascii_quoted(std::string_view text) {
   std::string written = "\"";
   for (const char character : text) {
     const auto byte = static_cast<unsigned char>(character);
@@ -71,7 +71,7 @@ EventTrace::EventTrace(const std::string& file, std::size_t entries_max)
   const auto head = [](int process, const char* what) {
     return fmt::format(R"(,
 {{"ph":"M","name":"process_name","pid":{},"tid":0,"args":{{"name":{}}}}})",
-                       process, json_quoted(what));
+                       process, ascii_quoted(what));
   };
   buffer_ = head(gpu_process, "GPUs and host nodes") + head(route_process, "routes");
 }
@@ -101,7 +101,7 @@ void EventTrace::record(Body&& body) noexcept {
 void EventTrace::name_track(int process, int track, const std::string& name) {
   buffer_ += fmt::format(
       ",\n{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":{}}}}}",
-      process, track, json_quoted(name));
+      process, track, ascii_quoted(name));
 }
 
 int EventTrace::gpu_track(Location at) {
@@ -166,8 +166,8 @@ void EventTrace::add(const TracedDecision& decision) noexcept {
         R"(,
 {{"ph":"X","cat":"decision","name":{},"pid":{},"tid":{},"ts":{:.3f},"dur":1,)"
         R"("args":{{"number":{},"address":"{:#x}","to":"{}","policy":{},"reason":{}}}}})",
-        json_quoted(decision.verdict), gpu_process, track, at, decision.number, decision.address,
-        to_string(decision.to), json_quoted(decision.policy), json_quoted(decision.reason));
+        ascii_quoted(decision.verdict), gpu_process, track, at, decision.number, decision.address,
+        to_string(decision.to), ascii_quoted(decision.policy), ascii_quoted(decision.reason));
     buffer_ += fmt::format(
         R"(,
 {{"ph":"s","cat":"decision","name":"decision","id":{},"pid":{},"tid":{},"ts":{:.3f}}})",

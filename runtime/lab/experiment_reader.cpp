@@ -46,17 +46,15 @@ constexpr std::string_view policy_keys[] = {"policy", "sweep"};
 /// What is wrong with a file, all of it.
 class Problems {
  public:
-  /// Runs `body` and keeps the Error that it throws. False: it threw.
+  /// Runs `body` and keeps the Error that it throws.
   template <typename Body>
-  bool collect(Body&& body) {
+  void collect(Body&& body) {
     try {
       body();
-      return true;
     } catch (const Error& error) {
       const std::string_view text = error.what();
       const std::string ours = fmt::format("{}: {}: ", read_call, to_string(error.kind()));
       add(std::string(text.starts_with(ours) ? text.substr(ours.size()) : text));
-      return false;
     }
   }
   void add(std::string problem) { found_.push_back(std::move(problem)); }
@@ -209,7 +207,7 @@ void Reader::add_machine(std::size_t index, JsonReader& json, Experiment& experi
   std::optional<double> share;
   if (json.has("hbm_share")) {
     fields.read("hbm_share", [&] {
-      if (json.has("hbm_gib")) json.refuse("hbm_share", "goes not with hbm_gib");
+      if (json.has("hbm_gib")) json.refuse("hbm_share", "cannot be combined with hbm_gib");
       share = json.number("hbm_share", hbm_share_min, hbm_share_max);
     });
   }
@@ -354,7 +352,7 @@ void Reader::read_routers(Experiment& experiment) {
         make_router(text);
         experiment.routers.push_back(text);
       },
-      [](std::size_t, JsonReader& json) { json.refuse("", "is no string"); });
+      [](std::size_t, JsonReader& json) { json.refuse("", "must be a string"); });
 }
 
 void Reader::read_seeds(Experiment& experiment) {

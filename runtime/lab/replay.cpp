@@ -13,10 +13,9 @@
 namespace vma {
 namespace {
 
-/// Ticks are passed over where nothing happens for so long: at once without anything to do, else
-/// after half of this. A policy has been asked often enough by then, so that an access that takes
-/// half a year costs no more than one that takes a minute. Half of this before the next event ticks
-/// go on.
+/// Ticks are skipped while nothing happens: immediately when idle, otherwise after half of
+/// `quiet_max`. Ticking resumes half of it before the next event. So an access that takes half a
+/// year costs no more than one that takes a minute.
 constexpr std::chrono::seconds quiet_max(60);
 
 }  // namespace

@@ -66,7 +66,7 @@ const char* TraceLineFields::number(const JsonNumber& number) {
     case Field::kind:
     case Field::home:
     case Field::use:
-    case Field::tag: return "is no string";
+    case Field::tag: return "must be a string";
   }
   return nullptr;
 }

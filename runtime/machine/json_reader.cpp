@@ -63,7 +63,7 @@ const boost::json::array& JsonReader::list(std::string_view key) {
 
 std::string JsonReader::text(std::string_view key) {
   const boost::json::string* text = at(key).if_string();
-  if (text == nullptr) refuse(key, "is no string");
+  if (text == nullptr) refuse(key, "must be a string");
   if (text->empty()) refuse(key, "is empty");
   return std::string(*text);
 }

@@ -84,7 +84,7 @@ class FormCheck {
 
   void text(const json::value& value, const std::string& path) {
     const json::string* text = value.if_string();
-    if (text == nullptr) return refuse(path, "is no string");
+    if (text == nullptr) return refuse(path, "must be a string");
     if (text->empty()) refuse(path, "is empty");
   }
 

@@ -251,7 +251,8 @@ void Memory::free_async(Address begin, BoundStream stream) {
   };
   const auto refuse_capture = [&] {
     if (!driver_.is_capturing(stream)) return;
-    throw Error(ErrorKind::invalid_argument, "vma::free_async", "the stream captures");
+    throw Error(ErrorKind::invalid_argument, "vma::free_async",
+                "the stream is capturing; free after the capture ends");
   };
   try {
     refuse_capture();

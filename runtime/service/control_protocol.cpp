@@ -52,7 +52,7 @@ class Request {
   std::optional<std::string> text(std::string_view name) const {
     const json::value* value = members_.if_contains(name);
     if (value == nullptr) return std::nullopt;
-    if (!value->is_string()) refuse(fmt::format("\"{}\" is no string", name));
+    if (!value->is_string()) refuse(fmt::format("\"{}\" must be a string", name));
     return std::string(value->get_string());
   }
 

@@ -75,7 +75,7 @@ void make_own_folder(const std::string& folder) {
   if (lstat(folder.c_str(), &status) != 0) refuse_errno(folder, "lstat");
   if (!is_private(status) || (status.st_mode & 0077) != 0) {
     // Somebody else may have made it first, or a link to elsewhere.
-    refuse(ErrorKind::invalid_argument, folder, "is no directory of this user with mode 0700");
+    refuse(ErrorKind::invalid_argument, folder, "is not a directory of this user with mode 0700");
   }
 }
 
@@ -89,7 +89,7 @@ sockaddr_un address_at(const std::string& path) {
 void check_path(const std::string& path) {
   constexpr std::size_t longest = sizeof(sockaddr_un::sun_path) - 1 - suffix_length;
   if (path.empty() || path.back() == '/') {
-    refuse(ErrorKind::invalid_argument, path, "is no name of a file");
+    refuse(ErrorKind::invalid_argument, path, "is not a file name");
   }
   if (path[0] == '@' || path.find('\0') != std::string::npos) {
     refuse(ErrorKind::invalid_argument, path.c_str(),
@@ -135,7 +135,7 @@ void replace_stale(const std::string& made, const std::string& path) {
   struct stat status {};
   if (lstat(path.c_str(), &status) == 0) {
     if (!S_ISSOCK(status.st_mode)) {
-      refuse(ErrorKind::invalid_argument, path, "exists and is no socket");
+      refuse(ErrorKind::invalid_argument, path, "exists and is not a socket");
     }
     if (is_live(path)) refuse(ErrorKind::busy, path, "another process listens there");
     if (unlink(path.c_str()) != 0 && errno != ENOENT) refuse_errno(path, "unlink");
@@ -156,8 +156,8 @@ bool is_made_up(std::string_view name, bool own_folder) {
   return name.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-/// Takes away the sockets that processes of this user left in a folder that only it may write to:
-/// those that were killed. What cannot be looked at stays.
+/// Removes stale sockets of this user's dead processes from a folder that only this user may write
+/// to. What cannot be looked at stays.
 void sweep(const std::string& folder) noexcept try {
   constexpr int looks_max = 1000;
   struct stat status {};

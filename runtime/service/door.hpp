@@ -12,8 +12,8 @@ namespace vma {
 /// enter and to leave takes no lock, and threads count in cache lines of their own.
 ///
 /// Each counter carries the door's state in its lowest bit, so that one operation counts a call and
-/// sees whether the door is closed. Calls leave a closed door under its mutex: who waits for the
-/// last of them may destroy the door at once.
+/// sees whether the door is closed. Calls leave a closed door under its mutex, so the waiting
+/// thread may destroy the Door as soon as it returns.
 class Door {
  public:
   /// A part of the calls inside.

@@ -91,7 +91,7 @@ KnownKernels::Parameters KnownKernels::find_or_ask(const void* function, std::ui
 }
 
 void KnownKernels::forget() noexcept {
-  generation_ = ++last_generation;  // Before: who asks now keeps nothing.
+  generation_ = ++last_generation;  // First, so that concurrent lookups are not cached.
   for (Shard& shard : shards_) {
     const MutexLock lock(shard.mutex);
     shard.kernels.clear();

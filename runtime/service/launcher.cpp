@@ -118,7 +118,8 @@ void Launcher::launch(Stream stream, const Kernel& kernel, LaunchShape shape,
 void Launcher::synchronize(Stream stream) {
   const BoundStream bound = bind(stream);
   if (driver_.is_capturing(bound)) {  // To wait for it would end the capture.
-    throw Error(ErrorKind::invalid_argument, "vma::synchronize", "the stream captures");
+    throw Error(ErrorKind::invalid_argument, "vma::synchronize",
+                "the stream is capturing; synchronize after the capture ends");
   }
   driver_.wait_stream(bound, never);
 }

@@ -91,8 +91,8 @@ void places(Page& page, const RuntimeStats& stats) {
   };
   constexpr Column columns[] = {
       {"capacity_bytes",
-       "That the runtime may take at a location: its capacity, else all memory there; absent where "
-       "unknown.",
+       "Memory the runtime may use at this location: the configured capacity, or all memory. "
+       "Omitted if unknown.",
        &RuntimeStats::Place::capacity_bytes},
       {"allocated_bytes", "Behind users' pointers, whole chunks.",
        &RuntimeStats::Place::allocated_bytes},

@@ -66,7 +66,7 @@ class UsesFound {
   const Registry& registry_;
   const Location device_;
   // The usual ones lie on the stack.
-  std::array<std::byte, usual_count * sizeof(Use)> room_;
+  alignas(Use) std::array<std::byte, usual_count * sizeof(Use)> room_;
   std::pmr::monotonic_buffer_resource memory_{room_.data(), room_.size()};
   std::pmr::vector<Use> uses_{&memory_};
 };

@@ -40,7 +40,7 @@ class SimStream : private WorkPlace {
   CompletionPtr enqueue(Work work, std::vector<CompletionPtr> dependencies);
   void wake() noexcept { wake_.notify_all(); }
   bool head_is_stuck(int depth);
-  /// Whether it has work that can go on, be it that only the processor is wanted for it.
+  /// Whether it has work that can go on, even if it only waits for a CPU.
   bool has_work() { return !queue_.empty() && !head_is_stuck(0); }
 
   StreamHandle handle() const noexcept { return handle_; }

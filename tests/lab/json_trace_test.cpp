@@ -112,7 +112,7 @@ TEST_F(JsonTrace, SaysWhatIsWrongWithALine) {
   EXPECT_EQ(reason_of(access + ",\"task\":1.5}"), "task: is no whole number from 0 on");
   EXPECT_EQ(reason_of(access + ",\"task\":4294967296}"), "task: is no whole number from 0 on");
   EXPECT_EQ(reason_of(access + ",\"device\":10000}"), "device: is no GPU's number");
-  EXPECT_EQ(reason_of(access + ",\"use\":7}"), "use: is no string");
+  EXPECT_EQ(reason_of(access + ",\"use\":7}"), "use: must be a string");
   EXPECT_EQ(reason_of(access + ",\"use\":\"rw\"}"), "use: is none of read, write and read_write");
   EXPECT_EQ(reason_of(access + ",\"task\":\"7\"}"), "task: is no number");
   EXPECT_EQ(reason_of(access + ",\"task\":null}"), "task: is null");

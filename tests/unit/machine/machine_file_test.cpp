@@ -101,7 +101,7 @@ TEST(MachineFile, RefusesByPlaceAndReason) {
     const char *piece, *replacement, *says;
   } wrong[] = {
       {"\"name\": \"test-small\",", "", "name: is missing"},
-      {"\"name\": \"test-small\"", "\"name\": 3", "name: is no string"},
+      {"\"name\": \"test-small\"", "\"name\": 3", "name: must be a string"},
       {"\"memory_mib\": 8", "\"memory_mib\": 0", "gpus[0].memory_mib: 0 is not between"},
       {"\"memory_mib\": 8", "\"memory_mib\": -8", "gpus[0].memory_mib: -8 is not between"},
       {"\"memory_mib\": 8", "\"memory_mib\": 8.5", "gpus[0].memory_mib: is no whole number"},

@@ -178,7 +178,7 @@ TEST(ControlSocket, RefusesAPathWhereSomebodyListens) {
 TEST(ControlSocket, DestroysNothingThatIsNoSocket) {
   TestFolder folder;
   std::ofstream(folder.path("s")) << "precious";
-  expect_refused(folder.path("s"), ErrorKind::invalid_argument, "no socket");
+  expect_refused(folder.path("s"), ErrorKind::invalid_argument, "not a socket");
   std::string text;
   std::ifstream(folder.path("s")) >> text;
   EXPECT_EQ(text, "precious");
@@ -209,7 +209,7 @@ TEST(ControlSocket, RefusesPathsThatCannotBe) {
   expect_refused("@vmart", ErrorKind::invalid_argument, "abstract");
   expect_refused(std::string("\0vmart", 6), ErrorKind::invalid_argument, "abstract");
   expect_refused(folder.path("none/s"), ErrorKind::invalid_argument, "No such file");
-  expect_refused(folder.path() + "/", ErrorKind::invalid_argument, "no name");
+  expect_refused(folder.path() + "/", ErrorKind::invalid_argument, "not a file name");
   EXPECT_FALSE(refusal(folder.path(std::string(98 - folder.path().size() - 1, 'x'))));
 }
 
