@@ -93,19 +93,19 @@ std::string_view advice(StopRefusal refusal, bool stood) noexcept {
       return "Gates cannot close while an attached stream captures: end the capture first, or give "
              "the move a longer MigrateOptions::deadline";
     case StopRefusal::predicted_skew:
-      return "Launch less work ahead, or as much on each stream; or let streams stand longer: "
-             "RuntimeOptions::gate_limit (VMART_GATE_LIMIT_US), StopScope::hold";
+      return "Launch less work ahead, or as much on each stream; or allow longer stops: "
+             "RuntimeOptions::gate_limit (VMART_GATE_LIMIT_US) above 80 ms, StopScope::hold";
     case StopRefusal::not_arrived:
       return stood ? "Streams that wait for each other, as in a collective, cannot be stopped one "
-                     "by one: move between such steps, let streams stand longer "
-                     "(RuntimeOptions::gate_limit, VMART_GATE_LIMIT_US), or ask for "
+                     "by one: move between such steps, allow longer stops "
+                     "(RuntimeOptions::gate_limit, VMART_GATE_LIMIT_US, above 80 ms), or ask for "
                      "StopScope::hold"
                    : "Give the move a longer MigrateOptions::deadline than the backlog lasts, "
                      "launch less work ahead, or synchronize before the move";
     case StopRefusal::settle_late:
       return "Smaller chunks (AllocOptions::chunk_bytes) take less time, and so does memory that "
-             "is written less during the move; or let streams stand longer: "
-             "RuntimeOptions::gate_limit (VMART_GATE_LIMIT_US)";
+             "is written less during the move; or allow longer stops: "
+             "RuntimeOptions::gate_limit (VMART_GATE_LIMIT_US) above 80 ms";
     case StopRefusal::opened_by_watchdog:
       return "Another thread that frees device memory, unloads a module or destroys a context "
              "keeps driver calls waiting: do that before or after the move, or attach streams "
