@@ -3,6 +3,7 @@
 #include "base/stepper.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <thread>
 
 namespace vma {
@@ -22,8 +23,17 @@ void Poll::pause() {
   ++rounds_;
   if (Stepper* stepper = Stepper::current()) return stepper->yield();
   if (rounds_ < rounds_spun) return;
-  if (rounds_ < rounds_yielded) return std::this_thread::yield();
-  std::this_thread::sleep_for(std::chrono::microseconds(20));
+  if (rounds_ >= rounds_yielded) {
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+    return;
+  }
+  // A yield on a busy computer may last a time slice of milliseconds: it counts for as many rounds
+  // as take that long, so that a wait yields for about 10 ms in all.
+  constexpr std::chrono::nanoseconds usual_yield(500);
+  const auto begin = std::chrono::steady_clock::now();
+  std::this_thread::yield();
+  const auto lasted = std::chrono::steady_clock::now() - begin;
+  rounds_ += static_cast<int>(std::min<std::int64_t>(lasted / usual_yield, rounds_yielded));
 }
 
 bool poll_until(Clock& clock, TimePoint deadline, const std::function<bool()>& ready) {

@@ -1,5 +1,6 @@
 // What happens at the ends of things: after shutdown, in a forked child, when the process exits.
 
+#include "base/clock.hpp"
 #include "base/process_exit.hpp"
 #include "driver/fault_driver.hpp"
 #include "machine/machine_file.hpp"
@@ -7,6 +8,7 @@
 #include "service/runtime_parts.hpp"
 #include "support/sanitizer.hpp"
 #include "support/test_kernels.hpp"
+#include "support/thread_time.hpp"
 #include "unit/service/runtime_rig.hpp"
 
 #include <vma/vma.hpp>
@@ -156,10 +158,16 @@ TEST(Process, ExitWaitsForADarkSlotAndThenOpensForGood) {
     { const StopWord first(words); }  // Has the memory for more.
     const std::uint64_t epoch = post.close();
     post.set_dark(true);
+    const StopWord later(words);  // Behind the dark one in the list, and not dark.
     std::atomic<bool> over = false, too_early = false;
     std::thread mover([&] {
-      while (!ProcessExit::begun()) std::this_thread::yield();
-      for (int i = 0; i < 10; ++i) std::this_thread::yield();  // A busy computer makes them long.
+      // Opening it, the exit has passed over the dark one.
+      Poll poll;
+      while (!later.is_open(UINT64_MAX)) poll.pause();
+      // An exit that does not wait is over soon; one that waits does so for a second at most.
+      const double end = thread_seconds() + 0.005;
+      while (!over && thread_seconds() < end) {
+      }
       too_early = over || post.is_open(epoch);
       post.set_dark(false);
     });
