@@ -83,7 +83,10 @@ def torch_work(vmart):
 def cupy_work(vmart):
     import cupy
 
-    if cupy.cuda.runtime.getDeviceCount() < 2:
+    try:
+        if cupy.cuda.runtime.getDeviceCount() < 2:
+            return None
+    except cupy.cuda.runtime.CUDARuntimeError:  # There is no driver.
         return None
     cupy.zeros(1)
     stream = cupy.cuda.Stream(non_blocking=True)

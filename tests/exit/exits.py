@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """Starts processes that end in the middle of their moves, and looks at how they end.
 
-exits.py [--count N] [--together N] [--limit S] [--ways A,B] [--linger MS] [--output] PROGRAM [ARGUMENT...]
+exits.py [--count N] [--together N] [--limit S] [--above-idle MS] [--ways A,B] [--linger MS] [--output]
+         PROGRAM [ARGUMENT...]
 
 PROGRAM [ARGUMENT...] WAY MILLISECONDS prints "exits NANOSECONDS" (CLOCK_MONOTONIC) just before it exits.
 Each process must end with 0 (by SIGABRT where it throws), write nothing to standard error, and be gone
 within the limit; one that is not is killed and counts as hung. With --output each also leaves a trace, a
-recording and decisions that can be read, and no socket. Prints a row a way; leaves with 1 if any failed.
+recording and decisions that can be read, and no socket. With --above-idle the median exit of the ways
+`cancel` and `return` may take at most so much longer than that of `idle`, which has no moves: the exit of a
+CUDA process takes its own time. Prints a row a way; exits with 1 if any failed.
 """
 
 import argparse
@@ -18,10 +21,12 @@ import random
 import shutil
 import signal
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
 import time
+import zlib
 
 WAYS = "idle,return,thread,cancel,callback,hook,late_user,quick,throw,fork"
 EXIT_SKIPPED = 77
@@ -31,9 +36,58 @@ def stacks(process):
     """Where the threads of a process that hangs stand, if a debugger is here."""
     if not shutil.which("gdb"):
         return "(no gdb here)"
-    shown = subprocess.run(["gdb", "-p", str(process.pid), "-batch", "-ex", "thread apply all bt 12"],
-                           capture_output=True, text=True, timeout=120, check=False)
+    try:
+        shown = subprocess.run(["gdb", "-p", str(process.pid), "-batch", "-ex", "thread apply all bt 12"],
+                               capture_output=True, text=True, timeout=120, check=False)
+    except subprocess.TimeoutExpired:
+        return "(gdb took more than 120 s)"
     return shown.stdout[-20000:]
+
+
+def communicate(process, limit):
+    """Standard output and error, and what is wrong if it hangs. Nothing of its session is left behind."""
+    try:
+        return *process.communicate(timeout=limit), ""
+    except subprocess.TimeoutExpired:
+        wrong = "hung: " + stacks(process)
+        os.killpg(process.pid, signal.SIGKILL)  # Its forked children have the pipes too.
+        return *process.communicate(timeout=60), wrong
+    except BaseException:
+        os.killpg(process.pid, signal.SIGKILL)
+        raise
+
+
+def check_recording(path):
+    """Raises ValueError unless it is a whole recording with a block at least (docs/recordings.md)."""
+    with open(path, "rb") as file:
+        data = file.read()
+    if data[:8] != b"VMARTREC":
+        raise ValueError("no recording")
+    (machine_bytes,) = struct.unpack_from("<I", data, 12)
+    at = 40 + machine_bytes
+    if zlib.crc32(data[8:36] + data[40:at]) != struct.unpack_from("<I", data, 36)[0]:
+        raise ValueError("the header is damaged")
+    blocks = 0
+    while at < len(data):
+        if len(data) - at < 16:
+            raise ValueError(f"it ends in the head of block {blocks}")
+        marker, payload, _, crc = struct.unpack_from("<4sIII", data, at)
+        end = at + 16 + payload
+        if marker != b"VBLK" or end > len(data):
+            raise ValueError(f"block {blocks} is torn")
+        if zlib.crc32(data[at + 4:at + 12] + data[at + 16:end]) != crc:
+            raise ValueError(f"block {blocks} is damaged")
+        at, blocks = end, blocks + 1
+    if blocks == 0:
+        raise ValueError("nothing was recorded")
+
+
+def check_decisions(path):
+    """Raises ValueError unless each line can be read and one is of what the program did last."""
+    with open(path, encoding="utf-8") as file:
+        kinds = [json.loads(line)["kind"] for line in file]
+    if "resumed" not in kinds:
+        raise ValueError(f"no line says resumed: {kinds[-10:]}")
 
 
 def check_output(folder, way):
@@ -46,13 +100,22 @@ def check_output(folder, way):
     try:
         with open(f"{folder}/trace.json", encoding="utf-8") as file:
             entries = json.load(file)
-        if way not in ("idle",) and not any(entry.get("cat") == "move" for entry in entries):
+        if way != "idle" and not any(entry.get("cat") == "move" for entry in entries):
             wrong.append("no move is in the trace")
     except (OSError, ValueError) as error:
         wrong.append(f"trace: {error}")
     recordings = glob.glob(f"{folder}/recording/*.rec")
-    if len(recordings) != 1 or os.path.getsize(recordings[0]) < 100:
+    if len(recordings) != 1:
         wrong.append(f"recordings: {recordings}")
+    for path in recordings:
+        try:
+            check_recording(path)
+        except (OSError, ValueError, struct.error) as error:
+            wrong.append(f"recording: {error}")
+    try:
+        check_decisions(f"{folder}/decisions.jsonl")
+    except (OSError, ValueError, KeyError) as error:
+        wrong.append(f"decisions: {error}")
     return wrong
 
 
@@ -67,15 +130,9 @@ def run_one(arguments, way, number):
                             "VMART_DECISIONS": f"{folder}/decisions.jsonl",
                             "VMART_CONTROL": f"{folder}/control.sock", "VMART_POLICY": "stay_put"}
         process = subprocess.Popen([*arguments.program, way, str(delay)], env=environment,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        wrong, hung = [], False
-        try:
-            out, err = process.communicate(timeout=arguments.limit + arguments.start)
-        except subprocess.TimeoutExpired:
-            hung = True
-            wrong.append("hung: " + stacks(process))
-            process.kill()
-            out, err = process.communicate()
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+        out, err, hung = communicate(process, arguments.limit + arguments.start)
+        wrong = [hung] if hung else []
         ended = time.monotonic_ns()
         if process.returncode == EXIT_SKIPPED:
             return {"way": way, "skipped": True}
@@ -90,8 +147,20 @@ def run_one(arguments, way, number):
             wrong.append(f"took {took:.0f} ms")
         if arguments.output and not hung:
             wrong += check_output(folder, way)
-    return {"way": way, "ms": took, "status": process.returncode, "hung": hung, "stderr": len(err),
+    return {"way": way, "ms": took, "status": process.returncode, "hung": bool(hung), "stderr": len(err),
             "wrong": wrong, "skipped": False}
+
+
+def median_ms(ends, way):
+    times = [end["ms"] for end in ends if way in ("all", end["way"]) and end["ms"] is not None]
+    return statistics.median(times) if times else 0
+
+
+def slow_ways(ends, above_idle):
+    """What is wrong with the medians."""
+    limit = median_ms(ends, "idle") + above_idle
+    return [f"{way}: the median of its exits is {median_ms(ends, way):.1f} ms, at most {limit:.1f} ms is expected"
+            for way in ("cancel", "return") if median_ms(ends, way) > limit]
 
 
 def main():
@@ -99,6 +168,8 @@ def main():
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--together", type=int, default=4)
     parser.add_argument("--limit", type=float, default=5, help="seconds that an exit may take")
+    parser.add_argument("--above-idle", type=float, metavar="MS",
+                        help="how much longer the median of cancel and return may be than that of idle")
     parser.add_argument("--start", type=float, default=60, help="seconds that a start may take")
     parser.add_argument("--ways", default=WAYS)
     parser.add_argument("--linger", type=int, default=0)
@@ -109,7 +180,7 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(arguments.together) as pool:
         ends = list(pool.map(lambda n: run_one(arguments, ways[n % len(ways)], n), range(arguments.count)))
     if any(end["skipped"] for end in ends):
-        print("skipped: the program says that this machine has not what it needs")
+        print("skipped: this machine lacks what the program needs")
         return EXIT_SKIPPED
     print(f"{'way':<10} {'runs':>5} {'median ms':>10} {'max ms':>8} {'bad status':>10} {'hung':>5} "
           f"{'stderr bytes':>12}")
@@ -117,13 +188,16 @@ def main():
         rows = [end for end in ends if way in ("all", end["way"])]
         times = [end["ms"] for end in rows if end["ms"] is not None] or [0]
         bad = sum(any(text.startswith("ended with") for text in end["wrong"]) for end in rows)
-        print(f"{way:<10} {len(rows):>5} {statistics.median(times):>10.1f} {max(times):>8.1f} {bad:>10} "
+        print(f"{way:<10} {len(rows):>5} {median_ms(ends, way):>10.1f} {max(times):>8.1f} {bad:>10} "
               f"{sum(end['hung'] for end in rows):>5} {sum(end['stderr'] for end in rows):>12}")
     failed = [end for end in ends if end["wrong"]]
     for end in failed[:10]:
         print(f"{end['way']}: " + "; ".join(end["wrong"]))
     print(f"{len(failed)} of {len(ends)} ended wrongly")
-    return 1 if failed else 0
+    slow = [] if arguments.above_idle is None else slow_ways(ends, arguments.above_idle)
+    for text in slow:
+        print(text)
+    return 1 if failed or slow else 0
 
 
 if __name__ == "__main__":
