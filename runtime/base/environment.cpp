@@ -63,7 +63,7 @@ constexpr EnvironmentVariable variables[] = {
 constexpr std::string_view others[] = {"VMART_SEED", "VMART_LONG", "VMART_GPU_TEST",
                                        "VMART_CONTRACT", "VMART_COMMIT"};
 constexpr std::string_view others_begin[] = {"VMART_TEST_", "VMART_BENCH_", "VMART_CONTRACT_",
-                                             "VMART_EXIT_"};
+                                             "VMART_TWIN_"};
 
 const EnvironmentVariable& known(std::string_view name) {
   const auto* const found = std::ranges::find(variables, name, &EnvironmentVariable::name);

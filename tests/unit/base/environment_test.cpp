@@ -14,7 +14,10 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <regex>
+#include <set>
 #include <sstream>
+#include <string>
 #include <vector>
 
 namespace vma {
@@ -73,6 +76,27 @@ TEST(Environment, NothingElseReadsAVariable) {
   }
 }
 
+/// No program of the source tree is told that nothing reads its variable.
+TEST(Environment, KnowsWhatTestsAndBenchmarksRead) {
+  const std::regex reads(R"((?:getenv|environment|environ(?:\.get)?)[(\[]["'](VMART_\w+))");
+  std::set<std::string> names;
+  for (const char* folder : {"/tests", "/bench", "/examples"}) {
+    for (const auto& entry :
+         fs::recursive_directory_iterator(VMART_SOURCE_FOLDER + std::string(folder))) {
+      const std::string extension = entry.path().extension();
+      if (extension != ".cpp" && extension != ".hpp" && extension != ".py") continue;
+      const std::string text = text_of(entry.path());
+      for (std::sregex_iterator match(text.begin(), text.end(), reads), end; match != end;
+           ++match) {
+        names.insert((*match)[1]);
+      }
+    }
+  }
+  EXPECT_TRUE(names.contains("VMART_TWIN_SWITCHES"));
+  EXPECT_TRUE(names.contains("VMART_SEED"));
+  for (const std::string& name : names) EXPECT_FALSE(unknown_variable(name)) << name;
+}
+
 TEST(Environment, RefusesByNameValueAndWhatIsTaken) {
   const Set limit("VMART_HOLD_LIMIT_MS", "soon"), flag("VMART_DRY_RUN", "perhaps"),
       folder("VMART_RECORD", "yes"), bytes("VMART_SIM_BYTES", "0"),
@@ -119,6 +143,23 @@ TEST(Environment, NamesTheNearestOfAnUnknownVariable) {
   EXPECT_EQ(nearest("VMART_SEED"), "known");
   EXPECT_EQ(nearest("VMART"), "known");
   EXPECT_EQ(nearest("PATH"), "known");
+}
+
+class EnvironmentDeathTest : public testing::Test {
+ protected:
+  EnvironmentDeathTest() { testing::FLAGS_gtest_death_test_style = "threadsafe"; }
+};
+
+TEST_F(EnvironmentDeathTest, WarnsOnceOfWhatNobodyReads) {
+  const auto warn = [] {
+    clearenv();
+    setenv("VMART_POLCIY", "stay_put", 1);
+    warn_of_unknown_variables();
+    warn_of_unknown_variables();
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(warn(), testing::ExitedWithCode(0),
+              "^vmart: warn: VMART_POLCIY is set, but nothing reads it; is VMART_POLICY meant.\n$");
 }
 
 TEST(Printable, HasNoControlCharacters) {
