@@ -12,7 +12,9 @@
 #include <array>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <set>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -136,7 +138,13 @@ class GpuRealLaunches : public GpuTest<CudaMachine> {
   std::vector<void*> graphs_;  // Kept: parameters of nodes are theirs.
 };
 
-/// A library that nvcc makes at run time, and its folder.
+constexpr const char* nvcc_path = "PATH=$PATH:/usr/local/cuda/bin";
+
+bool has_nvcc() {
+  return std::system(fmt::format("{} command -v nvcc >/dev/null", nvcc_path).c_str()) == 0;
+}
+
+/// A library that nvcc makes at run time, and its folder. Requires: `has_nvcc`.
 class NvccLibrary {
  public:
   explicit NvccLibrary(const std::string& source) {
@@ -144,11 +152,16 @@ class NvccLibrary {
     if (::mkdtemp(folder.data()) == nullptr) throw std::runtime_error("no temporary folder");
     folder_ = folder;
     const std::string command = fmt::format(
-        "PATH=$PATH:/usr/local/cuda/bin nvcc -arch=native -shared -Xcompiler -fPIC "
-        "{0} -o {1}/kernel.so >{1}/build.log 2>&1",
-        source, folder);
-    if (std::system(command.c_str()) == 0)
-      handle_ = dlopen((folder_ / "kernel.so").c_str(), RTLD_NOW);
+        "{0} nvcc -arch=native -shared -Xcompiler -fPIC {1} -o {2}/kernel.so >{2}/build.log 2>&1",
+        nvcc_path, source, folder);
+    if (std::system(command.c_str()) != 0) {
+      std::ostringstream log;
+      log << std::ifstream(folder_ / "build.log").rdbuf();
+      problem_ = log.str();
+      return;
+    }
+    handle_ = dlopen((folder_ / "kernel.so").c_str(), RTLD_NOW);
+    if (handle_ == nullptr) problem_ = dlerror();
   }
   ~NvccLibrary() {
     std::error_code failed;
@@ -157,15 +170,18 @@ class NvccLibrary {
   NvccLibrary(const NvccLibrary&) = delete;
   NvccLibrary& operator=(const NvccLibrary&) = delete;
   void* handle() const { return handle_; }
+  const std::string& problem() const { return problem_; }  ///< Why the handle is null.
 
  private:
   std::filesystem::path folder_;
+  std::string problem_;
   void* handle_ = nullptr;
 };
 
 TEST_F(GpuRealLaunches, OfNvccAreFoundByCapturedNodes) {
+  if (!has_nvcc()) GTEST_SKIP() << "SKIPPED: no nvcc";
   const NvccLibrary made(VMART_LAUNCHED_KERNELS);
-  if (made.handle() == nullptr) GTEST_SKIP() << "SKIPPED: no nvcc that makes a library here";
+  ASSERT_NE(made.handle(), nullptr) << made.problem();
   const auto kernels = captured(
       [&] { call(made.handle(), "enqueue", stream(), operands_[0], operands_[1], operands_[2]); });
   ASSERT_EQ(kernels.size(), 2u);
@@ -174,8 +190,9 @@ TEST_F(GpuRealLaunches, OfNvccAreFoundByCapturedNodes) {
 
 /// cudart hands CUkernels to cuLaunchKernel; programs of the driver's interface CUfunctions.
 TEST_F(GpuRealLaunches, OfNvccAreFoundByEitherKindOfHandle) {
+  if (!has_nvcc()) GTEST_SKIP() << "SKIPPED: no nvcc";
   const NvccLibrary made(VMART_LAUNCHED_KERNELS);
-  if (made.handle() == nullptr) GTEST_SKIP() << "SKIPPED: no nvcc that makes a library here";
+  ASSERT_NE(made.handle(), nullptr) << made.problem();
   struct View {
     int rows;
     void* data;
