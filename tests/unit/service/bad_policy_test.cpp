@@ -1,6 +1,7 @@
 // Goal: a policy that throws, never answers or plans nonsense harms nobody but itself. Method: a
 // scheduler on a simulated machine with policies made for it.
 
+#include "base/clock.hpp"
 #include "machine/machine_file.hpp"
 #include "placement/built_in_policies.hpp"
 #include "service/place_states.hpp"
@@ -12,6 +13,7 @@
 
 #include <limits>
 #include <stdexcept>
+#include <string>
 
 namespace vma {
 namespace {
@@ -162,6 +164,24 @@ TEST_F(BadPolicy, ThatThrowsNowAndThenIsReplacedWhenItDoesSoOften) {
   scheduler.tick();
   EXPECT_EQ(scheduler.policy(), "stay_put");
   EXPECT_EQ(scheduler.stats().policy_failures, static_cast<std::uint64_t>(often));
+}
+
+TEST_F(BadPolicy, ThatThrowsOftenIsLoggedOnceASecond) {
+  const int often = SchedulerLimits().policy_failures_in_window_max;
+  Scheduler& scheduler = with("now and then");
+  const SteadyClock wall;
+  const TimePoint begin = wall.now();
+  testing::internal::CaptureStderr();
+  for (int i = 0; i < 2 * often; ++i) scheduler.tick();
+  const std::string log = testing::internal::GetCapturedStderr();
+  const auto seconds = (wall.now() - begin) / std::chrono::seconds(1);
+  long lines = 0;
+  for (std::size_t at = 0; (at = log.find("every second time", at)) != std::string::npos; ++at) {
+    ++lines;
+  }
+  EXPECT_EQ(scheduler.stats().policy_failures, static_cast<std::uint64_t>(often));
+  EXPECT_GE(lines, 1) << log;
+  EXPECT_LE(lines, 1 + seconds) << log;
 }
 
 TEST_F(BadPolicy, ThatNeverAnswersIsLeftBehindWithItsBooks) {
