@@ -108,9 +108,14 @@ void World::check() {
   }
   for (const RuntimeStats::Place& place : stats.places) {
     const auto cap = draw_.capacity_bytes.find(place.at);
-    // Where none was set, it is the size of the place.
+    // A GPU has what the machine's file says. Behind `PlantedBug` a host node is this computer's.
+    const std::uint64_t size = place.at.kind == Location::Kind::gpu
+                                   ? test_machine(plan_.machine)
+                                         .gpus.at(static_cast<std::size_t>(place.at.ordinal))
+                                         .memory_bytes
+                                   : place.capacity_bytes;
     const std::uint64_t limit =
-        cap == draw_.capacity_bytes.end() ? place.capacity_bytes : cap->second;
+        cap == draw_.capacity_bytes.end() ? size : std::min(cap->second, size);
     const std::uint64_t used = place.allocated_bytes + place.cached_bytes + place.own_bytes;
     if (place.capacity_bytes != limit || used > limit) {
       throw Mismatch(fmt::format("{} holds {} of {} bytes, and says that its capacity is {}",
