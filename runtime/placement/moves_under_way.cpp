@@ -23,18 +23,29 @@ void MovesUnderWay::accept(const AcceptedMove& move, std::int64_t reserved,
   entry.to = move.to;
   entry.bytes = move.bytes;
   entry.leg = move.leg;
-  entry.reserved = reserved;
   entry.claims = std::move(claims);
   entry.waits_for = move.after;
-  for (const MoveNumber number : move.after) {
-    const auto found = moves_.find(number);
-    VMART_CHECK(found != moves_.end(), "a move waits for such as were accepted before it");
-    found->second.dependents.push_back(move.number);
-  }
-  reserve(move.to, reserved);
-  moves_of_.emplace(move.chunk, move.number);
-  const bool fresh = moves_.emplace(move.number, std::move(entry)).second;
+  reserve(move.to, 0);  // Makes the element, so that nothing throws once the books have changed.
+  const auto [at, fresh] = moves_.emplace(move.number, std::move(entry));
   VMART_CHECK(fresh, "a number is given once");
+  Entry& accepted = at->second;
+  try {
+    moves_of_.emplace(move.chunk, move.number);
+    for (const MoveNumber number : move.after) {
+      const auto found = moves_.find(number);
+      VMART_CHECK(found != moves_.end(), "a move waits only for moves accepted before it");
+      found->second.dependents.push_back(move.number);
+    }
+  } catch (...) {
+    withdraw(move.number);
+    throw;
+  }
+  accepted.reserved = reserved;
+  reserve(move.to, reserved);
+}
+
+void MovesUnderWay::withdraw(MoveNumber number) noexcept {
+  if (moves_.contains(number)) remove(number);
 }
 
 bool MovesUnderWay::may_start(MoveNumber number) const {
@@ -69,7 +80,7 @@ MovesUnderWay::Entry MovesUnderWay::remove(MoveNumber number) {
 std::vector<std::pair<MoveNumber, MovesUnderWay::Entry>> MovesUnderWay::ended(MoveNumber number,
                                                                               bool moved) {
   std::vector<std::pair<MoveNumber, Entry>> over;
-  over.reserve(moved ? 1 : moves_.size());  // From here on nothing wants memory.
+  over.reserve(moved ? 1 : moves_.size());  // Nothing below allocates.
   over.emplace_back(number, remove(number));
   if (moved) {
     for (const MoveNumber waiting : over.front().second.dependents) {

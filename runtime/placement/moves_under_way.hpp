@@ -42,8 +42,10 @@ class MovesUnderWay {
   };
 
   /// `reserved` bytes of the target's free room are the move's from now; below 0 if that place is
-  /// over its capacity, and claims make up for it.
+  /// over its capacity, and claims make up for it. Throws: std::bad_alloc; then nothing changed.
   void accept(const AcceptedMove& move, std::int64_t reserved, std::vector<RoomClaim> claims);
+  /// As if it had never been accepted; nothing if it was not. Requires: no move waits for it.
+  void withdraw(MoveNumber number) noexcept;
   bool may_start(MoveNumber number) const;
   /// Requires: it may start, and `used_bytes` of its target counts it.
   void started(MoveNumber number);

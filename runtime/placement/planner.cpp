@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <ranges>
 #include <unordered_set>
 #include <utility>
 
@@ -60,7 +61,6 @@ PlanOutcome Planner::plan(const Plan& plan, const Snapshot& snapshot) {
   // Without detours what does not fit is left out at once, and nothing is left to choose.
   for (int rounds = 0; !choose(snapshot, round, rounds < rounds_max);) ++rounds;
   PlanOutcome outcome;
-  accept(plan, *round.order, round, snapshot, outcome);
   for (std::size_t i = 0; i < round.wishes.size(); ++i) {
     if (round.out[i]) round.refused[round.wishes[i].number] = std::move(round.out[i]);
   }
@@ -69,7 +69,15 @@ PlanOutcome Planner::plan(const Plan& plan, const Snapshot& snapshot) {
     outcome.rejected.push_back(
         {i, plan.moves()[i], round.refused[i]->reason, std::move(round.refused[i]->detail)});
   }
+  accept(plan, round, snapshot, outcome);
   return outcome;
+}
+
+void Planner::take_back(std::span<const AcceptedMove> accepted) noexcept {
+  for (const AcceptedMove& move : accepted | std::views::reverse) {
+    budgets_.ended(move.from, move.to, move.bytes);
+    under_way_.withdraw(move.number);
+  }
 }
 
 /// Sorts out what is wrong by itself.
@@ -180,33 +188,46 @@ bool Planner::choose(const Snapshot& snapshot, Round& round, bool with_detours) 
   return true;
 }
 
-void Planner::accept(const Plan& plan, const MoveOrder& order, const Round& round,
-                     const Snapshot& snapshot, PlanOutcome& outcome) {
+/// All of them or, if it throws, none.
+void Planner::accept(const Plan& plan, const Round& round, const Snapshot& snapshot,
+                     PlanOutcome& outcome) {
   const std::uint64_t first = last_number_ + 1;
-  for (const OrderedMove& move : order.moves()) {
-    const Wish& wish = round.wishes[move.wish];
-    const Move& wanted = plan.moves()[wish.number];
-    AcceptedMove accepted{MoveNumber{++last_number_},
-                          wish.number,
-                          wish.chunk,
-                          move.from,
-                          move.to,
-                          wish.bytes,
-                          wanted.value,
-                          wanted.reason,
-                          move.leg,
-                          {},
-                          wanted.keep_copy,
-                          wish.victim};
-    for (const std::size_t earlier : move.after)
-      accepted.after.push_back(MoveNumber{first + earlier});
-    std::vector<RoomClaim> claims;
-    for (const OrderedMove::Claim& claim : move.claims)
-      claims.push_back({MoveNumber{first + claim.from}, claim.bytes});
-    budgets_.spend(move.from, move.to, wish.bytes, snapshot, limits_);
-    under_way_.accept(accepted, move.reserved, std::move(claims));
-    outcome.accepted.push_back(std::move(accepted));
+  MoveBudgets budgets = budgets_;
+  try {
+    for (const OrderedMove& move : round.order->moves()) {
+      accept(move, plan, round, first, outcome);
+      budgets.spend(move.from, move.to, round.wishes[move.wish].bytes, snapshot, limits_);
+    }
+  } catch (...) {
+    while (last_number_ >= first) under_way_.withdraw(MoveNumber{last_number_--});
+    throw;
   }
+  std::swap(budgets_, budgets);
+}
+
+void Planner::accept(const OrderedMove& move, const Plan& plan, const Round& round,
+                     std::uint64_t first, PlanOutcome& outcome) {
+  const Wish& wish = round.wishes[move.wish];
+  const Move& wanted = plan.moves()[wish.number];
+  AcceptedMove accepted{MoveNumber{++last_number_},
+                        wish.number,
+                        wish.chunk,
+                        move.from,
+                        move.to,
+                        wish.bytes,
+                        wanted.value,
+                        wanted.reason,
+                        move.leg,
+                        {},
+                        wanted.keep_copy,
+                        wish.victim};
+  for (const std::size_t earlier : move.after)
+    accepted.after.push_back(MoveNumber{first + earlier});
+  std::vector<RoomClaim> claims;
+  for (const OrderedMove::Claim& claim : move.claims)
+    claims.push_back({MoveNumber{first + claim.from}, claim.bytes});
+  under_way_.accept(accepted, move.reserved, std::move(claims));
+  outcome.accepted.push_back(std::move(accepted));
 }
 
 bool Planner::may_start(MoveNumber number, const Snapshot& snapshot) const {
@@ -220,7 +241,7 @@ void Planner::note_started(MoveNumber number) {
 }
 
 std::vector<MoveNumber> Planner::note_ended(MoveNumber number, bool moved, Time now) {
-  // All that wants memory comes first: if it throws, the move is under way still.
+  // Allocate first: if this throws, the move is still under way.
   std::vector<MoveNumber> fallen;
   fallen.reserve(moved ? 0 : under_way_.size());
   const auto over = under_way_.ended(number, moved);
@@ -237,6 +258,7 @@ std::vector<MoveNumber> Planner::note_ended(MoveNumber number, bool moved, Time 
 
 std::vector<MoveNumber> Planner::note_gone(ChunkId chunk) {
   std::vector<MoveNumber> fallen;
+  fallen.reserve(under_way_.size());
   for (const MoveNumber number : under_way_.moves_of(chunk)) {
     if (!under_way_.contains(number)) continue;  // A second leg falls with the first.
     VMART_CHECK(!under_way_.entry(number).started, "a chunk that moves is not gone");

@@ -10,11 +10,12 @@
 #include <vma/policy.hpp>
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace vma {
 
-class MoveOrder;
+struct OrderedMove;
 
 /// Turns what a policy wishes into moves that can be made: refuses what cannot or should not be,
 /// with a reason, and orders the rest so that no place ever holds more than it can. Both ends hold
@@ -33,7 +34,11 @@ class Planner {
   const PlannerLimits& limits() const noexcept { return limits_; }
 
   /// Ensures: each wish is accepted or refused, once. What is accepted is under way from here on.
+  /// Throws: std::bad_alloc; then nothing is under way that was not before.
   PlanOutcome plan(const Plan& plan, const Snapshot& snapshot);
+  /// The caller cannot carry the moves of a plan out after all. Requires: it is the last plan, and
+  /// none of them has started.
+  void take_back(std::span<const AcceptedMove> accepted) noexcept;
 
   /// Adds victims to a plan that shall make `pressure.bytes` free and makes less: the coldest
   /// first, by the time since their last use and then by use a byte, each to the fastest other
@@ -67,8 +72,10 @@ class Planner {
   bool choose(const Snapshot& snapshot, Round& round, bool with_detours) const;
   void refuse_over_budget(const Snapshot& snapshot, Round& round) const;
   std::vector<std::int64_t> room(const Snapshot& snapshot) const;
-  void accept(const Plan& plan, const MoveOrder& order, const Round& round,
-              const Snapshot& snapshot, PlanOutcome& outcome);
+  void accept(const Plan& plan, const Round& round, const Snapshot& snapshot,
+              PlanOutcome& outcome);
+  void accept(const OrderedMove& move, const Plan& plan, const Round& round, std::uint64_t first,
+              PlanOutcome& outcome);
 
   PlannerLimits limits_;
   MoveBudgets budgets_;

@@ -21,11 +21,17 @@ const ChunkRoster::Entry* ChunkRoster::add(const std::shared_ptr<Allocation>& al
   }
   Entry entry{allocation,     allocation->begin(), geometry.size_bytes(), geometry.chunk_bytes,
               ++last_number_, ChunkId{},           geometry.slots};
-  entry.first = tables.add(entry.number, allocation->tag, chunks);
-  begins_.emplace(entry.number, entry.begin);
-  const Entry& added = entries_.emplace(entry.begin, std::move(entry)).first->second;
-  refresh(added, tables);
-  return &added;
+  const auto added = entries_.emplace(entry.begin, std::move(entry)).first;
+  try {
+    begins_.emplace(added->second.number, added->first);
+    added->second.first = tables.add(added->second.number, allocation->tag, chunks);
+  } catch (...) {
+    begins_.erase(added->second.number);
+    entries_.erase(added);
+    throw;
+  }
+  refresh(added->second, tables);
+  return &added->second;
 }
 
 ChunkRoster::Entry ChunkRoster::remove(Address begin, ChunkTables& tables) {

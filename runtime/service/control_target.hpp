@@ -19,7 +19,9 @@ struct ControlPlace {
   std::uint64_t capacity_bytes = 0;  ///< UINT64_MAX where it is not known.
   std::uint64_t used_bytes = 0;      ///< By chunks, and by those on their way to it.
   double demand_bytes_s = 0;         ///< Of all GPUs on what lies here.
-  bool closed = false;               ///< It was drained: nothing comes here until `resume`.
+  /// It was drained: nothing comes here until `resume`, or until the program that drained it
+  /// refills it.
+  bool closed = false;
 };
 
 struct ControlStatus {

@@ -29,18 +29,72 @@ std::string text_of(const DrainReport& report) {
 
 }  // namespace
 
-/// One `start_move`: as many migrations as it names allocations. Lives until the last has ended.
-class RuntimeControl::MoveOperation {
+/// One `start_move`: as many migrations as it names allocations, of which `window` at most are with
+/// the mover, so that neither the socket's thread nor the mover's queue is taken up by one request.
+/// Lives until the last has ended.
+class RuntimeControl::MoveOperation : public std::enable_shared_from_this<MoveOperation> {
  public:
-  MoveOperation(EventFeed& feed, Clock& clock, Location to, std::uint64_t number, std::size_t moves)
-      : feed_(feed), clock_(clock), begin_(clock.now()), left_(moves) {
-    sum_.operation = number;
-    sum_.to = to;
+  MoveOperation(const ControlGround& ground, Clock& clock, const ControlMove& move,
+                const std::vector<std::shared_ptr<Allocation>>& named)
+      : mover_(ground.mover),
+        feed_(ground.feed),
+        clock_(clock),
+        begin_(clock.now()),
+        to_(move.to),
+        named_(named.begin(), named.end()),
+        left_(named.size()) {
+    options_.scope = StopScope::attached;
+    terms_.operation = feed_->next_operation();
+    terms_.choice = PlaceChoice::runtime;  // A peer does not know which GPUs use the memory.
+    sum_.operation = terms_.operation;
+    sum_.to = to_;
+  }
+
+  std::uint64_t number() const noexcept { return terms_.operation; }
+
+  /// Submits what the window has room for. Any thread.
+  void advance() {
+    while (true) {
+      std::weak_ptr<Allocation> next;
+      {
+        const MutexLock lock(mutex_);
+        if (next_ == named_.size() || under_way_ == window) return;
+        next = named_[next_++];
+        ++under_way_;
+      }
+      submit(next.lock());
+    }
+  }
+
+ private:
+  /// Null: it has been freed meanwhile.
+  void submit(const std::shared_ptr<Allocation>& allocation) {
+    if (!allocation) return ended({}, nullptr);
+    try {
+      const SlotRange all{0, allocation->geometry().slots};
+      auto task = mover_.submit(allocation, all, to_, options_, terms_);
+      task->on_done([operation = shared_from_this(), task] {
+        operation->ended(task->report(), task->error());
+        operation->advance();
+      });
+    } catch (const std::exception&) {
+      const std::exception_ptr error = std::current_exception();
+      give_up_rest();  // A full queue, no memory or the runtime's end: the next would fail
+                       // likewise.
+      ended({}, error);
+    }
+  }
+
+  void give_up_rest() {
+    const MutexLock lock(mutex_);
+    left_ -= named_.size() - next_;
+    next_ = named_.size();
   }
 
   /// Of one of them, that has moved or not.
   void ended(const MigrationReport& report, const std::exception_ptr& error) {
     const MutexLock lock(mutex_);
+    --under_way_;
     sum_.bytes += report.bytes_moved;
     asked_bytes_ += report.bytes_asked;
     asked_chunks_ += report.chunks;
@@ -56,19 +110,27 @@ class RuntimeControl::MoveOperation {
     sum_.kind = failed_ ? ControlEvent::Kind::operation_failed : ControlEvent::Kind::operation_done;
     if (!failed_) {
       sum_.text =
-          fmt::format("{} bytes were asked for, {} whole chunks", asked_bytes_, asked_chunks_);
+          fmt::format("{} bytes were requested: {} whole chunks", asked_bytes_, asked_chunks_);
     }
     sum_.at = clock_.now();
     sum_.took = sum_.at - begin_;
-    sum_.stall = feed_.take_stall(sum_.operation);
-    feed_.add(sum_);
+    sum_.stall = feed_->take_stall(sum_.operation);
+    feed_->add(sum_);
   }
 
- private:
-  EventFeed& feed_;
+  static constexpr std::size_t window = 512;
+
+  Mover& mover_;
+  const std::shared_ptr<EventFeed> feed_;
   Clock& clock_;
   const TimePoint begin_;
+  const Location to_;
+  MigrateOptions options_;
+  MoveTerms terms_;
   Mutex mutex_;
+  const std::vector<std::weak_ptr<Allocation>> named_;
+  std::size_t next_ VMART_GUARDED_BY(mutex_) = 0;
+  std::size_t under_way_ VMART_GUARDED_BY(mutex_) = 0;
   std::size_t left_ VMART_GUARDED_BY(mutex_);
   bool failed_ VMART_GUARDED_BY(mutex_) = false;
   std::uint64_t asked_bytes_ VMART_GUARDED_BY(mutex_) = 0;
@@ -198,23 +260,9 @@ std::uint64_t RuntimeControl::start_move(const ControlMove& move) {
   for (const auto& allocation : named) {
     check_background_move(*allocation, ground_.mover.attached(), options, call_name);
   }
-  MoveTerms terms;
-  terms.operation = ground_.feed->next_operation();
-  terms.choice = PlaceChoice::runtime;  // A peer does not know which GPUs use the memory.
-  const auto operation = std::make_shared<MoveOperation>(*ground_.feed, clock_, move.to,
-                                                         terms.operation, named.size());
-  for (const auto& allocation : named) {
-    try {
-      const SlotRange all{0, allocation->geometry().slots};
-      auto task = ground_.mover.submit(allocation, all, move.to, options, terms);
-      task->on_done([operation, task, feed = ground_.feed] {
-        operation->ended(task->report(), task->error());
-      });
-    } catch (const Error&) {  // The runtime shuts down: those before it are cancelled.
-      operation->ended({}, std::current_exception());
-    }
-  }
-  return terms.operation;
+  const auto operation = std::make_shared<MoveOperation>(ground_, clock_, move, named);
+  operation->advance();
+  return operation->number();
 }
 
 std::uint64_t RuntimeControl::start_drain(Location at) {
@@ -225,11 +273,13 @@ std::uint64_t RuntimeControl::start_drain(Location at) {
   }
   forget_ended_drains();
   if (drains_.size() >= drains_max) {
-    throw Error(ErrorKind::busy, call_name, fmt::format("{} drains go on", drains_.size()));
+    throw Error(ErrorKind::busy, call_name,
+                fmt::format("{} drains are already running; wait for one to end", drains_.size()));
   }
   const std::uint64_t operation = ground_.feed->next_operation();
   drains_.push_back(std::make_unique<Drain>());
   Drain& started = *drains_.back();
+  const bool fresh = drained_.insert(at).second;
   try {
     started.task = ground_.driver.executor().spawn("vmart drain", [this, at, operation, &started] {
       drain(at, operation);
@@ -237,9 +287,9 @@ std::uint64_t RuntimeControl::start_drain(Location at) {
     });
   } catch (...) {
     drains_.pop_back();
+    if (fresh) drained_.erase(at);
     throw;
   }
-  drained_.insert(at);
   return operation;
 }
 
@@ -254,8 +304,8 @@ void RuntimeControl::drain(Location at, std::uint64_t operation) noexcept try {
     event.bytes = report.bytes_moved;
     if (report.bytes_left == 0) event.kind = ControlEvent::Kind::operation_done;
     if (report.bytes_left > 0) {
-      event.text =
-          fmt::format("{}; nothing comes to {} until resume", text_of(report), to_string(at));
+      event.text = fmt::format("{}; {} accepts no memory until `vmart resume`", text_of(report),
+                               to_string(at));
     }
   } catch (const std::exception& error) {
     event.text = error.what();

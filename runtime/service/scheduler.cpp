@@ -61,18 +61,43 @@ void Scheduler::wake_with(std::function<void()> wake) {
 // --- What has happened
 
 void Scheduler::catch_up() {
+  leave_books_to_lost_policy();
   tables_->set_now(clock_.now());
   take_ended();
   take_inbox();
 }
 
 void Scheduler::take_inbox() {
-  for (SchedulerInbox::Event& event : inbox_->take()) events_.push_back(std::move(event));
+  inbox_->take(events_);
+  if (inbox_->missed()) look_up_missed();
   std::size_t taken = 0;
-  while (taken < events_.size() && take_event(events_[taken])) ++taken;
-  events_.erase(events_.begin(), events_.begin() + static_cast<std::ptrdiff_t>(taken));
-  if (!inbox_->take_scope_changed() && !inbox_->take_missed()) return;
-  roster_.refresh_all(*tables_);
+  const auto forget_taken = [&]() VMART_NO_THREAD_ANALYSIS {
+    events_.erase(events_.begin(), events_.begin() + static_cast<std::ptrdiff_t>(taken));
+  };
+  try {
+    while (taken < events_.size() && take_event(events_[taken])) ++taken;
+  } catch (...) {  // The event that threw is taken again the next time.
+    forget_taken();
+    throw;
+  }
+  forget_taken();
+  if (inbox_->take_scope_changed()) roster_.refresh_all(*tables_);
+}
+
+/// There was no memory for some events, so the registry says what they were: what is gone, then
+/// what is there. What is known already is not taken twice.
+void Scheduler::look_up_missed() {
+  std::vector<SchedulerInbox::Event> events;
+  using Kind = SchedulerInbox::Event::Kind;
+  for (const auto& [begin, entry] : roster_.entries()) {
+    if (entry.allocation.expired()) events.push_back({Kind::freed, begin, {}, {}});
+  }
+  for (const auto& allocation : ground_.memory.registry().all()) {
+    events.push_back({Kind::made, allocation->begin(), allocation, {}});
+  }
+  events_.insert(events_.end(), events.begin(), events.end());
+  inbox_->found_missed();
+  inbox_->scope_changed();
 }
 
 /// False if it has to wait, and with it all later ones: its moves have not ended yet.
@@ -102,6 +127,8 @@ bool Scheduler::take_event(const SchedulerInbox::Event& event) {
     const ChunkId chunk{static_cast<std::uint32_t>(index(entry->first) + slot)};
     for (const MoveNumber number : planner_.note_gone(chunk)) forget_waiting(number);
   }
+  if (const std::size_t count = notices_.size() + entry->slots; count > notices_.capacity())
+    notices_.reserve(2 * count);  // Nothing below allocates.
   const ChunkRoster::Entry gone = roster_.remove(event.begin, *tables_);
   for (std::size_t slot = 0; slot < gone.slots; ++slot) {
     notices_.emplace_back(ChunkId{static_cast<std::uint32_t>(index(gone.first) + slot)});
@@ -235,9 +262,10 @@ void Scheduler::tick_locked() {
 
 // --- The policy
 
-/// False if its plan is not to be had. What it reads stays as it is until it returns, whenever that
-/// is.
+/// False if the policy produced no plan. What it reads stays as it is until it returns, whenever
+/// that is.
 bool Scheduler::ask(PolicyEntry entry, PolicyCall call, Plan& plan) {
+  replace_failed_policy();
   const auto wishes = std::make_shared<Plan>();
   const auto notices = std::make_shared<std::vector<Notice>>(std::exchange(notices_, {}));
   const auto body = [call = std::move(call), wishes, notices, tables = tables_](Policy& policy) {
@@ -257,20 +285,19 @@ bool Scheduler::ask(PolicyEntry entry, PolicyCall call, Plan& plan) {
     return true;
   }
   const bool lost = answer.outcome == PolicyRunner::Outcome::overran;
+  count_failure(entry, lost);
   policy_failed(
-      entry,
       lost
           ? fmt::format(
                 "it has not answered within {} ms",
                 std::chrono::duration_cast<std::chrono::milliseconds>(limits_.policy_limit).count())
-          : answer.why,
-      lost);
+          : answer.why);
   return false;
 }
 
-/// A policy may fail at every tick for ever while it answers all the rest, so each entry point
-/// counts by itself; and now and then at all of them, so there is a limit in time.
-void Scheduler::policy_failed(PolicyEntry entry, const std::string& why, bool lost) {
+/// A policy may always fail in one entry point, so each counts separately; sporadic failures are
+/// caught by a time window.
+void Scheduler::count_failure(PolicyEntry entry, bool lost) noexcept {
   ++stats_.policy_failures;
   const int in_a_row = ++failures_.in_a_row.at(static_cast<std::size_t>(entry));
   const TimePoint now = clock_.now();
@@ -279,22 +306,51 @@ void Scheduler::policy_failed(PolicyEntry entry, const std::string& why, bool lo
     failures_.window_begin = now;
   }
   const int in_window = ++failures_.in_window;
+  if (in_a_row >= limits_.policy_failures_max) {
+    failures_.due = Replacement::failed_in_a_row;
+  } else if (in_window >= limits_.policy_failures_in_window_max) {
+    failures_.due = Replacement::failed_in_window;
+  } else if (lost) {
+    failures_.due = Replacement::lost;
+  }
+  books_shared_ = books_shared_ || lost;
+}
+
+/// Requires: the failure is counted, so that the next call replaces the policy if this one throws.
+void Scheduler::policy_failed(const std::string& why) {
   log_failure(why);
   Decision failed;
   failed.kind = DecisionKind::policy_failed;
   failed.reason = why;
   decide(std::move(failed));
-  // It may read its books for ever: they are its own now.
-  if (lost) tables_ = std::make_shared<ChunkTables>(*tables_);
-  if (in_a_row >= limits_.policy_failures_max) {
-    install(last_resort, fmt::format("{} failed {} times in a row", policy_, in_a_row));
-  } else if (in_window >= limits_.policy_failures_in_window_max) {
-    install(last_resort,
-            fmt::format("{} failed {} times in {:.0f} s", policy_, in_window,
-                        std::chrono::duration<double>(limits_.policy_failure_window).count()));
-  } else if (lost) {
-    install(policy_, "the one before does not answer");
+  leave_books_to_lost_policy();
+  replace_failed_policy();
+}
+
+/// A policy that overran may read its books for ever, so the scheduler goes on with a copy.
+/// Throws: std::bad_alloc; nobody may write to the books until it has not.
+void Scheduler::leave_books_to_lost_policy() {
+  if (!books_shared_) return;
+  tables_ = std::make_shared<ChunkTables>(*tables_);
+  books_shared_ = false;
+}
+
+/// Throws: what `install` throws; then the next call tries again.
+void Scheduler::replace_failed_policy() {
+  switch (failures_.due) {
+    case Replacement::none: return;
+    case Replacement::failed_in_a_row:
+      install(last_resort,
+              fmt::format("{} failed {} times in a row", policy_, limits_.policy_failures_max));
+      break;
+    case Replacement::failed_in_window:
+      install(last_resort,
+              fmt::format("{} failed {} times in {:.0f} s", policy_, failures_.in_window,
+                          std::chrono::duration<double>(limits_.policy_failure_window).count()));
+      break;
+    case Replacement::lost: install(policy_, "the one before does not answer"); break;
   }
+  failures_.due = Replacement::none;
 }
 
 /// Once a second at most; decisions have them all.
@@ -329,6 +385,7 @@ void Scheduler::install(const std::string& text, const std::string& why) {
 
 void Scheduler::set_policy(const std::string& text) {
   const MutexLock lock(mutex_);
+  leave_books_to_lost_policy();
   install(text, "asked for");
   failures_ = {};
 }
@@ -380,35 +437,18 @@ void Scheduler::step() {
   const MutexLock lock(mutex_);
   if (stopped_) return;
   const bool paused = std::exchange(paused_, false);
-  drain_locked();
-  tick_locked();
-  paused_ = paused;
+  const auto restore = [&]() VMART_NO_THREAD_ANALYSIS { paused_ = paused; };
+  try {
+    drain_locked();
+    tick_locked();
+  } catch (...) {
+    restore();
+    throw;
+  }
+  restore();
 }
 
 // --- What it says of itself
-
-/// Returns its number.
-std::uint64_t Scheduler::decide(Decision decision) {
-  decision.time = tables_->now();
-  decision.policy = policy_;
-  ground_.decisions.add(decision);
-  if (ground_.recording != nullptr) ground_.recording->add(decision);
-  if (ground_.decided) ground_.decided(decision);
-  return decision.sequence;
-}
-
-Decision Scheduler::decision_of(DecisionKind kind, ChunkId chunk) const {
-  Decision decision;
-  decision.kind = kind;
-  const Snapshot snapshot(*tables_);
-  if (index(chunk) >= snapshot.chunks().size()) return decision;
-  const ChunkRow& row = snapshot.chunk(chunk);
-  const ChunkRoster::Entry* entry = roster_.of(row);
-  if (entry == nullptr) return decision;
-  decision.chunk = DecidedChunk{row.allocation, to_integer(entry->begin), row.slot, row.bytes,
-                                std::string(snapshot.tag(chunk))};
-  return decision;
-}
 
 SchedulerStats Scheduler::stats() const {
   const UseLog::Counters uses = ground_.uses.counters();

@@ -108,7 +108,7 @@ class Scheduler {
   SchedulerStats stats() const;
   /// How full they are, and how much is asked of what lies there.
   std::vector<PlaceState> places() const;
-  /// Those that nothing comes to since a drain, be it under way, done or failed.
+  /// Places closed by a drain, whether it is running, done or failed.
   std::vector<Location> closed_places() const;
   /// The last ones about an allocation or one chunk of it, oldest first; none of one that it does
   /// not know yet.
@@ -141,11 +141,14 @@ class Scheduler {
     std::size_t ended = 0;  // Of its moves, in order: what runs out of memory goes on later.
   };
   enum class PolicyEntry { use, tick, alloc, pressure };
+  /// Why the policy has to be replaced.
+  enum class Replacement { none, failed_in_a_row, failed_in_window, lost };
   /// Of the policy that is installed.
   struct PolicyFailures {
     std::array<int, 4> in_a_row{};  // By entry point.
     int in_window = 0;
     TimePoint window_begin{0};
+    Replacement due = Replacement::none;
   };
   using PolicyCall = std::function<void(Policy&, const Snapshot&, Plan&)>;
   /// What a policy is told before it is asked again, in order.
@@ -155,25 +158,30 @@ class Scheduler {
   /// The books know the time, what has ended and what came and went.
   void catch_up() VMART_REQUIRES(mutex_);
   void take_inbox() VMART_REQUIRES(mutex_);
+  void look_up_missed() VMART_REQUIRES(mutex_);
   bool take_event(const SchedulerInbox::Event& event) VMART_REQUIRES(mutex_);
   void take_uses(std::vector<UseEvent>& events) VMART_REQUIRES(mutex_);
   void take_hints(std::vector<UseEvent>& events) VMART_REQUIRES(mutex_);
   bool drain_locked() VMART_REQUIRES(mutex_);
   void tick_locked() VMART_REQUIRES(mutex_);
   bool ask(PolicyEntry entry, PolicyCall call, Plan& plan) VMART_REQUIRES(mutex_);
-  void policy_failed(PolicyEntry entry, const std::string& why, bool lost) VMART_REQUIRES(mutex_);
+  void count_failure(PolicyEntry entry, bool lost) noexcept VMART_REQUIRES(mutex_);
+  void policy_failed(const std::string& why) VMART_REQUIRES(mutex_);
+  void replace_failed_policy() VMART_REQUIRES(mutex_);
+  void leave_books_to_lost_policy() VMART_REQUIRES(mutex_);
   void log_failure(const std::string& why) noexcept VMART_REQUIRES(mutex_);
   void install(const std::string& text, const std::string& why) VMART_REQUIRES(mutex_);
-  std::uint64_t decide(Decision decision) VMART_REQUIRES(mutex_);
-  Decision decision_of(DecisionKind kind, ChunkId chunk) const VMART_REQUIRES(mutex_);
   Decision decision_of(DecisionKind kind, const AcceptedMove& move) const VMART_REQUIRES(mutex_);
 
   // scheduler_recording.cpp
+  std::uint64_t decide(Decision decision) VMART_REQUIRES(mutex_);
+  Decision decision_of(DecisionKind kind, ChunkId chunk) const VMART_REQUIRES(mutex_);
   void record_step(const ChunkStep& step) VMART_REQUIRES(mutex_);
   void record_allocation(const ChunkRoster::Entry& entry) VMART_REQUIRES(mutex_);
 
   // scheduler_moves.cpp
   void carry_out(const Plan& plan, bool awaited = false) VMART_REQUIRES(mutex_);
+  void keep_waiting(const std::vector<AcceptedMove>& accepted, bool awaited) VMART_REQUIRES(mutex_);
   void start_ready() VMART_REQUIRES(mutex_);
   void gather_ready(std::vector<Running>& groups) VMART_REQUIRES(mutex_);
   std::vector<MoveNumber> ready() const VMART_REQUIRES(mutex_);
@@ -189,6 +197,7 @@ class Scheduler {
   void forget_waiting(MoveNumber number) VMART_REQUIRES(mutex_);
 
   // scheduler_room.cpp
+  PlaceId close_for_drain(Location at);
   std::uint64_t used_bytes(PlaceId at) const VMART_REQUIRES(mutex_);
   bool may_leave_later(PlaceId at) const VMART_REQUIRES(mutex_);
   void require_not_paused(const char* call) const VMART_REQUIRES(mutex_);
@@ -211,6 +220,7 @@ class Scheduler {
   std::unique_ptr<PolicyRunner> runner_ VMART_GUARDED_BY(mutex_);
   std::string policy_ VMART_GUARDED_BY(mutex_);
   PolicyFailures failures_ VMART_GUARDED_BY(mutex_);
+  bool books_shared_ VMART_GUARDED_BY(mutex_) = false;  // With a policy that overran.
   SteadyClock wall_clock_;
   std::optional<TimePoint> failure_logged_ VMART_GUARDED_BY(mutex_);  // By `wall_clock_`.
   std::uint64_t failures_not_logged_ VMART_GUARDED_BY(mutex_) = 0;

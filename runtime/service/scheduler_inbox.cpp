@@ -2,7 +2,9 @@
 
 #include "memory/allocation.hpp"
 
+#include <algorithm>
 #include <exception>
+#include <iterator>
 #include <utility>
 
 namespace vma {
@@ -45,9 +47,11 @@ void SchedulerInbox::wake_with(std::function<void()> wake) {
   wake_ = std::move(wake);
 }
 
-std::vector<SchedulerInbox::Event> SchedulerInbox::take() {
+void SchedulerInbox::take(std::vector<Event>& events) {
   const MutexLock lock(mutex_);
-  return std::exchange(events_, {});
+  events.reserve(events.size() + events_.size());
+  std::ranges::move(events_, std::back_inserter(events));
+  events_.clear();
 }
 
 }  // namespace vma

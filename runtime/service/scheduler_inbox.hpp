@@ -40,10 +40,12 @@ class SchedulerInbox : public MemoryWatcher {
   /// `wake` must not throw nor call this. An empty one is nobody. Blocks: while the former runs.
   void wake_with(std::function<void()> wake);
 
-  /// All events since the last call.
-  std::vector<Event> take();
-  /// There was no memory for an event: what the books say must be looked up anew.
-  bool take_missed() noexcept { return missed_.exchange(false); }
+  /// Appends all events since the last call. Throws: std::bad_alloc; then they stay here.
+  void take(std::vector<Event>& events);
+  /// There was no memory for an event: what the books say must be looked up anew, from
+  /// `found_missed` on.
+  bool missed() const noexcept { return missed_; }
+  void found_missed() noexcept { missed_ = false; }
 
  private:
   void post(Event event) noexcept;

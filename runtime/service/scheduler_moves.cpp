@@ -29,6 +29,7 @@ void Scheduler::carry_out(const Plan& plan, bool awaited) {
   stats_.moves_wanted += plan.moves().size();
   const Snapshot snapshot(*tables_);
   const PlanOutcome outcome = planner_.plan(plan, snapshot);
+  keep_waiting(outcome.accepted, awaited);
   for (const RejectedMove& rejected : outcome.rejected) {
     ++stats_.moves_refused[std::string(to_string(rejected.reason))];
     Decision decision = decision_of(DecisionKind::refused, rejected.move.chunk);
@@ -51,13 +52,22 @@ void Scheduler::carry_out(const Plan& plan, bool awaited) {
     decision.victim = move.victim;
     decision.predicted = MoveTimes{snapshot.costs().move_time(move.from, move.to, move.bytes),
                                    snapshot.costs().stall_time(move.from, move.to, move.bytes)};
-    const std::uint64_t number = decide(std::move(decision));
-    waiting_.emplace(move.number, Waiting{move, awaited, number});
-    // From here on, or policies wish for it again and make room for it twice.
-    tables_->row(move.chunk).moving = true;
+    waiting_.at(move.number).decision = decide(std::move(decision));
   }
-  if (!limits_.dry_run) return;
-  while (!waiting_.empty()) give_up(waiting_.begin()->first, "dry run");
+}
+
+/// All of them, or none: what the planner has accepted and nobody starts would never move again.
+void Scheduler::keep_waiting(const std::vector<AcceptedMove>& accepted, bool awaited) {
+  std::map<MoveNumber, Waiting> kept;
+  try {
+    for (const AcceptedMove& move : accepted) kept.emplace(move.number, Waiting{move, awaited, 0});
+  } catch (...) {
+    planner_.take_back(accepted);
+    throw;
+  }
+  waiting_.merge(kept);
+  // From here on, or policies wish for it again and make room for it twice.
+  for (const AcceptedMove& move : accepted) tables_->row(move.chunk).moving = true;
 }
 
 Decision Scheduler::decision_of(DecisionKind kind, const AcceptedMove& move) const {
@@ -96,6 +106,9 @@ std::vector<MoveNumber> Scheduler::ready() const {
 /// for have started when the next one does. `take_ended` sees a group when all of it has moved,
 /// and groups are small.
 void Scheduler::start_ready() {
+  if (limits_.dry_run) {
+    while (!waiting_.empty()) give_up(waiting_.begin()->first, "dry run");
+  }
   if (paused_ || waiting_.empty()) return;
   std::vector<Running> groups;
   std::exception_ptr failure;
@@ -148,7 +161,7 @@ void Scheduler::gather_ready(std::vector<Running>& groups) {
       group.decisions.reserve(group_chunks_max);
       groups.push_back(std::move(group));
     }
-    // From here on nothing wants memory.
+    // Nothing below allocates.
     tables_->expect(move.to, move.bytes);
     planner_.note_started(number);
     groups.back().slots.push_back(row.slot);

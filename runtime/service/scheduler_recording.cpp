@@ -1,9 +1,32 @@
-// What the scheduler records besides uses, decisions and its own moves.
+// What the scheduler tells its decision log, and its recording besides uses and its own moves.
 #include "service/scheduler.hpp"
 
 #include <vector>
 
 namespace vma {
+
+/// Returns its number.
+std::uint64_t Scheduler::decide(Decision decision) {
+  decision.time = tables_->now();
+  decision.policy = policy_;
+  ground_.decisions.add(decision);
+  if (ground_.recording != nullptr) ground_.recording->add(decision);
+  if (ground_.decided) ground_.decided(decision);
+  return decision.sequence;
+}
+
+Decision Scheduler::decision_of(DecisionKind kind, ChunkId chunk) const {
+  Decision decision;
+  decision.kind = kind;
+  const Snapshot snapshot(*tables_);
+  if (index(chunk) >= snapshot.chunks().size()) return decision;
+  const ChunkRow& row = snapshot.chunk(chunk);
+  const ChunkRoster::Entry* entry = roster_.of(row);
+  if (entry == nullptr) return decision;
+  decision.chunk = DecidedChunk{row.allocation, to_integer(entry->begin), row.slot, row.bytes,
+                                std::string(snapshot.tag(chunk))};
+  return decision;
+}
 
 /// What has moved otherwise than by a decision is recorded chunk by chunk, with the time at which
 /// its slot was switched: uses have the times of their launches, and not that of this look.

@@ -91,30 +91,33 @@ std::uint64_t Scheduler::used_bytes(PlaceId at) const {
   return Snapshot(*tables_).place(at).used_bytes;
 }
 
+/// Nothing comes to the place from now on. Throws: Error{busy} while paused; then nothing changed.
+PlaceId Scheduler::close_for_drain(Location at) {
+  const MutexLock lock(mutex_);
+  require_not_paused("vma::drain");
+  const PlaceId place = roster_.place_of(at);
+  catch_up();
+  if (drained_.contains(place)) return place;
+  drained_.emplace(place, Snapshot(*tables_).place(place).capacity_bytes);
+  tables_->set_capacity(place, 0);
+  Decision decision;
+  decision.kind = DecisionKind::drained;
+  decision.from = at;
+  decide(std::move(decision));
+  return place;
+}
+
 DrainReport Scheduler::drain_place(Location at, const DrainOptions& options) {
   DrainReport report;
   const TimePoint begin = clock_.now();
   const TimePoint until = begin + options.deadline;
-  {
-    const MutexLock lock(mutex_);
-    require_not_paused("vma::drain");
-  }
+  const PlaceId place = close_for_drain(at);
   while (Chunk copy = ground_.memory.copies().drop_oldest(at)) {  // They are in no books of ours.
     ground_.memory.dismiss(std::move(copy));
     if (clock_.now() >= until) break;
   }
   MutexLock lock(mutex_);
-  require_not_paused("vma::drain");
-  const PlaceId place = roster_.place_of(at);
   catch_up();
-  if (!drained_.contains(place)) {
-    drained_.emplace(place, Snapshot(*tables_).place(place).capacity_bytes);
-    tables_->set_capacity(place, 0);
-    Decision decision;
-    decision.kind = DecisionKind::drained;
-    decision.from = at;
-    decide(std::move(decision));
-  }
   const std::uint64_t before = used_bytes(place);
   while (used_bytes(place) > 0 && drained_.contains(place)) {  // A refill ends it.
     Plan plan;
@@ -149,7 +152,7 @@ void Scheduler::require_not_paused(const char* call) const {
               "the scheduler is paused, so nothing can move; resume it, then drain");
 }
 
-/// Nobody waits any more: what has not started would move later, unasked.
+/// The caller has gone: moves that have not started are cancelled.
 void Scheduler::give_up_drain(PlaceId at) {
   std::vector<MoveNumber> late;
   for (const auto& [number, waiting] : waiting_) {
@@ -157,7 +160,8 @@ void Scheduler::give_up_drain(PlaceId at) {
   }
   for (const MoveNumber number : late) give_up(number, "the drain has ended");
   for (const Running& group : running_) {
-    if (group.from == at && group.moves.front().victim && !group.goes_last) group.task->cancel();
+    if (group.task && group.from == at && group.moves.front().victim && !group.goes_last)
+      group.task->cancel();
   }
 }
 
@@ -174,6 +178,7 @@ bool Scheduler::may_leave_later(PlaceId at) const {
 
 void Scheduler::refill(Location at) {
   const MutexLock lock(mutex_);
+  leave_books_to_lost_policy();
   const auto drained = drained_.find(roster_.place_of(at));
   if (drained == drained_.end()) return;
   tables_->set_capacity(drained->first, drained->second);
@@ -186,6 +191,7 @@ void Scheduler::refill(Location at) {
 
 void Scheduler::set_capacity(Location at, std::uint64_t bytes) {
   const MutexLock lock(mutex_);
+  leave_books_to_lost_policy();
   const PlaceId place = roster_.place_of(at);
   const auto drained = drained_.find(place);
   if (drained != drained_.end()) {
@@ -197,6 +203,7 @@ void Scheduler::set_capacity(Location at, std::uint64_t bytes) {
 
 void Scheduler::set_parked(Address begin, bool parked) {
   const MutexLock lock(mutex_);
+  leave_books_to_lost_policy();
   take_inbox();
   const ChunkRoster::Entry* entry = roster_.find(begin);
   if (entry == nullptr) return;

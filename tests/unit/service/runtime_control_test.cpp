@@ -209,7 +209,8 @@ TEST_F(RuntimeControlTest, ADrainSaysWhatIsLeftAndThatThePlaceStaysClosed) {
   const ControlEvent end = end_of(control().start_drain(gpu(0)));
   EXPECT_EQ(end.kind, Kind::operation_failed);
   EXPECT_NE(end.text.find("1 chunks pinned"), std::string::npos) << end.text;
-  EXPECT_NE(end.text.find("nothing comes to gpu(0) until resume"), std::string::npos) << end.text;
+  EXPECT_NE(end.text.find("gpu(0) accepts no memory until `vmart resume`"), std::string::npos)
+      << end.text;
   EXPECT_TRUE(control().status().places[0].closed);
   EXPECT_FALSE(control().status().places[1].closed);
   control().resume();
@@ -266,7 +267,7 @@ TEST_F(RuntimeControlTest, ACapacityThatNobodySetIsTheSizeOfThePlace) {
 TEST_F(RuntimeControlTest, AMigrateSaysHowManyWholeChunksItWas) {
   std::uint64_t* words = rig_.alloc(3, gpu(0));
   const ControlEvent end = end_of(control().start_move(move_of(words, gpu(1))));
-  EXPECT_EQ(end.text, "24576 bytes were asked for, 3 whole chunks");
+  EXPECT_EQ(end.text, "24576 bytes were requested: 3 whole chunks");
 }
 
 TEST_F(RuntimeControlTest, ExplainsAMoveByItsWishAndItsOutcome) {
@@ -314,6 +315,20 @@ TEST_F(RuntimeControlTest, StepsOnlyWhilePausedAndTellsInOrder) {
                                       Kind::resumed, Kind::policy_changed}));
   EXPECT_EQ(events()[2].operation, operation);
   EXPECT_EQ(events()[4].text, "stay_put: asked for");
+}
+
+// More than are with the mover at a time, and one that is freed meanwhile.
+TEST_F(RuntimeControlTest, MovesManyAllocationsInOneOperation) {
+  constexpr std::size_t many = 600;
+  std::vector<std::uint64_t*> all;
+  for (std::size_t i = 0; i < many; ++i) all.push_back(rig_.alloc(1, gpu(0), "many"));
+  rig_.step();
+  const std::uint64_t operation = control().start_move({std::nullopt, "many", gpu(1)});
+  EXPECT_LE(control().status().moves_queued, 512u);
+  rig_.runtime().free(all.back());
+  const ControlEvent end = end_of(operation);
+  EXPECT_EQ(end.operation, operation);
+  for (std::size_t i = 0; i + 1 < many; ++i) ASSERT_EQ(rig_.home(all[i]), gpu(1)) << i;
 }
 
 TEST_F(RuntimeControlTest, ShutsDownWhileItsOperationsGoOn) {

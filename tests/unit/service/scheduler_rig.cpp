@@ -8,7 +8,7 @@
 namespace vma {
 
 SchedulerRig::SchedulerRig(const std::string& policy, const std::string& machine,
-                           RuntimeOptions options) {
+                           RuntimeOptions options, std::chrono::nanoseconds policy_limit) {
   options.driver = "sim:" + machine;
   options.policy = policy;
   options.gate_limit = std::chrono::seconds(1);  // A busy computer is no reason to give up.
@@ -16,7 +16,7 @@ SchedulerRig::SchedulerRig(const std::string& policy, const std::string& machine
   machine_ = driver.get();
   Settings settings = settle(options);
   settings.stepped_by_hand = true;
-  settings.policy_limit = std::chrono::minutes(1);  // A busy computer, likewise.
+  settings.policy_limit = policy_limit;
   settings.calibration = "off";
   runtime_ =
       std::make_unique<Runtime>(std::make_unique<Runtime::Parts>(std::move(driver), settings));

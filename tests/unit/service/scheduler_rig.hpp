@@ -20,7 +20,8 @@ class SchedulerRig {
   static constexpr std::uint64_t chunk_bytes = 8192;
 
   explicit SchedulerRig(const std::string& policy, const std::string& machine = "test-2",
-                        RuntimeOptions options = {});
+                        RuntimeOptions options = {},
+                        std::chrono::nanoseconds policy_limit = std::chrono::minutes(1));
   ~SchedulerRig();
 
   Runtime& runtime() { return *runtime_; }
