@@ -85,8 +85,8 @@ void add_node(const CudaApi& api, CudaExecGraph& chain, const ChainStep& step) {
   chain.words.push_back(kinds_of(step));
 }
 
-/// One thread that does what a batch {write, wait} does. Of driver 580 only kernels are both in
-/// order with graphs that other threads launch and no end to a capture that has begun meanwhile.
+/// One thread that does what a batch {write, wait} does. On driver 580 only a kernel is ordered
+/// with graphs that other threads launch and does not invalidate a capture that has just begun.
 constexpr const char* stopper_ptx = R"(
 .version 7.0
 .target sm_70

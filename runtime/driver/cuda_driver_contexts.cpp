@@ -103,10 +103,12 @@ DeviceId CudaDriver::context_device(ContextHandle context) {
 }
 
 /// cuCtxSynchronize and cuCtxRecordEvent end captures, and beside cuMemFree no other thread can
-/// launch. To unload a module waits for the work of its context and does neither. To load one may
-/// wait as well, and launches of other threads stand beside a load and an unload, though not beside
-/// an unload alone (driver 580). So nothing is loaded in the background: a program whose running
-/// work waits for its next launch would stand still for no call of its own.
+/// launch. Unloading a module waits for the work of its context, invalidates no capture and blocks
+/// no launch. Loading one may wait as well, and blocks launches of other threads meanwhile (driver
+/// 580). So the kernels that are unloaded here are loaded beforehand, in calls of the program.
+/// Other kernels are loaded by threads of the runtime, too: that of a stop at the first gate of a
+/// context, those of live copies at the first one off a GPU. Until such a load returns, the
+/// program's launches may block, and where running work waits for one of these, neither ends.
 void CudaDriver::synchronize_context(ContextHandle context) {
   const Kernel nothing{
       ".version 7.0\n.target sm_70\n.address_size 64\n"

@@ -90,7 +90,7 @@ void CudaDriver::unmap(Address begin, std::uint64_t size_bytes) {
 void CudaDriver::grant(Address begin, std::uint64_t size_bytes,
                        std::span<const Accessor> accessors) {
   const CudaScope scope(api_);
-  // Not on the heap: a slot may be dark, and want of host memory must not keep it so.
+  // Not on the heap: if host memory runs out, the slot must not stay dark.
   constexpr std::size_t few_max = 32;
   std::array<CUmemAccessDesc, few_max> few;
   std::vector<CUmemAccessDesc> many(accessors.size() > few_max ? accessors.size() : 0);

@@ -12,7 +12,8 @@ Error migration_error(const Error& error, const MigrationReport& report,
       report.failures, [](const ChunkFailure& failure) { return failure.poisoned; });
   if (!poisoned) return error.with_report(report);
   return Error(ErrorKind::poisoned, error.call(),
-               fmt::format("the allocation at {:#x} has a dark slot, its bytes are saved: {}",
+               fmt::format("the allocation at {:#x} lost the mapping of a chunk; vma::read still "
+                           "returns its bytes: {}",
                            to_integer(allocation.begin()), error.what()),
                error.native())
       .with_report(report);

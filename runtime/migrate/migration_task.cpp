@@ -117,7 +117,7 @@ void MigrationTask::tell(const MigrationReport& report) noexcept try {
   callbacks_->post([call = options.on_progress, progress] { call(progress); });
 } catch (const std::exception& error) {
   if (options.on_progress) callbacks_->count_failures(1);
-  log(LogLevel::warn, "the progress of a move is not told: {}", error.what());
+  log(LogLevel::warn, "a progress callback was not queued: {}", error.what());
 }
 
 void MigrationTask::finish(MigrationReport report, std::optional<Error> error) noexcept {

@@ -70,10 +70,10 @@ Mover::Mover(Memory& memory, CopyEngine& engine, const MoverLimits& limits)
       engine_(engine),
       limits_(limits),
       no_memory_(ErrorKind::out_of_memory, "vma::migrate_async",
-                 "the host has no memory left for what the runtime notes of a move; chunks that "
-                 "had moved stay moved. Free host memory and migrate again"),
+                 "out of host memory while moving. Chunks that already moved stay at the target. "
+                 "Free host memory and migrate again"),
       lost_slot_(ErrorKind::poisoned, "vma::migrate_async",
-                 "the allocation has a dark slot, its bytes are saved"),
+                 "the allocation lost the mapping of a chunk; vma::read still returns its bytes"),
       watchdog_(memory.driver()),
       attached_(memory.driver(), memory.topology()),
       reach_(memory.topology(), attached_),
@@ -353,7 +353,7 @@ std::shared_ptr<MigrationTask> Mover::submit(std::shared_ptr<Allocation> allocat
     throw Error(ErrorKind::driver_gone, "vma::migrate_async", "the runtime shuts down");
   if (waiting_.size() >= TaskQueue::tasks_max) {
     throw Error(ErrorKind::busy, "vma::migrate_async",
-                fmt::format("{} moves wait for their turn, and no more may; wait for some of them "
+                fmt::format("{} migrations are queued, the limit; wait for some of them "
                             "(Migration::wait), or cancel them",
                             waiting_.size()));
   }
@@ -369,14 +369,14 @@ void Mover::start_callbacks(const MigrateOptions& options) {
     callbacks_->start();
   } catch (const std::exception& error) {
     if (options.on_progress) throw;
-    log(LogLevel::debug, "nobody can be called yet when moves end: {}", error.what());
+    log(LogLevel::debug, "the callback thread could not be started: {}", error.what());
   }
 }
 
 /// As many as can be of use; fewer do as well, as long as there is one.
 void Mover::start_workers() {
   const std::size_t wanted = std::min(running_max(), waiting_.size() + running_.size() + 1);
-  running_.reserve(std::max(wanted, workers_.size()));  // `next_task` wants no memory.
+  running_.reserve(std::max(wanted, workers_.size()));  // `next_task` allocates nothing.
   workers_.reserve(wanted);
   while (workers_.size() < wanted) {
     try {
@@ -384,7 +384,8 @@ void Mover::start_workers() {
           fmt::format("vmart mover {}", workers_.size()), [this] { work(); }));
     } catch (const std::exception& error) {
       if (workers_.empty()) throw;
-      log(LogLevel::debug, "moves go on with {} threads: {}", workers_.size(), error.what());
+      log(LogLevel::debug, "could not start another mover thread; continuing with {}: {}",
+          workers_.size(), error.what());
       return;
     }
   }
@@ -425,7 +426,7 @@ void Mover::work() {
 
 void Mover::carry_out(MigrationTask& task) noexcept {
   std::shared_ptr<Allocation> allocation = task.allocation();
-  MigrationReport report = task.report();  // Wants no memory: it has neither texts nor failures.
+  MigrationReport report = task.report();  // Allocates nothing: it has neither texts nor failures.
   std::optional<Error> failure = attempt(task, *allocation, report);
   if (failure) {
     const bool poisoned = std::ranges::any_of(
@@ -464,7 +465,7 @@ std::optional<Error> Mover::attempt(MigrationTask& task, Allocation& allocation,
       return Error(ErrorKind::cancelled, call,
                    fmt::format("after {} of {} chunks", report.chunks_moved, report.chunks));
     } catch (const Error& error) {
-      return error;  // Copies want no memory.
+      return error;  // Copying it allocates nothing.
     } catch (const std::bad_alloc&) {
       return no_memory_;
     } catch (const std::exception& error) {

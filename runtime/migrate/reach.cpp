@@ -48,8 +48,8 @@ void Reach::require(const Allocation& allocation, SlotRange range, Location to,
       if (topology_.reaches(user, to)) continue;
       throw Error(
           ErrorKind::unreachable, call,
-          fmt::format("gpu({}) may use the chunk at offset {} of the allocation at {:#x} and "
-                      "cannot reach {}; the program itself can move it there",
+          fmt::format("gpu({}) may use the chunk at offset {} of the allocation at {:#x} but "
+                      "cannot access {}. Call migrate to move it there anyway",
                       index(user), slot * allocation.geometry().chunk_bytes,
                       to_integer(allocation.begin()), to_string(to)));
     }

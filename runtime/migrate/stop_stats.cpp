@@ -126,7 +126,7 @@ std::string_view advice(StopRefusal refusal, bool stood) noexcept {
 struct StopStats::Counts {
   struct Values {
     Durations skew, stall;
-    // Not a map: what a move counts wants no memory.
+    // Not a map: counting allocates nothing.
     std::array<std::uint64_t, static_cast<std::size_t>(StopRefusal::memory_busy) + 1> refusals{};
   };
 
@@ -154,7 +154,7 @@ void StopStats::add_refusal(StopRefusal refusal) noexcept {
 }
 
 void StopStats::merge(const StopStats& other) noexcept VMART_NO_THREAD_ANALYSIS {
-  // Both locks, in one order for all threads: a copy under one of them would want memory.
+  // Both locks, in one order for all threads: a copy under one of them would allocate.
   const bool first = std::less<>()(counts_.get(), other.counts_.get());
   const MutexLock one(first ? counts_->mutex : other.counts_->mutex);
   const MutexLock two(first ? other.counts_->mutex : counts_->mutex);

@@ -70,9 +70,9 @@ bool any_is_dark() noexcept {
   });
 }
 
-/// What goes dark no more is opened by whoever ends the darkness (`StopWord::set_dark`). While one
-/// is dark, the thread that exits must not go on to what may wait for stopped work with a lock of
-/// the driver: the slot would stay dark for ever.
+/// `StopWord::set_dark(false)` opens words that were dark when the exit began. While one is dark,
+/// the thread that exits must not go on to what may wait for stopped work with a lock of the
+/// driver: the slot would stay dark for ever.
 void open_at_exit() {
   constexpr std::chrono::seconds limit(1);
   StopWord::open_all();

@@ -91,7 +91,7 @@ TEST(MoverQueue, IsBoundedAndSubmittingStaysCheap) {
   const Error full = expect_error(ErrorKind::busy, [&] {
     rig.mover().submit(allocation, {0, 1}, gpu(1), {});
   });
-  EXPECT_TRUE(says(full, "65536 moves wait"));
+  EXPECT_TRUE(says(full, "65536 migrations are queued"));
   EXPECT_TRUE(says(full, "cancel"));
   rig.mover().refuse_more();
   allocation->end_move();
