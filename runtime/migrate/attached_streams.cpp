@@ -59,14 +59,14 @@ AttachedStreams::Stream AttachedStreams::identify(BoundStream stream) {
   return identified;
 }
 
-/// What is asked of a stream here, and all: it is the one question that ends no capture. Remembers
-/// the answer.
+/// The only query made on a stream beside `learn_kinds`: it never invalidates a capture. Remembers
+/// the answer for as long as the stream is attached.
 bool AttachedStreams::captures(const Stream& stream) {
-  constexpr std::size_t remembered_max = 4096;
   if (!driver_.is_capturing(stream.bound)) return false;
   const MutexLock lock(mutex_);
-  if (captured_.size() >= remembered_max) captured_.clear();
-  captured_.emplace(stream.bound.context, stream.bound.handle);
+  for (Attachment& attachment : attachments_) {
+    attachment.captured |= same_stream(attachment.stream, stream);
+  }
   return true;
 }
 
@@ -75,18 +75,20 @@ void AttachedStreams::attach(BoundStream stream, Address scope, StreamWork work)
   attached.graphs = work == StreamWork::any;
   attached.device = driver_.context_device(attached.bound.context);
   topology_.require(gpu(index(attached.device)), "vma::attach");
-  captures(attached);  // The driver refuses a stream that it does not know.
+  bool captured = captures(attached);  // Throws for a stream that the driver does not know.
   const MutexLock turn(attaching_);
   const MutexLock lock(mutex_);
   for (const Attachment& known : attachments_) {
-    if (known.scope != scope || !same_stream(known.stream, attached)) continue;
+    if (!same_stream(known.stream, attached)) continue;
+    captured |= known.captured;
+    if (known.scope != scope) continue;
     throw Error(ErrorKind::invalid_argument, "vma::attach",
                 fmt::format("stream {:#x} is attached to {} already; if another stream had this "
                             "handle, it was destroyed before it was detached",
                             static_cast<std::uint64_t>(stream.handle), name_of_scope(scope)));
   }
   ++attaches_[scope];
-  attachments_.push_back({attached, scope});
+  attachments_.push_back({attached, scope, captured});
 }
 
 void AttachedStreams::detach(BoundStream stream, Address scope) {
@@ -298,7 +300,9 @@ void AttachedStreams::learn_kinds(Address allocation) {
 
 bool AttachedStreams::has_captured(const Stream& stream) const {
   const MutexLock lock(mutex_);
-  return captured_.contains({stream.bound.context, stream.bound.handle});
+  return std::ranges::any_of(attachments_, [&](const Attachment& it) {
+    return it.captured && same_stream(it.stream, stream);
+  });
 }
 
 void AttachedStreams::note_kind(const Stream& stream, StreamKind kind) {

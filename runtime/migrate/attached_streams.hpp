@@ -10,8 +10,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <set>
-#include <utility>
 #include <vector>
 
 namespace vma {
@@ -107,6 +105,7 @@ class AttachedStreams {
   struct Attachment {
     Stream stream;
     Address scope{};
+    bool captured = false;  // The stream captured when it was asked.
   };
   std::vector<Stream> begin_use(Use& use, std::optional<Address> allocation);
   std::vector<Stream> in_scope_locked(std::optional<Address> allocation) const
@@ -127,8 +126,6 @@ class AttachedStreams {
   std::vector<Attachment> attachments_ VMART_GUARDED_BY(mutex_);
   std::vector<Use*> uses_ VMART_GUARDED_BY(mutex_);
   std::map<Address, std::uint64_t> attaches_ VMART_GUARDED_BY(mutex_);  // By scope.
-  /// Contexts and handles of streams that captured when they were asked.
-  std::set<std::pair<ContextHandle, StreamHandle>> captured_ VMART_GUARDED_BY(mutex_);
 };
 
 /// Whether it is a legacy or a per-thread stream, which has no life of its own.

@@ -94,6 +94,23 @@ TEST(AttachedStreams, LearnTheirKindsOnlyWhereOneMayWaitForAnother) {
   EXPECT_FALSE(streams[3].kind);
 }
 
+TEST(AttachedStreams, RememberACaptureForAsLongAsTheStreamIsAttached) {
+  AttachRig rig;
+  const BoundStream stream = rig.new_stream(0), other = rig.new_stream(0);
+  for (const BoundStream each : {stream, other}) rig.attached().attach(each, mine);
+  rig.machine().begin_capture(stream, CaptureMode::relaxed);
+  rig.attached().learn_kinds(mine);
+  rig.machine().destroy_graph(rig.machine().end_capture(stream));
+  rig.attached().attach(stream, all);
+  rig.attached().detach(stream, mine);
+  rig.attached().learn_kinds(mine);
+  EXPECT_FALSE(rig.attached().in_scope(mine)[1].kind);
+  rig.attached().detach(stream, all);  // Another stream may get its handle from here on.
+  rig.attached().attach(stream, mine);
+  rig.attached().learn_kinds(mine);
+  EXPECT_EQ(rig.attached().in_scope(mine)[1].kind, StreamKind::non_blocking);
+}
+
 TEST(AttachedStreams, MayHaveGraphsUnlessAllWhoAttachedThemSayNo) {
   AttachRig rig;
   const BoundStream stream = rig.new_stream(0);
