@@ -118,20 +118,25 @@ void Transaction::discard_copy() {
 
 void Transaction::plan_again(const char* reason) noexcept {
   VMART_CHECK(state_ == State::ready, "only a target that nothing was copied to is replaced");
-  memory_.quarantine(std::move(target_), reason);
+  set_target_aside(reason);
   if (std::exchange(took_copy_, false)) memory_.copies().note_dropped();
   clean_in_.reset();
   move_to(State::planned);
 }
 
+/// What writes to the target may go on reading the source.
+void Transaction::set_target_aside(const char* reason) noexcept {
+  allocation_.chunk(slot_).mark_busy();
+  memory_.quarantine(std::move(target_), reason);
+}
+
 void Transaction::abandon_target(const char* reason) noexcept {
-  if (target_) memory_.quarantine(std::move(target_), reason);
+  if (target_) set_target_aside(reason);
   state_ = State::stayed;
 }
 
 void Transaction::abandon_copy() noexcept {
   engine_.give_up(copy_);
-  allocation_.chunk(slot_).mark_busy();
   abandon_target("a copy into it does not end");
 }
 
@@ -148,7 +153,7 @@ void Transaction::end_copy(TimePoint deadline) noexcept {
   }
 }
 
-/// Before the slot goes dark: what follows may want no memory of the host.
+/// Before the slot goes dark: what follows must not allocate host memory.
 void Transaction::list_accessors() {
   source_accessors_ = allocation_.accessors(from_, memory_.topology());
   target_accessors_ = allocation_.accessors(to_, memory_.topology());
@@ -211,7 +216,7 @@ void Transaction::switch_slot(Phases& phases) {
 }
 
 void Transaction::go_home(Phases& phases) {
-  constexpr int tries = 3;  // A refusal for want of memory may be mended by the spares.
+  constexpr int tries = 3;  // Giving up the spares may help where memory ran out.
   const Chunk& source = allocation_.chunk(slot_);
   for (int attempt = 1;; ++attempt) {
     try {

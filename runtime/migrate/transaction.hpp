@@ -59,14 +59,13 @@ class Transaction {
   /// The same, since it is a clean copy. Requires: `target_clean()`; the caller keeps it so.
   void note_clean();
   void discard_copy();
-  /// Somebody may still write to the target: it is kept aside for good. The next one is another.
-  /// Requires: `ready`.
+  /// Somebody may still write to the target: it is kept aside for good, and the source once no slot
+  /// shows it any more, since it may still be read. The next target is another. Requires: `ready`.
   void plan_again(const char* reason) noexcept;
   /// The same, and the chunk stays.
   void abandon_target(const char* reason) noexcept;
   /// A copy that nobody wants any more ends; or it is abandoned at `deadline`, and so is its
-  /// target. It may go on reading the source, too, which is kept aside once no slot shows it any
-  /// more.
+  /// target.
   void end_copy(TimePoint deadline) noexcept;
   /// Throws: Error; `state()` is `stayed` or `poisoned` then, and the bytes are whole (I4).
   /// Adds what it took to `phases`.
@@ -91,6 +90,7 @@ class Transaction {
 
  private:
   void abandon_copy() noexcept;
+  void set_target_aside(const char* reason) noexcept;
   bool may_keep_source() const noexcept;
   enum class Mapped { nothing, target, source };
 

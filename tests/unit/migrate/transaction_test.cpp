@@ -131,6 +131,26 @@ TEST_F(TransactionTest, KeepsATargetAsideThatMayStillBeWritten) {
   expect_whole(gpu(0));
 }
 
+TEST_F(TransactionTest, KeepsASourceAsideThatMayStillBeRead) {
+  move_->take_target(Memory::Turn::take);
+  move_->plan_again("on purpose");
+  copy();
+  move_->switch_slot(phases_);
+  expect_whole(gpu(1));
+  EXPECT_FALSE(move_->give_source_up({}, {}));
+  move_.reset();
+  EXPECT_EQ(rig_.cached(gpu(0)), 0u) << "nobody else may have it";
+  EXPECT_EQ(rig_.memory().ledger().leaks(), 2u);
+}
+
+TEST_F(TransactionTest, KeepsTheMemoryOfAChunkAsideWhoseTargetIsAbandoned) {
+  move_->take_target(Memory::Turn::take);
+  move_->abandon_target("on purpose");
+  EXPECT_EQ(move_->state(), State::stayed);
+  EXPECT_TRUE(move_->source().busy());
+  expect_whole(gpu(0));
+}
+
 TEST_F(TransactionTest, StaysWhenTheSlotCannotBeUnmapped) {
   copy();
   rig_.fail({Call::unmap}, {0});
