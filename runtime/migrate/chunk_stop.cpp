@@ -30,17 +30,24 @@ std::chrono::nanoseconds copy_limit(std::uint64_t size_bytes) {
 
 }  // namespace
 
-ChunkStop::ChunkStop(Mover& mover, LiveChunk& chunk, bool paranoid, bool settle)
+ChunkStop::ChunkStop(Mover& mover, const MigrationTask& task, LiveChunk& chunk, bool settle)
     : mover_(mover),
       driver_(mover.memory_.driver()),
       clock_(driver_.clock()),
+      task_(task),
       chunk_(chunk),
       lane_turn_(mover.memory_.lane().turn()),
-      paranoid_(paranoid),
       settle_(settle) {}
 
+/// The program wants a stream, the memory or the end of the move.
+bool ChunkStop::given_up() const noexcept {
+  return streams_->wanted() || task_.cancelled() || chunk_.transaction.allocation().being_freed;
+}
+
 GateLimits ChunkStop::limits() {
-  constexpr std::chrono::seconds wait_limit(2);  // Nobody stands until the first stream arrives.
+  // Nobody stands until the first stream arrives, but other moves and calls for the allocation wait
+  // for this try.
+  constexpr std::chrono::seconds wait_limit(2);
   GateLimits limits;
   // A collective that the gate has cut in two stands until it opens: the first tries find that out
   // sooner, and all but the last ones do not let it stand for a limit that was widened.
@@ -51,10 +58,9 @@ GateLimits ChunkStop::limits() {
   limits.arrival_limit_min = chunk_.tries < tries_patient
                                  ? first_limit / (1 << std::max(0, halvings - chunk_.tries))
                                  : std::max(first_limit, chunk_.gate_limit / 2);
-  limits.wait_limit =
-      std::max<std::chrono::nanoseconds>(wait_limit, chunk_.deadline - clock_.now());
+  limits.wait_limit = wait_limit;
   limits.turn = &lane_turn_;
-  limits.wanted = &streams_->wanted();
+  limits.given_up = [this] { return given_up(); };
   limits.skew_limit = chunk_.gate_limit;
   limits.settle_limit = chunk_.gate_limit;
   // Others may wait for the settling work, which stands in the application's context by then.
@@ -124,7 +130,7 @@ std::optional<Gate::Refusal> ChunkStop::look_and_arm(Gate& gate) {
 /// meanwhile; so the watchdog lets it go if need be.
 void ChunkStop::arm() {
   const GateLimits all = limits();
-  chunk_.copier->arm(chunk_.bay, paranoid_);
+  chunk_.copier->arm(chunk_.bay, task_.options.paranoid);
   StopWord& go = chunk_.copier->go_word(chunk_.bay);
   const std::uint64_t epoch = chunk_.copier->epoch(chunk_.bay);
   // However long the move may take: what waits for the settling work waits no longer than this.

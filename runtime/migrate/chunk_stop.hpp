@@ -15,7 +15,7 @@ namespace vma {
 /// Requires, of `run`: the caller holds the allocation's `operations()`. One thread, once.
 class ChunkStop {
  public:
-  ChunkStop(Mover& mover, LiveChunk& chunk, bool paranoid, bool settle);
+  ChunkStop(Mover& mover, const MigrationTask& task, LiveChunk& chunk, bool settle);
 
   /// What it was given up for, and nothing has changed; nothing if the chunk was switched.
   /// Throws: Error; the transaction says where the chunk is then.
@@ -34,6 +34,7 @@ class ChunkStop {
   static constexpr std::chrono::milliseconds ask_period{1};
 
   GateLimits limits();
+  bool given_up() const noexcept;
   void name_streams();
   std::optional<Gate::Refusal> look_and_arm(Gate& gate);
   void arm() VMART_NO_THREAD_ANALYSIS;  // In the turn of `run`.
@@ -50,12 +51,12 @@ class ChunkStop {
   Mover& mover_;
   Driver& driver_;
   Clock& clock_;
+  const MigrationTask& task_;
   LiveChunk& chunk_;
   std::optional<AttachedStreams::Use> streams_;  // From its turn until everything goes on.
   GatePlan plan_;
   std::uint64_t attaches_ = 0;  // Of the allocation, before the streams were asked for.
   LaneTurn lane_turn_;
-  const bool paranoid_;
   const bool settle_;
   GateTimes times_;
   Watchdog::Ticket ticket_ = Watchdog::Ticket::none;

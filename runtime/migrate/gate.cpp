@@ -28,8 +28,8 @@ TimePoint later(TimePoint from, nanoseconds by) {
   return by > never - from ? never : from + by;
 }
 
-double in_ms(nanoseconds duration) {
-  return std::chrono::duration<double, std::milli>(duration).count();
+double in_ms(nanoseconds time) {
+  return 1e-6 * static_cast<double>(time.count());
 }
 
 bool means_capture(int native) {
@@ -51,7 +51,7 @@ std::string name_of(const GateStop& stop, const GatePost::Stand& stand) {
 }
 
 Gate::Refusal given_back() {
-  return {StopRefusal::streams_changed, "the program is detaching a stream that the gate needs"};
+  return {StopRefusal::streams_changed, "the program wants a stream back, or no move any more"};
 }
 
 }  // namespace
@@ -67,7 +67,7 @@ struct Gate::Attempt {
   TimePoint turn_end{0};          // The lane's turn is let go of then if no stream stands.
 
   bool has_turn() const { return limits.turn == nullptr || limits.turn->held(); }
-  bool unwanted() const { return limits.wanted != nullptr && *limits.wanted; }
+  bool unwanted() const { return limits.given_up && limits.given_up(); }
 };
 
 void LaneTurn::take() {
@@ -172,9 +172,8 @@ std::optional<Gate::Refusal> Gate::guarded(Attempt& attempt,
   std::exception_ptr failure;
   try {
     post_.prepare(plan);
-    const std::vector<Backlog> any(plan.stops.size());
     Arrivals none(clock_, 0, 0);
-    refusal = find_capture(attempt, schedule_stops(any), none);
+    refusal = find_capture(attempt, schedule_stops(std::vector<Backlog>(plan.stops.size())), none);
     if (!refusal) refusal = (this->*body)(attempt);
     if (!refusal) return refusal;
   } catch (const Error& error) {

@@ -52,8 +52,10 @@ struct GateLimits {
   std::chrono::nanoseconds overdue_limit = std::chrono::nanoseconds::max();
   /// From closed to committed.
   std::chrono::nanoseconds settle_limit = std::chrono::milliseconds(5);
-  /// Once it is true, nothing is waited for any more: somebody wants a stream of the plan back.
-  const std::atomic<bool>* wanted = nullptr;
+  /// Once it returns true, nothing is waited for any more: somebody wants a stream of the plan
+  /// back, or nobody wants the move. Asked at every look; it neither blocks nor throws. Empty:
+  /// never.
+  std::function<bool()> given_up;
   /// Other threads may not begin slow driver calls while streams stand. Let go of where none stands
   /// after `turn_limit`, and taken again when the first does. Null: nothing to keep off.
   LaneTurn* turn = nullptr;

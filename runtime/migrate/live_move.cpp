@@ -290,9 +290,8 @@ void LiveMove::await_copy(LiveChunk& chunk) {
 void LiveMove::complete(LiveChunk& chunk) {
   chunk.first_try = clock_.now();
   chunk.deadline = chunk_deadline();
-  for (int attempt = 0;; ++attempt) {
-    chunk.tries = attempt;
-    if (attempt > 0 || chunk.went_stale()) choose_again(chunk);
+  while (true) {
+    if (chunk.tries + chunk.waits > 0 || chunk.went_stale()) choose_again(chunk);
     await_copy(chunk);
     require_movable(chunk.deadline);
     notices_.before(chunk.transaction.slot(), chunk.transaction.from(), task_.to);
@@ -305,8 +304,7 @@ void LiveMove::complete(LiveChunk& chunk) {
       const MutexLock operations(allocation_.operations());
       if (!allocation_.may_move() || !notices_.all_told(chunk.transaction.slot()) ||
           chunk.went_stale()) {
-        --attempt;  // Pinned since, or a hook has come, or writing is allowed: none is a try.
-        continue;
+        continue;  // Pinned since, or a hook has come, or writing is allowed: none is a try.
       }
       if (chunk.choice.way == Way::remapped &&
           chunk.transaction.state() == Transaction::State::ready) {
@@ -326,7 +324,7 @@ void LiveMove::complete(LiveChunk& chunk) {
       VMART_CHECK(chunk.copier == nullptr || chunk.copier == leased_, "its copier is this move's");
       chunk.gate_limit = gate_limit_;
       report_.gate_limit = std::max(report_.gate_limit, gate_limit_);
-      ChunkStop stop(mover_, chunk, options_.paranoid, settle);
+      ChunkStop stop(mover_, task_, chunk, settle);
       try {
         refusal = stop.run(report_.phases);
       } catch (...) {

@@ -38,9 +38,10 @@ struct LiveChunk {
   std::optional<std::uint64_t> read_only_since;
   TimePoint first_try{0};
   bool settled = false;  ///< In the last try.
-  /// It goes stopped instead of this way, for want of room for digests.
+  /// It goes stopped instead of this way, because there was no room for digests.
   std::optional<Way> lacked_digests;
-  int tries = 0;         ///< That were given up.
+  int tries = 0;         ///< That were given up, but for those that only waited.
+  int waits = 0;         ///< Tries for which no stream got through its backlog in time.
   bool overdue = false;  ///< In the last try no stream stood in time, for whatever reason.
   /// Of the next try: from the first arrival to the last, and from there to the switch.
   std::chrono::nanoseconds gate_limit{0};
@@ -90,7 +91,7 @@ class LiveMove {
   void complete(LiveChunk& chunk);
   void note_stop(LiveChunk& chunk, const ChunkStop& stop);
   void await_copy(LiveChunk& chunk);
-  void give_up_or_back_off(const LiveChunk& chunk, const Gate::Refusal& refusal, bool stood);
+  void give_up_or_back_off(LiveChunk& chunk, const Gate::Refusal& refusal, bool stood);
   void widen_limit(const Gate::Refusal& refusal, bool stood) noexcept;
   void count_reason(std::string_view reason) noexcept;
   void retired(LiveChunk& chunk) noexcept;

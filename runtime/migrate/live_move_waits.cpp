@@ -80,8 +80,8 @@ void LiveMove::stand_down(LiveChunk& chunk) noexcept {
   }
 }
 
-void LiveMove::give_up_or_back_off(const LiveChunk& chunk, const Gate::Refusal& refusal,
-                                   bool stood) {
+void LiveMove::give_up_or_back_off(LiveChunk& chunk, const Gate::Refusal& refusal, bool stood) {
+  require_going_on();
   stats_.add_refusal(refusal.why);
   ++report_.retries;
   count_reason(to_string(refusal.why));
@@ -89,13 +89,16 @@ void LiveMove::give_up_or_back_off(const LiveChunk& chunk, const Gate::Refusal& 
   const auto tried = [&] {
     return fmt::format("the chunk at offset {} did not move, tried {} time(s) in {:.0f} ms; {}: {}",
                        chunk.transaction.slot() * allocation_.geometry().chunk_bytes,
-                       chunk.tries + 1, 1e3 * in_seconds(now - chunk.first_try),
+                       chunk.tries + chunk.waits + 1, 1e3 * in_seconds(now - chunk.first_try),
                        to_string(refusal.why), refusal.detail);
   };
   if (chunk.transaction.state() == Transaction::State::stayed) {
     throw Error(ErrorKind::driver_failure, live_move_call, tried());
   }
-  if (chunk.tries >= mover_.limits_.gate_retries || now >= chunk.deadline) {
+  // Such a try stops nobody: the deadline alone bounds how many there are.
+  const bool only_waited = refusal.why == StopRefusal::not_arrived && !stood;
+  const bool often_enough = !only_waited && chunk.tries >= mover_.limits_.gate_retries;
+  if (often_enough || now >= chunk.deadline) {
     throw Error(ErrorKind::busy, live_move_call,
                 fmt::format("{}. {}", tried(), advice(refusal.why, stood)));
   }
@@ -103,6 +106,7 @@ void LiveMove::give_up_or_back_off(const LiveChunk& chunk, const Gate::Refusal& 
   if (refusal.why == StopRefusal::not_arrived) mover_.attached_.learn_kinds(allocation_.begin());
   widen_limit(refusal, stood);
   back_off(refusal.why, chunk.tries);
+  ++(only_waited ? chunk.waits : chunk.tries);
 }
 
 /// What another try with the same limit is likely to be given up for again. Nobody stood for what a

@@ -164,7 +164,7 @@ TEST(Gate, IsGivenUpOnceAStreamIsWantedBack) {
     std::uint64_t* word = rig.stop(stuck);
     std::atomic<bool> wanted{false};
     GateLimits limits = GateRig::patient();
-    limits.wanted = &wanted;
+    limits.given_up = [&wanted] { return wanted.load(); };
     const auto program = ThreadedExecutor().spawn("program", [&] { wanted = true; });
     EXPECT_EQ(why(rig.gate().try_close(rig.plan(), limits)), StopRefusal::streams_changed);
     EXPECT_EQ(rig.gate().state(), Gate::State::open);
@@ -172,7 +172,7 @@ TEST(Gate, IsGivenUpOnceAStreamIsWantedBack) {
     GateRig::let_go(word);
     EXPECT_TRUE(rig.runs(stuck));
     program->join();
-    limits.wanted = nullptr;
+    limits.given_up = nullptr;
     EXPECT_EQ(why(rig.gate().try_close(rig.plan(), limits)), StopRefusal::none);
   }
 }
