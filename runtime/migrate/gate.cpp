@@ -478,15 +478,18 @@ bool Gate::may_be_captured(Attempt& attempt) noexcept {
 }
 
 /// A context may have broken since, and takes no work then. To ask by a query would end a capture
-/// that begins meanwhile; a write that goes into one is harmless. It comes behind the stop.
+/// that begins meanwhile; a write that goes into one is harmless. It may come long after the stop:
+/// with an epoch of its own, so that the word is in use until then.
 void Gate::excuse_broken(Attempt& attempt, Arrivals& arrivals) {
   for (std::size_t i = 0; i < attempt.plan.stops.size(); ++i) {
     const GateStop& stop = attempt.plan.stops[i];
     if (arrivals.has(i) || captures(stop)) continue;
+    GatePost::Stand& stand = post_.stand(stop);
+    const ChainStep again = post_.step_of(stand, next_epoch());
+    attempt.unseen.push_back({i});
     try {
-      const ChainStep again = post_.step_of(post_.stand(stop), arrivals.epoch());
-      attempt.unseen.push_back({i});
       driver_.batch(stop.stream, std::span(again.words).first(1));
+      stand.asked = again.words[0].value;
     } catch (const Error& error) {
       if (!breaks_context(error)) throw;
       arrivals.excuse(i);

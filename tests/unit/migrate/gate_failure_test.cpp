@@ -178,6 +178,36 @@ TEST(GateFailure, KeepsTheWordsThatAStreamWillStillWrite) {
   EXPECT_TRUE(rig.runs(stream));
 }
 
+/// A gate that is given up asks a late stream once more, behind what the program launched
+/// meanwhile.
+TEST(GateFailure, KeepsTheWordsThatALateStreamWillWriteOnceMore) {
+  GateRig rig;
+  const BoundStream stream = rig.attach_new(0);
+  Ledger& ledger = rig.memory().ledger();
+  auto post = std::make_unique<GatePost>(rig.driver(), rig.watchdog(), ledger);
+  std::uint64_t* const before = rig.stop(stream);
+  std::uint64_t* behind = nullptr;
+  const GatePlan plan = rig.plan();
+  {
+    Gate gate(rig.driver(), *post);
+    GateLimits limits = GateRig::patient();
+    limits.wait_limit = milliseconds(20);
+    limits.given_up = [&] {  // The stop has been enqueued.
+      if (behind == nullptr) behind = rig.stop(stream);
+      return false;
+    };
+    EXPECT_EQ(why(gate.try_close(plan, limits)), StopRefusal::not_arrived);
+  }
+  const std::atomic_ref arrived(*post->stand(plan.stops[0]).arrived);
+  GateRig::let_go(before);
+  EXPECT_TRUE(comes_true([&] { return arrived != 0; })) << "behind the stop";
+  const std::uint64_t leaks = ledger.leaks();
+  post.reset();
+  EXPECT_EQ(ledger.leaks(), leaks + 1);
+  rig.let_all_go();
+  EXPECT_TRUE(rig.runs(stream));
+}
+
 TEST(GateFailure, IsNeitherOpenedNorReachedByAGraphThatReplaysIt) {
   GateRig rig;
   const BoundStream stream = rig.attach_new(0), other = rig.attach_new(0);
