@@ -119,6 +119,34 @@ TEST_F(AllocationTest, MergesNeighboursAtOnePlaceAndCountsGenerations) {
   chunks_.push_back(std::move(target));
 }
 
+TEST_F(AllocationTest, IsPoisonedWhereAFailedRestoreCannotBeUndone) {
+  show();
+  Chunk chunk = allocation_.drop(1);
+  rig_.fail({Call::grant, Call::unmap}, {0, 1, 2, 3});
+  expect_error(ErrorKind::out_of_memory, [&] { allocation_.restore(1, chunk, rig_.topology()); });
+  EXPECT_EQ(rig_.driver().fired(), 4);
+  rig_.fail_nothing();
+  EXPECT_TRUE(allocation_.poisoned());
+  EXPECT_FALSE(allocation_.dropped(1));
+  EXPECT_FALSE(chunk) << "it lies behind the mapping that stays";
+  rig_.forget_calls();
+  const MutexLock operations(allocation_.operations());
+  allocation_.set_read_only(true, rig_.topology());
+  EXPECT_EQ(rig_.calls(Call::grant), 2) << "of the slots beside it";
+}
+
+TEST_F(AllocationTest, IsDroppedStillWhereAFailedRestoreWasUndone) {
+  show();
+  Chunk chunk = allocation_.drop(1);
+  rig_.fail({Call::grant, Call::unmap}, {0, 1, 2});
+  expect_error(ErrorKind::out_of_memory, [&] { allocation_.restore(1, chunk, rig_.topology()); });
+  rig_.fail_nothing();
+  EXPECT_FALSE(allocation_.poisoned());
+  EXPECT_TRUE(allocation_.dropped(1));
+  allocation_.restore(1, chunk, rig_.topology());
+  rig_.expect_shown(allocation_);
+}
+
 TEST_F(AllocationTest, StaysPoisonedAndKeepsTheChunk) {
   show();
   EXPECT_FALSE(allocation_.poisoned());

@@ -53,6 +53,16 @@ TEST(Memory, UsesFreedChunksForOtherGeometriesToo) {
   rig.memory().check_invariants();
 }
 
+TEST(Memory, GivesADismissedChunkToTheDriverAtOnce) {
+  MemoryRig rig;
+  Chunk chunk = rig.chunk(gpu(0), 2);
+  rig.forget_calls();
+  rig.memory().dismiss(std::move(chunk));
+  EXPECT_EQ(rig.calls(Call::release), 1);
+  EXPECT_EQ(rig.cached(gpu(0)), 0u);
+  EXPECT_EQ(rig.account(gpu(0)).allocated_bytes, 0u);
+}
+
 TEST(Memory, FreeForgetsThePointerAndWaitsForTheWorkBefore) {
   MemoryRig rig;
   constexpr std::chrono::milliseconds long_time(50);

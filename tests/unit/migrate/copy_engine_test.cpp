@@ -113,6 +113,24 @@ TEST(CopyEngine, PreparesARouteOnceAndInContextsOfItsOwn) {
   for (int i = 0; i < 4; ++i) EXPECT_NE(spare.context, rig.context(i));
 }
 
+TEST(CopyEngine, MakesNothingOnceARouteIsPreparedAlsoAfterAWaitThatFailed) {
+  MoveRig rig("test-islands");
+  for (const Location to : {gpu(1), gpu(2)}) {
+    SCOPED_TRACE(to_string(to));
+    const Chunk source = rig.chunk(gpu(0), 2), target = rig.chunk(to, 2);
+    rig.engine().prepare(gpu(0), to);
+    rig.forget_calls();
+    rig.fail({Call::wait_event}, {0});
+    EXPECT_THROW(rig.engine().wait(rig.engine().enqueue(source, target)), Error);
+    rig.fail_nothing();
+    EXPECT_EQ(rig.calls(Call::create_event), 0) << "the first copy's end has its event";
+    rig.engine().wait(rig.engine().enqueue(source, target));
+    EXPECT_EQ(rig.calls(Call::create_event), 0) << "the event of a failed wait is used again";
+    rig.unclaim(source);
+    rig.unclaim(target);
+  }
+}
+
 TEST(CopyEngine, PreparesARouteOnceHoweverManyAsk) {
   MoveRig rig("test-4");
   rig.forget_calls();

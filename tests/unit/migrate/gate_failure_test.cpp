@@ -121,6 +121,23 @@ TEST(GateFailure, IsRefusedWhenACaptureBeginsBetweenTwoCalls) {
   }
 }
 
+TEST(GateFailure, PutsNoStopIntoACaptureThatBeganBeforeIt) {
+  GateRig rig;
+  const BoundStream stream = rig.attach_new(0);
+  int stops = 0;
+  BeforeDriver driver(rig.driver(), [&](Call call, int number) {
+    // With one stream this is the last call before the stop, and behind the first question.
+    if (call == Call::update_chain && number == 0)
+      rig.machine().begin_capture(stream, CaptureMode::relaxed);
+    stops += call == Call::stop ? 1 : 0;
+  });
+  const auto gate = rig.gate_over(driver);
+  EXPECT_EQ(why(gate->try_close(rig.plan(), GateRig::patient())), StopRefusal::capture);
+  EXPECT_EQ(stops, 0) << "the program's graph has a stop of ours";
+  rig.machine().destroy_graph(rig.machine().end_capture(stream));
+  EXPECT_TRUE(rig.runs(stream));
+}
+
 TEST(GateFailure, IsRefusedWhenABlockingStreamBeginsToCapture) {
   for (const bool at_legacy : {false, true}) {
     GateRig rig;

@@ -171,6 +171,29 @@ TEST_P(SteppedGate, GivesUpWhenTheLimitHasPassedSinceTheFirstArrival) {
   });
 }
 
+// A stream that does not come is written to, to see whether its context is broken.
+TEST_P(SteppedGate, WritesNothingIntoACaptureThatBeganWhileItWaited) {
+  step(GetParam(), [](const SimOptions& options) {
+    GateRig rig(options);
+    const BoundStream stream = rig.attach_new(0);
+    rig.stop(stream);
+    rig.forget_calls();
+    const auto program = rig.machine().executor().spawn("program", [&] {
+      sleep(rig, milliseconds(10));
+      EXPECT_EQ(rig.calls(Call::stop), 1);
+      rig.machine().begin_capture(stream, CaptureMode::relaxed);
+    });
+    GateLimits limits = GateRig::patient();
+    limits.wait_limit = milliseconds(50);
+    EXPECT_EQ(why(rig.gate().try_close(rig.plan(), limits)), StopRefusal::not_arrived);
+    program->join();
+    EXPECT_EQ(rig.calls(Call::batch), 0) << "the program's graph has a write of ours";
+    rig.machine().destroy_graph(rig.machine().end_capture(stream));
+    rig.let_all_go();
+    EXPECT_TRUE(rig.runs(stream));
+  });
+}
+
 TEST_P(SteppedGate, HasStreamsOfUnlikeDepthArriveTogether) {
   step(GetParam(), [](const SimOptions& options) {
     GateRig rig(options);

@@ -203,6 +203,17 @@ TEST(Mover, FreeWaitsForTheContextsOfAttachedStreams) {
   });
 }
 
+TEST(Mover, ForgetsTheStreamsOfAnAllocationThatIsFreed) {
+  MoveRig rig;
+  AttachedStreams& attached = rig.mover().attached();
+  const auto allocation = rig.alloc(2, gpu(0));
+  const Address begin = allocation->begin();
+  attached.attach(rig.new_stream(0), begin);
+  ASSERT_TRUE(attached.any(begin));
+  rig.free(allocation);
+  EXPECT_FALSE(attached.any(begin)) << "the next allocation there would stop a stranger's stream";
+}
+
 TEST(Mover, MovesManyAllocationsFromManyThreads) {
   MoveRig rig("test-4");
   ThreadedExecutor executor;

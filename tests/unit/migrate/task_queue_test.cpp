@@ -58,6 +58,32 @@ TEST_F(Queue, GivesTheHigherPriorityFirstThenTheEarlierOneOfAnAllocationAtATime)
   EXPECT_EQ(queue_.take(), nullptr);
 }
 
+TEST_F(Queue, GivesEqualOnesInTheOrderOfComing) {
+  const auto first = push(one_, 0), second = push(one_, 0), third = push(other_, 0);
+  EXPECT_EQ(queue_.take(), first);
+  EXPECT_EQ(queue_.take(), third) << "the second one's allocation moves";
+  const auto fourth = push(other_, 0);
+  end(third);
+  end(first);
+  EXPECT_EQ(queue_.take(), second);
+  EXPECT_EQ(queue_.take(), fourth);
+  end(second);
+  end(fourth);
+}
+
+TEST_F(Queue, GivesNothingOfAnAllocationBeforeItsLastMoveIsPutAway) {
+  const auto first = push(one_, 0), second = push(one_, 0);
+  ASSERT_EQ(queue_.take(), first);
+  const auto third = push(one_, 1);
+  one_->end_move();  // The worker has given the claim back, and comes to the queue next.
+  EXPECT_EQ(queue_.take(), nullptr);
+  queue_.ended(*first);
+  EXPECT_EQ(queue_.take(), third);
+  end(third);
+  EXPECT_EQ(queue_.take(), second);
+  end(second);
+}
+
 TEST_F(Queue, PassesOverAnAllocationThatSomebodyElseMoves) {
   ASSERT_TRUE(one_->try_begin_move());
   const auto first = push(one_, 5), second = push(other_, 0);
