@@ -72,8 +72,7 @@ class Planner {
   bool choose(const Snapshot& snapshot, Round& round, bool with_detours) const;
   void refuse_over_budget(const Snapshot& snapshot, Round& round) const;
   std::vector<std::int64_t> room(const Snapshot& snapshot) const;
-  void accept(const Plan& plan, const Round& round, const Snapshot& snapshot,
-              PlanOutcome& outcome);
+  void accept(const Plan& plan, const Round& round, const Snapshot& snapshot, PlanOutcome& outcome);
   void accept(const OrderedMove& move, const Plan& plan, const Round& round, std::uint64_t first,
               PlanOutcome& outcome);
 
