@@ -22,7 +22,7 @@
 namespace vma {
 namespace {
 
-constexpr double never = std::numeric_limits<double>::infinity();
+constexpr double infinite_s = std::numeric_limits<double>::infinity();
 constexpr std::size_t places = AnyInstance::places;
 
 /// The cheapest of all ways, by trying each: in a block each chunk goes to where it is used, and
@@ -87,7 +87,7 @@ class EveryWay {
 
   const PlacementInstance& instance_;
   std::vector<std::size_t> at_;
-  double best_ = never;
+  double best_ = infinite_s;
 };
 
 TEST(ExactOptimum, IsTheCheapestOfAllWays) {
@@ -149,7 +149,7 @@ class EveryVisit {
   double uses() const {
     double sum = 0;
     for (std::size_t use = 0; use < instance_.uses.size(); ++use) {
-      double best = never;
+      double best = infinite_s;
       const std::uint32_t block = instance_.uses[use].block;
       for (const std::size_t at : visited_[block]) best = std::min(best, instance_.row(use)[at]);
       if (instance_.uses[use].late) {
@@ -163,7 +163,7 @@ class EveryVisit {
 
   const PlacementInstance& instance_;
   std::vector<std::vector<std::size_t>> visited_;
-  double best_ = never;
+  double best_ = infinite_s;
 };
 
 TEST(CheapestPaths, AreNotAboveAnyOrderOfUsesAndMoves) {
@@ -196,9 +196,9 @@ TEST(PlacementBounds, StandInOrder) {
       const auto found = std::ranges::find(bounds.rows, name, &PlacementBounds::Row::name);
       return found == bounds.rows.end() ? PlacementBounds::Row{} : *found;
     };
-    const double exact = row("exact").bound_s.value_or(never);
-    const double event = row("event").bound_s.value_or(never);
-    const double priced = row("lagrangian").bound_s.value_or(never);
+    const double exact = row("exact").bound_s.value_or(infinite_s);
+    const double event = row("event").bound_s.value_or(infinite_s);
+    const double priced = row("lagrangian").bound_s.value_or(infinite_s);
     ASSERT_LE(event, priced) << "seed " << seed;
     ASSERT_LE(priced, exact + 1e-9) << "seed " << seed;
     prices_helped += priced > event + 1e-6 ? 1 : 0;
@@ -278,7 +278,7 @@ TEST(BestStatic, BoundsNoPlanThatMoves) {
   const EpochGrid grid(any.instance, 1);
   BestStatic fixed(any.instance, grid);
   const double bound = fixed.bound(never, 10).seconds;
-  EXPECT_GT(bound, placement_bounds(any.instance).best().plan_s.value_or(never));
+  EXPECT_GT(bound, placement_bounds(any.instance).best().plan_s.value_or(infinite_s));
 }
 
 }  // namespace
