@@ -45,7 +45,7 @@ class DecisionLog {
   void flush(Time now) noexcept;
   /// Passes on what there is, and returns true when it is written or lost; false if `deadline`
   /// passes first on the steady clock. Blocks: as the disk does, until then.
-  bool write_all(TimePoint deadline = never) noexcept;
+  bool write_all(TimePoint deadline = TimePoint::max()) noexcept;
 
   /// Of those still kept: from number `sequence` on, the first `decisions_max` of them.
   std::vector<Decision> since(std::uint64_t sequence, std::size_t decisions_max) const;

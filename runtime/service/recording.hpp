@@ -51,7 +51,7 @@ class Recording {
   void flush(Time now) noexcept;
   /// Passes on what there is, and returns true when it is written or lost; false if `deadline`
   /// passes first on the steady clock. Blocks: as the disk does, until then.
-  bool write_all(TimePoint deadline = never) noexcept;
+  bool write_all(TimePoint deadline = TimePoint::max()) noexcept;
 
   RecordingStats stats() const;
 

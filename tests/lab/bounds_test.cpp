@@ -277,7 +277,7 @@ TEST(BestStatic, BoundsNoPlanThatMoves) {
   any.instance.arrange();
   const EpochGrid grid(any.instance, 1);
   BestStatic fixed(any.instance, grid);
-  const double bound = fixed.bound(never, 10).seconds;
+  const double bound = fixed.bound(infinite_s, 10).seconds;
   EXPECT_GT(bound, placement_bounds(any.instance).best().plan_s.value_or(infinite_s));
 }
 
