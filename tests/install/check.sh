@@ -126,7 +126,7 @@ check_paths() {
   done
   local vmart=$prefix/moved/bin/vmart answer
   [[ -x $vmart ]] || { echo "skipped: the command line is not built"; exit 77; }
-  (cd / && "$vmart" demo --mib 4 >/dev/null)
+  (cd / && "$vmart" demo --mib 8 >/dev/null)
   mv "$prefix/moved/share" "$prefix/moved/elsewhere"
   if answer=$(cd / && "$vmart" demo --driver sim:h200x2 2>&1) || [[ $answer != *'no machine file'* ]] ||
     [[ $answer == *"$source/runtime"* ]]; then

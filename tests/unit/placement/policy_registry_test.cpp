@@ -97,9 +97,9 @@ TEST(PolicyRegistry, ListsTheParametersWhereOneIsWrong) {
   EXPECT_TRUE(says(unknown, "no parameter 'horizn'"));
   EXPECT_TRUE(says(unknown, "horizon: duration, 100ms to 60s, default 2s: how far ahead"))
       << unknown;
-  EXPECT_TRUE(says(unknown, "else 1MiB: from which size on")) << unknown;
-  EXPECT_TRUE(says(unknown, "uses: count, 1 to 100, else 3: how often")) << unknown;
-  EXPECT_TRUE(says(unknown, "peers: flag, else true: whether peers count")) << unknown;
+  EXPECT_TRUE(says(unknown, "default 1MiB: from which size on")) << unknown;
+  EXPECT_TRUE(says(unknown, "uses: count, 1 to 100, default 3: how often")) << unknown;
+  EXPECT_TRUE(says(unknown, "peers: flag, default true: whether peers count")) << unknown;
   EXPECT_TRUE(says(refusal("full:uses"), "'uses' is not parameter=value"));
   EXPECT_TRUE(says(refusal("full:=2"), "'=2' is not parameter=value"));
   EXPECT_TRUE(says(refusal("full:uses=2,"), "nothing after the last comma"));

@@ -54,7 +54,7 @@ TEST(PolicyLibrary, LoadsAPolicyWithItsParameters) {
 
 TEST(PolicyLibrary, RefusesWrongNamesAndParameters) {
   EXPECT_TRUE(says(refusal("lead@" + path_of("good")), "its policy is 'follow', not 'lead'"));
-  EXPECT_TRUE(says(refusal(path_of("good") + ":speed=1"), "uses: count, 1 to 9, else 2"));
+  EXPECT_TRUE(says(refusal(path_of("good") + ":speed=1"), "uses: count, 1 to 9, default 2"));
 }
 
 TEST(PolicyLibrary, NamesWhatDoesNotFitBeforeAnythingIsCalled) {
