@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Starts processes that end in the middle of their moves, and looks at how they end.
 
-exits.py [--count N] [--together N] [--limit S] [--above-idle MS] [--ways A,B] [--linger MS] [--output]
-         PROGRAM [ARGUMENT...]
+exits.py [--count N] [--together N] [--limit S] [--budget S] [--above-idle MS] [--ways A,B] [--linger MS]
+         [--output] PROGRAM [ARGUMENT...]
 
 PROGRAM [ARGUMENT...] WAY MILLISECONDS prints "exits NANOSECONDS" (CLOCK_MONOTONIC) just before it exits.
 Each process must end with 0 (by SIGABRT where it throws), write nothing to standard error, and be gone
 within the limit; one that is not is killed and counts as hung. With --output each also leaves a trace, a
-recording and decisions that can be read, and no socket. With --above-idle the median exit of the ways
+recording and decisions that can be read, and no socket. With --budget no process starts after so many
+seconds, and it is a failure if that leaves some out. With --above-idle the median exit of the ways
 `cancel` and `return` may take at most so much longer than that of `idle`, which has no moves: the exit of a
 CUDA process takes its own time. Prints a row a way; exits with 1 if any failed.
 """
@@ -168,6 +169,8 @@ def main():
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--together", type=int, default=4)
     parser.add_argument("--limit", type=float, default=5, help="seconds that an exit may take")
+    parser.add_argument("--budget", type=float, default=float("inf"), metavar="S",
+                        help="seconds after which no more processes are started")
     parser.add_argument("--above-idle", type=float, metavar="MS",
                         help="how much longer the median of cancel and return may be than that of idle")
     parser.add_argument("--start", type=float, default=60, help="seconds that a start may take")
@@ -177,8 +180,13 @@ def main():
     parser.add_argument("program", nargs="+")
     arguments = parser.parse_args()
     ways = arguments.ways.split(",")
+    last_start = time.monotonic() + arguments.budget
+
+    def run_in_time(number):
+        return run_one(arguments, ways[number % len(ways)], number) if time.monotonic() < last_start else None
+
     with concurrent.futures.ThreadPoolExecutor(arguments.together) as pool:
-        ends = list(pool.map(lambda n: run_one(arguments, ways[n % len(ways)], n), range(arguments.count)))
+        ends = [end for end in pool.map(run_in_time, range(arguments.count)) if end is not None]
     if any(end["skipped"] for end in ends):
         print("skipped: this machine lacks what the program needs")
         return EXIT_SKIPPED
@@ -197,7 +205,9 @@ def main():
     slow = [] if arguments.above_idle is None else slow_ways(ends, arguments.above_idle)
     for text in slow:
         print(text)
-    return 1 if failed or slow else 0
+    if len(ends) < arguments.count:
+        print(f"{arguments.count - len(ends)} of {arguments.count} were not started within {arguments.budget:.0f} s")
+    return 1 if failed or slow or len(ends) < arguments.count else 0
 
 
 if __name__ == "__main__":

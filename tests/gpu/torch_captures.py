@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Captures of PyTorch's on an attached stream, in every mode, beside everything that the runtime does
 on other threads: live moves, streams that are attached and detached (the capturing one too), parks,
-frees, and a policy's moves where VMART_POLICY names one. No capture may be ended, and none may stand.
+frees, and a policy's moves. No capture may be ended, and none may stand.
 
 torch_captures.py LIBVMART.SO EXAMPLES [COUNT]     leaves with 77 without PyTorch and two GPUs
 """
@@ -18,6 +18,7 @@ WORDS = 4 << 20  # 16 MiB of floats: a segment of its own.
 NODES, REPLAYS, PAUSE_S, LIMIT_S = 100, 5, 0.06, 20
 MODES = ("global", "thread_local", "relaxed")
 LOCATION_GPU, SCOPE_ATTACHED = 0, 1
+SMALL_BYTES = 4 << 20
 
 
 class Watchdog(threading.Thread):
@@ -50,8 +51,7 @@ class Company:
         def loop():
             while not self.stopping:
                 try:
-                    step()
-                    self.done[name] += 1
+                    self.done[name] += step() is not False
                 except RuntimeError as error:
                     self.refused[f"{name}: {str(error)[:110]}"] += 1
 
@@ -98,12 +98,12 @@ def keep_company(torch, vmart, company, captured, moved):
         vmart.call("vmart_detach", handle)
 
     def free():
-        vmart.call("vmart_free", alloc(vmart, 4 << 20))
+        vmart.call("vmart_free", alloc(vmart, SMALL_BYTES))
 
     company.add("move", move)
     company.add("attach", attach_and_detach)
     company.add("free", free)
-    alloc(vmart, 4 << 20, b"parked")  # Never freed: the process ends with it.
+    alloc(vmart, SMALL_BYTES, b"parked")  # Never freed: the process ends with it.
     attached = Options(ctypes.sizeof(Options), scope=SCOPE_ATTACHED)  # A hold would end captures.
 
     def park():
@@ -111,6 +111,21 @@ def keep_company(torch, vmart, company, captured, moved):
             vmart.call(name, b"parked", ctypes.byref(attached), None, None)
 
     company.add("park", park)
+    followed, at = alloc(vmart, SMALL_BYTES), Location()
+
+    def follow():
+        """One move by the policy, after a user that changes GPUs."""
+        vmart.call("vmart_where", followed, ctypes.byref(at))
+        user = 1 - at.ordinal
+        while at.ordinal != user:
+            if company.stopping:
+                return False
+            vmart.library.vmart_record_use(followed, ctypes.c_size_t(SMALL_BYTES), user, 0)
+            time.sleep(0.001)  # The pace of a program.
+            vmart.call("vmart_where", followed, ctypes.byref(at))
+        return True
+
+    company.add("policy", follow)
 
 
 def capture(torch, stream, mode, number):
@@ -138,6 +153,7 @@ def capture(torch, stream, mode, number):
 
 def main(library, examples, count="200"):
     faulthandler.enable()
+    os.environ.setdefault("VMART_POLICY", "counter:theta=0.01")  # Moves memory soon after its user changes.
     sys.path.insert(0, examples)
     import torch_pool  # Before torch: it sets what torch reads once.
 
@@ -176,7 +192,7 @@ def main(library, examples, count="200"):
     whole = bool(torch.equal(moved, wanted))
     if not whole:
         print("FAILED: what moved beside the captures has other bytes")
-    lazy = [name for name in ("move", "attach", "free", "park") if company.done[name] == 0]
+    lazy = [name for name in ("move", "attach", "free", "park", "policy") if company.done[name] == 0]
     if lazy:
         print(f"FAILED: nothing was done beside the captures: {', '.join(lazy)}")
     vmart.detach(idle)
