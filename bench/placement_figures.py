@@ -46,8 +46,6 @@ def bar_rows(measured):
         *_bar(measured, "`record_launch` of six pointers", "record_launch/[a-z]+/threads.*",
               "ns_per_launch", "<= 500 ns", lambda value: value <= 500,
               lambda value: f"{value:.0f} ns"),
-        *_bar(measured, "the same, each confirmed by the driver", "record_launch/.*/confirmed/.*",
-              "ns_per_launch", "shown", None, lambda value: f"{value:.0f} ns"),
         *_bar(measured, "`advise` to the policy, p99", "placement/advise", "advise_p99_us", "<= 200 us",
               lambda value: value <= 200, show_us),
         *_bar(measured, "two threads that wake each other, p99", "placement/advise",

@@ -1,8 +1,7 @@
 // What it costs to record a launch that a program makes by itself, of a kernel with six pointers
 // into six allocations: `vma::record_launch` on the thread that launches, alone and beside others.
 // On GPUs for both kinds of handles: the CUfunction of a module, and the CUkernel of a library,
-// which is what cudart launches; `confirmed` adds what is spent once in 100 us a kernel, to ask the
-// driver whether it is still the same. Nothing is launched. The uses are drained outside of what is
+// which is what cudart launches. Nothing is launched. The uses are drained outside of what is
 // timed.
 
 #include "bench/machine.hpp"
@@ -100,7 +99,7 @@ const std::array<void*, pointers>& six_pointers() {
   return made;
 }
 
-void record_launches(benchmark::State& state, Handle handle, bool confirmed) {
+void record_launches(benchmark::State& state, Handle handle) {
   Runtime& runtime = shared_runtime();
   UseLog& log = *runtime.parts().uses;
   const void* const function = function_of(handle);
@@ -110,14 +109,11 @@ void record_launches(benchmark::State& state, Handle handle, bool confirmed) {
   std::vector<LoggedUse> uses;
   std::vector<std::chrono::nanoseconds> times;
   make_current(primary());
-  Driver& driver = *runtime.parts().driver;
-  const KernelParameters known = driver.kernel_parameters(function);
   runtime.record_launch(function, parameters.data(), gpu(0));
   for ([[maybe_unused]] auto iteration : state) {
     const Stopwatch watch;
     for (std::size_t i = 0; i < launches_a_batch; ++i) {
       runtime.record_launch(function, parameters.data(), gpu(0));
-      if (confirmed) benchmark::DoNotOptimize(driver.has_parameters(function, known));
     }
     times.push_back(watch.elapsed());
     if (state.thread_index() == 0) {
@@ -131,14 +127,12 @@ void record_launches(benchmark::State& state, Handle handle, bool confirmed) {
       benchmark::Counter(median / launches_a_batch, benchmark::Counter::kAvgThreads);
 }
 
-void add(const std::string& name, Handle handle, bool confirmed, int threads) {
+void add(const std::string& name, Handle handle, int threads) {
   const auto repetitions = static_cast<int>(setting("VMART_BENCH_REPETITIONS", 20));
   const auto batches = static_cast<benchmark::IterationCount>(setting("VMART_BENCH_BATCHES", 500));
   benchmark::RegisterBenchmark(
-      ("record_launch/" + name + (confirmed ? "/confirmed" : "") + "/threads" +
-       std::to_string(threads))
-          .c_str(),
-      [=](benchmark::State& state) { record_launches(state, handle, confirmed); })
+      ("record_launch/" + name + "/threads" + std::to_string(threads)).c_str(),
+      [=](benchmark::State& state) { record_launches(state, handle); })
       ->Iterations(batches)
       ->Repetitions(repetitions)
       ->Threads(threads)
@@ -149,11 +143,9 @@ void register_all() {
   const bool simulated = shared_runtime().parts().driver->simulated();
   function_of(Handle::function);  // On this thread, and before anything is timed.
   six_pointers();
-  for (const bool confirmed : {false, true}) {
-    for (const int threads : {1, 2}) {
-      add("function", Handle::function, confirmed, threads);
-      if (!simulated) add("kernel", Handle::kernel, confirmed, threads);
-    }
+  for (const int threads : {1, 2}) {
+    add("function", Handle::function, threads);
+    if (!simulated) add("kernel", Handle::kernel, threads);
   }
 }
 

@@ -298,15 +298,17 @@ class VMART_EXPORT Runtime {
   /// new stream with its handle counts as attached. `work` says whether graphs are launched on it:
   /// `no_graphs` where they are loses writes, see StreamWork. Costs a launch nothing. Never
   /// synchronises. Legal at any time from any thread, also while the stream captures: no capture is
-  /// ended by it, by `detach`, or by a move at gates. Throws: Error{invalid_argument} for a stream
-  /// that is attached so already, is of a GPU that the runtime does not have, or that the driver
-  /// does not know.
+  /// ended by it, by `detach`, or by a move at gates. Blocks: while a move switches a chunk; a move
+  /// that was interrupted twice by streams that came or went makes `attach` and `detach` wait for
+  /// its next try, whose streams have a quarter of a second to stop. Throws:
+  /// Error{invalid_argument} for a stream that is attached so already, is of a GPU that the runtime
+  /// does not have, or that the driver does not know.
   void attach(Stream stream, StreamWork work = StreamWork::any);
   void attach(Stream stream, void* pointer, StreamWork work = StreamWork::any);
   /// Once it has returned, the runtime does nothing with the stream any more, which may be
   /// destroyed. Throws: Error{invalid_argument} for a stream that is not attached so. Blocks: while
-  /// a move stops the stream, which it gives up where not all streams stand yet; not for what the
-  /// stream has to do, unless the driver keeps the move's own call waiting for that.
+  /// a move stops the stream, which it gives up where not all streams stand yet, twice for a chunk;
+  /// not for what the stream has to do, unless the driver keeps the move's own call waiting.
   void detach(Stream stream);
   void detach(Stream stream, void* pointer);
 
@@ -399,17 +401,20 @@ class VMART_EXPORT Runtime {
   /// For a kernel that the program, or a library that it uses, has just launched by itself on
   /// `device`. Records the uses that `launch_recorded` does; in a parameter that is a struct, every
   /// aligned word may be a pointer. Takes a fraction of a microsecond for a kernel that was
-  /// recorded before, and no lock: its layout is kept, and once in 100 us each thread has the
-  /// driver confirm that the kernel still has the last of the parameters. Requires: `function` is
-  /// what the launch was given, a CUfunction or a CUkernel, and has not been unloaded; `parameters`
-  /// is its `kernelParams`; the thread has a current context, as it had for the launch. After a
-  /// module or library was unloaded, its handles may come back for other kernels: call
-  /// `forget_kernels`. Otherwise such a kernel is taken for the old one for up to 100 us after a
-  /// launch of that, and beyond where it has the same parameter in that place. Throws:
+  /// recorded before, and no lock: its layout is cached, and the driver confirms that the kernel
+  /// still has the last of the parameters. Requires: `function` is what the launch was given, a
+  /// CUfunction or a CUkernel, and has not been unloaded; `parameters` is its `kernelParams`; the
+  /// thread has a current context, as it had for the launch. After a module or library was
+  /// unloaded, its handles may come back for other kernels: call `forget_kernels`. Otherwise a
+  /// kernel that has the same last parameter is taken for the old one. Throws:
   /// Error{invalid_argument} for null, for a handle that the driver does not know, and for a device
   /// that is no GPU of the runtime; {unsupported} where the driver cannot tell a kernel's
   /// parameters. Then nothing is recorded.
   void record_launch(const void* function, const void* const* parameters, Location device);
+  /// The same for a launch whose `extra` names one block with all parameters in their places
+  /// (CU_LAUNCH_PARAM_BUFFER_POINTER), as cuBLAS launches. Throws: also Error{invalid_argument} for
+  /// a block that is shorter than the kernel's parameters.
+  void record_launch(const void* function, std::span<const std::byte> block, Location device);
   /// After `cuModuleUnload` or `cuLibraryUnload`: drops what `record_launch` has kept of kernels,
   /// all of it. Each kernel is then asked about once more.
   void forget_kernels();

@@ -50,6 +50,8 @@ VMART_EXPORT void launch_recorded(Stream stream, const Kernel& kernel, Dim3 grid
 /// Does nothing while no runtime is open, as `forget_kernels` and `record_use`.
 VMART_EXPORT void record_launch(const void* function, const void* const* parameters,
                                 Location device);
+VMART_EXPORT void record_launch(const void* function, std::span<const std::byte> block,
+                                Location device);
 VMART_EXPORT void forget_kernels();
 VMART_EXPORT std::vector<Extent> where(const void* pointer);
 VMART_EXPORT void read(const void* pointer, std::span<std::byte> out);

@@ -235,6 +235,11 @@ VMART_EXPORT void vmart_record_use(const void* address, size_t size_bytes, int g
 /// does nothing. VMART_INVALID_ARGUMENT for a handle that the driver does not know.
 VMART_EXPORT vmart_status vmart_record_launch(const void* function, const void* const* parameters,
                                               int gpu_ordinal);
+/// The same for a launch whose `extra` names one block with all parameters in their places
+/// (CU_LAUNCH_PARAM_BUFFER_POINTER), as cuBLAS launches. VMART_INVALID_ARGUMENT also for a block
+/// that is shorter than the kernel's parameters.
+VMART_EXPORT vmart_status vmart_record_launch_block(const void* function, const void* block,
+                                                    size_t size_bytes, int gpu_ordinal);
 /// After `cuModuleUnload` or `cuLibraryUnload`, whose handles may come back for other kernels:
 /// drops what `vmart_record_launch` keeps of kernels.
 VMART_EXPORT vmart_status vmart_forget_kernels(void);

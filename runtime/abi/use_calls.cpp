@@ -63,6 +63,17 @@ vmart_status vmart_record_launch(const void* function, const void* const* parame
   });
 }
 
+vmart_status vmart_record_launch_block(const void* function, const void* block, size_t size_bytes,
+                                       int gpu_ordinal) {
+  return at_boundary([&] {
+    constexpr const char* call = "vmart_record_launch_block";
+    require_argument(function, call, "function");
+    if (size_bytes > 0) require_argument(block, call, "block");
+    vma::record_launch(function, {static_cast<const std::byte*>(block), size_bytes},
+                       vma::gpu(gpu_ordinal));
+  });
+}
+
 vmart_status vmart_forget_kernels(void) {
   return at_boundary([] { vma::forget_kernels(); });
 }

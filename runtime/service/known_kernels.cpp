@@ -25,7 +25,6 @@ class KnownKernels::ThreadKernels {
   struct Kernel {
     std::uint64_t generation = 0;  // None's.
     const void* function = nullptr;
-    TimePoint confirmed{0};
     Parameters parameters;
   };
 
@@ -47,7 +46,7 @@ class KnownKernels::ThreadKernels {
 };
 
 KnownKernels::KnownKernels(Driver& driver) noexcept
-    : driver_(driver), clock_(driver.clock()), generation_(++last_generation) {}
+    : driver_(driver), generation_(++last_generation) {}
 
 KnownKernels::Shard& KnownKernels::shard_of(const void* function) noexcept {
   return shards_[spread(function) % shard_count];
@@ -57,17 +56,11 @@ const KernelParameters* KnownKernels::parameters_of(const void* function) {
   ThreadKernels* const mine = ThreadKernels::mine();
   if (mine == nullptr) return nullptr;
   const std::uint64_t generation = generation_.load(std::memory_order_acquire);
-  const TimePoint now = clock_.now();
   ThreadKernels::Kernel& last = mine->place_of(function);
-  if (last.generation == generation && last.function == function) {
-    if (now - last.confirmed < confirmed_for) return last.parameters.get();
-    if (driver_.has_parameters(function, *last.parameters)) {
-      last.confirmed = now;
-      return last.parameters.get();
-    }
-  }
+  const bool has_it = last.generation == generation && last.function == function;
+  if (has_it && driver_.has_parameters(function, *last.parameters)) return last.parameters.get();
   last = {};
-  last = {generation, function, now, find_or_ask(function, generation)};
+  last = {generation, function, find_or_ask(function, generation)};
   return last.parameters.get();
 }
 

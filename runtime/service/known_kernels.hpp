@@ -1,12 +1,10 @@
 #pragma once
 
-#include "base/clock.hpp"
 #include "base/mutex.hpp"
 #include "driver/driver.hpp"
 
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -17,16 +15,14 @@ namespace vma {
 /// The parameters of kernels that the program launches by itself, by the handles that it launches
 /// them with. To ask the driver for all of them costs a call each, so that what it said is kept.
 ///
-/// Nobody tells when a module or library is unloaded, and the driver uses handles again. So what is
-/// kept counts only if the driver confirms it (`Driver::has_parameters`) or confirmed it to the
-/// same thread within `confirmed_for`, and `forget` drops all of it. Any thread. No lock is held
-/// while the driver is asked, and none is taken for the last kernels of a thread.
+/// Nobody tells when a module or library is unloaded, and the driver uses handles again: an unload
+/// and the load of another module take 40 us (driver 580). So what is kept counts only if the
+/// driver confirms it (`Driver::has_parameters`), and `forget` drops all of it. Any thread. No lock
+/// is held while the driver is asked, and none is taken for the last kernels of a thread.
 class KnownKernels {
  public:
   /// Beyond this a part of them is forgotten. One of 4 parameters takes 150 bytes.
   static constexpr std::size_t kernels_max = 16384;
-  /// Shorter than an unload, a load and the first launch of another kernel, as a rule.
-  static constexpr std::chrono::microseconds confirmed_for{100};
 
   explicit KnownKernels(Driver& driver) noexcept;
   KnownKernels(const KnownKernels&) = delete;
@@ -53,7 +49,6 @@ class KnownKernels {
   Parameters find_or_ask(const void* function, std::uint64_t generation);
 
   Driver& driver_;
-  const Clock& clock_;
   /// What a thread has of another generation does not count. No two of a process are the same, of
   /// whichever runtime.
   std::atomic<std::uint64_t> generation_;

@@ -154,6 +154,11 @@ void record_launch(const void* function, const void* const* parameters, Location
     open->record_launch(function, parameters, device);
   }
 }
+void record_launch(const void* function, std::span<const std::byte> block, Location device) {
+  if (Runtime* open = process_runtime.load(std::memory_order_acquire)) {
+    open->record_launch(function, block, device);
+  }
+}
 void forget_kernels() {
   if (Runtime* open = process_runtime.load(std::memory_order_acquire)) open->forget_kernels();
 }

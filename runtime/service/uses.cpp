@@ -93,6 +93,14 @@ void look_through(const ParameterInfo& info, const void* parameter, UsesFound& f
   }
 }
 
+void require_launch(const Topology& topology, const void* function, Location device,
+                    const char* call) {
+  topology.require(device, call);
+  if (device.kind == Location::Kind::gpu && function != nullptr) return;
+  throw Error(ErrorKind::invalid_argument, call,
+              fmt::format("function {} on {}", function, to_string(device)));
+}
+
 }  // namespace
 
 inline namespace v1 {
@@ -137,17 +145,34 @@ void Runtime::launch_recorded(Stream stream, const Kernel& kernel, Dim3 grid, Di
 void Runtime::record_launch(const void* function, const void* const* parameters, Location device) {
   constexpr const char* call = "vma::record_launch";
   const Parts::Entry entry(*parts_, call);
-  entry->topology.require(device, call);
-  if (device.kind != Location::Kind::gpu || function == nullptr) {
-    throw Error(ErrorKind::invalid_argument, call,
-                fmt::format("function {} on {}", function, to_string(device)));
-  }
+  require_launch(entry->topology, function, device, call);
   const KernelParameters* const known = entry->kernels.parameters_of(function);
   if (known == nullptr) return;  // The thread ends, and has no ring for uses either.
   require_all(known->list.size(), parameters, call);
   UsesFound found(entry->memory.registry(), device);
   for (std::size_t i = 0; i < known->list.size(); ++i) {
     look_through(known->list[i], parameters[i], found);
+  }
+  record_uses(found.uses());
+}
+
+void Runtime::record_launch(const void* function, std::span<const std::byte> block,
+                            Location device) {
+  constexpr const char* call = "vma::record_launch";
+  const Parts::Entry entry(*parts_, call);
+  require_launch(entry->topology, function, device, call);
+  const KernelParameters* const known = entry->kernels.parameters_of(function);
+  if (known == nullptr) return;
+  const std::size_t needed =
+      known->list.empty() ? 0 : known->list.back().offset_bytes + known->list.back().size_bytes;
+  if (block.size() < needed) {
+    throw Error(ErrorKind::invalid_argument, call,
+                fmt::format("the block has {} bytes, and the kernel's parameters take {}",
+                            block.size(), needed));
+  }
+  UsesFound found(entry->memory.registry(), device);
+  for (const ParameterInfo& info : known->list) {
+    look_through(info, block.data() + info.offset_bytes, found);
   }
   record_uses(found.uses());
 }

@@ -112,18 +112,27 @@ class GpuRealLaunches : public GpuTest<CudaMachine> {
     for (const LoggedUse& use : logged) found.insert(to_pointer(use.address));
     return found;
   }
+  void record(const KernelNode& kernel) {
+    if (kernel.extra == nullptr) {
+      return runtime().record_launch(kernel.handle(), kernel.parameters, gpu(0));
+    }
+    const void* block = nullptr;
+    std::size_t size_bytes = 0;
+    constexpr std::uintptr_t end = 0, buffer_pointer = 1, buffer_size = 2;
+    for (void** entry = kernel.extra; reinterpret_cast<std::uintptr_t>(*entry) != end; entry += 2) {
+      const auto what = reinterpret_cast<std::uintptr_t>(entry[0]);
+      if (what == buffer_pointer) block = entry[1];
+      if (what == buffer_size) size_bytes = *static_cast<const std::size_t*>(entry[1]);
+    }
+    runtime().record_launch(kernel.handle(), {static_cast<const std::byte*>(block), size_bytes},
+                            gpu(0));
+  }
   /// What all of them use, recorded twice: when met for the first time, and from what is kept.
   std::set<const void*> uses_of(std::vector<KernelNode> kernels) {
-    // Parameters in one block are the launcher's secret (docs/integrations.md).
-    std::erase_if(kernels, [](const KernelNode& kernel) { return kernel.parameters == nullptr; });
     runtime().forget_kernels();
-    for (const KernelNode& kernel : kernels) {
-      runtime().record_launch(kernel.handle(), kernel.parameters, gpu(0));
-    }
+    for (const KernelNode& kernel : kernels) record(kernel);
     const std::set<const void*> first = uses();
-    for (const KernelNode& kernel : kernels) {
-      runtime().record_launch(kernel.handle(), kernel.parameters, gpu(0));
-    }
+    for (const KernelNode& kernel : kernels) record(kernel);
     EXPECT_EQ(uses(), first);
     return first;
   }

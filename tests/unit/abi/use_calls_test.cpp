@@ -63,6 +63,13 @@ TEST_F(UseCalls, ALaunchIsRecordedByWhatItsParametersPointInto) {
   EXPECT_EQ(recorded[1].address, address_of(words));
   EXPECT_EQ(recorded[1].device, DeviceId{1});
   EXPECT_EQ(recorded[1].kind, UseKind::read_write);
+  const void* block[] = {words, nullptr, nullptr};
+  EXPECT_EQ(vmart_record_launch_block(function, block, sizeof(block), 1), VMART_OK);
+  EXPECT_EQ(uses().size(), 1u);
+  EXPECT_EQ(vmart_record_launch_block(function, block, sizeof(block) - 1, 1),
+            VMART_INVALID_ARGUMENT);
+  EXPECT_EQ(vmart_record_launch_block(function, nullptr, sizeof(block), 1), VMART_INVALID_ARGUMENT);
+  EXPECT_EQ(vmart_record_launch_block(nullptr, block, sizeof(block), 1), VMART_INVALID_ARGUMENT);
   EXPECT_EQ(vmart_forget_kernels(), VMART_OK);
   EXPECT_EQ(vmart_record_launch(nullptr, parameters, 1), VMART_INVALID_ARGUMENT);
   EXPECT_EQ(vmart_record_launch(function, nullptr, 1), VMART_INVALID_ARGUMENT);

@@ -21,18 +21,11 @@ namespace {
 
 using Parameters = std::vector<ParameterInfo>;
 
-/// Stands still.
-struct ClockByHand final : SteadyClock {
-  TimePoint now() const override { return time; }
-  std::atomic<TimePoint> time{TimePoint(1)};
-};
-
 /// Confirms what the real one does: the last of the parameters, or that there is none.
 class Kernels final : public InterceptDriver {
  public:
   using InterceptDriver::InterceptDriver;
 
-  Clock& clock() override { return by_hand; }
   KernelParameters kernel_parameters(const void* function) override {
     ++asked;
     const auto found = loaded.find(function);
@@ -49,10 +42,6 @@ class Kernels final : public InterceptDriver {
     return now.size() >= count && now[count - 1] == parameters.list.back();
   }
 
-  /// So that what was confirmed does not count any more.
-  void let_age() { by_hand.time = by_hand.time.load() + KnownKernels::confirmed_for; }
-
-  ClockByHand by_hand;
   std::map<const void*, Parameters> loaded;
   std::atomic<int> asked{0}, confirmed{0};
 
@@ -76,24 +65,20 @@ TEST_F(KnownKernelsTest, AreAskedForOnceAndThenConfirmed) {
   for (int launch = 0; launch < 5; ++launch) {
     EXPECT_EQ(known.parameters_of(handle(1))->list, driver.loaded[handle(1)]);
     EXPECT_EQ(known.parameters_of(handle(2))->list, Parameters{});
-    driver.let_age();
   }
   EXPECT_EQ(driver.asked, 2);
   EXPECT_EQ(driver.confirmed, 8);
 }
 
-TEST_F(KnownKernelsTest, AreConfirmedOnceInAWhileToEachThread) {
+TEST_F(KnownKernelsTest, AreConfirmedToEachThreadForEachLaunch) {
   driver.loaded[handle(1)] = {{0, 8}, {8, 4}};
   const auto launch = [&] {
     for (int i = 0; i < 5; ++i) known.parameters_of(handle(1));
   };
   launch();
-  EXPECT_EQ(driver.confirmed, 0);
-  driver.let_age();
-  launch();
-  EXPECT_EQ(driver.confirmed, 1);
+  EXPECT_EQ(driver.confirmed, 4);
   std::thread(launch).join();
-  EXPECT_EQ(driver.confirmed, 2);
+  EXPECT_EQ(driver.confirmed, 9);
   EXPECT_EQ(driver.asked, 1);
 }
 
@@ -114,12 +99,11 @@ TEST_F(KnownKernelsTest, AreAskedForAgainWhereAnotherHasTheHandle) {
   for (const Parameters& other :
        {Parameters{{0, 8}, {8, 8}}, Parameters{{0, 8}}, Parameters{}, Parameters{{0, 4}, {8, 4}}}) {
     driver.loaded[handle(1)] = other;
-    driver.let_age();
     EXPECT_EQ(known.parameters_of(handle(1))->list, other);
   }
 }
 
-/// Also where the driver's confirmation does not tell them apart, and where it is not asked for.
+/// Also where the driver's confirmation does not tell them apart.
 TEST_F(KnownKernelsTest, AreAskedForAgainOnceForgotten) {
   driver.loaded[handle(1)] = {{0, 8}, {8, 8}, {16, 4}};
   known.parameters_of(handle(1));
@@ -135,7 +119,6 @@ TEST_F(KnownKernelsTest, OfWhichTheDriverKnowsNothingAreNotKept) {
   driver.loaded[handle(1)] = {{0, 8}};
   known.parameters_of(handle(1));
   driver.loaded.clear();
-  driver.let_age();
   EXPECT_THROW(known.parameters_of(handle(1)), Error) << "unloaded";
 }
 
@@ -163,7 +146,6 @@ TEST_F(KnownKernelsTest, AreRightBesideThreadsThatForget) {
         const auto found = known.parameters_of(handle(number));
         if (found->list != Parameters{{8 * number, 8}}) ++wrong;
         if (thread == 0 && i % 50 == 0) known.forget();
-        if (thread == 1 && i % 20 == 0) driver.let_age();
       }
     });
   }

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <random>
 #include <set>
+#include <span>
 #include <utility>
 
 namespace vma {
@@ -36,6 +37,22 @@ struct RecordedLaunch : testing::Test {
   }
   void record(const void* function, std::vector<const void*> parameters, Location device = gpu(1)) {
     rig.runtime().record_launch(function, parameters.data(), device);
+  }
+  /// The same parameters, as one block with 0xff in between.
+  void record_block(const void* function, const std::vector<const void*>& parameters) {
+    const KernelParameters known = rig.machine().kernel_parameters(function);
+    ASSERT_EQ(known.list.size(), parameters.size());
+    std::vector<std::byte> block;
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      const ParameterInfo& info = known.list[i];
+      block.resize(info.offset_bytes + info.size_bytes, std::byte{0xff});
+      std::memcpy(block.data() + info.offset_bytes, parameters[i], info.size_bytes);
+    }
+    rig.runtime().record_launch(function, block, gpu(1));
+    if (block.empty()) return;
+    block.pop_back();
+    EXPECT_EQ(kind_of_error([&] { rig.runtime().record_launch(function, block, gpu(1)); }),
+              ErrorKind::invalid_argument);
   }
   std::vector<LoggedUse> uses() {
     std::vector<LoggedUse> uses;
@@ -75,6 +92,22 @@ TEST_F(RecordedLaunch, UsesWhatItsParametersPointInto) {
   EXPECT_EQ(recorded[0].kind, UseKind::read_write);
   EXPECT_EQ(recorded[1].address, address_of(second));
   EXPECT_EQ(recorded[1].bytes, chunk_bytes);
+}
+
+TEST_F(RecordedLaunch, OfABlockUsesWhatItsParametersPointInto) {
+  const void* kernel = load(".param .u32 count, .param .u64 words, .param .align 8 .b8 view[24]");
+  const std::uint32_t count = 7;
+  const char* words = first + 100;
+  const void* view[] = {nullptr, second, nullptr};
+  record_block(kernel, {&count, &words, view});
+  EXPECT_EQ(begins(), (std::set<Address>{address_of(first), address_of(second)}));
+  // What lies behind the parameters is nobody's.
+  const void* single = load(".param .u64 words");
+  const void* longer[] = {first, second};
+  rig.runtime().record_launch(single, std::as_bytes(std::span(longer)), gpu(0));
+  EXPECT_EQ(begins(), std::set<Address>{address_of(first)});
+  record_block(load(""), {});
+  EXPECT_EQ(begins(), std::set<Address>{});
 }
 
 TEST_F(RecordedLaunch, UsesNothingByWhatPointsElsewhere) {
