@@ -7,16 +7,6 @@
 #include <cstring>
 
 namespace vma {
-namespace {
-
-/// Of the process, whose primary contexts outlive a driver: to unload them at its end would wait
-/// for work of the program that may never end, so the next driver uses them up.
-SpareKernels& spare_kernels() {
-  static auto* const kept = new SpareKernels;  // Never destroyed: others may still use it at exit.
-  return *kept;
-}
-
-}  // namespace
 
 bool CudaDriver::context_active(DeviceId device) {
   unsigned int flags = 0;
@@ -105,7 +95,8 @@ DeviceId CudaDriver::context_device(ContextHandle context) {
 /// cuCtxSynchronize and cuCtxRecordEvent end captures, and beside cuMemFree no other thread can
 /// launch. Unloading a module waits for the work of its context, invalidates no capture and blocks
 /// no launch. Loading one may wait as well, and blocks launches of other threads meanwhile (driver
-/// 580). So the kernels that are unloaded here are loaded beforehand, in calls of the program.
+/// 580). So the kernels that are unloaded here are loaded beforehand, in calls of the program, and
+/// not beside a stop (`SpareKernels::Pause`).
 /// Other kernels are loaded by threads of the runtime, too: that of a stop at the first gate of a
 /// context, those of live copies at the first one off a GPU. Until such a load returns, the
 /// program's launches may block, and where running work waits for one of these, neither ends.
@@ -116,8 +107,9 @@ void CudaDriver::synchronize_context(ContextHandle context) {
       "vmart_nothing",
       {}};
   const auto load = [&] { return load_kernel(context, nothing); };
-  unload_kernel(is_retained(context) ? spare_kernels().take(context_id(context), clock_, load)
-                                     : load());
+  SpareKernels& kernels = SpareKernels::of_process();
+  unload_kernel(is_retained(context) ? kernels.take(context_id(context), clock_, load)
+                                     : kernels.take_unkept(load));
 }
 
 bool CudaDriver::is_retained(ContextHandle context) {

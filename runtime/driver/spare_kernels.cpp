@@ -4,6 +4,55 @@
 
 namespace vma {
 
+SpareKernels& SpareKernels::of_process() {
+  static auto* const kept = new SpareKernels;  // Never destroyed: others may still use it at exit.
+  return *kept;
+}
+
+SpareKernels::Pause::Pause(SpareKernels& kernels, Clock& clock, std::chrono::nanoseconds limit)
+    : kernels_(kernels), complete_(kernels.pause(clock, limit)) {}
+
+SpareKernels::Pause::~Pause() {
+  kernels_.resume();
+}
+
+bool SpareKernels::pause(Clock& clock, std::chrono::nanoseconds limit) {
+  MutexLock lock(mutex_);
+  ++pauses_;
+  return changed_.wait_until(lock, clock, clock.now() + limit,
+                             [this]() VMART_NO_THREAD_ANALYSIS { return loading_ == 0; });
+}
+
+void SpareKernels::resume() noexcept {
+  const MutexLock lock(mutex_);
+  --pauses_;
+  changed_.notify_all();
+}
+
+KernelHandle SpareKernels::load_now(const std::function<KernelHandle()>& load) {
+  MutexLock lock(mutex_);
+  changed_.wait(lock, [this]() VMART_NO_THREAD_ANALYSIS { return pauses_ == 0; });
+  ++loading_;
+  lock.unlock();
+  const auto loaded = [this] {
+    const MutexLock again(mutex_);
+    --loading_;
+    changed_.notify_all();
+  };
+  try {
+    const KernelHandle kernel = load();
+    loaded();
+    return kernel;
+  } catch (...) {
+    loaded();
+    throw;
+  }
+}
+
+KernelHandle SpareKernels::take_unkept(const std::function<KernelHandle()>& load) {
+  return load_now(load);
+}
+
 KernelHandle SpareKernels::take(std::uint64_t context_id, const Clock& clock,
                                 const std::function<KernelHandle()>& load) {
   {
@@ -16,8 +65,11 @@ KernelHandle SpareKernels::take(std::uint64_t context_id, const Clock& clock,
       return kernel;
     }
   }
-  const TimePoint start = clock.now();
-  const KernelHandle kernel = load();
+  TimePoint start{0};  // Without the wait for a pause.
+  const KernelHandle kernel = load_now([&] {
+    start = clock.now();
+    return load();
+  });
   if (clock.now() - start <= quick) fill(context_id, clock, load);
   return kernel;
 }
@@ -36,11 +88,15 @@ void SpareKernels::fill(std::uint64_t context_id, const Clock& clock,
     if (kept.filling || kept.kernels.size() >= kept_max) return;
     kept.filling = true;
   }
+  const auto wanted = [this] {
+    const MutexLock lock(mutex_);
+    return pauses_ == 0;  // The call that fills has its kernel, and waits for no pause.
+  };
   try {
     bool more = true;
-    while (more) {
+    while (more && wanted()) {
       const TimePoint start = clock.now();
-      const KernelHandle kernel = load();
+      const KernelHandle kernel = load_now(load);
       more = keep(context_id, kernel) && clock.now() - start <= quick;
     }
   } catch (const std::exception&) {  // The next wait loads its own, and throws what is wrong.

@@ -18,6 +18,11 @@ constexpr int copy_patience = 8;
 /// Enough for 256 MiB through a host link; more only delays the next try.
 constexpr double slowest_link_bytes_per_s = 20e9;
 
+/// A program may attach and detach streams faster than gates close. After so many tries that were
+/// given up for it, both wait for the next one, which waits no longer than this for the streams.
+constexpr int yields_max = 2;
+constexpr std::chrono::milliseconds insisting_limit(250);
+
 /// A stop that has not had its turn so long after the backlogs let expect it, is behind something
 /// that waits for the settling work.
 constexpr std::chrono::milliseconds overdue_limit(250);
@@ -36,12 +41,18 @@ ChunkStop::ChunkStop(Mover& mover, const MigrationTask& task, LiveChunk& chunk, 
       clock_(driver_.clock()),
       task_(task),
       chunk_(chunk),
+      insists_(chunk.yields >= yields_max),
       lane_turn_(mover.memory_.lane().turn()),
       settle_(settle) {}
 
 /// The program wants a stream, the memory or the end of the move.
 bool ChunkStop::given_up() const noexcept {
-  return streams_->wanted() || task_.cancelled() || chunk_.transaction.allocation().being_freed;
+  return (streams_->wanted() && !insists_) || task_.cancelled() ||
+         chunk_.transaction.allocation().being_freed;
+}
+
+void ChunkStop::keep_streams() {
+  if (!nobody_attaches_) nobody_attaches_.emplace(mover_.attached_.attaching());
 }
 
 GateLimits ChunkStop::limits() {
@@ -58,7 +69,7 @@ GateLimits ChunkStop::limits() {
   limits.arrival_limit_min = chunk_.tries < tries_patient
                                  ? first_limit / (1 << std::max(0, halvings - chunk_.tries))
                                  : std::max(first_limit, chunk_.gate_limit / 2);
-  limits.wait_limit = wait_limit;
+  limits.wait_limit = insists_ ? insisting_limit : wait_limit;
   limits.turn = &lane_turn_;
   limits.given_up = [this] { return given_up(); };
   limits.skew_limit = chunk_.gate_limit;
@@ -77,6 +88,7 @@ std::optional<Gate::Refusal> ChunkStop::run(Phases& phases) {
   const Measuring measuring(clock_);
   lane_turn_.take();                    // No slow work beside a closed gate.
   mover_.memory_.keepers().rehearse();  // With nothing stopped yet.
+  if (insists_) keep_streams();
   name_streams();
   if (plan_.stops.empty()) {
     lane_turn_.let_go();
@@ -89,21 +101,25 @@ std::optional<Gate::Refusal> ChunkStop::run(Phases& phases) {
   std::optional<Gate::Refusal> refusal;
   try {
     asked_ = clock_.now();
-    if (settle_) refusal = look_and_arm(gate);
+    refusal = settle_ ? look_and_arm(gate) : pause_loads();
     if (!refusal) refusal = stop_and_switch(gate, phases);
   } catch (...) {
     gate.open();
     lane_turn_.let_go();
     streams_->end();
+    nobody_attaches_.reset();
     times_ = gate.times();
     let_all_go();
+    no_loads_.reset();
     throw;
   }
   gate.open();
   lane_turn_.let_go();
   streams_->end();
+  nobody_attaches_.reset();
   times_ = gate.times();
   let_all_go();
+  no_loads_.reset();
   return refusal;
 }
 
@@ -121,8 +137,17 @@ std::optional<Gate::Refusal> ChunkStop::look_and_arm(Gate& gate) {
     if (auto refusal = gate.look(plan_, limits())) return refusal;
     lane_turn_.take();  // Nothing stands yet, so that it may take its time.
   }
+  if (auto refusal = pause_loads()) return refusal;
   arm();
   return std::nullopt;
+}
+
+/// One that is under way may wait for work of the program, and not for long where there is none.
+std::optional<Gate::Refusal> ChunkStop::pause_loads() {
+  no_loads_.emplace(SpareKernels::of_process(), clock_, mover_.limits_.gate_limit);
+  if (no_loads_->complete()) return std::nullopt;
+  return Gate::Refusal{StopRefusal::memory_busy,
+                       "vma::free or another call that waits for a context loads code there"};
 }
 
 /// The settling work stands from here on, before anything else does: under a closed gate its launch
@@ -175,9 +200,8 @@ std::optional<Gate::Refusal> ChunkStop::switch_slot(Gate& gate, Phases& phases) 
   if (clock_.now() - let_through_ >= ask_period) ask();
   // Work of a stream that was attached since the plan was made runs, and may have written after the
   // settling; one that comes from here on waits.
-  AttachedStreams& attached = mover_.attached_;
-  const MutexLock nobody_attaches(attached.attaching());
-  if (attached.attaches(chunk_.transaction.allocation().begin()) != attaches_) {
+  keep_streams();
+  if (mover_.attached_.attaches(chunk_.transaction.allocation().begin()) != attaches_) {
     return Gate::Refusal{StopRefusal::streams_changed,
                          "the program attached a stream while the gate was closed"};
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "driver/spare_kernels.hpp"
 #include "migrate/gate.hpp"
 #include "migrate/live_move.hpp"
 
@@ -35,8 +36,10 @@ class ChunkStop {
 
   GateLimits limits();
   bool given_up() const noexcept;
+  void keep_streams();
   void name_streams();
   std::optional<Gate::Refusal> look_and_arm(Gate& gate);
+  std::optional<Gate::Refusal> pause_loads();
   void arm() VMART_NO_THREAD_ANALYSIS;  // In the turn of `run`.
   bool go();
   void let_settling_go() noexcept;
@@ -53,6 +56,10 @@ class ChunkStop {
   Clock& clock_;
   const MigrationTask& task_;
   LiveChunk& chunk_;
+  /// Streams have come or gone during too many tries: this one has them wait for its end.
+  const bool insists_;
+  std::optional<MutexLock> nobody_attaches_;     // For all of a try that insists.
+  std::optional<SpareKernels::Pause> no_loads_;  // While anything stands.
   std::optional<AttachedStreams::Use> streams_;  // From its turn until everything goes on.
   GatePlan plan_;
   std::uint64_t attaches_ = 0;  // Of the allocation, before the streams were asked for.

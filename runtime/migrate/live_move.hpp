@@ -41,7 +41,8 @@ struct LiveChunk {
   /// It goes stopped instead of this way, because there was no room for digests.
   std::optional<Way> lacked_digests;
   int tries = 0;         ///< That were given up, but for those that only waited.
-  int waits = 0;         ///< Tries for which no stream got through its backlog in time.
+  int waits = 0;         ///< Tries for which no stream got through its backlog, or its capture.
+  int yields = 0;        ///< Tries that were given up since streams came or went.
   bool overdue = false;  ///< In the last try no stream stood in time, for whatever reason.
   /// Of the next try: from the first arrival to the last, and from there to the switch.
   std::chrono::nanoseconds gate_limit{0};
@@ -100,7 +101,7 @@ class LiveMove {
   void require_going_on();
   void require_movable(TimePoint deadline);
   void require_streams();
-  void back_off(StopRefusal why, int attempt);
+  void back_off(bool may_be_cut, int attempt);
   TimePoint chunk_deadline() const;
   void note_failure(const LiveChunk& chunk, const std::exception& error) noexcept;
   ChunkStep step_of(const LiveChunk& chunk, ChunkStep::Kind kind) const;

@@ -96,7 +96,8 @@ void LiveMove::give_up_or_back_off(LiveChunk& chunk, const Gate::Refusal& refusa
     throw Error(ErrorKind::driver_failure, live_move_call, tried());
   }
   // Such a try stops nobody: the deadline alone bounds how many there are.
-  const bool only_waited = refusal.why == StopRefusal::not_arrived && !stood;
+  const bool only_waited =
+      !stood && (refusal.why == StopRefusal::not_arrived || refusal.why == StopRefusal::capture);
   const bool often_enough = !only_waited && chunk.tries >= mover_.limits_.gate_retries;
   if (often_enough || now >= chunk.deadline) {
     throw Error(ErrorKind::busy, live_move_call,
@@ -104,8 +105,9 @@ void LiveMove::give_up_or_back_off(LiveChunk& chunk, const Gate::Refusal& refusa
   }
   // One of them may be a blocking stream that waits for another one's stop.
   if (refusal.why == StopRefusal::not_arrived) mover_.attached_.learn_kinds(allocation_.begin());
+  if (refusal.why == StopRefusal::streams_changed) ++chunk.yields;
   widen_limit(refusal, stood);
-  back_off(refusal.why, chunk.tries);
+  back_off(stood && refusal.why != StopRefusal::predicted_skew, chunk.tries);
   ++(only_waited ? chunk.waits : chunk.tries);
 }
 
@@ -130,10 +132,9 @@ void LiveMove::count_reason(std::string_view reason) noexcept {
 
 /// Collectives that wait for each other across GPUs may be cut in two by a gate, and need a while
 /// to get out of it.
-void LiveMove::back_off(StopRefusal why, int attempt) {
+void LiveMove::back_off(bool may_be_cut, int attempt) {
   constexpr int limits_after_two = 20;
   const auto limit = mover_.limits_.gate_limit;
-  const bool may_be_cut = why != StopRefusal::predicted_skew;  // For that nothing has stood.
   const auto pause =
       attempt < 2 || !may_be_cut ? limit * (attempt + 1) : limit * limits_after_two * (attempt - 1);
   task_.pause_until(clock_.now() + pause);

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <vector>
@@ -94,6 +95,48 @@ TEST_F(SpareKernelsTest, OneFillsWhileOthersLoadWhatTheyNeed) {
   EXPECT_EQ(other, KernelHandle{3});
   EXPECT_EQ(spares_.count(1), SpareKernels::kept_max);
   EXPECT_EQ(loads_, 2 + kept_max);
+}
+
+TEST_F(SpareKernelsTest, ALoadWaitsForAPauseAndAPauseForALoad) {
+  ThreadedExecutor executor;
+  std::optional<SpareKernels::Pause> pause;
+  pause.emplace(spares_, clock_, never);
+  EXPECT_TRUE(pause->complete());
+  std::atomic<bool> taken = false;
+  const auto taker = executor.spawn("taker", [&] {
+    spares_.take_unkept([&] {
+      // A second one does not come between, and gives up.
+      const SpareKernels::Pause during(spares_, clock_, TimePoint(0));
+      EXPECT_FALSE(during.complete());
+      return load();
+    });
+    taken = true;
+  });
+  EXPECT_EQ(loads_, 0);
+  EXPECT_FALSE(taken);
+  pause.reset();
+  taker->join();
+  EXPECT_EQ(loads_, 1);
+  pause.emplace(spares_, clock_, never);
+  EXPECT_TRUE(pause->complete()) << "the load has ended";
+}
+
+TEST_F(SpareKernelsTest, AFailedLoadKeepsNoPauseWaiting) {
+  failing_ = 0;
+  EXPECT_THROW(take(1), std::runtime_error);
+  EXPECT_TRUE(SpareKernels::Pause(spares_, clock_, TimePoint(0)).complete());
+}
+
+TEST_F(SpareKernelsTest, SpareOnesAreTakenDuringAPauseAndNoMoreAreLoaded) {
+  std::optional<SpareKernels::Pause> pause;
+  spares_.take(1, clock_, [&] {
+    if (loads_ == 3) pause.emplace(spares_, clock_, TimePoint(0));  // Two are spare by then.
+    return load();
+  });
+  EXPECT_FALSE(pause->complete()) << "the last of them was under way";
+  EXPECT_EQ(loads_, 4);
+  for (int i = 0; i < 3; ++i) take(1);
+  EXPECT_EQ(loads_, 4);
 }
 
 TEST_F(SpareKernelsTest, ManyThreadsGetDifferentOnesAndKeepNoMoreThanTheBound) {

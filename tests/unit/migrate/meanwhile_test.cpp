@@ -2,6 +2,7 @@
 // adds a hook, attaches or destroys a stream, captures for long. Method: a stepped machine on which
 // the test holds the move back where it matters.
 #include "driver/intercept_driver.hpp"
+#include "driver/spare_kernels.hpp"
 #include "unit/migrate/move_rig.hpp"
 
 #include <gtest/gtest.h>
@@ -19,10 +20,11 @@ using std::chrono::milliseconds;
 class Meanwhile : public testing::TestWithParam<std::uint64_t> {};
 INSTANTIATE_TEST_SUITE_P(Seeds, Meanwhile, testing::Range<std::uint64_t>(1, 5));
 
-std::shared_ptr<MigrationTask> submit(Mover& mover, const std::shared_ptr<Allocation>& allocation) {
+std::shared_ptr<MigrationTask> submit(Mover& mover, const std::shared_ptr<Allocation>& allocation,
+                                      milliseconds deadline = std::chrono::hours(1)) {
   MigrateOptions options;
   options.mode = Mode::stopped;
-  options.deadline = std::chrono::hours(1);
+  options.deadline = deadline;
   return mover.submit(allocation, {0, allocation->geometry().slots}, gpu(1), options);
 }
 
@@ -35,10 +37,11 @@ Error error_of(MigrationTask& task, ErrorKind kind) {
 
 /// A move that has looked whether it may go on, and waits for the lock of the allocation.
 struct WaitingMove {
-  explicit WaitingMove(const SimOptions& options) : rig("test-2", {}, options) {
+  explicit WaitingMove(const SimOptions& options, milliseconds deadline = std::chrono::hours(1))
+      : rig("test-2", {}, options) {
     rig.mover().attached().attach(stream, Address{});
     lock.emplace(allocation->operations());
-    task = submit(rig.mover(), allocation);
+    task = submit(rig.mover(), allocation, deadline);
     sleep(rig, milliseconds(50));
   }
   ~WaitingMove() { rig.mover().attached().detach(stream, Address{}); }
@@ -96,15 +99,64 @@ TEST_P(Meanwhile, AStreamThatIsDestroyedEndsTheMoveAndIsDetached) {
   });
 }
 
-TEST_P(Meanwhile, ACaptureThatLastsEndsTheMoveAfterSoManyTries) {
+/// Nothing stands for such a try, so that the deadline alone bounds their number.
+TEST_P(Meanwhile, ACaptureThatLastsEndsTheMoveAtItsDeadline) {
   step(GetParam(), [](const SimOptions& options) {
-    WaitingMove move(options);
+    WaitingMove move(options, milliseconds(2'000));
+    Clock& clock = move.rig.machine().clock();
     move.rig.machine().begin_capture(move.stream, CaptureMode::relaxed);
+    const TimePoint begun = clock.now();
     move.lock.reset();
     const Error error = error_of(*move.task, ErrorKind::busy);
-    EXPECT_TRUE(says(error, "tried 9 time(s)")) << error.what();
-    EXPECT_EQ(move.task->report().retries, MoverLimits{}.gate_retries + 1);
+    EXPECT_TRUE(says(error, "captures a graph")) << error.what();
+    EXPECT_GT(move.task->report().retries, MoverLimits{}.gate_retries + 1);
+    EXPECT_GE(clock.now() - begun, milliseconds(1'900));
+    EXPECT_LE(clock.now() - begun, milliseconds(2'200));
     move.rig.machine().destroy_graph(move.rig.machine().end_capture(move.stream));
+  });
+}
+
+TEST_P(Meanwhile, ACaptureThatEndsIsWaitedFor) {
+  step(GetParam(), [](const SimOptions& options) {
+    WaitingMove move(options);
+    Clock& clock = move.rig.machine().clock();
+    move.rig.machine().begin_capture(move.stream, CaptureMode::relaxed);
+    move.lock.reset();
+    const TimePoint end = clock.now() + milliseconds(1'500);
+    poll_until(clock, end, [] { return false; });
+    EXPECT_FALSE(move.task->done());
+    move.rig.machine().destroy_graph(move.rig.machine().end_capture(move.stream));
+    move.task->wait();
+    EXPECT_EQ(move.task->error(), nullptr);
+    // It looks again every few milliseconds, and not ever more rarely.
+    EXPECT_LE(clock.now() - end, milliseconds(50));
+    EXPECT_EQ(move.allocation->home(0), gpu(1));
+  });
+}
+
+/// It would wait for what the gate stops, and launches would wait for it.
+TEST_P(Meanwhile, ALoadOfCodeIsNotUnderWayBesideAGate) {
+  step(GetParam(), [](const SimOptions& options) {
+    WaitingMove move(options);
+    bool loading = false;
+    const auto program = move.rig.machine().executor().spawn("program", [&] {
+      SpareKernels::of_process().take_unkept([&] {
+        loading = true;
+        sleep(move.rig, milliseconds(30));
+        EXPECT_EQ(move.allocation->home(0), gpu(0));
+        loading = false;
+        return KernelHandle{};
+      });
+    });
+    sleep(move.rig, milliseconds(1));
+    EXPECT_TRUE(loading);
+    move.lock.reset();
+    move.task->wait();
+    EXPECT_FALSE(loading);
+    EXPECT_EQ(move.task->error(), nullptr);
+    EXPECT_EQ(move.allocation->home(0), gpu(1));
+    EXPECT_GT(move.task->report().reasons["memory_busy"], 0);
+    program->join();
   });
 }
 
