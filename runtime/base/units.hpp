@@ -19,5 +19,8 @@ constexpr std::uint64_t round_down(std::uint64_t value, std::uint64_t multiple) 
 constexpr double in_seconds(std::chrono::nanoseconds time) {
   return std::chrono::duration<double>(time).count();
 }
+constexpr double in_ms(std::chrono::nanoseconds time) {
+  return std::chrono::duration<double, std::milli>(time).count();
+}
 
 }  // namespace vma

@@ -3,6 +3,7 @@
 #include "base/check.hpp"
 #include "base/log.hpp"
 #include "base/mapping_limit.hpp"
+#include "driver/native_codes.hpp"
 
 #include <fmt/format.h>
 
@@ -29,7 +30,33 @@ struct PendingFree {
   BoundStream stream;
   std::atomic<bool> unregistered{false};
   MoveClaim claim{};  // Nobody moves it any more.
+  bool warned = false;
 };
+
+/// A capture that began and ended while the event was recorded has taken the event.
+void record_again(Driver& driver, const PendingFree& pending) noexcept {
+  try {
+    if (!driver.is_capturing(pending.stream)) driver.record(pending.event, pending.stream);
+  } catch (const std::exception& error) {
+    log(LogLevel::debug, "free_async does not know when its stream's work ends: {}", error.what());
+  }
+}
+
+/// Whether the work has ended that the stream had when the memory was freed. An error of the event
+/// says so only where its context is broken or gone; after any other one it is asked again later.
+bool work_has_ended(Driver& driver, PendingFree& pending) noexcept {
+  try {
+    return driver.query_event(pending.event);
+  } catch (const Error& error) {
+    if (!std::exchange(pending.warned, true))
+      log(LogLevel::warn, "an event that free_async waits for failed: {}", error.what());
+    if (error.native() == native_captured_event) record_again(driver, pending);
+    return context_is_broken(error.native()) || error.native() == native_invalid_context ||
+           error.native() == native_invalid_handle;
+  } catch (const std::exception&) {  // For an error of its own.
+    return false;
+  }
+}
 
 }  // namespace
 
@@ -239,13 +266,7 @@ void Memory::free_async(Address begin, BoundStream stream) {
   pending->stream = stream;
   pending->allocation = claim_for_free(begin, "vma::free_async");
   const auto ready = [this, pending] {
-    bool done = pending->unregistered;
-    try {
-      done = done && driver_.query_event(pending->event);
-    } catch (const std::exception& error) {  // The context is broken: nothing of it runs any more.
-      log(LogLevel::warn, "an event that free_async waits for failed: {}", error.what());
-    }
-    if (!done) return false;
+    if (!pending->unregistered || !work_has_ended(driver_, *pending)) return false;
     if (!pending->claim) pending->claim = MoveClaim::try_take(pending->allocation);
     return pending->claim && pending->allocation->operations().is_free();
   };

@@ -137,8 +137,7 @@ Chunk Memory::create(Location at, std::uint64_t size_bytes, const char* call) {
     throw no_room(ledger_.account(at), at, size_bytes, call);
   }
   try {
-    return naming_mapping_limit(
-        call, [&] { return Chunk(driver_, ledger_, at, size_bytes, topology_.readers(at)); });
+    return Chunk(driver_, ledger_, at, size_bytes, topology_.readers(at));
   } catch (...) {
     ledger_.unclaim(at, size_bytes, Ledger::Use::allocated);
     throw;
@@ -295,13 +294,15 @@ void Memory::reserve(Location at, std::uint64_t size_bytes, std::uint64_t chunk_
                        : plan_geometry(chunk_bytes, chunk_bytes, at, granule).chunk_bytes;
   const std::uint64_t have = cache_.count(at, wanted);
   const std::uint64_t need = size_bytes / wanted + (size_bytes % wanted != 0 ? 1 : 0);
-  for (std::uint64_t made = have; made < need; ++made) {
-    const MutexLock lock(lane_.turn());
-    lane_.run_here();  // Releases that wait for their turn.
-    Chunk chunk = create_to_keep(at, wanted);
-    cache_.reserve_budget(at, wanted, made + 1);
-    keep(std::move(chunk));
-  }
+  naming_mapping_limit("vma::reserve", [&] {
+    for (std::uint64_t made = have; made < need; ++made) {
+      const MutexLock lock(lane_.turn());
+      lane_.run_here();  // Releases that wait for their turn.
+      Chunk chunk = create_to_keep(at, wanted);
+      cache_.reserve_budget(at, wanted, made + 1);
+      keep(std::move(chunk));
+    }
+  });
 }
 
 /// In place of what the cache holds of other sizes where there is no room beside that.

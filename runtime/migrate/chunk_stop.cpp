@@ -210,7 +210,7 @@ std::optional<Gate::Refusal> ChunkStop::switch_slot(Gate& gate, Phases& phases) 
         StopRefusal::opened_by_watchdog,
         fmt::format("the streams had stood for longer than {:.1f} ms, mostly in a driver call of "
                     "ours, so they were let go",
-                    1e3 * in_seconds(limits().settle_limit))};
+                    in_ms(limits().settle_limit))};
   }
   chunk_.transaction.switch_slot(phases);
   return std::nullopt;
@@ -238,7 +238,7 @@ std::optional<Gate::Refusal> ChunkStop::fill_target(Phases& phases) {
       StopRefusal::settle_late,
       fmt::format("{} was not copied within {:.1f} ms while the streams stood",
                   settle_ ? "what the streams had written since the first copy" : "the chunk",
-                  1e3 * in_seconds(limits().settle_limit))};
+                  in_ms(limits().settle_limit))};
 }
 
 /// A thread in cuCtxDestroy lets no grant of another return, and no unmap. Whether one does is

@@ -1,6 +1,7 @@
 #include "migrate/gate.hpp"
 
 #include "base/check.hpp"
+#include "base/units.hpp"
 #include "driver/native_codes.hpp"
 #include "memory/contexts_in_use.hpp"
 #include "migrate/arrivals.hpp"
@@ -26,10 +27,6 @@ constexpr nanoseconds look_age_max = milliseconds(20);
 
 TimePoint later(TimePoint from, nanoseconds by) {
   return by > never - from ? never : from + by;
-}
-
-double in_ms(nanoseconds time) {
-  return 1e-6 * static_cast<double>(time.count());
 }
 
 bool means_capture(int native) {

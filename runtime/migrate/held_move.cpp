@@ -1,6 +1,7 @@
 #include "migrate/held_move.hpp"
 
 #include "base/log.hpp"
+#include "base/mapping_limit.hpp"
 #include "base/nvtx.hpp"
 #include "migrate/migration_error.hpp"
 
@@ -32,23 +33,28 @@ HeldMove::HeldMove(Mover& mover, Allocation& allocation, SlotRange range, Locati
 void HeldMove::run() {
   const TimePoint start = clock_.now();
   try {
-    plan();
-    if (!transactions_.empty()) {
-      prepare();
-      if (options_.nothing_runs) {
-        move_unheld();
-      } else {
-        move_held();
-      }
-    }
+    naming_mapping_limit("vma::migrate", [this] { move_all(); });
   } catch (const Error& error) {
     conclude(start);
+    if (transactions_.empty()) report_.outcome = Outcome::failed;  // Refused before it was planned.
     throw migration_error(error, report_, allocation_);
   } catch (...) {
     conclude(start);
+    if (transactions_.empty()) report_.outcome = Outcome::failed;
     throw;
   }
   conclude(start);
+}
+
+void HeldMove::move_all() {
+  plan();
+  if (transactions_.empty()) return;
+  prepare();
+  if (options_.nothing_runs) {
+    move_unheld();
+  } else {
+    move_held();
+  }
 }
 
 void HeldMove::conclude(TimePoint start) noexcept {
@@ -70,15 +76,17 @@ void HeldMove::give_sources_up() noexcept {
 
 void HeldMove::plan() {
   report_ = {};
+  report_.offset = range_.first * allocation_.geometry().chunk_bytes;
+  for (std::size_t slot = range_.first; slot < range_.end; ++slot) {
+    report_.bytes_asked += allocation_.geometry().slot_bytes(slot);
+    ++report_.chunks;
+  }
   report_.failures.reserve(2);  // Of one that fails and of one whose copy fails ahead of it.
   if (terms_.choice == PlaceChoice::runtime) {
     mover_.reach().require(allocation_, range_, to_, "vma::migrate");
   }
-  report_.offset = range_.first * allocation_.geometry().chunk_bytes;
   std::set<Location> sources;
   for (std::size_t slot = range_.first; slot < range_.end; ++slot) {
-    report_.bytes_asked += allocation_.geometry().slot_bytes(slot);
-    ++report_.chunks;
     if (allocation_.home(slot) == to_) continue;
     transactions_.emplace_back(memory_, mover_.engine_, allocation_, slot, to_);
     sources.insert(transactions_.back().from());

@@ -21,6 +21,7 @@ class HeldMove {
   void run();
 
  private:
+  void move_all();
   void plan();
   void prepare();
   void require_room(MemoryPressure::Want& want);

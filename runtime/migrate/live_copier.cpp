@@ -227,6 +227,12 @@ bool LiveCopier::copied_by(std::size_t bay, TimePoint deadline) {
   return await(bays_[bay].copied, bays_[bay], copy_stream_, deadline);
 }
 
+bool LiveCopier::under_way(std::size_t bay) {
+  if (!bays_[bay].busy) return false;
+  const TimePoint now = driver_.clock().now();
+  return !copied_by(bay, now) && !settled_by(bay, now);
+}
+
 void LiveCopier::arm(std::size_t bay_index, bool paranoid) {
   Bay& bay = bays_[bay_index];
   require_idle(bay);

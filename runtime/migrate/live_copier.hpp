@@ -58,6 +58,9 @@ class LiveCopier {
   /// Of the settling that has ended.
   std::uint64_t dirty_tiles(std::size_t bay) const noexcept;
   std::uint64_t tile_bytes() const noexcept { return tile_bytes_; }
+  /// Whether the bay's copy or settling has not ended yet, given up or not. All bays share their
+  /// streams, so it delays those of other bays. Throws: what it failed with.
+  bool under_way(std::size_t bay);
   /// Whether work of the bay may be under way.
   bool busy(std::size_t bay) const noexcept { return bays_[bay].busy; }
 

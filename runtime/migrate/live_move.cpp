@@ -2,6 +2,7 @@
 
 #include "base/check.hpp"
 #include "base/log.hpp"
+#include "base/mapping_limit.hpp"
 #include "base/nvtx.hpp"
 #include "base/units.hpp"
 #include "migrate/chunk_stop.hpp"
@@ -48,8 +49,10 @@ LiveMove::~LiveMove() {
 void LiveMove::run() {
   const TimePoint start = clock_.now();
   try {
-    plan();
-    move_all();
+    naming_mapping_limit(live_move_call, [this] {
+      plan();
+      move_all();
+    });
   } catch (const Error& error) {
     report_.wall = clock_.now() - start;
     finish_report();
@@ -226,9 +229,11 @@ void LiveMove::stage(LiveChunk& chunk, const WayChoice& choice, bool may_ask) {
     try {
       stage_live(chunk);
     } catch (const Error& error) {
-      // Digests want memory at the source, and a chunk may leave just because that place is full.
-      if (options_.mode != Mode::automatic || error.kind() != ErrorKind::out_of_memory) throw;
-      chunk.lacked_digests = chunk.choice.way;
+      // Digests need memory at the source, and a chunk may leave just because that place is full.
+      const bool no_digests = error.kind() == ErrorKind::out_of_memory;
+      const bool no_bay = error.kind() == ErrorKind::busy;
+      if (options_.mode != Mode::automatic || !(no_digests || no_bay)) throw;
+      if (no_digests) chunk.lacked_digests = chunk.choice.way;
       chunk.choice = {Way::stopped, std::string("stopped: ") + error.what(), true};
     }
   }
@@ -237,21 +242,36 @@ void LiveMove::stage(LiveChunk& chunk, const WayChoice& choice, bool may_ask) {
   chunk.staged_at = clock_.now();
 }
 
+/// Throws: Error{busy} while work that a move has given up is under way: what is started now would
+/// wait behind it.
+std::size_t LiveMove::free_bay(LiveCopier& copier, Location from) {
+  for (std::size_t bay = 0; bay < LiveCopier::bays; ++bay) {
+    if (bays_taken_[bay] || !copier.under_way(bay)) continue;
+    throw Error(ErrorKind::busy, live_move_call,
+                fmt::format("an earlier live copy off {} was given up and has not ended yet; wait "
+                            "for the kernels that it waits for, or move with Mode::stopped",
+                            to_string(from)));
+  }
+  const auto found = std::ranges::find(bays_taken_, false);
+  VMART_CHECK(found != bays_taken_.end(), "at most so many chunks are staged at once");
+  return static_cast<std::size_t>(found - bays_taken_.begin());
+}
+
 void LiveMove::stage_live(LiveChunk& chunk) {
   LiveCopier& copier = lease_copier(chunk);
+  const std::size_t bay = free_bay(copier, chunk.transaction.from());
   chunk.read_only_since.reset();
   {
     // Rights change under it: a grant that is under way would come behind the copy.
     const MutexLock operations(allocation_.operations());
     if (allocation_.read_only()) chunk.read_only_since = allocation_.writable_epoch();
   }
-  const std::size_t bay = next_bay_;
   {
     // Nothing is launched while another move's gate is closed.
     const MutexLock slow_work(memory_.lane().turn());
     copier.start_copy(bay, chunk.transaction.source(), chunk.transaction.target());
   }
-  next_bay_ = (next_bay_ + 1) % LiveCopier::bays;  // At most so many chunks are staged at once.
+  bays_taken_[bay] = true;
   chunk.copier = &copier;
   chunk.bay = bay;
 }
@@ -387,6 +407,7 @@ void LiveMove::retired(LiveChunk& chunk) noexcept {
         static_cast<double>(dirty_bytes) / static_cast<double>(chunk.transaction.size_bytes());
     allocation_.dirtiness = (1 - dirt_weight) * allocation_.dirtiness + dirt_weight * share;
     chunk.copier = nullptr;
+    bays_taken_[chunk.bay] = false;
   } else {
     allocation_.dirtiness = allocation_.dirtiness * dirt_fading;
   }

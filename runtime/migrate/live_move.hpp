@@ -5,6 +5,7 @@
 #include "migrate/mover.hpp"
 #include "migrate/transaction.hpp"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -80,6 +81,7 @@ class LiveMove {
   void stage_ahead(const LiveChunk& chunk, LiveChunk& next);
   void stage(LiveChunk& chunk, const WayChoice& choice, bool may_ask);
   void stage_live(LiveChunk& chunk);
+  std::size_t free_bay(LiveCopier& copier, Location from);
   void unstage(LiveChunk& chunk) noexcept;
   void stand_down(LiveChunk& chunk) noexcept;
   bool ends_in_time(const std::function<bool(TimePoint)>& ended_by);
@@ -119,9 +121,9 @@ class LiveMove {
   StopStats stats_;
   MigrationReport& report_;
   MoveNotices notices_;
-  std::deque<LiveChunk> chunks_;  // In order of their slots.
-  LiveCopier* leased_ = nullptr;  // Whose `turn` is ours.
-  std::size_t next_bay_ = 0;
+  std::deque<LiveChunk> chunks_;                     // In order of their slots.
+  LiveCopier* leased_ = nullptr;                     // Whose `turn` is ours.
+  std::array<bool, LiveCopier::bays> bays_taken_{};  // Of that copier, by staged chunks.
   std::chrono::nanoseconds gate_limit_;  // Of the next try; see MoverLimits::gate_limit_max.
   int chunks_beside_ = 0;                // See WayFacts.
   double copy_ns_per_byte_ = 1.0 / 300;  // Of a live copy: a guess, until one was waited for.

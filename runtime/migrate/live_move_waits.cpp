@@ -2,11 +2,10 @@
 #include "migrate/live_move.hpp"
 
 #include "base/log.hpp"
+#include "base/process_exit.hpp"
 #include "base/units.hpp"
 #include "migrate/migration_error.hpp"
 #include "migrate/mover.hpp"
-
-#include "base/process_exit.hpp"
 
 #include <fmt/format.h>
 
@@ -48,6 +47,7 @@ void LiveMove::unstage(LiveChunk& chunk) noexcept {
   chunk.staged = false;
   if (chunk.copier == nullptr) return;
   LiveCopier& copier = *std::exchange(chunk.copier, nullptr);
+  bays_taken_[chunk.bay] = false;
   // What has failed already is not waited for again.
   if (!copier.busy(chunk.bay) || chunk.transaction.state() != Transaction::State::ready) return;
   try {
@@ -89,7 +89,7 @@ void LiveMove::give_up_or_back_off(LiveChunk& chunk, const Gate::Refusal& refusa
   const auto tried = [&] {
     return fmt::format("the chunk at offset {} did not move, tried {} time(s) in {:.0f} ms; {}: {}",
                        chunk.transaction.slot() * allocation_.geometry().chunk_bytes,
-                       chunk.tries + chunk.waits + 1, 1e3 * in_seconds(now - chunk.first_try),
+                       chunk.tries + chunk.waits + 1, in_ms(now - chunk.first_try),
                        to_string(refusal.why), refusal.detail);
   };
   if (chunk.transaction.state() == Transaction::State::stayed) {

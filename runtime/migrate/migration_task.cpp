@@ -2,8 +2,7 @@
 
 #include "base/check.hpp"
 #include "base/log.hpp"
-
-#include <unistd.h>
+#include "base/process_exit.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -21,7 +20,7 @@ MigrationTask::MigrationTask(std::shared_ptr<Allocation> allocation, SlotRange s
       options(how),
       terms(conditions),
       caller(context),
-      process_(getpid()),
+      process_(ProcessExit::process()),
       clock_(clock),
       callbacks_(std::move(callbacks)),
       allocation_(std::move(allocation)) {
@@ -34,7 +33,7 @@ MigrationTask::MigrationTask(std::shared_ptr<Allocation> allocation, SlotRange s
 }
 
 bool MigrationTask::in_forked_child() const noexcept {
-  return getpid() != process_;
+  return ProcessExit::process() != process_;
 }
 
 std::shared_ptr<Allocation> MigrationTask::allocation() const {

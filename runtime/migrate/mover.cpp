@@ -185,17 +185,16 @@ LiveCopier& Mover::copier(DeviceId device, Location to, bool own) {
 MigrationReport Mover::move(Allocation& allocation, SlotRange range, Location to,
                             const MigrateOptions& options, const MoveTerms& terms) {
   MigrationReport report;
+  std::exception_ptr failure;
   try {
     move_held(allocation, range, to, options, terms, nullptr, report);
   } catch (...) {
-    if (terms.choice == PlaceChoice::program)
-      allocation.note_wanted_there(range.first, range.end, to);
-    if (report.chunks > 0) ended(allocation, report);
-    throw;
+    failure = std::current_exception();
   }
   if (terms.choice == PlaceChoice::program)
     allocation.note_wanted_there(range.first, range.end, to);
-  ended(allocation, report);
+  if (!failure || report.chunks > 0) ended(allocation, report);
+  if (failure) std::rethrow_exception(failure);
   return report;
 }
 

@@ -1,5 +1,6 @@
 #include "migrate/restoration.hpp"
 
+#include "base/mapping_limit.hpp"
 #include "migrate/migration_error.hpp"
 #include "migrate/phase_timer.hpp"
 
@@ -26,11 +27,13 @@ Restoration::~Restoration() {
 MigrationReport Restoration::run() {
   const TimePoint start = clock_.now();
   try {
-    plan();
-    obtain();
-    for (std::size_t i = 0; i < chunks_.size() && !allocation_.being_freed; ++i) {
-      show(slots_[i], chunks_[i]);
-    }
+    naming_mapping_limit(resume_call, [this] {
+      plan();
+      obtain();
+      for (std::size_t i = 0; i < chunks_.size() && !allocation_.being_freed; ++i) {
+        show(slots_[i], chunks_[i]);
+      }
+    });
   } catch (const Error& error) {
     finish(start);
     throw migration_error(error, report_, allocation_);

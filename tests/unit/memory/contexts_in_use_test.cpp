@@ -188,6 +188,31 @@ TEST(ContextsInUse, DrainEndsNoCaptureAndWaitsForTheRest) {
   rig.machine().destroy_graph(rig.machine().end_capture(captured));
 }
 
+/// The driver waits for no context; it has no memory for that.
+class NoMemoryToWaitDriver : public InterceptDriver {
+ public:
+  using InterceptDriver::InterceptDriver;
+  void synchronize_context(ContextHandle) override {
+    throw driver_error(native_out_of_memory, "cuCtxSynchronize");
+  }
+
+ private:
+  void around(Call, const std::function<void()>& body) override { body(); }
+};
+
+TEST(ContextsInUse, DrainWaitsForAMarkWhereThereIsNoMemoryToWaitForAContext) {
+  MemoryRig rig;
+  constexpr std::chrono::milliseconds long_time(300);
+  const BoundStream stream = rig.new_stream(1);
+  rig.launch_spin(stream, long_time);
+  NoMemoryToWaitDriver driver(static_cast<Driver&>(rig.driver()));
+  ContextsInUse contexts(driver, rig.topology(), rig.memory().ledger());
+  const TimePoint start = rig.machine().clock().now();
+  contexts.drain();
+  EXPECT_GE(rig.machine().clock().now() - start, long_time);
+  EXPECT_TRUE(rig.machine().query_stream(stream));
+}
+
 TEST(ContextsInUse, DrainFailsWhereAContextCannotBeWaitedFor) {
   MemoryRig rig;
   ContextsInUse& contexts = rig.memory().contexts();

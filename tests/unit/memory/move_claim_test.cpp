@@ -1,14 +1,18 @@
 // Goal: one at a time moves or frees an allocation; what keeps one in its place is told by name;
-// who still holds a freed one never meets the next at the same address.
+// who still holds a freed one never meets the next at the same address; an asynchronous free waits
+// for the work of its stream.
 #include "memory/move_claim.hpp"
 
 #include "unit/memory/memory_rig.hpp"
 
 #include "base/executor.hpp"
+#include "driver/intercept_driver.hpp"
+#include "driver/native_codes.hpp"
 
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -92,6 +96,75 @@ TEST(MoveClaim, MakesAnAsynchronousFreeWaitForTheMove) {
   EXPECT_TRUE(comes_true([&] { return bool(MoveClaim::try_take(allocation)); }))
       << "who waited for it finds it freed, and does not wait for ever";
   EXPECT_TRUE(allocation->being_freed);
+}
+
+// --- Events of free_async
+
+TEST(FreeAsync, KeepsMemoryWhileItIsNotKnownWhetherWorkRuns) {
+  step(1, [](const SimOptions& options) {
+    MemoryRig rig("test-2", {}, options);
+    const auto allocation = rig.alloc(1, gpu(0));
+    const BoundStream stream = rig.new_stream(0);
+    rig.launch_spin(stream, std::chrono::seconds(2));
+    rig.fail({Call::query_event}, {0, 1});
+    rig.memory().free_async(allocation->begin(), stream);
+    sleep(rig, std::chrono::seconds(1));
+    EXPECT_EQ(rig.driver().fired(), 2);
+    EXPECT_EQ(rig.cached(gpu(0)), 0u) << "the kernel may still use it";
+    sleep(rig, std::chrono::seconds(2));
+    EXPECT_EQ(rig.cached(gpu(0)), rig.page());
+  });
+}
+
+/// To ask for an event fails until it is recorded a second time.
+class LostEventDriver : public InterceptDriver {
+ public:
+  LostEventDriver(Driver& inner, int code) : InterceptDriver(inner), code_(code) {}
+  void record(EventHandle event, BoundStream stream) override {
+    InterceptDriver::record(event, stream);
+    ++records;
+  }
+  bool query_event(EventHandle event) override {
+    if (records == 1) throw driver_error(code_, "cuEventQuery");
+    return InterceptDriver::query_event(event);
+  }
+  std::atomic<int> records{0};
+
+ private:
+  void around(Call, const std::function<void()>& body) override { body(); }
+  const int code_;
+};
+
+TEST(FreeAsync, GivesMemoryBackWhoseContextRunsNothingAnyMore) {
+  for (const int code : {native_illegal_address, native_context_is_destroyed,
+                         native_invalid_context, native_invalid_handle}) {
+    step(1, [&](const SimOptions& options) {
+      MemoryRig rig("test-2", {}, options);
+      LostEventDriver driver(rig.driver(), code);
+      Memory memory(driver, rig.topology(), MemoryLimits{});
+      const auto allocation = memory.alloc(rig.page(), gpu(0), {});
+      memory.free_async(allocation->begin(), rig.new_stream(0));
+      sleep(rig, std::chrono::seconds(1));
+      EXPECT_EQ(memory.cache().cached_bytes(gpu(0)), rig.page()) << code;
+    });
+  }
+}
+
+TEST(FreeAsync, WaitsForTheStreamWhereACaptureHasTakenTheEvent) {
+  step(1, [](const SimOptions& options) {
+    MemoryRig rig("test-2", {}, options);
+    LostEventDriver driver(rig.driver(), native_captured_event);
+    Memory memory(driver, rig.topology(), MemoryLimits{});
+    const BoundStream stream = rig.new_stream(0);
+    const auto allocation = memory.alloc(rig.page(), gpu(0), {});
+    rig.launch_spin(stream, std::chrono::seconds(2));
+    memory.free_async(allocation->begin(), stream);
+    sleep(rig, std::chrono::seconds(1));
+    EXPECT_EQ(driver.records, 2);
+    EXPECT_EQ(memory.cache().cached_bytes(gpu(0)), 0u) << "the kernel may still use it";
+    sleep(rig, std::chrono::seconds(2));
+    EXPECT_EQ(memory.cache().cached_bytes(gpu(0)), rig.page());
+  });
 }
 
 TEST(Operations, MakeAFreeWait) {

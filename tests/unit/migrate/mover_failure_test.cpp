@@ -168,6 +168,37 @@ TEST(MoverFailure, IsRefusedWhileAStreamCaptures) {
   expect_untouched(rig, *allocation, 3);
 }
 
+// On islands, memory of one is out of reach of the GPUs of the other.
+TEST(MoverFailure, ReportsWhatAMoveOutOfReachWasAskedFor) {
+  MoveRig rig("test-islands");
+  const auto allocation = rig.filled(8, gpu(0), 2, 3);
+  const MoveTerms terms{.choice = PlaceChoice::runtime};
+  const auto expect_refused = [](const MigrationReport* report) {
+    ASSERT_NE(report, nullptr);
+    EXPECT_EQ(report->outcome, Outcome::failed);
+    EXPECT_EQ(report->offset, 2 * page_bytes);
+    EXPECT_EQ(report->chunks, 3);
+    EXPECT_EQ(report->bytes_asked, 6 * page_bytes);
+    EXPECT_EQ(report->chunks_moved, 0);
+  };
+  {
+    const MoveClaim claim = MoveClaim::take(allocation);
+    const Error error = expect_error(ErrorKind::unreachable, [&] {
+      rig.mover().move(*allocation, {1, 4}, gpu(2), {}, terms);
+    });
+    expect_refused(error.report());
+  }
+  for (const StopScope scope : {StopScope::hold, StopScope::attached}) {
+    MigrateOptions options;
+    options.scope = scope;
+    const auto task = rig.mover().submit(allocation, {1, 4}, gpu(2), options, terms);
+    task->wait();
+    const Error error =
+        expect_error(ErrorKind::unreachable, [&] { std::rethrow_exception(task->error()); });
+    expect_refused(error.report());
+  }
+}
+
 class SteppedMover : public testing::TestWithParam<std::uint64_t> {};
 INSTANTIATE_TEST_SUITE_P(Seeds, SteppedMover, testing::Range<std::uint64_t>(1, 9));
 

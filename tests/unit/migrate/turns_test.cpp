@@ -8,6 +8,7 @@
 #include <chrono>
 #include <memory>
 #include <utility>
+#include <vector>
 
 namespace vma {
 namespace {
@@ -118,6 +119,40 @@ TEST_P(Turns, NothingIsStoppedOrLaunchedBesideSlowWork) {
       EXPECT_EQ(task->report().chunks_live, how == Mode::live ? 1 : 0);
     });
   }
+}
+
+// The look at the backlogs goes on without the lane's turn; the settling is launched with it.
+TEST_P(Turns, NoSettlingIsLaunchedBesideSlowWorkAfterALook) {
+  step(GetParam(), [](const SimOptions& options) {
+    TurnsRig rig(options);
+    const auto warm_up = rig.submit(rig.other, Mode::live);  // To load kernels waits for a spin.
+    expect_moved(*warm_up);
+    AttachedStreams& attached = rig.mover().attached();
+    attached.detach(rig.stream, Address{});
+    // Two, since the backlog of one alone is not looked at; new ones, whose backlogs do not vary.
+    const std::vector<BoundStream> streams{rig.new_stream(0), rig.new_stream(0)};
+    for (const BoundStream stream : streams) {
+      attached.attach(stream, Address{});
+      rig.launch_spin(stream, seconds(1));
+    }
+    rig.forget_calls();
+    const auto task = rig.submit(rig.one, Mode::live);
+    sleep(rig, milliseconds(500));
+    EXPECT_EQ(rig.calls(Call::launch_graph), 1) << "the copy, which waits for no stream";
+    {
+      ASSERT_TRUE(rig.memory().lane().turn().is_free());
+      const MutexLock slow_work(rig.memory().lane().turn());
+      sleep(rig, milliseconds(510));  // The look ends, and is not old enough to be repeated.
+      EXPECT_TRUE(rig.machine().query_stream(streams[0]));
+      EXPECT_EQ(rig.calls(Call::launch_graph), 1);
+    }
+    expect_moved(*task);
+    EXPECT_GT(rig.calls(Call::launch_graph), 1);
+    EXPECT_EQ(task->report().chunks_live, 1);
+    EXPECT_EQ(task->report().retries, 0);
+    for (const BoundStream stream : streams) attached.detach(stream, Address{});
+    attached.attach(rig.stream, Address{});  // For the rig to detach.
+  });
 }
 
 }  // namespace

@@ -74,8 +74,8 @@ struct UnendingRig {
     } end{*allocation};
     return mover->move(*allocation, {0, 1}, gpu(1), options);
   }
-  MigrationReport move_live() {
-    const auto task = mover->submit(allocation, {0, 1}, gpu(1), {});
+  MigrationReport move_live(Location to = gpu(1), const MigrateOptions& options = {}) {
+    const auto task = mover->submit(allocation, {0, 1}, to, options);
     task->wait();
     if (task->error()) std::rethrow_exception(task->error());
     return task->report();
@@ -190,6 +190,36 @@ TEST_P(UnendingWork, OfSettlingKeepsNoAllocationWaiting) {
       for (const Address begin : others) rig.memory->free(begin);
     });
   }
+}
+
+TEST_P(UnendingWork, OfAGivenUpCopyLetsTheNextMoveGoStopped) {
+  step(GetParam(), [](const SimOptions& options) {
+    UnendingRig rig(options);
+    rig.mover->attached().attach(rig.stream, Address{});
+    rig.driver.graph_stands = 0;
+    const auto given_up = rig.mover->submit(rig.allocation, {0, 1}, gpu(1), {});
+    poll_until(rig.driver.clock(), rig.now() + milliseconds(100), [] { return false; });
+    ASSERT_NE(rig.driver.word, nullptr) << "the copy is under way";
+    given_up->cancel();
+    given_up->wait();
+    MigrateOptions live;
+    live.mode = Mode::live;
+    const Error error = expect_error(ErrorKind::busy, [&] { rig.move_live(gpu(1), live); });
+    EXPECT_TRUE(says(error, "move with Mode::stopped")) << error.what();
+    const MigrationReport stopped = rig.move_live();
+    EXPECT_EQ(stopped.outcome, Outcome::done);
+    EXPECT_EQ(stopped.chunks_live, 0);
+    ASSERT_EQ(stopped.reasons.size(), 1u);
+    EXPECT_NE(stopped.reasons.begin()->first.find("an earlier live copy off gpu(0)"),
+              std::string::npos)
+        << stopped.reasons.begin()->first;
+    // Once it has ended, moves are live again.
+    MoveRig::let_go(rig.driver.word);
+    EXPECT_EQ(rig.move_live(gpu(0)).outcome, Outcome::done);
+    EXPECT_EQ(rig.move_live(gpu(1), live).chunks_live, 1);
+    EXPECT_EQ(rig.rig.wrong(*rig.allocation, rig.seed), 0u);
+    rig.mover->attached().detach(rig.stream, Address{});
+  });
 }
 
 }  // namespace
