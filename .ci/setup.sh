@@ -1,6 +1,6 @@
 # Sourced by examples/demo.sh and tests/run.sh: finds what a build needs and installs what is
 # missing, on Debian 12 and Ubuntu 24.04. It asks nothing, removes nothing, and names what it cannot
-# get. docs/dependencies.md says what each thing is for.
+# get. docs/internals/dependencies.md says what each thing is for.
 #
 #   set_up demo|tests|long   fills cmake_arguments and clang_version (empty: no clang >= 16)
 #

@@ -8,7 +8,7 @@ several policies, replays them in the lab, and holds the two rankings against ea
     bench/ranking.py show FILE               the tables again
 
 The file is written after each run. The order within a round is shuffled; the seed is kept. See
-docs/ranking.md.
+docs/results/ranking.md.
 """
 
 import argparse

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the tables of docs/measurements.md from the samples in docs/measurements/*.json.
+"""Writes the tables of docs/results/ from the samples in docs/measurements/*.json.
 
 A table stands between `<!-- bench:begin NAME:TABLE -->` and `<!-- bench:end -->`, where NAME is that
 of a file without its ending, and TABLE is one of `figures.py`, `live_figures.py` or
@@ -19,7 +19,7 @@ import placement_figures
 
 TABLES = {**figures.TABLES, **live_figures.TABLES, **placement_figures.TABLES}
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-DOCUMENT = ROOT / "docs" / "measurements.md"
+PAGES = ROOT / "docs" / "results"
 SAMPLES = ROOT / "docs" / "measurements"
 MARKED = re.compile(r"(<!-- bench:begin ([\w.-]+):(\w+) -->\n).*?(<!-- bench:end -->)",
                     re.DOTALL)
@@ -50,12 +50,16 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()
-    text = DOCUMENT.read_text()
-    written = rewrite(text)
-    if arguments.check:
-        return 0 if written == text else 1
-    DOCUMENT.write_text(written)
-    return 0
+    changed = False
+    for page in sorted(PAGES.rglob("*.md")):
+        text = page.read_text()
+        written = rewrite(text)
+        if written == text:
+            continue
+        changed = True
+        if not arguments.check:
+            page.write_text(written)
+    return 1 if arguments.check and changed else 0
 
 
 if __name__ == "__main__":

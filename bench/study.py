@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes the study of policies: runs bench/experiments/study.json, and writes the tables and figures of
-docs/study.md.
+docs/results/study.md.
 
     bench/study.py --out FOLDER              all of it; a run that was interrupted goes on
     bench/study.py --out FOLDER --tables-only   of a folder in which all cells have finished
@@ -34,7 +34,7 @@ class Pages:
     """Where the study is written, below the folder `root`/docs."""
 
     def __init__(self, root):
-        self.document = root / "docs" / "study.md"
+        self.document = root / "docs" / "results" / "study.md"
         self.table = root / "docs" / "measurements" / "study.csv"
         self.images = root / "docs" / "images"
 

@@ -1,4 +1,4 @@
-"""The figures of docs/study.md: cost over the lower bound of each policy and trace, and how often a
+"""The figures of docs/results/study.md: cost over the lower bound of each policy and trace, and how often a
 policy is within how much of the cheapest. The same study gives the same bytes. Needs matplotlib."""
 
 import math

@@ -1,4 +1,4 @@
-"""The tables of docs/study.md, made of a `study_cells.Study` and of the experiment's file."""
+"""The tables of docs/results/study.md, made of a `study_cells.Study` and of the experiment's file."""
 
 import statistics
 

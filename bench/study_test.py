@@ -107,7 +107,8 @@ class Pages(unittest.TestCase):
         owner = tempfile.TemporaryDirectory()
         self.addCleanup(owner.cleanup)
         self.root = pathlib.Path(owner.name)
-        (self.root / "docs" / "measurements").mkdir(parents=True)
+        for folder in ("measurements", "results"):
+            (self.root / "docs" / folder).mkdir(parents=True)
         self.pages = study.Pages(self.root)
         self.pages.document.write_text(DOCUMENT)
 
@@ -216,7 +217,7 @@ class Runs(Pages):
 
     def test_the_study_has_every_policy_and_can_be_read(self):
         asked = json.loads(study.EXPERIMENT.read_text())
-        documented = (study.ROOT / "docs" / "policies.md").read_text().split("## The policies\n")[1]
+        documented = (study.ROOT / "docs" / "guide" / "policies.md").read_text().split("## The policies\n")[1]
         names = re.findall(r"^\| `(\w+)` \|", documented.split("\n## ")[0], re.MULTILINE)
         self.assertEqual(asked["policies"], sorted(names))
         self.assertIn(study_tables.DEFAULT, names)

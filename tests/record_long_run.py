@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""record_long_run.py SECONDS: adds a row to the table of long runs in docs/measurements.md.
+"""record_long_run.py SECONDS: adds a row to the table of long runs in docs/results/measurements.md.
 
 Counts come from the tests themselves: a line `VMART_COUNT name=number` in a test's output is added
 up over all test logs.
@@ -14,7 +14,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENT = ROOT / "docs" / "measurements.md"
+DOCUMENT = ROOT / "docs" / "results" / "measurements.md"
 HEADING = "## Long runs"
 TABLE = [
     "",

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds, and runs all the tests. docs/testing.md says what the stages are.
+# Installs what is missing, builds, and runs all the tests. docs/internals/testing.md says what the stages are.
 #
 #   tests/run.sh           what CI runs
 #   tests/run.sh --long    full sweeps and random tests, clang-tidy; adds its line to
-#                          docs/measurements.md. Takes hours.
+#                          docs/results/measurements.md. Takes hours.
 #   tests/run.sh --quick   the release stage alone
 set -euo pipefail
 # shellcheck source=.ci/setup.sh

@@ -37,8 +37,8 @@ struct LateStops {
   std::chrono::nanoseconds longer{0};  ///< In proportion after less, and no more after more.
 };
 
-/// What using and moving memory costs on one machine, as measured. `docs/machine_model.md` says how
-/// each figure is come by.
+/// What using and moving memory costs on one machine, as measured.
+/// `docs/internals/machine_model.md` says how each figure is come by.
 struct Calibration {
   std::string machine;           ///< Its fingerprint: GPUs, driver, links.
   std::string date;              ///< In UTC, "2026-11-21T10:43:00Z".

@@ -29,7 +29,7 @@ enum class ErrorKind {
 /// "out_of_memory" and so on.
 VMART_EXPORT std::string_view to_string(ErrorKind kind) noexcept;
 
-/// The one exception type of the library. `docs/errors.md` lists what throws which kind.
+/// The one exception type of the library. `docs/reference/errors.md` lists what throws which kind.
 class VMART_EXPORT Error : public std::runtime_error {
  public:
   /// `call` names the public call or the driver call that refused, `detail` the value and why.

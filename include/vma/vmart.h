@@ -28,7 +28,7 @@ extern "C" {
 /// CUDA's stream: `cudaStream_t`, `CUstream`. Null is the legacy stream of the current context.
 typedef struct CUstream_st* vmart_stream;
 
-/// One for each kind of error that docs/errors.md lists.
+/// One for each kind of error that docs/reference/errors.md lists.
 typedef enum vmart_status {
   VMART_OK = 0,
   VMART_INVALID_ARGUMENT = 1,
@@ -248,7 +248,7 @@ VMART_EXPORT vmart_status vmart_advise(const void* address, size_t size_bytes,
                                        const vmart_hint* hint);
 
 /* --- PyTorch: what torch.cuda.memory.CUDAPluggableAllocator asks for, for torch.cuda.MemPool.
- * docs/integrations.md says how. */
+ * docs/guide/integrations.md says how. */
 
 /// Null for no bytes and where there is no room, which the pool makes torch.OutOfMemoryError of;
 /// `vmart_last_error` has the reason. Legal during capture. Blocks: for memory.

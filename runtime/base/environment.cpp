@@ -199,7 +199,7 @@ void warn_of_unknown_variables() {
     const auto unknown = unknown_variable(entry.substr(0, entry.find('=')));
     if (!unknown) continue;
     log(LogLevel::warn, "{} is set, but nothing reads it{}", unknown->name,
-        unknown->nearest.empty() ? "; docs/environment.md lists the variables"
+        unknown->nearest.empty() ? "; docs/reference/environment.md lists the variables"
                                  : fmt::format("; is {} meant?", unknown->nearest));
   }
 }

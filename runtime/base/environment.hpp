@@ -8,7 +8,8 @@
 
 namespace vma {
 
-/// One variable of the environment. docs/environment.md shows the table; a test compares the two.
+/// One variable of the environment. docs/reference/environment.md shows the table; a test compares
+/// the two.
 struct EnvironmentVariable {
   enum class Type { text, path, place, word, flag, number, bytes };
   std::string_view name;

@@ -6,8 +6,8 @@
 
 namespace vma {
 
-// The constants of a binary trace, byte by byte in docs/traces.md. A change of what bytes mean
-// needs another version (`trace_version`).
+// The constants of a binary trace, byte by byte in docs/reference/traces.md. A change of what bytes
+// mean needs another version (`trace_version`).
 constexpr std::array<std::uint8_t, 8> trace_magic{'V', 'M', 'A', 'T', 'R', 'A', 'C', 'E'};
 constexpr std::size_t trace_file_header_bytes = 20;  ///< Before the header's JSON.
 constexpr std::array<std::uint8_t, 4> trace_block_marker{'T', 'B', 'L', 'K'};

@@ -16,8 +16,8 @@ class BoundRunner {
   /// Requires: `inputs` lives as long as it.
   explicit BoundRunner(const ExperimentInputs& inputs) : inputs_(inputs) {}
 
-  /// One line of JSON, as `docs/experiments.md` has it; where there is none for such a trace, with
-  /// the reason. Throws: what keeps it from being found this time.
+  /// One line of JSON, as `docs/guide/experiments.md` has it; where there is none for such a trace,
+  /// with the reason. Throws: what keeps it from being found this time.
   std::string run(const ExperimentCell& cell, const ReadyTrace& trace) const;
 
   /// What cells carry of such a line: an object or null. Nothing if the text is no whole line.

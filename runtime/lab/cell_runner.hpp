@@ -16,8 +16,8 @@ class CellRunner {
   /// Requires: `inputs` lives as long as it.
   explicit CellRunner(const ExperimentInputs& inputs) : inputs_(inputs) {}
 
-  /// One line of JSON, as `docs/experiments.md` has it. `bound` is null, or of this cell's machine,
-  /// trace, router and seed. Throws: Error for a replay that fails.
+  /// One line of JSON, as `docs/guide/experiments.md` has it. `bound` is null, or of this cell's
+  /// machine, trace, router and seed. Throws: Error for a replay that fails.
   std::string run(const ExperimentCell& cell, const ReadyTrace& trace,
                   const boost::json::value& bound) const;
 

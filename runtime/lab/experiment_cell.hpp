@@ -29,7 +29,7 @@ std::vector<ExperimentCell> cells_of(const Experiment& experiment);
 /// The same for all cells that differ in nothing but the policy.
 std::string bound_id(const Experiment& experiment, const ExperimentCell& cell);
 
-/// What makes the cell this one and no other: `docs/experiments.md` has the keys.
+/// What makes the cell this one and no other: `docs/guide/experiments.md` has the keys.
 boost::json::object to_json(const Experiment& experiment, const ExperimentCell& cell);
 
 /// `parts` in one file's name: as they are, with `~` between them, where they are short and have

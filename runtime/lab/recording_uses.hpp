@@ -7,7 +7,7 @@
 
 namespace vma {
 
-/// The runtime's own recordings (docs/recordings.md).
+/// The runtime's own recordings (docs/reference/recordings.md).
 ///
 /// An allocation is an object of its number, with its tag, its chunks' size, and for its home the
 /// place of its first chunks; those that lie elsewhere are placed there by events of their own. A

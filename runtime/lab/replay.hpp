@@ -58,7 +58,8 @@ struct ReplayOptions {
 /// they come to it; one with a duration runs beside the others, and is spread over that time unless
 /// memory is slower. An access goes over its range from front to back, at the rate that the links
 /// give it beside all other accesses and moves. Deterministic: the same inputs give the same
-/// report. docs/replay.md says what is not modelled. Not thread-safe; one replay of one trace.
+/// report. docs/guide/replay.md says what is not modelled. Not thread-safe; one replay of one
+/// trace.
 class Replay {
  public:
   /// Requires: all live as long as it. `policy` begins without a past.

@@ -6,8 +6,8 @@
 
 namespace vma {
 
-/// All of a report; `docs/replay.md` has the keys. Times are seconds, or nanoseconds where the name
-/// ends in `_ns`.
+/// All of a report; `docs/guide/replay.md` has the keys. Times are seconds, or nanoseconds where
+/// the name ends in `_ns`.
 boost::json::object to_json(const ReplayReport& report);
 
 }  // namespace vma

@@ -16,7 +16,7 @@ namespace vma {
 std::vector<std::string> files_of(const ExperimentTrace& trace);
 
 /// How a trace of an experiment is made for one seed, and of which bytes. Knows a trace that was
-/// made by the note beside it: one line of JSON, as `docs/experiments.md` has it. Immutable.
+/// made by the note beside it: one line of JSON, as `docs/guide/experiments.md` has it. Immutable.
 class TraceRecipe {
  public:
   /// Reads what is converted, for its sum. Requires: `trace` is made, and lives as long as this.

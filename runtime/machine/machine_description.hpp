@@ -49,7 +49,7 @@ struct CostTable {
   double floor_us = 1;
 };
 
-/// What calls cost. `docs/measurements.md` says where the figures of the H200 come from.
+/// What calls cost. `docs/results/measurements.md` says where the figures of the H200 come from.
 struct CostParameters {
   CostTable create, release, unmap;
   /// The access grant of one mapping: of a fresh chunk where nothing stands between the GPUs, of a

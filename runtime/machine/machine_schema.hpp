@@ -6,7 +6,7 @@
 
 namespace vma {
 
-/// One key of a machine file. `docs/machine_model.md` has a row for each.
+/// One key of a machine file. `docs/reference/machine_files.md` has a row for each.
 struct MachineKey {
   enum class Form {
     text,

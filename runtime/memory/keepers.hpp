@@ -24,7 +24,7 @@ class Keepers {
   void poke();
   /// The same of all GPUs that reach the first one, which takes longer. Where the last grant was
   /// milliseconds ago the driver is slow at the next one, and at an unmap and a map too:
-  /// docs/measurements.md has by how much. Requires: nothing is stopped.
+  /// docs/results/measurements.md has by how much. Requires: nothing is stopped.
   void rehearse();
   /// Releases the spares, so that the driver can use their memory. True if there were any.
   bool give_up_spares() noexcept;

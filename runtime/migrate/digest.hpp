@@ -8,8 +8,8 @@
 
 namespace vma {
 
-/// What a digest depends on besides the bytes: drawn anew for each migration, so that no data can
-/// be made or found beforehand whose change a digest misses. `docs/digests.md` has the odds.
+/// What a digest depends on besides the bytes: drawn anew for each copy of a chunk, so that nobody
+/// can prepare data whose change a digest misses. `docs/internals/digests.md` has the odds.
 struct DigestKey {
   std::uint64_t words[2] = {};
 

@@ -11,8 +11,8 @@
 
 namespace vma {
 
-/// How the kernels of live copies are cut. docs/measurements.md has what each choice costs the
-/// application and the move.
+/// How the kernels of live copies are cut. docs/results/measurements.md has what each choice costs
+/// the application and the move.
 struct LiveTuning {
   std::uint64_t tiles_per_granule = 8;  ///< 256 KiB where a granule is 2 MiB.
   unsigned copy_blocks = 16;            ///< Few: the application needs the multiprocessors.

@@ -5,8 +5,8 @@
 namespace vma {
 namespace {
 
-/// From here on a second look costs more than it saves: docs/measurements.md has both ways at
-/// every share.
+/// From here on a second look costs more than it saves: docs/results/measurements.md has both ways
+/// at every share.
 constexpr double dirty_max = 0.8;
 
 int stops_in(const GatePlan& plan, ContextHandle context) {

@@ -40,7 +40,8 @@ struct WayFacts {
   bool target_clean = false;
 };
 
-/// The table of docs/architecture.md. `queues_of` tells a context's hardware queues. Pure.
+/// The table of docs/internals/architecture.md. `queues_of` tells a context's hardware queues.
+/// Pure.
 WayChoice choose_way(const WayFacts& facts, const GatePlan& plan, const Topology& topology,
                      const std::function<int(ContextHandle)>& queues_of);
 

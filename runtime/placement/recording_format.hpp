@@ -13,8 +13,8 @@
 
 namespace vma {
 
-// The constants of a file, byte by byte in docs/recordings.md. A change of what bytes mean needs
-// another version.
+// The constants of a file, byte by byte in docs/reference/recordings.md. A change of what bytes
+// mean needs another version.
 constexpr std::array<std::uint8_t, 8> recording_magic{'V', 'M', 'A', 'R', 'T', 'R', 'E', 'C'};
 constexpr std::uint32_t recording_version = 1;
 constexpr std::size_t recording_header_bytes = 40;  ///< Before the machine's JSON.

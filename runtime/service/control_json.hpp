@@ -10,9 +10,9 @@
 
 namespace vma {
 
-/// What the control socket says, as JSON. `docs/control.md` documents every name here: they are an
-/// interface. Addresses are strings in hexadecimal, since many readers keep 53 bits of a number;
-/// times are seconds.
+/// What the control socket says, as JSON. `docs/guide/control.md` documents every name here: they
+/// are an interface. Addresses are strings in hexadecimal, since many readers keep 53 bits of a
+/// number; times are seconds.
 boost::json::object to_json(const ControlStatus& status);
 boost::json::object to_json(const ControlAllocation& allocation);
 boost::json::object to_json(const Extent& extent);

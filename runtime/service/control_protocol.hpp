@@ -15,8 +15,9 @@ struct ControlAnswer {
   bool garbage = false;  ///< The request was no JSON object that names a command.
 };
 
-/// Answers one request, the wall where exceptions of the target end. `docs/control.md` describes
-/// requests and answers. Throws: only std::bad_alloc, where there is no memory for an answer.
+/// Answers one request, the wall where exceptions of the target end. `docs/guide/control.md`
+/// describes requests and answers. Throws: only std::bad_alloc, where there is no memory for an
+/// answer.
 ControlAnswer answer_request(ControlTarget& target, std::string_view line);
 
 /// A line that says what was wrong.

@@ -22,8 +22,9 @@ constexpr double giga = 1e9;
 // A copy inside a GPU reads and writes each byte, a kernel that reads does half of that.
 constexpr double reads_a_copy = 2;
 
-// Copies between H200s, between one and its host (PCIe 5), and inside one: docs/measurements.md and
-// the machine file. PCIe between GPUs is taken for a little less than to the host.
+// Copies between H200s, between one and its host (PCIe 5), and inside one:
+// docs/results/measurements.md and the machine file. PCIe between GPUs is taken for a little less
+// than to the host.
 constexpr double local_gb_s = 2100, nvlink_gb_s = 397, pcie_gb_s = 55, pcie_peer_gb_s = 45;
 constexpr double host_to_host_gb_s = 13;
 // A switch for each GPU that sees the slot: 82 us with two H200s, 169 us with four.

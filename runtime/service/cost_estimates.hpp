@@ -12,7 +12,7 @@ namespace vma {
 PlaceId place_of(const Topology& topology, Location at);
 
 /// What a machine with such links is likely to cost, from its link kinds alone: the rates of the
-/// H200 in docs/measurements.md. `docs/machine_model.md` has the table. Ranked.
+/// H200 in docs/results/measurements.md. `docs/internals/machine_model.md` has the table. Ranked.
 MachineCosts estimated_costs(const Topology& topology);
 
 /// What the description says, for the places of the topology: rates of its links, calls by its cost

@@ -25,7 +25,7 @@ struct RecordingStats {
   std::uint64_t bytes_written = 0;
 };
 
-/// Writes what happens to memory to files that the lab replays: see docs/recordings.md.
+/// Writes what happens to memory to files that the lab replays: see docs/reference/recordings.md.
 ///
 /// Any thread may record. It packs the record into a block of 64 KiB; a thread of the recording
 /// writes full blocks. Nothing here throws or waits for a disk but the destructor.

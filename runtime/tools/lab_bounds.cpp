@@ -64,9 +64,9 @@ Error named(const Error& error, const ReplayCommand& command) {
 }
 
 void write_program(const PlacementInstance& instance, const BoundsCommand& chosen) try {
-  const std::string about =
-      fmt::format("vmart-lab bounds: {} chunks in {} blocks; docs/bounds.md says what it means",
-                  instance.chunks.size(), instance.blocks);
+  const std::string about = fmt::format(
+      "vmart-lab bounds: {} chunks in {} blocks; docs/guide/bounds.md says what it means",
+      instance.chunks.size(), instance.blocks);
   write_lp(PlacementProgram()(instance), chosen.lp, about, "microseconds");
 } catch (const Error& error) {
   throw named(error, chosen.setting);

@@ -140,7 +140,8 @@ void add_machine_probe(CLI::App& probe, Given& given) {
 
 void add_run(CLI::App& run, Given& given) {
   vma::RunCommand& command = given.run;
-  run.add_option("experiment", command.experiment, "a JSON file: docs/experiments.md")->required();
+  run.add_option("experiment", command.experiment, "a JSON file: docs/guide/experiments.md")
+      ->required();
   run.add_option("--out", command.folder, "where the results go");
   run.add_option("--jobs", command.jobs, "cells at a time; else as many as there are processors")
       ->check(CLI::Range(1, 4096));

@@ -59,7 +59,7 @@ def communicate(process, limit):
 
 
 def check_recording(path):
-    """Raises ValueError unless it is a whole recording with a block at least (docs/recordings.md)."""
+    """Raises ValueError unless it is a whole recording with a block at least (docs/reference/recordings.md)."""
     with open(path, "rb") as file:
         data = file.read()
     if data[:8] != b"VMARTREC":

@@ -1,6 +1,6 @@
-// A binary trace is what was written, byte for byte as docs/traces.md says, and whatever else lies
-// in the file is refused by file and offset: nothing crashes, and no half of a trace passes for
-// one.
+// A binary trace is what was written, byte for byte as docs/reference/traces.md says, and whatever
+// else lies in the file is refused by file and offset: nothing crashes, and no half of a trace
+// passes for one.
 
 #include "lab/binary_trace_format.hpp"
 #include "lab/trace_block_decoder.hpp"
@@ -46,7 +46,7 @@ TEST_F(BinaryTrace, HoldsWhatWasWritten) {
   }
 }
 
-// The example of docs/traces.md.
+// The example of docs/reference/traces.md.
 TEST_F(BinaryTrace, HasThePayloadOfTheDocument) {
   std::vector<ToldEvent> events;
   events.push_back(allocation(1000, 7, 4 << 20, "kv"));

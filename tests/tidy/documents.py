@@ -7,6 +7,7 @@ import re
 from tree import Offence
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+LINK_TEXT = re.compile(r"\[([^]]*)\]\([^)]*\)")
 BACKTICKED = re.compile(r"`([^`\n]+)`")
 TOP = ("runtime/", "include/", "examples/", "tests/", "bench/", "docs/", ".ci/")
 FILE_ENDINGS = (".cpp", ".hpp", ".py", ".sh", ".md", ".cu")
@@ -30,6 +31,54 @@ def links_lead_somewhere(tree):
                     posixpath.join(posixpath.dirname(path), target.split("#")[0]))
                 if not tree.exists(full):
                     yield Offence(path, number, f"dead link: {target}")
+
+
+def anchors_exist(tree):
+    """`page.md#heading` and `#heading`: a heading of the page has that name, as GitHub makes it."""
+    anchors = {path: _anchors(tree, path) for path in _documents(tree)}
+    for path in anchors:
+        for number, line in tree.lines(path):
+            for target in LINK.findall(line):
+                page, _, anchor = target.partition("#")
+                if not anchor or re.match(r"[a-z]+:", target):
+                    continue
+                full = path
+                if page:
+                    full = posixpath.normpath(posixpath.join(posixpath.dirname(path), page))
+                if full in anchors and anchor not in anchors[full]:
+                    yield Offence(path, number, f"no such heading: {target}")
+
+
+def _anchors(tree, path):
+    found, fenced = set(), False
+    for _, line in tree.lines(path):
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        heading = re.match(r"#+ +(.*?)[# ]*$", line)
+        if fenced or not heading:
+            continue
+        text = LINK_TEXT.sub(r"\1", heading[1]).lower()
+        name = base = re.sub(r"[^\w\- ]", "", text).replace(" ", "-")
+        count = 0
+        while name in found:
+            count += 1
+            name = f"{base}-{count}"
+        found.add(name)
+    return found
+
+
+def tables_are_whole(tree):
+    """A blank line between two rows ends a table: what follows is shown as text."""
+    for path in _documents(tree):
+        lines, fenced = [line for _, line in tree.lines(path)], False
+        for index, line in enumerate(lines):
+            if line.lstrip().startswith("```"):
+                fenced = not fenced
+            begins = index + 2 < len(lines) and re.match(r"\|[-:| ]+\|$", lines[index + 2])
+            if (not fenced and not line.strip() and 0 < index < len(lines) - 1
+                    and lines[index - 1].startswith("|") and lines[index + 1].startswith("|")
+                    and not begins):
+                yield Offence(path, index + 1, "a blank line within a table")
 
 
 def backticked_paths_exist(tree):
@@ -94,5 +143,5 @@ def nothing_about_our_workplace(tree):
                 yield Offence(path, number, "docs do not speak of a session")
 
 
-CHECKS = [links_lead_somewhere, backticked_paths_exist, backticked_symbols_exist,
+CHECKS = [links_lead_somewhere, anchors_exist, tables_are_whole, backticked_paths_exist, backticked_symbols_exist,
           todo_has_an_issue, nothing_about_our_workplace]

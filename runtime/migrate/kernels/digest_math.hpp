@@ -10,8 +10,8 @@
 #endif
 
 /// The arithmetic of a tile's digest, the same for GPUs and for simulated machines, bit for bit.
-/// `docs/digests.md` says what it is and how seldom it misses a change. C++17, as nvcc is asked
-/// for.
+/// `docs/internals/digests.md` says what it is and how seldom it misses a change. C++17, as nvcc is
+/// asked for.
 namespace vma::digest_math {
 
 using Word = std::uint64_t;

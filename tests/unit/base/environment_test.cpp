@@ -49,7 +49,7 @@ std::string refusal(const std::function<void()>& read) {
 }
 
 TEST(Environment, ThePageShowsTheTable) {
-  std::istringstream page(text_of(fs::path(VMART_SOURCE_FOLDER) / "docs/environment.md"));
+  std::istringstream page(text_of(fs::path(VMART_SOURCE_FOLDER) / "docs/reference/environment.md"));
   std::vector<std::string> rows;
   for (std::string line; std::getline(page, line);) {
     if (line.starts_with("| `VMART_")) rows.push_back(line);

@@ -1,6 +1,6 @@
-// Goal: a digest is the one that docs/digests.md defines and no change of a tile escapes it; the
-// bodies of the kernels keep I6, whatever others write between their accesses. Method: known
-// answers of a second implementation, keys drawn at random, and a memory that interferes.
+// Goal: a digest is the one that docs/internals/digests.md defines and no change of a tile escapes
+// it; the bodies of the kernels keep I6, whatever others write between their accesses. Method:
+// known answers of a second implementation, keys drawn at random, and a memory that interferes.
 #include "migrate/digest.hpp"
 
 #include "migrate/kernels/tile_hash.hpp"

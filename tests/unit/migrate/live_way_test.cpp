@@ -1,5 +1,5 @@
-// Goal: which way a chunk goes follows the table of docs/architecture.md. Method: the pure choice,
-// row by row.
+// Goal: which way a chunk goes follows the table of docs/internals/architecture.md. Method: the
+// pure choice, row by row.
 
 #include "migrate/live_way.hpp"
 

@@ -1,5 +1,5 @@
-// Goal: docs/policies.md tells of every built-in policy, of each of its parameters, and of every
-// reason of the planner. Method: its tables are read as text.
+// Goal: docs/guide/policies.md tells of every built-in policy, of each of its parameters, and of
+// every reason of the planner. Method: its tables are read as text.
 #include "placement/built_in_policies.hpp"
 #include "placement/rejection.hpp"
 
@@ -14,14 +14,14 @@ namespace {
 
 /// Of the document: what stands between a heading and the next one.
 std::string section(const std::string& heading) {
-  std::ifstream file(VMART_DOCS "/policies.md");
+  std::ifstream file(VMART_DOCS "/guide/policies.md");
   std::string text, line;
   bool inside = false;
   while (std::getline(file, line)) {
     if (line.starts_with("## ")) inside = line == "## " + heading;
     if (inside) text += line + "\n";
   }
-  EXPECT_FALSE(text.empty()) << "no '" << heading << "' in " << VMART_DOCS << "/policies.md";
+  EXPECT_FALSE(text.empty()) << "no '" << heading << "' in " << VMART_DOCS << "/guide/policies.md";
   return text;
 }
 

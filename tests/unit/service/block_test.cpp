@@ -1,5 +1,5 @@
 // Records and their bytes: whatever goes into a block comes out of it, and the bytes are those that
-// docs/recordings.md works out.
+// docs/reference/recordings.md works out.
 
 #include "service/block_builder.hpp"
 #include "service/block_decoder.hpp"

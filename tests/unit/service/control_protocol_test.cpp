@@ -1,6 +1,6 @@
-// Goal: the names that docs/control.md promises stay, every refusal is an answer with its kind, and
-// no request, however malformed, gets further than that. Method: requests as text against a fake
-// runtime, without a socket.
+// Goal: the names that docs/guide/control.md promises stay, every refusal is an answer with its
+// kind, and no request, however malformed, gets further than that. Method: requests as text against
+// a fake runtime, without a socket.
 #include "service/control_protocol.hpp"
 
 #include "service/control_json.hpp"

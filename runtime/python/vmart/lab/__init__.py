@@ -1,5 +1,5 @@
 """Results of `vmart-lab run`: `load` reads a folder of them into data frames, `python3 -m vmart.lab`
-writes its page and runs an experiment on a cluster. docs/results.md says what is in a folder."""
+writes its page and runs an experiment on a cluster. docs/guide/reading_results.md says what is in a folder."""
 
 from vmart.lab.errors import MissingLibrary, ResultError
 

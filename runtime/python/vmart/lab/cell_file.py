@@ -43,7 +43,7 @@ class CellFile:
     """A cell as `vmart-lab run` wrote it.
 
     `row` has its names and scalar metrics (None where there is none), `links` the share of use
-    (0 to 1) by link; `report` is the replay's report, as docs/replay.md has it.
+    (0 to 1) by link; `report` is the replay's report, as docs/guide/replay.md has it.
     """
 
     def __init__(self, path):
