@@ -202,17 +202,24 @@ has_python_lab() {
 }
 
 make_python_lab() {
+  say "fetching the lab's Python packages from PyPI"
+  make_environment "$deps/venv" "$@"
+}
+
+# make_environment FOLDER LIST...: a virtual environment with what the lists pin, and their text in
+# FOLDER/lists.
+make_environment() {
+  local folder=$1 list
+  shift
   [[ -z ${VMART_NO_INSTALL:-} ]] || return 1
   "$python" -c 'import ensurepip, venv' 2>/dev/null || install_packages python3-venv || return 1
-  say "fetching the lab's Python packages from PyPI"
-  rm -rf "$deps/venv"
-  local list
-  "$python" -m venv "$deps/venv" || return 1
+  rm -rf "$folder"
+  "$python" -m venv "$folder" || return 1
   for list in "$@"; do
-    timeout 600 "$deps/venv/bin/python" -m pip install -q --disable-pip-version-check --retries 2 \
+    timeout 600 "$folder/bin/python" -m pip install -q --disable-pip-version-check --retries 2 \
       --timeout 20 --no-deps --require-hashes --only-binary :all: -r "$list" || return 1
   done
-  cat "$@" >"$deps/venv/lists"
+  cat "$@" >"$folder/lists"
 }
 
 # --- Boost >= 1.81, headers only

@@ -2,7 +2,7 @@
 # Installs what is missing, builds, and runs all the tests. docs/internals/testing.md says what the stages are.
 #
 #   tests/run.sh           what CI runs
-#   tests/run.sh --long    full sweeps and random tests, clang-tidy; adds its line to
+#   tests/run.sh --long    full sweeps and random tests, clang-tidy, the site; adds its line to
 #                          docs/results/measurements.md. Takes hours.
 #   tests/run.sh --quick   the release stage alone
 set -euo pipefail
@@ -138,6 +138,7 @@ main() {
   fi
   if [[ -n $long ]]; then stage "mutants" "$python" tests/mutation/mutate.py --jobs "$jobs"; fi
   if [[ -n $long ]]; then
+    stage "documentation site" docs/build_site.sh
     stage "each example a hundred times" test_examples_often
   fi
   # The last stage, so that ctest's count is the last thing that a green run prints.

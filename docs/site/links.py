@@ -1,0 +1,22 @@
+"""A hook of MkDocs: links to files of the repository, which the site does not have, become their text
+and path. tests/tidy checks that these files exist."""
+
+import posixpath
+import re
+
+LINK = re.compile(r"(?<!!)\[([^]]*)\]\(([^)\s]+)\)")
+
+
+def on_page_markdown(markdown, page, **_):
+    folder = posixpath.join("docs", posixpath.dirname(page.file.src_uri))
+
+    def written(found):
+        text, target = found[1], found[2]
+        if re.match(r"[a-z]+:|#", target):
+            return found[0]
+        path = posixpath.normpath(posixpath.join(folder, target.split("#")[0]))
+        if path.startswith("docs/"):
+            return found[0]
+        return text if path.endswith(text.strip("`")) else f"{text} (`{path}`)"
+
+    return LINK.sub(written, markdown)
