@@ -28,7 +28,6 @@ const std::map<Call, std::string>& not_failed() {
       {Call::current_context, question},
       {Call::set_current_context, question},
       {Call::context_device, question},
-      {Call::has_parameters, "asked only once a launch of the kernel is long ago"},
       {Call::stream_id, question},
       {Call::stream_kind, question},
       {Call::retain_handle, tests_only},

@@ -306,12 +306,14 @@ TEST_F(LiveMoveTest, ACaptureEndsInBusyAndIsNotDisturbed) {
   driver.begin_capture(bound, CaptureMode::relaxed);
   const Migration migration = rig.runtime().migrate_async(words, gpu(1));
   EXPECT_EQ(kind_of_error([&] { migration.wait(); }), ErrorKind::busy);
-  EXPECT_EQ(migration.report().reasons.at("capture"), 2);
-  EXPECT_EQ(migration.report().retries, 2);
+  // Refusals by a capture use up no tries: the deadline ends the move.
+  const int refused = migration.report().reasons.at("capture");
+  EXPECT_GE(refused, 2);
+  EXPECT_EQ(migration.report().retries, refused);
   EXPECT_EQ(rig.home(words), gpu(0));
   driver.destroy_graph(driver.end_capture(bound));
   EXPECT_EQ(rig.runtime().migrate_async(words, gpu(1)).wait().chunks_moved, 1);
-  EXPECT_EQ(rig.runtime().stats().reasons.at("capture"), 2u);
+  EXPECT_EQ(rig.runtime().stats().reasons.at("capture"), static_cast<std::uint64_t>(refused));
 }
 
 }  // namespace
