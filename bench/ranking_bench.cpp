@@ -7,7 +7,7 @@
 
 #include "base/units.hpp"
 #include "bench/ranking/trace_player.hpp"
-#include "lab/ready_trace.hpp"
+#include "lab/experiments/ready_trace.hpp"
 
 #include <vma/error.hpp>
 

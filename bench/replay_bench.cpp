@@ -5,9 +5,9 @@
 #include "bench/samples.hpp"
 
 #include "base/units.hpp"
-#include "lab/replay.hpp"
+#include "lab/replay/replay.hpp"
 #include "machine/machine_file.hpp"
-#include "placement/built_in_policies.hpp"
+#include "placement/policies/built_in_policies.hpp"
 
 #include <sys/resource.h>
 #include <time.h>

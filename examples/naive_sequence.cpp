@@ -3,8 +3,8 @@
 
 #include "driver/driver.hpp"
 #include "driver/native_codes.hpp"
-#include "service/runtime_parts.hpp"
-#include "service/settings.hpp"
+#include "runtime/runtime_parts.hpp"
+#include "runtime/settings.hpp"
 #include "support/test_kernels.hpp"
 
 #include <fmt/format.h>

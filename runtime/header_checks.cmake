@@ -1,12 +1,12 @@
 # Each header compiles alone. CMake does it for the public ones (VERIFY_INTERFACE_HEADER_SETS). An
 # internal one that has a source of its own comes first there (tests/tidy sees to it) and so compiles
-# alone as often as that; here it is done for the others, with their layer's include directories only.
+# alone as often as that; here it is done for the others, with their folder's include directories only.
 add_custom_target(vmart_header_checks ALL DEPENDS vmart_verify_interface_header_sets)
 
 get_property(layers_apart GLOBAL PROPERTY VMART_LAYERS_APART)
 foreach(target IN LISTS layers layers_apart)
-  string(REPLACE vmart_ "" layer ${target})
-  file(GLOB headers CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} ${layer}/*.hpp)
+  get_target_property(folder ${target} VMART_FOLDER)
+  file(GLOB headers CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} ${folder}/*.hpp)
   set(sources)
   foreach(header IN LISTS headers)
     string(REGEX REPLACE "hpp$" "cpp" own_source ${header})

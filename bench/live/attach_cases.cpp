@@ -2,7 +2,7 @@
 // batches that take turns with batches on the same stream while it is not attached.
 
 #include "bench/live/cases.hpp"
-#include "service/runtime_parts.hpp"
+#include "runtime/runtime_parts.hpp"
 #include "support/test_kernels.hpp"
 
 #include <algorithm>

@@ -4,7 +4,7 @@
 #include "bench/live/beside_process.hpp"
 #include "bench/live/cases.hpp"
 #include "bench/live/seam_load.hpp"
-#include "service/runtime_parts.hpp"
+#include "runtime/runtime_parts.hpp"
 
 #ifdef VMART_BENCH_CUDART
 #include "bench/rivals/foreign_load.hpp"

@@ -4,8 +4,8 @@
 
 #include "bench/live/cases.hpp"
 #include "bench/live/rate_log.hpp"
-#include "migrate/digest.hpp"
-#include "service/runtime_parts.hpp"
+#include "migrate/copying/digest.hpp"
+#include "runtime/runtime_parts.hpp"
 
 #include <algorithm>
 #include <string>

@@ -3,7 +3,7 @@
 
 #include "bench/live/cases.hpp"
 #include "bench/live/raw_copies.hpp"
-#include "service/runtime_parts.hpp"
+#include "runtime/runtime_parts.hpp"
 
 #include <algorithm>
 #include <memory>

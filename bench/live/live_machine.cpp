@@ -1,7 +1,7 @@
 #include "bench/live/live_machine.hpp"
 
-#include "service/runtime_parts.hpp"
-#include "service/settings.hpp"
+#include "runtime/runtime_parts.hpp"
+#include "runtime/settings.hpp"
 
 #include <memory>
 #include <optional>

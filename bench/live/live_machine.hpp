@@ -1,7 +1,7 @@
 #pragma once
 
 #include "bench/samples.hpp"
-#include "migrate/live_copier.hpp"
+#include "migrate/copying/live_copier.hpp"
 
 #include <vma/runtime.hpp>
 

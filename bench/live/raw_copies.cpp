@@ -1,6 +1,6 @@
 #include "bench/live/raw_copies.hpp"
 
-#include "service/runtime_parts.hpp"
+#include "runtime/runtime_parts.hpp"
 
 #include <algorithm>
 

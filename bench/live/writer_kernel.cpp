@@ -1,6 +1,6 @@
 #include "bench/live/writer_kernel.hpp"
 
-#include "migrate/kernels/digest_math.hpp"
+#include "migrate/copying/kernels/digest_math.hpp"
 
 #include <algorithm>
 

@@ -2,7 +2,7 @@
 
 #include "base/clock.hpp"
 #include "base/executor.hpp"
-#include "service/runtime_parts.hpp"
+#include "runtime/runtime_parts.hpp"
 #include "support/test_kernels.hpp"
 
 #include <exception>

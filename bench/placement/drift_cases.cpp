@@ -9,7 +9,7 @@
 #include "bench/placement/drift_load.hpp"
 #include "bench/placement/readers.hpp"
 #include "bench/placement/settling.hpp"
-#include "service/runtime_parts.hpp"
+#include "runtime/runtime_parts.hpp"
 
 #include <algorithm>
 #include <functional>

@@ -6,7 +6,7 @@
 #include "bench/placement/cases.hpp"
 
 #include "driver/driver.hpp"
-#include "service/runtime_parts.hpp"
+#include "runtime/runtime_parts.hpp"
 #include "support/test_kernels.hpp"
 
 #include <sched.h>

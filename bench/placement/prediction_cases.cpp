@@ -4,8 +4,8 @@
 
 #include "bench/placement/cases.hpp"
 #include "bench/placement/readers.hpp"
-#include "service/prediction_log.hpp"
-#include "service/runtime_parts.hpp"
+#include "runtime/runtime_parts.hpp"
+#include "scheduling/prediction_log.hpp"
 
 #include <algorithm>
 #include <optional>

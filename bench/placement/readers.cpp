@@ -1,7 +1,7 @@
 #include "bench/placement/readers.hpp"
 
 #include "base/clock.hpp"
-#include "service/runtime_parts.hpp"
+#include "runtime/runtime_parts.hpp"
 #include "support/read_kernel.hpp"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 #include "bench/ranking/trace_player.hpp"
 
-#include "service/runtime_parts.hpp"
+#include "runtime/runtime_parts.hpp"
 
 #include <vma/error.hpp>
 

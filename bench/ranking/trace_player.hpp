@@ -1,8 +1,8 @@
 #pragma once
 
 #include "bench/ranking/device_player.hpp"
-#include "lab/router.hpp"
-#include "lab/trace_source.hpp"
+#include "lab/replay/router.hpp"
+#include "lab/trace/trace_source.hpp"
 
 #include <vma/runtime.hpp>
 

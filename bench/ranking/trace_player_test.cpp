@@ -4,8 +4,8 @@
 #include "bench/ranking/trace_player.hpp"
 
 #include "base/units.hpp"
-#include "lab/trace_generators.hpp"
-#include "unit/service/record_samples.hpp"
+#include "lab/generate/trace_generators.hpp"
+#include "unit/recording/record_samples.hpp"
 
 #include <vma/error.hpp>
 

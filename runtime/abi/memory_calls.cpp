@@ -1,8 +1,8 @@
 // The C calls about memory that stays where it is.
 #include "abi/boundary.hpp"
 
-#include "service/checks.hpp"
-#include "service/runtime_parts.hpp"
+#include "runtime/checks.hpp"
+#include "runtime/runtime_parts.hpp"
 
 #include <vma/vma.hpp>
 

@@ -1,7 +1,7 @@
 // The C calls that move memory, and those that name the streams to stop.
 #include "abi/boundary.hpp"
 
-#include "service/runtime_parts.hpp"
+#include "runtime/runtime_parts.hpp"
 
 #include <vma/vma.hpp>
 

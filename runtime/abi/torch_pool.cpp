@@ -13,7 +13,7 @@
 #include "abi/late_frees.hpp"
 
 #include "base/log.hpp"
-#include "service/runtime_parts.hpp"
+#include "runtime/runtime_parts.hpp"
 
 #include <vma/vma.hpp>
 

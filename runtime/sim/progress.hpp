@@ -4,7 +4,6 @@
 #include "base/mutex.hpp"
 #include "sim/race_detector.hpp"
 #include "sim/sim_clock.hpp"
-#include "sim/vector_clock.hpp"
 
 #include <memory>
 #include <string>

@@ -171,4 +171,9 @@ PointerInfo SimDriver::pointer_info(Address address) {
   return machine_->memory.pointer_info(address);
 }
 
+const MachineDescription* machine_of(const Driver& driver) {
+  const auto* simulated = dynamic_cast<const SimDriver*>(&driver);
+  return simulated == nullptr ? nullptr : &simulated->machine();
+}
+
 }  // namespace vma

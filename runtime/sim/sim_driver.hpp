@@ -132,4 +132,7 @@ class SimDriver : public Driver {
   std::unique_ptr<SimMachine> machine_;
 };
 
+/// What a simulated machine is made from; null of a real one, and behind a decorator.
+const MachineDescription* machine_of(const Driver& driver);
+
 }  // namespace vma

@@ -1,6 +1,6 @@
 #include "faults/life.hpp"
 
-#include "service/runtime_parts.hpp"
+#include "runtime/runtime_parts.hpp"
 #include "support/announce.hpp"
 #include "support/test_kernels.hpp"
 #include "support/test_machines.hpp"

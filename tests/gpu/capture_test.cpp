@@ -3,7 +3,7 @@
 
 #include "base/clock.hpp"
 #include "gpu/gpu_test.hpp"
-#include "service/runtime_parts.hpp"
+#include "runtime/runtime_parts.hpp"
 #include "support/test_kernels.hpp"
 
 #include <fmt/format.h>

@@ -2,8 +2,8 @@
 // bit for bit, and settling copies what changed and nothing else.
 
 #include "gpu/gpu_test.hpp"
-#include "migrate/digest.hpp"
-#include "migrate/kernels/tile_hash.hpp"
+#include "migrate/copying/digest.hpp"
+#include "migrate/copying/tile_hash.hpp"
 
 #include <array>
 #include <random>

@@ -1,6 +1,6 @@
 #include "gpu/gpu_rig.hpp"
 
-#include "service/runtime_parts.hpp"
+#include "runtime/runtime_parts.hpp"
 #include "support/test_kernels.hpp"
 #include "twin/submission_window.hpp"
 

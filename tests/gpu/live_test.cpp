@@ -5,7 +5,7 @@
 
 #include "contract/child_process.hpp"
 #include "gpu/gpu_test.hpp"
-#include "service/runtime_parts.hpp"
+#include "runtime/runtime_parts.hpp"
 #include "support/test_kernels.hpp"
 
 #include <fmt/format.h>

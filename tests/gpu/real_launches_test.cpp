@@ -3,7 +3,7 @@
 // and parameters. Of these, the memory that they work on is found. All libraries are opened by
 // name, and what the machine lacks is skipped.
 #include "gpu/gpu_test.hpp"
-#include "service/runtime_parts.hpp"
+#include "runtime/runtime_parts.hpp"
 
 #include <dlfcn.h>
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 // A kernel that the program loads and launches by itself, through the driver library's own calls:
 // what it is given is found to be used. The library is opened by name, as a program would have it.
 #include "gpu/gpu_test.hpp"
-#include "service/runtime_parts.hpp"
+#include "runtime/runtime_parts.hpp"
 #include "support/test_kernels.hpp"
 
 #include <dlfcn.h>

@@ -1,6 +1,6 @@
 #include "gpu/twin_rig.hpp"
 
-#include "service/runtime_parts.hpp"
+#include "runtime/runtime_parts.hpp"
 #include "twin/bug_driver.hpp"
 
 #include <algorithm>

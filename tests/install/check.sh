@@ -81,7 +81,7 @@ use_static() {
   (cd / && "$prefix/c_consumer")
   # shellcheck disable=SC2046
   "$compiler" -std=c++20 -shared -fPIC $(pkg-config --cflags vmart) \
-    "$here/../unit/service/policy_libraries/good.cpp" -o "$prefix/follow.so"
+    "$here/../unit/scheduling/policy_libraries/good.cpp" -o "$prefix/follow.so"
   use_policy "$prefix/c_consumer" "$prefix/follow.so"
 }
 

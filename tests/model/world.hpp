@@ -3,7 +3,7 @@
 #include "model/books.hpp"
 #include "model/floor.hpp"
 #include "model/play.hpp"
-#include "service/runtime_parts.hpp"
+#include "runtime/runtime_parts.hpp"
 #include "sim/sim_driver.hpp"
 
 #include <vma/runtime.hpp>

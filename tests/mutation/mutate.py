@@ -9,7 +9,7 @@ matter, and the text must occur exactly once: an edit that removes it ends the r
 survivors.toml explains each mutant that no test can kill, or that none is worth killing.
 
 The build folder must be configured; the run builds the tests of TESTS in it. Each mutant is one source,
-compiled without optimization to an object of its own, and linked before the layer's archive. It
+compiled without optimization to an object of its own, and linked before the layers' archives. It
 is killed by the first test that fails, crashes or exceeds its time limit.
 
 Exit codes: 0: only explained mutants survived; 1: others did, or a mutant did not compile; 2: the
@@ -41,9 +41,9 @@ LISTS = Path(__file__).resolve().parent
 
 # Test programs for the mutants of a layer, the quickest first, each with its folder in the build.
 TESTS = {
-    "memory": ["unit/memory/memory_test", "unit/migrate/migrate_test", "unit/service/service_test",
+    "memory": ["unit/memory/memory_test", "unit/migrate/migrate_test", "unit/runtime/runtime_test",
                "faults/faults_test"],
-    "migrate": ["unit/migrate/migrate_test", "unit/service/service_test", "faults/faults_test",
+    "migrate": ["unit/migrate/migrate_test", "unit/runtime/runtime_test", "faults/faults_test",
                 "twin/twin_test"],
 }
 # Programs that would take minutes run a part of their tests.
@@ -78,7 +78,11 @@ class Mutant:
 
     @property
     def path(self):
-        return ROOT / "runtime" / self.layer / f"{self.source}.cpp"
+        """In the folder of the layer or in one below it."""
+        found = list((ROOT / "runtime" / self.layer).rglob(f"{self.source}.cpp"))
+        if len(found) != 1:
+            raise ListError(f"{self.name}: {len(found)} files are {self.source}.cpp, one must be")
+        return found[0]
 
     def mutated(self):
         """The text of the broken source. Throws ListError unless it is found exactly once."""

@@ -1,6 +1,6 @@
 #include "support/twin_kernels.hpp"
 
-#include "migrate/kernels/digest_math.hpp"
+#include "migrate/copying/kernels/digest_math.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,11 +1,57 @@
-"""Who may see what: layers, the one door to each outside world, threads."""
+"""Who may see what: folders, the one door to each outside world, threads."""
 
 import re
 
 from tree import CPP, Offence
 
-LAYERS = ["base", "driver", "machine", "sim", "memory", "migrate", "telemetry", "placement",
-          "service", "lab", "abi", "python", "tools"]
+# The folders of runtime/, lowest first, each with those whose headers it includes. A new edge is a
+# decision: it is made here, and only to a folder that stands above.
+SEES = {
+    "base": "",
+    "driver": "base",
+    "machine": "base driver",
+    "sim": "base driver machine",
+    "memory": "base driver machine",
+    "migrate/gates": "base driver machine memory",
+    "migrate/copying/kernels": "",
+    "migrate/copying": "base driver machine memory migrate/gates migrate/copying/kernels",
+    "migrate/moves": "base driver machine memory migrate/gates migrate/copying",
+    "telemetry": "base machine memory",
+    "placement/books": "base",
+    "placement/planning": "base",
+    "placement/weighing": "base",
+    "placement/policies": "base placement/weighing",
+    "costs": "base driver machine sim placement/books",
+    "recording": "base machine placement/books placement/planning costs",
+    "scheduling": "base driver machine memory migrate/moves telemetry placement/books "
+                  "placement/planning placement/policies costs recording",
+    "parking": "base memory migrate/moves",
+    "control": "base memory migrate/moves placement/planning",
+    "runtime": "base driver machine sim memory migrate/gates migrate/copying migrate/moves "
+               "telemetry placement/policies costs recording scheduling parking control",
+    "calibration/kernels": "",
+    "calibration": "base memory costs runtime calibration/kernels",
+    "measuring": "base driver machine sim placement/books costs runtime calibration",
+    "lab/trace": "machine recording",
+    "lab/generate": "lab/trace",
+    "lab/import": "machine recording lab/trace lab/generate",
+    "lab/replay": "base machine sim migrate/gates placement/books placement/planning "
+                  "placement/weighing placement/policies costs lab/trace",
+    "lab/bounds": "lab/trace lab/replay",
+    "lab/bounds/program": "lab/trace lab/bounds",
+    "lab/experiments": "base machine placement/policies costs scheduling lab/trace lab/generate "
+                       "lab/import lab/replay lab/bounds",
+    "lab/fidelity": "base placement/books placement/weighing placement/policies recording "
+                    "scheduling lab/trace lab/import lab/replay",
+    "abi": "base runtime",
+    "python": "",
+    "tools/vmart": "base driver machine placement/books placement/policies costs control runtime "
+                   "measuring",
+    "tools/vmart-lab": "base machine placement/books costs scheduling runtime measuring lab/trace "
+                       "lab/generate lab/import lab/replay lab/bounds lab/bounds/program "
+                       "lab/experiments lab/fidelity",
+}
+LAYERS = {folder.split("/")[0] for folder in SEES}
 PRODUCT = ("runtime/", "include/", "examples/")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 CUDA = re.compile(r"^(cuda\w*\.h|nvrtc\.h|nvml\.h)$")
@@ -22,19 +68,50 @@ def _includes(tree, *folders):
                 yield path, number, match.group(1), match.group(2)
 
 
-def layer_direction(tree):
-    """A layer includes itself, the public headers and the layers below it."""
+def edges_are_allowed(tree):
+    """A folder includes itself, the public headers and what SEES says."""
     for path, number, quote, name in _includes(tree, "runtime/"):
         if quote != '"':
             continue
-        own = path.split("/")[1]
-        other = name.split("/")[0]
-        if own not in LAYERS:
-            yield Offence(path, number, f"{own} is no layer: {', '.join(LAYERS)}")
-        elif "/" not in name or other not in LAYERS:
-            yield Offence(path, number, f'"{name}" does not begin with the name of a layer')
-        elif LAYERS.index(other) > LAYERS.index(own):
-            yield Offence(path, number, f"{own} must not see {other}, which is above it")
+        own, other = _folder(path.removeprefix("runtime/")), _folder(name)
+        if own not in SEES:
+            yield Offence(path, number, f"{own} is no folder of SEES in tests/tidy/includes.py")
+        elif other not in SEES:
+            yield Offence(path, number, f'"{name}" does not begin with a folder of runtime/')
+        elif other != own and other not in SEES[own].split():
+            yield Offence(path, number, f"{own} must not see {other}; it sees {SEES[own]}")
+
+
+def no_circle_of_folders(tree):
+    """Two folders that need each other are one folder. Reports one include of each circle."""
+    edges = {}
+    for path, number, quote, name in _includes(tree, "runtime/"):
+        own, other = _folder(path.removeprefix("runtime/")), _folder(name)
+        if quote == '"' and other and other != own:
+            edges.setdefault(own, {}).setdefault(other, (path, number))
+    reported = set()
+    for own in sorted(edges):
+        for other, (path, number) in sorted(edges[own].items()):
+            circle = _way(edges, other, own)
+            if circle and not reported & set(circle):
+                reported |= set(circle)
+                yield Offence(path, number, "a circle: " + " -> ".join([own, *circle]))
+
+
+def _folder(path):
+    return path.rpartition("/")[0]
+
+
+def _way(edges, start, end):
+    """The folders from `start` to `end`, both included; none if no include leads there."""
+    ways = {start: [start]}
+    waiting = [start]
+    while waiting and end not in ways:
+        at = waiting.pop(0)
+        for following in sorted(set(edges.get(at, {})) - set(ways)):
+            ways[following] = [*ways[at], following]
+            waiting.append(following)
+    return ways.get(end)
 
 
 def own_header_comes_first(tree):
@@ -83,8 +160,9 @@ def one_door(tree):
     doors = [
         (CUDA, ("runtime/driver/", "bench/rivals/")),
         # <vma/asio.hpp> is tried as its users use it.
-        (re.compile(r"^boost/asio"), ("runtime/service/", "include/vma/asio.hpp",
-                                      "tests/unit/service/asio_", "tests/install/consumer/asio_")),
+        (re.compile(r"^boost/asio"), ("runtime/scheduling/", "runtime/control/", "include/vma/asio.hpp",
+                                      "tests/unit/control/asio_", "tests/unit/runtime/asio_",
+                                      "tests/install/consumer/asio_")),
     ]
     for path, number, _, name in _includes(tree):
         for pattern, allowed in doors:
@@ -121,6 +199,6 @@ def tests_do_not_sleep(tree):
                 yield Offence(path, number, f"{match.group(0)}: wait for the thing itself")
 
 
-CHECKS = [layer_direction, own_header_comes_first, placement_is_pure, users_see_public_headers_only,
-          public_headers_are_bare, one_door, c_linkage_only_in_abi, threads_only_in_base,
-          tests_do_not_sleep]
+CHECKS = [edges_are_allowed, no_circle_of_folders, own_header_comes_first, placement_is_pure,
+          users_see_public_headers_only, public_headers_are_bare, one_door, c_linkage_only_in_abi,
+          threads_only_in_base, tests_do_not_sleep]

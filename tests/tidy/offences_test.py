@@ -18,15 +18,31 @@ def planted(check, files):
 
 # (check, an offending tree, path and line of the offence, the tree made good)
 CASES = [
-    (includes.layer_direction,
-     {"runtime/memory/a.hpp": '#pragma once\n#include "migrate/gate.hpp"\n'},
+    (includes.edges_are_allowed,
+     {"runtime/memory/a.hpp": '#pragma once\n#include "migrate/gates/gate.hpp"\n'},
      ("runtime/memory/a.hpp", 2),
-     {"runtime/migrate/a.hpp": '#include "memory/chunk.hpp"\n#include <vma/error.hpp>\n'}),
-    (includes.layer_direction,
+     {"runtime/migrate/gates/a.hpp": '#include "memory/chunk.hpp"\n#include <vma/error.hpp>\n'}),
+    (includes.edges_are_allowed,
+     {"runtime/lab/replay/a.cpp": '#include "control/control_server.hpp"\n'},
+     ("runtime/lab/replay/a.cpp", 1),
+     {"runtime/lab/replay/a.cpp": '#include "lab/trace/trace_event.hpp"\n'}),
+    (includes.edges_are_allowed,  # Neighbours in one folder are not one folder.
+     {"runtime/migrate/gates/a.cpp": '#include "migrate/moves/mover.hpp"\n'},
+     ("runtime/migrate/gates/a.cpp", 1),
+     {"runtime/migrate/moves/a.cpp": '#include "migrate/gates/gate.hpp"\n'}),
+    (includes.edges_are_allowed,
      {"runtime/base/a.cpp": '#include "clock.hpp"\n'}, ("runtime/base/a.cpp", 1),
      {"runtime/base/a.cpp": '#include "base/clock.hpp"\n'}),
-    (includes.layer_direction,
+    (includes.edges_are_allowed,
      {"runtime/misc/a.cpp": '#include "base/clock.hpp"\n'}, ("runtime/misc/a.cpp", 1), {}),
+    (includes.edges_are_allowed,
+     {"runtime/migrate/a.cpp": '#include "base/clock.hpp"\n'}, ("runtime/migrate/a.cpp", 1), {}),
+    (includes.no_circle_of_folders,
+     {"runtime/a/a.hpp": '\n#include "b/b.hpp"\n', "runtime/b/b.hpp": '#include "c/d/c.hpp"\n',
+      "runtime/c/d/c.hpp": '#include "a/other.hpp"\n', "runtime/e/e.hpp": '#include "a/a.hpp"\n'},
+     ("runtime/a/a.hpp", 2),
+     {"runtime/a/a.hpp": '#include "b/b.hpp"\n', "runtime/b/b.hpp": '#include "b/c.hpp"\n',
+      "runtime/b/d/d.hpp": '#include "b/b.hpp"\n#include "a/a.hpp"\n'}),
     (includes.own_header_comes_first,
      {"runtime/base/a.hpp": "", "runtime/base/a.cpp": '#include <span>\n#include "base/a.hpp"\n'},
      ("runtime/base/a.cpp", 1),
@@ -49,7 +65,7 @@ CASES = [
      {"runtime/driver/a.cpp": "#include <cuda.h>\n", "bench/rivals/a.cpp": "#include <cuda.h>\n"}),
     (includes.one_door,
      {"runtime/migrate/a.cpp": "#include <boost/asio.hpp>\n"}, ("runtime/migrate/a.cpp", 1),
-     {"runtime/service/a.cpp": "#include <boost/asio.hpp>\n#include <boost/json.hpp>\n",
+     {"runtime/control/a.cpp": "#include <boost/asio.hpp>\n#include <boost/json.hpp>\n",
       "include/vma/asio.hpp": "#include <boost/asio/post.hpp>\n"}),
     (includes.c_linkage_only_in_abi,
      {"runtime/driver/a.cpp": 'extern "C" void f();\n'}, ("runtime/driver/a.cpp", 1),
@@ -70,6 +86,9 @@ CASES = [
     (sizes.files_are_short,
      {"runtime/base/a.cpp": "\n" * 501}, ("runtime/base/a.cpp", 501),
      {"runtime/base/a.cpp": "\n" * 500, "docs/a.md": "\n" * 600}),
+    (sizes.folders_are_small,
+     {f"bench/live/{n}.txt": "" for n in range(41)}, ("bench/live", 1),
+     {**{f"bench/live/{n}.txt": "" for n in range(40)}, "bench/live/b/a.py": "", "a.md": ""}),
     (sizes.functions_are_short,
      {"runtime/base/a.cpp": f"namespace a {{\nint f(int x)\n    noexcept {{\n{LONG_BODY}}}\n}}\n"},
      ("runtime/base/a.cpp", 2),
@@ -100,9 +119,9 @@ CASES = [
      {"docs/a.md": "| a |\n|---|\n| b |\n\n| c |\n"}, ("docs/a.md", 4),
      {"docs/a.md": "| a |\n|---|\n| b |\n\n| c |\n|---|\n| d |\n"}),
     (documents.backticked_paths_exist,
-     {"README.md": "see `migrate/gate.hpp`\n", "runtime/migrate/hold.hpp": ""}, ("README.md", 1),
-     {"README.md": "`migrate/hold.*`, `hold.hpp`, `./tests/run.sh --long`, `a/b`, `build/x`\n",
-      "runtime/migrate/hold.hpp": "", "tests/run.sh": ""}),
+     {"README.md": "see `migrate/gates/gate.hpp`\n", "runtime/migrate/gates/hold.hpp": ""}, ("README.md", 1),
+     {"README.md": "`migrate/gates/hold.*`, `hold.hpp`, `./tests/run.sh --long`, `a/b`, `build/x`\n",
+      "runtime/migrate/gates/hold.hpp": "", "tests/run.sh": ""}),
     (documents.backticked_paths_exist,
      {"docs/a.md": "`gone.cpp`\n"}, ("docs/a.md", 1), {"docs/a.md": "`docs/a.md` `vmart.h`\n"}),
     (documents.backticked_symbols_exist,
@@ -138,6 +157,12 @@ class Offences(unittest.TestCase):
 
     def test_no_rule_goes_untested(self):
         self.assertEqual({check for check, *_ in CASES}, set(CHECKS))
+
+    def test_a_folder_sees_only_folders_above_it_in_the_table(self):
+        rows = list(includes.SEES)
+        for folder, sees in includes.SEES.items():
+            for other in sees.split():
+                self.assertLess(rows.index(other), rows.index(folder), f"{folder} sees {other}")
 
     def test_stripping_keeps_lines_and_code(self):
         text = 'a(1\'000); // b\nR"(x\n"y)" + "//z"; /* c\n d */ e(\'"\');\n'

@@ -1,12 +1,14 @@
-"""Sizes of files and functions, names of files."""
+"""Sizes of files, folders and functions, names of files."""
 
 import ast
 import re
+from collections import Counter
 
 from tree import CPP, Offence, strip_cpp
 
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
+FOLDER_FILES_MAX = 40
 BANNED = {"utils", "util", "common", "helper", "helpers", "manager", "impl", "detail"}
 
 CONDITIONAL = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif)\b")
@@ -20,6 +22,14 @@ def files_are_short(tree):
         lines = tree.files[path].count("\n")
         if lines > FILE_LINES_MAX:
             yield Offence(path, lines, f"{lines} lines, at most {FILE_LINES_MAX}")
+
+
+def folders_are_small(tree):
+    """Files that lie in a folder itself, CMakeLists.txt among them."""
+    files = Counter(path.rpartition("/")[0] for path in tree.files)
+    for folder, count in files.items():
+        if count > FOLDER_FILES_MAX:
+            yield Offence(folder, 1, f"{count} files in a folder, at most {FOLDER_FILES_MAX}")
 
 
 def functions_are_short(tree):
@@ -107,4 +117,4 @@ def shell_functions(text):
             name = None
 
 
-CHECKS = [files_are_short, functions_are_short, names_say_something]
+CHECKS = [files_are_short, folders_are_small, functions_are_short, names_say_something]

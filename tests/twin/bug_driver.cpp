@@ -1,6 +1,6 @@
 #include "twin/bug_driver.hpp"
 
-#include "migrate/digest.hpp"
+#include "migrate/copying/digest.hpp"
 #include "support/plays.hpp"
 #include "support/twin_kernels.hpp"
 

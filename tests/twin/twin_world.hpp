@@ -1,7 +1,7 @@
 #pragma once
 
 #include "driver/permitted_driver.hpp"
-#include "service/runtime_parts.hpp"
+#include "runtime/runtime_parts.hpp"
 #include "sim/sim_driver.hpp"
 #include "support/twin_kernels.hpp"
 #include "twin/bug_driver.hpp"

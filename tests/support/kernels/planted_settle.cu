@@ -2,4 +2,4 @@
 // the digest of what was there before is kept.
 
 #define VMART_PLANTED_OLD_DIGEST
-#include "../../../runtime/migrate/kernels/digest.cu"
+#include "../../../runtime/migrate/copying/kernels/digest.cu"

@@ -1,6 +1,6 @@
 #include "unit/abi/abi_rig.hpp"
 
-#include "service/runtime_parts.hpp"
+#include "runtime/runtime_parts.hpp"
 
 #include <cstdlib>
 

@@ -1,5 +1,5 @@
 // What C programs say of their use of memory arrives as it was said, and nonsense does no harm.
-#include "service/runtime_parts.hpp"
+#include "runtime/runtime_parts.hpp"
 #include "support/test_kernels.hpp"
 #include "telemetry/use_summary.hpp"
 #include "unit/abi/abi_rig.hpp"

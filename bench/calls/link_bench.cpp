@@ -1,0 +1,258 @@
+// How reads by kernels and copies by copy engines share the links between GPUs: what each of them
+// gets alone, against one of its kind, beside one of the other kind, and in rings of all GPUs.
+// Everything of a case runs from before what is counted begins until after it has ended.
+//
+//     link_bench [--benchmark_filter=REGEX]
+//
+// A case lasts until its slowest part has ended VMART_BENCH_MOVES (48) pieces of 1 GiB, or of
+// VMART_BENCH_BYTES_MAX if that is less; VMART_BENCH_REPETITIONS (3) times.
+// The counters are sums: `read_gb_s` of all reads of the case, `copy_gb_s` of all its copies;
+// "least" is the slowest one of them.
+
+#include "bench/machine.hpp"
+
+#include "calibration/access_kernels.hpp"
+#include "runtime/runtime_parts.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace vma {
+namespace {
+
+constexpr std::uint64_t gibibyte = std::uint64_t{1} << 30;
+constexpr int pieces_ahead = 3;  // Enqueued: milliseconds, so that none runs dry.
+constexpr std::uint64_t repetitions_otherwise = 3;  // Of 48 pieces: seconds in all.
+constexpr std::chrono::seconds patience(20);        // Beside a third of one that a case takes.
+
+enum class Kind { read, copy };
+
+/// Bytes that go from one GPU to another, piece after piece: `to` reads, or the copy engines of
+/// `from` copy, as they do for a move.
+struct Flow {
+  Kind kind;
+  Location from, to;
+};
+
+/// On each GPU a range that is read and copied, and one that copies go to.
+class LinkMemory {
+ public:
+  LinkMemory() : piece_bytes_(sizes_up_to_max({gibibyte}).front()) {
+    AllocOptions fixed;
+    fixed.movable = false;
+    for (const Location& at : runtime_.locations()) {
+      if (at.kind != Location::Kind::gpu) continue;
+      gpus_.push_back(at);
+      sources_.push_back(runtime_.alloc(piece_bytes_, at, fixed));
+      targets_.push_back(runtime_.alloc(piece_bytes_, at, fixed));
+      write_pattern(runtime_, sources_.back(), piece_bytes_, gpus_.size());
+    }
+  }
+
+  const std::vector<Location>& gpus() const { return gpus_; }
+  std::uint64_t piece_bytes() const { return piece_bytes_; }
+  void* source(Location at) const { return sources_.at(number(at)); }
+  void* target(Location at) const { return targets_.at(number(at)); }
+
+ private:
+  std::size_t number(Location at) const {
+    return static_cast<std::size_t>(std::find(gpus_.begin(), gpus_.end(), at) - gpus_.begin());
+  }
+
+  Runtime& runtime_ = shared_runtime();  // Takes the memory back at its shutdown.
+  std::uint64_t piece_bytes_;
+  std::vector<Location> gpus_;
+  std::vector<void*> sources_, targets_;
+};
+
+/// One flow under way, on a stream of its own, with pieces enqueued ahead. Keeps when each ended.
+class FlowRun {
+ public:
+  FlowRun(const LinkMemory& memory, const Flow& flow)
+      : memory_(memory),
+        flow_(flow),
+        stream_(runtime_.make_stream(flow.kind == Kind::read ? flow.to : flow.from)),
+        bound_(parts_.machinery->launcher.bind(stream_)) {}
+  ~FlowRun() {
+    try {
+      runtime_.synchronize(stream_);
+      for (const EventHandle event : under_way_) parts_.driver->destroy_event(event);
+      runtime_.destroy_stream(stream_);
+    } catch (const std::exception&) {  // The benchmark has failed already and says why.
+    }
+  }
+  FlowRun(const FlowRun&) = delete;
+  FlowRun& operator=(const FlowRun&) = delete;
+
+  /// The first piece of a flow loads the kernel, or sets up the route.
+  void warm_up() {
+    enqueue_piece();
+    runtime_.synchronize(stream_);
+  }
+
+  void start() {
+    for (int piece = 0; piece < pieces_ahead; ++piece) {
+      enqueue_piece();
+      under_way_.push_back(parts_.driver->create_event(bound_.context));
+      parts_.driver->record(under_way_.back(), bound_);
+    }
+  }
+
+  /// Sees whether a piece has ended, and enqueues the next one if so.
+  void look() {
+    const EventHandle oldest = under_way_.front();
+    if (!parts_.driver->query_event(oldest)) return;
+    ended_.push_back(parts_.driver->clock().now());
+    enqueue_piece();
+    parts_.driver->record(oldest, bound_);
+    under_way_.pop_front();
+    under_way_.push_back(oldest);
+  }
+
+  Kind kind() const { return flow_.kind; }
+  const std::vector<TimePoint>& ended() const { return ended_; }
+
+  /// From the first piece that ended at `begin` or later on.
+  double gb_s(TimePoint begin) const {
+    const auto first = std::lower_bound(ended_.begin(), ended_.end(), begin);
+    const auto pieces = ended_.end() - first - 1;  // The first one began before.
+    if (pieces < 1) throw std::runtime_error("a flow ended before another one began");
+    const auto took = static_cast<double>((ended_.back() - *first).count());
+    return static_cast<double>(pieces) * static_cast<double>(memory_.piece_bytes()) / took;
+  }
+
+ private:
+  void enqueue_piece() {
+    void* const source = memory_.source(flow_.from);
+    if (flow_.kind == Kind::copy) {
+      parts_.driver->copy(bound_, address_of(memory_.target(flow_.to)), address_of(source),
+                          memory_.piece_bytes());
+      return;
+    }
+    constexpr std::uint64_t vector_bytes = 16, passes = 1, no_sum = ~std::uint64_t{0};
+    constexpr unsigned threads = 512, blocks_a_multiprocessor = 4;
+    const DeviceInfo& reader = parts_.machinery->topology.info(DeviceId{flow_.to.ordinal});
+    const auto blocks = static_cast<unsigned>(reader.multiprocessors) * blocks_a_multiprocessor;
+    runtime_.launch(
+        stream_, access_read_kernel(), {blocks}, {threads},
+        KernelArguments::of(source, memory_.piece_bytes() / vector_bytes, passes, no_sum, source));
+  }
+
+  Runtime& runtime_ = shared_runtime();
+  Runtime::Parts& parts_ = runtime_.parts();
+  const LinkMemory& memory_;
+  const Flow flow_;
+  const Stream stream_;
+  const BoundStream bound_;
+  std::deque<EventHandle> under_way_;  // The oldest first.
+  std::vector<TimePoint> ended_;
+};
+
+void add_rates(Sample& sample, const std::string& name, const std::vector<double>& rates) {
+  if (rates.empty()) return;
+  double sum = 0;
+  for (const double rate : rates) sum += rate;
+  sample.counters[name + "_gb_s"] = sum;
+  if (rates.size() == 1) return;
+  sample.counters[name + "_least_gb_s"] = *std::min_element(rates.begin(), rates.end());
+}
+
+/// Runs the flows beside each other until the slowest has ended so many pieces.
+Sample measure(const LinkMemory& memory, const std::vector<Flow>& flows, std::uint64_t pieces) {
+  std::vector<std::unique_ptr<FlowRun>> runs;
+  for (const Flow& flow : flows) {
+    runs.push_back(std::make_unique<FlowRun>(memory, flow));
+    runs.back()->warm_up();
+  }
+  for (const auto& run : runs) run->start();
+  const Stopwatch watch;
+  const auto under_way = [pieces](const auto& run) { return run->ended().size() <= pieces; };
+  while (std::any_of(runs.begin(), runs.end(), under_way)) {
+    if (watch.elapsed() > patience) throw std::runtime_error("a flow hardly gets on");
+    for (const auto& run : runs) run->look();
+  }
+  Sample sample;
+  sample.wall = watch.elapsed();
+  TimePoint begin{0};
+  for (const auto& run : runs) begin = std::max(begin, run->ended().front());
+  std::vector<double> reads, copies;
+  for (const auto& run : runs) {
+    (run->kind() == Kind::read ? reads : copies).push_back(run->gb_s(begin));
+  }
+  add_rates(sample, "read", reads);
+  add_rates(sample, "copy", copies);
+  return sample;
+}
+
+/// A flow into each GPU from the next one; `back`: into the next one.
+std::vector<Flow> ring(Kind kind, const std::vector<Location>& gpus, bool back) {
+  std::vector<Flow> flows;
+  for (std::size_t i = 0; i < gpus.size(); ++i) {
+    const Location next = gpus[(i + 1) % gpus.size()];
+    flows.push_back(back ? Flow{kind, gpus[i], next} : Flow{kind, next, gpus[i]});
+  }
+  return flows;
+}
+
+std::vector<Flow> both(std::vector<Flow> some, const std::vector<Flow>& others) {
+  some.insert(some.end(), others.begin(), others.end());
+  return some;
+}
+
+void require_peers() {
+  std::vector<Location> gpus = shared_runtime().locations();
+  std::erase_if(gpus, [](const Location& at) { return at.kind != Location::Kind::gpu; });
+  if (gpus.size() < 2) throw Unavailable{"takes two GPUs"};
+  for (const Flow& flow : both(ring(Kind::read, gpus, false), ring(Kind::read, gpus, true))) {
+    const bool reaches = shared_runtime().parts().driver->can_access_peer(
+        DeviceId{flow.to.ordinal}, DeviceId{flow.from.ordinal});
+    if (!reaches) throw Unavailable{"takes GPUs that reach each other's memory"};
+  }
+}
+
+void register_all() {
+  require_peers();
+  const auto memory = std::make_shared<LinkMemory>();
+  const std::vector<Location>& gpus = memory->gpus();
+  const Flow read{Kind::read, gpus[1], gpus[0]}, read_back{Kind::read, gpus[0], gpus[1]};
+  const Flow copy{Kind::copy, gpus[1], gpus[0]}, copy_back{Kind::copy, gpus[0], gpus[1]};
+  const auto reads = ring(Kind::read, gpus, false), copies = ring(Kind::copy, gpus, false);
+  const std::vector<std::pair<std::string, std::vector<Flow>>> cases = {
+      {"read/one", {read}},
+      {"read/each_other", {read, read_back}},
+      {"read/ring", reads},
+      {"copy/one", {copy}},
+      {"copy/each_other", {copy, copy_back}},
+      {"copy/ring", copies},
+      {"read_copy/same_way", {read, copy}},
+      {"read_copy/against", {read, copy_back}},
+      {"read_copy/ring_same_way", both(reads, copies)},
+      {"read_copy/ring_against", both(reads, ring(Kind::copy, gpus, true))},
+  };
+  const std::uint64_t pieces = setting("VMART_BENCH_MOVES", 48);
+  const auto repetitions =
+      static_cast<int>(setting("VMART_BENCH_REPETITIONS", repetitions_otherwise));
+  for (const auto& [name, flows] : cases) {
+    register_samples(
+        "links/" + name, [memory, flows, pieces] { return measure(*memory, flows, pieces); },
+        repetitions);
+  }
+}
+
+}  // namespace
+}  // namespace vma
+
+int main(int argc, char** argv) {
+  const int status = vma::run_benchmarks(argc, argv, vma::register_all);
+  vma::close_shared_runtime();
+  return status;
+}

@@ -1,0 +1,381 @@
+#include "calibration/calibrator.hpp"
+
+#include "base/log.hpp"
+#include "base/units.hpp"
+#include "calibration/access_kernels.hpp"
+#include "costs/cost_estimates.hpp"
+#include "costs/cost_source.hpp"
+#include "costs/move_time.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <random>
+#include <span>
+
+namespace vma {
+namespace {
+
+constexpr const char* latency_of = "latency of ";
+constexpr int read_tries = 4;                  // The first one of them warms up.
+constexpr std::uint64_t read_passes = 5;       // Of the longer of two reads.
+constexpr std::uint64_t read_chunks_most = 4;  // What is read is so many large chunks at most.
+constexpr std::uint64_t links = 512;           // Of the chain that a latency is measured along.
+
+/// What memory a place may give: no more than a quarter of it.
+std::uint64_t bytes_to_take(const CalibrateOptions& options, Driver& driver,
+                            const Topology& topology, const Ledger& ledger) {
+  std::uint64_t bytes = options.bytes_per_place;
+  if (bytes == 0) bytes = driver.simulated() ? 32 * MiB : 256 * MiB;
+  for (const Location at : topology.locations()) {
+    const std::uint64_t capacity_bytes = ledger.account(at).capacity_bytes;
+    bytes = std::min(bytes, capacity_bytes / 4);
+    if (topology.memory_bytes(at) > 0) bytes = std::min(bytes, topology.memory_bytes(at) / 4);
+  }
+  return bytes;
+}
+
+std::string route_name(Location from, Location to) {
+  return fmt::format("{}->{}", to_string(from), to_string(to));
+}
+
+}  // namespace
+
+Calibrator::Calibrator(Runtime& runtime, Driver& driver, Machinery& machinery,
+                       const CalibrateOptions& options)
+    : runtime_(runtime),
+      driver_(driver),
+      machinery_(machinery),
+      topology_(machinery.topology),
+      clock_(driver.clock()),
+      time_limit_(options.time_limit),
+      costs_(source_costs(driver, topology_, "off").costs),
+      gaps_(estimated_gaps(topology_)),
+      peers_{topology_.link_kinds(), {}} {
+  // At a place lie two allocations, one of the one size and one of the other as often as there is
+  // room for it, and two chunks that are copied to or that they move to: 7/8 of the bytes at least.
+  const std::uint64_t bytes = bytes_to_take(options, driver, topology_, machinery.memory.ledger());
+  const std::uint64_t granule_bytes = topology_.granularity();
+  const std::uint64_t chunk_most = largest_chunk_bytes(gpu(0), granule_bytes);
+  large_bytes_ = round_down(std::min(bytes * 3 / 8, chunk_most), granule_bytes);
+  small_bytes_ = round_down(std::min(bytes / 16, chunk_most / 6), granule_bytes);
+  const std::uint64_t spare_bytes = bytes - 2 * small_bytes_ - large_bytes_;
+  if (large_bytes_ > 0)
+    read_bytes_ = std::min(spare_bytes / large_bytes_, read_chunks_most) * large_bytes_;
+  if (small_bytes_ == 0 || options.time_limit.count() <= 0) {
+    throw Error(ErrorKind::invalid_argument, "vma::calibrate",
+                fmt::format("{} bytes a place and {} ms are too little to measure with; {} bytes "
+                            "are the least, and a quarter of each place's capacity the most",
+                            bytes, options.time_limit.count(), 16 * granule_bytes));
+  }
+}
+
+Calibrator::~Calibrator() {
+  free_all();
+}
+
+bool Calibrator::attempt(const std::string& what, const std::function<void()>& body) {
+  if (clock_.now() > deadline_) {
+    estimates_.push_back(what + ": no time was left");
+    return false;
+  }
+  try {
+    body();
+    ++successes_;
+    return true;
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::driver_gone) throw;
+    estimates_.push_back(fmt::format("{}: {}", what, error.what()));
+  }
+  return false;
+}
+
+Calibration Calibrator::run() {
+  open_contexts();
+  deadline_ = clock_.now() + time_limit_;
+  for (const Location at : topology_.locations()) {
+    attempt("all of " + to_string(at), [&] { allocate(at); });
+  }
+  successes_ = 0;
+  measure_copies();
+  measure_accesses();
+  measure_peers();
+  measure_launches();
+  measure_moves();
+  free_all();
+  if (successes_ == 0) {  // A file of estimates would be taken for measured from now on.
+    throw Error(ErrorKind::unsupported, "vma::calibrate",
+                "nothing could be measured: " + estimates_.front());
+  }
+  Calibration calibration;
+  calibration.places = topology_.locations();
+  costs_.rank();
+  calibration.costs = std::move(costs_);
+  calibration.gaps = std::move(gaps_);
+  calibration.peers = std::move(peers_);
+  calibration.estimates = std::move(estimates_);
+  return calibration;
+}
+
+/// The slow part, which counts in no time. What fails here fails once more where it is named.
+void Calibrator::open_contexts() {
+  for (const DeviceId device : topology_.devices()) {
+    const Location at = gpu(index(device));
+    attempt("kernels of " + to_string(at), [&] { streams_[at] = runtime_.make_stream(at); });
+  }
+  for (const Location from : topology_.locations()) {
+    for (const Location to : topology_.locations()) {
+      attempt("copies " + route_name(from, to), [&] { machinery_.engine.prepare(from, to); });
+    }
+  }
+  estimates_.clear();
+  successes_ = 0;
+}
+
+void Calibrator::allocate(Location at) {
+  // An alloc that finds no room puts out what others hold; a calibration takes only what is free.
+  machinery_.memory.require_room(at, small_bytes_ + read_bytes_, "vma::calibrate");
+  AllocOptions options;
+  options.tag = "calibration";
+  Scratch& scratch = scratch_[at];
+  options.chunk_bytes = small_bytes_;
+  scratch.small = static_cast<std::byte*>(runtime_.alloc(small_bytes_, at, options));
+  options.chunk_bytes = large_bytes_;
+  scratch.large = static_cast<std::byte*>(runtime_.alloc(read_bytes_, at, options));
+}
+
+/// Without waiting for the program's work, as `vma::free` would.
+void Calibrator::free_all() noexcept {
+  const auto refused = [](const char* what, const std::exception& error) {
+    log(LogLevel::warn, "calibration could not give {} back: {}", what, error.what());
+  };
+  for (auto& [at, scratch] : scratch_) {
+    for (std::byte* pointer : {scratch.small, scratch.large}) {
+      if (pointer == nullptr) continue;
+      try {
+        if (streams_.empty()) {
+          runtime_.free(pointer);
+        } else {
+          runtime_.free_async(pointer, streams_.begin()->second);
+        }
+      } catch (const std::exception& error) {
+        refused("memory", error);
+      }
+    }
+  }
+  scratch_.clear();
+  for (const auto& [at, stream] : streams_) {
+    try {
+      runtime_.destroy_stream(stream);
+    } catch (const std::exception& error) {
+      refused("a stream", error);
+    }
+  }
+  streams_.clear();
+}
+
+std::byte* Calibrator::scratch(Location at, bool large) const {
+  const auto found = scratch_.find(at);
+  std::byte* pointer = found == scratch_.end() ? nullptr
+                       : large                 ? found->second.large
+                                               : found->second.small;
+  if (pointer != nullptr) return pointer;
+  throw Error(ErrorKind::out_of_memory, "vma::calibrate", "no memory was had at " + to_string(at));
+}
+
+const Chunk& Calibrator::chunk_of(std::byte* pointer) const {
+  return machinery_.memory.require(pointer, "vma::calibrate")->chunk(0);
+}
+
+// --- Copies
+
+Time Calibrator::copy_time(Location from, Location to, bool large) {
+  Memory& memory = machinery_.memory;
+  const Chunk& source = chunk_of(scratch(from, large));
+  Chunk target = memory.obtain(to, source.size_bytes(), Memory::Turn::take, "vma::calibrate");
+  Time best = Time::max();
+  try {
+    for (int attempt = 0; attempt < read_tries; ++attempt) {
+      const TimePoint start = clock_.now();
+      machinery_.engine.wait(machinery_.engine.enqueue(source, target));
+      best = std::min(best, clock_.now() - start);
+    }
+  } catch (...) {
+    memory.retire(std::move(target));
+    throw;
+  }
+  memory.retire(std::move(target));
+  return best;
+}
+
+double Calibrator::copy_rate(Location from, Location to) {
+  machinery_.engine.prepare(from, to);
+  const Time small = copy_time(from, to, false), large = copy_time(from, to, true);
+  if (large > small) {
+    return static_cast<double>(large_bytes_ - small_bytes_) / in_seconds(large - small);
+  }
+  throw Error(ErrorKind::driver_failure, "vma::calibrate", "more bytes took no more time");
+}
+
+void Calibrator::measure_copies() {
+  for (const Location from : topology_.locations()) {
+    for (const Location to : topology_.locations()) {
+      if (from == to && from.kind == Location::Kind::host) continue;  // Nothing moves that way.
+      attempt("copies " + route_name(from, to), [&] {
+        costs_.copy_rate(place_of(topology_, from), place_of(topology_, to)) = copy_rate(from, to);
+      });
+    }
+  }
+}
+
+// --- Accesses
+
+void Calibrator::launch_read(Location device, Location at, std::uint64_t count) {
+  constexpr std::uint64_t vector_bytes = 16, no_sum = ~std::uint64_t{0};
+  constexpr unsigned threads = 512, blocks_a_multiprocessor = 4;
+  std::byte* data = scratch(at, true);
+  const int multiprocessors = topology_.info(DeviceId{device.ordinal}).multiprocessors;
+  const LaunchShape shape{{static_cast<unsigned>(multiprocessors) * blocks_a_multiprocessor},
+                          {threads}};
+  runtime_.launch(streams_.at(device), access_read_kernel(), shape.grid, shape.block,
+                  KernelArguments::of(data, read_bytes_ / vector_bytes, count, no_sum, data));
+}
+
+Time Calibrator::read_time(Location device, Location at, std::uint64_t count) {
+  const TimePoint start = clock_.now();
+  launch_read(device, at, count);
+  runtime_.synchronize(streams_.at(device));
+  return clock_.now() - start;
+}
+
+double Calibrator::access_rate(Location device, Location at) {
+  Time once = Time::max(), often = Time::max();
+  for (int attempt = 0; attempt < read_tries; ++attempt) {
+    once = std::min(once, read_time(device, at, 1));
+    often = std::min(often, read_time(device, at, read_passes));
+  }
+  if (often > once) {
+    return static_cast<double>((read_passes - 1) * read_bytes_) / in_seconds(often - once);
+  }
+  throw Error(ErrorKind::driver_failure, "vma::calibrate", "more passes took no more time");
+}
+
+/// A ring through the first quarter of the range, in no order that a prefetcher would know. A read
+/// of the whole range puts that quarter out of a cache of less than the other three.
+void Calibrator::write_chain(std::byte* data) {
+  constexpr std::uint64_t word_bytes = sizeof(std::uint64_t);
+  const std::uint64_t stride = large_bytes_ / 4 / links / word_bytes;
+  std::vector<std::uint64_t> order(links);
+  std::iota(order.begin(), order.end(), 0);
+  std::minstd_rand random(1);
+  std::shuffle(order.begin() + 1, order.end(), random);
+  for (std::size_t i = 0; i < links; ++i) {
+    const std::uint64_t next = order[(i + 1) % links] * stride;
+    runtime_.write(data + order[i] * stride * word_bytes, std::as_bytes(std::span(&next, 1)));
+  }
+}
+
+Time Calibrator::access_latency(Location device, Location at) {
+  std::byte* data = scratch(at, true);
+  const auto chase = [&](std::uint64_t steps) {
+    read_time(device, at, 1);  // Nothing of the chain is cached any more.
+    const Stream stream = streams_.at(device);
+    const TimePoint start = clock_.now();
+    runtime_.launch(stream, access_chase_kernel(), {1}, {1},
+                    KernelArguments::of(data, steps, data));
+    runtime_.synchronize(stream);
+    return clock_.now() - start;
+  };
+  Time once = Time::max(), often = Time::max();
+  for (int attempt = 0; attempt < read_tries; ++attempt) {
+    once = std::min(once, chase(1));
+    often = std::min(often, chase(links));
+  }
+  const Time latency = (often - once) / (links - 1);
+  constexpr std::chrono::nanoseconds least(10);  // Faster memory is none.
+  if (latency >= least) return latency;
+  throw Error(ErrorKind::unsupported, "vma::calibrate", "loads take no time here");
+}
+
+void Calibrator::measure_accesses(DeviceId device, Location at, bool chained) {
+  if (!topology_.reaches(device, at)) return;
+  const Location who = gpu(index(device));
+  const PlaceId row = place_of(topology_, who), column = place_of(topology_, at);
+  const std::string pair = fmt::format("{} at {}", to_string(who), to_string(at));
+  attempt("reads of " + pair, [&] { costs_.access_rate(row, column) = access_rate(who, at); });
+  if (!chained) return;
+  attempt(latency_of + pair, [&] { costs_.access_latency(row, column) = access_latency(who, at); });
+}
+
+void Calibrator::measure_accesses() {
+  for (const Location at : topology_.locations()) {
+    const bool chained = attempt(latency_of + std::string("all at ") + to_string(at),
+                                 [&] { write_chain(scratch(at, true)); });
+    for (const DeviceId device : topology_.devices()) measure_accesses(device, at, chained);
+  }
+  if (!driver_.simulated()) return;
+  // Its kernels take their bytes' time and no other: one line says so for all.
+  std::erase_if(estimates_, [](const std::string& it) { return it.starts_with(latency_of); });
+  estimates_.push_back("latencies: the simulator has none");
+}
+
+// --- Moves
+
+/// Of the allocation its first chunk.
+void Calibrator::move(std::byte* pointer, Location to, MoveTimes* times) {
+  MigrateOptions options;
+  options.nothing_runs = true;  // Nobody else has the pointer.
+  const MigrationReport report =
+      runtime_.migrate(pointer, 0, chunk_of(pointer).size_bytes(), to, options);
+  if (times == nullptr) return;
+  times->move = std::min(times->move, move_time(report));
+  times->dark =
+      std::min(times->dark, report.phases.unmap + report.phases.map + report.phases.grant);
+}
+
+void Calibrator::take_moves(Location from, Location to, const MoveTimes& small,
+                            const MoveTimes& large) {
+  const PlaceId source = place_of(topology_, from), target = place_of(topology_, to);
+  const auto small_bytes = static_cast<double>(small_bytes_);
+  const auto large_bytes = static_cast<double>(large_bytes_);
+  const double copy = 1 / costs_.copy_rate(source, target);
+  const LinearCost move =
+      LinearCost::through(small_bytes, small.move, large_bytes, large.move, copy);
+  const LinearCost dark = LinearCost::through(small_bytes, small.dark, large_bytes, large.dark);
+  costs_.move_fixed(source, target) = move.fixed;
+  costs_.move_per_byte(source, target) = move.per_byte - copy;
+  costs_.stall_fixed(source, target) = dark.fixed;
+  costs_.stall_per_byte(source, target) =
+      dark.per_byte + settle_per_byte(costs_, topology_, source, target);
+}
+
+void Calibrator::measure_moves(Location home, Location away) {
+  std::array<MoveTimes, 2> there, back;  // Small, large.
+  for (const bool large : {false, true}) {
+    std::byte* pointer = scratch(home, large);
+    for (int attempt = 0; attempt < read_tries; ++attempt) {
+      // The first makes the target's chunk, which the others find in the cache.
+      const bool warm = attempt > 0;
+      move(pointer, away, warm ? &there[large] : nullptr);
+      move(pointer, home, warm ? &back[large] : nullptr);
+    }
+  }
+  take_moves(home, away, there[0], there[1]);
+  take_moves(away, home, back[0], back[1]);
+}
+
+void Calibrator::measure_moves() {
+  const std::vector<Location>& places = topology_.locations();
+  for (std::size_t home = 0; home < places.size(); ++home) {
+    for (std::size_t away = home + 1; away < places.size(); ++away) {
+      attempt("moves " + route_name(places[home], places[away]) + " and back",
+              [&] { measure_moves(places[home], places[away]); });
+    }
+  }
+}
+
+}  // namespace vma

@@ -1,0 +1,97 @@
+#pragma once
+
+#include "memory/allocation.hpp"
+#include "runtime/runtime_parts.hpp"
+
+#include <vma/calibration.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace vma {
+
+/// One calibration: measures on the caller's thread, by the runtime's own calls, so that it waits
+/// for locks and turns as any user does. Each figure is the difference of two sizes, or of two
+/// counts of passes, so that what a call costs by itself is in none of the rates. One object a run.
+///
+/// Starts from the costs of the machine without a calibration. What fails, or has no time left,
+/// keeps those and is named.
+class Calibrator {
+ public:
+  /// Requires: both outlive it, and the runtime is open.
+  Calibrator(Runtime& runtime, Driver& driver, Machinery& machinery,
+             const CalibrateOptions& options);
+  ~Calibrator();
+  Calibrator(const Calibrator&) = delete;
+  Calibrator& operator=(const Calibrator&) = delete;
+
+  /// Throws: Error{driver_gone}; {unsupported} where nothing at all could be measured.
+  Calibration run();
+
+ private:
+  struct Scratch {  // Of one place.
+    std::byte* small = nullptr;
+    std::byte* large = nullptr;
+  };
+  struct MoveTimes {
+    Time move = Time::max();
+    Time dark = Time::max();  // Between a slot's unmap and its last grant.
+  };
+
+  /// Whether `body` went through; otherwise `what` is named with the reason.
+  bool attempt(const std::string& what, const std::function<void()>& body);
+  void open_contexts();
+  void allocate(Location at);
+  void free_all() noexcept;
+  std::byte* scratch(Location at, bool large) const;
+  const Chunk& chunk_of(std::byte* pointer) const;
+
+  void measure_copies();
+  double copy_rate(Location from, Location to);
+  Time copy_time(Location from, Location to, bool large);
+  void measure_accesses();
+  void measure_accesses(DeviceId device, Location at, bool chained);
+  double access_rate(Location device, Location at);
+  Time access_latency(Location device, Location at);
+  void write_chain(std::byte* data);
+  void launch_read(Location device, Location at, std::uint64_t count);
+  Time read_time(Location device, Location at, std::uint64_t count);
+  struct RingTimes {
+    Time launched{0}, ended{0};  // Since the first launch, all GPUs.
+  };
+  void measure_peers();
+  double both_ways_rate();
+  RingTimes ring_times(std::uint64_t count);
+  void measure_launches();
+  void measure_launches(Location device);
+  Time reads_time(Location device, bool waits);
+  void measure_moves();
+  /// From `home`, where the scratch lies, to `away` and back.
+  void measure_moves(Location home, Location away);
+  void take_moves(Location from, Location to, const MoveTimes& small, const MoveTimes& large);
+  void move(std::byte* pointer, Location to, MoveTimes* times);
+
+  Runtime& runtime_;
+  Driver& driver_;
+  Machinery& machinery_;
+  const Topology& topology_;
+  Clock& clock_;
+  // Of the chunks that move, and of what is read. Constant after construction.
+  std::uint64_t small_bytes_ = 0, large_bytes_ = 0, read_bytes_ = 0;
+  TimePoint time_limit_{0}, deadline_ = never;
+  MachineCosts costs_;
+  LaunchGaps gaps_;
+  PeerLinks peers_;
+  std::vector<std::string> estimates_;
+  int successes_ = 0;
+  std::map<Location, Scratch> scratch_;
+  std::map<Location, Stream> streams_;
+};
+
+}  // namespace vma

@@ -1,0 +1,60 @@
+#pragma once
+
+#include "control/control_limits.hpp"
+#include "control/control_target.hpp"
+
+#include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/system/error_code.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace vma {
+
+/// One peer of the control socket: reads lines, answers them in order, keeps the limits. On the
+/// loop's thread only. Its handlers keep it alive; once it is closed they do nothing, and the
+/// target is not touched any more.
+class ControlConnection : public std::enable_shared_from_this<ControlConnection> {
+ public:
+  using Socket = boost::asio::local::stream_protocol::socket;
+
+  ControlConnection(Socket socket, ControlTarget& target, const ControlLimits& limits);
+  void start();
+  /// Tells the peer why, and closes once that is written.
+  void refuse(std::string_view kind, std::string_view message);
+  void close() noexcept;
+  bool closed() const noexcept { return closed_; }
+
+ private:
+  // A handler's body: whatever it throws closes the connection and goes no further, since the loop
+  // serves others too.
+  template <typename Body>
+  void at_wall(Body&& body) noexcept;
+  void read();
+  void read_done(const boost::system::error_code& error, std::size_t bytes);
+  void answer(std::string_view line);
+  bool within_rate();
+  void send(std::string line);
+  void write();
+  void write_done(const boost::system::error_code& error);
+  void restart_idle_timer();
+
+  Socket socket_;
+  boost::asio::steady_timer idle_;
+  ControlTarget& target_;
+  const ControlLimits limits_;
+  std::string input_;
+  std::deque<std::string> output_;  // The first one is being written.
+  std::size_t output_bytes_ = 0;
+  double allowance_;  // Requests that may come now.
+  std::chrono::steady_clock::time_point allowed_at_;
+  int bad_requests_ = 0;
+  bool writing_ = false, last_words_ = false, closed_ = false;
+};
+
+}  // namespace vma

@@ -1,0 +1,270 @@
+#include "control/control_json.hpp"
+
+#include "base/units.hpp"
+
+#include <boost/json/array.hpp>
+#include <boost/json/value.hpp>
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <utility>
+
+namespace vma {
+namespace {
+
+namespace json = boost::json;
+
+std::string hex(std::uint64_t address) {
+  return fmt::format("{:#x}", address);
+}
+
+/// Bytes of the sequence that begins with `lead`, 0 if none does. Overlong forms and surrogates are
+/// told by the second byte, which `least` and `most` bound.
+int sequence_length(unsigned char lead, unsigned char& least, unsigned char& most) {
+  least = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+  most = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+  if (lead < 0x80) return 1;
+  if (lead >= 0xC2 && lead <= 0xDF) return 2;
+  if (lead >= 0xE0 && lead <= 0xEF) return 3;
+  if (lead >= 0xF0 && lead <= 0xF4) return 4;
+  return 0;
+}
+
+bool is_utf8(std::string_view text) {
+  for (std::size_t position = 0; position < text.size();) {
+    unsigned char least = 0, most = 0;
+    const auto length = static_cast<std::size_t>(
+        sequence_length(static_cast<unsigned char>(text[position]), least, most));
+    if (length == 0 || position + length > text.size()) return false;
+    for (std::size_t next = 1; next < length; ++next) {
+      const auto byte = static_cast<unsigned char>(text[position + next]);
+      if (byte < least || byte > most) return false;
+      least = 0x80;
+      most = 0xBF;
+    }
+    position += length;
+  }
+  return true;
+}
+
+json::object to_json(const DurationSummary& summary) {
+  return {{"count", summary.count},
+          {"median_s", in_seconds(summary.median)},
+          {"p99_s", in_seconds(summary.p99)},
+          {"max_s", in_seconds(summary.max)}};
+}
+
+template <typename Counts>
+json::object counts_to_json(const Counts& counts) {
+  json::object object;
+  for (const auto& [name, count] : counts) object[to_json_text(name)] = count;
+  return object;
+}
+
+std::string_view to_string(GpuLoads::State state) noexcept {
+  switch (state) {
+    case GpuLoads::State::off: return "off";
+    case GpuLoads::State::starting: return "starting";
+    case GpuLoads::State::on: return "on";
+  }
+  return "unknown";
+}
+
+/// What is not known is left out.
+json::object to_json(const GpuLoad& load) {
+  json::object object{{"at", to_string(load.at)}};
+  const auto add = [&](std::string_view name, const auto& value) {
+    if (value) object[name] = *value;
+  };
+  add("kernels", load.kernels);
+  add("memory", load.memory);
+  add("memory_used_bytes", load.memory_used_bytes);
+  add("memory_total_bytes", load.memory_total_bytes);
+  add("nvlink_sent_bytes_s", load.nvlink_sent);
+  add("nvlink_received_bytes_s", load.nvlink_received);
+  add("pcie_sent_bytes_s", load.pcie_sent);
+  add("pcie_received_bytes_s", load.pcie_received);
+  return object;
+}
+
+json::object to_json(const GpuLoads& loads) {
+  json::array gpus;
+  for (const GpuLoad& load : loads.gpus) gpus.push_back(to_json(load));
+  json::object object{{"state", to_string(loads.state)}};
+  if (!loads.reason.empty()) object["reason"] = to_json_text(loads.reason);
+  if (loads.age >= std::chrono::nanoseconds(0)) object["age_s"] = in_seconds(loads.age);
+  object["gpus"] = std::move(gpus);
+  return object;
+}
+
+json::object to_json(const RuntimeStats& stats) {
+  json::array places;
+  for (const RuntimeStats::Place& place : stats.places) {
+    places.push_back(json::object{{"at", to_string(place.at)},
+                                  {"capacity_bytes", place.capacity_bytes},
+                                  {"allocated_bytes", place.allocated_bytes},
+                                  {"cached_bytes", place.cached_bytes},
+                                  {"copies_bytes", place.copies_bytes},
+                                  {"own_bytes", place.own_bytes},
+                                  {"leaked_bytes", place.leaked_bytes}});
+  }
+  return {{"places", std::move(places)},
+          {"allocations", stats.allocations},
+          {"poisoned", stats.poisoned},
+          {"parked", stats.parked},
+          {"dropped_bytes", stats.dropped_bytes},
+          {"leaked", stats.leaked},
+          {"migrations", stats.migrations},
+          {"bytes_moved", stats.bytes_moved},
+          {"bytes_copied_twice", stats.bytes_copied_twice},
+          {"copies_kept", stats.copies_kept},
+          {"copies_used", stats.copies_used},
+          {"copies_dropped", stats.copies_dropped},
+          {"bytes_remapped", stats.bytes_remapped},
+          {"gates", stats.gates},
+          {"gates_given_up", stats.gates_given_up},
+          {"callbacks_failed", stats.callbacks_failed},
+          {"reasons", counts_to_json(stats.reasons)},
+          {"skew", to_json(stats.skew)},
+          {"stall", to_json(stats.stall)},
+          {"loads", to_json(stats.loads)}};
+}
+
+json::object to_json(const SchedulerCounters& counters) {
+  return {{"ticks", counters.ticks},
+          {"ticks_late", counters.ticks_late},
+          {"tick_time_s", in_seconds(counters.tick_time)},
+          {"chunks", counters.chunks},
+          {"moves_planned", counters.moves_planned},
+          {"moves_done", counters.moves_done},
+          {"moves_failed", counters.moves_failed},
+          {"moves_rejected", counts_to_json(counters.moves_rejected)},
+          {"policy_failures", counters.policy_failures},
+          {"uses", counters.uses},
+          {"uses_lost", counters.uses_lost},
+          {"hints", counters.hints},
+          {"events_lost", counters.events_lost},
+          {"trace_lost", counters.trace_lost},
+          {"prediction_error", to_json_number(counters.prediction_error)}};
+}
+
+}  // namespace
+
+json::value to_json_number(double value) {
+  return std::isfinite(value) ? json::value(value) : json::value(nullptr);
+}
+
+json::string to_json_text(std::string_view text) {
+  json::string whole(text);
+  if (is_utf8(text)) return whole;
+  for (char& character : whole) {
+    if (static_cast<unsigned char>(character) > 127) character = '?';
+  }
+  return whole;
+}
+
+std::string_view to_string(ControlEvent::Kind kind) noexcept {
+  switch (kind) {
+    case ControlEvent::Kind::move_started: return "move_started";
+    case ControlEvent::Kind::move_done: return "move_done";
+    case ControlEvent::Kind::move_failed: return "move_failed";
+    case ControlEvent::Kind::operation_done: return "operation_done";
+    case ControlEvent::Kind::operation_failed: return "operation_failed";
+    case ControlEvent::Kind::decision: return "decision";
+    case ControlEvent::Kind::policy_changed: return "policy_changed";
+    case ControlEvent::Kind::policy_failed: return "policy_failed";
+    case ControlEvent::Kind::paused: return "paused";
+    case ControlEvent::Kind::resumed: return "resumed";
+    case ControlEvent::Kind::stepped: return "stepped";
+  }
+  return "unknown";
+}
+
+json::object to_json(const ControlStatus& status) {
+  json::array places;
+  for (const ControlPlace& place : status.places) {
+    json::object object{{"at", to_string(place.at)},
+                        {"used_bytes", place.used_bytes},
+                        {"demand_bytes_s", to_json_number(place.demand_bytes_s)},
+                        {"closed", place.closed}};
+    if (place.capacity_bytes != UINT64_MAX) object["capacity_bytes"] = place.capacity_bytes;
+    places.push_back(std::move(object));
+  }
+  return {{"description", to_json_text(status.description)},
+          {"uptime_s", in_seconds(status.uptime)},
+          {"policy", to_json_text(status.policy)},
+          {"paused", status.paused},
+          {"ticks", status.ticks},
+          {"moves_running", status.moves_running},
+          {"moves_queued", status.moves_queued},
+          {"allocations", status.allocations},
+          {"places", std::move(places)}};
+}
+
+json::object to_json(const ControlAllocation& allocation) {
+  json::object bytes_at;
+  for (const auto& [at, bytes] : allocation.bytes_at) bytes_at[to_string(at)] = bytes;
+  return {{"address", hex(allocation.address)},
+          {"bytes", allocation.bytes},
+          {"chunk_bytes", allocation.chunk_bytes},
+          {"tag", to_json_text(allocation.tag)},
+          {"movable", allocation.movable},
+          {"parked", allocation.parked},
+          {"dropped_bytes", allocation.dropped_bytes},
+          {"bytes_at", std::move(bytes_at)}};
+}
+
+json::object to_json(const Extent& extent) {
+  return {{"offset", extent.offset},
+          {"bytes", extent.bytes},
+          {"at", to_string(extent.at)},
+          {"generation", extent.generation},
+          {"dropped", extent.dropped}};
+}
+
+json::object to_json(const ControlPrediction& prediction) {
+  return {{"bytes", prediction.bytes},
+          {"chunks", prediction.chunks},
+          {"took_s", in_seconds(prediction.took)},
+          {"stall_s", in_seconds(prediction.stall)},
+          {"bytes_no_room", prediction.bytes_no_room}};
+}
+
+json::object to_json(const ControlDecision& decision) {
+  json::object object{{"at_s", in_seconds(decision.at)},
+                      {"address", hex(decision.address)},
+                      {"bytes", decision.bytes},
+                      {"from", to_string(decision.from)},
+                      {"to", to_string(decision.to)},
+                      {"policy", to_json_text(decision.policy)},
+                      {"reason", to_json_text(decision.reason)},
+                      {"verdict", to_json_text(decision.verdict)},
+                      {"value", to_json_number(decision.value)},
+                      {"predicted_s", in_seconds(decision.predicted)}};
+  if (decision.took) object["took_s"] = in_seconds(*decision.took);
+  return object;
+}
+
+json::object to_json(const ControlEvent& event) {
+  json::object object{{"sequence", event.sequence},
+                      {"kind", to_string(event.kind)},
+                      {"at_s", in_seconds(event.at)}};
+  if (event.operation != 0) object["operation"] = event.operation;
+  if (event.address != 0) object["address"] = hex(event.address);
+  if (event.bytes != 0) object["bytes"] = event.bytes;
+  if (event.from) object["from"] = to_string(*event.from);
+  if (event.to) object["to"] = to_string(*event.to);
+  if (event.took != Time{0}) object["took_s"] = in_seconds(event.took);
+  if (event.stall != Time{0}) object["stall_s"] = in_seconds(event.stall);
+  if (!event.text.empty()) object["text"] = to_json_text(event.text);
+  return object;
+}
+
+json::object to_json(const ControlStats& stats) {
+  return {{"runtime", to_json(stats.runtime)}, {"scheduler", to_json(stats.scheduler)}};
+}
+
+}  // namespace vma

@@ -1,0 +1,284 @@
+#include "control/control_protocol.hpp"
+
+#include "control/control_json.hpp"
+#include "control/prometheus.hpp"
+
+#include <vma/error.hpp>
+
+#include <boost/json/array.hpp>
+#include <boost/json/parse.hpp>
+#include <boost/json/serialize.hpp>
+#include <boost/json/value.hpp>
+
+#include <fmt/format.h>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <exception>
+#include <initializer_list>
+#include <optional>
+#include <utility>
+
+namespace vma {
+namespace {
+
+namespace json = boost::json;
+
+constexpr std::size_t depth_max = 4;  // No request nests.
+
+[[noreturn]] void refuse(const std::string& detail) {
+  throw Error(ErrorKind::invalid_argument, "vma::control", detail);
+}
+
+/// The members of a request. Each getter throws Error{invalid_argument} for a wrong type.
+class Request {
+ public:
+  explicit Request(const json::object& members) : members_(members) {}
+
+  /// Refuses members that the command does not have: a misspelt one would be ignored else.
+  void allow(std::initializer_list<std::string_view> names) const {
+    for (const auto& member : members_) {
+      const std::string_view key = member.key();
+      if (key == "command" || key == "id") continue;
+      if (std::find(names.begin(), names.end(), key) == names.end()) {
+        refuse(fmt::format("this command has no member \"{}\"", key));
+      }
+    }
+  }
+
+  std::optional<std::string> text(std::string_view name) const {
+    const json::value* value = members_.if_contains(name);
+    if (value == nullptr) return std::nullopt;
+    if (!value->is_string()) refuse(fmt::format("\"{}\" must be a string", name));
+    return std::string(value->get_string());
+  }
+
+  bool flag(std::string_view name) const {
+    const json::value* value = members_.if_contains(name);
+    if (value == nullptr) return false;
+    if (!value->is_bool()) refuse(fmt::format("\"{}\" is neither true nor false", name));
+    return value->get_bool();
+  }
+
+  std::uint64_t count(std::string_view name, std::uint64_t otherwise) const {
+    const json::value* value = members_.if_contains(name);
+    if (value == nullptr) return otherwise;
+    boost::system::error_code not_exact;
+    const auto number = value->is_number() ? value->to_number<std::uint64_t>(not_exact) : 0;
+    if (!value->is_number() || not_exact) refuse(fmt::format("\"{}\" is no count", name));
+    return number;
+  }
+
+  std::optional<std::uint64_t> address(std::string_view name) const {
+    const json::value* value = members_.if_contains(name);
+    if (value == nullptr) return std::nullopt;
+    if (value->is_number()) return count(name, 0);
+    const std::string whole = text(name).value_or("");
+    const bool prefixed = whole.starts_with("0x") || whole.starts_with("0X");
+    const char* begin = whole.data() + (prefixed ? 2 : 0);
+    const char* end = whole.data() + whole.size();
+    std::uint64_t address = 0;
+    const auto [stopped, code] = std::from_chars(begin, end, address, prefixed ? 16 : 10);
+    if (code != std::errc() || stopped != end || begin == end) {
+      refuse(fmt::format("\"{}\": {} is no address", name, whole));
+    }
+    return address;
+  }
+
+  Location location(std::string_view name) const {
+    const std::optional<std::string> written = text(name);
+    if (!written) refuse(fmt::format("\"{}\" is missing", name));
+    return parse_location(*written);
+  }
+
+  std::size_t most() const {
+    return std::clamp<std::size_t>(count("most", control_page_max), 1, control_page_max);
+  }
+
+ private:
+  const json::object& members_;
+};
+
+template <typename List>
+json::array list_of(const List& list) {
+  json::array array;
+  array.reserve(list.size());
+  for (const auto& element : list) array.push_back(to_json(element));
+  return array;
+}
+
+json::object answer_status(ControlTarget& target, const Request& request) {
+  request.allow({});
+  json::object answer = to_json(target.status());
+  answer["pid"] = static_cast<std::int64_t>(getpid());
+  return answer;
+}
+
+json::object one_allocation(ControlTarget& target, std::uint64_t address, const Request& request) {
+  const ControlAllocation allocation = target.allocation(address);
+  json::object answer = to_json(allocation);
+  const std::size_t total = allocation.extents.size();
+  const std::size_t from = std::min<std::size_t>(request.count("from", 0), total);
+  const std::size_t end = std::min(total, from + request.most());
+  json::array extents;
+  for (std::size_t i = from; i < end; ++i) extents.push_back(to_json(allocation.extents[i]));
+  answer["extents"] = std::move(extents);
+  if (end < total) answer["more_from"] = end;
+  return answer;
+}
+
+json::object answer_where(ControlTarget& target, const Request& request) {
+  request.allow({"address", "from", "most"});
+  if (const auto address = request.address("address")) {
+    return one_allocation(target, *address, request);
+  }
+  const std::size_t most = request.most();
+  const auto found = target.allocations(request.address("from").value_or(0), most);
+  json::object answer{{"allocations", list_of(found)}};
+  if (found.size() >= most) answer["more_from"] = fmt::format("{:#x}", found.back().address + 1);
+  return answer;
+}
+
+json::object answer_migrate(ControlTarget& target, const Request& request) {
+  request.allow({"address", "tag", "to", "dry_run"});
+  ControlMove move{request.address("address"), request.text("tag").value_or(""),
+                   request.location("to")};
+  if (move.address.has_value() == !move.tag.empty()) {
+    refuse("either \"address\" or \"tag\" says what moves");
+  }
+  if (request.flag("dry_run")) return {{"prediction", to_json(target.predict(move))}};
+  return {{"operation", target.start_move(move)}};
+}
+
+json::object answer_drain(ControlTarget& target, const Request& request) {
+  request.allow({"at"});
+  return {{"operation", target.start_drain(request.location("at"))}};
+}
+
+json::object answer_policy(ControlTarget& target, const Request& request) {
+  request.allow({"set"});
+  if (const auto policy = request.text("set")) target.set_policy(*policy);
+  json::array known;
+  for (const std::string& name : target.known_policies()) known.push_back(to_json_text(name));
+  return {{"policy", to_json_text(target.policy())}, {"known", std::move(known)}};
+}
+
+json::object answer_pause(ControlTarget& target, const Request& request) {
+  request.allow({});
+  target.pause();
+  return {{"paused", true}};
+}
+
+json::object answer_resume(ControlTarget& target, const Request& request) {
+  request.allow({});
+  target.resume();
+  return {{"paused", false}};
+}
+
+json::object answer_step(ControlTarget& target, const Request& request) {
+  request.allow({});
+  return {{"operation", target.start_step()}};
+}
+
+json::object answer_explain(ControlTarget& target, const Request& request) {
+  request.allow({"address", "most"});
+  const auto address = request.address("address");
+  if (!address) refuse("\"address\" is missing");
+  return {{"decisions", list_of(target.explain(*address, request.most()))}};
+}
+
+json::object answer_events(ControlTarget& target, const Request& request) {
+  request.allow({"since", "most"});
+  const ControlEvents found = target.events(request.count("since", 0), request.most());
+  return {{"events", list_of(found.events)}, {"next", found.next}, {"lost", found.lost}};
+}
+
+json::object answer_stats(ControlTarget& target, const Request& request) {
+  request.allow({"format"});
+  const std::string format = request.text("format").value_or("json");
+  if (format == "prometheus") {
+    return {{"prometheus", to_json_text(prometheus_text(target.stats()))}};
+  }
+  if (format != "json") refuse(fmt::format("\"format\": {} is none of json prometheus", format));
+  return to_json(target.stats());
+}
+
+struct Command {
+  std::string_view name;
+  json::object (*answer)(ControlTarget&, const Request&);
+};
+constexpr Command commands[] = {
+    {"status", answer_status}, {"where", answer_where},   {"migrate", answer_migrate},
+    {"drain", answer_drain},   {"policy", answer_policy}, {"pause", answer_pause},
+    {"resume", answer_resume}, {"step", answer_step},     {"explain", answer_explain},
+    {"events", answer_events}, {"stats", answer_stats},
+};
+
+json::object perform(ControlTarget& target, const json::object& members) {
+  const Request request(members);
+  const std::optional<std::string> name = request.text("command");
+  std::string known;
+  for (const Command& command : commands) {
+    if (command.name == name) return command.answer(target, request);
+    known += fmt::format(" {}", command.name);
+  }
+  refuse(fmt::format("no command \"{}\"; there are:{}", name.value_or(""), known));
+}
+
+json::object error_object(std::string_view kind, std::string_view message) {
+  return {{"kind", kind}, {"message", to_json_text(message)}};
+}
+
+/// A request's own number or word comes back with its answer.
+std::optional<json::value> identity(const json::object& members) {
+  const json::value* id = members.if_contains("id");
+  if (id == nullptr || !(id->is_number() || id->is_string())) return std::nullopt;
+  return *id;
+}
+
+/// The members of a request; null, with the reason in `error`, for what is none.
+std::optional<json::object> parse_members(std::string_view line, std::string& error) {
+  json::parse_options options;
+  options.max_depth = depth_max;
+  boost::system::error_code code;
+  json::value value = json::parse(line, code, {}, options);
+  if (code) {
+    error = fmt::format("no JSON: {}", code.message());
+  } else if (!value.is_object() || !value.get_object().contains("command")) {
+    error = "no JSON object with a member \"command\"";
+  } else {
+    return std::move(value.get_object());
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string control_error_line(std::string_view kind, std::string_view message) {
+  return json::serialize(json::object{{"error", error_object(kind, message)}}) + "\n";
+}
+
+ControlAnswer answer_request(ControlTarget& target, std::string_view line) {
+  std::string reason;
+  const std::optional<json::object> members = parse_members(line, reason);
+  if (!members) return {control_error_line("invalid_argument", reason), true};
+  json::object answer;
+  if (const auto id = identity(*members)) answer["id"] = *id;
+  try {
+    answer["ok"] = perform(target, *members);
+  } catch (const Error& error) {
+    answer["error"] = error_object(to_string(error.kind()), error.what());
+  } catch (const std::bad_alloc&) {
+    answer["error"] = error_object("out_of_memory", "no memory for the answer");
+  } catch (const std::exception& error) {
+    answer["error"] = error_object("internal", error.what());
+  } catch (...) {
+    answer["error"] = error_object("internal", "an exception of no known type");
+  }
+  return {json::serialize(answer) + "\n", false};
+}
+
+}  // namespace vma

@@ -1,0 +1,167 @@
+#include "control/control_server.hpp"
+
+#include "base/log.hpp"
+#include "control/control_connection.hpp"
+#include "control/control_socket.hpp"
+
+#include <vma/error.hpp>
+
+#include <boost/asio/error.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include <fmt/format.h>
+
+#include <unistd.h>
+
+#include <chrono>
+#include <exception>
+#include <new>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace vma {
+
+namespace asio = boost::asio;
+using Protocol = asio::local::stream_protocol;
+
+/// Kept alive by its own handlers, which do nothing once it is closed.
+struct ControlServer::State : std::enable_shared_from_this<ControlServer::State> {
+  State(asio::io_context& context, ControlTarget& called, const std::string& path,
+        const ControlLimits& allowed)
+      : target(called), limits(allowed), socket(path), acceptor(context), retry(context) {
+    acceptor.assign(Protocol(), socket.release());
+  }
+
+  void accept();
+  void accepted(const boost::system::error_code& error, Protocol::socket peer);
+  void serve(Protocol::socket peer);
+  void accept_later();
+  void close() noexcept;
+
+  ControlTarget& target;
+  const ControlLimits limits;
+  ControlSocket socket;
+  Protocol::acceptor acceptor;
+  asio::steady_timer retry;
+  std::vector<std::shared_ptr<ControlConnection>> connections;
+  const pid_t owner = getpid();
+  bool stranger_logged = false, closed = false;
+};
+
+void ControlServer::State::accept() {
+  acceptor.async_accept(
+      [self = shared_from_this()](const boost::system::error_code& error, Protocol::socket peer) {
+        if (self->closed) return;
+        try {
+          self->accepted(error, std::move(peer));
+        } catch (const std::exception& failure) {
+          log(LogLevel::warn, "control: {}", failure.what());
+          self->accept_later();
+        }
+      });
+}
+
+void ControlServer::State::accepted(const boost::system::error_code& error, Protocol::socket peer) {
+  if (error) {
+    // Most likely there are no descriptors left; asking again at once would only spin.
+    log(LogLevel::info, "control: accept: {}", error.message());
+    accept_later();
+    return;
+  }
+  serve(std::move(peer));
+  accept();
+}
+
+void ControlServer::State::serve(Protocol::socket peer) {
+  const std::optional<ucred> who = peer_of(peer.native_handle());
+  if (!who || !may_control(*who, geteuid())) {
+    if (!std::exchange(stranger_logged, true)) {
+      log(LogLevel::warn, "control: user {} was refused; further ones are not logged",
+          who ? static_cast<long>(who->uid) : -1L);
+    }
+    return;  // Its destructor closes.
+  }
+  std::erase_if(connections, [](const auto& connection) { return connection->closed(); });
+  auto connection = std::make_shared<ControlConnection>(std::move(peer), target, limits);
+  if (connections.size() >= limits.connections_max) {
+    connection->refuse("busy", fmt::format("{} connections are open", connections.size()));
+    return;
+  }
+  connections.push_back(connection);
+  connection->start();
+}
+
+void ControlServer::State::accept_later() {
+  try {
+    retry.expires_after(std::chrono::milliseconds(200));
+    retry.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
+      if (error || self->closed) return;
+      try {
+        self->accept();
+      } catch (const std::exception& failure) {
+        log(LogLevel::warn, "control: {}", failure.what());
+        self->accept_later();
+      }
+    });
+  } catch (const std::exception& failure) {
+    log(LogLevel::error, "control: no further connections are accepted: {}", failure.what());
+  }
+}
+
+void ControlServer::State::close() noexcept {
+  if (closed) return;
+  closed = true;
+  socket.remove();
+  boost::system::error_code ignored;
+  acceptor.close(ignored);
+  try {
+    retry.cancel();
+  } catch (...) {  // Its handler finds the server closed.
+  }
+  for (const auto& connection : connections) connection->close();
+  connections.clear();
+}
+
+ControlServer::ControlServer(asio::io_context& context, ControlTarget& target,
+                             const std::string& path, const ControlLimits& limits)
+    : state_(std::make_shared<State>(context, target, path, limits)) {
+  state_->accept();
+}
+
+ControlServer::~ControlServer() {
+  close();
+  if (state_ && state_->owner != getpid()) {
+    // A forked child: destructors of sockets would reach into the parent's epoll set, so the state
+    // is left alone, which costs the child nothing that its end does not give back.
+    static_cast<void>(new (std::nothrow) std::shared_ptr<State>(state_));
+  }
+}
+
+void ControlServer::close() noexcept {
+  if (state_->owner == getpid()) state_->close();
+}
+
+void ControlServer::remove_path() noexcept {
+  state_->socket.remove();
+}
+
+const std::string& ControlServer::path() const noexcept {
+  return state_->socket.path();
+}
+
+std::unique_ptr<ControlServer> open_control(asio::io_context& context, ControlTarget& target,
+                                            const char* setting) noexcept try {
+  const std::optional<std::string> path = control_path(setting);
+  if (!path) return nullptr;
+  auto server = std::make_unique<ControlServer>(context, target, *path);
+  log(LogLevel::info, "control: listening at {}", server->path());
+  return server;
+} catch (const std::exception& error) {
+  log(LogLevel::warn, "no control socket: {}", error.what());
+  return nullptr;
+}
+
+}  // namespace vma

@@ -1,0 +1,162 @@
+#include "control/event_feed.hpp"
+
+#include <fmt/format.h>
+
+#include <new>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace vma {
+namespace {
+
+using Kind = ControlEvent::Kind;
+
+/// None for those that the steps of moves tell better.
+std::optional<Kind> kind_of(DecisionKind kind) {
+  switch (kind) {
+    case DecisionKind::started:
+    case DecisionKind::moved: return std::nullopt;
+    case DecisionKind::policy_failed: return Kind::policy_failed;
+    case DecisionKind::policy_replaced: return Kind::policy_changed;
+    case DecisionKind::paused: return Kind::paused;
+    case DecisionKind::resumed: return Kind::resumed;
+    case DecisionKind::planned:
+    case DecisionKind::refused:
+    case DecisionKind::not_moved:
+    case DecisionKind::drained:
+    case DecisionKind::refilled:
+    case DecisionKind::parked:
+    case DecisionKind::unparked: return Kind::decision;
+  }
+  return Kind::decision;
+}
+
+std::string text_of(const Decision& decision) {
+  const bool of_policy = decision.kind == DecisionKind::policy_failed ||
+                         decision.kind == DecisionKind::policy_replaced;
+  const std::string_view who = of_policy ? std::string_view(decision.policy) : "";
+  std::string text(of_policy ? who : to_string(decision.kind));
+  for (const std::string& part : {decision.wish, decision.reason}) {
+    if (!part.empty()) text += ": " + part;
+  }
+  return text;
+}
+
+Kind kind_of(ChunkStep::Kind kind) {
+  if (kind == ChunkStep::Kind::begun) return Kind::move_started;
+  return kind == ChunkStep::Kind::moved ? Kind::move_done : Kind::move_failed;
+}
+
+}  // namespace
+
+std::uint64_t EventFeed::next_operation() noexcept {
+  const MutexLock lock(mutex_);
+  return ++last_operation_;
+}
+
+std::chrono::nanoseconds EventFeed::take_stall(std::uint64_t operation) noexcept {
+  const MutexLock lock(mutex_);
+  const auto found = stalls_.find(operation);
+  if (found == stalls_.end()) return std::chrono::nanoseconds(0);
+  const std::chrono::nanoseconds stall = found->second;
+  stalls_.erase(found);
+  return stall;
+}
+
+// --- Decisions
+
+void EventFeed::decided(const Decision& decision) noexcept try {
+  const Address chunk = chunk_of(decision);
+  {
+    const MutexLock lock(mutex_);
+    if (decision.kind == DecisionKind::planned && decision.to && planned_.size() < planned_max) {
+      planned_[chunk] = {decision.sequence, *decision.to};
+    }
+    if (decision.kind == DecisionKind::moved || decision.kind == DecisionKind::not_moved) {
+      planned_.erase(chunk);
+    }
+  }
+  if (trace_ != nullptr) trace_decision(decision, chunk);
+  const std::optional<Kind> kind = kind_of(decision.kind);
+  if (!kind) return;
+  ControlEvent event;
+  event.kind = *kind;
+  event.at = decision.time;
+  event.address = to_integer(chunk);
+  event.bytes = decision.chunk ? decision.chunk->bytes : 0;
+  event.from = decision.from;
+  event.to = decision.to;
+  event.text = text_of(decision);
+  ring_.add(std::move(event));
+} catch (const std::bad_alloc&) {  // One event less.
+}
+
+/// The decision knows its slot, and not how large the slots before it are.
+Address EventFeed::chunk_of(const Decision& decision) const {
+  if (!decision.chunk) return Address{};
+  const Address begin{decision.chunk->begin};
+  const std::optional<Registry::Found> found = registry_.find(begin);
+  const auto bounds = found ? registry_.bounds(found->id) : std::nullopt;
+  return begin + decision.chunk->slot * (bounds ? bounds->slot_bytes : decision.chunk->bytes);
+}
+
+void EventFeed::trace_decision(const Decision& decision, Address chunk) {
+  if (decision.kind != DecisionKind::planned && decision.kind != DecisionKind::refused) return;
+  if (!decision.to) return;
+  const bool planned = decision.kind == DecisionKind::planned;
+  TracedDecision entry;
+  entry.at = decision.time;
+  entry.number = decision.sequence;
+  entry.from = decision.from.value_or(*decision.to);
+  entry.to = *decision.to;
+  entry.address = to_integer(chunk);
+  entry.policy = decision.policy;
+  entry.reason = decision.wish;
+  entry.verdict = planned ? to_string(decision.kind) : std::string_view(decision.reason);
+  trace_->add(entry);
+}
+
+// --- Moves
+
+std::uint64_t EventFeed::decision_behind(const ChunkStep& step) const {
+  const MutexLock lock(mutex_);
+  const auto found = planned_.find(step.address);
+  const bool its = step.operation == 0 && found != planned_.end() && found->second.to == step.to;
+  return its ? found->second.number : 0;
+}
+
+void EventFeed::moved_on(const ChunkStep& step) noexcept try {
+  if (step.kind == ChunkStep::Kind::restored) return;  // Nothing moved: who resumes is told.
+  if (step.kind == ChunkStep::Kind::stood) {
+    if (trace_ != nullptr) {
+      const bool from_gpu = step.from.kind == Location::Kind::gpu;
+      trace_->add(TracedStall{step.begin, step.end, from_gpu ? step.from : step.to,
+                              to_integer(step.address)});
+    }
+    const MutexLock lock(mutex_);
+    if (step.operation != 0) stalls_[step.operation] += step.end - step.begin;
+    return;
+  }
+  const bool ended = step.kind != ChunkStep::Kind::begun;
+  if (ended && trace_ != nullptr) {
+    trace_->add(TracedMove{step.begin, step.end, step.from, step.to, to_integer(step.address),
+                           step.bytes, decision_behind(step), step.kind == ChunkStep::Kind::moved});
+  }
+  ControlEvent event;
+  event.kind = kind_of(step.kind);
+  event.at = step.end;
+  event.operation = step.operation;
+  event.address = to_integer(step.address);
+  event.bytes = step.bytes;
+  event.from = step.from;
+  event.to = step.to;
+  if (ended) event.took = step.end - step.begin;
+  event.stall = step.stall;
+  event.text = step.why;
+  ring_.add(std::move(event));
+} catch (const std::bad_alloc&) {  // One event less.
+}
+
+}  // namespace vma

@@ -1,0 +1,59 @@
+#pragma once
+
+#include "base/event_trace.hpp"
+#include "base/mutex.hpp"
+#include "control/event_ring.hpp"
+#include "memory/registry.hpp"
+#include "migrate/moves/chunk_step.hpp"
+#include "placement/planning/decision.hpp"
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+
+namespace vma {
+
+/// Tells what happens in a runtime to people: decisions and the steps of moves become events for
+/// the control socket's peers, and entries of the trace. Any thread, under whatever lock of the
+/// layers below; never blocks for long.
+class EventFeed {
+ public:
+  /// Both live longer; `trace` null: none is kept.
+  EventFeed(const Registry& registry, EventTrace* trace) : registry_(registry), trace_(trace) {}
+
+  /// Requires: it has its number.
+  void decided(const Decision& decision) noexcept;
+  void moved_on(const ChunkStep& step) noexcept;
+  /// An operation, a tick, and how it ended. Its number is given to no other.
+  void add(ControlEvent event) noexcept { ring_.add(std::move(event)); }
+  std::uint64_t next_operation() noexcept;
+  /// How long streams stood for the chunks of an operation, all together; forgets it.
+  std::chrono::nanoseconds take_stall(std::uint64_t operation) noexcept;
+
+  const EventRing& ring() const noexcept { return ring_; }
+  /// Of the trace.
+  std::uint64_t trace_lost() const noexcept { return trace_ == nullptr ? 0 : trace_->lost(); }
+
+ private:
+  /// A move that was planned and has not ended: what the arrow of the trace begins at.
+  struct Planned {
+    std::uint64_t number = 0;
+    Location to;
+  };
+  static constexpr std::size_t planned_max = 65'536;
+
+  Address chunk_of(const Decision& decision) const;
+  void trace_decision(const Decision& decision, Address chunk);
+  std::uint64_t decision_behind(const ChunkStep& step) const;
+
+  const Registry& registry_;
+  EventTrace* const trace_;
+  EventRing ring_;
+  mutable Mutex mutex_;  // Innermost.
+  std::map<Address, Planned> planned_ VMART_GUARDED_BY(mutex_);
+  std::map<std::uint64_t, std::chrono::nanoseconds> stalls_ VMART_GUARDED_BY(mutex_);
+  std::uint64_t last_operation_ VMART_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace vma

@@ -1,0 +1,45 @@
+#include "control/event_ring.hpp"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+namespace vma {
+
+void EventRing::add(ControlEvent event) noexcept {
+  MutexLock lock(mutex_);
+  event.sequence = last_ + 1;
+  try {
+    events_.push_back(std::move(event));
+  } catch (const std::bad_alloc&) {
+    ++lost_;
+    return;
+  }
+  ++last_;
+  if (events_.size() <= events_max_) return;
+  events_.pop_front();
+  ++lost_;
+}
+
+ControlEvents EventRing::since(std::uint64_t sequence, std::size_t most) const {
+  MutexLock lock(mutex_);
+  ControlEvents answer;
+  answer.next = last_;
+  if (sequence >= last_ || events_.empty()) return answer;
+  // Numbers in the ring follow each other without a gap.
+  const std::uint64_t first = events_.front().sequence;
+  if (sequence + 1 < first) answer.lost = first - sequence - 1;
+  const std::uint64_t skipped = sequence + 1 > first ? sequence + 1 - first : 0;
+  const auto begin = events_.begin() + static_cast<std::ptrdiff_t>(skipped);
+  const auto count = std::min<std::size_t>(static_cast<std::size_t>(events_.end() - begin), most);
+  answer.events.assign(begin, begin + static_cast<std::ptrdiff_t>(count));
+  if (!answer.events.empty()) answer.next = answer.events.back().sequence;
+  return answer;
+}
+
+std::uint64_t EventRing::lost() const {
+  MutexLock lock(mutex_);
+  return lost_;
+}
+
+}  // namespace vma

@@ -1,0 +1,213 @@
+#include "control/prometheus.hpp"
+
+#include "base/units.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <string_view>
+
+namespace vma {
+namespace {
+
+std::string escaped_label(std::string_view value) {
+  std::string escaped;
+  for (const char character : value) {
+    if (character == '\\' || character == '"') escaped += '\\';
+    if (character == '\n') {
+      escaped += "\\n";
+    } else {
+      escaped += character;
+    }
+  }
+  return escaped;
+}
+
+/// Families, one after the other.
+class Page {
+ public:
+  void family(std::string_view name, std::string_view type, std::string_view help) {
+    name_ = name;
+    fmt::format_to(std::back_inserter(text_), "# HELP vmart_{} {}\n# TYPE vmart_{} {}\n", name,
+                   help, name, type);
+  }
+  void sample(double value) { line("", "", value); }
+  void sample(std::string_view label, std::string_view of, double value) {
+    line("", fmt::format("{{{}=\"{}\"}}", label, escaped_label(of)), value);
+  }
+  void suffixed(std::string_view suffix, double value) { line(suffix, "", value); }
+
+  void counter(std::string_view name, std::string_view help, double value) {
+    family(name, "counter", help);
+    sample(value);
+  }
+  void gauge(std::string_view name, std::string_view help, double value) {
+    family(name, "gauge", help);
+    sample(value);
+  }
+  std::string take() && { return std::move(text_); }
+
+ private:
+  void line(std::string_view suffix, std::string_view labels, double value) {
+    // Whole numbers are written whole: the shortest form of a double may be 1e+06.
+    constexpr double whole_max = 9007199254740992.0;
+    const bool whole = std::floor(value) == value && std::abs(value) <= whole_max;
+    const std::string number = whole               ? fmt::format("{:.0f}", value)
+                               : std::isnan(value) ? std::string("NaN")
+                               : std::isinf(value) ? std::string(value > 0 ? "+Inf" : "-Inf")
+                                                   : fmt::format("{}", value);
+    fmt::format_to(std::back_inserter(text_), "vmart_{}{}{} {}\n", name_, suffix, labels, number);
+  }
+  std::string text_, name_;
+};
+
+template <typename Count>
+void by_reason(Page& page, const std::map<std::string, Count>& counts) {
+  for (const auto& [reason, count] : counts) {
+    page.sample("reason", reason, static_cast<double>(count));
+  }
+}
+
+/// A summary without a sum, which the histograms behind it do not keep.
+void durations(Page& page, std::string_view name, std::string_view help,
+               const DurationSummary& summary) {
+  page.family(name, "summary", help);
+  page.sample("quantile", "0.5", in_seconds(summary.median));
+  page.sample("quantile", "0.99", in_seconds(summary.p99));
+  page.sample("quantile", "1", in_seconds(summary.max));
+  page.suffixed("_count", static_cast<double>(summary.count));
+}
+
+void places(Page& page, const RuntimeStats& stats) {
+  struct Column {
+    std::string_view name, help;
+    std::size_t RuntimeStats::Place::*member;
+  };
+  constexpr Column columns[] = {
+      {"capacity_bytes",
+       "Memory the runtime may use at this location: the configured capacity, or all memory. "
+       "Omitted if unknown.",
+       &RuntimeStats::Place::capacity_bytes},
+      {"allocated_bytes", "Behind users' pointers, whole chunks.",
+       &RuntimeStats::Place::allocated_bytes},
+      {"cached_bytes", "Of released chunks kept for reuse.", &RuntimeStats::Place::cached_bytes},
+      {"copies_bytes", "Of clean copies, given back as soon as they are wanted.",
+       &RuntimeStats::Place::copies_bytes},
+      {"own_bytes", "That the runtime uses for itself.", &RuntimeStats::Place::own_bytes},
+      {"leaked_bytes", "That the driver would not take back.", &RuntimeStats::Place::leaked_bytes},
+  };
+  for (const Column& column : columns) {
+    page.family(column.name, "gauge", column.help);
+    for (const RuntimeStats::Place& place : stats.places) {
+      if (column.member == &RuntimeStats::Place::capacity_bytes && place.capacity_bytes == 0)
+        continue;
+      page.sample("location", to_string(place.at), static_cast<double>(place.*column.member));
+    }
+  }
+}
+
+/// A family for each kind of value that some GPU has.
+template <typename Value>
+void load(Page& page, std::string_view name, std::string_view help, const GpuLoads& loads,
+          std::optional<Value> GpuLoad::*member) {
+  const auto has = [&](const GpuLoad& load) { return (load.*member).has_value(); };
+  if (std::ranges::none_of(loads.gpus, has)) return;
+  page.family(name, "gauge", help);
+  for (const GpuLoad& load : loads.gpus) {
+    if (has(load))
+      page.sample("location", to_string(load.at), static_cast<double>(*(load.*member)));
+  }
+}
+
+void loads(Page& page, const GpuLoads& loads) {
+  page.gauge("nvml_on", "1 where NVML tells what follows.",
+             loads.state == GpuLoads::State::on ? 1 : 0);
+  if (loads.age.count() >= 0) {
+    page.gauge("nvml_sample_age_seconds", "Since NVML was asked.", in_seconds(loads.age));
+  }
+  load(page, "gpu_kernels_ratio", "Part of the time in which a kernel ran.", loads,
+       &GpuLoad::kernels);
+  load(page, "gpu_memory_ratio", "Part of the time in which its memory was used.", loads,
+       &GpuLoad::memory);
+  load(page, "gpu_memory_used_bytes", "Of all processes.", loads, &GpuLoad::memory_used_bytes);
+  load(page, "gpu_memory_total_bytes", "That NVML counts.", loads, &GpuLoad::memory_total_bytes);
+  load(page, "gpu_nvlink_sent_bytes_per_second", "All links.", loads, &GpuLoad::nvlink_sent);
+  load(page, "gpu_nvlink_received_bytes_per_second", "All links.", loads,
+       &GpuLoad::nvlink_received);
+  load(page, "gpu_pcie_sent_bytes_per_second", "By the GPU.", loads, &GpuLoad::pcie_sent);
+  load(page, "gpu_pcie_received_bytes_per_second", "By the GPU.", loads, &GpuLoad::pcie_received);
+}
+
+void runtime(Page& page, const RuntimeStats& stats) {
+  places(page, stats);
+  loads(page, stats.loads);
+  const auto value = [](std::size_t count) { return static_cast<double>(count); };
+  page.gauge("allocations", "That live.", value(stats.allocations));
+  page.gauge("allocations_poisoned", "With a slot that is dark for good.", value(stats.poisoned));
+  page.gauge("allocations_parked", "With chunks out of HBM until they are resumed.",
+             value(stats.parked));
+  page.gauge("dropped_bytes", "Of those: without memory.", value(stats.dropped_bytes));
+  page.counter("leaked_total", "Driver objects whose release failed.", value(stats.leaked));
+  page.counter("migrations_total", "Migrations that ended.", value(stats.migrations));
+  page.counter("moved_bytes_total", "That changed place.", value(stats.bytes_moved));
+  page.counter("copied_twice_bytes_total", "Written while they were copied, and copied again.",
+               value(stats.bytes_copied_twice));
+  page.counter("copies_kept_total", "Chunks that left a clean copy behind.",
+               value(stats.copies_kept));
+  page.counter("copies_used_total", "Clean copies that a chunk came back to.",
+               value(stats.copies_used));
+  page.counter("copies_dropped_total", "Clean copies that went for want of room, or went stale.",
+               value(stats.copies_dropped));
+  page.counter("remapped_bytes_total", "Moved without a copy.", value(stats.bytes_remapped));
+  page.counter("gates_total", "That all streams arrived at.", value(stats.gates));
+  page.counter("gates_given_up_total", "Opened before the chunk was switched.",
+               value(stats.gates_given_up));
+  page.family("gates_given_up_by_reason_total", "counter", "Gates given up, by reason.");
+  by_reason(page, stats.reasons);
+  page.counter("callbacks_failed_total", "Callbacks and hooks that threw.",
+               value(stats.callbacks_failed));
+  durations(page, "gate_skew_seconds", "From a gate's first arrival to its last.", stats.skew);
+  durations(page, "stall_seconds", "From the last arrival until work went on.", stats.stall);
+}
+
+void scheduler(Page& page, const SchedulerCounters& counters) {
+  const auto value = [](std::uint64_t count) { return static_cast<double>(count); };
+  page.counter("scheduler_ticks_total", "Ticks.", value(counters.ticks));
+  page.counter("scheduler_ticks_late_total", "Ticks begun later than their period.",
+               value(counters.ticks_late));
+  page.counter("scheduler_tick_seconds_total", "Spent in ticks.", in_seconds(counters.tick_time));
+  page.gauge("scheduler_chunks", "Chunks in the scheduler's books.", value(counters.chunks));
+  page.counter("scheduler_moves_planned_total", "Moves that policies asked for.",
+               value(counters.moves_planned));
+  page.counter("scheduler_moves_done_total", "Moves made.", value(counters.moves_done));
+  page.counter("scheduler_moves_failed_total", "Moves that failed.", value(counters.moves_failed));
+  page.family("scheduler_moves_rejected_total", "counter", "Moves that the planner rejected.");
+  by_reason(page, counters.moves_rejected);
+  page.counter("scheduler_policy_failures_total", "Plans dropped: the policy threw or overran.",
+               value(counters.policy_failures));
+  page.counter("uses_total", "Uses that programs recorded.", value(counters.uses));
+  page.counter("uses_lost_total", "Uses that found no room.", value(counters.uses_lost));
+  page.counter("hints_total", "Hints that programs gave.", value(counters.hints));
+  page.counter("events_lost_total", "Events that left the ring.", value(counters.events_lost));
+  page.counter("trace_lost_total", "Trace entries that were not written.",
+               value(counters.trace_lost));
+  page.gauge("prediction_error_ratio", "Median error of the predicted time of moves.",
+             counters.prediction_error);
+}
+
+}  // namespace
+
+std::string prometheus_text(const ControlStats& stats) {
+  Page page;
+  runtime(page, stats.runtime);
+  scheduler(page, stats.scheduler);
+  return std::move(page).take();
+}
+
+}  // namespace vma

@@ -1,0 +1,13 @@
+#pragma once
+
+#include "control/control_target.hpp"
+
+#include <string>
+
+namespace vma {
+
+/// The counters in Prometheus's text format: families `vmart_*` with HELP and TYPE, base units
+/// (seconds, bytes), counters that end in `_total`. `docs/guide/control.md` lists them.
+std::string prometheus_text(const ControlStats& stats);
+
+}  // namespace vma

@@ -1,0 +1,252 @@
+#include "costs/calibration_file.hpp"
+
+#include "base/environment.hpp"
+#include "base/log.hpp"
+#include "costs/launch_gaps_json.hpp"
+#include "costs/machine_fingerprint.hpp"
+#include "costs/peer_links_json.hpp"
+#include "costs/whole_file.hpp"
+#include "machine/json_reader.hpp"
+#include "placement/books/place_number.hpp"
+
+#include <boost/json/serialize.hpp>
+#include <boost/json/stream_parser.hpp>
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <sstream>
+
+namespace vma {
+namespace {
+
+namespace json = boost::json;
+
+constexpr const char* call = "vma::calibrate";
+constexpr const char* format_name = "vmart calibration";
+constexpr std::int64_t format_version = 1;
+constexpr const char* late_wait_key = "late_wait_ns";
+constexpr const char* late_stall_key = "late_stall_ns";
+constexpr std::size_t places_max = 256;  // `PlaceId` counts no further.
+constexpr std::uintmax_t file_bytes_max = 64 << 20;
+constexpr double rate_max = 1e15, ns_max = 1e12, s_per_byte_max = 1;
+
+[[noreturn]] void refuse(const std::string& file, const std::string& reason) {
+  throw Error(ErrorKind::invalid_argument, call, fmt::format("{}: {}", file, reason));
+}
+
+/// One matrix of the costs: how it is named in a file, its bounds, and its cells as numbers.
+struct Matrix {
+  const char* name;
+  double most;
+  std::function<double(const MachineCosts&, PlaceId, PlaceId)> get;
+  std::function<void(MachineCosts&, PlaceId, PlaceId, double)> set;
+};
+
+template <typename Cell>
+Matrix of_numbers(const char* name, double most, Cell cell) {
+  return {name, most,
+          [cell](const MachineCosts& costs, PlaceId row, PlaceId column) {
+            return cell(const_cast<MachineCosts&>(costs), row, column);
+          },
+          [cell](MachineCosts& costs, PlaceId row, PlaceId column, double value) {
+            cell(costs, row, column) = value;
+          }};
+}
+
+template <typename Cell>
+Matrix of_times(const char* name, Cell cell) {
+  return {name, ns_max,
+          [cell](const MachineCosts& costs, PlaceId row, PlaceId column) {
+            return static_cast<double>(cell(const_cast<MachineCosts&>(costs), row, column).count());
+          },
+          [cell](MachineCosts& costs, PlaceId row, PlaceId column, double value) {
+            cell(costs, row, column) = Time(static_cast<Time::rep>(value));
+          }};
+}
+
+#define VMART_CELL(member)                                        \
+  [](MachineCosts& costs, PlaceId row, PlaceId column) -> auto& { \
+    return costs.member(row, column);                             \
+  }
+
+const std::vector<Matrix>& matrices() {
+  static const std::vector<Matrix> all = {
+      of_numbers("access_bytes_s", rate_max, VMART_CELL(access_rate)),
+      of_times("access_latency_ns", VMART_CELL(access_latency)),
+      of_numbers("copy_bytes_s", rate_max, VMART_CELL(copy_rate)),
+      of_times("move_fixed_ns", VMART_CELL(move_fixed)),
+      of_numbers("move_s_per_byte", s_per_byte_max, VMART_CELL(move_per_byte)),
+      of_times("stall_fixed_ns", VMART_CELL(stall_fixed)),
+      of_numbers("stall_s_per_byte", s_per_byte_max, VMART_CELL(stall_per_byte)),
+  };
+  return all;
+}
+
+#undef VMART_CELL
+
+void read_matrix(JsonReader& reader, const Matrix& matrix, MachineCosts& costs) {
+  const json::array& rows = reader.list(matrix.name);
+  if (rows.size() != costs.places()) reader.refuse(matrix.name, "has not a row for each place");
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    const json::array* cells = rows[row].if_array();
+    if (cells == nullptr || cells->size() != costs.places()) {
+      reader.refuse(matrix.name, "has not a column for each place");
+    }
+    for (std::size_t column = 0; column < cells->size(); ++column) {
+      const json::value& cell = (*cells)[column];
+      const double value = cell.is_number() ? cell.to_number<double>() : -1;
+      if (!(value >= 0 && value <= matrix.most)) {
+        reader.refuse(matrix.name,
+                      fmt::format("[{}][{}] is no number from 0 to {}", row, column, matrix.most));
+      }
+      matrix.set(costs, place_numbered(row), place_numbered(column), value);
+    }
+  }
+}
+
+/// Zero where they are missing: files of before have none.
+LateStops read_late(JsonReader& reader) {
+  constexpr auto most = static_cast<std::int64_t>(ns_max);
+  const LateStops late{Time(reader.integer_or(late_wait_key, 0, 0, most)),
+                       Time(reader.integer_or(late_stall_key, 0, 0, most))};
+  if (late.wait == Time::zero() && late.longer > Time::zero())
+    reader.refuse(late_stall_key, "comes of no wait");
+  return late;
+}
+
+std::vector<std::string> read_texts(JsonReader& reader, const char* key) {
+  std::vector<std::string> texts;
+  for (const json::value& entry : reader.list(key)) {
+    if (!entry.is_string()) reader.refuse(key, "has an entry that is no string");
+    texts.emplace_back(entry.get_string());
+  }
+  return texts;
+}
+
+std::size_t read_places(JsonReader& reader, std::vector<Location>& places) {
+  for (const std::string& text : read_texts(reader, "places")) {
+    places.push_back(parse_location(text));
+  }
+  std::size_t gpus = 0;
+  while (gpus < places.size() && places[gpus].kind == Location::Kind::gpu) ++gpus;
+  if (places.empty() || places.size() > places_max) reader.refuse("places", "are too many or none");
+  return gpus;
+}
+
+json::value parse(std::string_view text, const std::string& file) {
+  json::stream_parser parser;
+  boost::system::error_code failed;
+  parser.write(text.data(), text.size(), failed);
+  if (!failed) parser.finish(failed);
+  if (failed) refuse(file, "is no JSON: " + failed.message());
+  return parser.release();
+}
+
+}  // namespace
+
+std::string calibration_folder() {
+  const auto variable = [](const char* name) {
+    const char* text = std::getenv(name);
+    return std::string(text == nullptr ? "" : text);
+  };
+  if (const auto own = environment_text("VMART_CACHE_DIR")) return *own;
+  if (const std::string cache = variable("XDG_CACHE_HOME"); !cache.empty()) return cache + "/vmart";
+  const std::string home = variable("HOME");
+  return home.empty() ? "" : home + "/.cache/vmart";
+}
+
+std::string to_json(const Calibration& calibration) {
+  json::object object;
+  object["format"] = format_name;
+  object["version"] = format_version;
+  object["machine"] = calibration.machine;
+  object["date"] = calibration.date;
+  json::array places, estimates;
+  for (const Location at : calibration.places) places.emplace_back(to_string(at));
+  for (const std::string& text : calibration.estimates) estimates.emplace_back(text);
+  object["places"] = std::move(places);
+  object["estimates"] = std::move(estimates);
+  for (const Matrix& matrix : matrices()) {
+    json::array rows;
+    for (std::size_t row = 0; row < calibration.places.size(); ++row) {
+      json::array cells;
+      for (std::size_t column = 0; column < calibration.places.size(); ++column) {
+        cells.emplace_back(
+            matrix.get(calibration.costs, place_numbered(row), place_numbered(column)));
+      }
+      rows.emplace_back(std::move(cells));
+    }
+    object[matrix.name] = std::move(rows);
+  }
+  write_gaps(object, calibration.gaps);
+  write_peer_links(object, calibration.peers);
+  object[late_wait_key] = calibration.late.wait.count();
+  object[late_stall_key] = calibration.late.longer.count();
+  return json::serialize(object) + "\n";
+}
+
+Calibration parse_calibration(std::string_view text, const std::string& file) {
+  const json::value value = parse(text, file);
+  JsonReader reader(value, file, "");
+  if (!reader.has("format") || reader.text("format") != format_name) {
+    reader.refuse("format", "it is no calibration of vmart");
+  }
+  reader.integer("version", format_version, format_version);
+  Calibration calibration;
+  calibration.machine = reader.text("machine");
+  calibration.date = reader.text("date");
+  calibration.estimates = read_texts(reader, "estimates");
+  const std::size_t gpus = read_places(reader, calibration.places);
+  calibration.costs = MachineCosts(gpus, calibration.places.size());
+  for (const Matrix& matrix : matrices()) read_matrix(reader, matrix, calibration.costs);
+  calibration.gaps = read_gaps(reader, gpus);
+  calibration.peers = read_peer_links(reader, gpus);
+  calibration.late = read_late(reader);
+  reader.finish();
+  calibration.costs.rank();
+  calibration.file = file;
+  return calibration;
+}
+
+Calibration read_calibration(const std::string& file) {
+  std::error_code failed;
+  const std::uintmax_t size = std::filesystem::file_size(file, failed);
+  if (failed) refuse(file, failed.message());
+  if (size > file_bytes_max) refuse(file, "is too large for a calibration");
+  std::ifstream stream(file);
+  std::ostringstream text;
+  if (stream) text << stream.rdbuf();
+  if (!stream) refuse(file, "cannot be read");
+  return parse_calibration(text.str(), file);
+}
+
+void write_calibration(const std::string& file, const Calibration& calibration) {
+  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+  std::error_code failed;
+  if (!folder.empty()) std::filesystem::create_directories(folder, failed);
+  if (failed) refuse(file, failed.message());
+  WholeFile whole(file, {.call = call});
+  whole.write(to_json(calibration));
+  whole.become(file);
+}
+
+std::optional<Calibration> stored_calibration(const std::string& folder,
+                                              const std::string& fingerprint) {
+  if (folder.empty()) return std::nullopt;
+  const std::string file = folder + "/" + calibration_file_name(fingerprint);
+  std::error_code failed;
+  if (!std::filesystem::exists(file, failed)) return std::nullopt;
+  try {
+    Calibration calibration = read_calibration(file);
+    if (calibration.machine == fingerprint) return calibration;
+    log(LogLevel::warn, "the calibration {} is of another machine, and is not used", file);
+  } catch (const std::exception& error) {
+    log(LogLevel::warn, "a calibration is not used: {}", error.what());
+  }
+  return std::nullopt;
+}
+
+}  // namespace vma

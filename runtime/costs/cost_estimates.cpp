@@ -1,0 +1,206 @@
+#include "costs/cost_estimates.hpp"
+
+#include "base/units.hpp"
+#include "machine/cost_model.hpp"
+#include "placement/books/place_number.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+
+namespace vma {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::nanoseconds;
+
+constexpr double giga = 1e9;
+// A copy inside a GPU reads and writes each byte, a kernel that reads does half of that.
+constexpr double reads_a_copy = 2;
+
+// Copies between H200s, between one and its host (PCIe 5), and inside one:
+// docs/results/measurements.md and the machine file. PCIe between GPUs is taken for a little less
+// than to the host.
+constexpr double local_gb_s = 2100, nvlink_gb_s = 397, pcie_gb_s = 55, pcie_peer_gb_s = 45;
+constexpr double host_to_host_gb_s = 13;
+// A switch for each GPU that sees the slot: 82 us with two H200s, 169 us with four.
+constexpr microseconds switch_per_reader{41};
+// Host memory is granted and unmapped page by page.
+constexpr double host_grant_s_per_byte = 8e-6 / MiB, host_unmap_s_per_byte = 2e-6 / MiB;
+// What a move takes that is neither copy nor switch.
+constexpr microseconds calls_of_a_move{60};
+// Guesses of the right order; no figure of them was measured.
+constexpr nanoseconds local_latency{700}, peer_latency{1500}, host_latency{1500};
+
+// Between kernels that were launched beforehand, and where a thread waits in between: guesses too.
+constexpr microseconds kernel_gap{2}, round_gap{15};
+
+bool on_host(Location at) {
+  return at.kind == Location::Kind::host;
+}
+
+DeviceId device_of(Location at) {
+  return DeviceId{at.ordinal};
+}
+
+Time time_of(double seconds) {
+  return std::chrono::duration_cast<Time>(std::chrono::duration<double>(seconds));
+}
+
+template <typename Body>  // body(PlaceId, Location, PlaceId, Location)
+void for_each_pair(const Topology& topology, Body&& body) {
+  const std::vector<Location>& places = topology.locations();
+  for (std::size_t from = 0; from < places.size(); ++from) {
+    for (std::size_t to = 0; to < places.size(); ++to) {
+      body(place_numbered(from), places[from], place_numbered(to), places[to]);
+    }
+  }
+}
+
+bool direct(const Topology& topology, Location from, Location to) {
+  if (on_host(from) || on_host(to)) return true;
+  return topology.reaches(device_of(from), to);
+}
+
+void fill_latencies(MachineCosts& costs, const Topology& topology) {
+  for_each_pair(topology, [&](PlaceId device, Location who, PlaceId at, Location where) {
+    if (on_host(who)) return;
+    costs.access_latency(device, at) = who == where     ? local_latency
+                                       : on_host(where) ? host_latency
+                                                        : peer_latency;
+  });
+}
+
+double estimated_gb_s(const Topology& topology, Location from, Location to) {
+  if (on_host(from) && on_host(to)) return host_to_host_gb_s;
+  if (on_host(from) || on_host(to)) return pcie_gb_s;
+  if (from == to) return local_gb_s;
+  if (!topology.reaches(device_of(from), to)) return pcie_peer_gb_s;  // Through the host.
+  const LinkKind kind = topology.link(device_of(from), device_of(to)).kind;
+  return kind == LinkKind::nvlink ? nvlink_gb_s : pcie_peer_gb_s;
+}
+
+double described_gb_s(const Topology& topology, const CostModel& model, Location from,
+                      Location to) {
+  if (direct(topology, from, to)) return model.bandwidth(from, to);
+  // Piece by piece through pinned memory of the first node; both ways at once.
+  return std::min(model.bandwidth(from, host(0)), model.bandwidth(host(0), to));
+}
+
+void require_places(const Topology& topology, const MachineDescription& machine) {
+  for (const Location at : topology.locations()) {
+    const std::size_t count = on_host(at) ? machine.host_nodes.size() : machine.gpus.size();
+    if (static_cast<std::size_t>(at.ordinal) < count) continue;
+    throw Error(ErrorKind::invalid_argument, "machine costs",
+                fmt::format("the machine file {} has no {}", machine.name, to_string(at)));
+  }
+}
+
+}  // namespace
+
+PlaceId place_of(const Topology& topology, Location at) {
+  const std::vector<Location>& places = topology.locations();
+  const auto found = std::ranges::find(places, at);
+  return PlaceId{static_cast<std::uint8_t>(found - places.begin())};
+}
+
+LinearCost LinearCost::through(double small_bytes, Time small, double large_bytes, Time large,
+                               double least_per_byte) {
+  const double slope =
+      std::chrono::duration<double>(large - small).count() / (large_bytes - small_bytes);
+  LinearCost cost;
+  cost.per_byte = std::max(slope, least_per_byte);
+  cost.fixed = std::max(Time::zero(), small - time_of(cost.per_byte * small_bytes));
+  return cost;
+}
+
+double settle_per_byte(const MachineCosts& costs, const Topology& topology, PlaceId from,
+                       PlaceId to) {
+  const Location source = topology.locations().at(index(from));
+  const Location target = topology.locations().at(index(to));
+  const bool live = !on_host(source) && topology.reaches(device_of(source), target);
+  // Settling reads at about half of what a kernel can, as a copy does: 256 MiB in 119 us.
+  const double rate = live ? costs.copy_rate(from, from) : costs.copy_rate(from, to);
+  return rate > 0 ? 1 / rate : 0;
+}
+
+PeerLinks described_peers(const Topology& topology, const MachineDescription& machine) {
+  require_places(topology, machine);
+  PeerLinks links{topology.link_kinds(), {}};
+  for (const DeviceId device : topology.devices()) {
+    double gb_s = 0;
+    for (const PeerLink& link : machine.peer_links[static_cast<std::size_t>(index(device))])
+      gb_s = std::max(gb_s, link.both_ways_gb_s);
+    links.both_ways.push_back(gb_s * giga);
+  }
+  return links;
+}
+
+LaunchGaps estimated_gaps(const Topology& topology) {
+  const std::size_t gpus = topology.devices().size();
+  return {std::vector<Time>(gpus, kernel_gap), std::vector<Time>(gpus, round_gap)};
+}
+
+MachineCosts estimated_costs(const Topology& topology) {
+  MachineCosts costs(topology.devices().size(), topology.locations().size());
+  for_each_pair(topology, [&](PlaceId from, Location source, PlaceId to, Location target) {
+    costs.copy_rate(from, to) = estimated_gb_s(topology, source, target) * giga;
+    if (!on_host(source) && topology.reaches(device_of(source), target)) {
+      costs.access_rate(from, to) =
+          costs.copy_rate(from, to) * (source == target ? reads_a_copy : 1);
+    }
+  });
+  for_each_pair(topology, [&](PlaceId from, Location source, PlaceId to, Location target) {
+    if (source == target) return;
+    const std::size_t shown = topology.readers(source).size(),
+                      granted = topology.readers(target).size();
+    const Time dark = switch_per_reader * std::max(shown, granted);
+    const double dark_per_byte =
+        (on_host(target) ? host_grant_s_per_byte * static_cast<double>(granted) : 0) +
+        (on_host(source) ? host_unmap_s_per_byte * static_cast<double>(shown) : 0);
+    costs.move_fixed(from, to) = dark + calls_of_a_move;
+    costs.move_per_byte(from, to) = dark_per_byte;
+    costs.stall_fixed(from, to) = dark;
+    costs.stall_per_byte(from, to) = dark_per_byte + settle_per_byte(costs, topology, from, to);
+  });
+  fill_latencies(costs, topology);
+  costs.rank();
+  return costs;
+}
+
+MachineCosts described_costs(const Topology& topology, const MachineDescription& machine) {
+  require_places(topology, machine);
+  const CostModel model(machine);
+  MachineCosts costs(topology.devices().size(), topology.locations().size());
+  for_each_pair(topology, [&](PlaceId from, Location source, PlaceId to, Location target) {
+    costs.copy_rate(from, to) = described_gb_s(topology, model, source, target) * giga;
+    if (!on_host(source) && topology.reaches(device_of(source), target)) {
+      // A read brings bytes from `target` to the GPU, which is the other direction of a copy there.
+      costs.access_rate(from, to) =
+          model.bandwidth(target, source) * giga * (source == target ? reads_a_copy : 1);
+    }
+  });
+  for_each_pair(topology, [&](PlaceId from, Location source, PlaceId to, Location target) {
+    if (source == target) return;
+    const int gpus = static_cast<int>(
+        std::max(topology.readers(source).size(), topology.readers(target).size()));
+    // The sizes that chunks have.
+    constexpr std::uint64_t small = 32 * MiB, large = 256 * MiB;
+    const LinearCost dark = LinearCost::through(small, model.remap(source, target, small, gpus),
+                                                large, model.remap(source, target, large, gpus));
+    costs.move_fixed(from, to) =
+        dark.fixed + vma::microseconds(machine.costs.copy_latency_us + machine.costs.enqueue_us);
+    costs.move_per_byte(from, to) = dark.per_byte;
+    costs.stall_fixed(from, to) = dark.fixed;
+    costs.stall_per_byte(from, to) = dark.per_byte + settle_per_byte(costs, topology, from, to);
+  });
+  fill_latencies(costs, topology);
+  costs.rank();
+  return costs;
+}
+
+}  // namespace vma

@@ -1,0 +1,46 @@
+#pragma once
+
+#include "lab/bounds/epoch_grid.hpp"
+#include "lab/bounds/path_step.hpp"
+#include "lab/bounds/placement_instance.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace vma {
+
+/// The cheapest way of each chunk by itself, where room costs what prices say at the ends of epochs
+/// and nothing else. Without prices its sum is a bound for all policies, whenever they act.
+class CheapestPaths {
+ public:
+  CheapestPaths(const PlacementInstance& instance, const EpochGrid& grid);
+
+  /// Seconds, prices paid for and floor included. `prices` are [epoch][place], seconds a byte;
+  /// `used` gets the bytes that then lie at each place, in the same order.
+  double operator()(std::span<const double> prices, std::vector<double>& used);
+
+  /// Blocks that `operator()` has gone through: its work.
+  std::uint64_t blocks_done() const noexcept { return blocks_done_; }
+
+ private:
+  double walk(std::size_t chunk, std::span<const double> prices);
+  void trace_back(const PlacementChunk& chunk, std::span<const PathCell> cells,
+                  std::vector<double>& used);
+  void lies(const PlacementChunk& chunk, std::size_t place, std::int64_t from, std::int64_t to,
+            std::vector<double>& used) const;
+
+  const PlacementInstance& instance_;
+  const EpochGrid grid_;
+  const std::size_t places_, states_;
+  PathStep step_;
+  std::size_t roomiest_ = 0;                // A chunk that does not care lies there.
+  std::vector<std::uint32_t> next_priced_;  // By epoch: the first with a price from it on.
+  std::vector<PathCell> cells_;
+  std::vector<std::uint32_t> blocks_;  // Of the chunk at hand: where it may have moved.
+  std::vector<std::uint8_t> origins_;  // For each of them, by state.
+  std::uint64_t blocks_done_ = 0;
+};
+
+}  // namespace vma

@@ -1,0 +1,107 @@
+#pragma once
+
+#include "lab/bounds/placement_instance.hpp"
+#include "lab/bounds/trace_blocks.hpp"
+#include "lab/replay/replay_machine.hpp"
+#include "lab/replay/router.hpp"
+#include "lab/trace/trace_audit.hpp"
+#include "lab/trace/trace_source.hpp"
+
+#include <vma/error.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+namespace vma {
+
+struct InstanceOptions {
+  std::uint64_t chunk_bytes = std::uint64_t{32} << 20;  ///< As in the replay.
+  /// Accesses that may wait at one device, as in the replay. 0: each begins when it comes, which
+  /// makes sharper questions, but no bound for replays in which devices fall behind.
+  std::size_t late_max = 64;
+  std::size_t uses_max = 1'000'000;    ///< With more of them blocks become longer.
+  std::size_t chunks_max = 4'000'000;  ///< More are an error.
+};
+
+/// Makes a `PlacementInstance` of a trace on a machine. Cuts objects into chunks and accesses into
+/// uses as `Replay` does. A chunk begins where the trace says, if it surely finds room there; any
+/// other begins where it likes, as does what the trace moves itself. Not thread-safe; for one
+/// trace.
+class InstanceBuilder {
+ public:
+  InstanceBuilder(const ReplayMachine& machine, const InstanceOptions& options,
+                  std::unique_ptr<Router> router);
+
+  /// Throws: what the source throws; Error{invalid_argument} for a trace without events, and for an
+  /// event that does not fit those before it; Error{unsupported} for what has no bound: a router
+  /// that would have to see a replay, and more than is allowed.
+  PlacementInstance build(TraceSource& source);
+
+ private:
+  struct Object {
+    std::uint64_t bytes = 0, chunk_bytes = 0;
+    std::uint32_t first = 0, chunks = 0;  // Of the instance.
+    bool placed = false, used = false;
+    Time born{0};
+    std::uint64_t bytes_of(std::uint32_t slot) const {
+      return slot + 1 < chunks ? chunk_bytes : bytes - chunk_bytes * (chunks - 1);
+    }
+  };
+  /// An access that may not have begun yet.
+  struct Waiting {
+    Object object;
+    std::uint64_t offset = 0, bytes = 0;
+    double passes = 1, work_s = 0;
+    std::uint32_t block = 0;
+    std::uint64_t event = 0;
+  };
+  /// What a chunk of an object is since the trace has moved it itself.
+  struct Anew {
+    std::uint32_t chunk = 0;
+    std::uint64_t event = 0;  // The last such.
+  };
+
+  void take(const TraceEvent& event);
+  void take_access(const TraceEvent& event);
+  void place_range(const TraceEvent& event);
+  void add_chunks(Object& object, std::uint64_t begin_places);
+  void require_room_for(std::uint64_t chunks) const;
+  void add_chunk(const PlacementChunk& chunk);
+  void begin_anew(std::uint32_t chunk);
+  Anew now_of(std::uint32_t chunk) const;
+  void end_chunks(const Object& object);
+  std::uint64_t place_bit(TracePlace at) const;
+  std::size_t route(const TraceEvent& event);
+  void begun(std::size_t device, const Waiting& access);
+  void add_use(const PlacementUse& use, double bytes, double work_s, bool floor_only);
+  void drop_forgotten();
+  void thin_out();
+  void arrange();
+  void halve();
+  void let_begin_anywhere();
+  [[noreturn]] static void refuse(ErrorKind kind, const std::string& why);
+
+  const ReplayMachine& machine_;
+  const InstanceOptions options_;
+  TaskRouter router_;
+  const bool routes_alone_;  // The router needs nothing but the trace.
+  std::size_t uses_limit_;   // With so many they are thinned out.
+  TraceAudit audit_;
+  TraceBlocks blocks_;
+  std::vector<std::deque<Waiting>> waiting_;  // By device, in the order in which they came.
+  std::vector<DeviceLoad> loads_;
+  std::unordered_map<std::uint64_t, Object> live_;
+  std::unordered_map<std::uint32_t, Anew> anew_;        // By the chunk that it was at first.
+  std::map<std::uint64_t, std::uint32_t> move_tables_;  // By bytes.
+  double bytes_ = 0;                                    // Of all chunks that there were.
+  std::vector<std::size_t> last_use_;                   // By chunk: its use that was added last.
+  std::vector<double> costs_;
+  PlacementInstance instance_;
+};
+
+}  // namespace vma

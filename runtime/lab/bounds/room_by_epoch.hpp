@@ -1,0 +1,38 @@
+#pragma once
+
+#include "lab/bounds/epoch_grid.hpp"
+#include "lab/bounds/placement_instance.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace vma {
+
+/// What the second best place costs above the best; 0 if there is one place only. None of the
+/// costs is below zero; the best is not infinite.
+double regret(std::span<const double> costs);
+
+/// Free bytes of each place in each epoch, while a plan is made.
+class RoomByEpoch {
+ public:
+  RoomByEpoch(const PlacementInstance& instance, const EpochGrid& grid);
+
+  bool fits(std::size_t place, std::size_t first, std::size_t epochs, std::uint64_t bytes) const;
+  /// Requires: it fits.
+  void take(std::size_t place, std::size_t first, std::size_t epochs, std::uint64_t bytes);
+  void give(std::size_t place, std::size_t epoch, std::uint64_t bytes) {
+    free_[epoch * places_ + place] += bytes;
+  }
+  /// Takes the cheapest place that has room in all these epochs; of those that have not, the last
+  /// one, and takes nothing.
+  std::size_t take_best(std::size_t first, std::size_t epochs, std::uint64_t bytes,
+                        std::span<const double> costs);
+
+ private:
+  std::size_t places_;
+  std::vector<std::uint64_t> free_;  // [epoch][place]
+};
+
+}  // namespace vma

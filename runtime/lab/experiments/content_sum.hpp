@@ -1,0 +1,27 @@
+#pragma once
+
+#include "lab/replay/replay_machine.hpp"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace vma {
+
+/// A sum of bytes, to see that something is no longer what it was; not against malice (FNV-1a).
+class ContentSum {
+ public:
+  void add(std::string_view bytes) noexcept;
+  /// 16 hexadecimal digits.
+  std::string text() const;
+
+ private:
+  std::uint64_t sum_ = 14695981039346656037u;
+};
+
+/// Of all bytes of a file. Throws: Error{invalid_argument} if it cannot be read.
+std::string sum_of_file(const std::string& path);
+/// Of all that a replay sees of a machine, apart from its name.
+std::string sum_of_machine(const ReplayMachine& machine);
+
+}  // namespace vma

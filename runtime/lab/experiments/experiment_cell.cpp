@@ -1,0 +1,107 @@
+#include "lab/experiments/experiment_cell.hpp"
+
+#include "lab/experiments/content_sum.hpp"
+#include "lab/replay/replay_inputs.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace vma {
+namespace {
+
+constexpr std::size_t cells_max = 1'000'000;
+constexpr std::size_t file_name_bytes_max = 200;  // Of 255, of which some are endings.
+constexpr char between = '~';
+
+bool is_plain(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+         std::string_view("._=,+-").find(c) != std::string_view::npos;
+}
+
+std::string seed_text(const ExperimentCell& cell) {
+  return fmt::format("s{}", cell.seed);
+}
+
+/// "cost_benefit:margin=1" as the two parts that it has.
+std::vector<std::string> parts_of(const std::string& policy) {
+  const std::size_t colon = policy.find(':');
+  if (colon == std::string::npos) return {policy};
+  return {policy.substr(0, colon), policy.substr(colon + 1)};
+}
+
+std::string id_of(const Experiment& experiment, const ExperimentCell& cell) {
+  std::vector<std::string> parts{experiment.machines[cell.machine].name,
+                                 experiment.traces[cell.trace].name};
+  for (std::string& part : parts_of(cell.policy)) parts.push_back(std::move(part));
+  parts.push_back(cell.router);
+  parts.push_back(seed_text(cell));
+  return file_name_of(parts);
+}
+
+}  // namespace
+
+std::string file_name_of(const std::vector<std::string>& parts) {
+  const std::string exact = fmt::format("{}", fmt::join(parts, std::string(1, between)));
+  std::string name;
+  for (const std::string& part : parts) {
+    if (!name.empty()) name += between;
+    for (const char c : part) name += is_plain(c) ? c : '_';
+  }
+  // A name that begins so is hidden, or looks like an option.
+  if (name.front() == '.' || name.front() == '-') name.front() = '_';
+  name.resize(std::min(name.size(), file_name_bytes_max));
+  if (name == exact) return name;
+  ContentSum sum;
+  for (const std::string& part : parts) sum.add(fmt::format("{} {}", part.size(), part));
+  return fmt::format("{}{}{}", name, between, sum.text());
+}
+
+std::vector<ExperimentCell> cells_of(const Experiment& experiment) {
+  const std::size_t most = experiment.machines.size() * experiment.traces.size() *
+                           experiment.policies.size() * experiment.routers.size();
+  if (most > cells_max || most * experiment.seeds.size() > cells_max) {
+    throw Error(ErrorKind::invalid_argument, "vmart-lab run",
+                fmt::format("{}: more than {} cells", experiment.file, cells_max));
+  }
+  std::vector<ExperimentCell> cells;
+  ExperimentCell cell;
+  for (cell.machine = 0; cell.machine < experiment.machines.size(); ++cell.machine) {
+    for (cell.trace = 0; cell.trace < experiment.traces.size(); ++cell.trace) {
+      for (const std::string& policy : experiment.policies) {
+        cell.policy = policy;
+        for (const std::string& router : experiment.routers) {
+          cell.router = router;
+          for (const std::uint64_t seed : experiment.seeds) {
+            cell.seed = seed;
+            cell.id = id_of(experiment, cell);
+            cells.push_back(cell);
+            if (!experiment.traces[cell.trace].draws()) break;
+          }
+        }
+      }
+    }
+  }
+  return cells;
+}
+
+std::string bound_id(const Experiment& experiment, const ExperimentCell& cell) {
+  return file_name_of({experiment.machines[cell.machine].name, experiment.traces[cell.trace].name,
+                       cell.router, seed_text(cell)});
+}
+
+boost::json::object to_json(const Experiment& experiment, const ExperimentCell& cell) {
+  return {{"id", cell.id},
+          {"machine", experiment.machines[cell.machine].name},
+          {"trace", experiment.traces[cell.trace].name},
+          {"policy", cell.policy},
+          {"router", cell.router},
+          {"seed", cell.seed},
+          {"pacing", boost::json::string_view(to_string(experiment.pacing))},
+          {"chunk_bytes", experiment.chunk_bytes}};
+}
+
+}  // namespace vma

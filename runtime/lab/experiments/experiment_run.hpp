@@ -1,0 +1,97 @@
+#pragma once
+
+#include "base/executor.hpp"
+#include "base/mutex.hpp"
+#include "lab/experiments/bound_runner.hpp"
+#include "lab/experiments/cell_runner.hpp"
+#include "lab/experiments/job_pool.hpp"
+#include "lab/experiments/result_folder.hpp"
+#include "lab/experiments/results_table.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace vma {
+
+struct RunOptions {
+  std::string folder;
+  std::size_t threads = 1;
+  std::vector<std::string> only;  ///< Cells by id; empty: all, and the table of them.
+};
+
+/// Is told how a run goes on, from any thread, one call at a time.
+class RunWatcher {
+ public:
+  virtual ~RunWatcher() = default;
+  /// This may take a while, and comes before the cells: "making and reading 3 traces".
+  virtual void on_stage(const std::string& /*what*/) {}
+  /// Of `cells`, so many have been finished by an earlier run.
+  virtual void on_begin(std::size_t /*cells*/, std::size_t /*finished*/) {}
+  virtual void on_cell(const ExperimentCell& /*cell*/) {}
+  /// Begin nothing more. Not one call at a time, and only asked.
+  virtual bool stop() const { return false; }
+};
+
+struct RunOutcome {
+  std::size_t cells = 0;     ///< That were asked for.
+  std::size_t finished = 0;  ///< Of these, by now, earlier runs' among them.
+  bool stopped = false;      ///< Before all were begun.
+  /// Cells whose replay failed, with the reason, in the order of the experiment.
+  std::map<std::size_t, std::pair<std::string, std::string>> failed;
+  std::map<std::string, std::string> failed_bounds;  ///< Reasons by id.
+  std::size_t without_bound = 0;  ///< Cells that were left, since theirs is one of these.
+  bool all_went_well() const { return failed.empty() && failed_bounds.empty(); }
+};
+
+/// Runs the cells of an experiment that are not finished, on several threads. What lies in the
+/// folder afterwards depends on the experiment alone, not on the threads, nor on how often it was
+/// begun anew. One object a run.
+class ExperimentRun {
+ public:
+  /// Requires: `experiment`, `executor` and `watcher` live as long as it. Throws:
+  /// Error{invalid_argument} for a cell that the experiment does not have.
+  ExperimentRun(const Experiment& experiment, RunOptions options, Executor& executor,
+                RunWatcher& watcher);
+
+  /// Makes all traces ready and looks at what is there; only then the first cell begins. Throws:
+  /// as `ResultFolder` and `make_ready` do; Error{invalid_argument} for a finished cell of other
+  /// inputs; Error{driver_failure} when a result cannot be written, which ends the run.
+  RunOutcome run();
+
+ private:
+  void choose(const std::vector<std::string>& only);
+  void make_traces(const ResultFolder& folder);
+  void find_finished(const ResultFolder& folder);
+  void find_bounds(const ResultFolder& folder);
+  /// Null where there is none, or it fails.
+  boost::json::value find_bound(const ExperimentCell& cell, const ResultFolder& folder);
+  void run_cells(const ResultFolder& folder);
+  void run_cell(std::size_t number, const ResultFolder& folder);
+  void note(std::size_t number, const CellFile& result);
+  const ReadyTrace& trace_of(const ExperimentCell& cell) const;
+  /// Null where there is none.
+  const boost::json::value& bound_of(const ExperimentCell& cell) const;
+
+  const Experiment& experiment_;
+  const RunOptions options_;
+  RunWatcher& watcher_;
+  JobPool pool_;
+  const std::vector<ExperimentCell> cells_;
+  std::vector<std::size_t> chosen_;  // Indices into `cells_`.
+  const ExperimentInputs inputs_;
+  const CellRunner cell_runner_;
+  const BoundRunner bound_runner_;
+  std::map<std::pair<std::size_t, std::uint64_t>, ReadyTrace> traces_;  // By trace and seed.
+  std::map<std::string, boost::json::value> bounds_;                    // By `bound_id`.
+
+  Mutex mutex_;
+  std::vector<bool> finished_ VMART_GUARDED_BY(mutex_);  // By index into `cells_`.
+  ResultsTable table_ VMART_GUARDED_BY(mutex_);
+  RunOutcome outcome_ VMART_GUARDED_BY(mutex_);
+};
+
+}  // namespace vma

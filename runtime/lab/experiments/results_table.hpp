@@ -1,0 +1,46 @@
+#pragma once
+
+#include "lab/experiments/cell_file.hpp"
+#include "lab/experiments/experiment_cell.hpp"
+#include "lab/experiments/seed_summary.hpp"
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace vma {
+
+/// One row a cell, in the order of the experiment, as CSV (RFC 4180, but lines end in a line feed).
+/// Not thread-safe.
+class ResultsTable {
+ public:
+  /// Requires: `experiment` lives as long as it.
+  ResultsTable(const Experiment& experiment, std::size_t cells)
+      : experiment_(experiment), rows_(cells) {}
+
+  /// The result of the cell that is number `at` of the experiment. Throws: Error{invalid_argument}
+  /// if it has other metrics than those before: another version of the program has made it.
+  void set(std::size_t at, const ExperimentCell& cell, const CellFile& result);
+  /// With a line of names before; cells without a result are left out.
+  std::string csv() const;
+  /// One row for all cells that differ in nothing but the seed: `SeedSummary::lines`.
+  std::string summary() const;
+
+ private:
+  struct Row {
+    std::string line;
+    SeedSummary::Key key;
+    SeedSummary::Values values;
+  };
+
+  const Experiment& experiment_;
+  std::vector<std::optional<Row>> rows_;
+  std::string head_;  // Empty until there is a result.
+};
+
+/// One field, in quotes if it needs them.
+std::string csv_field(std::string_view text);
+
+}  // namespace vma

@@ -1,0 +1,192 @@
+#include "lab/fidelity/recorded_run.hpp"
+
+#include "lab/import/recording_records.hpp"
+#include "lab/import/recording_uses.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+namespace vma {
+namespace {
+
+/// Sums up what is no use; these are counted once they are in order.
+class FactFinder : public RecordListener {
+ public:
+  explicit FactFinder(RecordedRun& run) : run_(run) {}
+
+  void begin_file(const RecordingHeader& header) override {
+    if (run_.header.places.empty()) run_.header = header;
+  }
+  void damaged(const RecordingDamage&) override {}
+  void add(const RecordedEvent& event) override {
+    std::visit([this](const auto& record) { note(record); }, event);
+  }
+
+  std::vector<RecordedMove> take_moves() {
+    std::ranges::stable_sort(moves_, {}, &RecordedMove::end);
+    return std::move(moves_);
+  }
+  /// Of gates since the first use: what a program moved before was its preparation. Requires: uses
+  /// have been counted.
+  void sum_stalls() {
+    RecordedFacts& facts = run_.facts;
+    for (const RecordedStall& record : stalls_) {
+      if (record.time < facts.first_use) continue;
+      ++facts.stalls;
+      facts.stall += record.stall;
+      facts.skew += record.skew;
+    }
+    if (stalls_.empty()) facts.stall = stall_of_moves_;
+  }
+
+ private:
+  void note(const RecordedMove& record) {
+    RecordedFacts& facts = run_.facts;
+    // Recordings of before do not tell whose a move was.
+    const bool by_program = run_.header.scheduler && record.decision == 0;
+    if (!record.moved) {
+      ++facts.moves_failed;
+    } else if (by_program) {
+      ++facts.program_moves;
+      facts.program_bytes_moved += record.bytes;
+    } else {
+      ++facts.moves;
+      facts.bytes_moved += record.bytes;
+      facts.bytes_by_route[fmt::format("{}>{}", name(record.from), name(record.to))] +=
+          record.bytes;
+      stall_of_moves_ += record.stall;
+      moves_.push_back(record);
+    }
+  }
+  void note(const RecordedStall& record) { stalls_.push_back(record); }
+  void note(const Decision& decision) {
+    RecordedFacts& facts = run_.facts;
+    ++facts.decisions;
+    if (!decision.policy.empty() && std::ranges::count(facts.policies, decision.policy) == 0)
+      facts.policies.push_back(decision.policy);
+  }
+  void note(const RecordedUse& use) { run_.facts.samples += use.weight > 1 ? 1 : 0; }
+  void note(const RecordedHint&) { ++run_.facts.hints; }
+  void note(const RecordedGap& gap) { run_.facts.records_lost += gap.records; }
+  void note(const RecordedAllocation&) {}
+  void note(const RecordedFree&) {}
+
+  std::string name(PlaceId at) const;
+
+  RecordedRun& run_;
+  std::vector<RecordedMove> moves_;
+  std::vector<RecordedStall> stalls_;
+  Time stall_of_moves_{0};
+};
+
+/// By its number in the recording.
+Location location_of(const RecordingHeader& header, std::size_t place) {
+  const std::size_t gpus = header.costs.gpus();
+  return place < gpus ? gpu(static_cast<int>(place)) : host(static_cast<int>(place - gpus));
+}
+
+std::string FactFinder::name(PlaceId at) const {
+  return to_string(location_of(run_.header, index(at)));
+}
+
+/// Goes over the trace with the policies' moves, and so knows where each access found its bytes.
+class PlaceBooks {
+ public:
+  PlaceBooks(RecordedRun& run, std::vector<RecordedMove> moves)
+      : run_(run), moves_(std::move(moves)) {}
+
+  void add(const TraceEvent& event) {
+    for (; next_ < moves_.size() && moves_[next_].end <= event.time; ++next_) apply(moves_[next_]);
+    switch (event.kind) {
+      case TraceEventKind::allocation:
+        objects_[event.object] = {event.chunk_bytes,
+                                  std::vector((event.bytes - 1) / event.chunk_bytes + 1, event.at)};
+        break;
+      case TraceEventKind::place: place(event); break;
+      case TraceEventKind::free: objects_.erase(event.object); break;
+      case TraceEventKind::access: count(event); break;
+      default: break;
+    }
+  }
+
+ private:
+  struct Object {
+    std::uint64_t chunk_bytes = 0;
+    std::vector<TracePlace> at;  // Of each chunk.
+  };
+
+  void apply(const RecordedMove& move) {
+    const auto found = objects_.find(move.allocation);
+    if (found == objects_.end() || move.slot >= found->second.at.size()) return;
+    found->second.at[move.slot] = TracePlace(location_of(run_.header, index(move.to)));
+  }
+  void place(const TraceEvent& event) {
+    Object& object = objects_.at(event.object);
+    const std::uint64_t end = (event.offset + event.bytes - 1) / object.chunk_bytes;
+    for (std::uint64_t slot = event.offset / object.chunk_bytes; slot <= end; ++slot)
+      object.at[slot] = event.at;
+  }
+  void count(const TraceEvent& event) {
+    const Object& object = objects_.at(event.object);
+    RecordedFacts& facts = run_.facts;
+    if (facts.accesses++ == 0) facts.first_use = event.time;
+    facts.last_use = event.time;
+    const double passes = event.passes * (event.use == UseKind::read_write ? 2.0 : 1.0);
+    const std::uint64_t end = event.offset + event.bytes;
+    for (std::uint64_t slot = event.offset / object.chunk_bytes; slot * object.chunk_bytes < end;
+         ++slot) {
+      const std::uint64_t first = std::max(slot * object.chunk_bytes, event.offset);
+      const std::uint64_t last = std::min((slot + 1) * object.chunk_bytes, end);
+      const double bytes = static_cast<double>(last - first) * passes;
+      facts.bytes += bytes;
+      if (object.at[slot] == event.at) facts.own_bytes += bytes;
+    }
+  }
+
+  RecordedRun& run_;
+  const std::vector<RecordedMove> moves_;
+  std::size_t next_ = 0;
+  std::unordered_map<std::uint64_t, Object> objects_;
+};
+
+[[noreturn]] void refuse(const std::string& path, const std::string& reason) {
+  throw Error(ErrorKind::invalid_argument, "read_run", fmt::format("{}: {}", path, reason));
+}
+
+/// By the location's number among the recording's places.
+void rename_places(RecordedRun& run) {
+  const std::vector<PlaceState>& places = run.header.places;
+  for (TraceEvent& event : run.trace.events()) {
+    if (!event.at.is_set()) continue;
+    const auto found = std::ranges::find(places, event.at.location(), &PlaceState::location);
+    event.at =
+        TracePlace(location_of(run.header, static_cast<std::size_t>(found - places.begin())));
+  }
+}
+
+}  // namespace
+
+void read_run(const std::string& path, std::uint64_t bad_records_max, RecordedRun& run) {
+  FactFinder finder(run);
+  read_records(path, finder);
+  if (run.header.file != run.header.first_file)
+    refuse(path, fmt::format("goes on from the file with the number {}", run.header.first_file));
+  const TraceValues values(recording_parameters, {});
+  BadLines bad(path, bad_records_max);
+  EventOrder order(run.trace);
+  convert_recording({path, values, 0, bad}, order);
+  order.finish();
+  run.bad_records = bad.count();
+  rename_places(run);
+  PlaceBooks books(run, finder.take_moves());
+  for (const TraceEvent& event : std::as_const(run.trace).events()) books.add(event);
+  if (run.facts.accesses == 0) refuse(path, "nothing was used in it");
+  finder.sum_stalls();
+}
+
+}  // namespace vma

@@ -1,0 +1,34 @@
+#pragma once
+
+#include "lab/generate/object_set.hpp"
+#include "lab/generate/trace_parameters.hpp"
+#include "lab/generate/trace_random.hpp"
+
+#include <array>
+
+namespace vma {
+
+/// Mixture of experts. In each step each GPU works on a batch of its own, layer after layer: every
+/// token of it chooses "chosen" experts of the layer by Zipf's law, and the GPU reads the weights
+/// of each expert that is chosen at all once, whole. What is popular differs by layer and GPU,
+/// since the GPUs' requests are of different kinds: with probability "alike" a token chooses by
+/// what is popular in the layer everywhere. Every "drift_steps" each of the more popular half of
+/// the experts gives its rank to another with probability "drift". An expert is an object, layer *
+/// experts + its number; a step of a GPU is a task, with a device.
+void generate_moe(const TraceValues& values, TraceRandom& random, EventOrder& order);
+
+inline constexpr std::array moe_parameters{
+    gpus_parameter,
+    TraceParameter{"object_bytes", 32 << 20, 1, 1e13, "bytes of an expert's weights"},
+    TraceParameter{"layers", 16, 1, 1e4, "layers"},
+    TraceParameter{"experts", 64, 1, 1e5, "experts of a layer"},
+    TraceParameter{"chosen", 2, 1, 1e3, "experts that a token chooses"},
+    TraceParameter{"tokens", 32, 1, 1e6, "tokens of a GPU's batch"},
+    TraceParameter{"steps", 500, 1, 1e8, "steps"},
+    TraceParameter{"step_us", 20'000, 1, 1e9, "time of a step"},
+    TraceParameter{"skew", 1, 0, 4, "the exponent of Zipf's law; 0: all are alike", false},
+    TraceParameter{"alike", 0.3, 0, 1, "share of choices by what is popular everywhere", false},
+    TraceParameter{"drift_steps", 50, 1, 1e8, "steps from a drift to the next"},
+    TraceParameter{"drift", 0.1, 0, 1, "share of the popular half that a drift replaces", false}};
+
+}  // namespace vma

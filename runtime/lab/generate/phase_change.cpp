@@ -1,0 +1,42 @@
+#include "lab/generate/phase_change.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+
+#include <numeric>
+#include <vector>
+
+namespace vma {
+
+void generate_phase_change(const TraceValues& values, TraceRandom& random, EventOrder& order) {
+  const ObjectSet objects(order, 0, values.whole("objects"), values.whole("object_bytes"), "set");
+  const std::uint64_t gpus = values.whole("gpus"), set = values.whole("set");
+  if (gpus * set > objects.count()) {
+    throw Error(
+        ErrorKind::invalid_argument, "generate",
+        fmt::format("{} GPUs with {} objects each need more than {}", gpus, set, objects.count()));
+  }
+  const Time phase_time = seconds_of(values["phase_s"]);
+  const Time gap = seconds_of(1 / values["accesses_s"]);
+  std::vector<std::uint64_t> drawn(objects.count());
+  std::iota(drawn.begin(), drawn.end(), std::uint64_t{0});
+  objects.allocate_all(Time(0));
+  Time begin{0};
+  for (std::uint64_t phase = 1; phase <= values.whole("phases"); ++phase, begin += phase_time) {
+    random.shuffle(drawn);  // The set of GPU g begins at g times the size of a set.
+    add_mark(order, begin, fmt::format("phase {}", phase));
+    std::uint64_t step = 0;
+    for (Time now = begin; now < begin + phase_time; now += gap, ++step) {
+      order.advance(now);
+      for (std::uint64_t device = 0; device < gpus; ++device) {
+        TraceEvent access = objects.access(now, drawn[device * set + step % set]);
+        access.at = TracePlace(gpu(static_cast<int>(device)));
+        order.add(access);
+      }
+    }
+  }
+  objects.free_all(begin);
+}
+
+}  // namespace vma

@@ -1,0 +1,26 @@
+#pragma once
+
+#include "lab/generate/object_set.hpp"
+#include "lab/generate/trace_parameters.hpp"
+#include "lab/generate/trace_random.hpp"
+
+#include <array>
+
+namespace vma {
+
+/// In each phase each GPU goes over a working set of its own again and again, an object after the
+/// other in the same order, at an even pace; in the next phase every working set is drawn anew from
+/// all objects. No object is in two sets of one phase. A mark begins each phase, so that it can be
+/// seen how long a policy takes to settle.
+void generate_phase_change(const TraceValues& values, TraceRandom& random, EventOrder& order);
+
+inline constexpr std::array phase_change_parameters{
+    gpus_parameter,
+    object_bytes_parameter,
+    TraceParameter{"objects", 1000, 1, 1e7, "objects"},
+    TraceParameter{"set", 50, 1, 1e7, "objects of a GPU's working set"},
+    TraceParameter{"phases", 4, 1, 60e3, "phases"},
+    TraceParameter{"phase_s", 15, 1e-6, 1e6, "length of a phase", false},
+    TraceParameter{"accesses_s", 1000, 1e-3, 1e8, "accesses a second of one GPU", false}};
+
+}  // namespace vma

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "lab/generate/object_set.hpp"
+#include "lab/generate/trace_parameters.hpp"
+#include "lab/generate/trace_random.hpp"
+
+#include <array>
+
+namespace vma {
+
+/// GPU 2n writes the buffers of a ring, one a "period_us", and GPU 2n + 1 reads each "reads" times,
+/// evenly from one period to "lag" periods after it was written. A ring has "lag" + 1 buffers, so
+/// that none is written while it is still read. Every "swap_s" a mark comes and all pairs change
+/// roles; never with 0. Periods begin a little late by chance, each pair by itself: up to "jitter"
+/// of one.
+void generate_producer_consumer(const TraceValues& values, TraceRandom& random, EventOrder& order);
+
+inline constexpr std::array producer_consumer_parameters{
+    object_bytes_parameter,
+    length_parameter,
+    TraceParameter{"pairs", 4, 1, 4999, "pairs of GPUs"},
+    TraceParameter{"period_us", 1000, 1, 1e9, "time from a buffer to the next"},
+    TraceParameter{"lag", 4, 1, 1e4, "periods in which a buffer is read"},
+    TraceParameter{"reads", 4, 1, 1e4, "reads of a buffer"},
+    TraceParameter{"swap_s", 20, 0, 1e6, "time from a change of roles to the next; 0: none", false},
+    TraceParameter{"jitter", 0.1, 0, 0.99, "how late a period may begin, in periods", false}};
+
+}  // namespace vma

@@ -1,0 +1,26 @@
+#pragma once
+
+#include "lab/generate/object_set.hpp"
+#include "lab/generate/trace_parameters.hpp"
+#include "lab/generate/trace_random.hpp"
+
+#include <array>
+
+namespace vma {
+
+/// What the example `rebalance` does, as a fixed amount of work: each GPU reads a block of its own
+/// again and again, in launches; with each phase the blocks go round, and what one GPU read, the
+/// next one reads. Block i, an object of so many chunks, lies at GPU i at first. A mark begins each
+/// phase. Nothing is drawn: all seeds give the same events.
+void generate_rebalance(const TraceValues& values, TraceRandom& random, EventOrder& order);
+
+inline constexpr std::array rebalance_parameters{
+    TraceParameter{"gpus", 4, 1, 9999, "GPUs, each of which reads a block"},
+    TraceParameter{"chunk_bytes", 256 << 20, 1, 1e9, "bytes of a chunk"},
+    TraceParameter{"chunks", 8, 1, 1e6, "chunks of a block"},
+    TraceParameter{"launch_bytes", 256 << 20, 1 << 16, 1e12, "bytes that one access reads at most"},
+    TraceParameter{"phases", 4, 1, 60e3, "phases"},
+    TraceParameter{"rounds", 150, 1, 1e7, "how often a block is read in a phase"},
+    TraceParameter{"round_s", 0.006, 1e-9, 1e6, "from one reading of a block to the next", false}};
+
+}  // namespace vma

@@ -1,0 +1,147 @@
+#include "lab/generate/serving.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <vector>
+
+namespace vma {
+namespace {
+
+struct ServedRequest {
+  std::uint64_t object = 0;
+  std::uint32_t task = 0;
+  std::uint64_t prompt = 0, output = 0;
+  double made = 0;  // Output tokens so far.
+};
+
+class Serving {
+ public:
+  Serving(const TraceValues& values, TraceRandom& random, EventOrder& order)
+      : values_(&values),
+        random_(&random),
+        order_(&order),
+        tick_(std::chrono::milliseconds(values.whole("tick_ms"))),
+        tokens_a_tick_(static_cast<double>(tick_.count()) / (values["token_us"] * 1000)),
+        shards_(values.whole("weight_objects")),
+        gpus_(values.whole("gpus")),
+        weights_(order, 0, gpus_.size() * shards_,
+                 std::max<std::uint64_t>(1, values.whole("weight_bytes") / shards_), "weights"),
+        next_object_(weights_.count()) {}
+
+  void run() {
+    const Time end = seconds_of((*values_)["length_s"]);
+    weights_.allocate_all(Time(0));
+    Time now{0};
+    for (; now < end; now += tick_) {
+      order_->advance(now);
+      arrive(now);
+      for (std::size_t device = 0; device < gpus_.size(); ++device) work(now, device);
+    }
+    for (const std::vector<ServedRequest>& requests : gpus_) {
+      for (const ServedRequest& request : requests) free(request, now);
+    }
+    weights_.free_all(now);
+  }
+
+ private:
+  std::uint64_t token_bytes() const { return values_->whole("token_bytes"); }
+
+  std::uint64_t length(std::string_view median) {
+    const double drawn = random_->log_normal((*values_)[median], (*values_)["sigma"]);
+    return static_cast<std::uint64_t>(std::clamp(drawn, 1.0, 1e8));
+  }
+
+  void arrive(Time now) {
+    const double seconds = static_cast<double>(now.count()) * 1e-9;
+    const double swing = std::sin(2 * std::numbers::pi * seconds / (*values_)["swing_s"]);
+    const double rate = (*values_)["requests_s"] * (1 + (*values_)["swing"] * swing);
+    std::uint64_t count = random_->poisson(rate * static_cast<double>(tick_.count()) * 1e-9);
+    for (; count > 0; --count) {
+      const ServedRequest request{next_object_++, ++tasks_, length("prompt_tokens"),
+                                  length("output_tokens")};
+      TraceEvent event;
+      event.kind = TraceEventKind::allocation;
+      event.time = now;
+      event.object = request.object;
+      event.bytes = (request.prompt + request.output) * token_bytes();
+      event.tag = order_->intern("kv");
+      order_->add(event);
+      std::min_element(gpus_.begin(), gpus_.end(), [](const auto& a, const auto& b) {
+        return a.size() < b.size();
+      })->push_back(request);
+    }
+  }
+
+  void free(const ServedRequest& request, Time now) {
+    TraceEvent event;
+    event.kind = TraceEventKind::free;
+    event.time = now;
+    event.object = request.object;
+    order_->add(event);
+  }
+
+  void work(Time now, std::size_t device) {
+    std::vector<ServedRequest>& requests = gpus_[device];
+    if (requests.empty()) return;
+    const TracePlace at(gpu(static_cast<int>(device)));
+    for (std::uint64_t shard = 0; shard < shards_; ++shard) {
+      TraceEvent event = weights_.access(now, device * shards_ + shard);
+      event.at = at;
+      event.duration = tick_;
+      event.passes = static_cast<float>(tokens_a_tick_);
+      order_->add(event);
+    }
+    for (ServedRequest& request : requests) decode(request, now, at);
+    std::erase_if(requests, [&](const ServedRequest& request) {
+      const bool ended = request.made >= static_cast<double>(request.output);
+      if (ended) free(request, now + tick_);
+      return ended;
+    });
+  }
+
+  /// One tick of one request: reads what it has by the end of it, and writes what is new.
+  void decode(ServedRequest& request, Time now, TracePlace at) {
+    const double left = static_cast<double>(request.output) - request.made;
+    const double tokens = std::min(tokens_a_tick_, left);
+    const bool begins = request.made == 0;
+    const std::uint64_t old =
+        begins ? 0 : request.prompt + static_cast<std::uint64_t>(request.made);
+    request.made = tokens == left ? static_cast<double>(request.output) : request.made + tokens;
+    const std::uint64_t has = request.prompt + static_cast<std::uint64_t>(request.made);
+    TraceEvent event;
+    event.time = now;
+    event.object = request.object;
+    event.task = request.task;
+    event.at = at;
+    event.duration = tick_;
+    event.bytes = has * token_bytes();
+    event.passes = static_cast<float>(tokens);
+    order_->add(event);
+    if (has == old) return;
+    event.use = UseKind::write;
+    event.passes = 1;
+    event.offset = old * token_bytes();
+    event.bytes = (has - old) * token_bytes();
+    order_->add(event);
+  }
+
+  const TraceValues* values_;
+  TraceRandom* random_;
+  EventOrder* order_;
+  Time tick_;
+  double tokens_a_tick_;
+  std::uint64_t shards_;
+  std::vector<std::vector<ServedRequest>> gpus_;
+  ObjectSet weights_;
+  std::uint64_t next_object_;
+  std::uint32_t tasks_ = 0;
+};
+
+}  // namespace
+
+void generate_serving(const TraceValues& values, TraceRandom& random, EventOrder& order) {
+  Serving(values, random, order).run();
+}
+
+}  // namespace vma

@@ -1,0 +1,30 @@
+#pragma once
+
+#include "lab/generate/object_set.hpp"
+#include "lab/generate/trace_parameters.hpp"
+#include "lab/generate/trace_random.hpp"
+
+#include <array>
+
+namespace vma {
+
+/// Reads of whole objects, drawn by Zipf's law, as a Poisson process. Each object has a GPU that
+/// uses it most, with probability "affinity"; otherwise any does. Every "drift_s" each of the
+/// hottest tenth of ranks goes with probability "drift" to another object, whose GPU is drawn anew:
+/// so what is hot and where changes by and by, without marks. A "write"th of the accesses are
+/// writes.
+void generate_zipf_drift(const TraceValues& values, TraceRandom& random, EventOrder& order);
+
+inline constexpr std::array zipf_drift_parameters{
+    gpus_parameter,
+    object_bytes_parameter,
+    length_parameter,
+    TraceParameter{"objects", 1000, 1, 1e7, "objects"},
+    TraceParameter{"accesses_s", 10'000, 1e-3, 1e8, "accesses a second, on average", false},
+    TraceParameter{"skew", 1, 0, 4, "the exponent of Zipf's law; 0: all are alike", false},
+    TraceParameter{"affinity", 0.9, 0, 1, "how often an object's own GPU uses it", false},
+    TraceParameter{"drift_s", 5, 1e-3, 1e6, "time from a drift to the next", false},
+    TraceParameter{"drift", 0.1, 0, 1, "share of the hottest tenth that a drift replaces", false},
+    TraceParameter{"write", 0.1, 0, 1, "share of accesses that write", false}};
+
+}  // namespace vma

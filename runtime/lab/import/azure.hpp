@@ -1,0 +1,22 @@
+#pragma once
+
+#include "lab/import/convert_input.hpp"
+#include "lab/import/kv_request.hpp"
+#include "lab/trace/event_order.hpp"
+
+#include <array>
+
+namespace vma {
+
+/// Azure's LLM inference traces: TIMESTAMP,ContextTokens,GeneratedTokens, a request a line.
+///
+/// Each request is a `KvRequest`, task and object of the number of its line (the header's is not
+/// counted), that starts at its time stamp, the first one at 0. Nothing is shared between requests,
+/// for the file does not say what they have in common. A request that comes before the one above it
+/// is a bad line.
+void convert_azure(const ConvertInput& input, EventOrder& order);
+
+inline constexpr std::array azure_parameters{token_bytes_parameter, token_time_parameter,
+                                             prefill_parameter};
+
+}  // namespace vma

@@ -1,0 +1,165 @@
+#include "lab/import/dlrm.hpp"
+
+#include "lab/generate/trace_random.hpp"
+#include "lab/import/input_lines.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <string_view>
+#include <vector>
+
+namespace vma {
+namespace {
+
+constexpr double rows_max = 1e11;
+constexpr double objects_max = 1e7;
+
+/// Rows that are looked up more than `least` and up to `most` times in a batch.
+struct RowClass {
+  double least = 0, most = 0, share = 0;
+  /// The middle of the whole numbers in it.
+  double lookups_a_row() const { return (least + 1 + most) / 2; }
+};
+
+double number_of(std::string_view text) {
+  double value = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !(value >= 0)) {
+    refuse_line(fmt::format("\"{}\" is no number from 0 on", text));
+  }
+  return value;
+}
+
+/// "(2, 4]: 0.068" or "(32768+: 0.019".
+RowClass read_class(std::string_view line) {
+  const std::size_t colon = line.find(": ");
+  if (colon == std::string_view::npos) refuse_line("is no share of a class");
+  const std::string_view range = line.substr(1, colon - 1);
+  RowClass found;
+  found.share = number_of(line.substr(colon + 2));
+  if (range.ends_with('+')) {
+    found.least = number_of(range.substr(0, range.size() - 1));
+    found.most = 2 * found.least;
+  } else {
+    const std::size_t comma = range.find(", ");
+    if (comma == std::string_view::npos || !range.ends_with(']')) refuse_line("is no class");
+    found.least = number_of(range.substr(0, comma));
+    found.most = number_of(range.substr(comma + 2, range.size() - comma - 3));
+  }
+  if (found.share > 1 || found.most <= found.least) refuse_line("is no share of a class");
+  return found;
+}
+
+/// The classes of one section, the most often looked up first.
+std::vector<RowClass> read_section(const ConvertInput& input) {
+  const std::uint64_t wanted = input.values.whole("section");
+  LineReader lines(input.path);
+  std::vector<RowClass> classes;
+  std::uint64_t sections = 0;
+  bool inside = false;
+  while (const auto line = lines.next()) {
+    if (line->starts_with("Ratio of index distribution")) {
+      inside = sections++ == wanted;
+    } else if (!line->starts_with('(')) {
+      inside = false;
+    } else if (inside) {
+      try {
+        classes.push_back(read_class(*line));
+      } catch (const Error& error) {
+        input.bad.add(lines.line(), error.what());
+      }
+    }
+  }
+  if (classes.empty()) {
+    throw Error(
+        ErrorKind::invalid_argument, "convert",
+        fmt::format("{}: has {} sections, none of number {}", input.path, sections, wanted));
+  }
+  std::reverse(classes.begin(), classes.end());
+  return classes;
+}
+
+/// How many look-ups of a batch go to each object, on average.
+std::vector<double> lookups_of_objects(const ConvertInput& input) {
+  const std::vector<RowClass> classes = read_section(input);
+  const double lookups = input.values["lookups"];
+  const double rows_an_object =
+      std::max(1.0, std::floor(input.values["object_bytes"] / input.values["row_bytes"]));
+  double rows = 0;
+  std::vector<double> objects{0};
+  double room = rows_an_object;  // Rows that the last object still takes.
+  for (const RowClass& one : classes) {
+    double left = std::round(one.share * lookups / one.lookups_a_row());
+    rows += left;
+    if (rows > rows_max || rows / rows_an_object > objects_max) {
+      throw Error(ErrorKind::invalid_argument, "convert", "more rows than there can be");
+    }
+    while (left > 0) {
+      if (room == 0) {
+        objects.push_back(0);
+        room = rows_an_object;
+      }
+      const double taken = std::min(left, room);
+      objects.back() += taken * one.lookups_a_row();
+      room -= taken;
+      left -= taken;
+    }
+  }
+  if (input.values["grouped"] == 0) {
+    double sum = 0;
+    for (const double object : objects) sum += object;
+    std::fill(objects.begin(), objects.end(), sum / static_cast<double>(objects.size()));
+  }
+  return objects;
+}
+
+TraceEvent event_of(TraceEventKind kind, Time time, std::uint64_t object, std::uint64_t bytes) {
+  TraceEvent event;
+  event.kind = kind;
+  event.time = time;
+  event.object = object;
+  event.bytes = bytes;
+  return event;
+}
+
+}  // namespace
+
+void convert_dlrm(const ConvertInput& input, EventOrder& order) {
+  const TraceValues& values = input.values;
+  const std::vector<double> objects = lookups_of_objects(input);
+  const std::uint64_t bytes = values.whole("object_bytes");
+  const std::uint64_t tasks = values.whole("tasks");
+  const double passes_a_lookup = values["row_bytes"] / values["object_bytes"];
+  const Time batch_time = std::chrono::microseconds(values.whole("batch_us"));
+  TraceRandom random(input.seed);
+  for (std::size_t object = 0; object < objects.size(); ++object) {
+    TraceEvent allocation = event_of(TraceEventKind::allocation, Time(0), object, bytes);
+    allocation.tag = order.intern("rows");
+    order.add(allocation);
+  }
+  Time now{0};
+  std::uint32_t task = 0;
+  for (std::uint64_t batch = 0; batch < values.whole("batches"); ++batch, now += batch_time) {
+    order.advance(now);
+    for (std::uint64_t part = 0; part < tasks; ++part) {
+      ++task;
+      for (std::size_t object = 0; object < objects.size(); ++object) {
+        const std::uint64_t drawn = random.poisson(objects[object] / static_cast<double>(tasks));
+        if (drawn == 0) continue;
+        TraceEvent access = event_of(TraceEventKind::access, now, object, bytes);
+        access.passes = static_cast<float>(static_cast<double>(drawn) * passes_a_lookup);
+        access.duration = batch_time;
+        access.task = task;
+        order.add(access);
+      }
+    }
+  }
+  for (std::size_t object = 0; object < objects.size(); ++object) {
+    order.add(event_of(TraceEventKind::free, now, object, 0));
+  }
+}
+
+}  // namespace vma

@@ -1,0 +1,185 @@
+#include "lab/import/recording_uses.hpp"
+
+#include "lab/import/recording_records.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+namespace vma {
+namespace {
+
+/// Turns records into events, and knows what lives.
+class RecordedEvents : public RecordListener {
+ public:
+  RecordedEvents(const ConvertInput& input, EventOrder& order)
+      : order_(&order),
+        bad_(&input.bad),
+        window_(std::chrono::milliseconds(input.values.whole("window_ms"))) {}
+
+  void begin_file(const RecordingHeader& header) override {
+    header_ = &header;
+    for (const PlaceState& place : header.places) {
+      if (place.location.ordinal <= TracePlace::ordinal_max) continue;
+      throw Error(ErrorKind::invalid_argument, "convert",
+                  fmt::format("{}: has a place {}", bad_->file(), to_string(place.location)));
+    }
+  }
+  void damaged(const RecordingDamage& damage) override {
+    bad_->add(number_, fmt::format("offset {}: {}", damage.offset, damage.reason));
+  }
+
+  void add(const RecordedEvent& event) override {
+    ++number_;
+    std::visit([this](const auto& record) { add_record(record); }, event);
+  }
+
+ private:
+  struct Life {
+    std::uint64_t bytes = 0, chunk_bytes = 0;
+    Time begin{0}, last_use{0}, end = Time::max();
+  };
+
+  void bad(const std::string& reason) { bad_->add(number_, reason); }
+
+  /// The events before the window go out.
+  void reach(Time time) {
+    latest_ = std::max(latest_, time);
+    now_ = std::max(now_, latest_ - window_);
+    order_->advance(now_);
+  }
+
+  void add_record(const RecordedAllocation& record) {
+    if (record.first_slot > 0) return add_places(record);  // Of one that came before.
+    TraceEvent event;
+    event.kind = TraceEventKind::allocation;
+    event.time = std::max(record.time, now_);
+    event.object = record.allocation;
+    event.bytes = record.bytes;
+    event.chunk_bytes = record.chunk_bytes;
+    if (fault_of(event) != nullptr) return bad(fault_of(event));
+    if (record.chunk_bytes == 0 || record.chunk_bytes > trace_object_bytes_max) {
+      return bad("an allocation of chunks of no size");
+    }
+    const auto [found, is_new] =
+        lives_.try_emplace(record.allocation, Life{record.bytes, record.chunk_bytes});
+    if (!is_new) return bad(fmt::format("allocation {} lives already", record.allocation));
+    found->second.begin = found->second.last_use = event.time;
+    event.tag = order_->intern(record.tag);
+    if (!record.places.empty()) {
+      event.at = TracePlace(header_->places[index(record.places.front().at)].location);
+    }
+    order_->add(event);
+    add_places(record);
+    reach(record.time);
+  }
+
+  /// The runs that do not lie where the allocation's first chunk does.
+  void add_places(const RecordedAllocation& record) {
+    const auto found = lives_.find(record.allocation);
+    if (found == lives_.end()) {
+      return bad(fmt::format("places of allocation {}, which is not there", record.allocation));
+    }
+    const Life& life = found->second;
+    const std::uint64_t slots = (life.bytes - 1) / life.chunk_bytes + 1;
+    TraceEvent event;
+    event.kind = TraceEventKind::place;
+    event.time = std::max({record.time, now_, life.begin});
+    event.object = record.allocation;
+    std::uint64_t slot = record.first_slot;
+    for (const PlaceRun& run : record.places) {
+      const std::uint64_t end = slot + run.chunks;
+      if (slot > 0 && end <= slots && run.chunks > 0 && event.time < life.end) {
+        event.offset = slot * life.chunk_bytes;
+        event.bytes = std::min(end * life.chunk_bytes, life.bytes) - event.offset;
+        event.at = TracePlace(header_->places[index(run.at)].location);
+        order_->add(event);
+      }
+      slot = end;
+    }
+  }
+
+  void add_record(const RecordedFree& record) {
+    const auto found = lives_.find(record.allocation);
+    if (found == lives_.end() || found->second.end != Time::max()) {
+      return bad(fmt::format("a free of allocation {}, which does not live", record.allocation));
+    }
+    Life& life = found->second;
+    TraceEvent event;
+    event.kind = TraceEventKind::free;
+    event.time = life.end = std::max({record.time, life.last_use, now_});
+    event.object = record.allocation;
+    order_->add(event);
+    reach(record.time);
+  }
+
+  void add_record(const RecordedUse& record) {
+    const auto found = lives_.find(record.allocation);
+    if (found == lives_.end()) {
+      return bad(fmt::format("a use of allocation {}, which is not there", record.allocation));
+    }
+    Life& life = found->second;
+    if (record.time < now_ && life.begin < now_) return bad("a use that comes too late");
+    TraceEvent event;
+    event.time = std::max(record.time, life.begin);
+    // At the same time it would follow the free.
+    if (event.time >= life.end) return bad("a use of an allocation that was freed");
+    if (record.offset >= life.bytes) return bad("a use beyond its allocation");
+    event.object = record.allocation;
+    event.offset = record.offset;
+    event.bytes = std::min(record.bytes, life.bytes - record.offset);
+    event.passes = record.passes * static_cast<float>(record.weight);
+    event.use = record.kind;
+    event.at = TracePlace(header_->places[index(record.device)].location);
+    if (fault_of(event) != nullptr) return bad(fault_of(event));
+    life.last_use = std::max(life.last_use, event.time);
+    order_->add(event);
+    reach(record.time);
+  }
+
+  void add_record(const RecordedGap& record) {
+    bad(fmt::format("{} records and {} blocks were lost here", record.records, record.blocks));
+  }
+  void add_record(const RecordedHint&) {}
+  /// What the program moved lies there from then on, whatever the lab decides.
+  void add_record(const RecordedMove& record) {
+    const bool by_program = header_->scheduler && record.decision == 0 && record.moved;
+    const auto found = lives_.find(record.allocation);
+    if (!by_program || found == lives_.end()) return;
+    const Life& life = found->second;
+    TraceEvent event;
+    event.kind = TraceEventKind::place;
+    event.time = std::max({record.end, now_, life.begin});
+    event.object = record.allocation;
+    event.offset = record.slot * life.chunk_bytes;
+    if (event.offset >= life.bytes) return bad("a move beyond its allocation");
+    event.bytes = std::min(life.chunk_bytes, life.bytes - event.offset);
+    event.at = TracePlace(header_->places[index(record.to)].location);
+    if (event.time < life.end) order_->add(event);
+    reach(record.end);
+  }
+  void add_record(const RecordedStall&) {}
+  void add_record(const Decision&) {}
+
+  EventOrder* order_;
+  BadLines* bad_;
+  Time window_;
+  const RecordingHeader* header_ = nullptr;
+  std::unordered_map<std::uint64_t, Life> lives_;
+  std::uint64_t number_ = 0;
+  Time latest_{0}, now_{0};
+};
+
+}  // namespace
+
+void convert_recording(const ConvertInput& input, EventOrder& order) {
+  RecordedEvents events(input, order);
+  read_records(input.path, events);
+}
+
+}  // namespace vma

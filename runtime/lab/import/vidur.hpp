@@ -1,0 +1,22 @@
+#pragma once
+
+#include "lab/import/convert_input.hpp"
+#include "lab/import/kv_request.hpp"
+#include "lab/trace/event_order.hpp"
+
+#include <array>
+
+namespace vma {
+
+/// Lengths of requests as Vidur processed them:
+/// num_prefill_tokens,num_decode_tokens,num_total_tokens,pd_ratio, a request a line.
+///
+/// Each request is a `KvRequest`. The file has no times: requests arrive at random, with
+/// exponential gaps that follow from the seed, "requests_s" of them a second on average.
+void convert_vidur(const ConvertInput& input, EventOrder& order);
+
+inline constexpr std::array vidur_parameters{
+    token_bytes_parameter, token_time_parameter, prefill_parameter,
+    TraceParameter{"requests_s", 1, 1e-3, 1e6, "requests a second, on average", false}};
+
+}  // namespace vma

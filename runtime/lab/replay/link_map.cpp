@@ -1,0 +1,88 @@
+#include "lab/replay/link_map.hpp"
+
+#include "base/check.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace vma {
+
+LinkMap::LinkMap(const PeerLinks& peers, const MachineCosts& costs)
+    : gpus_(costs.gpus()), places_(costs.places()), kinds_(peers.kinds) {
+  VMART_CHECK(kinds_.size() == gpus_, "the links are those of the GPUs that the costs are of");
+  capacities_.assign(gpus_ * ports, 0);
+  for (std::size_t gpu = 0; gpu < gpus_; ++gpu) {
+    for (const char* port : {"hbm", "to peers", "from peers", "to host", "from host"})
+      names_.push_back(fmt::format("gpu({}) {}", gpu, port));
+  }
+  read_.resize(gpus_ * places_);
+  write_.resize(gpus_ * places_);
+  copy_.resize(places_ * places_);
+  for (std::size_t row = 0; row < places_; ++row) {
+    for (std::size_t column = 0; column < places_; ++column) {
+      const PlaceId one{static_cast<std::uint8_t>(row)}, other{static_cast<std::uint8_t>(column)};
+      const auto set = [&](std::vector<LinkPath>& paths, const Ends& ends, double rate) {
+        LinkPath& each = paths[cell(one, other)];
+        each = path(ends);
+        each.rate_max = rate;
+        widen(each);
+      };
+      if (row != column) set(copy_, {row, column}, costs.copy_rate(one, other));
+      if (row >= gpus_) continue;
+      const double rate = costs.access_rate(one, other);
+      set(read_, {column, row, true, row == column}, rate);
+      set(write_, {row, column, row == column, true}, rate);
+    }
+  }
+  add_both_ways(peers.both_ways);
+}
+
+bool LinkMap::by_port(const Ends& ends) const {
+  return ends.from < gpus_ && ends.to < gpus_ && kinds_[ends.from][ends.to] == LinkKind::nvlink;
+}
+
+LinkPath LinkMap::path(const Ends& ends) const {
+  const auto [from, to, from_hbm, to_hbm] = ends;
+  LinkPath path;
+  const bool from_gpu = from < gpus_, to_gpu = to < gpus_;
+  if (from_gpu && from_hbm) path.add(link(from, hbm));
+  if (from == to) return path;
+  const bool peers = by_port(ends);
+  if (from_gpu) path.add(link(from, peers ? to_peers : to_host));
+  if (to_gpu) path.add(link(to, peers ? from_peers : from_host));
+  if (to_gpu && to_hbm) path.add(link(to, hbm));
+  return path;
+}
+
+void LinkMap::widen(const LinkPath& path) {
+  for (const LinkId link : path.links())
+    capacities_[link] = std::max(capacities_[link], path.rate_max);
+}
+
+/// Last, so that a machine of which nothing is known has the links that it had without.
+void LinkMap::add_both_ways(const std::vector<double>& rates) {
+  constexpr double no_less = 0.98;  // Of both alone: measurements differ by as much.
+  for (std::size_t gpu = 0; gpu < rates.size(); ++gpu) {
+    const double in = capacity(link(gpu, from_peers)), out = capacity(link(gpu, to_peers));
+    if (rates[gpu] <= 0 || rates[gpu] >= no_less * (in + out)) continue;
+    const auto both = static_cast<LinkId>(size());
+    capacities_.push_back(std::max({rates[gpu], in, out}));
+    names_.push_back(fmt::format("gpu({}) peers both ways", gpu));
+    for (std::size_t peer = 0; peer < gpus_; ++peer) {
+      const PlaceId one{static_cast<std::uint8_t>(gpu)}, other{static_cast<std::uint8_t>(peer)};
+      if (by_port({peer, gpu})) {
+        read_[cell(one, other)].add(both);
+        write_[cell(other, one)].add(both);
+        copy_[cell(other, one)].add(both);
+      }
+      if (by_port({gpu, peer})) {
+        read_[cell(other, one)].add(both);
+        write_[cell(one, other)].add(both);
+        copy_[cell(one, other)].add(both);
+      }
+    }
+  }
+}
+
+}  // namespace vma

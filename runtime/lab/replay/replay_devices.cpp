@@ -1,0 +1,268 @@
+// What the devices of a replay do: accesses, cut where the memory lies elsewhere.
+
+#include "lab/replay/replay.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <utility>
+
+namespace vma {
+namespace {
+
+/// About as many launches as a stream takes before it lets the program wait.
+constexpr std::size_t launched_max = 1024;
+
+}  // namespace
+
+void Replay::begin_next(std::size_t number) {
+  Device& device = devices_[number];
+  device.next = Time::max();
+  while (!device.queue.empty()) {
+    if (moves_.gate_shut() && device.before_gate == 0) {
+      if (!device.stands) device.stands = now_;
+      return;
+    }
+    const Access access = device.queue.front();
+    if (access.spread() ? device.running >= options_.spread_max : device.kernels > 0) return;
+    if (const Time ready = ready_at(number, access); ready > now_) {
+      device.next = ready;
+      return;
+    }
+    device.queue.pop_front();
+    const bool last = moves_.gate_shut() && --device.before_gate == 0;
+    begin(number, access);
+    if (last && device.kernels == 0) moves_.arrive(now_);  // It was lost.
+  }
+}
+
+/// A kernel begins some time after the one before it.
+Time Replay::ready_at(std::size_t device, const Access& access) const {
+  const LaunchGaps& gaps = machine_.gaps;
+  const Device& own = devices_[device];
+  const bool waited =
+      access.first_of_round || (options_.ahead > Time::zero() && own.ended >= own.batch_end);
+  const std::vector<Time>& gap = waited ? gaps.round : gaps.kernel;
+  if (access.spread() || gap.empty() || own.ended == Time::min()) return Time::min();
+  return own.ended + gap[device];
+}
+
+Time Replay::next_begin() const {
+  Time next = Time::max();
+  for (const Device& device : devices_) next = std::min(next, device.next);
+  return next;
+}
+
+void Replay::begin_due() {
+  for (std::size_t device = 0; device < devices_.size(); ++device)
+    if (devices_[device].next <= now_) begin_next(device);
+}
+
+/// How many of its queue a program has launched by now that waits at the end of each round, or
+/// batch.
+std::size_t Replay::launched(const Device& device) const {
+  std::size_t most = options_.rounds ? launched_max : 0;
+  if (device.kernels > 0 && device.batch_end > now_) {
+    const Time left = device.batch_end - now_;
+    most = static_cast<std::size_t>(left / std::max(device.kernel_took, Time(1)));
+  }
+  if (most == 0) return 0;
+  const auto after = std::ranges::find_if(
+      device.queue, [](const Access& access) { return access.first_of_round || access.spread(); });
+  return std::min(static_cast<std::size_t>(after - device.queue.begin()),
+                  std::min(most, launched_max));
+}
+
+/// It comes when those before it can be over. They can in half of the least time that the machine's
+/// costs say: a little too much a launch would add up, and no round would ever be seen to end.
+bool Replay::begins_round(const TraceEvent& event, std::size_t number, double bytes) {
+  if (!options_.rounds || event.duration > Time::zero()) return false;
+  constexpr double surely = 0.5;
+  const PlaceId self{static_cast<std::uint8_t>(number)};
+  const double least = surely * machine_.costs.access_seconds(self, self, bytes);
+  Time& could_end = devices_[number].could_end;
+  const bool first = event.time >= could_end;
+  could_end = std::max(event.time, could_end) +
+              std::chrono::duration_cast<Time>(std::chrono::duration<double>(least));
+  return first;
+}
+
+void Replay::begin(std::size_t number, const Access& access) {
+  if (!find_pieces(PlaceId{static_cast<std::uint8_t>(number)}, access)) return lose(number, access);
+  Device& device = devices_[number];
+  if (unused_.empty()) unused_.emplace_back();
+  running_.splice(running_.end(), unused_, unused_.begin());
+  Running& running = running_.back();
+  running.access = access;
+  running.device = number;
+  running.began = now_;
+  ++device.running;
+  device.kernels += access.spread() ? 0 : 1;
+  if (!access.spread() && options_.ahead > Time::zero() && now_ >= device.batch_end)
+    device.batch_end = now_ + options_.ahead;
+  cut(running);
+  report_.wait_s += std::chrono::duration<double>(now_ - access.came).count();
+  begin_segment(std::prev(running_.end()));
+}
+
+/// Its part of each chunk. False: one cannot be reached.
+bool Replay::find_pieces(PlaceId self, const Access& access) {
+  const ReplayObjects::Object& object = objects_.at(access.object);
+  const Snapshot snapshot = scheduler_.snapshot();
+  const std::uint64_t end = access.offset + access.bytes;
+  pieces_.clear();
+  for (std::uint64_t slot = access.offset / object.chunk_bytes; slot < object.chunks; ++slot) {
+    const std::uint64_t begin = slot * object.chunk_bytes;
+    if (begin >= end) break;
+    const ChunkId chunk{static_cast<std::uint32_t>(index(object.first) + slot)};
+    const std::uint64_t first = std::max(begin, access.offset);
+    const std::uint64_t last = std::min(begin + object.bytes_of(slot), end);
+    const PlaceId at = snapshot.chunk(chunk).at;
+    if (machine_.links.read(self, at).rate_max <= 0) return false;
+    pieces_.push_back({chunk, at, static_cast<double>(last - first) * access.passes});
+  }
+  return true;
+}
+
+/// What cannot be done as a whole is not done at all: to policies and devices it never was.
+void Replay::lose(std::size_t device, const Access& access) {
+  ++report_.accesses_lost;
+  leave(device, access);
+}
+
+/// Into stretches that lie at one place, each read and then written if it is both. Each chunk is
+/// reported as used.
+void Replay::cut(Running& running) {
+  const PlaceId self{static_cast<std::uint8_t>(running.device)};
+  const Access& access = running.access;
+  const double read = access.use == UseKind::write ? 0 : access.use == UseKind::read ? 1 : 0.5;
+  for (auto piece = pieces_.begin(); piece != pieces_.end();) {
+    const PlaceId at = piece->at;
+    double bytes = 0;
+    for (; piece != pieces_.end() && piece->at == at; ++piece) {
+      scheduler_.use(piece->chunk, self, piece->bytes * read, piece->bytes * (1 - read));
+      bytes += piece->bytes;
+    }
+    running.bytes += bytes;
+    report_.devices[running.device].bytes_by_place[index(at)] += bytes;
+    if (read > 0) running.segments.push_back({&machine_.links.read(self, at), bytes * read});
+    if (read < 1) running.segments.push_back({&machine_.links.write(self, at), bytes * (1 - read)});
+  }
+  const double work = std::chrono::duration<double>(access.duration).count();
+  running.rate_max = work > 0 ? running.bytes / work : std::numeric_limits<double>::infinity();
+  running.local_s = std::max(work, machine_.costs.access_seconds(self, self, running.bytes));
+  running.left = running.segments.front().bytes;
+}
+
+/// Or goes on with what is left of it.
+void Replay::begin_segments(std::span<const std::list<Running>::iterator> begun) {
+  new_flows_.clear();
+  for (const auto& running : begun)
+    new_flows_.push_back(
+        {running->segments[running->segment].path, running->left, running->rate_max});
+  const std::span<const FlowId> flows = traffic_.begin(new_flows_, now_);
+  for (std::size_t i = 0; i < begun.size(); ++i) {
+    begun[i]->flow = flows[i];
+    const auto number = static_cast<std::size_t>(flows[i]);
+    if (by_flow_.size() <= number) by_flow_.resize(number + 1, running_.end());
+    by_flow_[number] = begun[i];
+  }
+}
+
+void Replay::begin_segment(std::list<Running>::iterator running) {
+  begin_segments(std::span(&running, 1));
+}
+
+/// The next flow that ends has ended: of an access or of a move.
+void Replay::end_flow() {
+  const FlowId flow = traffic_.next();
+  traffic_.end(flow, now_);
+  if (moves_.take_end(flow, now_)) {
+    if (!moves_.gate_shut()) shut_gate();
+    return;
+  }
+  const auto ended = by_flow_[static_cast<std::size_t>(flow)];
+  Running& running = *ended;
+  running.flow.reset();
+  if (++running.segment < running.segments.size()) {
+    running.left = running.segments[running.segment].bytes;
+    return begin_segment(ended);
+  }
+  const std::size_t number = running.device;
+  const bool spread = running.access.spread();
+  note(running);
+  end_access(running);
+  drop(ended);
+  if (running_.empty()) note_links();
+  Device& device = devices_[number];
+  if (!moves_.gate_shut() || device.before_gate > 0) return begin_next(number);
+  if (has_work(device) && !device.stands) device.stands = now_;
+  if (!spread) moves_.arrive(now_);
+}
+
+/// Its node, with the memory for segments, is the next one's.
+void Replay::drop(std::list<Running>::iterator running) {
+  std::vector<Segment> segments = std::move(running->segments);
+  segments.clear();
+  *running = {};
+  running->segments = std::move(segments);
+  unused_.splice(unused_.begin(), running_, running);
+}
+
+bool Replay::has_work(const Device& device) {
+  return device.running > 0 || !device.queue.empty();
+}
+
+void Replay::end_access(const Running& running) {
+  const Access& access = running.access;
+  Device& device = devices_[running.device];
+  --device.running;
+  if (!access.spread()) {
+    --device.kernels;
+    device.ended = now_;
+    device.kernel_took = now_ - running.began;
+  }
+  leave(running.device, access);
+}
+
+/// Its device has nothing more to do with it.
+void Replay::leave(std::size_t device, const Access& access) {
+  DeviceLoad& load = loads_[device];
+  --load.waiting;
+  load.bytes -= static_cast<double>(access.bytes) * access.passes;
+  if (load.waiting == 0) load.bytes = 0;  // Sums of what is not whole leave crumbs.
+  unpin(access.object);
+}
+
+void Replay::note(const Running& running) {
+  const double seconds = std::chrono::duration<double>(now_ - running.began).count();
+  report_.end = now_;
+  ++report_.accesses;
+  report_.bytes += running.bytes;
+  report_.access_s += seconds;
+  report_.local_s += running.local_s;
+  ReplayWindow& stretch = windows_.current();
+  stretch.bytes += running.bytes;
+  stretch.access_s += seconds;
+  stretch.local_s += running.local_s;
+  ReplayTenant& tenant = tenant_of(objects_.at(running.access.object).tag);
+  ++tenant.accesses;
+  tenant.bytes += running.bytes;
+  tenant.access_s += seconds;
+  tenant.local_s += running.local_s;
+  ReplayDevice& own = report_.devices[running.device];
+  ++own.accesses;
+  own.bytes += running.bytes;
+  own.local_s += running.local_s;
+  own.busy += now_ - running.began;
+}
+
+ReplayTenant& Replay::tenant_of(TagId tag) {
+  const auto number = static_cast<std::size_t>(tag);
+  if (tenants_.size() <= number) tenants_.resize(number + 1, nullptr);
+  if (tenants_[number] == nullptr)
+    tenants_[number] = &report_.tenants[std::string(source_->tags().text(tag))];
+  return *tenants_[number];
+}
+
+}  // namespace vma

@@ -1,0 +1,56 @@
+#include "lab/replay/replay_inputs.hpp"
+
+#include "base/units.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+
+namespace vma {
+
+std::string_view to_string(Pacing pacing) noexcept {
+  switch (pacing) {
+    case Pacing::timed: return "timed";
+    case Pacing::at_once: return "at_once";
+  }
+  return "unknown";
+}
+
+Pacing parse_pacing(const std::string& name) {
+  for (const Pacing pacing : {Pacing::timed, Pacing::at_once}) {
+    if (name == to_string(pacing)) return pacing;
+  }
+  throw Error(ErrorKind::invalid_argument, "replay",
+              fmt::format("there is no pacing '{}'; there are timed, at_once", name));
+}
+
+std::uint64_t bytes_of(double amount, double unit, std::string_view what) {
+  // Also false for what is no number.
+  if (!(amount * unit >= 1 && amount * unit < 1e18)) {
+    throw Error(ErrorKind::invalid_argument, "replay",
+                fmt::format("{} {} is out of range", what, amount));
+  }
+  return static_cast<std::uint64_t>(amount * unit);
+}
+
+Time milliseconds_of(double amount, double least, double most, std::string_view option,
+                     std::string_view call) {
+  // Also false for what is no number.
+  if (!(amount >= least && amount <= most)) {
+    throw Error(ErrorKind::invalid_argument, std::string(call),
+                fmt::format("{} {} is out of range", option, amount));
+  }
+  return std::chrono::duration_cast<Time>(std::chrono::duration<double, std::milli>(amount));
+}
+
+void cap_places(ReplayMachine& machine, const PlaceCaps& caps) {
+  for (PlaceState& place : machine.places) {
+    const bool on_gpu = place.location.kind == Location::Kind::gpu;
+    const std::optional<double>& chosen = on_gpu ? caps.hbm_gib : caps.host_gib;
+    if (chosen)
+      place.capacity_bytes =
+          bytes_of(*chosen, static_cast<double>(GiB), on_gpu ? "--hbm" : "--host");
+  }
+}
+
+}  // namespace vma

@@ -1,0 +1,34 @@
+#include "lab/replay/replay_machine.hpp"
+
+#include "base/units.hpp"
+#include "costs/cost_estimates.hpp"
+#include "machine/topology.hpp"
+#include "sim/sim_driver.hpp"
+
+#include <algorithm>
+
+namespace vma {
+
+ReplayMachine replay_machine(const MachineDescription& machine) {
+  SimDriver driver(machine);  // Only asked who reaches whom.
+  const Topology topology = Topology::discover(driver, {});
+  const MachineCosts costs = described_costs(topology, machine);
+  PeerLinks peers = described_peers(topology, machine);
+  LinkMap links(peers, costs);
+  std::vector<PlaceState> places;
+  for (const Location& at : topology.locations()) {
+    const auto ordinal = static_cast<std::size_t>(at.ordinal);
+    std::uint64_t bytes = 0;
+    if (at.kind == Location::Kind::gpu) {
+      const std::uint64_t memory = machine.gpus[ordinal].memory_bytes;
+      bytes = memory - std::min(GiB, memory / 4);
+    } else {
+      const std::uint64_t memory = machine.host_nodes[ordinal].memory_bytes;
+      bytes = memory - memory / 8;
+    }
+    places.push_back({at, bytes, 0, 0});
+  }
+  return {machine.name, std::move(places), costs, std::move(links), {}, {}, std::move(peers)};
+}
+
+}  // namespace vma

@@ -1,0 +1,134 @@
+#include "lab/replay/replay_metrics.hpp"
+
+#include "base/units.hpp"
+#include "lab/replay/settling.hpp"
+#include "placement/weighing/chunk_worth.hpp"
+
+#include <boost/json/value_from.hpp>
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+namespace vma {
+namespace {
+
+std::optional<double> ratio(double part, double whole) {
+  if (!(whole > 0)) return std::nullopt;
+  return part / whole;
+}
+
+void set_shares(ReplayMetrics& metrics, const ReplayReport& report, const ReplayMachine& machine) {
+  double own = 0, peer = 0, host = 0;
+  for (std::size_t device = 0; device < report.devices.size(); ++device) {
+    const std::vector<double>& bytes = report.devices[device].bytes_by_place;
+    for (std::size_t at = 0; at < bytes.size(); ++at)
+      (at == device ? own : at < machine.costs.gpus() ? peer : host) += bytes[at];
+  }
+  const double all = own + peer + host;
+  metrics.own_share = ratio(own, all);
+  metrics.peer_share = ratio(peer, all);
+  metrics.host_share = ratio(host, all);
+}
+
+void set_fairness(ReplayMetrics& metrics, const ReplayReport& report) {
+  std::vector<double> tenants, devices;
+  for (const auto& [tag, tenant] : report.tenants)
+    if (tenant.local_s > 0) tenants.push_back(tenant.access_s / tenant.local_s);
+  for (const ReplayDevice& device : report.devices)
+    if (device.local_s > 0) devices.push_back(in_seconds(device.busy) / device.local_s);
+  metrics.fairness_tenants = jain_index(tenants);
+  metrics.fairness_devices = jain_index(devices);
+}
+
+void set_settling(ReplayMetrics& metrics, const ReplayReport& report) {
+  metrics.marks = report.marks.size();
+  double sum = 0;
+  for (const std::optional<Time>& time : settling_times(report)) {
+    if (!time) continue;
+    ++metrics.marks_settled;
+    sum += in_seconds(*time);
+  }
+  metrics.settle_s = ratio(sum, static_cast<double>(metrics.marks_settled));
+}
+
+void set_links(ReplayMetrics& metrics, const ReplayReport& report, const ReplayMachine& machine) {
+  for (std::size_t link = 0; link < machine.links.size(); ++link) {
+    const auto id = static_cast<LinkId>(link);
+    const std::string& name = machine.links.name(id);
+    const double could = machine.links.capacity(id) * metrics.seconds;
+    const double use = ratio(report.bytes_by_link.at(name), could).value_or(0);
+    metrics.links[name] = use;
+    metrics.link_use_max = std::max(metrics.link_use_max, use);
+  }
+}
+
+}  // namespace
+
+std::optional<double> jain_index(std::span<const double> values) {
+  const double sum = std::accumulate(values.begin(), values.end(), 0.0);
+  const double squares = std::inner_product(values.begin(), values.end(), values.begin(), 0.0);
+  return ratio(sum * sum, static_cast<double>(values.size()) * squares);
+}
+
+ReplayMetrics metrics_of(const ReplayReport& report, const ReplayMachine& machine) {
+  ReplayMetrics metrics;
+  metrics.seconds = report.seconds();
+  metrics.accesses = report.accesses;
+  metrics.bytes = report.bytes;
+  metrics.access_s = report.access_s;
+  metrics.local_s = report.local_s;
+  metrics.excess_s = report.access_s - report.local_s;
+  metrics.slowdown = ratio(report.access_s, report.local_s);
+  metrics.wait_s = report.wait_s;
+  metrics.move_s = report.move_s;
+  metrics.cost_s = report.access_s + report.move_s;
+  metrics.moves = report.moves;
+  metrics.bytes_moved = report.bytes_moved;
+  metrics.stall_s = in_seconds(report.stall);
+  metrics.skew_s = in_seconds(report.skew);
+  metrics.thrashes = report.thrashes;
+  metrics.accesses_lost = report.accesses_lost;
+  metrics.allocations_lost = report.allocations_lost;
+  metrics.chunks_spilled = report.chunks_spilled;
+  metrics.policy_failures = report.policy_failures;
+  set_shares(metrics, report, machine);
+  set_fairness(metrics, report);
+  set_settling(metrics, report);
+  set_links(metrics, report, machine);
+  return metrics;
+}
+
+boost::json::object to_json(const ReplayMetrics& metrics) {
+  return {{"seconds", metrics.seconds},
+          {"accesses", metrics.accesses},
+          {"bytes", metrics.bytes},
+          {"access_s", metrics.access_s},
+          {"local_s", metrics.local_s},
+          {"excess_s", metrics.excess_s},
+          {"slowdown", boost::json::value_from(metrics.slowdown)},
+          {"wait_s", metrics.wait_s},
+          {"move_s", metrics.move_s},
+          {"cost_s", metrics.cost_s},
+          {"moves", metrics.moves},
+          {"bytes_moved", metrics.bytes_moved},
+          {"stall_s", metrics.stall_s},
+          {"skew_s", metrics.skew_s},
+          {"thrashes", metrics.thrashes},
+          {"own_share", boost::json::value_from(metrics.own_share)},
+          {"peer_share", boost::json::value_from(metrics.peer_share)},
+          {"host_share", boost::json::value_from(metrics.host_share)},
+          {"fairness_tenants", boost::json::value_from(metrics.fairness_tenants)},
+          {"fairness_devices", boost::json::value_from(metrics.fairness_devices)},
+          {"settle_s", boost::json::value_from(metrics.settle_s)},
+          {"marks_settled", metrics.marks_settled},
+          {"marks", metrics.marks},
+          {"link_use_max", metrics.link_use_max},
+          {"links", boost::json::value_from(metrics.links)},
+          {"accesses_lost", metrics.accesses_lost},
+          {"allocations_lost", metrics.allocations_lost},
+          {"chunks_spilled", metrics.chunks_spilled},
+          {"policy_failures", metrics.policy_failures}};
+}
+
+}  // namespace vma

@@ -1,0 +1,57 @@
+#pragma once
+
+#include "lab/trace/trace_event.hpp"
+
+#include <vma/snapshot.hpp>
+
+#include <boost/unordered/unordered_flat_map.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace vma {
+
+/// The trace's objects and the chunks that they are made of. An object that is freed stays until
+/// nothing is under way with it, as memory does whose free waits for what uses it. Not thread-safe.
+class ReplayObjects {
+ public:
+  using Index = std::uint32_t;
+  static constexpr Index none = UINT32_MAX;
+
+  struct Object {
+    std::uint64_t number = 0, bytes = 0, chunk_bytes = 0;
+    ChunkId first{};
+    std::uint32_t chunks = 0;  ///< 0: it has found no room, or is not there.
+    std::uint32_t pins = 0;    ///< Accesses that wait or run, moves that have begun.
+    TagId tag{};
+    bool freed = false;
+    bool placed = false;  ///< It was asked where its chunks go, and they went there or nowhere.
+
+    std::uint64_t bytes_of(std::size_t slot) const {
+      return slot + 1 < chunks ? chunk_bytes : bytes - chunk_bytes * (chunks - 1);
+    }
+  };
+
+  Index add(const Object& object);
+  /// Of the live object of this number; `none`: there is none.
+  Index find(std::uint64_t number) const;
+  Object& at(Index index) { return objects_[index]; }
+  const Object& at(Index index) const { return objects_[index]; }
+  /// It has no number from here on. Requires: it lives.
+  void free(Index index);
+  /// Requires: it was freed and has no pins.
+  void remove(Index index);
+  void belongs(ChunkId chunk, Index object);
+  /// Requires: it is a chunk of an object that has not been removed.
+  Index owner(ChunkId chunk) const { return owners_[vma::index(chunk)]; }
+  std::size_t size() const noexcept { return live_.size(); }
+
+ private:
+  std::vector<Object> objects_;
+  std::vector<Index> unused_;
+  boost::unordered_flat_map<std::uint64_t, Index> live_;
+  std::vector<Index> owners_;  // By chunk.
+};
+
+}  // namespace vma

@@ -1,0 +1,106 @@
+#include "lab/replay/router.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+
+namespace vma {
+namespace {
+
+constexpr std::array<std::string_view, 4> kinds = {"round_robin", "least_loaded", "object", "hash"};
+
+std::size_t least_loaded(std::span<const DeviceLoad> loads) {
+  return static_cast<std::size_t>(std::ranges::min_element(loads, {}, &DeviceLoad::bytes) -
+                                  loads.begin());
+}
+
+class RoundRobin : public Router {
+ public:
+  std::string_view name() const noexcept override { return kinds[0]; }
+  std::size_t choose(const TraceEvent&, std::span<const DeviceLoad> loads) override {
+    return next_++ % loads.size();
+  }
+
+ private:
+  std::size_t next_ = 0;
+};
+
+class LeastLoaded : public Router {
+ public:
+  std::string_view name() const noexcept override { return kinds[1]; }
+  std::size_t choose(const TraceEvent&, std::span<const DeviceLoad> loads) override {
+    return least_loaded(loads);
+  }
+};
+
+class WhereTheObjectWas : public Router {
+ public:
+  std::string_view name() const noexcept override { return kinds[2]; }
+  std::size_t choose(const TraceEvent& access, std::span<const DeviceLoad> loads) override {
+    const auto known = last_.find(access.object);
+    return known == last_.end() ? least_loaded(loads) : known->second;
+  }
+  void note(std::uint64_t object, std::size_t device) override { last_[object] = device; }
+  void forget(std::uint64_t object) override { last_.erase(object); }
+
+ private:
+  std::unordered_map<std::uint64_t, std::size_t> last_;
+};
+
+class ByNumber : public Router {
+ public:
+  std::string_view name() const noexcept override { return kinds[3]; }
+  std::size_t choose(const TraceEvent& access, std::span<const DeviceLoad> loads) override {
+    // The finaliser of SplitMix64 (Steele, Lea, Flood: OOPSLA 2014): neighbours part.
+    std::uint64_t x = access.object + 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return static_cast<std::size_t>((x ^ (x >> 31)) % loads.size());
+  }
+};
+
+}  // namespace
+
+void Router::note(std::uint64_t, std::size_t) {}
+void Router::forget(std::uint64_t) {}
+
+std::unique_ptr<Router> make_router(const std::string& name) {
+  if (name == kinds[0]) return std::make_unique<RoundRobin>();
+  if (name == kinds[1]) return std::make_unique<LeastLoaded>();
+  if (name == kinds[2]) return std::make_unique<WhereTheObjectWas>();
+  if (name == kinds[3]) return std::make_unique<ByNumber>();
+  throw Error(ErrorKind::invalid_argument, "make_router",
+              fmt::format("there is no router '{}'; there are {}", name, fmt::join(kinds, ", ")));
+}
+
+std::span<const std::string_view> router_names() noexcept {
+  return kinds;
+}
+
+std::size_t TaskRouter::choose(const TraceEvent& access, std::span<const DeviceLoad> loads) {
+  const std::size_t device = find(access, loads);
+  router_->note(access.object, device);
+  return device;
+}
+
+std::size_t TaskRouter::find(const TraceEvent& access, std::span<const DeviceLoad> loads) {
+  if (access.at.is_set() && access.at.is_gpu())
+    return static_cast<std::size_t>(access.at.location().ordinal) % loads.size();
+  if (access.task == 0) return router_->choose(access, loads);
+  if (const auto known = devices_.find(access.task); known != devices_.end()) return known->second;
+  const std::size_t device = router_->choose(access, loads);
+  if (kept_.size() < tasks_kept) {
+    kept_.push_back(access.task);
+  } else {
+    devices_.erase(std::exchange(kept_[next_], access.task));
+    next_ = (next_ + 1) % tasks_kept;
+  }
+  devices_.emplace(access.task, device);
+  return device;
+}
+
+}  // namespace vma

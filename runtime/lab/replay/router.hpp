@@ -1,0 +1,65 @@
+#pragma once
+
+#include "lab/trace/trace_event.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace vma {
+
+/// What a device has before it, when a task is to be routed.
+struct DeviceLoad {
+  std::size_t waiting = 0;  ///< Accesses that wait or run.
+  double bytes = 0;         ///< Of these.
+};
+
+/// Chooses the device of a task that the trace does not place. Deterministic. Not thread-safe.
+class Router {
+ public:
+  virtual ~Router() = default;
+  virtual std::string_view name() const noexcept = 0;
+  /// `loads` has an element a device, at least one; the answer is an index into it.
+  virtual std::size_t choose(const TraceEvent& access, std::span<const DeviceLoad> loads) = 0;
+  /// The object is used by this device, whoever chose it.
+  virtual void note(std::uint64_t object, std::size_t device);
+  /// The object is gone.
+  virtual void forget(std::uint64_t object);
+};
+
+/// `round_robin`: each task one device further. `least_loaded`: where the fewest bytes wait, the
+/// lowest of equals. `object`: where the access's object was last used, and what is new as by
+/// `least_loaded`. `hash`: by the object's number, so that it follows from nothing else.
+/// Throws: Error{invalid_argument} that lists these names.
+std::unique_ptr<Router> make_router(const std::string& name);
+std::span<const std::string_view> router_names() noexcept;
+
+/// Keeps the accesses of one task together: the first one is routed, the others follow.
+class TaskRouter {
+ public:
+  explicit TaskRouter(std::unique_ptr<Router> router) : router_(std::move(router)) {}
+
+  std::string_view name() const noexcept { return router_->name(); }
+  /// Where the trace places the access if it does, modulo the devices that there are.
+  std::size_t choose(const TraceEvent& access, std::span<const DeviceLoad> loads);
+  void forget(std::uint64_t object) { router_->forget(object); }
+
+ private:
+  /// Tasks of a trace begin in no order, but are short: who was routed long ago is over.
+  static constexpr std::size_t tasks_kept = 4096;
+
+  std::size_t find(const TraceEvent& access, std::span<const DeviceLoad> loads);
+
+  std::unique_ptr<Router> router_;
+  std::unordered_map<std::uint32_t, std::size_t> devices_;
+  std::vector<std::uint32_t> kept_;  // A ring.
+  std::size_t next_ = 0;
+};
+
+}  // namespace vma

@@ -1,0 +1,47 @@
+#pragma once
+
+#include "lab/trace/binary_trace_format.hpp"
+#include "lab/trace/trace_sink.hpp"
+
+#include <cstdint>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace vma {
+
+/// Writes a binary trace. Holds one block. Not thread-safe.
+class BinaryTraceWriter final : public TraceSink {
+ public:
+  /// Throws: Error{invalid_argument} that names a file which cannot be made.
+  BinaryTraceWriter(const std::string& path, const TraceHeader& header);
+
+  void write(std::span<const TraceEvent> events, const TraceTags& tags) override;
+  void finish() override;
+
+ private:
+  void write_header(const TraceHeader& header);
+  void add(const TraceEvent& event, const TraceTags& tags);
+  void add_access(const TraceEvent& event);
+  void add_allocation(const TraceEvent& event, const TraceTags& tags);
+  void put_time(unsigned first, Time time);
+  void put(std::uint64_t value);
+  void put_tag(TagId tag, const TraceTags& tags);
+  void end_block();
+  void write_block(std::span<const std::uint8_t> marker);
+  [[noreturn]] void refuse() const;
+
+  std::string path_;
+  std::ofstream file_;
+  std::vector<std::uint8_t> payload_;
+  std::uint8_t* at_ = nullptr;  // The next byte of `payload_`.
+  std::uint32_t events_ = 0;    // In this block.
+  std::uint64_t events_before_ = 0, blocks_ = 0;
+  TraceDifferences last_;
+  std::unordered_map<TagId, std::uint32_t> block_tags_;  // Their numbers in this block.
+  Time time_{0};
+};
+
+}  // namespace vma

@@ -1,0 +1,37 @@
+#pragma once
+
+#include "lab/trace/line_reader.hpp"
+#include "lab/trace/trace_line_parser.hpp"
+#include "lab/trace/trace_source.hpp"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace vma {
+
+/// Reads a trace of JSON lines. Empty lines say nothing; a line that is no event, or one that comes
+/// before the event before it, is a bad line.
+class JsonTraceReader final : public TraceSource {
+ public:
+  /// Throws: Error{invalid_argument} that names the file.
+  explicit JsonTraceReader(const std::string& path, std::uint64_t bad_lines_max);
+
+  std::span<const TraceEvent> next() override;
+  const BadLines* bad_lines() const noexcept override { return &bad_; }
+
+ private:
+  bool read_line(std::string_view line, TraceEvent& event);
+  void read_header();
+
+  LineReader lines_;
+  BadLines bad_;
+  TraceLineParser parser_;
+  std::vector<TraceEvent> batch_;
+  std::string first_;  // The first line, where it is no header.
+  bool has_first_ = false;
+  Time time_{0};  // Of the last event.
+};
+
+}  // namespace vma

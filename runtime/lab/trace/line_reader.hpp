@@ -1,0 +1,42 @@
+#pragma once
+
+#include "lab/trace/byte_source.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace vma {
+
+/// The lines of a text file, which may be compressed. Holds a window of the file. Not thread-safe.
+class LineReader {
+ public:
+  static constexpr std::size_t line_bytes_max = std::size_t{256} << 10;
+
+  /// "-" is the standard input. Throws: Error{invalid_argument} that names a file which cannot be
+  /// read.
+  explicit LineReader(const std::string& path);
+
+  /// Without its end (LF or CR LF); nothing after the last. Valid until the next call. A line of
+  /// more than `line_bytes_max` is cut, and `cut` says so. Throws: Error{invalid_argument}.
+  std::optional<std::string_view> next();
+  /// Of the line that `next` gave, from 1 on.
+  std::uint64_t line() const noexcept { return line_; }
+  bool cut() const noexcept { return cut_; }
+  const std::string& path() const noexcept { return source_.path(); }
+
+ private:
+  bool fill();
+  std::string_view give(std::size_t end);
+  void skip_line();
+
+  ByteSource source_;
+  std::vector<char> window_;
+  std::size_t begin_ = 0, end_ = 0;  // What of the window is not given yet.
+  std::uint64_t line_ = 0;
+  bool cut_ = false;
+};
+
+}  // namespace vma

@@ -1,0 +1,75 @@
+#pragma once
+
+#include "lab/trace/trace_event.hpp"
+#include "lab/trace/trace_source.hpp"
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace vma {
+
+/// What room a trace needs.
+struct TraceRoom {
+  std::uint64_t peak_bytes = 0;  ///< Of the objects that live at a time, at most.
+  /// The largest chunk of objects whose chunks the trace sizes, and the largest object of the rest.
+  std::uint64_t sized_chunk_max = 0, unsized_object_max = 0;
+
+  /// Of the largest chunk, if the rest are cut into chunks of `otherwise`.
+  std::uint64_t chunk_max(std::uint64_t otherwise) const noexcept;
+};
+
+/// Looks at the events of a trace one after the other: whether each fits those before it, and how
+/// much there is of everything. Grows with the objects that live. Not thread-safe.
+class TraceAudit {
+ public:
+  struct Fault {
+    std::uint64_t event = 0;  ///< From 1 on.
+    std::string reason;
+  };
+  static constexpr std::size_t faults_kept_max = 20;
+
+  /// Why `event` does not fit: an access beyond its object, an object that does not live or lives
+  /// already. Counts it anyway. Requires: `fault_of` has nothing against it.
+  std::optional<std::string> add(const TraceEvent& event);
+  /// The same for several, and keeps the first reasons.
+  void add(std::span<const TraceEvent> events);
+
+  std::uint64_t events() const noexcept { return events_; }
+  std::uint64_t count(TraceEventKind kind) const { return counts_[static_cast<unsigned>(kind)]; }
+  std::uint64_t fault_count() const noexcept { return fault_count_; }
+  std::span<const Fault> faults() const noexcept { return faults_; }
+  Time begin() const noexcept { return begin_; }
+  Time end() const noexcept { return end_; }  ///< Of the last event or access.
+  std::uint64_t objects_live() const noexcept { return live_.size(); }
+  std::uint64_t bytes_live_max() const noexcept { return room_.peak_bytes; }
+  const TraceRoom& room() const noexcept { return room_; }
+  double bytes_read() const noexcept { return bytes_read_; }
+  double bytes_written() const noexcept { return bytes_written_; }
+  /// Accesses whose device the router chooses.
+  std::uint64_t unplaced() const noexcept { return unplaced_; }
+  /// The GPUs that accesses name.
+  const std::set<int>& devices() const noexcept { return devices_; }
+
+ private:
+  std::optional<std::string> judge(const TraceEvent& event);
+  void count_access(const TraceEvent& event);
+  void count_room(const TraceEvent& allocation);
+
+  std::unordered_map<std::uint64_t, std::uint64_t> live_;  // Bytes by object.
+  std::array<std::uint64_t, trace_event_kinds + 1> counts_{};
+  std::uint64_t events_ = 0, fault_count_ = 0, unplaced_ = 0;
+  std::uint64_t bytes_live_ = 0;
+  TraceRoom room_;
+  double bytes_read_ = 0, bytes_written_ = 0;
+  std::set<int> devices_;
+  Time begin_{0}, end_{0};
+  std::vector<Fault> faults_;
+};
+
+}  // namespace vma

@@ -1,0 +1,51 @@
+#include "lab/trace/trace_event.hpp"
+
+#include <cmath>
+
+namespace vma {
+
+std::string_view to_string(TraceEventKind kind) noexcept {
+  switch (kind) {
+    case TraceEventKind::access: return "access";
+    case TraceEventKind::allocation: return "alloc";
+    case TraceEventKind::free: return "free";
+    case TraceEventKind::tag: return "tag";
+    case TraceEventKind::mark: return "mark";
+    case TraceEventKind::place: return "place";
+  }
+  return "unknown";
+}
+
+const char* fault_of(const TraceEvent& event) noexcept {
+  if (event.time < Time(0)) return "its time is before the beginning";
+  switch (event.kind) {
+    case TraceEventKind::access:
+      if (event.bytes == 0) return "it accesses no bytes";
+      if (event.bytes > trace_object_bytes_max || event.offset > trace_object_bytes_max) {
+        return "its range is larger than any object";
+      }
+      if (!(event.passes > 0) || !std::isfinite(event.passes)) {
+        return "its passes are no number above 0";
+      }
+      if (event.duration < Time(0)) return "its duration is below 0";
+      if (event.duration > Time::max() - event.time) return "it ends after the end of time";
+      if (event.at.is_set() && !event.at.is_gpu()) return "its device is no GPU";
+      return nullptr;
+    case TraceEventKind::allocation:
+      if (event.bytes == 0) return "it allocates no bytes";
+      if (event.bytes > trace_object_bytes_max) return "its object is too large";
+      return nullptr;
+    case TraceEventKind::place:
+      if (event.bytes == 0) return "it places no bytes";
+      if (event.bytes > trace_object_bytes_max || event.offset > trace_object_bytes_max) {
+        return "its range is larger than any object";
+      }
+      return event.at.is_set() ? nullptr : "it names no place";
+    case TraceEventKind::free: return nullptr;
+    case TraceEventKind::tag:
+    case TraceEventKind::mark: return event.tag == TagId{} ? "it has no text" : nullptr;
+  }
+  return "it is of no kind";
+}
+
+}  // namespace vma

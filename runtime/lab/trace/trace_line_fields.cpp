@@ -1,0 +1,154 @@
+#include "lab/trace/trace_line_fields.hpp"
+
+#include <vma/error.hpp>
+
+#include <array>
+#include <cstddef>
+
+namespace vma {
+namespace {
+
+constexpr std::array<std::string_view, 13> field_names{
+    "event", "time_ns", "object", "bytes", "offset", "duration_ns", "chunk_bytes",
+    "task",  "passes",  "device", "home",  "use",    "tag"};
+
+constexpr const char* not_whole = "is no whole number from 0 on";
+
+}  // namespace
+
+void TraceLineFields::clear() {
+  event_ = TraceEvent{};
+  seen_ = 0;
+  name_ = {};
+  tag_.clear();
+}
+
+const char* TraceLineFields::key(std::string_view name) {
+  for (std::size_t field = 0; field < field_names.size(); ++field) {
+    if (name != field_names[field]) continue;
+    name_ = field_names[field];
+    field_ = static_cast<Field>(field);
+    if ((seen_ & bit(field_)) != 0) return "is there twice";
+    seen_ |= bit(field_);
+    return nullptr;
+  }
+  name_ = {};
+  return "a key that no event has";
+}
+
+const char* TraceLineFields::number(const JsonNumber& number) {
+  const auto whole = [&number](std::uint64_t& member) {
+    if (!number.whole) return not_whole;
+    member = *number.whole;
+    return static_cast<const char*>(nullptr);
+  };
+  const auto time = [&number](Time& member) {
+    if (!number.whole || *number.whole > INT64_MAX) return not_whole;
+    member = Time(static_cast<std::int64_t>(*number.whole));
+    return static_cast<const char*>(nullptr);
+  };
+  switch (field_) {
+    case Field::time_ns: return time(event_.time);
+    case Field::object: return whole(event_.object);
+    case Field::bytes: return whole(event_.bytes);
+    case Field::offset: return whole(event_.offset);
+    case Field::duration_ns: return time(event_.duration);
+    case Field::chunk_bytes: return whole(event_.chunk_bytes);
+    case Field::task:
+      if (!number.whole || *number.whole > UINT32_MAX) return not_whole;
+      event_.task = static_cast<std::uint32_t>(*number.whole);
+      return nullptr;
+    case Field::passes: event_.passes = static_cast<float>(number.real); return nullptr;
+    case Field::device:
+      if (!number.whole || *number.whole > TracePlace::ordinal_max) return "is no GPU's number";
+      device_ = *number.whole;
+      return nullptr;
+    case Field::kind:
+    case Field::home:
+    case Field::use:
+    case Field::tag: return "must be a string";
+  }
+  return nullptr;
+}
+
+const char* TraceLineFields::set_kind(std::string_view text) {
+  for (unsigned kind = 1; kind <= trace_event_kinds; ++kind) {
+    event_.kind = static_cast<TraceEventKind>(kind);
+    if (text == to_string(event_.kind)) return nullptr;
+  }
+  return "is none of access, alloc, free, tag, mark and place";
+}
+
+const char* TraceLineFields::set_use(std::string_view text) {
+  if (text == "read") {
+    event_.use = UseKind::read;
+  } else if (text == "write") {
+    event_.use = UseKind::write;
+  } else if (text == "read_write") {
+    event_.use = UseKind::read_write;
+  } else {
+    return "is none of read, write and read_write";
+  }
+  return nullptr;
+}
+
+const char* TraceLineFields::set_home(std::string_view text) {
+  try {
+    const Location location = parse_location(std::string(text));
+    if (location.ordinal > TracePlace::ordinal_max) return "names no location";
+    home_ = TracePlace(location);
+    return nullptr;
+  } catch (const Error&) {
+    return "names no location";
+  }
+}
+
+const char* TraceLineFields::text(std::string_view text) {
+  switch (field_) {
+    case Field::kind: return set_kind(text);
+    case Field::use: return set_use(text);
+    case Field::home: return set_home(text);
+    case Field::tag: tag_ = text; return nullptr;
+    default: return "is no number";
+  }
+}
+
+const char* TraceLineFields::require(unsigned needed, unsigned allowed) {
+  for (unsigned field = 0; field < field_names.size(); ++field) {
+    const unsigned mask = 1u << field;
+    name_ = field_names[field];
+    if ((needed & ~seen_ & mask) != 0) return "is missing";
+    if ((seen_ & ~needed & ~allowed & mask) != 0) return "says nothing of such an event";
+  }
+  name_ = {};
+  return nullptr;
+}
+
+const char* TraceLineFields::finish(TraceEvent& event) {
+  constexpr unsigned always = bit(Field::kind) | bit(Field::time_ns);
+  const auto require_members = [this] {
+    switch (event_.kind) {
+      case TraceEventKind::access:
+        return require(always | bit(Field::object) | bit(Field::bytes),
+                       bit(Field::offset) | bit(Field::duration_ns) | bit(Field::task) |
+                           bit(Field::passes) | bit(Field::device) | bit(Field::use));
+      case TraceEventKind::allocation:
+        return require(always | bit(Field::object) | bit(Field::bytes),
+                       bit(Field::chunk_bytes) | bit(Field::home) | bit(Field::tag));
+      case TraceEventKind::free: return require(always | bit(Field::object), 0);
+      case TraceEventKind::tag: return require(always | bit(Field::object) | bit(Field::tag), 0);
+      case TraceEventKind::place:
+        return require(always | bit(Field::object) | bit(Field::bytes) | bit(Field::home),
+                       bit(Field::offset));
+      case TraceEventKind::mark: break;
+    }
+    return require(always | bit(Field::tag), 0);
+  };
+  if (const char* wrong = require_members()) return wrong;
+  if ((seen_ & bit(Field::device)) != 0) event_.at = TracePlace(gpu(static_cast<int>(device_)));
+  if ((seen_ & bit(Field::home)) != 0) event_.at = home_;
+  event = event_;
+  return nullptr;
+}
+
+}  // namespace vma

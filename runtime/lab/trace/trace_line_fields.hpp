@@ -1,0 +1,66 @@
+#pragma once
+
+#include "lab/trace/trace_event.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace vma {
+
+/// A number of JSON: whole ones within 64 bits are exact.
+struct JsonNumber {
+  double real = 0;
+  std::optional<std::uint64_t> whole;  ///< Not set: negative, a fraction, or too large.
+};
+
+/// The members of one line's object, one after the other, and the event that they make. Knows
+/// nothing of how they were read. Every function says what is wrong, or null.
+class TraceLineFields {
+ public:
+  void clear();
+  /// The member that the next value is of.
+  const char* key(std::string_view name);
+  const char* number(const JsonNumber& number);
+  const char* text(std::string_view text);
+  /// All members have come. `tag` stays a text, for the caller to intern.
+  const char* finish(TraceEvent& event);
+
+  /// Of the last key, or what is missing.
+  std::string_view name() const noexcept { return name_; }
+  std::string_view tag() const noexcept { return tag_; }
+
+  enum class Field : std::uint8_t {
+    kind,
+    time_ns,
+    object,
+    bytes,
+    offset,
+    duration_ns,
+    chunk_bytes,
+    task,
+    passes,
+    device,
+    home,
+    use,
+    tag,
+  };
+
+ private:
+  static constexpr unsigned bit(Field field) { return 1u << static_cast<unsigned>(field); }
+  const char* set_kind(std::string_view text);
+  const char* set_use(std::string_view text);
+  const char* set_home(std::string_view text);
+  const char* require(unsigned needed, unsigned allowed);
+
+  TraceEvent event_;
+  Field field_{};
+  unsigned seen_ = 0;  // Bits of fields.
+  std::string_view name_;
+  std::string tag_;
+  std::uint64_t device_ = 0;
+  TracePlace home_;
+};
+
+}  // namespace vma

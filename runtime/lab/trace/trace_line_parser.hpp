@@ -1,0 +1,31 @@
+#pragma once
+
+#include "lab/trace/trace_event.hpp"
+#include "lab/trace/trace_tags.hpp"
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace vma {
+
+/// Reads one event from one line of JSON, without making a document of it. Not thread-safe.
+class TraceLineParser {
+ public:
+  TraceLineParser();
+  ~TraceLineParser();
+  TraceLineParser(const TraceLineParser&) = delete;
+  TraceLineParser& operator=(const TraceLineParser&) = delete;
+
+  /// False: the line is no event, and `reason` says why. Texts come into `tags`.
+  bool parse(std::string_view line, TraceEvent& event, TraceTags& tags);
+  /// Valid until the next call.
+  const std::string& reason() const noexcept { return reason_; }
+
+ private:
+  struct Parser;
+  std::unique_ptr<Parser> parser_;
+  std::string reason_;
+};
+
+}  // namespace vma

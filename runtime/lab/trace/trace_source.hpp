@@ -1,0 +1,43 @@
+#pragma once
+
+#include "lab/trace/bad_lines.hpp"
+#include "lab/trace/trace_event.hpp"
+#include "lab/trace/trace_header.hpp"
+#include "lab/trace/trace_tags.hpp"
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace vma {
+
+/// A trace, batch by batch. What it keeps does not grow with the number of events. Not thread-safe.
+class TraceSource {
+ public:
+  static constexpr std::size_t batch_max = 1024;
+
+  virtual ~TraceSource() = default;
+
+  const TraceHeader& header() const noexcept { return header_; }
+  /// Of the events so far.
+  const TraceTags& tags() const noexcept { return tags_; }
+
+  /// The next events, at most `batch_max`, in the order of time; none after the last. They are
+  /// valid until the next call, and `fault_of` has nothing against any of them. Throws:
+  /// Error{invalid_argument} that names the file and the offset or the line.
+  virtual std::span<const TraceEvent> next() = 0;
+  /// Null for a form that has no lines.
+  virtual const BadLines* bad_lines() const noexcept { return nullptr; }
+
+ protected:
+  TraceHeader header_;
+  TraceTags tags_;
+};
+
+/// Opens a trace in the form that its first bytes show: binary, or JSON lines, also compressed.
+/// Throws: Error{invalid_argument}.
+std::unique_ptr<TraceSource> open_trace(const std::string& path,
+                                        std::uint64_t bad_lines_max = BadLines::count_max);
+
+}  // namespace vma

@@ -1,0 +1,117 @@
+#include "measuring/busy_gpu.hpp"
+
+#include "base/log.hpp"
+#include "base/units.hpp"
+#include "calibration/access_kernels.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+namespace vma {
+namespace {
+
+/// A gate that comes while a round is still being launched waits for what has been launched by
+/// then, which of few launches is the whole round.
+constexpr double launches_max = 16;
+
+}  // namespace
+
+BusyGpu::BusyGpu(Runtime& runtime, Location gpu, const Work& work, Executor& executor)
+    : runtime_(runtime), bytes_(work.bytes) {
+  AllocOptions options;
+  options.tag = "calibration";
+  options.zeroed = true;
+  try {
+    stream_ = runtime.make_stream(gpu);
+    data_ = static_cast<std::byte*>(runtime.alloc(bytes_, gpu, options));
+    attached_.emplace(runtime, stream_);
+    read();  // Loads the kernel.
+    shape_rounds(work.round);
+    task_ = executor.spawn("vmart_reader", [this] { this->work(); });
+  } catch (...) {
+    give_back();
+    throw;
+  }
+}
+
+BusyGpu::~BusyGpu() {
+  stop_ = true;
+  task_->join();
+  give_back();
+}
+
+void BusyGpu::require_works() const {
+  if (ended_ && error_) std::rethrow_exception(error_);
+}
+
+void BusyGpu::read() {
+  constexpr std::uint64_t vector_bytes = 16, no_sum = ~std::uint64_t{0};
+  constexpr unsigned blocks = 512, threads = 512;
+  for (int launch = 0; launch < launches_; ++launch) {
+    runtime_.launch(stream_, access_read_kernel(), {blocks}, {threads},
+                    KernelArguments::of(data_, bytes_ / vector_bytes, passes_, no_sum, data_));
+  }
+  runtime_.synchronize(stream_);
+}
+
+/// By the clock of this computer: on a simulated machine with threads, a launch takes as long as it
+/// takes here, and only the times of the calls are those of that machine.
+Time BusyGpu::read_time() {
+  const auto began = std::chrono::steady_clock::now();
+  read();
+  return std::chrono::steady_clock::now() - began;
+}
+
+void BusyGpu::shape_rounds(Time round) {
+  constexpr int tries = 3;
+  Time one = Time::max();
+  for (int attempt = 0; attempt < tries; ++attempt) one = std::min(one, read_time());
+  const double wanted = in_seconds(round) / in_seconds(std::max(one, Time(1)));
+  launches_ = static_cast<int>(std::clamp(wanted, 1.0, launches_max));
+  if (wanted > launches_max) lengthen_launches(round, wanted / launches_max);
+}
+
+/// By `times`, and by what is still missing then: much of what a short launch takes is no reading.
+void BusyGpu::lengthen_launches(Time round, double times) {
+  constexpr int tries = 8;
+  constexpr double enough = 0.9;
+  constexpr double passes_max = 1e9;
+  Time longest(0);
+  for (int attempt = 0; attempt < tries; ++attempt) {
+    const double passes = std::ceil(static_cast<double>(passes_) * times);
+    passes_ = static_cast<std::uint64_t>(std::min(passes, passes_max));
+    const Time took = read_time();
+    if (in_seconds(took) >= enough * in_seconds(round)) return;
+    longest = std::max(longest, took);
+    times = in_seconds(round) / in_seconds(std::max(took, Time(1)));
+  }
+  throw Error(ErrorKind::unsupported, "vma::calibrate",
+              fmt::format("a round of reads takes {:.1f} ms, {:.1f} are wanted",
+                          in_seconds(longest) * 1e3, in_seconds(round) * 1e3));
+}
+
+void BusyGpu::work() noexcept {
+  try {
+    while (!stop_) read();
+  } catch (...) {
+    error_ = std::current_exception();
+  }
+  ended_ = true;
+}
+
+void BusyGpu::give_back() noexcept {
+  attached_.reset();
+  try {
+    if (data_ != nullptr) runtime_.free(data_);
+    if (stream_ != nullptr) runtime_.destroy_stream(stream_);
+  } catch (const std::exception& error) {
+    log(LogLevel::warn, "calibration could not give a reader back: {}", error.what());
+  }
+}
+
+}  // namespace vma

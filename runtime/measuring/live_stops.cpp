@@ -1,0 +1,186 @@
+#include "measuring/live_stops.hpp"
+
+#include "base/log.hpp"
+#include "base/median.hpp"
+#include "costs/cost_estimates.hpp"
+#include "costs/move_time.hpp"
+#include "measuring/busy_gpu.hpp"
+#include "measuring/usual_mean.hpp"
+#include "placement/books/place_number.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <string>
+#include <utility>
+
+namespace vma {
+namespace {
+
+constexpr int move_tries = 12;  // The first one warms up.
+/// What a program launches before it waits for it, and streams come to a gate after. Of longer
+/// rounds on several GPUs the ends lie further apart than a gate waits for at its first try. A
+/// program that goes over much host memory has its stream come late.
+constexpr std::chrono::milliseconds usual_round(1), late_round(60);
+
+void require_stops(const auto& times) {
+  if (!times.stalls.empty()) return;
+  throw Error(ErrorKind::busy, "vma::calibrate", "no move came to a gate");
+}
+
+template <typename Body>
+void attempt(Calibration& calibration, const std::string& what, Body&& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::driver_gone) throw;
+    calibration.estimates.push_back(fmt::format("{}: {}", what, error.what()));
+  }
+}
+
+}  // namespace
+
+LiveStops::LiveStops(Runtime& runtime, const Sizes& sizes) : runtime_(runtime), sizes_(sizes) {}
+
+LiveStops::~LiveStops() = default;
+
+void LiveStops::free(std::byte* pointer) noexcept {
+  if (pointer == nullptr) return;
+  try {
+    runtime_.free(pointer);
+  } catch (const std::exception& error) {
+    log(LogLevel::warn, "calibration could not give memory back: {}", error.what());
+  }
+}
+
+void LiveStops::open_gpus() {
+  const BusyGpu::Work work{sizes_.read_bytes, usual_round};
+  for (const Location at : runtime_.locations()) {
+    if (at.kind != Location::Kind::gpu) continue;
+    gpus_.push_back(std::make_unique<BusyGpu>(runtime_, at, work, executor_));
+  }
+}
+
+/// Two chunks at once, so that one is copied while the other stands at its gate, as in a program
+/// whose memory moves on.
+void LiveStops::swap(const std::array<std::byte*, 2>& chunks, Location home, Location away,
+                     Route* route) {
+  const Migration there = runtime_.migrate_async(chunks[0], away);
+  const Migration back = runtime_.migrate_async(chunks[1], home);
+  const auto note = [](const MigrationReport& report, Times& times) {
+    if (report.stall.count == 0) return;
+    times.moves.push_back(move_time(report));
+    times.stalls.push_back(report.stall.median);  // Of the one chunk.
+    times.waits.push_back(report.phases.wait);
+  };
+  const MigrationReport gone = there.wait(), come = back.wait();
+  for (const auto& gpu : gpus_) gpu->require_works();
+  if (route == nullptr) return;
+  note(gone, route->there);
+  note(come, route->back);
+}
+
+LiveStops::Route LiveStops::measure(Location home, Location away, std::size_t bytes) {
+  AllocOptions options;
+  options.tag = "calibration";
+  options.chunk_bytes = bytes;
+  std::array<std::byte*, 2> chunks{};
+  Route route;
+  try {
+    chunks[0] = static_cast<std::byte*>(runtime_.alloc(bytes, home, options));
+    chunks[1] = static_cast<std::byte*>(runtime_.alloc(bytes, away, options));
+    for (int attempt = 0; attempt < move_tries; ++attempt) {
+      swap(chunks, home, away, attempt > 0 ? &route : nullptr);
+      std::swap(chunks[0], chunks[1]);
+    }
+  } catch (...) {
+    for (std::byte* chunk : chunks) free(chunk);
+    throw;
+  }
+  for (std::byte* chunk : chunks) free(chunk);
+  return route;
+}
+
+void LiveStops::take(Calibration& calibration, PlaceId from, PlaceId to, const Times& small,
+                     const Times& large) const {
+  require_stops(small);
+  require_stops(large);
+  MachineCosts& costs = calibration.costs;
+  const auto small_bytes = static_cast<double>(sizes_.small_bytes);
+  const auto large_bytes = static_cast<double>(sizes_.large_bytes);
+  const double copy = 1 / costs.copy_rate(from, to);
+  const LinearCost moved =
+      LinearCost::through(small_bytes, median(small.moves), large_bytes, median(large.moves), copy);
+  const LinearCost stood = LinearCost::through(small_bytes, usual_mean(small.stalls), large_bytes,
+                                               usual_mean(large.stalls));
+  costs.move_fixed(from, to) = moved.fixed;
+  costs.move_per_byte(from, to) = moved.per_byte - copy;
+  costs.stall_fixed(from, to) = stood.fixed;
+  costs.stall_per_byte(from, to) = stood.per_byte;
+}
+
+void LiveStops::measure_routes(Calibration& calibration) {
+  const std::vector<Location>& places = calibration.places;
+  for (std::size_t home = 0; home < places.size(); ++home) {
+    for (std::size_t away = home + 1; away < places.size(); ++away) {
+      if (places[home].kind == Location::Kind::host) continue;
+      const std::string route =
+          fmt::format("{}->{} and back", to_string(places[home]), to_string(places[away]));
+      attempt(calibration, "live moves " + route, [&] {
+        const Route small = measure(places[home], places[away], sizes_.small_bytes);
+        const Route large = measure(places[home], places[away], sizes_.large_bytes);
+        take(calibration, place_numbered(home), place_numbered(away), small.there, large.there);
+        take(calibration, place_numbered(away), place_numbered(home), small.back, large.back);
+        // What the calibrator could not measure stopped, has been.
+        const std::string estimate = "moves " + route;
+        std::erase_if(calibration.estimates,
+                      [&](const std::string& it) { return it.starts_with(estimate); });
+      });
+    }
+  }
+}
+
+/// Only the one GPU reads: of several, a gate brings the ends of long rounds together first.
+LiveStops::Route LiveStops::measure_rounds(Location home, Location away, Time round) {
+  const BusyGpu::Work work{sizes_.read_bytes, round};
+  gpus_.push_back(std::make_unique<BusyGpu>(runtime_, home, work, executor_));
+  Route route = measure(home, away, sizes_.late_bytes);
+  gpus_.clear();
+  require_stops(route.there);
+  require_stops(route.back);
+  return route;
+}
+
+LateStops LiveStops::measure_late(Location home, Location away) {
+  const Route soon = measure_rounds(home, away, usual_round);
+  const Route late = measure_rounds(home, away, late_round);
+  const auto more = [&](auto&& of) {
+    return (of(late.there) - of(soon.there) + of(late.back) - of(soon.back)) / 2;
+  };
+  const Time wait = more([](const Times& times) { return usual_mean(times.waits); });
+  const Time longer = more([](const Times& times) { return usual_mean(times.stalls); });
+  if (wait <= Time::zero())
+    throw Error(ErrorKind::busy, "vma::calibrate", "no stream came late to a gate");
+  return {wait, std::max(longer, Time::zero())};
+}
+
+void LiveStops::measure(Calibration& calibration) {
+  const std::vector<Location>& places = calibration.places;
+  bool open = false;
+  attempt(calibration, "live moves", [&] {
+    open_gpus();
+    open = true;
+  });
+  if (open) measure_routes(calibration);
+  gpus_.clear();
+  const auto host = std::ranges::find(places, Location::Kind::host, &Location::kind);
+  if (!open || host == places.end()) return;
+  attempt(calibration, "late stops",
+          [&] { calibration.late = measure_late(places.front(), *host); });
+}
+
+}  // namespace vma

@@ -1,0 +1,41 @@
+#pragma once
+
+#include "driver/driver.hpp"
+#include "measuring/measured_calls.hpp"
+
+#include <cstdint>
+#include <functional>
+
+namespace vma {
+
+/// Times calls on a stream of the first GPU, a kernel and copies. One object a run, one thread.
+class StreamProbe {
+ public:
+  /// Requires: `context` is of the first GPU, where nothing else runs.
+  StreamProbe(Driver& driver, ContextHandle context);
+  ~StreamProbe();
+  StreamProbe(const StreamProbe&) = delete;
+  StreamProbe& operator=(const StreamProbe&) = delete;
+
+  /// Throws: Error{driver_gone}.
+  void measure(MeasuredCalls& calls);
+
+ private:
+  /// The median of several calls; `after` each, outside of its time.
+  double each(const std::function<void()>& call, const std::function<void()>& after = {});
+  /// Of the whole copy, from the call until it has ended.
+  double copy_us(Location from, Location to, std::uint64_t bytes);
+  void settle();
+
+  void measure_streams(MeasuredCalls& calls);
+  void measure_plain(MeasuredCalls& calls);
+  void measure_kernel(MeasuredCalls& calls);
+  void measure_copies(MeasuredCalls& calls);
+
+  Driver& driver_;
+  Clock& clock_;
+  const ContextHandle context_;
+  const BoundStream stream_;
+};
+
+}  // namespace vma

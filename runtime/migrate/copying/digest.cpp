@@ -1,0 +1,213 @@
+#include "migrate/copying/digest.hpp"
+
+#include "base/check.hpp"
+#include "migrate/copying/tile_hash.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <random>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace vma {
+namespace {
+
+constexpr std::string_view ptx_parts[] = {
+#include "migrate/copying/kernels/digest.ptx.inc"
+};
+
+std::string ptx() {
+  std::string whole;
+  for (const std::string_view part : ptx_parts) whole += part;
+  return whole;
+}
+
+constexpr std::uint64_t column_bytes = digest_math::rows * sizeof(digest_math::Vector);
+// On a simulated machine others may run between two accesses of a body, and shall.
+constexpr std::uint64_t piece_bytes = 512;
+
+/// What a launch works on, and its arithmetic.
+struct Launch {
+  std::byte* target;  // Null for the kernel that copies nothing, as are the last two.
+  const std::byte* source;
+  std::uint64_t* digests;
+  std::uint64_t* counters;
+  std::uint64_t* dirty_out;
+  std::uint64_t tiles;
+  TileHash hash;
+
+  /// Calls `visit(offset, size)` for the pieces of the tile.
+  template <typename Visit>
+  void for_pieces(std::uint64_t tile, Visit visit) const {
+    const std::uint64_t tile_bytes = hash.tile_bytes();
+    for (std::uint64_t done = 0; done < tile_bytes; done += piece_bytes) {
+      visit(tile * tile_bytes + done, std::min(piece_bytes, tile_bytes - done));
+    }
+  }
+};
+
+TileHash hash_of(const KernelArguments& arguments, std::size_t first_key, LaunchShape shape) {
+  const DigestKey key{
+      {arguments.at<std::uint64_t>(first_key), arguments.at<std::uint64_t>(first_key + 1)}};
+  return TileHash(key, shape.block.x);
+}
+
+TileHash::Digest digest_tile(DeviceView& memory, Launch& launch, std::uint64_t tile) {
+  std::array<std::byte, piece_bytes> buffer;
+  launch.for_pieces(tile, [&](std::uint64_t offset, std::uint64_t size) {
+    const std::span piece = std::span(buffer).first(size);
+    memory.read(launch.source + offset, piece);
+    launch.hash.mix(piece);
+  });
+  return launch.hash.finish();
+}
+
+void copy_tile(DeviceView& memory, Launch& launch, std::uint64_t tile) {
+  std::array<std::byte, piece_bytes> buffer;
+  launch.for_pieces(tile, [&](std::uint64_t offset, std::uint64_t size) {
+    // Read once: what is stored is what is digested (I6).
+    const std::span piece = std::span(buffer).first(size);
+    memory.read(launch.source + offset, piece);
+    memory.write(launch.target + offset, piece);
+    launch.hash.mix(piece);
+  });
+  const TileHash::Digest digest = launch.hash.finish();
+  memory.write(launch.digests + 2 * tile, std::as_bytes(std::span(digest)));
+}
+
+bool tile_differs(DeviceView& memory, const Launch& launch, std::uint64_t tile) {
+  std::array<std::byte, piece_bytes> ours, theirs;
+  bool differs = false;
+  launch.for_pieces(tile, [&](std::uint64_t offset, std::uint64_t size) {
+    memory.read(launch.target + offset, std::span(ours).first(size));
+    memory.read(launch.source + offset, std::span(theirs).first(size));
+    differs |=
+        !std::equal(ours.begin(), ours.begin() + static_cast<std::ptrdiff_t>(size), theirs.begin());
+  });
+  return differs;
+}
+
+void copy_digest_body(DeviceView& memory, const KernelArguments& arguments, LaunchShape shape) {
+  Launch launch{arguments.at<std::byte*>(0),
+                arguments.at<const std::byte*>(1),
+                arguments.at<std::uint64_t*>(2),
+                nullptr,
+                nullptr,
+                arguments.at<std::uint64_t>(3),
+                hash_of(arguments, 4, shape)};
+  for (std::uint64_t tile = 0; tile < launch.tiles; ++tile) copy_tile(memory, launch, tile);
+}
+
+void digest_body(DeviceView& memory, const KernelArguments& arguments, LaunchShape shape) {
+  Launch launch{
+      nullptr, arguments.at<const std::byte*>(0), arguments.at<std::uint64_t*>(1), nullptr,
+      nullptr, arguments.at<std::uint64_t>(2),    hash_of(arguments, 3, shape)};
+  for (std::uint64_t tile = 0; tile < launch.tiles; ++tile) {
+    const TileHash::Digest digest = digest_tile(memory, launch, tile);
+    memory.write(launch.digests + 2 * tile, std::as_bytes(std::span(digest)));
+  }
+}
+
+template <typename Differs>
+void settle(DeviceView& memory, const KernelArguments& arguments, LaunchShape shape,
+            Differs differs) {
+  Launch launch{arguments.at<std::byte*>(0),     arguments.at<const std::byte*>(1),
+                arguments.at<std::uint64_t*>(2), arguments.at<std::uint64_t*>(3),
+                arguments.at<std::uint64_t*>(4), arguments.at<std::uint64_t>(5),
+                hash_of(arguments, 6, shape)};
+  std::uint64_t dirty = 0;
+  for (std::uint64_t tile = 0; tile < launch.tiles; ++tile) {
+    if (!differs(launch, tile)) continue;
+    copy_tile(memory, launch, tile);
+    ++dirty;
+  }
+  dirty += memory.atomic_add(launch.counters, dirty);
+  memory.store(launch.counters, std::uint64_t{0});
+  memory.store(launch.dirty_out, dirty);
+}
+
+void settle_body(DeviceView& memory, const KernelArguments& arguments, LaunchShape shape) {
+  settle(memory, arguments, shape, [&](Launch& launch, std::uint64_t tile) {
+    const TileHash::Digest now = digest_tile(memory, launch, tile);
+    TileHash::Digest before;
+    memory.read(launch.digests + 2 * tile, std::as_writable_bytes(std::span(before)));
+    return now != before;
+  });
+}
+
+void paranoid_settle_body(DeviceView& memory, const KernelArguments& arguments, LaunchShape shape) {
+  settle(memory, arguments, shape, [&](const Launch& launch, std::uint64_t tile) {
+    return tile_differs(memory, launch, tile);
+  });
+}
+
+}  // namespace
+
+DigestKey DigestKey::random() {
+  std::random_device source;
+  DigestKey key;
+  for (std::uint64_t& word : key.words) {
+    word = source();
+    word = word << 32 | source();
+  }
+  return key;
+}
+
+Tiling Tiling::of(std::uint64_t chunk_bytes, std::uint64_t tile_bytes) {
+  VMART_CHECK(tile_bytes != 0 && tile_bytes % column_bytes == 0, "a tile is whole columns");
+  VMART_CHECK(tile_bytes / column_bytes <= digest_math::columns_max, "a block has 1024 threads");
+  VMART_CHECK(chunk_bytes % tile_bytes == 0, "what lies behind the last whole tile is not copied");
+  return {tile_bytes, chunk_bytes / tile_bytes};
+}
+
+unsigned Tiling::columns() const {
+  return static_cast<unsigned>(tile_bytes / column_bytes);
+}
+
+const Kernel& copy_digest_kernel() {
+  // Never destroyed: threads of ours may load it while the process exits. So are those below.
+  static const Kernel& kernel = *new Kernel{ptx(), "vmart_live_copy_digest", copy_digest_body};
+  return kernel;
+}
+
+const Kernel& digest_kernel() {
+  static const Kernel& kernel = *new Kernel{ptx(), "vmart_live_digest", digest_body};
+  return kernel;
+}
+
+const Kernel& settle_kernel() {
+  static const Kernel& kernel = *new Kernel{ptx(), "vmart_live_settle", settle_body};
+  return kernel;
+}
+
+const Kernel& paranoid_settle_kernel() {
+  static const Kernel& kernel =
+      *new Kernel{ptx(), "vmart_live_settle_paranoid", paranoid_settle_body};
+  return kernel;
+}
+
+KernelArguments copy_digest_arguments(Address target, Address source, Address digests,
+                                      const Tiling& tiling, const DigestKey& key) {
+  return KernelArguments::of(target, source, digests, tiling.tiles, key.words[0], key.words[1]);
+}
+
+KernelArguments digest_arguments(Address source, Address digests, const Tiling& tiling,
+                                 const DigestKey& key) {
+  return KernelArguments::of(source, digests, tiling.tiles, key.words[0], key.words[1]);
+}
+
+KernelArguments settle_arguments(Address target, Address source, Address digests, Address counters,
+                                 Address dirty_out, const Tiling& tiling, const DigestKey& key) {
+  return KernelArguments::of(target, source, digests, counters, dirty_out, tiling.tiles,
+                             key.words[0], key.words[1]);
+}
+
+LaunchShape tile_shape(const Tiling& tiling, unsigned blocks) {
+  VMART_CHECK(blocks != 0, "somebody has to work");
+  const std::uint64_t grid = std::clamp<std::uint64_t>(tiling.tiles, 1, blocks);
+  return {{static_cast<unsigned>(grid)}, {tiling.columns()}};
+}
+
+}  // namespace vma

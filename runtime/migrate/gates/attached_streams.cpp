@@ -1,0 +1,315 @@
+#include "migrate/gates/attached_streams.hpp"
+
+#include "base/log.hpp"
+#include "driver/native_codes.hpp"
+#include "memory/contexts_in_use.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <set>
+#include <string>
+
+namespace vma {
+namespace {
+
+constexpr StreamHandle legacy{0};
+constexpr StreamHandle legacy_by_name{1};  // CU_STREAM_LEGACY.
+constexpr StreamHandle per_thread{2};      // CU_STREAM_PER_THREAD.
+
+bool same_stream(const AttachedStreams::Stream& one, const AttachedStreams::Stream& other) {
+  return one.bound.context == other.bound.context && one.bound.handle == other.bound.handle &&
+         one.thread == other.thread;
+}
+
+/// Another one for each thread, never zero.
+std::uint64_t this_thread() {
+  static std::atomic<std::uint64_t> last{0};
+  thread_local const std::uint64_t number = ++last;
+  return number;
+}
+
+std::string name_of_scope(Address scope) {
+  return is_none(scope) ? "all memory" : fmt::format("{:#x}", to_integer(scope));
+}
+
+}  // namespace
+
+bool is_built_in(StreamHandle stream) noexcept {
+  return stream <= per_thread;
+}
+
+bool means_lost_stream(int native) noexcept {
+  return native == native_invalid_handle || native == native_invalid_context ||
+         native == native_context_is_destroyed;
+}
+
+AttachedStreams::AttachedStreams(Driver& driver, const Topology& topology)
+    : driver_(driver), topology_(topology) {}
+
+AttachedStreams::Stream AttachedStreams::identify(BoundStream stream) {
+  if (stream.handle == legacy_by_name) stream.handle = legacy;
+  if (is_none(stream.context)) stream.context = driver_.stream_context(stream.handle);
+  Stream identified{stream, 0, {}, true};
+  if (stream.handle == per_thread) identified.thread = this_thread();
+  if (is_built_in(stream.handle)) identified.kind = StreamKind::blocking;
+  return identified;
+}
+
+/// The only query made on a stream beside `learn_kinds`: it never invalidates a capture. Remembers
+/// the answer for as long as the stream is attached.
+bool AttachedStreams::captures(const Stream& stream) {
+  if (!driver_.is_capturing(stream.bound)) return false;
+  const MutexLock lock(mutex_);
+  for (Attachment& attachment : attachments_) {
+    attachment.captured |= same_stream(attachment.stream, stream);
+  }
+  return true;
+}
+
+void AttachedStreams::attach(BoundStream stream, Address scope, StreamWork work) {
+  Stream attached = identify(stream);
+  attached.graphs = work == StreamWork::any;
+  attached.device = driver_.context_device(attached.bound.context);
+  topology_.require(gpu(index(attached.device)), "vma::attach");
+  bool captured = captures(attached);  // Throws for a stream that the driver does not know.
+  const MutexLock turn(attaching_);
+  const MutexLock lock(mutex_);
+  for (const Attachment& known : attachments_) {
+    if (!same_stream(known.stream, attached)) continue;
+    captured |= known.captured;
+    if (known.scope != scope) continue;
+    throw Error(ErrorKind::invalid_argument, "vma::attach",
+                fmt::format("stream {:#x} is attached to {} already; if another stream had this "
+                            "handle, it was destroyed before it was detached",
+                            static_cast<std::uint64_t>(stream.handle), name_of_scope(scope)));
+  }
+  ++attaches_[scope];
+  attachments_.push_back({attached, scope, captured});
+}
+
+void AttachedStreams::detach(BoundStream stream, Address scope) {
+  const bool built_in = is_built_in(stream.handle);
+  const Stream wanted = built_in ? identify(stream) : Stream{stream, 0, {}, true};
+  MutexLock lock(mutex_);
+  const auto found = std::ranges::find_if(attachments_, [&](const Attachment& it) {
+    if (it.scope != scope) return false;
+    // A stream that was destroyed is known by its handle alone.
+    return built_in ? same_stream(it.stream, wanted) : it.stream.bound.handle == stream.handle;
+  });
+  if (found == attachments_.end()) {
+    await_forgotten_locked(lock);
+    throw Error(ErrorKind::invalid_argument, "vma::detach",
+                fmt::format("stream {:#x} is not attached to {}",
+                            static_cast<std::uint64_t>(stream.handle), name_of_scope(scope)));
+  }
+  attachments_.erase(found);
+  await_forgotten_locked(lock);
+}
+
+/// Wants every use back that has a stream which is not attached any more, and says whether there is
+/// one. What is attached to something else is not to be destroyed yet.
+bool AttachedStreams::want_forgotten() noexcept {
+  const auto forgotten = [&](const Stream& stream) VMART_NO_THREAD_ANALYSIS {
+    return std::ranges::none_of(
+        attachments_, [&](const Attachment& it) { return same_stream(it.stream, stream); });
+  };
+  bool any = false;
+  for (Use* use : uses_) {
+    if (std::ranges::none_of(use->streams_, forgotten)) continue;
+    use->wanted_ = true;
+    any = true;
+  }
+  return any;
+}
+
+void AttachedStreams::await_forgotten_locked(MutexLock& lock) {
+  use_ended_.wait(lock, [this]() VMART_NO_THREAD_ANALYSIS { return !want_forgotten(); });
+}
+
+void AttachedStreams::await_forgotten() {
+  MutexLock lock(mutex_);
+  await_forgotten_locked(lock);
+}
+
+AttachedStreams::Use::Use(AttachedStreams& attached, std::optional<Address> allocation)
+    : attached_(attached), streams_(attached.begin_use(*this, allocation)) {}
+
+std::vector<AttachedStreams::Stream> AttachedStreams::begin_use(Use& use,
+                                                                std::optional<Address> allocation) {
+  const MutexLock lock(mutex_);
+  std::vector<Stream> streams = in_scope_locked(allocation);
+  uses_.push_back(&use);
+  return streams;
+}
+
+AttachedStreams::Use::~Use() {
+  end();
+}
+
+void AttachedStreams::Use::end() noexcept {
+  const MutexLock lock(attached_.mutex_);
+  if (std::erase(attached_.uses_, this) > 0) attached_.use_ended_.notify_all();
+}
+
+std::vector<AttachedStreams::Stream> AttachedStreams::in_scope(Address allocation) const {
+  const MutexLock lock(mutex_);
+  return in_scope_locked(allocation);
+}
+
+std::vector<AttachedStreams::Stream> AttachedStreams::in_scope_locked(
+    std::optional<Address> allocation) const {
+  std::vector<Stream> streams;
+  for (const Attachment& attachment : attachments_) {
+    if (allocation && !is_none(attachment.scope) && attachment.scope != *allocation) continue;
+    const auto listed = std::ranges::find_if(
+        streams, [&](const Stream& it) { return same_stream(it, attachment.stream); });
+    if (listed == streams.end()) {
+      streams.push_back(attachment.stream);
+    } else {
+      listed->graphs |= attachment.stream.graphs;
+    }
+  }
+  return streams;
+}
+
+std::vector<ContextHandle> AttachedStreams::contexts() const {
+  std::vector<ContextHandle> contexts;
+  const MutexLock lock(mutex_);
+  for (const Attachment& attachment : attachments_) {
+    const ContextHandle context = attachment.stream.bound.context;
+    if (std::ranges::find(contexts, context) == contexts.end()) contexts.push_back(context);
+  }
+  return contexts;
+}
+
+std::uint64_t AttachedStreams::attaches(Address allocation) const {
+  const MutexLock lock(mutex_);
+  std::uint64_t attaches = 0;
+  for (const Address scope : {Address{}, allocation}) {
+    const auto counted = attaches_.find(scope);
+    if (counted != attaches_.end()) attaches += counted->second;
+  }
+  return attaches;
+}
+
+bool AttachedStreams::any(Address allocation) const {
+  const MutexLock lock(mutex_);
+  return std::ranges::any_of(attachments_, [&](const Attachment& it) {
+    return is_none(it.scope) || it.scope == allocation;
+  });
+}
+
+std::vector<DeviceId> AttachedStreams::devices(Address allocation) const {
+  std::set<DeviceId> devices;
+  const MutexLock lock(mutex_);
+  for (const Attachment& it : attachments_) {
+    if (is_none(it.scope) || it.scope == allocation) devices.insert(it.stream.device);
+  }
+  return {devices.begin(), devices.end()};
+}
+
+void AttachedStreams::forget_allocation(Address begin) noexcept {
+  if (is_none(begin)) return;
+  const MutexLock lock(mutex_);
+  std::erase_if(attachments_, [&](const Attachment& it) { return it.scope == begin; });
+  attaches_.erase(begin);
+  want_forgotten();
+}
+
+bool AttachedStreams::is_lost(const Stream& stream) {
+  try {
+    driver_.context_device(stream.bound.context);
+    if (!is_built_in(stream.bound.handle)) captures(stream);  // These last as long as it does.
+    return false;
+  } catch (const Error& error) {
+    if (means_lost_stream(error.native())) return true;
+    if (!context_is_broken(error.native())) throw;
+    return false;  // It is there, and nothing of it runs.
+  }
+}
+
+std::vector<AttachedStreams::Stream> AttachedStreams::drop_lost(Address allocation) {
+  std::vector<Stream> lost;
+  const Use use(*this, allocation);
+  for (const Stream& stream : use.streams()) {
+    if (is_lost(stream)) lost.push_back(stream);
+  }
+  const MutexLock lock(mutex_);
+  // One that was detached since then was destroyed in good order.
+  std::erase_if(lost, [&](const Stream& gone) VMART_NO_THREAD_ANALYSIS {
+    return std::erase_if(attachments_,
+                         [&](const Attachment& it) { return same_stream(gone, it.stream); }) == 0;
+  });
+  return lost;
+}
+
+std::optional<AttachedStreams::Stream> AttachedStreams::find_capturing() {
+  const Use use(*this, std::nullopt);
+  for (const Stream& stream : use.streams()) {
+    if (stream.thread != 0) continue;
+    try {
+      if (captures(stream)) return stream;
+    } catch (const Error& error) {
+      if (!means_lost_stream(error.native()) && !context_is_broken(error.native())) throw;
+    }
+  }
+  return std::nullopt;
+}
+
+void AttachedStreams::require_no_capture(const std::vector<ContextHandle>& contexts) {
+  const auto refuse_capture = [](const std::string& which) {
+    throw Error(ErrorKind::unsupported, "vma::migrate",
+                fmt::format("{} captures, and holding its context would end the capture; move once "
+                            "it has ended, or by migrate_async, which waits for that",
+                            which));
+  };
+  if (const auto stream = find_capturing()) {
+    refuse_capture(
+        fmt::format("attached stream {:#x}", static_cast<std::uint64_t>(stream->bound.handle)));
+  }
+  for (const ContextHandle context : contexts) {
+    bool captures = false;
+    try {
+      captures = driver_.is_capturing({context, StreamHandle{}});
+    } catch (const Error& error) {
+      if (!context_is_broken(error.native())) throw;
+    }
+    if (captures) refuse_capture("a blocking stream");
+  }
+}
+
+void AttachedStreams::learn_kinds(Address allocation) {
+  const Use use(*this, allocation);
+  std::map<ContextHandle, int> in_context;
+  for (const Stream& stream : use.streams()) ++in_context[stream.bound.context];
+  for (const Stream& stream : use.streams()) {
+    if (stream.kind || in_context[stream.bound.context] < 2) continue;
+    try {
+      if (!captures(stream) && !has_captured(stream)) {
+        note_kind(stream, driver_.stream_kind(stream.bound));
+      }
+    } catch (const Error& error) {  // It is met again at the next gate.
+      log(LogLevel::debug, "a stream was not asked for its flags: {}", error.what());
+    }
+  }
+}
+
+bool AttachedStreams::has_captured(const Stream& stream) const {
+  const MutexLock lock(mutex_);
+  return std::ranges::any_of(attachments_, [&](const Attachment& it) {
+    return it.captured && same_stream(it.stream, stream);
+  });
+}
+
+void AttachedStreams::note_kind(const Stream& stream, StreamKind kind) {
+  const MutexLock lock(mutex_);
+  for (Attachment& attachment : attachments_) {
+    if (same_stream(attachment.stream, stream)) attachment.stream.kind = kind;
+  }
+}
+
+}  // namespace vma

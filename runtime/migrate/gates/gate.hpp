@@ -1,0 +1,163 @@
+#pragma once
+
+#include "base/mutex.hpp"
+#include "driver/driver.hpp"
+#include "migrate/gates/gate_plan.hpp"
+#include "migrate/gates/gate_post.hpp"
+#include "migrate/gates/stop_stats.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace vma {
+
+class Arrivals;
+
+/// The lane's turn as one stop has it: while streams stand, and not while it waits for long work.
+/// One thread.
+class LaneTurn {
+ public:
+  explicit LaneTurn(Mutex& turn) : turn_(turn) {}
+  ~LaneTurn() { let_go(); }
+  LaneTurn(const LaneTurn&) = delete;
+  LaneTurn& operator=(const LaneTurn&) = delete;
+
+  /// Blocks: until nobody else has it.
+  void take() VMART_NO_THREAD_ANALYSIS;
+  bool try_take() VMART_NO_THREAD_ANALYSIS;
+  void let_go() noexcept VMART_NO_THREAD_ANALYSIS;
+  bool held() const noexcept { return held_; }
+
+ private:
+  Mutex& turn_;
+  bool held_ = false;
+};
+
+struct GateLimits {
+  /// From the first stream's arrival to the last, at most.
+  std::chrono::nanoseconds arrival_limit = std::chrono::milliseconds(5);
+  /// The same where the backlogs let expect no more than half of it: what is later then, is held up
+  /// by a stream that stands already, as a collective that the gate has cut in two.
+  std::chrono::nanoseconds arrival_limit_min = std::chrono::milliseconds(5);
+  /// From the last enqueueing to the first arrival.
+  std::chrono::nanoseconds wait_limit = std::chrono::seconds(1);
+  /// The same beyond what the backlogs let expect: short where others wait for this gate meanwhile.
+  std::chrono::nanoseconds overdue_limit = std::chrono::nanoseconds::max();
+  /// From closed to committed.
+  std::chrono::nanoseconds settle_limit = std::chrono::milliseconds(5);
+  /// Once it returns true, nothing is waited for any more: somebody wants a stream of the plan
+  /// back, or nobody wants the move. Asked at every look; it neither blocks nor throws. Empty:
+  /// never.
+  std::function<bool()> given_up;
+  /// Other threads may not begin slow driver calls while streams stand. Let go of where none stands
+  /// after `turn_limit`, and taken again when the first does. Null: nothing to keep off.
+  LaneTurn* turn = nullptr;
+  std::chrono::nanoseconds turn_limit = std::chrono::milliseconds(2);
+  /// A gate that is expected to take longer from the first arrival to the last is not tried.
+  std::chrono::nanoseconds skew_limit = std::chrono::nanoseconds::max();
+};
+
+struct GateTimes {
+  TimePoint first_arrival{0};
+  TimePoint last_arrival{0};
+  TimePoint opened{0};
+  std::chrono::nanoseconds skew() const noexcept { return last_arrival - first_arrival; }
+  std::chrono::nanoseconds stall() const noexcept { return opened - last_arrival; }
+};
+
+/// All streams of a plan, stopped: a promise to let go.
+///
+///     open --try_close()--> closing --all arrived--> closed --commit()--> committed
+///     committed --open()--> open
+///     closing, closed --open(), the watchdog--> open
+///
+/// Each stream gets one operation that writes "arrived" behind what it has to do, and then waits: a
+/// kernel launch, or a batch where no graphs are launched (`Driver::stop` says why). The watchdog
+/// opens a gate whose thread stands in a driver call for too long, but never a committed one,
+/// behind which a slot may be dark (I2); the exit of the process does the same. One thread, which
+/// has the post to itself.
+class Gate {
+ public:
+  enum class State { open, closing, closed, committed };
+  struct Refusal {
+    StopRefusal why = StopRefusal::none;
+    std::string detail;
+  };
+
+  /// Open. `opened_late` is called by the watchdog, on its thread, when it opens the gate: for what
+  /// else stands and may keep a call of this thread waiting. Requires: all live longer.
+  Gate(
+      Driver& driver, GatePost& post, std::function<void()> opened_late = [] {});
+  ~Gate();  // Opens.
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+
+  /// Learns how deep the backlogs are of those streams of which that is not known of late, by a
+  /// write behind them. Nothing stands. A refusal, and what it throws: as `try_close`.
+  std::optional<Refusal> look(const GatePlan& plan, const GateLimits& limits);
+  /// Nothing: all streams of the plan stand, and none of their earlier work runs. A refusal: it is
+  /// open and nothing stands. Throws: what the driver throws; then it is open, too. May be called
+  /// again once it is open.
+  std::optional<Refusal> try_close(const GatePlan& plan, const GateLimits& limits);
+  /// From here on a slot may be dark, and only `open` opens. False: it was opened meanwhile.
+  /// Requires: `try_close` has closed it.
+  bool commit() noexcept;
+  /// Everything goes on, whatever its state. Requires: no slot is dark.
+  void open() noexcept;
+
+  State state() const noexcept { return state_; }
+  /// Of the last closing; `opened` once it is open again.
+  GateTimes times() const noexcept { return {first_arrival_, last_arrival_, opened_}; }
+
+ private:
+  struct Attempt;
+  enum class Kind { probe, stop };
+
+  std::optional<Refusal> guarded(Attempt& attempt,
+                                 std::optional<Refusal> (Gate::*body)(Attempt& attempt));
+  std::optional<Refusal> close(Attempt& attempt);
+  std::optional<Refusal> look_at_backlogs(Attempt& attempt);
+  std::optional<Refusal> stop_all(Attempt& attempt, Arrivals& arrivals);
+  void set_chains(Attempt& attempt);
+  std::optional<Refusal> await_all(Attempt& attempt, Arrivals& arrivals);
+  void await_first(Attempt& attempt, Arrivals& arrivals, TimePoint end);
+  bool take_turn(Attempt& attempt, Arrivals& arrivals, TimePoint end);
+  bool try_turn(const Attempt& attempt);
+  void let_turn_go(const Attempt& attempt) noexcept;
+  void note_stopped(bool stopped) noexcept;
+  void learn(Attempt& attempt, const Arrivals& arrivals);
+  Refusal not_arrived(const Attempt& attempt, const Arrivals& arrivals, std::string_view how);
+  std::string most_varying(const Attempt& attempt);
+  std::optional<Refusal> enqueue(Attempt& attempt, Arrivals& arrivals,
+                                 std::span<const StopStart> starts, Kind kind);
+  void enqueue_one(Attempt& attempt, Arrivals& arrivals, std::size_t index, Kind kind);
+  std::optional<Refusal> find_capture(const Attempt& attempt, std::span<const StopStart> starts,
+                                      Arrivals& arrivals);
+  bool may_be_captured(Attempt& attempt) noexcept;
+  void excuse_broken(Attempt& attempt, Arrivals& arrivals);
+  bool captures(const GateStop& stop);
+  void begin(TimePoint deadline);
+  void be_back_by(TimePoint deadline) noexcept;
+  bool advance(State from, State to) noexcept;
+
+  Driver& driver_;
+  Clock& clock_;
+  GatePost& post_;
+  const std::function<void()> opened_late_;
+  std::uint64_t epoch_ = 0;  // Zero before the first closing.
+  Watchdog::Ticket ticket_ = Watchdog::Ticket::none;
+  bool noted_ = false;  // Decorators were told that work stands.
+  TimePoint first_arrival_{0};
+  TimePoint last_arrival_{0};
+  std::atomic<TimePoint> opened_{TimePoint(0)};
+  std::atomic<State> state_{State::open};
+};
+
+}  // namespace vma

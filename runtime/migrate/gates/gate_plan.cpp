@@ -1,0 +1,36 @@
+#include "migrate/gates/gate_plan.hpp"
+
+#include <algorithm>
+
+namespace vma {
+namespace {
+
+/// The stop of the stream that is to stop, made if there is none yet.
+GateStop& stop_for(GatePlan& plan, BoundStream stopped) {
+  const auto known = std::ranges::find_if(plan.stops, [&](const GateStop& stop) {
+    return stop.stream.context == stopped.context && stop.stream.handle == stopped.handle;
+  });
+  if (known != plan.stops.end()) return *known;
+  ++plan.stops_in[stopped.context];
+  return plan.stops.emplace_back(GateStop{stopped, {stopped}, false});
+}
+
+}  // namespace
+
+GatePlan plan_gate(std::span<const AttachedStreams::Stream> streams) {
+  GatePlan plan;
+  for (const AttachedStreams::Stream& stream : streams) {
+    const BoundStream bound = stream.bound;
+    if (stream.kind != StreamKind::blocking) {
+      stop_for(plan, bound).graphs |= stream.graphs;
+      continue;
+    }
+    GateStop& stop = stop_for(plan, {bound.context, StreamHandle{}});
+    stop.graphs |= stream.graphs;
+    // The legacy stream answers for those that no other thread can ask.
+    if (!is_built_in(bound.handle)) stop.capture_watched.push_back(bound);
+  }
+  return plan;
+}
+
+}  // namespace vma

@@ -1,0 +1,169 @@
+#include "migrate/gates/hold.hpp"
+
+#include "base/check.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace vma {
+
+HoldPost::HoldPost(Driver& driver, BoundStream stream, Ledger& ledger)
+    : driver_(driver),
+      ledger_(ledger),
+      stream_(stream),
+      words_(driver, stream.context, ledger),
+      word_(words_),
+      event_(driver.create_event(stream.context)) {}
+
+HoldPost::~HoldPost() {
+  ledger_.undo("an event that holds stand on", [&] { driver_.destroy_event(event_); });
+}
+
+std::uint64_t HoldPost::close() {
+  const std::uint64_t epoch = next_epoch();
+  const WordOperation wait = word_.wait_for(epoch);
+  try {
+    driver_.batch(stream_, {&wait, 1});
+    driver_.record(event_, stream_);
+  } catch (...) {
+    open(epoch);
+    throw;
+  }
+  return epoch;
+}
+
+Hold::Hold(Driver& driver, ContextsInUse& contexts, HoldPost& post, Watchdog& watchdog,
+           std::chrono::nanoseconds patience)
+    : driver_(driver), contexts_(contexts), post_(post), watchdog_(watchdog), patience_(patience) {}
+
+Hold::~Hold() {
+  open();
+}
+
+void Hold::take_events() {
+  for (const ContextHandle context : contexts_.list()) {
+    // Made before anything stops: to make an event in a stopped context may hang.
+    try {
+      held_.push_back({context, contexts_.take_event(context)});
+    } catch (const Error& error) {
+      if (!context_is_broken(error.native())) throw;  // Nothing of a broken context runs any more.
+    }
+  }
+}
+
+void Hold::close(TimePoint deadline) {
+  VMART_CHECK(state_ == State::open && held_.empty(), "a hold is closed once");
+  constexpr int parts_of_first_try = 64;
+  try {
+    take_events();
+    Clock& clock = driver_.clock();
+    TimePoint slice = (deadline - clock.now()) / parts_of_first_try;
+    while (true) {
+      const TimePoint try_deadline = std::min(deadline, clock.now() + slice);
+      ++tries_;
+      try {
+        return try_close(try_deadline);
+      } catch (const Error& error) {
+        if (error.kind() != ErrorKind::busy || try_deadline == deadline) throw;
+      }
+      slice *= 4;
+      await_rest(std::min(deadline, clock.now() + slice));  // Open: what was cut in two can end.
+    }
+  } catch (...) {
+    open();
+    throw;
+  }
+}
+
+void Hold::try_close(TimePoint deadline) {
+  if (before_try_) before_try_();
+  epoch_ = post_.close();
+  state_ = State::closing;
+  arm(deadline);
+  try {
+    stop_all();
+    if (!await_rest(deadline) || !advance(State::closing, State::closed)) {
+      throw Error(
+          ErrorKind::busy, "vma::migrate",
+          fmt::format("the work submitted before did not end within the limit, tried {} times",
+                      tries_));
+    }
+  } catch (...) {
+    let_go();
+    throw;
+  }
+  alive();
+}
+
+bool Hold::advance(State from, State to) noexcept {
+  return state_.compare_exchange_strong(from, to);
+}
+
+void Hold::arm(TimePoint deadline) {
+  ticket_ = watchdog_.arm(deadline, [this] {
+    if (advance(State::closing, State::open) || advance(State::closed, State::open)) {
+      post_.open(epoch_);
+    }
+  });
+}
+
+void Hold::alive() {
+  watchdog_.rearm(ticket_, driver_.clock().now() + patience_);
+}
+
+void Hold::begin_dark() {
+  post_.set_dark(true);
+  // I2: the watchdog may have opened the hold, and the exit of the process the word.
+  if (!post_.is_open(epoch_) && advance(State::closed, State::dark)) return;
+  post_.set_dark(false);
+  throw Error(ErrorKind::busy, "vma::migrate",
+              "a driver call stood for longer than the limit (another thread in cuCtxDestroy?), so "
+              "the held work was let go");
+}
+
+void Hold::end_dark() noexcept {
+  VMART_CHECK(advance(State::dark, State::closed), "what is dark was begun");
+  post_.set_dark(false);
+}
+
+void Hold::let_go() noexcept {
+  watchdog_.disarm(ticket_);
+  ticket_ = Watchdog::Ticket::none;
+  if (state_.exchange(State::open) != State::open) post_.open(epoch_);
+  post_.set_dark(false);
+}
+
+void Hold::stop_all() {
+  for (const Held& held : held_) {
+    try {
+      driver_.record_context(held.context, held.at_rest);
+      driver_.hold_context(held.context, post_.event());
+    } catch (const Error& error) {
+      if (!context_is_broken(error.native())) throw;  // Nothing of a broken context runs any more.
+    }
+  }
+}
+
+bool Hold::await_rest(TimePoint deadline) {
+  for (const Held& held : held_) {
+    try {
+      if (!driver_.wait_event(held.at_rest, deadline)) return false;
+    } catch (const Error& error) {
+      if (!context_is_broken(error.native())) throw;  // Nothing of a broken context runs any more.
+    }
+  }
+  return true;
+}
+
+void Hold::open() noexcept {
+  let_go();
+  for (const Held& held : held_) {
+    if (!is_none(held.at_rest)) contexts_.give_back(held.context, held.at_rest);
+  }
+  held_.clear();
+}
+
+}  // namespace vma

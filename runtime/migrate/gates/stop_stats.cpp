@@ -1,0 +1,188 @@
+#include "migrate/gates/stop_stats.hpp"
+
+#include "base/mutex.hpp"
+
+#include <boost/histogram/axis/regular.hpp>
+#include <boost/histogram/histogram.hpp>
+#include <boost/histogram/make_histogram.hpp>
+#include <boost/histogram/storage_adaptor.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
+#include <utility>
+#include <vector>
+
+namespace vma {
+namespace {
+
+using std::chrono::nanoseconds;
+
+constexpr double shortest_ns = 1e3, longest_ns = 1e10;
+constexpr int bins = 330;  // Seven decades in steps of 5 %.
+
+/// Durations in bins that grow with the duration; those outside are counted at both ends.
+class Durations {
+ public:
+  void add(nanoseconds duration) {
+    histogram_(static_cast<double>(duration.count()));
+    ++count_;
+    max_ = std::max(max_, duration);
+  }
+
+  void merge(const Durations& other) {
+    histogram_ += other.histogram_;
+    count_ += other.count_;
+    max_ = std::max(max_, other.max_);
+  }
+
+  DurationSummary summary() const { return {count_, quantile(0.5), quantile(0.99), max_}; }
+
+ private:
+  /// The middle of the bin that holds it, and no more than the maximum.
+  nanoseconds quantile(double share) const {
+    if (count_ == 0) return nanoseconds(0);
+    const auto rank = std::max(1.0, std::ceil(share * static_cast<double>(count_)));
+    double below = 0;
+    for (int bin = -1; bin < bins; ++bin) {
+      below += static_cast<double>(histogram_.at(bin));
+      if (below >= rank) return std::min(max_, middle(bin));
+    }
+    return max_;
+  }
+
+  nanoseconds middle(int bin) const {
+    const auto& axis = histogram_.axis(0);
+    const double ns = bin < 0 ? shortest_ns : axis.value(bin + 0.5);
+    return nanoseconds(static_cast<nanoseconds::rep>(ns));
+  }
+
+  using Axis = boost::histogram::axis::regular<double, boost::histogram::axis::transform::log>;
+  using Counts = boost::histogram::dense_storage<std::uint64_t>;
+
+  boost::histogram::histogram<std::tuple<Axis>, Counts> histogram_ =
+      boost::histogram::make_histogram_with(Counts(), Axis(bins, shortest_ns, longest_ns));
+  std::uint64_t count_ = 0;
+  nanoseconds max_{0};
+};
+
+}  // namespace
+
+std::string_view to_string(StopRefusal refusal) noexcept {
+  switch (refusal) {
+    case StopRefusal::none: return "none";
+    case StopRefusal::capture: return "capture";
+    case StopRefusal::predicted_skew: return "predicted_skew";
+    case StopRefusal::not_arrived: return "not_arrived";
+    case StopRefusal::settle_late: return "settle_late";
+    case StopRefusal::opened_by_watchdog: return "opened_by_watchdog";
+    case StopRefusal::stream_lost: return "stream_lost";
+    case StopRefusal::streams_changed: return "streams_changed";
+    case StopRefusal::too_many_streams: return "too_many_streams";
+    case StopRefusal::budget: return "budget";
+    case StopRefusal::memory_busy: return "memory_busy";
+  }
+  return "unknown";
+}
+
+std::string_view advice(StopRefusal refusal, bool stood) noexcept {
+  switch (refusal) {
+    case StopRefusal::none: return "";
+    case StopRefusal::capture:
+      return "Gates cannot close while an attached stream captures: end the capture first, or give "
+             "the move a longer MigrateOptions::deadline";
+    case StopRefusal::predicted_skew:
+      return "Launch less work ahead, or as much on each stream; or allow longer stops: "
+             "RuntimeOptions::gate_limit (VMART_GATE_LIMIT_US) above 80 ms, StopScope::hold";
+    case StopRefusal::not_arrived:
+      return stood ? "Streams that wait for each other, as in a collective, cannot be stopped one "
+                     "by one: move between such steps, allow longer stops "
+                     "(RuntimeOptions::gate_limit, VMART_GATE_LIMIT_US, above 80 ms), or ask for "
+                     "StopScope::hold"
+                   : "Give the move a longer MigrateOptions::deadline than the backlog lasts, "
+                     "launch less work ahead, or synchronize before the move";
+    case StopRefusal::settle_late:
+      return "Smaller chunks (AllocOptions::chunk_bytes) take less time, and so does memory that "
+             "is written less during the move; or allow longer stops: "
+             "RuntimeOptions::gate_limit (VMART_GATE_LIMIT_US) above 80 ms";
+    case StopRefusal::opened_by_watchdog:
+      return "Another thread that frees device memory, unloads a module or destroys a context "
+             "keeps driver calls waiting: do that before or after the move, or attach streams "
+             "without graphs as StreamWork::no_graphs";
+    case StopRefusal::stream_lost: return "Detach streams before they are destroyed";
+    case StopRefusal::streams_changed:
+      return "Attach and detach streams before or after the move, or give it a longer "
+             "MigrateOptions::deadline";
+    case StopRefusal::too_many_streams:
+      return "Raise CUDA_DEVICE_MAX_CONNECTIONS, attach fewer streams, or ask for StopScope::hold";
+    case StopRefusal::budget: return "Raise RuntimeOptions::stall_budget (VMART_STALL_BUDGET_US)";
+    case StopRefusal::memory_busy:
+      return "Allocate and free less beside the move, or give it a longer MigrateOptions::deadline";
+  }
+  return "";
+}
+
+struct StopStats::Counts {
+  struct Values {
+    Durations skew, stall;
+    // Not a map: counting allocates nothing.
+    std::array<std::uint64_t, static_cast<std::size_t>(StopRefusal::memory_busy) + 1> refusals{};
+  };
+
+  mutable Mutex mutex;
+  Values values VMART_GUARDED_BY(mutex);
+};
+
+StopStats::StopStats() : counts_(std::make_unique<Counts>()) {}
+StopStats::~StopStats() = default;
+
+void StopStats::add_skew(nanoseconds skew) noexcept {
+  const MutexLock lock(counts_->mutex);
+  counts_->values.skew.add(skew);
+}
+
+void StopStats::add_stall(nanoseconds stall) noexcept {
+  const MutexLock lock(counts_->mutex);
+  counts_->values.stall.add(stall);
+}
+
+void StopStats::add_refusal(StopRefusal refusal) noexcept {
+  if (refusal == StopRefusal::none) return;
+  const MutexLock lock(counts_->mutex);
+  ++counts_->values.refusals[static_cast<std::size_t>(refusal)];
+}
+
+void StopStats::merge(const StopStats& other) noexcept VMART_NO_THREAD_ANALYSIS {
+  // Both locks, in one order for all threads: a copy under one of them would allocate.
+  const bool first = std::less<>()(counts_.get(), other.counts_.get());
+  const MutexLock one(first ? counts_->mutex : other.counts_->mutex);
+  const MutexLock two(first ? other.counts_->mutex : counts_->mutex);
+  const Counts::Values& added = other.counts_->values;
+  counts_->values.skew.merge(added.skew);
+  counts_->values.stall.merge(added.stall);
+  for (std::size_t i = 0; i < added.refusals.size(); ++i)
+    counts_->values.refusals[i] += added.refusals[i];
+}
+
+DurationSummary StopStats::skew() const {
+  const MutexLock lock(counts_->mutex);
+  return counts_->values.skew.summary();
+}
+
+DurationSummary StopStats::stall() const {
+  const MutexLock lock(counts_->mutex);
+  return counts_->values.stall.summary();
+}
+
+std::map<StopRefusal, std::uint64_t> StopStats::refusals() const {
+  const MutexLock lock(counts_->mutex);
+  std::map<StopRefusal, std::uint64_t> refusals;
+  for (std::size_t i = 0; i < counts_->values.refusals.size(); ++i) {
+    const std::uint64_t count = counts_->values.refusals[i];
+    if (count > 0) refusals[static_cast<StopRefusal>(i)] = count;
+  }
+  return refusals;
+}
+
+}  // namespace vma

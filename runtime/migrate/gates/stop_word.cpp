@@ -1,0 +1,140 @@
+#include "migrate/gates/stop_word.hpp"
+
+#include "base/check.hpp"
+#include "base/clock.hpp"
+#include "base/process_exit.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <memory>
+
+namespace vma {
+namespace {
+
+/// `busy` while somebody works on the entry or its word, for nanoseconds.
+enum class EntryState { unused, busy, listed, dark };
+
+struct Entry {
+  std::atomic<EntryState> standing{EntryState::unused};
+  std::atomic<std::uint64_t*> word{nullptr};
+  std::atomic<pid_t> process{0};
+};
+
+// The words of the process, for `open_all`, which may take no lock.
+constexpr std::size_t entries_max = 4096;
+std::array<Entry, entries_max> entries{};
+
+void open_word(std::uint64_t* address, std::uint64_t epoch) noexcept {
+  // A device reads the word over the bus; a release store is all that it needs.
+  // Never lower than it was: what was opened for good stays open.
+  std::atomic_ref<std::uint64_t> word(*address);
+  std::uint64_t open_to = word.load(std::memory_order_relaxed);
+  while (open_to < epoch &&
+         !word.compare_exchange_weak(open_to, epoch, std::memory_order_release)) {
+  }
+}
+
+std::size_t enlist(std::uint64_t* word) {
+  for (std::size_t i = 0; i < entries_max; ++i) {
+    EntryState unused = EntryState::unused;
+    if (!entries[i].standing.compare_exchange_strong(unused, EntryState::busy)) continue;
+    entries[i].word = word;
+    entries[i].process = getpid();
+    entries[i].standing = EntryState::listed;
+    return i;
+  }
+  throw Error(ErrorKind::driver_failure, "vma::StopWord",
+              fmt::format("{} stops of one process are in use", entries_max));
+}
+
+void change(Entry& entry, EntryState to) noexcept {
+  Poll poll;
+  EntryState seen = entry.standing;
+  while (seen == EntryState::busy || !entry.standing.compare_exchange_weak(seen, to)) {
+    if (seen == EntryState::busy) poll.pause();
+    seen = entry.standing;
+  }
+}
+
+bool any_is_dark() noexcept {
+  return std::ranges::any_of(entries, [here = getpid()](const Entry& entry) {
+    return entry.standing == EntryState::dark && entry.process == here;
+  });
+}
+
+/// `StopWord::set_dark(false)` opens words that were dark when the exit began. While one is dark,
+/// the thread that exits must not go on to what may wait for stopped work with a lock of the
+/// driver: the slot would stay dark for ever.
+void open_at_exit() {
+  constexpr std::chrono::seconds limit(1);
+  StopWord::open_all();
+  SteadyClock wall;
+  poll_until(wall, wall.now() + limit, [] { return !any_is_dark(); });
+  StopWord::open_all();
+}
+
+void prepare_for_exit() {
+  static std::atomic<pid_t> prepared{0};
+  static std::unique_ptr<ProcessExit::Action>& action = *new std::unique_ptr<ProcessExit::Action>;
+  const pid_t here = getpid();
+  if (prepared.exchange(here) == here) return;
+  set_last_words(&StopWord::open_all);
+  action = std::make_unique<ProcessExit::Action>(ProcessExit::Stage::open_stops, &open_at_exit);
+}
+
+}  // namespace
+
+std::uint64_t next_epoch() noexcept {
+  static std::atomic<std::uint64_t> last{0};
+  return ++last;
+}
+
+StopWord::StopWord(PinnedWords& words) : word_(words.take()), entry_(enlist(word_)) {
+  prepare_for_exit();
+  if (ProcessExit::begun()) open(UINT64_MAX);
+}
+
+StopWord::~StopWord() {
+  open(UINT64_MAX);
+  change(entries[entry_], EntryState::unused);
+}
+
+WordOperation StopWord::wait_for(std::uint64_t epoch) const noexcept {
+  return {WordOperation::Kind::wait_until_at_least, address_of(word_), epoch};
+}
+
+void StopWord::open(std::uint64_t epoch) noexcept {
+  open_word(word_, epoch);
+}
+
+bool StopWord::is_open(std::uint64_t epoch) const noexcept {
+  return std::atomic_ref<std::uint64_t>(*word_).load(std::memory_order_acquire) >= epoch;
+}
+
+void StopWord::set_dark(bool dark) noexcept {
+  change(entries[entry_], dark ? EntryState::dark : EntryState::listed);
+  // The exit has passed over it.
+  if (!dark && ProcessExit::begun()) open(UINT64_MAX);
+}
+
+void StopWord::open_all() noexcept {
+  const pid_t here = getpid();
+  for (Entry& entry : entries) {
+    // Busy until it is open, so that the word lasts and no slot goes dark meanwhile.
+    EntryState listed = EntryState::listed;
+    if (!entry.standing.compare_exchange_strong(listed, EntryState::busy)) continue;
+    // A forked child that exits has its parent's entries, and its parent's words.
+    if (entry.process == here) open_word(entry.word, UINT64_MAX);
+    entry.standing = EntryState::listed;
+  }
+}
+
+}  // namespace vma

@@ -1,0 +1,267 @@
+#include "migrate/moves/chunk_stop.hpp"
+
+#include "base/log.hpp"
+#include "base/process_exit.hpp"
+#include "base/units.hpp"
+#include "migrate/moves/phase_timer.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+
+namespace vma {
+namespace {
+
+/// A copy under a gate may take so many times what the link makes of it, beside others' traffic.
+constexpr int copy_patience = 8;
+/// Enough for 256 MiB through a host link; more only delays the next try.
+constexpr double slowest_link_bytes_per_s = 20e9;
+
+/// A program may attach and detach streams faster than gates close. After so many tries that were
+/// given up for it, both wait for the next one, which waits no longer than this for the streams.
+constexpr int yields_max = 2;
+constexpr std::chrono::milliseconds insisting_limit(250);
+
+/// A stop that has not had its turn so long after the backlogs let expect it, is behind something
+/// that waits for the settling work.
+constexpr std::chrono::milliseconds overdue_limit(250);
+
+std::chrono::nanoseconds copy_limit(std::uint64_t size_bytes) {
+  const double seconds = static_cast<double>(size_bytes) / slowest_link_bytes_per_s;
+  return copy_patience * std::chrono::duration_cast<std::chrono::nanoseconds>(
+                             std::chrono::duration<double>(seconds));
+}
+
+}  // namespace
+
+ChunkStop::ChunkStop(Mover& mover, const MigrationTask& task, LiveChunk& chunk, bool settle)
+    : mover_(mover),
+      driver_(mover.memory_.driver()),
+      clock_(driver_.clock()),
+      task_(task),
+      chunk_(chunk),
+      insists_(chunk.yields >= yields_max),
+      lane_turn_(mover.memory_.lane().turn()),
+      settle_(settle) {}
+
+/// The program wants a stream, the memory or the end of the move.
+bool ChunkStop::given_up() const noexcept {
+  return (streams_->wanted() && !insists_) || task_.cancelled() ||
+         chunk_.transaction.allocation().being_freed;
+}
+
+void ChunkStop::keep_streams() {
+  if (!nobody_attaches_) nobody_attaches_.emplace(mover_.attached_.attaching());
+}
+
+GateLimits ChunkStop::limits() {
+  // Nobody stands until the first stream arrives, but other moves and calls for the allocation wait
+  // for this try.
+  constexpr std::chrono::seconds wait_limit(2);
+  GateLimits limits;
+  // A collective that the gate has cut in two stands until it opens: the first tries find that out
+  // sooner, and all but the last ones do not let it stand for a limit that was widened.
+  constexpr int halvings = 2;
+  constexpr int tries_patient = 5;
+  const std::chrono::nanoseconds first_limit = mover_.limits_.gate_limit;
+  limits.arrival_limit = chunk_.gate_limit;
+  limits.arrival_limit_min = chunk_.tries < tries_patient
+                                 ? first_limit / (1 << std::max(0, halvings - chunk_.tries))
+                                 : std::max(first_limit, chunk_.gate_limit / 2);
+  limits.wait_limit = insists_ ? insisting_limit : wait_limit;
+  limits.turn = &lane_turn_;
+  limits.given_up = [this] { return given_up(); };
+  limits.skew_limit = chunk_.gate_limit;
+  limits.settle_limit = chunk_.gate_limit;
+  // Others may wait for the settling work, which stands in the application's context by then.
+  if (settle_ && chunk_.choice.way == Way::live) limits.overdue_limit = overdue_limit;
+  if (chunk_.choice.way == Way::stopped) {
+    limits.settle_limit += copy_limit(chunk_.transaction.size_bytes());
+  }
+  return limits;
+}
+
+std::optional<Gate::Refusal> ChunkStop::run(Phases& phases) {
+  ProcessExit::hold_back();
+  const MutexLock turn(mover_.turn_);
+  const Measuring measuring(clock_);
+  lane_turn_.take();                    // No slow work beside a closed gate.
+  mover_.memory_.keepers().rehearse();  // With nothing stopped yet.
+  if (insists_) keep_streams();
+  name_streams();
+  if (plan_.stops.empty()) {
+    lane_turn_.let_go();
+    return Gate::Refusal{StopRefusal::streams_changed,
+                         "the program has detached every stream that may use the memory"};
+  }
+  mover_.gate_post_.prepare(plan_);
+  mover_.gate_post_.prune();
+  Gate gate(driver_, mover_.gate_post_, [this] { let_settling_go(); });
+  std::optional<Gate::Refusal> refusal;
+  try {
+    asked_ = clock_.now();
+    refusal = settle_ ? look_and_arm(gate) : pause_loads();
+    if (!refusal) refusal = stop_and_switch(gate, phases);
+  } catch (...) {
+    gate.open();
+    lane_turn_.let_go();
+    streams_->end();
+    nobody_attaches_.reset();
+    times_ = gate.times();
+    let_all_go();
+    no_loads_.reset();
+    throw;
+  }
+  gate.open();
+  lane_turn_.let_go();
+  streams_->end();
+  nobody_attaches_.reset();
+  times_ = gate.times();
+  let_all_go();
+  no_loads_.reset();
+  return refusal;
+}
+
+/// Only now: whoever detaches a stream waits for its use, and turns may take long.
+void ChunkStop::name_streams() {
+  const Address begin = chunk_.transaction.allocation().begin();
+  attaches_ = mover_.attached_.attaches(begin);
+  streams_.emplace(mover_.attached_, begin);
+  plan_ = plan_gate(streams_->streams());
+}
+
+/// The backlogs are looked at while nothing stands yet: of one stream only where it was in doubt.
+std::optional<Gate::Refusal> ChunkStop::look_and_arm(Gate& gate) {
+  if (plan_.stops.size() > 1 || chunk_.overdue) {
+    if (auto refusal = gate.look(plan_, limits())) return refusal;
+    lane_turn_.take();  // Nothing stands yet, so that it may take its time.
+  }
+  if (auto refusal = pause_loads()) return refusal;
+  arm();
+  return std::nullopt;
+}
+
+/// One that is under way may wait for work of the program, and not for long where there is none.
+std::optional<Gate::Refusal> ChunkStop::pause_loads() {
+  no_loads_.emplace(SpareKernels::of_process(), clock_, mover_.limits_.gate_limit);
+  if (no_loads_->complete()) return std::nullopt;
+  return Gate::Refusal{StopRefusal::memory_busy,
+                       "vma::free or another call that waits for a context loads code there"};
+}
+
+/// The settling work stands from here on, before anything else does: under a closed gate its launch
+/// could hang. A thread in cuCtxDestroy waits for it too, and may keep this thread in a driver call
+/// meanwhile; so the watchdog lets it go if need be.
+void ChunkStop::arm() {
+  const GateLimits all = limits();
+  chunk_.copier->arm(chunk_.bay, task_.options.paranoid);
+  StopWord& go = chunk_.copier->go_word(chunk_.bay);
+  const std::uint64_t epoch = chunk_.copier->epoch(chunk_.bay);
+  // However long the move may take: what waits for the settling work waits no longer than this.
+  constexpr std::chrono::seconds limit_min(6);
+  std::chrono::nanoseconds deepest(0);
+  for (const GateStop& stop : plan_.stops) {
+    deepest = std::max(deepest, mover_.gate_post_.stand(stop).backlog.depth());
+  }
+  const auto limit = limit_min + deepest + all.arrival_limit + all.settle_limit;
+  ticket_ = mover_.watchdog_.arm(clock_.now() + limit, [&go, epoch] { go.open(epoch); });
+}
+
+/// It stands in the context whose lock this thread may be waiting for, behind one that frees
+/// memory.
+void ChunkStop::let_settling_go() noexcept {
+  if (settle_) chunk_.copier->go(chunk_.bay);
+}
+
+/// False: it was let go too early, and what it settled is not all.
+bool ChunkStop::go() {
+  mover_.watchdog_.disarm(ticket_);
+  StopWord& word = chunk_.copier->go_word(chunk_.bay);
+  if (word.is_open(chunk_.copier->epoch(chunk_.bay))) return false;
+  chunk_.copier->go(chunk_.bay);
+  return true;
+}
+
+std::optional<Gate::Refusal> ChunkStop::stop_and_switch(Gate& gate, Phases& phases) {
+  tried_ = true;
+  if (auto refusal = gate.try_close(plan_, limits())) {
+    overdue_ = settle_ && refusal->why == StopRefusal::not_arrived &&
+               gate.times().first_arrival == TimePoint(0);
+    return refusal;
+  }
+  phases.wait += clock_.now() - asked_;
+  all_stood_ = true;
+  if (auto refusal = fill_target(phases)) return refusal;
+  return switch_slot(gate, phases);
+}
+
+std::optional<Gate::Refusal> ChunkStop::switch_slot(Gate& gate, Phases& phases) {
+  if (clock_.now() - let_through_ >= ask_period) ask();
+  // Work of a stream that was attached since the plan was made runs, and may have written after the
+  // settling; one that comes from here on waits.
+  keep_streams();
+  if (mover_.attached_.attaches(chunk_.transaction.allocation().begin()) != attaches_) {
+    return Gate::Refusal{StopRefusal::streams_changed,
+                         "the program attached a stream while the gate was closed"};
+  }
+  if (!gate.commit()) {
+    return Gate::Refusal{
+        StopRefusal::opened_by_watchdog,
+        fmt::format("the streams had stood for longer than {:.1f} ms, mostly in a driver call of "
+                    "ours, so they were let go",
+                    in_ms(limits().settle_limit))};
+  }
+  chunk_.transaction.switch_slot(phases);
+  return std::nullopt;
+}
+
+/// What the application wrote since the copy, or all of it, crosses now.
+std::optional<Gate::Refusal> ChunkStop::fill_target(Phases& phases) {
+  const TimePoint deadline = clock_.now() + limits().settle_limit;
+  if (settle_) {
+    const PhaseTimer timer(clock_, phases.settle);
+    if (!go()) {
+      return Gate::Refusal{StopRefusal::opened_by_watchdog,
+                           "the work that copies what changed was let go before the streams stood"};
+    }
+    ask();  // While the GPU settles, when it costs nothing.
+    if (settle(deadline)) return std::nullopt;
+  } else if (chunk_.choice.way == Way::stopped) {
+    const PhaseTimer timer(clock_, phases.copy);
+    chunk_.transaction.start_copy();
+    if (copy(deadline)) return std::nullopt;
+  } else {
+    return std::nullopt;  // Nobody has written since.
+  }
+  return Gate::Refusal{
+      StopRefusal::settle_late,
+      fmt::format("{} was not copied within {:.1f} ms while the streams stood",
+                  settle_ ? "what the streams had written since the first copy" : "the chunk",
+                  in_ms(limits().settle_limit))};
+}
+
+/// A thread in cuCtxDestroy lets no grant of another return, and no unmap. Whether one does is
+/// asked a moment before the slot goes dark; if it does not, the watchdog opens.
+void ChunkStop::ask() {
+  mover_.memory_.keepers().poke();
+  let_through_ = clock_.now();
+}
+
+bool ChunkStop::settle(TimePoint deadline) {
+  return chunk_.copier->settled_by(chunk_.bay, deadline);
+}
+
+bool ChunkStop::copy(TimePoint deadline) {
+  if (!chunk_.transaction.copy_done_by(deadline)) return false;
+  chunk_.transaction.finish_copy();
+  return true;
+}
+
+/// From here on the settling needs nobody; `LiveMove::stand_down` waits for it, with no lock held.
+void ChunkStop::let_all_go() noexcept {
+  mover_.watchdog_.disarm(ticket_);
+  if (settle_ && chunk_.copier->busy(chunk_.bay)) chunk_.copier->go(chunk_.bay);
+}
+
+}  // namespace vma

@@ -1,0 +1,45 @@
+#pragma once
+
+#include "migrate/moves/mover.hpp"
+
+#include <cstddef>
+#include <vector>
+
+namespace vma {
+
+/// Gives up the chunks of one allocation with their bytes: what `Mover::drop` does, step by step.
+///
+/// A slot that is dropped stays dark with nothing held, since its owner wants it so: the hold is
+/// there for the work that was submitted before (I2). The chunks go back to the driver once work
+/// goes on. One thread, which has the allocation's move claim and `operations()`.
+class HeldDrop {
+ public:
+  HeldDrop(Mover& mover, Allocation& allocation, SlotRange range, const MigrateOptions& options);
+  ~HeldDrop();  // Gives back what `run` has not.
+  HeldDrop(const HeldDrop&) = delete;
+  HeldDrop& operator=(const HeldDrop&) = delete;
+
+  /// Throws: Error with the report.
+  MigrationReport run();
+
+ private:
+  void plan();
+  void drop_held();
+  void drop_all(Hold* hold);
+  void drop_one(std::size_t slot, Hold* hold);
+  void finish(TimePoint start) noexcept;
+  void give_back() noexcept;
+
+  Mover& mover_;
+  Memory& memory_;
+  Clock& clock_;
+  Allocation& allocation_;
+  const SlotRange range_;
+  const MigrateOptions& options_;
+  MigrationReport report_;
+  std::vector<std::size_t> slots_;  // That show something.
+  std::vector<Chunk> chunks_;       // Unmapped; there is room for all.
+  TimePoint let_through_{0};        // When a driver call of ours last returned under the hold.
+};
+
+}  // namespace vma

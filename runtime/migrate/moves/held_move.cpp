@@ -1,0 +1,333 @@
+#include "migrate/moves/held_move.hpp"
+
+#include "base/log.hpp"
+#include "base/mapping_limit.hpp"
+#include "base/nvtx.hpp"
+#include "migrate/moves/migration_error.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <set>
+
+namespace vma {
+namespace {
+constexpr std::size_t copies_in_flight_max = 1024;
+}  // namespace
+
+HeldMove::HeldMove(Mover& mover, Allocation& allocation, SlotRange range, Location to,
+                   const MigrateOptions& options, const MoveTerms& terms, MigrationReport& report,
+                   const MigrationTask* task)
+    : mover_(mover),
+      memory_(mover.memory_),
+      clock_(mover.memory_.driver().clock()),
+      allocation_(allocation),
+      range_(range),
+      to_(to),
+      options_(options),
+      terms_(terms),
+      task_(task),
+      report_(report) {}
+
+void HeldMove::run() {
+  const TimePoint start = clock_.now();
+  try {
+    naming_mapping_limit("vma::migrate", [this] { move_all(); });
+  } catch (const Error& error) {
+    conclude(start);
+    if (transactions_.empty()) report_.outcome = Outcome::failed;  // Refused before it was planned.
+    throw migration_error(error, report_, allocation_);
+  } catch (...) {
+    conclude(start);
+    if (transactions_.empty()) report_.outcome = Outcome::failed;
+    throw;
+  }
+  conclude(start);
+}
+
+void HeldMove::move_all() {
+  plan();
+  if (transactions_.empty()) return;
+  prepare();
+  if (options_.nothing_runs) {
+    move_unheld();
+  } else {
+    move_held();
+  }
+}
+
+void HeldMove::conclude(TimePoint start) noexcept {
+  end_copies();
+  summarise();
+  give_sources_up();
+  tell_ended();
+  report_.wall = clock_.now() - start;
+}
+
+void HeldMove::give_sources_up() noexcept {
+  const TimePoint start = clock_.now();
+  for (Transaction& transaction : transactions_) {
+    if (transaction.state() != Transaction::State::switched) continue;
+    report_.copies_kept += transaction.give_source_up(options_, terms_) ? 1 : 0;
+  }
+  report_.phases.retire = clock_.now() - start;
+}
+
+void HeldMove::plan() {
+  report_ = {};
+  report_.offset = range_.first * allocation_.geometry().chunk_bytes;
+  for (std::size_t slot = range_.first; slot < range_.end; ++slot) {
+    report_.bytes_asked += allocation_.geometry().slot_bytes(slot);
+    ++report_.chunks;
+  }
+  report_.failures.reserve(2);  // Of one that fails and of one whose copy fails ahead of it.
+  if (terms_.choice == PlaceChoice::runtime) {
+    mover_.reach().require(allocation_, range_, to_, "vma::migrate");
+  }
+  std::set<Location> sources;
+  for (std::size_t slot = range_.first; slot < range_.end; ++slot) {
+    if (allocation_.home(slot) == to_) continue;
+    transactions_.emplace_back(memory_, mover_.engine_, allocation_, slot, to_);
+    sources.insert(transactions_.back().from());
+  }
+  for (const Location from : sources) {
+    report_.route +=
+        fmt::format("{}{}->{}", report_.route.empty() ? "" : ", ", to_string(from), to_string(to_));
+  }
+}
+
+/// All that is slow or may want memory, before anything is stopped.
+void HeldMove::prepare() {
+  const TimePoint start = clock_.now();
+  for (const Transaction& transaction : transactions_) {
+    mover_.engine_.prepare(transaction.from(), to_);
+  }
+  const auto planned = [](const Transaction& transaction) {
+    return transaction.state() == Transaction::State::planned;
+  };
+  for (Transaction& transaction : transactions_) transaction.take_clean_target();
+  for (Transaction& transaction : transactions_) {
+    if (planned(transaction) && !transaction.take_cached_target()) break;
+  }
+  if (std::ranges::any_of(transactions_, planned)) {
+    MemoryPressure::Want want(memory_.pressure());
+    require_room(want);
+    for (Transaction& transaction : transactions_) {
+      if (transaction.state() != Transaction::State::planned) continue;
+      mover_.with_room(want, terms_, to_, transaction.size_bytes(),
+                       [&] { transaction.take_target(Memory::Turn::take); });
+      // The others are made beside the copies; the first shows whether the target is full. Host
+      // memory takes ten times as long to make as to copy, and nothing shall stand for that.
+      if (!options_.reserve_first && to_.kind == Location::Kind::gpu) break;
+    }
+  }
+  report_.phases.cache += clock_.now() - start;
+}
+
+/// Refuses what cannot fit by the books, before anything is stopped.
+void HeldMove::require_room(MemoryPressure::Want& want) {
+  std::uint64_t need_bytes = 0;
+  for (const Transaction& transaction : transactions_) {
+    if (transaction.state() == Transaction::State::planned) need_bytes += transaction.size_bytes();
+  }
+  mover_.with_room(want, terms_, to_, need_bytes,
+                   [&] { memory_.require_room(to_, need_bytes, "vma::migrate"); });
+}
+
+void HeldMove::move_held() {
+  mover_.hold_while(transactions_.front().from(), to_, options_, report_, held_,
+                    [this](Hold& hold) { pipeline(&hold); });
+}
+
+void HeldMove::move_unheld() {
+  const MutexLock slow_work(memory_.lane().turn());
+  const Measuring measuring(clock_);
+  pipeline(nullptr);
+}
+
+void HeldMove::start(Transaction& transaction) {
+  if (transaction.state() == Transaction::State::planned) {
+    const TimePoint begin = clock_.now();
+    transaction.take_target(Memory::Turn::held);
+    report_.phases.cache += clock_.now() - begin;
+  }
+  if (transaction.target_clean()) return transaction.note_clean();  // Under `operations()`.
+  transaction.start_copy();
+}
+
+void HeldMove::finish(Transaction& transaction, Hold* hold) {
+  const NvtxRange range([&] {
+    return fmt::format("vmart move {:#x} to {}",
+                       to_integer(allocation_.slot_begin(transaction.slot())), to_string(to_));
+  });
+  if (hold == nullptr) {
+    await_copy(transaction, nullptr);
+    if (transaction.state() == Transaction::State::copying) transaction.finish_copy();
+    report_.phases.copy = clock_.now() - begun_;
+    return transaction.switch_slot(report_.phases);
+  }
+  await_copy(transaction, hold);
+  if (transaction.state() == Transaction::State::copying) transaction.finish_copy();
+  report_.phases.copy = clock_.now() - begun_;
+  hold->begin_dark();
+  try {
+    transaction.switch_slot(report_.phases);
+  } catch (...) {
+    hold->end_dark();
+    throw;
+  }
+  hold->end_dark();
+  hold->alive();
+  let_through_ = clock_.now();
+}
+
+/// Waits for the copy, and meanwhile asks now and then whether the driver lets grants return, so
+/// that it was asked a moment before the slot goes dark. A copy that takes longer than a driver
+/// call may is given up: what is held goes on, and the chunk stays where it is.
+void HeldMove::await_copy(Transaction& transaction, Hold* hold) {
+  constexpr std::chrono::milliseconds ask_period(1);
+  const std::chrono::nanoseconds limit = mover_.patience(options_);
+  const TimePoint deadline = clock_.now() + limit;
+  while (true) {
+    if (hold != nullptr && clock_.now() - let_through_ >= ask_period) {
+      memory_.keepers().poke();
+      hold->alive();
+      let_through_ = clock_.now();
+    }
+    const TimePoint look = (hold != nullptr ? let_through_ : clock_.now()) + ask_period;
+    if (transaction.copy_done_by(std::min(look, deadline))) return;
+    if (clock_.now() < deadline) continue;
+    throw Error(
+        ErrorKind::busy, "vma::migrate",
+        fmt::format("the copy of the chunk at offset {} did not end within {} ms; the chunk "
+                    "stays where it is, and work that was held goes on. A longer "
+                    "MigrateOptions::deadline waits longer",
+                    transaction.slot() * allocation_.geometry().chunk_bytes,
+                    limit / std::chrono::milliseconds(1)));
+  }
+}
+
+/// Those that a failure left under way, all together.
+void HeldMove::end_copies() noexcept {
+  constexpr std::chrono::seconds patience(2);
+  const TimePoint deadline = clock_.now() + patience;
+  for (Transaction& transaction : transactions_) transaction.end_copy(deadline);
+}
+
+/// All copies are started before the first switch: where targets are new they are made beside the
+/// copies, while an unmap would wait for the copy that runs (driver 580). Then each chunk is
+/// switched once it is copied, beside the copies behind it.
+/// The first chunk that fails ends it; what is copied by then is switched all the same.
+void HeldMove::pipeline(Hold* hold) {
+  begun_ = clock_.now();
+  pipelined_ = true;
+  tell_begun();
+  let_through_ = begun_ - std::chrono::hours(1);  // Not yet.
+  std::size_t count = transactions_.size();
+  std::size_t started = 0;
+  std::exception_ptr failure;
+  const auto attempt = [&](Transaction& transaction, auto&& step) {
+    try {
+      step();
+      return true;
+    } catch (const std::exception& error) {
+      note_failure(transaction, error);
+      if (!failure) failure = std::current_exception();
+      return false;
+    }
+  };
+  for (std::size_t next = 0; next < count && !ended(); ++next) {
+    Transaction& transaction = transactions_[next];
+    const bool moved = attempt(transaction, [&] {
+      while (started < std::min(count, next + copies_in_flight_max)) {
+        Transaction& ahead = transactions_[started];
+        if (!attempt(ahead, [&] { start(ahead); })) count = started;
+        if (hold != nullptr) hold->alive();
+        ++started;
+      }
+      if (next < count) finish(transaction, hold);
+    });
+    if (!moved) break;
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
+bool HeldMove::ended() const {
+  return allocation_.being_freed || (task_ != nullptr && task_->cancelled());
+}
+
+void HeldMove::note_failure(const Transaction& transaction, const std::exception& error) noexcept {
+  const std::size_t offset = transaction.slot() * allocation_.geometry().chunk_bytes;
+  const bool poisoned = transaction.state() == Transaction::State::poisoned;
+  try {
+    report_.failures.push_back({offset, {}, poisoned});
+    report_.failures.back().reason = error.what();
+  } catch (const std::bad_alloc&) {  // Noted without its reason; there is room for two.
+  }
+}
+
+void HeldMove::summarise() noexcept {
+  report_.bytes_moved = 0;
+  report_.bytes_remapped = 0;
+  report_.chunks_moved = 0;
+  for (const Transaction& transaction : transactions_) {
+    report_.dark_max = std::max(report_.dark_max, transaction.dark());
+    if (transaction.state() != Transaction::State::switched) continue;
+    report_.bytes_moved += transaction.size_bytes();
+    if (transaction.remapped()) report_.bytes_remapped += transaction.size_bytes();
+    ++report_.chunks_moved;
+  }
+  const std::size_t moved = static_cast<std::size_t>(report_.chunks_moved);
+  if (moved == transactions_.size()) {
+    report_.outcome = Outcome::done;
+  } else if (report_.failures.empty() && ended()) {
+    report_.outcome = Outcome::cancelled;
+  } else {
+    report_.outcome = moved == 0 ? Outcome::failed : Outcome::partly;
+  }
+}
+
+/// To who watches, the chunks of a move that stops the work once begin and end together.
+void HeldMove::tell_begun() noexcept {
+  for (const Transaction& transaction : transactions_) {
+    mover_.tell(step_of(transaction, ChunkStep::Kind::begun));
+  }
+}
+
+void HeldMove::tell_ended() noexcept {
+  if (!pipelined_) return;
+  if (held_.opened > held_.stopped) {
+    ChunkStep stood = step_of(transactions_.front(), ChunkStep::Kind::stood);
+    stood.begin = held_.stopped;
+    stood.end = held_.opened;
+    mover_.tell(stood);
+  }
+  for (const Transaction& transaction : transactions_) {
+    const bool moved = transaction.state() == Transaction::State::switched;
+    ChunkStep step = step_of(transaction, moved ? ChunkStep::Kind::moved : ChunkStep::Kind::stayed);
+    try {
+      if (!moved) step.why = report_.failures.empty() ? "cancelled" : report_.failures[0].reason;
+    } catch (const std::bad_alloc&) {  // Told without its reason.
+    }
+    mover_.tell(step);
+  }
+}
+
+ChunkStep HeldMove::step_of(const Transaction& transaction, ChunkStep::Kind kind) const {
+  ChunkStep step;
+  step.kind = kind;
+  step.begin = begun_;
+  step.end = clock_.now();
+  step.address = allocation_.slot_begin(transaction.slot());
+  step.bytes = transaction.size_bytes();
+  step.from = transaction.from();
+  step.to = to_;
+  step.stall = held_.opened - held_.stopped;
+  step.switched = transaction.switched_at();
+  step.operation = terms_.operation;
+  step.by_policy = terms_.by_policy;
+  return step;
+}
+
+}  // namespace vma

@@ -1,0 +1,48 @@
+#pragma once
+
+#include "machine/topology.hpp"
+#include "migrate/gates/gate_plan.hpp"
+
+#include <vma/migration.hpp>
+
+#include <functional>
+#include <string>
+
+namespace vma {
+
+/// How one chunk crosses while its application runs.
+enum class Way {
+  live,         ///< Copied beside the application, settled in its own context.
+  live_beside,  ///< The same, settled in a context of the runtime's own.
+  remapped,     ///< Not copied: a clean copy lies at the target.
+  stopped,      ///< Copied by the copy engine while a gate is closed.
+  none,         ///< The streams would never all arrive at a gate.
+};
+
+struct WayChoice {
+  Way way = Way::live;
+  std::string reason;  ///< Why it is not `live`; empty if it is.
+  /// Whether the copy of the next chunk may run while the gate closes: it wants a queue too.
+  bool overlap = true;
+};
+
+/// What the choice follows from.
+struct WayFacts {
+  Location from, to;
+  Mode mode = Mode::automatic;
+  /// The context on the source GPU that settling would stand in; none where that is not active.
+  ContextHandle application{};
+  /// A try in that context was given up because a call of ours stood there.
+  bool application_waits = false;
+  /// How much of a chunk of this allocation the last live copies found changed, 0 to 1.
+  double dirty = 0;
+  /// The target holds the bytes already.
+  bool target_clean = false;
+};
+
+/// The table of docs/internals/architecture.md. `queues_of` tells a context's hardware queues.
+/// Pure.
+WayChoice choose_way(const WayFacts& facts, const GatePlan& plan, const Topology& topology,
+                     const std::function<int(ContextHandle)>& queues_of);
+
+}  // namespace vma

@@ -1,0 +1,139 @@
+#include "migrate/moves/migration_task.hpp"
+
+#include "base/check.hpp"
+#include "base/log.hpp"
+#include "base/process_exit.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace vma {
+inline namespace v1 {
+
+MigrationTask::MigrationTask(std::shared_ptr<Allocation> allocation, SlotRange slots,
+                             Location target, const MigrateOptions& how,
+                             const MoveTerms& conditions, ContextHandle context, Clock& clock,
+                             std::shared_ptr<Callbacks> callbacks)
+    : begin(allocation->begin()),
+      range(slots),
+      to(target),
+      options(how),
+      terms(conditions),
+      caller(context),
+      process_(ProcessExit::process()),
+      clock_(clock),
+      callbacks_(std::move(callbacks)),
+      allocation_(std::move(allocation)) {
+  report_.offset = range.first * allocation_->geometry().chunk_bytes;
+  for (std::size_t slot = range.first; slot < range.end; ++slot) {
+    report_.bytes_asked += allocation_->geometry().slot_bytes(slot);
+    ++report_.chunks;
+  }
+  report_.outcome = Outcome::partly;
+}
+
+bool MigrationTask::in_forked_child() const noexcept {
+  return ProcessExit::process() != process_;
+}
+
+std::shared_ptr<Allocation> MigrationTask::allocation() const {
+  const MutexLock lock(mutex_);
+  return allocation_;
+}
+
+bool MigrationTask::wait_for(std::chrono::nanoseconds limit) {
+  MutexLock lock(mutex_);
+  if (done_) return true;
+  const TimePoint now = clock_.now();
+  const TimePoint deadline = limit > never - now ? never : now + limit;
+  // The time of a simulated machine may not have come when a wait in real time is over.
+  while (!done_ && clock_.now() < deadline) {
+    changed_.wait_until(lock, clock_, deadline, [&]() VMART_NO_THREAD_ANALYSIS { return done_; });
+  }
+  return done_;
+}
+
+void MigrationTask::wait() {
+  MutexLock lock(mutex_);
+  changed_.wait(lock, [&]() VMART_NO_THREAD_ANALYSIS { return done_; });
+}
+
+bool MigrationTask::done() const {
+  const MutexLock lock(mutex_);
+  return done_;
+}
+
+void MigrationTask::cancel() noexcept {
+  const MutexLock lock(mutex_);
+  cancelled_ = true;
+  changed_.notify_all();
+}
+
+MigrationReport MigrationTask::report() const {
+  const MutexLock lock(mutex_);
+  return report_;
+}
+
+std::exception_ptr MigrationTask::error() const {
+  const MutexLock lock(mutex_);
+  return error_ ? std::make_exception_ptr(error_->with_report(report_)) : nullptr;
+}
+
+void MigrationTask::on_done(std::function<void()> callback) {
+  Callbacks::Posts posts;
+  posts.push_back(std::move(callback));
+  callbacks_->start();  // Now, when its caller can be told that there is no thread for it.
+  {
+    const MutexLock lock(mutex_);
+    if (!done_) {
+      on_done_.splice(on_done_.end(), posts);
+      return;
+    }
+  }
+  callbacks_->post(std::move(posts));
+}
+
+/// A free tells nobody, so it is looked for now and then.
+void MigrationTask::pause_until(TimePoint time) {
+  constexpr std::chrono::milliseconds look_period(1);
+  MutexLock lock(mutex_);
+  while (clock_.now() < time && !cancelled_ && !allocation_->being_freed) {
+    const TimePoint until = std::min(time, clock_.now() + look_period);
+    changed_.wait_until(lock, clock_, until,
+                        [&]() VMART_NO_THREAD_ANALYSIS { return cancelled_.load(); });
+  }
+}
+
+void MigrationTask::tell(const MigrationReport& report) noexcept try {
+  MigrationReport copy = report;
+  {
+    const MutexLock lock(mutex_);
+    std::swap(report_, copy);
+  }
+  if (!options.on_progress) return;
+  const MigrationProgress progress{report.chunks, report.chunks_moved, report.bytes_asked,
+                                   report.bytes_moved};
+  callbacks_->post([call = options.on_progress, progress] { call(progress); });
+} catch (const std::exception& error) {
+  if (options.on_progress) callbacks_->count_failures(1);
+  log(LogLevel::warn, "a progress callback was not queued: {}", error.what());
+}
+
+void MigrationTask::finish(MigrationReport report, std::optional<Error> error) noexcept {
+  Callbacks::Posts callbacks;
+  std::shared_ptr<Allocation> released;  // After the lock: it may be the last.
+  {
+    const MutexLock lock(mutex_);
+    VMART_CHECK(!done_, "a migration ends once");
+    std::swap(report_, report);
+    error_ = std::move(error);
+    done_ = true;
+    callbacks.swap(on_done_);
+    released = std::move(allocation_);
+    changed_.notify_all();
+  }
+  callbacks_->post(std::move(callbacks));
+}
+
+}  // namespace v1
+}  // namespace vma

@@ -1,0 +1,51 @@
+#include "migrate/moves/move_notices.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+
+#include <exception>
+
+namespace vma {
+
+MoveNotices::~MoveNotices() {
+  while (!open_.empty()) after(open_.begin()->first, false);
+}
+
+void MoveNotices::before(std::size_t slot, Location from, Location to) {
+  if (allocation_.hooks().empty() || open_.contains(slot)) return;
+  MoveEvent event;
+  event.pointer = to_pointer(allocation_.begin());
+  event.offset = slot * allocation_.geometry().chunk_bytes;
+  event.bytes = allocation_.geometry().slot_bytes(slot);
+  event.from = from;
+  event.to = to;
+  event.generation = allocation_.generation(slot);
+  // Noted first: once a hook was told before, it must be told after, whatever fails meanwhile.
+  const auto noted = open_.emplace(slot, event).first;
+  try {
+    allocation_.hooks().before(event);
+  } catch (const std::exception& error) {
+    open_.erase(noted);
+    throw Error(
+        ErrorKind::cancelled, "vma::migrate",
+        fmt::format("a hook refused the chunk at offset {}: {}", event.offset, error.what()));
+  } catch (...) {
+    open_.erase(noted);
+    throw Error(ErrorKind::cancelled, "vma::migrate",
+                fmt::format("a hook refused the chunk at offset {}", event.offset));
+  }
+}
+
+void MoveNotices::after(std::size_t slot, bool moved) noexcept {
+  const auto found = open_.find(slot);
+  if (found == open_.end()) return;
+  MoveEvent event = found->second;
+  open_.erase(found);
+  event.moved = moved;
+  event.dropped = allocation_.dropped(slot);
+  event.generation = allocation_.generation(slot);
+  callbacks_.count_failures(allocation_.hooks().after(event));
+}
+
+}  // namespace vma

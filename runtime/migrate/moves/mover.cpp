@@ -1,0 +1,497 @@
+#include "migrate/moves/mover.hpp"
+
+#include "base/log.hpp"
+#include "base/process_exit.hpp"
+#include "migrate/moves/held_drop.hpp"
+#include "migrate/moves/held_move.hpp"
+#include "migrate/moves/live_move.hpp"
+#include "migrate/moves/move_notices.hpp"
+#include "migrate/moves/restoration.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <new>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace vma {
+namespace {
+
+[[noreturn]] void refuse(const Allocation& allocation, ErrorKind kind, const std::string& why,
+                         const char* call = "vma::migrate") {
+  throw Error(kind, call,
+              fmt::format("the allocation at {:#x} {}", to_integer(allocation.begin()), why));
+}
+
+void require_movable(const Allocation& allocation, const char* call = "vma::migrate") {
+  if (allocation.poisoned()) {
+    refuse(allocation, ErrorKind::poisoned,
+           "lost a slot to a failed move; vma::read serves its saved bytes", call);
+  }
+  const std::string why = allocation.why_pinned();
+  if (!why.empty()) refuse(allocation, ErrorKind::pinned, why, call);
+}
+
+/// Stays as it is under the move claim.
+void require_contents(const Allocation& allocation, SlotRange range) {
+  if (!allocation.any_dropped(range.first, range.end)) return;
+  refuse(allocation, ErrorKind::dropped, "has no memory there until vma::resume of its tag");
+}
+
+/// What the caller had current, current on this thread: a hold stops that context too.
+class CallerContext {
+ public:
+  CallerContext(Driver& driver, ContextHandle caller) : driver_(driver), set_(!is_none(caller)) {
+    if (set_) driver_.set_current_context(caller);
+  }
+  ~CallerContext() {
+    if (!set_) return;
+    try {
+      driver_.set_current_context(ContextHandle{});
+    } catch (const std::exception& error) {
+      log(LogLevel::warn, "a caller's context stays current: {}", error.what());
+    }
+  }
+  CallerContext(const CallerContext&) = delete;
+  CallerContext& operator=(const CallerContext&) = delete;
+
+ private:
+  Driver& driver_;
+  const bool set_;
+};
+
+}  // namespace
+
+Mover::Mover(Memory& memory, CopyEngine& engine, const MoverLimits& limits)
+    : memory_(memory),
+      engine_(engine),
+      limits_(limits),
+      no_memory_(ErrorKind::out_of_memory, "vma::migrate_async",
+                 "out of host memory while moving. Chunks that already moved stay at the target. "
+                 "Free host memory and migrate again"),
+      lost_slot_(ErrorKind::poisoned, "vma::migrate_async",
+                 "the allocation lost the mapping of a chunk; vma::read still returns its bytes"),
+      watchdog_(memory.driver()),
+      attached_(memory.driver(), memory.topology()),
+      reach_(memory.topology(), attached_),
+      callbacks_(std::make_shared<Callbacks>(memory.driver())),
+      gate_post_(memory.driver(), watchdog_, memory.ledger()),
+      budget_(limits.stall_budget, limits.copy_budget_bytes) {
+  memory.contexts().name_more([this] { return attached_.contexts(); });
+  memory.tell_freed([this](Address begin) { attached_.forget_allocation(begin); });
+}
+
+Mover::~Mover() {
+  stop();
+  memory_.tell_freed(nullptr);
+  memory_.contexts().name_more(nullptr);
+  const MutexLock lock(copiers_mutex_);
+  {
+    const MutexLock slow_work(memory_.lane().turn());
+    copiers_.clear();
+    gate_post_.drop_chains();
+  }
+  for (const auto& [device, context] : applications_) {
+    if (is_none(context)) continue;
+    memory_.ledger().undo("a primary context of live copies",
+                          [&, held = device] { memory_.driver().release_primary(held); });
+  }
+}
+
+HoldPost& Mover::post(Location from, Location to) {
+  if (!post_) {
+    post_ = std::make_unique<HoldPost>(memory_.driver(), engine_.spare_stream(from, to),
+                                       memory_.ledger());
+  }
+  return *post_;
+}
+
+ContextHandle Mover::application_context(DeviceId device) {
+  const MutexLock lock(copiers_mutex_);
+  const auto known = applications_.find(device);
+  if (known != applications_.end()) return known->second;
+  Driver& driver = memory_.driver();
+  if (!driver.context_active(device)) return ContextHandle{};
+  const MutexLock slow_work(memory_.lane().turn());  // Nothing of the kind while a gate is closed.
+  return applications_[device] = driver.retain_primary(device);
+}
+
+std::chrono::nanoseconds Mover::rest_limit(const MigrateOptions& options) const {
+  constexpr std::chrono::milliseconds limit_max = std::chrono::days(1);  // Times add up to limits.
+  return options.deadline.count() > 0 ? std::min(options.deadline, limit_max) : limits_.hold_limit;
+}
+
+std::chrono::nanoseconds Mover::patience(const MigrateOptions& options) const {
+  constexpr std::chrono::seconds patience_min(2);  // One driver call may make and release a lot.
+  return std::max<std::chrono::nanoseconds>(rest_limit(options), patience_min);
+}
+
+void Mover::hold_while(Location from, Location to, const MigrateOptions& options,
+                       MigrationReport& report, HeldTimes& times,
+                       const std::function<void(Hold&)>& body) {
+  if (!memory_.driver().has_context_hold()) {
+    throw Error(ErrorKind::unsupported, "vma::migrate",
+                "this driver cannot hold a context (CUDA 12.5 can); synchronise and set "
+                "MigrateOptions::nothing_runs");
+  }
+  ProcessExit::come_first();
+  ProcessExit::hold_back();
+  Clock& clock = memory_.driver().clock();
+  const MutexLock turn(turn_);
+  const Measuring measuring(clock);
+  HoldPost& post = this->post(from, to);
+  const MutexLock slow_work(memory_.lane().turn());  // None beside a hold but our own.
+  const std::chrono::nanoseconds limit = rest_limit(options);
+  Hold hold(memory_.driver(), memory_.contexts(), post, watchdog_, patience(options));
+  hold.before_tries([this] { attached_.require_no_capture(memory_.contexts().list()); });
+  const TimePoint stop = clock.now();
+  const auto note_stall = [&] {
+    times = {stop, clock.now()};
+    const std::chrono::nanoseconds stall = times.opened - stop;
+    report.stall = {1, stall, stall, stall};
+  };
+  try {
+    hold.close(stop + limit);
+    report.phases.wait += clock.now() - stop;
+    report.retries = hold.tries() - 1;
+    body(hold);
+  } catch (...) {
+    hold.open();
+    note_stall();
+    throw;
+  }
+  hold.open();
+  note_stall();
+}
+
+LiveCopier& Mover::copier(DeviceId device, Location to, bool own) {
+  const ContextHandle application = own ? ContextHandle{} : application_context(device);
+  const MutexLock lock(copiers_mutex_);
+  std::unique_ptr<LiveCopier>& copier = copiers_[{device, own}];
+  if (!copier) {
+    const ContextHandle context =
+        own ? engine_.spare_stream(gpu(index(device)), to).context : application;
+    const MutexLock slow_work(memory_.lane().turn());
+    copier = std::make_unique<LiveCopier>(memory_, device, context, limits_.tuning);
+  }
+  return *copier;
+}
+
+// --- For callers that wait
+
+MigrationReport Mover::move(Allocation& allocation, SlotRange range, Location to,
+                            const MigrateOptions& options, const MoveTerms& terms) {
+  MigrationReport report;
+  std::exception_ptr failure;
+  try {
+    move_held(allocation, range, to, options, terms, nullptr, report);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  if (terms.choice == PlaceChoice::program)
+    allocation.note_wanted_there(range.first, range.end, to);
+  if (!failure || report.chunks > 0) ended(allocation, report);
+  if (failure) std::rethrow_exception(failure);
+  return report;
+}
+
+void Mover::move_held(Allocation& allocation, SlotRange range, Location to,
+                      const MigrateOptions& options, const MoveTerms& terms,
+                      const MigrationTask* task, MigrationReport& report) {
+  require_contents(allocation, range);
+  MoveNotices notices(allocation, *callbacks_);
+  for (std::size_t slot = range.first; slot < range.end; ++slot) {
+    const Location from = allocation.home(slot);
+    if (from != to) notices.before(slot, from, to);
+  }
+  // Those that `note_moved` does not name have stayed.
+  const auto note_moved = [&] {
+    for (std::size_t slot = range.first; slot < range.end; ++slot) {
+      if (allocation.home(slot) == to) notices.after(slot, true);
+    }
+  };
+  try {
+    const MutexLock operations(allocation.operations());
+    require_movable(allocation);
+    HeldMove(*this, allocation, range, to, options, terms, report, task).run();
+  } catch (...) {
+    note_moved();
+    throw;
+  }
+  note_moved();
+}
+
+// --- Dropped contents
+
+template <typename Body>
+MigrationReport Mover::tell_hooks(Allocation& allocation, SlotRange range, bool drops, Location to,
+                                  Body&& body) {
+  MoveNotices notices(allocation, *callbacks_);
+  std::vector<std::size_t> slots;
+  for (std::size_t slot = range.first; slot < range.end; ++slot) {
+    if (allocation.dropped(slot) == drops) continue;
+    const Location from = allocation.home(slot);
+    notices.before(slot, from, drops ? from : to);
+    slots.push_back(slot);
+  }
+  // Those that `note_changed` does not name are as they were, or dark.
+  const auto note_changed = [&](const MigrationReport* failed) {
+    const auto is_dark = [&](std::size_t slot) {
+      const std::size_t offset = slot * allocation.geometry().chunk_bytes;
+      return failed != nullptr && std::ranges::any_of(failed->failures, [&](const auto& failure) {
+               return failure.poisoned && failure.offset == offset;
+             });
+    };
+    std::erase_if(slots, [&](std::size_t slot) { return allocation.dropped(slot) != drops; });
+    for (const std::size_t slot : slots) {
+      if (!is_dark(slot)) notices.after(slot, true);
+    }
+    if (!slots.empty()) allocation.placed_at = memory_.driver().clock().now();
+    memory_.tell_changed(allocation);
+  };
+  MigrationReport report;
+  try {
+    const MutexLock operations(allocation.operations());
+    report = body();
+  } catch (const Error& error) {
+    note_changed(error.report());
+    throw;
+  } catch (...) {
+    note_changed(nullptr);
+    throw;
+  }
+  note_changed(nullptr);
+  return report;
+}
+
+MigrationReport Mover::drop(Allocation& allocation, SlotRange range,
+                            const MigrateOptions& options) {
+  return tell_hooks(allocation, range, true, {}, [&] {
+    require_movable(allocation, "vma::park");
+    return HeldDrop(*this, allocation, range, options).run();
+  });
+}
+
+MigrationReport Mover::restore(Allocation& allocation, SlotRange range, Location at) {
+  return tell_hooks(allocation, range, false, at,
+                    [&] { return Restoration(*this, allocation, range, at).run(); });
+}
+
+void Mover::ended(Allocation& allocation, const MigrationReport& report) noexcept {
+  ++migrations_;
+  bytes_moved_ += report.bytes_moved;
+  bytes_copied_twice_ += report.bytes_copied_twice;
+  allocation.placed_at = memory_.driver().clock().now();
+  watcher_.tell([&](Watcher& watcher) {
+    try {
+      watcher(allocation.shared_from_this(), report);
+    } catch (const std::exception& error) {
+      log(LogLevel::warn, "who watches moves failed: {}", error.what());
+    }
+  });
+}
+
+void Mover::tell(const ChunkStep& step) noexcept {
+  chunk_watcher_.tell([&](ChunkWatcher& watcher) {
+    try {
+      watcher(step);
+    } catch (const std::exception& error) {
+      log(LogLevel::warn, "who watches chunks failed: {}", error.what());
+    }
+  });
+}
+
+Mover::Load Mover::load() const {
+  const MutexLock lock(queue_mutex_);
+  return {running_.size(), waiting_.size()};
+}
+
+/// What makes the room may be a move in the background, and this thread one of those that do these.
+bool Mover::ask_for_room(MemoryPressure::Want& want, Location at, std::uint64_t size_bytes) {
+  class Asking {
+   public:
+    explicit Asking(Mover& mover) : mover_(mover) {
+      const MutexLock lock(mover_.queue_mutex_);
+      ++mover_.asking_;
+    }
+    ~Asking() {
+      const MutexLock lock(mover_.queue_mutex_);
+      --mover_.asking_;
+    }
+    Asking(const Asking&) = delete;
+    Asking& operator=(const Asking&) = delete;
+
+   private:
+    Mover& mover_;
+  };
+  const Asking asking(*this);
+  const std::uint64_t room = memory_.room_bytes(at);  // Enough, where only the driver has none.
+  return want.ask(at, size_bytes > room ? size_bytes - room : size_bytes);
+}
+
+std::size_t Mover::running_max() const {
+  return memory_.topology().devices().size() + asking_;
+}
+
+// --- In the background
+
+std::shared_ptr<MigrationTask> Mover::submit(std::shared_ptr<Allocation> allocation,
+                                             SlotRange range, Location to,
+                                             const MigrateOptions& options,
+                                             const MoveTerms& terms) {
+  ProcessExit::come_first();
+  auto task = std::make_shared<MigrationTask>(std::move(allocation), range, to, options, terms,
+                                              memory_.driver().current_context(),
+                                              memory_.driver().clock(), callbacks_);
+  start_callbacks(options);
+  const MutexLock lock(queue_mutex_);
+  if (stopping_)
+    throw Error(ErrorKind::driver_gone, "vma::migrate_async", "the runtime shuts down");
+  if (waiting_.size() >= TaskQueue::tasks_max) {
+    throw Error(ErrorKind::busy, "vma::migrate_async",
+                fmt::format("{} migrations are queued, the limit; wait for some of them "
+                            "(Migration::wait), or cancel them",
+                            waiting_.size()));
+  }
+  start_workers();
+  waiting_.push(task);
+  queue_changed_.notify_all();
+  return task;
+}
+
+/// What tells of the move's end is there before it begins.
+void Mover::start_callbacks(const MigrateOptions& options) {
+  try {
+    callbacks_->start();
+  } catch (const std::exception& error) {
+    if (options.on_progress) throw;
+    log(LogLevel::debug, "the callback thread could not be started: {}", error.what());
+  }
+}
+
+/// As many as can be of use; fewer do as well, as long as there is one.
+void Mover::start_workers() {
+  const std::size_t wanted = std::min(running_max(), waiting_.size() + running_.size() + 1);
+  running_.reserve(std::max(wanted, workers_.size()));  // `next_task` allocates nothing.
+  workers_.reserve(wanted);
+  while (workers_.size() < wanted) {
+    try {
+      workers_.push_back(memory_.driver().executor().spawn(
+          fmt::format("vmart mover {}", workers_.size()), [this] { work(); }));
+    } catch (const std::exception& error) {
+      if (workers_.empty()) throw;
+      log(LogLevel::debug, "could not start another mover thread; continuing with {}: {}",
+          workers_.size(), error.what());
+      return;
+    }
+  }
+}
+
+/// The first whose allocation nobody else moves; its claim is taken.
+std::shared_ptr<MigrationTask> Mover::next_task() {
+  if (running_.size() >= running_max()) return nullptr;
+  std::shared_ptr<MigrationTask> task = waiting_.take();
+  if (task) running_.push_back(task);
+  return task;
+}
+
+void Mover::work() {
+  constexpr std::chrono::milliseconds look_period(1);  // A free ends its claim and tells nobody.
+  MutexLock lock(queue_mutex_);
+  while (true) {
+    std::shared_ptr<MigrationTask> task = next_task();
+    if (task) {
+      lock.unlock();
+      carry_out(*task);
+      lock.lock();
+      std::erase(running_, task);
+      waiting_.ended(*task);
+      queue_changed_.notify_all();
+      continue;
+    }
+    if (stopping_ && waiting_.empty()) return;
+    if (waiting_.empty()) {
+      queue_changed_.wait(
+          lock, [&]() VMART_NO_THREAD_ANALYSIS { return stopping_ || !waiting_.empty(); });
+    } else {
+      Clock& clock = memory_.driver().clock();
+      queue_changed_.wait_until(lock, clock, clock.now() + look_period, [] { return false; });
+    }
+  }
+}
+
+void Mover::carry_out(MigrationTask& task) noexcept {
+  std::shared_ptr<Allocation> allocation = task.allocation();
+  MigrationReport report = task.report();  // Allocates nothing: it has neither texts nor failures.
+  std::optional<Error> failure = attempt(task, *allocation, report);
+  if (failure) {
+    const bool poisoned = std::ranges::any_of(
+        report.failures, [](const ChunkFailure& chunk) { return chunk.poisoned; });
+    if (poisoned && failure->kind() != ErrorKind::poisoned) failure = lost_slot_;
+    report.outcome = failure->kind() == ErrorKind::cancelled ? Outcome::cancelled
+                     : report.chunks_moved == 0              ? Outcome::failed
+                                                             : Outcome::partly;
+  }
+  ProcessExit::hold_back();  // Nobody is told of an end that is the process's.
+  if (task.terms.choice == PlaceChoice::program)
+    allocation->note_wanted_there(task.range.first, task.range.end, task.to);
+  allocation->end_move();
+  ended(*allocation, report);
+  task.finish(std::move(report), std::move(failure));
+  // If it was freed it ends here, and gives its addresses back: not beside a closed gate.
+  const MutexLock slow_work(memory_.lane().turn());
+  allocation.reset();
+}
+
+/// What it failed with. The report is right either way.
+std::optional<Error> Mover::attempt(MigrationTask& task, Allocation& allocation,
+                                    MigrationReport& report) noexcept {
+  constexpr const char* call = "vma::migrate_async";
+  try {
+    try {
+      if (task.cancelled()) throw Error(ErrorKind::cancelled, call, "before it began");
+      const bool held = task.options.scope == StopScope::hold || task.options.nothing_runs;
+      const CallerContext context(memory_.driver(), held ? task.caller : ContextHandle{});
+      if (held) {
+        move_held(allocation, task.range, task.to, task.options, task.terms, &task, report);
+      } else {
+        LiveMove(*this, task, allocation, report).run();
+      }
+      if (report.outcome == Outcome::done) return std::nullopt;
+      return Error(ErrorKind::cancelled, call,
+                   fmt::format("after {} of {} chunks", report.chunks_moved, report.chunks));
+    } catch (const Error& error) {
+      return error;  // Copying it allocates nothing.
+    } catch (const std::bad_alloc&) {
+      return no_memory_;
+    } catch (const std::exception& error) {
+      return Error(ErrorKind::driver_failure, call, error.what());
+    }
+  } catch (const std::exception&) {  // For an error of its own.
+    return no_memory_;
+  }
+}
+
+void Mover::refuse_more() noexcept {
+  const MutexLock lock(queue_mutex_);
+  stopping_ = true;
+  waiting_.cancel_all();
+  for (const auto& task : running_) task->cancel();
+  queue_changed_.notify_all();
+}
+
+void Mover::stop() noexcept {
+  refuse_more();
+  std::vector<std::unique_ptr<Task>> workers;
+  {
+    const MutexLock lock(queue_mutex_);
+    workers.swap(workers_);
+  }
+  for (const std::unique_ptr<Task>& worker : workers) worker->join();
+  callbacks_->stop();
+}
+
+}  // namespace vma

@@ -1,0 +1,115 @@
+#include "migrate/moves/restoration.hpp"
+
+#include "base/mapping_limit.hpp"
+#include "migrate/moves/migration_error.hpp"
+#include "migrate/moves/phase_timer.hpp"
+
+#include <exception>
+#include <utility>
+
+namespace vma {
+namespace {
+constexpr const char* resume_call = "vma::resume";
+}  // namespace
+
+Restoration::Restoration(Mover& mover, Allocation& allocation, SlotRange range, Location at)
+    : mover_(mover),
+      memory_(mover.memory_),
+      clock_(mover.memory_.driver().clock()),
+      allocation_(allocation),
+      range_(range),
+      at_(at) {}
+
+Restoration::~Restoration() {
+  for (Chunk& chunk : chunks_) memory_.retire(std::move(chunk));
+}
+
+MigrationReport Restoration::run() {
+  const TimePoint start = clock_.now();
+  try {
+    naming_mapping_limit(resume_call, [this] {
+      plan();
+      obtain();
+      for (std::size_t i = 0; i < chunks_.size() && !allocation_.being_freed; ++i) {
+        show(slots_[i], chunks_[i]);
+      }
+    });
+  } catch (const Error& error) {
+    finish(start);
+    throw migration_error(error, report_, allocation_);
+  }
+  finish(start);
+  return report_;
+}
+
+void Restoration::plan() {
+  for (std::size_t slot = range_.first; slot < range_.end; ++slot) {
+    if (!allocation_.dropped(slot)) continue;
+    slots_.push_back(slot);
+    report_.bytes_asked += allocation_.geometry().slot_bytes(slot);
+  }
+  report_.chunks = static_cast<int>(slots_.size());
+  chunks_.reserve(slots_.size());
+}
+
+/// Room is made as for an allocation: from the cache, by giving up the cache, by the pressure.
+void Restoration::obtain() {
+  const PhaseTimer timer(clock_, report_.phases.cache);
+  MemoryPressure::Want want(memory_.pressure());
+  const MoveTerms terms;
+  mover_.with_room(want, terms, at_, report_.bytes_asked,
+                   [&] { memory_.require_room(at_, report_.bytes_asked, resume_call); });
+  for (const std::size_t slot : slots_) {
+    const std::uint64_t slot_bytes = allocation_.geometry().slot_bytes(slot);
+    mover_.with_room(want, terms, at_, slot_bytes, [&] {
+      chunks_.push_back(memory_.obtain(at_, slot_bytes, Memory::Turn::take, resume_call));
+    });
+  }
+  for (const Chunk& chunk : chunks_) mover_.engine_.zero(chunk);
+}
+
+void Restoration::show(std::size_t slot, Chunk& chunk) {
+  const PhaseTimer timer(clock_, report_.phases.map);
+  const Location from = allocation_.home(slot);
+  try {
+    try {
+      allocation_.restore(slot, chunk, memory_.topology());
+    } catch (const Error& error) {
+      // Page tables need memory too: give up what is held back for them and try once more.
+      if (error.kind() != ErrorKind::out_of_memory || !allocation_.dropped(slot)) throw;
+      if (!memory_.keepers().give_up_spares()) throw;
+      allocation_.restore(slot, chunk, memory_.topology());
+    }
+  } catch (const std::exception& error) {
+    report_.failures.push_back(
+        {slot * allocation_.geometry().chunk_bytes, error.what(), !allocation_.dropped(slot)});
+    throw;
+  }
+  ++report_.chunks_moved;  // One that is dark was not.
+  report_.bytes_moved += allocation_.geometry().slot_bytes(slot);
+  tell_restored(slot, from);
+}
+
+void Restoration::tell_restored(std::size_t slot, Location from) noexcept {
+  ChunkStep step;
+  step.kind = ChunkStep::Kind::restored;
+  step.begin = step.end = step.switched = clock_.now();
+  step.address = allocation_.slot_begin(slot);
+  step.bytes = allocation_.geometry().slot_bytes(slot);
+  step.from = from;
+  step.to = at_;
+  mover_.tell(step);
+}
+
+void Restoration::finish(TimePoint start) noexcept {
+  if (report_.chunks_moved == report_.chunks) {
+    report_.outcome = Outcome::done;
+  } else if (report_.failures.empty() && allocation_.being_freed) {
+    report_.outcome = Outcome::cancelled;
+  } else {
+    report_.outcome = report_.chunks_moved == 0 ? Outcome::failed : Outcome::partly;
+  }
+  report_.wall = clock_.now() - start;
+}
+
+}  // namespace vma

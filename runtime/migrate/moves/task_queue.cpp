@@ -1,0 +1,73 @@
+#include "migrate/moves/task_queue.hpp"
+
+#include <iterator>
+#include <utility>
+
+namespace vma {
+
+void TaskQueue::push(std::shared_ptr<MigrationTask> task) {
+  const Rank rank{task->options.priority, last_number_ + 1};
+  const auto [line, fresh] = lines_.try_emplace(task->begin);
+  try {
+    if (fresh) {
+      Ready one;
+      one.insert({rank, task->begin});
+      line->second.place = one.extract(one.begin());
+    }
+    line->second.tasks.emplace(rank, std::move(task));
+  } catch (...) {
+    if (fresh) lines_.erase(line);
+    throw;
+  }
+  ++last_number_;
+  ++size_;
+  make_ready(line);
+}
+
+/// Requires: it has a task that waits.
+void TaskQueue::make_ready(Lines::iterator line) noexcept {
+  if (line->second.running) return;
+  const std::pair<Rank, Address> first{line->second.tasks.begin()->first, line->first};
+  if (line->second.place.empty()) {
+    // It stands in `ready_` with the task that was the first: the second one now, or still that.
+    const auto next = std::next(line->second.tasks.begin());
+    const auto standing = ready_.find({next->first, line->first});
+    if (standing == ready_.end()) return;
+    line->second.place = ready_.extract(standing);
+  }
+  line->second.place.value() = first;
+  ready_.insert(std::move(line->second.place));
+}
+
+std::shared_ptr<MigrationTask> TaskQueue::take() noexcept {
+  for (auto place = ready_.begin(); place != ready_.end(); ++place) {
+    const auto line = lines_.find(place->second);
+    const auto first = line->second.tasks.begin();
+    if (!first->second->allocation()->try_begin_move()) continue;
+    std::shared_ptr<MigrationTask> task = std::move(first->second);
+    line->second.tasks.erase(first);
+    line->second.running = true;
+    line->second.place = ready_.extract(place);
+    --size_;
+    return task;
+  }
+  return nullptr;
+}
+
+void TaskQueue::ended(const MigrationTask& task) noexcept {
+  const auto line = lines_.find(task.begin);
+  line->second.running = false;
+  if (line->second.tasks.empty()) {
+    lines_.erase(line);
+  } else {
+    make_ready(line);
+  }
+}
+
+void TaskQueue::cancel_all() noexcept {
+  for (const auto& [begin, line] : lines_) {
+    for (const auto& [rank, task] : line.tasks) task->cancel();
+  }
+}
+
+}  // namespace vma

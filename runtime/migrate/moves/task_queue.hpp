@@ -1,0 +1,60 @@
+#pragma once
+
+#include "migrate/moves/migration_task.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <utility>
+
+namespace vma {
+
+/// Migrations that wait for a worker: the highest priority first, equal ones in order, one of an
+/// allocation at a time. Each call costs O(log n) in the number that wait, and `take` in addition
+/// one look at each allocation that somebody else moves or frees meanwhile. One lock guards it.
+class TaskQueue {
+ public:
+  /// That may wait; who submits keeps to it. A move costs about a kilobyte while it waits.
+  static constexpr std::size_t tasks_max = 65'536;
+
+  /// Throws: std::bad_alloc; then nothing has changed.
+  void push(std::shared_ptr<MigrationTask> task);
+  /// The first one whose allocation has no other move under way, with its claim taken; null if
+  /// there is none.
+  std::shared_ptr<MigrationTask> take() noexcept;
+  /// One that was taken: the next of its allocation may run.
+  void ended(const MigrationTask& task) noexcept;
+  void cancel_all() noexcept;
+
+  std::size_t size() const noexcept { return size_; }
+  bool empty() const noexcept { return size_ == 0; }
+
+ private:
+  struct Rank {
+    int priority = 0;
+    std::uint64_t number = 0;  // In the order of coming.
+    friend bool operator<(const Rank& one, const Rank& other) noexcept {
+      if (one.priority != other.priority) return one.priority > other.priority;
+      return one.number < other.number;
+    }
+  };
+  using Tasks = std::map<Rank, std::shared_ptr<MigrationTask>>;
+  using Ready = std::set<std::pair<Rank, Address>>;
+  struct Line {
+    Tasks tasks;
+    bool running = false;
+    Ready::node_type place;  // In `ready_`, kept here while it has none: to get it wants no memory.
+  };
+  using Lines = std::map<Address, Line>;
+
+  void make_ready(Lines::iterator line) noexcept;
+
+  Lines lines_;  // By allocation; those that have a task, waiting or running.
+  Ready ready_;  // The first task of each line that has none running.
+  std::size_t size_ = 0;
+  std::uint64_t last_number_ = 0;
+};
+
+}  // namespace vma

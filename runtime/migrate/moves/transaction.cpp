@@ -1,0 +1,255 @@
+#include "migrate/moves/transaction.hpp"
+
+#include "base/check.hpp"
+#include "base/log.hpp"
+#include "memory/verify_access.hpp"
+#include "migrate/moves/phase_timer.hpp"
+
+#include <exception>
+#include <utility>
+
+namespace vma {
+Transaction::Transaction(Memory& memory, CopyEngine& engine, Allocation& allocation,
+                         std::size_t slot, Location to)
+    : memory_(memory),
+      driver_(memory.driver()),
+      engine_(engine),
+      allocation_(allocation),
+      slot_(slot),
+      from_(allocation.home(slot)),
+      to_(to),
+      size_bytes_(allocation.geometry().slot_bytes(slot)) {}
+
+Transaction::~Transaction() {
+  constexpr std::chrono::seconds patience(2);
+  end_copy(driver_.clock().now() + patience);
+  if (source_) memory_.retire(std::move(source_));
+  if (!target_) return;
+  if (mapped_ == Mapped::target) {
+    memory_.quarantine(std::move(target_), "a slot that shows it cannot be unmapped");
+  } else if (target_clean()) {
+    memory_.keep_copy(allocation_, slot_, *clean_in_, std::move(target_));
+  } else {
+    if (took_copy_) memory_.copies().note_dropped();
+    memory_.retire(std::move(target_));
+  }
+}
+
+void Transaction::move_to(State next) {
+  const bool allowed =
+      (state_ == State::planned && next == State::ready) ||
+      (state_ == State::ready && (next == State::copying || next == State::copied)) ||
+      (state_ == State::copied && next == State::ready) ||
+      (state_ == State::ready && next == State::planned) ||
+      (state_ == State::copying && (next == State::copied || next == State::stayed)) ||
+      (state_ == State::copied && next >= State::switched);
+  VMART_CHECK(allowed, "a transaction follows its drawing");
+  state_ = next;
+}
+
+bool Transaction::take_clean_target() {
+  // A move that waited behind a free names addresses, and so copies, that are another's by now.
+  if (state_ != State::planned || allocation_.being_freed || allocation_.exported) return false;
+  const std::uint64_t epoch = allocation_.writable_epoch();
+  target_ = memory_.take_copy(allocation_, slot_, to_, epoch);
+  if (!target_) return false;
+  clean_in_ = epoch;
+  took_copy_ = true;
+  move_to(State::ready);
+  return true;
+}
+
+bool Transaction::target_clean() const noexcept {
+  return clean_in_ && *clean_in_ == allocation_.writable_epoch() && !allocation_.exported;
+}
+
+bool Transaction::take_cached_target() {
+  // What is cached may have to be taken apart, which is nothing to do beside a closed gate.
+  const MutexLock slow_work(memory_.lane().turn());
+  target_ = memory_.obtain_cached(to_, size_bytes_);
+  if (target_) move_to(State::ready);
+  return static_cast<bool>(target_);
+}
+
+void Transaction::take_target(Memory::Turn turn) {
+  target_ = memory_.obtain(to_, size_bytes_, turn, "vma::migrate");
+  move_to(State::ready);
+}
+
+void Transaction::start_copy() {
+  clean_in_.reset();  // It is written to.
+  copy_ = engine_.enqueue(allocation_.chunk(slot_), target_);
+  move_to(State::copying);
+}
+
+bool Transaction::copy_done_by(TimePoint deadline) {
+  return state_ == State::copied || engine_.wait_until(copy_, deadline);
+}
+
+void Transaction::finish_copy() {
+  VMART_CHECK(state_ == State::copying, "a copy is waited for once");
+  try {
+    engine_.wait(copy_);
+  } catch (...) {
+    memory_.quarantine(std::move(target_), "a copy into it failed and may still be under way");
+    move_to(State::stayed);
+    throw;
+  }
+  move_to(State::copied);
+}
+
+void Transaction::note_copied() {
+  VMART_CHECK(state_ == State::ready, "a target is copied to once");
+  move_to(State::copied);
+}
+
+void Transaction::note_clean() {
+  VMART_CHECK(target_clean(), "only a copy that nobody could write to since is the slot's bytes");
+  note_copied();
+  noted_clean_ = true;
+}
+
+void Transaction::discard_copy() {
+  VMART_CHECK(state_ == State::copied, "what is discarded was copied");
+  clean_in_.reset();
+  noted_clean_ = false;
+  move_to(State::ready);
+}
+
+void Transaction::plan_again(const char* reason) noexcept {
+  VMART_CHECK(state_ == State::ready, "only a target that nothing was copied to is replaced");
+  set_target_aside(reason);
+  if (std::exchange(took_copy_, false)) memory_.copies().note_dropped();
+  clean_in_.reset();
+  move_to(State::planned);
+}
+
+/// What writes to the target may go on reading the source.
+void Transaction::set_target_aside(const char* reason) noexcept {
+  allocation_.chunk(slot_).mark_busy();
+  memory_.quarantine(std::move(target_), reason);
+}
+
+void Transaction::abandon_target(const char* reason) noexcept {
+  if (target_) set_target_aside(reason);
+  state_ = State::stayed;
+}
+
+void Transaction::abandon_copy() noexcept {
+  engine_.give_up(copy_);
+  abandon_target("a copy into it does not end");
+}
+
+void Transaction::end_copy(TimePoint deadline) noexcept {
+  if (state_ != State::copying) return;
+  try {
+    if (!copy_done_by(deadline)) return abandon_copy();
+    finish_copy();
+  } catch (const std::exception& error) {
+    log(LogLevel::warn, "a copy that nobody waited for failed: {}", error.what());
+    if (state_ != State::copying) return;
+    engine_.give_up(copy_);
+    abandon_target("a copy into it failed and may still be under way");
+  }
+}
+
+/// Before the slot goes dark: what follows must not allocate host memory.
+void Transaction::list_accessors() {
+  source_accessors_ = allocation_.accessors(from_, memory_.topology());
+  target_accessors_ = allocation_.accessors(to_, memory_.topology());
+}
+
+void Transaction::hide(Phases& phases) {
+  const PhaseTimer timer(driver_.clock(), phases.unmap);
+  driver_.unmap(allocation_.slot_begin(slot_), size_bytes_);
+  mapped_ = Mapped::nothing;
+}
+
+void Transaction::show(const Chunk& chunk, Mapped which, Phases& phases) {
+  const Address begin = allocation_.slot_begin(slot_);
+  if (mapped_ != which) {
+    if (mapped_ != Mapped::nothing) hide(phases);
+    const PhaseTimer timer(driver_.clock(), phases.map);
+    driver_.map(begin, size_bytes_, chunk.handle());
+    mapped_ = which;
+  }
+  const PhaseTimer timer(driver_.clock(), phases.grant);
+  const auto& accessors = which == Mapped::target ? target_accessors_ : source_accessors_;
+  driver_.grant(begin, size_bytes_, accessors);
+  verify_access(driver_, begin, size_bytes_, accessors);
+}
+
+void Transaction::show_target(Phases& phases) {
+  try {
+    show(target_, Mapped::target, phases);
+  } catch (const Error& error) {
+    // Page tables need memory too: give up what is held back for them and try once more.
+    if (error.kind() != ErrorKind::out_of_memory || !memory_.keepers().give_up_spares()) throw;
+    show(target_, Mapped::target, phases);
+  }
+}
+
+void Transaction::switch_slot(Phases& phases) {
+  VMART_CHECK(state_ == State::copied, "switched follows copied");
+  Clock& clock = driver_.clock();
+  const TimePoint start = clock.now();
+  try {
+    list_accessors();
+    hide(phases);  // A refusal has done nothing: the slot still shows the source.
+    show_target(phases);
+  } catch (...) {
+    if (mapped_ != Mapped::source) go_home(phases);  // I3: the source is whole.
+    if (state_ == State::copied) move_to(State::stayed);
+    dark_ = clock.now() - start;
+    throw;
+  }
+  dark_ = clock.now() - start;
+  source_ = allocation_.replace(slot_, std::move(target_));
+  switched_at_ = clock.now();  // Who looks from now on sees it there.
+  move_to(State::switched);
+  if (noted_clean_) {
+    memory_.copies().note_used(size_bytes_);
+  } else if (took_copy_) {
+    memory_.copies().note_dropped();
+  }
+  if (allocation_.read_only()) read_only_in_ = allocation_.writable_epoch();
+}
+
+void Transaction::go_home(Phases& phases) {
+  constexpr int tries = 3;  // Giving up the spares may help where memory ran out.
+  const Chunk& source = allocation_.chunk(slot_);
+  for (int attempt = 1;; ++attempt) {
+    try {
+      return show(source, Mapped::source, phases);
+    } catch (const std::exception& error) {
+      memory_.keepers().give_up_spares();
+      if (attempt < tries) continue;
+      log(LogLevel::error, "a slot at {:#x} can show neither target nor source: {}",
+          to_integer(allocation_.slot_begin(slot_)), error.what());
+    }
+    allocation_.poison(slot_, mapped_ != Mapped::nothing);  // I4
+    return move_to(State::poisoned);
+  }
+}
+
+bool Transaction::may_keep_source() const noexcept {
+  const bool promoted = from_.kind == Location::Kind::host && to_.kind == Location::Kind::gpu;
+  // What is exported may be written to by who knows the memory and not the slot.
+  return promoted && read_only_in_ && !allocation_.exported;
+}
+
+bool Transaction::give_source_up(const MigrateOptions& options, const MoveTerms& terms) noexcept {
+  if (!source_) return false;
+  const bool keeps = (options.keep_clean_copy || terms.keeps_copy) && may_keep_source();
+  if (keeps) {
+    memory_.copies().note_kept();
+    memory_.keep_copy(allocation_, slot_, *read_only_in_, std::move(source_));
+  } else if (terms.gives_back) {
+    memory_.dismiss(std::move(source_));
+  } else {
+    memory_.retire(std::move(source_));
+  }
+  return keeps;
+}
+
+}  // namespace vma

@@ -1,0 +1,126 @@
+#pragma once
+
+#include "base/clock.hpp"
+#include "memory/memory.hpp"
+#include "migrate/copying/copy_engine.hpp"
+#include "migrate/moves/move_terms.hpp"
+
+#include <vma/migration.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace vma {
+
+/// One chunk's move under way.
+///
+///     planned --take_target--> ready --start_copy--> copying --finish_copy--> copied
+///                              ready --note_copied--> copied, by somebody else
+///                              ready --note_clean--> copied, by nobody: a clean copy
+///     ready --plan_again--> planned           the target cannot be used any more
+///     copied --discard_copy--> ready          the source has changed since
+///     copied --switch_slot--> switched        the slot shows the target; the source is idle
+///                         \--> stayed         the slot shows the source again, with access for all
+///                         \--> poisoned       the slot shows nothing; the source has the bytes
+///
+/// The source chunk keeps the bytes, readable through its staging mapping, until `switched` (I3).
+/// The destructor undoes: a target that is idle goes back to the cache, or to the clean copies.
+///
+/// One thread, which holds the allocation's `operations()`; from `switch_slot` on nothing that may
+/// touch the slot runs (I2): the caller has a committed hold, or the user's word.
+class Transaction {
+ public:
+  enum class State { planned, ready, copying, copied, switched, stayed, poisoned };
+
+  Transaction(Memory& memory, CopyEngine& engine, Allocation& allocation, std::size_t slot,
+              Location to);
+  ~Transaction();
+  Transaction(const Transaction&) = delete;
+  Transaction& operator=(const Transaction&) = delete;
+
+  /// The clean copy that the slot has at the target. False if there is none, or a target already.
+  bool take_clean_target();
+  /// Whether the target is that copy, and nobody could write since it was left: its bytes are the
+  /// source's. Once false it stays so; true, it does while the caller holds `operations()`.
+  bool target_clean() const noexcept;
+  /// False if the cache has no chunk for it.
+  bool take_cached_target();
+  /// Throws: Error{out_of_memory}; then it is still planned.
+  void take_target(Memory::Turn turn);
+  void start_copy();
+  /// Whether it is done, after waiting for it until `deadline`.
+  bool copy_done_by(TimePoint deadline);
+  /// Blocks. Throws: what the copy failed with; then the target is kept aside for good.
+  void finish_copy();
+  /// The bytes are in the target, whoever put them there.
+  void note_copied();
+  /// The same, since it is a clean copy. Requires: `target_clean()`; the caller keeps it so.
+  void note_clean();
+  void discard_copy();
+  /// Somebody may still write to the target: it is kept aside for good, and the source once no slot
+  /// shows it any more, since it may still be read. The next target is another. Requires: `ready`.
+  void plan_again(const char* reason) noexcept;
+  /// The same, and the chunk stays.
+  void abandon_target(const char* reason) noexcept;
+  /// A copy that nobody wants any more ends; or it is abandoned at `deadline`, and so is its
+  /// target.
+  void end_copy(TimePoint deadline) noexcept;
+  /// Throws: Error; `state()` is `stayed` or `poisoned` then, and the bytes are whole (I4).
+  /// Adds what it took to `phases`.
+  void switch_slot(Phases& phases);
+  /// The source chunk goes to the cache, or where options and terms say. Returns whether it stays
+  /// as the slot's clean copy: where that is asked for, and bytes that nobody may write to went
+  /// from host memory to HBM. Requires: switched; the caller does not hold `lane().turn()`.
+  bool give_source_up(const MigrateOptions& options, const MoveTerms& terms) noexcept;
+
+  State state() const noexcept { return state_; }
+  std::size_t slot() const noexcept { return slot_; }
+  Location from() const noexcept { return from_; }
+  const Allocation& allocation() const noexcept { return allocation_; }
+  const Chunk& source() const { return allocation_.chunk(slot_); }
+  const Chunk& target() const noexcept { return target_; }
+  std::uint64_t size_bytes() const noexcept { return size_bytes_; }
+  /// Whether it has moved without a copy.
+  bool remapped() const noexcept { return state_ == State::switched && noted_clean_; }
+  std::chrono::nanoseconds dark() const noexcept { return dark_; }
+  /// Requires: switched.
+  TimePoint switched_at() const noexcept { return switched_at_; }
+
+ private:
+  void abandon_copy() noexcept;
+  void set_target_aside(const char* reason) noexcept;
+  bool may_keep_source() const noexcept;
+  enum class Mapped { nothing, target, source };
+
+  void move_to(State next);
+  void list_accessors();
+  void show(const Chunk& chunk, Mapped which, Phases& phases);
+  void hide(Phases& phases);
+  void show_target(Phases& phases);
+  void go_home(Phases& phases);
+
+  Memory& memory_;
+  Driver& driver_;
+  CopyEngine& engine_;
+  Allocation& allocation_;
+  const std::size_t slot_;
+  const Location from_;
+  const Location to_;
+  const std::uint64_t size_bytes_;
+  State state_ = State::planned;
+  Mapped mapped_ = Mapped::source;
+  Chunk target_;
+  Chunk source_;                                               // Once switched.
+  std::vector<Accessor> source_accessors_, target_accessors_;  // Of the slot, from the switch on.
+  CopyEngine::Copy copy_;
+  std::optional<std::uint64_t> clean_in_;  // The writable epoch in which the target is clean.
+  bool noted_clean_ = false;
+  bool took_copy_ = false;                     // Clean still or not.
+  std::optional<std::uint64_t> read_only_in_;  // That of the switch, if nobody may write then.
+  std::chrono::nanoseconds dark_{0};
+  TimePoint switched_at_{0};
+};
+
+}  // namespace vma

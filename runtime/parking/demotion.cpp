@@ -1,0 +1,174 @@
+#include "parking/demotion.hpp"
+
+#include "base/log.hpp"
+#include "memory/move_claim.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace vma {
+namespace {
+
+/// Slots of one allocation that can go, one behind the other.
+struct Run {
+  std::shared_ptr<Allocation> allocation;
+  SlotRange range;
+  std::uint64_t size_bytes = 0;
+  Location to;
+  TimePoint placed_at{0};  // Before: what stays behind is as old as it was, and goes next.
+};
+
+class Demoter {
+ public:
+  Demoter(Memory& memory, Mover& mover, const Demotion& wanted)
+      : memory_(memory), mover_(mover), wanted_(wanted), clock_(memory.driver().clock()) {
+    for (const Location at : wanted.order) room_bytes_[at] = memory.room_bytes(at);
+  }
+
+  std::uint64_t run() {
+    const bool attached = !mover_.attached().contexts().empty();
+    const bool holds = !attached && wanted_.may_hold && memory_.driver().has_context_hold();
+    if (!attached && !holds) return 0;
+    std::uint64_t planned_bytes = 0;
+    std::uint64_t held_bytes = 0;
+    for (const std::shared_ptr<Allocation>& allocation : candidates()) {
+      if (attached && !mover_.attached().any(allocation->begin())) continue;
+      for (const Run& run : runs_of(allocation, wanted_.size_bytes - planned_bytes)) {
+        if (holds) {
+          held_bytes += move_held(run);
+          planned_bytes = held_bytes;
+        } else {
+          submit(run, Mode::automatic);
+          planned_bytes += run.size_bytes;
+        }
+        if (planned_bytes >= wanted_.size_bytes || clock_.now() >= wanted_.until) break;
+      }
+      if (planned_bytes >= wanted_.size_bytes || clock_.now() >= wanted_.until) break;
+    }
+    return holds ? held_bytes : wait_for_all();
+  }
+
+ private:
+  /// Those that may move and that nobody moves or frees now, by when they came to lie there.
+  std::vector<std::shared_ptr<Allocation>> candidates() {
+    std::vector<std::pair<TimePoint, std::shared_ptr<Allocation>>> found;
+    for (std::shared_ptr<Allocation>& allocation : memory_.registry().all()) {
+      if (!allocation->may_move() || allocation->poisoned()) continue;
+      if (allocation->being_freed || allocation->moving()) continue;
+      const TimePoint placed_at = allocation->placed_at;
+      found.emplace_back(placed_at, std::move(allocation));
+    }
+    std::ranges::stable_sort(found, {}, [](const auto& one) { return one.first; });
+    std::vector<std::shared_ptr<Allocation>> allocations;
+    for (auto& one : found) allocations.push_back(std::move(one.second));
+    return allocations;
+  }
+
+  std::optional<Location> place_for(const Allocation& allocation, std::size_t slot,
+                                    std::uint64_t size_bytes) {
+    for (const Location at : wanted_.order) {
+      if (at == wanted_.at || room_bytes_[at] < size_bytes) continue;
+      if (!mover_.reach().allows(allocation, slot, at)) continue;
+      if (room_bytes_[at] != UINT64_MAX) room_bytes_[at] -= size_bytes;
+      return at;
+    }
+    return std::nullopt;
+  }
+
+  bool any_has_room(std::uint64_t size_bytes) const {
+    return std::ranges::any_of(wanted_.order, [&](Location at) {
+      return at != wanted_.at && room_bytes_.at(at) >= size_bytes;
+    });
+  }
+
+  /// No more chunks than `size_bytes` takes.
+  std::vector<Run> runs_of(const std::shared_ptr<Allocation>& allocation,
+                           std::uint64_t size_bytes) {
+    std::vector<Run> runs;
+    std::uint64_t found_bytes = 0;
+    const Geometry& geometry = allocation->geometry();
+    for (std::size_t slot = 0; slot < geometry.slots && found_bytes < size_bytes; ++slot) {
+      if (allocation->home(slot) != wanted_.at || allocation->dropped(slot)) continue;
+      const std::uint64_t slot_bytes = geometry.slot_bytes(slot);
+      const std::optional<Location> to = place_for(*allocation, slot, slot_bytes);
+      if (!to && !any_has_room(slot_bytes)) return runs;
+      if (!to) continue;  // This slot's users reach none of the places; those of others may.
+      found_bytes += slot_bytes;
+      if (!runs.empty() && runs.back().range.end == slot && runs.back().to == *to) {
+        ++runs.back().range.end;
+        runs.back().size_bytes += slot_bytes;
+      } else {
+        runs.push_back({allocation, {slot, slot + 1}, slot_bytes, *to, allocation->placed_at});
+      }
+    }
+    return runs;
+  }
+
+  void submit(const Run& run, Mode mode) {
+    MigrateOptions options;
+    options.scope = StopScope::attached;
+    options.mode = mode;
+    tasks_.emplace_back(run, mover_.submit(run.allocation, run.range, run.to, options, terms_));
+  }
+
+  std::uint64_t move_held(const Run& run) {
+    const MoveClaim claim = MoveClaim::try_take(run.allocation);
+    if (!claim) return 0;
+    std::uint64_t moved_bytes = 0;
+    try {
+      moved_bytes = mover_.move(*run.allocation, run.range, run.to, {}, terms_).bytes_moved;
+    } catch (const Error& error) {
+      log(LogLevel::debug, "a demotion failed: {}", error.what());
+      if (error.report() != nullptr) moved_bytes = error.report()->bytes_moved;
+    }
+    run.allocation->placed_at = run.placed_at;
+    return moved_bytes;
+  }
+
+  /// A live copy wants some memory of the full place for its digests; what finds none goes stopped.
+  std::uint64_t wait_for_all() {
+    std::uint64_t moved_bytes = 0;
+    for (std::size_t i = 0; i < tasks_.size(); ++i) {  // More come behind meanwhile.
+      const auto [run, task] = tasks_[i];
+      const TimePoint now = clock_.now();
+      const bool done = task->wait_for(std::max(wanted_.until, now) - now);
+      if (!done) task->cancel();
+      moved_bytes += task->report().bytes_moved;
+      run.allocation->placed_at = run.placed_at;
+      const bool live = task->options.mode != Mode::stopped;
+      if (done && live && found_no_room(*task)) submit(run, Mode::stopped);
+    }
+    return moved_bytes;
+  }
+
+  static bool found_no_room(const MigrationTask& task) {
+    const std::exception_ptr failure = task.error();
+    if (!failure) return false;
+    try {
+      std::rethrow_exception(failure);
+    } catch (const Error& error) {
+      return error.kind() == ErrorKind::out_of_memory;
+    }
+  }
+
+  static constexpr MoveTerms terms_{.asks_for_room = false, .choice = PlaceChoice::runtime};
+  Memory& memory_;
+  Mover& mover_;
+  const Demotion& wanted_;
+  Clock& clock_;
+  std::map<Location, std::uint64_t> room_bytes_;
+  std::vector<std::pair<Run, std::shared_ptr<MigrationTask>>> tasks_;
+};
+
+}  // namespace
+
+std::uint64_t demote(Memory& memory, Mover& mover, const Demotion& wanted) {
+  return Demoter(memory, mover, wanted).run();
+}
+
+}  // namespace vma

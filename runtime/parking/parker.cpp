@@ -1,0 +1,377 @@
+#include "parking/parker.hpp"
+
+#include "base/log.hpp"
+#include "memory/move_claim.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+namespace vma {
+
+/// Neighbouring slots of one allocation that go to one place, or are dropped.
+struct Parker::Step {
+  enum class Kind { move, drop, restore };
+  Kind kind = Kind::move;
+  std::shared_ptr<Allocation> allocation;
+  SlotRange range;
+  Location to;  ///< Of a drop, nowhere.
+  std::uint64_t size_bytes = 0;
+  std::uint64_t moved_bytes = 0;
+  bool full = false;   ///< The target has no room.
+  std::string reason;  ///< Why not all of it has moved.
+};
+
+namespace {
+
+bool in_hbm(Location at) {
+  return at.kind == Location::Kind::gpu;
+}
+
+/// Adds the slot to the last step, or as one of its own.
+template <typename Step>
+void append(std::vector<Step>& steps, typename Step::Kind kind,
+            const std::shared_ptr<Allocation>& allocation, std::size_t slot, Location to) {
+  const std::uint64_t slot_bytes = allocation->geometry().slot_bytes(slot);
+  const bool joins = !steps.empty() && steps.back().allocation == allocation &&
+                     steps.back().kind == kind && steps.back().range.end == slot &&
+                     steps.back().to == to;
+  if (joins) {
+    ++steps.back().range.end;
+    steps.back().size_bytes += slot_bytes;
+    return;
+  }
+  Step step;
+  step.kind = kind;
+  step.allocation = allocation;
+  step.range = {slot, slot + 1};
+  step.to = to;
+  step.size_bytes = slot_bytes;
+  steps.push_back(std::move(step));
+}
+
+}  // namespace
+
+Parker::Parker(Memory& memory, Mover& mover) : memory_(memory), mover_(mover) {}
+
+ParkReport Parker::park(const std::string& tag, const ParkOptions& options) {
+  constexpr const char* call = "vma::park";
+  if (tag.empty()) throw Error(ErrorKind::invalid_argument, call, "the tag is empty");
+  if (options.to) memory_.topology().require(*options.to, call);
+  if (options.to && in_hbm(*options.to)) {
+    throw Error(ErrorKind::invalid_argument, call,
+                fmt::format("{} is no host node", to_string(*options.to)));
+  }
+  const bool drops = options.contents == ParkContents::drop;
+  if (drops && options.how.scope == StopScope::attached && !options.how.nothing_runs) {
+    throw Error(ErrorKind::unsupported, call, "contents are dropped under a hold, not at gates");
+  }
+  const MutexLock turn(turn_);
+  Clock& clock = memory_.driver().clock();
+  const TimePoint start = clock.now();
+  ParkReport report;
+  std::vector<Step> steps = plan_park(tag, options, report);
+  make_targets(steps);
+  carry_out(steps, options, {.gives_back = true, .choice = PlaceChoice::runtime});
+  sum_up(steps, report);
+  forget_what_is_back(tag);  // What did not move lies in HBM still.
+  report.wall = clock.now() - start;
+  return report;
+}
+
+ParkReport Parker::resume(const std::string& tag, const ParkOptions& options) {
+  const MutexLock turn(turn_);
+  Clock& clock = memory_.driver().clock();
+  const TimePoint start = clock.now();
+  ParkReport report;
+  std::vector<Step> steps = plan_resume(tag, report);
+  ParkOptions whole = options;
+  whole.how.reserve_first = true;  // Where there is no room nothing moves, and another is tried.
+  carry_out(steps, whole, {.choice = PlaceChoice::former});
+  move_elsewhere(steps, whole, report);
+  sum_up(steps, report);
+  forget_what_is_back(tag);
+  report.wall = clock.now() - start;
+  return report;
+}
+
+bool Parker::is_parked(const std::string& tag) {
+  const MutexLock lock(mutex_);
+  forget_freed();
+  return parkings_.contains(tag);
+}
+
+bool Parker::holds(const Allocation& allocation) {
+  const MutexLock lock(mutex_);
+  const auto tag = parkings_.find(allocation.tag);
+  if (tag == parkings_.end()) return false;
+  // Its own entry only: listings ask for each allocation in turn.
+  const auto found = tag->second.find(allocation.begin());
+  if (found == tag->second.end() || allocation.being_freed) return false;
+  const Parked& parked = found->second;
+  return parked.allocation.lock().get() == &allocation &&
+         std::ranges::any_of(parked.homes, [](const auto& home) { return home.has_value(); });
+}
+
+std::size_t Parker::parked() {
+  const MutexLock lock(mutex_);
+  forget_freed();
+  std::size_t count = 0;
+  for (const auto& [tag, allocations] : parkings_) count += allocations.size();
+  return count;
+}
+
+Location Parker::wait_place(Location from) const {
+  const Topology& topology = memory_.topology();
+  const Location near = host(topology.info(DeviceId{from.ordinal}).host_node);
+  if (topology.has(near)) return near;
+  const auto first = std::ranges::find_if(
+      topology.locations(), [](Location at) { return at.kind == Location::Kind::host; });
+  if (first != topology.locations().end()) return *first;
+  throw Error(ErrorKind::unsupported, "vma::park", "the machine has no host node");
+}
+
+std::vector<Parker::Step> Parker::plan_park(const std::string& tag, const ParkOptions& options,
+                                            ParkReport& report) {
+  std::vector<Step> steps;
+  std::map<Address, Parked> found;
+  for (const std::shared_ptr<Allocation>& allocation : memory_.registry().all()) {
+    if (allocation->tag != tag || allocation->being_freed) continue;
+    ++report.allocations;
+    Parked& parked = found[allocation->begin()];
+    parked.allocation = allocation;
+    parked.homes.resize(allocation->geometry().slots);
+    const std::vector<std::optional<Location>> before = homes_of(*allocation);
+    for (std::size_t slot = 0; slot < parked.homes.size(); ++slot) {
+      if (allocation->dropped(slot)) continue;
+      const Location at = allocation->home(slot);
+      if (in_hbm(at)) parked.homes[slot] = at;
+      if (options.contents == ParkContents::drop) {
+        const bool goes = in_hbm(at) || before[slot].has_value();
+        if (goes) append(steps, Step::Kind::drop, allocation, slot, Location{});
+      } else if (in_hbm(at)) {
+        append(steps, Step::Kind::move, allocation, slot, options.to.value_or(wait_place(at)));
+      }
+    }
+  }
+  if (report.allocations == 0) {
+    throw Error(ErrorKind::invalid_argument, "vma::park",
+                fmt::format("no allocation has the tag \"{}\"", tag));
+  }
+  note_homes(tag, std::move(found));
+  return steps;
+}
+
+std::vector<std::optional<Location>> Parker::homes_of(const Allocation& allocation) {
+  std::vector<std::optional<Location>> homes(allocation.geometry().slots);
+  const MutexLock lock(mutex_);
+  forget_freed();
+  const auto tag = parkings_.find(allocation.tag);
+  if (tag == parkings_.end()) return homes;
+  const auto parked = tag->second.find(allocation.begin());
+  return parked == tag->second.end() ? homes : parked->second.homes;
+}
+
+/// Before anything goes, so that what has gone is known whatever fails.
+void Parker::note_homes(const std::string& tag, std::map<Address, Parked> found) {
+  const MutexLock lock(mutex_);
+  forget_freed();
+  std::map<Address, Parked>& known = parkings_[tag];
+  for (auto& [begin, parked] : found) {
+    const auto before = known.find(begin);
+    if (before == known.end()) {
+      known.emplace(begin, std::move(parked));
+      continue;
+    }
+    for (std::size_t slot = 0; slot < parked.homes.size(); ++slot) {
+      if (parked.homes[slot]) before->second.homes[slot] = parked.homes[slot];
+    }
+  }
+}
+
+std::vector<Parker::Step> Parker::plan_resume(const std::string& tag, ParkReport& report) {
+  std::vector<Step> steps;
+  const MutexLock lock(mutex_);
+  forget_freed();
+  const auto known = parkings_.find(tag);
+  if (known == parkings_.end()) {
+    throw Error(ErrorKind::invalid_argument, "vma::resume",
+                fmt::format("nothing is parked by the tag \"{}\"", tag));
+  }
+  for (const auto& [begin, parked] : known->second) {
+    const std::shared_ptr<Allocation> allocation = parked.allocation.lock();
+    if (!allocation) continue;
+    ++report.allocations;
+    for (std::size_t slot = 0; slot < parked.homes.size(); ++slot) {
+      if (!parked.homes[slot]) continue;
+      if (allocation->dropped(slot)) {
+        append(steps, Step::Kind::restore, allocation, slot, *parked.homes[slot]);
+      } else if (!in_hbm(allocation->home(slot))) {
+        append(steps, Step::Kind::move, allocation, slot, *parked.homes[slot]);
+      }
+    }
+  }
+  return steps;
+}
+
+/// Host memory takes ten times as long to make as to fill: all of it is there before the first
+/// stop, and what cannot be had is met again by the move that wants it.
+void Parker::make_targets(const std::vector<Step>& steps) {
+  std::map<std::pair<Location, std::uint64_t>, std::uint64_t> counts;
+  for (const Step& step : steps) {
+    if (step.kind != Step::Kind::move || !step.allocation->may_move() ||
+        step.allocation->poisoned())
+      continue;
+    for (std::size_t slot = step.range.first; slot < step.range.end; ++slot) {
+      if (memory_.copies().has(step.allocation->begin(), slot, step.to,
+                               step.allocation->writable_epoch())) {
+        continue;  // That is its target.
+      }
+      ++counts[{step.to, step.allocation->geometry().slot_bytes(slot)}];
+    }
+  }
+  for (const auto& [chunk, count] : counts) {
+    const auto& [at, chunk_bytes] = chunk;
+    try {
+      memory_.reserve(at, count * chunk_bytes, chunk_bytes);
+    } catch (const Error& error) {
+      log(LogLevel::debug, "not all memory to park in was made ahead: {}", error.what());
+    }
+  }
+}
+
+/// Under a hold one behind the other, since holds take turns; at gates all at once, as many as the
+/// mover does.
+void Parker::carry_out(std::vector<Step>& steps, const ParkOptions& options,
+                       const MoveTerms& terms) {
+  const char* call = terms.gives_back ? "vma::park" : "vma::resume";
+  const bool attached = options.how.scope == StopScope::attached && !options.how.nothing_runs;
+  std::vector<std::pair<Step*, std::shared_ptr<MigrationTask>>> tasks;
+  const auto attempt = [](Step& step, auto&& body) {
+    try {
+      body();
+    } catch (const Error& error) {
+      if (error.report() != nullptr) step.moved_bytes += error.report()->bytes_moved;
+      step.full = error.kind() == ErrorKind::out_of_memory;
+      step.reason = error.what();
+    }
+  };
+  for (Step& step : steps) {
+    step.full = false;
+    attempt(step, [&] {
+      const bool restores = step.kind == Step::Kind::restore;  // It lies nowhere that a pin keeps.
+      const std::string why = step.allocation->why_pinned();
+      if (!restores && !why.empty()) throw Error(ErrorKind::pinned, call, "it " + why);
+      if (step.kind != Step::Kind::move) return take_step(step, options, terms);
+      if (attached && !mover_.attached().any(step.allocation->begin())) {
+        throw Error(ErrorKind::invalid_argument, call, "no stream that uses it is attached");
+      }
+      if (attached) {
+        tasks.emplace_back(&step,
+                           mover_.submit(step.allocation, step.range, step.to, options.how, terms));
+        return;
+      }
+      take_step(step, options, terms);
+    });
+  }
+  for (const auto& [step, task] : tasks) {
+    task->wait();
+    attempt(*step, [&, task = task, step = step] {
+      if (const std::exception_ptr failure = task->error()) std::rethrow_exception(failure);
+      step->moved_bytes += task->report().bytes_moved;
+    });
+  }
+}
+
+/// On this thread.
+void Parker::take_step(Step& step, const ParkOptions& options, const MoveTerms& terms) {
+  Allocation& allocation = *step.allocation;
+  const MoveClaim claim = MoveClaim::take(step.allocation);
+  MigrationReport done;
+  switch (step.kind) {
+    case Step::Kind::move:
+      done = mover_.move(allocation, step.range, step.to, options.how, terms);
+      break;
+    case Step::Kind::drop: done = mover_.drop(allocation, step.range, options.how); break;
+    case Step::Kind::restore: done = mover_.restore(allocation, step.range, step.to); break;
+  }
+  step.moved_bytes += done.bytes_moved;
+  if (done.outcome != Outcome::done) step.reason = "it was cut short";
+}
+
+/// Whether all that use it can reach it there.
+bool Parker::may_go(const Step& step, Location to) const {
+  for (std::size_t slot = step.range.first; slot < step.range.end; ++slot) {
+    if (!mover_.reach().allows(*step.allocation, slot, to)) return false;
+  }
+  return true;
+}
+
+/// What found no room where it came from goes to a GPU that has some and that its users reach.
+void Parker::move_elsewhere(std::vector<Step>& steps, const ParkOptions& options,
+                            ParkReport& report) {
+  for (Step& step : steps) {
+    for (const DeviceId device : memory_.topology().devices()) {
+      const Location other = gpu(index(device));
+      if (!step.full || other == step.to) continue;
+      if (memory_.room_bytes(other) < step.size_bytes - step.moved_bytes) continue;
+      if (!may_go(step, other)) {
+        step.reason += fmt::format(
+            "; {} has room, but a GPU that may use the memory cannot reach it", to_string(other));
+        continue;
+      }
+      std::vector<Step> again{step};
+      again[0].to = other;
+      again[0].reason.clear();
+      carry_out(again, options, {.choice = PlaceChoice::runtime});
+      report.bytes_elsewhere += again[0].moved_bytes - step.moved_bytes;
+      again[0].to = step.to;
+      step = again[0];
+    }
+  }
+}
+
+void Parker::sum_up(std::vector<Step>& steps, ParkReport& report) {
+  for (const Step& step : steps) {
+    report.bytes_moved += step.moved_bytes;
+    if (step.kind != Step::Kind::move) report.bytes_dropped += step.moved_bytes;
+    if (step.reason.empty()) continue;
+    report.stayed.push_back({to_pointer(step.allocation->begin()),
+                             step.size_bytes - std::min(step.size_bytes, step.moved_bytes),
+                             step.allocation->being_freed ? "it was freed" : step.reason});
+  }
+}
+
+void Parker::forget_what_is_back(const std::string& tag) {
+  const MutexLock lock(mutex_);
+  const auto known = parkings_.find(tag);
+  if (known == parkings_.end()) return;
+  for (auto& [begin, parked] : known->second) {
+    const std::shared_ptr<Allocation> allocation = parked.allocation.lock();
+    if (!allocation) continue;
+    for (std::size_t slot = 0; slot < parked.homes.size(); ++slot) {
+      const bool back = in_hbm(allocation->home(slot)) && !allocation->dropped(slot);
+      if (back) parked.homes[slot].reset();
+    }
+  }
+  forget_freed();
+}
+
+/// And whatever has no chunk parked any more.
+void Parker::forget_freed() {
+  for (auto known = parkings_.begin(); known != parkings_.end();) {
+    std::erase_if(known->second, [](const auto& one) {
+      const std::shared_ptr<Allocation> allocation = one.second.allocation.lock();
+      return !allocation || allocation->being_freed ||
+             std::ranges::none_of(one.second.homes,
+                                  [](const auto& home) { return home.has_value(); });
+    });
+    known = known->second.empty() ? parkings_.erase(known) : std::next(known);
+  }
+}
+
+}  // namespace vma

@@ -1,0 +1,72 @@
+#pragma once
+
+#include "base/mutex.hpp"
+#include "memory/memory.hpp"
+#include "migrate/moves/mover.hpp"
+
+#include <vma/park.hpp>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace vma {
+
+/// Takes all memory of a tag out of HBM, with its bytes or without them, and brings it back.
+/// Remembers of each chunk which GPU it came from, from its parking until it lies in HBM again. Any
+/// thread; one park or resume at a time.
+///
+/// Every chunk lies wholly here or there, or is dropped, whatever fails (I4), and a second call
+/// goes on where the first ended. HBM that is left goes to the driver; host memory that is left
+/// stays cached, so that the next parking makes none.
+class Parker {
+ public:
+  Parker(Memory& memory, Mover& mover);
+
+  /// Throws: Error{invalid_argument} for an empty tag, a target that is no host node, or where no
+  /// allocation has the tag. Blocks: until all has moved, or could not.
+  ParkReport park(const std::string& tag, const ParkOptions& options);
+  /// Throws: Error{invalid_argument} where nothing is parked by the tag. Blocks: likewise.
+  ParkReport resume(const std::string& tag, const ParkOptions& options);
+  bool is_parked(const std::string& tag);
+  /// Whether chunks of it are parked. Costs the same however much else is parked.
+  bool holds(const Allocation& allocation);
+  /// Allocations of which chunks are parked.
+  std::size_t parked();
+
+ private:
+  /// One allocation, and of each chunk the GPU that it came from, if it was parked.
+  struct Parked {
+    std::weak_ptr<Allocation> allocation;
+    std::vector<std::optional<Location>> homes;
+  };
+  using Parkings = std::map<std::string, std::map<Address, Parked>>;
+  struct Step;
+
+  /// Where each slot of a parked one came from; all unset if it is not known.
+  std::vector<std::optional<Location>> homes_of(const Allocation& allocation);
+  std::vector<Step> plan_park(const std::string& tag, const ParkOptions& options,
+                              ParkReport& report);
+  void note_homes(const std::string& tag, std::map<Address, Parked> found);
+  std::vector<Step> plan_resume(const std::string& tag, ParkReport& report);
+  void take_step(Step& step, const ParkOptions& options, const MoveTerms& terms);
+  void make_targets(const std::vector<Step>& steps);
+  void carry_out(std::vector<Step>& steps, const ParkOptions& options, const MoveTerms& terms);
+  bool may_go(const Step& step, Location to) const;
+  void move_elsewhere(std::vector<Step>& steps, const ParkOptions& options, ParkReport& report);
+  void sum_up(std::vector<Step>& steps, ParkReport& report);
+  void forget_what_is_back(const std::string& tag);
+  Location wait_place(Location from) const;
+  void forget_freed() VMART_REQUIRES(mutex_);
+
+  Memory& memory_;
+  Mover& mover_;
+  Mutex turn_;   // Held by a park or resume; before every other.
+  Mutex mutex_;  // Short.
+  Parkings parkings_ VMART_GUARDED_BY(mutex_);
+};
+
+}  // namespace vma

@@ -1,0 +1,319 @@
+#include "placement/books/chunk_tables.hpp"
+
+#include "base/check.hpp"
+#include "base/units.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <numbers>
+#include <utility>
+
+namespace vma {
+inline namespace v1 {
+namespace {
+
+constexpr std::size_t tags_max = UINT16_MAX;
+
+}  // namespace
+
+ChunkTables::ChunkTables(std::vector<PlaceState> places, MachineCosts costs,
+                         const HeatLimits& limits)
+    : short_(limits.half_life_short),
+      long_(limits.half_life_long),
+      places_(std::move(places)),
+      costs_(std::move(costs)),
+      heat_(limits.cells_max),
+      tags_(1) {
+  VMART_CHECK(places_.size() == costs_.places(), "the costs are those of these places");
+  demands_.resize(costs_.gpus() * places_.size());
+  tag_numbers_.emplace("", std::uint16_t{0});
+  costs_.rank();
+}
+
+ChunkTables::Average::Average(Time half_life)
+    : half_life_s(in_seconds(half_life)), weight(std::numbers::ln2 / half_life_s) {}
+
+double ChunkTables::Average::fading(Time passed) const {
+  if (passed <= Time::zero()) return 1;
+  return std::exp2(-in_seconds(passed) / half_life_s);
+}
+
+void ChunkTables::set_now(Time now) {
+  now_ = std::max(now_, now);
+  update_demands();
+}
+
+// --- Rows
+
+/// The smallest run of free rows that will do, else new ones.
+std::uint32_t ChunkTables::take_rows(std::size_t count) {
+  const auto wanted = static_cast<std::uint32_t>(count);
+  const auto found = free_by_size_.lower_bound({wanted, 0});
+  if (found == free_by_size_.end()) {
+    const auto first = static_cast<std::uint32_t>(rows_.size());
+    rows_.resize(rows_.size() + count);
+    return first;
+  }
+  const auto [size, first] = *found;
+  free_by_size_.erase(found);
+  free_rows_.erase(first);
+  if (size > wanted) {
+    free_rows_.emplace(first + wanted, size - wanted);
+    free_by_size_.emplace(size - wanted, first + wanted);
+  }
+  return first;
+}
+
+void ChunkTables::give_rows(std::uint32_t first, std::size_t count) {
+  auto size = static_cast<std::uint32_t>(count);
+  auto after = free_rows_.lower_bound(first);
+  if (after != free_rows_.end() && after->first == first + size) {
+    size += after->second;
+    free_by_size_.erase({after->second, after->first});
+    after = free_rows_.erase(after);
+  }
+  if (after != free_rows_.begin()) {
+    const auto before = std::prev(after);
+    if (before->first + before->second == first) {
+      first = before->first;
+      size += before->second;
+      free_by_size_.erase({before->second, before->first});
+      free_rows_.erase(before);
+    }
+  }
+  free_rows_.emplace(first, size);
+  free_by_size_.emplace(size, first);
+}
+
+std::uint16_t ChunkTables::tag_number(std::string_view tag) {
+  const auto known = tag_numbers_.find(tag);
+  if (known != tag_numbers_.end()) return known->second;
+  if (tags_.size() >= tags_max) return 0;  // Bounded: what comes later has no tag here.
+  const auto number = static_cast<std::uint16_t>(tags_.size());
+  tags_.emplace_back(tag);
+  tag_numbers_.emplace(std::string(tag), number);
+  return number;
+}
+
+ChunkId ChunkTables::add(std::uint32_t allocation, std::string_view tag,
+                         std::span<const NewChunk> chunks) {
+  const std::uint32_t first = take_rows(chunks.size());
+  const std::uint16_t tag_id = tag_number(tag);
+  for (std::size_t slot = 0; slot < chunks.size(); ++slot) {
+    ChunkRow& row = rows_[first + slot];
+    const bool listed = row.changed;  // As one that is gone.
+    row = ChunkRow{};
+    row.changed = listed;
+    row.bytes = chunks[slot].bytes;
+    row.at = chunks[slot].at;
+    row.born = now_;
+    row.allocation = allocation;
+    row.slot = static_cast<std::uint32_t>(slot);
+    row.tag = tag_id;
+    places_[index(row.at)].used_bytes += row.bytes;
+    if (first + slot < reach_.size()) reach_[first + slot] = 0;
+    touch(ChunkId{static_cast<std::uint32_t>(first + slot)});
+  }
+  count_ += chunks.size();
+  return ChunkId{first};
+}
+
+void ChunkTables::remove(ChunkId first, std::size_t chunks) {
+  for (std::size_t i = 0; i < chunks; ++i) {
+    ChunkRow& row = rows_[index(first) + i];
+    VMART_CHECK(row.bytes > 0, "only what was added is removed");
+    shift_demand(row, -1);
+    heat_.drop(row);
+    forget_hint(ChunkId{static_cast<std::uint32_t>(index(first) + i)});
+    if (!row.dropped) places_[index(row.at)].used_bytes -= row.bytes;
+    const bool listed = row.changed;
+    row = ChunkRow{};
+    row.changed = listed;  // It stays in the list until that is cleared.
+  }
+  count_ -= chunks;
+  give_rows(static_cast<std::uint32_t>(first), chunks);
+}
+
+void ChunkTables::moved(ChunkId chunk, PlaceId to) {
+  ChunkRow& row = rows_[index(chunk)];
+  if (row.at == to) return;
+  shift_demand(row, -1);
+  if (!row.dropped) {
+    places_[index(row.at)].used_bytes -= row.bytes;
+    places_[index(to)].used_bytes += row.bytes;
+  }
+  row.at = to;
+  shift_demand(row, 1);
+  row.last_move = now_;
+  ++row.generation;
+  touch(chunk);
+}
+
+std::uint32_t ChunkTables::reach_number(const std::vector<bool>& places) {
+  VMART_CHECK(places.size() == places_.size(), "one answer a place");
+  if (std::ranges::all_of(places, [](bool reached) { return reached; })) return 0;
+  const auto [known, made] =
+      reach_numbers_.try_emplace(places, static_cast<std::uint32_t>(reaches_.size()));
+  if (made) reaches_.push_back(places);
+  return known->second;
+}
+
+void ChunkTables::set_reach(ChunkId chunk, std::uint32_t number) {
+  if (reach_.size() <= index(chunk)) {
+    if (number == 0) return;
+    reach_.resize(rows_.size());
+  }
+  if (std::exchange(reach_[index(chunk)], number) != number) touch(chunk);
+}
+
+void ChunkTables::set_dropped(ChunkId chunk, bool dropped) {
+  ChunkRow& row = rows_[index(chunk)];
+  if (row.dropped == dropped) return;
+  row.dropped = dropped;
+  touch(chunk);
+  if (!dropped) {
+    places_[index(row.at)].used_bytes += row.bytes;
+    return;
+  }
+  places_[index(row.at)].used_bytes -= row.bytes;
+  shift_demand(row, -1);
+  heat_.drop(row);
+}
+
+void ChunkTables::expect(PlaceId at, std::uint64_t bytes) {
+  places_[index(at)].used_bytes += bytes;
+}
+
+void ChunkTables::expect_no_more(PlaceId at, std::uint64_t bytes) {
+  VMART_CHECK(places_[index(at)].used_bytes >= bytes, "what was expected is counted as used");
+  places_[index(at)].used_bytes -= bytes;
+}
+
+void ChunkTables::touch(ChunkId chunk) {
+  ChunkRow& row = rows_[index(chunk)];
+  if (row.changed) return;
+  changed_.push_back(chunk);
+  row.changed = true;
+}
+
+void ChunkTables::clear_changed() {
+  for (const ChunkId chunk : changed_) rows_[index(chunk)].changed = false;
+  changed_.clear();
+}
+
+// --- Heat
+
+Heat ChunkTables::decayed(const HeatCell& cell) const {
+  const Time passed = now_ - cell.updated;
+  const double short_fading = short_.fading(passed);
+  const double long_fading = long_.fading(passed);
+  return {cell.read_short * short_fading, cell.read_long * long_fading,
+          cell.write_short * short_fading, cell.write_long * long_fading};
+}
+
+void ChunkTables::used(ChunkId chunk, PlaceId device, double bytes_read, double bytes_written) {
+  ChunkRow& row = rows_[index(chunk)];
+  if (row.dropped) return;
+  row.last_use = now_;
+  touch(chunk);
+  HeatCell* const found = heat_.find_or_make(row, device, now_);
+  if (found == nullptr) {
+    ++uses_lost_;
+    return;
+  }
+  HeatCell& cell = *found;
+  const Heat heat = decayed(cell);
+  cell.read_short = static_cast<float>(heat.read_short + bytes_read * short_.weight);
+  cell.read_long = static_cast<float>(heat.read_long + bytes_read * long_.weight);
+  cell.write_short = static_cast<float>(heat.write_short + bytes_written * short_.weight);
+  cell.write_long = static_cast<float>(heat.write_long + bytes_written * long_.weight);
+  cell.updated = now_;
+  demands_[index(device) * places_.size() + index(row.at)] +=
+      (bytes_read + bytes_written) * short_.weight;
+}
+
+/// All averages fade alike, so their sums do too: one multiplication a pair keeps them true.
+void ChunkTables::update_demands() {
+  const double left = short_.fading(now_ - demands_at_);
+  demands_at_ = now_;
+  for (double& demand : demands_) demand *= left;
+  for (std::size_t at = 0; at < places_.size(); ++at) {
+    double sum = 0;
+    for (std::size_t gpu = 0; gpu < costs_.gpus(); ++gpu)
+      sum += demands_[gpu * places_.size() + at];
+    places_[at].demand_bytes_s = sum;
+  }
+}
+
+void ChunkTables::shift_demand(const ChunkRow& row, double sign) {
+  for (const HeatCell& cell : heat_.of(row)) {
+    double& demand = demands_[index(cell.device) * places_.size() + index(row.at)];
+    demand = std::max(0.0, demand + sign * decayed(cell).short_term());
+  }
+}
+
+double ChunkTables::demand(PlaceId device, PlaceId at) const {
+  return demands_[index(device) * places_.size() + index(at)];
+}
+
+// --- Hints
+
+void ChunkTables::hinted(ChunkId chunk, const Hint& hint) {
+  ChunkRow& row = rows_[index(chunk)];
+  if (row.hint == ChunkRow::none) {
+    if (free_hints_.empty()) {
+      row.hint = static_cast<std::uint32_t>(hints_.size());
+      hints_.emplace_back();
+    } else {
+      row.hint = free_hints_.back();
+      free_hints_.pop_back();
+    }
+  }
+  hints_[row.hint] = hint;
+  touch(chunk);
+}
+
+void ChunkTables::forget_hint(ChunkId chunk) {
+  ChunkRow& row = rows_[index(chunk)];
+  if (row.hint == ChunkRow::none) return;
+  free_hints_.push_back(row.hint);
+  row.hint = ChunkRow::none;
+}
+
+// --- Size, truth
+
+std::size_t ChunkTables::table_bytes() const noexcept {
+  return rows_.capacity() * sizeof(ChunkRow) + changed_.capacity() * sizeof(ChunkId) +
+         hints_.capacity() * sizeof(Hint) + reach_.capacity() * sizeof(reach_[0]);
+}
+
+std::size_t ChunkTables::heat_bytes() const noexcept {
+  return heat_.bytes();
+}
+
+void ChunkTables::check_invariants() const {
+  std::vector<std::uint64_t> used(places_.size());
+  std::size_t count = 0, changed = 0;
+  for (const ChunkRow& row : rows_) {
+    if (row.changed) ++changed;
+    if (row.bytes == 0) {
+      VMART_CHECK(row.users == 0, "a free row has no heat");
+      continue;
+    }
+    ++count;
+    if (row.dropped) {
+      VMART_CHECK(row.users == 0, "a chunk without memory has no heat");
+      continue;
+    }
+    used[index(row.at)] += row.bytes;
+  }
+  VMART_CHECK(count == count_, "rows with a chunk are counted");
+  VMART_CHECK(changed == changed_.size(), "what is marked as changed is in the list");
+  for (std::size_t at = 0; at < places_.size(); ++at) {
+    VMART_CHECK(places_[at].used_bytes >= used[at], "a place holds what its rows say");
+  }
+}
+
+}  // namespace v1
+}  // namespace vma

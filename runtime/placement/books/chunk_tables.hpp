@@ -1,0 +1,124 @@
+#pragma once
+
+#include "placement/books/heat_cells.hpp"
+
+#include <vma/snapshot.hpp>
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace vma {
+inline namespace v1 {
+
+/// How long past use counts, and how much of it is kept.
+struct HeatLimits {
+  Time half_life_short = std::chrono::seconds(1);
+  Time half_life_long = std::chrono::seconds(10);
+  std::size_t cells_max = std::size_t{1} << 22;  ///< Of a chunk and a GPU each, 32 bytes in use.
+};
+
+/// What a `Snapshot` shows: the books of the scheduler, kept up by what it is told. They know
+/// nothing of a driver. Not thread-safe; a copy is as good as the original, and while nobody
+/// writes, many may read.
+///
+/// Rows of one allocation are neighbours. Heat is kept a chunk and GPU, sparse: each use decays
+/// what was there and adds to it, so that what is not used costs nothing.
+struct ChunkTables {
+ public:
+  ChunkTables(std::vector<PlaceState> places, MachineCosts costs, const HeatLimits& limits = {});
+
+  /// Time only rises.
+  void set_now(Time now);
+  Time now() const noexcept { return now_; }
+
+  struct NewChunk {
+    std::uint64_t bytes = 0;
+    PlaceId at{};
+  };
+  /// Returns the first of the rows. `allocation` is a number above those before.
+  ChunkId add(std::uint32_t allocation, std::string_view tag, std::span<const NewChunk> chunks);
+  /// Forgets the rows of an allocation; their numbers may be used again.
+  void remove(ChunkId first, std::size_t chunks);
+  /// A chunk lies elsewhere now. `arrived`: what was on its way to `to` is that no more.
+  void moved(ChunkId chunk, PlaceId to);
+  /// A dropped chunk fills no place, and nobody uses it: its heat is forgotten.
+  void set_dropped(ChunkId chunk, bool dropped);
+  /// A number for a set of places, by place. Those that are equal have one number.
+  std::uint32_t reach_number(const std::vector<bool>& places);
+  /// The only places where all that use the chunk can reach it; of a new one, all places.
+  void set_reach(ChunkId chunk, std::uint32_t number);
+  /// Bytes on their way to a place count as used there. Each is let go of by itself.
+  void expect(PlaceId at, std::uint64_t bytes);
+  void expect_no_more(PlaceId at, std::uint64_t bytes);
+  void used(ChunkId chunk, PlaceId device, double bytes_read, double bytes_written);
+  /// For the processor: `used` is about to be called, or the users are about to be asked for.
+  void prepare(ChunkId chunk) const { heat_.prepare(rows_[index(chunk)]); }
+  /// The hint's times are since the clock's start.
+  void hinted(ChunkId chunk, const Hint& hint);
+  void forget_hint(ChunkId chunk);
+  /// Flags, `recent_moves`: the scheduler's. Who writes them has told `touch` where it matters.
+  ChunkRow& row(ChunkId chunk) { return rows_[index(chunk)]; }
+  void touch(ChunkId chunk);
+  /// What has changed is told; the list starts anew.
+  void clear_changed();
+  void set_capacity(PlaceId at, std::uint64_t bytes) { places_[index(at)].capacity_bytes = bytes; }
+  MachineCosts& costs() noexcept { return costs_; }
+
+  /// Uses that found no cell, since the start.
+  std::uint64_t uses_lost() const noexcept { return uses_lost_; }
+  /// Bytes that the rows and lists take, heat apart; and those of heat.
+  std::size_t table_bytes() const noexcept;
+  std::size_t heat_bytes() const noexcept;
+  std::size_t size() const noexcept { return count_; }
+
+  /// Places hold what their chunks' rows say, lists and flags agree. For tests.
+  void check_invariants() const;
+
+ private:
+  friend class Snapshot;
+  std::uint32_t take_rows(std::size_t count);
+  void give_rows(std::uint32_t first, std::size_t count);
+  std::uint16_t tag_number(std::string_view tag);
+  void shift_demand(const ChunkRow& row, double sign);
+  Heat decayed(const HeatCell& cell) const;
+  double demand(PlaceId device, PlaceId at) const;
+  void update_demands();
+
+  /// What time and a byte do to an average.
+  struct Average {
+    double half_life_s = 0;
+    double weight = 0;  // What one byte now adds to an average of bytes a second.
+    explicit Average(Time half_life);
+    double fading(Time passed) const;  // What is left of it.
+  };
+
+  Time now_{0};
+  Average short_, long_;
+  std::vector<ChunkRow> rows_;
+  std::vector<ChunkId> changed_;
+  std::vector<PlaceState> places_;
+  MachineCosts costs_;
+  std::size_t count_ = 0;
+  std::vector<std::uint32_t> reach_;  // By row, as far as any was set. 0: every place.
+  std::vector<std::vector<bool>> reaches_{1};
+  std::map<std::vector<bool>, std::uint32_t> reach_numbers_;
+
+  std::map<std::uint32_t, std::uint32_t> free_rows_;  // First to count; never adjacent.
+  std::set<std::pair<std::uint32_t, std::uint32_t>> free_by_size_;  // Count and first.
+  HeatCells heat_;
+  std::vector<Hint> hints_;
+  std::vector<std::uint32_t> free_hints_;
+  std::vector<std::string> tags_;
+  std::map<std::string, std::uint16_t, std::less<>> tag_numbers_;
+  std::vector<double> demands_;  // [device][place], at `demands_at_`.
+  Time demands_at_{0};
+  std::uint64_t uses_lost_ = 0;
+};
+
+}  // namespace v1
+}  // namespace vma

@@ -1,0 +1,101 @@
+#include <vma/snapshot.hpp>
+
+#include "placement/books/chunk_tables.hpp"
+
+#include <limits>
+
+namespace vma::inline v1 {
+
+Time Snapshot::now() const noexcept {
+  return tables_->now_;
+}
+std::span<const ChunkRow> Snapshot::chunks() const noexcept {
+  return tables_->rows_;
+}
+std::span<const ChunkId> Snapshot::changed() const noexcept {
+  return tables_->changed_;
+}
+std::span<const PlaceState> Snapshot::places() const noexcept {
+  return tables_->places_;
+}
+const MachineCosts& Snapshot::costs() const noexcept {
+  return tables_->costs_;
+}
+double Snapshot::demand(PlaceId device, PlaceId at) const {
+  return tables_->demand(device, at);
+}
+
+Snapshot::User Snapshot::user_at(std::uint32_t cell) const {
+  const HeatCell& found = tables_->heat_.at(cell);
+  return {found.device, tables_->decayed(found)};
+}
+
+/// In the order of `for_each_user`, so that no sum of what has faded is larger, even by rounding.
+double Snapshot::demand_most(ChunkId chunk) const {
+  const ChunkRow& row = this->chunk(chunk);
+  double most = 0;
+  for (std::uint32_t number = row.users; number-- > 0;) {
+    const HeatCell& cell = tables_->heat_.at(row.heat + number);
+    most += double{cell.read_short} + double{cell.write_short};
+  }
+  return most;
+}
+
+bool Snapshot::may_lie(ChunkId chunk, PlaceId place) const {
+  if (index(chunk) >= tables_->reach_.size()) return true;
+  const std::uint32_t number = tables_->reach_[index(chunk)];
+  return number == 0 || tables_->reaches_[number][index(place)];
+}
+
+void Snapshot::prepare(ChunkId chunk) const {
+  tables_->prepare(chunk);
+}
+
+Heat Snapshot::heat(ChunkId chunk, PlaceId device) const {
+  Heat heat;
+  for_each_user(chunk, [&](PlaceId user, const Heat& its) {
+    if (user == device) heat = its;
+  });
+  return heat;
+}
+
+Heat Snapshot::total_heat(ChunkId chunk) const {
+  Heat total;
+  for_each_user(chunk, [&](PlaceId, const Heat& heat) {
+    total.read_short += heat.read_short;
+    total.read_long += heat.read_long;
+    total.write_short += heat.write_short;
+    total.write_long += heat.write_long;
+  });
+  return total;
+}
+
+const Hint* Snapshot::hint(ChunkId chunk) const {
+  const std::uint32_t number = tables_->rows_[index(chunk)].hint;
+  if (number == ChunkRow::none) return nullptr;
+  const Hint& hint = tables_->hints_[number];
+  if (hint.until && *hint.until <= tables_->now_) return nullptr;
+  return &hint;
+}
+
+std::string_view Snapshot::tag(ChunkId chunk) const {
+  return tables_->tags_[tables_->rows_[index(chunk)].tag];
+}
+
+double Snapshot::access_load_short(ChunkId chunk, PlaceId at) const {
+  double load = 0;
+  for_each_user(chunk, [&](PlaceId device, const Heat& heat) {
+    load += costs().access_seconds(device, at, heat.short_term());
+  });
+  return load;
+}
+
+double Snapshot::access_load_long(ChunkId chunk, PlaceId at) const {
+  double load = 0;
+  for_each_user(chunk, [&](PlaceId device, const Heat& heat) {
+    load += costs().access_seconds(device, at, heat.long_term());
+  });
+  return load;
+}
+
+}  // namespace vma::inline v1

@@ -1,0 +1,126 @@
+#include "placement/planning/move_order.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace vma {
+
+MoveOrder::MoveOrder(std::span<const Wish> wishes, std::vector<std::int64_t> room,
+                     const Detours* detours)
+    : wishes_(wishes),
+      detours_(detours),
+      room_(std::move(room)),
+      left_bytes_(room_.size()),
+      left_(room_.size()),
+      left_first_(room_.size()),
+      waiting_(room_.size()) {}
+
+std::optional<std::size_t> MoveOrder::order(const std::vector<bool>& taken) {
+  wait_in_order(taken);
+  for (std::size_t at = room_.size(); at-- > 0;) retry_.push_back(at);
+  settle();
+  // Each round takes one wish over a third place, and each wish goes over one at most once.
+  while (detours_ != nullptr && part_ring()) settle();
+  return cheapest_waiting();
+}
+
+/// Victims first, for others wait for them; then those of most value.
+void MoveOrder::wait_in_order(const std::vector<bool>& taken) {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < wishes_.size(); ++i) {
+    if (taken[i]) order.push_back(i);
+  }
+  std::ranges::sort(order, [&](std::size_t left, std::size_t right) {
+    if (wishes_[left].victim != wishes_[right].victim) return wishes_[left].victim;
+    return goes_before(wishes_[left], wishes_[right]);
+  });
+  for (const std::size_t i : order) {
+    waiting_[index(wishes_[i].to)].push_back(
+        {i, AcceptedMove::Leg::direct, wishes_[i].from, wishes_[i].to, std::nullopt});
+  }
+}
+
+/// Places what has its room, until nothing more has.
+void MoveOrder::settle() {
+  while (!retry_.empty()) {
+    const std::size_t at = retry_.back();
+    retry_.pop_back();
+    std::vector<Waiting> still;
+    for (const Waiting& move : std::exchange(waiting_[at], {})) {
+      if (!place_move(move)) still.push_back(move);
+    }
+    waiting_[at] = std::move(still);
+  }
+}
+
+/// Promises room to the move if there is enough, and notes what it leaves behind.
+bool MoveOrder::place_move(const Waiting& move) {
+  const std::uint64_t bytes = wishes_[move.wish].bytes;
+  const std::size_t to = index(move.to), from = index(move.from);
+  if (available(move.to) < static_cast<std::int64_t>(bytes)) return false;
+  OrderedMove placed{move.wish, move.leg, move.from, move.to, 0, {}, {}};
+  if (move.first_leg) placed.after.push_back(*move.first_leg);
+  // A place that is over its capacity is brought within it by the claims of who comes first.
+  placed.reserved = std::min(room_[to], static_cast<std::int64_t>(bytes));
+  room_[to] -= placed.reserved;
+  auto missing = static_cast<std::uint64_t>(static_cast<std::int64_t>(bytes) - placed.reserved);
+  left_bytes_[to] -= static_cast<std::int64_t>(missing);
+  while (missing > 0) {
+    OrderedMove::Claim& left = left_[to][left_first_[to]];
+    const std::uint64_t claimed = std::min(left.bytes, missing);
+    placed.claims.push_back({left.from, claimed});
+    if (std::ranges::find(placed.after, left.from) == placed.after.end())
+      placed.after.push_back(left.from);
+    left.bytes -= claimed;
+    missing -= claimed;
+    if (left.bytes == 0) ++left_first_[to];
+  }
+  moves_.push_back(std::move(placed));
+  left_[from].push_back({moves_.size() - 1, bytes});
+  left_bytes_[from] += static_cast<std::int64_t>(bytes);
+  retry_.push_back(from);
+  return true;
+}
+
+/// Takes one of those that wait for each other over a third place. False if none has one.
+bool MoveOrder::part_ring() {
+  std::vector<Waiting> ring;
+  for (const std::vector<Waiting>& waiting : waiting_) {
+    for (const Waiting& move : waiting) {
+      // What nobody waits for makes no way.
+      if (move.leg == AcceptedMove::Leg::direct && !waiting_[index(move.from)].empty())
+        ring.push_back(move);
+    }
+  }
+  std::ranges::sort(ring, [&](const Waiting& left, const Waiting& right) {
+    const Wish &a = wishes_[left.wish], &b = wishes_[right.wish];
+    return a.bytes != b.bytes ? a.bytes < b.bytes : goes_before(b, a);
+  });
+  for (const Waiting& move : ring) {
+    const Wish& wish = wishes_[move.wish];
+    for (const PlaceId third : detours_->places(wish)) {
+      if (available(third) < static_cast<std::int64_t>(wish.bytes)) continue;
+      std::erase_if(waiting_[index(move.to)],
+                    [&](const Waiting& other) { return other.wish == move.wish; });
+      place_move({move.wish, AcceptedMove::Leg::first, move.from, third, std::nullopt});
+      waiting_[index(move.to)].push_back(
+          {move.wish, AcceptedMove::Leg::second, third, move.to, moves_.size() - 1});
+      retry_.push_back(index(move.to));
+      detours_->take(wish, third);
+      return true;
+    }
+  }
+  return false;
+}
+
+std::optional<std::size_t> MoveOrder::cheapest_waiting() const {
+  std::optional<std::size_t> cheapest;
+  for (const std::vector<Waiting>& waiting : waiting_) {
+    for (const Waiting& move : waiting) {
+      if (!cheapest || goes_before(wishes_[*cheapest], wishes_[move.wish])) cheapest = move.wish;
+    }
+  }
+  return cheapest;
+}
+
+}  // namespace vma

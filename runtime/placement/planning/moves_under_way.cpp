@@ -1,0 +1,116 @@
+#include "placement/planning/moves_under_way.hpp"
+
+#include "base/check.hpp"
+
+#include <algorithm>
+
+namespace vma {
+
+void MovesUnderWay::reserve(PlaceId at, std::int64_t bytes) {
+  if (reserved_.size() <= index(at)) reserved_.resize(index(at) + 1);
+  reserved_[index(at)] += bytes;
+}
+
+std::int64_t MovesUnderWay::reserved(PlaceId at) const {
+  return index(at) < reserved_.size() ? reserved_[index(at)] : 0;
+}
+
+void MovesUnderWay::accept(const AcceptedMove& move, std::int64_t reserved,
+                           std::vector<RoomClaim> claims) {
+  Entry entry;
+  entry.chunk = move.chunk;
+  entry.from = move.from;
+  entry.to = move.to;
+  entry.bytes = move.bytes;
+  entry.leg = move.leg;
+  entry.claims = std::move(claims);
+  entry.waits_for = move.after;
+  reserve(move.to, 0);  // Makes the element, so that nothing throws once the books have changed.
+  const auto [at, fresh] = moves_.emplace(move.number, std::move(entry));
+  VMART_CHECK(fresh, "a number is given once");
+  Entry& accepted = at->second;
+  try {
+    moves_of_.emplace(move.chunk, move.number);
+    for (const MoveNumber number : move.after) {
+      const auto found = moves_.find(number);
+      VMART_CHECK(found != moves_.end(), "a move waits only for moves accepted before it");
+      found->second.dependents.push_back(move.number);
+    }
+  } catch (...) {
+    withdraw(move.number);
+    throw;
+  }
+  accepted.reserved = reserved;
+  reserve(move.to, reserved);
+}
+
+void MovesUnderWay::withdraw(MoveNumber number) noexcept {
+  if (moves_.contains(number)) remove(number);
+}
+
+bool MovesUnderWay::may_start(MoveNumber number) const {
+  const auto found = moves_.find(number);
+  return found != moves_.end() && !found->second.started && found->second.waits_for.empty();
+}
+
+void MovesUnderWay::started(MoveNumber number) {
+  VMART_CHECK(may_start(number), "a move starts once, after those that it waits for");
+  Entry& entry = moves_.at(number);
+  VMART_CHECK(entry.reserved == static_cast<std::int64_t>(entry.bytes),
+              "a move has all its room when nothing is left to wait for");
+  entry.started = true;
+  reserve(entry.to, -entry.reserved);
+  entry.reserved = 0;
+}
+
+MovesUnderWay::Entry MovesUnderWay::remove(MoveNumber number) {
+  auto node = moves_.extract(number);
+  VMART_CHECK(!node.empty(), "what ends is under way");
+  Entry entry = std::move(node.mapped());
+  reserve(entry.to, -entry.reserved);
+  const auto [first, last] = moves_of_.equal_range(entry.chunk);
+  for (auto i = first; i != last; ++i) {
+    if (i->second != number) continue;
+    moves_of_.erase(i);
+    break;
+  }
+  return entry;
+}
+
+std::vector<std::pair<MoveNumber, MovesUnderWay::Entry>> MovesUnderWay::ended(MoveNumber number,
+                                                                              bool moved) {
+  std::vector<std::pair<MoveNumber, Entry>> over;
+  over.reserve(moved ? 1 : moves_.size());  // Nothing below allocates.
+  over.emplace_back(number, remove(number));
+  if (moved) {
+    for (const MoveNumber waiting : over.front().second.dependents) {
+      const auto found = moves_.find(waiting);
+      if (found == moves_.end()) continue;  // Another that it waited for has failed.
+      Entry& entry = found->second;
+      std::erase(entry.waits_for, number);
+      for (const RoomClaim& claim : entry.claims) {
+        if (claim.from != number) continue;
+        entry.reserved += static_cast<std::int64_t>(claim.bytes);
+        reserve(entry.to, static_cast<std::int64_t>(claim.bytes));
+      }
+      std::erase_if(entry.claims, [&](const RoomClaim& claim) { return claim.from == number; });
+    }
+    return over;
+  }
+  for (std::size_t i = 0; i < over.size(); ++i) {  // It grows: what falls takes others with it.
+    for (const MoveNumber waiting : over[i].second.dependents) {  // It stays where it is.
+      if (moves_.contains(waiting)) over.emplace_back(waiting, remove(waiting));
+    }
+  }
+  return over;
+}
+
+std::vector<MoveNumber> MovesUnderWay::moves_of(ChunkId chunk) const {
+  std::vector<MoveNumber> numbers;
+  const auto [first, last] = moves_of_.equal_range(chunk);
+  for (auto i = first; i != last; ++i) numbers.push_back(i->second);
+  std::ranges::sort(numbers);
+  return numbers;
+}
+
+}  // namespace vma

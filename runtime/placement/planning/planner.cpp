@@ -1,0 +1,280 @@
+#include "placement/planning/planner.hpp"
+
+#include "placement/planning/move_order.hpp"
+#include "placement/planning/swap_groups.hpp"
+#include "placement/planning/third_places.hpp"
+#include "placement/planning/wish_checks.hpp"
+
+#include "base/check.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <ranges>
+#include <unordered_set>
+#include <utility>
+
+namespace vma {
+namespace {
+
+constexpr int rounds_max = 16;
+// A host node of unknown size has UINT64_MAX; sums of room stay far from the end of the type.
+constexpr std::uint64_t room_most = INT64_MAX / 4;
+
+Refusal refusal_of(RoomFitting::Verdict verdict, const Wish& wish, const Snapshot& snapshot) {
+  const std::string to = to_string(snapshot.place(wish.to).location);
+  const std::string from = to_string(snapshot.place(wish.from).location);
+  switch (verdict) {
+    case RoomFitting::Verdict::not_colder:
+      return {Rejection::not_colder,
+              fmt::format("{:.3g} of it is used a second, no less than of what comes to {}",
+                          wish.use_per_byte, from)};
+    case RoomFitting::Verdict::not_needed:
+      return {Rejection::not_needed,
+              fmt::format("what it makes room for at {} does not come", from)};
+    case RoomFitting::Verdict::fits:
+    case RoomFitting::Verdict::no_room: break;
+  }
+  return {Rejection::no_room, fmt::format("{} bytes, {} has {} free", wish.bytes, to,
+                                          snapshot.place(wish.to).free_bytes())};
+}
+
+}  // namespace
+
+/// What is known of a plan while it is being decided.
+struct Planner::Round {
+  std::vector<std::optional<Refusal>> refused;  // By number in the plan.
+  std::vector<Wish> wishes;                     // Against which nothing is said by itself.
+  std::vector<std::uint64_t> wanted;            // By place: bytes of moves that go there.
+  std::vector<std::optional<Refusal>> out;      // By wish.
+  std::vector<bool> stuck;                      // By wish: it waits for what waits for it.
+  MoveBudgets budgets;                          // As they are once this round's wishes are made.
+  std::unique_ptr<MoveOrder> order;
+};
+
+PlanOutcome Planner::plan(const Plan& plan, const Snapshot& snapshot) {
+  Round round;
+  check_wishes(plan, snapshot, round);
+  round.stuck.resize(round.wishes.size());
+  // Without detours what does not fit is left out at once, and nothing is left to choose.
+  for (int rounds = 0; !choose(snapshot, round, rounds < rounds_max);) ++rounds;
+  PlanOutcome outcome;
+  for (std::size_t i = 0; i < round.wishes.size(); ++i) {
+    if (round.out[i]) round.refused[round.wishes[i].number] = std::move(round.out[i]);
+  }
+  for (std::size_t i = 0; i < round.refused.size(); ++i) {
+    if (!round.refused[i]) continue;
+    outcome.rejected.push_back(
+        {i, plan.moves()[i], round.refused[i]->reason, std::move(round.refused[i]->detail)});
+  }
+  accept(plan, round, snapshot, outcome);
+  return outcome;
+}
+
+void Planner::take_back(std::span<const AcceptedMove> accepted) noexcept {
+  for (const AcceptedMove& move : accepted | std::views::reverse) {
+    budgets_.ended(move.from, move.to, move.bytes);
+    under_way_.withdraw(move.number);
+  }
+}
+
+/// Sorts out what is wrong by itself.
+void Planner::check_wishes(const Plan& plan, const Snapshot& snapshot, Round& round) {
+  round.refused.resize(plan.moves().size());
+  round.wanted.resize(snapshot.places().size());
+  std::unordered_set<ChunkId> seen;
+  for (std::size_t i = 0; i < plan.moves().size(); ++i) {
+    const Move& move = plan.moves()[i];
+    std::optional<Refusal>& refused = round.refused[i];
+    if (i >= limits_.moves_max) {
+      refused = {Rejection::plan_too_long,
+                 fmt::format("it is number {} of {}, at most {} are read", i + 1,
+                             plan.moves().size(), limits_.moves_max)};
+      continue;
+    }
+    refused = refuse_move(move, snapshot, under_way_, history_, limits_);
+    if (!move.victim && index(move.to) < round.wanted.size() &&
+        index(move.chunk) < snapshot.chunks().size()) {
+      round.wanted[index(move.to)] += snapshot.chunk(move.chunk).bytes;
+    }
+    if (refused) continue;
+    if (!seen.insert(move.chunk).second) {
+      refused = {Rejection::already_moving, "the plan moves it before"};
+      continue;
+    }
+    const ChunkRow& row = snapshot.chunk(move.chunk);
+    round.wishes.push_back({i, move.chunk, row.at, move.to, row.bytes, move.victim,
+                            move.value / static_cast<double>(row.bytes),
+                            use_per_byte(move.chunk, snapshot)});
+  }
+}
+
+/// What is free and not spoken for, by place; below 0 where more is used than may be.
+std::vector<std::int64_t> Planner::room(const Snapshot& snapshot) const {
+  std::vector<std::int64_t> room;
+  for (std::size_t at = 0; at < snapshot.places().size(); ++at) {
+    const PlaceState& place = snapshot.places()[at];
+    room.push_back(static_cast<std::int64_t>(std::min(place.capacity_bytes, room_most)) -
+                   static_cast<std::int64_t>(place.used_bytes) -
+                   under_way_.reserved(PlaceId{static_cast<std::uint8_t>(at)}));
+  }
+  return room;
+}
+
+/// In the order of value, each move with the victims that it needs: they are made together or not
+/// at all. What victims are left comes last.
+void Planner::refuse_over_budget(const Snapshot& snapshot, Round& round) const {
+  const std::vector<Wish>& wishes = round.wishes;
+  SwapGroups groups(wishes, round.out, room(snapshot), limits_.colder_factor);
+  while (const std::optional<std::size_t> mover = groups.next()) {
+    std::vector<MoveBudgets::Leg> legs;
+    for (const std::size_t i : groups.members())
+      legs.push_back({wishes[i].from, wishes[i].to, wishes[i].bytes});
+    if (auto refused = round.budgets.refuse(legs, snapshot, limits_)) {
+      round.out[*mover] = std::move(refused);
+      groups.leave_out();
+      continue;
+    }
+    for (const MoveBudgets::Leg& leg : legs)
+      round.budgets.spend(leg.from, leg.to, leg.bytes, snapshot, limits_);
+    groups.take();
+  }
+  for (const std::size_t i : groups.spare_victims()) {
+    const Wish& wish = wishes[i];
+    round.out[i] = round.budgets.refuse(wish.from, wish.to, wish.bytes, snapshot, limits_);
+    if (!round.out[i]) round.budgets.spend(wish.from, wish.to, wish.bytes, snapshot, limits_);
+  }
+}
+
+/// Chooses and orders. False if a wish turned out to be stuck: it is left out of the next round.
+bool Planner::choose(const Snapshot& snapshot, Round& round, bool with_detours) const {
+  const std::size_t count = round.wishes.size();
+  round.budgets = budgets_;
+  round.out.assign(count, std::nullopt);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (round.stuck[i])
+      round.out[i] = refusal_of(RoomFitting::Verdict::no_room, round.wishes[i], snapshot);
+  }
+  refuse_over_budget(snapshot, round);
+  std::vector<bool> left_out(count), taken(count);
+  for (std::size_t i = 0; i < count; ++i) left_out[i] = round.out[i].has_value();
+  RoomFitting fitting(round.wishes, room(snapshot), round.wanted, limits_.colder_factor);
+  const std::vector<RoomFitting::Verdict> verdicts = fitting.fit(left_out);
+  for (std::size_t i = 0; i < count; ++i) {
+    taken[i] = !left_out[i] && verdicts[i] == RoomFitting::Verdict::fits;
+    if (!taken[i] && !left_out[i])
+      round.out[i] = refusal_of(verdicts[i], round.wishes[i], snapshot);
+  }
+  Detours detours;
+  detours.places = [&](const Wish& wish) {
+    return third_places(wish, snapshot, round.budgets, limits_);
+  };
+  detours.take = [&](const Wish& wish, PlaceId third) {
+    round.budgets.spend(wish.from, third, wish.bytes, snapshot, limits_);
+    round.budgets.spend(third, wish.to, wish.bytes, snapshot, limits_);
+  };
+  round.order =
+      std::make_unique<MoveOrder>(round.wishes, room(snapshot), with_detours ? &detours : nullptr);
+  const std::optional<std::size_t> stuck = round.order->order(taken);
+  if (stuck) round.stuck[*stuck] = true;
+  if (!stuck || with_detours) return !stuck;
+  for (const OrderedMove& move : round.order->moves()) taken[move.wish] = false;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (taken[i])
+      round.out[i] = refusal_of(RoomFitting::Verdict::no_room, round.wishes[i], snapshot);
+  }
+  return true;
+}
+
+/// All of them or, if it throws, none.
+void Planner::accept(const Plan& plan, const Round& round, const Snapshot& snapshot,
+                     PlanOutcome& outcome) {
+  const std::uint64_t first = last_number_ + 1;
+  MoveBudgets budgets = budgets_;
+  try {
+    for (const OrderedMove& move : round.order->moves()) {
+      accept(move, plan, round, first, outcome);
+      budgets.spend(move.from, move.to, round.wishes[move.wish].bytes, snapshot, limits_);
+    }
+  } catch (...) {
+    while (last_number_ >= first) under_way_.withdraw(MoveNumber{last_number_--});
+    throw;
+  }
+  std::swap(budgets_, budgets);
+}
+
+void Planner::accept(const OrderedMove& move, const Plan& plan, const Round& round,
+                     std::uint64_t first, PlanOutcome& outcome) {
+  const Wish& wish = round.wishes[move.wish];
+  const Move& wanted = plan.moves()[wish.number];
+  AcceptedMove accepted{MoveNumber{++last_number_},
+                        wish.number,
+                        wish.chunk,
+                        move.from,
+                        move.to,
+                        wish.bytes,
+                        wanted.value,
+                        wanted.reason,
+                        move.leg,
+                        {},
+                        wanted.keep_copy,
+                        wish.victim};
+  for (const std::size_t earlier : move.after)
+    accepted.after.push_back(MoveNumber{first + earlier});
+  std::vector<RoomClaim> claims;
+  for (const OrderedMove::Claim& claim : move.claims)
+    claims.push_back({MoveNumber{first + claim.from}, claim.bytes});
+  under_way_.accept(accepted, move.reserved, std::move(claims));
+  outcome.accepted.push_back(std::move(accepted));
+}
+
+bool Planner::may_start(MoveNumber number, const Snapshot& snapshot) const {
+  if (!under_way_.may_start(number)) return false;
+  const MovesUnderWay::Entry& entry = under_way_.entry(number);
+  return snapshot.place(entry.to).free_bytes() >= entry.bytes;
+}
+
+void Planner::note_started(MoveNumber number) {
+  under_way_.started(number);
+}
+
+std::vector<MoveNumber> Planner::note_ended(MoveNumber number, bool moved, Time now) {
+  // Allocate first: if this throws, the move is still under way.
+  std::vector<MoveNumber> fallen;
+  fallen.reserve(moved ? 0 : under_way_.size());
+  const auto over = under_way_.ended(number, moved);
+  for (const auto& [which, entry] : over) {
+    budgets_.ended(entry.from, entry.to, entry.bytes);
+    if (which != number) fallen.push_back(which);
+  }
+  const MovesUnderWay::Entry& entry = over.front().second;
+  // A detour is one move, and it ends where it was to end.
+  if (moved && entry.leg != AcceptedMove::Leg::first) history_.moved(entry.chunk, now, limits_);
+  std::ranges::sort(fallen);
+  return fallen;
+}
+
+std::vector<MoveNumber> Planner::note_gone(ChunkId chunk) {
+  std::vector<MoveNumber> fallen;
+  fallen.reserve(under_way_.size());
+  for (const MoveNumber number : under_way_.moves_of(chunk)) {
+    if (!under_way_.contains(number)) continue;  // A second leg falls with the first.
+    VMART_CHECK(!under_way_.entry(number).started, "a chunk that moves is not gone");
+    for (const auto& [which, entry] : under_way_.ended(number, false)) {
+      budgets_.ended(entry.from, entry.to, entry.bytes);
+      fallen.push_back(which);
+    }
+  }
+  history_.forget(chunk);
+  std::ranges::sort(fallen);
+  return fallen;
+}
+
+std::uint8_t Planner::recent_moves(ChunkId chunk, Time now) const {
+  return static_cast<std::uint8_t>(
+      std::min<std::uint32_t>(255, history_.recent_moves(chunk, now, limits_)));
+}
+
+}  // namespace vma

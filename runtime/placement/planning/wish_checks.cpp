@@ -1,0 +1,110 @@
+#include "placement/planning/wish_checks.hpp"
+
+#include "base/units.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace vma {
+namespace {
+
+/// What it says by itself.
+std::optional<Refusal> refuse_words(const Move& move, const Snapshot& snapshot) {
+  if (index(move.chunk) >= snapshot.chunks().size() || snapshot.chunk(move.chunk).bytes == 0) {
+    return Refusal{Rejection::unknown_chunk,
+                   fmt::format("there is no chunk {}", index(move.chunk))};
+  }
+  if (index(move.to) >= snapshot.places().size()) {
+    return Refusal{Rejection::unknown_place, fmt::format("{} is none of {} places", index(move.to),
+                                                         snapshot.places().size())};
+  }
+  if (snapshot.chunk(move.chunk).at == move.to) {
+    return Refusal{Rejection::same_place,
+                   fmt::format("it lies at {}", to_string(snapshot.place(move.to).location))};
+  }
+  if (move.reason.empty()) return Refusal{Rejection::no_reason, "its policy does not say why"};
+  if (!std::isfinite(move.value) || move.value < 0) {
+    return Refusal{Rejection::bad_value, fmt::format("its value is {}", move.value)};
+  }
+  return std::nullopt;
+}
+
+std::optional<Refusal> refuse_state(ChunkId chunk, const Snapshot& snapshot,
+                                    const MovesUnderWay& under_way) {
+  const ChunkRow& row = snapshot.chunk(chunk);
+  if (row.parked || row.dropped) {
+    return Refusal{Rejection::parked, fmt::format("'{}' is put away", snapshot.tag(chunk))};
+  }
+  if (!row.movable) return Refusal{Rejection::pinned, "something holds it where it is"};
+  if (row.moving || under_way.is_moving(chunk)) {
+    return Refusal{Rejection::already_moving, "a move of it or its allocation is under way"};
+  }
+  if (!row.in_scope) {
+    return Refusal{Rejection::not_in_scope, "no stream is attached that uses it"};
+  }
+  return std::nullopt;
+}
+
+std::optional<Refusal> refuse_haste(ChunkId chunk, const Snapshot& snapshot,
+                                    const MoveHistory& history, const PlannerLimits& limits) {
+  const ChunkRow& row = snapshot.chunk(chunk);
+  const Time held_until = history.held_until(chunk);
+  if (held_until > snapshot.now()) {
+    return Refusal{Rejection::thrashing, fmt::format("it went to and fro, {:.3f} s more",
+                                                     in_seconds(held_until - snapshot.now()))};
+  }
+  const Time residence = snapshot.now() - row.last_move;
+  if (row.last_move > Time::zero() && residence < limits.least_residence) {
+    return Refusal{Rejection::cooldown,
+                   fmt::format("it moved {:.3f} s ago", in_seconds(residence))};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+bool can_lie_at(ChunkId chunk, PlaceId to, const Snapshot& snapshot) {
+  const MachineCosts& costs = snapshot.costs();
+  if (!(costs.copy_rate(snapshot.chunk(chunk).at, to) > 0)) return false;
+  if (!snapshot.may_lie(chunk, to)) return false;
+  bool all = true;
+  snapshot.for_each_user(
+      chunk, [&](PlaceId device, const Heat&) { all = all && costs.reaches(device, to); });
+  return all;
+}
+
+double use_per_byte(ChunkId chunk, const Snapshot& snapshot) {
+  const Heat heat = snapshot.total_heat(chunk);
+  const double bytes = static_cast<double>(snapshot.chunk(chunk).bytes);
+  double use = std::max(heat.short_term(), heat.long_term()) / bytes;
+  const Hint* hint = snapshot.hint(chunk);
+  // What a past hint announced has become heat, or did not come.
+  if (hint != nullptr && hint->next_use && *hint->next_use >= snapshot.now() &&
+      std::isfinite(hint->passes)) {
+    const double ahead = std::max(1.0, in_seconds(*hint->next_use - snapshot.now()));
+    use = std::max(use, hint->passes / ahead);
+  }
+  return use;
+}
+
+std::optional<Refusal> refuse_chunk(ChunkId chunk, const Snapshot& snapshot,
+                                    const MovesUnderWay& under_way, const MoveHistory& history,
+                                    const PlannerLimits& limits) {
+  if (auto refusal = refuse_state(chunk, snapshot, under_way)) return refusal;
+  return refuse_haste(chunk, snapshot, history, limits);
+}
+
+std::optional<Refusal> refuse_move(const Move& move, const Snapshot& snapshot,
+                                   const MovesUnderWay& under_way, const MoveHistory& history,
+                                   const PlannerLimits& limits) {
+  if (auto refusal = refuse_words(move, snapshot)) return refusal;
+  if (auto refusal = refuse_chunk(move.chunk, snapshot, under_way, history, limits)) return refusal;
+  if (can_lie_at(move.chunk, move.to, snapshot)) return std::nullopt;
+  return Refusal{Rejection::unreachable,
+                 fmt::format("there is no way to {}, or a GPU that may use it has none",
+                             to_string(snapshot.place(move.to).location))};
+}
+
+}  // namespace vma

@@ -1,0 +1,421 @@
+#include "placement/policies/cost_benefit.hpp"
+
+#include "base/units.hpp"
+#include "placement/weighing/chunk_worth.hpp"
+#include "placement/weighing/outlook.hpp"
+#include "placement/weighing/route_budget.hpp"
+#include "placement/weighing/value_order.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <set>
+#include <span>
+#include <utility>
+
+namespace vma::inline v1 {
+namespace {
+
+constexpr std::size_t victims_looked_at_max = 64;  // For one chunk that wants in.
+constexpr std::size_t passed_over_max = 1024;      // Besides, of such as may not move.
+constexpr std::size_t granted_max = 4096;          // Of the wishes of a tick, the best.
+constexpr double gain_most = 1e6;                  // Seconds: of what a user cannot reach now.
+constexpr std::size_t announced_max = 65536;
+constexpr std::size_t ahead = 8;      // Changed chunks that the processor is told of in advance.
+constexpr double again_by_use = 1.5;  // Growth of a chunk's demand that makes a use count.
+
+/// Parameters, under the names that they have in `cost_benefit_kind`.
+struct Weights {
+  double horizon, margin, colder, stall_weight, half_life;
+  explicit Weights(const PolicyValues& values)
+      : horizon(values["horizon"]),
+        margin(values["margin"]),
+        colder(values["colder"]),
+        stall_weight(values["stall_weight"]),
+        half_life(values["half_life"]) {}
+};
+
+/// A place where a chunk would save time.
+struct Goal {
+  ChunkId chunk{};
+  PlaceId to{};
+  double gain = 0;  // Seconds within the horizon, before any cost.
+  double gain_per_byte = 0;
+};
+
+struct Victim {
+  ChunkId chunk{};
+  PlaceId to{};
+  std::uint64_t bytes = 0;
+};
+
+class CostBenefit : public Policy {
+ public:
+  explicit CostBenefit(const PolicyValues& values)
+      : weights_(values), budget_(values["route_share"], 1) {}
+
+  void on_use(const UseEvent& use, const Snapshot& snapshot, Plan& plan) override;
+  void on_pressure(const Pressure& pressure, const Snapshot& snapshot, Plan& plan) override;
+  void on_tick(const Snapshot& snapshot, Plan& plan) override;
+  void on_gone(ChunkId chunk) override;
+
+ private:
+  void look_over_all(const Snapshot& snapshot);
+  void read_ahead(const Snapshot& snapshot, std::span<const ChunkId> chunks,
+                  std::size_t from) const;
+  void place_in_order(const Snapshot& snapshot, ChunkId chunk, const Outlook& outlook);
+  void remember(ChunkId chunk, Time due);
+  void forget(ChunkId chunk);
+  void collect_due(const Snapshot& snapshot);
+  std::vector<Goal> wishes_of(const Snapshot& snapshot, ChunkId chunk,
+                              const Outlook& outlook) const;
+  void collect(const Snapshot& snapshot, ChunkId chunk);
+  void grant(const Snapshot& snapshot, ChunkId chunk, Room& room, Plan& plan);
+  void grant_best(const Snapshot& snapshot, Plan& plan);
+  bool hopeless(const Snapshot& snapshot, const Goal& wish, const Room& room) const;
+  bool try_wish(const Snapshot& snapshot, const Goal& wish, Room& room, Plan& plan);
+  bool find_victims(const Snapshot& snapshot, const Goal& wish, Room& room, double& loss);
+  void write(const Snapshot& snapshot, const Goal& wish, double value, Room& room, Plan& plan);
+
+  const Weights weights_;
+  RouteBudget budget_;
+  ValueOrder order_;           // Of chunks that have a slower place to go to.
+  std::vector<float> looked_;  // Demand of a chunk when a use of it was last looked at.
+  std::set<std::pair<Time, ChunkId>>
+      due_;  // Announced uses beyond the horizon, when they enter it.
+  std::map<ChunkId, Time> due_of_;
+  bool looked_over_ = false;
+
+  // Of one call.
+  Outlook outlook_, victim_outlook_;
+  std::vector<Goal> wanted_;
+  std::vector<Victim> victims_;
+  std::set<ChunkId> planned_;
+  // By place: so many bytes were looked for there, and no victims found. What is smaller may do.
+  std::vector<std::uint64_t> too_hot_;
+};
+
+// --- Order of what is there
+
+/// Where the chunk would go if it had to, room apart. None: it is in the last place.
+std::optional<PlaceId> slower_place(const Snapshot& snapshot, ChunkId chunk,
+                                    const Outlook& outlook) {
+  const ChunkRow& row = snapshot.chunk(chunk);
+  const MachineCosts& costs = snapshot.costs();
+  if (outlook.idle() && index(row.at) >= costs.gpus()) return std::nullopt;
+  const auto order = costs.by_speed(outlook.idle() ? row.at : outlook.main_user());
+  const auto here = std::ranges::find(order, row.at);
+  if (here == order.end() || here + 1 == order.end()) return std::nullopt;
+  return *(here + 1);
+}
+
+void CostBenefit::place_in_order(const Snapshot& snapshot, ChunkId chunk, const Outlook& outlook) {
+  const ChunkRow& row = snapshot.chunk(chunk);
+  const std::optional<PlaceId> next =
+      row.bytes > 0 && !row.dropped ? slower_place(snapshot, chunk, outlook) : std::nullopt;
+  if (!next) {
+    order_.drop(chunk);
+    return;
+  }
+  const double worth = outlook.seconds_at(*next) - outlook.seconds_at(row.at);
+  const double key = worth > 0 ? std::log2(worth / static_cast<double>(row.bytes)) +
+                                     in_seconds(snapshot.now()) / weights_.half_life
+                               : ValueOrder::worthless;
+  order_.put(chunk, row.at, key);
+}
+
+/// Chunks that were there before the policy was are in no list of changes.
+void CostBenefit::look_over_all(const Snapshot& snapshot) {
+  looked_over_ = true;
+  for (std::size_t i = 0; i < snapshot.chunks().size(); ++i) {
+    const ChunkId chunk{static_cast<std::uint32_t>(i)};
+    if (snapshot.chunk(chunk).bytes == 0) continue;
+    outlook_.read(snapshot, chunk, weights_.horizon);
+    place_in_order(snapshot, chunk, outlook_);
+  }
+}
+
+void CostBenefit::on_gone(ChunkId chunk) {
+  order_.drop(chunk);
+  forget(chunk);
+  if (index(chunk) < looked_.size()) looked_[index(chunk)] = 0;
+}
+
+// --- Wishes
+
+/// Places where the chunk's users would wait less, the best first.
+std::vector<Goal> CostBenefit::wishes_of(const Snapshot& snapshot, ChunkId chunk,
+                                         const Outlook& outlook) const {
+  std::vector<Goal> wishes;
+  const ChunkRow& row = snapshot.chunk(chunk);
+  const double here = outlook.seconds_at(row.at);
+  if (here <= 0) return wishes;
+  for (std::size_t i = 0; i < snapshot.places().size(); ++i) {
+    const PlaceId to{static_cast<std::uint8_t>(i)};
+    if (to == row.at) continue;
+    const double there = outlook.seconds_at(to);
+    if (there * weights_.margin >= here || !can_lie(snapshot, chunk, to)) continue;
+    const double cost =
+        move_seconds(snapshot.costs(), row.at, to, row.bytes, weights_.stall_weight);
+    const double gain = std::min(here - there, gain_most);
+    if (gain <= weights_.margin * cost) continue;
+    wishes.push_back({chunk, to, gain, gain / static_cast<double>(row.bytes)});
+  }
+  std::ranges::stable_sort(wishes, std::greater<>(), &Goal::gain);
+  return wishes;
+}
+
+void CostBenefit::collect(const Snapshot& snapshot, ChunkId chunk) {
+  if (outlook_.idle() || !may_move(snapshot.chunk(chunk))) return;
+  const ChunkRow& row = snapshot.chunk(chunk);
+  if (row.at == outlook_.main_user() && outlook_.main_share() > 0.5) return;  // The usual case.
+  const std::vector<Goal> wishes = wishes_of(snapshot, chunk, outlook_);
+  if (!wishes.empty()) wanted_.push_back(wishes.front());
+}
+
+/// Enough victims for `wish` in `victims_`, and in `loss` what they lose and their moves cost.
+bool CostBenefit::find_victims(const Snapshot& snapshot, const Goal& wish, Room& room,
+                               double& loss) {
+  victims_.clear();
+  loss = 0;
+  std::uint64_t free = room.at(wish.to);
+  const std::uint64_t wanted = snapshot.chunk(wish.chunk).bytes;
+  Room trial = room;
+  std::size_t looked_at = 0, passed_over = 0;
+  for (std::uint32_t number = order_.first(wish.to);
+       free < wanted && number != ChunkRow::none && looked_at < victims_looked_at_max;
+       number = order_.next(number)) {
+    const ChunkId chunk{number};
+    const ChunkRow& row = snapshot.chunk(chunk);
+    // What is pinned or of no stream is often the coldest: it does not count as looked at.
+    if (!may_move(row)) {
+      if (++passed_over > passed_over_max) break;
+      continue;
+    }
+    ++looked_at;
+    if (row.at != wish.to || chunk == wish.chunk) continue;
+    if (planned_.contains(chunk)) continue;
+    const std::optional<PlaceId> to = next_place(snapshot, chunk, trial);
+    if (!to || !budget_.left(row.at, *to)) continue;
+    victim_outlook_.read(snapshot, chunk, weights_.horizon);
+    const double lost =
+        std::max(0.0, victim_outlook_.seconds_at(*to) - victim_outlook_.seconds_at(row.at));
+    if (lost / static_cast<double>(row.bytes) * weights_.colder > wish.gain_per_byte) continue;
+    loss += lost + weights_.margin * move_seconds(snapshot.costs(), row.at, *to, row.bytes,
+                                                  weights_.stall_weight);
+    victims_.push_back({chunk, *to, row.bytes});
+    trial.move(row.at, *to, row.bytes);
+    free += row.bytes;
+  }
+  return free >= wanted;
+}
+
+bool CostBenefit::try_wish(const Snapshot& snapshot, const Goal& wish, Room& room, Plan& plan) {
+  const ChunkRow& row = snapshot.chunk(wish.chunk);
+  const double cost =
+      move_seconds(snapshot.costs(), row.at, wish.to, row.bytes, weights_.stall_weight);
+  double loss = 0;
+  if (!budget_.left(row.at, wish.to)) return false;
+  std::uint64_t& too_hot = too_hot_[index(wish.to)];
+  if (row.bytes >= too_hot && !room.holds(wish.to, row.bytes)) return false;
+  if (!find_victims(snapshot, wish, room, loss)) {
+    too_hot = row.bytes;  // What comes later in this call is worth less.
+    return false;
+  }
+  if (wish.gain - loss <= weights_.margin * cost) return false;
+  write(snapshot, wish, wish.gain - loss - cost, room, plan);
+  return true;
+}
+
+void CostBenefit::write(const Snapshot& snapshot, const Goal& wish, double value, Room& room,
+                        Plan& plan) {
+  const ChunkRow& row = snapshot.chunk(wish.chunk);
+  const std::string there = name_of(snapshot, wish.to);
+  for (const Victim& victim : victims_) {
+    room.move(wish.to, victim.to, victim.bytes);
+    budget_.take(wish.to, victim.to, victim.bytes);
+    planned_.insert(victim.chunk);
+    plan.evict(victim.chunk, victim.to,
+               "least worth at " + there + ", which takes in what saves " + time_text(wish.gain) +
+                   " within " + time_text(weights_.horizon));
+  }
+  room.move(row.at, wish.to, row.bytes);
+  budget_.take(row.at, wish.to, row.bytes);
+  planned_.insert(wish.chunk);
+  const int percent = static_cast<int>(std::lround(100 * outlook_.main_share()));
+  plan.move(wish.chunk, wish.to, value,
+            "asked for " + rate_text(outlook_.demand()) + ", " + std::to_string(percent) +
+                " % of what is expected is of " + name_of(snapshot, outlook_.main_user()) +
+                "; at " + there + " it saves " + time_text(wish.gain) + " within " +
+                time_text(weights_.horizon));
+}
+
+void CostBenefit::grant(const Snapshot& snapshot, ChunkId chunk, Room& room, Plan& plan) {
+  if (planned_.contains(chunk) || !may_move(snapshot.chunk(chunk))) return;
+  for (const Goal& wish : wishes_of(snapshot, chunk, outlook_)) {
+    if (try_wish(snapshot, wish, room, plan)) return;
+  }
+}
+
+/// Neither its place nor any other GPU has room for it, and nothing there is colder.
+bool CostBenefit::hopeless(const Snapshot& snapshot, const Goal& wish, const Room& room) const {
+  const std::uint64_t bytes = snapshot.chunk(wish.chunk).bytes;
+  if (bytes < too_hot_[index(wish.to)]) return false;
+  for (std::size_t i = 0; i < snapshot.costs().gpus(); ++i) {
+    if (room.holds(PlaceId{static_cast<std::uint8_t>(i)}, bytes)) return false;
+  }
+  return true;
+}
+
+void CostBenefit::grant_best(const Snapshot& snapshot, Plan& plan) {
+  std::ranges::sort(wanted_, [](const Goal& left, const Goal& right) {
+    if (left.gain_per_byte != right.gain_per_byte) return left.gain_per_byte > right.gain_per_byte;
+    return left.chunk < right.chunk;
+  });
+  planned_.clear();
+  too_hot_.assign(snapshot.places().size(), UINT64_MAX);
+  Room room(snapshot);
+  std::size_t granted = 0;
+  for (const Goal& wish : wanted_) {
+    if (hopeless(snapshot, wish, room)) continue;
+    if (++granted > granted_max) break;
+    outlook_.read(snapshot, wish.chunk, weights_.horizon);
+    grant(snapshot, wish.chunk, room, plan);
+  }
+}
+
+// --- Announced uses
+
+void CostBenefit::remember(ChunkId chunk, Time due) {
+  forget(chunk);
+  if (due_.size() >= announced_max) return;  // The next hint or use of it is looked at anyway.
+  due_.emplace(due, chunk);
+  due_of_.emplace(chunk, due);
+}
+
+void CostBenefit::forget(ChunkId chunk) {
+  const auto found = due_of_.find(chunk);
+  if (found == due_of_.end()) return;
+  due_.erase({found->second, chunk});
+  due_of_.erase(found);
+}
+
+void CostBenefit::collect_due(const Snapshot& snapshot) {
+  while (!due_.empty() && due_.begin()->first <= snapshot.now()) {
+    const ChunkId chunk = due_.begin()->second;
+    forget(chunk);
+    outlook_.read(snapshot, chunk, weights_.horizon);
+    collect(snapshot, chunk);
+  }
+}
+
+// --- Entry points
+
+/// A row says where the users are, so the processor hears of it twice as early.
+void CostBenefit::read_ahead(const Snapshot& snapshot, std::span<const ChunkId> chunks,
+                             std::size_t from) const {
+  if (from + 2 * ahead < chunks.size())
+    __builtin_prefetch(&snapshot.chunk(chunks[from + 2 * ahead]));
+  if (from + ahead >= chunks.size()) return;
+  order_.prepare(chunks[from + ahead]);
+  snapshot.prepare(chunks[from + ahead]);
+}
+
+void CostBenefit::on_tick(const Snapshot& snapshot, Plan& plan) {
+  if (!looked_over_) look_over_all(snapshot);
+  budget_.refill(snapshot.costs(), snapshot.now());
+  wanted_.clear();
+  const auto changed = snapshot.changed();
+  for (std::size_t i = 0; i < changed.size(); ++i) {
+    read_ahead(snapshot, changed, i);
+    outlook_.read(snapshot, changed[i], weights_.horizon);
+    place_in_order(snapshot, changed[i], outlook_);
+    if (index(changed[i]) < looked_.size()) {
+      float& looked = looked_[index(changed[i])];
+      looked = std::min(looked, static_cast<float>(outlook_.demand()));
+    }
+    collect(snapshot, changed[i]);
+  }
+  collect_due(snapshot);
+  grant_best(snapshot, plan);
+}
+
+void CostBenefit::on_use(const UseEvent& use, const Snapshot& snapshot, Plan& plan) {
+  const ChunkRow& row = snapshot.chunk(use.chunk);
+  if (!may_move(row)) return;
+  Hint now_on;
+  const Hint* hint = use.hint;
+  if (hint == nullptr) {
+    if (use.device == row.at) return;
+    if (index(use.chunk) >= looked_.size()) looked_.resize(snapshot.chunks().size());
+    // Most uses are no news, which is known before any average has faded to now.
+    if (snapshot.demand_most(use.chunk) < again_by_use * looked_[index(use.chunk)]) return;
+  } else if (!hint->next_use) {  // Whoever tells it now without a time means soon.
+    now_on = *hint;
+    now_on.next_use = snapshot.now();
+    hint = &now_on;
+  } else if (const Time due =
+                 *hint->next_use -
+                 std::chrono::duration_cast<Time>(std::chrono::duration<double>(weights_.horizon));
+             due > snapshot.now()) {
+    remember(use.chunk, due);
+  }
+  outlook_.read(snapshot, use.chunk, weights_.horizon, hint);
+  if (use.hint == nullptr) {
+    float& looked = looked_[index(use.chunk)];
+    if (outlook_.demand() < again_by_use * looked) return;
+    looked = static_cast<float>(outlook_.demand());
+  }
+  budget_.refill(snapshot.costs(), snapshot.now());
+  planned_.clear();
+  too_hot_.assign(snapshot.places().size(), UINT64_MAX);
+  Room room(snapshot);
+  grant(snapshot, use.chunk, room, plan);
+}
+
+void CostBenefit::on_pressure(const Pressure& pressure, const Snapshot& snapshot, Plan& plan) {
+  if (!looked_over_) look_over_all(snapshot);
+  Room room(snapshot);
+  std::uint64_t freed = 0;
+  for (std::uint32_t number = order_.first(pressure.at);
+       freed < pressure.bytes && number != ChunkRow::none; number = order_.next(number)) {
+    const ChunkId chunk{number};
+    const ChunkRow& row = snapshot.chunk(chunk);
+    if (!may_move(row) || row.at != pressure.at) continue;
+    const std::optional<PlaceId> to = next_place(snapshot, chunk, room);
+    if (!to) continue;
+    room.move(row.at, *to, row.bytes);
+    freed += row.bytes;
+    victim_outlook_.read(snapshot, chunk, weights_.horizon);
+    plan.evict(chunk, *to,
+               "least worth at " + name_of(snapshot, row.at) + ", asked for " +
+                   rate_text(victim_outlook_.demand()) + ", where " +
+                   std::to_string(pressure.bytes) + " bytes are wanted");
+  }
+}
+
+}  // namespace
+
+PolicyKind cost_benefit_kind() {
+  using Type = PolicyParameter::Type;
+  return {"cost_benefit",
+          "ARMS, arXiv 2508.04417; Griffin, HPCA 2020",
+          {{"horizon", Type::duration, 4, 0.001, 3600,
+            "for how long use is expected to go on; four half-lives of the short average"},
+           {"margin", Type::number, 1.25, 1, 100,
+            "benefit against cost, and waiting here against waiting there, to move at all"},
+           {"colder", Type::number, 2, 1, 100,
+            "how many times less a byte a victim is worth than what it makes room for"},
+           {"stall_weight", Type::number, 1, 0, 100,
+            "how much a second counts that the program's streams stand for a move"},
+           {"route_share", Type::number, 0.5, 0.01, 1,
+            "part of what a route can copy that moves may take"},
+           {"half_life", Type::duration, 1, 0.001, 3600,
+            "of the short average; by it values of chunks that nobody uses are compared"}},
+          [](const PolicyValues& values) -> std::unique_ptr<Policy> {
+            return std::make_unique<CostBenefit>(values);
+          }};
+}
+
+}  // namespace vma::inline v1

@@ -1,0 +1,71 @@
+#include "placement/policies/policy_registry.hpp"
+
+#include "placement/policies/policy_text.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace vma {
+namespace {
+
+bool is_word(const std::string& name) {
+  return !name.empty() && std::ranges::all_of(name, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  });
+}
+
+[[noreturn]] void refuse(const std::string& what) {
+  throw Error(ErrorKind::invalid_argument, "policy", what);
+}
+
+}  // namespace
+
+void check_policy_kind(const PolicyKind& kind) {
+  if (!is_word(kind.name)) refuse(fmt::format("'{}' is no name of a policy", kind.name));
+  if (kind.make == nullptr) refuse(fmt::format("{} cannot be made", kind.name));
+  for (auto each = kind.parameters.begin(); each != kind.parameters.end(); ++each) {
+    if (!is_word(each->name)) refuse(fmt::format("{}: '{}' is no name", kind.name, each->name));
+    const bool known = std::any_of(kind.parameters.begin(), each,
+                                   [&](const auto& other) { return other.name == each->name; });
+    if (known) refuse(fmt::format("{} has two parameters {}", kind.name, each->name));
+    const bool within = each->type == PolicyParameter::Type::flag
+                            ? each->otherwise == 0 || each->otherwise == 1
+                            : each->otherwise >= each->least && each->otherwise <= each->most;
+    if (!within) refuse(fmt::format("{}: {} is out of its own bounds", kind.name, each->name));
+  }
+}
+
+void PolicyRegistry::add(PolicyKind kind) {
+  check_policy_kind(kind);
+  if (find(kind.name) != nullptr) refuse(fmt::format("there are two policies {}", kind.name));
+  const auto after = std::ranges::upper_bound(kinds_, kind.name, {}, &PolicyKind::name);
+  kinds_.insert(after, std::move(kind));
+}
+
+const PolicyKind* PolicyRegistry::find(std::string_view name) const {
+  const auto found = std::ranges::find(kinds_, name, &PolicyKind::name);
+  return found == kinds_.end() ? nullptr : &*found;
+}
+
+std::unique_ptr<Policy> PolicyRegistry::make(const std::string& text) const {
+  const PolicyText split = split_policy_text(text);
+  const PolicyKind* kind = split.path.empty() ? find(split.name) : nullptr;
+  if (kind != nullptr) return make_policy(*kind, split.parameters);
+  std::string known;
+  for (const PolicyKind& each : kinds_) known += (known.empty() ? "" : ", ") + each.name;
+  refuse(fmt::format("there is no policy '{}'; known are {}",
+                     split.path.empty() ? split.name : split.path,
+                     known.empty() ? std::string("none") : known));
+}
+
+std::unique_ptr<Policy> make_policy(const PolicyKind& kind, const std::string& parameters) {
+  auto policy = kind.make(parse_policy_values(kind, parameters));
+  if (policy == nullptr) refuse(fmt::format("{} makes nothing of its parameters", kind.name));
+  return policy;
+}
+
+}  // namespace vma

@@ -1,0 +1,188 @@
+#include "placement/policies/two_touch.hpp"
+
+#include "placement/weighing/chunk_worth.hpp"
+#include "placement/weighing/expected_saving.hpp"
+#include "placement/weighing/room_for_chunks.hpp"
+#include "placement/weighing/use_window.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+
+namespace vma::inline v1 {
+namespace {
+
+constexpr double active_node_fraction = 3;
+constexpr std::size_t looks_max = 12288;  // A call: a few milliseconds.
+
+/// What is kept of the last window in which a chunk was used.
+struct LastWindow {
+  double top_bytes = 0, source_bytes = 0;
+  PlaceId top{}, source{};  // Who used it most, and where it lay.
+  bool used = false, shared = false;
+};
+
+class TwoTouch final : public Policy {
+ public:
+  explicit TwoTouch(const PolicyValues& values)
+      : length_(values.duration("window")), ratio_(values["ratio"]) {}
+
+  void on_use(const UseEvent& use, const Snapshot& snapshot, Plan& plan) override {
+    end_window(snapshot, plan);
+    if (use.hint != nullptr || use.bytes() <= 0) return;
+    window_.add(use.chunk, use.device, use.bytes(), snapshot.costs().gpus());
+  }
+  void on_tick(const Snapshot& snapshot, Plan& plan) override {
+    look(snapshot, looks_max, plan);
+    end_window(snapshot, plan);
+  }
+  void on_gone(ChunkId chunk) override {
+    window_.forget(chunk);
+    ended_.forget(chunk);
+    if (index(chunk) < last_.size()) last_[index(chunk)] = LastWindow{};
+  }
+
+ private:
+  void end_window(const Snapshot& snapshot, Plan& plan);
+  void look(const Snapshot& snapshot, std::size_t looks, Plan& plan);
+  void look_at(std::size_t entry, const Snapshot& snapshot, RoomForChunks& room, Plan& plan);
+  std::optional<std::string> why(const LastWindow& before, const LastWindow& now,
+                                 const Snapshot& snapshot) const;
+
+  const Time length_;
+  const double ratio_;
+  Time began_{0};
+  bool begun_ = false;
+  UseWindow window_, ended_;      // The one that counts, and the one before.
+  std::size_t looked_at_ = 0;     // Of the ended one.
+  std::vector<LastWindow> last_;  // By chunk.
+};
+
+/// Who used a chunk most. `source`: where it lies; `last`: of the window before.
+LastWindow sum_up(std::span<const double> bytes, PlaceId source, const LastWindow& last) {
+  LastWindow now;
+  now.source = source;
+  std::size_t users = 0;
+  const auto preferred = [&](PlaceId device) {
+    return device == source ? 2 : last.used && device == last.top ? 1 : 0;
+  };
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    if (bytes[i] <= 0) continue;
+    ++users;
+    const PlaceId device{static_cast<std::uint8_t>(i)};
+    const bool more = bytes[i] > now.top_bytes;
+    const bool equal = !more && bytes[i] >= now.top_bytes;
+    if (more || (equal && preferred(device) > preferred(now.top))) {
+      now.top = device;
+      now.top_bytes = bytes[i];
+    }
+  }
+  now.used = users > 0;
+  now.shared = users > 1;
+  now.source_bytes = index(source) < bytes.size() ? bytes[index(source)] : 0;
+  return now;
+}
+
+/// At most once a window, whoever comes first after its end. What it held is looked at then and at
+/// the next ticks, a bounded number a call.
+void TwoTouch::end_window(const Snapshot& snapshot, Plan& plan) {
+  if (!begun_) {
+    begun_ = true;
+    began_ = snapshot.now();
+  }
+  if (snapshot.now() - began_ < length_) return;
+  began_ = snapshot.now();
+  look(snapshot, ended_.chunks().size(), plan);
+  ended_.clear();
+  std::swap(window_, ended_);
+  looked_at_ = 0;
+  look(snapshot, looks_max, plan);
+}
+
+void TwoTouch::look(const Snapshot& snapshot, std::size_t looks, Plan& plan) {
+  if (looked_at_ == ended_.chunks().size()) return;
+  RoomForChunks room(snapshot);
+  last_.resize(std::max(last_.size(), snapshot.chunks().size()));
+  for (; looks > 0 && looked_at_ < ended_.chunks().size(); --looks) {
+    look_at(looked_at_++, snapshot, room, plan);
+  }
+}
+
+void TwoTouch::look_at(std::size_t entry, const Snapshot& snapshot, RoomForChunks& room,
+                       Plan& plan) {
+  const ChunkId chunk = ended_.chunks()[entry];
+  const ChunkRow& row = snapshot.chunk(chunk);
+  LastWindow& last = last_[index(chunk)];
+  const LastWindow now = sum_up(ended_.bytes(entry), row.at, last);
+  if (!now.used) return;
+  const LastWindow before = last;
+  last = now;
+  if (!before.used || before.top != now.top || row.at == now.top) return;
+  if (!may_move(row) || !room.fits(now.top, row.bytes)) return;
+  if (!can_lie(snapshot, chunk, now.top)) return;
+  std::optional<std::string> reason = why(before, now, snapshot);
+  if (!reason) return;
+  room.take(now.top, row.bytes);
+  plan.move(chunk, now.top, expected_saving(snapshot, chunk, now.top), std::move(*reason));
+}
+
+double asked_by(const Snapshot& snapshot, PlaceId device) {
+  double sum = 0;
+  for (std::size_t at = 0; at < snapshot.places().size(); ++at) {
+    sum += snapshot.demand(device, PlaceId{static_cast<std::uint8_t>(at)});
+  }
+  return sum;
+}
+
+double asked_of(const Snapshot& snapshot, PlaceId at) {
+  double sum = 0;
+  for (std::size_t device = 0; device < snapshot.costs().gpus(); ++device) {
+    sum += snapshot.demand(PlaceId{static_cast<std::uint8_t>(device)}, at);
+  }
+  return sum;
+}
+
+/// Steps 2 to 4 of the rule; nothing where none of them says to move.
+std::optional<std::string> TwoTouch::why(const LastWindow& before, const LastWindow& now,
+                                         const Snapshot& snapshot) const {
+  const std::string top = name_of(snapshot, now.top);
+  char text[160];
+  const double bytes = before.top_bytes + now.top_bytes;
+  if (!before.shared && !now.shared) {
+    std::snprintf(text, sizeof text, "%s alone used it in two windows, %.1f MB", top.c_str(),
+                  bytes / 1e6);
+    return text;
+  }
+  // What its home used of it while it lay elsewhere says nothing of its home.
+  const double home_bytes =
+      now.source_bytes + (before.source == now.source ? before.source_bytes : 0);
+  if (bytes > active_node_fraction * home_bytes) {
+    std::snprintf(text, sizeof text, "%s used %.1f MB of it in two windows, its home %.1f MB",
+                  top.c_str(), bytes / 1e6, home_bytes / 1e6);
+    return text;
+  }
+  const double to_cpu = asked_by(snapshot, now.top), to_memory = asked_of(snapshot, now.top);
+  const double from_cpu = asked_by(snapshot, now.source),
+               from_memory = asked_of(snapshot, now.source);
+  if (to_cpu * from_memory * ratio_ <= from_cpu * to_memory) return std::nullopt;
+  std::snprintf(text, sizeof text, "%s asks %s and its memory gives %s, its home %s and %s",
+                top.c_str(), rate_text(to_cpu).c_str(), rate_text(to_memory).c_str(),
+                rate_text(from_cpu).c_str(), rate_text(from_memory).c_str());
+  return text;
+}
+
+}  // namespace
+
+PolicyKind two_touch_kind() {
+  using enum PolicyParameter::Type;
+  return {"two_touch",
+          "NUMA balancing of Linux 6.3, should_numa_migrate_memory",
+          {{"window", duration, 0.1, 0.001, 60, "in which uses are counted; two in a row decide"},
+           {"ratio", number, 0.75, 0.01, 1,
+            "shared chunks move if the target's load by memory, times this, beats the source's"}},
+          [](const PolicyValues& values) {
+            return std::unique_ptr<Policy>(std::make_unique<TwoTouch>(values));
+          }};
+}
+
+}  // namespace vma::inline v1

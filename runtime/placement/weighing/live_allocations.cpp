@@ -1,0 +1,162 @@
+#include "placement/weighing/live_allocations.hpp"
+
+#include "base/units.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace vma::inline v1 {
+namespace {
+
+constexpr double life_least_s = 1e-3;  // Uses are told once a millisecond.
+
+/// Its rows are neighbours.
+template <typename Body>  // body(const ChunkRow&)
+void for_each_row(ChunkId first, const Snapshot& snapshot, Body&& body) {
+  const std::span<const ChunkRow> rows = snapshot.chunks().subspan(index(first));
+  const std::uint32_t allocation = rows[0].allocation;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const ChunkRow& row = rows[i];
+    if (row.bytes == 0 || row.allocation != allocation || row.slot != i) return;
+    body(row);
+  }
+}
+
+bool lies_at(const std::vector<PlaceId>& places, ChunkId first, const Snapshot& snapshot) {
+  bool same = true;
+  for_each_row(first, snapshot, [&](const ChunkRow& row) {
+    same = same && row.slot < places.size() && row.at == places[row.slot];
+  });
+  return same;
+}
+
+}  // namespace
+
+Lifetime LiveAllocations::Allocation::lifetime() const {
+  const double life = std::max(life_least_s, in_seconds(last_use - born));
+  return {life, std::max(1.0, used_bytes / static_cast<double>(bytes)) / life};
+}
+
+LiveAllocations::Number LiveAllocations::add(const Allocation& allocation, std::string_view tag,
+                                             std::span<const PlaceId> places,
+                                             const Snapshot& snapshot) {
+  look(snapshot);
+  if (unused_.empty()) {
+    unused_.push_back(static_cast<Number>(all_.size()));
+    all_.emplace_back();
+  }
+  const Number number = unused_.back();
+  unused_.pop_back();
+  all_[number] = allocation;
+  unseen_.push_back({number, std::string(tag), {places.begin(), places.end()}});
+  return number;
+}
+
+// --- What has come
+
+/// Finds the requests of what has come since the last time.
+void LiveAllocations::look(const Snapshot& snapshot) {
+  of_chunk_.resize(std::max(of_chunk_.size(), snapshot.chunks().size()), none);
+  std::vector<Newcomer> newcomers;
+  const std::span<const ChunkId> changed = snapshot.changed();
+  if (changes_seen_ > changed.size()) changes_seen_ = 0;  // A tick went by without us.
+  for (const ChunkId chunk : changed.subspan(changes_seen_)) take_in(chunk, snapshot, newcomers);
+  changes_seen_ = changed.size();
+  std::erase_if(vacant_, [&](ChunkId chunk) {
+    if (snapshot.chunk(chunk).bytes == 0) return false;
+    take_in(chunk, snapshot, newcomers);
+    return true;
+  });
+  std::ranges::sort(newcomers, {}, [&](const Newcomer& newcomer) {
+    return snapshot.chunk(newcomer.first).allocation;  // They are numbered in their order.
+  });
+  match(newcomers, snapshot, true);
+  match(newcomers, snapshot, false);
+}
+
+void LiveAllocations::end_tick(const Snapshot& snapshot) {
+  look(snapshot);
+  changes_seen_ = 0;
+  vacant_.clear();
+}
+
+/// The chunk's allocation, if it has not been looked for. It is nobody's until it is matched.
+void LiveAllocations::take_in(ChunkId chunk, const Snapshot& snapshot,
+                              std::vector<Newcomer>& newcomers) {
+  if (snapshot.chunk(chunk).bytes == 0) return;
+  Newcomer newcomer{snapshot.first_of(chunk)};
+  Number& number = of_chunk_[index(newcomer.first)];
+  if (number != none) return;
+  number = nobodys;
+  for_each_row(newcomer.first, snapshot, [&](const ChunkRow& row) { newcomer.bytes += row.bytes; });
+  newcomers.push_back(newcomer);
+}
+
+bool LiveAllocations::fits(const Request& request, const Newcomer& newcomer,
+                           const Snapshot& snapshot) const {
+  const Allocation& allocation = all_[request.number];
+  const ChunkRow& row = snapshot.chunk(newcomer.first);
+  return allocation.bytes == newcomer.bytes && allocation.born <= row.born &&
+         std::min(allocation.bytes, allocation.chunk_bytes) == row.bytes &&
+         request.tag == snapshot.tag(newcomer.first);
+}
+
+/// The last one of the last request that it fits, and so on backwards: equal ones keep their order,
+/// and what came to nothing is of those before. Leaves those for which there is none.
+void LiveAllocations::match(std::vector<Newcomer>& newcomers, const Snapshot& snapshot,
+                            bool places_agree) {
+  for (auto newcomer = newcomers.rbegin(); newcomer != newcomers.rend(); ++newcomer) {
+    const auto request = std::find_if(unseen_.rbegin(), unseen_.rend(), [&](const Request& each) {
+      return fits(each, *newcomer, snapshot) &&
+             (!places_agree || lies_at(each.places, newcomer->first, snapshot));
+    });
+    if (request == unseen_.rend()) continue;
+    all_[request->number].first = static_cast<std::uint32_t>(newcomer->first);
+    of_chunk_[index(newcomer->first)] = request->number;
+    unseen_.erase(std::next(request).base());
+    newcomer->bytes = 0;
+  }
+  std::erase_if(newcomers, [](const Newcomer& newcomer) { return newcomer.bytes == 0; });
+}
+
+LiveAllocations::Number LiveAllocations::find(ChunkId chunk, const Snapshot& snapshot) {
+  const ChunkId first = snapshot.first_of(chunk);
+  if (index(first) >= of_chunk_.size() || of_chunk_[index(first)] == none) {
+    changes_seen_ = 0;  // Its row may have been in the list before it.
+    look(snapshot);
+  }
+  Number& number = of_chunk_[index(first)];
+  if (number == none) number = nobodys;  // It has been there for longer.
+  return number == nobodys ? none : number;
+}
+
+LiveAllocations::Number LiveAllocations::gone(ChunkId chunk) {
+  vacant_.push_back(chunk);
+  if (index(chunk) >= of_chunk_.size()) return none;
+  const Number number = std::exchange(of_chunk_[index(chunk)], none);
+  return number == nobodys ? none : number;
+}
+
+// --- What does not come
+
+void LiveAllocations::forget(Number number) {
+  all_[number].lives = false;
+  unused_.push_back(number);
+}
+
+void LiveAllocations::unseen(Time then, const std::function<void(Allocation&)>& body) {
+  for (const Request& request : unseen_) {
+    if (all_[request.number].born >= then) break;
+    body(all_[request.number]);
+  }
+}
+
+void LiveAllocations::drop_unseen(Time then) {
+  while (!unseen_.empty() && all_[unseen_.front().number].born < then) {
+    forget(unseen_.front().number);
+    unseen_.pop_front();
+  }
+}
+
+}  // namespace vma::inline v1

@@ -1,0 +1,33 @@
+#include "placement/weighing/room_for_chunks.hpp"
+
+#include <algorithm>
+
+namespace vma::inline v1 {
+
+std::uint64_t chunk_bytes_of(const AllocRequest& request, std::size_t i) {
+  const std::uint64_t before = request.chunk_bytes * i;
+  return before < request.bytes ? std::min(request.chunk_bytes, request.bytes - before) : 0;
+}
+
+RoomForChunks::RoomForChunks(const Snapshot& snapshot) {
+  for (const PlaceState& place : snapshot.places()) free_.push_back(place.free_bytes());
+}
+
+RoomForChunks::RoomForChunks(const Snapshot& snapshot, const WishesOfNow& wishes)
+    : RoomForChunks(snapshot) {
+  for (std::size_t at = 0; at < free_.size(); ++at) {
+    free_[at] -= std::min(free_[at], wishes.bytes_to(PlaceId{static_cast<std::uint8_t>(at)}));
+  }
+}
+
+std::optional<PlaceId> RoomForChunks::take_first(std::span<const PlaceId> order,
+                                                 std::uint64_t bytes) {
+  for (const PlaceId at : order) {
+    if (!fits(at, bytes)) continue;
+    take(at, bytes);
+    return at;
+  }
+  return std::nullopt;
+}
+
+}  // namespace vma::inline v1

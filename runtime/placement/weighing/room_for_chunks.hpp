@@ -1,0 +1,34 @@
+#pragma once
+
+#include "placement/weighing/wishes_of_now.hpp"
+
+#include <vma/policy.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace vma::inline v1 {
+
+/// The bytes of chunk `i` of a request.
+std::uint64_t chunk_bytes_of(const AllocRequest& request, std::size_t i);
+
+/// What is still free at each place while chunks are laid there. Nothing is taken for free that
+/// only will be.
+class RoomForChunks {
+ public:
+  explicit RoomForChunks(const Snapshot& snapshot);
+  RoomForChunks(const Snapshot& snapshot, const WishesOfNow& wishes);
+
+  bool fits(PlaceId at, std::uint64_t bytes) const { return free_[index(at)] >= bytes; }
+  /// Requires: it fits there.
+  void take(PlaceId at, std::uint64_t bytes) { free_[index(at)] -= bytes; }
+  /// The first of `order` where `bytes` fit, taken. None if there is no such place.
+  std::optional<PlaceId> take_first(std::span<const PlaceId> order, std::uint64_t bytes);
+
+ private:
+  std::vector<std::uint64_t> free_;
+};
+
+}  // namespace vma::inline v1

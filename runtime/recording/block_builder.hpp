@@ -1,0 +1,54 @@
+#pragma once
+
+#include "recording/recording_format.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace vma {
+
+/// Packs records into the payload of one block. A block knows nothing of the one before it, so that
+/// a damaged one costs only itself. Not thread-safe.
+class BlockBuilder {
+ public:
+  BlockBuilder();
+
+  /// Returns how many of them found room, from the first on; 0 says that the block is full.
+  std::size_t add(std::span<const RecordedUse> uses);
+  // False: the block is full, and the record is not in it. An empty block takes any record.
+  // Requires: at most `place_runs_max` places; texts are cut at a decision's limits.
+  bool add(const RecordedAllocation& allocation);
+  bool add(const RecordedFree& free);
+  bool add(const RecordedHint& hint);
+  bool add(const RecordedMove& move);
+  bool add(const RecordedStall& stall);
+  bool add(const Decision& decision);
+  bool add(const RecordedGap& gap);
+
+  std::uint32_t records() const noexcept { return records_; }
+  /// The payload; the next block begins. Throws: std::bad_alloc, and nothing has changed.
+  std::vector<std::uint8_t> take();
+  /// Forgets the records; the next block begins.
+  void clear() noexcept;
+
+ private:
+  bool begin(RecordType type, unsigned flags, Time time);
+  void put(std::uint64_t value);
+  void put_signed(std::uint64_t value);
+  void put_time(std::optional<Time> time);
+  void put_number(double value);
+  void put_text(std::string_view text, std::size_t bytes_max);
+  void put_location(std::optional<Location> location);
+  void put_chunk(const DecidedChunk& chunk);
+
+  std::vector<std::uint8_t> bytes_;
+  std::uint8_t* at_ = nullptr;  // The next byte of `bytes_`.
+  std::uint32_t records_ = 0;
+  // What the next record's differences are from.
+  std::uint64_t time_ = 0, allocation_ = 0, use_end_ = 0, use_bytes_ = 0;
+};
+
+}  // namespace vma

@@ -1,0 +1,73 @@
+#pragma once
+
+#include "recording/block_builder.hpp"
+#include "recording/block_queue.hpp"
+#include "recording/recording_files.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace vma {
+
+struct RecordingOptions {
+  std::string directory;                        ///< VMART_RECORD.
+  std::uint64_t file_bytes_max = 1ull << 30;    ///< Then the next file begins.
+  std::size_t blocks_max = 64;                  ///< That wait for the disk, 64 KiB each.
+  Time flush_period = std::chrono::seconds(1);  ///< A block is not kept longer.
+};
+
+struct RecordingStats {
+  std::uint64_t records = 0;         ///< Taken, the lost ones among them.
+  std::uint64_t records_lost = 0;    ///< The disk was too slow, full or gone.
+  std::uint64_t write_failures = 0;  ///< Of files and blocks; the first is in the log.
+  std::uint64_t bytes_written = 0;
+};
+
+/// Writes what happens to memory to files that the lab replays: see docs/reference/recordings.md.
+///
+/// Any thread may record. It packs the record into a block of 64 KiB; a thread of the recording
+/// writes full blocks. Nothing here throws or waits for a disk but the destructor.
+class Recording {
+ public:
+  /// `header` says what machine it is; `process`, `file` and `first_file` are filled in. Throws:
+  /// what `Executor::spawn` throws. A directory that cannot be written is told to the log.
+  Recording(Executor& executor, const RecordingOptions& options, RecordingHeader header);
+  /// To another sink, which outlives the recording.
+  Recording(Executor& executor, const RecordingOptions& options, BlockSink& sink);
+  /// Blocks: until what it holds is written.
+  ~Recording();
+
+  void add(std::span<const RecordedUse> uses) noexcept;
+  void add(const RecordedAllocation& allocation) noexcept;
+  void add(const RecordedFree& free) noexcept;
+  void add(const RecordedHint& hint) noexcept;
+  void add(const RecordedMove& move) noexcept;
+  void add(const RecordedStall& stall) noexcept;
+  void add(const Decision& decision) noexcept;
+
+  /// Passes on what is older than `flush_period`. Call it every tick.
+  void flush(Time now) noexcept;
+  /// Passes on what there is, and returns true when it is written or lost; false if `deadline`
+  /// passes first on the steady clock. Blocks: as the disk does, until then.
+  bool write_all(TimePoint deadline = TimePoint::max()) noexcept;
+
+  RecordingStats stats() const;
+
+ private:
+  template <typename Record>
+  void add_one(const Record& record) noexcept;
+  void hand_over() noexcept VMART_REQUIRES(mutex_);
+
+  const Time flush_period_;
+  mutable Mutex mutex_;
+  BlockBuilder builder_ VMART_GUARDED_BY(mutex_);
+  Time flushed_ VMART_GUARDED_BY(mutex_){0};
+  std::uint64_t records_ VMART_GUARDED_BY(mutex_) = 0;
+  std::uint64_t lost_ VMART_GUARDED_BY(mutex_) = 0;  // For want of memory.
+  std::unique_ptr<RecordingFiles> files_;            // Null: the sink is another's.
+  BlockQueue queue_;
+};
+
+}  // namespace vma

@@ -1,0 +1,48 @@
+#pragma once
+
+#include "recording/block_queue.hpp"
+#include "recording/output_file.hpp"
+#include "recording/recording_header.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+namespace vma {
+
+/// Writes blocks to DIR/vmart-PID-N.rec, and to the next N when a file is full or was removed. What
+/// cannot be written is counted, said once in the log, and stands in the file as a gap as soon as
+/// something can be written again.
+class RecordingFiles : public BlockSink {
+ public:
+  /// Opens nothing yet. `header.file` is the first N to try; a file that exists is left alone.
+  RecordingFiles(std::string directory, RecordingHeader header, std::uint64_t file_bytes_max);
+
+  void write(const DiskBlock& block, const Loss& lost_before) noexcept override;
+  void finish(const Loss& lost_before) noexcept override;
+
+  // Any thread may ask.
+  std::uint64_t failures() const noexcept { return failures_.load(std::memory_order_relaxed); }
+  std::uint64_t records_lost() const noexcept { return lost_.load(std::memory_order_relaxed); }
+  std::uint64_t bytes_written() const noexcept { return bytes_.load(std::memory_order_relaxed); }
+
+ private:
+  bool try_write(const DiskBlock& block);
+  bool write_frame(const DiskBlock& block);
+  bool tell_gap();
+  bool ready(std::size_t bytes);
+  int open_next();
+  bool failed(int error, const std::string& path) noexcept;
+
+  const std::string directory_;
+  RecordingHeader header_;
+  const std::string machine_json_;
+  const std::uint64_t file_bytes_max_;
+  OutputFile file_;
+  std::uint32_t next_file_;
+  bool opened_any_ = false;
+  Loss untold_;  // No gap in a file says so yet.
+  std::atomic<std::uint64_t> failures_{0}, lost_{0}, bytes_{0};
+};
+
+}  // namespace vma

@@ -1,0 +1,115 @@
+#pragma once
+
+#include "placement/planning/decision.hpp"
+
+#include <vma/snapshot.hpp>
+#include <vma/telemetry.hpp>
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace vma {
+
+// The constants of a file, byte by byte in docs/reference/recordings.md. A change of what bytes
+// mean needs another version.
+constexpr std::array<std::uint8_t, 8> recording_magic{'V', 'M', 'A', 'R', 'T', 'R', 'E', 'C'};
+constexpr std::uint32_t recording_version = 1;
+constexpr std::size_t recording_header_bytes = 40;  ///< Before the machine's JSON.
+constexpr std::size_t machine_json_bytes_max = std::size_t{16} << 20;
+constexpr std::array<std::uint8_t, 4> block_marker{'V', 'B', 'L', 'K'};
+constexpr std::size_t block_header_bytes = 16;
+constexpr std::size_t block_payload_bytes_max = std::size_t{64} << 10;
+constexpr std::size_t place_runs_max = 1024;  ///< Of one record.
+
+/// The low four bits of a record's first byte.
+enum class RecordType : std::uint8_t {
+  use = 1,
+  allocation,
+  free,
+  hint,
+  move,
+  stall,
+  decision,
+  gap,
+};
+
+/// One use, as the scheduler drained it. `offset` counts from the allocation's begin.
+struct RecordedUse {
+  Time time{0};
+  std::uint64_t allocation = 0, offset = 0, bytes = 0;
+  float passes = 1;
+  std::uint32_t weight = 1;  ///< Of how many uses it is the sample.
+  PlaceId device{};
+  UseKind kind = UseKind::read;
+
+  friend bool operator==(const RecordedUse&, const RecordedUse&) = default;
+};
+
+/// So many chunks, one after the other, at one place.
+struct PlaceRun {
+  PlaceId at{};
+  std::uint32_t chunks = 0;
+
+  friend bool operator==(const PlaceRun&, const PlaceRun&) = default;
+};
+
+/// An allocation and where its chunks lie. With `first_slot` > 0 it goes on with an allocation
+/// whose places did not fit one record.
+struct RecordedAllocation {
+  Time time{0};
+  std::uint64_t allocation = 0, begin = 0, bytes = 0, chunk_bytes = 0;
+  std::string tag;
+  std::uint32_t first_slot = 0;
+  std::vector<PlaceRun> places;
+
+  friend bool operator==(const RecordedAllocation&, const RecordedAllocation&) = default;
+};
+
+struct RecordedFree {
+  Time time{0};
+  std::uint64_t allocation = 0;
+
+  friend bool operator==(const RecordedFree&, const RecordedFree&) = default;
+};
+
+/// The times of `hint` are from `time` on, as the program gave them.
+struct RecordedHint {
+  Time time{0};
+  std::uint64_t allocation = 0, offset = 0, bytes = 0;
+  Hint hint;
+};
+
+/// One chunk's move, at its end. `decision` is the number of the one that wanted it; 0: a program.
+struct RecordedMove {
+  Time start{0}, end{0}, stall{0};
+  std::uint64_t allocation = 0, bytes = 0, decision = 0;
+  std::uint32_t slot = 0;
+  PlaceId from{}, to{};
+  bool moved = false;
+
+  friend bool operator==(const RecordedMove&, const RecordedMove&) = default;
+};
+
+/// The streams of a program stood still from `time` on.
+struct RecordedStall {
+  Time time{0}, stall{0}, skew{0};
+  std::uint64_t allocation = 0;  ///< Whose move it was.
+  std::uint32_t streams = 0;
+
+  friend bool operator==(const RecordedStall&, const RecordedStall&) = default;
+};
+
+/// Here records are missing that were not written: the disk was full, or too slow.
+struct RecordedGap {
+  std::uint64_t records = 0, blocks = 0;
+
+  friend bool operator==(const RecordedGap&, const RecordedGap&) = default;
+};
+
+using RecordedEvent = std::variant<RecordedUse, RecordedAllocation, RecordedFree, RecordedHint,
+                                   RecordedMove, RecordedStall, Decision, RecordedGap>;
+
+}  // namespace vma

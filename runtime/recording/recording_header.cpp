@@ -1,0 +1,200 @@
+#include "recording/recording_header.hpp"
+
+#include "costs/launch_gaps_json.hpp"
+#include "costs/peer_links_json.hpp"
+#include "machine/json_reader.hpp"
+#include "placement/books/place_number.hpp"
+#include "recording/byte_order.hpp"
+#include "recording/recording_format.hpp"
+
+#include <vma/error.hpp>
+
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/parse.hpp>
+#include <boost/json/serialize.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace vma {
+namespace {
+
+constexpr std::int64_t recorded_places_max = 256;           // A place is one byte.
+constexpr const char* move_s_per_byte = "move_s_per_byte";  // Not in recordings of before.
+
+/// body(row, column) for each cell, as rows of JSON.
+template <typename Value>
+boost::json::array matrix(std::size_t rows, std::size_t columns, Value&& value) {
+  boost::json::array all;
+  for (std::size_t row = 0; row < rows; ++row) {
+    boost::json::array& line = all.emplace_back(boost::json::array()).get_array();
+    for (std::size_t column = 0; column < columns; ++column) {
+      line.emplace_back(value(place_numbered(row), place_numbered(column)));
+    }
+  }
+  return all;
+}
+
+/// The matrices of a machine, each by its name: `visit(name, rows, cell)`. Rows are GPUs for what
+/// accesses cost and places for what moves cost.
+template <typename Costs, typename Visit>
+void for_each_matrix(Costs& costs, Visit&& visit) {
+  const auto of = [&costs](auto member) {
+    return [&costs, member](PlaceId row, PlaceId column) -> decltype(auto) {
+      return member(costs, row, column);
+    };
+  };
+#define VMART_MATRIX(name, rows, member) \
+  visit(name, rows,                      \
+        of([](Costs& c, PlaceId a, PlaceId b) -> decltype(auto) { return c.member(a, b); }))
+  VMART_MATRIX("access_bytes_s", costs.gpus(), access_rate);
+  VMART_MATRIX("access_latency_ns", costs.gpus(), access_latency);
+  VMART_MATRIX("copy_bytes_s", costs.places(), copy_rate);
+  VMART_MATRIX("move_fixed_ns", costs.places(), move_fixed);
+  VMART_MATRIX(move_s_per_byte, costs.places(), move_per_byte);
+  VMART_MATRIX("stall_fixed_ns", costs.places(), stall_fixed);
+  VMART_MATRIX("stall_s_per_byte", costs.places(), stall_per_byte);
+#undef VMART_MATRIX
+}
+
+double written(double value) {
+  return value;
+}
+std::int64_t written(Time value) {
+  return value.count();
+}
+
+double cell_of(JsonReader& json, std::string_view name, std::size_t row, std::size_t column,
+               std::size_t columns) {
+  const boost::json::array& rows = json.list(name);
+  const boost::json::array* cells = row < rows.size() ? rows[row].if_array() : nullptr;
+  if (cells == nullptr || cells->size() != columns) {
+    json.refuse(name, fmt::format("row {} has not {} cells", row, columns));
+  }
+  const boost::json::value& cell = (*cells)[column];
+  const double number = cell.is_number() ? cell.to_number<double>() : -1;
+  if (!(number >= 0 && number <= 9e18)) json.refuse(name, "holds what is no number of a machine");
+  return number;
+}
+
+void assign(double& cell, double value) {
+  cell = value;
+}
+void assign(Time& cell, double value) {
+  cell = Time(static_cast<std::int64_t>(value));
+}
+
+boost::json::object written(const RecordedScheduler& scheduler) {
+  const auto bytes = std::min<std::uint64_t>(scheduler.copy_budget_bytes, INT64_MAX);
+  return {{"policy", scheduler.policy},
+          {"half_life_ns", scheduler.half_life.count()},
+          {"drain_ns", scheduler.drain.count()},
+          {"tick_ns", scheduler.tick.count()},
+          {"stall_budget_ns", scheduler.stall_budget.count()},
+          {"gate_limit_ns", scheduler.gate_limit.count()},
+          {"copy_budget_bytes", bytes}};
+}
+
+RecordedScheduler read_scheduler(JsonReader json) {
+  RecordedScheduler scheduler;
+  scheduler.policy = json.text("policy");
+  const auto time = [&](std::string_view name) { return Time(json.integer(name, 0, INT64_MAX)); };
+  const auto period = [&](std::string_view name) {  // From a microsecond to a day.
+    return Time(json.integer(name, 1'000, 86'400'000'000'000));
+  };
+  scheduler.half_life = period("half_life_ns");
+  scheduler.drain = period("drain_ns");
+  scheduler.tick = period("tick_ns");
+  scheduler.stall_budget = time("stall_budget_ns");
+  scheduler.gate_limit = time("gate_limit_ns");
+  scheduler.copy_budget_bytes =
+      static_cast<std::uint64_t>(json.integer("copy_budget_bytes", 0, INT64_MAX));
+  json.finish();
+  return scheduler;
+}
+
+void read_machine(JsonReader json, RecordingHeader& header) {
+  header.machine = json.has("description") ? json.text("description") : "";
+  const std::size_t places = json.list("places").size();
+  if (places > recorded_places_max) json.refuse("places", "are too many");
+  for (std::size_t at = 0; at < places; ++at) {
+    JsonReader place = json.element("places", at);
+    PlaceState& state = header.places.emplace_back();
+    state.location = parse_location(place.text("location"));
+    state.capacity_bytes =
+        static_cast<std::uint64_t>(place.integer("capacity_bytes", 0, INT64_MAX));
+    place.finish();
+  }
+  const auto gpus = json.integer("gpus", 0, static_cast<std::int64_t>(places));
+  header.costs = MachineCosts(static_cast<std::size_t>(gpus), places);
+  for_each_matrix(header.costs, [&](const char* name, std::size_t rows, auto cell) {
+    if (std::string_view(name) == move_s_per_byte && !json.has(name)) return;
+    if (json.list(name).size() != rows) json.refuse(name, fmt::format("has not {} rows", rows));
+    for (std::size_t row = 0; row < rows; ++row) {
+      for (std::size_t column = 0; column < places; ++column) {
+        assign(cell(place_numbered(row), place_numbered(column)),
+               cell_of(json, name, row, column, places));
+      }
+    }
+  });
+  header.gaps = read_gaps(json, static_cast<std::size_t>(gpus));
+  header.peers = read_peer_links(json, static_cast<std::size_t>(gpus));
+  if (json.has("scheduler")) header.scheduler = read_scheduler(json.object("scheduler"));
+  json.finish();
+  header.costs.rank();
+}
+
+}  // namespace
+
+std::string write_machine_json(const RecordingHeader& header) {
+  boost::json::object json;
+  if (!header.machine.empty()) json["description"] = header.machine;
+  boost::json::array& places = json["places"].emplace_array();
+  for (const PlaceState& place : header.places) {
+    const auto capacity = std::min<std::uint64_t>(place.capacity_bytes, INT64_MAX);
+    places.emplace_back(
+        boost::json::object{{"location", to_string(place.location)}, {"capacity_bytes", capacity}});
+  }
+  json["gpus"] = header.costs.gpus();
+  for_each_matrix(header.costs, [&](const char* name, std::size_t rows, auto cell) {
+    json[name] = matrix(rows, header.costs.places(),
+                        [&](PlaceId a, PlaceId b) { return written(cell(a, b)); });
+  });
+  write_gaps(json, header.gaps);
+  write_peer_links(json, header.peers);
+  if (header.scheduler) json["scheduler"] = written(*header.scheduler);
+  return boost::json::serialize(json);
+}
+
+void read_machine_json(std::string_view json, const std::string& file, RecordingHeader& header) {
+  boost::system::error_code failed;
+  const boost::json::value value =
+      boost::json::parse(boost::json::string_view(json.data(), json.size()), failed);
+  if (failed) {
+    throw Error(ErrorKind::invalid_argument, "RecordingReader",
+                fmt::format("{}: offset {}: the machine is no JSON: {}", file,
+                            recording_header_bytes, failed.message()));
+  }
+  read_machine(JsonReader(value, file, "machine", "RecordingReader"), header);
+}
+
+std::vector<std::uint8_t> write_recording_header(const RecordingHeader& header,
+                                                 std::string_view machine_json) {
+  std::vector<std::uint8_t> bytes(recording_header_bytes);
+  std::uint8_t* at = std::copy(recording_magic.begin(), recording_magic.end(), bytes.data());
+  const std::uint8_t* const summed = at;
+  at = put_fixed(at, recording_version);
+  at = put_fixed(at, static_cast<std::uint32_t>(machine_json.size()));
+  at = put_fixed(at, header.clock_start_utc_ns);
+  at = put_fixed(at, header.process);
+  at = put_fixed(at, header.file);
+  at = put_fixed(at, header.first_file);
+  const std::span json(reinterpret_cast<const std::uint8_t*>(machine_json.data()),
+                       machine_json.size());
+  at = put_fixed(at, crc32_of({summed, at}, json));
+  bytes.insert(bytes.end(), json.begin(), json.end());
+  return bytes;
+}
+
+}  // namespace vma

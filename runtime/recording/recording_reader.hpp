@@ -1,0 +1,66 @@
+#pragma once
+
+#include "recording/block_decoder.hpp"
+#include "recording/recording_header.hpp"
+
+#include <cstdint>
+#include <fstream>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace vma {
+
+/// What of a recording could not be read: the bytes from `offset` on.
+struct RecordingDamage {
+  std::uint64_t offset = 0;
+  std::string reason;
+};
+
+/// Reads one file of a recording, record by record, whatever is in it: a damaged block costs itself
+/// and is told of, a file that ends in the middle of a block is one whose writer was cut short.
+/// Holds one block in memory. Needs no driver. Not thread-safe.
+class RecordingReader {
+ public:
+  /// Throws: Error{invalid_argument} that names the file, the offset and the reason, for what
+  /// cannot be read, is no recording, or is one of another version.
+  explicit RecordingReader(std::string path);
+
+  const RecordingHeader& header() const noexcept { return header_; }
+  /// The next record, null after the last one. Valid until the next call.
+  const RecordedEvent* next();
+
+  /// So far. After `damages_max` the rest of the file is not looked at.
+  std::span<const RecordingDamage> damages() const noexcept { return damages_; }
+  /// The file ends in the middle of a block; known after the last record.
+  bool torn() const noexcept { return torn_; }
+  std::uint64_t blocks() const noexcept { return blocks_; }
+
+  static constexpr std::size_t damages_max = 1000;
+
+ private:
+  [[noreturn]] void refuse(std::uint64_t offset, const std::string& reason) const;
+  void read_header();
+  bool read_at(std::uint64_t offset, std::span<std::uint8_t> bytes);
+  bool next_block();
+  bool find_marker(std::uint64_t from);
+  bool begins_block(std::uint64_t offset);
+  void damage(std::uint64_t offset, std::string reason);
+
+  const std::string path_;
+  std::ifstream file_;
+  std::uint64_t size_bytes_ = 0;
+  std::uint64_t at_ = 0;     // Where the next block begins.
+  std::uint64_t block_ = 0;  // Where this one does.
+  std::uint32_t block_records_ = 0;
+  RecordingHeader header_;
+  std::vector<std::uint8_t> payload_;
+  BlockDecoder decoder_;  // Of `payload_`.
+  bool in_block_ = false;
+  RecordedEvent event_;
+  std::vector<RecordingDamage> damages_;
+  bool torn_ = false;
+  std::uint64_t blocks_ = 0;  // Whose sum is right.
+};
+
+}  // namespace vma

@@ -1,0 +1,53 @@
+#include "recording/trace_writer.hpp"
+
+#include "base/log.hpp"
+#include "base/process_exit.hpp"
+
+#include <vma/error.hpp>
+
+namespace vma {
+
+TraceWriter::TraceWriter(Executor& executor, const std::string& file) : trace_(file) {
+  thread_ = executor.spawn("vmart trace", [this] { work(); });
+}
+
+TraceWriter::~TraceWriter() {
+  {
+    const MutexLock lock(mutex_);
+    closed_ = true;
+    changed_.notify_all();
+  }
+  thread_->join();
+}
+
+void TraceWriter::flush_soon() noexcept {
+  const MutexLock lock(mutex_);
+  asked_ = true;
+  changed_.notify_all();
+}
+
+/// The lock is not held while the disk is waited for. What comes last the trace writes itself.
+void TraceWriter::work() {
+  MutexLock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this]() VMART_NO_THREAD_ANALYSIS { return asked_ || closed_; });
+    if (closed_) return;
+    asked_ = false;
+    lock.unlock();
+    ProcessExit::hold_back();  // The end of the process writes the last of it.
+    trace_.flush();
+    lock.lock();
+  }
+}
+
+std::unique_ptr<TraceWriter> open_trace(Executor& executor, const std::string& file) {
+  if (file.empty()) return nullptr;
+  try {
+    return std::make_unique<TraceWriter>(executor, file);
+  } catch (const Error& error) {
+    log(LogLevel::warn, "VMART_TRACE: no trace is written: {}", error.what());
+    return nullptr;
+  }
+}
+
+}  // namespace vma

@@ -1,0 +1,138 @@
+#include <vma/runtime.hpp>
+
+#include "runtime/checks.hpp"
+#include "runtime/runtime_parts.hpp"
+
+#include "base/log.hpp"
+
+#include <fmt/format.h>
+
+#include <exception>
+#include <utility>
+
+namespace vma {
+namespace {
+
+/// Without asking the driver, which does not know a stream that was destroyed.
+BoundStream named(Stream stream) {
+  return {{}, StreamHandle{reinterpret_cast<std::uint64_t>(stream)}};
+}
+
+}  // namespace
+
+inline namespace v1 {
+
+Migration Runtime::migrate_async(void* pointer, Location to, const MigrateOptions& options) {
+  std::size_t bytes = 0;
+  {
+    const Parts::Entry entry(*parts_, "vma::migrate_async");
+    bytes = entry->memory.require(pointer, "vma::migrate_async")->size_bytes();
+  }
+  return migrate_async(pointer, 0, bytes, to, options);
+}
+
+Migration Runtime::migrate_async(void* pointer, std::size_t offset, std::size_t bytes, Location to,
+                                 const MigrateOptions& options) {
+  constexpr const char* call = "vma::migrate_async";
+  const Parts::Entry entry(*parts_, call);
+  entry->topology.require(to, call);
+  check_options(options, call);
+  std::shared_ptr<Allocation> allocation = entry->memory.require(pointer, call);
+  const SlotRange range = slots_of(*allocation, offset, bytes, call);
+  check_background_move(*allocation, entry->mover.attached(), options, call);
+  check_not_dropped(*allocation, range, call);
+  return Migration(entry->mover.submit(std::move(allocation), range, to, options));
+}
+
+void Runtime::attach(Stream stream, StreamWork work) {
+  const Parts::Entry entry(*parts_, "vma::attach");
+  entry->mover.attached().attach(named(stream), Address{}, work);
+  entry->scope_changed();
+}
+
+void Runtime::attach(Stream stream, void* pointer, StreamWork work) {
+  constexpr const char* call = "vma::attach";
+  const Parts::Entry entry(*parts_, call);
+  const std::shared_ptr<Allocation> allocation = entry->memory.require_around(pointer, call);
+  entry->mover.attached().attach(named(stream), allocation->begin(), work);
+  entry->scope_changed();
+}
+
+void Runtime::detach(Stream stream) {
+  const Parts::Entry entry(*parts_, "vma::detach");
+  entry->mover.attached().detach(named(stream), Address{});
+  entry->scope_changed();
+}
+
+void Runtime::detach(Stream stream, void* pointer) {
+  constexpr const char* call = "vma::detach";
+  const Parts::Entry entry(*parts_, call);
+  const std::shared_ptr<Allocation> allocation = entry->memory.require_around(pointer, call);
+  entry->mover.attached().detach(named(stream), allocation->begin());
+  entry->scope_changed();
+}
+
+void Runtime::note_export(void* pointer) {
+  constexpr const char* call = "vma::note_export";
+  const Parts::Entry entry(*parts_, call);
+  const std::shared_ptr<Allocation> allocation = entry->memory.require_around(pointer, call);
+  {
+    const MutexLock lock(allocation->operations());
+    check_usable(*allocation, call);
+    check_not_dropped(*allocation, call);
+    allocation->exported = true;
+  }
+  // Who knows the memory may write to it, whatever rights the slots have.
+  entry->memory.drop_copies(*allocation);
+  entry->memory.tell_changed(*allocation);
+}
+
+AttachedStream::AttachedStream(Runtime& runtime, Stream stream, void* pointer, StreamWork work)
+    : stream_(stream), pointer_(pointer) {
+  if (pointer == nullptr) {
+    runtime.attach(stream, work);
+  } else {
+    runtime.attach(stream, pointer, work);
+  }
+  runtime_ = &runtime;
+}
+
+AttachedStream::AttachedStream(AttachedStream&& other) noexcept
+    : runtime_(std::exchange(other.runtime_, nullptr)),
+      stream_(other.stream_),
+      pointer_(other.pointer_) {}
+
+AttachedStream& AttachedStream::operator=(AttachedStream&& other) noexcept {
+  if (this == &other) return *this;
+  detach();
+  runtime_ = std::exchange(other.runtime_, nullptr);
+  stream_ = other.stream_;
+  pointer_ = other.pointer_;
+  return *this;
+}
+
+AttachedStream::~AttachedStream() {
+  detach();
+}
+
+/// The stream or the allocation may be gone already: then there is nothing to detach.
+void AttachedStream::detach() noexcept {
+  if (runtime_ == nullptr) return;
+  if (runtime_->parts().in_forked_child()) {  // The parent's stream stays attached in the parent.
+    runtime_ = nullptr;
+    return;
+  }
+  try {
+    if (pointer_ == nullptr) {
+      runtime_->detach(stream_);
+    } else {
+      runtime_->detach(stream_, pointer_);
+    }
+  } catch (const std::exception& error) {
+    log(LogLevel::debug, "a stream was not detached: {}", error.what());
+  }
+  runtime_ = nullptr;
+}
+
+}  // namespace v1
+}  // namespace vma

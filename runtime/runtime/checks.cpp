@@ -1,0 +1,82 @@
+#include "runtime/checks.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+
+namespace vma {
+
+void check_usable(const Allocation& allocation, const char* call) {
+  if (allocation.being_freed) {
+    throw Error(ErrorKind::unknown_pointer, call,
+                fmt::format("{:#x} is being freed", to_integer(allocation.begin())));
+  }
+}
+
+void check_not_poisoned(const Allocation& allocation, const char* call) {
+  if (!allocation.poisoned()) return;
+  throw Error(
+      ErrorKind::poisoned, call,
+      fmt::format("the allocation at {:#x} lost a slot to a failed move; vma::read serves its "
+                  "saved bytes",
+                  to_integer(allocation.begin())));
+}
+
+void check_not_dropped(const Allocation& allocation, SlotRange range, const char* call) {
+  if (!allocation.any_dropped(range.first, range.end)) return;
+  throw Error(ErrorKind::dropped, call,
+              fmt::format("contents of the allocation at {:#x} were dropped; vma::resume of \"{}\" "
+                          "gives it memory again",
+                          to_integer(allocation.begin()), allocation.tag));
+}
+
+void check_not_dropped(const Allocation& allocation, const char* call) {
+  check_not_dropped(allocation, {0, allocation.geometry().slots}, call);
+}
+
+void check_no_hook(Allocation& allocation, const char* call) {
+  if (!allocation.hooks().runs_here()) return;
+  throw Error(ErrorKind::invalid_argument, call,
+              fmt::format("a hook of the allocation at {:#x} called it; it would wait for itself",
+                          to_integer(allocation.begin())));
+}
+
+SlotRange slots_of(const Allocation& allocation, std::size_t offset, std::size_t bytes,
+                   const char* call) {
+  if (bytes == 0 || offset > allocation.size_bytes() || bytes > allocation.size_bytes() - offset) {
+    throw Error(ErrorKind::invalid_argument, call,
+                fmt::format("bytes {} from {} are not within the allocation's {} bytes", bytes,
+                            offset, allocation.size_bytes()));
+  }
+  const std::uint64_t chunk_bytes = allocation.geometry().chunk_bytes;
+  return {offset / chunk_bytes, (offset + bytes - 1) / chunk_bytes + 1};
+}
+
+void check_options(const MigrateOptions& options, const char* call) {
+  if (options.deadline < std::chrono::milliseconds(0)) {
+    throw Error(ErrorKind::invalid_argument, call,
+                fmt::format("deadline is {} ms", options.deadline.count()));
+  }
+}
+
+void check_background_move(const Allocation& allocation, const AttachedStreams& attached,
+                           const MigrateOptions& options, const char* call) {
+  check_usable(allocation, call);
+  check_not_poisoned(allocation, call);
+  const std::string reason = allocation.why_pinned();
+  if (!reason.empty() && !(options.wait_for_pins && allocation.movable)) {
+    throw Error(ErrorKind::pinned, call,
+                fmt::format("the allocation at {:#x} {}", to_integer(allocation.begin()), reason));
+  }
+  const bool holds = options.scope == StopScope::hold || options.nothing_runs;
+  if (!holds && !attached.any(allocation.begin())) {
+    throw Error(ErrorKind::invalid_argument, call,
+                "no stream is attached that may use the allocation; attach those that do, or ask "
+                "for StopScope::hold");
+  }
+  if (holds && options.mode == Mode::live) {
+    throw Error(ErrorKind::unsupported, call, "under a hold memory moves stopped, not live");
+  }
+}
+
+}  // namespace vma

@@ -1,0 +1,54 @@
+#include "runtime/door.hpp"
+
+#include <algorithm>
+
+namespace vma {
+namespace {
+
+std::atomic<unsigned> threads{0};
+constinit thread_local unsigned thread_number = 0;  // Zero before its first call.
+
+}  // namespace
+
+Door::Counter* Door::enter() noexcept {
+  if (thread_number == 0) thread_number = ++threads;
+  Counter& counter = counters_[thread_number % counters_.size()];
+  std::uint64_t state = counter.state.load(std::memory_order_relaxed);
+  while ((state & closed) == 0) {
+    if (counter.state.compare_exchange_weak(state, state + one_call, std::memory_order_acquire)) {
+      return &counter;
+    }
+  }
+  return nullptr;
+}
+
+void Door::leave(Counter& counter) noexcept {
+  std::uint64_t state = counter.state.load(std::memory_order_relaxed);
+  while ((state & closed) == 0) {
+    if (counter.state.compare_exchange_weak(state, state - one_call, std::memory_order_release)) {
+      return;  // The door may be gone now.
+    }
+  }
+  leave_closed(counter);
+}
+
+void Door::leave_closed(Counter& counter) noexcept {
+  const MutexLock lock(mutex_);
+  counter.state.fetch_sub(one_call, std::memory_order_release);
+  left_.notify_all();
+}
+
+void Door::close() noexcept {
+  for (Counter& counter : counters_) counter.state.fetch_or(closed);
+}
+
+void Door::wait_until_empty() {
+  MutexLock lock(mutex_);
+  left_.wait(lock, [this] {
+    return std::ranges::all_of(counters_, [](const Counter& counter) {
+      return counter.state.load(std::memory_order_acquire) == closed;
+    });
+  });
+}
+
+}  // namespace vma

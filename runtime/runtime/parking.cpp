@@ -1,0 +1,76 @@
+#include <vma/runtime.hpp>
+
+#include "runtime/checks.hpp"
+#include "runtime/runtime_parts.hpp"
+
+#include "base/log.hpp"
+
+#include <exception>
+
+namespace vma {
+namespace {
+
+/// The move waits for the hook.
+void check_no_hook(const char* call) {
+  if (!HookList::any_runs_here()) return;
+  throw Error(ErrorKind::invalid_argument, call, "a hook called it; it would wait for itself");
+}
+
+/// The scheduler leaves alone what is parked. From before it goes until after it has come, so that
+/// no policy moves it meanwhile.
+class ParkingNotice {
+ public:
+  ParkingNotice(Machinery& machinery, const std::string& tag) : machinery_(machinery), tag_(tag) {
+    tell([](const Allocation&) { return true; });
+  }
+  ~ParkingNotice() {
+    tell([this](const Allocation& allocation) { return machinery_.parker.holds(allocation); });
+  }
+  ParkingNotice(const ParkingNotice&) = delete;
+  ParkingNotice& operator=(const ParkingNotice&) = delete;
+
+ private:
+  template <typename Parked>
+  void tell(Parked&& parked) noexcept {
+    if (!machinery_.scheduling) return;
+    try {
+      for (const auto& allocation : machinery_.memory.registry().all()) {
+        if (allocation->tag != tag_) continue;
+        machinery_.scheduling->scheduler().set_parked(allocation->begin(), parked(*allocation));
+      }
+    } catch (const std::exception& error) {
+      log(LogLevel::warn, "the scheduler was not told what is parked: {}", error.what());
+    }
+  }
+
+  Machinery& machinery_;
+  const std::string& tag_;
+};
+
+}  // namespace
+
+inline namespace v1 {
+
+ParkReport Runtime::park(const std::string& tag, const ParkOptions& options) {
+  const Parts::Entry entry(*parts_, "vma::park");
+  check_options(options.how, "vma::park");
+  check_no_hook("vma::park");
+  const ParkingNotice notice(*entry, tag);
+  return entry->parker.park(tag, options);
+}
+
+ParkReport Runtime::resume(const std::string& tag, const ParkOptions& options) {
+  const Parts::Entry entry(*parts_, "vma::resume");
+  check_options(options.how, "vma::resume");
+  check_no_hook("vma::resume");
+  const ParkingNotice notice(*entry, tag);
+  return entry->parker.resume(tag, options);
+}
+
+bool Runtime::is_parked(const std::string& tag) const {
+  const Parts::Entry entry(*parts_, "vma::is_parked");
+  return entry->parker.is_parked(tag);
+}
+
+}  // namespace v1
+}  // namespace vma

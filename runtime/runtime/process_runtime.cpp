@@ -1,0 +1,167 @@
+#include <vma/vma.hpp>
+
+#include "base/mutex.hpp"
+
+#include <atomic>
+#include <utility>
+
+namespace vma {
+inline namespace v1 {
+namespace {
+
+Mutex& opening() {
+  static Mutex mutex;
+  return mutex;
+}
+std::atomic<Runtime*> process_runtime{nullptr};
+
+}  // namespace
+
+Runtime& runtime() {
+  if (Runtime* open = process_runtime.load(std::memory_order_acquire)) return *open;
+  const MutexLock lock(opening());
+  if (Runtime* open = process_runtime.load()) return *open;
+  // Never destroyed: when the process exits, the driver may be gone before any static is.
+  process_runtime.store(new Runtime(), std::memory_order_release);
+  return *process_runtime;
+}
+
+void* alloc(std::size_t bytes, const AllocOptions& options) {
+  return runtime().alloc(bytes, options);
+}
+void* alloc(std::size_t bytes, Location where, const AllocOptions& options) {
+  return runtime().alloc(bytes, where, options);
+}
+void free(void* pointer) {
+  runtime().free(pointer);
+}
+void free_async(void* pointer, Stream stream) {
+  runtime().free_async(pointer, stream);
+}
+MigrationReport migrate(void* pointer, Location to, const MigrateOptions& options) {
+  return runtime().migrate(pointer, to, options);
+}
+MigrationReport migrate(void* pointer, std::size_t offset, std::size_t bytes, Location to,
+                        const MigrateOptions& options) {
+  return runtime().migrate(pointer, offset, bytes, to, options);
+}
+Migration migrate_async(void* pointer, Location to, const MigrateOptions& options) {
+  return runtime().migrate_async(pointer, to, options);
+}
+Migration migrate_async(void* pointer, std::size_t offset, std::size_t bytes, Location to,
+                        const MigrateOptions& options) {
+  return runtime().migrate_async(pointer, offset, bytes, to, options);
+}
+ParkReport park(const std::string& tag, const ParkOptions& options) {
+  return runtime().park(tag, options);
+}
+ParkReport resume(const std::string& tag, const ParkOptions& options) {
+  return runtime().resume(tag, options);
+}
+bool is_parked(const std::string& tag) {
+  return runtime().is_parked(tag);
+}
+void attach(Stream stream, StreamWork work) {
+  runtime().attach(stream, work);
+}
+void attach(Stream stream, void* pointer, StreamWork work) {
+  runtime().attach(stream, pointer, work);
+}
+void detach(Stream stream) {
+  runtime().detach(stream);
+}
+void detach(Stream stream, void* pointer) {
+  runtime().detach(stream, pointer);
+}
+Pin pin(void* pointer) {
+  return runtime().pin(pointer);
+}
+ReadOnly read_only(void* pointer) {
+  return runtime().read_only(pointer);
+}
+MoveHookRegistration on_move(void* pointer, MoveHooks hooks) {
+  return runtime().on_move(pointer, std::move(hooks));
+}
+void note_export(void* pointer) {
+  runtime().note_export(pointer);
+}
+AttachedStream::AttachedStream(Stream stream, StreamWork work)
+    : AttachedStream(runtime(), stream, nullptr, work) {}
+AttachedStream::AttachedStream(Stream stream, void* pointer, StreamWork work)
+    : AttachedStream(runtime(), stream, pointer, work) {}
+void record_use(const void* address, std::size_t bytes, Location device, UseKind kind) noexcept {
+  const Use use{address, bytes, device, kind};
+  record_uses({&use, 1});
+}
+void record_uses(std::span<const Use> uses) noexcept {
+  // Opens none: memory that a use could be of is that of an open one.
+  if (Runtime* open = process_runtime.load(std::memory_order_acquire)) open->record_uses(uses);
+}
+void advise(const void* address, std::size_t bytes, const Hint& hint) {
+  runtime().advise(address, bytes, hint);
+}
+std::vector<Extent> where(const void* pointer) {
+  return runtime().where(pointer);
+}
+void read(const void* pointer, std::span<std::byte> out) {
+  runtime().read(pointer, out);
+}
+void write(void* pointer, std::span<const std::byte> bytes) {
+  runtime().write(pointer, bytes);
+}
+HostView host_view(void* pointer, std::size_t bytes) {
+  return runtime().host_view(pointer, bytes);
+}
+void reserve(Location where, std::size_t bytes, std::size_t chunk_bytes) {
+  runtime().reserve(where, bytes, chunk_bytes);
+}
+std::size_t trim(Location where) {
+  return runtime().trim(where);
+}
+DrainReport drain(Location at, const DrainOptions& options) {
+  return runtime().drain(at, options);
+}
+void refill(Location at) {
+  runtime().refill(at);
+}
+void set_capacity(Location where, std::size_t bytes) {
+  runtime().set_capacity(where, bytes);
+}
+Stream make_stream(Location gpu) {
+  return runtime().make_stream(gpu);
+}
+void destroy_stream(Stream stream) {
+  runtime().destroy_stream(stream);
+}
+void launch(Stream stream, const Kernel& kernel, Dim3 grid, Dim3 block,
+            const KernelArguments& arguments) {
+  runtime().launch(stream, kernel, grid, block, arguments);
+}
+void launch_using(Stream stream, const Kernel& kernel, Dim3 grid, Dim3 block,
+                  const KernelArguments& arguments, std::span<const Use> uses) {
+  runtime().launch_using(stream, kernel, grid, block, arguments, uses);
+}
+void launch_recorded(Stream stream, const Kernel& kernel, Dim3 grid, Dim3 block,
+                     const KernelArguments& arguments) {
+  runtime().launch_recorded(stream, kernel, grid, block, arguments);
+}
+void record_launch(const void* function, const void* const* parameters, Location device) {
+  // As with uses. Launches are seen long before the first allocation, in interposers above all.
+  if (Runtime* open = process_runtime.load(std::memory_order_acquire)) {
+    open->record_launch(function, parameters, device);
+  }
+}
+void record_launch(const void* function, std::span<const std::byte> block, Location device) {
+  if (Runtime* open = process_runtime.load(std::memory_order_acquire)) {
+    open->record_launch(function, block, device);
+  }
+}
+void forget_kernels() {
+  if (Runtime* open = process_runtime.load(std::memory_order_acquire)) open->forget_kernels();
+}
+void synchronize(Stream stream) {
+  runtime().synchronize(stream);
+}
+
+}  // namespace v1
+}  // namespace vma

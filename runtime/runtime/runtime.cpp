@@ -1,0 +1,302 @@
+#include <vma/runtime.hpp>
+
+#include "costs/cost_estimates.hpp"
+#include "runtime/checks.hpp"
+#include "runtime/place_states.hpp"
+#include "runtime/runtime_parts.hpp"
+#include "runtime/runtime_stats.hpp"
+
+#include "base/process_exit.hpp"
+#include "base/units.hpp"
+#include "machine/machine_file.hpp"
+#include "memory/move_claim.hpp"
+#include "sim/sim_driver.hpp"
+#ifdef VMART_HAS_CUDA
+#include "driver/cuda_driver.hpp"
+#endif
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+namespace vma {
+
+/// The only place that names concrete drivers.
+std::unique_ptr<Driver> open_driver(const std::string& name) {
+  constexpr std::string_view simulated = "sim:";
+  if (name.starts_with(simulated)) {
+    return std::make_unique<SimDriver>(load_machine(name.substr(simulated.size())));
+  }
+  if (name != "cuda") {
+    throw Error(
+        ErrorKind::invalid_argument, "vma::Runtime",
+        fmt::format("driver (VMART_DRIVER) is \"{}\"; it takes cuda, sim:NAME or sim:FILE.json",
+                    name));
+  }
+#ifdef VMART_HAS_CUDA
+  return std::make_unique<CudaDriver>();
+#else
+  throw Error(ErrorKind::no_driver, "vma::Runtime",
+              "built without CUDA; VMART_DRIVER=sim:h200x2 opens a simulated machine");
+#endif
+}
+
+namespace {
+
+/// The offset of a range in its allocation. Throws where it does not lie in it wholly.
+std::uint64_t offset_of(const Allocation& allocation, const void* pointer, std::size_t bytes,
+                        const char* call) {
+  const std::uint64_t offset = address_of(pointer) - allocation.begin();
+  if (bytes > allocation.size_bytes() - offset) {
+    throw Error(ErrorKind::invalid_argument, call,
+                fmt::format("{} bytes from {} reach past the end of the allocation of {} bytes",
+                            bytes, fmt::ptr(pointer), allocation.size_bytes()));
+  }
+  return offset;
+}
+
+/// Calls `body(slot, offset in the slot, offset in the range, bytes)` for each slot that the range
+/// touches.
+template <typename Body>
+void for_each_piece(const Allocation& allocation, std::uint64_t offset, std::uint64_t bytes,
+                    Body&& body) {
+  const std::uint64_t chunk_bytes = allocation.geometry().chunk_bytes;
+  for (std::uint64_t done = 0; done < bytes;) {
+    const std::uint64_t slot = (offset + done) / chunk_bytes;
+    const std::uint64_t within = (offset + done) % chunk_bytes;
+    const std::uint64_t piece = std::min(bytes - done, chunk_bytes - within);
+    body(static_cast<std::size_t>(slot), within, done, piece);
+    done += piece;
+  }
+}
+
+/// Zeroes before anybody can find the allocation: a move beside it would switch chunks under it.
+AllocTerms terms_of(CopyEngine& engine, const AllocOptions& options) {
+  AllocTerms terms;
+  if (!options.zeroed) return terms;
+  terms.fill = [&engine](const Allocation& allocation) {
+    for (std::size_t slot = 0; slot < allocation.geometry().slots; ++slot) {
+      engine.zero(allocation.chunk(slot));
+    }
+  };
+  return terms;
+}
+
+}  // namespace
+
+inline namespace v1 {
+
+Runtime::Runtime(const RuntimeOptions& options) {
+  if (ProcessExit::begun()) {
+    ProcessExit::hold_back();
+    throw Error(ErrorKind::driver_gone, "vma::Runtime", "the process is exiting");
+  }
+  const Settings settings = settle(options);
+  parts_ = std::make_unique<Parts>(open_driver(settings.driver), settings);
+}
+
+Runtime::Runtime(std::unique_ptr<Parts> parts) noexcept : parts_(std::move(parts)) {}
+Runtime::~Runtime() {
+  Parts::end(std::move(parts_));
+}
+
+void Runtime::shutdown() noexcept {
+  parts_->shut_down();
+}
+
+void* Runtime::alloc(std::size_t bytes, const AllocOptions& options) {
+  const Parts::Entry entry(*parts_, "vma::alloc");
+  const ContextHandle current = parts_->driver->current_context();
+  Location at = gpu(index(entry->topology.devices().front()));
+  if (!is_none(current)) {
+    const Location hint = gpu(index(parts_->driver->context_device(current)));
+    if (entry->topology.has(hint)) at = hint;
+  }
+  if (!entry->scheduling) return alloc(bytes, at, options);
+  const Geometry geometry =
+      plan_geometry(bytes, options.chunk_bytes, at, entry->topology.granularity());
+  const std::vector<Location> homes =
+      entry->scheduling->scheduler().place(geometry, at, options.tag);
+  AllocTerms terms = terms_of(entry->engine, options);
+  terms.wanted = at;
+  return to_pointer(entry->memory.alloc(geometry, homes, options, terms)->begin());
+}
+
+void* Runtime::alloc(std::size_t bytes, Location where, const AllocOptions& options) {
+  return alloc(bytes, where, std::span<const Location>(), options);
+}
+
+void* Runtime::alloc(std::size_t bytes, Location where, std::span<const Location> readers,
+                     const AllocOptions& options) {
+  const Parts::Entry entry(*parts_, "vma::alloc");
+  entry->topology.require(where, "vma::alloc");
+  AllocTerms terms = terms_of(entry->engine, options);
+  for (const Location reader : readers) {
+    entry->topology.require(reader, "vma::alloc");
+    if (reader.kind == Location::Kind::gpu &&
+        entry->topology.reaches(DeviceId{reader.ordinal}, where)) {
+      terms.readers.push_back(DeviceId{reader.ordinal});
+      continue;
+    }
+    throw Error(ErrorKind::unreachable, "vma::alloc",
+                fmt::format("{} cannot reach memory at {}", to_string(reader), to_string(where)));
+  }
+  return to_pointer(entry->memory.alloc(bytes, where, options, terms)->begin());
+}
+
+void Runtime::free(void* pointer) {
+  if (pointer == nullptr) return;
+  if (ProcessExit::begun()) return ProcessExit::hold_back();  // It goes with the process.
+  const Parts::Entry entry(*parts_, "vma::free");
+  check_no_hook(*entry->memory.require(pointer, "vma::free"), "vma::free");
+  entry->memory.free(address_of(pointer));
+  entry->mover.attached().await_forgotten();  // What was attached to it alone may be destroyed.
+}
+
+void Runtime::free_async(void* pointer, Stream stream) {
+  if (pointer == nullptr) return;
+  if (ProcessExit::begun()) return ProcessExit::hold_back();
+  const Parts::Entry entry(*parts_, "vma::free_async");
+  entry->memory.free_async(address_of(pointer), entry->launcher.bind(stream));
+}
+
+MigrationReport Runtime::migrate(void* pointer, Location to, const MigrateOptions& options) {
+  std::size_t bytes = 0;
+  {
+    const Parts::Entry entry(*parts_, "vma::migrate");
+    bytes = entry->memory.require(pointer, "vma::migrate")->size_bytes();
+  }
+  return migrate(pointer, 0, bytes, to, options);
+}
+
+MigrationReport Runtime::migrate(void* pointer, std::size_t offset, std::size_t bytes, Location to,
+                                 const MigrateOptions& options) {
+  constexpr const char* call = "vma::migrate";
+  if (options.scope == StopScope::attached) {
+    return migrate_async(pointer, offset, bytes, to, options).wait();
+  }
+  const Parts::Entry entry(*parts_, call);
+  entry->topology.require(to, call);
+  if (options.mode == Mode::live) {
+    throw Error(ErrorKind::unsupported, call,
+                "the synchronous call holds contexts and moves stopped; StopScope::attached moves "
+                "live");
+  }
+  check_options(options, call);
+  const std::shared_ptr<Allocation> allocation = entry->memory.require(pointer, call);
+  const SlotRange range = slots_of(*allocation, offset, bytes, call);
+  check_usable(*allocation, call);
+  check_no_hook(*allocation, call);
+  const MoveClaim claim = MoveClaim::take(allocation);
+  return entry->mover.move(*allocation, range, to, options);
+}
+
+std::vector<Extent> Runtime::where(const void* pointer) const {
+  const Parts::Entry entry(*parts_, "vma::where");
+  return entry->memory.require_around(pointer, "vma::where")->extents();
+}
+
+std::size_t Runtime::size(const void* pointer) const {
+  const Parts::Entry entry(*parts_, "vma::size");
+  return entry->memory.require_around(pointer, "vma::size")->size_bytes();
+}
+
+void Runtime::read(const void* pointer, std::span<std::byte> out) {
+  constexpr const char* call = "vma::read";
+  const Parts::Entry entry(*parts_, call);
+  const std::shared_ptr<Allocation> allocation = entry->memory.require_around(pointer, call);
+  const std::uint64_t offset = offset_of(*allocation, pointer, out.size(), call);
+  const MutexLock lock(allocation->operations());
+  check_usable(*allocation, call);
+  if (!out.empty())
+    check_not_dropped(*allocation, slots_of(*allocation, offset, out.size(), call), call);
+  for_each_piece(
+      *allocation, offset, out.size(),
+      [&](std::size_t slot, std::uint64_t within, std::uint64_t done, std::uint64_t piece) {
+        entry->engine.read(allocation->chunk(slot), within, out.subspan(done, piece));
+      });
+}
+
+void Runtime::write(void* pointer, std::span<const std::byte> bytes) {
+  constexpr const char* call = "vma::write";
+  const Parts::Entry entry(*parts_, call);
+  const std::shared_ptr<Allocation> allocation = entry->memory.require_around(pointer, call);
+  const std::uint64_t offset = offset_of(*allocation, pointer, bytes.size(), call);
+  const MutexLock lock(allocation->operations());
+  check_usable(*allocation, call);
+  check_not_poisoned(*allocation, call);
+  if (!bytes.empty()) {
+    check_not_dropped(*allocation, slots_of(*allocation, offset, bytes.size(), call), call);
+  }
+  if (allocation->read_only()) {
+    // A copy under way counts on it that nobody writes.
+    throw Error(ErrorKind::unsupported, call,
+                fmt::format("the allocation at {:#x} is read-only while a ReadOnly lives",
+                            to_integer(allocation->begin())));
+  }
+  for_each_piece(
+      *allocation, offset, bytes.size(),
+      [&](std::size_t slot, std::uint64_t within, std::uint64_t done, std::uint64_t piece) {
+        entry->engine.write(allocation->chunk(slot), within, bytes.subspan(done, piece));
+      });
+}
+
+void Runtime::reserve(Location where, std::size_t bytes, std::size_t chunk_bytes) {
+  const Parts::Entry entry(*parts_, "vma::reserve");
+  entry->memory.reserve(where, bytes, chunk_bytes);
+}
+
+std::size_t Runtime::trim(Location where) {
+  const Parts::Entry entry(*parts_, "vma::trim");
+  return entry->memory.trim(where);
+}
+
+void Runtime::set_capacity(Location where, std::size_t bytes) {
+  const Parts::Entry entry(*parts_, "vma::set_capacity");
+  entry->memory.set_capacity(where, bytes);
+  if (!entry->scheduling) return;
+  const PlaceId at = place_of(entry->topology, where);
+  const auto places = place_states(*parts_->driver, entry->topology, entry->memory.ledger());
+  entry->scheduling->scheduler().set_capacity(where, places[index(at)].capacity_bytes);
+}
+
+Stream Runtime::make_stream(Location gpu) {
+  const Parts::Entry entry(*parts_, "vma::make_stream");
+  return entry->launcher.make_stream(gpu);
+}
+
+void Runtime::destroy_stream(Stream stream) {
+  if (ProcessExit::begun()) return ProcessExit::hold_back();
+  const Parts::Entry entry(*parts_, "vma::destroy_stream");
+  entry->launcher.destroy_stream(stream);
+}
+
+void Runtime::launch(Stream stream, const Kernel& kernel, Dim3 grid, Dim3 block,
+                     const KernelArguments& arguments) {
+  const Parts::Entry entry(*parts_, "vma::launch");
+  entry->launcher.launch(stream, kernel, {grid, block}, arguments);
+}
+
+void Runtime::synchronize(Stream stream) {
+  const Parts::Entry entry(*parts_, "vma::synchronize");
+  entry->launcher.synchronize(stream);
+}
+
+std::vector<Location> Runtime::locations() const {
+  const Parts::Entry entry(*parts_, "vma::locations");
+  return entry->topology.locations();
+}
+
+RuntimeStats Runtime::stats() const {
+  const Parts::Entry entry(*parts_, "vma::stats");
+  return runtime_stats(entry->memory, entry->mover, entry->parker, entry->monitor);
+}
+
+std::string Runtime::description() const {
+  return parts_->driver->description();
+}
+
+}  // namespace v1
+}  // namespace vma

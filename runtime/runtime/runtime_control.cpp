@@ -1,0 +1,408 @@
+#include "runtime/runtime_control.hpp"
+
+#include "control/explained_moves.hpp"
+#include "costs/cost_estimates.hpp"
+#include "placement/policies/built_in_policies.hpp"
+#include "runtime/checks.hpp"
+#include "runtime/runtime_stats.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+namespace vma {
+namespace {
+
+constexpr const char* call_name = "vma::control";
+
+std::string text_of(const DrainReport& report) {
+  std::string text = fmt::format("{} bytes left", report.bytes_left);
+  for (const auto& [reason, chunks] : report.left) {
+    text += fmt::format(", {} chunks {}", chunks, reason);
+  }
+  return text;
+}
+
+}  // namespace
+
+/// One `start_move`: as many migrations as it names allocations, of which `window` at most are with
+/// the mover, so that neither the socket's thread nor the mover's queue is taken up by one request.
+/// Lives until the last has ended.
+class RuntimeControl::MoveOperation : public std::enable_shared_from_this<MoveOperation> {
+ public:
+  MoveOperation(const ControlGround& ground, Clock& clock, const ControlMove& move,
+                const std::vector<std::shared_ptr<Allocation>>& named)
+      : mover_(ground.mover),
+        feed_(ground.feed),
+        clock_(clock),
+        begin_(clock.now()),
+        to_(move.to),
+        named_(named.begin(), named.end()),
+        left_(named.size()) {
+    options_.scope = StopScope::attached;
+    terms_.operation = feed_->next_operation();
+    terms_.choice = PlaceChoice::runtime;  // A peer does not know which GPUs use the memory.
+    sum_.operation = terms_.operation;
+    sum_.to = to_;
+  }
+
+  std::uint64_t number() const noexcept { return terms_.operation; }
+
+  /// Submits what the window has room for. Any thread.
+  void advance() {
+    while (true) {
+      std::weak_ptr<Allocation> next;
+      {
+        const MutexLock lock(mutex_);
+        if (next_ == named_.size() || under_way_ == window) return;
+        next = named_[next_++];
+        ++under_way_;
+      }
+      submit(next.lock());
+    }
+  }
+
+ private:
+  /// Null: it has been freed meanwhile.
+  void submit(const std::shared_ptr<Allocation>& allocation) {
+    if (!allocation) return ended({}, nullptr);
+    try {
+      const SlotRange all{0, allocation->geometry().slots};
+      auto task = mover_.submit(allocation, all, to_, options_, terms_);
+      task->on_done([operation = shared_from_this(), task] {
+        operation->ended(task->report(), task->error());
+        operation->advance();
+      });
+    } catch (const std::exception&) {
+      const std::exception_ptr error = std::current_exception();
+      give_up_rest();  // A full queue, no memory or the runtime's end: the next would fail
+                       // likewise.
+      ended({}, error);
+    }
+  }
+
+  void give_up_rest() {
+    const MutexLock lock(mutex_);
+    left_ -= named_.size() - next_;
+    next_ = named_.size();
+  }
+
+  /// Of one of them, that has moved or not.
+  void ended(const MigrationReport& report, const std::exception_ptr& error) {
+    const MutexLock lock(mutex_);
+    --under_way_;
+    sum_.bytes += report.bytes_moved;
+    asked_bytes_ += report.bytes_asked;
+    asked_chunks_ += report.chunks;
+    if (error && sum_.text.empty()) {
+      try {
+        std::rethrow_exception(error);
+      } catch (const std::exception& failure) {
+        sum_.text = failure.what();
+      }
+      failed_ = true;
+    }
+    if (--left_ > 0) return;
+    sum_.kind = failed_ ? ControlEvent::Kind::operation_failed : ControlEvent::Kind::operation_done;
+    if (!failed_) {
+      sum_.text =
+          fmt::format("{} bytes were requested: {} whole chunks", asked_bytes_, asked_chunks_);
+    }
+    sum_.at = clock_.now();
+    sum_.took = sum_.at - begin_;
+    sum_.stall = feed_->take_stall(sum_.operation);
+    feed_->add(sum_);
+  }
+
+  static constexpr std::size_t window = 512;
+
+  Mover& mover_;
+  const std::shared_ptr<EventFeed> feed_;
+  Clock& clock_;
+  const TimePoint begin_;
+  const Location to_;
+  MigrateOptions options_;
+  MoveTerms terms_;
+  Mutex mutex_;
+  const std::vector<std::weak_ptr<Allocation>> named_;
+  std::size_t next_ VMART_GUARDED_BY(mutex_) = 0;
+  std::size_t under_way_ VMART_GUARDED_BY(mutex_) = 0;
+  std::size_t left_ VMART_GUARDED_BY(mutex_);
+  bool failed_ VMART_GUARDED_BY(mutex_) = false;
+  std::uint64_t asked_bytes_ VMART_GUARDED_BY(mutex_) = 0;
+  int asked_chunks_ VMART_GUARDED_BY(mutex_) = 0;
+  ControlEvent sum_ VMART_GUARDED_BY(mutex_);
+};
+
+RuntimeControl::RuntimeControl(ControlGround ground)
+    : ground_(std::move(ground)), clock_(ground_.driver.clock()), opened_(clock_.now()) {}
+
+RuntimeControl::~RuntimeControl() {
+  stop();
+}
+
+void RuntimeControl::stop() noexcept {
+  for (const auto& drain : drains_) drain->task->join();
+  drains_.clear();
+}
+
+// --- What lies where
+
+ControlStatus RuntimeControl::status() {
+  ControlStatus status;
+  status.description = ground_.driver.description();
+  status.uptime = clock_.now() - opened_;
+  const SchedulerStats scheduler = ground_.scheduler.stats();
+  status.policy = scheduler.policy;
+  status.paused = scheduler.paused;
+  status.ticks = scheduler.ticks;
+  const Mover::Load load = ground_.mover.load();
+  status.moves_running = load.running;
+  status.moves_queued = load.waiting;
+  status.allocations = ground_.memory.registry().size();
+  const std::vector<Location> closed = ground_.scheduler.closed_places();
+  for (const PlaceState& place : ground_.scheduler.places()) {
+    status.places.push_back({place.location, place.capacity_bytes, place.used_bytes,
+                             place.demand_bytes_s,
+                             std::ranges::find(closed, place.location) != closed.end()});
+  }
+  return status;
+}
+
+ControlAllocation RuntimeControl::describe(const std::shared_ptr<Allocation>& allocation) const {
+  ControlAllocation described;
+  described.address = to_integer(allocation->begin());
+  described.bytes = allocation->size_bytes();
+  described.chunk_bytes = allocation->geometry().chunk_bytes;
+  described.tag = allocation->tag;
+  described.movable = allocation->may_move();
+  described.parked = ground_.parker.holds(*allocation);
+  described.extents = allocation->extents();
+  for (const Extent& extent : described.extents) {
+    std::size_t& bytes = extent.dropped ? described.dropped_bytes : described.bytes_at[extent.at];
+    bytes += extent.bytes;
+  }
+  return described;
+}
+
+std::vector<ControlAllocation> RuntimeControl::allocations(std::uint64_t from, std::size_t most) {
+  auto all = ground_.memory.registry().all();
+  std::erase_if(
+      all, [from](const auto& one) { return to_integer(one->begin()) < from || one->being_freed; });
+  std::ranges::sort(all, {}, [](const auto& one) { return one->begin(); });
+  if (all.size() > most) all.resize(most);
+  std::vector<ControlAllocation> page;
+  for (const auto& allocation : all) {
+    page.push_back(describe(allocation));
+    page.back().extents.clear();
+  }
+  return page;
+}
+
+ControlAllocation RuntimeControl::allocation(std::uint64_t address) {
+  return describe(ground_.memory.require_around(to_pointer(Address{address}), call_name));
+}
+
+// --- Moves
+
+/// Throws: Error{unknown_pointer} for an address of none, {invalid_argument} for a tag of none.
+std::vector<std::shared_ptr<Allocation>> RuntimeControl::named_by(const ControlMove& move,
+                                                                  const char* call) {
+  ground_.memory.topology().require(move.to, call);
+  if (move.address)
+    return {ground_.memory.require_around(to_pointer(Address{*move.address}), call)};
+  auto named = ground_.memory.registry().all();
+  std::erase_if(named, [&](const auto& one) { return one->tag != move.tag || one->being_freed; });
+  std::ranges::sort(named, {}, [](const auto& one) { return one->begin(); });
+  if (!named.empty()) return named;
+  throw Error(ErrorKind::invalid_argument, call,
+              fmt::format("no allocation has the tag \"{}\"", move.tag));
+}
+
+/// One chunk after the other; the mover copies a chunk beside the stop for the one before it, and
+/// moves several allocations at once, so that it may be done sooner.
+ControlPrediction RuntimeControl::predict(const ControlMove& move) {
+  const Topology& topology = ground_.memory.topology();
+  const auto named = named_by(move, call_name);
+  const PlaceId to = place_of(topology, move.to);
+  ControlPrediction prediction;
+  for (const auto& allocation : named) {
+    for (std::size_t slot = 0; slot < allocation->geometry().slots; ++slot) {
+      const Location home = allocation->home(slot);
+      if (home == move.to || allocation->dropped(slot)) continue;
+      const PlaceId from = place_of(topology, home);
+      const std::uint64_t bytes = allocation->geometry().slot_bytes(slot);
+      const Time took = ground_.costs.move_time(from, to, bytes);
+      if (took == Time::max()) {
+        throw Error(ErrorKind::unsupported, call_name,
+                    fmt::format("nothing is known of what a move from {} to {} costs",
+                                to_string(home), to_string(move.to)));
+      }
+      ++prediction.chunks;
+      prediction.bytes += bytes;
+      prediction.took += took;
+      prediction.stall += ground_.costs.stall_time(from, to, bytes);
+    }
+  }
+  const std::uint64_t room = ground_.memory.room_bytes(move.to);
+  prediction.bytes_no_room = prediction.bytes > room ? prediction.bytes - room : 0;
+  return prediction;
+}
+
+std::uint64_t RuntimeControl::start_move(const ControlMove& move) {
+  const auto named = named_by(move, call_name);
+  MigrateOptions options;
+  options.scope = StopScope::attached;
+  for (const auto& allocation : named) {
+    check_background_move(*allocation, ground_.mover.attached(), options, call_name);
+  }
+  const auto operation = std::make_shared<MoveOperation>(ground_, clock_, move, named);
+  operation->advance();
+  return operation->number();
+}
+
+std::uint64_t RuntimeControl::start_drain(Location at) {
+  ground_.memory.topology().require(at, call_name);
+  if (ground_.scheduler.stats().paused) {
+    throw Error(ErrorKind::busy, call_name,
+                "the scheduler is paused, so nothing can move; resume it, then drain");
+  }
+  forget_ended_drains();
+  if (drains_.size() >= drains_max) {
+    throw Error(ErrorKind::busy, call_name,
+                fmt::format("{} drains are already running; wait for one to end", drains_.size()));
+  }
+  const std::uint64_t operation = ground_.feed->next_operation();
+  drains_.push_back(std::make_unique<Drain>());
+  Drain& started = *drains_.back();
+  const bool fresh = drained_.insert(at).second;
+  try {
+    started.task = ground_.driver.executor().spawn("vmart drain", [this, at, operation, &started] {
+      drain(at, operation);
+      started.ended = true;
+    });
+  } catch (...) {
+    drains_.pop_back();
+    if (fresh) drained_.erase(at);
+    throw;
+  }
+  return operation;
+}
+
+void RuntimeControl::drain(Location at, std::uint64_t operation) noexcept try {
+  ControlEvent event;
+  event.operation = operation;
+  event.from = at;
+  const TimePoint begin = clock_.now();
+  event.kind = ControlEvent::Kind::operation_failed;
+  try {
+    const DrainReport report = ground_.scheduler.drain_place(at, {});
+    event.bytes = report.bytes_moved;
+    if (report.bytes_left == 0) event.kind = ControlEvent::Kind::operation_done;
+    if (report.bytes_left > 0) {
+      event.text = fmt::format("{}; {} accepts no memory until `vmart resume`", text_of(report),
+                               to_string(at));
+    }
+  } catch (const std::exception& error) {
+    event.text = error.what();
+  }
+  event.at = clock_.now();
+  event.took = event.at - begin;
+  ground_.feed->add(std::move(event));
+} catch (const std::bad_alloc&) {  // Nobody is told.
+}
+
+void RuntimeControl::forget_ended_drains() {
+  std::erase_if(drains_, [](const auto& drain) {
+    if (!drain->ended) return false;
+    drain->task->join();
+    return true;
+  });
+}
+
+// --- The scheduler
+
+std::string RuntimeControl::policy() {
+  return ground_.scheduler.policy();
+}
+
+std::vector<std::string> RuntimeControl::known_policies() {
+  std::vector<std::string> names;
+  for (const PolicyKind& kind : built_in_policies().kinds()) names.push_back(kind.name);
+  return names;
+}
+
+void RuntimeControl::set_policy(const std::string& text) {
+  ground_.scheduler.set_policy(text);
+}
+
+void RuntimeControl::pause() {
+  ground_.scheduler.pause();
+}
+
+void RuntimeControl::resume() {
+  for (const Location at : std::exchange(drained_, {})) ground_.scheduler.refill(at);
+  ground_.scheduler.resume();
+}
+
+std::uint64_t RuntimeControl::start_step() {
+  if (!ground_.scheduler.stats().paused) {
+    throw Error(ErrorKind::invalid_argument, call_name, "the scheduler runs; pause it to step it");
+  }
+  ControlEvent event;
+  event.kind = ControlEvent::Kind::stepped;
+  event.operation = ground_.feed->next_operation();
+  const TimePoint begin = clock_.now();
+  ground_.scheduler.step();
+  event.at = clock_.now();
+  event.took = event.at - begin;
+  const std::uint64_t operation = event.operation;
+  ground_.feed->add(std::move(event));
+  return operation;
+}
+
+// --- What has happened
+
+std::vector<ControlDecision> RuntimeControl::explain(std::uint64_t address, std::size_t most) {
+  const auto allocation = ground_.memory.require_around(to_pointer(Address{address}), call_name);
+  const std::uint64_t chunk_bytes = allocation->geometry().chunk_bytes;
+  std::optional<std::uint32_t> slot;
+  if (const std::uint64_t offset = Address{address} - allocation->begin(); offset > 0) {
+    slot = static_cast<std::uint32_t>(offset / chunk_bytes);
+  }
+  return explained_moves(ground_.scheduler.decisions_about(allocation->begin(), slot), chunk_bytes,
+                         most);
+}
+
+ControlEvents RuntimeControl::events(std::uint64_t since, std::size_t most) {
+  return ground_.feed->ring().since(since, most);
+}
+
+ControlStats RuntimeControl::stats() {
+  ControlStats stats;
+  stats.runtime = runtime_stats(ground_.memory, ground_.mover, ground_.parker, ground_.monitor);
+  const SchedulerStats from = ground_.scheduler.stats();
+  SchedulerCounters& counters = stats.scheduler;
+  counters.ticks = from.ticks;
+  counters.ticks_late = from.ticks_late;
+  counters.tick_time = from.tick_time;
+  counters.chunks = from.chunks;
+  counters.moves_planned = from.moves_wanted;
+  counters.moves_done = from.moves_done;
+  counters.moves_failed = from.moves_failed;
+  for (const auto& [reason, count] : from.moves_refused) counters.moves_rejected[reason] = count;
+  counters.policy_failures = from.policy_failures;
+  counters.uses = from.uses;
+  counters.uses_lost = from.uses_lost;
+  counters.hints = from.hints;
+  counters.events_lost = ground_.feed->ring().lost();
+  counters.trace_lost = ground_.feed->trace_lost();
+  counters.prediction_error = from.prediction_error;
+  return stats;
+}
+
+}  // namespace vma

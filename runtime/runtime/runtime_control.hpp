@@ -1,0 +1,82 @@
+#pragma once
+
+#include "base/executor.hpp"
+#include "control/control_target.hpp"
+#include "control/event_feed.hpp"
+#include "memory/memory.hpp"
+#include "migrate/moves/mover.hpp"
+#include "parking/parker.hpp"
+#include "scheduling/scheduler.hpp"
+#include "telemetry/gpu_monitor.hpp"
+
+#include <atomic>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace vma {
+
+/// What the control socket looks at and steers; all of it lives longer.
+struct ControlGround {
+  Driver& driver;
+  Memory& memory;
+  Mover& mover;
+  Parker& parker;
+  const MachineCosts& costs;
+  Scheduler& scheduler;
+  GpuMonitor& monitor;
+  std::shared_ptr<EventFeed> feed;
+};
+
+/// A runtime as the control socket sees it. One thread at a time, that of the scheduler's loop;
+/// moves go on in the mover and drains on threads of their own.
+class RuntimeControl : public ControlTarget {
+ public:
+  explicit RuntimeControl(ControlGround ground);
+  /// Stops. Requires: the mover has stopped, so that no operation is told of any more.
+  ~RuntimeControl() override;
+
+  ControlStatus status() override;
+  std::vector<ControlAllocation> allocations(std::uint64_t from, std::size_t most) override;
+  ControlAllocation allocation(std::uint64_t address) override;
+  ControlPrediction predict(const ControlMove& move) override;
+  std::uint64_t start_move(const ControlMove& move) override;
+  /// Throws besides: Error{busy} while `drains_max` of them go on.
+  std::uint64_t start_drain(Location at) override;
+  std::string policy() override;
+  std::vector<std::string> known_policies() override;
+  void set_policy(const std::string& text) override;
+  void pause() override;
+  void resume() override;
+  std::uint64_t start_step() override;
+  std::vector<ControlDecision> explain(std::uint64_t address, std::size_t most) override;
+  ControlEvents events(std::uint64_t since, std::size_t most) override;
+  ControlStats stats() override;
+
+  /// Waits for the drains. Requires: the scheduler has stopped, which ends them; nothing is asked
+  /// any more. Idempotent.
+  void stop() noexcept;
+
+  static constexpr std::size_t drains_max = 4;
+
+ private:
+  struct Drain {
+    std::unique_ptr<Task> task;
+    std::atomic<bool> ended{false};
+  };
+  class MoveOperation;
+
+  std::vector<std::shared_ptr<Allocation>> named_by(const ControlMove& move, const char* call);
+  ControlAllocation describe(const std::shared_ptr<Allocation>& allocation) const;
+  void drain(Location at, std::uint64_t operation) noexcept;
+  void forget_ended_drains();
+
+  const ControlGround ground_;
+  Clock& clock_;
+  const TimePoint opened_;
+  std::vector<std::unique_ptr<Drain>> drains_;
+  std::set<Location> drained_;  // By peers, until the next `resume`.
+};
+
+}  // namespace vma

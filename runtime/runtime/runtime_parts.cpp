@@ -1,0 +1,192 @@
+#include "runtime/runtime_parts.hpp"
+
+#include "costs/cost_estimates.hpp"
+#include "costs/cost_source.hpp"
+#include "parking/demotion.hpp"
+
+#include "base/log.hpp"
+
+namespace vma {
+namespace {
+
+MemoryLimits limits_of(const Settings& settings, const Topology& topology) {
+  for (const auto& [at, bytes] : settings.capacity_bytes) topology.require(at, "vma::Runtime");
+  return {settings.capacity_bytes, settings.cache_bytes_per_gpu, settings.host_cache_bytes,
+          settings.pressure_limit};
+}
+
+MoverLimits mover_limits_of(const Settings& settings) {
+  MoverLimits limits;
+  limits.hold_limit = settings.hold_limit;
+  limits.gate_limit = settings.gate_limit;
+  limits.gate_limit_max = settings.gate_limit_max;
+  limits.gate_retries = settings.gate_retries;
+  limits.stall_budget = settings.stall_budget;
+  limits.copy_budget_bytes = settings.copy_budget_bytes;
+  limits.tuning = settings.tuning;
+  return limits;
+}
+
+/// Where memory of a GPU goes that is full: what it reaches fastest leads.
+std::vector<Location> places_below(Location at, const Topology& topology,
+                                   const MachineCosts& costs) {
+  const std::vector<Location>& places = topology.locations();
+  std::vector<Location> order;
+  for (const PlaceId place : costs.by_speed(place_of(topology, at))) {
+    if (places[index(place)] != at) order.push_back(places[index(place)]);
+  }
+  return order;
+}
+
+std::vector<NamedGpu> gpus_of(Driver& driver, const Topology& topology) {
+  std::vector<NamedGpu> gpus;
+  for (const DeviceId device : topology.devices()) {
+    gpus.push_back({gpu(index(device)), driver.device_info(device).uuid});
+  }
+  return gpus;
+}
+
+/// Empty where NVML is asked: no library knows the GPUs of a simulated machine, but one that is
+/// named.
+std::string why_unmonitored(const Driver& driver, const Settings& settings) {
+  if (settings.nvml.empty()) return "VMART_NVML is 0";
+  return settings.nvml == "auto" && driver.simulated() ? "the machine is simulated" : "";
+}
+
+/// A library; empty for none.
+std::string monitored_by(const Driver& driver, const Settings& settings) {
+  if (!why_unmonitored(driver, settings).empty()) return "";
+  return settings.nvml == "auto" ? "libnvidia-ml.so.1" : settings.nvml;
+}
+
+/// Two runtimes on one driver would each hold contexts and count memory that the other has.
+std::atomic<bool> cuda_runtime_open{false};
+
+}  // namespace
+
+Machinery::Machinery(Driver& driver, UseLog& uses, const Settings& settings)
+    : topology(Topology::discover(driver, settings.devices)),
+      memory(driver, topology, limits_of(settings, topology)),
+      engine(driver, topology, memory.contexts(), memory.ledger(), memory.lane().turn()),
+      mover(memory, engine, mover_limits_of(settings)),
+      launcher(driver, topology, memory.ledger()),
+      kernels(driver),
+      parker(memory, mover),
+      sourced(source_costs(driver, topology, settings.calibration)),
+      costs(sourced.costs),
+      monitor(driver.executor(), std::make_shared<SteadyClock>(), gpus_of(driver, topology),
+              monitored_by(driver, settings), why_unmonitored(driver, settings)) {
+  if (!settings.policy.empty())
+    scheduling = std::make_unique<Scheduling>(driver, memory, mover, parker, uses, sourced, monitor,
+                                              settings);
+  // Who runs short of room gets it from whoever knows best what is cold. Under no hold: it would
+  // end a capture that the program is in, and stop all of it for an allocation.
+  memory.on_pressure([this](Location at, std::uint64_t bytes, TimePoint until) {
+    if (at.kind != Location::Kind::gpu) return false;
+    if (scheduling && scheduling->scheduler().make_room(at, bytes, until)) return true;
+    const std::vector<Location> order = places_below(at, topology, costs);
+    return demote(memory, mover, {at, bytes, until, order, false}) > 0;
+  });
+}
+
+Scheduler& Machinery::scheduler(const char* call) const {
+  if (scheduling) return scheduling->scheduler();
+  throw Error(ErrorKind::unsupported, call,
+              "no policy decides here; open the runtime with one (VMART_POLICY, such as stay_put)");
+}
+
+Runtime::Parts::Parts(std::unique_ptr<Driver>&& chosen, const Settings& settings)
+    : uses(std::make_unique<UseLog>(chosen->clock())), process(ProcessExit::process()) {
+  driver = std::move(chosen);
+  try {
+    claim_process();
+    machinery = std::make_unique<Machinery>(*driver, *uses, settings);
+    at_exit = std::make_unique<ProcessExit::Action>(ProcessExit::Stage::write_files,
+                                                    [this] { finish_output(); });
+  } catch (...) {
+    if (claimed) cuda_runtime_open = false;
+    chosen = std::move(driver);  // The machinery, if there is one, is gone before it.
+    throw;
+  }
+}
+
+void Runtime::Parts::claim_process() {
+  if (driver->simulated()) return;
+  if (cuda_runtime_open.exchange(true)) {
+    throw Error(ErrorKind::invalid_argument, "vma::Runtime",
+                "this process has a runtime on CUDA already; vma::runtime() is the shared one");
+  }
+  claimed = true;
+}
+
+Runtime::Parts::~Parts() {
+  shut_down();
+}
+
+void Runtime::Parts::end(std::unique_ptr<Parts> parts) noexcept {
+  static std::atomic<Parts*> last_kept{nullptr};
+  if (!parts) return;
+  parts->shut_down();
+  if (!parts->in_forked_child() && !ProcessExit::begun()) return;
+  Parts* const kept = parts.release();
+  kept->kept_before_ = last_kept.exchange(kept);
+}
+
+void Runtime::Parts::finish_output() noexcept {
+  *open = false;
+  if (machinery && machinery->scheduling) machinery->scheduling->finish_output();
+}
+
+bool Runtime::Parts::in_forked_child() const noexcept {
+  return ProcessExit::process() != process;
+}
+
+void Runtime::Parts::shut_down() noexcept {
+  if (in_forked_child()) {
+    *open = false;  // What outlives these parts in the child asks nothing of them.
+    return;
+  }
+  if (ProcessExit::begun()) return ProcessExit::hold_back();
+  if (Callbacks::runs_here() || HookList::any_runs_here()) {
+    log(LogLevel::error, "shutdown from a callback or hook does nothing: it would wait for itself");
+    return;
+  }
+  const MutexLock turn(shutting_down);  // A second caller returns when all is given back, too.
+  at_exit.reset();                      // Nothing that it would touch may go beside it.
+  door.close();
+  *open = false;
+  uses->close();
+  // Calls inside may wait for what runs in the background.
+  if (machinery && machinery->scheduling) machinery->scheduling->stop();
+  if (machinery) machinery->mover.refuse_more();
+  door.wait_until_empty();
+  if (!machinery) return;
+  machinery->mover.stop();
+  machinery->memory.on_pressure({});
+  machinery->scheduling.reset();
+  machinery->memory.shut_down();
+  machinery.reset();
+  if (claimed) cuda_runtime_open = false;
+}
+
+Runtime::Parts::Entry::Entry(Parts& parts, const char* call)
+    : parts_(parts), inside_(parts.enter(call)) {}
+
+Door::Counter* Runtime::Parts::enter(const char* call) {
+  if (in_forked_child()) {
+    throw Error(ErrorKind::driver_gone, call, "a forked child has no driver; open one before fork");
+  }
+  if (ProcessExit::begun()) {
+    ProcessExit::hold_back();
+    throw Error(ErrorKind::driver_gone, call, "the process is exiting");
+  }
+  if (Door::Counter* entered = door.enter()) return entered;
+  throw Error(ErrorKind::driver_gone, call, "the runtime was shut down");
+}
+
+Runtime::Parts::Entry::~Entry() {
+  parts_.door.leave(*inside_);
+  ProcessExit::hold_back();
+}
+
+}  // namespace vma

@@ -1,0 +1,106 @@
+#pragma once
+
+#include "base/mutex.hpp"
+#include "base/process_exit.hpp"
+#include "costs/cost_source.hpp"
+#include "machine/topology.hpp"
+#include "memory/memory.hpp"
+#include "migrate/copying/copy_engine.hpp"
+#include "migrate/moves/mover.hpp"
+#include "parking/parker.hpp"
+#include "runtime/door.hpp"
+#include "runtime/known_kernels.hpp"
+#include "runtime/launcher.hpp"
+#include "runtime/scheduling.hpp"
+#include "runtime/settings.hpp"
+#include "telemetry/gpu_monitor.hpp"
+#include "telemetry/use_log.hpp"
+
+#include <vma/runtime.hpp>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+namespace vma {
+
+/// What a runtime does with one driver: everything below it, composed, in the order of the layers.
+struct Machinery {
+  Machinery(Driver& driver, UseLog& uses, const Settings& settings);
+
+  /// Throws: Error{unsupported} where there is none.
+  Scheduler& scheduler(const char* call) const;
+  /// Streams were attached or detached.
+  void scope_changed() noexcept {
+    if (scheduling) scheduling->scheduler().inbox().scope_changed();
+  }
+
+  Topology topology;
+  Memory memory;
+  CopyEngine engine;
+  Mover mover;
+  Launcher launcher;
+  KnownKernels kernels;
+  Parker parker;
+  const SourcedCosts sourced;
+  const MachineCosts& costs;  ///< Of `sourced`.
+  GpuMonitor monitor;
+  std::unique_ptr<Scheduling> scheduling;  ///< Null without a policy. Made last, gone first.
+};
+
+/// A runtime's insides, and its door: `Entry` lets a call in, or refuses it after shutdown, in a
+/// forked child, where the driver must not be called, and while the process exits.
+struct Runtime::Parts {
+  /// Takes the driver over. If it throws, the caller still has it, and may still use it.
+  Parts(std::unique_ptr<Driver>&& driver, const Settings& settings);
+  /// Shuts down. Requires: not a forked child, and no exit has begun; otherwise `end` is for it.
+  ~Parts();
+  /// Destroys the parts, or keeps them forever. A forked child must not touch the memory and
+  /// threads of its parent. In an exiting process the driver is gone, and threads may still be
+  /// inside calls. What is kept stays reachable, so that leak checkers accept it.
+  static void end(std::unique_ptr<Parts> parts) noexcept;
+
+  /// One call inside.
+  class Entry {
+   public:
+    Entry(Parts& parts, const char* call);
+    ~Entry();
+    Entry(const Entry&) = delete;
+    Entry& operator=(const Entry&) = delete;
+    Machinery* operator->() const noexcept { return parts_.machinery.get(); }
+    Machinery& operator*() const noexcept { return *parts_.machinery; }
+
+   private:
+    Parts& parts_;
+    Door::Counter* const inside_;
+  };
+
+  /// Throws: Error{driver_gone}.
+  Door::Counter* enter(const char* call);
+  /// Throws: Error{invalid_argument} if another runtime of the process is open on CUDA.
+  void claim_process();
+  void shut_down() noexcept;
+  /// At the end of the process, which gives everything else back.
+  void finish_output() noexcept;
+  bool in_forked_child() const noexcept;
+
+  std::unique_ptr<Driver> driver;
+  /// Lives as long as the parts, since to record a use goes through no door; closed by shutdown.
+  std::unique_ptr<UseLog> uses;
+  std::unique_ptr<Machinery> machinery;
+  const int process;
+  bool claimed = false;  // This is the process's runtime on CUDA.
+  Mutex shutting_down;
+  Door door;
+  /// False once shut down; outlives the parts, for views that outlive the runtime.
+  std::shared_ptr<std::atomic<bool>> open = std::make_shared<std::atomic<bool>>(true);
+  std::unique_ptr<ProcessExit::Action> at_exit;  // Null once shut down.
+
+ private:
+  Parts* kept_before_ = nullptr;  // Of those that `end` keeps.
+};
+
+/// Throws: Error{no_driver, unsupported, invalid_argument}.
+std::unique_ptr<Driver> open_driver(const std::string& name);
+
+}  // namespace vma

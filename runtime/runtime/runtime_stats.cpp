@@ -1,0 +1,57 @@
+#include "runtime/runtime_stats.hpp"
+
+#include "runtime/place_states.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+
+namespace vma {
+
+namespace {
+
+std::uint64_t capacity_bytes(Memory& memory, Location at, std::uint64_t most_bytes) {
+  const std::uint64_t all_bytes = place_bytes(memory.driver(), memory.topology(), at);
+  if (all_bytes == 0) return most_bytes == UINT64_MAX ? 0 : most_bytes;
+  return std::min(all_bytes, most_bytes);
+}
+
+}  // namespace
+
+RuntimeStats runtime_stats(Memory& memory, Mover& mover, Parker& parker, GpuMonitor& monitor) {
+  RuntimeStats stats;
+  for (const Location at : memory.topology().locations()) {
+    const Ledger::Account account = memory.ledger().account(at);
+    stats.places.push_back({at, capacity_bytes(memory, at, account.capacity_bytes),
+                            account.allocated_bytes, account.cached_bytes, account.own_bytes,
+                            account.leaked_bytes, account.copies_bytes});
+  }
+  for (const std::shared_ptr<Allocation>& allocation : memory.registry().all()) {
+    ++stats.allocations;
+    stats.poisoned += allocation->poisoned() ? 1 : 0;
+    stats.dropped_bytes += allocation->dropped_bytes();
+  }
+  stats.parked = parker.parked();
+  stats.leaked = memory.ledger().leaks();
+  stats.migrations = mover.migrations();
+  stats.bytes_moved = mover.bytes_moved();
+  stats.bytes_copied_twice = mover.bytes_copied_twice();
+  const CleanCopies::Counts copies = memory.copies().counts();
+  stats.copies_kept = copies.kept;
+  stats.copies_used = copies.used;
+  stats.copies_dropped = copies.dropped;
+  stats.bytes_remapped = copies.used_bytes;
+  stats.callbacks_failed = mover.callbacks().failed();
+  const StopStats& stops = mover.stats();
+  stats.skew = stops.skew();
+  stats.stall = stops.stall();
+  stats.gates = stats.skew.count;
+  for (const auto& [refusal, count] : stops.refusals()) {
+    stats.reasons[std::string(to_string(refusal))] = count;
+    stats.gates_given_up += count;
+  }
+  stats.loads = monitor.loads();
+  return stats;
+}
+
+}  // namespace vma

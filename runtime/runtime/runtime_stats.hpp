@@ -1,0 +1,15 @@
+#pragma once
+
+#include "memory/memory.hpp"
+#include "migrate/moves/mover.hpp"
+#include "parking/parker.hpp"
+#include "telemetry/gpu_monitor.hpp"
+
+#include <vma/runtime.hpp>
+
+namespace vma {
+
+/// What `Runtime::stats` answers. Takes short locks only.
+RuntimeStats runtime_stats(Memory& memory, Mover& mover, Parker& parker, GpuMonitor& monitor);
+
+}  // namespace vma

@@ -1,0 +1,131 @@
+#include "runtime/scheduling.hpp"
+
+#include "runtime/place_states.hpp"
+#include "scheduling/policy_library.hpp"
+
+#include "base/log.hpp"
+
+#include <chrono>
+#include <utility>
+
+namespace vma {
+namespace {
+
+std::unique_ptr<Recording> open_recording(Driver& driver, Memory& memory,
+                                          const SourcedCosts& sourced, const Settings& settings) {
+  if (settings.record.empty()) return nullptr;
+  RecordingHeader header;
+  const auto utc = std::chrono::system_clock::now().time_since_epoch();
+  header.clock_start_utc_ns = static_cast<std::uint64_t>(
+      (std::chrono::duration_cast<std::chrono::nanoseconds>(utc) - driver.clock().now()).count());
+  header.machine = driver.description();
+  header.places = place_states(driver, memory.topology(), memory.ledger());
+  header.costs = sourced.costs;
+  header.gaps = sourced.gaps;
+  header.peers = sourced.peers;
+  header.scheduler = {settings.policy,
+                      settings.half_life,
+                      settings.drain,
+                      settings.tick,
+                      settings.stall_budget,
+                      settings.gate_limit,
+                      settings.copy_budget_bytes};
+  return std::make_unique<Recording>(driver.executor(), RecordingOptions{settings.record},
+                                     std::move(header));
+}
+
+PolicyMaker maker_of(const Settings& settings) {
+  return [known = known_policies(settings.policies)](const std::string& text) {
+    return load_policy(text, known);
+  };
+}
+
+SchedulerLimits limits_of(const Settings& settings) {
+  SchedulerLimits limits;
+  limits.dry_run = settings.dry_run;
+  limits.policy_limit = settings.policy_limit;
+  limits.heat.half_life_short = settings.half_life;
+  limits.heat.half_life_long = settings.half_life * 10;
+  const auto budget = std::chrono::duration<double>(settings.stall_budget).count();
+  limits.planner.stall_share = budget;
+  if (budget > 0) limits.planner.stall_burst = settings.stall_budget;
+  limits.planner.route_bytes_s = static_cast<double>(settings.copy_budget_bytes);
+  return limits;
+}
+
+}  // namespace
+
+Scheduling::Scheduling(Driver& driver, Memory& memory, Mover& mover, Parker& parker, UseLog& uses,
+                       const SourcedCosts& sourced, GpuMonitor& monitor, const Settings& settings)
+    : driver_(driver),
+      mover_(mover),
+      trace_(open_trace(driver.executor(), settings.trace)),
+      feed_(std::make_shared<EventFeed>(memory.registry(), trace_ ? &trace_->trace() : nullptr)),
+      decisions_(driver.executor(), DecisionLogOptions{settings.decisions}),
+      recording_(open_recording(driver, memory, sourced, settings)),
+      scheduler_({driver, memory, mover, uses, decisions_, recording_.get(),
+                  [feed = feed_](const Decision& decision) { feed->decided(decision); }},
+                 place_states(driver, memory.topology(), memory.ledger()), sourced.costs,
+                 limits_of(settings), maker_of(settings), settings.policy),
+      control_({driver, memory, mover, parker, sourced.costs, scheduler_, monitor, feed_}) {
+  uses.timestamps(recording_ != nullptr);
+  SchedulerInbox* const inbox = recording_ == nullptr ? nullptr : &scheduler_.inbox();
+  mover.watch_chunks([feed = feed_, inbox](const ChunkStep& step) {
+    feed->moved_on(step);
+    if (inbox != nullptr) inbox->stepped(step);
+  });
+  if (!settings.stepped_by_hand) begin_loop(settings);
+}
+
+Scheduling::~Scheduling() {
+  stop();
+  mover_.watch_chunks({});
+}
+
+/// The socket is opened while the loop's thread does not run yet.
+void Scheduling::begin_loop(const Settings& settings) {
+  loop_ = std::make_unique<SchedulerLoop>(driver_, scheduler_, settings.drain, settings.tick);
+  server_ = open_control(loop_->context(), control_, settings.control.c_str());
+  loop_->start([this] { flush_trace_now_and_then(); });
+}
+
+void Scheduling::flush_trace_now_and_then() noexcept {
+  constexpr std::chrono::seconds period(1);
+  if (!trace_ || wall_clock_.now() - flushed_ < period) return;
+  flushed_ = wall_clock_.now();
+  trace_->flush_soon();
+}
+
+std::string Scheduling::control_path() const {
+  return server_ ? server_->path() : "";
+}
+
+/// The scheduler first, so that nothing of the loop and no drain waits any more; the server once
+/// nobody runs its context, and before what it calls.
+void Scheduling::stop() noexcept {
+  scheduler_.stop();
+  if (loop_) loop_->stop();
+  server_.reset();
+  control_.stop();
+}
+
+/// The scheduler adds nothing more once it is closed, and `TraceWriter` writes nothing more: so no
+/// file is in mid-write when the process ends, unless a disk or a pipe does not take it in time.
+void Scheduling::finish_output() noexcept {
+  constexpr std::chrono::seconds scheduler_limit(1);
+  constexpr std::chrono::seconds write_limit(2);  // For all files together.
+  if (server_) server_->remove_path();
+  if (!scheduler_.close_within(scheduler_limit)) {
+    log(LogLevel::warn, "the process exits while the scheduler is busy; its last uses are lost");
+  }
+  const TimePoint deadline = wall_clock_.now() + write_limit;
+  if (recording_ && !recording_->write_all(deadline)) {
+    log(LogLevel::warn, "VMART_RECORD: the disk is too slow; the end of the recording is lost");
+  }
+  if (!decisions_.write_all(deadline)) {
+    log(LogLevel::warn, "VMART_DECISIONS: the file is too slow; the last decisions are lost");
+  }
+  if (trace_) trace_->trace().flush();
+}
+
+}  // namespace vma

@@ -1,0 +1,189 @@
+#include "runtime/settings.hpp"
+
+#include "base/log.hpp"
+#include "base/units.hpp"
+#include "control/control_socket.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <string>
+
+namespace vma {
+namespace {
+
+/// An empty part is a part too, so that a comma too many is seen.
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> parts;
+  std::size_t begin = 0;
+  for (std::size_t comma = text.find(','); comma != std::string::npos;
+       comma = text.find(',', begin)) {
+    parts.push_back(text.substr(begin, comma - begin));
+    begin = comma + 1;
+  }
+  parts.push_back(text.substr(begin));
+  return parts;
+}
+
+std::vector<int> parse_devices(const std::string& text) {
+  std::vector<int> devices;
+  for (const std::string& part : split(text)) {
+    int device = 0;
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), device);
+    if (error != std::errc() || end != part.data() + part.size() || device < 0) {
+      refuse_setting("VMART_DEVICES", text, environment_takes("VMART_DEVICES"));
+    }
+    devices.push_back(device);
+  }
+  return devices;
+}
+
+std::map<Location, std::uint64_t> parse_capacities(const std::string& text) {
+  constexpr const char* name = "VMART_CAPACITY";
+  std::map<Location, std::uint64_t> capacities;
+  for (const std::string& part : split(text)) {
+    const std::size_t equals = part.find('=');
+    try {
+      const Location at = parse_location(part.substr(0, equals));
+      const std::uint64_t bytes =
+          parse_size(equals == std::string::npos ? "" : part.substr(equals + 1), name);
+      if (capacities.emplace(at, bytes).second) continue;
+    } catch (const Error&) {
+      refuse_setting(name, text, environment_takes(name));
+    }
+    refuse_setting(name, text, "each location once");
+  }
+  return capacities;
+}
+
+std::uint64_t size_setting(const std::optional<std::size_t>& option, const char* name,
+                           std::uint64_t otherwise) {
+  return option ? *option : environment_bytes(name).value_or(otherwise);
+}
+
+/// From the option, else from the variable, else `otherwise`. Throws where it is outside the
+/// variable's limits or below `least`.
+std::uint64_t number_setting(std::optional<std::int64_t> option, const char* name,
+                             const char* field, std::uint64_t otherwise, std::int64_t least = 0) {
+  if (!option) return environment_number(name).value_or(otherwise);
+  const auto variables = environment_variables();
+  const auto variable = std::ranges::find(variables, name, &EnvironmentVariable::name);
+  least = std::max(least, static_cast<std::int64_t>(variable->least));
+  if (*option < least || static_cast<std::uint64_t>(*option) > variable->most) {
+    refuse_setting(
+        field, std::to_string(*option),
+        fmt::format("{}, at least {} and at most {}", variable->takes, least, variable->most));
+  }
+  return static_cast<std::uint64_t>(*option);
+}
+
+template <typename Duration>
+std::optional<std::int64_t> count_of(const std::optional<Duration>& duration) {
+  if (!duration) return std::nullopt;
+  return duration->count();
+}
+
+/// What tries widen the default limit of gates to.
+constexpr std::chrono::milliseconds widened_gate_limit(80);
+
+void settle_limits(const RuntimeOptions& options, Settings& settings) {
+  settings.hold_limit = std::chrono::milliseconds(
+      number_setting(count_of(options.hold_limit), "VMART_HOLD_LIMIT_MS", "hold_limit", 2'000));
+  settings.gate_limit = std::chrono::microseconds(
+      number_setting(count_of(options.gate_limit), "VMART_GATE_LIMIT_US", "gate_limit", 5'000));
+  // A program that names a limit means the longest that streams may stand.
+  const bool named = options.gate_limit || environment_number("VMART_GATE_LIMIT_US");
+  settings.gate_limit_max = named ? settings.gate_limit : widened_gate_limit;
+  settings.gate_retries = static_cast<int>(number_setting(
+      options.gate_retries ? std::optional<std::int64_t>(*options.gate_retries) : std::nullopt,
+      "VMART_GATE_RETRIES", "gate_retries", 8));
+  // The variable takes 0 for no limit. In the option 0 would more likely mean "none at all", with
+  // which nothing can move.
+  settings.stall_budget = std::chrono::microseconds(number_setting(
+      count_of(options.stall_budget), "VMART_STALL_BUDGET_US", "stall_budget", 60'000, 1));
+  settings.pressure_limit = std::chrono::milliseconds(number_setting(
+      count_of(options.pressure_limit), "VMART_PRESSURE_LIMIT_MS", "pressure_limit", 2'000));
+  settings.copy_budget_bytes = size_setting(options.copy_budget_bytes, "VMART_COPY_BUDGET", 0);
+  if (options.copy_budget_bytes && *options.copy_budget_bytes == 0) {
+    throw Error(ErrorKind::invalid_argument, "vma::Runtime",
+                "copy_budget_bytes is 0: no move could be made; leave it unset for no limit");
+  }
+}
+
+/// The option of a program. A name without a folder is meant; in the variable it would most likely
+/// be a slip, and is refused.
+std::string control_option(const std::string& text) {
+  const bool is_name = text.find('/') == std::string::npos && !yes_or_no(text);
+  return is_name ? "./" + text : text;
+}
+
+std::string trace_of_environment() {
+  const std::string place = environment_place("VMART_TRACE").value_or("");
+  return place == "auto" ? "vmart-%p.trace.json" : place;
+}
+
+/// What a runtime leaves of itself, and shows. All of it comes from the scheduler, which needs a
+/// policy.
+void settle_output(const RuntimeOptions& options, Settings& settings) {
+  settings.control = !options.control.empty() ? control_option(options.control)
+                                              : environment_place("VMART_CONTROL").value_or("");
+  settings.trace = !options.trace.empty() ? options.trace : trace_of_environment();
+  settings.record = environment_path("VMART_RECORD").value_or("");
+  settings.decisions = environment_path("VMART_DECISIONS").value_or("");
+  const bool controlled = control_path(settings.control.c_str()).has_value();
+  const bool written =
+      !settings.trace.empty() || !settings.record.empty() || !settings.decisions.empty();
+  if (settings.policy.empty() && (controlled || written)) {
+    log(LogLevel::info,
+        "no policy is named: stay_put, which moves nothing, decides for VMART_CONTROL, "
+        "VMART_TRACE, VMART_RECORD or VMART_DECISIONS");
+    settings.policy = "stay_put";
+  }
+  settings.nvml = environment_text("VMART_NVML").value_or("auto");
+  if (const auto word = yes_or_no(settings.nvml)) settings.nvml = *word ? "auto" : "";
+}
+
+void settle_scheduler(const RuntimeOptions& options, Settings& settings) {
+  settings.policy =
+      !options.policy.empty() ? options.policy : environment_text("VMART_POLICY").value_or("");
+  settings.policies = options.policies;
+  settings.tick = std::chrono::microseconds(
+      number_setting(count_of(options.tick), "VMART_TICK_US", "tick", 10'000));
+  settings.half_life = std::chrono::milliseconds(
+      number_setting(count_of(options.half_life), "VMART_HALF_LIFE_MS", "half_life", 1'000));
+  settings.policy_limit = std::chrono::milliseconds(
+      number_setting(std::nullopt, "VMART_POLICY_LIMIT_MS", "policy_limit", 500));
+  settings.dry_run = options.dry_run || environment_flag("VMART_DRY_RUN").value_or(false);
+}
+
+}  // namespace
+
+Settings settle(const RuntimeOptions& options) {
+  log_level();  // A bad VMART_LOG is told now, not with the first message.
+  warn_of_unknown_variables();
+  Settings settings;
+  settings.driver =
+      !options.driver.empty() ? options.driver : environment_text("VMART_DRIVER").value_or("cuda");
+  settings.devices = options.devices;
+  if (settings.devices.empty()) {
+    if (const auto text = environment_text("VMART_DEVICES"))
+      settings.devices = parse_devices(*text);
+  }
+  for (const auto& [at, bytes] : options.capacity_bytes) settings.capacity_bytes[at] = bytes;
+  if (settings.capacity_bytes.empty()) {
+    if (const auto text = environment_text("VMART_CAPACITY"))
+      settings.capacity_bytes = parse_capacities(*text);
+  }
+  settings.cache_bytes_per_gpu =
+      size_setting(options.cache_bytes_per_gpu, "VMART_CACHE_BYTES_PER_GPU", 512 * MiB);
+  settings.host_cache_bytes = size_setting(options.host_cache_bytes, "VMART_HOST_CACHE_BYTES", GiB);
+  settings.calibration = environment_text("VMART_CALIBRATION").value_or("auto");
+  settle_limits(options, settings);
+  settle_scheduler(options, settings);
+  settle_output(options, settings);
+  return settings;
+}
+
+}  // namespace vma

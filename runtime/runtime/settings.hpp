@@ -1,0 +1,51 @@
+#pragma once
+
+#include "base/environment.hpp"
+#include "migrate/copying/live_copier.hpp"
+
+#include <vma/runtime.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace vma {
+
+/// `RuntimeOptions` with the environment read and every default filled in.
+struct Settings {
+  std::string driver;
+  std::vector<int> devices;
+  std::map<Location, std::uint64_t> capacity_bytes;
+  std::uint64_t cache_bytes_per_gpu = 0;
+  std::uint64_t host_cache_bytes = 0;
+  std::chrono::milliseconds hold_limit{0};
+  std::chrono::microseconds gate_limit{5'000};
+  std::chrono::microseconds gate_limit_max{80'000};  ///< `gate_limit` where that was set.
+  int gate_retries = 8;
+  std::chrono::microseconds stall_budget{60'000};  ///< Of each second; 0 is no limit.
+  std::uint64_t copy_budget_bytes = 0;             ///< In each second; 0 is no limit.
+  std::string calibration;                         ///< VMART_CALIBRATION; see `source_costs`.
+  std::chrono::milliseconds pressure_limit{2'000};
+  std::string policy;                ///< Empty: no scheduler.
+  std::vector<PolicyKind> policies;  ///< Known beside the built-in ones.
+  std::string record;                ///< A folder; empty: nothing is recorded. VMART_RECORD.
+  std::string decisions;             ///< A file; empty: none. VMART_DECISIONS.
+  std::string control;               ///< As `control_path` takes it. VMART_CONTROL.
+  std::string trace;                 ///< A file; empty: none. VMART_TRACE.
+  std::string nvml;                  ///< A library; empty: off, "auto": theirs on GPUs. VMART_NVML.
+  bool dry_run = false;
+  std::chrono::nanoseconds tick = std::chrono::milliseconds(10);
+  std::chrono::nanoseconds drain = std::chrono::milliseconds(1);
+  std::chrono::nanoseconds half_life = std::chrono::seconds(1);
+  /// Of one call of the policy; VMART_POLICY_LIMIT_MS.
+  std::chrono::nanoseconds policy_limit = std::chrono::milliseconds(500);
+  bool stepped_by_hand = false;  ///< No option names it: tests step the scheduler themselves.
+  LiveTuning tuning{};           ///< No option names it: benchmarks compare others.
+};
+
+/// Throws: Error{invalid_argument} that names the variable and its value.
+Settings settle(const RuntimeOptions& options);
+
+}  // namespace vma

@@ -1,0 +1,186 @@
+// What programs say of their use of memory. To record goes past the door of the runtime, which is a
+// mutex; the log itself knows when it is closed.
+#include <vma/runtime.hpp>
+
+#include "runtime/checks.hpp"
+#include "runtime/runtime_parts.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <memory_resource>
+#include <vector>
+
+namespace vma {
+namespace {
+
+void check_hint(const Hint& hint, const Topology& topology, const char* call) {
+  topology.require(hint.device, call);
+  const auto refuse = [&](const std::string& reason) {
+    throw Error(ErrorKind::invalid_argument, call, reason);
+  };
+  const std::chrono::nanoseconds now{0};
+  if (hint.device.kind != Location::Kind::gpu) {
+    refuse(fmt::format("hint.device is {}, which uses nothing", to_string(hint.device)));
+  }
+  if (!std::isfinite(hint.passes) || hint.passes < 0) {
+    refuse(fmt::format("hint.passes is {}", hint.passes));
+  }
+  if (hint.next_use && *hint.next_use < now) {
+    refuse(fmt::format("hint.next_use is {} ns from now", hint.next_use->count()));
+  }
+  if (hint.until && *hint.until < now) {
+    refuse(fmt::format("hint.until is {} ns from now", hint.until->count()));
+  }
+}
+
+/// All of every allocation that a word points into, each once.
+class UsesFound {
+ public:
+  UsesFound(const Registry& registry, Location device) : registry_(registry), device_(device) {
+    uses_.reserve(usual_count);
+  }
+  UsesFound(const UsesFound&) = delete;
+  UsesFound& operator=(const UsesFound&) = delete;
+
+  void look_at(std::uint64_t word) {
+    const auto holds = [word](const Use& use) {
+      return word - to_integer(address_of(use.address)) < use.bytes;
+    };
+    if (std::ranges::any_of(uses_, holds)) return;
+    const auto found = registry_.find(Address{word});
+    const auto bounds = found ? registry_.bounds(found->id) : std::nullopt;
+    if (!bounds || !bounds->contains(Address{word})) return;
+    uses_.push_back({to_pointer(bounds->begin), bounds->size_bytes, device_, UseKind::read_write});
+  }
+
+  std::span<const Use> uses() const { return uses_; }
+
+ private:
+  static constexpr std::size_t usual_count = 12;
+
+  const Registry& registry_;
+  const Location device_;
+  // The usual ones lie on the stack.
+  alignas(Use) std::array<std::byte, usual_count * sizeof(Use)> room_;
+  std::pmr::monotonic_buffer_resource memory_{room_.data(), room_.size()};
+  std::pmr::vector<Use> uses_{&memory_};
+};
+
+/// Throws: Error{invalid_argument} where the launch cannot have had such parameters.
+void require_all(std::size_t count, const void* const* parameters, const char* call) {
+  for (std::size_t i = 0; i < count; ++i) {
+    if (parameters != nullptr && parameters[i] != nullptr) continue;
+    throw Error(ErrorKind::invalid_argument, call,
+                parameters == nullptr ? std::string("parameters is null")
+                                      : fmt::format("parameters[{}] is null", i));
+  }
+}
+
+/// The words of a parameter that can be pointers: whole, and aligned as the kernel sees them.
+void look_through(const ParameterInfo& info, const void* parameter, UsesFound& found) {
+  constexpr std::size_t word_bytes = sizeof(std::uint64_t);
+  // Where a parameter is not aligned to words, no member of it is one.
+  if (info.offset_bytes % word_bytes != 0) return;
+  for (std::size_t at = 0; at + word_bytes <= info.size_bytes; at += word_bytes) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, static_cast<const std::byte*>(parameter) + at, word_bytes);
+    found.look_at(word);
+  }
+}
+
+void require_launch(const Topology& topology, const void* function, Location device,
+                    const char* call) {
+  topology.require(device, call);
+  if (device.kind == Location::Kind::gpu && function != nullptr) return;
+  throw Error(ErrorKind::invalid_argument, call,
+              fmt::format("function {} on {}", function, to_string(device)));
+}
+
+}  // namespace
+
+inline namespace v1 {
+
+void Runtime::record_use(const void* address, std::size_t bytes, Location device,
+                         UseKind kind) noexcept {
+  parts_->uses->record({address, bytes, device, kind});
+}
+
+void Runtime::record_uses(std::span<const Use> uses) noexcept {
+  parts_->uses->record(uses);
+}
+
+void Runtime::advise(const void* address, std::size_t bytes, const Hint& hint) {
+  constexpr const char* call = "vma::advise";
+  const Parts::Entry entry(*parts_, call);
+  const std::shared_ptr<Allocation> allocation = entry->memory.require_around(address, call);
+  check_usable(*allocation, call);
+  const Address begin = address_of(address);
+  slots_of(*allocation, begin - allocation->begin(), bytes, call);
+  check_hint(hint, entry->topology, call);
+  parts_->uses->advise({begin, bytes, hint, parts_->driver->clock().now()});
+}
+
+void Runtime::launch_using(Stream stream, const Kernel& kernel, Dim3 grid, Dim3 block,
+                           const KernelArguments& arguments, std::span<const Use> uses) {
+  launch(stream, kernel, grid, block, arguments);
+  record_uses(uses);
+}
+
+void Runtime::launch_recorded(Stream stream, const Kernel& kernel, Dim3 grid, Dim3 block,
+                              const KernelArguments& arguments) {
+  const Parts::Entry entry(*parts_, "vma::launch_recorded");
+  // First, so that nothing fails once the kernel is enqueued.
+  const ContextHandle context = entry->launcher.bind(stream).context;
+  const Location device = gpu(index(parts_->driver->context_device(context)));
+  UsesFound found(entry->memory.registry(), device);
+  for (const std::uint64_t word : arguments.words()) found.look_at(word);
+  launch_using(stream, kernel, grid, block, arguments, found.uses());
+}
+
+void Runtime::record_launch(const void* function, const void* const* parameters, Location device) {
+  constexpr const char* call = "vma::record_launch";
+  const Parts::Entry entry(*parts_, call);
+  require_launch(entry->topology, function, device, call);
+  const KernelParameters* const known = entry->kernels.parameters_of(function);
+  if (known == nullptr) return;  // The thread ends, and has no ring for uses either.
+  require_all(known->list.size(), parameters, call);
+  UsesFound found(entry->memory.registry(), device);
+  for (std::size_t i = 0; i < known->list.size(); ++i) {
+    look_through(known->list[i], parameters[i], found);
+  }
+  record_uses(found.uses());
+}
+
+void Runtime::record_launch(const void* function, std::span<const std::byte> block,
+                            Location device) {
+  constexpr const char* call = "vma::record_launch";
+  const Parts::Entry entry(*parts_, call);
+  require_launch(entry->topology, function, device, call);
+  const KernelParameters* const known = entry->kernels.parameters_of(function);
+  if (known == nullptr) return;
+  const std::size_t needed =
+      known->list.empty() ? 0 : known->list.back().offset_bytes + known->list.back().size_bytes;
+  if (block.size() < needed) {
+    throw Error(ErrorKind::invalid_argument, call,
+                fmt::format("the block has {} bytes, and the kernel's parameters take {}",
+                            block.size(), needed));
+  }
+  UsesFound found(entry->memory.registry(), device);
+  for (const ParameterInfo& info : known->list) {
+    look_through(info, block.data() + info.offset_bytes, found);
+  }
+  record_uses(found.uses());
+}
+
+void Runtime::forget_kernels() {
+  const Parts::Entry entry(*parts_, "vma::forget_kernels");
+  entry->kernels.forget();
+}
+
+}  // namespace v1
+}  // namespace vma

@@ -1,0 +1,61 @@
+#pragma once
+
+#include "machine/topology.hpp"
+#include "memory/allocation.hpp"
+#include "migrate/moves/mover.hpp"
+#include "placement/books/chunk_tables.hpp"
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+namespace vma {
+
+/// Which rows of the books are which allocation's. It keeps no memory alive. The scheduler's, one
+/// thread at a time.
+class ChunkRoster {
+ public:
+  struct Entry {
+    std::weak_ptr<Allocation> allocation;
+    Address begin{};
+    std::uint64_t size_bytes = 0, chunk_bytes = 0;
+    std::uint32_t number = 0;  ///< Given to no other allocation of the runtime.
+    ChunkId first{};
+    std::size_t slots = 0;
+  };
+
+  /// Both live longer. Places of the books are `topology.locations()`, in order.
+  ChunkRoster(const Topology& topology, Mover& mover);
+
+  PlaceId place_of(Location at) const { return places_.at(at); }
+  Location location_of(PlaceId place) const { return topology_.locations()[index(place)]; }
+
+  /// Null if it is being freed already, or is known.
+  const Entry* add(const std::shared_ptr<Allocation>& allocation, ChunkTables& tables);
+  /// Returns what it was; `slots` is 0 if it was not known.
+  Entry remove(Address begin, ChunkTables& tables);
+  const Entry* find(Address begin) const;
+  /// The one around an address, null if there is none.
+  const Entry* around(Address address) const;
+  const Entry* of(const ChunkRow& row) const;
+  const std::map<Address, Entry>& entries() const noexcept { return entries_; }
+
+  /// Where its chunks lie, whether they may move, and where to, as the allocation itself says.
+  void refresh(const Entry& entry, ChunkTables& tables) const;
+  void refresh_all(ChunkTables& tables) const;
+
+ private:
+  void refresh_reach(const Entry& entry, const Allocation& allocation, ChunkTables& tables) const;
+
+  const Topology& topology_;
+  const AttachedStreams& attached_;
+  const Reach& reach_;
+  std::unordered_map<Location, PlaceId> places_;
+  std::map<Address, Entry> entries_;
+  std::unordered_map<std::uint32_t, Address> begins_;
+  std::uint32_t last_number_ = 0;
+};
+
+}  // namespace vma

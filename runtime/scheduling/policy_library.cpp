@@ -1,0 +1,108 @@
+#include "scheduling/policy_library.hpp"
+
+#include "placement/policies/built_in_policies.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+
+#include <dlfcn.h>
+
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+namespace vma {
+namespace {
+
+static_assert(std::string_view(policy_interface_version) == VMART_MINOR_VERSION,
+              "the header's version is the project's");
+
+/// A library that turns out not to fit is closed.
+class OpenLibrary {
+ public:
+  explicit OpenLibrary(const std::string& path) : handle_(dlopen(path.c_str(), RTLD_NOW)) {
+    if (handle_ != nullptr) return;
+    const char* why = dlerror();
+    throw Error(ErrorKind::invalid_argument, "dlopen", why == nullptr ? path : why);
+  }
+  OpenLibrary(const OpenLibrary&) = delete;
+  OpenLibrary& operator=(const OpenLibrary&) = delete;
+  ~OpenLibrary() {
+    if (handle_ != nullptr) dlclose(handle_);
+  }
+
+  const void* find(const char* symbol) const { return dlsym(handle_, symbol); }
+  void keep() { handle_ = nullptr; }
+
+ private:
+  void* handle_;
+};
+
+/// Text of another's making, which need not end.
+template <std::size_t Size>
+std::string_view text_of(const char (&text)[Size]) {
+  return {text, strnlen(text, Size)};
+}
+
+template <typename Mine, typename Its>
+void must_be(const std::string& path, std::string_view what, const Mine& mine, const Its& its) {
+  if (mine == its) return;
+  throw Error(ErrorKind::invalid_argument, "policy library",
+              fmt::format("{}: its {} is '{}', vmart's is '{}'", path, what, its, mine));
+}
+
+/// In the order in which the members can be trusted.
+void check_library(const std::string& path, const PolicyLibraryV1& library) {
+  must_be(path, "size", sizeof(PolicyLibraryV1), library.size);
+  must_be(path, "interface", policy_api_version, library.api_version);
+  must_be(path, "version", text_of(policy_interface_version), text_of(library.version));
+  must_be(path, "compiler", text_of(policy_compiler), text_of(library.compiler));
+  must_be(path, "alignment", alignof(std::max_align_t), library.alignment);
+  must_be(path, "layout", policy_layout(), library.layout);
+  if (library.kind == nullptr)
+    throw Error(ErrorKind::invalid_argument, "policy library", path + ": it has no policy");
+}
+
+}  // namespace
+
+PolicyKind load_policy_kind(const std::string& path) {
+  OpenLibrary library(path);
+  const void* symbol = library.find("vmart_policy_v1");
+  if (symbol == nullptr) {
+    throw Error(ErrorKind::invalid_argument, "policy library",
+                path + ": no vmart_policy_v1, see VMART_EXPORT_POLICY in <vma/policy.hpp>");
+  }
+  const auto* shown = static_cast<const PolicyLibraryV1*>(symbol);
+  check_library(path, *shown);
+  library.keep();  // From here its code may be in use.
+  PolicyKind kind = shown->kind();
+  check_policy_kind(kind);
+  return kind;
+}
+
+PolicyRegistry known_policies(const std::vector<PolicyKind>& own) {
+  PolicyRegistry known = built_in_policies();
+  for (const PolicyKind& kind : own) known.add(kind);
+  return known;
+}
+
+std::unique_ptr<Policy> load_policy(const std::string& text, const PolicyRegistry& known) {
+  const PolicyText split = split_policy_text(text);
+  return split.path.empty() ? known.make(text) : load_library_policy(split);
+}
+
+std::unique_ptr<Policy> load_policy(const std::string& text) {
+  return load_policy(text, built_in_policies());
+}
+
+std::unique_ptr<Policy> load_library_policy(const PolicyText& text) {
+  const PolicyKind kind = load_policy_kind(text.path);
+  if (!text.name.empty() && text.name != kind.name) {
+    throw Error(ErrorKind::invalid_argument, "policy library",
+                fmt::format("{}: its policy is '{}', not '{}'", text.path, kind.name, text.name));
+  }
+  return make_policy(kind, text.parameters);
+}
+
+}  // namespace vma

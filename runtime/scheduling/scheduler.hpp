@@ -1,0 +1,242 @@
+#pragma once
+
+#include "base/mutex.hpp"
+#include "memory/memory.hpp"
+#include "migrate/moves/migration_task.hpp"
+#include "migrate/moves/mover.hpp"
+#include "placement/books/chunk_tables.hpp"
+#include "placement/planning/decision.hpp"
+#include "placement/planning/planner.hpp"
+#include "recording/decision_log.hpp"
+#include "recording/recording.hpp"
+#include "scheduling/chunk_roster.hpp"
+#include "scheduling/policy_runner.hpp"
+#include "scheduling/prediction_log.hpp"
+#include "scheduling/scheduler_inbox.hpp"
+#include "telemetry/use_log.hpp"
+#include "telemetry/use_summary.hpp"
+
+#include <vma/scheduler.hpp>
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace vma {
+
+struct SchedulerLimits {
+  std::chrono::nanoseconds policy_limit = std::chrono::milliseconds(500);  ///< Of one call of it.
+  /// In a row, of one entry point of the policy; then `stay_put` takes over.
+  int policy_failures_max = 3;
+  /// The same for all entry points, in a window of time that begins with the first.
+  int policy_failures_in_window_max = 20;
+  std::chrono::nanoseconds policy_failure_window = std::chrono::seconds(10);
+  bool dry_run = false;  ///< Everything but the moves.
+  PlannerLimits planner;
+  HeatLimits heat;
+};
+
+/// Makes a policy from its name and parameters. Throws: Error{invalid_argument}.
+using PolicyMaker = std::function<std::unique_ptr<Policy>(const std::string&)>;
+
+/// What a scheduler stands on; all of it lives longer.
+struct SchedulerGround {
+  Driver& driver;
+  Memory& memory;
+  Mover& mover;
+  UseLog& uses;
+  DecisionLog& decisions;
+  Recording* recording = nullptr;  ///< Null: nothing is recorded.
+  /// Told of each decision, under the scheduler's lock: it may only take notes. Empty: nobody.
+  std::function<void(const Decision&)> decided = nullptr;
+};
+
+/// Lets a policy decide what lies where, and has it carried out.
+///
+/// Any thread; one lock guards it all, and while a policy decides it is held: nobody writes the
+/// books that it reads, and whoever asks something waits for it, for at most the limit. `drain` and
+/// `tick` come from `SchedulerLoop`, or from whoever steps it.
+class Scheduler {
+ public:
+  /// Throws: what `make` throws for `policy`.
+  Scheduler(const SchedulerGround& ground, std::vector<PlaceState> places, MachineCosts costs,
+            const SchedulerLimits& limits, PolicyMaker make, const std::string& policy);
+  /// Requires: nobody calls it any more, and the mover has stopped.
+  ~Scheduler();
+
+  // --- The loop's
+  /// Looks at what was reported since the last time, and lets the policy decide about it. False if
+  /// nothing was.
+  bool drain();
+  /// At the end of the process: what was reported is recorded, the policy is not asked any more,
+  /// and nothing is decided. Blocks: for the lock, for at most `limit`; false if it did not come.
+  bool close_within(std::chrono::nanoseconds limit) noexcept VMART_NO_THREAD_ANALYSIS;
+  /// `late`: it comes more than a period behind its time.
+  void tick(bool late = false);
+  /// `wake` is called, on any thread, when something has come that a drain should see soon. An
+  /// empty one is nobody.
+  void wake_with(std::function<void()> wake);
+
+  // --- What programs and people ask
+  /// Where the chunks of a new allocation go. Blocks: while the policy decides.
+  std::vector<Location> place(const Geometry& geometry, Location device, const std::string& tag);
+  /// What the memory's presser does: victims leave `at`. Blocks: until they have, or `until`.
+  bool make_room(Location at, std::uint64_t bytes, TimePoint until);
+  /// Nothing comes to `at` any more until `refill`, and what lies there leaves. Throws: Error{busy}
+  /// while paused; then nothing has changed. A pause or a refill ends it. What it planned and is
+  /// not done is given up when it returns. Blocks: until all has left.
+  DrainReport drain_place(Location at, const DrainOptions& options);
+  void refill(Location at);
+  void set_capacity(Location at, std::uint64_t bytes);
+  void set_parked(Address begin, bool parked);
+
+  void set_policy(const std::string& text);
+  std::string policy() const;
+  void pause();
+  void resume();
+  /// A drain and a tick, paused or not. Blocks: until both are done.
+  void step();
+  /// Nothing is decided and nobody is let wait any more. Any thread.
+  void stop() noexcept;
+  SchedulerStats stats() const;
+  /// How full they are, and how much is asked of what lies there.
+  std::vector<PlaceState> places() const;
+  /// Places closed by a drain, whether it is running, done or failed.
+  std::vector<Location> closed_places() const;
+  /// The last ones about an allocation or one chunk of it, oldest first; none of one that it does
+  /// not know yet.
+  std::vector<Decision> decisions_about(Address begin, std::optional<std::uint32_t> slot) const;
+  /// Lines for people: what was decided about a chunk, and what keeps it where it is.
+  std::vector<std::string> explain(Address address) const;
+  SchedulerInbox& inbox() noexcept { return *inbox_; }
+
+ private:
+  /// An accepted move that has not started.
+  struct Waiting {
+    AcceptedMove move;
+    bool awaited = false;        // Somebody waits for the room that it makes.
+    std::uint64_t decision = 0;  // That planned it.
+    /// It makes room for moves of policies only, so these go before it.
+    bool goes_last() const noexcept { return move.victim && !awaited; }
+  };
+  /// Moves of one migration: neighbours in one allocation, to one place, of one rank.
+  struct Running {
+    std::shared_ptr<MigrationTask> task;
+    std::weak_ptr<Allocation> allocation;
+    Address begin{};
+    PlaceId from{}, to{};
+    bool goes_last = false;
+    std::vector<AcceptedMove> moves;
+    std::vector<std::uint32_t> slots;
+    std::vector<std::uint64_t> decisions;  // That planned them.
+    Time started{0};
+    std::string refused;    // Why it has no task.
+    std::size_t ended = 0;  // Of its moves, in order: what runs out of memory goes on later.
+  };
+  enum class PolicyEntry { use, tick, alloc, pressure };
+  /// Why the policy has to be replaced.
+  enum class Replacement { none, failed_in_a_row, failed_in_window, lost };
+  /// Of the policy that is installed.
+  struct PolicyFailures {
+    std::array<int, 4> in_a_row{};  // By entry point.
+    int in_window = 0;
+    TimePoint window_begin{0};
+    Replacement due = Replacement::none;
+  };
+  using PolicyCall = std::function<void(Policy&, const Snapshot&, Plan&)>;
+  /// What a policy is told before it is asked again, in order.
+  using Notice = std::variant<ChunkId, MoveResult>;  // Of a chunk: it is gone.
+
+  // scheduler.cpp
+  /// The books know the time, what has ended and what came and went.
+  void catch_up() VMART_REQUIRES(mutex_);
+  void take_inbox() VMART_REQUIRES(mutex_);
+  void look_up_missed() VMART_REQUIRES(mutex_);
+  bool take_event(const SchedulerInbox::Event& event) VMART_REQUIRES(mutex_);
+  void take_uses(std::vector<UseEvent>& events) VMART_REQUIRES(mutex_);
+  void take_hints(std::vector<UseEvent>& events) VMART_REQUIRES(mutex_);
+  bool drain_locked() VMART_REQUIRES(mutex_);
+  void tick_locked() VMART_REQUIRES(mutex_);
+  bool ask(PolicyEntry entry, PolicyCall call, Plan& plan) VMART_REQUIRES(mutex_);
+  void count_failure(PolicyEntry entry, bool lost) noexcept VMART_REQUIRES(mutex_);
+  void policy_failed(const std::string& why) VMART_REQUIRES(mutex_);
+  void replace_failed_policy() VMART_REQUIRES(mutex_);
+  void leave_books_to_lost_policy() VMART_REQUIRES(mutex_);
+  void log_failure(const std::string& why) noexcept VMART_REQUIRES(mutex_);
+  void install(const std::string& text, const std::string& why) VMART_REQUIRES(mutex_);
+  Decision decision_of(DecisionKind kind, const AcceptedMove& move) const VMART_REQUIRES(mutex_);
+
+  // scheduler_recording.cpp
+  std::uint64_t decide(Decision decision) VMART_REQUIRES(mutex_);
+  Decision decision_of(DecisionKind kind, ChunkId chunk) const VMART_REQUIRES(mutex_);
+  void record_step(const ChunkStep& step) VMART_REQUIRES(mutex_);
+  void record_allocation(const ChunkRoster::Entry& entry) VMART_REQUIRES(mutex_);
+
+  // scheduler_moves.cpp
+  void carry_out(const Plan& plan, bool awaited = false) VMART_REQUIRES(mutex_);
+  void keep_waiting(const std::vector<AcceptedMove>& accepted, bool awaited) VMART_REQUIRES(mutex_);
+  void start_ready() VMART_REQUIRES(mutex_);
+  void gather_ready(std::vector<Running>& groups) VMART_REQUIRES(mutex_);
+  std::vector<MoveNumber> ready() const VMART_REQUIRES(mutex_);
+  bool joins(const Running& group, const Waiting& waiting) const VMART_REQUIRES(mutex_);
+  void submit(Running group) VMART_REQUIRES(mutex_);
+  void ask_mover(Running& group) noexcept VMART_REQUIRES(mutex_);
+  void take_ended() VMART_REQUIRES(mutex_);
+  void end_refused(Running& group) VMART_REQUIRES(mutex_);
+  void end(Running& group) VMART_REQUIRES(mutex_);
+  void end_move(const Running& group, std::size_t which, bool moved, const MigrationReport& report)
+      VMART_REQUIRES(mutex_);
+  void give_up(MoveNumber number, const std::string& why) VMART_REQUIRES(mutex_);
+  void forget_waiting(MoveNumber number) VMART_REQUIRES(mutex_);
+
+  // scheduler_room.cpp
+  PlaceId close_for_drain(Location at);
+  std::uint64_t used_bytes(PlaceId at) const VMART_REQUIRES(mutex_);
+  bool may_leave_later(PlaceId at) const VMART_REQUIRES(mutex_);
+  void require_not_paused(const char* call) const VMART_REQUIRES(mutex_);
+  void give_up_drain(PlaceId at) VMART_REQUIRES(mutex_);
+  std::vector<std::string> last_decisions(std::uint64_t allocation, std::uint32_t slot) const
+      VMART_REQUIRES(mutex_);
+
+  const SchedulerGround ground_;
+  Clock& clock_;
+  const SchedulerLimits limits_;
+  const PolicyMaker make_;
+  const std::shared_ptr<SchedulerInbox> inbox_;  // A migration's callback may come late.
+  const MachineCosts costs_;  // Uncorrected; what decisions stand on is in the books.
+
+  mutable Mutex mutex_;
+  Condition move_ended_;
+  ChunkRoster roster_ VMART_GUARDED_BY(mutex_);
+  std::shared_ptr<ChunkTables> tables_ VMART_GUARDED_BY(mutex_);  // A lost policy keeps its own.
+  Planner planner_ VMART_GUARDED_BY(mutex_);
+  std::unique_ptr<PolicyRunner> runner_ VMART_GUARDED_BY(mutex_);
+  std::string policy_ VMART_GUARDED_BY(mutex_);
+  PolicyFailures failures_ VMART_GUARDED_BY(mutex_);
+  bool books_shared_ VMART_GUARDED_BY(mutex_) = false;  // With a policy that overran.
+  SteadyClock wall_clock_;
+  std::optional<TimePoint> failure_logged_ VMART_GUARDED_BY(mutex_);  // By `wall_clock_`.
+  std::uint64_t failures_not_logged_ VMART_GUARDED_BY(mutex_) = 0;
+  bool paused_ VMART_GUARDED_BY(mutex_) = false;
+  bool stopped_ VMART_GUARDED_BY(mutex_) = false;
+  std::vector<SchedulerInbox::Event> events_ VMART_GUARDED_BY(mutex_);  // Not yet taken in.
+  UseSummary summary_ VMART_GUARDED_BY(mutex_);
+  std::vector<LoggedUse> raw_uses_ VMART_GUARDED_BY(mutex_);
+  std::map<MoveNumber, Waiting> waiting_ VMART_GUARDED_BY(mutex_);
+  std::vector<Running> running_ VMART_GUARDED_BY(mutex_);
+  std::map<PlaceId, std::uint64_t> drained_ VMART_GUARDED_BY(mutex_);  // With their capacity.
+  std::vector<Notice> notices_ VMART_GUARDED_BY(mutex_);
+  std::uint64_t plans_ VMART_GUARDED_BY(mutex_) = 0;
+  PredictionLog predictions_ VMART_GUARDED_BY(mutex_);
+  SchedulerStats stats_ VMART_GUARDED_BY(mutex_);
+  std::unique_ptr<StopStats> tick_times_ VMART_GUARDED_BY(mutex_);
+};
+
+}  // namespace vma

@@ -1,0 +1,60 @@
+#pragma once
+
+#include "base/ids.hpp"
+#include "base/mutex.hpp"
+#include "memory/memory_watcher.hpp"
+#include "migrate/moves/chunk_step.hpp"
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <vector>
+
+namespace vma {
+
+class Allocation;
+
+/// What happens to allocations, on its way from any thread to the scheduler, in order. Takes none
+/// of the scheduler's locks, so whoever tells it may hold its own.
+class SchedulerInbox : public MemoryWatcher {
+ public:
+  struct Event {
+    enum class Kind { made, freed, changed, step };
+    Kind kind = Kind::made;
+    Address begin{};
+    std::weak_ptr<Allocation> allocation;  ///< Of `made`.
+    ChunkStep step;                        ///< Of `step`.
+  };
+
+  void made(const std::shared_ptr<Allocation>& allocation) noexcept override;
+  void freed(Address begin) noexcept override;
+  void changed(const Allocation& allocation) noexcept override;
+  /// Keeps what is recorded: that streams stood, and that a chunk lies elsewhere by no decision.
+  void stepped(const ChunkStep& step) noexcept;
+  /// A stream was attached or detached: any allocation may be in scope now, or out of it.
+  void scope_changed() noexcept { scope_changed_ = true; }
+  bool take_scope_changed() noexcept { return scope_changed_.exchange(false); }
+
+  /// Calls what `wake_with` set: something has come that should be seen soon.
+  void wake() noexcept;
+  /// `wake` must not throw nor call this. An empty one is nobody. Blocks: while the former runs.
+  void wake_with(std::function<void()> wake);
+
+  /// Appends all events since the last call. Throws: std::bad_alloc; then they stay here.
+  void take(std::vector<Event>& events);
+  /// There was no memory for an event: what the books say must be looked up anew, from
+  /// `found_missed` on.
+  bool missed() const noexcept { return missed_; }
+  void found_missed() noexcept { missed_ = false; }
+
+ private:
+  void post(Event event) noexcept;
+
+  Mutex mutex_;
+  std::vector<Event> events_ VMART_GUARDED_BY(mutex_);
+  Mutex wake_mutex_;  // Held while it is called; takes none of ours inside.
+  std::function<void()> wake_ VMART_GUARDED_BY(wake_mutex_);
+  std::atomic<bool> scope_changed_{false}, missed_{false};
+};
+
+}  // namespace vma

@@ -1,0 +1,129 @@
+#include "scheduling/scheduler_loop.hpp"
+
+#include "scheduling/scheduler.hpp"
+
+#include "base/log.hpp"
+#include "base/process_exit.hpp"
+
+#include <boost/asio/post.hpp>
+#include <boost/system/error_code.hpp>
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+namespace vma {
+namespace {
+
+namespace asio = boost::asio;
+
+/// Drains that found nothing, after which the loop looks a tenth as often.
+constexpr int quiet_after = 100;
+constexpr int quiet_factor = 10;
+/// After a failure, before the thread goes on.
+constexpr std::chrono::milliseconds failure_pause(10);
+
+boost::asio::steady_timer::duration of_timer(std::chrono::nanoseconds time) {
+  return std::chrono::duration_cast<boost::asio::steady_timer::duration>(time);
+}
+
+}  // namespace
+
+SchedulerLoop::SchedulerLoop(Driver& driver, Scheduler& scheduler, std::chrono::nanoseconds drain,
+                             std::chrono::nanoseconds tick)
+    : driver_(driver), scheduler_(scheduler), drain_(drain), tick_(tick) {}
+
+void SchedulerLoop::start(std::function<void()> drained) {
+  drained_ = std::move(drained);
+  scheduler_.wake_with([this] { wake(); });
+  next_tick_ = asio::steady_timer::clock_type::now();
+  task_ = driver_.executor().spawn("vmart sched", [this] { run(); });
+}
+
+SchedulerLoop::~SchedulerLoop() {
+  stop();
+}
+
+void SchedulerLoop::stop() noexcept {
+  if (!task_) return;
+  scheduler_.wake_with({});
+  context_.stop();
+  task_->join();
+  task_.reset();
+}
+
+void SchedulerLoop::wake() noexcept {
+  if (woken_.exchange(true)) return;
+  try {
+    asio::post(context_, [this] { drain_timer_.cancel(); });
+  } catch (const std::exception&) {  // No memory: the timer sees to it.
+    woken_ = false;
+  }
+}
+
+/// What leaves a handler ends neither the thread nor the process: the handler is lost, and a timer
+/// that has none for that reason gets a new one. Handlers, not coroutines: where a wait finds no
+/// memory, Asio destroys the coroutine that wanted to wait.
+void SchedulerLoop::run() noexcept {
+  while (!context_.stopped()) {
+    try {
+      if (!drain_waits_) wait_to_drain();
+      if (!tick_waits_) wait_to_tick();
+      context_.run();
+    } catch (const std::exception& error) {
+      log(LogLevel::error, "the scheduler's thread goes on after an error: {}", error.what());
+      boost::system::error_code ignored;
+      asio::steady_timer(context_, failure_pause).wait(ignored);
+    }
+  }
+}
+
+void SchedulerLoop::wait_to_drain() {
+  // What comes from here on wakes again.
+  const auto pause = woken_.exchange(false) ? std::chrono::nanoseconds(0)
+                     : quiet_ < quiet_after ? drain_
+                                            : drain_ * quiet_factor;
+  drain_timer_.expires_after(of_timer(pause));
+  drain_timer_.async_wait([this](const boost::system::error_code&) {
+    drain_waits_ = false;
+    drain();
+    wait_to_drain();
+  });
+  drain_waits_ = true;
+}
+
+void SchedulerLoop::wait_to_tick() {
+  // One that comes late is not made up for.
+  next_tick_ = std::max(next_tick_ + of_timer(tick_), asio::steady_timer::clock_type::now());
+  tick_timer_.expires_at(next_tick_);
+  const TimePoint begin = driver_.clock().now();
+  tick_timer_.async_wait([this, begin](const boost::system::error_code&) {
+    tick_waits_ = false;
+    tick(begin);
+    wait_to_tick();
+  });
+  tick_waits_ = true;
+}
+
+void SchedulerLoop::drain() {
+  woken_ = false;
+  ProcessExit::hold_back();
+  try {
+    quiet_ = scheduler_.drain() ? 0 : std::min(quiet_ + 1, quiet_after);
+  } catch (const std::exception& error) {  // Want of memory: the next one may go well.
+    log(LogLevel::error, "the scheduler could not look at what was reported: {}", error.what());
+  }
+  if (drained_) drained_();
+}
+
+void SchedulerLoop::tick(TimePoint wait_began) {
+  driver_.clock().waited(wait_began + tick_);  // A virtual clock follows.
+  ProcessExit::hold_back();
+  try {
+    scheduler_.tick(asio::steady_timer::clock_type::now() - next_tick_ > tick_);
+  } catch (const std::exception& error) {
+    log(LogLevel::error, "a tick of the scheduler failed: {}", error.what());
+  }
+}
+
+}  // namespace vma

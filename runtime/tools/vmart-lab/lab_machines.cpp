@@ -1,0 +1,223 @@
+#include "tools/vmart-lab/lab_machines.hpp"
+
+#include "base/units.hpp"
+#include "lab/replay/replay_machine.hpp"
+#include "machine/link_kind.hpp"
+#include "machine/machine_document.hpp"
+#include "machine/machine_file.hpp"
+#include "machine/machine_folder.hpp"
+#include "machine/machine_reader.hpp"
+#include "placement/books/place_number.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <numeric>
+#include <string_view>
+#include <utility>
+
+namespace vma {
+namespace {
+
+constexpr double giga = 1e9;
+
+std::string gib(std::uint64_t bytes) {
+  return fmt::format("{:.4g}", static_cast<double>(bytes) / GiB);
+}
+
+std::string gpus_of(const MachineDescription& machine) {
+  std::map<std::string, int> counts;
+  for (const GpuDescription& gpu : machine.gpus) ++counts[gpu.name];
+  std::string text;
+  for (const auto& [name, count] : counts) {
+    text += fmt::format("{}{} x {}", text.empty() ? "" : ", ", count, name);
+  }
+  return text;
+}
+
+std::string peers_of(const MachineDescription& machine) {
+  std::string_view kind = "none";
+  double gb_s = 0;
+  for (std::size_t from = 0; from < machine.gpus.size(); ++from) {
+    for (std::size_t to = 0; to < machine.gpus.size(); ++to) {
+      const PeerLink& link = machine.peer_links[from][to];
+      if (from == to || link.kind == LinkKind::none) continue;
+      kind = to_string(link.kind);
+      gb_s = link.gb_s;
+    }
+  }
+  return gb_s == 0 ? std::string(kind) : fmt::format("{} {:.0f}", kind, gb_s);
+}
+
+double both_ways_of(const MachineDescription& machine) {
+  double gb_s = 0;
+  for (const std::vector<PeerLink>& row : machine.peer_links)
+    for (const PeerLink& link : row) gb_s = std::max(gb_s, link.both_ways_gb_s);
+  return gb_s;
+}
+
+std::string host_link_of(const MachineDescription& machine) {
+  const GpuDescription& gpu = machine.gpus.front();
+  const HostLink& link = machine.host_links.front()[static_cast<std::size_t>(gpu.host_node)];
+  return fmt::format("{:.0f}/{:.0f}", link.to_gpu_gb_s, link.from_gpu_gb_s);
+}
+
+/// "measured 62 %, driver 20 %": of the numbers in the file.
+std::string sources_of(const MachineDocument& document) {
+  std::map<SourceKind, std::size_t> counts;
+  for (const SourcedNumber& number : document.numbers()) ++counts[number.source.kind];
+  std::string text;
+  for (const auto& [kind, count] : counts) {
+    const double share =
+        100.0 * static_cast<double>(count) / static_cast<double>(document.numbers().size());
+    text += fmt::format("{}{} {:.0f} %", text.empty() ? "" : ", ", to_string(kind), share);
+  }
+  return text;
+}
+
+void print_line(const std::string& name, const MachineDocument& document) {
+  const MachineDescription machine = read_machine(document);
+  const std::uint64_t host_bytes = std::accumulate(
+      machine.host_nodes.begin(), machine.host_nodes.end(), std::uint64_t{0},
+      [](std::uint64_t sum, const HostNodeDescription& node) { return sum + node.memory_bytes; });
+  fmt::print("{:<14} {:<26} {:>8} {:>8} {:>5} {:>11} {:>9}  {}\n", name, gpus_of(machine),
+             gib(machine.gpus.front().memory_bytes), gib(host_bytes), machine.host_nodes.size(),
+             peers_of(machine), host_link_of(machine), sources_of(document));
+}
+
+/// What a replay weighs of a route.
+struct RouteCosts {
+  double access_rate = 0, copy_rate = 0;
+  Time latency{0}, move_fixed{0}, stall_fixed{0};
+  double move_per_byte = 0, stall_per_byte = 0;
+
+  bool operator==(const RouteCosts&) const = default;
+};
+
+/// Routes that cost the same.
+struct RouteKind {
+  RouteCosts costs;
+  bool between_same = false;  // From a place to itself.
+  std::string first;
+  std::size_t routes = 0;
+};
+
+RouteCosts route_costs(const MachineCosts& costs, PlaceId from, PlaceId to) {
+  RouteCosts route;
+  if (costs.reaches(from, to)) {
+    route.access_rate = costs.access_rate(from, to);
+    route.latency = costs.access_latency(from, to);
+  }
+  route.copy_rate = costs.copy_rate(from, to);
+  route.move_fixed = costs.move_fixed(from, to);
+  route.move_per_byte = costs.move_per_byte(from, to);
+  route.stall_fixed = costs.stall_fixed(from, to);
+  route.stall_per_byte = costs.stall_per_byte(from, to);
+  return route;
+}
+
+std::vector<RouteKind> route_kinds(const ReplayMachine& machine) {
+  std::vector<RouteKind> kinds;
+  for (std::size_t from = 0; from < machine.places.size(); ++from) {
+    for (std::size_t to = 0; to < machine.places.size(); ++to) {
+      const RouteCosts costs = route_costs(machine.costs, place_numbered(from), place_numbered(to));
+      auto found = std::ranges::find_if(kinds, [&](const RouteKind& kind) {
+        return kind.costs == costs && kind.between_same == (from == to);
+      });
+      if (found == kinds.end()) {
+        const std::string name = fmt::format("{} -> {}", to_string(machine.places[from].location),
+                                             to_string(machine.places[to].location));
+        found = kinds.insert(kinds.end(), {costs, from == to, name, 0});
+      }
+      ++found->routes;
+    }
+  }
+  return kinds;
+}
+
+/// Empty where there is nothing of the kind.
+std::string number(double value) {
+  return value == 0 ? "-" : fmt::format("{:.4g}", value);
+}
+
+double us(Time time) {
+  return static_cast<double>(time.count()) / 1e3;
+}
+
+void print_routes(const std::vector<RouteKind>& kinds) {
+  constexpr double us_a_mib = 1e6 * MiB;
+  fmt::print("{:<20} {:>6} {:>9} {:>10} {:>9} {:>8} {:>11} {:>8} {:>11}\n", "from -> to", "routes",
+             "read GB/s", "latency ns", "copy GB/s", "move us", "+ us/MiB", "stall us", "+ us/MiB");
+  for (const RouteKind& kind : kinds) {
+    const RouteCosts& costs = kind.costs;
+    fmt::print("{:<20} {:>6} {:>9} {:>10} {:>9} {:>8} {:>11} {:>8} {:>11}\n", kind.first,
+               kind.routes, number(costs.access_rate / giga),
+               number(static_cast<double>(costs.latency.count())), number(costs.copy_rate / giga),
+               number(us(costs.move_fixed)), number(costs.move_per_byte * us_a_mib),
+               number(us(costs.stall_fixed)), number(costs.stall_per_byte * us_a_mib));
+  }
+}
+
+bool check(const MachineDocument& document) {
+  if (document.problems().empty()) fmt::print("{}: ok\n", document.file());
+  for (const MachineProblem& problem : document.problems()) {
+    fmt::print("{}\n", document.describe(problem));
+  }
+  return document.problems().empty();
+}
+
+}  // namespace
+
+int run_machine_check(const std::vector<std::string>& files) {
+  bool right = true;
+  for (const std::string& name : files) {
+    try {
+      right = check(MachineDocument::load(find_machine_file(name, ""))) && right;
+    } catch (const Error& error) {  // No folder has a machine of that name.
+      fmt::print("{}\n", error.what());
+      right = false;
+    }
+  }
+  return right ? 0 : 1;
+}
+
+int run_machine_list() {
+  bool right = true;
+  fmt::print("{:<14} {:<26} {:>8} {:>8} {:>5} {:>11} {:>9}  {}\n", "machine", "GPUs", "GiB each",
+             "host GiB", "nodes", "peers GB/s", "host GB/s", "its numbers");
+  for (const std::string& name : machine_names()) {
+    const MachineDocument document = MachineDocument::load(find_machine_file(name, ""));
+    if (document.problems().empty()) {
+      print_line(name, document);
+    } else {
+      fmt::print("{:<14} {}\n", name, document.describe(document.problems().front()));
+      right = false;
+    }
+  }
+  return right ? 0 : 1;
+}
+
+int run_machine_show(const std::string& name) {
+  const MachineDescription description = load_machine(name);
+  const ReplayMachine machine = replay_machine(description);
+  fmt::print("{}: {}\n", description.name, description.source);
+  for (const PlaceState& place : machine.places) {
+    if (place.location.ordinal == 0) {
+      fmt::print("{} {} GiB for a replay\n", to_string(place.location), gib(place.capacity_bytes));
+    }
+  }
+  const double both = both_ways_of(description);
+  fmt::print("peers GB/s: {}{}\n", peers_of(description),
+             both > 0 ? fmt::format("; by kernels {:.4g} in and out together", both) : "");
+  fmt::print(
+      "\nreads are those of a kernel on the first place, of memory at the second; a move is "
+      "its copy and\nwhat stands beside it, of which streams stand still for the stall\n\n");
+  print_routes(route_kinds(machine));
+  return 0;
+}
+
+}  // namespace vma

@@ -1,0 +1,137 @@
+#include "tools/vmart-lab/lab_replay.hpp"
+
+#include "base/units.hpp"
+#include "costs/calibration_file.hpp"
+#include "lab/fidelity/recorded_machine.hpp"
+#include "lab/replay/replay.hpp"
+#include "lab/replay/replay_inputs.hpp"
+#include "lab/replay/replay_json.hpp"
+#include "lab/replay/replay_metrics.hpp"
+#include "machine/machine_file.hpp"
+#include "scheduling/policy_library.hpp"
+
+#include <vma/error.hpp>
+
+#include <boost/json/serialize.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string_view>
+#include <utility>
+
+namespace vma {
+namespace {
+
+constexpr double gib = 1024.0 * 1024 * 1024;
+
+Time time_of(double ms, double least, double most, std::string_view option) {
+  return milliseconds_of(ms, least, most, option, "vmart-lab replay");
+}
+
+/// As `VMART_HALF_LIFE_MS` has it.
+void set_half_life(HeatLimits& heat, double ms) {
+  heat.half_life_short = time_of(ms, 1, 86'400'000, "--half-life");
+  heat.half_life_long = heat.half_life_short * 10;
+}
+
+/// Its errors name the file.
+ReplayReport run(Replay& replay, TraceSource& trace, const std::string& path) {
+  try {
+    return replay.run(trace);
+  } catch (const Error& error) {
+    if (error.call() != "Replay::run") throw;
+    throw Error(error.kind(), "vmart-lab replay", fmt::format("{}: {}", path, error.what()));
+  }
+}
+
+void print(const ReplayMetrics& metrics) {
+  fmt::print("cost {:.3f} s: accesses {:.3f} s, moves {:.3f} s by themselves\n", metrics.cost_s,
+             metrics.access_s, metrics.move_s);
+  if (metrics.slowdown && metrics.own_share) {
+    fmt::print(
+        "slowdown {:.3f}; {:.1f} % of the bytes in their device's HBM, {:.1f} % in a peer's,"
+        " {:.1f} % in host memory\n",
+        *metrics.slowdown, 100 * *metrics.own_share, 100 * *metrics.peer_share,
+        100 * *metrics.host_share);
+  }
+  if (metrics.fairness_tenants && metrics.fairness_devices) {
+    fmt::print("fairness {:.3f} over tags, {:.3f} over devices\n", *metrics.fairness_tenants,
+               *metrics.fairness_devices);
+  }
+  if (metrics.link_use_max > 0) {
+    const auto busiest =
+        std::ranges::max_element(metrics.links, {}, [](const auto& link) { return link.second; });
+    fmt::print("the busiest link is {}, {:.1f} % used\n", busiest->first, 100 * busiest->second);
+  }
+  fmt::print("{} moves were undone\n", metrics.thrashes);
+  if (metrics.marks > 0) {
+    fmt::print("{} of {} phases settled", metrics.marks_settled, metrics.marks);
+    if (metrics.settle_s) fmt::print(", in {:.3f} s on average", *metrics.settle_s);
+    fmt::print("\n");
+  }
+}
+
+void print(const ReplayCommand& command, const ReplayReport& report) {
+  fmt::print("{} on {} with {}, {} router: {:.3f} s\n", command.trace, command.machine,
+             command.policy, command.router, report.seconds());
+  fmt::print("{} accesses of {:.3f} GiB took {:.3f} s; at home they would take {:.3f} s\n",
+             report.accesses, report.bytes / gib, report.access_s, report.local_s);
+  for (const auto& [place, bytes] : report.bytes_by_place)
+    fmt::print("  {:>8} {:14.3f} GiB\n", place, bytes / gib);
+  fmt::print("{} moves of {:.3f} GiB; streams stood {:.3f} s for them, {:.3f} s of skew besides\n",
+             report.moves, static_cast<double>(report.bytes_moved) / gib,
+             static_cast<double>(report.stall.count()) / 1e9,
+             static_cast<double>(report.skew.count()) / 1e9);
+  for (const auto& [reason, times] : report.moves_refused)
+    fmt::print("  refused {:>10} x {}\n", times, reason);
+  if (report.chunks_spilled > 0)
+    fmt::print("{} chunks found no room where they should go\n", report.chunks_spilled);
+  if (report.allocations_lost > 0)
+    fmt::print("{} allocations found no room at all, and {} accesses with them\n",
+               report.allocations_lost, report.accesses_lost);
+  if (report.policy_failures > 0)
+    fmt::print("the policy failed {} times\n", report.policy_failures);
+}
+
+}  // namespace
+
+int run_replay(const ReplayCommand& command) {
+  ReplayOptions options;
+  options.pacing = parse_pacing(command.pacing);
+  options.chunk_bytes = bytes_of(command.chunk_mib, MiB, "--chunk");
+  if (command.half_life_ms) set_half_life(options.scheduler.heat, *command.half_life_ms);
+  options.stall_budget = time_of(command.stall_budget_ms, 0, 1000, "--stall-budget");
+  options.ahead = time_of(command.ahead_ms, 0, 1000, "--ahead");
+  ReplayMachine machine = replay_machine(load_machine(command.machine));
+  if (!command.calibration.empty())
+    machine = calibrated_machine(std::move(machine), read_calibration(command.calibration));
+  cap_places(machine, {command.hbm_gib, command.host_gib});
+  const auto trace = open_trace(command.trace, command.bad_lines_max);
+  Replay replay(machine, options, load_policy(command.policy), make_router(command.router));
+  const ReplayReport report = run(replay, *trace, command.trace);
+  const std::uint64_t bad_lines = trace->bad_lines() == nullptr ? 0 : trace->bad_lines()->count();
+  if (bad_lines > 0) fmt::print(stderr, "{} bad lines were left out\n", bad_lines);
+  const ReplayMetrics metrics = metrics_of(report, machine);
+  if (command.json) {
+    boost::json::object json = to_json(report);
+    json["metrics"] = to_json(metrics);
+    json["inputs"] = boost::json::object{{"trace", command.trace},
+                                         {"machine", machine.name},
+                                         {"policy", command.policy},
+                                         {"router", command.router},
+                                         {"pacing", command.pacing},
+                                         {"chunk_bytes", options.chunk_bytes},
+                                         {"calibration", command.calibration},
+                                         {"stall_budget_ms", command.stall_budget_ms},
+                                         {"ahead_ms", command.ahead_ms},
+                                         {"bad_lines", bad_lines}};
+    fmt::print("{}\n", boost::json::serialize(json));
+  } else {
+    print(command, report);
+    print(metrics);
+  }
+  return 0;
+}
+
+}  // namespace vma

@@ -1,0 +1,91 @@
+#include "tools/vmart-lab/lab_traces.hpp"
+
+#include "lab/trace/trace_source.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace vma {
+namespace {
+
+void print(const TraceAudit& audit) {
+  constexpr double gib = 1024.0 * 1024 * 1024;
+  fmt::print("{} events from {:.6f} to {:.6f} s:", audit.events(),
+             static_cast<double>(audit.begin().count()) / 1e9,
+             static_cast<double>(audit.end().count()) / 1e9);
+  for (unsigned kind = 1; kind <= trace_event_kinds; ++kind) {
+    const auto one = static_cast<TraceEventKind>(kind);
+    fmt::print("{} {} {}", kind > 1 ? "," : "", audit.count(one), to_string(one));
+  }
+  fmt::print("\nat most {:.3f} GiB live at once; {} objects live at the end\n",
+             static_cast<double>(audit.bytes_live_max()) / gib, audit.objects_live());
+  fmt::print("{:.3f} GiB read, {:.3f} GiB written\n", audit.bytes_read() / gib,
+             audit.bytes_written() / gib);
+  if (audit.unplaced() > 0) {
+    fmt::print("{} accesses name no device: a router chooses\n", audit.unplaced());
+  }
+  if (!audit.devices().empty()) fmt::print("GPUs {}\n", fmt::join(audit.devices(), ", "));
+}
+
+void print(const BadLines& bad) {
+  if (bad.count() == 0) return;
+  fmt::print("{} bad lines in {}; the first:\n", bad.count(), bad.file());
+  for (const BadLine& line : bad.kept()) fmt::print("  line {}: {}\n", line.line, line.reason);
+}
+
+}  // namespace
+
+int run_convert(const ConvertOptions& options) {
+  const ConvertReport report = convert_trace(options);
+  print(report.audit);
+  print(report.bad);
+  return 0;
+}
+
+int run_generate(const GenerateOptions& options) {
+  print(generate_trace(options));
+  return 0;
+}
+
+int run_trace(const TraceCommand& command) {
+  const auto source = open_trace(command.path, command.bad_lines_max);
+  TraceAudit audit;
+  for (auto events = source->next(); !events.empty(); events = source->next()) audit.add(events);
+  const TraceHeader& header = source->header();
+  for (const auto& [name, text] : {std::pair("name", &header.name),
+                                   {"origin", &header.origin},
+                                   {"licence", &header.licence},
+                                   {"made", &header.made}}) {
+    if (!text->empty()) fmt::print("{}: {}\n", name, *text);
+  }
+  print(audit);
+  const BadLines* const bad = source->bad_lines();
+  if (bad != nullptr) print(*bad);
+  for (const TraceAudit::Fault& fault : audit.faults()) {
+    fmt::print("event {}: {}\n", fault.event, fault.reason);
+  }
+  if (audit.fault_count() > 0) fmt::print("{} events do not fit\n", audit.fault_count());
+  if (audit.events() == 0) fmt::print("there are no events\n");
+  const bool wrong = audit.fault_count() > 0 || audit.events() == 0;
+  return wrong || (bad != nullptr && bad->count() > 0) ? 1 : 0;
+}
+
+std::string describe_formats() {
+  std::string text = "FORMAT and its parameters:\ntrace: one of our own, in the other form\n";
+  for (const TraceFormat& format : trace_formats()) {
+    text += fmt::format("{}: {}\n{}", format.name, format.meaning,
+                        describe_parameters(format.parameters));
+  }
+  return text;
+}
+
+std::string describe_generators() {
+  std::string text = "NAME and its parameters:\n";
+  for (const TraceGenerator& generator : trace_generators()) {
+    text += fmt::format("{}: {}\n{}", generator.name, generator.meaning,
+                        describe_parameters(generator.parameters));
+  }
+  return text;
+}
+
+}  // namespace vma

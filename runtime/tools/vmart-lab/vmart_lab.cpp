@@ -1,0 +1,243 @@
+#include "tools/vmart-lab/lab_bounds.hpp"
+#include "tools/vmart-lab/lab_check.hpp"
+#include "tools/vmart-lab/lab_machines.hpp"
+#include "tools/vmart-lab/lab_probe.hpp"
+#include "tools/vmart-lab/lab_replay.hpp"
+#include "tools/vmart-lab/lab_run.hpp"
+#include "tools/vmart-lab/lab_traces.hpp"
+
+#include "base/printable.hpp"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdint>
+#include <exception>
+#include <span>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+constexpr int failure = 1;
+constexpr int wrong_usage = 2;
+
+/// What the command line says, command by command.
+struct Given {
+  vma::ConvertOptions convert;
+  vma::GenerateOptions generate;
+  vma::TraceCommand trace;
+  vma::ReplayCommand replay;
+  vma::RunCommand run;
+  vma::BoundsCommand bounds;
+  vma::CheckCommand check;
+  std::vector<std::string> machine_files;
+  std::string machine;
+  vma::ProbeCommand probe;
+};
+
+struct Command {
+  const char* name;
+  const char* what;
+  void (*add)(CLI::App& app, Given& given);  // Its options.
+  int (*run)(const Given& given);
+};
+
+void add_bad_lines(CLI::App& command, std::uint64_t& most) {
+  command.add_option("--bad-lines", most, "how many bad lines are left out before it is an error")
+      ->capture_default_str();
+}
+
+void add_seed(CLI::App& command, std::uint64_t& seed) {
+  command.add_option("--seed", seed, "what is drawn follows from it")->capture_default_str();
+}
+
+void add_parameters(CLI::App& command, std::vector<std::string>& values) {
+  command.add_option("--param", values, "name=value; once for each")->allow_extra_args(false);
+}
+
+void add_convert(CLI::App& convert, Given& given) {
+  vma::ConvertOptions& options = given.convert;
+  convert.add_option("format", options.format, "see below")->required();
+  convert.add_option("in", options.input, "also compressed by gzip; - is the standard input")
+      ->required();
+  convert.add_option("out", options.output, "NAME.vtrace (binary) or NAME.jsonl")->required();
+  add_parameters(convert, options.values);
+  add_seed(convert, options.seed);
+  add_bad_lines(convert, options.bad_lines_max);
+  convert.footer(vma::describe_formats());
+}
+
+void add_generate(CLI::App& generate, Given& given) {
+  vma::GenerateOptions& options = given.generate;
+  generate.add_option("name", options.name, "see below")->required();
+  generate.add_option("out", options.output, "NAME.vtrace (binary) or NAME.jsonl")->required();
+  add_parameters(generate, options.values);
+  add_seed(generate, options.seed);
+  generate.footer(vma::describe_generators());
+}
+
+void add_trace(CLI::App& trace, Given& given) {
+  trace.add_option("file", given.trace.path)->required();
+  add_bad_lines(trace, given.trace.bad_lines_max);
+}
+
+/// A trace, and where it runs.
+void add_setting(CLI::App& app, vma::ReplayCommand& command) {
+  app.add_option("trace", command.trace)->required();
+  app.add_option("--machine", command.machine, "a name or a file")->capture_default_str();
+  app.add_option("--router", command.router, "of accesses that name no device")
+      ->capture_default_str();
+  app.add_option("--hbm", command.hbm_gib, "GiB of each GPU, instead of the machine's");
+  app.add_option("--host", command.host_gib, "GiB of each host node");
+  app.add_option("--chunk", command.chunk_mib, "MiB, where the trace does not say")
+      ->capture_default_str();
+  add_bad_lines(app, command.bad_lines_max);
+  app.add_flag("--json", command.json);
+}
+
+void add_bounds(CLI::App& bounds, Given& given) {
+  vma::BoundsCommand& command = given.bounds;
+  command.setting.router = "hash";
+  add_setting(bounds, command.setting);
+  bounds.add_flag("--on-time", command.on_time, "where no device ever falls behind the trace");
+  bounds.add_option("--lp", command.lp, "writes the program whose optimum is exact: NAME.lp");
+}
+
+void add_replay(CLI::App& replay, Given& given) {
+  vma::ReplayCommand& command = given.replay;
+  add_setting(replay, command);
+  replay.add_option("--policy", command.policy, "as VMART_POLICY has it")->capture_default_str();
+  replay.add_option("--pacing", command.pacing, "timed or at_once")->capture_default_str();
+  replay.add_option("--calibration", command.calibration,
+                    "what `vmart calibrate --json` printed: its costs, instead of the machine's");
+  replay
+      .add_option("--stall-budget", command.stall_budget_ms,
+                  "ms of a second that devices may stand at gates; 0: no limit")
+      ->capture_default_str();
+  replay
+      .add_option("--ahead", command.ahead_ms,
+                  "ms of work that a program launches before it waits for it; 0: one kernel")
+      ->capture_default_str();
+  replay.add_option("--half-life", command.half_life_ms, "ms after which a use counts half; 1000");
+}
+
+void add_machine_check(CLI::App& check, Given& given) {
+  check.add_option("file", given.machine_files, "names or files")->required();
+}
+
+void add_machine_show(CLI::App& show, Given& given) {
+  show.add_option("machine", given.machine, "a name or a file")->required();
+}
+
+void add_machine_probe(CLI::App& probe, Given& given) {
+  probe.add_option("out", given.probe.output, "a machine file to be written")->required();
+  probe.add_option("--name", given.probe.name, "of the machine");
+  probe.add_option("--driver", given.probe.driver, "as VMART_DRIVER has it");
+}
+
+void add_run(CLI::App& run, Given& given) {
+  vma::RunCommand& command = given.run;
+  run.add_option("experiment", command.experiment, "a JSON file: docs/guide/experiments.md")
+      ->required();
+  run.add_option("--out", command.folder, "where the results go");
+  run.add_option("--jobs", command.jobs, "cells at a time; else as many as there are processors")
+      ->check(CLI::Range(1, 4096));
+  run.add_option("--only", command.only, "this cell; once for each")->allow_extra_args(false);
+  run.add_flag("--list", command.list, "prints the ids of the cells and runs none");
+  run.add_flag("--list-files", command.list_files,
+               "prints the files that its traces are made of and runs nothing");
+  run.add_flag("--no-report", command.no_report, "leaves the report out");
+  run.parse_complete_callback([&command] {
+    if (command.folder.empty() && !command.list && !command.list_files)
+      throw CLI::RequiredError("--out FOLDER");
+  });
+}
+
+void add_check(CLI::App& check, Given& given) {
+  vma::CheckCommand& command = given.check;
+  check.add_option("recordings", command.recordings, "vmart-PID-N.rec")->required();
+  check.add_option("--calibration", command.calibration,
+                   "what `vmart calibrate --json` printed; else the costs in the recording");
+  check.add_option("--policy", command.policy, "instead of the recording's");
+  check.add_flag("--timed", command.timed, "accesses come at their times, not as GPUs take them");
+  check.add_flag("--rounds,!--no-rounds", command.rounds,
+                 "programs launch ahead and wait then, as their times show");
+  check.add_option("--ahead", command.ahead, "accesses of a GPU that do not wait for another's")
+      ->check(CLI::Range(1, 1 << 30))
+      ->capture_default_str();
+  check.add_option("--half-life", command.half_life_ms, "ms, of past use; else the recording's");
+  check.add_option("--stall-budget", command.stall_budget_ms, "ms a second; else the recording's");
+  check
+      .add_option("--within", command.within,
+                  "percent of time and bytes moved, and of stalls: 10,15")
+      ->delimiter(',');
+  add_bad_lines(check, command.bad_lines_max);
+  check.add_flag("--json", command.json);
+}
+
+const std::array commands{
+    Command{"convert", "makes a trace of somebody's file", add_convert,
+            [](const Given& given) { return vma::run_convert(given.convert); }},
+    Command{"generate", "makes a synthetic trace", add_generate,
+            [](const Given& given) { return vma::run_generate(given.generate); }},
+    Command{"trace", "says what is in a trace, and what is wrong", add_trace,
+            [](const Given& given) { return vma::run_trace(given.trace); }},
+    Command{"replay", "what a policy makes of a trace on a machine", add_replay,
+            [](const Given& given) { return vma::run_replay(given.replay); }},
+    Command{"run", "all cells of an experiment's file", add_run,
+            [](const Given& given) { return vma::run_experiment(given.run); }},
+    Command{"bounds", "what no policy can stay under", add_bounds,
+            [](const Given& given) { return vma::run_bounds(given.bounds); }},
+    Command{"check", "how far the lab is from what happened in a recorded run", add_check,
+            [](const Given& given) { return vma::run_check(given.check); }}};
+
+const std::array machine_commands{
+    Command{"check", "says what is wrong with machine files", add_machine_check,
+            [](const Given& given) { return vma::run_machine_check(given.machine_files); }},
+    Command{"list", "those that there are, and what they rest on", [](CLI::App&, Given&) {},
+            [](const Given&) { return vma::run_machine_list(); }},
+    Command{"show", "what a replay on one costs, route by route", add_machine_show,
+            [](const Given& given) { return vma::run_machine_show(given.machine); }},
+    Command{"probe", "writes the file of the machine it stands on", add_machine_probe,
+            [](const Given& given) { return vma::run_probe(given.probe); }}};
+
+void add_all(CLI::App& app, std::span<const Command> all, Given& given, const Command*& chosen) {
+  app.require_subcommand(1);
+  for (const Command& command : all) {
+    CLI::App& added = *app.add_subcommand(command.name, command.what);
+    command.add(added, given);
+    added.callback([&] { chosen = &command; });
+  }
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("The placement lab: what a policy would have done.", "vmart-lab");
+  app.set_version_flag("--version", "vmart-lab " VMART_VERSION);
+  Given given;
+  const Command* chosen = nullptr;
+  add_all(app, commands, given, chosen);
+  add_all(*app.add_subcommand("machine", "the machines that traces are replayed on"),
+          machine_commands, given, chosen);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    std::ostringstream out, errors;
+    const int code = app.exit(error, out, errors);  // Help and version come this way too.
+    fmt::print("{}", out.str());
+    fmt::print(stderr, "{}", vma::printable_lines(errors.str()));
+    return code == 0 ? 0 : wrong_usage;
+  }
+  return chosen->run(given);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  return run(argc, argv);
+} catch (const std::exception& error) {
+  fmt::print(stderr, "vmart-lab: {}\n", vma::printable_lines(error.what()));
+  return failure;
+}

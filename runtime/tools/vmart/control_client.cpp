@@ -1,0 +1,196 @@
+#include "tools/vmart/control_client.hpp"
+
+#include "control/control_socket.hpp"
+
+#include <vma/error.hpp>
+
+#include <boost/json/parse.hpp>
+#include <boost/json/serialize.hpp>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <stdexcept>
+#include <system_error>
+#include <utility>
+
+namespace vma {
+namespace {
+
+namespace json = boost::json;
+
+constexpr int answer_limit_ms = 10'000;
+constexpr std::size_t answer_bytes_max = std::size_t{16} << 20;
+
+[[noreturn]] void refuse(ErrorKind kind, const std::string& detail) {
+  throw Error(kind, "control", detail);
+}
+
+/// -1 and errno if nobody listens at `path`.
+int connect_to(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) {
+    errno = ENAMETOOLONG;
+    return -1;
+  }
+  path.copy(address.sun_path, path.size());
+  const int descriptor = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (descriptor < 0) return -1;
+  if (connect(descriptor, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
+    return descriptor;
+  }
+  const int code = errno;
+  close(descriptor);
+  errno = code;
+  return -1;
+}
+
+/// Of this user, or of root, who has everything anyway; and nobody else may change it.
+bool is_trusted(const struct stat& status) {
+  const bool own = status.st_uid == geteuid() || status.st_uid == 0;
+  const bool sticky = S_ISDIR(status.st_mode) && (status.st_mode & S_ISVTX) != 0;
+  return own && (sticky || (status.st_mode & (S_IWGRP | S_IWOTH)) == 0);
+}
+
+/// Why a socket may be somebody else's, who would read what is asked and write what is shown.
+/// Empty: it is the user's, in a folder where nobody else can put another in its place.
+std::string why_distrusted(const std::string& path) {
+  std::error_code failed;
+  const std::filesystem::path named = std::filesystem::absolute(path);
+  const std::filesystem::path real = std::filesystem::canonical(named, failed);
+  if (failed) return failed.message();
+  struct stat status {};
+  const auto owner = [&] {
+    return fmt::format("belongs to user {}, with mode {:04o}", status.st_uid,
+                       status.st_mode & 07777);
+  };
+  // Of a link, both: that of the link says where it leads.
+  for (const std::filesystem::path& folder : {named.parent_path(), real.parent_path()}) {
+    if (stat(folder.c_str(), &status) != 0)
+      return fmt::format("{}: {}", folder.string(), std::strerror(errno));
+    if (!is_trusted(status)) return fmt::format("its folder {} {}", folder.string(), owner());
+  }
+  if (lstat(real.c_str(), &status) != 0) return std::strerror(errno);
+  if (!S_ISSOCK(status.st_mode)) return "it is not a socket";
+  if (!is_trusted(status)) return "it " + owner();
+  return "";
+}
+
+/// Paths in `folder` whose names begin and end so, with digits between.
+void collect(const std::string& folder, const std::string& begin, std::vector<std::string>& paths) {
+  const std::string end = ".sock";
+  std::error_code none;  // A folder that is not there holds nothing.
+  for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
+    const std::string name = entry.path().filename();
+    if (name.size() <= begin.size() + end.size()) continue;
+    if (!name.starts_with(begin) || !name.ends_with(end)) continue;
+    const std::string number = name.substr(begin.size(), name.size() - begin.size() - end.size());
+    if (number.find_first_not_of("0123456789") == std::string::npos) paths.push_back(entry.path());
+  }
+}
+
+std::vector<std::string> paths_of(const std::string& pid) {
+  std::vector<std::string> paths;
+  const char* folder = std::getenv("XDG_RUNTIME_DIR");
+  if (folder != nullptr && folder[0] == '/') collect(folder, "vmart-", paths);
+  collect(control_folder(), "", paths);
+  std::erase_if(paths, [&](const std::string& path) {
+    return !pid.empty() && !path.ends_with("-" + pid + ".sock") &&
+           !path.ends_with("/" + pid + ".sock");
+  });
+  std::erase_if(paths, [](const std::string& path) {
+    if (!why_distrusted(path).empty()) return true;
+    const int descriptor = connect_to(path);
+    if (descriptor >= 0) close(descriptor);
+    return descriptor < 0;
+  });
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+std::string path_of(const ControlChoice& choice) {
+  if (!choice.socket.empty()) return choice.socket;
+  const auto paths = paths_of(choice.pid == 0 ? "" : std::to_string(choice.pid));
+  if (paths.size() == 1) return paths.front();
+  if (paths.empty()) {
+    refuse(ErrorKind::invalid_argument,
+           "no runtime listens; start the program with VMART_CONTROL=1 in its environment (`vmart "
+           "demo` "
+           "shows memory that moves without one)");
+  }
+  refuse(ErrorKind::invalid_argument,
+         fmt::format("several runtimes listen, choose one by --pid or --socket: {}",
+                     fmt::join(paths, " ")));
+}
+
+}  // namespace
+
+ControlClient::ControlClient(const ControlChoice& choice) : path_(path_of(choice)) {
+  if (const std::string why = why_distrusted(path_); !why.empty()) {
+    refuse(ErrorKind::invalid_argument, fmt::format("{} is not trusted: {}", path_, why));
+  }
+  descriptor_ = connect_to(path_);
+  if (descriptor_ < 0) {
+    refuse(ErrorKind::invalid_argument, fmt::format("{}: {}", path_, std::strerror(errno)));
+  }
+  // Whatever was at the path a moment ago: this is who answers.
+  const std::optional<ucred> peer = peer_of(descriptor_);
+  if (peer && may_control(*peer, geteuid())) return;
+  close(std::exchange(descriptor_, -1));
+  refuse(ErrorKind::invalid_argument, fmt::format("{} is not trusted: user {} answers there", path_,
+                                                  peer ? std::to_string(peer->uid) : "unknown"));
+}
+
+ControlClient::~ControlClient() {
+  close(descriptor_);
+}
+
+json::object ControlClient::ask(const json::object& request) {
+  const std::string line = json::serialize(request) + "\n";
+  // Where it fails, the runtime has hung up, and reading says whether it left a reason.
+  static_cast<void>(send(descriptor_, line.data(), line.size(), MSG_NOSIGNAL));
+  json::value answer = json::parse(read_line());
+  json::object& members = answer.as_object();
+  if (const json::value* error = members.if_contains("error")) {
+    const json::string& message = error->as_object().at("message").as_string();
+    throw std::runtime_error(std::string(message));
+  }
+  return std::move(members.at("ok").as_object());
+}
+
+std::string ControlClient::read_line() {
+  for (;;) {
+    const std::size_t end = input_.find('\n');
+    if (end != std::string::npos) {
+      std::string line = input_.substr(0, end);
+      input_.erase(0, end + 1);
+      return line;
+    }
+    if (input_.size() > answer_bytes_max)
+      refuse(ErrorKind::unsupported, "the answer exceeds 16 MiB");
+    pollfd wait{descriptor_, POLLIN, 0};
+    const int ready = poll(&wait, 1, answer_limit_ms);
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready == 0) refuse(ErrorKind::busy, fmt::format("{}: no answer in time", path_));
+    char bytes[16'384];
+    const ssize_t count = recv(descriptor_, bytes, sizeof bytes, 0);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) refuse(ErrorKind::driver_gone, fmt::format("{}: hung up", path_));
+    input_.append(bytes, static_cast<std::size_t>(count));
+  }
+}
+
+}  // namespace vma

@@ -1,0 +1,273 @@
+#include "tools/vmart/control_commands.hpp"
+
+#include "base/nearest_name.hpp"
+#include "placement/policies/built_in_policies.hpp"
+#include "placement/policies/policy_text.hpp"
+#include "tools/vmart/control_text.hpp"
+#include "tools/vmart/follow_events.hpp"
+#include "tools/vmart/where.hpp"
+
+#include <boost/json/value.hpp>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <poll.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+namespace vma {
+namespace {
+
+namespace json = boost::json;
+
+/// Prints the events of an operation as they come, or the last one as JSON, and returns once it has
+/// ended. Throws: std::runtime_error with the reason if it failed.
+void await_operation(ControlClient& client, std::uint64_t operation, std::uint64_t since,
+                     bool as_json) {
+  EventFollower follower(client, since);
+  for (;;) {
+    for (const json::value& value : follower.next()) {
+      const json::object& event = value.as_object();
+      if (count_of(event, "operation") != operation) continue;
+      const std::string kind = text_of(event, "kind");
+      const bool failed = kind == "operation_failed";
+      const bool ended = failed || kind == "operation_done" || kind == "stepped";
+      if (!as_json) {
+        fmt::print("{}\n", event_line(event));
+      } else if (ended) {
+        print_json(value);
+      }
+      if (failed) throw std::runtime_error(text_of(event, "text"));
+      if (ended) return;
+    }
+    follower.wait();
+  }
+}
+
+std::uint64_t latest_event(ControlClient& client) {
+  return count_of(client.ask({{"command", "events"}, {"since", UINT64_MAX}}), "next");
+}
+
+void print_counts(const char* title, const json::object& counts) {
+  fmt::print("{}\n", title);
+  for (const auto& [name, value] : counts) {
+    if (value.is_array() || name == "loads") continue;  // They have tables of their own.
+    fmt::print("  {:<24} {}\n", printable(name), value_text(name, value));
+  }
+}
+
+void print_decision(const json::object& decision) {
+  fmt::print("{:>12}  {} {} {} -> {}: {}\n", seconds_text(number_of(decision, "at_s")),
+             text_of(decision, "address"), bytes_text(number_of(decision, "bytes")),
+             text_of(decision, "from"), text_of(decision, "to"), text_of(decision, "verdict"));
+  fmt::print(
+      "{:>12}  {}: {}; worth {}, predicted {}{}\n", "", text_of(decision, "policy"),
+      text_of(decision, "reason"), seconds_text(number_of(decision, "value")),
+      seconds_text(number_of(decision, "predicted_s")),
+      decision.contains("took_s") ? ", took " + seconds_text(number_of(decision, "took_s")) : "");
+}
+
+json::object parameter_json(const PolicyParameter& parameter) {
+  const ParameterWords words = words_of(parameter);
+  json::object object{
+      {"name", parameter.name}, {"type", words.type}, {"default", words.default_value}};
+  if (parameter.type != PolicyParameter::Type::flag) {
+    object["least"] = words.min;
+    object["most"] = words.max;
+  }
+  object["meaning"] = parameter.meaning;
+  return object;
+}
+
+/// Throws: std::runtime_error that lists those that there are, and the nearest of them.
+const PolicyKind& built_in_policy(const std::string& name) {
+  if (const PolicyKind* const kind = built_in_policies().find(name)) return *kind;
+  std::vector<std::string_view> known;
+  for (const PolicyKind& kind : built_in_policies().kinds()) known.push_back(kind.name);
+  const std::string_view near = nearest_name(name, known);
+  throw std::runtime_error(fmt::format("there is no built-in policy \"{}\"; {}known are {}", name,
+                                       near.empty() ? "" : fmt::format("did you mean {}? ", near),
+                                       fmt::join(known, ", ")));
+}
+
+}  // namespace
+
+boost::json::object current_stats(ControlClient& client) {
+  constexpr int asks_max = 20;
+  constexpr int pause_ms = 50;
+  for (int asks = 1;; ++asks) {
+    json::object stats = client.ask({{"command", "stats"}});
+    const json::object& loads = object_of(object_of(stats, "runtime"), "loads");
+    if (asks == asks_max || text_of(loads, "state") != "starting") return stats;
+    poll(nullptr, 0, pause_ms);
+  }
+}
+
+int run_status(const ControlChoice& choice, bool as_json) {
+  ControlClient client(choice);
+  const json::object status = client.ask({{"command", "status"}});
+  if (as_json) {
+    print_json(status);
+    return 0;
+  }
+  fmt::print("machine    {}\nprocess    {}, up {}\npolicy     {}{}\n",
+             text_of(status, "description"), count_of(status, "pid"),
+             seconds_text(number_of(status, "uptime_s")), text_of(status, "policy"),
+             flag_of(status, "paused") ? " (paused)" : "");
+  fmt::print("moves      {} running, {} queued; {} ticks\nmemory     {} allocations\n",
+             count_of(status, "moves_running"), count_of(status, "moves_queued"),
+             count_of(status, "ticks"), count_of(status, "allocations"));
+  fmt::print("{}", places_table(list_of(status, "places")).text());
+  return 0;
+}
+
+int run_migrate(const ControlChoice& choice, const MigrateCommand& command, bool as_json) {
+  ControlClient client(choice);
+  json::object request{{"command", "migrate"}, {"to", command.to}, {"dry_run", command.dry_run}};
+  request[is_address(command.what) ? "address" : "tag"] = command.what;
+  const std::uint64_t since = command.dry_run ? 0 : latest_event(client);
+  const json::object answer = client.ask(request);
+  if (!command.dry_run) {
+    await_operation(client, count_of(answer, "operation"), since, as_json);
+    return 0;
+  }
+  const json::object& prediction = object_of(answer, "prediction");
+  if (as_json) {
+    print_json(answer);
+    return 0;
+  }
+  fmt::print("would move {} in {} chunks: {}, of which streams stand {}\n",
+             bytes_text(number_of(prediction, "bytes")), count_of(prediction, "chunks"),
+             seconds_text(number_of(prediction, "took_s")),
+             seconds_text(number_of(prediction, "stall_s")));
+  if (const double left = number_of(prediction, "bytes_no_room"); left > 0) {
+    fmt::print("{} of it finds no room at {} now\n", bytes_text(left), command.to);
+  }
+  return 0;
+}
+
+int run_drain(const ControlChoice& choice, const std::string& at, bool as_json) {
+  ControlClient client(choice);
+  const std::uint64_t since = latest_event(client);
+  const json::object answer = client.ask({{"command", "drain"}, {"at", at}});
+  await_operation(client, count_of(answer, "operation"), since, as_json);
+  return 0;
+}
+
+int run_policy(const ControlChoice& choice, const std::string& set, bool as_json) {
+  ControlClient client(choice);
+  json::object request{{"command", "policy"}};
+  if (!set.empty()) request["set"] = set;
+  const json::object answer = client.ask(request);
+  if (as_json) {
+    print_json(answer);
+    return 0;
+  }
+  fmt::print("{}\n", text_of(answer, "policy"));
+  if (!set.empty()) return 0;
+  for (const json::value& known : list_of(answer, "known")) {
+    if (known.is_string()) fmt::print("  {}\n", printable(known.get_string()));
+  }
+  fmt::print(
+      "`vmart policy NAME` lists the parameters of one, `vmart policy --set NAME` sets it\n");
+  return 0;
+}
+
+int run_describe_policy(const std::string& name, bool as_json) {
+  const PolicyKind& kind = built_in_policy(name);
+  if (as_json) {
+    json::array parameters;
+    for (const PolicyParameter& each : kind.parameters) parameters.push_back(parameter_json(each));
+    print_json(json::object{
+        {"name", kind.name}, {"source", kind.source}, {"parameters", std::move(parameters)}});
+    return 0;
+  }
+  fmt::print("{}: {}\n", kind.name, kind.source);
+  for (const PolicyParameter& each : kind.parameters) {
+    const ParameterWords words = words_of(each);
+    const bool flag = each.type == PolicyParameter::Type::flag;
+    fmt::print("  {}={}\n      {}{}; {}\n", each.name, words.default_value, words.type,
+               flag ? "" : fmt::format(", {} to {}", words.min, words.max), each.meaning);
+  }
+  const std::string example = kind.parameters.empty()
+                                  ? ""
+                                  : fmt::format(":{}={}", kind.parameters[0].name,
+                                                words_of(kind.parameters[0]).default_value);
+  fmt::print("`vmart policy --set {}{}` sets it\n", kind.name, example);
+  return 0;
+}
+
+int run_plain(const ControlChoice& choice, const std::string& command, bool as_json) {
+  ControlClient client(choice);
+  const std::uint64_t since = latest_event(client);
+  const json::object answer = client.ask({{"command", command}});
+  if (answer.contains("operation")) {
+    await_operation(client, count_of(answer, "operation"), since, as_json);
+  } else if (as_json) {
+    print_json(answer);
+  } else {
+    fmt::print("{}\n", flag_of(answer, "paused") ? "paused" : "running");
+  }
+  return 0;
+}
+
+int run_explain(const ControlChoice& choice, const std::string& what, bool as_json) {
+  constexpr std::size_t asked_max = 100;  // Each takes a request: a runtime answers so many.
+  ControlClient client(choice);
+  std::vector<std::string> addresses{what};
+  if (!is_address(what)) {
+    addresses.clear();
+    for (const json::value& one : list_allocations(client, what)) {
+      addresses.push_back(text_of(one.as_object(), "address"));
+    }
+  }
+  if (addresses.size() > asked_max) {
+    fmt::print(stderr, "vmart: only the first {} of {} allocations with this tag are explained\n",
+               asked_max, addresses.size());
+    addresses.resize(asked_max);
+  }
+  std::vector<json::object> decisions;
+  for (const std::string& address : addresses) {
+    const json::object answer = client.ask({{"command", "explain"}, {"address", address}});
+    for (const json::value& one : list_of(answer, "decisions"))
+      decisions.push_back(one.as_object());
+  }
+  std::ranges::stable_sort(decisions, std::greater<>(),
+                           [](const json::object& one) { return number_of(one, "at_s"); });
+  if (as_json) {
+    print_json(json::object{{"decisions", json::array(decisions.begin(), decisions.end())}});
+    return 0;
+  }
+  if (decisions.empty()) fmt::print("no decision about {} is remembered\n", printable(what));
+  for (const json::object& decision : decisions) print_decision(decision);
+  return 0;
+}
+
+int run_stats(const ControlChoice& choice, StatsForm form) {
+  ControlClient client(choice);
+  const json::object stats = current_stats(client);
+  if (form == StatsForm::prometheus) {
+    const json::object answer = client.ask({{"command", "stats"}, {"format", "prometheus"}});
+    fmt::print("{}", text_of(answer, "prometheus"));
+    return 0;
+  }
+  if (form == StatsForm::json) {
+    print_json(stats);
+    return 0;
+  }
+  const json::object& runtime = object_of(stats, "runtime");
+  print_counts("runtime", runtime);
+  print_counts("scheduler", object_of(stats, "scheduler"));
+  if (const TextTable loads = loads_table(object_of(runtime, "loads")); !loads.empty()) {
+    fmt::print("{}", loads.text());
+  }
+  return 0;
+}
+
+}  // namespace vma

@@ -1,0 +1,144 @@
+#include "tools/vmart/control_subcommands.hpp"
+
+#include "tools/vmart/control_commands.hpp"
+#include "tools/vmart/follow_events.hpp"
+#include "tools/vmart/top.hpp"
+#include "tools/vmart/where.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace vma {
+namespace {
+
+/// What the subcommands parse into; one command is given, so they share it.
+struct Arguments {
+  ControlChoice choice;
+  MigrateCommand migrate;
+  TopOptions top;
+  std::string text, set;
+  bool follow = false, json = false, prometheus = false;
+};
+
+using Shared = std::shared_ptr<Arguments>;
+
+template <typename Run>
+CLI::App& add(CLI::App& app, std::function<int()>& chosen, const Shared& arguments,
+              const char* name, const char* meaning, Run run) {
+  CLI::App& command = *app.add_subcommand(name, meaning);
+  add_choice(command, arguments->choice);
+  command.add_flag("--json", arguments->json, "print one JSON object");
+  command.callback(
+      [&chosen, arguments, run] { chosen = [arguments, run] { return run(*arguments); }; });
+  return command;
+}
+
+void add_top(CLI::App& app, std::function<int()>& chosen, const Shared& shared) {
+  CLI::App& top = add(app, chosen, shared, "top", "shows places, moves and events, live",
+                      [](const Arguments& given) {
+                        TopOptions options = given.top;
+                        options.json = given.json;
+                        return run_top(given.choice, options);
+                      });
+  top.add_option("--interval", shared->top.interval_s, "refresh interval in seconds")
+      ->check(CLI::Range(0.1, 3600.0))
+      ->capture_default_str();
+  top.add_option("--sort", shared->top.sort, "sort order of places; press s to change it")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, TopSort>{
+          {"place", TopSort::place},
+          {"used", TopSort::used},
+          {"share", TopSort::share},
+          {"demand", TopSort::demand},
+      }));
+}
+
+void add_looking(CLI::App& app, std::function<int()>& chosen, const Shared& shared) {
+  add(app, chosen, shared, "status", "says what a running program's runtime does",
+      [](const Arguments& given) { return run_status(given.choice, given.json); });
+  CLI::App& where =
+      add(app, chosen, shared, "where", "shows where the memory of a running program lies",
+          [](const Arguments& given) { return run_where(given.choice, given.text, given.json); });
+  where.add_option("what", shared->text, "an address, or a tag; default: all allocations");
+  CLI::App& explain =
+      add(app, chosen, shared, "explain", "says why chunks lie where they lie",
+          [](const Arguments& given) { return run_explain(given.choice, given.text, given.json); });
+  explain.add_option("what", shared->text, "an address of a chunk or allocation, or a tag")
+      ->required();
+  CLI::App& events = add(
+      app, chosen, shared, "events", "shows what happened lately",
+      [](const Arguments& given) { return run_events(given.choice, given.follow, given.json); });
+  events.add_flag("--follow", shared->follow,
+                  "keep printing new events; with --json, one object per line");
+  CLI::App& stats =
+      add(app, chosen, shared, "stats", "shows the runtime's counters", [](const Arguments& given) {
+        const StatsForm form = given.json         ? StatsForm::json
+                               : given.prometheus ? StatsForm::prometheus
+                                                  : StatsForm::table;
+        return run_stats(given.choice, form);
+      });
+  stats.add_flag("--prometheus", shared->prometheus, "in Prometheus's text format")
+      ->excludes(stats.get_option("--json"));
+  add_top(app, chosen, shared);
+}
+
+void add_policy(CLI::App& app, std::function<int()>& chosen, const Shared& shared) {
+  CLI::App& policy = add(app, chosen, shared, "policy",
+                         "shows the policy of a running program, or sets it; lists the parameters "
+                         "of a built-in one",
+                         [](const Arguments& given) {
+                           return given.text.empty()
+                                      ? run_policy(given.choice, given.set, given.json)
+                                      : run_describe_policy(given.text, given.json);
+                         });
+  auto* name = policy.add_option("name", shared->text, "policy whose parameters to list");
+  name->check([](const std::string& text) {
+    return text.find(':') == std::string::npos
+               ? std::string()
+               : "takes a name; to set a policy: vmart policy --set " + text;
+  });
+  policy.add_option("--set", shared->set, "name:parameter=value,...")->excludes(name);
+}
+
+void add_acting(CLI::App& app, std::function<int()>& chosen, const Shared& shared) {
+  CLI::App& migrate = add(
+      app, chosen, shared, "migrate", "moves an allocation, and says how it went",
+      [](const Arguments& given) { return run_migrate(given.choice, given.migrate, given.json); });
+  migrate.add_option("what", shared->migrate.what, "an address, or a tag")->required();
+  migrate.add_option("to", shared->migrate.to, "gpu0, host0, ...")->required();
+  migrate.add_flag("--dry-run", shared->migrate.dry_run, "only predict what it would cost");
+  CLI::App& drain =
+      add(app, chosen, shared, "drain", "moves everything away from a place, until `resume`",
+          [](const Arguments& given) { return run_drain(given.choice, given.text, given.json); });
+  drain.add_option("place", shared->text, "gpu0, host0, ...")->required();
+  add_policy(app, chosen, shared);
+  const std::pair<const char*, const char*> plain[] = {
+      {"pause", "stops the scheduler from moving anything"},
+      {"resume", "lets it move again"},
+      {"step", "makes one tick while it is paused"}};
+  for (const auto& [name, meaning] : plain) {
+    add(app, chosen, shared, name, meaning, [name = std::string(name)](const Arguments& given) {
+      return run_plain(given.choice, name, given.json);
+    });
+  }
+}
+
+}  // namespace
+
+void add_choice(CLI::App& command, ControlChoice& choice) {
+  auto* pid = command.add_option("--pid", choice.pid, "the program's process number")
+                  ->check(CLI::PositiveNumber);
+  command.add_option("--socket", choice.socket, "its control socket; default: the only one found")
+      ->excludes(pid);
+}
+
+void add_control_subcommands(CLI::App& app, std::function<int()>& chosen) {
+  const auto arguments = std::make_shared<Arguments>();
+  add_looking(app, chosen, arguments);
+  add_acting(app, chosen, arguments);
+}
+
+}  // namespace vma

@@ -1,0 +1,190 @@
+#include "tools/vmart/control_text.hpp"
+
+#include <boost/json/serialize.hpp>
+#include <boost/json/value.hpp>
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <iterator>
+
+namespace vma {
+
+namespace json = boost::json;
+
+std::string text_of(const json::object& object, std::string_view name) {
+  const json::value* value = object.if_contains(name);
+  if (value == nullptr || !value->is_string()) return {};
+  // Prometheus's text is of lines; everything else is shown within one.
+  return name == "prometheus" ? std::string(value->get_string()) : printable(value->get_string());
+}
+
+double number_of(const json::object& object, std::string_view name) {
+  const json::value* value = object.if_contains(name);
+  return value != nullptr && value->is_number() ? value->to_number<double>() : 0;
+}
+
+std::uint64_t count_of(const json::object& object, std::string_view name) {
+  const json::value* value = object.if_contains(name);
+  if (value == nullptr || !value->is_number()) return 0;
+  boost::system::error_code not_exact;
+  const auto count = value->to_number<std::uint64_t>(not_exact);
+  return not_exact ? 0 : count;
+}
+
+bool flag_of(const json::object& object, std::string_view name) {
+  const json::value* value = object.if_contains(name);
+  return value != nullptr && value->is_bool() && value->get_bool();
+}
+
+const json::array& list_of(const json::object& object, std::string_view name) {
+  static const json::array empty;
+  const json::value* value = object.if_contains(name);
+  return value != nullptr && value->is_array() ? value->get_array() : empty;
+}
+
+const json::object& object_of(const json::object& object, std::string_view name) {
+  static const json::object empty;
+  const json::value* value = object.if_contains(name);
+  return value != nullptr && value->is_object() ? value->get_object() : empty;
+}
+
+namespace {
+
+/// The shortest text that reads as the same number. An exponent replaces only long rows of zeros.
+std::string number_text(double number) {
+  const double size = std::abs(number);
+  if (size != 0 && (size < 1e-9 || size >= 1e15)) return fmt::format("{}", number);
+  char text[40];
+  const auto written =
+      std::to_chars(std::begin(text), std::end(text), number, std::chars_format::fixed);
+  return {std::begin(text), written.ptr};
+}
+
+}  // namespace
+
+std::string json_text(const json::value& value) {
+  std::string text;
+  const char* separator = "";
+  if (const json::object* const object = value.if_object()) {
+    for (const auto& [name, member] : *object) {
+      text +=
+          fmt::format("{}{}: {}", separator, json::serialize(json::value(name)), json_text(member));
+      separator = ", ";
+    }
+    return fmt::format("{{{}}}", text);
+  }
+  if (const json::array* const array = value.if_array()) {
+    for (const json::value& element : *array) {
+      text += separator + json_text(element);
+      separator = ", ";
+    }
+    return fmt::format("[{}]", text);
+  }
+  if (const double* const number = value.if_double()) return number_text(*number);
+  return json::serialize(value);
+}
+
+void print_json(const json::value& value) {
+  fmt::print("{}\n", json_text(value));
+}
+
+std::string bytes_text(double bytes) {
+  constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  std::size_t unit = 0;
+  while (std::abs(bytes) >= 1024 && unit + 1 < std::size(units)) {
+    bytes /= 1024;
+    ++unit;
+  }
+  return fmt::format("{:.{}f} {}", bytes, unit == 0 ? 0 : 1, units[unit]);
+}
+
+std::string seconds_text(double seconds) {
+  const double size = std::abs(seconds);
+  if (size == 0) return "0 s";
+  if (size < 1e-3) return fmt::format("{:.1f} us", seconds * 1e6);
+  if (size < 1) return fmt::format("{:.2f} ms", seconds * 1e3);
+  return fmt::format("{:.2f} s", seconds);
+}
+
+std::string event_line(const json::object& event) {
+  std::string line = fmt::format("{:>6} {:>12}  {:<16}", count_of(event, "sequence"),
+                                 seconds_text(number_of(event, "at_s")), text_of(event, "kind"));
+  if (event.contains("operation")) line += fmt::format(" #{}", count_of(event, "operation"));
+  if (event.contains("address")) line += " " + text_of(event, "address");
+  if (event.contains("bytes")) line += " " + bytes_text(number_of(event, "bytes"));
+  if (event.contains("from")) line += " " + text_of(event, "from");
+  if (event.contains("to")) line += " -> " + text_of(event, "to");
+  if (event.contains("took_s")) line += " took " + seconds_text(number_of(event, "took_s"));
+  if (event.contains("stall_s")) line += " stall " + seconds_text(number_of(event, "stall_s"));
+  if (event.contains("text")) line += ": " + text_of(event, "text");
+  return line;
+}
+
+std::string value_text(std::string_view name, const json::value& value) {
+  if (const json::object* const object = value.if_object()) {
+    std::string text;
+    for (const auto& [key, member] : *object) {
+      std::string_view title = key;
+      if (title.ends_with("_s")) title.remove_suffix(2);
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", printable(title),
+                          value_text(key, member));
+    }
+    return text.empty() ? "none" : text;
+  }
+  if (value.is_string()) return printable(value.get_string());
+  if (!value.is_number()) return json_text(value);
+  const auto number = value.to_number<double>();
+  if (name.ends_with("bytes_s")) return bytes_text(number) + "/s";
+  if (name.ends_with("_s")) return seconds_text(number);
+  if (name.find("bytes") != std::string_view::npos) return bytes_text(number);
+  return value.is_double() ? fmt::format("{:.3f}", number) : json_text(value);
+}
+
+TextTable places_table(const json::array& places) {
+  TextTable table({{"location", 10}, {"used", 12}, {"%", 6}, {"capacity", 12}, {"demand/s", 12}});
+  for (const json::value& value : places) {
+    const json::object* place = value.if_object();
+    if (place == nullptr) continue;
+    const bool closed = place->contains("closed") && flag_of(*place, "closed");
+    const bool known = place->contains("capacity_bytes");
+    const std::string capacity = known ? bytes_text(number_of(*place, "capacity_bytes")) : "-";
+    table.add({text_of(*place, "at") + (closed ? " (closed)" : ""),
+               bytes_text(number_of(*place, "used_bytes")),
+               fmt::format("{:.1f}", 100 * used_share(*place)), capacity,
+               bytes_text(number_of(*place, "demand_bytes_s"))});
+  }
+  return table;
+}
+
+double used_share(const json::object& place) {
+  const double capacity = number_of(place, "capacity_bytes");
+  return capacity > 0 ? number_of(place, "used_bytes") / capacity : 0;
+}
+
+TextTable loads_table(const json::object& loads) {
+  TextTable table({{"gpu", 10},
+                   {"kernels", 8},
+                   {"memory", 8},
+                   {"in use", 12},
+                   {"nvlink out/s", 12},
+                   {"nvlink in/s", 12},
+                   {"pcie out/s", 12},
+                   {"pcie in/s", 12}});
+  for (const json::value& value : list_of(loads, "gpus")) {
+    const json::object* gpu = value.if_object();
+    if (gpu == nullptr) continue;
+    const auto cell = [&](std::string_view name, auto text) {
+      return gpu->contains(name) ? text(number_of(*gpu, name)) : std::string("-");
+    };
+    const auto share = [](double part) { return fmt::format("{:.0f} %", 100 * part); };
+    table.add({text_of(*gpu, "at"), cell("kernels", share), cell("memory", share),
+               cell("memory_used_bytes", bytes_text), cell("nvlink_sent_bytes_s", bytes_text),
+               cell("nvlink_received_bytes_s", bytes_text), cell("pcie_sent_bytes_s", bytes_text),
+               cell("pcie_received_bytes_s", bytes_text)});
+  }
+  return table;
+}
+
+}  // namespace vma

@@ -1,0 +1,45 @@
+#pragma once
+
+#include "base/printable.hpp"
+#include "tools/vmart/text_table.hpp"
+
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/value.hpp>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace vma {
+
+// Members of an answer; what is missing or of another type reads as zero or nothing, so that a
+// tool and a runtime of different versions understand what both know.
+
+std::string text_of(const boost::json::object& object, std::string_view name);
+double number_of(const boost::json::object& object, std::string_view name);
+std::uint64_t count_of(const boost::json::object& object, std::string_view name);
+bool flag_of(const boost::json::object& object, std::string_view name);
+const boost::json::array& list_of(const boost::json::object& object, std::string_view name);
+const boost::json::object& object_of(const boost::json::object& object, std::string_view name);
+
+/// One line of JSON. Numbers from 1e-9 to 1e15 are written without an exponent: 0.0000416578.
+std::string json_text(const boost::json::value& value);
+void print_json(const boost::json::value& value);
+
+// As people read it.
+
+std::string bytes_text(double bytes);
+std::string seconds_text(double seconds);
+/// One event, without an end of line.
+std::string event_line(const boost::json::object& event);
+/// A counter in its unit, which the end of its name tells; an object as "count 4, max 3.00 ms".
+std::string value_text(std::string_view name, const boost::json::value& value);
+/// How full a place is, 0 to 1; 0 where its capacity is not known.
+double used_share(const boost::json::object& place);
+/// How full each place is.
+TextTable places_table(const boost::json::array& places);
+/// What NVML says of each GPU; empty where it says nothing.
+TextTable loads_table(const boost::json::object& loads);
+
+}  // namespace vma

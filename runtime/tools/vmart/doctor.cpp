@@ -1,0 +1,205 @@
+#include "tools/vmart/doctor.hpp"
+
+#include "base/units.hpp"
+#include "runtime/runtime_parts.hpp"
+#include "runtime/settings.hpp"
+#include "tools/vmart/doctor_report.hpp"
+#include "tools/vmart/link_speeds.hpp"
+#include "tools/vmart/variable_blame.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace vma {
+namespace {
+
+using FreeBytes = std::map<DeviceId, std::uint64_t>;
+
+FreeBytes free_now(Driver& driver, const Topology& topology) {
+  FreeBytes free;
+  for (const DeviceId device : topology.devices()) free[device] = driver.free_bytes(device);
+  return free;
+}
+
+double taken(const FreeBytes& before, const FreeBytes& after, DeviceId device) {
+  return static_cast<double>(before.at(device)) - static_cast<double>(after.at(device));
+}
+
+/// What works less well here than it could, and why.
+std::vector<std::string> what_is_off(Driver& driver, const Topology& topology) {
+  std::vector<std::string> off;
+  if (!driver.has_context_hold()) {
+    off.push_back(
+        "migrate() can stop nothing: the driver has no cuCtxRecordEvent (CUDA 12.5 has); it "
+        "works with MigrateOptions::nothing_runs");
+  }
+  const bool has_host = topology.locations().back().kind == Location::Kind::host;
+  if (!has_host) {
+    off.push_back(
+        "the host tier: the driver gives no host memory by NUMA node (a container may need "
+        "--cap-add SYS_NICE)");
+  }
+  for (const DeviceId from : topology.devices()) {
+    const DeviceInfo& info = topology.info(from);
+    if (info.mig)
+      off.push_back(fmt::format("gpu({}) is a MIG slice: it has no peers", index(from)));
+    if (has_host && !info.host_atomics) {
+      off.push_back(
+          fmt::format("atomics of gpu({}) on host memory (hostNativeAtomicSupported is 0): where "
+                      "several GPUs, or a GPU and the CPU, update the same words in host "
+                      "memory, updates can be lost",
+                      index(from)));
+    }
+    if (info.max_queues == 1) {
+      off.push_back(
+          fmt::format("gpu({}) has one hardware queue (CUDA_DEVICE_MAX_CONNECTIONS): streams "
+                      "wait for each other",
+                      index(from)));
+    }
+    for (const DeviceId to : topology.devices()) {
+      if (topology.reaches(from, gpu(index(to)))) continue;
+      off.push_back(
+          fmt::format("kernels on gpu({}) cannot use memory at gpu({}): the driver reports no "
+                      "peer access",
+                      index(from), index(to)));
+    }
+  }
+  return off;
+}
+
+/// A primary context on every GPU, so that free memory can be asked for.
+class PrimaryContexts {
+ public:
+  PrimaryContexts(Driver& driver, const Topology& topology) : driver_(driver) {
+    try {
+      for (const DeviceId device : topology.devices()) {
+        driver_.retain_primary(device);
+        retained_.push_back(device);
+      }
+    } catch (...) {
+      release();
+      throw;
+    }
+  }
+  ~PrimaryContexts() { release(); }
+  PrimaryContexts(const PrimaryContexts&) = delete;
+  PrimaryContexts& operator=(const PrimaryContexts&) = delete;
+
+ private:
+  void release() noexcept {
+    for (const DeviceId device : retained_) {
+      try {
+        driver_.release_primary(device);
+      } catch (const Error& error) {
+        fmt::print(stderr, "vmart: {}\n", error.what());
+      }
+    }
+  }
+
+  Driver& driver_;
+  std::vector<DeviceId> retained_;
+};
+
+/// At most a quarter of what is free at any GPU, so that small and busy ones are timed too.
+std::uint64_t copy_size(const FreeBytes& free, std::uint64_t wanted_bytes) {
+  std::uint64_t bytes = wanted_bytes;
+  for (const auto& [device, free_bytes] : free) bytes = std::min(bytes, free_bytes / 4);
+  return wanted_bytes == 0 ? 0 : std::max<std::uint64_t>(bytes / MiB, 1) * MiB;
+}
+
+void time_copies(Runtime::Parts& parts, std::uint64_t copy_bytes, DoctorFindings& findings) {
+  if (copy_bytes == 0) return;
+  try {
+    findings.gb_s = measure_links(parts, copy_bytes);
+    findings.copy_bytes = copy_bytes;
+  } catch (const Error& error) {
+    findings.wrong.push_back(
+        fmt::format("no copy was timed: {}; free memory there, raise its capacity, or time smaller "
+                    "copies (--copy-mib), or none (--copy-mib 0)",
+                    error.what()));
+  }
+}
+
+/// One examination. The members' order is that of their destruction, backwards: the contexts are
+/// released before the driver goes, which the runtime's parts own once they are open.
+class Examination {
+ public:
+  explicit Examination(const DoctorOptions& options) : options_(options) {
+    runtime_options_.driver = options.driver;
+  }
+
+  /// The exit status.
+  int run() {
+    blame_.run([&] { settings_ = settle(runtime_options_); });
+    driver_ = open_driver(settings_.driver);
+    Driver& driver = *driver_;
+    blame_.run([&] {
+      settings_ = settle(runtime_options_);
+      topology_ = Topology::discover(driver, settings_.devices);
+    });
+    if (!options_.json) {
+      print_driver(driver);
+      print_devices(*topology_);
+      print_peers(*topology_);
+    }
+    findings_.off = what_is_off(driver, *topology_);
+    try {
+      measure(driver);
+    } catch (const Error& error) {
+      findings_.wrong.push_back(fmt::format("no runtime can be opened here: {}", error.what()));
+    }
+    findings_.wrong.insert(findings_.wrong.begin(), blame_.problems().begin(),
+                           blame_.problems().end());
+    if (options_.json) {
+      print_doctor_json(driver, *topology_, findings_);
+    } else {
+      print_verdict(findings_);
+    }
+    return findings_.wrong.empty() ? 0 : 1;
+  }
+
+ private:
+  void measure(Driver& driver) {
+    contexts_.emplace(driver, *topology_);
+    const FreeBytes before = free_now(driver, *topology_);
+    blame_.run([&] {
+      settings_ = settle(runtime_options_);
+      parts_ = std::make_unique<Runtime::Parts>(std::move(driver_), settings_);
+    });
+    const FreeBytes idle = free_now(driver, *topology_);
+    time_copies(*parts_, copy_size(idle, static_cast<std::uint64_t>(options_.copy_mib) * MiB),
+                findings_);
+    const Topology& topology = parts_->machinery->topology;
+    for (const Location at : topology.locations()) parts_->machinery->memory.trim(at);
+    const FreeBytes copied = free_now(driver, *topology_);
+    for (const DeviceId device : topology_->devices()) {
+      findings_.hbm.push_back({device, taken(before, idle, device), taken(before, copied, device)});
+    }
+    if (options_.json) return;
+    if (findings_.copy_bytes > 0) print_speeds(findings_, *topology_, driver.simulated());
+    print_hbm(findings_);
+  }
+
+  const DoctorOptions& options_;
+  RuntimeOptions runtime_options_;
+  VariableBlame blame_;
+  Settings settings_;
+  DoctorFindings findings_;
+  std::optional<Topology> topology_;
+  std::unique_ptr<Driver> driver_;
+  std::unique_ptr<Runtime::Parts> parts_;
+  std::optional<PrimaryContexts> contexts_;
+};
+
+}  // namespace
+
+int run_doctor(const DoctorOptions& options) {
+  return Examination(options).run();
+}
+
+}  // namespace vma

@@ -1,0 +1,153 @@
+#include "tools/vmart/doctor_report.hpp"
+
+#include "base/units.hpp"
+#include "machine/link_kind.hpp"
+#include "tools/vmart/control_text.hpp"
+
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+
+#include <fmt/format.h>
+
+namespace vma {
+namespace {
+
+namespace json = boost::json;
+
+template <typename Cell>
+void print_matrix(const char* title, const std::vector<Location>& locations, Cell&& cell) {
+  fmt::print("\n{:<14}", title);
+  for (const Location to : locations) fmt::print(" {:>8}", to_string(to));
+  fmt::print("\n");
+  for (const Location from : locations) {
+    fmt::print("{:<14}", to_string(from));
+    for (const Location to : locations) fmt::print(" {:>8}", cell(from, to));
+    fmt::print("\n");
+  }
+}
+
+std::string name_of(DeviceId device) {
+  return to_string(gpu(index(device)));
+}
+
+json::object device_json(DeviceId device, const DeviceInfo& info) {
+  return {{"at", name_of(device)},
+          {"name", info.name},
+          {"uuid", info.uuid},
+          {"memory_bytes", info.memory_bytes},
+          {"multiprocessors", info.multiprocessors},
+          {"compute_capability", info.compute_capability},
+          {"copy_engines", info.copy_engines},
+          {"hardware_queues", info.max_queues},
+          {"host_node", info.host_node},
+          {"mig", info.mig}};
+}
+
+json::array texts(const std::vector<std::string>& lines) {
+  json::array array;
+  for (const std::string& line : lines) array.emplace_back(line);
+  return array;
+}
+
+void print_lines(const char* title, const std::vector<std::string>& lines) {
+  fmt::print("\n{:<15} {}\n", title, lines.empty() ? "nothing" : "");
+  for (const std::string& line : lines) fmt::print("  {}\n", line);
+}
+
+}  // namespace
+
+void print_driver(Driver& driver) {
+  fmt::print("driver          {}\n", driver.description());
+  fmt::print("floor           driver 550 (CUDA 12.4): {}\n",
+             driver.simulated() ? "does not apply, this machine is simulated" : "met");
+  fmt::print("context hold    {}\n", driver.has_context_hold() ? "available" : "not available");
+}
+
+void print_devices(const Topology& topology) {
+  fmt::print("\n{:<8} {:<20} {:>9} {:>4} {:>4} {:>7} {:>7} {:>6}  {}\n", "GPU", "name", "MiB",
+             "SMs", "cc", "engines", "queues", "node", "UUID");
+  for (const DeviceId device : topology.devices()) {
+    const DeviceInfo& info = topology.info(device);
+    fmt::print("{:<8} {:<20} {:>9} {:>4} {:>4} {:>7} {:>7} {:>6}  {}\n", name_of(device), info.name,
+               info.memory_bytes / MiB, info.multiprocessors, info.compute_capability,
+               info.copy_engines, info.max_queues, info.host_node, info.uuid);
+  }
+  std::string nodes;
+  for (const Location at : topology.locations()) {
+    if (at.kind == Location::Kind::host) nodes += " " + to_string(at);
+  }
+  fmt::print("host nodes     {}\n", nodes.empty() ? " none" : nodes);
+}
+
+void print_peers(const Topology& topology) {
+  std::vector<Location> gpus;
+  for (const DeviceId device : topology.devices()) gpus.push_back(gpu(index(device)));
+  print_matrix("reaches", gpus, [&](Location from, Location to) {
+    const LinkKind kind = topology.link(DeviceId{from.ordinal}, DeviceId{to.ordinal}).kind;
+    return kind == LinkKind::same ? "-" : to_string(kind);
+  });
+}
+
+void print_speeds(const DoctorFindings& findings, const Topology& topology, bool simulated) {
+  print_matrix("GB/s from, to", topology.locations(), [&](Location from, Location to) {
+    const auto speed = findings.gb_s.find({from, to});
+    return speed == findings.gb_s.end() ? std::string("-") : fmt::format("{:.1f}", speed->second);
+  });
+  fmt::print("(one copy of {} MiB, the best of a few{})\n", findings.copy_bytes / MiB,
+             simulated ? ", in simulated time" : "");
+}
+
+void print_hbm(const DoctorFindings& findings) {
+  const bool copied = findings.copy_bytes > 0;
+  constexpr double mib = static_cast<double>(MiB);
+  fmt::print("\n{:<14} {:>14} {:>20}\n", "MiB of HBM", "idle runtime",
+             copied ? "with copy contexts" : "");
+  for (const DoctorFindings::Hbm& hbm : findings.hbm) {
+    fmt::print("{:<14} {:>14.0f} {:>20}\n", name_of(hbm.device), hbm.idle_bytes / mib,
+               copied ? fmt::format("{:.0f}", hbm.copies_bytes / mib) : "");
+  }
+  fmt::print("(besides the primary context, which the program's own use of CUDA makes)\n");
+}
+
+void print_verdict(const DoctorFindings& findings) {
+  print_lines("off", findings.off);
+  if (!findings.wrong.empty()) print_lines("wrong", findings.wrong);
+}
+
+void print_doctor_json(Driver& driver, const Topology& topology, const DoctorFindings& findings) {
+  json::array devices, links, copies, hbm;
+  for (const DeviceId device : topology.devices()) {
+    devices.push_back(device_json(device, topology.info(device)));
+    for (const DeviceId to : topology.devices()) {
+      const LinkKind kind = topology.link(device, to).kind;
+      if (kind == LinkKind::same) continue;
+      links.push_back(
+          json::object{{"from", name_of(device)}, {"to", name_of(to)}, {"kind", to_string(kind)}});
+    }
+  }
+  for (const auto& [route, gb_s] : findings.gb_s) {
+    copies.push_back(json::object{{"from", to_string(route.first)},
+                                  {"to", to_string(route.second)},
+                                  {"bytes_s", gb_s * 1e9}});
+  }
+  for (const DoctorFindings::Hbm& one : findings.hbm) {
+    json::object entry{{"at", name_of(one.device)}, {"idle_bytes", one.idle_bytes}};
+    if (findings.copy_bytes > 0) entry["with_copy_contexts_bytes"] = one.copies_bytes;
+    hbm.push_back(std::move(entry));
+  }
+  json::array places;
+  for (const Location at : topology.locations()) places.emplace_back(to_string(at));
+  print_json(json::object{{"driver", driver.description()},
+                          {"simulated", driver.simulated()},
+                          {"context_hold", driver.has_context_hold()},
+                          {"places", std::move(places)},
+                          {"gpus", std::move(devices)},
+                          {"links", std::move(links)},
+                          {"copy_bytes", findings.copy_bytes},
+                          {"copies", std::move(copies)},
+                          {"hbm", std::move(hbm)},
+                          {"off", texts(findings.off)},
+                          {"wrong", texts(findings.wrong)}});
+}
+
+}  // namespace vma

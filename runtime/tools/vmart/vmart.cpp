@@ -1,0 +1,100 @@
+#include "tools/vmart/calibrate.hpp"
+#include "tools/vmart/control_subcommands.hpp"
+#include "tools/vmart/demo.hpp"
+#include "tools/vmart/doctor.hpp"
+
+#include "base/printable.hpp"
+
+#include <vma/error.hpp>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <exception>
+#include <functional>
+#include <memory>
+#include <sstream>
+#include <string>
+
+namespace {
+
+constexpr int failure = 1;
+constexpr int wrong_usage = 2;
+
+void add_driver(CLI::App& command, std::string& driver) {
+  command.add_option("--driver", driver, "cuda, sim:NAME or sim:FILE.json; default: VMART_DRIVER");
+}
+
+void add_calibrate_options(CLI::App& command, vma::CalibrateCommand& options) {
+  add_driver(command, options.driver);
+  command.add_flag("--show", options.show, "print what is stored, and measure nothing");
+  command.add_flag("--json", options.json, "print it as it is stored");
+  command.add_flag("--keep,!--no-keep", options.keep, "store it for runtimes to come");
+  command.add_flag("--stops", options.stops,
+                   "moves and stalls are those of live moves beside GPUs that read; takes longer");
+  command.add_option("--mib", options.mib, "most memory at each place; 0: 256, simulated 32")
+      ->check(CLI::Range(0, 4'096))
+      ->capture_default_str();
+  command.add_option("--seconds", options.seconds, "routes that come later stay estimates")
+      ->check(CLI::Range(0.1, 3'600.0))
+      ->capture_default_str();
+}
+
+void add_demo(CLI::App& app, std::function<int()>& chosen) {
+  const auto options = std::make_shared<vma::DemoOptions>();
+  CLI::App& demo = *app.add_subcommand(
+      "demo", "allocates memory, moves a part of it, and shows where it lies before and after");
+  add_driver(demo, options->driver);
+  demo.add_option("--mib", options->mib, "size of the allocation")
+      ->check(CLI::Range(8, 65'536))
+      ->capture_default_str();
+  demo.add_flag("--json", options->json, "print one JSON object");
+  demo.callback([&chosen, options] { chosen = [options] { return vma::run_demo(*options); }; });
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Looks at memory that moves under a pointer that stays.", "vmart");
+  app.set_version_flag("--version", "vmart " VMART_VERSION);
+  app.require_subcommand(1);
+
+  vma::DoctorOptions doctor_options;
+  CLI::App& doctor =
+      *app.add_subcommand("doctor", "says what this machine offers, and what is off");
+  add_driver(doctor, doctor_options.driver);
+  doctor
+      .add_option("--copy-mib", doctor_options.copy_mib,
+                  "size of the copies that are timed; 0: none")
+      ->check(CLI::Range(0, 256))
+      ->capture_default_str();
+  doctor.add_flag("--json", doctor_options.json, "print one JSON object");
+
+  std::function<int()> chosen = [&] { return vma::run_doctor(doctor_options); };
+  add_demo(app, chosen);
+  vma::add_control_subcommands(app, chosen);
+
+  vma::CalibrateCommand calibrate_command;
+  CLI::App& calibrate =
+      *app.add_subcommand("calibrate", "measures what copies, reads and moves cost here");
+  add_calibrate_options(calibrate, calibrate_command);
+  calibrate.callback([&] { chosen = [&] { return vma::run_calibrate(calibrate_command); }; });
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    std::ostringstream out, errors;
+    const int code = app.exit(error, out, errors);  // Help and version come this way too.
+    fmt::print("{}", out.str());
+    fmt::print(stderr, "{}", vma::printable_lines(errors.str()));
+    return code == 0 ? 0 : wrong_usage;
+  }
+  return chosen();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  return run(argc, argv);
+} catch (const std::exception& error) {
+  fmt::print(stderr, "vmart: {}\n", vma::printable_lines(error.what()));
+  return failure;
+}

@@ -1,0 +1,121 @@
+#include "tools/vmart/where.hpp"
+
+#include "tools/vmart/control_text.hpp"
+
+#include <boost/json/value.hpp>
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <stdexcept>
+#include <string_view>
+#include <utility>
+
+namespace vma {
+namespace {
+
+namespace json = boost::json;
+
+std::string shares(const json::object& allocation) {
+  const json::value* bytes_at = allocation.if_contains("bytes_at");
+  std::string text;
+  if (bytes_at == nullptr || !bytes_at->is_object()) return text;
+  for (const auto& [at, bytes] : bytes_at->get_object()) {
+    text += fmt::format("  {} {}", printable(at), bytes_text(bytes.to_number<double>()));
+  }
+  return text;
+}
+
+void print_allocation(const json::object& allocation) {
+  const double dropped_bytes = number_of(allocation, "dropped_bytes");
+  fmt::print("{:<18} {:>12}{} \"{}\"{}{}{}\n", text_of(allocation, "address"),
+             bytes_text(number_of(allocation, "bytes")), shares(allocation),
+             text_of(allocation, "tag"), flag_of(allocation, "movable") ? "" : " not movable",
+             flag_of(allocation, "parked") ? " parked" : "",
+             dropped_bytes > 0 ? " dropped " + bytes_text(dropped_bytes) : "");
+}
+
+/// The allocation around `address`, with all of its extents.
+json::object with_extents(ControlClient& client, const std::string& address) {
+  json::object request{{"command", "where"}, {"address", address}};
+  json::object whole = client.ask(request);
+  json::array extents = list_of(whole, "extents");
+  for (json::object page = whole; page.contains("more_from");) {
+    request["from"] = count_of(page, "more_from");
+    page = client.ask(request);
+    for (const json::value& extent : list_of(page, "extents")) extents.push_back(extent);
+  }
+  whole.erase("more_from");
+  whole["extents"] = std::move(extents);
+  return whole;
+}
+
+void print_extents(const json::object& allocation) {
+  const auto begin = std::strtoull(text_of(allocation, "address").c_str(), nullptr, 16);
+  fmt::print("  {:<18} {:>12}  {:<10} {:>5}\n", "address", "bytes", "lies at", "moves");
+  for (const json::value& value : list_of(allocation, "extents")) {
+    const json::object* const extent = value.if_object();
+    if (extent == nullptr) continue;
+    fmt::print("  {:<#18x} {:>12}  {:<10} {:>5}\n", begin + count_of(*extent, "offset"),
+               bytes_text(number_of(*extent, "bytes")),
+               flag_of(*extent, "dropped") ? "dropped" : text_of(*extent, "at"),
+               count_of(*extent, "generation"));
+  }
+}
+
+}  // namespace
+
+bool is_address(const std::string& what) {
+  const bool prefixed = what.starts_with("0x") || what.starts_with("0X");
+  const std::string digits = what.substr(prefixed ? 2 : 0);
+  const char* const known = prefixed ? "0123456789abcdefABCDEF" : "0123456789";
+  return !digits.empty() && digits.find_first_not_of(known) == std::string::npos;
+}
+
+json::array list_allocations(ControlClient& client, const std::string& tag) {
+  json::array found;
+  json::object request{{"command", "where"}};
+  for (;;) {
+    const json::object page = client.ask(request);
+    for (const json::value& value : list_of(page, "allocations")) {
+      const json::value* const its = value.as_object().if_contains("tag");
+      const bool named = its != nullptr && its->is_string() &&
+                         std::string_view(its->get_string()) == std::string_view(tag);
+      if (tag.empty() || named) found.push_back(value);
+    }
+    if (!page.contains("more_from")) break;
+    request["from"] = page.at("more_from");
+  }
+  if (found.empty() && !tag.empty()) {
+    throw std::runtime_error(
+        fmt::format("no allocation has the tag \"{}\"; `vmart where` lists all", tag));
+  }
+  return found;
+}
+
+int run_where(const ControlChoice& choice, const std::string& what, bool as_json) {
+  constexpr std::size_t detailed_max = 100;  // Each takes a request: a runtime answers so many.
+  ControlClient client(choice);
+  json::array found;
+  if (is_address(what)) {
+    found.push_back(with_extents(client, what));
+  } else {
+    found = list_allocations(client, what);
+    if (!what.empty() && found.size() <= detailed_max) {
+      for (json::value& value : found) {
+        value = with_extents(client, text_of(value.as_object(), "address"));
+      }
+    }
+  }
+  if (as_json) {
+    print_json(json::object{{"allocations", std::move(found)}});
+    return 0;
+  }
+  for (const json::value& value : found) {
+    print_allocation(value.as_object());
+    if (value.as_object().contains("extents")) print_extents(value.as_object());
+  }
+  return 0;
+}
+
+}  // namespace vma

@@ -1,0 +1,259 @@
+// Goal: a calibration finds what the machine is made of, disturbs nobody and leaves nothing behind.
+// Method: simulated machines, whose files say what every rate is; times are virtual.
+#include <vma/calibration.hpp>
+
+#include "base/units.hpp"
+#include "costs/cost_estimates.hpp"
+#include "costs/move_time.hpp"
+#include "driver/fault_driver.hpp"
+#include "machine/cost_model.hpp"
+#include "machine/machine_file.hpp"
+#include "scheduling/prediction_log.hpp"
+#include "unit/memory/memory_rig.hpp"
+#include "unit/runtime/runtime_rig.hpp"
+#include "unit/runtime/service_rig.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+namespace vma {
+namespace {
+
+constexpr std::uint64_t calibration_bytes = 32 * MiB;
+
+Calibration measure(Runtime& runtime, std::uint64_t bytes = calibration_bytes) {
+  CalibrateOptions options;
+  options.store = false;
+  options.bytes_per_place = bytes;
+  return runtime.calibrate(options);
+}
+
+PlaceId nth_place(std::size_t place) {
+  return PlaceId{static_cast<std::uint8_t>(place)};
+}
+
+bool names(const std::vector<std::string>& texts, const std::string& text) {
+  return std::ranges::any_of(
+      texts, [&](const std::string& it) { return it.find(text) != std::string::npos; });
+}
+
+struct CalibrationTest : testing::TestWithParam<const char*> {
+  RuntimeRig rig{GetParam()};
+  const Topology& topology = rig.runtime().parts().machinery->topology;
+};
+
+void expect_near(double measured, double wanted, const std::string& what) {
+  EXPECT_NEAR(measured / wanted, 1, 0.05) << what << ": " << measured << ", not " << wanted;
+}
+
+TEST_P(CalibrationTest, FindsTheRatesOfTheMachineFile) {
+  const CostModel model(load_machine(GetParam()));
+  const Calibration calibration = measure(rig.runtime());
+  const MachineCosts& costs = calibration.costs;
+  EXPECT_EQ(calibration.estimates.size(), 1u) << calibration.estimates.back();  // Latencies.
+  ASSERT_EQ(calibration.places, rig.runtime().locations());
+  for (std::size_t from = 0; from < calibration.places.size(); ++from) {
+    for (std::size_t to = 0; to < calibration.places.size(); ++to) {
+      const Location source = calibration.places[from], target = calibration.places[to];
+      const std::string pair = to_string(source) + "->" + to_string(target);
+      const bool is_gpu = source.kind == Location::Kind::gpu;
+      const bool reaches = is_gpu && topology.reaches(DeviceId{source.ordinal}, target);
+      if (reaches) {
+        const double twice = source == target ? 2 : 1;
+        expect_near(costs.access_rate(nth_place(from), nth_place(to)),
+                    twice * model.bandwidth(target, source) * 1e9, "reads " + pair);
+      } else if (is_gpu) {
+        EXPECT_FALSE(costs.reaches(nth_place(from), nth_place(to))) << pair;
+      }
+      if (reaches || (!is_gpu && target.kind == Location::Kind::gpu)) {
+        expect_near(costs.copy_rate(nth_place(from), nth_place(to)),
+                    model.bandwidth(source, target) * 1e9, "copies " + pair);
+      }
+    }
+  }
+}
+
+TEST_P(CalibrationTest, FindsWhatARingOfGpusReads) {
+  const Calibration calibration = measure(rig.runtime());
+  EXPECT_EQ(calibration.peers.kinds, topology.link_kinds());
+  const MachineDescription machine = load_machine(GetParam());
+  const std::size_t gpus = machine.gpus.size();
+  bool ring = true;
+  for (std::size_t at = 0; at < gpus; ++at)
+    ring = ring && machine.peer_links[at][(at + 1) % gpus].kind == LinkKind::nvlink;
+  ASSERT_EQ(calibration.peers.both_ways.size(), ring ? gpus : 0);
+  // On a simulated machine as much comes in as if nothing went out.
+  for (const double both : calibration.peers.both_ways)
+    expect_near(both, 2 * machine.peer_links[0][1].gb_s * 1e9, "both ways");
+}
+
+TEST_P(CalibrationTest, ForetellsWhatAMoveTakes) {
+  const Calibration calibration = measure(rig.runtime());
+  // None of the sizes that were measured.
+  const std::uint64_t bytes = topology.granularity() < MiB ? 192 * KiB : 6 * MiB;
+  MigrateOptions options;
+  options.nothing_runs = true;
+  for (std::size_t from = 0; from < calibration.places.size(); ++from) {
+    for (std::size_t to = 0; to < calibration.places.size(); ++to) {
+      if (from == to) continue;
+      const Location source = calibration.places[from], target = calibration.places[to];
+      SCOPED_TRACE(to_string(source) + "->" + to_string(target));
+      void* pointer = rig.alloc(bytes, source, bytes);
+      rig.runtime().migrate(pointer, target, options);  // Warms both ends up.
+      rig.runtime().migrate(pointer, source, options);
+      // What is made ahead in the background takes simulated time too, of whoever measures.
+      MigrationReport best = rig.runtime().migrate(pointer, target, options);
+      for (int again = 0; again < 3; ++again) {
+        rig.runtime().migrate(pointer, source, options);
+        const MigrationReport report = rig.runtime().migrate(pointer, target, options);
+        if (move_time(report) < move_time(best)) best = report;
+      }
+      PredictionLog log;  // It takes from reports what the calibration measured.
+      log.add_move(calibration.costs, nth_place(from), nth_place(to), best);
+      ASSERT_EQ(log.total(Foretold::move).count, 1u);
+      EXPECT_NEAR(log.total(Foretold::move).bias, 0, 0.1);
+      EXPECT_LE(move_time(best), best.wall);
+      rig.runtime().free(pointer);
+    }
+  }
+}
+
+TEST_P(CalibrationTest, GivesItsMemoryBackAndMovesNobodyElse) {
+  std::uint64_t* words = rig.alloc(64 * KiB, gpu(0));
+  rig.write(words, 64, 7);
+  const std::size_t before = rig.runtime().stats().allocations;
+  measure(rig.runtime());
+  rig.check_invariants();  // Waits for what is freed behind the stream.
+  EXPECT_EQ(rig.runtime().stats().allocations, before);
+  EXPECT_EQ(rig.runtime().stats().leaked, 0u);
+  EXPECT_EQ(rig.home(words), gpu(0));
+  EXPECT_EQ(rig.wrong(words, 64, 7), 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Machines, CalibrationTest,
+                         testing::Values("h200x2", "h200x4", "gh200x2", "pcie4x4", "test-islands"),
+                         [](const auto& machine) {
+                           std::string name = machine.param;
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+std::vector<Location> by_speed(const Calibration& calibration, std::size_t device) {
+  std::vector<Location> order;
+  for (const PlaceId place : calibration.costs.by_speed(nth_place(device))) {
+    order.push_back(calibration.places[index(place)]);
+  }
+  return order;
+}
+
+TEST(CalibratedTiers, APeerIsBeforeTheHostOnH200s) {
+  RuntimeRig rig("h200x4");
+  const Calibration calibration = measure(rig.runtime());
+  EXPECT_EQ(by_speed(calibration, 1),
+            (std::vector<Location>{gpu(1), gpu(0), gpu(2), gpu(3), host(0)}));
+}
+
+TEST(CalibratedTiers, ItsOwnHostIsBeforeAPeerOnGraceHopper) {
+  RuntimeRig rig("gh200x2");
+  const Calibration calibration = measure(rig.runtime());
+  EXPECT_EQ(by_speed(calibration, 0), (std::vector<Location>{gpu(0), host(0), gpu(1), host(1)}));
+  EXPECT_EQ(by_speed(calibration, 1), (std::vector<Location>{gpu(1), host(1), gpu(0), host(0)}));
+}
+
+TEST(CalibratedTiers, WhatAGpuCannotReachIsNoTierOfIts) {
+  RuntimeRig rig("test-islands");
+  const Calibration calibration = measure(rig.runtime());
+  EXPECT_EQ(by_speed(calibration, 2), (std::vector<Location>{gpu(2), gpu(3), host(0)}));
+  // Bytes get there all the same, through the host, and no faster than its links.
+  const double around = calibration.costs.copy_rate(nth_place(0), nth_place(2));
+  EXPECT_GT(around, 0.4 * 5e9);
+  EXPECT_LE(around, 1.05 * 5e9);
+}
+
+/// A machine of which the link to the GPU is three times as fast as the link from it.
+TEST(Calibration, TellsTheTwoDirectionsOfALinkApart) {
+  MachineDescription machine = load_machine("test-2");
+  machine.host_links.at(0).at(0) = {9, 3};
+  machine.peer_links.at(0).at(1).gb_s = 8;
+  machine.peer_links.at(1).at(0).gb_s = 16;
+  Runtime runtime(
+      std::make_unique<Runtime::Parts>(std::make_unique<SimDriver>(machine), settle({})));
+  const MachineCosts costs = measure(runtime).costs;
+  expect_near(costs.copy_rate(nth_place(2), nth_place(0)), 9e9, "to the GPU");
+  expect_near(costs.copy_rate(nth_place(0), nth_place(2)), 3e9, "from the GPU");
+  expect_near(costs.access_rate(nth_place(0), nth_place(2)), 9e9, "reads of the host");
+  expect_near(costs.copy_rate(nth_place(0), nth_place(1)), 8e9, "to the peer");
+  expect_near(costs.access_rate(nth_place(0), nth_place(1)), 16e9, "reads of the peer");
+  expect_near(costs.access_rate(nth_place(1), nth_place(0)), 8e9, "reads by the peer");
+}
+
+TEST(Calibration, NamesARouteThatFailsAndMeasuresTheOthers) {
+  SimDriver machine(load_machine("h200x2"));
+  auto faulty = std::make_unique<FaultDriver>(machine);
+  FaultDriver& faults = *faulty;
+  Runtime runtime(std::make_unique<Runtime::Parts>(std::move(faulty), settle({})));
+  const MachineCosts whole = measure(runtime).costs;
+  faults.count_only({Call::copy});
+  faults.fail_calls({0});  // The first, of gpu(0) to itself.
+  const Calibration calibration = measure(runtime);
+  EXPECT_TRUE(names(calibration.estimates, "copies gpu(0)->gpu(0)")) << calibration.estimates[0];
+  EXPECT_FALSE(names(calibration.estimates, "copies gpu(0)->gpu(1)"));
+  EXPECT_EQ(calibration.costs.copy_rate(nth_place(0), nth_place(0)), 2.1e12);  // The estimate's.
+  expect_near(calibration.costs.copy_rate(nth_place(0), nth_place(1)),
+              whole.copy_rate(nth_place(0), nth_place(1)), "others");
+}
+
+TEST(Calibration, LeavesWhatDoesNotFitAnEstimate) {
+  RuntimeOptions options;
+  options.capacity_bytes[gpu(1)] = 160 * MiB;
+  RuntimeRig rig("h200x2", options);
+  rig.alloc(150 * MiB, gpu(1), 2 * MiB);
+  const Calibration calibration = measure(rig.runtime());
+  EXPECT_TRUE(names(calibration.estimates, "all of gpu(1)"));
+  EXPECT_TRUE(names(calibration.estimates, "copies gpu(0)->gpu(1)"));
+  EXPECT_TRUE(names(calibration.estimates, "reads in a ring of all GPUs"));
+  EXPECT_TRUE(calibration.peers.both_ways.empty());
+  EXPECT_FALSE(names(calibration.estimates, "copies gpu(0)->host(0)"));
+  EXPECT_DOUBLE_EQ(calibration.costs.copy_rate(nth_place(0), nth_place(1)),
+                   397e9);  // The machine file's.
+  rig.check_invariants();
+}
+
+TEST(Calibration, EndsWithItsTime) {
+  RuntimeRig rig("h200x2");
+  CalibrateOptions options;
+  options.store = false;
+  options.time_limit = std::chrono::milliseconds(10);
+  const TimePoint before = rig.machine().clock().now();
+  try {
+    EXPECT_TRUE(names(rig.runtime().calibrate(options).estimates, "no time was left"));
+  } catch (const Error& error) {  // Where making memory took it all.
+    EXPECT_TRUE(says(error, "no time was left")) << error.what();
+  }
+  // The step under way goes on to its end; contexts count besides.
+  EXPECT_LT(rig.machine().clock().now() - before, std::chrono::milliseconds(1'500));
+}
+
+TEST(Calibration, TakesNoMoreThanAQuarterOfAPlaceAndRefusesTooLittle) {
+  RuntimeRig rig("test-2");  // 64 MiB a place.
+  EXPECT_EQ(measure(rig.runtime(), GiB).estimates.size(), 1u);
+  expect_error(ErrorKind::invalid_argument, [&] { measure(rig.runtime(), 4096); });
+  rig.alloc(63 * MiB + 512 * KiB, gpu(0), 256 * KiB);
+  rig.alloc(63 * MiB + 512 * KiB, gpu(1), 256 * KiB);
+  rig.alloc(63 * MiB + 512 * KiB, host(0), 256 * KiB);
+  expect_error(ErrorKind::unsupported, [&] { measure(rig.runtime()); });
+  rig.runtime().shutdown();
+  expect_error(ErrorKind::driver_gone, [&] { measure(rig.runtime()); });
+}
+
+TEST(Calibration, LeavesNothingInTheMachine) {
+  ServiceRig rig("test-4");  // Says what is left behind.
+  EXPECT_FALSE(measure(rig.runtime(), 4 * MiB).estimates.empty());
+  rig.check_invariants();
+}
+
+}  // namespace
+}  // namespace vma

@@ -1,0 +1,173 @@
+#include "unit/control/fake_control_target.hpp"
+
+#include "base/units.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <new>
+#include <stdexcept>
+
+namespace vma {
+namespace {
+
+using std::chrono::milliseconds;
+
+std::string name_of(const ControlMove& move) {
+  return move.address ? fmt::format("{:#x}", *move.address) : move.tag;
+}
+
+ControlAllocation small() {
+  return {FakeControlTarget::first_address,        4 * MiB, 2 * MiB, "a \"tag\"\n", true, false, 0,
+          {{gpu(0), 2 * MiB}, {host(0), 2 * MiB}}, {}};
+}
+ControlAllocation large() {
+  return {FakeControlTarget::many_address, 2496 * MiB, 2 * MiB, "many", false, true, 96 * MiB,
+          {{gpu(1), 2400 * MiB}},          {}};
+}
+
+}  // namespace
+
+ControlStatus FakeControlTarget::status() {
+  return {"simulated h200x2",
+          milliseconds(1500),
+          policy_,
+          paused_,
+          7,
+          1,
+          2,
+          2,
+          {{gpu(0), 100 * MiB, 25 * MiB, 1e9}, {host(0), 400 * MiB, 2 * MiB, 0}}};
+}
+
+std::vector<ControlAllocation> FakeControlTarget::allocations(std::uint64_t from,
+                                                              std::size_t most) {
+  std::vector<ControlAllocation> all;
+  for (const ControlAllocation& each : {small(), large()}) {
+    if (each.address >= from && all.size() < most) all.push_back(each);
+  }
+  return all;
+}
+
+ControlAllocation FakeControlTarget::allocation(std::uint64_t address) {
+  if (address >= many_address) {
+    ControlAllocation found = large();
+    for (std::size_t i = 0; i < many_extents; ++i) {
+      found.extents.push_back({i * 2 * MiB, 2 * MiB, gpu(1), i});
+    }
+    return found;
+  }
+  if (address < first_address || address >= first_address + 4 * MiB) {
+    throw Error(ErrorKind::unknown_pointer, "vma::where", fmt::format("{:#x}", address));
+  }
+  ControlAllocation found = small();
+  found.extents = {{0, 2 * MiB, gpu(0), 1}, {2 * MiB, 2 * MiB, host(0), 0, true}};
+  return found;
+}
+
+ControlPrediction FakeControlTarget::predict(const ControlMove& move) {
+  if (move.tag == "throws") throw std::runtime_error("a bug of the target");
+  if (move.tag == "no memory") throw std::bad_alloc();
+  if (move.tag == "strange") throw 7;
+  return {4 * MiB, 2, milliseconds(20), milliseconds(1), 2 * MiB};
+}
+
+std::uint64_t FakeControlTarget::start(const std::string& call, bool fails) {
+  const std::lock_guard lock(mutex_);
+  calls_.push_back(call);
+  ControlEvent event;
+  event.kind = fails                      ? ControlEvent::Kind::operation_failed
+               : call.starts_with("step") ? ControlEvent::Kind::stepped
+                                          : ControlEvent::Kind::operation_done;
+  event.operation = ++operations_;
+  event.text = fails ? "no room at gpu(1)" : call;
+  ring_.add(event);
+  return operations_;
+}
+
+std::uint64_t FakeControlTarget::start_move(const ControlMove& move) {
+  return start(fmt::format("move {} to {}", name_of(move), to_string(move.to)),
+               move.tag == "fails");
+}
+
+std::uint64_t FakeControlTarget::start_drain(Location at) {
+  return start("drain " + to_string(at), false);
+}
+
+void FakeControlTarget::set_policy(const std::string& text) {
+  if (text != "stay" && text != "cost_benefit") {
+    throw Error(ErrorKind::invalid_argument, "vma::set_policy",
+                text + ": known: stay cost_benefit");
+  }
+  policy_ = text;
+}
+
+void FakeControlTarget::pause() {
+  paused_ = true;
+  const std::lock_guard lock(mutex_);
+  calls_.push_back("pause");
+}
+
+void FakeControlTarget::resume() {
+  paused_ = false;
+  const std::lock_guard lock(mutex_);
+  calls_.push_back("resume");
+}
+
+std::uint64_t FakeControlTarget::start_step() {
+  if (!paused_) throw Error(ErrorKind::invalid_argument, "vma::step", "the scheduler runs");
+  return start("step", false);
+}
+
+std::vector<ControlDecision> FakeControlTarget::explain(std::uint64_t address, std::size_t most) {
+  ControlDecision decision{milliseconds(900),
+                           address,
+                           2 * MiB,
+                           host(0),
+                           gpu(1),
+                           "cost_benefit",
+                           "gpu(1) uses it 4.1 GB/s",
+                           "moved",
+                           0.25,
+                           milliseconds(10),
+                           milliseconds(11)};
+  std::vector<ControlDecision> found{decision};
+  decision.verdict = "cooldown";
+  decision.took.reset();
+  if (most > 1) found.push_back(decision);
+  return found;
+}
+
+ControlEvents FakeControlTarget::events(std::uint64_t since, std::size_t most) {
+  return ring_.since(since, most);
+}
+
+ControlStats FakeControlTarget::stats() {
+  ControlStats stats;
+  stats.runtime.places = {{gpu(0), 100 * MiB, 25 * MiB, 2 * MiB, MiB, 0}};
+  stats.runtime.allocations = 2;
+  stats.runtime.bytes_moved = 3'000'000'000;
+  stats.runtime.reasons = {{"a \"quoted\" \\ reason\nof two lines", 3}};
+  stats.runtime.stall = {4, milliseconds(1), milliseconds(2), milliseconds(3)};
+  stats.runtime.skew = {2, std::chrono::microseconds(9), std::chrono::microseconds(42),
+                        std::chrono::microseconds(42)};
+  GpuLoad load{gpu(1), 0.5, 0.25, 30 * MiB, 100 * MiB, 2e9, {}, {}, 1e6};
+  stats.runtime.loads = {GpuLoads::State::on, "a \xff reason", milliseconds(250), {load}};
+  if (answers_starting_ > 0) {
+    --answers_starting_;
+    stats.runtime.loads = {GpuLoads::State::starting, "", milliseconds(-1), {}};
+  }
+  stats.scheduler.ticks = 7;
+  stats.scheduler.moves_rejected = {{"cooldown", 5}, {"no room", 6}};
+  stats.scheduler.prediction_error = 0.0625;
+  return stats;
+}
+
+std::vector<std::string> FakeControlTarget::calls() const {
+  const std::lock_guard lock(mutex_);
+  return calls_;
+}
+
+}  // namespace vma

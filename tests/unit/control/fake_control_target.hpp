@@ -1,0 +1,54 @@
+#pragma once
+
+#include "control/control_target.hpp"
+#include "control/event_ring.hpp"
+
+#include <atomic>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace vma {
+
+/// A runtime that has two allocations and remembers what it was asked to do. Called on one thread;
+/// `calls` and `start_loads` by any.
+class FakeControlTarget : public ControlTarget {
+ public:
+  static constexpr std::uint64_t first_address = 0x7f0000000000;
+  static constexpr std::uint64_t many_address = 0x7f1000000000;
+  static constexpr std::size_t many_extents = 1200;
+
+  ControlStatus status() override;
+  std::vector<ControlAllocation> allocations(std::uint64_t from, std::size_t most) override;
+  ControlAllocation allocation(std::uint64_t address) override;
+  ControlPrediction predict(const ControlMove& move) override;
+  std::uint64_t start_move(const ControlMove& move) override;
+  std::uint64_t start_drain(Location at) override;
+  std::string policy() override { return policy_; }
+  std::vector<std::string> known_policies() override { return {"stay", "cost_benefit"}; }
+  void set_policy(const std::string& text) override;
+  void pause() override;
+  void resume() override;
+  std::uint64_t start_step() override;
+  std::vector<ControlDecision> explain(std::uint64_t address, std::size_t most) override;
+  ControlEvents events(std::uint64_t since, std::size_t most) override;
+  ControlStats stats() override;
+  /// So many answers of `stats` are before NVML was asked.
+  void start_loads(int answers) { answers_starting_ = answers; }
+
+  /// What it was asked to do, in order: "move 0x7f0000000000 to gpu(1)".
+  std::vector<std::string> calls() const;
+  EventRing& ring() { return ring_; }
+
+ private:
+  std::uint64_t start(const std::string& call, bool fails);
+  mutable std::mutex mutex_;  // Guards `calls_`.
+  std::vector<std::string> calls_;
+  std::string policy_ = "stay";
+  bool paused_ = false;
+  std::uint64_t operations_ = 0;
+  EventRing ring_;
+  std::atomic<int> answers_starting_{0};
+};
+
+}  // namespace vma

@@ -1,0 +1,157 @@
+// Lower bounds of an experiment: found once for all policies, the same after an interruption.
+#include "machine/json_text.hpp"
+#include "support/sanitizer.hpp"
+#include "unit/lab/experiments/experiment_rig.hpp"
+#include "unit/lab/trace/trace_rig.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <sys/resource.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+
+namespace vma {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string with_bounds() {
+  std::string text(quick_experiment);
+  return text.insert(text.rfind('}'), ",\n  \"bounds\": true");
+}
+
+TEST(ExperimentBounds, EachIsFoundOnceAndNoCellIsUnderIt) {
+  ExperimentRig rig(with_bounds());
+  rig.run("one", 1);
+  const auto one = rig.results("one");
+  std::size_t bounds = 0, cells = 0;
+  for (const auto& [name, bytes] : one) {
+    bounds += name.starts_with("bounds/") ? 1 : 0;
+    if (!name.starts_with("cells/")) continue;
+    ++cells;
+    SCOPED_TRACE(name);
+    const JsonText cell(bytes, name, "test");
+    const double lost = cell.number("metrics.accesses_lost").value();
+    EXPECT_EQ(cell.number("regret").has_value(), lost == 0);
+    EXPECT_GE(cell.number("regret").value_or(0), -1e-9);
+    // Of this machine, trace, router and seed, to the last digit.
+    std::string id = name.substr(name.find('/') + 1);
+    const std::size_t policy = id.find("~drift~") + 7;
+    id.erase(policy, id.find("hash") - policy);
+    const JsonText bound(one.at("bounds/" + id), id, "test");
+    EXPECT_EQ(cell.written("bound.lower_bound_s"), bound.written("bound.lower_bound_s"));
+    EXPECT_EQ(cell.written("bound.plan_s"), bound.written("bound.plan_s"));
+    EXPECT_EQ(cell.written("bound.gap"), bound.written("bound.gap"));
+  }
+  EXPECT_EQ(cells, 8u);
+  EXPECT_EQ(bounds, 4u);
+  rig.run("three", 3);
+  EXPECT_EQ(one, rig.results("three"));
+
+  fs::remove(rig / "three/bounds/test-2~drift~hash~s1.json");
+  fs::resize_file(rig / "three/bounds/test-2~drift~hash~s2.json", 20);
+  fs::remove(rig / "three/cells/test-2~drift~stay_put~hash~s1.json");
+  fs::remove(rig / "three/cells/test-2~drift~stay_put~hash~s2.json");
+  rig.run("three", 2);
+  EXPECT_EQ(one, rig.results("three"));
+}
+
+TEST(ExperimentBounds, WhereTheReplayChoosesDevicesThereIsAReasonInstead) {
+  ExperimentRig rig(R"({"experiment": "x", "machines": ["test-2"], "policies": ["stay_put"],
+    "traces": [{"name": "own", "file": "own.jsonl"}], "bounds": true,
+    "routers": ["hash", "least_loaded"]})");
+  write_text(rig / "own.jsonl",
+             "{\"event\":\"alloc\",\"time_ns\":0,\"object\":1,\"bytes\":4096}\n"
+             "{\"event\":\"access\",\"time_ns\":1000,\"object\":1,\"bytes\":4096}\n");
+  const RunOutcome outcome = rig.run("results", 2);
+  EXPECT_EQ(outcome.finished, 2u);
+  const auto results = rig.results("results");
+  EXPECT_NE(results.at("cells/test-2~own~stay_put~hash~s1.json").find("\"lower_bound_s\""),
+            std::string::npos);
+  EXPECT_NE(results.at("cells/test-2~own~stay_put~least_loaded~s1.json")
+                .find("\"bound\":null,\"regret\":null"),
+            std::string::npos);
+  const std::string& none = results.at("bounds/test-2~own~least_loaded~s1.json");
+  EXPECT_NE(none.find("\"bound\":null,\"reason\":\""), std::string::npos) << none;
+}
+
+constexpr const char* own_cell = "test-2~own~stay_put~hash~s1";
+constexpr const char* own_bound = "test-2~own~hash~s1";
+
+/// A quarter of a GiB in chunks of 1 KiB, used once.
+struct ManyChunks : ExperimentRig {
+  ManyChunks()
+      : ExperimentRig(R"({"experiment": "x", "machines": ["test-2"], "policies": ["stay_put"],
+    "traces": [{"name": "own", "file": "own.jsonl"}], "bounds": true, "chunk_mib": 0.0009765625})") {
+    write_text(*this / "own.jsonl",
+               "{\"event\":\"alloc\",\"time_ns\":0,\"object\":1,\"bytes\":268435456}\n"
+               "{\"event\":\"access\",\"time_ns\":1000,\"object\":1,\"bytes\":4096}\n");
+  }
+};
+
+/// It and its cell were left, and the next run has both.
+void expect_next_time(const ExperimentRig& rig, const RunOutcome& outcome) {
+  EXPECT_TRUE(outcome.failed_bounds.contains(own_bound));
+  EXPECT_EQ(outcome.without_bound, 1u);
+  EXPECT_EQ(outcome.finished, 0u);
+  EXPECT_TRUE(outcome.failed.empty());
+  EXPECT_FALSE(outcome.stopped);
+  EXPECT_FALSE(rig.results("results").contains(fmt::format("bounds/{}.json", own_bound)));
+}
+
+void expect_found(ExperimentRig& rig) {
+  const RunOutcome outcome = rig.run("results", 2);
+  EXPECT_TRUE(outcome.all_went_well());
+  EXPECT_EQ(outcome.finished, 1u);
+  const auto results = rig.results("results");
+  EXPECT_NE(results.at(fmt::format("cells/{}.json", own_cell)).find("\"lower_bound_s\""),
+            std::string::npos);
+}
+
+TEST(ExperimentBounds, OneThatFailsForAPassingReasonIsTriedAgain) {
+  ManyChunks rig;
+  const std::string trace = rig / "own.jsonl", away = rig / "away.jsonl";
+  rig.watcher.at_stage = [&](const std::string& what) {
+    if (what.find("bounds") != std::string::npos) fs::rename(trace, away);
+  };
+  const RunOutcome outcome = rig.run("results", 2);
+  expect_next_time(rig, outcome);
+  EXPECT_NE(outcome.failed_bounds.at(own_bound).find("own.jsonl: "), std::string::npos);
+  rig.watcher.at_stage = nullptr;
+  fs::rename(away, trace);
+  expect_found(rig);
+}
+
+/// As `VmData` of /proc/self/status has it: what `RLIMIT_DATA` is compared with.
+std::uint64_t data_bytes() {
+  const std::string status = text_of("/proc/self/status");
+  const std::string key = "VmData:";
+  return std::stoull(status.substr(status.find(key) + key.size())) * 1024;
+}
+
+/// In a process of its own: there is no more memory once bounds are looked for.
+[[noreturn]] void run_without_memory(ExperimentRig& rig) {
+  rig.watcher.at_stage = [](const std::string& what) {
+    if (what.find("bounds") == std::string::npos) return;
+    rlimit limit{};
+    limit.rlim_cur = limit.rlim_max = data_bytes() + (std::uint64_t{20} << 20);
+    setrlimit(RLIMIT_DATA, &limit);
+  };
+  const RunOutcome outcome = rig.run("results", 1);
+  expect_next_time(rig, outcome);
+  std::fputs(outcome.failed_bounds.at(own_bound).c_str(), stderr);
+  std::exit(testing::Test::HasFailure() ? 1 : 0);
+}
+
+TEST(ExperimentBounds, OneWithoutMemoryFailsAloneAndIsTriedAgain) {
+  if (under_sanitizer) GTEST_SKIP() << "it ends a program that has no memory";
+  ManyChunks rig;
+  EXPECT_EXIT(run_without_memory(rig), ::testing::ExitedWithCode(0), "bad_alloc");
+  expect_found(rig);
+}
+
+}  // namespace
+}  // namespace vma

@@ -1,0 +1,231 @@
+// An experiment's file: what it stands for, and how what is wrong in it is refused.
+#include "lab/experiments/experiment_cell.hpp"
+#include "lab/experiments/experiment_reader.hpp"
+#include "unit/lab/trace/trace_rig.hpp"
+
+#include <gtest/gtest.h>
+
+#include <initializer_list>
+#include <set>
+#include <utility>
+
+namespace vma {
+namespace {
+
+const char* const sample = R"({
+  "experiment": "sample",
+  "machines": ["test-2",
+    {"name": "a small one", "machine": "test-2", "hbm_gib": 0.5, "host_gib": 2}],
+  "traces": [
+    {"name": "drift", "generate": "zipf-drift", "parameters": {"objects": 40, "skew": 0.5}},
+    {"name": "prompts", "convert": "mooncake", "input": "requests.jsonl"},
+    {"name": "own", "file": "./own.vtrace"}
+  ],
+  "policies": ["stay_put",
+    {"policy": "cost_benefit", "sweep": {"margin": [1, 1.25], "horizon": ["1s", "2s"]}}],
+  "routers": ["hash", "least_loaded"],
+  "pacing": "at_once",
+  "chunk_mib": 2,
+  "seeds": [3, 4]
+})";
+
+class ExperimentReader : public ::testing::Test {
+ protected:
+  ExperimentReader() {
+    write_text(folder_ / "own.vtrace", "");  // Only looked for.
+    write_text(folder_ / "requests.jsonl", "");
+  }
+  Experiment read(const std::string& text) {
+    write_text(folder_ / "sample.json", text);
+    return read_experiment(folder_ / "sample.json");
+  }
+  /// The sample with another piece.
+  static std::string with(const std::string& piece, const std::string& other) {
+    std::string text = sample;
+    const std::size_t at = text.find(piece);
+    EXPECT_NE(at, std::string::npos) << piece;
+    return text.replace(at, piece.size(), other);
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(ExperimentReader, ReadsAllThatTheFileSays) {
+  const Experiment experiment = read(sample);
+  EXPECT_EQ(experiment.text, sample);
+  EXPECT_EQ(experiment.name, "sample");
+  ASSERT_EQ(experiment.machines.size(), 2u);
+  EXPECT_EQ(experiment.machines[1].name, "a small one");
+  EXPECT_EQ(experiment.machines[1].machine.places[1].capacity_bytes, std::uint64_t{512} << 20);
+  EXPECT_EQ(experiment.machines[1].machine.places.back().capacity_bytes, std::uint64_t{2} << 30);
+  ASSERT_EQ(experiment.traces.size(), 3u);
+  EXPECT_EQ(experiment.traces[0].values, (std::vector<std::string>{"objects=40", "skew=0.5"}));
+  EXPECT_EQ(experiment.traces[1].input, folder_ / "requests.jsonl");
+  EXPECT_EQ(experiment.traces[2].input, folder_ / "own.vtrace");
+  EXPECT_EQ(experiment.policies,
+            (std::vector<std::string>{
+                "stay_put", "cost_benefit:margin=1,horizon=1s", "cost_benefit:margin=1,horizon=2s",
+                "cost_benefit:margin=1.25,horizon=1s", "cost_benefit:margin=1.25,horizon=2s"}));
+  EXPECT_EQ(experiment.routers, (std::vector<std::string>{"hash", "least_loaded"}));
+  EXPECT_EQ(experiment.pacing, Pacing::at_once);
+  EXPECT_EQ(experiment.chunk_bytes, std::uint64_t{2} << 20);
+  EXPECT_EQ(experiment.seeds, (std::vector<std::uint64_t>{3, 4}));
+  EXPECT_FALSE(experiment.bounds);
+}
+
+TEST_F(ExperimentReader, ASharedHbmIsKeptBesideTheMachineAsItIs) {
+  const Experiment experiment = read(with("\"hbm_gib\": 0.5", "\"hbm_share\": 0.25"));
+  EXPECT_EQ(experiment.machines[0].hbm_share, std::nullopt);
+  EXPECT_EQ(experiment.machines[1].hbm_share, 0.25);
+  EXPECT_EQ(experiment.machines[1].machine.places[0].capacity_bytes,
+            experiment.machines[0].machine.places[0].capacity_bytes);
+  EXPECT_EQ(experiment.machines[1].machine.places.back().capacity_bytes, std::uint64_t{2} << 30);
+}
+
+TEST_F(ExperimentReader, LeavesOutWhatHasADefault) {
+  const Experiment experiment = read(R"({"experiment": "x", "machines": ["test-2"],
+    "traces": [{"name": "t", "generate": "serving"}], "policies": ["stay_put"]})");
+  EXPECT_EQ(experiment.routers, std::vector<std::string>{"hash"});
+  EXPECT_EQ(experiment.pacing, Pacing::timed);
+  EXPECT_EQ(experiment.chunk_bytes, std::uint64_t{32} << 20);
+  EXPECT_EQ(experiment.seeds, std::vector<std::uint64_t>{1});
+}
+
+TEST_F(ExperimentReader, RefusesByLineAndReason) {
+  const struct {
+    const char *piece, *other, *says;
+  } wrong[] = {
+      {"\"experiment\": \"sample\",", "", "line 1: experiment: is missing"},
+      {"\"pacing\"", "\"passing\"",
+       "line 13: passing: is not a key of this object; did you mean \"pacing\"?"},
+      {"\"experiment\"", "\"experimant\"",
+       "line 2: experimant: is not a key of this object; did you mean"},
+      {"\"chunk_mib\"", "\"colour\"", "line 14: colour: is not a key of this object; it takes exp"},
+      {"\"pacing\": \"at_once\"", "\"seeds\": [1]", "line 15: seeds: is there twice"},
+      {"\"at_once\"", "\"fast\"", "line 13: pacing: replay: invalid_argument: there is no pacing"},
+      {"[\"test-2\",", "[\"h900\",",
+       "line 3: machines[0]: load_machine: invalid_argument: no mach"},
+      {"\"machine\": \"test-2\"", "\"machine\": \"./none.json\"", "line 4: machines[1].machine: "},
+      {"\"hbm_gib\": 0.5", "\"hbm_gib\": 0", "line 4: machines[1].hbm_gib: 0 is not between"},
+      {"\"hbm_gib\": 0.5", "\"hbm_share\": 0", "line 4: machines[1].hbm_share: 0 is not between"},
+      {"\"hbm_gib\": 0.5", "\"hbm_share\": 65", "machines[1].hbm_share: 65 is not between"},
+      {"\"hbm_gib\": 0.5", "\"hbm_share\": \"half\"", "line 4: machines[1].hbm_share: "},
+      {"\"hbm_gib\": 0.5", "\"hbm_gib\": 0.5, \"hbm_share\": 0.5",
+       "line 4: machines[1].hbm_share: cannot be combined with hbm_gib"},
+      {"\"hbm_gib\": 0.5", "\"hbm\": 0.5",
+       "line 4: machines[1].hbm: is not a key of this object; did you mean \"hbm_"},
+      {"\"a small one\"", "\"test-2\"", "line 4: machines[1]: there is another \"test-2\""},
+      {"[\"test-2\",", "[7,", "line 3: machines[0]: is no object"},
+      {"zipf-drift", "zipf", "line 6: traces[0].generate: traces: invalid_argument: there is no"},
+      {"\"objects\": 40", "\"objects\": 0", "line 6: traces[0].generate: TraceValues"},
+      {"\"objects\": 40", "\"objects\": \"x\"", "line 6: traces[0].parameters.objects: is no num"},
+      {"mooncake", "moon", "line 7: traces[1].convert: traces: invalid_argument: there is no"},
+      {"requests.jsonl", "none.jsonl", "line 7: traces[1].input: "},
+      {"./own.vtrace", "none.vtrace", "line 8: traces[2].file: "},
+      {"\"file\": \"./own.vtrace\"", "\"filed\": 1", "line 8: traces[2].filed: is not a key"},
+      {", \"file\": \"./own.vtrace\"", "", "line 8: traces[2]: has none of generate"},
+      {"\"file\": \"./own.vtrace\"", "\"file\": \"./own.vtrace\", \"parameters\": {}",
+       "line 8: traces[2].parameters: is not a key of this object"},
+      {"\"name\": \"own\"", "\"name\": \"drift\"", "line 8: traces[2]: there is another \"drift\""},
+      {"[\"stay_put\",", "[\"best\",", "line 10: policies[0]: policy: invalid_argument: there is "},
+      {"[\"stay_put\",", "[\"stay_put\", \"stay_put\",", "line 10: policies[1]: there is another"},
+      {"[1, 1.25]", "[1, 0.001]", "line 11: policies[1]: "},
+      {"[1, 1.25]", "[]", "line 11: policies[1].sweep.margin: is no list of values"},
+      {"[1, 1.25]", "[[1]]", "line 11: policies[1].sweep.margin: holds what is no number"},
+      {"\"margin\"", "\"marge\"", "line 11: policies[1]: "},
+      {"\"least_loaded\"", "\"nearest\"", "line 12: routers[1]: "},
+      {"\"hash\", ", "{}, ", "line 12: routers[0]: must be a string"},
+      {"\"chunk_mib\": 2", "\"chunk_mib\": -2", "line 14: chunk_mib: -2 is not between"},
+      {"[3, 4]", "[3, 3]", "line 15: seeds[1]: there is another \"3\" before it"},
+      {"[3, 4]", "[3, 0.5]", "line 15: seeds[1]: is no whole number from 0 to 2^53"},
+      {"[3, 4]", "[]", "line 15: seeds: is empty"},
+      {"[3, 4]", "[3 4]", "line 15: "},
+  };
+  for (const auto& it : wrong) {
+    SCOPED_TRACE(it.other);
+    const std::string what = error_of([&] { read(with(it.piece, it.other)); });
+    EXPECT_NE(what.find("sample.json: "), std::string::npos) << what;
+    EXPECT_NE(what.find(it.says), std::string::npos) << what;
+  }
+  EXPECT_NE(error_of([] { read_experiment("none.json"); }).find("none.json: cannot be read"),
+            std::string::npos);
+}
+
+TEST_F(ExperimentReader, ReportsAMisspeltKeyOnceAndNotTheOneThatIsMissing) {
+  const std::string what = error_of([&] { read(with("\"machines\"", "\"machinse\"")); });
+  EXPECT_NE(what.find("line 3: machinse: is not a key of this object; did you mean \"machines\"?"),
+            std::string::npos)
+      << what;
+  EXPECT_EQ(what.find("is missing"), std::string::npos) << what;
+  EXPECT_EQ(what.find("problems"), std::string::npos) << what;
+}
+
+TEST_F(ExperimentReader, ReportsAllProblemsAtOnce) {
+  std::string text = with("\"experiment\": \"sample\",", "");
+  for (const auto& [piece, other] : std::initializer_list<std::pair<std::string, std::string>>{
+           {"\"test-2\",", "\"h900\","},
+           {"0.5, \"host_gib\"", "0, \"hots_gib\""},
+           {"zipf-drift", "zipf"},
+           {"requests.jsonl", "none.jsonl"},
+           {"stay_put", "best"},
+           {"least_loaded", "nearest"},
+           {"at_once", "fast"},
+           {"[3, 4]", "[3, -4, \"x\"]"}}) {
+    const std::size_t at = text.find(piece);
+    ASSERT_NE(at, std::string::npos) << piece;
+    text.replace(at, piece.size(), other);
+  }
+  const std::string what = error_of([&] { read(text); });
+  for (const char* part :
+       {"11 problems\n", "experiment: is missing", "machines[0]: load_machine",
+        "machines[1].hbm_gib: 0 is",
+        "machines[1].hots_gib: is not a key of this object; did you mean \"host_gib\"?",
+        "traces[0].generate: ", "traces[1].input: ", "policies[0]: ", "routers[1]: ", "pacing: ",
+        "seeds[1]: is no whole", "seeds[2]: is no whole"}) {
+    EXPECT_NE(what.find(part), std::string::npos) << part << " in\n" << what;
+  }
+}
+
+TEST_F(ExperimentReader, CellsComeInTheOrderOfTheFileEachWithAnIdOfItsOwn) {
+  const Experiment experiment = read(sample);
+  const std::vector<ExperimentCell> cells = cells_of(experiment);
+  // Of a trace that is a file there is one seed.
+  ASSERT_EQ(cells.size(), 2u * 5 * 2 * (2 + 2 + 1));
+  EXPECT_EQ(cells[0].id, "test-2~drift~stay_put~hash~s3");
+  EXPECT_EQ(cells[1].id, "test-2~drift~stay_put~hash~s4");
+  EXPECT_EQ(cells[2].id, "test-2~drift~stay_put~least_loaded~s3");
+  EXPECT_EQ(cells[4].id, "test-2~drift~cost_benefit~margin=1,horizon=1s~hash~s3");
+  EXPECT_EQ(cells[50].id.rfind("a_small_one~drift~stay_put~hash~s3~", 0), 0u) << cells[50].id;
+  std::set<std::string> ids;
+  for (const ExperimentCell& cell : cells) EXPECT_TRUE(ids.insert(cell.id).second) << cell.id;
+}
+
+TEST(FileNameOf, IsAFilesNameAndAnotherForOtherParts) {
+  EXPECT_EQ(file_name_of({"a", "b=1.5,c", "s1"}), "a~b=1.5,c~s1");
+  const std::vector<std::vector<std::string>> all{{"a", "b"},
+                                                  {"a~b"},
+                                                  {"a b"},
+                                                  {"a_b"},
+                                                  {"a/b"},
+                                                  {"../b"},
+                                                  {".._b"},
+                                                  {"-a"},
+                                                  {"_a"},
+                                                  {std::string(300, 'x')},
+                                                  {std::string(301, 'x')},
+                                                  {"é"},
+                                                  {"\n\n"},
+                                                  {"a", "", "b"}};
+  std::set<std::string> names;
+  for (const auto& parts : all) {
+    const std::string name = file_name_of(parts);
+    EXPECT_TRUE(names.insert(name).second) << name;
+    EXPECT_LE(name.size(), 230u);
+    EXPECT_EQ(name.find('/'), std::string::npos);
+    EXPECT_NE(name.front(), '.');
+    EXPECT_NE(name.front(), '-');
+  }
+}
+
+}  // namespace
+}  // namespace vma

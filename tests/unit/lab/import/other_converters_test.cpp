@@ -1,0 +1,176 @@
+// Kernels of training, locality statistics and our own traces become what the converters' headers
+// promise.
+
+#include "unit/lab/import/convert_rig.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+namespace vma {
+namespace {
+
+using Lines = std::vector<std::string>;
+using OtherConverters = Converting;
+
+ToldEvent kernel_use(std::int64_t time_ns, std::uint64_t tensor, std::uint64_t bytes, UseKind use,
+                     std::uint32_t task, std::int64_t duration_ns) {
+  ToldEvent told = access(time_ns, tensor, bytes);
+  told.event.use = use;
+  told.event.task = task;
+  told.event.duration = Time(duration_ns);
+  return told;
+}
+
+ToldEvent mark(std::int64_t time_ns, const std::string& text) {
+  ToldEvent told;
+  told.event.kind = TraceEventKind::mark;
+  told.event.time = Time(time_ns);
+  told.tag = text;
+  return told;
+}
+
+constexpr const char* tensors = "tensor,is_weight,bytes\n1,1,100\n2,0,200\n3,0,300\n4,0,0\n";
+
+// Weight 1 is used by both kernels, 2 goes from the first to the second, 3 is of the second only.
+TEST_F(OtherConverters, G10) {
+  write_text(folder_ / "net_tensors.csv", tensors);
+  const auto events = convert("g10", "net_kernels.jsonl",
+                              R"({"k":0,"name":"a","us":1.5,"in":[1],"out":[2]})"
+                              "\n"
+                              R"({"k":1,"name":"b","us":0.5,"in":[2,1],"out":[1,3]})"
+                              "\n",
+                              {"iterations=2"});
+  std::vector<ToldEvent> expected;
+  for (std::uint32_t iteration = 0; iteration < 2; ++iteration) {
+    const std::int64_t a = 2000 * iteration, b = a + 1500, end = b + 500;
+    const std::uint32_t task = 2 * iteration + 1;
+    expected.push_back(mark(a, fmt::format("iteration {}", iteration + 1)));
+    if (iteration == 0) expected.push_back(allocation(a, 1, 100, "weights"));
+    expected.push_back(allocation(a, 2, 200, "tensors"));
+    expected.push_back(kernel_use(a, 1, 100, UseKind::read, task, 1500));
+    expected.push_back(kernel_use(a, 2, 200, UseKind::write, task, 1500));
+    expected.push_back(allocation(b, 3, 300, "tensors"));
+    expected.push_back(kernel_use(b, 1, 100, UseKind::read_write, task + 1, 500));
+    expected.push_back(kernel_use(b, 2, 200, UseKind::read, task + 1, 500));
+    expected.push_back(kernel_use(b, 3, 300, UseKind::write, task + 1, 500));
+    expected.push_back(free_of(end, 2));
+    expected.push_back(free_of(end, 3));
+  }
+  expected.push_back(free_of(4000, 1));
+  EXPECT_EQ(events, expected);
+}
+
+TEST_F(OtherConverters, G10IsCutIntoStagesOfEqualTime) {
+  write_text(folder_ / "net_tensors.csv", tensors);
+  std::string text;
+  for (int kernel = 0; kernel < 4; ++kernel) text += "{\"us\":1,\"in\":[1],\"out\":[]}\n";
+  text += "{\"us\":4,\"in\":[1],\"out\":[]}\n";
+  Lines devices;
+  for (const ToldEvent& told :
+       convert("g10", "net_kernels.jsonl", text, {"stages=2", "iterations=1"})) {
+    if (told.event.kind == TraceEventKind::access) {
+      devices.push_back(to_string(told.event.at.location()));
+    }
+  }
+  EXPECT_EQ(devices, (Lines{"gpu(0)", "gpu(0)", "gpu(0)", "gpu(0)", "gpu(1)"}));
+}
+
+TEST_F(OtherConverters, G10NamesBadLinesAndWantsItsTable) {
+  const std::string good = "{\"us\":1,\"in\":[1],\"out\":[]}\n";
+  EXPECT_NE(error_of([&] { convert("g10", "net_kernels.jsonl", good); }).find("beside it"),
+            std::string::npos);
+  write_text(folder_ / "net_tensors.csv", tensors);
+  convert("g10", "net_kernels.jsonl",
+          good + "{\"us\":1,\"in\":[9],\"out\":[]}\n{\"us\":1,\"in\":[],\"out\":[4]}\n" +
+              "{\"us\":-1,\"in\":[],\"out\":[]}\n");
+  EXPECT_EQ(bad(), (Lines{"2: in: tensor 9 has no bytes", "3: out: tensor 4 has no bytes",
+                          "4: the line: us: -1 is not between 0 and 1000000000000"}));
+}
+
+constexpr const char* locality =
+    "a.pt\nHistogram of col sizes:\n(0, 1]: 0.9\n"
+    "Ratio of index distribution at different column sizes:\n(0, 1]: 1.000\n[0, 1]\n\n"
+    "b.pt\nHistogram of col sizes:\n(0, 1]: 0.9\n"
+    "Ratio of index distribution at different column sizes:\n"
+    "(0, 1]: 0.500\n(1, 3]: 0.500\n[0, 1]\n";
+
+// Of 1 200 000 look-ups half go to 240 000 rows that are looked up 2.5 times, and half to 600 000
+// rows that are looked up once. With 120 000 rows an object these are two objects of 300 000
+// look-ups each and five of 120 000.
+TEST_F(OtherConverters, Dlrm) {
+  const auto events = convert("dlrm", "a.txt", locality,
+                              {"section=1", "lookups=1200000", "row_bytes=10",
+                               "object_bytes=1200000", "batches=40", "batch_us=10", "tasks=2"});
+  std::map<std::uint64_t, double> lookups;
+  std::size_t accesses = 0, allocations = 0;
+  for (const ToldEvent& told : events) {
+    if (told.event.kind == TraceEventKind::allocation) ++allocations;
+    if (told.event.kind != TraceEventKind::access) continue;
+    ++accesses;
+    ASSERT_EQ(told.event.bytes, 1'200'000u);
+    ASSERT_EQ(told.event.time.count() / 10'000, (told.event.task - 1) / 2);
+    lookups[told.event.object] += static_cast<double>(told.event.passes) * 120'000 / 40;
+  }
+  EXPECT_EQ(allocations, 7u);
+  EXPECT_EQ(accesses, 40u * 2 * 7);
+  for (const auto& [object, count] : lookups) {
+    const double expected = object < 2 ? 300'000 : 120'000;
+    EXPECT_NEAR(count, expected, expected / 100) << object;  // 20 standard deviations or more.
+  }
+}
+
+TEST_F(OtherConverters, DlrmTakesTheSectionThatIsAskedFor) {
+  const auto count = [this](const std::string& section) {
+    return convert("dlrm", "a.txt", locality, {section, "lookups=100", "batches=1", "tasks=1"})
+        .size();
+  };
+  EXPECT_EQ(count("section=0"), 3u);
+  EXPECT_NE(error_of([&] { count("section=2"); }).find("has 2 sections, none of number 2"),
+            std::string::npos);
+}
+
+TEST_F(OtherConverters, DlrmNamesBadLines) {
+  convert("dlrm", "a.txt",
+          "Ratio of index distribution at different column sizes:\n(0, 1]: 0.5\n(1, 2: 0.1\n"
+          "(2, 4]: x\n(4, 4]: 0.1\n(32+: 0.1\n");
+  ASSERT_EQ(bad().size(), 3u);
+  EXPECT_TRUE(bad()[0].starts_with("3: ")) << bad()[0];
+  EXPECT_TRUE(bad()[2].starts_with("5: ")) << bad()[2];
+}
+
+TEST_F(OtherConverters, OurOwnTracesChangeTheirForm) {
+  const std::vector<ToldEvent> events = random_events(1, 500);
+  const TraceHeader header{"a", "b", "c", "d"};
+  write_all(folder_ / "a.jsonl", header, events);
+  EXPECT_EQ(convert("trace", "a.jsonl", text_of(folder_ / "a.jsonl")), events);
+  EXPECT_EQ(open_trace(folder_ / "out.vtrace")->header(), header);
+}
+
+TEST_F(OtherConverters, AFileIsNotMadeOfItself) {
+  ConvertOptions options;
+  options.format = "trace";
+  options.input = options.output = folder_ / "a.jsonl";
+  write_text(options.input, "{\"vmart_trace\":1}\n");
+  EXPECT_NE(error_of([&] { convert_trace(options); }).find("is both what is read"),
+            std::string::npos);
+  EXPECT_EQ(text_of(options.input), "{\"vmart_trace\":1}\n");
+}
+
+TEST_F(OtherConverters, HeadersSayWhereFromAndHow) {
+  convert("mooncake", "a.jsonl",
+          "{\"timestamp\":0,\"input_length\":1,\"output_length\":0,\"hash_ids\":[1]}\n",
+          {"keep_s=7"});
+  const TraceHeader header = open_trace(folder_ / "out.vtrace")->header();
+  EXPECT_EQ(header.name, "mooncake a.jsonl");
+  EXPECT_EQ(header.origin, "kvcache-ai/Mooncake (FAST 2025): a.jsonl");
+  EXPECT_EQ(header.licence, "Apache-2.0");
+  EXPECT_EQ(header.made,
+            "vmart-lab convert mooncake seed=1 keep_s=7 token_bytes=131072 token_us=30000");
+}
+
+}  // namespace
+}  // namespace vma

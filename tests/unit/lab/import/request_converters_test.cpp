@@ -1,0 +1,217 @@
+// Requests to language models become the accesses that the converters' headers promise; the
+// expected ones are worked out by hand.
+
+#include "unit/lab/import/convert_rig.hpp"
+
+#include <vma/error.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+
+namespace vma {
+namespace {
+
+using Lines = std::vector<std::string>;
+using RequestConverters = Converting;
+constexpr std::int64_t second = 1'000'000'000;
+
+ToldEvent of_task(ToldEvent told, std::uint32_t task, UseKind use, std::int64_t duration_ns = 0,
+                  float passes = 1, std::uint64_t offset = 0) {
+  told.event.task = task;
+  told.event.use = use;
+  told.event.duration = Time(duration_ns);
+  told.event.passes = passes;
+  told.event.offset = offset;
+  return told;
+}
+
+// Tokens of 10 bytes, 1 ms each: a prompt of 100 and 4 output tokens read 4*100 + 0+1+2+3 tokens,
+// which is 406/104 passes over all 104.
+TEST_F(RequestConverters, Azure) {
+  const auto events = convert("azure", "a.csv",
+                              "TIMESTAMP,ContextTokens,GeneratedTokens\r\n"
+                              "2023-11-16 23:59:59.9999000,100,4\r\n"
+                              "2023-11-17 00:00:00.0009,5,0\r\n"
+                              "2023-11-17 00:00:01,0,1",
+                              {"token_bytes=10", "token_us=1000"});
+  const std::int64_t next = 1'000'000, third = second + 100'000;
+  const std::int64_t end = 4'000'000;
+  EXPECT_EQ(events, (std::vector{
+                        allocation(0, 1, 1040, "kv"),
+                        of_task(access(0, 1, 1000), 1, UseKind::write),
+                        of_task(access(0, 1, 1040), 1, UseKind::read, end, 406.0F / 104),
+                        of_task(access(0, 1, 40), 1, UseKind::write, end, 1, 1000),
+                        allocation(next, 2, 50, "kv"),
+                        of_task(access(next, 2, 50), 2, UseKind::write),
+                        free_of(next, 2),
+                        free_of(end, 1),
+                        allocation(third, 3, 10, "kv"),
+                        of_task(access(third, 3, 10), 3, UseKind::write, 1'000'000),
+                        free_of(third + 1'000'000, 3),
+                    }));
+  EXPECT_EQ(bad(), Lines{});
+}
+
+TEST_F(RequestConverters, AzureTakesTimeForPromptsIfTold) {
+  const auto events = convert(
+      "azure", "a.csv", "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 00:00:00,100,1\n",
+      {"token_bytes=1", "token_us=7", "prefill_tokens_s=50"});
+  ASSERT_EQ(events.size(), 5u);
+  EXPECT_EQ(events[1].event.duration, Time(2 * second));
+  EXPECT_EQ(events[2].event.time, Time(2 * second));
+  EXPECT_EQ(events[4].event.time, Time(2 * second + 7000));
+}
+
+TEST_F(RequestConverters, AzureNamesBadLines) {
+  convert("azure", "a.csv",
+          "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+          "2023-11-16 18:00:00.5,1,1\n"
+          "2023-11-16 18:00:00.4,1,1\n"
+          "2023-02-30 18:00:00,1,1\n"
+          "2023-11-16T18:00:00,1,1\n"
+          "2023-11-16 18:00:01,x,1\n"
+          "2023-11-16 18:00:01,1\n"
+          "2023-11-16 18:00:01,0,0\n"
+          "\n"
+          "2023-11-16 18:00:01,1,1\n");
+  EXPECT_EQ(bad(), (Lines{"3: comes before the request above it", "4: TIMESTAMP: is no day",
+                          "5: TIMESTAMP: is no time",
+                          "6: ContextTokens: \"x\" is no whole number from 0 to 100000000",
+                          "7: has 2 fields, not 3", "8: has no tokens"}));
+}
+
+TEST_F(RequestConverters, AnotherHeaderIsRefused) {
+  EXPECT_NE(
+      error_of([this] { convert("azure", "a.csv", "a,b,c\n"); }).find("a.csv: line 1: is not"),
+      std::string::npos);
+}
+
+TEST_F(RequestConverters, Vidur) {
+  const std::string text =
+      "num_prefill_tokens,num_decode_tokens,num_total_tokens,pd_ratio\n"
+      "10,2,12,5.0\n1,1,3,1.0\n20,1,21,20.0\n";
+  const auto events = convert("vidur", "a.csv", text, {"token_bytes=1", "requests_s=2"});
+  EXPECT_EQ(bad(), (Lines{"3: num_total_tokens: \"3\" is no whole number from 2 to 2"}));
+  ASSERT_EQ(events.size(), 10u);
+  EXPECT_EQ(events[0], allocation(0, 1, 12, "kv"));
+  EXPECT_GT(events[5].event.time, Time(0));
+  EXPECT_EQ(events[5].event.object, 3u);
+  EXPECT_EQ(convert("vidur", "a.csv", text, {"token_bytes=1", "requests_s=2"}), events);
+  seed_ = 2;
+  EXPECT_NE(convert("vidur", "a.csv", text, {"token_bytes=1", "requests_s=2"}), events);
+}
+
+// The second was scheduled first.
+TEST_F(RequestConverters, LlmServingSim) {
+  const auto events = convert(
+      "llmservingsim", "a.jsonl",
+      R"({"request_id":"a","input_toks":3,"output_toks":1,"queued_ts":100.0,"scheduled_ts":102.0,"first_token_ts":103.0,"last_token_ts":103.5})"
+      "\n"
+      R"({"request_id":"b","input_toks":2,"output_toks":2,"queued_ts":100.5,"scheduled_ts":101.0,"first_token_ts":101.25,"last_token_ts":102.5})"
+      "\n"
+      R"({"request_id":"c","input_toks":2,"output_toks":2,"queued_ts":101,"scheduled_ts":100.0,"first_token_ts":101.25,"last_token_ts":102.5})"
+      "\n",
+      {"token_bytes=8"});
+  EXPECT_EQ(events,
+            (std::vector{
+                allocation(second, 2, 32, "kv"),
+                of_task(access(second, 2, 16), 2, UseKind::write, second / 4),
+                of_task(access(second * 5 / 4, 2, 32), 2, UseKind::read, second * 5 / 4, 1.25),
+                of_task(access(second * 5 / 4, 2, 16), 2, UseKind::write, second * 5 / 4, 1, 16),
+                allocation(2 * second, 1, 32, "kv"),
+                of_task(access(2 * second, 1, 24), 1, UseKind::write, second),
+                free_of(second * 5 / 2, 2),
+                of_task(access(3 * second, 1, 32), 1, UseKind::read, second / 2, 0.75),
+                of_task(access(3 * second, 1, 8), 1, UseKind::write, second / 2, 1, 24),
+                free_of(second * 7 / 2, 1),
+            }));
+  EXPECT_EQ(bad(), (Lines{"3: the line: scheduled_ts: 100 is not between 101 and 1000000000"}));
+}
+
+// Blocks are 512 tokens of 2 bytes; the second request shares one of them, the third comes when
+// that one is gone.
+TEST_F(RequestConverters, Mooncake) {
+  const auto events =
+      convert("mooncake", "a.jsonl",
+              R"({"timestamp":0,"input_length":600,"output_length":10,"hash_ids":[4,5]})"
+              "\n"
+              R"({"timestamp":500,"input_length":512,"output_length":0,"hash_ids":[4]})"
+              "\n"
+              R"({"timestamp":4000,"input_length":1,"output_length":0,"hash_ids":[4]})"
+              "\n",
+              {"token_bytes=2", "token_us=100000", "keep_s=2"});
+  EXPECT_EQ(events, (std::vector{
+                        allocation(0, 4, 1024, "kv"),
+                        of_task(access(0, 4, 1024), 1, UseKind::write),
+                        of_task(access(0, 4, 1024), 1, UseKind::read, second, 10),
+                        allocation(0, 5, 1024, "kv"),
+                        of_task(access(0, 5, 176), 1, UseKind::write),
+                        of_task(access(0, 5, 176), 1, UseKind::read, second, 10),
+                        of_task(access(second / 2, 4, 1024), 2, UseKind::read),
+                        free_of(3 * second, 4),
+                        free_of(3 * second, 5),
+                        allocation(4 * second, 4, 1024, "kv"),
+                        of_task(access(4 * second, 4, 2), 3, UseKind::write),
+                        free_of(6 * second, 4),
+                    }));
+  EXPECT_EQ(bad(), Lines{});
+}
+
+TEST_F(RequestConverters, MooncakeKeepsABlockWhileItIsUsedAgain) {
+  std::string text;
+  for (int time = 0; time <= 9000; time += 1500) {
+    text += "{\"timestamp\":" + std::to_string(time) +
+            ",\"input_length\":512,\"output_length\":0,\"hash_ids\":[7]}\n";
+  }
+  const auto events = convert("mooncake", "a.jsonl", text, {"keep_s=2"});
+  ASSERT_EQ(events.size(), 9u) << "one allocation, seven accesses, one free";
+  EXPECT_EQ(events.back(), free_of(11 * second, 7));
+}
+
+TEST_F(RequestConverters, MooncakeNamesBadLines) {
+  convert("mooncake", "a.jsonl",
+          "{\"timestamp\":5,\"input_length\":1,\"output_length\":0,\"hash_ids\":[1]}\n"
+          "{\"timestamp\":4,\"input_length\":1,\"output_length\":0,\"hash_ids\":[1]}\n"
+          "{\"timestamp\":6,\"input_length\":513,\"output_length\":0,\"hash_ids\":[1]}\n"
+          "{\"timestamp\":6,\"input_length\":1,\"output_length\":0,\"hash_ids\":[-1]}\n"
+          "{\"timestamp\":6,\"input_length\":1,\"output_length\":0}\n"
+          "{\"timestamp\":6\n");
+  ASSERT_EQ(bad().size(), 5u);
+  EXPECT_EQ(bad()[0], "2: comes before the request above it");
+  EXPECT_EQ(bad()[1], "3: hash_ids: are 1, and 513 tokens have 2");
+  EXPECT_EQ(bad()[2], "4: hash_ids: holds what is no whole number");
+  EXPECT_EQ(bad()[3], "5: the line: hash_ids: is missing");
+  EXPECT_TRUE(bad()[4].starts_with("6: ")) << bad()[4];
+}
+
+TEST_F(RequestConverters, TooManyBadLinesLeaveNothing) {
+  bad_lines_max_ = 1;
+  const std::string error = error_of([this] { convert("mooncake", "a.jsonl", "x\ny\n"); });
+  EXPECT_NE(error.find("a.jsonl: line 2: "), std::string::npos) << error;
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out.vtrace"));
+}
+
+TEST_F(RequestConverters, NothingIsNoTrace) {
+  EXPECT_NE(error_of([this] { convert("mooncake", "a.jsonl", "\n"); }).find("has nothing that"),
+            std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out.vtrace"));
+}
+
+TEST_F(RequestConverters, FormatsAndParametersAreNamedWhenTheyAreNone) {
+  const auto error = [this](const std::string& format, const std::string& value) {
+    return error_of([&] { convert(format, "a.jsonl", "", {value}); });
+  };
+  EXPECT_NE(error("cake", "a=1").find("there are trace, azure, dlrm"), std::string::npos);
+  EXPECT_NE(error("mooncake", "keep=1").find("\"keep\" is no parameter"), std::string::npos);
+  EXPECT_NE(error("mooncake", "keep=1").find("keep_s: 300"), std::string::npos);
+  EXPECT_NE(error("mooncake", "keep_s").find("is no whole number from 0 to 1000000"),
+            std::string::npos);
+  EXPECT_NE(error("mooncake", "keep_s=1.5").find("is no whole number"), std::string::npos);
+  EXPECT_NE(error("mooncake", "keep_s=nan").find("is no whole number"), std::string::npos);
+  EXPECT_NE(error("mooncake", "keep_s=-1").find("is no whole number"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace vma

@@ -1,0 +1,162 @@
+// Figures of a report that is written by hand, and of replays that can be worked out.
+
+#include "lab/replay/replay_metrics.hpp"
+
+#include "unit/lab/replay/replay_rig.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <chrono>
+#include <string>
+#include <vector>
+
+namespace vma {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+/// On the two GPUs of `ReplayRig`: 10 s, in which both GPUs do something.
+ReplayReport written_report() {
+  ReplayReport report;
+  report.begin = seconds(5);
+  report.end = seconds(15);
+  report.accesses = 30;
+  report.bytes = 1000;
+  report.access_s = 12;
+  report.local_s = 5;
+  report.wait_s = 3;
+  report.move_s = 1.5;
+  report.stall = milliseconds(250);
+  report.skew = milliseconds(500);
+  report.moves = 4;
+  report.bytes_moved = 400;
+  report.thrashes = 2;
+  report.accesses_lost = 6;
+  report.allocations_lost = 7;
+  report.chunks_spilled = 8;
+  report.policy_failures = 9;
+  report.places = {"gpu(0)", "gpu(1)", "host(0)"};
+  report.devices = {{20, 500, seconds(4), Time(0), 4, {300, 100, 100}},
+                    {10, 500, seconds(8), Time(0), 1, {50, 200, 250}}};
+  report.tenants["a"] = {10, 500, 2, 2};
+  report.tenants["b"] = {20, 500, 10, 2.5};
+  report.tenants["none"] = {};
+  report.window = seconds(1);
+  for (const char* end : {"hbm", "to peers", "from peers", "to host", "from host"})
+    for (const char* gpu : {"gpu(0) ", "gpu(1) "}) report.bytes_by_link[std::string(gpu) + end] = 0;
+  report.bytes_by_link["gpu(0) hbm"] = 10'000;       // Of 4000 a second.
+  report.bytes_by_link["gpu(1) from peers"] = 3000;  // Of 400.
+  return report;
+}
+
+TEST(ReplayMetrics, AreWhatTheReportSaysInOneFigureEach) {
+  ReplayRig rig;
+  const ReplayMetrics metrics = metrics_of(written_report(), rig.machine());
+  EXPECT_EQ(metrics.seconds, 10);
+  EXPECT_EQ(metrics.accesses, 30u);
+  EXPECT_EQ(metrics.bytes, 1000);
+  EXPECT_EQ(metrics.excess_s, 7);
+  EXPECT_EQ(metrics.slowdown, 12.0 / 5);
+  EXPECT_EQ(metrics.wait_s, 3);
+  EXPECT_EQ(metrics.cost_s, 13.5);
+  EXPECT_EQ(metrics.move_s, 1.5);
+  EXPECT_EQ(metrics.stall_s, 0.25);
+  EXPECT_EQ(metrics.skew_s, 0.5);
+  EXPECT_EQ(metrics.moves, 4u);
+  EXPECT_EQ(metrics.bytes_moved, 400u);
+  EXPECT_EQ(metrics.thrashes, 2u);
+  EXPECT_EQ(metrics.accesses_lost, 6u);
+  EXPECT_EQ(metrics.allocations_lost, 7u);
+  EXPECT_EQ(metrics.chunks_spilled, 8u);
+  EXPECT_EQ(metrics.policy_failures, 9u);
+}
+
+TEST(ReplayMetrics, SharesAreOfBytesByWhoAccessesThem) {
+  ReplayRig rig;
+  const ReplayMetrics metrics = metrics_of(written_report(), rig.machine());
+  EXPECT_EQ(metrics.own_share, (300 + 200) / 1000.0);
+  EXPECT_EQ(metrics.peer_share, (100 + 50) / 1000.0);
+  EXPECT_EQ(metrics.host_share, (100 + 250) / 1000.0);
+}
+
+TEST(ReplayMetrics, FairnessIsJainsIndexOfTheSlowdown) {
+  ReplayRig rig;
+  const ReplayMetrics metrics = metrics_of(written_report(), rig.machine());
+  EXPECT_DOUBLE_EQ(metrics.fairness_tenants.value(), 25.0 / (2 * 17));  // Of 1 and 4.
+  EXPECT_DOUBLE_EQ(metrics.fairness_devices.value(), 81.0 / (2 * 65));  // Of 1 and 8.
+  EXPECT_EQ(jain_index(std::array{3.0, 3.0, 3.0}), 1);
+  EXPECT_DOUBLE_EQ(jain_index(std::array{0.0, 0.0, 2.0, 0.0}).value(), 0.25);
+  EXPECT_EQ(jain_index(std::array{0.0}), std::nullopt);
+}
+
+TEST(ReplayMetrics, ALinksUseIsOfWhatItCouldCarry) {
+  ReplayRig rig;
+  const ReplayMetrics metrics = metrics_of(written_report(), rig.machine());
+  EXPECT_EQ(metrics.links.size(), 10u);
+  EXPECT_DOUBLE_EQ(metrics.links.at("gpu(0) hbm"), 0.25);
+  EXPECT_DOUBLE_EQ(metrics.links.at("gpu(1) from peers"), 0.75);
+  EXPECT_EQ(metrics.links.at("gpu(1) hbm"), 0);
+  EXPECT_DOUBLE_EQ(metrics.link_use_max, 0.75);
+}
+
+TEST(ReplayMetrics, SettlingIsTheMeanOfTheMarksThatSettled) {
+  ReplayRig rig;
+  ReplayReport report = written_report();
+  EXPECT_EQ(metrics_of(report, rig.machine()).settle_s, std::nullopt);
+  const auto phase = [&](const std::vector<double>& slowdowns) {
+    report.marks.emplace_back(report.begin + seconds(report.windows.size()), "phase");
+    for (const double slowdown : slowdowns) report.windows.push_back({0, slowdown, 1, 0, {}});
+  };
+  phase({3, 3, 3, 1, 1, 1, 1, 1});
+  phase({3, 1, 1});  // Too short.
+  phase({3, 2, 2, 2, 2, 2, 2, 2});
+  const ReplayMetrics metrics = metrics_of(report, rig.machine());
+  EXPECT_EQ(metrics.marks, 3u);
+  EXPECT_EQ(metrics.marks_settled, 2u);
+  EXPECT_EQ(metrics.settle_s, (3 + 1) / 2.0);
+}
+
+TEST(ReplayMetrics, WhereNothingHappenedNothingIsSaid) {
+  ReplayRig rig;
+  ListedTrace trace;
+  trace.alloc(Time(0), 1, 100);
+  const ReplayMetrics metrics = metrics_of(rig.run(trace), rig.machine());
+  EXPECT_EQ(metrics.slowdown, std::nullopt);
+  EXPECT_EQ(metrics.own_share, std::nullopt);
+  EXPECT_EQ(metrics.fairness_tenants, std::nullopt);
+  EXPECT_EQ(metrics.fairness_devices, std::nullopt);
+  EXPECT_EQ(metrics.settle_s, std::nullopt);
+  EXPECT_EQ(metrics.link_use_max, 0);
+  EXPECT_TRUE(to_json(metrics).at("slowdown").is_null());
+  EXPECT_TRUE(to_json(metrics).at("settle_s").is_null());
+}
+
+TEST(ReplayMetrics, JsonHasEachOfThem) {
+  ReplayRig rig;
+  const boost::json::object json = to_json(metrics_of(written_report(), rig.machine()));
+  EXPECT_EQ(json.size(), 29u);
+  EXPECT_EQ(json.at("slowdown"), 12.0 / 5);
+  EXPECT_EQ(json.at("bytes_moved"), 400);
+  EXPECT_EQ(json.at("links").at("gpu(0) hbm"), 0.25);
+}
+
+/// What moves after the last access has ended slowed nobody down, and may take longer than all.
+TEST(ReplayMetrics, LinksAreMeasuredUntilTheLastAccessEnds) {
+  ReplayRig rig;
+  ListedTrace trace;
+  const TracePlace at{gpu(0)};
+  trace.alloc(Time(0), 1, 100, at).access(Time(0), 1, 100, at).free(seconds(60), 1);
+  const auto to_host = [](const Snapshot& snapshot, Plan& plan) {
+    if (snapshot.now() == seconds(10)) plan.move(ChunkId{0}, host_0, 1, "told to");
+  };
+  const ReplayReport report = rig.run(trace, std::make_unique<ToldPolicy>(to_host));
+  EXPECT_EQ(report.bytes_moved, 100u);
+  EXPECT_EQ(report.bytes_by_link.at("gpu(0) hbm"), 100);
+  EXPECT_EQ(report.bytes_by_link.at("gpu(0) to host"), 0);
+  EXPECT_NEAR(metrics_of(report, rig.machine()).link_use_max, 1, 1e-6);
+}
+
+}  // namespace
+}  // namespace vma

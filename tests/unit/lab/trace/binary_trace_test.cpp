@@ -1,0 +1,201 @@
+// A binary trace is what was written, byte for byte as docs/reference/traces.md says, and whatever
+// else lies in the file is refused by file and offset: nothing crashes, and no half of a trace
+// passes for one.
+
+#include "lab/trace/binary_trace_format.hpp"
+#include "lab/trace/trace_block_decoder.hpp"
+#include "recording/byte_order.hpp"
+#include "support/test_run.hpp"
+#include "unit/lab/trace/trace_rig.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace vma {
+namespace {
+
+const TraceHeader header{"name", "origin", "MIT", "by hand"};
+
+class BinaryTrace : public testing::Test {
+ protected:
+  void expect_refused(const std::vector<std::uint8_t>& bytes, const std::string& why) {
+    write_bytes(path_, bytes);
+    EXPECT_EQ(error_of([this] { read_all(path_); }),
+              fmt::format("read_trace: invalid_argument: {}: {}", path_, why));
+  }
+
+  TemporaryFolder folder_;
+  const std::string path_ = folder_ / "test.vtrace";
+};
+
+TEST_F(BinaryTrace, HoldsWhatWasWritten) {
+  for (const std::size_t count : {0, 1, 1023, 1024, 1025, 20'000}) {
+    SCOPED_TRACE(fmt::format("VMART_SEED={}, {} events", run_seed(), count));
+    const std::vector<ToldEvent> events = random_events(run_seed() + count, count);
+    write_all(path_, header, events);
+    const auto source = open_trace(path_);
+    EXPECT_EQ(source->header(), header);
+    const std::vector<ToldEvent> read = read_all(*source);
+    ASSERT_EQ(read.size(), events.size());
+    for (std::size_t event = 0; event < count; ++event) ASSERT_EQ(read[event], events[event]);
+    EXPECT_TRUE(source->next().empty()) << "the end stays the end";
+  }
+}
+
+// The example of docs/reference/traces.md.
+TEST_F(BinaryTrace, HasThePayloadOfTheDocument) {
+  std::vector<ToldEvent> events;
+  events.push_back(allocation(1000, 7, 4 << 20, "kv"));
+  events.back().event.at = TracePlace(gpu(1));
+  events.push_back(access(1500, 7, 2 << 20));
+  events.back().event.offset = 2 << 20;
+  events.back().event.at = TracePlace(gpu(1));
+  events.back().event.task = 3;
+  events.push_back(access(1500, 7, 2 << 20));
+  events.back().event.at = TracePlace(gpu(1));
+  events.back().event.task = 3;
+  events.back().event.use = UseKind::write;
+  events.back().event.passes = 2;
+  events.push_back(free_of(2000, 7));
+  events.push_back(ToldEvent{});
+  events.back().event.kind = TraceEventKind::mark;
+  events.back().event.time = Time(2000);
+  events.back().tag = "kv";
+  write_all(path_, header, events);
+  const std::vector<std::uint8_t> payload{
+      0x2A, 0xE8, 0x07, 0x0E, 0x80, 0x80, 0x80, 0x02, 0x03, 0x00, 0x02, 'k',  'v',   //
+      0x61, 0xF4, 0x03, 0x0E, 0x80, 0x80, 0x80, 0x01, 0x80, 0x80, 0x80, 0x02, 0x03,  //
+      0x06, 0x00,                                                                    //
+      0x89, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x40,                          //
+      0x03, 0xF4, 0x03, 0x0E,                                                        //
+      0x05, 0x00, 0x00};
+  const std::vector<std::uint8_t> bytes = read_bytes(path_);
+  const auto block =
+      std::search(bytes.begin(), bytes.end(), trace_block_marker.begin(), trace_block_marker.end());
+  ASSERT_NE(block, bytes.end());
+  ASSERT_EQ(get_fixed<std::uint32_t>(&*block + 4), payload.size());
+  EXPECT_EQ(get_fixed<std::uint32_t>(&*block + 8), 5u);
+  EXPECT_TRUE(std::equal(payload.begin(), payload.end(), block + 16));
+  EXPECT_EQ(read_all(path_), events);
+}
+
+TEST_F(BinaryTrace, AnyTruncationIsRefused) {
+  write_all(path_, header, random_events(run_seed(), 50));
+  const std::vector<std::uint8_t> whole = read_bytes(path_);
+  for (std::size_t size = trace_magic.size(); size < whole.size(); ++size) {
+    write_bytes(path_, {whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size)});
+    ASSERT_NE(error_of([this] { read_all(path_); }), "") << size << " of " << whole.size();
+  }
+}
+
+TEST_F(BinaryTrace, SaysWhereAndWhatIsWrong) {
+  write_all(path_, header, random_events(run_seed(), 50));
+  const std::vector<std::uint8_t> whole = read_bytes(path_);
+  const std::uint64_t block = trace_file_header_bytes + write_trace_header(header).size();
+
+  auto bytes = whole;
+  bytes[8] = 2;
+  expect_refused(bytes, "offset 8: is of version 2, not 1");
+  bytes = whole;
+  bytes[trace_file_header_bytes + 20] ^= 1;
+  expect_refused(bytes, "offset 16: the header's sum is wrong");
+  bytes = whole;
+  bytes[block] = 'X';
+  expect_refused(bytes, fmt::format("offset {}: here is no block", block));
+  bytes = whole;
+  bytes[block + 7] = 1;
+  expect_refused(bytes, fmt::format("offset {}: says that its block takes {} bytes", block + 4,
+                                    get_fixed<std::uint32_t>(&bytes[block + 4])));
+  bytes = whole;
+  bytes[block + 20] ^= 1;
+  expect_refused(bytes, fmt::format("offset {}: a block's sum is wrong", block + 12));
+  bytes = whole;
+  bytes.push_back(0);
+  expect_refused(bytes, fmt::format("offset {}: something follows the end", whole.size()));
+}
+
+TEST_F(BinaryTrace, AMissingBlockIsNoticed) {
+  const std::vector<ToldEvent> events = random_events(run_seed(), 20'000);
+  write_all(path_, header, events);
+  const std::vector<std::uint8_t> whole = read_bytes(path_);
+  const std::size_t block = trace_file_header_bytes + write_trace_header(header).size();
+  const std::size_t next =
+      block + trace_block_header_bytes + get_fixed<std::uint32_t>(&whole[block + 4]);
+  std::vector<std::uint8_t> bytes(whole.begin(),
+                                  whole.begin() + static_cast<std::ptrdiff_t>(block));
+  bytes.insert(bytes.end(), whole.begin() + static_cast<std::ptrdiff_t>(next), whole.end());
+  write_bytes(path_, bytes);
+  EXPECT_NE(error_of([this] { read_all(path_); }).find("the end counts other than"),
+            std::string::npos);
+}
+
+TEST_F(BinaryTrace, NoMutationCrashesAndNonePassesForTheWhole) {
+  const std::vector<ToldEvent> events = random_events(run_seed(), 300);
+  write_all(path_, header, events);
+  const std::vector<std::uint8_t> whole = read_bytes(path_);
+  std::mt19937_64 random(run_seed());
+  for (int round = 0; round < 300; ++round) {
+    SCOPED_TRACE(fmt::format("VMART_SEED={}, round {}", run_seed(), round));
+    std::vector<std::uint8_t> bytes = whole;
+    for (std::uint64_t changes = 1 + random() % 4; changes > 0; --changes) {
+      bytes[random() % bytes.size()] = static_cast<std::uint8_t>(random());
+    }
+    if (bytes == whole || !std::equal(trace_magic.begin(), trace_magic.end(), bytes.begin())) {
+      continue;
+    }
+    write_bytes(path_, bytes);
+    const std::string error = error_of([this] { read_all(path_); });
+    ASSERT_NE(error.find(path_ + ": "), std::string::npos) << error;
+  }
+}
+
+// Sums hide the decoder from mutations of a file, so it is given them itself.
+TEST_F(BinaryTrace, TheDecoderTakesAnyBytes) {
+  std::mt19937_64 random(run_seed());
+  std::vector<TraceEvent> events(64);
+  std::uint64_t decoded = 0, given_up = 0;
+  for (int round = 0; round < 20'000; ++round) {
+    SCOPED_TRACE(fmt::format("VMART_SEED={}, round {}", run_seed(), round));
+    const std::size_t size = random() % 200;
+    std::vector<std::uint8_t> bytes(size + TraceBlockDecoder::padding_bytes, 0xFF);
+    // Small numbers, so that it is not the first byte that makes no sense.
+    for (std::size_t at = 0; at < size; ++at) {
+      bytes[at] = static_cast<std::uint8_t>(random() % (random() % 8 == 0 ? 256 : 6));
+    }
+    TraceBlockDecoder decoder({bytes.data(), size});
+    TraceTags tags;
+    while (!decoder.done()) {
+      const std::size_t count = decoder.next(events, tags);
+      decoded += count;
+      for (std::size_t event = 0; event < count; ++event) {
+        ASSERT_EQ(fault_of(events[event]), nullptr);
+        ASSERT_LT(static_cast<std::size_t>(events[event].tag), tags.size());
+      }
+      ASSERT_LE(decoder.offset(), size);
+    }
+    if (decoder.trouble() != nullptr) ++given_up;
+  }
+  EXPECT_GT(decoded, 1000u) << "it was given sense as well";
+  EXPECT_GT(given_up, 1000u) << "and nonsense";
+}
+
+TEST_F(BinaryTrace, EventsOutOfOrderAreNotWritten) {
+  const auto sink = create_trace(path_, header);
+  const TraceTags tags;
+  const TraceEvent events[] = {access(5, 1, 1).event, access(4, 1, 1).event};
+  EXPECT_NE(error_of([&] { sink->write(events, tags); }).find("at 4 ns: it comes before"),
+            std::string::npos);
+}
+
+TEST_F(BinaryTrace, AFolderThatIsNotThereIsNamed) {
+  const std::string path = folder_ / "none/test.vtrace";
+  EXPECT_NE(error_of([&] { create_trace(path, header); }).find(path), std::string::npos);
+  EXPECT_NE(error_of([&] { open_trace(path); }).find(path), std::string::npos);
+}
+
+}  // namespace
+}  // namespace vma

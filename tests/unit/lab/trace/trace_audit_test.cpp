@@ -1,0 +1,79 @@
+// An audit finds events that do not fit those before them, and adds up the others.
+
+#include "lab/trace/trace_audit.hpp"
+#include "unit/lab/trace/trace_rig.hpp"
+
+#include <vma/error.hpp>
+
+#include <gtest/gtest.h>
+
+namespace vma {
+namespace {
+
+TEST(TraceAudit, FindsWhatDoesNotFit) {
+  TraceAudit audit;
+  EXPECT_EQ(audit.add(access(0, 1, 1).event), "object 1 does not live");
+  EXPECT_EQ(audit.add(allocation(1, 1, 100).event), std::nullopt);
+  EXPECT_EQ(audit.add(allocation(2, 1, 100).event), "object 1 lives already");
+  EXPECT_EQ(audit.add(access(3, 1, 100).event), std::nullopt);
+  TraceEvent beyond = access(3, 1, 100).event;
+  beyond.offset = 1;
+  EXPECT_EQ(audit.add(beyond), "100 bytes from 1 on of object 1, which has 100");
+  EXPECT_EQ(audit.add(free_of(4, 1).event), std::nullopt);
+  EXPECT_EQ(audit.add(free_of(4, 1).event), "object 1 does not live");
+  EXPECT_EQ(audit.add(allocation(5, 1, 100).event), std::nullopt);
+  EXPECT_EQ(audit.fault_count(), 4u);
+  EXPECT_EQ(audit.events(), 8u);
+}
+
+TEST(TraceAudit, AddsUp) {
+  TraceAudit audit;
+  std::vector<TraceEvent> events{allocation(10, 1, 100).event, allocation(11, 2, 50).event,
+                                 access(12, 1, 100).event,     access(13, 2, 50).event,
+                                 free_of(14, 1).event,         allocation(15, 3, 20).event};
+  events[2].passes = 2.5;
+  events[2].at = TracePlace(gpu(3));
+  events[3].use = UseKind::read_write;
+  events[3].duration = Time(100);
+  audit.add(events);
+  EXPECT_EQ(audit.fault_count(), 0u);
+  EXPECT_EQ(audit.count(TraceEventKind::allocation), 3u);
+  EXPECT_EQ(audit.bytes_live_max(), 150u);
+  EXPECT_EQ(audit.objects_live(), 2u);
+  EXPECT_EQ(audit.bytes_read(), 300);
+  EXPECT_EQ(audit.bytes_written(), 50);
+  EXPECT_EQ(audit.unplaced(), 1u);
+  EXPECT_EQ(audit.devices(), std::set<int>{3});
+  EXPECT_EQ(audit.begin(), Time(10));
+  EXPECT_EQ(audit.end(), Time(113)) << "an access lasts";
+}
+
+TEST(TraceAudit, SaysWhatRoomATraceNeeds) {
+  TraceAudit audit;
+  std::vector<TraceEvent> events{allocation(0, 1, 100).event, allocation(0, 2, 30).event,
+                                 free_of(1, 1).event, allocation(2, 3, 60).event};
+  audit.add(events);
+  EXPECT_EQ(audit.room().peak_bytes, 130u);
+  EXPECT_EQ(audit.room().chunk_max(40), 40u);
+  EXPECT_EQ(audit.room().chunk_max(1000), 100u) << "no chunk is larger than its object";
+  events = {allocation(3, 4, 500).event, allocation(3, 5, 50).event};
+  events[0].chunk_bytes = 64;
+  events[1].chunk_bytes = 999;
+  audit.add(events);
+  EXPECT_EQ(audit.room().chunk_max(40), 64u);
+  EXPECT_EQ(audit.room().chunk_max(80), 80u);
+}
+
+TEST(TraceAudit, KeepsTheFirstFaultsWithTheirNumbers) {
+  TraceAudit audit;
+  std::vector<TraceEvent> events{allocation(0, 1, 1).event};
+  for (int time = 1; time < 100; ++time) events.push_back(access(time, 9, 1).event);
+  audit.add(events);
+  EXPECT_EQ(audit.fault_count(), 99u);
+  ASSERT_EQ(audit.faults().size(), TraceAudit::faults_kept_max);
+  EXPECT_EQ(audit.faults()[0].event, 2u);
+  EXPECT_EQ(audit.faults()[0].reason, "object 9 does not live");
+}
+
+}  // namespace
+}  // namespace vma

@@ -1,0 +1,67 @@
+#pragma once
+
+#include "lab/trace/trace_sink.hpp"
+#include "lab/trace/trace_source.hpp"
+#include "unit/recording/record_samples.hpp"
+
+#include <vma/error.hpp>
+
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace vma {
+
+/// An event with its tag as text, so that events of two traces can be compared.
+struct ToldEvent {
+  TraceEvent event;  // Its `tag` is 0.
+  std::string tag;
+
+  friend bool operator==(const ToldEvent&, const ToldEvent&) = default;
+  friend void PrintTo(const ToldEvent& told, std::ostream* out);
+};
+
+/// Keeps what comes.
+class KeepingSink final : public TraceSink {
+ public:
+  void write(std::span<const TraceEvent> events, const TraceTags& tags) override;
+  void finish() override { finished = true; }
+
+  std::vector<ToldEvent> events;
+  bool finished = false;
+};
+
+/// Everything of a trace, to its end.
+std::vector<ToldEvent> read_all(TraceSource& source);
+std::vector<ToldEvent> read_all(const std::string& path);
+/// Makes a trace of them, in the form of the path's ending.
+void write_all(const std::string& path, const TraceHeader& header,
+               const std::vector<ToldEvent>& events);
+
+void write_text(const std::string& path, std::string_view text);
+std::string text_of(const std::string& path);
+
+/// What the Error says that `body` throws; empty: it throws none.
+template <typename Body>
+std::string error_of(Body&& body) {
+  try {
+    std::forward<Body>(body)();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+/// Events in the order of time that `fault_of` has nothing against, over the whole range of their
+/// members.
+std::vector<ToldEvent> random_events(std::uint64_t seed, std::size_t count);
+
+ToldEvent access(std::int64_t time_ns, std::uint64_t object, std::uint64_t bytes);
+ToldEvent allocation(std::int64_t time_ns, std::uint64_t object, std::uint64_t bytes,
+                     std::string tag = {});
+ToldEvent free_of(std::int64_t time_ns, std::uint64_t object);
+
+}  // namespace vma

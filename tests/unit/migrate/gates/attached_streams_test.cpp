@@ -1,0 +1,312 @@
+// Goal: the list says which streams a gate of an allocation has to stop: each once, with the kind
+// that the driver gives, without those that are gone; and attaching disturbs nobody.
+#include "migrate/gates/attached_streams.hpp"
+
+#include "driver/intercept_driver.hpp"
+#include "unit/migrate/gates/gate_rig.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <iterator>
+
+namespace vma {
+namespace {
+
+constexpr Address all{}, mine{0x1000}, yours{0x2000};
+
+struct AttachRig : GateRig {
+  AttachRig() { machine().set_current_context(context(0)); }
+  ~AttachRig() { machine().set_current_context({}); }
+  std::size_t count(Address allocation) { return attached().in_scope(allocation).size(); }
+};
+
+TEST(AttachedStreams, AreInScopeOfAllMemoryOrOfTheirAllocation) {
+  AttachRig rig;
+  const BoundStream one = rig.new_stream(0), two = rig.new_stream(1);
+  rig.attached().attach(one, all);
+  rig.attached().attach(two, mine);
+  EXPECT_EQ(rig.count(mine), 2u);
+  EXPECT_EQ(rig.count(yours), 1u);
+  rig.attached().attach(one, mine);  // Twice in scope, once in the list.
+  EXPECT_EQ(rig.count(mine), 2u);
+  rig.attached().detach(one, all);
+  EXPECT_EQ(rig.count(mine), 2u);
+  EXPECT_EQ(rig.count(yours), 0u);
+  EXPECT_TRUE(rig.attached().any(mine));
+  EXPECT_FALSE(rig.attached().any(yours));
+}
+
+TEST(AttachedStreams, AreDetachedOnceNobodyUsesThem) {
+  AttachRig rig;
+  const BoundStream stream = rig.new_stream(0), other = rig.new_stream(1);
+  for (const BoundStream each : {stream, other}) rig.attached().attach(each, all);
+  rig.attached().attach(other, mine);
+  AttachedStreams::Use use(rig.attached(), yours);
+  rig.attached().detach(other, all);  // It is attached still, and nobody destroys it.
+  EXPECT_FALSE(use.wanted());
+  std::atomic<bool> detached{false};
+  const auto program = ThreadedExecutor().spawn("program", [&] {
+    rig.attached().detach(stream, all);
+    detached = true;
+  });
+  EXPECT_TRUE(comes_true([&] { return use.wanted().load(); }));
+  EXPECT_FALSE(detached);
+  EXPECT_EQ(rig.count(yours), 0u) << "no new gate stops it";
+  use.end();
+  program->join();
+  EXPECT_TRUE(detached);
+}
+
+TEST(AttachedStreams, KnowTheirContextAndKind) {
+  AttachRig rig;
+  const BoundStream free = rig.new_stream(1), bound = rig.new_blocking_stream(1);
+  rig.attached().attach({{}, free.handle}, all);
+  rig.attached().attach({{}, bound.handle}, all);
+  rig.attached().attach({{}, StreamHandle{1}}, all);
+  rig.attached().attach({{}, StreamHandle{2}}, all);
+  const auto streams = rig.attached().in_scope(mine);
+  ASSERT_EQ(streams.size(), 4u);
+  EXPECT_EQ(streams[0].bound.context, rig.context(1));
+  for (const std::size_t created : {0u, 1u}) {
+    EXPECT_FALSE(streams[created].kind) << "to ask for the flags could end a capture";
+  }
+  for (const std::size_t built_in : {2u, 3u}) {
+    EXPECT_EQ(streams[built_in].bound.context, rig.context(0));
+    EXPECT_EQ(streams[built_in].kind, StreamKind::blocking);
+  }
+}
+
+TEST(AttachedStreams, LearnTheirKindsOnlyWhereOneMayWaitForAnother) {
+  AttachRig rig;
+  const BoundStream free = rig.new_stream(0), bound = rig.new_blocking_stream(0);
+  const BoundStream alone = rig.new_blocking_stream(1), captured = rig.new_stream(0);
+  for (const BoundStream each : {free, bound, alone, captured}) rig.attached().attach(each, mine);
+  rig.machine().begin_capture(captured, CaptureMode::relaxed);
+  rig.attached().learn_kinds(mine);
+  rig.machine().destroy_graph(rig.machine().end_capture(captured));
+  rig.attached().learn_kinds(mine);  // What has captured once may do so again at any moment.
+  const auto streams = rig.attached().in_scope(mine);
+  EXPECT_EQ(streams[0].kind, StreamKind::non_blocking);
+  EXPECT_EQ(streams[1].kind, StreamKind::blocking);
+  EXPECT_FALSE(streams[2].kind) << "nothing else of its context is stopped";
+  EXPECT_FALSE(streams[3].kind);
+}
+
+TEST(AttachedStreams, RememberACaptureForAsLongAsTheStreamIsAttached) {
+  AttachRig rig;
+  const BoundStream stream = rig.new_stream(0), other = rig.new_stream(0);
+  for (const BoundStream each : {stream, other}) rig.attached().attach(each, mine);
+  rig.machine().begin_capture(stream, CaptureMode::relaxed);
+  rig.attached().learn_kinds(mine);
+  rig.machine().destroy_graph(rig.machine().end_capture(stream));
+  rig.attached().attach(stream, all);
+  rig.attached().detach(stream, mine);
+  rig.attached().learn_kinds(mine);
+  EXPECT_FALSE(rig.attached().in_scope(mine)[1].kind);
+  rig.attached().detach(stream, all);  // Another stream may get its handle from here on.
+  rig.attached().attach(stream, mine);
+  rig.attached().learn_kinds(mine);
+  EXPECT_EQ(rig.attached().in_scope(mine)[1].kind, StreamKind::non_blocking);
+}
+
+TEST(AttachedStreams, MayHaveGraphsUnlessAllWhoAttachedThemSayNo) {
+  AttachRig rig;
+  const BoundStream stream = rig.new_stream(0);
+  const auto graphs = [&](Address allocation) {
+    return rig.attached().in_scope(allocation).front().graphs;
+  };
+  rig.attached().attach(stream, mine, StreamWork::no_graphs);
+  EXPECT_FALSE(graphs(mine));
+  rig.attached().attach(stream, all);
+  EXPECT_TRUE(graphs(mine));
+  EXPECT_TRUE(graphs(yours));
+}
+
+TEST(AttachedStreams, RefuseWhatIsAttachedOrNot) {
+  AttachRig rig;
+  const BoundStream stream = rig.new_stream(0);
+  expect_error(ErrorKind::invalid_argument, [&] { rig.attached().detach(stream, all); });
+  rig.attached().attach(stream, mine);
+  expect_error(ErrorKind::invalid_argument, [&] { rig.attached().attach(stream, mine); });
+  expect_error(ErrorKind::invalid_argument, [&] { rig.attached().detach(stream, all); });
+  expect_error(ErrorKind::invalid_argument, [&] { rig.attached().detach(stream, yours); });
+  rig.attached().detach(stream, mine);
+  EXPECT_EQ(rig.count(mine), 0u);
+  rig.attached().attach({{}, StreamHandle{0}}, all);
+  expect_error(ErrorKind::invalid_argument, [&] {
+    rig.attached().attach({{}, StreamHandle{1}}, all);
+  });  // The same stream.
+  rig.attached().detach({{}, StreamHandle{1}}, all);
+}
+
+TEST(AttachedStreams, RefuseStreamsThatCannotBeStopped) {
+  AttachRig rig;
+  EXPECT_THROW(rig.attached().attach({{}, StreamHandle{0x1234'5678}}, all), Error);
+  const std::vector<int> first{0};
+  const Topology narrow = Topology::discover(rig.machine(), first);
+  AttachedStreams of_one(rig.driver(), narrow);
+  of_one.attach(rig.new_stream(0), all);
+  expect_error(ErrorKind::invalid_argument, [&] { of_one.attach(rig.new_stream(1), all); });
+  EXPECT_EQ(of_one.in_scope(mine).size(), 1u);
+}
+
+TEST(AttachedStreams, TellPerThreadStreamsOfThreadsApart) {
+  AttachRig rig;
+  const BoundStream own{rig.context(0), StreamHandle{2}};
+  rig.attached().attach(own, all);
+  const auto other = ThreadedExecutor().spawn("user", [&] {
+    expect_error(ErrorKind::invalid_argument, [&] { rig.attached().detach(own, all); });
+    rig.attached().attach(own, all);
+    EXPECT_EQ(rig.count(mine), 2u);
+    rig.attached().detach(own, all);
+  });
+  other->join();
+  EXPECT_EQ(rig.count(mine), 1u);
+  rig.attached().detach(own, all);
+}
+
+TEST(AttachedStreams, GoWithTheirAllocation) {
+  AttachRig rig;
+  const BoundStream stream = rig.new_stream(0);
+  rig.attached().attach(stream, mine);
+  rig.attached().attach(stream, all);
+  rig.attached().forget_allocation(yours);
+  rig.attached().forget_allocation(mine);
+  rig.attached().detach(stream, all);
+  EXPECT_FALSE(rig.attached().any(mine));
+}
+
+TEST(AttachedStreams, AreWantedBackWhenTheirAllocationGoes) {
+  AttachRig rig;
+  rig.attached().attach(rig.new_stream(0), mine);
+  const AttachedStreams::Use use(rig.attached(), mine);
+  rig.attached().forget_allocation(yours);
+  EXPECT_FALSE(use.wanted());
+  rig.attached().forget_allocation(mine);
+  EXPECT_TRUE(use.wanted());
+}
+
+TEST(AttachedStreams, AreDroppedOnceTheyAreDestroyed) {
+  AttachRig rig;
+  const BoundStream lives = rig.new_stream(0);
+  const BoundStream dies = rig.machine().create_stream(rig.context(0), StreamKind::non_blocking);
+  rig.attached().attach(lives, all);
+  rig.attached().attach(dies, all);
+  rig.attached().attach(dies, mine);
+  EXPECT_TRUE(rig.attached().drop_lost(mine).empty());
+  rig.machine().destroy_stream(dies);
+  const auto lost = rig.attached().drop_lost(mine);
+  ASSERT_EQ(lost.size(), 1u);
+  EXPECT_EQ(lost[0].bound.handle, dies.handle);
+  ASSERT_EQ(rig.count(mine), 1u);
+  EXPECT_EQ(rig.attached().in_scope(mine)[0].bound.handle, lives.handle);
+}
+
+TEST(AttachedStreams, AreDroppedWithTheirContext) {
+  AttachRig rig;
+  const ContextHandle own = rig.machine().create_context(DeviceId{0});
+  const BoundStream created = rig.machine().create_stream(own, StreamKind::blocking);
+  rig.attached().attach(created, all);
+  rig.attached().attach({own, {}}, all);
+  rig.machine().destroy_stream(created);
+  rig.machine().destroy_context(own);
+  EXPECT_EQ(rig.attached().drop_lost(mine).size(), 2u);
+  EXPECT_EQ(rig.count(mine), 0u);
+}
+
+TEST(AttachedStreams, MayBeDetachedAfterTheyWereDestroyed) {
+  AttachRig rig;
+  const BoundStream dies = rig.machine().create_stream(rig.context(0), StreamKind::non_blocking);
+  rig.attached().attach(dies, all);
+  rig.machine().destroy_stream(dies);
+  EXPECT_NO_THROW(rig.attached().detach(dies, all));
+  EXPECT_EQ(rig.count(mine), 0u);
+}
+
+TEST(AttachedStreams, CountWhatCameIntoScopeThoughItIsGoneAgain) {
+  AttachRig rig;
+  const std::uint64_t before = rig.attached().attaches(mine);
+  const BoundStream stream = rig.new_stream(0);
+  rig.attached().attach(stream, yours);
+  EXPECT_EQ(rig.attached().attaches(mine), before);
+  for (const Address scope : {mine, all}) {
+    const std::uint64_t known = rig.attached().attaches(mine);
+    rig.attached().attach(stream, scope);
+    rig.attached().detach(stream, scope);
+    EXPECT_GT(rig.attached().attaches(mine), known);
+  }
+}
+
+TEST(AttachedStreams, DisturbNoCapture) {
+  AttachRig rig;
+  for (const CaptureMode mode :
+       {CaptureMode::global, CaptureMode::thread_local_mode, CaptureMode::relaxed}) {
+    for (const BoundStream stream : {rig.new_stream(0), rig.new_blocking_stream(0)}) {
+      EXPECT_FALSE(rig.attached().find_capturing());
+      rig.machine().begin_capture(stream, mode);
+      rig.attached().attach(stream, all);
+      rig.attached().attach({{}, StreamHandle{1}}, all);
+      EXPECT_EQ(rig.attached().find_capturing()->bound.handle, stream.handle);
+      EXPECT_TRUE(rig.attached().drop_lost(mine).empty());
+      rig.attached().learn_kinds(mine);
+      rig.attached().detach({{}, StreamHandle{1}}, all);
+      rig.attached().detach(stream, all);
+      GraphHandle graph{};
+      ASSERT_NO_THROW(graph = rig.machine().end_capture(stream));
+      rig.machine().destroy_graph(graph);
+    }
+  }
+}
+
+/// The calls that end captures, as the driver has them.
+class CaptureEnders : public InterceptDriver {
+ public:
+  using InterceptDriver::InterceptDriver;
+  std::atomic<int> asked{0};
+
+ private:
+  void around(Call call, const std::function<void()>& body) override {
+    const Call enders[] = {Call::stream_id,   Call::stream_kind,    Call::query_stream,
+                           Call::wait_stream, Call::record_context, Call::hold_context};
+    if (std::ranges::find(enders, call) != std::end(enders)) ++asked;
+    body();
+  }
+};
+
+TEST(AttachedStreams, AskNothingThatACaptureWhichBeginsMeanwhileWouldNotOutlive) {
+  AttachRig rig;
+  CaptureEnders driver(rig.driver());
+  AttachedStreams attached(driver, rig.topology());
+  const BoundStream stream = rig.new_stream(0), other = rig.new_stream(0);
+  for (const Address scope : {all, mine}) {
+    for (const BoundStream each : {stream, other}) attached.attach(each, scope);
+    EXPECT_TRUE(attached.drop_lost(mine).empty());
+    EXPECT_FALSE(attached.find_capturing());
+    for (const BoundStream each : {stream, other}) attached.detach(each, scope);
+  }
+  EXPECT_EQ(driver.asked, 0);
+}
+
+TEST(AttachedStreams, AreSafeFromAnyThread) {
+  AttachRig rig;
+  std::vector<BoundStream> streams;
+  for (int i = 0; i < 3; ++i) streams.push_back(rig.new_stream(i % 2));
+  std::vector<std::unique_ptr<Task>> users;
+  for (const BoundStream stream : streams) {
+    users.push_back(ThreadedExecutor().spawn("user", [&rig, stream] {
+      for (int round = 0; round < 200; ++round) {
+        rig.attached().attach(stream, mine);
+        EXPECT_GE(rig.count(mine), 1u);
+        EXPECT_TRUE(rig.attached().drop_lost(mine).empty());
+        rig.attached().detach(stream, mine);
+      }
+    }));
+  }
+  for (const auto& user : users) user->join();
+  EXPECT_EQ(rig.count(mine), 0u);
+}
+
+}  // namespace
+}  // namespace vma

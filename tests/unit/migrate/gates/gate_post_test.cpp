@@ -1,0 +1,67 @@
+// Goal: what a gate keeps of a stream is that stream's: no chain of a context that is gone, and no
+// word that another stream has yet to write. Method: plans of streams that need not be there, since
+// only a stop asks the driver about them.
+#include "driver/intercept_driver.hpp"
+#include "unit/migrate/gates/gate_rig.hpp"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace vma {
+namespace {
+
+/// Each context gives way to another one with its handle as often as the test says.
+class RenewingDriver final : public InterceptDriver {
+ public:
+  using InterceptDriver::InterceptDriver;
+  std::uint64_t context_id(ContextHandle context) override {
+    return inner().context_id(context) + renewals;
+  }
+  std::uint64_t renewals = 0;
+
+ private:
+  void around(Call, const std::function<void()>& body) override { body(); }
+};
+
+TEST(GatePost, MakesAnotherChainWhereAnotherContextHasTheHandle) {
+  GateRig rig;
+  rig.attach_new(0);
+  RenewingDriver driver(rig.driver());
+  GatePost post(driver, rig.watchdog(), rig.memory().ledger());
+  const GatePlan plan = rig.plan();
+  rig.forget_calls();
+  post.prepare(plan);
+  post.prepare(plan);
+  EXPECT_EQ(rig.calls(Call::make_chain), 1);
+  rig.machine().destroy_exec_graph(post.stand(plan.stops[0]).chain);  // With the old context.
+  ++driver.renewals;
+  post.prepare(plan);
+  EXPECT_EQ(rig.calls(Call::make_chain), 2);
+}
+
+TEST(GatePost, HandsOnNoWordThatAStreamHasYetToWrite) {
+  constexpr std::uint64_t streams =
+      1200;  // More than are kept, and some that were not used lately.
+  GateRig rig;
+  GatePost& post = rig.post();
+  const auto prepared = [&](std::uint64_t number) -> GatePost::Stand& {
+    GatePlan plan;
+    plan.stops.push_back({{rig.context(0), StreamHandle{number}}, {}, false});
+    post.prepare(plan);
+    return post.stand(plan.stops[0]);
+  };
+  GatePost::Stand& late = prepared(1'000'000);
+  late.asked = 1;  // By a gate that was given up.
+  const std::uint64_t* const pending = late.arrived;
+  const std::uint64_t* const written = prepared(1'000'001).arrived;
+  for (std::uint64_t i = 0; i < streams; ++i) prepared(2'000'000 + i);
+  post.prune();
+  std::set<const std::uint64_t*> words;
+  for (std::uint64_t i = 0; i < streams; ++i) words.insert(prepared(3'000'000 + i).arrived);
+  EXPECT_TRUE(words.contains(written));
+  EXPECT_FALSE(words.contains(pending)) << "the late write would be another stream's arrival";
+}
+
+}  // namespace
+}  // namespace vma

@@ -1,0 +1,59 @@
+#pragma once
+
+#include "migrate/gates/attached_streams.hpp"
+#include "migrate/gates/gate.hpp"
+#include "unit/memory/memory_rig.hpp"
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace vma {
+
+/// A MemoryRig with what a gate needs. At its end every stream must have got through.
+class GateRig : public MemoryRig {
+ public:
+  explicit GateRig(const SimOptions& options = {}, const std::string& machine = "test-2");
+  ~GateRig();
+
+  AttachedStreams& attached() { return attached_; }
+  Watchdog& watchdog() { return watchdog_; }
+  GatePost& post() { return *post_; }
+  Gate& gate() { return *gate_; }
+  /// Another gate at the same post, over another driver.
+  std::unique_ptr<Gate> gate_over(Driver& driver) { return std::make_unique<Gate>(driver, post()); }
+  void destroy_gate() { gate_.reset(); }
+
+  /// New streams of the GPU that are attached to all memory.
+  BoundStream attach_new(int gpu, StreamKind kind = StreamKind::non_blocking);
+  std::vector<BoundStream> attach_some(int count, int gpu = 0);
+  BoundStream new_blocking_stream(int gpu);
+  /// With all kinds known, as they are once a stop has waited for another one.
+  GatePlan plan() {
+    if (!blocking_.empty()) attached_.learn_kinds(Address{1});
+    return plan_gate(attached_.in_scope(Address{1}));
+  }
+  /// Limits that no test reaches by being slow.
+  static GateLimits patient();
+  std::optional<Gate::Refusal> try_close() { return gate_->try_close(plan(), patient()); }
+
+  TimePoint now() { return machine().clock().now(); }
+  TimePoint in(TimePoint duration) { return now() + duration; }
+  /// Whether a kernel that is launched there now runs at once.
+  bool runs(BoundStream stream);
+  /// The same of all the streams.
+  bool run(const std::vector<BoundStream>& streams);
+
+ private:
+  Watchdog watchdog_;
+  AttachedStreams attached_;
+  std::vector<BoundStream> blocking_;
+  std::unique_ptr<GatePost> post_;
+  std::unique_ptr<Gate> gate_;
+};
+
+/// What it was refused for; `none` if it was not.
+StopRefusal why(const std::optional<Gate::Refusal>& refusal);
+
+}  // namespace vma

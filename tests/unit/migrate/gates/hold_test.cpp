@@ -1,0 +1,263 @@
+// Goal: a hold brings all contexts in use to rest and lets all of them go again, whatever fails; it
+// gives up within its limit; the watchdog opens it when its thread stands still, never while a slot
+// is dark. Method: the watchdog's cases run on a stepped machine, in virtual time.
+#include "migrate/gates/hold.hpp"
+
+#include "base/executor.hpp"
+#include "driver/native_codes.hpp"
+#include "unit/migrate/moves/move_rig.hpp"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+namespace vma {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr milliseconds patience(2000);
+
+struct HoldRig : MoveRig {
+  explicit HoldRig(const SimOptions& options = {}) : MoveRig("test-2", {}, options) {
+    engine().prepare(gpu(0), gpu(1));
+    post = std::make_unique<HoldPost>(driver(), engine().spare_stream(gpu(0), gpu(1)),
+                                      memory().ledger());
+    hold = std::make_unique<Hold>(driver(), memory().contexts(), *post, watchdog, patience);
+    // The first load of a kernel's code waits for the context's work; later ones do not.
+    for (int i = 0; i < 2; ++i) launch_spin(new_stream(i), TimePoint(1));
+  }
+  ~HoldRig() {
+    fail_nothing();
+    let_all_go();
+    hold.reset();
+    post.reset();
+  }
+  TimePoint in(TimePoint duration) { return machine().clock().now() + duration; }
+  /// Whether a kernel that is launched now on each GPU runs.
+  bool contexts_run() {
+    for (int i = 0; i < 2; ++i) {
+      const BoundStream stream = new_stream(i);
+      launch_spin(stream, TimePoint(1000));
+      if (!machine().wait_stream(stream, in(milliseconds(30)))) return false;
+    }
+    return true;
+  }
+
+  Watchdog watchdog{driver()};
+  std::unique_ptr<HoldPost> post;
+  std::unique_ptr<Hold> hold;
+};
+
+TEST(Hold, ReturnsWhenEarlierWorkHasEndedAndKeepsLaterWork) {
+  HoldRig rig;
+  const BoundStream before = rig.new_stream(0);
+  rig.launch_spin(before, milliseconds(10));
+  rig.hold->close(rig.in(seconds(1)));
+  EXPECT_TRUE(rig.machine().query_stream(before));
+  const BoundStream after = rig.new_stream(1);
+  rig.launch_spin(after, TimePoint(1000));
+  EXPECT_FALSE(rig.machine().wait_stream(after, rig.in(milliseconds(20))));
+  rig.hold->open();
+  EXPECT_TRUE(rig.machine().wait_stream(after, rig.in(seconds(10))));
+}
+
+TEST(Hold, GivesUpWithinItsLimitAndLetsTheContextsRunOn) {
+  HoldRig rig;
+  rig.launch_spin(rig.new_stream(1), std::chrono::hours(1));
+  const TimePoint start = rig.machine().clock().now();
+  const Error error =
+      expect_error(ErrorKind::busy, [&] { rig.hold->close(start + milliseconds(100)); });
+  const TimePoint took = rig.machine().clock().now() - start;
+  EXPECT_GE(took, milliseconds(90));
+  EXPECT_LE(took, seconds(10));
+  EXPECT_GT(rig.hold->tries(), 1);
+  EXPECT_TRUE(says(error, "did not end within the limit"));
+  EXPECT_TRUE(rig.contexts_run());
+}
+
+TEST(Hold, CanBeClosedAgainAfterItGaveUp) {
+  HoldRig rig;
+  const BoundStream stream = rig.new_stream(0);
+  std::uint64_t* word = rig.stop(stream);
+  expect_error(ErrorKind::busy, [&] { rig.hold->close(rig.in(milliseconds(20))); });
+  HoldRig::let_go(word);
+  rig.hold->close(rig.in(seconds(20)));
+  EXPECT_TRUE(rig.machine().query_stream(stream));
+  rig.hold->begin_dark();
+  rig.hold->end_dark();
+}
+
+TEST(Hold, TriesAgainWhenItCutWorkInTwo) {
+  HoldRig rig;
+  // One context waits for a word that another one writes, in work that comes after the hold.
+  const BoundStream waiter = rig.new_stream(0), writer = rig.new_stream(1);
+  std::uint64_t* word = rig.stop(waiter);
+  rig.forget_calls();
+  const auto user = ThreadedExecutor().spawn("user", [&] {
+    ASSERT_TRUE(comes_true([&] { return rig.calls(Call::hold_context) >= 2; }));
+    const WordOperation write{WordOperation::Kind::write, address_of(word), 1};
+    rig.machine().batch(writer, {&write, 1});
+  });
+  rig.hold->close(rig.in(seconds(20)));
+  user->join();
+  EXPECT_GE(rig.hold->tries(), 2);
+  EXPECT_TRUE(rig.machine().query_stream(waiter));
+}
+
+TEST(Hold, IsRefusedWhileAStreamCapturesAndLetsGo) {
+  HoldRig rig;
+  const BoundStream stream = rig.new_stream(1);
+  rig.machine().begin_capture(stream, CaptureMode::relaxed);
+  expect_error(ErrorKind::unsupported, [&] { rig.hold->close(rig.in(seconds(1))); });
+  EXPECT_THROW(rig.machine().end_capture(stream), Error);
+  EXPECT_TRUE(rig.contexts_run());
+  rig.hold->close(rig.in(seconds(1)));
+}
+
+TEST(Hold, LetsGoWhateverCallFails) {
+  for (const Call call : {Call::create_event, Call::batch, Call::record, Call::record_context,
+                          Call::hold_context, Call::wait_event}) {
+    for (const int number : {0, 1}) {
+      SCOPED_TRACE(testing::Message() << to_string(call) << " " << number);
+      HoldRig rig;
+      rig.fail({call}, {number});
+      try {
+        rig.hold->close(rig.in(seconds(1)));
+        EXPECT_EQ(rig.driver().fired(), 0);
+        rig.hold->open();
+      } catch (const Error&) {
+        EXPECT_EQ(rig.driver().fired(), 1);
+      }
+      rig.fail_nothing();
+      EXPECT_TRUE(rig.contexts_run());
+      rig.hold->close(rig.in(seconds(1)));
+      rig.hold->open();
+      EXPECT_TRUE(rig.contexts_run());
+    }
+  }
+}
+
+/// A driver in which one context is broken for good.
+class BrokenContextDriver : public InterceptDriver {
+ public:
+  BrokenContextDriver(Driver& inner, ContextHandle broken)
+      : InterceptDriver(inner), broken_(broken) {}
+  void record_context(ContextHandle context, EventHandle event) override {
+    refuse(context, "cuCtxRecordEvent");
+    InterceptDriver::record_context(context, event);
+  }
+  void hold_context(ContextHandle context, EventHandle event) override {
+    refuse(context, "cuCtxWaitEvent");
+    InterceptDriver::hold_context(context, event);
+  }
+
+ private:
+  void refuse(ContextHandle context, const char* call) const {
+    if (context == broken_) throw driver_error(native_illegal_address, call, "on purpose");
+  }
+  void around(Call, const std::function<void()>& body) override { body(); }
+  const ContextHandle broken_;
+};
+
+TEST(Hold, CountsABrokenContextAsAtRestAndHoldsTheOthers) {
+  HoldRig rig;
+  BrokenContextDriver driver(rig.driver(), rig.context(0));
+  Hold hold(driver, rig.memory().contexts(), *rig.post, rig.watchdog, patience);
+  hold.close(rig.in(seconds(1)));
+  const BoundStream stream = rig.new_stream(1);
+  rig.launch_spin(stream, TimePoint(1000));
+  EXPECT_FALSE(rig.machine().wait_stream(stream, rig.in(milliseconds(20))));
+  hold.open();
+  EXPECT_TRUE(rig.machine().wait_stream(stream, rig.in(seconds(10))));
+}
+
+class SteppedHold : public testing::TestWithParam<std::uint64_t> {};
+INSTANTIATE_TEST_SUITE_P(Seeds, SteppedHold, testing::Range<std::uint64_t>(1, 6));
+
+TEST_P(SteppedHold, IsOpenedByTheWatchdogWhenItsThreadStandsStill) {
+  step(GetParam(), [](const SimOptions& options) {
+    HoldRig rig(options);
+    rig.hold->close(rig.in(seconds(10)));
+    const BoundStream stream = rig.new_stream(0);
+    rig.launch_spin(stream, TimePoint(1000));
+    EXPECT_FALSE(rig.machine().wait_stream(stream, rig.in(patience - milliseconds(5))));
+    EXPECT_TRUE(rig.machine().wait_stream(stream, rig.in(milliseconds(10))));
+    expect_error(ErrorKind::busy, [&] { rig.hold->begin_dark(); });
+    rig.hold->open();
+    rig.hold->close(rig.in(seconds(10)));  // It is as good as new.
+    rig.hold->begin_dark();
+    rig.hold->end_dark();
+  });
+}
+
+TEST_P(SteppedHold, StaysClosedWhileItsThreadIsAlive) {
+  step(GetParam(), [](const SimOptions& options) {
+    HoldRig rig(options);
+    rig.hold->close(rig.in(seconds(10)));
+    const BoundStream stream = rig.new_stream(0);
+    rig.launch_spin(stream, TimePoint(1000));
+    for (int round = 0; round < 10; ++round) {
+      EXPECT_FALSE(rig.machine().wait_stream(stream, rig.in(patience / 2)));
+      rig.hold->alive();
+    }
+    EXPECT_NO_THROW(rig.hold->begin_dark());
+    rig.hold->end_dark();
+  });
+}
+
+TEST_P(SteppedHold, IsOpenedByNobodyWhileASlotIsDark) {
+  step(GetParam(), [](const SimOptions& options) {
+    HoldRig rig(options);
+    rig.hold->close(rig.in(seconds(10)));
+    const BoundStream stream = rig.new_stream(0);
+    rig.launch_spin(stream, TimePoint(1000));
+    rig.hold->begin_dark();
+    EXPECT_FALSE(rig.machine().wait_stream(stream, rig.in(10 * patience)));
+    StopWord::open_all();
+    EXPECT_FALSE(rig.machine().wait_stream(stream, rig.in(milliseconds(50))));
+    rig.hold->end_dark();
+    rig.hold->open();
+    EXPECT_TRUE(rig.machine().wait_stream(stream, rig.in(seconds(1))));
+  });
+}
+
+TEST_P(SteppedHold, DarkensNothingOnceTheExitOfTheProcessHasOpenedIt) {
+  step(GetParam(), [](const SimOptions& options) {
+    HoldRig rig(options);
+    rig.hold->close(rig.in(seconds(10)));
+    StopWord::open_all();
+    const BoundStream stream = rig.new_stream(0);
+    rig.launch_spin(stream, TimePoint(1000));
+    EXPECT_TRUE(rig.machine().wait_stream(stream, rig.in(milliseconds(50))));
+    expect_error(ErrorKind::busy, [&] { rig.hold->begin_dark(); });
+    rig.hold->open();
+  });
+}
+
+TEST_P(SteppedHold, StopsTheContextsOfAttachedStreams) {
+  step(GetParam(), [](const SimOptions& options) {
+    HoldRig rig(options);
+    const OwnContextStream own(rig);
+    rig.launch_spin(own.stream, milliseconds(10));
+    rig.hold->close(rig.in(seconds(10)));
+    EXPECT_TRUE(rig.machine().query_stream(own.stream)) << "its earlier work was not waited for";
+    rig.launch_spin(own.stream, TimePoint(1000));
+    EXPECT_FALSE(rig.machine().wait_stream(own.stream, rig.in(milliseconds(50))));
+    rig.hold->open();
+    EXPECT_TRUE(rig.machine().wait_stream(own.stream, rig.in(milliseconds(50))));
+  });
+}
+
+TEST(HoldPost, IsOpenedForGoodAtTheEndOfTheProcess) {
+  HoldRig rig;
+  rig.hold->close(rig.in(seconds(1)));
+  const BoundStream stream = rig.new_stream(0);
+  rig.launch_spin(stream, TimePoint(1000));
+  StopWord::open_all();
+  EXPECT_TRUE(rig.machine().wait_stream(stream, rig.in(seconds(20))));
+}
+
+}  // namespace
+}  // namespace vma

@@ -1,0 +1,118 @@
+// Goal: a move whose deadline lets it wait for a long kernel keeps nobody else waiting for longer
+// than one try, and ends at once when nobody wants it any more; until then it is tried for as long
+// as the deadline says. Method: a stepped machine whose attached streams run a kernel of a minute.
+#include "unit/migrate/moves/move_rig.hpp"
+
+#include <vma/error.hpp>
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+namespace vma {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+/// A try waits for 2 s at most.
+constexpr seconds try_limit(2);
+
+/// A move from gpu(0) that waits for kernels; several streams are looked at first, one is not.
+struct LongBacklogRig {
+  LongBacklogRig(const SimOptions& options, int streams, seconds kernel)
+      : rig("test-4", {}, options), allocation(rig.filled(4, gpu(0), 4, 7)) {
+    for (int i = 0; i < streams; ++i) {
+      const BoundStream stream = rig.new_stream(0);
+      rig.mover().attached().attach(stream, allocation->begin());
+      rig.launch_spin(stream, kernel);
+    }
+  }
+  void submit() {
+    MigrateOptions how;
+    how.mode = Mode::stopped;  // To load what a live copy needs waits for the kernel.
+    how.deadline = seconds(60);
+    task = rig.mover().submit(allocation, {0, 1}, gpu(1), how);
+    sleep(rig, milliseconds(500));
+    EXPECT_FALSE(task->done());
+  }
+  /// How long `body` takes.
+  template <typename Body>
+  TimePoint time(Body&& body) {
+    const TimePoint begin = rig.machine().clock().now();
+    body();
+    return rig.machine().clock().now() - begin;
+  }
+  void expect_cancelled() {
+    expect_error(ErrorKind::cancelled, [&] { std::rethrow_exception(task->error()); });
+  }
+
+  MoveRig rig;
+  std::shared_ptr<Allocation> allocation;
+  std::shared_ptr<MigrationTask> task;
+};
+
+class LongBacklog : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Streams, LongBacklog, testing::Values(1, 2));
+
+TEST_P(LongBacklog, IsWaitedForUntilTheDeadline) {
+  step(1, [](const SimOptions& options) {
+    constexpr seconds kernel(40);  // More than tries that count may take.
+    LongBacklogRig waits(options, GetParam(), kernel);
+    waits.submit();
+    waits.task->wait();
+    EXPECT_EQ(waits.task->report().outcome, Outcome::done);
+    EXPECT_GE(waits.task->report().retries, kernel / try_limit - 1);
+    EXPECT_EQ(waits.rig.wrong(*waits.allocation, 7), 0u);
+  });
+}
+
+TEST_P(LongBacklog, EndsOnCancel) {
+  step(1, [](const SimOptions& options) {
+    LongBacklogRig waits(options, GetParam(), seconds(40));
+    waits.submit();
+    waits.task->cancel();
+    EXPECT_LE(waits.time([&] { waits.task->wait(); }), milliseconds(100));
+    waits.expect_cancelled();
+  });
+}
+
+TEST_P(LongBacklog, EndsWhenTheMemoryIsFreed) {
+  step(1, [](const SimOptions& options) {
+    LongBacklogRig waits(options, GetParam(), seconds(40));
+    waits.submit();
+    waits.rig.memory().free_async(waits.allocation->begin(), waits.rig.new_stream(0));
+    EXPECT_LE(waits.time([&] { waits.task->wait(); }), milliseconds(100));
+    waits.expect_cancelled();
+  });
+}
+
+TEST_P(LongBacklog, EndsAtShutdown) {
+  step(1, [](const SimOptions& options) {
+    LongBacklogRig waits(options, GetParam(), seconds(40));
+    waits.submit();
+    EXPECT_LE(waits.time([&] { waits.rig.mover().stop(); }), milliseconds(100));
+    waits.expect_cancelled();
+  });
+}
+
+TEST_P(LongBacklog, KeepsNeitherOtherMovesNorItsAllocationForLonger) {
+  step(1, [](const SimOptions& options) {
+    LongBacklogRig waits(options, GetParam(), seconds(40));
+    const auto other = waits.rig.filled(4, gpu(2), 4, 11);
+    waits.rig.mover().attached().attach(waits.rig.new_stream(2), other->begin());
+    waits.submit();
+    EXPECT_LE(waits.time([&] { const MutexLock call(waits.allocation->operations()); }),
+              try_limit + milliseconds(100));
+    const auto task = waits.rig.mover().submit(other, {0, 1}, gpu(3), {});
+    EXPECT_LE(waits.time([&] { task->wait(); }), try_limit + milliseconds(100));
+    EXPECT_EQ(task->report().outcome, Outcome::done);
+    EXPECT_FALSE(waits.task->done());
+    waits.task->cancel();
+    waits.task->wait();
+  });
+}
+
+}  // namespace
+}  // namespace vma

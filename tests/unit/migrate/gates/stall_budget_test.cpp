@@ -1,0 +1,134 @@
+// Goal: over no window of a second do stops or copies spend more than the budget and one stop; a
+// budget is not left unused either. Method: random stops, and every window that could be worst.
+#include "migrate/gates/stall_budget.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <utility>
+#include <vector>
+
+namespace vma {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+using std::chrono::seconds;
+
+struct Stop {
+  TimePoint closed, opened;
+};
+
+/// Stalls between 50 us and 4 ms, as soon as the budget allows or a while later.
+std::vector<Stop> random_stops(StallBudget& budget, std::uint64_t seed, bool eager) {
+  std::mt19937_64 random(seed);
+  std::vector<Stop> stops;
+  TimePoint now = seconds(random() % 1000);
+  for (int i = 0; i < 400; ++i) {
+    if (!eager && random() % 4 == 0) now += microseconds(random() % 300000);
+    now = budget.next_stop(now);
+    const nanoseconds stall = microseconds(50 + random() % 3950);
+    stops.push_back({now, now + stall});
+    budget.spent_stall(now, stall);
+    now += stall;
+  }
+  return stops;
+}
+
+nanoseconds stood(const std::vector<Stop>& stops, TimePoint begin, TimePoint end) {
+  nanoseconds sum{0};
+  for (const Stop& stop : stops) {
+    sum += std::max(nanoseconds(0), std::min(stop.opened, end) - std::max(stop.closed, begin));
+  }
+  return sum;
+}
+
+/// What work stood at most in a second: the worst window begins with a stop or ends with one.
+nanoseconds worst_second(const std::vector<Stop>& stops) {
+  nanoseconds worst{0};
+  for (const Stop& stop : stops) {
+    worst = std::max({worst, stood(stops, stop.closed, stop.closed + seconds(1)),
+                      stood(stops, stop.opened - seconds(1), stop.opened)});
+  }
+  return worst;
+}
+
+TEST(StallBudget, NoSecondSpendsMoreThanTheBudgetAndOneStop) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    for (const auto per_second : {milliseconds(1), milliseconds(60), milliseconds(400)}) {
+      SCOPED_TRACE(seed);
+      StallBudget budget(per_second, 0);
+      const std::vector<Stop> stops = random_stops(budget, seed, seed % 2 == 0);
+      const nanoseconds late =
+          per_second / 1000;  // What a stop that comes a millisecond late saves.
+      EXPECT_LE(worst_second(stops), per_second + milliseconds(4) + late)
+          << per_second.count() << " ms";
+    }
+  }
+}
+
+TEST(StallBudget, WhoStopsAsOftenAsAllowedHasNearlyAllOfIt) {
+  StallBudget budget(milliseconds(60), 0);
+  const std::vector<Stop> stops = random_stops(budget, 7, true);
+  const nanoseconds wall = budget.next_stop(stops.back().opened) - stops.front().closed;
+  const nanoseconds sum = stood(stops, TimePoint(0), never);
+  EXPECT_GE(static_cast<double>(sum.count()), 0.0599 * static_cast<double>(wall.count()));
+}
+
+TEST(StallBudget, AStopIsPaidForByTheTimeFromItsBegin) {
+  StallBudget budget(milliseconds(100), 0);
+  EXPECT_EQ(budget.next_stop(seconds(5)), seconds(5));
+  budget.spent_stall(seconds(5), milliseconds(2));
+  const TimePoint next = seconds(5) + milliseconds(19);  // It was a millisecond late, if not more.
+  EXPECT_EQ(budget.next_stop(seconds(5)), next);
+  EXPECT_EQ(budget.next_stop(seconds(6)), seconds(6));
+  budget.spent_stall(seconds(5) + milliseconds(10), milliseconds(1));
+  EXPECT_EQ(budget.next_stop(seconds(5)), next + milliseconds(10)) << "came early: adds up";
+}
+
+TEST(StallBudget, ZeroIsNoLimitAndTheTwoBudgetsAreApart) {
+  StallBudget none({}, 0);
+  none.spent_stall(seconds(1), seconds(1));
+  none.spent_bytes(seconds(1), std::uint64_t{1} << 60);
+  EXPECT_EQ(none.next_stop(seconds(1)), seconds(1));
+  EXPECT_EQ(none.next_copy(seconds(1)), seconds(1));
+  StallBudget copies({}, 1000);
+  copies.spent_stall(seconds(1), seconds(1));
+  copies.spent_bytes(seconds(1), 500);
+  EXPECT_EQ(copies.next_stop(seconds(1)), seconds(1));
+  EXPECT_EQ(copies.next_copy(seconds(1)), seconds(1) + milliseconds(500));
+}
+
+TEST(StallBudget, NoSecondCopiesMoreThanTheBudgetAndOneChunk) {
+  constexpr std::uint64_t per_second = std::uint64_t{10} << 30, chunk_max = 256 << 20;
+  std::mt19937_64 random(11);
+  StallBudget budget({}, per_second);
+  std::vector<std::pair<TimePoint, std::uint64_t>> copies;
+  TimePoint now{0};
+  for (int i = 0; i < 400; ++i) {
+    now = budget.next_copy(now + microseconds(random() % 3 * 1000));
+    copies.emplace_back(now, 1 + random() % chunk_max);
+    budget.spent_bytes(now, copies.back().second);
+  }
+  for (const auto& [begin, first] : copies) {
+    std::uint64_t sum = 0;
+    for (const auto& [at, bytes] : copies) {
+      if (at >= begin && at < begin + seconds(1)) sum += bytes;
+    }
+    EXPECT_LE(sum, per_second + chunk_max);
+  }
+}
+
+TEST(StallBudget, AnEndlessStallIsPaidForInFiniteTime) {
+  StallBudget budget(nanoseconds(1), 1);
+  budget.spent_stall(seconds(1), nanoseconds::max());
+  budget.spent_bytes(seconds(1), ~std::uint64_t{0});
+  EXPECT_GT(budget.next_stop({}), seconds(60));
+  EXPECT_LT(budget.next_stop({}), std::chrono::hours(2));
+  EXPECT_LT(budget.next_copy({}), std::chrono::hours(2));
+}
+
+}  // namespace
+}  // namespace vma

@@ -1,0 +1,270 @@
+// Goal: what the program does between two steps of a background move counts: it pins the memory,
+// adds a hook, attaches or destroys a stream, captures for long. Method: a stepped machine on which
+// the test holds the move back where it matters.
+#include "driver/intercept_driver.hpp"
+#include "driver/spare_kernels.hpp"
+#include "unit/migrate/moves/move_rig.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <set>
+
+namespace vma {
+namespace {
+
+using std::chrono::milliseconds;
+
+class Meanwhile : public testing::TestWithParam<std::uint64_t> {};
+INSTANTIATE_TEST_SUITE_P(Seeds, Meanwhile, testing::Range<std::uint64_t>(1, 5));
+
+std::shared_ptr<MigrationTask> submit(Mover& mover, const std::shared_ptr<Allocation>& allocation,
+                                      milliseconds deadline = std::chrono::hours(1)) {
+  MigrateOptions options;
+  options.mode = Mode::stopped;
+  options.deadline = deadline;
+  return mover.submit(allocation, {0, allocation->geometry().slots}, gpu(1), options);
+}
+
+Error error_of(MigrationTask& task, ErrorKind kind) {
+  task.wait();
+  return expect_error(kind, [&] {
+    if (task.error()) std::rethrow_exception(task.error());
+  });
+}
+
+/// A move that has looked whether it may go on, and waits for the lock of the allocation.
+struct WaitingMove {
+  explicit WaitingMove(const SimOptions& options, milliseconds deadline = std::chrono::hours(1))
+      : rig("test-2", {}, options) {
+    rig.mover().attached().attach(stream, Address{});
+    lock.emplace(allocation->operations());
+    task = submit(rig.mover(), allocation, deadline);
+    sleep(rig, milliseconds(50));
+  }
+  ~WaitingMove() { rig.mover().attached().detach(stream, Address{}); }
+
+  MoveRig rig;
+  const BoundStream stream = rig.new_stream(0);
+  const std::shared_ptr<Allocation> allocation = rig.filled(2, gpu(0), 2, 7);
+  std::optional<MutexLock> lock;
+  std::shared_ptr<MigrationTask> task;
+};
+
+TEST_P(Meanwhile, APinKeepsTheMemoryWhereItIs) {
+  step(GetParam(), [](const SimOptions& options) {
+    WaitingMove move(options);
+    move.allocation->pin();
+    move.lock.reset();
+    error_of(*move.task, ErrorKind::pinned);
+    EXPECT_EQ(move.allocation->home(0), gpu(0));
+    move.allocation->unpin();
+  });
+}
+
+TEST_P(Meanwhile, AHookThatComesIsTold) {
+  step(GetParam(), [](const SimOptions& options) {
+    WaitingMove move(options);
+    int before = 0, after = 0;
+    const std::uint64_t hook = move.allocation->hooks().add(
+        {[&](const MoveEvent&) {
+           ++before;
+           EXPECT_EQ(move.allocation->home(0), gpu(0));
+         },
+         [&](const MoveEvent& event) { after += event.moved ? 1 : 0; }});
+    move.lock.reset();
+    move.task->wait();
+    EXPECT_EQ(move.allocation->home(0), gpu(1));
+    EXPECT_EQ(before, 1);
+    EXPECT_EQ(after, 1);
+    move.allocation->hooks().remove(hook);
+  });
+}
+
+TEST_P(Meanwhile, AStreamThatIsDestroyedEndsTheMoveAndIsDetached) {
+  step(GetParam(), [](const SimOptions& options) {
+    WaitingMove move(options);
+    AttachedStreams& attached = move.rig.mover().attached();
+    const BoundStream brief =
+        move.rig.machine().create_stream(move.rig.context(0), StreamKind::non_blocking);
+    attached.attach(brief, Address{});
+    move.rig.machine().destroy_stream(brief);
+    move.lock.reset();
+    const Error error = error_of(*move.task, ErrorKind::invalid_argument);
+    EXPECT_TRUE(says(error, "destroyed before they were detached")) << error.what();
+    EXPECT_EQ(attached.in_scope(move.allocation->begin()).size(), 1u);
+    EXPECT_EQ(move.allocation->home(0), gpu(0));
+  });
+}
+
+/// Nothing stands for such a try, so that the deadline alone bounds their number.
+TEST_P(Meanwhile, ACaptureThatLastsEndsTheMoveAtItsDeadline) {
+  step(GetParam(), [](const SimOptions& options) {
+    WaitingMove move(options, milliseconds(2'000));
+    Clock& clock = move.rig.machine().clock();
+    move.rig.machine().begin_capture(move.stream, CaptureMode::relaxed);
+    const TimePoint begun = clock.now();
+    move.lock.reset();
+    const Error error = error_of(*move.task, ErrorKind::busy);
+    EXPECT_TRUE(says(error, "captures a graph")) << error.what();
+    EXPECT_GT(move.task->report().retries, MoverLimits{}.gate_retries + 1);
+    EXPECT_GE(clock.now() - begun, milliseconds(1'900));
+    EXPECT_LE(clock.now() - begun, milliseconds(2'200));
+    move.rig.machine().destroy_graph(move.rig.machine().end_capture(move.stream));
+  });
+}
+
+TEST_P(Meanwhile, ACaptureThatEndsIsWaitedFor) {
+  step(GetParam(), [](const SimOptions& options) {
+    WaitingMove move(options);
+    Clock& clock = move.rig.machine().clock();
+    move.rig.machine().begin_capture(move.stream, CaptureMode::relaxed);
+    move.lock.reset();
+    const TimePoint end = clock.now() + milliseconds(1'500);
+    poll_until(clock, end, [] { return false; });
+    EXPECT_FALSE(move.task->done());
+    move.rig.machine().destroy_graph(move.rig.machine().end_capture(move.stream));
+    move.task->wait();
+    EXPECT_EQ(move.task->error(), nullptr);
+    // It looks again every few milliseconds, and not ever more rarely.
+    EXPECT_LE(clock.now() - end, milliseconds(50));
+    EXPECT_EQ(move.allocation->home(0), gpu(1));
+  });
+}
+
+/// It would wait for what the gate stops, and launches would wait for it.
+TEST_P(Meanwhile, ALoadOfCodeIsNotUnderWayBesideAGate) {
+  step(GetParam(), [](const SimOptions& options) {
+    WaitingMove move(options);
+    bool loading = false;
+    const auto program = move.rig.machine().executor().spawn("program", [&] {
+      SpareKernels::of_process().take_unkept([&] {
+        loading = true;
+        sleep(move.rig, milliseconds(30));
+        EXPECT_EQ(move.allocation->home(0), gpu(0));
+        loading = false;
+        return KernelHandle{};
+      });
+    });
+    sleep(move.rig, milliseconds(1));
+    EXPECT_TRUE(loading);
+    move.lock.reset();
+    move.task->wait();
+    EXPECT_FALSE(loading);
+    EXPECT_EQ(move.task->error(), nullptr);
+    EXPECT_EQ(move.allocation->home(0), gpu(1));
+    EXPECT_GT(move.task->report().reasons["memory_busy"], 0);
+    program->join();
+  });
+}
+
+/// Calls the test around each call that reaches the driver, and knows what was stopped.
+class WatchedDriver final : public InterceptDriver {
+ public:
+  explicit WatchedDriver(MoveRig& rig) : InterceptDriver(static_cast<Driver&>(rig.driver())) {}
+  void stop(BoundStream stream, ExecGraphHandle chain) override {
+    stopped.insert(stream.handle);
+    InterceptDriver::stop(stream, chain);
+  }
+  void note_stopped(int change) noexcept override { gates += change; }
+
+  std::function<void(Call)> before = [](Call) {}, after = [](Call) {};
+  std::set<StreamHandle> stopped;
+  int gates = 0;  // That count as closed.
+
+ private:
+  void around(Call call, const std::function<void()>& body) override {
+    before(call);
+    body();
+    after(call);
+  }
+};
+
+/// A move beside which a second stream is attached.
+struct AttachRig {
+  explicit AttachRig(const SimOptions& options)
+      : rig("test-2", {}, options),
+        driver(rig),
+        memory(driver, rig.topology(), {}),
+        engine(driver, rig.topology(), memory.contexts(), memory.ledger(), memory.lane().turn()),
+        mover(memory, engine, MoverLimits{}),
+        allocation(memory.alloc(rig.page(), gpu(0), {})) {
+    mover.attached().attach(stream, Address{});
+  }
+  ~AttachRig() {
+    driver.before = driver.after = [](Call) {};
+    attacher->join();
+    for (const BoundStream each : {stream, late}) mover.attached().detach(each, Address{});
+    memory.free(allocation->begin());
+  }
+  void spawn_attacher() {
+    attacher = driver.executor().spawn("attacher", [this] {
+      mover.attached().attach(late, Address{});
+      attached = true;
+    });
+  }
+  void move() {
+    const auto task = submit(mover, allocation);
+    task->wait();
+    EXPECT_EQ(task->report().outcome, Outcome::done);
+  }
+
+  MoveRig rig;
+  const BoundStream stream = rig.new_stream(0), late = rig.new_stream(0);
+  WatchedDriver driver;
+  Memory memory;
+  CopyEngine engine;
+  Mover mover;
+  std::shared_ptr<Allocation> allocation;
+  std::unique_ptr<Task> attacher;
+  bool attached = false;  // One thread at a time.
+};
+
+TEST_P(Meanwhile, NoStreamIsAttachedWhileASlotIsDark) {
+  step(GetParam(), [](const SimOptions& options) {
+    AttachRig rig(options);
+    rig.driver.before = [&](Call call) {
+      if (call != Call::unmap || rig.driver.gates == 0 || rig.attacher) return;
+      rig.spawn_attacher();
+      sleep(rig.rig, milliseconds(50));
+      EXPECT_FALSE(rig.attached) << "what runs there finds the slot dark";
+    };
+    rig.move();
+    ASSERT_TRUE(rig.attacher);
+  });
+}
+
+class AttachedMeanwhile : public testing::TestWithParam<std::uint64_t> {};
+INSTANTIATE_TEST_SUITE_P(Seeds, AttachedMeanwhile, testing::Range<std::uint64_t>(1, 65));
+
+// The stream is attached at the moment of the gate's plan, before it or after it as the seed has
+// it.
+TEST_P(AttachedMeanwhile, EveryStreamStandsWhereASlotGoesDark) {
+  step(GetParam(), [](const SimOptions& options) {
+    AttachRig rig(options);
+    constexpr int before_plan = 2;  // Of the target's staging, then the rehearsal.
+    int grants = 0, darks = 0;
+    std::optional<MutexLock> attaching;
+    rig.driver.before = [&](Call call) {
+      if (call == Call::grant && ++grants == 1) {
+        attaching.emplace(rig.mover.attached().attaching());
+        rig.spawn_attacher();
+      }
+      if (call != Call::unmap || rig.driver.gates == 0) return;
+      ++darks;
+      for (const auto& each : rig.mover.attached().in_scope(rig.allocation->begin()))
+        EXPECT_TRUE(rig.driver.stopped.contains(each.bound.handle)) << "its work may run";
+    };
+    rig.driver.after = [&](Call call) {
+      if (call == Call::grant && grants == before_plan) attaching.reset();
+    };
+    rig.move();
+    EXPECT_EQ(darks, 1);
+    EXPECT_FALSE(attaching) << "it was not let go at all";
+  });
+}
+
+}  // namespace
+}  // namespace vma

@@ -1,0 +1,117 @@
+#include "unit/migrate/moves/move_rig.hpp"
+
+#include "support/test_kernels.hpp"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <span>
+#include <vector>
+
+namespace vma {
+namespace {
+
+using Words = std::vector<std::uint64_t>;
+
+Words pattern(std::uint64_t size_bytes, std::uint64_t seed) {
+  Words words(size_bytes / sizeof(std::uint64_t));
+  std::iota(words.begin(), words.end(), seed);
+  return words;
+}
+
+}  // namespace
+
+MoveRig::MoveRig(const std::string& machine, const MemoryLimits& limits, const SimOptions& options)
+    : MemoryRig(machine, limits, options),
+      engine_(std::make_unique<CopyEngine>(driver(), topology(), memory().contexts(),
+                                           memory().ledger(), memory().lane().turn())),
+      mover_(std::make_unique<Mover>(memory(), *engine_, MoverLimits{.hold_limit = hold_limit})) {}
+
+MoveRig::~MoveRig() {
+  fail_nothing();
+  let_all_go();  // Contexts end once their work has.
+  mover_.reset();
+  engine_.reset();
+}
+
+std::shared_ptr<Allocation> MoveRig::filled(std::uint64_t pages, Location at,
+                                            std::uint64_t chunk_pages, std::uint64_t seed) {
+  const auto allocation = alloc(pages, at, chunk_pages);
+  fill(*allocation, seed);
+  return allocation;
+}
+
+void MoveRig::fill(const Chunk& chunk, std::uint64_t seed) {
+  const Words words = pattern(chunk.size_bytes(), seed);
+  engine_->write(chunk, 0, std::as_bytes(std::span(words)));
+}
+
+void MoveRig::fill(Allocation& allocation, std::uint64_t seed) {
+  for (std::size_t slot = 0; slot < allocation.geometry().slots; ++slot) {
+    fill(allocation.chunk(slot), seed + slot * allocation.geometry().chunk_bytes / 8);
+  }
+}
+
+std::uint64_t MoveRig::wrong(const Chunk& chunk, std::uint64_t seed) {
+  Words words(chunk.size_bytes() / sizeof(std::uint64_t));
+  engine_->read(chunk, 0, std::as_writable_bytes(std::span(words)));
+  std::uint64_t wrong = 0;
+  for (std::size_t i = 0; i < words.size(); ++i) wrong += words[i] != seed + i;
+  return wrong;
+}
+
+std::uint64_t MoveRig::wrong(const Allocation& allocation, std::uint64_t seed) {
+  std::uint64_t sum = 0;
+  for (std::size_t slot = 0; slot < allocation.geometry().slots; ++slot) {
+    sum += wrong(allocation.chunk(slot), seed + slot * allocation.geometry().chunk_bytes / 8);
+  }
+  return sum;
+}
+
+std::uint64_t MoveRig::wrong_for(int gpu, const Allocation& allocation, std::uint64_t seed) {
+  auto* count =
+      static_cast<std::uint64_t*>(machine().allocate_pinned(context(gpu), sizeof(std::uint64_t)));
+  const BoundStream stream = machine().create_stream(context(gpu), StreamKind::non_blocking);
+  const KernelHandle kernel = machine().load_kernel(context(gpu), compare_kernel());
+  machine().launch(stream, kernel, {},
+                   KernelArguments::of(to_pointer(allocation.begin()), allocation.size_bytes() / 8,
+                                       seed, count));
+  machine().wait_stream(stream, never);
+  machine().unload_kernel(kernel);
+  machine().destroy_stream(stream);
+  const std::uint64_t wrong = *count;
+  machine().free_pinned(context(gpu), count);
+  return wrong;
+}
+
+MigrationReport MoveRig::move(Allocation& allocation, Location to, const MigrateOptions& options) {
+  return move(allocation, {0, allocation.geometry().slots}, to, options);
+}
+
+MigrationReport MoveRig::move(Allocation& allocation, SlotRange range, Location to,
+                              const MigrateOptions& options) {
+  allocation.begin_move();
+  struct End {
+    ~End() { allocation.end_move(); }
+    Allocation& allocation;
+  } end{allocation};
+  return mover_->move(allocation, range, to, options);
+}
+
+OwnContextStream::OwnContextStream(MoveRig& owner)
+    : rig(owner),
+      context(rig.machine().create_context(DeviceId{0})),
+      stream(rig.machine().create_stream(context, StreamKind::non_blocking)) {
+  // The first load of a kernel's code waits for the context's work; later ones do not.
+  rig.launch_spin(stream, TimePoint(1));
+  rig.mover().attached().attach(stream, Address{});
+}
+
+OwnContextStream::~OwnContextStream() {
+  rig.mover().attached().detach(stream, Address{});
+  rig.machine().wait_stream(stream, never);
+  rig.machine().destroy_stream(stream);
+  rig.machine().destroy_context(context);
+}
+
+}  // namespace vma

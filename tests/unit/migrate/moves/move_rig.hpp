@@ -1,0 +1,59 @@
+#pragma once
+
+#include "migrate/copying/copy_engine.hpp"
+#include "migrate/moves/mover.hpp"
+#include "unit/memory/memory_rig.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace vma {
+
+/// A MemoryRig with what moves memory on top.
+class MoveRig : public MemoryRig {
+ public:
+  static constexpr std::chrono::milliseconds hold_limit{2000};
+
+  explicit MoveRig(const std::string& machine = "test-2", const MemoryLimits& limits = {},
+                   const SimOptions& options = {});
+  ~MoveRig();
+
+  CopyEngine& engine() { return *engine_; }
+  Mover& mover() { return *mover_; }
+
+  /// An allocation whose word i is `seed` + i.
+  std::shared_ptr<Allocation> filled(std::uint64_t pages, Location at, std::uint64_t chunk_pages,
+                                     std::uint64_t seed);
+  void fill(const Chunk& chunk, std::uint64_t seed);
+  void fill(Allocation& allocation, std::uint64_t seed);
+  /// Words that are not what `fill` wrote.
+  std::uint64_t wrong(const Chunk& chunk, std::uint64_t seed);
+  std::uint64_t wrong(const Allocation& allocation, std::uint64_t seed);
+  /// The same as a kernel of the GPU sees it through the pointer.
+  std::uint64_t wrong_for(int gpu, const Allocation& allocation, std::uint64_t seed);
+
+  MigrationReport move(Allocation& allocation, Location to, const MigrateOptions& options = {});
+  MigrationReport move(Allocation& allocation, SlotRange range, Location to,
+                       const MigrateOptions& options = {});
+
+ private:
+  std::unique_ptr<CopyEngine> engine_;
+  std::unique_ptr<Mover> mover_;
+};
+
+/// An attached stream of a context that is neither a primary one nor current.
+struct OwnContextStream {
+  explicit OwnContextStream(MoveRig& owner);
+  ~OwnContextStream();
+  OwnContextStream(const OwnContextStream&) = delete;
+  OwnContextStream& operator=(const OwnContextStream&) = delete;
+
+  MoveRig& rig;
+  const ContextHandle context;
+  const BoundStream stream;
+};
+
+}  // namespace vma

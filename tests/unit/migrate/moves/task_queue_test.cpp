@@ -1,0 +1,155 @@
+// Goal: background moves wait in order of priority, one of an allocation at a time, in a queue that
+// is bounded and that costs little however long it is. Method: allocations that the test has
+// claimed, so that nothing is taken before it lets go; the time of the thread, not of the clock.
+#include "migrate/moves/task_queue.hpp"
+#include "support/thread_time.hpp"
+#include "unit/migrate/moves/move_rig.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+namespace vma {
+namespace {
+
+class Queue : public testing::Test {
+ protected:
+  std::shared_ptr<MigrationTask> push(const std::shared_ptr<Allocation>& allocation, int priority) {
+    MigrateOptions options;
+    options.priority = priority;
+    auto task =
+        std::make_shared<MigrationTask>(allocation, SlotRange{0, 1}, gpu(1), options, MoveTerms{},
+                                        ContextHandle{}, rig_.driver().clock(), callbacks_);
+    queue_.push(task);
+    return task;
+  }
+  /// It has run.
+  void end(const std::shared_ptr<MigrationTask>& task) {
+    task->allocation()->end_move();
+    queue_.ended(*task);
+  }
+
+  MoveRig rig_;
+  const std::shared_ptr<Callbacks> callbacks_ = std::make_shared<Callbacks>(rig_.driver());
+  TaskQueue queue_;
+  const std::shared_ptr<Allocation> one_ = rig_.alloc(1, gpu(0)), other_ = rig_.alloc(1, gpu(0));
+};
+
+TEST_F(Queue, GivesTheHigherPriorityFirstThenTheEarlierOneOfAnAllocationAtATime) {
+  const auto low = push(one_, -1), early = push(one_, 0), late = push(other_, 0);
+  const auto high = push(one_, 1);
+  EXPECT_EQ(queue_.size(), 4u);
+  EXPECT_EQ(queue_.take(), high);
+  EXPECT_EQ(queue_.take(), late) << "the others are of an allocation that moves";
+  EXPECT_EQ(queue_.take(), nullptr);
+  const auto higher = push(one_, 2);
+  EXPECT_EQ(queue_.take(), nullptr);
+  end(high);
+  EXPECT_EQ(queue_.take(), higher);
+  end(higher);
+  EXPECT_EQ(queue_.take(), early);
+  end(late);
+  end(early);
+  EXPECT_EQ(queue_.take(), low);
+  end(low);
+  EXPECT_TRUE(queue_.empty());
+  EXPECT_EQ(queue_.take(), nullptr);
+}
+
+TEST_F(Queue, GivesEqualOnesInTheOrderOfComing) {
+  const auto first = push(one_, 0), second = push(one_, 0), third = push(other_, 0);
+  EXPECT_EQ(queue_.take(), first);
+  EXPECT_EQ(queue_.take(), third) << "the second one's allocation moves";
+  const auto fourth = push(other_, 0);
+  end(third);
+  end(first);
+  EXPECT_EQ(queue_.take(), second);
+  EXPECT_EQ(queue_.take(), fourth);
+  end(second);
+  end(fourth);
+}
+
+TEST_F(Queue, GivesNothingOfAnAllocationBeforeItsLastMoveIsPutAway) {
+  const auto first = push(one_, 0), second = push(one_, 0);
+  ASSERT_EQ(queue_.take(), first);
+  const auto third = push(one_, 1);
+  one_->end_move();  // The worker has given the claim back, and comes to the queue next.
+  EXPECT_EQ(queue_.take(), nullptr);
+  queue_.ended(*first);
+  EXPECT_EQ(queue_.take(), third);
+  end(third);
+  EXPECT_EQ(queue_.take(), second);
+  end(second);
+}
+
+TEST_F(Queue, PassesOverAnAllocationThatSomebodyElseMoves) {
+  ASSERT_TRUE(one_->try_begin_move());
+  const auto first = push(one_, 5), second = push(other_, 0);
+  EXPECT_EQ(queue_.take(), second);
+  EXPECT_EQ(queue_.take(), nullptr);
+  one_->end_move();
+  EXPECT_EQ(queue_.take(), first);
+  end(first);
+  end(second);
+}
+
+TEST(MoverQueue, IsBoundedAndSubmittingStaysCheap) {
+  MoveRig rig;
+  const auto allocation = rig.alloc(1, gpu(0));
+  allocation->begin_move();
+  // How long the fastest of eight batches took, at the short end of the queue and at the long one.
+  // A scan of the queue would take fifteen times as long there.
+  constexpr std::size_t batch = TaskQueue::tasks_max / 128;
+  std::vector<double> seconds;
+  for (std::size_t i = 0; i < TaskQueue::tasks_max; i += batch) {
+    const double begin = thread_seconds();
+    for (std::size_t each = 0; each < batch; ++each) {
+      rig.mover().submit(allocation, {0, 1}, gpu(1), {});
+    }
+    seconds.push_back(thread_seconds() - begin);
+  }
+  const double short_queue = *std::min_element(seconds.begin(), seconds.begin() + 8);
+  const double long_queue = *std::min_element(seconds.end() - 8, seconds.end());
+  EXPECT_LE(long_queue, 8 * short_queue);
+  EXPECT_EQ(rig.mover().load().waiting, TaskQueue::tasks_max);
+  const Error full = expect_error(ErrorKind::busy, [&] {
+    rig.mover().submit(allocation, {0, 1}, gpu(1), {});
+  });
+  EXPECT_TRUE(says(full, "65536 migrations are queued"));
+  EXPECT_TRUE(says(full, "cancel"));
+  rig.mover().refuse_more();
+  allocation->end_move();
+  rig.mover().stop();
+  EXPECT_EQ(rig.mover().load().waiting, 0u);
+  rig.free(allocation);
+}
+
+/// Its time comes with the fifth wait only: that of a simulated machine on a busy computer.
+class LateClock : public Clock {
+ public:
+  TimePoint now() const override { return now_; }
+  std::chrono::steady_clock::time_point wake_time(TimePoint) const override {
+    return std::chrono::steady_clock::now();
+  }
+  bool waited(TimePoint deadline) override {
+    if (++waits_ < 5) return false;
+    now_ = deadline;
+    return true;
+  }
+
+ private:
+  TimePoint now_{0};
+  int waits_ = 0;
+};
+
+TEST_F(Queue, ATaskIsAwaitedByTheClockOfItsMachine) {
+  LateClock clock;
+  MigrationTask task(one_, {0, 1}, gpu(1), {}, {}, ContextHandle{}, clock, callbacks_);
+  EXPECT_FALSE(task.wait_for(std::chrono::milliseconds(1)));
+  EXPECT_EQ(clock.now(), std::chrono::milliseconds(1));
+}
+
+}  // namespace
+}  // namespace vma

@@ -1,0 +1,257 @@
+// Goal: one chunk's move leaves the slot with source or target, whole and granted to all, whichever
+// call fails, and poisons it, its bytes saved, only when neither can be shown. What is left over
+// goes back to the cache, or aside when work may still touch it.
+#include "migrate/moves/transaction.hpp"
+
+#include "unit/migrate/moves/move_rig.hpp"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <set>
+
+namespace vma {
+namespace {
+
+using State = Transaction::State;
+
+class TransactionTest : public testing::Test {
+ protected:
+  TransactionTest() : allocation_(rig_.filled(4, gpu(0), 2, seed_)) {
+    rig_.engine().prepare(gpu(0), gpu(1));
+    begin();
+  }
+  ~TransactionTest() override {
+    rig_.fail_nothing();
+    move_.reset();
+    rig_.memory().check_invariants();
+  }
+
+  void begin() { move_.emplace(rig_.memory(), rig_.engine(), *allocation_, 1, gpu(1)); }
+  void copy() {
+    move_->take_target(Memory::Turn::take);
+    move_->start_copy();
+    move_->finish_copy();
+  }
+  /// The slot is at `at`, and everybody sees the bytes there.
+  void expect_whole(Location at) {
+    EXPECT_EQ(allocation_->home(1), at);
+    rig_.expect_shown(*allocation_);
+    EXPECT_EQ(rig_.wrong(*allocation_, seed_), 0u);
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(rig_.wrong_for(i, *allocation_, seed_), 0u) << i;
+  }
+
+  const std::uint64_t seed_ = 5'000;
+  MoveRig rig_;
+  std::shared_ptr<Allocation> allocation_;
+  std::optional<Transaction> move_;
+  Phases phases_;
+};
+
+TEST_F(TransactionTest, GoesFromPlannedToSwitched) {
+  EXPECT_EQ(move_->state(), State::planned);
+  EXPECT_EQ(move_->from(), gpu(0));
+  EXPECT_EQ(move_->size_bytes(), 2 * rig_.page());
+  EXPECT_FALSE(move_->take_cached_target()) << "the cache is empty";
+  EXPECT_EQ(move_->state(), State::planned);
+  move_->take_target(Memory::Turn::take);
+  EXPECT_EQ(move_->state(), State::ready);
+  move_->start_copy();
+  EXPECT_EQ(move_->state(), State::copying);
+  EXPECT_TRUE(move_->copy_done_by(never));
+  move_->finish_copy();
+  EXPECT_EQ(move_->state(), State::copied);
+  expect_whole(gpu(0));
+  move_->switch_slot(phases_);
+  EXPECT_EQ(move_->state(), State::switched);
+  expect_whole(gpu(1));
+  EXPECT_EQ(allocation_->generation(1), 1u);
+  EXPECT_EQ(allocation_->generation(0), 0u);
+  EXPECT_GT(phases_.unmap.count(), 0);
+  EXPECT_GT(phases_.map.count(), 0);
+  EXPECT_GT(phases_.grant.count(), 0);
+  EXPECT_GE(move_->dark(), phases_.unmap + phases_.map + phases_.grant);
+  EXPECT_EQ(rig_.cached(gpu(0)), 0u);
+  EXPECT_FALSE(move_->give_source_up({}, {}));
+  EXPECT_EQ(rig_.cached(gpu(0)), 2 * rig_.page());
+}
+
+TEST_F(TransactionTest, UsesACachedTarget) {
+  rig_.memory().reserve(gpu(1), 2 * rig_.page(), 2 * rig_.page());
+  rig_.forget_calls();
+  EXPECT_TRUE(move_->take_cached_target());
+  EXPECT_TRUE(rig_.trace().empty());
+}
+
+TEST_F(TransactionTest, GivesTheTargetBackWhereverItEnds) {
+  for (int steps = 1; steps <= 3; ++steps) {
+    SCOPED_TRACE(steps);
+    begin();
+    move_->take_target(Memory::Turn::take);
+    if (steps > 1) move_->start_copy();
+    if (steps > 2) move_->finish_copy();
+    EXPECT_EQ(rig_.cached(gpu(1)), 0u);
+    move_.reset();
+    EXPECT_EQ(rig_.cached(gpu(1)), 2 * rig_.page());
+    expect_whole(gpu(0));
+    rig_.memory().trim(gpu(1));
+  }
+}
+
+TEST_F(TransactionTest, StaysPlannedWhereNoTargetCanBeHad) {
+  rig_.fail({Call::create}, {0, 1});
+  expect_error(ErrorKind::out_of_memory, [&] { move_->take_target(Memory::Turn::take); });
+  EXPECT_EQ(move_->state(), State::planned);
+  rig_.fail_nothing();
+  copy();
+  move_->switch_slot(phases_);
+  expect_whole(gpu(1));
+}
+
+TEST_F(TransactionTest, StaysReadyWhereTheCopyIsRefused) {
+  move_->take_target(Memory::Turn::take);
+  rig_.fail({Call::copy}, {0});
+  expect_error(ErrorKind::driver_failure, [&] { move_->start_copy(); });
+  EXPECT_EQ(move_->state(), State::ready);
+  rig_.fail_nothing();
+  move_->start_copy();
+  move_->finish_copy();
+}
+
+TEST_F(TransactionTest, KeepsATargetAsideThatMayStillBeWritten) {
+  move_->take_target(Memory::Turn::take);
+  move_->start_copy();
+  rig_.fail({Call::wait_event}, {0});
+  expect_error(ErrorKind::driver_failure, [&] { move_->finish_copy(); });
+  EXPECT_EQ(move_->state(), State::stayed);
+  rig_.fail_nothing();
+  move_.reset();
+  EXPECT_EQ(rig_.cached(gpu(1)), 0u) << "nobody else may have it";
+  EXPECT_EQ(rig_.memory().ledger().leaks(), 1u);
+  expect_whole(gpu(0));
+}
+
+TEST_F(TransactionTest, KeepsASourceAsideThatMayStillBeRead) {
+  move_->take_target(Memory::Turn::take);
+  move_->plan_again("on purpose");
+  copy();
+  move_->switch_slot(phases_);
+  expect_whole(gpu(1));
+  EXPECT_FALSE(move_->give_source_up({}, {}));
+  move_.reset();
+  EXPECT_EQ(rig_.cached(gpu(0)), 0u) << "nobody else may have it";
+  EXPECT_EQ(rig_.memory().ledger().leaks(), 2u);
+}
+
+TEST_F(TransactionTest, KeepsTheMemoryOfAChunkAsideWhoseTargetIsAbandoned) {
+  move_->take_target(Memory::Turn::take);
+  move_->abandon_target("on purpose");
+  EXPECT_EQ(move_->state(), State::stayed);
+  EXPECT_TRUE(move_->source().busy());
+  expect_whole(gpu(0));
+}
+
+TEST_F(TransactionTest, StaysWhenTheSlotCannotBeUnmapped) {
+  copy();
+  rig_.fail({Call::unmap}, {0});
+  expect_error(ErrorKind::driver_failure, [&] { move_->switch_slot(phases_); });
+  EXPECT_EQ(move_->state(), State::stayed);
+  expect_whole(gpu(0));
+}
+
+TEST_F(TransactionTest, GivesUpThePageTablesReserveInTheDark) {
+  for (const Call call : {Call::map, Call::grant}) {
+    SCOPED_TRACE(to_string(call));
+    MoveRig rig;
+    const auto allocation = rig.filled(2, gpu(0), 2, 1);
+    rig.engine().prepare(gpu(0), gpu(1));
+    Transaction move(rig.memory(), rig.engine(), *allocation, 0, gpu(1));
+    move.take_target(Memory::Turn::take);
+    move.start_copy();
+    move.finish_copy();
+    rig.fail({call}, {0});
+    move.switch_slot(phases_);
+    EXPECT_EQ(move.state(), State::switched);
+    EXPECT_EQ(rig.account(gpu(1)).own_bytes, rig.page());
+    rig.fail_nothing();
+    rig.expect_shown(*allocation);
+    EXPECT_EQ(rig.wrong_for(0, *allocation, 1), 0u);
+  }
+}
+
+TEST_F(TransactionTest, GoesHomeWhenTheTargetCannotBeShown) {
+  const std::pair<Call, std::set<int>> failures[] = {
+      {Call::map, {0, 1}},     // The target, before and after the spares went.
+      {Call::map, {0, 1, 2}},  // And the source once.
+      {Call::grant, {0, 1}},   // The same with grants.
+      {Call::grant, {0, 1, 2, 3}},
+  };
+  for (const auto& [call, numbers] : failures) {
+    SCOPED_TRACE(testing::Message() << to_string(call) << " " << numbers.size());
+    rig_.fail_nothing();
+    MoveRig rig;
+    const auto allocation = rig.filled(2, gpu(0), 2, 1);
+    rig.engine().prepare(gpu(0), gpu(1));
+    {
+      Transaction move(rig.memory(), rig.engine(), *allocation, 0, gpu(1));
+      move.take_target(Memory::Turn::take);
+      move.start_copy();
+      move.finish_copy();
+      rig.fail({call}, numbers);
+      expect_error(ErrorKind::out_of_memory, [&] { move.switch_slot(phases_); });
+      EXPECT_EQ(move.state(), State::stayed);
+      rig.fail_nothing();
+    }
+    EXPECT_EQ(allocation->home(0), gpu(0));
+    EXPECT_EQ(allocation->generation(0), 0u);
+    rig.expect_shown(*allocation);
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(rig.wrong_for(i, *allocation, 1), 0u);
+    EXPECT_EQ(rig.cached(gpu(1)), 2 * rig.page()) << "the target is idle";
+    rig.memory().check_invariants();
+  }
+}
+
+TEST_F(TransactionTest, PoisonsASlotThatCanShowNothingAndSavesItsBytes) {
+  copy();
+  rig_.fail({Call::map}, {0, 1, 2, 3, 4, 5, 6, 7});
+  expect_error(ErrorKind::out_of_memory, [&] { move_->switch_slot(phases_); });
+  EXPECT_EQ(move_->state(), State::poisoned);
+  rig_.fail_nothing();
+  move_.reset();
+  EXPECT_TRUE(allocation_->poisoned());
+  EXPECT_EQ(rig_.wrong(*allocation_, seed_), 0u) << "through the staging mapping";
+  EXPECT_THROW(rig_.machine().pointer_info(allocation_->slot_begin(1)), Error);
+  rig_.memory().check_invariants();
+  rig_.memory().free(allocation_->begin());
+  rig_.memory().lane().drain();
+  rig_.memory().check_invariants();
+  EXPECT_EQ(rig_.memory().ledger().leaks(), 0u);
+}
+
+TEST_F(TransactionTest, QuarantinesATargetThatTheSlotStillShows) {
+  copy();
+  rig_.fail({Call::grant, Call::unmap}, {1, 2, 3, 4, 5, 6, 7, 8, 9});  // All but the first unmap.
+  expect_error(ErrorKind::out_of_memory, [&] { move_->switch_slot(phases_); });
+  EXPECT_EQ(move_->state(), State::poisoned);
+  rig_.fail_nothing();
+  move_.reset();
+  EXPECT_EQ(rig_.cached(gpu(1)), 0u);
+  const std::uint64_t leaks = rig_.memory().ledger().leaks();
+  EXPECT_GE(leaks, 1u);
+  EXPECT_EQ(rig_.wrong(*allocation_, seed_), 0u);
+  rig_.memory().free(allocation_->begin());
+  rig_.memory().lane().drain();
+  allocation_.reset();
+  EXPECT_EQ(rig_.memory().ledger().leaks(), leaks) << "what it shows is unmapped in the end";
+}
+
+using TransactionDeathTest = TransactionTest;
+
+TEST_F(TransactionDeathTest, EndsTheProcessRatherThanSwitchWhatIsNotCopied) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_DEATH(move_->switch_slot(phases_), "switched follows copied");
+  EXPECT_DEATH(move_->finish_copy(), "a copy is waited for once");
+}
+
+}  // namespace
+}  // namespace vma

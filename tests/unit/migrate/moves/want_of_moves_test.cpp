@@ -1,0 +1,312 @@
+// Goal: whatever allocation of the mover's threads fails, and whatever thread cannot be started,
+// the process lives, each migration ends, done or in a typed error, hooks hear the end of what they
+// heard the beginning of, no byte is lost and the books agree. Method: operator new is ours, and
+// fails the n-th allocation of the mover's and the callbacks' threads, or all from the n-th on, for
+// every n; threads come from an executor of the test.
+#include "driver/intercept_driver.hpp"
+#include "unit/migrate/moves/move_rig.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <new>
+#include <string>
+
+namespace {
+
+enum class Which { none, one, all_from };
+
+struct Failures {
+  std::atomic<Which> mode{Which::none};
+  std::atomic<long> number{0}, seen{0}, failed{0};
+  bool fails() {
+    const Which now = mode;
+    if (now == Which::none) return false;
+    const long n = ++seen;
+    if (now == Which::one ? n != number : n < number) return false;
+    ++failed;
+    return true;
+  }
+} failures;
+
+thread_local bool under_test = false;  // A thread of the mover.
+thread_local int spared = 0;           // Inside what may not fail here.
+
+}  // namespace
+
+[[gnu::noinline]] void* operator new(std::size_t size_bytes) {
+  const bool refused = under_test && spared == 0 && failures.fails();
+  void* memory = refused ? nullptr : std::malloc(size_bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+
+namespace vma {
+namespace {
+
+/// While it lives nothing fails on this thread.
+class Spared {
+ public:
+  Spared() { ++spared; }
+  ~Spared() { --spared; }
+  Spared(const Spared&) = delete;
+  Spared& operator=(const Spared&) = delete;
+};
+
+/// Marks the mover's threads, and starts none whose name is refused.
+class TestExecutor : public Executor {
+ public:
+  explicit TestExecutor(Executor& inner) : inner_(inner) {}
+  std::unique_ptr<Task> spawn(const std::string& name, std::function<void()> body) override {
+    const Spared spare;
+    if (!refused.empty() && name.starts_with(refused)) {
+      throw Error(ErrorKind::busy, "pthread_create", "no thread for " + name);
+    }
+    const bool marked = name.starts_with("vmart mover") || name.starts_with("vmart callback");
+    return inner_.spawn(name, [marked, run = std::move(body)] {
+      under_test = marked;
+      run();
+      under_test = false;
+    });
+  }
+  std::string refused;
+
+ private:
+  Executor& inner_;
+};
+
+/// The machine's own allocations do not fail, nor what releases: that is counted as leaked then.
+class TestDriver : public InterceptDriver {
+ public:
+  explicit TestDriver(Driver& inner) : InterceptDriver(inner), executor_(inner.executor()) {}
+  TestExecutor& executor() override { return executor_; }
+
+  void unmap(Address begin, std::uint64_t size_bytes) override {
+    const Spared spare;
+    inner().unmap(begin, size_bytes);
+  }
+  void map(Address begin, std::uint64_t size_bytes, ChunkHandle chunk) override {
+    const Spared spare;
+    inner().map(begin, size_bytes, chunk);
+  }
+  void grant(Address begin, std::uint64_t size_bytes,
+             std::span<const Accessor> accessors) override {
+    const Spared spare;
+    inner().grant(begin, size_bytes, accessors);
+  }
+  void release(ChunkHandle chunk) override {
+    const Spared spare;
+    inner().release(chunk);
+  }
+  void unreserve(Address begin, std::uint64_t size_bytes) override {
+    const Spared spare;
+    inner().unreserve(begin, size_bytes);
+  }
+  void destroy_event(EventHandle event) override {
+    const Spared spare;
+    inner().destroy_event(event);
+  }
+  void destroy_stream(BoundStream stream) override {
+    const Spared spare;
+    inner().destroy_stream(stream);
+  }
+  void destroy_exec_graph(ExecGraphHandle graph) override {
+    const Spared spare;
+    inner().destroy_exec_graph(graph);
+  }
+  void destroy_context(ContextHandle context) override {
+    const Spared spare;
+    inner().destroy_context(context);
+  }
+  void release_primary(DeviceId device) override {
+    const Spared spare;
+    inner().release_primary(device);
+  }
+  void unload_kernel(KernelHandle kernel) override {
+    const Spared spare;
+    inner().unload_kernel(kernel);
+  }
+  void free_pinned(ContextHandle context, void* pointer) override {
+    const Spared spare;
+    inner().free_pinned(context, pointer);
+  }
+
+ private:
+  void around(Call, const std::function<void()>& body) override {
+    const Spared spare;
+    body();
+  }
+  TestExecutor executor_;
+};
+
+struct WantRig {
+  WantRig()
+      : driver(static_cast<Driver&>(rig.driver())),
+        stream(rig.new_stream(0)),
+        memory(driver, rig.topology(), {}),
+        engine(driver, rig.topology(), memory.contexts(), memory.ledger(), memory.lane().turn()),
+        mover(memory, engine, limits()) {
+    mover.attached().attach(stream, Address{});
+    AllocOptions chunks;
+    chunks.chunk_bytes = 4 * rig.page();
+    allocation = memory.alloc(12 * rig.page(), gpu(0), chunks);
+    rig.fill(*allocation, 5);
+    allocation->hooks().add({[this](const MoveEvent&) { ++begun; },
+                             [this](const MoveEvent& event) {
+                               ++ended;
+                               moved += event.moved ? 1 : 0;
+                             }});
+  }
+  ~WantRig() {
+    failures.mode = Which::none;
+    mover.stop();
+    mover.attached().detach(stream, Address{});
+    memory.free(allocation->begin());
+    // Chunks that nobody could keep track of.
+    if (memory.ledger().leaks() > 0) rig.memory().ledger().leaked("what the other memory leaked");
+  }
+  static MoverLimits limits() {
+    MoverLimits limits;
+    limits.hold_limit = limits.gate_limit = std::chrono::seconds(20);  // However busy it is here.
+    return limits;
+  }
+  std::shared_ptr<MigrationTask> submit(Location to, StopScope scope) {
+    MigrateOptions options;
+    options.scope = scope;
+    options.on_progress = [this](const MigrationProgress&) { ++told; };
+    return mover.submit(allocation, {0, allocation->geometry().slots}, to, options);
+  }
+  int chunks_at(Location at) {
+    int count = 0;
+    for (std::size_t slot = 0; slot < allocation->geometry().slots; ++slot)
+      count += allocation->home(slot) == at ? 1 : 0;
+    return count;
+  }
+  /// Moves while the n-th allocation fails, then without. False if there were not so many.
+  bool moves_beside(Which mode, long number, StopScope scope) {
+    const Location to = chunks_at(gpu(0)) > 0 ? gpu(1) : gpu(0);
+    const int there = chunks_at(to);
+    failures.seen = failures.failed = 0;
+    failures.number = number;
+    failures.mode = mode;
+    const auto task = submit(to, scope);
+    std::atomic<bool> called{false};
+    task->on_done([&] { called = true; });
+    EXPECT_TRUE(task->wait_for(std::chrono::hours(1)));
+    failures.mode = Which::none;
+    EXPECT_TRUE(comes_true([&] { return called.load(); }));
+    const bool fired = failures.failed > 0;
+    const MigrationReport report = task->report();
+    EXPECT_EQ(chunks_at(to) - there, report.chunks_moved);
+    if (report.outcome == Outcome::done) {
+      EXPECT_EQ(task->error(), nullptr);
+    } else {
+      EXPECT_TRUE(fired);
+      EXPECT_NE(task->error(), nullptr);
+      try {
+        if (task->error()) std::rethrow_exception(task->error());
+      } catch (const Error& error) {
+        EXPECT_NE(error.kind(), ErrorKind::poisoned) << error.what();
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << error.what();
+      }
+    }
+    EXPECT_EQ(begun, ended) << "hooks";
+    EXPECT_EQ(rig.wrong(*allocation, 5), 0u);
+    const auto again = submit(to, scope);
+    EXPECT_TRUE(again->wait_for(std::chrono::hours(1)));
+    EXPECT_EQ(chunks_at(to), static_cast<int>(allocation->geometry().slots))
+        << (again->error() ? "it failed" : "");
+    memory.check_invariants();
+    return fired;
+  }
+
+  MoveRig rig;
+  TestDriver driver;
+  const BoundStream stream;
+  Memory memory;
+  CopyEngine engine;
+  Mover mover;
+  std::shared_ptr<Allocation> allocation;
+  std::atomic<int> begun{0}, ended{0}, moved{0}, told{0};
+};
+
+class WantOfMoves : public testing::TestWithParam<std::pair<Which, StopScope>> {};
+INSTANTIATE_TEST_SUITE_P(All, WantOfMoves,
+                         testing::Values(std::pair{Which::one, StopScope::attached},
+                                         std::pair{Which::all_from, StopScope::attached},
+                                         std::pair{Which::one, StopScope::hold},
+                                         std::pair{Which::all_from, StopScope::hold}));
+
+TEST_P(WantOfMoves, EndEachMoveWhereTheMachineryIsThere) {
+  WantRig rig;
+  rig.moves_beside(Which::none, 0, GetParam().second);
+  rig.moves_beside(Which::none, 0, GetParam().second);
+  long number = 1;
+  int in_vain = 0;  // Another order of threads allocates a little more or less.
+  for (; in_vain < 3 && number < 5'000; ++number) {
+    SCOPED_TRACE(testing::Message() << "allocation " << number);
+    const bool fired = rig.moves_beside(GetParam().first, number, GetParam().second);
+    in_vain = fired ? 0 : in_vain + 1;
+    if (testing::Test::HasFailure()) return;
+  }
+  EXPECT_GT(number, 20) << "moves do allocate";
+}
+
+TEST_P(WantOfMoves, EndTheFirstMove) {
+  constexpr long stride = 9;  // Of what only the first one makes, some will do.
+  for (long number = 1;; number += stride) {
+    SCOPED_TRACE(testing::Message() << "allocation " << number);
+    WantRig rig;
+    if (!rig.moves_beside(GetParam().first, number, GetParam().second)) break;
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(WantOfThreads, IsToldToWhoAsksForTheMove) {
+  WantRig rig;
+  rig.driver.executor().refused = "vmart mover";
+  expect_error(ErrorKind::busy, [&] { rig.submit(gpu(1), StopScope::attached); });
+  rig.driver.executor().refused.clear();
+  EXPECT_FALSE(rig.moves_beside(Which::none, 0, StopScope::attached));
+}
+
+TEST(WantOfThreads, LetsOneWorkerDoWhatSeveralWould) {
+  WantRig rig;
+  rig.driver.executor().refused = "vmart mover 1";
+  const auto other = rig.memory.alloc(rig.rig.page(), gpu(0), {});
+  const auto one = rig.submit(gpu(1), StopScope::attached);
+  const auto two = rig.mover.submit(other, {0, 1}, gpu(1), {});
+  one->wait();
+  two->wait();
+  EXPECT_EQ(one->error(), nullptr);
+  EXPECT_EQ(two->error(), nullptr);
+  rig.memory.free(other->begin());
+}
+
+TEST(WantOfThreads, FailsTheCallThatWantsACallbackAndNotTheMove) {
+  WantRig rig;
+  rig.driver.executor().refused = "vmart callback";
+  expect_error(ErrorKind::busy, [&] { rig.submit(gpu(1), StopScope::attached); });  // on_progress
+  const auto task = rig.mover.submit(rig.allocation, {0, 3}, gpu(1), {});
+  expect_error(ErrorKind::busy, [&] { task->on_done([] {}); });
+  task->wait();
+  EXPECT_EQ(task->error(), nullptr);
+  rig.driver.executor().refused.clear();
+  std::atomic<bool> called{false};
+  task->on_done([&] { called = true; });
+  EXPECT_TRUE(comes_true([&] { return called.load(); }));
+}
+
+}  // namespace
+}  // namespace vma

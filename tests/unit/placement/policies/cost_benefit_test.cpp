@@ -1,0 +1,311 @@
+// Goal: `cost_benefit` finds the assignment by use, keeps hot chunks in HBM and cold ones at the
+// host, follows shifts and rests otherwise. Method: cases by hand on machines like H200s, where a
+// pass over 395 MB takes 0.909 ms less at home than at a peer and a move costs 1.4 ms with its
+// stall: with a margin of 1.25, a chunk must be expected to save 1.75 ms.
+#include "placement/policies/cost_benefit.hpp"
+#include "placement/policies/counter.hpp"
+
+#include "unit/placement/policies/policy_rig.hpp"
+
+namespace vma {
+inline namespace v1 {
+namespace {
+
+using namespace std::chrono_literals;
+
+Hint announce(double passes, std::optional<std::chrono::nanoseconds> next_use = {}) {
+  Hint hint;
+  hint.device = gpu(1);
+  hint.passes = passes;
+  hint.next_use = next_use;
+  return hint;
+}
+
+class CostBenefitTest : public testing::Test {
+ protected:
+  PolicyRig rig_{cost_benefit_kind(), PolicyMachine::h200(4, 40 * large_chunk, 100 * large_chunk)};
+  const PlaceId a_ = gpu_place(0), b_ = gpu_place(1), c_ = gpu_place(2);
+};
+
+TEST_F(CostBenefitTest, FindsTheAssignmentByUse) {
+  const ChunkId first = rig_.allocate(large_chunks(16), a_);
+  const auto feed = [&] {
+    for (std::size_t i = 0; i < 16; ++i) {
+      rig_.use_and_apply(next(first, i), gpu_place(i % 4), large_pass);
+      if (i % 3 == 0) rig_.use_and_apply(next(first, i), gpu_place((i + 1) % 4), large_pass / 10);
+    }
+  };
+  rig_.run(3s, feed);
+  for (std::size_t i = 0; i < 16; ++i) EXPECT_EQ(rig_.at(next(first, i)), gpu_place(i % 4)) << i;
+  EXPECT_EQ(rig_.made().size(), 12u);  // Each once, and those that lie well never.
+  EXPECT_EQ(rig_.run(20s, feed), 0u);
+}
+
+// HBM for four: the four cold ones there go out for the four hot ones of the host.
+TEST(CostBenefitCap, HotChunksAreInHbmAndColdOnesAtTheHost) {
+  PolicyRig rig(cost_benefit_kind(), PolicyMachine::h200(1, 4 * large_chunk, 100 * large_chunk));
+  const ChunkId cold = rig.allocate(large_chunks(4), gpu_place(0));
+  const ChunkId hot = rig.allocate(large_chunks(4), rig.host_place());
+  const auto feed = [&] {
+    for (std::size_t i = 0; i < 4; ++i) {
+      rig.use_and_apply(next(hot, i), gpu_place(0), large_pass);
+      rig.use_and_apply(next(cold, i), gpu_place(0), large_pass / 50);
+    }
+  };
+  rig.run(5s, feed);
+  EXPECT_EQ(rig.places_of(hot, 4), (std::vector<std::size_t>(4, 0)));
+  EXPECT_EQ(rig.places_of(cold, 4), (std::vector<std::size_t>(4, 1)));
+  EXPECT_EQ(rig.made().size(), 8u);
+  EXPECT_EQ(rig.run(20s, feed), 0u);
+}
+
+// Room for one, both at the host's price when out: a newcomer that is used 1.6 times as much stays
+// out, one that is used 3 times as much comes in.
+TEST(CostBenefitCap, AVictimIsColderByAFactorOfTwo) {
+  for (const double times : {1.6, 3.0}) {
+    PolicyRig rig(cost_benefit_kind(), PolicyMachine::h200(1, large_chunk, 100 * large_chunk));
+    const ChunkId in = rig.allocate({large_chunk}, gpu_place(0));
+    const ChunkId out = rig.allocate({large_chunk}, rig.host_place());
+    rig.run(20s, [&] {
+      rig.use_and_apply(in, gpu_place(0), large_pass / 10);
+      rig.use_and_apply(out, gpu_place(0), times * large_pass / 10);
+    });
+    EXPECT_EQ(rig.made().size(), times > 2 ? 2u : 0u) << times;
+  }
+}
+
+// Announced passes save 0.909 ms each: two are 1.82 ms, more than 1.75; 1.9 are 1.73 ms.
+TEST_F(CostBenefitTest, BenefitMustExceedMarginTimesCost) {
+  const ChunkId chunk = rig_.allocate({large_chunk}, a_);
+  EXPECT_EQ(wishes(rig_.advise(chunk, announce(1.9))), "");
+  const Plan plan = rig_.advise(chunk, announce(2));
+  ASSERT_EQ(wishes(plan), "chunk 0 to 1");
+  EXPECT_NEAR(plan.moves()[0].value, 2 * 0.9089e-3 - 1.4e-3, 1e-6);
+}
+
+// 55 to 45: at A the chunk costs 0.55/3.8 + 0.45/0.39, at B 0.45/3.8 + 0.55/0.39, 1.18 times that:
+// less than the margin, wherever it lies.
+TEST_F(CostBenefitTest, AnAlmostEvenShareStaysWhereItIs) {
+  const ChunkId first = rig_.allocate(large_chunks(2), b_);
+  const auto feed = [&] {
+    for (const ChunkId chunk : {first, next(first)}) {
+      rig_.use_and_apply(chunk, b_, 4.5 * large_pass);
+      rig_.use_and_apply(chunk, a_, 5.5 * large_pass);
+    }
+  };
+  EXPECT_EQ(rig_.run(20s, feed), 0u);
+}
+
+TEST_F(CostBenefitTest, TurnsOfTwoGpusDoNotPullAChunkToAndFro) {
+  const ChunkId chunk = rig_.allocate({large_chunk}, a_);
+  int turn = 0;
+  rig_.run(5s, [&] { rig_.use_and_apply(chunk, turn++ / 5 % 2 == 0 ? b_ : a_, 10 * large_pass); });
+  EXPECT_LE(rig_.made().size(), 1u);  // At first it knows one user only.
+  EXPECT_EQ(
+      rig_.run(20s,
+               [&] { rig_.use_and_apply(chunk, turn++ / 5 % 2 == 0 ? b_ : a_, 10 * large_pass); }),
+      0u);
+}
+
+// B and C use a chunk of A: it goes to the one whose waiting weighs more, though each alone waits.
+TEST_F(CostBenefitTest, ASharedChunkLiesWhereItsUsersWaitLeast) {
+  const ChunkId chunk = rig_.allocate({large_chunk}, a_);
+  const auto feed = [&] {
+    rig_.use_and_apply(chunk, a_, large_pass);
+    rig_.use_and_apply(chunk, b_, large_pass);
+    rig_.use_and_apply(chunk, c_, 3 * large_pass);
+  };
+  rig_.run(3s, feed);
+  EXPECT_EQ(rig_.at(chunk), c_);
+  EXPECT_EQ(rig_.run(10s, feed), 0u);
+}
+
+// After t half-lives of the short average (of one second) B's share is 1 - 2^-t, and it waits 1.25
+// times as long at A as A would at B from t = 1.21 on.
+TEST_F(CostBenefitTest, FollowsAShiftAfterAHalfLifeAndAQuarter) {
+  const ChunkId chunk = rig_.allocate({large_chunk}, a_);
+  EXPECT_EQ(rig_.run(20s, [&] { rig_.use_and_apply(chunk, a_, large_pass); }), 0u);
+  const auto shifted = [&] { rig_.use_and_apply(chunk, b_, large_pass); };
+  rig_.run(1150ms, shifted);
+  EXPECT_EQ(rig_.at(chunk), a_);
+  rig_.run(150ms, shifted);
+  EXPECT_EQ(rig_.at(chunk), b_);
+  EXPECT_EQ(rig_.run(20s, shifted), 0u);
+  EXPECT_EQ(rig_.made().size(), 1u);
+}
+
+// A first pass by B is 0.69 of it as a short average, 0.069 as a long one; that of the careful
+// average times 4 s is 0.28 passes. Six passes are 1.51 ms, below the 1.75 ms that a move takes,
+// ten are 2.5 ms. `counter` needs four.
+TEST_F(CostBenefitTest, ABurstCountsForLittle) {
+  const ChunkId chunk = rig_.allocate({large_chunk}, a_);
+  EXPECT_EQ(rig_.use_and_apply(chunk, b_, 6 * large_pass), 0u);
+  EXPECT_EQ(rig_.apply(rig_.tick()), 0u);
+  EXPECT_EQ(rig_.use_and_apply(chunk, b_, 4 * large_pass),
+            1u);  // At the use, not at the next tick.
+
+  PolicyRig counter(counter_kind(), PolicyMachine::h200(4, 40 * large_chunk, 100 * large_chunk));
+  const ChunkId same = counter.allocate({large_chunk}, a_);
+  EXPECT_EQ(counter.use_and_apply(same, b_, 6 * large_pass), 1u);
+}
+
+TEST_F(CostBenefitTest, PrefetchesWhenTheUseComesWithinTheHorizon) {
+  const ChunkId chunk = rig_.allocate({large_chunk}, a_);
+  EXPECT_EQ(wishes(rig_.advise(chunk, announce(10, 10s))), "");
+  rig_.advance(5900ms);
+  EXPECT_EQ(wishes(rig_.tick()), "");  // 4.09 s before.
+  rig_.advance(90ms);
+  EXPECT_EQ(wishes(rig_.tick()), "chunk 0 to 1");
+}
+
+// B's hint brings the chunk away from A, which goes on to use it: it comes back once, and rests.
+TEST_F(CostBenefitTest, AHintThatLiesCostsTwoMoves) {
+  const ChunkId chunk = rig_.allocate({large_chunk}, a_);
+  const auto feed = [&] { rig_.use_and_apply(chunk, a_, large_pass); };
+  rig_.run(3s, feed);
+  rig_.apply(rig_.advise(chunk, announce(1e6, 1s)));
+  EXPECT_EQ(rig_.at(chunk), b_);
+  rig_.run(5s, feed);
+  EXPECT_EQ(rig_.at(chunk), a_);
+  EXPECT_EQ(rig_.made().size(), 2u);
+  EXPECT_EQ(rig_.run(20s, feed), 0u);
+}
+
+TEST_F(CostBenefitTest, AHintThatRunsOutEndsTheHorizon) {
+  const ChunkId chunk = rig_.allocate({large_chunk}, a_);
+  Hint hint = announce(0, 0s);
+  hint.until = 10ms;  // 20 passes a second for 10 ms do not pay.
+  rig_.advise(chunk, hint);
+  rig_.tables().used(chunk, b_, 200 * large_pass, 0);
+  EXPECT_EQ(wishes(rig_.use(chunk, b_, 1)), "");
+  rig_.advance(20ms);
+  EXPECT_EQ(wishes(rig_.tick()), "chunk 0 to 1");
+}
+
+TEST_F(CostBenefitTest, TakesTheNextBestPlaceWhereTheBestIsFullOfHotterChunks) {
+  const ChunkId filling = rig_.allocate(large_chunks(40), b_);
+  const ChunkId chunk = rig_.allocate({large_chunk}, rig_.host_place());
+  const auto feed = [&] {
+    for (std::size_t i = 0; i < 40; ++i) rig_.use_and_apply(next(filling, i), b_, 2 * large_pass);
+    rig_.use_and_apply(chunk, b_, large_pass);
+  };
+  rig_.run(3s, feed);
+  EXPECT_EQ(rig_.at(chunk), a_);  // A peer is faster than the host.
+  EXPECT_EQ(rig_.made().size(), 1u);
+  EXPECT_EQ(rig_.run(10s, feed), 0u);
+}
+
+TEST_F(CostBenefitTest, PressurePutsOutTheColdestFirst) {
+  const ChunkId first = rig_.allocate(large_chunks(3), a_);
+  for (int i = 0; i < 50; ++i) {
+    rig_.use(first, a_, large_pass);
+    rig_.use(next(first, 2), a_, large_pass / 10);
+    rig_.apply(rig_.tick());
+  }
+  EXPECT_EQ(wishes(rig_.press({a_, large_chunk, a_})), "chunk 1 to 1");
+  EXPECT_EQ(wishes(rig_.press({a_, large_chunk + 1, a_})), "chunk 1 to 1, chunk 2 to 1");
+  rig_.tables().row(next(first)).parked = true;
+  EXPECT_EQ(wishes(rig_.press({a_, large_chunk, a_})), "chunk 2 to 1");
+}
+
+// A route copies 395 GB/s; 1 % of a second's worth is ten chunks, and no more than that.
+TEST(CostBenefitBudget, MovesNoMoreThanTheRoutesShare) {
+  PolicyRig rig(cost_benefit_kind(), PolicyMachine::h200(2, 100 * large_chunk, 100 * large_chunk),
+                {{"route_share", 0.01}});
+  const ChunkId first = rig.allocate(large_chunks(50), gpu_place(0));
+  for (std::size_t i = 0; i < 50; ++i)
+    rig.tables().used(next(first, i), gpu_place(1), static_cast<double>(100 + i) * large_pass, 0);
+  const Plan plan = rig.tick();
+  ASSERT_EQ(plan.moves().size(), 10u);
+  for (std::size_t i = 0; i < 10; ++i)  // The hottest lead.
+    EXPECT_EQ(index(plan.moves()[i].chunk), 49 - i);
+}
+
+TEST_F(CostBenefitTest, LeavesAloneWhatMayNotMoveAndWhereUsersDoNotReach) {
+  rig_.tables().costs().access_rate(c_, b_) = 0;
+  rig_.tables().costs().rank();
+  const ChunkId first = rig_.allocate(large_chunks(5), a_);
+  rig_.tables().row(first).movable = false;
+  rig_.tables().row(next(first, 1)).in_scope = false;
+  rig_.tables().row(next(first, 2)).moving = true;
+  rig_.tables().row(next(first, 3)).parked = true;
+  EXPECT_EQ(rig_.run(5s,
+                     [&] {
+                       for (std::size_t i = 0; i < 5; ++i)
+                         rig_.use_and_apply(next(first, i), b_, large_pass);
+                       rig_.use_and_apply(next(first, 4), c_, large_pass / 10);
+                     }),
+            0u);
+}
+
+TEST_F(CostBenefitTest, ForgetsChunksThatAreGone) {
+  const ChunkId first = rig_.allocate(large_chunks(3), a_);
+  rig_.advise(first, announce(10, 10s));
+  rig_.apply(rig_.tick());
+  rig_.free(first);
+  EXPECT_EQ(wishes(rig_.press({a_, large_chunk, a_})), "");
+  ASSERT_EQ(rig_.allocate(large_chunks(1), a_), first);
+  EXPECT_EQ(rig_.run(20s), 0u);
+}
+
+// A policy that takes over knows what was there: nothing of it is in the list of changes.
+TEST_F(CostBenefitTest, KnowsChunksThatWereThereBefore) {
+  rig_.allocate(large_chunks(2), a_);
+  rig_.tables().clear_changed();
+  EXPECT_EQ(wishes(rig_.press({a_, large_chunk, a_})), "chunk 0 to 1");
+}
+
+// A hundred that are idle and pinned are the coldest; the victim is found behind them.
+TEST(CostBenefitCap, PinnedChunksHideNoVictim) {
+  PolicyRig rig(cost_benefit_kind(), PolicyMachine::h200(1, 101 * large_chunk, 200 * large_chunk));
+  const ChunkId pinned = rig.allocate(large_chunks(100), gpu_place(0));
+  for (std::size_t i = 0; i < 100; ++i) rig.tables().row(next(pinned, i)).movable = false;
+  const ChunkId cold = rig.allocate(large_chunks(1), gpu_place(0));
+  const ChunkId hot = rig.allocate(large_chunks(1), rig.host_place());
+  rig.run(3s, [&] { rig.use_and_apply(hot, gpu_place(0), large_pass); });
+  EXPECT_EQ(rig.at(hot), gpu_place(0));
+  EXPECT_EQ(rig.at(cold), rig.host_place());
+}
+
+// More than it passes over when it looks for victims; used before, so that their uses end.
+TEST(CostBenefitCap, DroppedChunksHideNoVictim) {
+  PolicyRig rig(cost_benefit_kind(), PolicyMachine::h200(1, 1026 * large_chunk, 200 * large_chunk));
+  const ChunkId dropped = rig.allocate(large_chunks(1025), gpu_place(0));
+  const ChunkId cold = rig.allocate(large_chunks(1), gpu_place(0));
+  const ChunkId hot = rig.allocate(large_chunks(1), rig.host_place());
+  rig.tick();
+  for (std::size_t i = 0; i < 1025; ++i) rig.tables().set_dropped(next(dropped, i), true);
+  rig.tables().set_capacity(gpu_place(0), large_chunk);
+  rig.run(3s, [&] { rig.use_and_apply(hot, gpu_place(0), large_pass); });
+  EXPECT_EQ(rig.at(hot), gpu_place(0));
+  EXPECT_EQ(rig.at(cold), rig.host_place());
+}
+
+// Room for the larger would cost a hot chunk; the smaller one, worth a little less a byte, makes do
+// with the cold one's.
+TEST(CostBenefitCap, ALargeWishWithoutRoomDoesNotBarASmallOne) {
+  PolicyRig rig(cost_benefit_kind(), PolicyMachine::h200(1, 4 * large_chunk, 100 * large_chunk));
+  const ChunkId kept = rig.allocate(large_chunks(3), gpu_place(0));
+  const ChunkId cold = rig.allocate(large_chunks(1), gpu_place(0));
+  const ChunkId large = rig.allocate({2 * large_chunk}, rig.host_place());
+  const ChunkId small = rig.allocate({large_chunk}, rig.host_place());
+  const auto feed = [&] {
+    for (std::size_t i = 0; i < 3; ++i) rig.use_and_apply(next(kept, i), gpu_place(0), large_pass);
+    rig.use_and_apply(large, gpu_place(0), large_pass / 4);
+    rig.use_and_apply(small, gpu_place(0), large_pass / 10);
+  };
+  EXPECT_EQ(rig.run(5s,
+                    [&] {
+                      rig.use_and_apply(cold, gpu_place(0), large_pass);
+                      feed();
+                    }),
+            0u);
+  rig.run(60s, feed);  // From here on it is cold.
+  EXPECT_EQ(rig.at(large), rig.host_place());
+  EXPECT_EQ(rig.at(small), gpu_place(0));
+  EXPECT_EQ(rig.at(cold), rig.host_place());
+}
+
+}  // namespace
+}  // namespace v1
+}  // namespace vma

@@ -1,0 +1,246 @@
+// What happens at the ends of things: after shutdown, in a forked child, when the process exits.
+
+#include "base/clock.hpp"
+#include "base/process_exit.hpp"
+#include "driver/fault_driver.hpp"
+#include "machine/machine_file.hpp"
+#include "migrate/gates/stop_word.hpp"
+#include "runtime/runtime_parts.hpp"
+#include "support/sanitizer.hpp"
+#include "support/test_kernels.hpp"
+#include "support/thread_time.hpp"
+#include "unit/runtime/runtime_rig.hpp"
+
+#include <vma/vma.hpp>
+
+#include <gtest/gtest.h>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <thread>
+
+namespace vma {
+namespace {
+
+constexpr bool may_fork =
+    !under_thread_sanitizer;  // A child of a program with threads cannot start any under TSan.
+
+/// The exit status of a child that runs `body`; 1000 and the signal if one ended it. A child that
+/// hangs is ended by an alarm.
+int status_of_child(const std::function<int()>& body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    std::exit(body());
+  }
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+TEST(Process, CallsAfterShutdownAreDriverGone) {
+  RuntimeRig rig;
+  std::uint64_t* words = rig.alloc(8192, gpu(0));
+  Runtime& runtime = rig.runtime();
+  runtime.shutdown();
+  runtime.shutdown();
+  std::byte byte{};
+  for (const auto& call : std::vector<std::function<void()>>{
+           [&] { runtime.alloc(1); }, [&] { runtime.alloc(1, gpu(0)); },
+           [&] { runtime.free(words); }, [&] { runtime.free_async(words, nullptr); },
+           [&] { runtime.migrate(words, gpu(1)); }, [&] { runtime.migrate(words, 0, 1, gpu(1)); },
+           [&] { runtime.where(words); }, [&] { runtime.size(words); },
+           [&] {
+             runtime.read(words, {&byte, 1});
+           },
+           [&] {
+             runtime.write(words, {&byte, 1});
+           },
+           [&] { static_cast<void>(runtime.host_view(words, 1)); },
+           [&] { runtime.reserve(gpu(0), 1); }, [&] { runtime.trim(gpu(0)); },
+           [&] { runtime.make_stream(gpu(0)); }, [&] { runtime.synchronize(nullptr); },
+           [&] { runtime.locations(); }, [&] { runtime.stats(); },
+           [&] { runtime.advise(words, 8, {}); }}) {
+    EXPECT_EQ(kind_of_error(call), ErrorKind::driver_gone);
+  }
+  EXPECT_NE(runtime.description(), "");
+}
+
+TEST(Process, ARuntimeLeavesNothingBehind) {
+  SimDriver machine(load_machine("test-2"));
+  {
+    RuntimeOptions options;
+    options.driver = "sim:test-2";
+    Runtime runtime(std::make_unique<Runtime::Parts>(
+        std::make_unique<FaultDriver>(static_cast<Driver&>(machine)), settle(options)));
+    const Stream stream = runtime.make_stream(gpu(0));
+    void* kept = runtime.alloc(100'000, gpu(0));
+    runtime.migrate(kept, gpu(1));
+    runtime.migrate(kept, host(0));
+    runtime.free_async(runtime.alloc(8, gpu(1)), stream);
+    runtime.reserve(host(0), 100'000);
+  }
+  EXPECT_TRUE(machine.leaks().empty()) << machine.leaks().front();
+}
+
+TEST(Process, AForkedChildIsRefusedAndFreesNothing) {
+  if (!may_fork) GTEST_SKIP() << "no fork under TSan";
+  auto rig = std::make_unique<RuntimeRig>();
+  std::uint64_t* words = rig->alloc(40'960, gpu(0));
+  rig->fill_by(0, words, 5'120, 3);
+  rig->runtime().migrate(words, gpu(1));
+  const auto in_child = [&]() -> int {
+    std::byte byte{};
+    Runtime& runtime = rig->runtime();
+    const std::vector<std::function<void()>> calls{[&] { runtime.alloc(1); },
+                                                   [&] { runtime.free(words); },
+                                                   [&] { runtime.migrate(words, gpu(0)); },
+                                                   [&] {
+                                                     runtime.read(words, {&byte, 1});
+                                                   },
+                                                   [&] { runtime.where(words); }};
+    for (const auto& call : calls) {
+      try {
+        call();
+        return 1;
+      } catch (const Error& error) {
+        if (error.kind() != ErrorKind::driver_gone) return 2;
+      }
+    }
+    runtime.record_use(words, 8, gpu(0));
+    runtime.shutdown();
+    rig.reset();
+    return 0;
+  };
+  EXPECT_EQ(status_of_child(in_child), 0);
+  EXPECT_EQ(rig->wrong_for(0, words, 5'120, 3), 0u);
+  rig->runtime().migrate(words, gpu(0));
+  rig->runtime().free(words);
+  rig->check_invariants();
+}
+
+TEST(Process, AChildThatExitsLetsNoHoldOfItsParentGo) {
+  if (!may_fork) GTEST_SKIP() << "no fork under TSan";
+  SimDriver machine(load_machine("test-2"));
+  Ledger ledger;
+  const ContextHandle context = machine.create_context(DeviceId{0});
+  const BoundStream stream = machine.create_stream(context, StreamKind::non_blocking);
+  {
+    HoldPost post(machine, stream, ledger);
+    const std::uint64_t epoch = post.close();
+    EXPECT_EQ(status_of_child([] { return 0; }), 0);
+    EXPECT_EQ(status_of_child([] {
+                StopWord::open_all();
+                return 0;
+              }),
+              0);
+    EXPECT_FALSE(machine.query_event(post.event()));
+    post.open(epoch);
+    EXPECT_TRUE(machine.wait_event(post.event(), never));
+  }
+  EXPECT_EQ(ledger.leaks(), 0u);
+}
+
+TEST(Process, ExitWaitsForADarkSlotAndThenOpensForGood) {
+  if (!may_fork) GTEST_SKIP() << "no fork under TSan";
+  const auto dark_at_exit = []() -> int {
+    SimDriver machine(load_machine("test-2"));
+    Ledger ledger;
+    const ContextHandle context = machine.create_context(DeviceId{0});
+    HoldPost post(machine, machine.create_stream(context, StreamKind::non_blocking), ledger);
+    PinnedWords words(machine, context, ledger);
+    { const StopWord first(words); }  // Has the memory for more.
+    const std::uint64_t epoch = post.close();
+    post.set_dark(true);
+    const StopWord later(words);  // Behind the dark one in the list, and not dark.
+    std::atomic<bool> over = false, too_early = false;
+    std::thread mover([&] {
+      // Opening it, the exit has passed over the dark one.
+      Poll poll;
+      while (!later.is_open(UINT64_MAX)) poll.pause();
+      // An exit that does not wait is over soon; one that waits does so for a second at most.
+      const double end = thread_seconds() + 0.005;
+      while (!over && thread_seconds() < end) {
+      }
+      too_early = over || post.is_open(epoch);
+      post.set_dark(false);
+    });
+    ProcessExit::begin();
+    over = true;
+    mover.join();
+    if (too_early) return 1;
+    if (!post.is_open(UINT64_MAX)) return 2;  // The next stop would close.
+    return StopWord(words).is_open(UINT64_MAX) ? 0 : 3;
+  };
+  EXPECT_EQ(status_of_child([&] {
+              std::_Exit(dark_at_exit());
+              return 0;
+            }),
+            0);
+}
+
+TEST(Process, ARuntimeThatGoesDuringTheExitStaysWholeForCallsInside) {
+  if (!may_fork) GTEST_SKIP() << "no fork under TSan";
+  RuntimeOptions options;
+  options.driver = "sim:test-2";
+  EXPECT_EQ(status_of_child([&]() -> int {
+              auto runtime = std::make_unique<Runtime>(options);
+              Runtime::Parts& parts = runtime->parts();
+              auto inside = std::make_unique<Runtime::Parts::Entry>(parts, "test");
+              ProcessExit::begin();
+              runtime.reset();
+              const bool whole = parts.machinery && (*inside)->topology.locations().size() == 3;
+              inside.reset();  // Leaves the door.
+              std::_Exit(whole ? 0 : 1);
+            }),
+            0);
+}
+
+TEST(Process, HooksThatGoDuringTheExitWaitForNobody) {
+  if (!may_fork) GTEST_SKIP() << "no fork under TSan";
+  RuntimeOptions options;
+  options.driver = "sim:test-2";
+  EXPECT_EQ(status_of_child([&]() -> int {
+              Runtime runtime(options);
+              void* const pointer = runtime.alloc(8192, gpu(0));
+              std::optional<MoveHookRegistration> hook(
+                  runtime.on_move(pointer, {[](const MoveEvent&) {}, {}}));
+              // As a thread does that stands still in a move.
+              const MutexLock lock(
+                  runtime.parts().machinery->memory.require(pointer, "test")->operations());
+              ProcessExit::begin();
+              hook.reset();
+              std::_Exit(0);
+            }),
+            0);
+}
+
+TEST(Process, ExitWithALiveRuntimeNeitherCrashesNorHangs) {
+  if (!may_fork) GTEST_SKIP() << "no fork under TSan";
+  setenv("VMART_DRIVER", "sim:test-2", 1);
+  const auto live = []() -> int {
+    void* pointer = vma::alloc(100'000, gpu(0));
+    vma::migrate(pointer, gpu(1));
+    const Stream stream = vma::make_stream(gpu(0));
+    vma::launch(stream, fill_kernel(), {}, {},
+                KernelArguments::of(pointer, std::uint64_t{1'000}, std::uint64_t{1}));
+    return 7;
+  };
+  EXPECT_EQ(status_of_child(live), 7);
+  EXPECT_EQ(status_of_child([&] {
+              static Runtime second(RuntimeOptions{});
+              second.migrate(second.alloc(100'000, gpu(0)), host(0));
+              return live();
+            }),
+            7);
+  unsetenv("VMART_DRIVER");
+}
+
+}  // namespace
+}  // namespace vma

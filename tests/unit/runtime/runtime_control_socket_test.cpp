@@ -1,0 +1,142 @@
+// Goal: VMART_CONTROL and VMART_TRACE of a program do what the documents say: a socket that peers
+// and the tool `vmart` use and that goes with the runtime, and a trace that opens. Method:
+// simulated machines with the scheduler's own thread; the tool as a child.
+#include "unit/control/control_peer.hpp"
+#include "unit/memory/memory_rig.hpp"
+#include "unit/runtime/runtime_rig.hpp"
+
+#include "runtime/runtime_parts.hpp"
+
+#include <gtest/gtest.h>
+
+#include <boost/json/parse.hpp>
+#include <boost/json/value.hpp>
+
+#include <fmt/format.h>
+
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+
+namespace vma {
+namespace {
+
+class RuntimeSocketTest : public testing::Test {
+ protected:
+  RuntimeSocketTest() {
+    RuntimeOptions options;
+    options.control = folder_.path("it.sock");
+    options.trace = folder_.path("trace.json");
+    options.gate_limit = std::chrono::seconds(1);
+    rig_ = std::make_unique<RuntimeRig>("test-2", options);
+    for (int gpu = 0; gpu < rig_->gpus(); ++gpu) {
+      attached_.emplace_back(rig_->runtime(), rig_->stream(gpu));
+    }
+  }
+  Runtime& runtime() { return rig_->runtime(); }
+  std::string path() const { return folder_.path("it.sock"); }
+  void* tagged(const std::string& tag) {
+    AllocOptions options;
+    options.chunk_bytes = 8192;
+    options.tag = tag;
+    return runtime().alloc(3 * 8192, gpu(0), options);
+  }
+  void expect_tool(int code, const std::string& word, const std::string& arguments) {
+    const std::string command =
+        fmt::format("{} {} --socket {} 2>&1 </dev/null", VMART_TOOL, arguments, path());
+    FILE* pipe = popen(command.c_str(), "r");
+    ASSERT_NE(pipe, nullptr);
+    std::string text;
+    char bytes[4096];
+    for (std::size_t count = 0; (count = fread(bytes, 1, sizeof bytes, pipe)) > 0;) {
+      text.append(bytes, count);
+    }
+    const int status = pclose(pipe);
+    EXPECT_EQ(WIFEXITED(status) ? WEXITSTATUS(status) : -1, code) << arguments << "\n" << text;
+    EXPECT_NE(text.find(word), std::string::npos) << arguments << "\n" << text;
+  }
+
+  TestFolder folder_;
+  std::unique_ptr<RuntimeRig> rig_;
+  std::vector<AttachedStream> attached_;
+};
+
+TEST_F(RuntimeSocketTest, ListensWithoutAPolicyAndThenMovesNothingByItself) {
+  EXPECT_EQ(runtime().policy(), "stay_put");
+  ControlPeer peer(path());
+  ASSERT_TRUE(peer.connected());
+  const auto answer = peer.ask(R"({"command":"status"})");
+  EXPECT_EQ(answer.at("ok").at("policy").as_string(), "stay_put");
+  EXPECT_EQ(answer.at("ok").at("description").as_string(), runtime().description());
+}
+
+TEST_F(RuntimeSocketTest, TheToolLooksAndMoves) {
+  if (std::string(VMART_TOOL).empty()) GTEST_SKIP() << "the tool is not built: CLI11 is missing";
+  void* pointer = tagged("weights");
+  expect_tool(0, "weights", "where");
+  expect_tool(0, "3 chunks", "migrate weights gpu1 --dry-run");
+  EXPECT_EQ(rig_->home(pointer), gpu(0));
+  expect_tool(0, "operation_done", "migrate weights gpu1");
+  EXPECT_EQ(rig_->home(pointer), gpu(1));
+  expect_tool(1, "no allocation has the tag", "migrate nothing gpu1");
+  void* cold = tagged("cold");
+  expect_tool(0, "operation_done", "drain gpu0");
+  EXPECT_NE(rig_->home(cold), gpu(0));
+  expect_tool(0, "paused", "pause");
+  expect_tool(0, "stepped", "step");
+  expect_tool(0, "running", "resume");
+  expect_tool(0, "counter", "policy --set counter");
+  EXPECT_EQ(runtime().policy(), "counter");
+  expect_tool(0, "bytes_moved", "stats");
+  expect_tool(0, ": moved", fmt::format("explain {:#x}", to_integer(address_of(cold))));
+  expect_tool(0, "operation_done", "events");
+}
+
+TEST_F(RuntimeSocketTest, HangsUpAndGoesWithTheRuntime) {
+  ControlPeer idle(path()), asking(path());
+  ASSERT_TRUE(idle.connected());
+  tagged("weights");
+  asking.ask(R"({"command":"migrate","tag":"weights","to":"gpu1"})");
+  asking.ask(R"({"command":"drain","at":"gpu1"})");
+  runtime().shutdown();
+  EXPECT_TRUE(idle.hangs_up());
+  EXPECT_TRUE(asking.hangs_up());
+  EXPECT_FALSE(std::filesystem::exists(path()));
+  EXPECT_TRUE(rig_->machine().leaks().empty());
+}
+
+TEST_F(RuntimeSocketTest, TheTraceShowsMovesStallsAndWhatDecidedThem) {
+  runtime().set_policy("counter");
+  void* pointer = tagged("weights");
+  const Use use{pointer, 8192, gpu(1), UseKind::read, 1e9F};
+  EXPECT_TRUE(comes_true([&] {
+    // Again and again: a policy that a slow machine lets overrun loses its plan.
+    runtime().record_uses(std::span(&use, 1));
+    return runtime().where(pointer).front().at == gpu(1);
+  }));
+  runtime().migrate_async(pointer, host(0)).wait();
+  runtime().shutdown();
+  std::ifstream file(folder_.path("trace.json"));
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  std::size_t moves = 0, stalls = 0, decided = 0;
+  const boost::json::value trace = boost::json::parse(text);
+  for (const auto& value : trace.as_array()) {
+    const auto& entry = value.as_object();
+    if (entry.at("ph").as_string() != "X") continue;
+    const auto category = entry.at("cat").as_string();
+    stalls += category == "stall" ? 1 : 0;
+    if (category != "move") continue;
+    ++moves;
+    decided += entry.at("args").at("decision").to_number<std::uint64_t>() > 0 ? 1 : 0;
+  }
+  EXPECT_EQ(moves, 4u);
+  EXPECT_EQ(stalls, 4u);
+  EXPECT_EQ(decided, 1u);
+}
+
+}  // namespace
+}  // namespace vma

@@ -1,0 +1,55 @@
+#pragma once
+
+#include "driver/trace_driver.hpp"
+#include "runtime/runtime_parts.hpp"
+#include "sim/sim_driver.hpp"
+#include "unit/memory/memory_rig.hpp"
+
+#include <vma/runtime.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace vma {
+
+/// A runtime on a simulated machine whose calls are traced, with a stream on each GPU. The machine
+/// outlives the runtime; what the runtime leaves in it is a failure of the test.
+class ServiceRig {
+ public:
+  explicit ServiceRig(const std::string& machine = "test-2", const RuntimeOptions& options = {});
+  ~ServiceRig();
+  ServiceRig(const ServiceRig&) = delete;
+  ServiceRig& operator=(const ServiceRig&) = delete;
+
+  SimDriver& machine() { return machine_; }
+  Runtime& runtime() { return *runtime_; }
+  int gpus() const { return static_cast<int>(streams_.size()); }
+  Stream stream(int gpu) const { return streams_.at(static_cast<std::size_t>(gpu)); }
+  TraceDriver& trace() { return *trace_; }
+
+  /// A kernel on the GPU makes word i of the range `seed` + i.
+  void fill_on(int gpu, void* pointer, std::uint64_t bytes, std::uint64_t seed);
+  /// Words that a kernel on the GPU finds different from that.
+  std::uint64_t wrong_on(int gpu, void* pointer, std::uint64_t bytes, std::uint64_t seed);
+  /// The same, read by `vma::read` and written by `vma::write`.
+  void write(void* pointer, std::uint64_t bytes, std::uint64_t seed);
+  std::uint64_t wrong(const void* pointer, std::uint64_t bytes, std::uint64_t seed);
+  void check_invariants();
+
+ private:
+  SimDriver machine_;
+  TraceDriver* trace_ = nullptr;  // The runtime's.
+  std::unique_ptr<Runtime> runtime_;
+  std::vector<Stream> streams_;
+  std::uint64_t* mismatches_ = nullptr;
+};
+
+constexpr std::uint64_t page = 4096;
+
+inline std::byte* at(void* pointer, std::uint64_t offset) {
+  return static_cast<std::byte*>(pointer) + offset;
+}
+
+}  // namespace vma

@@ -1,0 +1,187 @@
+// Goal: options come before the environment, the environment before the defaults; a value that
+// cannot be meant is refused with its variable's name and its text.
+#include "runtime/settings.hpp"
+
+#include "base/units.hpp"
+#include "unit/memory/memory_rig.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+namespace vma {
+namespace {
+
+constexpr const char* variables[] = {"VMART_DRIVER",
+                                     "VMART_DEVICES",
+                                     "VMART_CAPACITY",
+                                     "VMART_CACHE_BYTES_PER_GPU",
+                                     "VMART_HOST_CACHE_BYTES",
+                                     "VMART_HOLD_LIMIT_MS",
+                                     "VMART_PRESSURE_LIMIT_MS",
+                                     "VMART_POLICY",
+                                     "VMART_CONTROL",
+                                     "VMART_TRACE",
+                                     "VMART_RECORD",
+                                     "VMART_DECISIONS",
+                                     "VMART_DRY_RUN"};
+
+class SettingsTest : public testing::Test {
+ protected:
+  SettingsTest() { clear(); }
+  ~SettingsTest() override { clear(); }
+  static void clear() {
+    for (const char* name : variables) unsetenv(name);
+  }
+  static Settings with(const char* name, const std::string& value) {
+    setenv(name, value.c_str(), 1);
+    return settle({});
+  }
+};
+
+TEST_F(SettingsTest, HasDefaults) {
+  const Settings settings = settle({});
+  EXPECT_EQ(settings.driver, "cuda");
+  EXPECT_TRUE(settings.devices.empty());
+  EXPECT_TRUE(settings.capacity_bytes.empty());
+  EXPECT_EQ(settings.cache_bytes_per_gpu, 512 * MiB);
+  EXPECT_EQ(settings.host_cache_bytes, GiB);
+  EXPECT_EQ(settings.hold_limit, std::chrono::seconds(2));
+  EXPECT_EQ(settings.pressure_limit, std::chrono::seconds(2));
+}
+
+TEST_F(SettingsTest, ReadsTheEnvironment) {
+  EXPECT_EQ(with("VMART_DRIVER", "sim:test-2").driver, "sim:test-2");
+  EXPECT_EQ(with("VMART_DEVICES", "1,0").devices, (std::vector<int>{1, 0}));
+  const auto capacity = with("VMART_CAPACITY", "gpu0=4GiB,host(0)=64M").capacity_bytes;
+  EXPECT_EQ(capacity, (std::map<Location, std::uint64_t>{{gpu(0), 4 * GiB}, {host(0), 64 * MiB}}));
+  EXPECT_EQ(with("VMART_CACHE_BYTES_PER_GPU", "0").cache_bytes_per_gpu, 0u);
+  EXPECT_EQ(with("VMART_HOST_CACHE_BYTES", "12K").host_cache_bytes, 12 * KiB);
+  EXPECT_EQ(with("VMART_HOLD_LIMIT_MS", "7").hold_limit, std::chrono::milliseconds(7));
+  EXPECT_EQ(with("VMART_PRESSURE_LIMIT_MS", "9").pressure_limit, std::chrono::milliseconds(9));
+  EXPECT_EQ(with("VMART_PRESSURE_LIMIT_MS", "0").pressure_limit, std::chrono::milliseconds(0));
+}
+
+TEST_F(SettingsTest, TakesOptionsBeforeTheEnvironment) {
+  setenv("VMART_DRIVER", "sim:test-2", 1);
+  setenv("VMART_DEVICES", "rubbish", 1);
+  setenv("VMART_CAPACITY", "rubbish", 1);
+  setenv("VMART_CACHE_BYTES_PER_GPU", "rubbish", 1);
+  setenv("VMART_HOST_CACHE_BYTES", "rubbish", 1);
+  setenv("VMART_HOLD_LIMIT_MS", "rubbish", 1);
+  RuntimeOptions options;
+  options.driver = "sim:test-4";
+  options.devices = {3};
+  options.capacity_bytes[gpu(3)] = MiB;
+  options.cache_bytes_per_gpu = 1;
+  options.host_cache_bytes = 2;
+  options.hold_limit = std::chrono::milliseconds(3);
+  setenv("VMART_PRESSURE_LIMIT_MS", "rubbish", 1);
+  options.pressure_limit = std::chrono::milliseconds(4);
+  const Settings settings = settle(options);
+  EXPECT_EQ(settings.driver, "sim:test-4");
+  EXPECT_EQ(settings.devices, std::vector<int>{3});
+  EXPECT_EQ(settings.capacity_bytes.at(gpu(3)), MiB);
+  EXPECT_EQ(settings.cache_bytes_per_gpu, 1u);
+  EXPECT_EQ(settings.host_cache_bytes, 2u);
+  EXPECT_EQ(settings.hold_limit, std::chrono::milliseconds(3));
+  EXPECT_EQ(settings.pressure_limit, std::chrono::milliseconds(4));
+}
+
+TEST_F(SettingsTest, ControlAndTraceBringAPolicyThatMovesNothing) {
+  EXPECT_EQ(settle({}).policy, "");
+  EXPECT_EQ(settle({}).control, "");
+  EXPECT_EQ(with("VMART_CONTROL", "off").policy, "");
+  EXPECT_EQ(with("VMART_CONTROL", "auto").policy, "stay_put");
+  EXPECT_EQ(settle({}).control, "auto");
+  RuntimeOptions options;
+  options.control = "/run/it.sock";
+  options.trace = "here.json";
+  EXPECT_EQ(settle(options).control, "/run/it.sock");
+  clear();
+  EXPECT_EQ(with("VMART_TRACE", "there.json").policy, "stay_put");
+  EXPECT_EQ(settle({}).trace, "there.json");
+  EXPECT_EQ(settle(options).trace, "here.json");
+  EXPECT_EQ(with("VMART_POLICY", "counter").policy, "counter");
+}
+
+TEST_F(SettingsTest, WordsTurnOutputOnAndOff) {
+  EXPECT_EQ(with("VMART_TRACE", "0").trace, "");
+  EXPECT_EQ(settle({}).policy, "");
+  EXPECT_EQ(with("VMART_TRACE", "1").trace, "vmart-%p.trace.json");
+  clear();
+  EXPECT_EQ(with("VMART_CONTROL", "no").control, "");
+  EXPECT_EQ(with("VMART_CONTROL", "yes").control, "auto");
+  clear();
+  EXPECT_EQ(with("VMART_RECORD", "0").record, "");
+  EXPECT_EQ(settle({}).policy, "");
+  EXPECT_EQ(with("VMART_RECORD", "folder").record, "folder");
+  EXPECT_EQ(settle({}).policy, "stay_put");  // Nothing is recorded without a scheduler.
+  clear();
+  EXPECT_EQ(with("VMART_DECISIONS", "file").policy, "stay_put");
+  clear();
+  EXPECT_TRUE(with("VMART_DRY_RUN", "yes").dry_run);
+}
+
+TEST_F(SettingsTest, NamesVariableAndValueOfWhatItRefuses) {
+  const std::pair<const char*, std::vector<std::string>> malformed[] = {
+      {"VMART_DEVICES", {"a", "0,", ",0", "0,,1", "0;1", "-1", "1.5", " 1", "99999999999", "0x1"}},
+      {"VMART_CAPACITY",
+       {"gpu0", "4GiB", "gpu0=", "=4GiB", "gpu0=4X", "gpu0=-4", "disk0=4GiB", "gpu0=4GiB,",
+        "gpu0=1G,gpu(0)=2G", "gpu0==1G", "gpu0=99999999999999999999", "gpu0=16777216T"}},
+      {"VMART_CACHE_BYTES_PER_GPU", {"many", "-1", "1Q", "1GB", "1 G", "0x10", "K", "1.5G"}},
+      {"VMART_HOST_CACHE_BYTES", {"many", "-1", "18446744073709551616", "1gib", "G1"}},
+      {"VMART_CONTROL", {"ture", "2"}},
+      {"VMART_RECORD", {"1", "yes"}},
+      {"VMART_DECISIONS", {"on"}},
+      {"VMART_DRY_RUN", {"perhaps", "2"}},
+      {"VMART_PRESSURE_LIMIT_MS", {"soon", "-5", "1s", "86400001"}},
+      {"VMART_HOLD_LIMIT_MS", {"soon", "-5", "1s", "2.5", "86400001", "0", "99999999999999999999"}},
+  };
+  for (const auto& [name, values] : malformed) {
+    for (const std::string& value : values) {
+      SCOPED_TRACE(testing::Message() << name << "=\"" << value << "\"");
+      clear();
+      const Error error =
+          expect_error(ErrorKind::invalid_argument, [&, n = name] { with(n, value); });
+      EXPECT_TRUE(says(error, name)) << error.what();
+      EXPECT_TRUE(says(error, value)) << error.what();
+    }
+  }
+}
+
+TEST_F(SettingsTest, RefusesAHoldLimitThatIsNone) {
+  for (const long ms : {0L, -1L, 86'400'001L}) {
+    RuntimeOptions options;
+    options.hold_limit = std::chrono::milliseconds(ms);
+    EXPECT_TRUE(says(expect_error(ErrorKind::invalid_argument, [&] { settle(options); }),
+                     std::to_string(ms)));
+  }
+}
+
+TEST(ParseSize, ReadsBinarySuffixes) {
+  EXPECT_EQ(parse_size("0", "x"), 0u);
+  EXPECT_EQ(parse_size("4096", "x"), 4096u);
+  EXPECT_EQ(parse_size("17B", "x"), 17u);
+  EXPECT_EQ(parse_size("3K", "x"), 3 * KiB);
+  EXPECT_EQ(parse_size("64MiB", "x"), 64 * MiB);
+  EXPECT_EQ(parse_size("4G", "x"), 4 * GiB);
+  EXPECT_EQ(parse_size("2TiB", "x"), 2048 * GiB);
+  EXPECT_EQ(parse_size("18446744073709551615", "x"), UINT64_MAX);
+  expect_error(ErrorKind::invalid_argument, [] { parse_size("", "x"); });
+}
+
+TEST_F(SettingsTest, TakesOutputOptionsAsFileNames) {
+  RuntimeOptions options;
+  options.control = "my.sock";
+  options.trace = "auto";
+  EXPECT_EQ(settle(options).control, "./my.sock");
+  EXPECT_EQ(settle(options).trace, "auto") << "a file; the word is the variable's";
+  options.control = "auto";
+  EXPECT_EQ(settle(options).control, "auto");
+}
+
+}  // namespace
+}  // namespace vma

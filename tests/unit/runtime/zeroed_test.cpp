@@ -1,0 +1,172 @@
+// Goal: memory that is asked for zeroed is zeros when `alloc` returns, whatever moves beside it,
+// and nobody else's bytes change. Method: a driver that looks for the allocation while it is
+// filled; threads that park, drain and move all there is.
+#include "driver/fault_driver.hpp"
+#include "machine/machine_file.hpp"
+#include "runtime/runtime_parts.hpp"
+#include "sim/sim_driver.hpp"
+#include "support/sanitizer.hpp"
+#include "unit/memory/memory_rig.hpp"
+#include "unit/runtime/runtime_rig.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace vma {
+namespace {
+
+constexpr std::uint64_t size_bytes = 8 * chunk_bytes;
+
+AllocOptions zeroed() {
+  AllocOptions options;
+  options.chunk_bytes = chunk_bytes;
+  options.tag = "zeroed";
+  options.zeroed = true;
+  return options;
+}
+
+std::int64_t bytes_other_than(Runtime& runtime, const void* pointer, std::byte wanted) {
+  std::vector<std::byte> bytes(size_bytes);
+  runtime.read(pointer, bytes);
+  return std::ranges::count_if(bytes, [=](std::byte byte) { return byte != wanted; });
+}
+
+/// Calls `filling` before each fill.
+class FillDriver final : public InterceptDriver {
+ public:
+  using InterceptDriver::InterceptDriver;
+  std::function<void()> filling;
+
+ private:
+  void around(Call call, const std::function<void()>& body) override {
+    if (call == Call::fill && filling) filling();
+    body();
+  }
+};
+
+TEST(Zeroed, NobodyFindsMemoryBeforeItIsZero) {
+  auto driver = std::make_unique<FillDriver>(std::make_unique<SimDriver>(load_machine("test-2")));
+  FillDriver& fills = *driver;
+  Runtime runtime(std::make_unique<Runtime::Parts>(std::move(driver), settle({})));
+  int seen = 0, found = 0;
+  fills.filling = [&] {
+    ++seen;
+    found += static_cast<int>(runtime.stats().allocations);
+  };
+  for (int round = 0; round < 3; ++round) {  // The later ones come from the cache.
+    void* pointer = runtime.alloc(size_bytes, gpu(0), zeroed());
+    EXPECT_EQ(bytes_other_than(runtime, pointer, std::byte{0}), 0);
+    const std::vector<std::byte> junk(size_bytes, std::byte{0xAB});
+    runtime.write(pointer, junk);
+    runtime.free(pointer);
+  }
+  EXPECT_EQ(seen, 3 * 8);
+  EXPECT_EQ(found, 0);
+  fills.filling = nullptr;
+}
+
+TEST(Zeroed, WhatCannotBeZeroedGoesBack) {
+  auto driver = std::make_unique<FaultDriver>(std::make_unique<SimDriver>(load_machine("test-2")));
+  FaultDriver& faults = *driver;
+  Runtime runtime(std::make_unique<Runtime::Parts>(std::move(driver), settle({})));
+  faults.count_only({Call::fill});
+  for (int call = 0; call < 8; ++call) {
+    faults.fail_calls({call});
+    EXPECT_EQ(kind_of_error([&] { runtime.alloc(size_bytes, gpu(0), zeroed()); }),
+              ErrorKind::driver_failure);
+    EXPECT_EQ(faults.fired(), 1);
+    EXPECT_EQ(runtime.stats().allocations, 0u);
+  }
+  faults.fail_calls({});
+  void* pointer = runtime.alloc(size_bytes, gpu(0), zeroed());
+  EXPECT_EQ(bytes_other_than(runtime, pointer, std::byte{0}), 0);
+  check_settled(runtime.parts().machinery->memory);
+}
+
+/// Runs `body` over and over on threads of their own, until it is destroyed.
+class Beside {
+ public:
+  explicit Beside(const std::vector<std::function<void()>>& bodies) {
+    for (const auto& body : bodies) {
+      threads_.emplace_back([this, body] {
+        while (!over_) {
+          try {
+            body();
+          } catch (const Error&) {  // Nothing has the tag, or what has is being freed.
+          }
+          ++rounds_;
+        }
+      });
+    }
+  }
+  ~Beside() {
+    over_ = true;
+    for (std::thread& thread : threads_) thread.join();
+  }
+  Beside(const Beside&) = delete;
+  Beside& operator=(const Beside&) = delete;
+  int rounds() const { return rounds_; }
+
+ private:
+  std::atomic<bool> over_{false};
+  std::atomic<int> rounds_{0};
+  std::vector<std::thread> threads_;
+};
+
+/// Allocations of others stay as they are while zeroed ones come and go.
+void expect_zeros_beside(Runtime& runtime, const std::vector<std::function<void()>>& bodies) {
+  constexpr int allocations = under_thread_sanitizer ? 20 : 60;
+  const std::vector<std::byte> junk(size_bytes, std::byte{0xAB}), kept(size_bytes, std::byte{0x5A});
+  void* other = runtime.alloc(size_bytes, gpu(1));
+  runtime.write(other, kept);
+  std::int64_t not_zero = 0, changed = 0;
+  {
+    const Beside beside(bodies);
+    for (int i = 0; i < allocations || beside.rounds() < 10; ++i) {
+      void* pointer = runtime.alloc(size_bytes, gpu(i % 2), zeroed());
+      not_zero += bytes_other_than(runtime, pointer, std::byte{0});
+      runtime.write(pointer, junk);
+      runtime.free(pointer);
+      changed += bytes_other_than(runtime, other, std::byte{0x5A});
+    }
+  }
+  EXPECT_EQ(not_zero, 0);
+  EXPECT_EQ(changed, 0);
+  runtime.free(other);
+}
+
+TEST(Zeroed, BesideParking) {
+  RuntimeRig rig("test-4");
+  Runtime& runtime = rig.runtime();
+  expect_zeros_beside(runtime,
+                      {[&] { runtime.park("zeroed"); }, [&] { runtime.resume("zeroed"); }});
+  rig.check_invariants();
+}
+
+TEST(Zeroed, BesideDrainsAndAPolicyThatMovesAll) {
+  RuntimeOptions options = patient();
+  options.policy = "watermark_age";
+  options.tick = std::chrono::milliseconds(1);
+  options.stall_budget = std::chrono::seconds(1);
+  RuntimeRig rig("test-4", options);
+  Runtime& runtime = rig.runtime();
+  const AttachedStream attached(runtime, rig.stream(0));
+  DrainOptions soon;
+  soon.deadline = std::chrono::milliseconds(5);
+  expect_zeros_beside(runtime, {[&] {
+                                  runtime.drain(gpu(0), soon);
+                                  runtime.refill(gpu(0));
+                                },
+                                [&] { runtime.park("zeroed"); }});
+  rig.check_invariants();
+}
+
+}  // namespace
+}  // namespace vma

@@ -1,0 +1,83 @@
+/// Policies from real shared objects, which CMake builds beside this test.
+
+#include "scheduling/policy_library.hpp"
+
+#include "placement/books/chunk_tables.hpp"
+
+#include <vma/error.hpp>
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+
+namespace vma {
+namespace {
+
+std::string path_of(const std::string& library) {
+  return std::string(VMART_POLICY_LIBRARIES) + "/" + library + ".so";
+}
+
+std::string refusal(const std::string& text) {
+  try {
+    load_policy(text);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::invalid_argument);
+    return error.what();
+  }
+  ADD_FAILURE() << text << " was loaded";
+  return "";
+}
+
+bool says(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+double value_that(Policy& policy) {
+  ChunkTables tables({{gpu(0), 8, 0, 0}}, MachineCosts(1, 1));
+  Plan plan;
+  policy.on_use({ChunkId{0}, PlaceId{0}, 1, 0}, Snapshot(tables), plan);
+  return plan.moves().empty() ? -1 : plan.moves().front().value;
+}
+
+/// A program that loads policies has the base class of them; this makes sure that this one does.
+struct Stays : Policy {};
+
+TEST(PolicyLibrary, LoadsAPolicyWithItsParameters) {
+  Stays stays;
+  EXPECT_EQ(value_that(stays), -1);
+  EXPECT_EQ(load_policy_kind(path_of("good")).name, "follow");
+  EXPECT_EQ(value_that(*load_policy(path_of("good"))), 2);
+  EXPECT_EQ(value_that(*load_policy(path_of("good") + ":uses=7")), 7);
+  EXPECT_EQ(value_that(*load_policy("follow@" + path_of("good") + ":uses=3")), 3);
+}
+
+TEST(PolicyLibrary, RefusesWrongNamesAndParameters) {
+  EXPECT_TRUE(says(refusal("lead@" + path_of("good")), "its policy is 'follow', not 'lead'"));
+  EXPECT_TRUE(says(refusal(path_of("good") + ":speed=1"), "uses: count, 1 to 9, default 2"));
+}
+
+TEST(PolicyLibrary, NamesWhatDoesNotFitBeforeAnythingIsCalled) {
+  EXPECT_TRUE(says(refusal(path_of("other_size")), "its size is '8'"));
+  EXPECT_TRUE(says(refusal(path_of("other_interface")), "its interface is '2', vmart's is '1'"));
+  EXPECT_TRUE(says(refusal(path_of("other_version")), "its version is '9.1', vmart's is '0.1'"));
+  EXPECT_TRUE(says(refusal(path_of("other_compiler")), "its compiler is 'x"));
+  EXPECT_TRUE(says(refusal(path_of("other_alignment")), "its alignment is '3'"));
+  EXPECT_TRUE(says(refusal(path_of("other_layout")), "its layout is '"));
+  EXPECT_TRUE(says(refusal(path_of("no_kind")), "it has no policy"));
+}
+
+TEST(PolicyLibrary, RefusesWhatIsNoPolicy) {
+  EXPECT_TRUE(says(refusal(path_of("empty")), "no vmart_policy_v1"));
+  EXPECT_TRUE(says(refusal(path_of("missing")), "missing.so"));
+  const std::string text = testing::TempDir() + "/policy_that_is_text.so";
+  std::ofstream(text) << "this is no shared object, however long it may be made to look";
+  EXPECT_TRUE(says(refusal(text), "policy_that_is_text.so"));
+}
+
+TEST(PolicyLibrary, FindsBuiltInPoliciesByName) {
+  EXPECT_TRUE(says(refusal("no_such_policy"), "no policy 'no_such_policy'; known are "));
+}
+
+}  // namespace
+}  // namespace vma
