@@ -7,7 +7,7 @@
 #include "base/executor.hpp"
 #include "base/units.hpp"
 #include "recording/recording.hpp"
-#include "recording/recording_reader.hpp"
+#include "recording/reading/recording_reader.hpp"
 
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 #include "faults/broken_drivers.hpp"
 
-#include "driver/fault_driver.hpp"
+#include "support/drivers/fault_driver.hpp"
 #include "driver/native_codes.hpp"
 
 namespace vma {

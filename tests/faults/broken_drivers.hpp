@@ -1,6 +1,6 @@
 #pragma once
 
-#include "driver/intercept_driver.hpp"
+#include "support/drivers/intercept_driver.hpp"
 
 #include <atomic>
 #include <memory>

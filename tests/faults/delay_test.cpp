@@ -1,7 +1,7 @@
 // Each driver call of a life takes longer than a hold may, in turn: what is asked for succeeds or
 // ends in `busy`, and nothing is lost.
 
-#include "driver/delay_driver.hpp"
+#include "support/drivers/delay_driver.hpp"
 #include "faults/sweep.hpp"
 
 #include <fmt/format.h>

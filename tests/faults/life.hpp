@@ -2,7 +2,7 @@
 
 #include "driver/calls.hpp"
 #include "driver/driver.hpp"
-#include "driver/fault_driver.hpp"
+#include "support/drivers/fault_driver.hpp"
 #include "sim/sim_driver.hpp"
 #include "sim/stepped_executor.hpp"
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "driver/fault_driver.hpp"
+#include "support/drivers/fault_driver.hpp"
 
 #include <vma/runtime.hpp>
 

@@ -23,6 +23,7 @@ SEES = {
     "placement/policies": "base placement/weighing",
     "costs": "base driver machine sim placement/books",
     "recording": "base machine placement/books placement/planning costs",
+    "recording/reading": "recording",
     "scheduling": "base driver machine memory migrate/moves telemetry placement/books "
                   "placement/planning placement/policies costs recording",
     "parking": "base memory migrate/moves",
@@ -34,7 +35,7 @@ SEES = {
     "measuring": "base driver machine sim placement/books costs runtime calibration",
     "lab/trace": "machine recording",
     "lab/generate": "lab/trace",
-    "lab/import": "machine recording lab/trace lab/generate",
+    "lab/import": "machine recording/reading lab/trace lab/generate",
     "lab/replay": "base machine sim migrate/gates placement/books placement/planning "
                   "placement/weighing placement/policies costs lab/trace",
     "lab/bounds": "lab/trace lab/replay",

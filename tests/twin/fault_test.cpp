@@ -2,8 +2,8 @@
 // that was launched finishes, and what cannot be given back is counted. Method: stepped plays in
 // which each call fails in turn, then two of them, or stands for longer than any limit.
 
-#include "driver/delay_driver.hpp"
-#include "driver/fault_driver.hpp"
+#include "support/drivers/delay_driver.hpp"
+#include "support/drivers/fault_driver.hpp"
 #include "support/test_run.hpp"
 #include "twin/twin_play.hpp"
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "driver/permitted_driver.hpp"
+#include "support/drivers/permitted_driver.hpp"
 #include "runtime/runtime_parts.hpp"
 #include "sim/sim_driver.hpp"
 #include "support/twin_kernels.hpp"

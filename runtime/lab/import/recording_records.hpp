@@ -1,6 +1,6 @@
 #pragma once
 
-#include "recording/recording_reader.hpp"
+#include "recording/reading/recording_reader.hpp"
 
 #include <string>
 #include <vector>

@@ -7,7 +7,7 @@
 #include "costs/calibration_file.hpp"
 #include "costs/cost_estimates.hpp"
 #include "costs/machine_fingerprint.hpp"
-#include "driver/trace_driver.hpp"
+#include "support/drivers/trace_driver.hpp"
 #include "machine/machine_file.hpp"
 #include "runtime/place_states.hpp"
 #include "runtime/settings.hpp"

@@ -1,6 +1,6 @@
 // Goal: the chosen call, and no other, takes longer by the driver's clock.
 
-#include "driver/delay_driver.hpp"
+#include "support/drivers/delay_driver.hpp"
 
 #include "unit/driver/counting_driver.hpp"
 

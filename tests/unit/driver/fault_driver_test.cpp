@@ -1,7 +1,7 @@
 // Goal: a chosen call fails before it does anything, the numbers count what can fail, and all other
 // calls get through unchanged. Method: over a driver that only counts.
 
-#include "driver/fault_driver.hpp"
+#include "support/drivers/fault_driver.hpp"
 
 #include "driver/native_codes.hpp"
 #include "unit/driver/counting_driver.hpp"

@@ -2,7 +2,7 @@
 // other one. Method: every call once before a driver that does nothing, in a foreign context and in
 // one of the runtime's own.
 
-#include "driver/permitted_driver.hpp"
+#include "support/drivers/permitted_driver.hpp"
 
 #include "unit/driver/counting_driver.hpp"
 

@@ -1,9 +1,9 @@
 // Goal: a trace tells what was called, when, for how long, and forgets the oldest first.
 
-#include "driver/trace_driver.hpp"
+#include "support/drivers/trace_driver.hpp"
 
-#include "driver/delay_driver.hpp"
-#include "driver/fault_driver.hpp"
+#include "support/drivers/delay_driver.hpp"
+#include "support/drivers/fault_driver.hpp"
 #include "unit/driver/counting_driver.hpp"
 
 #include <vma/error.hpp>

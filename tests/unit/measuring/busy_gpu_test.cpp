@@ -5,7 +5,7 @@
 
 #include "base/mutex.hpp"
 #include "base/units.hpp"
-#include "driver/intercept_driver.hpp"
+#include "support/drivers/intercept_driver.hpp"
 #include "machine/machine_file.hpp"
 #include "runtime/runtime_parts.hpp"
 #include "sim/sim_driver.hpp"

@@ -4,7 +4,7 @@
 #include "measuring/live_stops.hpp"
 
 #include "base/units.hpp"
-#include "driver/intercept_driver.hpp"
+#include "support/drivers/intercept_driver.hpp"
 #include "machine/machine_file.hpp"
 #include "runtime/runtime_parts.hpp"
 #include "support/sanitizer.hpp"

@@ -3,7 +3,7 @@
 #include "measuring/machine_probe.hpp"
 
 #include "base/units.hpp"
-#include "driver/fault_driver.hpp"
+#include "support/drivers/fault_driver.hpp"
 #include "machine/cost_model.hpp"
 #include "machine/machine_document.hpp"
 #include "machine/machine_file.hpp"

@@ -3,7 +3,7 @@
 #include "unit/memory/memory_rig.hpp"
 
 #include "base/units.hpp"
-#include "driver/intercept_driver.hpp"
+#include "support/drivers/intercept_driver.hpp"
 #include "machine/machine_file.hpp"
 
 #include <gtest/gtest.h>

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "driver/delay_driver.hpp"
-#include "driver/fault_driver.hpp"
-#include "driver/trace_driver.hpp"
+#include "support/drivers/delay_driver.hpp"
+#include "support/drivers/fault_driver.hpp"
+#include "support/drivers/trace_driver.hpp"
 #include "machine/topology.hpp"
 #include "memory/memory.hpp"
 #include "sim/sim_driver.hpp"

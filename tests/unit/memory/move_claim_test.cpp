@@ -6,7 +6,7 @@
 #include "unit/memory/memory_rig.hpp"
 
 #include "base/executor.hpp"
-#include "driver/intercept_driver.hpp"
+#include "support/drivers/intercept_driver.hpp"
 #include "driver/native_codes.hpp"
 
 #include <gtest/gtest.h>

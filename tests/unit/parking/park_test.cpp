@@ -1,6 +1,6 @@
 // Goal: memory of a tag leaves HBM and comes back with its addresses and bytes, whatever fails on
 // the way. Method: the public interface on simulated machines; FaultDriver fails each call in turn.
-#include "driver/fault_driver.hpp"
+#include "support/drivers/fault_driver.hpp"
 #include "machine/machine_file.hpp"
 #include "runtime/runtime_parts.hpp"
 #include "unit/memory/memory_rig.hpp"

@@ -2,7 +2,7 @@
 // docs/reference/recordings.md works out.
 
 #include "recording/block_builder.hpp"
-#include "recording/block_decoder.hpp"
+#include "recording/reading/block_decoder.hpp"
 #include "support/test_run.hpp"
 #include "unit/recording/record_samples.hpp"
 

@@ -3,7 +3,7 @@
 
 #include "base/executor.hpp"
 #include "recording/recording.hpp"
-#include "recording/recording_reader.hpp"
+#include "recording/reading/recording_reader.hpp"
 #include "support/test_run.hpp"
 #include "unit/recording/record_samples.hpp"
 

@@ -2,7 +2,7 @@
 // folders that are not there, disks that are too slow.
 
 #include "recording/recording.hpp"
-#include "recording/recording_reader.hpp"
+#include "recording/reading/recording_reader.hpp"
 #include "support/test_run.hpp"
 #include "unit/recording/record_samples.hpp"
 

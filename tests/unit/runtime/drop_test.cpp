@@ -1,7 +1,7 @@
 // Goal: memory that is parked without its contents is the driver's until it is resumed, at the same
 // addresses, as zeros; meanwhile every call says so. Method: the public interface on simulated
 // machines, whose fresh memory is full of junk; FaultDriver fails each call in turn.
-#include "driver/fault_driver.hpp"
+#include "support/drivers/fault_driver.hpp"
 #include "machine/machine_file.hpp"
 #include "runtime/runtime_parts.hpp"
 #include "support/test_kernels.hpp"

@@ -1,6 +1,6 @@
 // Goal: the parameters of a kernel are asked for once, and never those of a kernel that stood
 // behind the same handle before. Method: a driver whose kernels the test replaces as it likes.
-#include "driver/intercept_driver.hpp"
+#include "support/drivers/intercept_driver.hpp"
 #include "driver/native_codes.hpp"
 #include "runtime/known_kernels.hpp"
 #include "support/test_machines.hpp"

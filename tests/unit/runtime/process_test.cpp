@@ -2,7 +2,7 @@
 
 #include "base/clock.hpp"
 #include "base/process_exit.hpp"
-#include "driver/fault_driver.hpp"
+#include "support/drivers/fault_driver.hpp"
 #include "machine/machine_file.hpp"
 #include "migrate/gates/stop_word.hpp"
 #include "runtime/runtime_parts.hpp"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "driver/trace_driver.hpp"
+#include "support/drivers/trace_driver.hpp"
 #include "runtime/runtime_parts.hpp"
 #include "sim/sim_driver.hpp"
 #include "unit/memory/memory_rig.hpp"

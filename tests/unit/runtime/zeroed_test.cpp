@@ -1,7 +1,7 @@
 // Goal: memory that is asked for zeroed is zeros when `alloc` returns, whatever moves beside it,
 // and nobody else's bytes change. Method: a driver that looks for the allocation while it is
 // filled; threads that park, drain and move all there is.
-#include "driver/fault_driver.hpp"
+#include "support/drivers/fault_driver.hpp"
 #include "machine/machine_file.hpp"
 #include "runtime/runtime_parts.hpp"
 #include "sim/sim_driver.hpp"

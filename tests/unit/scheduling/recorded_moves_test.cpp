@@ -1,7 +1,7 @@
 // Goal: what a program moves is recorded chunk by chunk, with the time at which each was switched:
 // uses have the times of their launches, and would seem to be of another place. Method: the public
 // interface on a simulated machine, whose scheduler looks late; then the file is read.
-#include "recording/recording_reader.hpp"
+#include "recording/reading/recording_reader.hpp"
 #include "unit/recording/record_samples.hpp"
 #include "unit/runtime/scheduler_rig.hpp"
 #include "unit/runtime/scoped_variable.hpp"

@@ -2,7 +2,7 @@
 // that the driver gives, without those that are gone; and attaching disturbs nobody.
 #include "migrate/gates/attached_streams.hpp"
 
-#include "driver/intercept_driver.hpp"
+#include "support/drivers/intercept_driver.hpp"
 #include "unit/migrate/gates/gate_rig.hpp"
 
 #include <gtest/gtest.h>

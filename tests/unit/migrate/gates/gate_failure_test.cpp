@@ -1,6 +1,6 @@
 // Goal: whatever call fails, and wherever a capture, a broken context or another gate's late work
 // comes in between, no stream is left standing, and none is taken for standing that is not.
-#include "driver/intercept_driver.hpp"
+#include "support/drivers/intercept_driver.hpp"
 #include "driver/native_codes.hpp"
 #include "unit/migrate/gates/gate_rig.hpp"
 

@@ -1,7 +1,7 @@
 // Goal: what a gate keeps of a stream is that stream's: no chain of a context that is gone, and no
 // word that another stream has yet to write. Method: plans of streams that need not be there, since
 // only a stop asks the driver about them.
-#include "driver/intercept_driver.hpp"
+#include "support/drivers/intercept_driver.hpp"
 #include "unit/migrate/gates/gate_rig.hpp"
 
 #include <gtest/gtest.h>

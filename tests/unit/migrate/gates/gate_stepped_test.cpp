@@ -1,7 +1,7 @@
 // Goal: a gate is opened in time when its thread does not come back, and never once it is
 // committed; streams with unlike backlogs arrive together; in any order of threads all of it holds.
 // Method: a stepped machine, so that time is virtual and orders follow from a seed.
-#include "driver/intercept_driver.hpp"
+#include "support/drivers/intercept_driver.hpp"
 #include "unit/migrate/gates/gate_rig.hpp"
 #include "unit/migrate/moves/move_rig.hpp"
 

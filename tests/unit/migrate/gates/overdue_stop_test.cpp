@@ -2,7 +2,7 @@
 // waits behind a deep backlog is not taken for it. Method: a stepped machine, on which what the
 // application does next waits for whatever settles in its context, as a driver makes it wait beside
 // a thread that unloads modules.
-#include "driver/intercept_driver.hpp"
+#include "support/drivers/intercept_driver.hpp"
 #include "unit/migrate/moves/move_rig.hpp"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // Goal: a copy or a settling that does not end keeps no work stopped and no allocation waiting for
 // longer than its bound; the chunk stays whole at its source, and memory that may still be written
 // to is kept aside. Method: a stepped machine on which the runtime's own work stands before a word.
-#include "driver/intercept_driver.hpp"
+#include "support/drivers/intercept_driver.hpp"
 #include "unit/migrate/moves/move_rig.hpp"
 
 #include <vma/error.hpp>

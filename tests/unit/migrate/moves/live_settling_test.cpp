@@ -1,7 +1,7 @@
 // Goal: what a program writes to a chunk after its live copy began crosses to the target, also
 // where the memory has become read-only since, and where the settling work ran before its time.
 // Method: moves on a stepped machine, with writes at the one moment that counts.
-#include "driver/intercept_driver.hpp"
+#include "support/drivers/intercept_driver.hpp"
 #include "support/test_kernels.hpp"
 #include "unit/migrate/moves/move_rig.hpp"
 

@@ -1,7 +1,7 @@
 // Goal: a call that runs out of memory asks once whether the limit of mappings is the cause, as a
 // whole and with no work stopped, and says so. Method: `mapping_limit_reached` is the test's.
 #include "base/mapping_limit.hpp"
-#include "driver/intercept_driver.hpp"
+#include "support/drivers/intercept_driver.hpp"
 #include "unit/migrate/moves/move_rig.hpp"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // Goal: what the program does between two steps of a background move counts: it pins the memory,
 // adds a hook, attaches or destroys a stream, captures for long. Method: a stepped machine on which
 // the test holds the move back where it matters.
-#include "driver/intercept_driver.hpp"
+#include "support/drivers/intercept_driver.hpp"
 #include "driver/spare_kernels.hpp"
 #include "unit/migrate/moves/move_rig.hpp"
 

@@ -3,7 +3,7 @@
 // heard the beginning of, no byte is lost and the books agree. Method: operator new is ours, and
 // fails the n-th allocation of the mover's and the callbacks' threads, or all from the n-th on, for
 // every n; threads come from an executor of the test.
-#include "driver/intercept_driver.hpp"
+#include "support/drivers/intercept_driver.hpp"
 #include "unit/migrate/moves/move_rig.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "driver/intercept_driver.hpp"
+#include "support/drivers/intercept_driver.hpp"
 
 #include <optional>
 #include <type_traits>

@@ -1,4 +1,4 @@
-#include "driver/delay_driver.hpp"
+#include "support/drivers/delay_driver.hpp"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "machine/machine_writer.hpp"
+#include "measuring/machine_writer.hpp"
 
 #include "base/units.hpp"
 #include "machine/cost_members.hpp"

@@ -1,4 +1,4 @@
-#include "recording/block_decoder.hpp"
+#include "recording/reading/block_decoder.hpp"
 
 #include "recording/byte_order.hpp"
 

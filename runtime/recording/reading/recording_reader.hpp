@@ -1,6 +1,6 @@
 #pragma once
 
-#include "recording/block_decoder.hpp"
+#include "recording/reading/block_decoder.hpp"
 #include "recording/recording_header.hpp"
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "driver/fault_driver.hpp"
+#include "support/drivers/fault_driver.hpp"
 
 #include "driver/native_codes.hpp"
 

@@ -1,4 +1,4 @@
-#include "driver/permitted_driver.hpp"
+#include "support/drivers/permitted_driver.hpp"
 
 #include "base/check.hpp"
 

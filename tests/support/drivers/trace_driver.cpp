@@ -1,4 +1,4 @@
-#include "driver/trace_driver.hpp"
+#include "support/drivers/trace_driver.hpp"
 
 #include "base/check.hpp"
 

@@ -1,4 +1,4 @@
-#include "recording/recording_reader.hpp"
+#include "recording/reading/recording_reader.hpp"
 
 #include "recording/byte_order.hpp"
 

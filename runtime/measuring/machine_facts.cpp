@@ -1,4 +1,4 @@
-#include "machine/machine_facts.hpp"
+#include "measuring/machine_facts.hpp"
 
 #include "base/units.hpp"
 #include "machine/topology.hpp"

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "base/mutex.hpp"
-#include "driver/intercept_driver.hpp"
+#include "support/drivers/intercept_driver.hpp"
 
 #include <string>
 #include <vector>

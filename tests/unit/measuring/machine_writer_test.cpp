@@ -1,6 +1,6 @@
 // Goal: what is written of a machine is what is read of it again. Method: all machines that ship,
 // as text and back; one that a file cannot say.
-#include "machine/machine_writer.hpp"
+#include "measuring/machine_writer.hpp"
 
 #include "machine/cost_members.hpp"
 #include "machine/machine_file.hpp"
