@@ -3,82 +3,62 @@
 #include "base/environment.hpp"
 #include "base/log.hpp"
 
-#include <dlfcn.h>
+#ifdef VMART_HAS_NVTX
+#include <nvtx3/nvToolsExt.h>
+#endif
 
-#include <cstdint>
 #include <exception>
 
 namespace vma {
 namespace {
 
-template <typename Function>
-void find(void* library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(dlsym(library, name));
-}
-
-const char* library_of_environment() {
+bool wanted_by_environment() {
   try {
-    return environment_flag("VMART_NVTX").value_or(false) ? "libnvToolsExt.so.1" : nullptr;
+    return environment_flag("VMART_NVTX").value_or(false);
   } catch (const std::exception& error) {  // A profiler that is not told must not end a program.
     log(LogLevel::warn, "{}", error.what());
-    return nullptr;
+    return false;
   }
 }
 
 }  // namespace
 
-struct Nvtx::Attributes {
-  std::uint16_t version = 2;
-  std::uint16_t size = sizeof(Attributes);
-  std::uint32_t category = 0;
-  std::int32_t color_type = 0;
-  std::uint32_t color = 0;
-  std::int32_t payload_type = 0;
-  std::int32_t reserved = 0;
-  std::uint64_t payload = 0;
-  std::int32_t message_type = 1;  // A string of bytes.
-  const char* message = nullptr;
-};
-
 const Nvtx& Nvtx::process() {
-  static const Nvtx& nvtx = *new Nvtx(library_of_environment());  // For threads beside an exit.
+  static const Nvtx& nvtx = *new Nvtx(wanted_by_environment());  // For threads beside an exit.
   return nvtx;
 }
 
-Nvtx::Nvtx(const char* library) noexcept {
-  static_assert(sizeof(Attributes) == 48, "the size tells the library the version");
-  if (library == nullptr) return;
-  void* handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) return;
-  find(handle, "nvtxRangePushA", push_);
-  find(handle, "nvtxRangePop", pop_);
-  void* (*create)(const char*) = nullptr;
-  find(handle, "nvtxDomainCreateA", create);
-  find(handle, "nvtxDomainRangePushEx", domain_push_);
-  find(handle, "nvtxDomainRangePop", domain_pop_);
-  if (create != nullptr && domain_push_ != nullptr && domain_pop_ != nullptr) {
-    domain_ = create("vmart");
-  }
+#ifdef VMART_HAS_NVTX
+
+Nvtx::Nvtx(bool wanted) noexcept {
+  if (wanted) domain_ = nvtxDomainCreateA("vmart");  // Null where no tool is loaded.
 }
 
 void Nvtx::push(const char* name) const noexcept {
   if (!loaded()) return;
-  if (domain_ == nullptr) {
-    push_(name);
-    return;
-  }
-  Attributes attributes;
-  attributes.message = name;
-  domain_push_(domain_, &attributes);
+  nvtxEventAttributes_t attributes{};
+  attributes.version = NVTX_VERSION;
+  attributes.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
+  attributes.messageType = NVTX_MESSAGE_TYPE_ASCII;
+  attributes.message.ascii = name;
+  nvtxDomainRangePushEx(static_cast<nvtxDomainHandle_t>(domain_), &attributes);
 }
 
 void Nvtx::pop() const noexcept {
-  if (!loaded()) return;
-  if (domain_ == nullptr) {
-    pop_();
-  } else {
-    domain_pop_(domain_);
+  if (loaded()) nvtxDomainRangePop(static_cast<nvtxDomainHandle_t>(domain_));
+}
+
+#else
+
+Nvtx::Nvtx(bool wanted) noexcept {
+  if (wanted) {
+    log(LogLevel::warn,
+        "VMART_NVTX=1 has no effect: this vmart was built without nvtx3/nvToolsExt.h");
   }
 }
+void Nvtx::push(const char*) const noexcept {}
+void Nvtx::pop() const noexcept {}
+
+#endif
 
 }  // namespace vma

@@ -4,29 +4,23 @@
 
 namespace vma {
 
-/// Names for profilers: ranges of NVTX, through the library `libnvToolsExt.so.1` where it is
-/// installed. Without it every call is a branch. Any thread.
+/// Names for profilers: ranges of NVTX 3, whose headers load the tool that the profiler names.
+/// Without a tool, and in a build without these headers, every call is a branch. Any thread.
 class Nvtx {
  public:
-  /// The one of this process: loaded at the first call if VMART_NVTX is 1, else without effect.
+  /// The one of this process: asks for a tool at the first call if VMART_NVTX is 1, else without
+  /// effect.
   static const Nvtx& process();
-  /// Null for none. A library that is not there, or lacks the calls, is as good as none.
-  explicit Nvtx(const char* library) noexcept;
+  explicit Nvtx(bool wanted) noexcept;
 
-  bool loaded() const noexcept { return push_ != nullptr && pop_ != nullptr; }
+  /// Whether a tool takes the ranges.
+  bool loaded() const noexcept { return domain_ != nullptr; }
   /// Ranges nest a thread; push and pop come on the same one.
   void push(const char* name) const noexcept;
   void pop() const noexcept;
 
  private:
-  // The layout of nvtxEventAttributes_t, version 2, as far as a message needs it.
-  struct Attributes;
-  // The library stays loaded: a profiler may have its own threads in it.
-  int (*push_)(const char* name) = nullptr;
-  int (*pop_)() = nullptr;
-  void* domain_ = nullptr;
-  int (*domain_push_)(void* domain, const Attributes* attributes) = nullptr;
-  int (*domain_pop_)(void* domain) = nullptr;
+  void* domain_ = nullptr;  // An nvtxDomainHandle_t, which only a tool makes. Never destroyed.
 };
 
 /// A range for a scope. The name is made only where somebody listens:

@@ -160,6 +160,7 @@ def one_door(tree):
     """Each outside world is included in one folder."""
     doors = [
         (CUDA, ("runtime/driver/", "bench/rivals/")),
+        (re.compile(r"^nvtx3/"), ("runtime/base/nvtx.cpp", "tests/unit/base/nvtx_")),
         # <vma/asio.hpp> is tried as its users use it.
         (re.compile(r"^boost/asio"), ("runtime/scheduling/", "runtime/control/", "include/vma/asio.hpp",
                                       "tests/unit/control/asio_", "tests/unit/runtime/asio_",
