@@ -1,7 +1,7 @@
 #include "sim/kernel_time.hpp"
 
 #include "base/units.hpp"
-#include "sim/stepped_executor.hpp"
+#include "sim/stepped_threads.hpp"
 
 #include <algorithm>
 
@@ -48,7 +48,7 @@ void KernelTime::before_first_touch() {
 }
 
 void KernelTime::before_touch() {
-  SteppedExecutor* stepped = clock_.stepped();
+  SteppedThreads* stepped = clock_.stepped();
   if (stepped != nullptr && stepped->random() % touches_per_switch == 0) live_through(0.25);
 }
 

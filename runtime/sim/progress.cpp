@@ -86,7 +86,7 @@ bool Progress::await(MutexLock& lock, const CompletionPtr& completion, TimePoint
   if (clock_.stepped() != nullptr) {
     if (Stepper::current() == nullptr && !ended()) {
       throw Error(ErrorKind::invalid_argument, "SimDriver",
-                  "a stepped machine blocks only threads that are inside SteppedExecutor::run");
+                  "a stepped machine blocks only threads that are inside SteppedThreads::run");
     }
     const bool in_time = changed.wait_until(lock, clock_, deadline, ended);
     if (in_time) learn(completion);

@@ -1,6 +1,6 @@
 #include "sim/sim_clock.hpp"
 
-#include "sim/stepped_executor.hpp"
+#include "sim/stepped_threads.hpp"
 
 #include <algorithm>
 

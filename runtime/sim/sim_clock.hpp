@@ -9,7 +9,7 @@
 
 namespace vma {
 
-class SteppedExecutor;
+class SteppedThreads;
 
 /// The time of a simulated machine.
 ///
@@ -28,7 +28,7 @@ class SimClock : public Clock {
   static constexpr std::chrono::seconds frozen_max{60};
 
   /// `working` says whether a stream has work that can go on; asked from any thread.
-  explicit SimClock(SteppedExecutor* stepped, std::function<bool()> working = nullptr)
+  explicit SimClock(SteppedThreads* stepped, std::function<bool()> working = nullptr)
       : stepped_(stepped), working_(std::move(working)) {}
 
   TimePoint now() const override;
@@ -38,7 +38,7 @@ class SimClock : public Clock {
   void note_measuring(int change) noexcept override;
   void note_standing(int change) noexcept override { standing_ += change; }
 
-  SteppedExecutor* stepped() const noexcept { return stepped_; }
+  SteppedThreads* stepped() const noexcept { return stepped_; }
   /// The calling thread is busy for so long.
   void spend(TimePoint duration);
   /// The calling thread has seen something that happens at `time`.
@@ -47,7 +47,7 @@ class SimClock : public Clock {
  private:
   bool passes_by_waiting();
 
-  SteppedExecutor* const stepped_;
+  SteppedThreads* const stepped_;
   const std::function<bool()> working_;
   // Threaded only.
   std::atomic<TimePoint::rep> ticks_{0};

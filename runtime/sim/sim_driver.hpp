@@ -12,13 +12,13 @@
 
 namespace vma {
 
-class SteppedExecutor;
+class SteppedThreads;
 class SimMachine;
 
 struct SimOptions {
   /// Null: threads of the operating system. Otherwise every thread of the machine is a member of
   /// the executor, which must outlive the driver; calls come from members (inside `run`).
-  SteppedExecutor* stepped = nullptr;
+  SteppedThreads* stepped = nullptr;
   /// What junk fresh memory is full of, on machines that fill it.
   std::uint64_t seed = 1;
   /// Most bytes of simulated memory that exist at once. Zero: VMART_SIM_BYTES, else 8 GiB.

@@ -5,7 +5,7 @@
 #include "base/process_exit.hpp"
 #include "base/units.hpp"
 #include "driver/native_codes.hpp"
-#include "sim/stepped_executor.hpp"
+#include "sim/stepped_threads.hpp"
 
 #include <fmt/format.h>
 
@@ -339,7 +339,7 @@ CallTime::CallTime(SimMachine& machine, TimePoint cost) : clock_(machine.clock) 
   }
   if (gone_with_process) throw driver_error(native_deinitialized, "SimDriver");
   TimePoint before = cost;
-  if (SteppedExecutor* stepped = machine.options.stepped) {
+  if (SteppedThreads* stepped = machine.options.stepped) {
     before = cost * static_cast<int>(stepped->random() % 5) / 4;
     after_ = cost - before;
   }

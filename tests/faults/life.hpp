@@ -4,7 +4,7 @@
 #include "driver/driver.hpp"
 #include "support/drivers/fault_driver.hpp"
 #include "sim/sim_driver.hpp"
-#include "sim/stepped_executor.hpp"
+#include "support/stepped_executor.hpp"
 
 #include <vma/runtime.hpp>
 

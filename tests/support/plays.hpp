@@ -1,6 +1,6 @@
 #pragma once
 
-#include "sim/stepped_executor.hpp"
+#include "support/stepped_executor.hpp"
 
 #include <functional>
 

@@ -4,7 +4,7 @@
 #include "base/clock.hpp"
 #include "base/executor.hpp"
 #include "base/mutex.hpp"
-#include "sim/stepped_executor.hpp"
+#include "support/stepped_executor.hpp"
 
 #include <vma/error.hpp>
 

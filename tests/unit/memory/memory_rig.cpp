@@ -2,7 +2,7 @@
 
 #include "base/clock.hpp"
 #include "machine/machine_file.hpp"
-#include "sim/stepped_executor.hpp"
+#include "support/stepped_executor.hpp"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 // each other on any streams, a chain outlives its kernels' handles, a stepped one replays. Method:
 // chains {wait for go; kernel; write done} on "test-2".
 #include "driver/native_codes.hpp"
-#include "sim/stepped_executor.hpp"
+#include "support/stepped_executor.hpp"
 #include "support/test_mapping.hpp"
 #include "unit/sim/sim_rig.hpp"
 

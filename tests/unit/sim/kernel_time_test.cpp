@@ -2,7 +2,7 @@
 // streams run between its touches. Method: kernels of many megabytes on "h200x2", whose rates are
 // known; a copying kernel beside a writing one on "test-2", under many seeds.
 #include "base/units.hpp"
-#include "sim/stepped_executor.hpp"
+#include "support/stepped_executor.hpp"
 #include "unit/sim/sim_rig.hpp"
 
 #include <gtest/gtest.h>

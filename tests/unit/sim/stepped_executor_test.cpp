@@ -1,6 +1,6 @@
 // Goal: an order of steps follows from the seed alone, time moves only when nobody can run, and
 // threads that wait for ever are named. Method: small programs over Mutex and Condition.
-#include "sim/stepped_executor.hpp"
+#include "support/stepped_executor.hpp"
 
 #include "base/mutex.hpp"
 #include "sim/sim_clock.hpp"

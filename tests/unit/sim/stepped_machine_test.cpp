@@ -3,7 +3,7 @@
 // body runs as the main member of a SteppedExecutor on "test-2" or "h200x2".
 #include "driver/native_codes.hpp"
 #include "base/units.hpp"
-#include "sim/stepped_executor.hpp"
+#include "support/stepped_executor.hpp"
 #include "support/test_mapping.hpp"
 #include "unit/sim/sim_rig.hpp"
 

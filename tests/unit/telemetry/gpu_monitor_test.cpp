@@ -2,7 +2,7 @@
 // and never otherwise. Method: a library and a clock of the test's.
 #include "telemetry/gpu_monitor.hpp"
 
-#include "sim/stepped_executor.hpp"
+#include "support/stepped_executor.hpp"
 #include "unit/telemetry/nvml_rig.hpp"
 
 #include <cstdlib>

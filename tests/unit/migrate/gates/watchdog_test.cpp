@@ -4,7 +4,7 @@
 
 #include "machine/machine_file.hpp"
 #include "sim/sim_driver.hpp"
-#include "sim/stepped_executor.hpp"
+#include "support/stepped_executor.hpp"
 #include "unit/memory/memory_rig.hpp"
 
 #include <gtest/gtest.h>

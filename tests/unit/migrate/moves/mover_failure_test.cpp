@@ -1,7 +1,7 @@
 // Goal: want of memory is found before anything is stopped; a move that fails in the middle leaves
 // finished chunks where they went and tells the truth; work that does not end, and a thread in
 // cuCtxDestroy, end it in `busy` with the mapping untouched.
-#include "sim/stepped_executor.hpp"
+#include "support/stepped_executor.hpp"
 #include "unit/migrate/moves/move_rig.hpp"
 
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
-#include "sim/stepped_executor.hpp"
+#include "support/stepped_executor.hpp"
 
 #include "base/check.hpp"
-#include "base/one_processor.hpp"
+#include "support/one_processor.hpp"
 
 #include <vma/error.hpp>
 

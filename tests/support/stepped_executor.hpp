@@ -1,7 +1,6 @@
 #pragma once
 
-#include "base/executor.hpp"
-#include "base/stepper.hpp"
+#include "sim/stepped_threads.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -25,15 +24,14 @@ struct SteppedOptions {
 /// polls does not stop it. Members that nobody waits for stand still between two `run`s. Once
 /// nobody can run and no deadline is left, the wait of the thread inside `run` throws
 /// Error{driver_failure} "dead lock" that names every member and what it waits for.
-class SteppedExecutor : public Executor, public Stepper {
+class SteppedExecutor final : public SteppedThreads {
  public:
   explicit SteppedExecutor(const SteppedOptions& options = {});
   /// Requires: every spawned task was joined.
   ~SteppedExecutor() override;
 
-  /// Runs `body` as a member called "main" on the calling thread, and the other members beside it.
-  /// Throws what the body throws. Requires: not called by a member, nor by two threads at once.
-  void run(const std::function<void()>& body);
+  /// The member that runs `body` is called "main".
+  void run(const std::function<void()>& body) override;
 
   /// From a member, or from outside while nothing runs; the thread first runs inside a `run`. A
   /// join from outside is a `run` of its own.
@@ -42,18 +40,14 @@ class SteppedExecutor : public Executor, public Stepper {
   void yield() override;
   bool wait(const std::function<bool()>& ready, TimePoint deadline) override;
 
-  /// Another member may run first, as the seed has it. Takes no time.
-  void give_way();
-
-  TimePoint now() const noexcept { return now_; }
-  /// Lets virtual time pass for the calling member, while others run.
-  void sleep(TimePoint duration);
+  void give_way() override;
+  TimePoint now() const noexcept override { return now_; }
+  void sleep(TimePoint duration) override;
 
   /// Of all choices so far: equal for equal runs.
   std::uint64_t interleaving_hash() const noexcept { return hash_; }
   std::uint64_t choices() const noexcept { return choices_; }
-  /// A number that follows from the seed, for other parts of the machine.
-  std::uint64_t random() { return random_(); }
+  std::uint64_t random() override { return random_(); }
 
  private:
   struct Member;

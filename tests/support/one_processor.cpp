@@ -1,4 +1,4 @@
-#include "base/one_processor.hpp"
+#include "support/one_processor.hpp"
 
 namespace vma {
 

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "base/clock.hpp"
+#include "base/executor.hpp"
+#include "base/stepper.hpp"
+
+#include <cstdint>
+#include <functional>
+
+namespace vma {
+
+/// What a simulated machine asks of an executor that steps its threads in virtual time. Tests bring
+/// one: `SteppedExecutor`.
+class SteppedThreads : public Executor, public Stepper {
+ public:
+  /// Runs `body` as a member on the calling thread, and the other members beside it. Throws what
+  /// the body throws. Requires: not called by a member, nor by two threads at once.
+  virtual void run(const std::function<void()>& body) = 0;
+  /// Another member may run first, as the seed has it. Takes no time.
+  virtual void give_way() = 0;
+  virtual TimePoint now() const noexcept = 0;
+  /// Lets virtual time pass for the calling member, while others run.
+  virtual void sleep(TimePoint duration) = 0;
+  /// A number that follows from the seed.
+  virtual std::uint64_t random() = 0;
+};
+
+}  // namespace vma
