@@ -148,7 +148,7 @@ class FlowRun {
   }
 
   Runtime& runtime_ = shared_runtime();
-  Runtime::Parts& parts_ = runtime_.parts();
+  RuntimeParts& parts_ = parts_of(runtime_);
   const LinkMemory& memory_;
   const Flow flow_;
   const Stream stream_;
@@ -213,8 +213,9 @@ void require_peers() {
   std::erase_if(gpus, [](const Location& at) { return at.kind != Location::Kind::gpu; });
   if (gpus.size() < 2) throw Unavailable{"takes two GPUs"};
   for (const Flow& flow : both(ring(Kind::read, gpus, false), ring(Kind::read, gpus, true))) {
-    const bool reaches = shared_runtime().parts().driver->can_access_peer(
-        DeviceId{flow.to.ordinal}, DeviceId{flow.from.ordinal});
+    const bool reaches =
+        parts_of(shared_runtime())
+            .driver->can_access_peer(DeviceId{flow.to.ordinal}, DeviceId{flow.from.ordinal});
     if (!reaches) throw Unavailable{"takes GPUs that reach each other's memory"};
   }
 }

@@ -49,19 +49,20 @@ enum class Handle { function, kernel };
 
 /// As it is on a thread that launches kernels.
 void make_current(ContextHandle context) {
-  if (shared_runtime().parts().driver->simulated()) return;
+  if (parts_of(shared_runtime()).driver->simulated()) return;
   cuda("cuCtxSetCurrent", reinterpret_cast<void*>(static_cast<std::uint64_t>(context)));
 }
 
 /// For the rest of the process.
 ContextHandle primary() {
-  static const ContextHandle context = shared_runtime().parts().driver->retain_primary(DeviceId{0});
+  static const ContextHandle context =
+      parts_of(shared_runtime()).driver->retain_primary(DeviceId{0});
   return context;
 }
 
 /// Loaded for the rest of the process.
 const void* load(Handle handle) {
-  Driver& driver = *shared_runtime().parts().driver;
+  Driver& driver = *parts_of(shared_runtime()).driver;
   const ContextHandle context = primary();
   if (driver.simulated()) {
     const Kernel kernel{ptx, entry, [](DeviceView&, const KernelArguments&, LaunchShape) {}};
@@ -101,7 +102,7 @@ const std::array<void*, pointers>& six_pointers() {
 
 void record_launches(benchmark::State& state, Handle handle) {
   Runtime& runtime = shared_runtime();
-  UseLog& log = *runtime.parts().uses;
+  UseLog& log = *parts_of(runtime).uses;
   const void* const function = function_of(handle);
   std::array<void*, pointers> values = six_pointers();
   std::array<const void*, pointers> parameters{};
@@ -140,7 +141,7 @@ void add(const std::string& name, Handle handle, int threads) {
 }
 
 void register_all() {
-  const bool simulated = shared_runtime().parts().driver->simulated();
+  const bool simulated = parts_of(shared_runtime()).driver->simulated();
   function_of(Handle::function);  // On this thread, and before anything is timed.
   six_pointers();
   for (const int threads : {1, 2}) {

@@ -16,7 +16,7 @@ constexpr int batch_launches = 500;  // Fewer than a stream takes without waitin
 
 Sample attach() {
   Runtime& runtime = live_runtime();
-  Runtime::Parts& parts = runtime.parts();
+  RuntimeParts& parts = parts_of(runtime);
   Driver& driver = *parts.driver;
   const Location gpu = live_gpus(2).front();
   const Stream stream = runtime.make_stream(gpu);

@@ -35,7 +35,7 @@ MoveTally move_beside(std::uint64_t bytes, Sample& sample, bool threads) {
   std::optional<SeamLoad> load;
   if (threads) load.emplace(runtime);
 #ifdef VMART_BENCH_CUDART
-  const bool foreign_too = threads && !runtime.parts().driver->simulated();
+  const bool foreign_too = threads && !parts_of(runtime).driver->simulated();
   ForeignLoad foreign(foreign_too ? static_cast<int>(gpus.size()) : 0);
 #endif
   const int moves = static_cast<int>(setting("VMART_BENCH_MOVES", 1000));
@@ -90,7 +90,7 @@ void register_beside_cases() {
   add("nothing", [bytes] { return beside_threads(bytes, false); });
   add("threads", [bytes] { return beside_threads(bytes, true); });
   add("process", [bytes] { return beside_command(bytes, {"/proc/self/exe", "--beside-process"}); });
-  if (live_runtime().parts().driver->simulated()) return;
+  if (parts_of(live_runtime()).driver->simulated()) return;
   add("monitor", [bytes] {
     return beside_command(bytes, {"nvidia-smi", "--query-gpu=memory.used,utilization.gpu",
                                   "--format=csv", "-l", "1"});

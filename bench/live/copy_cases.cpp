@@ -21,7 +21,7 @@ class Copies {
  public:
   Copies(Runtime& runtime, Location from, Location to, std::uint64_t bytes)
       : runtime_(runtime),
-        driver_(*runtime.parts().driver),
+        driver_(*parts_of(runtime).driver),
         chunk_bytes_(std::min(bytes, chunk_bytes_most)),
         chunks_(bytes / chunk_bytes_),
         tiling_(Tiling::of(chunk_bytes_, tile_bytes)),
@@ -31,8 +31,8 @@ class Copies {
         target_digests_(make(chunks_ * tiling_.tiles * digest_bytes, to)),
         stream_(runtime.make_stream(from)),
         target_stream_(runtime.make_stream(to)),
-        bound_(runtime.parts().machinery->launcher.bind(stream_)),
-        target_bound_(runtime.parts().machinery->launcher.bind(target_stream_)),
+        bound_(parts_of(runtime).machinery->launcher.bind(stream_)),
+        target_bound_(parts_of(runtime).machinery->launcher.bind(target_stream_)),
         copied_(driver_.create_event(bound_.context)),
         fused_(driver_.load_kernel(bound_.context, copy_digest_kernel())),
         digest_(driver_.load_kernel(target_bound_.context, digest_kernel())) {}
@@ -106,7 +106,7 @@ class Copies {
 
 Sample copy_and_digest(bool fused, std::uint64_t bytes) {
   Runtime& runtime = live_runtime();
-  Clock& clock = runtime.parts().driver->clock();
+  Clock& clock = parts_of(runtime).driver->clock();
   const std::vector<Location> gpus = live_gpus(2);
   Copies copies(runtime, gpus[0], gpus[1], bytes);
   Writers at_source(runtime, sweeps(gpus[0], bytes)), at_target(runtime, sweeps(gpus[1], bytes));

@@ -26,7 +26,7 @@ using Ranges = std::vector<std::unique_ptr<LiveRange>>;
 std::chrono::nanoseconds move_all(Runtime& runtime, Ranges& ranges,
                                   const std::vector<Location>& places, const DrainCase& chosen,
                                   MoveTally& tally) {
-  Clock& clock = runtime.parts().driver->clock();
+  Clock& clock = parts_of(runtime).driver->clock();
   const MigrateOptions options = options_of(chosen.mode);
   const TimePoint start = clock.now();
   std::vector<Migration> under_way;

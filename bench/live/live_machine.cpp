@@ -32,7 +32,7 @@ bool same(const LiveSettings& one, const LiveSettings& other) {
              other.tuning.settle_blocks_per_multiprocessor;
 }
 
-std::unique_ptr<Runtime::Parts> make_parts(const LiveSettings& chosen) {
+std::unique_ptr<RuntimeParts> make_parts(const LiveSettings& chosen) {
   // The drained GPU gets 32 GiB back at once.
   const std::uint64_t cache_bytes = 2 * setting("VMART_BENCH_BYTES_MAX", 16 * gibibyte) + gibibyte;
   RuntimeOptions options;
@@ -42,7 +42,7 @@ std::unique_ptr<Runtime::Parts> make_parts(const LiveSettings& chosen) {
   settings.stall_budget = chosen.stall_budget;
   settings.tuning = chosen.tuning;
   settings.nvml.clear();  // Its calls would run beside what is measured.
-  return std::make_unique<Runtime::Parts>(open_driver(settings.driver), settings);
+  return std::make_unique<RuntimeParts>(open_driver(settings.driver), settings);
 }
 
 }  // namespace
@@ -50,7 +50,7 @@ std::unique_ptr<Runtime::Parts> make_parts(const LiveSettings& chosen) {
 Runtime& live_runtime(const LiveSettings& settings, bool fresh) {
   if (opened() && (fresh || !same(opened()->settings, settings))) close_live_runtime();
   const bool opens = !opened();
-  if (opens) opened().reset(new Opened{settings, Runtime(make_parts(settings))});
+  if (opens) opened().reset(new Opened{settings, runtime_of(make_parts(settings))});
   Runtime& runtime = opened()->runtime;
   for (const Location& at : runtime.locations()) {
     runtime.trim(at);

@@ -18,7 +18,7 @@ struct Way {
 
 double round_gb_s(Runtime& runtime, const std::vector<Way>& ways, std::uint64_t bytes,
                   std::uint64_t buffer_bytes) {
-  Runtime::Parts& parts = runtime.parts();
+  RuntimeParts& parts = parts_of(runtime);
   Clock& clock = parts.driver->clock();
   const TimePoint start = clock.now();
   std::uint64_t copied = 0;

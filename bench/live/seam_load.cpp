@@ -29,7 +29,7 @@ struct SeamLoad::State {
   std::vector<Stream> streams;  // The owner's thread only, as the next.
   std::vector<std::unique_ptr<Task>> tasks;
 
-  explicit State(Runtime& shared) : runtime(shared), driver(*shared.parts().driver) {}
+  explicit State(Runtime& shared) : runtime(shared), driver(*parts_of(shared).driver) {}
 
   void spawn(const char* name, std::function<void()> step) {
     tasks.push_back(executor.spawn(name, [this, step = std::move(step)] {
@@ -68,7 +68,7 @@ SeamLoad::SeamLoad(Runtime& runtime) : state_(std::make_unique<State>(runtime)) 
     if (at.kind != Location::Kind::gpu) continue;
     state->streams.push_back(runtime.make_stream(at));
     const ContextHandle context =
-        runtime.parts().machinery->launcher.bind(state->streams.back()).context;
+        parts_of(runtime).machinery->launcher.bind(state->streams.back()).context;
     state->spawn("load_allocate", [state, context] { state->allocate(context); });
     state->spawn("load_sync", [state, context] {
       state->driver.synchronize_context(context);

@@ -81,7 +81,7 @@ Writers::~Writers() {
 
 /// Makes all that a launch needs, so that none waits for a kernel to be loaded.
 void Writers::start(Worker& worker) {
-  Runtime::Parts& parts = runtime_.parts();
+  RuntimeParts& parts = parts_of(runtime_);
   worker.stream = runtime_.make_stream(worker.gpu);
   worker.bound = parts.machinery->launcher.bind(worker.stream);
   worker.progress = static_cast<std::uint64_t*>(
@@ -97,7 +97,7 @@ void Writers::start(Worker& worker) {
 }
 
 void Writers::loop(Worker& worker) {
-  Driver& driver = *runtime_.parts().driver;
+  Driver& driver = *parts_of(runtime_).driver;
   const auto nanoseconds = static_cast<std::uint64_t>(spec_.kernel.count());
   const LaunchShape shape = writer_shape(worker.places);
   const LaunchShape sweep = sweep_shape(spec_);
@@ -152,7 +152,7 @@ std::uint64_t Writers::stop() {
 
 /// Gives back what the worker has; what cannot be given back stays with the driver.
 void Writers::finish(Worker& worker) noexcept {
-  Driver& driver = *runtime_.parts().driver;
+  Driver& driver = *parts_of(runtime_).driver;
   const auto attempt = [](auto&& undo) {
     try {
       undo();

@@ -97,7 +97,7 @@ void measure_static(const DriftLoad& load, std::vector<PhaseFigures>& phases) {
     phases[phase].first_touch = settled_rate(bed, measured() / 4);
     const BestAssignments found =
         best_assignments(readings_of(load, phase), load.gpus, load.blocks,
-                         bed.runtime.parts().machinery->costs, measured_best, phase + 1);
+                         parts_of(bed.runtime).machinery->costs, measured_best, phase + 1);
     std::vector<double> rates;
     for (const Assignment& assignment : found.best) {
       bed.lay(assignment);

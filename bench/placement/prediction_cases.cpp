@@ -48,7 +48,7 @@ struct RoundTrips {
 
 Sample predictions(Location from, Location to) {
   Runtime runtime;
-  const MachineCosts& costs = runtime.parts().machinery->costs;
+  const MachineCosts& costs = parts_of(runtime).machinery->costs;
   constexpr std::uint64_t chunks = 4;
   const std::uint64_t chunk_bytes =
       std::min(64 * mebibyte, bytes_max(chunks * 2 * mebibyte) / chunks);

@@ -13,7 +13,7 @@ namespace vma {
 Readers::Readers(Runtime& runtime, void* data, const std::vector<Location>& gpus)
     : runtime_(runtime),
       data_(static_cast<std::byte*>(data)),
-      steps_(gpus.size(), runtime.parts().driver->clock()) {
+      steps_(gpus.size(), parts_of(runtime).driver->clock()) {
   static ThreadedExecutor executor;
   AllocOptions fixed;
   fixed.movable = false;

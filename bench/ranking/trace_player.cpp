@@ -32,8 +32,8 @@ std::unique_ptr<Router> router_of(const std::string& name) {
 class ContextOf {
  public:
   ContextOf(Runtime& runtime, Stream stream)
-      : driver_(*runtime.parts().driver), before_(driver_.current_context()) {
-    const Runtime::Parts::Entry entry(runtime.parts(), "TracePlayer");
+      : driver_(*parts_of(runtime).driver), before_(driver_.current_context()) {
+    const RuntimeParts::Entry entry(parts_of(runtime), "TracePlayer");
     driver_.set_current_context(entry->launcher.bind(stream).context);
   }
   ~ContextOf() {
@@ -191,7 +191,7 @@ void TracePlayer::give_memory(Object& object, Location place, bool as_policy_say
     const auto user = std::ranges::find(places, place) - places.begin();
     const PlaceId near{static_cast<std::uint8_t>(
         place.kind == Location::Kind::gpu ? static_cast<std::size_t>(user) : 0)};
-    for (const PlaceId at : runtime_.parts().machinery->costs.by_speed(near)) {
+    for (const PlaceId at : parts_of(runtime_).machinery->costs.by_speed(near)) {
       memory = try_alloc(object, places[index(at)], false);
       if (memory != nullptr) break;
     }

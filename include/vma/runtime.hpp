@@ -21,6 +21,10 @@
 #include <string>
 #include <vector>
 
+namespace vma {
+struct RuntimeParts;  // Internal.
+}
+
 namespace vma::inline v1 {
 
 struct AllocOptions {
@@ -445,13 +449,10 @@ class VMART_EXPORT Runtime {
   /// signal, which write nothing.
   void shutdown() noexcept;
 
-  struct Parts;
-  /// For the library's own tests and tools, which compose the parts themselves.
-  explicit Runtime(std::unique_ptr<Parts> parts) noexcept;
-  Parts& parts() noexcept { return *parts_; }
-
  private:
-  std::unique_ptr<Parts> parts_;
+  friend RuntimeParts;
+  explicit Runtime(std::unique_ptr<RuntimeParts> parts) noexcept;
+  std::unique_ptr<RuntimeParts> parts_;
 };
 
 /// Attaches a stream for as long as it lives. Movable, not copyable.

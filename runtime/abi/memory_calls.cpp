@@ -63,7 +63,7 @@ vmart_status vmart_where(const void* pointer, vmart_location* out) {
   return at_boundary([&] {
     require_argument(pointer, call, "pointer");
     require_argument(out, call, "out");
-    const vma::Runtime::Parts::Entry entry(vma::runtime().parts(), call);
+    const vma::RuntimeParts::Entry entry(parts_of(vma::runtime()), call);
     const auto allocation = entry->memory.require_around(pointer, call);
     const std::uint64_t offset = vma::address_of(pointer) - allocation->begin();
     const std::size_t slot = offset / allocation->geometry().chunk_bytes;
@@ -76,7 +76,7 @@ vmart_status vmart_base(const void* pointer, void** out_base, size_t* out_size_b
   constexpr const char* call = "vmart_base";
   return at_boundary([&] {
     require_argument(pointer, call, "pointer");
-    const vma::Runtime::Parts::Entry entry(vma::runtime().parts(), call);
+    const vma::RuntimeParts::Entry entry(parts_of(vma::runtime()), call);
     const auto allocation = entry->memory.require_around(pointer, call);
     if (out_base != nullptr) *out_base = vma::to_pointer(allocation->begin());
     if (out_size_bytes != nullptr) *out_size_bytes = allocation->size_bytes();

@@ -33,7 +33,7 @@ struct Range {
 /// Throws: Error{unknown_pointer}; Error{invalid_argument} for no bytes behind an offset.
 Range range_of(void* pointer, std::size_t offset, std::size_t bytes, const char* call) {
   require_argument(pointer, call, "pointer");
-  const vma::Runtime::Parts::Entry entry(vma::runtime().parts(), call);
+  const vma::RuntimeParts::Entry entry(parts_of(vma::runtime()), call);
   const auto allocation = entry->memory.require_around(pointer, call);
   void* begin = vma::to_pointer(allocation->begin());
   if (offset == 0 && bytes == 0) return {begin, 0, allocation->size_bytes()};

@@ -41,8 +41,8 @@ bool captures(Driver& driver, BoundStream stream) noexcept try {
 /// What is known of captures that may use `pointer`.
 Capturing what_captures(void* pointer, Stream stream) {
   constexpr StreamHandle legacy{1};
-  Runtime::Parts& parts = runtime().parts();
-  const Runtime::Parts::Entry entry(parts, "vmart_torch_free");
+  RuntimeParts& parts = parts_of(runtime());
+  const RuntimeParts::Entry entry(parts, "vmart_torch_free");
   Driver& driver = *parts.driver;
   try {
     const BoundStream own = entry->launcher.bind(stream);

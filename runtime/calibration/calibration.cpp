@@ -14,7 +14,7 @@
 namespace vma::inline v1 {
 
 Calibration Runtime::calibrate(const CalibrateOptions& options) {
-  const Parts::Entry entry(*parts_, "vma::calibrate");
+  const RuntimeParts::Entry entry(*parts_, "vma::calibrate");
   Machinery& machinery = *parts_->machinery;
   Calibration calibration = Calibrator(*this, *parts_->driver, machinery, options).run();
   calibration.machine = machine_fingerprint(*parts_->driver, machinery.topology);

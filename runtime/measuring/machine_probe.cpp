@@ -172,7 +172,7 @@ void MachineProbe::calibrate() {
   settings.calibration = "off";
   for (std::string* text : {&settings.record, &settings.decisions, &settings.trace}) text->clear();
   settings.control = "off";
-  Runtime runtime(std::make_unique<Runtime::Parts>(std::move(driver_), settings));
+  Runtime runtime = runtime_of(std::make_unique<RuntimeParts>(std::move(driver_), settings));
   CalibrateOptions options;
   options.store = false;
   options.time_limit = calibration_limit;

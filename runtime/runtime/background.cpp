@@ -25,7 +25,7 @@ inline namespace v1 {
 Migration Runtime::migrate_async(void* pointer, Location to, const MigrateOptions& options) {
   std::size_t bytes = 0;
   {
-    const Parts::Entry entry(*parts_, "vma::migrate_async");
+    const RuntimeParts::Entry entry(*parts_, "vma::migrate_async");
     bytes = entry->memory.require(pointer, "vma::migrate_async")->size_bytes();
   }
   return migrate_async(pointer, 0, bytes, to, options);
@@ -34,7 +34,7 @@ Migration Runtime::migrate_async(void* pointer, Location to, const MigrateOption
 Migration Runtime::migrate_async(void* pointer, std::size_t offset, std::size_t bytes, Location to,
                                  const MigrateOptions& options) {
   constexpr const char* call = "vma::migrate_async";
-  const Parts::Entry entry(*parts_, call);
+  const RuntimeParts::Entry entry(*parts_, call);
   entry->topology.require(to, call);
   check_options(options, call);
   std::shared_ptr<Allocation> allocation = entry->memory.require(pointer, call);
@@ -45,28 +45,28 @@ Migration Runtime::migrate_async(void* pointer, std::size_t offset, std::size_t 
 }
 
 void Runtime::attach(Stream stream, StreamWork work) {
-  const Parts::Entry entry(*parts_, "vma::attach");
+  const RuntimeParts::Entry entry(*parts_, "vma::attach");
   entry->mover.attached().attach(named(stream), Address{}, work);
   entry->scope_changed();
 }
 
 void Runtime::attach(Stream stream, void* pointer, StreamWork work) {
   constexpr const char* call = "vma::attach";
-  const Parts::Entry entry(*parts_, call);
+  const RuntimeParts::Entry entry(*parts_, call);
   const std::shared_ptr<Allocation> allocation = entry->memory.require_around(pointer, call);
   entry->mover.attached().attach(named(stream), allocation->begin(), work);
   entry->scope_changed();
 }
 
 void Runtime::detach(Stream stream) {
-  const Parts::Entry entry(*parts_, "vma::detach");
+  const RuntimeParts::Entry entry(*parts_, "vma::detach");
   entry->mover.attached().detach(named(stream), Address{});
   entry->scope_changed();
 }
 
 void Runtime::detach(Stream stream, void* pointer) {
   constexpr const char* call = "vma::detach";
-  const Parts::Entry entry(*parts_, call);
+  const RuntimeParts::Entry entry(*parts_, call);
   const std::shared_ptr<Allocation> allocation = entry->memory.require_around(pointer, call);
   entry->mover.attached().detach(named(stream), allocation->begin());
   entry->scope_changed();
@@ -74,7 +74,7 @@ void Runtime::detach(Stream stream, void* pointer) {
 
 void Runtime::note_export(void* pointer) {
   constexpr const char* call = "vma::note_export";
-  const Parts::Entry entry(*parts_, call);
+  const RuntimeParts::Entry entry(*parts_, call);
   const std::shared_ptr<Allocation> allocation = entry->memory.require_around(pointer, call);
   {
     const MutexLock lock(allocation->operations());
@@ -118,7 +118,7 @@ AttachedStream::~AttachedStream() {
 /// The stream or the allocation may be gone already: then there is nothing to detach.
 void AttachedStream::detach() noexcept {
   if (runtime_ == nullptr) return;
-  if (runtime_->parts().in_forked_child()) {  // The parent's stream stays attached in the parent.
+  if (parts_of(*runtime_).in_forked_child()) {  // The parent's stream stays attached in the parent.
     runtime_ = nullptr;
     return;
   }

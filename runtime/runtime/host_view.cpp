@@ -15,13 +15,13 @@ inline namespace v1 {
 
 /// Keeps an allocation where it is and open to the CPU.
 struct HostView::Pin {
-  Pin(Runtime::Parts& parts, std::shared_ptr<Allocation> allocation)
+  Pin(RuntimeParts& parts, std::shared_ptr<Allocation> allocation)
       : parts(parts), open(parts.open), allocation(std::move(allocation)) {}
 
   ~Pin() {
     if (!pinned || !*open || parts.in_forked_child()) return;
     try {
-      const Runtime::Parts::Entry entry(parts, "vma::HostView");
+      const RuntimeParts::Entry entry(parts, "vma::HostView");
       {
         const MutexLock lock(allocation->operations());
         if (allocation->views == 1) revoke();
@@ -99,7 +99,7 @@ struct HostView::Pin {
     }
   }
 
-  Runtime::Parts& parts;
+  RuntimeParts& parts;
   const std::shared_ptr<std::atomic<bool>> open;
   const std::shared_ptr<Allocation> allocation;
   bool pinned = false;
@@ -113,7 +113,7 @@ HostView::~HostView() = default;
 
 HostView Runtime::host_view(void* pointer, std::size_t bytes) {
   constexpr const char* call = "vma::host_view";
-  const Parts::Entry entry(*parts_, call);
+  const RuntimeParts::Entry entry(*parts_, call);
   auto pin = std::make_unique<HostView::Pin>(*parts_, entry->memory.require_around(pointer, call));
   Allocation& allocation = *pin->allocation;
   const std::uint64_t offset = address_of(pointer) - allocation.begin();

@@ -52,7 +52,7 @@ class ParkingNotice {
 inline namespace v1 {
 
 ParkReport Runtime::park(const std::string& tag, const ParkOptions& options) {
-  const Parts::Entry entry(*parts_, "vma::park");
+  const RuntimeParts::Entry entry(*parts_, "vma::park");
   check_options(options.how, "vma::park");
   check_no_hook("vma::park");
   const ParkingNotice notice(*entry, tag);
@@ -60,7 +60,7 @@ ParkReport Runtime::park(const std::string& tag, const ParkOptions& options) {
 }
 
 ParkReport Runtime::resume(const std::string& tag, const ParkOptions& options) {
-  const Parts::Entry entry(*parts_, "vma::resume");
+  const RuntimeParts::Entry entry(*parts_, "vma::resume");
   check_options(options.how, "vma::resume");
   check_no_hook("vma::resume");
   const ParkingNotice notice(*entry, tag);
@@ -68,7 +68,7 @@ ParkReport Runtime::resume(const std::string& tag, const ParkOptions& options) {
 }
 
 bool Runtime::is_parked(const std::string& tag) const {
-  const Parts::Entry entry(*parts_, "vma::is_parked");
+  const RuntimeParts::Entry entry(*parts_, "vma::is_parked");
   return entry->parker.is_parked(tag);
 }
 

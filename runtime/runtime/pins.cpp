@@ -17,7 +17,7 @@ namespace {
 /// What an object that outlives its runtime may still do: nothing.
 class Guest {
  public:
-  Guest(Runtime::Parts& parts, std::shared_ptr<Allocation> allocation)
+  Guest(RuntimeParts& parts, std::shared_ptr<Allocation> allocation)
       : allocation(std::move(allocation)),
         parts_(parts),
         open_(parts.open),
@@ -31,7 +31,7 @@ class Guest {
   void leave(const char* what, Body&& body) noexcept {
     if (!*open_ || in_forked_child()) return;
     try {
-      const Runtime::Parts::Entry entry(parts_, what);
+      const RuntimeParts::Entry entry(parts_, what);
       body(entry);
     } catch (const std::exception& error) {
       log(LogLevel::warn, "{} of {:#x} ended badly: {}", what, to_integer(allocation->begin()),
@@ -41,13 +41,13 @@ class Guest {
 
   void tell_changed(const char* what) noexcept {
     leave(what,
-          [this](const Runtime::Parts::Entry& entry) { entry->memory.tell_changed(*allocation); });
+          [this](const RuntimeParts::Entry& entry) { entry->memory.tell_changed(*allocation); });
   }
 
   const std::shared_ptr<Allocation> allocation;
 
  private:
-  Runtime::Parts& parts_;
+  RuntimeParts& parts_;
   const std::shared_ptr<std::atomic<bool>> open_;
   const int process_;
 };
@@ -76,7 +76,7 @@ Pin::~Pin() = default;
 
 Pin Runtime::pin(void* pointer) {
   constexpr const char* call = "vma::pin";
-  const Parts::Entry entry(*parts_, call);
+  const RuntimeParts::Entry entry(*parts_, call);
   auto state =
       std::make_unique<Pin::State>(Guest(*parts_, entry->memory.require_around(pointer, call)));
   Allocation& allocation = *state->guest.allocation;
@@ -98,7 +98,7 @@ struct ReadOnly::State {
   explicit State(Guest guest) : guest(std::move(guest)) {}
   ~State() {
     if (!declared) return;
-    guest.leave("vma::ReadOnly", [this](const Runtime::Parts::Entry& entry) {
+    guest.leave("vma::ReadOnly", [this](const RuntimeParts::Entry& entry) {
       Allocation& allocation = *guest.allocation;
       const std::uint64_t epoch = allocation.writable_epoch();
       try {
@@ -123,7 +123,7 @@ ReadOnly::~ReadOnly() = default;
 
 ReadOnly Runtime::read_only(void* pointer) {
   constexpr const char* call = "vma::read_only";
-  const Parts::Entry entry(*parts_, call);
+  const RuntimeParts::Entry entry(*parts_, call);
   auto state = std::make_unique<ReadOnly::State>(
       Guest(*parts_, entry->memory.require_around(pointer, call)));
   Allocation& allocation = *state->guest.allocation;
@@ -169,7 +169,7 @@ MoveHookRegistration::~MoveHookRegistration() = default;
 
 MoveHookRegistration Runtime::on_move(void* pointer, MoveHooks hooks) {
   constexpr const char* call = "vma::on_move";
-  const Parts::Entry entry(*parts_, call);
+  const RuntimeParts::Entry entry(*parts_, call);
   if (!hooks.before && !hooks.after) {
     throw Error(ErrorKind::invalid_argument, call, "neither hook is set");
   }

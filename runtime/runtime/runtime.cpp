@@ -94,12 +94,12 @@ Runtime::Runtime(const RuntimeOptions& options) {
     throw Error(ErrorKind::driver_gone, "vma::Runtime", "the process is exiting");
   }
   const Settings settings = settle(options);
-  parts_ = std::make_unique<Parts>(open_driver(settings.driver), settings);
+  parts_ = std::make_unique<RuntimeParts>(open_driver(settings.driver), settings);
 }
 
-Runtime::Runtime(std::unique_ptr<Parts> parts) noexcept : parts_(std::move(parts)) {}
+Runtime::Runtime(std::unique_ptr<RuntimeParts> parts) noexcept : parts_(std::move(parts)) {}
 Runtime::~Runtime() {
-  Parts::end(std::move(parts_));
+  RuntimeParts::end(std::move(parts_));
 }
 
 void Runtime::shutdown() noexcept {
@@ -107,7 +107,7 @@ void Runtime::shutdown() noexcept {
 }
 
 void* Runtime::alloc(std::size_t bytes, const AllocOptions& options) {
-  const Parts::Entry entry(*parts_, "vma::alloc");
+  const RuntimeParts::Entry entry(*parts_, "vma::alloc");
   const ContextHandle current = parts_->driver->current_context();
   Location at = gpu(index(entry->topology.devices().front()));
   if (!is_none(current)) {
@@ -130,7 +130,7 @@ void* Runtime::alloc(std::size_t bytes, Location where, const AllocOptions& opti
 
 void* Runtime::alloc(std::size_t bytes, Location where, std::span<const Location> readers,
                      const AllocOptions& options) {
-  const Parts::Entry entry(*parts_, "vma::alloc");
+  const RuntimeParts::Entry entry(*parts_, "vma::alloc");
   entry->topology.require(where, "vma::alloc");
   AllocTerms terms = terms_of(entry->engine, options);
   for (const Location reader : readers) {
@@ -149,7 +149,7 @@ void* Runtime::alloc(std::size_t bytes, Location where, std::span<const Location
 void Runtime::free(void* pointer) {
   if (pointer == nullptr) return;
   if (ProcessExit::begun()) return ProcessExit::hold_back();  // It goes with the process.
-  const Parts::Entry entry(*parts_, "vma::free");
+  const RuntimeParts::Entry entry(*parts_, "vma::free");
   check_no_hook(*entry->memory.require(pointer, "vma::free"), "vma::free");
   entry->memory.free(address_of(pointer));
   entry->mover.attached().await_forgotten();  // What was attached to it alone may be destroyed.
@@ -158,14 +158,14 @@ void Runtime::free(void* pointer) {
 void Runtime::free_async(void* pointer, Stream stream) {
   if (pointer == nullptr) return;
   if (ProcessExit::begun()) return ProcessExit::hold_back();
-  const Parts::Entry entry(*parts_, "vma::free_async");
+  const RuntimeParts::Entry entry(*parts_, "vma::free_async");
   entry->memory.free_async(address_of(pointer), entry->launcher.bind(stream));
 }
 
 MigrationReport Runtime::migrate(void* pointer, Location to, const MigrateOptions& options) {
   std::size_t bytes = 0;
   {
-    const Parts::Entry entry(*parts_, "vma::migrate");
+    const RuntimeParts::Entry entry(*parts_, "vma::migrate");
     bytes = entry->memory.require(pointer, "vma::migrate")->size_bytes();
   }
   return migrate(pointer, 0, bytes, to, options);
@@ -177,7 +177,7 @@ MigrationReport Runtime::migrate(void* pointer, std::size_t offset, std::size_t 
   if (options.scope == StopScope::attached) {
     return migrate_async(pointer, offset, bytes, to, options).wait();
   }
-  const Parts::Entry entry(*parts_, call);
+  const RuntimeParts::Entry entry(*parts_, call);
   entry->topology.require(to, call);
   if (options.mode == Mode::live) {
     throw Error(ErrorKind::unsupported, call,
@@ -194,18 +194,18 @@ MigrationReport Runtime::migrate(void* pointer, std::size_t offset, std::size_t 
 }
 
 std::vector<Extent> Runtime::where(const void* pointer) const {
-  const Parts::Entry entry(*parts_, "vma::where");
+  const RuntimeParts::Entry entry(*parts_, "vma::where");
   return entry->memory.require_around(pointer, "vma::where")->extents();
 }
 
 std::size_t Runtime::size(const void* pointer) const {
-  const Parts::Entry entry(*parts_, "vma::size");
+  const RuntimeParts::Entry entry(*parts_, "vma::size");
   return entry->memory.require_around(pointer, "vma::size")->size_bytes();
 }
 
 void Runtime::read(const void* pointer, std::span<std::byte> out) {
   constexpr const char* call = "vma::read";
-  const Parts::Entry entry(*parts_, call);
+  const RuntimeParts::Entry entry(*parts_, call);
   const std::shared_ptr<Allocation> allocation = entry->memory.require_around(pointer, call);
   const std::uint64_t offset = offset_of(*allocation, pointer, out.size(), call);
   const MutexLock lock(allocation->operations());
@@ -221,7 +221,7 @@ void Runtime::read(const void* pointer, std::span<std::byte> out) {
 
 void Runtime::write(void* pointer, std::span<const std::byte> bytes) {
   constexpr const char* call = "vma::write";
-  const Parts::Entry entry(*parts_, call);
+  const RuntimeParts::Entry entry(*parts_, call);
   const std::shared_ptr<Allocation> allocation = entry->memory.require_around(pointer, call);
   const std::uint64_t offset = offset_of(*allocation, pointer, bytes.size(), call);
   const MutexLock lock(allocation->operations());
@@ -244,17 +244,17 @@ void Runtime::write(void* pointer, std::span<const std::byte> bytes) {
 }
 
 void Runtime::reserve(Location where, std::size_t bytes, std::size_t chunk_bytes) {
-  const Parts::Entry entry(*parts_, "vma::reserve");
+  const RuntimeParts::Entry entry(*parts_, "vma::reserve");
   entry->memory.reserve(where, bytes, chunk_bytes);
 }
 
 std::size_t Runtime::trim(Location where) {
-  const Parts::Entry entry(*parts_, "vma::trim");
+  const RuntimeParts::Entry entry(*parts_, "vma::trim");
   return entry->memory.trim(where);
 }
 
 void Runtime::set_capacity(Location where, std::size_t bytes) {
-  const Parts::Entry entry(*parts_, "vma::set_capacity");
+  const RuntimeParts::Entry entry(*parts_, "vma::set_capacity");
   entry->memory.set_capacity(where, bytes);
   if (!entry->scheduling) return;
   const PlaceId at = place_of(entry->topology, where);
@@ -263,34 +263,34 @@ void Runtime::set_capacity(Location where, std::size_t bytes) {
 }
 
 Stream Runtime::make_stream(Location gpu) {
-  const Parts::Entry entry(*parts_, "vma::make_stream");
+  const RuntimeParts::Entry entry(*parts_, "vma::make_stream");
   return entry->launcher.make_stream(gpu);
 }
 
 void Runtime::destroy_stream(Stream stream) {
   if (ProcessExit::begun()) return ProcessExit::hold_back();
-  const Parts::Entry entry(*parts_, "vma::destroy_stream");
+  const RuntimeParts::Entry entry(*parts_, "vma::destroy_stream");
   entry->launcher.destroy_stream(stream);
 }
 
 void Runtime::launch(Stream stream, const Kernel& kernel, Dim3 grid, Dim3 block,
                      const KernelArguments& arguments) {
-  const Parts::Entry entry(*parts_, "vma::launch");
+  const RuntimeParts::Entry entry(*parts_, "vma::launch");
   entry->launcher.launch(stream, kernel, {grid, block}, arguments);
 }
 
 void Runtime::synchronize(Stream stream) {
-  const Parts::Entry entry(*parts_, "vma::synchronize");
+  const RuntimeParts::Entry entry(*parts_, "vma::synchronize");
   entry->launcher.synchronize(stream);
 }
 
 std::vector<Location> Runtime::locations() const {
-  const Parts::Entry entry(*parts_, "vma::locations");
+  const RuntimeParts::Entry entry(*parts_, "vma::locations");
   return entry->topology.locations();
 }
 
 RuntimeStats Runtime::stats() const {
-  const Parts::Entry entry(*parts_, "vma::stats");
+  const RuntimeParts::Entry entry(*parts_, "vma::stats");
   return runtime_stats(entry->memory, entry->mover, entry->parker, entry->monitor);
 }
 

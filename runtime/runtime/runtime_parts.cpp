@@ -95,7 +95,7 @@ Scheduler& Machinery::scheduler(const char* call) const {
               "no policy decides here; open the runtime with one (VMART_POLICY, such as stay_put)");
 }
 
-Runtime::Parts::Parts(std::unique_ptr<Driver>&& chosen, const Settings& settings)
+RuntimeParts::RuntimeParts(std::unique_ptr<Driver>&& chosen, const Settings& settings)
     : uses(std::make_unique<UseLog>(chosen->clock())), process(ProcessExit::process()) {
   driver = std::move(chosen);
   try {
@@ -110,7 +110,7 @@ Runtime::Parts::Parts(std::unique_ptr<Driver>&& chosen, const Settings& settings
   }
 }
 
-void Runtime::Parts::claim_process() {
+void RuntimeParts::claim_process() {
   if (driver->simulated()) return;
   if (cuda_runtime_open.exchange(true)) {
     throw Error(ErrorKind::invalid_argument, "vma::Runtime",
@@ -119,29 +119,37 @@ void Runtime::Parts::claim_process() {
   claimed = true;
 }
 
-Runtime::Parts::~Parts() {
+RuntimeParts::~RuntimeParts() {
   shut_down();
 }
 
-void Runtime::Parts::end(std::unique_ptr<Parts> parts) noexcept {
-  static std::atomic<Parts*> last_kept{nullptr};
+Runtime RuntimeParts::make_runtime(std::unique_ptr<RuntimeParts> parts) noexcept {
+  return Runtime(std::move(parts));
+}
+
+std::unique_ptr<Runtime> RuntimeParts::make_unique_runtime(std::unique_ptr<RuntimeParts> parts) {
+  return std::unique_ptr<Runtime>(new Runtime(std::move(parts)));
+}
+
+void RuntimeParts::end(std::unique_ptr<RuntimeParts> parts) noexcept {
+  static std::atomic<RuntimeParts*> last_kept{nullptr};
   if (!parts) return;
   parts->shut_down();
   if (!parts->in_forked_child() && !ProcessExit::begun()) return;
-  Parts* const kept = parts.release();
+  RuntimeParts* const kept = parts.release();
   kept->kept_before_ = last_kept.exchange(kept);
 }
 
-void Runtime::Parts::finish_output() noexcept {
+void RuntimeParts::finish_output() noexcept {
   *open = false;
   if (machinery && machinery->scheduling) machinery->scheduling->finish_output();
 }
 
-bool Runtime::Parts::in_forked_child() const noexcept {
+bool RuntimeParts::in_forked_child() const noexcept {
   return ProcessExit::process() != process;
 }
 
-void Runtime::Parts::shut_down() noexcept {
+void RuntimeParts::shut_down() noexcept {
   if (in_forked_child()) {
     *open = false;  // What outlives these parts in the child asks nothing of them.
     return;
@@ -169,10 +177,10 @@ void Runtime::Parts::shut_down() noexcept {
   if (claimed) cuda_runtime_open = false;
 }
 
-Runtime::Parts::Entry::Entry(Parts& parts, const char* call)
+RuntimeParts::Entry::Entry(RuntimeParts& parts, const char* call)
     : parts_(parts), inside_(parts.enter(call)) {}
 
-Door::Counter* Runtime::Parts::enter(const char* call) {
+Door::Counter* RuntimeParts::enter(const char* call) {
   if (in_forked_child()) {
     throw Error(ErrorKind::driver_gone, call, "a forked child has no driver; open one before fork");
   }
@@ -184,7 +192,7 @@ Door::Counter* Runtime::Parts::enter(const char* call) {
   throw Error(ErrorKind::driver_gone, call, "the runtime was shut down");
 }
 
-Runtime::Parts::Entry::~Entry() {
+RuntimeParts::Entry::~Entry() {
   parts_.door.leave(*inside_);
   ProcessExit::hold_back();
 }

@@ -21,6 +21,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 namespace vma {
 
@@ -50,20 +51,23 @@ struct Machinery {
 
 /// A runtime's insides, and its door: `Entry` lets a call in, or refuses it after shutdown, in a
 /// forked child, where the driver must not be called, and while the process exits.
-struct Runtime::Parts {
+struct RuntimeParts {
   /// Takes the driver over. If it throws, the caller still has it, and may still use it.
-  Parts(std::unique_ptr<Driver>&& driver, const Settings& settings);
+  RuntimeParts(std::unique_ptr<Driver>&& driver, const Settings& settings);
   /// Shuts down. Requires: not a forked child, and no exit has begun; otherwise `end` is for it.
-  ~Parts();
+  ~RuntimeParts();
+  static RuntimeParts& of(Runtime& runtime) noexcept { return *runtime.parts_; }
+  static Runtime make_runtime(std::unique_ptr<RuntimeParts> parts) noexcept;
+  static std::unique_ptr<Runtime> make_unique_runtime(std::unique_ptr<RuntimeParts> parts);
   /// Destroys the parts, or keeps them forever. A forked child must not touch the memory and
   /// threads of its parent. In an exiting process the driver is gone, and threads may still be
   /// inside calls. What is kept stays reachable, so that leak checkers accept it.
-  static void end(std::unique_ptr<Parts> parts) noexcept;
+  static void end(std::unique_ptr<RuntimeParts> parts) noexcept;
 
   /// One call inside.
   class Entry {
    public:
-    Entry(Parts& parts, const char* call);
+    Entry(RuntimeParts& parts, const char* call);
     ~Entry();
     Entry(const Entry&) = delete;
     Entry& operator=(const Entry&) = delete;
@@ -71,7 +75,7 @@ struct Runtime::Parts {
     Machinery& operator*() const noexcept { return *parts_.machinery; }
 
    private:
-    Parts& parts_;
+    RuntimeParts& parts_;
     Door::Counter* const inside_;
   };
 
@@ -97,8 +101,20 @@ struct Runtime::Parts {
   std::unique_ptr<ProcessExit::Action> at_exit;  // Null once shut down.
 
  private:
-  Parts* kept_before_ = nullptr;  // Of those that `end` keeps.
+  RuntimeParts* kept_before_ = nullptr;  // Of those that `end` keeps.
 };
+
+/// The insides of a runtime, for tools and tests.
+inline RuntimeParts& parts_of(Runtime& runtime) noexcept {
+  return RuntimeParts::of(runtime);
+}
+/// A runtime of parts that its caller has composed. Requires: parts.
+inline Runtime runtime_of(std::unique_ptr<RuntimeParts> parts) noexcept {
+  return RuntimeParts::make_runtime(std::move(parts));
+}
+inline std::unique_ptr<Runtime> unique_runtime_of(std::unique_ptr<RuntimeParts> parts) {
+  return RuntimeParts::make_unique_runtime(std::move(parts));
+}
 
 /// Throws: Error{no_driver, unsupported, invalid_argument}.
 std::unique_ptr<Driver> open_driver(const std::string& name);

@@ -116,7 +116,7 @@ void Runtime::record_uses(std::span<const Use> uses) noexcept {
 
 void Runtime::advise(const void* address, std::size_t bytes, const Hint& hint) {
   constexpr const char* call = "vma::advise";
-  const Parts::Entry entry(*parts_, call);
+  const RuntimeParts::Entry entry(*parts_, call);
   const std::shared_ptr<Allocation> allocation = entry->memory.require_around(address, call);
   check_usable(*allocation, call);
   const Address begin = address_of(address);
@@ -133,7 +133,7 @@ void Runtime::launch_using(Stream stream, const Kernel& kernel, Dim3 grid, Dim3 
 
 void Runtime::launch_recorded(Stream stream, const Kernel& kernel, Dim3 grid, Dim3 block,
                               const KernelArguments& arguments) {
-  const Parts::Entry entry(*parts_, "vma::launch_recorded");
+  const RuntimeParts::Entry entry(*parts_, "vma::launch_recorded");
   // First, so that nothing fails once the kernel is enqueued.
   const ContextHandle context = entry->launcher.bind(stream).context;
   const Location device = gpu(index(parts_->driver->context_device(context)));
@@ -144,7 +144,7 @@ void Runtime::launch_recorded(Stream stream, const Kernel& kernel, Dim3 grid, Di
 
 void Runtime::record_launch(const void* function, const void* const* parameters, Location device) {
   constexpr const char* call = "vma::record_launch";
-  const Parts::Entry entry(*parts_, call);
+  const RuntimeParts::Entry entry(*parts_, call);
   require_launch(entry->topology, function, device, call);
   const KernelParameters* const known = entry->kernels.parameters_of(function);
   if (known == nullptr) return;  // The thread ends, and has no ring for uses either.
@@ -159,7 +159,7 @@ void Runtime::record_launch(const void* function, const void* const* parameters,
 void Runtime::record_launch(const void* function, std::span<const std::byte> block,
                             Location device) {
   constexpr const char* call = "vma::record_launch";
-  const Parts::Entry entry(*parts_, call);
+  const RuntimeParts::Entry entry(*parts_, call);
   require_launch(entry->topology, function, device, call);
   const KernelParameters* const known = entry->kernels.parameters_of(function);
   if (known == nullptr) return;
@@ -178,7 +178,7 @@ void Runtime::record_launch(const void* function, std::span<const std::byte> blo
 }
 
 void Runtime::forget_kernels() {
-  const Parts::Entry entry(*parts_, "vma::forget_kernels");
+  const RuntimeParts::Entry entry(*parts_, "vma::forget_kernels");
   entry->kernels.forget();
 }
 

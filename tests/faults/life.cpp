@@ -145,9 +145,9 @@ void Life::open() {
   attempt("open", [&] {
     // A runtime owns its driver; one that hands on leaves the counts to this object.
     auto driver = std::make_unique<FaultDriver>(static_cast<Driver&>(*faults_));
-    auto parts = std::make_unique<Runtime::Parts>(std::move(driver), settings());
+    auto parts = std::make_unique<RuntimeParts>(std::move(driver), settings());
     leaked_ = parts->machinery->memory.ledger().leak_count();
-    runtime_ = std::make_unique<Runtime>(std::move(parts));
+    runtime_ = unique_runtime_of(std::move(parts));
   });
   if (!runtime_) disarm();
 }
@@ -196,7 +196,7 @@ void Life::record_launch() {
   }
   undisturbed("uses", [&] {
     std::vector<LoggedUse> uses;
-    runtime_->parts().uses->drain(uses, 10);
+    parts_of(*runtime_).uses->drain(uses, 10);
     const bool whole = uses.size() == 2 && uses[0].address == address_of(memory_) &&
                        uses[1].address == address_of(memory_);
     if (!whole) problem("uses", fmt::format("{} uses, not two of the memory", uses.size()));
@@ -319,7 +319,7 @@ void Life::drop_and_resume() {
   if (memory == nullptr) return;
   const auto check_all = [&](const char* stage) {
     undisturbed(stage, [&] {
-      Memory& parts = runtime_->parts().machinery->memory;
+      Memory& parts = parts_of(*runtime_).machinery->memory;
       parts.lane().drain();
       parts.check_invariants();
       if (!parts.require(memory, "check")->poisoned()) check_mappings(stage, memory);
@@ -355,8 +355,8 @@ void Life::free() {
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::unknown_pointer) throw;
     }
-    runtime_->parts().machinery->memory.lane().drain();
-    runtime_->parts().machinery->memory.check_invariants();
+    parts_of(*runtime_).machinery->memory.lane().drain();
+    parts_of(*runtime_).machinery->memory.check_invariants();
   });
   memory_ = nullptr;
   // Leaves through the other door, so that an event is waited for.
@@ -375,7 +375,7 @@ void Life::end() {
 
 void Life::check(const char* stage) {
   undisturbed(stage, [&] {
-    Memory& memory = runtime_->parts().machinery->memory;
+    Memory& memory = parts_of(*runtime_).machinery->memory;
     memory.lane().drain();
     memory.check_invariants();
     outcome_.poisoned = memory.require(memory_, "check")->poisoned();
@@ -415,8 +415,8 @@ void Life::check_mappings(const char* stage) {
 }
 
 void Life::check_mappings(const char* stage, const void* memory) {
-  const Topology& topology = runtime_->parts().machinery->topology;
-  const Access most = runtime_->parts().machinery->memory.require(memory, "check")->access();
+  const Topology& topology = parts_of(*runtime_).machinery->topology;
+  const Access most = parts_of(*runtime_).machinery->memory.require(memory, "check")->access();
   for (const Extent& extent : runtime_->where(memory)) {
     for (std::uint64_t offset = 0; offset < extent.bytes; offset += page) {
       const Address address = address_of(memory) + extent.offset + offset;

@@ -42,7 +42,7 @@ class GpuCaptures : public GpuTest<Machine> {
     const StreamHandle handle{reinterpret_cast<std::uint64_t>(stream)};
     return {driver().stream_context(handle), handle};
   }
-  Driver& driver() { return *this->rig().runtime().parts().driver; }
+  Driver& driver() { return *parts_of(this->rig().runtime()).driver; }
 
   /// How many of so many captures were ended by somebody else.
   int ended(Stream stream, CaptureMode mode, int count) {

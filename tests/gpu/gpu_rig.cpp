@@ -26,7 +26,7 @@ Settings settings() {
 
 GpuRig::GpuRig(std::unique_ptr<Driver> driver) : faults_(std::move(driver)) {
   // A runtime owns its driver; one that hands on leaves the counts to the rig.
-  runtime_ = std::make_unique<Runtime>(std::make_unique<Runtime::Parts>(
+  runtime_ = unique_runtime_of(std::make_unique<RuntimeParts>(
       std::make_unique<SubmissionWindow>(static_cast<Driver&>(faults_), submissions_), settings()));
   locations_ = runtime_->locations();
   for (const Location at : locations_) {
@@ -39,7 +39,7 @@ GpuRig::~GpuRig() {
   EXPECT_EQ(stats.allocations, 0u);
   EXPECT_EQ(stats.poisoned, 0u);
   EXPECT_EQ(stats.leaked, forgiven_);
-  const auto leaks = runtime_->parts().machinery->memory.ledger().leak_count();
+  const auto leaks = parts_of(*runtime_).machinery->memory.ledger().leak_count();
   runtime_->shutdown();
   EXPECT_EQ(leaks->load(), forgiven_) << "something could not be given back at the end";
 }
@@ -49,7 +49,7 @@ void GpuRig::forgive_leaks() {
 }
 
 void GpuRig::comes_to_rest() {
-  Memory& memory = runtime_->parts().machinery->memory;
+  Memory& memory = parts_of(*runtime_).machinery->memory;
   memory.lane().drain();
   memory.check_invariants();
 }

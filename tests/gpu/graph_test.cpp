@@ -23,7 +23,7 @@ class CountingGraph {
   static constexpr std::uint64_t words = 2 * gpu_chunk_bytes / sizeof(std::uint64_t);
   static constexpr std::size_t operand_count = 3;
 
-  CountingGraph(GpuRig& rig, Stream stream) : rig_(rig), driver_(*rig.runtime().parts().driver) {
+  CountingGraph(GpuRig& rig, Stream stream) : rig_(rig), driver_(*parts_of(rig.runtime()).driver) {
     const StreamHandle handle{reinterpret_cast<std::uint64_t>(stream)};
     stream_ = {driver_.stream_context(handle), handle};
     AllocOptions options;

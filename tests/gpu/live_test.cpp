@@ -54,7 +54,7 @@ class GpuLive : public GpuTest<Machine> {
   void move_beside(int streams) {
     GpuRig& rig = this->rig();
     Runtime& runtime = rig.runtime();
-    const int queues = runtime.parts().driver->device_info(DeviceId{0}).max_queues;
+    const int queues = parts_of(runtime).driver->device_info(DeviceId{0}).max_queues;
     Pattern pattern(rig, gpu(0), 2);
     pattern.write(7);
     std::vector<Stream> all;
@@ -140,7 +140,7 @@ TYPED_TEST(GpuLive, MovesWithThirtyTwoQueues) {
 TYPED_TEST(GpuLive, NothingHangsBesideCallsThatWaitForAContext) {
   GpuRig& rig = this->rig();
   Runtime& runtime = rig.runtime();
-  Driver& driver = *runtime.parts().driver;
+  Driver& driver = *parts_of(runtime).driver;
   Pattern pattern(rig, gpu(0), 2);
   pattern.write(11);
   const Stream stream = runtime.make_stream(gpu(0));

@@ -62,7 +62,7 @@ class GpuRealLaunches : public GpuTest<CudaMachine> {
   void SetUp() override {
     GpuTest<CudaMachine>::SetUp();
     if (IsSkipped()) return;
-    stream_ = runtime().parts().machinery->launcher.bind(rig().stream(0));
+    stream_ = parts_of(runtime()).machinery->launcher.bind(rig().stream(0));
     call(cuda(), "cuCtxPushCurrent_v2", pointer(stream_.context));
     for (void*& operand : operands_) operand = runtime().alloc(operand_bytes, gpu(0));
     static_cast<void>(uses());
@@ -107,7 +107,7 @@ class GpuRealLaunches : public GpuTest<CudaMachine> {
 
   std::set<const void*> uses() {
     std::vector<LoggedUse> logged;
-    runtime().parts().uses->drain(logged, 1000);
+    parts_of(runtime()).uses->drain(logged, 1000);
     std::set<const void*> found;
     for (const LoggedUse& use : logged) found.insert(to_pointer(use.address));
     return found;
@@ -214,11 +214,11 @@ TEST_F(GpuRealLaunches, OfNvccAreFoundByEitherKindOfHandle) {
     void *handle = nullptr, *empty = nullptr;
     call(made.handle(), kind, &handle);
     call(made.handle(), (std::string("empty_") + kind).c_str(), &empty);
-    const KernelParameters known = runtime().parts().driver->kernel_parameters(handle);
+    const KernelParameters known = parts_of(runtime()).driver->kernel_parameters(handle);
     EXPECT_EQ(known.of_library, std::string(kind) == "kernel_of");
     EXPECT_EQ(known.list, (std::vector<ParameterInfo>{{0, 8}, {8, 24}, {32, 4}, {40, 8}}));
-    EXPECT_TRUE(runtime().parts().driver->has_parameters(handle, known));
-    EXPECT_FALSE(runtime().parts().driver->has_parameters(empty, known));
+    EXPECT_TRUE(parts_of(runtime()).driver->has_parameters(handle, known));
+    EXPECT_FALSE(parts_of(runtime()).driver->has_parameters(empty, known));
     for (int launch = 0; launch < 3; ++launch) {
       runtime().record_launch(handle, parameters, gpu(0));
       EXPECT_EQ(uses(), all_operands());

@@ -24,8 +24,8 @@ template <typename Machine>
 class ProgramKernel {
  public:
   explicit ProgramKernel(GpuRig& rig)
-      : driver_(*rig.runtime().parts().driver),
-        stream_(rig.runtime().parts().machinery->launcher.bind(rig.stream(0))) {
+      : driver_(*parts_of(rig.runtime()).driver),
+        stream_(parts_of(rig.runtime()).machinery->launcher.bind(rig.stream(0))) {
     if constexpr (simulated) {
       kernel_ = driver_.load_kernel(stream_.context, fill_kernel());
       function_ = reinterpret_cast<void*>(static_cast<std::uint64_t>(kernel_));
@@ -87,7 +87,7 @@ TYPED_TEST_SUITE(GpuLaunches, GpuMachines, GpuMachineNames);
 
 TYPED_TEST(GpuLaunches, OfTheProgramAreReadFromTheirParameters) {
   GpuRig& rig = this->rig();
-  UseLog& log = *rig.runtime().parts().uses;
+  UseLog& log = *parts_of(rig.runtime()).uses;
   std::vector<LoggedUse> uses;
   log.drain(uses, 1000);  // Of what ran before.
   uses.clear();
@@ -100,7 +100,7 @@ TYPED_TEST(GpuLaunches, OfTheProgramAreReadFromTheirParameters) {
     kernel.launch(parameters);
     rig.runtime().record_launch(kernel.function(), parameters, gpu(0));
     rig.runtime().synchronize(rig.stream(0));
-    const auto infos = rig.runtime().parts().driver->kernel_parameters(kernel.function()).list;
+    const auto infos = parts_of(rig.runtime()).driver->kernel_parameters(kernel.function()).list;
     ASSERT_EQ(infos.size(), 3u);
     for (std::size_t i = 0; i < infos.size(); ++i) {
       EXPECT_EQ(infos[i].offset_bytes, 8 * i);

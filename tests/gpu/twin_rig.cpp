@@ -28,8 +28,7 @@ Settings settings_of(const GpuTwinPlan& plan) {
 GpuTwinRig::GpuTwinRig(std::unique_ptr<Driver> driver, const GpuTwinPlan& plan)
     : plan_(plan), driver_(std::move(driver)), random_(plan.seed) {
   auto bugs = std::make_unique<BugDriver>(*driver_, plan.bug, plan.gate_limit);
-  runtime_ = std::make_unique<Runtime>(
-      std::make_unique<Runtime::Parts>(std::move(bugs), settings_of(plan)));
+  runtime_ = unique_runtime_of(std::make_unique<RuntimeParts>(std::move(bugs), settings_of(plan)));
   for (int ordinal = 0; ordinal < plan.gpus; ++ordinal) places_.push_back(gpu(ordinal));
   if (plan.hosts) places_.push_back(host(0));
   AllocOptions options;

@@ -33,10 +33,10 @@ World::World(const ModelPlan& plan, SteppedExecutor* stepped)
     : plan_(plan),
       machine_(test_machine(plan.machine), {stepped, plan.seed, 512 << 20, false}),
       draw_(plan, locations_of(machine_)) {
-  auto parts = std::make_unique<Runtime::Parts>(std::make_unique<PlantedBug>(machine_, plan.bug),
-                                                settings_of(draw_));
+  auto parts = std::make_unique<RuntimeParts>(std::make_unique<PlantedBug>(machine_, plan.bug),
+                                              settings_of(draw_));
   leaked_ = parts->machinery->memory.ledger().leak_count();
-  runtime_ = std::make_unique<Runtime>(std::move(parts));
+  runtime_ = unique_runtime_of(std::move(parts));
 }
 
 void World::use_stream(Stream stream) {

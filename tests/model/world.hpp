@@ -29,8 +29,8 @@ class World {
   World(const ModelPlan& plan, SteppedExecutor* stepped);
 
   Runtime& runtime() { return *runtime_; }
-  Memory& memory() { return runtime_->parts().machinery->memory; }
-  const Topology& topology() { return runtime_->parts().machinery->topology; }
+  Memory& memory() { return parts_of(*runtime_).machinery->memory; }
+  const Topology& topology() { return parts_of(*runtime_).machinery->topology; }
   Executor& executor() { return machine_.executor(); }
   Books& books() { return books_; }
   Floor& floor() { return floor_; }

@@ -103,8 +103,8 @@ void play_in(TwinWorld& world, TwinOutcome& outcome) {
     move_beside_users(world, mover);
     if (world.problem().empty()) {
       outcome.words_different = world.compare_all(world.array());
-      world.runtime().parts().machinery->memory.lane().drain();
-      world.runtime().parts().machinery->memory.check_invariants();
+      parts_of(world.runtime()).machinery->memory.lane().drain();
+      parts_of(world.runtime()).machinery->memory.check_invariants();
     }
     mover.add_to(outcome);
     if (world.problem().empty() && plan.company.shuts_down) shut_down_in_mid_move(world);

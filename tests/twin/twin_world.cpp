@@ -48,9 +48,9 @@ TwinWorld::TwinWorld(const TwinPlan& plan, SteppedExecutor* stepped)
   permitted_ = std::make_unique<PermittedDriver>(static_cast<Driver&>(*bugs_));
   // A runtime owns its driver; one that hands on leaves the others to this object.
   auto window = std::make_unique<SubmissionWindow>(static_cast<Driver&>(*permitted_), submissions_);
-  auto parts = std::make_unique<Runtime::Parts>(std::move(window), settings_of(plan));
+  auto parts = std::make_unique<RuntimeParts>(std::move(window), settings_of(plan));
   leaked_ = parts->machinery->memory.ledger().leak_count();
-  runtime_ = std::make_unique<Runtime>(std::move(parts));
+  runtime_ = unique_runtime_of(std::move(parts));
   array_ = make_array(3, places_.front());
 }
 

@@ -78,7 +78,8 @@ std::optional<Calibration> stored(const Settings& settings) {
 }
 
 Calibration measured(const Settings& settings, const CalibrateCommand& command) {
-  Runtime runtime(std::make_unique<Runtime::Parts>(open_driver(settings.driver), settings));
+  Runtime runtime =
+      runtime_of(std::make_unique<RuntimeParts>(open_driver(settings.driver), settings));
   CalibrateOptions options;
   options.store = command.keep;
   options.bytes_per_place = static_cast<std::size_t>(command.mib) * MiB;

@@ -112,7 +112,7 @@ std::uint64_t copy_size(const FreeBytes& free, std::uint64_t wanted_bytes) {
   return wanted_bytes == 0 ? 0 : std::max<std::uint64_t>(bytes / MiB, 1) * MiB;
 }
 
-void time_copies(Runtime::Parts& parts, std::uint64_t copy_bytes, DoctorFindings& findings) {
+void time_copies(RuntimeParts& parts, std::uint64_t copy_bytes, DoctorFindings& findings) {
   if (copy_bytes == 0) return;
   try {
     findings.gb_s = measure_links(parts, copy_bytes);
@@ -169,7 +169,7 @@ class Examination {
     const FreeBytes before = free_now(driver, *topology_);
     blame_.run([&] {
       settings_ = settle(runtime_options_);
-      parts_ = std::make_unique<Runtime::Parts>(std::move(driver_), settings_);
+      parts_ = std::make_unique<RuntimeParts>(std::move(driver_), settings_);
     });
     const FreeBytes idle = free_now(driver, *topology_);
     time_copies(*parts_, copy_size(idle, static_cast<std::uint64_t>(options_.copy_mib) * MiB),
@@ -192,7 +192,7 @@ class Examination {
   DoctorFindings findings_;
   std::optional<Topology> topology_;
   std::unique_ptr<Driver> driver_;
-  std::unique_ptr<Runtime::Parts> parts_;
+  std::unique_ptr<RuntimeParts> parts_;
   std::optional<PrimaryContexts> contexts_;
 };
 

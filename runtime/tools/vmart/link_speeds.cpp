@@ -20,7 +20,7 @@ double gb_per_second(Driver& driver, CopyEngine& engine, const Chunk& source, co
 
 }  // namespace
 
-std::map<std::pair<Location, Location>, double> measure_links(Runtime::Parts& parts,
+std::map<std::pair<Location, Location>, double> measure_links(RuntimeParts& parts,
                                                               std::uint64_t size_bytes) {
   Machinery& machinery = *parts.machinery;
   Memory& memory = machinery.memory;

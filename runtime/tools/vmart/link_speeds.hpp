@@ -10,7 +10,7 @@ namespace vma {
 
 /// GB/s of one copy from each location to each other one, as migrations copy: through the runtime's
 /// copy engine, the best of a few. Throws: Error{out_of_memory} where a chunk does not fit.
-std::map<std::pair<Location, Location>, double> measure_links(Runtime::Parts& parts,
+std::map<std::pair<Location, Location>, double> measure_links(RuntimeParts& parts,
                                                               std::uint64_t size_bytes);
 
 }  // namespace vma

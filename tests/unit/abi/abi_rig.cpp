@@ -14,7 +14,7 @@ class EndOfRuntime : public testing::Environment {
   void TearDown() override {
     if (!opened) return;
     runtime().shutdown();
-    runtime().parts().driver.reset();
+    parts_of(runtime()).driver.reset();
   }
   static inline bool opened = false;
 };
@@ -38,11 +38,11 @@ AbiTest::~AbiTest() {
 }
 
 Driver& AbiTest::driver() {
-  return *runtime().parts().driver;
+  return *parts_of(runtime()).driver;
 }
 
 BoundStream AbiTest::bound(Stream stream) {
-  return runtime().parts().machinery->launcher.bind(stream);
+  return parts_of(runtime()).machinery->launcher.bind(stream);
 }
 
 std::uint64_t* AbiTest::filled(std::uint64_t chunks, std::uint64_t seed) {

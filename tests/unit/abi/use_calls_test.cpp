@@ -15,12 +15,12 @@ class UseCalls : public AbiTest {
   UseCalls() { static_cast<void>(uses()); }
   static std::vector<LoggedUse> uses() {
     std::vector<LoggedUse> uses;
-    runtime().parts().uses->drain(uses, 1000);
+    parts_of(runtime()).uses->drain(uses, 1000);
     return uses;
   }
   static std::vector<AdvisedRange> hints() {
     std::vector<AdvisedRange> hints;
-    runtime().parts().uses->drain_hints(hints);
+    parts_of(runtime()).uses->drain_hints(hints);
     return hints;
   }
   static vmart_hint zero_hint() {
@@ -49,7 +49,7 @@ TEST_F(UseCalls, AUseArrivesAsItWasRecorded) {
 
 TEST_F(UseCalls, ALaunchIsRecordedByWhatItsParametersPointInto) {
   std::uint64_t* words = filled(1, 0);
-  Driver& driver = *runtime().parts().driver;
+  Driver& driver = *parts_of(runtime()).driver;
   const ContextHandle context = driver.retain_primary(DeviceId{0});
   const KernelHandle kernel = driver.load_kernel(context, fill_kernel());
   const auto* function = reinterpret_cast<const void*>(static_cast<std::uint64_t>(kernel));
@@ -91,7 +91,7 @@ TEST_F(UseCalls, NonsenseIsCountedAndIgnored) {
   vmart_record_use(words, 8, 0, -1);
   vmart_record_use(words, SIZE_MAX, 0, VMART_USE_READ);
   vmart_record_use(nullptr, 8, 0, VMART_USE_READ);
-  const Machinery& machinery = *runtime().parts().machinery;
+  const Machinery& machinery = *parts_of(runtime()).machinery;
   UseSummary summary(machinery.memory.registry(), machinery.topology);
   const std::vector<LoggedUse> recorded = uses();
   summary.add(recorded);

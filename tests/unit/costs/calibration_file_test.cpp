@@ -258,7 +258,7 @@ TEST(StoredCalibration, IsKeptByTheRuntimeAndFoundAgain) {
   RuntimeRig rig("test-2");
   const Calibration made = rig.runtime().calibrate();
   ASSERT_FALSE(made.file.empty());
-  Machinery& machinery = *rig.runtime().parts().machinery;
+  Machinery& machinery = *parts_of(rig.runtime()).machinery;
   const std::string fingerprint = machine_fingerprint(rig.machine(), machinery.topology);
   const auto stored = stored_calibration(folder.path(), fingerprint);
   ASSERT_TRUE(stored);

@@ -188,7 +188,7 @@ TEST(PlaceStates, HaveWhatChunksMayFill) {
   RuntimeOptions options;
   options.capacity_bytes[gpu(1)] = GiB;
   RuntimeRig rig("h200x2", options);
-  Machinery& machinery = *rig.runtime().parts().machinery;
+  Machinery& machinery = *parts_of(rig.runtime()).machinery;
   const auto states = [&] {
     return place_states(rig.machine(), machinery.topology, machinery.memory.ledger());
   };

@@ -97,7 +97,7 @@ TEST(LiveStops, FindWhatStallsAreLongerByAfterARest) {
   options.driver = "sim:test-2";
   auto resting =
       std::make_unique<RestingDriver>(std::make_unique<SimDriver>(load_machine("test-2")));
-  Runtime runtime(std::make_unique<Runtime::Parts>(std::move(resting), settle(options)));
+  Runtime runtime = runtime_of(std::make_unique<RuntimeParts>(std::move(resting), settle(options)));
   Calibration calibration = blank(runtime);
   LiveStops(runtime, sizes).measure(calibration);
   EXPECT_TRUE(calibration.estimates.empty()) << calibration.estimates.front();

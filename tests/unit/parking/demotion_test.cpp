@@ -44,8 +44,8 @@ class DemotionTest : public testing::Test {
   ~DemotionTest() override { memory().on_pressure(nullptr); }
 
   Runtime& runtime() { return rig_.runtime(); }
-  Memory& memory() { return runtime().parts().machinery->memory; }
-  Mover& mover() { return runtime().parts().machinery->mover; }
+  Memory& memory() { return parts_of(runtime()).machinery->memory; }
+  Mover& mover() { return parts_of(runtime()).machinery->mover; }
   void attach() {
     for (int gpu = 0; gpu < rig_.gpus(); ++gpu) attached_.emplace_back(runtime(), rig_.stream(gpu));
   }

@@ -52,7 +52,7 @@ class ParkTest : public testing::Test {
     }
   }
   std::uint64_t held(Location at) {
-    const auto account = runtime().parts().machinery->memory.ledger().account(at);
+    const auto account = parts_of(runtime()).machinery->memory.ledger().account(at);
     return account.allocated_bytes + account.cached_bytes;
   }
 
@@ -127,8 +127,8 @@ TEST_F(ParkTest, MakesNoHostMemoryTheSecondTime) {
   filled(6, gpu(0), 1);
   runtime().park("model");
   runtime().resume("model");
-  runtime().parts().machinery->memory.lane().drain();
-  Memory& memory = runtime().parts().machinery->memory;
+  parts_of(runtime()).machinery->memory.lane().drain();
+  Memory& memory = parts_of(runtime()).machinery->memory;
   EXPECT_GE(memory.cache().count(host(0), chunk_bytes), 6u);
   const std::uint64_t host_bytes = held(host(0));
   runtime().park("model");
@@ -201,7 +201,7 @@ TEST_F(ParkTest, LeavesAndReportsWhatMustNotMove) {
 TEST_F(ParkTest, BringsBackWhatFindsRoomAndKeepsTheRestParked) {
   std::uint64_t* large = filled(4, gpu(0), 1);
   runtime().park("model");
-  Memory& memory = runtime().parts().machinery->memory;
+  Memory& memory = parts_of(runtime()).machinery->memory;
   const auto own = [&](Location at) { return memory.ledger().account(at).own_bytes; };
   runtime().trim(gpu(0));
   runtime().trim(gpu(1));
@@ -270,8 +270,7 @@ struct FaultyRuntime {
   FaultyRuntime() : machine(load_machine("test-2")) {
     auto driver = std::make_unique<FaultDriver>(machine);
     faults = driver.get();
-    runtime =
-        std::make_unique<Runtime>(std::make_unique<Runtime::Parts>(std::move(driver), settle({})));
+    runtime = unique_runtime_of(std::make_unique<RuntimeParts>(std::move(driver), settle({})));
   }
   SimDriver machine;
   FaultDriver* faults = nullptr;
@@ -321,7 +320,7 @@ TEST(ParkFaults, AnySingleFailureLosesNothingAndIsMadeGoodByASecondCall) {
   }
   EXPECT_GT(failures, 10) << "the sweep has hit something";
   EXPECT_EQ(runtime.stats().poisoned, 0u) << "one failure poisons nothing";
-  check_settled(runtime.parts().machinery->memory);
+  check_settled(parts_of(runtime).machinery->memory);
 }
 
 }  // namespace

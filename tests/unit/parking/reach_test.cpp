@@ -20,7 +20,8 @@ namespace vma {
 namespace {
 
 void limit(Runtime& runtime, Location at, std::uint64_t chunks) {
-  const std::uint64_t own_bytes = runtime.parts().machinery->memory.ledger().account(at).own_bytes;
+  const std::uint64_t own_bytes =
+      parts_of(runtime).machinery->memory.ledger().account(at).own_bytes;
   runtime.set_capacity(at, own_bytes + chunks * chunk_bytes);
 }
 
@@ -204,7 +205,7 @@ TEST(DrainReach, LeavesThingsWhereTheirUsersReachThem) {
 TEST(ControlReach, APeerIsRefused) {
   SchedulerRig rig("stay_put", "test-islands");
   std::uint64_t* words = rig.alloc(2, gpu(0));
-  ControlTarget& control = rig.runtime().parts().machinery->scheduling->control();
+  ControlTarget& control = parts_of(rig.runtime()).machinery->scheduling->control();
   const std::uint64_t operation = control.start_move({to_integer(address_of(words)), "", gpu(2)});
   std::string why;
   EXPECT_TRUE(comes_true([&] {
@@ -231,15 +232,15 @@ TEST(DemotionReach, PassesOverAPlaceThatAUserDoesNotReach) {
   auto driver = std::make_unique<SimDriver>(lopsided());
   RuntimeOptions options = patient();
   options.cache_bytes_per_gpu = 0;
-  Runtime runtime(std::make_unique<Runtime::Parts>(std::move(driver), settle(options)));
+  Runtime runtime = runtime_of(std::make_unique<RuntimeParts>(std::move(driver), settle(options)));
   const AttachedStream attached(runtime, runtime.make_stream(gpu(0)));
   AllocOptions chunked;
   chunked.chunk_bytes = chunk_bytes;
   const std::vector<Location> readers{gpu(0), gpu(1)};
   void* of_all = runtime.alloc(chunk_bytes, gpu(0), chunked);
   void* of_two = runtime.alloc(chunk_bytes, gpu(0), readers, chunked);
-  Machinery& machinery = *runtime.parts().machinery;
-  const TimePoint until = runtime.parts().driver->clock().now() + std::chrono::hours(1);
+  Machinery& machinery = *parts_of(runtime).machinery;
+  const TimePoint until = parts_of(runtime).driver->clock().now() + std::chrono::hours(1);
   const std::vector<Location> order{gpu(1), gpu(3), host(0)};
   EXPECT_EQ(
       demote(machinery.memory, machinery.mover, {gpu(0), 2 * chunk_bytes, until, order, false}),
@@ -251,19 +252,19 @@ TEST(DemotionReach, PassesOverAPlaceThatAUserDoesNotReach) {
 TEST(DemotionReach, GoesOnBehindAChunkThatMayGoNowhere) {
   RuntimeOptions options = patient();
   options.cache_bytes_per_gpu = 0;
-  Runtime runtime(
-      std::make_unique<Runtime::Parts>(std::make_unique<SimDriver>(lopsided()), settle(options)));
+  Runtime runtime = runtime_of(
+      std::make_unique<RuntimeParts>(std::make_unique<SimDriver>(lopsided()), settle(options)));
   const AttachedStream attached(runtime, runtime.make_stream(gpu(0)));
   AllocOptions chunked;
   chunked.chunk_bytes = chunk_bytes;
   void* words = runtime.alloc(2 * chunk_bytes, gpu(0), chunked);
-  Machinery& machinery = *runtime.parts().machinery;
+  Machinery& machinery = *parts_of(runtime).machinery;
   const auto allocation = machinery.memory.require(words, "test");
   {
     const MutexLock lock(allocation->operations());
     allocation->note_wanted(1, gpu(1));  // Its users reach that; those of the first do not.
   }
-  const TimePoint until = runtime.parts().driver->clock().now() + std::chrono::hours(1);
+  const TimePoint until = parts_of(runtime).driver->clock().now() + std::chrono::hours(1);
   const std::vector<Location> order{gpu(1)};
   EXPECT_EQ(
       demote(machinery.memory, machinery.mover, {gpu(0), 2 * chunk_bytes, until, order, false}),
@@ -275,7 +276,7 @@ TEST(MoverReach, AsksAgainUnderTheClaim) {
   RuntimeRig rig("test-islands", patient());
   std::uint64_t* words = rig.alloc(2 * chunk_bytes, gpu(0));
   const AttachedStream attached(rig.runtime(), rig.stream(0));
-  Machinery& machinery = *rig.runtime().parts().machinery;
+  Machinery& machinery = *parts_of(rig.runtime()).machinery;
   const auto allocation = machinery.memory.require(words, "test");
   // Chosen when the memory was wanted at gpu(0), and begun after the program has moved it.
   rig.runtime().migrate(words, gpu(2));

@@ -28,7 +28,7 @@ class Changes : public MemoryWatcher {
 TEST(Changes, AreToldWhenTheyHaveHappened) {
   RuntimeRig rig;
   std::uint64_t* words = rig.alloc(8192, host(0));
-  Memory& memory = rig.runtime().parts().machinery->memory;
+  Memory& memory = parts_of(rig.runtime()).machinery->memory;
   Changes changes;
   memory.watch(&changes);
   int told = 0;

@@ -65,7 +65,7 @@ RuntimeOptions at_leisure() {
 class DropTest : public testing::Test {
  protected:
   Runtime& runtime() { return rig_.runtime(); }
-  Memory& memory() { return runtime().parts().machinery->memory; }
+  Memory& memory() { return parts_of(runtime()).machinery->memory; }
   std::uint64_t held(Location at) {
     const auto account = memory().ledger().account(at);
     return account.allocated_bytes + account.cached_bytes;
@@ -361,14 +361,13 @@ struct FaultyDrop {
   FaultyDrop() : machine(load_machine("test-2")) {
     auto driver = std::make_unique<FaultDriver>(machine);
     faults = driver.get();
-    runtime =
-        std::make_unique<Runtime>(std::make_unique<Runtime::Parts>(std::move(driver), settle({})));
+    runtime = unique_runtime_of(std::make_unique<RuntimeParts>(std::move(driver), settle({})));
     words[0] = tagged(*runtime, 2, gpu(0), 1);
     words[1] = tagged(*runtime, 3, gpu(1), 1);
     runtime->park("model", dropping());  // What is made at first use is there.
     runtime->resume("model");
   }
-  Memory& memory() { return runtime->parts().machinery->memory; }
+  Memory& memory() { return parts_of(*runtime).machinery->memory; }
 
   /// Each chunk is dropped, or has all of its bytes or of the zeros. What the driver shows agrees.
   void check(std::uint64_t seed) {

@@ -68,7 +68,7 @@ TEST_F(ForkTest, AMigrationIsRefusedInTheChildAndEndsInTheParent) {
   {
     // It cannot begin while somebody else has the claim.
     const MoveClaim claim =
-        MoveClaim::take(runtime().parts().machinery->memory.require(words, "test"));
+        MoveClaim::take(parts_of(runtime()).machinery->memory.require(words, "test"));
     pending = runtime().migrate_async(words, gpu(1));
     for (Migration* migration : {&pending, &ended}) {
       const std::vector<std::function<void()>> calls{
@@ -103,7 +103,7 @@ TEST_F(ForkTest, WhatTheChildHasOfTheRuntimeEndsWithoutAWord) {
   std::optional<ReadOnly> read_only(runtime().read_only(read));
   std::optional<MoveHookRegistration> hook(runtime().on_move(words, hooks));
   // Locks that a thread of the parent holds are never let go of in the child.
-  Memory& memory = runtime().parts().machinery->memory;
+  Memory& memory = parts_of(runtime()).machinery->memory;
   const auto ends = [&] {
     attached.reset(), to_one.reset(), pin.reset(), view.reset(), read_only.reset(), hook.reset();
     return 7;

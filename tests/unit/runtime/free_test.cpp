@@ -32,7 +32,7 @@ TEST(Free, AsyncWaitsForTheStreamAndDoesNotBlock) {
   auto* gate = static_cast<std::uint64_t*>(
       rig.machine().allocate_pinned(rig.machine().retain_primary(DeviceId{0}), 8));
   std::uint64_t* words = rig.alloc(65'536, gpu(0));
-  const BoundStream stream = rig.runtime().parts().machinery->launcher.bind(rig.stream(1));
+  const BoundStream stream = parts_of(rig.runtime()).machinery->launcher.bind(rig.stream(1));
   const WordOperation wait{WordOperation::Kind::wait_until_at_least, address_of(gate), 1};
   rig.machine().batch(stream, {&wait, 1});
   rig.runtime().launch(rig.stream(1), fill_kernel(), {}, {},
@@ -54,7 +54,7 @@ TEST(Free, AsyncThatIsPendingAtShutdownLeavesNothing) {
   auto* gate = static_cast<std::uint64_t*>(
       rig.machine().allocate_pinned(rig.machine().retain_primary(DeviceId{0}), 8));
   std::uint64_t* words = rig.alloc(65'536, gpu(0));
-  const BoundStream stream = rig.runtime().parts().machinery->launcher.bind(rig.stream(1));
+  const BoundStream stream = parts_of(rig.runtime()).machinery->launcher.bind(rig.stream(1));
   const WordOperation wait{WordOperation::Kind::wait_until_at_least, address_of(gate), 1};
   rig.machine().batch(stream, {&wait, 1});
   rig.runtime().free_async(words, rig.stream(1));
@@ -65,7 +65,7 @@ TEST(Free, AsyncThatIsPendingAtShutdownLeavesNothing) {
 TEST(Free, AsyncOnACapturingStreamIsRefused) {
   RuntimeRig rig;
   std::uint64_t* words = rig.alloc(8, gpu(0));
-  const BoundStream stream = rig.runtime().parts().machinery->launcher.bind(rig.stream(0));
+  const BoundStream stream = parts_of(rig.runtime()).machinery->launcher.bind(rig.stream(0));
   rig.machine().begin_capture(stream, CaptureMode::relaxed);
   EXPECT_EQ(kind_of_error([&] { rig.runtime().free_async(words, rig.stream(0)); }),
             ErrorKind::invalid_argument);

@@ -77,7 +77,7 @@ TEST(Process, ARuntimeLeavesNothingBehind) {
   {
     RuntimeOptions options;
     options.driver = "sim:test-2";
-    Runtime runtime(std::make_unique<Runtime::Parts>(
+    Runtime runtime = runtime_of(std::make_unique<RuntimeParts>(
         std::make_unique<FaultDriver>(static_cast<Driver&>(machine)), settle(options)));
     const Stream stream = runtime.make_stream(gpu(0));
     void* kept = runtime.alloc(100'000, gpu(0));
@@ -191,8 +191,8 @@ TEST(Process, ARuntimeThatGoesDuringTheExitStaysWholeForCallsInside) {
   options.driver = "sim:test-2";
   EXPECT_EQ(status_of_child([&]() -> int {
               auto runtime = std::make_unique<Runtime>(options);
-              Runtime::Parts& parts = runtime->parts();
-              auto inside = std::make_unique<Runtime::Parts::Entry>(parts, "test");
+              RuntimeParts& parts = parts_of(*runtime);
+              auto inside = std::make_unique<RuntimeParts::Entry>(parts, "test");
               ProcessExit::begin();
               runtime.reset();
               const bool whole = parts.machinery && (*inside)->topology.locations().size() == 3;
@@ -213,7 +213,7 @@ TEST(Process, HooksThatGoDuringTheExitWaitForNobody) {
                   runtime.on_move(pointer, {[](const MoveEvent&) {}, {}}));
               // As a thread does that stands still in a move.
               const MutexLock lock(
-                  runtime.parts().machinery->memory.require(pointer, "test")->operations());
+                  parts_of(runtime).machinery->memory.require(pointer, "test")->operations());
               ProcessExit::begin();
               hook.reset();
               std::_Exit(0);

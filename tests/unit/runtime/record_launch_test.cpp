@@ -56,7 +56,7 @@ struct RecordedLaunch : testing::Test {
   }
   std::vector<LoggedUse> uses() {
     std::vector<LoggedUse> uses;
-    rig.runtime().parts().uses->drain(uses, 1000);
+    parts_of(rig.runtime()).uses->drain(uses, 1000);
     return uses;
   }
   /// Of the uses recorded since the last call.
@@ -197,7 +197,7 @@ TEST_F(RecordedLaunch, OfForgottenKernelsIsTheSame) {
   const void* kernel = load(".param .u64 a, .param .u64 b");
   record(kernel, {&first, &second});
   rig.runtime().forget_kernels();
-  EXPECT_EQ(rig.runtime().parts().machinery->kernels.size(), 0u);
+  EXPECT_EQ(parts_of(rig.runtime()).machinery->kernels.size(), 0u);
   record(kernel, {&first, &second});
   EXPECT_EQ(uses().size(), 4u);
   rig.runtime().shutdown();

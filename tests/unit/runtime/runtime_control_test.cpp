@@ -23,7 +23,7 @@ class RuntimeControlTest : public testing::Test {
  protected:
   explicit RuntimeControlTest(const std::string& policy = "counter") : rig_(policy) {}
 
-  ControlTarget& control() { return rig_.runtime().parts().machinery->scheduling->control(); }
+  ControlTarget& control() { return parts_of(rig_.runtime()).machinery->scheduling->control(); }
   static ControlMove move_of(const void* pointer, Location to) {
     return {to_integer(address_of(pointer)), "", to};
   }
@@ -177,7 +177,7 @@ TEST_F(RuntimeControlTest, PredictsWhatAMoveThenTakes) {
   EXPECT_GT(prediction.stall.count(), 0);
   EXPECT_LT(prediction.stall, prediction.took);
   EXPECT_EQ(rig_.runtime().where(words).back().at, gpu(0));  // Nothing has moved.
-  const MachineCosts& costs = rig_.runtime().parts().machinery->costs;
+  const MachineCosts& costs = parts_of(rig_.runtime()).machinery->costs;
   EXPECT_EQ(prediction.took, 12 * costs.move_time(PlaceId{0}, PlaceId{1}, large_bytes));
   EXPECT_EQ(prediction.stall, 12 * costs.stall_time(PlaceId{0}, PlaceId{1}, large_bytes));
   // Under a hold: the clock runs on while gates wait for threads that get no turn.
@@ -236,7 +236,7 @@ TEST_F(RuntimeControlTest, APauseEndsADrainAndWhatItPlanned) {
   {
     // Moves of it wait for the claim: the drain goes on for as long as that.
     const MoveClaim claim =
-        MoveClaim::take(rig_.runtime().parts().machinery->memory.require(words, "test"));
+        MoveClaim::take(parts_of(rig_.runtime()).machinery->memory.require(words, "test"));
     operation = control().start_drain(gpu(0));
     EXPECT_TRUE(comes_true([&] { return control().status().places[0].closed; }));
     control().pause();

@@ -14,7 +14,7 @@ Runtime open(const std::string& machine, RuntimeOptions options, SimDriver*& ope
   options.driver = "sim:" + machine;
   auto driver = std::make_unique<SimDriver>(load_machine(machine));
   opened = driver.get();
-  return Runtime(std::make_unique<Runtime::Parts>(std::move(driver), settle(options)));
+  return runtime_of(std::make_unique<RuntimeParts>(std::move(driver), settle(options)));
 }
 
 }  // namespace
@@ -90,7 +90,7 @@ Location RuntimeRig::home(const void* pointer) {
 }
 
 void RuntimeRig::check_invariants() {
-  check_settled(runtime_.parts().machinery->memory);
+  check_settled(parts_of(runtime_).machinery->memory);
 }
 
 ErrorKind kind_of_error(const std::function<void()>& body) {

@@ -18,8 +18,7 @@ SchedulerRig::SchedulerRig(const std::string& policy, const std::string& machine
   settings.stepped_by_hand = true;
   settings.policy_limit = policy_limit;
   settings.calibration = "off";
-  runtime_ =
-      std::make_unique<Runtime>(std::make_unique<Runtime::Parts>(std::move(driver), settings));
+  runtime_ = unique_runtime_of(std::make_unique<RuntimeParts>(std::move(driver), settings));
   for (const Location at : runtime_->locations()) {
     if (at.kind == Location::Kind::gpu) streams_.push_back(runtime_->make_stream(at));
   }

@@ -25,7 +25,7 @@ class SchedulerRig {
   ~SchedulerRig();
 
   Runtime& runtime() { return *runtime_; }
-  Scheduler& scheduler() { return runtime_->parts().machinery->scheduling->scheduler(); }
+  Scheduler& scheduler() { return parts_of(*runtime_).machinery->scheduling->scheduler(); }
   SimDriver& machine() { return *machine_; }
   void attach_all();
   void detach_all() { attached_.clear(); }

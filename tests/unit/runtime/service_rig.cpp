@@ -14,8 +14,7 @@ ServiceRig::ServiceRig(const std::string& machine, const RuntimeOptions& options
     : machine_(load_machine(machine)) {
   auto trace = std::make_unique<TraceDriver>(machine_, 100'000);
   trace_ = trace.get();
-  runtime_ = std::make_unique<Runtime>(
-      std::make_unique<Runtime::Parts>(std::move(trace), settle(options)));
+  runtime_ = unique_runtime_of(std::make_unique<RuntimeParts>(std::move(trace), settle(options)));
   for (const Location at : runtime_->locations()) {
     if (at.kind == Location::Kind::gpu) streams_.push_back(runtime_->make_stream(at));
   }
@@ -59,7 +58,7 @@ std::uint64_t ServiceRig::wrong(const void* pointer, std::uint64_t bytes, std::u
 }
 
 void ServiceRig::check_invariants() {
-  check_settled(runtime_->parts().machinery->memory);
+  check_settled(parts_of(*runtime_).machinery->memory);
 }
 
 }  // namespace vma

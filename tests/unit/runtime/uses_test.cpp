@@ -20,7 +20,7 @@ using std::chrono::nanoseconds;
 class Uses : public testing::Test {
  protected:
   Runtime& runtime() { return rig_.runtime(); }
-  UseLog& log() { return *runtime().parts().uses; }
+  UseLog& log() { return *parts_of(runtime()).uses; }
   std::vector<LoggedUse> uses() {
     std::vector<LoggedUse> uses;
     log().drain(uses, 1000);
@@ -182,7 +182,7 @@ TEST_F(Uses, OfOneRuntimeAreNotTheOthers) {
   }
   other.runtime().record_use(words_, 2, gpu(0));
   EXPECT_EQ(log().counters().recorded, 3u);
-  EXPECT_EQ(other.runtime().parts().uses->counters().recorded, 4u);
+  EXPECT_EQ(parts_of(other.runtime()).uses->counters().recorded, 4u);
   for (const LoggedUse& use : uses()) EXPECT_EQ(use.bytes, 1u);
 }
 

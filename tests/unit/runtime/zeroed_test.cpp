@@ -54,7 +54,7 @@ class FillDriver final : public InterceptDriver {
 TEST(Zeroed, NobodyFindsMemoryBeforeItIsZero) {
   auto driver = std::make_unique<FillDriver>(std::make_unique<SimDriver>(load_machine("test-2")));
   FillDriver& fills = *driver;
-  Runtime runtime(std::make_unique<Runtime::Parts>(std::move(driver), settle({})));
+  Runtime runtime = runtime_of(std::make_unique<RuntimeParts>(std::move(driver), settle({})));
   int seen = 0, found = 0;
   fills.filling = [&] {
     ++seen;
@@ -75,7 +75,7 @@ TEST(Zeroed, NobodyFindsMemoryBeforeItIsZero) {
 TEST(Zeroed, WhatCannotBeZeroedGoesBack) {
   auto driver = std::make_unique<FaultDriver>(std::make_unique<SimDriver>(load_machine("test-2")));
   FaultDriver& faults = *driver;
-  Runtime runtime(std::make_unique<Runtime::Parts>(std::move(driver), settle({})));
+  Runtime runtime = runtime_of(std::make_unique<RuntimeParts>(std::move(driver), settle({})));
   faults.count_only({Call::fill});
   for (int call = 0; call < 8; ++call) {
     faults.fail_calls({call});
@@ -87,7 +87,7 @@ TEST(Zeroed, WhatCannotBeZeroedGoesBack) {
   faults.fail_calls({});
   void* pointer = runtime.alloc(size_bytes, gpu(0), zeroed());
   EXPECT_EQ(bytes_other_than(runtime, pointer, std::byte{0}), 0);
-  check_settled(runtime.parts().machinery->memory);
+  check_settled(parts_of(runtime).machinery->memory);
 }
 
 /// Runs `body` over and over on threads of their own, until it is destroyed.
