@@ -1,7 +1,7 @@
 #pragma once
 
 /// For programs on Boost.Asio 1.81 or newer: `co_await vma::async_wait(migration, use_awaitable)`.
-/// Nothing else of the library needs Boost.
+/// Nothing else in the library needs Boost.
 
 #include <vma/migration.hpp>
 
@@ -20,7 +20,7 @@
 
 namespace vma::inline v1 {
 
-/// One handler that waits for one migration; owned by the one that completes it.
+/// A handler that waits for one migration. Owned by the callback that completes it.
 template <typename Handler>
 class MigrationWait {
  public:
@@ -33,25 +33,24 @@ class MigrationWait {
   static void start(std::shared_ptr<MigrationWait> wait) {
     using boost::asio::cancellation_type;
     try {
-      static_cast<void>(wait->migration_.done());  // Throws where it stands for none.
+      static_cast<void>(wait->migration_.done());  // Throws if it refers to no migration.
       if (wait->slot_.is_connected()) {
         wait->slot_.assign([migration = wait->migration_](cancellation_type type) {
-          // Chunks that have moved stay moved, which `total` alone rules out.
+          // Chunks that have moved stay moved. Only `total` cancellation would forbid that.
           const auto served = cancellation_type::terminal | cancellation_type::partial;
           if ((type & served) != cancellation_type::none) migration.cancel();
         });
       }
       wait->migration_.on_done([wait] { complete(wait, nullptr); });
-    } catch (...) {  // Or there is no memory to remember the handler.
+    } catch (...) {  // Also if there is no memory to store the handler.
       complete(wait, std::current_exception());
     }
   }
 
  private:
-  /// Hands over to the handler's executor; only there may its slot be touched.
+  /// Continues on the handler's executor: only there may the cancellation slot be accessed.
   static void complete(const std::shared_ptr<MigrationWait>& wait, std::exception_ptr failure) {
-    // Held until `post` has returned: `run` may return, and its context go, the moment it has no
-    // work.
+    // Kept until `post` has returned: without work, `run` may return and its context be destroyed.
     const auto work = wait->work_;
     const auto allocator = boost::asio::get_associated_allocator(wait->handler_);
     const auto executor = wait->work_.get_executor();
@@ -77,12 +76,11 @@ class MigrationWait {
   Handler handler_;
 };
 
-/// Completes on the token's executor once the migration has ended: with its report, and with what
-/// it failed with or null. The executor has work until then. The token's cancellation slot cancels
-/// the migration, which then completes with Error{cancelled}; total cancellation is not on offer.
+/// Completes on the token's executor when the migration has ended, with its error (or null) and its
+/// report. The executor has outstanding work until then. The token's cancellation slot cancels the
+/// migration, which then completes with Error{cancelled}. Total cancellation is not supported.
 ///
-/// Requires: the executor's context outlives the migration, as it does once `run` has returned by
-/// itself.
+/// Requires: the executor's context outlives the migration. That is so if `run` returns by itself.
 template <typename CompletionToken>
 auto async_wait(Migration migration, CompletionToken&& token) {
   return boost::asio::async_initiate<CompletionToken, void(std::exception_ptr, MigrationReport)>(

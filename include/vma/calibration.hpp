@@ -12,43 +12,46 @@
 namespace vma::inline v1 {
 
 struct CalibrateOptions {
-  /// Most memory that is taken at each place; 0: 256 MiB, and 32 MiB on a simulated machine. No
-  /// more than a quarter of the place.
+  /// Maximum memory to use at each place, never more than a quarter of it. 0: 256 MiB, or 32 MiB on
+  /// a simulated machine.
   std::size_t bytes_per_place = 0;
-  /// Routes that have not had their turn by then stay estimates. Opening contexts comes before it,
-  /// and counts in no time.
+  /// Routes that are not measured by then remain estimates. Opening contexts comes first and does
+  /// not count.
   std::chrono::milliseconds time_limit{2000};
-  /// Kept for this machine, for runtimes to come, in VMART_CACHE_DIR, else $XDG_CACHE_HOME/vmart,
-  /// else ~/.cache/vmart. Where that fails, the calibration is good all the same.
+  /// Stores the result for later runtimes on this machine, in VMART_CACHE_DIR, else
+  /// $XDG_CACHE_HOME/vmart, else ~/.cache/vmart. The calibration is valid even if it cannot be
+  /// stored.
   bool store = true;
 };
 
-/// How long a GPU reads nothing between two kernels of one stream; of each GPU, in order. Empty
-/// where nobody knows.
+/// How long a GPU reads nothing between two kernels of one stream; one value per GPU, in order.
+/// Empty if unknown.
 struct LaunchGaps {
-  std::vector<std::chrono::nanoseconds> kernel;  ///< Both were launched beforehand.
-  std::vector<std::chrono::nanoseconds> round;   ///< One is launched when the other was waited for.
+  std::vector<std::chrono::nanoseconds> kernel;  ///< Both were launched in advance.
+  /// The second is launched after waiting for the first.
+  std::vector<std::chrono::nanoseconds> round;
 };
 
-/// Streams that come late to a gate stall longer than those that come at once: the driver's calls
-/// are slow after a rest. One figure a machine; zero where nobody knows.
+/// Streams that arrive late at a gate stall longer than those that arrive at once, because driver
+/// calls are slow after a pause. One value per machine; zero if unknown.
 struct LateStops {
-  std::chrono::nanoseconds wait{0};    ///< From when they were asked until all stood.
-  std::chrono::nanoseconds longer{0};  ///< In proportion after less, and no more after more.
+  std::chrono::nanoseconds wait{0};  ///< From the request to stop until all have stopped.
+  /// The extra stall after that wait. Proportionally less after shorter waits; never more.
+  std::chrono::nanoseconds longer{0};
 };
 
-/// What using and moving memory costs on one machine, as measured.
-/// `docs/internals/machine_model.md` says how each figure is come by.
+/// Measured costs of using and moving memory on one machine. `docs/internals/machine_model.md`
+/// explains how each figure is measured.
 struct Calibration {
   std::string machine;           ///< Its fingerprint: GPUs, driver, links.
   std::string date;              ///< In UTC, "2026-11-21T10:43:00Z".
-  std::vector<Location> places;  ///< `costs` knows them by their index here.
+  std::vector<Location> places;  ///< Indices of `costs` refer to this list.
   MachineCosts costs{0, 0};      ///< Ranked.
   LaunchGaps gaps;
   LateStops late;
   PeerLinks peers;
-  std::vector<std::string> estimates;  ///< What could not be measured, and why; the rest was.
-  std::string file;                    ///< Where it is kept; empty if it is not.
+  std::vector<std::string> estimates;  ///< What could not be measured, and why.
+  std::string file;                    ///< Where it is stored; empty if it is not.
 };
 
 }  // namespace vma::inline v1

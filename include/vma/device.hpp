@@ -25,7 +25,7 @@ struct Dim3 {
   unsigned x = 1, y = 1, z = 1;
 };
 
-/// The arguments of one launch: 8 bytes each, enough for a pointer, an integer or a double.
+/// The arguments of one launch. Each takes 8 bytes, enough for a pointer, an integer or a double.
 class KernelArguments {
  public:
   template <typename... Values>
@@ -57,11 +57,11 @@ class KernelArguments {
   std::vector<std::uint64_t> words_;
 };
 
-/// What the host body of a kernel sees of memory on a simulated machine: each access is checked for
-/// a mapping and for the device's access, as a GPU does.
+/// How the host body of a kernel accesses memory on a simulated machine. As on a GPU, each access
+/// is checked for a mapping and for the device's access rights.
 ///
 /// An access that a GPU would refuse throws out of the body; the launch then ends in a sticky
-/// illegal-address error, as there. Used only during the call of the body.
+/// illegal-address error. Valid only during the call of the body.
 class VMART_EXPORT DeviceView {
  public:
   virtual ~DeviceView() = default;
@@ -70,7 +70,7 @@ class VMART_EXPORT DeviceView {
   virtual int device() const = 0;
   virtual void read(const void* address, std::span<std::byte> out) = 0;
   virtual void write(void* address, std::span<const std::byte> bytes) = 0;
-  /// Atomic among all kernels of the machine; returns what was there. 8 bytes, aligned.
+  /// Atomic among all kernels of the machine; returns the old value. 8 bytes, aligned.
   virtual std::uint64_t atomic_add(std::uint64_t* address, std::uint64_t value) = 0;
 
   template <typename Value>
@@ -91,24 +91,24 @@ struct LaunchShape {
   Dim3 grid, block;
 };
 
-/// One kernel for both kinds of machine: PTX for GPUs, a host function for simulated ones. The host
-/// body does the work of the whole grid in one call.
+/// One kernel for both kinds of machine: PTX for GPUs, a host function for simulated GPUs. One call
+/// of the host body does the work of the whole grid.
 struct Kernel {
   std::string ptx;
   std::string entry;
   std::function<void(DeviceView&, const KernelArguments&, LaunchShape)> host_body;
 };
 
-/// A non-blocking stream of the GPU's primary context.
-/// Throws: Error{invalid_argument} for a GPU that the runtime does not have. Blocks: in the driver.
+/// Creates a non-blocking stream in the GPU's primary context. Throws: Error{invalid_argument} for
+/// a GPU that the runtime does not use. Blocks: in the driver.
 VMART_EXPORT Stream make_stream(Location gpu);
 /// Does not wait for the stream's work. Throws: Error{invalid_argument} for a stream that
-/// `make_stream` did not make.
+/// `make_stream` did not create.
 VMART_EXPORT void destroy_stream(Stream stream);
 /// Enqueues the kernel. The first launch of a kernel on a GPU loads it, which blocks.
 VMART_EXPORT void launch(Stream stream, const Kernel& kernel, Dim3 grid, Dim3 block,
                          const KernelArguments& arguments);
-/// Blocks until all that was enqueued has finished. Throws: what that work failed with.
+/// Blocks until all enqueued work has finished. Throws: the error of that work.
 VMART_EXPORT void synchronize(Stream stream);
 
 template <typename... Values>

@@ -29,22 +29,23 @@ enum class ErrorKind {
 /// "out_of_memory" and so on.
 VMART_EXPORT std::string_view to_string(ErrorKind kind) noexcept;
 
-/// The one exception type of the library. `docs/reference/errors.md` lists what throws which kind.
+/// The only exception type of the library. `docs/reference/errors.md` lists which calls throw which
+/// kind.
 class VMART_EXPORT Error : public std::runtime_error {
  public:
-  /// `call` names the public call or the driver call that refused, `detail` the value and why.
+  /// `call` is the public call or driver call that failed; `detail` gives the value and the reason.
   Error(ErrorKind kind, std::string call, const std::string& detail, int native = 0);
 
   ErrorKind kind() const noexcept { return kind_; }
-  /// The call that refused: "vma::alloc", "cuMemCreate".
+  /// The call that failed: "vma::alloc", "cuMemCreate".
   const std::string& call() const noexcept { return *call_; }
-  /// The driver's own code (a CUresult), 0 where no driver call failed.
+  /// The driver's own code (a CUresult); 0 if no driver call failed.
   int native() const noexcept { return native_; }
-  /// What a failed migration did, null for other errors.
+  /// What a failed migration did; null for other errors.
   const MigrationReport* report() const noexcept { return report_.get(); }
 
-  /// The same error with the report of the migration that it ended. Shares its text with no other,
-  /// so it may go to another thread.
+  /// The same error with the report of the migration that it ended. Shares no text with other
+  /// errors, so it may be passed to another thread.
   Error with_report(MigrationReport report) const;
 
  private:

@@ -9,10 +9,10 @@
 
 namespace vma::inline v1 {
 
-/// A place that physical memory can lie in: the HBM of one GPU or the memory of one host NUMA node.
+/// A place for physical memory: the HBM of one GPU, or the memory of one host NUMA node.
 ///
-/// A value; any ordinal may be written, one that the machine does not have throws where it is used.
-/// GPU ordinals are CUDA's, after CUDA_VISIBLE_DEVICES.
+/// A plain value. Any ordinal is accepted here; one that the machine does not have throws where it
+/// is used. GPU ordinals are CUDA's, after CUDA_VISIBLE_DEVICES.
 struct Location {
   enum class Kind { gpu, host };
 
@@ -32,7 +32,7 @@ constexpr Location host(int node) {
 /// "gpu(0)", "host(1)".
 VMART_EXPORT std::string to_string(Location location);
 
-/// Reads what `to_string` writes, and "gpu0", "gpu:0" besides. Throws: Error{invalid_argument}.
+/// Parses the output of `to_string`, and also "gpu0" and "gpu:0". Throws: Error{invalid_argument}.
 VMART_EXPORT Location parse_location(const std::string& text);
 
 }  // namespace vma::inline v1

@@ -16,49 +16,51 @@
 
 namespace vma::inline v1 {
 
-/// A run of bytes of one allocation that lie at one place. Neighbours at one place are merged.
+/// A range of bytes of one allocation that lies at one place. Adjacent ranges at one place are
+/// merged.
 struct Extent {
   std::size_t offset = 0;
   std::size_t bytes = 0;
   Location at;
-  /// Grows by one with each move of a chunk in the extent; the largest of its chunks.
+  /// The largest generation of its chunks. A chunk's generation grows by one with each move.
   std::uint64_t generation = 0;
-  /// It has no memory: its contents were dropped where `at` says. `Runtime::resume` ends that.
+  /// True if the extent has no memory because its contents were dropped; `at` is where they lay.
+  /// `Runtime::resume` ends that.
   bool dropped = false;
 
   friend bool operator==(const Extent&, const Extent&) = default;
 };
 
-/// What a move stops: `attached` streams only, at gates of their own, or (`hold`) everything in
+/// What a move stops: only the `attached` streams, at their own gates, or (`hold`) everything in
 /// each context in use.
 enum class StopScope { attached, hold };
 
 /// What a program enqueues on a stream that it attaches.
 ///
-///                  a gate stops it by   beside a thread that frees device memory all the time
-///   any            a kernel launch      moves may end in `busy`: the driver keeps launches waiting
-///   no_graphs      a memory operation   moves mostly go on
+///                  a gate stops it by   with a thread that keeps freeing device memory
+///   any            a kernel launch      moves may fail with `busy`: the driver delays launches
+///   no_graphs      a memory operation   moves usually succeed
 ///
-/// A gate may lose what a graph writes that is launched on a `no_graphs` stream while it closes:
-/// driver 580 orders the two neither way. That goes for graphs that kernels launch, too. Streams of
-/// green contexts and programmatic dependent launches are work like any other.
+/// A gate may lose the writes of a graph that is launched on a `no_graphs` stream while the gate
+/// closes: driver 580 does not order the two. This includes graphs that kernels launch. Streams of
+/// green contexts and programmatic dependent launches are ordinary work.
 enum class StreamWork { any, no_graphs };
 
-/// How bytes cross. `stopped`: the work stops first, then the bytes are copied. `live`: they are
-/// copied while the work goes on, and once it stands, only what changed since is copied again.
-/// `automatic` takes for each chunk the one that is likely to stall streams for less time.
+/// How bytes are copied. `stopped`: stops the work, then copies. `live`: copies while the work
+/// runs, then stops it and copies again only what has changed. `automatic` chooses for each chunk
+/// the mode that is likely to stall streams for less time.
 ///
-/// A chunk can move live from a GPU to any place that this GPU reaches (`vmart doctor` shows who
-/// reaches whom). From a host node, and to a place out of the GPU's reach, it cannot: no processor
-/// that sees both sides is fast enough to find what changed. `automatic` moves such chunks stopped;
-/// `live` throws Error{unsupported} for them, before anything of the chunk is stopped, since it
-/// promises that streams never stall for a whole copy. Chunks that a clean copy awaits at the
-/// target need no copy and move in every mode.
+/// A chunk can move live from a GPU to any place that this GPU can reach (`vmart doctor` shows what
+/// each GPU reaches). It cannot move live from a host node, or to a place that the GPU cannot
+/// reach: no processor that can access both sides is fast enough to find what changed. `automatic`
+/// moves such chunks stopped. `live` promises that streams never stall for a whole copy, so it
+/// throws Error{unsupported} for them before it stops anything for the chunk. A chunk with a clean
+/// copy at the target needs no copy and moves in every mode.
 enum class Mode { automatic, live, stopped };
 
 enum class Outcome { done, partly, cancelled, failed };
 
-/// How far a migration is, for `MigrateOptions::on_progress`.
+/// Progress of a migration, for `MigrateOptions::on_progress`.
 struct MigrationProgress {
   int chunks = 0;
   int chunks_moved = 0;
@@ -67,55 +69,55 @@ struct MigrationProgress {
 };
 
 struct MigrateOptions {
-  /// The synchronous `migrate` holds and copies stopped unless `scope` is `attached`.
+  /// The synchronous `migrate` uses a hold and copies stopped, unless `scope` is `attached`.
   Mode mode = Mode::automatic;
-  /// Not set: `migrate` holds, `migrate_async` stops the attached streams.
+  /// Default: `hold` for `migrate`, `attached` for `migrate_async`.
   std::optional<StopScope> scope;
-  /// How long the work may take to come to rest before the move ends in `busy`; for gates, how long
-  /// a chunk is tried, which is also how long a stream's backlog may be (2 s at least). What
-  /// `RuntimeOptions::stall_budget` makes a chunk wait does not count. Zero takes
+  /// How long to wait for the work to stop before the move fails with `busy`. For gates: how long
+  /// each chunk is tried, and thus the longest backlog a stream may have (at least 2 s). Waiting
+  /// caused by `RuntimeOptions::stall_budget` does not count. Zero means
   /// `RuntimeOptions::hold_limit`.
   std::chrono::milliseconds deadline{0};
-  /// Of moves that wait for the same route, the one with the highest goes first.
+  /// Among moves that wait for the same route, the one with the highest priority goes first.
   int priority = 0;
   /// Allocates all target memory before stopping anything; if that fails, nothing moves.
   bool reserve_first = false;
-  /// The caller guarantees that no running work touches the range: nothing is stopped. For drivers
-  /// that have no hold, and for programs that have synchronised already.
+  /// The caller guarantees that no running work touches the range, so nothing is stopped. For
+  /// drivers without holds, and for programs that have already synchronised.
   bool nothing_runs = false;
-  /// A pinned chunk is waited for until `deadline`; otherwise the move ends in `pinned`.
+  /// Waits for a pinned chunk until `deadline`. Otherwise the move fails with `pinned`.
   bool wait_for_pins = false;
-  /// Live moves compare the bytes themselves and trust no digest. Slower.
+  /// Live moves compare the bytes themselves instead of digests. Slower.
   bool paranoid = false;
-  /// Of chunks of a read-only allocation (`Runtime::read_only`) that go from host memory to HBM,
-  /// the host memory is kept with the bytes in it. A move back there while the allocation has
-  /// stayed read-only reuses it and copies nothing. It is dropped when the memory is needed.
+  /// When a chunk of a read-only allocation (`Runtime::read_only`) moves from host memory to HBM,
+  /// keeps the host memory and its bytes. If the allocation stays read-only, a move back reuses
+  /// that memory and copies nothing. The copy is dropped when the memory is needed.
   bool keep_clean_copy = false;
-  /// Called after each chunk on the runtime's completion thread, with no lock held. What it throws
-  /// is logged and counted, and changes nothing.
+  /// Called after each chunk on the runtime's completion thread, with no lock held. An exception is
+  /// logged and counted, and has no other effect.
   std::function<void(const MigrationProgress&)> on_progress;
 };
 
 /// Time by phase, summed over the chunks of a migration. Phases of different chunks overlap.
 struct Phases {
-  std::chrono::nanoseconds cache{0};   ///< Getting target chunks, from the cache or made new.
-  std::chrono::nanoseconds wait{0};    ///< From asking work to stop until it stood.
-  std::chrono::nanoseconds copy{0};    ///< First copy enqueued to last copy done.
-  std::chrono::nanoseconds settle{0};  ///< Copying again what changed, while the work stands.
-  std::chrono::nanoseconds unmap{0};   ///< Taking source chunks out of their slots.
-  std::chrono::nanoseconds map{0};     ///< Putting target chunks in.
-  std::chrono::nanoseconds grant{0};   ///< Giving every device access again.
-  std::chrono::nanoseconds retire{0};  ///< Handing source chunks to the cache.
+  std::chrono::nanoseconds cache{0};   ///< Getting target chunks, from the cache or newly created.
+  std::chrono::nanoseconds wait{0};    ///< From the request to stop until all work has stopped.
+  std::chrono::nanoseconds copy{0};    ///< From the first copy enqueued to the last copy done.
+  std::chrono::nanoseconds settle{0};  ///< Copying again what changed, while the work is stopped.
+  std::chrono::nanoseconds unmap{0};   ///< Unmapping source chunks.
+  std::chrono::nanoseconds map{0};     ///< Mapping target chunks.
+  std::chrono::nanoseconds grant{0};   ///< Granting access to every device.
+  std::chrono::nanoseconds retire{0};  ///< Returning source chunks to the cache.
 };
 
-/// Why one chunk did not move. It is whole at its source unless `poisoned` says otherwise.
+/// Why one chunk did not move. The chunk is intact at its source unless `poisoned` is true.
 struct ChunkFailure {
-  std::size_t offset = 0;  ///< Of the chunk in its allocation.
+  std::size_t offset = 0;  ///< Of the chunk within its allocation.
   std::string reason;
   bool poisoned = false;
 };
 
-/// A set of durations. The quantiles are right to about 5 %, `max` is exact.
+/// Summary of a set of durations. The quantiles are accurate to about 5 %; `max` is exact.
 struct DurationSummary {
   std::uint64_t count = 0;
   std::chrono::nanoseconds median{0};
@@ -125,28 +127,30 @@ struct DurationSummary {
 
 struct MigrationReport {
   Outcome outcome = Outcome::done;
-  /// Where the range begins in the allocation, once rounded out to whole chunks.
+  /// Start of the range within the allocation, after extending it to whole chunks.
   std::size_t offset = 0;
-  std::size_t bytes_asked = 0;  ///< Of the range, rounded out to whole chunks.
-  std::size_t bytes_moved = 0;  ///< Those of `bytes_asked` that changed place.
-  /// Written by the application while a live copy ran, and copied again.
+  std::size_t bytes_asked = 0;  ///< Size of the range, extended to whole chunks.
+  std::size_t bytes_moved = 0;  ///< Part of `bytes_asked` that changed place.
+  /// Bytes that the application wrote during a live copy, so they were copied again.
   std::size_t bytes_copied_twice = 0;
-  /// Of `bytes_moved`, those of which a clean copy lay at the target: they were not copied.
+  /// Part of `bytes_moved` with a clean copy at the target, so it was not copied.
   std::size_t bytes_remapped = 0;
   int chunks = 0;
   int chunks_moved = 0;
-  int chunks_live = 0;  ///< Of those that moved.
-  int copies_kept = 0;  ///< Of those that moved, chunks that left a clean copy behind.
-  int retries = 0;      ///< Stops that were given up and tried again.
-  /// Why stops were given up, and why chunks went another way than live; with how often.
+  int chunks_live = 0;  ///< Chunks that moved live.
+  int copies_kept = 0;  ///< Chunks that moved and left a clean copy behind.
+  int retries = 0;      ///< Stops that were given up and retried.
+  /// Why stops were given up, and why chunks did not move live, with counts.
   std::map<std::string, int> reasons;
-  /// "gpu(0)->gpu(1)"; routes of a range that lay in several places are joined by ", ".
+  /// "gpu(0)->gpu(1)". If the range lay in several places, their routes are joined by ", ".
   std::string route;
   std::chrono::nanoseconds wall{0};
-  /// The widest limit that its gates were given; see `RuntimeOptions::gate_limit`. Zero without.
+  /// The largest time limit of its gates; see `RuntimeOptions::gate_limit`. Zero if it had no
+  /// gates.
   std::chrono::nanoseconds gate_limit{0};
-  DurationSummary skew;   ///< Of gates: from the first stream's arrival to the last.
-  DurationSummary stall;  ///< From the last arrival, or a hold's first stop, until work went on.
+  DurationSummary skew;  ///< Of gates: from the first stream's arrival to the last.
+  /// From a gate's last arrival, or a hold's first stop, until the work continues.
+  DurationSummary stall;
   std::chrono::nanoseconds dark_max{0};  ///< Longest time from a slot's unmap to its last grant.
   Phases phases;
   std::vector<ChunkFailure> failures;
@@ -154,26 +158,30 @@ struct MigrationReport {
 
 class MigrationTask;
 
-/// A migration under way. Movable; dropped, the migration goes on. Any thread.
+/// Handle of a running migration. Movable. The migration continues if the handle is destroyed.
+/// Thread-safe.
 class VMART_EXPORT Migration {
  public:
-  Migration() = default;  ///< None: every call but assignment throws Error{invalid_argument}.
+  /// Refers to no migration: every call except assignment throws Error{invalid_argument}.
+  Migration() = default;
   explicit Migration(std::shared_ptr<MigrationTask> task) noexcept : task_(std::move(task)) {}
 
-  /// Blocks until it has ended. Throws: what it failed with, Error{cancelled} if it was cancelled;
-  /// the error has the report.
+  /// Blocks until the migration has ended. Throws: the error that it failed with; Error{cancelled}
+  /// if it was cancelled. The error contains the report.
   MigrationReport wait() const;
-  /// The same for at most `limit`; false if it goes on.
+  /// Waits for at most `limit`; returns false if the migration is still running.
   bool wait_for(std::chrono::nanoseconds limit) const;
   bool done() const;
-  /// Ends it at the next chunk border: chunks that have moved stay where they are. Does not wait.
+  /// Ends the migration at the next chunk boundary: chunks that have moved stay at the target. Does
+  /// not wait.
   void cancel() const;
-  /// What it has done so far. Throws nothing that the migration failed with.
+  /// What the migration has done so far. Does not throw the migration's own error.
   MigrationReport report() const;
-  /// What it failed with; null while it runs and if it did not fail.
+  /// The migration's error; null while it runs or if it did not fail.
   std::exception_ptr error() const;
-  /// `callback` runs on the runtime's completion thread once it has ended, with no lock held; at
-  /// once, on that thread too, if it has. What it throws is logged and counted.
+  /// Calls `callback` on the runtime's completion thread when the migration has ended, with no lock
+  /// held; immediately, but on the same thread, if it has already ended. An exception is logged and
+  /// counted.
   void on_done(std::function<void()> callback) const;
 
  private:
@@ -181,22 +189,22 @@ class VMART_EXPORT Migration {
   std::shared_ptr<MigrationTask> task_;
 };
 
-/// One chunk about to move, or that has.
+/// One chunk that is about to move or has moved.
 struct MoveEvent {
   void* pointer = nullptr;  ///< Of the allocation.
-  std::size_t offset = 0;   ///< Of the chunk in it.
+  std::size_t offset = 0;   ///< Of the chunk within the allocation.
   std::size_t bytes = 0;
   Location from, to;
   std::uint64_t generation = 0;  ///< Of the chunk; grows with each move.
-  bool moved = false;            ///< In `after`: it lies at `to` now; otherwise it has stayed.
-  /// In `after`: it has no memory now, its contents were dropped; `from` and `to` are equal. The
-  /// next event of the chunk is that of the memory that it gets when it is resumed.
+  bool moved = false;            ///< In `after`: true if it now lies at `to`, false if it stayed.
+  /// In `after`: the chunk has no memory because its contents were dropped; `from` and `to` are
+  /// equal. The chunk's next event describes the memory that it gets when it is resumed.
   bool dropped = false;
 };
 
-/// For holders of registrations that name physical memory (NCCL, RDMA, IPC). Called on the thread
-/// that moves, with nothing stopped. `before` that throws keeps the chunk where it is, and the move
-/// fails with its text; what `after` throws is logged and counted.
+/// For programs that hold registrations of physical memory (NCCL, RDMA, IPC). The hooks run on the
+/// moving thread, with nothing stopped. If `before` throws, the chunk stays where it is and the
+/// move fails with that text. If `after` throws, the exception is logged and counted.
 struct MoveHooks {
   std::function<void(const MoveEvent&)> before;
   std::function<void(const MoveEvent&)> after;

@@ -11,35 +11,36 @@
 
 namespace vma::inline v1 {
 
-/// What becomes of the bytes of what is parked. `drop` moves none: the memory goes back to the
-/// driver at once, and what is resumed is all zeros.
+/// What happens to the bytes of parked memory. `drop` moves none of them: the memory goes back to
+/// the driver at once, and `resume` returns zeros.
 enum class ParkContents { keep, drop };
 
 /// How `Runtime::park` and `Runtime::resume` move.
 struct ParkOptions {
-  /// Where the bytes wait: a host node. Not set: the node closest to each GPU. `resume` ignores it.
+  /// The host node that stores the bytes. Default: the node closest to each GPU. `resume` ignores
+  /// it.
   std::optional<Location> to;
-  /// What is stopped, and for how long. A hold, the default, is the fastest: copies go one behind
-  /// the other while everything stands.
+  /// What to stop, and for how long. A hold, the default, is fastest: all chunks are copied one
+  /// after another while everything is stopped.
   MigrateOptions how{};
-  /// Whether the bytes are given up. `resume` ignores it: each chunk comes back as it was parked.
+  /// Whether the bytes are dropped. `resume` ignores it: each chunk comes back as it was parked.
   ParkContents contents = ParkContents::keep;
 };
 
 /// What `Runtime::park` or `Runtime::resume` did.
 struct ParkReport {
-  /// An allocation of which bytes did not go where they were asked to.
+  /// An allocation with bytes that did not move as requested.
   struct Stayed {
     void* pointer = nullptr;
-    std::size_t bytes = 0;  ///< That lie where they lay before.
+    std::size_t bytes = 0;  ///< Bytes that did not move.
     std::string reason;
   };
-  std::size_t allocations = 0;  ///< That were looked at.
-  std::size_t bytes_moved = 0;  ///< Out of HBM, or back; with those below.
-  /// Of `bytes_moved`: of chunks whose contents `park` has dropped, or that `resume` brought back
-  /// without them, as zeros.
+  std::size_t allocations = 0;  ///< Allocations examined.
+  std::size_t bytes_moved = 0;  ///< Out of HBM, or back. Includes the two values below.
+  /// Part of `bytes_moved`: chunks whose contents `park` dropped, or that `resume` brought back as
+  /// zeros.
   std::size_t bytes_dropped = 0;
-  /// Of `bytes_moved`: brought by `resume` to another GPU than they came from, which had no room.
+  /// Part of `bytes_moved`: brought by `resume` to another GPU because the original one was full.
   std::size_t bytes_elsewhere = 0;
   std::chrono::nanoseconds wall{0};
   std::vector<Stayed> stayed;

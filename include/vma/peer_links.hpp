@@ -4,15 +4,14 @@
 
 namespace vma::inline v1 {
 
-/// What connects two GPUs; `same` is one with itself.
+/// The connection between two GPUs; `same` is a GPU and itself.
 enum class LinkKind { same, nvlink, pcie, none };
 
-/// How the GPUs of a machine are linked with each other, in their order. What is not known is
-/// empty.
+/// How the GPUs of a machine are connected, in order. Unknown parts are empty.
 struct PeerLinks {
   std::vector<std::vector<LinkKind>> kinds;  ///< [from][to]
-  /// Bytes a second that kernels move over a GPU's NVLink in and out together: what it reads of
-  /// other GPUs and writes there, and what these read and write in it. 0: not known of this one.
+  /// Bytes per second that kernels can move over a GPU's NVLink in both directions together: its
+  /// accesses to other GPUs and their accesses to it. 0 if unknown.
   std::vector<double> both_ways;
 
   friend bool operator==(const PeerLinks&, const PeerLinks&) = default;

@@ -18,24 +18,25 @@
 
 namespace vma::inline v1 {
 
-/// A wish to have a chunk elsewhere.
+/// A proposal to move a chunk.
 struct Move {
   ChunkId chunk{};
   PlaceId to{};
-  /// Seconds of access that it is expected to save, less those that it costs. Of moves that compete
-  /// for room or for a route, the one with the most value a byte goes first.
+  /// Expected seconds of access saved, minus the seconds that the move costs. Of moves that compete
+  /// for room or for a route, the one with the most value per byte goes first.
   double value = 0;
-  /// For people, in the decision log: "gpu(2) uses it 4.1 GB/s". Never empty.
+  /// Explanation for the decision log: "gpu(2) uses it 4.1 GB/s". Never empty.
   std::string reason;
-  /// It only makes room for others: it has no value of its own, and is not made for something
-  /// colder.
+  /// The move only makes room for others. It has no value of its own and is never made for a colder
+  /// chunk.
   bool victim = false;
-  /// Host memory that it leaves for HBM stays behind as a clean copy, where the chunk is read-only:
-  /// the way back there is free then. See `MigrateOptions::keep_clean_copy`.
+  /// If a read-only chunk moves from host memory to HBM, its host memory stays as a clean copy, so
+  /// that the way back costs nothing. See `MigrateOptions::keep_clean_copy`.
   bool keep_copy = false;
 };
 
-/// What a policy wants, in order. The planner checks it: a plan can be useless, not harmful.
+/// Proposals of a policy, in order. The planner checks them: a plan can be useless, but not
+/// harmful.
 class Plan {
  public:
   void move(ChunkId chunk, PlaceId to, double value, std::string reason, bool keep_copy = false) {
@@ -52,58 +53,59 @@ class Plan {
   std::vector<Move> moves_;
 };
 
-/// Memory that a program asks for without saying where.
+/// An allocation for which the program named no location.
 struct AllocRequest {
-  std::uint64_t bytes = 0;        ///< Of all its chunks.
-  std::uint64_t chunk_bytes = 0;  ///< Of each but the last, which may be shorter.
+  std::uint64_t bytes = 0;        ///< All chunks together.
+  std::uint64_t chunk_bytes = 0;  ///< Each chunk except the last, which may be shorter.
   PlaceId device{};               ///< The GPU of the caller's current context.
   std::string_view tag;
 };
 
-/// What GPUs did with one chunk since it was last looked at, a millisecond or so; or a hint.
+/// How one GPU used one chunk since the last report, about a millisecond ago; or a hint.
 struct UseEvent {
   ChunkId chunk{};
   PlaceId device{};
   double bytes_read = 0, bytes_written = 0;
-  const Hint* hint = nullptr;  ///< Not null: nothing was used, the program announced something.
+  const Hint* hint = nullptr;  ///< Not null: the program announced a use; nothing was used yet.
   double bytes() const { return bytes_read + bytes_written; }
 };
 
-/// Room is wanted at a place.
+/// A place needs free memory.
 struct Pressure {
   PlaceId at{};
-  std::uint64_t bytes = 0;  ///< That must come free.
-  PlaceId device{};         ///< The GPU that will use what comes; `at` if nobody knows.
+  std::uint64_t bytes = 0;  ///< Bytes to free.
+  PlaceId device{};         ///< The GPU that will use the freed memory; `at` if unknown.
 };
 
-/// How a move went that the policy planned.
+/// Result of a move that the policy proposed.
 struct MoveResult {
   ChunkId chunk{};
   PlaceId from{}, to{};
   bool moved = false;
-  Time took{0};   ///< By itself: no time in which programs ran on before they stood.
-  Time stall{0};  ///< The longest of its migration.
+  Time took{0};   ///< The move itself, without waiting for programs to stop.
+  Time stall{0};  ///< The longest stall of its migration.
 };
 
-/// Decides what lies where. Pure: it acts by what it returns only, keeps its state in itself, and
-/// takes its chance from its parameters' seed. One thread at a time calls it, not always the same
-/// one. An exception drops its plan; so does a call that takes longer than the scheduler's limit.
+/// Decides what lies where. A policy is pure: it acts only through its return values, keeps its
+/// state in itself, and takes randomness from the seed in its parameters. One thread at a time
+/// calls it, but not always the same thread. If a call throws or takes longer than the scheduler's
+/// limit, its plan is dropped.
 class VMART_EXPORT Policy {
  public:
   virtual ~Policy();
 
-  /// Chooses the place of each chunk of the request: `chunks` comes filled with the fastest places
-  /// of the device that have room.
+  /// Chooses the place of each chunk of the request. On entry, `chunks` holds the fastest places of
+  /// the device that have room.
   virtual void on_alloc(const AllocRequest& request, const Snapshot& snapshot,
                         std::span<PlaceId> chunks);
-  /// Called once a chunk and GPU that used it, about a millisecond after the use.
+  /// Called once per chunk and GPU that used it, about a millisecond after the use.
   virtual void on_use(const UseEvent& use, const Snapshot& snapshot, Plan& plan);
-  /// Victims, best first, in a plan that makes `pressure.bytes` free. What is too little is
-  /// completed by the planner: coldest first, to the fastest place with room.
+  /// Proposes victims, best first, that free `pressure.bytes`. If they free too little, the planner
+  /// adds the coldest chunks, each to the fastest place with room.
   virtual void on_pressure(const Pressure& pressure, const Snapshot& snapshot, Plan& plan);
   virtual void on_tick(const Snapshot& snapshot, Plan& plan);
   virtual void on_result(const MoveResult& result, const Snapshot& snapshot);
-  /// The chunk is gone, or its number is about to be another's.
+  /// The chunk no longer exists, or its id is about to be reused.
   virtual void on_gone(ChunkId chunk);
 };
 
@@ -112,16 +114,16 @@ struct PolicyParameter {
   enum class Type { number, duration, size, count, flag };
   std::string name;
   Type type = Type::number;
-  double otherwise = 0;  ///< Durations in seconds, sizes in bytes.
+  double otherwise = 0;  ///< Default. Durations in seconds, sizes in bytes.
   double least = 0, most = 0;
   std::string meaning;
 };
 
-/// Values of all parameters of a policy, by name; in the units of `PolicyParameter`.
+/// Values of all parameters of a policy, by name, in the units of `PolicyParameter`.
 class VMART_EXPORT PolicyValues {
  public:
   void set(const std::string& name, double value) { values_[name] = value; }
-  /// Requires: the policy has such a parameter.
+  /// Requires: the policy has this parameter.
   double operator[](const std::string& name) const { return values_.at(name); }
   Time duration(const std::string& name) const {
     return std::chrono::duration_cast<Time>(std::chrono::duration<double>(values_.at(name)));
@@ -138,13 +140,13 @@ class VMART_EXPORT PolicyValues {
 /// A policy by name: `VMART_POLICY=name:parameter=value,parameter=value`.
 struct PolicyKind {
   std::string name;
-  std::string source;  ///< The paper, book or kernel that it comes from.
+  std::string source;  ///< The paper, book or operating-system kernel that it comes from.
   std::vector<PolicyParameter> parameters;
   std::function<std::unique_ptr<Policy>(const PolicyValues& values)> make;
 };
 
-/// Binary interface of policies: a library is taken only if it was built with the like. Before 1.0
-/// each minor version may break it.
+/// Version of the binary interface of policies. A library is loaded only if it was built with the
+/// same version. Before 1.0, each minor version may break it.
 inline constexpr char policy_interface_version[16] = "0.1";
 inline constexpr std::uint32_t policy_api_version = 1;
 inline constexpr char policy_compiler[64] =
@@ -161,7 +163,7 @@ inline constexpr char policy_compiler[64] =
     ", other library";
 #endif
 
-/// Sizes and alignments of all that goes to a policy and comes from it, in one number.
+/// Hash of the sizes and alignments of all types that pass between the runtime and a policy.
 constexpr std::uint64_t policy_layout() {
   const std::uint64_t parts[] = {sizeof(ChunkRow),
                                  sizeof(Heat),
@@ -190,8 +192,8 @@ constexpr std::uint64_t policy_layout() {
   return sum;
 }
 
-/// What a library with a policy shows, as `vmart_policy_v1`; see `VMART_EXPORT_POLICY`. Everything
-/// before `kind` is plain bytes, so that it can be checked before anything is called.
+/// What a policy library exports as `vmart_policy_v1`; see `VMART_EXPORT_POLICY`. Everything before
+/// `kind` is plain bytes, so that it can be checked before anything is called.
 struct PolicyLibraryV1 {
   std::uint64_t size = sizeof(PolicyLibraryV1);
   std::uint32_t api_version = policy_api_version;
@@ -214,8 +216,8 @@ constexpr PolicyLibraryV1 policy_library(PolicyKind (*kind)()) {
 
 }  // namespace vma::inline v1
 
-/// Makes a shared object a policy: `VMART_POLICY=/path/to/it.so:parameter=value`. Once a library,
-/// at file scope; `kind_function` is a `vma::PolicyKind()`.
+/// Exports a policy from a shared object: `VMART_POLICY=/path/to/it.so:parameter=value`. Use it
+/// once per library, at file scope; `kind_function` returns a `vma::PolicyKind`.
 #define VMART_EXPORT_POLICY(kind_function)                                                       \
   extern "C" {                                                                                   \
   extern VMART_EXPORT const ::vma::PolicyLibraryV1 vmart_policy_v1;                              \

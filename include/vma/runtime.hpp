@@ -28,128 +28,134 @@ struct RuntimeParts;  // Internal.
 namespace vma::inline v1 {
 
 struct AllocOptions {
-  /// Bytes of one chunk, the unit that moves; rounded up to the allocation granularity (2 MiB on
-  /// GPUs), at most 256 MiB. 0 lets the runtime choose:
+  /// Size of one chunk, the unit that moves. Rounded up to the allocation granularity (2 MiB on
+  /// GPUs); at most 256 MiB. With 0 the runtime chooses:
   ///
-  ///   bytes asked for    on a GPU             at a host node
+  ///   requested size     on a GPU             on a host node
   ///   up to 32 MiB       one chunk            one chunk
   ///   up to 256 MiB      one chunk            chunks of 32 MiB
   ///   below 512 MiB      chunks of 64 MiB     chunks of 32 MiB
   ///   below 1 GiB        chunks of 128 MiB    chunks of 32 MiB
   ///   from 1 GiB on      chunks of 256 MiB    chunks of 32 MiB
   ///
-  /// A chunk moves whole, even if only a part of it is asked for: set this where smaller parts are
-  /// to move. Each chunk costs a stop when it moves, so small ones cost more for the same bytes.
+  /// A chunk always moves as a whole, even if only part of it is requested. Set this if smaller
+  /// parts must move. Each chunk that moves stops the work once, so small chunks cost more for the
+  /// same number of bytes.
   std::size_t chunk_bytes = 0;
-  /// Names the allocation in logs, `where` listings and errors.
+  /// Name of the allocation in logs, `where` listings and errors.
   std::string tag;
-  /// Filled with zeros; otherwise the contents are undefined.
+  /// Fills the memory with zeros. Otherwise the contents are undefined.
   bool zeroed = false;
   /// False forbids every move: `migrate` throws Error{pinned}.
   bool movable = true;
 };
 
-/// How a runtime is opened. An empty field is read from the environment variable that its comment
-/// names, then takes the default.
+/// Options for opening a runtime. An empty field is read from the environment variable named in its
+/// comment; if that is not set either, the default applies.
 struct RuntimeOptions {
-  /// "cuda", "sim:NAME" or "sim:FILE.json" (VMART_DRIVER). Default: cuda; where there is no GPU the
-  /// runtime refuses to open, and never simulates unasked.
+  /// "cuda", "sim:NAME" or "sim:FILE.json" (VMART_DRIVER). Default: cuda. Without a GPU the runtime
+  /// refuses to open; it never falls back to simulation.
   std::string driver;
-  /// The GPUs that memory may lie on and be granted to, CUDA ordinals (VMART_DEVICES="0,1").
-  /// Default: all.
+  /// CUDA ordinals of the GPUs that may hold and access memory (VMART_DEVICES="0,1"). Default: all.
   std::vector<int> devices;
-  /// Most bytes that the runtime takes at a location (VMART_CAPACITY="gpu0=4GiB,host0=64GiB").
+  /// Maximum number of bytes that the runtime allocates at a location
+  /// (VMART_CAPACITY="gpu0=4GiB,host0=64GiB").
   std::map<Location, std::size_t> capacity_bytes;
-  /// Bytes of released chunks kept for reuse on each GPU (VMART_CACHE_BYTES_PER_GPU). 512 MiB.
+  /// Bytes of released chunks kept for reuse on each GPU (VMART_CACHE_BYTES_PER_GPU). Default: 512
+  /// MiB.
   std::optional<std::size_t> cache_bytes_per_gpu;
-  /// The same on each host node (VMART_HOST_CACHE_BYTES). 1 GiB.
+  /// The same for each host node (VMART_HOST_CACHE_BYTES). Default: 1 GiB.
   std::optional<std::size_t> host_cache_bytes;
-  /// How long held work may take to come to rest before a synchronous call ends in `busy`
-  /// (VMART_HOLD_LIMIT_MS). 2 s.
+  /// How long a hold waits for running work to finish before the synchronous call fails with `busy`
+  /// (VMART_HOLD_LIMIT_MS). Default: 2 s.
   std::optional<std::chrono::milliseconds> hold_limit;
-  /// How long the first stream that stops at a gate may wait for the others, and how long all of
-  /// them may then wait for what changed to be copied again, before the gate opens and the move
-  /// tries again later (VMART_GATE_LIMIT_US). A value set here is a ceiling: no try exceeds it. Not
-  /// set: tries start with 5 ms; each one that runs out of time doubles the limit for the
-  /// rest of its migration, up to 80 ms, so that streams whose backlogs differ by tens of
-  /// milliseconds can be brought together. `MigrationReport::gate_limit` has the widest limit that
-  /// was used. A gate under which the whole chunk is copied (`Mode::stopped`) has the time for that
-  /// besides.
+  /// Limits both waits of a gate: how long the first stream that arrives waits for the others, and
+  /// how long all of them then wait while changed bytes are copied again. When the limit expires,
+  /// the gate opens and the move is retried later (VMART_GATE_LIMIT_US). A value set here is an
+  /// upper bound for every try. If it is not set, the first try has 5 ms; each try that times out
+  /// doubles the limit for the rest of its migration, up to 80 ms, so that streams whose backlogs
+  /// differ by tens of milliseconds can still be stopped together. `MigrationReport::gate_limit`
+  /// holds the largest limit used. A gate under which the whole chunk is copied (`Mode::stopped`)
+  /// gets additional time for that copy.
   std::optional<std::chrono::microseconds> gate_limit;
-  /// How often a chunk's gate is tried again before the move ends in `busy` (VMART_GATE_RETRIES).
-  /// 8.
+  /// How often a chunk's gate is retried before the move fails with `busy` (VMART_GATE_RETRIES).
+  /// Default: 8.
   std::optional<int> gate_retries;
-  /// How long, of each second, attached streams may be kept standing (VMART_STALL_BUDGET_US, 0 for
-  /// no limit). 60 ms. Zero in this field is refused: a move that may stop nothing cannot be made.
+  /// How long attached streams may be stopped in each second (VMART_STALL_BUDGET_US, 0 for no
+  /// limit). Default: 60 ms. This field rejects zero: a move that may not stop anything is
+  /// impossible.
   std::optional<std::chrono::microseconds> stall_budget;
-  /// Bytes that live and background moves copy in a second (VMART_COPY_BUDGET, 0 for no limit). No
-  /// limit.
+  /// Bytes per second that live and background moves may copy (VMART_COPY_BUDGET, 0 for no limit).
+  /// Default: no limit.
   std::optional<std::size_t> copy_budget_bytes;
-  /// How long an allocation or a move to a GPU that finds no room waits while chunks that attached
-  /// streams may use are moved out of the way, the coldest first, before it ends in `out_of_memory`
-  /// (VMART_PRESSURE_LIMIT_MS, 0 to move nothing). 2 s.
+  /// How long an allocation on, or a move to, a full GPU waits while the runtime evicts chunks that
+  /// attached streams may use, coldest first, before it fails with `out_of_memory`
+  /// (VMART_PRESSURE_LIMIT_MS, 0 to evict nothing). Default: 2 s.
   std::optional<std::chrono::milliseconds> pressure_limit;
 
-  /// The policy that decides in the background what lies where, "name:parameter=value,..."
-  /// (VMART_POLICY). Default: none, and memory moves when it is told to.
+  /// The policy that decides placement in the background, "name:parameter=value,..."
+  /// (VMART_POLICY). Default: none; memory moves only on request.
   std::string policy;
-  /// Policies of the program's own, which `policy` and `set_policy` know by name beside the
-  /// built-in ones. `make` is called anew when one did not answer and another takes its place; on
-  /// any thread.
+  /// The program's own policies. `policy` and `set_policy` find them by name, like the built-in
+  /// ones. `make` runs on any thread, and runs again when a policy hangs and a new instance
+  /// replaces it.
   std::vector<PolicyKind> policies;
-  /// How often it is asked (VMART_TICK_US). 10 ms.
+  /// How often the policy is asked (VMART_TICK_US). Default: 10 ms.
   std::optional<std::chrono::microseconds> tick;
-  /// After which a use counts half; the long average has ten of it (VMART_HALF_LIFE_MS). 1 s.
+  /// Half-life of a recorded use; the long average uses ten times this value (VMART_HALF_LIFE_MS).
+  /// Default: 1 s.
   std::optional<std::chrono::milliseconds> half_life;
-  /// It decides, and nothing moves (VMART_DRY_RUN=1).
+  /// The policy decides, but nothing moves (VMART_DRY_RUN=1).
   bool dry_run = false;
 
-  /// Where `vmart status` and others of the user's processes can look at the runtime and steer it:
-  /// a path, or "auto" (VMART_CONTROL). Default: nowhere. Where no policy is named, `stay_put`
-  /// decides then, which moves nothing by itself.
+  /// The control socket through which `vmart status` and other processes of the same user inspect
+  /// and control the runtime: a path, or "auto" (VMART_CONTROL). Default: none. If no policy is
+  /// configured, this selects `stay_put`, which never moves anything by itself.
   std::string control;
-  /// A file that moves, stalls and decisions are drawn in, for Perfetto (VMART_TRACE). Default:
-  /// none. "%p" in it becomes the process's number. Where no policy is named, as for `control`.
+  /// A trace file of moves, stalls and decisions, for Perfetto (VMART_TRACE). Default: none. "%p"
+  /// in the name becomes the process id. Selects `stay_put` in the same way as `control`.
   std::string trace;
 };
 
-/// What the runtime has and what it could not give back.
+/// Memory that the runtime holds, and counters since it was opened.
 struct RuntimeStats {
   struct Place {
     Location at;
-    /// Most that the runtime may take: the capacity that was set or, if that is less or none was
-    /// set, all memory of the place. 0 where the machine does not say how much that is.
+    /// Upper limit for the runtime: the configured capacity or all memory of the place, whichever
+    /// is less. 0 if the machine does not report how much memory the place has.
     std::size_t capacity_bytes = 0;
-    std::size_t allocated_bytes = 0;  ///< Behind users' pointers, whole chunks.
+    std::size_t allocated_bytes = 0;  ///< Backing users' pointers, in whole chunks.
     std::size_t cached_bytes = 0;
-    std::size_t own_bytes = 0;     ///< Keepers, digests, what is held back for page tables.
-    std::size_t leaked_bytes = 0;  ///< That the driver would not take back, or may still write to.
-    std::size_t copies_bytes = 0;  ///< Of clean copies: given back as soon as they are wanted.
+    std::size_t own_bytes = 0;     ///< Keepers, digests, and the reserve for page tables.
+    std::size_t leaked_bytes = 0;  ///< The driver refused to release it, or may still write to it.
+    std::size_t copies_bytes = 0;  ///< Clean copies: released as soon as the memory is needed.
   };
   std::vector<Place> places;
   std::size_t allocations = 0;
   std::size_t poisoned = 0;
-  std::size_t parked = 0;         ///< Allocations with chunks that `park` has taken out of HBM.
-  std::size_t dropped_bytes = 0;  ///< Of these: that have no memory until they are resumed.
-  std::size_t leaked = 0;         ///< Driver objects whose release failed; logged when it happened.
+  std::size_t parked = 0;         ///< Allocations with chunks that `park` moved out of HBM.
+  std::size_t dropped_bytes = 0;  ///< Parked bytes without memory until they are resumed.
+  std::size_t leaked = 0;         ///< Driver objects whose release failed; each is logged.
   std::size_t migrations = 0;
   std::size_t bytes_moved = 0;
   std::size_t bytes_copied_twice = 0;
-  std::size_t copies_kept = 0;       ///< Chunks that left a clean copy behind.
-  std::size_t copies_used = 0;       ///< Of them, those that a chunk came back to.
-  std::size_t copies_dropped = 0;    ///< Of them, those that went for want of room, or went stale.
-  std::size_t bytes_remapped = 0;    ///< Of `bytes_moved`, those that a clean copy held.
-  std::size_t gates = 0;             ///< That all streams arrived at.
-  std::size_t gates_given_up = 0;    ///< Opened before the chunk was switched.
-  std::size_t callbacks_failed = 0;  ///< Callbacks and hooks that threw.
-  std::map<std::string, std::size_t> reasons;  ///< Why gates were given up.
-  DurationSummary skew, stall;                 ///< Of all gates.
-  GpuLoads loads;                              ///< Where NVML is there; see VMART_NVML.
+  std::size_t copies_kept = 0;  ///< Moves that left a clean copy behind.
+  std::size_t copies_used = 0;  ///< Clean copies to which a chunk returned.
+  /// Clean copies dropped to make room or because they became stale.
+  std::size_t copies_dropped = 0;
+  /// Part of `bytes_moved` that a clean copy held, so was not copied.
+  std::size_t bytes_remapped = 0;
+  std::size_t gates = 0;                       ///< Gates at which all streams arrived.
+  std::size_t gates_given_up = 0;              ///< Opened before the chunk was switched.
+  std::size_t callbacks_failed = 0;            ///< Callbacks and hooks that threw an exception.
+  std::map<std::string, std::size_t> reasons;  ///< Why gates were given up, with counts.
+  DurationSummary skew, stall;                 ///< For all gates.
+  GpuLoads loads;                              ///< Requires NVML; see VMART_NVML.
 };
 
-/// Lets the CPU load and store the bytes of an allocation that lie at host nodes, through the same
-/// pointer. The chunks stay where they are while a view of them lives: `migrate` throws
-/// Error{pinned}. Movable, not copyable; the destructor takes the access back.
+/// Lets the CPU load and store the bytes of an allocation at host nodes, through the same pointer.
+/// While a view exists, the chunks cannot move: `migrate` throws Error{pinned}. Movable, not
+/// copyable; the destructor revokes the access.
 class VMART_EXPORT HostView {
  public:
   HostView(HostView&&) noexcept;
@@ -166,7 +172,7 @@ class VMART_EXPORT HostView {
   std::span<std::byte> bytes_;
 };
 
-/// Keeps an allocation where it is while it lives. Movable, not copyable.
+/// Prevents an allocation from moving while this object exists. Movable, not copyable.
 class VMART_EXPORT Pin {
  public:
   Pin(Pin&&) noexcept;
@@ -180,9 +186,9 @@ class VMART_EXPORT Pin {
   std::unique_ptr<State> state_;
 };
 
-/// Nobody may write to an allocation while it lives: every device's access is read-only, so that a
-/// write is an illegal address, loudly. Its chunks need no second look when they move live.
-/// Movable, not copyable; the destructor grants writing again.
+/// Makes an allocation read-only for every device while this object exists: a write by a kernel
+/// fails with an illegal-address error. Its chunks do not have to be checked for changes when they
+/// move live. Movable, not copyable; the destructor grants write access again.
 class VMART_EXPORT ReadOnly {
  public:
   ReadOnly(ReadOnly&&) noexcept;
@@ -196,12 +202,12 @@ class VMART_EXPORT ReadOnly {
   std::unique_ptr<State> state_;
 };
 
-/// Hooks of an allocation, registered while it lives. Movable, not copyable.
+/// Keeps the hooks of an allocation registered while this object exists. Movable, not copyable.
 class VMART_EXPORT MoveHookRegistration {
  public:
   MoveHookRegistration(MoveHookRegistration&&) noexcept;
   MoveHookRegistration& operator=(MoveHookRegistration&&) noexcept;
-  /// Blocks while one of the hooks runs on another thread.
+  /// Unregisters the hooks. Blocks while one of them runs on another thread.
   ~MoveHookRegistration();
 
  private:
@@ -211,182 +217,193 @@ class VMART_EXPORT MoveHookRegistration {
   std::unique_ptr<State> state_;
 };
 
-/// One machine's memory, and all that was allocated from it.
+/// Manages the memory of one machine and everything allocated from it.
 ///
-/// All members may be called from any thread at once. Every call leaves the caller's current CUDA
-/// context as it was. One runtime on CUDA a process, any number of simulated ones; the free
-/// functions of <vma/vma.hpp> act on a process-wide one that opens at first use.
+/// All members are thread-safe. Every call leaves the caller's current CUDA context unchanged. A
+/// process can have one runtime on CUDA and any number of simulated ones; the free functions of
+/// <vma/vma.hpp> use a process-wide runtime that opens at first use.
 class VMART_EXPORT Runtime {
  public:
-  /// Throws: Error{no_driver, unsupported, invalid_argument}. Blocks: in the driver, a second or
-  /// more where this is the process's first use of CUDA.
+  /// Throws: Error{no_driver, unsupported, invalid_argument}. Blocks: in the driver, for a second
+  /// or more if this is the first use of CUDA in the process.
   explicit Runtime(const RuntimeOptions& options = {});
-  /// Shuts down. Pointers that are still allocated become invalid.
+  /// Calls `shutdown`. Pointers that are still allocated become invalid.
   ~Runtime();
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
 
-  /// At least `bytes` (> 0), rounded up to chunks, on the GPU of the caller's current context, else
-  /// on the first. Usable on return by every device that can reach the memory.
-  /// Throws: Error{out_of_memory, invalid_argument}. Blocks: for memory.
+  /// Allocates at least `bytes` (> 0), rounded up to whole chunks, on the GPU of the caller's
+  /// current context, or on the first GPU if there is none. On return, every device that can reach
+  /// the memory can use it. Throws: Error{out_of_memory, invalid_argument}. Blocks: for memory.
   void* alloc(std::size_t bytes, const AllocOptions& options = {});
-  /// The same at `where`. Throws besides: Error{invalid_argument} for an unknown location.
+  /// The same at `where`. Also throws Error{invalid_argument} for an unknown location.
   void* alloc(std::size_t bytes, Location where, const AllocOptions& options = {});
-  /// The same for memory that the GPUs of `readers` use: refused with Error{unreachable} if one of
-  /// them cannot reach `where`, and moved by the runtime's own choice only to where all can.
-  /// Without readers that is where every GPU that reaches `where` can.
+  /// The same for memory that the GPUs in `readers` use. Throws Error{unreachable} if one of them
+  /// cannot reach `where`; the runtime itself moves the memory only to places that all of them can
+  /// reach. Without readers, these are the places that every GPU that reaches `where` can reach.
   void* alloc(std::size_t bytes, Location where, std::span<const Location> readers,
               const AllocOptions& options = {});
 
-  /// Waits, like cudaFree, for the work submitted before in every context in use, then takes the
-  /// memory back. Null is allowed and does nothing. Throws: Error{unknown_pointer} for anything
-  /// that `alloc` did not return or that was freed. Ends no capture. Launches of other threads may
-  /// block until it returns.
+  /// Waits, like cudaFree, for all work submitted earlier in every context in use, then frees the
+  /// memory. Null is allowed and does nothing. Throws: Error{unknown_pointer} for a pointer that
+  /// `alloc` did not return or that was already freed. Does not end captures. Launches of other
+  /// threads may block until it returns.
   void free(void* pointer);
-  /// Gives the memory back after the work now enqueued on `stream`. Does not block. Throws:
+  /// Frees the memory after the work that is now enqueued on `stream`. Does not block. Throws:
   /// Error{invalid_argument} while `stream` captures.
   void free_async(void* pointer, Stream stream);
 
-  /// Moves the whole allocation, keeping its address. With `options.scope` attached it is
-  /// `migrate_async` and a wait. Otherwise it holds every context in use: all work
-  /// submitted before has finished when bytes move, later work waits until they have.
-  /// Throws: Error{busy} if that work did not come to rest, or was let go because a driver call
-  /// stood too long; {out_of_memory}, {pinned}, {poisoned}, {unsupported}, {driver_failure}. Chunks
-  /// that had moved stay moved; `report()` says which did not.
-  /// Blocks: until done. Throws {unsupported} while an attached stream captures, or a blocking one;
-  /// a hold ends the captures of all others, and one that begins just then.
+  /// Moves the whole allocation; its address stays the same. With `StopScope::attached`, this is
+  /// `migrate_async` followed by a wait. Otherwise it holds every context in use: all work
+  /// submitted earlier finishes before bytes move, and later work waits until they have moved.
+  ///
+  /// Throws: Error{busy} if the running work did not finish in time, or if a driver call took too
+  /// long and the hold was released; {out_of_memory}, {pinned}, {poisoned}, {driver_failure};
+  /// {unsupported} also while an attached or blocking stream captures. Chunks that have already
+  /// moved stay at the target; `report()` lists those that did not move. Blocks: until done. A hold
+  /// ends captures on all other streams, including one that begins at that moment.
   MigrationReport migrate(void* pointer, Location to, const MigrateOptions& options = {});
-  /// The same for `bytes` from `offset` of the allocation that starts at `pointer`. Whole chunks
-  /// move: the range is rounded out to them, and the report's `offset` and `bytes_asked` say to
-  /// what. See `AllocOptions::chunk_bytes`.
+  /// The same for `bytes` starting at `offset` of the allocation that starts at `pointer`. Only
+  /// whole chunks move: the range is extended to chunk boundaries, and the report's `offset` and
+  /// `bytes_asked` give the extended range. See `AllocOptions::chunk_bytes`.
   MigrationReport migrate(void* pointer, std::size_t offset, std::size_t bytes, Location to,
                           const MigrateOptions& options = {});
 
-  /// The same in the background, stopping the attached streams only, for a fraction of a
-  /// millisecond a chunk; returns at once. Throws: Error{invalid_argument} for bad arguments, and
-  /// where no stream is attached that may use the allocation and `options.scope` is not `hold`;
-  /// {pinned}, {poisoned}, {unknown_pointer}. All else is the Migration's.
+  /// Moves the allocation in the background and returns at once. Stops only the attached streams,
+  /// for a fraction of a millisecond per chunk. Throws: Error{invalid_argument} for bad arguments,
+  /// and if no attached stream may use the allocation and `options.scope` is not `hold`; {pinned},
+  /// {poisoned}, {unknown_pointer}. The Migration reports all other errors.
   Migration migrate_async(void* pointer, Location to, const MigrateOptions& options = {});
   Migration migrate_async(void* pointer, std::size_t offset, std::size_t bytes, Location to,
                           const MigrateOptions& options = {});
 
-  /// Moves what lies in HBM of every allocation with the tag to host memory and gives that HBM back
-  /// to the driver; addresses stay, and work that runs meanwhile goes on as with `migrate`. The
-  /// host memory is made before anything is stopped, and kept for the next time. What may not
-  /// move, or could not, stays and is reported; a second call tries it again. A parked allocation
-  /// may be used, moved and freed as any other.
-  /// With `ParkContents::drop` no byte is moved: what lies in HBM, or was parked before, has no
-  /// memory afterwards, only its address. Work submitted before has finished by then; work that
-  /// uses it afterwards faults as on an address that was never mapped, which ends the context.
-  /// Until `resume` it can only be freed: `read`, `write`, `migrate`, `pin`, `host_view` and
-  /// `note_export` throw Error{dropped}. What lies at host nodes by itself keeps its bytes.
-  /// Throws: Error{invalid_argument} for an empty tag, or one that no allocation has; {unsupported}
-  /// for dropping at gates (`StopScope::attached`). Blocks: until done. Not from a hook. What
-  /// is stopped by a hold ends captures as `migrate` says.
+  /// Moves the HBM part of every allocation with the tag to host memory and returns that HBM to the
+  /// driver. Addresses stay the same, and running work continues as for `migrate`. The host memory
+  /// is allocated before anything stops, and is kept for the next time. Chunks that may not or
+  /// could not move stay and are reported; a second call retries them. A parked allocation can be
+  /// used, moved and freed like any other.
+  ///
+  /// With `ParkContents::drop` no bytes move: chunks that are in HBM, or were parked earlier, lose
+  /// their memory and keep only their address. Work submitted earlier has finished by then; later
+  /// work that uses the range faults as on an unmapped address, which ends the context. Until
+  /// `resume`, the allocation can only be freed: `read`, `write`, `migrate`, `pin`, `host_view` and
+  /// `note_export` throw Error{dropped}. Chunks that lie at host nodes for other reasons keep their
+  /// bytes.
+  ///
+  /// Throws: Error{invalid_argument} for an empty tag, or a tag that no allocation has;
+  /// {unsupported} for dropping at gates (`StopScope::attached`). Blocks: until done. Must not be
+  /// called from a hook. A hold ends captures as described at `migrate`.
   ParkReport park(const std::string& tag, const ParkOptions& options = {});
-  /// Brings every chunk that is parked by the tag back to the GPU that it came from or, where that
-  /// has no room, to another one that has and that every GPU that may use the chunk can reach. A
-  /// chunk that was moved to HBM since stays there. What found no
-  /// room anywhere, which is made as for an allocation, is reported and stays parked; a second call
-  /// tries it again. A chunk whose contents were dropped comes back as zeros, and stops nothing.
-  /// Throws: Error{invalid_argument} where nothing is parked by the tag. Blocks: as `park`.
+  /// Moves every chunk parked under the tag back to its original GPU. If that GPU is full, the
+  /// chunk goes to another GPU that has room and that every GPU that may use the chunk can reach. A
+  /// chunk that has been moved to HBM since stays there. Room is made as for an allocation; a chunk
+  /// that fits nowhere is reported and stays parked, and a second call retries it. A chunk whose
+  /// contents were dropped comes back as zeros, without stopping anything. Throws:
+  /// Error{invalid_argument} if nothing is parked under the tag. Blocks: as `park`.
   ParkReport resume(const std::string& tag, const ParkOptions& options = {});
   bool is_parked(const std::string& tag) const;
 
-  /// Names a stream whose work uses memory of this runtime, or of one allocation of it: moves in
-  /// the background stop it at a gate while a chunk is switched. Work on streams that are not
-  /// attached must not touch a range that moves. A created stream, the legacy one (null or
-  /// cudaStreamLegacy) or cudaStreamPerThread; where the legacy stream or several blocking ones
-  /// of a context are attached, all blocking streams of it may be stopped. A stream must be
-  /// detached before it is destroyed: what the driver does with a destroyed one is undefined, and a
-  /// new stream with its handle counts as attached. `work` says whether graphs are launched on it:
-  /// `no_graphs` where they are loses writes, see StreamWork. Costs a launch nothing. Never
-  /// synchronises. Legal at any time from any thread, also while the stream captures: no capture is
-  /// ended by it, by `detach`, or by a move at gates. Blocks: while a move switches a chunk; a move
-  /// that was interrupted twice by streams that came or went makes `attach` and `detach` wait for
-  /// its next try, whose streams have a quarter of a second to stop. Throws:
-  /// Error{invalid_argument} for a stream that is attached so already, is of a GPU that the runtime
-  /// does not have, or that the driver does not know.
+  /// Registers a stream whose work uses memory of this runtime, or of one allocation: background
+  /// moves stop it at a gate while they switch a chunk. Work on streams that are not attached must
+  /// not touch a range that moves.
+  ///
+  /// The stream may be a created one, the legacy stream (null or cudaStreamLegacy) or
+  /// cudaStreamPerThread. If the legacy stream or several blocking streams of a context are
+  /// attached, all blocking streams of that context may be stopped. Detach a stream before
+  /// destroying it: the driver's behaviour for a destroyed stream is undefined, and a new stream
+  /// with the same handle counts as attached. `work` says whether graphs are launched on the
+  /// stream: `no_graphs` on a stream with graph launches loses writes, see StreamWork. Attaching
+  /// adds no cost to launches.
+  ///
+  /// Never synchronises. Legal at any time from any thread, also while the stream captures: neither
+  /// `attach`, nor `detach`, nor a move at gates ends a capture. Blocks: while a move switches a
+  /// chunk. After streams that came or went interrupted a move twice, `attach` and `detach` wait
+  /// for its next try, which gives its streams a quarter of a second to stop. Throws:
+  /// Error{invalid_argument} if the stream is already attached in this way, belongs to a GPU that
+  /// the runtime does not use, or is unknown to the driver.
   void attach(Stream stream, StreamWork work = StreamWork::any);
   void attach(Stream stream, void* pointer, StreamWork work = StreamWork::any);
-  /// Once it has returned, the runtime does nothing with the stream any more, which may be
-  /// destroyed. Throws: Error{invalid_argument} for a stream that is not attached so. Blocks: while
-  /// a move stops the stream, which it gives up where not all streams stand yet, twice for a chunk;
-  /// not for what the stream has to do, unless the driver keeps the move's own call waiting.
+  /// When this returns, the runtime no longer uses the stream, which may then be destroyed. Throws:
+  /// Error{invalid_argument} if the stream is not attached in this way. Blocks: while a move stops
+  /// the stream. A move gives up its gate for this if not all streams have stopped yet, at most
+  /// twice per chunk. Does not wait for the stream's backlog, unless the driver delays the move's
+  /// own call.
   void detach(Stream stream);
   void detach(Stream stream, void* pointer);
 
-  /// Forbids moves while the Pin lives: those under way end at the next chunk border, or wait if
-  /// they were asked to. Blocks: until no chunk of it is being switched.
+  /// Forbids moves while the Pin exists. Moves in progress end at the next chunk boundary, or wait
+  /// if they were asked to. Blocks: until none of its chunks is being switched.
   Pin pin(void* pointer);
-  /// Blocks: as `pin`. Throws: Error{pinned} while a HostView of it lives.
+  /// Blocks: as `pin`. Throws: Error{pinned} while a HostView of the allocation exists.
   ReadOnly read_only(void* pointer);
-  /// A hook must not free or move the allocation, which is refused, nor wait for another migration:
-  /// the move waits for the hook.
+  /// A hook must not wait for another migration, because the move waits for the hook. Attempts to
+  /// free or move the allocation from a hook are refused.
   MoveHookRegistration on_move(void* pointer, MoveHooks hooks);
-  /// The caller hands the memory to something that names physical memory (an IPC handle, a dma-buf,
-  /// a registration). It does not move any more until a hook is registered.
+  /// Declares that the caller passes the memory to something that refers to physical memory (an IPC
+  /// handle, a dma-buf, a registration). The allocation then does not move until a hook is
+  /// registered.
   void note_export(void* pointer);
 
-  /// Work on `device` uses `bytes` from `address` on: see <vma/telemetry.hpp>. Nanoseconds; never
-  /// blocks. Does nothing after shutdown.
+  /// Reports that work on `device` uses `bytes` starting at `address`; see <vma/telemetry.hpp>.
+  /// Takes nanoseconds and never blocks. Does nothing after shutdown.
   void record_use(const void* address, std::size_t bytes, Location device,
                   UseKind kind = UseKind::read) noexcept;
   void record_uses(std::span<const Use> uses) noexcept;
-  /// What will be used, and when. Throws: Error{unknown_pointer}; {invalid_argument} for a range
-  /// that is not within one allocation, a device that is no GPU of the runtime, a time that is past
-  /// and a number of passes that is none. Does not block.
+  /// Announces a future use. Throws: Error{unknown_pointer}; {invalid_argument} for a range that is
+  /// not within one allocation, a device that is not a GPU of the runtime, a time in the past, or a
+  /// number of passes that is not positive. Does not block.
   void advise(const void* address, std::size_t bytes, const Hint& hint);
 
-  /// Where the bytes of the allocation lie, in order. Any address inside it will do.
+  /// Returns where the bytes of the allocation lie, in address order. Accepts any address inside
+  /// it.
   std::vector<Extent> where(const void* pointer) const;
-  /// Usable bytes of the allocation, at least what was asked for.
+  /// Usable bytes of the allocation; at least the requested size.
   std::size_t size(const void* pointer) const;
 
-  /// Copies to or from host memory, wherever the bytes lie; any address inside an allocation.
-  /// Excludes moves of the range; ordered after the caller's own synchronisation, nothing else.
-  /// `read` serves the saved bytes of a poisoned allocation.
+  /// Copies to or from host memory, wherever the bytes lie. Accepts any address inside an
+  /// allocation. Excludes moves of the range. Ordered only after the caller's own synchronisation.
+  /// `read` returns the saved bytes of a poisoned allocation.
   void read(const void* pointer, std::span<std::byte> out);
   void write(void* pointer, std::span<const std::byte> bytes);
 
-  /// Throws: Error{unsupported} unless all the bytes lie at host nodes, and while a ReadOnly of it
-  /// lives.
+  /// Throws: Error{unsupported} unless all the bytes lie at host nodes, and while a ReadOnly of the
+  /// allocation exists.
   HostView host_view(void* pointer, std::size_t bytes);
 
-  /// Fills the cache with chunks of `chunk_bytes` (0: the largest default) until `bytes` of them
-  /// lie ready at `where`; they count against no budget until used or trimmed.
-  /// Throws: Error{out_of_memory}.
+  /// Fills the cache with chunks of `chunk_bytes` (0: the largest default) until it holds `bytes`
+  /// of them at `where`. They count against no budget until they are used or trimmed. Throws:
+  /// Error{out_of_memory}.
   void reserve(Location where, std::size_t bytes, std::size_t chunk_bytes = 0);
-  /// Gives all cached memory at `where` back to the driver. Returns the bytes.
+  /// Releases all cached memory at `where` to the driver. Returns the number of bytes.
   std::size_t trim(Location where);
 
-  /// Most bytes that the runtime takes at `where` from now on, SIZE_MAX for no limit; what
-  /// `RuntimeOptions::capacity_bytes` says at first. Binds allocations, moves and `reserve` alike.
-  /// Memory above the limit is kept, but nothing more is allocated until usage falls below it.
-  /// Throws: Error{invalid_argument} for an unknown location.
+  /// Limits the bytes that the runtime allocates at `where` from now on; SIZE_MAX means no limit.
+  /// The initial value is `RuntimeOptions::capacity_bytes`. Applies to allocations, moves and
+  /// `reserve`. Memory above the limit is kept, but nothing more is allocated until usage falls
+  /// below it. Throws: Error{invalid_argument} for an unknown location.
   void set_capacity(Location where, std::size_t bytes);
 
-  // --- The scheduler: exists only when `RuntimeOptions::policy` names a policy. Without one all of
-  // these but `scheduler_stats` throw Error{unsupported}.
+  // --- The scheduler: exists only if a policy is configured. Without one, all of these except
+  // `scheduler_stats` throw Error{unsupported}.
 
-  /// Another policy decides from now on. Throws: Error{invalid_argument} that lists what is known.
+  /// Replaces the policy. Throws: Error{invalid_argument} with a list of the known policies.
   void set_policy(const std::string& policy);
   std::string policy() const;
-  /// Nothing is decided and no move is started; those under way end.
+  /// Stops deciding and starting moves; moves in progress finish.
   void pause_scheduler();
   void resume_scheduler();
-  /// Looks at what was reported and asks the policy once, now, paused or not; moves start in the
-  /// background. Blocks: while the policy decides.
+  /// Collects reported uses and asks the policy once, immediately, even while paused. Moves start
+  /// in the background. Blocks: while the policy decides.
   void step_scheduler();
-  /// Moves everything away from `at` and lets nothing come there until `refill`; `alloc` at that
-  /// place still goes there. What is pinned, or in no attached stream's scope, stays, and so does
-  /// what finds no room where every GPU that uses it can reach it. A drain that leaves something
-  /// behind keeps the place closed too. Throws: Error{busy} while the scheduler is paused. Blocks:
-  /// until it is done, the scheduler is paused, or the deadline has passed.
+  /// Moves everything away from `at` and lets nothing move there until `refill`; an `alloc` that
+  /// names that place still succeeds. A chunk stays if it is pinned, if no attached stream may use
+  /// it, or if no place that every GPU that uses it can reach has room. The place stays closed even
+  /// if the drain leaves something behind. Throws: Error{busy} while the scheduler is paused.
+  /// Blocks: until done, until the scheduler is paused, or until the deadline.
   DrainReport drain(Location at, const DrainOptions& options = {});
   void refill(Location at);
-  /// Lines for people: where the chunk around `pointer` lies, who uses it, what was decided about
-  /// it and what keeps it where it is. Throws besides: Error{unknown_pointer}.
+  /// Readable lines: where the chunk that contains `pointer` lies, which GPUs use it, what was
+  /// decided about it, and what prevents it from moving. Also throws Error{unknown_pointer}.
   std::vector<std::string> explain(const void* pointer) const;
   SchedulerStats scheduler_stats() const;
 
@@ -394,59 +411,61 @@ class VMART_EXPORT Runtime {
   void destroy_stream(Stream stream);
   void launch(Stream stream, const Kernel& kernel, Dim3 grid, Dim3 block,
               const KernelArguments& arguments);
-  /// The same; once it is enqueued, `uses` are recorded.
+  /// The same, and records `uses` after the kernel is enqueued.
   void launch_using(Stream stream, const Kernel& kernel, Dim3 grid, Dim3 block,
                     const KernelArguments& arguments, std::span<const Use> uses);
-  /// The same with a use of every allocation that an argument points into: read and written, all of
-  /// it, once, by the stream's GPU. A guess, for callers that know no better; a number that
-  /// happens to be such an address counts too.
+  /// The same, and records a use of every allocation that an argument points into: one read and
+  /// write of the whole allocation by the stream's GPU. This is a guess, for callers that know
+  /// nothing more precise; an integer that happens to equal such an address counts too.
   void launch_recorded(Stream stream, const Kernel& kernel, Dim3 grid, Dim3 block,
                        const KernelArguments& arguments);
-  /// For a kernel that the program, or a library that it uses, has just launched by itself on
-  /// `device`. Records the uses that `launch_recorded` does; in a parameter that is a struct, every
-  /// aligned word may be a pointer. Takes a fraction of a microsecond for a kernel that was
-  /// recorded before, and no lock: its layout is cached, and the driver confirms that the kernel
-  /// still has the last of the parameters. Requires: `function` is what the launch was given, a
-  /// CUfunction or a CUkernel, and has not been unloaded; `parameters` is its `kernelParams`; the
-  /// thread has a current context, as it had for the launch. After a module or library was
-  /// unloaded, its handles may come back for other kernels: call `forget_kernels`. Otherwise a
-  /// kernel that has the same last parameter is taken for the old one. Throws:
-  /// Error{invalid_argument} for null, for a handle that the driver does not know, and for a device
-  /// that is no GPU of the runtime; {unsupported} where the driver cannot tell a kernel's
-  /// parameters. Then nothing is recorded.
+  /// Records the uses that `launch_recorded` does, for a kernel that the program or a library has
+  /// just launched itself on `device`. In a parameter that is a struct, every aligned word may be a
+  /// pointer. For a kernel that was recorded before, this takes a fraction of a microsecond and no
+  /// lock: its layout is cached, and the driver confirms that the kernel still has the last of the
+  /// parameters.
+  ///
+  /// Requires: `function` is the CUfunction or CUkernel of the launch and has not been unloaded;
+  /// `parameters` is its `kernelParams`; the thread has a current context, as it had for the
+  /// launch. After a module or library was unloaded, its handles may be reused for other kernels:
+  /// call `forget_kernels`. Otherwise a kernel that has the same last parameter is mistaken for the
+  /// old one.
+  ///
+  /// Throws: Error{invalid_argument} for null, for a handle that the driver does not know, and for
+  /// a device that is not a GPU of the runtime; {unsupported} if the driver cannot describe a
+  /// kernel's parameters. Nothing is recorded then.
   void record_launch(const void* function, const void* const* parameters, Location device);
-  /// The same for a launch whose `extra` names one block with all parameters in their places
-  /// (CU_LAUNCH_PARAM_BUFFER_POINTER), as cuBLAS launches. Throws: also Error{invalid_argument} for
-  /// a block that is shorter than the kernel's parameters.
+  /// The same for a launch whose `extra` passes one buffer with all parameters
+  /// (CU_LAUNCH_PARAM_BUFFER_POINTER), as cuBLAS does. Also throws Error{invalid_argument} for a
+  /// buffer that is shorter than the kernel's parameters.
   void record_launch(const void* function, std::span<const std::byte> block, Location device);
-  /// After `cuModuleUnload` or `cuLibraryUnload`: drops what `record_launch` has kept of kernels,
-  /// all of it. Each kernel is then asked about once more.
+  /// Call after `cuModuleUnload` or `cuLibraryUnload`: clears everything that `record_launch` has
+  /// cached about kernels. The driver is then asked about each kernel once more.
   void forget_kernels();
   void synchronize(Stream stream);
 
-  /// The locations that memory can lie in: GPUs first, then host nodes.
+  /// All locations for memory: GPUs first, then host nodes.
   std::vector<Location> locations() const;
   RuntimeStats stats() const;
   /// "cuda 13.0, 2 x NVIDIA H200" or "simulated h200x2".
   std::string description() const;
 
-  /// Measures what copies, accesses and moves cost between all places: up to two seconds, besides
-  /// opening contexts. Programs may run meanwhile: it takes its turns and its memory as `alloc` and
-  /// `migrate` do, stops nothing, and gives the memory back; but what runs beside it, and it
-  /// itself, is slower by what they share. A route that fails stays an estimate and is named.
-  /// Throws: Error{invalid_argument} for bad options; {unsupported} where nothing at all could be
-  /// measured; {driver_gone}. Blocks: for all of it.
+  /// Measures what copies, accesses and moves cost between all places. Takes up to two seconds,
+  /// plus the time to open contexts. Programs may keep running: calibration shares time and memory
+  /// as `alloc` and `migrate` do, stops nothing, and releases its memory; but it and the running
+  /// work slow each other down. A route that fails remains an estimate and is listed. Throws:
+  /// Error{invalid_argument} for bad options; {unsupported} if nothing could be measured;
+  /// {driver_gone}. Blocks: until done.
   Calibration calibrate(const CalibrateOptions& options = {});
 
-  /// Ends the background work, writes and closes traces, recordings and decisions, removes the
-  /// control socket and gives everything back. Does not wait for kernels that use the memory:
-  /// synchronise first. Idempotent; the destructor calls it.
-  /// Later calls throw Error{driver_gone}. From a callback or hook it does nothing but log.
+  /// Ends the background work, writes and closes traces, recordings and decision logs, removes the
+  /// control socket and frees everything. Does not wait for kernels that use the memory:
+  /// synchronise first. Idempotent; the destructor calls it. Later calls throw Error{driver_gone}.
+  /// From a callback or hook it only logs an error.
   ///
-  /// A program need not call it: when the process exits (`exit`, the return from main), stopped
-  /// work goes on, all files are written and the socket is removed; the driver takes the rest back.
-  /// It is for programs that want the memory back sooner, and for those that end by `_exit` or a
-  /// signal, which write nothing.
+  /// A program need not call it: when the process exits (`exit`, return from main), stopped work
+  /// continues, all files are written and the socket is removed; the driver reclaims the rest. Call
+  /// it to free the memory earlier, or before ending by `_exit` or a signal, which write nothing.
   void shutdown() noexcept;
 
  private:
@@ -455,7 +474,7 @@ class VMART_EXPORT Runtime {
   std::unique_ptr<RuntimeParts> parts_;
 };
 
-/// Attaches a stream for as long as it lives. Movable, not copyable.
+/// Keeps a stream attached while this object exists. Movable, not copyable.
 class VMART_EXPORT AttachedStream {
  public:
   /// To the process-wide runtime. Throws: what `Runtime::attach` throws.

@@ -13,7 +13,7 @@ namespace vma::inline v1 {
 
 enum class UseKind : std::uint8_t { read, write, read_write };
 
-/// A GPU goes over a range of memory, `passes` times.
+/// A GPU reads or writes a range of memory, `passes` times.
 struct Use {
   const void* address = nullptr;
   std::size_t bytes = 0;
@@ -22,19 +22,19 @@ struct Use {
   float passes = 1;
 };
 
-/// What a program knows of the future of a range. The last hint of a range counts.
+/// What a program knows about future uses of a range. The last hint for a range counts.
 struct Hint {
-  Location device;                                   ///< That will use it.
-  std::optional<std::chrono::nanoseconds> next_use;  ///< From now; not set: nobody knows.
-  double passes = 1;                                 ///< Over the range, from `next_use` on.
+  Location device;                                   ///< The GPU that will use it.
+  std::optional<std::chrono::nanoseconds> next_use;  ///< From now; not set if unknown.
+  double passes = 1;  ///< Passes over the range, starting at `next_use`.
   bool read_mostly = false;
-  std::optional<std::chrono::nanoseconds> until;  ///< From now; then the hint is forgotten.
+  std::optional<std::chrono::nanoseconds> until;  ///< From now; after this time the hint expires.
 };
 
-/// Tells the process-wide runtime that work on `device` uses `bytes` from `address` on. Call it
-/// where the work is enqueued. Nanoseconds; takes no lock and never blocks. What is not memory of
-/// the runtime is counted and ignored; what comes faster than it can be looked at is sampled, and
-/// what even that loses is counted.
+/// Tells the process-wide runtime that work on `device` uses `bytes` starting at `address`. Call it
+/// where the work is enqueued. Takes nanoseconds and no lock; never blocks. Uses of other memory
+/// are counted and ignored. Uses that arrive too fast are sampled, and those lost even so are
+/// counted.
 VMART_EXPORT void record_use(const void* address, std::size_t bytes, Location device,
                              UseKind kind = UseKind::read) noexcept;
 VMART_EXPORT void record_uses(std::span<const Use> uses) noexcept;

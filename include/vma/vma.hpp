@@ -1,8 +1,8 @@
 #pragma once
 
-/// The whole public interface: start here. Free functions act on the process-wide runtime, which
-/// opens at first use from the environment (VMART_DRIVER and the others that `RuntimeOptions`
-/// names). Each does what the member of `vma::Runtime` with its name says.
+/// The whole public interface: start here. The free functions act on the process-wide runtime,
+/// which opens at first use from the environment (VMART_DRIVER and the other variables that
+/// `RuntimeOptions` names). Each does the same as the member of `vma::Runtime` with its name.
 
 #include <vma/calibration.hpp>
 #include <vma/device.hpp>
@@ -16,8 +16,8 @@
 
 namespace vma::inline v1 {
 
-/// Opens the process-wide runtime if nothing has yet. Throws: what the constructor of Runtime
-/// throws.
+/// Returns the process-wide runtime and opens it if necessary. Throws: what the constructor of
+/// Runtime throws.
 VMART_EXPORT Runtime& runtime();
 
 VMART_EXPORT void* alloc(std::size_t bytes, const AllocOptions& options = {});
@@ -47,7 +47,7 @@ VMART_EXPORT void launch_using(Stream stream, const Kernel& kernel, Dim3 grid, D
                                const KernelArguments& arguments, std::span<const Use> uses);
 VMART_EXPORT void launch_recorded(Stream stream, const Kernel& kernel, Dim3 grid, Dim3 block,
                                   const KernelArguments& arguments);
-/// Does nothing while no runtime is open, as `forget_kernels` and `record_use`.
+/// These do nothing while no runtime is open, like `forget_kernels` and `record_use`.
 VMART_EXPORT void record_launch(const void* function, const void* const* parameters,
                                 Location device);
 VMART_EXPORT void record_launch(const void* function, std::span<const std::byte> block,
