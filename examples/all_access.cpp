@@ -54,7 +54,7 @@ bool ours_works() {
 int main(int argc, char** argv) try {
   if (argc > 1 && argv[1] == naive_argument) return naive_sequence() ? 0 : 1;
   if (!naive_half_fails(argv[0])) {
-    fmt::print("the naive half did not fail as it was to\n");
+    fmt::print("the naive sequence did not fail as expected\n");
     return 1;
   }
   return ours_works() ? 0 : 1;

@@ -39,7 +39,7 @@ Location to_location(vmart_location location, const char* call) {
     case VMART_HOST: return host(location.ordinal);
   }
   throw Error(ErrorKind::invalid_argument, call,
-              fmt::format("location.kind is {}; it takes VMART_GPU or VMART_HOST", location.kind));
+              fmt::format("location.kind is {}; set it to VMART_GPU or VMART_HOST", location.kind));
 }
 
 vmart_location to_c(Location location) noexcept {

@@ -35,7 +35,7 @@ vmart_status at_boundary(Body&& body) noexcept try {
   remember_error(error.what());
   return VMART_INTERNAL;
 } catch (...) {
-  remember_error("something was thrown that is no std::exception");
+  remember_error("an exception of an unknown type was thrown");
   return VMART_INTERNAL;
 }
 

@@ -64,7 +64,7 @@ vma::MigrateOptions options_of(const vmart_migrate_options* given, const char* c
   if (given == nullptr) return options;
   if (given->size_bytes < options_bytes_min || given->size_bytes > vma::struct_bytes_max) {
     throw vma::Error(vma::ErrorKind::invalid_argument, call,
-                     fmt::format("options->size_bytes is {}; at least {} are read",
+                     fmt::format("options->size_bytes is {}; it must be at least {}",
                                  given->size_bytes, options_bytes_min));
   }
   const auto* bytes = reinterpret_cast<const std::byte*>(given);
@@ -72,7 +72,7 @@ vma::MigrateOptions options_of(const vmart_migrate_options* given, const char* c
   const auto set = [](std::byte byte) { return byte != std::byte{0}; };
   if (given->reserved != 0 || std::ranges::any_of(unknown, set)) {
     throw vma::Error(vma::ErrorKind::invalid_argument, call,
-                     "options hold one that this version does not know");
+                     "options contain a value that this version does not know");
   }
   static_assert(static_cast<int>(vma::Mode::live) == VMART_MODE_LIVE &&
                 static_cast<int>(vma::Mode::stopped) == VMART_MODE_STOPPED);
@@ -189,7 +189,7 @@ vmart_status vmart_migration_report_get(vmart_migration* migration,
     require_argument(report, call, "report");
     if (report->size_bytes < report_bytes_min) {
       throw vma::Error(vma::ErrorKind::invalid_argument, call,
-                       fmt::format("report->size_bytes is {}; at least {} are filled",
+                       fmt::format("report->size_bytes is {}; it must be at least {}",
                                    report->size_bytes, report_bytes_min));
     }
     vmart_migration_report filled = to_c(migration->migration.report());

@@ -34,7 +34,7 @@ LateFrees& late_frees() {
 bool captures(Driver& driver, BoundStream stream) noexcept try {
   return driver.is_capturing(stream);
 } catch (const std::exception& error) {
-  log(LogLevel::debug, "a stream was not asked whether it captures: {}", error.what());
+  log(LogLevel::debug, "cannot query whether a stream captures: {}", error.what());
   return false;
 }
 
@@ -48,7 +48,7 @@ Capturing what_captures(void* pointer, Stream stream) {
     const BoundStream own = entry->launcher.bind(stream);
     if (!is_built_in(own.handle) && captures(driver, own)) return Capturing::here;
   } catch (const Error& error) {
-    log(LogLevel::debug, "vmart_torch_free: the stream is gone: {}", error.what());
+    log(LogLevel::debug, "vmart_torch_free: the stream no longer exists: {}", error.what());
   }
   for (const ContextHandle context : entry->memory.contexts().list()) {
     if (captures(driver, {context, legacy})) return Capturing::elsewhere;

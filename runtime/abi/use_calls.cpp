@@ -23,14 +23,14 @@ static_assert(offsetof(vmart_hint, passes) + sizeof(double) == hint_bytes_min);
 vma::Hint hint_of(const vmart_hint& given, const char* call) {
   if (given.size_bytes < hint_bytes_min || given.size_bytes > vma::struct_bytes_max) {
     throw vma::Error(vma::ErrorKind::invalid_argument, call,
-                     fmt::format("hint->size_bytes is {}; at least {} are read", given.size_bytes,
+                     fmt::format("hint->size_bytes is {}; it must be at least {}", given.size_bytes,
                                  hint_bytes_min));
   }
   const auto* bytes = reinterpret_cast<const std::byte*>(&given);
   const auto unknown = std::span(bytes, given.size_bytes).subspan(sizeof given);
   if (std::ranges::any_of(unknown, [](std::byte byte) { return byte != std::byte{0}; })) {
     throw vma::Error(vma::ErrorKind::invalid_argument, call,
-                     "the hint holds something that this version does not know");
+                     "the hint contains a value that this version does not know");
   }
   vma::Hint hint;
   hint.device = vma::gpu(given.gpu);

@@ -15,7 +15,7 @@ void set_last_words(LastWords words) noexcept {
 
 void check_failed(const char* condition, const char* reason, const char* file, int line) noexcept {
   if (LastWords words = last_words.exchange(nullptr)) words();
-  std::fprintf(stderr, "vmart: %s:%d: does not hold: %s (%s)\n", file, line, condition, reason);
+  std::fprintf(stderr, "vmart: %s:%d: check failed: %s (%s)\n", file, line, condition, reason);
   std::abort();
 }
 

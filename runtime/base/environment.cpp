@@ -30,14 +30,14 @@ constexpr std::string_view bytes_words =
 // clang-format off
 constexpr EnvironmentVariable variables[] = {
     {"VMART_DRIVER", Type::text, "cuda, sim:NAME or sim:FILE.json", "cuda"},
-    {"VMART_DEVICES", Type::text, "GPU ordinals with commas between", "all"},
-    {"VMART_CAPACITY", Type::text, "entries such as gpu0=4GiB with commas between", "the size of each place"},
+    {"VMART_DEVICES", Type::text, "GPU ordinals, separated by commas", "all"},
+    {"VMART_CAPACITY", Type::text, "entries such as gpu0=4GiB, separated by commas", "the size of each place"},
     {"VMART_CACHE_BYTES_PER_GPU", Type::bytes, bytes_words, "512MiB"},
     {"VMART_HOST_CACHE_BYTES", Type::bytes, bytes_words, "1GiB"},
     {"VMART_HOLD_LIMIT_MS", Type::number, "milliseconds", "2000", 1, day_ms},
-    {"VMART_GATE_LIMIT_US", Type::number, "microseconds", "5000, widened to 80000 where unset", 1, second_us},
+    {"VMART_GATE_LIMIT_US", Type::number, "microseconds", "5000, growing to 80000 if unset", 1, second_us},
     {"VMART_GATE_RETRIES", Type::number, "a count", "8", 0, 1000},
-    {"VMART_STALL_BUDGET_US", Type::number, "microseconds of each second", "60000", 0, second_us},
+    {"VMART_STALL_BUDGET_US", Type::number, "microseconds per second", "60000", 0, second_us},
     {"VMART_COPY_BUDGET", Type::bytes, bytes_words, "0"},
     {"VMART_PRESSURE_LIMIT_MS", Type::number, "milliseconds", "2000", 0, day_ms},
     {"VMART_POLICY", Type::text, "a policy, as name:parameter=value,...", "none"},
@@ -67,7 +67,7 @@ constexpr std::string_view others_begin[] = {"VMART_TEST_", "VMART_BENCH_", "VMA
 
 const EnvironmentVariable& known(std::string_view name) {
   const auto* const found = std::ranges::find(variables, name, &EnvironmentVariable::name);
-  VMART_CHECK(found != std::end(variables), "each variable that is read stands in the table");
+  VMART_CHECK(found != std::end(variables), "the table lists each variable that is read");
   return *found;
 }
 
@@ -79,7 +79,7 @@ std::span<const EnvironmentVariable> environment_variables() noexcept {
 
 void refuse_setting(std::string_view what, std::string_view text, std::string_view takes) {
   throw Error(ErrorKind::invalid_argument, "vma::Runtime",
-              fmt::format("{} is \"{}\"; it takes {}", what, text, takes));
+              fmt::format("{} is \"{}\"; expected {}", what, text, takes));
 }
 
 std::string environment_takes(std::string_view name) {
@@ -198,9 +198,9 @@ void warn_of_unknown_variables() {
     const std::string_view entry(*each);
     const auto unknown = unknown_variable(entry.substr(0, entry.find('=')));
     if (!unknown) continue;
-    log(LogLevel::warn, "{} is set, but nothing reads it{}", unknown->name,
+    log(LogLevel::warn, "{} is set, but vmart has no such variable{}", unknown->name,
         unknown->nearest.empty() ? "; docs/reference/environment.md lists the variables"
-                                 : fmt::format("; is {} meant?", unknown->nearest));
+                                 : fmt::format("; did you mean {}?", unknown->nearest));
   }
 }
 

@@ -24,7 +24,7 @@ Location parse_location(const std::string& text) {
     rest.remove_prefix(4);
   } else {
     throw Error(ErrorKind::invalid_argument, "parse_location",
-                fmt::format("\"{}\" names no location", text));
+                fmt::format("\"{}\" is not a location; write gpu(0) or host(0)", text));
   }
   if (rest.starts_with('(') && rest.ends_with(')')) {
     rest = rest.substr(1, rest.size() - 2);
@@ -35,7 +35,7 @@ Location parse_location(const std::string& text) {
       std::from_chars(rest.data(), rest.data() + rest.size(), location.ordinal);
   if (error != std::errc() || end != rest.data() + rest.size() || location.ordinal < 0) {
     throw Error(ErrorKind::invalid_argument, "parse_location",
-                fmt::format("\"{}\" names no location", text));
+                fmt::format("\"{}\" is not a location; write gpu(0) or host(0)", text));
   }
   return location;
 }

@@ -20,7 +20,7 @@ LogLevel level_from_environment() noexcept {
     for (int level = 0; level <= static_cast<int>(LogLevel::debug); ++level) {
       if (level_names[level] == *text) return static_cast<LogLevel>(level);
     }
-    std::fprintf(stderr, "vmart: warn: VMART_LOG is \"%s\"; it takes %s; using warn\n",
+    std::fprintf(stderr, "vmart: warn: VMART_LOG is \"%s\"; expected %s; using warn\n",
                  printable(*text).c_str(), environment_takes("VMART_LOG").c_str());
   } catch (const std::exception&) {  // No memory.
   }

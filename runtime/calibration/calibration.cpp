@@ -22,7 +22,7 @@ Calibration Runtime::calibrate(const CalibrateOptions& options) {
   if (!options.store) return calibration;
   const std::string folder = calibration_folder();
   if (folder.empty()) {
-    log(LogLevel::warn, "the calibration is not kept: neither VMART_CACHE_DIR nor HOME is set");
+    log(LogLevel::warn, "the calibration is not stored: set VMART_CACHE_DIR or HOME");
     return calibration;
   }
   const std::string file = folder + "/" + calibration_file_name(calibration.machine);
@@ -30,7 +30,7 @@ Calibration Runtime::calibrate(const CalibrateOptions& options) {
     write_calibration(file, calibration);
     calibration.file = file;
   } catch (const Error& error) {
-    log(LogLevel::warn, "the calibration is not kept: {}", error.what());
+    log(LogLevel::warn, "the calibration is not stored: {}", error.what());
   }
   return calibration;
 }

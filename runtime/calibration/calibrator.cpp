@@ -68,8 +68,8 @@ Calibrator::Calibrator(Runtime& runtime, Driver& driver, Machinery& machinery,
     read_bytes_ = std::min(spare_bytes / large_bytes_, read_chunks_most) * large_bytes_;
   if (small_bytes_ == 0 || options.time_limit.count() <= 0) {
     throw Error(ErrorKind::invalid_argument, "vma::calibrate",
-                fmt::format("{} bytes a place and {} ms are too little to measure with; {} bytes "
-                            "are the least, and a quarter of each place's capacity the most",
+                fmt::format("{} bytes per place and {} ms are too little for a measurement; use at "
+                            "least {} bytes, and at most a quarter of each place's capacity",
                             bytes, options.time_limit.count(), 16 * granule_bytes));
   }
 }
@@ -80,7 +80,7 @@ Calibrator::~Calibrator() {
 
 bool Calibrator::attempt(const std::string& what, const std::function<void()>& body) {
   if (clock_.now() > deadline_) {
-    estimates_.push_back(what + ": no time was left");
+    estimates_.push_back(what + ": the time limit was reached");
     return false;
   }
   try {
@@ -151,7 +151,7 @@ void Calibrator::allocate(Location at) {
 /// Without waiting for the program's work, as `vma::free` would.
 void Calibrator::free_all() noexcept {
   const auto refused = [](const char* what, const std::exception& error) {
-    log(LogLevel::warn, "calibration could not give {} back: {}", what, error.what());
+    log(LogLevel::warn, "calibration could not release {}: {}", what, error.what());
   };
   for (auto& [at, scratch] : scratch_) {
     for (std::byte* pointer : {scratch.small, scratch.large}) {
@@ -184,7 +184,8 @@ std::byte* Calibrator::scratch(Location at, bool large) const {
                        : large                 ? found->second.large
                                                : found->second.small;
   if (pointer != nullptr) return pointer;
-  throw Error(ErrorKind::out_of_memory, "vma::calibrate", "no memory was had at " + to_string(at));
+  throw Error(ErrorKind::out_of_memory, "vma::calibrate",
+              "no memory could be allocated at " + to_string(at));
 }
 
 const Chunk& Calibrator::chunk_of(std::byte* pointer) const {
@@ -218,7 +219,7 @@ double Calibrator::copy_rate(Location from, Location to) {
   if (large > small) {
     return static_cast<double>(large_bytes_ - small_bytes_) / in_seconds(large - small);
   }
-  throw Error(ErrorKind::driver_failure, "vma::calibrate", "more bytes took no more time");
+  throw Error(ErrorKind::driver_failure, "vma::calibrate", "more bytes did not take longer");
 }
 
 void Calibrator::measure_copies() {
@@ -261,7 +262,7 @@ double Calibrator::access_rate(Location device, Location at) {
   if (often > once) {
     return static_cast<double>((read_passes - 1) * read_bytes_) / in_seconds(often - once);
   }
-  throw Error(ErrorKind::driver_failure, "vma::calibrate", "more passes took no more time");
+  throw Error(ErrorKind::driver_failure, "vma::calibrate", "more passes did not take longer");
 }
 
 /// A ring through the first quarter of the range, in no order that a prefetcher would know. A read

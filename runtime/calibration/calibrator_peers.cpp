@@ -54,7 +54,7 @@ double Calibrator::both_ways_rate() {
     many = std::min(many, ring_times(longer * count).ended);
   }
   if (many <= few) {
-    throw Error(ErrorKind::driver_failure, "vma::calibrate", "more passes took no more time");
+    throw Error(ErrorKind::driver_failure, "vma::calibrate", "more passes did not take longer");
   }
   const auto bytes = static_cast<double>((longer - 1) * count * read_bytes_);
   const double seconds = in_seconds(many - few);

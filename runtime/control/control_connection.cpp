@@ -31,7 +31,7 @@ template <typename Body>
 void ControlConnection::at_wall(Body&& body) noexcept try {
   if (!closed_) body();
 } catch (const std::exception& error) {
-  log(LogLevel::warn, "control: a connection is closed: {}", error.what());
+  log(LogLevel::warn, "control: closed a connection: {}", error.what());
   close();
 } catch (...) {
   close();
@@ -75,7 +75,7 @@ void ControlConnection::read_done(const boost::system::error_code& error, std::s
   if (last_words_) return;
   if (error == asio::error::not_found) {
     refuse("invalid_argument",
-           fmt::format("a request has at most {} bytes", limits_.request_bytes_max));
+           fmt::format("a request may have at most {} bytes", limits_.request_bytes_max));
     return;
   }
   if (error) {  // Answers that are on their way go out first, if the peer only stopped sending.
@@ -113,7 +113,7 @@ bool ControlConnection::within_rate() {
 
 void ControlConnection::send(std::string line) {
   if (output_bytes_ + line.size() > limits_.output_bytes_max) {
-    log(LogLevel::info, "control: a peer that does not read its answers is closed");
+    log(LogLevel::info, "control: closed a connection whose peer does not read the answers");
     close();
     return;
   }

@@ -59,7 +59,7 @@ class Request {
   bool flag(std::string_view name) const {
     const json::value* value = members_.if_contains(name);
     if (value == nullptr) return false;
-    if (!value->is_bool()) refuse(fmt::format("\"{}\" is neither true nor false", name));
+    if (!value->is_bool()) refuse(fmt::format("\"{}\" must be true or false", name));
     return value->get_bool();
   }
 
@@ -68,7 +68,7 @@ class Request {
     if (value == nullptr) return otherwise;
     boost::system::error_code not_exact;
     const auto number = value->is_number() ? value->to_number<std::uint64_t>(not_exact) : 0;
-    if (!value->is_number() || not_exact) refuse(fmt::format("\"{}\" is no count", name));
+    if (!value->is_number() || not_exact) refuse(fmt::format("\"{}\" is not a count", name));
     return number;
   }
 
@@ -83,7 +83,7 @@ class Request {
     std::uint64_t address = 0;
     const auto [stopped, code] = std::from_chars(begin, end, address, prefixed ? 16 : 10);
     if (code != std::errc() || stopped != end || begin == end) {
-      refuse(fmt::format("\"{}\": {} is no address", name, whole));
+      refuse(fmt::format("\"{}\": {} is not an address", name, whole));
     }
     return address;
   }
@@ -147,7 +147,7 @@ json::object answer_migrate(ControlTarget& target, const Request& request) {
   ControlMove move{request.address("address"), request.text("tag").value_or(""),
                    request.location("to")};
   if (move.address.has_value() == !move.tag.empty()) {
-    refuse("either \"address\" or \"tag\" says what moves");
+    refuse("give either \"address\" or \"tag\"");
   }
   if (request.flag("dry_run")) return {{"prediction", to_json(target.predict(move))}};
   return {{"operation", target.start_move(move)}};
@@ -202,7 +202,8 @@ json::object answer_stats(ControlTarget& target, const Request& request) {
   if (format == "prometheus") {
     return {{"prometheus", to_json_text(prometheus_text(target.stats()))}};
   }
-  if (format != "json") refuse(fmt::format("\"format\": {} is none of json prometheus", format));
+  if (format != "json")
+    refuse(fmt::format("\"format\": {} is neither json nor prometheus", format));
   return to_json(target.stats());
 }
 
@@ -225,7 +226,7 @@ json::object perform(ControlTarget& target, const json::object& members) {
     if (command.name == name) return command.answer(target, request);
     known += fmt::format(" {}", command.name);
   }
-  refuse(fmt::format("no command \"{}\"; there are:{}", name.value_or(""), known));
+  refuse(fmt::format("no command \"{}\"; known are:{}", name.value_or(""), known));
 }
 
 json::object error_object(std::string_view kind, std::string_view message) {
@@ -248,7 +249,7 @@ std::optional<json::object> parse_members(std::string_view line, std::string& er
   if (code) {
     error = fmt::format("no JSON: {}", code.message());
   } else if (!value.is_object() || !value.get_object().contains("command")) {
-    error = "no JSON object with a member \"command\"";
+    error = "expected a JSON object with a member \"command\"";
   } else {
     return std::move(value.get_object());
   }
@@ -272,11 +273,11 @@ ControlAnswer answer_request(ControlTarget& target, std::string_view line) {
   } catch (const Error& error) {
     answer["error"] = error_object(to_string(error.kind()), error.what());
   } catch (const std::bad_alloc&) {
-    answer["error"] = error_object("out_of_memory", "no memory for the answer");
+    answer["error"] = error_object("out_of_memory", "out of memory for the answer");
   } catch (const std::exception& error) {
     answer["error"] = error_object("internal", error.what());
   } catch (...) {
-    answer["error"] = error_object("internal", "an exception of no known type");
+    answer["error"] = error_object("internal", "an exception of an unknown type");
   }
   return {json::serialize(answer) + "\n", false};
 }

@@ -79,7 +79,7 @@ void ControlServer::State::serve(Protocol::socket peer) {
   const std::optional<ucred> who = peer_of(peer.native_handle());
   if (!who || !may_control(*who, geteuid())) {
     if (!std::exchange(stranger_logged, true)) {
-      log(LogLevel::warn, "control: user {} was refused; further ones are not logged",
+      log(LogLevel::warn, "control: refused user {}; further refusals are not logged",
           who ? static_cast<long>(who->uid) : -1L);
     }
     return;  // Its destructor closes.
@@ -107,7 +107,7 @@ void ControlServer::State::accept_later() {
       }
     });
   } catch (const std::exception& failure) {
-    log(LogLevel::error, "control: no further connections are accepted: {}", failure.what());
+    log(LogLevel::error, "control: accepts no further connections: {}", failure.what());
   }
 }
 

@@ -93,11 +93,12 @@ void check_path(const std::string& path) {
   }
   if (path[0] == '@' || path.find('\0') != std::string::npos) {
     refuse(ErrorKind::invalid_argument, path.c_str(),
-           "is an abstract name, which has no owner and no mode");
+           "is an abstract name, which has no owner and no mode; use a path");
   }
   if (path.size() > longest) {
     refuse(ErrorKind::invalid_argument, path,
-           fmt::format("a socket's path has at most {} bytes, this one {}", longest, path.size()));
+           fmt::format("a socket path may have at most {} bytes; this one has {}", longest,
+                       path.size()));
   }
 }
 
@@ -130,17 +131,17 @@ void replace_stale(const std::string& made, const std::string& path) {
   SteadyClock clock;
   if (!poll_until(clock, clock.now() + replacement_limit,
                   [&] { return flock(folder.get(), LOCK_EX | LOCK_NB) == 0; })) {
-    refuse(ErrorKind::busy, path, "its directory stays locked by another process");
+    refuse(ErrorKind::busy, path, "another process keeps its directory locked");
   }
   struct stat status {};
   if (lstat(path.c_str(), &status) == 0) {
     if (!S_ISSOCK(status.st_mode)) {
       refuse(ErrorKind::invalid_argument, path, "exists and is not a socket");
     }
-    if (is_live(path)) refuse(ErrorKind::busy, path, "another process listens there");
+    if (is_live(path)) refuse(ErrorKind::busy, path, "another process already listens there");
     if (unlink(path.c_str()) != 0 && errno != ENOENT) refuse_errno(path, "unlink");
   }
-  if (!link_to(made, path)) refuse(ErrorKind::busy, path, "another process was faster");
+  if (!link_to(made, path)) refuse(ErrorKind::busy, path, "another process took it first");
 }
 
 /// "123.sock" in our own folder, "vmart-123.sock" elsewhere: what `control_path` makes up.
@@ -238,7 +239,8 @@ ControlSocket::ControlSocket(std::string path) : path_(std::move(path)) {
   struct stat status {};
   if (lstat(name.name.c_str(), &status) != 0) refuse_errno(path_, "lstat");
   if ((status.st_mode & 0077) != 0) {
-    refuse(ErrorKind::unsupported, path_, "this file system does not keep others out");
+    refuse(ErrorKind::unsupported, path_,
+           "this file system does not restrict access by other users");
   }
   if (listen(made.get(), backlog) != 0) refuse_errno(path_, "listen");
   if (!link_to(name.name, path_)) replace_stale(name.name, path_);

@@ -94,13 +94,14 @@ void places(Page& page, const RuntimeStats& stats) {
        "Memory the runtime may use at this location: the configured capacity, or all memory. "
        "Omitted if unknown.",
        &RuntimeStats::Place::capacity_bytes},
-      {"allocated_bytes", "Behind users' pointers, whole chunks.",
+      {"allocated_bytes", "Memory behind users' pointers, in whole chunks.",
        &RuntimeStats::Place::allocated_bytes},
-      {"cached_bytes", "Of released chunks kept for reuse.", &RuntimeStats::Place::cached_bytes},
-      {"copies_bytes", "Of clean copies, given back as soon as they are wanted.",
+      {"cached_bytes", "Released chunks kept for reuse.", &RuntimeStats::Place::cached_bytes},
+      {"copies_bytes", "Clean copies, released when the memory is needed.",
        &RuntimeStats::Place::copies_bytes},
-      {"own_bytes", "That the runtime uses for itself.", &RuntimeStats::Place::own_bytes},
-      {"leaked_bytes", "That the driver would not take back.", &RuntimeStats::Place::leaked_bytes},
+      {"own_bytes", "Memory that the runtime uses for itself.", &RuntimeStats::Place::own_bytes},
+      {"leaked_bytes", "Memory that the driver failed to release.",
+       &RuntimeStats::Place::leaked_bytes},
   };
   for (const Column& column : columns) {
     page.family(column.name, "gauge", column.help);
@@ -126,15 +127,15 @@ void load(Page& page, std::string_view name, std::string_view help, const GpuLoa
 }
 
 void loads(Page& page, const GpuLoads& loads) {
-  page.gauge("nvml_on", "1 where NVML tells what follows.",
+  page.gauge("nvml_on", "1 if NVML provides the following values.",
              loads.state == GpuLoads::State::on ? 1 : 0);
   if (loads.age.count() >= 0) {
-    page.gauge("nvml_sample_age_seconds", "Since NVML was asked.", in_seconds(loads.age));
+    page.gauge("nvml_sample_age_seconds", "Time since the last NVML sample.",
+               in_seconds(loads.age));
   }
-  load(page, "gpu_kernels_ratio", "Part of the time in which a kernel ran.", loads,
+  load(page, "gpu_kernels_ratio", "Fraction of time with a running kernel.", loads,
        &GpuLoad::kernels);
-  load(page, "gpu_memory_ratio", "Part of the time in which its memory was used.", loads,
-       &GpuLoad::memory);
+  load(page, "gpu_memory_ratio", "Fraction of time with memory accesses.", loads, &GpuLoad::memory);
   load(page, "gpu_memory_used_bytes", "Of all processes.", loads, &GpuLoad::memory_used_bytes);
   load(page, "gpu_memory_total_bytes", "That NVML counts.", loads, &GpuLoad::memory_total_bytes);
   load(page, "gpu_nvlink_sent_bytes_per_second", "All links.", loads, &GpuLoad::nvlink_sent);
@@ -149,52 +150,57 @@ void runtime(Page& page, const RuntimeStats& stats) {
   loads(page, stats.loads);
   const auto value = [](std::size_t count) { return static_cast<double>(count); };
   page.gauge("allocations", "That live.", value(stats.allocations));
-  page.gauge("allocations_poisoned", "With a slot that is dark for good.", value(stats.poisoned));
-  page.gauge("allocations_parked", "With chunks out of HBM until they are resumed.",
+  page.gauge("allocations_poisoned", "Allocations with a permanently unmapped slot.",
+             value(stats.poisoned));
+  page.gauge("allocations_parked", "Allocations with chunks parked outside HBM.",
              value(stats.parked));
-  page.gauge("dropped_bytes", "Of those: without memory.", value(stats.dropped_bytes));
+  page.gauge("dropped_bytes", "Parked bytes without memory.", value(stats.dropped_bytes));
   page.counter("leaked_total", "Driver objects whose release failed.", value(stats.leaked));
   page.counter("migrations_total", "Migrations that ended.", value(stats.migrations));
   page.counter("moved_bytes_total", "That changed place.", value(stats.bytes_moved));
-  page.counter("copied_twice_bytes_total", "Written while they were copied, and copied again.",
+  page.counter("copied_twice_bytes_total", "Bytes written during their copy, and copied again.",
                value(stats.bytes_copied_twice));
-  page.counter("copies_kept_total", "Chunks that left a clean copy behind.",
+  page.counter("copies_kept_total", "Moves that left a clean copy behind.",
                value(stats.copies_kept));
-  page.counter("copies_used_total", "Clean copies that a chunk came back to.",
+  page.counter("copies_used_total", "Clean copies to which a chunk returned.",
                value(stats.copies_used));
-  page.counter("copies_dropped_total", "Clean copies that went for want of room, or went stale.",
+  page.counter("copies_dropped_total",
+               "Clean copies dropped to make room or because they became stale.",
                value(stats.copies_dropped));
-  page.counter("remapped_bytes_total", "Moved without a copy.", value(stats.bytes_remapped));
-  page.counter("gates_total", "That all streams arrived at.", value(stats.gates));
-  page.counter("gates_given_up_total", "Opened before the chunk was switched.",
+  page.counter("remapped_bytes_total", "Bytes moved without a copy.", value(stats.bytes_remapped));
+  page.counter("gates_total", "Gates at which all streams arrived.", value(stats.gates));
+  page.counter("gates_given_up_total", "Gates opened before the chunk was switched.",
                value(stats.gates_given_up));
   page.family("gates_given_up_by_reason_total", "counter", "Gates given up, by reason.");
   by_reason(page, stats.reasons);
   page.counter("callbacks_failed_total", "Callbacks and hooks that threw.",
                value(stats.callbacks_failed));
   durations(page, "gate_skew_seconds", "From a gate's first arrival to its last.", stats.skew);
-  durations(page, "stall_seconds", "From the last arrival until work went on.", stats.stall);
+  durations(page, "stall_seconds", "From the last arrival until work continues.", stats.stall);
 }
 
 void scheduler(Page& page, const SchedulerCounters& counters) {
   const auto value = [](std::uint64_t count) { return static_cast<double>(count); };
   page.counter("scheduler_ticks_total", "Ticks.", value(counters.ticks));
-  page.counter("scheduler_ticks_late_total", "Ticks begun later than their period.",
+  page.counter("scheduler_ticks_late_total", "Ticks that started more than a period late.",
                value(counters.ticks_late));
   page.counter("scheduler_tick_seconds_total", "Spent in ticks.", in_seconds(counters.tick_time));
-  page.gauge("scheduler_chunks", "Chunks in the scheduler's books.", value(counters.chunks));
-  page.counter("scheduler_moves_planned_total", "Moves that policies asked for.",
+  page.gauge("scheduler_chunks", "Chunks in the scheduler's tables.", value(counters.chunks));
+  page.counter("scheduler_moves_planned_total", "Moves that policies proposed.",
                value(counters.moves_planned));
   page.counter("scheduler_moves_done_total", "Moves made.", value(counters.moves_done));
   page.counter("scheduler_moves_failed_total", "Moves that failed.", value(counters.moves_failed));
   page.family("scheduler_moves_rejected_total", "counter", "Moves that the planner rejected.");
   by_reason(page, counters.moves_rejected);
-  page.counter("scheduler_policy_failures_total", "Plans dropped: the policy threw or overran.",
+  page.counter("scheduler_policy_failures_total",
+               "Plans dropped because the policy threw or took too long.",
                value(counters.policy_failures));
   page.counter("uses_total", "Uses that programs recorded.", value(counters.uses));
-  page.counter("uses_lost_total", "Uses that found no room.", value(counters.uses_lost));
-  page.counter("hints_total", "Hints that programs gave.", value(counters.hints));
-  page.counter("events_lost_total", "Events that left the ring.", value(counters.events_lost));
+  page.counter("uses_lost_total", "Uses lost because the buffers were full.",
+               value(counters.uses_lost));
+  page.counter("hints_total", "Hints from programs.", value(counters.hints));
+  page.counter("events_lost_total", "Events dropped from the event ring.",
+               value(counters.events_lost));
   page.counter("trace_lost_total", "Trace entries that were not written.",
                value(counters.trace_lost));
   page.gauge("prediction_error_ratio", "Median error of the predicted time of moves.",

@@ -89,18 +89,19 @@ const std::vector<Matrix>& matrices() {
 
 void read_matrix(JsonReader& reader, const Matrix& matrix, MachineCosts& costs) {
   const json::array& rows = reader.list(matrix.name);
-  if (rows.size() != costs.places()) reader.refuse(matrix.name, "has not a row for each place");
+  if (rows.size() != costs.places())
+    reader.refuse(matrix.name, "does not have a row for each place");
   for (std::size_t row = 0; row < rows.size(); ++row) {
     const json::array* cells = rows[row].if_array();
     if (cells == nullptr || cells->size() != costs.places()) {
-      reader.refuse(matrix.name, "has not a column for each place");
+      reader.refuse(matrix.name, "does not have a column for each place");
     }
     for (std::size_t column = 0; column < cells->size(); ++column) {
       const json::value& cell = (*cells)[column];
       const double value = cell.is_number() ? cell.to_number<double>() : -1;
       if (!(value >= 0 && value <= matrix.most)) {
-        reader.refuse(matrix.name,
-                      fmt::format("[{}][{}] is no number from 0 to {}", row, column, matrix.most));
+        reader.refuse(matrix.name, fmt::format("[{}][{}] is not a number from 0 to {}", row, column,
+                                               matrix.most));
       }
       matrix.set(costs, place_numbered(row), place_numbered(column), value);
     }
@@ -113,14 +114,14 @@ LateStops read_late(JsonReader& reader) {
   const LateStops late{Time(reader.integer_or(late_wait_key, 0, 0, most)),
                        Time(reader.integer_or(late_stall_key, 0, 0, most))};
   if (late.wait == Time::zero() && late.longer > Time::zero())
-    reader.refuse(late_stall_key, "comes of no wait");
+    reader.refuse(late_stall_key, "is given without a wait");
   return late;
 }
 
 std::vector<std::string> read_texts(JsonReader& reader, const char* key) {
   std::vector<std::string> texts;
   for (const json::value& entry : reader.list(key)) {
-    if (!entry.is_string()) reader.refuse(key, "has an entry that is no string");
+    if (!entry.is_string()) reader.refuse(key, "has an entry that is not a string");
     texts.emplace_back(entry.get_string());
   }
   return texts;
@@ -132,7 +133,8 @@ std::size_t read_places(JsonReader& reader, std::vector<Location>& places) {
   }
   std::size_t gpus = 0;
   while (gpus < places.size() && places[gpus].kind == Location::Kind::gpu) ++gpus;
-  if (places.empty() || places.size() > places_max) reader.refuse("places", "are too many or none");
+  if (places.empty() || places.size() > places_max)
+    reader.refuse("places", "are empty or too many");
   return gpus;
 }
 
@@ -192,7 +194,7 @@ Calibration parse_calibration(std::string_view text, const std::string& file) {
   const json::value value = parse(text, file);
   JsonReader reader(value, file, "");
   if (!reader.has("format") || reader.text("format") != format_name) {
-    reader.refuse("format", "it is no calibration of vmart");
+    reader.refuse("format", "it is not a vmart calibration");
   }
   reader.integer("version", format_version, format_version);
   Calibration calibration;
@@ -242,9 +244,10 @@ std::optional<Calibration> stored_calibration(const std::string& folder,
   try {
     Calibration calibration = read_calibration(file);
     if (calibration.machine == fingerprint) return calibration;
-    log(LogLevel::warn, "the calibration {} is of another machine, and is not used", file);
+    log(LogLevel::warn,
+        "the calibration {} is of another machine and is ignored; run vmart calibrate", file);
   } catch (const std::exception& error) {
-    log(LogLevel::warn, "a calibration is not used: {}", error.what());
+    log(LogLevel::warn, "ignored a calibration: {}", error.what());
   }
   return std::nullopt;
 }

@@ -32,9 +32,8 @@ SourcedCosts of_calibration(const Topology& topology, Calibration&& calibration)
 SourcedCosts of_file(Driver& driver, const Topology& topology, const std::string& file) {
   constexpr const char* name = "VMART_CALIBRATION";
   if (!std::filesystem::is_regular_file(file)) {
-    throw Error(
-        ErrorKind::invalid_argument, "vma::Runtime",
-        fmt::format("{} is \"{}\"; it takes off, auto, or a file that is there", name, file));
+    throw Error(ErrorKind::invalid_argument, "vma::Runtime",
+                fmt::format("{} is \"{}\"; expected off, auto, or an existing file", name, file));
   }
   Calibration calibration;
   try {
@@ -50,7 +49,7 @@ SourcedCosts of_file(Driver& driver, const Topology& topology, const std::string
               {}};
     } catch (const Error& not_a_machine) {
       throw Error(ErrorKind::invalid_argument, "vma::Runtime",
-                  fmt::format("{}: neither a calibration ({}) nor a machine file that fits ({})",
+                  fmt::format("{}: neither a calibration ({}) nor a matching machine file ({})",
                               name, not_a_calibration.what(), not_a_machine.what()));
     }
   }

@@ -18,7 +18,7 @@ constexpr double link_rate_max = 1e15;
 LinkKind read_kind(const JsonReader& json, const json::value& cell, bool itself) {
   const json::string* text = cell.if_string();
   const auto kind = text == nullptr ? std::nullopt : parse_link_kind(*text);
-  if (!kind) json.refuse(kinds_key, "holds what is none of same, nvlink, pcie, none");
+  if (!kind) json.refuse(kinds_key, "contains something other than same, nvlink, pcie, none");
   if ((*kind == LinkKind::same) != itself) {
     json.refuse(kinds_key, "says \"same\" of two GPUs, or not of one with itself");
   }
@@ -30,7 +30,7 @@ std::vector<std::vector<LinkKind>> read_kinds(JsonReader& json, std::size_t gpus
   if (!json.has(kinds_key)) return kinds;
   const json::array& rows = json.list(kinds_key);
   if (rows.empty()) return kinds;
-  if (rows.size() != gpus) json.refuse(kinds_key, "has not a row for each GPU");
+  if (rows.size() != gpus) json.refuse(kinds_key, "does not have a row for each GPU");
   for (const json::value& row : rows) {
     const json::array* cells = row.if_array();
     if (cells == nullptr || cells->size() != gpus) {

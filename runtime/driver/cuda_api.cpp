@@ -45,8 +45,7 @@ VMART_SAME_CODE(native_captured_event, CUDA_ERROR_CAPTURED_EVENT);
 VMART_SAME_CODE(native_unknown, CUDA_ERROR_UNKNOWN);
 #undef VMART_SAME_CODE
 
-constexpr std::string_view simulate_hint =
-    "VMART_DRIVER=sim:h200x2 asks for a simulated machine instead";
+constexpr std::string_view simulate_hint = "set VMART_DRIVER=sim:h200x2 for a simulated machine";
 
 using Resolve = PFN_cuGetProcAddress_v12000;
 
@@ -54,7 +53,7 @@ Resolve open_library() {
   void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     throw Error(ErrorKind::no_driver, "dlopen",
-                fmt::format("no NVIDIA driver here ({}); {}", dlerror(), simulate_hint));
+                fmt::format("no NVIDIA driver was found ({}); {}", dlerror(), simulate_hint));
   }
   // The versioned symbol is the one that reports why it found nothing; drivers have it since 525.
   void* resolve = dlsym(library, "cuGetProcAddress_v2");

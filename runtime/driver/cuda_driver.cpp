@@ -44,8 +44,8 @@ CudaDriver::CudaDriver() : api_(cuda_api()), kernel_version_(kernel_module_versi
   api_.cuDeviceGetCount(&count);
   if (count == 0) {
     throw Error(ErrorKind::no_driver, api_.cuDeviceGetCount.name,
-                "the driver shows no GPU (CUDA_VISIBLE_DEVICES?); VMART_DRIVER=sim:h200x2 asks "
-                "for a simulated machine instead");
+                "the driver shows no GPU (check CUDA_VISIBLE_DEVICES); set VMART_DRIVER=sim:h200x2 "
+                "for a simulated machine");
   }
   for (int ordinal = 0; ordinal < count; ++ordinal) {
     CUdevice device = 0;

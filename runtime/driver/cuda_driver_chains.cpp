@@ -51,7 +51,7 @@ void require_kernel(const ChainStep& step, CUcontext context, const char* call) 
   if (!step.words.empty()) return;
   if (is_none(step.kernel) || kept<CudaKernel>(step.kernel)->context != context) {
     throw driver_error(native_invalid_handle, call,
-                       fmt::format("kernel {:#x} is none of the context",
+                       fmt::format("kernel {:#x} does not belong to the context",
                                    static_cast<std::uint64_t>(step.kernel)));
   }
 }
@@ -65,7 +65,7 @@ void require_fit(const CudaExecGraph& chain, std::span<const ChainStep> steps, c
   for (std::size_t i = 0; i < steps.size(); ++i) {
     require_kernel(steps[i], chain.context, call);
     if (kinds_of(steps[i]) != chain.words[i]) {
-      throw driver_error(native_invalid_value, call, fmt::format("step {} is of another kind", i));
+      throw driver_error(native_invalid_value, call, fmt::format("step {} has another type", i));
     }
   }
 }
@@ -186,7 +186,7 @@ void CudaDriver::update_chain(ExecGraphHandle handle, std::span<const ChainStep>
 void CudaDriver::stop(BoundStream stream, ExecGraphHandle chain) {
   const CudaExecGraph& stop = *kept<CudaExecGraph>(chain);
   if (stop.stopper == nullptr) {
-    throw driver_error(native_invalid_value, api_.cuLaunchKernelEx.name, "no chain for a stop");
+    throw driver_error(native_invalid_value, api_.cuLaunchKernelEx.name, "a stop has no chain");
   }
   const CudaScope scope(api_, vma::native(stream.context));
   std::array<std::uint64_t, 4> values{};

@@ -72,7 +72,7 @@ bool JsonReader::flag(std::string_view key, bool otherwise) {
   asked_.emplace(key);
   if (!has(key)) return otherwise;
   const bool* value = at(key).if_bool();
-  if (value == nullptr) refuse(key, "is neither true nor false");
+  if (value == nullptr) refuse(key, "must be true or false");
   return *value;
 }
 
@@ -95,7 +95,7 @@ std::int64_t JsonReader::integer(std::string_view key, std::int64_t least, std::
   const boost::json::value& value = at(key);
   boost::system::error_code failed;
   const auto number = value.is_number() ? value.to_number<std::int64_t>(failed) : 0;
-  if (!value.is_number() || failed) refuse(key, "is no whole number");
+  if (!value.is_number() || failed) refuse(key, "is not a whole number");
   if (number < least || number > most) {
     refuse(key, fmt::format("{} is not between {} and {}", number, least, most));
   }
@@ -127,8 +127,8 @@ std::vector<UnknownKey> JsonReader::unknown_keys(std::span<const std::string_vie
     if (std::ranges::find(known, key) != known.end()) continue;
     const std::string_view meant = nearest_name(key, missing);
     unknown.push_back(
-        {fmt::format("{}: is not a key of this object{}", where(key),
-                     meant.empty() ? fmt::format("; it takes {}", fmt::join(known, ", "))
+        {fmt::format("{}: is not a known key of this object{}", where(key),
+                     meant.empty() ? fmt::format("; expected one of {}", fmt::join(known, ", "))
                                    : fmt::format("; did you mean \"{}\"?", meant)),
          meant});
   }

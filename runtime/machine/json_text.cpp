@@ -25,7 +25,7 @@ class JsonText::Scan {
     skip_space();
     if (line == 0) line = line_;
     const auto [place, is_new] = owner_.places_.try_emplace(path, Place{line, at_, at_});
-    if (!is_new) owner_.refuse(line, path + ": is there twice");
+    if (!is_new) owner_.refuse(line, path + ": appears twice");
     if (text_[at_] == '{') {
       object(path);
     } else if (text_[at_] == '[') {

@@ -90,7 +90,7 @@ void MachineDocument::follow_costs(int links_left) {
   const json::string* name = json().at("costs").if_string();
   if (name == nullptr) return;
   if (links_left == 0) {
-    return refuse("costs", "names a machine that names a machine, too often");
+    return refuse("costs", "names a chain of machines that is too long");
   }
   try {
     const std::string file = find_machine_file(std::string(*name), file_);
@@ -122,12 +122,12 @@ void MachineDocument::find_sources(const std::vector<std::string>& own,
     if (const NumberSource* source = sources.of(path)) {
       numbers_.push_back({path, *source});
     } else {
-      refuse(path, "has no source: `sources` names neither it nor what it is in");
+      refuse(path, "has no source: add it, or the object that contains it, to `sources`");
     }
   }
   if (!costs_of_) return;
   if (sources.of("costs") == nullptr && !same_gpus(*costs_of_)) {
-    refuse("costs", "are those of other GPUs, and `sources` does not say what they are here");
+    refuse("costs", "are those of other GPUs; add them to `sources`");
   }
   for (const SourcedNumber& number : costs_of_->numbers()) {
     if (!number.path.starts_with("costs.")) continue;

@@ -64,7 +64,7 @@ class FormCheck {
     switch (key.form) {
       case Form::text: return text(value, path);
       case Form::flag:
-        if (!value.is_bool()) refuse(path, "is neither true nor false");
+        if (!value.is_bool()) refuse(path, "must be true or false");
         return;
       case Form::integer:
       case Form::number: return number(value, path, key);
@@ -91,9 +91,9 @@ class FormCheck {
   void number(const json::value& value, const std::string& path, const MachineKey& key) {
     const bool whole = key.form == Form::integer || key.form == Form::integers;
     const double number = value.is_number() ? value.to_number<double>() : NAN;
-    if (std::isnan(number)) return refuse(path, whole ? "is no whole number" : "is no number");
+    if (std::isnan(number)) return refuse(path, whole ? "is not a whole number" : "is no number");
     if (whole && (number != std::floor(number) || std::abs(number) > 1e15)) {
-      return refuse(path, "is no whole number");
+      return refuse(path, "is not a whole number");
     }
     if (number >= key.least && number <= key.most) return;
     refuse(path, fmt::format("{} is not between {} and {}", number, key.least, key.most));
@@ -101,13 +101,13 @@ class FormCheck {
 
   void numbers(const json::value& value, const std::string& path, const MachineKey& key) {
     const json::array* list = value.if_array();
-    if (list == nullptr || list->empty()) return refuse(path, "is no list of numbers");
+    if (list == nullptr || list->empty()) return refuse(path, "is not a list of numbers");
     for (std::size_t i = 0; i < list->size(); ++i) number((*list)[i], JsonText::join(path, i), key);
   }
 
   void rows(const json::value& value, const std::string& path, const MachineKey& key) {
     const json::array* list = value.if_array();
-    if (list == nullptr) return refuse(path, "is no list of rows");
+    if (list == nullptr) return refuse(path, "is not a list of rows");
     for (std::size_t i = 0; i < list->size(); ++i) {
       const std::string row = JsonText::join(path, i);
       if (key.form == Form::rows) {
@@ -120,9 +120,9 @@ class FormCheck {
 
   void flags(const json::value& value, const std::string& path) {
     const json::array* list = value.if_array();
-    if (list == nullptr) return refuse(path, "is no row of flags");
+    if (list == nullptr) return refuse(path, "is not a row of flags");
     for (const json::value& flag : *list) {
-      if (!flag.is_bool()) return refuse(path, "holds what is neither true nor false");
+      if (!flag.is_bool()) return refuse(path, "contains something other than true or false");
     }
   }
 

@@ -22,7 +22,7 @@ class SenseCheck {
 
   MachineProblems run() {
     const auto granularity = file_.at("granularity_bytes").to_number<std::uint64_t>();
-    if (!std::has_single_bit(granularity)) refuse("granularity_bytes", "is no power of two");
+    if (!std::has_single_bit(granularity)) refuse("granularity_bytes", "is not a power of two");
     nodes_ = count_of("host_nodes");
     gpus_ = count_of("gpus");
     limit("host_nodes", "nodes", nodes_, machine_host_nodes_max);
@@ -55,7 +55,7 @@ class SenseCheck {
 
   void limit(const char* list, const char* what, std::int64_t count, int most) {
     if (count >= 1 && count <= most) return;
-    refuse(list, fmt::format("holds {} {}, not 1 to {}", count, what, most));
+    refuse(list, fmt::format("contains {} {}, not 1 to {}", count, what, most));
   }
 
   void gpu_nodes() {
@@ -69,7 +69,7 @@ class SenseCheck {
         refuse(JsonText::join(place, "host_node"),
                fmt::format("{} is not between 0 and {}", first, nodes_ - 1));
       } else if (a_node > 0 && first + (gpus - 1) / a_node >= nodes_) {
-        refuse(JsonText::join(place, "gpus_per_host_node"), "there are not so many host nodes");
+        refuse(JsonText::join(place, "gpus_per_host_node"), "there are fewer host nodes");
       }
     }
   }
@@ -83,9 +83,10 @@ class SenseCheck {
     const json::string& kind = link->at("kind").get_string();
     const bool has_rate = link->get_object().contains("gb_s");
     if (kind == "none") {
-      if (has_rate) refuse("peer_link.gb_s", "is not a key of this object: there is no link");
+      if (has_rate) refuse("peer_link.gb_s", "is not allowed here: there is no link");
     } else if (kind != "nvlink" && kind != "pcie") {
-      refuse("peer_link.kind", fmt::format("\"{}\" is none of nvlink, pcie, none", kind.c_str()));
+      refuse("peer_link.kind",
+             fmt::format("\"{}\" is not one of nvlink, pcie, none", kind.c_str()));
     } else if (!has_rate) {
       refuse("peer_link.gb_s", "is missing");
     }
@@ -97,9 +98,9 @@ class SenseCheck {
     if (value == nullptr) return;
     const json::value* alone = link.if_contains("gb_s");
     if (kind != "nvlink") {
-      refuse("peer_link.both_ways_gb_s", "is not a key of this object: it is of NVLink alone");
+      refuse("peer_link.both_ways_gb_s", "is allowed only for NVLink");
     } else if (alone != nullptr && value->to_number<double>() < alone->to_number<double>()) {
-      refuse("peer_link.both_ways_gb_s", "is less than gb_s, which is one way of both");
+      refuse("peer_link.both_ways_gb_s", "is less than gb_s, the rate of one direction");
     }
   }
 
@@ -114,7 +115,7 @@ class SenseCheck {
     for (std::size_t from = 0; from < gpus; ++from) {
       const json::array& row = rows[from].get_array();
       if (row.size() != gpus) {
-        refuse(JsonText::join("reachable", from), fmt::format("is no row of {} entries", gpus));
+        refuse(JsonText::join("reachable", from), fmt::format("is not a row of {} entries", gpus));
       } else if (!row[from].get_bool()) {
         refuse(JsonText::join("reachable", from), "says that a GPU cannot reach itself");
       }
@@ -135,10 +136,10 @@ class SenseCheck {
     const std::string us = JsonText::join(path, "us");
     if (!grows(sizes)) refuse(JsonText::join(path, "sizes_mib"), "does not grow");
     if (!grows(gpus)) refuse(JsonText::join(path, "gpus"), "does not grow");
-    if (rows.size() != gpus.size()) refuse(us, "has no row for each of gpus");
+    if (rows.size() != gpus.size()) refuse(us, "does not have a row for each of gpus");
     for (const json::value& row : rows) {
       if (row.get_array().size() == sizes.size()) continue;
-      return refuse(us, "has a row of another length than sizes_mib");
+      return refuse(us, "has a row whose length differs from sizes_mib");
     }
   }
 

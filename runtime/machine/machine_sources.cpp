@@ -58,24 +58,24 @@ MachineSources MachineSources::read(const json::value& file, const std::set<std:
     sources.all_made_up_ = true;  // Nor is more to be said of numbers where that is not allowed.
     if (!is_test_machine(*whole)) {
       problems.push_back({"sources",
-                          "\"made up\" is for machines for tests alone, whose names begin with "
-                          "\"test-\"; others say of each number where it is from"});
+                          "\"made up\" is only for test machines, whose names begin with "
+                          "\"test-\"; other machines must state a source for each number"});
     }
     return sources;
   }
   const json::object* entries = value->if_object();
   if (entries == nullptr) {
-    problems.push_back({"sources", "is no object from paths to \"KIND: where from\""});
+    problems.push_back({"sources", "is not an object that maps paths to \"KIND: SOURCE\""});
     return sources;
   }
   for (const json::key_value_pair& entry : *entries) {
     const std::string path(entry.key()), place = JsonText::join("sources", path);
-    if (!paths.contains(path)) problems.push_back({place, "names a key that is not there"});
+    if (!paths.contains(path)) problems.push_back({place, "names a key that does not exist"});
     if (std::optional<NumberSource> source = parse_source(entry.value())) {
       sources.by_path_.emplace(path, std::move(*source));
     } else {
       problems.push_back(
-          {place, "is not \"KIND: where from\" with measured, datasheet, driver or estimate"});
+          {place, "is not \"KIND: SOURCE\" with the kind measured, datasheet, driver or estimate"});
       sources.by_path_.emplace(path, NumberSource{});  // Said wrongly, but said.
     }
   }

@@ -21,11 +21,11 @@ std::vector<DeviceId> choose_devices(Driver& driver, std::span<const int> asked)
   for (const int device : asked) {
     if (device < 0 || device >= count) {
       throw Error(ErrorKind::invalid_argument, "vma::Runtime",
-                  fmt::format("devices names GPU {}; there are {}", device, count));
+                  fmt::format("devices names GPU {}; the machine has {}", device, count));
     }
     if (std::ranges::find(chosen, DeviceId{device}) != chosen.end()) {
       throw Error(ErrorKind::invalid_argument, "vma::Runtime",
-                  fmt::format("devices names GPU {} twice", device));
+                  fmt::format("devices lists GPU {} twice", device));
     }
     chosen.push_back(DeviceId{device});
   }

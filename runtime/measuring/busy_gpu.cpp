@@ -91,7 +91,7 @@ void BusyGpu::lengthen_launches(Time round, double times) {
     times = in_seconds(round) / in_seconds(std::max(took, Time(1)));
   }
   throw Error(ErrorKind::unsupported, "vma::calibrate",
-              fmt::format("a round of reads takes {:.1f} ms, {:.1f} are wanted",
+              fmt::format("a round of reads takes {:.1f} ms instead of {:.1f} ms",
                           in_seconds(longest) * 1e3, in_seconds(round) * 1e3));
 }
 
@@ -110,7 +110,7 @@ void BusyGpu::give_back() noexcept {
     if (data_ != nullptr) runtime_.free(data_);
     if (stream_ != nullptr) runtime_.destroy_stream(stream_);
   } catch (const std::exception& error) {
-    log(LogLevel::warn, "calibration could not give a reader back: {}", error.what());
+    log(LogLevel::warn, "calibration could not release a reader: {}", error.what());
   }
 }
 

@@ -133,7 +133,7 @@ void ChunkProbe::measure(MeasuredCalls& calls) {
     keep(driver_.granularity(gpu(0)));
     measure_warm(calls);
   });
-  calls.attempt("calls of host memory", [&] { measure_host(calls); });
+  calls.attempt("calls for host memory", [&] { measure_host(calls); });
   calls.attempt("grants beside large keepers", [&] { measure_own_class(calls); });
   keepers_.clear();
 }
@@ -199,7 +199,7 @@ void ChunkProbe::measure_host(MeasuredCalls& calls) {
   const std::uint64_t small = round_up(2 * MiB, granule);
   const std::uint64_t large = round_down(std::min(256 * MiB, host_bytes_ / 8), granule);
   if (large <= small) {
-    calls.failures.emplace_back("calls of host memory: the node has too little");
+    calls.failures.emplace_back("calls for host memory: the node has too little");
     return;
   }
   calls.require_time(clock_);

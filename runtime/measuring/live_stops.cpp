@@ -29,7 +29,7 @@ constexpr std::chrono::milliseconds usual_round(1), late_round(60);
 
 void require_stops(const auto& times) {
   if (!times.stalls.empty()) return;
-  throw Error(ErrorKind::busy, "vma::calibrate", "no move came to a gate");
+  throw Error(ErrorKind::busy, "vma::calibrate", "no move reached a gate");
 }
 
 template <typename Body>
@@ -53,7 +53,7 @@ void LiveStops::free(std::byte* pointer) noexcept {
   try {
     runtime_.free(pointer);
   } catch (const std::exception& error) {
-    log(LogLevel::warn, "calibration could not give memory back: {}", error.what());
+    log(LogLevel::warn, "calibration could not release memory: {}", error.what());
   }
 }
 
@@ -164,7 +164,7 @@ LateStops LiveStops::measure_late(Location home, Location away) {
   const Time wait = more([](const Times& times) { return usual_mean(times.waits); });
   const Time longer = more([](const Times& times) { return usual_mean(times.stalls); });
   if (wait <= Time::zero())
-    throw Error(ErrorKind::busy, "vma::calibrate", "no stream came late to a gate");
+    throw Error(ErrorKind::busy, "vma::calibrate", "no stream arrived late at a gate");
   return {wait, std::max(longer, Time::zero())};
 }
 

@@ -121,8 +121,9 @@ void MachineProbe::require_one_kind_of_link() const {
       if (from == to || link.kind == LinkKind::none) continue;
       if (one == nullptr) one = &link;
       if (one->kind == link.kind && one->native_atomics == link.native_atomics) continue;
-      throw Error(ErrorKind::unsupported, "machine probe",
-                  "GPUs are joined by links of several kinds, which a machine file cannot say");
+      throw Error(
+          ErrorKind::unsupported, "machine probe",
+          "GPUs are connected by links of several kinds, which a machine file cannot describe");
     }
   }
 }
@@ -137,7 +138,7 @@ void MachineProbe::ask_host_nodes() {
     machine_.host_nodes[node].memory_bytes = bytes >= MiB ? round_down(bytes, MiB) : 64 * GiB;
   }
   if (!known) {
-    source("host_nodes", SourceKind::estimate, "a guess; the system does not say");
+    source("host_nodes", SourceKind::estimate, "a guess; the system does not report it");
   } else if (described != nullptr) {
     source("host_nodes", SourceKind::driver, description_);
   } else {
@@ -249,8 +250,9 @@ double MachineProbe::both_ways(double peer_gb_s) {
   if (both_ways_.empty()) return 0;
   const double gb_s = rounded(median(both_ways_) / 1e9);
   if (gb_s < peer_gb_s) {
-    options_.say(fmt::format("left out: kernels get {} GB/s both ways, and a copy {} one way", gb_s,
-                             peer_gb_s));
+    options_.say(
+        fmt::format("left out: kernels reach {} GB/s in both directions, and a copy {} in one",
+                    gb_s, peer_gb_s));
     return 0;
   }
   source("peer_link.both_ways_gb_s", SourceKind::measured,

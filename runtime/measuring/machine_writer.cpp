@@ -113,7 +113,9 @@ std::string nodes_text(const MachineDescription& machine) {
 }
 
 void add_peers(const MachineDescription& machine, Members& file) {
-  Only peers("GPUs are joined by links of several kinds or rates, which a machine file cannot say");
+  Only peers(
+      "GPUs are connected by links of several kinds or rates, which a machine file cannot "
+      "describe");
   std::vector<std::string> rows;
   bool all_reach = true;
   for (std::size_t from = 0; from < machine.gpus.size(); ++from) {
@@ -136,7 +138,7 @@ void add_peers(const MachineDescription& machine, Members& file) {
 
 void add_host_links(const MachineDescription& machine, Members& file) {
   constexpr const char* reason =
-      "GPUs reach host nodes by links of several rates, which a machine file cannot say";
+      "GPUs reach host nodes by links of several rates, which a machine file cannot describe";
   Only near(reason), far(reason);
   for (std::size_t gpu = 0; gpu < machine.gpus.size(); ++gpu) {
     for (std::size_t node = 0; node < machine.host_nodes.size(); ++node) {

@@ -23,7 +23,7 @@ void MeasuredCalls::attempt(const std::string& what, const std::function<void()>
 
 void MeasuredCalls::require_time(const Clock& clock) const {
   if (clock.now() <= deadline) return;
-  throw Error(ErrorKind::busy, "machine probe", "no time was left");
+  throw Error(ErrorKind::busy, "machine probe", "the time limit was reached");
 }
 
 double timed_us(const Clock& clock, const std::function<void()>& body) {

@@ -12,7 +12,7 @@ ProbedChunk::~ProbedChunk() {
     if (created_) release();
     if (size_bytes_ > 0) unreserve();
   } catch (const std::exception& error) {
-    log(LogLevel::warn, "a probe could not give a chunk back: {}", error.what());
+    log(LogLevel::warn, "a probe could not release a chunk: {}", error.what());
   }
 }
 

@@ -28,7 +28,7 @@ class Finally {
     try {
       body_();
     } catch (const std::exception& error) {
-      log(LogLevel::warn, "a probe could not give something back: {}", error.what());
+      log(LogLevel::warn, "a probe could not release an object: {}", error.what());
     }
   }
   Finally(const Finally&) = delete;
@@ -61,7 +61,7 @@ double StreamProbe::each(const std::function<void()>& call, const std::function<
 
 void StreamProbe::settle() {
   if (driver_.wait_stream(stream_, clock_.now() + work_limit)) return;
-  throw Error(ErrorKind::busy, "machine probe", "a stream did not come to its end");
+  throw Error(ErrorKind::busy, "machine probe", "the work on a stream did not finish");
 }
 
 void StreamProbe::measure(MeasuredCalls& calls) {

@@ -16,8 +16,9 @@ Allocation::Allocation(Driver& driver, Ledger& ledger, Reservation reservation,
                        const Geometry& geometry)
     : driver_(driver), ledger_(ledger), reservation_(std::move(reservation)), geometry_(geometry) {
   VMART_CHECK(geometry.slots > 0 && geometry.tail_bytes <= geometry.chunk_bytes,
-              "an allocation has a slot, and its tail is no longer than the others");
-  VMART_CHECK(reservation_.size_bytes() == geometry.size_bytes(), "the reservation is the slots'");
+              "an allocation has at least one slot, and the last is not longer than the others");
+  VMART_CHECK(reservation_.size_bytes() == geometry.size_bytes(),
+              "the reservation covers exactly the slots");
   slots_.resize(geometry.slots);
 }
 
@@ -36,7 +37,7 @@ Allocation::~Allocation() {
 }
 
 void Allocation::show_all(std::vector<Chunk>& chunks, const Topology& topology) {
-  VMART_CHECK(chunks.size() == slots_.size(), "one chunk a slot");
+  VMART_CHECK(chunks.size() == slots_.size(), "one chunk per slot");
   std::size_t mapped = 0;
   try {
     for (; mapped < slots_.size(); ++mapped) {
@@ -142,7 +143,7 @@ Chunk Allocation::replace(std::size_t slot, Chunk target) {
   const MutexLock lock(slots_mutex_);
   Slot& shown = slots_[slot];
   VMART_CHECK(shown.mapped && target.size_bytes() == shown.chunk.size_bytes(),
-              "a chunk takes the place of one of its size");
+              "a chunk replaces one of the same size");
   ++shown.generation;
   return std::exchange(shown.chunk, std::move(target));
 }
@@ -150,7 +151,7 @@ Chunk Allocation::replace(std::size_t slot, Chunk target) {
 // --- Dropped contents
 
 Chunk Allocation::drop(std::size_t slot) {
-  VMART_CHECK(!dropped(slot) && !poisoned(), "what is dropped was whole");
+  VMART_CHECK(!dropped(slot) && !poisoned(), "only a slot with contents is dropped");
   driver_.unmap(slot_begin(slot), geometry_.slot_bytes(slot));
   const MutexLock lock(slots_mutex_);
   Slot& shown = slots_[slot];
@@ -163,7 +164,7 @@ void Allocation::restore(std::size_t slot, Chunk& chunk, const Topology& topolog
   const Address begin = slot_begin(slot);
   const std::uint64_t size_bytes = geometry_.slot_bytes(slot);
   VMART_CHECK(dropped(slot) && chunk.size_bytes() == size_bytes,
-              "a chunk of its size comes to a slot that was dropped");
+              "a dropped slot gets a chunk of the same size");
   driver_.map(begin, size_bytes, chunk.handle());
   std::exception_ptr failure;
   try {
@@ -278,7 +279,7 @@ bool Allocation::try_begin_move() {
 
 void Allocation::end_move() noexcept {
   const MutexLock lock(move_mutex_);
-  VMART_CHECK(moving_, "only who has the claim gives it back");
+  VMART_CHECK(moving_, "only the holder of a claim releases it");
   moving_ = false;
   move_ended_.notify_all();
 }
@@ -290,14 +291,15 @@ bool Allocation::moving() {
 
 void Allocation::unpin() noexcept {
   const int before = pins--;
-  VMART_CHECK(before > 0, "only a pin is undone");
+  VMART_CHECK(before > 0, "only a pinned allocation is unpinned");
 }
 
 std::string Allocation::why_pinned() const {
-  if (!movable) return "was made not movable";
+  if (!movable) return "was allocated with movable = false";
   if (views > 0) return "has a HostView";
   if (pins > 0) return "is pinned";
-  if (exported && hooks_.empty()) return "is exported, and no hook follows its moves";
+  if (exported && hooks_.empty())
+    return "is exported, and no hook follows its moves; register one with vma::on_move";
   return {};
 }
 

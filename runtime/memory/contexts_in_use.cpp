@@ -89,7 +89,7 @@ void ContextsInUse::destroy(EventHandle event) noexcept {
   try {
     driver_.destroy_event(event);
   } catch (const std::exception& error) {
-    log(LogLevel::debug, "an event went with its context: {}", error.what());
+    log(LogLevel::debug, "an event was destroyed with its context: {}", error.what());
   }
 }
 
@@ -130,7 +130,7 @@ void ContextsInUse::drain() {
       drain(context);
     } catch (const Error& error) {
       if (!context_is_broken(error.native())) throw;
-      log(LogLevel::warn, "a context is broken and counts as drained: {}", error.what());
+      log(LogLevel::warn, "a context is broken and is no longer waited for: {}", error.what());
     }
   }
 }

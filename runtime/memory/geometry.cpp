@@ -46,11 +46,11 @@ Geometry plan_geometry(std::uint64_t size_bytes, std::uint64_t chunk_bytes, Loca
                                            << 46;  // Well inside the address space.
   if (size_bytes == 0 || size_bytes > size_bytes_max) {
     throw Error(ErrorKind::invalid_argument, "vma::alloc",
-                fmt::format("{} bytes; 1 to {} can be asked for", size_bytes, size_bytes_max));
+                fmt::format("{} bytes; ask for 1 to {}", size_bytes, size_bytes_max));
   }
   if (chunk_bytes > chunk_granules_max * granule_bytes) {
     throw Error(ErrorKind::invalid_argument, "vma::alloc",
-                fmt::format("chunk_bytes is {}; at most {} is allowed", chunk_bytes,
+                fmt::format("chunk_bytes is {}; the maximum is {}", chunk_bytes,
                             chunk_granules_max * granule_bytes));
   }
   const std::uint64_t granules = round_up(size_bytes, granule_bytes) / granule_bytes;
@@ -61,9 +61,11 @@ Geometry plan_geometry(std::uint64_t size_bytes, std::uint64_t chunk_bytes, Loca
   geometry.chunk_bytes = chunk * granule_bytes;
   geometry.slots = (granules + chunk - 1) / chunk;
   if (geometry.slots > slots_max) {
-    throw Error(ErrorKind::invalid_argument, "vma::alloc",
-                fmt::format("{} bytes in chunks of {}; at most {} chunks can be had", size_bytes,
-                            geometry.chunk_bytes, slots_max));
+    throw Error(
+        ErrorKind::invalid_argument, "vma::alloc",
+        fmt::format(
+            "{} bytes in chunks of {}; at most {} chunks are possible, so use larger chunks",
+            size_bytes, geometry.chunk_bytes, slots_max));
   }
   const std::uint64_t rest = granules - (geometry.slots - 1) * chunk;
   geometry.tail_bytes = std::min(size_class(rest), chunk) * granule_bytes;

@@ -139,10 +139,10 @@ std::size_t HookList::run_after(const MoveEvent& event, std::uint64_t end_id) no
       call.entry()->hooks.after(event);
     } catch (const std::exception& error) {
       ++failed;
-      log(LogLevel::warn, "a hook threw after a move: {}", error.what());
+      log(LogLevel::warn, "an after-move hook threw an exception: {}", error.what());
     } catch (...) {
       ++failed;
-      log(LogLevel::warn, "a hook threw after a move, and no std::exception");
+      log(LogLevel::warn, "an after-move hook threw an exception of an unknown type");
     }
   }
 }

@@ -39,14 +39,14 @@ bool Ledger::claim(Location at, std::uint64_t size_bytes, Use use) {
 void Ledger::unclaim(Location at, std::uint64_t size_bytes, Use use) {
   const MutexLock lock(mutex_);
   std::uint64_t& held = field(accounts_.at(at), use);
-  VMART_CHECK(held >= size_bytes, "only what was claimed is given back");
+  VMART_CHECK(held >= size_bytes, "only claimed bytes are returned");
   held -= size_bytes;
 }
 
 void Ledger::shift(Location at, std::uint64_t size_bytes, Use from, Use to) {
   const MutexLock lock(mutex_);
   Account& account = accounts_.at(at);
-  VMART_CHECK(field(account, from) >= size_bytes, "only what was claimed changes its use");
+  VMART_CHECK(field(account, from) >= size_bytes, "only claimed bytes change their use");
   field(account, from) -= size_bytes;
   field(account, to) += size_bytes;
 }
@@ -54,7 +54,7 @@ void Ledger::shift(Location at, std::uint64_t size_bytes, Use from, Use to) {
 void Ledger::leak_bytes(Location at, std::uint64_t size_bytes) noexcept {
   const MutexLock lock(mutex_);
   const auto account = accounts_.find(at);
-  VMART_CHECK(account != accounts_.end(), "what leaks was booked");
+  VMART_CHECK(account != accounts_.end(), "leaked bytes were booked before");
   account->second.leaked_bytes += size_bytes;
 }
 

@@ -38,7 +38,8 @@ void record_again(Driver& driver, const PendingFree& pending) noexcept {
   try {
     if (!driver.is_capturing(pending.stream)) driver.record(pending.event, pending.stream);
   } catch (const std::exception& error) {
-    log(LogLevel::debug, "free_async does not know when its stream's work ends: {}", error.what());
+    log(LogLevel::debug, "free_async cannot find out when its stream's work ends: {}",
+        error.what());
   }
 }
 
@@ -206,15 +207,15 @@ std::shared_ptr<Allocation> Memory::require_around(const void* pointer, const ch
   std::shared_ptr<Allocation> allocation = registry_.hold(address_of(pointer));
   if (allocation) return allocation;
   throw Error(ErrorKind::unknown_pointer, call,
-              fmt::format("{} points into no allocation of this runtime", fmt::ptr(pointer)));
+              fmt::format("{} is not in an allocation of this runtime", fmt::ptr(pointer)));
 }
 
 std::shared_ptr<Allocation> Memory::require(const void* pointer, const char* call) const {
   std::shared_ptr<Allocation> allocation = require_around(pointer, call);
   if (allocation->begin() == address_of(pointer)) return allocation;
   throw Error(ErrorKind::unknown_pointer, call,
-              fmt::format("{} points into an allocation that starts at {:#x}", fmt::ptr(pointer),
-                          to_integer(allocation->begin())));
+              fmt::format("{} is inside an allocation that starts at {:#x}; pass its start",
+                          fmt::ptr(pointer), to_integer(allocation->begin())));
 }
 
 std::shared_ptr<Allocation> Memory::claim_for_free(Address begin, const char* call) {
@@ -222,13 +223,13 @@ std::shared_ptr<Allocation> Memory::claim_for_free(Address begin, const char* ca
   const auto refuse_pinned = [&] {
     if (allocation->views == 0 && allocation->pins == 0) return;
     throw Error(ErrorKind::pinned, call,
-                fmt::format("a {} of {:#x} lives", allocation->views > 0 ? "HostView" : "Pin",
-                            to_integer(begin)));
+                fmt::format("a {} of {:#x} still exists; destroy it first",
+                            allocation->views > 0 ? "HostView" : "Pin", to_integer(begin)));
   };
   refuse_pinned();
   if (allocation->being_freed.exchange(true)) {
     throw Error(ErrorKind::unknown_pointer, call,
-                fmt::format("{:#x} is being freed already", to_integer(begin)));
+                fmt::format("{:#x} is already being freed", to_integer(begin)));
   }
   try {
     refuse_pinned();  // Once more: who pins does so first, and looks for `being_freed` then.
@@ -322,11 +323,11 @@ void Memory::check_invariants() {
   }
   for (const Location at : topology_.locations()) {
     const Ledger::Account account = ledger_.account(at);
-    VMART_CHECK(account.allocated_bytes == held[at], "what is booked is what allocations hold");
+    VMART_CHECK(account.allocated_bytes == held[at], "the ledger matches what allocations hold");
     VMART_CHECK(account.cached_bytes == cache_.cached_bytes(at), "and what the cache holds");
-    VMART_CHECK(account.copies_bytes == copies_.bytes(at), "and what clean copies do");
-    VMART_CHECK(account.leaked_bytes >= kept_aside[at], "what is kept aside counts as leaked");
-    VMART_CHECK(account.total() <= account.most_bytes, "nobody takes more than the capacity");
+    VMART_CHECK(account.copies_bytes == copies_.bytes(at), "and what clean copies hold");
+    VMART_CHECK(account.leaked_bytes >= kept_aside[at], "memory set aside counts as leaked");
+    VMART_CHECK(account.total() <= account.most_bytes, "usage never exceeds the capacity");
   }
 }
 

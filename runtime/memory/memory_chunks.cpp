@@ -19,7 +19,7 @@ namespace {
 Error no_room(const Ledger::Account& account, Location at, std::uint64_t size_bytes,
               const char* call) {
   return Error(ErrorKind::out_of_memory, call,
-               fmt::format("{} bytes at {}: of its capacity of {} bytes, allocations hold {}, the "
+               fmt::format("{} bytes at {}: its capacity is {} bytes; allocations use {}, the "
                            "cache {}, clean copies {}, the runtime {}, and {} are leaked",
                            size_bytes, to_string(at), account.capacity_bytes,
                            account.allocated_bytes, account.cached_bytes, account.copies_bytes,
@@ -204,7 +204,7 @@ void Memory::retire(Chunk chunk) noexcept {
   if (chunk.busy()) return quarantine(std::move(chunk), "work that failed may still touch it");
   const Location at = chunk.at();
   if (cache_.put(std::move(chunk))) return keep_or_release(at);
-  quarantine(std::move(chunk), "there is no memory to keep track of it");
+  quarantine(std::move(chunk), "there is no host memory to track it");
 }
 
 void Memory::dismiss(Chunk chunk) noexcept {
@@ -230,7 +230,7 @@ void Memory::keep_or_release(Location at) noexcept {
   try {
     lane_.post([this, at] { release_in_turn(cache_.take_surplus(at)); });
   } catch (const std::exception& error) {  // The next one that is over the budget takes it along.
-    log(LogLevel::warn, "what is over the cache's budget stays for now: {}", error.what());
+    log(LogLevel::warn, "cannot shrink the cache to its budget yet: {}", error.what());
   }
 }
 
@@ -263,13 +263,13 @@ void Memory::make_ahead(Location at, std::uint64_t size_bytes) noexcept {
     try {
       while (wanted()) keep(create(at, size_bytes, "vma::alloc"));
     } catch (const std::exception& error) {
-      log(LogLevel::debug, "no host chunk was made ahead of need: {}", error.what());
+      log(LogLevel::debug, "could not allocate a host chunk in advance: {}", error.what());
     }
   };
   try {
     lane_.post(make);
   } catch (const std::exception& error) {
-    log(LogLevel::debug, "no host chunk is made ahead of need: {}", error.what());
+    log(LogLevel::debug, "stops allocating host chunks in advance: {}", error.what());
   }
 }
 
@@ -286,7 +286,7 @@ void Memory::reserve(Location at, std::uint64_t size_bytes, std::uint64_t chunk_
   if (size_bytes == 0 || chunk_bytes > largest_chunk_bytes(gpu(0), granule)) {
     throw Error(
         ErrorKind::invalid_argument, "vma::reserve",
-        fmt::format("{} bytes in chunks of {}; more than 0 in chunks of at most {} can be kept",
+        fmt::format("{} bytes in chunks of {}; ask for more than 0 bytes in chunks of at most {}",
                     size_bytes, chunk_bytes, largest_chunk_bytes(gpu(0), granule)));
   }
   const std::uint64_t wanted =

@@ -28,7 +28,7 @@ bool MemoryPressure::Want::ask(Location at, std::uint64_t size_bytes) {
   try {
     pressure_.presser_.tell([&](Presser& presser) { worth_it = presser(at, size_bytes, until_); });
   } catch (const std::exception& error) {
-    log(LogLevel::warn, "nobody makes room at {}: {}", to_string(at), error.what());
+    log(LogLevel::warn, "cannot evict anything at {}: {}", to_string(at), error.what());
     return false;
   }
   return worth_it;

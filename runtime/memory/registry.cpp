@@ -185,7 +185,7 @@ void Registry::check_invariants() const {
   for (std::uint32_t id = 0; id < ranges_.size(); ++id) {
     const Range& range = ranges_[id];
     const std::optional<Bounds> told = bounds(AllocationId{id});
-    VMART_CHECK(told.has_value() == (range.size_bytes != 0), "bounds are told while registered");
+    VMART_CHECK(told.has_value() == (range.size_bytes != 0), "bounds are queried while registered");
     if (range.size_bytes == 0) continue;
     VMART_CHECK(told->begin == range.begin && told->size_bytes == range.size_bytes &&
                     told->slot_bytes == range.slot_bytes,

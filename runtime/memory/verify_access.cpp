@@ -13,9 +13,9 @@ void check_access(Driver& driver, Address begin, std::uint64_t size_bytes,
     for (const Accessor& accessor : accessors) {
       try {
         const Access granted = driver.access(address, accessor.who);
-        VMART_CHECK(granted == accessor.access, "a slot grants what was asked for");
+        VMART_CHECK(granted == accessor.access, "a slot grants the requested access");
       } catch (const std::exception& error) {
-        log(LogLevel::debug, "access at {:#x} could not be asked for: {}", to_integer(address),
+        log(LogLevel::debug, "cannot query the access rights at {:#x}: {}", to_integer(address),
             error.what());
       }
     }

@@ -64,11 +64,12 @@ ParkReport Parker::park(const std::string& tag, const ParkOptions& options) {
   if (options.to) memory_.topology().require(*options.to, call);
   if (options.to && in_hbm(*options.to)) {
     throw Error(ErrorKind::invalid_argument, call,
-                fmt::format("{} is no host node", to_string(*options.to)));
+                fmt::format("{} is not a host node", to_string(*options.to)));
   }
   const bool drops = options.contents == ParkContents::drop;
   if (drops && options.how.scope == StopScope::attached && !options.how.nothing_runs) {
-    throw Error(ErrorKind::unsupported, call, "contents are dropped under a hold, not at gates");
+    throw Error(ErrorKind::unsupported, call,
+                "contents can be dropped only under a hold (StopScope::hold)");
   }
   const MutexLock turn(turn_);
   Clock& clock = memory_.driver().clock();
@@ -200,7 +201,7 @@ std::vector<Parker::Step> Parker::plan_resume(const std::string& tag, ParkReport
   const auto known = parkings_.find(tag);
   if (known == parkings_.end()) {
     throw Error(ErrorKind::invalid_argument, "vma::resume",
-                fmt::format("nothing is parked by the tag \"{}\"", tag));
+                fmt::format("nothing is parked under the tag \"{}\"", tag));
   }
   for (const auto& [begin, parked] : known->second) {
     const std::shared_ptr<Allocation> allocation = parked.allocation.lock();
@@ -239,7 +240,8 @@ void Parker::make_targets(const std::vector<Step>& steps) {
     try {
       memory_.reserve(at, count * chunk_bytes, chunk_bytes);
     } catch (const Error& error) {
-      log(LogLevel::debug, "not all memory to park in was made ahead: {}", error.what());
+      log(LogLevel::debug, "could not allocate all memory for parking in advance: {}",
+          error.what());
     }
   }
 }
@@ -268,7 +270,7 @@ void Parker::carry_out(std::vector<Step>& steps, const ParkOptions& options,
       if (!restores && !why.empty()) throw Error(ErrorKind::pinned, call, "it " + why);
       if (step.kind != Step::Kind::move) return take_step(step, options, terms);
       if (attached && !mover_.attached().any(step.allocation->begin())) {
-        throw Error(ErrorKind::invalid_argument, call, "no stream that uses it is attached");
+        throw Error(ErrorKind::invalid_argument, call, "no attached stream uses it");
       }
       if (attached) {
         tasks.emplace_back(&step,
@@ -300,7 +302,7 @@ void Parker::take_step(Step& step, const ParkOptions& options, const MoveTerms& 
     case Step::Kind::restore: done = mover_.restore(allocation, step.range, step.to); break;
   }
   step.moved_bytes += done.bytes_moved;
-  if (done.outcome != Outcome::done) step.reason = "it was cut short";
+  if (done.outcome != Outcome::done) step.reason = "it was interrupted";
 }
 
 /// Whether all that use it can reach it there.

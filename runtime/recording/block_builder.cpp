@@ -117,7 +117,7 @@ void BlockBuilder::put_location(std::optional<Location> location) {
 }
 
 bool BlockBuilder::add(const RecordedAllocation& allocation) {
-  VMART_CHECK(allocation.places.size() <= place_runs_max, "who records splits long ones");
+  VMART_CHECK(allocation.places.size() <= place_runs_max, "the recorder splits long records");
   if (!begin(RecordType::allocation, 0, allocation.time)) return false;
   put(allocation.allocation);
   put(allocation.begin);

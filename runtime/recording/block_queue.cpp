@@ -9,7 +9,7 @@ namespace vma {
 BlockQueue::BlockQueue(Executor& executor, const std::string& name, BlockSink& sink,
                        std::size_t blocks_max)
     : sink_(sink), blocks_max_(blocks_max) {
-  VMART_CHECK(blocks_max > 0, "a queue without room passes nothing on");
+  VMART_CHECK(blocks_max > 0, "a queue has room for at least one block");
   thread_ = executor.spawn(name, [this] { work(); });
 }
 

@@ -15,7 +15,7 @@ DecisionFile::DecisionFile(std::string path, std::uint64_t bytes_max)
 /// Says no.
 bool DecisionFile::failed(int error) noexcept {
   if (failures_.fetch_add(1, std::memory_order_relaxed) == 0) {
-    log(LogLevel::warn, "decisions cannot be written to {}: {}; what is lost is counted", path_,
+    log(LogLevel::warn, "cannot write decisions to {}: {}; lost entries are counted", path_,
         std::system_category().message(error));
   }
   return false;

@@ -51,7 +51,7 @@ std::uint64_t whole(JsonReader& json, std::string_view key) {
   boost::system::error_code failed;
   const boost::json::value& value = json.at(key);
   const auto result = value.is_number() ? value.to_number<std::uint64_t>(failed) : 0;
-  if (!value.is_number() || failed) json.refuse(key, "is no whole number");
+  if (!value.is_number() || failed) json.refuse(key, "is not a whole number");
   return result;
 }
 
@@ -96,7 +96,7 @@ Decision decision(JsonReader json) {
   decision.sequence = whole(json, "sequence");
   decision.time = time(json, "time_ns");
   const auto kind = parse_decision_kind(json.text("kind"));
-  if (!kind) json.refuse("kind", "is none that there is");
+  if (!kind) json.refuse("kind", "is not a known value");
   decision.kind = *kind;
   decision.plan = json.has("plan") ? whole(json, "plan") : 0;
   decision.policy = text_or_none(json, "policy");

@@ -15,7 +15,7 @@ constexpr std::size_t block_bytes = std::size_t{64} << 10;
 
 DecisionLog::DecisionLog(Executor& executor, const DecisionLogOptions& options)
     : decisions_max_(options.decisions_max), flush_period_(options.flush_period) {
-  VMART_CHECK(decisions_max_ > 0, "the log keeps something");
+  VMART_CHECK(decisions_max_ > 0, "the log keeps at least one entry");
   if (options.file.empty()) return;
   file_ = std::make_unique<DecisionFile>(options.file, options.file_bytes_max);
   queue_ = std::make_unique<BlockQueue>(executor, "vmart decisions", *file_, options.blocks_max);
@@ -25,7 +25,7 @@ DecisionLog::DecisionLog(Executor& executor, const DecisionLogOptions& options, 
     : decisions_max_(options.decisions_max),
       flush_period_(options.flush_period),
       queue_(std::make_unique<BlockQueue>(executor, "vmart decisions", sink, options.blocks_max)) {
-  VMART_CHECK(decisions_max_ > 0, "the log keeps something");
+  VMART_CHECK(decisions_max_ > 0, "the log keeps at least one entry");
 }
 
 DecisionLog::~DecisionLog() {

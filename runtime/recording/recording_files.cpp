@@ -32,7 +32,7 @@ RecordingFiles::RecordingFiles(std::string directory, RecordingHeader header,
 /// Says no. The first failure is told to the log; the others are of the same kind, or its sequel.
 bool RecordingFiles::failed(int error, const std::string& path) noexcept {
   if (failures_.fetch_add(1, std::memory_order_relaxed) == 0) {
-    log(LogLevel::warn, "the recording {} cannot be written: {}; what is lost is counted", path,
+    log(LogLevel::warn, "cannot write the recording {}: {}; lost records are counted", path,
         std::system_category().message(error));
   }
   return false;

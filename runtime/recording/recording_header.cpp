@@ -70,11 +70,11 @@ double cell_of(JsonReader& json, std::string_view name, std::size_t row, std::si
   const boost::json::array& rows = json.list(name);
   const boost::json::array* cells = row < rows.size() ? rows[row].if_array() : nullptr;
   if (cells == nullptr || cells->size() != columns) {
-    json.refuse(name, fmt::format("row {} has not {} cells", row, columns));
+    json.refuse(name, fmt::format("row {} does not have {} cells", row, columns));
   }
   const boost::json::value& cell = (*cells)[column];
   const double number = cell.is_number() ? cell.to_number<double>() : -1;
-  if (!(number >= 0 && number <= 9e18)) json.refuse(name, "holds what is no number of a machine");
+  if (!(number >= 0 && number <= 9e18)) json.refuse(name, "contains something other than a number");
   return number;
 }
 
@@ -130,7 +130,8 @@ void read_machine(JsonReader json, RecordingHeader& header) {
   header.costs = MachineCosts(static_cast<std::size_t>(gpus), places);
   for_each_matrix(header.costs, [&](const char* name, std::size_t rows, auto cell) {
     if (std::string_view(name) == move_s_per_byte && !json.has(name)) return;
-    if (json.list(name).size() != rows) json.refuse(name, fmt::format("has not {} rows", rows));
+    if (json.list(name).size() != rows)
+      json.refuse(name, fmt::format("does not have {} rows", rows));
     for (std::size_t row = 0; row < rows; ++row) {
       for (std::size_t column = 0; column < places; ++column) {
         assign(cell(place_numbered(row), place_numbered(column)),
@@ -173,7 +174,7 @@ void read_machine_json(std::string_view json, const std::string& file, Recording
       boost::json::parse(boost::json::string_view(json.data(), json.size()), failed);
   if (failed) {
     throw Error(ErrorKind::invalid_argument, "RecordingReader",
-                fmt::format("{}: offset {}: the machine is no JSON: {}", file,
+                fmt::format("{}: offset {}: the machine is not valid JSON: {}", file,
                             recording_header_bytes, failed.message()));
   }
   read_machine(JsonReader(value, file, "machine", "RecordingReader"), header);

@@ -45,7 +45,7 @@ std::unique_ptr<TraceWriter> open_trace(Executor& executor, const std::string& f
   try {
     return std::make_unique<TraceWriter>(executor, file);
   } catch (const Error& error) {
-    log(LogLevel::warn, "VMART_TRACE: no trace is written: {}", error.what());
+    log(LogLevel::warn, "VMART_TRACE: cannot write the trace: {}", error.what());
     return nullptr;
   }
 }

@@ -129,7 +129,7 @@ void AttachedStream::detach() noexcept {
       runtime_->detach(stream_, pointer_);
     }
   } catch (const std::exception& error) {
-    log(LogLevel::debug, "a stream was not detached: {}", error.what());
+    log(LogLevel::debug, "could not detach a stream: {}", error.what());
   }
   runtime_ = nullptr;
 }

@@ -37,7 +37,7 @@ void check_not_dropped(const Allocation& allocation, const char* call) {
 void check_no_hook(Allocation& allocation, const char* call) {
   if (!allocation.hooks().runs_here()) return;
   throw Error(ErrorKind::invalid_argument, call,
-              fmt::format("a hook of the allocation at {:#x} called it; it would wait for itself",
+              fmt::format("a hook of the allocation at {:#x} called it, which would deadlock",
                           to_integer(allocation.begin())));
 }
 
@@ -71,11 +71,11 @@ void check_background_move(const Allocation& allocation, const AttachedStreams& 
   const bool holds = options.scope == StopScope::hold || options.nothing_runs;
   if (!holds && !attached.any(allocation.begin())) {
     throw Error(ErrorKind::invalid_argument, call,
-                "no stream is attached that may use the allocation; attach those that do, or ask "
-                "for StopScope::hold");
+                "no attached stream may use the allocation; attach the streams that use it, or set "
+                "StopScope::hold");
   }
   if (holds && options.mode == Mode::live) {
-    throw Error(ErrorKind::unsupported, call, "under a hold memory moves stopped, not live");
+    throw Error(ErrorKind::unsupported, call, "live moves are impossible under a hold");
   }
 }
 

@@ -29,8 +29,8 @@ struct HostView::Pin {
       }
       entry->memory.tell_changed(*allocation);
     } catch (const std::exception& error) {  // Shut down since.
-      log(LogLevel::debug, "a HostView of {:#x} ended late: {}", to_integer(allocation->begin()),
-          error.what());
+      log(LogLevel::debug, "could not end a HostView of {:#x} in time: {}",
+          to_integer(allocation->begin()), error.what());
     }
   }
 
@@ -56,7 +56,7 @@ struct HostView::Pin {
     }
     if (allocation->read_only()) {
       throw Error(ErrorKind::unsupported, call,
-                  fmt::format("the allocation at {:#x} is read-only while a ReadOnly lives",
+                  fmt::format("the allocation at {:#x} is read-only while a ReadOnly of it exists",
                               to_integer(allocation->begin())));
     }
     check_not_dropped(*allocation, {first_slot, end_slot}, call);
@@ -83,7 +83,7 @@ struct HostView::Pin {
     try {
       set_access(Access::none);
     } catch (const std::exception& error) {
-      log(LogLevel::warn, "the CPU's access to {:#x} was not taken back: {}",
+      log(LogLevel::warn, "could not revoke the CPU's access to {:#x}: {}",
           to_integer(allocation->begin()), error.what());
     }
   }

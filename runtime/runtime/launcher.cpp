@@ -59,7 +59,7 @@ void Launcher::destroy_stream(Stream stream) {
     const auto known = streams_.find(handle_of(stream));
     if (known == streams_.end()) {
       throw Error(ErrorKind::invalid_argument, "vma::destroy_stream",
-                  fmt::format("{} is no stream that make_stream made", fmt::ptr(stream)));
+                  fmt::format("{} is not a stream from make_stream", fmt::ptr(stream)));
     }
     bound = known->second;
     streams_.erase(known);

@@ -10,10 +10,10 @@ inline namespace v1 {
 
 MigrationTask& Migration::task() const {
   constexpr const char* call = "vma::Migration";
-  if (!task_) throw Error(ErrorKind::invalid_argument, call, "it stands for no migration");
+  if (!task_) throw Error(ErrorKind::invalid_argument, call, "it refers to no migration");
   if (!task_->in_forked_child()) return *task_;
   throw Error(ErrorKind::driver_gone, call,
-              "this is a forked child, and the migration goes on in its parent only");
+              "this is a forked child; the migration continues only in the parent");
 }
 
 MigrationReport Migration::wait() const {

@@ -13,7 +13,7 @@ namespace {
 /// The move waits for the hook.
 void check_no_hook(const char* call) {
   if (!HookList::any_runs_here()) return;
-  throw Error(ErrorKind::invalid_argument, call, "a hook called it; it would wait for itself");
+  throw Error(ErrorKind::invalid_argument, call, "a hook called it, which would deadlock");
 }
 
 /// The scheduler leaves alone what is parked. From before it goes until after it has come, so that
@@ -39,7 +39,7 @@ class ParkingNotice {
         machinery_.scheduling->scheduler().set_parked(allocation->begin(), parked(*allocation));
       }
     } catch (const std::exception& error) {
-      log(LogLevel::warn, "the scheduler was not told what is parked: {}", error.what());
+      log(LogLevel::warn, "could not tell the scheduler what is parked: {}", error.what());
     }
   }
 

@@ -34,8 +34,8 @@ class Guest {
       const RuntimeParts::Entry entry(parts_, what);
       body(entry);
     } catch (const std::exception& error) {
-      log(LogLevel::warn, "{} of {:#x} ended badly: {}", what, to_integer(allocation->begin()),
-          error.what());
+      log(LogLevel::warn, "could not end a {} of {:#x} cleanly: {}", what,
+          to_integer(allocation->begin()), error.what());
     }
   }
 

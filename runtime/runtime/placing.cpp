@@ -36,7 +36,7 @@ DrainReport Runtime::drain(Location at, const DrainOptions& options) {
   const RuntimeParts::Entry entry(*parts_, call);
   entry->topology.require(at, call);
   if (options.deadline < std::chrono::milliseconds(0)) {
-    throw Error(ErrorKind::invalid_argument, call, "the deadline lies in the past");
+    throw Error(ErrorKind::invalid_argument, call, "the deadline is in the past");
   }
   return entry->scheduler(call).drain_place(at, options);
 }

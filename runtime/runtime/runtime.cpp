@@ -32,7 +32,7 @@ std::unique_ptr<Driver> open_driver(const std::string& name) {
   if (name != "cuda") {
     throw Error(
         ErrorKind::invalid_argument, "vma::Runtime",
-        fmt::format("driver (VMART_DRIVER) is \"{}\"; it takes cuda, sim:NAME or sim:FILE.json",
+        fmt::format("driver (VMART_DRIVER) is \"{}\"; expected cuda, sim:NAME or sim:FILE.json",
                     name));
   }
 #ifdef VMART_HAS_CUDA
@@ -181,8 +181,8 @@ MigrationReport Runtime::migrate(void* pointer, std::size_t offset, std::size_t 
   entry->topology.require(to, call);
   if (options.mode == Mode::live) {
     throw Error(ErrorKind::unsupported, call,
-                "the synchronous call holds contexts and moves stopped; StopScope::attached moves "
-                "live");
+                "the synchronous call holds contexts and moves stopped; set StopScope::attached to "
+                "move live");
   }
   check_options(options, call);
   const std::shared_ptr<Allocation> allocation = entry->memory.require(pointer, call);
@@ -233,7 +233,7 @@ void Runtime::write(void* pointer, std::span<const std::byte> bytes) {
   if (allocation->read_only()) {
     // A copy under way counts on it that nobody writes.
     throw Error(ErrorKind::unsupported, call,
-                fmt::format("the allocation at {:#x} is read-only while a ReadOnly lives",
+                fmt::format("the allocation at {:#x} is read-only while a ReadOnly of it exists",
                             to_integer(allocation->begin())));
   }
   for_each_piece(

@@ -239,8 +239,8 @@ ControlPrediction RuntimeControl::predict(const ControlMove& move) {
       const Time took = ground_.costs.move_time(from, to, bytes);
       if (took == Time::max()) {
         throw Error(ErrorKind::unsupported, call_name,
-                    fmt::format("nothing is known of what a move from {} to {} costs",
-                                to_string(home), to_string(move.to)));
+                    fmt::format("the cost of a move from {} to {} is unknown", to_string(home),
+                                to_string(move.to)));
       }
       ++prediction.chunks;
       prediction.bytes += bytes;
@@ -269,7 +269,7 @@ std::uint64_t RuntimeControl::start_drain(Location at) {
   ground_.memory.topology().require(at, call_name);
   if (ground_.scheduler.stats().paused) {
     throw Error(ErrorKind::busy, call_name,
-                "the scheduler is paused, so nothing can move; resume it, then drain");
+                "the scheduler is paused, so nothing can move; resume it before draining");
   }
   forget_ended_drains();
   if (drains_.size() >= drains_max) {
@@ -351,7 +351,8 @@ void RuntimeControl::resume() {
 
 std::uint64_t RuntimeControl::start_step() {
   if (!ground_.scheduler.stats().paused) {
-    throw Error(ErrorKind::invalid_argument, call_name, "the scheduler runs; pause it to step it");
+    throw Error(ErrorKind::invalid_argument, call_name,
+                "the scheduler is running; pause it before stepping");
   }
   ControlEvent event;
   event.kind = ControlEvent::Kind::stepped;

@@ -91,8 +91,9 @@ Machinery::Machinery(Driver& driver, UseLog& uses, const Settings& settings)
 
 Scheduler& Machinery::scheduler(const char* call) const {
   if (scheduling) return scheduling->scheduler();
-  throw Error(ErrorKind::unsupported, call,
-              "no policy decides here; open the runtime with one (VMART_POLICY, such as stay_put)");
+  throw Error(
+      ErrorKind::unsupported, call,
+      "no policy is configured; open the runtime with one (VMART_POLICY=stay_put, for example)");
 }
 
 RuntimeParts::RuntimeParts(std::unique_ptr<Driver>&& chosen, const Settings& settings)
@@ -114,7 +115,7 @@ void RuntimeParts::claim_process() {
   if (driver->simulated()) return;
   if (cuda_runtime_open.exchange(true)) {
     throw Error(ErrorKind::invalid_argument, "vma::Runtime",
-                "this process has a runtime on CUDA already; vma::runtime() is the shared one");
+                "this process already has a runtime on CUDA; use the shared one, vma::runtime()");
   }
   claimed = true;
 }
@@ -156,7 +157,8 @@ void RuntimeParts::shut_down() noexcept {
   }
   if (ProcessExit::begun()) return ProcessExit::hold_back();
   if (Callbacks::runs_here() || HookList::any_runs_here()) {
-    log(LogLevel::error, "shutdown from a callback or hook does nothing: it would wait for itself");
+    log(LogLevel::error,
+        "shutdown from a callback or hook does nothing, because it would deadlock");
     return;
   }
   const MutexLock turn(shutting_down);  // A second caller returns when all is given back, too.
@@ -182,7 +184,8 @@ RuntimeParts::Entry::Entry(RuntimeParts& parts, const char* call)
 
 Door::Counter* RuntimeParts::enter(const char* call) {
   if (in_forked_child()) {
-    throw Error(ErrorKind::driver_gone, call, "a forked child has no driver; open one before fork");
+    throw Error(ErrorKind::driver_gone, call,
+                "a forked child cannot use its parent's runtime; fork before opening a runtime");
   }
   if (ProcessExit::begun()) {
     ProcessExit::hold_back();

@@ -108,7 +108,7 @@ void settle_limits(const RuntimeOptions& options, Settings& settings) {
   settings.copy_budget_bytes = size_setting(options.copy_budget_bytes, "VMART_COPY_BUDGET", 0);
   if (options.copy_budget_bytes && *options.copy_budget_bytes == 0) {
     throw Error(ErrorKind::invalid_argument, "vma::Runtime",
-                "copy_budget_bytes is 0: no move could be made; leave it unset for no limit");
+                "copy_budget_bytes is 0, which allows no move; leave it unset for no limit");
   }
 }
 
@@ -137,7 +137,7 @@ void settle_output(const RuntimeOptions& options, Settings& settings) {
       !settings.trace.empty() || !settings.record.empty() || !settings.decisions.empty();
   if (settings.policy.empty() && (controlled || written)) {
     log(LogLevel::info,
-        "no policy is named: stay_put, which moves nothing, decides for VMART_CONTROL, "
+        "no policy is configured: using stay_put, which moves nothing, for VMART_CONTROL, "
         "VMART_TRACE, VMART_RECORD or VMART_DECISIONS");
     settings.policy = "stay_put";
   }

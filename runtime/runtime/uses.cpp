@@ -25,7 +25,8 @@ void check_hint(const Hint& hint, const Topology& topology, const char* call) {
   };
   const std::chrono::nanoseconds now{0};
   if (hint.device.kind != Location::Kind::gpu) {
-    refuse(fmt::format("hint.device is {}, which uses nothing", to_string(hint.device)));
+    refuse(fmt::format("hint.device is {}, which is not a GPU of the runtime",
+                       to_string(hint.device)));
   }
   if (!std::isfinite(hint.passes) || hint.passes < 0) {
     refuse(fmt::format("hint.passes is {}", hint.passes));
@@ -167,7 +168,7 @@ void Runtime::record_launch(const void* function, std::span<const std::byte> blo
       known->list.empty() ? 0 : known->list.back().offset_bytes + known->list.back().size_bytes;
   if (block.size() < needed) {
     throw Error(ErrorKind::invalid_argument, call,
-                fmt::format("the block has {} bytes, and the kernel's parameters take {}",
+                fmt::format("the block has {} bytes, but the kernel's parameters take {}",
                             block.size(), needed));
   }
   UsesFound found(entry->memory.registry(), device);

@@ -16,7 +16,7 @@ namespace vma {
 namespace {
 
 static_assert(std::string_view(policy_interface_version) == VMART_MINOR_VERSION,
-              "the header's version is the project's");
+              "the header's version equals the project's");
 
 /// A library that turns out not to fit is closed.
 class OpenLibrary {

@@ -41,7 +41,7 @@ PolicyRunner::~PolicyRunner() {
 
 PolicyRunner::Answer PolicyRunner::run(std::function<void(Policy&)> body,
                                        std::chrono::nanoseconds limit) {
-  VMART_CHECK(!lost_, "a policy that overran is not called again");
+  VMART_CHECK(!lost_, "a policy that timed out is not called again");
   const TimePoint begin = state_->clock.now();
   MutexLock lock(state_->mutex);
   state_->body = std::move(body);
@@ -75,7 +75,7 @@ void PolicyRunner::work(const std::shared_ptr<State>& state) {
       why = error.what();
     } catch (...) {
       threw = true;
-      why = "something that is no std::exception";
+      why = "an exception of an unknown type";
     }
     lock.lock();
     state->threw = threw;

@@ -348,7 +348,7 @@ void Scheduler::replace_failed_policy() {
               fmt::format("{} failed {} times in {:.0f} s", policy_, failures_.in_window,
                           std::chrono::duration<double>(limits_.policy_failure_window).count()));
       break;
-    case Replacement::lost: install(policy_, "the one before does not answer"); break;
+    case Replacement::lost: install(policy_, "the previous one does not answer"); break;
   }
   failures_.due = Replacement::none;
 }

@@ -71,7 +71,7 @@ void SchedulerLoop::run() noexcept {
       if (!tick_waits_) wait_to_tick();
       context_.run();
     } catch (const std::exception& error) {
-      log(LogLevel::error, "the scheduler's thread goes on after an error: {}", error.what());
+      log(LogLevel::error, "the scheduler's thread continues after an error: {}", error.what());
       boost::system::error_code ignored;
       asio::steady_timer(context_, failure_pause).wait(ignored);
     }
@@ -111,7 +111,7 @@ void SchedulerLoop::drain() {
   try {
     quiet_ = scheduler_.drain() ? 0 : std::min(quiet_ + 1, quiet_after);
   } catch (const std::exception& error) {  // Want of memory: the next one may go well.
-    log(LogLevel::error, "the scheduler could not look at what was reported: {}", error.what());
+    log(LogLevel::error, "the scheduler could not collect the reported uses: {}", error.what());
   }
   if (drained_) drained_();
 }

@@ -144,7 +144,7 @@ void Scheduler::gather_ready(std::vector<Running>& groups) {
     const ChunkRow& row = Snapshot(*tables_).chunk(move.chunk);
     const ChunkRoster::Entry* entry = roster_.of(row);
     if (entry == nullptr) {
-      give_up(number, "its allocation is gone");
+      give_up(number, "its allocation was freed");
       continue;
     }
     if (groups.empty() || !joins(groups.back(), waiting)) {
@@ -190,7 +190,7 @@ void Scheduler::ask_mover(Running& group) noexcept {
       group.refused = "it is being freed";
     } else if (group.refused = allocation->why_pinned(); group.refused.empty()) {
       if (!ground_.mover.attached().any(group.begin)) {
-        group.refused = "no stream is attached that may use it";
+        group.refused = "no attached stream may use it";
         return;
       }
       MigrateOptions options;
@@ -245,7 +245,7 @@ void Scheduler::end(Running& group) {
   std::string why = "it was cancelled";
   try {
     if (const std::exception_ptr error = group.task->error()) std::rethrow_exception(error);
-    if (report.outcome == Outcome::done) why = "it came from elsewhere by then";
+    if (report.outcome == Outcome::done) why = "it had moved elsewhere by then";
   } catch (const std::exception& error) {
     why = error.what();
   }

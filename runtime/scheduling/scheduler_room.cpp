@@ -139,7 +139,7 @@ DrainReport Scheduler::drain_place(Location at, const DrainOptions& options) {
   for (const ChunkRow& row : snapshot.chunks()) {
     if (row.bytes == 0 || row.at != place || row.dropped) continue;
     ++report.left[!row.movable    ? "pinned"
-                  : !row.in_scope ? "not in the scope of an attached stream"
+                  : !row.in_scope ? "no attached stream may use it"
                   : paused_       ? "the scheduler was paused"
                                   : "no room elsewhere, or no time"];
   }
@@ -149,7 +149,7 @@ DrainReport Scheduler::drain_place(Location at, const DrainOptions& options) {
 void Scheduler::require_not_paused(const char* call) const {
   if (!paused_) return;
   throw Error(ErrorKind::busy, call,
-              "the scheduler is paused, so nothing can move; resume it, then drain");
+              "the scheduler is paused, so nothing can move; resume it before draining");
 }
 
 /// The caller has gone: moves that have not started are cancelled.
@@ -243,7 +243,7 @@ std::vector<std::string> Scheduler::explain(Address address) const {
   std::vector<std::string> lines;
   const MutexLock lock(mutex_);
   const ChunkRoster::Entry* entry = roster_.around(address);
-  if (entry == nullptr) return {"the scheduler does not know it yet"};
+  if (entry == nullptr) return {"the scheduler does not know the chunk yet"};
   const auto slot = static_cast<std::uint32_t>((address - entry->begin) / entry->chunk_bytes);
   const ChunkId chunk{static_cast<std::uint32_t>(index(entry->first) + slot)};
   const Snapshot snapshot(*tables_);
@@ -262,11 +262,11 @@ std::vector<std::string> Scheduler::explain(Address address) const {
     const std::string why = allocation ? allocation->why_pinned() : "";
     lines.push_back("it cannot move: " + (why.empty() ? "it is pinned or poisoned" : why));
   }
-  if (!row.in_scope) lines.push_back("it is not moved: no stream is attached that may use it");
+  if (!row.in_scope) lines.push_back("it does not move: no attached stream may use it");
   if (row.parked) lines.push_back("it is parked");
   if (row.dropped)
     lines.push_back("its contents were dropped: it has no memory until it is resumed");
-  if (row.moving) lines.push_back("a move of it is planned or under way");
+  if (row.moving) lines.push_back("a move of it is planned or in progress");
   if (paused_) lines.push_back("the scheduler is paused");
   for (std::string& line : last_decisions(row.allocation, slot)) lines.push_back(std::move(line));
   return lines;

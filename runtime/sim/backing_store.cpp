@@ -66,8 +66,8 @@ std::uint64_t BackingStore::allocate(std::uint64_t size_bytes) {
   if (size < size_bytes || size > budget_bytes_ - created_bytes_) {
     throw driver_error(
         native_out_of_memory, "cuMemCreate",
-        fmt::format("{} bytes beyond the {} that VMART_SIM_BYTES allows the simulated "
-                    "machine, of which {} are taken",
+        fmt::format("{} bytes exceed the {} that VMART_SIM_BYTES allows the simulated machine, of "
+                    "which {} are in use; raise VMART_SIM_BYTES",
                     size_bytes, budget_bytes_, created_bytes_));
   }
   for (auto hole = holes_.begin(); hole != holes_.end(); ++hole) {
@@ -79,7 +79,7 @@ std::uint64_t BackingStore::allocate(std::uint64_t size_bytes) {
     return offset;
   }
   throw driver_error(native_out_of_memory, "cuMemCreate",
-                     "the simulated memory is in pieces; a larger VMART_SIM_BYTES helps");
+                     "the simulated memory is fragmented; raise VMART_SIM_BYTES");
 }
 
 void BackingStore::free(std::uint64_t offset, std::uint64_t size_bytes) noexcept {

@@ -110,7 +110,7 @@ void SimDriver::record_context(ContextHandle context, EventHandle event) {
   SimEvent& recorded = machine_->event(event, call);
   machine_->progress.check_fault(call);
   if (recorded.context != context) {
-    throw driver_error(native_invalid_handle, call, "the event is of another context");
+    throw driver_error(native_invalid_handle, call, "the event belongs to another context");
   }
   machine_->forbid_capture(owner, call);
   recorded.completion = owner.everything();

@@ -75,7 +75,7 @@ GraphHandle SimDriver::end_capture(BoundStream stream) {
   SimStream& origin = machine_->stream(stream, call);
   const std::shared_ptr<SimCapture> capture = origin.capture;
   if (capture == nullptr || capture->origin != &origin) {
-    throw driver_error(native_illegal_state, call, "the stream has begun no capture");
+    throw driver_error(native_illegal_state, call, "the stream is not capturing");
   }
   for (const auto& [handle, other] : machine_->streams) {
     if (other->capture == capture) other->capture.reset();
@@ -144,13 +144,13 @@ void SimDriver::update_chain(ExecGraphHandle chain, std::span<const ChainStep> s
   const CallTime time(*machine_, machine_->costs.parameters().batch_us);
   MutexLock lock(machine_->progress.mutex);
   const ContextHandle context = machine_->exec_graph(chain, call).chain_of;
-  if (is_none(context)) throw driver_error(native_invalid_value, call, "it is no chain");
+  if (is_none(context)) throw driver_error(native_invalid_value, call, "it is not a chain");
   SimContext& owner = machine_->context(context, call);
   machine_->progress.check_fault(call);
   SimExecGraph& updated = machine_->exec_graph(chain, call);
   auto nodes = nodes_of(*machine_, owner, steps, call);
   if (!alike(*updated.nodes, *nodes)) {
-    throw driver_error(native_invalid_value, call, "the steps are of another kind or number");
+    throw driver_error(native_invalid_value, call, "the steps differ in type or number");
   }
   updated.nodes = std::move(nodes);
 }

@@ -23,7 +23,8 @@ bool wait_in_capture(SimStream& stream, const SimEvent& event, const char* call)
   if (capture == nullptr || (stream.capture != nullptr && stream.capture != capture)) {
     stream.capture->invalid = true;
     if (capture != nullptr) capture->invalid = true;
-    throw driver_error(native_stream_capture_unsupported, call, "the event is of no such capture");
+    throw driver_error(native_stream_capture_unsupported, call,
+                       "the event belongs to no such capture");
   }
   if (stream.capture == nullptr) {
     stream.capture = capture;
@@ -149,7 +150,8 @@ void SimDriver::record(EventHandle event, BoundStream stream) {
   SimEvent& recorded = machine_->event(event, call);
   machine_->progress.check_fault(call);
   if (recorded.context != recorder.context().handle) {
-    throw driver_error(native_invalid_handle, call, "event and stream are of different contexts");
+    throw driver_error(native_invalid_handle, call,
+                       "event and stream belong to different contexts");
   }
   if (recorder.capture != nullptr) {
     if (recorder.capture->invalid) throw driver_error(native_stream_capture_invalidated, call);

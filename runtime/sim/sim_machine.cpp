@@ -156,9 +156,9 @@ KernelWork SimMachine::kernel_work(const SimContext& owner, KernelHandle kernel,
                                    const KernelArguments& arguments, const char* call) const {
   const auto found = kernels.find(kernel);
   if (found == kernels.end() || found->second->context != owner.handle) {
-    throw driver_error(
-        native_invalid_handle, call,
-        fmt::format("kernel {:#x} is none of the context", static_cast<std::uint64_t>(kernel)));
+    throw driver_error(native_invalid_handle, call,
+                       fmt::format("kernel {:#x} does not belong to the context",
+                                   static_cast<std::uint64_t>(kernel)));
   }
   if (!fits(shape)) throw driver_error(native_invalid_value, call, "grid or block");
   return {found->second, shape, arguments};

@@ -136,7 +136,7 @@ ChunkHandle SimMemory::create(Location at, std::uint64_t size_bytes) {
   if (at.ordinal < 0 || static_cast<std::size_t>(at.ordinal) >= places) {
     throw driver_error(
         at.kind == Location::Kind::gpu ? native_invalid_device : native_invalid_value,
-        "cuMemCreate", fmt::format("{} is not there", to_string(at)));
+        "cuMemCreate", fmt::format("{} does not exist", to_string(at)));
   }
   if (size_bytes == 0 || size_bytes % machine_.granularity_bytes != 0) {
     throw invalid("cuMemCreate", fmt::format("{} bytes", size_bytes));

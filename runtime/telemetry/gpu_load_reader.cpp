@@ -57,7 +57,7 @@ GpuLoadReader::GpuLoadReader(const NvmlLibrary& library, const std::vector<Named
   }
   if (any) return;
   throw Error(ErrorKind::unsupported, "NVML",
-              fmt::format("{} knows no GPU of the runtime: {}", library.file(),
+              fmt::format("{} does not know a GPU of the runtime: {}", library.file(),
                           gpus_.empty() ? "there is none" : gpus_.front().why_not));
 }
 

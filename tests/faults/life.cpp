@@ -104,7 +104,7 @@ bool Life::attempt(const char* stage, const std::function<void()>& body) {
     return true;
   } catch (const Error& error) {
     outcome_.errors.push_back(fmt::format("{}: {}", stage, error.what()));
-    if (!disturbed() || std::string_view(error.what()).find("dead lock") != std::string::npos) {
+    if (!disturbed() || std::string_view(error.what()).find("deadlock") != std::string::npos) {
       problem(stage, error.what());
     }
   } catch (const std::exception& error) {

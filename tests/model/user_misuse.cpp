@@ -39,7 +39,7 @@ void User::misuse_block(Block& block) {
       return expect_refusal(ErrorKind::invalid_argument, "a range outside",
                             [&] { runtime().migrate(block.pointer, end, 1, gpu(0)); });
     case 2:
-      return expect_refusal(ErrorKind::invalid_argument, "a place that is not there",
+      return expect_refusal(ErrorKind::invalid_argument, "a place that does not exist",
                             [&] { runtime().migrate(block.pointer, host(9)); });
     case 3:
       return expect_refusal(ErrorKind::invalid_argument, "a read over the end",

@@ -90,7 +90,7 @@ class RealResults(small_experiment.SmallExperiment):
         data = sweep_task.run_cell(self.top / "nets_elsewhere", lambda: files, path, PROGRAM, identity)
         self.assertEqual(data, (here / "cells" / f"{identity}.json").read_bytes())
         (nets / "net_tensors.csv").unlink()
-        with self.assertRaisesRegex(lab.ResultError, "with a NAME_tensors.csv beside it"):
+        with self.assertRaisesRegex(lab.ResultError, "with NAME_tensors.csv in the same folder"):
             experiment_files(asked, PROGRAM)
 
     def test_what_is_named_by_an_absolute_path_is_not_shipped(self):

@@ -76,7 +76,7 @@ SteppedExecutor::~SteppedExecutor() {
 
 void SteppedExecutor::run(const std::function<void()>& body) {
   if (main_ != nullptr || Stepper::current() != nullptr) {
-    throw Error(ErrorKind::invalid_argument, "SteppedExecutor::run", "it is running already");
+    throw Error(ErrorKind::invalid_argument, "SteppedExecutor::run", "it is already running");
   }
   const OneProcessor one_processor;  // The threads of the run inherit it.
   const auto member = std::make_shared<Member>();
@@ -140,8 +140,8 @@ void SteppedExecutor::yield() {
     if (nearest != never) move_time_to(nearest);
     if (idle_yields_ >= hopeless_yields_max) {
       throw Error(ErrorKind::driver_failure, "SteppedExecutor",
-                  fmt::format("dead lock: {} polls for what never comes; {}", member->name,
-                              dead_lock_report()));
+                  fmt::format("deadlock: {} polls for something that never happens; {}",
+                              member->name, dead_lock_report()));
     }
   } else if (random_() % yields_per_switch_ != 0) {
     return;
@@ -191,7 +191,7 @@ void SteppedExecutor::hand_over(Member& from) {
     const std::string who = dead_lock_report();
     from.dead_locked = false;
     from.state = Member::State::runnable;
-    throw Error(ErrorKind::driver_failure, "SteppedExecutor", "dead lock: " + who);
+    throw Error(ErrorKind::driver_failure, "SteppedExecutor", "deadlock: " + who);
   }
 }
 
@@ -246,7 +246,7 @@ void SteppedExecutor::move_time_to(TimePoint time) {
 }
 
 std::string SteppedExecutor::dead_lock_report() const {
-  std::string text = "nobody can run and no deadline is left; waiting:";
+  std::string text = "no thread can run and no deadline is left; waiting:";
   for (const auto& member : members_) text += fmt::format(" {}", member->name);
   return text;
 }

@@ -23,7 +23,7 @@ struct SteppedOptions {
 /// member can run, to the nearest deadline; a `yield` moves it by nanoseconds, so that a loop that
 /// polls does not stop it. Members that nobody waits for stand still between two `run`s. Once
 /// nobody can run and no deadline is left, the wait of the thread inside `run` throws
-/// Error{driver_failure} "dead lock" that names every member and what it waits for.
+/// Error{driver_failure} "deadlock" that names every member and what it waits for.
 class SteppedExecutor final : public SteppedThreads {
  public:
   explicit SteppedExecutor(const SteppedOptions& options = {});

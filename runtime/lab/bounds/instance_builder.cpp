@@ -28,7 +28,7 @@ InstanceBuilder::InstanceBuilder(const ReplayMachine& machine, const InstanceOpt
       costs_(machine.costs.places()) {
   if (machine.places.size() > PlacementInstance::places_max)
     refuse(ErrorKind::unsupported,
-           fmt::format("bounds know {} places at most", PlacementInstance::places_max));
+           fmt::format("bounds support at most {} places", PlacementInstance::places_max));
   for (const PlaceState& place : machine.places) {
     instance_.places.push_back(place.location);
     instance_.capacities.push_back(place.capacity_bytes);
@@ -92,8 +92,8 @@ std::size_t InstanceBuilder::route(const TraceEvent& event) {
   const bool named = event.at.is_set() && event.at.is_gpu();
   if (!named && !routes_alone_) {
     refuse(ErrorKind::unsupported,
-           fmt::format("event {} names no device, and what the router '{}' chooses depends on the "
-                       "replay; bounds need hash or round_robin",
+           fmt::format("event {} names no device, and the choices of router '{}' depend on the "
+                       "replay; use --router hash or round_robin",
                        audit_.events(), router_.name()));
   }
   return router_.choose(event, loads_);
@@ -183,9 +183,8 @@ void InstanceBuilder::add_chunks(Object& object, std::uint64_t begin_places) {
 void InstanceBuilder::require_room_for(std::uint64_t chunks) const {
   const std::uint64_t have = instance_.chunks.size();
   if (chunks <= options_.chunks_max - std::min<std::uint64_t>(options_.chunks_max, have)) return;
-  refuse(ErrorKind::unsupported,
-         fmt::format("event {}: more than {} chunks; larger ones make fewer", audit_.events(),
-                     options_.chunks_max));
+  refuse(ErrorKind::unsupported, fmt::format("event {}: more than {} chunks; use larger chunks",
+                                             audit_.events(), options_.chunks_max));
 }
 
 void InstanceBuilder::add_chunk(const PlacementChunk& chunk) {
@@ -251,7 +250,7 @@ void InstanceBuilder::thin_out() {
   uses_limit_ = std::max(options_.uses_max, 2 * instance_.uses.size());
   if (uses_limit_ > crowd_max * options_.uses_max) {
     refuse(ErrorKind::unsupported,
-           fmt::format("event {}: devices use more than {} chunks at a time; larger ones are fewer",
+           fmt::format("event {}: devices use more than {} chunks at a time; use larger chunks",
                        audit_.events(), crowd_max * options_.uses_max / 2));
   }
 }

@@ -68,8 +68,8 @@ void require_same_inputs(const boost::json::object& wanted, const boost::json::o
     const boost::json::value* const found = known.if_contains(member.key());
     if (found != nullptr && *found == member.value()) continue;
     throw Error(ErrorKind::invalid_argument, "vmart-lab run",
-                fmt::format("{}: is of other inputs: {} is {} there and {} here; choose another "
-                            "folder with --out, or remove it",
+                fmt::format("{}: was made from other inputs: {} is {} there and {} here; choose "
+                            "another folder with --out, or remove it",
                             file, std::string_view(member.key()),
                             found == nullptr ? "nothing" : boost::json::serialize(*found),
                             boost::json::serialize(member.value())));

@@ -179,9 +179,9 @@ std::string Reader::beside(const std::string& path) const {
 
 void Reader::only_once(std::string_view key, std::size_t index, const std::string& name) {
   if (name.empty() || name.size() > name_bytes_max * (key == "policies" ? 10 : 1))
-    json_.refuse(element(key, index), "has no name, or one that is too long");
+    json_.refuse(element(key, index), "has no name or one that is too long");
   if (!names_.emplace(key, name).second)
-    json_.refuse(element(key, index), fmt::format("there is another \"{}\" before it", name));
+    json_.refuse(element(key, index), fmt::format("\"{}\" was already used above", name));
 }
 
 ExperimentMachine Reader::machine(const std::string& name, const std::string& described,
@@ -239,7 +239,7 @@ std::vector<std::string> Reader::parameters(JsonReader& json) const {
 std::string Reader::input(JsonReader& json, std::string_view key) const {
   std::string path = beside(json.text(key));
   std::error_code failed;
-  if (!fs::is_regular_file(path, failed)) json.refuse(key, fmt::format("{} is no file", path));
+  if (!fs::is_regular_file(path, failed)) json.refuse(key, fmt::format("{} is not a file", path));
   return path;
 }
 
@@ -254,7 +254,7 @@ void require_maker(std::span<const Maker> makers, const ExperimentTrace& trace) 
   std::string known;
   for (const Maker& one : makers) known += fmt::format("{}{}", known.empty() ? "" : ", ", one.name);
   throw Error(ErrorKind::invalid_argument, "traces",
-              fmt::format("there is no \"{}\"; there are {}", trace.maker, known));
+              fmt::format("there is no \"{}\"; known are {}", trace.maker, known));
 }
 
 void Reader::read_recipe(JsonReader& json, Fields& fields, ExperimentTrace& trace) {
@@ -277,7 +277,7 @@ void Reader::read_recipe(JsonReader& json, Fields& fields, ExperimentTrace& trac
     fields.read("file", [&] { trace.input = input(json, "file"); });
   } else if (!fields.is_misspelt("generate") && !fields.is_misspelt("convert") &&
              !fields.is_misspelt("file")) {
-    json.refuse("", "has none of generate, convert, file");
+    json.refuse("", "must have one of generate, convert, file");
   }
 }
 
@@ -297,7 +297,7 @@ std::uint64_t Reader::seed(std::size_t index) {
   const auto seed = value.is_number() ? value.to_number<std::int64_t>(failed) : -1;
   // JSON's readers elsewhere keep whole numbers up to here.
   if (failed || seed < 0 || seed > std::int64_t{1} << 53)
-    json_.refuse(element("seeds", index), "is no whole number from 0 to 2^53");
+    json_.refuse(element("seeds", index), "is not a whole number from 0 to 2^53");
   return static_cast<std::uint64_t>(seed);
 }
 

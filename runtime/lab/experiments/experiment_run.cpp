@@ -35,7 +35,7 @@ void ExperimentRun::choose(const std::vector<std::string>& only) {
   }
   if (!wanted.empty()) {
     throw Error(ErrorKind::invalid_argument, "vmart-lab run",
-                fmt::format("{} has no cell \"{}\"; --list prints them", experiment_.file,
+                fmt::format("{} has no cell \"{}\"; --list prints all cells", experiment_.file,
                             *wanted.begin()));
   }
 }

@@ -78,7 +78,7 @@ bool ResultFolder::is_known(const Experiment& experiment) const {
   if (const std::optional<std::string> known = read(file)) {
     if (*known == experiment.text) return true;
     refuse(ErrorKind::invalid_argument, file,
-           fmt::format("is of another experiment than {}; choose another folder with --out",
+           fmt::format("is of an experiment other than {}; choose another folder with --out",
                        experiment.file));
   }
   std::error_code failed;
@@ -88,7 +88,7 @@ bool ResultFolder::is_known(const Experiment& experiment) const {
     for (const char* const folder : folders) ours = ours || name == folder;
     if (!ours)
       refuse(ErrorKind::invalid_argument, path_,
-             fmt::format("has {} in it and no {}; choose another folder with --out", name,
+             fmt::format("contains {} but no {}; choose another folder with --out", name,
                          experiment_name));
   }
   if (failed) refuse(ErrorKind::invalid_argument, path_, failed.message());

@@ -55,7 +55,7 @@ void ResultsTable::set(std::size_t at, const ExperimentCell& cell, const CellFil
   const std::string head = line_of(names);
   if (!head_.empty() && head_ != head) {
     throw Error(ErrorKind::invalid_argument, "vmart-lab run",
-                fmt::format("{}: has other metrics than cells before it: another version has made "
+                fmt::format("{}: has other metrics than the cells before it: another version wrote "
                             "it; choose another folder with --out, or remove it",
                             result.file()));
   }

@@ -29,14 +29,15 @@ std::vector<std::string> read_sweep(JsonReader& policy) {
     const std::string_view name(member.key());
     const std::string key = JsonText::join("sweep", name);
     const boost::json::array* const values = member.value().if_array();
-    if (values == nullptr || values->empty()) policy.refuse(key, "is no list of values");
+    if (values == nullptr || values->empty()) policy.refuse(key, "is not a list of values");
     if (texts.size() > policies_max / values->size()) policy.refuse(key, "makes too many policies");
     std::vector<std::string> longer;
     for (const std::string& text : texts) {
       const char before = text.find(':') == std::string::npos ? ':' : ',';
       for (const boost::json::value& value : *values) {
         const std::string written = sweep_text(value);
-        if (written.empty()) policy.refuse(key, "holds what is no number, text or flag");
+        if (written.empty())
+          policy.refuse(key, "contains something other than a number, string or boolean");
         longer.push_back(fmt::format("{}{}{}={}", text, before, name, written));
       }
     }

@@ -63,7 +63,7 @@ void TraceRecipe::make(const std::string& output) const {
   convert_trace(converting(trace_, seed_, output));
   if (inputs_.at("input_sums") != input_sums()) {
     throw Error(ErrorKind::invalid_argument, "convert",
-                fmt::format("{}: has changed while it was read", trace_.input));
+                fmt::format("{}: changed while it was read", trace_.input));
   }
 }
 

@@ -50,7 +50,8 @@ std::unique_ptr<Policy> policy_of(const RecordedRun& run, const PredictOptions& 
   if (!options.policy.empty()) return load_policy(options.policy);
   if (run.header.scheduler) return make_policy(run.header.scheduler->policy);
   if (!run.facts.policies.empty()) return make_policy(run.facts.policies.front());
-  throw Error(ErrorKind::invalid_argument, "predict", "no policy is in the recording; name one");
+  throw Error(ErrorKind::invalid_argument, "predict",
+              "the recording has no policy; name one with --policy");
 }
 
 }  // namespace
@@ -87,7 +88,7 @@ std::vector<Foreseen> compare(const RecordedFacts& facts, const ReplayReport& re
           {"moves", "moves", count(facts.moves), count(report.moves), 0},
           {"accesses", "accesses", count(facts.accesses), count(report.accesses), 0},
           {"bytes", "bytes accessed", facts.bytes, report.bytes, 0},
-          {"own_share", "of these in own HBM", share(facts.own_bytes, facts.bytes),
+          {"own_share", "of these in the device's own HBM", share(facts.own_bytes, facts.bytes),
            share(own_bytes(report), report.bytes), 0}};
 }
 

@@ -68,12 +68,12 @@ ReplayMachine recorded_machine(const RecordingHeader& header,
   for (std::size_t at = 0; at < states.size(); ++at) {
     const bool on_gpu = at < costs.gpus();
     if ((states[at].location.kind == Location::Kind::gpu) != on_gpu)
-      refuse("the recording's GPUs are not its first places");
+      refuse("the GPUs are not the first places of the recording");
     const auto number = static_cast<int>(on_gpu ? at : at - costs.gpus());
     states[at].location = on_gpu ? gpu(number) : host(number);
     states[at].used_bytes = 0;
     if (on_gpu && costs.access_rate(place_numbered(at), place_numbered(at)) <= 0)
-      refuse(fmt::format("{} cannot read its own memory by the costs",
+      refuse(fmt::format("by the costs, {} cannot read its own memory",
                          to_string(header.places[at].location)));
   }
   if (costs.gpus() == 0) refuse("the recording has no GPU");

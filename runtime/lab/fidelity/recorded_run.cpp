@@ -175,7 +175,7 @@ void read_run(const std::string& path, std::uint64_t bad_records_max, RecordedRu
   FactFinder finder(run);
   read_records(path, finder);
   if (run.header.file != run.header.first_file)
-    refuse(path, fmt::format("goes on from the file with the number {}", run.header.first_file));
+    refuse(path, fmt::format("continues the file with number {}", run.header.first_file));
   const TraceValues values(recording_parameters, {});
   BadLines bad(path, bad_records_max);
   EventOrder order(run.trace);
@@ -185,7 +185,7 @@ void read_run(const std::string& path, std::uint64_t bad_records_max, RecordedRu
   rename_places(run);
   PlaceBooks books(run, finder.take_moves());
   for (const TraceEvent& event : std::as_const(run.trace).events()) books.add(event);
-  if (run.facts.accesses == 0) refuse(path, "nothing was used in it");
+  if (run.facts.accesses == 0) refuse(path, "contains no uses");
   finder.sum_stalls();
 }
 

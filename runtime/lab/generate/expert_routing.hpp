@@ -19,16 +19,16 @@ void generate_moe(const TraceValues& values, TraceRandom& random, EventOrder& or
 
 inline constexpr std::array moe_parameters{
     gpus_parameter,
-    TraceParameter{"object_bytes", 32 << 20, 1, 1e13, "bytes of an expert's weights"},
+    TraceParameter{"object_bytes", 32 << 20, 1, 1e13, "size of an expert's weights"},
     TraceParameter{"layers", 16, 1, 1e4, "layers"},
-    TraceParameter{"experts", 64, 1, 1e5, "experts of a layer"},
-    TraceParameter{"chosen", 2, 1, 1e3, "experts that a token chooses"},
-    TraceParameter{"tokens", 32, 1, 1e6, "tokens of a GPU's batch"},
+    TraceParameter{"experts", 64, 1, 1e5, "experts per layer"},
+    TraceParameter{"chosen", 2, 1, 1e3, "experts that each token chooses"},
+    TraceParameter{"tokens", 32, 1, 1e6, "tokens in a GPU's batch"},
     TraceParameter{"steps", 500, 1, 1e8, "steps"},
-    TraceParameter{"step_us", 20'000, 1, 1e9, "time of a step"},
-    TraceParameter{"skew", 1, 0, 4, "the exponent of Zipf's law; 0: all are alike", false},
-    TraceParameter{"alike", 0.3, 0, 1, "share of choices by what is popular everywhere", false},
-    TraceParameter{"drift_steps", 50, 1, 1e8, "steps from a drift to the next"},
+    TraceParameter{"step_us", 20'000, 1, 1e9, "time per step"},
+    TraceParameter{"skew", 1, 0, 4, "exponent of Zipf's law; 0: uniform", false},
+    TraceParameter{"alike", 0.3, 0, 1, "share of choices by global popularity", false},
+    TraceParameter{"drift_steps", 50, 1, 1e8, "steps between drifts"},
     TraceParameter{"drift", 0.1, 0, 1, "share of the popular half that a drift replaces", false}};
 
 }  // namespace vma

@@ -67,7 +67,7 @@ inline Time seconds_of(double seconds) {
 
 inline constexpr TraceParameter gpus_parameter{"gpus", 8, 1, 9999, "GPUs that use the objects"};
 inline constexpr TraceParameter object_bytes_parameter{"object_bytes", 64 << 20, 1, 1e13,
-                                                       "bytes of an object"};
+                                                       "size of an object"};
 inline constexpr TraceParameter length_parameter{"length_s", 60, 1e-6, 1e6, "length of the trace",
                                                  false};
 

@@ -18,9 +18,9 @@ inline constexpr std::array phase_change_parameters{
     gpus_parameter,
     object_bytes_parameter,
     TraceParameter{"objects", 1000, 1, 1e7, "objects"},
-    TraceParameter{"set", 50, 1, 1e7, "objects of a GPU's working set"},
+    TraceParameter{"set", 50, 1, 1e7, "objects in a GPU's working set"},
     TraceParameter{"phases", 4, 1, 60e3, "phases"},
-    TraceParameter{"phase_s", 15, 1e-6, 1e6, "length of a phase", false},
-    TraceParameter{"accesses_s", 1000, 1e-3, 1e8, "accesses a second of one GPU", false}};
+    TraceParameter{"phase_s", 15, 1e-6, 1e6, "duration of a phase", false},
+    TraceParameter{"accesses_s", 1000, 1e-3, 1e8, "accesses per second of one GPU", false}};
 
 }  // namespace vma

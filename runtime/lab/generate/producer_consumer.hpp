@@ -19,10 +19,10 @@ inline constexpr std::array producer_consumer_parameters{
     object_bytes_parameter,
     length_parameter,
     TraceParameter{"pairs", 4, 1, 4999, "pairs of GPUs"},
-    TraceParameter{"period_us", 1000, 1, 1e9, "time from a buffer to the next"},
-    TraceParameter{"lag", 4, 1, 1e4, "periods in which a buffer is read"},
-    TraceParameter{"reads", 4, 1, 1e4, "reads of a buffer"},
-    TraceParameter{"swap_s", 20, 0, 1e6, "time from a change of roles to the next; 0: none", false},
+    TraceParameter{"period_us", 1000, 1, 1e9, "time between buffers"},
+    TraceParameter{"lag", 4, 1, 1e4, "number of periods that read a buffer"},
+    TraceParameter{"reads", 4, 1, 1e4, "reads per buffer"},
+    TraceParameter{"swap_s", 20, 0, 1e6, "time between role changes; 0: none", false},
     TraceParameter{"jitter", 0.1, 0, 0.99, "how late a period may begin, in periods", false}};
 
 }  // namespace vma

@@ -15,12 +15,12 @@ namespace vma {
 void generate_rebalance(const TraceValues& values, TraceRandom& random, EventOrder& order);
 
 inline constexpr std::array rebalance_parameters{
-    TraceParameter{"gpus", 4, 1, 9999, "GPUs, each of which reads a block"},
-    TraceParameter{"chunk_bytes", 256 << 20, 1, 1e9, "bytes of a chunk"},
-    TraceParameter{"chunks", 8, 1, 1e6, "chunks of a block"},
-    TraceParameter{"launch_bytes", 256 << 20, 1 << 16, 1e12, "bytes that one access reads at most"},
+    TraceParameter{"gpus", 4, 1, 9999, "number of GPUs; each reads a block"},
+    TraceParameter{"chunk_bytes", 256 << 20, 1, 1e9, "size of a chunk"},
+    TraceParameter{"chunks", 8, 1, 1e6, "chunks per block"},
+    TraceParameter{"launch_bytes", 256 << 20, 1 << 16, 1e12, "maximum bytes per access"},
     TraceParameter{"phases", 4, 1, 60e3, "phases"},
-    TraceParameter{"rounds", 150, 1, 1e7, "how often a block is read in a phase"},
-    TraceParameter{"round_s", 0.006, 1e-9, 1e6, "from one reading of a block to the next", false}};
+    TraceParameter{"rounds", 150, 1, 1e7, "reads of a block per phase"},
+    TraceParameter{"round_s", 0.006, 1e-9, 1e6, "time between reads of a block", false}};
 
 }  // namespace vma

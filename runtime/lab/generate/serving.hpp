@@ -24,16 +24,17 @@ void generate_serving(const TraceValues& values, TraceRandom& random, EventOrder
 inline constexpr std::array serving_parameters{
     gpus_parameter,
     length_parameter,
-    TraceParameter{"weight_bytes", 16e9, 1, 1e13, "bytes of one copy of the weights"},
-    TraceParameter{"weight_objects", 32, 1, 1e5, "objects of one copy"},
-    TraceParameter{"token_bytes", 131'072, 1, 1e9, "KV cache of one token"},
-    TraceParameter{"requests_s", 20, 1e-3, 1e6, "requests a second, on average", false},
+    TraceParameter{"weight_bytes", 16e9, 1, 1e13, "size of one copy of the weights"},
+    TraceParameter{"weight_objects", 32, 1, 1e5, "objects per copy"},
+    TraceParameter{"token_bytes", 131'072, 1, 1e9, "KV cache size per token"},
+    TraceParameter{"requests_s", 20, 1e-3, 1e6, "average requests per second", false},
     TraceParameter{"prompt_tokens", 1000, 1, 1e7, "median length of a prompt"},
     TraceParameter{"output_tokens", 200, 1, 1e7, "median length of an output"},
-    TraceParameter{"sigma", 0.8, 0, 3, "of both lengths' logarithms", false},
-    TraceParameter{"token_us", 20'000, 1, 1e7, "time an output token"},
-    TraceParameter{"tick_ms", 200, 1, 1e7, "time from an access to the next of one object"},
-    TraceParameter{"swing", 0.5, 0, 1, "how far the rate goes up and down, of the average", false},
-    TraceParameter{"swing_s", 30, 1e-3, 1e7, "time from a peak of the rate to the next", false}};
+    TraceParameter{"sigma", 0.8, 0, 3, "standard deviation of the logarithms of both lengths",
+                   false},
+    TraceParameter{"token_us", 20'000, 1, 1e7, "time per output token"},
+    TraceParameter{"tick_ms", 200, 1, 1e7, "time between accesses to one object"},
+    TraceParameter{"swing", 0.5, 0, 1, "amplitude of the rate, as a share of the average", false},
+    TraceParameter{"swing_s", 30, 1e-3, 1e7, "time between peaks of the rate", false}};
 
 }  // namespace vma

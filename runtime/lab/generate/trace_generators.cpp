@@ -19,18 +19,18 @@ namespace vma {
 namespace {
 
 const std::array generators{
-    TraceGenerator{"moe", "mixture of experts: GPUs that choose a few experts a token",
-                   moe_parameters, generate_moe},
-    TraceGenerator{"phase-change", "working sets that are others in each phase",
+    TraceGenerator{"moe", "mixture of experts: GPUs choose a few experts per token", moe_parameters,
+                   generate_moe},
+    TraceGenerator{"phase-change", "working sets that change in each phase",
                    phase_change_parameters, generate_phase_change},
-    TraceGenerator{"producer-consumer", "pairs of GPUs that hand on buffers",
+    TraceGenerator{"producer-consumer", "pairs of GPUs that pass buffers on",
                    producer_consumer_parameters, generate_producer_consumer},
-    TraceGenerator{"rebalance", "blocks that go round from GPU to GPU, as in the example",
+    TraceGenerator{"rebalance", "blocks that circulate among the GPUs, as in the example",
                    rebalance_parameters, generate_rebalance},
     TraceGenerator{"serving", "a language model's weights and the KV caches of its requests",
                    serving_parameters, generate_serving},
-    TraceGenerator{"zipf-drift", "a few objects are used often, by and by others",
-                   zipf_drift_parameters, generate_zipf_drift}};
+    TraceGenerator{"zipf-drift", "a few hot objects that change over time", zipf_drift_parameters,
+                   generate_zipf_drift}};
 
 const TraceGenerator& generator_of(const std::string& name) {
   const auto found = std::find_if(generators.begin(), generators.end(),
@@ -41,7 +41,7 @@ const TraceGenerator& generator_of(const std::string& name) {
     known += fmt::format("{}{}", known.empty() ? "" : ", ", one.name);
   }
   throw Error(ErrorKind::invalid_argument, "generate",
-              fmt::format("\"{}\" is no generator; there are {}", name, known));
+              fmt::format("\"{}\" is not a generator; known are {}", name, known));
 }
 
 }  // namespace
@@ -69,7 +69,7 @@ TraceAudit generate_trace(const GenerateOptions& options) {
   generator.generate(values, random, order);
   order.finish();
   if (order.audit().events() == 0) {
-    throw Error(ErrorKind::invalid_argument, "generate", "these parameters make no event");
+    throw Error(ErrorKind::invalid_argument, "generate", "these parameters produce no event");
   }
   sink->finish();
   file.keep();

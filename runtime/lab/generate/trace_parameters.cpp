@@ -29,14 +29,15 @@ TraceValues::TraceValues(std::span<const TraceParameter> parameters,
     const std::string name = text.substr(0, equals);
     const auto found = std::find_if(parameters.begin(), parameters.end(),
                                     [&](const TraceParameter& one) { return one.name == name; });
-    if (found == parameters.end()) refuse(parameters, fmt::format("\"{}\" is no parameter", name));
+    if (found == parameters.end())
+      refuse(parameters, fmt::format("\"{}\" is not a parameter", name));
     const std::string value = equals == std::string::npos ? "" : text.substr(equals + 1);
     char* end = nullptr;
     const double number = std::strtod(value.c_str(), &end);
     if (value.empty() || *end != '\0' || !(number >= found->least && number <= found->most) ||
         (found->whole && std::floor(number) != number)) {
       refuse(parameters,
-             fmt::format("{}: \"{}\" is no {} from {} to {}", name, value,
+             fmt::format("{}: \"{}\" is not a {} from {} to {}", name, value,
                          found->whole ? "whole number" : "number", found->least, found->most));
     }
     values_[found->name] = number;

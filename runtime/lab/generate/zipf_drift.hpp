@@ -20,10 +20,10 @@ inline constexpr std::array zipf_drift_parameters{
     object_bytes_parameter,
     length_parameter,
     TraceParameter{"objects", 1000, 1, 1e7, "objects"},
-    TraceParameter{"accesses_s", 10'000, 1e-3, 1e8, "accesses a second, on average", false},
-    TraceParameter{"skew", 1, 0, 4, "the exponent of Zipf's law; 0: all are alike", false},
+    TraceParameter{"accesses_s", 10'000, 1e-3, 1e8, "average accesses per second", false},
+    TraceParameter{"skew", 1, 0, 4, "exponent of Zipf's law; 0: uniform", false},
     TraceParameter{"affinity", 0.9, 0, 1, "how often an object's own GPU uses it", false},
-    TraceParameter{"drift_s", 5, 1e-3, 1e6, "time from a drift to the next", false},
+    TraceParameter{"drift_s", 5, 1e-3, 1e6, "time between drifts", false},
     TraceParameter{"drift", 0.1, 0, 1, "share of the hottest tenth that a drift replaces", false},
     TraceParameter{"write", 0.1, 0, 1, "share of accesses that write", false}};
 

@@ -22,18 +22,18 @@ Time time_of(std::string_view text) {
   for (std::size_t at = 0; fits && at < shape.size(); ++at) {
     if (shape[at] != '0') fits = text[at] == shape[at];
   }
-  if (!fits) refuse_line("TIMESTAMP: is no time");
+  if (!fits) refuse_line("TIMESTAMP: is not a time");
   const std::chrono::year_month_day day(
       std::chrono::year(part(0, 4, 1970, 2200)),
       std::chrono::month(static_cast<unsigned>(part(5, 2, 1, 12))),
       std::chrono::day(static_cast<unsigned>(part(8, 2, 1, 31))));
-  if (!day.ok()) refuse_line("TIMESTAMP: is no day");
+  if (!day.ok()) refuse_line("TIMESTAMP: is not a date");
   Time time = std::chrono::sys_days(day).time_since_epoch() +
               std::chrono::hours(part(11, 2, 0, 23)) + std::chrono::minutes(part(14, 2, 0, 59)) +
               std::chrono::seconds(part(17, 2, 0, 59));
   std::string_view digits = text.substr(shape.size());
   if (digits.empty()) return time;
-  if (digits.front() != '.' || digits.size() == 1) refuse_line("TIMESTAMP: is no time");
+  if (digits.front() != '.' || digits.size() == 1) refuse_line("TIMESTAMP: is not a time");
   digits.remove_prefix(1);
   std::uint64_t fraction = whole_number(digits, "TIMESTAMP", 0, 999'999'999);
   for (std::size_t digit = digits.size(); digit < 9; ++digit) fraction *= 10;
@@ -56,7 +56,7 @@ void convert_azure(const ConvertInput& input, EventOrder& order) {
     request.output_tokens = whole_number(fields[2], "GeneratedTokens", 0, tokens_max);
     if (request.prompt_tokens + request.output_tokens == 0) refuse_line("has no tokens");
     request.start = time - first.value_or(time);
-    if (request.start < before) refuse_line("comes before the request above it");
+    if (request.start < before) refuse_line("is earlier than the request above it");
     if (!first) first = time;
     before = request.start;
     set_times(request, input.values);

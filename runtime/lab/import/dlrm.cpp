@@ -28,7 +28,7 @@ double number_of(std::string_view text) {
   double value = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || !(value >= 0)) {
-    refuse_line(fmt::format("\"{}\" is no number from 0 on", text));
+    refuse_line(fmt::format("\"{}\" is not a number of at least 0", text));
   }
   return value;
 }
@@ -36,7 +36,7 @@ double number_of(std::string_view text) {
 /// "(2, 4]: 0.068" or "(32768+: 0.019".
 RowClass read_class(std::string_view line) {
   const std::size_t colon = line.find(": ");
-  if (colon == std::string_view::npos) refuse_line("is no share of a class");
+  if (colon == std::string_view::npos) refuse_line("is not a share of a class");
   const std::string_view range = line.substr(1, colon - 1);
   RowClass found;
   found.share = number_of(line.substr(colon + 2));
@@ -49,7 +49,7 @@ RowClass read_class(std::string_view line) {
     found.least = number_of(range.substr(0, comma));
     found.most = number_of(range.substr(comma + 2, range.size() - comma - 3));
   }
-  if (found.share > 1 || found.most <= found.least) refuse_line("is no share of a class");
+  if (found.share > 1 || found.most <= found.least) refuse_line("is not a share of a class");
   return found;
 }
 
@@ -76,7 +76,7 @@ std::vector<RowClass> read_section(const ConvertInput& input) {
   if (classes.empty()) {
     throw Error(
         ErrorKind::invalid_argument, "convert",
-        fmt::format("{}: has {} sections, none of number {}", input.path, sections, wanted));
+        fmt::format("{}: has {} sections, but not number {}", input.path, sections, wanted));
   }
   std::reverse(classes.begin(), classes.end());
   return classes;

@@ -23,11 +23,11 @@ void convert_dlrm(const ConvertInput& input, EventOrder& order);
 inline constexpr std::array dlrm_parameters{
     TraceParameter{"section", 0, 0, 1e6, "which histogram of the file"},
     TraceParameter{"lookups", 1e7, 1, 1e12, "look-ups a batch"},
-    TraceParameter{"row_bytes", 512, 1, 1 << 20, "bytes of an embedding row"},
-    TraceParameter{"object_bytes", 2 << 20, 1 << 12, 1e12, "bytes of an object"},
-    TraceParameter{"grouped", 1, 0, 1, "1: rows lie by how often they are looked up; 0: mixed"},
+    TraceParameter{"row_bytes", 512, 1, 1 << 20, "size of an embedding row"},
+    TraceParameter{"object_bytes", 2 << 20, 1 << 12, 1e12, "size of an object"},
+    TraceParameter{"grouped", 1, 0, 1, "1: rows are sorted by look-ups; 0: mixed"},
     TraceParameter{"batches", 100, 1, 1e9, "batches"},
-    TraceParameter{"batch_us", 100'000, 1, 1e12, "time from a batch to the next"},
-    TraceParameter{"tasks", 8, 1, 10'000, "parts of a batch, each at one device"}};
+    TraceParameter{"batch_us", 100'000, 1, 1e12, "time between batches"},
+    TraceParameter{"tasks", 8, 1, 10'000, "parts of a batch, one per device"}};
 
 }  // namespace vma

@@ -43,7 +43,8 @@ std::string tensors_path(const std::string& kernels) {
   }
   throw Error(
       ErrorKind::invalid_argument, "convert",
-      fmt::format("{}: is no NAME_kernels.jsonl with a NAME_tensors.csv beside it", kernels));
+      fmt::format("{}: expected NAME_kernels.jsonl with NAME_tensors.csv in the same folder",
+                  kernels));
 }
 
 Tensors read_tensors(const std::string& path, std::uint64_t bad_lines_max) {
@@ -54,7 +55,7 @@ Tensors read_tensors(const std::string& path, std::uint64_t bad_lines_max) {
     Tensor tensor;
     tensor.weight = whole_number(fields[1], "is_weight", 0, 1) == 1;
     tensor.bytes = whole_number(fields[2], "bytes", 0, trace_object_bytes_max);
-    if (!tensors.emplace(number, tensor).second) refuse_line("tensor: is there twice");
+    if (!tensors.emplace(number, tensor).second) refuse_line("tensor: appears twice");
   });
   return tensors;
 }
@@ -64,7 +65,8 @@ void read_uses(JsonReader& json, std::string_view key, UseKind kind, const Tenso
   for (const boost::json::value& item : json.list(key)) {
     boost::system::error_code failed;
     const auto number = item.is_number() ? item.to_number<std::uint64_t>(failed) : 0;
-    if (!item.is_number() || failed) refuse_line(fmt::format("{}: holds what is no tensor", key));
+    if (!item.is_number() || failed)
+      refuse_line(fmt::format("{}: contains an entry that is not a tensor", key));
     const auto tensor = tensors.find(number);
     if (tensor == tensors.end() || tensor->second.bytes == 0) {
       refuse_line(fmt::format("{}: tensor {} has no bytes", key, number));

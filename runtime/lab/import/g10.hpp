@@ -28,6 +28,6 @@ std::vector<std::string> g10_files(const std::string& kernels);
 
 inline constexpr std::array g10_parameters{
     TraceParameter{"iterations", 2, 1, 60e3, "how often the kernels run"},
-    TraceParameter{"stages", 0, 0, 1000, "GPUs of a pipeline; 0: no device is named"}};
+    TraceParameter{"stages", 0, 0, 1000, "GPUs in a pipeline; 0: name no device"}};
 
 }  // namespace vma

@@ -86,7 +86,7 @@ std::uint64_t whole_number(std::string_view text, std::string_view what, std::ui
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < least || value > most) {
     refuse_line(
-        fmt::format("{}: \"{}\" is no whole number from {} to {}", what, text, least, most));
+        fmt::format("{}: \"{}\" is not a whole number from {} to {}", what, text, least, most));
   }
   return value;
 }

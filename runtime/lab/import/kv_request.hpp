@@ -29,11 +29,11 @@ void add_request(EventOrder& order, const KvRequest& request, std::uint64_t toke
 /// When it goes on by what is assumed of the model: "prefill_tokens_s" and "token_us".
 void set_times(KvRequest& request, const TraceValues& values);
 
-inline constexpr TraceParameter token_bytes_parameter{"token_bytes", 131'072, 1, 1e9,
-                                                      "KV cache of one token (Llama-3-8B in bf16)"};
+inline constexpr TraceParameter token_bytes_parameter{
+    "token_bytes", 131'072, 1, 1e9, "KV cache size per token (Llama-3-8B in bf16)"};
 inline constexpr TraceParameter token_time_parameter{"token_us", 30'000, 0, 1e7,
-                                                     "time an output token"};
+                                                     "time per output token"};
 inline constexpr TraceParameter prefill_parameter{
-    "prefill_tokens_s", 0, 0, 1e9, "prompt tokens worked on in a second; 0: all at once"};
+    "prefill_tokens_s", 0, 0, 1e9, "prompt tokens processed per second; 0: all at once"};
 
 }  // namespace vma

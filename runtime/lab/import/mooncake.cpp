@@ -32,7 +32,8 @@ Request read_request(JsonReader& json, Time before) {
   for (const boost::json::value& id : json.list("hash_ids")) {
     boost::system::error_code failed;
     const auto number = id.is_number() ? id.to_number<std::uint64_t>(failed) : 0;
-    if (!id.is_number() || failed) refuse_line("hash_ids: holds what is no whole number");
+    if (!id.is_number() || failed)
+      refuse_line("hash_ids: contains something other than a whole number");
     request.blocks.push_back(number);
   }
   const std::uint64_t expected = (request.input_tokens + block_tokens - 1) / block_tokens;
@@ -40,7 +41,7 @@ Request read_request(JsonReader& json, Time before) {
     refuse_line(fmt::format("hash_ids: are {}, and {} tokens have {}", request.blocks.size(),
                             request.input_tokens, expected));
   }
-  if (request.time < before) refuse_line("comes before the request above it");
+  if (request.time < before) refuse_line("is earlier than the request above it");
   return request;
 }
 

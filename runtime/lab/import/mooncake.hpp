@@ -24,6 +24,6 @@ void convert_mooncake(const ConvertInput& input, EventOrder& order);
 
 inline constexpr std::array mooncake_parameters{
     token_bytes_parameter, token_time_parameter,
-    TraceParameter{"keep_s", 300, 0, 1e6, "how long an unused block is kept; 0: for ever"}};
+    TraceParameter{"keep_s", 300, 0, 1e6, "how long an unused block is kept; 0: forever"}};
 
 }  // namespace vma

@@ -68,7 +68,7 @@ class RecordedEvents : public RecordListener {
     }
     const auto [found, is_new] =
         lives_.try_emplace(record.allocation, Life{record.bytes, record.chunk_bytes});
-    if (!is_new) return bad(fmt::format("allocation {} lives already", record.allocation));
+    if (!is_new) return bad(fmt::format("allocation {} already exists", record.allocation));
     found->second.begin = found->second.last_use = event.time;
     event.tag = order_->intern(record.tag);
     if (!record.places.empty()) {
@@ -83,7 +83,7 @@ class RecordedEvents : public RecordListener {
   void add_places(const RecordedAllocation& record) {
     const auto found = lives_.find(record.allocation);
     if (found == lives_.end()) {
-      return bad(fmt::format("places of allocation {}, which is not there", record.allocation));
+      return bad(fmt::format("places of allocation {}, which does not exist", record.allocation));
     }
     const Life& life = found->second;
     const std::uint64_t slots = (life.bytes - 1) / life.chunk_bytes + 1;
@@ -107,7 +107,7 @@ class RecordedEvents : public RecordListener {
   void add_record(const RecordedFree& record) {
     const auto found = lives_.find(record.allocation);
     if (found == lives_.end() || found->second.end != Time::max()) {
-      return bad(fmt::format("a free of allocation {}, which does not live", record.allocation));
+      return bad(fmt::format("a free of allocation {}, which does not exist", record.allocation));
     }
     Life& life = found->second;
     TraceEvent event;
@@ -121,7 +121,7 @@ class RecordedEvents : public RecordListener {
   void add_record(const RecordedUse& record) {
     const auto found = lives_.find(record.allocation);
     if (found == lives_.end()) {
-      return bad(fmt::format("a use of allocation {}, which is not there", record.allocation));
+      return bad(fmt::format("a use of allocation {}, which does not exist", record.allocation));
     }
     Life& life = found->second;
     if (record.time < now_ && life.begin < now_) return bad("a use that comes too late");

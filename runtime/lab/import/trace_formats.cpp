@@ -37,9 +37,9 @@ const std::array formats{
     TraceFormat{"mooncake", "requests with shared prefixes: *_trace.jsonl",
                 "kvcache-ai/Mooncake (FAST 2025)", "Apache-2.0", mooncake_parameters,
                 convert_mooncake},
-    TraceFormat{"recording", "a recording of the runtime: vmart-PID-N.rec", "a run of vmart", "",
+    TraceFormat{"recording", "a recording of the runtime: vmart-PID-N.rec", "vmart recording", "",
                 recording_parameters, convert_recording, recording_files},
-    TraceFormat{"vidur", "lengths of requests: *_lengths.csv", "microsoft/vidur", "MIT",
+    TraceFormat{"vidur", "request lengths: *_lengths.csv", "microsoft/vidur", "MIT",
                 vidur_parameters, convert_vidur}};
 
 const TraceFormat& format_of(const std::string& name) {
@@ -49,7 +49,7 @@ const TraceFormat& format_of(const std::string& name) {
   std::string known = "trace";
   for (const TraceFormat& one : formats) known += fmt::format(", {}", one.name);
   throw Error(ErrorKind::invalid_argument, "convert",
-              fmt::format("\"{}\" is no format; there are {}", name, known));
+              fmt::format("\"{}\" is not a format; known are {}", name, known));
 }
 
 TraceHeader header_of(const TraceFormat& format, const ConvertOptions& options) {
@@ -100,7 +100,7 @@ ConvertReport convert_trace(const ConvertOptions& options) {
   std::error_code none;
   if (std::filesystem::equivalent(options.input, options.output, none)) {
     throw Error(ErrorKind::invalid_argument, "convert",
-                fmt::format("{}: is both what is read and what is written", options.input));
+                fmt::format("{}: is both the input and the output", options.input));
   }
   if (options.format == "trace") return copy_trace(options);
   const TraceFormat& format = format_of(options.format);
@@ -113,7 +113,7 @@ ConvertReport convert_trace(const ConvertOptions& options) {
   order.finish();
   if (order.audit().events() == 0) {
     throw Error(ErrorKind::invalid_argument, "convert",
-                fmt::format("{}: has nothing that becomes an event", options.input));
+                fmt::format("{}: contains nothing that becomes an event", options.input));
   }
   sink->finish();
   file.keep();

@@ -17,6 +17,6 @@ void convert_vidur(const ConvertInput& input, EventOrder& order);
 
 inline constexpr std::array vidur_parameters{
     token_bytes_parameter, token_time_parameter, prefill_parameter,
-    TraceParameter{"requests_s", 1, 1e-3, 1e6, "requests a second, on average", false}};
+    TraceParameter{"requests_s", 1, 1e-3, 1e6, "average requests per second", false}};
 
 }  // namespace vma

@@ -49,7 +49,7 @@ double LinkTraffic::rate(FlowId flow) {
 }
 
 void LinkTraffic::advance(Time now) {
-  VMART_CHECK(now >= now_, "virtual time only rises");
+  VMART_CHECK(now >= now_, "virtual time never goes back");
   if (now == now_) return;
   find_rates();
   const double seconds = std::chrono::duration<double>(now - now_).count();
@@ -63,7 +63,7 @@ void LinkTraffic::advance(Time now) {
 }
 
 std::uint32_t LinkTraffic::enter(const NewFlow& flow) {
-  VMART_CHECK(flow.path->rate_max > 0 && flow.rate_max > 0, "there is a way for the bytes");
+  VMART_CHECK(flow.path->rate_max > 0 && flow.rate_max > 0, "a path exists for the bytes");
   if (free_.empty()) {
     free_.push_back(static_cast<std::uint32_t>(flows_.size()));
     flows_.emplace_back();

@@ -56,7 +56,7 @@ ReplayReport Replay::run(TraceSource& source) {
     const Time soon =
         std::min({traffic_.next_end(), moves_.next(), drain, next_admission(), next_begin()});
     if (soon == Time::max() && traffic_.size() > 0)
-      throw Error(ErrorKind::invalid_argument, "Replay::run", "an access takes for ever");
+      throw Error(ErrorKind::invalid_argument, "Replay::run", "an access never ends");
     const bool idle = !busy() && scheduler_.under_way() == 0;
     const bool quiet = idle || tick - happened > quiet_max / 2;
     if (quiet && soon < Time::max() && soon - tick > quiet_max) tick = soon - quiet_max / 2;

@@ -21,7 +21,7 @@ Pacing parse_pacing(const std::string& name) {
     if (name == to_string(pacing)) return pacing;
   }
   throw Error(ErrorKind::invalid_argument, "replay",
-              fmt::format("there is no pacing '{}'; there are timed, at_once", name));
+              fmt::format("'{}' is not a pacing; known are timed, at_once", name));
 }
 
 std::uint64_t bytes_of(double amount, double unit, std::string_view what) {

@@ -95,7 +95,7 @@ void ReplayMoves::close(std::size_t running, Time now) {
 }
 
 void ReplayMoves::arrive(Time now) {
-  VMART_CHECK(gate_ && gate_->missing > 0, "the gate waits for somebody");
+  VMART_CHECK(gate_ && gate_->missing > 0, "the gate waits for at least one stream");
   gate_->first_arrival = std::min(gate_->first_arrival, now);
   if (--gate_->missing == 0) all_arrived(now);
 }

@@ -29,7 +29,7 @@ void ReplayObjects::free(Index index) {
 }
 
 void ReplayObjects::remove(Index index) {
-  VMART_CHECK(objects_[index].freed && objects_[index].pins == 0, "nothing uses it any more");
+  VMART_CHECK(objects_[index].freed && objects_[index].pins == 0, "nothing uses it anymore");
   objects_[index] = {};
   unused_.push_back(index);
 }

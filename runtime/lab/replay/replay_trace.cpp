@@ -75,7 +75,7 @@ bool Replay::take(const TraceEvent& event) {
 bool Replay::take_access(const TraceEvent& event) {
   const std::uint64_t count = report_.events + 1;
   const ReplayObjects::Index index = objects_.find(event.object);
-  if (index == ReplayObjects::none) refuse(event, count, "which does not live");
+  if (index == ReplayObjects::none) refuse(event, count, "which does not exist");
   ReplayObjects::Object& object = objects_.at(index);
   if (event.offset + event.bytes > object.bytes) refuse(event, count, "past its end");
   Access access;
@@ -219,7 +219,7 @@ void Replay::spill(std::span<const std::uint64_t> sizes) {
 /// counts, it waits for the accesses before it.
 bool Replay::place_range(const TraceEvent& event) {
   const ReplayObjects::Index number = objects_.find(event.object);
-  if (number == ReplayObjects::none) refuse(event, report_.events + 1, "which does not live");
+  if (number == ReplayObjects::none) refuse(event, report_.events + 1, "which does not exist");
   const std::optional<PlaceId> at = place_of(event.at);
   const ReplayObjects::Object& object = objects_.at(number);
   if (!at || object.chunks == 0 || !object.placed) return true;
@@ -250,7 +250,7 @@ std::optional<PlaceId> Replay::place_of(TracePlace at) const {
 
 void Replay::free_object(const TraceEvent& event) {
   const ReplayObjects::Index index = objects_.find(event.object);
-  if (index == ReplayObjects::none) refuse(event, report_.events + 1, "which does not live");
+  if (index == ReplayObjects::none) refuse(event, report_.events + 1, "which does not exist");
   objects_.free(index);
   router_.forget(event.object);
   ++objects_.at(index).pins;

@@ -74,7 +74,7 @@ std::unique_ptr<Router> make_router(const std::string& name) {
   if (name == kinds[2]) return std::make_unique<WhereTheObjectWas>();
   if (name == kinds[3]) return std::make_unique<ByNumber>();
   throw Error(ErrorKind::invalid_argument, "make_router",
-              fmt::format("there is no router '{}'; there are {}", name, fmt::join(kinds, ", ")));
+              fmt::format("'{}' is not a router; known are {}", name, fmt::join(kinds, ", ")));
 }
 
 std::span<const std::string_view> router_names() noexcept {

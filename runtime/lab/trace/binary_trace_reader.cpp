@@ -44,7 +44,7 @@ void BinaryTraceReader::read_header() {
   std::array<std::uint8_t, trace_file_header_bytes> bytes{};
   if (!read(std::span(bytes).first(trace_magic.size())) ||
       !std::equal(trace_magic.begin(), trace_magic.end(), bytes.begin())) {
-    refuse(0, "is no trace: it does not begin with VMATRACE");
+    refuse(0, "is not a trace: it does not begin with VMATRACE");
   }
   if (!read(std::span(bytes).subspan(trace_magic.size()))) {
     refuse(size_bytes_, "ends within its header");
@@ -55,12 +55,12 @@ void BinaryTraceReader::read_header() {
   }
   const auto json_bytes = get_fixed<std::uint32_t>(&bytes[12]);
   if (json_bytes > trace_header_json_bytes_max) {
-    refuse(12, fmt::format("says that its header takes {} bytes", json_bytes));
+    refuse(12, fmt::format("claims a header of {} bytes", json_bytes));
   }
   std::vector<std::uint8_t> json(json_bytes);
   if (!read(json)) refuse(12, "ends within its header");
   if (get_fixed<std::uint32_t>(&bytes[16]) != crc32_of({&bytes[8], 8}, json)) {
-    refuse(16, "the header's sum is wrong");
+    refuse(16, "the header's checksum is wrong");
   }
   header_ = read_trace_header({reinterpret_cast<const char*>(json.data()), json.size()}, path_);
 }
@@ -69,21 +69,21 @@ void BinaryTraceReader::read_header() {
 bool BinaryTraceReader::next_block() {
   block_ = at_;
   std::array<std::uint8_t, trace_block_header_bytes> head{};
-  if (!read(head)) refuse(block_, "the file ends before its end was written");
+  if (!read(head)) refuse(block_, "the file has no end marker; its writer was interrupted");
   const auto is = [&head](const auto& marker) {
     return std::equal(marker.begin(), marker.end(), head.begin());
   };
   const bool last = is(trace_end_marker);
-  if (!last && !is(trace_block_marker)) refuse(block_, "here is no block");
+  if (!last && !is(trace_block_marker)) refuse(block_, "expected a block");
   const auto bytes = get_fixed<std::uint32_t>(&head[4]);
   if (bytes > trace_block_payload_bytes_max) {
-    refuse(block_ + 4, fmt::format("says that its block takes {} bytes", bytes));
+    refuse(block_ + 4, fmt::format("claims a block of {} bytes", bytes));
   }
   const std::span payload(payload_.data(), bytes);
   if (!read(payload)) refuse(block_, "the file ends within a block");
   std::fill_n(payload_.begin() + bytes, TraceBlockDecoder::padding_bytes, std::uint8_t{0});
   if (get_fixed<std::uint32_t>(&head[12]) != crc32_of({&head[4], 8}, payload)) {
-    refuse(block_ + 12, "a block's sum is wrong");
+    refuse(block_ + 12, "a block's checksum is wrong");
   }
   if (last) return end(payload), false;
   block_events_ = get_fixed<std::uint32_t>(&head[8]);
@@ -100,9 +100,9 @@ void BinaryTraceReader::end(std::span<const std::uint8_t> payload) {
   at = put_varint(at, events_);
   if (!std::equal(payload.begin(), payload.end(), expected.data(), at)) {
     refuse(block_,
-           fmt::format("the end counts other than {} blocks and {} events", blocks_, events_));
+           fmt::format("the end marker does not match {} blocks and {} events", blocks_, events_));
   }
-  if (at_ != size_bytes_) refuse(at_, "something follows the end");
+  if (at_ != size_bytes_) refuse(at_, "data follows the end");
 }
 
 std::span<const TraceEvent> BinaryTraceReader::next() {
@@ -112,7 +112,7 @@ std::span<const TraceEvent> BinaryTraceReader::next() {
     if (decoder_.trouble() != nullptr) refuse(here, decoder_.trouble());
     if (count > 0) {
       for (std::size_t event = 0; event < count; ++event) {
-        if (batch_[event].time < time_) refuse(block_, "an event comes before the event before");
+        if (batch_[event].time < time_) refuse(block_, "an event is earlier than the previous one");
         time_ = batch_[event].time;
       }
       block_found_ += static_cast<std::uint32_t>(count);

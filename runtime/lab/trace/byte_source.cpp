@@ -70,7 +70,8 @@ ByteSource::ByteSource(std::string path)
     : path_(std::move(path)), handle_(std::make_unique<Handle>()) {
   handle_->file = path_ == "-" ? stdin : std::fopen(path_.c_str(), "rb");
   if (handle_->file == nullptr) refuse(std::strerror(errno));
-  if (path_.ends_with(".gz")) refuse("is compressed, and this build has no zlib: zcat it into -");
+  if (path_.ends_with(".gz"))
+    refuse("is compressed, and this build has no zlib; decompress it with zcat and read it from -");
 }
 
 std::size_t ByteSource::read(std::span<char> bytes) {

@@ -10,9 +10,10 @@ namespace vma {
 
 void EventOrder::add(const TraceEvent& event) {
   if (event.time < now_) {
-    throw Error(ErrorKind::invalid_argument, "EventOrder",
-                fmt::format("an event at {} ns, when all before {} ns were handed on",
-                            event.time.count(), now_.count()));
+    throw Error(
+        ErrorKind::invalid_argument, "EventOrder",
+        fmt::format("an event at {} ns arrived after all events before {} ns were passed on",
+                    event.time.count(), now_.count()));
   }
   if (const char* const fault = fault_of(event)) {
     throw Error(ErrorKind::invalid_argument, "EventOrder",

@@ -33,7 +33,7 @@ bool JsonTraceReader::read_line(std::string_view line, TraceEvent& event) {
     return false;
   }
   if (event.time < time_) {
-    bad_.add(lines_.line(), fmt::format("time_ns: {} is before {}, the time of the event before",
+    bad_.add(lines_.line(), fmt::format("time_ns: {} is before {}, the time of the previous event",
                                         event.time.count(), time_.count()));
     return false;
   }

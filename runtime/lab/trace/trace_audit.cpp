@@ -36,12 +36,12 @@ std::optional<std::string> TraceAudit::judge(const TraceEvent& event) {
   if (event.kind == TraceEventKind::mark) return std::nullopt;
   const auto found = live_.find(event.object);
   if (event.kind == TraceEventKind::allocation) {
-    if (found != live_.end()) return fmt::format("object {} lives already", event.object);
+    if (found != live_.end()) return fmt::format("object {} already exists", event.object);
     live_.emplace(event.object, event.bytes);
     count_room(event);
     return std::nullopt;
   }
-  if (found == live_.end()) return fmt::format("object {} does not live", event.object);
+  if (found == live_.end()) return fmt::format("object {} does not exist", event.object);
   if (event.kind == TraceEventKind::free) {
     bytes_live_ -= found->second;
     live_.erase(found);

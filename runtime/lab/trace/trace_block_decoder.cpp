@@ -28,7 +28,7 @@ inline std::uint64_t TraceBlockDecoder::number() noexcept {
 
 TracePlace TraceBlockDecoder::place() noexcept {
   const std::optional<TracePlace> place = TracePlace::of_code(number());
-  if (!place) trouble_ = "a place is none";
+  if (!place) trouble_ = "a place is invalid";
   return place.value_or(TracePlace());
 }
 
@@ -38,7 +38,7 @@ TagId TraceBlockDecoder::tag(TraceTags& tags) {
   const std::uint64_t bytes = number();
   if (trouble_ != nullptr || at_ > end_) return TagId{};  // `next` says so.
   if (index != tags_.size() || bytes > static_cast<std::uint64_t>(end_ - at_)) {
-    trouble_ = "a tag is none";
+    trouble_ = "a tag is invalid";
     return TagId{};
   }
   const std::string_view text(reinterpret_cast<const char*>(at_), bytes);
@@ -46,7 +46,7 @@ TagId TraceBlockDecoder::tag(TraceTags& tags) {
   try {
     tags_.push_back(tags.intern(text));
   } catch (const Error&) {
-    trouble_ = "a tag's text is none";
+    trouble_ = "a tag's text is invalid";
     return TagId{};
   }
   return tags_.back();
@@ -54,7 +54,7 @@ TagId TraceBlockDecoder::tag(TraceTags& tags) {
 
 inline void TraceBlockDecoder::read_access(TraceEvent& event, unsigned first) noexcept {
   const unsigned use = (first >> trace_use_shift) & 3;
-  if (use > static_cast<unsigned>(UseKind::read_write)) trouble_ = "a use is of no kind";
+  if (use > static_cast<unsigned>(UseKind::read_write)) trouble_ = "a use has an invalid kind";
   event.use = static_cast<UseKind>(use);
   last_.access_object += unzigzag(number());
   event.offset = number();
@@ -103,7 +103,7 @@ void TraceBlockDecoder::read_other(TraceEvent& event, unsigned first, TraceTags&
   } else if (first == static_cast<unsigned>(TraceEventKind::mark)) {
     event.tag = tag(tags);
   } else {
-    trouble_ = "a record is of no kind";
+    trouble_ = "a record has an invalid kind";
   }
 }
 

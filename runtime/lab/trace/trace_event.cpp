@@ -25,11 +25,11 @@ const char* fault_of(const TraceEvent& event) noexcept {
         return "its range is larger than any object";
       }
       if (!(event.passes > 0) || !std::isfinite(event.passes)) {
-        return "its passes are no number above 0";
+        return "its passes are not a number above 0";
       }
       if (event.duration < Time(0)) return "its duration is below 0";
       if (event.duration > Time::max() - event.time) return "it ends after the end of time";
-      if (event.at.is_set() && !event.at.is_gpu()) return "its device is no GPU";
+      if (event.at.is_set() && !event.at.is_gpu()) return "its device is not a GPU";
       return nullptr;
     case TraceEventKind::allocation:
       if (event.bytes == 0) return "it allocates no bytes";
@@ -43,9 +43,9 @@ const char* fault_of(const TraceEvent& event) noexcept {
       return event.at.is_set() ? nullptr : "it names no place";
     case TraceEventKind::free: return nullptr;
     case TraceEventKind::tag:
-    case TraceEventKind::mark: return event.tag == TagId{} ? "it has no text" : nullptr;
+    case TraceEventKind::mark: return event.tag == TagId{} ? "its text is empty" : nullptr;
   }
-  return "it is of no kind";
+  return "its kind is invalid";
 }
 
 }  // namespace vma

@@ -12,7 +12,7 @@ constexpr std::array<std::string_view, 13> field_names{
     "event", "time_ns", "object", "bytes", "offset", "duration_ns", "chunk_bytes",
     "task",  "passes",  "device", "home",  "use",    "tag"};
 
-constexpr const char* not_whole = "is no whole number from 0 on";
+constexpr const char* not_whole = "is not a whole number of at least 0";
 
 }  // namespace
 
@@ -33,7 +33,7 @@ const char* TraceLineFields::key(std::string_view name) {
     return nullptr;
   }
   name_ = {};
-  return "a key that no event has";
+  return "is not a key of any event";
 }
 
 const char* TraceLineFields::number(const JsonNumber& number) {
@@ -60,7 +60,7 @@ const char* TraceLineFields::number(const JsonNumber& number) {
       return nullptr;
     case Field::passes: event_.passes = static_cast<float>(number.real); return nullptr;
     case Field::device:
-      if (!number.whole || *number.whole > TracePlace::ordinal_max) return "is no GPU's number";
+      if (!number.whole || *number.whole > TracePlace::ordinal_max) return "is not a GPU number";
       device_ = *number.whole;
       return nullptr;
     case Field::kind:
@@ -76,7 +76,7 @@ const char* TraceLineFields::set_kind(std::string_view text) {
     event_.kind = static_cast<TraceEventKind>(kind);
     if (text == to_string(event_.kind)) return nullptr;
   }
-  return "is none of access, alloc, free, tag, mark and place";
+  return "is not one of access, alloc, free, tag, mark and place";
 }
 
 const char* TraceLineFields::set_use(std::string_view text) {
@@ -87,7 +87,7 @@ const char* TraceLineFields::set_use(std::string_view text) {
   } else if (text == "read_write") {
     event_.use = UseKind::read_write;
   } else {
-    return "is none of read, write and read_write";
+    return "is not one of read, write and read_write";
   }
   return nullptr;
 }
@@ -118,7 +118,7 @@ const char* TraceLineFields::require(unsigned needed, unsigned allowed) {
     const unsigned mask = 1u << field;
     name_ = field_names[field];
     if ((needed & ~seen_ & mask) != 0) return "is missing";
-    if ((seen_ & ~needed & ~allowed & mask) != 0) return "says nothing of such an event";
+    if ((seen_ & ~needed & ~allowed & mask) != 0) return "does not belong to this event";
   }
   name_ = {};
   return nullptr;

@@ -75,7 +75,7 @@ struct Handler {
     return only_members(failed) && judge(fields.number({number, std::nullopt}), failed);
   }
   bool on_bool(bool, json::error_code& failed) {
-    return judge("is neither text nor number", failed);
+    return judge("is neither a string nor a number", failed);
   }
   bool on_null(json::error_code& failed) { return judge("is null", failed); }
   bool on_comment_part(json::string_view, json::error_code&) { return true; }
@@ -119,7 +119,7 @@ bool TraceLineParser::parse(std::string_view line, TraceEvent& event, TraceTags&
   };
   if (handler.wrong != nullptr) return refuse(handler.wrong);
   if (failed) return reason_ = failed.message(), false;
-  if (read != line.size()) return reason_ = "something follows the object", false;
+  if (read != line.size()) return reason_ = "data follows the object", false;
   if (const char* wrong = handler.fields.finish(event)) return refuse(wrong);
   try {
     event.tag = tags.intern(handler.fields.tag());

@@ -13,12 +13,12 @@ std::unique_ptr<TraceSink> create_trace(const std::string& path, const TraceHead
   if (path.ends_with(".jsonl")) return std::make_unique<JsonTraceWriter>(path, header);
   if (path.ends_with(".vtrace")) return std::make_unique<BinaryTraceWriter>(path, header);
   throw Error(ErrorKind::invalid_argument, "create_trace",
-              fmt::format("{}: ends neither in .jsonl nor in .vtrace", path));
+              fmt::format("{}: must end in .jsonl or .vtrace", path));
 }
 
 void require_next(const TraceEvent& event, Time before, const std::string& path) {
   const char* const fault =
-      event.time < before ? "it comes before the event before" : fault_of(event);
+      event.time < before ? "it is earlier than the previous event" : fault_of(event);
   if (fault == nullptr) return;
   throw Error(ErrorKind::invalid_argument, "TraceSink::write",
               fmt::format("{}: event \"{}\" of object {} at {} ns: {}", path, to_string(event.kind),

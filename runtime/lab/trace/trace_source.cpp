@@ -18,7 +18,7 @@ std::unique_ptr<TraceSource> open_trace(const std::string& path, std::uint64_t b
   if (path != "-" && std::filesystem::exists(path) && !std::filesystem::is_regular_file(path)) {
     // Its form is looked for first, and what a pipe has given it does not give again.
     throw Error(ErrorKind::invalid_argument, "open_trace",
-                path + " is no file; the standard input is called -");
+                path + " is not a file; use - for the standard input");
   }
   if (path != "-") std::ifstream(path, std::ios::binary).read(begin.data(), begin.size());
   const bool binary = std::equal(

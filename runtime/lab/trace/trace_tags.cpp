@@ -20,7 +20,7 @@ TagId TraceTags::intern(std::string_view text) {
     throw Error(ErrorKind::invalid_argument, "TraceTags", why);
   };
   if (text.size() > text_bytes_max) {
-    refuse(fmt::format("a tag of {} bytes, at most {}", text.size(), text_bytes_max));
+    refuse(fmt::format("a tag of {} bytes; at most {} are allowed", text.size(), text_bytes_max));
   }
   if (std::any_of(text.begin(), text.end(),
                   [](char character) { return static_cast<unsigned char>(character) < 32; })) {

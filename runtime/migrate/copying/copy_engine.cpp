@@ -212,10 +212,10 @@ void CopyEngine::finish(BoundStream stream, const Chunk& chunk, const char* what
     // The caller's memory is the caller's again once this returns, so nothing may still touch it.
     if (settle(stream)) throw;
     chunk.mark_busy();
-    throw Error(ErrorKind::driver_failure, error.call(),
-                fmt::format("{} may still be under way, and nobody can wait for it: {}", what,
-                            error.what()),
-                error.native());
+    throw Error(
+        ErrorKind::driver_failure, error.call(),
+        fmt::format("{} may still be running and cannot be waited for: {}", what, error.what()),
+        error.native());
   }
 }
 

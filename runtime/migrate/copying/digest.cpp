@@ -205,7 +205,7 @@ KernelArguments settle_arguments(Address target, Address source, Address digests
 }
 
 LaunchShape tile_shape(const Tiling& tiling, unsigned blocks) {
-  VMART_CHECK(blocks != 0, "somebody has to work");
+  VMART_CHECK(blocks != 0, "at least one block runs");
   const std::uint64_t grid = std::clamp<std::uint64_t>(tiling.tiles, 1, blocks);
   return {{static_cast<unsigned>(grid)}, {tiling.columns()}};
 }

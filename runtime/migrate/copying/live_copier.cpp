@@ -188,7 +188,7 @@ void LiveCopier::require_idle(Bay& bay) const {
   if (load(bay.copied) >= bay.epoch || load(bay.settled) >= bay.epoch) bay.busy = false;
   if (!bay.busy) return;
   throw Error(ErrorKind::driver_failure, "vma::migrate_async",
-              fmt::format("work of an earlier live copy off gpu({}) has failed or does not end",
+              fmt::format("work of an earlier live copy from gpu({}) has failed or does not end",
                           index(device_)));
 }
 

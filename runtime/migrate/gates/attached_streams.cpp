@@ -83,8 +83,8 @@ void AttachedStreams::attach(BoundStream stream, Address scope, StreamWork work)
     captured |= known.captured;
     if (known.scope != scope) continue;
     throw Error(ErrorKind::invalid_argument, "vma::attach",
-                fmt::format("stream {:#x} is attached to {} already; if another stream had this "
-                            "handle, it was destroyed before it was detached",
+                fmt::format("stream {:#x} is already attached to {}; detach a stream before "
+                            "destroying it, since a new stream may get the same handle",
                             static_cast<std::uint64_t>(stream.handle), name_of_scope(scope)));
   }
   ++attaches_[scope];
@@ -263,8 +263,8 @@ std::optional<AttachedStreams::Stream> AttachedStreams::find_capturing() {
 void AttachedStreams::require_no_capture(const std::vector<ContextHandle>& contexts) {
   const auto refuse_capture = [](const std::string& which) {
     throw Error(ErrorKind::unsupported, "vma::migrate",
-                fmt::format("{} captures, and holding its context would end the capture; move once "
-                            "it has ended, or by migrate_async, which waits for that",
+                fmt::format("{} captures, and a hold of its context would end the capture; move "
+                            "after the capture, or use migrate_async, which waits for its end",
                             which));
   };
   if (const auto stream = find_capturing()) {
@@ -293,7 +293,7 @@ void AttachedStreams::learn_kinds(Address allocation) {
         note_kind(stream, driver_.stream_kind(stream.bound));
       }
     } catch (const Error& error) {  // It is met again at the next gate.
-      log(LogLevel::debug, "a stream was not asked for its flags: {}", error.what());
+      log(LogLevel::debug, "cannot query a stream's flags: {}", error.what());
     }
   }
 }

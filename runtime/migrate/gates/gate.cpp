@@ -48,7 +48,7 @@ std::string name_of(const GateStop& stop, const GatePost::Stand& stand) {
 }
 
 Gate::Refusal given_back() {
-  return {StopRefusal::streams_changed, "the program wants a stream back, or no move any more"};
+  return {StopRefusal::streams_changed, "the program detaches a stream or cancels the move"};
 }
 
 }  // namespace
@@ -139,7 +139,7 @@ void Gate::let_turn_go(const Attempt& attempt) noexcept {
 }
 
 bool Gate::commit() noexcept {
-  VMART_CHECK(ticket_ != Watchdog::Ticket::none, "only what was closed is committed");
+  VMART_CHECK(ticket_ != Watchdog::Ticket::none, "only a closed gate is committed");
   StopWord& word = post_.open_word();
   word.set_dark(true);
   // I2: the watchdog may have opened the gate, and the exit of the process the word.
@@ -164,7 +164,8 @@ std::optional<Gate::Refusal> Gate::guarded(Attempt& attempt,
   VMART_CHECK(state_ == State::open, "a gate is closed once at a time");
   open();  // What the watchdog has opened is put away here.
   const GatePlan& plan = attempt.plan;
-  if (plan.stops.empty()) return Refusal{StopRefusal::stream_lost, "there is no stream to stop"};
+  if (plan.stops.empty())
+    return Refusal{StopRefusal::stream_lost, "a gate has at least one stream to stop"};
   std::optional<Refusal> refusal;
   std::exception_ptr failure;
   try {
@@ -202,11 +203,12 @@ std::optional<Gate::Refusal> Gate::close(Attempt& attempt) {
   const nanoseconds skew = predict_skew(attempt.backlogs);
   if (skew > limits.skew_limit) {
     for (const GateStop& stop : attempt.plan.stops) post_.stand(stop).backlog.forget();
-    return Refusal{StopRefusal::predicted_skew,
-                   fmt::format("the streams are expected to arrive {:.1f} ms apart, since the "
-                               "backlog of {} varies by as much; the limit of this try is {:.1f} "
-                               "ms, and nothing was stopped",
-                               in_ms(skew), most_varying(attempt), in_ms(limits.skew_limit))};
+    return Refusal{
+        StopRefusal::predicted_skew,
+        fmt::format(
+            "the streams are expected to arrive {:.1f} ms apart, because the backlog of {} varies "
+            "by that much; the limit of this try is {:.1f} ms, so nothing was stopped",
+            in_ms(skew), most_varying(attempt), in_ms(limits.skew_limit))};
   }
   attempt.arrival_limit =
       std::min(attempt.limits.arrival_limit, std::max(attempt.limits.arrival_limit_min, 2 * skew));
@@ -220,11 +222,10 @@ std::optional<Gate::Refusal> Gate::close(Attempt& attempt) {
   be_back_by(later(clock_.now(), attempt.limits.settle_limit));
   const bool stands = !post_.open_word().is_open(epoch_);
   if (stands && advance(State::closing, State::closed)) return std::nullopt;
-  return Refusal{
-      StopRefusal::opened_by_watchdog,
-      fmt::format("a driver call took longer than {:.1f} ms while streams stood, so they "
-                  "were let go",
-                  in_ms(attempt.arrival_limit))};
+  return Refusal{StopRefusal::opened_by_watchdog,
+                 fmt::format("a driver call took longer than {:.1f} ms while streams were stopped, "
+                             "so the gate was opened",
+                             in_ms(attempt.arrival_limit))};
 }
 
 /// Knows all backlogs, from a probe that stops nothing if they are not known well enough.
@@ -251,7 +252,7 @@ std::optional<Gate::Refusal> Gate::look_at_backlogs(Attempt& attempt) {
   if (attempt.unwanted()) return given_back();
   return not_arrived(
       attempt, arrivals,
-      fmt::format("did not get through earlier work within {:.0f} ms (nothing was stopped)",
+      fmt::format("did not finish earlier work within {:.0f} ms (nothing was stopped)",
                   in_ms(clock_.now() - asked)));
 }
 
@@ -358,18 +359,18 @@ std::optional<Gate::Refusal> Gate::await_all(Attempt& attempt, Arrivals& arrival
   if (arrivals.all()) {
     if (take_turn(attempt, arrivals, clock_.now())) return std::nullopt;
     return Refusal{StopRefusal::memory_busy,
-                   "an allocation or a release was under way when the streams stood"};
+                   "an allocation or a release was in progress when the streams stopped"};
   }
   if (!arrivals.any()) {
-    return not_arrived(attempt, arrivals,
-                       fmt::format("did not get through earlier work within {:.0f} ms (nothing was "
-                                   "kept standing)",
-                                   in_ms(clock_.now() - asked)));
+    return not_arrived(
+        attempt, arrivals,
+        fmt::format("did not finish earlier work within {:.0f} ms (nothing was stopped)",
+                    in_ms(clock_.now() - asked)));
   }
-  return not_arrived(attempt, arrivals,
-                     fmt::format("did not arrive at the gate within {:.1f} ms of the first, which "
-                                 "stood for them",
-                                 in_ms(attempt.arrival_limit)));
+  return not_arrived(
+      attempt, arrivals,
+      fmt::format("did not arrive at the gate within {:.1f} ms after the first stream",
+                  in_ms(attempt.arrival_limit)));
 }
 
 /// Until a stream stands, at most until `end`. While none does, who allocates is not kept waiting

@@ -19,7 +19,7 @@ HoldPost::HoldPost(Driver& driver, BoundStream stream, Ledger& ledger)
       event_(driver.create_event(stream.context)) {}
 
 HoldPost::~HoldPost() {
-  ledger_.undo("an event that holds stand on", [&] { driver_.destroy_event(event_); });
+  ledger_.undo("an event of holds", [&] { driver_.destroy_event(event_); });
 }
 
 std::uint64_t HoldPost::close() {
@@ -86,10 +86,8 @@ void Hold::try_close(TimePoint deadline) {
   try {
     stop_all();
     if (!await_rest(deadline) || !advance(State::closing, State::closed)) {
-      throw Error(
-          ErrorKind::busy, "vma::migrate",
-          fmt::format("the work submitted before did not end within the limit, tried {} times",
-                      tries_));
+      throw Error(ErrorKind::busy, "vma::migrate",
+                  fmt::format("earlier work did not end within the limit; tried {} times", tries_));
     }
   } catch (...) {
     let_go();
@@ -120,12 +118,12 @@ void Hold::begin_dark() {
   if (!post_.is_open(epoch_) && advance(State::closed, State::dark)) return;
   post_.set_dark(false);
   throw Error(ErrorKind::busy, "vma::migrate",
-              "a driver call stood for longer than the limit (another thread in cuCtxDestroy?), so "
-              "the held work was let go");
+              "a driver call took longer than the limit (another thread in cuCtxDestroy?), so the "
+              "hold was released");
 }
 
 void Hold::end_dark() noexcept {
-  VMART_CHECK(advance(State::dark, State::closed), "what is dark was begun");
+  VMART_CHECK(advance(State::dark, State::closed), "a slot goes dark only after the switch began");
   post_.set_dark(false);
 }
 

@@ -25,7 +25,7 @@ StallBudget::StallBudget(std::chrono::nanoseconds stall_per_second, std::uint64_
                            : second_ns / static_cast<double>(stall_per_second.count())),
       nanoseconds_per_byte_(
           bytes_per_second == 0 ? 0 : second_ns / static_cast<double>(bytes_per_second)) {
-  VMART_CHECK(stall_per_second.count() >= 0, "work cannot stand for less than no time");
+  VMART_CHECK(stall_per_second.count() >= 0, "a stop cannot have a negative duration");
 }
 
 TimePoint StallBudget::next_stop(TimePoint now) const {

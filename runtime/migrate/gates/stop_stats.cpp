@@ -93,23 +93,23 @@ std::string_view advice(StopRefusal refusal, bool stood) noexcept {
       return "Gates cannot close while an attached stream captures: end the capture first, or give "
              "the move a longer MigrateOptions::deadline";
     case StopRefusal::predicted_skew:
-      return "Launch less work ahead, or as much on each stream; or allow longer stops: "
+      return "Launch less work ahead, or the same amount on each stream; or allow longer stops: "
              "RuntimeOptions::gate_limit (VMART_GATE_LIMIT_US) above 80 ms, StopScope::hold";
     case StopRefusal::not_arrived:
-      return stood ? "Streams that wait for each other, as in a collective, cannot be stopped one "
-                     "by one: move between such steps, allow longer stops "
-                     "(RuntimeOptions::gate_limit, VMART_GATE_LIMIT_US, above 80 ms), or ask for "
-                     "StopScope::hold"
-                   : "Give the move a longer MigrateOptions::deadline than the backlog lasts, "
-                     "launch less work ahead, or synchronize before the move";
+      return stood
+                 ? "Streams that wait for each other, as in a collective, cannot be stopped one by "
+                   "one. Move between such steps, allow longer stops (RuntimeOptions::gate_limit, "
+                   "VMART_GATE_LIMIT_US, above 80 ms), or ask for StopScope::hold"
+                 : "Give the move a longer MigrateOptions::deadline than the backlog lasts, "
+                   "launch less work ahead, or synchronize before the move";
     case StopRefusal::settle_late:
-      return "Smaller chunks (AllocOptions::chunk_bytes) take less time, and so does memory that "
-             "is written less during the move; or allow longer stops: "
-             "RuntimeOptions::gate_limit (VMART_GATE_LIMIT_US) above 80 ms";
+      return "Use smaller chunks (AllocOptions::chunk_bytes), or write less to the memory during "
+             "the move; or allow longer stops: RuntimeOptions::gate_limit (VMART_GATE_LIMIT_US) "
+             "above 80 ms";
     case StopRefusal::opened_by_watchdog:
       return "Another thread that frees device memory, unloads a module or destroys a context "
-             "keeps driver calls waiting: do that before or after the move, or attach streams "
-             "without graphs as StreamWork::no_graphs";
+             "delays driver calls: do that before or after the move, or attach streams without "
+             "graphs as StreamWork::no_graphs";
     case StopRefusal::stream_lost: return "Detach streams before they are destroyed";
     case StopRefusal::streams_changed:
       return "Attach and detach streams before or after the move, or give it a longer "
@@ -118,7 +118,7 @@ std::string_view advice(StopRefusal refusal, bool stood) noexcept {
       return "Raise CUDA_DEVICE_MAX_CONNECTIONS, attach fewer streams, or ask for StopScope::hold";
     case StopRefusal::budget: return "Raise RuntimeOptions::stall_budget (VMART_STALL_BUDGET_US)";
     case StopRefusal::memory_busy:
-      return "Allocate and free less beside the move, or give it a longer MigrateOptions::deadline";
+      return "Allocate and free less during the move, or give it a longer MigrateOptions::deadline";
   }
   return "";
 }

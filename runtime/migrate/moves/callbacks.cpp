@@ -27,7 +27,7 @@ void Callbacks::post(Posts callbacks) noexcept {
   {
     const MutexLock lock(mutex_);
     if (!stopping_) {
-      VMART_CHECK(task_ != nullptr, "callbacks are posted once their thread was started");
+      VMART_CHECK(task_ != nullptr, "callbacks are posted after their thread has started");
       queue_.splice(queue_.end(), callbacks);
       changed_.notify_all();
       return;
@@ -52,7 +52,7 @@ void Callbacks::call(const std::function<void()>& callback) noexcept {
   } catch (const std::exception& error) {
     log(LogLevel::error, "a callback threw: {}", error.what());
   } catch (...) {
-    log(LogLevel::error, "a callback threw something that is no std::exception");
+    log(LogLevel::error, "a callback threw an exception of an unknown type");
   }
   --callbacks_running;
   ++failed_;

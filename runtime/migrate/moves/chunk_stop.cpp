@@ -93,7 +93,7 @@ std::optional<Gate::Refusal> ChunkStop::run(Phases& phases) {
   if (plan_.stops.empty()) {
     lane_turn_.let_go();
     return Gate::Refusal{StopRefusal::streams_changed,
-                         "the program has detached every stream that may use the memory"};
+                         "the program detached every stream that may use the memory"};
   }
   mover_.gate_post_.prepare(plan_);
   mover_.gate_post_.prune();
@@ -206,11 +206,10 @@ std::optional<Gate::Refusal> ChunkStop::switch_slot(Gate& gate, Phases& phases) 
                          "the program attached a stream while the gate was closed"};
   }
   if (!gate.commit()) {
-    return Gate::Refusal{
-        StopRefusal::opened_by_watchdog,
-        fmt::format("the streams had stood for longer than {:.1f} ms, mostly in a driver call of "
-                    "ours, so they were let go",
-                    in_ms(limits().settle_limit))};
+    return Gate::Refusal{StopRefusal::opened_by_watchdog,
+                         fmt::format("the streams were stopped for longer than {:.1f} ms, mostly "
+                                     "by a driver call of the runtime, so the gate was opened",
+                                     in_ms(limits().settle_limit))};
   }
   chunk_.transaction.switch_slot(phases);
   return std::nullopt;
@@ -223,7 +222,7 @@ std::optional<Gate::Refusal> ChunkStop::fill_target(Phases& phases) {
     const PhaseTimer timer(clock_, phases.settle);
     if (!go()) {
       return Gate::Refusal{StopRefusal::opened_by_watchdog,
-                           "the work that copies what changed was let go before the streams stood"};
+                           "the work that copies changes started before all streams had stopped"};
     }
     ask();  // While the GPU settles, when it costs nothing.
     if (settle(deadline)) return std::nullopt;
@@ -236,8 +235,8 @@ std::optional<Gate::Refusal> ChunkStop::fill_target(Phases& phases) {
   }
   return Gate::Refusal{
       StopRefusal::settle_late,
-      fmt::format("{} was not copied within {:.1f} ms while the streams stood",
-                  settle_ ? "what the streams had written since the first copy" : "the chunk",
+      fmt::format("{} was not copied within {:.1f} ms while the streams were stopped",
+                  settle_ ? "what the streams wrote since the first copy" : "the chunk",
                   in_ms(limits().settle_limit))};
 }
 

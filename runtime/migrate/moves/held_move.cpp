@@ -200,11 +200,11 @@ void HeldMove::await_copy(Transaction& transaction, Hold* hold) {
     if (clock_.now() < deadline) continue;
     throw Error(
         ErrorKind::busy, "vma::migrate",
-        fmt::format("the copy of the chunk at offset {} did not end within {} ms; the chunk "
-                    "stays where it is, and work that was held goes on. A longer "
-                    "MigrateOptions::deadline waits longer",
-                    transaction.slot() * allocation_.geometry().chunk_bytes,
-                    limit / std::chrono::milliseconds(1)));
+        fmt::format(
+            "the copy of the chunk at offset {} did not end within {} ms. The chunk stays where it "
+            "is, and the held work continues. Set a longer MigrateOptions::deadline",
+            transaction.slot() * allocation_.geometry().chunk_bytes,
+            limit / std::chrono::milliseconds(1)));
   }
 }
 

@@ -72,7 +72,7 @@ void LiveMove::log_phases() const {
   const auto us = [](std::chrono::nanoseconds time) { return in_seconds(time) * 1e6; };
   const Phases& phases = report_.phases;
   log(LogLevel::debug,
-      "{}: {} chunks, {} of them live, {} tries again; us: cache {:.0f}, wait {:.0f}, copy {:.0f}, "
+      "{}: {} chunks, {} of them live, {} retries; us: cache {:.0f}, wait {:.0f}, copy {:.0f}, "
       "settle {:.0f}, unmap {:.0f}, map {:.0f}, grant {:.0f}, retire {:.0f}; longest stall {:.0f}",
       report_.route, report_.chunks_moved, report_.chunks_live, report_.retries, us(phases.cache),
       us(phases.wait), us(phases.copy), us(phases.settle), us(phases.unmap), us(phases.map),
@@ -146,7 +146,7 @@ void LiveMove::stage_ahead(const LiveChunk& chunk, LiveChunk& next) {
     if (choice.way != chunk.choice.way) return;  // Another copier has another lease.
     stage(next, choice, false);
   } catch (const std::exception& error) {
-    log(LogLevel::debug, "a chunk was not copied ahead of its turn: {}", error.what());
+    log(LogLevel::debug, "could not copy a chunk in advance: {}", error.what());
     unstage(next);
   }
 }
@@ -212,11 +212,11 @@ void LiveMove::stage(LiveChunk& chunk, const WayChoice& choice, bool may_ask) {
   if (options_.mode == Mode::live && chunk.choice.way == Way::stopped) {
     throw Error(
         ErrorKind::unsupported, live_move_call,
-        fmt::format("the chunk at offset {} cannot move live from {} to {} ({}); "
-                    "Mode::automatic and Mode::stopped move it, and stop the attached "
-                    "streams for its copy",
-                    chunk.transaction.slot() * allocation_.geometry().chunk_bytes,
-                    to_string(transaction.from()), to_string(task_.to), chunk.choice.reason));
+        fmt::format(
+            "the chunk at offset {} cannot move live from {} to {} ({}); use Mode::automatic or "
+            "Mode::stopped, which stop the attached streams for its copy",
+            chunk.transaction.slot() * allocation_.geometry().chunk_bytes,
+            to_string(transaction.from()), to_string(task_.to), chunk.choice.reason));
   }
   tell_begun(chunk);
   notices_.before(transaction.slot(), transaction.from(), task_.to);
@@ -248,12 +248,12 @@ std::size_t LiveMove::free_bay(LiveCopier& copier, Location from) {
   for (std::size_t bay = 0; bay < LiveCopier::bays; ++bay) {
     if (bays_taken_[bay] || !copier.under_way(bay)) continue;
     throw Error(ErrorKind::busy, live_move_call,
-                fmt::format("an earlier live copy off {} was given up and has not ended yet; wait "
-                            "for the kernels that it waits for, or move with Mode::stopped",
+                fmt::format("an abandoned live copy from {} is still running; wait for the kernels "
+                            "that delay it, or move with Mode::stopped",
                             to_string(from)));
   }
   const auto found = std::ranges::find(bays_taken_, false);
-  VMART_CHECK(found != bays_taken_.end(), "at most so many chunks are staged at once");
+  VMART_CHECK(found != bays_taken_.end(), "the number of staged chunks is limited");
   return static_cast<std::size_t>(found - bays_taken_.begin());
 }
 
@@ -338,10 +338,12 @@ void LiveMove::complete(LiveChunk& chunk) {
       chunk.settled = settle;
       if (!any) {
         // Their last work may still run, and nobody can be asked whether it does.
-        throw Error(ErrorKind::invalid_argument, live_move_call,
-                    "every attached stream that may use the allocation was detached meanwhile");
+        throw Error(
+            ErrorKind::invalid_argument, live_move_call,
+            "every attached stream that may use the allocation was detached during the move");
       }
-      VMART_CHECK(chunk.copier == nullptr || chunk.copier == leased_, "its copier is this move's");
+      VMART_CHECK(chunk.copier == nullptr || chunk.copier == leased_,
+                  "the copier belongs to this move");
       chunk.gate_limit = gate_limit_;
       report_.gate_limit = std::max(report_.gate_limit, gate_limit_);
       ChunkStop stop(mover_, task_, chunk, settle);
@@ -435,7 +437,7 @@ void LiveMove::make_digests(const LiveChunk& chunk) noexcept {
     mover_.copier(DeviceId{chunk.transaction.from().ordinal}, task_.to,
                   chunk.lacked_digests == Way::live_beside);
   } catch (const std::exception& error) {
-    log(LogLevel::debug, "the next chunk will go stopped, too: {}", error.what());
+    log(LogLevel::debug, "the next chunk will move stopped, too: {}", error.what());
   }
 }
 
@@ -446,7 +448,7 @@ void LiveMove::require_streams() {
   try {
     memory_.contexts().drain();
   } catch (const std::exception& error) {
-    log(LogLevel::warn, "the work of a destroyed stream was not waited for: {}", error.what());
+    log(LogLevel::warn, "cannot wait for the work of a destroyed stream: {}", error.what());
   }
   throw Error(ErrorKind::invalid_argument, live_move_call,
               fmt::format("{} attached stream(s) were destroyed before they were detached; they "

@@ -47,7 +47,8 @@ void LiveMove::tell_ended(LiveChunk& chunk, bool moved) noexcept {
     const std::size_t offset = chunk.transaction.slot() * allocation_.geometry().chunk_bytes;
     const auto failure = std::ranges::find(report_.failures, offset, &ChunkFailure::offset);
     try {
-      step.why = failure == report_.failures.end() ? "the migration ended before" : failure->reason;
+      step.why =
+          failure == report_.failures.end() ? "the migration has already ended" : failure->reason;
     } catch (const std::bad_alloc&) {  // Told without its reason.
     }
   }

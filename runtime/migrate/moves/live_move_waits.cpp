@@ -54,8 +54,8 @@ void LiveMove::unstage(LiveChunk& chunk) noexcept {
     if (ends_in_time([&](TimePoint time) { return copier.copied_by(chunk.bay, time); })) return;
     chunk.transaction.plan_again("a copy into it does not end");
   } catch (const std::exception& error) {
-    log(LogLevel::warn, "a copy that nobody waits for failed: {}", error.what());
-    chunk.transaction.plan_again("a copy into it failed and may still be under way");
+    log(LogLevel::warn, "an abandoned copy failed: {}", error.what());
+    chunk.transaction.plan_again("a copy into it failed and may still be running");
   }
 }
 
@@ -73,9 +73,9 @@ void LiveMove::stand_down(LiveChunk& chunk) noexcept {
       transaction.discard_copy();  // The application has run since.
     }
   } catch (const std::exception& error) {
-    log(LogLevel::warn, "what a given-up stop had set going failed: {}", error.what());
+    log(LogLevel::warn, "work of an abandoned stop failed: {}", error.what());
     if (transaction.state() == Transaction::State::copied) {
-      transaction.abandon_target("settling failed and may still be under way");
+      transaction.abandon_target("settling failed and may still be running");
     }
   }
 }
@@ -175,7 +175,7 @@ void LiveMove::require_going_on() {
   if (!task_.cancelled() && !allocation_.being_freed) return;
   throw Error(ErrorKind::cancelled, live_move_call,
               fmt::format("after {} of {} chunks{}", report_.chunks_moved, report_.chunks,
-                          allocation_.being_freed ? ", since the memory is being freed" : ""));
+                          allocation_.being_freed ? ", because the memory is being freed" : ""));
 }
 
 void LiveMove::require_movable(TimePoint deadline) {

@@ -22,15 +22,15 @@ WayChoice choose_way(const WayFacts& facts, const GatePlan& plan, const Topology
     const int queues = queues_of(context);
     if (stops <= queues) continue;
     return {Way::none,
-            fmt::format("{} streams to stop cannot all stand in the {} hardware queues of their "
-                        "context",
+            fmt::format("{} streams cannot all wait in the {} hardware queues of their context",
                         stops, queues),
             false};
   }
   if (facts.target_clean) return {Way::remapped, "remapped: a clean copy lay there", true};
   if (facts.mode == Mode::stopped) return {Way::stopped, "stopped: asked for", true};
   if (facts.from.kind != Location::Kind::gpu) {
-    return {Way::stopped, "stopped: the source is host memory, which no GPU digests fast", true};
+    return {Way::stopped, "stopped: the source is host memory, which no GPU can digest fast enough",
+            true};
   }
   if (!topology.reaches(DeviceId{facts.from.ordinal}, facts.to)) {
     return {
@@ -39,7 +39,7 @@ WayChoice choose_way(const WayFacts& facts, const GatePlan& plan, const Topology
         true};
   }
   if (facts.mode == Mode::automatic && facts.dirty > dirty_max) {
-    return {Way::stopped, "stopped: the last chunks were written to nearly all over", true};
+    return {Way::stopped, "stopped: nearly all of the last chunks had been written again", true};
   }
   if (is_none(facts.application)) {
     return {Way::live_beside,
@@ -57,7 +57,7 @@ WayChoice choose_way(const WayFacts& facts, const GatePlan& plan, const Topology
   const int free_queues = queues_of(facts.application) - stops_in(plan, facts.application);
   if (free_queues < 1) {
     return {Way::live_beside,
-            "live in a context of our own: the streams to stop take every hardware queue", true};
+            "live in a context of our own: the streams to stop use every hardware queue", true};
   }
   return {Way::live, "", free_queues >= 2};
 }

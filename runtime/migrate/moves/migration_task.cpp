@@ -116,7 +116,7 @@ void MigrationTask::tell(const MigrationReport& report) noexcept try {
   callbacks_->post([call = options.on_progress, progress] { call(progress); });
 } catch (const std::exception& error) {
   if (options.on_progress) callbacks_->count_failures(1);
-  log(LogLevel::warn, "a progress callback was not queued: {}", error.what());
+  log(LogLevel::warn, "could not queue a progress callback: {}", error.what());
 }
 
 void MigrationTask::finish(MigrationReport report, std::optional<Error> error) noexcept {

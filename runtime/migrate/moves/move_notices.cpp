@@ -27,13 +27,13 @@ void MoveNotices::before(std::size_t slot, Location from, Location to) {
     allocation_.hooks().before(event);
   } catch (const std::exception& error) {
     open_.erase(noted);
-    throw Error(
-        ErrorKind::cancelled, "vma::migrate",
-        fmt::format("a hook refused the chunk at offset {}: {}", event.offset, error.what()));
+    throw Error(ErrorKind::cancelled, "vma::migrate",
+                fmt::format("a hook refused to move the chunk at offset {}: {}", event.offset,
+                            error.what()));
   } catch (...) {
     open_.erase(noted);
     throw Error(ErrorKind::cancelled, "vma::migrate",
-                fmt::format("a hook refused the chunk at offset {}", event.offset));
+                fmt::format("a hook refused to move the chunk at offset {}", event.offset));
   }
 }
 

@@ -134,7 +134,7 @@ void Mover::hold_while(Location from, Location to, const MigrateOptions& options
                        const std::function<void(Hold&)>& body) {
   if (!memory_.driver().has_context_hold()) {
     throw Error(ErrorKind::unsupported, "vma::migrate",
-                "this driver cannot hold a context (CUDA 12.5 can); synchronise and set "
+                "this driver cannot hold a context (CUDA 12.5 or newer can); synchronise and set "
                 "MigrateOptions::nothing_runs");
   }
   ProcessExit::come_first();
@@ -289,7 +289,7 @@ void Mover::ended(Allocation& allocation, const MigrationReport& report) noexcep
     try {
       watcher(allocation.shared_from_this(), report);
     } catch (const std::exception& error) {
-      log(LogLevel::warn, "who watches moves failed: {}", error.what());
+      log(LogLevel::warn, "a move observer failed: {}", error.what());
     }
   });
 }
@@ -299,7 +299,7 @@ void Mover::tell(const ChunkStep& step) noexcept {
     try {
       watcher(step);
     } catch (const std::exception& error) {
-      log(LogLevel::warn, "who watches chunks failed: {}", error.what());
+      log(LogLevel::warn, "a chunk observer failed: {}", error.what());
     }
   });
 }
@@ -352,7 +352,7 @@ std::shared_ptr<MigrationTask> Mover::submit(std::shared_ptr<Allocation> allocat
     throw Error(ErrorKind::driver_gone, "vma::migrate_async", "the runtime shuts down");
   if (waiting_.size() >= TaskQueue::tasks_max) {
     throw Error(ErrorKind::busy, "vma::migrate_async",
-                fmt::format("{} migrations are queued, the limit; wait for some of them "
+                fmt::format("{} migrations are queued, which is the limit; wait for some of them "
                             "(Migration::wait), or cancel them",
                             waiting_.size()));
   }

@@ -46,12 +46,11 @@ void Reach::require(const Allocation& allocation, SlotRange range, Location to,
     if (allocation.home(slot) == to) continue;
     for (const DeviceId user : users(allocation, slot)) {
       if (topology_.reaches(user, to)) continue;
-      throw Error(
-          ErrorKind::unreachable, call,
-          fmt::format("gpu({}) may use the chunk at offset {} of the allocation at {:#x} but "
-                      "cannot access {}. Call migrate to move it there anyway",
-                      index(user), slot * allocation.geometry().chunk_bytes,
-                      to_integer(allocation.begin()), to_string(to)));
+      throw Error(ErrorKind::unreachable, call,
+                  fmt::format("gpu({}) may use the chunk at offset {} of the allocation at {:#x} "
+                              "but cannot access {}. To move it there anyway, call migrate",
+                              index(user), slot * allocation.geometry().chunk_bytes,
+                              to_integer(allocation.begin()), to_string(to)));
     }
   }
 }

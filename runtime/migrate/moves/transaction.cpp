@@ -43,7 +43,7 @@ void Transaction::move_to(State next) {
       (state_ == State::ready && next == State::planned) ||
       (state_ == State::copying && (next == State::copied || next == State::stayed)) ||
       (state_ == State::copied && next >= State::switched);
-  VMART_CHECK(allowed, "a transaction follows its drawing");
+  VMART_CHECK(allowed, "a transaction follows its state diagram");
   state_ = next;
 }
 
@@ -87,11 +87,11 @@ bool Transaction::copy_done_by(TimePoint deadline) {
 }
 
 void Transaction::finish_copy() {
-  VMART_CHECK(state_ == State::copying, "a copy is waited for once");
+  VMART_CHECK(state_ == State::copying, "a copy is awaited once");
   try {
     engine_.wait(copy_);
   } catch (...) {
-    memory_.quarantine(std::move(target_), "a copy into it failed and may still be under way");
+    memory_.quarantine(std::move(target_), "a copy into it failed and may still be running");
     move_to(State::stayed);
     throw;
   }
@@ -104,20 +104,21 @@ void Transaction::note_copied() {
 }
 
 void Transaction::note_clean() {
-  VMART_CHECK(target_clean(), "only a copy that nobody could write to since is the slot's bytes");
+  VMART_CHECK(target_clean(),
+              "a clean copy is valid only if nothing could write to the slot since");
   note_copied();
   noted_clean_ = true;
 }
 
 void Transaction::discard_copy() {
-  VMART_CHECK(state_ == State::copied, "what is discarded was copied");
+  VMART_CHECK(state_ == State::copied, "only a copied target is discarded");
   clean_in_.reset();
   noted_clean_ = false;
   move_to(State::ready);
 }
 
 void Transaction::plan_again(const char* reason) noexcept {
-  VMART_CHECK(state_ == State::ready, "only a target that nothing was copied to is replaced");
+  VMART_CHECK(state_ == State::ready, "only a target without a copy is replaced");
   set_target_aside(reason);
   if (std::exchange(took_copy_, false)) memory_.copies().note_dropped();
   clean_in_.reset();
@@ -146,10 +147,10 @@ void Transaction::end_copy(TimePoint deadline) noexcept {
     if (!copy_done_by(deadline)) return abandon_copy();
     finish_copy();
   } catch (const std::exception& error) {
-    log(LogLevel::warn, "a copy that nobody waited for failed: {}", error.what());
+    log(LogLevel::warn, "an abandoned copy failed: {}", error.what());
     if (state_ != State::copying) return;
     engine_.give_up(copy_);
-    abandon_target("a copy into it failed and may still be under way");
+    abandon_target("a copy into it failed and may still be running");
   }
 }
 

@@ -122,7 +122,7 @@ ChunkId ChunkTables::add(std::uint32_t allocation, std::string_view tag,
 void ChunkTables::remove(ChunkId first, std::size_t chunks) {
   for (std::size_t i = 0; i < chunks; ++i) {
     ChunkRow& row = rows_[index(first) + i];
-    VMART_CHECK(row.bytes > 0, "only what was added is removed");
+    VMART_CHECK(row.bytes > 0, "only added chunks are removed");
     shift_demand(row, -1);
     heat_.drop(row);
     forget_hint(ChunkId{static_cast<std::uint32_t>(index(first) + i)});
@@ -151,7 +151,7 @@ void ChunkTables::moved(ChunkId chunk, PlaceId to) {
 }
 
 std::uint32_t ChunkTables::reach_number(const std::vector<bool>& places) {
-  VMART_CHECK(places.size() == places_.size(), "one answer a place");
+  VMART_CHECK(places.size() == places_.size(), "one answer per place");
   if (std::ranges::all_of(places, [](bool reached) { return reached; })) return 0;
   const auto [known, made] =
       reach_numbers_.try_emplace(places, static_cast<std::uint32_t>(reaches_.size()));
@@ -186,7 +186,7 @@ void ChunkTables::expect(PlaceId at, std::uint64_t bytes) {
 }
 
 void ChunkTables::expect_no_more(PlaceId at, std::uint64_t bytes) {
-  VMART_CHECK(places_[index(at)].used_bytes >= bytes, "what was expected is counted as used");
+  VMART_CHECK(places_[index(at)].used_bytes >= bytes, "expected bytes count as used");
   places_[index(at)].used_bytes -= bytes;
 }
 
@@ -309,9 +309,9 @@ void ChunkTables::check_invariants() const {
     used[index(row.at)] += row.bytes;
   }
   VMART_CHECK(count == count_, "rows with a chunk are counted");
-  VMART_CHECK(changed == changed_.size(), "what is marked as changed is in the list");
+  VMART_CHECK(changed == changed_.size(), "chunks marked as changed are in the list");
   for (std::size_t at = 0; at < places_.size(); ++at) {
-    VMART_CHECK(places_[at].used_bytes >= used[at], "a place holds what its rows say");
+    VMART_CHECK(places_[at].used_bytes >= used[at], "a place's usage is the sum of its rows");
   }
 }
 

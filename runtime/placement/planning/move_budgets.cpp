@@ -22,14 +22,15 @@ std::optional<Refusal> MoveBudgets::refuse_route(Route& route, std::uint64_t byt
   if (limits.route_under_way_bytes > 0 && route.under_way_bytes > 0 &&
       route.under_way_bytes + bytes > limits.route_under_way_bytes) {
     return Refusal{Rejection::route_budget,
-                   fmt::format("{} bytes are under way on its route, at most {}",
+                   fmt::format("{} bytes are moving on its route; the limit is {}",
                                route.under_way_bytes, limits.route_under_way_bytes)};
   }
   if (limits.route_bytes_s <= 0) return std::nullopt;
   route.bytes.fill(snapshot.now(), limits.route_bytes_s, limits.route_burst_bytes);
   if (route.bytes.holds(static_cast<double>(bytes), limits.route_burst_bytes)) return std::nullopt;
-  return Refusal{Rejection::route_budget,
-                 fmt::format("{} bytes, its route has {:.0f} left", bytes, route.bytes.level())};
+  return Refusal{
+      Rejection::route_budget,
+      fmt::format("{} bytes; the budget of its route has {:.0f} left", bytes, route.bytes.level())};
 }
 
 std::optional<Refusal> MoveBudgets::refuse(std::span<const Leg> legs, const Snapshot& snapshot,
@@ -49,8 +50,8 @@ std::optional<Refusal> MoveBudgets::refuse(std::span<const Leg> legs, const Snap
   stall_.fill(snapshot.now(), limits.stall_share, most);
   if (stall_.holds(stall, most)) return std::nullopt;
   return Refusal{Rejection::stall_budget,
-                 fmt::format("it stops programs for {:.1f} us, {:.1f} us are left", stall * 1e6,
-                             stall_.level() * 1e6)};
+                 fmt::format("it stops programs for {:.1f} us; {:.1f} us of the budget are left",
+                             stall * 1e6, stall_.level() * 1e6)};
 }
 
 void MoveBudgets::spend(PlaceId from, PlaceId to, std::uint64_t bytes, const Snapshot& snapshot,
@@ -70,7 +71,7 @@ void MoveBudgets::spend(PlaceId from, PlaceId to, std::uint64_t bytes, const Sna
 
 void MoveBudgets::ended(PlaceId from, PlaceId to, std::uint64_t bytes) {
   Route& route = routes_[{from, to}];
-  VMART_CHECK(route.under_way_bytes >= bytes, "what ends was under way");
+  VMART_CHECK(route.under_way_bytes >= bytes, "only a move in progress ends");
   route.under_way_bytes -= bytes;
 }
 

@@ -27,7 +27,7 @@ void MovesUnderWay::accept(const AcceptedMove& move, std::int64_t reserved,
   entry.waits_for = move.after;
   reserve(move.to, 0);  // Makes the element, so that nothing throws once the books have changed.
   const auto [at, fresh] = moves_.emplace(move.number, std::move(entry));
-  VMART_CHECK(fresh, "a number is given once");
+  VMART_CHECK(fresh, "a number is used once");
   Entry& accepted = at->second;
   try {
     moves_of_.emplace(move.chunk, move.number);
@@ -65,7 +65,7 @@ void MovesUnderWay::started(MoveNumber number) {
 
 MovesUnderWay::Entry MovesUnderWay::remove(MoveNumber number) {
   auto node = moves_.extract(number);
-  VMART_CHECK(!node.empty(), "what ends is under way");
+  VMART_CHECK(!node.empty(), "only a move in progress ends");
   Entry entry = std::move(node.mapped());
   reserve(entry.to, -entry.reserved);
   const auto [first, last] = moves_of_.equal_range(entry.chunk);

@@ -28,16 +28,17 @@ Refusal refusal_of(RoomFitting::Verdict verdict, const Wish& wish, const Snapsho
   const std::string from = to_string(snapshot.place(wish.from).location);
   switch (verdict) {
     case RoomFitting::Verdict::not_colder:
-      return {Rejection::not_colder,
-              fmt::format("{:.3g} of it is used a second, no less than of what comes to {}",
-                          wish.use_per_byte, from)};
+      return {
+          Rejection::not_colder,
+          fmt::format("{:.3g} of it is used per second, no less than of the chunk that comes to {}",
+                      wish.use_per_byte, from)};
     case RoomFitting::Verdict::not_needed:
       return {Rejection::not_needed,
-              fmt::format("what it makes room for at {} does not come", from)};
+              fmt::format("the move that it makes room for at {} does not happen", from)};
     case RoomFitting::Verdict::fits:
     case RoomFitting::Verdict::no_room: break;
   }
-  return {Rejection::no_room, fmt::format("{} bytes, {} has {} free", wish.bytes, to,
+  return {Rejection::no_room, fmt::format("{} bytes; {} has {} free", wish.bytes, to,
                                           snapshot.place(wish.to).free_bytes())};
 }
 
@@ -90,7 +91,7 @@ void Planner::check_wishes(const Plan& plan, const Snapshot& snapshot, Round& ro
     std::optional<Refusal>& refused = round.refused[i];
     if (i >= limits_.moves_max) {
       refused = {Rejection::plan_too_long,
-                 fmt::format("it is number {} of {}, at most {} are read", i + 1,
+                 fmt::format("it is number {} of {}; at most {} are accepted", i + 1,
                              plan.moves().size(), limits_.moves_max)};
       continue;
     }
@@ -101,7 +102,7 @@ void Planner::check_wishes(const Plan& plan, const Snapshot& snapshot, Round& ro
     }
     if (refused) continue;
     if (!seen.insert(move.chunk).second) {
-      refused = {Rejection::already_moving, "the plan moves it before"};
+      refused = {Rejection::already_moving, "the plan already moves it"};
       continue;
     }
     const ChunkRow& row = snapshot.chunk(move.chunk);
@@ -261,7 +262,7 @@ std::vector<MoveNumber> Planner::note_gone(ChunkId chunk) {
   fallen.reserve(under_way_.size());
   for (const MoveNumber number : under_way_.moves_of(chunk)) {
     if (!under_way_.contains(number)) continue;  // A second leg falls with the first.
-    VMART_CHECK(!under_way_.entry(number).started, "a chunk that moves is not gone");
+    VMART_CHECK(!under_way_.entry(number).started, "a moving chunk is not removed");
     for (const auto& [which, entry] : under_way_.ended(number, false)) {
       budgets_.ended(entry.from, entry.to, entry.bytes);
       fallen.push_back(which);

@@ -76,7 +76,7 @@ std::uint64_t Planner::complete_pressure(const Pressure& pressure, const Snapsho
     const std::optional<PlaceId> to = find_room(coldest.chunk, pressure, snapshot, left);
     if (!to) continue;
     plan.evict(coldest.chunk, *to,
-               fmt::format("room is wanted at {}, it is idle for {:.3f} s",
+               fmt::format("{} needs room; it has been idle for {:.3f} s",
                            to_string(snapshot.place(pressure.at).location),
                            std::chrono::duration<double>(coldest.idle).count()));
     freed += snapshot.chunk(coldest.chunk).bytes;

@@ -17,14 +17,14 @@ std::optional<Refusal> refuse_words(const Move& move, const Snapshot& snapshot) 
                    fmt::format("there is no chunk {}", index(move.chunk))};
   }
   if (index(move.to) >= snapshot.places().size()) {
-    return Refusal{Rejection::unknown_place, fmt::format("{} is none of {} places", index(move.to),
-                                                         snapshot.places().size())};
+    return Refusal{Rejection::unknown_place, fmt::format("{} is not one of the {} places",
+                                                         index(move.to), snapshot.places().size())};
   }
   if (snapshot.chunk(move.chunk).at == move.to) {
-    return Refusal{Rejection::same_place,
-                   fmt::format("it lies at {}", to_string(snapshot.place(move.to).location))};
+    return Refusal{Rejection::same_place, fmt::format("it already lies at {}",
+                                                      to_string(snapshot.place(move.to).location))};
   }
-  if (move.reason.empty()) return Refusal{Rejection::no_reason, "its policy does not say why"};
+  if (move.reason.empty()) return Refusal{Rejection::no_reason, "its policy gives no reason"};
   if (!std::isfinite(move.value) || move.value < 0) {
     return Refusal{Rejection::bad_value, fmt::format("its value is {}", move.value)};
   }
@@ -35,14 +35,14 @@ std::optional<Refusal> refuse_state(ChunkId chunk, const Snapshot& snapshot,
                                     const MovesUnderWay& under_way) {
   const ChunkRow& row = snapshot.chunk(chunk);
   if (row.parked || row.dropped) {
-    return Refusal{Rejection::parked, fmt::format("'{}' is put away", snapshot.tag(chunk))};
+    return Refusal{Rejection::parked, fmt::format("'{}' is parked", snapshot.tag(chunk))};
   }
-  if (!row.movable) return Refusal{Rejection::pinned, "something holds it where it is"};
+  if (!row.movable) return Refusal{Rejection::pinned, "it is pinned or not movable"};
   if (row.moving || under_way.is_moving(chunk)) {
-    return Refusal{Rejection::already_moving, "a move of it or its allocation is under way"};
+    return Refusal{Rejection::already_moving, "a move of it or its allocation is in progress"};
   }
   if (!row.in_scope) {
-    return Refusal{Rejection::not_in_scope, "no stream is attached that uses it"};
+    return Refusal{Rejection::not_in_scope, "no attached stream uses it"};
   }
   return std::nullopt;
 }
@@ -52,7 +52,7 @@ std::optional<Refusal> refuse_haste(ChunkId chunk, const Snapshot& snapshot,
   const ChunkRow& row = snapshot.chunk(chunk);
   const Time held_until = history.held_until(chunk);
   if (held_until > snapshot.now()) {
-    return Refusal{Rejection::thrashing, fmt::format("it went to and fro, {:.3f} s more",
+    return Refusal{Rejection::thrashing, fmt::format("it thrashed; blocked for {:.3f} s more",
                                                      in_seconds(held_until - snapshot.now()))};
   }
   const Time residence = snapshot.now() - row.last_move;
@@ -103,7 +103,7 @@ std::optional<Refusal> refuse_move(const Move& move, const Snapshot& snapshot,
   if (auto refusal = refuse_chunk(move.chunk, snapshot, under_way, history, limits)) return refusal;
   if (can_lie_at(move.chunk, move.to, snapshot)) return std::nullopt;
   return Refusal{Rejection::unreachable,
-                 fmt::format("there is no way to {}, or a GPU that may use it has none",
+                 fmt::format("there is no path to {}, or a GPU that may use it cannot reach it",
                              to_string(snapshot.place(move.to).location))};
 }
 

@@ -100,8 +100,8 @@ PolicyKind bw_interleave_kind() {
   return {"bw_interleave",
           "BW-AWARE: Agarwal et al., ASPLOS 2015",
           {{"min_share", number, 0.05, 0, 1,
-            "own HBM, peers or hosts with less of the device's whole bandwidth take no part"},
-           {"peers", flag, 1, 0, 1, "other GPUs' HBM takes part"}},
+            "places with less than this share of the device's total bandwidth are not used"},
+           {"peers", flag, 1, 0, 1, "also uses other GPUs' HBM"}},
           [](const PolicyValues& values) {
             return std::unique_ptr<Policy>(std::make_unique<BwInterleave>(values));
           }};

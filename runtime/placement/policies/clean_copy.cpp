@@ -113,8 +113,9 @@ PolicyKind clean_copy_kind() {
   PolicyKind kind = harvest_kind();  // Its parameters are the inner policies'.
   kind.name = "clean_copy";
   kind.source = "NOMAD, OSDI 2024: its shadow pages; around cost_benefit or harvest";
-  kind.parameters.push_back({"harvest", PolicyParameter::Type::flag, 0, 0, 1,
-                             "harvest decides and not cost_benefit; else reserve says nothing"});
+  kind.parameters.push_back(
+      {"harvest", PolicyParameter::Type::flag, 0, 0, 1,
+       "harvest decides instead of cost_benefit; only then does reserve matter"});
   kind.make = [](const PolicyValues& values) -> std::unique_ptr<Policy> {
     return std::make_unique<CleanCopy>(values);
   };

@@ -78,10 +78,10 @@ PolicyKind coin_flip_kind() {
   return {"coin_flip",
           "Westbrook, SIAM J. Comput. 23(5), 1994",
           {{"multiple", Type::number, 2, 0.01, 1000,
-            "a remote penalty of so many costs of the move is what moves a chunk on average"},
+            "remote penalty, in multiples of the move's cost, that on average triggers a move"},
            {"seed", Type::count, 1, 0, 1e15, "of the coin"},
            {"stall_weight", Type::number, 1, 0, 100,
-            "how much a second counts that the program's streams stand for a move"}},
+            "weight of a second during which a move stops the program's streams"}},
           [](const PolicyValues& values) -> std::unique_ptr<Policy> {
             return std::make_unique<CoinFlip>(values);
           }};

@@ -402,17 +402,17 @@ PolicyKind cost_benefit_kind() {
   return {"cost_benefit",
           "ARMS, arXiv 2508.04417; Griffin, HPCA 2020",
           {{"horizon", Type::duration, 4, 0.001, 3600,
-            "for how long use is expected to go on; four half-lives of the short average"},
+            "how long use is expected to continue; four half-lives of the short average"},
            {"margin", Type::number, 1.25, 1, 100,
-            "benefit against cost, and waiting here against waiting there, to move at all"},
+            "minimum ratio of benefit to cost, and of access times, for a move"},
            {"colder", Type::number, 2, 1, 100,
-            "how many times less a byte a victim is worth than what it makes room for"},
+            "how many times less a victim must be worth per byte than the chunk that replaces it"},
            {"stall_weight", Type::number, 1, 0, 100,
-            "how much a second counts that the program's streams stand for a move"},
+            "weight of a second during which a move stops the program's streams"},
            {"route_share", Type::number, 0.5, 0.01, 1,
-            "part of what a route can copy that moves may take"},
+            "fraction of a route's copy rate that moves may use"},
            {"half_life", Type::duration, 1, 0.001, 3600,
-            "of the short average; by it values of chunks that nobody uses are compared"}},
+            "decay of the short average, used to compare chunks that nobody uses"}},
           [](const PolicyValues& values) -> std::unique_ptr<Policy> {
             return std::make_unique<CostBenefit>(values);
           }};

@@ -71,9 +71,9 @@ PolicyKind counter_kind() {
   return {"counter",
           "Black and Sleator, CMU-CS-89-201, 1989",
           {{"theta", Type::number, 2, 0.01, 1000,
-            "move once the net remote penalty is so many times the cost of the move"},
+            "moves when the net remote penalty is this many times the cost of the move"},
            {"stall_weight", Type::number, 1, 0, 100,
-            "how much a second counts that the program's streams stand for a move"}},
+            "weight of a second during which a move stops the program's streams"}},
           [](const PolicyValues& values) -> std::unique_ptr<Policy> {
             return std::make_unique<Counter>(values);
           }};

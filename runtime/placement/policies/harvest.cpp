@@ -158,7 +158,7 @@ PolicyKind harvest_kind() {
   kind.name = "harvest";
   kind.source = "HUVM (memHarvester), USENIX ATC 2022; around cost_benefit";
   kind.parameters.push_back({"reserve", PolicyParameter::Type::number, 0.1, 0, 1,
-                             "part of its capacity that a lender keeps free"});
+                             "fraction of its capacity that a lender keeps free"});
   kind.make = [](const PolicyValues& values) -> std::unique_ptr<Policy> {
     return std::make_unique<Harvest>(values);
   };

@@ -155,11 +155,11 @@ PolicyKind hinted_kind() {
   kind.parameters.push_back(
       {"lead", Type::duration, 1, 0, 3600, "how long before an announced use its chunk may move"});
   kind.parameters.push_back({"patience", Type::duration, 5, 0.001, 3600,
-                             "how long after its time an announced use may still come true"});
+                             "how late an announced use may still come true"});
   kind.parameters.push_back({"distrust", Type::number, 0.25, 0, 1,
-                             "part of the trust that a hint costs which does not come true"});
+                             "fraction of the trust lost for each hint that does not come true"});
   kind.parameters.push_back({"trust_least", Type::number, 0.25, 0, 1,
-                             "with less than this trust, hints are watched but not followed"});
+                             "below this trust, hints are observed but not followed"});
   kind.make = [](const PolicyValues& values) -> std::unique_ptr<Policy> {
     return std::make_unique<Hinted>(values);
   };

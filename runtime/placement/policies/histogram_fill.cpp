@@ -207,12 +207,12 @@ PolicyKind histogram_fill_kind() {
   using Type = PolicyParameter::Type;
   return {"histogram_fill",
           "MEMTIS, SOSP 2023",
-          {{"cooling", Type::duration, 4, 0.01, 3600, "after so long counts are halved"},
-           {"period", Type::duration, 0.5, 0, 3600, "between two looks at all chunks"},
-           {"reserve", Type::number, 0.03, 0, 0.9, "part of a GPU's HBM that is not filled"},
-           {"low", Type::number, 0.02, 0, 0.9, "with less than this part free, cold chunks go"},
+          {{"cooling", Type::duration, 4, 0.01, 3600, "interval after which counts are halved"},
+           {"period", Type::duration, 0.5, 0, 3600, "interval between passes over all chunks"},
+           {"reserve", Type::number, 0.03, 0, 0.9, "fraction of a GPU's HBM that stays unfilled"},
+           {"low", Type::number, 0.02, 0, 0.9, "below this free fraction, cold chunks are evicted"},
            {"warm_below", Type::number, 0.75, 0, 1,
-            "while hot chunks fill less than this part, the bin below them stays where it is"}},
+            "while hot chunks fill less than this fraction, the next bin stays"}},
           [](const PolicyValues& values) -> std::unique_ptr<Policy> {
             return std::make_unique<HistogramFill>(values);
           }};

@@ -143,11 +143,11 @@ PolicyKind latency_balance_kind() {
   return {"latency_balance",
           "Colloid, SOSP 2024",
           {{"delta", Type::number, 0.05, 0, 1,
-            "nothing moves while latencies differ by less than this part"},
+            "nothing moves while latencies differ by less than this fraction"},
            {"epsilon", Type::number, 0.01, 0, 1,
-            "bounds of the share of traffic that are so close are begun anew"},
+            "when the bounds of the traffic share are this close, the search restarts"},
            {"route_share", Type::number, 0.5, 0.01, 1,
-            "part of what a route can copy that moves may take"}},
+            "fraction of a route's copy rate that moves may use"}},
           [](const PolicyValues& values) -> std::unique_ptr<Policy> {
             return std::make_unique<LatencyBalance>(values);
           }};

@@ -277,10 +277,10 @@ PolicyKind lifetime_class_kind() {
   kind.name = "lifetime_class";
   kind.source = "Barrett and Zorn, PLDI 1993; LLAMA, ASPLOS 2020; around cost_benefit";
   kind.parameters.push_back({"window", Type::duration, 2, 0.01, 3600,
-                             "for how long, and as long again, growth of demand is remembered"});
+                             "how long growth of demand is remembered, twice over"});
   kind.parameters.push_back(
       {"ahead", Type::duration, 0.3, 0.01, 3600,
-       "idle chunks leave HBM for what denser classes may ask for within this time"});
+       "idle chunks leave HBM for what denser classes may need within this time"});
   kind.make = [](const PolicyValues& values) -> std::unique_ptr<Policy> {
     return std::make_unique<LifetimeClass>(values);
   };

@@ -25,10 +25,10 @@ bool is_word(const std::string& name) {
 }  // namespace
 
 void check_policy_kind(const PolicyKind& kind) {
-  if (!is_word(kind.name)) refuse(fmt::format("'{}' is no name of a policy", kind.name));
+  if (!is_word(kind.name)) refuse(fmt::format("'{}' is not a policy name", kind.name));
   if (kind.make == nullptr) refuse(fmt::format("{} cannot be made", kind.name));
   for (auto each = kind.parameters.begin(); each != kind.parameters.end(); ++each) {
-    if (!is_word(each->name)) refuse(fmt::format("{}: '{}' is no name", kind.name, each->name));
+    if (!is_word(each->name)) refuse(fmt::format("{}: '{}' is not a name", kind.name, each->name));
     const bool known = std::any_of(kind.parameters.begin(), each,
                                    [&](const auto& other) { return other.name == each->name; });
     if (known) refuse(fmt::format("{} has two parameters {}", kind.name, each->name));
@@ -64,7 +64,8 @@ std::unique_ptr<Policy> PolicyRegistry::make(const std::string& text) const {
 
 std::unique_ptr<Policy> make_policy(const PolicyKind& kind, const std::string& parameters) {
   auto policy = kind.make(parse_policy_values(kind, parameters));
-  if (policy == nullptr) refuse(fmt::format("{} makes nothing of its parameters", kind.name));
+  if (policy == nullptr)
+    refuse(fmt::format("{} could not be created from its parameters", kind.name));
   return policy;
 }
 

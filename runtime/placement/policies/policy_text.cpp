@@ -107,9 +107,9 @@ void parse_one(const PolicyKind& kind, std::string_view item, std::set<std::stri
   if (found == nullptr) refuse(kind, fmt::format("there is no parameter '{}'", name));
   if (!named.insert(name).second) refuse(kind, fmt::format("'{}' is given twice", name));
   const std::optional<double> value = read(text, found->type);
-  if (!value) refuse(kind, fmt::format("{}={} is no {}", name, text, name_of(found->type)));
+  if (!value) refuse(kind, fmt::format("{}={} is not a {}", name, text, name_of(found->type)));
   if (found->type == Type::count && *value != std::floor(*value)) {
-    refuse(kind, fmt::format("{}={} is no whole number", name, text));
+    refuse(kind, fmt::format("{}={} is not a whole number", name, text));
   }
   if (*value < found->least || *value > found->most) {
     refuse(kind, fmt::format("{}={} is out of bounds", name, text));
@@ -154,7 +154,7 @@ PolicyValues parse_policy_values(const PolicyKind& kind, const std::string& para
     parse_one(kind, rest.substr(0, comma), named, values);
     if (comma == std::string_view::npos) break;
     rest.remove_prefix(comma + 1);
-    if (rest.empty()) refuse(kind, "there is nothing after the last comma");
+    if (rest.empty()) refuse(kind, "a parameter is missing after the last comma");
   }
   return values;
 }

@@ -127,8 +127,8 @@ PolicyKind size_threshold_kind() {
       "size_threshold",
       "managed_alloc.cu, an allocator for PyTorch on GH200: compute data below 2 GiB in HBM",
       {{"limit", size, 2.0 * static_cast<double>(GiB), 0, 1024.0 * static_cast<double>(GiB),
-        "an allocation of as many bytes or more is a cache and lies in host memory"},
-       {"on_demand", flag, 1, 0, 1, "compute data that spilled to a host comes back when used"}},
+        "allocations of at least this size are caches and lie in host memory"},
+       {"on_demand", flag, 1, 0, 1, "compute data that spilled to host memory returns when used"}},
       [](const PolicyValues& values) {
         return std::unique_ptr<Policy>(std::make_unique<SizeThreshold>(values));
       }};

@@ -8,7 +8,7 @@ class StayPut final : public Policy {};
 }  // namespace
 
 PolicyKind stay_put_kind() {
-  return {"stay_put", "no policy: what was placed stays there", {}, [](const PolicyValues&) {
+  return {"stay_put", "no policy: nothing moves", {}, [](const PolicyValues&) {
             return std::unique_ptr<Policy>(std::make_unique<StayPut>());
           }};
 }

@@ -177,7 +177,7 @@ PolicyKind two_touch_kind() {
   using enum PolicyParameter::Type;
   return {"two_touch",
           "NUMA balancing of Linux 6.3, should_numa_migrate_memory",
-          {{"window", duration, 0.1, 0.001, 60, "in which uses are counted; two in a row decide"},
+          {{"window", duration, 0.1, 0.001, 60, "window for counting uses; two in a row decide"},
            {"ratio", number, 0.75, 0.01, 1,
             "shared chunks move if the target's load by memory, times this, beats the source's"}},
           [](const PolicyValues& values) {

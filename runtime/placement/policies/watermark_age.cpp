@@ -263,22 +263,21 @@ std::vector<WatermarkAge::Victim> WatermarkAge::colder_than(double limit, std::u
 
 PolicyKind watermark_age_kind() {
   using enum PolicyParameter::Type;
-  return {"watermark_age",
-          "TPP (ASPLOS 2023), DAMOS of Linux, AutoTiering (ATC 2021)",
-          {{"low", number, 0.02, 0, 0.9, "a GPU with a smaller part of its HBM free demotes"},
-           {"high", number, 0.03, 0, 0.95, "until this part is free; at least `low`"},
-           {"quota", size, 0, 0, 1e13,
-            "bytes that it moves in a second; 0: a tenth of the slowest route"},
-           {"quota_depth", duration, 1, 0.001, 3600, "for how long unused quota is saved up"},
-           {"second_touch", duration, 1, 0.001, 3600, "two touches within this promote"},
-           {"apart", duration, 0.01, 0, 60,
-            "uses closer than this are one touch; at most half of second_touch"},
-           {"half_life", duration, 60, 0.1, 86400, "idle time that weighs as half the frequency"},
-           {"colder", number, 1, 0.1, 20,
-            "powers of two that a victim is colder than what it makes room for"}},
-          [](const PolicyValues& values) {
-            return std::unique_ptr<Policy>(std::make_unique<WatermarkAge>(values));
-          }};
+  return {
+      "watermark_age",
+      "TPP (ASPLOS 2023), DAMOS of Linux, AutoTiering (ATC 2021)",
+      {{"low", number, 0.02, 0, 0.9, "a GPU with a smaller fraction of its HBM free demotes"},
+       {"high", number, 0.03, 0, 0.95, "demotion stops when this fraction is free; at least `low`"},
+       {"quota", size, 0, 0, 1e13, "bytes moved per second; 0: a tenth of the slowest route"},
+       {"quota_depth", duration, 1, 0.001, 3600, "how long unused quota accumulates"},
+       {"second_touch", duration, 1, 0.001, 3600, "two touches within this time promote"},
+       {"apart", duration, 0.01, 0, 60,
+        "uses closer than this are one touch; at most half of second_touch"},
+       {"half_life", duration, 60, 0.1, 86400, "idle time that counts as half the frequency"},
+       {"colder", number, 1, 0.1, 20, "how much colder a victim must be, in powers of two"}},
+      [](const PolicyValues& values) {
+        return std::unique_ptr<Policy>(std::make_unique<WatermarkAge>(values));
+      }};
 }
 
 }  // namespace vma::inline v1

@@ -62,7 +62,7 @@ Time BlockDecoder::time() noexcept {
 
 std::optional<Time> BlockDecoder::optional_time() noexcept {
   const std::uint8_t is_set = byte();
-  if (is_set > 1) fail("a time neither is there nor is not");
+  if (is_set > 1) fail("a time's presence flag is invalid");
   if (is_set == 0) return std::nullopt;
   return time();
 }
@@ -86,7 +86,7 @@ std::string BlockDecoder::text(std::size_t bytes_max) {
 
 PlaceId BlockDecoder::place() noexcept {
   const std::uint8_t place = byte();
-  if (place >= places_) fail("a place is none of the machine's");
+  if (place >= places_) fail("a place does not belong to the machine");
   return PlaceId{place};
 }
 
@@ -94,7 +94,7 @@ std::optional<Location> BlockDecoder::location() noexcept {
   const std::uint8_t kind = byte();
   if (kind == 0) return std::nullopt;
   const auto ordinal = static_cast<std::int64_t>(difference());
-  if (kind > 2 || ordinal < INT_MIN || ordinal > INT_MAX) fail("a location makes no sense");
+  if (kind > 2 || ordinal < INT_MIN || ordinal > INT_MAX) fail("a location is invalid");
   const auto number = static_cast<int>(std::clamp<std::int64_t>(ordinal, INT_MIN, INT_MAX));
   return kind == 1 ? gpu(number) : host(number);
 }
@@ -106,7 +106,7 @@ Time BlockDecoder::begin() noexcept {
 
 void BlockDecoder::read(RecordedUse& use, unsigned flags) noexcept {
   const unsigned kind = flags & 3;
-  if (kind > static_cast<unsigned>(UseKind::read_write)) fail("a use is of no kind");
+  if (kind > static_cast<unsigned>(UseKind::read_write)) fail("a use has an invalid kind");
   use.kind = static_cast<UseKind>(kind);
   use.device = place();
   use.time = begin();
@@ -176,7 +176,7 @@ void BlockDecoder::read(Decision& decision, unsigned flags) {
   decision.time = begin();
   decision.victim = (flags & 1) != 0;
   const std::uint64_t kind = number();
-  if (kind >= decision_kinds) fail("a decision is of no kind");
+  if (kind >= decision_kinds) fail("a decision has an invalid kind");
   decision.kind = static_cast<DecisionKind>(std::min<std::uint64_t>(kind, decision_kinds - 1));
   decision.sequence = number();
   decision.plan = number();
@@ -227,7 +227,7 @@ void BlockDecoder::dispatch(RecordedEvent& event, unsigned type, unsigned flags)
       return;
     }
   }
-  fail("a record is of no type");
+  fail("a record has an invalid type");
 }
 
 bool BlockDecoder::next(RecordedEvent& event) {

@@ -42,7 +42,7 @@ void RecordingReader::read_header() {
   const std::size_t magic_bytes = recording_magic.size();
   if (!read_at(0, std::span(bytes).first(magic_bytes)) ||
       !std::equal(recording_magic.begin(), recording_magic.end(), bytes.begin())) {
-    refuse(0, "is no recording: it does not begin with VMARTREC");
+    refuse(0, "is not a recording: it does not begin with VMARTREC");
   }
   if (!read_at(0, bytes)) refuse(size_bytes_, "ends within its header");
   const auto version = get_fixed<std::uint32_t>(&bytes[8]);
@@ -51,13 +51,13 @@ void RecordingReader::read_header() {
   }
   const auto json_bytes = get_fixed<std::uint32_t>(&bytes[12]);
   if (json_bytes > machine_json_bytes_max) {
-    refuse(12, fmt::format("says that its machine takes {} bytes", json_bytes));
+    refuse(12, fmt::format("claims a machine of {} bytes", json_bytes));
   }
   if (recording_header_bytes + json_bytes > size_bytes_) refuse(12, "ends within its machine");
   std::vector<std::uint8_t> json(json_bytes);
   if (!read_at(recording_header_bytes, json)) refuse(recording_header_bytes, "cannot be read");
   if (get_fixed<std::uint32_t>(&bytes[36]) != crc32_of({&bytes[8], 28}, json)) {
-    refuse(36, "the header's sum is wrong");
+    refuse(36, "the header's checksum is wrong");
   }
   header_.clock_start_utc_ns = get_fixed<std::uint64_t>(&bytes[16]);
   header_.process = get_fixed<std::uint32_t>(&bytes[24]);
@@ -124,12 +124,12 @@ bool RecordingReader::next_block() {
       } else {
         find_marker(block_ + 1);
       }
-      damage(block_, "a block's sum is wrong");
+      damage(block_, "a block's checksum is wrong");
       return true;
     }
   }
   if (find_marker(block_ + 1)) {
-    damage(block_, "here is no block");
+    damage(block_, "expected a block");
   } else {
     torn_ = true;
   }

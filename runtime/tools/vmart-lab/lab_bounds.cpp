@@ -52,7 +52,7 @@ void print(const ReplayCommand& command, const PlacementBounds& bounds) {
                row.bound_s && !row.for_all ? "  for plans of its kind only" : "");
   }
   const Bound best = bounds.best();
-  fmt::print("no policy costs less than {:.6f} s ({}); the best plan costs {} s\n",
+  fmt::print("no policy costs less than {:.6f} s ({}); the best plan found costs {} s\n",
              best.lower_bound_s, best.kind, text_of(best.plan_s, 1, 6));
 }
 
@@ -64,9 +64,9 @@ Error named(const Error& error, const ReplayCommand& command) {
 }
 
 void write_program(const PlacementInstance& instance, const BoundsCommand& chosen) try {
-  const std::string about = fmt::format(
-      "vmart-lab bounds: {} chunks in {} blocks; docs/guide/bounds.md says what it means",
-      instance.chunks.size(), instance.blocks);
+  const std::string about =
+      fmt::format("vmart-lab bounds: {} chunks in {} blocks; see docs/guide/bounds.md",
+                  instance.chunks.size(), instance.blocks);
   write_lp(PlacementProgram()(instance), chosen.lp, about, "microseconds");
 } catch (const Error& error) {
   throw named(error, chosen.setting);

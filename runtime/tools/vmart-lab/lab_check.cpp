@@ -65,17 +65,17 @@ void print(const Checked& checked) {
   fmt::print("{}: {}\n", checked.file, checked.run.header.machine);
   fmt::print("{} accesses of {:.1f} GiB in {:.3f} s under {}\n", facts.accesses, facts.bytes / gib,
              facts.seconds(), fmt::join(facts.policies, ", then "));
-  fmt::print("{} moves of {:.3f} GiB, {} that did not come about; the program moved {} chunks\n",
-             facts.moves, static_cast<double>(facts.bytes_moved) / gib, facts.moves_failed,
-             facts.program_moves);
+  fmt::print("{} moves of {:.3f} GiB, {} that failed; the program moved {} chunks\n", facts.moves,
+             static_cast<double>(facts.bytes_moved) / gib, facts.moves_failed, facts.program_moves);
   for (const auto& [route, bytes] : facts.bytes_by_route)
     fmt::print("  {:>16} {:12.3f} GiB\n", route, static_cast<double>(bytes) / gib);
-  if (facts.records_lost > 0) fmt::print("{} records are missing in it\n", facts.records_lost);
+  if (facts.records_lost > 0) fmt::print("{} records are missing from it\n", facts.records_lost);
   if (checked.run.bad_records > 0)
-    fmt::print("{} bad records were left out\n", checked.run.bad_records);
+    fmt::print("{} bad records were skipped\n", checked.run.bad_records);
   if (facts.samples > 0)
-    fmt::print("{} uses are samples of several, replayed as one\n", facts.samples);
-  if (facts.policies.size() > 1) fmt::print("the policy changed; the replay has one\n");
+    fmt::print("{} uses are samples that stand for several, each replayed once\n", facts.samples);
+  if (facts.policies.size() > 1)
+    fmt::print("the policy changed during the recording; the replay uses one\n");
   fmt::print("\n{:<20} {:>18} {:>18} {:>10}\n", "", "recorded", "predicted", "error");
   for (const Foreseen& figure : checked.figures) {
     fmt::print("{:<20} {:>18.6g} {:>18.6g} {:>10}{}\n", figure.name, figure.recorded,

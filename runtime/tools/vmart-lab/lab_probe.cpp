@@ -32,9 +32,9 @@ int run_probe(const ProbeCommand& command) {
       MachineProbe(open_driver(settle(options).driver), std::move(probe)).run();
   const MachineDocument document = MachineDocument::parse(text, command.output);
   if (!document.problems().empty()) {
-    throw Error(
-        ErrorKind::invalid_argument, call,
-        "what was found is no machine file: " + document.describe(document.problems().front()));
+    throw Error(ErrorKind::invalid_argument, call,
+                "the result is not a valid machine file: " +
+                    document.describe(document.problems().front()));
   }
   WholeFile file(command.output, terms);
   file.write(text);

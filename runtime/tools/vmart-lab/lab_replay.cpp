@@ -46,8 +46,8 @@ ReplayReport run(Replay& replay, TraceSource& trace, const std::string& path) {
 }
 
 void print(const ReplayMetrics& metrics) {
-  fmt::print("cost {:.3f} s: accesses {:.3f} s, moves {:.3f} s by themselves\n", metrics.cost_s,
-             metrics.access_s, metrics.move_s);
+  fmt::print("cost {:.3f} s: accesses {:.3f} s, moves {:.3f} s\n", metrics.cost_s, metrics.access_s,
+             metrics.move_s);
   if (metrics.slowdown && metrics.own_share) {
     fmt::print(
         "slowdown {:.3f}; {:.1f} % of the bytes in their device's HBM, {:.1f} % in a peer's,"
@@ -62,7 +62,7 @@ void print(const ReplayMetrics& metrics) {
   if (metrics.link_use_max > 0) {
     const auto busiest =
         std::ranges::max_element(metrics.links, {}, [](const auto& link) { return link.second; });
-    fmt::print("the busiest link is {}, {:.1f} % used\n", busiest->first, 100 * busiest->second);
+    fmt::print("the busiest link is {}: {:.1f} % used\n", busiest->first, 100 * busiest->second);
   }
   fmt::print("{} moves were undone\n", metrics.thrashes);
   if (metrics.marks > 0) {
@@ -79,16 +79,16 @@ void print(const ReplayCommand& command, const ReplayReport& report) {
              report.accesses, report.bytes / gib, report.access_s, report.local_s);
   for (const auto& [place, bytes] : report.bytes_by_place)
     fmt::print("  {:>8} {:14.3f} GiB\n", place, bytes / gib);
-  fmt::print("{} moves of {:.3f} GiB; streams stood {:.3f} s for them, {:.3f} s of skew besides\n",
+  fmt::print("{} moves of {:.3f} GiB; they stopped streams for {:.3f} s, plus {:.3f} s of skew\n",
              report.moves, static_cast<double>(report.bytes_moved) / gib,
              static_cast<double>(report.stall.count()) / 1e9,
              static_cast<double>(report.skew.count()) / 1e9);
   for (const auto& [reason, times] : report.moves_refused)
     fmt::print("  refused {:>10} x {}\n", times, reason);
   if (report.chunks_spilled > 0)
-    fmt::print("{} chunks found no room where they should go\n", report.chunks_spilled);
+    fmt::print("{} chunks had no room at their target\n", report.chunks_spilled);
   if (report.allocations_lost > 0)
-    fmt::print("{} allocations found no room at all, and {} accesses with them\n",
+    fmt::print("{} allocations had no room anywhere; {} accesses to them were skipped\n",
                report.allocations_lost, report.accesses_lost);
   if (report.policy_failures > 0)
     fmt::print("the policy failed {} times\n", report.policy_failures);
@@ -111,7 +111,7 @@ int run_replay(const ReplayCommand& command) {
   Replay replay(machine, options, load_policy(command.policy), make_router(command.router));
   const ReplayReport report = run(replay, *trace, command.trace);
   const std::uint64_t bad_lines = trace->bad_lines() == nullptr ? 0 : trace->bad_lines()->count();
-  if (bad_lines > 0) fmt::print(stderr, "{} bad lines were left out\n", bad_lines);
+  if (bad_lines > 0) fmt::print(stderr, "{} bad lines were skipped\n", bad_lines);
   const ReplayMetrics metrics = metrics_of(report, machine);
   if (command.json) {
     boost::json::object json = to_json(report);

@@ -19,7 +19,7 @@ constexpr int some_failed = 1;
 constexpr int interrupted = 130;
 
 std::atomic<bool> asked_to_stop = false;
-static_assert(std::atomic<bool>::is_always_lock_free, "a signal's handler may set it");
+static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may set it");
 
 /// The first signal lets the cells under way end, a second one ends the program at once.
 void stop_at_signals() {
@@ -60,8 +60,9 @@ void print(const RunCommand& command, const RunOutcome& outcome) {
     fmt::print(stderr, "vmart-lab: {} failed: {}\n", failed.first, failed.second);
   fmt::print("{} of {} cells are finished", outcome.finished, outcome.cells);
   if (!outcome.failed.empty()) fmt::print(", {} failed", outcome.failed.size());
-  if (outcome.without_bound > 0) fmt::print(", {} wait for a bound", outcome.without_bound);
-  fmt::print("{}: {}\n", outcome.stopped ? "; the same command goes on" : "", command.folder);
+  if (outcome.without_bound > 0) fmt::print(", {} are waiting for a bound", outcome.without_bound);
+  fmt::print("{}: {}\n", outcome.stopped ? "; run the same command to continue" : "",
+             command.folder);
 }
 
 }  // namespace

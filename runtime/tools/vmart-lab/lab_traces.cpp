@@ -17,12 +17,12 @@ void print(const TraceAudit& audit) {
     const auto one = static_cast<TraceEventKind>(kind);
     fmt::print("{} {} {}", kind > 1 ? "," : "", audit.count(one), to_string(one));
   }
-  fmt::print("\nat most {:.3f} GiB live at once; {} objects live at the end\n",
+  fmt::print("\nat most {:.3f} GiB are allocated at once; {} objects remain at the end\n",
              static_cast<double>(audit.bytes_live_max()) / gib, audit.objects_live());
   fmt::print("{:.3f} GiB read, {:.3f} GiB written\n", audit.bytes_read() / gib,
              audit.bytes_written() / gib);
   if (audit.unplaced() > 0) {
-    fmt::print("{} accesses name no device: a router chooses\n", audit.unplaced());
+    fmt::print("{} accesses name no device; a router chooses\n", audit.unplaced());
   }
   if (!audit.devices().empty()) fmt::print("GPUs {}\n", fmt::join(audit.devices(), ", "));
 }
@@ -71,7 +71,7 @@ int run_trace(const TraceCommand& command) {
 }
 
 std::string describe_formats() {
-  std::string text = "FORMAT and its parameters:\ntrace: one of our own, in the other form\n";
+  std::string text = "FORMAT and its parameters:\ntrace: a vmart trace in the other form\n";
   for (const TraceFormat& format : trace_formats()) {
     text += fmt::format("{}: {}\n{}", format.name, format.meaning,
                         describe_parameters(format.parameters));

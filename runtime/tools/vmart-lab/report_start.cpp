@@ -76,8 +76,8 @@ int run_python(std::vector<std::string> arguments, bool quiet) {
 bool start_report(const std::string& folder) {
   const auto say_how = [&] {
     fmt::print(stderr,
-               "no report: python3 cannot import vmart.lab and what it needs; with these, "
-               "python3 -m vmart.lab report {} makes it\n",
+               "no report: python3 cannot import vmart.lab and its dependencies; install them and "
+               "run python3 -m vmart.lab report {}\n",
                folder);
     return true;
   };

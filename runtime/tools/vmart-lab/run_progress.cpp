@@ -28,8 +28,7 @@ void RunProgress::begin(std::size_t cells, std::size_t finished) {
   cells_ = cells;
   before_ = done_ = finished;
   start_ = printed_ = Clock::now();
-  if (finished > 0)
-    fmt::print(stderr, "{} of {} cells have been finished before\n", finished, cells);
+  if (finished > 0) fmt::print(stderr, "{} of {} cells were already finished\n", finished, cells);
   if (terminal_) print("");
 }
 

@@ -46,22 +46,22 @@ struct Command {
 };
 
 void add_bad_lines(CLI::App& command, std::uint64_t& most) {
-  command.add_option("--bad-lines", most, "how many bad lines are left out before it is an error")
+  command.add_option("--bad-lines", most, "number of bad lines to skip before failing")
       ->capture_default_str();
 }
 
 void add_seed(CLI::App& command, std::uint64_t& seed) {
-  command.add_option("--seed", seed, "what is drawn follows from it")->capture_default_str();
+  command.add_option("--seed", seed, "seed of all random choices")->capture_default_str();
 }
 
 void add_parameters(CLI::App& command, std::vector<std::string>& values) {
-  command.add_option("--param", values, "name=value; once for each")->allow_extra_args(false);
+  command.add_option("--param", values, "name=value; may be repeated")->allow_extra_args(false);
 }
 
 void add_convert(CLI::App& convert, Given& given) {
   vma::ConvertOptions& options = given.convert;
   convert.add_option("format", options.format, "see below")->required();
-  convert.add_option("in", options.input, "also compressed by gzip; - is the standard input")
+  convert.add_option("in", options.input, "a trace, also gzip-compressed; - for standard input")
       ->required();
   convert.add_option("out", options.output, "NAME.vtrace (binary) or NAME.jsonl")->required();
   add_parameters(convert, options.values);
@@ -88,11 +88,12 @@ void add_trace(CLI::App& trace, Given& given) {
 void add_setting(CLI::App& app, vma::ReplayCommand& command) {
   app.add_option("trace", command.trace)->required();
   app.add_option("--machine", command.machine, "a name or a file")->capture_default_str();
-  app.add_option("--router", command.router, "of accesses that name no device")
+  app.add_option("--router", command.router, "router for accesses that name no device")
       ->capture_default_str();
-  app.add_option("--hbm", command.hbm_gib, "GiB of each GPU, instead of the machine's");
-  app.add_option("--host", command.host_gib, "GiB of each host node");
-  app.add_option("--chunk", command.chunk_mib, "MiB, where the trace does not say")
+  app.add_option("--hbm", command.hbm_gib, "GiB of HBM per GPU; default: the machine's");
+  app.add_option("--host", command.host_gib, "GiB of memory per host node");
+  app.add_option("--chunk", command.chunk_mib,
+                 "chunk size in MiB for objects whose trace gives none")
       ->capture_default_str();
   add_bad_lines(app, command.bad_lines_max);
   app.add_flag("--json", command.json);
@@ -102,26 +103,28 @@ void add_bounds(CLI::App& bounds, Given& given) {
   vma::BoundsCommand& command = given.bounds;
   command.setting.router = "hash";
   add_setting(bounds, command.setting);
-  bounds.add_flag("--on-time", command.on_time, "where no device ever falls behind the trace");
-  bounds.add_option("--lp", command.lp, "writes the program whose optimum is exact: NAME.lp");
+  bounds.add_flag("--on-time", command.on_time,
+                  "for replays in which no device falls behind the trace");
+  bounds.add_option("--lp", command.lp, "write the linear program of the exact optimum to NAME.lp");
 }
 
 void add_replay(CLI::App& replay, Given& given) {
   vma::ReplayCommand& command = given.replay;
   add_setting(replay, command);
-  replay.add_option("--policy", command.policy, "as VMART_POLICY has it")->capture_default_str();
+  replay.add_option("--policy", command.policy, "a policy, written as in VMART_POLICY")
+      ->capture_default_str();
   replay.add_option("--pacing", command.pacing, "timed or at_once")->capture_default_str();
   replay.add_option("--calibration", command.calibration,
-                    "what `vmart calibrate --json` printed: its costs, instead of the machine's");
+                    "output of `vmart calibrate --json`; its costs replace the machine's");
   replay
       .add_option("--stall-budget", command.stall_budget_ms,
-                  "ms of a second that devices may stand at gates; 0: no limit")
+                  "ms per second that devices may be stopped at gates; 0: no limit")
       ->capture_default_str();
   replay
       .add_option("--ahead", command.ahead_ms,
-                  "ms of work that a program launches before it waits for it; 0: one kernel")
+                  "ms of work that a program launches before waiting for it; 0: one kernel")
       ->capture_default_str();
-  replay.add_option("--half-life", command.half_life_ms, "ms after which a use counts half; 1000");
+  replay.add_option("--half-life", command.half_life_ms, "half-life of a use in ms; 1000");
 }
 
 void add_machine_check(CLI::App& check, Given& given) {
@@ -133,23 +136,25 @@ void add_machine_show(CLI::App& show, Given& given) {
 }
 
 void add_machine_probe(CLI::App& probe, Given& given) {
-  probe.add_option("out", given.probe.output, "a machine file to be written")->required();
+  probe.add_option("out", given.probe.output, "machine file to write")->required();
   probe.add_option("--name", given.probe.name, "of the machine");
-  probe.add_option("--driver", given.probe.driver, "as VMART_DRIVER has it");
+  probe.add_option("--driver", given.probe.driver, "a driver, written as in VMART_DRIVER");
 }
 
 void add_run(CLI::App& run, Given& given) {
   vma::RunCommand& command = given.run;
-  run.add_option("experiment", command.experiment, "a JSON file: docs/guide/experiments.md")
+  run.add_option("experiment", command.experiment,
+                 "an experiment file (JSON); see docs/guide/experiments.md")
       ->required();
-  run.add_option("--out", command.folder, "where the results go");
-  run.add_option("--jobs", command.jobs, "cells at a time; else as many as there are processors")
+  run.add_option("--out", command.folder, "folder for the results");
+  run.add_option("--jobs", command.jobs,
+                 "cells to run in parallel; default: the number of processors")
       ->check(CLI::Range(1, 4096));
-  run.add_option("--only", command.only, "this cell; once for each")->allow_extra_args(false);
-  run.add_flag("--list", command.list, "prints the ids of the cells and runs none");
-  run.add_flag("--list-files", command.list_files,
-               "prints the files that its traces are made of and runs nothing");
-  run.add_flag("--no-report", command.no_report, "leaves the report out");
+  run.add_option("--only", command.only, "run only this cell; may be repeated")
+      ->allow_extra_args(false);
+  run.add_flag("--list", command.list, "print the ids of the cells and exit");
+  run.add_flag("--list-files", command.list_files, "print the input files of its traces and exit");
+  run.add_flag("--no-report", command.no_report, "do not write the report");
   run.parse_complete_callback([&command] {
     if (command.folder.empty() && !command.list && !command.list_files)
       throw CLI::RequiredError("--out FOLDER");
@@ -160,48 +165,51 @@ void add_check(CLI::App& check, Given& given) {
   vma::CheckCommand& command = given.check;
   check.add_option("recordings", command.recordings, "vmart-PID-N.rec")->required();
   check.add_option("--calibration", command.calibration,
-                   "what `vmart calibrate --json` printed; else the costs in the recording");
-  check.add_option("--policy", command.policy, "instead of the recording's");
-  check.add_flag("--timed", command.timed, "accesses come at their times, not as GPUs take them");
+                   "output of `vmart calibrate --json`; default: the costs in the recording");
+  check.add_option("--policy", command.policy, "a policy; default: the recording's");
+  check.add_flag("--timed", command.timed,
+                 "issue accesses at their recorded times, not at the GPUs' pace");
   check.add_flag("--rounds,!--no-rounds", command.rounds,
-                 "programs launch ahead and wait then, as their times show");
-  check.add_option("--ahead", command.ahead, "accesses of a GPU that do not wait for another's")
+                 "programs launch ahead and then wait, as the recorded times show");
+  check.add_option("--ahead", command.ahead, "concurrent accesses per GPU")
       ->check(CLI::Range(1, 1 << 30))
       ->capture_default_str();
-  check.add_option("--half-life", command.half_life_ms, "ms, of past use; else the recording's");
-  check.add_option("--stall-budget", command.stall_budget_ms, "ms a second; else the recording's");
+  check.add_option("--half-life", command.half_life_ms,
+                   "half-life of a use in ms; default: the recording's");
+  check.add_option("--stall-budget", command.stall_budget_ms,
+                   "ms per second; default: the recording's");
   check
       .add_option("--within", command.within,
-                  "percent of time and bytes moved, and of stalls: 10,15")
+                  "tolerance in percent for time and bytes moved, and for stalls: 10,15")
       ->delimiter(',');
   add_bad_lines(check, command.bad_lines_max);
   check.add_flag("--json", command.json);
 }
 
 const std::array commands{
-    Command{"convert", "makes a trace of somebody's file", add_convert,
+    Command{"convert", "converts a file of another format to a trace", add_convert,
             [](const Given& given) { return vma::run_convert(given.convert); }},
-    Command{"generate", "makes a synthetic trace", add_generate,
+    Command{"generate", "generates a synthetic trace", add_generate,
             [](const Given& given) { return vma::run_generate(given.generate); }},
-    Command{"trace", "says what is in a trace, and what is wrong", add_trace,
+    Command{"trace", "describes a trace and lists its errors", add_trace,
             [](const Given& given) { return vma::run_trace(given.trace); }},
-    Command{"replay", "what a policy makes of a trace on a machine", add_replay,
+    Command{"replay", "replays a trace on a machine with a policy", add_replay,
             [](const Given& given) { return vma::run_replay(given.replay); }},
-    Command{"run", "all cells of an experiment's file", add_run,
+    Command{"run", "runs all cells of an experiment file", add_run,
             [](const Given& given) { return vma::run_experiment(given.run); }},
-    Command{"bounds", "what no policy can stay under", add_bounds,
+    Command{"bounds", "computes a lower bound on the cost of any policy", add_bounds,
             [](const Given& given) { return vma::run_bounds(given.bounds); }},
-    Command{"check", "how far the lab is from what happened in a recorded run", add_check,
+    Command{"check", "compares a replay with the recorded run", add_check,
             [](const Given& given) { return vma::run_check(given.check); }}};
 
 const std::array machine_commands{
-    Command{"check", "says what is wrong with machine files", add_machine_check,
+    Command{"check", "lists the errors in machine files", add_machine_check,
             [](const Given& given) { return vma::run_machine_check(given.machine_files); }},
-    Command{"list", "those that there are, and what they rest on", [](CLI::App&, Given&) {},
+    Command{"list", "lists the machine files and their sources", [](CLI::App&, Given&) {},
             [](const Given&) { return vma::run_machine_list(); }},
-    Command{"show", "what a replay on one costs, route by route", add_machine_show,
+    Command{"show", "shows the costs of one machine, route by route", add_machine_show,
             [](const Given& given) { return vma::run_machine_show(given.machine); }},
-    Command{"probe", "writes the file of the machine it stands on", add_machine_probe,
+    Command{"probe", "writes a machine file for this machine", add_machine_probe,
             [](const Given& given) { return vma::run_probe(given.probe); }}};
 
 void add_all(CLI::App& app, std::span<const Command> all, Given& given, const Command*& chosen) {
@@ -214,12 +222,12 @@ void add_all(CLI::App& app, std::span<const Command> all, Given& given, const Co
 }
 
 int run(int argc, char** argv) {
-  CLI::App app("The placement lab: what a policy would have done.", "vmart-lab");
+  CLI::App app("The placement lab: replays memory traces under placement policies.", "vmart-lab");
   app.set_version_flag("--version", "vmart-lab " VMART_VERSION);
   Given given;
   const Command* chosen = nullptr;
   add_all(app, commands, given, chosen);
-  add_all(*app.add_subcommand("machine", "the machines that traces are replayed on"),
+  add_all(*app.add_subcommand("machine", "manages the machines that traces are replayed on"),
           machine_commands, given, chosen);
   try {
     app.parse(argc, argv);

@@ -55,16 +55,16 @@ void print_calibration(const Calibration& calibration) {
   });
   for (std::size_t at = 0; at < calibration.peers.both_ways.size(); ++at) {
     const double both = calibration.peers.both_ways[at];
-    fmt::print("{}{}: {:.1f} GB/s in and out together, by kernels in a ring\n", at == 0 ? "\n" : "",
-               to_string(calibration.places[at]), both / giga);
+    fmt::print("{}{}: {:.1f} GB/s in both directions together, by kernels in a ring\n",
+               at == 0 ? "\n" : "", to_string(calibration.places[at]), both / giga);
   }
   for (std::size_t at = 0; at < calibration.gaps.kernel.size(); ++at) {
-    fmt::print("{}{}: {:.1f} us between kernels, {:.1f} us where one is waited for\n",
+    fmt::print("{}{}: {:.1f} us between kernels, {:.1f} us after waiting for one\n",
                at == 0 ? "\n" : "", to_string(calibration.places[at]),
                in_us(calibration.gaps.kernel[at]), in_us(calibration.gaps.round[at]));
   }
   if (calibration.late.wait > Time::zero()) {
-    fmt::print("\nstalls are {:.1f} us longer where streams come {:.1f} us late\n",
+    fmt::print("\nstalls are {:.1f} us longer if streams arrive {:.1f} us late\n",
                in_us(calibration.late.longer), in_us(calibration.late.wait));
   }
   if (!calibration.estimates.empty()) fmt::print("\nestimates, not measured\n");

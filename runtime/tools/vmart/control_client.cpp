@@ -127,12 +127,11 @@ std::string path_of(const ControlChoice& choice) {
   if (paths.size() == 1) return paths.front();
   if (paths.empty()) {
     refuse(ErrorKind::invalid_argument,
-           "no runtime listens; start the program with VMART_CONTROL=1 in its environment (`vmart "
-           "demo` "
-           "shows memory that moves without one)");
+           "no runtime is listening; start the program with VMART_CONTROL=1 in its environment "
+           "(`vmart demo` needs no other program)");
   }
   refuse(ErrorKind::invalid_argument,
-         fmt::format("several runtimes listen, choose one by --pid or --socket: {}",
+         fmt::format("several runtimes are listening; choose one with --pid or --socket: {}",
                      fmt::join(paths, " ")));
 }
 
@@ -150,8 +149,9 @@ ControlClient::ControlClient(const ControlChoice& choice) : path_(path_of(choice
   const std::optional<ucred> peer = peer_of(descriptor_);
   if (peer && may_control(*peer, geteuid())) return;
   close(std::exchange(descriptor_, -1));
-  refuse(ErrorKind::invalid_argument, fmt::format("{} is not trusted: user {} answers there", path_,
-                                                  peer ? std::to_string(peer->uid) : "unknown"));
+  refuse(ErrorKind::invalid_argument,
+         fmt::format("{} is not trusted: the listener runs as user {}", path_,
+                     peer ? std::to_string(peer->uid) : "unknown"));
 }
 
 ControlClient::~ControlClient() {
@@ -184,7 +184,7 @@ std::string ControlClient::read_line() {
     pollfd wait{descriptor_, POLLIN, 0};
     const int ready = poll(&wait, 1, answer_limit_ms);
     if (ready < 0 && errno == EINTR) continue;
-    if (ready == 0) refuse(ErrorKind::busy, fmt::format("{}: no answer in time", path_));
+    if (ready == 0) refuse(ErrorKind::busy, fmt::format("{}: the answer timed out", path_));
     char bytes[16'384];
     const ssize_t count = recv(descriptor_, bytes, sizeof bytes, 0);
     if (count < 0 && errno == EINTR) continue;

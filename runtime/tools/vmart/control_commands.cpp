@@ -142,12 +142,12 @@ int run_migrate(const ControlChoice& choice, const MigrateCommand& command, bool
     print_json(answer);
     return 0;
   }
-  fmt::print("would move {} in {} chunks: {}, of which streams stand {}\n",
+  fmt::print("would move {} in {} chunks: {}; streams stall for {}\n",
              bytes_text(number_of(prediction, "bytes")), count_of(prediction, "chunks"),
              seconds_text(number_of(prediction, "took_s")),
              seconds_text(number_of(prediction, "stall_s")));
   if (const double left = number_of(prediction, "bytes_no_room"); left > 0) {
-    fmt::print("{} of it finds no room at {} now\n", bytes_text(left), command.to);
+    fmt::print("{} of it has no room at {} now\n", bytes_text(left), command.to);
   }
   return 0;
 }
@@ -175,7 +175,7 @@ int run_policy(const ControlChoice& choice, const std::string& set, bool as_json
     if (known.is_string()) fmt::print("  {}\n", printable(known.get_string()));
   }
   fmt::print(
-      "`vmart policy NAME` lists the parameters of one, `vmart policy --set NAME` sets it\n");
+      "`vmart policy NAME` lists the parameters of a policy, `vmart policy --set NAME` sets it\n");
   return 0;
 }
 
@@ -244,7 +244,7 @@ int run_explain(const ControlChoice& choice, const std::string& what, bool as_js
     print_json(json::object{{"decisions", json::array(decisions.begin(), decisions.end())}});
     return 0;
   }
-  if (decisions.empty()) fmt::print("no decision about {} is remembered\n", printable(what));
+  if (decisions.empty()) fmt::print("no decision about {} is in the log\n", printable(what));
   for (const json::object& decision : decisions) print_decision(decision);
   return 0;
 }

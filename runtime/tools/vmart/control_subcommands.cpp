@@ -57,19 +57,19 @@ void add_top(CLI::App& app, std::function<int()>& chosen, const Shared& shared) 
 }
 
 void add_looking(CLI::App& app, std::function<int()>& chosen, const Shared& shared) {
-  add(app, chosen, shared, "status", "says what a running program's runtime does",
+  add(app, chosen, shared, "status", "shows the state of a running program's runtime",
       [](const Arguments& given) { return run_status(given.choice, given.json); });
   CLI::App& where =
       add(app, chosen, shared, "where", "shows where the memory of a running program lies",
           [](const Arguments& given) { return run_where(given.choice, given.text, given.json); });
   where.add_option("what", shared->text, "an address, or a tag; default: all allocations");
   CLI::App& explain =
-      add(app, chosen, shared, "explain", "says why chunks lie where they lie",
+      add(app, chosen, shared, "explain", "explains why chunks lie where they lie",
           [](const Arguments& given) { return run_explain(given.choice, given.text, given.json); });
   explain.add_option("what", shared->text, "an address of a chunk or allocation, or a tag")
       ->required();
   CLI::App& events = add(
-      app, chosen, shared, "events", "shows what happened lately",
+      app, chosen, shared, "events", "shows recent events",
       [](const Arguments& given) { return run_events(given.choice, given.follow, given.json); });
   events.add_flag("--follow", shared->follow,
                   "keep printing new events; with --json, one object per line");
@@ -80,45 +80,44 @@ void add_looking(CLI::App& app, std::function<int()>& chosen, const Shared& shar
                                                   : StatsForm::table;
         return run_stats(given.choice, form);
       });
-  stats.add_flag("--prometheus", shared->prometheus, "in Prometheus's text format")
+  stats.add_flag("--prometheus", shared->prometheus, "print in the Prometheus text format")
       ->excludes(stats.get_option("--json"));
   add_top(app, chosen, shared);
 }
 
 void add_policy(CLI::App& app, std::function<int()>& chosen, const Shared& shared) {
-  CLI::App& policy = add(app, chosen, shared, "policy",
-                         "shows the policy of a running program, or sets it; lists the parameters "
-                         "of a built-in one",
-                         [](const Arguments& given) {
-                           return given.text.empty()
-                                      ? run_policy(given.choice, given.set, given.json)
-                                      : run_describe_policy(given.text, given.json);
-                         });
+  CLI::App& policy = add(
+      app, chosen, shared, "policy",
+      "shows or sets the policy of a running program, or lists the parameters of a built-in policy",
+      [](const Arguments& given) {
+        return given.text.empty() ? run_policy(given.choice, given.set, given.json)
+                                  : run_describe_policy(given.text, given.json);
+      });
   auto* name = policy.add_option("name", shared->text, "policy whose parameters to list");
   name->check([](const std::string& text) {
     return text.find(':') == std::string::npos
                ? std::string()
-               : "takes a name; to set a policy: vmart policy --set " + text;
+               : "expects a name; to set a policy: vmart policy --set " + text;
   });
   policy.add_option("--set", shared->set, "name:parameter=value,...")->excludes(name);
 }
 
 void add_acting(CLI::App& app, std::function<int()>& chosen, const Shared& shared) {
   CLI::App& migrate = add(
-      app, chosen, shared, "migrate", "moves an allocation, and says how it went",
+      app, chosen, shared, "migrate", "moves an allocation and reports the result",
       [](const Arguments& given) { return run_migrate(given.choice, given.migrate, given.json); });
   migrate.add_option("what", shared->migrate.what, "an address, or a tag")->required();
   migrate.add_option("to", shared->migrate.to, "gpu0, host0, ...")->required();
-  migrate.add_flag("--dry-run", shared->migrate.dry_run, "only predict what it would cost");
+  migrate.add_flag("--dry-run", shared->migrate.dry_run, "only predict the cost");
   CLI::App& drain =
-      add(app, chosen, shared, "drain", "moves everything away from a place, until `resume`",
+      add(app, chosen, shared, "drain", "evacuates a place and keeps it closed until `resume`",
           [](const Arguments& given) { return run_drain(given.choice, given.text, given.json); });
   drain.add_option("place", shared->text, "gpu0, host0, ...")->required();
   add_policy(app, chosen, shared);
   const std::pair<const char*, const char*> plain[] = {
-      {"pause", "stops the scheduler from moving anything"},
-      {"resume", "lets it move again"},
-      {"step", "makes one tick while it is paused"}};
+      {"pause", "pauses the scheduler, so that nothing moves"},
+      {"resume", "resumes the scheduler and reopens drained places"},
+      {"step", "runs one tick while the scheduler is paused"}};
   for (const auto& [name, meaning] : plain) {
     add(app, chosen, shared, name, meaning, [name = std::string(name)](const Arguments& given) {
       return run_plain(given.choice, name, given.json);
@@ -129,9 +128,11 @@ void add_acting(CLI::App& app, std::function<int()>& chosen, const Shared& share
 }  // namespace
 
 void add_choice(CLI::App& command, ControlChoice& choice) {
-  auto* pid = command.add_option("--pid", choice.pid, "the program's process number")
+  auto* pid = command.add_option("--pid", choice.pid, "process id of the program")
                   ->check(CLI::PositiveNumber);
-  command.add_option("--socket", choice.socket, "its control socket; default: the only one found")
+  command
+      .add_option("--socket", choice.socket,
+                  "control socket of the program; default: the only one found")
       ->excludes(pid);
 }
 

@@ -53,7 +53,7 @@ int run_demo(const DemoOptions& options) {
   const std::vector<Extent> before = runtime.where(begin);
   const bool moves = locations.size() > 1;
   if (!options.json) {
-    fmt::print("{}\n\"demo\", {} MiB that this command allocated\n", runtime.description(),
+    fmt::print("{}\n\"demo\", {} MiB allocated by this command\n", runtime.description(),
                options.mib);
     print_demo_extents(begin, before);
   }

@@ -35,13 +35,13 @@ std::vector<std::string> what_is_off(Driver& driver, const Topology& topology) {
   std::vector<std::string> off;
   if (!driver.has_context_hold()) {
     off.push_back(
-        "migrate() can stop nothing: the driver has no cuCtxRecordEvent (CUDA 12.5 has); it "
-        "works with MigrateOptions::nothing_runs");
+        "migrate() cannot stop work: the driver has no cuCtxRecordEvent (CUDA 12.5 or newer has "
+        "it); use MigrateOptions::nothing_runs");
   }
   const bool has_host = topology.locations().back().kind == Location::Kind::host;
   if (!has_host) {
     off.push_back(
-        "the host tier: the driver gives no host memory by NUMA node (a container may need "
+        "the host tier: the driver cannot allocate host memory by NUMA node (a container may need "
         "--cap-add SYS_NICE)");
   }
   for (const DeviceId from : topology.devices()) {
@@ -49,11 +49,10 @@ std::vector<std::string> what_is_off(Driver& driver, const Topology& topology) {
     if (info.mig)
       off.push_back(fmt::format("gpu({}) is a MIG slice: it has no peers", index(from)));
     if (has_host && !info.host_atomics) {
-      off.push_back(
-          fmt::format("atomics of gpu({}) on host memory (hostNativeAtomicSupported is 0): where "
-                      "several GPUs, or a GPU and the CPU, update the same words in host "
-                      "memory, updates can be lost",
-                      index(from)));
+      off.push_back(fmt::format(
+          "atomics of gpu({}) on host memory (hostNativeAtomicSupported is 0): if several GPUs, or "
+          "a GPU and the CPU, update the same words in host memory, updates can be lost",
+          index(from)));
     }
     if (info.max_queues == 1) {
       off.push_back(
@@ -119,8 +118,8 @@ void time_copies(RuntimeParts& parts, std::uint64_t copy_bytes, DoctorFindings& 
     findings.copy_bytes = copy_bytes;
   } catch (const Error& error) {
     findings.wrong.push_back(
-        fmt::format("no copy was timed: {}; free memory there, raise its capacity, or time smaller "
-                    "copies (--copy-mib), or none (--copy-mib 0)",
+        fmt::format("no copy was timed: {}; free memory there, raise its capacity, time smaller "
+                    "copies (--copy-mib), or time none (--copy-mib 0)",
                     error.what()));
   }
 }

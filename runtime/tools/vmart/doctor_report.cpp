@@ -59,7 +59,7 @@ void print_lines(const char* title, const std::vector<std::string>& lines) {
 void print_driver(Driver& driver) {
   fmt::print("driver          {}\n", driver.description());
   fmt::print("floor           driver 550 (CUDA 12.4): {}\n",
-             driver.simulated() ? "does not apply, this machine is simulated" : "met");
+             driver.simulated() ? "does not apply: this machine is simulated" : "met");
   fmt::print("context hold    {}\n", driver.has_context_hold() ? "available" : "not available");
 }
 
@@ -93,7 +93,7 @@ void print_speeds(const DoctorFindings& findings, const Topology& topology, bool
     const auto speed = findings.gb_s.find({from, to});
     return speed == findings.gb_s.end() ? std::string("-") : fmt::format("{:.1f}", speed->second);
   });
-  fmt::print("(one copy of {} MiB, the best of a few{})\n", findings.copy_bytes / MiB,
+  fmt::print("(one copy of {} MiB, best of several{})\n", findings.copy_bytes / MiB,
              simulated ? ", in simulated time" : "");
 }
 
@@ -106,7 +106,7 @@ void print_hbm(const DoctorFindings& findings) {
     fmt::print("{:<14} {:>14.0f} {:>20}\n", name_of(hbm.device), hbm.idle_bytes / mib,
                copied ? fmt::format("{:.0f}", hbm.copies_bytes / mib) : "");
   }
-  fmt::print("(besides the primary context, which the program's own use of CUDA makes)\n");
+  fmt::print("(not counting the primary context, which the program's own use of CUDA creates)\n");
 }
 
 void print_verdict(const DoctorFindings& findings) {

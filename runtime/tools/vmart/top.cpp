@@ -187,7 +187,7 @@ class Picture {
     }
     if (!all && room > 0) {
       const std::size_t hidden = rows.size() - std::max<std::size_t>(shown, 1);
-      lines.push_back({fmt::format("and {} places more", hidden)});
+      lines.push_back({fmt::format("and {} more places", hidden)});
     }
   }
 

@@ -48,10 +48,9 @@ void VariableBlame::run(const std::function<void()>& body) {
         setenv(name.c_str(), value.c_str(), 1);
         continue;
       }
-      problems_.push_back(
-          fmt::format("{}; correct or unset {}, which is \"{}\" (the rest of this report was made "
-                      "with it unset)",
-                      error->what(), name, value));
+      problems_.push_back(fmt::format(
+          "{}; correct or unset {}, which is \"{}\" (the rest of this report ignores it)",
+          error->what(), name, value));
       error = std::move(without);  // Another variable may be wrong too.
       found = true;
       break;

@@ -27,15 +27,16 @@ void add_driver(CLI::App& command, std::string& driver) {
 
 void add_calibrate_options(CLI::App& command, vma::CalibrateCommand& options) {
   add_driver(command, options.driver);
-  command.add_flag("--show", options.show, "print what is stored, and measure nothing");
-  command.add_flag("--json", options.json, "print it as it is stored");
-  command.add_flag("--keep,!--no-keep", options.keep, "store it for runtimes to come");
-  command.add_flag("--stops", options.stops,
-                   "moves and stalls are those of live moves beside GPUs that read; takes longer");
-  command.add_option("--mib", options.mib, "most memory at each place; 0: 256, simulated 32")
+  command.add_flag("--show", options.show, "print the stored calibration without measuring");
+  command.add_flag("--json", options.json, "print the calibration as JSON");
+  command.add_flag("--keep,!--no-keep", options.keep, "store it for later runtimes");
+  command.add_flag("--stops", options.stops, "measure live moves while GPUs read; takes longer");
+  command.add_option("--mib", options.mib, "maximum memory at each place; 0: 256, simulated 32")
       ->check(CLI::Range(0, 4'096))
       ->capture_default_str();
-  command.add_option("--seconds", options.seconds, "routes that come later stay estimates")
+  command
+      .add_option("--seconds", options.seconds,
+                  "time limit; routes not measured by then stay estimates")
       ->check(CLI::Range(0.1, 3'600.0))
       ->capture_default_str();
 }
@@ -43,7 +44,7 @@ void add_calibrate_options(CLI::App& command, vma::CalibrateCommand& options) {
 void add_demo(CLI::App& app, std::function<int()>& chosen) {
   const auto options = std::make_shared<vma::DemoOptions>();
   CLI::App& demo = *app.add_subcommand(
-      "demo", "allocates memory, moves a part of it, and shows where it lies before and after");
+      "demo", "allocates memory, moves part of it, and shows its location before and after");
   add_driver(demo, options->driver);
   demo.add_option("--mib", options->mib, "size of the allocation")
       ->check(CLI::Range(8, 65'536))
@@ -53,17 +54,15 @@ void add_demo(CLI::App& app, std::function<int()>& chosen) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app("Looks at memory that moves under a pointer that stays.", "vmart");
+  CLI::App app("Inspects and moves GPU memory while pointers stay the same.", "vmart");
   app.set_version_flag("--version", "vmart " VMART_VERSION);
   app.require_subcommand(1);
 
   vma::DoctorOptions doctor_options;
   CLI::App& doctor =
-      *app.add_subcommand("doctor", "says what this machine offers, and what is off");
+      *app.add_subcommand("doctor", "checks what this machine supports and what is missing");
   add_driver(doctor, doctor_options.driver);
-  doctor
-      .add_option("--copy-mib", doctor_options.copy_mib,
-                  "size of the copies that are timed; 0: none")
+  doctor.add_option("--copy-mib", doctor_options.copy_mib, "size of the timed copies; 0: none")
       ->check(CLI::Range(0, 256))
       ->capture_default_str();
   doctor.add_flag("--json", doctor_options.json, "print one JSON object");
@@ -73,8 +72,8 @@ int run(int argc, char** argv) {
   vma::add_control_subcommands(app, chosen);
 
   vma::CalibrateCommand calibrate_command;
-  CLI::App& calibrate =
-      *app.add_subcommand("calibrate", "measures what copies, reads and moves cost here");
+  CLI::App& calibrate = *app.add_subcommand(
+      "calibrate", "measures the cost of copies, reads and moves on this machine");
   add_calibrate_options(calibrate, calibrate_command);
   calibrate.callback([&] { chosen = [&] { return vma::run_calibrate(calibrate_command); }; });
 

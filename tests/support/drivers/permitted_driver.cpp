@@ -70,7 +70,7 @@ std::vector<std::string> PermittedDriver::violations() const {
 
 void PermittedDriver::note_stopped(int change) noexcept {
   const int before = stopped_.fetch_add(change);
-  VMART_CHECK(before + change >= 0, "work goes on once for each time that it was stopped");
+  VMART_CHECK(before + change >= 0, "each stop of work is resumed exactly once");
   InterceptDriver::note_stopped(change);
 }
 

@@ -22,7 +22,7 @@ void say() noexcept {
 TEST_F(CheckDeathTest, NamesConditionReasonAndPlace) {
   const int two = 2;
   EXPECT_DEATH(VMART_CHECK(two == 3, "sums are kept"),
-               "check_test.cpp:[0-9]+: does not hold: two == 3 .sums are kept.");
+               "check_test.cpp:[0-9]+: check failed: two == 3 .sums are kept.");
 }
 
 TEST_F(CheckDeathTest, SpeaksTheLastWordsFirst) {
@@ -31,7 +31,7 @@ TEST_F(CheckDeathTest, SpeaksTheLastWordsFirst) {
         set_last_words(&say);
         VMART_CHECK(false, "it ends here");
       },
-      "the last words\n.*does not hold: false");
+      "the last words\n.*check failed: false");
 }
 
 TEST_F(CheckDeathTest, DoesNotSpeakAgainWhenTheLastWordsFail) {

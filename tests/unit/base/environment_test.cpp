@@ -102,15 +102,15 @@ TEST(Environment, RefusesByNameValueAndWhatIsTaken) {
       folder("VMART_RECORD", "yes"), bytes("VMART_SIM_BYTES", "0"),
       size("VMART_COPY_BUDGET", "4 GiB");
   EXPECT_EQ(refusal([] { environment_number("VMART_HOLD_LIMIT_MS"); }),
-            "vma::Runtime: invalid_argument: VMART_HOLD_LIMIT_MS is \"soon\"; it takes "
+            "vma::Runtime: invalid_argument: VMART_HOLD_LIMIT_MS is \"soon\"; expected "
             "milliseconds, at least 1 and at most 86400000");
   EXPECT_EQ(refusal([] { environment_flag("VMART_DRY_RUN"); }),
-            "vma::Runtime: invalid_argument: VMART_DRY_RUN is \"perhaps\"; it takes 1, yes, on, "
+            "vma::Runtime: invalid_argument: VMART_DRY_RUN is \"perhaps\"; expected 1, yes, on, "
             "true or 0, no, off, false");
   const Set shouted("VMART_DRY_RUN", "AUTO");
   EXPECT_NE(refusal([] { environment_flag("VMART_DRY_RUN"); }).find("\"AUTO\""), std::string::npos);
   EXPECT_EQ(refusal([] { environment_path("VMART_RECORD"); }),
-            "vma::Runtime: invalid_argument: VMART_RECORD is \"yes\"; it takes a folder, or 0");
+            "vma::Runtime: invalid_argument: VMART_RECORD is \"yes\"; expected a folder, or 0");
   EXPECT_NE(refusal([] { environment_bytes("VMART_SIM_BYTES"); }).find("at least 1"),
             std::string::npos);
   EXPECT_NE(refusal([] { environment_bytes("VMART_COPY_BUDGET"); }).find("\"4 GiB\""),
@@ -159,7 +159,8 @@ TEST_F(EnvironmentDeathTest, WarnsOnceOfWhatNobodyReads) {
     std::_Exit(0);
   };
   EXPECT_EXIT(warn(), testing::ExitedWithCode(0),
-              "^vmart: warn: VMART_POLCIY is set, but nothing reads it; is VMART_POLICY meant.\n$");
+              "^vmart: warn: VMART_POLCIY is set, but vmart has no such variable; is VMART_POLICY "
+              "meant.\n$");
 }
 
 TEST(Printable, HasNoControlCharacters) {

@@ -152,7 +152,7 @@ TEST_P(SeededSteps, AWaitThatNobodyEndsIsADeadLock) {
     });
     ADD_FAILURE() << "it came back";
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("dead lock"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("deadlock"), std::string::npos) << error.what();
   }
 }
 

@@ -229,9 +229,9 @@ TEST(Calibration, EndsWithItsTime) {
   options.time_limit = std::chrono::milliseconds(10);
   const TimePoint before = rig.machine().clock().now();
   try {
-    EXPECT_TRUE(names(rig.runtime().calibrate(options).estimates, "no time was left"));
+    EXPECT_TRUE(names(rig.runtime().calibrate(options).estimates, "the time limit was reached"));
   } catch (const Error& error) {  // Where making memory took it all.
-    EXPECT_TRUE(says(error, "no time was left")) << error.what();
+    EXPECT_TRUE(says(error, "the time limit was reached")) << error.what();
   }
   // The step under way goes on to its end; contexts count besides.
   EXPECT_LT(rig.machine().clock().now() - before, std::chrono::milliseconds(1'500));

@@ -157,7 +157,7 @@ TEST_F(ControlToolTest, Acts) {
 
 TEST_F(ControlToolTest, LeavesWithOneAndTheReasonWhereItIsRefused) {
   expect(1, "known: stay cost_benefit", "policy --set magic");
-  expect(1, "the scheduler runs", "step");
+  expect(1, "the scheduler is running", "step");
   expect(1, "unknown_pointer", "where 0x10");
   expect(1, "mars", "drain mars");
   EXPECT_EQ(run_tool("status --socket " + rig_.path() + ".none").code, 1);
@@ -320,7 +320,8 @@ TEST_F(ControlToolTest, LeavesWithTwoForWrongUsage) {
 TEST_F(ControlToolTest, FindsTheOnlyRuntimeByItself) {
   TestFolder folder;
   setenv("XDG_RUNTIME_DIR", folder.path().c_str(), 1);
-  EXPECT_NE(run_tool("status --pid 99999999").text.find("no runtime listens"), std::string::npos);
+  EXPECT_NE(run_tool("status --pid 99999999").text.find("no runtime is listening"),
+            std::string::npos);
   const std::string found = fmt::format("{}/vmart-{}.sock", folder.path(), 99'999'999);
   std::filesystem::create_symlink(rig_.path(), found);
   std::filesystem::create_symlink(rig_.path() + ".none", folder.path("vmart-99999998.sock"));
@@ -329,7 +330,7 @@ TEST_F(ControlToolTest, FindsTheOnlyRuntimeByItself) {
   std::filesystem::create_symlink(rig_.path(), folder.path("vmart-99999997.sock"));
   const Ran several = run_tool("status");
   EXPECT_EQ(several.code, 1);
-  EXPECT_NE(several.text.find("choose one by --pid"), std::string::npos) << several.text;
+  EXPECT_NE(several.text.find("choose one with --pid"), std::string::npos) << several.text;
   unsetenv("XDG_RUNTIME_DIR");
 }
 

@@ -117,7 +117,7 @@ void FakeControlTarget::resume() {
 }
 
 std::uint64_t FakeControlTarget::start_step() {
-  if (!paused_) throw Error(ErrorKind::invalid_argument, "vma::step", "the scheduler runs");
+  if (!paused_) throw Error(ErrorKind::invalid_argument, "vma::step", "the scheduler is running");
   return start("step", false);
 }
 

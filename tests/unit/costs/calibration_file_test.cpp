@@ -125,19 +125,19 @@ TEST(CalibrationFile, RefusesLinksThatAreNone) {
     const char *piece, *with, *says;
   } wrong[] = {
       {"[[\"same\"]]", "[[\"nvlink\"]]", "peer_links: says \"same\" of two GPUs, or not of one"},
-      {"[[\"same\"]]", "[[\"string\"]]", "peer_links: holds what is none of same, nvlink"},
-      {"[[\"same\"]]", "[[1]]", "peer_links: holds what is none of same, nvlink"},
+      {"[[\"same\"]]", "[[\"string\"]]", "peer_links: contains something other than same, nvlink"},
+      {"[[\"same\"]]", "[[1]]", "peer_links: contains something other than same, nvlink"},
       {"[[\"same\"]]", "[[\"same\",\"pcie\"]]", "peer_links: has a row without a cell for each"},
       {"[[\"same\"]]", "[\"same\"]", "peer_links: has a row without a cell for each"},
-      {"[[\"same\"]]", "[[\"same\"],[\"pcie\"]]", "peer_links: has not a row for each GPU"},
+      {"[[\"same\"]]", "[[\"same\"],[\"pcie\"]]", "peer_links: does not have a row for each GPU"},
       {"[[\"same\"]]", "\"same\"", "peer_links: is no list"},
-      {"[6.64E11]", "[-1]", "peers_both_ways_bytes_s: [0] is no number from 0 to"},
-      {"[6.64E11]", "[1E300]", "peers_both_ways_bytes_s: [0] is no number from 0 to"},
-      {"[6.64E11]", "[\"fast\"]", "peers_both_ways_bytes_s: [0] is no number from 0 to"},
-      {"[6.64E11]", "[1,2]", "peers_both_ways_bytes_s: has not a number for each GPU"},
+      {"[6.64E11]", "[-1]", "peers_both_ways_bytes_s: [0] is not a number from 0 to"},
+      {"[6.64E11]", "[1E300]", "peers_both_ways_bytes_s: [0] is not a number from 0 to"},
+      {"[6.64E11]", "[\"fast\"]", "peers_both_ways_bytes_s: [0] is not a number from 0 to"},
+      {"[6.64E11]", "[1,2]", "peers_both_ways_bytes_s: does not have a number for each GPU"},
       {"[6.64E11]", "6.64E11", "peers_both_ways_bytes_s: is no list"},
-      {"[2345]", "[-1]", "kernel_gap_ns: [0] is no number from 0 to"},
-      {"[2345]", "[1,2]", "kernel_gap_ns: has not a number for each GPU"},
+      {"[2345]", "[-1]", "kernel_gap_ns: [0] is not a number from 0 to"},
+      {"[2345]", "[1,2]", "kernel_gap_ns: does not have a number for each GPU"},
   };
   for (const auto& it : wrong) {
     SCOPED_TRACE(it.with);

@@ -149,8 +149,8 @@ TEST_F(CostSourceTest, RefusesANamedFileThatDoesNotFit) {
         text))
         << choice;
   };
-  refuses("on", "off, auto, or a file");
-  refuses(folder.path(), "off, auto, or a file");
+  refuses("on", "off, auto, or an existing file");
+  refuses(folder.path(), "off, auto, or an existing file");
   folder.write("rubbish.json", "{]");
   refuses(folder.path() + "/rubbish.json", "neither a calibration");
   refuses(std::string(VMART_TEST_MACHINES) + "/h200x1.json", "has no gpu(1)");

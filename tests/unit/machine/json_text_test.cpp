@@ -58,7 +58,7 @@ TEST(JsonText, GivesValuesAsTheyAreWritten) {
 }
 
 TEST(JsonText, RefusesByLine) {
-  EXPECT_NE(refusal("{\"a\": 1,\n\"a\": 2}").find("some.json: line 2: a: is there twice"),
+  EXPECT_NE(refusal("{\"a\": 1,\n\"a\": 2}").find("some.json: line 2: a: appears twice"),
             std::string::npos);
   EXPECT_NE(refusal("{\"a\": 1,\n,}").find("some.json: line 2: "), std::string::npos);
   EXPECT_NE(refusal("{}\n\n x").find("some.json: line 3: "), std::string::npos);

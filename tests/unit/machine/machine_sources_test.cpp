@@ -81,14 +81,14 @@ TEST(MachineSources, AnEntryThatSaysNothingIsRefused) {
   const struct {
     const char *entry, *says;
   } wrong[] = {
-      {R"("gpus[1]": "driver: d")", "sources.gpus[1]: names a key that is not there"},
-      {R"("peer_link": "driver: d")", "sources.peer_link: names a key that is not there"},
+      {R"("gpus[1]": "driver: d")", "sources.gpus[1]: names a key that does not exist"},
+      {R"("peer_link": "driver: d")", "sources.peer_link: names a key that does not exist"},
       {R"("host_nodes[0]": "guess: g")", R"(sources.host_nodes[0]: is not "KIND: where from")"},
       {R"("host_nodes[0]": "measured")", R"(is not "KIND: where from")"},
       {R"("host_nodes[0]": "measured: ")", R"(is not "KIND: where from")"},
       {R"("host_nodes[0]": "made up: m")", R"(is not "KIND: where from")"},
       {R"("host_nodes[0]": 3)", R"(is not "KIND: where from")"},
-      {R"("costs": "driver: d")", "sources.costs: is there twice"},
+      {R"("costs": "driver: d")", "sources.costs: appears twice"},
   };
   for (const auto& it : wrong) {
     SCOPED_TRACE(it.entry);
@@ -104,8 +104,7 @@ TEST(MachineSources, OnlyMachinesForTestsMayBeMadeUp) {
   std::string text = machine_of("\"made up\"");
   const auto problems = problems_of(text);
   ASSERT_EQ(problems.size(), 1u);
-  EXPECT_NE(problems[0].find(R"(sources: "made up" is for machines for tests alone)"),
-            std::string::npos);
+  EXPECT_NE(problems[0].find(R"(sources: "made up" is only for test machines)"), std::string::npos);
   text.replace(text.find("lone"), 4, "test-lone");
   const auto document = MachineDocument::parse(text, "f");
   ASSERT_TRUE(document.problems().empty());
@@ -163,7 +162,7 @@ TEST(MachineDocument, NamesEveryProblemInTheOrderOfTheFile) {
       "line 4: sources.host_link: names a key",
       "line 6: host_nodes[0].memory_mib: 0 is not between",
       "line 6: host_nodes[0].colour: is not a key",
-      "line 8: gpus[0].copy_engines: is no whole number",
+      "line 8: gpus[0].copy_engines: is not a whole number",
       "line 9: host_lunk: is not a key",
       "line 10: costs.map_us: has no source",
   };

@@ -157,7 +157,7 @@ TEST_F(VerifyAccessDeathTest, EndsTheProcessWhereAGrantIsMissing) {
         rig_.machine().grant(allocation_->slot_begin(2), page_, {&less, 1});
         check_access(rig_.driver(), allocation_->begin(), 5 * page_, readers);
       },
-      "a slot grants what was asked for");
+      "a slot grants the requested access");
   rig_.fail({Call::access}, {0, 1, 2, 3});
   check_access(rig_.driver(), allocation_->begin(), 5 * page_, readers);  // No answer, no breach.
 }

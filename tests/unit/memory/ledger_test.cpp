@@ -70,9 +70,9 @@ TEST(LedgerDeathTest, EndsTheProcessWhenMoreIsGivenBackThanWasClaimed) {
   Ledger ledger;
   ledger.open(gpu(0), 100);
   ledger.claim(gpu(0), 10, Use::allocated);
-  EXPECT_DEATH(ledger.unclaim(gpu(0), 11, Use::allocated), "only what was claimed is given back");
-  EXPECT_DEATH(ledger.unclaim(gpu(0), 1, Use::cached), "only what was claimed is given back");
-  EXPECT_DEATH(ledger.shift(gpu(0), 1, Use::own, Use::cached), "only what was claimed changes");
+  EXPECT_DEATH(ledger.unclaim(gpu(0), 11, Use::allocated), "only claimed bytes are returned");
+  EXPECT_DEATH(ledger.unclaim(gpu(0), 1, Use::cached), "only claimed bytes are returned");
+  EXPECT_DEATH(ledger.shift(gpu(0), 1, Use::own, Use::cached), "only claimed bytes change");
 }
 
 TEST(Ledger, CountsLeaksForLongerThanItLives) {

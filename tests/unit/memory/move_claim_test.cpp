@@ -197,7 +197,7 @@ TEST(Free, IsRefusedWhileAnotherOneWaits) {
     const auto task = rig.machine().executor().spawn("freer", [&] { rig.free(allocation); });
     sleep(rig, std::chrono::seconds(1));
     const Error error = expect_error(ErrorKind::unknown_pointer, [&] { rig.free(allocation); });
-    EXPECT_TRUE(says(error, "is being freed already")) << error.what();
+    EXPECT_TRUE(says(error, "is already being freed")) << error.what();
     task->join();
   });
 }
@@ -220,10 +220,11 @@ TEST(Pins, SayWhatKeepsAnAllocationWhereItIs) {
   EXPECT_TRUE(says(error, "HostView")) << error.what();
   --allocation->views;
   allocation->movable = false;
-  EXPECT_EQ(allocation->why_pinned(), "was made not movable");
+  EXPECT_EQ(allocation->why_pinned(), "was allocated with movable = false");
   allocation->movable = true;
   allocation->exported = true;
-  EXPECT_EQ(allocation->why_pinned(), "is exported, and no hook follows its moves");
+  EXPECT_EQ(allocation->why_pinned(),
+            "is exported, and no hook follows its moves; register one with vma::on_move");
   const std::uint64_t hooks = allocation->hooks().add({});
   EXPECT_TRUE(allocation->may_move()) << "hooks let it go";
   allocation->hooks().remove(hooks);

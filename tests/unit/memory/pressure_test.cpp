@@ -39,8 +39,8 @@ TEST(MemoryPressure, SaysWhoHoldsWhat) {
   const auto held = rig.alloc(5, gpu(0), 5);
   const Error error = expect_error(ErrorKind::out_of_memory, [&] { rig.alloc(4, gpu(0), 4); });
   EXPECT_TRUE(says(error, fmt::format("{} bytes at gpu(0)", 4 * page_bytes))) << error.what();
-  EXPECT_TRUE(says(error, fmt::format("capacity of {} bytes", 10 * page_bytes))) << error.what();
-  EXPECT_TRUE(says(error, fmt::format("allocations hold {}", 5 * page_bytes))) << error.what();
+  EXPECT_TRUE(says(error, fmt::format("capacity is {} bytes", 10 * page_bytes))) << error.what();
+  EXPECT_TRUE(says(error, fmt::format("allocations use {}", 5 * page_bytes))) << error.what();
   EXPECT_TRUE(says(error, fmt::format("the runtime {}", 2 * page_bytes))) << error.what();
   rig.memory().check_invariants();
   const auto fits = rig.alloc(3, gpu(0), 3);
@@ -61,7 +61,7 @@ TEST(MemoryPressure, RefusesAtOnceWhatNoMachineHas) {
   rig.forget_calls();
   const Error error = expect_error(ErrorKind::out_of_memory,
                                    [&] { rig.memory().alloc(std::uint64_t{1} << 38, gpu(0), {}); });
-  EXPECT_TRUE(says(error, fmt::format("capacity of {} bytes", 64 * MiB))) << error.what();
+  EXPECT_TRUE(says(error, fmt::format("capacity is {} bytes", 64 * MiB))) << error.what();
   // Nobody knows what a host node has, but so many chunks are too many.
   expect_error(ErrorKind::invalid_argument,
                [&] { rig.memory().alloc(std::uint64_t{1} << 45, host(0), {}); });

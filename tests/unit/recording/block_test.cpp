@@ -99,16 +99,16 @@ TEST(DiskBlock, HasTheBytesOfTheDocument) {
 
 TEST(DiskBlock, RefusesWhatMakesNoSense) {
   const std::pair<std::vector<std::uint8_t>, std::string> cases[] = {
-      {{0x00}, "a record is of no type"},
-      {{0x0F}, "a record is of no type"},
-      {{0x31, 0x00, 0, 0, 0, 0}, "a use is of no kind"},
-      {{0x01, 0x03, 0, 0, 0, 0}, "a place is none of the machine's"},
+      {{0x00}, "a record has an invalid type"},
+      {{0x0F}, "a record has an invalid type"},
+      {{0x31, 0x00, 0, 0, 0, 0}, "a use has an invalid kind"},
+      {{0x01, 0x03, 0, 0, 0, 0}, "a place does not belong to the machine"},
       {{0x01, 0x00, 0x80}, "a record ends too early"},
       {{0x03, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x02},
        "a number is too long"},
       {{0x02, 0, 0, 0, 0, 0, 0x05, 'x'}, "a text is too long"},
       {{0x02, 0, 0, 0, 0, 0, 0, 0, 0x81, 0x08}, "an allocation has too many places"},
-      {{0x07, 0, 0x7F}, "a decision is of no kind"},
+      {{0x07, 0, 0x7F}, "a decision has an invalid kind"},
   };
   for (const auto& [bytes, reason] : cases) {
     BlockDecoder decoder(bytes, 3);

@@ -77,19 +77,19 @@ using Counts = std::vector<std::uint32_t>;
 TEST_F(RecordingReaderTest, RefusesWhatIsNoRecordingOfItsVersion) {
   const std::vector<std::uint8_t> good = make(1);
   EXPECT_THROW(RecordingReader(folder_ / "none.rec"), Error);
-  expect_refused({}, "offset 0: is no recording");
+  expect_refused({}, "offset 0: is not a recording");
   expect_refused({'V', 'M', 'A', 'R', 'T', 'R', 'E', 'C'}, "offset 8: ends within its header");
   const auto changed = [&good](std::size_t at, std::uint8_t to) {
     std::vector<std::uint8_t> bytes = good;
     bytes[at] = to;
     return bytes;
   };
-  expect_refused(changed(0, 'W'), "offset 0: is no recording");
+  expect_refused(changed(0, 'W'), "offset 0: is not a recording");
   expect_refused(changed(8, 2), "offset 8: is of version 2, not 1");
-  expect_refused(changed(15, 0x7F), "offset 12: says that its machine takes");
+  expect_refused(changed(15, 0x7F), "offset 12: claims a machine of");
   expect_refused(changed(14, 1), "offset 12: ends within its machine");
-  expect_refused(changed(20, good[20] ^ 1u), "offset 36: the header's sum is wrong");
-  expect_refused(changed(50, good[50] ^ 1u), "offset 36: the header's sum is wrong");
+  expect_refused(changed(20, good[20] ^ 1u), "offset 36: the header's checksum is wrong");
+  expect_refused(changed(50, good[50] ^ 1u), "offset 36: the header's checksum is wrong");
 }
 
 TEST_F(RecordingReaderTest, ADamagedBlockCostsItselfOnly) {

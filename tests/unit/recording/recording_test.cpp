@@ -292,8 +292,8 @@ TEST_F(RecordingTest, AFolderThatCannotBeMadeIsCountedAndLoggedOnce) {
     EXPECT_EQ(recording.stats().write_failures, 3u);
   }
   const std::string log = testing::internal::GetCapturedStderr();
-  EXPECT_NE(log.find("cannot be written"), std::string::npos) << log;
-  EXPECT_EQ(log.find("cannot be written"), log.rfind("cannot be written")) << log;
+  EXPECT_NE(log.find("cannot write the recording"), std::string::npos) << log;
+  EXPECT_EQ(log.find("cannot write the recording"), log.rfind("cannot write the recording")) << log;
 }
 
 TEST_F(RecordingTest, GoesOnInTheNextFileWhereTheFolderVanishes) {

@@ -53,13 +53,13 @@ TEST(Changes, AreToldWhenTheyHaveHappened) {
   }
   expect("", false);
   rig.runtime().note_export(words);
-  expect("is exported, and no hook follows its moves", false);
+  expect("is exported, and no hook follows its moves; register one with vma::on_move", false);
   {
     const MoveHookRegistration hook =
         rig.runtime().on_move(words, {[](const MoveEvent&) {}, nullptr});
     expect("", false);
   }
-  expect("is exported, and no hook follows its moves", false);
+  expect("is exported, and no hook follows its moves; register one with vma::on_move", false);
   memory.watch(nullptr);
   const Pin pin = rig.runtime().pin(words);
   EXPECT_EQ(changes.count, told);

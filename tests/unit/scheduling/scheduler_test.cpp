@@ -75,7 +75,7 @@ TEST(Scheduler, MovesNothingThatNoAttachedStreamMayUseAndSaysSo) {
   rig.step();
   EXPECT_EQ(rig.home(words), gpu(0));
   EXPECT_EQ(rig.runtime().scheduler_stats().moves_started, 0u);
-  EXPECT_TRUE(says(rig.runtime().explain(words), "no stream is attached"));
+  EXPECT_TRUE(says(rig.runtime().explain(words), "no attached stream"));
   rig.attach_all();
   rig.step();
   rig.use(words, 0, 1);

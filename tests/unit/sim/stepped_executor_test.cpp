@@ -127,10 +127,10 @@ TEST(SteppedExecutor, ADeadLockNamesWhoWaits) {
       MutexLock lock(mutex);
       changed.wait(lock, [] { return false; });
     });
-    FAIL() << "no dead lock was seen";
+    FAIL() << "no deadlock was seen";
   } catch (const Error& error) {
     const std::string what = error.what();
-    EXPECT_NE(what.find("dead lock"), std::string::npos) << what;
+    EXPECT_NE(what.find("deadlock"), std::string::npos) << what;
     EXPECT_NE(what.find("other one"), std::string::npos) << what;
     EXPECT_NE(what.find("main"), std::string::npos) << what;
   }

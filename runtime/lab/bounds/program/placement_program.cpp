@@ -41,7 +41,7 @@ class ProgramBuilder {
     double constant_s = instance_.floor_s;
     for (std::size_t chunk = 0; chunk < instance_.chunks.size(); ++chunk) {
       const double alone = shortest(chunk);
-      if (!std::isfinite(alone)) refuse(fmt::format("there is no way for chunk {}", chunk));
+      if (!std::isfinite(alone)) refuse(fmt::format("no path exists for chunk {}", chunk));
       if (count_work(instance_.chunks[chunk]) == 0) {
         constant_s += alone;
         continue;
@@ -74,7 +74,7 @@ class ProgramBuilder {
     // What is late makes two layers of a use.
     if (ends > 0) work_ += (ends + 2 * chunk.uses) * cells_.size() * cells_.size() * cells_.size();
     if (work_ > limits_.work_max)
-      refuse("too much for a program: larger chunks or a shorter trace make less");
+      refuse("too large for a program; use larger chunks or a shorter trace");
     return ends;
   }
 
@@ -129,8 +129,8 @@ class ProgramBuilder {
   }
   std::uint32_t add_step(std::string name, double seconds) {
     if (program_.columns.size() == limits_.steps_max) {
-      refuse(fmt::format("a program of more than {} variables; larger chunks make fewer",
-                         limits_.steps_max));
+      refuse(
+          fmt::format("a program of more than {} variables; use larger chunks", limits_.steps_max));
     }
     const double cost = seconds * microseconds;
     program_.columns.push_back({std::move(name), cost < nothing ? 0 : cost});

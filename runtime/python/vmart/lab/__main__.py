@@ -21,7 +21,7 @@ def parser():
     report.set_defaults(run=run_report)
     sweep = commands.add_parser("sweep", help="runs an experiment on a Ray cluster")
     sweep.add_argument("experiment", help="what `vmart-lab run` takes")
-    sweep.add_argument("--out", required=True, metavar="FOLDER", help="where the results go")
+    sweep.add_argument("--out", required=True, metavar="FOLDER", help="folder for the results")
     sweep.add_argument("--address", help="of the cluster's head; without it that of RAY_ADDRESS, or "
                        "a cluster of this machine alone")
     sweep.add_argument("--program", metavar="PATH", help="vmart-lab; also tried on the cluster's machines")

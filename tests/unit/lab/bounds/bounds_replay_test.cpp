@@ -376,10 +376,10 @@ TEST(InstanceBuilder, RefusesWhatItCannotKnow) {
   ListedTrace unnamed, again, empty, dead, beyond, fine;
   unnamed.alloc(Time(0), 1, 100).access(Time(0), 1, 100);
   says(refusal(unnamed, "least_loaded"), "event 2 names no device");
-  says(refusal(again, "nearest"), "there is no router");
+  says(refusal(again, "nearest"), "is not a router");
   says(refusal(empty, "hash"), "no events");
   dead.free(Time(0), 7);
-  says(refusal(dead, "hash"), "event 1: object 7 does not live");
+  says(refusal(dead, "hash"), "event 1: object 7 does not exist");
   beyond.alloc(Time(0), 7, 10).access(Time(0), 7, 11);
   says(refusal(beyond, "hash"), "event 2: 11 bytes from 0 on of object 7, which has 10");
   rig.options.chunk_bytes = 1;

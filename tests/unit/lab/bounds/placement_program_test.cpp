@@ -180,7 +180,7 @@ TEST_F(Program, RefusesWhatIsTooLarge) {
   short_work.work_max = 500;
   const PlacementInstance instance = in_turn({100, 100}, 100);
   EXPECT_NE(error_of([&] { few(instance); }).find("more than 5 variables"), std::string::npos);
-  EXPECT_NE(error_of([&] { short_work(instance); }).find("too much"), std::string::npos);
+  EXPECT_NE(error_of([&] { short_work(instance); }).find("too large"), std::string::npos);
   EXPECT_EQ(error_of([&] { PlacementProgram()(instance); }), "");
 }
 

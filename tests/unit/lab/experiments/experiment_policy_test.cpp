@@ -69,7 +69,7 @@ TEST_F(ExperimentPolicy, ThatHasChangedIsNotMixedWithItsFormerResults) {
   rig_.run("results");
   change_library();
   const std::string what = error_of([&] { rig_.run("results"); });
-  EXPECT_NE(what.find("is of other inputs: policy_sum is "), std::string::npos) << what;
+  EXPECT_NE(what.find("was made from other inputs: policy_sum is "), std::string::npos) << what;
   for (const auto& cell : fs::directory_iterator(rig_ / "results/cells")) {
     if (cell.path().string().find("follow") != std::string::npos) fs::remove(cell.path());
   }

@@ -97,12 +97,13 @@ TEST_F(ExperimentReader, RefusesByLineAndReason) {
   } wrong[] = {
       {"\"experiment\": \"sample\",", "", "line 1: experiment: is missing"},
       {"\"pacing\"", "\"passing\"",
-       "line 13: passing: is not a key of this object; did you mean \"pacing\"?"},
+       "line 13: passing: is not a known key of this object; did you mean \"pacing\"?"},
       {"\"experiment\"", "\"experimant\"",
-       "line 2: experimant: is not a key of this object; did you mean"},
-      {"\"chunk_mib\"", "\"colour\"", "line 14: colour: is not a key of this object; it takes exp"},
-      {"\"pacing\": \"at_once\"", "\"seeds\": [1]", "line 15: seeds: is there twice"},
-      {"\"at_once\"", "\"fast\"", "line 13: pacing: replay: invalid_argument: there is no pacing"},
+       "line 2: experimant: is not a known key of this object; did you mean"},
+      {"\"chunk_mib\"", "\"colour\"",
+       "line 14: colour: is not a known key of this object; expected one of exp"},
+      {"\"pacing\": \"at_once\"", "\"seeds\": [1]", "line 15: seeds: appears twice"},
+      {"\"at_once\"", "\"fast\"", "line 13: pacing: replay: invalid_argument: "},
       {"[\"test-2\",", "[\"h900\",",
        "line 3: machines[0]: load_machine: invalid_argument: no mach"},
       {"\"machine\": \"test-2\"", "\"machine\": \"./none.json\"", "line 4: machines[1].machine: "},
@@ -113,8 +114,8 @@ TEST_F(ExperimentReader, RefusesByLineAndReason) {
       {"\"hbm_gib\": 0.5", "\"hbm_gib\": 0.5, \"hbm_share\": 0.5",
        "line 4: machines[1].hbm_share: cannot be combined with hbm_gib"},
       {"\"hbm_gib\": 0.5", "\"hbm\": 0.5",
-       "line 4: machines[1].hbm: is not a key of this object; did you mean \"hbm_"},
-      {"\"a small one\"", "\"test-2\"", "line 4: machines[1]: there is another \"test-2\""},
+       "line 4: machines[1].hbm: is not a known key of this object; did you mean \"hbm_"},
+      {"\"a small one\"", "\"test-2\"", "line 4: machines[1]: \"test-2\" was already used"},
       {"[\"test-2\",", "[7,", "line 3: machines[0]: is no object"},
       {"zipf-drift", "zipf", "line 6: traces[0].generate: traces: invalid_argument: there is no"},
       {"\"objects\": 40", "\"objects\": 0", "line 6: traces[0].generate: TraceValues"},
@@ -123,21 +124,22 @@ TEST_F(ExperimentReader, RefusesByLineAndReason) {
       {"requests.jsonl", "none.jsonl", "line 7: traces[1].input: "},
       {"./own.vtrace", "none.vtrace", "line 8: traces[2].file: "},
       {"\"file\": \"./own.vtrace\"", "\"filed\": 1", "line 8: traces[2].filed: is not a key"},
-      {", \"file\": \"./own.vtrace\"", "", "line 8: traces[2]: has none of generate"},
+      {", \"file\": \"./own.vtrace\"", "", "line 8: traces[2]: must have one of generate"},
       {"\"file\": \"./own.vtrace\"", "\"file\": \"./own.vtrace\", \"parameters\": {}",
-       "line 8: traces[2].parameters: is not a key of this object"},
-      {"\"name\": \"own\"", "\"name\": \"drift\"", "line 8: traces[2]: there is another \"drift\""},
+       "line 8: traces[2].parameters: is not a known key of this object"},
+      {"\"name\": \"own\"", "\"name\": \"drift\"", "line 8: traces[2]: \"drift\" was already used"},
       {"[\"stay_put\",", "[\"best\",", "line 10: policies[0]: policy: invalid_argument: there is "},
       {"[\"stay_put\",", "[\"stay_put\", \"stay_put\",", "line 10: policies[1]: there is another"},
       {"[1, 1.25]", "[1, 0.001]", "line 11: policies[1]: "},
-      {"[1, 1.25]", "[]", "line 11: policies[1].sweep.margin: is no list of values"},
-      {"[1, 1.25]", "[[1]]", "line 11: policies[1].sweep.margin: holds what is no number"},
+      {"[1, 1.25]", "[]", "line 11: policies[1].sweep.margin: is not a list of values"},
+      {"[1, 1.25]", "[[1]]",
+       "line 11: policies[1].sweep.margin: contains something other than a number"},
       {"\"margin\"", "\"marge\"", "line 11: policies[1]: "},
       {"\"least_loaded\"", "\"nearest\"", "line 12: routers[1]: "},
       {"\"hash\", ", "{}, ", "line 12: routers[0]: must be a string"},
       {"\"chunk_mib\": 2", "\"chunk_mib\": -2", "line 14: chunk_mib: -2 is not between"},
-      {"[3, 4]", "[3, 3]", "line 15: seeds[1]: there is another \"3\" before it"},
-      {"[3, 4]", "[3, 0.5]", "line 15: seeds[1]: is no whole number from 0 to 2^53"},
+      {"[3, 4]", "[3, 3]", "line 15: seeds[1]: \"3\" was already used above"},
+      {"[3, 4]", "[3, 0.5]", "line 15: seeds[1]: is not a whole number from 0 to 2^53"},
       {"[3, 4]", "[]", "line 15: seeds: is empty"},
       {"[3, 4]", "[3 4]", "line 15: "},
   };
@@ -153,8 +155,9 @@ TEST_F(ExperimentReader, RefusesByLineAndReason) {
 
 TEST_F(ExperimentReader, ReportsAMisspeltKeyOnceAndNotTheOneThatIsMissing) {
   const std::string what = error_of([&] { read(with("\"machines\"", "\"machinse\"")); });
-  EXPECT_NE(what.find("line 3: machinse: is not a key of this object; did you mean \"machines\"?"),
-            std::string::npos)
+  EXPECT_NE(
+      what.find("line 3: machinse: is not a known key of this object; did you mean \"machines\"?"),
+      std::string::npos)
       << what;
   EXPECT_EQ(what.find("is missing"), std::string::npos) << what;
   EXPECT_EQ(what.find("problems"), std::string::npos) << what;
@@ -179,9 +182,9 @@ TEST_F(ExperimentReader, ReportsAllProblemsAtOnce) {
   for (const char* part :
        {"11 problems\n", "experiment: is missing", "machines[0]: load_machine",
         "machines[1].hbm_gib: 0 is",
-        "machines[1].hots_gib: is not a key of this object; did you mean \"host_gib\"?",
+        "machines[1].hots_gib: is not a known key of this object; did you mean \"host_gib\"?",
         "traces[0].generate: ", "traces[1].input: ", "policies[0]: ", "routers[1]: ", "pacing: ",
-        "seeds[1]: is no whole", "seeds[2]: is no whole"}) {
+        "seeds[1]: is not a whole", "seeds[2]: is not a whole"}) {
     EXPECT_NE(what.find(part), std::string::npos) << part << " in\n" << what;
   }
 }

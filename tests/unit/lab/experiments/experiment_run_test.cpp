@@ -179,8 +179,9 @@ TEST(ExperimentRun, RefusesToMixResultsOfAnotherTrace) {
   const auto own = rig.results("own");
   write_text(rig / "own.jsonl", events + "{\"event\":\"free\",\"time_ns\":2000,\"object\":1}\n");
   const std::string what = error_of([&] { rig.run("own", 1); });
-  EXPECT_NE(what.find("cells/test-2~own~stay_put~hash~s1.json: is of other inputs: trace_sum"),
-            std::string::npos)
+  EXPECT_NE(
+      what.find("cells/test-2~own~stay_put~hash~s1.json: was made from other inputs: trace_sum"),
+      std::string::npos)
       << what;
   EXPECT_EQ(own, rig.results("own"));
 }
@@ -196,7 +197,8 @@ TEST(ExperimentRun, RefusesToMixResultsOfAnotherVersion) {
   ASSERT_NE(bytes.find(key), std::string::npos);
   write_text(file, bytes.insert(bytes.find(key) + key.size(), "0.0.0 of "));
   const std::string what = error_of([&] { rig.run("own", 1); });
-  EXPECT_NE(what.find("is of other inputs: version is \"0.0.0 of "), std::string::npos) << what;
+  EXPECT_NE(what.find("was made from other inputs: version is \"0.0.0 of "), std::string::npos)
+      << what;
 }
 
 TEST(ExperimentRun, RefusesTracesByFileLineAndReasonBeforeAnythingRuns) {
@@ -208,7 +210,7 @@ TEST(ExperimentRun, RefusesTracesByFileLineAndReasonBeforeAnythingRuns) {
       {alloc + "{\"event\":\"free\",\"time_ns\":4,\"object\":1}\n", "own.jsonl: line 2: "},
       {alloc + "nothing\n", "own.jsonl: line 2: "},
       {alloc + "{\"event\":\"free\",\"time_ns\":6,\"object\":2}\n",
-       "own.jsonl: event 2: object 2 does not live; 1 events do not fit"},
+       "own.jsonl: event 2: object 2 does not exist; 1 events do not fit"},
   };
   for (const auto& it : wrong) {
     SCOPED_TRACE(it.says);

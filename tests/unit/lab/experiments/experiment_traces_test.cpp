@@ -47,8 +47,10 @@ TEST_F(ConvertedTraces, AnotherInputIsRefusedByItsName) {
   write_text(rig_ / "chat.jsonl", std::string(request) + std::string(request));
   const std::string what = refused();
   EXPECT_NE(what.find("experiment.json: line 3: traces[0]: "), std::string::npos) << what;
-  EXPECT_NE(what.find("traces/chat~s1.json: is of other inputs: input_sums is {\"chat.jsonl\":\""),
-            std::string::npos)
+  EXPECT_NE(
+      what.find(
+          "traces/chat~s1.json: was made from other inputs: input_sums is {\"chat.jsonl\":\""),
+      std::string::npos)
       << what;
   write_text(rig_ / "chat.jsonl", request);
   EXPECT_EQ(refused(), "");
@@ -57,14 +59,16 @@ TEST_F(ConvertedTraces, AnotherInputIsRefusedByItsName) {
 TEST_F(ConvertedTraces, SoIsAnotherTableThatBelongsToTheInput) {
   write_text(rig_ / "net_tensors.csv", "tensor,is_weight,bytes\n1,1,8192\n");
   const std::string what = refused();
-  EXPECT_NE(what.find("traces/net~s1.json: is of other inputs: input_sums is {\"net_kernels.jsonl"),
-            std::string::npos)
+  EXPECT_NE(
+      what.find(
+          "traces/net~s1.json: was made from other inputs: input_sums is {\"net_kernels.jsonl"),
+      std::string::npos)
       << what;
 }
 
 TEST_F(ConvertedTraces, AnInputThatHasGoneIsRefused) {
   fs::remove(rig_ / "net_tensors.csv");
-  EXPECT_NE(refused().find("with a NAME_tensors.csv beside it"), std::string::npos);
+  EXPECT_NE(refused().find("with NAME_tensors.csv in the same folder"), std::string::npos);
 }
 
 TEST_F(ConvertedTraces, FilesAreAllThatBelongToTheInput) {
@@ -87,8 +91,9 @@ TEST_F(ConvertedTraces, WhatIsNotWholeIsMadeAnew) {
   write_text(rig_ / "chat.jsonl", std::string(request) + std::string(request));
   fs::remove(note);
   const std::string what = error_of([&] { rig_.run("results", 2); });
-  EXPECT_NE(what.find("cells/test-2~chat~stay_put~hash~s1.json: is of other inputs: trace_sum"),
-            std::string::npos)
+  EXPECT_NE(
+      what.find("cells/test-2~chat~stay_put~hash~s1.json: was made from other inputs: trace_sum"),
+      std::string::npos)
       << "nobody knows of what it was made, but the cells are of another: " << what;
 }
 

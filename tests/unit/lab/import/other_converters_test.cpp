@@ -81,7 +81,7 @@ TEST_F(OtherConverters, G10IsCutIntoStagesOfEqualTime) {
 
 TEST_F(OtherConverters, G10NamesBadLinesAndWantsItsTable) {
   const std::string good = "{\"us\":1,\"in\":[1],\"out\":[]}\n";
-  EXPECT_NE(error_of([&] { convert("g10", "net_kernels.jsonl", good); }).find("beside it"),
+  EXPECT_NE(error_of([&] { convert("g10", "net_kernels.jsonl", good); }).find("in the same folder"),
             std::string::npos);
   write_text(folder_ / "net_tensors.csv", tensors);
   convert("g10", "net_kernels.jsonl",
@@ -129,7 +129,7 @@ TEST_F(OtherConverters, DlrmTakesTheSectionThatIsAskedFor) {
         .size();
   };
   EXPECT_EQ(count("section=0"), 3u);
-  EXPECT_NE(error_of([&] { count("section=2"); }).find("has 2 sections, none of number 2"),
+  EXPECT_NE(error_of([&] { count("section=2"); }).find("has 2 sections, but not number 2"),
             std::string::npos);
 }
 
@@ -155,8 +155,7 @@ TEST_F(OtherConverters, AFileIsNotMadeOfItself) {
   options.format = "trace";
   options.input = options.output = folder_ / "a.jsonl";
   write_text(options.input, "{\"vmart_trace\":1}\n");
-  EXPECT_NE(error_of([&] { convert_trace(options); }).find("is both what is read"),
-            std::string::npos);
+  EXPECT_NE(error_of([&] { convert_trace(options); }).find("is both the input"), std::string::npos);
   EXPECT_EQ(text_of(options.input), "{\"vmart_trace\":1}\n");
 }
 

@@ -130,10 +130,10 @@ TEST_F(RecordingConverter, WhatMakesNoSenseIsCounted) {
               RecordedFree{Time(4), 2}, made(5, 1, 64), use(3000 * millisecond, 1, 0, 8),
               use(1999 * millisecond, 1, 0, 8), RecordedFree{Time(4000 * millisecond), 1},
               use(4001 * millisecond, 1, 0, 8));
-  EXPECT_EQ(bad_, (Lines{"2: a use of allocation 2, which is not there",
-                         "3: a use beyond its allocation", "5: its passes are no number above 0",
-                         "6: a free of allocation 2, which does not live",
-                         "7: allocation 1 lives already", "9: a use that comes too late",
+  EXPECT_EQ(bad_, (Lines{"2: a use of allocation 2, which does not exist",
+                         "3: a use beyond its allocation", "5: its passes are not a number above 0",
+                         "6: a free of allocation 2, which does not exist",
+                         "7: allocation 1 already exists", "9: a use that comes too late",
                          "11: a use of an allocation that was freed"}));
   ASSERT_EQ(events.size(), 4u);
   EXPECT_EQ(events[1], recorded(3, 1, 60, 4)) << "cut at the allocation's end";
@@ -180,7 +180,7 @@ TEST_F(RecordingConverter, WhatIsNoRecordingIsRefused) {
   options.input = folder_ / "a.rec";
   options.output = folder_ / "out.vtrace";
   write_text(options.input, "nothing");
-  EXPECT_NE(error_of([&] { convert_trace(options); }).find("a.rec: offset 0: is no recording"),
+  EXPECT_NE(error_of([&] { convert_trace(options); }).find("a.rec: offset 0: is not a recording"),
             std::string::npos);
 }
 

@@ -76,9 +76,9 @@ TEST_F(RequestConverters, AzureNamesBadLines) {
           "2023-11-16 18:00:01,0,0\n"
           "\n"
           "2023-11-16 18:00:01,1,1\n");
-  EXPECT_EQ(bad(), (Lines{"3: comes before the request above it", "4: TIMESTAMP: is no day",
-                          "5: TIMESTAMP: is no time",
-                          "6: ContextTokens: \"x\" is no whole number from 0 to 100000000",
+  EXPECT_EQ(bad(), (Lines{"3: is earlier than the request above it", "4: TIMESTAMP: is not a date",
+                          "5: TIMESTAMP: is not a time",
+                          "6: ContextTokens: \"x\" is not a whole number from 0 to 100000000",
                           "7: has 2 fields, not 3", "8: has no tokens"}));
 }
 
@@ -93,7 +93,7 @@ TEST_F(RequestConverters, Vidur) {
       "num_prefill_tokens,num_decode_tokens,num_total_tokens,pd_ratio\n"
       "10,2,12,5.0\n1,1,3,1.0\n20,1,21,20.0\n";
   const auto events = convert("vidur", "a.csv", text, {"token_bytes=1", "requests_s=2"});
-  EXPECT_EQ(bad(), (Lines{"3: num_total_tokens: \"3\" is no whole number from 2 to 2"}));
+  EXPECT_EQ(bad(), (Lines{"3: num_total_tokens: \"3\" is not a whole number from 2 to 2"}));
   ASSERT_EQ(events.size(), 10u);
   EXPECT_EQ(events[0], allocation(0, 1, 12, "kv"));
   EXPECT_GT(events[5].event.time, Time(0));
@@ -179,9 +179,9 @@ TEST_F(RequestConverters, MooncakeNamesBadLines) {
           "{\"timestamp\":6,\"input_length\":1,\"output_length\":0}\n"
           "{\"timestamp\":6\n");
   ASSERT_EQ(bad().size(), 5u);
-  EXPECT_EQ(bad()[0], "2: comes before the request above it");
+  EXPECT_EQ(bad()[0], "2: is earlier than the request above it");
   EXPECT_EQ(bad()[1], "3: hash_ids: are 1, and 513 tokens have 2");
-  EXPECT_EQ(bad()[2], "4: hash_ids: holds what is no whole number");
+  EXPECT_EQ(bad()[2], "4: hash_ids: contains something other than a whole number");
   EXPECT_EQ(bad()[3], "5: the line: hash_ids: is missing");
   EXPECT_TRUE(bad()[4].starts_with("6: ")) << bad()[4];
 }
@@ -194,8 +194,9 @@ TEST_F(RequestConverters, TooManyBadLinesLeaveNothing) {
 }
 
 TEST_F(RequestConverters, NothingIsNoTrace) {
-  EXPECT_NE(error_of([this] { convert("mooncake", "a.jsonl", "\n"); }).find("has nothing that"),
-            std::string::npos);
+  EXPECT_NE(
+      error_of([this] { convert("mooncake", "a.jsonl", "\n"); }).find("contains nothing that"),
+      std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(folder_ / "out.vtrace"));
 }
 
@@ -204,13 +205,13 @@ TEST_F(RequestConverters, FormatsAndParametersAreNamedWhenTheyAreNone) {
     return error_of([&] { convert(format, "a.jsonl", "", {value}); });
   };
   EXPECT_NE(error("cake", "a=1").find("there are trace, azure, dlrm"), std::string::npos);
-  EXPECT_NE(error("mooncake", "keep=1").find("\"keep\" is no parameter"), std::string::npos);
+  EXPECT_NE(error("mooncake", "keep=1").find("\"keep\" is not a parameter"), std::string::npos);
   EXPECT_NE(error("mooncake", "keep=1").find("keep_s: 300"), std::string::npos);
-  EXPECT_NE(error("mooncake", "keep_s").find("is no whole number from 0 to 1000000"),
+  EXPECT_NE(error("mooncake", "keep_s").find("is not a whole number from 0 to 1000000"),
             std::string::npos);
-  EXPECT_NE(error("mooncake", "keep_s=1.5").find("is no whole number"), std::string::npos);
-  EXPECT_NE(error("mooncake", "keep_s=nan").find("is no whole number"), std::string::npos);
-  EXPECT_NE(error("mooncake", "keep_s=-1").find("is no whole number"), std::string::npos);
+  EXPECT_NE(error("mooncake", "keep_s=1.5").find("is not a whole number"), std::string::npos);
+  EXPECT_NE(error("mooncake", "keep_s=nan").find("is not a whole number"), std::string::npos);
+  EXPECT_NE(error("mooncake", "keep_s=-1").find("is not a whole number"), std::string::npos);
 }
 
 }  // namespace

@@ -406,12 +406,12 @@ TEST(Replay, RefusesWhatDoesNotFitTheEventsBefore) {
   };
   ListedTrace unknown, past, twice;
   unknown.alloc(start, 1, 100).access(start, 2, 10);
-  EXPECT_NE(refusal(unknown).find("event 2: access of object 2, which does not live"),
+  EXPECT_NE(refusal(unknown).find("event 2: access of object 2, which does not exist"),
             std::string::npos);
   past.alloc(start, 1, 100).access(start, 1, 51, {}, 50);
   EXPECT_NE(refusal(past).find("event 2: access of object 1, past its end"), std::string::npos);
   twice.alloc(start, 1, 100).alloc(start, 1, 100);
-  EXPECT_NE(refusal(twice).find("lives already"), std::string::npos);
+  EXPECT_NE(refusal(twice).find("already exists"), std::string::npos);
   ListedTrace empty, many, endless, late;
   EXPECT_NE(refusal(empty).find("no events"), std::string::npos);
   many.alloc(start, 1, (std::uint64_t{1} << 32) + 5);

@@ -102,20 +102,20 @@ TEST_F(BinaryTrace, SaysWhereAndWhatIsWrong) {
   expect_refused(bytes, "offset 8: is of version 2, not 1");
   bytes = whole;
   bytes[trace_file_header_bytes + 20] ^= 1;
-  expect_refused(bytes, "offset 16: the header's sum is wrong");
+  expect_refused(bytes, "offset 16: the header's checksum is wrong");
   bytes = whole;
   bytes[block] = 'X';
-  expect_refused(bytes, fmt::format("offset {}: here is no block", block));
+  expect_refused(bytes, fmt::format("offset {}: expected a block", block));
   bytes = whole;
   bytes[block + 7] = 1;
-  expect_refused(bytes, fmt::format("offset {}: says that its block takes {} bytes", block + 4,
+  expect_refused(bytes, fmt::format("offset {}: claims a block of {} bytes", block + 4,
                                     get_fixed<std::uint32_t>(&bytes[block + 4])));
   bytes = whole;
   bytes[block + 20] ^= 1;
-  expect_refused(bytes, fmt::format("offset {}: a block's sum is wrong", block + 12));
+  expect_refused(bytes, fmt::format("offset {}: a block's checksum is wrong", block + 12));
   bytes = whole;
   bytes.push_back(0);
-  expect_refused(bytes, fmt::format("offset {}: something follows the end", whole.size()));
+  expect_refused(bytes, fmt::format("offset {}: data follows the end", whole.size()));
 }
 
 TEST_F(BinaryTrace, AMissingBlockIsNoticed) {
@@ -129,7 +129,7 @@ TEST_F(BinaryTrace, AMissingBlockIsNoticed) {
                                   whole.begin() + static_cast<std::ptrdiff_t>(block));
   bytes.insert(bytes.end(), whole.begin() + static_cast<std::ptrdiff_t>(next), whole.end());
   write_bytes(path_, bytes);
-  EXPECT_NE(error_of([this] { read_all(path_); }).find("the end counts other than"),
+  EXPECT_NE(error_of([this] { read_all(path_); }).find("the end marker does not match"),
             std::string::npos);
 }
 
@@ -187,7 +187,7 @@ TEST_F(BinaryTrace, EventsOutOfOrderAreNotWritten) {
   const auto sink = create_trace(path_, header);
   const TraceTags tags;
   const TraceEvent events[] = {access(5, 1, 1).event, access(4, 1, 1).event};
-  EXPECT_NE(error_of([&] { sink->write(events, tags); }).find("at 4 ns: it comes before"),
+  EXPECT_NE(error_of([&] { sink->write(events, tags); }).find("at 4 ns: it is earlier than"),
             std::string::npos);
 }
 

@@ -63,7 +63,7 @@ TEST(EventOrder, RefusesWhatDoesNotFit) {
   order.add(access(3, 4, 1).event);
   EXPECT_NE(error_of([&] { order.add(access(4, 1, 0).event); }).find("it accesses no bytes"),
             std::string::npos);
-  EXPECT_NE(error_of([&] { order.finish(); }).find("at 3 ns: object 4 does not live"),
+  EXPECT_NE(error_of([&] { order.finish(); }).find("at 3 ns: object 4 does not exist"),
             std::string::npos);
 }
 

@@ -86,7 +86,7 @@ TEST_F(JsonTrace, BadLinesAreNamedAndTheOthersRead) {
   ASSERT_EQ(bad.count(), 2u);
   EXPECT_EQ(bad.kept()[0].line, 3u);
   EXPECT_EQ(bad.kept()[1].line, 6u);
-  EXPECT_EQ(bad.kept()[1].reason, "time_ns: 0 is before 1, the time of the event before");
+  EXPECT_EQ(bad.kept()[1].reason, "time_ns: 0 is before 1, the time of the previous event");
 }
 
 TEST_F(JsonTrace, OneBadLineTooManyIsFatal) {
@@ -103,26 +103,28 @@ TEST_F(JsonTrace, SaysWhatIsWrongWithALine) {
   EXPECT_EQ(reason_of("7"), "is no object");
   EXPECT_EQ(reason_of("{}"), "event: is missing");
   EXPECT_EQ(reason_of("{\"event\":\"acess\"}"),
-            "event: is none of access, alloc, free, tag, mark and place");
+            "event: is not one of access, alloc, free, tag, mark and place");
   EXPECT_EQ(reason_of("{\"event\":\"access\",\"time_ns\":1,\"object\":2}"), "bytes: is missing");
-  EXPECT_EQ(reason_of(access + ",\"bites\":1}"), "a key that no event has");
-  EXPECT_EQ(reason_of(access + ",\"bytes\":1}"), "bytes: is there twice");
-  EXPECT_EQ(reason_of(access + ",\"home\":\"gpu(0)\"}"), "home: says nothing of such an event");
-  EXPECT_EQ(reason_of(access + ",\"task\":-1}"), "task: is no whole number from 0 on");
-  EXPECT_EQ(reason_of(access + ",\"task\":1.5}"), "task: is no whole number from 0 on");
-  EXPECT_EQ(reason_of(access + ",\"task\":4294967296}"), "task: is no whole number from 0 on");
-  EXPECT_EQ(reason_of(access + ",\"device\":10000}"), "device: is no GPU's number");
+  EXPECT_EQ(reason_of(access + ",\"bites\":1}"), "is not a key of any event");
+  EXPECT_EQ(reason_of(access + ",\"bytes\":1}"), "bytes: appears twice");
+  EXPECT_EQ(reason_of(access + ",\"home\":\"gpu(0)\"}"), "home: does not belong to this event");
+  EXPECT_EQ(reason_of(access + ",\"task\":-1}"), "task: is not a whole number of at least 0");
+  EXPECT_EQ(reason_of(access + ",\"task\":1.5}"), "task: is not a whole number of at least 0");
+  EXPECT_EQ(reason_of(access + ",\"task\":4294967296}"),
+            "task: is not a whole number of at least 0");
+  EXPECT_EQ(reason_of(access + ",\"device\":10000}"), "device: is not a GPU number");
   EXPECT_EQ(reason_of(access + ",\"use\":7}"), "use: must be a string");
-  EXPECT_EQ(reason_of(access + ",\"use\":\"rw\"}"), "use: is none of read, write and read_write");
+  EXPECT_EQ(reason_of(access + ",\"use\":\"rw\"}"),
+            "use: is not one of read, write and read_write");
   EXPECT_EQ(reason_of(access + ",\"task\":\"7\"}"), "task: is no number");
   EXPECT_EQ(reason_of(access + ",\"task\":null}"), "task: is null");
   EXPECT_EQ(reason_of(access + ",\"task\":[1]}"), "task: is a list");
   EXPECT_EQ(reason_of(access + ",\"task\":{}}"), "task: is an object");
-  EXPECT_EQ(reason_of(access + ",\"passes\":0}"), "its passes are no number above 0");
+  EXPECT_EQ(reason_of(access + ",\"passes\":0}"), "its passes are not a number above 0");
   EXPECT_EQ(reason_of(access + ",\"duration_ns\":9223372036854775807}"),
             "it ends after the end of time");
-  EXPECT_EQ(reason_of(access + "} {}"), "something follows the object");
-  EXPECT_EQ(reason_of("{\"event\":\"mark\",\"time_ns\":1,\"tag\":\"\"}"), "it has no text");
+  EXPECT_EQ(reason_of(access + "} {}"), "data follows the object");
+  EXPECT_EQ(reason_of("{\"event\":\"mark\",\"time_ns\":1,\"tag\":\"\"}"), "its text is empty");
   EXPECT_EQ(reason_of("{\"event\":\"alloc\",\"time_ns\":1,\"object\":2,\"bytes\":0}"),
             "it allocates no bytes");
   EXPECT_EQ(
@@ -165,7 +167,7 @@ TEST_F(JsonTrace, NoMutationCrashes) {
 TEST_F(JsonTrace, OtherEndingsAreRefused) {
   EXPECT_NE(error_of([this] {
               create_trace(folder_ / "x.csv", json_header);
-            }).find("ends neither in .jsonl nor in .vtrace"),
+            }).find("must end in .jsonl or .vtrace"),
             std::string::npos);
 }
 

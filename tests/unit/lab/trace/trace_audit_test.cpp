@@ -12,15 +12,15 @@ namespace {
 
 TEST(TraceAudit, FindsWhatDoesNotFit) {
   TraceAudit audit;
-  EXPECT_EQ(audit.add(access(0, 1, 1).event), "object 1 does not live");
+  EXPECT_EQ(audit.add(access(0, 1, 1).event), "object 1 does not exist");
   EXPECT_EQ(audit.add(allocation(1, 1, 100).event), std::nullopt);
-  EXPECT_EQ(audit.add(allocation(2, 1, 100).event), "object 1 lives already");
+  EXPECT_EQ(audit.add(allocation(2, 1, 100).event), "object 1 already exists");
   EXPECT_EQ(audit.add(access(3, 1, 100).event), std::nullopt);
   TraceEvent beyond = access(3, 1, 100).event;
   beyond.offset = 1;
   EXPECT_EQ(audit.add(beyond), "100 bytes from 1 on of object 1, which has 100");
   EXPECT_EQ(audit.add(free_of(4, 1).event), std::nullopt);
-  EXPECT_EQ(audit.add(free_of(4, 1).event), "object 1 does not live");
+  EXPECT_EQ(audit.add(free_of(4, 1).event), "object 1 does not exist");
   EXPECT_EQ(audit.add(allocation(5, 1, 100).event), std::nullopt);
   EXPECT_EQ(audit.fault_count(), 4u);
   EXPECT_EQ(audit.events(), 8u);
@@ -72,7 +72,7 @@ TEST(TraceAudit, KeepsTheFirstFaultsWithTheirNumbers) {
   EXPECT_EQ(audit.fault_count(), 99u);
   ASSERT_EQ(audit.faults().size(), TraceAudit::faults_kept_max);
   EXPECT_EQ(audit.faults()[0].event, 2u);
-  EXPECT_EQ(audit.faults()[0].reason, "object 9 does not live");
+  EXPECT_EQ(audit.faults()[0].reason, "object 9 does not exist");
 }
 
 }  // namespace

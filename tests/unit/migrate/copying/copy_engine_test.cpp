@@ -219,7 +219,7 @@ TEST(CopyEngine, MarksChunksThatItCannotWaitFor) {
   rig.fail({Call::copy, Call::wait_stream}, all);
   const Error error =
       expect_error(ErrorKind::driver_failure, [&] { rig.engine().read(other, 0, bytes); });
-  EXPECT_TRUE(says(error, "the caller's memory may still be under way")) << error.what();
+  EXPECT_TRUE(says(error, "the caller's memory may still be running")) << error.what();
   EXPECT_TRUE(other.busy());
   rig.fail_nothing();
   rig.engine().wait(rig.engine().enqueue(source, target));  // All of it has ended.

@@ -210,7 +210,7 @@ TEST_P(UnendingWork, OfAGivenUpCopyLetsTheNextMoveGoStopped) {
     EXPECT_EQ(stopped.outcome, Outcome::done);
     EXPECT_EQ(stopped.chunks_live, 0);
     ASSERT_EQ(stopped.reasons.size(), 1u);
-    EXPECT_NE(stopped.reasons.begin()->first.find("an earlier live copy off gpu(0)"),
+    EXPECT_NE(stopped.reasons.begin()->first.find("an abandoned live copy from gpu(0)"),
               std::string::npos)
         << stopped.reasons.begin()->first;
     // Once it has ended, moves are live again.

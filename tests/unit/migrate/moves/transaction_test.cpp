@@ -250,7 +250,7 @@ using TransactionDeathTest = TransactionTest;
 TEST_F(TransactionDeathTest, EndsTheProcessRatherThanSwitchWhatIsNotCopied) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_DEATH(move_->switch_slot(phases_), "switched follows copied");
-  EXPECT_DEATH(move_->finish_copy(), "a copy is waited for once");
+  EXPECT_DEATH(move_->finish_copy(), "a copy is awaited once");
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ PlanOutcome PlannerRig::plan(const Plan& wishes) {
   std::vector<int> seen(wishes.moves().size());
   for (const AcceptedMove& move : outcome.accepted) {
     EXPECT_FALSE(move.reason.empty());
-    EXPECT_TRUE(accepted_.emplace(move.number, move).second) << "a number is given once";
+    EXPECT_TRUE(accepted_.emplace(move.number, move).second) << "a number is used once";
     if (move.leg != AcceptedMove::Leg::second) ++seen.at(move.wish);
     for (const MoveNumber number : move.after)
       EXPECT_LT(number, move.number) << "it waits for one that comes later";

@@ -102,7 +102,7 @@ TEST(PolicyRegistry, ListsTheParametersWhereOneIsWrong) {
   EXPECT_TRUE(says(unknown, "peers: flag, default true: whether peers count")) << unknown;
   EXPECT_TRUE(says(refusal("full:uses"), "'uses' is not parameter=value"));
   EXPECT_TRUE(says(refusal("full:=2"), "'=2' is not parameter=value"));
-  EXPECT_TRUE(says(refusal("full:uses=2,"), "nothing after the last comma"));
+  EXPECT_TRUE(says(refusal("full:uses=2,"), "missing after the last comma"));
   EXPECT_TRUE(says(refusal("full:uses=2,uses=3"), "'uses' is given twice"));
 }
 
@@ -112,7 +112,7 @@ TEST(PolicyRegistry, RefusesValuesThatAreNone) {
                            "margin= 2", "uses=2s", "peers=yes", "peers=2"}) {
     EXPECT_TRUE(says(refusal(std::string("full:") + text), " is no ")) << text;
   }
-  EXPECT_TRUE(says(refusal("full:uses=2.5"), "no whole number"));
+  EXPECT_TRUE(says(refusal("full:uses=2.5"), "not a whole number"));
   for (const char* text :
        {"horizon=99ms", "horizon=61s", "margin=0.99", "uses=101", "threshold=-1"})
     EXPECT_TRUE(says(refusal(std::string("full:") + text), "out of bounds")) << text;
