@@ -122,6 +122,28 @@ def backticked_symbols_exist(tree):
                     yield Offence(path, number, f"no such symbol: {quoted}")
 
 
+def answers_are_found(tree):
+    """A row of the questions: question, files, words to search for in them, pages."""
+    path = "docs/internals/where_is_what.md"
+    rows = 0
+    for number, line in tree.lines(path) if path in tree.files else ():
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if not line.startswith("| ") or cells[0] == "question":
+            continue
+        rows += 1
+        if len(cells) != 4 or not BACKTICKED.search(cells[2]) or not LINK.search(cells[3]):
+            yield Offence(path, number, "a row is: question, files, words to search for, pages")
+            continue
+        files = [posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
+                 for target in LINK.findall(cells[1])]
+        text = "\n".join(tree.files.get(file, "") for file in files)
+        for words in BACKTICKED.findall(cells[2]):
+            if words not in text:
+                yield Offence(path, number, f"not in {', '.join(files)}: {words}")
+    if path in tree.files and rows < 12:
+        yield Offence(path, 1, f"{rows} questions, at least 12 are expected")
+
+
 def todo_has_an_issue(tree):
     for path in tree.files:
         if path.startswith("tests/tidy/"):
@@ -144,4 +166,4 @@ def nothing_about_our_workplace(tree):
 
 
 CHECKS = [links_lead_somewhere, anchors_exist, tables_are_whole, backticked_paths_exist, backticked_symbols_exist,
-          todo_has_an_issue, nothing_about_our_workplace]
+          answers_are_found, todo_has_an_issue, nothing_about_our_workplace]

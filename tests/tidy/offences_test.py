@@ -9,6 +9,8 @@ import sizes
 from tidy import CHECKS
 from tree import Tree, strip_cpp
 
+QUESTIONS = "docs/internals/where_is_what.md"
+QUESTION_ROW = "| Where? | [a](../../a.cpp) | `open_gate` | [b](b.md) |\n"
 LONG_BODY = "  step();\n" * 70
 
 
@@ -127,6 +129,14 @@ CASES = [
     (documents.backticked_symbols_exist,
      {"README.md": "`vma::gone(p)`\n"}, ("README.md", 1),
      {"README.md": "`vma::alloc(n, vma::gpu(0))`\n", "include/vma/vma.hpp": "void* alloc();\n"}),
+    (documents.answers_are_found,
+     {QUESTIONS: QUESTION_ROW * 12 + "| What? | [a](../../a.cpp) | `close_gate` | [b](b.md) |\n",
+      "a.cpp": "open_gate"},
+     (QUESTIONS, 13),
+     {QUESTIONS: QUESTION_ROW * 12, "a.cpp": "open_gate"}),
+    (documents.answers_are_found,
+     {QUESTIONS: QUESTION_ROW * 11, "a.cpp": "open_gate"}, (QUESTIONS, 1),
+     {QUESTIONS: QUESTION_ROW * 12, "a.cpp": "open_gate"}),
     (documents.todo_has_an_issue,
      {"runtime/base/a.cpp": "\n// TODO: later\n"}, ("runtime/base/a.cpp", 2),
      {"runtime/base/a.cpp": "// TODO(#12): later\n"}),
