@@ -22,7 +22,7 @@ def number(text):
     """Of what a table has; None where that is empty."""
     value = float(text) if text not in ("", None) else None
     if value is not None and not math.isfinite(value):
-        raise ValueError(f"{text} is no number")
+        raise ValueError(f"{text} is not a number")
     return value
 
 

@@ -146,7 +146,7 @@ class Files(Pages):
                 ("# made up", "made up", "study.csv: line 1: does not say how"),
                 ("cost_s,", "costs,", "study.csv: line 2: there is no column cost_s"),
                 ("m,t,slow,2,4,", "m,t,slow,2,no,", "study.csv: line 5: .*no"),
-                ("m,t,slow,2,4,", "m,t,slow,2,nan,", "study.csv: line 5: nan is no number"),
+                ("m,t,slow,2,4,", "m,t,slow,2,nan,", "study.csv: line 5: nan is not a number"),
                 ("m,t,slow,2,4,", "m,t,slow,2,,", "study.csv: line 5: a cost of nothing"),
                 ("m,t,slow,", "m,t,static,", "m, t: two cells of static")):
             with self.subTest(says):

@@ -143,7 +143,7 @@ json::value parse(std::string_view text, const std::string& file) {
   boost::system::error_code failed;
   parser.write(text.data(), text.size(), failed);
   if (!failed) parser.finish(failed);
-  if (failed) refuse(file, "is no JSON: " + failed.message());
+  if (failed) refuse(file, "is not valid JSON: " + failed.message());
   return parser.release();
 }
 

@@ -18,7 +18,7 @@ JsonReader::JsonReader(const boost::json::value& value, const JsonText* text, st
       file_(std::move(file)),
       path_(std::move(path)),
       call_(std::move(call)) {
-  if (object_ == nullptr) refuse("", "is no object");
+  if (object_ == nullptr) refuse("", "is not an object");
 }
 
 JsonReader::JsonReader(const boost::json::value& value, std::string file, std::string path,
@@ -57,7 +57,7 @@ const boost::json::value& JsonReader::at(std::string_view key) {
 
 const boost::json::array& JsonReader::list(std::string_view key) {
   const boost::json::array* array = at(key).if_array();
-  if (array == nullptr) refuse(key, "is no list");
+  if (array == nullptr) refuse(key, "is not a list");
   return *array;
 }
 
@@ -78,7 +78,7 @@ bool JsonReader::flag(std::string_view key, bool otherwise) {
 
 double JsonReader::number(std::string_view key, double least, double most) {
   const boost::json::value& value = at(key);
-  if (!value.is_number()) refuse(key, "is no number");
+  if (!value.is_number()) refuse(key, "is not a number");
   const double number = value.to_number<double>();
   if (!std::isfinite(number) || number < least || number > most) {
     refuse(key, fmt::format("{} is not between {} and {}", number, least, most));

@@ -27,7 +27,7 @@ class FormCheck {
     if (const json::object* file = json.if_object()) {
       members(*file, "", "");
     } else {
-      refuse("", "is no object");
+      refuse("", "is not an object");
     }
     return std::move(form_);
   }
@@ -91,7 +91,8 @@ class FormCheck {
   void number(const json::value& value, const std::string& path, const MachineKey& key) {
     const bool whole = key.form == Form::integer || key.form == Form::integers;
     const double number = value.is_number() ? value.to_number<double>() : NAN;
-    if (std::isnan(number)) return refuse(path, whole ? "is not a whole number" : "is no number");
+    if (std::isnan(number))
+      return refuse(path, whole ? "is not a whole number" : "is not a number");
     if (whole && (number != std::floor(number) || std::abs(number) > 1e15)) {
       return refuse(path, "is not a whole number");
     }
@@ -128,13 +129,13 @@ class FormCheck {
 
   void object(const json::value& value, const std::string& path, const std::string& pattern) {
     const json::object* object = value.if_object();
-    if (object == nullptr) return refuse(path, "is no object");
+    if (object == nullptr) return refuse(path, "is not an object");
     members(*object, path, pattern);
   }
 
   void objects(const json::value& value, const std::string& path, const std::string& pattern) {
     const json::array* list = value.if_array();
-    if (list == nullptr) return refuse(path, "is no list");
+    if (list == nullptr) return refuse(path, "is not a list");
     for (std::size_t i = 0; i < list->size(); ++i) {
       const std::string place = JsonText::join(path, i);
       form_.paths.insert(place);

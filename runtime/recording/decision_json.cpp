@@ -69,7 +69,7 @@ std::uint64_t address(JsonReader& json, std::string_view key) {
   std::uint64_t value = 0;
   const char* const end = text.data() + text.size();
   if (!text.starts_with("0x") || std::from_chars(text.data() + 2, end, value, 16).ptr != end) {
-    json.refuse(key, "is no address");
+    json.refuse(key, "is not an address");
   }
   return value;
 }

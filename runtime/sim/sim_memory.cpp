@@ -77,7 +77,7 @@ void SimMemory::unreserve(Address begin, std::uint64_t size_bytes) {
   MutexLock lock(mutex_);
   const auto found = reservations_.find(to_integer(begin));
   if (found == reservations_.end() || found->second != size_bytes) {
-    throw invalid("cuMemAddressFree", range_text(begin, size_bytes) + " is no reservation");
+    throw invalid("cuMemAddressFree", range_text(begin, size_bytes) + " is not a reservation");
   }
   const auto inside = mappings_.lower_bound(to_integer(begin));
   if (inside != mappings_.end() && inside->first < to_integer(begin) + size_bytes) {

@@ -133,7 +133,7 @@ class Garbage(WithFolder):
 
     def test_no_json(self):
         for text, reason in (("", "line 1"), ("{", "line 1"), ("[]", "no JSON object"),
-                             ('{"cell": NaN}', "NaN is no JSON number"), ("[" * 100000, "recursion")):
+                             ('{"cell": NaN}', "NaN is not a JSON number"), ("[" * 100000, "recursion")):
             self.path().write_text(text)
             self.refused(reason)
         self.path().write_bytes(b"\xff\xfe")

@@ -226,10 +226,10 @@ std::vector<std::string> Reader::parameters(JsonReader& json) const {
   std::vector<std::string> values;
   if (!json.has("parameters")) return values;
   const boost::json::object* const object = json.at("parameters").if_object();
-  if (object == nullptr) json.refuse("parameters", "is no object");
+  if (object == nullptr) json.refuse("parameters", "is not an object");
   for (const auto& member : *object) {
     if (!member.value().is_number())
-      json.refuse(JsonText::join("parameters", std::string_view(member.key())), "is no number");
+      json.refuse(JsonText::join("parameters", std::string_view(member.key())), "is not a number");
     values.push_back(
         fmt::format("{}={}", std::string_view(member.key()), sweep_text(member.value())));
   }
@@ -315,7 +315,7 @@ void Reader::read_traces(Experiment& experiment) {
   each(
       "traces",
       [&](std::size_t i, const std::string&) {
-        json_.refuse(element("traces", i), "is no object");
+        json_.refuse(element("traces", i), "is not an object");
       },
       [&](std::size_t i, JsonReader& json) {
         experiment.traces.push_back(trace(json));

@@ -24,7 +24,7 @@ std::vector<std::string> read_sweep(JsonReader& policy) {
   std::vector<std::string> texts{policy.text("policy")};
   if (!policy.has("sweep")) return texts;
   const boost::json::object* const sweep = policy.at("sweep").if_object();
-  if (sweep == nullptr) policy.refuse("sweep", "is no object");
+  if (sweep == nullptr) policy.refuse("sweep", "is not an object");
   for (const auto& member : *sweep) {
     const std::string_view name(member.key());
     const std::string key = JsonText::join("sweep", name);

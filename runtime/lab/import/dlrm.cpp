@@ -45,7 +45,7 @@ RowClass read_class(std::string_view line) {
     found.most = 2 * found.least;
   } else {
     const std::size_t comma = range.find(", ");
-    if (comma == std::string_view::npos || !range.ends_with(']')) refuse_line("is no class");
+    if (comma == std::string_view::npos || !range.ends_with(']')) refuse_line("is not a class");
     found.least = number_of(range.substr(0, comma));
     found.most = number_of(range.substr(comma + 2, range.size() - comma - 3));
   }

@@ -64,7 +64,7 @@ class RecordedEvents : public RecordListener {
     event.chunk_bytes = record.chunk_bytes;
     if (fault_of(event) != nullptr) return bad(fault_of(event));
     if (record.chunk_bytes == 0 || record.chunk_bytes > trace_object_bytes_max) {
-      return bad("an allocation of chunks of no size");
+      return bad("an allocation with chunks of size 0");
     }
     const auto [found, is_new] =
         lives_.try_emplace(record.allocation, Life{record.bytes, record.chunk_bytes});
@@ -124,7 +124,7 @@ class RecordedEvents : public RecordListener {
       return bad(fmt::format("a use of allocation {}, which does not exist", record.allocation));
     }
     Life& life = found->second;
-    if (record.time < now_ && life.begin < now_) return bad("a use that comes too late");
+    if (record.time < now_ && life.begin < now_) return bad("a use that is too late");
     TraceEvent event;
     event.time = std::max(record.time, life.begin);
     // At the same time it would follow the free.

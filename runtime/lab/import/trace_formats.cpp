@@ -28,7 +28,7 @@ const std::array formats{
                 azure_parameters, convert_azure},
     TraceFormat{"dlrm", "locality statistics of embedding look-ups: locality_stats_*.txt",
                 "facebookresearch/dlrm_datasets", "MIT", dlrm_parameters, convert_dlrm},
-    TraceFormat{"g10", "kernels and tensors of training: *_kernels.jsonl beside *_tensors.csv",
+    TraceFormat{"g10", "kernels and tensors of training: *_kernels.jsonl with *_tensors.csv",
                 "derived from platformxlab/G10", "Apache-2.0", g10_parameters, convert_g10,
                 g10_files},
     TraceFormat{"llmservingsim", "requests of a run of vLLM: *.vllm_requests.jsonl",

@@ -109,7 +109,7 @@ const char* TraceLineFields::text(std::string_view text) {
     case Field::use: return set_use(text);
     case Field::home: return set_home(text);
     case Field::tag: tag_ = text; return nullptr;
-    default: return "is no number";
+    default: return "is not a number";
   }
 }
 

@@ -33,7 +33,9 @@ struct Handler {
     failed = json::error::syntax;
     return false;
   }
-  bool only_members(json::error_code& failed) { return inside || judge("is no object", failed); }
+  bool only_members(json::error_code& failed) {
+    return inside || judge("is not an object", failed);
+  }
 
   bool on_document_begin(json::error_code&) { return true; }
   bool on_document_end(json::error_code&) { return true; }
@@ -43,7 +45,7 @@ struct Handler {
   }
   bool on_object_end(std::size_t, json::error_code&) { return true; }
   bool on_array_begin(json::error_code& failed) {
-    return judge(inside ? "is a list" : "is no object", failed);
+    return judge(inside ? "is a list" : "is not an object", failed);
   }
   bool on_array_end(std::size_t, json::error_code&) { return true; }
   bool on_key_part(json::string_view part, std::size_t, json::error_code&) {

@@ -180,7 +180,7 @@ void HistogramFill::bring_in(const Snapshot& snapshot, PlaceId place, Room& room
     plan.move(hot.chunk, place, std::max(0.0, saved - cost),
               "in bin " + std::to_string(hot.bin) + " of " + name_of(snapshot, place) +
                   (hot.bin >= gpu.hot ? ", which fits those from " + std::to_string(gpu.hot) + " on"
-                                      : ", of which some fit besides the hot ones") +
+                                      : ", some of which fit in addition to the hot ones") +
                   "; asked for " + rate_text(rate));
   }
 }

@@ -214,8 +214,8 @@ int run_machine_show(const std::string& name) {
   fmt::print("peers GB/s: {}{}\n", peers_of(description),
              both > 0 ? fmt::format("; by kernels {:.4g} in and out together", both) : "");
   fmt::print(
-      "\nreads are those of a kernel on the first place, of memory at the second; a move is "
-      "its copy and\nwhat stands beside it, of which streams stand still for the stall\n\n");
+      "\nreads are those of a kernel on the first place, of memory at the second; a move takes its "
+      "copy\nplus the columns beside it; streams wait only for the stall\n\n");
   print_routes(route_kinds(machine));
   return 0;
 }

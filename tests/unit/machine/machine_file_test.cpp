@@ -118,7 +118,7 @@ TEST(MachineFile, RefusesByPlaceAndReason) {
       {"\"gb_s\": 20", "\"gb_s\": 20, \"both_ways_gb_s\": 2e6",
        "peer_link.both_ways_gb_s: 2000000 is not between"},
       {"\"gb_s\": 20", "\"gb_s\": 20, \"both_ways_gb_s\": \"664\"",
-       "peer_link.both_ways_gb_s: is no number"},
+       "peer_link.both_ways_gb_s: is not a number"},
       {"\"nvlink\", \"gb_s\": 20", "\"pcie\", \"gb_s\": 20, \"both_ways_gb_s\": 30",
        "peer_link.both_ways_gb_s: is not a known key of this object"},
       {"\"nvlink\", \"gb_s\": 20", "\"none\", \"both_ways_gb_s\": 30",
@@ -155,7 +155,7 @@ TEST(MachineFile, RefusesByPlaceAndReason) {
     EXPECT_NE(what.find(it.says), std::string::npos) << what;
   }
   EXPECT_NE(file_refusal("").find("line 1"), std::string::npos) << file_refusal("");
-  EXPECT_NE(file_refusal("[]").find("is no object"), std::string::npos) << file_refusal("[]");
+  EXPECT_NE(file_refusal("[]").find("is not an object"), std::string::npos) << file_refusal("[]");
   EXPECT_NE(file_refusal(machine_with("", "") + "x").find("line 10"), std::string::npos);
 }
 

@@ -97,7 +97,8 @@ TEST(MachineSources, AnEntryThatSaysNothingIsRefused) {
     ASSERT_EQ(problems.size(), 1u);
     EXPECT_NE(problems[0].find(it.says), std::string::npos) << problems[0];
   }
-  EXPECT_NE(problems_of(machine_of("[]")).front().find("sources: is no object"), std::string::npos);
+  EXPECT_NE(problems_of(machine_of("[]")).front().find("sources: is not an object"),
+            std::string::npos);
 }
 
 TEST(MachineSources, OnlyMachinesForTestsMayBeMadeUp) {

@@ -32,7 +32,7 @@ def read_json(path):
 
 
 def refuse_constant(text):
-    raise ValueError(f"{text} is no JSON number")
+    raise ValueError(f"{text} is not a JSON number")
 
 
 def is_number(value):

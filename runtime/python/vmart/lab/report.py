@@ -140,7 +140,7 @@ def write_report(folder, pictured_max=PICTURED_MAX, wanted=(), say=print):
     try:
         library("pyarrow")
     except MissingLibrary as error:
-        say(f"results.parquet is left out: {error}")
+        say(f"skipped results.parquet: {error}")
     else:
         written.append(pathlib.Path(folder) / "results.parquet")
         write_whole(written[1], results.cells.to_parquet(engine="pyarrow", index=False))

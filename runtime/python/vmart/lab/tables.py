@@ -17,7 +17,7 @@ COLUMNS = (
     ("stall_s", "stall", "seconds", "sum of the stalls of all moves"),
     ("thrashes", "thrashes", "count", "moves back to where the chunk came from"),
     ("settle_s", "settle", "seconds", "from a mark of the trace until accesses are fast again, mean"),
-    ("accesses_lost", "lost", "count", "accesses of what found no room"),
+    ("accesses_lost", "lost", "count", "accesses to objects without room"),
 )
 COUNTS = {metric for metric, _, kind, _ in COLUMNS if kind == "count"}
 BEST = ' class="best"'

@@ -116,7 +116,7 @@ TEST_F(ExperimentReader, RefusesByLineAndReason) {
       {"\"hbm_gib\": 0.5", "\"hbm\": 0.5",
        "line 4: machines[1].hbm: is not a known key of this object; did you mean \"hbm_"},
       {"\"a small one\"", "\"test-2\"", "line 4: machines[1]: \"test-2\" was already used"},
-      {"[\"test-2\",", "[7,", "line 3: machines[0]: is no object"},
+      {"[\"test-2\",", "[7,", "line 3: machines[0]: is not an object"},
       {"zipf-drift", "zipf", "line 6: traces[0].generate: traces: invalid_argument: there is no"},
       {"\"objects\": 40", "\"objects\": 0", "line 6: traces[0].generate: TraceValues"},
       {"\"objects\": 40", "\"objects\": \"x\"", "line 6: traces[0].parameters.objects: is no num"},

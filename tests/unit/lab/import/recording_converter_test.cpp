@@ -133,7 +133,7 @@ TEST_F(RecordingConverter, WhatMakesNoSenseIsCounted) {
   EXPECT_EQ(bad_, (Lines{"2: a use of allocation 2, which does not exist",
                          "3: a use beyond its allocation", "5: its passes are not a number above 0",
                          "6: a free of allocation 2, which does not exist",
-                         "7: allocation 1 already exists", "9: a use that comes too late",
+                         "7: allocation 1 already exists", "9: a use that is too late",
                          "11: a use of an allocation that was freed"}));
   ASSERT_EQ(events.size(), 4u);
   EXPECT_EQ(events[1], recorded(3, 1, 60, 4)) << "cut at the allocation's end";

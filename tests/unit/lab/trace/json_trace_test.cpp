@@ -99,8 +99,8 @@ TEST_F(JsonTrace, OneBadLineTooManyIsFatal) {
 
 TEST_F(JsonTrace, SaysWhatIsWrongWithALine) {
   const std::string access = "{\"event\":\"access\",\"time_ns\":1,\"object\":2,\"bytes\":3";
-  EXPECT_EQ(reason_of("[]"), "is no object");
-  EXPECT_EQ(reason_of("7"), "is no object");
+  EXPECT_EQ(reason_of("[]"), "is not an object");
+  EXPECT_EQ(reason_of("7"), "is not an object");
   EXPECT_EQ(reason_of("{}"), "event: is missing");
   EXPECT_EQ(reason_of("{\"event\":\"acess\"}"),
             "event: is not one of access, alloc, free, tag, mark and place");
@@ -116,7 +116,7 @@ TEST_F(JsonTrace, SaysWhatIsWrongWithALine) {
   EXPECT_EQ(reason_of(access + ",\"use\":7}"), "use: must be a string");
   EXPECT_EQ(reason_of(access + ",\"use\":\"rw\"}"),
             "use: is not one of read, write and read_write");
-  EXPECT_EQ(reason_of(access + ",\"task\":\"7\"}"), "task: is no number");
+  EXPECT_EQ(reason_of(access + ",\"task\":\"7\"}"), "task: is not a number");
   EXPECT_EQ(reason_of(access + ",\"task\":null}"), "task: is null");
   EXPECT_EQ(reason_of(access + ",\"task\":[1]}"), "task: is a list");
   EXPECT_EQ(reason_of(access + ",\"task\":{}}"), "task: is an object");
