@@ -20,20 +20,42 @@ say() { printf 'vmart: %s\n' "$*"; }
 set_up() {
   local purpose=$1
   mkdir -p "$deps"
+  if [[ $purpose == demo ]]; then install_demo_packages; fi
   need_command g++ g++
   need_command cmake cmake
   need_command ninja ninja-build
   need_header fmt/format.h libfmt-dev
   set_up_boost
-  set_up_cuda_header
-  want_command ccache ccache "rebuilds are slower" || true
-  set_up_tools
-  if [[ $purpose != demo ]]; then set_up_tests "$purpose"; fi
+  if [[ $purpose == demo && ${VMART_DRIVER:-} == sim* ]]; then
+    cmake_arguments+=(-DVMART_SIM_ONLY=ON)  # Nothing of CUDA is needed then.
+  else
+    set_up_cuda_header
+    cmake_arguments+=(-DVMART_SIM_ONLY=OFF)
+  fi
+  if [[ $purpose != demo ]]; then
+    want_command ccache ccache "rebuilds are slower" || true
+    set_up_tools
+    set_up_tests "$purpose"
+  fi
   stop_if_missing
   if ! cmake_is_recent; then
     say "CMake 3.25 or newer is needed; this is $(cmake --version | head -n 1)"
     exit 1
   fi
+}
+
+# One call of apt is quicker than one a package. What it cannot get is looked at again one by one.
+install_demo_packages() {
+  local packages=() boost
+  has_command g++ || packages+=(g++)
+  has_command cmake || packages+=(cmake)
+  has_command ninja || packages+=(ninja-build)
+  [[ -f /usr/include/fmt/format.h ]] || packages+=(libfmt-dev)
+  if [[ ! -d /usr/include/boost ]]; then
+    if can_install; then refresh_apt_lists; fi
+    if boost=$(boost_package); then packages+=("$boost"); fi
+  fi
+  ((${#packages[@]} == 0)) || install_packages "${packages[@]}" || true
 }
 
 set_up_tools() {

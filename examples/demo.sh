@@ -17,15 +17,33 @@ choose_driver() {
 }
 
 main() {
+  choose_driver
   set_up demo
   cd "$root"
+  # Only what runs: the library in a few large units, and one example.
   say "building (build/demo)"
   cmake --preset release -B build/demo -DCMAKE_CXX_COMPILER=g++ "${cmake_arguments[@]}" \
-    -DVMART_BUILD_TESTS=OFF -DVMART_BUILD_BENCH=OFF >"$deps/configure.log" 2>&1 ||
+    -DVMART_ONE_BATCH=ON -DVMART_BUILD_TESTS=OFF -DVMART_BUILD_BENCH=OFF \
+    -DVMART_BUILD_TOOLS=OFF >"$deps/configure.log" 2>&1 ||
     { cat "$deps/configure.log"; exit 1; }
-  cmake --build build/demo
-  choose_driver
-  exec build/demo/examples/migrate_once "$@"
+  cmake --build build/demo --target migrate_once
+  build/demo/examples/migrate_once "$@"
+  say_what_next
+}
+
+say_what_next() {
+  local driver=${VMART_DRIVER:+VMART_DRIVER=$VMART_DRIVER }
+  cat <<END
+
+Next:
+  cmake --build build/demo --target live_move && ${driver}build/demo/examples/live_move
+      the same while kernels run on the memory
+  VMART_DRIVER=sim:gh200 build/demo/examples/migrate_once
+      another simulated machine: GPU and host memory of a Grace Hopper
+  cmake --build build/demo --target oversubscribe && ${driver}build/demo/examples/oversubscribe
+      more memory than a GPU holds
+docs/tutorial/first_move.md does it in a program of your own.
+END
 }
 
 main "$@"

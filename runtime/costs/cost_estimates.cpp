@@ -193,7 +193,7 @@ MachineCosts described_costs(const Topology& topology, const MachineDescription&
     const LinearCost dark = LinearCost::through(small, model.remap(source, target, small, gpus),
                                                 large, model.remap(source, target, large, gpus));
     costs.move_fixed(from, to) =
-        dark.fixed + vma::microseconds(machine.costs.copy_latency_us + machine.costs.enqueue_us);
+        dark.fixed + from_microseconds(machine.costs.copy_latency_us + machine.costs.enqueue_us);
     costs.move_per_byte(from, to) = dark.per_byte;
     costs.stall_fixed(from, to) = dark.fixed;
     costs.stall_per_byte(from, to) = dark.per_byte + settle_per_byte(costs, topology, from, to);

@@ -13,7 +13,7 @@ namespace json = boost::json;
 
 constexpr const char* kernel_key = "kernel_gap_ns";
 constexpr const char* round_key = "round_gap_ns";
-constexpr double ns_max = 1e12;
+constexpr double gap_ns_max = 1e12;
 
 json::array written(const std::vector<Time>& gaps) {
   json::array times;
@@ -23,7 +23,7 @@ json::array written(const std::vector<Time>& gaps) {
 
 std::vector<Time> read(JsonReader& json, const char* key, std::size_t gpus) {
   std::vector<Time> gaps;
-  for (const double ns : read_gpu_numbers(json, key, gpus, ns_max))
+  for (const double ns : read_gpu_numbers(json, key, gpus, gap_ns_max))
     gaps.emplace_back(static_cast<Time::rep>(ns));
   return gaps;
 }

@@ -37,7 +37,7 @@ bool on_host(Location at) {
 
 }  // namespace
 
-TimePoint microseconds(double us) {
+TimePoint from_microseconds(double us) {
   return TimePoint(static_cast<TimePoint::rep>(us * 1e3));
 }
 
@@ -52,7 +52,7 @@ TimePoint look_up(const CostTable& table, std::uint64_t size_bytes, int gpus) {
                  at_size(table.sizes_mib, table.us[upper - 1], size),
                  at_size(table.sizes_mib, table.us[upper], size));
   }
-  return microseconds(std::max(us, table.floor_us));
+  return from_microseconds(std::max(us, table.floor_us));
 }
 
 TimePoint CostModel::create(Location at, std::uint64_t size_bytes) const {
@@ -73,7 +73,7 @@ TimePoint CostModel::grant(const GrantSituation& grant) const {
   if (on_host(grant.at)) {
     // Page by page: what the table says of the smallest chunk, and then each MiB for each GPU.
     return look_up(costs.grant_later, 0, grant.gpus) +
-           microseconds(costs.host_grant_us_per_mib * mib(grant.size_bytes) * grant.gpus);
+           from_microseconds(costs.host_grant_us_per_mib * mib(grant.size_bytes) * grant.gpus);
   }
   if (grant.shown_elsewhere) return look_up(costs.grant_shadow, grant.size_bytes, grant.gpus);
   if (grant.cold_peers > 0) {
@@ -96,7 +96,7 @@ TimePoint CostModel::unmap(Location at, std::uint64_t size_bytes, int gpus) cons
   const CostParameters& costs = machine_.costs;
   if (!on_host(at)) return look_up(costs.unmap, size_bytes, gpus);
   return look_up(costs.unmap, 0, gpus) +
-         microseconds(costs.host_unmap_us_per_mib * mib(size_bytes) * gpus);
+         from_microseconds(costs.host_unmap_us_per_mib * mib(size_bytes) * gpus);
 }
 
 TimePoint CostModel::remap(Location from, Location to, std::uint64_t size_bytes, int gpus) const {
@@ -104,7 +104,7 @@ TimePoint CostModel::remap(Location from, Location to, std::uint64_t size_bytes,
   later.at = to;
   later.size_bytes = size_bytes;
   later.gpus = gpus;
-  return unmap(from, size_bytes, gpus) + microseconds(machine_.costs.map_us) + grant(later);
+  return unmap(from, size_bytes, gpus) + from_microseconds(machine_.costs.map_us) + grant(later);
 }
 
 double CostModel::bandwidth(Location from, Location to) const {
@@ -117,7 +117,7 @@ double CostModel::bandwidth(Location from, Location to) const {
 }
 
 TimePoint CostModel::copy(Location from, Location to, std::uint64_t size_bytes) const {
-  return microseconds(machine_.costs.copy_latency_us) +
+  return from_microseconds(machine_.costs.copy_latency_us) +
          at_bandwidth(size_bytes, bandwidth(from, to));
 }
 

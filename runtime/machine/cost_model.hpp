@@ -44,6 +44,6 @@ class CostModel {
 
 /// The table's value at a size and a count of GPUs.
 TimePoint look_up(const CostTable& table, std::uint64_t size_bytes, int gpus);
-TimePoint microseconds(double us);
+TimePoint from_microseconds(double us);
 
 }  // namespace vma

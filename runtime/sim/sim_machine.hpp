@@ -124,7 +124,7 @@ class SimMachine {
 class CallTime {
  public:
   CallTime(SimMachine& machine, TimePoint cost);
-  CallTime(SimMachine& machine, double cost_us) : CallTime(machine, microseconds(cost_us)) {}
+  CallTime(SimMachine& machine, double cost_us) : CallTime(machine, from_microseconds(cost_us)) {}
   ~CallTime() { clock_.spend(after_); }
   CallTime(const CallTime&) = delete;
   CallTime& operator=(const CallTime&) = delete;

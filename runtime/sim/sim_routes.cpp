@@ -25,7 +25,7 @@ std::vector<TimePoint*> SimRoutes::links(Location from, Location to) {
 SimRoutes::Span SimRoutes::occupy(Location from, Location to, std::uint64_t size_bytes,
                                   TimePoint earliest) {
   const TimePoint duration =
-      costs_.copy(from, to, size_bytes) - microseconds(costs_.parameters().copy_latency_us);
+      costs_.copy(from, to, size_bytes) - from_microseconds(costs_.parameters().copy_latency_us);
   const MutexLock lock(mutex_);
   TimePoint begin = earliest;
   const std::vector<TimePoint*> taken = links(from, to);

@@ -45,7 +45,7 @@ TimePoint WorkRunner::run(const Work& work, DeviceId device, TimePoint start, Wo
 
 TimePoint WorkRunner::copy(const CopyWork& work, int device, TimePoint start, WorkPlace& place) {
   const std::uint64_t piece = piece_of(work.size_bytes, clock_);
-  TimePoint end = start + microseconds(costs_.parameters().copy_latency_us);
+  TimePoint end = start + from_microseconds(costs_.parameters().copy_latency_us);
   for (std::uint64_t done = 0; done < work.size_bytes;) {
     const std::uint64_t left = std::min(work.size_bytes - done, piece);
     const Segment source = memory_.touch_or_host(device, work.source + done, left, false);
