@@ -110,7 +110,7 @@ Sample chunk_life(Driver& driver, Location at, std::uint64_t bytes) {
 /// The driver, and the keepers from the first benchmark on that wants them: those without run
 /// first.
 struct Bench {
-  std::unique_ptr<Driver> driver = open_driver(settle({}).driver);
+  std::unique_ptr<Driver> driver = open_driver(resolve_settings({}).driver);
   std::unique_ptr<StandingKeepers> keepers;
 
   Bench() {

@@ -41,7 +41,7 @@ void step(const std::string& name, const Runtime* runtime) {
 
 void run_contexts() {
   step("before", nullptr);
-  const std::unique_ptr<Driver> driver = open_driver(settle({}).driver);
+  const std::unique_ptr<Driver> driver = open_driver(resolve_settings({}).driver);
   for (int device = 0; device < driver->device_count(); ++device) {
     driver->retain_primary(DeviceId{device});
     step(fmt::format("context on gpu({})", device), nullptr);

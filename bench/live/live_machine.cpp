@@ -38,7 +38,7 @@ std::unique_ptr<RuntimeParts> make_parts(const LiveSettings& chosen) {
   RuntimeOptions options;
   options.cache_bytes_per_gpu = cache_bytes;
   options.host_cache_bytes = cache_bytes;
-  Settings settings = settle(options);
+  Settings settings = resolve_settings(options);
   settings.stall_budget = chosen.stall_budget;
   settings.tuning = chosen.tuning;
   settings.nvml.clear();  // Its calls would run beside what is measured.

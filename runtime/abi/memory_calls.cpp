@@ -1,7 +1,7 @@
 // The C calls about memory that stays where it is.
 #include "abi/boundary.hpp"
 
-#include "runtime/checks.hpp"
+#include "runtime/argument_checks.hpp"
 #include "runtime/runtime_parts.hpp"
 
 #include <vma/vma.hpp>

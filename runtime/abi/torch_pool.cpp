@@ -10,7 +10,7 @@
 // cannot be known of is a capture of other code, on a stream that is neither `stream`, nor
 // attached, nor blocking.
 #include "abi/boundary.hpp"
-#include "abi/late_frees.hpp"
+#include "abi/deferred_frees.hpp"
 
 #include "base/log.hpp"
 #include "runtime/runtime_parts.hpp"
@@ -25,8 +25,8 @@ namespace {
 enum class Capturing { not_known_of, elsewhere, here };
 
 /// Never destroyed: PyTorch frees until the process has ended.
-LateFrees& late_frees() {
-  static LateFrees* const late = new LateFrees();
+DeferredFrees& deferred_frees() {
+  static DeferredFrees* const late = new DeferredFrees();
   return *late;
 }
 
@@ -66,9 +66,10 @@ void* alloc_segment(std::size_t size_bytes, int device, Stream stream) {
   try {
     return runtime().alloc(size_bytes, gpu(device), options);
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::out_of_memory || late_frees().count() == 0) throw;
+    if (error.kind() != ErrorKind::out_of_memory || deferred_frees().count() == 0) throw;
   }
-  if (what_captures(nullptr, stream) == Capturing::not_known_of) late_frees().free_all(runtime());
+  if (what_captures(nullptr, stream) == Capturing::not_known_of)
+    deferred_frees().free_all(runtime());
   return runtime().alloc(size_bytes, gpu(device), options);
 }
 
@@ -78,10 +79,10 @@ void free_segment(void* pointer, Stream stream) {
       log(LogLevel::warn, "{} was freed while its stream captures, and is kept for the graph",
           fmt::ptr(pointer));
       return;
-    case Capturing::elsewhere: return late_frees().keep(pointer);
+    case Capturing::elsewhere: return deferred_frees().keep(pointer);
     case Capturing::not_known_of:
-      late_frees().free_all(runtime());
-      return free_or_keep(runtime(), pointer, late_frees());
+      deferred_frees().free_all(runtime());
+      return free_or_keep(runtime(), pointer, deferred_frees());
   }
 }
 

@@ -16,8 +16,9 @@ std::optional<std::string> mapping_limit_reached();
 
 /// Returns what `body` does. Where that runs out of memory and the number of mappings is the
 /// cause, throws Error{out_of_memory} that says so. Throws else: what `body` does. For calls as a
-/// whole: not while work is stopped or the lane's turn is held, since reading /proc takes long, and
-/// not around what makes room and tries again, which would take the limit for a full place.
+/// whole: not while work is stopped or the turn for slow calls is held, since reading /proc takes
+/// long, and not around what makes room and tries again, which would take the limit for a full
+/// place.
 template <typename Body>
 auto naming_mapping_limit(const char* call, Body&& body) {
   try {

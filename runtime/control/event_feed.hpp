@@ -1,6 +1,6 @@
 #pragma once
 
-#include "base/event_trace.hpp"
+#include "base/perfetto_trace.hpp"
 #include "base/mutex.hpp"
 #include "control/event_ring.hpp"
 #include "memory/registry.hpp"
@@ -20,7 +20,7 @@ namespace vma {
 class EventFeed {
  public:
   /// Both live longer; `trace` null: none is kept.
-  EventFeed(const Registry& registry, EventTrace* trace) : registry_(registry), trace_(trace) {}
+  EventFeed(const Registry& registry, PerfettoTrace* trace) : registry_(registry), trace_(trace) {}
 
   /// Requires: it has its number.
   void decided(const Decision& decision) noexcept;
@@ -48,7 +48,7 @@ class EventFeed {
   std::uint64_t decision_behind(const ChunkStep& step) const;
 
   const Registry& registry_;
-  EventTrace* const trace_;
+  PerfettoTrace* const trace_;
   EventRing ring_;
   mutable Mutex mutex_;  // Innermost.
   std::map<Address, Planned> planned_ VMART_GUARDED_BY(mutex_);

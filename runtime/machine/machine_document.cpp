@@ -1,8 +1,8 @@
 #include "machine/machine_document.hpp"
 
 #include "machine/machine_folder.hpp"
-#include "machine/machine_form.hpp"
-#include "machine/machine_sense.hpp"
+#include "machine/check_schema.hpp"
+#include "machine/check_consistency.hpp"
 
 #include <vma/error.hpp>
 
@@ -61,10 +61,10 @@ void MachineDocument::refuse(std::string path, std::string reason) {
 }
 
 void MachineDocument::check(int links_left) {
-  MachineForm form = machine_form(text_->value());
+  SchemaCheck form = check_schema(text_->value());
   problems_ = std::move(form.problems);
   if (problems_.empty()) {
-    problems_ = machine_sense(json());
+    problems_ = check_consistency(json());
     follow_costs(links_left);
   }
   if (costs_of_) {

@@ -15,7 +15,7 @@
 
 namespace vma {
 
-/// A machine file, parsed and looked at from all sides: by `machine_form`, `machine_sense` and
+/// A machine file, parsed and looked at from all sides: by `check_schema`, `check_consistency` and
 /// `MachineSources`, and with the file that its costs are taken from. Immutable.
 ///
 /// Where there is a problem, nothing but `problems` may be asked.

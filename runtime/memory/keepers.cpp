@@ -26,13 +26,13 @@ Keepers::Keepers(Driver& driver, const Topology& topology, Ledger& ledger)
   }
 }
 
-void Keepers::poke() {
+void Keepers::probe_grant() {
   for (Accessor& right : rights_) {
     if (right.who == keepers_.front().at()) regrant({&right, 1});
   }
 }
 
-void Keepers::rehearse() {
+void Keepers::warm_grant() {
   regrant(rights_);
 }
 

@@ -21,11 +21,11 @@ class Keepers {
   /// Returns as soon as the driver lets a grant return at all. A thread in cuCtxDestroy behind
   /// stopped work lets no grant and no unmap of others return (driver 580): who must not stand in
   /// the call that counts asks here first. One thread at a time. Throws: what the driver throws.
-  void poke();
+  void probe_grant();
   /// The same of all GPUs that reach the first one, which takes longer. Where the last grant was
   /// milliseconds ago the driver is slow at the next one, and at an unmap and a map too:
   /// docs/results/measurements.md has by how much. Requires: nothing is stopped.
-  void rehearse();
+  void warm_grant();
   /// Releases the spares, so that the driver can use their memory. True if there were any.
   bool give_up_spares() noexcept;
 

@@ -70,7 +70,7 @@ Memory::Memory(Driver& driver, const Topology& topology, const MemoryLimits& lim
       registry_(topology.granularity()),
       contexts_(driver, topology, ledger_),
       pressure_(driver.clock(), limits.pressure_limit),
-      lane_(driver) {}
+      slow_calls_(driver) {}
 
 Memory::~Memory() {
   shut_down();
@@ -282,7 +282,7 @@ void Memory::free_async(Address begin, BoundStream stream) {
     driver_.record(pending->event, stream);
     // A capture that began in between has taken the event, and would end if anybody asked for it.
     refuse_capture();
-    lane_.post_when(ready, [this, pending] {
+    slow_calls_.post_when(ready, [this, pending] {
       contexts_.give_back(pending->stream.context, pending->event);
       give_back(pending->allocation);
     });
@@ -332,7 +332,7 @@ void Memory::check_invariants() {
 }
 
 void Memory::shut_down() noexcept {
-  lane_.stop();
+  slow_calls_.stop();
   for (const Location at : topology_.locations()) {
     release_in_turn(cache_.take_all(at));
     while (release_oldest_copy(at) > 0) {

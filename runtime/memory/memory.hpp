@@ -8,7 +8,7 @@
 #include "memory/clean_copies.hpp"
 #include "memory/contexts_in_use.hpp"
 #include "memory/keepers.hpp"
-#include "memory/lane.hpp"
+#include "memory/slow_call_queue.hpp"
 #include "memory/ledger.hpp"
 #include "memory/memory_watcher.hpp"
 #include "memory/move_claim.hpp"
@@ -60,7 +60,7 @@ struct AllocTerms {
 /// thread.
 class Memory {
  public:
-  /// Whether the caller holds `lane().turn()` already.
+  /// Whether the caller holds `slow_calls().turn()` already.
   enum class Turn { take, held };
 
   Memory(Driver& driver, const Topology& topology, const MemoryLimits& limits);
@@ -102,7 +102,7 @@ class Memory {
   /// From the cache or none; makes no driver call but to unmap a freed allocation's slots.
   Chunk obtain_cached(Location at, std::uint64_t size_bytes);
   /// Refuses what cannot fit by the books, cache and all, before anything of it is made.
-  /// Throws: Error{out_of_memory}. Requires: the caller does not hold `lane().turn()`.
+  /// Throws: Error{out_of_memory}. Requires: the caller does not hold `slow_calls().turn()`.
   void require_room(Location at, std::uint64_t size_bytes, const char* call);
   /// What can still be claimed at `at` by the books, cache and all; UINT64_MAX where nothing limits
   /// it.
@@ -114,12 +114,13 @@ class Memory {
   auto with_room(Ask&& ask, Location at, std::uint64_t size_bytes, Body&& body);
   /// Most that may be booked at `at` from now on; SIZE_MAX is no limit. Where more is, clean copies
   /// go and nothing else is taken back. Throws: Error{invalid_argument}. Requires: the caller does
-  /// not hold `lane().turn()`.
+  /// not hold `slow_calls().turn()`.
   void set_capacity(Location at, std::uint64_t size_bytes);
-  /// Back to the cache; what is over its budget is released by the lane. A busy chunk is kept
-  /// aside, as by `quarantine`. Requires: booked as allocated; idle but for that.
+  /// Back to the cache; what is over its budget is released by the slow-call queue. A busy chunk is
+  /// kept aside, as by `quarantine`. Requires: booked as allocated; idle but for that.
   void retire(Chunk chunk) noexcept;
-  /// Back to the driver, at once. Requires: as `retire`; the caller does not hold `lane().turn()`.
+  /// Back to the driver, at once. Requires: as `retire`; the caller does not hold
+  /// `slow_calls().turn()`.
   void dismiss(Chunk chunk) noexcept;
   /// It stays as the slot's clean copy; back to the cache where nobody can keep track of it, or if
   /// somebody may have written to the slot since `epoch`. Requires: as `retire`; the caller has the
@@ -142,7 +143,7 @@ class Memory {
   /// The cache and the clean copies there go. Returns the bytes that were given back.
   std::uint64_t trim(Location at, Turn turn = Turn::take);
   /// Of the same no more than makes so much room, if there is as much; the cache goes first.
-  /// Returns the bytes that were given back. Requires: the caller holds the lane's turn.
+  /// Returns the bytes that were given back. Requires: the caller holds the turn for slow calls.
   std::uint64_t give_room(Location at, std::uint64_t size_bytes) noexcept;
 
   Driver& driver() noexcept { return driver_; }
@@ -151,7 +152,7 @@ class Memory {
   Keepers& keepers() noexcept { return keepers_; }
   ChunkCache& cache() noexcept { return cache_; }
   CleanCopies& copies() noexcept { return copies_; }
-  Lane& lane() noexcept { return lane_; }
+  SlowCallQueue& slow_calls() noexcept { return slow_calls_; }
   MemoryPressure& pressure() noexcept { return pressure_; }
   Registry& registry() noexcept { return registry_; }
   const Registry& registry() const noexcept { return registry_; }
@@ -200,7 +201,7 @@ class Memory {
   MemoryPressure pressure_;
   Mutex quarantine_mutex_;
   std::vector<Chunk> quarantine_ VMART_GUARDED_BY(quarantine_mutex_);
-  Lane lane_;  // Last: its thread uses all of the above.
+  SlowCallQueue slow_calls_;  // Last: its thread uses all of the above.
 };
 
 template <typename Ask, typename Body>

@@ -48,8 +48,8 @@ std::uint64_t Memory::room_bytes(Location at) const {
 void Memory::require_room(Location at, std::uint64_t size_bytes, const char* call) {
   if (size_bytes <= room_bytes(at)) return;
   {
-    const MutexLock lock(lane_.turn());
-    lane_.run_here();  // What waits to be released is booked until then.
+    const MutexLock lock(slow_calls_.turn());
+    slow_calls_.run_here();  // What waits to be released is booked until then.
   }
   if (size_bytes > room_bytes(at)) throw no_room(limited_account(at), at, size_bytes, call);
 }
@@ -62,7 +62,7 @@ void Memory::set_capacity(Location at, std::uint64_t size_bytes) {
     return account.copies_bytes > 0 && account.total() - account.cached_bytes > size_bytes;
   };
   if (!over()) return;
-  const MutexLock lock(lane_.turn());
+  const MutexLock lock(slow_calls_.turn());
   while (over() && release_oldest_copy(at) > 0) {
   }
 }
@@ -124,7 +124,7 @@ Chunk Memory::obtain(Location at, std::uint64_t size_bytes, Turn turn, const cha
     if (turn == Turn::held) {
       chunk = create_or_make_room(at, size_bytes, call);
     } else {
-      const MutexLock lock(lane_.turn());
+      const MutexLock lock(slow_calls_.turn());
       chunk = create_or_make_room(at, size_bytes, call);
     }
   }
@@ -150,7 +150,7 @@ Chunk Memory::create_or_make_room(Location at, std::uint64_t size_bytes, const c
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::out_of_memory) throw;
   }
-  lane_.run_here();  // Releases that wait for their turn.
+  slow_calls_.run_here();  // Releases that wait for their turn.
   release_in_turn(cache_.take_all(at));
   return create_in_place_of_copies(at, size_bytes, call);
 }
@@ -209,7 +209,7 @@ void Memory::retire(Chunk chunk) noexcept {
 
 void Memory::dismiss(Chunk chunk) noexcept {
   if (!chunk || chunk.busy()) return retire(std::move(chunk));
-  const MutexLock lock(lane_.turn());
+  const MutexLock lock(slow_calls_.turn());
   release(std::move(chunk));
 }
 
@@ -228,7 +228,7 @@ void Memory::quarantine(Chunk chunk, const char* reason) noexcept {
 void Memory::keep_or_release(Location at) noexcept {
   if (!cache_.over_budget(at)) return;
   try {
-    lane_.post([this, at] { release_in_turn(cache_.take_surplus(at)); });
+    slow_calls_.post([this, at] { release_in_turn(cache_.take_surplus(at)); });
   } catch (const std::exception& error) {  // The next one that is over the budget takes it along.
     log(LogLevel::warn, "cannot shrink the cache to its budget yet: {}", error.what());
   }
@@ -267,7 +267,7 @@ void Memory::make_ahead(Location at, std::uint64_t size_bytes) noexcept {
     }
   };
   try {
-    lane_.post(make);
+    slow_calls_.post(make);
   } catch (const std::exception& error) {
     log(LogLevel::debug, "stops allocating host chunks in advance: {}", error.what());
   }
@@ -296,8 +296,8 @@ void Memory::reserve(Location at, std::uint64_t size_bytes, std::uint64_t chunk_
   const std::uint64_t need = size_bytes / wanted + (size_bytes % wanted != 0 ? 1 : 0);
   naming_mapping_limit("vma::reserve", [&] {
     for (std::uint64_t made = have; made < need; ++made) {
-      const MutexLock lock(lane_.turn());
-      lane_.run_here();  // Releases that wait for their turn.
+      const MutexLock lock(slow_calls_.turn());
+      slow_calls_.run_here();  // Releases that wait for their turn.
       Chunk chunk = create_to_keep(at, wanted);
       cache_.reserve_budget(at, wanted, made + 1);
       keep(std::move(chunk));
@@ -332,8 +332,8 @@ std::uint64_t Memory::give_room(Location at, std::uint64_t size_bytes) noexcept 
 std::uint64_t Memory::trim(Location at, Turn turn) {
   topology_.require(at, "vma::trim");
   if (turn == Turn::take) {
-    const MutexLock lock(lane_.turn());
-    lane_.run_here();  // First, since what it makes ahead of need goes too.
+    const MutexLock lock(slow_calls_.turn());
+    slow_calls_.run_here();  // First, since what it makes ahead of need goes too.
     return trim(at, Turn::held);
   }
   ChunkCache::Surplus surplus = cache_.take_all(at);

@@ -1,6 +1,6 @@
 #include <vma/runtime.hpp>
 
-#include "runtime/checks.hpp"
+#include "runtime/argument_checks.hpp"
 #include "runtime/runtime_parts.hpp"
 
 #include "base/log.hpp"

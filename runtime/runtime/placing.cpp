@@ -1,7 +1,7 @@
 // What programs ask of the scheduler.
 #include <vma/runtime.hpp>
 
-#include "runtime/checks.hpp"
+#include "runtime/argument_checks.hpp"
 #include "runtime/runtime_parts.hpp"
 
 namespace vma::inline v1 {

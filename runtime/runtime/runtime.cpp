@@ -1,7 +1,7 @@
 #include <vma/runtime.hpp>
 
 #include "costs/cost_estimates.hpp"
-#include "runtime/checks.hpp"
+#include "runtime/argument_checks.hpp"
 #include "runtime/place_states.hpp"
 #include "runtime/runtime_parts.hpp"
 #include "runtime/runtime_stats.hpp"
@@ -93,7 +93,7 @@ Runtime::Runtime(const RuntimeOptions& options) {
     ProcessExit::hold_back();
     throw Error(ErrorKind::driver_gone, "vma::Runtime", "the process is exiting");
   }
-  const Settings settings = settle(options);
+  const Settings settings = resolve_settings(options);
   parts_ = std::make_unique<RuntimeParts>(open_driver(settings.driver), settings);
 }
 

@@ -3,7 +3,7 @@
 #include "control/explained_moves.hpp"
 #include "costs/cost_estimates.hpp"
 #include "placement/policies/built_in_policies.hpp"
-#include "runtime/checks.hpp"
+#include "runtime/argument_checks.hpp"
 #include "runtime/runtime_stats.hpp"
 
 #include <vma/error.hpp>

@@ -67,7 +67,7 @@ std::atomic<bool> cuda_runtime_open{false};
 Machinery::Machinery(Driver& driver, UseLog& uses, const Settings& settings)
     : topology(Topology::discover(driver, settings.devices)),
       memory(driver, topology, limits_of(settings, topology)),
-      engine(driver, topology, memory.contexts(), memory.ledger(), memory.lane().turn()),
+      engine(driver, topology, memory.contexts(), memory.ledger(), memory.slow_calls().turn()),
       mover(memory, engine, mover_limits_of(settings)),
       launcher(driver, topology, memory.ledger()),
       kernels(driver),

@@ -109,8 +109,8 @@ void Scheduling::stop() noexcept {
   control_.stop();
 }
 
-/// The scheduler adds nothing more once it is closed, and `TraceWriter` writes nothing more: so no
-/// file is in mid-write when the process ends, unless a disk or a pipe does not take it in time.
+/// The scheduler adds nothing more once it is closed, and `PerfettoWriter` writes nothing more: so
+/// no file is in mid-write when the process ends, unless a disk or a pipe does not take it in time.
 void Scheduling::finish_output() noexcept {
   constexpr std::chrono::seconds scheduler_limit(1);
   constexpr std::chrono::seconds write_limit(2);  // For all files together.

@@ -8,7 +8,7 @@
 #include "parking/parker.hpp"
 #include "recording/decision_log.hpp"
 #include "recording/recording.hpp"
-#include "recording/trace_writer.hpp"
+#include "recording/perfetto_writer.hpp"
 #include "runtime/runtime_control.hpp"
 #include "runtime/settings.hpp"
 #include "scheduling/scheduler.hpp"
@@ -49,7 +49,7 @@ class Scheduling {
 
   Driver& driver_;
   Mover& mover_;
-  const std::unique_ptr<TraceWriter> trace_;  // Null: none is kept.
+  const std::unique_ptr<PerfettoWriter> trace_;  // Null: none is kept.
   const std::shared_ptr<EventFeed> feed_;
   DecisionLog decisions_;
   const std::unique_ptr<Recording> recording_;  // Null: nothing is recorded.

@@ -160,7 +160,7 @@ void settle_scheduler(const RuntimeOptions& options, Settings& settings) {
 
 }  // namespace
 
-Settings settle(const RuntimeOptions& options) {
+Settings resolve_settings(const RuntimeOptions& options) {
   log_level();  // A bad VMART_LOG is told now, not with the first message.
   warn_of_unknown_variables();
   Settings settings;

@@ -46,6 +46,6 @@ struct Settings {
 };
 
 /// Throws: Error{invalid_argument} that names the variable and its value.
-Settings settle(const RuntimeOptions& options);
+Settings resolve_settings(const RuntimeOptions& options);
 
 }  // namespace vma

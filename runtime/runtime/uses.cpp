@@ -2,7 +2,7 @@
 // mutex; the log itself knows when it is closed.
 #include <vma/runtime.hpp>
 
-#include "runtime/checks.hpp"
+#include "runtime/argument_checks.hpp"
 #include "runtime/runtime_parts.hpp"
 
 #include <fmt/format.h>

@@ -320,7 +320,7 @@ void Life::drop_and_resume() {
   const auto check_all = [&](const char* stage) {
     undisturbed(stage, [&] {
       Memory& parts = parts_of(*runtime_).machinery->memory;
-      parts.lane().drain();
+      parts.slow_calls().drain();
       parts.check_invariants();
       if (!parts.require(memory, "check")->poisoned()) check_mappings(stage, memory);
     });
@@ -355,7 +355,7 @@ void Life::free() {
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::unknown_pointer) throw;
     }
-    parts_of(*runtime_).machinery->memory.lane().drain();
+    parts_of(*runtime_).machinery->memory.slow_calls().drain();
     parts_of(*runtime_).machinery->memory.check_invariants();
   });
   memory_ = nullptr;
@@ -376,7 +376,7 @@ void Life::end() {
 void Life::check(const char* stage) {
   undisturbed(stage, [&] {
     Memory& memory = parts_of(*runtime_).machinery->memory;
-    memory.lane().drain();
+    memory.slow_calls().drain();
     memory.check_invariants();
     outcome_.poisoned = memory.require(memory_, "check")->poisoned();
     check_bytes(stage);

@@ -43,7 +43,7 @@ TEST(PlantedBug, AForgottenGrantIsSeen) {
   if (access_is_verified) GTEST_SKIP() << "SKIPPED: checked builds end the process at once";
   const Finds finds = skip_each(Call::grant);
   EXPECT_GT(finds.lives, 20);
-  // Keepers and pokes grant nothing that anybody misses.
+  // Keepers and probe grants grant nothing that anybody misses.
   EXPECT_GT(finds.found * 2, finds.lives);
 }
 

@@ -50,7 +50,7 @@ void GpuRig::forgive_leaks() {
 
 void GpuRig::comes_to_rest() {
   Memory& memory = parts_of(*runtime_).machinery->memory;
-  memory.lane().drain();
+  memory.slow_calls().drain();
   memory.check_invariants();
 }
 

@@ -86,7 +86,7 @@ void World::come_to_rest() {
     for (const Stream stream : streams) runtime_->synchronize(stream);
   }
   for (int naps = 0;; ++naps) {
-    memory().lane().drain();
+    memory().slow_calls().drain();
     if (agrees()) break;
     if (!books_.anything_leaving() || naps == naps_max) {
       explain_books("the books differ when all is at rest");

@@ -20,8 +20,9 @@ namespace vma {
 ///
 /// A context costs hundreds of MiB of HBM, so one is made when a route first needs it: on the
 /// source GPU, or the target GPU where the source is the host. A context made while another is held
-/// waits for the hold's end, so routes are made under the lane's turn, which a hold has. Between
-/// GPUs that cannot reach each other the bytes go through pinned host memory in pieces. Any thread.
+/// waits for the hold's end, so routes are made under the turn for slow calls, which a hold has.
+/// Between GPUs that cannot reach each other the bytes go through pinned host memory in pieces. Any
+/// thread.
 class CopyEngine {
  public:
   /// A copy under way. Hand it to `wait` once.
@@ -30,7 +31,7 @@ class CopyEngine {
     EventHandle done{};
   };
 
-  /// `slow_turn` is the lane's.
+  /// `slow_turn` is the slow-call queue's.
   CopyEngine(Driver& driver, const Topology& topology, ContextsInUse& contexts, Ledger& ledger,
              Mutex& slow_turn);
   ~CopyEngine();

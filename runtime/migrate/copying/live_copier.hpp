@@ -34,7 +34,7 @@ class LiveCopier {
   static constexpr std::size_t bays = 2;
 
   /// In `context`, on the GPU `device`. Throws: what the driver throws. Blocks: kernels are loaded,
-  /// which waits for the work of the context. Requires: the caller holds the lane's turn.
+  /// which waits for the work of the context. Requires: the caller holds the turn for slow calls.
   LiveCopier(Memory& memory, DeviceId device, ContextHandle context, const LiveTuning& tuning);
   /// Of digests and counters, which are kept on the GPU.
   static std::uint64_t table_bytes(std::uint64_t granule_bytes, const LiveTuning& tuning);

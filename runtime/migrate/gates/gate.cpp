@@ -61,23 +61,23 @@ struct Gate::Attempt {
   std::vector<Backlog> backlogs;
   std::vector<StopStart> unseen;  // Enqueued, and not asked since whether they capture.
   bool captured = false;          // One of them did.
-  TimePoint turn_end{0};          // The lane's turn is let go of then if no stream stands.
+  TimePoint turn_end{0};          // The turn for slow calls is let go of then if no stream stands.
 
   bool has_turn() const { return limits.turn == nullptr || limits.turn->held(); }
   bool unwanted() const { return limits.given_up && limits.given_up(); }
 };
 
-void LaneTurn::take() {
+void SlowCallTurn::take() {
   if (!held_) turn_.lock();
   held_ = true;
 }
 
-bool LaneTurn::try_take() {
+bool SlowCallTurn::try_take() {
   if (!held_) held_ = turn_.try_lock();
   return held_;
 }
 
-void LaneTurn::let_go() noexcept {
+void SlowCallTurn::let_go() noexcept {
   if (std::exchange(held_, false)) turn_.unlock();
 }
 
@@ -120,7 +120,7 @@ void Gate::open() noexcept {
 }
 
 /// Decorators may count on it that no slow call of another thread begins while work is noted as
-/// stopped: so it is while the lane's turn is held.
+/// stopped: so it is while the turn for slow calls is held.
 void Gate::note_stopped(bool stopped) noexcept {
   if (noted_ != stopped) driver_.note_stopped(stopped ? 1 : -1);
   noted_ = stopped;

@@ -20,14 +20,14 @@ namespace vma {
 
 class Arrivals;
 
-/// The lane's turn as one stop has it: while streams stand, and not while it waits for long work.
-/// One thread.
-class LaneTurn {
+/// The turn for slow calls as one stop has it: while streams stand, and not while it waits for long
+/// work. One thread.
+class SlowCallTurn {
  public:
-  explicit LaneTurn(Mutex& turn) : turn_(turn) {}
-  ~LaneTurn() { let_go(); }
-  LaneTurn(const LaneTurn&) = delete;
-  LaneTurn& operator=(const LaneTurn&) = delete;
+  explicit SlowCallTurn(Mutex& turn) : turn_(turn) {}
+  ~SlowCallTurn() { let_go(); }
+  SlowCallTurn(const SlowCallTurn&) = delete;
+  SlowCallTurn& operator=(const SlowCallTurn&) = delete;
 
   /// Blocks: until nobody else has it.
   void take() VMART_NO_THREAD_ANALYSIS;
@@ -58,7 +58,7 @@ struct GateLimits {
   std::function<bool()> given_up;
   /// Other threads may not begin slow driver calls while streams stand. Let go of where none stands
   /// after `turn_limit`, and taken again when the first does. Null: nothing to keep off.
-  LaneTurn* turn = nullptr;
+  SlowCallTurn* turn = nullptr;
   std::chrono::nanoseconds turn_limit = std::chrono::milliseconds(2);
   /// A gate that is expected to take longer from the first arrival to the last is not tried.
   std::chrono::nanoseconds skew_limit = std::chrono::nanoseconds::max();

@@ -49,7 +49,7 @@ class HoldPost {
 /// The watchdog opens it when the thread that holds stands in a driver call for too long: another
 /// thread in cuCtxDestroy waits for all stopped work and meanwhile lets no unmap and no grant
 /// return (driver 580). `alive` puts that off. While a slot is dark nobody opens (I2): so a call
-/// that would stand is met before, by `Keepers::poke`.
+/// that would stand is met before, by `Keepers::probe_grant`.
 ///
 /// Work of other threads that is submitted in the microseconds between the two driver calls for one
 /// context is in neither: not waited for, not held. One thread; one hold at a time.

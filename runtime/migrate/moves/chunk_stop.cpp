@@ -42,7 +42,7 @@ ChunkStop::ChunkStop(Mover& mover, const MigrationTask& task, LiveChunk& chunk, 
       task_(task),
       chunk_(chunk),
       insists_(chunk.yields >= yields_max),
-      lane_turn_(mover.memory_.lane().turn()),
+      slow_call_turn_(mover.memory_.slow_calls().turn()),
       settle_(settle) {}
 
 /// The program wants a stream, the memory or the end of the move.
@@ -70,7 +70,7 @@ GateLimits ChunkStop::limits() {
                                  ? first_limit / (1 << std::max(0, halvings - chunk_.tries))
                                  : std::max(first_limit, chunk_.gate_limit / 2);
   limits.wait_limit = insists_ ? insisting_limit : wait_limit;
-  limits.turn = &lane_turn_;
+  limits.turn = &slow_call_turn_;
   limits.given_up = [this] { return given_up(); };
   limits.skew_limit = chunk_.gate_limit;
   limits.settle_limit = chunk_.gate_limit;
@@ -86,12 +86,12 @@ std::optional<Gate::Refusal> ChunkStop::run(Phases& phases) {
   ProcessExit::hold_back();
   const MutexLock turn(mover_.turn_);
   const Measuring measuring(clock_);
-  lane_turn_.take();                    // No slow work beside a closed gate.
-  mover_.memory_.keepers().rehearse();  // With nothing stopped yet.
+  slow_call_turn_.take();                 // No slow work beside a closed gate.
+  mover_.memory_.keepers().warm_grant();  // With nothing stopped yet.
   if (insists_) keep_streams();
   name_streams();
   if (plan_.stops.empty()) {
-    lane_turn_.let_go();
+    slow_call_turn_.let_go();
     return Gate::Refusal{StopRefusal::streams_changed,
                          "the program detached every stream that may use the memory"};
   }
@@ -105,7 +105,7 @@ std::optional<Gate::Refusal> ChunkStop::run(Phases& phases) {
     if (!refusal) refusal = stop_and_switch(gate, phases);
   } catch (...) {
     gate.open();
-    lane_turn_.let_go();
+    slow_call_turn_.let_go();
     streams_->end();
     nobody_attaches_.reset();
     times_ = gate.times();
@@ -114,7 +114,7 @@ std::optional<Gate::Refusal> ChunkStop::run(Phases& phases) {
     throw;
   }
   gate.open();
-  lane_turn_.let_go();
+  slow_call_turn_.let_go();
   streams_->end();
   nobody_attaches_.reset();
   times_ = gate.times();
@@ -135,7 +135,7 @@ void ChunkStop::name_streams() {
 std::optional<Gate::Refusal> ChunkStop::look_and_arm(Gate& gate) {
   if (plan_.stops.size() > 1 || chunk_.overdue) {
     if (auto refusal = gate.look(plan_, limits())) return refusal;
-    lane_turn_.take();  // Nothing stands yet, so that it may take its time.
+    slow_call_turn_.take();  // Nothing stands yet, so that it may take its time.
   }
   if (auto refusal = pause_loads()) return refusal;
   arm();
@@ -243,7 +243,7 @@ std::optional<Gate::Refusal> ChunkStop::fill_target(Phases& phases) {
 /// A thread in cuCtxDestroy lets no grant of another return, and no unmap. Whether one does is
 /// asked a moment before the slot goes dark; if it does not, the watchdog opens.
 void ChunkStop::ask() {
-  mover_.memory_.keepers().poke();
+  mover_.memory_.keepers().probe_grant();
   let_through_ = clock_.now();
 }
 

@@ -63,7 +63,7 @@ class ChunkStop {
   std::optional<AttachedStreams::Use> streams_;  // From its turn until everything goes on.
   GatePlan plan_;
   std::uint64_t attaches_ = 0;  // Of the allocation, before the streams were asked for.
-  LaneTurn lane_turn_;
+  SlowCallTurn slow_call_turn_;
   const bool settle_;
   GateTimes times_;
   Watchdog::Ticket ticket_ = Watchdog::Ticket::none;

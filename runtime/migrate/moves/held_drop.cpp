@@ -49,7 +49,7 @@ void HeldDrop::plan() {
 
 void HeldDrop::drop_held() {
   if (options_.nothing_runs) {
-    const MutexLock slow_work(memory_.lane().turn());
+    const MutexLock slow_work(memory_.slow_calls().turn());
     return drop_all(nullptr);
   }
   const Location at = allocation_.home(slots_.front());
@@ -82,7 +82,7 @@ void HeldDrop::drop_one(std::size_t slot, Hold* hold) {
     return;
   }
   if (clock_.now() - let_through_ >= ask_period) {
-    memory_.keepers().poke();
+    memory_.keepers().probe_grant();
     hold->alive();
   }
   hold->begin_dark();

@@ -141,7 +141,7 @@ void HeldMove::move_held() {
 }
 
 void HeldMove::move_unheld() {
-  const MutexLock slow_work(memory_.lane().turn());
+  const MutexLock slow_work(memory_.slow_calls().turn());
   const Measuring measuring(clock_);
   pipeline(nullptr);
 }
@@ -191,7 +191,7 @@ void HeldMove::await_copy(Transaction& transaction, Hold* hold) {
   const TimePoint deadline = clock_.now() + limit;
   while (true) {
     if (hold != nullptr && clock_.now() - let_through_ >= ask_period) {
-      memory_.keepers().poke();
+      memory_.keepers().probe_grant();
       hold->alive();
       let_through_ = clock_.now();
     }

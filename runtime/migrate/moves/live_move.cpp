@@ -268,7 +268,7 @@ void LiveMove::stage_live(LiveChunk& chunk) {
   }
   {
     // Nothing is launched while another move's gate is closed.
-    const MutexLock slow_work(memory_.lane().turn());
+    const MutexLock slow_work(memory_.slow_calls().turn());
     copier.start_copy(bay, chunk.transaction.source(), chunk.transaction.target());
   }
   bays_taken_[bay] = true;

@@ -90,7 +90,7 @@ Mover::~Mover() {
   memory_.contexts().name_more(nullptr);
   const MutexLock lock(copiers_mutex_);
   {
-    const MutexLock slow_work(memory_.lane().turn());
+    const MutexLock slow_work(memory_.slow_calls().turn());
     copiers_.clear();
     gate_post_.drop_chains();
   }
@@ -115,7 +115,8 @@ ContextHandle Mover::application_context(DeviceId device) {
   if (known != applications_.end()) return known->second;
   Driver& driver = memory_.driver();
   if (!driver.context_active(device)) return ContextHandle{};
-  const MutexLock slow_work(memory_.lane().turn());  // Nothing of the kind while a gate is closed.
+  const MutexLock slow_work(
+      memory_.slow_calls().turn());  // Nothing of the kind while a gate is closed.
   return applications_[device] = driver.retain_primary(device);
 }
 
@@ -143,7 +144,7 @@ void Mover::hold_while(Location from, Location to, const MigrateOptions& options
   const MutexLock turn(turn_);
   const Measuring measuring(clock);
   HoldPost& post = this->post(from, to);
-  const MutexLock slow_work(memory_.lane().turn());  // None beside a hold but our own.
+  const MutexLock slow_work(memory_.slow_calls().turn());  // None beside a hold but our own.
   const std::chrono::nanoseconds limit = rest_limit(options);
   Hold hold(memory_.driver(), memory_.contexts(), post, watchdog_, patience(options));
   hold.before_tries([this] { attached_.require_no_capture(memory_.contexts().list()); });
@@ -174,7 +175,7 @@ LiveCopier& Mover::copier(DeviceId device, Location to, bool own) {
   if (!copier) {
     const ContextHandle context =
         own ? engine_.spare_stream(gpu(index(device)), to).context : application;
-    const MutexLock slow_work(memory_.lane().turn());
+    const MutexLock slow_work(memory_.slow_calls().turn());
     copier = std::make_unique<LiveCopier>(memory_, device, context, limits_.tuning);
   }
   return *copier;
@@ -442,7 +443,7 @@ void Mover::carry_out(MigrationTask& task) noexcept {
   ended(*allocation, report);
   task.finish(std::move(report), std::move(failure));
   // If it was freed it ends here, and gives its addresses back: not beside a closed gate.
-  const MutexLock slow_work(memory_.lane().turn());
+  const MutexLock slow_work(memory_.slow_calls().turn());
   allocation.reset();
 }
 

@@ -53,8 +53,8 @@ struct HeldTimes {
 /// Workers take tasks by priority, then in order, one task an allocation at a time (`TaskQueue`).
 /// What a task needs to end is made before it begins, so that each ends in an error that can be
 /// waited for, also where the host has no memory left. Holds and gates
-/// take turns, all of them: whoever stops work has `turn_` and the lane's turn. As many run at once
-/// as there are GPUs, and one more for each that waits for room: that may be what makes it.
+/// take turns, all of them: whoever stops work has `turn_` and the turn for slow calls. As many run
+/// at once as there are GPUs, and one more for each that waits for room: that may be what makes it.
 class Mover {
  public:
   /// Told of each migration that has ended, in the background or not, whatever its outcome: before
@@ -173,7 +173,7 @@ class Mover {
   std::unique_ptr<HoldPost> post_ VMART_GUARDED_BY(turn_);
   GatePost gate_post_ VMART_GUARDED_BY(turn_);
 
-  Mutex copiers_mutex_;  // Held while one is made; taken before the lane's turn.
+  Mutex copiers_mutex_;  // Held while one is made; taken before the turn for slow calls.
   std::map<DeviceId, ContextHandle> applications_ VMART_GUARDED_BY(copiers_mutex_);  // Retained.
   std::map<std::pair<DeviceId, bool>, std::unique_ptr<LiveCopier>> copiers_
       VMART_GUARDED_BY(copiers_mutex_);

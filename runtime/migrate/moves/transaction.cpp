@@ -65,7 +65,7 @@ bool Transaction::target_clean() const noexcept {
 
 bool Transaction::take_cached_target() {
   // What is cached may have to be taken apart, which is nothing to do beside a closed gate.
-  const MutexLock slow_work(memory_.lane().turn());
+  const MutexLock slow_work(memory_.slow_calls().turn());
   target_ = memory_.obtain_cached(to_, size_bytes_);
   if (target_) move_to(State::ready);
   return static_cast<bool>(target_);

@@ -72,7 +72,7 @@ class Transaction {
   void switch_slot(Phases& phases);
   /// The source chunk goes to the cache, or where options and terms say. Returns whether it stays
   /// as the slot's clean copy: where that is asked for, and bytes that nobody may write to went
-  /// from host memory to HBM. Requires: switched; the caller does not hold `lane().turn()`.
+  /// from host memory to HBM. Requires: switched; the caller does not hold `slow_calls().turn()`.
   bool give_source_up(const MigrateOptions& options, const MoveTerms& terms) noexcept;
 
   State state() const noexcept { return state_; }

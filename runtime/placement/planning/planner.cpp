@@ -3,7 +3,7 @@
 #include "placement/planning/move_order.hpp"
 #include "placement/planning/swap_groups.hpp"
 #include "placement/planning/third_places.hpp"
-#include "placement/planning/wish_checks.hpp"
+#include "placement/planning/proposal_checks.hpp"
 
 #include "base/check.hpp"
 

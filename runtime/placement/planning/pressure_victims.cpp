@@ -1,7 +1,7 @@
 #include "placement/planning/planner.hpp"
 
 #include "placement/planning/third_places.hpp"
-#include "placement/planning/wish_checks.hpp"
+#include "placement/planning/proposal_checks.hpp"
 
 #include <fmt/format.h>
 

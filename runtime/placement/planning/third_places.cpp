@@ -1,6 +1,6 @@
 #include "placement/planning/third_places.hpp"
 
-#include "placement/planning/wish_checks.hpp"
+#include "placement/planning/proposal_checks.hpp"
 
 namespace vma {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "placement/weighing/wishes_of_now.hpp"
+#include "placement/weighing/current_proposals.hpp"
 
 #include <vma/policy.hpp>
 

@@ -29,7 +29,7 @@ int run_probe(const ProbeCommand& command) {
   probe.name = command.name;
   probe.say = [](const std::string& what) { fmt::print(stderr, "vmart-lab: {}\n", what); };
   const std::string text =
-      MachineProbe(open_driver(settle(options).driver), std::move(probe)).run();
+      MachineProbe(open_driver(resolve_settings(options).driver), std::move(probe)).run();
   const MachineDocument document = MachineDocument::parse(text, command.output);
   if (!document.problems().empty()) {
     throw Error(ErrorKind::invalid_argument, call,

@@ -100,7 +100,7 @@ Calibration measured(const Settings& settings, const CalibrateCommand& command) 
 int run_calibrate(const CalibrateCommand& command) {
   RuntimeOptions options;
   options.driver = command.driver;
-  const Settings settings = settle(options);
+  const Settings settings = resolve_settings(options);
   std::optional<Calibration> calibration;
   if (command.show) {
     calibration = stored(settings);

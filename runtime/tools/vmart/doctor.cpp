@@ -5,7 +5,7 @@
 #include "runtime/settings.hpp"
 #include "tools/vmart/doctor_report.hpp"
 #include "tools/vmart/link_speeds.hpp"
-#include "tools/vmart/variable_blame.hpp"
+#include "tools/vmart/bad_variable.hpp"
 
 #include <fmt/format.h>
 

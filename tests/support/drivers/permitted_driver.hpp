@@ -12,8 +12,8 @@ namespace vma {
 
 /// Notes each call that must not be made while gates keep the application's work stopped: between
 /// `note_stopped(+1)` and `note_stopped(-1)`. The call is made all the same.
-/// A gate that has released `Lane::turn` until a first stream arrives does not count as closed for
-/// that time: nothing stands yet.
+/// A gate that has released `SlowCallQueue::turn` until a first stream arrives does not count as
+/// closed for that time: nothing stands yet.
 ///
 /// Where another thread of the program frees memory, it keeps the lock of a context until the
 /// stopped work goes on; who then enters that context waits with it, and never opens the gate.

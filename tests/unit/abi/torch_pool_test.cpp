@@ -143,7 +143,7 @@ TEST_F(TorchPool, ARefusedFreeIsTriedAgainByTheNext) {
   EXPECT_FALSE(is_allocated(words));
 }
 
-TEST_F(TorchPool, WantOfRoomBringsBackWhatWasFreedTooEarly) {
+TEST_F(TorchPool, AFullPlaceBringsBackWhatWasFreedTooEarly) {
   void* all = vmart_torch_malloc(second_gpu_bytes / 2, 1, stream(1));
   ASSERT_NE(all, nullptr) << vmart_last_error();
   {

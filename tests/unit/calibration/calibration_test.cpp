@@ -179,8 +179,8 @@ TEST(Calibration, TellsTheTwoDirectionsOfALinkApart) {
   machine.host_links.at(0).at(0) = {9, 3};
   machine.peer_links.at(0).at(1).gb_s = 8;
   machine.peer_links.at(1).at(0).gb_s = 16;
-  Runtime runtime =
-      runtime_of(std::make_unique<RuntimeParts>(std::make_unique<SimDriver>(machine), settle({})));
+  Runtime runtime = runtime_of(
+      std::make_unique<RuntimeParts>(std::make_unique<SimDriver>(machine), resolve_settings({})));
   const MachineCosts costs = measure(runtime).costs;
   expect_near(costs.copy_rate(nth_place(2), nth_place(0)), 9e9, "to the GPU");
   expect_near(costs.copy_rate(nth_place(0), nth_place(2)), 3e9, "from the GPU");
@@ -194,7 +194,8 @@ TEST(Calibration, NamesARouteThatFailsAndMeasuresTheOthers) {
   SimDriver machine(load_machine("h200x2"));
   auto faulty = std::make_unique<FaultDriver>(machine);
   FaultDriver& faults = *faulty;
-  Runtime runtime = runtime_of(std::make_unique<RuntimeParts>(std::move(faulty), settle({})));
+  Runtime runtime =
+      runtime_of(std::make_unique<RuntimeParts>(std::move(faulty), resolve_settings({})));
   const MachineCosts whole = measure(runtime).costs;
   faults.count_only({Call::copy});
   faults.fail_calls({0});  // The first, of gpu(0) to itself.

@@ -123,11 +123,11 @@ TEST_F(CostSourceTest, PrefersWhatIsStored) {
 }
 
 TEST_F(CostSourceTest, TheVariableIsASettingOfARuntime) {
-  EXPECT_EQ(settle({}).calibration, "auto");
+  EXPECT_EQ(resolve_settings({}).calibration, "auto");
   setenv("VMART_CALIBRATION", "off", 1);
-  EXPECT_EQ(settle({}).calibration, "off");
+  EXPECT_EQ(resolve_settings({}).calibration, "off");
   setenv("VMART_CALIBRATION", "", 1);
-  EXPECT_EQ(settle({}).calibration, "auto");
+  EXPECT_EQ(resolve_settings({}).calibration, "auto");
   unsetenv("VMART_CALIBRATION");
 }
 

@@ -106,7 +106,7 @@ class BusyGpuTest : public testing::Test {
     auto driver =
         std::make_unique<RoundsDriver>(std::make_unique<SimDriver>(load_machine("test-2")));
     driver_ = driver.get();
-    return runtime_of(std::make_unique<RuntimeParts>(std::move(driver), settle(options)));
+    return runtime_of(std::make_unique<RuntimeParts>(std::move(driver), resolve_settings(options)));
   }
 };
 

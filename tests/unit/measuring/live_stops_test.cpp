@@ -97,7 +97,8 @@ TEST(LiveStops, FindWhatStallsAreLongerByAfterARest) {
   options.driver = "sim:test-2";
   auto resting =
       std::make_unique<RestingDriver>(std::make_unique<SimDriver>(load_machine("test-2")));
-  Runtime runtime = runtime_of(std::make_unique<RuntimeParts>(std::move(resting), settle(options)));
+  Runtime runtime =
+      runtime_of(std::make_unique<RuntimeParts>(std::move(resting), resolve_settings(options)));
   Calibration calibration = blank(runtime);
   LiveStops(runtime, sizes).measure(calibration);
   EXPECT_TRUE(calibration.estimates.empty()) << calibration.estimates.front();

@@ -47,7 +47,7 @@ TEST(Homes, ShowsEachChunkToThoseWhoReachItsOwnPlace) {
         all_alike && rig.topology().readers(at).size() == rig.topology().readers(places[0]).size();
   }
   EXPECT_FALSE(all_alike) << "the machine tells right from wrong";
-  rig.memory().lane().drain();
+  rig.memory().slow_calls().drain();
   rig.memory().check_invariants();
   for (std::size_t slot = 0; slot < homes.size(); ++slot) {
     for (const DeviceId device : rig.topology().devices()) {
@@ -125,7 +125,7 @@ TEST(Homes, LeavesNothingWhereAnyCallFails) {
     }
     const bool fired = rig.driver().fired() > 0;
     rig.fail_nothing();
-    rig.memory().lane().drain();
+    rig.memory().slow_calls().drain();
     rig.memory().check_invariants();
     if (allocation) {
       EXPECT_EQ(homes_of(*allocation), homes);

@@ -1,5 +1,5 @@
 // Goal: keepers make later grants cheap, by the simulated machine's clock; spares are given up
-// once; a poke leaves the owner its rights.
+// once; a probe grant leaves the owner its rights.
 #include "unit/memory/memory_rig.hpp"
 
 #include "base/units.hpp"
@@ -64,22 +64,22 @@ TEST(Keepers, GiveTheirSparesUpOnce) {
   rig.expect_shown(*allocation);
 }
 
-TEST(Keepers, PokeAndRehearseAskTheDriverForOneGrantEachTime) {
+TEST(Keepers, ProbeAndWarmGrantAskTheDriverOnceEachTime) {
   MemoryRig rig;
   for (int i = 0; i < 4; ++i) {
     rig.forget_calls();
     if (i % 2 == 0) {
-      rig.memory().keepers().poke();
+      rig.memory().keepers().probe_grant();
     } else {
-      rig.memory().keepers().rehearse();
+      rig.memory().keepers().warm_grant();
     }
     EXPECT_EQ(rig.calls(Call::grant), 1);
     EXPECT_EQ(rig.trace().size(), 1u);
   }
   rig.fail({Call::grant}, {0});
-  expect_error(ErrorKind::out_of_memory, [&] { rig.memory().keepers().poke(); });
+  expect_error(ErrorKind::out_of_memory, [&] { rig.memory().keepers().probe_grant(); });
   rig.fail_nothing();
-  rig.memory().keepers().poke();
+  rig.memory().keepers().probe_grant();
 }
 
 /// Remembers the rights that were granted last.
@@ -111,11 +111,11 @@ TEST(Keepers, AskForOtherRightsEachTime) {
   Keepers keepers(driver, one, ledger);
   driver.granted[gpu(0)] = Access::read_write;  // The keeper's; its spare was granted last.
   driver.repeated = 0;
-  keepers.poke();
-  keepers.rehearse();
-  keepers.poke();
-  keepers.poke();
-  keepers.rehearse();
+  keepers.probe_grant();
+  keepers.warm_grant();
+  keepers.probe_grant();
+  keepers.probe_grant();
+  keepers.warm_grant();
   EXPECT_EQ(driver.repeated, 0);
 }
 

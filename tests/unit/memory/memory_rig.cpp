@@ -166,7 +166,7 @@ bool comes_true(const std::function<bool()>& condition) {
 
 void check_settled(Memory& memory) {
   EXPECT_TRUE(comes_true([&] {
-    memory.lane().drain();
+    memory.slow_calls().drain();
     std::map<Location, std::uint64_t> booked;
     for (const Location at : memory.topology().locations()) {
       booked[at] = memory.ledger().account(at).allocated_bytes;
@@ -178,7 +178,7 @@ void check_settled(Memory& memory) {
     }
     return std::ranges::all_of(booked, [](const auto& left) { return left.second == 0; });
   })) << "memory that was freed has not come back";
-  memory.lane().drain();
+  memory.slow_calls().drain();
   memory.check_invariants();
 }
 

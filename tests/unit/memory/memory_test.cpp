@@ -23,7 +23,7 @@ TEST(Memory, ShowsNewMemoryToAllWhoCanReachIt) {
       EXPECT_EQ(rig.memory().require(to_pointer(allocation->begin()), "test"), allocation);
     }
   }
-  rig.memory().lane().drain();
+  rig.memory().slow_calls().drain();
   rig.memory().check_invariants();
 }
 
@@ -109,8 +109,8 @@ TEST(Memory, FreesAsynchronouslyOnceTheStreamIsThere) {
   expect_error(ErrorKind::unknown_pointer,
                [&] { rig.memory().require_around(to_pointer(allocation->begin()), "test"); });
   {
-    const MutexLock turn(rig.memory().lane().turn());
-    rig.memory().lane().run_here();  // Looks at what waits.
+    const MutexLock turn(rig.memory().slow_calls().turn());
+    rig.memory().slow_calls().run_here();  // Looks at what waits.
   }
   EXPECT_EQ(rig.cached(gpu(0)), 0u) << "the stream has not come so far";
   EXPECT_EQ(rig.machine().pointer_info(allocation->begin()).at, gpu(0));
@@ -147,7 +147,7 @@ TEST(Memory, LeavesNothingWhereACallOfAnAllocationFails) {
     }
     const bool fired = rig.driver().fired() > 0;
     rig.fail_nothing();
-    rig.memory().lane().drain();
+    rig.memory().slow_calls().drain();
     rig.memory().check_invariants();
     if (!failed) {
       rig.expect_shown(*allocation);
@@ -171,13 +171,13 @@ TEST(Memory, LeavesNothingWhereACallOfAnAllocationFails) {
 TEST(Memory, MakesHostChunksAheadOfNeed) {
   MemoryRig rig;
   const auto first = rig.alloc(4, host(0), 4);
-  rig.memory().lane().drain();
+  rig.memory().slow_calls().drain();
   EXPECT_EQ(rig.memory().cache().count(host(0), 4 * rig.page()), 2u);
   rig.forget_calls();
   const auto second = rig.alloc(8, host(0), 4);  // Both are there.
   EXPECT_EQ(second->geometry().slots, 2u);
   rig.expect_shown(*second);
-  rig.memory().lane().drain();
+  rig.memory().slow_calls().drain();
   EXPECT_EQ(rig.memory().cache().count(host(0), 4 * rig.page()), 2u) << "and made again";
   rig.memory().check_invariants();
 }
@@ -187,7 +187,7 @@ TEST(Memory, MakesNoHostChunksBeyondTheBudget) {
   limits.host_cache_bytes = 5 * 4096;
   MemoryRig rig("test-2", limits);
   const auto allocation = rig.alloc(4, host(0), 4);
-  rig.memory().lane().drain();
+  rig.memory().slow_calls().drain();
   EXPECT_EQ(rig.memory().cache().count(host(0), 4 * rig.page()), 1u);
   EXPECT_LE(rig.cached(host(0)), limits.host_cache_bytes);
 }

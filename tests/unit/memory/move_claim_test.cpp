@@ -87,8 +87,8 @@ TEST(MoveClaim, MakesAnAsynchronousFreeWaitForTheMove) {
   rig.memory().free_async(allocation->begin(), stream);
   rig.machine().wait_stream(stream, never);
   {
-    const MutexLock turn(rig.memory().lane().turn());
-    rig.memory().lane().run_here();  // Looks at what waits.
+    const MutexLock turn(rig.memory().slow_calls().turn());
+    rig.memory().slow_calls().run_here();  // Looks at what waits.
   }
   EXPECT_EQ(rig.cached(gpu(0)), 0u);
   claim = MoveClaim();

@@ -89,7 +89,7 @@ TEST(MemoryPressure, KeepsWithinTheCacheBudget) {
   std::vector<std::shared_ptr<Allocation>> allocations;
   for (int i = 0; i < 8; ++i) allocations.push_back(rig.alloc(2, gpu(0)));
   for (const auto& allocation : allocations) rig.free(allocation);
-  rig.memory().lane().drain();
+  rig.memory().slow_calls().drain();
   EXPECT_EQ(rig.cached(gpu(0)), limits.cache_bytes_per_gpu);
   EXPECT_EQ(rig.account(gpu(0)).allocated_bytes, 0u);
   rig.memory().check_invariants();
@@ -100,7 +100,7 @@ TEST(Reserve, HasChunksReadySoThatAnAllocationMakesNone) {
   limits.cache_bytes_per_gpu = page_bytes;  // What is reserved counts against no budget.
   MemoryRig rig("test-2", limits);
   rig.memory().reserve(gpu(0), 9 * page_bytes, 4 * page_bytes);
-  rig.memory().lane().drain();
+  rig.memory().slow_calls().drain();
   EXPECT_EQ(rig.memory().cache().count(gpu(0), 4 * page_bytes), 3u);
   rig.forget_calls();
   const auto allocation = rig.alloc(12, gpu(0), 4);
@@ -171,11 +171,11 @@ TEST(Trim, GivesBackWhatWasAboutToBeMadeAheadToo) {
   std::shared_ptr<Allocation> allocation;
   rig.memory().reserve(host(0), page_bytes, page_bytes);
   {
-    const MutexLock turn(rig.memory().lane().turn());  // The lane stands still.
-    allocation = rig.alloc(1, host(0), 1);             // From the cache; more is to be made.
+    const MutexLock turn(rig.memory().slow_calls().turn());  // The slow-call queue stands still.
+    allocation = rig.alloc(1, host(0), 1);                   // From the cache; more is to be made.
   }
   rig.memory().trim(host(0));
-  rig.memory().lane().drain();
+  rig.memory().slow_calls().drain();
   EXPECT_EQ(rig.cached(host(0)), 0u);
 }
 

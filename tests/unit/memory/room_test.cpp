@@ -42,7 +42,7 @@ TEST_F(RoomTest, AsksForWhatIsWantedAndTriesAgain) {
     EXPECT_EQ(at, gpu(0));
     EXPECT_EQ(size_bytes, 3 * page_bytes) << "what is there need not be made";
     EXPECT_GT(until, rig_.machine().clock().now());
-    EXPECT_TRUE(memory().lane().turn().is_free());
+    EXPECT_TRUE(memory().slow_calls().turn().is_free());
     rig_.free(other);
     return true;
   });

@@ -127,7 +127,7 @@ TEST_F(ParkTest, MakesNoHostMemoryTheSecondTime) {
   filled(6, gpu(0), 1);
   runtime().park("model");
   runtime().resume("model");
-  parts_of(runtime()).machinery->memory.lane().drain();
+  parts_of(runtime()).machinery->memory.slow_calls().drain();
   Memory& memory = parts_of(runtime()).machinery->memory;
   EXPECT_GE(memory.cache().count(host(0), chunk_bytes), 6u);
   const std::uint64_t host_bytes = held(host(0));
@@ -270,7 +270,8 @@ struct FaultyRuntime {
   FaultyRuntime() : machine(load_machine("test-2")) {
     auto driver = std::make_unique<FaultDriver>(machine);
     faults = driver.get();
-    runtime = unique_runtime_of(std::make_unique<RuntimeParts>(std::move(driver), settle({})));
+    runtime =
+        unique_runtime_of(std::make_unique<RuntimeParts>(std::move(driver), resolve_settings({})));
   }
   SimDriver machine;
   FaultDriver* faults = nullptr;

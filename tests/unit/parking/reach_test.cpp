@@ -232,7 +232,8 @@ TEST(DemotionReach, PassesOverAPlaceThatAUserDoesNotReach) {
   auto driver = std::make_unique<SimDriver>(lopsided());
   RuntimeOptions options = patient();
   options.cache_bytes_per_gpu = 0;
-  Runtime runtime = runtime_of(std::make_unique<RuntimeParts>(std::move(driver), settle(options)));
+  Runtime runtime =
+      runtime_of(std::make_unique<RuntimeParts>(std::move(driver), resolve_settings(options)));
   const AttachedStream attached(runtime, runtime.make_stream(gpu(0)));
   AllocOptions chunked;
   chunked.chunk_bytes = chunk_bytes;
@@ -252,8 +253,8 @@ TEST(DemotionReach, PassesOverAPlaceThatAUserDoesNotReach) {
 TEST(DemotionReach, GoesOnBehindAChunkThatMayGoNowhere) {
   RuntimeOptions options = patient();
   options.cache_bytes_per_gpu = 0;
-  Runtime runtime = runtime_of(
-      std::make_unique<RuntimeParts>(std::make_unique<SimDriver>(lopsided()), settle(options)));
+  Runtime runtime = runtime_of(std::make_unique<RuntimeParts>(
+      std::make_unique<SimDriver>(lopsided()), resolve_settings(options)));
   const AttachedStream attached(runtime, runtime.make_stream(gpu(0)));
   AllocOptions chunked;
   chunked.chunk_bytes = chunk_bytes;

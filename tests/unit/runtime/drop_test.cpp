@@ -361,7 +361,8 @@ struct FaultyDrop {
   FaultyDrop() : machine(load_machine("test-2")) {
     auto driver = std::make_unique<FaultDriver>(machine);
     faults = driver.get();
-    runtime = unique_runtime_of(std::make_unique<RuntimeParts>(std::move(driver), settle({})));
+    runtime =
+        unique_runtime_of(std::make_unique<RuntimeParts>(std::move(driver), resolve_settings({})));
     words[0] = tagged(*runtime, 2, gpu(0), 1);
     words[1] = tagged(*runtime, 3, gpu(1), 1);
     runtime->park("model", dropping());  // What is made at first use is there.
@@ -390,7 +391,7 @@ struct FaultyDrop {
         }
       }
     }
-    memory().lane().drain();
+    memory().slow_calls().drain();
     memory().check_invariants();
   }
   void fill(std::uint64_t seed) {

@@ -71,7 +71,7 @@ TEST(HostView, TouchesNobodysAccessWhereItIsRefused) {
   rig.runtime().migrate(pointer, 0, page, gpu(0));
   rig.trace().clear();
   expect_error(ErrorKind::unsupported, [&] { rig.runtime().host_view(pointer, 2 * page); });
-  const int here = gettid();  // The lane has calls of its own.
+  const int here = gettid();  // The slow-call queue has calls of its own.
   for (const TracedCall& call : rig.trace().calls()) {
     EXPECT_NE(call.thread, here) << to_string(call.call)
                                  << ": the host's half was granted to nobody";

@@ -78,7 +78,7 @@ TEST(Process, ARuntimeLeavesNothingBehind) {
     RuntimeOptions options;
     options.driver = "sim:test-2";
     Runtime runtime = runtime_of(std::make_unique<RuntimeParts>(
-        std::make_unique<FaultDriver>(static_cast<Driver&>(machine)), settle(options)));
+        std::make_unique<FaultDriver>(static_cast<Driver&>(machine)), resolve_settings(options)));
     const Stream stream = runtime.make_stream(gpu(0));
     void* kept = runtime.alloc(100'000, gpu(0));
     runtime.migrate(kept, gpu(1));

@@ -14,7 +14,7 @@ Runtime open(const std::string& machine, RuntimeOptions options, SimDriver*& ope
   options.driver = "sim:" + machine;
   auto driver = std::make_unique<SimDriver>(load_machine(machine));
   opened = driver.get();
-  return runtime_of(std::make_unique<RuntimeParts>(std::move(driver), settle(options)));
+  return runtime_of(std::make_unique<RuntimeParts>(std::move(driver), resolve_settings(options)));
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ SchedulerRig::SchedulerRig(const std::string& policy, const std::string& machine
   options.gate_limit = std::chrono::seconds(1);  // A busy computer is no reason to give up.
   auto driver = std::make_unique<SimDriver>(load_machine(machine));
   machine_ = driver.get();
-  Settings settings = settle(options);
+  Settings settings = resolve_settings(options);
   settings.stepped_by_hand = true;
   settings.policy_limit = policy_limit;
   settings.calibration = "off";

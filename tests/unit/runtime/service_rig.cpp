@@ -14,7 +14,8 @@ ServiceRig::ServiceRig(const std::string& machine, const RuntimeOptions& options
     : machine_(load_machine(machine)) {
   auto trace = std::make_unique<TraceDriver>(machine_, 100'000);
   trace_ = trace.get();
-  runtime_ = unique_runtime_of(std::make_unique<RuntimeParts>(std::move(trace), settle(options)));
+  runtime_ = unique_runtime_of(
+      std::make_unique<RuntimeParts>(std::move(trace), resolve_settings(options)));
   for (const Location at : runtime_->locations()) {
     if (at.kind == Location::Kind::gpu) streams_.push_back(runtime_->make_stream(at));
   }

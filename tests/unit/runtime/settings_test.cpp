@@ -37,12 +37,12 @@ class SettingsTest : public testing::Test {
   }
   static Settings with(const char* name, const std::string& value) {
     setenv(name, value.c_str(), 1);
-    return settle({});
+    return resolve_settings({});
   }
 };
 
 TEST_F(SettingsTest, HasDefaults) {
-  const Settings settings = settle({});
+  const Settings settings = resolve_settings({});
   EXPECT_EQ(settings.driver, "cuda");
   EXPECT_TRUE(settings.devices.empty());
   EXPECT_TRUE(settings.capacity_bytes.empty());
@@ -80,7 +80,7 @@ TEST_F(SettingsTest, TakesOptionsBeforeTheEnvironment) {
   options.hold_limit = std::chrono::milliseconds(3);
   setenv("VMART_PRESSURE_LIMIT_MS", "rubbish", 1);
   options.pressure_limit = std::chrono::milliseconds(4);
-  const Settings settings = settle(options);
+  const Settings settings = resolve_settings(options);
   EXPECT_EQ(settings.driver, "sim:test-4");
   EXPECT_EQ(settings.devices, std::vector<int>{3});
   EXPECT_EQ(settings.capacity_bytes.at(gpu(3)), MiB);
@@ -91,34 +91,34 @@ TEST_F(SettingsTest, TakesOptionsBeforeTheEnvironment) {
 }
 
 TEST_F(SettingsTest, ControlAndTraceBringAPolicyThatMovesNothing) {
-  EXPECT_EQ(settle({}).policy, "");
-  EXPECT_EQ(settle({}).control, "");
+  EXPECT_EQ(resolve_settings({}).policy, "");
+  EXPECT_EQ(resolve_settings({}).control, "");
   EXPECT_EQ(with("VMART_CONTROL", "off").policy, "");
   EXPECT_EQ(with("VMART_CONTROL", "auto").policy, "stay_put");
-  EXPECT_EQ(settle({}).control, "auto");
+  EXPECT_EQ(resolve_settings({}).control, "auto");
   RuntimeOptions options;
   options.control = "/run/it.sock";
   options.trace = "here.json";
-  EXPECT_EQ(settle(options).control, "/run/it.sock");
+  EXPECT_EQ(resolve_settings(options).control, "/run/it.sock");
   clear();
   EXPECT_EQ(with("VMART_TRACE", "there.json").policy, "stay_put");
-  EXPECT_EQ(settle({}).trace, "there.json");
-  EXPECT_EQ(settle(options).trace, "here.json");
+  EXPECT_EQ(resolve_settings({}).trace, "there.json");
+  EXPECT_EQ(resolve_settings(options).trace, "here.json");
   EXPECT_EQ(with("VMART_POLICY", "counter").policy, "counter");
 }
 
 TEST_F(SettingsTest, WordsTurnOutputOnAndOff) {
   EXPECT_EQ(with("VMART_TRACE", "0").trace, "");
-  EXPECT_EQ(settle({}).policy, "");
+  EXPECT_EQ(resolve_settings({}).policy, "");
   EXPECT_EQ(with("VMART_TRACE", "1").trace, "vmart-%p.trace.json");
   clear();
   EXPECT_EQ(with("VMART_CONTROL", "no").control, "");
   EXPECT_EQ(with("VMART_CONTROL", "yes").control, "auto");
   clear();
   EXPECT_EQ(with("VMART_RECORD", "0").record, "");
-  EXPECT_EQ(settle({}).policy, "");
+  EXPECT_EQ(resolve_settings({}).policy, "");
   EXPECT_EQ(with("VMART_RECORD", "folder").record, "folder");
-  EXPECT_EQ(settle({}).policy, "stay_put");  // Nothing is recorded without a scheduler.
+  EXPECT_EQ(resolve_settings({}).policy, "stay_put");  // Nothing is recorded without a scheduler.
   clear();
   EXPECT_EQ(with("VMART_DECISIONS", "file").policy, "stay_put");
   clear();
@@ -156,7 +156,7 @@ TEST_F(SettingsTest, RefusesAHoldLimitThatIsNone) {
   for (const long ms : {0L, -1L, 86'400'001L}) {
     RuntimeOptions options;
     options.hold_limit = std::chrono::milliseconds(ms);
-    EXPECT_TRUE(says(expect_error(ErrorKind::invalid_argument, [&] { settle(options); }),
+    EXPECT_TRUE(says(expect_error(ErrorKind::invalid_argument, [&] { resolve_settings(options); }),
                      std::to_string(ms)));
   }
 }
@@ -177,10 +177,10 @@ TEST_F(SettingsTest, TakesOutputOptionsAsFileNames) {
   RuntimeOptions options;
   options.control = "my.sock";
   options.trace = "auto";
-  EXPECT_EQ(settle(options).control, "./my.sock");
-  EXPECT_EQ(settle(options).trace, "auto") << "a file; the word is the variable's";
+  EXPECT_EQ(resolve_settings(options).control, "./my.sock");
+  EXPECT_EQ(resolve_settings(options).trace, "auto") << "a file; the word is the variable's";
   options.control = "auto";
-  EXPECT_EQ(settle(options).control, "auto");
+  EXPECT_EQ(resolve_settings(options).control, "auto");
 }
 
 }  // namespace

@@ -54,7 +54,8 @@ class FillDriver final : public InterceptDriver {
 TEST(Zeroed, NobodyFindsMemoryBeforeItIsZero) {
   auto driver = std::make_unique<FillDriver>(std::make_unique<SimDriver>(load_machine("test-2")));
   FillDriver& fills = *driver;
-  Runtime runtime = runtime_of(std::make_unique<RuntimeParts>(std::move(driver), settle({})));
+  Runtime runtime =
+      runtime_of(std::make_unique<RuntimeParts>(std::move(driver), resolve_settings({})));
   int seen = 0, found = 0;
   fills.filling = [&] {
     ++seen;
@@ -75,7 +76,8 @@ TEST(Zeroed, NobodyFindsMemoryBeforeItIsZero) {
 TEST(Zeroed, WhatCannotBeZeroedGoesBack) {
   auto driver = std::make_unique<FaultDriver>(std::make_unique<SimDriver>(load_machine("test-2")));
   FaultDriver& faults = *driver;
-  Runtime runtime = runtime_of(std::make_unique<RuntimeParts>(std::move(driver), settle({})));
+  Runtime runtime =
+      runtime_of(std::make_unique<RuntimeParts>(std::move(driver), resolve_settings({})));
   faults.count_only({Call::fill});
   for (int call = 0; call < 8; ++call) {
     faults.fail_calls({call});

@@ -81,7 +81,7 @@ class Nonsense : public Policy {
 class BadPolicy : public testing::Test {
  protected:
   BadPolicy() : driver_(load_machine("test-2")), uses_(driver_.clock()) {
-    Settings settings = settle(RuntimeOptions{});
+    Settings settings = resolve_settings(RuntimeOptions{});
     settings.policy.clear();
     settings.calibration = "off";
     machinery_ = std::make_unique<Machinery>(driver_, uses_, settings);

@@ -73,7 +73,8 @@ struct OverdueRig {
         stream(rig.new_stream(0)),
         driver(rig, stream),
         memory(driver, rig.topology(), {}),
-        engine(driver, rig.topology(), memory.contexts(), memory.ledger(), memory.lane().turn()),
+        engine(driver, rig.topology(), memory.contexts(), memory.ledger(),
+               memory.slow_calls().turn()),
         mover(memory, engine, MoverLimits{}) {
     mover.attached().attach(stream, Address{});
     AllocOptions in_chunks;
@@ -169,7 +170,8 @@ TEST_P(OverdueStop, KeepsNobodyFromAllocatingWhileItWaitsForALongKernel) {
     const auto other = rig.memory.alloc(64 * rig.rig.page(), gpu(1), {});
     EXPECT_LE(rig.now() - begin, milliseconds(50));
     EXPECT_GT(rig.driver.creates, 0);
-    EXPECT_EQ(rig.driver.creates_while_stopped, 0) << "the gate has released the lane's turn";
+    EXPECT_EQ(rig.driver.creates_while_stopped, 0)
+        << "the gate has released the turn for slow calls";
     EXPECT_FALSE(task->done()) << "the kernel still runs";
     task->wait();
     EXPECT_EQ(task->report().outcome, Outcome::done);

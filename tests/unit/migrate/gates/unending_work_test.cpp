@@ -52,7 +52,7 @@ struct UnendingRig {
         driver(rig),
         memory(std::in_place, driver, rig.topology(), MemoryLimits{}),
         engine(std::in_place, driver, rig.topology(), memory->contexts(), memory->ledger(),
-               memory->lane().turn()),
+               memory->slow_calls().turn()),
         mover(std::in_place, *memory, *engine, MoverLimits{}) {
     allocation = memory->alloc(4 * rig.page(), gpu(0), {});
     driver.chunk_bytes = 4 * rig.page();

@@ -30,7 +30,7 @@ class CleanCopyMoveTest : public testing::Test {
   /// To GPU 0, with copies left behind.
   MigrationReport promote() { return rig_.move(*words_, gpu(0), keeps_); }
   MigrationReport demote() {
-    rig_.memory().lane().drain();
+    rig_.memory().slow_calls().drain();
     rig_.forget_calls();
     return rig_.move(*words_, host(0));
   }
@@ -40,7 +40,7 @@ class CleanCopyMoveTest : public testing::Test {
     EXPECT_EQ(words_->extents().front().at, at);
     EXPECT_EQ(rig_.wrong(*words_, content), 0u);
     EXPECT_EQ(rig_.wrong_for(1, *words_, content), 0u);
-    rig_.memory().lane().drain();
+    rig_.memory().slow_calls().drain();
     rig_.memory().check_invariants();
   }
 
@@ -162,7 +162,7 @@ TEST_F(CleanCopyMoveTest, AnotherMoveGetsTheirRoom) {
   const auto other = rig_.filled(8, gpu(1), 2, other_seed);
   rig_.memory().trim(gpu(1));
   Memory& memory = rig_.memory();
-  memory.lane().drain();
+  memory.slow_calls().drain();
   memory.set_capacity(host(0), rig_.account(host(0)).total());
   ASSERT_EQ(copies_bytes(), 8 * page);
   rig_.move(*other, host(0));

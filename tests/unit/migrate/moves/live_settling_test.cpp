@@ -120,7 +120,8 @@ struct DisturbedMove {
         stream(rig.new_stream(0)),
         driver(rig, call, std::move(meanwhile)),
         memory(driver, rig.topology(), {}),
-        engine(driver, rig.topology(), memory.contexts(), memory.ledger(), memory.lane().turn()),
+        engine(driver, rig.topology(), memory.contexts(), memory.ledger(),
+               memory.slow_calls().turn()),
         mover(memory, engine, MoverLimits{}) {
     mover.attached().attach(stream, Address{});
     allocation = memory.alloc(rig.page(), gpu(0), {});
@@ -240,7 +241,7 @@ TEST_P(LiveSettling, EndsInASwitchOnlyIfAGrantHasReturnedAMomentBefore) {
     AskedDriver driver(static_cast<Driver&>(rig.driver()));
     Memory memory(driver, rig.topology(), {});
     CopyEngine engine(driver, rig.topology(), memory.contexts(), memory.ledger(),
-                      memory.lane().turn());
+                      memory.slow_calls().turn());
     MoverLimits limits;
     limits.gate_limit = std::chrono::seconds(1);
     Mover mover(memory, engine, limits);

@@ -17,22 +17,22 @@ namespace {
 constexpr const char* limit_text = "the test allows no more mappings";
 std::function<void()> at_look;  // Each look at /proc.
 
-/// Counts looks, each of which has to find the lane's turn free.
+/// Counts looks, each of which has to find the turn for slow calls free.
 class Looks {
  public:
   explicit Looks(Memory& memory) {
     at_look = [this, &memory] {
       ++count_;
-      EXPECT_TRUE(memory.lane().turn().is_free()) << "work may be stopped";
+      EXPECT_TRUE(memory.slow_calls().turn().is_free()) << "work may be stopped";
     };
   }
   ~Looks() { at_look = nullptr; }
   Looks(const Looks&) = delete;
   Looks& operator=(const Looks&) = delete;
 
-  /// Runs `body`, which runs out of memory. Requires: nothing else has the lane's turn.
+  /// Runs `body`, which runs out of memory. Requires: nothing else has the turn for slow calls.
   Error expect_named(Memory& memory, const std::function<void()>& body) {
-    memory.lane().drain();
+    memory.slow_calls().drain();
     count_ = 0;
     const Error error = expect_error(ErrorKind::out_of_memory, body);
     EXPECT_EQ(count_, 1);

@@ -44,7 +44,7 @@ TEST_P(MoverMachines, CarryAnAllocationEverywhereAndBack) {
       EXPECT_EQ(rig.wrong_for(reader.who.ordinal, *allocation, 77), 0u) << to_string(reader.who);
     }
   }
-  rig.memory().lane().drain();
+  rig.memory().slow_calls().drain();
   rig.memory().check_invariants();
 }
 
@@ -165,7 +165,7 @@ TEST(Mover, SaysThatTheDriverCannotHold) {
   NoHoldDriver driver(rig.driver());
   Memory memory(driver, rig.topology(), {});
   CopyEngine engine(driver, rig.topology(), memory.contexts(), memory.ledger(),
-                    memory.lane().turn());
+                    memory.slow_calls().turn());
   Mover mover(memory, engine, MoverLimits{.hold_limit = milliseconds(100)});
   const auto allocation = memory.alloc(rig.page(), gpu(0), {});
   const Error error = expect_error(ErrorKind::unsupported, [&] {
@@ -233,7 +233,7 @@ TEST(Mover, MovesManyAllocationsFromManyThreads) {
     rig.expect_shown(*allocations[i]);
     EXPECT_EQ(rig.wrong(*allocations[i], i << 20), 0u);
   }
-  rig.memory().lane().drain();
+  rig.memory().slow_calls().drain();
   rig.memory().check_invariants();
 }
 

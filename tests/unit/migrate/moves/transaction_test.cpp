@@ -223,7 +223,7 @@ TEST_F(TransactionTest, PoisonsASlotThatCanShowNothingAndSavesItsBytes) {
   EXPECT_THROW(rig_.machine().pointer_info(allocation_->slot_begin(1)), Error);
   rig_.memory().check_invariants();
   rig_.memory().free(allocation_->begin());
-  rig_.memory().lane().drain();
+  rig_.memory().slow_calls().drain();
   rig_.memory().check_invariants();
   EXPECT_EQ(rig_.memory().ledger().leaks(), 0u);
 }
@@ -240,7 +240,7 @@ TEST_F(TransactionTest, QuarantinesATargetThatTheSlotStillShows) {
   EXPECT_GE(leaks, 1u);
   EXPECT_EQ(rig_.wrong(*allocation_, seed_), 0u);
   rig_.memory().free(allocation_->begin());
-  rig_.memory().lane().drain();
+  rig_.memory().slow_calls().drain();
   allocation_.reset();
   EXPECT_EQ(rig_.memory().ledger().leaks(), leaks) << "what it shows is unmapped in the end";
 }

@@ -47,7 +47,8 @@ void expect_moved(MigrationTask& task) {
 class Turns : public testing::TestWithParam<std::uint64_t> {};
 INSTANTIATE_TEST_SUITE_P(Seeds, Turns, testing::Range<std::uint64_t>(1, 5));
 
-// While no stream stands a gate does without the lane's turn, and nothing else keeps others off.
+// While no stream stands a gate does without the turn for slow calls, and nothing else keeps others
+// off.
 TEST_P(Turns, AGateThatWaitsForALongKernelKeepsOtherGatesOff) {
   step(GetParam(), [](const SimOptions& options) {
     TurnsRig rig(options);
@@ -89,9 +90,9 @@ TEST_P(Turns, AHoldKeepsSlowWorkOff) {
     const auto held = rig.spawn_held_move(*rig.one);
     sleep(rig, milliseconds(100));
     ASSERT_GT(rig.calls_of_holds(), 0);
-    EXPECT_FALSE(rig.memory().lane().turn().is_free());
+    EXPECT_FALSE(rig.memory().slow_calls().turn().is_free());
     held->join();
-    EXPECT_TRUE(rig.memory().lane().turn().is_free());
+    EXPECT_TRUE(rig.memory().slow_calls().turn().is_free());
     EXPECT_EQ(rig.one->home(0), gpu(1));
   });
 }
@@ -109,7 +110,7 @@ TEST_P(Turns, NothingIsStoppedOrLaunchedBesideSlowWork) {
       const auto task = rig.submit(rig.one, how);
       sleep(rig, seconds(1));
       {
-        const MutexLock slow_work(rig.memory().lane().turn());  // Or another move's gate.
+        const MutexLock slow_work(rig.memory().slow_calls().turn());  // Or another move's gate.
         operations.unlock();
         sleep(rig, milliseconds(50));
         EXPECT_EQ(rig.calls(watched), 0);
@@ -121,7 +122,8 @@ TEST_P(Turns, NothingIsStoppedOrLaunchedBesideSlowWork) {
   }
 }
 
-// The look at the backlogs goes on without the lane's turn; the settling is launched with it.
+// The look at the backlogs goes on without the turn for slow calls; the settling is launched with
+// it.
 TEST_P(Turns, NoSettlingIsLaunchedBesideSlowWorkAfterALook) {
   step(GetParam(), [](const SimOptions& options) {
     TurnsRig rig(options);
@@ -140,8 +142,8 @@ TEST_P(Turns, NoSettlingIsLaunchedBesideSlowWorkAfterALook) {
     sleep(rig, milliseconds(500));
     EXPECT_EQ(rig.calls(Call::launch_graph), 1) << "the copy, which waits for no stream";
     {
-      ASSERT_TRUE(rig.memory().lane().turn().is_free());
-      const MutexLock slow_work(rig.memory().lane().turn());
+      ASSERT_TRUE(rig.memory().slow_calls().turn().is_free());
+      const MutexLock slow_work(rig.memory().slow_calls().turn());
       sleep(rig, milliseconds(510));  // The look ends, and is not old enough to be repeated.
       EXPECT_TRUE(rig.machine().query_stream(streams[0]));
       EXPECT_EQ(rig.calls(Call::launch_graph), 1);

@@ -1,7 +1,7 @@
 // Goal: a trace is a whole JSON array after every flush, shows what was recorded on the right
 // tracks, and an obstacle costs entries, never more. Method: traces to files of the test, read with
 // a JSON reader that knows nothing of the writer.
-#include "base/event_trace.hpp"
+#include "base/perfetto_trace.hpp"
 
 #include <vma/error.hpp>
 
@@ -29,10 +29,10 @@ namespace {
 namespace json = boost::json;
 using std::chrono::microseconds;
 
-class EventTraceTest : public testing::Test {
+class PerfettoTraceTest : public testing::Test {
  protected:
-  EventTraceTest() { EXPECT_NE(mkdtemp(folder_.data()), nullptr); }
-  ~EventTraceTest() override { std::filesystem::remove_all(folder_); }
+  PerfettoTraceTest() { EXPECT_NE(mkdtemp(folder_.data()), nullptr); }
+  ~PerfettoTraceTest() override { std::filesystem::remove_all(folder_); }
 
   std::string file() const { return folder_ + "/trace.json"; }
   std::string text() const {
@@ -63,8 +63,8 @@ class EventTraceTest : public testing::Test {
   std::string folder_ = "/tmp/vmart-trace-XXXXXX";
 };
 
-TEST_F(EventTraceTest, IsWholeAfterEachFlush) {
-  EventTrace trace(file());
+TEST_F(PerfettoTraceTest, IsWholeAfterEachFlush) {
+  PerfettoTrace trace(file());
   for (int round = 0; round < 5; ++round) {
     trace.add(move(round * 10, round * 10 + 5));
     trace.flush();
@@ -75,10 +75,10 @@ TEST_F(EventTraceTest, IsWholeAfterEachFlush) {
   EXPECT_EQ(trace.lost(), 0U);
 }
 
-TEST_F(EventTraceTest, IsWholeWhenTheProcessDiesAfterAFlush) {
+TEST_F(PerfettoTraceTest, IsWholeWhenTheProcessDiesAfterAFlush) {
   const pid_t child = fork();
   if (child == 0) {
-    EventTrace trace(file());
+    PerfettoTrace trace(file());
     trace.add(move(1, 2));
     trace.flush();
     trace.add(move(3, 4));
@@ -88,8 +88,8 @@ TEST_F(EventTraceTest, IsWholeWhenTheProcessDiesAfterAFlush) {
   EXPECT_EQ(entries("X").size(), 1U);
 }
 
-TEST_F(EventTraceTest, GivesEachGpuAndRouteATrackWithItsName) {
-  EventTrace trace(file());
+TEST_F(PerfettoTraceTest, GivesEachGpuAndRouteATrackWithItsName) {
+  PerfettoTrace trace(file());
   trace.add(move(0, 10));
   TracedMove back = move(20, 30);
   std::swap(back.from, back.to);
@@ -109,8 +109,8 @@ TEST_F(EventTraceTest, GivesEachGpuAndRouteATrackWithItsName) {
   EXPECT_EQ(tracks.size(), 4U);
 }
 
-TEST_F(EventTraceTest, LaysMovesOfOneRouteThatOverlapOnTracksOfTheirOwn) {
-  EventTrace trace(file());
+TEST_F(PerfettoTraceTest, LaysMovesOfOneRouteThatOverlapOnTracksOfTheirOwn) {
+  PerfettoTrace trace(file());
   trace.add(move(0, 10));
   trace.add(move(5, 15));
   trace.add(move(12, 20));  // Fits behind the first.
@@ -120,8 +120,8 @@ TEST_F(EventTraceTest, LaysMovesOfOneRouteThatOverlapOnTracksOfTheirOwn) {
   EXPECT_EQ(moves.at(0).at("tid"), moves.at(2).at("tid"));
 }
 
-TEST_F(EventTraceTest, LeadsFromADecisionToItsMove) {
-  EventTrace trace(file());
+TEST_F(PerfettoTraceTest, LeadsFromADecisionToItsMove) {
+  PerfettoTrace trace(file());
   trace.add(TracedDecision{microseconds(3), 42, gpu(0), host(0), 0x1000, "stay",
                            "a \"reason\"\n\xff", "moved"});
   trace.add(move(8, 20, 42));
@@ -135,8 +135,8 @@ TEST_F(EventTraceTest, LeadsFromADecisionToItsMove) {
   EXPECT_EQ(entries("X").at(0).at("args").at("reason").as_string(), "a \"reason\"\n?");
 }
 
-TEST_F(EventTraceTest, CountsWhatFindsTheBufferFull) {
-  EventTrace trace(file(), 3);
+TEST_F(PerfettoTraceTest, CountsWhatFindsTheBufferFull) {
+  PerfettoTrace trace(file(), 3);
   for (int i = 0; i < 10; ++i) trace.add(move(i, i + 1));
   EXPECT_EQ(trace.lost(), 7U);
   trace.flush();
@@ -145,9 +145,9 @@ TEST_F(EventTraceTest, CountsWhatFindsTheBufferFull) {
   EXPECT_EQ(entries("X").size(), 4U);
 }
 
-TEST_F(EventTraceTest, CountsWhatAFullDiskTakesAndSaysSoOnce) {
+TEST_F(PerfettoTraceTest, CountsWhatAFullDiskTakesAndSaysSoOnce) {
   testing::internal::CaptureStderr();
-  EventTrace trace("/dev/full");
+  PerfettoTrace trace("/dev/full");
   for (int i = 0; i < 3; ++i) {
     trace.add(move(i, i + 1));
     trace.flush();
@@ -159,14 +159,14 @@ TEST_F(EventTraceTest, CountsWhatAFullDiskTakesAndSaysSoOnce) {
   EXPECT_EQ(said.find("VMART_TRACE", first + 1), std::string::npos) << said;
 }
 
-TEST_F(EventTraceTest, IsWholeAgainBehindAWriteThatFellShort) {
+TEST_F(PerfettoTraceTest, IsWholeAgainBehindAWriteThatFellShort) {
   // A limit on the file's size stands for a disk that fills up within a write.
   const pid_t child = fork();
   if (child == 0) {
     signal(SIGXFSZ, SIG_IGN);
     const rlimit limit{4096, 4096};
     setrlimit(RLIMIT_FSIZE, &limit);
-    EventTrace trace(file());
+    PerfettoTrace trace(file());
     trace.add(move(1, 2));
     trace.flush();
     for (int i = 0; i < 1000; ++i) trace.add(move(i, i + 1));
@@ -182,17 +182,17 @@ TEST_F(EventTraceTest, IsWholeAgainBehindAWriteThatFellShort) {
   EXPECT_EQ(entries("X").size(), 2U);
 }
 
-TEST_F(EventTraceTest, RefusesAFileThatCannotBeWritten) {
-  EXPECT_THROW(EventTrace(file() + "/none"), Error);
+TEST_F(PerfettoTraceTest, RefusesAFileThatCannotBeWritten) {
+  EXPECT_THROW(PerfettoTrace(file() + "/none"), Error);
 }
 
-TEST_F(EventTraceTest, PutsTheProcessIntoItsName) {
-  { EventTrace trace(file() + ".%p"); }
+TEST_F(PerfettoTraceTest, PutsTheProcessIntoItsName) {
+  { PerfettoTrace trace(file() + ".%p"); }
   EXPECT_TRUE(std::filesystem::exists(file() + "." + std::to_string(getpid())));
 }
 
-TEST_F(EventTraceTest, IsNotWrittenByAForkedChild) {
-  EventTrace trace(file());
+TEST_F(PerfettoTraceTest, IsNotWrittenByAForkedChild) {
+  PerfettoTrace trace(file());
   trace.add(move(1, 2));
   const pid_t child = fork();
   if (child == 0) {
@@ -205,8 +205,8 @@ TEST_F(EventTraceTest, IsNotWrittenByAForkedChild) {
   EXPECT_EQ(entries("X").size(), 1U);
 }
 
-TEST_F(EventTraceTest, TakesEntriesFromSeveralThreadsWhileItIsFlushed) {
-  EventTrace trace(file());
+TEST_F(PerfettoTraceTest, TakesEntriesFromSeveralThreadsWhileItIsFlushed) {
+  PerfettoTrace trace(file());
   const auto record = [&] {
     for (int i = 0; i < 1000; ++i) trace.add(move(i, i + 1));
   };

@@ -1,4 +1,4 @@
-#include "recording/trace_writer.hpp"
+#include "recording/perfetto_writer.hpp"
 
 #include "base/log.hpp"
 #include "base/process_exit.hpp"
@@ -7,11 +7,11 @@
 
 namespace vma {
 
-TraceWriter::TraceWriter(Executor& executor, const std::string& file) : trace_(file) {
+PerfettoWriter::PerfettoWriter(Executor& executor, const std::string& file) : trace_(file) {
   thread_ = executor.spawn("vmart trace", [this] { work(); });
 }
 
-TraceWriter::~TraceWriter() {
+PerfettoWriter::~PerfettoWriter() {
   {
     const MutexLock lock(mutex_);
     closed_ = true;
@@ -20,14 +20,14 @@ TraceWriter::~TraceWriter() {
   thread_->join();
 }
 
-void TraceWriter::flush_soon() noexcept {
+void PerfettoWriter::flush_soon() noexcept {
   const MutexLock lock(mutex_);
   asked_ = true;
   changed_.notify_all();
 }
 
 /// The lock is not held while the disk is waited for. What comes last the trace writes itself.
-void TraceWriter::work() {
+void PerfettoWriter::work() {
   MutexLock lock(mutex_);
   while (true) {
     changed_.wait(lock, [this]() VMART_NO_THREAD_ANALYSIS { return asked_ || closed_; });
@@ -40,10 +40,10 @@ void TraceWriter::work() {
   }
 }
 
-std::unique_ptr<TraceWriter> open_trace(Executor& executor, const std::string& file) {
+std::unique_ptr<PerfettoWriter> open_trace(Executor& executor, const std::string& file) {
   if (file.empty()) return nullptr;
   try {
-    return std::make_unique<TraceWriter>(executor, file);
+    return std::make_unique<PerfettoWriter>(executor, file);
   } catch (const Error& error) {
     log(LogLevel::warn, "VMART_TRACE: cannot write the trace: {}", error.what());
     return nullptr;

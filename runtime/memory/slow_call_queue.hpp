@@ -12,20 +12,20 @@ namespace vma {
 /// The one place for slow driver work: creates, releases and first grants happen one at a time,
 /// under the turn, because the driver serialises them anyway and a move that waits for one stands
 /// still. A thread does what can wait; callers that cannot wait take the turn themselves.
-class Lane {
+class SlowCallQueue {
  public:
-  explicit Lane(Driver& driver);
+  explicit SlowCallQueue(Driver& driver);
   /// Does what was posted, then ends the thread.
-  ~Lane();
+  ~SlowCallQueue();
 
   /// Held for one slow call at a time, and by a hold for as long as it stands.
   Mutex& turn() noexcept { return turn_; }
 
-  /// `job` runs on the lane's thread with the turn held. It must not throw. Throws: std::bad_alloc;
-  /// then nothing is posted, and likewise below.
+  /// `job` runs on the slow-call thread with the turn held. It must not throw. Throws:
+  /// std::bad_alloc; then nothing is posted, and likewise below.
   void post(std::function<void()> job);
-  /// `job` runs once `ready` has answered true; it is asked from the lane's thread, now and then,
-  /// without the turn. Neither must throw.
+  /// `job` runs once `ready` has answered true; it is asked from the slow-call thread, now and
+  /// then, without the turn. Neither must throw.
   void post_when(std::function<bool()> ready, std::function<void()> job);
   /// Runs what was posted, and what is ready by now, on this thread. Requires: the caller holds the
   /// turn.

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "base/event_trace.hpp"
+#include "base/perfetto_trace.hpp"
 #include "base/executor.hpp"
 #include "base/mutex.hpp"
 
@@ -10,23 +10,23 @@
 namespace vma {
 
 /// A trace, and the thread that brings it to the disk whenever it is asked to. Any thread.
-class TraceWriter {
+class PerfettoWriter {
  public:
-  /// Throws: as `EventTrace`.
-  TraceWriter(Executor& executor, const std::string& file);
+  /// Throws: as `PerfettoTrace`.
+  PerfettoWriter(Executor& executor, const std::string& file);
   /// Blocks: until all is written.
-  ~TraceWriter();
-  TraceWriter(const TraceWriter&) = delete;
-  TraceWriter& operator=(const TraceWriter&) = delete;
+  ~PerfettoWriter();
+  PerfettoWriter(const PerfettoWriter&) = delete;
+  PerfettoWriter& operator=(const PerfettoWriter&) = delete;
 
-  EventTrace& trace() noexcept { return trace_; }
+  PerfettoTrace& trace() noexcept { return trace_; }
   /// Does not block.
   void flush_soon() noexcept;
 
  private:
   void work();
 
-  EventTrace trace_;
+  PerfettoTrace trace_;
   Mutex mutex_;
   Condition changed_;
   bool asked_ VMART_GUARDED_BY(mutex_) = false;
@@ -35,6 +35,6 @@ class TraceWriter {
 };
 
 /// Null where `file` is empty, and where none can be written: that is logged.
-std::unique_ptr<TraceWriter> open_trace(Executor& executor, const std::string& file);
+std::unique_ptr<PerfettoWriter> open_trace(Executor& executor, const std::string& file);
 
 }  // namespace vma

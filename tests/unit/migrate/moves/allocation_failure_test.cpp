@@ -154,7 +154,8 @@ struct WantRig {
       : driver(static_cast<Driver&>(rig.driver())),
         stream(rig.new_stream(0)),
         memory(driver, rig.topology(), {}),
-        engine(driver, rig.topology(), memory.contexts(), memory.ledger(), memory.lane().turn()),
+        engine(driver, rig.topology(), memory.contexts(), memory.ledger(),
+               memory.slow_calls().turn()),
         mover(memory, engine, limits()) {
     mover.attached().attach(stream, Address{});
     AllocOptions chunks;
@@ -241,14 +242,14 @@ struct WantRig {
   std::atomic<int> begun{0}, ended{0}, moved{0}, told{0};
 };
 
-class WantOfMoves : public testing::TestWithParam<std::pair<Which, StopScope>> {};
-INSTANTIATE_TEST_SUITE_P(All, WantOfMoves,
+class MoveAllocationFailure : public testing::TestWithParam<std::pair<Which, StopScope>> {};
+INSTANTIATE_TEST_SUITE_P(All, MoveAllocationFailure,
                          testing::Values(std::pair{Which::one, StopScope::attached},
                                          std::pair{Which::all_from, StopScope::attached},
                                          std::pair{Which::one, StopScope::hold},
                                          std::pair{Which::all_from, StopScope::hold}));
 
-TEST_P(WantOfMoves, EndEachMoveWhereTheMachineryIsThere) {
+TEST_P(MoveAllocationFailure, EndEachMoveWhereTheMachineryIsThere) {
   WantRig rig;
   rig.moves_beside(Which::none, 0, GetParam().second);
   rig.moves_beside(Which::none, 0, GetParam().second);
@@ -263,7 +264,7 @@ TEST_P(WantOfMoves, EndEachMoveWhereTheMachineryIsThere) {
   EXPECT_GT(number, 20) << "moves do allocate";
 }
 
-TEST_P(WantOfMoves, EndTheFirstMove) {
+TEST_P(MoveAllocationFailure, EndTheFirstMove) {
   constexpr long stride = 9;  // Of what only the first one makes, some will do.
   for (long number = 1;; number += stride) {
     SCOPED_TRACE(testing::Message() << "allocation " << number);
@@ -273,7 +274,7 @@ TEST_P(WantOfMoves, EndTheFirstMove) {
   }
 }
 
-TEST(WantOfThreads, IsToldToWhoAsksForTheMove) {
+TEST(ThreadStartFailure, IsToldToWhoAsksForTheMove) {
   WantRig rig;
   rig.driver.executor().refused = "vmart mover";
   expect_error(ErrorKind::busy, [&] { rig.submit(gpu(1), StopScope::attached); });
@@ -281,7 +282,7 @@ TEST(WantOfThreads, IsToldToWhoAsksForTheMove) {
   EXPECT_FALSE(rig.moves_beside(Which::none, 0, StopScope::attached));
 }
 
-TEST(WantOfThreads, LetsOneWorkerDoWhatSeveralWould) {
+TEST(ThreadStartFailure, LetsOneWorkerDoWhatSeveralWould) {
   WantRig rig;
   rig.driver.executor().refused = "vmart mover 1";
   const auto other = rig.memory.alloc(rig.rig.page(), gpu(0), {});
@@ -294,7 +295,7 @@ TEST(WantOfThreads, LetsOneWorkerDoWhatSeveralWould) {
   rig.memory.free(other->begin());
 }
 
-TEST(WantOfThreads, FailsTheCallThatWantsACallbackAndNotTheMove) {
+TEST(ThreadStartFailure, FailsTheCallThatWantsACallbackAndNotTheMove) {
   WantRig rig;
   rig.driver.executor().refused = "vmart callback";
   expect_error(ErrorKind::busy, [&] { rig.submit(gpu(1), StopScope::attached); });  // on_progress

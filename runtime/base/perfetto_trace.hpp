@@ -48,15 +48,15 @@ struct TracedDecision {
 /// Any thread records; entries wait in a bounded buffer until somebody calls `flush`. After each
 /// flush the file is a whole JSON array. A disk that is full costs entries, which are counted and
 /// logged once; nothing is thrown after construction. A forked child writes nothing.
-class EventTrace {
+class PerfettoTrace {
  public:
   /// Opens the file anew; "%p" in its name becomes the process's number. Throws: Error
   /// {invalid_argument} if it cannot be written.
-  explicit EventTrace(const std::string& file, std::size_t entries_max = 65'536);
+  explicit PerfettoTrace(const std::string& file, std::size_t entries_max = 65'536);
   /// Flushes.
-  ~EventTrace();
-  EventTrace(const EventTrace&) = delete;
-  EventTrace& operator=(const EventTrace&) = delete;
+  ~PerfettoTrace();
+  PerfettoTrace(const PerfettoTrace&) = delete;
+  PerfettoTrace& operator=(const PerfettoTrace&) = delete;
 
   void add(const TracedMove& move) noexcept;
   void add(const TracedStall& stall) noexcept;
@@ -68,7 +68,7 @@ class EventTrace {
 
  private:
   using Route = std::pair<Location, Location>;
-  struct Lane {
+  struct RouteTrack {
     int track = 0;
     TimePoint end{0};
   };
@@ -85,7 +85,7 @@ class EventTrace {
   std::string buffer_ VMART_GUARDED_BY(mutex_);
   std::size_t entries_ VMART_GUARDED_BY(mutex_) = 0;  // In the buffer.
   std::map<Location, int> gpu_tracks_ VMART_GUARDED_BY(mutex_);
-  std::map<Route, std::vector<Lane>> lanes_ VMART_GUARDED_BY(mutex_);
+  std::map<Route, std::vector<RouteTrack>> route_tracks_ VMART_GUARDED_BY(mutex_);
   int next_track_ VMART_GUARDED_BY(mutex_) = 1;
   std::uint64_t lost_ VMART_GUARDED_BY(mutex_) = 0;
 

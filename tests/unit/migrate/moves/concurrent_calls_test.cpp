@@ -188,7 +188,8 @@ struct AttachRig {
       : rig("test-2", {}, options),
         driver(rig),
         memory(driver, rig.topology(), {}),
-        engine(driver, rig.topology(), memory.contexts(), memory.ledger(), memory.lane().turn()),
+        engine(driver, rig.topology(), memory.contexts(), memory.ledger(),
+               memory.slow_calls().turn()),
         mover(memory, engine, MoverLimits{}),
         allocation(memory.alloc(rig.page(), gpu(0), {})) {
     mover.attached().attach(stream, Address{});
@@ -244,7 +245,7 @@ INSTANTIATE_TEST_SUITE_P(Seeds, AttachedMeanwhile, testing::Range<std::uint64_t>
 TEST_P(AttachedMeanwhile, EveryStreamStandsWhereASlotGoesDark) {
   step(GetParam(), [](const SimOptions& options) {
     AttachRig rig(options);
-    constexpr int before_plan = 2;  // Of the target's staging, then the rehearsal.
+    constexpr int before_plan = 2;  // Of the target's staging, then the warm-up grant.
     int grants = 0, darks = 0;
     std::optional<MutexLock> attaching;
     rig.driver.before = [&](Call call) {

@@ -1,4 +1,4 @@
-#include "abi/late_frees.hpp"
+#include "abi/deferred_frees.hpp"
 
 #include "base/log.hpp"
 
@@ -8,7 +8,7 @@
 
 namespace vma {
 
-void LateFrees::keep(void* pointer) noexcept {
+void DeferredFrees::keep(void* pointer) noexcept {
   try {
     const MutexLock lock(mutex_);
     kept_.push_back(pointer);
@@ -17,7 +17,7 @@ void LateFrees::keep(void* pointer) noexcept {
   }
 }
 
-void LateFrees::free_all(Runtime& runtime) noexcept {
+void DeferredFrees::free_all(Runtime& runtime) noexcept {
   std::vector<void*> now;
   {
     const MutexLock lock(mutex_);
@@ -26,12 +26,12 @@ void LateFrees::free_all(Runtime& runtime) noexcept {
   for (void* pointer : now) free_or_keep(runtime, pointer, *this);
 }
 
-std::size_t LateFrees::count() {
+std::size_t DeferredFrees::count() {
   const MutexLock lock(mutex_);
   return kept_.size();
 }
 
-void free_or_keep(Runtime& runtime, void* pointer, LateFrees& late) noexcept {
+void free_or_keep(Runtime& runtime, void* pointer, DeferredFrees& late) noexcept {
   try {
     runtime.free(pointer);
   } catch (const Error& error) {

@@ -12,12 +12,12 @@ namespace vma {
 
 /// What a machine file has, by paths, and what is wrong with its form: keys that `machine_keys` has
 /// not, keys that are missing, values of another type or out of bounds.
-struct MachineForm {
+struct SchemaCheck {
   std::set<std::string> paths;       ///< Of every key, and every object in a list.
   std::vector<std::string> numbers;  ///< Of keys with a number or a list of numbers, in order.
   MachineProblems problems;
 };
 
-MachineForm machine_form(const boost::json::value& json);
+SchemaCheck check_schema(const boost::json::value& json);
 
 }  // namespace vma

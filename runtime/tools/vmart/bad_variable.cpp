@@ -1,4 +1,4 @@
-#include "tools/vmart/variable_blame.hpp"
+#include "tools/vmart/bad_variable.hpp"
 
 #include <vma/error.hpp>
 

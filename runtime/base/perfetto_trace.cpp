@@ -1,4 +1,4 @@
-#include "base/event_trace.hpp"
+#include "base/perfetto_trace.hpp"
 
 #include "base/log.hpp"
 
@@ -17,7 +17,8 @@ namespace vma {
 namespace {
 
 constexpr int gpu_process = 1, route_process = 2;
-constexpr std::size_t lanes_max = 16;  // Of one route; then moves overlap in the last one.
+constexpr std::size_t tracks_per_route_max =
+    16;  // Of one route; then moves overlap in the last one.
 constexpr std::string_view closing = "\n]\n";
 
 double microseconds(TimePoint time) {
@@ -60,7 +61,7 @@ bool write_all(int descriptor, std::string_view text, off_t offset) {
 
 }  // namespace
 
-EventTrace::EventTrace(const std::string& file, std::size_t entries_max)
+PerfettoTrace::PerfettoTrace(const std::string& file, std::size_t entries_max)
     : owner_(getpid()), entries_max_(entries_max) {
   const std::string name = file_name(file);
   descriptor_ = open(name.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
@@ -76,13 +77,13 @@ EventTrace::EventTrace(const std::string& file, std::size_t entries_max)
   buffer_ = head(gpu_process, "GPUs and host nodes") + head(route_process, "routes");
 }
 
-EventTrace::~EventTrace() {
+PerfettoTrace::~PerfettoTrace() {
   flush();
   close(descriptor_);
 }
 
 template <typename Body>
-void EventTrace::record(Body&& body) noexcept {
+void PerfettoTrace::record(Body&& body) noexcept {
   MutexLock lock(mutex_);
   if (entries_ >= entries_max_) {
     ++lost_;
@@ -98,13 +99,13 @@ void EventTrace::record(Body&& body) noexcept {
   }
 }
 
-void EventTrace::name_track(int process, int track, const std::string& name) {
+void PerfettoTrace::name_track(int process, int track, const std::string& name) {
   buffer_ += fmt::format(
       ",\n{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":{}}}}}",
       process, track, ascii_quoted(name));
 }
 
-int EventTrace::gpu_track(Location at) {
+int PerfettoTrace::gpu_track(Location at) {
   const auto found = gpu_tracks_.find(at);
   if (found != gpu_tracks_.end()) return found->second;
   const int track = next_track_++;
@@ -112,22 +113,22 @@ int EventTrace::gpu_track(Location at) {
   return gpu_tracks_[at] = track;
 }
 
-int EventTrace::move_track(const TracedMove& move) {
-  std::vector<Lane>& lanes = lanes_[{move.from, move.to}];
-  for (Lane& lane : lanes) {
-    if (lane.end > move.begin) continue;
-    lane.end = move.end;
-    return lane.track;
+int PerfettoTrace::move_track(const TracedMove& move) {
+  std::vector<RouteTrack>& tracks = route_tracks_[{move.from, move.to}];
+  for (RouteTrack& track : tracks) {
+    if (track.end > move.begin) continue;
+    track.end = move.end;
+    return track.track;
   }
-  if (lanes.size() < lanes_max) {
-    lanes.push_back({next_track_++, move.end});
-    name_track(route_process, lanes.back().track,
+  if (tracks.size() < tracks_per_route_max) {
+    tracks.push_back({next_track_++, move.end});
+    name_track(route_process, tracks.back().track,
                fmt::format("{} to {}", to_string(move.from), to_string(move.to)));
   }
-  return lanes.back().track;
+  return tracks.back().track;
 }
 
-void EventTrace::add(const TracedMove& move) noexcept {
+void PerfettoTrace::add(const TracedMove& move) noexcept {
   record([&]() VMART_NO_THREAD_ANALYSIS {
     const int track = move_track(move);
     const double begin = microseconds(move.begin);
@@ -145,7 +146,7 @@ void EventTrace::add(const TracedMove& move) noexcept {
   });
 }
 
-void EventTrace::add(const TracedStall& stall) noexcept {
+void PerfettoTrace::add(const TracedStall& stall) noexcept {
   record([&]() VMART_NO_THREAD_ANALYSIS {
     const int track = gpu_track(stall.gpu);
     buffer_ += fmt::format(
@@ -157,7 +158,7 @@ void EventTrace::add(const TracedStall& stall) noexcept {
   });
 }
 
-void EventTrace::add(const TracedDecision& decision) noexcept {
+void PerfettoTrace::add(const TracedDecision& decision) noexcept {
   record([&]() VMART_NO_THREAD_ANALYSIS {
     const int track = gpu_track(decision.from);
     const double at = microseconds(decision.at);
@@ -175,7 +176,7 @@ void EventTrace::add(const TracedDecision& decision) noexcept {
   });
 }
 
-bool EventTrace::write_out(const std::string& text) noexcept {
+bool PerfettoTrace::write_out(const std::string& text) noexcept {
   if (write_all(descriptor_, text, end_)) {
     end_ += static_cast<off_t>(text.size() - closing.size());
     return true;
@@ -192,7 +193,7 @@ bool EventTrace::write_out(const std::string& text) noexcept {
   return false;
 }
 
-void EventTrace::flush() noexcept {
+void PerfettoTrace::flush() noexcept {
   if (getpid() != owner_) return;
   MutexLock file_lock(file_mutex_);
   std::string text;
@@ -217,10 +218,10 @@ void EventTrace::flush() noexcept {
   MutexLock lock(mutex_);
   lost_ += entries;
   gpu_tracks_.clear();  // Names of tracks may be among what is lost: they are written again.
-  lanes_.clear();
+  route_tracks_.clear();
 }
 
-std::uint64_t EventTrace::lost() const noexcept {
+std::uint64_t PerfettoTrace::lost() const noexcept {
   MutexLock lock(mutex_);
   return lost_;
 }

@@ -8,7 +8,7 @@ namespace vma {
 
 /// What is wrong between the values of a machine file, each of which is right by itself: counts
 /// that do not go together, tables without a cell for each size, rates where there is no link.
-/// Requires: `machine_form` finds nothing wrong.
-MachineProblems machine_sense(const boost::json::object& file);
+/// Requires: `check_schema` finds nothing wrong.
+MachineProblems check_consistency(const boost::json::object& file);
 
 }  // namespace vma

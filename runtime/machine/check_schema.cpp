@@ -1,4 +1,4 @@
-#include "machine/machine_form.hpp"
+#include "machine/check_schema.hpp"
 
 #include "machine/json_text.hpp"
 #include "machine/machine_schema.hpp"
@@ -23,7 +23,7 @@ bool holds_numbers(Form form) {
 /// Walks through a file along the keys that it may have.
 class FormCheck {
  public:
-  MachineForm run(const json::value& json) {
+  SchemaCheck run(const json::value& json) {
     if (const json::object* file = json.if_object()) {
       members(*file, "", "");
     } else {
@@ -143,12 +143,12 @@ class FormCheck {
     }
   }
 
-  MachineForm form_;
+  SchemaCheck form_;
 };
 
 }  // namespace
 
-MachineForm machine_form(const json::value& json) {
+SchemaCheck check_schema(const json::value& json) {
   return FormCheck().run(json);
 }
 

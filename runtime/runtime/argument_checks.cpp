@@ -1,4 +1,4 @@
-#include "runtime/checks.hpp"
+#include "runtime/argument_checks.hpp"
 
 #include <vma/error.hpp>
 

@@ -38,7 +38,7 @@ class NoMemory {
   NoMemory& operator=(const NoMemory&) = delete;
 };
 
-TEST(WantOfMemory, LeavesAChunkWithItsOwner) {
+TEST(AllocationFailure, LeavesAChunkWithItsOwner) {
   MemoryRig rig;
   Chunk chunk = rig.memory().obtain(gpu(0), 3 * rig.page(), Memory::Turn::take);
   bool kept = true, refused = false;
@@ -60,7 +60,7 @@ TEST(WantOfMemory, LeavesAChunkWithItsOwner) {
   rig.memory().check_invariants();
 }
 
-TEST(WantOfMemory, CountsARetiredChunkThatNobodyCanKeepTrackOf) {
+TEST(AllocationFailure, CountsARetiredChunkThatNobodyCanKeepTrackOf) {
   MemoryRig rig;
   Chunk chunk = rig.memory().obtain(gpu(0), rig.page(), Memory::Turn::take);
   {
@@ -73,14 +73,15 @@ TEST(WantOfMemory, CountsARetiredChunkThatNobodyCanKeepTrackOf) {
   rig.memory().check_invariants();
 }
 
-TEST(WantOfMemory, KeepsForNowWhatIsOverTheBudget) {
+TEST(AllocationFailure, KeepsForNowWhatIsOverTheBudget) {
   MemoryLimits limits;
   limits.cache_bytes_per_gpu = 0;
   MemoryRig rig("test-2", limits);
   const std::uint64_t page = rig.page();
   std::vector<Chunk> chunks;
   {
-    const MutexLock turn(rig.memory().lane().turn());  // The lane releases nothing meanwhile.
+    const MutexLock turn(
+        rig.memory().slow_calls().turn());  // The slow-call queue releases nothing meanwhile.
     for (int i = 0; i < 200; ++i) {
       chunks.push_back(rig.memory().obtain(gpu(0), page, Memory::Turn::held));
     }
@@ -91,37 +92,37 @@ TEST(WantOfMemory, KeepsForNowWhatIsOverTheBudget) {
       for (int i = 100; i < 200; ++i) rig.memory().retire(std::move(chunks[i]));
     }
   }
-  rig.memory().lane().drain();
+  rig.memory().slow_calls().drain();
   EXPECT_EQ(rig.account(gpu(0)).allocated_bytes, 0u);
   rig.memory().check_invariants();
   rig.memory().retire(rig.memory().obtain(gpu(0), page, Memory::Turn::take));
-  rig.memory().lane().drain();
+  rig.memory().slow_calls().drain();
   EXPECT_EQ(rig.cached(gpu(0)), 0u) << "the next one takes them along";
 }
 
-TEST(WantOfMemory, MovesWhatHasBecomeReadyWithoutAny) {
+TEST(AllocationFailure, MovesWhatHasBecomeReadyWithoutAny) {
   MemoryRig rig;
-  Lane& lane = rig.memory().lane();
-  const MutexLock turn(lane.turn());  // The lane's own thread runs nothing.
+  SlowCallQueue& slow_calls = rig.memory().slow_calls();
+  const MutexLock turn(slow_calls.turn());  // The slow-call queue's own thread runs nothing.
   int done = 0;
   std::atomic<bool> ready{false};
   for (int i = 0; i < 100; ++i) {
-    lane.post_when([&] { return ready.load(); }, [&] { ++done; });
+    slow_calls.post_when([&] { return ready.load(); }, [&] { ++done; });
   }
   {
     const NoMemory none;
-    lane.run_here();
+    slow_calls.run_here();
     EXPECT_EQ(done, 0);
   }
   ready = true;
   {
     const NoMemory none;
-    lane.run_here();
+    slow_calls.run_here();
   }
   EXPECT_EQ(done, 100);
 }
 
-TEST(WantOfMemory, ErasesFromTheRegistryWithoutAny) {
+TEST(AllocationFailure, ErasesFromTheRegistryWithoutAny) {
   Registry registry(4096);
   std::vector<AllocationId> ids;
   for (std::uint64_t i = 0; i < 1000; ++i) {

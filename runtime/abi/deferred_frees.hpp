@@ -13,7 +13,7 @@ class Runtime;
 
 /// Pointers whose free had to wait, because something captured or the runtime refused. Whoever
 /// frees next, and nothing captures then, frees them too. Any thread.
-class LateFrees {
+class DeferredFrees {
  public:
   /// Never fails; a pointer that there is no memory to remember is lost and logged.
   void keep(void* pointer) noexcept;
@@ -27,6 +27,6 @@ class LateFrees {
 };
 
 /// Frees it, or keeps it for later where it is refused for now. Blocks: as `Runtime::free`.
-void free_or_keep(Runtime& runtime, void* pointer, LateFrees& late) noexcept;
+void free_or_keep(Runtime& runtime, void* pointer, DeferredFrees& late) noexcept;
 
 }  // namespace vma

@@ -1,4 +1,4 @@
-#include "machine/machine_sense.hpp"
+#include "machine/check_consistency.hpp"
 
 #include "machine/json_text.hpp"
 #include "machine/machine_schema.hpp"
@@ -157,7 +157,7 @@ class SenseCheck {
 
 }  // namespace
 
-MachineProblems machine_sense(const json::object& file) {
+MachineProblems check_consistency(const json::object& file) {
   return SenseCheck(file).run();
 }
 

@@ -1,4 +1,4 @@
-#include "memory/lane.hpp"
+#include "memory/slow_call_queue.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -10,15 +10,15 @@ constexpr std::chrono::microseconds look_period(200);  // Between two looks at w
 constexpr std::chrono::seconds stop_limit(1);
 }  // namespace
 
-Lane::Lane(Driver& driver) : driver_(driver) {
-  task_ = driver.executor().spawn("vmart lane", [this] { run(); });
+SlowCallQueue::SlowCallQueue(Driver& driver) : driver_(driver) {
+  task_ = driver.executor().spawn("vmart slowcalls", [this] { run(); });
 }
 
-Lane::~Lane() {
+SlowCallQueue::~SlowCallQueue() {
   stop();
 }
 
-void Lane::stop() noexcept {
+void SlowCallQueue::stop() noexcept {
   if (!task_) return;
   {
     const MutexLock lock(mutex_);
@@ -37,19 +37,19 @@ void Lane::stop() noexcept {
   run_here();  // What those posted.
 }
 
-void Lane::post(std::function<void()> job) {
+void SlowCallQueue::post(std::function<void()> job) {
   const MutexLock lock(mutex_);
   jobs_.push_back({nullptr, std::move(job)});
   changed_.notify_all();
 }
 
-void Lane::post_when(std::function<bool()> ready, std::function<void()> job) {
+void SlowCallQueue::post_when(std::function<bool()> ready, std::function<void()> job) {
   const MutexLock lock(mutex_);
   waiting_.push_back({std::move(ready), std::move(job)});
   changed_.notify_all();
 }
 
-void Lane::run_here() {
+void SlowCallQueue::run_here() {
   look_at_waiting();
   while (run_next()) {
   }
@@ -57,7 +57,7 @@ void Lane::run_here() {
 
 /// A job leaves the queue under the turn only: so whoever has the turn finds all that is left to
 /// do.
-bool Lane::run_next() {
+bool SlowCallQueue::run_next() {
   std::list<Job> job;
   {
     const MutexLock lock(mutex_);
@@ -73,12 +73,12 @@ bool Lane::run_next() {
   return true;
 }
 
-void Lane::drain() {
+void SlowCallQueue::drain() {
   MutexLock lock(mutex_);
   changed_.wait(lock, [this]() VMART_REQUIRES(mutex_) { return jobs_.empty() && running_ == 0; });
 }
 
-void Lane::run() {
+void SlowCallQueue::run() {
   TimePoint give_up = never;
   MutexLock lock(mutex_);
   while (true) {
@@ -102,7 +102,7 @@ void Lane::run() {
   // What still waits belongs to work that has not ended; `stop` sees to it.
 }
 
-void Lane::run_jobs(MutexLock& lock) {
+void SlowCallQueue::run_jobs(MutexLock& lock) {
   while (!jobs_.empty()) {
     lock.unlock();
     {
@@ -113,7 +113,7 @@ void Lane::run_jobs(MutexLock& lock) {
   }
 }
 
-void Lane::look_at_waiting() {
+void SlowCallQueue::look_at_waiting() {
   const MutexLock looking(looking_);
   std::list<Job> waiting, now;
   {
@@ -128,7 +128,7 @@ void Lane::look_at_waiting() {
   const MutexLock lock(mutex_);
   waiting_.splice(waiting_.begin(), waiting);  // Before what has come meanwhile.
   jobs_.splice(jobs_.end(), now);
-  changed_.notify_all();  // The lane's thread may have found nothing that waits meanwhile.
+  changed_.notify_all();  // The slow-call thread may have found nothing that waits meanwhile.
 }
 
 }  // namespace vma

@@ -1,4 +1,4 @@
-#include "placement/planning/wish_checks.hpp"
+#include "placement/planning/proposal_checks.hpp"
 
 #include "base/units.hpp"
 
