@@ -159,8 +159,8 @@ TEST_F(EnvironmentDeathTest, WarnsOnceOfWhatNobodyReads) {
     std::_Exit(0);
   };
   EXPECT_EXIT(warn(), testing::ExitedWithCode(0),
-              "^vmart: warn: VMART_POLCIY is set, but vmart has no such variable; is VMART_POLICY "
-              "meant.\n$");
+              "^vmart: warn: VMART_POLCIY is set, but vmart has no such variable; did you "
+              "mean VMART_POLICY.\n$");
 }
 
 TEST(Printable, HasNoControlCharacters) {

@@ -83,11 +83,11 @@ TEST(MachineSources, AnEntryThatSaysNothingIsRefused) {
   } wrong[] = {
       {R"("gpus[1]": "driver: d")", "sources.gpus[1]: names a key that does not exist"},
       {R"("peer_link": "driver: d")", "sources.peer_link: names a key that does not exist"},
-      {R"("host_nodes[0]": "guess: g")", R"(sources.host_nodes[0]: is not "KIND: where from")"},
-      {R"("host_nodes[0]": "measured")", R"(is not "KIND: where from")"},
-      {R"("host_nodes[0]": "measured: ")", R"(is not "KIND: where from")"},
-      {R"("host_nodes[0]": "made up: m")", R"(is not "KIND: where from")"},
-      {R"("host_nodes[0]": 3)", R"(is not "KIND: where from")"},
+      {R"("host_nodes[0]": "guess: g")", R"(sources.host_nodes[0]: is not "KIND: SOURCE")"},
+      {R"("host_nodes[0]": "measured")", R"(is not "KIND: SOURCE")"},
+      {R"("host_nodes[0]": "measured: ")", R"(is not "KIND: SOURCE")"},
+      {R"("host_nodes[0]": "made up: m")", R"(is not "KIND: SOURCE")"},
+      {R"("host_nodes[0]": 3)", R"(is not "KIND: SOURCE")"},
       {R"("costs": "driver: d")", "sources.costs: appears twice"},
   };
   for (const auto& it : wrong) {

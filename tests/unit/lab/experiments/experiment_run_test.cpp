@@ -157,7 +157,7 @@ TEST(ExperimentRun, RefusesAFolderThatIsNotItsOwn) {
   std::string other(quick_experiment);
   other.replace(other.find("[1, 2]"), 6, "[2, 1]");
   rig.write(other);
-  EXPECT_NE(error_of([&] { rig.run("whole", 1); }).find("is of another experiment"),
+  EXPECT_NE(error_of([&] { rig.run("whole", 1); }).find("is of an experiment other than"),
             std::string::npos);
   EXPECT_EQ(whole, rig.results("whole"));
 

@@ -98,7 +98,7 @@ TEST(HbmShare, AnotherShareIsAnotherExperiment) {
   std::string other(twice);
   other.replace(other.find("0.5"), 3, "0.6");
   rig.write(other);
-  EXPECT_NE(error_of([&] { rig.run("results", 1); }).find("is of another experiment"),
+  EXPECT_NE(error_of([&] { rig.run("results", 1); }).find("is of an experiment other than"),
             std::string::npos);
   EXPECT_EQ(results, rig.results("results"));
 }
