@@ -45,7 +45,7 @@ install(FILES ${CMAKE_CURRENT_BINARY_DIR}/vmart.pc DESTINATION ${CMAKE_INSTALL_L
 if(VMART_BUILD_TESTS AND BUILD_SHARED_LIBS AND NOT VMART_SANITIZE)
   set(VMART_STATIC_LIBS ${static_libs})
   configure_file(vmart.pc.in static/vmart.pc @ONLY)
-  add_library(vmart_archive STATIC ${objects})
+  add_library(vmart_archive STATIC ${contents})
   set_target_properties(vmart_archive PROPERTIES LINKER_LANGUAGE CXX OUTPUT_NAME vmart
     ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/static)
 endif()

@@ -22,8 +22,8 @@ constexpr std::size_t passed_over_max = 1024;      // Besides, of such as may no
 constexpr std::size_t granted_max = 4096;          // Of the wishes of a tick, the best.
 constexpr double gain_most = 1e6;                  // Seconds: of what a user cannot reach now.
 constexpr std::size_t announced_max = 65536;
-constexpr std::size_t ahead = 8;      // Changed chunks that the processor is told of in advance.
-constexpr double again_by_use = 1.5;  // Growth of a chunk's demand that makes a use count.
+constexpr std::size_t uses_ahead = 8;  // Changed chunks that the processor is told of in advance.
+constexpr double again_by_use = 1.5;   // Growth of a chunk's demand that makes a use count.
 
 /// Parameters, under the names that they have in `cost_benefit_kind`.
 struct Weights {
@@ -315,11 +315,11 @@ void CostBenefit::collect_due(const Snapshot& snapshot) {
 /// A row says where the users are, so the processor hears of it twice as early.
 void CostBenefit::read_ahead(const Snapshot& snapshot, std::span<const ChunkId> chunks,
                              std::size_t from) const {
-  if (from + 2 * ahead < chunks.size())
-    __builtin_prefetch(&snapshot.chunk(chunks[from + 2 * ahead]));
-  if (from + ahead >= chunks.size()) return;
-  order_.prepare(chunks[from + ahead]);
-  snapshot.prepare(chunks[from + ahead]);
+  if (from + 2 * uses_ahead < chunks.size())
+    __builtin_prefetch(&snapshot.chunk(chunks[from + 2 * uses_ahead]));
+  if (from + uses_ahead >= chunks.size()) return;
+  order_.prepare(chunks[from + uses_ahead]);
+  snapshot.prepare(chunks[from + uses_ahead]);
 }
 
 void CostBenefit::on_tick(const Snapshot& snapshot, Plan& plan) {
