@@ -5,7 +5,7 @@
 #include "costs/launch_gaps_json.hpp"
 #include "costs/machine_fingerprint.hpp"
 #include "costs/peer_links_json.hpp"
-#include "costs/whole_file.hpp"
+#include "base/whole_file.hpp"
 #include "machine/json_reader.hpp"
 #include "placement/books/place_number.hpp"
 

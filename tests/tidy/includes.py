@@ -33,13 +33,13 @@ SEES = {
     "calibration/kernels": "",
     "calibration": "base memory costs runtime calibration/kernels",
     "measuring": "base driver machine sim placement/books costs runtime calibration",
-    "lab/trace": "machine recording",
+    "lab/trace": "base machine recording",
     "lab/generate": "lab/trace",
     "lab/import": "machine recording/reading lab/trace lab/generate",
     "lab/replay": "base machine sim migrate/gates placement/books placement/planning "
                   "placement/weighing placement/policies costs lab/trace",
     "lab/bounds": "lab/trace lab/replay",
-    "lab/bounds/program": "lab/trace lab/bounds",
+    "lab/bounds/program": "base lab/trace lab/bounds",
     "lab/experiments": "base machine placement/policies costs scheduling lab/trace lab/generate "
                        "lab/import lab/replay lab/bounds",
     "lab/fidelity": "base placement/books placement/weighing placement/policies recording "

@@ -1,7 +1,7 @@
 #include "lab/experiments/result_folder.hpp"
 
 #include "base/file_text.hpp"
-#include "costs/whole_file.hpp"
+#include "base/whole_file.hpp"
 
 #include <vma/error.hpp>
 

@@ -6,7 +6,6 @@
 #include "lab/generate/rebalance.hpp"
 #include "lab/generate/serving.hpp"
 #include "lab/generate/zipf_drift.hpp"
-#include "lab/trace/unfinished_file.hpp"
 
 #include <vma/error.hpp>
 
@@ -63,7 +62,6 @@ TraceAudit generate_trace(const GenerateOptions& options) {
   header.origin = "synthetic";
   header.made = how_made(options);
   const auto sink = create_trace(options.output, header);
-  UnfinishedFile file(options.output);
   EventOrder order(*sink);
   TraceRandom random(options.seed);
   generator.generate(values, random, order);
@@ -72,7 +70,6 @@ TraceAudit generate_trace(const GenerateOptions& options) {
     throw Error(ErrorKind::invalid_argument, "generate", "these parameters produce no event");
   }
   sink->finish();
-  file.keep();
   return order.audit();
 }
 

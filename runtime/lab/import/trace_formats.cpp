@@ -9,7 +9,6 @@
 #include "lab/import/recording_uses.hpp"
 #include "lab/import/vidur.hpp"
 #include "lab/trace/trace_source.hpp"
-#include "lab/trace/unfinished_file.hpp"
 
 #include <vma/error.hpp>
 
@@ -67,14 +66,12 @@ ConvertReport copy_trace(const ConvertOptions& options) {
   const TraceValues none({}, options.values);
   const auto source = open_trace(options.input, options.bad_lines_max);
   const auto sink = create_trace(options.output, source->header());
-  UnfinishedFile file(options.output);
   TraceAudit audit;
   for (auto events = source->next(); !events.empty(); events = source->next()) {
     audit.add(events);
     sink->write(events, source->tags());
   }
   sink->finish();
-  file.keep();
   const BadLines* const bad = source->bad_lines();
   return {std::move(audit), bad != nullptr ? *bad : BadLines(options.input)};
 }
@@ -107,7 +104,6 @@ ConvertReport convert_trace(const ConvertOptions& options) {
   const TraceValues values(format.parameters, options.values);
   BadLines bad(options.input, options.bad_lines_max);
   const auto sink = create_trace(options.output, header_of(format, options));
-  UnfinishedFile file(options.output);
   EventOrder order(*sink);
   format.convert({options.input, values, options.seed, bad}, order);
   order.finish();
@@ -116,7 +112,6 @@ ConvertReport convert_trace(const ConvertOptions& options) {
                 fmt::format("{}: contains nothing that becomes an event", options.input));
   }
   sink->finish();
-  file.keep();
   return {order.audit(), std::move(bad)};
 }
 

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <cstring>
 
 namespace vma {
@@ -21,19 +20,10 @@ static_assert(trace_block_payload_bytes + trace_record_bytes_max + TraceTags::te
 
 BinaryTraceWriter::BinaryTraceWriter(const std::string& path, const TraceHeader& header)
     : path_(path),
-      file_(path, std::ios::binary | std::ios::trunc),
+      file_(path, trace_file_terms()),
       payload_(trace_block_payload_bytes_max),
       at_(payload_.data()) {
-  if (!file_) {
-    throw Error(ErrorKind::invalid_argument, "create_trace",
-                fmt::format("{}: {}", path_, std::strerror(errno)));
-  }
   write_header(header);
-}
-
-void BinaryTraceWriter::refuse() const {
-  throw Error(ErrorKind::driver_failure, "TraceSink::write",
-              fmt::format("{}: {}", path_, std::strerror(errno)));
 }
 
 void BinaryTraceWriter::write_header(const TraceHeader& header) {
@@ -49,9 +39,8 @@ void BinaryTraceWriter::write_header(const TraceHeader& header) {
   at = put_fixed(at, static_cast<std::uint32_t>(json.size()));
   const std::span text(reinterpret_cast<const std::uint8_t*>(json.data()), json.size());
   put_fixed(at, crc32_of({summed, 8}, text));
-  file_.write(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  file_.write(json.data(), static_cast<std::streamsize>(json.size()));
-  if (!file_) refuse();
+  file_.write({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  file_.write(json);
 }
 
 void BinaryTraceWriter::put(std::uint64_t value) {
@@ -147,10 +136,8 @@ void BinaryTraceWriter::write_block(std::span<const std::uint8_t> marker) {
   at = put_fixed(at, static_cast<std::uint32_t>(payload.size()));
   at = put_fixed(at, events_);
   put_fixed(at, crc32_of({&head[4], 8}, payload));
-  file_.write(reinterpret_cast<const char*>(head.data()), head.size());
-  file_.write(reinterpret_cast<const char*>(payload.data()),
-              static_cast<std::streamsize>(payload.size()));
-  if (!file_) refuse();
+  file_.write({reinterpret_cast<const char*>(head.data()), head.size()});
+  file_.write({reinterpret_cast<const char*>(payload.data()), payload.size()});
 }
 
 void BinaryTraceWriter::end_block() {
@@ -179,8 +166,7 @@ void BinaryTraceWriter::finish() {
   put(blocks_);
   put(events_before_);
   write_block(trace_end_marker);
-  file_.close();
-  if (!file_) refuse();
+  file_.become(path_);
 }
 
 }  // namespace vma

@@ -1,10 +1,10 @@
 #pragma once
 
+#include "base/whole_file.hpp"
 #include "lab/trace/binary_trace_format.hpp"
 #include "lab/trace/trace_sink.hpp"
 
 #include <cstdint>
-#include <fstream>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -31,10 +31,9 @@ class BinaryTraceWriter final : public TraceSink {
   void put_tag(TagId tag, const TraceTags& tags);
   void end_block();
   void write_block(std::span<const std::uint8_t> marker);
-  [[noreturn]] void refuse() const;
 
   std::string path_;
-  std::ofstream file_;
+  WholeFile file_;
   std::vector<std::uint8_t> payload_;
   std::uint8_t* at_ = nullptr;  // The next byte of `payload_`.
   std::uint32_t events_ = 0;    // In this block.

@@ -5,8 +5,6 @@
 #include <boost/json/serialize.hpp>
 #include <boost/json/string.hpp>
 
-#include <cerrno>
-#include <cstring>
 #include <iterator>
 
 namespace vma {
@@ -26,21 +24,13 @@ std::string_view name_of(UseKind use) {
 }  // namespace
 
 JsonTraceWriter::JsonTraceWriter(const std::string& path, const TraceHeader& header)
-    : path_(path), file_(path, std::ios::binary | std::ios::trunc) {
-  if (!file_) {
-    throw Error(ErrorKind::invalid_argument, "create_trace",
-                fmt::format("{}: {}", path_, std::strerror(errno)));
-  }
+    : path_(path), file_(path, trace_file_terms()) {
   fmt::format_to(std::back_inserter(text_), "{}\n", write_trace_header(header));
 }
 
 void JsonTraceWriter::flush() {
-  file_.write(text_.data(), static_cast<std::streamsize>(text_.size()));
+  file_.write({text_.data(), text_.size()});
   text_.clear();
-  if (!file_) {
-    throw Error(ErrorKind::driver_failure, "TraceSink::write",
-                fmt::format("{}: {}", path_, std::strerror(errno)));
-  }
 }
 
 void JsonTraceWriter::put_tag(std::string_view text) {
@@ -97,8 +87,7 @@ void JsonTraceWriter::write(std::span<const TraceEvent> events, const TraceTags&
 
 void JsonTraceWriter::finish() {
   flush();
-  file_.close();
-  if (!file_) flush();
+  file_.become(path_);
 }
 
 }  // namespace vma

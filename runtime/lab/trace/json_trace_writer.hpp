@@ -1,10 +1,10 @@
 #pragma once
 
+#include "base/whole_file.hpp"
 #include "lab/trace/trace_sink.hpp"
 
 #include <fmt/format.h>
 
-#include <fstream>
 #include <string>
 #include <string_view>
 
@@ -26,7 +26,7 @@ class JsonTraceWriter final : public TraceSink {
   void flush();
 
   std::string path_;
-  std::ofstream file_;
+  WholeFile file_;
   fmt::memory_buffer text_;
   Time time_{0};
 };

@@ -16,6 +16,13 @@ std::unique_ptr<TraceSink> create_trace(const std::string& path, const TraceHead
               fmt::format("{}: must end in .jsonl or .vtrace", path));
 }
 
+WholeFile::Terms trace_file_terms() {
+  return {.call = "create_trace",
+          .kind = ErrorKind::invalid_argument,
+          .mode = 0644,
+          .write_kind = ErrorKind::driver_failure};
+}
+
 void require_next(const TraceEvent& event, Time before, const std::string& path) {
   const char* const fault =
       event.time < before ? "it is earlier than the previous event" : fault_of(event);

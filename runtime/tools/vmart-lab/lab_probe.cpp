@@ -1,6 +1,6 @@
 #include "tools/vmart-lab/lab_probe.hpp"
 
-#include "costs/whole_file.hpp"
+#include "base/whole_file.hpp"
 #include "machine/machine_document.hpp"
 #include "measuring/machine_probe.hpp"
 #include "runtime/runtime_parts.hpp"

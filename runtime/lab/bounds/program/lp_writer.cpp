@@ -1,15 +1,12 @@
 #include "lab/bounds/program/lp_writer.hpp"
 
-#include "lab/trace/unfinished_file.hpp"
+#include "base/whole_file.hpp"
 
 #include <vma/error.hpp>
 
 #include <fmt/format.h>
 
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <fstream>
 #include <iterator>
 #include <string_view>
 #include <utility>
@@ -23,9 +20,11 @@ constexpr std::string_view always_one = "constant";
 class LpFile {
  public:
   explicit LpFile(const std::string& path)
-      : path_(path), file_(path, std::ios::binary | std::ios::trunc) {
-    if (!file_) fail(ErrorKind::invalid_argument);
-  }
+      : path_(path),
+        file_(path, {.call = "write_lp",
+                     .kind = ErrorKind::invalid_argument,
+                     .mode = 0644,
+                     .write_kind = ErrorKind::driver_failure}) {}
 
   template <typename... Args>
   void put(fmt::format_string<Args...> text, Args&&... args) {
@@ -37,22 +36,17 @@ class LpFile {
   }
   void finish() {
     flush();
-    file_.close();
-    if (!file_) fail(ErrorKind::driver_failure);
+    file_.become(path_);
   }
 
  private:
   void flush() {
-    file_.write(text_.data(), static_cast<std::streamsize>(text_.size()));
+    file_.write({text_.data(), text_.size()});
     text_.clear();
-    if (!file_) fail(ErrorKind::driver_failure);
-  }
-  [[noreturn]] void fail(ErrorKind kind) const {
-    throw Error(kind, "write_lp", fmt::format("{}: {}", path_, std::strerror(errno)));
   }
 
   std::string path_;
-  std::ofstream file_;
+  WholeFile file_;
   fmt::memory_buffer text_;
 };
 
@@ -73,7 +67,6 @@ void put_rows(LpFile& file, const LinearProgram& program) {
 void write_lp(const LinearProgram& program, const std::string& path, const std::string& about,
               const std::string& unit) {
   LpFile file(path);
-  UnfinishedFile unfinished(path);
   file.put("\\ {}\nMinimize\n {}:\n", about, unit);
   file.put_term(program.constant, always_one);
   for (const LinearProgram::Column& column : program.columns)
@@ -83,7 +76,6 @@ void write_lp(const LinearProgram& program, const std::string& path, const std::
   for (const LinearProgram::Column& column : program.columns) file.put(" {}\n", column.name);
   file.put("End\n");
   file.finish();
-  unfinished.keep();
 }
 
 }  // namespace vma

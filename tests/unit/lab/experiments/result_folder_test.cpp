@@ -2,7 +2,6 @@
 #include "lab/experiments/result_folder.hpp"
 
 #include "base/executor.hpp"
-#include "costs/whole_file.hpp"
 #include "unit/lab/trace/trace_rig.hpp"
 
 #include <fcntl.h>
@@ -83,31 +82,6 @@ TEST(ResultFolder, OfSeveralExperimentsThatBeginAtOnceOneGetsIt) {
     EXPECT_NE(refused[i].find("experiment.json: is of another"), std::string::npos);
   }
   EXPECT_FALSE(fs::exists(path + "/unfinished"));
-}
-
-TEST(WholeFile, BecomesTheFirstOfANameOnlyOnce) {
-  TemporaryFolder folder;
-  const std::string name = folder / "first";
-  WholeFile one(name, {"test"}), other(name, {"test"});
-  one.write("one");
-  other.write("other");
-  EXPECT_TRUE(one.become_first(name));
-  EXPECT_FALSE(other.become_first(name));
-  EXPECT_EQ(text_of(name), "one");
-}
-
-TEST(WholeFile, SaysBeforehandWhereNoneIsPossible) {
-  TemporaryFolder folder;
-  const auto says = [&](const std::string& file) {
-    return error_of([&] { WholeFile::require_possible(file, {"test"}); });
-  };
-  EXPECT_EQ(says(folder / "file"), "");
-  EXPECT_TRUE(fs::is_empty(folder.path()));
-  write_text(folder / "file", "there");
-  EXPECT_EQ(says(folder / "file"), "");
-  EXPECT_EQ(text_of(folder / "file"), "there");
-  EXPECT_NE(says(folder / "none/file").find("No such file"), std::string::npos);
-  EXPECT_NE(says(folder.path().string()).find("Is a directory"), std::string::npos);
 }
 
 }  // namespace

@@ -1,0 +1,105 @@
+#include "base/whole_file.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+namespace vma {
+namespace {
+
+/// 0 where there is nothing.
+mode_t type_of(const std::string& file) {
+  struct stat found {};
+  return stat(file.c_str(), &found) == 0 ? found.st_mode & S_IFMT : 0;
+}
+
+/// What a link leads to: renaming onto the link would replace the link.
+std::string without_links(const std::string& file) {
+  std::error_code failed;
+  if (!std::filesystem::is_symlink(file, failed)) return file;
+  const std::filesystem::path real = std::filesystem::canonical(file, failed);
+  return failed ? file : real.string();
+}
+
+}  // namespace
+
+WholeFile::WholeFile(const std::string& beside, Terms terms)
+    : terms_(std::move(terms)), beside_(beside) {
+  const mode_t type = type_of(beside);
+  if (type == S_IFDIR) {
+    errno = EISDIR;
+    refuse(beside, terms_.kind);
+  }
+  if (type != 0 && type != S_IFREG) {
+    descriptor_ = open(beside.c_str(), O_WRONLY | O_CLOEXEC);
+    if (descriptor_ < 0) refuse(beside, terms_.kind);
+    return;
+  }
+  path_ = without_links(beside) + ".XXXXXX";
+  descriptor_ = mkostemp(path_.data(), O_CLOEXEC);  // 0600.
+  if (descriptor_ < 0) refuse(beside, terms_.kind);
+  static_cast<void>(fchmod(descriptor_, terms_.mode));  // Where modes mean nothing it fails.
+}
+
+void WholeFile::require_possible(const std::string& file, const Terms& terms) {
+  static_cast<void>(WholeFile(file, terms));
+}
+
+WholeFile::~WholeFile() {
+  if (descriptor_ >= 0) close(descriptor_);
+  if (!path_.empty()) unlink(path_.c_str());
+}
+
+void WholeFile::refuse(const std::string& file, ErrorKind kind) const {
+  throw Error(kind, terms_.call, fmt::format("{}: {}", file, std::strerror(errno)));
+}
+
+void WholeFile::refuse_write(const std::string& file) const {
+  refuse(file, terms_.write_kind.value_or(terms_.kind));
+}
+
+void WholeFile::write(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(descriptor_, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) refuse_write(beside_);
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+/// A name that outlives a power cut shall not be of an empty file.
+void WholeFile::sync() {
+  if (fsync(descriptor_) != 0) refuse_write(beside_);
+}
+
+void WholeFile::become(const std::string& file) {
+  if (path_.empty()) return;  // A pipe or a device has it already.
+  sync();
+  if (std::rename(path_.c_str(), without_links(file).c_str()) != 0) refuse_write(file);
+  path_.clear();
+}
+
+bool WholeFile::become_first(const std::string& file) {
+  sync();
+  if (renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, file.c_str(), RENAME_NOREPLACE) == 0) {
+    path_.clear();
+    return true;
+  }
+  if (errno == EEXIST) return false;
+  // NFS cannot do that, but it has links.
+  if (errno != EINVAL && errno != ENOSYS) refuse_write(file);
+  if (link(path_.c_str(), file.c_str()) == 0) return true;
+  if (errno != EEXIST) refuse_write(file);
+  return false;
+}
+
+}  // namespace vma
