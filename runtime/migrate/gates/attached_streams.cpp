@@ -119,8 +119,8 @@ bool AttachedStreams::want_forgotten() noexcept {
   };
   bool any = false;
   for (Use* use : uses_) {
-    if (std::ranges::none_of(use->streams_, forgotten)) continue;
-    use->wanted_ = true;
+    if (std::ranges::none_of(use->streams(), forgotten)) continue;
+    use->want_back();
     any = true;
   }
   return any;

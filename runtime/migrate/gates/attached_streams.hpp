@@ -48,11 +48,12 @@ class AttachedStreams {
     const std::vector<Stream>& streams() const noexcept { return streams_; }
     /// Somebody waits for it: whoever has it is to end it soon.
     const std::atomic<bool>& wanted() const noexcept { return wanted_; }
+    /// Makes it wanted until it ends. Does not wait.
+    void want_back() noexcept { wanted_ = true; }
     /// No handle is used any more.
     void end() noexcept;
 
    private:
-    friend class AttachedStreams;
     AttachedStreams& attached_;
     std::atomic<bool> wanted_{false};
     const std::vector<Stream> streams_;  // Last: from here on others see it.

@@ -35,9 +35,9 @@ class TaskQueue {
   struct Rank {
     int priority = 0;
     std::uint64_t number = 0;  // In the order of coming.
-    friend bool operator<(const Rank& one, const Rank& other) noexcept {
-      if (one.priority != other.priority) return one.priority > other.priority;
-      return one.number < other.number;
+    bool operator<(const Rank& other) const noexcept {
+      if (priority != other.priority) return priority > other.priority;
+      return number < other.number;
     }
   };
   using Tasks = std::map<Rank, std::shared_ptr<MigrationTask>>;
