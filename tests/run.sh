@@ -139,6 +139,7 @@ main() {
   if [[ -n $long ]]; then stage "mutants" "$python" tests/mutation/mutate.py --jobs "$jobs"; fi
   if [[ -n $long ]]; then
     stage "documentation site" docs/build_site.sh
+    stage "demo, compiled in large units" examples/demo.sh
     stage "each example a hundred times" test_examples_often
   fi
   # The last stage, so that ctest's count is the last thing that a green run prints.
