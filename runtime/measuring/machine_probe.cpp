@@ -166,7 +166,7 @@ void MachineProbe::measure_calls() {
 
 void MachineProbe::calibrate() {
   options_.say("calibrating links");
-  Settings settings = settle({});
+  Settings settings = resolve_settings({});
   settings.devices.clear();  // All of the machine, whatever the environment is set up for.
   settings.capacity_bytes.clear();
   settings.policy.clear();

@@ -134,11 +134,11 @@ class Examination {
 
   /// The exit status.
   int run() {
-    blame_.run([&] { settings_ = settle(runtime_options_); });
+    blame_.run([&] { settings_ = resolve_settings(runtime_options_); });
     driver_ = open_driver(settings_.driver);
     Driver& driver = *driver_;
     blame_.run([&] {
-      settings_ = settle(runtime_options_);
+      settings_ = resolve_settings(runtime_options_);
       topology_ = Topology::discover(driver, settings_.devices);
     });
     if (!options_.json) {
@@ -167,7 +167,7 @@ class Examination {
     contexts_.emplace(driver, *topology_);
     const FreeBytes before = free_now(driver, *topology_);
     blame_.run([&] {
-      settings_ = settle(runtime_options_);
+      settings_ = resolve_settings(runtime_options_);
       parts_ = std::make_unique<RuntimeParts>(std::move(driver_), settings_);
     });
     const FreeBytes idle = free_now(driver, *topology_);
