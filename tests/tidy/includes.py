@@ -19,13 +19,14 @@ SEES = {
     "telemetry": "base machine memory",
     "placement/books": "base",
     "placement/planning": "base",
+    "placement/deciding": "base placement/books placement/planning",
     "placement/weighing": "base",
     "placement/policies": "base placement/weighing",
     "costs": "base driver machine sim placement/books",
     "recording": "base machine placement/books placement/planning costs",
     "recording/reading": "recording",
     "scheduling": "base driver machine memory migrate/moves telemetry placement/books "
-                  "placement/planning placement/policies costs recording",
+                  "placement/planning placement/deciding placement/policies costs recording",
     "parking": "base memory migrate/moves",
     "control": "base memory migrate/moves placement/planning",
     "runtime": "base driver machine sim memory migrate/gates migrate/copying migrate/moves "
@@ -37,7 +38,7 @@ SEES = {
     "lab/generate": "lab/trace",
     "lab/import": "machine recording/reading lab/trace lab/generate",
     "lab/replay": "base machine sim migrate/gates placement/books placement/planning "
-                  "placement/weighing placement/policies costs lab/trace",
+                  "placement/deciding placement/weighing placement/policies costs lab/trace",
     "lab/bounds": "lab/trace lab/replay",
     "lab/bounds/program": "base lab/trace lab/bounds",
     "lab/experiments": "base machine placement/policies costs scheduling lab/trace lab/generate "

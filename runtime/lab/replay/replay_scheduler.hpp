@@ -1,17 +1,15 @@
 #pragma once
 
-#include "placement/books/chunk_tables.hpp"
-#include "placement/planning/planner.hpp"
+#include "placement/deciding/decision_path.hpp"
+#include "placement/deciding/policy_failures.hpp"
 
 #include <vma/policy.hpp>
 
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <set>
 #include <span>
 #include <string>
-#include <variant>
 #include <vector>
 
 namespace vma {
@@ -19,12 +17,12 @@ namespace vma {
 struct ReplaySchedulerLimits {
   PlannerLimits planner;
   HeatLimits heat;
-  int policy_failures_max = 3;  ///< In a row; then `stay_put` takes over, as in the runtime.
+  PolicyFailureLimits failures;
 };
 
-/// What `Scheduler` is to a runtime, this is to a replay: the same books, policy and planner, told
-/// in the same order, in virtual time and without threads. A policy that throws loses its plan. Who
-/// carries moves out takes them with `take_ready` and tells their end. Not thread-safe.
+/// What `Scheduler` is to a runtime, this is to a replay: the same path of decisions, in virtual
+/// time and without threads. A policy that throws loses its plan. Who carries moves out takes them
+/// with `take_ready` and tells their end. Not thread-safe.
 class ReplayScheduler {
  public:
   struct Counters {
@@ -38,7 +36,7 @@ class ReplayScheduler {
 
   ChunkTables& tables();
   /// Averages of use are as of the last call that was given the books or asked the policy.
-  Snapshot snapshot() const noexcept { return Snapshot(tables_); }
+  Snapshot snapshot() const noexcept { return path_.snapshot(); }
   /// Of the chunks that lie at each place: `used_bytes` without what is on its way there.
   std::vector<std::uint64_t> resident_bytes() const;
   const MachineCosts& costs() const noexcept { return snapshot().costs(); }
@@ -64,48 +62,28 @@ class ReplayScheduler {
   /// Plans victims, the policy's and the planner's.
   void press(const Pressure& pressure);
 
-  /// The moves that can begin now: they have begun, and their room is taken. In the order in which
-  /// the runtime submits them: that of their plans, but victims last. Of the victims of one place
-  /// those that are one migration in the runtime leave together, and the next ones when all of
-  /// these have ended; victims of `press` are not held back.
+  /// The moves that can begin now: they have begun, and their room is taken. In the order of
+  /// `DecisionPath::take`.
   std::vector<AcceptedMove> take_ready();
   void end(const AcceptedMove& move, bool moved, Time took, Time stall);
   /// Accepted moves that have not ended.
-  std::size_t under_way() const noexcept { return planner_.under_way(); }
-  bool is_moving(ChunkId chunk) const { return planner_.is_moving(chunk); }
+  std::size_t under_way() const noexcept { return path_.planner().under_way(); }
+  bool is_moving(ChunkId chunk) const { return path_.planner().is_moving(chunk); }
 
   const Counters& counters() const noexcept { return counters_; }
 
  private:
-  using Notice = std::variant<ChunkId, MoveResult>;  // Of a chunk: it is gone.
-  /// An accepted move that has not started.
-  struct Waiting {
-    AcceptedMove move;
-    bool awaited = false;  // The trace waits for the room that it makes.
-    /// It makes room for moves of policies only, so these go before it.
-    bool goes_last() const noexcept { return move.victim && !awaited; }
-  };
-
   void catch_up();
-  template <typename Call>
-  bool ask(Call&& call);
+  bool ask(PolicyEntry entry, DecisionPath::PolicyCall call, Plan& plan);
   void carry_out(const Plan& plan, bool awaited = false);
-  std::vector<MoveNumber> ready() const;
-  bool joins(std::span<const AcceptedMove> group, const AcceptedMove& move) const;
-  void forget_waiting(MoveNumber number);
 
-  ChunkTables tables_;  // Their time is that of the last look at them.
+  DecisionPath path_;  // The time of its books is that of the last look at them.
   Time now_{0};
   bool behind_ = false;  // The books are.
-  Planner planner_;
-  const int policy_failures_max_;
   std::unique_ptr<Policy> policy_;
-  int failures_in_a_row_ = 0;
+  PolicyFailures failures_;
   std::vector<UseEvent> uses_;
-  std::map<MoveNumber, Waiting> waiting_;
-  std::map<PlaceId, std::set<MoveNumber>> leaving_;  // Victims that have started and go last.
-  std::vector<std::uint64_t> arriving_;              // Bytes on their way, by place.
-  std::vector<Notice> notices_;
+  std::vector<std::uint64_t> arriving_;  // Bytes on their way, by place.
   Counters counters_;
 };
 

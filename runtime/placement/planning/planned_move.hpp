@@ -32,6 +32,7 @@ struct AcceptedMove {
   std::vector<MoveNumber> after;
   bool keep_copy = false;  ///< As `Move::keep_copy`.
   bool victim = false;     ///< As `Move::victim`.
+  bool goes_last = false;  ///< A victim whose room nobody waits for but moves of policies.
 };
 
 struct RejectedMove {

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <vma/snapshot.hpp>
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+
+namespace vma {
+
+enum class PolicyEntry : std::uint8_t { use, tick, alloc, pressure };
+
+struct PolicyFailureLimits {
+  int in_a_row_max = 3;  ///< Of one entry point of the policy; then `stay_put` takes over.
+  /// The same for all entry points, in a window of time that begins with the first.
+  int in_window_max = 20;
+  Time window = std::chrono::seconds(10);
+};
+
+/// Counts how often the installed policy failed. A policy may always fail in one entry point, so
+/// each counts separately; sporadic failures are caught by a time window. Not thread-safe.
+class PolicyFailures {
+ public:
+  /// Why the policy has to be replaced.
+  enum class Replacement : std::uint8_t { none, failed_in_a_row, failed_in_window, lost };
+
+  explicit PolicyFailures(const PolicyFailureLimits& limits = {}) noexcept : limits_(limits) {}
+
+  void succeeded(PolicyEntry entry) noexcept { in_a_row_.at(static_cast<std::size_t>(entry)) = 0; }
+  /// `lost`: it has not returned, so it has to be replaced in any case, if only by itself.
+  Replacement failed(PolicyEntry entry, Time now, bool lost = false) noexcept;
+  /// Another policy is installed.
+  void forget() noexcept { *this = PolicyFailures(limits_); }
+  int in_window() const noexcept { return in_window_; }
+  const PolicyFailureLimits& limits() const noexcept { return limits_; }
+
+ private:
+  PolicyFailureLimits limits_;
+  std::array<int, 4> in_a_row_{};  // By entry point.
+  int in_window_ = 0;
+  Time window_begin_{0};
+};
+
+}  // namespace vma
