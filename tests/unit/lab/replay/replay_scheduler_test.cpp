@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -103,6 +104,27 @@ TEST(ReplayScheduler, MovesBeginInTheOrderOfTheirPlan) {
   rig.scheduler.tick();
   EXPECT_EQ(rig.order(), "-0 -1 -2 -3 +15 +14 +13 +12 -4 -5 -6 -7 +11 +10 +9 +8");
   EXPECT_EQ(rig.scheduler.under_way(), 0u);
+}
+
+/// Its ticks fail, and nothing else.
+class FailsAtTicks : public Policy {
+ public:
+  void on_use(const UseEvent&, const Snapshot&, Plan&) override {}
+  void on_tick(const Snapshot&, Plan&) override { throw std::runtime_error("no"); }
+};
+
+// As in the runtime, each entry point counts by itself.
+TEST(ReplayScheduler, APolicyThatAlwaysFailsInOneEntryPointIsReplaced) {
+  ReplayScheduler scheduler({{gpu(0), 1000, 0, 0}, {gpu(1), 0, 0, 0}, {host(0), 1000, 0, 0}},
+                            TwoGpus().costs, {}, std::make_unique<FailsAtTicks>());
+  const std::vector<ChunkTables::NewChunk> chunks(1, {100, gpu_0});
+  scheduler.tables().add(0, "", chunks);
+  for (int i = 0; i < 5; ++i) {
+    scheduler.use(ChunkId{0}, gpu_0, 100, 0);
+    scheduler.drain();
+    scheduler.tick();
+  }
+  EXPECT_EQ(scheduler.counters().policy_failures, 3u);
 }
 
 TEST(ReplayScheduler, WhatIsOnItsWayLiesWhereItWasUntilItHasMoved) {
