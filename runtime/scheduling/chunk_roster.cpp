@@ -34,13 +34,12 @@ const ChunkRoster::Entry* ChunkRoster::add(const std::shared_ptr<Allocation>& al
   return &added->second;
 }
 
-ChunkRoster::Entry ChunkRoster::remove(Address begin, ChunkTables& tables) {
+ChunkRoster::Entry ChunkRoster::remove(Address begin) {
   const auto found = entries_.find(begin);
   if (found == entries_.end()) return {};
   Entry entry = std::move(found->second);
   entries_.erase(found);
   begins_.erase(entry.number);
-  tables.remove(entry.first, entry.slots);
   return entry;
 }
 

@@ -34,8 +34,8 @@ class ChunkRoster {
 
   /// Null if it is being freed already, or is known.
   const Entry* add(const std::shared_ptr<Allocation>& allocation, ChunkTables& tables);
-  /// Returns what it was; `slots` is 0 if it was not known.
-  Entry remove(Address begin, ChunkTables& tables);
+  /// Its rows stay in the books. Returns what it was; `slots` is 0 if it was not known.
+  Entry remove(Address begin);
   const Entry* find(Address begin) const;
   /// The one around an address, null if there is none.
   const Entry* around(Address address) const;

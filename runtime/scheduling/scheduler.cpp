@@ -32,12 +32,12 @@ Scheduler::Scheduler(const SchedulerGround& ground, std::vector<PlaceState> plac
       inbox_(std::make_shared<SchedulerInbox>()),
       costs_(std::move(costs)),
       roster_(ground.memory.topology(), ground.mover),
-      tables_(std::make_shared<ChunkTables>(std::move(places), costs_, limits.heat)),
-      planner_(limits.planner),
+      path_(std::move(places), costs_, limits.planner, limits.heat),
+      failures_(limits.failures),
       summary_(ground.memory.registry(), ground.memory.topology()),
       tick_times_(std::make_unique<StopStats>()) {
   const MutexLock lock(mutex_);
-  tables_->set_now(clock_.now());
+  path_.books().set_now(clock_.now());
   install(policy, "asked for");
   // From here on nothing is missed; what is there already comes in by its own list.
   ground_.memory.watch(inbox_.get());
@@ -62,7 +62,7 @@ void Scheduler::wake_with(std::function<void()> wake) {
 
 void Scheduler::catch_up() {
   leave_books_to_lost_policy();
-  tables_->set_now(clock_.now());
+  path_.books().set_now(clock_.now());
   take_ended();
   take_inbox();
 }
@@ -81,7 +81,7 @@ void Scheduler::take_inbox() {
     throw;
   }
   forget_taken();
-  if (inbox_->take_scope_changed()) roster_.refresh_all(*tables_);
+  if (inbox_->take_scope_changed()) roster_.refresh_all(path_.books());
 }
 
 /// There was no memory for some events, so the registry says what they were: what is gone, then
@@ -106,7 +106,7 @@ bool Scheduler::take_event(const SchedulerInbox::Event& event) {
   if (event.kind == Kind::made) {
     const std::shared_ptr<Allocation> allocation = event.allocation.lock();
     if (!allocation) return true;
-    const ChunkRoster::Entry* entry = roster_.add(allocation, *tables_);
+    const ChunkRoster::Entry* entry = roster_.add(allocation, path_.books());
     if (entry != nullptr) record_allocation(*entry);
     return true;
   }
@@ -117,24 +117,17 @@ bool Scheduler::take_event(const SchedulerInbox::Event& event) {
   const ChunkRoster::Entry* entry = roster_.find(event.begin);
   if (entry == nullptr) return true;
   if (event.kind == Kind::changed) {
-    roster_.refresh(*entry, *tables_);
+    roster_.refresh(*entry, path_.books());
     return true;
   }
   const bool moves = std::ranges::any_of(
       running_, [&](const Running& group) { return group.begin == event.begin; });
   if (moves) return false;
-  for (std::size_t slot = 0; slot < entry->slots; ++slot) {
-    const ChunkId chunk{static_cast<std::uint32_t>(index(entry->first) + slot)};
-    for (const MoveNumber number : planner_.note_gone(chunk)) forget_waiting(number);
-  }
-  if (const std::size_t count = notices_.size() + entry->slots; count > notices_.capacity())
-    notices_.reserve(2 * count);  // Nothing below allocates.
-  const ChunkRoster::Entry gone = roster_.remove(event.begin, *tables_);
-  for (std::size_t slot = 0; slot < gone.slots; ++slot) {
-    notices_.emplace_back(ChunkId{static_cast<std::uint32_t>(index(gone.first) + slot)});
-  }
+  path_.drop_moves(entry->first, entry->slots);
+  const ChunkRoster::Entry gone = roster_.remove(event.begin);
+  path_.gone(gone.first, gone.slots);
   if (ground_.recording != nullptr) {
-    ground_.recording->add(RecordedFree{tables_->now(), gone.number});
+    ground_.recording->add(RecordedFree{path_.books().now(), gone.number});
   }
   return true;
 }
@@ -152,7 +145,7 @@ void Scheduler::take_uses(std::vector<UseEvent>& events) {
         const ChunkRoster::Entry* entry = roster_.around(use.address);
         if (entry == nullptr) continue;
         const std::uint64_t offset = use.address - entry->begin;
-        if (Snapshot(*tables_).chunk(chunk_at(*entry, offset)).dropped) continue;
+        if (path_.snapshot().chunk(chunk_at(*entry, offset)).dropped) continue;
         records.push_back({use.at, entry->number, offset, use.bytes, use.passes, use.weight,
                            roster_.place_of(gpu(index(use.device))), use.kind});
       }
@@ -164,11 +157,11 @@ void Scheduler::take_uses(std::vector<UseEvent>& events) {
     const ChunkRoster::Entry* entry = roster_.find(row.begin);
     if (entry == nullptr || row.slot >= entry->slots) continue;  // Freed since.
     const ChunkId chunk{static_cast<std::uint32_t>(index(entry->first) + row.slot)};
-    if (Snapshot(*tables_).chunk(chunk).dropped) continue;  // Nothing can have used it.
+    if (path_.snapshot().chunk(chunk).dropped) continue;  // Nothing can have used it.
     const PlaceId device = roster_.place_of(gpu(index(row.device)));
-    tables_->used(chunk, device, row.bytes_read, row.bytes_written);
     events.push_back({chunk, device, row.bytes_read, row.bytes_written, nullptr});
   }
+  path_.fold_uses(events);
   summary_.clear();
 }
 
@@ -191,8 +184,8 @@ void Scheduler::take_hints(std::vector<UseEvent>& events) {
     const std::uint64_t end = std::min(begin + range.bytes, entry->size_bytes);
     for (std::uint64_t slot = begin / entry->chunk_bytes; slot * entry->chunk_bytes < end; ++slot) {
       const ChunkId chunk{static_cast<std::uint32_t>(index(entry->first) + slot)};
-      if (Snapshot(*tables_).chunk(chunk).dropped) continue;  // As a use of it.
-      tables_->hinted(chunk, hint);
+      if (path_.snapshot().chunk(chunk).dropped) continue;  // As a use of it.
+      path_.books().hinted(chunk, hint);
       events.push_back({chunk, roster_.place_of(hint.device), 0, 0, nullptr});
     }
   }
@@ -250,14 +243,14 @@ void Scheduler::tick_locked() {
     policy.on_tick(snapshot, wishes);
   };
   if (ask(PolicyEntry::tick, call, plan)) carry_out(plan);
-  tables_->clear_changed();
+  path_.books().clear_changed();
   start_ready();
   ++stats_.ticks;
   const std::chrono::nanoseconds took = clock.now() - begin;
   stats_.tick_time += took;
   tick_times_->add_stall(took);
-  ground_.decisions.flush(tables_->now());
-  if (ground_.recording != nullptr) ground_.recording->flush(tables_->now());
+  ground_.decisions.flush(path_.books().now());
+  if (ground_.recording != nullptr) ground_.recording->flush(path_.books().now());
 }
 
 // --- The policy
@@ -266,21 +259,11 @@ void Scheduler::tick_locked() {
 /// that is.
 bool Scheduler::ask(PolicyEntry entry, PolicyCall call, Plan& plan) {
   replace_failed_policy();
-  const auto wishes = std::make_shared<Plan>();
-  const auto notices = std::make_shared<std::vector<Notice>>(std::exchange(notices_, {}));
-  const auto body = [call = std::move(call), wishes, notices, tables = tables_](Policy& policy) {
-    const Snapshot snapshot(*tables);
-    for (const Notice& notice : *notices) {
-      if (const auto* gone = std::get_if<ChunkId>(&notice)) policy.on_gone(*gone);
-      if (const auto* result = std::get_if<MoveResult>(&notice))
-        policy.on_result(*result, snapshot);
-    }
-    call(policy, snapshot, *wishes);
-  };
-  const PolicyRunner::Answer answer = runner_->run(body, limits_.policy_limit);
+  DecisionPath::Question question = path_.question(std::move(call));
+  const PolicyRunner::Answer answer = runner_->run(std::move(question.ask), limits_.policy_limit);
   if (answer.outcome == PolicyRunner::Outcome::done) {
-    failures_.in_a_row.at(static_cast<std::size_t>(entry)) = 0;
-    plan = std::move(*wishes);
+    failures_.succeeded(entry);
+    plan = std::move(*question.wishes);
     ++plans_;
     return true;
   }
@@ -295,24 +278,10 @@ bool Scheduler::ask(PolicyEntry entry, PolicyCall call, Plan& plan) {
   return false;
 }
 
-/// A policy may always fail in one entry point, so each counts separately; sporadic failures are
-/// caught by a time window.
 void Scheduler::count_failure(PolicyEntry entry, bool lost) noexcept {
   ++stats_.policy_failures;
-  const int in_a_row = ++failures_.in_a_row.at(static_cast<std::size_t>(entry));
-  const TimePoint now = clock_.now();
-  if (failures_.in_window == 0 || now > failures_.window_begin + limits_.policy_failure_window) {
-    failures_.in_window = 0;
-    failures_.window_begin = now;
-  }
-  const int in_window = ++failures_.in_window;
-  if (in_a_row >= limits_.policy_failures_max) {
-    failures_.due = Replacement::failed_in_a_row;
-  } else if (in_window >= limits_.policy_failures_in_window_max) {
-    failures_.due = Replacement::failed_in_window;
-  } else if (lost) {
-    failures_.due = Replacement::lost;
-  }
+  const PolicyFailures::Replacement due = failures_.failed(entry, clock_.now(), lost);
+  if (due != PolicyFailures::Replacement::none) due_ = due;
   books_shared_ = books_shared_ || lost;
 }
 
@@ -331,26 +300,27 @@ void Scheduler::policy_failed(const std::string& why) {
 /// Throws: std::bad_alloc; nobody may write to the books until it has not.
 void Scheduler::leave_books_to_lost_policy() {
   if (!books_shared_) return;
-  tables_ = std::make_shared<ChunkTables>(*tables_);
+  path_.leave_books();
   books_shared_ = false;
 }
 
 /// Throws: what `install` throws; then the next call tries again.
 void Scheduler::replace_failed_policy() {
-  switch (failures_.due) {
+  using Replacement = PolicyFailures::Replacement;
+  switch (due_) {
     case Replacement::none: return;
     case Replacement::failed_in_a_row:
       install(last_resort,
-              fmt::format("{} failed {} times in a row", policy_, limits_.policy_failures_max));
+              fmt::format("{} failed {} times in a row", policy_, limits_.failures.in_a_row_max));
       break;
     case Replacement::failed_in_window:
       install(last_resort,
-              fmt::format("{} failed {} times in {:.0f} s", policy_, failures_.in_window,
-                          std::chrono::duration<double>(limits_.policy_failure_window).count()));
+              fmt::format("{} failed {} times in {:.0f} s", policy_, failures_.in_window(),
+                          std::chrono::duration<double>(limits_.failures.window).count()));
       break;
     case Replacement::lost: install(policy_, "the previous one does not answer"); break;
   }
-  failures_.due = Replacement::none;
+  due_ = Replacement::none;
 }
 
 /// Once a second at most; decisions have them all.
@@ -375,7 +345,7 @@ void Scheduler::log_failure(const std::string& why) noexcept {
 void Scheduler::install(const std::string& text, const std::string& why) {
   std::shared_ptr<Policy> policy = make_(text);
   runner_ = std::make_unique<PolicyRunner>(ground_.driver.executor(), std::move(policy));
-  if (text != policy_) failures_ = {};
+  if (text != policy_) forget_failures();
   policy_ = text;
   Decision replaced;
   replaced.kind = DecisionKind::policy_replaced;
@@ -383,11 +353,16 @@ void Scheduler::install(const std::string& text, const std::string& why) {
   decide(std::move(replaced));
 }
 
+void Scheduler::forget_failures() noexcept {
+  failures_.forget();
+  due_ = PolicyFailures::Replacement::none;
+}
+
 void Scheduler::set_policy(const std::string& text) {
   const MutexLock lock(mutex_);
   leave_books_to_lost_policy();
   install(text, "asked for");
-  failures_ = {};
+  forget_failures();
 }
 
 std::string Scheduler::policy() const {
@@ -460,18 +435,18 @@ SchedulerStats Scheduler::stats() const {
   stats.policy = policy_;
   stats.tick = tick_times_->stall();
   stats.uses_sampled = uses.sampled_away;
-  stats.uses_lost = uses.lost + tables_->uses_lost();
+  stats.uses_lost = uses.lost + path_.books().uses_lost();
   stats.uses_unknown = summary_.ignored().unknown_uses + summary_.ignored().bad_uses;
-  stats.chunks = tables_->size();
-  stats.table_bytes = tables_->table_bytes();
-  stats.heat_bytes = tables_->heat_bytes();
+  stats.chunks = path_.books().size();
+  stats.table_bytes = path_.books().table_bytes();
+  stats.heat_bytes = path_.books().heat_bytes();
   stats.prediction_error = predictions_.total(Foretold::move).median_error;
   return stats;
 }
 
 std::vector<PlaceState> Scheduler::places() const {
   const MutexLock lock(mutex_);
-  const std::span<const PlaceState> places = Snapshot(*tables_).places();
+  const std::span<const PlaceState> places = path_.snapshot().places();
   return {places.begin(), places.end()};
 }
 

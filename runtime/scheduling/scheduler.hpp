@@ -4,9 +4,9 @@
 #include "memory/memory.hpp"
 #include "migrate/moves/migration_task.hpp"
 #include "migrate/moves/mover.hpp"
-#include "placement/books/chunk_tables.hpp"
+#include "placement/deciding/decision_path.hpp"
+#include "placement/deciding/policy_failures.hpp"
 #include "placement/planning/decision.hpp"
-#include "placement/planning/planner.hpp"
 #include "recording/decision_log.hpp"
 #include "recording/recording.hpp"
 #include "scheduling/chunk_roster.hpp"
@@ -18,7 +18,6 @@
 
 #include <vma/scheduler.hpp>
 
-#include <array>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -26,18 +25,14 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <variant>
+#include <utility>
 #include <vector>
 
 namespace vma {
 
 struct SchedulerLimits {
   std::chrono::nanoseconds policy_limit = std::chrono::milliseconds(500);  ///< Of one call of it.
-  /// In a row, of one entry point of the policy; then `stay_put` takes over.
-  int policy_failures_max = 3;
-  /// The same for all entry points, in a window of time that begins with the first.
-  int policy_failures_in_window_max = 20;
-  std::chrono::nanoseconds policy_failure_window = std::chrono::seconds(10);
+  PolicyFailureLimits failures;
   bool dry_run = false;  ///< Everything but the moves.
   PlannerLimits planner;
   HeatLimits heat;
@@ -118,41 +113,20 @@ class Scheduler {
   SchedulerInbox& inbox() noexcept { return *inbox_; }
 
  private:
-  /// An accepted move that has not started.
-  struct Waiting {
-    AcceptedMove move;
-    bool awaited = false;        // Somebody waits for the room that it makes.
-    std::uint64_t decision = 0;  // That planned it.
-    /// It makes room for moves of policies only, so these go before it.
-    bool goes_last() const noexcept { return move.victim && !awaited; }
-  };
-  /// Moves of one migration: neighbours in one allocation, to one place, of one rank.
-  struct Running {
+  /// A group that is with the mover.
+  struct Running : MoveGroup {
+    explicit Running(MoveGroup&& group) noexcept : MoveGroup(std::move(group)) {}
+    bool goes_last() const noexcept { return moves.front().goes_last; }
+
     std::shared_ptr<MigrationTask> task;
     std::weak_ptr<Allocation> allocation;
     Address begin{};
-    PlaceId from{}, to{};
-    bool goes_last = false;
-    std::vector<AcceptedMove> moves;
-    std::vector<std::uint32_t> slots;
-    std::vector<std::uint64_t> decisions;  // That planned them.
+    std::size_t first_slot = 0;
     Time started{0};
     std::string refused;    // Why it has no task.
     std::size_t ended = 0;  // Of its moves, in order: what runs out of memory goes on later.
   };
-  enum class PolicyEntry { use, tick, alloc, pressure };
-  /// Why the policy has to be replaced.
-  enum class Replacement { none, failed_in_a_row, failed_in_window, lost };
-  /// Of the policy that is installed.
-  struct PolicyFailures {
-    std::array<int, 4> in_a_row{};  // By entry point.
-    int in_window = 0;
-    TimePoint window_begin{0};
-    Replacement due = Replacement::none;
-  };
-  using PolicyCall = std::function<void(Policy&, const Snapshot&, Plan&)>;
-  /// What a policy is told before it is asked again, in order.
-  using Notice = std::variant<ChunkId, MoveResult>;  // Of a chunk: it is gone.
+  using PolicyCall = DecisionPath::PolicyCall;
 
   // scheduler.cpp
   /// The books know the time, what has ended and what came and went.
@@ -166,12 +140,12 @@ class Scheduler {
   void tick_locked() VMART_REQUIRES(mutex_);
   bool ask(PolicyEntry entry, PolicyCall call, Plan& plan) VMART_REQUIRES(mutex_);
   void count_failure(PolicyEntry entry, bool lost) noexcept VMART_REQUIRES(mutex_);
+  void forget_failures() noexcept VMART_REQUIRES(mutex_);
   void policy_failed(const std::string& why) VMART_REQUIRES(mutex_);
   void replace_failed_policy() VMART_REQUIRES(mutex_);
   void leave_books_to_lost_policy() VMART_REQUIRES(mutex_);
   void log_failure(const std::string& why) noexcept VMART_REQUIRES(mutex_);
   void install(const std::string& text, const std::string& why) VMART_REQUIRES(mutex_);
-  Decision decision_of(DecisionKind kind, const AcceptedMove& move) const VMART_REQUIRES(mutex_);
 
   // scheduler_recording.cpp
   std::uint64_t decide(Decision decision) VMART_REQUIRES(mutex_);
@@ -180,12 +154,9 @@ class Scheduler {
   void record_allocation(const ChunkRoster::Entry& entry) VMART_REQUIRES(mutex_);
 
   // scheduler_moves.cpp
+  Decision decision_of(DecisionKind kind, const AcceptedMove& move) const VMART_REQUIRES(mutex_);
   void carry_out(const Plan& plan, bool awaited = false) VMART_REQUIRES(mutex_);
-  void keep_waiting(const std::vector<AcceptedMove>& accepted, bool awaited) VMART_REQUIRES(mutex_);
   void start_ready() VMART_REQUIRES(mutex_);
-  void gather_ready(std::vector<Running>& groups) VMART_REQUIRES(mutex_);
-  std::vector<MoveNumber> ready() const VMART_REQUIRES(mutex_);
-  bool joins(const Running& group, const Waiting& waiting) const VMART_REQUIRES(mutex_);
   void submit(Running group) VMART_REQUIRES(mutex_);
   void ask_mover(Running& group) noexcept VMART_REQUIRES(mutex_);
   void take_ended() VMART_REQUIRES(mutex_);
@@ -194,7 +165,6 @@ class Scheduler {
   void end_move(const Running& group, std::size_t which, bool moved, const MigrationReport& report)
       VMART_REQUIRES(mutex_);
   void give_up(MoveNumber number, const std::string& why) VMART_REQUIRES(mutex_);
-  void forget_waiting(MoveNumber number) VMART_REQUIRES(mutex_);
 
   // scheduler_room.cpp
   PlaceId close_for_drain(Location at);
@@ -215,11 +185,11 @@ class Scheduler {
   mutable Mutex mutex_;
   Condition move_ended_;
   ChunkRoster roster_ VMART_GUARDED_BY(mutex_);
-  std::shared_ptr<ChunkTables> tables_ VMART_GUARDED_BY(mutex_);  // A lost policy keeps its own.
-  Planner planner_ VMART_GUARDED_BY(mutex_);
+  DecisionPath path_ VMART_GUARDED_BY(mutex_);
   std::unique_ptr<PolicyRunner> runner_ VMART_GUARDED_BY(mutex_);
   std::string policy_ VMART_GUARDED_BY(mutex_);
   PolicyFailures failures_ VMART_GUARDED_BY(mutex_);
+  PolicyFailures::Replacement due_ VMART_GUARDED_BY(mutex_) = PolicyFailures::Replacement::none;
   bool books_shared_ VMART_GUARDED_BY(mutex_) = false;  // With a policy that overran.
   SteadyClock wall_clock_;
   std::optional<TimePoint> failure_logged_ VMART_GUARDED_BY(mutex_);  // By `wall_clock_`.
@@ -229,10 +199,8 @@ class Scheduler {
   std::vector<SchedulerInbox::Event> events_ VMART_GUARDED_BY(mutex_);  // Not yet taken in.
   UseSummary summary_ VMART_GUARDED_BY(mutex_);
   std::vector<LoggedUse> raw_uses_ VMART_GUARDED_BY(mutex_);
-  std::map<MoveNumber, Waiting> waiting_ VMART_GUARDED_BY(mutex_);
   std::vector<Running> running_ VMART_GUARDED_BY(mutex_);
   std::map<PlaceId, std::uint64_t> drained_ VMART_GUARDED_BY(mutex_);  // With their capacity.
-  std::vector<Notice> notices_ VMART_GUARDED_BY(mutex_);
   std::uint64_t plans_ VMART_GUARDED_BY(mutex_) = 0;
   PredictionLog predictions_ VMART_GUARDED_BY(mutex_);
   SchedulerStats stats_ VMART_GUARDED_BY(mutex_);

@@ -1,14 +1,12 @@
 #include "scheduling/scheduler.hpp"
 
 #include "costs/move_time.hpp"
-#include "placement/planning/group_limits.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <exception>
 #include <new>
-#include <set>
 #include <utility>
 
 namespace vma {
@@ -27,9 +25,8 @@ static_assert(victim_priority < wanted_priority && wanted_priority < 0);
 void Scheduler::carry_out(const Plan& plan, bool awaited) {
   if (plan.empty()) return;
   stats_.moves_wanted += plan.moves().size();
-  const Snapshot snapshot(*tables_);
-  const PlanOutcome outcome = planner_.plan(plan, snapshot);
-  keep_waiting(outcome.accepted, awaited);
+  const Snapshot snapshot = path_.snapshot();
+  const PlanOutcome outcome = path_.accept(plan, awaited);
   for (const RejectedMove& rejected : outcome.rejected) {
     ++stats_.moves_refused[std::string(to_string(rejected.reason))];
     Decision decision = decision_of(DecisionKind::refused, rejected.move.chunk);
@@ -52,22 +49,8 @@ void Scheduler::carry_out(const Plan& plan, bool awaited) {
     decision.victim = move.victim;
     decision.predicted = MoveTimes{snapshot.costs().move_time(move.from, move.to, move.bytes),
                                    snapshot.costs().stall_time(move.from, move.to, move.bytes)};
-    waiting_.at(move.number).decision = decide(std::move(decision));
+    path_.note_decision(move.number, decide(std::move(decision)));
   }
-}
-
-/// All of them, or none: what the planner has accepted and nobody starts would never move again.
-void Scheduler::keep_waiting(const std::vector<AcceptedMove>& accepted, bool awaited) {
-  std::map<MoveNumber, Waiting> kept;
-  try {
-    for (const AcceptedMove& move : accepted) kept.emplace(move.number, Waiting{move, awaited, 0});
-  } catch (...) {
-    planner_.take_back(accepted);
-    throw;
-  }
-  waiting_.merge(kept);
-  // From here on, or policies wish for it again and make room for it twice.
-  for (const AcceptedMove& move : accepted) tables_->row(move.chunk).moving = true;
 }
 
 Decision Scheduler::decision_of(DecisionKind kind, const AcceptedMove& move) const {
@@ -77,40 +60,13 @@ Decision Scheduler::decision_of(DecisionKind kind, const AcceptedMove& move) con
   return decision;
 }
 
-/// Whether a move can be one migration with those of the group: the next slot of the same
-/// allocation, between the same places, and the group is not as large as one may be.
-bool Scheduler::joins(const Running& group, const Waiting& waiting) const {
-  const AcceptedMove& move = waiting.move;
-  const ChunkRow& row = Snapshot(*tables_).chunk(move.chunk);
-  const ChunkRoster::Entry* entry = roster_.of(row);
-  return entry != nullptr && entry->begin == group.begin && move.from == group.from &&
-         move.to == group.to && row.slot == group.slots.back() + 1 &&
-         move.keep_copy == group.moves.back().keep_copy && waiting.goes_last() == group.goes_last &&
-         group.moves.size() < group_chunks_max &&
-         (group.moves.size() + 1) * move.bytes <= group_bytes_max;
-}
-
-/// In the order in which they go: what makes room for policies' moves last, and of equals by
-/// number. That is the order of a plan: victims as the moves need them, moves by value.
-std::vector<MoveNumber> Scheduler::ready() const {
-  std::vector<MoveNumber> first, last;
-  for (const auto& [number, waiting] : waiting_) {
-    if (planner_.may_start(number, Snapshot(*tables_)))
-      (waiting.goes_last() ? last : first).push_back(number);
-  }
-  first.insert(first.end(), last.begin(), last.end());
-  return first;
-}
-
-/// Of the victims of one place, one group is with the mover at a time: the moves that it makes room
-/// for have started when the next one does. `take_ended` sees a group when all of it has moved,
-/// and groups are small.
+/// `take_ended` sees a group when all of it has moved, and groups are small.
 void Scheduler::start_ready() {
   if (limits_.dry_run) {
-    while (!waiting_.empty()) give_up(waiting_.begin()->first, "dry run");
+    for (const MoveNumber number : path_.waiting()) give_up(number, "dry run");
   }
-  if (paused_ || waiting_.empty()) return;
-  std::vector<Running> groups;
+  if (paused_ || !path_.has_waiting()) return;
+  std::vector<MoveGroup> groups;
   std::exception_ptr failure;
   const auto attempt = [&](auto&& step) {
     try {
@@ -119,61 +75,28 @@ void Scheduler::start_ready() {
       if (!failure) failure = std::current_exception();
     }
   };
-  attempt([&]() VMART_NO_THREAD_ANALYSIS { gather_ready(groups); });
-  // The planner has noted these as started: whatever fails, each is kept until it has ended.
-  for (Running& group : groups) {
-    if (group.moves.empty()) continue;
-    attempt([&]() VMART_NO_THREAD_ANALYSIS { submit(std::move(group)); });
+  attempt([&]() VMART_NO_THREAD_ANALYSIS {
+    const std::vector<MoveNumber> ready = path_.ready();
+    running_.reserve(running_.size() + ready.size());
+    path_.take(ready, groups);
+  });
+  // These have begun: whatever fails, each is kept until it has ended.
+  for (MoveGroup& group : groups) {
+    attempt([&]() VMART_NO_THREAD_ANALYSIS { submit(Running(std::move(group))); });
   }
   if (failure) std::rethrow_exception(failure);
   take_ended();  // Those that the mover refused.
 }
 
-/// Throws: std::bad_alloc; all that was noted as started is in a group then, for which `running_`
-/// has room.
-void Scheduler::gather_ready(std::vector<Running>& groups) {
-  std::set<PlaceId> being_left;
-  for (const Running& group : running_) {
-    if (group.goes_last) being_left.insert(group.from);
-  }
-  for (const MoveNumber number : ready()) {
-    // Asked again: those before it may have taken the room.
-    if (!planner_.may_start(number, Snapshot(*tables_))) continue;
-    Waiting& waiting = waiting_.at(number);
-    AcceptedMove& move = waiting.move;
-    const ChunkRow& row = Snapshot(*tables_).chunk(move.chunk);
-    const ChunkRoster::Entry* entry = roster_.of(row);
-    if (entry == nullptr) {
-      give_up(number, "its allocation was freed");
-      continue;
-    }
-    if (groups.empty() || !joins(groups.back(), waiting)) {
-      if (waiting.goes_last() && !being_left.insert(move.from).second) continue;
-      running_.reserve(running_.size() + groups.size() + 1);
-      Running group;
-      group.allocation = entry->allocation;
-      group.begin = entry->begin;
-      group.from = move.from;
-      group.to = move.to;
-      group.goes_last = waiting.goes_last();
-      group.slots.reserve(group_chunks_max);
-      group.moves.reserve(group_chunks_max);
-      group.decisions.reserve(group_chunks_max);
-      groups.push_back(std::move(group));
-    }
-    // Nothing below allocates.
-    tables_->expect(move.to, move.bytes);
-    planner_.note_started(number);
-    groups.back().slots.push_back(row.slot);
-    groups.back().moves.push_back(std::move(move));
-    groups.back().decisions.push_back(waiting.decision);
-    waiting_.erase(number);
-  }
-}
-
 /// Requires: `running_` has room for it. Whatever it throws, the group is there.
 void Scheduler::submit(Running group) {
   group.started = clock_.now();
+  const ChunkRow& row = path_.snapshot().chunk(group.moves.front().chunk);
+  group.first_slot = row.slot;
+  if (const ChunkRoster::Entry* entry = roster_.of(row)) {
+    group.allocation = entry->allocation;
+    group.begin = entry->begin;
+  }
   ask_mover(group);
   running_.push_back(std::move(group));
   const Running& kept = running_.back();
@@ -195,14 +118,14 @@ void Scheduler::ask_mover(Running& group) noexcept {
       }
       MigrateOptions options;
       options.scope = StopScope::attached;
-      options.priority = group.goes_last ? victim_priority : wanted_priority;
+      options.priority = group.goes_last() ? victim_priority : wanted_priority;
       MoveTerms terms;
       terms.asks_for_room = false;  // The planner has seen to it.
       terms.keeps_copy = group.moves.front().keep_copy;
       terms.by_policy = true;
       terms.choice = PlaceChoice::runtime;
       group.task = ground_.mover.submit(allocation,
-                                        {group.slots.front(), group.slots.back() + std::size_t{1}},
+                                        {group.first_slot, group.first_slot + group.moves.size()},
                                         roster_.location_of(group.to), options, terms);
       // Where nobody wakes the scheduler, the next drain sees that it has ended.
       group.task->on_done([inbox = inbox_] { inbox->wake(); });
@@ -253,7 +176,7 @@ void Scheduler::end(Running& group) {
   for (; group.ended < group.moves.size(); ++group.ended) {
     const std::size_t i = group.ended;
     const bool moved =
-        allocation && !allocation->being_freed && allocation->home(group.slots[i]) == to;
+        allocation && !allocation->being_freed && allocation->home(group.first_slot + i) == to;
     const AcceptedMove& move = group.moves[i];
     Decision decision = decision_of(moved ? DecisionKind::moved : DecisionKind::not_moved, move);
     decision.began = group.started;
@@ -268,7 +191,7 @@ void Scheduler::end(Running& group) {
   // Only what is uncorrected teaches, only moves by themselves, and only those that copied.
   if (report.bytes_remapped == 0) {
     predictions_.add_move(costs_, group.from, group.to, report);
-    tables_->costs() = predictions_.corrected(costs_);
+    path_.books().costs() = predictions_.corrected(costs_);
   }
   move_ended_.notify_all();
 }
@@ -276,20 +199,10 @@ void Scheduler::end(Running& group) {
 void Scheduler::end_move(const Running& group, std::size_t which, bool moved,
                          const MigrationReport& report) {
   const AcceptedMove& move = group.moves[which];
-  ChunkRow& row = tables_->row(move.chunk);
-  if (notices_.size() == notices_.capacity()) notices_.reserve(2 * notices_.size() + 8);
-  if (moved) tables_->touch(move.chunk);  // Then `moved` below wants no memory.
-  // The last that may throw: the books change together.
-  const std::vector<MoveNumber> fallen = planner_.note_ended(move.number, moved, tables_->now());
-  tables_->expect_no_more(move.to, move.bytes);
-  if (moved) tables_->moved(move.chunk, move.to);
-  for (const MoveNumber dropped : fallen) forget_waiting(dropped);
-  row.moving = planner_.is_moving(move.chunk);  // A second leg may come yet.
-  row.recent_moves = planner_.recent_moves(move.chunk, tables_->now());
-  MoveResult result{move.chunk, move.from, move.to, moved, {}, report.stall.max};
-  result.took = move_time(report) / static_cast<int>(group.moves.size());
-  notices_.emplace_back(result);
+  path_.end(move, moved, move_time(report) / static_cast<int>(group.moves.size()),
+            report.stall.max);
   if (ground_.recording != nullptr) {
+    const ChunkRow& row = path_.snapshot().chunk(move.chunk);
     RecordedMove record;
     record.start = group.started;
     record.end = clock_.now();
@@ -310,25 +223,12 @@ void Scheduler::end_move(const Running& group, std::size_t which, bool moved,
 
 /// A move that was accepted and is not made.
 void Scheduler::give_up(MoveNumber number, const std::string& why) {
-  const auto found = waiting_.find(number);
-  if (found == waiting_.end()) return;
-  const AcceptedMove& move = found->second.move;
-  Decision decision = decision_of(DecisionKind::not_moved, move);
+  const AcceptedMove* move = path_.find_waiting(number);
+  if (move == nullptr) return;
+  Decision decision = decision_of(DecisionKind::not_moved, *move);
   decision.reason = why;
   decide(std::move(decision));
-  for (const MoveNumber dropped : planner_.note_ended(number, false, tables_->now())) {
-    forget_waiting(dropped);
-  }
-  forget_waiting(number);
-}
-
-/// Requires: the planner has forgotten it.
-void Scheduler::forget_waiting(MoveNumber number) {
-  const auto found = waiting_.find(number);
-  if (found == waiting_.end()) return;
-  const ChunkId chunk = found->second.move.chunk;
-  waiting_.erase(found);
-  tables_->row(chunk).moving = planner_.is_moving(chunk);
+  path_.give_up(number);
 }
 
 }  // namespace vma

@@ -7,7 +7,7 @@ namespace vma {
 
 /// Returns its number.
 std::uint64_t Scheduler::decide(Decision decision) {
-  decision.time = tables_->now();
+  decision.time = path_.books().now();
   decision.policy = policy_;
   ground_.decisions.add(decision);
   if (ground_.recording != nullptr) ground_.recording->add(decision);
@@ -18,7 +18,7 @@ std::uint64_t Scheduler::decide(Decision decision) {
 Decision Scheduler::decision_of(DecisionKind kind, ChunkId chunk) const {
   Decision decision;
   decision.kind = kind;
-  const Snapshot snapshot(*tables_);
+  const Snapshot snapshot = path_.snapshot();
   if (index(chunk) >= snapshot.chunks().size()) return decision;
   const ChunkRow& row = snapshot.chunk(chunk);
   const ChunkRoster::Entry* entry = roster_.of(row);
@@ -40,7 +40,7 @@ void Scheduler::record_step(const ChunkStep& step) {
   }
   RecordedMove record;
   record.slot = static_cast<std::uint32_t>((step.address - entry->begin) / entry->chunk_bytes);
-  const Snapshot snapshot(*tables_);
+  const Snapshot snapshot = path_.snapshot();
   const Time recorded = snapshot.chunks()[index(entry->first) + record.slot].born;
   if (step.from == step.to || step.switched <= recorded)
     return;  // As the allocation's record has it.
@@ -57,9 +57,9 @@ void Scheduler::record_step(const ChunkStep& step) {
 
 void Scheduler::record_allocation(const ChunkRoster::Entry& entry) {
   if (ground_.recording == nullptr) return;
-  const Snapshot snapshot(*tables_);
+  const Snapshot snapshot = path_.snapshot();
   RecordedAllocation record;
-  record.time = tables_->now();
+  record.time = path_.books().now();
   record.allocation = entry.number;
   record.begin = to_integer(entry.begin);
   record.bytes = entry.size_bytes;

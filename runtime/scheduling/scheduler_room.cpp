@@ -26,21 +26,11 @@ std::vector<Location> Scheduler::place(const Geometry& geometry, Location device
   const auto reached = [&, roster](PlaceId at) {
     return reach.all_reach(users, roster->location_of(at));
   };
-  const auto chosen = std::make_shared<std::vector<PlaceId>>();
-  std::vector<std::uint64_t> free_bytes;
-  for (const PlaceState& place : Snapshot(*tables_).places())
-    free_bytes.push_back(place.free_bytes());
-  for (std::size_t slot = 0; slot < geometry.slots; ++slot) {
-    PlaceId best = user;  // Where nothing has room: the pressure there finds some, or says no.
-    for (const PlaceId at : tables_->costs().by_speed(user)) {
-      if (free_bytes[index(at)] < geometry.slot_bytes(slot) || !reached(at)) continue;
-      best = at;
-      free_bytes[index(at)] -= geometry.slot_bytes(slot);
-      break;
-    }
-    chosen->push_back(best);
-  }
-  const std::vector<PlaceId> otherwise = *chosen;
+  std::vector<std::uint64_t> chunks;
+  for (std::size_t slot = 0; slot < geometry.slots; ++slot)
+    chunks.push_back(geometry.slot_bytes(slot));
+  const std::vector<PlaceId> otherwise = path_.first_places(user, chunks, reached);
+  const auto chosen = std::make_shared<std::vector<PlaceId>>(otherwise);
   AllocRequest request{geometry.size_bytes(), geometry.chunk_bytes, user, {}};
   Plan ignored;
   const bool decided = ask(
@@ -54,7 +44,7 @@ std::vector<Location> Scheduler::place(const Geometry& geometry, Location device
   const std::vector<PlaceId>& places = decided ? *chosen : otherwise;
   std::vector<Location> homes;
   for (std::size_t slot = 0; slot < geometry.slots; ++slot) {
-    const bool known = index(places[slot]) < tables_->costs().places();
+    const bool known = index(places[slot]) < path_.books().costs().places();
     const bool good = known && reached(places[slot]);
     homes.push_back(roster_.location_of(good ? places[slot] : otherwise[slot]));
   }
@@ -74,10 +64,10 @@ bool Scheduler::make_room(Location at, std::uint64_t bytes, TimePoint until) {
         policy.on_pressure(pressure, snapshot, wishes);
       },
       plan);
-  planner_.complete_pressure(pressure, Snapshot(*tables_), plan);
+  path_.complete_pressure(pressure, plan);
   carry_out(plan, true);
   start_ready();
-  while (used_bytes(place) + bytes > before && (!running_.empty() || !waiting_.empty())) {
+  while (used_bytes(place) + bytes > before && (!running_.empty() || path_.has_waiting())) {
     const TimePoint now = clock_.now();
     if (now >= until || stopped_) break;
     move_ended_.wait_until(lock, clock_, std::min(until, now + look_period), [] { return false; });
@@ -88,7 +78,7 @@ bool Scheduler::make_room(Location at, std::uint64_t bytes, TimePoint until) {
 }
 
 std::uint64_t Scheduler::used_bytes(PlaceId at) const {
-  return Snapshot(*tables_).place(at).used_bytes;
+  return path_.snapshot().place(at).used_bytes;
 }
 
 /// Nothing comes to the place from now on. Throws: Error{busy} while paused; then nothing changed.
@@ -98,8 +88,8 @@ PlaceId Scheduler::close_for_drain(Location at) {
   const PlaceId place = roster_.place_of(at);
   catch_up();
   if (drained_.contains(place)) return place;
-  drained_.emplace(place, Snapshot(*tables_).place(place).capacity_bytes);
-  tables_->set_capacity(place, 0);
+  drained_.emplace(place, path_.snapshot().place(place).capacity_bytes);
+  path_.books().set_capacity(place, 0);
   Decision decision;
   decision.kind = DecisionKind::drained;
   decision.from = at;
@@ -122,11 +112,11 @@ DrainReport Scheduler::drain_place(Location at, const DrainOptions& options) {
   while (used_bytes(place) > 0 && drained_.contains(place)) {  // A refill ends it.
     Plan plan;
     ++plans_;
-    planner_.complete_pressure({place, used_bytes(place), place}, Snapshot(*tables_), plan);
+    path_.complete_pressure({place, used_bytes(place), place}, plan);
     carry_out(plan, true);
     start_ready();
     const TimePoint now = clock_.now();
-    const bool idle = plan.empty() && running_.empty() && waiting_.empty();
+    const bool idle = plan.empty() && running_.empty() && !path_.has_waiting();
     if (now >= until || stopped_ || paused_ || (idle && !may_leave_later(place))) break;
     move_ended_.wait_until(lock, clock_, std::min(until, now + look_period), [] { return false; });
     catch_up();
@@ -135,7 +125,7 @@ DrainReport Scheduler::drain_place(Location at, const DrainOptions& options) {
   report.bytes_left = used_bytes(place);
   report.bytes_moved = before > report.bytes_left ? before - report.bytes_left : 0;
   report.wall = clock_.now() - begin;
-  const Snapshot snapshot(*tables_);
+  const Snapshot snapshot = path_.snapshot();
   for (const ChunkRow& row : snapshot.chunks()) {
     if (row.bytes == 0 || row.at != place || row.dropped) continue;
     ++report.left[!row.movable    ? "pinned"
@@ -154,23 +144,19 @@ void Scheduler::require_not_paused(const char* call) const {
 
 /// The caller has gone: moves that have not started are cancelled.
 void Scheduler::give_up_drain(PlaceId at) {
-  std::vector<MoveNumber> late;
-  for (const auto& [number, waiting] : waiting_) {
-    if (waiting.awaited && waiting.move.from == at) late.push_back(number);
-  }
-  for (const MoveNumber number : late) give_up(number, "the drain has ended");
+  for (const MoveNumber number : path_.awaited_from(at)) give_up(number, "the drain has ended");
   for (const Running& group : running_) {
-    if (group.task && group.from == at && group.moves.front().victim && !group.goes_last)
+    if (group.task && group.from == at && group.moves.front().victim && !group.goes_last())
       group.task->cancel();
   }
 }
 
 /// What cannot move for good is not waited for; a chunk that is held where it came to is.
 bool Scheduler::may_leave_later(PlaceId at) const {
-  const PlannerLimits& limits = planner_.limits();
+  const PlannerLimits& limits = path_.planner().limits();
   const Time held = std::max(limits.least_residence, limits.thrash_window + limits.thrash_pin);
-  const Time now = tables_->now();
-  return std::ranges::any_of(Snapshot(*tables_).chunks(), [&](const ChunkRow& row) {
+  const Time now = path_.books().now();
+  return std::ranges::any_of(path_.snapshot().chunks(), [&](const ChunkRow& row) {
     return row.bytes > 0 && row.at == at && row.movable && row.in_scope && !row.parked &&
            !row.dropped && row.last_move > Time::zero() && now < row.last_move + held;
   });
@@ -181,7 +167,7 @@ void Scheduler::refill(Location at) {
   leave_books_to_lost_policy();
   const auto drained = drained_.find(roster_.place_of(at));
   if (drained == drained_.end()) return;
-  tables_->set_capacity(drained->first, drained->second);
+  path_.books().set_capacity(drained->first, drained->second);
   drained_.erase(drained);
   Decision decision;
   decision.kind = DecisionKind::refilled;
@@ -197,7 +183,7 @@ void Scheduler::set_capacity(Location at, std::uint64_t bytes) {
   if (drained != drained_.end()) {
     drained->second = bytes;
   } else {
-    tables_->set_capacity(place, bytes);
+    path_.books().set_capacity(place, bytes);
   }
 }
 
@@ -209,8 +195,8 @@ void Scheduler::set_parked(Address begin, bool parked) {
   if (entry == nullptr) return;
   for (std::size_t slot = 0; slot < entry->slots; ++slot) {
     const ChunkId chunk{static_cast<std::uint32_t>(index(entry->first) + slot)};
-    tables_->row(chunk).parked = parked;
-    tables_->touch(chunk);
+    path_.books().row(chunk).parked = parked;
+    path_.books().touch(chunk);
   }
 }
 
@@ -246,7 +232,7 @@ std::vector<std::string> Scheduler::explain(Address address) const {
   if (entry == nullptr) return {"the scheduler does not know the chunk yet"};
   const auto slot = static_cast<std::uint32_t>((address - entry->begin) / entry->chunk_bytes);
   const ChunkId chunk{static_cast<std::uint32_t>(index(entry->first) + slot)};
-  const Snapshot snapshot(*tables_);
+  const Snapshot snapshot = path_.snapshot();
   const ChunkRow& row = snapshot.chunk(chunk);
   lines.push_back(fmt::format("chunk {} of {:#x}: {} bytes at {}, moved {} times", slot,
                               to_integer(entry->begin), row.bytes,

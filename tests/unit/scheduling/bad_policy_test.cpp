@@ -157,7 +157,7 @@ TEST_F(BadPolicy, ThatThrowsAtEveryTickIsReplacedThoughItAnswersAllElse) {
 }
 
 TEST_F(BadPolicy, ThatThrowsNowAndThenIsReplacedWhenItDoesSoOften) {
-  const int often = SchedulerLimits().policy_failures_in_window_max;
+  const int often = SchedulerLimits().failures.in_window_max;
   Scheduler& scheduler = with("now and then");
   for (int i = 0; i < 2 * often - 1; ++i) scheduler.tick();
   EXPECT_EQ(scheduler.policy(), "now and then");
@@ -167,7 +167,7 @@ TEST_F(BadPolicy, ThatThrowsNowAndThenIsReplacedWhenItDoesSoOften) {
 }
 
 TEST_F(BadPolicy, ThatThrowsOftenIsLoggedOnceASecond) {
-  const int often = SchedulerLimits().policy_failures_in_window_max;
+  const int often = SchedulerLimits().failures.in_window_max;
   Scheduler& scheduler = with("now and then");
   const SteadyClock wall;
   const TimePoint begin = wall.now();
