@@ -71,7 +71,7 @@ bool move_and_run(vma::Driver& driver) {
 }  // namespace
 
 bool naive_sequence() try {
-  const std::unique_ptr<vma::Driver> driver = vma::open_driver(vma::settle({}).driver);
+  const std::unique_ptr<vma::Driver> driver = vma::open_driver(vma::resolve_settings({}).driver);
   fmt::print("naive, on {}\n", driver->description());
   return move_and_run(*driver);
 } catch (const std::exception& error) {

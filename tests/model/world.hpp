@@ -5,6 +5,7 @@
 #include "model/play.hpp"
 #include "runtime/runtime_parts.hpp"
 #include "sim/sim_driver.hpp"
+#include "support/stepped_executor.hpp"
 
 #include <vma/runtime.hpp>
 

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <malloc.h>
 #include <sys/resource.h>
 
 #include <cstdio>
@@ -136,8 +137,9 @@ std::uint64_t data_bytes() {
 [[noreturn]] void run_without_memory(ExperimentRig& rig) {
   rig.watcher.at_stage = [](const std::string& what) {
     if (what.find("bounds") == std::string::npos) return;
+    malloc_trim(0);  // Memory that was freed before would do for all of it.
     rlimit limit{};
-    limit.rlim_cur = limit.rlim_max = data_bytes() + (std::uint64_t{20} << 20);
+    limit.rlim_cur = limit.rlim_max = data_bytes() + (std::uint64_t{8} << 20);
     setrlimit(RLIMIT_DATA, &limit);
   };
   const RunOutcome outcome = rig.run("results", 1);
