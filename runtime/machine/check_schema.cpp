@@ -43,7 +43,7 @@ class FormCheck {
       const std::string place = JsonText::join(path, member.key());
       const MachineKey* key = find_machine_key(JsonText::join(pattern, member.key()));
       if (key == nullptr) {
-        refuse(place, "is not a key of this object");
+        refuse(place, "is not a known key of this object");
       } else {
         form_.paths.insert(place);
         value(member.value(), place, *key);

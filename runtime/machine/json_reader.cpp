@@ -138,7 +138,7 @@ std::vector<UnknownKey> JsonReader::unknown_keys(std::span<const std::string_vie
 void JsonReader::finish() const {
   for (const auto& member : *object_) {
     if (!asked_.contains(std::string_view(member.key())))
-      refuse(member.key(), "is not a key of this object");
+      refuse(member.key(), "is not a known key of this object");
   }
 }
 

@@ -114,7 +114,7 @@ bool Replay::take_access(const TraceEvent& event) {
 bool Replay::allocate(const TraceEvent& event) {
   const std::uint64_t number = report_.events + 1;
   ReplayObjects::Index index = objects_.find(event.object);
-  if (index != ReplayObjects::none && !wanted_) refuse(event, number, "which lives already");
+  if (index != ReplayObjects::none && !wanted_) refuse(event, number, "which already exists");
   if (index == ReplayObjects::none) {
     ReplayObjects::Object object;
     object.number = event.object;

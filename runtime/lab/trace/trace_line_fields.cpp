@@ -28,7 +28,7 @@ const char* TraceLineFields::key(std::string_view name) {
     if (name != field_names[field]) continue;
     name_ = field_names[field];
     field_ = static_cast<Field>(field);
-    if ((seen_ & bit(field_)) != 0) return "is there twice";
+    if ((seen_ & bit(field_)) != 0) return "appears twice";
     seen_ |= bit(field_);
     return nullptr;
   }

@@ -25,10 +25,10 @@ expect 2 "subcommand" # None.
 expect 0 "keep_s: 300" convert --help
 expect 0 "phase-change: working sets" generate --help
 expect 2 "out is required" convert mooncake in
-expect 1 "\"cake\" is no format" convert cake in "$folder/a.vtrace"
+expect 1 "\"cake\" is not a format" convert cake in "$folder/a.vtrace"
 expect 1 "No such file" convert mooncake "$folder/none" "$folder/a.vtrace"
-expect 1 "\"x\" is no parameter" generate serving "$folder/a.vtrace" --param x=1
-expect 1 "ends neither in" generate serving "$folder/a.csv"
+expect 1 "\"x\" is not a parameter" generate serving "$folder/a.vtrace" --param x=1
+expect 1 "must end in .jsonl or .vtrace" generate serving "$folder/a.csv"
 
 expect 0 "2 mark" generate phase-change "$folder/a.vtrace" --param phases=2 --param phase_s=0.1
 expect 0 "made: vmart-lab generate phase-change seed=1" trace "$folder/a.vtrace"
@@ -54,8 +54,8 @@ expect 1 "there is no policy 'best'" replay "$folder/a.vtrace" --policy best
 expect 0 "policy_failures\":0" replay "$folder/a.vtrace" --machine h200x2 --json --policy "follow@$3:uses=7"
 expect 1 "its policy is 'follow', not 'lead'" replay "$folder/a.vtrace" --policy "lead@$3"
 expect 1 "$folder/none.so: cannot open" replay "$folder/a.vtrace" --policy "$folder/none.so"
-expect 1 "there is no router 'nearest'" replay "$folder/a.vtrace" --router nearest
-expect 1 "there is no pacing 'fast'" replay "$folder/a.vtrace" --pacing fast
+expect 1 "'nearest' is not a router" replay "$folder/a.vtrace" --router nearest
+expect 1 "'fast' is not a pacing" replay "$folder/a.vtrace" --pacing fast
 expect 1 "--hbm -1 is out of range" replay "$folder/a.vtrace" --hbm=-1
 expect 1 "--half-life 0 is out of range" replay "$folder/a.vtrace" --half-life 0
 expect 1 "--chunk 1e-09 is out of range" replay "$folder/a.vtrace" --chunk 1e-9
@@ -67,7 +67,7 @@ expect 0 "no policy costs less than" bounds "$folder/a.vtrace" --machine h200x2 
 expect 0 "no policy costs less than" bounds "$folder/a.vtrace" --machine h200x2 --hbm 2 --lp "$folder/a.lp"
 [ "$(tail -n 1 "$folder/a.lp")" = End ] || failures=$((failures + 1))
 expect 1 "$folder/none/a.lp: No such file" bounds "$folder/a.vtrace" --lp "$folder/none/a.lp"
-expect 1 "there is no router 'nearest'" bounds "$folder/a.vtrace" --router nearest
+expect 1 "'nearest' is not a router" bounds "$folder/a.vtrace" --router nearest
 expect 1 "--hbm -1 is out of range" bounds "$folder/a.vtrace" --hbm=-1
 
 echo nothing >> "$folder/a.jsonl"
@@ -76,14 +76,14 @@ expect 1 "a.jsonl: line 3604: " trace "$folder/a.jsonl" --bad-lines 0
 head -c 1000 "$folder/a.vtrace" > "$folder/cut.vtrace"
 expect 1 "cut.vtrace: offset" trace "$folder/cut.vtrace"
 echo '{"event":"free","time_ns":0,"object":7}' > "$folder/misfit.jsonl"
-expect 1 "event 1: object 7 does not live" trace "$folder/misfit.jsonl"
+expect 1 "event 1: object 7 does not exist" trace "$folder/misfit.jsonl"
 : > "$folder/empty.jsonl"
 expect 1 "there are no events" trace "$folder/empty.jsonl"
 expect 1 "the trace has no events" replay "$folder/empty.jsonl"
 expect 1 "the trace has no events" bounds "$folder/empty.jsonl"
 expect 1 "misfit.jsonl: bounds: invalid_argument: event 1" bounds "$folder/misfit.jsonl"
 expect 1 "a.jsonl: line 3604: " replay "$folder/a.jsonl"
-expect 0 "1 bad lines were left out" replay "$folder/a.jsonl" --bad-lines 1
+expect 0 "1 bad lines were skipped" replay "$folder/a.jsonl" --bad-lines 1
 expect 1 "misfit.jsonl: Replay::run" replay "$folder/misfit.jsonl"
 
 # Machines.
@@ -98,9 +98,9 @@ cat > "$folder/bad.json" << 'END'
  "host_nodes": [{"memory_mib": 0}],
  "gpus": [], "host_link": {"to_gpu_gb_s": 5, "from_gpu_gb_s": 5}, "colour": "red", "costs": "h200x2"}
 END
-for problem in 'line 1: sources.granularity_bytes: is not "KIND: where from"' \
-  'line 1: sources.gpu: names a key that is not there' 'line 3: host_nodes[0].memory_mib: 0 is not' \
-  'line 3: host_nodes[0].memory_mib: has no source' 'line 4: colour: is not a key of this object' \
+for problem in 'line 1: sources.granularity_bytes: is not "KIND: SOURCE"' \
+  'line 1: sources.gpu: names a key that does not exist' 'line 3: host_nodes[0].memory_mib: 0 is not' \
+  'line 3: host_nodes[0].memory_mib: has no source' 'line 4: colour: is not a known key of this object' \
   'line 4: host_link.to_gpu_gb_s: has no source'; do
   expect 1 "bad.json: $problem" machine check h200x2 "$folder/bad.json"
 done
@@ -129,7 +129,7 @@ expect 2 "--out FOLDER is required" run "$example"
 expect 0 "Usage: " run --help
 expect 1 "has no cell \"none\"" run "$example" --out "$small" --only none
 expect 0 "24 of 24 cells are finished" run "$example" --out "$small" --jobs 3 --no-report
-expect 0 "24 of 24 cells have been finished before" run "$example" --out "$small" --no-report
+expect 0 "24 of 24 cells were already finished" run "$example" --out "$small" --no-report
 expect 0 "1 of 1 cells are finished" run "$example" --out "$folder/one" \
   --only "h200x4~phases~stay_put~hash~s1"
 cmp "$small/cells/h200x4~phases~stay_put~hash~s1.json" \
@@ -159,21 +159,21 @@ kill -TERM $pid 2> "$folder/none"
 wait $pid
 case $? in
   0) ;;
-  130) grep -q "the same command goes on" "$folder/printed" || failures=$((failures + 1)) ;;
+  130) grep -q "run the same command to continue" "$folder/printed" || failures=$((failures + 1)) ;;
   *) failures=$((failures + 1)) ;;
 esac
 expect 0 "24 of 24" run "$example" --out "$folder/stopped" --no-report
 diff -r "$small" "$folder/stopped" || failures=$((failures + 1))
 sed 's/"seeds"/"seed"/' "$example" > "$folder/other.json"
-expect 1 'other.json: line 18: seed: is not a key of this object; did you mean "seeds"?' \
+expect 1 'other.json: line 18: seed: is not a known key of this object; did you mean "seeds"?' \
   run "$folder/other.json" --out "$folder/other"
 sed 's/"seeds"/"seed"/; s/"experiment"/"experimant"/' "$example" > "$folder/other.json"
 expect 1 "2 problems" run "$folder/other.json" --out "$folder/other"
 sed 's/\[1, 2\]/[1, 3]/' "$example" > "$folder/other.json"
-expect 1 "is of another experiment than" run "$folder/other.json" --out "$small"
+expect 1 "is of an experiment other than" run "$folder/other.json" --out "$small"
 # Without Python the results are there, and a line says how to get the report.
 PATH=$folder/none "$lab" run "$example" --out "$small" > "$folder/printed" 2>&1 &&
-  grep -qF "vmart.lab report $small makes it" "$folder/printed" || failures=$((failures + 1))
+  grep -qF "vmart.lab report $small" "$folder/printed" || failures=$((failures + 1))
 # So they are without the libraries of the report, whether or not this machine has them.
 for missing in pandas plotly; do
   mkdir -p "$folder/without-$missing"
@@ -184,7 +184,7 @@ for missing in pandas plotly; do
     failures=$((failures + 1))
   }
   if command -v python3 > "$folder/printed2"; then
-    grep -qF "vmart.lab report $small makes it" "$folder/printed" || failures=$((failures + 1))
+    grep -qF "vmart.lab report $small" "$folder/printed" || failures=$((failures + 1))
   fi
 done
 # What the report needs comes with the package.
@@ -194,7 +194,7 @@ for needed in pandas plotly; do
 done
 
 expect 2 "recordings is required" check
-expect 1 "a.vtrace: offset 0: is no recording" check "$folder/a.vtrace"
+expect 1 "a.vtrace: offset 0: is not a recording" check "$folder/a.vtrace"
 expect 1 "none.rec: offset 0: cannot be read" check "$folder/none.rec"
 expect 1 "none.json: No such file" check "$folder/none.rec" --calibration "$folder/none.json"
 expect 1 "--within takes one percentage" check "$folder/none.rec" --within 1,2,3

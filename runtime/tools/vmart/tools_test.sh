@@ -66,7 +66,7 @@ expect 0 "vmart calibration" calibrate --driver sim:test-2 --show --json
 expect 1 "no calibration of this machine" calibrate --driver sim:test-4 --show # Another machine.
 expect 2 "--mib" calibrate --mib -1
 for file in "$VMART_CACHE_DIR"/*.json; do echo "{" > "$file"; done
-expect 1 "is not used" calibrate --driver sim:test-2 --show
+expect 1 "ignored a calibration" calibrate --driver sim:test-2 --show
 expect 0 "copy GB/s" calibrate --driver sim:test-2
 expect 0 "read GB/s" calibrate --driver sim:test-2 --show
 # Nothing to ask: no program listens in a folder of our own.
@@ -77,7 +77,7 @@ for command in status "where 0x10" "explain 0x10" stats "stats --json" pause res
   events top "drain gpu0" "migrate 0x10 gpu1" where "where weights" "explain weights" "policy --set x" \
   "top --json"; do
   # shellcheck disable=SC2086 # A command and its arguments.
-  expect 1 "no runtime listens" $command --pid 99999999
+  expect 1 "no runtime is listening" $command --pid 99999999
   # shellcheck disable=SC2086
   expect 1 "No such file" $command --socket "$empty/none.sock"
   # Nothing is invented, and nothing said twice.

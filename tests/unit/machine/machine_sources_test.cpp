@@ -162,9 +162,9 @@ TEST(MachineDocument, NamesEveryProblemInTheOrderOfTheFile) {
       "line 1: host_link: is missing",
       "line 4: sources.host_link: names a key",
       "line 6: host_nodes[0].memory_mib: 0 is not between",
-      "line 6: host_nodes[0].colour: is not a key",
+      "line 6: host_nodes[0].colour: is not a known key",
       "line 8: gpus[0].copy_engines: is not a whole number",
-      "line 9: host_lunk: is not a key",
+      "line 9: host_lunk: is not a known key",
       "line 10: costs.map_us: has no source",
   };
   ASSERT_EQ(problems.size(), std::size(wanted));

@@ -186,7 +186,7 @@ TEST_F(ParkTest, LeavesAndReportsWhatMustNotMove) {
   std::map<void*, std::string> reasons;
   for (const auto& stayed : report.stayed) reasons[stayed.pointer] = stayed.reason;
   EXPECT_NE(reasons[pinned].find("is pinned"), std::string::npos) << reasons[pinned];
-  EXPECT_NE(reasons[fixed].find("not movable"), std::string::npos) << reasons[fixed];
+  EXPECT_NE(reasons[fixed].find("movable = false"), std::string::npos) << reasons[fixed];
   EXPECT_EQ(runtime().stats().parked, 1u);
   pin.reset();
   report = runtime().park("model");  // Goes on where the first ended.

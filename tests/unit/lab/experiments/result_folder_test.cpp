@@ -79,7 +79,8 @@ TEST(ResultFolder, OfSeveralExperimentsThatBeginAtOnceOneGetsIt) {
     const bool won = text == experiments[i].text;
     EXPECT_EQ(refused[i].empty(), won) << refused[i];
     if (won) continue;
-    EXPECT_NE(refused[i].find("experiment.json: is of another"), std::string::npos);
+    EXPECT_NE(refused[i].find("experiment.json: is of an experiment other than"),
+              std::string::npos);
   }
   EXPECT_FALSE(fs::exists(path + "/unfinished"));
 }

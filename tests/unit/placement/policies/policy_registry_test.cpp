@@ -110,7 +110,7 @@ TEST(PolicyRegistry, RefusesValuesThatAreNone) {
   for (const char* text : {"horizon=2", "horizon=2m", "horizon=s", "horizon=", "horizon=nans",
                            "threshold=4MB", "threshold=1e999", "margin=1.5x", "margin=inf",
                            "margin= 2", "uses=2s", "peers=yes", "peers=2"}) {
-    EXPECT_TRUE(says(refusal(std::string("full:") + text), " is no ")) << text;
+    EXPECT_TRUE(says(refusal(std::string("full:") + text), " is not a ")) << text;
   }
   EXPECT_TRUE(says(refusal("full:uses=2.5"), "not a whole number"));
   for (const char* text :
