@@ -134,7 +134,10 @@ void ChunkStop::name_streams() {
 /// The backlogs are looked at while nothing stands yet: of one stream only where it was in doubt.
 std::optional<Gate::Refusal> ChunkStop::look_and_arm(Gate& gate) {
   if (plan_.stops.size() > 1 || chunk_.overdue) {
-    if (auto refusal = gate.look(plan_, limits())) return refusal;
+    GateLimits looking = limits();
+    // Kept, and soon over: `attaching` is held, and is taken after the turn everywhere.
+    if (insists_) looking.turn = nullptr;
+    if (auto refusal = gate.look(plan_, looking)) return refusal;
     slow_call_turn_.take();  // Nothing stands yet, so that it may take its time.
   }
   if (auto refusal = pause_loads()) return refusal;
