@@ -9,6 +9,11 @@ namespace vma {
 using TimePoint = std::chrono::nanoseconds;
 constexpr TimePoint never = TimePoint::max();
 
+/// `from + by`, or `never` where that does not fit: limits may be as long as a program likes.
+constexpr TimePoint later(TimePoint from, std::chrono::nanoseconds by) {
+  return by > never - from ? never : from + by;
+}
+
 /// The time that a machine lives in: the processor's on real machines, virtual on simulated ones.
 class Clock {
  public:

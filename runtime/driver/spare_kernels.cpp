@@ -19,7 +19,7 @@ SpareKernels::Pause::~Pause() {
 bool SpareKernels::pause(Clock& clock, std::chrono::nanoseconds limit) {
   MutexLock lock(mutex_);
   ++pauses_;
-  return changed_.wait_until(lock, clock, clock.now() + limit,
+  return changed_.wait_until(lock, clock, later(clock.now(), limit),
                              [this]() VMART_NO_THREAD_ANALYSIS { return loading_ == 0; });
 }
 

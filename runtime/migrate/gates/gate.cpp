@@ -25,10 +25,6 @@ using std::chrono::nanoseconds;
 /// A backlog that was looked at longer ago is looked at again before anything is stopped.
 constexpr nanoseconds look_age_max = milliseconds(20);
 
-TimePoint later(TimePoint from, nanoseconds by) {
-  return by > never - from ? never : from + by;
-}
-
 bool means_capture(int native) {
   return native == native_stream_capture_unsupported ||
          native == native_stream_capture_invalidated || native == native_stream_capture_implicit;

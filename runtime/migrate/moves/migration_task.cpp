@@ -44,8 +44,7 @@ std::shared_ptr<Allocation> MigrationTask::allocation() const {
 bool MigrationTask::wait_for(std::chrono::nanoseconds limit) {
   MutexLock lock(mutex_);
   if (done_) return true;
-  const TimePoint now = clock_.now();
-  const TimePoint deadline = limit > never - now ? never : now + limit;
+  const TimePoint deadline = later(clock_.now(), limit);
   // The time of a simulated machine may not have come when a wait in real time is over.
   while (!done_ && clock_.now() < deadline) {
     changed_.wait_until(lock, clock_, deadline, [&]() VMART_NO_THREAD_ANALYSIS { return done_; });

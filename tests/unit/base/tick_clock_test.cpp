@@ -16,6 +16,13 @@ class OwnClock : public Clock {
   TimePoint time{0};
 };
 
+TEST(TickClock, ADeadlineBeyondTheEndOfTimeIsNever) {
+  constexpr TimePoint now = std::chrono::hours(1);
+  EXPECT_EQ(later(now, TimePoint(5)), now + TimePoint(5));
+  EXPECT_EQ(later(now, never - now), never);
+  EXPECT_EQ(later(now, never), never);
+}
+
 TEST(TickClock, StampsHaveTheTimesAtWhichTheyWereTaken) {
   struct Taken {
     TimePoint before{0}, after{0};
