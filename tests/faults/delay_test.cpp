@@ -14,7 +14,7 @@ TEST(Delays, AnyCallBeyondTheLimitEndsInSuccessOrBusy) {
   constexpr TimePoint delay = std::chrono::milliseconds(100);  // The limit is 20.
   const int step = thinned(long_run() ? 1 : 2);
   int busy = 0;
-  for (int number = 0;; number += step) {
+  for (int number = sweep_start(step);; number += step) {
     LifePlan plan;
     plan.seed = run_seed() + static_cast<unsigned>(number);
     DelayDriver* driver = nullptr;

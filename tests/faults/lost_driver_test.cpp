@@ -13,7 +13,7 @@ namespace {
 
 void lose_at_every_call(int native, std::string_view expected) {
   const int step = thinned(long_run() ? 1 : 2);
-  for (int first = 0;; first += step) {
+  for (int first = sweep_start(step);; first += step) {
     LifePlan plan;
     plan.seed = run_seed() + static_cast<unsigned>(first);
     plan.driver_lost = true;

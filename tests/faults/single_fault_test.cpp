@@ -46,7 +46,7 @@ TEST(Faults, AnySingleFailureLosesNothing) {
   for (std::uint64_t seed = run_seed(); seed < run_seed() + seeds; ++seed) {
     LifePlan plan;
     plan.seed = seed;
-    for (int number = 0;; number += thinned(1)) {
+    for (int number = sweep_start(thinned(1));; number += thinned(1)) {
       plan.fail = {number};
       const LifeOutcome outcome = expect_whole(plan);
       EXPECT_FALSE(outcome.poisoned) << "one failure leaves a way home; " << describe(plan);
@@ -67,7 +67,8 @@ TEST(Faults, AnySingleFailureBesideCleanCopiesLosesNothing) {
   EXPECT_GT(whole.bytes_remapped, 0u);
   // What comes before is failed by the sweep above; the end of a life without copies is short.
   constexpr int end_of_life = 60;
-  for (int number = std::max(0, first - end_of_life);; number += thinned(1)) {
+  const int end = std::max(0, first - end_of_life);
+  for (int number = end + sweep_start(thinned(1));; number += thinned(1)) {
     plan.fail = {number};
     const LifeOutcome outcome = expect_whole(plan);
     EXPECT_FALSE(outcome.poisoned) << "one failure leaves a way home; " << describe(plan);
@@ -110,8 +111,7 @@ TEST(Faults, FailuresInARowLoseNothing) {
   const int calls = calls_of(plan.seed);
   for (const int row : {3, 5, 8, 14, 30}) {
     const int step = thinned(long_run() ? 1 : 4);
-    const int start = static_cast<int>(run_seed() % static_cast<unsigned>(step));
-    for (int first = start; first < calls; first += step) {
+    for (int first = sweep_start(step); first < calls; first += step) {
       plan.fail.clear();
       for (int number = first; number < first + row; ++number) plan.fail.insert(number);
       expect_whole(plan);

@@ -12,10 +12,16 @@ namespace vma {
 /// Lives one life and fails the current test with all that was wrong, and with what replays it.
 LifeOutcome expect_whole(const LifePlan& plan, const std::string& what = {});
 
-/// Every how many-th case is played. A race checker needs no more than a sample of them: they are
-/// stepped, one thread at a time.
+/// Every how many-th case is played. Sanitizers take ten times as long and need no more than a
+/// sample: each case takes mostly the same paths as the next, one thread at a time.
 constexpr int thinned(int step) {
-  return under_thread_sanitizer ? 4 * step : step;
+  if (under_thread_sanitizer) return 4 * step;
+  return under_address_sanitizer ? 8 * step : step;
+}
+
+/// Where a sweep of every `step`-th case starts: another place in each run.
+inline int sweep_start(int step) {
+  return static_cast<int>(run_seed() % static_cast<unsigned>(step));
 }
 
 /// Every call that this process has failed so far, of all lives.
