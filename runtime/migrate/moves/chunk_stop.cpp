@@ -35,14 +35,15 @@ std::chrono::nanoseconds copy_limit(std::uint64_t size_bytes) {
 
 }  // namespace
 
-ChunkStop::ChunkStop(Mover& mover, const MigrationTask& task, LiveChunk& chunk, bool settle)
-    : mover_(mover),
-      driver_(mover.memory_.driver()),
+ChunkStop::ChunkStop(const MoveParts& parts, const MigrationTask& task, LiveChunk& chunk,
+                     bool settle)
+    : parts_(parts),
+      driver_(parts.memory.driver()),
       clock_(driver_.clock()),
       task_(task),
       chunk_(chunk),
       insists_(chunk.yields >= yields_max),
-      slow_call_turn_(mover.memory_.slow_calls().turn()),
+      slow_call_turn_(parts.memory.slow_calls().turn()),
       settle_(settle) {}
 
 /// The program wants a stream, the memory or the end of the move.
@@ -52,7 +53,7 @@ bool ChunkStop::given_up() const noexcept {
 }
 
 void ChunkStop::keep_streams() {
-  if (!nobody_attaches_) nobody_attaches_.emplace(mover_.attached_.attaching());
+  if (!nobody_attaches_) nobody_attaches_.emplace(parts_.stops.attached().attaching());
 }
 
 GateLimits ChunkStop::limits() {
@@ -64,7 +65,7 @@ GateLimits ChunkStop::limits() {
   // sooner, and all but the last ones do not let it stand for a limit that was widened.
   constexpr int halvings = 2;
   constexpr int tries_patient = 5;
-  const std::chrono::nanoseconds first_limit = mover_.limits_.gate_limit;
+  const std::chrono::nanoseconds first_limit = parts_.limits.gate_limit;
   limits.arrival_limit = chunk_.gate_limit;
   limits.arrival_limit_min = chunk_.tries < tries_patient
                                  ? first_limit / (1 << std::max(0, halvings - chunk_.tries))
@@ -84,10 +85,11 @@ GateLimits ChunkStop::limits() {
 
 std::optional<Gate::Refusal> ChunkStop::run(Phases& phases) {
   ProcessExit::hold_back();
-  const MutexLock turn(mover_.turn_);
+  const Stops::Turn turn(parts_.stops);
+  GatePost& post = turn.gate_post();
   const Measuring measuring(clock_);
-  slow_call_turn_.take();                 // No slow work beside a closed gate.
-  mover_.memory_.keepers().warm_grant();  // With nothing stopped yet.
+  slow_call_turn_.take();                // No slow work beside a closed gate.
+  parts_.memory.keepers().warm_grant();  // With nothing stopped yet.
   if (insists_) keep_streams();
   name_streams();
   if (plan_.stops.empty()) {
@@ -95,13 +97,13 @@ std::optional<Gate::Refusal> ChunkStop::run(Phases& phases) {
     return Gate::Refusal{StopRefusal::streams_changed,
                          "the program detached every stream that may use the memory"};
   }
-  mover_.gate_post_.prepare(plan_);
-  mover_.gate_post_.prune();
-  Gate gate(driver_, mover_.gate_post_, [this] { let_settling_go(); });
+  post.prepare(plan_);
+  post.prune();
+  Gate gate(driver_, post, [this] { let_settling_go(); });
   std::optional<Gate::Refusal> refusal;
   try {
     asked_ = clock_.now();
-    refusal = settle_ ? look_and_arm(gate) : pause_loads();
+    refusal = settle_ ? look_and_arm(gate, post) : pause_loads();
     if (!refusal) refusal = stop_and_switch(gate, phases);
   } catch (...) {
     gate.open();
@@ -126,13 +128,13 @@ std::optional<Gate::Refusal> ChunkStop::run(Phases& phases) {
 /// Only now: whoever detaches a stream waits for its use, and turns may take long.
 void ChunkStop::name_streams() {
   const Address begin = chunk_.transaction.allocation().begin();
-  attaches_ = mover_.attached_.attaches(begin);
-  streams_.emplace(mover_.attached_, begin);
+  attaches_ = parts_.stops.attached().attaches(begin);
+  streams_.emplace(parts_.stops.attached(), begin);
   plan_ = plan_gate(streams_->streams());
 }
 
 /// The backlogs are looked at while nothing stands yet: of one stream only where it was in doubt.
-std::optional<Gate::Refusal> ChunkStop::look_and_arm(Gate& gate) {
+std::optional<Gate::Refusal> ChunkStop::look_and_arm(Gate& gate, GatePost& post) {
   if (plan_.stops.size() > 1 || chunk_.overdue) {
     GateLimits looking = limits();
     // Kept, and soon over: `attaching` is held, and is taken after the turn everywhere.
@@ -141,13 +143,13 @@ std::optional<Gate::Refusal> ChunkStop::look_and_arm(Gate& gate) {
     slow_call_turn_.take();  // Nothing stands yet, so that it may take its time.
   }
   if (auto refusal = pause_loads()) return refusal;
-  arm();
+  arm(post);
   return std::nullopt;
 }
 
 /// One that is under way may wait for work of the program, and not for long where there is none.
 std::optional<Gate::Refusal> ChunkStop::pause_loads() {
-  no_loads_.emplace(SpareKernels::of_process(), clock_, mover_.limits_.gate_limit);
+  no_loads_.emplace(SpareKernels::of_process(), clock_, parts_.limits.gate_limit);
   if (no_loads_->complete()) return std::nullopt;
   return Gate::Refusal{StopRefusal::memory_busy,
                        "vma::free or another call that waits for a context loads code there"};
@@ -156,7 +158,7 @@ std::optional<Gate::Refusal> ChunkStop::pause_loads() {
 /// The settling work stands from here on, before anything else does: under a closed gate its launch
 /// could hang. A thread in cuCtxDestroy waits for it too, and may keep this thread in a driver call
 /// meanwhile; so the watchdog lets it go if need be.
-void ChunkStop::arm() {
+void ChunkStop::arm(GatePost& post) {
   const GateLimits all = limits();
   chunk_.copier->arm(chunk_.bay, task_.options.paranoid);
   StopWord& go = chunk_.copier->go_word(chunk_.bay);
@@ -165,10 +167,10 @@ void ChunkStop::arm() {
   constexpr std::chrono::seconds limit_min(6);
   std::chrono::nanoseconds deepest(0);
   for (const GateStop& stop : plan_.stops) {
-    deepest = std::max(deepest, mover_.gate_post_.stand(stop).backlog.depth());
+    deepest = std::max(deepest, post.stand(stop).backlog.depth());
   }
   const auto limit = limit_min + deepest + all.arrival_limit + all.settle_limit;
-  ticket_ = mover_.watchdog_.arm(clock_.now() + limit, [&go, epoch] { go.open(epoch); });
+  ticket_ = parts_.stops.watchdog().arm(clock_.now() + limit, [&go, epoch] { go.open(epoch); });
 }
 
 /// It stands in the context whose lock this thread may be waiting for, behind one that frees
@@ -179,7 +181,7 @@ void ChunkStop::let_settling_go() noexcept {
 
 /// False: it was let go too early, and what it settled is not all.
 bool ChunkStop::go() {
-  mover_.watchdog_.disarm(ticket_);
+  parts_.stops.watchdog().disarm(ticket_);
   StopWord& word = chunk_.copier->go_word(chunk_.bay);
   if (word.is_open(chunk_.copier->epoch(chunk_.bay))) return false;
   chunk_.copier->go(chunk_.bay);
@@ -204,7 +206,7 @@ std::optional<Gate::Refusal> ChunkStop::switch_slot(Gate& gate, Phases& phases) 
   // Work of a stream that was attached since the plan was made runs, and may have written after the
   // settling; one that comes from here on waits.
   keep_streams();
-  if (mover_.attached_.attaches(chunk_.transaction.allocation().begin()) != attaches_) {
+  if (parts_.stops.attached().attaches(chunk_.transaction.allocation().begin()) != attaches_) {
     return Gate::Refusal{StopRefusal::streams_changed,
                          "the program attached a stream while the gate was closed"};
   }
@@ -246,7 +248,7 @@ std::optional<Gate::Refusal> ChunkStop::fill_target(Phases& phases) {
 /// A thread in cuCtxDestroy lets no grant of another return, and no unmap. Whether one does is
 /// asked a moment before the slot goes dark; if it does not, the watchdog opens.
 void ChunkStop::ask() {
-  mover_.memory_.keepers().probe_grant();
+  parts_.memory.keepers().probe_grant();
   let_through_ = clock_.now();
 }
 
@@ -262,7 +264,7 @@ bool ChunkStop::copy(TimePoint deadline) {
 
 /// From here on the settling needs nobody; `LiveMove::stand_down` waits for it, with no lock held.
 void ChunkStop::let_all_go() noexcept {
-  mover_.watchdog_.disarm(ticket_);
+  parts_.stops.watchdog().disarm(ticket_);
   if (settle_ && chunk_.copier->busy(chunk_.bay)) chunk_.copier->go(chunk_.bay);
 }
 

@@ -16,7 +16,7 @@ namespace vma {
 /// Requires, of `run`: the caller holds the allocation's `operations()`. One thread, once.
 class ChunkStop {
  public:
-  ChunkStop(Mover& mover, const MigrationTask& task, LiveChunk& chunk, bool settle);
+  ChunkStop(const MoveParts& parts, const MigrationTask& task, LiveChunk& chunk, bool settle);
 
   /// What it was given up for, and nothing has changed; nothing if the chunk was switched.
   /// Throws: Error; the transaction says where the chunk is then.
@@ -38,9 +38,9 @@ class ChunkStop {
   bool given_up() const noexcept;
   void keep_streams();
   void name_streams();
-  std::optional<Gate::Refusal> look_and_arm(Gate& gate);
+  std::optional<Gate::Refusal> look_and_arm(Gate& gate, GatePost& post);
   std::optional<Gate::Refusal> pause_loads();
-  void arm() VMART_NO_THREAD_ANALYSIS;  // In the turn of `run`.
+  void arm(GatePost& post);
   bool go();
   void let_settling_go() noexcept;
   std::optional<Gate::Refusal> stop_and_switch(Gate& gate, Phases& phases);
@@ -51,7 +51,7 @@ class ChunkStop {
   bool copy(TimePoint deadline);
   void let_all_go() noexcept;
 
-  Mover& mover_;
+  const MoveParts& parts_;
   Driver& driver_;
   Clock& clock_;
   const MigrationTask& task_;

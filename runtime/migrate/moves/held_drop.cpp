@@ -7,11 +7,11 @@
 
 namespace vma {
 
-HeldDrop::HeldDrop(Mover& mover, Allocation& allocation, SlotRange range,
+HeldDrop::HeldDrop(const MoveParts& parts, Allocation& allocation, SlotRange range,
                    const MigrateOptions& options)
-    : mover_(mover),
-      memory_(mover.memory_),
-      clock_(mover.memory_.driver().clock()),
+    : parts_(parts),
+      memory_(parts.memory),
+      clock_(parts.memory.driver().clock()),
       allocation_(allocation),
       range_(range),
       options_(options) {}
@@ -53,9 +53,10 @@ void HeldDrop::drop_held() {
     return drop_all(nullptr);
   }
   const Location at = allocation_.home(slots_.front());
-  mover_.engine_.prepare(at, at);
+  parts_.engine.prepare(at, at);
   HeldTimes times;
-  mover_.hold_while(at, at, options_, report_, times, [this](Hold& hold) { drop_all(&hold); });
+  parts_.stops.hold_while(parts_.engine.spare_stream(at, at), parts_.limits.of_hold(options_),
+                          report_, times, [this](Hold& hold) { drop_all(&hold); });
 }
 
 /// The first that fails ends it.

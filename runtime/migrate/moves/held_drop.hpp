@@ -1,6 +1,6 @@
 #pragma once
 
-#include "migrate/moves/mover.hpp"
+#include "migrate/moves/move_parts.hpp"
 
 #include <cstddef>
 #include <vector>
@@ -14,7 +14,8 @@ namespace vma {
 /// goes on. One thread, which has the allocation's move claim and `operations()`.
 class HeldDrop {
  public:
-  HeldDrop(Mover& mover, Allocation& allocation, SlotRange range, const MigrateOptions& options);
+  HeldDrop(const MoveParts& parts, Allocation& allocation, SlotRange range,
+           const MigrateOptions& options);
   ~HeldDrop();  // Gives back what `run` has not.
   HeldDrop(const HeldDrop&) = delete;
   HeldDrop& operator=(const HeldDrop&) = delete;
@@ -30,7 +31,7 @@ class HeldDrop {
   void finish(TimePoint start) noexcept;
   void give_back() noexcept;
 
-  Mover& mover_;
+  const MoveParts& parts_;
   Memory& memory_;
   Clock& clock_;
   Allocation& allocation_;

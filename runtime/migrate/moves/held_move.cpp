@@ -16,12 +16,12 @@ namespace {
 constexpr std::size_t copies_in_flight_max = 1024;
 }  // namespace
 
-HeldMove::HeldMove(Mover& mover, Allocation& allocation, SlotRange range, Location to,
+HeldMove::HeldMove(const MoveParts& parts, Allocation& allocation, SlotRange range, Location to,
                    const MigrateOptions& options, const MoveTerms& terms, MigrationReport& report,
                    const MigrationTask* task)
-    : mover_(mover),
-      memory_(mover.memory_),
-      clock_(mover.memory_.driver().clock()),
+    : parts_(parts),
+      memory_(parts.memory),
+      clock_(parts.memory.driver().clock()),
       allocation_(allocation),
       range_(range),
       to_(to),
@@ -83,12 +83,12 @@ void HeldMove::plan() {
   }
   report_.failures.reserve(2);  // Of one that fails and of one whose copy fails ahead of it.
   if (terms_.choice == PlaceChoice::runtime) {
-    mover_.reach().require(allocation_, range_, to_, "vma::migrate");
+    parts_.reach.require(allocation_, range_, to_, "vma::migrate");
   }
   std::set<Location> sources;
   for (std::size_t slot = range_.first; slot < range_.end; ++slot) {
     if (allocation_.home(slot) == to_) continue;
-    transactions_.emplace_back(memory_, mover_.engine_, allocation_, slot, to_);
+    transactions_.emplace_back(memory_, parts_.engine, allocation_, slot, to_);
     sources.insert(transactions_.back().from());
   }
   for (const Location from : sources) {
@@ -101,7 +101,7 @@ void HeldMove::plan() {
 void HeldMove::prepare() {
   const TimePoint start = clock_.now();
   for (const Transaction& transaction : transactions_) {
-    mover_.engine_.prepare(transaction.from(), to_);
+    parts_.engine.prepare(transaction.from(), to_);
   }
   const auto planned = [](const Transaction& transaction) {
     return transaction.state() == Transaction::State::planned;
@@ -115,8 +115,8 @@ void HeldMove::prepare() {
     require_room(want);
     for (Transaction& transaction : transactions_) {
       if (transaction.state() != Transaction::State::planned) continue;
-      mover_.with_room(want, terms_, to_, transaction.size_bytes(),
-                       [&] { transaction.take_target(Memory::Turn::take); });
+      parts_.room.with_room(want, terms_, to_, transaction.size_bytes(),
+                            [&] { transaction.take_target(Memory::Turn::take); });
       // The others are made beside the copies; the first shows whether the target is full. Host
       // memory takes ten times as long to make as to copy, and nothing shall stand for that.
       if (!options_.reserve_first && to_.kind == Location::Kind::gpu) break;
@@ -131,13 +131,14 @@ void HeldMove::require_room(MemoryPressure::Want& want) {
   for (const Transaction& transaction : transactions_) {
     if (transaction.state() == Transaction::State::planned) need_bytes += transaction.size_bytes();
   }
-  mover_.with_room(want, terms_, to_, need_bytes,
-                   [&] { memory_.require_room(to_, need_bytes, "vma::migrate"); });
+  parts_.room.with_room(want, terms_, to_, need_bytes,
+                        [&] { memory_.require_room(to_, need_bytes, "vma::migrate"); });
 }
 
 void HeldMove::move_held() {
-  mover_.hold_while(transactions_.front().from(), to_, options_, report_, held_,
-                    [this](Hold& hold) { pipeline(&hold); });
+  parts_.stops.hold_while(parts_.engine.spare_stream(transactions_.front().from(), to_),
+                          parts_.limits.of_hold(options_), report_, held_,
+                          [this](Hold& hold) { pipeline(&hold); });
 }
 
 void HeldMove::move_unheld() {
@@ -187,7 +188,7 @@ void HeldMove::finish(Transaction& transaction, Hold* hold) {
 /// call may is given up: what is held goes on, and the chunk stays where it is.
 void HeldMove::await_copy(Transaction& transaction, Hold* hold) {
   constexpr std::chrono::milliseconds ask_period(1);
-  const std::chrono::nanoseconds limit = mover_.patience(options_);
+  const std::chrono::nanoseconds limit = parts_.limits.of_hold(options_).patience;
   const TimePoint deadline = clock_.now() + limit;
   while (true) {
     if (hold != nullptr && clock_.now() - let_through_ >= ask_period) {
@@ -291,7 +292,7 @@ void HeldMove::summarise() noexcept {
 /// To who watches, the chunks of a move that stops the work once begin and end together.
 void HeldMove::tell_begun() noexcept {
   for (const Transaction& transaction : transactions_) {
-    mover_.tell(step_of(transaction, ChunkStep::Kind::begun));
+    parts_.observers.tell(step_of(transaction, ChunkStep::Kind::begun));
   }
 }
 
@@ -301,7 +302,7 @@ void HeldMove::tell_ended() noexcept {
     ChunkStep stood = step_of(transactions_.front(), ChunkStep::Kind::stood);
     stood.begin = held_.stopped;
     stood.end = held_.opened;
-    mover_.tell(stood);
+    parts_.observers.tell(stood);
   }
   for (const Transaction& transaction : transactions_) {
     const bool moved = transaction.state() == Transaction::State::switched;
@@ -310,7 +311,7 @@ void HeldMove::tell_ended() noexcept {
       if (!moved) step.why = report_.failures.empty() ? "cancelled" : report_.failures[0].reason;
     } catch (const std::bad_alloc&) {  // Told without its reason.
     }
-    mover_.tell(step);
+    parts_.observers.tell(step);
   }
 }
 

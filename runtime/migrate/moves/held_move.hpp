@@ -1,6 +1,6 @@
 #pragma once
 
-#include "migrate/moves/mover.hpp"
+#include "migrate/moves/move_parts.hpp"
 #include "migrate/moves/transaction.hpp"
 
 #include <deque>
@@ -12,7 +12,7 @@ namespace vma {
 /// allocation's move claim and `operations()`.
 class HeldMove {
  public:
-  HeldMove(Mover& mover, Allocation& allocation, SlotRange range, Location to,
+  HeldMove(const MoveParts& parts, Allocation& allocation, SlotRange range, Location to,
            const MigrateOptions& options, const MoveTerms& terms, MigrationReport& report,
            const MigrationTask* task = nullptr);
 
@@ -41,7 +41,7 @@ class HeldMove {
   void tell_ended() noexcept;
   ChunkStep step_of(const Transaction& transaction, ChunkStep::Kind kind) const;
 
-  Mover& mover_;
+  const MoveParts& parts_;
   Memory& memory_;
   Clock& clock_;
   Allocation& allocation_;

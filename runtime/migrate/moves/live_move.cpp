@@ -28,18 +28,18 @@ constexpr double dirt_fading = 0.95;
 
 }  // namespace
 
-LiveMove::LiveMove(Mover& mover, MigrationTask& task, Allocation& allocation,
+LiveMove::LiveMove(const MoveParts& parts, MigrationTask& task, Allocation& allocation,
                    MigrationReport& report)
-    : mover_(mover),
+    : parts_(parts),
       task_(task),
-      memory_(mover.memory_),
-      clock_(mover.memory_.driver().clock()),
+      memory_(parts.memory),
+      clock_(parts.memory.driver().clock()),
       allocation_(allocation),
       options_(task.options),
       want_(memory_.pressure()),
       report_(report),
-      notices_(allocation, *mover.callbacks_),
-      gate_limit_(mover.limits_.gate_limit) {}
+      notices_(allocation, parts.callbacks),
+      gate_limit_(parts.limits.gate_limit) {}
 
 LiveMove::~LiveMove() {
   for (LiveChunk& chunk : chunks_) unstage(chunk);
@@ -84,13 +84,13 @@ void LiveMove::log_phases() const {
 void LiveMove::plan() {
   report_.failures.reserve(1);  // The first chunk that fails ends it.
   if (task_.terms.choice == PlaceChoice::runtime) {
-    mover_.reach().require(allocation_, task_.range, task_.to, live_move_call);
+    parts_.reach.require(allocation_, task_.range, task_.to, live_move_call);
   }
   std::set<Location> sources;
   for (std::size_t slot = task_.range.first; slot < task_.range.end; ++slot) {
     const Location from = allocation_.home(slot);
     if (from == task_.to) continue;
-    chunks_.emplace_back(memory_, mover_.engine_, allocation_, slot, task_.to);
+    chunks_.emplace_back(memory_, parts_.engine, allocation_, slot, task_.to);
     sources.insert(from);
   }
   for (const Location from : sources) {
@@ -135,10 +135,9 @@ void LiveMove::move_all() {
 /// The copy of the next chunk runs beside the stop for this one, if it may. What hinders it is met
 /// again when it is the next one's turn.
 void LiveMove::stage_ahead(const LiveChunk& chunk, LiveChunk& next) {
-  const bool paced =
-      mover_.limits_.stall_budget.count() > 0 || mover_.limits_.copy_budget_bytes > 0;
   // With a budget it would lie about for longer than it takes to copy, and gather changes.
-  if (paced || next.staged || chunk.copier == nullptr || !chunk.choice.overlap) return;
+  if (parts_.pace.limited() || next.staged || chunk.copier == nullptr || !chunk.choice.overlap)
+    return;
   if (chunk.transaction.from() != next.transaction.from()) return;
   try {
     next.transaction.take_clean_target();
@@ -164,7 +163,7 @@ void LiveMove::take_target(LiveChunk& chunk, bool may_ask) {
   const auto ask = [&](Location at, std::uint64_t size_bytes) {
     if (!may_ask || !task_.terms.asks_for_room || at.kind != Location::Kind::gpu) return false;
     give_up_lease();  // Another move may need the copier to make the room.
-    const bool again = mover_.ask_for_room(want_, at, size_bytes);
+    const bool again = parts_.room.ask(want_, at, size_bytes);
     require_going_on();
     return again;
   };
@@ -176,12 +175,12 @@ WayChoice LiveMove::choose(const LiveChunk& chunk) const {
   const WayChoice choice = choose_among(chunk);
   if (choice.way != Way::none) return choice;
   // Blocking streams need no stop each, once they are known to be that.
-  mover_.attached_.learn_kinds(allocation_.begin());
+  parts_.stops.attached().learn_kinds(allocation_.begin());
   return choose_among(chunk);
 }
 
 WayChoice LiveMove::choose_among(const LiveChunk& chunk) const {
-  const AttachedStreams::Use streams(mover_.attached_, allocation_.begin());
+  const AttachedStreams::Use streams(parts_.stops.attached(), allocation_.begin());
   const GatePlan plan = plan_gate(streams.streams());
   WayFacts facts;
   facts.from = chunk.transaction.from();
@@ -191,7 +190,7 @@ WayChoice LiveMove::choose_among(const LiveChunk& chunk) const {
   facts.dirty = allocation_.dirtiness;
   facts.application_waits = chunks_beside_ > 0;
   if (facts.from.kind == Location::Kind::gpu) {
-    facts.application = mover_.application_context(DeviceId{facts.from.ordinal});
+    facts.application = parts_.copiers.application_context(DeviceId{facts.from.ordinal});
   }
   return choose_way(facts, plan, memory_.topology(), [&](ContextHandle context) {
     return memory_.topology().info(memory_.driver().context_device(context)).max_queues;
@@ -237,7 +236,7 @@ void LiveMove::stage(LiveChunk& chunk, const WayChoice& choice, bool may_ask) {
       chunk.choice = {Way::stopped, std::string("stopped: ") + error.what(), true};
     }
   }
-  if (chunk.choice.way == Way::stopped) mover_.engine_.prepare(transaction.from(), task_.to);
+  if (chunk.choice.way == Way::stopped) parts_.engine.prepare(transaction.from(), task_.to);
   chunk.staged = true;
   chunk.staged_at = clock_.now();
 }
@@ -278,8 +277,8 @@ void LiveMove::stage_live(LiveChunk& chunk) {
 
 /// The copier of the chunk's source, for this migration alone until it needs another.
 LiveCopier& LiveMove::lease_copier(const LiveChunk& chunk) {
-  LiveCopier& copier = mover_.copier(DeviceId{chunk.transaction.from().ordinal}, task_.to,
-                                     chunk.choice.way == Way::live_beside);
+  LiveCopier& copier = parts_.copiers.get(DeviceId{chunk.transaction.from().ordinal}, task_.to,
+                                          chunk.choice.way == Way::live_beside);
   if (leased_ == &copier) return copier;
   constexpr std::chrono::milliseconds look_period(1);
   give_up_lease();
@@ -331,7 +330,7 @@ void LiveMove::complete(LiveChunk& chunk) {
         chunk.transaction.note_clean();  // And so it stays until `operations` are let go.
       }
       require_streams();
-      const bool any = mover_.attached_.any(allocation_.begin());
+      const bool any = parts_.stops.attached().any(allocation_.begin());
       require_going_on();  // A free forgets streams once it has said so.
       const bool unchanged = chunk.read_only_since == allocation_.writable_epoch();
       const bool settle = chunk.copier != nullptr && !(unchanged && allocation_.read_only());
@@ -346,7 +345,7 @@ void LiveMove::complete(LiveChunk& chunk) {
                   "the copier belongs to this move");
       chunk.gate_limit = gate_limit_;
       report_.gate_limit = std::max(report_.gate_limit, gate_limit_);
-      ChunkStop stop(mover_, task_, chunk, settle);
+      ChunkStop stop(parts_, task_, chunk, settle);
       try {
         refusal = stop.run(report_.phases);
       } catch (...) {
@@ -378,8 +377,7 @@ void LiveMove::note_stop(LiveChunk& chunk, const ChunkStop& stop) {
     tell_stood(chunk, times, stop.streams());
   }
   if (times.first_arrival == TimePoint(0)) return;
-  const MutexLock lock(mover_.budget_mutex_);
-  mover_.budget_.spent_stall(times.first_arrival, times.opened - times.first_arrival);
+  parts_.pace.spent_stall(times.first_arrival, times.opened - times.first_arrival);
 }
 
 /// Streams may have come or gone since the way was chosen, and the one that was may be none any
@@ -430,12 +428,10 @@ void LiveMove::make_digests(const LiveChunk& chunk) noexcept {
   constexpr std::uint64_t share_min = 8;  // Of the chunk's room most is left to who wants it.
   const MoveTerms& terms = task_.terms;
   if (terms.gives_back || (terms.asks_for_room && !terms.by_policy)) return;
-  const std::uint64_t digests_bytes =
-      LiveCopier::table_bytes(memory_.topology().granularity(), mover_.limits_.tuning);
-  if (chunk.transaction.size_bytes() < share_min * digests_bytes) return;
+  if (chunk.transaction.size_bytes() < share_min * parts_.copiers.table_bytes()) return;
   try {
-    mover_.copier(DeviceId{chunk.transaction.from().ordinal}, task_.to,
-                  chunk.lacked_digests == Way::live_beside);
+    parts_.copiers.get(DeviceId{chunk.transaction.from().ordinal}, task_.to,
+                       chunk.lacked_digests == Way::live_beside);
   } catch (const std::exception& error) {
     log(LogLevel::debug, "the next chunk will move stopped, too: {}", error.what());
   }
@@ -443,7 +439,7 @@ void LiveMove::make_digests(const LiveChunk& chunk) noexcept {
 
 /// A destroyed stream's last work may still run, and nothing can be asked of it any more.
 void LiveMove::require_streams() {
-  const auto lost = mover_.attached_.drop_lost(allocation_.begin());
+  const auto lost = parts_.stops.attached().drop_lost(allocation_.begin());
   if (lost.empty()) return;
   try {
     memory_.contexts().drain();
@@ -473,7 +469,7 @@ void LiveMove::note_failure(const LiveChunk& chunk, const std::exception& error)
 void LiveMove::finish_report() noexcept {
   report_.skew = stats_.skew();
   report_.stall = stats_.stall();
-  mover_.stats_.merge(stats_);
+  parts_.stops.stats().merge(stats_);
   for (LiveChunk& chunk : chunks_) tell_ended(chunk, false);
   const bool all = static_cast<std::size_t>(report_.chunks_moved) == chunks_.size();
   if (all) {

@@ -1,8 +1,9 @@
 #pragma once
 
+#include "migrate/gates/gate.hpp"
 #include "migrate/moves/live_way.hpp"
 #include "migrate/moves/move_notices.hpp"
-#include "migrate/moves/mover.hpp"
+#include "migrate/moves/move_parts.hpp"
 #include "migrate/moves/transaction.hpp"
 
 #include <array>
@@ -64,7 +65,8 @@ class ChunkStop;
 class LiveMove {
  public:
   /// `report` is the task's as it was made; it is right whatever `run` throws, bad_alloc too.
-  LiveMove(Mover& mover, MigrationTask& task, Allocation& allocation, MigrationReport& report);
+  LiveMove(const MoveParts& parts, MigrationTask& task, Allocation& allocation,
+           MigrationReport& report);
   ~LiveMove();
 
   /// Throws: Error with the report; each chunk is whole at its source or at its target, or the
@@ -111,7 +113,7 @@ class LiveMove {
   void tell_stood(LiveChunk& chunk, const GateTimes& times, std::size_t streams) noexcept;
   void tell_ended(LiveChunk& chunk, bool moved) noexcept;
 
-  Mover& mover_;
+  const MoveParts& parts_;
   MigrationTask& task_;
   Memory& memory_;
   Clock& clock_;

@@ -26,7 +26,7 @@ ChunkStep LiveMove::step_of(const LiveChunk& chunk, ChunkStep::Kind kind) const 
 void LiveMove::tell_begun(LiveChunk& chunk) noexcept {
   if (chunk.begun) return;  // A second try of it.
   chunk.begun = clock_.now();
-  mover_.tell(step_of(chunk, ChunkStep::Kind::begun));
+  parts_.observers.tell(step_of(chunk, ChunkStep::Kind::begun));
 }
 
 void LiveMove::tell_stood(LiveChunk& chunk, const GateTimes& times, std::size_t streams) noexcept {
@@ -36,7 +36,7 @@ void LiveMove::tell_stood(LiveChunk& chunk, const GateTimes& times, std::size_t 
   step.end = times.opened;
   step.skew = times.skew();
   step.streams = static_cast<std::uint32_t>(streams);
-  mover_.tell(step);
+  parts_.observers.tell(step);
 }
 
 /// Once for each chunk that was begun: of one that has moved, what comes later says nothing.
@@ -52,7 +52,7 @@ void LiveMove::tell_ended(LiveChunk& chunk, bool moved) noexcept {
     } catch (const std::bad_alloc&) {  // Told without its reason.
     }
   }
-  mover_.tell(step);
+  parts_.observers.tell(step);
 }
 
 }  // namespace vma

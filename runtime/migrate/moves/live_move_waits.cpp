@@ -5,7 +5,6 @@
 #include "base/process_exit.hpp"
 #include "base/units.hpp"
 #include "migrate/moves/migration_error.hpp"
-#include "migrate/moves/mover.hpp"
 
 #include <fmt/format.h>
 
@@ -98,13 +97,14 @@ void LiveMove::give_up_or_back_off(LiveChunk& chunk, const Gate::Refusal& refusa
   // Such a try stops nobody: the deadline alone bounds how many there are.
   const bool only_waited =
       !stood && (refusal.why == StopRefusal::not_arrived || refusal.why == StopRefusal::capture);
-  const bool often_enough = !only_waited && chunk.tries >= mover_.limits_.gate_retries;
+  const bool often_enough = !only_waited && chunk.tries >= parts_.limits.gate_retries;
   if (often_enough || now >= chunk.deadline) {
     throw Error(ErrorKind::busy, live_move_call,
                 fmt::format("{}. {}", tried(), advice(refusal.why, stood)));
   }
   // One of them may be a blocking stream that waits for another one's stop.
-  if (refusal.why == StopRefusal::not_arrived) mover_.attached_.learn_kinds(allocation_.begin());
+  if (refusal.why == StopRefusal::not_arrived)
+    parts_.stops.attached().learn_kinds(allocation_.begin());
   if (refusal.why == StopRefusal::streams_changed) ++chunk.yields;
   widen_limit(refusal, stood);
   back_off(stood && refusal.why != StopRefusal::predicted_skew, chunk.tries);
@@ -118,7 +118,7 @@ void LiveMove::widen_limit(const Gate::Refusal& refusal, bool stood) noexcept {
                     refusal.why == StopRefusal::settle_late ||
                     (refusal.why == StopRefusal::not_arrived && stood);
   if (!late) return;
-  const auto limit_max = std::max(mover_.limits_.gate_limit, mover_.limits_.gate_limit_max);
+  const auto limit_max = std::max(parts_.limits.gate_limit, parts_.limits.gate_limit_max);
   gate_limit_ = std::min(2 * gate_limit_, limit_max);
 }
 
@@ -134,7 +134,7 @@ void LiveMove::count_reason(std::string_view reason) noexcept {
 /// to get out of it.
 void LiveMove::back_off(bool may_be_cut, int attempt) {
   constexpr int limits_after_two = 20;
-  const auto limit = mover_.limits_.gate_limit;
+  const auto limit = parts_.limits.gate_limit;
   const auto pause =
       attempt < 2 || !may_be_cut ? limit * (attempt + 1) : limit * limits_after_two * (attempt - 1);
   task_.pause_until(clock_.now() + pause);
@@ -144,13 +144,8 @@ void LiveMove::back_off(bool may_be_cut, int attempt) {
 void LiveMove::pace_copy(const LiveChunk& chunk) {
   const std::chrono::nanoseconds estimate(static_cast<std::int64_t>(
       copy_ns_per_byte_ * static_cast<double>(chunk.transaction.size_bytes())));
-  TimePoint start{0};
-  {
-    const MutexLock lock(mover_.budget_mutex_);
-    const TimePoint now = clock_.now();
-    start = std::max(mover_.budget_.next_copy(now), mover_.budget_.next_stop(now) - estimate);
-    mover_.budget_.spent_bytes(std::max(start, now), chunk.transaction.size_bytes());
-  }
+  const TimePoint start =
+      parts_.pace.book_copy(clock_.now(), chunk.transaction.size_bytes(), estimate);
   if (start > clock_.now()) task_.pause_until(start);
   require_going_on();
 }
@@ -159,11 +154,7 @@ void LiveMove::pace_copy(const LiveChunk& chunk) {
 std::chrono::nanoseconds LiveMove::pace_stop() {
   const TimePoint asked = clock_.now();
   while (true) {
-    TimePoint start{0};
-    {
-      const MutexLock lock(mover_.budget_mutex_);
-      start = mover_.budget_.next_stop(clock_.now());
-    }
+    const TimePoint start = parts_.pace.next_stop(clock_.now());
     if (start <= clock_.now()) return clock_.now() - asked;
     task_.pause_until(start);
     require_going_on();
@@ -201,7 +192,7 @@ void LiveMove::require_movable(TimePoint deadline) {
 }
 
 TimePoint LiveMove::chunk_deadline() const {
-  return clock_.now() + mover_.rest_limit(options_);
+  return clock_.now() + parts_.limits.of_hold(options_).rest_limit;
 }
 
 }  // namespace vma

@@ -67,118 +67,23 @@ class CallerContext {
 
 Mover::Mover(Memory& memory, CopyEngine& engine, const MoverLimits& limits)
     : memory_(memory),
-      engine_(engine),
       limits_(limits),
       no_memory_(ErrorKind::out_of_memory, "vma::migrate_async",
                  "out of host memory while moving. Chunks that already moved stay at the target. "
                  "Free host memory and migrate again"),
       lost_slot_(ErrorKind::poisoned, "vma::migrate_async",
                  "the allocation lost the mapping of a chunk; vma::read still returns its bytes"),
-      watchdog_(memory.driver()),
-      attached_(memory.driver(), memory.topology()),
-      reach_(memory.topology(), attached_),
       callbacks_(std::make_shared<Callbacks>(memory.driver())),
-      gate_post_(memory.driver(), watchdog_, memory.ledger()),
-      budget_(limits.stall_budget, limits.copy_budget_bytes) {
-  memory.contexts().name_more([this] { return attached_.contexts(); });
-  memory.tell_freed([this](Address begin) { attached_.forget_allocation(begin); });
-}
+      copiers_(memory, engine, limits.tuning),
+      stops_(memory),
+      reach_(memory.topology(), stops_.attached()),
+      pace_(limits.stall_budget, limits.copy_budget_bytes),
+      room_(memory),
+      parts_{memory, engine, limits_, stops_,      copiers_,
+             pace_,  room_,  reach_,  *callbacks_, observers_} {}
 
 Mover::~Mover() {
   stop();
-  memory_.tell_freed(nullptr);
-  memory_.contexts().name_more(nullptr);
-  const MutexLock lock(copiers_mutex_);
-  {
-    const MutexLock slow_work(memory_.slow_calls().turn());
-    copiers_.clear();
-    gate_post_.drop_chains();
-  }
-  for (const auto& [device, context] : applications_) {
-    if (is_none(context)) continue;
-    memory_.ledger().undo("a primary context of live copies",
-                          [&, held = device] { memory_.driver().release_primary(held); });
-  }
-}
-
-HoldPost& Mover::post(Location from, Location to) {
-  if (!post_) {
-    post_ = std::make_unique<HoldPost>(memory_.driver(), engine_.spare_stream(from, to),
-                                       memory_.ledger());
-  }
-  return *post_;
-}
-
-ContextHandle Mover::application_context(DeviceId device) {
-  const MutexLock lock(copiers_mutex_);
-  const auto known = applications_.find(device);
-  if (known != applications_.end()) return known->second;
-  Driver& driver = memory_.driver();
-  if (!driver.context_active(device)) return ContextHandle{};
-  const MutexLock slow_work(
-      memory_.slow_calls().turn());  // Nothing of the kind while a gate is closed.
-  return applications_[device] = driver.retain_primary(device);
-}
-
-std::chrono::nanoseconds Mover::rest_limit(const MigrateOptions& options) const {
-  constexpr std::chrono::milliseconds limit_max = std::chrono::days(1);  // Times add up to limits.
-  return options.deadline.count() > 0 ? std::min(options.deadline, limit_max) : limits_.hold_limit;
-}
-
-std::chrono::nanoseconds Mover::patience(const MigrateOptions& options) const {
-  constexpr std::chrono::seconds patience_min(2);  // One driver call may make and release a lot.
-  return std::max<std::chrono::nanoseconds>(rest_limit(options), patience_min);
-}
-
-void Mover::hold_while(Location from, Location to, const MigrateOptions& options,
-                       MigrationReport& report, HeldTimes& times,
-                       const std::function<void(Hold&)>& body) {
-  if (!memory_.driver().has_context_hold()) {
-    throw Error(ErrorKind::unsupported, "vma::migrate",
-                "this driver cannot hold a context (CUDA 12.5 or newer can); synchronise and set "
-                "MigrateOptions::nothing_runs");
-  }
-  ProcessExit::come_first();
-  ProcessExit::hold_back();
-  Clock& clock = memory_.driver().clock();
-  const MutexLock turn(turn_);
-  const Measuring measuring(clock);
-  HoldPost& post = this->post(from, to);
-  const MutexLock slow_work(memory_.slow_calls().turn());  // None beside a hold but our own.
-  const std::chrono::nanoseconds limit = rest_limit(options);
-  Hold hold(memory_.driver(), memory_.contexts(), post, watchdog_, patience(options));
-  hold.before_tries([this] { attached_.require_no_capture(memory_.contexts().list()); });
-  const TimePoint stop = clock.now();
-  const auto note_stall = [&] {
-    times = {stop, clock.now()};
-    const std::chrono::nanoseconds stall = times.opened - stop;
-    report.stall = {1, stall, stall, stall};
-  };
-  try {
-    hold.close(stop + limit);
-    report.phases.wait += clock.now() - stop;
-    report.retries = hold.tries() - 1;
-    body(hold);
-  } catch (...) {
-    hold.open();
-    note_stall();
-    throw;
-  }
-  hold.open();
-  note_stall();
-}
-
-LiveCopier& Mover::copier(DeviceId device, Location to, bool own) {
-  const ContextHandle application = own ? ContextHandle{} : application_context(device);
-  const MutexLock lock(copiers_mutex_);
-  std::unique_ptr<LiveCopier>& copier = copiers_[{device, own}];
-  if (!copier) {
-    const ContextHandle context =
-        own ? engine_.spare_stream(gpu(index(device)), to).context : application;
-    const MutexLock slow_work(memory_.slow_calls().turn());
-    copier = std::make_unique<LiveCopier>(memory_, device, context, limits_.tuning);
-  }
-  return *copier;
 }
 
 // --- For callers that wait
@@ -217,7 +122,7 @@ void Mover::move_held(Allocation& allocation, SlotRange range, Location to,
   try {
     const MutexLock operations(allocation.operations());
     require_movable(allocation);
-    HeldMove(*this, allocation, range, to, options, terms, report, task).run();
+    HeldMove(parts_, allocation, range, to, options, terms, report, task).run();
   } catch (...) {
     note_moved();
     throw;
@@ -272,37 +177,18 @@ MigrationReport Mover::drop(Allocation& allocation, SlotRange range,
                             const MigrateOptions& options) {
   return tell_hooks(allocation, range, true, {}, [&] {
     require_movable(allocation, "vma::park");
-    return HeldDrop(*this, allocation, range, options).run();
+    return HeldDrop(parts_, allocation, range, options).run();
   });
 }
 
 MigrationReport Mover::restore(Allocation& allocation, SlotRange range, Location at) {
   return tell_hooks(allocation, range, false, at,
-                    [&] { return Restoration(*this, allocation, range, at).run(); });
+                    [&] { return Restoration(parts_, allocation, range, at).run(); });
 }
 
 void Mover::ended(Allocation& allocation, const MigrationReport& report) noexcept {
-  ++migrations_;
-  bytes_moved_ += report.bytes_moved;
-  bytes_copied_twice_ += report.bytes_copied_twice;
   allocation.placed_at = memory_.driver().clock().now();
-  watcher_.tell([&](Watcher& watcher) {
-    try {
-      watcher(allocation.shared_from_this(), report);
-    } catch (const std::exception& error) {
-      log(LogLevel::warn, "a move observer failed: {}", error.what());
-    }
-  });
-}
-
-void Mover::tell(const ChunkStep& step) noexcept {
-  chunk_watcher_.tell([&](ChunkWatcher& watcher) {
-    try {
-      watcher(step);
-    } catch (const std::exception& error) {
-      log(LogLevel::warn, "a chunk observer failed: {}", error.what());
-    }
-  });
+  observers_.ended(allocation, report);
 }
 
 Mover::Load Mover::load() const {
@@ -310,31 +196,8 @@ Mover::Load Mover::load() const {
   return {running_.size(), waiting_.size()};
 }
 
-/// What makes the room may be a move in the background, and this thread one of those that do these.
-bool Mover::ask_for_room(MemoryPressure::Want& want, Location at, std::uint64_t size_bytes) {
-  class Asking {
-   public:
-    explicit Asking(Mover& mover) : mover_(mover) {
-      const MutexLock lock(mover_.queue_mutex_);
-      ++mover_.asking_;
-    }
-    ~Asking() {
-      const MutexLock lock(mover_.queue_mutex_);
-      --mover_.asking_;
-    }
-    Asking(const Asking&) = delete;
-    Asking& operator=(const Asking&) = delete;
-
-   private:
-    Mover& mover_;
-  };
-  const Asking asking(*this);
-  const std::uint64_t room = memory_.room_bytes(at);  // Enough, where only the driver has none.
-  return want.ask(at, size_bytes > room ? size_bytes - room : size_bytes);
-}
-
 std::size_t Mover::running_max() const {
-  return memory_.topology().devices().size() + asking_;
+  return memory_.topology().devices().size() + room_.waiting();
 }
 
 // --- In the background
@@ -459,7 +322,7 @@ std::optional<Error> Mover::attempt(MigrationTask& task, Allocation& allocation,
       if (held) {
         move_held(allocation, task.range, task.to, task.options, task.terms, &task, report);
       } else {
-        LiveMove(*this, task, allocation, report).run();
+        LiveMove(parts_, task, allocation, report).run();
       }
       if (report.outcome == Outcome::done) return std::nullopt;
       return Error(ErrorKind::cancelled, call,

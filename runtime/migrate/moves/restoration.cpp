@@ -12,10 +12,11 @@ namespace {
 constexpr const char* resume_call = "vma::resume";
 }  // namespace
 
-Restoration::Restoration(Mover& mover, Allocation& allocation, SlotRange range, Location at)
-    : mover_(mover),
-      memory_(mover.memory_),
-      clock_(mover.memory_.driver().clock()),
+Restoration::Restoration(const MoveParts& parts, Allocation& allocation, SlotRange range,
+                         Location at)
+    : parts_(parts),
+      memory_(parts.memory),
+      clock_(parts.memory.driver().clock()),
       allocation_(allocation),
       range_(range),
       at_(at) {}
@@ -57,15 +58,15 @@ void Restoration::obtain() {
   const PhaseTimer timer(clock_, report_.phases.cache);
   MemoryPressure::Want want(memory_.pressure());
   const MoveTerms terms;
-  mover_.with_room(want, terms, at_, report_.bytes_asked,
-                   [&] { memory_.require_room(at_, report_.bytes_asked, resume_call); });
+  parts_.room.with_room(want, terms, at_, report_.bytes_asked,
+                        [&] { memory_.require_room(at_, report_.bytes_asked, resume_call); });
   for (const std::size_t slot : slots_) {
     const std::uint64_t slot_bytes = allocation_.geometry().slot_bytes(slot);
-    mover_.with_room(want, terms, at_, slot_bytes, [&] {
+    parts_.room.with_room(want, terms, at_, slot_bytes, [&] {
       chunks_.push_back(memory_.obtain(at_, slot_bytes, Memory::Turn::take, resume_call));
     });
   }
-  for (const Chunk& chunk : chunks_) mover_.engine_.zero(chunk);
+  for (const Chunk& chunk : chunks_) parts_.engine.zero(chunk);
 }
 
 void Restoration::show(std::size_t slot, Chunk& chunk) {
@@ -98,7 +99,7 @@ void Restoration::tell_restored(std::size_t slot, Location from) noexcept {
   step.bytes = allocation_.geometry().slot_bytes(slot);
   step.from = from;
   step.to = at_;
-  mover_.tell(step);
+  parts_.observers.tell(step);
 }
 
 void Restoration::finish(TimePoint start) noexcept {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "migrate/moves/mover.hpp"
+#include "migrate/moves/move_parts.hpp"
 
 #include <cstddef>
 #include <vector>
@@ -13,7 +13,7 @@ namespace vma {
 /// changes nothing. One thread, which has the allocation's move claim and `operations()`.
 class Restoration {
  public:
-  Restoration(Mover& mover, Allocation& allocation, SlotRange range, Location at);
+  Restoration(const MoveParts& parts, Allocation& allocation, SlotRange range, Location at);
   ~Restoration();  // What no slot shows goes to the cache.
   Restoration(const Restoration&) = delete;
   Restoration& operator=(const Restoration&) = delete;
@@ -28,7 +28,7 @@ class Restoration {
   void tell_restored(std::size_t slot, Location from) noexcept;
   void finish(TimePoint start) noexcept;
 
-  Mover& mover_;
+  const MoveParts& parts_;
   Memory& memory_;
   Clock& clock_;
   Allocation& allocation_;

@@ -2,6 +2,8 @@
 // budget is not left unused either. Method: random stops, and every window that could be worst.
 #include "migrate/gates/stall_budget.hpp"
 
+#include "migrate/gates/pace.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -128,6 +130,27 @@ TEST(StallBudget, AnEndlessStallIsPaidForInFiniteTime) {
   EXPECT_GT(budget.next_stop({}), seconds(60));
   EXPECT_LT(budget.next_stop({}), std::chrono::hours(2));
   EXPECT_LT(budget.next_copy({}), std::chrono::hours(2));
+}
+
+TEST(Pace, ACopyIsBookedToEndWhenTheNextStopIsAllowed) {
+  Pace pace(milliseconds(100), 0);
+  pace.spent_stall(seconds(1), milliseconds(5));
+  const TimePoint next = pace.next_stop(seconds(1));
+  ASSERT_GT(next, seconds(1) + milliseconds(40));
+  EXPECT_EQ(pace.book_copy(seconds(1), 1, milliseconds(20)), next - milliseconds(20));
+}
+
+TEST(Pace, EachCopyIsPaidForByTheOnesBehindIt) {
+  Pace pace({}, 1000);
+  EXPECT_EQ(pace.book_copy(seconds(1), 1000, {}), seconds(1));
+  EXPECT_EQ(pace.book_copy(seconds(1), 500, {}), seconds(2));
+  EXPECT_EQ(pace.book_copy(seconds(1), 1, {}), seconds(2) + milliseconds(500));
+}
+
+TEST(Pace, IsLimitedByEitherBudget) {
+  EXPECT_FALSE(Pace({}, 0).limited());
+  EXPECT_TRUE(Pace(milliseconds(1), 0).limited());
+  EXPECT_TRUE(Pace({}, 1).limited());
 }
 
 }  // namespace

@@ -1,0 +1,29 @@
+#include "migrate/gates/pace.hpp"
+
+#include <algorithm>
+
+namespace vma {
+
+Pace::Pace(std::chrono::nanoseconds stall_per_second, std::uint64_t bytes_per_second)
+    : limited_(stall_per_second.count() > 0 || bytes_per_second > 0),
+      budget_(stall_per_second, bytes_per_second) {}
+
+TimePoint Pace::book_copy(TimePoint now, std::uint64_t size_bytes,
+                          std::chrono::nanoseconds estimate) {
+  const MutexLock lock(mutex_);
+  const TimePoint start = std::max(budget_.next_copy(now), budget_.next_stop(now) - estimate);
+  budget_.spent_bytes(std::max(start, now), size_bytes);
+  return start;
+}
+
+TimePoint Pace::next_stop(TimePoint now) const {
+  const MutexLock lock(mutex_);
+  return budget_.next_stop(now);
+}
+
+void Pace::spent_stall(TimePoint began, std::chrono::nanoseconds stall) {
+  const MutexLock lock(mutex_);
+  budget_.spent_stall(began, stall);
+}
+
+}  // namespace vma

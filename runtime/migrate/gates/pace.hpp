@@ -1,0 +1,32 @@
+#pragma once
+
+#include "base/mutex.hpp"
+#include "migrate/gates/stall_budget.hpp"
+
+#include <chrono>
+#include <cstdint>
+
+namespace vma {
+
+/// The budgets that all moves of a runtime share. Any thread.
+class Pace {
+ public:
+  /// As `StallBudget`: zero is no limit.
+  Pace(std::chrono::nanoseconds stall_per_second, std::uint64_t bytes_per_second);
+
+  /// Whether there is a budget.
+  bool limited() const noexcept { return limited_; }
+  /// When a copy may begin so that it ends, after `estimate`, no earlier than the next stop is
+  /// allowed. Its bytes are paid for, whenever it begins.
+  TimePoint book_copy(TimePoint now, std::uint64_t size_bytes, std::chrono::nanoseconds estimate);
+  /// The earliest time for the next stop; `now` if it may come at once.
+  TimePoint next_stop(TimePoint now) const;
+  void spent_stall(TimePoint began, std::chrono::nanoseconds stall);
+
+ private:
+  const bool limited_;
+  mutable Mutex mutex_;
+  StallBudget budget_ VMART_GUARDED_BY(mutex_);
+};
+
+}  // namespace vma

@@ -1,0 +1,70 @@
+#include "migrate/gates/stops.hpp"
+
+#include "base/process_exit.hpp"
+
+namespace vma {
+
+Stops::Turn::Turn(Stops& stops) : lock_(stops.turn_), gate_post_(stops.gate_post_) {}
+
+Stops::Stops(Memory& memory)
+    : memory_(memory),
+      watchdog_(memory.driver()),
+      attached_(memory.driver(), memory.topology()),
+      gate_post_(memory.driver(), watchdog_, memory.ledger()) {
+  memory.contexts().name_more([this] { return attached_.contexts(); });
+  memory.tell_freed([this](Address begin) { attached_.forget_allocation(begin); });
+}
+
+Stops::~Stops() {
+  memory_.tell_freed(nullptr);
+  memory_.contexts().name_more(nullptr);
+  const MutexLock turn(turn_);
+  const MutexLock slow_work(memory_.slow_calls().turn());
+  gate_post_.drop_chains();
+}
+
+/// Made at the first hold.
+HoldPost& Stops::hold_post(BoundStream stream) {
+  if (!hold_post_) {
+    hold_post_ = std::make_unique<HoldPost>(memory_.driver(), stream, memory_.ledger());
+  }
+  return *hold_post_;
+}
+
+void Stops::hold_while(BoundStream stream, const HoldLimits& limits, MigrationReport& report,
+                       HeldTimes& times, const std::function<void(Hold&)>& body) {
+  if (!memory_.driver().has_context_hold()) {
+    throw Error(ErrorKind::unsupported, "vma::migrate",
+                "this driver cannot hold a context (CUDA 12.5 or newer can); synchronise and set "
+                "MigrateOptions::nothing_runs");
+  }
+  ProcessExit::come_first();
+  ProcessExit::hold_back();
+  Clock& clock = memory_.driver().clock();
+  const MutexLock turn(turn_);
+  const Measuring measuring(clock);
+  HoldPost& post = hold_post(stream);
+  const MutexLock slow_work(memory_.slow_calls().turn());  // None beside a hold but our own.
+  Hold hold(memory_.driver(), memory_.contexts(), post, watchdog_, limits.patience);
+  hold.before_tries([this] { attached_.require_no_capture(memory_.contexts().list()); });
+  const TimePoint stop = clock.now();
+  const auto note_stall = [&] {
+    times = {stop, clock.now()};
+    const std::chrono::nanoseconds stall = times.opened - stop;
+    report.stall = {1, stall, stall, stall};
+  };
+  try {
+    hold.close(stop + limits.rest_limit);
+    report.phases.wait += clock.now() - stop;
+    report.retries = hold.tries() - 1;
+    body(hold);
+  } catch (...) {
+    hold.open();
+    note_stall();
+    throw;
+  }
+  hold.open();
+  note_stall();
+}
+
+}  // namespace vma

@@ -1,0 +1,84 @@
+#pragma once
+
+#include "base/mutex.hpp"
+#include "memory/memory.hpp"
+#include "migrate/gates/attached_streams.hpp"
+#include "migrate/gates/gate_post.hpp"
+#include "migrate/gates/hold.hpp"
+#include "migrate/gates/stop_stats.hpp"
+#include "migrate/gates/watchdog.hpp"
+
+#include <vma/migration.hpp>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+
+namespace vma {
+
+/// When the work was stopped, and when it went on; both zero if it never was.
+struct HeldTimes {
+  TimePoint stopped{0}, opened{0};
+};
+
+struct HoldLimits {
+  /// How long held work may take to come to rest.
+  std::chrono::nanoseconds rest_limit{0};
+  /// How long one driver call, or the copy of one chunk, may take while work is held.
+  std::chrono::nanoseconds patience{0};
+};
+
+/// How the moves of one runtime stop work: the attached streams, what holds and gates stand on, and
+/// the watchdog that opens them. Any thread.
+///
+/// One hold or gate at a time: whoever stops work has the turn, `hold_while` for a hold and a
+/// `Turn` for gates.
+class Stops {
+ public:
+  /// The turn to close gates: while it lives, nobody else stops work. One thread.
+  class Turn {
+   public:
+    /// Blocks: while anybody else stops work.
+    explicit Turn(Stops& stops) VMART_NO_THREAD_ANALYSIS;
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+    GatePost& gate_post() const noexcept { return gate_post_; }
+
+   private:
+    const MutexLock lock_;
+    GatePost& gate_post_;
+  };
+
+  explicit Stops(Memory& memory);
+  /// Requires: nothing is stopped, and nothing will be.
+  ~Stops();
+  Stops(const Stops&) = delete;
+  Stops& operator=(const Stops&) = delete;
+
+  /// Runs `body` while all contexts in use stand, and says so in the report and in `times`. All
+  /// holds stand on the stream of the first one, which is of a context of the runtime's own and
+  /// which nothing else uses. Requires: the caller holds no turn. Throws: what `Hold` throws, and
+  /// `body`; nothing stands then.
+  void hold_while(BoundStream stream, const HoldLimits& limits, MigrationReport& report,
+                  HeldTimes& times, const std::function<void(Hold&)>& body);
+
+  AttachedStreams& attached() noexcept { return attached_; }
+  Watchdog& watchdog() noexcept { return watchdog_; }
+  StopStats& stats() noexcept { return stats_; }
+  const StopStats& stats() const noexcept { return stats_; }
+
+ private:
+  HoldPost& hold_post(BoundStream stream) VMART_REQUIRES(turn_);
+
+  Memory& memory_;
+  Watchdog watchdog_;
+  AttachedStreams attached_;
+  StopStats stats_;
+
+  Mutex turn_;  // Taken before the turn for slow calls.
+  std::unique_ptr<HoldPost> hold_post_ VMART_GUARDED_BY(turn_);
+  GatePost gate_post_ VMART_GUARDED_BY(turn_);
+};
+
+}  // namespace vma
