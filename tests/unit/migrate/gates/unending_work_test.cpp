@@ -20,9 +20,9 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 /// Stops the stream of a copy between chunks, or of the n-th graph launched, before a word.
-class StandingDriver final : public InterceptDriver {
+class EndlessDriver final : public InterceptDriver {
  public:
-  explicit StandingDriver(MoveRig& rig)
+  explicit EndlessDriver(MoveRig& rig)
       : InterceptDriver(static_cast<Driver&>(rig.driver())), rig_(rig) {}
 
   void copy(BoundStream stream, Address target, Address source, std::uint64_t bytes) override {
@@ -85,7 +85,7 @@ struct UnendingRig {
   static constexpr std::uint64_t seed = 40;
   MoveRig rig;
   const BoundStream stream;
-  StandingDriver driver;
+  EndlessDriver driver;
   std::optional<Memory> memory;
   std::optional<CopyEngine> engine;
   std::optional<Mover> mover;

@@ -183,8 +183,8 @@ class WatchedDriver final : public InterceptDriver {
 };
 
 /// A move beside which a second stream is attached.
-struct AttachRig {
-  explicit AttachRig(const SimOptions& options)
+struct LateAttachRig {
+  explicit LateAttachRig(const SimOptions& options)
       : rig("test-2", {}, options),
         driver(rig),
         memory(driver, rig.topology(), {}),
@@ -194,7 +194,7 @@ struct AttachRig {
         allocation(memory.alloc(rig.page(), gpu(0), {})) {
     mover.attached().attach(stream, Address{});
   }
-  ~AttachRig() {
+  ~LateAttachRig() {
     driver.before = driver.after = [](Call) {};
     attacher->join();
     for (const BoundStream each : {stream, late}) mover.attached().detach(each, Address{});
@@ -225,7 +225,7 @@ struct AttachRig {
 
 TEST_P(Meanwhile, NoStreamIsAttachedWhileASlotIsDark) {
   step(GetParam(), [](const SimOptions& options) {
-    AttachRig rig(options);
+    LateAttachRig rig(options);
     rig.driver.before = [&](Call call) {
       if (call != Call::unmap || rig.driver.gates == 0 || rig.attacher) return;
       rig.spawn_attacher();
@@ -244,7 +244,7 @@ INSTANTIATE_TEST_SUITE_P(Seeds, AttachedMeanwhile, testing::Range<std::uint64_t>
 // it.
 TEST_P(AttachedMeanwhile, EveryStreamStandsWhereASlotGoesDark) {
   step(GetParam(), [](const SimOptions& options) {
-    AttachRig rig(options);
+    LateAttachRig rig(options);
     constexpr int before_plan = 2;  // Of the target's staging, then the warm-up grant.
     int grants = 0, darks = 0;
     std::optional<MutexLock> attaching;

@@ -16,7 +16,7 @@
 namespace vma {
 namespace {
 
-constexpr std::uint64_t seed = 1000;
+constexpr std::uint64_t first_word = 1000;
 
 /// The program adds one to every word of the slot, on its stream, and sees that end.
 void add_one(MoveRig& rig, BoundStream stream, const Allocation& allocation, std::size_t slot) {
@@ -54,7 +54,7 @@ TEST_P(LiveSettling, FindsWhatWasWrittenBeforeTheMemoryBecameReadOnly) {
     MoveRig rig("test-2", {}, options);
     const BoundStream stream = rig.new_stream(0);
     rig.mover().attached().attach(stream, Address{});
-    const auto allocation = rig.filled(2, gpu(0), 1, seed);
+    const auto allocation = rig.filled(2, gpu(0), 1, first_word);
     bool read_only = false;
     const std::uint64_t hook = allocation->hooks().add({[&](const MoveEvent& event) {
                                                           if (event.offset == 0 || read_only)
@@ -70,8 +70,8 @@ TEST_P(LiveSettling, FindsWhatWasWrittenBeforeTheMemoryBecameReadOnly) {
     EXPECT_TRUE(read_only);
     EXPECT_EQ(report.chunks_live, 2);
     EXPECT_EQ(report.bytes_copied_twice, rig.page());
-    EXPECT_EQ(rig.wrong(allocation->chunk(0), seed + 1), 0u);
-    EXPECT_EQ(rig.wrong(allocation->chunk(1), seed + rig.page() / 8), 0u);
+    EXPECT_EQ(rig.wrong(allocation->chunk(0), first_word + 1), 0u);
+    EXPECT_EQ(rig.wrong(allocation->chunk(1), first_word + rig.page() / 8), 0u);
     declare(rig, *allocation, false);
     allocation->hooks().remove(hook);
     rig.mover().attached().detach(stream, Address{});
@@ -125,7 +125,7 @@ struct DisturbedMove {
         mover(memory, engine, MoverLimits{}) {
     mover.attached().attach(stream, Address{});
     allocation = memory.alloc(rig.page(), gpu(0), {});
-    rig.fill(*allocation, seed);
+    rig.fill(*allocation, first_word);
   }
   ~DisturbedMove() {
     mover.attached().detach(stream, Address{});
@@ -158,7 +158,7 @@ TEST_P(LiveSettling, ThatTheWatchdogLetGoIsNotFinal) {
     const MigrationReport report = move_as(Mode::live, move.mover, move.allocation);
     EXPECT_EQ(report.chunks_live, 1);
     EXPECT_EQ(report.reasons.at("opened_by_watchdog"), 1);
-    move.expect_words(seed + 1);
+    move.expect_words(first_word + 1);
   });
 }
 
@@ -174,7 +174,7 @@ TEST_P(LiveSettling, IsNotFinalBehindAGateThatTheWatchdogOpened) {
     const MigrationReport report = move_as(Mode::live, move.mover, move.allocation);
     EXPECT_EQ(report.chunks_live, 1);
     EXPECT_EQ(report.reasons.at("opened_by_watchdog"), 1);
-    move.expect_words(seed + 1);
+    move.expect_words(first_word + 1);
   });
 }
 
@@ -190,7 +190,7 @@ TEST_P(LiveSettling, ACopyBehindAGateThatTheWatchdogOpenedIsMadeAgain) {
     const MigrationReport report = move_as(Mode::stopped, move.mover, move.allocation);
     EXPECT_EQ(report.chunks_live, 0);
     EXPECT_EQ(report.reasons.at("opened_by_watchdog"), 1);
-    move.expect_words(seed + 1);
+    move.expect_words(first_word + 1);
   });
 }
 
@@ -208,7 +208,7 @@ TEST_P(LiveSettling, IsLetGoWithTheGateThatWaitsForIt) {
     moved = &move;
     EXPECT_EQ(move_as(Mode::live, move.mover, move.allocation).chunks_moved, 1);
     EXPECT_LT(stood, std::chrono::seconds(1));
-    move.expect_words(seed);
+    move.expect_words(first_word);
   });
 }
 

@@ -16,7 +16,7 @@ using namespace std::chrono_literals;
 
 constexpr std::uint64_t bytes = 64 << 20;
 constexpr std::size_t scratch_chunks = 5;
-const PlaceId a = gpu_place(0);
+const PlaceId home = gpu_place(0);
 
 class Steps {
  public:
@@ -25,22 +25,22 @@ class Steps {
 
   void use(ChunkId first, std::size_t chunks) {
     for (std::size_t i = 0; i < chunks; ++i)
-      rig.use_and_apply(next(first, i), a, static_cast<double>(bytes));
+      rig.use_and_apply(next(first, i), home, static_cast<double>(bytes));
   }
   void last() {
-    lasting.push_back(rig.request(bytes, bytes, a));
+    lasting.push_back(rig.request(bytes, bytes, home));
     use(lasting.back(), 1);
   }
   /// Returns how many chunks of what lives short lie in HBM.
   std::size_t scratch() {
-    const ChunkId first = rig.request(scratch_chunks * bytes, bytes, a);
+    const ChunkId first = rig.request(scratch_chunks * bytes, bytes, home);
     const std::vector<std::size_t> places = rig.places_of(first, scratch_chunks);
     for (int i = 0; i < 2; ++i) {
       use(first, scratch_chunks);
       rig.apply(rig.tick());
     }
     rig.free(first);
-    return static_cast<std::size_t>(std::ranges::count(places, index(a)));
+    return static_cast<std::size_t>(std::ranges::count(places, index(home)));
   }
   std::size_t step() {
     const std::size_t in_hbm = scratch();
@@ -50,7 +50,7 @@ class Steps {
   }
   std::size_t lasting_in_hbm() const {
     std::size_t count = 0;
-    for (const ChunkId chunk : lasting) count += rig.at(chunk) == a ? 1 : 0;
+    for (const ChunkId chunk : lasting) count += rig.at(chunk) == home ? 1 : 0;
     return count;
   }
 
@@ -103,7 +103,7 @@ TEST(LifetimeClass, WhatItsInnerPolicyMovesLeavesTheRoom) {
   const ChunkId hot = steps.rig.allocate(std::vector<std::uint64_t>(8, bytes), gpu_place(1));
   const auto in_hbm = [&] {
     const std::vector<std::size_t> places = steps.rig.places_of(hot, 8);
-    return std::ranges::count(places, index(a));
+    return std::ranges::count(places, index(home));
   };
   for (int i = 0; i < 20; ++i) {
     const std::size_t scratch = steps.scratch();
@@ -118,7 +118,7 @@ TEST(LifetimeClass, WhatItsInnerPolicyMovesLeavesTheRoom) {
 TEST(LifetimeClass, IsItsInnerPolicyWithoutRequests) {
   Steps steps(lifetime_class_kind()), inner(cost_benefit_kind());
   for (Steps* each : {&steps, &inner}) {
-    const ChunkId cold = each->rig.allocate(std::vector<std::uint64_t>(10, bytes), a);
+    const ChunkId cold = each->rig.allocate(std::vector<std::uint64_t>(10, bytes), home);
     const ChunkId hot = each->rig.allocate(std::vector<std::uint64_t>(4, bytes), gpu_place(1));
     each->use(cold, 10);
     each->rig.run(3s, [&] { each->use(hot, 4); });
