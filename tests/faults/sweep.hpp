@@ -15,8 +15,7 @@ LifeOutcome expect_whole(const LifePlan& plan, const std::string& what = {});
 /// Every how many-th case is played. Sanitizers take ten times as long and need no more than a
 /// sample: each case takes mostly the same paths as the next, one thread at a time.
 constexpr int thinned(int step) {
-  if (under_thread_sanitizer) return 4 * step;
-  return under_address_sanitizer ? 8 * step : step;
+  return under_sanitizer ? 8 * step : step;
 }
 
 /// Where a sweep of every `step`-th case starts: another place in each run.

@@ -4,10 +4,10 @@
 
 namespace vma {
 
-/// While it lives, the calling thread and those that it starts run on the processor that it is on.
-///
-/// For threads of which one at a time is awake: to wake the next one on another processor takes
-/// longer than what it then does. Where the system refuses, nothing changes.
+/// In its scope this thread, and the threads that it starts, run on one processor, which no other
+/// test process has chosen if there are enough: a stepped machine has one thread awake at a time,
+/// and waking a thread on another processor costs more than what it does. Leaves everything as it
+/// is where the system does not let it.
 class OneProcessor {
  public:
   OneProcessor() noexcept;
@@ -16,8 +16,9 @@ class OneProcessor {
   OneProcessor& operator=(const OneProcessor&) = delete;
 
  private:
-  cpu_set_t before_;
+  cpu_set_t before_{};
   bool bound_ = false;
+  int claim_ = -1;
 };
 
 }  // namespace vma
