@@ -24,6 +24,12 @@ class ChunkRoster {
     std::uint32_t number = 0;  ///< Given to no other allocation of the runtime.
     ChunkId first{};
     std::size_t slots = 0;
+
+    ChunkId chunk(std::size_t slot) const noexcept {
+      return ChunkId{static_cast<std::uint32_t>(index(first) + slot)};
+    }
+    /// Requires: the offset lies in it.
+    ChunkId chunk_at(std::uint64_t offset) const noexcept { return chunk(offset / chunk_bytes); }
   };
 
   /// Both live longer. Places of the books are `topology.locations()`, in order.

@@ -1,7 +1,7 @@
 #include "scheduling/scheduler.hpp"
 
-#include "base/check.hpp"
 #include "base/log.hpp"
+#include "scheduling/explanation.hpp"
 
 #include <fmt/format.h>
 
@@ -12,33 +12,29 @@
 namespace vma {
 namespace {
 
-constexpr std::size_t uses_at_once = 65'536;
-constexpr const char* last_resort = "stay_put";
-
-/// Requires: the offset lies in it.
-ChunkId chunk_at(const ChunkRoster::Entry& entry, std::uint64_t offset) {
-  return ChunkId{static_cast<std::uint32_t>(index(entry.first) + offset / entry.chunk_bytes)};
-}
+/// Between two looks of somebody who waits for moves that others must start or end.
+constexpr std::chrono::milliseconds look_period(2);
 
 }  // namespace
 
 Scheduler::Scheduler(const SchedulerGround& ground, std::vector<PlaceState> places,
-                     MachineCosts costs, const SchedulerLimits& limits, PolicyMaker make,
+                     const MachineCosts& costs, const SchedulerLimits& limits, PolicyMaker make,
                      const std::string& policy)
     : ground_(ground),
       clock_(ground.driver.clock()),
       limits_(limits),
-      make_(std::move(make)),
       inbox_(std::make_shared<SchedulerInbox>()),
-      costs_(std::move(costs)),
       roster_(ground.memory.topology(), ground.mover),
-      path_(std::move(places), costs_, limits.planner, limits.heat),
-      failures_(limits.failures),
-      summary_(ground.memory.registry(), ground.memory.topology()),
+      path_(std::move(places), costs, limits.planner, limits.heat),
+      journal_(path_, roster_, ground.decisions, ground.recording, ground.decided),
+      policy_(ground.driver.executor(), clock_, limits.policy_limit, limits.failures,
+              std::move(make), path_, journal_),
+      uses_(ground.uses, ground.memory, roster_, path_, journal_),
+      moves_(ground.mover, clock_, roster_, path_, journal_, inbox_, costs),
       tick_times_(std::make_unique<StopStats>()) {
   const MutexLock lock(mutex_);
   path_.books().set_now(clock_.now());
-  install(policy, "asked for");
+  policy_.set(policy);
   // From here on nothing is missed; what is there already comes in by its own list.
   ground_.memory.watch(inbox_.get());
   for (const auto& allocation : ground_.memory.registry().all()) inbox_->made(allocation);
@@ -61,10 +57,14 @@ void Scheduler::wake_with(std::function<void()> wake) {
 // --- What has happened
 
 void Scheduler::catch_up() {
-  leave_books_to_lost_policy();
+  policy_.leave_books_to_lost_one();
   path_.books().set_now(clock_.now());
   take_ended();
   take_inbox();
+}
+
+void Scheduler::take_ended() {
+  if (moves_.take_ended()) move_ended_.notify_all();
 }
 
 void Scheduler::take_inbox() {
@@ -107,11 +107,11 @@ bool Scheduler::take_event(const SchedulerInbox::Event& event) {
     const std::shared_ptr<Allocation> allocation = event.allocation.lock();
     if (!allocation) return true;
     const ChunkRoster::Entry* entry = roster_.add(allocation, path_.books());
-    if (entry != nullptr) record_allocation(*entry);
+    if (entry != nullptr) journal_.record_allocation(*entry);
     return true;
   }
   if (event.kind == Kind::step) {
-    record_step(event.step);
+    journal_.record_step(event.step);
     return true;
   }
   const ChunkRoster::Entry* entry = roster_.find(event.begin);
@@ -120,75 +120,12 @@ bool Scheduler::take_event(const SchedulerInbox::Event& event) {
     roster_.refresh(*entry, path_.books());
     return true;
   }
-  const bool moves = std::ranges::any_of(
-      running_, [&](const Running& group) { return group.begin == event.begin; });
-  if (moves) return false;
+  if (moves_.any_of(event.begin)) return false;
   path_.drop_moves(entry->first, entry->slots);
   const ChunkRoster::Entry gone = roster_.remove(event.begin);
   path_.gone(gone.first, gone.slots);
-  if (ground_.recording != nullptr) {
-    ground_.recording->add(RecordedFree{path_.books().now(), gone.number});
-  }
+  journal_.record_free(gone);
   return true;
-}
-
-void Scheduler::take_uses(std::vector<UseEvent>& events) {
-  while (true) {
-    raw_uses_.clear();
-    ground_.uses.drain(raw_uses_, uses_at_once);
-    if (raw_uses_.empty()) break;
-    stats_.uses += raw_uses_.size();
-    summary_.add(raw_uses_);
-    if (ground_.recording != nullptr) {
-      std::vector<RecordedUse> records;
-      for (const LoggedUse& use : raw_uses_) {
-        const ChunkRoster::Entry* entry = roster_.around(use.address);
-        if (entry == nullptr) continue;
-        const std::uint64_t offset = use.address - entry->begin;
-        if (path_.snapshot().chunk(chunk_at(*entry, offset)).dropped) continue;
-        records.push_back({use.at, entry->number, offset, use.bytes, use.passes, use.weight,
-                           roster_.place_of(gpu(index(use.device))), use.kind});
-      }
-      ground_.recording->add(records);
-    }
-    if (raw_uses_.size() < uses_at_once) break;  // What comes meanwhile is for the next time.
-  }
-  for (const UseSummary::Row& row : summary_.rows()) {
-    const ChunkRoster::Entry* entry = roster_.find(row.begin);
-    if (entry == nullptr || row.slot >= entry->slots) continue;  // Freed since.
-    const ChunkId chunk{static_cast<std::uint32_t>(index(entry->first) + row.slot)};
-    if (path_.snapshot().chunk(chunk).dropped) continue;  // Nothing can have used it.
-    const PlaceId device = roster_.place_of(gpu(index(row.device)));
-    events.push_back({chunk, device, row.bytes_read, row.bytes_written, nullptr});
-  }
-  path_.fold_uses(events);
-  summary_.clear();
-}
-
-void Scheduler::take_hints(std::vector<UseEvent>& events) {
-  std::vector<AdvisedRange> advised;
-  ground_.uses.drain_hints(advised);
-  for (const AdvisedRange& range : advised) {
-    const ChunkRoster::Entry* entry = roster_.around(range.address);
-    if (entry == nullptr) continue;
-    ++stats_.hints;
-    if (ground_.recording != nullptr) {
-      ground_.recording->add(RecordedHint{range.at, entry->number, range.address - entry->begin,
-                                          range.bytes, range.hint});
-    }
-    Hint hint = range.hint;
-    // From now on, but not past the end of time.
-    if (hint.next_use) *hint.next_use += std::min(range.at, Time::max() - *hint.next_use);
-    if (hint.until) *hint.until += std::min(range.at, Time::max() - *hint.until);
-    const std::uint64_t begin = range.address - entry->begin;
-    const std::uint64_t end = std::min(begin + range.bytes, entry->size_bytes);
-    for (std::uint64_t slot = begin / entry->chunk_bytes; slot * entry->chunk_bytes < end; ++slot) {
-      const ChunkId chunk{static_cast<std::uint32_t>(index(entry->first) + slot)};
-      if (path_.snapshot().chunk(chunk).dropped) continue;  // As a use of it.
-      path_.books().hinted(chunk, hint);
-      events.push_back({chunk, roster_.place_of(hint.device), 0, 0, nullptr});
-    }
-  }
 }
 
 bool Scheduler::drain() {
@@ -201,9 +138,9 @@ bool Scheduler::drain_locked() {
   catch_up();
   start_ready();  // Room that has come is that of the moves that it was made for.
   auto events = std::make_shared<std::vector<UseEvent>>();
-  take_uses(*events);
+  uses_.take_uses(*events);
   const std::size_t hints_from = events->size();
-  take_hints(*events);
+  uses_.take_hints(*events);
   if (!events->empty() && !paused_) {
     Plan plan;
     const auto call = [events, hints_from](Policy& policy, const Snapshot& snapshot, Plan& wishes) {
@@ -216,7 +153,7 @@ bool Scheduler::drain_locked() {
         policy.on_use(event, snapshot, wishes);
       }
     };
-    if (ask(PolicyEntry::use, call, plan)) carry_out(plan);
+    if (policy_.ask(PolicyEntry::use, call, plan)) moves_.accept(plan);
     start_ready();
   }
   return !events->empty();
@@ -242,148 +179,47 @@ void Scheduler::tick_locked() {
   const auto call = [](Policy& policy, const Snapshot& snapshot, Plan& wishes) {
     policy.on_tick(snapshot, wishes);
   };
-  if (ask(PolicyEntry::tick, call, plan)) carry_out(plan);
+  if (policy_.ask(PolicyEntry::tick, call, plan)) moves_.accept(plan);
   path_.books().clear_changed();
   start_ready();
   ++stats_.ticks;
   const std::chrono::nanoseconds took = clock.now() - begin;
   stats_.tick_time += took;
   tick_times_->add_stall(took);
-  ground_.decisions.flush(path_.books().now());
-  if (ground_.recording != nullptr) ground_.recording->flush(path_.books().now());
+  journal_.flush();
 }
 
-// --- The policy
-
-/// False if the policy produced no plan. What it reads stays as it is until it returns, whenever
-/// that is.
-bool Scheduler::ask(PolicyEntry entry, PolicyCall call, Plan& plan) {
-  replace_failed_policy();
-  DecisionPath::Question question = path_.question(std::move(call));
-  const PolicyRunner::Answer answer = runner_->run(std::move(question.ask), limits_.policy_limit);
-  if (answer.outcome == PolicyRunner::Outcome::done) {
-    failures_.succeeded(entry);
-    plan = std::move(*question.wishes);
-    ++plans_;
-    return true;
+void Scheduler::start_ready() {
+  if (limits_.dry_run) {
+    for (const MoveNumber number : path_.waiting()) moves_.give_up(number, "dry run");
   }
-  const bool lost = answer.outcome == PolicyRunner::Outcome::overran;
-  count_failure(entry, lost);
-  policy_failed(
-      lost
-          ? fmt::format(
-                "it has not answered within {} ms",
-                std::chrono::duration_cast<std::chrono::milliseconds>(limits_.policy_limit).count())
-          : answer.why);
-  return false;
+  if (paused_ || !path_.has_waiting()) return;
+  moves_.start_ready();
+  take_ended();  // Those that the mover refused.
 }
 
-void Scheduler::count_failure(PolicyEntry entry, bool lost) noexcept {
-  ++stats_.policy_failures;
-  const PolicyFailures::Replacement due = failures_.failed(entry, clock_.now(), lost);
-  if (due != PolicyFailures::Replacement::none) due_ = due;
-  books_shared_ = books_shared_ || lost;
-}
-
-/// Requires: the failure is counted, so that the next call replaces the policy if this one throws.
-void Scheduler::policy_failed(const std::string& why) {
-  log_failure(why);
-  Decision failed;
-  failed.kind = DecisionKind::policy_failed;
-  failed.reason = why;
-  decide(std::move(failed));
-  leave_books_to_lost_policy();
-  replace_failed_policy();
-}
-
-/// A policy that overran may read its books for ever, so the scheduler goes on with a copy.
-/// Throws: std::bad_alloc; nobody may write to the books until it has not.
-void Scheduler::leave_books_to_lost_policy() {
-  if (!books_shared_) return;
-  path_.leave_books();
-  books_shared_ = false;
-}
-
-/// Throws: what `install` throws; then the next call tries again.
-void Scheduler::replace_failed_policy() {
-  using Replacement = PolicyFailures::Replacement;
-  switch (due_) {
-    case Replacement::none: return;
-    case Replacement::failed_in_a_row:
-      install(last_resort,
-              fmt::format("{} failed {} times in a row", policy_, limits_.failures.in_a_row_max));
-      break;
-    case Replacement::failed_in_window:
-      install(last_resort,
-              fmt::format("{} failed {} times in {:.0f} s", policy_, failures_.in_window(),
-                          std::chrono::duration<double>(limits_.failures.window).count()));
-      break;
-    case Replacement::lost: install(policy_, "the previous one does not answer"); break;
-  }
-  due_ = Replacement::none;
-}
-
-/// Once a second at most; decisions have them all.
-void Scheduler::log_failure(const std::string& why) noexcept {
-  constexpr std::chrono::seconds period(1);
-  const TimePoint now = wall_clock_.now();
-  if (failure_logged_ && now - *failure_logged_ < period) {
-    ++failures_not_logged_;
-    return;
-  }
-  failure_logged_ = now;
-  const std::uint64_t more = std::exchange(failures_not_logged_, 0);
-  if (more > 0) {
-    log(LogLevel::warn, "policy {}: {}; its plan is dropped ({} failures before were not logged)",
-        policy_, why, more);
-  } else {
-    log(LogLevel::warn, "policy {}: {}; its plan is dropped", policy_, why);
-  }
-}
-
-/// Throws: what the maker throws; then all is as it was.
-void Scheduler::install(const std::string& text, const std::string& why) {
-  std::shared_ptr<Policy> policy = make_(text);
-  runner_ = std::make_unique<PolicyRunner>(ground_.driver.executor(), std::move(policy));
-  if (text != policy_) forget_failures();
-  policy_ = text;
-  Decision replaced;
-  replaced.kind = DecisionKind::policy_replaced;
-  replaced.reason = why;
-  decide(std::move(replaced));
-}
-
-void Scheduler::forget_failures() noexcept {
-  failures_.forget();
-  due_ = PolicyFailures::Replacement::none;
-}
+// --- What people ask
 
 void Scheduler::set_policy(const std::string& text) {
   const MutexLock lock(mutex_);
-  leave_books_to_lost_policy();
-  install(text, "asked for");
-  forget_failures();
+  policy_.set(text);
 }
 
 std::string Scheduler::policy() const {
   const MutexLock lock(mutex_);
-  return policy_;
+  return journal_.policy();
 }
 
 void Scheduler::pause() {
   const MutexLock lock(mutex_);
   if (std::exchange(paused_, true)) return;
-  Decision decision;
-  decision.kind = DecisionKind::paused;
-  decide(std::move(decision));
+  journal_.add(DecisionKind::paused);
 }
 
 void Scheduler::resume() {
   const MutexLock lock(mutex_);
   if (!std::exchange(paused_, false)) return;
-  Decision decision;
-  decision.kind = DecisionKind::resumed;
-  decide(std::move(decision));
+  journal_.add(DecisionKind::resumed);
 }
 
 bool Scheduler::close_within(std::chrono::nanoseconds limit) noexcept {
@@ -393,7 +229,7 @@ bool Scheduler::close_within(std::chrono::nanoseconds limit) noexcept {
     try {
       catch_up();
       std::vector<UseEvent> events;
-      take_uses(events);
+      uses_.take_uses(events);
     } catch (const std::exception& error) {
       log(LogLevel::warn, "not all uses are recorded: {}", error.what());
     }
@@ -423,6 +259,189 @@ void Scheduler::step() {
   restore();
 }
 
+// --- Where new memory goes, and room where there is none
+
+std::vector<Location> Scheduler::place(const Geometry& geometry, Location device,
+                                       const std::string& tag) {
+  const MutexLock lock(mutex_);
+  catch_up();
+  const PlaceId user = roster_.place_of(device);
+  // Whoever could reach it on `device` can reach it wherever else it goes.
+  const Reach& reach = ground_.mover.reach();
+  const std::vector<DeviceId> users = reach.users(device);
+  const ChunkRoster* roster = &roster_;  // The lock is held in the lambda too.
+  const auto reached = [&, roster](PlaceId at) {
+    return reach.all_reach(users, roster->location_of(at));
+  };
+  std::vector<std::uint64_t> chunks;
+  for (std::size_t slot = 0; slot < geometry.slots; ++slot)
+    chunks.push_back(geometry.slot_bytes(slot));
+  const std::vector<PlaceId> otherwise = path_.first_places(user, chunks, reached);
+  const auto chosen = std::make_shared<std::vector<PlaceId>>(otherwise);
+  AllocRequest request{geometry.size_bytes(), geometry.chunk_bytes, user, {}};
+  Plan ignored;
+  const bool decided = policy_.ask(
+      PolicyEntry::alloc,
+      [chosen, request, tag](Policy& policy, const Snapshot& snapshot, Plan&) mutable {
+        request.tag = tag;
+        policy.on_alloc(request, snapshot, *chosen);
+      },
+      ignored);
+  // One that overran may still write to its own list.
+  const std::vector<PlaceId>& places = decided ? *chosen : otherwise;
+  std::vector<Location> homes;
+  for (std::size_t slot = 0; slot < geometry.slots; ++slot) {
+    const bool known = index(places[slot]) < path_.books().costs().places();
+    const bool good = known && reached(places[slot]);
+    homes.push_back(roster_.location_of(good ? places[slot] : otherwise[slot]));
+  }
+  return homes;
+}
+
+bool Scheduler::make_room(Location at, std::uint64_t bytes, TimePoint until) {
+  MutexLock lock(mutex_);
+  const PlaceId place = roster_.place_of(at);
+  catch_up();
+  const std::uint64_t before = used_bytes(place);
+  const Pressure pressure{place, bytes, place};
+  Plan plan;
+  policy_.ask(
+      PolicyEntry::pressure,
+      [pressure](Policy& policy, const Snapshot& snapshot, Plan& wishes) {
+        policy.on_pressure(pressure, snapshot, wishes);
+      },
+      plan);
+  path_.complete_pressure(pressure, plan);
+  moves_.accept(plan, true);
+  start_ready();
+  while (used_bytes(place) + bytes > before && (!moves_.empty() || path_.has_waiting())) {
+    const TimePoint now = clock_.now();
+    if (now >= until || stopped_) break;
+    move_ended_.wait_until(lock, clock_, std::min(until, now + look_period), [] { return false; });
+    catch_up();
+    start_ready();
+  }
+  return used_bytes(place) < before;
+}
+
+std::uint64_t Scheduler::used_bytes(PlaceId at) const {
+  return path_.snapshot().place(at).used_bytes;
+}
+
+/// Nothing comes to the place from now on. Throws: Error{busy} while paused; then nothing changed.
+PlaceId Scheduler::close_for_drain(Location at) {
+  const MutexLock lock(mutex_);
+  if (paused_) {
+    throw Error(ErrorKind::busy, "vma::drain",
+                "the scheduler is paused, so nothing can move; resume it before draining");
+  }
+  const PlaceId place = roster_.place_of(at);
+  catch_up();
+  if (drained_.contains(place)) return place;
+  drained_.emplace(place, path_.snapshot().place(place).capacity_bytes);
+  path_.books().set_capacity(place, 0);
+  Decision decision;
+  decision.kind = DecisionKind::drained;
+  decision.from = at;
+  journal_.add(std::move(decision));
+  return place;
+}
+
+DrainReport Scheduler::drain_place(Location at, const DrainOptions& options) {
+  DrainReport report;
+  const TimePoint begin = clock_.now();
+  const TimePoint until = begin + options.deadline;
+  const PlaceId place = close_for_drain(at);
+  while (Chunk copy = ground_.memory.copies().drop_oldest(at)) {  // They are in no books of ours.
+    ground_.memory.dismiss(std::move(copy));
+    if (clock_.now() >= until) break;
+  }
+  MutexLock lock(mutex_);
+  catch_up();
+  const std::uint64_t before = used_bytes(place);
+  while (used_bytes(place) > 0 && drained_.contains(place)) {  // A refill ends it.
+    Plan plan;
+    journal_.begin_plan();
+    path_.complete_pressure({place, used_bytes(place), place}, plan);
+    moves_.accept(plan, true);
+    start_ready();
+    const TimePoint now = clock_.now();
+    const bool idle = plan.empty() && moves_.empty() && !path_.has_waiting();
+    if (now >= until || stopped_ || paused_ || (idle && !may_leave_later(place))) break;
+    move_ended_.wait_until(lock, clock_, std::min(until, now + look_period), [] { return false; });
+    catch_up();
+  }
+  give_up_drain(place);
+  report.bytes_left = used_bytes(place);
+  report.bytes_moved = before > report.bytes_left ? before - report.bytes_left : 0;
+  report.wall = clock_.now() - begin;
+  const Snapshot snapshot = path_.snapshot();
+  for (const ChunkRow& row : snapshot.chunks()) {
+    if (row.bytes == 0 || row.at != place || row.dropped) continue;
+    ++report.left[!row.movable    ? "pinned"
+                  : !row.in_scope ? "no attached stream may use it"
+                  : paused_       ? "the scheduler was paused"
+                                  : "no room elsewhere, or no time"];
+  }
+  return report;
+}
+
+/// The caller has gone: moves that have not started are cancelled.
+void Scheduler::give_up_drain(PlaceId at) {
+  for (const MoveNumber number : path_.awaited_from(at))
+    moves_.give_up(number, "the drain has ended");
+  moves_.cancel_awaited_from(at);
+}
+
+/// What cannot move for good is not waited for; a chunk that is held where it came to is.
+bool Scheduler::may_leave_later(PlaceId at) const {
+  const PlannerLimits& limits = path_.planner().limits();
+  const Time held = std::max(limits.least_residence, limits.thrash_window + limits.thrash_pin);
+  const Time now = path_.books().now();
+  return std::ranges::any_of(path_.snapshot().chunks(), [&](const ChunkRow& row) {
+    return row.bytes > 0 && row.at == at && row.movable && row.in_scope && !row.parked &&
+           !row.dropped && row.last_move > Time::zero() && now < row.last_move + held;
+  });
+}
+
+void Scheduler::refill(Location at) {
+  const MutexLock lock(mutex_);
+  policy_.leave_books_to_lost_one();
+  const auto drained = drained_.find(roster_.place_of(at));
+  if (drained == drained_.end()) return;
+  path_.books().set_capacity(drained->first, drained->second);
+  drained_.erase(drained);
+  Decision decision;
+  decision.kind = DecisionKind::refilled;
+  decision.to = at;
+  journal_.add(std::move(decision));
+}
+
+void Scheduler::set_capacity(Location at, std::uint64_t bytes) {
+  const MutexLock lock(mutex_);
+  policy_.leave_books_to_lost_one();
+  const PlaceId place = roster_.place_of(at);
+  const auto drained = drained_.find(place);
+  if (drained != drained_.end()) {
+    drained->second = bytes;
+  } else {
+    path_.books().set_capacity(place, bytes);
+  }
+}
+
+void Scheduler::set_parked(Address begin, bool parked) {
+  const MutexLock lock(mutex_);
+  policy_.leave_books_to_lost_one();
+  take_inbox();
+  const ChunkRoster::Entry* entry = roster_.find(begin);
+  if (entry == nullptr) return;
+  for (std::size_t slot = 0; slot < entry->slots; ++slot) {
+    const ChunkId chunk = entry->chunk(slot);
+    path_.books().row(chunk).parked = parked;
+    path_.books().touch(chunk);
+  }
+}
+
 // --- What it says of itself
 
 SchedulerStats Scheduler::stats() const {
@@ -432,15 +451,18 @@ SchedulerStats Scheduler::stats() const {
   stats.running = true;
   stats.paused = paused_;
   stats.dry_run = limits_.dry_run;
-  stats.policy = policy_;
+  stats.policy = journal_.policy();
+  stats.policy_failures = policy_.failures();
   stats.tick = tick_times_->stall();
+  stats.uses = uses_.uses();
+  stats.hints = uses_.hints();
   stats.uses_sampled = uses.sampled_away;
   stats.uses_lost = uses.lost + path_.books().uses_lost();
-  stats.uses_unknown = summary_.ignored().unknown_uses + summary_.ignored().bad_uses;
+  stats.uses_unknown = uses_.uses_unknown();
+  moves_.count_in(stats);
   stats.chunks = path_.books().size();
   stats.table_bytes = path_.books().table_bytes();
   stats.heat_bytes = path_.books().heat_bytes();
-  stats.prediction_error = predictions_.total(Foretold::move).median_error;
   return stats;
 }
 
@@ -463,7 +485,15 @@ std::vector<Decision> Scheduler::decisions_about(Address begin,
   const MutexLock lock(mutex_);
   const ChunkRoster::Entry* entry = roster_.find(begin);
   if (entry == nullptr) return {};
-  return ground_.decisions.about(entry->number, slot, decisions_shown);
+  return journal_.last(entry->number, slot, decisions_shown);
+}
+
+std::vector<std::string> Scheduler::explain(Address address) const {
+  const MutexLock lock(mutex_);
+  const ChunkRoster::Entry* entry = roster_.around(address);
+  if (entry == nullptr) return {"the scheduler does not know the chunk yet"};
+  const auto slot = static_cast<std::uint32_t>((address - entry->begin) / entry->chunk_bytes);
+  return explain_chunk(*entry, slot, path_.snapshot(), roster_, journal_, paused_);
 }
 
 }  // namespace vma

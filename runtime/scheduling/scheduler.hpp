@@ -2,7 +2,6 @@
 
 #include "base/mutex.hpp"
 #include "memory/memory.hpp"
-#include "migrate/moves/migration_task.hpp"
 #include "migrate/moves/mover.hpp"
 #include "placement/deciding/decision_path.hpp"
 #include "placement/deciding/policy_failures.hpp"
@@ -10,11 +9,12 @@
 #include "recording/decision_log.hpp"
 #include "recording/recording.hpp"
 #include "scheduling/chunk_roster.hpp"
-#include "scheduling/policy_runner.hpp"
-#include "scheduling/prediction_log.hpp"
+#include "scheduling/decision_journal.hpp"
+#include "scheduling/installed_policy.hpp"
+#include "scheduling/scheduled_moves.hpp"
 #include "scheduling/scheduler_inbox.hpp"
+#include "scheduling/use_intake.hpp"
 #include "telemetry/use_log.hpp"
-#include "telemetry/use_summary.hpp"
 
 #include <vma/scheduler.hpp>
 
@@ -38,9 +38,6 @@ struct SchedulerLimits {
   HeatLimits heat;
 };
 
-/// Makes a policy from its name and parameters. Throws: Error{invalid_argument}.
-using PolicyMaker = std::function<std::unique_ptr<Policy>(const std::string&)>;
-
 /// What a scheduler stands on; all of it lives longer.
 struct SchedulerGround {
   Driver& driver;
@@ -61,8 +58,9 @@ struct SchedulerGround {
 class Scheduler {
  public:
   /// Throws: what `make` throws for `policy`.
-  Scheduler(const SchedulerGround& ground, std::vector<PlaceState> places, MachineCosts costs,
-            const SchedulerLimits& limits, PolicyMaker make, const std::string& policy);
+  Scheduler(const SchedulerGround& ground, std::vector<PlaceState> places,
+            const MachineCosts& costs, const SchedulerLimits& limits, PolicyMaker make,
+            const std::string& policy);
   /// Requires: nobody calls it any more, and the mover has stopped.
   ~Scheduler();
 
@@ -113,96 +111,37 @@ class Scheduler {
   SchedulerInbox& inbox() noexcept { return *inbox_; }
 
  private:
-  /// A group that is with the mover.
-  struct Running : MoveGroup {
-    explicit Running(MoveGroup&& group) noexcept : MoveGroup(std::move(group)) {}
-    bool goes_last() const noexcept { return moves.front().goes_last; }
-
-    std::shared_ptr<MigrationTask> task;
-    std::weak_ptr<Allocation> allocation;
-    Address begin{};
-    std::size_t first_slot = 0;
-    Time started{0};
-    std::string refused;    // Why it has no task.
-    std::size_t ended = 0;  // Of its moves, in order: what runs out of memory goes on later.
-  };
-  using PolicyCall = DecisionPath::PolicyCall;
-
-  // scheduler.cpp
   /// The books know the time, what has ended and what came and went.
   void catch_up() VMART_REQUIRES(mutex_);
+  void take_ended() VMART_REQUIRES(mutex_);
   void take_inbox() VMART_REQUIRES(mutex_);
   void look_up_missed() VMART_REQUIRES(mutex_);
   bool take_event(const SchedulerInbox::Event& event) VMART_REQUIRES(mutex_);
-  void take_uses(std::vector<UseEvent>& events) VMART_REQUIRES(mutex_);
-  void take_hints(std::vector<UseEvent>& events) VMART_REQUIRES(mutex_);
   bool drain_locked() VMART_REQUIRES(mutex_);
   void tick_locked() VMART_REQUIRES(mutex_);
-  bool ask(PolicyEntry entry, PolicyCall call, Plan& plan) VMART_REQUIRES(mutex_);
-  void count_failure(PolicyEntry entry, bool lost) noexcept VMART_REQUIRES(mutex_);
-  void forget_failures() noexcept VMART_REQUIRES(mutex_);
-  void policy_failed(const std::string& why) VMART_REQUIRES(mutex_);
-  void replace_failed_policy() VMART_REQUIRES(mutex_);
-  void leave_books_to_lost_policy() VMART_REQUIRES(mutex_);
-  void log_failure(const std::string& why) noexcept VMART_REQUIRES(mutex_);
-  void install(const std::string& text, const std::string& why) VMART_REQUIRES(mutex_);
-
-  // scheduler_recording.cpp
-  std::uint64_t decide(Decision decision) VMART_REQUIRES(mutex_);
-  Decision decision_of(DecisionKind kind, ChunkId chunk) const VMART_REQUIRES(mutex_);
-  void record_step(const ChunkStep& step) VMART_REQUIRES(mutex_);
-  void record_allocation(const ChunkRoster::Entry& entry) VMART_REQUIRES(mutex_);
-
-  // scheduler_moves.cpp
-  Decision decision_of(DecisionKind kind, const AcceptedMove& move) const VMART_REQUIRES(mutex_);
-  void carry_out(const Plan& plan, bool awaited = false) VMART_REQUIRES(mutex_);
   void start_ready() VMART_REQUIRES(mutex_);
-  void submit(Running group) VMART_REQUIRES(mutex_);
-  void ask_mover(Running& group) noexcept VMART_REQUIRES(mutex_);
-  void take_ended() VMART_REQUIRES(mutex_);
-  void end_refused(Running& group) VMART_REQUIRES(mutex_);
-  void end(Running& group) VMART_REQUIRES(mutex_);
-  void end_move(const Running& group, std::size_t which, bool moved, const MigrationReport& report)
-      VMART_REQUIRES(mutex_);
-  void give_up(MoveNumber number, const std::string& why) VMART_REQUIRES(mutex_);
-
-  // scheduler_room.cpp
   PlaceId close_for_drain(Location at);
   std::uint64_t used_bytes(PlaceId at) const VMART_REQUIRES(mutex_);
   bool may_leave_later(PlaceId at) const VMART_REQUIRES(mutex_);
-  void require_not_paused(const char* call) const VMART_REQUIRES(mutex_);
   void give_up_drain(PlaceId at) VMART_REQUIRES(mutex_);
-  std::vector<std::string> last_decisions(std::uint64_t allocation, std::uint32_t slot) const
-      VMART_REQUIRES(mutex_);
 
   const SchedulerGround ground_;
   Clock& clock_;
   const SchedulerLimits limits_;
-  const PolicyMaker make_;
   const std::shared_ptr<SchedulerInbox> inbox_;  // A migration's callback may come late.
-  const MachineCosts costs_;  // Uncorrected; what decisions stand on is in the books.
 
   mutable Mutex mutex_;
   Condition move_ended_;
   ChunkRoster roster_ VMART_GUARDED_BY(mutex_);
   DecisionPath path_ VMART_GUARDED_BY(mutex_);
-  std::unique_ptr<PolicyRunner> runner_ VMART_GUARDED_BY(mutex_);
-  std::string policy_ VMART_GUARDED_BY(mutex_);
-  PolicyFailures failures_ VMART_GUARDED_BY(mutex_);
-  PolicyFailures::Replacement due_ VMART_GUARDED_BY(mutex_) = PolicyFailures::Replacement::none;
-  bool books_shared_ VMART_GUARDED_BY(mutex_) = false;  // With a policy that overran.
-  SteadyClock wall_clock_;
-  std::optional<TimePoint> failure_logged_ VMART_GUARDED_BY(mutex_);  // By `wall_clock_`.
-  std::uint64_t failures_not_logged_ VMART_GUARDED_BY(mutex_) = 0;
+  DecisionJournal journal_ VMART_GUARDED_BY(mutex_);
+  InstalledPolicy policy_ VMART_GUARDED_BY(mutex_);
+  UseIntake uses_ VMART_GUARDED_BY(mutex_);
+  ScheduledMoves moves_ VMART_GUARDED_BY(mutex_);
   bool paused_ VMART_GUARDED_BY(mutex_) = false;
   bool stopped_ VMART_GUARDED_BY(mutex_) = false;
   std::vector<SchedulerInbox::Event> events_ VMART_GUARDED_BY(mutex_);  // Not yet taken in.
-  UseSummary summary_ VMART_GUARDED_BY(mutex_);
-  std::vector<LoggedUse> raw_uses_ VMART_GUARDED_BY(mutex_);
-  std::vector<Running> running_ VMART_GUARDED_BY(mutex_);
-  std::map<PlaceId, std::uint64_t> drained_ VMART_GUARDED_BY(mutex_);  // With their capacity.
-  std::uint64_t plans_ VMART_GUARDED_BY(mutex_) = 0;
-  PredictionLog predictions_ VMART_GUARDED_BY(mutex_);
+  std::map<PlaceId, std::uint64_t> drained_ VMART_GUARDED_BY(mutex_);   // With their capacity.
   SchedulerStats stats_ VMART_GUARDED_BY(mutex_);
   std::unique_ptr<StopStats> tick_times_ VMART_GUARDED_BY(mutex_);
 };

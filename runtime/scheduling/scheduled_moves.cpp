@@ -1,4 +1,4 @@
-#include "scheduling/scheduler.hpp"
+#include "scheduling/scheduled_moves.hpp"
 
 #include "costs/move_time.hpp"
 
@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <new>
 #include <utility>
 
 namespace vma {
@@ -19,18 +18,30 @@ static_assert(victim_priority < wanted_priority && wanted_priority < 0);
 
 }  // namespace
 
-// --- From wishes to moves
+ScheduledMoves::ScheduledMoves(Mover& mover, const Clock& clock, const ChunkRoster& roster,
+                               DecisionPath& path, DecisionJournal& journal,
+                               std::shared_ptr<SchedulerInbox> inbox, MachineCosts costs)
+    : mover_(mover),
+      clock_(clock),
+      roster_(roster),
+      path_(path),
+      journal_(journal),
+      inbox_(std::move(inbox)),
+      costs_(std::move(costs)) {}
 
-/// `awaited`: somebody waits for the room that the plan makes.
-void Scheduler::carry_out(const Plan& plan, bool awaited) {
+bool ScheduledMoves::any_of(Address begin) const noexcept {
+  return std::ranges::any_of(running_, [&](const Running& group) { return group.begin == begin; });
+}
+
+void ScheduledMoves::accept(const Plan& plan, bool awaited) {
   if (plan.empty()) return;
-  stats_.moves_wanted += plan.moves().size();
+  wanted_ += plan.moves().size();
   const Snapshot snapshot = path_.snapshot();
   const PlanOutcome outcome = path_.accept(plan, awaited);
   for (const RejectedMove& rejected : outcome.rejected) {
-    ++stats_.moves_refused[std::string(to_string(rejected.reason))];
-    Decision decision = decision_of(DecisionKind::refused, rejected.move.chunk);
-    decision.plan = plans_;
+    ++refused_[std::string(to_string(rejected.reason))];
+    Decision decision = journal_.about(DecisionKind::refused, rejected.move.chunk);
+    decision.plan = journal_.plan();
     decision.wish = rejected.move.reason;
     decision.reason = fmt::format("{}: {}", to_string(rejected.reason), rejected.detail);
     decision.value = rejected.move.value;
@@ -39,33 +50,22 @@ void Scheduler::carry_out(const Plan& plan, bool awaited) {
       decision.from = roster_.location_of(snapshot.chunk(rejected.move.chunk).at);
     if (index(rejected.move.to) < snapshot.places().size())
       decision.to = roster_.location_of(rejected.move.to);
-    decide(std::move(decision));
+    journal_.add(std::move(decision));
   }
   for (const AcceptedMove& move : outcome.accepted) {
-    Decision decision = decision_of(DecisionKind::planned, move);
-    decision.plan = plans_;
+    Decision decision = journal_.about(DecisionKind::planned, move);
+    decision.plan = journal_.plan();
     decision.wish = plan.moves()[move.wish].reason;
     decision.value = move.value;
     decision.victim = move.victim;
     decision.predicted = MoveTimes{snapshot.costs().move_time(move.from, move.to, move.bytes),
                                    snapshot.costs().stall_time(move.from, move.to, move.bytes)};
-    path_.note_decision(move.number, decide(std::move(decision)));
+    path_.note_decision(move.number, journal_.add(std::move(decision)));
   }
-}
-
-Decision Scheduler::decision_of(DecisionKind kind, const AcceptedMove& move) const {
-  Decision decision = decision_of(kind, move.chunk);
-  decision.from = roster_.location_of(move.from);
-  decision.to = roster_.location_of(move.to);
-  return decision;
 }
 
 /// `take_ended` sees a group when all of it has moved, and groups are small.
-void Scheduler::start_ready() {
-  if (limits_.dry_run) {
-    for (const MoveNumber number : path_.waiting()) give_up(number, "dry run");
-  }
-  if (paused_ || !path_.has_waiting()) return;
+void ScheduledMoves::start_ready() {
   std::vector<MoveGroup> groups;
   std::exception_ptr failure;
   const auto attempt = [&](auto&& step) {
@@ -75,21 +75,20 @@ void Scheduler::start_ready() {
       if (!failure) failure = std::current_exception();
     }
   };
-  attempt([&]() VMART_NO_THREAD_ANALYSIS {
+  attempt([&] {
     const std::vector<MoveNumber> ready = path_.ready();
     running_.reserve(running_.size() + ready.size());
     path_.take(ready, groups);
   });
   // These have begun: whatever fails, each is kept until it has ended.
   for (MoveGroup& group : groups) {
-    attempt([&]() VMART_NO_THREAD_ANALYSIS { submit(Running(std::move(group))); });
+    attempt([&] { submit(Running(std::move(group))); });
   }
   if (failure) std::rethrow_exception(failure);
-  take_ended();  // Those that the mover refused.
 }
 
 /// Requires: `running_` has room for it. Whatever it throws, the group is there.
-void Scheduler::submit(Running group) {
+void ScheduledMoves::submit(Running group) {
   group.started = clock_.now();
   const ChunkRow& row = path_.snapshot().chunk(group.moves.front().chunk);
   group.first_slot = row.slot;
@@ -101,18 +100,20 @@ void Scheduler::submit(Running group) {
   running_.push_back(std::move(group));
   const Running& kept = running_.back();
   if (!kept.task) return;
-  stats_.moves_started += kept.moves.size();
-  for (const AcceptedMove& move : kept.moves) decide(decision_of(DecisionKind::started, move));
+  started_ += kept.moves.size();
+  for (const AcceptedMove& move : kept.moves) {
+    journal_.add(journal_.about(DecisionKind::started, move));
+  }
 }
 
 /// Gives it a task, or says why it has none.
-void Scheduler::ask_mover(Running& group) noexcept {
+void ScheduledMoves::ask_mover(Running& group) noexcept {
   try {
     const std::shared_ptr<Allocation> allocation = group.allocation.lock();
     if (!allocation || allocation->being_freed) {
       group.refused = "it is being freed";
     } else if (group.refused = allocation->why_pinned(); group.refused.empty()) {
-      if (!ground_.mover.attached().any(group.begin)) {
+      if (!mover_.attached().any(group.begin)) {
         group.refused = "no attached stream may use it";
         return;
       }
@@ -124,9 +125,9 @@ void Scheduler::ask_mover(Running& group) noexcept {
       terms.keeps_copy = group.moves.front().keep_copy;
       terms.by_policy = true;
       terms.choice = PlaceChoice::runtime;
-      group.task = ground_.mover.submit(allocation,
-                                        {group.first_slot, group.first_slot + group.moves.size()},
-                                        roster_.location_of(group.to), options, terms);
+      group.task =
+          mover_.submit(allocation, {group.first_slot, group.first_slot + group.moves.size()},
+                        roster_.location_of(group.to), options, terms);
       // Where nobody wakes the scheduler, the next drain sees that it has ended.
       group.task->on_done([inbox = inbox_] { inbox->wake(); });
     }
@@ -138,9 +139,8 @@ void Scheduler::ask_mover(Running& group) noexcept {
   }
 }
 
-// --- From moves to what is so
-
-void Scheduler::take_ended() {
+bool ScheduledMoves::take_ended() {
+  bool any = false;
   for (std::size_t i = 0; i < running_.size();) {
     if (running_[i].task && !running_[i].task->done()) {
       ++i;
@@ -148,20 +148,22 @@ void Scheduler::take_ended() {
     }
     end(running_[i]);  // If it throws, it goes on where it was, the next time.
     running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
+    any = true;
   }
+  return any;
 }
 
 /// The mover did not take it.
-void Scheduler::end_refused(Running& group) {
+void ScheduledMoves::end_refused(Running& group) {
   for (; group.ended < group.moves.size(); ++group.ended) {
-    Decision decision = decision_of(DecisionKind::not_moved, group.moves[group.ended]);
+    Decision decision = journal_.about(DecisionKind::not_moved, group.moves[group.ended]);
     decision.reason = group.refused;
-    decide(std::move(decision));
+    journal_.add(std::move(decision));
     end_move(group, group.ended, false, {});
   }
 }
 
-void Scheduler::end(Running& group) {
+void ScheduledMoves::end(Running& group) {
   if (!group.task) return end_refused(group);
   const MigrationReport report = group.task->report();
   const std::shared_ptr<Allocation> allocation = group.allocation.lock();
@@ -178,57 +180,63 @@ void Scheduler::end(Running& group) {
     const bool moved =
         allocation && !allocation->being_freed && allocation->home(group.first_slot + i) == to;
     const AcceptedMove& move = group.moves[i];
-    Decision decision = decision_of(moved ? DecisionKind::moved : DecisionKind::not_moved, move);
+    Decision decision = journal_.about(moved ? DecisionKind::moved : DecisionKind::not_moved, move);
     decision.began = group.started;
     decision.ended = clock_.now();
     const auto chunks = static_cast<int>(group.moves.size());
     decision.happened = MoveTimes{move_time(report) / chunks, report.stall.max};
     if (!moved) decision.reason = why;
-    decide(std::move(decision));
+    journal_.add(std::move(decision));
     end_move(group, i, moved, report);
-    ++(moved ? stats_.moves_done : stats_.moves_failed);
+    ++(moved ? done_ : failed_);
   }
   // Only what is uncorrected teaches, only moves by themselves, and only those that copied.
   if (report.bytes_remapped == 0) {
     predictions_.add_move(costs_, group.from, group.to, report);
     path_.books().costs() = predictions_.corrected(costs_);
   }
-  move_ended_.notify_all();
 }
 
-void Scheduler::end_move(const Running& group, std::size_t which, bool moved,
-                         const MigrationReport& report) {
+void ScheduledMoves::end_move(const Running& group, std::size_t which, bool moved,
+                              const MigrationReport& report) {
   const AcceptedMove& move = group.moves[which];
   path_.end(move, moved, move_time(report) / static_cast<int>(group.moves.size()),
             report.stall.max);
-  if (ground_.recording != nullptr) {
-    const ChunkRow& row = path_.snapshot().chunk(move.chunk);
-    RecordedMove record;
-    record.start = group.started;
-    record.end = clock_.now();
-    record.stall = report.stall.max;
-    record.allocation = row.allocation;
-    record.bytes = move.bytes;
-    record.decision = group.decisions[which];
-    record.slot = row.slot;
-    record.from = move.from;
-    record.to = move.to;
-    record.moved = moved;
-    try {
-      ground_.recording->add(record);
-    } catch (const std::bad_alloc&) {  // The recording lacks it; the books do not.
-    }
-  }
+  RecordedMove record;
+  record.start = group.started;
+  record.end = clock_.now();
+  record.stall = report.stall.max;
+  record.bytes = move.bytes;
+  record.decision = group.decisions[which];
+  record.from = move.from;
+  record.to = move.to;
+  record.moved = moved;
+  journal_.record_move(record, move.chunk);
 }
 
-/// A move that was accepted and is not made.
-void Scheduler::give_up(MoveNumber number, const std::string& why) {
+void ScheduledMoves::count_in(SchedulerStats& stats) const {
+  stats.moves_wanted = wanted_;
+  stats.moves_refused = refused_;
+  stats.moves_started = started_;
+  stats.moves_done = done_;
+  stats.moves_failed = failed_;
+  stats.prediction_error = predictions_.total(Foretold::move).median_error;
+}
+
+void ScheduledMoves::give_up(MoveNumber number, const std::string& why) {
   const AcceptedMove* move = path_.find_waiting(number);
   if (move == nullptr) return;
-  Decision decision = decision_of(DecisionKind::not_moved, *move);
+  Decision decision = journal_.about(DecisionKind::not_moved, *move);
   decision.reason = why;
-  decide(std::move(decision));
+  journal_.add(std::move(decision));
   path_.give_up(number);
+}
+
+void ScheduledMoves::cancel_awaited_from(PlaceId at) {
+  for (const Running& group : running_) {
+    if (group.task && group.from == at && group.moves.front().victim && !group.goes_last())
+      group.task->cancel();
+  }
 }
 
 }  // namespace vma

@@ -1,0 +1,69 @@
+#pragma once
+
+#include "base/clock.hpp"
+#include "base/executor.hpp"
+#include "placement/deciding/decision_path.hpp"
+#include "placement/deciding/policy_failures.hpp"
+#include "scheduling/decision_journal.hpp"
+#include "scheduling/policy_runner.hpp"
+
+#include <vma/policy.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace vma {
+
+/// Makes a policy from its name and parameters. Throws: Error{invalid_argument}.
+using PolicyMaker = std::function<std::unique_ptr<Policy>(const std::string&)>;
+
+/// The policy that a scheduler asks: runs its calls, counts its failures, and replaces it if it
+/// fails too often or does not return. The scheduler's, one thread at a time.
+class InstalledPolicy {
+ public:
+  /// `limit`: how long one call may take. No policy is installed at first. All live longer.
+  InstalledPolicy(Executor& executor, const Clock& clock, std::chrono::nanoseconds limit,
+                  const PolicyFailureLimits& failures, PolicyMaker make, DecisionPath& path,
+                  DecisionJournal& journal);
+
+  /// A policy that a person or program asks for. Throws: what the maker throws; then the former one
+  /// stays.
+  void set(const std::string& text);
+  /// False if the policy produced no plan. What it reads stays as it is until it returns, whenever
+  /// that is. Blocks: until it returns, for at most the limit.
+  bool ask(PolicyEntry entry, DecisionPath::PolicyCall call, Plan& plan);
+  /// A policy that overran may read its books for ever, so the scheduler goes on with a copy: to be
+  /// called before the books are written. Throws: std::bad_alloc; then nobody may write to them.
+  void leave_books_to_lost_one();
+  /// Calls that failed.
+  std::uint64_t failures() const noexcept { return failed_calls_; }
+
+ private:
+  void install(const std::string& text, const std::string& why);
+  void count_failure(PolicyEntry entry, bool lost) noexcept;
+  void failed(const std::string& why);
+  void replace_failed();
+  void forget_failures() noexcept;
+  void log_failure(const std::string& why) noexcept;
+
+  Executor& executor_;
+  const Clock& clock_;
+  const std::chrono::nanoseconds limit_;
+  const PolicyMaker make_;
+  DecisionPath& path_;
+  DecisionJournal& journal_;  // Has its name.
+  std::unique_ptr<PolicyRunner> runner_;
+  PolicyFailures failures_;
+  PolicyFailures::Replacement due_ = PolicyFailures::Replacement::none;
+  std::uint64_t failed_calls_ = 0;
+  bool books_shared_ = false;  // With a policy that overran.
+  SteadyClock wall_clock_;
+  std::optional<TimePoint> failure_logged_;  // By `wall_clock_`.
+  std::uint64_t failures_not_logged_ = 0;
+};
+
+}  // namespace vma

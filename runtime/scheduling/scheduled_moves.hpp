@@ -1,0 +1,86 @@
+#pragma once
+
+#include "migrate/moves/migration_task.hpp"
+#include "migrate/moves/mover.hpp"
+#include "placement/deciding/decision_path.hpp"
+#include "scheduling/chunk_roster.hpp"
+#include "scheduling/decision_journal.hpp"
+#include "scheduling/prediction_log.hpp"
+#include "scheduling/scheduler_inbox.hpp"
+
+#include <vma/migration.hpp>
+#include <vma/scheduler.hpp>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace vma {
+
+/// The moves of a scheduler, from a policy's plan to their ends: has plans accepted or refused,
+/// hands moves that may begin to the mover, tells the books how each ended, and learns how well it
+/// was predicted. The scheduler's, one thread at a time.
+class ScheduledMoves {
+ public:
+  /// All live longer. `inbox` is woken when a move has ended.
+  ScheduledMoves(Mover& mover, const Clock& clock, const ChunkRoster& roster, DecisionPath& path,
+                 DecisionJournal& journal, std::shared_ptr<SchedulerInbox> inbox,
+                 MachineCosts costs);
+
+  /// The moves of a plan wait until they may begin, or are refused. `awaited`: somebody waits for
+  /// the room that the plan makes. Throws: std::bad_alloc.
+  void accept(const Plan& plan, bool awaited = false);
+  /// Those that are ready begin. Throws: what one of them failed with; the others have begun, and
+  /// each that has begun is kept until it has ended.
+  void start_ready();
+  /// The books know the moves that have ended. False if none has. Throws: std::bad_alloc; the rest
+  /// is taken the next time.
+  bool take_ended();
+  /// A move that was accepted is not made.
+  void give_up(MoveNumber number, const std::string& why);
+  /// Cancels moves that make room at `at` for somebody who waits.
+  void cancel_awaited_from(PlaceId at);
+
+  /// Whether none is with the mover.
+  bool empty() const noexcept { return running_.empty(); }
+  bool any_of(Address begin) const noexcept;
+  /// What became of the moves so far.
+  void count_in(SchedulerStats& stats) const;
+
+ private:
+  /// A group that is with the mover.
+  struct Running : MoveGroup {
+    explicit Running(MoveGroup&& group) noexcept : MoveGroup(std::move(group)) {}
+    bool goes_last() const noexcept { return moves.front().goes_last; }
+
+    std::shared_ptr<MigrationTask> task;
+    std::weak_ptr<Allocation> allocation;
+    Address begin{};
+    std::size_t first_slot = 0;
+    Time started{0};
+    std::string refused;    // Why it has no task.
+    std::size_t ended = 0;  // Of its moves, in order: what runs out of memory goes on later.
+  };
+
+  void submit(Running group);
+  void ask_mover(Running& group) noexcept;
+  void end(Running& group);
+  void end_refused(Running& group);
+  void end_move(const Running& group, std::size_t which, bool moved, const MigrationReport& report);
+
+  Mover& mover_;
+  const Clock& clock_;
+  const ChunkRoster& roster_;
+  DecisionPath& path_;
+  DecisionJournal& journal_;
+  const std::shared_ptr<SchedulerInbox> inbox_;  // A migration's callback may come late.
+  const MachineCosts costs_;  // Uncorrected; what decisions stand on is in the books.
+  std::vector<Running> running_;
+  PredictionLog predictions_;
+  std::uint64_t wanted_ = 0, started_ = 0, done_ = 0, failed_ = 0;
+  std::map<std::string, std::uint64_t> refused_;  // By reason.
+};
+
+}  // namespace vma

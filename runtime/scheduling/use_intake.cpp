@@ -1,0 +1,69 @@
+#include "scheduling/use_intake.hpp"
+
+#include <algorithm>
+
+namespace vma {
+namespace {
+
+constexpr std::size_t uses_at_once = 65'536;
+
+}  // namespace
+
+UseIntake::UseIntake(UseLog& log, Memory& memory, const ChunkRoster& roster, DecisionPath& path,
+                     DecisionJournal& journal)
+    : log_(log),
+      roster_(roster),
+      path_(path),
+      journal_(journal),
+      summary_(memory.registry(), memory.topology()) {}
+
+std::uint64_t UseIntake::uses_unknown() const noexcept {
+  return summary_.ignored().unknown_uses + summary_.ignored().bad_uses;
+}
+
+void UseIntake::take_uses(std::vector<UseEvent>& events) {
+  while (true) {
+    raw_uses_.clear();
+    log_.drain(raw_uses_, uses_at_once);
+    if (raw_uses_.empty()) break;
+    uses_ += raw_uses_.size();
+    summary_.add(raw_uses_);
+    journal_.record_uses(raw_uses_);
+    if (raw_uses_.size() < uses_at_once) break;  // What comes meanwhile is for the next time.
+  }
+  for (const UseSummary::Row& row : summary_.rows()) {
+    const ChunkRoster::Entry* entry = roster_.find(row.begin);
+    if (entry == nullptr || row.slot >= entry->slots) continue;  // Freed since.
+    const ChunkId chunk = entry->chunk(row.slot);
+    if (path_.snapshot().chunk(chunk).dropped) continue;  // Nothing can have used it.
+    const PlaceId device = roster_.place_of(gpu(index(row.device)));
+    events.push_back({chunk, device, row.bytes_read, row.bytes_written, nullptr});
+  }
+  path_.fold_uses(events);
+  summary_.clear();
+}
+
+void UseIntake::take_hints(std::vector<UseEvent>& events) {
+  std::vector<AdvisedRange> advised;
+  log_.drain_hints(advised);
+  for (const AdvisedRange& range : advised) {
+    const ChunkRoster::Entry* entry = roster_.around(range.address);
+    if (entry == nullptr) continue;
+    ++hints_;
+    journal_.record_hint(range, *entry);
+    Hint hint = range.hint;
+    // From now on, but not past the end of time.
+    if (hint.next_use) *hint.next_use += std::min(range.at, Time::max() - *hint.next_use);
+    if (hint.until) *hint.until += std::min(range.at, Time::max() - *hint.until);
+    const std::uint64_t begin = range.address - entry->begin;
+    const std::uint64_t end = std::min(begin + range.bytes, entry->size_bytes);
+    for (std::uint64_t slot = begin / entry->chunk_bytes; slot * entry->chunk_bytes < end; ++slot) {
+      const ChunkId chunk = entry->chunk(slot);
+      if (path_.snapshot().chunk(chunk).dropped) continue;  // As a use of it.
+      path_.books().hinted(chunk, hint);
+      events.push_back({chunk, roster_.place_of(hint.device), 0, 0, nullptr});
+    }
+  }
+}
+
+}  // namespace vma

@@ -1,0 +1,46 @@
+#pragma once
+
+#include "memory/memory.hpp"
+#include "placement/deciding/decision_path.hpp"
+#include "scheduling/chunk_roster.hpp"
+#include "scheduling/decision_journal.hpp"
+#include "telemetry/use_log.hpp"
+#include "telemetry/use_summary.hpp"
+
+#include <vma/policy.hpp>
+
+#include <cstdint>
+#include <vector>
+
+namespace vma {
+
+/// Brings what programs report, uses and hints, into the books of a scheduler and its recording.
+/// The scheduler's, one thread at a time.
+class UseIntake {
+ public:
+  /// All live longer.
+  UseIntake(UseLog& log, Memory& memory, const ChunkRoster& roster, DecisionPath& path,
+            DecisionJournal& journal);
+
+  /// Appends the uses since the last time, one of each chunk by each GPU. Requires: `events` is
+  /// empty.
+  void take_uses(std::vector<UseEvent>& events);
+  /// Appends the hints since the last time, one event a chunk.
+  void take_hints(std::vector<UseEvent>& events);
+
+  std::uint64_t uses() const noexcept { return uses_; }
+  std::uint64_t hints() const noexcept { return hints_; }
+  /// Uses of memory that is not the runtime's or was freed.
+  std::uint64_t uses_unknown() const noexcept;
+
+ private:
+  UseLog& log_;
+  const ChunkRoster& roster_;
+  DecisionPath& path_;
+  DecisionJournal& journal_;
+  UseSummary summary_;
+  std::vector<LoggedUse> raw_uses_;
+  std::uint64_t uses_ = 0, hints_ = 0;
+};
+
+}  // namespace vma
