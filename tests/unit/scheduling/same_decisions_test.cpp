@@ -10,11 +10,13 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,7 +24,7 @@
 namespace vma {
 namespace {
 
-constexpr std::uint32_t cold_chunks = 8, hot_chunks = 8;
+constexpr std::uint32_t cold_chunks = 8, hot_chunks = 8, new_chunks = 3;
 constexpr std::uint64_t chunk_bytes = SchedulerRig::chunk_bytes;
 constexpr PlaceId gpu_0{0};
 
@@ -58,6 +60,11 @@ class NotesAll : public Policy {
     seen_->told.push_back(fmt::format("{} from {} to {}: {}", index(result.chunk),
                                       index(result.from), index(result.to), result.moved));
   }
+  void on_alloc(const AllocRequest& request, const Snapshot&, std::span<PlaceId> places) override {
+    seen_->told.push_back(
+        fmt::format("{} bytes for {}, {}", request.bytes, index(request.device), request.tag));
+    for (const PlaceId at : places) seen_->told.push_back(fmt::format("at {}", index(at)));
+  }
   void on_gone(ChunkId chunk) override {
     seen_->told.push_back(fmt::format("gone {}", index(chunk)));
   }
@@ -87,6 +94,11 @@ Log of_runtime(const Seen& seen) {
   for (const std::uint32_t chunk : used_chunks) rig.use(words, chunk, 0);
   rig.step();
   rig.use(words, 0, 0);  // Nothing is done about it so soon; what has ended is told before.
+  rig.step();
+  void* const later = rig.runtime().alloc(new_chunks * chunk_bytes, {chunk_bytes, "later"});
+  rig.step();
+  rig.runtime().free(later);
+  rig.use(words, 1, 0);
   rig.step();
   Log log;
   log.told = seen->told;
@@ -130,6 +142,16 @@ Log of_replay(const Seen& machine) {
   step();
   use(0);
   step();
+  const std::vector<std::uint64_t> sizes(new_chunks, chunk_bytes);
+  const std::vector<PlaceId> homes =
+      scheduler.place({new_chunks * chunk_bytes, chunk_bytes, gpu_0, "later"}, sizes);
+  std::vector<ChunkTables::NewChunk> later;
+  for (const PlaceId home : homes) later.push_back({chunk_bytes, home});
+  const ChunkId first = scheduler.tables().add(2, "later", later);
+  step();
+  scheduler.remove(first, new_chunks);
+  use(1);
+  step();
   log.told = seen->told;
   log.refused = scheduler.counters().moves_refused;
   return log;
@@ -142,6 +164,7 @@ TEST(SameDecisions, OfARuntimeAndAReplayThatAreToldTheSame) {
   const Log replay = of_replay(seen);
   EXPECT_EQ(runtime.started.size(), cold_chunks + hot_chunks);
   EXPECT_EQ(runtime.told, replay.told);
+  EXPECT_TRUE(std::ranges::count(runtime.told, fmt::format("gone {}", cold_chunks + hot_chunks)));
   EXPECT_EQ(runtime.started, replay.started);
   EXPECT_EQ(runtime.refused, replay.refused);
 }
