@@ -4,10 +4,6 @@
 
 #include <cstdint>
 
-#if defined(__x86_64__)
-#include <x86intrin.h>
-#endif
-
 namespace vma {
 
 /// Stamps events for a clock, by the processor's counter where that counts at one rate on all cores
@@ -39,7 +35,7 @@ class TickClock {
   };
   static std::int64_t read_counter() noexcept {
 #if defined(__x86_64__)
-    return static_cast<std::int64_t>(__rdtsc());
+    return static_cast<std::int64_t>(__builtin_ia32_rdtsc());
 #elif defined(__aarch64__)
     std::uint64_t ticks = 0;
     asm volatile("mrs %0, cntvct_el0" : "=r"(ticks));

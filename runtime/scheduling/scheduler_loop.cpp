@@ -5,7 +5,9 @@
 #include "base/log.hpp"
 #include "base/process_exit.hpp"
 
+#include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/system/error_code.hpp>
 
 #include <algorithm>
@@ -23,15 +25,28 @@ constexpr int quiet_factor = 10;
 /// After a failure, before the thread goes on.
 constexpr std::chrono::milliseconds failure_pause(10);
 
-boost::asio::steady_timer::duration of_timer(std::chrono::nanoseconds time) {
-  return std::chrono::duration_cast<boost::asio::steady_timer::duration>(time);
+asio::steady_timer::duration of_timer(std::chrono::nanoseconds time) {
+  return std::chrono::duration_cast<asio::steady_timer::duration>(time);
 }
 
 }  // namespace
 
+struct SchedulerLoop::Timers {
+  asio::io_context context{1};
+  asio::steady_timer drain{context}, tick{context};
+};
+
 SchedulerLoop::SchedulerLoop(Driver& driver, Scheduler& scheduler, std::chrono::nanoseconds drain,
                              std::chrono::nanoseconds tick)
-    : driver_(driver), scheduler_(scheduler), drain_(drain), tick_(tick) {}
+    : driver_(driver),
+      scheduler_(scheduler),
+      drain_(drain),
+      tick_(tick),
+      timers_(std::make_unique<Timers>()) {}
+
+asio::io_context& SchedulerLoop::context() noexcept {
+  return timers_->context;
+}
 
 void SchedulerLoop::start(std::function<void()> drained) {
   drained_ = std::move(drained);
@@ -47,7 +62,7 @@ SchedulerLoop::~SchedulerLoop() {
 void SchedulerLoop::stop() noexcept {
   if (!task_) return;
   scheduler_.wake_with({});
-  context_.stop();
+  timers_->context.stop();
   task_->join();
   task_.reset();
 }
@@ -55,7 +70,7 @@ void SchedulerLoop::stop() noexcept {
 void SchedulerLoop::wake() noexcept {
   if (woken_.exchange(true)) return;
   try {
-    asio::post(context_, [this] { drain_timer_.cancel(); });
+    asio::post(timers_->context, [this] { timers_->drain.cancel(); });
   } catch (const std::exception&) {  // No memory: the timer sees to it.
     woken_ = false;
   }
@@ -65,15 +80,15 @@ void SchedulerLoop::wake() noexcept {
 /// that has none for that reason gets a new one. Handlers, not coroutines: where a wait finds no
 /// memory, Asio destroys the coroutine that wanted to wait.
 void SchedulerLoop::run() noexcept {
-  while (!context_.stopped()) {
+  while (!timers_->context.stopped()) {
     try {
       if (!drain_waits_) wait_to_drain();
       if (!tick_waits_) wait_to_tick();
-      context_.run();
+      timers_->context.run();
     } catch (const std::exception& error) {
       log(LogLevel::error, "the scheduler's thread continues after an error: {}", error.what());
       boost::system::error_code ignored;
-      asio::steady_timer(context_, failure_pause).wait(ignored);
+      asio::steady_timer(timers_->context, failure_pause).wait(ignored);
     }
   }
 }
@@ -83,8 +98,8 @@ void SchedulerLoop::wait_to_drain() {
   const auto pause = woken_.exchange(false) ? std::chrono::nanoseconds(0)
                      : quiet_ < quiet_after ? drain_
                                             : drain_ * quiet_factor;
-  drain_timer_.expires_after(of_timer(pause));
-  drain_timer_.async_wait([this](const boost::system::error_code&) {
+  timers_->drain.expires_after(of_timer(pause));
+  timers_->drain.async_wait([this](const boost::system::error_code&) {
     drain_waits_ = false;
     drain();
     wait_to_drain();
@@ -95,9 +110,9 @@ void SchedulerLoop::wait_to_drain() {
 void SchedulerLoop::wait_to_tick() {
   // One that comes late is not made up for.
   next_tick_ = std::max(next_tick_ + of_timer(tick_), asio::steady_timer::clock_type::now());
-  tick_timer_.expires_at(next_tick_);
+  timers_->tick.expires_at(next_tick_);
   const TimePoint begin = driver_.clock().now();
-  tick_timer_.async_wait([this, begin](const boost::system::error_code&) {
+  timers_->tick.async_wait([this, begin](const boost::system::error_code&) {
     tick_waits_ = false;
     tick(begin);
     wait_to_tick();

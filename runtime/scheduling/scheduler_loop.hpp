@@ -3,13 +3,14 @@
 #include "base/executor.hpp"
 #include "driver/driver.hpp"
 
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
-
 #include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
+
+namespace boost::asio {
+class io_context;
+}
 
 namespace vma {
 
@@ -28,13 +29,15 @@ class SchedulerLoop {
   void start(std::function<void()> drained);
 
   /// For what else lives on the thread. Requires: handlers do not block for long.
-  boost::asio::io_context& context() noexcept { return context_; }
+  boost::asio::io_context& context() noexcept;
   /// Has the thread drain as soon as it can. Any thread; never blocks.
   void wake() noexcept;
   /// Ends the thread. Blocks: until what runs on it has returned.
   void stop() noexcept;
 
  private:
+  struct Timers;  // Asio's; every user of the runtime's parts would compile it with them.
+
   void run() noexcept;
   void wait_to_drain();
   void wait_to_tick();
@@ -45,13 +48,12 @@ class SchedulerLoop {
   Scheduler& scheduler_;
   std::function<void()> drained_;  // Constant once started.
   const std::chrono::nanoseconds drain_, tick_;
-  boost::asio::io_context context_{1};
-  boost::asio::steady_timer drain_timer_{context_}, tick_timer_{context_};
+  const std::unique_ptr<Timers> timers_;
   std::atomic<bool> woken_{false};
   // The thread's own:
   bool drain_waits_ = false, tick_waits_ = false;  // A timer has its handler.
   int quiet_ = 0;                                  // Drains that found nothing, one after another.
-  boost::asio::steady_timer::time_point next_tick_;
+  std::chrono::steady_clock::time_point next_tick_;
   std::unique_ptr<Task> task_;
 };
 
