@@ -9,7 +9,6 @@
 #include "base/process_exit.hpp"
 #include "base/units.hpp"
 #include "machine/machine_file.hpp"
-#include "memory/move_claim.hpp"
 #include "sim/sim_driver.hpp"
 #ifdef VMART_HAS_CUDA
 #include "driver/cuda_driver.hpp"
@@ -160,37 +159,6 @@ void Runtime::free_async(void* pointer, Stream stream) {
   if (ProcessExit::begun()) return ProcessExit::hold_back();
   const RuntimeParts::Entry entry(*parts_, "vma::free_async");
   entry->memory.free_async(address_of(pointer), entry->launcher.bind(stream));
-}
-
-MigrationReport Runtime::migrate(void* pointer, Location to, const MigrateOptions& options) {
-  std::size_t bytes = 0;
-  {
-    const RuntimeParts::Entry entry(*parts_, "vma::migrate");
-    bytes = entry->memory.require(pointer, "vma::migrate")->size_bytes();
-  }
-  return migrate(pointer, 0, bytes, to, options);
-}
-
-MigrationReport Runtime::migrate(void* pointer, std::size_t offset, std::size_t bytes, Location to,
-                                 const MigrateOptions& options) {
-  constexpr const char* call = "vma::migrate";
-  if (options.scope == StopScope::attached) {
-    return migrate_async(pointer, offset, bytes, to, options).wait();
-  }
-  const RuntimeParts::Entry entry(*parts_, call);
-  entry->topology.require(to, call);
-  if (options.mode == Mode::live) {
-    throw Error(ErrorKind::unsupported, call,
-                "the synchronous call holds contexts and moves stopped; set StopScope::attached to "
-                "move live");
-  }
-  check_options(options, call);
-  const std::shared_ptr<Allocation> allocation = entry->memory.require(pointer, call);
-  const SlotRange range = slots_of(*allocation, offset, bytes, call);
-  check_usable(*allocation, call);
-  check_no_hook(*allocation, call);
-  const MoveClaim claim = MoveClaim::take(allocation);
-  return entry->mover.move(*allocation, range, to, options);
 }
 
 std::vector<Extent> Runtime::where(const void* pointer) const {

@@ -119,7 +119,7 @@ TEST_F(BadInput, ModesThatTheSynchronousCallHasNot) {
   refuse(ErrorKind::unsupported, "vma::migrate", [&] { runtime_.migrate(pointer, gpu(1), live); });
   MigrateOptions attached;
   attached.scope = StopScope::attached;
-  refuse(ErrorKind::invalid_argument, "vma::migrate_async",
+  refuse(ErrorKind::invalid_argument, "vma::migrate",
          [&] { runtime_.migrate(pointer, gpu(1), attached); });
 }
 

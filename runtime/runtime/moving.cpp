@@ -1,13 +1,15 @@
+#include <vma/error.hpp>
 #include <vma/runtime.hpp>
 
 #include "runtime/argument_checks.hpp"
 #include "runtime/runtime_parts.hpp"
 
 #include "base/log.hpp"
+#include "memory/move_claim.hpp"
 
-#include <fmt/format.h>
-
+#include <cstddef>
 #include <exception>
+#include <optional>
 #include <utility>
 
 namespace vma {
@@ -18,30 +20,71 @@ BoundStream named(Stream stream) {
   return {{}, StreamHandle{reinterpret_cast<std::uint64_t>(stream)}};
 }
 
+struct ByteRange {
+  std::size_t offset = 0, bytes = 0;
+};
+
+/// Of the whole allocation where no part of it is named.
+SlotRange slots_of(const Allocation& allocation, const std::optional<ByteRange>& part,
+                   const char* call) {
+  if (!part) return {0, allocation.geometry().slots};
+  return slots_of(allocation, part->offset, part->bytes, call);
+}
+
+Migration start_move(RuntimeParts& parts, void* pointer, const std::optional<ByteRange>& part,
+                     Location to, const MigrateOptions& options, const char* call) {
+  const RuntimeParts::Entry entry(parts, call);
+  entry->topology.require(to, call);
+  check_options(options, call);
+  std::shared_ptr<Allocation> allocation = entry->memory.require(pointer, call);
+  const SlotRange range = slots_of(*allocation, part, call);
+  check_background_move(*allocation, entry->mover.attached(), options, call);
+  check_not_dropped(*allocation, range, call);
+  return Migration(entry->mover.submit(std::move(allocation), range, to, options));
+}
+
+MigrationReport move(RuntimeParts& parts, void* pointer, const std::optional<ByteRange>& part,
+                     Location to, const MigrateOptions& options) {
+  constexpr const char* call = "vma::migrate";
+  // Waits outside, so that a shutdown can end the move.
+  if (options.scope == StopScope::attached)
+    return start_move(parts, pointer, part, to, options, call).wait();
+  const RuntimeParts::Entry entry(parts, call);
+  entry->topology.require(to, call);
+  if (options.mode == Mode::live) {
+    throw Error(ErrorKind::unsupported, call,
+                "the synchronous call holds contexts and moves stopped; set StopScope::attached to "
+                "move live");
+  }
+  check_options(options, call);
+  const std::shared_ptr<Allocation> allocation = entry->memory.require(pointer, call);
+  const SlotRange range = slots_of(*allocation, part, call);
+  check_usable(*allocation, call);
+  check_no_hook(*allocation, call);
+  const MoveClaim claim = MoveClaim::take(allocation);
+  return entry->mover.move(*allocation, range, to, options);
+}
+
 }  // namespace
 
 inline namespace v1 {
 
 Migration Runtime::migrate_async(void* pointer, Location to, const MigrateOptions& options) {
-  std::size_t bytes = 0;
-  {
-    const RuntimeParts::Entry entry(*parts_, "vma::migrate_async");
-    bytes = entry->memory.require(pointer, "vma::migrate_async")->size_bytes();
-  }
-  return migrate_async(pointer, 0, bytes, to, options);
+  return start_move(*parts_, pointer, std::nullopt, to, options, "vma::migrate_async");
 }
 
 Migration Runtime::migrate_async(void* pointer, std::size_t offset, std::size_t bytes, Location to,
                                  const MigrateOptions& options) {
-  constexpr const char* call = "vma::migrate_async";
-  const RuntimeParts::Entry entry(*parts_, call);
-  entry->topology.require(to, call);
-  check_options(options, call);
-  std::shared_ptr<Allocation> allocation = entry->memory.require(pointer, call);
-  const SlotRange range = slots_of(*allocation, offset, bytes, call);
-  check_background_move(*allocation, entry->mover.attached(), options, call);
-  check_not_dropped(*allocation, range, call);
-  return Migration(entry->mover.submit(std::move(allocation), range, to, options));
+  return start_move(*parts_, pointer, ByteRange{offset, bytes}, to, options, "vma::migrate_async");
+}
+
+MigrationReport Runtime::migrate(void* pointer, Location to, const MigrateOptions& options) {
+  return move(*parts_, pointer, std::nullopt, to, options);
+}
+
+MigrationReport Runtime::migrate(void* pointer, std::size_t offset, std::size_t bytes, Location to,
+                                 const MigrateOptions& options) {
+  return move(*parts_, pointer, ByteRange{offset, bytes}, to, options);
 }
 
 void Runtime::attach(Stream stream, StreamWork work) {
