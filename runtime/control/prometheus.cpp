@@ -145,7 +145,7 @@ void loads(Page& page, const GpuLoads& loads) {
   load(page, "gpu_pcie_received_bytes_per_second", "By the GPU.", loads, &GpuLoad::pcie_received);
 }
 
-void runtime(Page& page, const RuntimeStats& stats) {
+void runtime_figures(Page& page, const RuntimeStats& stats) {
   places(page, stats);
   loads(page, stats.loads);
   const auto value = [](std::size_t count) { return static_cast<double>(count); };
@@ -179,7 +179,7 @@ void runtime(Page& page, const RuntimeStats& stats) {
   durations(page, "stall_seconds", "From the last arrival until work continues.", stats.stall);
 }
 
-void scheduler(Page& page, const SchedulerCounters& counters) {
+void scheduler_figures(Page& page, const SchedulerCounters& counters) {
   const auto value = [](std::uint64_t count) { return static_cast<double>(count); };
   page.counter("scheduler_ticks_total", "Ticks.", value(counters.ticks));
   page.counter("scheduler_ticks_late_total", "Ticks that started more than a period late.",
@@ -211,8 +211,8 @@ void scheduler(Page& page, const SchedulerCounters& counters) {
 
 std::string prometheus_text(const ControlStats& stats) {
   Page page;
-  runtime(page, stats.runtime);
-  scheduler(page, stats.scheduler);
+  runtime_figures(page, stats.runtime);
+  scheduler_figures(page, stats.scheduler);
   return std::move(page).take();
 }
 

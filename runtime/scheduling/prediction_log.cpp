@@ -16,7 +16,7 @@ namespace vma {
 namespace {
 
 constexpr double least_error = 1e-3, most_error = 1e2;
-constexpr int bins = 236;  // Five decades in steps of 5 %.
+constexpr int error_bins = 236;  // Five decades in steps of 5 %.
 
 }  // namespace
 
@@ -25,7 +25,7 @@ struct PredictionLog::Route {
   using Counts = boost::histogram::dense_storage<std::uint32_t>;
 
   boost::histogram::histogram<std::tuple<Axis>, Counts> errors =
-      boost::histogram::make_histogram_with(Counts(), Axis(bins, least_error, most_error));
+      boost::histogram::make_histogram_with(Counts(), Axis(error_bins, least_error, most_error));
   std::uint64_t count = 0;
   double sum = 0;  // Of the signed errors.
   double factor = 1;
@@ -46,7 +46,7 @@ struct PredictionLog::Route {
   double quantile(double share) const {
     const double rank = std::max(1.0, std::ceil(share * static_cast<double>(count)));
     double below = 0;
-    for (int bin = -1; bin < bins; ++bin) {
+    for (int bin = -1; bin < error_bins; ++bin) {
       below += static_cast<double>(errors.at(bin));
       if (below >= rank) return bin < 0 ? 0 : errors.axis(0).value(bin + 0.5);
     }

@@ -20,7 +20,7 @@ namespace {
 using std::chrono::nanoseconds;
 
 constexpr double shortest_ns = 1e3, longest_ns = 1e10;
-constexpr int bins = 330;  // Seven decades in steps of 5 %.
+constexpr int duration_bins = 330;  // Seven decades in steps of 5 %.
 
 /// Durations in bins that grow with the duration; those outside are counted at both ends.
 class Durations {
@@ -45,7 +45,7 @@ class Durations {
     if (count_ == 0) return nanoseconds(0);
     const auto rank = std::max(1.0, std::ceil(share * static_cast<double>(count_)));
     double below = 0;
-    for (int bin = -1; bin < bins; ++bin) {
+    for (int bin = -1; bin < duration_bins; ++bin) {
       below += static_cast<double>(histogram_.at(bin));
       if (below >= rank) return std::min(max_, middle(bin));
     }
@@ -62,7 +62,7 @@ class Durations {
   using Counts = boost::histogram::dense_storage<std::uint64_t>;
 
   boost::histogram::histogram<std::tuple<Axis>, Counts> histogram_ =
-      boost::histogram::make_histogram_with(Counts(), Axis(bins, shortest_ns, longest_ns));
+      boost::histogram::make_histogram_with(Counts(), Axis(duration_bins, shortest_ns, longest_ns));
   std::uint64_t count_ = 0;
   nanoseconds max_{0};
 };
