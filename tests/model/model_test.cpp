@@ -69,14 +69,14 @@ class Model : public testing::TestWithParam<const char*> {};
 TEST_P(Model, OneUserSeesWhatTheMapSays) {
   ModelPlan plan;
   plan.machine = GetParam();
-  play_all(plan, share({8, 600}, 200'000));
+  play_all(plan, share({sampled(8), 600}, 200'000));
 }
 
 TEST_P(Model, ThreeUsersSeeWhatTheirMapsSay) {
   ModelPlan plan;
   plan.machine = GetParam();
   plan.users = 3;
-  play_all(plan, share({8, 600}, 110'000));
+  play_all(plan, share({sampled(8), 600}, 110'000));
 }
 
 TEST_P(Model, ThreeThreadsSeeWhatTheirMapsSay) {
@@ -84,7 +84,7 @@ TEST_P(Model, ThreeThreadsSeeWhatTheirMapsSay) {
   plan.machine = GetParam();
   plan.users = 3;
   plan.threaded = true;
-  play_all(plan, share({6, 600}, 24'000));
+  play_all(plan, share({sampled(6), 600}, 24'000));
 }
 
 INSTANTIATE_TEST_SUITE_P(Machines, Model, testing::Values("test-2", "test-4", "test-islands"),

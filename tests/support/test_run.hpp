@@ -1,5 +1,7 @@
 #pragma once
 
+#include "support/sanitizer.hpp"
+
 #include <cstdint>
 
 namespace vma {
@@ -8,6 +10,11 @@ namespace vma {
 std::uint64_t run_seed();
 /// VMART_LONG=1 asks for everything where a short run takes a sample.
 bool long_run();
+/// How many of `runs` random runs of one kind a test makes: a quarter under a sanitizer, which
+/// takes ten times as long and watches the paths that they take, most of them the same ones.
+constexpr int sampled(int runs) {
+  return under_sanitizer ? (runs + 3) / 4 : runs;
+}
 /// The number that the variable of the environment holds, or `otherwise` where it is not set.
 std::uint64_t number_from_environment(const char* name, std::uint64_t otherwise);
 

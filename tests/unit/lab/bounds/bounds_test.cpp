@@ -168,7 +168,8 @@ class EveryVisit {
 
 TEST(CheapestPaths, AreNotAboveAnyOrderOfUsesAndMoves) {
   std::size_t sharp = 0;
-  for (std::uint64_t seed = run_seed(); seed < run_seed() + 300; ++seed) {
+  constexpr std::uint64_t seeds = sampled(300);
+  for (std::uint64_t seed = run_seed(); seed < run_seed() + seeds; ++seed) {
     AnyInstance any(seed);
     any.capacities(1000);
     any.instance.blocks = 3;
@@ -184,7 +185,7 @@ TEST(CheapestPaths, AreNotAboveAnyOrderOfUsesAndMoves) {
     ASSERT_LE(bound, least + 1e-9) << "seed " << seed;
     sharp += bound > least - 1e-9 ? 1 : 0;
   }
-  EXPECT_GT(sharp, 100u);
+  EXPECT_GT(sharp, seeds / 3);
 }
 
 TEST(PlacementBounds, StandInOrder) {

@@ -126,7 +126,7 @@ class ReplayProperty : public testing::TestWithParam<std::string> {
 
 TEST_P(ReplayProperty, LosesNothingFillsNoPlaceAndIsTheSameEachTime) {
   std::uint64_t moves = 0;
-  for (std::uint64_t seed = run_seed(); seed < run_seed() + 12; ++seed) {
+  for (std::uint64_t seed = run_seed(); seed < run_seed() + sampled(12); ++seed) {
     AnyTrace any(seed);
     const ReplayReport report = run(seed, any);
     ASSERT_EQ(report.allocations_lost, 0u) << "seed " << seed;
@@ -149,7 +149,7 @@ TEST_P(ReplayProperty, LosesNothingFillsNoPlaceAndIsTheSameEachTime) {
 }
 
 TEST_P(ReplayProperty, WindowsSayWhereAllThatLivesLies) {
-  for (std::uint64_t seed = run_seed(); seed < run_seed() + 6; ++seed) {
+  for (std::uint64_t seed = run_seed(); seed < run_seed() + sampled(6); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     AnyTrace any(seed);
     const ReplayReport report = run(seed, any);
@@ -166,7 +166,7 @@ TEST_P(ReplayProperty, WindowsSayWhereAllThatLivesLies) {
 }
 
 TEST_P(ReplayProperty, MetricsAreInTheirBounds) {
-  for (std::uint64_t seed = run_seed(); seed < run_seed() + 6; ++seed) {
+  for (std::uint64_t seed = run_seed(); seed < run_seed() + sampled(6); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     AnyTrace any(seed);
     const ReplayReport report = run(seed, any);

@@ -11,6 +11,7 @@
 #include "placement/policies/latency_balance.hpp"
 #include "placement/policies/lifetime_class.hpp"
 
+#include "support/test_run.hpp"
 #include "unit/placement/policies/policy_rig.hpp"
 
 #include <random>
@@ -93,7 +94,8 @@ TEST_P(AnyUse, PlansCanBeMadeAndSteadyUseEndsInRest) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Policies, AnyUse,
-                         testing::Combine(testing::Range(0, 9), testing::Range(1u, 6u)));
+                         testing::Combine(testing::Range(0, 9),
+                                          testing::Range(1u, 1u + sampled(5))));
 
 }  // namespace
 }  // namespace v1
