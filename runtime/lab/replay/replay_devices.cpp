@@ -1,8 +1,7 @@
-// What the devices of a replay do: accesses, cut where the memory lies elsewhere.
-
-#include "lab/replay/replay.hpp"
+#include "lab/replay/replay_devices.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
 #include <limits>
 #include <utility>
@@ -15,7 +14,35 @@ constexpr std::size_t launched_max = 1024;
 
 }  // namespace
 
-void Replay::begin_next(std::size_t number) {
+ReplayDevices::ReplayDevices(const ReplayMachine& machine, const ReplayOptions& options,
+                             ReplayScheduler& scheduler, LinkTraffic& traffic, ReplayMoves& moves,
+                             ReplayMemory& memory, ReplayAccount& account, const Time& now)
+    : machine_(machine),
+      options_(options),
+      scheduler_(scheduler),
+      traffic_(traffic),
+      moves_(moves),
+      memory_(memory),
+      account_(account),
+      now_(now),
+      devices_(machine.costs.gpus()),
+      loads_(machine.costs.gpus()) {}
+
+bool ReplayDevices::busy() const {
+  return std::ranges::any_of(devices_, &Device::has_work);
+}
+
+void ReplayDevices::take(std::size_t number, const Access& access) {
+  memory_.pin(access.object);
+  ++loads_[number].waiting;
+  loads_[number].bytes += access.all_bytes();
+  devices_[number].queue.push_back(access);
+  // For the processor: by when it begins, others have been looked at.
+  __builtin_prefetch(&scheduler_.snapshot().chunk(memory_.object(access.object).first));
+  begin_next(number);
+}
+
+void ReplayDevices::begin_next(std::size_t number) {
   Device& device = devices_[number];
   device.next = Time::max();
   while (!device.queue.empty()) {
@@ -37,7 +64,7 @@ void Replay::begin_next(std::size_t number) {
 }
 
 /// A kernel begins some time after the one before it.
-Time Replay::ready_at(std::size_t device, const Access& access) const {
+Time ReplayDevices::ready_at(std::size_t device, const Access& access) const {
   const LaunchGaps& gaps = machine_.gaps;
   const Device& own = devices_[device];
   const bool waited =
@@ -47,20 +74,20 @@ Time Replay::ready_at(std::size_t device, const Access& access) const {
   return own.ended + gap[device];
 }
 
-Time Replay::next_begin() const {
+Time ReplayDevices::next_begin() const {
   Time next = Time::max();
   for (const Device& device : devices_) next = std::min(next, device.next);
   return next;
 }
 
-void Replay::begin_due() {
+void ReplayDevices::begin_due() {
   for (std::size_t device = 0; device < devices_.size(); ++device)
     if (devices_[device].next <= now_) begin_next(device);
 }
 
 /// How many of its queue a program has launched by now that waits at the end of each round, or
 /// batch.
-std::size_t Replay::launched(const Device& device) const {
+std::size_t ReplayDevices::launched(const Device& device) const {
   std::size_t most = options_.rounds ? launched_max : 0;
   if (device.kernels > 0 && device.batch_end > now_) {
     const Time left = device.batch_end - now_;
@@ -75,7 +102,7 @@ std::size_t Replay::launched(const Device& device) const {
 
 /// It comes when those before it can be over. They can in half of the least time that the machine's
 /// costs say: a little too much a launch would add up, and no round would ever be seen to end.
-bool Replay::begins_round(const TraceEvent& event, std::size_t number, double bytes) {
+bool ReplayDevices::begins_round(const TraceEvent& event, std::size_t number, double bytes) {
   if (!options_.rounds || event.duration > Time::zero()) return false;
   constexpr double surely = 0.5;
   const PlaceId self{static_cast<std::uint8_t>(number)};
@@ -87,8 +114,12 @@ bool Replay::begins_round(const TraceEvent& event, std::size_t number, double by
   return first;
 }
 
-void Replay::begin(std::size_t number, const Access& access) {
-  if (!find_pieces(PlaceId{static_cast<std::uint8_t>(number)}, access)) return lose(number, access);
+void ReplayDevices::begin(std::size_t number, const Access& access) {
+  if (!find_pieces(PlaceId{static_cast<std::uint8_t>(number)}, access)) {
+    // What cannot be done as a whole is not done at all: to policies and devices it never was.
+    account_.access_lost();
+    return leave(number, access);
+  }
   Device& device = devices_[number];
   if (unused_.empty()) unused_.emplace_back();
   running_.splice(running_.end(), unused_, unused_.begin());
@@ -101,13 +132,13 @@ void Replay::begin(std::size_t number, const Access& access) {
   if (!access.spread() && options_.ahead > Time::zero() && now_ >= device.batch_end)
     device.batch_end = now_ + options_.ahead;
   cut(running);
-  report_.wait_s += std::chrono::duration<double>(now_ - access.came).count();
+  account_.access_began(now_ - access.came);
   begin_segment(std::prev(running_.end()));
 }
 
 /// Its part of each chunk. False: one cannot be reached.
-bool Replay::find_pieces(PlaceId self, const Access& access) {
-  const ReplayObjects::Object& object = objects_.at(access.object);
+bool ReplayDevices::find_pieces(PlaceId self, const Access& access) {
+  const ReplayObjects::Object& object = memory_.object(access.object);
   const Snapshot snapshot = scheduler_.snapshot();
   const std::uint64_t end = access.offset + access.bytes;
   pieces_.clear();
@@ -124,15 +155,9 @@ bool Replay::find_pieces(PlaceId self, const Access& access) {
   return true;
 }
 
-/// What cannot be done as a whole is not done at all: to policies and devices it never was.
-void Replay::lose(std::size_t device, const Access& access) {
-  ++report_.accesses_lost;
-  leave(device, access);
-}
-
 /// Into stretches that lie at one place, each read and then written if it is both. Each chunk is
 /// reported as used.
-void Replay::cut(Running& running) {
+void ReplayDevices::cut(Running& running) {
   const PlaceId self{static_cast<std::uint8_t>(running.device)};
   const Access& access = running.access;
   const double read = access.use == UseKind::write ? 0 : access.use == UseKind::read ? 1 : 0.5;
@@ -144,7 +169,7 @@ void Replay::cut(Running& running) {
       bytes += piece->bytes;
     }
     running.bytes += bytes;
-    report_.devices[running.device].bytes_by_place[index(at)] += bytes;
+    account_.reached(running.device, at, bytes);
     if (read > 0) running.segments.push_back({&machine_.links.read(self, at), bytes * read});
     if (read < 1) running.segments.push_back({&machine_.links.write(self, at), bytes * (1 - read)});
   }
@@ -155,7 +180,7 @@ void Replay::cut(Running& running) {
 }
 
 /// Or goes on with what is left of it.
-void Replay::begin_segments(std::span<const std::list<Running>::iterator> begun) {
+void ReplayDevices::begin_segments(std::span<const RunningAccess> begun) {
   new_flows_.clear();
   for (const auto& running : begun)
     new_flows_.push_back(
@@ -169,18 +194,11 @@ void Replay::begin_segments(std::span<const std::list<Running>::iterator> begun)
   }
 }
 
-void Replay::begin_segment(std::list<Running>::iterator running) {
+void ReplayDevices::begin_segment(RunningAccess running) {
   begin_segments(std::span(&running, 1));
 }
 
-/// The next flow that ends has ended: of an access or of a move.
-void Replay::end_flow() {
-  const FlowId flow = traffic_.next();
-  traffic_.end(flow, now_);
-  if (moves_.take_end(flow, now_)) {
-    if (!moves_.gate_shut()) shut_gate();
-    return;
-  }
+void ReplayDevices::end_flow(FlowId flow) {
   const auto ended = by_flow_[static_cast<std::size_t>(flow)];
   Running& running = *ended;
   running.flow.reset();
@@ -190,18 +208,17 @@ void Replay::end_flow() {
   }
   const std::size_t number = running.device;
   const bool spread = running.access.spread();
-  note(running);
   end_access(running);
   drop(ended);
-  if (running_.empty()) note_links();
+  if (running_.empty()) account_.note_links(traffic_);
   Device& device = devices_[number];
   if (!moves_.gate_shut() || device.before_gate > 0) return begin_next(number);
-  if (has_work(device) && !device.stands) device.stands = now_;
+  if (device.has_work() && !device.stands) device.stands = now_;
   if (!spread) moves_.arrive(now_);
 }
 
 /// Its node, with the memory for segments, is the next one's.
-void Replay::drop(std::list<Running>::iterator running) {
+void ReplayDevices::drop(RunningAccess running) {
   std::vector<Segment> segments = std::move(running->segments);
   segments.clear();
   *running = {};
@@ -209,12 +226,11 @@ void Replay::drop(std::list<Running>::iterator running) {
   unused_.splice(unused_.begin(), running_, running);
 }
 
-bool Replay::has_work(const Device& device) {
-  return device.running > 0 || !device.queue.empty();
-}
-
-void Replay::end_access(const Running& running) {
+void ReplayDevices::end_access(const Running& running) {
   const Access& access = running.access;
+  account_.access_ended({running.device, memory_.object(access.object).tag, running.bytes,
+                         running.local_s, running.began},
+                        now_);
   Device& device = devices_[running.device];
   --device.running;
   if (!access.spread()) {
@@ -226,43 +242,46 @@ void Replay::end_access(const Running& running) {
 }
 
 /// Its device has nothing more to do with it.
-void Replay::leave(std::size_t device, const Access& access) {
+void ReplayDevices::leave(std::size_t device, const Access& access) {
   DeviceLoad& load = loads_[device];
   --load.waiting;
-  load.bytes -= static_cast<double>(access.bytes) * access.passes;
+  load.bytes -= access.all_bytes();
   if (load.waiting == 0) load.bytes = 0;  // Sums of what is not whole leave crumbs.
-  unpin(access.object);
+  memory_.unpin(access.object);
 }
 
-void Replay::note(const Running& running) {
-  const double seconds = std::chrono::duration<double>(now_ - running.began).count();
-  report_.end = now_;
-  ++report_.accesses;
-  report_.bytes += running.bytes;
-  report_.access_s += seconds;
-  report_.local_s += running.local_s;
-  ReplayWindow& stretch = windows_.current();
-  stretch.bytes += running.bytes;
-  stretch.access_s += seconds;
-  stretch.local_s += running.local_s;
-  ReplayTenant& tenant = tenant_of(objects_.at(running.access.object).tag);
-  ++tenant.accesses;
-  tenant.bytes += running.bytes;
-  tenant.access_s += seconds;
-  tenant.local_s += running.local_s;
-  ReplayDevice& own = report_.devices[running.device];
-  ++own.accesses;
-  own.bytes += running.bytes;
-  own.local_s += running.local_s;
-  own.busy += now_ - running.began;
+void ReplayDevices::open() {
+  std::vector<RunningAccess> go_on;
+  for (auto running = running_.begin(); running != running_.end(); ++running)
+    if (!running->flow) go_on.push_back(running);
+  begin_segments(go_on);
+  for (std::size_t device = 0; device < devices_.size(); ++device) {
+    if (const auto since = std::exchange(devices_[device].stands, std::nullopt))
+      account_.device_stood(device, now_ - *since);
+    begin_next(device);
+  }
+  shut_gate();
 }
 
-ReplayTenant& Replay::tenant_of(TagId tag) {
-  const auto number = static_cast<std::size_t>(tag);
-  if (tenants_.size() <= number) tenants_.resize(number + 1, nullptr);
-  if (tenants_[number] == nullptr)
-    tenants_[number] = &report_.tenants[std::string(source_->tags().text(tag))];
-  return *tenants_[number];
+void ReplayDevices::shut_gate() {
+  if (!moves_.wants_gate(now_)) return;
+  std::vector<FlowId> stopped;
+  for (const Running& running : running_)
+    if (running.access.spread()) stopped.push_back(*running.flow);
+  const std::span<const double> left = traffic_.end(stopped, now_);
+  for (std::size_t i = 0; i < stopped.size(); ++i) {
+    Running& running = *by_flow_[static_cast<std::size_t>(stopped[i])];
+    running.left = left[i];
+    running.flow.reset();
+  }
+  std::size_t kernels = 0;
+  for (Device& device : devices_) {
+    device.before_gate = launched(device);
+    const bool runs = device.kernels > 0 || device.before_gate > 0;
+    kernels += runs ? 1 : 0;
+    if (!runs && device.has_work()) device.stands = now_;
+  }
+  moves_.close(kernels, now_);
 }
 
 }  // namespace vma

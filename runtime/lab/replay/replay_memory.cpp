@@ -1,0 +1,208 @@
+#include "lab/replay/replay_memory.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <utility>
+
+namespace vma {
+namespace {
+
+constexpr std::uint64_t chunks_max = std::uint64_t{1} << 20;  // Of an object.
+
+}  // namespace
+
+ReplayMemory::ReplayMemory(const ReplayMachine& machine, const ReplayOptions& options,
+                           ReplayScheduler& scheduler, ReplayMoves& moves, ReplayAccount& account,
+                           const Time& now)
+    : machine_(machine),
+      options_(options),
+      scheduler_(scheduler),
+      moves_(moves),
+      account_(account),
+      now_(now) {}
+
+ReplayMemory::Index ReplayMemory::require(const TraceEvent& event) const {
+  const Index index = objects_.find(event.object);
+  if (index == ReplayObjects::none) account_.refuse(event, "which does not exist");
+  return index;
+}
+
+void ReplayMemory::set_tag(const TraceEvent& event) {
+  if (const Index index = objects_.find(event.object); index != ReplayObjects::none)
+    objects_.at(index).tag = event.tag;
+}
+
+/// What the trace places gets its chunks now; anything else by its first access, as first touch.
+bool ReplayMemory::allocate(const TraceEvent& event) {
+  Index index = objects_.find(event.object);
+  if (index != ReplayObjects::none && !wanted_) account_.refuse(event, "which already exists");
+  if (index == ReplayObjects::none) {
+    ReplayObjects::Object object;
+    object.number = event.object;
+    object.bytes = event.bytes;
+    object.chunk_bytes = event.chunk_bytes > 0 ? event.chunk_bytes : options_.chunk_bytes;
+    const std::uint64_t chunks = (event.bytes - 1) / object.chunk_bytes + 1;
+    if (chunks > chunks_max) account_.refuse(event, "in more than a million chunks");
+    object.chunks = static_cast<std::uint32_t>(chunks);
+    object.tag = event.tag;
+    index = objects_.add(object);
+  }
+  const std::optional<PlaceId> at = place_of(event.at);
+  return !at || give_chunks(index, at, *at);
+}
+
+bool ReplayMemory::place_at_first_touch(Index object, PlaceId device) {
+  return give_chunks(object, std::nullopt, device);
+}
+
+/// At the place that an allocation names; else where the policy wants them for the device of the
+/// first access. False: they wait for room.
+bool ReplayMemory::give_chunks(Index index, std::optional<PlaceId> named, PlaceId device) {
+  ReplayObjects::Object& object = objects_.at(index);
+  if (!wanted_) {
+    wanted_sizes_.clear();
+    for (std::uint32_t slot = 0; slot < object.chunks; ++slot)
+      wanted_sizes_.push_back(object.bytes_of(slot));
+    if (named) {
+      wanted_ = std::vector(wanted_sizes_.size(), *named);
+    } else {
+      const AllocRequest request{object.bytes, object.chunk_bytes, device, tags_->text(object.tag)};
+      wanted_ = scheduler_.place(request, wanted_sizes_);
+    }
+    room_changed_ = true;
+  }
+  if (!room_changed_ && now_ < room_until_) return false;
+  room_changed_ = false;
+  if (!find_room()) return false;
+  const std::vector<PlaceId> places = *std::exchange(wanted_, std::nullopt);
+  room_until_ = Time::max();
+  object.placed = true;
+  if (places.empty()) {
+    account_.allocation_lost();
+    object.chunks = 0;
+    return true;
+  }
+  std::vector<ChunkTables::NewChunk> chunks;
+  for (std::size_t slot = 0; slot < wanted_sizes_.size(); ++slot)
+    chunks.push_back({wanted_sizes_[slot], places[slot]});
+  object.first = scheduler_.tables().add(allocations_++, tags_->text(object.tag), chunks);
+  for (std::uint32_t slot = 0; slot < object.chunks; ++slot)
+    objects_.belongs(ChunkId{static_cast<std::uint32_t>(object.first) + slot}, index);
+  return true;
+}
+
+/// False: there will be room, or time for it is not over. Otherwise all fits where `wanted_` says;
+/// it is empty if it fits nowhere.
+bool ReplayMemory::find_room() {
+  std::vector<std::uint64_t> needed(machine_.places.size());
+  for (std::size_t i = 0; i < wanted_sizes_.size(); ++i)
+    needed[index((*wanted_)[i])] += wanted_sizes_[i];
+  const Snapshot snapshot = scheduler_.snapshot();
+  bool fits = true;
+  for (std::size_t place = 0; place < needed.size(); ++place) {
+    const PlaceId at{static_cast<std::uint8_t>(place)};
+    const std::uint64_t free_bytes = snapshot.place(at).free_bytes();
+    if (needed[place] <= free_bytes) continue;
+    fits = false;
+    // Asked once, then it waits for what is under way.
+    if (room_until_ != Time::max()) continue;
+    scheduler_.press({at, needed[place] - free_bytes, at});
+    start_moves();
+  }
+  if (fits) return true;
+  if (room_until_ == Time::max()) room_until_ = now_ + options_.room_limit;
+  if (now_ < room_until_ && moves_.size() > 0) return false;
+  spill();
+  return true;
+}
+
+/// What does not fit goes to the fastest place, seen from where it should be, that has room.
+void ReplayMemory::spill() {
+  std::vector<std::uint64_t> free_bytes;
+  for (const PlaceState& place : scheduler_.snapshot().places())
+    free_bytes.push_back(place.free_bytes());
+  for (std::size_t i = 0; i < wanted_sizes_.size(); ++i) {
+    PlaceId& place = (*wanted_)[i];
+    const PlaceId user = index(place) < machine_.costs.gpus() ? place : PlaceId{0};
+    if (free_bytes[index(place)] < wanted_sizes_[i]) {
+      const auto order = machine_.costs.by_speed(user);
+      const auto found = std::ranges::find_if(
+          order, [&](PlaceId at) { return free_bytes[index(at)] >= wanted_sizes_[i]; });
+      if (found == order.end()) {
+        wanted_->clear();
+        return;
+      }
+      place = *found;
+      account_.chunk_spilled();
+    }
+    free_bytes[index(place)] -= wanted_sizes_[i];
+  }
+}
+
+/// Chunks that begin in the range lie there, as if they had from the beginning; those for which
+/// there is no such place or no room stay, and those that move. Where only the order of the trace
+/// counts, it waits for the accesses before it.
+bool ReplayMemory::place(const TraceEvent& event) {
+  const std::optional<PlaceId> at = place_of(event.at);
+  const ReplayObjects::Object& object = objects_.at(require(event));
+  if (!at || object.chunks == 0 || !object.placed) return true;
+  if (options_.pacing == Pacing::at_once && object.pins > 0) return false;
+  for (std::uint64_t slot = (event.offset + object.chunk_bytes - 1) / object.chunk_bytes;
+       slot < object.chunks && slot * object.chunk_bytes - event.offset < event.bytes; ++slot) {
+    const ChunkId chunk{static_cast<std::uint32_t>(index(object.first) + slot)};
+    const ChunkRow& row = scheduler_.snapshot().chunk(chunk);
+    if (row.at == *at || scheduler_.is_moving(chunk)) continue;
+    if (scheduler_.snapshot().place(*at).free_bytes() < row.bytes) {
+      account_.chunk_spilled();
+      continue;
+    }
+    scheduler_.tables().moved(chunk, *at);
+    ChunkRow& moved = scheduler_.tables().row(chunk);
+    moved.last_move = Time::zero();
+    moved.generation = 0;
+  }
+  return true;
+}
+
+std::optional<PlaceId> ReplayMemory::place_of(TracePlace at) const {
+  if (!at.is_set()) return std::nullopt;
+  const auto found = std::ranges::find(machine_.places, at.location(), &PlaceState::location);
+  if (found == machine_.places.end()) return std::nullopt;
+  return PlaceId{static_cast<std::uint8_t>(found - machine_.places.begin())};
+}
+
+void ReplayMemory::free(const TraceEvent& event) {
+  const Index index = require(event);
+  objects_.free(index);
+  pin(index);
+  unpin(index);
+}
+
+void ReplayMemory::unpin(Index index) {
+  ReplayObjects::Object& object = objects_.at(index);
+  if (--object.pins > 0 || !object.freed) return;
+  room_changed_ = true;
+  if (object.placed && object.chunks > 0) {
+    scheduler_.remove(object.first, object.chunks);
+    for (std::uint32_t slot = 0; slot < object.chunks; ++slot)
+      account_.chunk_removed(ChunkId{static_cast<std::uint32_t>(object.first) + slot});
+  }
+  objects_.remove(index);
+}
+
+void ReplayMemory::start_moves() {
+  for (AcceptedMove& move : scheduler_.take_ready()) {
+    pin(objects_.owner(move.chunk));
+    moves_.start(std::move(move), now_);
+  }
+}
+
+void ReplayMemory::end_move(const ReplayMoves::Ended& ended) {
+  scheduler_.end(ended.move, true, now_ - ended.began, ended.stall);
+  account_.move_ended(ended, now_);
+  unpin(objects_.owner(ended.move.chunk));  // It may be the last that its object waited for.
+  room_changed_ = true;
+}
+
+}  // namespace vma
