@@ -58,7 +58,8 @@ Calibrator::Calibrator(Runtime& runtime, Driver& driver, Machinery& machinery,
       peers_{topology_.link_kinds(), {}} {
   // At a place lie two allocations, one of the one size and one of the other as often as there is
   // room for it, and two chunks that are copied to or that they move to: 7/8 of the bytes at least.
-  const std::uint64_t bytes = bytes_to_take(options, driver, topology_, machinery.memory.ledger());
+  const std::uint64_t bytes =
+      bytes_to_take(options, driver, topology_, machinery.memory.chunks().ledger());
   const std::uint64_t granule_bytes = topology_.granularity();
   const std::uint64_t chunk_most = largest_chunk_bytes(gpu(0), granule_bytes);
   large_bytes_ = round_down(std::min(bytes * 3 / 8, chunk_most), granule_bytes);
@@ -138,7 +139,7 @@ void Calibrator::open_contexts() {
 
 void Calibrator::allocate(Location at) {
   // An alloc that finds no room puts out what others hold; a calibration takes only what is free.
-  machinery_.memory.require_room(at, small_bytes_ + read_bytes_, "vma::calibrate");
+  machinery_.memory.chunks().require_room(at, small_bytes_ + read_bytes_, "vma::calibrate");
   AllocOptions options;
   options.tag = "calibration";
   Scratch& scratch = scratch_[at];
@@ -197,7 +198,8 @@ const Chunk& Calibrator::chunk_of(std::byte* pointer) const {
 Time Calibrator::copy_time(Location from, Location to, bool large) {
   Memory& memory = machinery_.memory;
   const Chunk& source = chunk_of(scratch(from, large));
-  Chunk target = memory.obtain(to, source.size_bytes(), Memory::Turn::take, "vma::calibrate");
+  Chunk target =
+      memory.chunks().obtain(to, source.size_bytes(), ChunkStore::Turn::take, "vma::calibrate");
   Time best = Time::max();
   try {
     for (int attempt = 0; attempt < read_tries; ++attempt) {
@@ -206,10 +208,10 @@ Time Calibrator::copy_time(Location from, Location to, bool large) {
       best = std::min(best, clock_.now() - start);
     }
   } catch (...) {
-    memory.retire(std::move(target));
+    memory.chunks().retire(std::move(target));
     throw;
   }
-  memory.retire(std::move(target));
+  memory.chunks().retire(std::move(target));
   return best;
 }
 

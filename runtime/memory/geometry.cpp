@@ -1,4 +1,6 @@
-#include "memory/memory.hpp"
+#include "memory/geometry.hpp"
+
+#include <vma/error.hpp>
 
 #include "base/units.hpp"
 

@@ -15,14 +15,6 @@
 namespace vma {
 namespace {
 
-Ledger& open_accounts(Ledger& ledger, const Topology& topology, const MemoryLimits& limits) {
-  for (const Location at : topology.locations()) {
-    const auto cap = limits.capacity_bytes.find(at);
-    ledger.open(at, cap == limits.capacity_bytes.end() ? UINT64_MAX : cap->second);
-  }
-  return ledger;
-}
-
 /// What `free_async` has to give back.
 struct PendingFree {
   std::shared_ptr<Allocation> allocation;
@@ -64,13 +56,10 @@ bool work_has_ended(Driver& driver, PendingFree& pending) noexcept {
 Memory::Memory(Driver& driver, const Topology& topology, const MemoryLimits& limits)
     : driver_(driver),
       topology_(topology),
-      keepers_(driver, topology, open_accounts(ledger_, topology, limits)),
-      cache_(ledger_, limits.cache_bytes_per_gpu, limits.host_cache_bytes),
-      copies_(ledger_),
+      chunks_(driver, topology, limits),
       registry_(topology.granularity()),
-      contexts_(driver, topology, ledger_),
-      pressure_(driver.clock(), limits.pressure_limit),
-      slow_calls_(driver) {}
+      contexts_(driver, topology, chunks_.ledger()),
+      pressure_(driver.clock(), limits.pressure_limit) {}
 
 Memory::~Memory() {
   shut_down();
@@ -92,13 +81,13 @@ std::shared_ptr<Allocation> Memory::alloc(std::uint64_t size_bytes, Location at,
   topology_.require(at, "vma::alloc");
   const Geometry geometry =
       plan_geometry(size_bytes, options.chunk_bytes, at, topology_.granularity());
-  if (const std::shared_ptr<Allocation> freed = cache_.take_allocation(at, geometry)) {
+  if (const std::shared_ptr<Allocation> freed = chunks_.cache().take_allocation(at, geometry)) {
     std::shared_ptr<Allocation> allocation;
     try {
       // Another object around the same memory: who still holds the freed one must not meet this.
       allocation = std::make_shared<Allocation>(std::move(*freed));
     } catch (...) {
-      give_back(freed);
+      chunks_.take_back(freed);
       throw;
     }
     return enter(std::move(allocation), options, terms);
@@ -142,7 +131,7 @@ std::shared_ptr<Allocation> Memory::enter(std::shared_ptr<Allocation> allocation
     registry_.insert(allocation->begin(), allocation->size_bytes(),
                      allocation->geometry().chunk_bytes, allocation);
   } catch (...) {
-    give_back(allocation);
+    chunks_.take_back(allocation);
     throw;
   }
   watcher_.tell([&](MemoryWatcher& watcher) { watcher.made(allocation); });
@@ -154,18 +143,20 @@ std::shared_ptr<Allocation> Memory::build(const Geometry& geometry,
   std::vector<Chunk> chunks = obtain_all(geometry, homes);
   try {
     auto allocation = std::make_shared<Allocation>(
-        driver_, ledger_, Reservation(driver_, ledger_, geometry.size_bytes()), geometry);
+        driver_, chunks_.ledger(), Reservation(driver_, chunks_.ledger(), geometry.size_bytes()),
+        geometry);
     try {
       allocation->show_all(chunks, topology_);
     } catch (const Error& error) {
       // Page tables need memory too: give up what is held back for them and try once more.
       const bool whole = chunks.size() == geometry.slots;
-      if (error.kind() != ErrorKind::out_of_memory || !whole || !keepers_.give_up_spares()) throw;
+      if (error.kind() != ErrorKind::out_of_memory || !whole || !chunks_.keepers().give_up_spares())
+        throw;
       allocation->show_all(chunks, topology_);
     }
     return allocation;
   } catch (...) {
-    for (Chunk& chunk : chunks) retire(std::move(chunk));
+    for (Chunk& chunk : chunks) chunks_.retire(std::move(chunk));
     throw;
   }
 }
@@ -175,7 +166,7 @@ std::shared_ptr<Allocation> Memory::build(const Geometry& geometry,
 std::vector<Chunk> Memory::obtain_all(const Geometry& geometry, std::span<const Location> homes) {
   MemoryPressure::Want want(pressure_);
   const auto ask = [&](Location at, std::uint64_t size_bytes) {
-    const std::uint64_t room = room_bytes(at);  // Enough, where only the driver has none.
+    const std::uint64_t room = chunks_.room_bytes(at);  // Enough, where only the driver has none.
     return want.ask(at, size_bytes > room ? size_bytes - room : size_bytes);
   };
   std::map<Location, std::uint64_t> need_bytes;
@@ -183,8 +174,9 @@ std::vector<Chunk> Memory::obtain_all(const Geometry& geometry, std::span<const 
     need_bytes[homes[slot]] += geometry.slot_bytes(slot);
   }
   for (const auto& [at, bytes] : need_bytes) {
-    with_room(ask, at, bytes,
-              [&, at = at, size_bytes = bytes] { require_room(at, size_bytes, "vma::alloc"); });
+    with_room(ask, at, bytes, [&, at = at, size_bytes = bytes] {
+      chunks_.require_room(at, size_bytes, "vma::alloc");
+    });
   }
   std::vector<Chunk> chunks;
   try {
@@ -192,15 +184,49 @@ std::vector<Chunk> Memory::obtain_all(const Geometry& geometry, std::span<const 
     for (std::size_t slot = 0; slot < homes.size(); ++slot) {
       const Location at = homes[slot];
       const std::uint64_t slot_bytes = geometry.slot_bytes(slot);
-      chunks.push_back(
-          with_room(ask, at, need_bytes[at], [&] { return obtain(at, slot_bytes, Turn::take); }));
+      chunks.push_back(with_room(ask, at, need_bytes[at], [&] {
+        return chunks_.obtain(at, slot_bytes, ChunkStore::Turn::take);
+      }));
       need_bytes[at] -= slot_bytes;
     }
   } catch (...) {
-    for (Chunk& chunk : chunks) retire(std::move(chunk));
+    for (Chunk& chunk : chunks) chunks_.retire(std::move(chunk));
     throw;
   }
   return chunks;
+}
+
+/// The largest allocations at a place where there is no room, for whoever has to decide what goes.
+Error Memory::with_holders(const Error& error, Location at) const {
+  constexpr std::size_t holders_max = 5;
+  struct Holder {
+    std::uint64_t size_bytes = 0;
+    std::shared_ptr<Allocation> allocation;
+  };
+  std::vector<Holder> holders;
+  for (std::shared_ptr<Allocation>& allocation : registry_.all()) {
+    std::uint64_t bytes = 0;
+    for (const Extent& extent : allocation->extents()) {
+      if (extent.at == at && !extent.dropped) bytes += extent.bytes;
+    }
+    if (bytes > 0) holders.push_back({bytes, std::move(allocation)});
+  }
+  const auto larger = [](const Holder& a, const Holder& b) { return a.size_bytes > b.size_bytes; };
+  const std::size_t named = std::min(holders_max, holders.size());
+  std::partial_sort(holders.begin(), holders.begin() + static_cast<std::ptrdiff_t>(named),
+                    holders.end(), larger);
+  const std::string prefix = fmt::format("{}: {}: ", error.call(), to_string(error.kind()));
+  std::string detail = std::string(error.what()).substr(prefix.size());
+  detail += fmt::format("; allocations at {}: {}", to_string(at), holders.empty() ? "none" : "");
+  for (std::size_t i = 0; i < named; ++i) {
+    const Allocation& holder = *holders[i].allocation;
+    const std::string name = holder.tag.empty() ? fmt::format("{:#x}", to_integer(holder.begin()))
+                                                : '"' + holder.tag + '"';
+    detail += fmt::format("{}{} {} bytes{}", i > 0 ? ", " : "", name, holders[i].size_bytes,
+                          holder.may_move() ? "" : " (pinned)");
+  }
+  if (named < holders.size()) detail += fmt::format(", and {} more", holders.size() - named);
+  return Error(error.kind(), error.call(), detail, error.native());
 }
 
 std::shared_ptr<Allocation> Memory::require_around(const void* pointer, const char* call) const {
@@ -259,7 +285,7 @@ void Memory::free(Address begin) {
     throw;
   }
   unregister(begin);
-  give_back(allocation);
+  chunks_.take_back(allocation);
 }
 
 void Memory::free_async(Address begin, BoundStream stream) {
@@ -282,9 +308,9 @@ void Memory::free_async(Address begin, BoundStream stream) {
     driver_.record(pending->event, stream);
     // A capture that began in between has taken the event, and would end if anybody asked for it.
     refuse_capture();
-    slow_calls_.post_when(ready, [this, pending] {
+    chunks_.slow_calls().post_when(ready, [this, pending] {
       contexts_.give_back(pending->stream.context, pending->event);
-      give_back(pending->allocation);
+      chunks_.take_back(pending->allocation);
     });
   } catch (...) {
     if (!is_none(pending->event)) contexts_.give_back(stream.context, pending->event);
@@ -293,17 +319,6 @@ void Memory::free_async(Address begin, BoundStream stream) {
   }
   unregister(begin);
   pending->unregistered = true;
-}
-
-void Memory::give_back(const std::shared_ptr<Allocation>& allocation) noexcept {
-  drop_copies(*allocation);  // Its addresses, and its epochs, may be another's from here on.
-  if (allocation->reusable()) {
-    const Location at = allocation->home(0);
-    if (cache_.put_allocation(at, allocation)) return keep_or_release(at);
-  }
-  for (std::size_t slot = 0; slot < allocation->geometry().slots; ++slot) {
-    retire(allocation->take_out(slot));
-  }
 }
 
 // --- The whole
@@ -316,38 +331,16 @@ void Memory::check_invariants() {
       if (!extent.dropped) held[extent.at] += extent.bytes;
     }
   }
-  std::map<Location, std::uint64_t> kept_aside;
-  {
-    const MutexLock lock(quarantine_mutex_);
-    for (const Chunk& chunk : quarantine_) kept_aside[chunk.at()] += chunk.size_bytes();
-  }
-  for (const Location at : topology_.locations()) {
-    const Ledger::Account account = ledger_.account(at);
-    VMART_CHECK(account.allocated_bytes == held[at], "the ledger matches what allocations hold");
-    VMART_CHECK(account.cached_bytes == cache_.cached_bytes(at), "and what the cache holds");
-    VMART_CHECK(account.copies_bytes == copies_.bytes(at), "and what clean copies hold");
-    VMART_CHECK(account.leaked_bytes >= kept_aside[at], "memory set aside counts as leaked");
-    VMART_CHECK(account.total() <= account.most_bytes, "usage never exceeds the capacity");
-  }
+  chunks_.check_invariants(held);
 }
 
 void Memory::shut_down() noexcept {
-  slow_calls_.stop();
-  for (const Location at : topology_.locations()) {
-    release_in_turn(cache_.take_all(at));
-    while (release_oldest_copy(at) > 0) {
-    }
-  }
+  chunks_.stop();
   while (const std::shared_ptr<Allocation> allocation = registry_.erase_any()) {
-    release(*allocation);
+    chunks_.release(*allocation);
     allocation->unreserve();  // A HostView may outlive the driver.
   }
-  const MutexLock lock(quarantine_mutex_);
-  for (Chunk& chunk : quarantine_) {
-    const Location at = chunk.at();
-    if (chunk.release()) ledger_.unclaim(at, chunk.size_bytes(), Ledger::Use::leaked);
-  }
-  quarantine_.clear();
+  chunks_.release_quarantine();
 }
 
 }  // namespace vma

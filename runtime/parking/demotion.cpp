@@ -27,7 +27,7 @@ class Demoter {
  public:
   Demoter(Memory& memory, Mover& mover, const Demotion& wanted)
       : memory_(memory), mover_(mover), wanted_(wanted), clock_(memory.driver().clock()) {
-    for (const Location at : wanted.order) room_bytes_[at] = memory.room_bytes(at);
+    for (const Location at : wanted.order) room_bytes_[at] = memory.chunks().room_bytes(at);
   }
 
   std::uint64_t run() {

@@ -228,8 +228,8 @@ void Parker::make_targets(const std::vector<Step>& steps) {
         step.allocation->poisoned())
       continue;
     for (std::size_t slot = step.range.first; slot < step.range.end; ++slot) {
-      if (memory_.copies().has(step.allocation->begin(), slot, step.to,
-                               step.allocation->writable_epoch())) {
+      if (memory_.chunks().copies().has(step.allocation->begin(), slot, step.to,
+                                        step.allocation->writable_epoch())) {
         continue;  // That is its target.
       }
       ++counts[{step.to, step.allocation->geometry().slot_bytes(slot)}];
@@ -238,7 +238,7 @@ void Parker::make_targets(const std::vector<Step>& steps) {
   for (const auto& [chunk, count] : counts) {
     const auto& [at, chunk_bytes] = chunk;
     try {
-      memory_.reserve(at, count * chunk_bytes, chunk_bytes);
+      memory_.chunks().reserve(at, count * chunk_bytes, chunk_bytes);
     } catch (const Error& error) {
       log(LogLevel::debug, "could not allocate all memory for parking in advance: {}",
           error.what());
@@ -320,7 +320,7 @@ void Parker::move_elsewhere(std::vector<Step>& steps, const ParkOptions& options
     for (const DeviceId device : memory_.topology().devices()) {
       const Location other = gpu(index(device));
       if (!step.full || other == step.to) continue;
-      if (memory_.room_bytes(other) < step.size_bytes - step.moved_bytes) continue;
+      if (memory_.chunks().room_bytes(other) < step.size_bytes - step.moved_bytes) continue;
       if (!may_go(step, other)) {
         step.reason += fmt::format(
             "; {} has room, but a GPU that may use the memory cannot reach it", to_string(other));

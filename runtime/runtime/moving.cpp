@@ -126,7 +126,7 @@ void Runtime::note_export(void* pointer) {
     allocation->exported = true;
   }
   // Who knows the memory may write to it, whatever rights the slots have.
-  entry->memory.drop_copies(*allocation);
+  entry->memory.chunks().drop_copies(*allocation);
   entry->memory.tell_changed(*allocation);
 }
 

@@ -105,10 +105,10 @@ struct ReadOnly::State {
         const MutexLock lock(allocation.operations());
         allocation.set_read_only(false, entry->topology);  // A free may yet fail.
       } catch (...) {
-        entry->memory.drop_copies(allocation);
+        entry->memory.chunks().drop_copies(allocation);
         throw;
       }
-      if (allocation.writable_epoch() != epoch) entry->memory.drop_copies(allocation);
+      if (allocation.writable_epoch() != epoch) entry->memory.chunks().drop_copies(allocation);
     });
     guest.tell_changed("vma::ReadOnly");
   }

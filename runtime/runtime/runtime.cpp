@@ -213,20 +213,21 @@ void Runtime::write(void* pointer, std::span<const std::byte> bytes) {
 
 void Runtime::reserve(Location where, std::size_t bytes, std::size_t chunk_bytes) {
   const RuntimeParts::Entry entry(*parts_, "vma::reserve");
-  entry->memory.reserve(where, bytes, chunk_bytes);
+  entry->memory.chunks().reserve(where, bytes, chunk_bytes);
 }
 
 std::size_t Runtime::trim(Location where) {
   const RuntimeParts::Entry entry(*parts_, "vma::trim");
-  return entry->memory.trim(where);
+  return entry->memory.chunks().trim(where);
 }
 
 void Runtime::set_capacity(Location where, std::size_t bytes) {
   const RuntimeParts::Entry entry(*parts_, "vma::set_capacity");
-  entry->memory.set_capacity(where, bytes);
+  entry->memory.chunks().set_capacity(where, bytes);
   if (!entry->scheduling) return;
   const PlaceId at = place_of(entry->topology, where);
-  const auto places = place_states(*parts_->driver, entry->topology, entry->memory.ledger());
+  const auto places =
+      place_states(*parts_->driver, entry->topology, entry->memory.chunks().ledger());
   entry->scheduling->scheduler().set_capacity(where, places[index(at)].capacity_bytes);
 }
 

@@ -248,7 +248,7 @@ ControlPrediction RuntimeControl::predict(const ControlMove& move) {
       prediction.stall += ground_.costs.stall_time(from, to, bytes);
     }
   }
-  const std::uint64_t room = ground_.memory.room_bytes(move.to);
+  const std::uint64_t room = ground_.memory.chunks().room_bytes(move.to);
   prediction.bytes_no_room = prediction.bytes > room ? prediction.bytes - room : 0;
   return prediction;
 }

@@ -67,9 +67,10 @@ std::atomic<bool> cuda_runtime_open{false};
 Machinery::Machinery(Driver& driver, UseLog& uses, const Settings& settings)
     : topology(Topology::discover(driver, settings.devices)),
       memory(driver, topology, limits_of(settings, topology)),
-      engine(driver, topology, memory.contexts(), memory.ledger(), memory.slow_calls().turn()),
+      engine(driver, topology, memory.contexts(), memory.chunks().ledger(),
+             memory.chunks().slow_calls().turn()),
       mover(memory, engine, mover_limits_of(settings)),
-      launcher(driver, topology, memory.ledger()),
+      launcher(driver, topology, memory.chunks().ledger()),
       kernels(driver),
       parker(memory, mover),
       sourced(source_costs(driver, topology, settings.calibration)),

@@ -21,7 +21,7 @@ std::uint64_t capacity_bytes(Memory& memory, Location at, std::uint64_t most_byt
 RuntimeStats runtime_stats(Memory& memory, Mover& mover, Parker& parker, GpuMonitor& monitor) {
   RuntimeStats stats;
   for (const Location at : memory.topology().locations()) {
-    const Ledger::Account account = memory.ledger().account(at);
+    const Ledger::Account account = memory.chunks().ledger().account(at);
     stats.places.push_back({at, capacity_bytes(memory, at, account.capacity_bytes),
                             account.allocated_bytes, account.cached_bytes, account.own_bytes,
                             account.leaked_bytes, account.copies_bytes});
@@ -32,11 +32,11 @@ RuntimeStats runtime_stats(Memory& memory, Mover& mover, Parker& parker, GpuMoni
     stats.dropped_bytes += allocation->dropped_bytes();
   }
   stats.parked = parker.parked();
-  stats.leaked = memory.ledger().leaks();
+  stats.leaked = memory.chunks().ledger().leaks();
   stats.migrations = mover.migrations();
   stats.bytes_moved = mover.bytes_moved();
   stats.bytes_copied_twice = mover.bytes_copied_twice();
-  const CleanCopies::Counts copies = memory.copies().counts();
+  const CleanCopies::Counts copies = memory.chunks().copies().counts();
   stats.copies_kept = copies.kept;
   stats.copies_used = copies.used;
   stats.copies_dropped = copies.dropped;

@@ -19,7 +19,7 @@ std::unique_ptr<Recording> open_recording(Driver& driver, Memory& memory,
   header.clock_start_utc_ns = static_cast<std::uint64_t>(
       (std::chrono::duration_cast<std::chrono::nanoseconds>(utc) - driver.clock().now()).count());
   header.machine = driver.description();
-  header.places = place_states(driver, memory.topology(), memory.ledger());
+  header.places = place_states(driver, memory.topology(), memory.chunks().ledger());
   header.costs = sourced.costs;
   header.gaps = sourced.gaps;
   header.peers = sourced.peers;
@@ -65,7 +65,7 @@ Scheduling::Scheduling(Driver& driver, Memory& memory, Mover& mover, Parker& par
       recording_(open_recording(driver, memory, sourced, settings)),
       scheduler_({driver, memory, mover, uses, decisions_, recording_.get(),
                   [feed = feed_](const Decision& decision) { feed->decided(decision); }},
-                 place_states(driver, memory.topology(), memory.ledger()), sourced.costs,
+                 place_states(driver, memory.topology(), memory.chunks().ledger()), sourced.costs,
                  limits_of(settings), maker_of(settings), settings.policy),
       control_({driver, memory, mover, parker, sourced.costs, scheduler_, monitor, feed_}) {
   uses.timestamps(recording_ != nullptr);

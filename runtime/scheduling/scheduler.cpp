@@ -352,8 +352,9 @@ DrainReport Scheduler::drain_place(Location at, const DrainOptions& options) {
   const TimePoint begin = clock_.now();
   const TimePoint until = begin + options.deadline;
   const PlaceId place = close_for_drain(at);
-  while (Chunk copy = ground_.memory.copies().drop_oldest(at)) {  // They are in no books of ours.
-    ground_.memory.dismiss(std::move(copy));
+  while (Chunk copy =
+             ground_.memory.chunks().copies().drop_oldest(at)) {  // They are in no books of ours.
+    ground_.memory.chunks().dismiss(std::move(copy));
     if (clock_.now() >= until) break;
   }
   MutexLock lock(mutex_);

@@ -146,7 +146,7 @@ void Life::open() {
     // A runtime owns its driver; one that hands on leaves the counts to this object.
     auto driver = std::make_unique<FaultDriver>(static_cast<Driver&>(*faults_));
     auto parts = std::make_unique<RuntimeParts>(std::move(driver), settings());
-    leaked_ = parts->machinery->memory.ledger().leak_count();
+    leaked_ = parts->machinery->memory.chunks().ledger().leak_count();
     runtime_ = unique_runtime_of(std::move(parts));
   });
   if (!runtime_) disarm();
@@ -355,7 +355,7 @@ void Life::free() {
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::unknown_pointer) throw;
     }
-    parts_of(*runtime_).machinery->memory.slow_calls().drain();
+    parts_of(*runtime_).machinery->memory.chunks().slow_calls().drain();
     parts_of(*runtime_).machinery->memory.check_invariants();
   });
   memory_ = nullptr;
@@ -376,7 +376,7 @@ void Life::end() {
 void Life::check(const char* stage) {
   undisturbed(stage, [&] {
     Memory& memory = parts_of(*runtime_).machinery->memory;
-    memory.slow_calls().drain();
+    memory.chunks().slow_calls().drain();
     memory.check_invariants();
     outcome_.poisoned = memory.require(memory_, "check")->poisoned();
     check_bytes(stage);

@@ -39,7 +39,7 @@ GpuRig::~GpuRig() {
   EXPECT_EQ(stats.allocations, 0u);
   EXPECT_EQ(stats.poisoned, 0u);
   EXPECT_EQ(stats.leaked, forgiven_);
-  const auto leaks = parts_of(*runtime_).machinery->memory.ledger().leak_count();
+  const auto leaks = parts_of(*runtime_).machinery->memory.chunks().ledger().leak_count();
   runtime_->shutdown();
   EXPECT_EQ(leaks->load(), forgiven_) << "something could not be given back at the end";
 }
@@ -50,7 +50,7 @@ void GpuRig::forgive_leaks() {
 
 void GpuRig::comes_to_rest() {
   Memory& memory = parts_of(*runtime_).machinery->memory;
-  memory.slow_calls().drain();
+  memory.chunks().slow_calls().drain();
   memory.check_invariants();
 }
 

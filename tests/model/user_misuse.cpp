@@ -66,7 +66,7 @@ void User::trim() {
   const std::size_t bytes = runtime().trim(at);
   if (world_.plan().users > 1 || at.kind == Location::Kind::host) return;
   // Nobody makes chunks of a GPU ahead of need, so that nothing is left there but what is leaving.
-  const std::uint64_t cached = world_.memory().ledger().account(at).cached_bytes;
+  const std::uint64_t cached = world_.memory().chunks().ledger().account(at).cached_bytes;
   if (cached <= world_.books().account(at).leaving_bytes) return;
   throw Mismatch(
       fmt::format("{} bytes were trimmed at {}, but {} are cached", bytes, to_string(at), cached));

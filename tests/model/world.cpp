@@ -35,7 +35,7 @@ World::World(const ModelPlan& plan, SteppedExecutor* stepped)
       draw_(plan, locations_of(machine_)) {
   auto parts = std::make_unique<RuntimeParts>(std::make_unique<PlantedBug>(machine_, plan.bug),
                                               settings_of(draw_));
-  leaked_ = parts->machinery->memory.ledger().leak_count();
+  leaked_ = parts->machinery->memory.chunks().ledger().leak_count();
   runtime_ = unique_runtime_of(std::move(parts));
 }
 
@@ -45,7 +45,7 @@ void World::use_stream(Stream stream) {
 }
 
 bool World::may_refuse(Location at, std::uint64_t size_bytes, bool cache_counts) {
-  const Ledger::Account ledger = memory().ledger().account(at);
+  const Ledger::Account ledger = memory().chunks().ledger().account(at);
   const Books::Account account = books_.account(at);
   const std::uint64_t used = account.allocated_bytes + account.leaving_bytes + ledger.own_bytes +
                              (cache_counts ? ledger.cached_bytes : 0);
@@ -59,14 +59,15 @@ void World::nap() {
 
 bool World::agrees() {
   return std::ranges::all_of(topology().locations(), [this](Location at) {
-    return memory().ledger().account(at).allocated_bytes == books_.account(at).allocated_bytes;
+    return memory().chunks().ledger().account(at).allocated_bytes ==
+           books_.account(at).allocated_bytes;
   });
 }
 
 void World::explain_books(const char* what) {
   std::string text = what;
   for (const Location at : topology().locations()) {
-    const Ledger::Account ledger = memory().ledger().account(at);
+    const Ledger::Account ledger = memory().chunks().ledger().account(at);
     const Books::Account account = books_.account(at);
     text += fmt::format("; {}: the ledger has {} allocated, {} cached, the model {} and {} leaving",
                         to_string(at), ledger.allocated_bytes, ledger.cached_bytes,
@@ -86,7 +87,7 @@ void World::come_to_rest() {
     for (const Stream stream : streams) runtime_->synchronize(stream);
   }
   for (int naps = 0;; ++naps) {
-    memory().slow_calls().drain();
+    memory().chunks().slow_calls().drain();
     if (agrees()) break;
     if (!books_.anything_leaving() || naps == naps_max) {
       explain_books("the books differ when all is at rest");

@@ -103,7 +103,7 @@ void play_in(TwinWorld& world, TwinOutcome& outcome) {
     move_beside_users(world, mover);
     if (world.problem().empty()) {
       outcome.words_different = world.compare_all(world.array());
-      parts_of(world.runtime()).machinery->memory.slow_calls().drain();
+      parts_of(world.runtime()).machinery->memory.chunks().slow_calls().drain();
       parts_of(world.runtime()).machinery->memory.check_invariants();
     }
     mover.add_to(outcome);

@@ -49,7 +49,7 @@ TwinWorld::TwinWorld(const TwinPlan& plan, SteppedExecutor* stepped)
   // A runtime owns its driver; one that hands on leaves the others to this object.
   auto window = std::make_unique<SubmissionWindow>(static_cast<Driver&>(*permitted_), submissions_);
   auto parts = std::make_unique<RuntimeParts>(std::move(window), settings_of(plan));
-  leaked_ = parts->machinery->memory.ledger().leak_count();
+  leaked_ = parts->machinery->memory.chunks().ledger().leak_count();
   runtime_ = unique_runtime_of(std::move(parts));
   array_ = make_array(3, places_.front());
 }

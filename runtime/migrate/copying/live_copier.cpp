@@ -56,7 +56,7 @@ std::uint64_t LiveCopier::table_bytes(std::uint64_t granule_bytes, const LiveTun
 void LiveCopier::make() {
   const std::uint64_t granule = memory_.topology().granularity();
   make_table(table_bytes(granule, tuning_));  // First, since it is what may fail often.
-  words_ = std::make_unique<PinnedWords>(driver_, context_, memory_.ledger());
+  words_ = std::make_unique<PinnedWords>(driver_, context_, memory_.chunks().ledger());
   copy_stream_ = driver_.create_stream(context_, StreamKind::non_blocking);
   settle_stream_ = driver_.create_stream(context_, StreamKind::urgent);  // The application stands.
   copy_kernel_ = driver_.load_kernel(context_, copy_digest_kernel());
@@ -79,15 +79,15 @@ void LiveCopier::make_table(std::uint64_t size_bytes) {
       return claim_table(size_bytes);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::out_of_memory) throw;
-      const bool in_vain = memory_.room_bytes(at) < size_bytes;
-      if (in_vain || memory_.give_room(at, size_bytes) == 0) throw;
+      const bool in_vain = memory_.chunks().room_bytes(at) < size_bytes;
+      if (in_vain || memory_.chunks().give_room(at, size_bytes) == 0) throw;
     }
   }
 }
 
 void LiveCopier::claim_table(std::uint64_t size_bytes) {
   const Location at = gpu(index(device_));
-  Ledger& ledger = memory_.ledger();
+  Ledger& ledger = memory_.chunks().ledger();
   if (!ledger.claim(at, size_bytes, Ledger::Use::own)) {
     throw Error(ErrorKind::out_of_memory, "vma::migrate",
                 fmt::format("the capacity of {} leaves no room for {} bytes of digests",
@@ -115,7 +115,7 @@ void LiveCopier::make_bay(Bay& bay, Address table, std::uint64_t digest_bytes_ma
 }
 
 void LiveCopier::release() noexcept {
-  Ledger& ledger = memory_.ledger();
+  Ledger& ledger = memory_.chunks().ledger();
   for (Bay& bay : bays_) {
     if (bay.go) bay.go->open(bay.epoch);  // Nothing that stands is left behind.
   }
@@ -145,7 +145,7 @@ void LiveCopier::release() noexcept {
 
 /// Work that nobody saw end may still write to the digests and to the words.
 void LiveCopier::release_memory(bool ended) noexcept {
-  Ledger& ledger = memory_.ledger();
+  Ledger& ledger = memory_.chunks().ledger();
   if (words_ && !ended) words_->keep_for_good();
   words_.reset();
   if (!table_) return;
@@ -155,7 +155,7 @@ void LiveCopier::release_memory(bool ended) noexcept {
     return;
   }
   ledger.shift(table_.at(), table_.size_bytes(), Ledger::Use::own, Ledger::Use::allocated);
-  memory_.quarantine(std::move(table_), "work of live copies may still touch it");
+  memory_.chunks().quarantine(std::move(table_), "work of live copies may still touch it");
 }
 
 std::array<ChainStep, 2> LiveCopier::copy_steps(const Bay& bay) const {

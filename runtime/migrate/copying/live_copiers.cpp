@@ -8,13 +8,13 @@ LiveCopiers::LiveCopiers(Memory& memory, CopyEngine& engine, const LiveTuning& t
 LiveCopiers::~LiveCopiers() {
   const MutexLock lock(mutex_);
   {
-    const MutexLock slow_work(memory_.slow_calls().turn());
+    const MutexLock slow_work(memory_.chunks().slow_calls().turn());
     copiers_.clear();
   }
   for (const auto& [device, context] : applications_) {
     if (is_none(context)) continue;
-    memory_.ledger().undo("a primary context of live copies",
-                          [&, held = device] { memory_.driver().release_primary(held); });
+    memory_.chunks().ledger().undo("a primary context of live copies",
+                                   [&, held = device] { memory_.driver().release_primary(held); });
   }
 }
 
@@ -25,7 +25,7 @@ ContextHandle LiveCopiers::application_context(DeviceId device) {
   Driver& driver = memory_.driver();
   if (!driver.context_active(device)) return ContextHandle{};
   const MutexLock slow_work(
-      memory_.slow_calls().turn());  // Nothing of the kind while a gate is closed.
+      memory_.chunks().slow_calls().turn());  // Nothing of the kind while a gate is closed.
   return applications_[device] = driver.retain_primary(device);
 }
 
@@ -36,7 +36,7 @@ LiveCopier& LiveCopiers::get(DeviceId device, Location to, bool own) {
   if (!copier) {
     const ContextHandle context =
         own ? engine_.spare_stream(gpu(index(device)), to).context : application;
-    const MutexLock slow_work(memory_.slow_calls().turn());
+    const MutexLock slow_work(memory_.chunks().slow_calls().turn());
     copier = std::make_unique<LiveCopier>(memory_, device, context, tuning_);
   }
   return *copier;

@@ -10,7 +10,7 @@ Stops::Stops(Memory& memory)
     : memory_(memory),
       watchdog_(memory.driver()),
       attached_(memory.driver(), memory.topology()),
-      gate_post_(memory.driver(), watchdog_, memory.ledger()) {
+      gate_post_(memory.driver(), watchdog_, memory.chunks().ledger()) {
   memory.contexts().name_more([this] { return attached_.contexts(); });
   memory.tell_freed([this](Address begin) { attached_.forget_allocation(begin); });
 }
@@ -19,14 +19,14 @@ Stops::~Stops() {
   memory_.tell_freed(nullptr);
   memory_.contexts().name_more(nullptr);
   const MutexLock turn(turn_);
-  const MutexLock slow_work(memory_.slow_calls().turn());
+  const MutexLock slow_work(memory_.chunks().slow_calls().turn());
   gate_post_.drop_chains();
 }
 
 /// Made at the first hold.
 HoldPost& Stops::hold_post(BoundStream stream) {
   if (!hold_post_) {
-    hold_post_ = std::make_unique<HoldPost>(memory_.driver(), stream, memory_.ledger());
+    hold_post_ = std::make_unique<HoldPost>(memory_.driver(), stream, memory_.chunks().ledger());
   }
   return *hold_post_;
 }
@@ -44,7 +44,8 @@ void Stops::hold_while(BoundStream stream, const HoldLimits& limits, MigrationRe
   const MutexLock turn(turn_);
   const Measuring measuring(clock);
   HoldPost& post = hold_post(stream);
-  const MutexLock slow_work(memory_.slow_calls().turn());  // None beside a hold but our own.
+  const MutexLock slow_work(
+      memory_.chunks().slow_calls().turn());  // None beside a hold but our own.
   Hold hold(memory_.driver(), memory_.contexts(), post, watchdog_, limits.patience);
   hold.before_tries([this] { attached_.require_no_capture(memory_.contexts().list()); });
   const TimePoint stop = clock.now();

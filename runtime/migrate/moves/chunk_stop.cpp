@@ -43,7 +43,7 @@ ChunkStop::ChunkStop(const MoveParts& parts, const MigrationTask& task, LiveChun
       task_(task),
       chunk_(chunk),
       insists_(chunk.yields >= yields_max),
-      slow_call_turn_(parts.memory.slow_calls().turn()),
+      slow_call_turn_(parts.memory.chunks().slow_calls().turn()),
       settle_(settle) {}
 
 /// The program wants a stream, the memory or the end of the move.
@@ -88,8 +88,8 @@ std::optional<Gate::Refusal> ChunkStop::run(Phases& phases) {
   const Stops::Turn turn(parts_.stops);
   GatePost& post = turn.gate_post();
   const Measuring measuring(clock_);
-  slow_call_turn_.take();                // No slow work beside a closed gate.
-  parts_.memory.keepers().warm_grant();  // With nothing stopped yet.
+  slow_call_turn_.take();                         // No slow work beside a closed gate.
+  parts_.memory.chunks().keepers().warm_grant();  // With nothing stopped yet.
   if (insists_) keep_streams();
   name_streams();
   if (plan_.stops.empty()) {
@@ -248,7 +248,7 @@ std::optional<Gate::Refusal> ChunkStop::fill_target(Phases& phases) {
 /// A thread in cuCtxDestroy lets no grant of another return, and no unmap. Whether one does is
 /// asked a moment before the slot goes dark; if it does not, the watchdog opens.
 void ChunkStop::ask() {
-  parts_.memory.keepers().probe_grant();
+  parts_.memory.chunks().keepers().probe_grant();
   let_through_ = clock_.now();
 }
 

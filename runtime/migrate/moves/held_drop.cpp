@@ -26,7 +26,7 @@ MigrationReport HeldDrop::run() {
     plan();
     if (!slots_.empty() && !allocation_.being_freed) {
       // What comes back is zeros, whoever was allowed to write meanwhile: no copy is that.
-      memory_.drop_copies(allocation_);
+      memory_.chunks().drop_copies(allocation_);
       drop_held();
     }
   } catch (const Error& error) {
@@ -49,7 +49,7 @@ void HeldDrop::plan() {
 
 void HeldDrop::drop_held() {
   if (options_.nothing_runs) {
-    const MutexLock slow_work(memory_.slow_calls().turn());
+    const MutexLock slow_work(memory_.chunks().slow_calls().turn());
     return drop_all(nullptr);
   }
   const Location at = allocation_.home(slots_.front());
@@ -83,7 +83,7 @@ void HeldDrop::drop_one(std::size_t slot, Hold* hold) {
     return;
   }
   if (clock_.now() - let_through_ >= ask_period) {
-    memory_.keepers().probe_grant();
+    memory_.chunks().keepers().probe_grant();
     hold->alive();
   }
   hold->begin_dark();
@@ -116,7 +116,7 @@ void HeldDrop::finish(TimePoint start) noexcept {
 }
 
 void HeldDrop::give_back() noexcept {
-  for (Chunk& chunk : chunks_) memory_.dismiss(std::move(chunk));
+  for (Chunk& chunk : chunks_) memory_.chunks().dismiss(std::move(chunk));
   chunks_.clear();
 }
 

@@ -116,7 +116,7 @@ void HeldMove::prepare() {
     for (Transaction& transaction : transactions_) {
       if (transaction.state() != Transaction::State::planned) continue;
       parts_.room.with_room(want, terms_, to_, transaction.size_bytes(),
-                            [&] { transaction.take_target(Memory::Turn::take); });
+                            [&] { transaction.take_target(ChunkStore::Turn::take); });
       // The others are made beside the copies; the first shows whether the target is full. Host
       // memory takes ten times as long to make as to copy, and nothing shall stand for that.
       if (!options_.reserve_first && to_.kind == Location::Kind::gpu) break;
@@ -132,7 +132,7 @@ void HeldMove::require_room(MemoryPressure::Want& want) {
     if (transaction.state() == Transaction::State::planned) need_bytes += transaction.size_bytes();
   }
   parts_.room.with_room(want, terms_, to_, need_bytes,
-                        [&] { memory_.require_room(to_, need_bytes, "vma::migrate"); });
+                        [&] { memory_.chunks().require_room(to_, need_bytes, "vma::migrate"); });
 }
 
 void HeldMove::move_held() {
@@ -142,7 +142,7 @@ void HeldMove::move_held() {
 }
 
 void HeldMove::move_unheld() {
-  const MutexLock slow_work(memory_.slow_calls().turn());
+  const MutexLock slow_work(memory_.chunks().slow_calls().turn());
   const Measuring measuring(clock_);
   pipeline(nullptr);
 }
@@ -150,7 +150,7 @@ void HeldMove::move_unheld() {
 void HeldMove::start(Transaction& transaction) {
   if (transaction.state() == Transaction::State::planned) {
     const TimePoint begin = clock_.now();
-    transaction.take_target(Memory::Turn::held);
+    transaction.take_target(ChunkStore::Turn::held);
     report_.phases.cache += clock_.now() - begin;
   }
   if (transaction.target_clean()) return transaction.note_clean();  // Under `operations()`.
@@ -192,7 +192,7 @@ void HeldMove::await_copy(Transaction& transaction, Hold* hold) {
   const TimePoint deadline = clock_.now() + limit;
   while (true) {
     if (hold != nullptr && clock_.now() - let_through_ >= ask_period) {
-      memory_.keepers().probe_grant();
+      memory_.chunks().keepers().probe_grant();
       hold->alive();
       let_through_ = clock_.now();
     }

@@ -168,7 +168,7 @@ void LiveMove::take_target(LiveChunk& chunk, bool may_ask) {
     return again;
   };
   memory_.with_room(ask, task_.to, transaction.size_bytes(),
-                    [&] { transaction.take_target(Memory::Turn::take); });
+                    [&] { transaction.take_target(ChunkStore::Turn::take); });
 }
 
 WayChoice LiveMove::choose(const LiveChunk& chunk) const {
@@ -267,7 +267,7 @@ void LiveMove::stage_live(LiveChunk& chunk) {
   }
   {
     // Nothing is launched while another move's gate is closed.
-    const MutexLock slow_work(memory_.slow_calls().turn());
+    const MutexLock slow_work(memory_.chunks().slow_calls().turn());
     copier.start_copy(bay, chunk.transaction.source(), chunk.transaction.target());
   }
   bays_taken_[bay] = true;

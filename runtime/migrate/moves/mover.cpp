@@ -306,7 +306,7 @@ void Mover::carry_out(MigrationTask& task) noexcept {
   ended(*allocation, report);
   task.finish(std::move(report), std::move(failure));
   // If it was freed it ends here, and gives its addresses back: not beside a closed gate.
-  const MutexLock slow_work(memory_.slow_calls().turn());
+  const MutexLock slow_work(memory_.chunks().slow_calls().turn());
   allocation.reset();
 }
 

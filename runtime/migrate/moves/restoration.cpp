@@ -22,7 +22,7 @@ Restoration::Restoration(const MoveParts& parts, Allocation& allocation, SlotRan
       at_(at) {}
 
 Restoration::~Restoration() {
-  for (Chunk& chunk : chunks_) memory_.retire(std::move(chunk));
+  for (Chunk& chunk : chunks_) memory_.chunks().retire(std::move(chunk));
 }
 
 MigrationReport Restoration::run() {
@@ -58,12 +58,14 @@ void Restoration::obtain() {
   const PhaseTimer timer(clock_, report_.phases.cache);
   MemoryPressure::Want want(memory_.pressure());
   const MoveTerms terms;
-  parts_.room.with_room(want, terms, at_, report_.bytes_asked,
-                        [&] { memory_.require_room(at_, report_.bytes_asked, resume_call); });
+  parts_.room.with_room(want, terms, at_, report_.bytes_asked, [&] {
+    memory_.chunks().require_room(at_, report_.bytes_asked, resume_call);
+  });
   for (const std::size_t slot : slots_) {
     const std::uint64_t slot_bytes = allocation_.geometry().slot_bytes(slot);
     parts_.room.with_room(want, terms, at_, slot_bytes, [&] {
-      chunks_.push_back(memory_.obtain(at_, slot_bytes, Memory::Turn::take, resume_call));
+      chunks_.push_back(
+          memory_.chunks().obtain(at_, slot_bytes, ChunkStore::Turn::take, resume_call));
     });
   }
   for (const Chunk& chunk : chunks_) parts_.engine.zero(chunk);
@@ -78,7 +80,7 @@ void Restoration::show(std::size_t slot, Chunk& chunk) {
     } catch (const Error& error) {
       // Page tables need memory too: give up what is held back for them and try once more.
       if (error.kind() != ErrorKind::out_of_memory || !allocation_.dropped(slot)) throw;
-      if (!memory_.keepers().give_up_spares()) throw;
+      if (!memory_.chunks().keepers().give_up_spares()) throw;
       allocation_.restore(slot, chunk, memory_.topology());
     }
   } catch (const std::exception& error) {

@@ -19,7 +19,8 @@ class Waiting {
 
 bool RoomRequests::ask(MemoryPressure::Want& want, Location at, std::uint64_t size_bytes) {
   const Waiting waiting(waiting_);
-  const std::uint64_t room = memory_.room_bytes(at);  // Enough, where only the driver has none.
+  const std::uint64_t room =
+      memory_.chunks().room_bytes(at);  // Enough, where only the driver has none.
   return want.ask(at, size_bytes > room ? size_bytes - room : size_bytes);
 }
 

@@ -23,15 +23,15 @@ Transaction::Transaction(Memory& memory, CopyEngine& engine, Allocation& allocat
 Transaction::~Transaction() {
   constexpr std::chrono::seconds patience(2);
   end_copy(driver_.clock().now() + patience);
-  if (source_) memory_.retire(std::move(source_));
+  if (source_) memory_.chunks().retire(std::move(source_));
   if (!target_) return;
   if (mapped_ == Mapped::target) {
-    memory_.quarantine(std::move(target_), "a slot that shows it cannot be unmapped");
+    memory_.chunks().quarantine(std::move(target_), "a slot that shows it cannot be unmapped");
   } else if (target_clean()) {
-    memory_.keep_copy(allocation_, slot_, *clean_in_, std::move(target_));
+    memory_.chunks().keep_copy(allocation_, slot_, *clean_in_, std::move(target_));
   } else {
-    if (took_copy_) memory_.copies().note_dropped();
-    memory_.retire(std::move(target_));
+    if (took_copy_) memory_.chunks().copies().note_dropped();
+    memory_.chunks().retire(std::move(target_));
   }
 }
 
@@ -51,7 +51,7 @@ bool Transaction::take_clean_target() {
   // A move that waited behind a free names addresses, and so copies, that are another's by now.
   if (state_ != State::planned || allocation_.being_freed || allocation_.exported) return false;
   const std::uint64_t epoch = allocation_.writable_epoch();
-  target_ = memory_.take_copy(allocation_, slot_, to_, epoch);
+  target_ = memory_.chunks().take_copy(allocation_, slot_, to_, epoch);
   if (!target_) return false;
   clean_in_ = epoch;
   took_copy_ = true;
@@ -65,14 +65,14 @@ bool Transaction::target_clean() const noexcept {
 
 bool Transaction::take_cached_target() {
   // What is cached may have to be taken apart, which is nothing to do beside a closed gate.
-  const MutexLock slow_work(memory_.slow_calls().turn());
-  target_ = memory_.obtain_cached(to_, size_bytes_);
+  const MutexLock slow_work(memory_.chunks().slow_calls().turn());
+  target_ = memory_.chunks().obtain_cached(to_, size_bytes_);
   if (target_) move_to(State::ready);
   return static_cast<bool>(target_);
 }
 
-void Transaction::take_target(Memory::Turn turn) {
-  target_ = memory_.obtain(to_, size_bytes_, turn, "vma::migrate");
+void Transaction::take_target(ChunkStore::Turn turn) {
+  target_ = memory_.chunks().obtain(to_, size_bytes_, turn, "vma::migrate");
   move_to(State::ready);
 }
 
@@ -91,7 +91,8 @@ void Transaction::finish_copy() {
   try {
     engine_.wait(copy_);
   } catch (...) {
-    memory_.quarantine(std::move(target_), "a copy into it failed and may still be running");
+    memory_.chunks().quarantine(std::move(target_),
+                                "a copy into it failed and may still be running");
     move_to(State::stayed);
     throw;
   }
@@ -120,7 +121,7 @@ void Transaction::discard_copy() {
 void Transaction::plan_again(const char* reason) noexcept {
   VMART_CHECK(state_ == State::ready, "only a target without a copy is replaced");
   set_target_aside(reason);
-  if (std::exchange(took_copy_, false)) memory_.copies().note_dropped();
+  if (std::exchange(took_copy_, false)) memory_.chunks().copies().note_dropped();
   clean_in_.reset();
   move_to(State::planned);
 }
@@ -128,7 +129,7 @@ void Transaction::plan_again(const char* reason) noexcept {
 /// What writes to the target may go on reading the source.
 void Transaction::set_target_aside(const char* reason) noexcept {
   allocation_.chunk(slot_).mark_busy();
-  memory_.quarantine(std::move(target_), reason);
+  memory_.chunks().quarantine(std::move(target_), reason);
 }
 
 void Transaction::abandon_target(const char* reason) noexcept {
@@ -185,7 +186,8 @@ void Transaction::show_target(Phases& phases) {
     show(target_, Mapped::target, phases);
   } catch (const Error& error) {
     // Page tables need memory too: give up what is held back for them and try once more.
-    if (error.kind() != ErrorKind::out_of_memory || !memory_.keepers().give_up_spares()) throw;
+    if (error.kind() != ErrorKind::out_of_memory || !memory_.chunks().keepers().give_up_spares())
+      throw;
     show(target_, Mapped::target, phases);
   }
 }
@@ -209,9 +211,9 @@ void Transaction::switch_slot(Phases& phases) {
   switched_at_ = clock.now();  // Who looks from now on sees it there.
   move_to(State::switched);
   if (noted_clean_) {
-    memory_.copies().note_used(size_bytes_);
+    memory_.chunks().copies().note_used(size_bytes_);
   } else if (took_copy_) {
-    memory_.copies().note_dropped();
+    memory_.chunks().copies().note_dropped();
   }
   if (allocation_.read_only()) read_only_in_ = allocation_.writable_epoch();
 }
@@ -223,7 +225,7 @@ void Transaction::go_home(Phases& phases) {
     try {
       return show(source, Mapped::source, phases);
     } catch (const std::exception& error) {
-      memory_.keepers().give_up_spares();
+      memory_.chunks().keepers().give_up_spares();
       if (attempt < tries) continue;
       log(LogLevel::error, "a slot at {:#x} can show neither target nor source: {}",
           to_integer(allocation_.slot_begin(slot_)), error.what());
@@ -243,12 +245,12 @@ bool Transaction::give_source_up(const MigrateOptions& options, const MoveTerms&
   if (!source_) return false;
   const bool keeps = (options.keep_clean_copy || terms.keeps_copy) && may_keep_source();
   if (keeps) {
-    memory_.copies().note_kept();
-    memory_.keep_copy(allocation_, slot_, *read_only_in_, std::move(source_));
+    memory_.chunks().copies().note_kept();
+    memory_.chunks().keep_copy(allocation_, slot_, *read_only_in_, std::move(source_));
   } else if (terms.gives_back) {
-    memory_.dismiss(std::move(source_));
+    memory_.chunks().dismiss(std::move(source_));
   } else {
-    memory_.retire(std::move(source_));
+    memory_.chunks().retire(std::move(source_));
   }
   return keeps;
 }

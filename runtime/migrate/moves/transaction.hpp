@@ -48,7 +48,7 @@ class Transaction {
   /// False if the cache has no chunk for it.
   bool take_cached_target();
   /// Throws: Error{out_of_memory}; then it is still planned.
-  void take_target(Memory::Turn turn);
+  void take_target(ChunkStore::Turn turn);
   void start_copy();
   /// Whether it is done, after waiting for it until `deadline`.
   bool copy_done_by(TimePoint deadline);

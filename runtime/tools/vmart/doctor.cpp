@@ -174,7 +174,7 @@ class Examination {
     time_copies(*parts_, copy_size(idle, static_cast<std::uint64_t>(options_.copy_mib) * MiB),
                 findings_);
     const Topology& topology = parts_->machinery->topology;
-    for (const Location at : topology.locations()) parts_->machinery->memory.trim(at);
+    for (const Location at : topology.locations()) parts_->machinery->memory.chunks().trim(at);
     const FreeBytes copied = free_now(driver, *topology_);
     for (const DeviceId device : topology_->devices()) {
       findings_.hbm.push_back({device, taken(before, idle, device), taken(before, copied, device)});

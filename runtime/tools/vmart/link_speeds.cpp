@@ -28,7 +28,7 @@ std::map<std::pair<Location, Location>, double> measure_links(RuntimeParts& part
   std::map<std::pair<Location, Location>, double> speeds;
   try {
     for (const Location at : machinery.topology.locations()) {
-      chunks.emplace(at, memory.obtain(at, size_bytes, Memory::Turn::take));
+      chunks.emplace(at, memory.chunks().obtain(at, size_bytes, ChunkStore::Turn::take));
     }
     for (const auto& [from, source] : chunks) {
       for (const auto& [to, target] : chunks) {
@@ -38,10 +38,10 @@ std::map<std::pair<Location, Location>, double> measure_links(RuntimeParts& part
       }
     }
   } catch (...) {
-    for (auto& [at, chunk] : chunks) memory.retire(std::move(chunk));
+    for (auto& [at, chunk] : chunks) memory.chunks().retire(std::move(chunk));
     throw;
   }
-  for (auto& [at, chunk] : chunks) memory.retire(std::move(chunk));
+  for (auto& [at, chunk] : chunks) memory.chunks().retire(std::move(chunk));
   return speeds;
 }
 

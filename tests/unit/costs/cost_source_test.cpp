@@ -190,7 +190,7 @@ TEST(PlaceStates, HaveWhatChunksMayFill) {
   RuntimeRig rig("h200x2", options);
   Machinery& machinery = *parts_of(rig.runtime()).machinery;
   const auto states = [&] {
-    return place_states(rig.machine(), machinery.topology, machinery.memory.ledger());
+    return place_states(rig.machine(), machinery.topology, machinery.memory.chunks().ledger());
   };
   const std::vector<PlaceState> places = states();
   ASSERT_EQ(places.size(), 3u);

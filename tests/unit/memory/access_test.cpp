@@ -25,7 +25,7 @@ class AccessTest : public testing::Test {
     rig_.machine().unmap(begin, 2 * page_);
     rig_.machine().map(begin, 2 * page_, target.handle());
     rig_.machine().grant(begin, 2 * page_, allocation_->accessors(to, rig_.topology()));
-    rig_.memory().retire(allocation_->replace(1, std::move(target)));
+    rig_.memory().chunks().retire(allocation_->replace(1, std::move(target)));
   }
   void expect_access(Access most) {
     for (std::size_t slot = 0; slot < 3; ++slot) {

@@ -30,8 +30,9 @@ class AllocationTest : public testing::Test {
   const std::uint64_t page_ = rig_.page();
   const Geometry geometry_{2 * page_, page_, 3};
   std::vector<Chunk> chunks_;
-  Allocation allocation_{rig_.driver(), rig_.memory().ledger(),
-                         Reservation(rig_.driver(), rig_.memory().ledger(), 5 * page_), geometry_};
+  Allocation allocation_{rig_.driver(), rig_.memory().chunks().ledger(),
+                         Reservation(rig_.driver(), rig_.memory().chunks().ledger(), 5 * page_),
+                         geometry_};
 };
 
 TEST_F(AllocationTest, ShowsEachChunkInItsSlotWithOneGrant) {
@@ -66,7 +67,7 @@ TEST_F(AllocationTest, KeepsAChunkThatAFailedShowCannotUnmap) {
   rig_.fail({Call::map, Call::unmap}, {2, 3});  // The third map, then the first unmap.
   expect_error(ErrorKind::out_of_memory, [&] { show(); });
   EXPECT_EQ(chunks_.size(), 2u);
-  EXPECT_EQ(rig_.memory().ledger().leaks(), 1u);
+  EXPECT_EQ(rig_.memory().chunks().ledger().leaks(), 1u);
   EXPECT_EQ(rig_.account(gpu(0)).allocated_bytes, 3 * page_) << "its bytes are nobody's any more";
 }
 
@@ -86,9 +87,10 @@ TEST_F(AllocationTest, CountsASlotThatCannotBeUnmapped) {
   rig_.fail({Call::unmap}, {1});
   chunks_ = allocation_.take_apart();
   EXPECT_EQ(chunks_.size(), 2u);
-  EXPECT_EQ(rig_.memory().ledger().leaks(), 1u);
+  EXPECT_EQ(rig_.memory().chunks().ledger().leaks(), 1u);
   allocation_.unreserve();
-  EXPECT_EQ(rig_.memory().ledger().leaks(), 1u) << "addresses that show memory are not given back";
+  EXPECT_EQ(rig_.memory().chunks().ledger().leaks(), 1u)
+      << "addresses that show memory are not given back";
   EXPECT_EQ(rig_.account(gpu(0)).allocated_bytes, 3 * page_);
   EXPECT_EQ(rig_.account(gpu(0)).leaked_bytes, 2 * page_);
 }
@@ -98,7 +100,7 @@ TEST_F(AllocationTest, CountsEverySlotThatCannotBeUnmapped) {
   rig_.fail({Call::unmap}, {0, 2, 3});  // The first slot, the second, and its staging mapping.
   chunks_ = allocation_.take_apart();
   EXPECT_EQ(chunks_.size(), 1u);
-  EXPECT_EQ(rig_.memory().ledger().leaks(), 3u);
+  EXPECT_EQ(rig_.memory().chunks().ledger().leaks(), 3u);
   EXPECT_EQ(rig_.account(gpu(0)).leaked_bytes, 4 * page_) << "bytes that two hold count once";
   EXPECT_EQ(rig_.account(gpu(0)).allocated_bytes, page_);
 }

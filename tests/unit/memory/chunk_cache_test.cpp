@@ -31,7 +31,7 @@ class ChunkCacheTest : public testing::Test {
     const auto allocation = rig_.alloc(size_pages, at, chunk_pages);
     const Geometry geometry = allocation->geometry();
     rig_.free(allocation);
-    return rig_.memory().cache().take_allocation(at, geometry);
+    return rig_.memory().chunks().cache().take_allocation(at, geometry);
   }
   void drop(Chunk chunk) { rig_.unclaim(chunk); }
   void destroy(ChunkCache::Surplus surplus) {
@@ -42,7 +42,7 @@ class ChunkCacheTest : public testing::Test {
   }
 
   MemoryRig rig_;
-  ChunkCache cache_{rig_.memory().ledger(), 10 * rig_.page(), 4 * rig_.page()};
+  ChunkCache cache_{rig_.memory().chunks().ledger(), 10 * rig_.page(), 4 * rig_.page()};
 };
 
 TEST_F(ChunkCacheTest, GivesTheYoungestOfJustTheSize) {

@@ -16,7 +16,7 @@ TEST(Reservation, MovesAndIsGivenBackOnce) {
   const std::vector<std::string> before = rig.machine().leaks();
   rig.forget_calls();
   {
-    Reservation first(rig.driver(), rig.memory().ledger(), 4 * rig.page());
+    Reservation first(rig.driver(), rig.memory().chunks().ledger(), 4 * rig.page());
     const Address begin = first.begin();
     EXPECT_EQ(first.size_bytes(), 4 * rig.page());
     Reservation second(std::move(first));
@@ -24,7 +24,7 @@ TEST(Reservation, MovesAndIsGivenBackOnce) {
     Reservation third;
     third = std::move(second);
     EXPECT_EQ(third.begin(), begin);
-    third = Reservation(rig.driver(), rig.memory().ledger(), rig.page());
+    third = Reservation(rig.driver(), rig.memory().chunks().ledger(), rig.page());
     EXPECT_EQ(rig.calls(Call::unreserve), 1);
   }
   EXPECT_EQ(rig.calls(Call::reserve), 2);
@@ -34,7 +34,7 @@ TEST(Reservation, MovesAndIsGivenBackOnce) {
 
 TEST(Reservation, CountsWhatIsNotTakenBack) {
   MemoryRig rig;
-  Ledger& ledger = rig.memory().ledger();
+  Ledger& ledger = rig.memory().chunks().ledger();
   {
     const Reservation lost(rig.driver(), ledger, rig.page());
     rig.fail({Call::unreserve}, {0});
@@ -64,7 +64,7 @@ TEST(Chunk, ShowsItsBytesToEveryReaderThroughItsStaging) {
 TEST(Chunk, IsHadWholeOrNotAtAll) {
   MemoryRig rig;
   const std::vector<std::string> before = rig.machine().leaks();
-  Ledger& ledger = rig.memory().ledger();
+  Ledger& ledger = rig.memory().chunks().ledger();
   for (const Call call : {Call::create, Call::reserve, Call::map, Call::grant}) {
     SCOPED_TRACE(to_string(call));
     rig.fail({call}, {0});
@@ -106,7 +106,7 @@ TEST(Chunk, CountsWhatTheDriverDoesNotTakeBack) {
     rig.fail({call}, {0});
     rig.forget_calls();
     chunk = Chunk();
-    EXPECT_EQ(rig.memory().ledger().leaks(), 1u);
+    EXPECT_EQ(rig.memory().chunks().ledger().leaks(), 1u);
     EXPECT_EQ(rig.calls(Call::release), call == Call::release ? 0 : 1);
     EXPECT_FALSE(rig.machine().leaks().empty());
     const bool bytes_are_gone = call != Call::unreserve;
@@ -121,22 +121,22 @@ TEST(Chunk, CountsBytesOnceThatAreHeldTwice) {
   rig.fail({Call::unmap, Call::release}, {0, 1});
   EXPECT_FALSE(chunk.release());
   EXPECT_FALSE(chunk);
-  EXPECT_EQ(rig.memory().ledger().leaks(), 2u);
+  EXPECT_EQ(rig.memory().chunks().ledger().leaks(), 2u);
   EXPECT_EQ(rig.account(gpu(0)).leaked_bytes, 2 * rig.page());
 }
 
 TEST(Chunk, StaysBusyHoweverItMoves) {
   MemoryRig rig;
-  Chunk chunk = rig.memory().obtain(gpu(0), rig.page(), Memory::Turn::take);
+  Chunk chunk = rig.memory().chunks().obtain(gpu(0), rig.page(), ChunkStore::Turn::take);
   EXPECT_FALSE(chunk.busy());
   const Chunk& seen = chunk;
   seen.mark_busy();
   Chunk moved = std::move(chunk);
   EXPECT_TRUE(moved.busy());
-  rig.memory().retire(std::move(moved));
+  rig.memory().chunks().retire(std::move(moved));
   EXPECT_EQ(rig.cached(gpu(0)), 0u) << "it is never used again";
   EXPECT_EQ(rig.account(gpu(0)).leaked_bytes, rig.page());
-  EXPECT_EQ(rig.memory().ledger().leaks(), 1u);
+  EXPECT_EQ(rig.memory().chunks().ledger().leaks(), 1u);
   rig.memory().check_invariants();
 }
 

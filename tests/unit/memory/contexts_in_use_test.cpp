@@ -88,7 +88,7 @@ TEST(ContextsInUse, ReleasesWhatAnotherHasRetainedMeanwhile) {
 
 TEST(ContextsInUse, AsksTheDriverWithoutItsLock) {
   MemoryRig rig;
-  ContextsInUse contexts(rig.driver(), rig.topology(), rig.memory().ledger());
+  ContextsInUse contexts(rig.driver(), rig.topology(), rig.memory().chunks().ledger());
   ThreadedExecutor executor;
   std::unique_ptr<Task> lister;
   rig.delay(Call::retain_primary, std::chrono::milliseconds(200));
@@ -206,7 +206,7 @@ TEST(ContextsInUse, DrainWaitsForAMarkWhereThereIsNoMemoryToWaitForAContext) {
   const BoundStream stream = rig.new_stream(1);
   rig.launch_spin(stream, long_time);
   NoMemoryToWaitDriver driver(static_cast<Driver&>(rig.driver()));
-  ContextsInUse contexts(driver, rig.topology(), rig.memory().ledger());
+  ContextsInUse contexts(driver, rig.topology(), rig.memory().chunks().ledger());
   const TimePoint start = rig.machine().clock().now();
   contexts.drain();
   EXPECT_GE(rig.machine().clock().now() - start, long_time);

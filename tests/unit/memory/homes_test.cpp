@@ -47,7 +47,7 @@ TEST(Homes, ShowsEachChunkToThoseWhoReachItsOwnPlace) {
         all_alike && rig.topology().readers(at).size() == rig.topology().readers(places[0]).size();
   }
   EXPECT_FALSE(all_alike) << "the machine tells right from wrong";
-  rig.memory().slow_calls().drain();
+  rig.memory().chunks().slow_calls().drain();
   rig.memory().check_invariants();
   for (std::size_t slot = 0; slot < homes.size(); ++slot) {
     for (const DeviceId device : rig.topology().devices()) {
@@ -60,8 +60,8 @@ TEST(Homes, ShowsEachChunkToThoseWhoReachItsOwnPlace) {
 
 TEST(Homes, GrantsARunAtOnePlaceInOneCall) {
   MemoryRig rig;
-  rig.memory().reserve(gpu(0), 6 * rig.page(), rig.page());
-  rig.memory().reserve(gpu(1), 6 * rig.page(), rig.page());
+  rig.memory().chunks().reserve(gpu(0), 6 * rig.page(), rig.page());
+  rig.memory().chunks().reserve(gpu(1), 6 * rig.page(), rig.page());
   rig.forget_calls();
   alloc(rig, 6, 1, {gpu(0), gpu(0), gpu(1), gpu(1), gpu(1), gpu(0)});
   EXPECT_EQ(rig.calls(Call::map), 6);
@@ -88,7 +88,7 @@ TEST(Homes, TakesAFreedAllocationOverOnlyWhereAllLiesAtOnePlace) {
   rig.free(two);
   EXPECT_EQ(rig.cached(gpu(0)), 4 * rig.page()) << "its chunks went to their places";
   EXPECT_EQ(rig.cached(gpu(1)), 2 * rig.page());
-  rig.memory().trim(gpu(0));
+  rig.memory().chunks().trim(gpu(0));
   const auto third = rig.alloc(4, gpu(0), 2);
   const Address again = third->begin();
   rig.free(third);
@@ -125,7 +125,7 @@ TEST(Homes, LeavesNothingWhereAnyCallFails) {
     }
     const bool fired = rig.driver().fired() > 0;
     rig.fail_nothing();
-    rig.memory().slow_calls().drain();
+    rig.memory().chunks().slow_calls().drain();
     rig.memory().check_invariants();
     if (allocation) {
       EXPECT_EQ(homes_of(*allocation), homes);
@@ -135,14 +135,14 @@ TEST(Homes, LeavesNothingWhereAnyCallFails) {
     EXPECT_EQ(rig.memory().registry().size(), 0u);
     for (const Location at : rig.topology().locations()) {
       EXPECT_EQ(rig.account(at).allocated_bytes, 0u);
-      rig.memory().trim(at);
+      rig.memory().chunks().trim(at);
     }
     if (!fired) {
       EXPECT_GT(number, 20) << "every call was failed once";
       break;
     }
   }
-  EXPECT_EQ(rig.memory().ledger().leaks(), 0u);
+  EXPECT_EQ(rig.memory().chunks().ledger().leaks(), 0u);
 }
 
 }  // namespace

@@ -54,11 +54,11 @@ TEST(Keepers, AreBookedAsTheRuntimesOwn) {
 
 TEST(Keepers, GiveTheirSparesUpOnce) {
   MemoryRig rig;
-  EXPECT_TRUE(rig.memory().keepers().give_up_spares());
+  EXPECT_TRUE(rig.memory().chunks().keepers().give_up_spares());
   EXPECT_EQ(rig.account(gpu(0)).own_bytes, rig.page()) << "the keeper itself stays";
   EXPECT_EQ(rig.account(gpu(1)).own_bytes, rig.page());
   rig.forget_calls();
-  EXPECT_FALSE(rig.memory().keepers().give_up_spares());
+  EXPECT_FALSE(rig.memory().chunks().keepers().give_up_spares());
   EXPECT_TRUE(rig.trace().empty());
   const auto allocation = rig.alloc(1, gpu(0));
   rig.expect_shown(*allocation);
@@ -69,17 +69,17 @@ TEST(Keepers, ProbeAndWarmGrantAskTheDriverOnceEachTime) {
   for (int i = 0; i < 4; ++i) {
     rig.forget_calls();
     if (i % 2 == 0) {
-      rig.memory().keepers().probe_grant();
+      rig.memory().chunks().keepers().probe_grant();
     } else {
-      rig.memory().keepers().warm_grant();
+      rig.memory().chunks().keepers().warm_grant();
     }
     EXPECT_EQ(rig.calls(Call::grant), 1);
     EXPECT_EQ(rig.trace().size(), 1u);
   }
   rig.fail({Call::grant}, {0});
-  expect_error(ErrorKind::out_of_memory, [&] { rig.memory().keepers().probe_grant(); });
+  expect_error(ErrorKind::out_of_memory, [&] { rig.memory().chunks().keepers().probe_grant(); });
   rig.fail_nothing();
-  rig.memory().keepers().probe_grant();
+  rig.memory().chunks().keepers().probe_grant();
 }
 
 /// Remembers the rights that were granted last.

@@ -36,7 +36,7 @@ MemoryRig::~MemoryRig() {
     machine_.destroy_stream(stream);
   }
   std::shared_ptr<const std::atomic<std::uint64_t>> leaked;
-  if (memory_) leaked = memory_->ledger().leak_count();
+  if (memory_) leaked = memory_->chunks().ledger().leak_count();
   memory_.reset();
   for (std::uint64_t* word : words_) machine_.free_pinned(context(0), word);
   for (const DeviceId device : topology_.devices()) machine_.release_primary(device);
@@ -103,13 +103,13 @@ std::shared_ptr<Allocation> MemoryRig::alloc(std::uint64_t pages, Location at,
 }
 
 Chunk MemoryRig::chunk(Location at, std::uint64_t pages) {
-  Ledger& ledger = memory_->ledger();
+  Ledger& ledger = memory_->chunks().ledger();
   EXPECT_TRUE(ledger.claim(at, pages * page(), Ledger::Use::allocated));
   return Chunk(faults_, ledger, at, pages * page(), topology_.readers(at));
 }
 
 void MemoryRig::unclaim(const Chunk& chunk) {
-  memory_->ledger().unclaim(chunk.at(), chunk.size_bytes(), Ledger::Use::allocated);
+  memory_->chunks().ledger().unclaim(chunk.at(), chunk.size_bytes(), Ledger::Use::allocated);
 }
 
 void MemoryRig::expect_shown(const Allocation& allocation) {
@@ -166,10 +166,10 @@ bool comes_true(const std::function<bool()>& condition) {
 
 void check_settled(Memory& memory) {
   EXPECT_TRUE(comes_true([&] {
-    memory.slow_calls().drain();
+    memory.chunks().slow_calls().drain();
     std::map<Location, std::uint64_t> booked;
     for (const Location at : memory.topology().locations()) {
-      booked[at] = memory.ledger().account(at).allocated_bytes;
+      booked[at] = memory.chunks().ledger().account(at).allocated_bytes;
     }
     for (const auto& allocation : memory.registry().all()) {
       for (const Extent& extent : allocation->extents()) {
@@ -178,7 +178,7 @@ void check_settled(Memory& memory) {
     }
     return std::ranges::all_of(booked, [](const auto& left) { return left.second == 0; });
   })) << "memory that was freed has not come back";
-  memory.slow_calls().drain();
+  memory.chunks().slow_calls().drain();
   memory.check_invariants();
 }
 

@@ -66,8 +66,8 @@ class MemoryRig {
   /// A new chunk, booked as allocated.
   Chunk chunk(Location at, std::uint64_t pages);
   void unclaim(const Chunk& chunk);
-  std::uint64_t cached(Location at) { return memory_->cache().cached_bytes(at); }
-  Ledger::Account account(Location at) { return memory_->ledger().account(at); }
+  std::uint64_t cached(Location at) { return memory_->chunks().cache().cached_bytes(at); }
+  Ledger::Account account(Location at) { return memory_->chunks().ledger().account(at); }
 
   /// Every page of the allocation shows its chunk's place and all its readers may use it.
   void expect_shown(const Allocation& allocation);

@@ -23,7 +23,7 @@ TEST(Memory, ShowsNewMemoryToAllWhoCanReachIt) {
       EXPECT_EQ(rig.memory().require(to_pointer(allocation->begin()), "test"), allocation);
     }
   }
-  rig.memory().slow_calls().drain();
+  rig.memory().chunks().slow_calls().drain();
   rig.memory().check_invariants();
 }
 
@@ -57,7 +57,7 @@ TEST(Memory, GivesADismissedChunkToTheDriverAtOnce) {
   MemoryRig rig;
   Chunk chunk = rig.chunk(gpu(0), 2);
   rig.forget_calls();
-  rig.memory().dismiss(std::move(chunk));
+  rig.memory().chunks().dismiss(std::move(chunk));
   EXPECT_EQ(rig.calls(Call::release), 1);
   EXPECT_EQ(rig.cached(gpu(0)), 0u);
   EXPECT_EQ(rig.account(gpu(0)).allocated_bytes, 0u);
@@ -109,8 +109,8 @@ TEST(Memory, FreesAsynchronouslyOnceTheStreamIsThere) {
   expect_error(ErrorKind::unknown_pointer,
                [&] { rig.memory().require_around(to_pointer(allocation->begin()), "test"); });
   {
-    const MutexLock turn(rig.memory().slow_calls().turn());
-    rig.memory().slow_calls().run_here();  // Looks at what waits.
+    const MutexLock turn(rig.memory().chunks().slow_calls().turn());
+    rig.memory().chunks().slow_calls().run_here();  // Looks at what waits.
   }
   EXPECT_EQ(rig.cached(gpu(0)), 0u) << "the stream has not come so far";
   EXPECT_EQ(rig.machine().pointer_info(allocation->begin()).at, gpu(0));
@@ -133,7 +133,7 @@ TEST(Memory, RefusesToFreeOnAStreamThatCaptures) {
 
 TEST(Memory, LeavesNothingWhereACallOfAnAllocationFails) {
   MemoryRig rig;
-  rig.memory().trim(gpu(0));
+  rig.memory().chunks().trim(gpu(0));
   const std::vector<std::string> before = rig.machine().leaks();
   for (int number = 0; number < 100; ++number) {
     SCOPED_TRACE(number);
@@ -147,20 +147,20 @@ TEST(Memory, LeavesNothingWhereACallOfAnAllocationFails) {
     }
     const bool fired = rig.driver().fired() > 0;
     rig.fail_nothing();
-    rig.memory().slow_calls().drain();
+    rig.memory().chunks().slow_calls().drain();
     rig.memory().check_invariants();
     if (!failed) {
       rig.expect_shown(*allocation);
       rig.free(allocation);
     }
-    rig.memory().trim(gpu(0));
+    rig.memory().chunks().trim(gpu(0));
     EXPECT_EQ(rig.memory().registry().size(), 0u);
     if (!fired) {
       EXPECT_GT(number, 10) << "every call was failed once";
       break;
     }
   }
-  EXPECT_EQ(rig.memory().ledger().leaks(), 0u);
+  EXPECT_EQ(rig.memory().chunks().ledger().leaks(), 0u);
   // Left are the keepers, without their spares, and events that are kept for the next time.
   constexpr std::size_t objects_of_spares = 2 * 3;  // Chunk, reservation and mapping of each.
   std::size_t events = 0;
@@ -171,14 +171,14 @@ TEST(Memory, LeavesNothingWhereACallOfAnAllocationFails) {
 TEST(Memory, MakesHostChunksAheadOfNeed) {
   MemoryRig rig;
   const auto first = rig.alloc(4, host(0), 4);
-  rig.memory().slow_calls().drain();
-  EXPECT_EQ(rig.memory().cache().count(host(0), 4 * rig.page()), 2u);
+  rig.memory().chunks().slow_calls().drain();
+  EXPECT_EQ(rig.memory().chunks().cache().count(host(0), 4 * rig.page()), 2u);
   rig.forget_calls();
   const auto second = rig.alloc(8, host(0), 4);  // Both are there.
   EXPECT_EQ(second->geometry().slots, 2u);
   rig.expect_shown(*second);
-  rig.memory().slow_calls().drain();
-  EXPECT_EQ(rig.memory().cache().count(host(0), 4 * rig.page()), 2u) << "and made again";
+  rig.memory().chunks().slow_calls().drain();
+  EXPECT_EQ(rig.memory().chunks().cache().count(host(0), 4 * rig.page()), 2u) << "and made again";
   rig.memory().check_invariants();
 }
 
@@ -187,19 +187,19 @@ TEST(Memory, MakesNoHostChunksBeyondTheBudget) {
   limits.host_cache_bytes = 5 * 4096;
   MemoryRig rig("test-2", limits);
   const auto allocation = rig.alloc(4, host(0), 4);
-  rig.memory().slow_calls().drain();
-  EXPECT_EQ(rig.memory().cache().count(host(0), 4 * rig.page()), 1u);
+  rig.memory().chunks().slow_calls().drain();
+  EXPECT_EQ(rig.memory().chunks().cache().count(host(0), 4 * rig.page()), 1u);
   EXPECT_LE(rig.cached(host(0)), limits.host_cache_bytes);
 }
 
 TEST(Memory, KeepsAsideWhatMayStillBeTouched) {
   MemoryRig rig;
-  Chunk chunk = rig.memory().obtain(gpu(0), rig.page(), Memory::Turn::take);
+  Chunk chunk = rig.memory().chunks().obtain(gpu(0), rig.page(), ChunkStore::Turn::take);
   const Address staging = chunk.staging();
-  rig.memory().quarantine(std::move(chunk), "a test, on purpose");
-  EXPECT_EQ(rig.memory().ledger().leaks(), 1u);
+  rig.memory().chunks().quarantine(std::move(chunk), "a test, on purpose");
+  EXPECT_EQ(rig.memory().chunks().ledger().leaks(), 1u);
   EXPECT_EQ(rig.cached(gpu(0)), 0u);
-  rig.memory().trim(gpu(0));
+  rig.memory().chunks().trim(gpu(0));
   EXPECT_EQ(rig.machine().pointer_info(staging).at, gpu(0)) << "it still stands";
   rig.memory().check_invariants();
   rig.memory().shut_down();
@@ -209,10 +209,10 @@ TEST(Memory, KeepsAsideWhatMayStillBeTouched) {
 TEST(Memory, FindsTheChunkOfTheSizeInAFreedAllocation) {
   MemoryRig rig;
   rig.free(rig.alloc(5, gpu(0), 2));  // Of two, two and one page.
-  Chunk tail = rig.memory().obtain_cached(gpu(0), rig.page());
+  Chunk tail = rig.memory().chunks().obtain_cached(gpu(0), rig.page());
   ASSERT_TRUE(tail);
   EXPECT_EQ(tail.size_bytes(), rig.page());
-  rig.memory().retire(std::move(tail));
+  rig.memory().chunks().retire(std::move(tail));
   rig.memory().check_invariants();
 }
 
@@ -232,11 +232,11 @@ TEST(Memory, HasRoomWhereAnAsynchronousFreeCanEnd) {
       MemoryLimits limits;
       limits.capacity_bytes[gpu(0)] = 16 * page_bytes;
       MemoryRig rig("test-2", limits, options);
-      const std::uint64_t room_bytes = rig.memory().room_bytes(gpu(0));
+      const std::uint64_t room_bytes = rig.memory().chunks().room_bytes(gpu(0));
       const BoundStream stream = rig.new_stream(0);
       rig.memory().free_async(rig.alloc(8, gpu(0), 1)->begin(), stream);
       rig.machine().wait_stream(stream, never);
-      EXPECT_NO_THROW(rig.memory().require_room(gpu(0), room_bytes, "test"));
+      EXPECT_NO_THROW(rig.memory().chunks().require_room(gpu(0), room_bytes, "test"));
     });
   }
 }

@@ -87,8 +87,8 @@ TEST(MoveClaim, MakesAnAsynchronousFreeWaitForTheMove) {
   rig.memory().free_async(allocation->begin(), stream);
   rig.machine().wait_stream(stream, never);
   {
-    const MutexLock turn(rig.memory().slow_calls().turn());
-    rig.memory().slow_calls().run_here();  // Looks at what waits.
+    const MutexLock turn(rig.memory().chunks().slow_calls().turn());
+    rig.memory().chunks().slow_calls().run_here();  // Looks at what waits.
   }
   EXPECT_EQ(rig.cached(gpu(0)), 0u);
   claim = MoveClaim();
@@ -145,7 +145,7 @@ TEST(FreeAsync, GivesMemoryBackWhoseContextRunsNothingAnyMore) {
       const auto allocation = memory.alloc(rig.page(), gpu(0), {});
       memory.free_async(allocation->begin(), rig.new_stream(0));
       sleep(rig, std::chrono::seconds(1));
-      EXPECT_EQ(memory.cache().cached_bytes(gpu(0)), rig.page()) << code;
+      EXPECT_EQ(memory.chunks().cache().cached_bytes(gpu(0)), rig.page()) << code;
     });
   }
 }
@@ -161,9 +161,9 @@ TEST(FreeAsync, WaitsForTheStreamWhereACaptureHasTakenTheEvent) {
     memory.free_async(allocation->begin(), stream);
     sleep(rig, std::chrono::seconds(1));
     EXPECT_EQ(driver.records, 2);
-    EXPECT_EQ(memory.cache().cached_bytes(gpu(0)), 0u) << "the kernel may still use it";
+    EXPECT_EQ(memory.chunks().cache().cached_bytes(gpu(0)), 0u) << "the kernel may still use it";
     sleep(rig, std::chrono::seconds(2));
-    EXPECT_EQ(memory.cache().cached_bytes(gpu(0)), rig.page());
+    EXPECT_EQ(memory.chunks().cache().cached_bytes(gpu(0)), rig.page());
   });
 }
 

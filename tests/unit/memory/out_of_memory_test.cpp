@@ -40,7 +40,7 @@ class NoMemory {
 
 TEST(AllocationFailure, LeavesAChunkWithItsOwner) {
   MemoryRig rig;
-  Chunk chunk = rig.memory().obtain(gpu(0), 3 * rig.page(), Memory::Turn::take);
+  Chunk chunk = rig.memory().chunks().obtain(gpu(0), 3 * rig.page(), ChunkStore::Turn::take);
   bool kept = true, refused = false;
   {
     const NoMemory none;
@@ -49,25 +49,25 @@ TEST(AllocationFailure, LeavesAChunkWithItsOwner) {
     } catch (const std::bad_alloc&) {
       refused = true;
     }
-    kept = rig.memory().cache().put(std::move(chunk));
+    kept = rig.memory().chunks().cache().put(std::move(chunk));
   }
   EXPECT_TRUE(refused) << "the test can tell";
   EXPECT_FALSE(kept);
   ASSERT_TRUE(chunk);  // NOLINT: it was not taken.
   EXPECT_EQ(rig.cached(gpu(0)), 0u);
-  EXPECT_FALSE(rig.memory().cache().take(gpu(0), 3 * rig.page()));
-  EXPECT_TRUE(rig.memory().cache().put(std::move(chunk)));
+  EXPECT_FALSE(rig.memory().chunks().cache().take(gpu(0), 3 * rig.page()));
+  EXPECT_TRUE(rig.memory().chunks().cache().put(std::move(chunk)));
   rig.memory().check_invariants();
 }
 
 TEST(AllocationFailure, CountsARetiredChunkThatNobodyCanKeepTrackOf) {
   MemoryRig rig;
-  Chunk chunk = rig.memory().obtain(gpu(0), rig.page(), Memory::Turn::take);
+  Chunk chunk = rig.memory().chunks().obtain(gpu(0), rig.page(), ChunkStore::Turn::take);
   {
     const NoMemory none;
-    rig.memory().retire(std::move(chunk));
+    rig.memory().chunks().retire(std::move(chunk));
   }
-  EXPECT_EQ(rig.memory().ledger().leaks(), 1u);
+  EXPECT_EQ(rig.memory().chunks().ledger().leaks(), 1u);
   EXPECT_EQ(rig.account(gpu(0)).leaked_bytes, rig.page());
   EXPECT_EQ(rig.account(gpu(0)).allocated_bytes, 0u);
   rig.memory().check_invariants();
@@ -80,29 +80,29 @@ TEST(AllocationFailure, KeepsForNowWhatIsOverTheBudget) {
   const std::uint64_t page = rig.page();
   std::vector<Chunk> chunks;
   {
-    const MutexLock turn(
-        rig.memory().slow_calls().turn());  // The slow-call queue releases nothing meanwhile.
+    const MutexLock turn(rig.memory().chunks().slow_calls().turn());  // The slow-call queue
+                                                                      // releases nothing meanwhile.
     for (int i = 0; i < 200; ++i) {
-      chunks.push_back(rig.memory().obtain(gpu(0), page, Memory::Turn::held));
+      chunks.push_back(rig.memory().chunks().obtain(gpu(0), page, ChunkStore::Turn::held));
     }
-    for (int i = 0; i < 100; ++i) rig.memory().retire(std::move(chunks[i]));
+    for (int i = 0; i < 100; ++i) rig.memory().chunks().retire(std::move(chunks[i]));
     {
       const NoMemory none;
-      EXPECT_TRUE(rig.memory().cache().take_all(gpu(0)).empty()) << "it could not be told";
-      for (int i = 100; i < 200; ++i) rig.memory().retire(std::move(chunks[i]));
+      EXPECT_TRUE(rig.memory().chunks().cache().take_all(gpu(0)).empty()) << "it could not be told";
+      for (int i = 100; i < 200; ++i) rig.memory().chunks().retire(std::move(chunks[i]));
     }
   }
-  rig.memory().slow_calls().drain();
+  rig.memory().chunks().slow_calls().drain();
   EXPECT_EQ(rig.account(gpu(0)).allocated_bytes, 0u);
   rig.memory().check_invariants();
-  rig.memory().retire(rig.memory().obtain(gpu(0), page, Memory::Turn::take));
-  rig.memory().slow_calls().drain();
+  rig.memory().chunks().retire(rig.memory().chunks().obtain(gpu(0), page, ChunkStore::Turn::take));
+  rig.memory().chunks().slow_calls().drain();
   EXPECT_EQ(rig.cached(gpu(0)), 0u) << "the next one takes them along";
 }
 
 TEST(AllocationFailure, MovesWhatHasBecomeReadyWithoutAny) {
   MemoryRig rig;
-  SlowCallQueue& slow_calls = rig.memory().slow_calls();
+  SlowCallQueue& slow_calls = rig.memory().chunks().slow_calls();
   const MutexLock turn(slow_calls.turn());  // The slow-call queue's own thread runs nothing.
   int done = 0;
   std::atomic<bool> ready{false};

@@ -89,7 +89,7 @@ TEST(MemoryPressure, KeepsWithinTheCacheBudget) {
   std::vector<std::shared_ptr<Allocation>> allocations;
   for (int i = 0; i < 8; ++i) allocations.push_back(rig.alloc(2, gpu(0)));
   for (const auto& allocation : allocations) rig.free(allocation);
-  rig.memory().slow_calls().drain();
+  rig.memory().chunks().slow_calls().drain();
   EXPECT_EQ(rig.cached(gpu(0)), limits.cache_bytes_per_gpu);
   EXPECT_EQ(rig.account(gpu(0)).allocated_bytes, 0u);
   rig.memory().check_invariants();
@@ -99,43 +99,46 @@ TEST(Reserve, HasChunksReadySoThatAnAllocationMakesNone) {
   MemoryLimits limits;
   limits.cache_bytes_per_gpu = page_bytes;  // What is reserved counts against no budget.
   MemoryRig rig("test-2", limits);
-  rig.memory().reserve(gpu(0), 9 * page_bytes, 4 * page_bytes);
-  rig.memory().slow_calls().drain();
-  EXPECT_EQ(rig.memory().cache().count(gpu(0), 4 * page_bytes), 3u);
+  rig.memory().chunks().reserve(gpu(0), 9 * page_bytes, 4 * page_bytes);
+  rig.memory().chunks().slow_calls().drain();
+  EXPECT_EQ(rig.memory().chunks().cache().count(gpu(0), 4 * page_bytes), 3u);
   rig.forget_calls();
   const auto allocation = rig.alloc(12, gpu(0), 4);
   EXPECT_EQ(rig.calls(Call::create), 0);
-  rig.memory().reserve(gpu(0), 4 * page_bytes, 4 * page_bytes);
-  rig.memory().reserve(gpu(0), 4 * page_bytes, 4 * page_bytes);
+  rig.memory().chunks().reserve(gpu(0), 4 * page_bytes, 4 * page_bytes);
+  rig.memory().chunks().reserve(gpu(0), 4 * page_bytes, 4 * page_bytes);
   EXPECT_EQ(rig.calls(Call::create), 1) << "what lies ready is not made again";
   rig.memory().check_invariants();
 }
 
 TEST(Reserve, TakesTheLargestChunksUnlessAsked) {
   MemoryRig rig;
-  rig.memory().reserve(gpu(1), 1, 0);
-  EXPECT_EQ(rig.memory().cache().count(gpu(1), largest_chunk_bytes(gpu(1), page_bytes)), 1u);
-  rig.memory().reserve(host(0), 1, 0);
-  EXPECT_EQ(rig.memory().cache().count(host(0), largest_chunk_bytes(host(0), page_bytes)), 1u);
+  rig.memory().chunks().reserve(gpu(1), 1, 0);
+  EXPECT_EQ(rig.memory().chunks().cache().count(gpu(1), largest_chunk_bytes(gpu(1), page_bytes)),
+            1u);
+  rig.memory().chunks().reserve(host(0), 1, 0);
+  EXPECT_EQ(rig.memory().chunks().cache().count(host(0), largest_chunk_bytes(host(0), page_bytes)),
+            1u);
 }
 
 TEST(Reserve, RefusesWhatIsNotThereOrDoesNotFit) {
   MemoryRig rig("test-2", capped(8));
   expect_error(ErrorKind::invalid_argument,
-               [&] { rig.memory().reserve(gpu(2), page_bytes, page_bytes); });
+               [&] { rig.memory().chunks().reserve(gpu(2), page_bytes, page_bytes); });
   expect_error(ErrorKind::invalid_argument,
-               [&] { rig.memory().reserve(gpu(0), page_bytes, 129 * page_bytes); });
+               [&] { rig.memory().chunks().reserve(gpu(0), page_bytes, 129 * page_bytes); });
   expect_error(ErrorKind::out_of_memory,
-               [&] { rig.memory().reserve(gpu(0), 9 * page_bytes, page_bytes); });
+               [&] { rig.memory().chunks().reserve(gpu(0), 9 * page_bytes, page_bytes); });
   rig.memory().check_invariants();
 }
 
 TEST(Reserve, MakesRoomFromCachedMemoryOfOtherSizes) {
   MemoryRig rig("test-2", capped(8));
   rig.free(rig.alloc(4, gpu(0), 2));
-  rig.memory().retire(rig.memory().obtain(gpu(0), page_bytes, Memory::Turn::take));
-  rig.memory().reserve(gpu(0), 8 * page_bytes, 4 * page_bytes);
-  EXPECT_EQ(rig.memory().cache().count(gpu(0), 4 * page_bytes), 2u);
+  rig.memory().chunks().retire(
+      rig.memory().chunks().obtain(gpu(0), page_bytes, ChunkStore::Turn::take));
+  rig.memory().chunks().reserve(gpu(0), 8 * page_bytes, 4 * page_bytes);
+  EXPECT_EQ(rig.memory().chunks().cache().count(gpu(0), 4 * page_bytes), 2u);
   EXPECT_EQ(rig.cached(gpu(0)), 8 * page_bytes);
   rig.memory().check_invariants();
 }
@@ -145,37 +148,38 @@ TEST(Reserve, RaisesTheBudgetNoFurtherWhenItIsAskedAgain) {
   limits.cache_bytes_per_gpu = page_bytes;
   MemoryRig rig("test-2", limits);
   for (int round = 0; round < 5; ++round) {
-    rig.memory().reserve(gpu(0), 8 * page_bytes, 4 * page_bytes);
-    EXPECT_EQ(rig.memory().cache().budget_bytes(gpu(0)), 9 * page_bytes);
+    rig.memory().chunks().reserve(gpu(0), 8 * page_bytes, 4 * page_bytes);
+    EXPECT_EQ(rig.memory().chunks().cache().budget_bytes(gpu(0)), 9 * page_bytes);
     rig.alloc(8, gpu(0), 4);  // Uses what was reserved.
   }
-  rig.memory().trim(gpu(0));
-  EXPECT_EQ(rig.memory().cache().budget_bytes(gpu(0)), page_bytes);
+  rig.memory().chunks().trim(gpu(0));
+  EXPECT_EQ(rig.memory().chunks().cache().budget_bytes(gpu(0)), page_bytes);
 }
 
 TEST(Trim, GivesTheCacheBackAndSaysHowMuch) {
   MemoryRig rig;
   rig.free(rig.alloc(5, gpu(0), 2));
-  rig.memory().reserve(gpu(0), 4 * page_bytes, 4 * page_bytes);
+  rig.memory().chunks().reserve(gpu(0), 4 * page_bytes, 4 * page_bytes);
   const std::uint64_t created = rig.machine().created_bytes();
-  EXPECT_EQ(rig.memory().trim(gpu(0)), 9 * page_bytes);
+  EXPECT_EQ(rig.memory().chunks().trim(gpu(0)), 9 * page_bytes);
   EXPECT_EQ(rig.machine().created_bytes(), created - 9 * page_bytes);
-  EXPECT_EQ(rig.memory().trim(gpu(0)), 0u);
-  EXPECT_EQ(rig.memory().trim(gpu(1)), 0u);
-  expect_error(ErrorKind::invalid_argument, [&] { rig.memory().trim(host(7)); });
+  EXPECT_EQ(rig.memory().chunks().trim(gpu(0)), 0u);
+  EXPECT_EQ(rig.memory().chunks().trim(gpu(1)), 0u);
+  expect_error(ErrorKind::invalid_argument, [&] { rig.memory().chunks().trim(host(7)); });
   rig.memory().check_invariants();
 }
 
 TEST(Trim, GivesBackWhatWasAboutToBeMadeAheadToo) {
   MemoryRig rig;
   std::shared_ptr<Allocation> allocation;
-  rig.memory().reserve(host(0), page_bytes, page_bytes);
+  rig.memory().chunks().reserve(host(0), page_bytes, page_bytes);
   {
-    const MutexLock turn(rig.memory().slow_calls().turn());  // The slow-call queue stands still.
-    allocation = rig.alloc(1, host(0), 1);                   // From the cache; more is to be made.
+    const MutexLock turn(
+        rig.memory().chunks().slow_calls().turn());  // The slow-call queue stands still.
+    allocation = rig.alloc(1, host(0), 1);           // From the cache; more is to be made.
   }
-  rig.memory().trim(host(0));
-  rig.memory().slow_calls().drain();
+  rig.memory().chunks().trim(host(0));
+  rig.memory().chunks().slow_calls().drain();
   EXPECT_EQ(rig.cached(host(0)), 0u);
 }
 

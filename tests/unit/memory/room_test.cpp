@@ -42,7 +42,7 @@ TEST_F(RoomTest, AsksForWhatIsWantedAndTriesAgain) {
     EXPECT_EQ(at, gpu(0));
     EXPECT_EQ(size_bytes, 3 * page_bytes) << "what is there need not be made";
     EXPECT_GT(until, rig_.machine().clock().now());
-    EXPECT_TRUE(memory().slow_calls().turn().is_free());
+    EXPECT_TRUE(memory().chunks().slow_calls().turn().is_free());
     rig_.free(other);
     return true;
   });
@@ -144,22 +144,25 @@ TEST_F(RoomTest, SaysWhoHoldsMostAndWhetherItMayMove) {
 
 TEST_F(RoomTest, ChangesACapacityWithoutTakingAnythingBack) {
   const auto held = rig_.alloc(6, gpu(0), 2);
-  EXPECT_EQ(memory().room_bytes(gpu(0)), 2 * page_bytes);
-  memory().set_capacity(gpu(0), 4 * page_bytes);
-  EXPECT_EQ(memory().room_bytes(gpu(0)), 0u);
+  EXPECT_EQ(memory().chunks().room_bytes(gpu(0)), 2 * page_bytes);
+  memory().chunks().set_capacity(gpu(0), 4 * page_bytes);
+  EXPECT_EQ(memory().chunks().room_bytes(gpu(0)), 0u);
   memory().check_invariants();
   refusal(1);
-  expect_error(ErrorKind::out_of_memory, [&] { memory().reserve(gpu(0), page_bytes, page_bytes); });
+  expect_error(ErrorKind::out_of_memory,
+               [&] { memory().chunks().reserve(gpu(0), page_bytes, page_bytes); });
   rig_.expect_shown(*held);
   rig_.free(held);
   memory().check_invariants();
-  EXPECT_EQ(memory().room_bytes(gpu(0)), 2 * page_bytes) << "keeper and spare have the rest";
+  EXPECT_EQ(memory().chunks().room_bytes(gpu(0)), 2 * page_bytes)
+      << "keeper and spare have the rest";
   const auto two = rig_.alloc(2, gpu(0), 1);
   refusal(1);
-  memory().set_capacity(gpu(0), UINT64_MAX);
+  memory().chunks().set_capacity(gpu(0), UINT64_MAX);
   const auto many = rig_.alloc(100, gpu(0), 10);
   memory().check_invariants();
-  expect_error(ErrorKind::invalid_argument, [&] { memory().set_capacity(gpu(5), page_bytes); });
+  expect_error(ErrorKind::invalid_argument,
+               [&] { memory().chunks().set_capacity(gpu(5), page_bytes); });
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ class DemotionTest : public testing::Test {
       runtime().free(words);
     }
     for (const Location at : {gpu(0), gpu(1)}) {
-      const std::uint64_t own_bytes = memory().ledger().account(at).own_bytes;
+      const std::uint64_t own_bytes = memory().chunks().ledger().account(at).own_bytes;
       runtime().set_capacity(at, own_bytes + chunks_max * chunk_bytes);
     }
   }
@@ -63,7 +63,7 @@ class DemotionTest : public testing::Test {
       bytes += extent.at == at ? extent.bytes : 0;
     return bytes;
   }
-  std::uint64_t own_bytes() { return memory().ledger().account(gpu(0)).own_bytes; }
+  std::uint64_t own_bytes() { return memory().chunks().ledger().account(gpu(0)).own_bytes; }
   /// All that programs may have of gpu(0).
   void fill_with_two_of(std::uint64_t bytes) {
     own_before_ = own_bytes();
@@ -116,7 +116,7 @@ TEST_F(DemotionTest, MovesLiveOffAPlaceThatTheCacheFills) {
   std::uint64_t* words = filled(1, gpu(0), 7);
   runtime().reserve(gpu(0), (chunks_max - 1) * chunk_bytes, chunk_bytes);
   EXPECT_EQ(runtime().migrate_async(words, gpu(1)).wait().chunks_live, 1);
-  EXPECT_GT(memory().ledger().account(gpu(0)).cached_bytes, chunk_bytes)
+  EXPECT_GT(memory().chunks().ledger().account(gpu(0)).cached_bytes, chunk_bytes)
       << "what digests leave stays, beside the chunk that has come back";
   expect_whole(words, 1, 7);
   rig_.check_invariants();
@@ -290,7 +290,7 @@ TEST_F(DemotionTest, AMoveEndsAtTheLimitOrAtOnceWhereNothingComesOfIt) {
 
 TEST_F(DemotionTest, AsksNobodyForRoomAtAHostNode) {
   runtime().trim(host(0));
-  const std::uint64_t held = memory().ledger().account(host(0)).allocated_bytes;
+  const std::uint64_t held = memory().chunks().ledger().account(host(0)).allocated_bytes;
   runtime().set_capacity(host(0), held);
   std::uint64_t* words = filled(2, gpu(0), 1);
   memory().on_pressure([](Location, std::uint64_t, TimePoint) {

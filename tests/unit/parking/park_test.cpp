@@ -52,7 +52,7 @@ class ParkTest : public testing::Test {
     }
   }
   std::uint64_t held(Location at) {
-    const auto account = parts_of(runtime()).machinery->memory.ledger().account(at);
+    const auto account = parts_of(runtime()).machinery->memory.chunks().ledger().account(at);
     return account.allocated_bytes + account.cached_bytes;
   }
 
@@ -127,9 +127,9 @@ TEST_F(ParkTest, MakesNoHostMemoryTheSecondTime) {
   filled(6, gpu(0), 1);
   runtime().park("model");
   runtime().resume("model");
-  parts_of(runtime()).machinery->memory.slow_calls().drain();
+  parts_of(runtime()).machinery->memory.chunks().slow_calls().drain();
   Memory& memory = parts_of(runtime()).machinery->memory;
-  EXPECT_GE(memory.cache().count(host(0), chunk_bytes), 6u);
+  EXPECT_GE(memory.chunks().cache().count(host(0), chunk_bytes), 6u);
   const std::uint64_t host_bytes = held(host(0));
   runtime().park("model");
   EXPECT_LE(held(host(0)), host_bytes + 2 * chunk_bytes) << "but what is made ahead of need";
@@ -202,7 +202,7 @@ TEST_F(ParkTest, BringsBackWhatFindsRoomAndKeepsTheRestParked) {
   std::uint64_t* large = filled(4, gpu(0), 1);
   runtime().park("model");
   Memory& memory = parts_of(runtime()).machinery->memory;
-  const auto own = [&](Location at) { return memory.ledger().account(at).own_bytes; };
+  const auto own = [&](Location at) { return memory.chunks().ledger().account(at).own_bytes; };
   runtime().trim(gpu(0));
   runtime().trim(gpu(1));
   runtime().set_capacity(gpu(0), own(gpu(0)) + 3 * chunk_bytes);

@@ -21,7 +21,7 @@ namespace {
 
 void limit(Runtime& runtime, Location at, std::uint64_t chunks) {
   const std::uint64_t own_bytes =
-      parts_of(runtime).machinery->memory.ledger().account(at).own_bytes;
+      parts_of(runtime).machinery->memory.chunks().ledger().account(at).own_bytes;
   runtime.set_capacity(at, own_bytes + chunks * chunk_bytes);
 }
 

@@ -67,7 +67,7 @@ class DropTest : public testing::Test {
   Runtime& runtime() { return rig_.runtime(); }
   Memory& memory() { return parts_of(runtime()).machinery->memory; }
   std::uint64_t held(Location at) {
-    const auto account = memory().ledger().account(at);
+    const auto account = memory().chunks().ledger().account(at);
     return account.allocated_bytes + account.cached_bytes;
   }
   BoundStream bound_stream() {
@@ -171,10 +171,11 @@ TEST_F(DropTest, UntilItIsResumedEveryUseIsRefusedByName) {
 TEST_F(DropTest, GivesUpWhatWasParkedWithItsBytes) {
   std::uint64_t* words = tagged(runtime(), 3, gpu(1), 1);
   runtime().park("model");
-  const std::uint64_t allocated = memory().ledger().account(host(0)).allocated_bytes;
+  const std::uint64_t allocated = memory().chunks().ledger().account(host(0)).allocated_bytes;
   const ParkReport report = runtime().park("model", dropping());
   EXPECT_EQ(report.bytes_dropped, 3 * chunk_bytes);
-  EXPECT_EQ(memory().ledger().account(host(0)).allocated_bytes, allocated - 3 * chunk_bytes);
+  EXPECT_EQ(memory().chunks().ledger().account(host(0)).allocated_bytes,
+            allocated - 3 * chunk_bytes);
   EXPECT_EQ(runtime().resume("model").bytes_dropped, 3 * chunk_bytes);
   EXPECT_EQ(rig_.home(words), gpu(1)) << "where it came from first";
   EXPECT_EQ(words_not_zero(runtime(), words, 3 * chunk_words), 0u);
@@ -202,7 +203,7 @@ TEST_F(DropTest, LeavesWhatIsPinnedWithItsBytes) {
 TEST_F(DropTest, StaysParkedWithoutRoomAndIsResumedOnceThereIsSome) {
   std::uint64_t* words = tagged(runtime(), 4, gpu(0), 1);
   runtime().park("model", dropping());
-  const auto own = [&](Location at) { return memory().ledger().account(at).own_bytes; };
+  const auto own = [&](Location at) { return memory().chunks().ledger().account(at).own_bytes; };
   runtime().trim(gpu(0));
   runtime().trim(gpu(1));
   runtime().set_capacity(gpu(0), own(gpu(0)) + 3 * chunk_bytes);
@@ -234,7 +235,7 @@ TEST_F(DropTest, RoomForWhatIsResumedIsMadeAsForAnAllocation) {
   std::vector<AttachedStream> attached;
   for (int gpu = 0; gpu < rig_.gpus(); ++gpu) attached.emplace_back(runtime(), rig_.stream(gpu));
   runtime().trim(gpu(0));
-  const std::uint64_t own = memory().ledger().account(gpu(0)).own_bytes;
+  const std::uint64_t own = memory().chunks().ledger().account(gpu(0)).own_bytes;
   runtime().set_capacity(gpu(0), own + 4 * chunk_bytes);
   EXPECT_EQ(runtime().resume("model").bytes_elsewhere, 0u);
   EXPECT_EQ(rig_.home(words), gpu(0));
@@ -391,7 +392,7 @@ struct FaultyDrop {
         }
       }
     }
-    memory().slow_calls().drain();
+    memory().chunks().slow_calls().drain();
     memory().check_invariants();
   }
   void fill(std::uint64_t seed) {

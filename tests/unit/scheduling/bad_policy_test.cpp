@@ -108,8 +108,8 @@ class BadPolicy : public testing::Test {
     };
     scheduler_ = std::make_unique<Scheduler>(
         SchedulerGround{driver_, machinery_->memory, machinery_->mover, uses_, decisions_},
-        place_states(driver_, machinery_->topology, machinery_->memory.ledger()), machinery_->costs,
-        limits, make, policy);
+        place_states(driver_, machinery_->topology, machinery_->memory.chunks().ledger()),
+        machinery_->costs, limits, make, policy);
     return *scheduler_;
   }
   void alloc() {

@@ -160,7 +160,7 @@ TEST(CopyEngine, LeavesNoHalfARoute) {
       return;
     }
     rig.fail_nothing();
-    EXPECT_EQ(rig.memory().ledger().leaks(), 0u);
+    EXPECT_EQ(rig.memory().chunks().ledger().leaks(), 0u);
     const Chunk source = rig.chunk(gpu(0), 1), target = rig.chunk(gpu(2), 1);
     rig.fill(source, 5);
     rig.engine().wait(rig.engine().enqueue(source, target));
@@ -215,7 +215,7 @@ TEST(CopyEngine, MarksChunksThatItCannotWaitFor) {
   EXPECT_TRUE(source.busy());
   EXPECT_TRUE(target.busy());
   EXPECT_FALSE(other.busy());
-  EXPECT_EQ(rig.memory().ledger().leaks(), 1u);
+  EXPECT_EQ(rig.memory().chunks().ledger().leaks(), 1u);
   rig.fail({Call::copy, Call::wait_stream}, all);
   const Error error =
       expect_error(ErrorKind::driver_failure, [&] { rig.engine().read(other, 0, bytes); });
@@ -236,7 +236,7 @@ TEST(CopyEngine, MarksNothingAfterAnErrorThatPasses) {
   rig.fail({Call::wait_stream}, {0, 1, 2, 3, 4, 5, 6});
   expect_error(ErrorKind::driver_failure, [&] { rig.engine().write(chunk, 0, bytes); });
   EXPECT_FALSE(chunk.busy()) << "the last try went well";
-  EXPECT_EQ(rig.memory().ledger().leaks(), 0u);
+  EXPECT_EQ(rig.memory().chunks().ledger().leaks(), 0u);
   rig.unclaim(chunk);
 }
 

@@ -21,7 +21,7 @@ class LiveCopierTest : public testing::Test {
       MoveRig rig("test-2", {}, options);
       std::unique_ptr<LiveCopier> copier;
       {
-        const MutexLock turn(rig.memory().slow_calls().turn());
+        const MutexLock turn(rig.memory().chunks().slow_calls().turn());
         copier =
             std::make_unique<LiveCopier>(rig.memory(), DeviceId{0}, rig.context(0), LiveTuning{});
       }

@@ -160,7 +160,7 @@ TEST(GateFailure, TakesOtherWordsAfterACapture) {
   std::shared_ptr<const std::atomic<std::uint64_t>> leaks;
   {
     GateRig rig;
-    leaks = rig.memory().ledger().leak_count();
+    leaks = rig.memory().chunks().ledger().leak_count();
     const BoundStream stream = rig.attach_new(0);
     const GatePlan plan = rig.plan();
     rig.post().prepare(plan);
@@ -179,7 +179,7 @@ TEST(GateFailure, TakesOtherWordsAfterACapture) {
 TEST(GateFailure, KeepsTheWordsThatAStreamWillStillWrite) {
   GateRig rig;
   const BoundStream stream = rig.attach_new(0);
-  Ledger& ledger = rig.memory().ledger();
+  Ledger& ledger = rig.memory().chunks().ledger();
   auto post = std::make_unique<GatePost>(rig.driver(), rig.watchdog(), ledger);
   {
     Gate gate(rig.driver(), *post);
@@ -200,7 +200,7 @@ TEST(GateFailure, KeepsTheWordsThatAStreamWillStillWrite) {
 TEST(GateFailure, KeepsTheWordsThatALateStreamWillWriteOnceMore) {
   GateRig rig;
   const BoundStream stream = rig.attach_new(0);
-  Ledger& ledger = rig.memory().ledger();
+  Ledger& ledger = rig.memory().chunks().ledger();
   auto post = std::make_unique<GatePost>(rig.driver(), rig.watchdog(), ledger);
   std::uint64_t* const before = rig.stop(stream);
   std::uint64_t* behind = nullptr;
@@ -308,7 +308,7 @@ TEST(GateFailure, CountsAContextThatTakesNoChainAsArrived) {
     if (!of_first && (call != Call::batch || number % 2 != 0)) return;
     throw driver_error(native_illegal_address, "cuGraphInstantiate", "on purpose");
   });
-  GatePost post(driver, rig.watchdog(), rig.memory().ledger());
+  GatePost post(driver, rig.watchdog(), rig.memory().chunks().ledger());
   Gate gate(driver, post);
   EXPECT_EQ(why(gate.try_close(rig.plan(), GateRig::patient())), StopRefusal::none);
   EXPECT_FALSE(rig.runs(stream));

@@ -28,7 +28,7 @@ TEST(GatePost, MakesAnotherChainWhereAnotherContextHasTheHandle) {
   GateRig rig;
   rig.attach_new(0);
   RenewingDriver driver(rig.driver());
-  GatePost post(driver, rig.watchdog(), rig.memory().ledger());
+  GatePost post(driver, rig.watchdog(), rig.memory().chunks().ledger());
   const GatePlan plan = rig.plan();
   rig.forget_calls();
   post.prepare(plan);

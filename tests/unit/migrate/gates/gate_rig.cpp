@@ -10,7 +10,7 @@ GateRig::GateRig(const SimOptions& options, const std::string& machine)
     : MemoryRig(machine, {}, options),
       watchdog_(driver()),
       attached_(driver(), topology()),
-      post_(std::make_unique<GatePost>(driver(), watchdog_, memory().ledger())),
+      post_(std::make_unique<GatePost>(driver(), watchdog_, memory().chunks().ledger())),
       gate_(std::make_unique<Gate>(driver(), *post_)) {
   // The first load of a kernel's code waits for the context's work; later ones do not.
   for (std::size_t i = 0; i < topology().devices().size(); ++i) {

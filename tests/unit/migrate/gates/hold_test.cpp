@@ -23,7 +23,7 @@ struct HoldRig : MoveRig {
   explicit HoldRig(const SimOptions& options = {}) : MoveRig("test-2", {}, options) {
     engine().prepare(gpu(0), gpu(1));
     post = std::make_unique<HoldPost>(driver(), engine().spare_stream(gpu(0), gpu(1)),
-                                      memory().ledger());
+                                      memory().chunks().ledger());
     hold = std::make_unique<Hold>(driver(), memory().contexts(), *post, watchdog, patience);
     // The first load of a kernel's code waits for the context's work; later ones do not.
     for (int i = 0; i < 2; ++i) launch_spin(new_stream(i), TimePoint(1));

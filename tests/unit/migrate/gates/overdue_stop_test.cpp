@@ -73,8 +73,8 @@ struct OverdueRig {
         stream(rig.new_stream(0)),
         driver(rig, stream),
         memory(driver, rig.topology(), {}),
-        engine(driver, rig.topology(), memory.contexts(), memory.ledger(),
-               memory.slow_calls().turn()),
+        engine(driver, rig.topology(), memory.contexts(), memory.chunks().ledger(),
+               memory.chunks().slow_calls().turn()),
         mover(memory, engine, MoverLimits{}) {
     mover.attached().attach(stream, Address{});
     AllocOptions in_chunks;
@@ -151,7 +151,8 @@ TEST_P(OverdueStop, MovesAChunkWhoseCopyAheadWasGivenUp) {
     task->wait();
     EXPECT_EQ(rig.rig.wrong(*rig.allocation, 77), 0u);
     EXPECT_TRUE(rig.driver.wait_stream(rig.stream, never));
-    EXPECT_GE(rig.memory.ledger().leaks(), 1u) << "the target of the copy that did not end";
+    EXPECT_GE(rig.memory.chunks().ledger().leaks(), 1u)
+        << "the target of the copy that did not end";
     EXPECT_EQ(task->report().outcome, Outcome::done);
   });
 }

@@ -17,7 +17,7 @@ namespace {
 
 struct WordRig : MemoryRig {
   ~WordRig() { let_all_go(); }
-  PinnedWords words{driver(), context(0), memory().ledger()};
+  PinnedWords words{driver(), context(0), memory().chunks().ledger()};
 };
 
 TEST(PinnedWords, AreZeroAndEachOnALineOfItsOwn) {
@@ -35,15 +35,15 @@ TEST(PinnedWords, AreZeroAndEachOnALineOfItsOwn) {
 
 TEST(PinnedWords, ThatAGraphMayNameAreNotGivenBack) {
   WordRig rig;
-  const auto leaks = rig.memory().ledger().leak_count();
+  const auto leaks = rig.memory().chunks().ledger().leak_count();
   {
-    PinnedWords words(rig.driver(), rig.context(0), rig.memory().ledger());
+    PinnedWords words(rig.driver(), rig.context(0), rig.memory().chunks().ledger());
     words.take();
   }
   EXPECT_EQ(rig.calls(Call::free_pinned), 1);
   EXPECT_EQ(*leaks, 0u);
   {
-    PinnedWords words(rig.driver(), rig.context(0), rig.memory().ledger());
+    PinnedWords words(rig.driver(), rig.context(0), rig.memory().chunks().ledger());
     words.take();
     words.keep_for_good();
   }
@@ -105,7 +105,7 @@ TEST(StopWord, StaysAsItIsWhileDarkBesideTheEnd) {
   constexpr int rounds = 2'000;
   for (int i = 0; i < 2; ++i) {
     users.push_back(threads.spawn("user", [&rig, &done, i] {
-      PinnedWords words(rig.machine(), rig.context(i), rig.memory().ledger());
+      PinnedWords words(rig.machine(), rig.context(i), rig.memory().chunks().ledger());
       for (int round = 0; round < rounds; ++round) {
         StopWord word(words);
         const std::uint64_t epoch = next_epoch();

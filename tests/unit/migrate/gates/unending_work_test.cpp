@@ -51,8 +51,8 @@ struct UnendingRig {
         stream(rig.new_stream(0)),
         driver(rig),
         memory(std::in_place, driver, rig.topology(), MemoryLimits{}),
-        engine(std::in_place, driver, rig.topology(), memory->contexts(), memory->ledger(),
-               memory->slow_calls().turn()),
+        engine(std::in_place, driver, rig.topology(), memory->contexts(), memory->chunks().ledger(),
+               memory->chunks().slow_calls().turn()),
         mover(std::in_place, *memory, *engine, MoverLimits{}) {
     allocation = memory->alloc(4 * rig.page(), gpu(0), {});
     driver.chunk_bytes = 4 * rig.page();
@@ -117,7 +117,8 @@ TEST_P(UnendingWork, OfAHeldCopyLetsHeldWorkGoOn) {
       EXPECT_LE(went_on - begin, milliseconds(2500));
       EXPECT_EQ(rig.allocation->home(0), gpu(0));
       EXPECT_EQ(rig.rig.wrong(*rig.allocation, rig.seed), 0u);
-      EXPECT_GT(rig.memory->ledger().leak_count()->load(), 0u) << "the target is kept aside";
+      EXPECT_GT(rig.memory->chunks().ledger().leak_count()->load(), 0u)
+          << "the target is kept aside";
       // What came to an end after all is in nobody's way.
       rig.driver.copies_stand = false;
       MoveRig::let_go(rig.driver.word);
@@ -137,7 +138,7 @@ TEST_P(UnendingWork, OfAHeldCopyThatEndsLateLeavesNothingBehind) {
     });
     expect_error(ErrorKind::busy, [&] { rig.move_held(); });
     ends->join();
-    EXPECT_EQ(rig.memory->ledger().leak_count()->load(), 0u);
+    EXPECT_EQ(rig.memory->chunks().ledger().leak_count()->load(), 0u);
     EXPECT_EQ(rig.rig.wrong(*rig.allocation, rig.seed), 0u);
   });
 }
@@ -182,7 +183,8 @@ TEST_P(UnendingWork, OfSettlingKeepsNoAllocationWaiting) {
       if (error) {
         EXPECT_EQ(error->kind(), ErrorKind::driver_failure) << error->what();
         EXPECT_EQ(rig.allocation->home(0), gpu(0));
-        EXPECT_GT(rig.memory->ledger().leak_count()->load(), 0u) << "the target is kept aside";
+        EXPECT_GT(rig.memory->chunks().ledger().leak_count()->load(), 0u)
+            << "the target is kept aside";
       }
       EXPECT_EQ(rig.rig.wrong(*rig.allocation, rig.seed), 0u);
       rig.mover->attached().detach(rig.stream, Address{});

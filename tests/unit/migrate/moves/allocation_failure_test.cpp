@@ -154,8 +154,8 @@ struct WantRig {
       : driver(static_cast<Driver&>(rig.driver())),
         stream(rig.new_stream(0)),
         memory(driver, rig.topology(), {}),
-        engine(driver, rig.topology(), memory.contexts(), memory.ledger(),
-               memory.slow_calls().turn()),
+        engine(driver, rig.topology(), memory.contexts(), memory.chunks().ledger(),
+               memory.chunks().slow_calls().turn()),
         mover(memory, engine, limits()) {
     mover.attached().attach(stream, Address{});
     AllocOptions chunks;
@@ -174,7 +174,8 @@ struct WantRig {
     mover.attached().detach(stream, Address{});
     memory.free(allocation->begin());
     // Chunks that nobody could keep track of.
-    if (memory.ledger().leaks() > 0) rig.memory().ledger().leaked("what the other memory leaked");
+    if (memory.chunks().ledger().leaks() > 0)
+      rig.memory().chunks().ledger().leaked("what the other memory leaked");
   }
   static MoverLimits limits() {
     MoverLimits limits;

@@ -30,7 +30,7 @@ class CleanCopyMoveTest : public testing::Test {
   /// To GPU 0, with copies left behind.
   MigrationReport promote() { return rig_.move(*words_, gpu(0), keeps_); }
   MigrationReport demote() {
-    rig_.memory().slow_calls().drain();
+    rig_.memory().chunks().slow_calls().drain();
     rig_.forget_calls();
     return rig_.move(*words_, host(0));
   }
@@ -40,7 +40,7 @@ class CleanCopyMoveTest : public testing::Test {
     EXPECT_EQ(words_->extents().front().at, at);
     EXPECT_EQ(rig_.wrong(*words_, content), 0u);
     EXPECT_EQ(rig_.wrong_for(1, *words_, content), 0u);
-    rig_.memory().slow_calls().drain();
+    rig_.memory().chunks().slow_calls().drain();
     rig_.memory().check_invariants();
   }
 
@@ -63,7 +63,7 @@ TEST_F(CleanCopyMoveTest, TheWayBackIsARemap) {
   EXPECT_EQ(rig_.calls(Call::create), 0);
   EXPECT_EQ(copies_bytes(), 0u);
   expect_whole(seed, host(0));
-  const CleanCopies::Counts counts = rig_.memory().copies().counts();
+  const CleanCopies::Counts counts = rig_.memory().chunks().copies().counts();
   EXPECT_EQ(counts.kept, 4u);
   EXPECT_EQ(counts.used, 4u);
   EXPECT_EQ(counts.used_bytes, 8 * page);
@@ -134,9 +134,10 @@ TEST_F(CleanCopyMoveTest, WhereSomeCopiesAreGoneTheOthersAreUsed) {
   promote();
   Memory& memory = rig_.memory();
   for (const std::size_t slot : {0u, 2u}) {
-    memory.retire(memory.take_copy(*words_, slot, host(0), words_->writable_epoch()));
+    memory.chunks().retire(
+        memory.chunks().take_copy(*words_, slot, host(0), words_->writable_epoch()));
   }
-  memory.trim(gpu(1));
+  memory.chunks().trim(gpu(1));
   const MigrationReport back = demote();
   EXPECT_EQ(back.bytes_moved, 8 * page);
   EXPECT_EQ(back.bytes_remapped, 4 * page);
@@ -153,17 +154,18 @@ TEST_F(CleanCopyMoveTest, AMoveThatFailsLeavesTheCopiesForTheNext) {
   EXPECT_EQ(copies_bytes(), 8 * page);
   EXPECT_EQ(demote().bytes_remapped, 8 * page);
   expect_whole(seed, host(0));
-  EXPECT_EQ(rig_.memory().copies().counts().kept, 4u) << "not again by the move that failed";
+  EXPECT_EQ(rig_.memory().chunks().copies().counts().kept, 4u)
+      << "not again by the move that failed";
 }
 
 TEST_F(CleanCopyMoveTest, AnotherMoveGetsTheirRoom) {
   declare(true);
   promote();
   const auto other = rig_.filled(8, gpu(1), 2, other_seed);
-  rig_.memory().trim(gpu(1));
+  rig_.memory().chunks().trim(gpu(1));
   Memory& memory = rig_.memory();
-  memory.slow_calls().drain();
-  memory.set_capacity(host(0), rig_.account(host(0)).total());
+  memory.chunks().slow_calls().drain();
+  memory.chunks().set_capacity(host(0), rig_.account(host(0)).total());
   ASSERT_EQ(copies_bytes(), 8 * page);
   rig_.move(*other, host(0));
   EXPECT_EQ(other->extents().front().at, host(0));

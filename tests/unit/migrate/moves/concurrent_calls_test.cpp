@@ -188,8 +188,8 @@ struct LateAttachRig {
       : rig("test-2", {}, options),
         driver(rig),
         memory(driver, rig.topology(), {}),
-        engine(driver, rig.topology(), memory.contexts(), memory.ledger(),
-               memory.slow_calls().turn()),
+        engine(driver, rig.topology(), memory.contexts(), memory.chunks().ledger(),
+               memory.chunks().slow_calls().turn()),
         mover(memory, engine, MoverLimits{}),
         allocation(memory.alloc(rig.page(), gpu(0), {})) {
     mover.attached().attach(stream, Address{});

@@ -120,8 +120,8 @@ struct DisturbedMove {
         stream(rig.new_stream(0)),
         driver(rig, call, std::move(meanwhile)),
         memory(driver, rig.topology(), {}),
-        engine(driver, rig.topology(), memory.contexts(), memory.ledger(),
-               memory.slow_calls().turn()),
+        engine(driver, rig.topology(), memory.contexts(), memory.chunks().ledger(),
+               memory.chunks().slow_calls().turn()),
         mover(memory, engine, MoverLimits{}) {
     mover.attached().attach(stream, Address{});
     allocation = memory.alloc(rig.page(), gpu(0), {});
@@ -240,8 +240,8 @@ TEST_P(LiveSettling, EndsInASwitchOnlyIfAGrantHasReturnedAMomentBefore) {
     const BoundStream stream = rig.new_stream(0);
     AskedDriver driver(static_cast<Driver&>(rig.driver()));
     Memory memory(driver, rig.topology(), {});
-    CopyEngine engine(driver, rig.topology(), memory.contexts(), memory.ledger(),
-                      memory.slow_calls().turn());
+    CopyEngine engine(driver, rig.topology(), memory.contexts(), memory.chunks().ledger(),
+                      memory.chunks().slow_calls().turn());
     MoverLimits limits;
     limits.gate_limit = std::chrono::seconds(1);
     Mover mover(memory, engine, limits);

@@ -23,7 +23,7 @@ class Looks {
   explicit Looks(Memory& memory) {
     at_look = [this, &memory] {
       ++count_;
-      EXPECT_TRUE(memory.slow_calls().turn().is_free()) << "work may be stopped";
+      EXPECT_TRUE(memory.chunks().slow_calls().turn().is_free()) << "work may be stopped";
     };
   }
   ~Looks() { at_look = nullptr; }
@@ -32,7 +32,7 @@ class Looks {
 
   /// Runs `body`, which runs out of memory. Requires: nothing else has the turn for slow calls.
   Error expect_named(Memory& memory, const std::function<void()>& body) {
-    memory.slow_calls().drain();
+    memory.chunks().slow_calls().drain();
     count_ = 0;
     const Error error = expect_error(ErrorKind::out_of_memory, body);
     EXPECT_EQ(count_, 1);
@@ -69,7 +69,8 @@ TEST(MappingLimitLooks, IsAskedForOnceByAReservation) {
   MoveRig rig;
   Looks looks(rig.memory());
   rig.fail({Call::create}, {0, 1, 2});
-  looks.expect_named(rig.memory(), [&] { rig.memory().reserve(gpu(1), 8 * rig.page(), 0); });
+  looks.expect_named(rig.memory(),
+                     [&] { rig.memory().chunks().reserve(gpu(1), 8 * rig.page(), 0); });
 }
 
 TEST(MappingLimitLooks, IsAskedForOnceByAMoveAfterItsHold) {
@@ -131,12 +132,12 @@ TEST(MappingLimitLooks, GivesNothingOfTheCacheUp) {
   NoHostMemoryDriver driver(static_cast<Driver&>(rig.driver()));
   Memory memory(driver, rig.topology(), MemoryLimits{});
   memory.free(memory.alloc(6 * rig.page(), gpu(1), {})->begin());
-  const std::uint64_t cached_bytes = memory.cache().cached_bytes(gpu(1));
+  const std::uint64_t cached_bytes = memory.chunks().cache().cached_bytes(gpu(1));
   EXPECT_GT(cached_bytes, 0u);
   Looks looks(memory);
   driver.no_memory = true;
   looks.expect_named(memory, [&] { memory.alloc(64 * rig.page(), gpu(1), {}); });
-  EXPECT_EQ(memory.cache().cached_bytes(gpu(1)), cached_bytes);
+  EXPECT_EQ(memory.chunks().cache().cached_bytes(gpu(1)), cached_bytes);
 }
 
 }  // namespace

@@ -24,7 +24,8 @@ Words pattern(std::uint64_t size_bytes, std::uint64_t seed) {
 MoveRig::MoveRig(const std::string& machine, const MemoryLimits& limits, const SimOptions& options)
     : MemoryRig(machine, limits, options),
       engine_(std::make_unique<CopyEngine>(driver(), topology(), memory().contexts(),
-                                           memory().ledger(), memory().slow_calls().turn())),
+                                           memory().chunks().ledger(),
+                                           memory().chunks().slow_calls().turn())),
       mover_(std::make_unique<Mover>(memory(), *engine_, MoverLimits{.hold_limit = hold_limit})) {}
 
 MoveRig::~MoveRig() {

@@ -22,7 +22,7 @@ void expect_untouched(MoveRig& rig, const Allocation& allocation, std::uint64_t 
   EXPECT_EQ(allocation.extents(), (std::vector<Extent>{{0, allocation.size_bytes(), gpu(0), 0}}));
   rig.expect_shown(allocation);
   for (int i = 0; i < 2; ++i) EXPECT_EQ(rig.wrong_for(i, allocation, seed), 0u) << "GPU " << i;
-  rig.memory().slow_calls().drain();
+  rig.memory().chunks().slow_calls().drain();
   rig.memory().check_invariants();
 }
 

@@ -44,7 +44,7 @@ TEST_P(MoverMachines, CarryAnAllocationEverywhereAndBack) {
       EXPECT_EQ(rig.wrong_for(reader.who.ordinal, *allocation, 77), 0u) << to_string(reader.who);
     }
   }
-  rig.memory().slow_calls().drain();
+  rig.memory().chunks().slow_calls().drain();
   rig.memory().check_invariants();
 }
 
@@ -164,8 +164,8 @@ TEST(Mover, SaysThatTheDriverCannotHold) {
   MoveRig rig;
   NoHoldDriver driver(rig.driver());
   Memory memory(driver, rig.topology(), {});
-  CopyEngine engine(driver, rig.topology(), memory.contexts(), memory.ledger(),
-                    memory.slow_calls().turn());
+  CopyEngine engine(driver, rig.topology(), memory.contexts(), memory.chunks().ledger(),
+                    memory.chunks().slow_calls().turn());
   Mover mover(memory, engine, MoverLimits{.hold_limit = milliseconds(100)});
   const auto allocation = memory.alloc(rig.page(), gpu(0), {});
   const Error error = expect_error(ErrorKind::unsupported, [&] {
@@ -233,7 +233,7 @@ TEST(Mover, MovesManyAllocationsFromManyThreads) {
     rig.expect_shown(*allocations[i]);
     EXPECT_EQ(rig.wrong(*allocations[i], i << 20), 0u);
   }
-  rig.memory().slow_calls().drain();
+  rig.memory().chunks().slow_calls().drain();
   rig.memory().check_invariants();
 }
 

@@ -29,7 +29,7 @@ class TransactionTest : public testing::Test {
 
   void begin() { move_.emplace(rig_.memory(), rig_.engine(), *allocation_, 1, gpu(1)); }
   void copy() {
-    move_->take_target(Memory::Turn::take);
+    move_->take_target(ChunkStore::Turn::take);
     move_->start_copy();
     move_->finish_copy();
   }
@@ -54,7 +54,7 @@ TEST_F(TransactionTest, GoesFromPlannedToSwitched) {
   EXPECT_EQ(move_->size_bytes(), 2 * rig_.page());
   EXPECT_FALSE(move_->take_cached_target()) << "the cache is empty";
   EXPECT_EQ(move_->state(), State::planned);
-  move_->take_target(Memory::Turn::take);
+  move_->take_target(ChunkStore::Turn::take);
   EXPECT_EQ(move_->state(), State::ready);
   move_->start_copy();
   EXPECT_EQ(move_->state(), State::copying);
@@ -77,7 +77,7 @@ TEST_F(TransactionTest, GoesFromPlannedToSwitched) {
 }
 
 TEST_F(TransactionTest, UsesACachedTarget) {
-  rig_.memory().reserve(gpu(1), 2 * rig_.page(), 2 * rig_.page());
+  rig_.memory().chunks().reserve(gpu(1), 2 * rig_.page(), 2 * rig_.page());
   rig_.forget_calls();
   EXPECT_TRUE(move_->take_cached_target());
   EXPECT_TRUE(rig_.trace().empty());
@@ -87,20 +87,20 @@ TEST_F(TransactionTest, GivesTheTargetBackWhereverItEnds) {
   for (int steps = 1; steps <= 3; ++steps) {
     SCOPED_TRACE(steps);
     begin();
-    move_->take_target(Memory::Turn::take);
+    move_->take_target(ChunkStore::Turn::take);
     if (steps > 1) move_->start_copy();
     if (steps > 2) move_->finish_copy();
     EXPECT_EQ(rig_.cached(gpu(1)), 0u);
     move_.reset();
     EXPECT_EQ(rig_.cached(gpu(1)), 2 * rig_.page());
     expect_whole(gpu(0));
-    rig_.memory().trim(gpu(1));
+    rig_.memory().chunks().trim(gpu(1));
   }
 }
 
 TEST_F(TransactionTest, StaysPlannedWhereNoTargetCanBeHad) {
   rig_.fail({Call::create}, {0, 1});
-  expect_error(ErrorKind::out_of_memory, [&] { move_->take_target(Memory::Turn::take); });
+  expect_error(ErrorKind::out_of_memory, [&] { move_->take_target(ChunkStore::Turn::take); });
   EXPECT_EQ(move_->state(), State::planned);
   rig_.fail_nothing();
   copy();
@@ -109,7 +109,7 @@ TEST_F(TransactionTest, StaysPlannedWhereNoTargetCanBeHad) {
 }
 
 TEST_F(TransactionTest, StaysReadyWhereTheCopyIsRefused) {
-  move_->take_target(Memory::Turn::take);
+  move_->take_target(ChunkStore::Turn::take);
   rig_.fail({Call::copy}, {0});
   expect_error(ErrorKind::driver_failure, [&] { move_->start_copy(); });
   EXPECT_EQ(move_->state(), State::ready);
@@ -119,7 +119,7 @@ TEST_F(TransactionTest, StaysReadyWhereTheCopyIsRefused) {
 }
 
 TEST_F(TransactionTest, KeepsATargetAsideThatMayStillBeWritten) {
-  move_->take_target(Memory::Turn::take);
+  move_->take_target(ChunkStore::Turn::take);
   move_->start_copy();
   rig_.fail({Call::wait_event}, {0});
   expect_error(ErrorKind::driver_failure, [&] { move_->finish_copy(); });
@@ -127,12 +127,12 @@ TEST_F(TransactionTest, KeepsATargetAsideThatMayStillBeWritten) {
   rig_.fail_nothing();
   move_.reset();
   EXPECT_EQ(rig_.cached(gpu(1)), 0u) << "nobody else may have it";
-  EXPECT_EQ(rig_.memory().ledger().leaks(), 1u);
+  EXPECT_EQ(rig_.memory().chunks().ledger().leaks(), 1u);
   expect_whole(gpu(0));
 }
 
 TEST_F(TransactionTest, KeepsASourceAsideThatMayStillBeRead) {
-  move_->take_target(Memory::Turn::take);
+  move_->take_target(ChunkStore::Turn::take);
   move_->plan_again("on purpose");
   copy();
   move_->switch_slot(phases_);
@@ -140,11 +140,11 @@ TEST_F(TransactionTest, KeepsASourceAsideThatMayStillBeRead) {
   EXPECT_FALSE(move_->give_source_up({}, {}));
   move_.reset();
   EXPECT_EQ(rig_.cached(gpu(0)), 0u) << "nobody else may have it";
-  EXPECT_EQ(rig_.memory().ledger().leaks(), 2u);
+  EXPECT_EQ(rig_.memory().chunks().ledger().leaks(), 2u);
 }
 
 TEST_F(TransactionTest, KeepsTheMemoryOfAChunkAsideWhoseTargetIsAbandoned) {
-  move_->take_target(Memory::Turn::take);
+  move_->take_target(ChunkStore::Turn::take);
   move_->abandon_target("on purpose");
   EXPECT_EQ(move_->state(), State::stayed);
   EXPECT_TRUE(move_->source().busy());
@@ -166,7 +166,7 @@ TEST_F(TransactionTest, GivesUpThePageTablesReserveInTheDark) {
     const auto allocation = rig.filled(2, gpu(0), 2, 1);
     rig.engine().prepare(gpu(0), gpu(1));
     Transaction move(rig.memory(), rig.engine(), *allocation, 0, gpu(1));
-    move.take_target(Memory::Turn::take);
+    move.take_target(ChunkStore::Turn::take);
     move.start_copy();
     move.finish_copy();
     rig.fail({call}, {0});
@@ -194,7 +194,7 @@ TEST_F(TransactionTest, GoesHomeWhenTheTargetCannotBeShown) {
     rig.engine().prepare(gpu(0), gpu(1));
     {
       Transaction move(rig.memory(), rig.engine(), *allocation, 0, gpu(1));
-      move.take_target(Memory::Turn::take);
+      move.take_target(ChunkStore::Turn::take);
       move.start_copy();
       move.finish_copy();
       rig.fail({call}, numbers);
@@ -223,9 +223,9 @@ TEST_F(TransactionTest, PoisonsASlotThatCanShowNothingAndSavesItsBytes) {
   EXPECT_THROW(rig_.machine().pointer_info(allocation_->slot_begin(1)), Error);
   rig_.memory().check_invariants();
   rig_.memory().free(allocation_->begin());
-  rig_.memory().slow_calls().drain();
+  rig_.memory().chunks().slow_calls().drain();
   rig_.memory().check_invariants();
-  EXPECT_EQ(rig_.memory().ledger().leaks(), 0u);
+  EXPECT_EQ(rig_.memory().chunks().ledger().leaks(), 0u);
 }
 
 TEST_F(TransactionTest, QuarantinesATargetThatTheSlotStillShows) {
@@ -236,13 +236,14 @@ TEST_F(TransactionTest, QuarantinesATargetThatTheSlotStillShows) {
   rig_.fail_nothing();
   move_.reset();
   EXPECT_EQ(rig_.cached(gpu(1)), 0u);
-  const std::uint64_t leaks = rig_.memory().ledger().leaks();
+  const std::uint64_t leaks = rig_.memory().chunks().ledger().leaks();
   EXPECT_GE(leaks, 1u);
   EXPECT_EQ(rig_.wrong(*allocation_, seed_), 0u);
   rig_.memory().free(allocation_->begin());
-  rig_.memory().slow_calls().drain();
+  rig_.memory().chunks().slow_calls().drain();
   allocation_.reset();
-  EXPECT_EQ(rig_.memory().ledger().leaks(), leaks) << "what it shows is unmapped in the end";
+  EXPECT_EQ(rig_.memory().chunks().ledger().leaks(), leaks)
+      << "what it shows is unmapped in the end";
 }
 
 using TransactionDeathTest = TransactionTest;

@@ -90,9 +90,9 @@ TEST_P(Turns, AHoldKeepsSlowWorkOff) {
     const auto held = rig.spawn_held_move(*rig.one);
     sleep(rig, milliseconds(100));
     ASSERT_GT(rig.calls_of_holds(), 0);
-    EXPECT_FALSE(rig.memory().slow_calls().turn().is_free());
+    EXPECT_FALSE(rig.memory().chunks().slow_calls().turn().is_free());
     held->join();
-    EXPECT_TRUE(rig.memory().slow_calls().turn().is_free());
+    EXPECT_TRUE(rig.memory().chunks().slow_calls().turn().is_free());
     EXPECT_EQ(rig.one->home(0), gpu(1));
   });
 }
@@ -110,7 +110,8 @@ TEST_P(Turns, NothingIsStoppedOrLaunchedBesideSlowWork) {
       const auto task = rig.submit(rig.one, how);
       sleep(rig, seconds(1));
       {
-        const MutexLock slow_work(rig.memory().slow_calls().turn());  // Or another move's gate.
+        const MutexLock slow_work(
+            rig.memory().chunks().slow_calls().turn());  // Or another move's gate.
         operations.unlock();
         sleep(rig, milliseconds(50));
         EXPECT_EQ(rig.calls(watched), 0);
@@ -142,8 +143,8 @@ TEST_P(Turns, NoSettlingIsLaunchedBesideSlowWorkAfterALook) {
     sleep(rig, milliseconds(500));
     EXPECT_EQ(rig.calls(Call::launch_graph), 1) << "the copy, which waits for no stream";
     {
-      ASSERT_TRUE(rig.memory().slow_calls().turn().is_free());
-      const MutexLock slow_work(rig.memory().slow_calls().turn());
+      ASSERT_TRUE(rig.memory().chunks().slow_calls().turn().is_free());
+      const MutexLock slow_work(rig.memory().chunks().slow_calls().turn());
       sleep(rig, milliseconds(510));  // The look ends, and is not old enough to be repeated.
       EXPECT_TRUE(rig.machine().query_stream(streams[0]));
       EXPECT_EQ(rig.calls(Call::launch_graph), 1);

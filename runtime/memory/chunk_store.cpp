@@ -1,8 +1,9 @@
-// What `Memory` does with chunks: gets them, keeps them, gives them back, and says who has them.
-#include "memory/memory.hpp"
+#include "memory/chunk_store.hpp"
 
+#include "base/check.hpp"
 #include "base/log.hpp"
 #include "base/mapping_limit.hpp"
+#include "memory/geometry.hpp"
 
 #include <fmt/format.h>
 
@@ -16,6 +17,14 @@
 namespace vma {
 namespace {
 
+Ledger& open_accounts(Ledger& ledger, const Topology& topology, const MemoryLimits& limits) {
+  for (const Location at : topology.locations()) {
+    const auto cap = limits.capacity_bytes.find(at);
+    ledger.open(at, cap == limits.capacity_bytes.end() ? UINT64_MAX : cap->second);
+  }
+  return ledger;
+}
+
 Error no_room(const Ledger::Account& account, Location at, std::uint64_t size_bytes,
               const char* call) {
   return Error(ErrorKind::out_of_memory, call,
@@ -28,24 +37,34 @@ Error no_room(const Ledger::Account& account, Location at, std::uint64_t size_by
 
 }  // namespace
 
+ChunkStore::ChunkStore(Driver& driver, const Topology& topology, const MemoryLimits& limits)
+    : driver_(driver),
+      topology_(topology),
+      keepers_(driver, topology, open_accounts(ledger_, topology, limits)),
+      cache_(ledger_, limits.cache_bytes_per_gpu, limits.host_cache_bytes),
+      copies_(ledger_),
+      slow_calls_(driver) {}
+
+ChunkStore::~ChunkStore() = default;
+
 // --- Room
 
 /// Its capacity is no more than the machine has.
-Ledger::Account Memory::limited_account(Location at) const {
+Ledger::Account ChunkStore::limited_account(Location at) const {
   const std::uint64_t memory_bytes = topology_.memory_bytes(at);  // 0 where nobody knows.
   Ledger::Account account = ledger_.account(at);
   if (memory_bytes > 0) account.capacity_bytes = std::min(account.capacity_bytes, memory_bytes);
   return account;
 }
 
-std::uint64_t Memory::room_bytes(Location at) const {
+std::uint64_t ChunkStore::room_bytes(Location at) const {
   const Ledger::Account account = limited_account(at);
   if (account.capacity_bytes == UINT64_MAX) return UINT64_MAX;
   const std::uint64_t used_bytes = account.total() - account.spare_bytes();
   return account.capacity_bytes - std::min(used_bytes, account.capacity_bytes);
 }
 
-void Memory::require_room(Location at, std::uint64_t size_bytes, const char* call) {
+void ChunkStore::require_room(Location at, std::uint64_t size_bytes, const char* call) {
   if (size_bytes <= room_bytes(at)) return;
   {
     const MutexLock lock(slow_calls_.turn());
@@ -54,7 +73,7 @@ void Memory::require_room(Location at, std::uint64_t size_bytes, const char* cal
   if (size_bytes > room_bytes(at)) throw no_room(limited_account(at), at, size_bytes, call);
 }
 
-void Memory::set_capacity(Location at, std::uint64_t size_bytes) {
+void ChunkStore::set_capacity(Location at, std::uint64_t size_bytes) {
   topology_.require(at, "vma::set_capacity");
   ledger_.open(at, size_bytes);
   const auto over = [&] {  // What is cached goes when somebody wants the room.
@@ -67,42 +86,9 @@ void Memory::set_capacity(Location at, std::uint64_t size_bytes) {
   }
 }
 
-/// The largest allocations at a place where there is no room, for whoever has to decide what goes.
-Error Memory::with_holders(const Error& error, Location at) const {
-  constexpr std::size_t holders_max = 5;
-  struct Holder {
-    std::uint64_t size_bytes = 0;
-    std::shared_ptr<Allocation> allocation;
-  };
-  std::vector<Holder> holders;
-  for (std::shared_ptr<Allocation>& allocation : registry_.all()) {
-    std::uint64_t bytes = 0;
-    for (const Extent& extent : allocation->extents()) {
-      if (extent.at == at && !extent.dropped) bytes += extent.bytes;
-    }
-    if (bytes > 0) holders.push_back({bytes, std::move(allocation)});
-  }
-  const auto larger = [](const Holder& a, const Holder& b) { return a.size_bytes > b.size_bytes; };
-  const std::size_t named = std::min(holders_max, holders.size());
-  std::partial_sort(holders.begin(), holders.begin() + static_cast<std::ptrdiff_t>(named),
-                    holders.end(), larger);
-  const std::string prefix = fmt::format("{}: {}: ", error.call(), to_string(error.kind()));
-  std::string detail = std::string(error.what()).substr(prefix.size());
-  detail += fmt::format("; allocations at {}: {}", to_string(at), holders.empty() ? "none" : "");
-  for (std::size_t i = 0; i < named; ++i) {
-    const Allocation& holder = *holders[i].allocation;
-    const std::string name = holder.tag.empty() ? fmt::format("{:#x}", to_integer(holder.begin()))
-                                                : '"' + holder.tag + '"';
-    detail += fmt::format("{}{} {} bytes{}", i > 0 ? ", " : "", name, holders[i].size_bytes,
-                          holder.may_move() ? "" : " (pinned)");
-  }
-  if (named < holders.size()) detail += fmt::format(", and {} more", holders.size() - named);
-  return Error(error.kind(), error.call(), detail, error.native());
-}
-
 // --- Chunks
 
-Chunk Memory::obtain_cached(Location at, std::uint64_t size_bytes) {
+Chunk ChunkStore::obtain_cached(Location at, std::uint64_t size_bytes) {
   Chunk chunk = cache_.take(at, size_bytes);
   if (chunk) return chunk;
   const std::shared_ptr<Allocation> freed = cache_.take_allocation_with(at, size_bytes);
@@ -118,7 +104,7 @@ Chunk Memory::obtain_cached(Location at, std::uint64_t size_bytes) {
   return chunk;
 }
 
-Chunk Memory::obtain(Location at, std::uint64_t size_bytes, Turn turn, const char* call) {
+Chunk ChunkStore::obtain(Location at, std::uint64_t size_bytes, Turn turn, const char* call) {
   Chunk chunk = obtain_cached(at, size_bytes);
   if (!chunk) {
     if (turn == Turn::held) {
@@ -132,7 +118,7 @@ Chunk Memory::obtain(Location at, std::uint64_t size_bytes, Turn turn, const cha
   return chunk;
 }
 
-Chunk Memory::create(Location at, std::uint64_t size_bytes, const char* call) {
+Chunk ChunkStore::create(Location at, std::uint64_t size_bytes, const char* call) {
   if (!ledger_.claim(at, size_bytes, Ledger::Use::allocated)) {
     throw no_room(ledger_.account(at), at, size_bytes, call);
   }
@@ -144,7 +130,7 @@ Chunk Memory::create(Location at, std::uint64_t size_bytes, const char* call) {
   }
 }
 
-Chunk Memory::create_or_make_room(Location at, std::uint64_t size_bytes, const char* call) {
+Chunk ChunkStore::create_or_make_room(Location at, std::uint64_t size_bytes, const char* call) {
   try {
     return create(at, size_bytes, call);
   } catch (const Error& error) {
@@ -156,7 +142,8 @@ Chunk Memory::create_or_make_room(Location at, std::uint64_t size_bytes, const c
 }
 
 /// Or one that was a copy. As many copies go as it takes.
-Chunk Memory::create_in_place_of_copies(Location at, std::uint64_t size_bytes, const char* call) {
+Chunk ChunkStore::create_in_place_of_copies(Location at, std::uint64_t size_bytes,
+                                            const char* call) {
   while (true) {
     try {
       return create(at, size_bytes, call);
@@ -169,7 +156,7 @@ Chunk Memory::create_in_place_of_copies(Location at, std::uint64_t size_bytes, c
   }
 }
 
-std::uint64_t Memory::release_oldest_copy(Location at) noexcept {
+std::uint64_t ChunkStore::release_oldest_copy(Location at) noexcept {
   Chunk copy = copies_.drop_oldest(at);
   const std::uint64_t size_bytes = copy ? copy.size_bytes() : 0;
   release(std::move(copy));
@@ -178,8 +165,8 @@ std::uint64_t Memory::release_oldest_copy(Location at) noexcept {
 
 // --- Clean copies
 
-void Memory::keep_copy(const Allocation& allocation, std::size_t slot, std::uint64_t epoch,
-                       Chunk chunk) noexcept {
+void ChunkStore::keep_copy(const Allocation& allocation, std::size_t slot, std::uint64_t epoch,
+                           Chunk chunk) noexcept {
   if (!chunk || chunk.busy() || allocation.being_freed) return retire(std::move(chunk));
   retire(copies_.drop(allocation.begin(), slot));
   if (!copies_.put(allocation.begin(), slot, epoch, std::move(chunk)))
@@ -190,16 +177,16 @@ void Memory::keep_copy(const Allocation& allocation, std::size_t slot, std::uint
     retire(copies_.drop(allocation.begin(), slot));
 }
 
-Chunk Memory::take_copy(const Allocation& allocation, std::size_t slot, Location at,
-                        std::uint64_t epoch) noexcept {
+Chunk ChunkStore::take_copy(const Allocation& allocation, std::size_t slot, Location at,
+                            std::uint64_t epoch) noexcept {
   return copies_.take(allocation.begin(), slot, at, epoch);
 }
 
-void Memory::drop_copies(const Allocation& allocation) noexcept {
+void ChunkStore::drop_copies(const Allocation& allocation) noexcept {
   while (Chunk copy = copies_.drop_any(allocation.begin())) retire(std::move(copy));
 }
 
-void Memory::retire(Chunk chunk) noexcept {
+void ChunkStore::retire(Chunk chunk) noexcept {
   if (!chunk) return;
   if (chunk.busy()) return quarantine(std::move(chunk), "work that failed may still touch it");
   const Location at = chunk.at();
@@ -207,13 +194,24 @@ void Memory::retire(Chunk chunk) noexcept {
   quarantine(std::move(chunk), "there is no host memory to track it");
 }
 
-void Memory::dismiss(Chunk chunk) noexcept {
+void ChunkStore::take_back(const std::shared_ptr<Allocation>& allocation) noexcept {
+  drop_copies(*allocation);  // Its addresses, and its epochs, may be another's from here on.
+  if (allocation->reusable()) {
+    const Location at = allocation->home(0);
+    if (cache_.put_allocation(at, allocation)) return keep_or_release(at);
+  }
+  for (std::size_t slot = 0; slot < allocation->geometry().slots; ++slot) {
+    retire(allocation->take_out(slot));
+  }
+}
+
+void ChunkStore::dismiss(Chunk chunk) noexcept {
   if (!chunk || chunk.busy()) return retire(std::move(chunk));
   const MutexLock lock(slow_calls_.turn());
   release(std::move(chunk));
 }
 
-void Memory::quarantine(Chunk chunk, const char* reason) noexcept {
+void ChunkStore::quarantine(Chunk chunk, const char* reason) noexcept {
   const Location at = chunk.at();
   ledger_.leaked("{} bytes at {}: {}", chunk.size_bytes(), to_string(at), reason);
   ledger_.shift(at, chunk.size_bytes(), Ledger::Use::allocated, Ledger::Use::leaked);
@@ -225,7 +223,7 @@ void Memory::quarantine(Chunk chunk, const char* reason) noexcept {
   }
 }
 
-void Memory::keep_or_release(Location at) noexcept {
+void ChunkStore::keep_or_release(Location at) noexcept {
   if (!cache_.over_budget(at)) return;
   try {
     slow_calls_.post([this, at] { release_in_turn(cache_.take_surplus(at)); });
@@ -234,25 +232,25 @@ void Memory::keep_or_release(Location at) noexcept {
   }
 }
 
-void Memory::release_in_turn(ChunkCache::Surplus surplus) noexcept {
+void ChunkStore::release_in_turn(ChunkCache::Surplus surplus) noexcept {
   for (const std::shared_ptr<Allocation>& allocation : surplus.allocations) release(*allocation);
   for (Chunk& chunk : surplus.chunks) release(std::move(chunk));
 }
 
-void Memory::release(Allocation& allocation) noexcept {
+void ChunkStore::release(Allocation& allocation) noexcept {
   for (std::size_t slot = 0; slot < allocation.geometry().slots; ++slot) {
     release(allocation.take_out(slot));
   }
 }
 
-void Memory::release(Chunk chunk) noexcept {
+void ChunkStore::release(Chunk chunk) noexcept {
   if (!chunk) return;
   const Location at = chunk.at();
   chunk.release();
   ledger_.unclaim(at, chunk.size_bytes(), Ledger::Use::allocated);
 }
 
-void Memory::make_ahead(Location at, std::uint64_t size_bytes) noexcept {
+void ChunkStore::make_ahead(Location at, std::uint64_t size_bytes) noexcept {
   constexpr std::size_t chunks_ahead = 2;
   const auto wanted = [this, at, size_bytes] {
     return cache_.count(at, size_bytes) < chunks_ahead &&
@@ -274,13 +272,13 @@ void Memory::make_ahead(Location at, std::uint64_t size_bytes) noexcept {
 }
 
 /// Throws: std::bad_alloc where the cache has no memory to keep track of it; it is released then.
-void Memory::keep(Chunk chunk) {
+void ChunkStore::keep(Chunk chunk) {
   if (cache_.put(std::move(chunk))) return;
   release(std::move(chunk));
   throw std::bad_alloc();
 }
 
-void Memory::reserve(Location at, std::uint64_t size_bytes, std::uint64_t chunk_bytes) {
+void ChunkStore::reserve(Location at, std::uint64_t size_bytes, std::uint64_t chunk_bytes) {
   topology_.require(at, "vma::reserve");
   const std::uint64_t granule = topology_.granularity();
   if (size_bytes == 0 || chunk_bytes > largest_chunk_bytes(gpu(0), granule)) {
@@ -306,7 +304,7 @@ void Memory::reserve(Location at, std::uint64_t size_bytes, std::uint64_t chunk_
 }
 
 /// In place of what the cache holds of other sizes where there is no room beside that.
-Chunk Memory::create_to_keep(Location at, std::uint64_t size_bytes) {
+Chunk ChunkStore::create_to_keep(Location at, std::uint64_t size_bytes) {
   constexpr const char* call = "vma::reserve";
   try {
     return create(at, size_bytes, call);
@@ -317,7 +315,7 @@ Chunk Memory::create_to_keep(Location at, std::uint64_t size_bytes) {
   return create_in_place_of_copies(at, size_bytes, call);
 }
 
-std::uint64_t Memory::give_room(Location at, std::uint64_t size_bytes) noexcept {
+std::uint64_t ChunkStore::give_room(Location at, std::uint64_t size_bytes) noexcept {
   ChunkCache::Surplus surplus = cache_.take_room(at, size_bytes);
   std::uint64_t given_bytes = surplus.size_bytes;
   release_in_turn(std::move(surplus));
@@ -329,7 +327,7 @@ std::uint64_t Memory::give_room(Location at, std::uint64_t size_bytes) noexcept 
   return given_bytes;
 }
 
-std::uint64_t Memory::trim(Location at, Turn turn) {
+std::uint64_t ChunkStore::trim(Location at, Turn turn) {
   topology_.require(at, "vma::trim");
   if (turn == Turn::take) {
     const MutexLock lock(slow_calls_.turn());
@@ -342,6 +340,44 @@ std::uint64_t Memory::trim(Location at, Turn turn) {
   std::uint64_t copies_bytes = 0;
   while (const std::uint64_t copy_bytes = release_oldest_copy(at)) copies_bytes += copy_bytes;
   return size_bytes + copies_bytes;
+}
+
+// --- The whole
+
+void ChunkStore::check_invariants(const std::map<Location, std::uint64_t>& held) const {
+  std::map<Location, std::uint64_t> kept_aside;
+  {
+    const MutexLock lock(quarantine_mutex_);
+    for (const Chunk& chunk : quarantine_) kept_aside[chunk.at()] += chunk.size_bytes();
+  }
+  for (const Location at : topology_.locations()) {
+    const auto of_allocations = held.find(at);
+    const std::uint64_t held_bytes = of_allocations == held.end() ? 0 : of_allocations->second;
+    const Ledger::Account account = ledger_.account(at);
+    VMART_CHECK(account.allocated_bytes == held_bytes, "the ledger matches what allocations hold");
+    VMART_CHECK(account.cached_bytes == cache_.cached_bytes(at), "and what the cache holds");
+    VMART_CHECK(account.copies_bytes == copies_.bytes(at), "and what clean copies hold");
+    VMART_CHECK(account.leaked_bytes >= kept_aside[at], "memory set aside counts as leaked");
+    VMART_CHECK(account.total() <= account.most_bytes, "usage never exceeds the capacity");
+  }
+}
+
+void ChunkStore::stop() noexcept {
+  slow_calls_.stop();
+  for (const Location at : topology_.locations()) {
+    release_in_turn(cache_.take_all(at));
+    while (release_oldest_copy(at) > 0) {
+    }
+  }
+}
+
+void ChunkStore::release_quarantine() noexcept {
+  const MutexLock lock(quarantine_mutex_);
+  for (Chunk& chunk : quarantine_) {
+    const Location at = chunk.at();
+    if (chunk.release()) ledger_.unclaim(at, chunk.size_bytes(), Ledger::Use::leaked);
+  }
+  quarantine_.clear();
 }
 
 }  // namespace vma

@@ -1,0 +1,135 @@
+#pragma once
+
+#include "base/mutex.hpp"
+#include "machine/topology.hpp"
+#include "memory/allocation.hpp"
+#include "memory/chunk.hpp"
+#include "memory/chunk_cache.hpp"
+#include "memory/clean_copies.hpp"
+#include "memory/keepers.hpp"
+#include "memory/ledger.hpp"
+#include "memory/slow_call_queue.hpp"
+
+#include <vma/location.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+namespace vma {
+
+struct MemoryLimits {
+  std::map<Location, std::uint64_t> capacity_bytes;
+  std::uint64_t cache_bytes_per_gpu = 512 * (std::uint64_t{1} << 20);
+  std::uint64_t host_cache_bytes = std::uint64_t{1} << 30;
+  std::chrono::nanoseconds pressure_limit = std::chrono::seconds(2);  ///< See MemoryPressure.
+};
+
+/// The physical memory of a runtime, in chunks: in use, cached, kept as clean copies or set aside,
+/// and booked. Any thread.
+class ChunkStore {
+ public:
+  /// Whether the caller holds `slow_calls().turn()` already.
+  enum class Turn { take, held };
+
+  /// Requires: both outlive it.
+  ChunkStore(Driver& driver, const Topology& topology, const MemoryLimits& limits);
+  /// Requires: `stop`, if a call was ever posted to the slow-call queue.
+  ~ChunkStore();
+
+  /// A chunk at `at`, from the cache or new. Throws: Error{out_of_memory} once the cache there is
+  /// empty, no clean copy lies there, and there is still no room.
+  /// `call` is what errors name.
+  Chunk obtain(Location at, std::uint64_t size_bytes, Turn turn, const char* call = "vma::alloc");
+  /// From the cache or none; makes no driver call but to unmap a freed allocation's slots.
+  Chunk obtain_cached(Location at, std::uint64_t size_bytes);
+  /// Refuses what cannot fit by the books, cache and all, before anything of it is made.
+  /// Throws: Error{out_of_memory}. Requires: the caller does not hold `slow_calls().turn()`.
+  void require_room(Location at, std::uint64_t size_bytes, const char* call);
+  /// What can still be claimed at `at` by the books, cache and all; UINT64_MAX where nothing limits
+  /// it.
+  std::uint64_t room_bytes(Location at) const;
+  /// Most that may be booked at `at` from now on; SIZE_MAX is no limit. Where more is, clean copies
+  /// go and nothing else is taken back. Throws: Error{invalid_argument}. Requires: the caller does
+  /// not hold `slow_calls().turn()`.
+  void set_capacity(Location at, std::uint64_t size_bytes);
+  /// Back to the cache; what is over its budget is released by the slow-call queue. A busy chunk is
+  /// kept aside, as by `quarantine`. Requires: booked as allocated; idle but for that.
+  void retire(Chunk chunk) noexcept;
+  /// A freed allocation: whole to the cache if it lies at one place, else chunk by chunk. Its clean
+  /// copies go.
+  void take_back(const std::shared_ptr<Allocation>& allocation) noexcept;
+  /// Back to the driver, at once. Requires: as `retire`; the caller does not hold
+  /// `slow_calls().turn()`.
+  void dismiss(Chunk chunk) noexcept;
+  /// It stays as the slot's clean copy; back to the cache where nobody can keep track of it, or if
+  /// somebody may have written to the slot since `epoch`. Requires: as `retire`; the caller has the
+  /// allocation's move claim, and the chunk held the slot's bytes in this epoch, in which all of
+  /// the allocation was read-only.
+  void keep_copy(const Allocation& allocation, std::size_t slot, std::uint64_t epoch,
+                 Chunk chunk) noexcept;
+  /// The copy that the slot has at `at`, if it was clean in this epoch; booked as allocated from
+  /// here on.
+  Chunk take_copy(const Allocation& allocation, std::size_t slot, Location at,
+                  std::uint64_t epoch) noexcept;
+  /// Those of the allocation go to the cache.
+  void drop_copies(const Allocation& allocation) noexcept;
+  /// Kept until the end, since work may still touch it; counted as a leak, with its bytes.
+  void quarantine(Chunk chunk, const char* reason) noexcept;
+
+  /// Makes room at the cost of what the cache holds of other sizes. Throws: Error{out_of_memory,
+  /// invalid_argument}; what was made by then stays.
+  void reserve(Location at, std::uint64_t size_bytes, std::uint64_t chunk_bytes);
+  /// The cache and the clean copies there go. Returns the bytes that were given back.
+  std::uint64_t trim(Location at, Turn turn = Turn::take);
+  /// Of the same no more than makes so much room, if there is as much; the cache goes first.
+  /// Returns the bytes that were given back. Requires: the caller holds the turn for slow calls.
+  std::uint64_t give_room(Location at, std::uint64_t size_bytes) noexcept;
+
+  Ledger& ledger() noexcept { return ledger_; }
+  const Ledger& ledger() const noexcept { return ledger_; }
+  Keepers& keepers() noexcept { return keepers_; }
+  ChunkCache& cache() noexcept { return cache_; }
+  CleanCopies& copies() noexcept { return copies_; }
+  SlowCallQueue& slow_calls() noexcept { return slow_calls_; }
+
+  /// The ledger's books match `held`, which allocations hold at each place, and what is kept here.
+  /// Requires: no call is under way.
+  void check_invariants(const std::map<Location, std::uint64_t>& held) const;
+  /// Ends the slow-call queue and gives back what no allocation holds. Only `release` may follow,
+  /// and then `release_quarantine`.
+  void stop() noexcept;
+  /// The allocation's chunks go back to the driver. Requires: the caller holds the turn for slow
+  /// calls, or has stopped.
+  void release(Allocation& allocation) noexcept;
+  /// Of what was set aside, what the driver takes back now. Requires: stopped.
+  void release_quarantine() noexcept;
+
+ private:
+  Ledger::Account limited_account(Location at) const;
+  Chunk create(Location at, std::uint64_t size_bytes, const char* call);
+  Chunk create_or_make_room(Location at, std::uint64_t size_bytes, const char* call);
+  Chunk create_to_keep(Location at, std::uint64_t size_bytes);
+  void keep(Chunk chunk);
+  void keep_or_release(Location at) noexcept;
+  // Requires: the caller holds the turn, and likewise below.
+  void release_in_turn(ChunkCache::Surplus surplus) noexcept;
+  void release(Chunk chunk) noexcept;
+  Chunk create_in_place_of_copies(Location at, std::uint64_t size_bytes, const char* call);
+  std::uint64_t release_oldest_copy(Location at) noexcept;
+  void make_ahead(Location at, std::uint64_t size_bytes) noexcept;
+
+  Driver& driver_;
+  const Topology& topology_;
+  Ledger ledger_;
+  Keepers keepers_;
+  ChunkCache cache_;
+  CleanCopies copies_;
+  mutable Mutex quarantine_mutex_;
+  std::vector<Chunk> quarantine_ VMART_GUARDED_BY(quarantine_mutex_);
+  SlowCallQueue slow_calls_;  // Last: its thread uses all of the above.
+};
+
+}  // namespace vma
