@@ -320,7 +320,7 @@ void Life::drop_and_resume() {
   const auto check_all = [&](const char* stage) {
     undisturbed(stage, [&] {
       Memory& parts = parts_of(*runtime_).machinery->memory;
-      parts.slow_calls().drain();
+      parts.chunks().slow_calls().drain();
       parts.check_invariants();
       if (!parts.require(memory, "check")->poisoned()) check_mappings(stage, memory);
     });

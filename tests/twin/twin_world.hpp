@@ -3,6 +3,7 @@
 #include "support/drivers/permitted_driver.hpp"
 #include "runtime/runtime_parts.hpp"
 #include "sim/sim_driver.hpp"
+#include "support/stepped_executor.hpp"
 #include "support/twin_kernels.hpp"
 #include "twin/bug_driver.hpp"
 #include "twin/submission_window.hpp"
