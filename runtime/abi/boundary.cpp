@@ -8,7 +8,7 @@
 namespace vma {
 namespace {
 
-// Room that is there already: an error is not to fail for want of memory.
+// Preallocated: reporting an error must not fail for lack of memory.
 constexpr std::size_t error_bytes_max = 1024;
 thread_local std::array<char, error_bytes_max> last_error{};
 

@@ -10,20 +10,20 @@
 namespace vma {
 
 vmart_status to_status(ErrorKind kind) noexcept;
-/// Throws: Error{invalid_argument} for a kind that is none.
+/// Throws: Error{invalid_argument} for an invalid kind.
 Location to_location(vmart_location location, const char* call);
 vmart_location to_c(Location location) noexcept;
 
-/// Throws: Error{invalid_argument} where it is null.
+/// Throws: Error{invalid_argument} if it is null.
 void require_argument(const void* argument, const char* call, const char* name);
 
-/// Bytes of a struct of any version; more is no size.
+/// Maximum bytes of a struct of any version; larger sizes are invalid.
 inline constexpr std::size_t struct_bytes_max = 4096;
 
-/// What `vmart_last_error` returns on this thread; cut off where it is too long.
+/// The text that `vmart_last_error` returns on this thread; truncated if it is too long.
 void remember_error(const char* text) noexcept;
 
-/// The wall between C and the library: no exception gets out.
+/// The boundary between C and the library: no exception passes it.
 template <typename Body>
 vmart_status at_boundary(Body&& body) noexcept try {
   body();

@@ -11,22 +11,22 @@ inline namespace v1 {
 class Runtime;
 }
 
-/// Pointers whose free had to wait, because something captured or the runtime refused. Whoever
-/// frees next, and nothing captures then, frees them too. Any thread.
+/// Pointers whose free had to wait, because of a capture or a refusal by the runtime. The next call
+/// that frees without a capture frees them too. Any thread.
 class DeferredFrees {
  public:
-  /// Never fails; a pointer that there is no memory to remember is lost and logged.
+  /// Never fails; if there is no memory to remember the pointer, it is leaked and logged.
   void keep(void* pointer) noexcept;
-  /// Frees those kept, and keeps again what is refused. Blocks: as `Runtime::free`.
+  /// Frees the kept pointers, and keeps those that are refused again. Blocks: as `Runtime::free`.
   void free_all(Runtime& runtime) noexcept;
   std::size_t count();
 
  private:
-  Mutex mutex_;  // Not held while anything is freed.
+  Mutex mutex_;  // Not held during a free.
   std::vector<void*> kept_ VMART_GUARDED_BY(mutex_);
 };
 
-/// Frees it, or keeps it for later where it is refused for now. Blocks: as `Runtime::free`.
+/// Frees it, or keeps it for later if it is refused for now. Blocks: as `Runtime::free`.
 void free_or_keep(Runtime& runtime, void* pointer, DeferredFrees& late) noexcept;
 
 }  // namespace vma

@@ -30,7 +30,7 @@ struct Range {
   std::size_t bytes = 0;
 };
 
-/// Throws: Error{unknown_pointer}; Error{invalid_argument} for no bytes behind an offset.
+/// Throws: Error{unknown_pointer}; Error{invalid_argument} if no bytes follow the offset.
 Range range_of(void* pointer, std::size_t offset, std::size_t bytes, const char* call) {
   require_argument(pointer, call, "pointer");
   const vma::RuntimeParts::Entry entry(parts_of(vma::runtime()), call);
@@ -45,8 +45,8 @@ Range range_of(void* pointer, std::size_t offset, std::size_t bytes, const char*
   return {begin, before + offset, bytes};
 }
 
-// The structs' first forms, which every program has room for, and no padding at their ends: what is
-// added later begins behind them.
+// The structs' first versions, which every program provides, without padding at their ends: later
+// members begin after them.
 constexpr std::size_t options_bytes_min = 48;
 constexpr std::size_t report_bytes_min = 88;
 static_assert(offsetof(vmart_migrate_options, reserved) + sizeof(int32_t) == options_bytes_min);
@@ -58,7 +58,7 @@ void require_value(std::int32_t value, std::int32_t last, const char* call, cons
   throw vma::Error(vma::ErrorKind::invalid_argument, call, fmt::format("{} is {}", name, value));
 }
 
-/// Throws: Error{invalid_argument} for a size, mode or scope that is none.
+/// Throws: Error{invalid_argument} for an invalid size, mode or scope.
 vma::MigrateOptions options_of(const vmart_migrate_options* given, const char* call) {
   vma::MigrateOptions options;
   if (given == nullptr) return options;
@@ -117,7 +117,7 @@ vmart_migration_report to_c(const vma::MigrationReport& report) {
   return filled;
 }
 
-/// What both directions tell of their report.
+/// The results that both directions report.
 void tell(const vma::ParkReport& report, uint64_t* out_moved_bytes, uint64_t* out_stayed_bytes) {
   uint64_t stayed_bytes = 0;
   for (const vma::ParkReport::Stayed& stayed : report.stayed) stayed_bytes += stayed.bytes;
@@ -143,7 +143,8 @@ vmart_status vmart_migrate_async(void* pointer, size_t offset, size_t size_bytes
   return at_boundary([&] {
     require_argument(out, call, "out");
     const Range range = range_of(pointer, offset, size_bytes, call);
-    auto handle = std::make_unique<vmart_migration>();  // First: what has begun must not be lost.
+    // First: a migration that has begun must not be lost.
+    auto handle = std::make_unique<vmart_migration>();
     handle->migration = vma::migrate_async(range.begin, range.offset, range.bytes,
                                            vma::to_location(to, call), options_of(options, call));
     *out = handle.release();

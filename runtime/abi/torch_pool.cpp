@@ -1,14 +1,14 @@
-// PyTorch's pluggable allocator. A torch.cuda.MemPool asks for segments here and cuts them up
+// PyTorch's pluggable allocator. A torch.cuda.MemPool requests segments here and splits them
 // itself; PyTorch's allocator holds its lock meanwhile, so nothing here calls back into it.
 //
-// A free waits as cudaFree does, and not for `stream` only: PyTorch hands segments back counting on
-// that. Those of a captured graph come with the stream that captured, while replays may still run
-// on any other.
+// A free waits as cudaFree does, not only for `stream`: PyTorch relies on that when it returns
+// segments. Those of a captured graph come with the stream that captured, while replays may still
+// run on any other.
 //
-// A free ends no capture, but what is freed beside one may belong to its graph, so while one is
-// known of nothing is freed. PyTorch frees no segment of a GPU while it captures there itself; what
-// cannot be known of is a capture of other code, on a stream that is neither `stream`, nor
-// attached, nor blocking.
+// A free ends no capture, but memory freed during one may belong to its graph, so nothing is freed
+// while a capture is known. PyTorch frees no segment of a GPU while it captures there itself;
+// captures of other code cannot be detected on a stream that is neither `stream`, nor attached, nor
+// blocking.
 #include "abi/boundary.hpp"
 #include "abi/deferred_frees.hpp"
 
@@ -30,7 +30,7 @@ DeferredFrees& deferred_frees() {
   return *late;
 }
 
-/// False also of a stream that cannot be asked: its context is gone, and its captures with it.
+/// Also false for a stream that cannot be queried: its context is destroyed, with its captures.
 bool captures(Driver& driver, BoundStream stream) noexcept try {
   return driver.is_capturing(stream);
 } catch (const std::exception& error) {
@@ -38,7 +38,7 @@ bool captures(Driver& driver, BoundStream stream) noexcept try {
   return false;
 }
 
-/// What is known of captures that may use `pointer`.
+/// Known captures that may use `pointer`.
 Capturing what_captures(void* pointer, Stream stream) {
   constexpr StreamHandle legacy{1};
   RuntimeParts& parts = parts_of(runtime());

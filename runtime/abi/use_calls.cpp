@@ -1,4 +1,4 @@
-// The C calls that say what memory is used for.
+// The C calls that report what memory is used for.
 #include "abi/boundary.hpp"
 
 #include <vma/vma.hpp>
@@ -15,11 +15,11 @@ using vma::require_argument;
 
 namespace {
 
-// The struct's first form, as in migration_calls.cpp.
+// The struct's first version, as in migration_calls.cpp.
 constexpr std::size_t hint_bytes_min = 40;
 static_assert(offsetof(vmart_hint, passes) + sizeof(double) == hint_bytes_min);
 
-/// Throws: Error{invalid_argument} for a size that is none, and for what is not known.
+/// Throws: Error{invalid_argument} for an invalid size, and for unknown members.
 vma::Hint hint_of(const vmart_hint& given, const char* call) {
   if (given.size_bytes < hint_bytes_min || given.size_bytes > vma::struct_bytes_max) {
     throw vma::Error(vma::ErrorKind::invalid_argument, call,
@@ -41,7 +41,7 @@ vma::Hint hint_of(const vmart_hint& given, const char* call) {
   return hint;
 }
 
-/// One that is none stays so, and is counted where uses are added up.
+/// An invalid kind stays invalid, and is counted where uses are added up.
 vma::UseKind kind_of(int32_t kind) {
   static_assert(static_cast<int>(vma::UseKind::write) == VMART_USE_WRITE &&
                 static_cast<int>(vma::UseKind::read_write) == VMART_USE_READ_WRITE);

@@ -6,8 +6,8 @@ namespace vma {
 [[noreturn]] void check_failed(const char* condition, const char* reason, const char* file,
                                int line) noexcept;
 
-/// Called once, before the process aborts on a failed check: opens what would leave other work
-/// stopped for ever. It may only store to host memory.
+/// Called once, before the process aborts on a failed check: releases stops that would otherwise
+/// last for ever. It may only store to host memory.
 using LastWords = void (*)() noexcept;
 void set_last_words(LastWords last_words) noexcept;
 

@@ -18,7 +18,7 @@ std::chrono::steady_clock::time_point SteadyClock::wake_time(TimePoint deadline)
 }
 
 void Poll::pause() {
-  constexpr int rounds_spun = 2'000;  // About 20-100 us of looks at a driver's event.
+  constexpr int rounds_spun = 2'000;  // About 20-100 us of polls of a driver's event.
   constexpr int rounds_yielded = 20'000;
   ++rounds_;
   if (Stepper* stepper = Stepper::current()) return stepper->yield();
@@ -27,8 +27,8 @@ void Poll::pause() {
     std::this_thread::sleep_for(std::chrono::microseconds(20));
     return;
   }
-  // A yield on a busy computer may last a time slice of milliseconds: it counts for as many rounds
-  // as take that long, so that a wait yields for about 10 ms in all.
+  // A yield on a busy computer may last a time slice of milliseconds: it counts as the number of
+  // rounds that take as long, so that a wait yields for about 10 ms in total.
   constexpr std::chrono::nanoseconds usual_yield(500);
   const auto begin = std::chrono::steady_clock::now();
   std::this_thread::yield();

@@ -9,34 +9,34 @@ namespace vma {
 using TimePoint = std::chrono::nanoseconds;
 constexpr TimePoint never = TimePoint::max();
 
-/// `from + by`, or `never` where that does not fit: limits may be as long as a program likes.
+/// `from + by`, or `never` if that overflows: limits may be as long as a program likes.
 constexpr TimePoint later(TimePoint from, std::chrono::nanoseconds by) {
   return by > never - from ? never : from + by;
 }
 
-/// The time that a machine lives in: the processor's on real machines, virtual on simulated ones.
+/// The time of a machine: real on real machines, virtual on simulated ones.
 class Clock {
  public:
   virtual ~Clock() = default;
   virtual TimePoint now() const = 0;
   /// When a thread that waits for `deadline` gives up, on the processor's clock.
   virtual std::chrono::steady_clock::time_point wake_time(TimePoint deadline) const = 0;
-  /// It is that late at least; a virtual clock follows.
+  /// It is at least that late; a virtual clock follows.
   virtual void reached(TimePoint) {}
-  /// A wait has lasted until its deadline by the processor's clock. Returns whether it has by this
-  /// one: the time of a simulated machine does not pass merely because it simulates slowly.
+  /// A wait has lasted until its deadline in real time. Returns whether it has by this clock: the
+  /// time of a simulated machine does not pass merely because it simulates slowly.
   virtual bool waited(TimePoint deadline) {
     reached(deadline);
     return true;
   }
-  /// See `Measuring` and `Standing`. Real time needs to know neither.
+  /// See `Measuring` and `Standing`. A real clock ignores both.
   virtual void note_measuring(int change) noexcept { static_cast<void>(change); }
   virtual void note_standing(int change) noexcept { static_cast<void>(change); }
 };
 
-/// In its scope the calling thread holds what the machine does against limits of time. Meanwhile
-/// the time of a simulated machine passes only by what the machine does, by driver calls, and where
-/// nothing that it has to do can go on; not because this computer is slow or busy.
+/// In its scope the calling thread measures the machine's work against time limits. Meanwhile the
+/// time of a simulated machine advances only by its work, by driver calls, and when none of its
+/// work can continue; not because this computer is slow or busy.
 class Measuring {
  public:
   explicit Measuring(Clock& clock) : clock_(clock) { clock_.note_measuring(1); }
@@ -48,8 +48,8 @@ class Measuring {
   Clock& clock_;
 };
 
-/// In its scope the calling thread stands in a driver call that something else has to end. Limits
-/// go by real time meanwhile, also on a simulated machine.
+/// In its scope the calling thread blocks in a driver call that something else has to end. Limits
+/// use real time meanwhile, also on a simulated machine.
 class Standing {
  public:
   explicit Standing(Clock& clock) : clock_(clock) { clock_.note_standing(1); }
@@ -68,8 +68,8 @@ class SteadyClock : public Clock {
   std::chrono::steady_clock::time_point wake_time(TimePoint deadline) const override;
 };
 
-/// Waits between two looks at something that sends no signal: spins at first, then gives the
-/// processor away, then naps for tens of microseconds. One object a wait.
+/// Waits between two polls of something that sends no signal: spins at first, then yields the
+/// processor, then sleeps for tens of microseconds. One object per wait.
 class Poll {
  public:
   void pause();
@@ -78,9 +78,9 @@ class Poll {
   int rounds_ = 0;
 };
 
-/// Waits for something that sends no signal, such as a word that a device writes. Returns what
-/// `ready` says last; false means that `deadline` passed first. `ready` must not block, nor call a
-/// driver: a stepped machine asks it from any of its threads.
+/// Waits for something that sends no signal, such as a word that a device writes. Returns the last
+/// result of `ready`; false means that `deadline` passed first. `ready` must not block, nor call a
+/// driver: a stepped machine calls it from any of its threads.
 bool poll_until(Clock& clock, TimePoint deadline, const std::function<bool()>& ready);
 
 }  // namespace vma

@@ -31,8 +31,8 @@ Error::Error(ErrorKind kind, std::string call, const std::string& detail, int na
       native_(native),
       call_(std::make_shared<const std::string>(std::move(call))) {}
 
-// Built from the text: copies of a std::runtime_error share theirs, counted where race checkers do
-// not look.
+// Built from the text: copies of a std::runtime_error share theirs, with a count that race checkers
+// do not see.
 Error::Error(const Error& other, MigrationReport report)
     : std::runtime_error(std::string(other.what())),
       kind_(other.kind_),

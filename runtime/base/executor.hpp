@@ -13,8 +13,8 @@ class Task {
   virtual ~Task() = default;
   /// Blocks until the body has returned.
   virtual void join() = 0;
-  /// Nobody waits for the body any more, which may never return; what it uses must be its own. A
-  /// stepped machine, whose threads all have their turn, waits all the same.
+  /// Stops waiting for the body, which may never return and must own what it uses. A stepped
+  /// machine, which runs all its threads in turn, still waits.
   virtual void abandon() { join(); }
 };
 
@@ -23,7 +23,7 @@ class Executor {
  public:
   virtual ~Executor() = default;
   /// `name` is what debuggers show, at most 15 bytes of it. `body` must not throw. Throws:
-  /// Error{busy} if the system starts no further thread, std::bad_alloc.
+  /// Error{busy} if the system cannot start another thread, std::bad_alloc.
   virtual std::unique_ptr<Task> spawn(const std::string& name, std::function<void()> body) = 0;
 };
 

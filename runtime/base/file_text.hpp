@@ -5,7 +5,7 @@
 
 namespace vma {
 
-/// All bytes of a file, which may be empty; nothing if it cannot be read to its end.
+/// All bytes of a file, which may be empty; none if it cannot be read completely.
 std::optional<std::string> read_file(const std::string& path);
 
 }  // namespace vma

@@ -30,7 +30,7 @@ inline void* to_pointer(Address address) {
   return reinterpret_cast<void*>(to_integer(address));
 }
 
-// What a driver hands out. Zero is none.
+// Handles of a driver. Zero is none.
 enum class ChunkHandle : std::uint64_t {};
 enum class ContextHandle : std::uint64_t {};
 enum class StreamHandle : std::uint64_t {};

@@ -8,13 +8,14 @@
 
 namespace vma {
 
-/// Who is told of something, or asked: somebody of the layers above, or nobody, as at first. Any
-/// thread. Where nobody listens, telling costs one atomic read.
+/// An optional listener from the layers above; none at first. Any thread. Without a listener,
+/// `tell` costs one atomic read.
 template <typename T>
 class Listener {
  public:
-  /// Null is nobody. Nobody else may share it. On return the former one is told nothing any more.
-  /// Blocks: while it is being told on another thread; so not from inside it.
+  /// Null removes the listener. It must not be shared. After this returns the former one is no
+  /// longer called. Blocks: while it is being called on another thread; so do not call this from
+  /// inside it.
   void set(std::shared_ptr<T> listener) {
     MutexLock lock(mutex_);
     current_.swap(listener);
@@ -24,7 +25,7 @@ class Listener {
 
   bool any() const noexcept { return listened_; }
 
-  /// Runs `body(listener)` if somebody listens, with no lock held.
+  /// Runs `body(listener)` if there is a listener, with no lock held.
   template <typename Body>
   void tell(Body&& body) {
     if (!any()) return;
@@ -33,7 +34,7 @@ class Listener {
   }
 
  private:
-  /// The count of a listener changes under the mutex, so that `set` can trust it.
+  /// The use count of a listener changes under the mutex, so that `set` can rely on it.
   struct Call {
     explicit Call(Listener& owner) : owner(owner) {
       const MutexLock lock(owner.mutex_);

@@ -37,7 +37,7 @@ LogLevel log_level() noexcept {
 
 void log_line(LogLevel level, std::string_view text) noexcept {
   const std::string_view name = level_names[static_cast<int>(level)];
-  // Names and texts of others come by here, on their way to a terminal.
+  // Foreign names and texts pass here on their way to a terminal.
   std::string shown;
   try {
     shown = printable_lines(text);

@@ -8,7 +8,7 @@
 
 namespace vma {
 
-/// The middle one; of an even number the mean of the two. Requires: there is one.
+/// The middle value; for an even number, the mean of the middle two. Requires: not empty.
 template <typename Value>
 Value median(std::vector<Value> values) {
   VMART_CHECK(!values.empty(), "a median is of something");

@@ -6,7 +6,7 @@
 #include <condition_variable>
 #include <mutex>
 
-// Clang checks who holds which mutex; other compilers see nothing.
+// Clang checks which locks are held; other compilers ignore the annotations.
 #if defined(__clang__)
 #define VMART_THREAD_ATTRIBUTE(x) __attribute__((x))
 #else
@@ -26,11 +26,11 @@ namespace vma {
 class VMART_CAPABILITY Mutex {
  public:
   void lock() VMART_ACQUIRE() VMART_NO_THREAD_ANALYSIS;
-  /// False if somebody holds it.
+  /// False if another thread holds it.
   bool try_lock() VMART_NO_THREAD_ANALYSIS { return native_.try_lock(); }
   void unlock() VMART_RELEASE() VMART_NO_THREAD_ANALYSIS { native_.unlock(); }
 
-  /// Whether nobody holds it at this moment; only a stepper's question.
+  /// Whether no thread holds it at this moment; only for a stepper.
   bool is_free() VMART_NO_THREAD_ANALYSIS;
 
  private:
@@ -38,7 +38,7 @@ class VMART_CAPABILITY Mutex {
   std::mutex native_;
 };
 
-/// Holds a mutex for a scope; may let go and take it again in between.
+/// Holds a mutex for a scope; may release it and take it again in between.
 class VMART_SCOPED_CAPABILITY MutexLock {
  public:
   explicit MutexLock(Mutex& mutex) VMART_ACQUIRE(mutex) : mutex_(mutex) { mutex_.lock(); }
@@ -70,7 +70,7 @@ class Condition {
   template <typename Ready>
   void wait(MutexLock& lock, Ready ready) VMART_NO_THREAD_ANALYSIS;
 
-  /// Returns what `ready` says last; false means that `deadline` passed first.
+  /// Returns the last result of `ready`; false means that `deadline` passed first.
   template <typename Ready>
   bool wait_until(MutexLock& lock, Clock& clock, TimePoint deadline,
                   Ready ready) VMART_NO_THREAD_ANALYSIS;

@@ -29,7 +29,7 @@ std::size_t distance(std::string_view from, std::string_view to) {
 
 std::string_view nearest_name(std::string_view name, std::span<const std::string_view> names) {
   constexpr std::size_t far = 4;
-  constexpr std::size_t letters_max = 100;  // Longer names are no slips, and take long to compare.
+  constexpr std::size_t letters_max = 100;  // Longer names are not typos, and take long to compare.
   std::string_view nearest;
   if (name.size() > letters_max) return nearest;
   std::size_t least = std::min(far, name.size() / 2 + 1);

@@ -15,7 +15,7 @@ namespace {
 bool wanted_by_environment() {
   try {
     return environment_flag("VMART_NVTX").value_or(false);
-  } catch (const std::exception& error) {  // A profiler that is not told must not end a program.
+  } catch (const std::exception& error) {  // A bad setting for profilers must not end a program.
     log(LogLevel::warn, "{}", error.what());
     return false;
   }
@@ -24,14 +24,15 @@ bool wanted_by_environment() {
 }  // namespace
 
 const Nvtx& Nvtx::process() {
-  static const Nvtx& nvtx = *new Nvtx(wanted_by_environment());  // For threads beside an exit.
+  // Not destroyed: threads may use it during exit.
+  static const Nvtx& nvtx = *new Nvtx(wanted_by_environment());
   return nvtx;
 }
 
 #ifdef VMART_HAS_NVTX
 
 Nvtx::Nvtx(bool wanted) noexcept {
-  if (wanted) domain_ = nvtxDomainCreateA("vmart");  // Null where no tool is loaded.
+  if (wanted) domain_ = nvtxDomainCreateA("vmart");  // Null if no tool is loaded.
 }
 
 void Nvtx::push(const char* name) const noexcept {

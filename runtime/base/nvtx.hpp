@@ -5,25 +5,25 @@
 namespace vma {
 
 /// Names for profilers: ranges of NVTX 3, whose headers load the tool that the profiler names.
-/// Without a tool, and in a build without these headers, every call is a branch. Any thread.
+/// Without a tool, or in a build without these headers, every call costs only a branch. Any thread.
 class Nvtx {
  public:
-  /// The one of this process: asks for a tool at the first call if VMART_NVTX is 1, else without
-  /// effect.
+  /// The instance of this process: loads a tool at the first call if VMART_NVTX is 1; otherwise it
+  /// does nothing.
   static const Nvtx& process();
   explicit Nvtx(bool wanted) noexcept;
 
-  /// Whether a tool takes the ranges.
+  /// Whether a tool receives the ranges.
   bool loaded() const noexcept { return domain_ != nullptr; }
-  /// Ranges nest a thread; push and pop come on the same one.
+  /// Ranges nest per thread; push and pop run on the same thread.
   void push(const char* name) const noexcept;
   void pop() const noexcept;
 
  private:
-  void* domain_ = nullptr;  // An nvtxDomainHandle_t, which only a tool makes. Never destroyed.
+  void* domain_ = nullptr;  // An nvtxDomainHandle_t; null without a tool. Never destroyed.
 };
 
-/// A range for a scope. The name is made only where somebody listens:
+/// A range for a scope. The name is only created if a tool is loaded:
 ///   NvtxRange range([&] { return fmt::format("vmart move to {}", to_string(to)); });
 class NvtxRange {
  public:

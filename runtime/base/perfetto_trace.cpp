@@ -25,7 +25,7 @@ double microseconds(TimePoint time) {
   return std::chrono::duration<double, std::micro>(time).count();
 }
 
-/// As a string of JSON. Bytes above 127 become '?': the file is ASCII whatever programs wrote.
+/// As a JSON string. Bytes above 127 become '?': the file is ASCII whatever programs wrote.
 std::string ascii_quoted(std::string_view text) {
   std::string written = "\"";
   for (const char character : text) {
@@ -162,7 +162,7 @@ void PerfettoTrace::add(const TracedDecision& decision) noexcept {
   record([&]() VMART_NO_THREAD_ANALYSIS {
     const int track = gpu_track(decision.from);
     const double at = microseconds(decision.at);
-    // A slice and no instant: an arrow needs something to start at.
+    // A slice instead of an instant: an arrow needs one to start at.
     buffer_ += fmt::format(
         R"(,
 {{"ph":"X","cat":"decision","name":{},"pid":{},"tid":{},"ts":{:.3f},"dur":1,)"
@@ -182,7 +182,7 @@ bool PerfettoTrace::write_out(const std::string& text) noexcept {
     return true;
   }
   const int code = errno;
-  // What an earlier flush ended with fits again: its blocks are the file's already.
+  // The end of an earlier flush fits again: its blocks already belong to the file.
   if (any_written_ && write_all(descriptor_, closing, end_)) {
     static_cast<void>(!ftruncate(descriptor_, end_ + static_cast<off_t>(closing.size())));
   }
@@ -217,7 +217,7 @@ void PerfettoTrace::flush() noexcept {
   }
   MutexLock lock(mutex_);
   lost_ += entries;
-  gpu_tracks_.clear();  // Names of tracks may be among what is lost: they are written again.
+  gpu_tracks_.clear();  // Track names may be among the lost entries: write them again.
   route_tracks_.clear();
 }
 

@@ -26,13 +26,13 @@ struct TracedMove {
   std::uint64_t decision = 0;
   bool moved = true;
 };
-/// Streams of a GPU stood still.
+/// Streams of a GPU were stopped.
 struct TracedStall {
   TimePoint begin{0}, end{0};
   Location gpu;
   std::uint64_t address = 0;
 };
-/// A chunk shall move, or shall not. Numbers are the caller's, above 0, each used once.
+/// A decision whether a chunk moves. Numbers are the caller's, above 0, each used once.
 struct TracedDecision {
   TimePoint at{0};
   std::uint64_t number = 0;
@@ -41,16 +41,16 @@ struct TracedDecision {
   std::string_view policy, reason, verdict;
 };
 
-/// Writes what happened to a file in Chrome's trace format, which Perfetto reads: a track a GPU
-/// for stalls and decisions, a track a route for moves (more where moves of one route overlap), and
-/// an arrow from each decision to its move.
+/// Writes events to a file in Chrome's trace format, which Perfetto reads: a track per GPU for
+/// stalls and decisions, a track per route for moves (more if moves of one route overlap), and an
+/// arrow from each decision to its move.
 ///
-/// Any thread records; entries wait in a bounded buffer until somebody calls `flush`. After each
-/// flush the file is a whole JSON array. A disk that is full costs entries, which are counted and
-/// logged once; nothing is thrown after construction. A forked child writes nothing.
+/// Any thread records; entries wait in a bounded buffer until `flush`. After each flush the file is
+/// a complete JSON array. If the disk is full, entries are lost, which is counted and logged once;
+/// nothing is thrown after construction. A forked child writes nothing.
 class PerfettoTrace {
  public:
-  /// Opens the file anew; "%p" in its name becomes the process's number. Throws: Error
+  /// Creates the file anew; "%p" in its name becomes the process id. Throws: Error
   /// {invalid_argument} if it cannot be written.
   explicit PerfettoTrace(const std::string& file, std::size_t entries_max = 65'536);
   /// Flushes.
@@ -63,7 +63,7 @@ class PerfettoTrace {
   void add(const TracedDecision& decision) noexcept;
   /// Blocks: on the disk.
   void flush() noexcept;
-  /// Entries that found the buffer full, or the disk.
+  /// Entries lost because the buffer or the disk was full.
   std::uint64_t lost() const noexcept;
 
  private:
@@ -91,7 +91,7 @@ class PerfettoTrace {
 
   Mutex file_mutex_;  // Taken before `mutex_`.
   int descriptor_ VMART_GUARDED_BY(file_mutex_) = -1;
-  off_t end_ VMART_GUARDED_BY(file_mutex_) = 0;  // Where the closing bracket stands.
+  off_t end_ VMART_GUARDED_BY(file_mutex_) = 0;  // Position of the closing bracket.
   bool any_written_ VMART_GUARDED_BY(file_mutex_) = false;
   bool failure_logged_ VMART_GUARDED_BY(file_mutex_) = false;
 };

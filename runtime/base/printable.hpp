@@ -5,10 +5,11 @@
 
 namespace vma {
 
-/// Text of others for a terminal: control characters, which could steer it, become '?', those of
-/// one byte and those of two (U+0080 to U+009F). So do ends of lines, which could forge a line.
+/// Makes foreign text safe for a terminal: replaces control characters, which could steer it, by
+/// '?', both those of one byte and those of two (U+0080 to U+009F). The same for line ends, which
+/// could forge a line.
 std::string printable(std::string_view text);
-/// The same, but lines stay lines.
+/// Like `printable`, but keeps line ends.
 std::string printable_lines(std::string_view text);
 
 }  // namespace vma

@@ -17,9 +17,9 @@
 namespace vma {
 namespace {
 
-/// A driver call that takes longer is left to the driver: making host memory takes 50 ms a chunk.
+/// A driver call that takes longer is abandoned: allocating host memory takes 50 ms a chunk.
 constexpr std::chrono::milliseconds calls_limit(500);
-/// For a mutex that another thread held while this process was forked.
+/// For a mutex that another thread held when this process was forked.
 constexpr std::chrono::milliseconds lock_limit(500);
 
 /// For a second thread that exits meanwhile.
@@ -40,7 +40,7 @@ unsigned long long libraries_loaded() noexcept {
   dl_iterate_phdr(
       [](dl_phdr_info* library, std::size_t, void* out) {
         *static_cast<unsigned long long*>(out) = library->dlpi_adds;
-        return 1;  // Each says the same.
+        return 1;  // Every library reports the same value.
       },
       &loaded);
   return loaded;
@@ -62,9 +62,9 @@ struct ProcessExit::Action::State {
   bool over = false;             // Guarded by `running`.
 };
 
-/// The actions of the process, in the order in which they were made. Never destroyed: it is used
-/// while statics are. Its mutex is no step of a stepped machine: some actions are made once in a
-/// process, and a play would not follow from its seed alone.
+/// The actions of the process, in the order of creation. Never destroyed, since it is used while
+/// statics are destroyed. Its mutex is not a step of a stepped machine: some actions are created
+/// once per process, so a run would not follow from its seed alone.
 struct ProcessExit::List {
   std::mutex mutex;
   std::vector<std::shared_ptr<Action::State>> states;  // Guarded by `mutex`.
@@ -95,7 +95,7 @@ ProcessExit::Action::Action(Stage stage, std::function<void()> run)
     list.states.push_back(state_);
   }
   acting_process = state_->process;
-  process();  // From now on a forked child starts anew.
+  process();  // From now on a forked child resets its state.
   come_first();
 }
 
@@ -112,7 +112,7 @@ ProcessExit::Action::~Action() {
 
 int ProcessExit::find_process() noexcept {
   static const int failed = pthread_atfork(nullptr, nullptr, [] {
-    calls_ = 0;  // The threads are gone that were inside the driver.
+    calls_ = 0;  // The threads inside the driver do not exist in the child.
     process_ = getpid();
   });
   if (failed == 0) process_ = getpid();
@@ -134,7 +134,7 @@ void ProcessExit::run(Stage stage) noexcept {
       const std::lock_guard running(state->running);
       if (!state->over) state->run();
     }
-  } catch (...) {  // No memory: what is left is left as it is.
+  } catch (...) {  // No memory: skip the rest.
   }
 }
 
@@ -149,7 +149,7 @@ void ProcessExit::begin() noexcept {
   began = wall_now();
   exiting_thread = std::this_thread::get_id();
   begun_ = true;
-  // A forked child has its parent's actions without the threads, and maybe a mutex that one held.
+  // A forked child has its parent's actions without the threads, and perhaps a locked mutex.
   if (acting_process == getpid()) {
     run(Stage::open_stops);
     run(Stage::write_files);

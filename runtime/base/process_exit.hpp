@@ -7,30 +7,30 @@
 
 namespace vma {
 
-/// The end of the process: `exit`, the return from main, `quick_exit`. Not `_exit`, and no signal.
+/// The end of the process: `exit`, the return from main, `quick_exit`. Not `_exit`, nor signals.
 ///
-/// One handler does everything that has to be done, in stages:
+/// One handler does all the work, in stages:
 ///
-///     begun        no call enters a runtime any more, and no stop closes
-///     open_stops   the application's work goes on, and no slot is dark any more
-///     write_files  traces, recordings and decisions are on the disk, sockets are gone
-///     closed       no driver call is made any more, and none is under way
+///     begun        no new call enters a runtime, and no new stop closes
+///     open_stops   the application's work continues, and no slot is dark any more
+///     write_files  traces, recordings and decisions are on disk, sockets are removed
+///     closed       no driver call is made any more, and none is in progress
 ///
 /// The driver and the statics of libraries are destroyed by handlers that run later: those that
 /// were registered earlier. So the handler is registered again whenever a library has been loaded
 /// since (`come_first`).
 ///
-/// Threads of the runtime, and threads inside its calls, stand still meanwhile (`hold_back`): what
-/// they would report is an end that nobody asked them about. Somebody may wait for one of them in a
-/// static destructor, so they go on after `grace`, and then find the driver gone.
+/// Threads of the runtime, and threads inside its calls, are paused meanwhile (`hold_back`): any
+/// error that they report would only come from the exit. A static destructor may wait for one of
+/// them, so they continue after `grace`, and then find the driver closed.
 class ProcessExit {
  public:
   enum class Stage { open_stops, write_files };
   static constexpr std::chrono::milliseconds grace{2'000};
 
-  /// Has `run` called when the process exits, on the thread that exits, for as long as the object
-  /// lives. `run` must not throw, and must not wait for other threads without a limit. A forked
-  /// child does not run the actions of its parent.
+  /// Calls `run` when the process exits, on the exiting thread, while the object lives. `run` must
+  /// not throw, and must not wait for other threads without a limit. A forked child does not run
+  /// the actions of its parent.
   class Action {
    public:
     Action(Stage stage, std::function<void()> run);
@@ -45,7 +45,7 @@ class ProcessExit {
     const std::shared_ptr<State> state_;
   };
 
-  /// A driver call, for a scope. False: it must not be made.
+  /// A driver call, for a scope. False: the call must not be made.
   class DriverCall {
    public:
     DriverCall() noexcept : allowed_(enter()) {}
@@ -63,20 +63,20 @@ class ProcessExit {
   static bool begun() noexcept { return begun_.load(std::memory_order_acquire); }
   /// Whether driver calls are refused from now on.
   static bool closed() noexcept { return closed_.load(std::memory_order_acquire); }
-  /// The number of this process, without a system call. In a child of `fork` the child's.
+  /// The id of this process, without a system call; in a child of `fork`, the child's.
   static int process() noexcept {
     const int known = process_.load(std::memory_order_relaxed);
     return known != 0 ? known : find_process();
   }
-  /// Whether the process exits on another thread than this one.
+  /// Whether another thread than this one is exiting the process.
   static bool elsewhere() noexcept;
-  /// Once the process exits, keeps every thread but the one that exits until `grace` is over.
+  /// Once the process exits, pauses every thread except the exiting one until `grace` is over.
   static void hold_back() noexcept {
     if (begun()) stand_still();
   }
-  /// The handler runs before those of all libraries that are loaded by now. Cheap; any thread.
+  /// Makes the handler run before those of all libraries loaded by now. Cheap; any thread.
   static void come_first() noexcept;
-  /// What the handler does. Once; a second thread waits until it is done.
+  /// The handler's work. Once; a second thread waits until it is done.
   static void begin() noexcept;
 
  private:
@@ -94,7 +94,7 @@ class ProcessExit {
 
   static std::atomic<bool> begun_, closed_;
   static std::atomic<int> calls_;
-  static std::atomic<int> process_;  // 0 until it is asked for.
+  static std::atomic<int> process_;  // 0 until first needed.
 };
 
 }  // namespace vma

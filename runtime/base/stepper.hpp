@@ -6,20 +6,20 @@
 
 namespace vma {
 
-/// Decides which thread of a stepped machine runs next. Threads that belong to one run one at a
-/// time; everywhere that they may lose their turn is a call of this class, so that an order of
-/// steps follows from a seed alone.
+/// Decides which thread of a stepped machine runs next. Its threads run one at a time; every point
+/// where they may lose their turn is a call of this class, so that the order of steps follows from
+/// a seed alone.
 class Stepper {
  public:
   virtual ~Stepper() = default;
 
-  /// The stepper that the calling thread belongs to; null on a thread of the operating system's.
+  /// The stepper that the calling thread belongs to; null on an ordinary thread.
   static Stepper* current() noexcept;
 
-  /// Lets another thread run first, or not, as the seed has it.
+  /// Lets another thread run first, or not, depending on the seed.
   virtual void yield() = 0;
-  /// Returns true once `ready` is, false when virtual time has reached `deadline` before. `ready`
-  /// is called from any thread of the stepper while all others stand still; it must not block.
+  /// Returns true once `ready` does, false if virtual time reaches `deadline` first. `ready` is
+  /// called from any thread of the stepper while all others are paused; it must not block.
   virtual bool wait(const std::function<bool()>& ready, TimePoint deadline) = 0;
 
  protected:

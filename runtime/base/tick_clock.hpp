@@ -6,12 +6,12 @@
 
 namespace vma {
 
-/// Stamps events for a clock, by the processor's counter where that counts at one rate on all cores
-/// and the clock is the processor's: 10 ns in place of the 30 to 40 that asking a clock takes on a
-/// virtual machine. Elsewhere a stamp is the clock's time.
+/// Stamps events for a clock. Uses the processor's counter if that has one rate on all cores and
+/// the clock is real: 10 ns instead of the 30 to 40 of reading a clock on a virtual machine.
+/// Otherwise a stamp is the clock's time.
 class TickClock {
  public:
-  /// Requires: `clock` lives longer.
+  /// Requires: `clock` outlives this object.
   explicit TickClock(const Clock& clock);
 
   // --- Any thread
@@ -21,11 +21,11 @@ class TickClock {
   bool by_counter() const noexcept { return by_counter_; }
 
   // --- One thread at a time
-  /// Before stamps are asked for their times: the closer after them, the more exactly. Costs as
-  /// much as a few looks at the clock.
+  /// Called before stamps are converted to times: the sooner after them, the more precise. Costs as
+  /// much as a few clock reads.
   void compare() noexcept;
-  /// Not after the last `compare`. Requires: the stamp was taken before that, and after the
-  /// construction.
+  /// At most the time of the last `compare`. Requires: the stamp was taken before that, and after
+  /// the construction.
   TimePoint time_of(std::int64_t stamp) const noexcept;
 
  private:

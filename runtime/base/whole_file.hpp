@@ -8,11 +8,11 @@
 
 namespace vma {
 
-/// A file that is made under another name and takes its own once all of it is on the disk: who
-/// opens that sees what was there before or the whole. Removed unless it comes so far. Not
+/// A file that is written under another name and renamed once it is complete and on disk: readers
+/// see either the former file or the complete new one. Removed if it is not completed. Not
 /// thread-safe.
 ///
-/// A link is followed. A pipe or a device cannot be replaced, and is written to at once.
+/// Links are followed. A pipe or a device cannot be replaced, and is written to directly.
 class WholeFile {
  public:
   /// How it fails, and who may read it.
@@ -20,23 +20,23 @@ class WholeFile {
     std::string call;
     ErrorKind kind = ErrorKind::invalid_argument;
     unsigned mode = 0600;
-    /// Where it could be made, and then not be written. Not set: `kind`.
+    /// Kind of error if the file could be created, but not written. Not set: `kind`.
     std::optional<ErrorKind> write_kind{};
   };
 
-  /// Makes a file that begins with this path. Throws: Error of the terms, as the others do.
+  /// Creates a file whose name begins with `beside`. Throws: Error of the terms, as the others do.
   WholeFile(const std::string& beside, Terms terms);
-  /// Throws: Error of the terms, if none could become `file` now. Leaves nothing.
+  /// Throws: Error of the terms, if no file could become `file` now. Leaves nothing behind.
   static void require_possible(const std::string& file, const Terms& terms);
   ~WholeFile();
   WholeFile(const WholeFile&) = delete;
   WholeFile& operator=(const WholeFile&) = delete;
 
   void write(std::string_view text);
-  /// Requires: `file` is on the same disk; if what was given at first is a pipe or a device, it is
+  /// Requires: `file` is on the same disk; if the constructor's path is a pipe or a device, it is
   /// `file`.
   void become(const std::string& file);
-  /// The same, unless the name is taken: false. Of several who try only one gets it.
+  /// Like `become`, but returns false if the name is taken. Of several callers only one succeeds.
   bool become_first(const std::string& file);
 
  private:
@@ -46,7 +46,7 @@ class WholeFile {
 
   Terms terms_;
   std::string beside_;
-  std::string path_;  // Empty once it has become another, and for a pipe or a device.
+  std::string path_;  // Empty once renamed, and for a pipe or a device.
   int descriptor_ = -1;
 };
 

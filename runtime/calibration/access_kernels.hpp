@@ -4,8 +4,8 @@
 
 namespace vma {
 
-/// Reads a range so many times: (const void* data, vectors of 16 bytes, passes, word that no sum
-/// is, sink). Any grid. The sink is a word that is hardly ever written.
+/// Reads a range repeatedly: (const void* data, vectors of 16 bytes, passes, word that no sum
+/// equals, sink). Any grid. The sink is a word that is hardly ever written.
 const Kernel& access_read_kernel();
 
 /// Follows a chain through memory, one load after the other: (const words* data, steps, sink). Each

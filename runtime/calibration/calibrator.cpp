@@ -331,7 +331,7 @@ void Calibrator::measure_accesses() {
 /// Of the allocation its first chunk.
 void Calibrator::move(std::byte* pointer, Location to, MoveTimes* times) {
   MigrateOptions options;
-  options.nothing_runs = true;  // Nobody else has the pointer.
+  options.nothing_runs = true;  // No other code has the pointer.
   const MigrationReport report =
       runtime_.migrate(pointer, 0, chunk_of(pointer).size_bytes(), to, options);
   if (times == nullptr) return;

@@ -16,22 +16,22 @@
 
 namespace vma {
 
-/// One calibration: measures on the caller's thread, by the runtime's own calls, so that it waits
-/// for locks and turns as any user does. Each figure is the difference of two sizes, or of two
-/// counts of passes, so that what a call costs by itself is in none of the rates. One object a run.
+/// One calibration: measures on the caller's thread with the runtime's own calls, so that it waits
+/// for locks and turns like any user. Each number is the difference between two sizes, or two
+/// counts of passes, so that the fixed cost of a call is in none of the rates. One object per run.
 ///
-/// Starts from the costs of the machine without a calibration. What fails, or has no time left,
-/// keeps those and is named.
+/// Starts from the costs of the machine without a calibration. Measurements that fail, or run out
+/// of time, keep those costs and are named.
 class Calibrator {
  public:
-  /// Requires: both outlive it, and the runtime is open.
+  /// Requires: all arguments outlive it, and the runtime is open.
   Calibrator(Runtime& runtime, Driver& driver, Machinery& machinery,
              const CalibrateOptions& options);
   ~Calibrator();
   Calibrator(const Calibrator&) = delete;
   Calibrator& operator=(const Calibrator&) = delete;
 
-  /// Throws: Error{driver_gone}; {unsupported} where nothing at all could be measured.
+  /// Throws: Error{driver_gone}; {unsupported} if nothing could be measured.
   Calibration run();
 
  private:
@@ -44,7 +44,7 @@ class Calibrator {
     Time dark = Time::max();  // Between a slot's unmap and its last grant.
   };
 
-  /// Whether `body` went through; otherwise `what` is named with the reason.
+  /// Whether `body` succeeded; otherwise `what` is recorded with the reason.
   bool attempt(const std::string& what, const std::function<void()>& body);
   void open_contexts();
   void allocate(Location at);
@@ -72,7 +72,7 @@ class Calibrator {
   void measure_launches(Location device);
   Time reads_time(Location device, bool waits);
   void measure_moves();
-  /// From `home`, where the scratch lies, to `away` and back.
+  /// From `home`, where the scratch memory is, to `away` and back.
   void measure_moves(Location home, Location away);
   void take_moves(Location from, Location to, const MoveTimes& small, const MoveTimes& large);
   void move(std::byte* pointer, Location to, MoveTimes* times);
@@ -82,7 +82,7 @@ class Calibrator {
   Machinery& machinery_;
   const Topology& topology_;
   Clock& clock_;
-  // Of the chunks that move, and of what is read. Constant after construction.
+  // Of the chunks that move, and of the memory that is read. Constant after construction.
   std::uint64_t small_bytes_ = 0, large_bytes_ = 0, read_bytes_ = 0;
   TimePoint time_limit_{0}, deadline_ = never;
   MachineCosts costs_;

@@ -58,7 +58,7 @@ void ControlConnection::close() noexcept {
 void ControlConnection::refuse(std::string_view kind, std::string_view message) {
   at_wall([&] {
     last_words_ = true;
-    output_bytes_ = 0;  // A flooded queue does not keep the reason out.
+    output_bytes_ = 0;  // A full queue must not hold back the reason.
     send(control_error_line(kind, message));
   });
 }
@@ -78,7 +78,7 @@ void ControlConnection::read_done(const boost::system::error_code& error, std::s
            fmt::format("a request may have at most {} bytes", limits_.request_bytes_max));
     return;
   }
-  if (error) {  // Answers that are on their way go out first, if the peer only stopped sending.
+  if (error) {  // If the peer only stopped sending, pending answers go out first.
     last_words_ = true;
     if (!writing_) close();
     return;
@@ -90,7 +90,7 @@ void ControlConnection::read_done(const boost::system::error_code& error, std::s
   restart_idle_timer();
   answer(std::string_view(input_).substr(0, bytes - 1));
   input_.erase(0, bytes);
-  // Even where the next line is here already, the loop's other handlers come first.
+  // Even if the next line has already arrived, the loop's other handlers come first.
   if (!last_words_ && !closed_) read();
 }
 

@@ -16,23 +16,23 @@
 
 namespace vma {
 
-/// One peer of the control socket: reads lines, answers them in order, keeps the limits. On the
-/// loop's thread only. Its handlers keep it alive; once it is closed they do nothing, and the
-/// target is not touched any more.
+/// One peer of the control socket: reads lines, answers them in order, enforces the limits. Only on
+/// the loop's thread. Its handlers keep it alive; once it is closed they do nothing, and the target
+/// is no longer called.
 class ControlConnection : public std::enable_shared_from_this<ControlConnection> {
  public:
   using Socket = boost::asio::local::stream_protocol::socket;
 
   ControlConnection(Socket socket, ControlTarget& target, const ControlLimits& limits);
   void start();
-  /// Tells the peer why, and closes once that is written.
+  /// Tells the peer why, and closes the connection once that is written.
   void refuse(std::string_view kind, std::string_view message);
   void close() noexcept;
   bool closed() const noexcept { return closed_; }
 
  private:
-  // A handler's body: whatever it throws closes the connection and goes no further, since the loop
-  // serves others too.
+  // Runs a handler's body: an exception closes the connection and is not passed on, since the loop
+  // also serves others.
   template <typename Body>
   void at_wall(Body&& body) noexcept;
   void read();

@@ -10,7 +10,7 @@
 
 namespace vma {
 
-/// What the control socket says, as JSON. `docs/guide/control.md` documents every name here: they
+/// Answers of the control socket as JSON. `docs/guide/control.md` documents every name here: they
 /// are an interface. Addresses are strings in hexadecimal, since many readers keep 53 bits of a
 /// number; times are seconds.
 boost::json::object to_json(const ControlStatus& status);
@@ -23,10 +23,10 @@ boost::json::object to_json(const ControlStats& stats);
 
 std::string_view to_string(ControlEvent::Kind kind) noexcept;
 
-/// JSON is UTF-8, tags and reasons are what programs wrote: text that is not valid has each byte
-/// above 127 replaced by '?'.
+/// JSON is UTF-8, but programs write tags and reasons: in invalid text each byte above 127 is
+/// replaced by '?'.
 boost::json::string to_json_text(std::string_view text);
-/// JSON has no word for what is not finite: null.
+/// JSON cannot express numbers that are not finite: null.
 boost::json::value to_json_number(double value);
 
 }  // namespace vma

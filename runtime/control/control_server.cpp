@@ -66,7 +66,7 @@ void ControlServer::State::accept() {
 
 void ControlServer::State::accepted(const boost::system::error_code& error, Protocol::socket peer) {
   if (error) {
-    // Most likely there are no descriptors left; asking again at once would only spin.
+    // Most likely there are no descriptors left; retrying at once would only spin.
     log(LogLevel::info, "control: accept: {}", error.message());
     accept_later();
     return;
@@ -134,8 +134,8 @@ ControlServer::ControlServer(asio::io_context& context, ControlTarget& target,
 ControlServer::~ControlServer() {
   close();
   if (state_ && state_->owner != getpid()) {
-    // A forked child: destructors of sockets would reach into the parent's epoll set, so the state
-    // is left alone, which costs the child nothing that its end does not give back.
+    // A forked child: destructors of sockets would change the parent's epoll set, so the state is
+    // leaked, which costs the child nothing that its end does not give back.
     static_cast<void>(new (std::nothrow) std::shared_ptr<State>(state_));
   }
 }

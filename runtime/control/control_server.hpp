@@ -12,14 +12,14 @@ class io_context;
 
 namespace vma {
 
-/// The control socket: lets a user's own processes look at a runtime and steer it, by JSON lines
-/// over a Unix socket of mode 0600. Off unless VMART_CONTROL says where (see `control_path`).
+/// The control socket: lets a user's own processes inspect and control a runtime, by JSON lines
+/// over a Unix socket of mode 0600. Off unless VMART_CONTROL is set (see `control_path`).
 ///
-/// All work is done on the thread that runs `context`, which calls the target too; that thread is
-/// the caller's. Construct, close and destroy it on that thread, or while nobody runs the context.
-/// In a forked child, where that thread does not exist, closing does nothing: sockets, epoll set
-/// and path are shared with the parent, and the child closes none of them before it executes
-/// another program, which inherits none.
+/// All work, including calls of the target, runs on the thread that runs `context`, which is the
+/// caller's. Construct, close and destroy the server on that thread, or while no thread runs the
+/// context. In a forked child, where that thread does not exist, closing does nothing: sockets,
+/// epoll set and path are shared with the parent, and the child closes none of them before it
+/// executes another program, which inherits none.
 class ControlServer {
  public:
   /// Requires: `context` and `target` outlive the server; the context may outlive it.
@@ -42,8 +42,8 @@ class ControlServer {
   std::shared_ptr<State> state_;
 };
 
-/// A server where `setting`, the value of VMART_CONTROL, asks for one. Null where it asks for none,
-/// and where none can be: that is logged, and the runtime goes on without control.
+/// A server if `setting`, the value of VMART_CONTROL, asks for one. Null if it asks for none, or if
+/// creating it fails: that is logged, and the runtime continues without control.
 std::unique_ptr<ControlServer> open_control(boost::asio::io_context& context, ControlTarget& target,
                                             const char* setting) noexcept;
 

@@ -29,7 +29,7 @@ namespace vma {
 namespace {
 
 constexpr int backlog = 16;
-constexpr std::size_t suffix_length = 9;  // Of the name that the socket is made under.
+constexpr std::size_t suffix_length = 9;  // Of the name under which the socket is created.
 constexpr auto replacement_limit = std::chrono::seconds(1);
 
 [[noreturn]] void refuse(ErrorKind kind, const std::string& path, const std::string& reason) {
@@ -63,7 +63,7 @@ std::string folder_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-/// A directory of ours that nobody else may write to.
+/// A directory of this user that no other user may write to.
 bool is_private(const struct stat& status) {
   return S_ISDIR(status.st_mode) && status.st_uid == geteuid() &&
          (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
@@ -74,7 +74,7 @@ void make_own_folder(const std::string& folder) {
   struct stat status {};
   if (lstat(folder.c_str(), &status) != 0) refuse_errno(folder, "lstat");
   if (!is_private(status) || (status.st_mode & 0077) != 0) {
-    // Somebody else may have made it first, or a link to elsewhere.
+    // Another user may have created it first, or a link to elsewhere.
     refuse(ErrorKind::invalid_argument, folder, "is not a directory of this user with mode 0700");
   }
 }
@@ -103,10 +103,10 @@ void check_path(const std::string& path) {
 }
 
 /// Whether a living process listens at `path`. A forked child keeps the socket of a dead parent
-/// open, so the process that made it is asked for besides.
+/// open, so the process that created it is checked, too.
 bool is_live(const std::string& path) {
   const Descriptor probe(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (probe.get() < 0) return true;  // Nobody knows, so it stays.
+  if (probe.get() < 0) return true;  // Unknown, so it stays.
   const sockaddr_un address = address_at(path);
   if (connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     return errno != ECONNREFUSED && errno != ENOENT;
@@ -116,15 +116,15 @@ bool is_live(const std::string& path) {
   return !gone;
 }
 
-/// Links `made` to `path` where nothing stands; false if something does.
+/// Links `made` to `path` unless the name exists; returns false if it does.
 bool link_to(const std::string& made, const std::string& path) {
   if (link(made.c_str(), path.c_str()) == 0) return true;
   if (errno != EEXIST) refuse_errno(path, "link");
   return false;
 }
 
-/// Takes a dead process's socket away. The lock of the directory keeps two that find the same one
-/// from removing each other's.
+/// Removes a dead process's socket. The lock of the directory prevents two processes that find the
+/// same one from removing each other's.
 void replace_stale(const std::string& made, const std::string& path) {
   const Descriptor folder(open(folder_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (folder.get() < 0) refuse_errno(folder_of(path), "open");
@@ -144,7 +144,7 @@ void replace_stale(const std::string& made, const std::string& path) {
   if (!link_to(made, path)) refuse(ErrorKind::busy, path, "another process took it first");
 }
 
-/// "123.sock" in our own folder, "vmart-123.sock" elsewhere: what `control_path` makes up.
+/// "123.sock" in our own folder, "vmart-123.sock" elsewhere: the names of `control_path`.
 bool is_made_up(std::string_view name, bool own_folder) {
   constexpr std::string_view prefix = "vmart-";
   constexpr std::string_view suffix = ".sock";
@@ -158,7 +158,7 @@ bool is_made_up(std::string_view name, bool own_folder) {
 }
 
 /// Removes stale sockets of this user's dead processes from a folder that only this user may write
-/// to. What cannot be looked at stays.
+/// to. Entries that cannot be examined stay.
 void sweep(const std::string& folder) noexcept try {
   constexpr int looks_max = 1000;
   struct stat status {};
@@ -173,7 +173,7 @@ void sweep(const std::string& folder) noexcept try {
     if (lstat(path.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode)) continue;
     if (status.st_uid == geteuid() && !is_live(path)) unlink(path.c_str());
   }
-} catch (const std::exception&) {  // Somebody else sweeps, or the folder is gone.
+} catch (const std::exception&) {  // Another process is sweeping, or the folder was removed.
 }
 
 std::string made_name(const std::string& path) {
@@ -200,7 +200,7 @@ std::optional<std::string> control_path(const char* setting) {
   const std::optional<bool> word = yes_or_no(text);
   if (word && !*word) return std::nullopt;
   if (!word) {
-    // Most likely a slip: a socket in whatever folder is the current one is found by nobody.
+    // Most likely a mistake: a socket in the current folder would never be found.
     if (text.find('/') == std::string_view::npos) {
       refuse_setting("VMART_CONTROL", text, environment_takes("VMART_CONTROL"));
     }
@@ -228,8 +228,8 @@ ControlSocket::ControlSocket(std::string path) : path_(std::move(path)) {
   sweep(folder_of(path_));
   Descriptor made(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (made.get() < 0) refuse_errno(path_, "socket");
-  // Linux gives the file the mode of the socket, so there is no moment at which it is another, and
-  // the umask, which belongs to the whole process, stays as it is.
+  // Linux gives the file the mode of the socket, so it never has another mode, and the umask, which
+  // belongs to the whole process, stays unchanged.
   if (fchmod(made.get(), 0600) != 0) refuse_errno(path_, "fchmod");
   const MadeName name{made_name(path_)};
   const sockaddr_un address = address_at(name.name);

@@ -13,7 +13,7 @@ namespace {
 
 using Kind = ControlEvent::Kind;
 
-/// None for those that the steps of moves tell better.
+/// None for those that the steps of moves report better.
 std::optional<Kind> kind_of(DecisionKind kind) {
   switch (kind) {
     case DecisionKind::started:
@@ -93,7 +93,7 @@ void EventFeed::decided(const Decision& decision) noexcept try {
 } catch (const std::bad_alloc&) {  // One event less.
 }
 
-/// The decision knows its slot, and not how large the slots before it are.
+/// The decision has its slot, but not the sizes of the slots before it.
 Address EventFeed::chunk_of(const Decision& decision) const {
   if (!decision.chunk) return Address{};
   const Address begin{decision.chunk->begin};
@@ -128,7 +128,8 @@ std::uint64_t EventFeed::decision_behind(const ChunkStep& step) const {
 }
 
 void EventFeed::moved_on(const ChunkStep& step) noexcept try {
-  if (step.kind == ChunkStep::Kind::restored) return;  // Nothing moved: who resumes is told.
+  // Nothing moved: the caller of resume is told.
+  if (step.kind == ChunkStep::Kind::restored) return;
   if (step.kind == ChunkStep::Kind::stood) {
     if (trace_ != nullptr) {
       const bool from_gpu = step.from.kind == Location::Kind::gpu;

@@ -14,29 +14,29 @@
 
 namespace vma {
 
-/// Tells what happens in a runtime to people: decisions and the steps of moves become events for
-/// the control socket's peers, and entries of the trace. Any thread, under whatever lock of the
-/// layers below; never blocks for long.
+/// Reports what happens in a runtime: decisions and the steps of moves become events for the
+/// control socket's peers, and entries of the trace. Any thread, with any locks of the layers below
+/// held; never blocks for long.
 class EventFeed {
  public:
-  /// Both live longer; `trace` null: none is kept.
+  /// Both arguments outlive it; null `trace`: no trace.
   EventFeed(const Registry& registry, PerfettoTrace* trace) : registry_(registry), trace_(trace) {}
 
-  /// Requires: it has its number.
+  /// Requires: `decision` has its number.
   void decided(const Decision& decision) noexcept;
   void moved_on(const ChunkStep& step) noexcept;
-  /// An operation, a tick, and how it ended. Its number is given to no other.
+  /// Adds an operation, a tick, or its end. Operation numbers are unique.
   void add(ControlEvent event) noexcept { ring_.add(std::move(event)); }
   std::uint64_t next_operation() noexcept;
-  /// How long streams stood for the chunks of an operation, all together; forgets it.
+  /// How long streams were stopped for the chunks of an operation in total; forgets it.
   std::chrono::nanoseconds take_stall(std::uint64_t operation) noexcept;
 
   const EventRing& ring() const noexcept { return ring_; }
-  /// Of the trace.
+  /// Entries lost by the trace.
   std::uint64_t trace_lost() const noexcept { return trace_ == nullptr ? 0 : trace_->lost(); }
 
  private:
-  /// A move that was planned and has not ended: what the arrow of the trace begins at.
+  /// A planned move that has not ended: where the arrow of the trace begins.
   struct Planned {
     std::uint64_t number = 0;
     Location to;
@@ -50,7 +50,7 @@ class EventFeed {
   const Registry& registry_;
   PerfettoTrace* const trace_;
   EventRing ring_;
-  mutable Mutex mutex_;  // Innermost.
+  mutable Mutex mutex_;  // No other lock is taken under it.
   std::map<Address, Planned> planned_ VMART_GUARDED_BY(mutex_);
   std::map<std::uint64_t, std::chrono::nanoseconds> stalls_ VMART_GUARDED_BY(mutex_);
   std::uint64_t last_operation_ VMART_GUARDED_BY(mutex_) = 0;

@@ -9,17 +9,17 @@
 
 namespace vma {
 
-/// The latest events, numbered from 1; the oldest make room for new ones. Any thread.
+/// The latest events, numbered from 1; new ones replace the oldest. Any thread.
 class EventRing {
  public:
   explicit EventRing(std::size_t events_max = 4096) : events_max_(events_max) {}
 
-  /// Gives `event` its sequence number. Does nothing but count where there is no memory.
+  /// Gives `event` its sequence number. Only counts it if there is no memory.
   void add(ControlEvent event) noexcept;
-  /// As `ControlTarget::events`. A number that is yet to come gives nothing, and `next` is then the
-  /// last one given out, so that a peer of an earlier process starts anew.
+  /// As `ControlTarget::events`. For a number in the future it returns nothing, and `next` is the
+  /// last number assigned, so that a peer of an earlier process starts anew.
   ControlEvents since(std::uint64_t sequence, std::size_t most) const;
-  /// That left the ring, or found no memory.
+  /// Events that left the ring, or were lost for lack of memory.
   std::uint64_t lost() const;
 
  private:

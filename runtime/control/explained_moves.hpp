@@ -10,9 +10,9 @@
 
 namespace vma {
 
-/// What was decided about the chunks of one allocation, a line a wish: what became of it later is
-/// its verdict. Newest wish first, at most `most`. `decisions` are in the order of their numbers;
-/// those that name no places are left out.
+/// The decisions about the chunks of one allocation, one line per wish, with its later outcome as
+/// the verdict. Newest wish first, at most `most`. `decisions` are in the order of their numbers;
+/// those without places are left out.
 std::vector<ControlDecision> explained_moves(std::span<const Decision> decisions,
                                              std::uint64_t chunk_bytes, std::size_t most);
 

@@ -55,7 +55,7 @@ class Page {
 
  private:
   void line(std::string_view suffix, std::string_view labels, double value) {
-    // Whole numbers are written whole: the shortest form of a double may be 1e+06.
+    // Integers are written without an exponent: the shortest form of a double may be 1e+06.
     constexpr double whole_max = 9007199254740992.0;
     const bool whole = std::floor(value) == value && std::abs(value) <= whole_max;
     const std::string number = whole               ? fmt::format("{:.0f}", value)
@@ -74,7 +74,7 @@ void by_reason(Page& page, const std::map<std::string, Count>& counts) {
   }
 }
 
-/// A summary without a sum, which the histograms behind it do not keep.
+/// A summary without a sum, which the underlying histograms do not keep.
 void durations(Page& page, std::string_view name, std::string_view help,
                const DurationSummary& summary) {
   page.family(name, "summary", help);

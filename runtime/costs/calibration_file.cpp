@@ -108,7 +108,7 @@ void read_matrix(JsonReader& reader, const Matrix& matrix, MachineCosts& costs) 
   }
 }
 
-/// Zero where they are missing: files of before have none.
+/// Zero if they are missing: older files lack them.
 LateStops read_late(JsonReader& reader) {
   constexpr auto most = static_cast<std::int64_t>(ns_max);
   const LateStops late{Time(reader.integer_or(late_wait_key, 0, 0, most)),

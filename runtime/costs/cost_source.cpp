@@ -77,7 +77,7 @@ SourcedCosts source_costs(Driver& driver, const Topology& topology, const std::s
       return of_calibration(topology, std::move(*stored));
     if (stored) log(LogLevel::warn, "the calibration {} has other places", stored->file);
   }
-  // Nobody knows what kernels get both ways; of a simulated machine, that it is what each way gets.
+  // Combined rates of both directions are unknown; a simulated machine has no combined limit.
   PeerLinks peers{topology.link_kinds(), {}};
   if (const MachineDescription* machine = machine_of(driver)) {
     return {described_costs(topology, *machine),

@@ -11,7 +11,7 @@
 
 namespace vma {
 
-/// What a runtime's costs are taken from. `measured` is a calibration of this machine.
+/// Where a runtime's costs come from. `measured` is a calibration of this machine.
 enum class CostOrigin { measured, described, estimated };
 
 struct SourcedCosts {
@@ -20,14 +20,14 @@ struct SourcedCosts {
   PeerLinks peers;
   CostOrigin origin = CostOrigin::estimated;
   std::string from;                    ///< A file, a machine's name, or "link kinds".
-  std::vector<std::string> estimates;  ///< Of a calibration: what is not measured.
+  std::vector<std::string> estimates;  ///< For a calibration: what is not measured.
 };
 
 /// The costs of the machine. `choice` is VMART_CALIBRATION: "auto" or empty takes the stored
-/// calibration, else a simulated machine's description, else estimates by link kinds; "off" the
-/// same without what is stored; anything else names a file, a calibration or a machine file, which
-/// must have all the places. Measures nothing. Throws: Error{invalid_argument} for a file that was
-/// named and cannot be used; a stored one that cannot is left aside with a warning.
+/// calibration, else a simulated machine's description, else estimates by link kinds; "off" does
+/// the same without the stored one; anything else names a file, a calibration or a machine file,
+/// which must have all the places. Measures nothing. Throws: Error{invalid_argument} for a named
+/// file that cannot be used; a stored one that cannot be used is ignored with a warning.
 SourcedCosts source_costs(Driver& driver, const Topology& topology, const std::string& choice);
 
 }  // namespace vma

@@ -8,8 +8,8 @@
 
 namespace vma {
 
-/// The list at `key`, one number from 0 to `most` for each GPU, or none at all: files of before
-/// have no such key. Throws: Error{invalid_argument}, as the reader refuses.
+/// The list at `key`, one number from 0 to `most` for each GPU; empty if missing: older files lack
+/// the key. Throws: Error{invalid_argument}, as the reader does.
 std::vector<double> read_gpu_numbers(JsonReader& json, std::string_view key, std::size_t gpus,
                                      double most);
 

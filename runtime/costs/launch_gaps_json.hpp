@@ -12,8 +12,8 @@ namespace vma {
 
 /// As members of the JSON of a calibration, and of a recording's machine.
 void write_gaps(boost::json::object& json, const LaunchGaps& gaps);
-/// None where they are missing: files of before have none. Throws: Error{invalid_argument}, as the
-/// reader refuses.
+/// None if they are missing: older files lack them. Throws: Error{invalid_argument}, as the reader
+/// does.
 LaunchGaps read_gaps(JsonReader& json, std::size_t gpus);
 
 }  // namespace vma

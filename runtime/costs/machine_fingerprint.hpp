@@ -7,7 +7,7 @@
 
 namespace vma {
 
-/// What a calibration holds for: the driver with its version, the GPUs by name and UUID in their
+/// What a calibration applies to: the driver with its version, the GPUs by name and UUID in their
 /// order, the links between them, and the number of host nodes. One line.
 std::string machine_fingerprint(Driver& driver, const Topology& topology);
 

@@ -12,8 +12,8 @@ namespace vma {
 
 /// As members of the JSON of a calibration, and of a recording's machine.
 void write_peer_links(boost::json::object& json, const PeerLinks& links);
-/// Empty where they are missing: files of before have none. Throws: Error{invalid_argument}, as the
-/// reader refuses.
+/// Empty if they are missing: older files lack them. Throws: Error{invalid_argument}, as the reader
+/// does.
 PeerLinks read_peer_links(JsonReader& json, std::size_t gpus);
 
 }  // namespace vma

@@ -15,8 +15,8 @@
 static_assert(CUDA_VERSION >= 12050, "building needs the cuda.h of CUDA 12.5 or newer");
 
 // Every CUDA call that is made, one row each: its base name and the driver version whose signature
-// cuGetProcAddress is asked for. `cuda_api.cpp` holds each row against cudaTypedefs.h.
-// The formatter packs the rows anew each time.
+// cuGetProcAddress is asked for. `cuda_api.cpp` checks each row against cudaTypedefs.h.
+// The formatter would repack the rows each time.
 // clang-format off
 #define VMART_CUDA_CALLS(ROW)                        \
   ROW(cuInit, 2000)                                  \
@@ -94,11 +94,11 @@ static_assert(CUDA_VERSION >= 12050, "building needs the cuda.h of CUDA 12.5 or 
   ROW(cuMemAlloc, 3020)                              \
   ROW(cuMemFree, 3020)
 // clang-format on
-// The header's own declaration of these changes with its version, so that the type is the typedef
-// of the version asked for.
+// The header's declaration of these changes with its version, so the type is the typedef of the
+// version asked for.
 #define VMART_CUDA_PINNED_CALLS(ROW) ROW(cuCtxCreate, 3020)
 
-// Newer than the oldest driver that is supported: calling one that is missing throws.
+// Newer than the oldest supported driver: calling a missing one throws.
 #define VMART_CUDA_OPTIONAL_CALLS(ROW) \
   ROW(cuCtxRecordEvent, 12050)         \
   ROW(cuCtxWaitEvent, 12050)           \
@@ -107,10 +107,10 @@ static_assert(CUDA_VERSION >= 12050, "building needs the cuda.h of CUDA 12.5 or 
 
 namespace vma {
 
-/// The oldest driver that is supported: 550, which brought CUDA 12.4.
+/// The oldest supported driver: 550, which introduced CUDA 12.4.
 constexpr int oldest_cuda_version = 12040;
 
-/// One argument of a call as an error shows it: sizes in decimal, addresses and handles in hex.
+/// Formats an argument of a call for errors: sizes in decimal, addresses and handles in hex.
 template <typename Value>
 std::string cuda_argument(Value value) {
   if constexpr (std::is_same_v<Value, const char*>) {
@@ -136,8 +136,8 @@ struct CudaCall<CUresult (*)(Args...)> {
   int since;
   CUresult (*function)(Args...) = nullptr;
 
-  /// Hands the code back, for answers such as NOT_READY. Throws: only where the driver has no such
-  /// call. At the end of the process the driver is not called: it may be gone already.
+  /// Returns the code, for answers such as NOT_READY. Throws: only if the driver has no such call.
+  /// At process exit the driver is not called: it may already be destroyed.
   CUresult attempt(Args... args) const {
     if (function == nullptr) throw missing();
     const ProcessExit::DriverCall call;
@@ -172,12 +172,12 @@ struct CudaApi {
   VMART_CUDA_PINNED_CALLS(ROW)
 #undef ROW
 
-  /// What the driver says it is: 12040 for CUDA 12.4.
+  /// The driver's version: 12040 for CUDA 12.4.
   int version = 0;
 };
 
-/// Loads libcuda.so.1 and initialises it at the first call; later ones return the same table, which
-/// is never freed, because the library must outlive every thread that may still be in it.
+/// Loads libcuda.so.1 and initialises it at the first call; later calls return the same table,
+/// which is never freed, because the library must outlive every thread that may still be in it.
 /// Throws: Error{no_driver} without a driver or a GPU, Error{unsupported} for a driver that is too
 /// old. A call after a failure tries again.
 const CudaApi& cuda_api();

@@ -14,7 +14,7 @@
 namespace vma {
 namespace {
 
-/// "580.159.04" from the kernel module's own words; empty where it does not say.
+/// "580.159.04" as reported by the kernel module; empty if it does not say.
 std::string kernel_module_version() {
   std::ifstream file("/proc/driver/nvidia/version");
   std::string word;
@@ -27,7 +27,7 @@ std::string kernel_module_version() {
   return "";
 }
 
-/// The driver reads the variable when a context is made; 8 is what it takes without.
+/// The driver reads the variable when it creates a context; the default is 8.
 int queues_of_a_context() {
   constexpr int queues_default = 8;
   constexpr int queues_max = 32;
@@ -108,7 +108,7 @@ DeviceInfo CudaDriver::device_info(DeviceId device) {
   info.multiprocessors = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
   info.compute_capability = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device) * 10 +
                             attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
-  // -1 where the system has no NUMA.
+  // -1 if the system has no NUMA.
   info.host_node = std::max(0, attribute(CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, device));
   info.copy_engines = attribute(CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, device);
   info.max_queues = queues_of_a_context();
@@ -134,7 +134,7 @@ LinkInfo CudaDriver::link_info(DeviceId from, DeviceId to) {
   api_.cuDeviceGetP2PAttribute(&atomics, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED,
                                native(from), native(to));
   link.native_atomics = atomics != 0;
-  // The driver does not name the link. Atomics between GPUs need NVLink, PCIe has none of them.
+  // The driver does not name the link. Atomics between GPUs need NVLink; PCIe has none.
   link.kind = link.native_atomics ? LinkKind::nvlink : LinkKind::pcie;
   return link;
 }
@@ -158,7 +158,7 @@ int CudaDriver::probe_host_nodes() const {
       break;
     CUmemGenericAllocationHandle chunk = 0;
     const CUresult created = api_.cuMemCreate.attempt(&chunk, size_bytes, &properties, 0);
-    if (created == CUDA_ERROR_OUT_OF_MEMORY) continue;  // It is there, and full.
+    if (created == CUDA_ERROR_OUT_OF_MEMORY) continue;  // The node exists, and is full.
     if (created != CUDA_SUCCESS) break;
     api_.cuMemRelease(chunk);
   }

@@ -16,14 +16,15 @@ namespace vma {
 struct CudaApi;
 struct CudaExecGraph;
 
-/// The machine that libcuda drives. Thread-safe; each call stands in a scope that leaves the
-/// thread's current context and capture mode as they were.
+/// The machine that libcuda drives. Thread-safe; each call runs in a scope that preserves the
+/// thread's current context and capture mode.
 ///
-/// Handles are the driver's own, but for kernels and graphs, which remember their context besides.
-/// The source files follow the sections of `Driver`.
+/// Handles are the driver's own, except those of kernels and graphs, which also store their
+/// context. The source files follow the sections of `Driver`.
 class CudaDriver final : public Driver {
  public:
-  /// Throws: Error{no_driver, unsupported}. Blocks: at the process's first use of CUDA, a second.
+  /// Throws: Error{no_driver, unsupported}. Blocks: for a second at the process's first use of
+  /// CUDA.
   CudaDriver();
   ~CudaDriver() override;
 
@@ -71,7 +72,7 @@ class CudaDriver final : public Driver {
   ContextHandle stream_context(StreamHandle stream) override;
   std::uint64_t stream_id(BoundStream stream) override;
   StreamKind stream_kind(BoundStream stream) override;
-  /// True also of the legacy stream while a blocking stream of its context captures.
+  /// Also true for the legacy stream while a blocking stream of its context captures.
   bool is_capturing(BoundStream stream) override;
   bool query_stream(BoundStream stream) override;
   bool wait_stream(BoundStream stream, TimePoint deadline) override;
@@ -108,14 +109,14 @@ class CudaDriver final : public Driver {
   void free_plain(ContextHandle context, Address begin) override;
 
  private:
-  /// CUDA's number of the device. Throws: Error{invalid_argument} for an ordinal that is not there.
+  /// CUDA's number of the device. Throws: Error{invalid_argument} for an unknown ordinal.
   int native(DeviceId device) const;
   int attribute(int which, DeviceId device) const;
   std::string uuid(DeviceId device, bool mig) const;
   int probe_host_nodes() const;
-  /// The context of a primary that is retained here, as FallbackContext wants it; null for none.
+  /// The context of a primary that is retained here, for FallbackContext; null for none.
   void* retained_context();
-  /// Whether it is such a context, which lasts.
+  /// Whether the context is a retained primary, which lasts.
   bool is_retained(ContextHandle context);
   Location home_of(Address address) const;
   void upload(const CudaExecGraph& chain);
@@ -128,7 +129,7 @@ class CudaDriver final : public Driver {
   SteadyClock clock_;
   ThreadedExecutor executor_;
   Mutex mutex_;
-  /// The primary contexts that were retained here and how often, by ordinal.
+  /// The primary contexts retained here and how often, by ordinal.
   struct Primary {
     void* context = nullptr;
     int retained = 0;
@@ -136,7 +137,7 @@ class CudaDriver final : public Driver {
   std::vector<Primary> primaries_ VMART_GUARDED_BY(mutex_);
   /// By id of the context. Never unloaded, since graphs of the program may have captured them.
   std::map<std::uint64_t, void*> stoppers_ VMART_GUARDED_BY(mutex_);
-  std::optional<int> host_nodes_ VMART_GUARDED_BY(mutex_);  // Found at the first question.
+  std::optional<int> host_nodes_ VMART_GUARDED_BY(mutex_);  // Determined at the first query.
 };
 
 }  // namespace vma

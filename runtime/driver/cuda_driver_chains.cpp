@@ -1,4 +1,4 @@
-// CudaDriver's chains: graphs whose nodes follow each other, made once and only updated.
+// CudaDriver's chains: graphs of consecutive nodes, created once and only updated.
 #include "driver/cuda_driver.hpp"
 #include "driver/cuda_handles.hpp"
 #include "driver/cuda_scope.hpp"
@@ -9,7 +9,7 @@
 namespace vma {
 namespace {
 
-/// The parameters of one node, which point into this object. The driver copies what they point at.
+/// The parameters of one node, which point into this object. The driver copies the targets.
 class NodeParameters {
  public:
   NodeParameters(const ChainStep& step, CUcontext context) {
@@ -56,7 +56,7 @@ void require_kernel(const ChainStep& step, CUcontext context, const char* call) 
   }
 }
 
-/// The driver would see most of these too, but only after it has changed the nodes before.
+/// The driver would detect most of these too, but only after it has changed the nodes before.
 void require_fit(const CudaExecGraph& chain, std::span<const ChainStep> steps, const char* call) {
   if (chain.nodes.empty() || steps.size() != chain.nodes.size()) {
     throw driver_error(native_invalid_value, call,
@@ -154,7 +154,7 @@ ExecGraphHandle CudaDriver::make_chain(ContextHandle context, std::span<const Ch
   return handle_of<ExecGraphHandle>(chain.release());
 }
 
-/// Otherwise the first launch would do it, which comes when things are about to stop.
+/// Otherwise the first launch would do it, just when streams are about to stop.
 void CudaDriver::upload(const CudaExecGraph& chain) {
   const BoundStream stream =
       create_stream(handle_of<ContextHandle>(chain.context), StreamKind::non_blocking);
@@ -196,7 +196,7 @@ void CudaDriver::stop(BoundStream stream, ExecGraphHandle chain) {
     values[i] = i % 2 == 0 ? to_integer(operation.word) : operation.value;
     arguments[i] = &values[i];
   }
-  // Before the blocks of other streams' kernels that wait for a multiprocessor.
+  // Runs before the blocks of other streams' kernels that wait for a multiprocessor.
   int least = 0, greatest = 0;
   api_.cuCtxGetStreamPriorityRange(&least, &greatest);
   CUlaunchAttribute priority{};

@@ -95,11 +95,11 @@ DeviceId CudaDriver::context_device(ContextHandle context) {
 /// cuCtxSynchronize and cuCtxRecordEvent end captures, and beside cuMemFree no other thread can
 /// launch. Unloading a module waits for the work of its context, invalidates no capture and blocks
 /// no launch. Loading one may wait as well, and blocks launches of other threads meanwhile (driver
-/// 580). So the kernels that are unloaded here are loaded beforehand, in calls of the program, and
-/// not beside a stop (`SpareKernels::Pause`).
-/// Other kernels are loaded by threads of the runtime, too: that of a stop at the first gate of a
-/// context, those of live copies at the first one off a GPU. Until such a load returns, the
-/// program's launches may block, and where running work waits for one of these, neither ends.
+/// 580). So the kernels unloaded here are loaded in advance, in calls of the program, and not
+/// beside a stop (`SpareKernels::Pause`).
+/// Threads of the runtime also load other kernels: that of a stop at the first gate of a context,
+/// those of live copies at the first one off a GPU. Until such a load returns, the program's
+/// launches may block, and if running work waits for one of these, neither ends.
 void CudaDriver::synchronize_context(ContextHandle context) {
   const Kernel nothing{
       ".version 7.0\n.target sm_70\n.address_size 64\n"

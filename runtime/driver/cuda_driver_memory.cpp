@@ -116,7 +116,7 @@ Access CudaDriver::access(Address address, Location who) {
   CUmemLocation location = accessor_location(who);
   CUresult result = api_.cuMemGetAccess.attempt(&flags, &location, vma::native(address));
   if (result == CUDA_ERROR_INVALID_VALUE && who.kind == Location::Kind::host) {
-    location = native_location(who);  // The question may be asked of a node only.
+    location = native_location(who);  // Only a node can be queried.
     result = api_.cuMemGetAccess.attempt(&flags, &location, vma::native(address));
   }
   if (result != CUDA_SUCCESS) {
@@ -144,7 +144,7 @@ AddressRange CudaDriver::address_range(Address address) {
 Location CudaDriver::home_of(Address address) const {
   CUmemGenericAllocationHandle chunk = 0;
   CUmemAllocationProp properties{};
-  // What the memory type says of a chunk in host memory is not documented; its properties are.
+  // The memory type of a chunk in host memory is not documented; its properties are.
   if (api_.cuMemRetainAllocationHandle.attempt(&chunk, to_pointer(address)) == CUDA_SUCCESS) {
     const CUresult result = api_.cuMemGetAllocationPropertiesFromHandle.attempt(&properties, chunk);
     api_.cuMemRelease(chunk);

@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::uint64_t last_built_in = 2;  // CU_STREAM_PER_THREAD, above CU_STREAM_LEGACY.
 
-/// Looks until `is_done` says so or the clock has reached the deadline.
+/// Polls until `is_done` returns true or the clock has reached the deadline.
 template <typename Done>
 bool poll_until(Clock& clock, TimePoint deadline, Done is_done) {
   Poll poll;
@@ -48,7 +48,7 @@ ContextHandle CudaDriver::stream_context(StreamHandle stream) {
   const CudaScope scope(api_, FallbackContext{static_cast<CUcontext>(retained_context())});
   CUcontext context = nullptr;
   if (static_cast<std::uint64_t>(stream) <= last_built_in) {
-    // To ask the legacy stream would end a capture of a blocking stream.
+    // Querying the legacy stream would end a capture of a blocking stream.
     api_.cuCtxGetCurrent(&context);
     if (context == nullptr) throw driver_error(native_invalid_context, "cuCtxGetCurrent");
   } else {
@@ -76,7 +76,7 @@ bool CudaDriver::is_capturing(BoundStream stream) {
   const CudaScope scope(api_, vma::native(stream.context));
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   const CUresult result = api_.cuStreamIsCapturing.attempt(vma::native(stream.handle), &status);
-  // Of the legacy stream: a blocking stream of the context captures.
+  // For the legacy stream: a blocking stream of the context captures.
   if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) return true;
   if (result != CUDA_SUCCESS) {
     throw driver_error(result, api_.cuStreamIsCapturing.name,

@@ -17,7 +17,7 @@ CUstreamCaptureMode native_mode(CaptureMode mode) {
   return CU_STREAM_CAPTURE_MODE_GLOBAL;
 }
 
-/// Throws: Error with what the driver's compiler said.
+/// Throws: Error with the message of the driver's compiler.
 CUmodule load_module(const CudaApi& api, const Kernel& kernel) {
   std::array<char, 4096> log{};
   std::array<CUjit_option, 2> options{CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
@@ -64,7 +64,7 @@ KernelHandle CudaDriver::load_kernel(ContextHandle context, const Kernel& kernel
   loaded->module = load_module(api_, kernel);
   try {
     api_.cuModuleGetFunction(&loaded->function, loaded->module, kernel.entry.c_str());
-    // Without this a lazily loading driver puts the work off to the first launch.
+    // Without this a lazily loading driver defers the work to the first launch.
     api_.cuFuncLoad(loaded->function);
   } catch (...) {
     api_.cuModuleUnload.attempt(loaded->module);
@@ -77,7 +77,7 @@ void CudaDriver::unload_kernel(KernelHandle kernel) {
   CudaKernel* loaded = kept<CudaKernel>(kernel);
   const CudaScope scope(api_, loaded->context);
   api_.cuModuleUnload(loaded->module);
-  delete loaded;  // Only now: a handle stays valid where its release has failed.
+  delete loaded;  // Only now: a handle stays valid if its release fails.
 }
 
 void CudaDriver::launch(BoundStream stream, KernelHandle kernel, LaunchShape shape,
@@ -93,7 +93,7 @@ void CudaDriver::launch(BoundStream stream, KernelHandle kernel, LaunchShape sha
 }
 
 KernelParameters CudaDriver::kernel_parameters(const void* function) {
-  const CudaScope scope(api_);  // To ask may load a function that nobody has launched yet.
+  const CudaScope scope(api_);  // The query may load a function that has not been launched yet.
   return cuda_parameters(api_, function);
 }
 

@@ -7,7 +7,7 @@
 
 namespace vma {
 
-/// The driver's types behind the handles of the seam.
+/// The driver's types behind the handles of `Driver`.
 inline CUcontext native(ContextHandle context) {
   return reinterpret_cast<CUcontext>(static_cast<std::uintptr_t>(context));
 }
@@ -20,7 +20,7 @@ inline CUdeviceptr native(Address address) {
 inline CUmemGenericAllocationHandle native(ChunkHandle chunk) {
   return static_cast<CUmemGenericAllocationHandle>(chunk);
 }
-/// Handle zero is the legacy stream, by its explicit name: what zero means can follow a macro.
+/// Handle zero is the legacy stream, named explicitly: what zero means depends on a macro.
 inline CUstream native(StreamHandle stream) {
   if (is_none(stream)) return CU_STREAM_LEGACY;
   return reinterpret_cast<CUstream>(static_cast<std::uintptr_t>(stream));
@@ -44,14 +44,14 @@ struct CudaGraph {
   CUgraph graph;
 };
 
-/// Behind an ExecGraphHandle. Of a chain its graph is kept too: updates name the nodes.
+/// Behind an ExecGraphHandle. For a chain, its graph is kept too: updates name the nodes.
 struct CudaExecGraph {
   CUcontext context = nullptr;
   CUgraphExec exec = nullptr;
   CUgraph graph = nullptr;
   std::vector<CUgraphNode> nodes;
   std::vector<std::vector<WordOperation::Kind>> words;  // Of each node; empty for a kernel.
-  CUfunction stopper = nullptr;  // Does what `stop_words` say, of a chain that stops a stream.
+  CUfunction stopper = nullptr;  // For a chain that stops a stream: does what `stop_words` say.
   std::vector<WordOperation> stop_words;
 };
 

@@ -3,12 +3,12 @@
 namespace vma {
 namespace {
 
-constexpr std::size_t launch_bytes_max = 32764;  // That a launch takes, of all parameters.
+constexpr std::size_t launch_bytes_max = 32764;  // The limit of a launch, for all parameters.
 
-/// One of the two calls; `native_not_supported` where the driver lacks it.
+/// Makes one of the two calls; `native_not_supported` if the driver lacks it.
 int ask(const CudaApi& api, const void* function, bool of_library, std::size_t index,
         ParameterInfo& info) {
-  // The types are the driver's own pointers, which nobody writes through.
+  // The types are the driver's own pointers, through which nothing is written.
   void* const handle = const_cast<void*>(function);
   const auto by = [&](const auto& call, auto native) -> int {
     if (call.function == nullptr) return native_not_supported;
@@ -34,7 +34,7 @@ KernelParameters cuda_parameters(const CudaApi& api, const void* function) {
     ParameterInfo info;
     int result = ask(api, function, parameters.of_library, index, info);
     // A handle of the other kind is refused as a handle (driver 580). A function without parameters
-    // is known, and only its index is refused: it never reaches the call for the other kind.
+    // is known, and only its index is refused, so it never gets to the other call.
     if (index == 0 && result != native_success && result != native_invalid_value) {
       const int other = ask(api, function, true, index, info);
       if (other == native_success || other == native_invalid_value) {

@@ -21,13 +21,13 @@ CudaScope::CudaScope(const CudaApi& api, FallbackContext fallback) : api_(api) {
 CudaScope::~CudaScope() {
   if (pushed_) {
     CUcontext popped = nullptr;
-    api_.cuCtxPopCurrent.attempt(&popped);  // Fails only once the driver is gone.
+    api_.cuCtxPopCurrent.attempt(&popped);  // Fails only after the driver has shut down.
   }
   restore_mode();
 }
 
 void CudaScope::be_relaxed() {
-  // A driver that refuses this is going down; the call that follows says so better.
+  // A driver that refuses this is shutting down; the next call reports that better.
   relaxed_ = api_.cuThreadExchangeStreamCaptureMode.attempt(&mode_) == CUDA_SUCCESS;
 }
 

@@ -9,15 +9,15 @@ struct FallbackContext {
   CUcontext context;
 };
 
-/// What every call into the driver stands in: the calling thread disturbs no capture of another
-/// stream, and where a context is given it is current. Both end with the scope.
+/// The scope of every driver call: the calling thread disturbs no capture of another stream, and
+/// the given context, if any, is current. Both end with the scope.
 class CudaScope {
  public:
   /// Keeps whatever context is current.
   explicit CudaScope(const CudaApi& api);
   /// Throws: Error if the context cannot be made current; then nothing has changed.
   CudaScope(const CudaApi& api, CUcontext context);
-  /// Keeps the current context; makes the fallback current where the thread has none.
+  /// Keeps the current context; makes the fallback current if the thread has none.
   CudaScope(const CudaApi& api, FallbackContext fallback);
   ~CudaScope();
   CudaScope(const CudaScope&) = delete;
@@ -30,7 +30,7 @@ class CudaScope {
 
   const CudaApi& api_;
   CUstreamCaptureMode mode_ =
-      CU_STREAM_CAPTURE_MODE_RELAXED;  // The thread's own, while we are inside.
+      CU_STREAM_CAPTURE_MODE_RELAXED;  // The thread's own mode, while the scope lasts.
   bool relaxed_ = false;
   bool pushed_ = false;
 };

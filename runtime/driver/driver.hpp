@@ -18,7 +18,7 @@ namespace vma {
 
 enum class Access { none, read, read_write };
 
-/// Who may do what: one entry of a grant. A host location stands for the CPU.
+/// The rights of one party: one entry of a grant. A host location means the CPU.
 struct Accessor {
   Location who;
   Access access = Access::read_write;
@@ -36,8 +36,8 @@ struct DeviceInfo {
   int max_queues = 0;  ///< Hardware queues of a context; see CUDA_DEVICE_MAX_CONNECTIONS.
   bool vmm = true;     ///< The virtual memory calls work on it.
   bool mig = false;    ///< A MIG slice: it has no peers.
-  /// Its atomics on host memory are atomic for other GPUs and the CPU too. Not over PCIe, where two
-  /// GPUs that add to one word lose additions.
+  /// Its atomics on host memory are also atomic for other GPUs and the CPU. Not over PCIe, where
+  /// additions of two GPUs to one word get lost.
   bool host_atomics = false;
 };
 
@@ -79,7 +79,7 @@ struct WordOperation {
   std::uint64_t value = 0;
 };
 
-/// One step of a chain: a batch of word operations, or a kernel where there are none.
+/// One step of a chain: a batch of word operations, or a kernel if there are none.
 struct ChainStep {
   std::vector<WordOperation> words;
   KernelHandle kernel{};
@@ -87,15 +87,15 @@ struct ChainStep {
   KernelArguments arguments;
 };
 
-/// Where one parameter of a kernel lies among all of them.
+/// Position of one kernel parameter.
 struct ParameterInfo {
   std::size_t offset_bytes = 0;
   std::size_t size_bytes = 0;
   friend bool operator==(const ParameterInfo&, const ParameterInfo&) = default;
 };
 
-/// The parameters of a kernel in order, and by which of the two kinds of handles the driver knows
-/// it.
+/// The parameters of a kernel in order, and which of the two kinds of handles the driver knows it
+/// by.
 struct KernelParameters {
   std::vector<ParameterInfo> list;
   bool of_library = false;  ///< A CUkernel, of a library; otherwise a CUfunction, of a module.
@@ -105,57 +105,55 @@ struct KernelParameters {
 /// in field terms. `CudaDriver` is a real machine, `SimDriver` a simulated one; decorators wrap
 /// either.
 ///
-/// What a third driver would have to promise:
-/// - every call may come from any thread at once; none changes the caller's current context unless
+/// A third driver would have to promise:
+/// - any thread may make any call at any time; no call changes the caller's current context unless
 ///   it says so; every call works whatever context is current;
-/// - every failure throws vma::Error that names the driver's own call and code, and has done
-/// nothing;
-/// - a handle that was handed out stays valid until its own release call, whatever else fails;
+/// - every failure throws vma::Error that names the driver's own call and code, and has changed
+///   nothing;
+/// - a returned handle stays valid until its own release call, whatever else fails;
 /// - `map`, `unmap` and `grant` take effect before they return and wait for no kernel, so the
-/// caller
-///   answers for the work that may touch the range.
+///   caller is responsible for work that may touch the range.
 /// Sizes are bytes and multiples of the granularity unless said otherwise.
 class Driver {
  public:
   virtual ~Driver() = default;
 
-  // --- What it is. These cannot fail.
+  // --- Properties. These cannot fail.
   /// "CUDA 13.0, driver 580.159.04" or "simulated h200x2".
   virtual std::string description() const = 0;
   virtual bool simulated() const = 0;
   virtual int device_count() const = 0;
-  /// Whether `record_context` and `hold_context` exist here.
+  /// Whether `record_context` and `hold_context` are supported.
   virtual bool has_context_hold() const = 0;
   virtual Clock& clock() = 0;
   virtual Executor& executor() = 0;
 
   // --- The machine
   virtual DeviceInfo device_info(DeviceId device) = 0;
-  /// Whether kernels on `from` can reach memory of `to`. True of a device and itself.
+  /// Whether kernels on `from` can reach memory of `to`. True if both are the same.
   virtual bool can_access_peer(DeviceId from, DeviceId to) = 0;
   virtual LinkInfo link_info(DeviceId from, DeviceId to) = 0;
   virtual int host_node_count() = 0;
   virtual std::uint64_t granularity(Location at) = 0;
-  /// Free HBM now. Needs a context on the device: opens none, answers 0 where none is active.
+  /// Free HBM now. Needs an active context on the device: opens none, and returns 0 without one.
   virtual std::uint64_t free_bytes(DeviceId device) = 0;
 
   // --- Virtual memory
-  /// `alignment` 0 is the granularity.
+  /// `alignment` 0 means the granularity.
   virtual Address reserve(std::uint64_t size_bytes, std::uint64_t alignment) = 0;
   virtual void unreserve(Address begin, std::uint64_t size_bytes) = 0;
   virtual ChunkHandle create(Location at, std::uint64_t size_bytes) = 0;
   /// The memory lives on while a mapping shows it.
   virtual void release(ChunkHandle chunk) = 0;
-  /// Maps the whole chunk. Nobody has access to a fresh mapping.
+  /// Maps the whole chunk. A fresh mapping grants no access.
   virtual void map(Address begin, std::uint64_t size_bytes, ChunkHandle chunk) = 0;
   /// Requires: the range is one or more whole mappings.
   virtual void unmap(Address begin, std::uint64_t size_bytes) = 0;
-  /// Adds to, or changes, what each accessor may do in one or more whole mappings. Others keep
-  /// theirs.
+  /// Adds or changes the rights of each accessor in one or more whole mappings. Others keep theirs.
   virtual void grant(Address begin, std::uint64_t size_bytes,
                      std::span<const Accessor> accessors) = 0;
   virtual Access access(Address address, Location who) = 0;
-  /// The chunk mapped at the address; needs a release of its own.
+  /// The chunk mapped at the address; needs its own release.
   virtual ChunkHandle retain_handle(Address address) = 0;
   /// The mapping around the address.
   virtual AddressRange address_range(Address address) = 0;
@@ -164,36 +162,37 @@ class Driver {
   // --- Contexts
   /// Whether the device's primary context is active. Opens none.
   virtual bool context_active(DeviceId device) = 0;
-  /// Opens it if it was not: a second and hundreds of MiB of HBM on a real GPU.
+  /// Opens it if needed: a second and hundreds of MiB of HBM on a real GPU.
   virtual ContextHandle retain_primary(DeviceId device) = 0;
   virtual void release_primary(DeviceId device) = 0;
   virtual ContextHandle create_context(DeviceId device) = 0;
   virtual void destroy_context(ContextHandle context) = 0;
-  /// Of the calling thread; zero is none.
+  /// The calling thread's; zero is none.
   virtual ContextHandle current_context() = 0;
   virtual void set_current_context(ContextHandle context) = 0;
   virtual DeviceId context_device(ContextHandle context) = 0;
-  /// Unique in the process for its life; a reused handle has another.
+  /// Unique in the process for its life; a reused handle has a different id.
   virtual std::uint64_t context_id(ContextHandle context) = 0;
   /// Blocks until all work that is now in the context has finished. Ends no capture. Launches of
-  /// other threads may stand until then, switches do not. Throws what the work failed with.
+  /// other threads may block until then, context switches do not. Throws what the work failed with.
   virtual void synchronize_context(ContextHandle context) = 0;
   /// `event` completes once all work that is now in the context has finished. Fails, and ends the
-  /// capture, where a stream of the context captures; so does `hold_context`. Requires: an event of
+  /// capture, if a stream of the context captures; so does `hold_context`. Requires: an event of
   /// that context.
   virtual void record_context(ContextHandle context, EventHandle event) = 0;
-  /// All work submitted to the context from now on waits for `event`, which may be of another one.
+  /// All work submitted to the context from now on waits for `event`, which may belong to another
+  /// one.
   virtual void hold_context(ContextHandle context, EventHandle event) = 0;
 
   // --- Streams and events
   virtual BoundStream create_stream(ContextHandle context, StreamKind kind) = 0;
   virtual void destroy_stream(BoundStream stream) = 0;
-  /// Where a stream captures, every question about it but `stream_context` and `is_capturing` is
-  /// refused and ends the capture, from whatever thread; for the legacy stream the same holds while
-  /// a blocking stream of its context captures. So no other question may be put to a stream that
-  /// the program may capture. Of a built-in stream: the caller's current context, or any.
+  /// While a stream captures, every query about it except `stream_context` and `is_capturing` is
+  /// refused and ends the capture, from any thread; for the legacy stream the same holds while a
+  /// blocking stream of its context captures. So make no other query about a stream that the
+  /// program may capture. For a built-in stream: returns the caller's current context, or any.
   virtual ContextHandle stream_context(StreamHandle stream) = 0;
-  /// Unique in the process for its life; a reused handle has another. Ends captures.
+  /// Unique in the process for its life; a reused handle has a different id. Ends captures.
   virtual std::uint64_t stream_id(BoundStream stream) = 0;
   /// Legacy and per-thread streams are blocking; never `urgent`. Ends captures.
   virtual StreamKind stream_kind(BoundStream stream) = 0;
@@ -206,13 +205,13 @@ class Driver {
   virtual void stream_wait_event(BoundStream stream, EventHandle event) = 0;
   virtual EventHandle create_event(ContextHandle context) = 0;
   virtual void destroy_event(EventHandle event) = 0;
-  /// A capture takes it; to ask for the event then is refused and ends the capture.
+  /// A capture takes the event; querying it then is refused and ends the capture.
   virtual void record(EventHandle event, BoundStream stream) = 0;
   virtual bool query_event(EventHandle event) = 0;
   virtual bool wait_event(EventHandle event, TimePoint deadline) = 0;
 
   // --- Work
-  /// Enqueues the operations in order, with nothing of another thread's between them. See `stop`.
+  /// Enqueues the operations in order, without work of other threads between them. See `stop`.
   virtual void batch(BoundStream stream, std::span<const WordOperation> operations) = 0;
   /// Any two ranges of chunks, pinned or pageable host memory; pageable memory blocks.
   virtual void copy(BoundStream stream, Address target, Address source,
@@ -223,14 +222,14 @@ class Driver {
   virtual void unload_kernel(KernelHandle kernel) = 0;
   virtual void launch(BoundStream stream, KernelHandle kernel, LaunchShape shape,
                       const KernelArguments& arguments) = 0;
-  /// The parameters of a kernel that the program has loaded by itself: a CUfunction or a CUkernel,
-  /// on a simulated machine the number of a loaded kernel. Throws: Error{unsupported} where the
-  /// driver has no such call, or the kernel is a host function without PTX.
+  /// The parameters of a kernel that the program loaded itself: a CUfunction or a CUkernel, on a
+  /// simulated machine the number of a loaded kernel. Throws: Error{unsupported} if the driver has
+  /// no such call, or the kernel is a host function without PTX.
   virtual KernelParameters kernel_parameters(const void* function) = 0;
-  /// Whether the handle still stands for a kernel that has the last of these parameters in the same
-  /// place, so that it has no fewer; of none, that it has none. Cheap. Requires:
-  /// `kernel_parameters` has answered `parameters` for the handle, and the kernel that it stands
-  /// for now has been launched.
+  /// Whether the handle still names a kernel that has the last of these parameters in the same
+  /// place, and thus no fewer; for an empty list, one without parameters. Cheap. Requires:
+  /// `kernel_parameters` returned `parameters` for the handle, and the kernel that it names now has
+  /// been launched.
   virtual bool has_parameters(const void* function, const KernelParameters& parameters) = 0;
 
   // --- Graphs
@@ -241,20 +240,20 @@ class Driver {
   virtual void destroy_graph(GraphHandle graph) = 0;
   virtual void destroy_exec_graph(ExecGraphHandle graph) = 0;
   /// Steps that run in order, launched by `launch_graph`, destroyed by `destroy_exec_graph`.
-  /// Launches of one chain follow each other. Requires: a step; kernels of the context. Blocks: it
-  /// is slow, so that it belongs before anything is stopped.
+  /// Launches of one chain follow each other. Requires: at least one step; kernels of the context.
+  /// Blocks: it is slow, so call it before anything is stopped.
   virtual ExecGraphHandle make_chain(ContextHandle context, std::span<const ChainStep> steps) = 0;
-  /// Later launches do these instead; those that were made keep what they had. Requires: as many
-  /// steps of the same kinds, with the same operations on as many words. Throws: Error; if it is
-  /// not of the steps themselves, the chain may be of both until an update succeeds. Returns beside
-  /// a thread that frees memory behind stopped work.
+  /// Later launches perform these steps instead; earlier launches keep theirs. Requires: as many
+  /// steps of the same kinds, with the same operations on as many words. Throws: Error; unless it
+  /// is about the steps themselves, the chain may be a mixture of both until an update succeeds.
+  /// Does not wait for a thread that frees memory behind stopped work.
   virtual void update_chain(ExecGraphHandle chain, std::span<const ChainStep> steps) = 0;
-  /// Keeps a stream of the application from going on, in order with all that other threads enqueue
-  /// there, by what the chain does. A `batch` is not in order: driver 580 may run it beside a graph
-  /// that another thread launches at that moment, neither before it nor after. A launch of a graph
-  /// would end a capture that has begun on the stream; this becomes a node of it. Stands, as a
-  /// launch does, where a thread frees memory that waits for stopped work. Requires: a chain of one
-  /// step, which writes one word and then waits for another.
+  /// Stops a stream of the application by what the chain does, in order with all that other threads
+  /// enqueue there. A `batch` is not in order: driver 580 may run it concurrently with a graph that
+  /// another thread launches at that moment. A launch of a graph would end a capture that has begun
+  /// on the stream; this becomes a node of it. Blocks, as a launch does, while a thread frees
+  /// memory that waits for stopped work. Requires: a chain of one step, which writes one word and
+  /// then waits for another.
   virtual void stop(BoundStream stream, ExecGraphHandle chain) = 0;
 
   // --- Memory that does not move
@@ -266,8 +265,8 @@ class Driver {
   virtual void free_plain(ContextHandle context, Address begin) = 0;
 
   // --- For decorators
-  /// Work of the application stands from here on (+1), or goes on (-1): for decorators that check
-  /// what is called meanwhile. Drivers need not know.
+  /// Work of the application is stopped from here on (+1), or continues (-1): for decorators that
+  /// check which calls are made meanwhile. Drivers ignore it.
   virtual void note_stopped(int change) noexcept { static_cast<void>(change); }
 };
 

@@ -6,8 +6,8 @@
 
 namespace vma {
 
-/// The CUresult values that this code names, for layers that must not see cuda.h. `cuda_api.cpp`
-/// holds each against the header; the simulator throws the same codes under the same call names.
+/// The CUresult values that the runtime names, for layers that must not see cuda.h. `cuda_api.cpp`
+/// checks each against the header; the simulator throws the same codes under the same call names.
 enum NativeCode : int {
   native_success = 0,
   native_invalid_value = 1,
@@ -42,7 +42,7 @@ enum NativeCode : int {
 ErrorKind kind_of(int native) noexcept;
 /// "CUDA_ERROR_OUT_OF_MEMORY"; "CUDA_ERROR_(n)" for a code that is not listed above.
 std::string_view name_of(int native) noexcept;
-/// What every driver throws: `call` is the CUDA name, `detail` the values that it refused.
+/// What every driver throws: `call` is the CUDA name, `detail` the refused values.
 Error driver_error(int native, std::string_view call, std::string_view detail = {});
 
 }  // namespace vma

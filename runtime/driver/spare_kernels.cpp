@@ -58,7 +58,7 @@ KernelHandle SpareKernels::take(std::uint64_t context_id, const Clock& clock,
   {
     const MutexLock lock(mutex_);
     std::vector<KernelHandle>& kernels = kept_[context_id].kernels;
-    kernels.reserve(kept_max);  // So that to keep one cannot fail.
+    kernels.reserve(kept_max);  // So that keeping one cannot fail.
     if (!kernels.empty()) {
       const KernelHandle kernel = kernels.back();
       kernels.pop_back();
@@ -90,7 +90,7 @@ void SpareKernels::fill(std::uint64_t context_id, const Clock& clock,
   }
   const auto wanted = [this] {
     const MutexLock lock(mutex_);
-    return pauses_ == 0;  // The call that fills has its kernel, and waits for no pause.
+    return pauses_ == 0;  // The filling call has its kernel, and waits for no pause.
   };
   try {
     bool more = true;
@@ -99,7 +99,7 @@ void SpareKernels::fill(std::uint64_t context_id, const Clock& clock,
       const KernelHandle kernel = load_now(load);
       more = keep(context_id, kernel) && clock.now() - start <= quick;
     }
-  } catch (const std::exception&) {  // The next wait loads its own, and throws what is wrong.
+  } catch (const std::exception&) {  // The next wait loads its own kernel, and throws the error.
   }
   const MutexLock lock(mutex_);
   kept_[context_id].filling = false;

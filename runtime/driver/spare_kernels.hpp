@@ -13,32 +13,32 @@
 
 namespace vma {
 
-/// Kernels that were loaded ahead to be unloaded, once each, by id of their context. To load one
-/// waits for the context's work and may keep other threads from launching there until then; to
-/// unload one only waits.
+/// Kernels that were loaded in advance to be unloaded, once each, by id of their context. Loading
+/// one waits for the context's work and may block launches of other threads until then; unloading
+/// one only waits.
 ///
 /// So a load beside a stopped stream, or beside settling work that waits for one, returns only once
-/// these go on, and keeps the stops of other streams from being launched. Whoever stops streams has
-/// loads wait (`Pause`).
+/// these continue, and blocks launches that stop other streams. Code that stops streams makes loads
+/// wait (`Pause`).
 ///
 /// Thread-safe. The lock is not held while a kernel is loaded.
 class SpareKernels {
  public:
-  /// Kept of a context at most.
+  /// The most that are kept for a context.
   static constexpr std::size_t kept_max = 8;
   /// A load that takes longer has waited for work, or for a compiler.
   static constexpr TimePoint quick = std::chrono::milliseconds(1);
 
-  /// Loads wait, for a scope.
+  /// Makes loads wait, for a scope.
   class Pause {
    public:
-    /// Blocks: for loads that are under way, at most for `limit`.
+    /// Blocks: for loads in progress, at most for `limit`.
     Pause(SpareKernels& kernels, Clock& clock, std::chrono::nanoseconds limit);
     ~Pause();
     Pause(const Pause&) = delete;
     Pause& operator=(const Pause&) = delete;
 
-    /// False: a load goes on.
+    /// False: a load is still in progress.
     bool complete() const noexcept { return complete_; }
 
    private:
@@ -46,23 +46,24 @@ class SpareKernels {
     const bool complete_;
   };
 
-  /// Of the process, whose primary contexts outlive a driver: to unload them at its end would wait
-  /// for work of the program that may never end, so the next driver uses them up. Never destroyed.
+  /// The instance of the process, whose primary contexts outlive a driver: unloading at its end
+  /// would wait for work of the program that may never end, so the next driver uses the kernels.
+  /// Never destroyed.
   static SpareKernels& of_process();
 
-  /// A kernel of the context: a spare one, else one that is loaded now. Where that load was quick,
-  /// so that the context is at rest, more are loaded and kept, until one is slow or fails, or loads
-  /// are to wait. Throws: what the first load throws. Blocks: while loads are paused, for a load.
+  /// A kernel of the context: a spare one, or one that is loaded now. If that load was quick, so
+  /// that the context is idle, more are loaded and kept, until one is slow or fails, or loads have
+  /// to wait. Throws: what the first load throws. Blocks: while loads are paused, for a load.
   KernelHandle take(std::uint64_t context_id, const Clock& clock,
                     const std::function<KernelHandle()>& load);
-  /// For a context that may end before its kernels are used. Throws and blocks: likewise.
+  /// For a context that may end before its kernels are used. Throws and blocks: as `take`.
   KernelHandle take_unkept(const std::function<KernelHandle()>& load);
   std::size_t count(std::uint64_t context_id) const;
 
  private:
   struct Kept {
     std::vector<KernelHandle> kernels;
-    bool filling = false;  // By one thread, so that they do not become more than `kept_max`.
+    bool filling = false;  // By one thread, so that there are never more than `kept_max`.
   };
 
   KernelHandle load_now(const std::function<KernelHandle()>& load);

@@ -6,9 +6,9 @@
 
 namespace vma {
 
-/// What is wrong between the values of a machine file, each of which is right by itself: counts
-/// that do not go together, tables without a cell for each size, rates where there is no link.
-/// Requires: `check_schema` finds nothing wrong.
+/// Contradictions between the values of a machine file, each of which is valid by itself: counts
+/// that do not match, tables without a cell for each size, rates without a link. Requires:
+/// `check_schema` reports no problems.
 MachineProblems check_consistency(const boost::json::object& file);
 
 }  // namespace vma

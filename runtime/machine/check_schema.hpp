@@ -10,8 +10,8 @@
 
 namespace vma {
 
-/// What a machine file has, by paths, and what is wrong with its form: keys that `machine_keys` has
-/// not, keys that are missing, values of another type or out of bounds.
+/// The contents of a machine file, by paths, and its faults in form: unknown keys, missing keys,
+/// values of another type or out of bounds.
 struct SchemaCheck {
   std::set<std::string> paths;       ///< Of every key, and every object in a list.
   std::vector<std::string> numbers;  ///< Of keys with a number or a list of numbers, in order.

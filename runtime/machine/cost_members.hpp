@@ -15,14 +15,14 @@ struct CostMember {
   Value CostParameters::*member;
 };
 
-/// All of them, each in one of the three.
+/// All members, each in one of the three lists.
 std::span<const CostMember<CostTable>> cost_tables();
 /// The end of a key is its unit: "_us", "_us_per_mib", "_gb_s".
 std::span<const CostMember<double>> cost_numbers();
-/// Bytes, which a file has in MiB.
+/// Bytes, which a file gives in MiB.
 std::span<const CostMember<std::uint64_t>> cost_sizes();
 
-/// Copies what has this key. Requires: there is one.
+/// Copies the value with this key. Requires: the key exists.
 void copy_cost(std::string_view key, const CostParameters& from, CostParameters& to);
 
 }  // namespace vma

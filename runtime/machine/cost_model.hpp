@@ -7,18 +7,18 @@
 
 namespace vma {
 
-/// One access grant of one mapping, as far as its price depends on it.
+/// The circumstances of one access grant that its cost depends on.
 struct GrantSituation {
   Location at;
   std::uint64_t size_bytes = 0;
-  int gpus = 1;                  ///< That get access.
-  int cold_peers = 0;            ///< Of them, those that reach no other mapping of the owner's yet.
+  int gpus = 1;                  ///< Number of GPUs that get access.
+  int cold_peers = 0;            ///< Of them, those that reach no other mapping of the owner yet.
   bool fresh = false;            ///< The chunk's first grant.
   bool shown_elsewhere = false;  ///< Another mapping of the chunk has the same grants.
-  bool own_class_warm = false;   ///< Another mapping of its size class stands between these GPUs.
+  bool own_class_warm = false;   ///< These GPUs share another mapping of its size class.
 };
 
-/// What calls of a machine take, from its description. Pure and immutable.
+/// How long calls of a machine take, by its description. Pure and immutable.
 class CostModel {
  public:
   explicit CostModel(const MachineDescription& machine) : machine_(machine) {}
@@ -26,14 +26,14 @@ class CostModel {
   TimePoint create(Location at, std::uint64_t size_bytes) const;
   TimePoint release(Location at, std::uint64_t size_bytes) const;
   TimePoint grant(const GrantSituation& grant) const;
-  /// Of one mapping that `gpus` have access to.
+  /// For one mapping that `gpus` have access to.
   TimePoint unmap(Location at, std::uint64_t size_bytes, int gpus) const;
   /// A chunk's switch in a slot: unmap, map and the grant beside a keeper.
   TimePoint remap(Location from, Location to, std::uint64_t size_bytes, int gpus) const;
 
-  /// By copy engine, alone on its route. Between two host nodes it is a thread of the CPU.
+  /// By copy engine, alone on its route. Between two host nodes, a CPU thread copies.
   TimePoint copy(Location from, Location to, std::uint64_t size_bytes) const;
-  /// GB/s of the route, one way; 0 where there is none.
+  /// GB/s of the route, one way; 0 if there is none.
   double bandwidth(Location from, Location to) const;
 
   const CostParameters& parameters() const noexcept { return machine_.costs; }

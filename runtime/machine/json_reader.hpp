@@ -17,26 +17,26 @@
 
 namespace vma {
 
-/// A key of a JSON object that nobody knows.
+/// An unknown key of a JSON object.
 struct UnknownKey {
-  std::string problem;     ///< With its place, and the key that was probably meant.
-  std::string_view meant;  ///< Empty: none that is known and missing is near it.
+  std::string problem;     ///< With its location, and the key that was probably meant.
+  std::string_view meant;  ///< Empty: no known missing key is near it.
 };
 
-/// Reads the members of one JSON object and refuses what it does not know.
+/// Reads the members of one JSON object and refuses unknown ones.
 ///
 /// Every failure throws Error{invalid_argument} that names the file, the path of the key
-/// ("gpus[0].memory_mib") and, of a `JsonText`, its line. A reader borrows what it reads.
+/// ("gpus[0].memory_mib") and, for a `JsonText`, its line. A reader borrows what it reads.
 class JsonReader {
  public:
-  /// `call` is what its errors name as the call that refused.
+  /// `call` is the refusing call that its errors name.
   JsonReader(const boost::json::value& value, std::string file, std::string path,
              std::string call = "load_machine");
   /// The whole of a file.
   explicit JsonReader(const JsonText& text);
 
   bool has(std::string_view key) const;
-  /// Requires nothing: a key that is missing or of another type throws.
+  /// No requirements: a key that is missing or of another type throws.
   const boost::json::value& at(std::string_view key);
   const boost::json::array& list(std::string_view key);
   std::string text(std::string_view key);
@@ -54,7 +54,7 @@ class JsonReader {
   std::string where(std::string_view key) const;
   /// The keys that are not among `known`, instead of refusing the first one of them.
   std::vector<UnknownKey> unknown_keys(std::span<const std::string_view> known) const;
-  /// Refuses members that nobody asked for.
+  /// Refuses members that were not read.
   void finish() const;
   [[noreturn]] void refuse(std::string_view key, std::string_view reason) const;
   const std::string& file() const noexcept { return file_; }
@@ -65,7 +65,7 @@ class JsonReader {
   std::string place(std::string_view key) const;
 
   const boost::json::object* object_ = nullptr;
-  const JsonText* text_ = nullptr;  // Null: nobody knows the lines.
+  const JsonText* text_ = nullptr;  // Null: lines are unknown.
   std::string file_, path_, call_;
   std::set<std::string, std::less<>> asked_;
 };

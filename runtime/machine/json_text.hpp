@@ -15,7 +15,7 @@ namespace vma {
 class JsonText {
  public:
   /// Throws: Error{invalid_argument} of `call` that names the file, the line and the reason, also
-  /// for a key that stands twice in one object.
+  /// for a key that occurs twice in one object.
   JsonText(std::string text, std::string file, std::string call);
   /// Reads the file. Throws the same if it cannot be read.
   static JsonText load(const std::string& file, const std::string& call);
@@ -26,7 +26,7 @@ class JsonText {
   const std::string& call() const noexcept { return call_; }
   /// Where "gpus[0].memory_mib" stands, or the innermost of what encloses it that is there.
   std::size_t line(std::string_view path) const;
-  /// What stands there, as it is written: a reader of JSON may be an ulp off. Empty: nothing does.
+  /// The value there, as it is written: a reader of JSON may be an ulp off. Empty: there is none.
   std::string_view written(std::string_view path) const;
   /// The number that is written there, exactly; nothing if there is none.
   std::optional<double> number(std::string_view path) const;

@@ -7,9 +7,9 @@
 
 namespace vma {
 
-/// "same", "nvlink", "pcie" or "none", as files have it.
+/// As in files: "same", "nvlink", "pcie" or "none".
 std::string_view to_string(LinkKind kind);
-/// Nothing for other text.
+/// None for other text.
 std::optional<LinkKind> parse_link_kind(std::string_view text);
 
 }  // namespace vma

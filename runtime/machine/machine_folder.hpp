@@ -5,8 +5,8 @@
 
 namespace vma {
 
-/// The path of a machine file: `name` itself if it is a path, else NAME.json in one of the folders
-/// that `load_machine` searches, the one beside `referrer` (a path, may be empty) last.
+/// The path of a machine file: `name` itself if it is a path, otherwise NAME.json in one of the
+/// folders that `load_machine` searches, the one beside `referrer` (a path, may be empty) last.
 /// Throws: Error{invalid_argument} that lists the folders.
 std::string find_machine_file(const std::string& name, const std::string& referrer);
 

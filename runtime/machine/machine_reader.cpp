@@ -64,7 +64,7 @@ void read_gpus(const json::object& file, MachineDescription& machine) {
   }
 }
 
-/// Who reaches whom: without a matrix every pair does.
+/// Which GPUs reach each other: without a matrix every pair does.
 void read_reach(const json::object& file, MachineDescription& machine) {
   const json::value* rows = file.if_contains("reachable");
   if (rows == nullptr) return;

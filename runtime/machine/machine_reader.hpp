@@ -5,7 +5,7 @@
 
 namespace vma {
 
-/// What a machine file says. Requires: the document has no problems.
+/// Reads a machine file. Requires: the document has no problems.
 MachineDescription read_machine(const MachineDocument& document);
 
 }  // namespace vma

@@ -13,31 +13,31 @@ struct MachineKey {
     flag,
     integer,
     number,
-    integers,  ///< A list of them.
+    integers,  ///< A list of integers.
     numbers,
     rows,     ///< A list of lists of numbers.
     flags,    ///< A list of lists of flags.
-    object,   ///< Its members have rows of their own.
-    objects,  ///< A list of those.
+    object,   ///< Its members have their own rows.
+    objects,  ///< A list of objects.
     table,    ///< An object with the members of "costs.*".
-    costs,    ///< An object, or the name of the machine whose costs are the same.
+    costs,    ///< An object, or the name of the machine with the same costs.
     sources,  ///< See `MachineSources`.
   };
 
   std::string path;  ///< "gpus[].memory_mib"; members of each cost table are "costs.*.us".
   Form form = Form::text;
   bool required = false;
-  double least = 0, most = 0;  ///< Of a number, or of each in a list.
+  double least = 0, most = 0;  ///< For a number, or for each in a list.
   std::string unit;
 };
 
 /// Every key that a machine file may have, objects before their members.
 const std::vector<MachineKey>& machine_keys();
 
-/// Null: there is no such key.
+/// Null: the key is unknown.
 const MachineKey* find_machine_key(std::string_view path);
 
-/// Most GPUs and host nodes of a machine.
+/// Maximum number of GPUs and host nodes of a machine.
 constexpr int machine_gpus_max = 128;
 constexpr int machine_host_nodes_max = 64;
 

@@ -12,7 +12,7 @@
 
 namespace vma {
 
-/// How a number of a machine file came about: the first word of its source.
+/// How a number of a machine file was obtained: the first word of its source.
 enum class SourceKind { measured, datasheet, driver, estimate, made_up };
 std::string_view to_string(SourceKind kind);
 
@@ -21,23 +21,22 @@ struct NumberSource {
   std::string from;
 };
 
-/// A number of a machine file and where it is from.
+/// A number of a machine file and its source.
 struct SourcedNumber {
   std::string path;
   NumberSource source;
 };
 
-/// Where the numbers of a machine file are from: the member `sources`, an object from paths to
-/// "KIND: where from". A path stands for all that is in it; of several the longest counts. Machines
-/// whose name begins with "test-" may say "made up" instead, which stands for all they have.
+/// The sources of the numbers of a machine file: the member `sources`, an object from paths to
+/// "KIND: where from". A path covers everything in it; of several the longest applies. Machines
+/// whose name begins with "test-" may say "made up" instead, which covers everything.
 class MachineSources {
  public:
-  /// Reads `sources` of the file; what is wrong with it goes to `problems`. `paths` are those that
-  /// it may name.
+  /// Reads `sources` of the file; its faults go to `problems`. `paths` are those that it may name.
   static MachineSources read(const boost::json::value& file, const std::set<std::string>& paths,
                              MachineProblems& problems);
 
-  /// Null: nothing is said of it.
+  /// Null: no source is given.
   const NumberSource* of(std::string_view path) const;
 
  private:

@@ -6,9 +6,9 @@
 
 namespace vma {
 
-/// Where files that are installed beside the program or library may lie: ../share/vmart/NAME of it,
-/// or one folder further up (lib/<architecture>/). They need not be there. A build tree has links
-/// to the source tree there, so that nothing of either is known to what is installed.
+/// Where files installed beside the program or library may be: ../share/vmart/NAME, or one folder
+/// further up (lib/<architecture>/). They need not exist. A build tree has links to the source tree
+/// there, so installed files contain no path of either tree.
 std::vector<std::filesystem::path> shared_folders(const std::string& name);
 
 }  // namespace vma

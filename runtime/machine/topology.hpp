@@ -10,34 +10,34 @@
 
 namespace vma {
 
-/// What one runtime may use of a machine: its places, how large they are, and who can reach whom.
-/// Found once, by asking the driver; immutable after, so any thread may read it.
+/// What one runtime may use of a machine: its places, their sizes, and which GPUs reach which.
+/// Determined once by driver queries; immutable afterwards, so any thread may read it.
 class Topology {
  public:
-  /// `devices` are CUDA ordinals; empty takes all. Peer capability is asked for each ordered pair,
-  /// never assumed. Throws: Error{no_driver} without a device, {invalid_argument} for one that is
-  /// not there or twice there, {unsupported} for one without virtual memory management.
+  /// `devices` are CUDA ordinals; empty takes all. Peer access is queried for each ordered pair,
+  /// never assumed. Throws: Error{no_driver} without a device, {invalid_argument} for an unknown or
+  /// repeated one, {unsupported} for one without virtual memory management.
   static Topology discover(Driver& driver, std::span<const int> devices);
 
   /// GPUs first, then host nodes.
   const std::vector<Location>& locations() const noexcept { return locations_; }
   const std::vector<DeviceId>& devices() const noexcept { return devices_; }
   bool has(Location at) const noexcept;
-  /// Throws: Error{invalid_argument} that names `call` and lists the locations there are.
+  /// Throws: Error{invalid_argument} that names `call` and lists the existing locations.
   void require(Location at, const char* call) const;
 
   const DeviceInfo& info(DeviceId device) const { return infos_.at(device); }
   const LinkInfo& link(DeviceId from, DeviceId to) const { return links_.at({from, to}); }
-  /// [from][to], in the order of `devices`; `none` where a GPU does not reach the other.
+  /// [from][to], in the order of `devices`; `none` if a GPU does not reach the other.
   std::vector<std::vector<LinkKind>> link_kinds() const;
-  /// HBM of a GPU; 0 for host nodes, whose size the driver does not tell.
+  /// HBM of a GPU; 0 for host nodes, whose size the driver does not report.
   std::uint64_t memory_bytes(Location at) const;
 
   bool reaches(DeviceId from, Location at) const;
-  /// Everyone who can reach memory at `at`, with read and write access: what a chunk is granted.
+  /// All accessors that can reach memory at `at`, with read and write access: a chunk's grants.
   const std::vector<Accessor>& readers(Location at) const { return readers_.at(at); }
 
-  /// The allocation granularity that suits every location.
+  /// The allocation granularity that suits all locations.
   std::uint64_t granularity() const noexcept { return granularity_; }
 
  private:

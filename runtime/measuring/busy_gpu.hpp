@@ -14,21 +14,21 @@
 namespace vma {
 
 /// A GPU that reads its own memory on an attached stream from construction on, round after round: a
-/// thread launches so much and waits for it, as programs do. One owner; destruction waits for the
-/// round that runs.
+/// thread launches a batch of work and waits for it, as programs do. One owner; destruction waits
+/// for the current round.
 class BusyGpu {
  public:
   struct Work {
-    std::size_t bytes = 0;  ///< That each launch reads, several times.
-    /// Of so many launches as take this long, but of few: those of long rounds read more often.
-    /// Zero: of one.
+    std::size_t bytes = 0;  ///< Read by each launch, several times.
+    /// Duration of one round; long rounds read more often per launch instead of using many
+    /// launches. Zero: one launch.
     Time round{0};
   };
 
-  /// Requires: the runtime and the executor outlive it. Throws: Error, of kind unsupported where no
-  /// round takes so long. Blocks: for some launches, and some rounds that are long.
+  /// Requires: the runtime and the executor outlive it. Throws: Error, of kind unsupported if no
+  /// round takes that long. Blocks: for some launches, and some long rounds.
   BusyGpu(Runtime& runtime, Location gpu, const Work& work, Executor& executor);
-  ~BusyGpu();  // Gives back what it took; what cannot be given back is logged.
+  ~BusyGpu();  // Releases its resources; logs failures.
   BusyGpu(const BusyGpu&) = delete;
   BusyGpu& operator=(const BusyGpu&) = delete;
 

@@ -13,13 +13,13 @@
 
 namespace vma {
 
-/// Times the calls of the lives of chunks of several sizes, granted to one GPU, two, four and so
-/// on: where nothing stands between the GPUs, then beside keepers. One object a run, one thread.
-/// Takes a quarter of a GPU's memory and an eighth of a host node's at most.
+/// Times the calls in the lives of chunks of several sizes, granted to one GPU, two, four and so
+/// on: first without other mappings between the GPUs, then beside keepers. One object per run, one
+/// thread. Takes at most a quarter of a GPU's memory and an eighth of a host node's.
 class ChunkProbe {
  public:
-  /// Requires: nothing is mapped on any GPU, and contexts are open on all. `host_bytes` are the
-  /// memory of the first host node; `say` is told what is measured next.
+  /// Requires: nothing is mapped on any GPU, and all have open contexts. `host_bytes` is the memory
+  /// of the first host node; `say` is called with the next measurement.
   ChunkProbe(Driver& driver, std::uint64_t host_bytes, std::function<void(const std::string&)> say);
 
   /// Throws: Error{driver_gone}.
@@ -30,7 +30,7 @@ class ChunkProbe {
   using Life = std::array<double, steps>;  // Microseconds, by step.
   using Readers = std::vector<Accessor>;
 
-  /// The first `count` GPUs that reach memory at `at`, its own first.
+  /// The first `count` GPUs that reach memory at `at`, beginning with its own.
   Readers readers(Location at, std::size_t count) const;
   Life one_life(Location at, std::uint64_t bytes, const Readers& readers);
   /// Medians of several.
@@ -49,7 +49,7 @@ class ChunkProbe {
   const std::uint64_t host_bytes_;
   std::function<void(const std::string&)> say_;
   std::vector<std::uint64_t> sizes_;  // In HBM. Constant after construction.
-  std::vector<std::size_t> counts_;   // Of GPUs that take part. Likewise.
+  std::vector<std::size_t> counts_;   // Of participating GPUs. Constant after construction.
   std::list<ProbedChunk> keepers_;
 };
 

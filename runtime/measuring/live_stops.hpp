@@ -14,29 +14,29 @@ namespace vma {
 
 class BusyGpu;
 
-/// What live moves take, and how long they keep streams standing: on each route two chunks change
-/// places again and again while a thread for each GPU has it read its own memory on an attached
-/// stream, in rounds of launches that it waits for, as a program does. `Calibrator` stops nobody,
-/// and so leaves out what gates cost by themselves. Then the same between one GPU and the host
-/// beside rounds that are long, for whose end a gate waits: `LateStops`. One object a run.
+/// Durations of live moves, and how long they stop streams: on each route two chunks repeatedly
+/// swap places while a thread for each GPU has it read its own memory on an attached stream, in
+/// rounds of launches that it waits for, as a program does. `Calibrator` stops no streams, so it
+/// misses the cost of gates themselves. Then the same between one GPU and the host beside long
+/// rounds, for whose end a gate waits: `LateStops`. One object per run.
 class LiveStops {
  public:
-  /// Of the chunks that move, two sizes and one for late stops, and of what each GPU reads
+  /// Two sizes of the chunks that move and one for late stops, and the size that each GPU reads
   /// meanwhile.
   struct Sizes {
     std::size_t small_bytes = 0, large_bytes = 0, late_bytes = 0, read_bytes = 0;
   };
 
-  /// Requires: the runtime outlives it, and no stream of it is attached: all would stand too.
+  /// Requires: the runtime outlives it, and has no attached stream: all would be stopped too.
   LiveStops(Runtime& runtime, const Sizes& sizes);
-  /// Gives back what it took; what cannot be given back is logged.
+  /// Releases its resources; logs failures.
   ~LiveStops();
   LiveStops(const LiveStops&) = delete;
   LiveStops& operator=(const LiveStops&) = delete;
 
-  /// Replaces moves, stalls and late stops in `calibration`, and names the routes where it could
-  /// not. Requires: it is of this runtime's machine. Throws: Error{driver_gone}. Blocks: some
-  /// milliseconds a move, and as often as there are routes; two seconds for late stops.
+  /// Replaces moves, stalls and late stops in `calibration`, and names the routes that failed.
+  /// Requires: it belongs to this runtime's machine. Throws: Error{driver_gone}. Blocks: some
+  /// milliseconds per move and route; two seconds for late stops.
   void measure(Calibration& calibration);
 
  private:

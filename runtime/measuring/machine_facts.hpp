@@ -5,12 +5,12 @@
 
 namespace vma {
 
-/// What the driver says of the machine: all of a description but rates and costs, which are 0, and
-/// the memory of host nodes. Of a machine whose driver makes no host memory, one node stands for
-/// the host. Throws: Error{no_driver} where there is no GPU.
+/// What the driver reports about the machine: a description without rates, costs and the memory of
+/// host nodes, which are 0. If the driver does not allocate host memory, one node represents the
+/// host. Throws: Error{no_driver} without a GPU.
 MachineDescription machine_facts(Driver& driver);
 
-/// Memory of a host node, as the system that we run on says; 0 where it does not.
+/// Memory of a host node of this system; 0 if unknown.
 std::uint64_t system_node_bytes(int node);
 
 }  // namespace vma

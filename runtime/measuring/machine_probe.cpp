@@ -28,7 +28,7 @@ namespace {
 
 constexpr std::chrono::seconds calls_limit(15);
 constexpr std::chrono::seconds calibration_limit(15);
-constexpr const char* costs_from = "h200x2";  // What nobody measured is taken from its costs.
+constexpr const char* costs_from = "h200x2";  // Its costs replace those not measured.
 
 /// Four digits: more than two measurements have in common.
 double rounded(double value) {
@@ -245,7 +245,7 @@ double MachineProbe::rate(const std::string& path, double otherwise) {
   return std::max(rounded(median(measured ? rates.gb_s : rates.estimated)), 0.001);
 }
 
-/// Of a GPU, beside `peer_gb_s` one way; 0 where nobody knows.
+/// For a GPU, beside `peer_gb_s` one way; 0 if unknown.
 double MachineProbe::both_ways(double peer_gb_s) {
   if (both_ways_.empty()) return 0;
   const double gb_s = rounded(median(both_ways_) / 1e9);

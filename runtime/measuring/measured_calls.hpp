@@ -9,16 +9,16 @@
 
 namespace vma {
 
-/// What a machine's calls take, as far as it was measured: the other members of `costs` are
-/// nothing. One thread.
+/// Durations of a machine's calls, as far as measured: the other members of `costs` are unset. One
+/// thread.
 struct MeasuredCalls {
   CostParameters costs;
-  std::vector<std::string> keys;      ///< Of what was measured, as a machine file names it.
+  std::vector<std::string> keys;      ///< Keys of the measured ones, as in a machine file.
   std::vector<std::string> failures;  ///< What could not be measured, and why.
-  TimePoint deadline = never;         ///< What has not had its turn by then is left out.
+  TimePoint deadline = never;         ///< Measurements that have not begun by then are skipped.
 
   void took(const char* key);
-  /// Runs `body`; where it throws, `what` is named with the reason. Throws: Error{driver_gone}.
+  /// Runs `body`; if it throws, records `what` with the reason. Throws: Error{driver_gone}.
   void attempt(const std::string& what, const std::function<void()>& body);
   /// Throws: Error{busy} past the deadline.
   void require_time(const Clock& clock) const;

@@ -7,8 +7,8 @@
 
 namespace vma {
 
-/// Addresses with a chunk in them, call by call, so that each can be timed by itself. What was not
-/// given back is, in the end. Neither copied nor moved: a list of them is one of nodes.
+/// Addresses with a chunk in them, call by call, so that each call can be timed by itself. The
+/// destructor releases what is left. Neither copied nor moved: use a list with nodes.
 class ProbedChunk {
  public:
   explicit ProbedChunk(Driver& driver) : driver_(driver) {}

@@ -8,7 +8,7 @@
 
 namespace vma {
 
-/// Times calls on a stream of the first GPU, a kernel and copies. One object a run, one thread.
+/// Times calls on a stream of the first GPU, a kernel and copies. One object per run, one thread.
 class StreamProbe {
  public:
   /// Requires: `context` is of the first GPU, where nothing else runs.
@@ -21,9 +21,9 @@ class StreamProbe {
   void measure(MeasuredCalls& calls);
 
  private:
-  /// The median of several calls; `after` each, outside of its time.
+  /// The median of several calls; runs `after` after each, untimed.
   double each(const std::function<void()>& call, const std::function<void()>& after = {});
-  /// Of the whole copy, from the call until it has ended.
+  /// Duration of the whole copy, from the call until its end.
   double copy_us(Location from, Location to, std::uint64_t bytes);
   void settle();
 

@@ -6,9 +6,9 @@
 
 namespace vma {
 
-/// The mean of those that are at most three times the median: what many of them add up to, but for
-/// the few that something else held up, which a handful of samples says nothing of.
-/// Requires: there is one.
+/// The mean of the values that are at most three times the median: the typical cost, without the
+/// few outliers that something else delayed, for which a handful of samples is too few. Requires:
+/// not empty.
 Time usual_mean(std::vector<Time> times);
 
 }  // namespace vma

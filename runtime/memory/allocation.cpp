@@ -75,7 +75,7 @@ void Allocation::show_all(std::vector<Chunk>& chunks, const Topology& topology) 
 }
 
 Chunk Allocation::take_out(std::size_t slot) noexcept {
-  const MutexLock rights(access_mutex_);  // No grant of it is under way.
+  const MutexLock rights(access_mutex_);  // No grant of it is in progress.
   const MutexLock lock(slots_mutex_);
   if (slot >= slots_.size()) return Chunk();
   Slot& shown = slots_[slot];
@@ -90,7 +90,7 @@ Chunk Allocation::take_out(std::size_t slot) noexcept {
   return std::move(shown.chunk);
 }
 
-/// The memory of a slot that cannot be unmapped lives on there; nobody may use it again.
+/// The memory of a slot that cannot be unmapped lives on there; it is never used again.
 void Allocation::keep_behind(std::size_t slot, const char* reason) noexcept {
   reservation_.abandon();
   ledger_.leaked("{} bytes behind {:#x}: {}", geometry_.slot_bytes(slot),
@@ -187,7 +187,7 @@ void Allocation::restore(std::size_t slot, Chunk& chunk, const Topology& topolog
   std::rethrow_exception(failure);
 }
 
-/// Takes back a mapping that not everybody may use. False if the driver goes on refusing.
+/// Removes a mapping that not all readers may use. False if the driver keeps refusing.
 bool Allocation::hide_again(std::size_t slot) noexcept {
   constexpr int tries = 3;
   for (int attempt = 1; attempt <= tries; ++attempt) {
@@ -257,7 +257,7 @@ bool Allocation::at_one_place() const {
 }
 
 bool Allocation::reusable() const {
-  const MutexLock access_lock(access_mutex_);  // A grant may be under way.
+  const MutexLock access_lock(access_mutex_);  // A grant may be in progress.
   if (poisoned() || access_torn_ || read_only() || !at_one_place()) return false;
   const MutexLock lock(slots_mutex_);
   return !slots_.empty() &&
@@ -336,7 +336,8 @@ void Allocation::set_read_only(bool read_only, const Topology& topology) {
   if (error) std::rethrow_exception(error);
 }
 
-/// One grant a run of slots at one place. Goes on past what fails; returns the first error.
+/// One grant for each run of slots at one place. Continues after a failure; returns the first
+/// error.
 std::exception_ptr Allocation::grant_slots(const Topology& topology) noexcept {
   std::exception_ptr first_error;
   const auto usable_at = [this](std::size_t slot) -> const Chunk* {
@@ -356,7 +357,7 @@ std::exception_ptr Allocation::grant_slots(const Topology& topology) noexcept {
       }
     }
     if (run_bytes == 0) {
-      ++slot;  // It shows nothing that anybody may use.
+      ++slot;  // It shows nothing that can be used.
       continue;
     }
     try {

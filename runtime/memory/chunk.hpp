@@ -11,29 +11,28 @@
 namespace vma {
 
 /// Physical memory at one location: the unit that moves. Owns the driver's handle and a staging
-/// mapping, granted to every reader, that stays for the chunk's life: copies go through it,
-/// whatever the slots show; the slow first grant of a fresh handle happens here, off every move;
-/// and the bytes stay readable if a slot goes dark for good.
+/// mapping that is granted to every reader and lasts as long as the chunk. Copies go through the
+/// staging mapping, whatever the slots show; the slow first grant of a new handle happens here,
+/// outside any move; and the bytes stay readable if a slot goes dark for good.
 ///
-/// Move-only. Not thread-safe: whoever owns it (an Allocation, the ChunkCache, a Transaction)
-/// guards it.
+/// Move-only. Not thread-safe: its owner (an Allocation, the ChunkCache, a Transaction) guards it.
 class Chunk {
  public:
   Chunk() = default;
   /// Throws: Error{out_of_memory} if `at` is full. Blocks: in the driver, most for host memory.
-  /// Requires: the ledger has the bytes booked.
+  /// Requires: the bytes are booked in the ledger.
   Chunk(Driver& driver, Ledger& ledger, Location at, std::uint64_t size_bytes,
         std::span<const Accessor> readers);
   Chunk(Chunk&& other) noexcept { *this = std::move(other); }
   Chunk& operator=(Chunk&& other) noexcept;
-  /// As `release`.
+  /// Calls `release`.
   ~Chunk();
 
   /// Unmaps the staging mapping and releases the handle; the driver keeps the memory while a slot
-  /// shows it. Empty after. False if the driver refused some of it, which is counted as a leak, and
-  /// so are the bytes. Who has them booked unclaims them afterwards.
+  /// shows it. Empty afterwards. False if the driver refused any of it; that is counted as a leak,
+  /// including the bytes. The caller that booked the bytes unclaims them afterwards.
   bool release() noexcept;
-  /// Gives nothing back, ever; the caller counts it. Empty after.
+  /// Never gives anything back; the caller counts the leak. Empty afterwards.
   void abandon() noexcept;
 
   explicit operator bool() const noexcept { return !is_none(handle_); }
@@ -43,8 +42,8 @@ class Chunk {
   /// Where the bytes can be read and written, whether or not a slot shows them.
   Address staging() const noexcept { return staging_.begin(); }
 
-  /// Work that failed may still read or write the memory: it is never used again. Of the memory and
-  /// not of this name for it, so a const chunk can be marked.
+  /// Marks the memory as never to be used again, because failed work may still read or write it.
+  /// The mark belongs to the memory, not to this object, so a const chunk can be marked.
   void mark_busy() const noexcept { busy_ = true; }
   bool busy() const noexcept { return busy_; }
 

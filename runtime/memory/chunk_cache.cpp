@@ -21,7 +21,7 @@ void append(Rows& rows, const Key& key, Value&& value) {
   }
 }
 
-/// Whether one more can be put in without throwing.
+/// Whether one more element can be added without throwing.
 template <typename Value>
 bool make_space(std::vector<Value>& values) noexcept {
   try {

@@ -14,15 +14,15 @@
 
 namespace vma {
 
-/// Memory that nobody uses now, kept for reuse: chunks, and whole allocations that were freed with
-/// their slots still mapped, so that an equal one comes back without a driver call.
+/// Unused memory, kept for reuse: chunks, and whole allocations that were freed with their slots
+/// still mapped, so that an equal one can be allocated without a driver call.
 ///
-/// Holds up to a budget at each location. It calls no driver: what is over the budget is handed out
-/// as surplus, for somebody to destroy at a good moment. Only memory that is provably idle may be
-/// put in. Any thread.
+/// Holds up to a budget at each location. It makes no driver calls: what exceeds the budget is
+/// handed out as surplus, for the caller to destroy at a suitable time. Only memory that is
+/// provably idle may be put in. Any thread.
 class ChunkCache {
  public:
-  /// What was taken out to be given back to the driver, by destroying it.
+  /// Memory taken out of the cache; destroying it gives it back to the driver.
   struct Surplus {
     std::vector<Chunk> chunks;
     std::vector<std::shared_ptr<Allocation>> allocations;
@@ -32,34 +32,34 @@ class ChunkCache {
 
   ChunkCache(Ledger& ledger, std::uint64_t gpu_budget_bytes, std::uint64_t host_budget_bytes);
 
-  /// A chunk of just this size, or none. Booked as allocated from here on.
+  /// A chunk of exactly this size, or an empty one. Booked as allocated from here on.
   Chunk take(Location at, std::uint64_t size_bytes);
-  /// Requires: idle, booked as allocated. False, and it stays the caller's, if there is no memory
-  /// to keep track of it.
+  /// Requires: idle, booked as allocated. False if there is no memory to keep track of the chunk;
+  /// then the caller still owns it.
   bool put(Chunk&& chunk) noexcept;
 
-  /// A freed allocation of just this geometry, all of it at `at`, or null.
+  /// A freed allocation of exactly this geometry, entirely at `at`, or null.
   std::shared_ptr<Allocation> take_allocation(Location at, const Geometry& geometry);
-  /// Any freed allocation at `at` with a slot of this size, to be taken apart; null if there is
-  /// none.
+  /// Any freed allocation at `at` with a slot of this size, for the caller to take apart; null if
+  /// there is none.
   std::shared_ptr<Allocation> take_allocation_with(Location at, std::uint64_t slot_bytes);
-  /// Requires: reusable, booked as allocated. False as for `put`.
+  /// Requires: reusable, booked as allocated. Returns false as `put` does.
   bool put_allocation(Location at, const std::shared_ptr<Allocation>& allocation) noexcept;
 
   bool over_budget(Location at) const;
-  /// What lies over the budget at `at`: allocations before chunks, large before small, and the
-  /// oldest of a size first. This and the three below leave in the cache what there is no memory to
-  /// keep track of.
+  /// What exceeds the budget at `at`: allocations before chunks, large before small, and the oldest
+  /// of a size first. If there is no memory to keep track of an item, this call and the three below
+  /// leave it in the cache.
   Surplus take_surplus(Location at) noexcept;
-  /// Everything at `at`; the budget falls back to what the cache was opened with.
+  /// Everything at `at`; the budget returns to its initial value.
   Surplus take_all(Location at) noexcept;
-  /// Everything but the chunks of just this size.
+  /// Everything except the chunks of exactly this size.
   Surplus take_others(Location at, std::uint64_t size_bytes) noexcept;
-  /// No more than makes so much room: the smallest chunk that is as large, or several things that
-  /// are together.
+  /// No more than is needed for this much room: the smallest chunk that is large enough, or several
+  /// items that together are.
   Surplus take_room(Location at, std::uint64_t size_bytes) noexcept;
-  /// Raises the budget at `at` by that of so many chunks of a size, until the next `take_all`. What
-  /// was reserved of the same size before counts only where it was more.
+  /// Raises the budget at `at` by `count` chunks of this size, until the next `take_all`. An
+  /// earlier reservation of the same size is replaced if the new one is larger.
   void reserve_budget(Location at, std::uint64_t size_bytes, std::uint64_t count);
 
   std::uint64_t budget_bytes(Location at) const;

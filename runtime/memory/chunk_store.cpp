@@ -49,9 +49,9 @@ ChunkStore::~ChunkStore() = default;
 
 // --- Room
 
-/// Its capacity is no more than the machine has.
+/// With the capacity limited to the machine's memory.
 Ledger::Account ChunkStore::limited_account(Location at) const {
-  const std::uint64_t memory_bytes = topology_.memory_bytes(at);  // 0 where nobody knows.
+  const std::uint64_t memory_bytes = topology_.memory_bytes(at);  // 0 if unknown.
   Ledger::Account account = ledger_.account(at);
   if (memory_bytes > 0) account.capacity_bytes = std::min(account.capacity_bytes, memory_bytes);
   return account;
@@ -76,7 +76,7 @@ void ChunkStore::require_room(Location at, std::uint64_t size_bytes, const char*
 void ChunkStore::set_capacity(Location at, std::uint64_t size_bytes) {
   topology_.require(at, "vma::set_capacity");
   ledger_.open(at, size_bytes);
-  const auto over = [&] {  // What is cached goes when somebody wants the room.
+  const auto over = [&] {  // The cache is released only when the room is needed.
     const Ledger::Account account = ledger_.account(at);
     return account.copies_bytes > 0 && account.total() - account.cached_bytes > size_bytes;
   };
@@ -136,12 +136,12 @@ Chunk ChunkStore::create_or_make_room(Location at, std::uint64_t size_bytes, con
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::out_of_memory) throw;
   }
-  slow_calls_.run_here();  // Releases that wait for their turn.
+  slow_calls_.run_here();  // Releases that wait for the turn.
   release_in_turn(cache_.take_all(at));
   return create_in_place_of_copies(at, size_bytes, call);
 }
 
-/// Or one that was a copy. As many copies go as it takes.
+/// Creates a chunk, or reuses one that was a copy. Drops as many copies as needed.
 Chunk ChunkStore::create_in_place_of_copies(Location at, std::uint64_t size_bytes,
                                             const char* call) {
   while (true) {
@@ -171,8 +171,8 @@ void ChunkStore::keep_copy(const Allocation& allocation, std::size_t slot, std::
   retire(copies_.drop(allocation.begin(), slot));
   if (!copies_.put(allocation.begin(), slot, epoch, std::move(chunk)))
     return retire(std::move(chunk));
-  // Who allows writing counts the epoch first and drops the copies then, and so does who exports:
-  // one of the two sees this.
+  // A thread that allows writing raises the epoch first and drops the copies afterwards; so does an
+  // export. Either it sees this copy, or this check sees the change.
   if (allocation.writable_epoch() != epoch || allocation.exported)
     retire(copies_.drop(allocation.begin(), slot));
 }
@@ -195,7 +195,7 @@ void ChunkStore::retire(Chunk chunk) noexcept {
 }
 
 void ChunkStore::take_back(const std::shared_ptr<Allocation>& allocation) noexcept {
-  drop_copies(*allocation);  // Its addresses, and its epochs, may be another's from here on.
+  drop_copies(*allocation);  // Another allocation may get its addresses and epochs from here on.
   if (allocation->reusable()) {
     const Location at = allocation->home(0);
     if (cache_.put_allocation(at, allocation)) return keep_or_release(at);
@@ -227,7 +227,7 @@ void ChunkStore::keep_or_release(Location at) noexcept {
   if (!cache_.over_budget(at)) return;
   try {
     slow_calls_.post([this, at] { release_in_turn(cache_.take_surplus(at)); });
-  } catch (const std::exception& error) {  // The next one that is over the budget takes it along.
+  } catch (const std::exception& error) {  // The next surplus takes it along.
     log(LogLevel::warn, "cannot shrink the cache to its budget yet: {}", error.what());
   }
 }
@@ -271,7 +271,8 @@ void ChunkStore::make_ahead(Location at, std::uint64_t size_bytes) noexcept {
   }
 }
 
-/// Throws: std::bad_alloc where the cache has no memory to keep track of it; it is released then.
+/// Throws: std::bad_alloc if the cache has no memory to keep track of the chunk, which is then
+/// released.
 void ChunkStore::keep(Chunk chunk) {
   if (cache_.put(std::move(chunk))) return;
   release(std::move(chunk));
@@ -295,7 +296,7 @@ void ChunkStore::reserve(Location at, std::uint64_t size_bytes, std::uint64_t ch
   naming_mapping_limit("vma::reserve", [&] {
     for (std::uint64_t made = have; made < need; ++made) {
       const MutexLock lock(slow_calls_.turn());
-      slow_calls_.run_here();  // Releases that wait for their turn.
+      slow_calls_.run_here();  // Releases that wait for the turn.
       Chunk chunk = create_to_keep(at, wanted);
       cache_.reserve_budget(at, wanted, made + 1);
       keep(std::move(chunk));
@@ -303,7 +304,7 @@ void ChunkStore::reserve(Location at, std::uint64_t size_bytes, std::uint64_t ch
   });
 }
 
-/// In place of what the cache holds of other sizes where there is no room beside that.
+/// Evicts cached chunks of other sizes if there is no room otherwise.
 Chunk ChunkStore::create_to_keep(Location at, std::uint64_t size_bytes) {
   constexpr const char* call = "vma::reserve";
   try {
@@ -331,7 +332,7 @@ std::uint64_t ChunkStore::trim(Location at, Turn turn) {
   topology_.require(at, "vma::trim");
   if (turn == Turn::take) {
     const MutexLock lock(slow_calls_.turn());
-    slow_calls_.run_here();  // First, since what it makes ahead of need goes too.
+    slow_calls_.run_here();  // First, since what it puts into the cache is released too.
     return trim(at, Turn::held);
   }
   ChunkCache::Surplus surplus = cache_.take_all(at);

@@ -39,53 +39,52 @@ class ChunkStore {
   /// Requires: `stop`, if a call was ever posted to the slow-call queue.
   ~ChunkStore();
 
-  /// A chunk at `at`, from the cache or new. Throws: Error{out_of_memory} once the cache there is
-  /// empty, no clean copy lies there, and there is still no room.
-  /// `call` is what errors name.
+  /// A chunk at `at`, from the cache or new. Throws: Error{out_of_memory} once the cache and the
+  /// clean copies there are empty and there is still no room. `call` is named in errors.
   Chunk obtain(Location at, std::uint64_t size_bytes, Turn turn, const char* call = "vma::alloc");
-  /// From the cache or none; makes no driver call but to unmap a freed allocation's slots.
+  /// From the cache or none; its only driver calls unmap the slots of a freed allocation.
   Chunk obtain_cached(Location at, std::uint64_t size_bytes);
-  /// Refuses what cannot fit by the books, cache and all, before anything of it is made.
+  /// Refuses what cannot fit by the ledger, even without the cache, before allocating any of it.
   /// Throws: Error{out_of_memory}. Requires: the caller does not hold `slow_calls().turn()`.
   void require_room(Location at, std::uint64_t size_bytes, const char* call);
-  /// What can still be claimed at `at` by the books, cache and all; UINT64_MAX where nothing limits
-  /// it.
+  /// What can still be claimed at `at` by the ledger, counting the cache as free; UINT64_MAX if
+  /// there is no limit.
   std::uint64_t room_bytes(Location at) const;
-  /// Most that may be booked at `at` from now on; SIZE_MAX is no limit. Where more is, clean copies
-  /// go and nothing else is taken back. Throws: Error{invalid_argument}. Requires: the caller does
-  /// not hold `slow_calls().turn()`.
+  /// The most that may be booked at `at` from now on; SIZE_MAX means no limit. If more is booked,
+  /// clean copies are released and nothing else. Throws: Error{invalid_argument}. Requires: the
+  /// caller does not hold `slow_calls().turn()`.
   void set_capacity(Location at, std::uint64_t size_bytes);
-  /// Back to the cache; what is over its budget is released by the slow-call queue. A busy chunk is
-  /// kept aside, as by `quarantine`. Requires: booked as allocated; idle but for that.
+  /// Puts the chunk into the cache; the slow-call queue releases what exceeds the budget. A busy
+  /// chunk is quarantined. Requires: booked as allocated; idle unless marked busy.
   void retire(Chunk chunk) noexcept;
   /// A freed allocation: whole to the cache if it lies at one place, else chunk by chunk. Its clean
   /// copies go.
   void take_back(const std::shared_ptr<Allocation>& allocation) noexcept;
-  /// Back to the driver, at once. Requires: as `retire`; the caller does not hold
+  /// Gives the chunk back to the driver at once. Requires: as `retire`; the caller does not hold
   /// `slow_calls().turn()`.
   void dismiss(Chunk chunk) noexcept;
-  /// It stays as the slot's clean copy; back to the cache where nobody can keep track of it, or if
-  /// somebody may have written to the slot since `epoch`. Requires: as `retire`; the caller has the
-  /// allocation's move claim, and the chunk held the slot's bytes in this epoch, in which all of
-  /// the allocation was read-only.
+  /// Keeps the chunk as the slot's clean copy; retires it if there is no memory to keep track of
+  /// it, or if the slot may have been written to since `epoch`. Requires: as `retire`; the caller
+  /// has the allocation's move claim, and the chunk held the slot's bytes in this epoch, in which
+  /// all of the allocation was read-only.
   void keep_copy(const Allocation& allocation, std::size_t slot, std::uint64_t epoch,
                  Chunk chunk) noexcept;
-  /// The copy that the slot has at `at`, if it was clean in this epoch; booked as allocated from
-  /// here on.
+  /// The slot's copy at `at`, if it was clean in this epoch; booked as allocated from here on.
   Chunk take_copy(const Allocation& allocation, std::size_t slot, Location at,
                   std::uint64_t epoch) noexcept;
-  /// Those of the allocation go to the cache.
+  /// Moves all copies of the allocation to the cache.
   void drop_copies(const Allocation& allocation) noexcept;
-  /// Kept until the end, since work may still touch it; counted as a leak, with its bytes.
+  /// Keeps the chunk until the end, since work may still touch it; counts it and its bytes as a
+  /// leak.
   void quarantine(Chunk chunk, const char* reason) noexcept;
 
-  /// Makes room at the cost of what the cache holds of other sizes. Throws: Error{out_of_memory,
-  /// invalid_argument}; what was made by then stays.
+  /// Makes room, if needed by releasing cached chunks of other sizes. Throws: Error{out_of_memory,
+  /// invalid_argument}; the chunks created by then stay.
   void reserve(Location at, std::uint64_t size_bytes, std::uint64_t chunk_bytes);
-  /// The cache and the clean copies there go. Returns the bytes that were given back.
+  /// Releases the cache and the clean copies there. Returns the number of bytes released.
   std::uint64_t trim(Location at, Turn turn = Turn::take);
-  /// Of the same no more than makes so much room, if there is as much; the cache goes first.
-  /// Returns the bytes that were given back. Requires: the caller holds the turn for slow calls.
+  /// Releases no more than needed for this much room, if there is that much; the cache first.
+  /// Returns the number of bytes released. Requires: the caller holds the turn for slow calls.
   std::uint64_t give_room(Location at, std::uint64_t size_bytes) noexcept;
 
   Ledger& ledger() noexcept { return ledger_; }
@@ -114,7 +113,7 @@ class ChunkStore {
   Chunk create_to_keep(Location at, std::uint64_t size_bytes);
   void keep(Chunk chunk);
   void keep_or_release(Location at) noexcept;
-  // Requires: the caller holds the turn, and likewise below.
+  // Requires: the caller holds the turn; this holds for the functions below, too.
   void release_in_turn(ChunkCache::Surplus surplus) noexcept;
   void release(Chunk chunk) noexcept;
   Chunk create_in_place_of_copies(Location at, std::uint64_t size_bytes, const char* call);

@@ -13,47 +13,47 @@
 namespace vma {
 
 /// Chunks that moves have left behind: what a slot showed before its bytes went to HBM. Each is the
-/// slot's clean copy for as long as nobody may write to the slot, which its allocation's
-/// `writable_epoch` tells.
+/// slot's clean copy while the slot cannot be written to, which the `writable_epoch` of its
+/// allocation tells.
 ///
-/// Booked as `Ledger::Use::copies`: room that is there for the asking. It calls no driver; what is
-/// taken out is the caller's to use, keep or release, and booked as allocated. One copy a slot.
-/// Slots are named by the address of their allocation, so all of an allocation's are taken out
-/// before its addresses can be another's. Any thread.
+/// Booked as `Ledger::Use::copies`: room that can be reclaimed at any time. It makes no driver
+/// calls; what is taken out is the caller's to use, keep or release, and booked as allocated. One
+/// copy a slot. Slots are named by the address of their allocation, so all copies of an allocation
+/// are taken out before another allocation can get its addresses. Any thread.
 class CleanCopies {
  public:
-  /// Since the runtime was opened. What was kept lies here, is taken by a move, or was used or
-  /// dropped.
+  /// Totals since the runtime was opened. A copy that was kept is still here, or a move has taken
+  /// it, or it was used or dropped.
   struct Counts {
     std::uint64_t kept = 0;
     std::uint64_t used = 0;
-    std::uint64_t used_bytes = 0;  ///< That were not copied.
+    std::uint64_t used_bytes = 0;  ///< Bytes that need not be copied.
     std::uint64_t dropped = 0;
   };
 
   explicit CleanCopies(Ledger& ledger) : ledger_(ledger) {}
 
-  /// Requires: idle, booked as allocated; the slot has no copy. False, and it stays the caller's,
-  /// if there is no memory to keep track of it.
+  /// Requires: idle, booked as allocated; the slot has no copy. False if there is no memory to keep
+  /// track of the copy; then the caller still owns it.
   bool put(Address begin, std::size_t slot, std::uint64_t epoch, Chunk&& chunk) noexcept;
-  /// That of the slot, to take its place, if it lies at `at` and was left in this epoch.
+  /// The slot's copy, for a move to show it, if it is at `at` and was left in this epoch.
   Chunk take(Address begin, std::size_t slot, Location at, std::uint64_t epoch) noexcept;
   /// Whether `take` would find one.
   bool has(Address begin, std::size_t slot, Location at, std::uint64_t epoch) const noexcept;
-  /// That of the slot, wherever it lies, to be dropped.
+  /// The slot's copy at any place, for the caller to drop.
   Chunk drop(Address begin, std::size_t slot) noexcept;
-  /// Any of the allocation's, likewise; empty once it has none.
+  /// Any copy of the allocation, for the caller to drop; empty if it has none.
   Chunk drop_any(Address begin) noexcept;
-  /// The one at `at` that was kept first, likewise.
+  /// The oldest copy at `at`, for the caller to drop.
   Chunk drop_oldest(Location at) noexcept;
-  /// The same of just this size.
+  /// The oldest copy of exactly this size at `at`.
   Chunk drop_oldest(Location at, std::uint64_t size_bytes) noexcept;
 
-  /// One that was put in is the first of its promotion, and not one that a failed move brings back.
+  /// Counts a copy that was put in for the first time, not one that a failed move brings back.
   void note_kept() noexcept;
-  /// One that was taken shows in its slot now, with the bytes that it had.
+  /// Counts a copy that its slot shows again, with the bytes that it had.
   void note_used(std::uint64_t size_bytes) noexcept;
-  /// One that was taken is a chunk like any other now.
+  /// Counts a copy that is an ordinary chunk from now on.
   void note_dropped() noexcept;
 
   std::uint64_t bytes(Location at) const;
@@ -76,7 +76,7 @@ class CleanCopies {
   Chunk drop(Ages::const_iterator age) noexcept VMART_REQUIRES(mutex_);
 
   Ledger& ledger_;
-  std::atomic<std::size_t> count_{0};  // So that who has none pays for none.
+  std::atomic<std::size_t> count_{0};  // Makes the calls cheap while there are no copies.
   mutable Mutex mutex_;
   Copies copies_ VMART_GUARDED_BY(mutex_);
   Ages ages_ VMART_GUARDED_BY(mutex_);

@@ -14,41 +14,42 @@
 namespace vma {
 
 /// The contexts whose work may touch the runtime's memory: the active primary contexts of its GPUs,
-/// those of attached streams and the caller's current one. A context that is neither, current in
-/// other threads or in none, is not seen: README.md says so.
+/// those of attached streams and the caller's current one. Other contexts, current in other threads
+/// or in none, are not seen, as README.md documents.
 ///
-/// Any thread. Events are made before anything is stopped, because to create one in a context whose
-/// streams stand still may hang, and are kept.
+/// Any thread. Events are created before anything is stopped, because creating one in a context
+/// with stopped streams may hang, and they are kept for reuse.
 class ContextsInUse {
  public:
   ContextsInUse(Driver& driver, const Topology& topology, Ledger& ledger);
   ~ContextsInUse();
 
-  /// `named` tells of more contexts whose work may touch the memory, from now on. It must not call
-  /// back. Requires: no call is under way.
+  /// `named` returns more contexts whose work may touch the memory, from now on. It must not call
+  /// back. Requires: no call is in progress.
   void name_more(std::function<std::vector<ContextHandle>()> named) { named_ = std::move(named); }
 
-  /// Those in use now, without the runtime's own. Throws: what the driver throws.
+  /// The contexts in use now, without the runtime's own. Throws: what the driver throws.
   std::vector<ContextHandle> list();
   /// A context of the runtime's own: never listed.
   void exclude(ContextHandle own);
-  /// The context is about to be destroyed: its events go with it.
+  /// The context is about to be destroyed: its events are discarded.
   void forget(ContextHandle own) noexcept;
 
-  /// An event of the context for the caller's use; give it back.
+  /// An event of the context for the caller, who returns it with `give_back`.
   EventHandle take_event(ContextHandle context);
-  /// Kept for a context that lasts, a primary one or the runtime's own; others may go any time.
+  /// Keeps the event if its context lasts (a primary one or the runtime's own); others may be
+  /// destroyed at any time.
   void give_back(ContextHandle context, EventHandle event) noexcept;
 
-  /// Waits for all work submitted before in every context in use, as cudaFree does. No capture is
-  /// ended; launches of other threads may stand until then. Blocks without limit. Throws:
-  /// Error{driver_failure}: then the work may still run. A context that is broken runs nothing, so
-  /// it counts as drained.
+  /// Waits for all work submitted before in every context in use, as cudaFree does. Ends no
+  /// capture; launches of other threads may block until then. Blocks without limit. Throws:
+  /// Error{driver_failure}: then the work may still run. A broken context runs nothing, so it
+  /// counts as drained.
   void drain();
 
  private:
   void drain(ContextHandle context);
-  /// The last resort, where the device has no memory left to wait by. Ends captures.
+  /// The last resort if the device has no memory left for an event. Ends captures.
   void wait_for_mark(ContextHandle context);
   bool lasts(ContextHandle context) const VMART_REQUIRES(mutex_);
   /// None if it is not active.
@@ -66,7 +67,7 @@ class ContextsInUse {
   std::map<ContextHandle, std::vector<EventHandle>> events_ VMART_GUARDED_BY(mutex_);
 };
 
-/// Whether a driver code means that its context is broken for good, so that nothing of it runs.
+/// Whether a driver code means that its context is broken for good, so that none of its work runs.
 bool context_is_broken(int native) noexcept;
 
 }  // namespace vma

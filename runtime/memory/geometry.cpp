@@ -15,9 +15,9 @@ namespace {
 // grant costs ten times as much, so chunks stay well below.
 constexpr std::uint64_t chunk_granules_max = 128;
 constexpr std::uint64_t host_chunk_granules = 16;
-constexpr std::uint64_t slots_max = 1 << 22;  // Each takes some hundred bytes of ours.
+constexpr std::uint64_t slots_max = 1 << 22;  // Each takes about a hundred bytes of our memory.
 
-/// Few sizes, so that the cache hits: powers of two and half-way between, in granules.
+/// Few sizes, so that the cache hits: powers of two and the values half-way between, in granules.
 std::uint64_t size_class(std::uint64_t granules) {
   for (std::uint64_t step = 1;; step *= 2) {
     if (granules <= step) return step;
@@ -29,7 +29,7 @@ std::uint64_t chosen_granules(std::uint64_t granules, Location home) {
   const std::uint64_t limit =
       home.kind == Location::Kind::host ? host_chunk_granules : chunk_granules_max;
   if (granules <= limit) return size_class(granules);
-  // Four chunks or more, so that the copy of one runs beside the switch of another.
+  // Four chunks or more, so that copying one overlaps with switching another.
   std::uint64_t chunk = limit;
   while (chunk > 32 && granules < 4 * chunk) chunk /= 2;
   return chunk;

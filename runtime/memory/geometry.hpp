@@ -9,8 +9,8 @@
 namespace vma {
 
 /// How an allocation of `size_bytes` is cut on this machine. Small ones are one chunk of the next
-/// size class; from there 64 to 256 MiB by size, 32 MiB where the home is a host node, because host
-/// memory maps page by page (scaled with the granularity, 2 MiB on GPUs).
+/// size class; larger ones have chunks of 64 to 256 MiB by size, or 32 MiB if the home is a host
+/// node, because host memory maps page by page (scaled with the granularity, 2 MiB on GPUs).
 /// Throws: Error{invalid_argument}.
 Geometry plan_geometry(std::uint64_t size_bytes, std::uint64_t chunk_bytes, Location home,
                        std::uint64_t granule_bytes);

@@ -8,7 +8,7 @@
 
 namespace vma {
 
-/// A hook that runs on this thread, for as long as it lives. Takes the first after an id.
+/// A hook that runs on this thread, while the object lives. Takes the first hook after an id.
 class HookList::Call {
  public:
   Call(HookList& list, std::uint64_t after_id) : list_(list), outer_(innermost) {
@@ -24,7 +24,7 @@ class HookList::Call {
     const MutexLock lock(list_.mutex_);
     --entry_->running;
     list_.ended_.notify_all();
-    // What the hooks own goes with `remove`, if it waits, and never after it has returned.
+    // What the hooks own is released with `remove`, if it waits, and never after it has returned.
     if (entry_.use_count() > 1) entry_.reset();
   }
   Call(const Call&) = delete;
@@ -75,7 +75,7 @@ void HookList::remove(std::uint64_t id) {
   if (!Call::is_inside(*entry)) {
     ended_.wait(lock, [&] { return entry->running == 0; });
   }
-  lock.unlock();  // What the hooks own may be released here, and may come back to this list.
+  lock.unlock();  // What the hooks own may be released here, and may call back into this list.
 }
 
 void HookList::disable(std::uint64_t id) noexcept {

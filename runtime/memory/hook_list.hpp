@@ -12,30 +12,32 @@
 namespace vma {
 
 /// The hooks of one allocation, called around the move of each of its chunks in the order in which
-/// they were added. Any thread; no lock is held while a hook runs, so a hook may add and remove.
+/// they were added. Any thread; no lock is held while a hook runs, so hooks may add and remove
+/// hooks.
 class HookList {
  public:
   HookList() = default;
   HookList(const HookList&) = delete;
   HookList& operator=(const HookList&) = delete;
 
-  /// Returns what names them here; never used again.
+  /// Returns an id for `remove`; ids are never reused.
   std::uint64_t add(MoveHooks hooks);
-  /// On return they run no more. Blocks: while one of them runs on another thread; from inside one
-  /// of them it returns at once, and they end with that call. Nothing if there are none of that id.
+  /// After this returns, the hooks no longer run. Blocks: while one of them runs on another thread;
+  /// called from inside one of them, it returns at once, and they end with that call. Does nothing
+  /// if the id is unknown.
   void remove(std::uint64_t id);
-  /// As `remove`, but does not wait for one that runs: for the end of the process.
+  /// Like `remove`, but does not wait for a running hook: for process exit.
   void disable(std::uint64_t id) noexcept;
   bool empty() const;
-  /// Whether this thread is inside one of them.
+  /// Whether this thread is inside one of the hooks.
   bool runs_here() const noexcept;
   /// Whether this thread is inside a hook of any list.
   static bool any_runs_here() noexcept;
 
-  /// Runs each `before`. Throws: what the first of them throws, once those that came before it have
-  /// been told by `after` that the chunk has stayed.
+  /// Runs each `before`. Throws: what the first failing one throws, after telling those before it
+  /// through `after` that the chunk has stayed.
   void before(const MoveEvent& event);
-  /// Runs each `after`. What one throws is logged; returns how many threw.
+  /// Runs each `after`. Logs what they throw; returns how many threw.
   std::size_t after(const MoveEvent& event) noexcept;
 
  private:

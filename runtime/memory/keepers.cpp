@@ -36,7 +36,7 @@ void Keepers::warm_grant() {
   regrant(rights_);
 }
 
-/// Other rights each time, so that no driver can find that there is nothing to do.
+/// Toggles the rights each time, so that no driver can skip the call.
 void Keepers::regrant(std::span<Accessor> rights) {
   for (Accessor& right : rights) {
     right.access = right.access == Access::read ? Access::read_write : Access::read;

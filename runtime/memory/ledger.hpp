@@ -17,11 +17,11 @@
 
 namespace vma {
 
-/// Who holds how many bytes where, and what could not be given back. Any thread.
+/// How many bytes are in use where and for what, and what could not be given back. Any thread.
 class Ledger {
  public:
-  /// `copies` are clean copies of chunks. `leaked` bytes are nobody's any more, and still not the
-  /// driver's.
+  /// `copies` are clean copies of chunks. `leaked` bytes have no owner any more, but the driver has
+  /// not taken them back.
   enum class Use { allocated, cached, copies, own, leaked };
 
   struct Account {
@@ -36,35 +36,36 @@ class Ledger {
     std::uint64_t total() const {
       return allocated_bytes + cached_bytes + copies_bytes + own_bytes + leaked_bytes;
     }
-    /// What is given back as soon as somebody wants the room.
+    /// What is released as soon as the room is needed.
     std::uint64_t spare_bytes() const { return cached_bytes + copies_bytes; }
   };
 
-  /// `capacity_bytes` UINT64_MAX is no limit. Again at any time: where more is booked already,
-  /// nothing is taken back, and nothing more can be claimed until it is less.
+  /// `capacity_bytes` UINT64_MAX means no limit. May be called again at any time: if more is
+  /// already booked, nothing is taken back, and nothing more can be claimed until usage falls below
+  /// the limit.
   void open(Location at, std::uint64_t capacity_bytes);
-  /// Books bytes that are about to be created. False, and nothing booked, if they exceed the
-  /// capacity.
+  /// Books bytes that are about to be created. False if they exceed the capacity; then nothing is
+  /// booked.
   bool claim(Location at, std::uint64_t size_bytes, Use use);
   void unclaim(Location at, std::uint64_t size_bytes, Use use);
   void shift(Location at, std::uint64_t size_bytes, Use from, Use to);
-  /// Books bytes that their owner is about to unclaim, though the driver has not taken them back.
+  /// Books bytes that their owner is about to unclaim, though the driver still has them.
   void leak_bytes(Location at, std::uint64_t size_bytes) noexcept;
   Account account(Location at) const;
 
-  /// I5: counts and logs what the driver would not take back. `what` names it and the reason.
+  /// I5: counts and logs what the driver refused to take back. `what` names it and the reason.
   void leaked(std::string_view what) noexcept;
-  /// The same, where there may be no memory for the words.
+  /// Like `leaked` above, for when there may be no memory for the message.
   template <typename... Args>
   void leaked(fmt::format_string<Args...> format, Args&&... args) noexcept
     requires(sizeof...(Args) > 0);
   /// Gives something back to the driver; a refusal is counted as a leak of `what`. Returns whether
-  /// it went.
+  /// it succeeded.
   template <typename Body>
   bool undo(std::string_view what, Body&& body) noexcept;
 
   std::uint64_t leaks() const { return leaks_->load(); }
-  /// The same count; outlives the ledger, for what is given back last.
+  /// The leak count; outlives the ledger, for what is given back last.
   std::shared_ptr<const std::atomic<std::uint64_t>> leak_count() const { return leaks_; }
 
  private:
@@ -83,7 +84,7 @@ void Ledger::leaked(fmt::format_string<Args...> format, Args&&... args) noexcept
   std::string what;
   try {
     what = fmt::format(format, std::forward<Args>(args)...);
-  } catch (const std::exception&) {  // It is counted all the same.
+  } catch (const std::exception&) {  // The leak is counted all the same.
   }
   leaked(std::string_view(what));
 }

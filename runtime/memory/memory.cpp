@@ -15,17 +15,17 @@
 namespace vma {
 namespace {
 
-/// What `free_async` has to give back.
+/// What `free_async` gives back later.
 struct PendingFree {
   std::shared_ptr<Allocation> allocation;
   EventHandle event{};
   BoundStream stream;
   std::atomic<bool> unregistered{false};
-  MoveClaim claim{};  // Nobody moves it any more.
+  MoveClaim claim{};  // Keeps moves away.
   bool warned = false;
 };
 
-/// A capture that began and ended while the event was recorded has taken the event.
+/// Records again if a capture that began and ended meanwhile has taken the event.
 void record_again(Driver& driver, const PendingFree& pending) noexcept {
   try {
     if (!driver.is_capturing(pending.stream)) driver.record(pending.event, pending.stream);
@@ -35,8 +35,8 @@ void record_again(Driver& driver, const PendingFree& pending) noexcept {
   }
 }
 
-/// Whether the work has ended that the stream had when the memory was freed. An error of the event
-/// says so only where its context is broken or gone; after any other one it is asked again later.
+/// Whether the work that the stream had at the free has ended. An error of the event proves this
+/// only if its context is broken or destroyed; after any other error the query is repeated later.
 bool work_has_ended(Driver& driver, PendingFree& pending) noexcept {
   try {
     return driver.query_event(pending.event);
@@ -46,7 +46,7 @@ bool work_has_ended(Driver& driver, PendingFree& pending) noexcept {
     if (error.native() == native_captured_event) record_again(driver, pending);
     return context_is_broken(error.native()) || error.native() == native_invalid_context ||
            error.native() == native_invalid_handle;
-  } catch (const std::exception&) {  // For an error of its own.
+  } catch (const std::exception&) {  // The exception may come from formatting.
     return false;
   }
 }
@@ -84,7 +84,8 @@ std::shared_ptr<Allocation> Memory::alloc(std::uint64_t size_bytes, Location at,
   if (const std::shared_ptr<Allocation> freed = chunks_.cache().take_allocation(at, geometry)) {
     std::shared_ptr<Allocation> allocation;
     try {
-      // Another object around the same memory: who still holds the freed one must not meet this.
+      // A new object around the same memory, so that holders of the freed one cannot confuse the
+      // two.
       allocation = std::make_shared<Allocation>(std::move(*freed));
     } catch (...) {
       chunks_.take_back(freed);
@@ -115,8 +116,8 @@ std::shared_ptr<Allocation> Memory::alloc(const Geometry& geometry, std::span<co
                               [&] { return enter(build(geometry, homes), options, terms); });
 }
 
-/// Fills it, then makes it known: from there on it is found by its address, and moved by whoever
-/// looks through all allocations. It goes back if any of that fails.
+/// Fills the allocation, then registers it: from there on it is found by its address and by threads
+/// that walk all allocations. If any of that fails, the memory is given back.
 std::shared_ptr<Allocation> Memory::enter(std::shared_ptr<Allocation> allocation,
                                           const AllocOptions& options, const AllocTerms& terms) {
   try {
@@ -126,7 +127,7 @@ std::shared_ptr<Allocation> Memory::enter(std::shared_ptr<Allocation> allocation
     for (std::size_t slot = 0; slot < allocation->geometry().slots; ++slot) {
       allocation->note_wanted(slot, terms.wanted.value_or(allocation->home(slot)));
     }
-    if (terms.fill) terms.fill(*allocation);  // Last of what nobody else may see unfinished.
+    if (terms.fill) terms.fill(*allocation);  // The last step that other threads must not see.
     allocation->placed_at = driver_.clock().now();
     registry_.insert(allocation->begin(), allocation->size_bytes(),
                      allocation->geometry().chunk_bytes, allocation);
@@ -148,7 +149,7 @@ std::shared_ptr<Allocation> Memory::build(const Geometry& geometry,
     try {
       allocation->show_all(chunks, topology_);
     } catch (const Error& error) {
-      // Page tables need memory too: give up what is held back for them and try once more.
+      // Page tables need memory too: release what is held back for them and retry once.
       const bool whole = chunks.size() == geometry.slots;
       if (error.kind() != ErrorKind::out_of_memory || !whole || !chunks_.keepers().give_up_spares())
         throw;
@@ -161,8 +162,8 @@ std::shared_ptr<Allocation> Memory::build(const Geometry& geometry,
   }
 }
 
-/// One a slot, each at its home. Who makes room is asked with no turn held: only what was had
-/// already stays ours meanwhile.
+/// One chunk a slot, each at its home. The presser is called without the turn: meanwhile only the
+/// chunks already obtained are kept.
 std::vector<Chunk> Memory::obtain_all(const Geometry& geometry, std::span<const Location> homes) {
   MemoryPressure::Want want(pressure_);
   const auto ask = [&](Location at, std::uint64_t size_bytes) {
@@ -196,7 +197,7 @@ std::vector<Chunk> Memory::obtain_all(const Geometry& geometry, std::span<const 
   return chunks;
 }
 
-/// The largest allocations at a place where there is no room, for whoever has to decide what goes.
+/// Adds the largest allocations at a full place to the error, to help decide what to free.
 Error Memory::with_holders(const Error& error, Location at) const {
   constexpr std::size_t holders_max = 5;
   struct Holder {
@@ -258,7 +259,7 @@ std::shared_ptr<Allocation> Memory::claim_for_free(Address begin, const char* ca
                 fmt::format("{:#x} is already being freed", to_integer(begin)));
   }
   try {
-    refuse_pinned();  // Once more: who pins does so first, and looks for `being_freed` then.
+    refuse_pinned();  // Check again: a pin is counted first and looks for `being_freed` afterwards.
   } catch (...) {
     allocation->being_freed = false;
     throw;
@@ -274,9 +275,9 @@ void Memory::unregister(Address begin) noexcept {
 
 void Memory::free(Address begin) {
   const std::shared_ptr<Allocation> allocation = claim_for_free(begin, "vma::free");
-  const MoveClaim claim = MoveClaim::take(allocation);  // A move of it ends first.
-  // What began before has ended then, and what comes later sees `being_freed`. Not held for the
-  // wait below: scopes and hooks may end meanwhile, perhaps on the thread that the work waits for.
+  const MoveClaim claim = MoveClaim::take(allocation);  // Waits for a running move to end.
+  // After this, earlier calls have ended, and later ones see `being_freed`. Not held for the wait
+  // below: scopes and hooks may end meanwhile, perhaps on the thread that the work waits for.
   { const MutexLock lock(allocation->operations()); }
   try {
     contexts_.drain();
@@ -306,7 +307,8 @@ void Memory::free_async(Address begin, BoundStream stream) {
     refuse_capture();
     pending->event = contexts_.take_event(stream.context);
     driver_.record(pending->event, stream);
-    // A capture that began in between has taken the event, and would end if anybody asked for it.
+    // A capture that began in between has taken the event, and querying it would invalidate the
+    // capture.
     refuse_capture();
     chunks_.slow_calls().post_when(ready, [this, pending] {
       contexts_.give_back(pending->stream.context, pending->event);

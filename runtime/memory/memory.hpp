@@ -23,10 +23,10 @@
 
 namespace vma {
 
-/// What the runtime itself asks of an allocation, besides what its users can.
+/// What the runtime itself asks of an allocation, beyond what its users can.
 struct AllocTerms {
-  /// Called with the allocation before anybody else can find, move or free it. If it throws, the
-  /// memory goes back, and `alloc` throws the same.
+  /// Called with the allocation before any other thread can find, move or free it. If it throws,
+  /// the memory is released, and `alloc` rethrows.
   std::function<void(const Allocation&)> fill{};
   /// Where the program wants it, if the runtime chose another place.
   std::optional<Location> wanted{};
@@ -42,37 +42,38 @@ class Memory {
   ~Memory();
 
   /// Throws: Error{out_of_memory, invalid_argument, driver_failure}; then nothing has changed.
-  /// Blocks: for the presser, where there is no room. Requires: the caller holds no lock.
+  /// Blocks: for the presser, if there is no room. Requires: the caller holds no lock.
   std::shared_ptr<Allocation> alloc(std::uint64_t size_bytes, Location at,
                                     const AllocOptions& options, const AllocTerms& terms = {});
-  /// The same with a home for each slot. Requires: `geometry` is one of `plan_geometry`'s; the
-  /// options' chunk size says nothing. Throws: Error{invalid_argument} for another number of homes.
+  /// Allocates with a home for each slot. Requires: `geometry` comes from `plan_geometry`; the
+  /// chunk size in the options is ignored. Throws: Error{invalid_argument} if the number of homes
+  /// is wrong.
   std::shared_ptr<Allocation> alloc(const Geometry& geometry, std::span<const Location> homes,
                                     const AllocOptions& options, const AllocTerms& terms = {});
   /// Waits for the work before it, then takes the memory back. `begin` is an allocation's start.
-  /// Who asks for it meanwhile is told that it is being freed, though the wait may yet fail.
+  /// Calls on it meanwhile report that it is being freed, though the wait may yet fail.
   void free(Address begin);
-  /// `told` hears where each allocation began that is freed from now on, before its addresses can
-  /// be another's. It must not throw. Requires: no call is under way.
+  /// From now on `told` is called with the start of each freed allocation, before another
+  /// allocation can get its addresses. It must not throw. Requires: no call is in progress.
   void tell_freed(std::function<void(Address)> told) { told_freed_ = std::move(told); }
-  /// One at a time; null is nobody. Blocks: while the former is told something.
+  /// One watcher at a time; null removes it. Blocks: while the former watcher is being called.
   void watch(MemoryWatcher* watcher);
   /// Tells the watcher. Requires: the caller holds no lock.
   void tell_changed(const Allocation& allocation) noexcept;
-  /// One at a time; an empty one is nobody. Blocks: while the former makes room.
+  /// One presser at a time; an empty one removes it. Blocks: while the former makes room.
   void on_pressure(MemoryPressure::Presser presser) { pressure_.set(std::move(presser)); }
-  /// The same once `stream` has done what is now enqueued on it. Does not wait.
+  /// Frees once `stream` has done what is now enqueued on it. Does not wait.
   void free_async(Address begin, BoundStream stream);
 
-  /// The allocation that starts at the address, for the call `call`. Throws:
+  /// The allocation that starts at the address; `call` names the caller in errors. Throws:
   /// Error{unknown_pointer}.
   std::shared_ptr<Allocation> require(const void* pointer, const char* call) const;
-  /// The allocation around the address, likewise.
+  /// The allocation around the address, otherwise like `require`.
   std::shared_ptr<Allocation> require_around(const void* pointer, const char* call) const;
 
-  /// Returns what `body` does; while it throws Error{out_of_memory} and `ask(at, size_bytes)` says
-  /// so, it is tried once more. Throws: what `body` does, an Error{out_of_memory} with who holds
-  /// what at `at`.
+  /// Returns what `body` does; while it throws Error{out_of_memory} and `ask(at, size_bytes)` is
+  /// true, retries it. Throws: what `body` throws; an Error{out_of_memory} then lists what uses the
+  /// memory at `at`.
   template <typename Ask, typename Body>
   auto with_room(Ask&& ask, Location at, std::uint64_t size_bytes, Body&& body);
 
@@ -85,11 +86,11 @@ class Memory {
   const Registry& registry() const noexcept { return registry_; }
   ContextsInUse& contexts() noexcept { return contexts_; }
 
-  /// What the ledger has booked is what allocations, cache and the runtime's own chunks hold.
-  /// Requires: no call is under way.
+  /// Checks that the ledger has booked what allocations, cache and the runtime's own chunks hold.
+  /// Requires: no call is in progress.
   void check_invariants();
-  /// Gives everything back, users' memory too, or counts it as leaked (I5). Further calls are not
-  /// allowed.
+  /// Gives everything back, including users' memory, or counts it as leaked (I5). No further calls
+  /// are allowed.
   void shut_down() noexcept;
 
  private:

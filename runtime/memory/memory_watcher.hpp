@@ -8,19 +8,19 @@ namespace vma {
 
 class Allocation;
 
-/// Who follows which allocations there are: the layers above, by `Memory::watch`. Called on the
-/// thread that makes, frees or changes one, with no lock of the memory held; a move claim of the
-/// allocation may be. Must not throw, nor wait for a move.
+/// Follows which allocations exist, for the layers above; set by `Memory::watch`. Called on the
+/// thread that makes, frees or changes one, without a lock of the memory; that thread may have a
+/// move claim of the allocation. Must not throw, nor wait for a move.
 class MemoryWatcher {
  public:
   virtual ~MemoryWatcher() = default;
-  /// It is registered; its pointer has not been given to anybody yet.
+  /// The allocation is registered; its pointer has not been returned to any caller yet.
   virtual void made(const std::shared_ptr<Allocation>& allocation) noexcept = 0;
-  /// It is about to be forgotten; its addresses cannot be another's before this returns. What
-  /// lives when the runtime shuts down is not told.
+  /// The allocation is about to be forgotten; no other can get its addresses before this returns.
+  /// Not called for what still exists when the runtime shuts down.
   virtual void freed(Address begin) noexcept = 0;
-  /// What keeps it where it is, or what may be done with it, is another than before: a pin, a view,
-  /// an export, a hook, a read-only scope.
+  /// What keeps it in place, or what may be done with it, has changed: a pin, a view, an export, a
+  /// hook, a read-only scope.
   virtual void changed(const Allocation&) noexcept {}
 };
 

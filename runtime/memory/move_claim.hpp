@@ -6,16 +6,16 @@ namespace vma {
 
 class Allocation;
 
-/// The right to move chunks of an allocation, or to free it; one at a time has it, from its first
-/// chunk to its last. Keeps the allocation alive. Movable; empty once moved from.
+/// The right to move chunks of an allocation, or to free it; one thread at a time has it, from the
+/// first chunk to the last. Keeps the allocation alive. Movable; empty once moved from.
 ///
-/// Taken before `operations()`, never while that is held. Who has taken it looks at `being_freed`.
+/// Taken before `operations()`, never while that is held. Check `being_freed` after taking it.
 class MoveClaim {
  public:
   MoveClaim() = default;
-  /// Blocks: until nobody else has it.
+  /// Blocks: while another thread has it.
   static MoveClaim take(std::shared_ptr<Allocation> allocation);
-  /// Empty if somebody else has it.
+  /// Empty if another thread has it.
   static MoveClaim try_take(std::shared_ptr<Allocation> allocation);
   MoveClaim(MoveClaim&& other) noexcept = default;
   MoveClaim& operator=(MoveClaim&& other) noexcept;

@@ -20,7 +20,8 @@ bool MemoryPressure::Want::ask(Location at, std::uint64_t size_bytes) {
   if (until_ == never) {
     until_ = now + pressure_.limit_;
   } else {
-    // The last answer promised more than came: whoever only says yes shall not keep us spinning.
+    // The last answer promised more room than there is: a presser that always says yes must not
+    // keep this thread spinning.
     pressure_.nap_until(std::min(until_, now + pause));
   }
   if (pressure_.clock_.now() >= until_) return false;

@@ -11,27 +11,26 @@
 
 namespace vma {
 
-/// Who is asked to make room at a place that is full, before a call ends in `out_of_memory`. Any
-/// thread.
+/// Asks a presser to make room at a full place before a call ends in `out_of_memory`. Any thread.
 class MemoryPressure {
  public:
-  /// Asked for what is lacking at `at`: makes room by `until` if it can, and says whether another
-  /// try is worth it. Runs on the thread that wants the memory, with no lock and no turn held but
-  /// the move claim and `operations()` of the allocation that moves, if one does. What it throws is
-  /// logged and means no.
+  /// Called with the number of bytes lacking at `at`: makes room by `until` if it can, and returns
+  /// whether to retry. Runs on the thread that needs the memory, with no lock and no turn held
+  /// except the move claim and `operations()` of the allocation that moves, if one does. An
+  /// exception is logged and counts as false.
   using Presser = std::function<bool(Location at, std::uint64_t size_bytes, TimePoint until)>;
 
-  /// `limit` bounds what one call waits for room; zero asks nobody.
+  /// `limit` bounds how long one call waits for room; zero never asks the presser.
   MemoryPressure(Clock& clock, std::chrono::nanoseconds limit) : clock_(clock), limit_(limit) {}
 
-  /// An empty one is nobody. Blocks: while the former runs.
+  /// An empty presser removes it. Blocks: while the former runs.
   void set(Presser presser);
 
-  /// One call's want of room: its limit begins with its first question. One thread.
+  /// One call's need for room: its time limit starts with its first `ask`. One thread.
   class Want {
    public:
     explicit Want(MemoryPressure& pressure) : pressure_(pressure) {}
-    /// Whether to try once more. Blocks: for the presser, within the limit.
+    /// Whether to retry. Blocks: for the presser, within the limit.
     bool ask(Location at, std::uint64_t size_bytes);
 
    private:

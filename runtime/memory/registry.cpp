@@ -12,7 +12,7 @@
 namespace vma {
 namespace {
 
-/// Zero pages that cost memory only where they are written.
+/// Zero pages that take memory only once written.
 void* map_lazily(std::size_t size_bytes) {
   void* pages = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -51,7 +51,7 @@ Registry::Cell& Registry::cell_for(std::uint32_t number) {
   return block.load(std::memory_order_relaxed)[place.index];
 }
 
-/// Each store after the first shows the odd version to who sees it.
+/// A reader that sees any store after the first also sees the odd version.
 void Registry::Cell::write(const Bounds& bounds) noexcept {
   const std::uint64_t now = version.load(std::memory_order_relaxed);
   version.store(now + 1, std::memory_order_relaxed);
@@ -65,7 +65,7 @@ Registry::Leaf* Registry::leaf_for(std::uint64_t granule) {
   std::atomic<Leaf*>& leaf = leaves_[granule >> leaf_bits];
   Leaf* entries = leaf.load(std::memory_order_relaxed);
   if (entries == nullptr) {
-    leaves_made_.reserve(leaves_made_.size() + 1);  // What may fail comes first.
+    leaves_made_.reserve(leaves_made_.size() + 1);  // Steps that may fail come first.
     entries = static_cast<Leaf*>(map_lazily(sizeof(Leaf) << leaf_bits));
     leaves_made_.push_back(entries);
     leaf.store(entries, std::memory_order_release);
@@ -93,7 +93,7 @@ AllocationId Registry::insert(Address begin, std::uint64_t size_bytes, std::uint
   const std::uint64_t first = to_integer(begin) >> granule_shift_;
   for (std::uint64_t granule = 0; granule <= (size_bytes - 1) >> granule_shift_;
        granule += leaf_mask + 1) {
-    leaf_for(first + granule);  // What may fail comes first.
+    leaf_for(first + granule);  // Steps that may fail come first.
   }
   leaf_for((to_integer(begin + size_bytes) - 1) >> granule_shift_);
   if (free_ids_.empty()) {

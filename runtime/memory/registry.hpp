@@ -14,14 +14,14 @@
 
 namespace vma {
 
-/// Names an allocation while it is registered; a number is used again later.
+/// Names an allocation while it is registered; ids are reused later.
 enum class AllocationId : std::uint32_t {};
 
-/// Answers any address with its allocation and slot: a table by granule in two levels, so that a
-/// look-up is two loads and takes no lock, however many allocations there are.
+/// Maps any address to its allocation and slot: a table by granule in two levels, so that a look-up
+/// is two loads without a lock, however many allocations there are.
 ///
-/// `find` may run beside everything. What it answers may be gone a moment later; `hold` answers
-/// with something that stays.
+/// `find` may run concurrently with everything. Its answer may be out of date a moment later;
+/// `hold` returns a reference that keeps the allocation alive.
 class Registry {
  public:
   struct Found {
@@ -36,14 +36,14 @@ class Registry {
   Registry(const Registry&) = delete;
   Registry& operator=(const Registry&) = delete;
 
-  /// Requires: the range overlaps none that is registered. `slot_bytes` is a multiple of the
-  /// granule. Throws: std::bad_alloc; then nothing is registered.
+  /// Requires: the range overlaps no registered range. `slot_bytes` is a multiple of the granule.
+  /// Throws: std::bad_alloc; then nothing is registered.
   AllocationId insert(Address begin, std::uint64_t size_bytes, std::uint64_t slot_bytes,
                       std::shared_ptr<Allocation> allocation);
-  /// Returns what was registered, null if the id is not.
+  /// Returns the allocation, or null if the id is not registered.
   std::shared_ptr<Allocation> erase(AllocationId id) noexcept;
 
-  /// One after the other, in no order; null once there is none.
+  /// Erases any one allocation; null if none is left.
   std::shared_ptr<Allocation> erase_any() noexcept;
 
   std::optional<Found> find(Address address) const noexcept {
@@ -58,16 +58,16 @@ class Registry {
                  static_cast<std::uint32_t>(entry)};
   }
 
-  /// How a registered range lies and is cut.
+  /// Range and slot size of a registered allocation.
   struct Bounds {
     Address begin{};
     std::uint64_t size_bytes = 0;
     std::uint64_t slot_bytes = 0;
     bool contains(Address address) const { return address - begin < size_bytes; }
   };
-  /// None if the id is not registered. Takes no lock and may run beside everything: while the id is
-  /// registered or erased at the same time, it says none. Asks nothing of the allocation, which may
-  /// be being taken apart by who freed it.
+  /// None if the id is not registered, or is being registered or erased at the same time. Takes no
+  /// lock and may run concurrently with everything. Does not touch the allocation, which the thread
+  /// that freed it may be taking apart.
   std::optional<Bounds> bounds(AllocationId id) const noexcept;
   /// The allocation around the address, null if there is none. Takes a lock.
   std::shared_ptr<Allocation> hold(Address address) const;
@@ -75,7 +75,8 @@ class Registry {
   std::vector<std::shared_ptr<Allocation>> all() const;
   std::size_t size() const;
 
-  /// Every registered range is in the table under its id, granule by granule, and nothing else is.
+  /// Checks that every registered range is in the table under its id, granule by granule, and that
+  /// nothing else is.
   void check_invariants() const;
 
  private:
@@ -91,12 +92,13 @@ class Registry {
     std::shared_ptr<Allocation> allocation;
   };
 
-  /// The bounds of an id for who has no lock. The version is odd while they are being written.
+  /// The bounds of an id for callers without the lock. The version is odd during a write.
   struct Cell {
     std::atomic<std::uint64_t> version{0}, begin{0}, size_bytes{0}, slot_bytes{0};
     void write(const Bounds& bounds) noexcept;
   };
-  static constexpr int first_cells_bits = 10;  // In the first block of cells; each next has twice.
+  static constexpr int first_cells_bits =
+      10;  // In the first block of cells; each further block has twice as many.
   static constexpr int cell_blocks = 32 - first_cells_bits + 1;
   struct CellPlace {
     std::size_t block, index;

@@ -7,9 +7,9 @@
 
 namespace vma {
 
-/// A range of addresses, and nothing behind it. Owns the range; move-only.
+/// A range of addresses without memory. Owns the range; move-only.
 ///
-/// Not thread-safe: whoever owns it guards it.
+/// Not thread-safe: its owner guards it.
 class Reservation {
  public:
   Reservation() = default;
@@ -17,14 +17,14 @@ class Reservation {
   Reservation(Driver& driver, Ledger& ledger, std::uint64_t size_bytes);
   Reservation(Reservation&& other) noexcept;
   Reservation& operator=(Reservation&& other) noexcept;
-  /// Requires: nothing is mapped in it, or it was abandoned. A refusal is counted as a leak.
+  /// Requires: nothing is mapped in it, or it was abandoned. If the driver refuses, counts a leak.
   ~Reservation();
 
   Address begin() const noexcept { return begin_; }
   std::uint64_t size_bytes() const noexcept { return size_bytes_; }
 
-  /// Lets go of the range without giving it back: something in it could not be unmapped, which the
-  /// caller has counted.
+  /// Never gives the range back: something in it could not be unmapped, which the caller has
+  /// counted.
   void abandon() noexcept { driver_ = nullptr; }
 
  private:

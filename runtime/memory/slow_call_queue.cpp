@@ -6,7 +6,7 @@
 
 namespace vma {
 namespace {
-constexpr std::chrono::microseconds look_period(200);  // Between two looks at what waits.
+constexpr std::chrono::microseconds look_period(200);  // Between two polls of waiting jobs.
 constexpr std::chrono::seconds stop_limit(1);
 }  // namespace
 
@@ -34,7 +34,7 @@ void SlowCallQueue::stop() noexcept {
   }
   const MutexLock turn(turn_);
   for (Job& job : never_ready) job.run();
-  run_here();  // What those posted.
+  run_here();  // Jobs that those posted.
 }
 
 void SlowCallQueue::post(std::function<void()> job) {
@@ -55,8 +55,7 @@ void SlowCallQueue::run_here() {
   }
 }
 
-/// A job leaves the queue under the turn only: so whoever has the turn finds all that is left to
-/// do.
+/// Jobs leave the queue only under the turn, so the holder of the turn finds all that are left.
 bool SlowCallQueue::run_next() {
   std::list<Job> job;
   {
@@ -99,7 +98,7 @@ void SlowCallQueue::run() {
     changed_.wait_until(lock, driver_.clock(), driver_.clock().now() + look_period,
                         [] { return false; });
   }
-  // What still waits belongs to work that has not ended; `stop` sees to it.
+  // Jobs that still wait depend on work that has not ended; `stop` handles them.
 }
 
 void SlowCallQueue::run_jobs(MutexLock& lock) {
@@ -126,9 +125,9 @@ void SlowCallQueue::look_at_waiting() {
     job = next;
   }
   const MutexLock lock(mutex_);
-  waiting_.splice(waiting_.begin(), waiting);  // Before what has come meanwhile.
+  waiting_.splice(waiting_.begin(), waiting);  // Before those that arrived meanwhile.
   jobs_.splice(jobs_.end(), now);
-  changed_.notify_all();  // The slow-call thread may have found nothing that waits meanwhile.
+  changed_.notify_all();  // The slow-call thread may have found no waiting job meanwhile.
 }
 
 }  // namespace vma

@@ -9,41 +9,40 @@
 
 namespace vma {
 
-/// The one place for slow driver work: creates, releases and first grants happen one at a time,
-/// under the turn, because the driver serialises them anyway and a move that waits for one stands
-/// still. A thread does what can wait; callers that cannot wait take the turn themselves.
+/// The one place for slow driver work: creates, releases and first grants run one at a time, under
+/// the turn, because the driver serialises them anyway and a stopped move would have to wait for
+/// them. A thread runs what can wait; callers that cannot wait take the turn themselves.
 class SlowCallQueue {
  public:
   explicit SlowCallQueue(Driver& driver);
-  /// Does what was posted, then ends the thread.
+  /// Runs what was posted, then ends the thread.
   ~SlowCallQueue();
 
-  /// Held for one slow call at a time, and by a hold for as long as it stands.
+  /// Held for one slow call at a time, and by a hold for its whole duration.
   Mutex& turn() noexcept { return turn_; }
 
   /// `job` runs on the slow-call thread with the turn held. It must not throw. Throws:
   /// std::bad_alloc; then nothing is posted, and likewise below.
   void post(std::function<void()> job);
-  /// `job` runs once `ready` has answered true; it is asked from the slow-call thread, now and
-  /// then, without the turn. Neither must throw.
+  /// `job` runs once `ready` has returned true; the slow-call thread polls it without the turn.
+  /// Neither must throw.
   void post_when(std::function<bool()> ready, std::function<void()> job);
-  /// Runs what was posted, and what is ready by now, on this thread. Requires: the caller holds the
-  /// turn.
+  /// Runs on this thread what was posted or is ready by now. Requires: the caller holds the turn.
   void run_here();
-  /// Blocks until everything posted before has run; not for what is not ready.
+  /// Blocks until everything posted before has run, except jobs that are not ready.
   void drain();
-  /// Ends the thread once all is done, or after a second of waiting for what is not ready: that
-  /// runs here then, ready or not.
+  /// Ends the thread once all is done, or after waiting a second for jobs that are not ready: those
+  /// then run here, ready or not.
   void stop() noexcept;
 
  private:
   struct Job {
-    std::function<bool()> ready;  // Empty for what need not wait.
+    std::function<bool()> ready;  // Empty if the job need not wait.
     std::function<void()> run;
   };
 
   bool run_next();
-  // Called with the lock held, which they let go of in between.
+  // Called with the lock held; they release it in between.
   void run() VMART_NO_THREAD_ANALYSIS;
   void run_jobs(MutexLock& lock) VMART_NO_THREAD_ANALYSIS;
   void look_at_waiting();
@@ -51,9 +50,9 @@ class SlowCallQueue {
   Driver& driver_;
   Mutex turn_;
   Mutex mutex_;
-  Mutex looking_;  // Held while what waits is asked; taken before `mutex_`, after `turn_`.
+  Mutex looking_;  // Held while `ready` is polled; taken before `mutex_`, after `turn_`.
   Condition changed_;
-  // Lists, because a job that has become ready goes from one to the other without wanting memory.
+  // Lists, because moving a job that has become ready between them needs no memory.
   std::list<Job> jobs_ VMART_GUARDED_BY(mutex_);
   std::list<Job> waiting_ VMART_GUARDED_BY(mutex_);
   int running_ VMART_GUARDED_BY(mutex_) = 0;

@@ -14,13 +14,13 @@
 namespace vma {
 namespace {
 
-/// Slots of one allocation that can go, one behind the other.
+/// Consecutive slots of one allocation that can move.
 struct Run {
   std::shared_ptr<Allocation> allocation;
   SlotRange range;
   std::uint64_t size_bytes = 0;
   Location to;
-  TimePoint placed_at{0};  // Before: what stays behind is as old as it was, and goes next.
+  TimePoint placed_at{0};  // Before the move: slots that stay are as old as before, and go next.
 };
 
 class Demoter {
@@ -54,7 +54,7 @@ class Demoter {
   }
 
  private:
-  /// Those that may move and that nobody moves or frees now, by when they came to lie there.
+  /// Allocations that may move and that no other thread moves or frees now, by age at their place.
   std::vector<std::shared_ptr<Allocation>> candidates() {
     std::vector<std::pair<TimePoint, std::shared_ptr<Allocation>>> found;
     for (std::shared_ptr<Allocation>& allocation : memory_.registry().all()) {
@@ -86,7 +86,7 @@ class Demoter {
     });
   }
 
-  /// No more chunks than `size_bytes` takes.
+  /// No more chunks than needed for `size_bytes`.
   std::vector<Run> runs_of(const std::shared_ptr<Allocation>& allocation,
                            std::uint64_t size_bytes) {
     std::vector<Run> runs;
@@ -130,10 +130,11 @@ class Demoter {
     return moved_bytes;
   }
 
-  /// A live copy wants some memory of the full place for its digests; what finds none goes stopped.
+  /// A live copy needs some memory of the full place for its digests; without it the chunk goes
+  /// stopped.
   std::uint64_t wait_for_all() {
     std::uint64_t moved_bytes = 0;
-    for (std::size_t i = 0; i < tasks_.size(); ++i) {  // More come behind meanwhile.
+    for (std::size_t i = 0; i < tasks_.size(); ++i) {  // More are appended meanwhile.
       const auto [run, task] = tasks_[i];
       const TimePoint now = clock_.now();
       const bool done = task->wait_for(std::max(wanted_.until, now) - now);

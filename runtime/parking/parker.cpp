@@ -13,13 +13,13 @@
 
 namespace vma {
 
-/// Neighbouring slots of one allocation that go to one place, or are dropped.
+/// Adjacent slots of one allocation that go to one place, or are dropped.
 struct Parker::Step {
   enum class Kind { move, drop, restore };
   Kind kind = Kind::move;
   std::shared_ptr<Allocation> allocation;
   SlotRange range;
-  Location to;  ///< Of a drop, nowhere.
+  Location to;  ///< Unused for a drop.
   std::uint64_t size_bytes = 0;
   std::uint64_t moved_bytes = 0;
   bool full = false;   ///< The target has no room.
@@ -32,7 +32,7 @@ bool in_hbm(Location at) {
   return at.kind == Location::Kind::gpu;
 }
 
-/// Adds the slot to the last step, or as one of its own.
+/// Adds the slot to the last step, or as a new step.
 template <typename Step>
 void append(std::vector<Step>& steps, typename Step::Kind kind,
             const std::shared_ptr<Allocation>& allocation, std::size_t slot, Location to) {
@@ -79,7 +79,7 @@ ParkReport Parker::park(const std::string& tag, const ParkOptions& options) {
   make_targets(steps);
   carry_out(steps, options, {.gives_back = true, .choice = PlaceChoice::runtime});
   sum_up(steps, report);
-  forget_what_is_back(tag);  // What did not move lies in HBM still.
+  forget_what_is_back(tag);  // Chunks that did not move are still in HBM.
   report.wall = clock.now() - start;
   return report;
 }
@@ -91,7 +91,7 @@ ParkReport Parker::resume(const std::string& tag, const ParkOptions& options) {
   ParkReport report;
   std::vector<Step> steps = plan_resume(tag, report);
   ParkOptions whole = options;
-  whole.how.reserve_first = true;  // Where there is no room nothing moves, and another is tried.
+  whole.how.reserve_first = true;  // Without room nothing moves, and another place is tried.
   carry_out(steps, whole, {.choice = PlaceChoice::former});
   move_elsewhere(steps, whole, report);
   sum_up(steps, report);
@@ -110,7 +110,7 @@ bool Parker::holds(const Allocation& allocation) {
   const MutexLock lock(mutex_);
   const auto tag = parkings_.find(allocation.tag);
   if (tag == parkings_.end()) return false;
-  // Its own entry only: listings ask for each allocation in turn.
+  // Only its own entry: listings ask for each allocation in turn.
   const auto found = tag->second.find(allocation.begin());
   if (found == tag->second.end() || allocation.being_freed) return false;
   const Parked& parked = found->second;
@@ -177,7 +177,7 @@ std::vector<std::optional<Location>> Parker::homes_of(const Allocation& allocati
   return parked == tag->second.end() ? homes : parked->second.homes;
 }
 
-/// Before anything goes, so that what has gone is known whatever fails.
+/// Before anything moves, so that homes are known whatever fails.
 void Parker::note_homes(const std::string& tag, std::map<Address, Parked> found) {
   const MutexLock lock(mutex_);
   forget_freed();
@@ -219,8 +219,8 @@ std::vector<Parker::Step> Parker::plan_resume(const std::string& tag, ParkReport
   return steps;
 }
 
-/// Host memory takes ten times as long to make as to fill: all of it is there before the first
-/// stop, and what cannot be had is met again by the move that wants it.
+/// Host memory takes ten times as long to allocate as to fill: all of it is allocated before the
+/// first stop; a failure recurs in the move that needs the memory.
 void Parker::make_targets(const std::vector<Step>& steps) {
   std::map<std::pair<Location, std::uint64_t>, std::uint64_t> counts;
   for (const Step& step : steps) {
@@ -246,8 +246,8 @@ void Parker::make_targets(const std::vector<Step>& steps) {
   }
 }
 
-/// Under a hold one behind the other, since holds take turns; at gates all at once, as many as the
-/// mover does.
+/// Under a hold one after the other, since holds take turns; at gates all at once, as many as the
+/// mover allows.
 void Parker::carry_out(std::vector<Step>& steps, const ParkOptions& options,
                        const MoveTerms& terms) {
   const char* call = terms.gives_back ? "vma::park" : "vma::resume";
@@ -265,7 +265,8 @@ void Parker::carry_out(std::vector<Step>& steps, const ParkOptions& options,
   for (Step& step : steps) {
     step.full = false;
     attempt(step, [&] {
-      const bool restores = step.kind == Step::Kind::restore;  // It lies nowhere that a pin keeps.
+      // It is at no place where a pin could keep it.
+      const bool restores = step.kind == Step::Kind::restore;
       const std::string why = step.allocation->why_pinned();
       if (!restores && !why.empty()) throw Error(ErrorKind::pinned, call, "it " + why);
       if (step.kind != Step::Kind::move) return take_step(step, options, terms);
@@ -289,7 +290,7 @@ void Parker::carry_out(std::vector<Step>& steps, const ParkOptions& options,
   }
 }
 
-/// On this thread.
+/// Runs it on this thread.
 void Parker::take_step(Step& step, const ParkOptions& options, const MoveTerms& terms) {
   Allocation& allocation = *step.allocation;
   const MoveClaim claim = MoveClaim::take(step.allocation);
@@ -305,7 +306,7 @@ void Parker::take_step(Step& step, const ParkOptions& options, const MoveTerms& 
   if (done.outcome != Outcome::done) step.reason = "it was interrupted";
 }
 
-/// Whether all that use it can reach it there.
+/// Whether all its users can reach it there.
 bool Parker::may_go(const Step& step, Location to) const {
   for (std::size_t slot = step.range.first; slot < step.range.end; ++slot) {
     if (!mover_.reach().allows(*step.allocation, slot, to)) return false;
@@ -313,7 +314,7 @@ bool Parker::may_go(const Step& step, Location to) const {
   return true;
 }
 
-/// What found no room where it came from goes to a GPU that has some and that its users reach.
+/// Chunks without room where they came from go to a GPU that has some and that their users reach.
 void Parker::move_elsewhere(std::vector<Step>& steps, const ParkOptions& options,
                             ParkReport& report) {
   for (Step& step : steps) {
@@ -363,7 +364,7 @@ void Parker::forget_what_is_back(const std::string& tag) {
   forget_freed();
 }
 
-/// And whatever has no chunk parked any more.
+/// Also forgets allocations without parked chunks.
 void Parker::forget_freed() {
   for (auto known = parkings_.begin(); known != parkings_.end();) {
     std::erase_if(known->second, [](const auto& one) {

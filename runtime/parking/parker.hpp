@@ -15,30 +15,30 @@
 
 namespace vma {
 
-/// Takes all memory of a tag out of HBM, with its bytes or without them, and brings it back.
-/// Remembers of each chunk which GPU it came from, from its parking until it lies in HBM again. Any
-/// thread; one park or resume at a time.
+/// Takes all memory with a tag out of HBM, with or without its bytes, and brings it back. Remembers
+/// for each chunk which GPU it came from, from its parking until it is in HBM again. Any thread;
+/// one park or resume at a time.
 ///
-/// Every chunk lies wholly here or there, or is dropped, whatever fails (I4), and a second call
-/// goes on where the first ended. HBM that is left goes to the driver; host memory that is left
-/// stays cached, so that the next parking makes none.
+/// Whatever fails, every chunk is entirely at one place, or dropped (I4), and a second call
+/// continues where the first ended. HBM that is freed goes to the driver; host memory that is freed
+/// stays cached, so that the next parking need not allocate.
 class Parker {
  public:
   Parker(Memory& memory, Mover& mover);
 
-  /// Throws: Error{invalid_argument} for an empty tag, a target that is no host node, or where no
-  /// allocation has the tag. Blocks: until all has moved, or could not.
+  /// Throws: Error{invalid_argument} for an empty tag, a target that is not a host node, or if no
+  /// allocation has the tag. Blocks: until everything has moved, or could not.
   ParkReport park(const std::string& tag, const ParkOptions& options);
-  /// Throws: Error{invalid_argument} where nothing is parked by the tag. Blocks: likewise.
+  /// Throws: Error{invalid_argument} if nothing with the tag is parked. Blocks: as `park`.
   ParkReport resume(const std::string& tag, const ParkOptions& options);
   bool is_parked(const std::string& tag);
-  /// Whether chunks of it are parked. Costs the same however much else is parked.
+  /// Whether chunks of it are parked. The cost does not depend on how much else is parked.
   bool holds(const Allocation& allocation);
-  /// Allocations of which chunks are parked.
+  /// Number of allocations with parked chunks.
   std::size_t parked();
 
  private:
-  /// One allocation, and of each chunk the GPU that it came from, if it was parked.
+  /// One allocation with, for each chunk, the GPU that it came from, if it was parked.
   struct Parked {
     std::weak_ptr<Allocation> allocation;
     std::vector<std::optional<Location>> homes;
@@ -46,7 +46,7 @@ class Parker {
   using Parkings = std::map<std::string, std::map<Address, Parked>>;
   struct Step;
 
-  /// Where each slot of a parked one came from; all unset if it is not known.
+  /// Where each slot of a parked allocation came from; all unset if unknown.
   std::vector<std::optional<Location>> homes_of(const Allocation& allocation);
   std::vector<Step> plan_park(const std::string& tag, const ParkOptions& options,
                               ParkReport& report);
@@ -64,8 +64,8 @@ class Parker {
 
   Memory& memory_;
   Mover& mover_;
-  Mutex turn_;   // Held by a park or resume; before every other.
-  Mutex mutex_;  // Short.
+  Mutex turn_;   // Held by a park or resume; taken before all others.
+  Mutex mutex_;  // Held briefly.
   Parkings parkings_ VMART_GUARDED_BY(mutex_);
 };
 

@@ -43,8 +43,8 @@ void BlockBuilder::clear() noexcept {
   time_ = allocation_ = use_end_ = use_bytes_ = 0;
 }
 
-/// What differs from record to record by little is told as a difference, modulo 2^64, so that there
-/// is no value which cannot be told.
+/// Slowly changing values are stored as differences, modulo 2^64, so that every value can be
+/// represented.
 std::size_t BlockBuilder::add(std::span<const RecordedUse> uses) {
   const std::uint8_t* const last = bytes_.data() + (bytes_.size() - use_bytes_max);
   std::uint8_t* at = at_;
@@ -93,7 +93,7 @@ void BlockBuilder::put_signed(std::uint64_t value) {
   put(zigzag(value));
 }
 
-/// 0 where there is none, else 1 and then the time.
+/// 0 if there is none, otherwise 1 and then the time.
 void BlockBuilder::put_time(std::optional<Time> time) {
   put(time.has_value() ? 1u : 0u);
   if (time) put_signed(unsigned_of(*time));
@@ -109,7 +109,7 @@ void BlockBuilder::put_text(std::string_view text, std::size_t bytes_max) {
   at_ = std::copy(text.begin(), text.end(), at_);
 }
 
-/// 0 where there is none, 1 and 2 for a GPU and a host node, then the ordinal.
+/// 0 if there is none, 1 and 2 for a GPU and a host node, then the ordinal.
 void BlockBuilder::put_location(std::optional<Location> location) {
   if (!location) return put(0);
   put(location->kind == Location::Kind::gpu ? 1 : 2);
@@ -205,7 +205,7 @@ bool BlockBuilder::add(const Decision& decision) {
   return true;
 }
 
-/// Nobody knows when it was: its difference of time is 0.
+/// Its time is unknown: its difference of time is 0.
 bool BlockBuilder::add(const RecordedGap& gap) {
   if (!begin(RecordType::gap, 0, Time(static_cast<std::int64_t>(time_)))) return false;
   put(gap.records);

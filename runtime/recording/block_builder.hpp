@@ -10,15 +10,15 @@
 
 namespace vma {
 
-/// Packs records into the payload of one block. A block knows nothing of the one before it, so that
-/// a damaged one costs only itself. Not thread-safe.
+/// Packs records into the payload of one block. Each block is independent of the one before, so
+/// that damage is limited to one block. Not thread-safe.
 class BlockBuilder {
  public:
   BlockBuilder();
 
-  /// Returns how many of them found room, from the first on; 0 says that the block is full.
+  /// Returns how many of them fit, from the first on; 0 means that the block is full.
   std::size_t add(std::span<const RecordedUse> uses);
-  // False: the block is full, and the record is not in it. An empty block takes any record.
+  // False: the block is full, and does not contain the record. An empty block takes any record.
   // Requires: at most `place_runs_max` places; texts are cut at a decision's limits.
   bool add(const RecordedAllocation& allocation);
   bool add(const RecordedFree& free);
@@ -29,9 +29,10 @@ class BlockBuilder {
   bool add(const RecordedGap& gap);
 
   std::uint32_t records() const noexcept { return records_; }
-  /// The payload; the next block begins. Throws: std::bad_alloc, and nothing has changed.
+  /// Returns the payload and begins the next block. Throws: std::bad_alloc; then nothing has
+  /// changed.
   std::vector<std::uint8_t> take();
-  /// Forgets the records; the next block begins.
+  /// Drops the records and begins the next block.
   void clear() noexcept;
 
  private:
@@ -47,7 +48,7 @@ class BlockBuilder {
   std::vector<std::uint8_t> bytes_;
   std::uint8_t* at_ = nullptr;  // The next byte of `bytes_`.
   std::uint32_t records_ = 0;
-  // What the next record's differences are from.
+  // The base of the next record's differences.
   std::uint64_t time_ = 0, allocation_ = 0, use_end_ = 0, use_bytes_ = 0;
 };
 

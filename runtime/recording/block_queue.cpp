@@ -26,7 +26,7 @@ void BlockQueue::offer(DiskBlock block) noexcept {
       changed_.notify_all();
       return;
     }
-  } catch (const std::bad_alloc&) {  // Dropped, like what finds no room.
+  } catch (const std::bad_alloc&) {  // Dropped, like blocks that do not fit.
   }
   dropped_ += loss;
   untold_ += loss;

@@ -12,13 +12,13 @@
 
 namespace vma {
 
-/// Bytes that belong together in a file.
+/// Bytes to be written to a file together.
 struct DiskBlock {
   std::vector<std::uint8_t> bytes;
   std::uint32_t records = 0;
 };
 
-/// What did not get into a file.
+/// What was not written to a file.
 struct Loss {
   std::uint64_t records = 0, blocks = 0;
 
@@ -30,18 +30,18 @@ struct Loss {
   friend bool operator==(const Loss&, const Loss&) = default;
 };
 
-/// Where blocks end up. One thread calls it.
+/// The destination of blocks. Called by one thread.
 class BlockSink {
  public:
   virtual ~BlockSink() = default;
-  /// `lost_before`: what was dropped since the last call. Blocks: as long as the disk does.
+  /// `lost_before`: what was dropped since the last call. Blocks: on the disk.
   virtual void write(const DiskBlock& block, const Loss& lost_before) noexcept = 0;
   /// Nothing follows.
   virtual void finish(const Loss& lost_before) noexcept = 0;
 };
 
-/// Takes blocks from threads that must not wait for a disk, and hands them to a sink on a thread of
-/// its own. Holds so many and no more: what comes when it is full is dropped and counted.
+/// Takes blocks from threads that must not wait for a disk, and passes them to a sink on its own
+/// thread. Bounded: blocks that do not fit are dropped and counted.
 class BlockQueue {
  public:
   /// `name` is the thread's. The sink outlives the queue. Requires: blocks_max > 0.
@@ -51,11 +51,11 @@ class BlockQueue {
 
   /// Does not block.
   void offer(DiskBlock block) noexcept;
-  /// Returns when all that was offered is written or dropped: true; or, false, when `deadline` has
-  /// passed on the steady clock. Blocks: as the sink does, until then.
+  /// Returns true when everything offered so far is written or dropped, or false once `deadline`
+  /// has passed on the steady clock. Blocks: on the sink, until then.
   bool drain_until(TimePoint deadline);
-  /// Writes what it holds, finishes the sink and ends the thread; what is offered later is dropped.
-  /// Idempotent. Blocks: as the sink does.
+  /// Writes all blocks, finishes the sink and ends the thread; later offers are dropped.
+  /// Idempotent. Blocks: on the sink.
   void close() noexcept;
 
   /// Since the start.
@@ -70,7 +70,8 @@ class BlockQueue {
   Condition changed_;
   std::deque<DiskBlock> waiting_ VMART_GUARDED_BY(mutex_);
   Loss dropped_ VMART_GUARDED_BY(mutex_);
-  Loss untold_ VMART_GUARDED_BY(mutex_);  // Of `dropped_`, what the sink has not heard of.
+  // The part of `dropped_` that was not reported to the sink.
+  Loss untold_ VMART_GUARDED_BY(mutex_);
   bool writing_ VMART_GUARDED_BY(mutex_) = false;
   bool closed_ VMART_GUARDED_BY(mutex_) = false;
   std::unique_ptr<Task> thread_;  // Null once joined.

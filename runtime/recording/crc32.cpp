@@ -6,11 +6,11 @@ namespace vma {
 namespace {
 
 constexpr std::uint32_t polynomial = 0xEDB88320;  // Of zlib, bits reversed.
-constexpr std::size_t lanes = 8;                  // Bytes a step.
+constexpr std::size_t lanes = 8;                  // Bytes per step.
 
 using Table = std::array<std::array<std::uint32_t, 256>, lanes>;
 
-/// Row n: what a byte does to the sum when n more bytes have followed it.
+/// Row n: the effect of a byte on the sum when n more bytes have followed it.
 constexpr Table make_table() {
   Table table{};
   for (std::uint32_t byte = 0; byte < 256; ++byte) {
@@ -28,7 +28,7 @@ constexpr Table make_table() {
 }
 constexpr Table table = make_table();
 
-/// A byte at a time keeps a core waiting for its own last look-up; eight looks at once do not.
+/// With one byte at a time, each look-up waits for the one before; eight at once do not.
 std::uint32_t go_on(std::uint32_t sum, std::span<const std::uint8_t> bytes) {
   std::size_t at = 0;
   for (; bytes.size() - at >= lanes; at += lanes) {

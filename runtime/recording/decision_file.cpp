@@ -12,7 +12,7 @@ namespace vma {
 DecisionFile::DecisionFile(std::string path, std::uint64_t bytes_max)
     : path_(std::move(path)), full_path_(path_ + ".1"), bytes_max_(bytes_max) {}
 
-/// Says no.
+/// Returns false.
 bool DecisionFile::failed(int error) noexcept {
   if (failures_.fetch_add(1, std::memory_order_relaxed) == 0) {
     log(LogLevel::warn, "cannot write decisions to {}: {}; lost entries are counted", path_,
@@ -21,7 +21,7 @@ bool DecisionFile::failed(int error) noexcept {
   return false;
 }
 
-/// The file is open and has room for so many bytes more. Where the full one cannot be renamed, no
+/// Whether the file is open and has room for `bytes` more. If a full one cannot be renamed, nothing
 /// more is written to it: the limit holds.
 bool DecisionFile::ready(std::size_t bytes) noexcept {
   if (file_.is_gone()) file_.close();
@@ -41,7 +41,7 @@ void DecisionFile::write(const DiskBlock& block, const Loss&) noexcept {
     const int error = file_.write(block.bytes);
     if (error == 0) return;
     failed(error);
-    if (!file_.is_regular()) file_.close();  // A pipe may have another reader the next time.
+    if (!file_.is_regular()) file_.close();  // A pipe may have another reader next time.
   }
   lost_.fetch_add(block.records, std::memory_order_relaxed);
 }

@@ -9,9 +9,9 @@
 
 namespace vma {
 
-/// Appends lines to a file. One that is full becomes FILE.1, and takes the place of the one before;
-/// one that somebody moved away or removed is begun anew. What cannot be written is counted, and
-/// said once in the log.
+/// Appends lines to a file. A full file is renamed to FILE.1, replacing the former one; a file that
+/// was moved away or removed is created again. Lines that cannot be written are counted, and
+/// reported once in the log.
 class DecisionFile : public BlockSink {
  public:
   /// Opens nothing yet.
@@ -20,7 +20,7 @@ class DecisionFile : public BlockSink {
   void write(const DiskBlock& block, const Loss& lost_before) noexcept override;
   void finish(const Loss& lost_before) noexcept override;
 
-  // Any thread may ask.
+  // Any thread.
   std::uint64_t failures() const noexcept { return failures_.load(std::memory_order_relaxed); }
   std::uint64_t lines_lost() const noexcept { return lost_.load(std::memory_order_relaxed); }
 

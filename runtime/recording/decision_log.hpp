@@ -14,40 +14,39 @@
 namespace vma {
 
 struct DecisionLogOptions {
-  std::string file;                             ///< VMART_DECISIONS; empty: none is written.
-  std::uint64_t file_bytes_max = 64ull << 20;   ///< Then it becomes FILE.1.
-  std::size_t decisions_max = 4096;             ///< That are kept in memory.
-  std::size_t blocks_max = 64;                  ///< Of lines that wait for the disk, 64 KiB each.
-  Time flush_period = std::chrono::seconds(1);  ///< A line is not kept longer.
+  std::string file;                            ///< VMART_DECISIONS; empty: none is written.
+  std::uint64_t file_bytes_max = 64ull << 20;  ///< Then it becomes FILE.1.
+  std::size_t decisions_max = 4096;            ///< Kept in memory.
+  std::size_t blocks_max = 64;  ///< Blocks of lines that wait for the disk, 64 KiB each.
+  Time flush_period = std::chrono::seconds(1);  ///< The longest time before a line is written.
 };
 
 struct DecisionLogStats {
   std::uint64_t decisions = 0;
-  std::uint64_t lines_lost = 0;      ///< The disk was too slow, full or gone.
+  std::uint64_t lines_lost = 0;      ///< The disk was too slow, full or removed.
   std::uint64_t write_failures = 0;  ///< The first is in the log.
 };
 
-/// What the scheduler decided: the last ones in memory, to be asked for, and all of them as lines
-/// of JSON in a file, for replay and for people. Any thread; nobody waits for a disk but the
-/// destructor.
+/// What the scheduler decided: recent decisions in memory, for queries, and all of them as lines of
+/// JSON in a file, for replay and for people. Any thread; only the destructor waits for a disk.
 class DecisionLog {
  public:
-  /// Throws: what `Executor::spawn` throws. A file that cannot be written is told to the log.
+  /// Throws: what `Executor::spawn` throws. A file that cannot be written is logged.
   DecisionLog(Executor& executor, const DecisionLogOptions& options);
-  /// To another sink, which outlives the log.
+  /// Logs to another sink, which outlives the log.
   DecisionLog(Executor& executor, const DecisionLogOptions& options, BlockSink& sink);
-  /// Blocks: until what it holds is written.
+  /// Blocks: until all lines are written.
   ~DecisionLog();
 
-  /// Gives it its number, which the decision then bears, and cuts its texts.
+  /// Assigns the decision its number, which it then has, and cuts its texts.
   std::uint64_t add(Decision& decision);
-  /// Passes lines on that are older than `flush_period`. Call it every tick.
+  /// Passes on lines older than `flush_period`. Call it every tick.
   void flush(Time now) noexcept;
-  /// Passes on what there is, and returns true when it is written or lost; false if `deadline`
-  /// passes first on the steady clock. Blocks: as the disk does, until then.
+  /// Passes on all lines, and returns true when they are written or lost; false if `deadline`
+  /// passes first on the steady clock. Blocks: on the disk, until then.
   bool write_all(TimePoint deadline = TimePoint::max()) noexcept;
 
-  /// Of those still kept: from number `sequence` on, the first `decisions_max` of them.
+  /// Of those still kept, the first `decisions_max` from number `sequence` on.
   std::vector<Decision> since(std::uint64_t sequence, std::size_t decisions_max) const;
   /// The last `decisions_max` about an allocation or one chunk of it, oldest first.
   std::vector<Decision> about(std::uint64_t allocation, std::optional<std::uint32_t> slot,
@@ -66,7 +65,7 @@ class DecisionLog {
   std::uint64_t last_ VMART_GUARDED_BY(mutex_) = 0;
   DiskBlock lines_ VMART_GUARDED_BY(mutex_);
   Time flushed_ VMART_GUARDED_BY(mutex_){0};
-  std::unique_ptr<DecisionFile> file_;  // Null: the sink is another's, or there is none.
+  std::unique_ptr<DecisionFile> file_;  // Null with an external sink, or without a file.
   std::unique_ptr<BlockQueue> queue_;   // Null: no lines are written.
 };
 

@@ -13,10 +13,10 @@
 namespace vma {
 namespace {
 
-constexpr int pipe_wait_ms = 200;  // For a reader that is slow; then the bytes are given up.
+constexpr int pipe_wait_ms = 200;  // For a slow reader; then the bytes are dropped.
 
-/// Keeps the signals of a failed write from a program that may die of them. They go to the thread
-/// that writes, so they are blocked there and taken before they are let through again.
+/// Keeps the signals of a failed write from a program that may die of them. They go to the writing
+/// thread, so they are blocked there and consumed before they are unblocked again.
 class WriteSignals {
  public:
   WriteSignals() noexcept {
@@ -30,7 +30,7 @@ class WriteSignals {
     pthread_sigmask(SIG_BLOCK, &ours_, &before_);
   }
   ~WriteSignals() {
-    sigset_t raised = ours_;  // What pended before is the program's own.
+    sigset_t raised = ours_;  // Earlier pending ones are the program's own.
     if (had_pipe_) sigdelset(&raised, SIGPIPE);
     if (had_limit_) sigdelset(&raised, SIGXFSZ);
     const timespec at_once{};
@@ -52,8 +52,8 @@ OutputFile::~OutputFile() {
   close();
 }
 
-/// O_NONBLOCK: to open a pipe that nobody reads fails at once instead of waiting for a reader.
-/// Disks do not heed it.
+/// O_NONBLOCK: opening a pipe without a reader fails at once instead of waiting for one. Disks
+/// ignore it.
 int OutputFile::open(const std::string& path, Existing existing) noexcept {
   close();
   try {

@@ -6,9 +6,9 @@
 
 namespace vma {
 
-/// A file that is written to its end, by a program that must not notice when that fails: failures
-/// are error numbers, a closed pipe or a limit on files raises no signal, and a pipe that nobody
-/// reads is given up after a moment. Not thread-safe.
+/// A file written sequentially by a program that must not notice failures: failures are returned as
+/// error numbers, a closed pipe or a file size limit raises no signal, and a pipe without a reader
+/// is given up after a moment. Not thread-safe.
 class OutputFile {
  public:
   OutputFile() = default;
@@ -17,16 +17,16 @@ class OutputFile {
   OutputFile& operator=(const OutputFile&) = delete;
 
   enum class Existing { append, refuse };
-  /// Closes what was open. Returns 0 or an error number.
+  /// Closes a previously open file. Returns 0 or an error number.
   int open(const std::string& path, Existing existing) noexcept;
-  /// All of it or, where the file can be cut again, nothing. Returns 0 or an error number.
+  /// Writes all of it or, if the file can be truncated, nothing. Returns 0 or an error number.
   int write(std::span<const std::uint8_t> bytes) noexcept;
   void close() noexcept;
 
   bool is_open() const noexcept { return fd_ >= 0; }
-  /// A file on a disk, which can be renamed and cut; not a pipe or device.
+  /// A file on a disk, which can be renamed and truncated; not a pipe or device.
   bool is_regular() const noexcept { return regular_; }
-  /// Somebody has removed it: what is written vanishes.
+  /// The file was removed: further output would be lost.
   bool is_gone() const noexcept;
   std::uint64_t size_bytes() const noexcept { return size_bytes_; }
   const std::string& path() const noexcept { return path_; }
@@ -34,7 +34,7 @@ class OutputFile {
  private:
   int write_all(std::span<const std::uint8_t> bytes) noexcept;
 
-  int fd_ = -1;  // -1: none is open.
+  int fd_ = -1;  // -1: not open.
   bool regular_ = false;
   std::uint64_t size_bytes_ = 0;
   std::string path_;

@@ -9,12 +9,12 @@
 
 namespace vma {
 
-/// A trace, and the thread that brings it to the disk whenever it is asked to. Any thread.
+/// A trace, and a thread that writes it to disk on request. Any thread.
 class PerfettoWriter {
  public:
   /// Throws: as `PerfettoTrace`.
   PerfettoWriter(Executor& executor, const std::string& file);
-  /// Blocks: until all is written.
+  /// Blocks: until everything is written.
   ~PerfettoWriter();
   PerfettoWriter(const PerfettoWriter&) = delete;
   PerfettoWriter& operator=(const PerfettoWriter&) = delete;
@@ -34,7 +34,7 @@ class PerfettoWriter {
   std::unique_ptr<Task> thread_;
 };
 
-/// Null where `file` is empty, and where none can be written: that is logged.
+/// Null if `file` is empty, or if it cannot be written: that is logged.
 std::unique_ptr<PerfettoWriter> open_trace(Executor& executor, const std::string& file);
 
 }  // namespace vma

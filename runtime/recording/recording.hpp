@@ -14,29 +14,30 @@ namespace vma {
 struct RecordingOptions {
   std::string directory;                        ///< VMART_RECORD.
   std::uint64_t file_bytes_max = 1ull << 30;    ///< Then the next file begins.
-  std::size_t blocks_max = 64;                  ///< That wait for the disk, 64 KiB each.
-  Time flush_period = std::chrono::seconds(1);  ///< A block is not kept longer.
+  std::size_t blocks_max = 64;                  ///< Blocks that wait for the disk, 64 KiB each.
+  Time flush_period = std::chrono::seconds(1);  ///< The longest time before a block is written.
 };
 
 struct RecordingStats {
-  std::uint64_t records = 0;         ///< Taken, the lost ones among them.
-  std::uint64_t records_lost = 0;    ///< The disk was too slow, full or gone.
+  std::uint64_t records = 0;         ///< Including the lost ones.
+  std::uint64_t records_lost = 0;    ///< The disk was too slow, full or removed.
   std::uint64_t write_failures = 0;  ///< Of files and blocks; the first is in the log.
   std::uint64_t bytes_written = 0;
 };
 
-/// Writes what happens to memory to files that the lab replays: see docs/reference/recordings.md.
+/// Writes what happens to memory to files that the lab can replay: see
+/// docs/reference/recordings.md.
 ///
 /// Any thread may record. It packs the record into a block of 64 KiB; a thread of the recording
-/// writes full blocks. Nothing here throws or waits for a disk but the destructor.
+/// writes full blocks. Only the destructor throws or waits for a disk.
 class Recording {
  public:
-  /// `header` says what machine it is; `process`, `file` and `first_file` are filled in. Throws:
-  /// what `Executor::spawn` throws. A directory that cannot be written is told to the log.
+  /// `header` describes the machine; `process`, `file` and `first_file` are filled in here. Throws:
+  /// what `Executor::spawn` throws. A directory that cannot be written is logged.
   Recording(Executor& executor, const RecordingOptions& options, RecordingHeader header);
-  /// To another sink, which outlives the recording.
+  /// Records to another sink, which outlives the recording.
   Recording(Executor& executor, const RecordingOptions& options, BlockSink& sink);
-  /// Blocks: until what it holds is written.
+  /// Blocks: until all records are written.
   ~Recording();
 
   void add(std::span<const RecordedUse> uses) noexcept;
@@ -47,10 +48,10 @@ class Recording {
   void add(const RecordedStall& stall) noexcept;
   void add(const Decision& decision) noexcept;
 
-  /// Passes on what is older than `flush_period`. Call it every tick.
+  /// Passes on blocks older than `flush_period`. Call it every tick.
   void flush(Time now) noexcept;
-  /// Passes on what there is, and returns true when it is written or lost; false if `deadline`
-  /// passes first on the steady clock. Blocks: as the disk does, until then.
+  /// Passes on all records, and returns true when they are written or lost; false if `deadline`
+  /// passes first on the steady clock. Blocks: on the disk, until then.
   bool write_all(TimePoint deadline = TimePoint::max()) noexcept;
 
   RecordingStats stats() const;
@@ -65,8 +66,8 @@ class Recording {
   BlockBuilder builder_ VMART_GUARDED_BY(mutex_);
   Time flushed_ VMART_GUARDED_BY(mutex_){0};
   std::uint64_t records_ VMART_GUARDED_BY(mutex_) = 0;
-  std::uint64_t lost_ VMART_GUARDED_BY(mutex_) = 0;  // For want of memory.
-  std::unique_ptr<RecordingFiles> files_;            // Null: the sink is another's.
+  std::uint64_t lost_ VMART_GUARDED_BY(mutex_) = 0;  // For lack of memory.
+  std::unique_ptr<RecordingFiles> files_;            // Null with an external sink.
   BlockQueue queue_;
 };
 

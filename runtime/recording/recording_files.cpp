@@ -17,7 +17,7 @@
 namespace vma {
 namespace {
 
-constexpr int names_tried_max = 10'000;  // Files of a process that had the same number before.
+constexpr int names_tried_max = 10'000;  // Files of a process that had the same id before.
 
 }  // namespace
 
@@ -29,7 +29,7 @@ RecordingFiles::RecordingFiles(std::string directory, RecordingHeader header,
       file_bytes_max_(file_bytes_max),
       next_file_(header_.file) {}
 
-/// Says no. The first failure is told to the log; the others are of the same kind, or its sequel.
+/// Returns false. The first failure is logged; the others are of the same kind, or its consequence.
 bool RecordingFiles::failed(int error, const std::string& path) noexcept {
   if (failures_.fetch_add(1, std::memory_order_relaxed) == 0) {
     log(LogLevel::warn, "cannot write the recording {}: {}; lost records are counted", path,
@@ -38,10 +38,10 @@ bool RecordingFiles::failed(int error, const std::string& path) noexcept {
   return false;
 }
 
-/// Returns 0 or an error number. A file whose header cannot be written is taken away again, so that
-/// a full disk does not fill with names.
+/// Returns 0 or an error number. A file whose header cannot be written is removed again, so that a
+/// full disk does not fill with names.
 int RecordingFiles::open_next() {
-  std::error_code ignored;  // What is wrong with it shows when the file is opened.
+  std::error_code ignored;  // Errors show when the file is opened.
   std::filesystem::create_directories(directory_, ignored);
   int error = EEXIST;
   for (int tries = 0; error == EEXIST && tries < names_tried_max; ++tries) {
@@ -65,7 +65,7 @@ int RecordingFiles::open_next() {
   return 0;
 }
 
-/// A file is open that has room for so many bytes more, or for a first block.
+/// Whether a file is open that has room for `bytes` more, or for a first block.
 bool RecordingFiles::ready(std::size_t bytes) {
   const std::uint64_t header_bytes = recording_header_bytes + machine_json_.size();
   const bool full = file_.is_open() && file_.size_bytes() > header_bytes &&

@@ -10,18 +10,18 @@
 
 namespace vma {
 
-/// Writes blocks to DIR/vmart-PID-N.rec, and to the next N when a file is full or was removed. What
-/// cannot be written is counted, said once in the log, and stands in the file as a gap as soon as
-/// something can be written again.
+/// Writes blocks to DIR/vmart-PID-N.rec, and to the next N when a file is full or was removed.
+/// Blocks that cannot be written are counted, reported once in the log, and recorded in the file as
+/// a gap as soon as writing works again.
 class RecordingFiles : public BlockSink {
  public:
-  /// Opens nothing yet. `header.file` is the first N to try; a file that exists is left alone.
+  /// Opens nothing yet. `header.file` is the first N to try; existing files are not touched.
   RecordingFiles(std::string directory, RecordingHeader header, std::uint64_t file_bytes_max);
 
   void write(const DiskBlock& block, const Loss& lost_before) noexcept override;
   void finish(const Loss& lost_before) noexcept override;
 
-  // Any thread may ask.
+  // Any thread.
   std::uint64_t failures() const noexcept { return failures_.load(std::memory_order_relaxed); }
   std::uint64_t records_lost() const noexcept { return lost_.load(std::memory_order_relaxed); }
   std::uint64_t bytes_written() const noexcept { return bytes_.load(std::memory_order_relaxed); }
@@ -41,7 +41,7 @@ class RecordingFiles : public BlockSink {
   OutputFile file_;
   std::uint32_t next_file_;
   bool opened_any_ = false;
-  Loss untold_;  // No gap in a file says so yet.
+  Loss untold_;  // Not yet recorded as a gap.
   std::atomic<std::uint64_t> failures_{0}, lost_{0}, bytes_{0};
 };
 

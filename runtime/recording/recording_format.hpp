@@ -13,8 +13,8 @@
 
 namespace vma {
 
-// The constants of a file, byte by byte in docs/reference/recordings.md. A change of what bytes
-// mean needs another version.
+// The constants of a file, described byte by byte in docs/reference/recordings.md. A change in the
+// meaning of bytes needs another version.
 constexpr std::array<std::uint8_t, 8> recording_magic{'V', 'M', 'A', 'R', 'T', 'R', 'E', 'C'};
 constexpr std::uint32_t recording_version = 1;
 constexpr std::size_t recording_header_bytes = 40;  ///< Before the machine's JSON.
@@ -22,7 +22,7 @@ constexpr std::size_t machine_json_bytes_max = std::size_t{16} << 20;
 constexpr std::array<std::uint8_t, 4> block_marker{'V', 'B', 'L', 'K'};
 constexpr std::size_t block_header_bytes = 16;
 constexpr std::size_t block_payload_bytes_max = std::size_t{64} << 10;
-constexpr std::size_t place_runs_max = 1024;  ///< Of one record.
+constexpr std::size_t place_runs_max = 1024;  ///< In one record.
 
 /// The low four bits of a record's first byte.
 enum class RecordType : std::uint8_t {
@@ -41,14 +41,14 @@ struct RecordedUse {
   Time time{0};
   std::uint64_t allocation = 0, offset = 0, bytes = 0;
   float passes = 1;
-  std::uint32_t weight = 1;  ///< Of how many uses it is the sample.
+  std::uint32_t weight = 1;  ///< How many uses this sample represents.
   PlaceId device{};
   UseKind kind = UseKind::read;
 
   friend bool operator==(const RecordedUse&, const RecordedUse&) = default;
 };
 
-/// So many chunks, one after the other, at one place.
+/// A number of consecutive chunks at one place.
 struct PlaceRun {
   PlaceId at{};
   std::uint32_t chunks = 0;
@@ -56,8 +56,8 @@ struct PlaceRun {
   friend bool operator==(const PlaceRun&, const PlaceRun&) = default;
 };
 
-/// An allocation and where its chunks lie. With `first_slot` > 0 it goes on with an allocation
-/// whose places did not fit one record.
+/// An allocation and where its chunks are. With `first_slot` > 0 it continues an allocation whose
+/// places did not fit one record.
 struct RecordedAllocation {
   Time time{0};
   std::uint64_t allocation = 0, begin = 0, bytes = 0, chunk_bytes = 0;
@@ -75,14 +75,14 @@ struct RecordedFree {
   friend bool operator==(const RecordedFree&, const RecordedFree&) = default;
 };
 
-/// The times of `hint` are from `time` on, as the program gave them.
+/// The times of `hint` are relative to `time`, as the program gave them.
 struct RecordedHint {
   Time time{0};
   std::uint64_t allocation = 0, offset = 0, bytes = 0;
   Hint hint;
 };
 
-/// One chunk's move, at its end. `decision` is the number of the one that wanted it; 0: a program.
+/// The end of one chunk's move. `decision` is the number of the decision behind it; 0: a program.
 struct RecordedMove {
   Time start{0}, end{0}, stall{0};
   std::uint64_t allocation = 0, bytes = 0, decision = 0;
@@ -93,16 +93,16 @@ struct RecordedMove {
   friend bool operator==(const RecordedMove&, const RecordedMove&) = default;
 };
 
-/// The streams of a program stood still from `time` on.
+/// The streams of a program were stopped from `time` on.
 struct RecordedStall {
   Time time{0}, stall{0}, skew{0};
-  std::uint64_t allocation = 0;  ///< Whose move it was.
+  std::uint64_t allocation = 0;  ///< The allocation that moved.
   std::uint32_t streams = 0;
 
   friend bool operator==(const RecordedStall&, const RecordedStall&) = default;
 };
 
-/// Here records are missing that were not written: the disk was full, or too slow.
+/// Records are missing here: the disk was full, or too slow.
 struct RecordedGap {
   std::uint64_t records = 0, blocks = 0;
 

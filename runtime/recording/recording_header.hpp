@@ -12,20 +12,20 @@
 
 namespace vma {
 
-/// How the scheduler was set that is recorded; as runtimes have it unless they are told.
+/// Settings of the recorded scheduler; the defaults are those of a runtime.
 struct RecordedScheduler {
-  std::string policy;  ///< At first; decisions tell of others.
+  std::string policy;  ///< At first; decisions record changes.
   Time half_life = std::chrono::seconds(1);
   Time drain = std::chrono::milliseconds(1), tick = std::chrono::milliseconds(10);
-  Time stall_budget = std::chrono::milliseconds(60);  ///< Of each second; 0: no limit.
+  Time stall_budget = std::chrono::milliseconds(60);  ///< Per second; 0: no limit.
   Time gate_limit = std::chrono::milliseconds(5);  ///< From the first stream's arrival to the last.
-  std::uint64_t copy_budget_bytes = 0;             ///< In each second; 0: no limit.
+  std::uint64_t copy_budget_bytes = 0;             ///< Per second; 0: no limit.
 
   friend bool operator==(const RecordedScheduler&, const RecordedScheduler&) = default;
 };
 
-/// How a recording begins: which process and machine it is of. A `PlaceId` in its records is an
-/// index into `places`.
+/// The header of a recording: its process and machine. A `PlaceId` in its records is an index into
+/// `places`.
 struct RecordingHeader {
   std::uint64_t clock_start_utc_ns = 0;  ///< Time 0 of the records, since 1970.
   std::uint32_t process = 0;
@@ -36,10 +36,10 @@ struct RecordingHeader {
   MachineCosts costs{0, 0};  ///< Of these places.
   LaunchGaps gaps;
   PeerLinks peers;
-  std::optional<RecordedScheduler> scheduler;  ///< None in recordings of before.
+  std::optional<RecordedScheduler> scheduler;  ///< Older recordings lack it.
 };
 
-/// CRC-32 of zlib, PNG and Ethernet, of one range or of two, one after the other.
+/// CRC-32 as in zlib, PNG and Ethernet, of one range or of two consecutive ones.
 std::uint32_t crc32_of(std::span<const std::uint8_t> bytes);
 std::uint32_t crc32_of(std::span<const std::uint8_t> first, std::span<const std::uint8_t> second);
 

@@ -11,27 +11,27 @@
 
 namespace vma {
 
-// What calls of the public interface ask of their arguments. All throw vma::Error.
+// Checks of arguments of the public interface. All throw vma::Error.
 
-/// Error{unknown_pointer} where a free of it has begun.
+/// Error{unknown_pointer} if a free of it has begun.
 void check_usable(const Allocation& allocation, const char* call);
-/// Error{poisoned} where a slot of it is lost.
+/// Error{poisoned} if a slot of it is lost.
 void check_not_poisoned(const Allocation& allocation, const char* call);
-/// Error{dropped} where a slot of the range has no memory.
+/// Error{dropped} if a slot of the range has no memory.
 void check_not_dropped(const Allocation& allocation, SlotRange range, const char* call);
-/// The same for all of it.
+/// Like the above, for the whole allocation.
 void check_not_dropped(const Allocation& allocation, const char* call);
-/// Error{invalid_argument} inside a hook of it: the move waits for the hook, and this call for the
-/// move.
+/// Error{invalid_argument} inside a hook of it: the move waits for the hook, and this call would
+/// wait for the move.
 void check_no_hook(Allocation& allocation, const char* call);
-/// The slots of `bytes` from `offset`. Error{invalid_argument} where that is not within it.
+/// The slots of `bytes` from `offset`. Error{invalid_argument} if that is not within it.
 SlotRange slots_of(const Allocation& allocation, std::size_t offset, std::size_t bytes,
                    const char* call);
-/// Error{invalid_argument} for a deadline that is none.
+/// Error{invalid_argument} for an invalid deadline.
 void check_options(const MigrateOptions& options, const char* call);
-/// What forbids a move in the background at once: Error{unknown_pointer, poisoned, pinned};
-/// {invalid_argument} where no stream is attached that may use it, and none is held; {unsupported}
-/// for a live one under a hold.
+/// Refuses a move in the background early: Error{unknown_pointer, poisoned, pinned};
+/// {invalid_argument} if no stream is attached that may use it, and none is held; {unsupported} for
+/// a live one under a hold.
 void check_background_move(const Allocation& allocation, const AttachedStreams& attached,
                            const MigrateOptions& options, const char* call);
 

@@ -26,7 +26,7 @@ void Door::leave(Counter& counter) noexcept {
   std::uint64_t state = counter.state.load(std::memory_order_relaxed);
   while ((state & closed) == 0) {
     if (counter.state.compare_exchange_weak(state, state - one_call, std::memory_order_release)) {
-      return;  // The door may be gone now.
+      return;  // The door may be destroyed now.
     }
   }
   leave_closed(counter);

@@ -8,10 +8,10 @@
 
 namespace vma {
 
-/// Counts the calls inside a runtime; once closed it lets no more of them in. While it is open, to
-/// enter and to leave takes no lock, and threads count in cache lines of their own.
+/// Counts the calls inside a runtime; once closed it refuses further ones. While it is open,
+/// entering and leaving take no lock, and threads count in cache lines of their own.
 ///
-/// Each counter carries the door's state in its lowest bit, so that one operation counts a call and
+/// Each counter has the door's state in its lowest bit, so that one operation counts a call and
 /// sees whether the door is closed. Calls leave a closed door under its mutex, so the waiting
 /// thread may destroy the Door as soon as it returns.
 class Door {
@@ -25,11 +25,11 @@ class Door {
   Door(const Door&) = delete;
   Door& operator=(const Door&) = delete;
 
-  /// Null once closed. What it returns is for `leave`, on any thread.
+  /// Null once closed. Pass the result to `leave`, on any thread.
   Counter* enter() noexcept;
   void leave(Counter& counter) noexcept;
   void close() noexcept;
-  /// Requires: closed. Blocks until nobody is inside.
+  /// Requires: closed. Blocks until no call is inside.
   void wait_until_empty();
 
  private:

@@ -13,7 +13,7 @@
 namespace vma {
 inline namespace v1 {
 
-/// Keeps an allocation where it is and open to the CPU.
+/// Keeps an allocation in place and accessible to the CPU.
 struct HostView::Pin {
   Pin(RuntimeParts& parts, std::shared_ptr<Allocation> allocation)
       : parts(parts), open(parts.open), allocation(std::move(allocation)) {}
@@ -37,7 +37,8 @@ struct HostView::Pin {
   /// Throws: Error; then nothing is pinned.
   void take(std::uint64_t first_slot, std::uint64_t end_slot) {
     const MutexLock lock(allocation->operations());
-    const bool first = allocation->views++ == 0;  // Before the look, so that a free sees one of us.
+    // Before the check, so that either a free or this call sees the other.
+    const bool first = allocation->views++ == 0;
     try {
       require_host(first_slot, end_slot);
       if (first) allow();
@@ -69,7 +70,7 @@ struct HostView::Pin {
     }
   }
 
-  /// Only what was begun here is taken back: memory that is being freed may be another's by now.
+  /// Undoes only what was begun here: memory that is being freed may already be reused.
   void allow() {
     try {
       set_access(Access::read_write);
@@ -88,7 +89,7 @@ struct HostView::Pin {
     }
   }
 
-  /// For every slot: a slot is granted whole, so other views of its bytes share it.
+  /// For every slot: grants cover whole slots, so other views of its bytes share them.
   void set_access(Access access) {
     for (std::size_t slot = 0; slot < allocation->geometry().slots; ++slot) {
       const Location at = allocation->home(slot);

@@ -7,11 +7,11 @@ namespace {
 
 std::atomic<std::uint64_t> last_generation{0};
 
-/// Stays readable after the thread's kernels are gone: other objects of the thread may launch as
-/// they end.
+/// Stays readable after the thread's kernels are destroyed: other objects of the thread may launch
+/// as they end.
 constinit thread_local bool kernels_are_gone = false;
 
-/// Handles are addresses of objects of the driver's, which lie some hundred bytes apart.
+/// Handles are addresses of driver objects, which are some hundred bytes apart.
 std::size_t spread(const void* function) noexcept {
   const auto number = reinterpret_cast<std::uintptr_t>(function);
   return (number >> 4) ^ (number >> 10);
@@ -19,7 +19,7 @@ std::size_t spread(const void* function) noexcept {
 
 }  // namespace
 
-/// The kernels that the calling thread has launched last.
+/// The kernels that the calling thread launched most recently.
 class KnownKernels::ThreadKernels {
  public:
   struct Kernel {
@@ -36,7 +36,7 @@ class KnownKernels::ThreadKernels {
   }
   ~ThreadKernels() { kernels_are_gone = true; }
 
-  /// Where it is, or would be.
+  /// Its position, present or not.
   Kernel& place_of(const void* function) noexcept {
     return kernels_[spread(function) % kernels_.size()];
   }
@@ -76,7 +76,7 @@ KnownKernels::Parameters KnownKernels::find_or_ask(const void* function, std::ui
   if (known && driver_.has_parameters(function, *known)) return known;
   auto asked = std::make_shared<const KernelParameters>(driver_.kernel_parameters(function));
   const MutexLock lock(shard.mutex);
-  // What was asked before a `forget` may be of a kernel that is gone: it counts once.
+  // An answer from before a `forget` may be about an unloaded kernel: it is used only once.
   if (generation_.load() != generation) return asked;
   if (shard.kernels.size() >= kernels_max / shard_count) shard.kernels.clear();
   shard.kernels.insert_or_assign(function, asked);

@@ -66,7 +66,7 @@ void Launcher::destroy_stream(Stream stream) {
   }
   try {
     driver_.destroy_stream(bound);
-  } catch (...) {  // A refusal has done nothing: it is still a stream.
+  } catch (...) {  // A refusal has changed nothing: it is still a stream.
     const MutexLock lock(mutex_);
     streams_[bound.handle] = bound;
     throw;
@@ -103,7 +103,7 @@ void Launcher::launch(Stream stream, const Kernel& kernel, LaunchShape shape,
   if (!driver_.simulated()) {
     return driver_.launch(bound, load(bound.context, kernel), shape, arguments);
   }
-  // A host body may be another one at each launch, with the same name; a launch keeps its own.
+  // A host body may differ at each launch under the same name; a launch keeps its own.
   const KernelHandle once = driver_.load_kernel(bound.context, kernel);
   const auto unload = [&] { ledger_.undo("a kernel", [&] { driver_.unload_kernel(once); }); };
   try {
@@ -117,7 +117,7 @@ void Launcher::launch(Stream stream, const Kernel& kernel, LaunchShape shape,
 
 void Launcher::synchronize(Stream stream) {
   const BoundStream bound = bind(stream);
-  if (driver_.is_capturing(bound)) {  // To wait for it would end the capture.
+  if (driver_.is_capturing(bound)) {  // Waiting for it would end the capture.
     throw Error(ErrorKind::invalid_argument, "vma::synchronize",
                 "the stream is capturing; synchronize after the capture ends");
   }

@@ -13,7 +13,7 @@
 
 namespace vma {
 
-/// Streams and kernels for programs that run on either kind of machine. Any thread.
+/// Streams and kernels for programs that run on real or simulated machines. Any thread.
 class Launcher {
  public:
   Launcher(Driver& driver, const Topology& topology, Ledger& ledger);
@@ -24,7 +24,7 @@ class Launcher {
   void launch(Stream stream, const Kernel& kernel, LaunchShape shape,
               const KernelArguments& arguments);
   void synchronize(Stream stream);
-  /// The stream with its context, whoever made it.
+  /// The stream with its context, whoever created it.
   BoundStream bind(Stream stream);
 
  private:

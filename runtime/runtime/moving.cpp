@@ -15,7 +15,7 @@
 namespace vma {
 namespace {
 
-/// Without asking the driver, which does not know a stream that was destroyed.
+/// Without a driver call, since the driver does not know a destroyed stream.
 BoundStream named(Stream stream) {
   return {{}, StreamHandle{reinterpret_cast<std::uint64_t>(stream)}};
 }
@@ -125,7 +125,7 @@ void Runtime::note_export(void* pointer) {
     check_not_dropped(*allocation, call);
     allocation->exported = true;
   }
-  // Who knows the memory may write to it, whatever rights the slots have.
+  // Code that knows the exported memory may write to it, whatever rights the slots have.
   entry->memory.chunks().drop_copies(*allocation);
   entry->memory.tell_changed(*allocation);
 }
@@ -158,7 +158,7 @@ AttachedStream::~AttachedStream() {
   detach();
 }
 
-/// The stream or the allocation may be gone already: then there is nothing to detach.
+/// The stream or the allocation may not exist any more: then there is nothing to detach.
 void AttachedStream::detach() noexcept {
   if (runtime_ == nullptr) return;
   if (parts_of(*runtime_).in_forked_child()) {  // The parent's stream stays attached in the parent.

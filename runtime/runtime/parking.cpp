@@ -16,7 +16,7 @@ void check_no_hook(const char* call) {
   throw Error(ErrorKind::invalid_argument, call, "a hook called it, which would deadlock");
 }
 
-/// The scheduler leaves alone what is parked. From before it goes until after it has come, so that
+/// Makes the scheduler ignore what is parked, from before it leaves until after it is back, so that
 /// no policy moves it meanwhile.
 class ParkingNotice {
  public:

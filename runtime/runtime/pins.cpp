@@ -14,7 +14,7 @@
 namespace vma {
 namespace {
 
-/// What an object that outlives its runtime may still do: nothing.
+/// For objects that outlive their runtime: their calls then do nothing.
 class Guest {
  public:
   Guest(RuntimeParts& parts, std::shared_ptr<Allocation> allocation)
@@ -23,7 +23,7 @@ class Guest {
         open_(parts.open),
         process_(parts.process) {}
 
-  /// In a forked child, locks of the allocation may stay held forever: nothing of it may be called.
+  /// In a forked child, locks of the allocation may stay held for ever: call none of its functions.
   bool in_forked_child() const noexcept { return getpid() != process_; }
 
   /// Runs `body(machinery)` unless the runtime was shut down, or this is a forked child.
@@ -145,7 +145,7 @@ struct MoveHookRegistration::State {
   explicit State(Guest guest) : guest(std::move(guest)) {}
   ~State() {
     if (id == 0 || guest.in_forked_child()) return;
-    if (ProcessExit::begun()) {  // A thread that stands still holds the lock, or is in the hook.
+    if (ProcessExit::begun()) {  // A paused thread may hold the lock, or be in the hook.
       guest.allocation->hooks().disable(id);
       ProcessExit::hold_back();
       return;

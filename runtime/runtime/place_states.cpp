@@ -11,7 +11,7 @@
 namespace vma {
 namespace {
 
-constexpr std::uint64_t reserve_share = 128;  // Page tables, and what other libraries want later.
+constexpr std::uint64_t reserve_share = 128;  // Page tables, and later needs of other libraries.
 
 std::uint64_t less(std::uint64_t bytes, std::uint64_t taken) {
   return bytes - std::min(bytes, taken);
@@ -20,7 +20,7 @@ std::uint64_t less(std::uint64_t bytes, std::uint64_t taken) {
 std::uint64_t gpu_bytes(Driver& driver, std::uint64_t memory_bytes, DeviceId device,
                         const Ledger::Account& account) {
   const std::uint64_t free_bytes = driver.free_bytes(device);
-  if (free_bytes == 0) {  // No context is open: what that will take is a guess.
+  if (free_bytes == 0) {  // No context is open: its memory use is a guess.
     return less(memory_bytes, std::min(GiB, memory_bytes / 4) + account.own_bytes);
   }
   const std::uint64_t ours = account.allocated_bytes + account.cached_bytes;

@@ -1,4 +1,4 @@
-// What programs ask of the scheduler.
+// Requests of programs to the scheduler.
 #include <vma/runtime.hpp>
 
 #include "runtime/argument_checks.hpp"

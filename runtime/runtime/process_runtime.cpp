@@ -21,7 +21,7 @@ Runtime& runtime() {
   if (Runtime* open = process_runtime.load(std::memory_order_acquire)) return *open;
   const MutexLock lock(opening());
   if (Runtime* open = process_runtime.load()) return *open;
-  // Never destroyed: when the process exits, the driver may be gone before any static is.
+  // Never destroyed: at process exit the driver may be destroyed before any static.
   process_runtime.store(new Runtime(), std::memory_order_release);
   return *process_runtime;
 }
@@ -94,7 +94,7 @@ void record_use(const void* address, std::size_t bytes, Location device, UseKind
   record_uses({&use, 1});
 }
 void record_uses(std::span<const Use> uses) noexcept {
-  // Opens none: memory that a use could be of is that of an open one.
+  // Opens no runtime: only the memory of an open one can be used.
   if (Runtime* open = process_runtime.load(std::memory_order_acquire)) open->record_uses(uses);
 }
 void advise(const void* address, std::size_t bytes, const Hint& hint) {
@@ -146,7 +146,7 @@ void launch_recorded(Stream stream, const Kernel& kernel, Dim3 grid, Dim3 block,
   runtime().launch_recorded(stream, kernel, grid, block, arguments);
 }
 void record_launch(const void* function, const void* const* parameters, Location device) {
-  // As with uses. Launches are seen long before the first allocation, in interposers above all.
+  // As for uses. Launches occur long before the first allocation, above all in interposers.
   if (Runtime* open = process_runtime.load(std::memory_order_acquire)) {
     open->record_launch(function, parameters, device);
   }

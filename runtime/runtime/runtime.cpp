@@ -44,7 +44,7 @@ std::unique_ptr<Driver> open_driver(const std::string& name) {
 
 namespace {
 
-/// The offset of a range in its allocation. Throws where it does not lie in it wholly.
+/// The offset of a range in its allocation. Throws if the range is not entirely within it.
 std::uint64_t offset_of(const Allocation& allocation, const void* pointer, std::size_t bytes,
                         const char* call) {
   const std::uint64_t offset = address_of(pointer) - allocation.begin();
@@ -71,7 +71,7 @@ void for_each_piece(const Allocation& allocation, std::uint64_t offset, std::uin
   }
 }
 
-/// Zeroes before anybody can find the allocation: a move beside it would switch chunks under it.
+/// Zeroes before the allocation can be found: a concurrent move would switch chunks under it.
 AllocTerms terms_of(CopyEngine& engine, const AllocOptions& options) {
   AllocTerms terms;
   if (!options.zeroed) return terms;
@@ -147,11 +147,12 @@ void* Runtime::alloc(std::size_t bytes, Location where, std::span<const Location
 
 void Runtime::free(void* pointer) {
   if (pointer == nullptr) return;
-  if (ProcessExit::begun()) return ProcessExit::hold_back();  // It goes with the process.
+  // The memory is released with the process.
+  if (ProcessExit::begun()) return ProcessExit::hold_back();
   const RuntimeParts::Entry entry(*parts_, "vma::free");
   check_no_hook(*entry->memory.require(pointer, "vma::free"), "vma::free");
   entry->memory.free(address_of(pointer));
-  entry->mover.attached().await_forgotten();  // What was attached to it alone may be destroyed.
+  entry->mover.attached().await_forgotten();  // Streams attached only to it may be destroyed.
 }
 
 void Runtime::free_async(void* pointer, Stream stream) {
@@ -199,7 +200,7 @@ void Runtime::write(void* pointer, std::span<const std::byte> bytes) {
     check_not_dropped(*allocation, slots_of(*allocation, offset, bytes.size(), call), call);
   }
   if (allocation->read_only()) {
-    // A copy under way counts on it that nobody writes.
+    // A copy in progress relies on the memory being read-only.
     throw Error(ErrorKind::unsupported, call,
                 fmt::format("the allocation at {:#x} is read-only while a ReadOnly of it exists",
                             to_integer(allocation->begin())));

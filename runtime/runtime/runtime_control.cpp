@@ -29,9 +29,9 @@ std::string text_of(const DrainReport& report) {
 
 }  // namespace
 
-/// One `start_move`: as many migrations as it names allocations, of which `window` at most are with
-/// the mover, so that neither the socket's thread nor the mover's queue is taken up by one request.
-/// Lives until the last has ended.
+/// One `start_move`: one migration for each allocation that it names, of which at most `window` are
+/// submitted to the mover, so that one request blocks neither the socket's thread nor the mover's
+/// queue. Lives until the last has ended.
 class RuntimeControl::MoveOperation : public std::enable_shared_from_this<MoveOperation> {
  public:
   MoveOperation(const ControlGround& ground, Clock& clock, const ControlMove& move,
@@ -52,7 +52,7 @@ class RuntimeControl::MoveOperation : public std::enable_shared_from_this<MoveOp
 
   std::uint64_t number() const noexcept { return terms_.operation; }
 
-  /// Submits what the window has room for. Any thread.
+  /// Submits as many as the window allows. Any thread.
   void advance() {
     while (true) {
       std::weak_ptr<Allocation> next;
@@ -91,7 +91,7 @@ class RuntimeControl::MoveOperation : public std::enable_shared_from_this<MoveOp
     next_ = named_.size();
   }
 
-  /// Of one of them, that has moved or not.
+  /// One of them has ended, moved or not.
   void ended(const MigrationReport& report, const std::exception_ptr& error) {
     const MutexLock lock(mutex_);
     --under_way_;
@@ -150,7 +150,7 @@ void RuntimeControl::stop() noexcept {
   drains_.clear();
 }
 
-// --- What lies where
+// --- Where memory is
 
 ControlStatus RuntimeControl::status() {
   ControlStatus status;
@@ -209,7 +209,7 @@ ControlAllocation RuntimeControl::allocation(std::uint64_t address) {
 
 // --- Moves
 
-/// Throws: Error{unknown_pointer} for an address of none, {invalid_argument} for a tag of none.
+/// Throws: Error{unknown_pointer} for an unknown address, {invalid_argument} for an unknown tag.
 std::vector<std::shared_ptr<Allocation>> RuntimeControl::named_by(const ControlMove& move,
                                                                   const char* call) {
   ground_.memory.topology().require(move.to, call);
@@ -223,8 +223,8 @@ std::vector<std::shared_ptr<Allocation>> RuntimeControl::named_by(const ControlM
               fmt::format("no allocation has the tag \"{}\"", move.tag));
 }
 
-/// One chunk after the other; the mover copies a chunk beside the stop for the one before it, and
-/// moves several allocations at once, so that it may be done sooner.
+/// The sum over the chunks; the mover copies a chunk beside the stop for the one before it, and
+/// moves several allocations at once, so it may finish sooner.
 ControlPrediction RuntimeControl::predict(const ControlMove& move) {
   const Topology& topology = ground_.memory.topology();
   const auto named = named_by(move, call_name);
@@ -313,7 +313,7 @@ void RuntimeControl::drain(Location at, std::uint64_t operation) noexcept try {
   event.at = clock_.now();
   event.took = event.at - begin;
   ground_.feed->add(std::move(event));
-} catch (const std::bad_alloc&) {  // Nobody is told.
+} catch (const std::bad_alloc&) {  // The event is lost.
 }
 
 void RuntimeControl::forget_ended_drains() {

@@ -17,7 +17,7 @@
 
 namespace vma {
 
-/// What the control socket looks at and steers; all of it lives longer.
+/// What the control socket reads and controls; all of it outlives the socket.
 struct ControlGround {
   Driver& driver;
   Memory& memory;
@@ -29,12 +29,12 @@ struct ControlGround {
   std::shared_ptr<EventFeed> feed;
 };
 
-/// A runtime as the control socket sees it. One thread at a time, that of the scheduler's loop;
-/// moves go on in the mover and drains on threads of their own.
+/// A runtime as seen by the control socket. One thread at a time, that of the scheduler's loop;
+/// moves run in the mover and drains on their own threads.
 class RuntimeControl : public ControlTarget {
  public:
   explicit RuntimeControl(ControlGround ground);
-  /// Stops. Requires: the mover has stopped, so that no operation is told of any more.
+  /// Stops. Requires: the mover has stopped, so that no operation is reported any more.
   ~RuntimeControl() override;
 
   ControlStatus status() override;
@@ -42,7 +42,7 @@ class RuntimeControl : public ControlTarget {
   ControlAllocation allocation(std::uint64_t address) override;
   ControlPrediction predict(const ControlMove& move) override;
   std::uint64_t start_move(const ControlMove& move) override;
-  /// Throws besides: Error{busy} while `drains_max` of them go on.
+  /// Also throws: Error{busy} while `drains_max` of them are running.
   std::uint64_t start_drain(Location at) override;
   std::string policy() override;
   std::vector<std::string> known_policies() override;
@@ -54,8 +54,8 @@ class RuntimeControl : public ControlTarget {
   ControlEvents events(std::uint64_t since, std::size_t most) override;
   ControlStats stats() override;
 
-  /// Waits for the drains. Requires: the scheduler has stopped, which ends them; nothing is asked
-  /// any more. Idempotent.
+  /// Waits for the drains. Requires: the scheduler has stopped, which ends them, and no more calls
+  /// are made. Idempotent.
   void stop() noexcept;
 
   static constexpr std::size_t drains_max = 4;

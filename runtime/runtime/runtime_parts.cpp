@@ -27,7 +27,7 @@ MoverLimits mover_limits_of(const Settings& settings) {
   return limits;
 }
 
-/// Where memory of a GPU goes that is full: what it reaches fastest leads.
+/// Where memory goes from a full GPU: the places that it reaches fastest come first.
 std::vector<Location> places_below(Location at, const Topology& topology,
                                    const MachineCosts& costs) {
   const std::vector<Location>& places = topology.locations();
@@ -46,8 +46,7 @@ std::vector<NamedGpu> gpus_of(Driver& driver, const Topology& topology) {
   return gpus;
 }
 
-/// Empty where NVML is asked: no library knows the GPUs of a simulated machine, but one that is
-/// named.
+/// Empty if NVML is used: no library knows the GPUs of a simulated machine, unless one is named.
 std::string why_unmonitored(const Driver& driver, const Settings& settings) {
   if (settings.nvml.empty()) return "VMART_NVML is 0";
   return settings.nvml == "auto" && driver.simulated() ? "the machine is simulated" : "";
@@ -59,7 +58,7 @@ std::string monitored_by(const Driver& driver, const Settings& settings) {
   return settings.nvml == "auto" ? "libnvidia-ml.so.1" : settings.nvml;
 }
 
-/// Two runtimes on one driver would each hold contexts and count memory that the other has.
+/// Two runtimes on one driver would each hold contexts and count the other's memory.
 std::atomic<bool> cuda_runtime_open{false};
 
 }  // namespace
@@ -80,8 +79,8 @@ Machinery::Machinery(Driver& driver, UseLog& uses, const Settings& settings)
   if (!settings.policy.empty())
     scheduling = std::make_unique<Scheduling>(driver, memory, mover, parker, uses, sourced, monitor,
                                               settings);
-  // Who runs short of room gets it from whoever knows best what is cold. Under no hold: it would
-  // end a capture that the program is in, and stop all of it for an allocation.
+  // Room is made by the component that knows best what is cold. Not under a hold: it would end a
+  // capture of the program, and stop all its work for an allocation.
   memory.on_pressure([this](Location at, std::uint64_t bytes, TimePoint until) {
     if (at.kind != Location::Kind::gpu) return false;
     if (scheduling && scheduling->scheduler().make_room(at, bytes, until)) return true;
@@ -107,7 +106,7 @@ RuntimeParts::RuntimeParts(std::unique_ptr<Driver>&& chosen, const Settings& set
                                                     [this] { finish_output(); });
   } catch (...) {
     if (claimed) cuda_runtime_open = false;
-    chosen = std::move(driver);  // The machinery, if there is one, is gone before it.
+    chosen = std::move(driver);  // The machinery, if any, is destroyed before it.
     throw;
   }
 }
@@ -153,7 +152,7 @@ bool RuntimeParts::in_forked_child() const noexcept {
 
 void RuntimeParts::shut_down() noexcept {
   if (in_forked_child()) {
-    *open = false;  // What outlives these parts in the child asks nothing of them.
+    *open = false;  // Objects that outlive these parts in the child make no calls to them.
     return;
   }
   if (ProcessExit::begun()) return ProcessExit::hold_back();
@@ -162,12 +161,13 @@ void RuntimeParts::shut_down() noexcept {
         "shutdown from a callback or hook does nothing, because it would deadlock");
     return;
   }
-  const MutexLock turn(shutting_down);  // A second caller returns when all is given back, too.
-  at_exit.reset();                      // Nothing that it would touch may go beside it.
+  // A second caller also returns only when everything is given back.
+  const MutexLock turn(shutting_down);
+  at_exit.reset();  // Nothing that it would touch may go beside it.
   door.close();
   *open = false;
   uses->close();
-  // Calls inside may wait for what runs in the background.
+  // Calls inside may wait for background work.
   if (machinery && machinery->scheduling) machinery->scheduling->stop();
   if (machinery) machinery->mover.refuse_more();
   door.wait_until_empty();

@@ -25,11 +25,11 @@
 
 namespace vma {
 
-/// What a runtime does with one driver: everything below it, composed, in the order of the layers.
+/// What a runtime uses with one driver: everything below it, composed, in the order of the layers.
 struct Machinery {
   Machinery(Driver& driver, UseLog& uses, const Settings& settings);
 
-  /// Throws: Error{unsupported} where there is none.
+  /// Throws: Error{unsupported} if there is none.
   Scheduler& scheduler(const char* call) const;
   /// Streams were attached or detached.
   void scope_changed() noexcept {
@@ -46,15 +46,16 @@ struct Machinery {
   const SourcedCosts sourced;
   const MachineCosts& costs;  ///< Of `sourced`.
   GpuMonitor monitor;
-  std::unique_ptr<Scheduling> scheduling;  ///< Null without a policy. Made last, gone first.
+  /// Null without a policy. Created last, destroyed first.
+  std::unique_ptr<Scheduling> scheduling;
 };
 
 /// A runtime's insides, and its door: `Entry` lets a call in, or refuses it after shutdown, in a
 /// forked child, where the driver must not be called, and while the process exits.
 struct RuntimeParts {
-  /// Takes the driver over. If it throws, the caller still has it, and may still use it.
+  /// Takes over the driver. If it throws, the caller still has it, and may still use it.
   RuntimeParts(std::unique_ptr<Driver>&& driver, const Settings& settings);
-  /// Shuts down. Requires: not a forked child, and no exit has begun; otherwise `end` is for it.
+  /// Shuts down. Requires: not a forked child, and no exit has begun; otherwise use `end`.
   ~RuntimeParts();
   static RuntimeParts& of(Runtime& runtime) noexcept { return *runtime.parts_; }
   static Runtime make_runtime(std::unique_ptr<RuntimeParts> parts) noexcept;
@@ -64,7 +65,7 @@ struct RuntimeParts {
   /// inside calls. What is kept stays reachable, so that leak checkers accept it.
   static void end(std::unique_ptr<RuntimeParts> parts) noexcept;
 
-  /// One call inside.
+  /// One call inside the runtime.
   class Entry {
    public:
     Entry(RuntimeParts& parts, const char* call);
@@ -84,12 +85,12 @@ struct RuntimeParts {
   /// Throws: Error{invalid_argument} if another runtime of the process is open on CUDA.
   void claim_process();
   void shut_down() noexcept;
-  /// At the end of the process, which gives everything else back.
+  /// At process exit: writes the output; everything else ends with the process.
   void finish_output() noexcept;
   bool in_forked_child() const noexcept;
 
   std::unique_ptr<Driver> driver;
-  /// Lives as long as the parts, since to record a use goes through no door; closed by shutdown.
+  /// Lives as long as the parts, since recording a use bypasses the door; closed by shutdown.
   std::unique_ptr<UseLog> uses;
   std::unique_ptr<Machinery> machinery;
   const int process;
@@ -101,14 +102,14 @@ struct RuntimeParts {
   std::unique_ptr<ProcessExit::Action> at_exit;  // Null once shut down.
 
  private:
-  RuntimeParts* kept_before_ = nullptr;  // Of those that `end` keeps.
+  RuntimeParts* kept_before_ = nullptr;  // List of those that `end` keeps.
 };
 
 /// The insides of a runtime, for tools and tests.
 inline RuntimeParts& parts_of(Runtime& runtime) noexcept {
   return RuntimeParts::of(runtime);
 }
-/// A runtime of parts that its caller has composed. Requires: parts.
+/// A runtime of parts that its caller has composed. Requires: not null.
 inline Runtime runtime_of(std::unique_ptr<RuntimeParts> parts) noexcept {
   return RuntimeParts::make_runtime(std::move(parts));
 }

@@ -82,7 +82,7 @@ Scheduling::~Scheduling() {
   mover_.watch_chunks({});
 }
 
-/// The socket is opened while the loop's thread does not run yet.
+/// The socket is opened before the loop's thread runs.
 void Scheduling::begin_loop(const Settings& settings) {
   loop_ = std::make_unique<SchedulerLoop>(driver_, scheduler_, settings.drain, settings.tick);
   server_ = open_control(loop_->context(), control_, settings.control.c_str());
@@ -100,8 +100,8 @@ std::string Scheduling::control_path() const {
   return server_ ? server_->path() : "";
 }
 
-/// The scheduler first, so that nothing of the loop and no drain waits any more; the server once
-/// nobody runs its context, and before what it calls.
+/// The scheduler first, so that neither the loop nor a drain waits any more; the server once no
+/// thread runs its context, and before what it calls.
 void Scheduling::stop() noexcept {
   scheduler_.stop();
   if (loop_) loop_->stop();
@@ -109,8 +109,8 @@ void Scheduling::stop() noexcept {
   control_.stop();
 }
 
-/// The scheduler adds nothing more once it is closed, and `PerfettoWriter` writes nothing more: so
-/// no file is in mid-write when the process ends, unless a disk or a pipe does not take it in time.
+/// Once closed, the scheduler adds nothing more, and `PerfettoWriter` writes nothing more: so no
+/// file is being written when the process ends, unless a disk or a pipe is too slow.
 void Scheduling::finish_output() noexcept {
   constexpr std::chrono::seconds scheduler_limit(1);
   constexpr std::chrono::seconds write_limit(2);  // For all files together.

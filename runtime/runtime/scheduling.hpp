@@ -20,27 +20,27 @@
 
 namespace vma {
 
-/// The scheduler of a runtime with all that belongs to it: its thread, and what it leaves of
-/// itself. There where a policy was asked for.
+/// The scheduler of a runtime with everything that belongs to it: its thread and its outputs.
+/// Exists only if a policy is configured.
 class Scheduling {
  public:
-  /// Throws: Error{invalid_argument} for a policy that is none.
+  /// Throws: Error{invalid_argument} for an unknown policy.
   Scheduling(Driver& driver, Memory& memory, Mover& mover, Parker& parker, UseLog& uses,
              const SourcedCosts& sourced, GpuMonitor& monitor, const Settings& settings);
-  /// As `stop`. Requires: the mover has stopped.
+  /// Calls `stop`. Requires: the mover has stopped.
   ~Scheduling();
 
   Scheduler& scheduler() noexcept { return scheduler_; }
-  /// What peers of the control socket see. Requires: a single thread asks, which is the loop's
+  /// What peers of the control socket see. Requires: a single thread calls it, which is the loop's
   /// unless the scheduler is stepped by hand.
   ControlTarget& control() noexcept { return control_; }
-  /// Of the control socket; empty where there is none.
+  /// Path of the control socket; empty if there is none.
   std::string control_path() const;
-  /// Ends the thread and the control socket, and has nobody wait any more: nothing is decided from
+  /// Ends the thread, the control socket, and all waits of other threads: nothing is decided from
   /// here on. Idempotent.
   void stop() noexcept;
-  /// At the end of the process: writes the files and removes the socket's path. Joins no thread and
-  /// calls no driver. Blocks: as the disk does.
+  /// At process exit: writes the files and removes the socket's path. Joins no thread and makes no
+  /// driver calls. Blocks: on the disk.
   void finish_output() noexcept;
 
  private:
@@ -49,16 +49,16 @@ class Scheduling {
 
   Driver& driver_;
   Mover& mover_;
-  const std::unique_ptr<PerfettoWriter> trace_;  // Null: none is kept.
+  const std::unique_ptr<PerfettoWriter> trace_;  // Null: no trace.
   const std::shared_ptr<EventFeed> feed_;
   DecisionLog decisions_;
   const std::unique_ptr<Recording> recording_;  // Null: nothing is recorded.
   Scheduler scheduler_;
   RuntimeControl control_;
-  std::unique_ptr<SchedulerLoop> loop_;    // Null where it is stepped by hand.
+  std::unique_ptr<SchedulerLoop> loop_;    // Null if stepped by hand.
   std::unique_ptr<ControlServer> server_;  // Lives on the loop's context. Null: no socket.
   SteadyClock wall_clock_;
-  TimePoint flushed_{0};  // The trace; the loop's.
+  TimePoint flushed_{0};  // When the trace was flushed; for the loop.
 };
 
 }  // namespace vma

@@ -14,7 +14,7 @@
 namespace vma {
 namespace {
 
-/// An empty part is a part too, so that a comma too many is seen.
+/// An empty part counts too, so that a superfluous comma is noticed.
 std::vector<std::string> split(const std::string& text) {
   std::vector<std::string> parts;
   std::size_t begin = 0;
@@ -63,7 +63,7 @@ std::uint64_t size_setting(const std::optional<std::size_t>& option, const char*
   return option ? *option : environment_bytes(name).value_or(otherwise);
 }
 
-/// From the option, else from the variable, else `otherwise`. Throws where it is outside the
+/// From the option, else from the variable, else `otherwise`. Throws if it is outside the
 /// variable's limits or below `least`.
 std::uint64_t number_setting(std::optional<std::int64_t> option, const char* name,
                              const char* field, std::uint64_t otherwise, std::int64_t least = 0) {
@@ -85,7 +85,7 @@ std::optional<std::int64_t> count_of(const std::optional<Duration>& duration) {
   return duration->count();
 }
 
-/// What tries widen the default limit of gates to.
+/// The default limit up to which tries widen that of gates.
 constexpr std::chrono::milliseconds widened_gate_limit(80);
 
 void settle_limits(const RuntimeOptions& options, Settings& settings) {
@@ -93,14 +93,14 @@ void settle_limits(const RuntimeOptions& options, Settings& settings) {
       number_setting(count_of(options.hold_limit), "VMART_HOLD_LIMIT_MS", "hold_limit", 2'000));
   settings.gate_limit = std::chrono::microseconds(
       number_setting(count_of(options.gate_limit), "VMART_GATE_LIMIT_US", "gate_limit", 5'000));
-  // A program that names a limit means the longest that streams may stand.
+  // A limit set by the program is the longest that streams may be stopped.
   const bool named = options.gate_limit || environment_number("VMART_GATE_LIMIT_US");
   settings.gate_limit_max = named ? settings.gate_limit : widened_gate_limit;
   settings.gate_retries = static_cast<int>(number_setting(
       options.gate_retries ? std::optional<std::int64_t>(*options.gate_retries) : std::nullopt,
       "VMART_GATE_RETRIES", "gate_retries", 8));
-  // The variable takes 0 for no limit. In the option 0 would more likely mean "none at all", with
-  // which nothing can move.
+  // In the variable 0 means no limit. In the option 0 would more likely mean "no stalls at all",
+  // with which nothing can move.
   settings.stall_budget = std::chrono::microseconds(number_setting(
       count_of(options.stall_budget), "VMART_STALL_BUDGET_US", "stall_budget", 60'000, 1));
   settings.pressure_limit = std::chrono::milliseconds(number_setting(
@@ -112,8 +112,8 @@ void settle_limits(const RuntimeOptions& options, Settings& settings) {
   }
 }
 
-/// The option of a program. A name without a folder is meant; in the variable it would most likely
-/// be a slip, and is refused.
+/// From the program's option. A name without a folder is accepted here; in the variable it would
+/// most likely be a mistake, and is refused.
 std::string control_option(const std::string& text) {
   const bool is_name = text.find('/') == std::string::npos && !yes_or_no(text);
   return is_name ? "./" + text : text;
@@ -124,8 +124,7 @@ std::string trace_of_environment() {
   return place == "auto" ? "vmart-%p.trace.json" : place;
 }
 
-/// What a runtime leaves of itself, and shows. All of it comes from the scheduler, which needs a
-/// policy.
+/// The outputs of a runtime. All come from the scheduler, which needs a policy.
 void settle_output(const RuntimeOptions& options, Settings& settings) {
   settings.control = !options.control.empty() ? control_option(options.control)
                                               : environment_place("VMART_CONTROL").value_or("");
@@ -161,7 +160,7 @@ void settle_scheduler(const RuntimeOptions& options, Settings& settings) {
 }  // namespace
 
 Settings resolve_settings(const RuntimeOptions& options) {
-  log_level();  // A bad VMART_LOG is told now, not with the first message.
+  log_level();  // Reports a bad VMART_LOG now instead of with the first message.
   warn_of_unknown_variables();
   Settings settings;
   settings.driver =

@@ -22,27 +22,27 @@ struct Settings {
   std::uint64_t host_cache_bytes = 0;
   std::chrono::milliseconds hold_limit{0};
   std::chrono::microseconds gate_limit{5'000};
-  std::chrono::microseconds gate_limit_max{80'000};  ///< `gate_limit` where that was set.
+  std::chrono::microseconds gate_limit_max{80'000};  ///< `gate_limit` if that was set.
   int gate_retries = 8;
-  std::chrono::microseconds stall_budget{60'000};  ///< Of each second; 0 is no limit.
-  std::uint64_t copy_budget_bytes = 0;             ///< In each second; 0 is no limit.
+  std::chrono::microseconds stall_budget{60'000};  ///< Per second; 0 means no limit.
+  std::uint64_t copy_budget_bytes = 0;             ///< Per second; 0 means no limit.
   std::string calibration;                         ///< VMART_CALIBRATION; see `source_costs`.
   std::chrono::milliseconds pressure_limit{2'000};
   std::string policy;                ///< Empty: no scheduler.
-  std::vector<PolicyKind> policies;  ///< Known beside the built-in ones.
+  std::vector<PolicyKind> policies;  ///< Known in addition to the built-in ones.
   std::string record;                ///< A folder; empty: nothing is recorded. VMART_RECORD.
   std::string decisions;             ///< A file; empty: none. VMART_DECISIONS.
-  std::string control;               ///< As `control_path` takes it. VMART_CONTROL.
+  std::string control;               ///< Parsed by `control_path`. VMART_CONTROL.
   std::string trace;                 ///< A file; empty: none. VMART_TRACE.
   std::string nvml;                  ///< A library; empty: off, "auto": theirs on GPUs. VMART_NVML.
   bool dry_run = false;
   std::chrono::nanoseconds tick = std::chrono::milliseconds(10);
   std::chrono::nanoseconds drain = std::chrono::milliseconds(1);
   std::chrono::nanoseconds half_life = std::chrono::seconds(1);
-  /// Of one call of the policy; VMART_POLICY_LIMIT_MS.
+  /// For one call of the policy; VMART_POLICY_LIMIT_MS.
   std::chrono::nanoseconds policy_limit = std::chrono::milliseconds(500);
-  bool stepped_by_hand = false;  ///< No option names it: tests step the scheduler themselves.
-  LiveTuning tuning{};           ///< No option names it: benchmarks compare others.
+  bool stepped_by_hand = false;  ///< Not an option: tests step the scheduler themselves.
+  LiveTuning tuning{};           ///< Not an option: benchmarks compare others.
 };
 
 /// Throws: Error{invalid_argument} that names the variable and its value.

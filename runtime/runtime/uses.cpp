@@ -1,5 +1,5 @@
-// What programs say of their use of memory. To record goes past the door of the runtime, which is a
-// mutex; the log itself knows when it is closed.
+// What programs report about their use of memory. Recording bypasses the door of the runtime, which
+// is a mutex; the log itself knows when it is closed.
 #include <vma/runtime.hpp>
 
 #include "runtime/argument_checks.hpp"
@@ -66,13 +66,13 @@ class UsesFound {
 
   const Registry& registry_;
   const Location device_;
-  // The usual ones lie on the stack.
+  // Enough on the stack for usual launches.
   alignas(Use) std::array<std::byte, usual_count * sizeof(Use)> room_;
   std::pmr::monotonic_buffer_resource memory_{room_.data(), room_.size()};
   std::pmr::vector<Use> uses_{&memory_};
 };
 
-/// Throws: Error{invalid_argument} where the launch cannot have had such parameters.
+/// Throws: Error{invalid_argument} if the launch cannot have had such parameters.
 void require_all(std::size_t count, const void* const* parameters, const char* call) {
   for (std::size_t i = 0; i < count; ++i) {
     if (parameters != nullptr && parameters[i] != nullptr) continue;
@@ -82,10 +82,10 @@ void require_all(std::size_t count, const void* const* parameters, const char* c
   }
 }
 
-/// The words of a parameter that can be pointers: whole, and aligned as the kernel sees them.
+/// Examines the words of a parameter that can be pointers: whole, and aligned for the kernel.
 void look_through(const ParameterInfo& info, const void* parameter, UsesFound& found) {
   constexpr std::size_t word_bytes = sizeof(std::uint64_t);
-  // Where a parameter is not aligned to words, no member of it is one.
+  // If a parameter is not aligned to words, none of its members is.
   if (info.offset_bytes % word_bytes != 0) return;
   for (std::size_t at = 0; at + word_bytes <= info.size_bytes; at += word_bytes) {
     std::uint64_t word = 0;
@@ -148,7 +148,7 @@ void Runtime::record_launch(const void* function, const void* const* parameters,
   const RuntimeParts::Entry entry(*parts_, call);
   require_launch(entry->topology, function, device, call);
   const KernelParameters* const known = entry->kernels.parameters_of(function);
-  if (known == nullptr) return;  // The thread ends, and has no ring for uses either.
+  if (known == nullptr) return;  // The thread is ending, and has no ring for uses either.
   require_all(known->list.size(), parameters, call);
   UsesFound found(entry->memory.registry(), device);
   for (std::size_t i = 0; i < known->list.size(); ++i) {

@@ -62,7 +62,7 @@ const ChunkRoster::Entry* ChunkRoster::of(const ChunkRow& row) const {
 
 void ChunkRoster::refresh(const Entry& entry, ChunkTables& tables) const {
   const std::shared_ptr<Allocation> allocation = entry.allocation.lock();
-  if (!allocation || allocation->being_freed) return;  // Its end is on its way.
+  if (!allocation || allocation->being_freed) return;  // Its `freed` event will follow.
   const bool movable = allocation->may_move() && !allocation->poisoned();
   const bool in_scope = attached_.any(entry.begin);
   for (std::size_t slot = 0; slot < entry.slots; ++slot) {
@@ -80,7 +80,7 @@ void ChunkRoster::refresh(const Entry& entry, ChunkTables& tables) const {
   if (reach_.limited()) refresh_reach(entry, *allocation, tables);
 }
 
-/// Asked once for all slots that the program wants at one place.
+/// Computed once for all slots that the program wants at one place.
 void ChunkRoster::refresh_reach(const Entry& entry, const Allocation& allocation,
                                 ChunkTables& tables) const {
   std::map<Location, std::uint32_t> by_wanted;

@@ -13,42 +13,42 @@
 
 namespace vma {
 
-/// Which rows of the books are which allocation's. It keeps no memory alive. The scheduler's, one
-/// thread at a time.
+/// Which rows of the books belong to which allocation. Keeps no memory alive. For the scheduler,
+/// one thread at a time.
 class ChunkRoster {
  public:
   struct Entry {
     std::weak_ptr<Allocation> allocation;
     Address begin{};
     std::uint64_t size_bytes = 0, chunk_bytes = 0;
-    std::uint32_t number = 0;  ///< Given to no other allocation of the runtime.
+    std::uint32_t number = 0;  ///< Unique to this allocation in the runtime.
     ChunkId first{};
     std::size_t slots = 0;
 
     ChunkId chunk(std::size_t slot) const noexcept {
       return ChunkId{static_cast<std::uint32_t>(index(first) + slot)};
     }
-    /// Requires: the offset lies in it.
+    /// Requires: the offset is within the allocation.
     ChunkId chunk_at(std::uint64_t offset) const noexcept { return chunk(offset / chunk_bytes); }
   };
 
-  /// Both live longer. Places of the books are `topology.locations()`, in order.
+  /// Both arguments outlive it. Places of the books are `topology.locations()`, in order.
   ChunkRoster(const Topology& topology, Mover& mover);
 
   PlaceId place_of(Location at) const { return places_.at(at); }
   Location location_of(PlaceId place) const { return topology_.locations()[index(place)]; }
 
-  /// Null if it is being freed already, or is known.
+  /// Null if the allocation is already being freed, or already known.
   const Entry* add(const std::shared_ptr<Allocation>& allocation, ChunkTables& tables);
-  /// Its rows stay in the books. Returns what it was; `slots` is 0 if it was not known.
+  /// Its rows stay in the books. Returns the former entry; its `slots` is 0 if it was not known.
   Entry remove(Address begin);
   const Entry* find(Address begin) const;
-  /// The one around an address, null if there is none.
+  /// The entry around an address; null if there is none.
   const Entry* around(Address address) const;
   const Entry* of(const ChunkRow& row) const;
   const std::map<Address, Entry>& entries() const noexcept { return entries_; }
 
-  /// Where its chunks lie, whether they may move, and where to, as the allocation itself says.
+  /// Updates from the allocation where its chunks are, whether they may move, and where to.
   void refresh(const Entry& entry, ChunkTables& tables) const;
   void refresh_all(ChunkTables& tables) const;
 

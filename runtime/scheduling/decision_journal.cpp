@@ -73,7 +73,7 @@ void DecisionJournal::record_move(RecordedMove move, ChunkId chunk) noexcept {
   move.slot = row.slot;
   try {
     recording_->add(move);
-  } catch (const std::bad_alloc&) {  // The recording lacks it; the books do not.
+  } catch (const std::bad_alloc&) {  // Missing in the recording, but not in the books.
   }
 }
 

@@ -18,14 +18,14 @@
 
 namespace vma {
 
-/// What a scheduler writes of its work: decisions, for the log, the recording and whoever is told;
-/// and for the recording alone what happened to memory. The scheduler's, one thread at a time.
+/// What a scheduler writes about its work: decisions, for the log, the recording and the listener;
+/// and for the recording also what happened to memory. For the scheduler, one thread at a time.
 class DecisionJournal {
  public:
-  /// Told of each decision; it may only take notes. Empty: nobody.
+  /// Called with each decision; it may only take notes. Empty: none.
   using Listener = std::function<void(const Decision&)>;
 
-  /// All live longer; a null recording records nothing.
+  /// All arguments outlive it; a null recording records nothing.
   DecisionJournal(const DecisionPath& path, const ChunkRoster& roster, DecisionLog& log,
                   Recording* recording, Listener listener)
       : path_(path),
@@ -34,37 +34,37 @@ class DecisionJournal {
         recording_(recording),
         listener_(std::move(listener)) {}
 
-  /// Whose decisions they are from now on.
+  /// The policy that makes the decisions from now on.
   void set_policy(const std::string& text) { policy_ = text; }
   const std::string& policy() const noexcept { return policy_; }
-  /// Decisions name the plan that they belong to.
+  /// Decisions name the plan that they belong to; this begins the next one.
   void begin_plan() noexcept { ++plan_; }
   std::uint64_t plan() const noexcept { return plan_; }
 
-  /// A decision about a chunk, with what the books say of it.
+  /// A decision about a chunk, filled in from the books.
   Decision about(DecisionKind kind, ChunkId chunk) const;
   Decision about(DecisionKind kind, const AcceptedMove& move) const;
   /// Returns its number. Throws: std::bad_alloc.
   std::uint64_t add(Decision decision);
-  /// A decision that says no more than its kind.
+  /// Adds a decision without further details.
   void add(DecisionKind kind, const std::string& reason = {});
-  /// The last ones about an allocation, or one slot of it, oldest first.
+  /// The most recent ones about an allocation, or one slot of it, oldest first.
   std::vector<Decision> last(std::uint64_t allocation, std::optional<std::uint32_t> slot,
                              std::size_t count) const {
     return log_.about(allocation, slot, count);
   }
 
-  // --- For the recording alone. Each may throw std::bad_alloc, but `move`.
+  // --- For the recording alone. All except `move` may throw std::bad_alloc.
   void record_allocation(const ChunkRoster::Entry& entry);
   void record_free(const ChunkRoster::Entry& entry);
-  /// A chunk that moved by no decision, with the time at which its slot was switched: uses have the
-  /// times of their launches, and not that of this look.
+  /// A chunk that moved without a decision, with the time at which its slot was switched: uses have
+  /// the times of their launches, not the time of this call.
   void record_step(const ChunkStep& step);
-  /// A move by a decision. What there is no memory for is left out.
+  /// A move by a decision. Left out if there is no memory for it.
   void record_move(RecordedMove move, ChunkId chunk) noexcept;
   void record_uses(std::span<const LoggedUse> uses);
   void record_hint(const AdvisedRange& range, const ChunkRoster::Entry& entry);
-  /// Writes out what is complete.
+  /// Writes complete blocks to the file.
   void flush();
 
  private:

@@ -8,7 +8,7 @@
 namespace vma {
 namespace {
 
-/// A wish that is refused anew at every tick is told once, with its last time.
+/// A wish that is refused anew at every tick is listed once, with its last time.
 std::vector<std::string> last_decisions(const DecisionJournal& journal, std::uint64_t allocation,
                                         std::uint32_t slot) {
   constexpr std::size_t decisions_seen = 1024, lines_max = 16;
@@ -18,7 +18,7 @@ std::vector<std::string> last_decisions(const DecisionJournal& journal, std::uin
     std::string what = fmt::format("{} {}{}{}", decision.policy, to_string(decision.kind),
                                    decision.from ? " from " + to_string(*decision.from) : "",
                                    decision.to ? " to " + to_string(*decision.to) : "");
-    // The figures of a reason change from tick to tick.
+    // The numbers in a reason change from tick to tick.
     const std::string reason = decision.reason.substr(0, decision.reason.find(':'));
     if (last == what + reason && !lines.empty()) lines.pop_back();
     last = what + reason;

@@ -56,7 +56,7 @@ void InstalledPolicy::count_failure(PolicyEntry entry, bool lost) noexcept {
   books_shared_ = books_shared_ || lost;
 }
 
-/// Requires: the failure is counted, so that the next call replaces the policy if this one throws.
+/// Requires: the failure is counted, so that the next call replaces the policy if this throws.
 void InstalledPolicy::failed(const std::string& why) {
   log_failure(why);
   journal_.add(DecisionKind::policy_failed, why);
@@ -90,7 +90,7 @@ void InstalledPolicy::replace_failed() {
   due_ = Replacement::none;
 }
 
-/// Once a second at most; decisions have them all.
+/// Logs at most once a second; the decision log has all failures.
 void InstalledPolicy::log_failure(const std::string& why) noexcept {
   constexpr std::chrono::seconds period(1);
   const TimePoint now = wall_clock_.now();
@@ -108,7 +108,7 @@ void InstalledPolicy::log_failure(const std::string& why) noexcept {
   }
 }
 
-/// Throws: what the maker throws; then all is as it was.
+/// Throws: what the maker throws; then nothing has changed.
 void InstalledPolicy::install(const std::string& text, const std::string& why) {
   std::shared_ptr<Policy> policy = make_(text);
   runner_ = std::make_unique<PolicyRunner>(executor_, std::move(policy));

@@ -25,21 +25,23 @@ using PolicyMaker = std::function<std::unique_ptr<Policy>(const std::string&)>;
 /// fails too often or does not return. The scheduler's, one thread at a time.
 class InstalledPolicy {
  public:
-  /// `limit`: how long one call may take. No policy is installed at first. All live longer.
+  /// `limit`: how long one call may take. No policy is installed at first. All arguments outlive
+  /// it.
   InstalledPolicy(Executor& executor, const Clock& clock, std::chrono::nanoseconds limit,
                   const PolicyFailureLimits& failures, PolicyMaker make, DecisionPath& path,
                   DecisionJournal& journal);
 
-  /// A policy that a person or program asks for. Throws: what the maker throws; then the former one
-  /// stays.
+  /// Installs a policy on request of a person or program. Throws: what the maker throws; then the
+  /// former one stays.
   void set(const std::string& text);
-  /// False if the policy produced no plan. What it reads stays as it is until it returns, whenever
-  /// that is. Blocks: until it returns, for at most the limit.
+  /// False if the policy produced no plan. Its input stays unchanged until it returns, however
+  /// late. Blocks: until it returns, for at most the limit.
   bool ask(PolicyEntry entry, DecisionPath::PolicyCall call, Plan& plan);
-  /// A policy that overran may read its books for ever, so the scheduler goes on with a copy: to be
-  /// called before the books are written. Throws: std::bad_alloc; then nobody may write to them.
+  /// A policy that overran may read its books for ever, so the scheduler continues with a copy:
+  /// call this before writing to the books. Throws: std::bad_alloc; then the books must not be
+  /// written to.
   void leave_books_to_lost_one();
-  /// Calls that failed.
+  /// The number of failed calls.
   std::uint64_t failures() const noexcept { return failed_calls_; }
 
  private:
@@ -55,7 +57,7 @@ class InstalledPolicy {
   const std::chrono::nanoseconds limit_;
   const PolicyMaker make_;
   DecisionPath& path_;
-  DecisionJournal& journal_;  // Has its name.
+  DecisionJournal& journal_;  // Stores the policy's name.
   std::unique_ptr<PolicyRunner> runner_;
   PolicyFailures failures_;
   PolicyFailures::Replacement due_ = PolicyFailures::Replacement::none;

@@ -18,7 +18,7 @@ namespace {
 static_assert(std::string_view(policy_interface_version) == VMART_MINOR_VERSION,
               "the header's version equals the project's");
 
-/// A library that turns out not to fit is closed.
+/// Closes a library that turns out not to fit.
 class OpenLibrary {
  public:
   explicit OpenLibrary(const std::string& path) : handle_(dlopen(path.c_str(), RTLD_NOW)) {
@@ -39,7 +39,7 @@ class OpenLibrary {
   void* handle_;
 };
 
-/// Text of another's making, which need not end.
+/// Text from another compilation, which may lack its terminator.
 template <std::size_t Size>
 std::string_view text_of(const char (&text)[Size]) {
   return {text, strnlen(text, Size)};

@@ -12,7 +12,7 @@ struct PolicyRunner::State {
   explicit State(std::shared_ptr<Policy> its) : policy(std::move(its)) {}
 
   const std::shared_ptr<Policy> policy;
-  SteadyClock clock;  // A policy's time is the processor's, on simulated machines too.
+  SteadyClock clock;  // A policy's limit is in real time, on simulated machines too.
   Mutex mutex;
   Condition changed;
   std::function<void(Policy&)> body VMART_GUARDED_BY(mutex);  // Empty: nothing to do.
@@ -48,7 +48,7 @@ PolicyRunner::Answer PolicyRunner::run(std::function<void(Policy&)> body,
   state_->threw = false;
   state_->changed.notify_all();
   const auto ended = [this]() VMART_NO_THREAD_ANALYSIS { return !state_->body; };
-  // A stepped machine's time is not that of this clock, and its threads cannot be lost.
+  // A stepped machine's time differs from this clock, and its threads always return.
   const TimePoint deadline = Stepper::current() != nullptr ? never : begin + limit;
   lost_ = !state_->changed.wait_until(lock, state_->clock, deadline, ended);
   const auto took = state_->clock.now() - begin;
@@ -63,7 +63,7 @@ void PolicyRunner::work(const std::shared_ptr<State>& state) {
     state->changed.wait(lock,
                         [&]() VMART_NO_THREAD_ANALYSIS { return state->stop || state->body; });
     if (!state->body) return;
-    // In place: the caller does not touch it before it is empty, which only happens here.
+    // In place: the caller does not touch it until it is empty, which only happens here.
     const std::function<void(Policy&)>* body = &state->body;
     lock.unlock();
     bool threw = false;

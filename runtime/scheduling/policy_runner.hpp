@@ -12,8 +12,8 @@
 
 namespace vma {
 
-/// Runs the calls of one policy on a thread of its own, so that whoever asks is never lost in one.
-/// One caller at a time.
+/// Runs the calls of one policy on its own thread, so that a call that never returns does not block
+/// the caller. One caller at a time.
 class PolicyRunner {
  public:
   enum class Outcome { done, threw, overran };
@@ -25,12 +25,12 @@ class PolicyRunner {
 
   struct Answer {
     Outcome outcome = Outcome::done;
-    std::string why;  ///< Of an exception.
+    std::string why;  ///< Message of the exception.
     std::chrono::nanoseconds took{0};
   };
   /// Calls `body` with the policy and waits for it for at most `limit` of the processor's time.
-  /// After `overran` the body may still run: what it uses must be its own or shared, and this
-  /// object takes no further call. Requires: no call overran before.
+  /// After `overran` the body may still run: it must own or share what it uses, and this object
+  /// takes no further call. Requires: no call has overrun before.
   Answer run(std::function<void(Policy&)> body, std::chrono::nanoseconds limit);
 
  private:

@@ -38,7 +38,7 @@ struct PredictionLog::Route {
   }
 
   void learn(double uncorrected, double happened) {
-    // Each ratio counts for no more than the factor may be, or one that stood would last long.
+    // Ratios are clamped to the bounds of a factor, or a single outlier would last long.
     const double ratio = uncorrected > 0 ? happened / uncorrected : factor_most;
     factor += weight * (std::clamp(ratio, factor_least, factor_most) - factor);
   }
@@ -68,7 +68,7 @@ PredictionLog::~PredictionLog() = default;
 
 void PredictionLog::add(Foretold what, PlaceId from, PlaceId to, Time uncorrected, Time happened) {
   if (happened <= Time::zero() || uncorrected < Time::zero() || uncorrected == Time::max()) return;
-  // By the factor of before: what was foretold of this one could not know it.
+  // Uses the earlier factor: the prediction of this sample could not know the sample.
   const double predicted = in_seconds(uncorrected) * factor(what, from, to);
   totals_.at(what)->add_error(predicted, in_seconds(happened));
   const Key key{what, from, to};
@@ -87,10 +87,10 @@ void PredictionLog::add_move(const MachineCosts& uncorrected, PlaceId from, Plac
   if (report.bytes_moved != report.bytes_asked) return;
   const auto chunks = static_cast<std::uint64_t>(report.chunks_moved);
   const std::uint64_t chunk_bytes = report.bytes_moved / chunks;
-  if (chunks == 1) {  // Of several, switches and copies overlap.
+  if (chunks == 1) {  // With several chunks, switches and copies overlap.
     add(Foretold::move, from, to, uncorrected.move_time(from, to, chunk_bytes), move_time(report));
   }
-  // A hold has one stop for all chunks; only gates are a chunk each.
+  // A hold stops once for all chunks; only gates stop once a chunk.
   if (report.stall.count == chunks) {
     add(Foretold::stall, from, to, uncorrected.stall_time(from, to, chunk_bytes),
         report.stall.median);

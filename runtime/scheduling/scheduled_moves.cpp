@@ -11,8 +11,8 @@
 namespace vma {
 namespace {
 
-/// What programs ask for goes first; then what policies want somewhere, then what makes room for
-/// that.
+/// Requests of programs go first; then the moves that policies want, then those that make room for
+/// them.
 constexpr int wanted_priority = -1, victim_priority = -2;
 static_assert(victim_priority < wanted_priority && wanted_priority < 0);
 
@@ -64,7 +64,7 @@ void ScheduledMoves::accept(const Plan& plan, bool awaited) {
   }
 }
 
-/// `take_ended` sees a group when all of it has moved, and groups are small.
+/// `take_ended` handles a group once all of it has moved, and groups are small.
 void ScheduledMoves::start_ready() {
   std::vector<MoveGroup> groups;
   std::exception_ptr failure;
@@ -87,7 +87,7 @@ void ScheduledMoves::start_ready() {
   if (failure) std::rethrow_exception(failure);
 }
 
-/// Requires: `running_` has room for it. Whatever it throws, the group is there.
+/// Requires: `running_` has capacity for it. The group is added even if this throws.
 void ScheduledMoves::submit(Running group) {
   group.started = clock_.now();
   const ChunkRow& row = path_.snapshot().chunk(group.moves.front().chunk);
@@ -106,7 +106,7 @@ void ScheduledMoves::submit(Running group) {
   }
 }
 
-/// Gives it a task, or says why it has none.
+/// Gives it a task, or records why it has none.
 void ScheduledMoves::ask_mover(Running& group) noexcept {
   try {
     const std::shared_ptr<Allocation> allocation = group.allocation.lock();
@@ -121,14 +121,14 @@ void ScheduledMoves::ask_mover(Running& group) noexcept {
       options.scope = StopScope::attached;
       options.priority = group.goes_last() ? victim_priority : wanted_priority;
       MoveTerms terms;
-      terms.asks_for_room = false;  // The planner has seen to it.
+      terms.asks_for_room = false;  // The planner has ensured room.
       terms.keeps_copy = group.moves.front().keep_copy;
       terms.by_policy = true;
       terms.choice = PlaceChoice::runtime;
       group.task =
           mover_.submit(allocation, {group.first_slot, group.first_slot + group.moves.size()},
                         roster_.location_of(group.to), options, terms);
-      // Where nobody wakes the scheduler, the next drain sees that it has ended.
+      // Without a waker, the next drain sees that it has ended.
       group.task->on_done([inbox = inbox_] { inbox->wake(); });
     }
   } catch (const std::exception& error) {
@@ -146,14 +146,14 @@ bool ScheduledMoves::take_ended() {
       ++i;
       continue;
     }
-    end(running_[i]);  // If it throws, it goes on where it was, the next time.
+    end(running_[i]);  // If it throws, the next call resumes there.
     running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
     any = true;
   }
   return any;
 }
 
-/// The mover did not take it.
+/// The mover refused it.
 void ScheduledMoves::end_refused(Running& group) {
   for (; group.ended < group.moves.size(); ++group.ended) {
     Decision decision = journal_.about(DecisionKind::not_moved, group.moves[group.ended]);
@@ -190,7 +190,7 @@ void ScheduledMoves::end(Running& group) {
     end_move(group, i, moved, report);
     ++(moved ? done_ : failed_);
   }
-  // Only what is uncorrected teaches, only moves by themselves, and only those that copied.
+  // Only uncorrected predictions of single moves that copied are used for learning.
   if (report.bytes_remapped == 0) {
     predictions_.add_move(costs_, group.from, group.to, report);
     path_.books().costs() = predictions_.corrected(costs_);

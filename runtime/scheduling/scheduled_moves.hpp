@@ -20,37 +20,37 @@
 namespace vma {
 
 /// The moves of a scheduler, from a policy's plan to their ends: has plans accepted or refused,
-/// hands moves that may begin to the mover, tells the books how each ended, and learns how well it
-/// was predicted. The scheduler's, one thread at a time.
+/// submits ready moves to the mover, updates the books when they end, and learns how accurate the
+/// predictions were. For the scheduler, one thread at a time.
 class ScheduledMoves {
  public:
-  /// All live longer. `inbox` is woken when a move has ended.
+  /// All arguments outlive it. `inbox` is woken when a move has ended.
   ScheduledMoves(Mover& mover, const Clock& clock, const ChunkRoster& roster, DecisionPath& path,
                  DecisionJournal& journal, std::shared_ptr<SchedulerInbox> inbox,
                  MachineCosts costs);
 
-  /// The moves of a plan wait until they may begin, or are refused. `awaited`: somebody waits for
+  /// The moves of a plan wait until they may begin, or are refused. `awaited`: a thread waits for
   /// the room that the plan makes. Throws: std::bad_alloc.
   void accept(const Plan& plan, bool awaited = false);
-  /// Those that are ready begin. Throws: what one of them failed with; the others have begun, and
-  /// each that has begun is kept until it has ended.
+  /// Starts the moves that are ready. Throws: what one of them failed with; the others have begun,
+  /// and each that has begun is kept until it has ended.
   void start_ready();
-  /// The books know the moves that have ended. False if none has. Throws: std::bad_alloc; the rest
-  /// is taken the next time.
+  /// Updates the books with the moves that have ended. False if none has. Throws: std::bad_alloc;
+  /// the rest is handled next time.
   bool take_ended();
-  /// A move that was accepted is not made.
+  /// Drops an accepted move.
   void give_up(MoveNumber number, const std::string& why);
-  /// Cancels moves that make room at `at` for somebody who waits.
+  /// Cancels moves that make room at `at` for a waiting thread.
   void cancel_awaited_from(PlaceId at);
 
-  /// Whether none is with the mover.
+  /// Whether the mover has no move of the scheduler.
   bool empty() const noexcept { return running_.empty(); }
   bool any_of(Address begin) const noexcept;
-  /// What became of the moves so far.
+  /// Adds the outcomes of the moves so far.
   void count_in(SchedulerStats& stats) const;
 
  private:
-  /// A group that is with the mover.
+  /// A group that was submitted to the mover.
   struct Running : MoveGroup {
     explicit Running(MoveGroup&& group) noexcept : MoveGroup(std::move(group)) {}
     bool goes_last() const noexcept { return moves.front().goes_last; }
@@ -60,8 +60,9 @@ class ScheduledMoves {
     Address begin{};
     std::size_t first_slot = 0;
     Time started{0};
-    std::string refused;    // Why it has no task.
-    std::size_t ended = 0;  // Of its moves, in order: what runs out of memory goes on later.
+    std::string refused;  // Why it has no task.
+    // How many of its moves, in order; resumes here after running out of memory.
+    std::size_t ended = 0;
   };
 
   void submit(Running group);
@@ -76,7 +77,7 @@ class ScheduledMoves {
   DecisionPath& path_;
   DecisionJournal& journal_;
   const std::shared_ptr<SchedulerInbox> inbox_;  // A migration's callback may come late.
-  const MachineCosts costs_;  // Uncorrected; what decisions stand on is in the books.
+  const MachineCosts costs_;  // Uncorrected; decisions use the costs in the books.
   std::vector<Running> running_;
   PredictionLog predictions_;
   std::uint64_t wanted_ = 0, started_ = 0, done_ = 0, failed_ = 0;

@@ -12,7 +12,7 @@
 namespace vma {
 namespace {
 
-/// Between two looks of somebody who waits for moves that others must start or end.
+/// Poll period of a thread that waits for moves that other threads must start or end.
 constexpr std::chrono::milliseconds look_period(2);
 
 }  // namespace
@@ -35,7 +35,7 @@ Scheduler::Scheduler(const SchedulerGround& ground, std::vector<PlaceState> plac
   const MutexLock lock(mutex_);
   path_.books().set_now(clock_.now());
   policy_.set(policy);
-  // From here on nothing is missed; what is there already comes in by its own list.
+  // From here on no event is missed; existing allocations are added one by one.
   ground_.memory.watch(inbox_.get());
   for (const auto& allocation : ground_.memory.registry().all()) inbox_->made(allocation);
   ground_.mover.watch([inbox = inbox_](const std::shared_ptr<Allocation>& allocation,
@@ -76,7 +76,7 @@ void Scheduler::take_inbox() {
   };
   try {
     while (taken < events_.size() && take_event(events_[taken])) ++taken;
-  } catch (...) {  // The event that threw is taken again the next time.
+  } catch (...) {  // The event that threw is handled again next time.
     forget_taken();
     throw;
   }
@@ -84,8 +84,8 @@ void Scheduler::take_inbox() {
   if (inbox_->take_scope_changed()) roster_.refresh_all(path_.books());
 }
 
-/// There was no memory for some events, so the registry says what they were: what is gone, then
-/// what is there. What is known already is not taken twice.
+/// There was no memory for some events, so they are reconstructed from the registry: first the
+/// freed allocations, then the existing ones. Known ones are not added twice.
 void Scheduler::look_up_missed() {
   std::vector<SchedulerInbox::Event> events;
   using Kind = SchedulerInbox::Event::Kind;
@@ -100,7 +100,7 @@ void Scheduler::look_up_missed() {
   inbox_->scope_changed();
 }
 
-/// False if it has to wait, and with it all later ones: its moves have not ended yet.
+/// False if the event has to wait for moves to end, and with it all later ones.
 bool Scheduler::take_event(const SchedulerInbox::Event& event) {
   using Kind = SchedulerInbox::Event::Kind;
   if (event.kind == Kind::made) {
@@ -136,7 +136,7 @@ bool Scheduler::drain() {
 
 bool Scheduler::drain_locked() {
   catch_up();
-  start_ready();  // Room that has come is that of the moves that it was made for.
+  start_ready();  // Room that became free belongs to the moves that it was made for.
   auto events = std::make_shared<std::vector<UseEvent>>();
   uses_.take_uses(*events);
   const std::size_t hints_from = events->size();
@@ -148,7 +148,7 @@ bool Scheduler::drain_locked() {
         UseEvent event = (*events)[i];
         if (i >= hints_from) {
           event.hint = snapshot.hint(event.chunk);
-          if (event.hint == nullptr) continue;  // Over already.
+          if (event.hint == nullptr) continue;  // It has already ended.
         }
         policy.on_use(event, snapshot, wishes);
       }
@@ -195,10 +195,10 @@ void Scheduler::start_ready() {
   }
   if (paused_ || !path_.has_waiting()) return;
   moves_.start_ready();
-  take_ended();  // Those that the mover refused.
+  take_ended();  // Moves that the mover refused.
 }
 
-// --- What people ask
+// --- For people and programs
 
 void Scheduler::set_policy(const std::string& text) {
   const MutexLock lock(mutex_);
@@ -259,14 +259,14 @@ void Scheduler::step() {
   restore();
 }
 
-// --- Where new memory goes, and room where there is none
+// --- Where new memory goes, and making room
 
 std::vector<Location> Scheduler::place(const Geometry& geometry, Location device,
                                        const std::string& tag) {
   const MutexLock lock(mutex_);
   catch_up();
   const PlaceId user = roster_.place_of(device);
-  // Whoever could reach it on `device` can reach it wherever else it goes.
+  // GPUs that reach it on `device` must reach it wherever else it goes.
   const Reach& reach = ground_.mover.reach();
   const std::vector<DeviceId> users = reach.users(device);
   const ChunkRoster* roster = &roster_;  // The lock is held in the lambda too.
@@ -287,7 +287,7 @@ std::vector<Location> Scheduler::place(const Geometry& geometry, Location device
         policy.on_alloc(request, snapshot, *chosen);
       },
       ignored);
-  // One that overran may still write to its own list.
+  // A policy that overran may still write to its own list.
   const std::vector<PlaceId>& places = decided ? *chosen : otherwise;
   std::vector<Location> homes;
   for (std::size_t slot = 0; slot < geometry.slots; ++slot) {
@@ -328,7 +328,7 @@ std::uint64_t Scheduler::used_bytes(PlaceId at) const {
   return path_.snapshot().place(at).used_bytes;
 }
 
-/// Nothing comes to the place from now on. Throws: Error{busy} while paused; then nothing changed.
+/// Closes the place for new chunks. Throws: Error{busy} while paused; then nothing has changed.
 PlaceId Scheduler::close_for_drain(Location at) {
   const MutexLock lock(mutex_);
   if (paused_) {
@@ -387,14 +387,14 @@ DrainReport Scheduler::drain_place(Location at, const DrainOptions& options) {
   return report;
 }
 
-/// The caller has gone: moves that have not started are cancelled.
+/// The caller has returned: moves that have not started are cancelled.
 void Scheduler::give_up_drain(PlaceId at) {
   for (const MoveNumber number : path_.awaited_from(at))
     moves_.give_up(number, "the drain has ended");
   moves_.cancel_awaited_from(at);
 }
 
-/// What cannot move for good is not waited for; a chunk that is held where it came to is.
+/// Chunks that can never move are not waited for; those held after an arrival are.
 bool Scheduler::may_leave_later(PlaceId at) const {
   const PlannerLimits& limits = path_.planner().limits();
   const Time held = std::max(limits.least_residence, limits.thrash_window + limits.thrash_pin);
@@ -443,7 +443,7 @@ void Scheduler::set_parked(Address begin, bool parked) {
   }
 }
 
-// --- What it says of itself
+// --- Statistics
 
 SchedulerStats Scheduler::stats() const {
   const UseLog::Counters uses = ground_.uses.counters();

@@ -31,14 +31,14 @@
 namespace vma {
 
 struct SchedulerLimits {
-  std::chrono::nanoseconds policy_limit = std::chrono::milliseconds(500);  ///< Of one call of it.
+  std::chrono::nanoseconds policy_limit = std::chrono::milliseconds(500);  ///< For one call.
   PolicyFailureLimits failures;
   bool dry_run = false;  ///< Everything but the moves.
   PlannerLimits planner;
   HeatLimits heat;
 };
 
-/// What a scheduler stands on; all of it lives longer.
+/// What a scheduler uses; all of it outlives the scheduler.
 struct SchedulerGround {
   Driver& driver;
   Memory& memory;
@@ -46,45 +46,46 @@ struct SchedulerGround {
   UseLog& uses;
   DecisionLog& decisions;
   Recording* recording = nullptr;  ///< Null: nothing is recorded.
-  /// Told of each decision, under the scheduler's lock: it may only take notes. Empty: nobody.
+  /// Called with each decision, under the scheduler's lock: it may only take notes. Empty: none.
   std::function<void(const Decision&)> decided = nullptr;
 };
 
-/// Lets a policy decide what lies where, and has it carried out.
+/// Asks a policy where memory should be, and carries that out.
 ///
-/// Any thread; one lock guards it all, and while a policy decides it is held: nobody writes the
-/// books that it reads, and whoever asks something waits for it, for at most the limit. `drain` and
-/// `tick` come from `SchedulerLoop`, or from whoever steps it.
+/// Any thread. One lock guards everything and is held while a policy decides, so that the books it
+/// reads do not change; other calls wait for that, for at most the limit. `SchedulerLoop` calls
+/// `drain` and `tick`, or the code that steps the scheduler.
 class Scheduler {
  public:
   /// Throws: what `make` throws for `policy`.
   Scheduler(const SchedulerGround& ground, std::vector<PlaceState> places,
             const MachineCosts& costs, const SchedulerLimits& limits, PolicyMaker make,
             const std::string& policy);
-  /// Requires: nobody calls it any more, and the mover has stopped.
+  /// Requires: no thread calls it any more, and the mover has stopped.
   ~Scheduler();
 
-  // --- The loop's
-  /// Looks at what was reported since the last time, and lets the policy decide about it. False if
-  /// nothing was.
+  // --- For the loop
+  /// Takes in what was reported since the last time, and lets the policy decide about it. False if
+  /// nothing was reported.
   bool drain();
-  /// At the end of the process: what was reported is recorded, the policy is not asked any more,
-  /// and nothing is decided. Blocks: for the lock, for at most `limit`; false if it did not come.
+  /// At process exit: records what was reported; the policy is no longer called, and nothing is
+  /// decided. Blocks: for the lock, for at most `limit`; false if it was not acquired.
   bool close_within(std::chrono::nanoseconds limit) noexcept VMART_NO_THREAD_ANALYSIS;
-  /// `late`: it comes more than a period behind its time.
+  /// `late`: it is more than a period late.
   void tick(bool late = false);
-  /// `wake` is called, on any thread, when something has come that a drain should see soon. An
-  /// empty one is nobody.
+  /// `wake` is called, on any thread, when something was reported that a drain should handle soon.
+  /// An empty one removes it.
   void wake_with(std::function<void()> wake);
 
-  // --- What programs and people ask
+  // --- For programs and people
   /// Where the chunks of a new allocation go. Blocks: while the policy decides.
   std::vector<Location> place(const Geometry& geometry, Location device, const std::string& tag);
-  /// What the memory's presser does: victims leave `at`. Blocks: until they have, or `until`.
+  /// Implements the presser of the memory: victims leave `at`. Blocks: until they have, or `until`.
   bool make_room(Location at, std::uint64_t bytes, TimePoint until);
-  /// Nothing comes to `at` any more until `refill`, and what lies there leaves. Throws: Error{busy}
-  /// while paused; then nothing has changed. A pause or a refill ends it. What it planned and is
-  /// not done is given up when it returns. Blocks: until all has left.
+  /// Closes `at` for new chunks until `refill`, and moves everything away from it. Throws:
+  /// Error{busy} while paused; then nothing has changed. A pause or a refill ends it. On return,
+  /// moves that it planned and that have not ended are cancelled. Blocks: until everything has
+  /// left.
   DrainReport drain_place(Location at, const DrainOptions& options);
   void refill(Location at);
   void set_capacity(Location at, std::uint64_t bytes);
@@ -94,24 +95,24 @@ class Scheduler {
   std::string policy() const;
   void pause();
   void resume();
-  /// A drain and a tick, paused or not. Blocks: until both are done.
+  /// Performs a drain and a tick, paused or not. Blocks: until both are done.
   void step();
-  /// Nothing is decided and nobody is let wait any more. Any thread.
+  /// Ends all decisions and all waits of other threads. Any thread.
   void stop() noexcept;
   SchedulerStats stats() const;
-  /// How full they are, and how much is asked of what lies there.
+  /// How full the places are, and the demand for what they hold.
   std::vector<PlaceState> places() const;
   /// Places closed by a drain, whether it is running, done or failed.
   std::vector<Location> closed_places() const;
-  /// The last ones about an allocation or one chunk of it, oldest first; none of one that it does
-  /// not know yet.
+  /// The most recent ones about an allocation or one chunk of it, oldest first; none if the
+  /// scheduler does not know the allocation yet.
   std::vector<Decision> decisions_about(Address begin, std::optional<std::uint32_t> slot) const;
-  /// Lines for people: what was decided about a chunk, and what keeps it where it is.
+  /// Text for people: what was decided about a chunk, and what keeps it where it is.
   std::vector<std::string> explain(Address address) const;
   SchedulerInbox& inbox() noexcept { return *inbox_; }
 
  private:
-  /// The books know the time, what has ended and what came and went.
+  /// Updates the books: the time, ended moves, new and freed allocations.
   void catch_up() VMART_REQUIRES(mutex_);
   void take_ended() VMART_REQUIRES(mutex_);
   void take_inbox() VMART_REQUIRES(mutex_);
@@ -140,7 +141,7 @@ class Scheduler {
   ScheduledMoves moves_ VMART_GUARDED_BY(mutex_);
   bool paused_ VMART_GUARDED_BY(mutex_) = false;
   bool stopped_ VMART_GUARDED_BY(mutex_) = false;
-  std::vector<SchedulerInbox::Event> events_ VMART_GUARDED_BY(mutex_);  // Not yet taken in.
+  std::vector<SchedulerInbox::Event> events_ VMART_GUARDED_BY(mutex_);  // Not yet handled.
   std::map<PlaceId, std::uint64_t> drained_ VMART_GUARDED_BY(mutex_);   // With their capacity.
   SchedulerStats stats_ VMART_GUARDED_BY(mutex_);
   std::unique_ptr<StopStats> tick_times_ VMART_GUARDED_BY(mutex_);

@@ -34,7 +34,8 @@ void SchedulerInbox::stepped(const ChunkStep& step) noexcept {
   using Kind = ChunkStep::Kind;
   const bool moved = step.kind == Kind::moved || step.kind == Kind::restored;
   if (step.kind != Kind::stood && (!moved || step.by_policy)) return;
-  post({Event::Kind::step, step.address, {}, step});  // Without a reason: nothing to throw for.
+  // Without the reason, so that copying cannot throw.
+  post({Event::Kind::step, step.address, {}, step});
 }
 
 void SchedulerInbox::wake() noexcept {

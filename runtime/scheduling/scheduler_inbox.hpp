@@ -14,8 +14,8 @@ namespace vma {
 
 class Allocation;
 
-/// What happens to allocations, on its way from any thread to the scheduler, in order. Takes none
-/// of the scheduler's locks, so whoever tells it may hold its own.
+/// Events about allocations, passed in order from any thread to the scheduler. Takes none of the
+/// scheduler's locks, so callers may hold their own.
 class SchedulerInbox : public MemoryWatcher {
  public:
   struct Event {
@@ -29,21 +29,21 @@ class SchedulerInbox : public MemoryWatcher {
   void made(const std::shared_ptr<Allocation>& allocation) noexcept override;
   void freed(Address begin) noexcept override;
   void changed(const Allocation& allocation) noexcept override;
-  /// Keeps what is recorded: that streams stood, and that a chunk lies elsewhere by no decision.
+  /// Keeps what is recorded: stops of streams, and moves of chunks without a decision.
   void stepped(const ChunkStep& step) noexcept;
   /// A stream was attached or detached: any allocation may be in scope now, or out of it.
   void scope_changed() noexcept { scope_changed_ = true; }
   bool take_scope_changed() noexcept { return scope_changed_.exchange(false); }
 
-  /// Calls what `wake_with` set: something has come that should be seen soon.
+  /// Calls the function set by `wake_with`: an event should be handled soon.
   void wake() noexcept;
-  /// `wake` must not throw nor call this. An empty one is nobody. Blocks: while the former runs.
+  /// `wake` must not throw nor call this. An empty one removes it. Blocks: while the former runs.
   void wake_with(std::function<void()> wake);
 
   /// Appends all events since the last call. Throws: std::bad_alloc; then they stay here.
   void take(std::vector<Event>& events);
-  /// There was no memory for an event: what the books say must be looked up anew, from
-  /// `found_missed` on.
+  /// There was no memory for an event: from `found_missed` on, the caller must look up the state
+  /// anew.
   bool missed() const noexcept { return missed_; }
   void found_missed() noexcept { missed_ = false; }
 
@@ -52,7 +52,7 @@ class SchedulerInbox : public MemoryWatcher {
 
   Mutex mutex_;
   std::vector<Event> events_ VMART_GUARDED_BY(mutex_);
-  Mutex wake_mutex_;  // Held while it is called; takes none of ours inside.
+  Mutex wake_mutex_;  // Held during the call; no other lock of ours is taken under it.
   std::function<void()> wake_ VMART_GUARDED_BY(wake_mutex_);
   std::atomic<bool> scope_changed_{false}, missed_{false};
 };

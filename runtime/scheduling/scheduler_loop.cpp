@@ -19,10 +19,10 @@ namespace {
 
 namespace asio = boost::asio;
 
-/// Drains that found nothing, after which the loop looks a tenth as often.
+/// After this many drains that found nothing, the loop polls at a tenth of the rate.
 constexpr int quiet_after = 100;
 constexpr int quiet_factor = 10;
-/// After a failure, before the thread goes on.
+/// Pause of the thread after a failure.
 constexpr std::chrono::milliseconds failure_pause(10);
 
 asio::steady_timer::duration of_timer(std::chrono::nanoseconds time) {
@@ -71,14 +71,14 @@ void SchedulerLoop::wake() noexcept {
   if (woken_.exchange(true)) return;
   try {
     asio::post(timers_->context, [this] { timers_->drain.cancel(); });
-  } catch (const std::exception&) {  // No memory: the timer sees to it.
+  } catch (const std::exception&) {  // Out of memory: the timer will do.
     woken_ = false;
   }
 }
 
-/// What leaves a handler ends neither the thread nor the process: the handler is lost, and a timer
-/// that has none for that reason gets a new one. Handlers, not coroutines: where a wait finds no
-/// memory, Asio destroys the coroutine that wanted to wait.
+/// An exception from a handler ends neither the thread nor the process: only that handler is lost,
+/// and a timer left without one gets a new one. Handlers, not coroutines: if a wait is out of
+/// memory, Asio destroys the waiting coroutine.
 void SchedulerLoop::run() noexcept {
   while (!timers_->context.stopped()) {
     try {
@@ -94,7 +94,7 @@ void SchedulerLoop::run() noexcept {
 }
 
 void SchedulerLoop::wait_to_drain() {
-  // What comes from here on wakes again.
+  // Reports from here on wake the thread again.
   const auto pause = woken_.exchange(false) ? std::chrono::nanoseconds(0)
                      : quiet_ < quiet_after ? drain_
                                             : drain_ * quiet_factor;
@@ -108,7 +108,7 @@ void SchedulerLoop::wait_to_drain() {
 }
 
 void SchedulerLoop::wait_to_tick() {
-  // One that comes late is not made up for.
+  // Missed ticks are not made up for.
   next_tick_ = std::max(next_tick_ + of_timer(tick_), asio::steady_timer::clock_type::now());
   timers_->tick.expires_at(next_tick_);
   const TimePoint begin = driver_.clock().now();
@@ -125,7 +125,7 @@ void SchedulerLoop::drain() {
   ProcessExit::hold_back();
   try {
     quiet_ = scheduler_.drain() ? 0 : std::min(quiet_ + 1, quiet_after);
-  } catch (const std::exception& error) {  // Want of memory: the next one may go well.
+  } catch (const std::exception& error) {  // Out of memory: the next drain may succeed.
     log(LogLevel::error, "the scheduler could not collect the reported uses: {}", error.what());
   }
   if (drained_) drained_();

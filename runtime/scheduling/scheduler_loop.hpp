@@ -16,23 +16,23 @@ namespace vma {
 
 class Scheduler;
 
-/// The thread of the scheduler: drains telemetry every millisecond (ten where nothing comes), and
-/// ticks the policy. A hint and a move's end wake it.
+/// The thread of the scheduler: drains telemetry every millisecond (every ten if nothing arrives),
+/// and ticks the policy. Hints and ended moves wake it.
 class SchedulerLoop {
  public:
   SchedulerLoop(Driver& driver, Scheduler& scheduler, std::chrono::nanoseconds drain,
                 std::chrono::nanoseconds tick);
-  /// As `stop`.
+  /// Calls `stop`.
   ~SchedulerLoop();
 
-  /// The thread begins. `drained` is called on it after each drain. Once.
+  /// Starts the thread. `drained` is called on it after each drain. Once.
   void start(std::function<void()> drained);
 
-  /// For what else lives on the thread. Requires: handlers do not block for long.
+  /// For other handlers on this thread. Requires: handlers do not block for long.
   boost::asio::io_context& context() noexcept;
-  /// Has the thread drain as soon as it can. Any thread; never blocks.
+  /// Makes the thread drain as soon as it can. Any thread; never blocks.
   void wake() noexcept;
-  /// Ends the thread. Blocks: until what runs on it has returned.
+  /// Ends the thread. Blocks: until its current handler has returned.
   void stop() noexcept;
 
  private:
@@ -50,9 +50,9 @@ class SchedulerLoop {
   const std::chrono::nanoseconds drain_, tick_;
   const std::unique_ptr<Timers> timers_;
   std::atomic<bool> woken_{false};
-  // The thread's own:
-  bool drain_waits_ = false, tick_waits_ = false;  // A timer has its handler.
-  int quiet_ = 0;                                  // Drains that found nothing, one after another.
+  // State of the thread:
+  bool drain_waits_ = false, tick_waits_ = false;  // The timer has its handler.
+  int quiet_ = 0;                                  // Consecutive drains that found nothing.
   std::chrono::steady_clock::time_point next_tick_;
   std::unique_ptr<Task> task_;
 };

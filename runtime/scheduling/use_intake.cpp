@@ -29,13 +29,13 @@ void UseIntake::take_uses(std::vector<UseEvent>& events) {
     uses_ += raw_uses_.size();
     summary_.add(raw_uses_);
     journal_.record_uses(raw_uses_);
-    if (raw_uses_.size() < uses_at_once) break;  // What comes meanwhile is for the next time.
+    if (raw_uses_.size() < uses_at_once) break;  // Later reports are for the next call.
   }
   for (const UseSummary::Row& row : summary_.rows()) {
     const ChunkRoster::Entry* entry = roster_.find(row.begin);
     if (entry == nullptr || row.slot >= entry->slots) continue;  // Freed since.
     const ChunkId chunk = entry->chunk(row.slot);
-    if (path_.snapshot().chunk(chunk).dropped) continue;  // Nothing can have used it.
+    if (path_.snapshot().chunk(chunk).dropped) continue;  // No kernel can have used it.
     const PlaceId device = roster_.place_of(gpu(index(row.device)));
     events.push_back({chunk, device, row.bytes_read, row.bytes_written, nullptr});
   }
@@ -52,14 +52,14 @@ void UseIntake::take_hints(std::vector<UseEvent>& events) {
     ++hints_;
     journal_.record_hint(range, *entry);
     Hint hint = range.hint;
-    // From now on, but not past the end of time.
+    // Relative to now, but capped at the end of time.
     if (hint.next_use) *hint.next_use += std::min(range.at, Time::max() - *hint.next_use);
     if (hint.until) *hint.until += std::min(range.at, Time::max() - *hint.until);
     const std::uint64_t begin = range.address - entry->begin;
     const std::uint64_t end = std::min(begin + range.bytes, entry->size_bytes);
     for (std::uint64_t slot = begin / entry->chunk_bytes; slot * entry->chunk_bytes < end; ++slot) {
       const ChunkId chunk = entry->chunk(slot);
-      if (path_.snapshot().chunk(chunk).dropped) continue;  // As a use of it.
+      if (path_.snapshot().chunk(chunk).dropped) continue;  // As for a use of it.
       path_.books().hinted(chunk, hint);
       events.push_back({chunk, roster_.place_of(hint.device), 0, 0, nullptr});
     }

@@ -14,23 +14,22 @@
 
 namespace vma {
 
-/// Brings what programs report, uses and hints, into the books of a scheduler and its recording.
-/// The scheduler's, one thread at a time.
+/// Enters what programs report, uses and hints, into the books of a scheduler and its recording.
+/// For the scheduler, one thread at a time.
 class UseIntake {
  public:
-  /// All live longer.
+  /// All arguments outlive it.
   UseIntake(UseLog& log, Memory& memory, const ChunkRoster& roster, DecisionPath& path,
             DecisionJournal& journal);
 
-  /// Appends the uses since the last time, one of each chunk by each GPU. Requires: `events` is
-  /// empty.
+  /// Appends the uses since the last call, one per chunk and GPU. Requires: `events` is empty.
   void take_uses(std::vector<UseEvent>& events);
-  /// Appends the hints since the last time, one event a chunk.
+  /// Appends the hints since the last call, one event a chunk.
   void take_hints(std::vector<UseEvent>& events);
 
   std::uint64_t uses() const noexcept { return uses_; }
   std::uint64_t hints() const noexcept { return hints_; }
-  /// Uses of memory that is not the runtime's or was freed.
+  /// Uses of memory that the runtime does not own or that was freed.
   std::uint64_t uses_unknown() const noexcept;
 
  private:

@@ -9,10 +9,10 @@
 namespace vma {
 
 /// The real bytes of all simulated memory: one sparse file in memory, mapped once as a whole, so
-/// that many chunks cost the kernel no mappings. Fresh ranges are zero. Safe from any thread.
+/// that many chunks use no further mappings. Fresh ranges are zero. Any thread.
 class BackingStore {
  public:
-  /// Throws: Error{out_of_memory} if the host gives no address space.
+  /// Throws: Error{out_of_memory} if the host has no address space left.
   explicit BackingStore(std::uint64_t budget_bytes);
   ~BackingStore();
   BackingStore(const BackingStore&) = delete;
@@ -23,10 +23,10 @@ class BackingStore {
   void free(std::uint64_t offset, std::uint64_t size_bytes) noexcept;
   std::byte* at(std::uint64_t offset) const noexcept { return base_ + offset; }
 
-  /// Shows the bytes to the CPU at `address` too, in place of what is mapped there. Throws:
+  /// Also maps the bytes for the CPU at `address`, replacing the mapping there. Throws:
   /// Error{out_of_memory} if the kernel has no mapping left.
   void show(void* address, std::uint64_t offset, std::uint64_t size_bytes, bool writable);
-  /// Makes the address range fault again.
+  /// Makes accesses to the address range fault again.
   void hide(void* address, std::uint64_t size_bytes) noexcept;
 
   std::uint64_t created_bytes() const;
@@ -42,7 +42,7 @@ class BackingStore {
   std::uint64_t created_bytes_ VMART_GUARDED_BY(mutex_) = 0;
 };
 
-/// Copies bytes that other threads may be writing: what devices do, and no race for checkers.
+/// Copies bytes that other threads may be writing: devices do this, and race checkers ignore it.
 void copy_device_bytes(std::byte* target, const std::byte* source, std::uint64_t size_bytes);
 void fill_device_bytes(std::byte* target, std::byte value, std::uint64_t size_bytes);
 

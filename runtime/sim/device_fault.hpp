@@ -10,8 +10,8 @@
 
 namespace vma {
 
-/// What a device does not survive: thrown out of work on a stream, where it becomes sticky. Never
-/// leaves the simulator.
+/// A fault that a device does not survive: thrown by work on a stream, where it becomes sticky.
+/// Never leaves the simulator.
 class DeviceFault : public std::runtime_error {
  public:
   DeviceFault(int native, const std::string& what) : std::runtime_error(what), native_(native) {}

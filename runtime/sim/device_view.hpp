@@ -10,23 +10,22 @@
 
 namespace vma {
 
-/// A kernel whose entry is "spin", or ends in "_spin", takes as many nanoseconds of the machine's
-/// time as its first argument says; a host body of it is not run. Every other kernel takes what
-/// `KernelTime` says.
+/// A kernel whose entry is "spin", or ends in "_spin", takes as many nanoseconds of machine time as
+/// its first argument says; its host body is not run. Every other kernel takes the time of
+/// `KernelTime`.
 constexpr bool is_spin(std::string_view entry) {
   return entry == "spin" || entry.ends_with("_spin");
 }
 
-/// A kernel whose entry begins with "vmart_live_" reads memory that others may be writing, on
-/// purpose: the race detector does not hear of its reads. Its writes and atomic operations are
-/// seen.
+/// A kernel whose entry begins with "vmart_live_" intentionally reads memory that others may be
+/// writing: the race detector ignores its reads, but not its writes and atomic operations.
 constexpr bool reads_live(std::string_view entry) {
   return entry.starts_with("vmart_live_");
 }
 
-/// What a simulated kernel sees of memory: only what its device has access to at the moment of the
-/// touch. Memory of the host that is not pinned is not reached. Stepped, others may run before a
-/// touch, and none runs between its check and the move of its bytes.
+/// A simulated kernel's view of memory: only what its device can access at that moment, without
+/// pageable host memory. Stepped, others may run before an access, but not between its check and
+/// the move of its bytes.
 class SimDeviceView : public DeviceView {
  public:
   SimDeviceView(SimMemory& memory, int device, WorkPlace& place, KernelTime& time, bool live_reads)

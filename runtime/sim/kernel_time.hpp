@@ -10,23 +10,23 @@
 
 namespace vma {
 
-/// The time of one run of a kernel: the machine's `kernel_us`, and for the bytes that it touches
-/// what memory and links take. Bytes of its own GPU pass at twice the rate of a copy there, which
-/// reads and writes each; bytes of other places take turns on their route with copies.
+/// The time of one run of a kernel: the machine's `kernel_us`, plus the time of memory and links
+/// for the accessed bytes. Bytes of its own GPU pass at twice the rate of a copy there, which reads
+/// and writes each; transfers from other places alternate with copies on their route.
 ///
-/// Stepped, the kernel lives through its time, and others run between its touches: parts of
-/// `kernel_us` that the seed chooses pass before some of them, and what is left at the end.
-/// Threaded, nobody waits.
+/// Stepped, the kernel's time passes while it runs, and others run between its accesses:
+/// seed-dependent parts of `kernel_us` pass before some of them, and the rest at the end. Threaded,
+/// there is no waiting.
 class KernelTime {
  public:
   KernelTime(SimRoutes& routes, SimClock& clock, const CostModel& costs, int device,
              TimePoint start);
 
   void before_first_touch();
-  /// The kernel holds nothing that a change of mappings could take away.
+  /// The kernel holds nothing that a change of mappings could remove.
   void before_touch();
   void touched(Location at, std::uint64_t size_bytes, bool write);
-  /// Stepped, returns then.
+  /// Stepped, returns at the end of the kernel.
   TimePoint end();
 
  private:
@@ -45,9 +45,9 @@ class KernelTime {
   const CostModel& costs_;
   const Location device_;
   const TimePoint start_;
-  double ns_ = 0;              // Since the start, but for the far bytes that are not paid for.
+  double ns_ = 0;              // Since the start, without the far bytes that are not yet counted.
   double rest_ns_;             // Of the fixed time.
-  std::vector<FarBytes> far_;  // One entry a place and direction.
+  std::vector<FarBytes> far_;  // One entry per place and direction.
 };
 
 }  // namespace vma

@@ -17,16 +17,16 @@ class SimStream;
 struct Completion {
   bool done = false;
   TimePoint at{0};              ///< When it ended, once done.
-  SimStream* stream = nullptr;  ///< That will do the work; null once done.
+  SimStream* stream = nullptr;  ///< The one that will do the work; null once done.
   std::vector<std::shared_ptr<Completion>> all_of;
-  VectorClock knows;  ///< What has happened by then. Kept for the race detector only.
+  VectorClock knows;  ///< What has happened by then. Only for the race detector.
 };
 using CompletionPtr = std::shared_ptr<Completion>;
 
 /// The lock of all streams, contexts and events of a machine, and the waiting for them.
 class Progress {
  public:
-  /// `races` is null if races are nobody's concern.
+  /// `races` is null if races are not detected.
   Progress(SimClock& clock, RaceDetector* races) : clock_(clock), races_(races) {}
 
   Mutex mutex;
@@ -38,23 +38,24 @@ class Progress {
   void remove_sleeper(SimStream* stream) VMART_REQUIRES(mutex);
   int sleepers() const VMART_REQUIRES(mutex) { return static_cast<int>(sleepers_.size()); }
 
-  /// The error that the process does not survive; 0 while there is none.
+  /// The error that the process does not survive; 0 if there is none.
   int fault() const VMART_REQUIRES(mutex) { return fault_; }
   void set_fault(int native, const std::string& detail) VMART_REQUIRES(mutex);
-  /// Throws the fault, under the name of the driver's call, if there is one.
+  /// Throws the fault, if there is one, under the name of the driver's call.
   void check_fault(const char* call) const VMART_REQUIRES(mutex);
 
   static bool is_done(Completion& completion);
   static CompletionPtr joined(std::vector<CompletionPtr> parts);
-  /// Whether the work cannot go on until something outside it happens: it waits for a word, a
-  /// queue, or for work that does.
+  /// Whether the work cannot continue until something outside it happens: it waits for a word, a
+  /// queue, or other stuck work.
   static bool is_stuck(Completion& completion, int depth = 0);
 
-  /// Blocks until done, a fault, or `deadline`; moves the clock to the end. False: the deadline.
+  /// Blocks until done, a fault, or `deadline`; moves the clock to the end. False: the deadline
+  /// passed.
   bool await(MutexLock& lock, const CompletionPtr& completion, TimePoint deadline)
       VMART_REQUIRES(mutex);
-  /// Whether it has ended by now. Waits for the bytes of work that nothing blocks, in real time, so
-  /// that a slow simulating computer does not count as a slow machine.
+  /// Whether it has ended by now. Waits in real time for the bytes of unblocked work, so that a
+  /// slow simulating computer does not count as a slow machine.
   bool query(MutexLock& lock, const CompletionPtr& completion) VMART_REQUIRES(mutex);
 
   SimClock& clock() noexcept { return clock_; }

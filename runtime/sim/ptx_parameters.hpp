@@ -8,9 +8,9 @@
 
 namespace vma {
 
-/// The parameters that PTX declares for an entry, laid out as a GPU has them. Nothing where the
-/// text does not declare it, or in a way that is not understood: PTX of compilers is, which begins
-/// each parameter with `.param`.
+/// The parameters that PTX declares for an entry, laid out as on a GPU. None if the text does not
+/// declare it, or in an unsupported form: PTX from compilers is supported, which begins each
+/// parameter with `.param`.
 std::optional<std::vector<ParameterInfo>> ptx_parameters(std::string_view ptx,
                                                          std::string_view entry);
 

@@ -12,7 +12,7 @@
 
 namespace vma {
 
-/// What is known to have happened: of each stream, the number of its latest work that has.
+/// What is known to have happened: for each stream, the number of its latest finished work.
 class VectorClock {
  public:
   void join(const VectorClock& other) {
@@ -31,7 +31,7 @@ class VectorClock {
   std::map<std::uint64_t, std::uint64_t> works_;
 };
 
-/// Two accesses to the same bytes of a chunk, at least one of them a write, that nothing orders.
+/// Two accesses to the same bytes of a chunk, at least one of them a write, without an order.
 struct Race {
   std::uint64_t chunk = 0;
   std::uint64_t begin = 0, end = 0;  ///< Bytes of the chunk that both touched.
@@ -43,16 +43,16 @@ enum class Touch { read, write, atomic };
 /// Finds accesses of streams that no event, wait, word or host thread orders.
 ///
 /// Keyed by chunk and byte range, so that two mappings of a chunk are the same bytes. All host
-/// threads count as one, which knows of every word that a stream wrote: orders that a program makes
-/// by its own means are taken for granted, so a race may be missed but none is invented. Touches by
-/// the CPU through a pointer are not seen, nor the reads of kernels that `reads_live` names. Keeps
-/// the latest accesses of a chunk only, and the first races. Safe from any thread.
+/// threads count as one, which knows every word that a stream wrote: orders that a program creates
+/// by its own means are assumed, so a race may be missed but none is invented. Accesses by the CPU
+/// through a pointer are not seen, nor the reads of kernels that `reads_live` names. Keeps only the
+/// latest accesses of a chunk, and the first races. Any thread.
 class RaceDetector {
  public:
-  /// A work of a stream touches bytes [begin, end) of the chunk, knowing what `knows` says.
+  /// Work of a stream accesses bytes [begin, end) of the chunk, after everything in `knows`.
   void touch(ChunkHandle chunk, std::uint64_t begin, std::uint64_t end, Touch touch,
              std::uint64_t stream, std::uint64_t work, const VectorClock& knows);
-  /// A host thread has seen work end, or a word that it wrote.
+  /// A host thread has observed the end of work, or a word written by it.
   void host_learns(const VectorClock& knows);
   /// What a host thread passes on to the work that it enqueues.
   VectorClock host_knows() const;

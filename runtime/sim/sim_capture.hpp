@@ -10,16 +10,16 @@ namespace vma {
 
 class SimStream;
 
-/// A capture under way, shared by the streams that take part. Guarded by the lock of Progress.
+/// A capture in progress, shared by the participating streams. Guarded by the lock of Progress.
 ///
-/// The nodes are kept in the order of their capture: one of the orders that the dependencies of the
-/// captured streams allow.
+/// The nodes are kept in the order of their capture, which is one of the orders that the
+/// dependencies allow.
 struct SimCapture {
   SimStream* origin = nullptr;
   CaptureMode mode = CaptureMode::global;
   bool invalid = false;
   WorkList nodes;
-  /// Streams that joined by an event and whose last work nobody has waited for.
+  /// Streams that joined by an event and whose last work no stream has waited for.
   std::set<SimStream*> unjoined;
 };
 

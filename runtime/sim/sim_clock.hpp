@@ -13,21 +13,21 @@ class SteppedThreads;
 
 /// The time of a simulated machine.
 ///
-/// Stepped: the executor's; a call that takes time lets other members run meanwhile. Threaded: one
-/// count for the whole machine, which calls add to and waits move on; it never goes back.
+/// Stepped: the executor's time; a call that takes time lets other members run meanwhile. Threaded:
+/// one count for the whole machine, which calls add to and waits advance; it never goes back.
 ///
-/// Threaded, a wait that runs out in real time moves the count to its deadline. While a thread is
-/// `Measuring` it does so only if no stream has work that could go on, and only for that thread:
-/// moving real bytes costs this computer's processors far more than the simulated machine, and what
-/// does not get a processor is not late. A thread that is `Standing` suspends that, and so do
-/// `absence_max` without a sign of the measuring threads, and `frozen_max` in which nothing moved
-/// the count: whatever the reason, no limit lasts for ever.
+/// Threaded, a wait that expires in real time advances the count to its deadline. While a thread is
+/// `Measuring` it does so only if no stream has work that could continue, and only for that thread:
+/// moving real bytes costs this computer's processors far more than the simulated machine, and work
+/// that gets no processor is not late. A thread that is `Standing` suspends that, and so do
+/// `absence_max` without activity of the measuring threads, and `frozen_max` without an advance of
+/// the count: no limit ever lasts for ever.
 class SimClock : public Clock {
  public:
   static constexpr std::chrono::seconds absence_max{1};
   static constexpr std::chrono::seconds frozen_max{60};
 
-  /// `working` says whether a stream has work that can go on; asked from any thread.
+  /// `working` returns whether a stream has work that can continue; called from any thread.
   explicit SimClock(SteppedThreads* stepped, std::function<bool()> working = nullptr)
       : stepped_(stepped), working_(std::move(working)) {}
 
@@ -39,9 +39,9 @@ class SimClock : public Clock {
   void note_standing(int change) noexcept override { standing_ += change; }
 
   SteppedThreads* stepped() const noexcept { return stepped_; }
-  /// The calling thread is busy for so long.
+  /// The calling thread is busy for this duration.
   void spend(TimePoint duration);
-  /// The calling thread has seen something that happens at `time`.
+  /// The calling thread has observed an event at `time`.
   void sleep_until(TimePoint time);
 
  private:
@@ -53,7 +53,7 @@ class SimClock : public Clock {
   std::atomic<TimePoint::rep> ticks_{0};
   std::atomic<int> measuring_{0}, standing_{0};
   std::atomic<TimePoint::rep> moved_at_{0};  // Real time of the last change of the count.
-  std::atomic<TimePoint::rep> sign_at_{0};   // Of the last sign of a thread that measures.
+  std::atomic<TimePoint::rep> sign_at_{0};   // Of the last activity of a measuring thread.
 };
 
 }  // namespace vma

@@ -19,32 +19,32 @@ struct SimOptions {
   /// Null: threads of the operating system. Otherwise every thread of the machine is a member of
   /// the executor, which must outlive the driver; calls come from members (inside `run`).
   SteppedThreads* stepped = nullptr;
-  /// What junk fresh memory is full of, on machines that fill it.
+  /// Determines the junk in fresh memory, on machines that fill it.
   std::uint64_t seed = 1;
-  /// Most bytes of simulated memory that exist at once. Zero: VMART_SIM_BYTES, else 8 GiB.
+  /// Maximum bytes of simulated memory at a time. Zero: VMART_SIM_BYTES, else 8 GiB.
   std::uint64_t host_budget_bytes = 0;
-  /// Records accesses that nothing orders; see `races`.
+  /// Records unordered accesses; see `races`.
   bool detect_races = false;
 };
 
 /// A simulated machine: one process's view of libcuda, with real bytes.
 ///
-/// `MachineDescription` gives devices, reach and durations. Errors carry the CUDA call names and
-/// codes that a real driver gives. Stricter than one, on purpose: a copy or fill that touches a
-/// slot without a mapping is refused at once, and handles are never reused, so that a stale one is
-/// always refused. See `device_view.hpp` for what kernels are here.
+/// `MachineDescription` gives devices, reach and durations. Errors have the CUDA call names and
+/// codes of a real driver. Intentionally stricter than one: a copy or fill that touches a slot
+/// without a mapping is refused at once, and handles are never reused, so that a stale one is
+/// always refused. See `device_view.hpp` for the kernels supported here.
 class SimDriver : public Driver {
  public:
   explicit SimDriver(MachineDescription machine, const SimOptions& options = {});
-  /// Ends the streams; work that stands blocked is dropped.
+  /// Ends the streams; drops blocked work.
   ~SimDriver() override;
 
-  /// What is alive that a program should have given back: chunks, mappings, reservations, streams,
-  /// events, contexts, kernels, graphs, memory. Sorted; empty after a clean end.
+  /// Objects that a program should have released: chunks, mappings, reservations, streams, events,
+  /// contexts, kernels, graphs, memory. Sorted; empty after a clean end.
   std::vector<std::string> leaks() const;
-  /// What the race detector saw, oldest first, bounded. Empty unless `detect_races`.
+  /// What the race detector found, oldest first, bounded. Empty unless `detect_races`.
   std::vector<Race> races() const;
-  /// Bytes of simulated memory that exist now, and may.
+  /// Bytes of simulated memory now, and at most.
   std::uint64_t created_bytes() const;
   std::uint64_t budget_bytes() const;
   const MachineDescription& machine() const;
@@ -132,7 +132,7 @@ class SimDriver : public Driver {
   std::unique_ptr<SimMachine> machine_;
 };
 
-/// What a simulated machine is made from; null of a real one, and behind a decorator.
+/// The description of a simulated machine; null for a real one, and behind a decorator.
 const MachineDescription* machine_of(const Driver& driver);
 
 }  // namespace vma

@@ -31,18 +31,18 @@ struct SimEvent {
 
 struct SimExecGraph {
   std::shared_ptr<const WorkList> nodes;
-  ContextHandle chain_of{};   ///< None: it was captured.
+  ContextHandle chain_of{};   ///< None: the graph was captured.
   CompletionPtr last_launch;  ///< Null before the first. The next one starts after it.
 };
 
-/// The parts of a simulated machine and the tables of its handles. What SimDriver's calls work on:
-/// they look up here, under the lock of `progress`, and throw for what is not there.
+/// The parts of a simulated machine and the tables of its handles, which SimDriver's calls use:
+/// they look up here, under the lock of `progress`, and throw for unknown handles.
 class SimMachine {
  public:
   SimMachine(MachineDescription machine, const SimOptions& sim_options);
   ~SimMachine();
 
-  // Constant after construction, or with locks of their own.
+  // Constant after construction, or with their own locks.
   const MachineDescription description;
   const SimOptions options;
   const std::uint64_t serial;  ///< Of the machine in this process; the upper half of its handles.
@@ -62,14 +62,14 @@ class SimMachine {
   std::vector<SimContext*> primaries;  ///< By device; null while inactive.
   std::map<StreamHandle, std::unique_ptr<SimStream>> streams;
   std::vector<std::unique_ptr<SimStream>>
-      retired;  ///< Destroyed, their last work may be under way.
+      retired;  ///< Destroyed; their last work may be in progress.
   std::map<EventHandle, SimEvent> events;
   std::map<KernelHandle, std::shared_ptr<const LoadedKernel>> kernels;
   std::map<GraphHandle, std::shared_ptr<const WorkList>> graphs;
   std::map<ExecGraphHandle, SimExecGraph> exec_graphs;
   int destroying = 0;  ///< Threads inside `await_others_of_device`.
 
-  /// Throw for a range that is not all mapped, for a word that is not aligned.
+  /// Throw for a range that is not fully mapped, or a word that is not aligned.
   void require_mapped(Address begin, std::uint64_t size_bytes, const char* call) const;
   void require_word(const WordOperation& operation, const char* call) const;
 
@@ -80,32 +80,32 @@ class SimMachine {
 
   // All of these require the lock of `progress`.
   void require_device(DeviceId device, const char* call) const;
-  /// Whether a stream has work that can go on. Takes the lock of `progress`.
+  /// Whether a stream has work that can continue. Takes the lock of `progress`.
   bool has_work();
   SimContext& context(ContextHandle handle, const char* call);
-  /// Handles 0 and 1 are the legacy stream, 2 is the calling thread's own.
+  /// Handles 0 and 1 are the legacy stream, 2 is the calling thread's stream.
   SimStream& stream(BoundStream bound, const char* call);
   SimEvent& event(EventHandle handle, const char* call);
   SimExecGraph& exec_graph(ExecGraphHandle handle, const char* call);
-  /// Requires, or throws: a kernel of the context, a shape that a device runs.
+  /// Throws unless it is a kernel of the context with a shape that a device supports.
   KernelWork kernel_work(const SimContext& context, KernelHandle kernel, LaunchShape shape,
                          const KernelArguments& arguments, const char* call) const;
   SimStream& make_stream(SimContext& context, StreamKind kind);
   SimContext& open_context(DeviceId device, bool primary);
   void close_context(MutexLock& lock, SimContext& context);
-  /// Blocks until what the other contexts of the device have enqueued by now has ended. Meanwhile
-  /// `wait_for_destroys` blocks too.
+  /// Blocks until the work that the other contexts of the device have enqueued so far has ended.
+  /// Meanwhile `wait_for_destroys` blocks too.
   void await_others_of_device(MutexLock& lock, ContextHandle closing, const char* call);
-  /// Blocks while another thread stands in the destruction of a context: what changes who may touch
-  /// memory waits for it, on every device.
+  /// Blocks while another thread is destroying a context: changes of access rights wait for it, on
+  /// every device.
   void wait_for_destroys(MutexLock& lock);
   /// Blocks while another thread is inside `free_plain` in the context.
   void wait_for_frees(MutexLock& lock, SimContext& context);
-  /// The stream, once nobody is.
+  /// Returns the stream once no thread is inside `free_plain`.
   SimStream& stream_after_frees(MutexLock& lock, BoundStream bound, const char* call);
   void forbid_capture(SimContext& context, const char* call);
-  /// What the driver answers to all but a few calls on a stream that captures: it refuses, and ends
-  /// the capture in failure; on the legacy stream, that of a blocking stream of its context.
+  /// The driver's answer to all but a few calls on a stream that captures: it refuses, and the
+  /// capture fails; for the legacy stream, the capture of a blocking stream of its context.
   void forbid_capture(SimStream& stream, const char* call);
   /// Enqueues, or captures; null if captured.
   CompletionPtr submit(SimStream& stream, Work work, const char* call,
@@ -119,8 +119,8 @@ class SimMachine {
   std::uint64_t last_stream_id_ = 0;
 };
 
-/// The time that one call takes, around its effect: in stepped mode a part passes before and the
-/// rest after it, as the seed has it.
+/// The duration of one call, around its effect: in stepped mode a part passes before it and the
+/// rest after it, depending on the seed.
 class CallTime {
  public:
   CallTime(SimMachine& machine, TimePoint cost);

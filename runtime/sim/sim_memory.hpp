@@ -19,13 +19,13 @@
 
 namespace vma {
 
-/// The physical memory of one simulated chunk. Alive while a handle, a mapping or work in flight
-/// has it; then its bytes and its share of the location's capacity go back.
+/// The physical memory of one simulated chunk. Alive while a handle, a mapping or work in progress
+/// refers to it; then its bytes and its share of the location's capacity are released.
 class SimChunk {
  public:
   using Counter = std::shared_ptr<std::atomic<std::uint64_t>>;
 
-  /// `used` counts the bytes of the location; the caller has added these already.
+  /// `used` counts the bytes of the location; the caller has already added these.
   SimChunk(ChunkHandle handle, Location at, std::uint64_t size_bytes, BackingStore& store,
            Counter used)
       : handle_(handle), at_(at), size_bytes_(size_bytes), store_(store), used_(std::move(used)) {
@@ -55,8 +55,8 @@ class SimChunk {
   std::uint64_t offset_ = 0;
 };
 
-/// A run of bytes that a device may touch now. Holds the chunk, so that the bytes stay real even if
-/// the mapping goes meanwhile.
+/// A run of bytes that a device may access now. Holds the chunk, so that the bytes stay valid even
+/// if the mapping is removed meanwhile.
 struct Segment {
   std::byte* bytes = nullptr;
   std::uint64_t size_bytes = 0;
@@ -66,9 +66,9 @@ struct Segment {
 };
 
 /// The address space and the physical memory of a simulated machine: reservations, chunks,
-/// mappings, who may touch them, and the driver's other memory.
+/// mappings, access rights, and the driver's other memory.
 ///
-/// Every call checks first and changes then, so that a refused call has done nothing. Safe from any
+/// Every call checks before it changes anything, so that a refused call has done nothing. Any
 /// thread; calls no other part of the simulator.
 class SimMemory {
  public:
@@ -88,12 +88,12 @@ class SimMemory {
   AddressRange address_range(Address address) const;
   PointerInfo pointer_info(Address address) const;
 
-  /// Whether a GPU or the CPU may touch one of the whole mappings that make up the range.
+  /// Whether any GPU or the CPU may access one of the whole mappings that make up the range.
   bool anybody_has_access(Address begin, std::uint64_t size_bytes) const;
-  /// Whether the device may read, and not write, some of the range.
+  /// Whether the device may read but not write some of the range.
   bool partly_read_only(int device, Address begin, std::uint64_t size_bytes) const;
 
-  /// What the calls would take now; zero for a call that will be refused.
+  /// What the calls would cost now; zero for a call that will be refused.
   TimePoint release_cost(ChunkHandle chunk) const;
   TimePoint unmap_cost(Address begin, std::uint64_t size_bytes) const;
   TimePoint grant_cost(Address begin, std::uint64_t size_bytes,
@@ -102,21 +102,21 @@ class SimMemory {
   void* allocate_pinned(std::size_t size_bytes);
   void free_pinned(void* pointer);
   Address allocate_plain(DeviceId device, std::size_t size_bytes);
-  /// Refuses what is no start of plain memory of the device.
+  /// Refuses an address that does not start plain memory of the device.
   void require_plain(DeviceId device, Address begin) const;
   void free_plain(DeviceId device, Address begin);
 
   /// The bytes from `address` to the end of its mapping, for `device`. Throws: DeviceFault if there
-  /// is no mapping or the device may not.
+  /// is no mapping or the device has no access.
   Segment touch(int device, Address address, bool write) const;
-  /// The same for copies: addresses outside the machine's memory are the host's own, and the
-  /// driver's ordinary memory of other devices is reached.
+  /// Like `touch`, for copies: addresses outside the machine's memory are the host's own, and the
+  /// driver's ordinary memory of other devices is accessible.
   Segment touch_or_host(int device, Address address, std::uint64_t size_bytes, bool write) const;
-  /// Whether all of the range is mapped or the host's own, and (in `pageable`) if some is the
+  /// Whether all of the range is mapped or the host's own, and (in `pageable`) whether some is the
   /// latter.
   bool covered(Address begin, std::uint64_t size_bytes, bool& pageable) const;
 
-  /// Memory that the driver takes for itself on a device. Throws: Error{out_of_memory}.
+  /// Memory that the driver itself takes on a device. Throws: Error{out_of_memory}.
   void take(DeviceId device, std::uint64_t size_bytes);
   void give_back(DeviceId device, std::uint64_t size_bytes) noexcept;
   std::uint64_t free_bytes(DeviceId device) const;
@@ -138,7 +138,7 @@ class SimMemory {
     int references = 1;
   };
   using Mappings = std::map<std::uint64_t, Mapping>;
-  /// Counts, for an owner and a reader, the mappings that stand between them, by size class.
+  /// Counts, for an owner and a reader, the mappings between them, by size class.
   struct Standing {
     int small = 0, large = 0;
   };

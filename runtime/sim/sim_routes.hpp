@@ -10,8 +10,8 @@
 
 namespace vma {
 
-/// Who occupies which link until when. A transfer takes its links whole, one after the other in the
-/// order of asking, so that transfers which share a link share its bandwidth. Safe from any thread.
+/// Which transfer occupies which link until when. A transfer occupies its links entirely, in the
+/// order of requests, so that transfers on a shared link share its bandwidth. Any thread.
 class SimRoutes {
  public:
   struct Span {
@@ -20,11 +20,11 @@ class SimRoutes {
 
   SimRoutes(const MachineDescription& machine, const CostModel& costs);
 
-  /// Takes the links between the two for one transfer, at `earliest` or once they are free.
+  /// Occupies the links between the two for one transfer, at `earliest` or once they are free.
   Span occupy(Location from, Location to, std::uint64_t size_bytes, TimePoint earliest);
 
  private:
-  // Of each GPU: NVLink out and in, PCIe (or C2C) to the host and from it, its own memory.
+  // For each GPU: NVLink out and in, PCIe (or C2C) to the host and from it, its own memory.
   enum Link { peer_out, peer_in, host_out, host_in, local, link_count };
   struct Gpu {
     TimePoint busy_until[link_count] = {};

@@ -141,7 +141,7 @@ void SimStream::sleep_as(Head head, MutexLock& lock, Ready ready) VMART_NO_THREA
   if (ready()) return;
   head_ = head;
   progress_.add_sleeper(this);
-  progress_.announce();  // Who waits for this stream may now see that it is stuck.
+  progress_.announce();  // Threads that wait for this stream may now see that it is stuck.
   wake_.wait(lock, ready);
   progress_.remove_sleeper(this);
   head_ = Head::none;
@@ -181,7 +181,7 @@ bool SimStream::take_queue(MutexLock& lock, const Operation& operation) {
 bool SimStream::wait_word(const std::uint64_t* word, std::uint64_t value) VMART_NO_THREAD_ANALYSIS {
   const auto ready = [&] { return given_up() || load_word(word) >= value; };
   const auto seen = [&] {
-    // Whoever stored it: a stream, which the host has learned of, or the host.
+    // Stored by a stream, of which the host has learned, or by the host.
     if (progress_.races() != nullptr) knows_.join(progress_.races()->host_knows());
     return !given_up();
   };

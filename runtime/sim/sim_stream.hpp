@@ -17,11 +17,11 @@
 
 namespace vma {
 
-/// A queue of work and the thread that does it, in order. Everything here is guarded by the lock of
-/// Progress, except while the thread runs a work.
+/// A queue of work and the thread that runs it, in order. The lock of Progress guards everything
+/// here, except while the thread runs work.
 ///
-/// A work waits for its dependencies, then for a hardware queue if it is one for the
-/// multiprocessors, then runs. A fault of the machine drops what is left.
+/// Work waits for its dependencies, then for a hardware queue if it uses the multiprocessors, then
+/// runs. A fault of the machine drops the remaining work.
 class SimStream : private WorkPlace {
  public:
   SimStream(StreamHandle handle, std::uint64_t id, SimContext& context, StreamKind kind,
@@ -30,7 +30,7 @@ class SimStream : private WorkPlace {
 
   /// Starts the thread. Requires: once.
   void start(Executor& executor);
-  /// The thread ends after the work that is enqueued (`drop` false), or at once.
+  /// The thread ends after the enqueued work (`drop` false), or at once.
   void close(bool drop);
   /// Requires: closed. Blocks until the thread has ended.
   void join() { task_->join(); }
@@ -40,7 +40,7 @@ class SimStream : private WorkPlace {
   CompletionPtr enqueue(Work work, std::vector<CompletionPtr> dependencies);
   void wake() noexcept { wake_.notify_all(); }
   bool head_is_stuck(int depth);
-  /// Whether it has work that can go on, even if it only waits for a CPU.
+  /// Whether it has work that can continue, even if it only waits for a CPU.
   bool has_work() { return !queue_.empty() && !head_is_stuck(0); }
 
   StreamHandle handle() const noexcept { return handle_; }
@@ -93,7 +93,7 @@ class SimStream : private WorkPlace {
   const std::uint64_t* word_ = nullptr;  // While on_word.
   std::uint64_t word_value_ = 0;
   std::uint64_t works_ = 0;  // Begun.
-  VectorClock knows_;        // What has happened before the work that runs, and it.
+  VectorClock knows_;        // Everything before the running work, and that work.
   bool closing_ = false, dropping_ = false, ended_ = false;
 };
 

@@ -9,14 +9,14 @@
 
 namespace vma {
 
-/// What a simulated machine asks of an executor that steps its threads in virtual time. Tests bring
-/// one: `SteppedExecutor`.
+/// What a simulated machine needs of an executor that steps its threads in virtual time. Tests
+/// provide one: `SteppedExecutor`.
 class SteppedThreads : public Executor, public Stepper {
  public:
-  /// Runs `body` as a member on the calling thread, and the other members beside it. Throws what
-  /// the body throws. Requires: not called by a member, nor by two threads at once.
+  /// Runs `body` as a member on the calling thread, alongside the other members. Throws what the
+  /// body throws. Requires: not called by a member, nor by two threads at once.
   virtual void run(const std::function<void()>& body) = 0;
-  /// Another member may run first, as the seed has it. Takes no time.
+  /// Another member may run first, depending on the seed. Takes no time.
   virtual void give_way() = 0;
   virtual TimePoint now() const noexcept = 0;
   /// Lets virtual time pass for the calling member, while others run.

@@ -43,10 +43,10 @@ struct GraphWork {
   std::shared_ptr<const WorkList> nodes;
 };
 
-/// What a stream does in one step, as it was enqueued: addresses are looked up when it runs.
+/// One step of a stream, as enqueued: addresses are looked up when it runs.
 using Work = std::variant<MarkerWork, CopyWork, FillWork, KernelWork, BatchWork, GraphWork>;
 
-/// The nodes of a graph in the order of their capture, which they are run in.
+/// The nodes of a graph in the order of their capture, in which they run.
 struct WorkList {
   std::vector<Work> works;
 };

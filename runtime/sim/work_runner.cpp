@@ -112,7 +112,7 @@ TimePoint WorkRunner::batch(const BatchWork& work, int device, TimePoint start, 
     const Segment segment = memory_.touch(device, operation.word, write);
     auto* word = reinterpret_cast<std::uint64_t*>(segment.bytes);
     if (write) {
-      // Who sees the word has lived until it was written.
+      // The clock reaches the write before any thread can see the word.
       clock_.reached(end);
       place.wrote_word();
       __atomic_store_n(word, operation.value, __ATOMIC_RELEASE);

@@ -106,7 +106,7 @@ GpuLoad GpuLoadReader::read(Gpu& gpu, std::string& reason) const {
   return load;
 }
 
-/// What the counters have risen by since the last time; one that fell has wrapped, or began anew.
+/// By how much the counters rose since the last time; one that fell has wrapped, or was reset.
 void GpuLoadReader::read_throughput(Gpu& gpu, GpuLoad& load) const {
   std::array<NvmlLibrary::CounterValue, counters> values;
   for (std::size_t i = 0; i < counters; ++i) values[i].counter = rates[i].counter;

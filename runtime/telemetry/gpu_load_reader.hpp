@@ -12,20 +12,20 @@
 
 namespace vma {
 
-/// A GPU of the runtime, and the name by which any library knows it.
+/// A GPU of the runtime, and the UUID by which any library knows it.
 struct NamedGpu {
   Location at;
   std::string uuid;
 };
 
-/// Makes loads of what the library says. One thread.
+/// Turns values of the library into loads. One thread.
 class GpuLoadReader {
  public:
-  /// Requires: what it is given lives longer. Throws: Error where the library knows no GPU of them.
+  /// Requires: all arguments outlive it. Throws: Error if the library knows none of the GPUs.
   GpuLoadReader(const NvmlLibrary& library, const std::vector<NamedGpu>& gpus, Clock& clock);
 
-  /// Asks for everything once. A value that fails, or makes no sense, is not set; `reason` names
-  /// the first. State `off` where there is none at all.
+  /// Reads everything once. A value that fails, or is implausible, is not set; `reason` names the
+  /// first. State `off` if there are none at all.
   GpuLoads read();
 
  private:
@@ -33,7 +33,7 @@ class GpuLoadReader {
   struct Gpu {
     Location at;
     NvmlLibrary::Device device = nullptr;
-    std::string why_not;  // The library does not know it.
+    std::string why_not;  // If the library does not know it.
     TimePoint counted_at{-1};
     std::array<std::optional<std::uint64_t>, counters> counted;
   };

@@ -29,7 +29,7 @@ struct GpuMonitor::State {
   bool asked VMART_GUARDED_BY(mutex) = false;
   bool closed VMART_GUARDED_BY(mutex) = false;
   bool ended VMART_GUARDED_BY(mutex) = false;
-  std::unique_ptr<Task> thread VMART_GUARDED_BY(mutex);  // Null until somebody asks.
+  std::unique_ptr<Task> thread VMART_GUARDED_BY(mutex);  // Null until the first query.
 
   /// Ends the thread, or leaves it to itself. Blocks: as ~GpuMonitor.
   void end();
@@ -37,8 +37,8 @@ struct GpuMonitor::State {
   bool close();
 };
 
-/// The monitors whose threads are in the library. At the end of the process they are closed, before
-/// the library's own statics go. Never destroyed, since it ends among statics itself.
+/// The monitors whose threads are in the library. At process exit they are closed before the
+/// library's own statics are destroyed. Never destroyed, since it is used among statics itself.
 class GpuMonitor::AtExit {
  public:
   /// Requires: the library has made its statics, so that what is registered here comes before them.
@@ -186,7 +186,7 @@ void GpuMonitor::sample(const std::shared_ptr<State>& shared) {
     state.changed.wait_until(lock, *state.clock, begin + period,
                              [&]() VMART_NO_THREAD_ANALYSIS { return state.closed; });
     if (begin + period - state.asked_at < watched) continue;
-    state.asked = false;  // Whoever asks from here on is the next to want a sample.
+    state.asked = false;  // The next query asks for another sample.
     state.changed.wait(lock,
                        [&]() VMART_NO_THREAD_ANALYSIS { return state.closed || state.asked; });
   }

@@ -14,24 +14,24 @@
 
 namespace vma {
 
-/// What the GPUs of the runtime do, for who looks at its statistics.
+/// The load of the runtime's GPUs, for statistics.
 ///
-/// The library's calls are slow and may hang, so that a thread of its own makes them: from the
-/// first question on, once a second for as long as somebody has asked within the last minute, and
-/// never where nobody asks. A question takes a short lock and answers with the last sample.
+/// The library's calls are slow and may hang, so its own thread makes them: from the first query
+/// on, once a second as long as there was a query within the last minute, and never without
+/// queries. A query takes a short lock and returns the last sample.
 class GpuMonitor {
  public:
   static constexpr std::chrono::nanoseconds period = std::chrono::seconds(1);
   static constexpr std::chrono::nanoseconds watched = std::chrono::minutes(1);
-  /// An older sample is of before somebody asked again: it is not shown.
+  /// An older sample precedes a pause in queries: it is not shown.
   static constexpr std::chrono::nanoseconds stale = std::chrono::seconds(5);
 
-  /// An empty `library` is never opened: `why_not` says the reason.
+  /// An empty `library` is never opened: `why_not` gives the reason.
   GpuMonitor(Executor& executor, std::shared_ptr<Clock> clock, std::vector<NamedGpu> gpus,
              std::string library, std::string why_not = {},
              std::chrono::nanoseconds patience = std::chrono::seconds(2));
-  /// Blocks: while a sample is taken, for at most `patience`; then the thread is left to itself.
-  /// The end of the process does the same to a monitor that is still there.
+  /// Blocks: while a sample is taken, for at most `patience`; then the thread is abandoned. Process
+  /// exit does the same to a monitor that still exists.
   ~GpuMonitor();
   GpuMonitor(const GpuMonitor&) = delete;
   GpuMonitor& operator=(const GpuMonitor&) = delete;
@@ -41,7 +41,7 @@ class GpuMonitor {
   GpuLoads loads();
 
  private:
-  struct State;  // The thread's own too.
+  struct State;  // Shared with the thread.
   class AtExit;
   static void work(const std::shared_ptr<State>& state) noexcept;
   static void sample(const std::shared_ptr<State>& shared);

@@ -15,7 +15,7 @@
 
 namespace vma {
 
-/// A hint, the range that it is of, and when it was given: its times count from there.
+/// A hint, its range, and when it was given, which its times are relative to.
 struct AdvisedRange {
   Address address{};
   std::uint64_t bytes = 0;
@@ -23,19 +23,19 @@ struct AdvisedRange {
   TimePoint at{0};
 };
 
-/// Hints on their way from any thread to one, in order. Bounded: a new one drives the oldest out.
+/// Passes hints from any thread to one, in order. Bounded: a new one displaces the oldest.
 class HintQueue {
  public:
   explicit HintQueue(std::size_t max) : max_(max) {}
 
-  /// Calls what `wake_with` has set, with no lock held. Throws: std::bad_alloc.
+  /// Calls the function set by `wake_with`, with no lock held. Throws: std::bad_alloc.
   void push(const AdvisedRange& advised);
-  /// Appends them all.
+  /// Appends all hints.
   void take(std::vector<AdvisedRange>& out);
-  /// `wake` must not throw, and may be empty. Blocks: while a call of the one before goes on;
-  /// nobody calls that any more then. Requires: the caller is not in such a call.
+  /// `wake` must not throw, and may be empty. Blocks: while a call of the former one runs; it is
+  /// not called afterwards. Requires: the caller is not in such a call.
   void wake_with(std::function<void()> wake);
-  /// That were driven out.
+  /// The number of displaced hints.
   std::uint64_t dropped() const;
 
  private:

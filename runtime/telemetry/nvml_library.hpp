@@ -8,11 +8,11 @@
 
 namespace vma {
 
-/// NVIDIA's management library, as far as it is needed here. No header of theirs is: the few types
+/// The part of NVIDIA's management library that is needed here. Uses no header of it: the few types
 /// are declared in the source file.
 ///
 /// Opened by name and never closed, since it may have threads. One thread at a time. Any call may
-/// take milliseconds, and where a GPU is lost much longer.
+/// take milliseconds, and much longer if a GPU is lost.
 class NvmlLibrary {
  public:
   using Device = void*;
@@ -22,7 +22,7 @@ class NvmlLibrary {
   struct MemoryInfo {
     std::uint64_t total_bytes = 0, used_bytes = 0;
   };
-  /// Counters that only rise, until they wrap.
+  /// Counters that rise until they wrap.
   enum class Counter : unsigned {
     nvlink_sent_kib = 138,  // Numbers of the library: payload, of all links together.
     nvlink_received_kib = 139,
@@ -31,12 +31,12 @@ class NvmlLibrary {
   };
   struct CounterValue {
     Counter counter{};
-    std::optional<std::uint64_t> value;  ///< Not set where this GPU has no such counter.
-    unsigned bits = 0;                   ///< How wide it is, if it is set: drivers differ.
+    std::optional<std::uint64_t> value;  ///< Not set if this GPU has no such counter.
+    unsigned bits = 0;                   ///< Its width, if it is set: drivers differ.
   };
 
-  /// Opens and initialises it. Throws: Error{unsupported} where it is not there, lacks a call or
-  /// does not start.
+  /// Opens and initialises it. Throws: Error{unsupported} if it is missing, lacks a call or does
+  /// not start.
   explicit NvmlLibrary(const std::string& file);
   ~NvmlLibrary();
   NvmlLibrary(const NvmlLibrary&) = delete;
@@ -44,12 +44,12 @@ class NvmlLibrary {
 
   const std::string& file() const noexcept { return file_; }
 
-  // All throw Error{driver_failure} with the library's own code, and for an answer that is none.
-  /// "GPU-..." or "MIG-...", as the driver says it.
+  // All throw Error{driver_failure} with the library's own code, and for an invalid answer.
+  /// "GPU-..." or "MIG-...", as the driver reports it.
   Device device(const std::string& uuid) const;
   Utilisation utilisation(Device device) const;
   MemoryInfo memory(Device device) const;
-  /// Fills in the values of the counters named.
+  /// Fills in the values of the named counters.
   void read(Device device, std::span<CounterValue> counters) const;
 
  private:

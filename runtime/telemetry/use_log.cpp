@@ -58,8 +58,8 @@ UseRing* UseLog::find_ring() noexcept {
   return found;
 }
 
-/// Null in a forked child, whose lock may be another thread's of the parent for ever; where there
-/// are as many as there may be, or no memory for one.
+/// Null in a forked child, where a lock held by another thread of the parent is never released; at
+/// the maximum number of rings; or without memory for one.
 UseRing* UseLog::make_ring() noexcept try {
   if (rings_count_.load(std::memory_order_relaxed) >= limits_.rings_max) return nullptr;
   if (getpid() != process_) return nullptr;

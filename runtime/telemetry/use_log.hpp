@@ -18,49 +18,50 @@
 namespace vma {
 
 struct UseLogLimits {
-  std::size_t ring_entries = 4096;  ///< Of one thread, 32 bytes each; a power of two.
-  std::size_t rings_max = 256;      ///< Threads; the uses of one more are lost, and counted.
+  std::size_t ring_entries = 4096;  ///< For one thread, 32 bytes each; a power of two.
+  std::size_t rings_max = 256;      ///< Threads; uses of further threads are lost, and counted.
   std::size_t hints_max = 1024;
-  std::uint64_t seed = 1;  ///< Of what is kept of rings that fill.
+  std::uint64_t seed = 1;  ///< For sampling rings that fill.
 };
 
-/// What programs say of their use of memory, on its way from any number of threads to one.
+/// Carries what programs report about their use of memory from any number of threads to one.
 ///
-/// Each thread that records has a ring of its own, made by its first call, that ends with it: the
-/// drain empties it and then lets go of it. Every use that is recorded is one of `recorded`,
+/// Each thread that records has its own ring, created by its first call, that ends with the thread:
+/// the drain empties it and then releases it. Every reported use is counted in one of `recorded`,
 /// `sampled_away` and `lost`.
 class UseLog {
  public:
   struct Counters {
     std::uint64_t recorded = 0;      ///< Written to a ring.
-    std::uint64_t sampled_away = 0;  ///< Left out, for others that carry their weight.
-    std::uint64_t lost = 0;          ///< Found a full ring or none.
+    std::uint64_t sampled_away = 0;  ///< Left out, for others that have their weight.
+    std::uint64_t lost = 0;          ///< Found the ring full, or no ring.
     std::uint64_t hints_dropped = 0;
-    std::size_t threads = 0;  ///< That have a ring now.
+    std::size_t threads = 0;  ///< Those with a ring now.
   };
 
-  /// `clock` outlives it, and is asked only while `timestamps` is on.
+  /// `clock` outlives it, and is read only while `timestamps` is on.
   explicit UseLog(const Clock& clock, const UseLogLimits& limits = {});
-  /// Requires: no call is under way. Threads that have recorded may live on.
+  /// Requires: no call is in progress. Threads that have recorded may live on.
   ~UseLog();
   UseLog(const UseLog&) = delete;
   UseLog& operator=(const UseLog&) = delete;
 
-  // --- Any thread. No lock, no allocation and no system call but in a thread's first; never waits.
+  // --- Any thread. No lock, allocation or system call except in a thread's first call; never
+  // waits.
   void record(const Use& use) noexcept { record(std::span<const Use>(&use, 1)); }
-  /// All get one time.
+  /// All get the same time.
   void record(std::span<const Use> uses) noexcept;
-  /// Wakes who waits for hints, on this thread. Throws: std::bad_alloc.
+  /// Wakes the thread that waits for hints, on this thread. Throws: std::bad_alloc.
   void advise(const AdvisedRange& advised);
 
   /// Whether uses get the clock's time.
   void timestamps(bool on) noexcept;
-  /// From now on a use is ignored and not counted.
+  /// From now on uses are ignored and not counted.
   void close() noexcept;
 
   // --- One thread at a time
   /// Appends at most `max` uses, those of one thread in their order, and returns how many. Throws:
-  /// std::bad_alloc; what was taken is in `out`.
+  /// std::bad_alloc; uses taken by then are in `out`.
   std::size_t drain(std::vector<LoggedUse>& out, std::size_t max);
   void drain_hints(std::vector<AdvisedRange>& out) { hints_.take(out); }
 
@@ -77,7 +78,7 @@ class UseLog {
   void put_times(std::span<LoggedUse> uses) noexcept;
   void let_go(const std::shared_ptr<UseRing>& ring);
 
-  // What recording reads, constant or nearly so.
+  // Read by `record`; constant or nearly so.
   const std::uint64_t id_;
   std::atomic<Mode> mode_{Mode::plain};
   TickClock clock_;  // Compared by the drain.
@@ -88,13 +89,13 @@ class UseLog {
   std::atomic<std::uint64_t> lost_without_ring_{0};
   HintQueue hints_;
 
-  std::vector<std::shared_ptr<UseRing>> drained_;  // The drain's own, and the next.
+  std::vector<std::shared_ptr<UseRing>> drained_;  // The drain's own, as is the next.
   std::size_t turn_ = 0;
 
   mutable Mutex mutex_;
   std::vector<std::shared_ptr<UseRing>> rings_ VMART_GUARDED_BY(mutex_);
   std::uint64_t rings_made_ VMART_GUARDED_BY(mutex_) = 0;
-  Counters ended_ VMART_GUARDED_BY(mutex_);  // Of the rings that were let go of.
+  Counters ended_ VMART_GUARDED_BY(mutex_);  // Of released rings.
 };
 
 }  // namespace vma

@@ -13,7 +13,7 @@
 
 namespace vma {
 
-/// A use as it comes out of the log. What a program says is not checked before: a device that is no
+/// A use as the log returns it. Reports of programs are not checked before: a device that is not a
 /// GPU is -1, and the rest may be anything.
 struct LoggedUse {
   Address address{};
@@ -21,17 +21,17 @@ struct LoggedUse {
   DeviceId device{};
   UseKind kind = UseKind::read;
   float passes = 1;
-  std::uint32_t weight = 1;  ///< As many uses as this one stands for.
-  TimePoint at{0};           ///< Zero where the log puts no times to uses.
+  std::uint32_t weight = 1;  ///< How many uses this one represents.
+  TimePoint at{0};           ///< Zero if the log records no times.
 };
 
-/// The uses that one thread has recorded and the drain has not seen: a ring with one writer and one
-/// reader, neither of which waits.
+/// The uses that one thread has recorded and the drain has not taken: a ring with one writer and
+/// one reader, neither of which waits.
 ///
-/// From half full on the writer keeps one use of four, from three quarters on one of sixteen, each
-/// with its weight, so that sums over what is kept have the right mean. Which ones is drawn at
-/// random: a program that goes round a loop would else be shown the same few ranges. A full ring
-/// takes none and counts it.
+/// From half full on the writer keeps one use in four, from three quarters on one in sixteen, each
+/// with its weight, so that sums over the kept uses have the right mean. They are chosen at random:
+/// otherwise a program that loops would be represented by the same few ranges. A full ring takes
+/// none and counts it.
 class alignas(64) UseRing {
  public:
   /// Requires: `entries` is a power of two, at least 4. Throws: std::bad_alloc.
@@ -50,19 +50,19 @@ class alignas(64) UseRing {
   }
   /// The last call of the writer.
   void end() noexcept { ended_.store(true, std::memory_order_release); }
-  /// Whether the log is gone, so that nobody will read.
+  /// Whether the log was destroyed, so that there is no reader.
   bool orphaned() const noexcept { return orphaned_.load(std::memory_order_acquire); }
 
-  // --- The reader's
+  // --- The reader's thread
   /// Appends at most `max` uses, oldest first, and returns how many. Throws: std::bad_alloc; then
   /// nothing has been taken.
   std::size_t take(std::vector<LoggedUse>& out, std::size_t max);
-  /// Ask before `take`: true, and nothing left after it, means that nothing will come.
+  /// Call it before `take`: true, and nothing left after it, means that nothing will follow.
   bool ended() const noexcept { return ended_.load(std::memory_order_acquire); }
   bool empty() const noexcept;
   void orphan() noexcept { orphaned_.store(true, std::memory_order_release); }
 
-  // --- Anybody's. Each only rises.
+  // --- Any thread. Each only rises.
   std::uint64_t kept() const noexcept { return head_.load(std::memory_order_relaxed); }
   std::uint64_t sampled_away() const noexcept {
     return sampled_away_.load(std::memory_order_relaxed);
@@ -90,7 +90,7 @@ class alignas(64) UseRing {
   std::atomic<bool> ended_{false};
   std::atomic<bool> orphaned_{false};
 
-  // The writer's line; it alone stores there.
+  // The writer's cache line; only the writer stores there.
   alignas(64) std::atomic<std::uint64_t> head_{0};
   std::uint64_t tail_seen_ = 0;
   std::uint64_t random_;

@@ -13,14 +13,14 @@
 
 namespace vma {
 
-/// Adds up uses by the chunk that they are of and the GPU that made them. One thread at a time.
+/// Sums up uses by chunk and GPU. One thread at a time.
 ///
-/// A range is cut at the borders of chunks and at its allocation's end. Nothing that a program can
-/// say of a use does harm: what makes no sense is counted.
+/// A range is cut at the borders of chunks and at its allocation's end. Nothing that a program
+/// reports can do harm: invalid uses are counted.
 class UseSummary {
  public:
   /// What one GPU did with one slot. An id names the allocation that had it at the time of `add`;
-  /// by `begin` it can be told whether that is still so.
+  /// `begin` tells whether it still does.
   struct Row {
     AllocationId allocation{};
     std::uint32_t slot = 0;
@@ -30,20 +30,20 @@ class UseSummary {
     Address begin{};                           ///< Of the allocation.
   };
 
-  /// What found no chunk, since the start, with weights.
+  /// Uses without a chunk, since the start, with weights.
   struct Ignored {
-    std::uint64_t unknown_uses = 0;  ///< Of memory that is none of the registry's.
-    double unknown_bytes = 0;        ///< Theirs, and what reaches past an allocation's end.
-    std::uint64_t bad_uses = 0;      ///< No GPU of the topology, no bytes, no sum, no number.
+    std::uint64_t unknown_uses = 0;  ///< Of memory that is not in the registry.
+    double unknown_bytes = 0;        ///< Theirs, and those past an allocation's end.
+    std::uint64_t bad_uses = 0;      ///< Unknown GPU, no bytes, overflow, or not a number.
   };
 
-  /// Both live longer.
+  /// Both arguments outlive it.
   UseSummary(const Registry& registry, const Topology& topology);
 
-  /// The registry's lock is taken once for each allocation in `uses`. Throws: std::bad_alloc; then
+  /// Takes the registry's lock once for each allocation in `uses`. Throws: std::bad_alloc; then
   /// some have been added.
   void add(std::span<const LoggedUse> uses);
-  /// Each pair of slot and GPU once, in the order of their first use.
+  /// Each pair of slot and GPU once, in the order of first use.
   std::span<const Row> rows() const noexcept { return rows_; }
   void clear() noexcept;
   const Ignored& ignored() const noexcept { return ignored_; }

@@ -11,17 +11,17 @@
 
 namespace vma {
 
-/// What a price search has found.
+/// The result of a price search.
 struct PricedBound {
   double seconds = -std::numeric_limits<double>::infinity();  ///< No plan within the capacities
                                                               ///< costs less.
-  std::vector<double> prices;  ///< [epoch][place], seconds a byte: those that show it.
+  std::vector<double> prices;  ///< [epoch][place], seconds a byte: prices that prove it.
   double step = 1;             ///< The length of the next step, of Polyak's.
 };
 
-/// Lagrangian relaxation: instead of keeping to the capacities one pays for room. For any prices
-/// the cheapest answer, less what all room costs, is a lower bound; subgradient steps of Polyak's
-/// length look for prices that make it large. Deterministic.
+/// Lagrangian relaxation: the capacities are replaced by a price for room. For any prices the
+/// cheapest answer, minus the cost of all room, is a lower bound; subgradient steps of Polyak's
+/// length search for prices that maximise it. Deterministic.
 class CapacityPrices {
  public:
   /// The cheapest cost at these prices and, in `used`, the bytes at each place: both
@@ -30,8 +30,8 @@ class CapacityPrices {
 
   CapacityPrices(const PlacementInstance& instance, const EpochGrid& grid);
 
-  /// Goes on from what was found before. `plan_s`: what some plan costs, infinite without one.
-  /// Never asks more than `rounds_max` times, once at least.
+  /// Continues from earlier results. `plan_s`: the cost of some plan, infinite without one. Calls
+  /// `answer` at least once and at most `rounds_max` times.
   PricedBound search(const Answer& answer, double plan_s, std::size_t rounds_max,
                      PricedBound best = {}) const;
 

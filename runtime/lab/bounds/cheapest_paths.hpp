@@ -11,17 +11,17 @@
 
 namespace vma {
 
-/// The cheapest way of each chunk by itself, where room costs what prices say at the ends of epochs
-/// and nothing else. Without prices its sum is a bound for all policies, whenever they act.
+/// The cheapest path of each chunk by itself, with room priced only at the ends of epochs. Without
+/// prices its sum is a bound for all policies, whenever they act.
 class CheapestPaths {
  public:
   CheapestPaths(const PlacementInstance& instance, const EpochGrid& grid);
 
-  /// Seconds, prices paid for and floor included. `prices` are [epoch][place], seconds a byte;
-  /// `used` gets the bytes that then lie at each place, in the same order.
+  /// Seconds, including prices and floor. `prices` are [epoch][place], seconds a byte; `used`
+  /// receives the resulting bytes at each place, in the same order.
   double operator()(std::span<const double> prices, std::vector<double>& used);
 
-  /// Blocks that `operator()` has gone through: its work.
+  /// Number of blocks that `operator()` has processed.
   std::uint64_t blocks_done() const noexcept { return blocks_done_; }
 
  private:
@@ -35,10 +35,10 @@ class CheapestPaths {
   const EpochGrid grid_;
   const std::size_t places_, states_;
   PathStep step_;
-  std::size_t roomiest_ = 0;                // A chunk that does not care lies there.
-  std::vector<std::uint32_t> next_priced_;  // By epoch: the first with a price from it on.
+  std::size_t roomiest_ = 0;                // The place of chunks that cost the same everywhere.
+  std::vector<std::uint32_t> next_priced_;  // By epoch: the first one with a price from there on.
   std::vector<PathCell> cells_;
-  std::vector<std::uint32_t> blocks_;  // Of the chunk at hand: where it may have moved.
+  std::vector<std::uint32_t> blocks_;  // Of the current chunk: where it may have moved.
   std::vector<std::uint8_t> origins_;  // For each of them, by state.
   std::uint64_t blocks_done_ = 0;
 };

@@ -10,28 +10,28 @@
 
 namespace vma {
 
-/// All that happens to one chunk in one block: seconds by place, above what it takes at best.
+/// All events of one chunk in one block: seconds by place, above its best place.
 struct ChunkBlock {
   bool shared = false;   ///< Several devices use the chunk, in this block or another.
-  bool skipped = false;  ///< Nothing happened in the block before.
-  /// Uses that came in the block before and may begin in either; those that come and begin here;
-  /// those that come here and may begin in the next.
+  bool skipped = false;  ///< Nothing happened in the previous block.
+  /// Uses that arrived in the previous block and may begin in either; those that arrive and begin
+  /// here; those that arrive here and may begin in the next.
   bool any_before = false, any_within = false, any_after = false;
-  bool mixed = false;  ///< Several devices' uses come and begin here.
+  bool mixed = false;  ///< Uses of several devices arrive and begin here.
   std::vector<double> before, within, after;
-  /// Of `mixed`: what its uses cost at least while the chunk moves from one place to another by
-  /// way of any others, above the moves into the place where it ends.
+  /// For `mixed`: a lower bound for its uses while the chunk moves from one place to another
+  /// through any others, excluding the moves into its final place.
   double apart = 0;
 };
 
-/// Goes over the blocks in which something happens to a chunk. Borrows the instance.
+/// Iterates over the blocks in which something happens to a chunk. Borrows the instance.
 class ChunkWalk {
  public:
   ChunkWalk(const PlacementInstance& instance, std::size_t chunk);
 
-  /// The next such block; none: there is no more.
+  /// The next such block; none if there is none.
   std::optional<std::uint32_t> next() const;
-  /// Requires: `next()` is not before it, and it is after the last one.
+  /// Requires: it is after the last one and not after `next()`.
   const ChunkBlock& enter(std::uint32_t block);
 
  private:

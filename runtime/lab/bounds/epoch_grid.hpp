@@ -8,7 +8,7 @@
 
 namespace vma {
 
-/// Epochs are blocks in equal numbers. Plans move chunks between them, and prices are asked at
+/// Epochs consist of equal numbers of blocks. Plans move chunks between them, and prices apply at
 /// their ends. The last may be shorter.
 struct EpochGrid {
   std::uint32_t blocks = 1;  ///< In an epoch.
@@ -19,12 +19,12 @@ struct EpochGrid {
       : blocks(epoch_blocks), epochs((instance.blocks - 1) / epoch_blocks + 1) {}
 
   std::uint32_t of(std::uint32_t block) const { return block / blocks; }
-  /// The block at whose end the epoch ends; of the last epoch it may be one after the trace.
+  /// The block at whose end the epoch ends; for the last epoch it may be one after the trace.
   std::uint32_t last_block(std::uint32_t epoch) const { return (epoch + 1) * blocks - 1; }
-  /// Epochs at whose ends the chunk lies somewhere: from `first_end` on to before `end`.
+  /// Epochs at whose ends the chunk exists: from `first_end` to before `end`.
   std::uint32_t first_end(const PlacementChunk& chunk) const { return of(chunk.begin); }
   std::uint32_t end(const PlacementChunk& chunk) const { return std::min(of(chunk.end), epochs); }
-  /// Epochs that the chunk's life touches, that of its last use included.
+  /// Number of epochs in the chunk's life, including that of its last use.
   std::uint32_t life(const PlacementInstance& instance, const PlacementChunk& chunk) const {
     std::uint32_t last = std::min(chunk.end, instance.blocks - 1);
     if (chunk.uses > 0) last = std::max(last, instance.uses_of(chunk).back().block);

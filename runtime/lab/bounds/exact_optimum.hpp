@@ -7,9 +7,9 @@
 
 namespace vma {
 
-/// The least that the instance can cost with the capacities kept at the end of each block, by
-/// going through all states of all chunks together. None if there are more than `states_max` of
-/// them, or more than `work_max` steps to do.
+/// The minimum cost of the instance with the capacities enforced at the end of each block, found by
+/// enumerating all joint states of all chunks. None if there are more than `states_max` states, or
+/// more than `work_max` steps.
 struct ExactOptimum {
   std::size_t states_max = std::size_t{1} << 18;
   double work_max = 3e8;

@@ -21,16 +21,16 @@ namespace vma {
 
 struct InstanceOptions {
   std::uint64_t chunk_bytes = std::uint64_t{32} << 20;  ///< As in the replay.
-  /// Accesses that may wait at one device, as in the replay. 0: each begins when it comes, which
-  /// makes sharper questions, but no bound for replays in which devices fall behind.
+  /// Accesses that may wait at one device, as in the replay. 0: each begins when it arrives, which
+  /// gives tighter bounds, but not for replays in which devices fall behind.
   std::size_t late_max = 64;
-  std::size_t uses_max = 1'000'000;    ///< With more of them blocks become longer.
+  std::size_t uses_max = 1'000'000;    ///< Beyond this blocks become longer.
   std::size_t chunks_max = 4'000'000;  ///< More are an error.
 };
 
-/// Makes a `PlacementInstance` of a trace on a machine. Cuts objects into chunks and accesses into
-/// uses as `Replay` does. A chunk begins where the trace says, if it surely finds room there; any
-/// other begins where it likes, as does what the trace moves itself. Not thread-safe; for one
+/// Builds the `PlacementInstance` of a trace on a machine. Cuts objects into chunks and accesses
+/// into uses as `Replay` does. A chunk begins where the trace says, if there is certainly room; all
+/// others begin anywhere, and so do chunks that the trace itself moves. Not thread-safe; for one
 /// trace.
 class InstanceBuilder {
  public:
@@ -38,8 +38,8 @@ class InstanceBuilder {
                   std::unique_ptr<Router> router);
 
   /// Throws: what the source throws; Error{invalid_argument} for a trace without events, and for an
-  /// event that does not fit those before it; Error{unsupported} for what has no bound: a router
-  /// that would have to see a replay, and more than is allowed.
+  /// event that does not fit those before it; Error{unsupported} if no bound exists: for a router
+  /// that depends on the replay, or if a limit is exceeded.
   PlacementInstance build(TraceSource& source);
 
  private:
@@ -60,10 +60,10 @@ class InstanceBuilder {
     std::uint32_t block = 0;
     std::uint64_t event = 0;
   };
-  /// What a chunk of an object is since the trace has moved it itself.
+  /// The chunk that replaces a chunk of an object since the trace itself moved it.
   struct Anew {
     std::uint32_t chunk = 0;
-    std::uint64_t event = 0;  // The last such.
+    std::uint64_t event = 0;  // The last such event.
   };
 
   void take(const TraceEvent& event);
@@ -89,16 +89,16 @@ class InstanceBuilder {
   const ReplayMachine& machine_;
   const InstanceOptions options_;
   TaskRouter router_;
-  const bool routes_alone_;  // The router needs nothing but the trace.
-  std::size_t uses_limit_;   // With so many they are thinned out.
+  const bool routes_alone_;  // The router depends only on the trace.
+  std::size_t uses_limit_;   // At this number of uses blocks become longer.
   TraceAudit audit_;
   TraceBlocks blocks_;
-  std::vector<std::deque<Waiting>> waiting_;  // By device, in the order in which they came.
+  std::vector<std::deque<Waiting>> waiting_;  // By device, in order of arrival.
   std::vector<DeviceLoad> loads_;
   std::unordered_map<std::uint64_t, Object> live_;
   std::unordered_map<std::uint32_t, Anew> anew_;        // By the chunk that it was at first.
   std::map<std::uint64_t, std::uint32_t> move_tables_;  // By bytes.
-  double bytes_ = 0;                                    // Of all chunks that there were.
+  double bytes_ = 0;                                    // Of all chunks so far.
   std::vector<std::size_t> last_use_;                   // By chunk: its use that was added last.
   std::vector<double> costs_;
   PlacementInstance instance_;

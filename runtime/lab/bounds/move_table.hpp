@@ -9,24 +9,24 @@
 
 namespace vma {
 
-/// The cost of what cannot be.
+/// The cost of impossible choices.
 inline constexpr double impossible = std::numeric_limits<double>::infinity();
 
-/// What it costs to bring a chunk of one size from place to place, in seconds; infinite where there
-/// is no way. Immutable.
+/// The cost in seconds of moving a chunk of one size between places; infinite if there is no way.
+/// Immutable.
 class MoveTable {
  public:
   MoveTable(const MachineCosts& costs, std::uint64_t bytes);
 
   /// One move.
   double direct(std::size_t from, std::size_t to) const { return direct_[from * places_ + to]; }
-  /// By as many moves as one likes; 0 to where it lies.
+  /// By any number of moves; 0 to its own place.
   double shortest(std::size_t from, std::size_t to) const { return shortest_[from * places_ + to]; }
   /// The cheapest move that ends there.
   double into(std::size_t place) const { return into_[place]; }
   /// To the cheapest other place and back.
   double round_trip(std::size_t place) const { return round_trip_[place]; }
-  /// No move is cheaper.
+  /// The cost of the cheapest move.
   double cheapest() const noexcept { return cheapest_; }
 
  private:

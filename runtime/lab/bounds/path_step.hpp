@@ -10,26 +10,26 @@
 
 namespace vma {
 
-/// What it has cost to come into a state, and from which state the last block began.
+/// The cost of reaching a state, and the state at the end of the previous block.
 struct PathCell {
   double cost = 0;
   std::uint8_t origin = 0;
 };
 
-/// Carries the cheapest ways of one chunk through one block. Of its states, two a place, the first
-/// half are those in which nothing is open. In the others it has moved in this block (a shared
-/// chunk), or uses that came in this block have still to begin (any other).
+/// Advances the cheapest paths of one chunk by one block. It has two states for each place; in the
+/// first half nothing is open. In the second half the chunk has moved in this block (if shared), or
+/// uses that arrived in this block have not begun (otherwise).
 ///
-/// A chunk of one device is used in the order of the trace, so the way is exact. A shared chunk
-/// that moves within a block is charged as if each device had used it when it suited best.
+/// A chunk of one device is used in the order of the trace, so the path is exact. A shared chunk
+/// that moves within a block is charged as if each device had used it at its best time.
 class PathStep {
  public:
   explicit PathStep(std::size_t places) : places_(places), base_(places), reached_(places) {}
 
   static std::size_t states(std::size_t places) { return 2 * places; }
-  /// The beginning: nothing is open.
+  /// The start: nothing is open.
   void begin(const PlacementChunk& chunk, std::span<PathCell> cells) const;
-  /// From the end of the block before to the end of this one.
+  /// From the end of the previous block to the end of this one.
   void advance(const MoveTable& moves, const ChunkBlock& block, std::span<PathCell> cells);
 
  private:

@@ -14,50 +14,50 @@
 
 namespace vma {
 
-/// A cost in seconds that no policy stays under, and beside it what a plan that knows the whole
-/// trace pays.
+/// A lower bound in seconds for the cost of any policy, and the cost of a plan that knows the whole
+/// trace.
 struct Bound {
   double lower_bound_s = 0;
-  std::optional<double> plan_s;  ///< None: no plan was found that keeps to the capacities.
+  std::optional<double> plan_s;  ///< None: no plan within the capacities was found.
   std::string kind;              ///< "exact", "lagrangian" or "event".
   std::optional<double> gap;     ///< (plan - bound) / bound.
 };
 
 /// The bounds and plans for one instance.
 struct PlacementBounds {
-  /// One of them. None of its parts: too large for it, or not found.
+  /// One bound or plan. Parts are unset if the instance is too large, or if none was found.
   struct Row {
     std::string name;
     std::optional<double> bound_s, plan_s;
-    bool for_all = true;  ///< The bound is one for all policies, not for plans of its kind only.
+    bool for_all = true;  ///< The bound holds for all policies, not only for plans of its kind.
   };
   std::vector<Row> rows;
   double floor_s = 0;  ///< Each use at its best place.
   std::size_t chunks = 0, uses = 0, blocks = 0, epochs = 0;
 
-  /// The highest of the bounds for all policies, of equals the first, and the cheapest plan.
+  /// The highest of the bounds for all policies (of equals the first) and the cheapest plan.
   Bound best() const;
 };
 
-/// How much work and memory a set of bounds may take. The defaults end within a minute.
+/// Limits for the work and memory of a set of bounds. With the defaults it ends within a minute.
 struct BoundLimits {
-  std::size_t rounds_max = 60;  ///< Of a search for prices.
-  double work_max = 8e9;        ///< Of all rounds, in cells of a chunk's block.
+  std::size_t rounds_max = 60;  ///< Per search for prices.
+  double work_max = 8e9;        ///< For all rounds, in cells of a chunk's block.
   std::size_t epochs_max = 256;
   std::size_t plan_cells_max = 16'000'000;  ///< Chunks x epochs x places.
 };
 
 PlacementBounds placement_bounds(const PlacementInstance& instance, const BoundLimits& limits = {});
 
-/// (plan - bound) / bound; none where there is no plan, or nothing to divide by.
+/// (plan - bound) / bound; none if there is no plan, or if the bound is 0.
 std::optional<double> gap_of(double bound_s, std::optional<double> plan_s);
 
-/// That of a trace, routed and cut as `Replay` with these options does it. Throws as
+/// The instance of a trace, routed and cut as `Replay` with these options does it. Throws as
 /// `InstanceBuilder` does.
 PlacementInstance trace_instance(TraceSource& source, const ReplayMachine& machine,
                                  const std::string& router, const ReplayOptions& options);
-/// The best of its bounds: holds for the cost of any replay with the same arguments that loses
-/// nothing.
+/// The best of the trace's bounds: holds for the cost of any lossless replay with the same
+/// arguments.
 Bound find_bound(TraceSource& source, const ReplayMachine& machine, const std::string& router,
                  const ReplayOptions& options);
 

@@ -9,9 +9,9 @@
 
 namespace vma {
 
-/// A plan that keeps to the capacities, from prices for room: epoch by epoch each chunk goes where
-/// the move there and all that comes after cost least at these prices, those first that lose most a
-/// byte if they cannot. Its `seconds` are infinite if some chunk finds no place.
+/// A plan within the capacities, from prices for room: epoch by epoch, each chunk goes where the
+/// move and everything that follows cost least at these prices, starting with those that lose most
+/// per byte otherwise. Its `seconds` are infinite if some chunk finds no place.
 class PlanSearch {
  public:
   PlanSearch(const PlacementInstance& instance, const EpochGrid& grid,

@@ -10,8 +10,8 @@
 
 namespace vma {
 
-/// What the second best place costs above the best; 0 if there is one place only. None of the
-/// costs is below zero; the best is not infinite.
+/// The cost of the second best place above the best; 0 if there is only one place. No cost is
+/// negative; the best is finite.
 double regret(std::span<const double> costs);
 
 /// Free bytes of each place in each epoch, while a plan is made.
@@ -20,13 +20,13 @@ class RoomByEpoch {
   RoomByEpoch(const PlacementInstance& instance, const EpochGrid& grid);
 
   bool fits(std::size_t place, std::size_t first, std::size_t epochs, std::uint64_t bytes) const;
-  /// Requires: it fits.
+  /// Requires: the bytes fit.
   void take(std::size_t place, std::size_t first, std::size_t epochs, std::uint64_t bytes);
   void give(std::size_t place, std::size_t epoch, std::uint64_t bytes) {
     free_[epoch * places_ + place] += bytes;
   }
-  /// Takes the cheapest place that has room in all these epochs; of those that have not, the last
-  /// one, and takes nothing.
+  /// Takes the cheapest place that has room in all these epochs; if none has, returns the last one
+  /// and takes nothing.
   std::size_t take_best(std::size_t first, std::size_t epochs, std::uint64_t bytes,
                         std::span<const double> costs);
 

@@ -6,21 +6,21 @@
 
 namespace vma {
 
-/// Cuts a trace into blocks, knowing how late its accesses may begin. A device begins its accesses
-/// in their order, and no more than `late_max` of them wait: when so many more have come to it, an
-/// access has surely begun. A block ends when all that came before it have, or when a device that
-/// is used too seldom has kept it waiting for long.
+/// Cuts a trace into blocks, given how late its accesses may begin. A device begins its accesses in
+/// order, and at most `late_max` of them wait: once that many more have arrived, an access has
+/// certainly begun. A block ends when all accesses from before it have begun, or when a rarely used
+/// device has delayed it for long.
 class TraceBlocks {
  public:
   TraceBlocks(std::size_t devices, std::size_t late_max);
 
-  /// An access has come to this device, after the ones before it.
+  /// An access has arrived at this device, after the ones before it.
   void came(std::size_t device);
-  /// The block that accesses now come in.
+  /// The block of accesses that arrive now.
   std::uint32_t now() const noexcept {
     return static_cast<std::uint32_t>(stretches_ / block_stretches_);
   }
-  /// From here on blocks are twice as long; each two are one.
+  /// From here on blocks are twice as long; pairs of earlier ones are merged.
   void halve() { block_stretches_ *= 2; }
 
  private:

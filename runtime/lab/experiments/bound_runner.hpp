@@ -9,19 +9,19 @@
 
 namespace vma {
 
-/// Finds the lower bound of all cells that differ in nothing but the policy. Its text is a function
-/// of its inputs only. All calls may come from any thread.
+/// Finds the lower bound of all cells that differ only in the policy. Its text depends only on its
+/// inputs. Any thread.
 class BoundRunner {
  public:
-  /// Requires: `inputs` lives as long as it.
+  /// Requires: `inputs` outlives it.
   explicit BoundRunner(const ExperimentInputs& inputs) : inputs_(inputs) {}
 
-  /// One line of JSON, as `docs/guide/experiments.md` has it; where there is none for such a trace,
-  /// with the reason. Throws: what keeps it from being found this time.
+  /// One line of JSON, as described in `docs/guide/experiments.md`; if such a trace has no bound,
+  /// with the reason. Throws: temporary failures.
   std::string run(const ExperimentCell& cell, const ReadyTrace& trace) const;
 
-  /// What cells carry of such a line: an object or null. Nothing if the text is no whole line.
-  /// Throws: Error{invalid_argument} that says what differs, if it is of other inputs.
+  /// The part of such a line that cells contain: an object or null. None if the text is not a
+  /// complete line. Throws: Error{invalid_argument} that says what differs, if it has other inputs.
   std::optional<boost::json::value> read(const std::string& text, const std::string& file,
                                          const ExperimentCell& cell, const ReadyTrace& trace) const;
 

@@ -12,25 +12,26 @@
 
 namespace vma {
 
-/// A finished cell as its file has it: its scalars, as they are written. The report is not kept.
+/// A finished cell as stored in its file: its scalars, as written. The report is not kept.
 class CellFile {
  public:
-  /// Nothing if the text is no whole cell: a file that was cut.
+  /// None if the text is not a complete cell, such as a truncated file.
   static std::optional<CellFile> parse(const std::string& text, const std::string& file);
 
   const std::string& file() const noexcept { return head_.file(); }
-  /// What the cell is of: those of its report.
+  /// The inputs of the cell, from its report.
   const boost::json::object& inputs() const noexcept { return inputs_; }
   /// The scalars of the metrics in their order, numbers in the shortest form; empty for null.
   std::vector<std::pair<std::string, std::string>> metrics() const;
-  /// "regret", "bound.lower_bound_s": in the shortest form, empty for null or what is not there.
+  /// A value such as "regret" or "bound.lower_bound_s": in the shortest form, empty if null or
+  /// missing.
   std::string number(std::string_view path) const;
 
  private:
   CellFile(JsonText head, boost::json::object inputs)
       : head_(std::move(head)), inputs_(std::move(inputs)) {}
 
-  JsonText head_;  // All but the report.
+  JsonText head_;  // Everything except the report.
   boost::json::object inputs_;
 };
 

@@ -8,7 +8,7 @@
 
 namespace vma {
 
-/// A sum of bytes, to see that something is no longer what it was; not against malice (FNV-1a).
+/// A checksum of bytes to detect changes; not against malice (FNV-1a).
 class ContentSum {
  public:
   void add(std::string_view bytes) noexcept;
@@ -21,7 +21,7 @@ class ContentSum {
 
 /// Of all bytes of a file. Throws: Error{invalid_argument} if it cannot be read.
 std::string sum_of_file(const std::string& path);
-/// Of all that a replay sees of a machine, apart from its name.
+/// Of everything about a machine that affects a replay, which excludes its name.
 std::string sum_of_machine(const ReplayMachine& machine);
 
 }  // namespace vma

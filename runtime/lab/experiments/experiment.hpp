@@ -13,11 +13,11 @@ namespace vma {
 
 struct ExperimentMachine {
   std::string name;
-  ReplayMachine machine;  ///< As it is; with `hbm_share` its HBM is another for each trace.
+  ReplayMachine machine;  ///< As described; with `hbm_share`, its HBM depends on the trace.
   std::optional<double> hbm_share = {};
 };
 
-/// A trace as an experiment names it: a file, or how it is made.
+/// A trace of an experiment: a file, or how it is made.
 struct ExperimentTrace {
   enum class Kind { file, generate, convert };
 
@@ -25,22 +25,22 @@ struct ExperimentTrace {
   std::string where;  ///< In the experiment's file, for errors: "small.json: line 4: traces[0]".
   Kind kind = Kind::file;
   std::string maker;                ///< The generator or the format.
-  std::string input;                ///< Path of the file, or of what is converted.
+  std::string input;                ///< Path of the file, or of the conversion's input.
   std::vector<std::string> values;  ///< "name=value".
 
-  bool draws() const { return kind != Kind::file; }  ///< Something of it follows from a seed.
+  bool draws() const { return kind != Kind::file; }  ///< Parts of it depend on a seed.
 };
 
-/// An experiment as its file has it, all of whose names have been found: machines x traces x
-/// policies x routers x seeds. A value.
+/// The contents of an experiment's file, with all names resolved: machines x traces x policies x
+/// routers x seeds. A value.
 struct Experiment {
   std::string file;
   std::string text;  ///< Of the file.
   std::string name, about;
   std::vector<ExperimentMachine> machines;
   std::vector<ExperimentTrace> traces;
-  std::vector<std::string> policies;  ///< As `VMART_POLICY` has them, sweeps written out.
-  /// Those of libraries, and where each library is: a path that depends on no folder.
+  std::vector<std::string> policies;  ///< In the form of `VMART_POLICY`, sweeps expanded.
+  /// Policies from libraries, with the absolute path of each library.
   std::map<std::string, std::string> libraries;
   std::vector<std::string> routers;
   Pacing pacing = Pacing::timed;

@@ -12,22 +12,23 @@
 
 namespace vma {
 
-/// What results follow from: it is kept in each, so that one that follows from something else is
-/// known. Immutable.
+/// The inputs that results depend on: stored in each result, so that one with other inputs is
+/// recognised. Immutable.
 class ExperimentInputs {
  public:
-  /// Requires: `experiment` lives as long as it. Throws: Error{invalid_argument} for a library that
-  /// cannot be read.
+  /// Requires: `experiment` outlives it. Throws: Error{invalid_argument} for a library that cannot
+  /// be read.
   explicit ExperimentInputs(const Experiment& experiment);
 
-  /// What the cell is replayed on. A function of the experiment's machine and of the trace's room.
+  /// The machine that the cell is replayed on. Depends on the experiment's machine and the trace's
+  /// room.
   ReplayMachine machine_of(const ExperimentCell& cell, const ReadyTrace& trace) const;
-  /// `to_json` of the cell, and the capacity of each GPU where that is a share of the trace.
+  /// `to_json` of the cell, and the capacity of each GPU if that is a share of the trace.
   boost::json::object names_of(const ExperimentCell& cell, const ReadyTrace& trace) const;
-  /// The keys of `names_of`, the program's version, and sums of the machine's figures, of the
-  /// trace's bytes and of the library's that the policy is of.
+  /// The keys of `names_of`, the program's version, and checksums of the machine's numbers, the
+  /// trace's bytes and the policy's library.
   boost::json::object of(const ExperimentCell& cell, const ReadyTrace& trace) const;
-  /// The same without what a bound does not follow from.
+  /// Like `of`, without what a bound does not depend on.
   boost::json::object of_bound(const ExperimentCell& cell, const ReadyTrace& trace) const;
 
   const Experiment& experiment() const noexcept { return experiment_; }
@@ -38,7 +39,7 @@ class ExperimentInputs {
   std::map<std::string, std::string> library_sums_;  // By policy.
 };
 
-/// Of this program: another may make other results of the same inputs.
+/// Of this program: another version may produce other results from the same inputs.
 std::string_view program_version();
 
 /// Throws: Error{invalid_argument} that names the file and what differs.

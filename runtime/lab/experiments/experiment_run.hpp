@@ -20,46 +20,45 @@ namespace vma {
 struct RunOptions {
   std::string folder;
   std::size_t threads = 1;
-  std::vector<std::string> only;  ///< Cells by id; empty: all, and the table of them.
+  std::vector<std::string> only;  ///< Cells by id; empty: all, with their table.
 };
 
-/// Is told how a run goes on, from any thread, one call at a time.
+/// Receives the progress of a run, from any thread, one call at a time.
 class RunWatcher {
  public:
   virtual ~RunWatcher() = default;
-  /// This may take a while, and comes before the cells: "making and reading 3 traces".
+  /// A stage that may take a while, before the cells: "making and reading 3 traces".
   virtual void on_stage(const std::string& /*what*/) {}
-  /// Of `cells`, so many have been finished by an earlier run.
+  /// An earlier run has finished `finished` of the `cells`.
   virtual void on_begin(std::size_t /*cells*/, std::size_t /*finished*/) {}
   virtual void on_cell(const ExperimentCell& /*cell*/) {}
-  /// Begin nothing more. Not one call at a time, and only asked.
+  /// Whether to begin no further cells. May be called concurrently.
   virtual bool stop() const { return false; }
 };
 
 struct RunOutcome {
-  std::size_t cells = 0;     ///< That were asked for.
-  std::size_t finished = 0;  ///< Of these, by now, earlier runs' among them.
+  std::size_t cells = 0;     ///< Requested ones.
+  std::size_t finished = 0;  ///< Of these, so far, including those of earlier runs.
   bool stopped = false;      ///< Before all were begun.
   /// Cells whose replay failed, with the reason, in the order of the experiment.
   std::map<std::size_t, std::pair<std::string, std::string>> failed;
   std::map<std::string, std::string> failed_bounds;  ///< Reasons by id.
-  std::size_t without_bound = 0;  ///< Cells that were left, since theirs is one of these.
+  std::size_t without_bound = 0;                     ///< Cells skipped because their bound failed.
   bool all_went_well() const { return failed.empty() && failed_bounds.empty(); }
 };
 
-/// Runs the cells of an experiment that are not finished, on several threads. What lies in the
-/// folder afterwards depends on the experiment alone, not on the threads, nor on how often it was
-/// begun anew. One object a run.
+/// Runs the unfinished cells of an experiment, on several threads. The resulting folder depends
+/// only on the experiment, not on the threads, nor on restarts. One object per run.
 class ExperimentRun {
  public:
-  /// Requires: `experiment`, `executor` and `watcher` live as long as it. Throws:
-  /// Error{invalid_argument} for a cell that the experiment does not have.
+  /// Requires: `experiment`, `executor` and `watcher` outlive it. Throws: Error{invalid_argument}
+  /// for an unknown cell.
   ExperimentRun(const Experiment& experiment, RunOptions options, Executor& executor,
                 RunWatcher& watcher);
 
-  /// Makes all traces ready and looks at what is there; only then the first cell begins. Throws:
-  /// as `ResultFolder` and `make_ready` do; Error{invalid_argument} for a finished cell of other
-  /// inputs; Error{driver_failure} when a result cannot be written, which ends the run.
+  /// Prepares all traces and checks existing results before the first cell begins. Throws: as
+  /// `ResultFolder` and `make_ready` do; Error{invalid_argument} for a finished cell with other
+  /// inputs; Error{driver_failure} if a result cannot be written, which ends the run.
   RunOutcome run();
 
  private:
@@ -67,13 +66,13 @@ class ExperimentRun {
   void make_traces(const ResultFolder& folder);
   void find_finished(const ResultFolder& folder);
   void find_bounds(const ResultFolder& folder);
-  /// Null where there is none, or it fails.
+  /// Null if there is none, or if it fails.
   boost::json::value find_bound(const ExperimentCell& cell, const ResultFolder& folder);
   void run_cells(const ResultFolder& folder);
   void run_cell(std::size_t number, const ResultFolder& folder);
   void note(std::size_t number, const CellFile& result);
   const ReadyTrace& trace_of(const ExperimentCell& cell) const;
-  /// Null where there is none.
+  /// Null if there is none.
   const boost::json::value& bound_of(const ExperimentCell& cell) const;
 
   const Experiment& experiment_;

@@ -47,7 +47,7 @@ void JobPool::run(std::size_t count, const std::function<void(std::size_t)>& job
   try {
     for (std::size_t i = 0; i < std::min(threads_, count); ++i)
       tasks.push_back(executor_.spawn("job" + std::to_string(i), [&] { work(count, job, stop); }));
-  } catch (...) {  // No thread was to be had: those that there are do the rest.
+  } catch (...) {  // No further thread available: the existing ones do the rest.
     if (tasks.empty()) throw;
   }
   join_all();

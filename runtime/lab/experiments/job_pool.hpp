@@ -9,17 +9,18 @@
 
 namespace vma {
 
-/// Does numbered jobs on several threads: who is free takes the next number. An object serves one
+/// Runs numbered jobs on several threads: idle threads take the next number. An object serves one
 /// call of `run` at a time.
 class JobPool {
  public:
-  /// Requires: `executor` lives as long as it. 0 threads count as 1.
+  /// Requires: `executor` outlives it. 0 threads count as 1.
   JobPool(Executor& executor, std::size_t threads)
       : executor_(executor), threads_(threads == 0 ? 1 : threads) {}
 
-  /// Calls `job` once with each number below `count`, from several threads, the calling one not
-  /// among them; begins none once `stop` says so or a job has thrown. Throws: what a job threw, the
-  /// one with the lowest number, once those under way have ended. Blocks: until all have ended.
+  /// Calls `job` once with each number below `count`, from several threads, excluding the calling
+  /// one; begins no more once `stop` returns true or a job has thrown. Throws: what a job threw,
+  /// the one with the lowest number, once the running ones have ended. Blocks: until all have
+  /// ended.
   void run(std::size_t count, const std::function<void(std::size_t)>& job,
            const std::function<bool()>& stop);
 

@@ -9,10 +9,10 @@
 
 namespace vma {
 
-/// All events of a trace's file. Throws: what the source throws, for a bad line too.
+/// Audits all events of a trace's file. Throws: what the source throws, also for a bad line.
 TraceAudit audit_trace(const std::string& path);
 
-/// A trace of an experiment that lies on the disk and has been read to its end.
+/// A trace of an experiment that is on disk and has been read to its end.
 struct ReadyTrace {
   std::string path;
   std::string sum;             ///< Of the file, as `sum_of_file`.
@@ -20,11 +20,10 @@ struct ReadyTrace {
   TraceRoom room;
 };
 
-/// Makes the trace in the folder unless it is there already, or takes the file that it is, and
-/// looks at every event of it. Throws: Error{invalid_argument} that names the place in the
-/// experiment's file, the trace's file with the line or event, and the reason: it is empty, not in
-/// order, has events that do not fit, or cannot be made of what is given. Error{driver_failure} if
-/// it cannot be written.
+/// Makes the trace in the folder unless it exists, or takes the given file, and checks every event.
+/// Throws: Error{invalid_argument} that names the position in the experiment's file, the trace's
+/// file with the line or event, and the reason: it is empty, out of order, has invalid events, or
+/// cannot be made from its input. Error{driver_failure} if it cannot be written.
 ReadyTrace make_ready(const ExperimentTrace& trace, std::uint64_t seed, const ResultFolder& folder);
 
 }  // namespace vma

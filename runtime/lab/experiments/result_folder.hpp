@@ -8,17 +8,17 @@
 
 namespace vma {
 
-/// Where the results of one experiment lie. Several processes may write into one at a time: a file
-/// appears under its name once it is whole, and what two of them make is the same. All calls may
-/// come from any thread.
+/// The folder with the results of one experiment. Several processes may write to it at a time: a
+/// file appears under its name once it is complete, and two processes produce the same contents.
+/// Any thread.
 class ResultFolder {
  public:
-  /// Makes the folder, or takes one of the same experiment, and clears what a crash has left. Of
-  /// several experiments that begin in one at a time only one gets it.
-  /// Throws: Error{invalid_argument} that says why it cannot be this experiment's,
-  /// Error{driver_failure} if it cannot be written.
+  /// Creates the folder, or opens one of the same experiment, and cleans up after a crash. If
+  /// several experiments begin in one folder at a time, only one gets it. Throws:
+  /// Error{invalid_argument} that says why it cannot be this experiment's, Error{driver_failure} if
+  /// it cannot be written.
   ResultFolder(std::string path, const Experiment& experiment);
-  /// Removes what is unfinished.
+  /// Removes unfinished files.
   ~ResultFolder();
   ResultFolder(const ResultFolder&) = delete;
   ResultFolder& operator=(const ResultFolder&) = delete;
@@ -27,18 +27,19 @@ class ResultFolder {
   std::string cell_path(const std::string& id) const;
   std::string bound_path(const std::string& id) const;
   std::string trace_path(const std::string& name) const;
-  /// Of what such a trace was made.
+  /// Path of the note that says how such a trace was made.
   std::string trace_note_path(const std::string& name) const;
 
-  /// Writes the whole file or nothing. Throws: Error{driver_failure}, for a full disk too.
+  /// Writes the whole file or nothing. Throws: Error{driver_failure}, also for a full disk.
   void write(const std::string& path, std::string_view text) const;
-  /// A name for a file that somebody makes and hands to `finish`. Requires: no other file under
-  /// way has it.
+  /// A name for a file that the caller writes and passes to `finish`. Requires: no other unfinished
+  /// file has it.
   std::string unfinished_path(const std::string& name) const;
-  /// It is whole now, and gets its name.
+  /// The file is complete, and gets its name.
   void finish(const std::string& unfinished, const std::string& path) const;
 
-  /// All of a file; nothing if there is none. Throws: Error{invalid_argument} if it cannot be read.
+  /// All of a file; none if it does not exist. Throws: Error{invalid_argument} if it cannot be
+  /// read.
   static std::optional<std::string> read(const std::string& path);
 
  private:
@@ -51,7 +52,7 @@ class ResultFolder {
   void make_unfinished();
 
   std::string path_;
-  std::string unfinished_;  // A folder of this process's own.
+  std::string unfinished_;  // A folder of this process.
   int descriptor_ = -1;     // Of the folder, for its lock.
 };
 

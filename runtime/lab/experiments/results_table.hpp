@@ -16,16 +16,16 @@ namespace vma {
 /// Not thread-safe.
 class ResultsTable {
  public:
-  /// Requires: `experiment` lives as long as it.
+  /// Requires: `experiment` outlives it.
   ResultsTable(const Experiment& experiment, std::size_t cells)
       : experiment_(experiment), rows_(cells) {}
 
-  /// The result of the cell that is number `at` of the experiment. Throws: Error{invalid_argument}
-  /// if it has other metrics than those before: another version of the program has made it.
+  /// Sets the result of the experiment's cell number `at`. Throws: Error{invalid_argument} if its
+  /// metrics differ from those before: another version of the program has made it.
   void set(std::size_t at, const ExperimentCell& cell, const CellFile& result);
-  /// With a line of names before; cells without a result are left out.
+  /// With a header line; cells without a result are left out.
   std::string csv() const;
-  /// One row for all cells that differ in nothing but the seed: `SeedSummary::lines`.
+  /// One row for all cells that differ only in the seed: `SeedSummary::lines`.
   std::string summary() const;
 
  private:

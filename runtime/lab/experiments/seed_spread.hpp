@@ -6,14 +6,14 @@
 
 namespace vma {
 
-/// How far apart the results of one thing lie over its seeds, and so how well its mean is known.
+/// How far the results of one configuration vary over its seeds, and thus how precise its mean is.
 struct SeedSpread {
   std::size_t count = 0;
-  std::optional<double> mean;                ///< Null of no values.
-  std::optional<double> standard_deviation;  ///< Of a sample: over n - 1. Null of fewer than two.
-  /// The mean lies within this of the true one with 95 % confidence, as far as the values are
-  /// normal: t(0.975; n - 1) * standard_deviation / sqrt(n), of Student's distribution ("The
-  /// probable error of a mean", Biometrika 6, 1908). Null of fewer than two.
+  std::optional<double> mean;                ///< Null without values.
+  std::optional<double> standard_deviation;  ///< Of a sample: over n - 1. Null for fewer than two.
+  /// The mean is within this of the true one with 95 % confidence, if the values are normal:
+  /// t(0.975; n - 1) * standard_deviation / sqrt(n), of Student's distribution ("The probable error
+  /// of a mean", Biometrika 6, 1908). Null for fewer than two.
   std::optional<double> half_width;
   friend bool operator==(const SeedSpread&, const SeedSpread&) = default;
 };

@@ -7,12 +7,12 @@
 
 namespace vma {
 
-/// The policies that {"policy": "cost_benefit", "sweep": {"margin": [1, 2], "horizon": ["1s"]}}
-/// stands for, as texts: every combination, the last parameter changing first. Throws:
+/// The policies, as texts, that {"policy": "cost_benefit", "sweep": {"margin": [1, 2], "horizon":
+/// ["1s"]}} expands to: every combination, the last parameter changing fastest. Throws:
 /// Error{invalid_argument} of the reader.
 std::vector<std::string> read_sweep(JsonReader& policy);
 
-/// A number, flag or text as a parameter's value; empty for what is none of these.
+/// A number, flag or text as a parameter's value; empty for other types.
 std::string sweep_text(const boost::json::value& value);
 
 }  // namespace vma

@@ -11,26 +11,26 @@
 
 namespace vma {
 
-/// What the trace is, or all that it is made of. Throws: Error for an input that has not all that
-/// belongs to it.
+/// The trace's file, or all files that it is made of. Throws: Error for an incomplete input.
 std::vector<std::string> files_of(const ExperimentTrace& trace);
 
-/// How a trace of an experiment is made for one seed, and of which bytes. Knows a trace that was
-/// made by the note beside it: one line of JSON, as `docs/guide/experiments.md` has it. Immutable.
+/// How a trace of an experiment is made for one seed, and from which bytes. Recognises a trace that
+/// it has made by the note beside it: one line of JSON, described in `docs/guide/experiments.md`.
+/// Immutable.
 class TraceRecipe {
  public:
-  /// Reads what is converted, for its sum. Requires: `trace` is made, and lives as long as this.
-  /// Throws: Error{invalid_argument} for a file that cannot be read.
+  /// Reads the conversion's input, for its checksum. Requires: `trace` is not a plain file, and
+  /// outlives this object. Throws: Error{invalid_argument} for a file that cannot be read.
   TraceRecipe(const ExperimentTrace& trace, std::uint64_t seed);
 
-  /// Throws: as `generate_trace` and `convert_trace`; Error{invalid_argument} if what is converted
-  /// has changed meanwhile.
+  /// Throws: as `generate_trace` and `convert_trace`; Error{invalid_argument} if the conversion's
+  /// input has changed meanwhile.
   void make(const std::string& output) const;
 
-  /// Of a trace that was made by it, with its sum.
+  /// The note for a trace made by it, with its checksum.
   std::string note(const std::string& trace_sum) const;
-  /// The sum in such a note; nothing if it is not whole. Throws: Error{invalid_argument} that says
-  /// what differs, if it is of a trace that was made otherwise, or of other bytes.
+  /// The checksum in such a note; none if it is incomplete. Throws: Error{invalid_argument} that
+  /// says what differs, if the trace was made differently, or from other bytes.
   std::optional<std::string> sum_in(const std::string& note, const std::string& file) const;
 
  private:

@@ -45,7 +45,7 @@ ReplayOptions options_of(const RecordedRun& run, const PredictOptions& options) 
   return replay;
 }
 
-/// A library is loaded for who names it, and not because a recording does.
+/// A library is loaded only if the caller names it, not because a recording does.
 std::unique_ptr<Policy> policy_of(const RecordedRun& run, const PredictOptions& options) {
   if (!options.policy.empty()) return load_policy(options.policy);
   if (run.header.scheduler) return make_policy(run.header.scheduler->policy);

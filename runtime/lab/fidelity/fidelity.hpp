@@ -12,28 +12,28 @@
 namespace vma {
 
 struct PredictOptions {
-  std::string policy;  ///< Empty: the recording's, unless that is of a library.
+  std::string policy;  ///< Empty: the recording's, unless that is from a library.
   Pacing pacing = Pacing::at_once;
-  bool rounds = true;           ///< As `ReplayOptions::rounds`.
+  bool rounds = true;           ///< `ReplayOptions::rounds`.
   std::size_t ahead = 1 << 16;  ///< Accesses of one device that do not wait for another's.
-  /// Instead of the recording's, or of what runtimes have where it has none.
+  /// Overrides the recording's value, or the default of runtimes if it has none.
   std::optional<Time> half_life, stall_budget;
 };
 
 /// Replays what the program of a recording did on `machine`, under the recorded policy and the
-/// limits of its scheduler: nothing of what happened then is used but the accesses, where memory
-/// lay at first, and what the program itself moved. Throws: as `Replay::run`; and
-/// Error{invalid_argument} for a recording without a policy where none is given.
+/// limits of its scheduler. It uses only the accesses, where memory was at first, and what the
+/// program itself moved. Throws: as `Replay::run`; Error{invalid_argument} for a recording without
+/// a policy if none is given.
 ReplayReport predict(RecordedRun& run, const ReplayMachine& machine, const PredictOptions& options);
 
-/// One figure of a run, as it was and as the lab has it.
+/// One metric of a run, recorded and predicted.
 struct Foreseen {
   std::string key;   ///< "total_s".
   std::string name;  ///< For people.
   double recorded = 0, predicted = 0;
-  double bar = 0;  ///< What of the recorded it may be off, of those that are judged; 0: any.
+  double bar = 0;  ///< Allowed relative error, if it is judged; 0: any.
 
-  /// Of the recorded; nothing where that is 0 and the predicted is not.
+  /// Relative to the recorded value; none if only that is 0.
   std::optional<double> error() const;
   bool within() const;
 };

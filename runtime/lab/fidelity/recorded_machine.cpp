@@ -29,7 +29,7 @@ bool beyond_host(const MachineCosts& costs, std::size_t device, std::size_t peer
   return rate > 0;
 }
 
-/// By what they cost, where nobody says how GPUs are linked.
+/// From their costs, if the links of the GPUs are unknown.
 PeerLinks known(PeerLinks peers, const MachineCosts& costs) {
   if (!peers.kinds.empty()) return peers;
   for (std::size_t from = 0; from < costs.gpus(); ++from) {
@@ -42,7 +42,7 @@ PeerLinks known(PeerLinks peers, const MachineCosts& costs) {
   return peers;
 }
 
-/// What a calibration of before does not say, stays.
+/// Keeps what an older calibration lacks.
 PeerLinks newer(const PeerLinks& calibrated, const PeerLinks& before) {
   return {calibrated.kinds.empty() ? before.kinds : calibrated.kinds,
           calibrated.both_ways.empty() ? before.both_ways : calibrated.both_ways};

@@ -47,7 +47,7 @@ class FactFinder : public RecordListener {
  private:
   void note(const RecordedMove& record) {
     RecordedFacts& facts = run_.facts;
-    // Recordings of before do not tell whose a move was.
+    // Older recordings do not say which party moved a chunk.
     const bool by_program = run_.header.scheduler && record.decision == 0;
     if (!record.moved) {
       ++facts.moves_failed;

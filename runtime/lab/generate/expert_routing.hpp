@@ -8,13 +8,13 @@
 
 namespace vma {
 
-/// Mixture of experts. In each step each GPU works on a batch of its own, layer after layer: every
-/// token of it chooses "chosen" experts of the layer by Zipf's law, and the GPU reads the weights
-/// of each expert that is chosen at all once, whole. What is popular differs by layer and GPU,
-/// since the GPUs' requests are of different kinds: with probability "alike" a token chooses by
-/// what is popular in the layer everywhere. Every "drift_steps" each of the more popular half of
-/// the experts gives its rank to another with probability "drift". An expert is an object, layer *
-/// experts + its number; a step of a GPU is a task, with a device.
+/// Mixture of experts. In each step each GPU works on its own batch, layer after layer: every token
+/// of it chooses "chosen" experts of the layer by Zipf's law, and the GPU reads the weights of each
+/// chosen expert once, entirely. Popularity differs by layer and GPU, since the GPUs' requests are
+/// of different kinds: with probability "alike" a token chooses by the layer's common popularity.
+/// Every "drift_steps" each of the more popular half of the experts swaps its rank with another
+/// with probability "drift". An expert is an object, layer * experts + its number; a step of a GPU
+/// is a task, with a device.
 void generate_moe(const TraceValues& values, TraceRandom& random, EventOrder& order);
 
 inline constexpr std::array moe_parameters{

@@ -9,7 +9,7 @@
 
 namespace vma {
 
-/// The events that generators make: of objects of one size and tag, numbered from `first` on.
+/// Creates events for generators: for objects of one size and tag, numbered from `first` on.
 class ObjectSet {
  public:
   ObjectSet(EventOrder& order, std::uint64_t first, std::uint64_t count, std::uint64_t bytes,
@@ -60,7 +60,7 @@ inline void add_mark(EventOrder& order, Time time, std::string_view text) {
   order.add(event);
 }
 
-/// Seconds as a parameter gives them.
+/// Converts a parameter in seconds.
 inline Time seconds_of(double seconds) {
   return std::chrono::duration_cast<Time>(std::chrono::duration<double>(seconds));
 }

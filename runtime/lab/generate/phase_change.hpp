@@ -8,10 +8,10 @@
 
 namespace vma {
 
-/// In each phase each GPU goes over a working set of its own again and again, an object after the
-/// other in the same order, at an even pace; in the next phase every working set is drawn anew from
-/// all objects. No object is in two sets of one phase. A mark begins each phase, so that it can be
-/// seen how long a policy takes to settle.
+/// In each phase each GPU repeatedly passes over its own working set, one object after the other in
+/// the same order, at an even pace; in the next phase every working set is drawn anew from all
+/// objects. No object is in two sets of one phase. A mark begins each phase, to show how long a
+/// policy takes to settle.
 void generate_phase_change(const TraceValues& values, TraceRandom& random, EventOrder& order);
 
 inline constexpr std::array phase_change_parameters{

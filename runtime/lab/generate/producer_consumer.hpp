@@ -8,11 +8,11 @@
 
 namespace vma {
 
-/// GPU 2n writes the buffers of a ring, one a "period_us", and GPU 2n + 1 reads each "reads" times,
-/// evenly from one period to "lag" periods after it was written. A ring has "lag" + 1 buffers, so
-/// that none is written while it is still read. Every "swap_s" a mark comes and all pairs change
-/// roles; never with 0. Periods begin a little late by chance, each pair by itself: up to "jitter"
-/// of one.
+/// GPU 2n writes the buffers of a ring, one every "period_us", and GPU 2n + 1 reads each "reads"
+/// times, evenly from one period to "lag" periods after it was written. A ring has "lag" + 1
+/// buffers, so that none is written while it is still read. Every "swap_s" there is a mark and all
+/// pairs swap roles; 0 means never. Periods begin randomly late, each pair by itself: up to
+/// "jitter" of one.
 void generate_producer_consumer(const TraceValues& values, TraceRandom& random, EventOrder& order);
 
 inline constexpr std::array producer_consumer_parameters{

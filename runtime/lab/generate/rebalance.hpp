@@ -8,10 +8,10 @@
 
 namespace vma {
 
-/// What the example `rebalance` does, as a fixed amount of work: each GPU reads a block of its own
-/// again and again, in launches; with each phase the blocks go round, and what one GPU read, the
-/// next one reads. Block i, an object of so many chunks, lies at GPU i at first. A mark begins each
-/// phase. Nothing is drawn: all seeds give the same events.
+/// The work of the example `rebalance`, in a fixed amount: each GPU repeatedly reads its own block,
+/// in launches; with each phase the blocks rotate, and each GPU reads what the previous one read.
+/// Block i, an object of a number of chunks, is at GPU i at first. A mark begins each phase.
+/// Nothing is random: all seeds give the same events.
 void generate_rebalance(const TraceValues& values, TraceRandom& random, EventOrder& order);
 
 inline constexpr std::array rebalance_parameters{

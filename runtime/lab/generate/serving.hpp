@@ -9,16 +9,16 @@
 namespace vma {
 
 /// Serving of a language model. Each GPU has a copy of the weights, cut into "weight_objects"
-/// objects tagged "weights", object 0 and on. Requests arrive as a Poisson process, with prompts
+/// objects tagged "weights", from object 0 on. Requests arrive as a Poisson process, with prompts
 /// and outputs of log-normal length, and go to the GPU with the fewest requests, which works on all
 /// of its requests at once. A request is a task; its cache is an object tagged "kv" of prompt and
 /// output tokens, from its arrival to its last token.
 ///
-/// Time goes in ticks of "tick_ms". A request begins and ends with a tick. In each tick a GPU that
-/// has requests reads all of its weights as often as it makes tokens ("token_us" each), and the
-/// part of each cache that has tokens as often; it writes what is new of each cache: the prompt in
-/// the first tick, then the tokens that it made. The rate of arrivals goes up and down by "swing"
-/// of the average, with a period of "swing_s".
+/// Time advances in ticks of "tick_ms". A request begins and ends with a tick. In each tick a GPU
+/// with requests reads all of its weights once per token that it makes ("token_us" each), and as
+/// often the part of each cache that has tokens; it writes the new part of each cache: the prompt
+/// in the first tick, then the tokens that it made. The arrival rate varies by "swing" of the
+/// average, with a period of "swing_s".
 void generate_serving(const TraceValues& values, TraceRandom& random, EventOrder& order);
 
 inline constexpr std::array serving_parameters{

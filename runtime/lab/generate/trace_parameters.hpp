@@ -9,8 +9,8 @@
 
 namespace vma {
 
-/// One thing that a converter or generator assumes, and may be told otherwise. All are numbers, the
-/// unit is at the end of the name.
+/// An assumption of a converter or generator that can be overridden. All are numbers, with the unit
+/// at the end of the name.
 struct TraceParameter {
   std::string_view name;
   double otherwise = 0, least = 0, most = 0;
@@ -21,23 +21,23 @@ struct TraceParameter {
 /// The values of all parameters of one converter or generator.
 class TraceValues {
  public:
-  /// `given` is a list of "name=value"; what it does not name is as `TraceParameter` says. Throws:
-  /// Error{invalid_argument} that names what is wrong, and lists the parameters.
+  /// `given` is a list of "name=value"; others have their default. Throws: Error{invalid_argument}
+  /// that names the fault and lists the parameters.
   TraceValues(std::span<const TraceParameter> parameters, std::span<const std::string> given);
 
-  /// Requires: there is such a parameter.
+  /// Requires: the parameter exists.
   double operator[](std::string_view name) const { return values_.find(name)->second; }
   std::uint64_t whole(std::string_view name) const {
     return static_cast<std::uint64_t>((*this)[name]);
   }
-  /// "name=value" of each, in the order of the alphabet: for the header of what was made.
+  /// "name=value" of each, in alphabetical order: for the header of the output.
   std::string text() const;
 
  private:
   std::map<std::string_view, double, std::less<>> values_;
 };
 
-/// "kv_bytes: 131072, from 1 to 1e+12: ...", a line each.
+/// "kv_bytes: 131072, from 1 to 1e+12: ...", one line each.
 std::string describe_parameters(std::span<const TraceParameter> parameters);
 
 }  // namespace vma

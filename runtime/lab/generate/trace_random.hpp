@@ -9,8 +9,8 @@
 
 namespace vma {
 
-/// Chance that follows from a seed. The distributions are our own, for those of the standard
-/// library differ between libraries. Not thread-safe.
+/// Random numbers from a seed. The distributions are our own, since those of the standard library
+/// differ between implementations. Not thread-safe.
 class TraceRandom {
  public:
   explicit TraceRandom(std::uint64_t seed) : engine_(seed) {}
@@ -27,8 +27,7 @@ class TraceRandom {
   double normal();
   /// e to the power of a normal number, so that the median is `median`.
   double log_normal(double median, double sigma);
-  /// How often something happens that happens `mean` times on average; large means by a normal
-  /// number.
+  /// The count of events that happen `mean` times on average; large means by a normal number.
   std::uint64_t poisson(double mean);
 
   template <typename Item>

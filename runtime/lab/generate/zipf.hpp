@@ -8,10 +8,10 @@
 
 namespace vma {
 
-/// Draws ranks from 0 on, rank r as often as 1 / (r + 1)^skew says.
+/// Draws ranks from 0 on, rank r with weight 1 / (r + 1)^skew.
 class Zipf {
  public:
-  /// Requires: `ranks` is above 0 and `skew` at least 0 (0: all are alike).
+  /// Requires: `ranks` is above 0 and `skew` at least 0 (0: uniform).
   Zipf(std::size_t ranks, double skew);
 
   std::size_t draw(TraceRandom& random) const;
@@ -22,18 +22,17 @@ class Zipf {
   std::vector<double> up_to_;  // The probability of a rank and all before it.
 };
 
-/// Which item has which rank, and so how often it is drawn; it may change by and by. Not
+/// Which item has which rank, and thus how often it is drawn; it may change over time. Not
 /// thread-safe.
 class Popularity {
  public:
-  /// Items get their ranks by chance.
+  /// Items get random ranks.
   Popularity(std::size_t items, double skew, TraceRandom& random);
 
   std::size_t draw(TraceRandom& random) const { return item_[zipf_.draw(random)]; }
   std::size_t item(std::size_t rank) const { return item_[rank]; }
   double share(std::size_t rank) const { return zipf_.share(rank); }
-  /// Each of the `ranks` first ranks goes to another item with this probability, which gives its
-  /// own rank for it.
+  /// With this probability, each of the first `ranks` ranks is swapped with that of another item.
   void drift(std::size_t ranks, double probability, TraceRandom& random);
 
  private:

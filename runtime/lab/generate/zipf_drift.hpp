@@ -9,10 +9,9 @@
 namespace vma {
 
 /// Reads of whole objects, drawn by Zipf's law, as a Poisson process. Each object has a GPU that
-/// uses it most, with probability "affinity"; otherwise any does. Every "drift_s" each of the
-/// hottest tenth of ranks goes with probability "drift" to another object, whose GPU is drawn anew:
-/// so what is hot and where changes by and by, without marks. A "write"th of the accesses are
-/// writes.
+/// uses it with probability "affinity"; otherwise any GPU does. Every "drift_s" each of the hottest
+/// tenth of ranks goes with probability "drift" to another object, whose GPU is drawn anew: so what
+/// is hot and where changes gradually, without marks. Every "write"th access on average is a write.
 void generate_zipf_drift(const TraceValues& values, TraceRandom& random, EventOrder& order);
 
 inline constexpr std::array zipf_drift_parameters{

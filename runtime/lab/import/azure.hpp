@@ -8,12 +8,12 @@
 
 namespace vma {
 
-/// Azure's LLM inference traces: TIMESTAMP,ContextTokens,GeneratedTokens, a request a line.
+/// Azure's LLM inference traces: TIMESTAMP,ContextTokens,GeneratedTokens, one request per line.
 ///
-/// Each request is a `KvRequest`, task and object of the number of its line (the header's is not
-/// counted), that starts at its time stamp, the first one at 0. Nothing is shared between requests,
-/// for the file does not say what they have in common. A request that comes before the one above it
-/// is a bad line.
+/// Each request is a `KvRequest`, with the number of its line (without the header's) as task and
+/// object, that starts at its time stamp, the first one at 0. Requests share nothing, since the
+/// file does not say what they have in common. A request that is earlier than the one above it is a
+/// bad line.
 void convert_azure(const ConvertInput& input, EventOrder& order);
 
 inline constexpr std::array azure_parameters{token_bytes_parameter, token_time_parameter,

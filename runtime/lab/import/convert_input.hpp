@@ -8,11 +8,11 @@
 
 namespace vma {
 
-/// What a converter is given: the file, what it is to assume, and where bad lines are counted.
+/// The input of a converter: the file, its assumptions, and the counter of bad lines.
 struct ConvertInput {
   const std::string& path;
   const TraceValues& values;
-  std::uint64_t seed = 0;  ///< For those that draw what the file does not have.
+  std::uint64_t seed = 0;  ///< For converters that draw what the file lacks.
   BadLines& bad;
 };
 

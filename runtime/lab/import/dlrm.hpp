@@ -7,17 +7,17 @@
 
 namespace vma {
 
-/// Locality statistics of Meta's DLRM data sets: of embedding rows that are looked up equally often
-/// in a batch, what share of all look-ups goes to them ("Ratio of index distribution").
+/// Locality statistics of Meta's DLRM data sets: the share of all look-ups that goes to embedding
+/// rows with equal look-up counts in a batch ("Ratio of index distribution").
 ///
-/// The file has histograms, no look-ups, so those are drawn. One section of it ("section", from 0
-/// on) is scaled to "lookups" look-ups a batch: as many rows of each class as its share of look-ups
-/// gives, if each row of the class is looked up as often as the middle of the class. Rows of
-/// "row_bytes" lie one after the other in objects of "object_bytes" tagged "rows", the rows of the
-/// most often looked up classes first; with "grouped" 0 they are mixed, and all objects are used
-/// alike. Each batch is cut into "tasks". Of each task and object there is one read of the whole
-/// object with as many passes, far below one, as the drawn look-ups have bytes. How many they are
-/// is a Poisson number that follows from the seed.
+/// The file has histograms, not look-ups, so those are drawn. One section of it ("section", from 0
+/// on) is scaled to "lookups" look-ups per batch: each class has as many rows as its share of
+/// look-ups requires, if each row is looked up as often as the middle of the class. Rows of
+/// "row_bytes" are consecutive in objects of "object_bytes" tagged "rows", the rows of the most
+/// frequent classes first; with "grouped" 0 they are mixed, and all objects are used alike. Each
+/// batch is cut into "tasks". For each task and object there is one read of the whole object with
+/// as many passes, far below one, as the drawn look-ups have bytes. Their number is a Poisson
+/// number that follows from the seed.
 void convert_dlrm(const ConvertInput& input, EventOrder& order);
 
 inline constexpr std::array dlrm_parameters{

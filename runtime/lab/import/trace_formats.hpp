@@ -13,22 +13,22 @@
 
 namespace vma {
 
-/// Other people's form of something that traces can be made of.
+/// A foreign format that traces can be made from.
 struct TraceFormat {
   std::string_view name;
   std::string_view meaning;  ///< One line.
   std::string_view origin, licence;
   std::span<const TraceParameter> parameters;
   void (*convert)(const ConvertInput& input, EventOrder& order);
-  /// All files that `convert` reads of such an input; null: it alone.
+  /// All files that `convert` reads for such an input; null: only the input.
   std::vector<std::string> (*files)(const std::string& input) = nullptr;
 };
 
-/// All there are, in the order of the alphabet.
+/// All formats, in alphabetical order.
 std::span<const TraceFormat> trace_formats();
 
 struct ConvertOptions {
-  std::string format;  ///< Of `trace_formats`, or "trace" for one of our own.
+  std::string format;  ///< In `trace_formats`, or "trace" for our own format.
   std::string input, output;
   std::vector<std::string> values;  ///< "name=value".
   std::uint64_t seed = 1;
@@ -40,15 +40,15 @@ struct ConvertReport {
   BadLines bad;
 };
 
-/// What a conversion reads: the input, and what belongs to it. Throws: Error{invalid_argument} for
-/// an unknown format, or where something is missing.
+/// The files that a conversion reads: the input, and what belongs to it. Throws:
+/// Error{invalid_argument} for an unknown format, or if a file is missing.
 std::vector<std::string> files_of(const ConvertOptions& options);
-/// "vmart-lab convert g10 seed=1 iterations=2 stages=0": the format and all that it assumes.
+/// "vmart-lab convert g10 seed=1 iterations=2 stages=0": the format and all its assumptions.
 std::string how_made(const ConvertOptions& options);
 
-/// Makes a trace of `input`, in the form of the ending of `output`. What is written when it fails
-/// is removed. Throws: Error{invalid_argument} that names the file and the line, or what else is
-/// wrong; Error{driver_failure} when the output cannot be written.
+/// Converts `input` to a trace in the format given by the extension of `output`. Removes partial
+/// output on failure. Throws: Error{invalid_argument} that names the file and the line, or another
+/// fault; Error{driver_failure} if the output cannot be written.
 ConvertReport convert_trace(const ConvertOptions& options);
 
 }  // namespace vma

@@ -9,10 +9,10 @@
 namespace vma {
 
 /// Lengths of requests as Vidur processed them:
-/// num_prefill_tokens,num_decode_tokens,num_total_tokens,pd_ratio, a request a line.
+/// num_prefill_tokens,num_decode_tokens,num_total_tokens,pd_ratio, one request per line.
 ///
-/// Each request is a `KvRequest`. The file has no times: requests arrive at random, with
-/// exponential gaps that follow from the seed, "requests_s" of them a second on average.
+/// Each request is a `KvRequest`. The file has no times: requests arrive randomly, with exponential
+/// gaps that follow from the seed, "requests_s" per second on average.
 void convert_vidur(const ConvertInput& input, EventOrder& order);
 
 inline constexpr std::array vidur_parameters{

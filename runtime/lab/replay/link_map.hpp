@@ -15,7 +15,7 @@ namespace vma {
 /// Index into the links of a machine.
 using LinkId = std::uint16_t;
 
-/// The links that bytes go over, and how fast they go where nobody else uses these.
+/// The links that bytes cross, and their rate when nothing else uses these.
 class LinkPath {
  public:
   static constexpr std::size_t links_max = 6;
@@ -23,34 +23,33 @@ class LinkPath {
   void add(LinkId link) { links_[count_++] = link; }
   std::span<const LinkId> links() const noexcept { return {links_.data(), count_}; }
 
-  double rate_max = 0;  ///< Bytes a second; 0: there is no way.
+  double rate_max = 0;  ///< Bytes per second; 0: there is no way.
 
  private:
   std::array<LinkId, links_max> links_{};
   std::size_t count_ = 0;
 };
 
-/// What a machine's memory is connected by, each link one way: for each GPU its HBM, its port to
-/// other GPUs, in and out, and its way to the host, in and out. GPUs that reach each other by PCIe
-/// do that over their ways to the host. Places are GPUs first, then host nodes. A link carries what
-/// the fastest of its users alone gets; what several get of it, the machine's costs do not say, so
-/// that they share just that.
+/// The links of a machine, each one way: for each GPU its HBM, its port to other GPUs, in and out,
+/// and its link to the host, in and out. GPUs that reach each other by PCIe use their links to the
+/// host. Places are GPUs first, then host nodes. A link's capacity is what the fastest of its users
+/// gets alone; the machine's costs do not say what several get, so they share just that.
 ///
-/// What goes between peers also shares one more link of each of the two, for which in and out are
-/// the same, where it is known that both together get less than each alone. Immutable.
+/// Traffic between peers also shares one more link of each of the two, common to in and out, if
+/// both directions together are known to get less than each alone. Immutable.
 class LinkMap {
  public:
-  /// Requires: `peers` has a kind for each pair of the costs' GPUs, and a rate of both ways for
-  /// each or for none.
+  /// Requires: `peers` has a kind for each pair of the costs' GPUs, and a combined rate of both
+  /// directions for each or for none.
   LinkMap(const PeerLinks& peers, const MachineCosts& costs);
 
   std::size_t size() const noexcept { return capacities_.size(); }
-  /// Bytes a second.
+  /// Bytes per second.
   double capacity(LinkId link) const { return capacities_[link]; }
   /// "gpu(0) hbm", "gpu(2) from peers", "gpu(1) peers both ways".
   const std::string& name(LinkId link) const { return names_[link]; }
 
-  /// `device` reads what lies at `at`.
+  /// `device` reads memory at `at`.
   const LinkPath& read(PlaceId device, PlaceId at) const { return read_[cell(device, at)]; }
   /// As fast as it reads, the other way.
   const LinkPath& write(PlaceId device, PlaceId at) const { return write_[cell(device, at)]; }
@@ -63,7 +62,7 @@ class LinkMap {
   std::size_t cell(PlaceId row, PlaceId column) const {
     return index(row) * places_ + index(column);
   }
-  /// Between the places of whose memory `from_hbm` and `to_hbm` say whether it takes part.
+  /// The ends of a route; `from_hbm` and `to_hbm` say whether their HBM takes part.
   struct Ends {
     std::size_t from = 0, to = 0;
     bool from_hbm = true, to_hbm = true;

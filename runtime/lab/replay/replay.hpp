@@ -21,18 +21,18 @@
 
 namespace vma {
 
-/// Replays a trace on a machine with a policy, in virtual time: what would have happened. Of
-/// accesses that go as fast as memory lets them a device does one at a time, in the order in which
-/// they come to it; one with a duration runs beside the others, and is spread over that time unless
-/// memory is slower. An access goes over its range from front to back, at the rate that the links
-/// give it beside all other accesses and moves. Deterministic: the same inputs give the same
-/// report. docs/guide/replay.md says what is not modelled. Not thread-safe; one replay of one
+/// Replays a trace on a machine with a policy, in virtual time, and predicts what would have
+/// happened. A device performs accesses without a duration one at a time, in order of arrival, as
+/// fast as memory allows; one with a duration runs beside the others, and is spread over that time
+/// unless memory is slower. An access passes over its range from front to back, at the rate that
+/// the links give it beside all other accesses and moves. Deterministic: the same inputs give the
+/// same report. docs/guide/replay.md says what is not modelled. Not thread-safe; one replay of one
 /// trace.
 ///
 /// This class takes in the trace and steps through time; its parts own what happens at a time.
 class Replay {
  public:
-  /// Requires: all live as long as it. `policy` begins without a past.
+  /// Requires: all arguments outlive it. `policy` has no history.
   Replay(const ReplayMachine& machine, const ReplayOptions& options, std::unique_ptr<Policy> policy,
          std::unique_ptr<Router> router);
   Replay(const Replay&) = delete;  // Its parts refer to each other.

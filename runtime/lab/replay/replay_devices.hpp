@@ -72,34 +72,34 @@ class ReplayDevices {
     const LinkPath* path = nullptr;
     double bytes = 0;
   };
-  /// Of an access, in one chunk.
+  /// The part of an access within one chunk.
   struct Piece {
     ChunkId chunk{};
     PlaceId at{};
     double bytes = 0;
   };
-  /// An access under way.
+  /// An access in progress.
   struct Running {
     Access access;
     std::size_t device = 0;
     std::vector<Segment> segments;
-    std::size_t segment = 0;     // That it is at.
-    std::optional<FlowId> flow;  // None: a gate keeps it.
+    std::size_t segment = 0;     // The current segment.
+    std::optional<FlowId> flow;  // None: a gate stops it.
     double left = 0;             // Of the segment, without a flow.
     double rate_max = 0, local_s = 0, bytes = 0;
     Time began{0};
   };
   struct Device {
     std::deque<Access> queue;
-    std::size_t before_gate = 0;   // Of the queue: what a shut gate waits for.
-    Time ended = Time::min();      // The last kernel.
-    Time next = Time::max();       // When the next one can begin, if only time keeps it.
-    Time batch_end = Time::min();  // What begins before it was launched together.
-    Time kernel_took{0};           // The last one.
-    Time could_end = Time::min();  // By the times of the trace: what has come so far.
-    std::size_t kernels = 0;       // Accesses under way that are not spread: none or one.
+    std::size_t before_gate = 0;   // Number in the queue that a shut gate waits for.
+    Time ended = Time::min();      // When the last kernel ended.
+    Time next = Time::max();       // When the next one can begin, if it only waits for time.
+    Time batch_end = Time::min();  // Work that begins before it was launched together.
+    Time kernel_took{0};           // Duration of the last one.
+    Time could_end = Time::min();  // By the times of the trace: when everything so far could end.
+    std::size_t kernels = 0;       // Accesses in progress that are not spread: none or one.
     std::size_t running = 0;       // All of them.
-    std::optional<Time> stands;    // Since when a gate keeps it from what it has to do.
+    std::optional<Time> stands;    // Since when a gate stops it.
     bool has_work() const { return running > 0 || !queue.empty(); }
   };
   using RunningAccess = std::list<Running>::iterator;

@@ -6,8 +6,8 @@
 
 namespace vma {
 
-/// All of a report; `docs/guide/replay.md` has the keys. Times are seconds, or nanoseconds where
-/// the name ends in `_ns`.
+/// A complete report; `docs/guide/replay.md` describes the keys. Times are seconds, or nanoseconds
+/// if the name ends in `_ns`.
 boost::json::object to_json(const ReplayReport& report);
 
 }  // namespace vma

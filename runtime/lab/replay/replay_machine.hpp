@@ -11,20 +11,19 @@
 
 namespace vma {
 
-/// What a trace is replayed on: places with their capacities, what they cost, and the links
-/// between them.
+/// The machine of a replay: places with their capacities, costs, and the links between them.
 struct ReplayMachine {
   std::string name;
   std::vector<PlaceState> places;
   MachineCosts costs{0, 0};
   LinkMap links;
   LaunchGaps gaps = {};  ///< Before each access that is one kernel. Empty: none.
-  LateStops late = {};   ///< What a gate's stall is longer by. Zero: all are alike.
-  PeerLinks peers = {};  ///< What `links` know of them.
+  LateStops late = {};   ///< The additional stall of a gate. Zero: none.
+  PeerLinks peers = {};  ///< The input of `links`.
 };
 
-/// What a runtime on such a machine would start from: its description's costs; of each GPU's memory
-/// all but a GiB (a quarter of a small one), of a host node's seven eighths.
+/// The initial assumptions of a runtime on such a machine: its description's costs; all of each
+/// GPU's memory minus a GiB (minus a quarter if it is small), seven eighths of a host node's.
 ReplayMachine replay_machine(const MachineDescription& machine);
 
 }  // namespace vma

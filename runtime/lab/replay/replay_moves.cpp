@@ -89,7 +89,7 @@ void ReplayMoves::close(std::size_t running, Time now) {
   copied_.pop_front();
   gate_->asked = now;
   gate_->missing = running;
-  // Without a device that runs, all stand from the beginning.
+  // Without a running device, all are stopped from the start.
   gate_->first_arrival = running == 0 ? now : Time::max();
   if (running == 0) all_arrived(now);
 }

@@ -17,10 +17,10 @@
 namespace vma {
 
 /// Carries moves out in virtual time, as the `Mover` does: the moves of one route one after the
-/// other, routes beside each other; a chunk is copied while the one before switches. What a move
-/// costs besides its copy and its stall comes before the copy. To switch, the devices have to
-/// stand: one gate at a time, closed when the last device has ended what it was doing, and open
-/// again when the stall is over. Not thread-safe.
+/// other, routes concurrently; a chunk is copied while the one before switches. The cost of a move
+/// besides its copy and its stall comes before the copy. A switch requires all devices to stop: one
+/// gate at a time, closed when the last device has ended its current work, and opened when the
+/// stall is over. Not thread-safe.
 class ReplayMoves {
  public:
   struct Ended {
@@ -29,18 +29,20 @@ class ReplayMoves {
     Time skew{0}, stall{0};  ///< From the first arrival to the last; from then on.
   };
 
-  /// `stall_budget`: of a second; 0 is no limit. Requires: the machine outlives it.
+  /// `stall_budget`: per second; 0 means no limit. Requires: the machine outlives it.
   ReplayMoves(const ReplayMachine& machine, LinkTraffic& traffic, Time stall_budget);
 
   void start(AcceptedMove move, Time now);
-  /// When `advance` is to be called; `Time::max()`: never.
+  /// When to call `advance`; `Time::max()`: never.
   Time next() const noexcept {
     if (gate_) return std::min(gate_->open, next_ready_);
     return copied_.empty() ? next_ready_ : std::min(budget_.next_stop(Time::zero()), next_ready_);
   }
-  /// What is due by now happens. The moves that have ended so; the gate is open for each of these.
+  /// Performs what is due by `now`. Returns the moves that have ended; the gate is open again for
+  /// each.
   std::vector<Ended> advance(Time now);
-  /// Whether it is a copy of this; then it has ended and the chunk waits for its switch.
+  /// Whether `flow` is a copy of this object; then the copy has ended and the chunk waits for its
+  /// switch.
   bool take_end(FlowId flow, Time now);
 
   /// A gate is closing or closed: no device begins anything.
@@ -49,9 +51,9 @@ class ReplayMoves {
   bool wants_gate(Time now) const noexcept {
     return !gate_ && !copied_.empty() && budget_.next_stop(now) <= now;
   }
-  /// Requires: `wants_gate`. `running`: devices that have to end something first.
+  /// Requires: `wants_gate`. `running`: devices that first have to end current work.
   void close(std::size_t running, Time now);
-  /// A device has ended what it was doing. Requires: a gate is shut and has not all of them.
+  /// A device has ended its current work. Requires: a gate is shut and waits for devices.
   void arrive(Time now);
 
   /// Moves that have not ended.
@@ -88,8 +90,8 @@ class ReplayMoves {
   const MachineCosts& costs_;  // Of `machine_`.
   LinkTraffic& traffic_;
   std::map<RouteKey, Route> routes_;
-  Time next_ready_ = Time::max();  // The least `ready` of them.
-  std::vector<Copy> copies_;       // Under way.
+  Time next_ready_ = Time::max();  // The smallest `ready` of the routes.
+  std::vector<Copy> copies_;       // In progress.
   std::deque<Under> copied_;
   std::optional<Gate> gate_;
   StallBudget budget_;

@@ -12,8 +12,8 @@
 
 namespace vma {
 
-/// The trace's objects and the chunks that they are made of. An object that is freed stays until
-/// nothing is under way with it, as memory does whose free waits for what uses it. Not thread-safe.
+/// The trace's objects and their chunks. A freed object stays until nothing uses it any more, like
+/// memory whose free waits for earlier work. Not thread-safe.
 class ReplayObjects {
  public:
   using Index = std::uint32_t;
@@ -22,11 +22,11 @@ class ReplayObjects {
   struct Object {
     std::uint64_t number = 0, bytes = 0, chunk_bytes = 0;
     ChunkId first{};
-    std::uint32_t chunks = 0;  ///< 0: it has found no room, or is not there.
+    std::uint32_t chunks = 0;  ///< 0: it has found no room, or does not exist.
     std::uint32_t pins = 0;    ///< Accesses that wait or run, moves that have begun.
     TagId tag{};
     bool freed = false;
-    bool placed = false;  ///< It was asked where its chunks go, and they went there or nowhere.
+    bool placed = false;  ///< Its placement was decided, with or without success.
 
     std::uint64_t bytes_of(std::size_t slot) const {
       return slot + 1 < chunks ? chunk_bytes : bytes - chunk_bytes * (chunks - 1);
@@ -34,11 +34,11 @@ class ReplayObjects {
   };
 
   Index add(const Object& object);
-  /// Of the live object of this number; `none`: there is none.
+  /// The live object with this number; `none` if there is none.
   Index find(std::uint64_t number) const;
   Object& at(Index index) { return objects_[index]; }
   const Object& at(Index index) const { return objects_[index]; }
-  /// It has no number from here on. Requires: it lives.
+  /// It has no number from here on. Requires: it is live.
   void free(Index index);
   /// Requires: it was freed and has no pins.
   void remove(Index index);

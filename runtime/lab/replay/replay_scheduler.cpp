@@ -33,7 +33,7 @@ ChunkTables& ReplayScheduler::tables() {
   return path_.books();
 }
 
-/// False if the policy threw: what it planned is not to be had.
+/// False if the policy threw: its plan is lost.
 bool ReplayScheduler::ask(PolicyEntry entry, DecisionPath::PolicyCall call, Plan& plan) {
   catch_up();
   const DecisionPath::Question question = path_.question(std::move(call));

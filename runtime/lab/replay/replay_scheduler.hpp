@@ -20,9 +20,9 @@ struct ReplaySchedulerLimits {
   PolicyFailureLimits failures;
 };
 
-/// What `Scheduler` is to a runtime, this is to a replay: the same path of decisions, in virtual
-/// time and without threads. A policy that throws loses its plan. Who carries moves out takes them
-/// with `take_ready` and tells their end. Not thread-safe.
+/// The counterpart of `Scheduler` in a replay: the same path of decisions, in virtual time and
+/// without threads. A policy that throws loses its plan. The caller that carries moves out takes
+/// them with `take_ready` and reports their end. Not thread-safe.
 class ReplayScheduler {
  public:
   struct Counters {
@@ -35,9 +35,9 @@ class ReplayScheduler {
                   const ReplaySchedulerLimits& limits, std::unique_ptr<Policy> policy);
 
   ChunkTables& tables();
-  /// Averages of use are as of the last call that was given the books or asked the policy.
+  /// Averages of use are as of the last call that updated the books or asked the policy.
   Snapshot snapshot() const noexcept { return path_.snapshot(); }
-  /// Of the chunks that lie at each place: `used_bytes` without what is on its way there.
+  /// Of the chunks at each place: `used_bytes` without what is on its way there.
   std::vector<std::uint64_t> resident_bytes() const;
   const MachineCosts& costs() const noexcept { return snapshot().costs(); }
   void set_now(Time now) noexcept {
@@ -45,10 +45,10 @@ class ReplayScheduler {
     behind_ = true;
   }
 
-  /// Where new chunks go. The policy is asked with the fastest places of the device that have room,
-  /// as `Scheduler::place` asks it; what it does not know stays there.
+  /// Where new chunks go. The policy is asked with the fastest places of the device that have room
+  /// as the default, as in `Scheduler::place`.
   std::vector<PlaceId> place(const AllocRequest& request, std::span<const std::uint64_t> chunks);
-  /// Of the rows; they are there no more. Requires: no move of theirs has started.
+  /// Removes the rows. Requires: no move of theirs has started.
   void remove(ChunkId first, std::size_t chunks);
 
   /// Kept until the next `drain`.
@@ -56,17 +56,18 @@ class ReplayScheduler {
     uses_.push_back({chunk, device, bytes_read, bytes_written, nullptr});
   }
   bool has_uses() const noexcept { return !uses_.empty(); }
-  /// What one GPU did with one chunk since the last time is one use, to the books and the policy.
+  /// All uses of one chunk by one GPU since the last call become one use, for the books and the
+  /// policy.
   void drain();
   void tick();
-  /// Plans victims, the policy's and the planner's.
+  /// Plans victims, both the policy's and the planner's.
   void press(const Pressure& pressure);
 
-  /// The moves that can begin now: they have begun, and their room is taken. In the order of
+  /// Begins the moves that can begin now, and reserves their room. In the order of
   /// `DecisionPath::take`.
   std::vector<AcceptedMove> take_ready();
   void end(const AcceptedMove& move, bool moved, Time took, Time stall);
-  /// Accepted moves that have not ended.
+  /// Number of accepted moves that have not ended.
   std::size_t under_way() const noexcept { return path_.planner().under_way(); }
   bool is_moving(ChunkId chunk) const { return path_.planner().is_moving(chunk); }
 
@@ -77,9 +78,9 @@ class ReplayScheduler {
   bool ask(PolicyEntry entry, DecisionPath::PolicyCall call, Plan& plan);
   void carry_out(const Plan& plan, bool awaited = false);
 
-  DecisionPath path_;  // The time of its books is that of the last look at them.
+  DecisionPath path_;  // The time of its books is that of their last update.
   Time now_{0};
-  bool behind_ = false;  // The books are.
+  bool behind_ = false;  // The books are not up to date.
   std::unique_ptr<Policy> policy_;
   PolicyFailures failures_;
   std::vector<UseEvent> uses_;

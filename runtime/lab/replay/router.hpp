@@ -14,10 +14,10 @@
 
 namespace vma {
 
-/// What a device has before it, when a task is to be routed.
+/// The pending work of a device when a task is routed.
 struct DeviceLoad {
   std::size_t waiting = 0;  ///< Accesses that wait or run.
-  double bytes = 0;         ///< Of these.
+  double bytes = 0;         ///< Bytes of these.
 };
 
 /// Chooses the device of a task that the trace does not place. Deterministic. Not thread-safe.
@@ -25,18 +25,18 @@ class Router {
  public:
   virtual ~Router() = default;
   virtual std::string_view name() const noexcept = 0;
-  /// `loads` has an element a device, at least one; the answer is an index into it.
+  /// `loads` has one element per device, at least one; the result is an index into it.
   virtual std::size_t choose(const TraceEvent& access, std::span<const DeviceLoad> loads) = 0;
-  /// The object is used by this device, whoever chose it.
+  /// The object is used by this device, however that was chosen.
   virtual void note(std::uint64_t object, std::size_t device);
-  /// The object is gone.
+  /// The object was freed.
   virtual void forget(std::uint64_t object);
 };
 
-/// `round_robin`: each task one device further. `least_loaded`: where the fewest bytes wait, the
-/// lowest of equals. `object`: where the access's object was last used, and what is new as by
-/// `least_loaded`. `hash`: by the object's number, so that it follows from nothing else.
-/// Throws: Error{invalid_argument} that lists these names.
+/// `round_robin`: each task goes to the next device. `least_loaded`: where the fewest bytes wait,
+/// the lowest of equals. `object`: where the access's object was last used, and for new objects as
+/// `least_loaded`. `hash`: by the object's number only. Throws: Error{invalid_argument} that lists
+/// these names.
 std::unique_ptr<Router> make_router(const std::string& name);
 std::span<const std::string_view> router_names() noexcept;
 
@@ -46,12 +46,12 @@ class TaskRouter {
   explicit TaskRouter(std::unique_ptr<Router> router) : router_(std::move(router)) {}
 
   std::string_view name() const noexcept { return router_->name(); }
-  /// Where the trace places the access if it does, modulo the devices that there are.
+  /// The device that the trace names, if it does, modulo the number of devices.
   std::size_t choose(const TraceEvent& access, std::span<const DeviceLoad> loads);
   void forget(std::uint64_t object) { router_->forget(object); }
 
  private:
-  /// Tasks of a trace begin in no order, but are short: who was routed long ago is over.
+  /// Tasks of a trace begin in no order, but are short: one routed long ago is over.
   static constexpr std::size_t tasks_kept = 4096;
 
   std::size_t find(const TraceEvent& access, std::span<const DeviceLoad> loads);

@@ -13,17 +13,17 @@ struct BadLine {
   std::string reason;
 };
 
-/// The lines of one file that could not be used: all counted, the first ones kept, and fatal when
-/// they are too many. Not thread-safe.
+/// The lines of one file that could not be used: all counted, the first ones kept, and fatal if
+/// there are too many. Not thread-safe.
 class BadLines {
  public:
-  static constexpr std::uint64_t count_max = 100;  ///< Unless somebody says otherwise.
+  static constexpr std::uint64_t count_max = 100;  ///< The default.
   static constexpr std::size_t kept_max = 20;
 
   explicit BadLines(std::string file, std::uint64_t most = count_max);
 
-  /// Throws: Error{invalid_argument} that names the file, this line and the first bad ones, for the
-  /// line that is one too many.
+  /// Throws: Error{invalid_argument} that names the file, this line and the first bad ones, if this
+  /// line exceeds the limit.
   void add(std::uint64_t line, std::string reason);
 
   std::uint64_t count() const noexcept { return count_; }

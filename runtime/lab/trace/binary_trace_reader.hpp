@@ -10,9 +10,9 @@
 
 namespace vma {
 
-/// Reads a binary trace. Holds one block and one batch. Whatever is wrong with the file is thrown
-/// by its name and the offset, from the constructor or from the `next` that comes upon it: an
-/// experiment with half a trace says nothing.
+/// Reads a binary trace. Holds one block and one batch. Any fault of the file is thrown with its
+/// name and the offset, by the constructor or the `next` that finds it: an experiment with half a
+/// trace would be worthless.
 class BinaryTraceReader final : public TraceSource {
  public:
   /// Throws: Error{invalid_argument} that names the file, the offset and the reason.
@@ -30,11 +30,11 @@ class BinaryTraceReader final : public TraceSource {
   const std::string path_;
   std::ifstream file_;
   std::uint64_t size_bytes_ = 0;
-  std::uint64_t at_ = 0;     // Of the file: what was read lies before it.
+  std::uint64_t at_ = 0;     // Position in the file up to which it was read.
   std::uint64_t block_ = 0;  // Where this block begins.
   std::uint32_t block_events_ = 0, block_found_ = 0;
   std::uint64_t blocks_ = 0, events_ = 0;  // So far.
-  std::vector<std::uint8_t> payload_;      // And the decoder's padding.
+  std::vector<std::uint8_t> payload_;      // With the decoder's padding.
   TraceBlockDecoder decoder_;              // Of `payload_`.
   std::vector<TraceEvent> batch_;
   Time time_{0};  // Of the last event.

@@ -15,7 +15,7 @@ namespace vma {
 /// Writes a binary trace. Holds one block. Not thread-safe.
 class BinaryTraceWriter final : public TraceSink {
  public:
-  /// Throws: Error{invalid_argument} that names a file which cannot be made.
+  /// Throws: Error{invalid_argument} that names a file which cannot be created.
   BinaryTraceWriter(const std::string& path, const TraceHeader& header);
 
   void write(std::span<const TraceEvent> events, const TraceTags& tags) override;

@@ -7,8 +7,7 @@
 
 namespace vma {
 
-/// The bytes of a file, one after the other; those of a compressed one (gzip) as they were before.
-/// Not thread-safe.
+/// The bytes of a file, sequentially; decompressed if it is compressed (gzip). Not thread-safe.
 class ByteSource {
  public:
   /// "-" is the standard input. Throws: Error{invalid_argument} that names a file which cannot be
@@ -18,8 +17,8 @@ class ByteSource {
   ByteSource(const ByteSource&) = delete;
   ByteSource& operator=(const ByteSource&) = delete;
 
-  /// How many bytes came; 0 at the end only. Throws: Error{invalid_argument} that names the file,
-  /// for what cannot be read or is damaged.
+  /// Returns the number of bytes read; 0 only at the end. Throws: Error{invalid_argument} that
+  /// names the file, if it cannot be read or is damaged.
   std::size_t read(std::span<char> bytes);
   const std::string& path() const noexcept { return path_; }
 

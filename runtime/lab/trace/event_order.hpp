@@ -11,32 +11,32 @@
 
 namespace vma {
 
-/// Between who makes events and the sink: takes them as they come to mind and hands them on in the
-/// order of time, those of one time as they came. Holds those that lie ahead of `advance`. What
-/// does not fit the events before it is refused here, so that no trace is made that cannot be
-/// replayed. Not thread-safe.
+/// Connects a producer of events to the sink: takes events in any order and passes them on in the
+/// order of time, equal times in order of arrival. Holds events later than `advance`. Refuses
+/// events that do not fit those before them, so that every produced trace can be replayed. Not
+/// thread-safe.
 class EventOrder {
  public:
   explicit EventOrder(TraceSink& sink) : sink_(&sink) {}
 
-  /// Throws: Error{invalid_argument} for an event before the time that `advance` has come to, or
-  /// that `fault_of` has something against.
+  /// Throws: Error{invalid_argument} for an event before the last time of `advance`, or one that
+  /// `fault_of` rejects.
   void add(const TraceEvent& event);
-  /// No event before `now` will come: those are handed on. Throws as `TraceSink::write` does, and
+  /// No event before `now` will follow: those are passed on. Throws as `TraceSink::write` does, and
   /// Error{invalid_argument} for an event that `TraceAudit` refuses.
   void advance(Time now);
-  /// Hands on the rest. The sink is not ended.
+  /// Passes on the rest. The sink is not ended.
   void finish();
 
   TagId intern(std::string_view text) { return tags_.intern(text); }
   const TraceAudit& audit() const noexcept { return audit_; }
-  /// That lie ahead.
+  /// Number of held events.
   std::size_t waiting() const noexcept { return waiting_.size(); }
 
  private:
   struct Waiting {
     TraceEvent event;
-    std::uint64_t number = 0;  // As it came.
+    std::uint64_t number = 0;  // In order of arrival.
   };
   struct Later {
     bool operator()(const Waiting& a, const Waiting& b) const {

@@ -11,8 +11,8 @@
 
 namespace vma {
 
-/// Reads a trace of JSON lines. Empty lines say nothing; a line that is no event, or one that comes
-/// before the event before it, is a bad line.
+/// Reads a trace of JSON lines. Empty lines are ignored; a line that is not an event, or that is
+/// earlier than the event before it, is a bad line.
 class JsonTraceReader final : public TraceSource {
  public:
   /// Throws: Error{invalid_argument} that names the file.
@@ -29,7 +29,7 @@ class JsonTraceReader final : public TraceSource {
   BadLines bad_;
   TraceLineParser parser_;
   std::vector<TraceEvent> batch_;
-  std::string first_;  // The first line, where it is no header.
+  std::string first_;  // The first line, if it is not a header.
   bool has_first_ = false;
   Time time_{0};  // Of the last event.
 };

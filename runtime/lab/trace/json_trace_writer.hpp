@@ -10,10 +10,10 @@
 
 namespace vma {
 
-/// Writes a trace of JSON lines. Members that say nothing are left out. Not thread-safe.
+/// Writes a trace of JSON lines. Members with default values are left out. Not thread-safe.
 class JsonTraceWriter final : public TraceSink {
  public:
-  /// Throws: Error{invalid_argument} that names a file which cannot be made.
+  /// Throws: Error{invalid_argument} that names a file which cannot be created.
   JsonTraceWriter(const std::string& path, const TraceHeader& header);
 
   void write(std::span<const TraceEvent> events, const TraceTags& tags) override;

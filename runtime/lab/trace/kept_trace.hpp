@@ -8,8 +8,7 @@
 
 namespace vma {
 
-/// A trace in memory, for whoever looks at it more than once: takes events, and hands them out.
-/// Not thread-safe.
+/// A trace in memory, for repeated reading: takes events, and returns them. Not thread-safe.
 class KeptTrace : public TraceSink, public TraceSource {
  public:
   void write(std::span<const TraceEvent> events, const TraceTags& tags) override;
@@ -18,7 +17,7 @@ class KeptTrace : public TraceSink, public TraceSource {
 
   std::span<TraceEvent> events() noexcept { return events_; }
   std::span<const TraceEvent> events() const noexcept { return events_; }
-  /// The next one is the first again.
+  /// Starts again with the first event.
   void rewind() noexcept { handed_out_ = 0; }
 
  private:

@@ -19,10 +19,11 @@ class LineReader {
   /// read.
   explicit LineReader(const std::string& path);
 
-  /// Without its end (LF or CR LF); nothing after the last. Valid until the next call. A line of
-  /// more than `line_bytes_max` is cut, and `cut` says so. Throws: Error{invalid_argument}.
+  /// The next line without its end (LF or CR LF); none after the last. Valid until the next call. A
+  /// line of more than `line_bytes_max` is cut, and `cut` is then true. Throws:
+  /// Error{invalid_argument}.
   std::optional<std::string_view> next();
-  /// Of the line that `next` gave, from 1 on.
+  /// Number of the line that `next` returned, from 1 on.
   std::uint64_t line() const noexcept { return line_; }
   bool cut() const noexcept { return cut_; }
   const std::string& path() const noexcept { return source_.path(); }
@@ -34,7 +35,7 @@ class LineReader {
 
   ByteSource source_;
   std::vector<char> window_;
-  std::size_t begin_ = 0, end_ = 0;  // What of the window is not given yet.
+  std::size_t begin_ = 0, end_ = 0;  // The part of the window that was not returned yet.
   std::uint64_t line_ = 0;
   bool cut_ = false;
 };

@@ -14,18 +14,19 @@
 
 namespace vma {
 
-/// What room a trace needs.
+/// The room that a trace needs.
 struct TraceRoom {
-  std::uint64_t peak_bytes = 0;  ///< Of the objects that live at a time, at most.
-  /// The largest chunk of objects whose chunks the trace sizes, and the largest object of the rest.
+  std::uint64_t peak_bytes = 0;  ///< The peak of live objects.
+  /// The largest chunk of objects whose chunks the trace sizes, and the largest of the other
+  /// objects.
   std::uint64_t sized_chunk_max = 0, unsized_object_max = 0;
 
-  /// Of the largest chunk, if the rest are cut into chunks of `otherwise`.
+  /// Size of the largest chunk, if the other objects are cut into chunks of `otherwise`.
   std::uint64_t chunk_max(std::uint64_t otherwise) const noexcept;
 };
 
-/// Looks at the events of a trace one after the other: whether each fits those before it, and how
-/// much there is of everything. Grows with the objects that live. Not thread-safe.
+/// Checks the events of a trace one after the other: whether each fits those before it, and totals.
+/// Memory grows with the number of live objects. Not thread-safe.
 class TraceAudit {
  public:
   struct Fault {
@@ -34,10 +35,10 @@ class TraceAudit {
   };
   static constexpr std::size_t faults_kept_max = 20;
 
-  /// Why `event` does not fit: an access beyond its object, an object that does not live or lives
-  /// already. Counts it anyway. Requires: `fault_of` has nothing against it.
+  /// Why `event` does not fit: an access beyond its object, an object that is not live or already
+  /// live. Counts the event anyway. Requires: `fault_of` accepts it.
   std::optional<std::string> add(const TraceEvent& event);
-  /// The same for several, and keeps the first reasons.
+  /// Adds several, and keeps the first reasons.
   void add(std::span<const TraceEvent> events);
 
   std::uint64_t events() const noexcept { return events_; }
@@ -51,7 +52,7 @@ class TraceAudit {
   const TraceRoom& room() const noexcept { return room_; }
   double bytes_read() const noexcept { return bytes_read_; }
   double bytes_written() const noexcept { return bytes_written_; }
-  /// Accesses whose device the router chooses.
+  /// Number of accesses whose device the router chooses.
   std::uint64_t unplaced() const noexcept { return unplaced_; }
   /// The GPUs that accesses name.
   const std::set<int>& devices() const noexcept { return devices_; }

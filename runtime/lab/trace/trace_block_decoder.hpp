@@ -11,26 +11,26 @@
 
 namespace vma {
 
-/// Unpacks the events of one block of a binary trace. Any bytes will do: what makes no sense ends
-/// the block with a reason.
+/// Unpacks the events of one block of a binary trace. Accepts any bytes: an invalid record ends the
+/// block with a reason.
 class TraceBlockDecoder {
  public:
-  /// Readable bytes behind a payload, whatever they hold: so a record needs one look at the end and
-  /// not one a byte.
+  /// Readable bytes after a payload, with any contents: so a record needs one check for the end
+  /// instead of one per byte.
   static constexpr std::size_t padding_bytes = 96;
   static_assert(padding_bytes > trace_record_bytes_max);
 
   TraceBlockDecoder() = default;
-  /// Borrows the payload and the padding behind it.
+  /// Borrows the payload and the padding after it.
   explicit TraceBlockDecoder(std::span<const std::uint8_t> payload)
       : begin_(payload.data()), at_(begin_), end_(begin_ + payload.size()) {}
 
-  /// How many events it wrote to the front of `events`; fewer than fit at the block's end, or where
-  /// it makes no sense. Texts come into `tags`.
+  /// Returns how many events it wrote to the front of `events`; fewer than fit at the block's end,
+  /// or at an invalid record. Texts go to `tags`.
   std::size_t next(std::span<TraceEvent> events, TraceTags& tags);
-  /// Why the last `next` gave up; null at a good end.
+  /// Why the last `next` failed; null at a regular end.
   const char* trouble() const noexcept { return trouble_; }
-  /// Of the record that made no sense, or of the next one; from the payload's beginning.
+  /// Offset in the payload of the invalid record, or of the next one.
   std::size_t offset() const noexcept { return static_cast<std::size_t>(at_ - begin_); }
   bool done() const noexcept { return at_ == end_ || trouble_ != nullptr; }
 

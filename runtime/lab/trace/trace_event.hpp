@@ -14,15 +14,15 @@ enum class TraceEventKind : std::uint8_t {
   access = 1,
   allocation,
   free,
-  tag,    ///< The object has another tag from here on.
+  tag,    ///< The object has a different tag from here on.
   mark,   ///< Of the whole trace: a phase begins.
-  place,  ///< A range of the object lies there, at no cost: where it began, not a move.
+  place,  ///< A range of the object is there, at no cost: its initial place, not a move.
 };
 constexpr unsigned trace_event_kinds = 6;
 /// "access", "alloc", "free", "tag", "mark", "place".
 std::string_view to_string(TraceEventKind kind) noexcept;
 
-/// Index into `TraceTags`; 0 is no tag.
+/// Index into `TraceTags`; 0 means no tag.
 enum class TagId : std::uint16_t {};
 
 /// A location in two bytes, or none.
@@ -35,7 +35,7 @@ class TracePlace {
   explicit constexpr TracePlace(Location location)
       : code_(static_cast<std::uint16_t>(2 * location.ordinal + 1 +
                                          (location.kind == Location::Kind::host ? 1 : 0))) {}
-  /// What `code` gave; nothing for another number.
+  /// The place for a result of `code`; none for other numbers.
   static constexpr std::optional<TracePlace> of_code(std::uint64_t code) {
     if (code > 2 * ordinal_max + 2) return std::nullopt;
     TracePlace place;
@@ -58,24 +58,24 @@ class TracePlace {
   std::uint16_t code_ = 0;
 };
 
-/// One event of a trace. Which members say something depends on `kind`; the others are as here.
+/// One event of a trace. `kind` determines which members are used; the others keep their defaults.
 struct TraceEvent {
-  Time time{0};              ///< Since the trace's beginning.
+  Time time{0};              ///< Since the trace's begin.
   std::uint64_t object = 0;  ///< The trace's own number. A mark has none.
   std::uint64_t bytes = 0;   ///< An allocation's size; the range of an access or place.
   std::uint64_t offset = 0;  ///< An access or place: where in the object its range begins.
-  /// An access: how long the work takes that it is a part of, were memory no bottleneck. The bytes
-  /// are asked for evenly over it. 0: as fast as memory gives them.
+  /// An access: the duration of the work that it belongs to if memory were no bottleneck. The bytes
+  /// are requested evenly over it. 0: as fast as memory allows.
   Time duration{0};
-  std::uint64_t chunk_bytes = 0;  ///< An allocation: of each chunk but the last. 0: not known.
-  std::uint32_t task = 0;         ///< Accesses of one task happen at one device. 0: of none.
-  float passes = 1;               ///< An access: how often it goes over the range.
-  /// An access: the GPU. An allocation or place: where it lies at first. None: the router chooses
-  /// the one, the policy the other.
+  std::uint64_t chunk_bytes = 0;  ///< An allocation: of each chunk but the last. 0: unknown.
+  std::uint32_t task = 0;         ///< Accesses of one task happen at one device. 0: none.
+  float passes = 1;               ///< An access: the number of passes over the range.
+  /// An access: the GPU. An allocation or place: its initial place. None: the router chooses the
+  /// former, the policy the latter.
   TracePlace at;
   TagId tag{};  ///< Of an allocation; the text of a tag and of a mark.
   TraceEventKind kind = TraceEventKind::access;
-  UseKind use = UseKind::read;  ///< `read_write` asks for the bytes twice.
+  UseKind use = UseKind::read;  ///< `read_write` transfers the bytes twice.
 
   friend bool operator==(const TraceEvent&, const TraceEvent&) = default;
 };
@@ -83,7 +83,7 @@ static_assert(sizeof(TraceEvent) == 64, "one cache line");
 
 constexpr std::uint64_t trace_object_bytes_max = std::uint64_t{1} << 50;
 
-/// Why the event makes no sense, whatever surrounds it; null: it does.
+/// Why the event is invalid by itself; null if it is valid.
 const char* fault_of(const TraceEvent& event) noexcept;
 
 }  // namespace vma

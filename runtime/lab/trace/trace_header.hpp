@@ -5,11 +5,11 @@
 
 namespace vma {
 
-/// What a trace says of itself.
+/// The metadata of a trace.
 struct TraceHeader {
   std::string name;     ///< For tables and plots: "mooncake conversation".
   std::string origin;   ///< Where the data come from.
-  std::string licence;  ///< Under which they may be passed on.
+  std::string licence;  ///< Licence of the data.
   std::string made;     ///< How: the converter or generator, its parameters and its seed.
 
   friend bool operator==(const TraceHeader&, const TraceHeader&) = default;
@@ -20,9 +20,9 @@ constexpr std::size_t trace_header_json_bytes_max = std::size_t{1} << 20;
 
 /// One line, beginning with {"vmart_trace":1.
 std::string write_trace_header(const TraceHeader& header);
-/// Whether a line of JSON is a header and no event.
+/// Whether a line of JSON is a header rather than an event.
 bool is_trace_header(std::string_view line) noexcept;
-/// Throws: Error{invalid_argument} that names `file` and what is wrong, another version too.
+/// Throws: Error{invalid_argument} that names `file` and the fault, also for another version.
 TraceHeader read_trace_header(std::string_view json, const std::string& file);
 
 }  // namespace vma

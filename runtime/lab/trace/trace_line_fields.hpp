@@ -9,25 +9,25 @@
 
 namespace vma {
 
-/// A number of JSON: whole ones within 64 bits are exact.
+/// A number of JSON: integers within 64 bits are exact.
 struct JsonNumber {
   double real = 0;
   std::optional<std::uint64_t> whole;  ///< Not set: negative, a fraction, or too large.
 };
 
-/// The members of one line's object, one after the other, and the event that they make. Knows
-/// nothing of how they were read. Every function says what is wrong, or null.
+/// The members of one line's object, one after the other, and the resulting event. Independent of
+/// the parser. Every function returns the fault, or null.
 class TraceLineFields {
  public:
   void clear();
-  /// The member that the next value is of.
+  /// The key of the next value.
   const char* key(std::string_view name);
   const char* number(const JsonNumber& number);
   const char* text(std::string_view text);
-  /// All members have come. `tag` stays a text, for the caller to intern.
+  /// All members were passed. `tag` stays a text, for the caller to intern.
   const char* finish(TraceEvent& event);
 
-  /// Of the last key, or what is missing.
+  /// The last key, or the missing one.
   std::string_view name() const noexcept { return name_; }
   std::string_view tag() const noexcept { return tag_; }
 

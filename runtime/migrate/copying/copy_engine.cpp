@@ -127,7 +127,7 @@ void CopyEngine::release(Bounce& bounce) noexcept {
 void CopyEngine::prepare(Location from, Location to) {
   const Route& ready = route(from, to);
   const ContextHandle context = (ready.bounce ? ready.bounce->second : ready.stream).context;
-  // That a copy's end is marked by: while work stands none can be made.
+  // The event that marks a copy's end: none can be created while work is stopped.
   const MutexLock turn(slow_turn_);
   contexts_.give_back(context, contexts_.take_event(context));
 }
@@ -158,7 +158,7 @@ CopyEngine::Copy CopyEngine::enqueue(const Chunk& source, const Chunk& target) {
     driver_.copy(route.stream, target.staging(), source.staging(), source.size_bytes());
     return mark(route.stream);
   } catch (...) {
-    // Some of it may be enqueued already: let that end, so that nothing of it runs.
+    // Part of it may already be enqueued: wait for that to end, so that none of it runs.
     const bool first = settle(route.stream);
     const bool second = !route.bounce || settle(route.bounce->second);
     if (!first || !second) {
@@ -209,7 +209,7 @@ void CopyEngine::finish(BoundStream stream, const Chunk& chunk, const char* what
   try {
     driver_.wait_stream(stream, never);
   } catch (const Error& error) {
-    // The caller's memory is the caller's again once this returns, so nothing may still touch it.
+    // The caller may reuse its memory once this returns, so nothing may still touch it.
     if (settle(stream)) throw;
     chunk.mark_busy();
     throw Error(
@@ -220,13 +220,13 @@ void CopyEngine::finish(BoundStream stream, const Chunk& chunk, const char* what
 }
 
 bool CopyEngine::settle(BoundStream stream) noexcept {
-  constexpr int tries = 8;  // Memory is used again after this, so one refusal is not the end.
+  constexpr int tries = 8;  // Memory is reused after this, so one refusal is not final.
   for (int attempt = 1;; ++attempt) {
     try {
       driver_.wait_stream(stream, never);
       return true;
     } catch (const Error& error) {
-      if (context_is_broken(error.native())) return true;  // Nothing runs there any more.
+      if (context_is_broken(error.native())) return true;  // No work runs there any more.
       if (attempt < tries) continue;
       ledger_.leaked("work of the copy engine that may still run: {}", error.what());
       return false;

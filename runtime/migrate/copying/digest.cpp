@@ -25,7 +25,7 @@ std::string ptx() {
 }
 
 constexpr std::uint64_t column_bytes = digest_math::rows * sizeof(digest_math::Vector);
-// On a simulated machine others may run between two accesses of a body, and shall.
+// On a simulated machine other work may, and should, run between two accesses of a body.
 constexpr std::uint64_t piece_bytes = 512;
 
 /// What a launch works on, and its arithmetic.
@@ -167,7 +167,7 @@ unsigned Tiling::columns() const {
 }
 
 const Kernel& copy_digest_kernel() {
-  // Never destroyed: threads of ours may load it while the process exits. So are those below.
+  // Never destroyed: our threads may load it while the process exits. The same holds below.
   static const Kernel& kernel = *new Kernel{ptx(), "vmart_live_copy_digest", copy_digest_body};
   return kernel;
 }

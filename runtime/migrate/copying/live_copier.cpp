@@ -55,10 +55,11 @@ std::uint64_t LiveCopier::table_bytes(std::uint64_t granule_bytes, const LiveTun
 
 void LiveCopier::make() {
   const std::uint64_t granule = memory_.topology().granularity();
-  make_table(table_bytes(granule, tuning_));  // First, since it is what may fail often.
+  make_table(table_bytes(granule, tuning_));  // First, since it is the step most likely to fail.
   words_ = std::make_unique<PinnedWords>(driver_, context_, memory_.chunks().ledger());
   copy_stream_ = driver_.create_stream(context_, StreamKind::non_blocking);
-  settle_stream_ = driver_.create_stream(context_, StreamKind::urgent);  // The application stands.
+  settle_stream_ =
+      driver_.create_stream(context_, StreamKind::urgent);  // The application is stopped.
   copy_kernel_ = driver_.load_kernel(context_, copy_digest_kernel());
   settle_kernel_ = driver_.load_kernel(context_, settle_kernel());
   paranoid_kernel_ = driver_.load_kernel(context_, paranoid_settle_kernel());
@@ -70,8 +71,8 @@ void LiveCopier::make() {
   }
 }
 
-/// What the cache and clean copies keep there makes room for digests: without them each move off
-/// the place stops the program for a whole copy.
+/// Releases cached chunks and clean copies there to make room for digests: without digests each
+/// move off the place stops the program for a whole copy.
 void LiveCopier::make_table(std::uint64_t size_bytes) {
   const Location at = gpu(index(device_));
   while (true) {
@@ -108,7 +109,7 @@ void LiveCopier::make_bay(Bay& bay, Address table, std::uint64_t digest_bytes_ma
   bay.dirty = words_->take();
   bay.digests = table;
   bay.counters = table + digest_bytes_max;
-  bay.tiling = Tiling::of(tile_bytes_, tile_bytes_);  // Anything: no launch comes before an update.
+  bay.tiling = Tiling::of(tile_bytes_, tile_bytes_);  // Any value: an update precedes every launch.
   bay.copying = driver_.make_chain(context_, copy_steps(bay));
   bay.settling = driver_.make_chain(context_, settle_steps(bay, false));
   bay.settling_paranoid = driver_.make_chain(context_, settle_steps(bay, true));
@@ -117,7 +118,7 @@ void LiveCopier::make_bay(Bay& bay, Address table, std::uint64_t digest_bytes_ma
 void LiveCopier::release() noexcept {
   Ledger& ledger = memory_.chunks().ledger();
   for (Bay& bay : bays_) {
-    if (bay.go) bay.go->open(bay.epoch);  // Nothing that stands is left behind.
+    if (bay.go) bay.go->open(bay.epoch);  // Leaves no stopped work behind.
   }
   bool ended = true;
   for (const BoundStream stream : {copy_stream_, settle_stream_}) {
@@ -143,7 +144,7 @@ void LiveCopier::release() noexcept {
   release_memory(ended);
 }
 
-/// Work that nobody saw end may still write to the digests and to the words.
+/// Work that was not seen to end may still write to the digests and to the words.
 void LiveCopier::release_memory(bool ended) noexcept {
   Ledger& ledger = memory_.chunks().ledger();
   if (words_ && !ended) words_->keep_for_good();
@@ -183,7 +184,7 @@ std::array<ChainStep, 3> LiveCopier::settle_steps(const Bay& bay, bool paranoid)
   return {wait, settle, done};
 }
 
-/// What was given up for taking too long may have ended since.
+/// Work that was given up for taking too long may have ended since.
 void LiveCopier::require_idle(Bay& bay) const {
   if (load(bay.copied) >= bay.epoch || load(bay.settled) >= bay.epoch) bay.busy = false;
   if (!bay.busy) return;
@@ -205,7 +206,7 @@ void LiveCopier::start_copy(std::size_t bay_index, const Chunk& source, const Ch
   bay.busy = true;
 }
 
-/// The word says that it has ended, the stream that it has failed.
+/// The word shows that the work has ended, the stream that it has failed.
 bool LiveCopier::await(const std::uint64_t* word, Bay& bay, BoundStream stream,
                        TimePoint deadline) {
   constexpr std::chrono::microseconds look_period(200);
@@ -215,7 +216,7 @@ bool LiveCopier::await(const std::uint64_t* word, Bay& bay, BoundStream stream,
   while (!poll_until(clock, std::min(deadline, clock.now() + look_period), written)) {
     driver_.query_stream(stream);
     if (clock.now() >= deadline) {
-      if (!written()) return false;  // It may have been while the stream was asked.
+      if (!written()) return false;  // It may have been written during the query of the stream.
       break;
     }
   }

@@ -11,32 +11,32 @@
 
 namespace vma {
 
-/// How the kernels of live copies are cut. docs/results/measurements.md has what each choice costs
-/// the application and the move.
+/// How the kernels of live copies are sized. docs/results/measurements.md lists what each choice
+/// costs the application and the move.
 struct LiveTuning {
-  std::uint64_t tiles_per_granule = 8;  ///< 256 KiB where a granule is 2 MiB.
+  std::uint64_t tiles_per_granule = 8;  ///< 256 KiB if a granule is 2 MiB.
   unsigned copy_blocks = 16;            ///< Few: the application needs the multiprocessors.
-  unsigned settle_blocks_per_multiprocessor = 4;  ///< Many: the application stands.
+  unsigned settle_blocks_per_multiprocessor = 4;  ///< Many: the application is stopped.
 };
 
-/// Copies chunks off one GPU while the application uses them, and settles what it changed since.
+/// Copies chunks off one GPU while the application uses them, and settles what has changed since.
 ///
 ///     start_copy -> copied_by -> arm -> go -> settled_by
 ///
-/// Two chunks can be under way, one in each bay: the copy of the next runs while this one settles.
-/// Everything that is slow is made beforehand: under a closed gate `go` is a store, and the rest is
-/// looking at words. I6: whenever neither a copy nor a settling of the bay runs, the digest of a
-/// tile is that of the bytes in the target.
+/// Two chunks can be in progress, one in each bay: the next one is copied while this one settles.
+/// Everything slow is prepared beforehand: under a closed gate `go` is one store, and the rest only
+/// polls words. I6: whenever neither a copy nor a settling of the bay runs, the digest of a tile is
+/// that of the bytes in the target.
 ///
 /// One thread at a time, which holds `turn`.
 class LiveCopier {
  public:
   static constexpr std::size_t bays = 2;
 
-  /// In `context`, on the GPU `device`. Throws: what the driver throws. Blocks: kernels are loaded,
+  /// In `context`, on the GPU `device`. Throws: what the driver throws. Blocks: loads kernels,
   /// which waits for the work of the context. Requires: the caller holds the turn for slow calls.
   LiveCopier(Memory& memory, DeviceId device, ContextHandle context, const LiveTuning& tuning);
-  /// Of digests and counters, which are kept on the GPU.
+  /// Size of the digests and counters, which are kept on the GPU.
   static std::uint64_t table_bytes(std::uint64_t granule_bytes, const LiveTuning& tuning);
   ~LiveCopier();
   LiveCopier(const LiveCopier&) = delete;
@@ -48,20 +48,21 @@ class LiveCopier {
   void start_copy(std::size_t bay, const Chunk& source, const Chunk& target);
   /// Whether the copy has ended, after waiting until `deadline`. Throws: what it failed with.
   bool copied_by(std::size_t bay, TimePoint deadline);
-  /// Enqueues the settling, which stands until `go`. Requires: copied.
+  /// Enqueues the settling, which waits for `go`. Requires: copied.
   void arm(std::size_t bay, bool paranoid);
-  /// What stands until it is opened: for whoever lets go of stopped work in place of the mover.
+  /// The word that armed settling waits for, for code that releases stopped work in place of the
+  /// mover.
   StopWord& go_word(std::size_t bay) noexcept { return *bays_[bay].go; }
   std::uint64_t epoch(std::size_t bay) const noexcept { return bays_[bay].epoch; }
   void go(std::size_t bay) noexcept;
   bool settled_by(std::size_t bay, TimePoint deadline);
-  /// Of the settling that has ended.
+  /// Number of tiles copied by the settling that has ended.
   std::uint64_t dirty_tiles(std::size_t bay) const noexcept;
   std::uint64_t tile_bytes() const noexcept { return tile_bytes_; }
-  /// Whether the bay's copy or settling has not ended yet, given up or not. All bays share their
-  /// streams, so it delays those of other bays. Throws: what it failed with.
+  /// Whether the bay's copy or settling has not ended yet, even if given up. All bays share their
+  /// streams, so it delays the work of other bays. Throws: what it failed with.
   bool under_way(std::size_t bay);
-  /// Whether work of the bay may be under way.
+  /// Whether work of the bay may be in progress.
   bool busy(std::size_t bay) const noexcept { return bays_[bay].busy; }
 
  private:

@@ -11,7 +11,7 @@
 
 namespace vma {
 
-/// Digests one tile after another on the CPU, with the same results as the kernels. Takes a tile in
+/// Digests one tile after another on the CPU, with the same results as the kernels. Takes in a tile
 /// from its first byte to its last, in pieces. Not thread-safe.
 class TileHash {
  public:
@@ -21,9 +21,9 @@ class TileHash {
 
   std::uint64_t tile_bytes() const { return row_bytes() * digest_math::rows; }
 
-  /// Requires: whole vectors of 16 bytes, no more than are left of the tile.
+  /// Requires: whole vectors of 16 bytes, no more than remain of the tile.
   void mix(std::span<const std::byte> bytes);
-  /// The digest of the tile; the next one begins. Requires: the whole tile was taken in.
+  /// Returns the digest of the tile and begins the next one. Requires: the whole tile was taken in.
   Digest finish();
 
  private:

@@ -25,7 +25,7 @@ bool same_stream(const AttachedStreams::Stream& one, const AttachedStreams::Stre
          one.thread == other.thread;
 }
 
-/// Another one for each thread, never zero.
+/// A different number for each thread, never zero.
 std::uint64_t this_thread() {
   static std::atomic<std::uint64_t> last{0};
   thread_local const std::uint64_t number = ++last;
@@ -75,7 +75,7 @@ void AttachedStreams::attach(BoundStream stream, Address scope, StreamWork work)
   attached.graphs = work == StreamWork::any;
   attached.device = driver_.context_device(attached.bound.context);
   topology_.require(gpu(index(attached.device)), "vma::attach");
-  bool captured = captures(attached);  // Throws for a stream that the driver does not know.
+  bool captured = captures(attached);  // Throws if the driver does not know the stream.
   const MutexLock turn(attaching_);
   const MutexLock lock(mutex_);
   for (const Attachment& known : attachments_) {
@@ -97,7 +97,7 @@ void AttachedStreams::detach(BoundStream stream, Address scope) {
   MutexLock lock(mutex_);
   const auto found = std::ranges::find_if(attachments_, [&](const Attachment& it) {
     if (it.scope != scope) return false;
-    // A stream that was destroyed is known by its handle alone.
+    // A destroyed stream is known only by its handle.
     return built_in ? same_stream(it.stream, wanted) : it.stream.bound.handle == stream.handle;
   });
   if (found == attachments_.end()) {
@@ -110,8 +110,8 @@ void AttachedStreams::detach(BoundStream stream, Address scope) {
   await_forgotten_locked(lock);
 }
 
-/// Wants every use back that has a stream which is not attached any more, and says whether there is
-/// one. What is attached to something else is not to be destroyed yet.
+/// Wants back every use that has a stream which is no longer attached; returns whether there is
+/// one. A stream that is still attached elsewhere will not be destroyed yet.
 bool AttachedStreams::want_forgotten() noexcept {
   const auto forgotten = [&](const Stream& stream) VMART_NO_THREAD_ANALYSIS {
     return std::ranges::none_of(
@@ -223,12 +223,13 @@ void AttachedStreams::forget_allocation(Address begin) noexcept {
 bool AttachedStreams::is_lost(const Stream& stream) {
   try {
     driver_.context_device(stream.bound.context);
-    if (!is_built_in(stream.bound.handle)) captures(stream);  // These last as long as it does.
+    if (!is_built_in(stream.bound.handle))
+      captures(stream);  // Built-in streams exist as long as the context.
     return false;
   } catch (const Error& error) {
     if (means_lost_stream(error.native())) return true;
     if (!context_is_broken(error.native())) throw;
-    return false;  // It is there, and nothing of it runs.
+    return false;  // It exists, but runs no work.
   }
 }
 
@@ -239,7 +240,7 @@ std::vector<AttachedStreams::Stream> AttachedStreams::drop_lost(Address allocati
     if (is_lost(stream)) lost.push_back(stream);
   }
   const MutexLock lock(mutex_);
-  // One that was detached since then was destroyed in good order.
+  // A stream that was detached since was not lost.
   std::erase_if(lost, [&](const Stream& gone) VMART_NO_THREAD_ANALYSIS {
     return std::erase_if(attachments_,
                          [&](const Attachment& it) { return same_stream(gone, it.stream); }) == 0;
@@ -292,7 +293,7 @@ void AttachedStreams::learn_kinds(Address allocation) {
       if (!captures(stream) && !has_captured(stream)) {
         note_kind(stream, driver_.stream_kind(stream.bound));
       }
-    } catch (const Error& error) {  // It is met again at the next gate.
+    } catch (const Error& error) {  // The next gate meets it again.
       log(LogLevel::debug, "cannot query a stream's flags: {}", error.what());
     }
   }

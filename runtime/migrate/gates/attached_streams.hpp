@@ -14,30 +14,30 @@
 
 namespace vma {
 
-/// The streams that the program has named as users of memory: what gates stop. Any thread.
+/// The streams that the program named as users of memory, which gates stop. Any thread.
 ///
 /// Nothing here synchronises, and nothing ends a capture. The program may begin a capture on any of
-/// these streams at any moment, and the driver ends a capture whose stream is asked for its id or
-/// its flags. So a stream is known by its context and handle, and no more is asked of it than
-/// whether it captures. In turn, a stream that was destroyed while attached cannot be told from a
-/// new one with the same handle.
+/// these streams at any moment, and the driver ends the capture of a stream whose id or flags are
+/// queried. So a stream is identified by its context and handle, and the only query is whether it
+/// captures. As a consequence, a stream that was destroyed while attached cannot be told from a new
+/// one with the same handle.
 ///
 /// Handles 0 and 1 are the legacy stream and 2 the per-thread stream of the caller's current
-/// context; a per-thread stream is the calling thread's own, so only that thread can detach it.
+/// context; a per-thread stream belongs to the calling thread, so only that thread can detach it.
 class AttachedStreams {
  public:
   struct Stream {
     BoundStream bound;
-    std::uint64_t thread = 0;  ///< Whose it is, of a per-thread stream; zero of others.
-    /// Nothing until `learn_kinds`, except for legacy and per-thread streams.
+    std::uint64_t thread = 0;  ///< The owner of a per-thread stream; zero for others.
+    /// Empty until `learn_kinds`, except for legacy and per-thread streams.
     std::optional<StreamKind> kind;
     bool graphs = true;  ///< Whether graphs may be launched on it.
     DeviceId device{};   ///< The GPU of its context.
   };
 
-  /// Streams whose handles are given to the driver meanwhile: those in scope when it was made, or
-  /// all of them where no allocation is named.
-  /// `detach` of one of them waits for its end, since the program may destroy the stream then.
+  /// Streams whose handles are passed to the driver during its lifetime: those in scope when it was
+  /// created, or all of them if no allocation is named. `detach` of one of them waits for its end,
+  /// since the program may destroy the stream then.
   class Use {
    public:
     Use(AttachedStreams& attached, std::optional<Address> allocation);
@@ -46,67 +46,69 @@ class AttachedStreams {
     Use& operator=(const Use&) = delete;
 
     const std::vector<Stream>& streams() const noexcept { return streams_; }
-    /// Somebody waits for it: whoever has it is to end it soon.
+    /// Another thread waits for it: its owner should end it soon.
     const std::atomic<bool>& wanted() const noexcept { return wanted_; }
-    /// Makes it wanted until it ends. Does not wait.
+    /// Sets `wanted` until it ends. Does not wait.
     void want_back() noexcept { wanted_ = true; }
-    /// No handle is used any more.
+    /// The handles are no longer used.
     void end() noexcept;
 
    private:
     AttachedStreams& attached_;
     std::atomic<bool> wanted_{false};
-    const std::vector<Stream> streams_;  // Last: from here on others see it.
+    const std::vector<Stream> streams_;  // Last: from here on other threads see it.
   };
 
   AttachedStreams(Driver& driver, const Topology& topology);
 
   /// `scope` is where an allocation begins; zero is all memory. Throws: Error{invalid_argument} if
-  /// it is attached so already, or on a GPU that is not the runtime's; what the driver throws for a
-  /// stream that it does not know.
+  /// the stream is attached to it already, or on a GPU that the runtime does not use; what the
+  /// driver throws for an unknown stream.
   void attach(BoundStream stream, Address scope, StreamWork work = StreamWork::any);
-  /// Throws: Error{invalid_argument} if it is not attached so. A stream that was destroyed may be
-  /// detached. Blocks: until no `Use` has the stream, if it is attached to nothing any more; also
-  /// where it throws since the allocation was freed. Requires: the caller has no `Use`.
+  /// Throws: Error{invalid_argument} if the stream is not attached to `scope`. A stream that was
+  /// destroyed may be detached. Blocks: until no `Use` has the stream, if it is attached to nothing
+  /// any more; also if it throws because the allocation was freed. Requires: the caller has no
+  /// `Use`.
   void detach(BoundStream stream, Address scope);
 
-  /// Those attached to all memory or to the allocation, each once.
+  /// The streams attached to all memory or to the allocation, each once.
   std::vector<Stream> in_scope(Address allocation) const;
-  /// Rises whenever a stream comes into scope. Who asked for `in_scope` and finds it risen has
-  /// missed one, even if that is gone again.
+  /// Rises whenever a stream comes into scope. A caller of `in_scope` that later finds it risen has
+  /// missed a stream, even if that was detached again.
   std::uint64_t attaches(Address allocation) const;
-  /// `attach` waits while it is held: by who stops streams, from his last look at `attaches` until
-  /// the slot is not dark any more. Work of a stream that came later would find it dark.
+  /// `attach` waits while it is held. A thread that stops streams holds it from its last look at
+  /// `attaches` until the slot is no longer dark. Work of a stream attached later would find the
+  /// slot dark.
   Mutex& attaching() noexcept { return attaching_; }
   bool any(Address allocation) const;
-  /// The GPUs of those streams, each once, in order.
+  /// The GPUs of the streams in scope, each once, in order.
   std::vector<DeviceId> devices(Address allocation) const;
-  /// Of all of them, each once.
+  /// The contexts of all streams, each once.
   std::vector<ContextHandle> contexts() const;
-  /// It was freed: what was attached to it alone is not any more. Does not wait: uses of such
-  /// streams are wanted back, and `await_forgotten` waits for them.
+  /// The allocation was freed: streams attached only to it are detached. Does not wait: uses of
+  /// such streams are wanted back, and `await_forgotten` waits for them.
   void forget_allocation(Address begin) noexcept;
-  /// Blocks: until every `Use` has attached streams only.
+  /// Blocks: until every `Use` has only attached streams.
   void await_forgotten();
-  /// Streams in scope that the driver does not know any more: detached and returned. Throws: what
-  /// the driver throws else.
+  /// Detaches and returns the streams in scope that the driver no longer knows. Throws: other
+  /// errors of the driver.
   std::vector<Stream> drop_lost(Address allocation);
-  /// One that captures now, of all of them; the per-thread streams of other threads cannot be
-  /// asked.
+  /// Any stream that captures now, out of all; the per-thread streams of other threads cannot be
+  /// queried.
   std::optional<Stream> find_capturing();
-  /// Before `contexts` are held, which would end their captures. Throws: Error{unsupported} where
-  /// an attached stream captures, or a blocking one; of any other stream nothing is known.
+  /// Called before `contexts` are held, which would end their captures. Throws: Error{unsupported}
+  /// if an attached stream or a blocking stream captures; other streams cannot be checked.
   void require_no_capture(const std::vector<ContextHandle>& contexts);
-  /// Asks for the kinds that are not known of streams that share a context with another one in
-  /// scope. Only for streams of which one waited for another at a gate: those that capture, or were
-  /// ever seen to, are left out, but a capture that begins during the question is ended.
+  /// Queries the unknown kinds of streams that share a context with another one in scope. Only for
+  /// streams of which one waited for another at a gate: skips those that capture or were ever seen
+  /// to, but the query ends a capture that begins meanwhile.
   void learn_kinds(Address allocation);
 
  private:
   struct Attachment {
     Stream stream;
     Address scope{};
-    bool captured = false;  // The stream captured when it was asked.
+    bool captured = false;  // The stream captured when it was queried.
   };
   std::vector<Stream> begin_use(Use& use, std::optional<Address> allocation);
   std::vector<Stream> in_scope_locked(std::optional<Address> allocation) const
@@ -129,9 +131,9 @@ class AttachedStreams {
   std::map<Address, std::uint64_t> attaches_ VMART_GUARDED_BY(mutex_);  // By scope.
 };
 
-/// Whether it is a legacy or a per-thread stream, which has no life of its own.
+/// Whether it is a legacy or a per-thread stream, which exist as long as their context or thread.
 bool is_built_in(StreamHandle stream) noexcept;
-/// Whether a driver code means that the stream or its context is not there any more.
+/// Whether a driver code means that the stream or its context no longer exists.
 bool means_lost_stream(int native) noexcept;
 
 }  // namespace vma

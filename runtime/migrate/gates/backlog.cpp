@@ -8,9 +8,9 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::nanoseconds;
 
-/// Below it nothing is gained: the looks themselves are off by as much.
+/// Below it nothing is gained: the observations themselves are off by as much.
 constexpr nanoseconds worth_waiting = microseconds(50);
-/// Starts that lie closer together are one, since each start costs looks of its own.
+/// Starts that are closer together are merged, since each start costs extra queries.
 constexpr nanoseconds together = microseconds(10);
 
 nanoseconds deepest(std::span<const Backlog> backlogs) {

@@ -9,19 +9,20 @@
 
 namespace vma {
 
-/// How long work that is enqueued on a stream takes to get its turn, as it was last seen, and how
-/// far that was from the look before.
+/// How long work that is enqueued on a stream waits until it runs, as last observed, and how far
+/// that was from the observation before.
 class Backlog {
  public:
-  /// Something had its turn at `at`, so long after it was enqueued.
+  /// Work ran at `at`, `depth` after it was enqueued.
   void saw(TimePoint at, std::chrono::nanoseconds depth) noexcept;
-  /// What is known is not to be acted on.
+  /// The known depth must not be used.
   void forget() noexcept { known_ = false; }
 
   bool known_since(TimePoint earliest) const noexcept { return known_ && seen_at_ >= earliest; }
-  /// Zero before the first look.
+  /// Zero before the first observation.
   std::chrono::nanoseconds depth() const noexcept { return depth_; }
-  /// By how much one look differs from the next; half of it is of the last two, and so on.
+  /// How much successive observations differ; an average in which each earlier one has half the
+  /// weight.
   std::chrono::nanoseconds error() const noexcept { return error_; }
 
  private:
@@ -32,15 +33,15 @@ class Backlog {
   bool ever_seen_ = false;
 };
 
-/// When to enqueue on which stream, so that all have their turn at the same time.
+/// When to enqueue on which stream, so that all streams arrive at the same time.
 struct StopStart {
   std::size_t index = 0;  ///< Of the stream.
   std::chrono::nanoseconds after{0};
 };
 
-/// Deepest first; those that differ little start together, and all do where the deepest is shallow.
+/// Deepest first; streams with similar depths start together, and all do if the deepest is shallow.
 std::vector<StopStart> schedule_stops(std::span<const Backlog> backlogs);
-/// From the first turn to the last, if backlogs are as wrong as they were lately.
+/// From the first arrival to the last, if backlogs are as wrong as they were lately.
 std::chrono::nanoseconds predict_skew(std::span<const Backlog> backlogs);
 
 }  // namespace vma

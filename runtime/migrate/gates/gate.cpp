@@ -22,7 +22,7 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
-/// A backlog that was looked at longer ago is looked at again before anything is stopped.
+/// An older observation of a backlog is repeated before anything is stopped.
 constexpr nanoseconds look_age_max = milliseconds(20);
 
 bool means_capture(int native) {
@@ -30,12 +30,12 @@ bool means_capture(int native) {
          native == native_stream_capture_invalidated || native == native_stream_capture_implicit;
 }
 
-/// Nothing of the context runs any more, and it is still there.
+/// The context runs no more work, but still exists.
 bool breaks_context(const Error& error) {
   return context_is_broken(error.native()) && !means_lost_stream(error.native());
 }
 
-/// As the program knows it, and where it is.
+/// As the program knows it, with its GPU.
 std::string name_of(const GateStop& stop, const GatePost::Stand& stand) {
   const auto handle = static_cast<std::uint64_t>(stop.stream.handle);
   const std::string where = stand.gpu ? fmt::format(" of gpu({})", *stand.gpu) : "";
@@ -53,11 +53,11 @@ Gate::Refusal given_back() {
 struct Gate::Attempt {
   const GatePlan& plan;
   const GateLimits& limits;
-  nanoseconds arrival_limit{0};  // Of those that may be, what the backlogs make of it.
+  nanoseconds arrival_limit{0};  // The allowed limit, adjusted to the backlogs.
   std::vector<Backlog> backlogs;
-  std::vector<StopStart> unseen;  // Enqueued, and not asked since whether they capture.
+  std::vector<StopStart> unseen;  // Enqueued, and not checked for captures since.
   bool captured = false;          // One of them did.
-  TimePoint turn_end{0};          // The turn for slow calls is let go of then if no stream stands.
+  TimePoint turn_end{0};  // If no stream is stopped by then, the turn for slow calls is released.
 
   bool has_turn() const { return limits.turn == nullptr || limits.turn->held(); }
   bool unwanted() const { return limits.given_up && limits.given_up(); }
@@ -104,7 +104,7 @@ void Gate::be_back_by(TimePoint deadline) noexcept {
 }
 
 void Gate::open() noexcept {
-  // First of all the store: each microsecond before it is one that everything stands.
+  // The store comes first: until then everything is stopped.
   if (state_.exchange(State::open) != State::open) {
     post_.open_word().open(epoch_);
     opened_ = clock_.now();
@@ -115,8 +115,8 @@ void Gate::open() noexcept {
   note_stopped(false);
 }
 
-/// Decorators may count on it that no slow call of another thread begins while work is noted as
-/// stopped: so it is while the turn for slow calls is held.
+/// Decorators may rely on this: while work is noted as stopped, the turn for slow calls is held, so
+/// no slow call of another thread begins.
 void Gate::note_stopped(bool stopped) noexcept {
   if (noted_ != stopped) driver_.note_stopped(stopped ? 1 : -1);
   noted_ = stopped;
@@ -138,7 +138,7 @@ bool Gate::commit() noexcept {
   VMART_CHECK(ticket_ != Watchdog::Ticket::none, "only a closed gate is committed");
   StopWord& word = post_.open_word();
   word.set_dark(true);
-  // I2: the watchdog may have opened the gate, and the exit of the process the word.
+  // I2: the watchdog may have opened the gate, and process exit the word.
   if (!word.is_open(epoch_) && advance(State::closed, State::committed)) return true;
   word.set_dark(false);
   return false;
@@ -154,11 +154,11 @@ std::optional<Gate::Refusal> Gate::try_close(const GatePlan& plan, const GateLim
   return guarded(attempt, &Gate::close);
 }
 
-/// Whatever comes of it but a closed gate leaves nothing standing.
+/// Leaves nothing stopped unless the gate is closed.
 std::optional<Gate::Refusal> Gate::guarded(Attempt& attempt,
                                            std::optional<Refusal> (Gate::*body)(Attempt& attempt)) {
   VMART_CHECK(state_ == State::open, "a gate is closed once at a time");
-  open();  // What the watchdog has opened is put away here.
+  open();  // Cleans up if the watchdog has opened it.
   const GatePlan& plan = attempt.plan;
   if (plan.stops.empty())
     return Refusal{StopRefusal::stream_lost, "a gate has at least one stream to stop"};
@@ -188,7 +188,7 @@ std::optional<Gate::Refusal> Gate::guarded(Attempt& attempt,
 }
 
 std::optional<Gate::Refusal> Gate::close(Attempt& attempt) {
-  // With one stream there is nothing to bring together.
+  // With one stream there is no skew.
   if (attempt.plan.stops.size() > 1) {
     if (auto refusal = look_at_backlogs(attempt)) return refusal;
   }
@@ -212,7 +212,7 @@ std::optional<Gate::Refusal> Gate::close(Attempt& attempt) {
   Arrivals arrivals(clock_, epoch_, attempt.plan.stops.size());
   if (auto refusal = stop_all(attempt, arrivals)) return refusal;
   auto late = await_all(attempt, arrivals);
-  if (arrivals.any()) first_arrival_ = arrivals.first();  // What stood, stood: also if in vain.
+  if (arrivals.any()) first_arrival_ = arrivals.first();  // Recorded even if the stop fails.
   if (late) return late;
   last_arrival_ = arrivals.last();
   be_back_by(later(clock_.now(), attempt.limits.settle_limit));
@@ -224,7 +224,7 @@ std::optional<Gate::Refusal> Gate::close(Attempt& attempt) {
                              in_ms(attempt.arrival_limit))};
 }
 
-/// Knows all backlogs, from a probe that stops nothing if they are not known well enough.
+/// Determines all backlogs, with a probe that stops nothing if they are not known well enough.
 std::optional<Gate::Refusal> Gate::look_at_backlogs(Attempt& attempt) {
   const std::vector<GateStop>& stops = attempt.plan.stops;
   const TimePoint now = clock_.now();
@@ -272,7 +272,7 @@ Gate::Refusal Gate::not_arrived(const Attempt& attempt, const Arrivals& arrivals
           fmt::format("{} of {} streams {}:{}", missing, stops.size(), how, names)};
 }
 
-/// The stream whose backlog differs most from one look to the next.
+/// The stream whose backlog varies most between observations.
 std::string Gate::most_varying(const Attempt& attempt) {
   const auto most = std::ranges::max_element(attempt.backlogs, {}, &Backlog::error);
   const GateStop& stop =
@@ -293,11 +293,11 @@ void Gate::learn(Attempt& attempt, const Arrivals& arrivals) {
   }
 }
 
-/// The deepest backlog first, the others so that they arrive with it: unless one arrives early, and
-/// stands, for then the others follow at once.
+/// The deepest backlog first, the others so that they arrive with it; but if one arrives early, the
+/// others follow at once.
 std::optional<Gate::Refusal> Gate::stop_all(Attempt& attempt, Arrivals& arrivals) {
   const std::vector<StopStart> starts = schedule_stops(attempt.backlogs);
-  set_chains(attempt);  // Before anything stands.
+  set_chains(attempt);  // Before anything is stopped.
   const TimePoint begun = clock_.now();
   attempt.turn_end = later(begun, attempt.limits.turn_limit);
   try_turn(attempt);
@@ -331,7 +331,7 @@ void Gate::set_chains(Attempt& attempt) {
   }
 }
 
-/// The thread looks at the limits itself; the watchdog's are a little longer.
+/// The thread checks the limits itself; the watchdog's are a little longer.
 std::optional<Gate::Refusal> Gate::await_all(Attempt& attempt, Arrivals& arrivals) {
   const GateLimits& limits = attempt.limits;
   const nanoseconds slack = limits.arrival_limit / 8;
@@ -369,8 +369,8 @@ std::optional<Gate::Refusal> Gate::await_all(Attempt& attempt, Arrivals& arrival
                   in_ms(attempt.arrival_limit)));
 }
 
-/// Until a stream stands, at most until `end`. While none does, who allocates is not kept waiting
-/// for longer than a moment.
+/// Waits until a stream arrives, at most until `end`. Until then, threads that allocate are delayed
+/// only briefly.
 void Gate::await_first(Attempt& attempt, Arrivals& arrivals, TimePoint end) {
   const auto come = [&] {
     arrivals.look();
@@ -382,8 +382,8 @@ void Gate::await_first(Attempt& attempt, Arrivals& arrivals, TimePoint end) {
   if (poll_until(clock_, end, come) && arrivals.any()) try_turn(attempt);
 }
 
-/// False if somebody else's slow driver call goes on at `end`. The watchdog opens the gate should
-/// that call wait for what stands.
+/// False if another thread's slow driver call is still running at `end`. The watchdog opens the
+/// gate if that call waits for stopped work.
 bool Gate::take_turn(Attempt& attempt, Arrivals& arrivals, TimePoint end) {
   constexpr nanoseconds look_period = microseconds(20);
   while (!try_turn(attempt)) {
@@ -397,13 +397,13 @@ bool Gate::take_turn(Attempt& attempt, Arrivals& arrivals, TimePoint end) {
   return true;
 }
 
-/// On all of these, with nothing in between: each call there adds to the skew.
+/// On all of these back to back: each call in between adds to the skew.
 std::optional<Gate::Refusal> Gate::enqueue(Attempt& attempt, Arrivals& arrivals,
                                            std::span<const StopStart> starts, Kind kind) {
   if (auto refusal = find_capture(attempt, starts, arrivals)) return refusal;
   for (const StopStart& start : starts) enqueue_one(attempt, arrivals, start.index, kind);
-  // A capture that began in between may have taken what was enqueued in. One that begins from
-  // here on finds it in the stream.
+  // A capture that began in between may have taken what was enqueued. One that begins from here on
+  // finds it in the stream.
   auto refusal = find_capture(attempt, attempt.unseen, arrivals);
   attempt.captured = refusal.has_value();
   if (!refusal) attempt.unseen.clear();
@@ -417,17 +417,17 @@ void Gate::enqueue_one(Attempt& attempt, Arrivals& arrivals, std::size_t index, 
   arrivals.expect(index, stand.arrived);
   try {
     if (kind == Kind::stop && stop.graphs) {
-      // Without a chain the context is broken, and nothing of it runs any more.
+      // Without a chain the context is broken and runs no more work.
       if (is_none(stand.chain)) return arrivals.excuse(index);
       driver_.stop(stop.stream, stand.chain);
     } else {
       const ChainStep step = post_.step_of(stand, arrivals.epoch());
       driver_.batch(stop.stream, std::span(step.words).first(kind == Kind::stop ? 2 : 1));
     }
-    stand.asked = arrivals.epoch();  // One that is refused has enqueued nothing.
+    stand.asked = arrivals.epoch();  // A refused call has enqueued nothing.
   } catch (const Error& error) {
     if (!breaks_context(error)) throw;
-    arrivals.excuse(index);  // Nothing of a broken context runs any more.
+    arrivals.excuse(index);  // A broken context runs no more work.
   }
 }
 
@@ -442,7 +442,7 @@ bool Gate::captures(const GateStop& stop) {
   });
 }
 
-/// Looks for arrivals in between, since each question takes a while.
+/// Polls for arrivals in between, since each query takes a while.
 std::optional<Gate::Refusal> Gate::find_capture(const Attempt& attempt,
                                                 std::span<const StopStart> starts,
                                                 Arrivals& arrivals) {
@@ -471,9 +471,9 @@ bool Gate::may_be_captured(Attempt& attempt) noexcept {
   return attempt.captured || std::ranges::any_of(attempt.unseen, captured);
 }
 
-/// A context may have broken since, and takes no work then. To ask by a query would end a capture
-/// that begins meanwhile; a write that goes into one is harmless. It may come long after the stop:
-/// with an epoch of its own, so that the word is in use until then.
+/// A context may have broken since; then it takes no work. A query would end a capture that begins
+/// meanwhile; a write that is captured is harmless. It may execute long after the stop, so it has
+/// its own epoch: the word is in use until then.
 void Gate::excuse_broken(Attempt& attempt, Arrivals& arrivals) {
   for (std::size_t i = 0; i < attempt.plan.stops.size(); ++i) {
     const GateStop& stop = attempt.plan.stops[i];

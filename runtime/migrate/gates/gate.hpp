@@ -20,8 +20,8 @@ namespace vma {
 
 class Arrivals;
 
-/// The turn for slow calls as one stop has it: while streams stand, and not while it waits for long
-/// work. One thread.
+/// The turn for slow calls, as one stop uses it: held while streams are stopped, but not while it
+/// waits for long work. One thread.
 class SlowCallTurn {
  public:
   explicit SlowCallTurn(Mutex& turn) : turn_(turn) {}
@@ -29,7 +29,7 @@ class SlowCallTurn {
   SlowCallTurn(const SlowCallTurn&) = delete;
   SlowCallTurn& operator=(const SlowCallTurn&) = delete;
 
-  /// Blocks: until nobody else has it.
+  /// Blocks: while another thread has it.
   void take() VMART_NO_THREAD_ANALYSIS;
   bool try_take() VMART_NO_THREAD_ANALYSIS;
   void let_go() noexcept VMART_NO_THREAD_ANALYSIS;
@@ -43,24 +43,24 @@ class SlowCallTurn {
 struct GateLimits {
   /// From the first stream's arrival to the last, at most.
   std::chrono::nanoseconds arrival_limit = std::chrono::milliseconds(5);
-  /// The same where the backlogs let expect no more than half of it: what is later then, is held up
-  /// by a stream that stands already, as a collective that the gate has cut in two.
+  /// The arrival limit if the backlogs predict at most half of it: anything later is held up by a
+  /// stream that is already stopped, such as a collective that the gate has cut in two.
   std::chrono::nanoseconds arrival_limit_min = std::chrono::milliseconds(5);
   /// From the last enqueueing to the first arrival.
   std::chrono::nanoseconds wait_limit = std::chrono::seconds(1);
-  /// The same beyond what the backlogs let expect: short where others wait for this gate meanwhile.
+  /// The wait beyond the predicted first arrival: short if other moves wait for this gate
+  /// meanwhile.
   std::chrono::nanoseconds overdue_limit = std::chrono::nanoseconds::max();
   /// From closed to committed.
   std::chrono::nanoseconds settle_limit = std::chrono::milliseconds(5);
-  /// Once it returns true, nothing is waited for any more: somebody wants a stream of the plan
-  /// back, or nobody wants the move. Asked at every look; it neither blocks nor throws. Empty:
-  /// never.
+  /// Once it returns true, all waiting ends: another thread wants a stream of the plan back, or the
+  /// move is no longer wanted. Called at every poll; it neither blocks nor throws. Empty: never.
   std::function<bool()> given_up;
-  /// Other threads may not begin slow driver calls while streams stand. Let go of where none stands
-  /// after `turn_limit`, and taken again when the first does. Null: nothing to keep off.
+  /// Keeps other threads from slow driver calls while streams are stopped. Released if no stream is
+  /// stopped after `turn_limit`, and taken again when the first is. Null: none.
   SlowCallTurn* turn = nullptr;
   std::chrono::nanoseconds turn_limit = std::chrono::milliseconds(2);
-  /// A gate that is expected to take longer from the first arrival to the last is not tried.
+  /// A gate with a larger predicted time from the first arrival to the last is not tried.
   std::chrono::nanoseconds skew_limit = std::chrono::nanoseconds::max();
 };
 
@@ -72,17 +72,17 @@ struct GateTimes {
   std::chrono::nanoseconds stall() const noexcept { return opened - last_arrival; }
 };
 
-/// All streams of a plan, stopped: a promise to let go.
+/// All streams of a plan, stopped; releases them at the end.
 ///
 ///     open --try_close()--> closing --all arrived--> closed --commit()--> committed
 ///     committed --open()--> open
 ///     closing, closed --open(), the watchdog--> open
 ///
-/// Each stream gets one operation that writes "arrived" behind what it has to do, and then waits: a
-/// kernel launch, or a batch where no graphs are launched (`Driver::stop` says why). The watchdog
-/// opens a gate whose thread stands in a driver call for too long, but never a committed one,
-/// behind which a slot may be dark (I2); the exit of the process does the same. One thread, which
-/// has the post to itself.
+/// Each stream gets one operation that writes "arrived" after its earlier work, and then waits: a
+/// kernel launch, or a batch if no graphs are launched (`Driver::stop` says why). The watchdog
+/// opens a gate whose thread blocks too long in a driver call, but never a committed one, behind
+/// which a slot may be dark (I2); process exit does the same. One thread, which has the post to
+/// itself.
 class Gate {
  public:
   enum class State { open, closing, closed, committed };
@@ -91,29 +91,29 @@ class Gate {
     std::string detail;
   };
 
-  /// Open. `opened_late` is called by the watchdog, on its thread, when it opens the gate: for what
-  /// else stands and may keep a call of this thread waiting. Requires: all live longer.
+  /// Open. When the watchdog opens the gate, it calls `opened_late` on its thread, to release other
+  /// stopped work that may block a call of this thread. Requires: all arguments outlive the gate.
   Gate(
       Driver& driver, GatePost& post, std::function<void()> opened_late = [] {});
   ~Gate();  // Opens.
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
 
-  /// Learns how deep the backlogs are of those streams of which that is not known of late, by a
-  /// write behind them. Nothing stands. A refusal, and what it throws: as `try_close`.
+  /// Measures by a write the backlogs of those streams whose depth is not recently known. Stops
+  /// nothing. Returns a refusal and throws as `try_close`.
   std::optional<Refusal> look(const GatePlan& plan, const GateLimits& limits);
-  /// Nothing: all streams of the plan stand, and none of their earlier work runs. A refusal: it is
-  /// open and nothing stands. Throws: what the driver throws; then it is open, too. May be called
-  /// again once it is open.
+  /// None: all streams of the plan are stopped, and none of their earlier work runs. A refusal: the
+  /// gate is open and nothing is stopped. Throws: what the driver throws; then it is open, too. May
+  /// be called again once it is open.
   std::optional<Refusal> try_close(const GatePlan& plan, const GateLimits& limits);
-  /// From here on a slot may be dark, and only `open` opens. False: it was opened meanwhile.
+  /// From here on a slot may be dark, and only `open` opens. False: it has been opened meanwhile.
   /// Requires: `try_close` has closed it.
   bool commit() noexcept;
-  /// Everything goes on, whatever its state. Requires: no slot is dark.
+  /// All work continues, whatever the state. Requires: no slot is dark.
   void open() noexcept;
 
   State state() const noexcept { return state_; }
-  /// Of the last closing; `opened` once it is open again.
+  /// Times of the last closing; `opened` once it is open again.
   GateTimes times() const noexcept { return {first_arrival_, last_arrival_, opened_}; }
 
  private:
@@ -153,7 +153,7 @@ class Gate {
   const std::function<void()> opened_late_;
   std::uint64_t epoch_ = 0;  // Zero before the first closing.
   Watchdog::Ticket ticket_ = Watchdog::Ticket::none;
-  bool noted_ = false;  // Decorators were told that work stands.
+  bool noted_ = false;  // Decorators were told that work is stopped.
   TimePoint first_arrival_{0};
   TimePoint last_arrival_{0};
   std::atomic<TimePoint> opened_{TimePoint(0)};

@@ -5,7 +5,7 @@
 namespace vma {
 namespace {
 
-/// The stop of the stream that is to stop, made if there is none yet.
+/// The stop for the stream, created if there is none yet.
 GateStop& stop_for(GatePlan& plan, BoundStream stopped) {
   const auto known = std::ranges::find_if(plan.stops, [&](const GateStop& stop) {
     return stop.stream.context == stopped.context && stop.stream.handle == stopped.handle;
@@ -27,7 +27,7 @@ GatePlan plan_gate(std::span<const AttachedStreams::Stream> streams) {
     }
     GateStop& stop = stop_for(plan, {bound.context, StreamHandle{}});
     stop.graphs |= stream.graphs;
-    // The legacy stream answers for those that no other thread can ask.
+    // The legacy stream is checked in place of those that no other thread can query.
     if (!is_built_in(bound.handle)) stop.capture_watched.push_back(bound);
   }
   return plan;

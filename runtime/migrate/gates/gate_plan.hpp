@@ -8,30 +8,30 @@
 
 namespace vma {
 
-/// One place where a gate stands.
+/// One place where a gate stops work.
 struct GateStop {
   /// A non-blocking stream, or the legacy stream of its context.
   BoundStream stream;
   /// While one of these captures, the gate cannot be closed.
   std::vector<BoundStream> capture_watched;
-  /// Whether graphs may be launched on it, or on one that it orders.
+  /// Whether graphs may be launched on it, or on a stream that it orders.
   bool graphs = false;
 };
 
 struct GatePlan {
   std::vector<GateStop> stops;
-  /// How many of them are in each context: each takes one of its hardware queues.
+  /// The number of stops in each context: each takes one of its hardware queues.
   std::map<ContextHandle, int> stops_in;
 };
 
-/// Where a gate has to stand so that nothing of these streams runs. Pure.
+/// Where a gate has to stop so that no work of these streams runs. Pure.
 ///
-/// Every non-blocking stream stops by itself. Of a context with a blocking, legacy or per-thread
-/// stream the legacy stream alone stops: it comes after all of these and before all that follows,
-/// and to stop it and one of them never ends. It is also the only way to a per-thread stream, which
-/// no other thread can name. A stream of unknown kind stops by itself, which stops its work
-/// whatever it is: if it is a blocking one that another stop waits for, the gate is not closed, and
-/// the kinds are learned then.
+/// Every non-blocking stream stops by itself. In a context with a blocking, legacy or per-thread
+/// stream only the legacy stream stops: it runs after all work of these and before all that
+/// follows, and stopping both it and one of them would never end. It is also the only way to reach
+/// a per-thread stream, which no other thread can name. A stream of unknown kind stops by itself,
+/// which stops its work whatever it is: if it is a blocking one that another stop waits for, the
+/// gate is not closed, and the kinds are learned then.
 GatePlan plan_gate(std::span<const AttachedStreams::Stream> streams);
 
 }  // namespace vma

@@ -11,8 +11,8 @@
 
 namespace vma {
 namespace {
-/// Programs make and destroy streams; from so many on, words of those that were not stopped in the
-/// last gates go to others.
+/// Programs create and destroy streams; from this number on, the words of streams not stopped in
+/// recent gates are reused.
 constexpr std::size_t stands_max = 1024;
 constexpr std::uint64_t gates_remembered = 64;
 
@@ -28,7 +28,7 @@ GatePost::GatePost(Driver& driver, Watchdog& watchdog, Ledger& ledger)
 GatePost::~GatePost() {
   drop_chains();
   open_word_.reset();
-  // A stream that has not come to a gate that was given up writes its word yet.
+  // A stream that has not reached a gate that was given up may still write its word.
   const auto pending = [](const auto& entry) { return !has_written(entry.second); };
   if (words_ && std::ranges::any_of(stands_, pending)) words_->keep_for_good();
   words_.reset();
@@ -54,7 +54,7 @@ std::optional<int> GatePost::gpu_of(const GateStop& stop) noexcept {
   try {
     return index(driver_.context_device(stop.stream.context));
   } catch (const std::exception&) {
-    return std::nullopt;  // Whoever stops the stream meets the failure.
+    return std::nullopt;  // The thread that stops the stream meets the failure.
   }
 }
 
@@ -72,10 +72,10 @@ ChainStep GatePost::step_of(const Stand& stand, std::uint64_t epoch) const {
   return step;
 }
 
-/// Of a broken context there is none: nothing runs there any more.
+/// A broken context has none: it runs no more work.
 void GatePost::make_chain(const Key& key, Stand& stand) {
   if (!is_none(stand.chain) && has_context(key, stand)) return;
-  stand.chain = ExecGraphHandle{};  // The one of a context that was destroyed went with it.
+  stand.chain = ExecGraphHandle{};  // A chain is destroyed with its context.
   const ChainStep step = step_of(stand, 0);
   try {
     stand.context_id = driver_.context_id(key.first);
@@ -85,7 +85,7 @@ void GatePost::make_chain(const Key& key, Stand& stand) {
   }
 }
 
-/// The program may have destroyed it, and another may have its handle.
+/// The program may have destroyed the context, and a new one may have its handle.
 bool GatePost::has_context(const Key& key, const Stand& stand) {
   try {
     return driver_.context_id(key.first) == stand.context_id;
@@ -104,8 +104,8 @@ void GatePost::drop_chains() noexcept {
   for (auto& [key, stand] : stands_) drop_chain(key, stand);
 }
 
-/// A primary context, since it lasts: the program may destroy any other under our words. One that
-/// is active already costs nothing.
+/// A primary context, since it lasts: the program may destroy any other under our words. An already
+/// active one costs nothing.
 void GatePost::choose_context(const GatePlan& plan) {
   DeviceId device = driver_.context_device(plan.stops.front().stream.context);
   for (const GateStop& stop : plan.stops) {

@@ -16,22 +16,22 @@
 
 namespace vma {
 
-/// Where the gates of one runtime stand: the word that they open, and of each stream its arrived
-/// word, the chain that stops it, and what was seen of its backlog.
+/// What the gates of one runtime use to stop streams: the word that they open and, for each stream,
+/// its arrived word, the chain that stops it, and the observed backlog.
 ///
-/// One gate at a time, and the caller sees to it. Epochs keep gates apart: so a late write of an
-/// old gate neither opens one nor counts as an arrival.
+/// One gate at a time, which the caller ensures. Epochs keep gates apart: a late write of an old
+/// gate neither opens a gate nor counts as an arrival.
 class GatePost {
  public:
-  /// What is known of one stream.
+  /// What is known about one stream.
   struct Stand {
     std::uint64_t* arrived = nullptr;
-    std::uint64_t asked = 0;  ///< The last epoch that the stream was asked to write there.
+    std::uint64_t asked = 0;  ///< The last epoch that the stream was told to write there.
     ExecGraphHandle chain{};  ///< Of one step; none without graphs, or in a broken context.
     Backlog backlog;
-    std::uint64_t context_id = 0;  ///< Whose the chain is.
-    std::optional<int> gpu;        ///< Of the stream, for messages; none in a broken context.
-    std::uint64_t prepared = 0;    ///< Which `prepare` was the last for it.
+    std::uint64_t context_id = 0;  ///< Of the context that the chain belongs to.
+    std::optional<int> gpu;        ///< The stream's, for messages; none in a broken context.
+    std::uint64_t prepared = 0;    ///< The number of the last `prepare` that included it.
   };
 
   GatePost(Driver& driver, Watchdog& watchdog, Ledger& ledger);
@@ -40,19 +40,19 @@ class GatePost {
   GatePost(const GatePost&) = delete;
   GatePost& operator=(const GatePost&) = delete;
 
-  /// Has a word to open, and what each stop of the plan takes. Throws: Error. Blocks: in the
+  /// Allocates the open word, and what each stop of the plan needs. Throws: Error. Blocks: in the
   /// driver, at the first gate of each stream; so nothing may be stopped.
   void prepare(const GatePlan& plan);
-  /// Lets go of what belongs to streams that have not been stopped for long. Requires: nothing is
+  /// Releases what belongs to streams that have not been stopped for long. Requires: nothing is
   /// stopped.
   void prune();
-  /// Before contexts are given up. Requires: no gate will be closed.
+  /// Called before contexts are given up. Requires: no gate will be closed.
   void drop_chains() noexcept;
   /// Requires: prepared.
   StopWord& open_word() noexcept { return *open_word_; }
   /// Requires: prepared for a plan with that stop.
   Stand& stand(const GateStop& stop) { return stands_.at(key(stop)); }
-  /// What the stream does at the gate of this epoch: says that it has arrived, and waits.
+  /// What the stream does at the gate of this epoch: writes that it has arrived, and waits.
   ChainStep step_of(const Stand& stand, std::uint64_t epoch) const;
   /// A graph may have captured the words of the plan: they are never used again, and their memory
   /// is not given back. Requires: no gate is closed.
@@ -73,11 +73,11 @@ class GatePost {
   Driver& driver_;
   Watchdog& watchdog_;
   Ledger& ledger_;
-  std::optional<DeviceId> retained_;  // Its primary context has the words.
+  std::optional<DeviceId> retained_;  // Its primary context owns the words.
   std::unique_ptr<PinnedWords> words_;
   std::unique_ptr<StopWord> open_word_;
   std::map<Key, Stand> stands_;
-  std::vector<std::uint64_t*> spare_;  // Of streams that have not been stopped for long.
+  std::vector<std::uint64_t*> spare_;  // From streams that have not been stopped for long.
   std::uint64_t prepared_ = 0;
 };
 

@@ -45,11 +45,11 @@ Hold::~Hold() {
 
 void Hold::take_events() {
   for (const ContextHandle context : contexts_.list()) {
-    // Made before anything stops: to make an event in a stopped context may hang.
+    // Created before anything stops: creating an event in a stopped context may hang.
     try {
       held_.push_back({context, contexts_.take_event(context)});
     } catch (const Error& error) {
-      if (!context_is_broken(error.native())) throw;  // Nothing of a broken context runs any more.
+      if (!context_is_broken(error.native())) throw;  // A broken context runs no more work.
     }
   }
 }
@@ -114,7 +114,7 @@ void Hold::alive() {
 
 void Hold::begin_dark() {
   post_.set_dark(true);
-  // I2: the watchdog may have opened the hold, and the exit of the process the word.
+  // I2: the watchdog may have opened the hold, and process exit the word.
   if (!post_.is_open(epoch_) && advance(State::closed, State::dark)) return;
   post_.set_dark(false);
   throw Error(ErrorKind::busy, "vma::migrate",
@@ -140,7 +140,7 @@ void Hold::stop_all() {
       driver_.record_context(held.context, held.at_rest);
       driver_.hold_context(held.context, post_.event());
     } catch (const Error& error) {
-      if (!context_is_broken(error.native())) throw;  // Nothing of a broken context runs any more.
+      if (!context_is_broken(error.native())) throw;  // A broken context runs no more work.
     }
   }
 }
@@ -150,7 +150,7 @@ bool Hold::await_rest(TimePoint deadline) {
     try {
       if (!driver_.wait_event(held.at_rest, deadline)) return false;
     } catch (const Error& error) {
-      if (!context_is_broken(error.native())) throw;  // Nothing of a broken context runs any more.
+      if (!context_is_broken(error.native())) throw;  // A broken context runs no more work.
     }
   }
   return true;

@@ -15,10 +15,10 @@
 
 namespace vma {
 
-/// Where holds stand: a stream that waits for a word, and the event behind it. It lasts.
+/// What holds use: a stream that waits for a word, and an event behind it. Reused by all holds.
 class HoldPost {
  public:
-  /// `stream` is of a context of the runtime's own, and nothing else uses it.
+  /// `stream` is of the runtime's own context, and nothing else uses it.
   HoldPost(Driver& driver, BoundStream stream, Ledger& ledger);
   ~HoldPost();
   HoldPost(const HoldPost&) = delete;
@@ -28,7 +28,8 @@ class HoldPost {
   std::uint64_t close();
   void open(std::uint64_t epoch) noexcept { word_.open(epoch); }
   EventHandle event() const noexcept { return event_; }
-  /// While a slot is dark, nobody else may open; somebody may have opened before, so look.
+  /// While a slot is dark, no other thread may open; one may have opened before, so check
+  /// `is_open`.
   void set_dark(bool dark) noexcept { word_.set_dark(dark); }
   bool is_open(std::uint64_t epoch) const noexcept { return word_.is_open(epoch); }
 
@@ -41,18 +42,18 @@ class HoldPost {
   EventHandle event_{};
 };
 
-/// All contexts in use, brought to rest and kept there: a promise to let go.
+/// All contexts in use, quiesced and kept so; releases them at the end.
 ///
 ///     closing --close()--> closed --begin_dark()--> dark --end_dark()--> closed --open()--> open
 ///     closing, closed --watchdog--> open
 ///
-/// The watchdog opens it when the thread that holds stands in a driver call for too long: another
-/// thread in cuCtxDestroy waits for all stopped work and meanwhile lets no unmap and no grant
-/// return (driver 580). `alive` puts that off. While a slot is dark nobody opens (I2): so a call
-/// that would stand is met before, by `Keepers::probe_grant`.
+/// The watchdog opens the hold when the holding thread blocks too long in a driver call: another
+/// thread in cuCtxDestroy waits for all stopped work and meanwhile blocks every unmap and grant
+/// (driver 580). `alive` postpones that. While a slot is dark no thread opens (I2): so
+/// `Keepers::probe_grant` detects a call that would block beforehand.
 ///
-/// Work of other threads that is submitted in the microseconds between the two driver calls for one
-/// context is in neither: not waited for, not held. One thread; one hold at a time.
+/// Work that other threads submit in the microseconds between the two driver calls for one context
+/// is covered by neither: not waited for, not held. One thread; one hold at a time.
 class Hold {
  public:
   /// `patience` is how long one driver call may take before the watchdog opens.
@@ -60,24 +61,23 @@ class Hold {
        std::chrono::nanoseconds patience);
   ~Hold();  // Opens.
 
-  /// `look` is called before each try, and may throw what `close` throws then. Requires: open.
+  /// `look` is called before each try, and may throw what `close` throws. Requires: open.
   void before_tries(std::function<void()> look) { before_try_ = std::move(look); }
 
-  /// Stops all contexts in use and waits until their earlier work has ended. On return nothing of
-  /// theirs runs.
-  /// Work that waits for each other across contexts may be cut in two by a hold and then never
-  /// ends: so the first tries are short, and the contexts run free between them. Throws:
-  /// Error{busy} if the work did not end before `deadline`, {unsupported} while a stream captures
-  /// that nobody could know of (the driver ends the capture), {driver_failure}. Then the hold is
-  /// open again.
+  /// Stops all contexts in use and waits until their earlier work has ended. On return none of
+  /// their work runs. A hold may cut in two work that waits for each other across contexts, which
+  /// then never ends: so the first tries are short, and the contexts run freely between them.
+  /// Throws: Error{busy} if the work did not end before `deadline`, {unsupported} while a stream
+  /// captures that the runtime cannot know of (the driver ends the capture), {driver_failure}. Then
+  /// the hold is open again.
   void close(TimePoint deadline);
   int tries() const noexcept { return tries_; }
 
   /// A slot may go dark from here on. Throws: Error{busy} if the watchdog has opened.
   void begin_dark();
-  /// Each slot shows something again.
+  /// All slots show a chunk again.
   void end_dark() noexcept;
-  /// The thread has come back from its driver calls.
+  /// The thread has returned from its driver calls.
   void alive();
   void open() noexcept;
 

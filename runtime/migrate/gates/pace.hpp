@@ -11,13 +11,13 @@ namespace vma {
 /// The budgets that all moves of a runtime share. Any thread.
 class Pace {
  public:
-  /// As `StallBudget`: zero is no limit.
+  /// Limits as for `StallBudget`: zero means no limit.
   Pace(std::chrono::nanoseconds stall_per_second, std::uint64_t bytes_per_second);
 
   /// Whether there is a budget.
   bool limited() const noexcept { return limited_; }
-  /// When a copy may begin so that it ends, after `estimate`, no earlier than the next stop is
-  /// allowed. Its bytes are paid for, whenever it begins.
+  /// When a copy that takes `estimate` may begin so that it ends no earlier than the next stop is
+  /// allowed. Its bytes are charged, whenever it begins.
   TimePoint book_copy(TimePoint now, std::uint64_t size_bytes, std::chrono::nanoseconds estimate);
   /// The earliest time for the next stop; `now` if it may come at once.
   TimePoint next_stop(TimePoint now) const;

@@ -9,10 +9,11 @@
 
 namespace vma {
 
-/// Words of pinned host memory that devices and the host write and look at, many in one allocation,
-/// each on a line of its own.
+/// Words of pinned host memory that devices and the host write and poll, many in one allocation,
+/// each on its own cache line.
 ///
-/// A word is handed out once: work that was enqueued with it may come late. One thread at a time.
+/// A word is handed out only once: work that was enqueued with it may come late. One thread at a
+/// time.
 class PinnedWords {
  public:
   /// Requires: the context outlives the words.
@@ -21,11 +22,11 @@ class PinnedWords {
   PinnedWords(const PinnedWords&) = delete;
   PinnedWords& operator=(const PinnedWords&) = delete;
 
-  /// A word that is zero. Throws: Error{out_of_memory, driver_failure}. Blocks: in the driver, now
-  /// and then, so it belongs before anything is stopped.
+  /// A word that is zero. Throws: Error{out_of_memory, driver_failure}. Blocks: occasionally in the
+  /// driver, so call it before anything is stopped.
   std::uint64_t* take();
-  /// Work that goes on names the words, or somebody else's graph does: their memory is never given
-  /// back, and counts as leaked.
+  /// Running work or another owner's graph names the words: their memory is never given back, and
+  /// counts as leaked.
   void keep_for_good() noexcept { kept_for_good_ = true; }
 
  private:

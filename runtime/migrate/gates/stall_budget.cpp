@@ -9,7 +9,7 @@ namespace vma {
 namespace {
 
 constexpr double second_ns = 1e9;
-// A stall of half an hour would otherwise be paid for by a century, past the end of time.
+// Otherwise a stall of half an hour would have to be paid for by a century, past the end of time.
 constexpr double pause_max_ns = 3600 * second_ns;
 
 TimePoint later(TimePoint next, TimePoint spent_at, double pause_ns) {
@@ -33,7 +33,7 @@ TimePoint StallBudget::next_stop(TimePoint now) const {
 }
 
 void StallBudget::spent_stall(TimePoint began, std::chrono::nanoseconds stall) {
-  // From "may stop" to the first stream that stands it takes a while, which is nobody's stall.
+  // From "may stop" to the first stopped stream it takes a while, which does not count as stall.
   constexpr std::chrono::milliseconds late_max(1);
   if (pause_per_stall_ == 0) return;
   next_stop_ =

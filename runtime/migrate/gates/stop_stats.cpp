@@ -22,7 +22,7 @@ using std::chrono::nanoseconds;
 constexpr double shortest_ns = 1e3, longest_ns = 1e10;
 constexpr int duration_bins = 330;  // Seven decades in steps of 5 %.
 
-/// Durations in bins that grow with the duration; those outside are counted at both ends.
+/// Durations in bins that grow with the duration; outliers are counted in the first and last bin.
 class Durations {
  public:
   void add(nanoseconds duration) {
@@ -40,7 +40,7 @@ class Durations {
   DurationSummary summary() const { return {count_, quantile(0.5), quantile(0.99), max_}; }
 
  private:
-  /// The middle of the bin that holds it, and no more than the maximum.
+  /// The middle of the bin that contains it, capped at the maximum.
   nanoseconds quantile(double share) const {
     if (count_ == 0) return nanoseconds(0);
     const auto rank = std::max(1.0, std::ceil(share * static_cast<double>(count_)));

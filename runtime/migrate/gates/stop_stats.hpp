@@ -22,18 +22,18 @@ enum class StopRefusal {
   streams_changed,
   too_many_streams,
   budget,
-  memory_busy,  // The last: `StopStats` counts up to it.
+  memory_busy,  // The last one: `StopStats` counts up to it.
 };
 
 /// "predicted_skew" and so on; the keys of `MigrationReport::reasons`.
 std::string_view to_string(StopRefusal refusal) noexcept;
 
 /// What a program can do about it, in a sentence that ends the message of `busy`. `stood`: streams
-/// stood at the gate. Empty for `none`.
+/// were stopped at the gate. Empty for `none`.
 std::string_view advice(StopRefusal refusal, bool stood) noexcept;
 
-/// How long stops took and why others were given up: counts and histograms, of one migration or of
-/// all. Any thread.
+/// How long stops took and why others were given up: counts and histograms, for one migration or
+/// for all. Any thread.
 class StopStats {
  public:
   StopStats();
@@ -43,17 +43,17 @@ class StopStats {
 
   /// From the first stream's arrival to the last.
   void add_skew(std::chrono::nanoseconds skew) noexcept;
-  /// From the last arrival until work went on.
+  /// From the last arrival until work continued.
   void add_stall(std::chrono::nanoseconds stall) noexcept;
-  /// `none` counts as nothing.
+  /// `none` is not counted.
   void add_refusal(StopRefusal refusal) noexcept;
-  /// Requires: another one than this.
+  /// Requires: `other` is a different object.
   void merge(const StopStats& other) noexcept;
 
-  /// Of 1 us to 10 s; a shorter quantile reads as 1 us, a longer one as the maximum.
+  /// From 1 us to 10 s; a shorter quantile reads as 1 us, a longer one as the maximum.
   DurationSummary skew() const;
   DurationSummary stall() const;
-  /// Those that occurred.
+  /// Only refusals that occurred.
   std::map<StopRefusal, std::uint64_t> refusals() const;
 
  private:

@@ -19,7 +19,7 @@
 namespace vma {
 namespace {
 
-/// `busy` while somebody works on the entry or its word, for nanoseconds.
+/// `busy` while a thread works on the entry or its word, for nanoseconds.
 enum class EntryState { unused, busy, listed, dark };
 
 struct Entry {
@@ -33,8 +33,8 @@ constexpr std::size_t entries_max = 4096;
 std::array<Entry, entries_max> entries{};
 
 void open_word(std::uint64_t* address, std::uint64_t epoch) noexcept {
-  // A device reads the word over the bus; a release store is all that it needs.
-  // Never lower than it was: what was opened for good stays open.
+  // A device reads the word over the bus, for which a release store suffices. The word never falls:
+  // what was opened for good stays open.
   std::atomic_ref<std::uint64_t> word(*address);
   std::uint64_t open_to = word.load(std::memory_order_relaxed);
   while (open_to < epoch &&
@@ -71,8 +71,8 @@ bool any_is_dark() noexcept {
 }
 
 /// `StopWord::set_dark(false)` opens words that were dark when the exit began. While one is dark,
-/// the thread that exits must not go on to what may wait for stopped work with a lock of the
-/// driver: the slot would stay dark for ever.
+/// the exiting thread must not go on to calls that may wait for stopped work while holding a lock
+/// of the driver: the slot would stay dark for ever.
 void open_at_exit() {
   constexpr std::chrono::seconds limit(1);
   StopWord::open_all();
@@ -121,14 +121,14 @@ bool StopWord::is_open(std::uint64_t epoch) const noexcept {
 
 void StopWord::set_dark(bool dark) noexcept {
   change(entries[entry_], dark ? EntryState::dark : EntryState::listed);
-  // The exit has passed over it.
+  // The exit has skipped it.
   if (!dark && ProcessExit::begun()) open(UINT64_MAX);
 }
 
 void StopWord::open_all() noexcept {
   const pid_t here = getpid();
   for (Entry& entry : entries) {
-    // Busy until it is open, so that the word lasts and no slot goes dark meanwhile.
+    // Busy until it is open, so that the word stays alive and no slot goes dark meanwhile.
     EntryState listed = EntryState::listed;
     if (!entry.standing.compare_exchange_strong(listed, EntryState::busy)) continue;
     // A forked child that exits has its parent's entries, and its parent's words.

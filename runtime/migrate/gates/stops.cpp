@@ -23,7 +23,7 @@ Stops::~Stops() {
   gate_post_.drop_chains();
 }
 
-/// Made at the first hold.
+/// Created at the first hold.
 HoldPost& Stops::hold_post(BoundStream stream) {
   if (!hold_post_) {
     hold_post_ = std::make_unique<HoldPost>(memory_.driver(), stream, memory_.chunks().ledger());

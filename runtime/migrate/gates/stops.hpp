@@ -16,29 +16,29 @@
 
 namespace vma {
 
-/// When the work was stopped, and when it went on; both zero if it never was.
+/// When the work was stopped, and when it continued; both zero if it never was.
 struct HeldTimes {
   TimePoint stopped{0}, opened{0};
 };
 
 struct HoldLimits {
-  /// How long held work may take to come to rest.
+  /// How long held work may take to quiesce.
   std::chrono::nanoseconds rest_limit{0};
   /// How long one driver call, or the copy of one chunk, may take while work is held.
   std::chrono::nanoseconds patience{0};
 };
 
-/// How the moves of one runtime stop work: the attached streams, what holds and gates stand on, and
-/// the watchdog that opens them. Any thread.
+/// How the moves of one runtime stop work: the attached streams, what holds and gates use, and the
+/// watchdog that opens them. Any thread.
 ///
-/// One hold or gate at a time: whoever stops work has the turn, `hold_while` for a hold and a
-/// `Turn` for gates.
+/// One hold or gate at a time: a thread that stops work has the turn, through `hold_while` for a
+/// hold and through a `Turn` for gates.
 class Stops {
  public:
-  /// The turn to close gates: while it lives, nobody else stops work. One thread.
+  /// The turn to close gates: while it lives, no other thread stops work. One thread.
   class Turn {
    public:
-    /// Blocks: while anybody else stops work.
+    /// Blocks: while another thread stops work.
     explicit Turn(Stops& stops) VMART_NO_THREAD_ANALYSIS;
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
@@ -56,10 +56,10 @@ class Stops {
   Stops(const Stops&) = delete;
   Stops& operator=(const Stops&) = delete;
 
-  /// Runs `body` while all contexts in use stand, and says so in the report and in `times`. All
-  /// holds stand on the stream of the first one, which is of a context of the runtime's own and
-  /// which nothing else uses. Requires: the caller holds no turn. Throws: what `Hold` throws, and
-  /// `body`; nothing stands then.
+  /// Runs `body` while all contexts in use are stopped, and records that in the report and in
+  /// `times`. All holds use the stream of the first one, which is of the runtime's own context and
+  /// which nothing else uses. Requires: the caller holds no turn. Throws: what `Hold` and `body`
+  /// throw; nothing is stopped then.
   void hold_while(BoundStream stream, const HoldLimits& limits, MigrationReport& report,
                   HeldTimes& times, const std::function<void(Hold&)>& body);
 

@@ -32,7 +32,7 @@ void Watchdog::rearm(Ticket ticket, TimePoint deadline) noexcept {
   if (found == armed_.end()) return;
   const bool sooner = deadline < found->second.deadline;
   found->second.deadline = deadline;
-  // For a later one the thread wakes for nothing, once; that costs less than a signal here.
+  // A later deadline makes the thread wake in vain once, which costs less than a signal here.
   if (sooner) changed_.notify_all();
 }
 
@@ -47,7 +47,7 @@ TimePoint Watchdog::earliest() const {
   return first;
 }
 
-/// With the lock held, so that `disarm` waits for it.
+/// Called with the lock held, so that `disarm` waits for it.
 void Watchdog::run_late() {
   const TimePoint now = driver_.clock().now();
   for (auto it = armed_.begin(); it != armed_.end();) {

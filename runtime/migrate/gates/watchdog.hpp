@@ -10,21 +10,21 @@
 
 namespace vma {
 
-/// Lets stopped work go whose thread does not come back in time, from a thread of its own: the
-/// thread that stopped it may stand in a driver call that waits for just that. Any number at once,
-/// from any thread.
+/// Releases stopped work, on its own thread, if the thread that stopped it does not return in time:
+/// that one may be blocked in a driver call that waits for just that work. Any number at once, from
+/// any thread.
 class Watchdog {
  public:
-  /// One arming. `none` is none.
+  /// One arming.
   enum class Ticket : std::uint64_t { none };
 
   explicit Watchdog(Driver& driver);
   ~Watchdog();
 
-  /// `late` runs once, on the watchdog's thread, if `disarm` does not come before `deadline`. It
-  /// may store to host memory and read the clock, and nothing else: no driver call, no lock.
+  /// `late` runs once, on the watchdog's thread, unless `disarm` is called before `deadline`. It
+  /// may only store to host memory and read the clock: no driver call, no lock.
   Ticket arm(TimePoint deadline, std::function<void()> late);
-  /// Another deadline for the same; nothing if it was late already.
+  /// Changes the deadline; does nothing if `late` has already run.
   void rearm(Ticket ticket, TimePoint deadline) noexcept;
   /// Ensures: `late` does not run, and will not. Blocks: while it runs.
   void disarm(Ticket ticket) noexcept;

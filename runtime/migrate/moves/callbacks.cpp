@@ -66,9 +66,9 @@ void Callbacks::run() {
     Posts next;
     next.splice(next.end(), queue_, queue_.begin());
     lock.unlock();
-    ProcessExit::hold_back();  // Statics that it uses may be gone.
+    ProcessExit::hold_back();  // Statics that it uses may already be destroyed.
     call(next.front());
-    next.clear();  // What it holds may need the lock.
+    next.clear();  // What it owns may need the lock.
     lock.lock();
   }
 }

@@ -11,23 +11,23 @@
 
 namespace vma {
 
-/// Runs users' callbacks one after the other on a thread of its own, the completion thread, so that
-/// none of them delays a move. The thread starts with the first move in the background, or with the
-/// first callback. Any thread may post.
+/// Runs users' callbacks one after the other on its own thread, the completion thread, so that they
+/// never delay a move. The thread starts with the first move in the background, or with the first
+/// callback. Any thread may post.
 class Callbacks {
  public:
   explicit Callbacks(Driver& driver) : driver_(driver) {}
   ~Callbacks() { stop(); }
 
-  /// With their room: to post them wants no memory.
+  /// Preallocated, so that posting them needs no memory.
   using Posts = std::list<std::function<void()>>;
 
-  /// The thread is there from now on. Throws: what `Executor::spawn` throws.
+  /// Starts the thread. Throws: what `Executor::spawn` throws.
   void start();
   /// They run in order; after `stop` on the calling thread. What they throw is logged and counted.
   /// Requires: `start` has returned.
   void post(Posts callbacks) noexcept;
-  /// Starts the thread if need be. Throws: as `start`, std::bad_alloc; then nothing is posted.
+  /// Starts the thread if needed. Throws: as `start`, std::bad_alloc; then nothing is posted.
   void post(std::function<void()> callback);
   /// Whether this thread is inside a callback of any runtime.
   static bool runs_here() noexcept;

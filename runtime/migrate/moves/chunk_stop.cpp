@@ -13,18 +13,18 @@
 namespace vma {
 namespace {
 
-/// A copy under a gate may take so many times what the link makes of it, beside others' traffic.
+/// A copy under a gate may take this many times the link's nominal time, for other traffic.
 constexpr int copy_patience = 8;
 /// Enough for 256 MiB through a host link; more only delays the next try.
 constexpr double slowest_link_bytes_per_s = 20e9;
 
-/// A program may attach and detach streams faster than gates close. After so many tries that were
-/// given up for it, both wait for the next one, which waits no longer than this for the streams.
+/// A program may attach and detach streams faster than gates close. After this many tries that were
+/// given up for it, both wait for the next try, which waits for the streams no longer than this.
 constexpr int yields_max = 2;
 constexpr std::chrono::milliseconds insisting_limit(250);
 
-/// A stop that has not had its turn so long after the backlogs let expect it, is behind something
-/// that waits for the settling work.
+/// A stop that arrives this much later than the backlogs predict waits behind something that waits
+/// for the settling work.
 constexpr std::chrono::milliseconds overdue_limit(250);
 
 std::chrono::nanoseconds copy_limit(std::uint64_t size_bytes) {
@@ -46,7 +46,7 @@ ChunkStop::ChunkStop(const MoveParts& parts, const MigrationTask& task, LiveChun
       slow_call_turn_(parts.memory.chunks().slow_calls().turn()),
       settle_(settle) {}
 
-/// The program wants a stream, the memory or the end of the move.
+/// The program wants a stream or the memory back, or wants the move to end.
 bool ChunkStop::given_up() const noexcept {
   return (streams_->wanted() && !insists_) || task_.cancelled() ||
          chunk_.transaction.allocation().being_freed;
@@ -57,12 +57,12 @@ void ChunkStop::keep_streams() {
 }
 
 GateLimits ChunkStop::limits() {
-  // Nobody stands until the first stream arrives, but other moves and calls for the allocation wait
-  // for this try.
+  // Nothing is stopped until the first stream arrives, but other moves and allocations wait for
+  // this try.
   constexpr std::chrono::seconds wait_limit(2);
   GateLimits limits;
-  // A collective that the gate has cut in two stands until it opens: the first tries find that out
-  // sooner, and all but the last ones do not let it stand for a limit that was widened.
+  // A collective that the gate has cut in two is stopped until it opens: the first tries find that
+  // out sooner, and only the last ones use a limit that was widened.
   constexpr int halvings = 2;
   constexpr int tries_patient = 5;
   const std::chrono::nanoseconds first_limit = parts_.limits.gate_limit;
@@ -75,7 +75,7 @@ GateLimits ChunkStop::limits() {
   limits.given_up = [this] { return given_up(); };
   limits.skew_limit = chunk_.gate_limit;
   limits.settle_limit = chunk_.gate_limit;
-  // Others may wait for the settling work, which stands in the application's context by then.
+  // Others may wait for the settling work, which by then waits in the application's context.
   if (settle_ && chunk_.choice.way == Way::live) limits.overdue_limit = overdue_limit;
   if (chunk_.choice.way == Way::stopped) {
     limits.settle_limit += copy_limit(chunk_.transaction.size_bytes());
@@ -125,7 +125,7 @@ std::optional<Gate::Refusal> ChunkStop::run(Phases& phases) {
   return refusal;
 }
 
-/// Only now: whoever detaches a stream waits for its use, and turns may take long.
+/// Only now: a thread that detaches a stream waits for its use, and turns may take long.
 void ChunkStop::name_streams() {
   const Address begin = chunk_.transaction.allocation().begin();
   attaches_ = parts_.stops.attached().attaches(begin);
@@ -133,11 +133,11 @@ void ChunkStop::name_streams() {
   plan_ = plan_gate(streams_->streams());
 }
 
-/// The backlogs are looked at while nothing stands yet: of one stream only where it was in doubt.
+/// Measures the backlogs while nothing is stopped yet; with one stream only if it was late before.
 std::optional<Gate::Refusal> ChunkStop::look_and_arm(Gate& gate, GatePost& post) {
   if (plan_.stops.size() > 1 || chunk_.overdue) {
     GateLimits looking = limits();
-    // Kept, and soon over: `attaching` is held, and is taken after the turn everywhere.
+    // Kept, since it is short: `attaching` is held, and is taken after the turn everywhere.
     if (insists_) looking.turn = nullptr;
     if (auto refusal = gate.look(plan_, looking)) return refusal;
     slow_call_turn_.take();  // Nothing stands yet, so that it may take its time.
@@ -147,7 +147,7 @@ std::optional<Gate::Refusal> ChunkStop::look_and_arm(Gate& gate, GatePost& post)
   return std::nullopt;
 }
 
-/// One that is under way may wait for work of the program, and not for long where there is none.
+/// Waits briefly for a load in progress, which may itself wait for work of the program.
 std::optional<Gate::Refusal> ChunkStop::pause_loads() {
   no_loads_.emplace(SpareKernels::of_process(), clock_, parts_.limits.gate_limit);
   if (no_loads_->complete()) return std::nullopt;
@@ -155,15 +155,15 @@ std::optional<Gate::Refusal> ChunkStop::pause_loads() {
                        "vma::free or another call that waits for a context loads code there"};
 }
 
-/// The settling work stands from here on, before anything else does: under a closed gate its launch
-/// could hang. A thread in cuCtxDestroy waits for it too, and may keep this thread in a driver call
-/// meanwhile; so the watchdog lets it go if need be.
+/// The settling work waits on the GPU from here on, before any stream stops: under a closed gate
+/// its launch could hang. A thread in cuCtxDestroy waits for it too, and may block this thread in a
+/// driver call meanwhile; so the watchdog releases it if needed.
 void ChunkStop::arm(GatePost& post) {
   const GateLimits all = limits();
   chunk_.copier->arm(chunk_.bay, task_.options.paranoid);
   StopWord& go = chunk_.copier->go_word(chunk_.bay);
   const std::uint64_t epoch = chunk_.copier->epoch(chunk_.bay);
-  // However long the move may take: what waits for the settling work waits no longer than this.
+  // However long the move may take: nothing waits for the settling work longer than this.
   constexpr std::chrono::seconds limit_min(6);
   std::chrono::nanoseconds deepest(0);
   for (const GateStop& stop : plan_.stops) {
@@ -173,13 +173,13 @@ void ChunkStop::arm(GatePost& post) {
   ticket_ = parts_.stops.watchdog().arm(clock_.now() + limit, [&go, epoch] { go.open(epoch); });
 }
 
-/// It stands in the context whose lock this thread may be waiting for, behind one that frees
+/// It runs in the context whose lock this thread may be waiting for, behind a thread that frees
 /// memory.
 void ChunkStop::let_settling_go() noexcept {
   if (settle_) chunk_.copier->go(chunk_.bay);
 }
 
-/// False: it was let go too early, and what it settled is not all.
+/// False: the settling was released too early, and is incomplete.
 bool ChunkStop::go() {
   parts_.stops.watchdog().disarm(ticket_);
   StopWord& word = chunk_.copier->go_word(chunk_.bay);
@@ -204,7 +204,7 @@ std::optional<Gate::Refusal> ChunkStop::stop_and_switch(Gate& gate, Phases& phas
 std::optional<Gate::Refusal> ChunkStop::switch_slot(Gate& gate, Phases& phases) {
   if (clock_.now() - let_through_ >= ask_period) ask();
   // Work of a stream that was attached since the plan was made runs, and may have written after the
-  // settling; one that comes from here on waits.
+  // settling; streams attached from here on wait.
   keep_streams();
   if (parts_.stops.attached().attaches(chunk_.transaction.allocation().begin()) != attaches_) {
     return Gate::Refusal{StopRefusal::streams_changed,
@@ -220,7 +220,7 @@ std::optional<Gate::Refusal> ChunkStop::switch_slot(Gate& gate, Phases& phases) 
   return std::nullopt;
 }
 
-/// What the application wrote since the copy, or all of it, crosses now.
+/// Copies what the application wrote since the live copy, or everything.
 std::optional<Gate::Refusal> ChunkStop::fill_target(Phases& phases) {
   const TimePoint deadline = clock_.now() + limits().settle_limit;
   if (settle_) {
@@ -236,7 +236,7 @@ std::optional<Gate::Refusal> ChunkStop::fill_target(Phases& phases) {
     chunk_.transaction.start_copy();
     if (copy(deadline)) return std::nullopt;
   } else {
-    return std::nullopt;  // Nobody has written since.
+    return std::nullopt;  // No write has happened since.
   }
   return Gate::Refusal{
       StopRefusal::settle_late,
@@ -245,8 +245,8 @@ std::optional<Gate::Refusal> ChunkStop::fill_target(Phases& phases) {
                   in_ms(limits().settle_limit))};
 }
 
-/// A thread in cuCtxDestroy lets no grant of another return, and no unmap. Whether one does is
-/// asked a moment before the slot goes dark; if it does not, the watchdog opens.
+/// A thread in cuCtxDestroy blocks every grant and unmap of other threads. Probes that just before
+/// the slot goes dark; if the probe blocks, the watchdog opens.
 void ChunkStop::ask() {
   parts_.memory.chunks().keepers().probe_grant();
   let_through_ = clock_.now();
@@ -262,7 +262,7 @@ bool ChunkStop::copy(TimePoint deadline) {
   return true;
 }
 
-/// From here on the settling needs nobody; `LiveMove::stand_down` waits for it, with no lock held.
+/// From here on the settling runs by itself; `LiveMove::stand_down` waits for it, without a lock.
 void ChunkStop::let_all_go() noexcept {
   parts_.stops.watchdog().disarm(ticket_);
   if (settle_ && chunk_.copier->busy(chunk_.bay)) chunk_.copier->go(chunk_.bay);

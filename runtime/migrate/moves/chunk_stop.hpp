@@ -10,25 +10,25 @@
 namespace vma {
 
 /// One try to stop the attached streams and switch one chunk: closes a gate, settles or copies,
-/// commits, switches, opens. Whatever it comes to, nothing stands afterwards. If it does not come
-/// to a switch, work of ours may still run on the chunk: `LiveMove::stand_down` sees to its end.
+/// commits, switches, opens. Whatever the outcome, nothing is stopped afterwards. Without a switch,
+/// work of the runtime may still run on the chunk: `LiveMove::stand_down` handles its end.
 ///
-/// Requires, of `run`: the caller holds the allocation's `operations()`. One thread, once.
+/// For `run`. Requires: the caller holds the allocation's `operations()`. One thread, once.
 class ChunkStop {
  public:
   ChunkStop(const MoveParts& parts, const MigrationTask& task, LiveChunk& chunk, bool settle);
 
-  /// What it was given up for, and nothing has changed; nothing if the chunk was switched.
+  /// None if the chunk was switched; otherwise why the try was given up, and nothing has changed.
   /// Throws: Error; the transaction says where the chunk is then.
   std::optional<Gate::Refusal> run(Phases& phases);
 
   const GateTimes& times() const noexcept { return times_; }
-  /// That stood, or should have.
+  /// The number of streams that were stopped, or should have been.
   std::size_t streams() const noexcept { return plan_.stops.size(); }
   bool all_stood() const noexcept { return all_stood_; }
-  /// Streams were asked to stand.
+  /// Whether streams were told to stop.
   bool tried() const noexcept { return tried_; }
-  /// No stream stood, though settling work did and the backlogs let expect it long ago.
+  /// No stream arrived, though settling work waited and the backlogs predicted an arrival long ago.
   bool overdue() const noexcept { return overdue_; }
 
  private:
@@ -56,13 +56,13 @@ class ChunkStop {
   Clock& clock_;
   const MigrationTask& task_;
   LiveChunk& chunk_;
-  /// Streams have come or gone during too many tries: this one has them wait for its end.
+  /// Streams were attached or detached during too many tries: this try blocks that until its end.
   const bool insists_;
-  std::optional<MutexLock> nobody_attaches_;     // For all of a try that insists.
-  std::optional<SpareKernels::Pause> no_loads_;  // While anything stands.
-  std::optional<AttachedStreams::Use> streams_;  // From its turn until everything goes on.
+  std::optional<MutexLock> nobody_attaches_;     // For the whole of a try that insists.
+  std::optional<SpareKernels::Pause> no_loads_;  // While anything is stopped.
+  std::optional<AttachedStreams::Use> streams_;  // From its turn until everything continues.
   GatePlan plan_;
-  std::uint64_t attaches_ = 0;  // Of the allocation, before the streams were asked for.
+  std::uint64_t attaches_ = 0;  // Of the allocation, before the streams were listed.
   SlowCallTurn slow_call_turn_;
   const bool settle_;
   GateTimes times_;

@@ -25,7 +25,7 @@ MigrationReport HeldDrop::run() {
   try {
     plan();
     if (!slots_.empty() && !allocation_.being_freed) {
-      // What comes back is zeros, whoever was allowed to write meanwhile: no copy is that.
+      // The slots come back as zeros, whatever was written meanwhile: no clean copy matches that.
       memory_.chunks().drop_copies(allocation_);
       drop_held();
     }
@@ -44,7 +44,7 @@ void HeldDrop::plan() {
     report_.bytes_asked += allocation_.geometry().slot_bytes(slot);
   }
   report_.chunks = static_cast<int>(slots_.size());
-  chunks_.reserve(slots_.size());  // Nothing may throw between an unmap and its note.
+  chunks_.reserve(slots_.size());  // Nothing may throw between an unmap and its record.
 }
 
 void HeldDrop::drop_held() {
@@ -59,7 +59,7 @@ void HeldDrop::drop_held() {
                           report_, times, [this](Hold& hold) { drop_all(&hold); });
 }
 
-/// The first that fails ends it.
+/// Ends at the first failure.
 void HeldDrop::drop_all(Hold* hold) {
   let_through_ = clock_.now() - std::chrono::hours(1);  // Not yet.
   for (const std::size_t slot : slots_) {
@@ -73,8 +73,8 @@ void HeldDrop::drop_all(Hold* hold) {
   }
 }
 
-/// Whether the driver lets calls return is asked a moment before, as for a move: while a slot goes
-/// dark nobody else may open the hold.
+/// Probes just before that driver calls return, as for a move: while a slot goes dark no other
+/// thread may open the hold.
 void HeldDrop::drop_one(std::size_t slot, Hold* hold) {
   constexpr std::chrono::milliseconds ask_period(1);
   const PhaseTimer timer(clock_, report_.phases.unmap);

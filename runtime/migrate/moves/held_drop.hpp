@@ -7,11 +7,11 @@
 
 namespace vma {
 
-/// Gives up the chunks of one allocation with their bytes: what `Mover::drop` does, step by step.
+/// Gives up the chunks of one allocation with their bytes: implements `Mover::drop`, step by step.
 ///
-/// A slot that is dropped stays dark with nothing held, since its owner wants it so: the hold is
-/// there for the work that was submitted before (I2). The chunks go back to the driver once work
-/// goes on. One thread, which has the allocation's move claim and `operations()`.
+/// A dropped slot stays dark after the hold, since its owner wants it so: the hold only waits for
+/// the work that was submitted before (I2). The chunks go back to the driver once work continues.
+/// One thread, which has the allocation's move claim and `operations()`.
 class HeldDrop {
  public:
   HeldDrop(const MoveParts& parts, Allocation& allocation, SlotRange range,
@@ -39,7 +39,7 @@ class HeldDrop {
   const MigrateOptions& options_;
   MigrationReport report_;
   std::vector<std::size_t> slots_;  // That show something.
-  std::vector<Chunk> chunks_;       // Unmapped; there is room for all.
+  std::vector<Chunk> chunks_;       // Unmapped; capacity is reserved for all.
   TimePoint let_through_{0};        // When a driver call of ours last returned under the hold.
 };
 

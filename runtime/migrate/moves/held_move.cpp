@@ -81,7 +81,7 @@ void HeldMove::plan() {
     report_.bytes_asked += allocation_.geometry().slot_bytes(slot);
     ++report_.chunks;
   }
-  report_.failures.reserve(2);  // Of one that fails and of one whose copy fails ahead of it.
+  report_.failures.reserve(2);  // For a failed chunk, and for one whose copy failed ahead of it.
   if (terms_.choice == PlaceChoice::runtime) {
     parts_.reach.require(allocation_, range_, to_, "vma::migrate");
   }
@@ -97,7 +97,7 @@ void HeldMove::plan() {
   }
 }
 
-/// All that is slow or may want memory, before anything is stopped.
+/// All that is slow or may need memory, before anything is stopped.
 void HeldMove::prepare() {
   const TimePoint start = clock_.now();
   for (const Transaction& transaction : transactions_) {
@@ -117,15 +117,16 @@ void HeldMove::prepare() {
       if (transaction.state() != Transaction::State::planned) continue;
       parts_.room.with_room(want, terms_, to_, transaction.size_bytes(),
                             [&] { transaction.take_target(ChunkStore::Turn::take); });
-      // The others are made beside the copies; the first shows whether the target is full. Host
-      // memory takes ten times as long to make as to copy, and nothing shall stand for that.
+      // The others are allocated beside the copies; the first shows whether the target is full.
+      // Host memory takes ten times as long to allocate as to copy; no work should stay stopped for
+      // that.
       if (!options_.reserve_first && to_.kind == Location::Kind::gpu) break;
     }
   }
   report_.phases.cache += clock_.now() - start;
 }
 
-/// Refuses what cannot fit by the books, before anything is stopped.
+/// Refuses what cannot fit by the ledger, before anything is stopped.
 void HeldMove::require_room(MemoryPressure::Want& want) {
   std::uint64_t need_bytes = 0;
   for (const Transaction& transaction : transactions_) {
@@ -183,9 +184,9 @@ void HeldMove::finish(Transaction& transaction, Hold* hold) {
   let_through_ = clock_.now();
 }
 
-/// Waits for the copy, and meanwhile asks now and then whether the driver lets grants return, so
-/// that it was asked a moment before the slot goes dark. A copy that takes longer than a driver
-/// call may is given up: what is held goes on, and the chunk stays where it is.
+/// Waits for the copy, and meanwhile probes regularly that the driver lets grants return, so that
+/// the last probe is recent when the slot goes dark. A copy that takes longer than a driver call
+/// may is given up: held work continues, and the chunk stays where it is.
 void HeldMove::await_copy(Transaction& transaction, Hold* hold) {
   constexpr std::chrono::milliseconds ask_period(1);
   const std::chrono::nanoseconds limit = parts_.limits.of_hold(options_).patience;
@@ -209,17 +210,17 @@ void HeldMove::await_copy(Transaction& transaction, Hold* hold) {
   }
 }
 
-/// Those that a failure left under way, all together.
+/// Ends all copies that a failure left in progress.
 void HeldMove::end_copies() noexcept {
   constexpr std::chrono::seconds patience(2);
   const TimePoint deadline = clock_.now() + patience;
   for (Transaction& transaction : transactions_) transaction.end_copy(deadline);
 }
 
-/// All copies are started before the first switch: where targets are new they are made beside the
-/// copies, while an unmap would wait for the copy that runs (driver 580). Then each chunk is
-/// switched once it is copied, beside the copies behind it.
-/// The first chunk that fails ends it; what is copied by then is switched all the same.
+/// All copies are started before the first switch: new targets are allocated beside the copies,
+/// while an unmap would wait for the running copy (driver 580). Then each chunk is switched once it
+/// is copied, beside the copies behind it. The first chunk that fails ends it; chunks copied by
+/// then are still switched.
 void HeldMove::pipeline(Hold* hold) {
   begun_ = clock_.now();
   pipelined_ = true;
@@ -264,7 +265,7 @@ void HeldMove::note_failure(const Transaction& transaction, const std::exception
   try {
     report_.failures.push_back({offset, {}, poisoned});
     report_.failures.back().reason = error.what();
-  } catch (const std::bad_alloc&) {  // Noted without its reason; there is room for two.
+  } catch (const std::bad_alloc&) {  // Recorded without its reason; there is room for two.
   }
 }
 
@@ -289,7 +290,7 @@ void HeldMove::summarise() noexcept {
   }
 }
 
-/// To who watches, the chunks of a move that stops the work once begin and end together.
+/// For watchers, all chunks of a move that stops the work once begin and end together.
 void HeldMove::tell_begun() noexcept {
   for (const Transaction& transaction : transactions_) {
     parts_.observers.tell(step_of(transaction, ChunkStep::Kind::begun));
@@ -309,7 +310,7 @@ void HeldMove::tell_ended() noexcept {
     ChunkStep step = step_of(transaction, moved ? ChunkStep::Kind::moved : ChunkStep::Kind::stayed);
     try {
       if (!moved) step.why = report_.failures.empty() ? "cancelled" : report_.failures[0].reason;
-    } catch (const std::bad_alloc&) {  // Told without its reason.
+    } catch (const std::bad_alloc&) {  // Reported without its reason.
     }
     parts_.observers.tell(step);
   }

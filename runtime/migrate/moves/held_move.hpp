@@ -8,7 +8,7 @@
 
 namespace vma {
 
-/// One migration under a hold: what `Mover::move` does, step by step. One thread, which has the
+/// One migration under a hold: implements `Mover::move`, step by step. One thread, which has the
 /// allocation's move claim and `operations()`.
 class HeldMove {
  public:
@@ -16,8 +16,8 @@ class HeldMove {
            const MigrateOptions& options, const MoveTerms& terms, MigrationReport& report,
            const MigrationTask* task = nullptr);
 
-  /// `task`, if there is one, may cancel it. Throws: Error with the report, which is right whatever
-  /// it throws, std::bad_alloc too.
+  /// `task`, if not null, may cancel it. Throws: Error with the report, which is right whatever it
+  /// throws, including std::bad_alloc.
   void run();
 
  private:
@@ -52,7 +52,7 @@ class HeldMove {
   const MigrationTask* const task_;  // Null for callers that wait.
   MigrationReport& report_;
   bool pipelined_ = false;
-  TimePoint begun_{0};  // The first copy.
+  TimePoint begun_{0};  // Start of the first copy.
   HeldTimes held_;
   TimePoint let_through_{0};              // When a grant or unmap of ours last returned.
   std::deque<Transaction> transactions_;  // In order of their slots.

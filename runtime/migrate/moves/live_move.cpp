@@ -19,11 +19,12 @@
 namespace vma {
 namespace {
 
-/// Chunks that settle in a context of our own once a thread has kept that of the application.
+/// How many chunks settle in a context of our own after a thread has blocked the application's
+/// context.
 constexpr int beside_count = 8;
 /// How much of the past a new chunk's dirtiness outweighs.
 constexpr double dirt_weight = 0.5;
-/// A chunk that went stopped for its dirtiness was not looked at: some time later one is again.
+/// A chunk that went stopped for its dirtiness was not measured: after a while one is tried again.
 constexpr double dirt_fading = 0.95;
 
 }  // namespace
@@ -67,7 +68,7 @@ void LiveMove::run() {
   log_phases();
 }
 
-/// For who asks why moves take as long as they do.
+/// Helps to explain why moves take as long as they do.
 void LiveMove::log_phases() const {
   const auto us = [](std::chrono::nanoseconds time) { return in_seconds(time) * 1e6; };
   const Phases& phases = report_.phases;
@@ -132,17 +133,17 @@ void LiveMove::move_all() {
   }
 }
 
-/// The copy of the next chunk runs beside the stop for this one, if it may. What hinders it is met
-/// again when it is the next one's turn.
+/// Copies the next chunk beside the stop for this one, if possible. Errors are ignored here: they
+/// recur when it is the next chunk's turn.
 void LiveMove::stage_ahead(const LiveChunk& chunk, LiveChunk& next) {
-  // With a budget it would lie about for longer than it takes to copy, and gather changes.
+  // With a budget the copy would wait for longer than it takes, and gather changes.
   if (parts_.pace.limited() || next.staged || chunk.copier == nullptr || !chunk.choice.overlap)
     return;
   if (chunk.transaction.from() != next.transaction.from()) return;
   try {
     next.transaction.take_clean_target();
     const WayChoice choice = choose(next);
-    if (choice.way != chunk.choice.way) return;  // Another copier has another lease.
+    if (choice.way != chunk.choice.way) return;  // Another copier needs another lease.
     stage(next, choice, false);
   } catch (const std::exception& error) {
     log(LogLevel::debug, "could not copy a chunk in advance: {}", error.what());
@@ -156,7 +157,7 @@ void LiveMove::reserve_all() {
   report_.phases.cache += clock_.now() - start;
 }
 
-/// `may_ask`: nothing of this move is under way, so that it can wait for room.
+/// `may_ask`: nothing of this move is in progress, so that it can wait for room.
 void LiveMove::take_target(LiveChunk& chunk, bool may_ask) {
   Transaction& transaction = chunk.transaction;
   if (transaction.take_clean_target() || transaction.take_cached_target()) return;
@@ -174,7 +175,7 @@ void LiveMove::take_target(LiveChunk& chunk, bool may_ask) {
 WayChoice LiveMove::choose(const LiveChunk& chunk) const {
   const WayChoice choice = choose_among(chunk);
   if (choice.way != Way::none) return choice;
-  // Blocking streams need no stop each, once they are known to be that.
+  // Blocking streams need no stops of their own, once their kind is known.
   parts_.stops.attached().learn_kinds(allocation_.begin());
   return choose_among(chunk);
 }
@@ -228,7 +229,8 @@ void LiveMove::stage(LiveChunk& chunk, const WayChoice& choice, bool may_ask) {
     try {
       stage_live(chunk);
     } catch (const Error& error) {
-      // Digests need memory at the source, and a chunk may leave just because that place is full.
+      // Digests need memory at the source, and a chunk may be leaving just because that place is
+      // full.
       const bool no_digests = error.kind() == ErrorKind::out_of_memory;
       const bool no_bay = error.kind() == ErrorKind::busy;
       if (options_.mode != Mode::automatic || !(no_digests || no_bay)) throw;
@@ -241,8 +243,8 @@ void LiveMove::stage(LiveChunk& chunk, const WayChoice& choice, bool may_ask) {
   chunk.staged_at = clock_.now();
 }
 
-/// Throws: Error{busy} while work that a move has given up is under way: what is started now would
-/// wait behind it.
+/// Throws: Error{busy} while work that a move has given up is in progress: what is started now
+/// would wait behind it.
 std::size_t LiveMove::free_bay(LiveCopier& copier, Location from) {
   for (std::size_t bay = 0; bay < LiveCopier::bays; ++bay) {
     if (bays_taken_[bay] || !copier.under_way(bay)) continue;
@@ -261,7 +263,7 @@ void LiveMove::stage_live(LiveChunk& chunk) {
   const std::size_t bay = free_bay(copier, chunk.transaction.from());
   chunk.read_only_since.reset();
   {
-    // Rights change under it: a grant that is under way would come behind the copy.
+    // Excludes changes of rights: a grant in progress would take effect after the copy began.
     const MutexLock operations(allocation_.operations());
     if (allocation_.read_only()) chunk.read_only_since = allocation_.writable_epoch();
   }
@@ -305,7 +307,7 @@ void LiveMove::await_copy(LiveChunk& chunk) {
   chunk.transaction.note_copied();
 }
 
-/// Stops for the chunk until it is switched, or until it has been tried often and long enough.
+/// Stops for the chunk until it is switched, or until the tries or the time are used up.
 void LiveMove::complete(LiveChunk& chunk) {
   chunk.first_try = clock_.now();
   chunk.deadline = chunk_deadline();
@@ -323,20 +325,20 @@ void LiveMove::complete(LiveChunk& chunk) {
       const MutexLock operations(allocation_.operations());
       if (!allocation_.may_move() || !notices_.all_told(chunk.transaction.slot()) ||
           chunk.went_stale()) {
-        continue;  // Pinned since, or a hook has come, or writing is allowed: none is a try.
+        continue;  // Pinned since, or a hook was added, or writing is allowed: none is a try.
       }
       if (chunk.choice.way == Way::remapped &&
           chunk.transaction.state() == Transaction::State::ready) {
-        chunk.transaction.note_clean();  // And so it stays until `operations` are let go.
+        chunk.transaction.note_clean();  // Stays so until `operations` are released.
       }
       require_streams();
       const bool any = parts_.stops.attached().any(allocation_.begin());
-      require_going_on();  // A free forgets streams once it has said so.
+      require_going_on();  // A free sets `being_freed` before it forgets streams.
       const bool unchanged = chunk.read_only_since == allocation_.writable_epoch();
       const bool settle = chunk.copier != nullptr && !(unchanged && allocation_.read_only());
       chunk.settled = settle;
       if (!any) {
-        // Their last work may still run, and nobody can be asked whether it does.
+        // Their last work may still run, and there is no stream left to query.
         throw Error(
             ErrorKind::invalid_argument, live_move_call,
             "every attached stream that may use the allocation was detached during the move");
@@ -352,8 +354,8 @@ void LiveMove::complete(LiveChunk& chunk) {
         failure = std::current_exception();
       }
       note_stop(chunk, stop);
-      // A call of ours stood in the application's context, before all streams did; or the streams
-      // themselves waited for the settling work there, more than their backlogs explain.
+      // A call of ours blocked in the application's context before all streams were stopped; or the
+      // streams themselves waited for the settling work there, more than their backlogs explain.
       const bool waited = (refusal && refusal->why == StopRefusal::opened_by_watchdog) ||
                           (chunk.overdue && stop.overdue());
       if (waited && !stop.all_stood() && chunk.choice.way == Way::live)
@@ -368,7 +370,7 @@ void LiveMove::complete(LiveChunk& chunk) {
   }
 }
 
-/// What it cost the program, whatever it came to.
+/// What it cost the program, whatever the outcome.
 void LiveMove::note_stop(LiveChunk& chunk, const ChunkStop& stop) {
   const GateTimes& times = stop.times();
   if (stop.all_stood()) {
@@ -380,8 +382,7 @@ void LiveMove::note_stop(LiveChunk& chunk, const ChunkStop& stop) {
   parts_.pace.spent_stall(times.first_arrival, times.opened - times.first_arrival);
 }
 
-/// Streams may have come or gone since the way was chosen, and the one that was may be none any
-/// more.
+/// Streams may have been attached or detached since the way was chosen, so it may no longer work.
 void LiveMove::choose_again(LiveChunk& chunk) {
   const WayChoice choice = choose(chunk);
   if (choice.way == chunk.choice.way) return;
@@ -421,11 +422,12 @@ void LiveMove::retired(LiveChunk& chunk) noexcept {
   report_.phases.retire += clock_.now() - start;
 }
 
-/// Out of what the chunk has left, before the next one takes it: else every chunk that leaves a
-/// full place to make room for another would have to stop for its copy. A program that moves chunks
-/// itself may count on their room, and whoever gives back on all of it.
+/// Allocates digests from the room that the chunk has left, before the next one takes it: otherwise
+/// every chunk that leaves a full place to make room for another would have to stop for its copy. A
+/// program that moves chunks itself may count on their room, and so may a move that gives memory
+/// back.
 void LiveMove::make_digests(const LiveChunk& chunk) noexcept {
-  constexpr std::uint64_t share_min = 8;  // Of the chunk's room most is left to who wants it.
+  constexpr std::uint64_t share_min = 8;  // Most of the chunk's room stays free.
   const MoveTerms& terms = task_.terms;
   if (terms.gives_back || (terms.asks_for_room && !terms.by_policy)) return;
   if (chunk.transaction.size_bytes() < share_min * parts_.copiers.table_bytes()) return;
@@ -437,7 +439,7 @@ void LiveMove::make_digests(const LiveChunk& chunk) noexcept {
   }
 }
 
-/// A destroyed stream's last work may still run, and nothing can be asked of it any more.
+/// A destroyed stream's last work may still run, and the stream can no longer be queried.
 void LiveMove::require_streams() {
   const auto lost = parts_.stops.attached().drop_lost(allocation_.begin());
   if (lost.empty()) return;
@@ -462,7 +464,7 @@ void LiveMove::note_failure(const LiveChunk& chunk, const std::exception& error)
                               transaction.state() == Transaction::State::poisoned});
   try {
     report_.failures.back().reason = error.what();
-  } catch (const std::bad_alloc&) {  // Noted without it.
+  } catch (const std::bad_alloc&) {  // Recorded without it.
   }
 }
 

@@ -18,7 +18,7 @@
 
 namespace vma {
 
-/// What errors of a live move name.
+/// The call that errors of a live move name.
 inline constexpr const char* live_move_call = "vma::migrate_async";
 
 /// One chunk of a live move, from its plan to its end.
@@ -27,29 +27,30 @@ struct LiveChunk {
             Location to)
       : transaction(memory, engine, allocation, slot, to) {}
 
-  /// Its target was a clean copy; somebody may have written since, and the bytes must cross.
+  /// Its target was a clean copy; the slot may have been written to since, so the bytes must be
+  /// copied.
   bool went_stale() const { return choice.way == Way::remapped && !transaction.target_clean(); }
 
   Transaction transaction;
   WayChoice choice;
-  LiveCopier* copier = nullptr;  // While its bay is this chunk's.
+  LiveCopier* copier = nullptr;  // While this chunk occupies its bay.
   std::size_t bay = 0;
   bool staged = false;
   TimePoint staged_at{0};
-  /// Of the allocation when the copy began, if nobody could write to it then.
+  /// The writable epoch of the allocation when the copy began, if it was read-only then.
   std::optional<std::uint64_t> read_only_since;
   TimePoint first_try{0};
   bool settled = false;  ///< In the last try.
   /// It goes stopped instead of this way, because there was no room for digests.
   std::optional<Way> lacked_digests;
-  int tries = 0;         ///< That were given up, but for those that only waited.
-  int waits = 0;         ///< Tries for which no stream got through its backlog, or its capture.
-  int yields = 0;        ///< Tries that were given up since streams came or went.
-  bool overdue = false;  ///< In the last try no stream stood in time, for whatever reason.
-  /// Of the next try: from the first arrival to the last, and from there to the switch.
+  int tries = 0;         ///< Tries that were given up, except those that only waited.
+  int waits = 0;         ///< Tries in which no stream got through its backlog, or its capture.
+  int yields = 0;        ///< Tries that were given up since streams were attached or detached.
+  bool overdue = false;  ///< In the last try no stream arrived in time, for whatever reason.
+  /// For the next try: from the first arrival to the last, and from there to the switch.
   std::chrono::nanoseconds gate_limit{0};
-  TimePoint deadline{0};  ///< Of all tries.
-  // What who watches has been told.
+  TimePoint deadline{0};  ///< For all tries.
+  // What the watcher has been told.
   std::optional<TimePoint> begun;
   std::chrono::nanoseconds stall{0};
   bool ended = false;
@@ -57,14 +58,14 @@ struct LiveChunk {
 
 class ChunkStop;
 
-/// One migration in the background, chunk by chunk; what a worker of `Mover` does with a task.
+/// One migration in the background, chunk by chunk: how a worker of `Mover` executes a task.
 ///
 /// A chunk is staged (target, copy beside the application), then stopped for and switched
-/// (`ChunkStop`), as often as it takes; the copy of the next runs meanwhile. One thread, which has
-/// the allocation's move claim; takes `operations()` for each switch.
+/// (`ChunkStop`), retrying as needed; the next one is copied meanwhile. One thread, which has the
+/// allocation's move claim; takes `operations()` for each switch.
 class LiveMove {
  public:
-  /// `report` is the task's as it was made; it is right whatever `run` throws, bad_alloc too.
+  /// `report` is the task's initial report; it is right whatever `run` throws, including bad_alloc.
   LiveMove(const MoveParts& parts, MigrationTask& task, Allocation& allocation,
            MigrationReport& report);
   ~LiveMove();
@@ -124,11 +125,11 @@ class LiveMove {
   MigrationReport& report_;
   MoveNotices notices_;
   std::deque<LiveChunk> chunks_;                     // In order of their slots.
-  LiveCopier* leased_ = nullptr;                     // Whose `turn` is ours.
+  LiveCopier* leased_ = nullptr;                     // The copier whose `turn` this move has.
   std::array<bool, LiveCopier::bays> bays_taken_{};  // Of that copier, by staged chunks.
-  std::chrono::nanoseconds gate_limit_;  // Of the next try; see MoverLimits::gate_limit_max.
+  std::chrono::nanoseconds gate_limit_;  // For the next try; see MoverLimits::gate_limit_max.
   int chunks_beside_ = 0;                // See WayFacts.
-  double copy_ns_per_byte_ = 1.0 / 300;  // Of a live copy: a guess, until one was waited for.
+  double copy_ns_per_byte_ = 1.0 / 300;  // Of a live copy: a guess, until one was measured.
 };
 
 }  // namespace vma

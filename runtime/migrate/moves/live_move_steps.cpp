@@ -1,4 +1,4 @@
-// What a live move tells of its chunks to who watches.
+// What a live move reports of its chunks to watchers.
 #include "migrate/moves/live_move.hpp"
 
 #include <algorithm>
@@ -39,7 +39,7 @@ void LiveMove::tell_stood(LiveChunk& chunk, const GateTimes& times, std::size_t 
   parts_.observers.tell(step);
 }
 
-/// Once for each chunk that was begun: of one that has moved, what comes later says nothing.
+/// Once for each chunk that was begun; after a chunk has moved, later calls report nothing.
 void LiveMove::tell_ended(LiveChunk& chunk, bool moved) noexcept {
   if (!chunk.begun || std::exchange(chunk.ended, true)) return;
   ChunkStep step = step_of(chunk, moved ? ChunkStep::Kind::moved : ChunkStep::Kind::stayed);
@@ -49,7 +49,7 @@ void LiveMove::tell_ended(LiveChunk& chunk, bool moved) noexcept {
     try {
       step.why =
           failure == report_.failures.end() ? "the migration has already ended" : failure->reason;
-    } catch (const std::bad_alloc&) {  // Told without its reason.
+    } catch (const std::bad_alloc&) {  // Reported without its reason.
     }
   }
   parts_.observers.tell(step);

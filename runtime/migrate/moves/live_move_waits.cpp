@@ -1,4 +1,4 @@
-// What a live move waits for: budgets, pins, work of its own, and the pauses between tries.
+// What a live move waits for: budgets, pins, its own work, and the pauses between tries.
 #include "migrate/moves/live_move.hpp"
 
 #include "base/log.hpp"
@@ -17,18 +17,18 @@
 namespace vma {
 namespace {
 
-/// Of work of ours that nobody stops any more and whose end is in sight: a kernel of the
-/// application may keep every multiprocessor for seconds.
+/// For our own work that is no longer stopped and will end: a kernel of the application may occupy
+/// every multiprocessor for seconds.
 constexpr std::chrono::seconds patience(10);
-/// The same once the move has been cancelled, by the end of the runtime for instance.
+/// The limit once the move has been cancelled, by the end of the runtime for instance.
 constexpr std::chrono::seconds patience_cancelled(2);
-/// Of copies by copy engines, which nothing keeps from their end.
+/// For copies by copy engines, which nothing delays.
 constexpr std::chrono::seconds patience_copy(2);
 
 }  // namespace
 
-/// With no lock held but the move's claim and its copier: only a free of this allocation, and moves
-/// off the same GPU, wait meanwhile. False: it did not end, and may go on writing.
+/// Waits with no lock held except the move's claim and its copier: only a free of this allocation,
+/// and moves off the same GPU, wait meanwhile. False: it did not end, and may go on writing.
 bool LiveMove::ends_in_time(const std::function<bool(TimePoint)>& ended_by) {
   constexpr std::chrono::milliseconds look_period(5);
   const TimePoint begun = clock_.now();
@@ -39,15 +39,15 @@ bool LiveMove::ends_in_time(const std::function<bool(TimePoint)>& ended_by) {
   return true;
 }
 
-/// What was set going for the chunk ends. If it does not, its target is kept aside, and the chunk
-/// is as one that was not staged yet.
+/// Waits for the work started for the chunk. If it does not end, its target is quarantined, and the
+/// chunk is as if it had not been staged.
 void LiveMove::unstage(LiveChunk& chunk) noexcept {
   if (!chunk.staged) return;
   chunk.staged = false;
   if (chunk.copier == nullptr) return;
   LiveCopier& copier = *std::exchange(chunk.copier, nullptr);
   bays_taken_[chunk.bay] = false;
-  // What has failed already is not waited for again.
+  // A failed copy is not waited for again.
   if (!copier.busy(chunk.bay) || chunk.transaction.state() != Transaction::State::ready) return;
   try {
     if (ends_in_time([&](TimePoint time) { return copier.copied_by(chunk.bay, time); })) return;
@@ -58,7 +58,7 @@ void LiveMove::unstage(LiveChunk& chunk) noexcept {
   }
 }
 
-/// After a stop that was given up, what was set going ends before anything else is done with the
+/// After a stop that was given up, waits for the work started before anything else is done with the
 /// chunk (I6).
 void LiveMove::stand_down(LiveChunk& chunk) noexcept {
   Transaction& transaction = chunk.transaction;
@@ -94,7 +94,7 @@ void LiveMove::give_up_or_back_off(LiveChunk& chunk, const Gate::Refusal& refusa
   if (chunk.transaction.state() == Transaction::State::stayed) {
     throw Error(ErrorKind::driver_failure, live_move_call, tried());
   }
-  // Such a try stops nobody: the deadline alone bounds how many there are.
+  // Such a try stops nothing: the deadline alone bounds how many there are.
   const bool only_waited =
       !stood && (refusal.why == StopRefusal::not_arrived || refusal.why == StopRefusal::capture);
   const bool often_enough = !only_waited && chunk.tries >= parts_.limits.gate_retries;
@@ -102,7 +102,7 @@ void LiveMove::give_up_or_back_off(LiveChunk& chunk, const Gate::Refusal& refusa
     throw Error(ErrorKind::busy, live_move_call,
                 fmt::format("{}. {}", tried(), advice(refusal.why, stood)));
   }
-  // One of them may be a blocking stream that waits for another one's stop.
+  // One of them may be a blocking stream that waits for the stop of another.
   if (refusal.why == StopRefusal::not_arrived)
     parts_.stops.attached().learn_kinds(allocation_.begin());
   if (refusal.why == StopRefusal::streams_changed) ++chunk.yields;
@@ -111,8 +111,8 @@ void LiveMove::give_up_or_back_off(LiveChunk& chunk, const Gate::Refusal& refusa
   ++(only_waited ? chunk.waits : chunk.tries);
 }
 
-/// What another try with the same limit is likely to be given up for again. Nobody stood for what a
-/// look at the backlogs found, unless for the skew that it foretells.
+/// For reasons that are likely to end another try with the same limit, too. A measurement of the
+/// backlogs stops nothing, so it counts only for the skew that it predicts.
 void LiveMove::widen_limit(const Gate::Refusal& refusal, bool stood) noexcept {
   const bool late = refusal.why == StopRefusal::predicted_skew ||
                     refusal.why == StopRefusal::settle_late ||
@@ -122,7 +122,7 @@ void LiveMove::widen_limit(const Gate::Refusal& refusal, bool stood) noexcept {
   gate_limit_ = std::min(2 * gate_limit_, limit_max);
 }
 
-/// Where the host has no memory left, a reason is less important than the move.
+/// If the host is out of memory, a reason is less important than the move.
 void LiveMove::count_reason(std::string_view reason) noexcept {
   try {
     ++report_.reasons[std::string(reason)];
@@ -131,7 +131,7 @@ void LiveMove::count_reason(std::string_view reason) noexcept {
 }
 
 /// Collectives that wait for each other across GPUs may be cut in two by a gate, and need a while
-/// to get out of it.
+/// to recover.
 void LiveMove::back_off(bool may_be_cut, int attempt) {
   constexpr int limits_after_two = 20;
   const auto limit = parts_.limits.gate_limit;
@@ -150,7 +150,7 @@ void LiveMove::pace_copy(const LiveChunk& chunk) {
   require_going_on();
 }
 
-/// Returns for how long it has waited for the stall budget.
+/// Returns how long it has waited for the stall budget.
 std::chrono::nanoseconds LiveMove::pace_stop() {
   const TimePoint asked = clock_.now();
   while (true) {

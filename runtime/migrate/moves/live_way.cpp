@@ -5,8 +5,8 @@
 namespace vma {
 namespace {
 
-/// From here on a second look costs more than it saves: docs/results/measurements.md has both ways
-/// at every share.
+/// From this share on a live copy costs more than it saves: docs/results/measurements.md has both
+/// ways at every share.
 constexpr double dirty_max = 0.8;
 
 int stops_in(const GatePlan& plan, ContextHandle context) {
@@ -48,8 +48,8 @@ WayChoice choose_way(const WayFacts& facts, const GatePlan& plan, const Topology
             true};
   }
   if (facts.application_waits) {
-    // Settling would stand there before the streams do, behind it a thread that frees memory, and
-    // behind that our launches.
+    // Settling would wait there before the streams stop, a thread that frees memory would wait
+    // behind it, and our launches behind that.
     return {Way::live_beside,
             "live in a context of our own: a thread of the application waits for its context",
             true};

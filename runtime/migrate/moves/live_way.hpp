@@ -13,8 +13,8 @@ namespace vma {
 /// How one chunk crosses while its application runs.
 enum class Way {
   live,         ///< Copied beside the application, settled in its own context.
-  live_beside,  ///< The same, settled in a context of the runtime's own.
-  remapped,     ///< Not copied: a clean copy lies at the target.
+  live_beside,  ///< Like `live`, settled in a context of the runtime's own.
+  remapped,     ///< Not copied: a clean copy is at the target.
   stopped,      ///< Copied by the copy engine while a gate is closed.
   none,         ///< The streams would never all arrive at a gate.
 };
@@ -26,17 +26,17 @@ struct WayChoice {
   bool overlap = true;
 };
 
-/// What the choice follows from.
+/// Facts that the choice depends on.
 struct WayFacts {
   Location from, to;
   Mode mode = Mode::automatic;
-  /// The context on the source GPU that settling would stand in; none where that is not active.
+  /// The context on the source GPU in which settling would wait; none if that is not active.
   ContextHandle application{};
-  /// A try in that context was given up because a call of ours stood there.
+  /// A try in that context was given up because a call of ours blocked there.
   bool application_waits = false;
   /// How much of a chunk of this allocation the last live copies found changed, 0 to 1.
   double dirty = 0;
-  /// The target holds the bytes already.
+  /// The target already has the bytes.
   bool target_clean = false;
 };
 

@@ -7,8 +7,8 @@
 
 namespace vma {
 
-/// The error with the report of the migration that it ended; of kind `poisoned` where the report
-/// says that the allocation lost a slot.
+/// The error with the report of the migration that it ended; of kind `poisoned` if the report says
+/// that the allocation lost a slot.
 Error migration_error(const Error& error, const MigrationReport& report,
                       const Allocation& allocation);
 

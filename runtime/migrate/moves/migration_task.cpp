@@ -45,7 +45,7 @@ bool MigrationTask::wait_for(std::chrono::nanoseconds limit) {
   MutexLock lock(mutex_);
   if (done_) return true;
   const TimePoint deadline = later(clock_.now(), limit);
-  // The time of a simulated machine may not have come when a wait in real time is over.
+  // On a simulated machine the deadline may not have come when a wait in real time is over.
   while (!done_ && clock_.now() < deadline) {
     changed_.wait_until(lock, clock_, deadline, [&]() VMART_NO_THREAD_ANALYSIS { return done_; });
   }
@@ -81,7 +81,7 @@ std::exception_ptr MigrationTask::error() const {
 void MigrationTask::on_done(std::function<void()> callback) {
   Callbacks::Posts posts;
   posts.push_back(std::move(callback));
-  callbacks_->start();  // Now, when its caller can be told that there is no thread for it.
+  callbacks_->start();  // Now, when the caller can be told that there is no thread for it.
   {
     const MutexLock lock(mutex_);
     if (!done_) {
@@ -92,7 +92,7 @@ void MigrationTask::on_done(std::function<void()> callback) {
   callbacks_->post(std::move(posts));
 }
 
-/// A free tells nobody, so it is looked for now and then.
+/// A free does not notify, so this polls for it.
 void MigrationTask::pause_until(TimePoint time) {
   constexpr std::chrono::milliseconds look_period(1);
   MutexLock lock(mutex_);
@@ -120,7 +120,7 @@ void MigrationTask::tell(const MigrationReport& report) noexcept try {
 
 void MigrationTask::finish(MigrationReport report, std::optional<Error> error) noexcept {
   Callbacks::Posts callbacks;
-  std::shared_ptr<Allocation> released;  // After the lock: it may be the last.
+  std::shared_ptr<Allocation> released;  // Released after the lock: it may be the last reference.
   {
     const MutexLock lock(mutex_);
     VMART_CHECK(!done_, "a migration ends once");

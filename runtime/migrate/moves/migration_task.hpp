@@ -25,23 +25,23 @@ struct SlotRange {
 
 inline namespace v1 {
 
-/// One migration in the background, seen from both sides: what a `Migration` asks, and what the
-/// mover's worker that carries it out tells. Lives as long as either. Any thread.
+/// One migration in the background, seen from both sides: queries of a `Migration`, and reports of
+/// the mover's worker that executes it. Lives as long as either. Any thread.
 class MigrationTask {
  public:
   MigrationTask(std::shared_ptr<Allocation> allocation, SlotRange range, Location to,
                 const MigrateOptions& options, const MoveTerms& terms, ContextHandle caller,
                 Clock& clock, std::shared_ptr<Callbacks> callbacks);
 
-  // --- What was asked for; constant.
+  // --- What was requested; constant.
   const Address begin;  ///< Of the allocation.
   const SlotRange range;
   const Location to;
   const MigrateOptions options;
   const MoveTerms terms;
-  const ContextHandle caller;  ///< The context that was current where it was asked for.
-  /// True in a child that was forked since: no worker is there to end the migration, and a lock
-  /// that another thread of the parent held is never let go of. Nothing below may be called then.
+  const ContextHandle caller;  ///< The context that was current at the request.
+  /// True in a child forked since: no worker exists to end the migration, and a lock that another
+  /// thread of the parent held is never released. Call nothing below then.
   bool in_forked_child() const noexcept;
 
   // --- The user's side
@@ -51,25 +51,25 @@ class MigrationTask {
   bool done() const;
   void cancel() noexcept;
   MigrationReport report() const;
-  /// Each who asks gets an exception of its own.
+  /// Each caller gets its own exception.
   std::exception_ptr error() const;
-  /// Throws: Error{busy} if there is no thread for it, std::bad_alloc; then it is not called.
+  /// Throws: Error{busy} if there is no thread for it, std::bad_alloc; then it will not be called.
   void on_done(std::function<void()> callback);
 
   // --- The worker's side
   /// Null once finished: a handle keeps no memory alive.
   std::shared_ptr<Allocation> allocation() const;
   bool cancelled() const noexcept { return cancelled_; }
-  /// Until the time, or until it is cancelled or its allocation is being freed.
+  /// Sleeps until the time, or until it is cancelled or its allocation is being freed.
   void pause_until(TimePoint time);
-  /// Where the host has no memory for it, nobody is told, and that is counted.
+  /// If the host has no memory for a report, it is dropped and counted.
   void tell(const MigrationReport& report) noexcept;
-  /// Wants no memory, so that a move always ends.
+  /// Needs no memory, so that a move always ends.
   void finish(MigrationReport report, std::optional<Error> error) noexcept;
 
  private:
   const int process_;
-  Clock& clock_;  // Used until it has finished only: the machine may go then.
+  Clock& clock_;  // Used only until it has finished: the machine may be destroyed then.
   const std::shared_ptr<Callbacks> callbacks_;
   std::atomic<bool> cancelled_{false};
   mutable Mutex mutex_;

@@ -21,7 +21,7 @@ void MoveNotices::before(std::size_t slot, Location from, Location to) {
   event.from = from;
   event.to = to;
   event.generation = allocation_.generation(slot);
-  // Noted first: once a hook was told before, it must be told after, whatever fails meanwhile.
+  // Recorded first: once `before` was called for a hook, `after` must be, whatever fails meanwhile.
   const auto noted = open_.emplace(slot, event).first;
   try {
     allocation_.hooks().before(event);

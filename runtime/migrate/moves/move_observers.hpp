@@ -14,15 +14,15 @@ namespace vma {
 
 class Allocation;
 
-/// Told of each migration that has ended, in the background or not, whatever its outcome: before
-/// anybody who waits for it goes on. No lock is held, the move claim may be. It must not wait for
-/// a move. What it throws is logged.
+/// Called for each migration that has ended, in the background or not, whatever its outcome, before
+/// any thread that waits for it continues. No lock is held, but the move claim may be. It must not
+/// wait for a move. What it throws is logged.
 using MoveWatcher = std::function<void(const std::shared_ptr<Allocation>&, const MigrationReport&)>;
 
-/// Who is told what becomes of moves, and their sums. Any thread.
+/// Notifies watchers of the outcome of moves, and keeps totals. Any thread.
 class MoveObservers {
  public:
-  /// One at a time; an empty one is nobody. Blocks: while the former is told something.
+  /// One watcher at a time; an empty one removes it. Blocks: while the former is being called.
   void watch(MoveWatcher watcher);
   void watch_chunks(ChunkWatcher watcher);
 

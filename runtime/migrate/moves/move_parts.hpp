@@ -16,22 +16,23 @@
 
 namespace vma {
 
-/// What bounds moves.
+/// Limits for moves.
 struct MoverLimits {
   std::chrono::nanoseconds hold_limit = std::chrono::seconds(2);
   std::chrono::nanoseconds gate_limit = std::chrono::milliseconds(5);
-  /// What tries that were given up for time double the limit to, at most; zero keeps it as it is.
+  /// Tries that ran out of time double the limit up to this; zero keeps it as it is.
   std::chrono::nanoseconds gate_limit_max{0};
   int gate_retries = 8;
-  std::chrono::nanoseconds stall_budget{0};  ///< Of a second; zero is none.
-  std::uint64_t copy_budget_bytes = 0;       ///< In a second; zero is none.
+  std::chrono::nanoseconds stall_budget{0};  ///< Per second; zero means no budget.
+  std::uint64_t copy_budget_bytes = 0;       ///< Per second; zero means no budget.
   LiveTuning tuning{};
 
-  /// Of a hold on these options; its `rest_limit` bounds the tries for a chunk of a live move, too.
+  /// The limits of a hold with these options; `rest_limit` also bounds the tries for a chunk of a
+  /// live move.
   HoldLimits of_hold(const MigrateOptions& options) const;
 };
 
-/// What a migration is carried out with. Each part outlives it, and any thread may use it.
+/// What a migration uses. Each part outlives it and is safe for any thread.
 struct MoveParts {
   Memory& memory;
   CopyEngine& engine;
@@ -47,7 +48,7 @@ struct MoveParts {
 
 inline HoldLimits MoverLimits::of_hold(const MigrateOptions& options) const {
   constexpr std::chrono::milliseconds limit_max = std::chrono::days(1);  // Times add up to limits.
-  constexpr std::chrono::seconds patience_min(2);  // One driver call may make and release a lot.
+  constexpr std::chrono::seconds patience_min(2);  // One driver call may create and release a lot.
   const std::chrono::nanoseconds rest_limit =
       options.deadline.count() > 0 ? std::min(options.deadline, limit_max) : hold_limit;
   return {rest_limit, std::max<std::chrono::nanoseconds>(rest_limit, patience_min)};

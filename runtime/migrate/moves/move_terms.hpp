@@ -4,25 +4,25 @@
 
 namespace vma {
 
-/// Who chose where a move goes.
+/// Which party chose where a move goes.
 enum class PlaceChoice {
-  program,  ///< Who uses the memory knows of it: from then on this is where it is wanted.
-  former,   ///< It goes back to where it lay before.
-  runtime,  ///< Refused where somebody who uses the memory could not reach it any more (`Reach`).
+  program,  ///< The users of the memory know of it: from then on this is where it is wanted.
+  former,   ///< It goes back to where it was before.
+  runtime,  ///< Refused if a user of the memory could no longer reach it (`Reach`).
 };
 
-/// What the runtime itself asks of a move besides what its users can.
+/// What the runtime itself asks of a move, beyond what its users can.
 struct MoveTerms {
-  /// Where a GPU is full, who makes room is asked for it (`MemoryPressure`). Not of moves that make
-  /// room themselves: those would wait for each other.
+  /// If a GPU is full, asks for room (`MemoryPressure`). False for moves that make room themselves:
+  /// those would wait for each other.
   bool asks_for_room = true;
-  /// The chunks that it leaves go back to the driver and not into the cache.
+  /// The source chunks go back to the driver instead of the cache.
   bool gives_back = false;
-  /// As `MigrateOptions::keep_clean_copy`, which they need not have.
+  /// Like `MigrateOptions::keep_clean_copy`, without requiring it in the options.
   bool keeps_copy = false;
-  /// Who asked for it, by a number that says something to who watches chunks; 0: nobody of those.
+  /// A number that tells chunk watchers which operation asked for the move; 0: none.
   std::uint64_t operation = 0;
-  /// A policy wants it, and the scheduler keeps account of it.
+  /// A policy asked for it, and the scheduler tracks it.
   bool by_policy = false;
   PlaceChoice choice = PlaceChoice::program;
 };

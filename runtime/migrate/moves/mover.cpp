@@ -35,13 +35,13 @@ void require_movable(const Allocation& allocation, const char* call = "vma::migr
   if (!why.empty()) refuse(allocation, ErrorKind::pinned, why, call);
 }
 
-/// Stays as it is under the move claim.
+/// The answer does not change while the move claim is held.
 void require_contents(const Allocation& allocation, SlotRange range) {
   if (!allocation.any_dropped(range.first, range.end)) return;
   refuse(allocation, ErrorKind::dropped, "has no memory there until vma::resume of its tag");
 }
 
-/// What the caller had current, current on this thread: a hold stops that context too.
+/// Makes the caller's current context current on this thread: a hold stops that context too.
 class CallerContext {
  public:
   CallerContext(Driver& driver, ContextHandle caller) : driver_(driver), set_(!is_none(caller)) {
@@ -113,7 +113,7 @@ void Mover::move_held(Allocation& allocation, SlotRange range, Location to,
     const Location from = allocation.home(slot);
     if (from != to) notices.before(slot, from, to);
   }
-  // Those that `note_moved` does not name have stayed.
+  // Slots that `note_moved` does not name have stayed.
   const auto note_moved = [&] {
     for (std::size_t slot = range.first; slot < range.end; ++slot) {
       if (allocation.home(slot) == to) notices.after(slot, true);
@@ -143,7 +143,7 @@ MigrationReport Mover::tell_hooks(Allocation& allocation, SlotRange range, bool 
     notices.before(slot, from, drops ? from : to);
     slots.push_back(slot);
   }
-  // Those that `note_changed` does not name are as they were, or dark.
+  // Slots that `note_changed` does not name are unchanged, or dark.
   const auto note_changed = [&](const MigrationReport* failed) {
     const auto is_dark = [&](std::size_t slot) {
       const std::size_t offset = slot * allocation.geometry().chunk_bytes;
@@ -226,7 +226,7 @@ std::shared_ptr<MigrationTask> Mover::submit(std::shared_ptr<Allocation> allocat
   return task;
 }
 
-/// What tells of the move's end is there before it begins.
+/// Ensures before a move begins that its end can be reported.
 void Mover::start_callbacks(const MigrateOptions& options) {
   try {
     callbacks_->start();
@@ -236,7 +236,7 @@ void Mover::start_callbacks(const MigrateOptions& options) {
   }
 }
 
-/// As many as can be of use; fewer do as well, as long as there is one.
+/// Starts as many as are useful; fewer also work, as long as there is one.
 void Mover::start_workers() {
   const std::size_t wanted = std::min(running_max(), waiting_.size() + running_.size() + 1);
   running_.reserve(std::max(wanted, workers_.size()));  // `next_task` allocates nothing.
@@ -254,7 +254,7 @@ void Mover::start_workers() {
   }
 }
 
-/// The first whose allocation nobody else moves; its claim is taken.
+/// The first task whose allocation no other thread moves; its claim is taken.
 std::shared_ptr<MigrationTask> Mover::next_task() {
   if (running_.size() >= running_max()) return nullptr;
   std::shared_ptr<MigrationTask> task = waiting_.take();
@@ -263,7 +263,7 @@ std::shared_ptr<MigrationTask> Mover::next_task() {
 }
 
 void Mover::work() {
-  constexpr std::chrono::milliseconds look_period(1);  // A free ends its claim and tells nobody.
+  constexpr std::chrono::milliseconds look_period(1);  // A free ends its claim without notice.
   MutexLock lock(queue_mutex_);
   while (true) {
     std::shared_ptr<MigrationTask> task = next_task();
@@ -299,18 +299,18 @@ void Mover::carry_out(MigrationTask& task) noexcept {
                      : report.chunks_moved == 0              ? Outcome::failed
                                                              : Outcome::partly;
   }
-  ProcessExit::hold_back();  // Nobody is told of an end that is the process's.
+  ProcessExit::hold_back();  // A move that ends because the process exits is not reported.
   if (task.terms.choice == PlaceChoice::program)
     allocation->note_wanted_there(task.range.first, task.range.end, task.to);
   allocation->end_move();
   ended(*allocation, report);
   task.finish(std::move(report), std::move(failure));
-  // If it was freed it ends here, and gives its addresses back: not beside a closed gate.
+  // If it was freed, it is destroyed here and gives its addresses back: not beside a closed gate.
   const MutexLock slow_work(memory_.chunks().slow_calls().turn());
   allocation.reset();
 }
 
-/// What it failed with. The report is right either way.
+/// Returns the error, if any. The report is right either way.
 std::optional<Error> Mover::attempt(MigrationTask& task, Allocation& allocation,
                                     MigrationReport& report) noexcept {
   constexpr const char* call = "vma::migrate_async";
@@ -334,7 +334,7 @@ std::optional<Error> Mover::attempt(MigrationTask& task, Allocation& allocation,
     } catch (const std::exception& error) {
       return Error(ErrorKind::driver_failure, call, error.what());
     }
-  } catch (const std::exception&) {  // For an error of its own.
+  } catch (const std::exception&) {  // The exception may come from formatting.
     return no_memory_;
   }
 }

@@ -20,42 +20,42 @@ namespace vma {
 /// Moves memory: for callers that wait, on their own thread and under one hold over the whole range
 /// (`move`), and in the background, chunk by chunk at gates (`submit`). Any thread.
 ///
-/// Workers take tasks by priority, then in order, one task an allocation at a time (`TaskQueue`).
-/// What a task needs to end is made before it begins, so that each ends in an error that can be
-/// waited for, also where the host has no memory left. Holds and gates
-/// take turns, all of them: whoever stops work has the turn of `Stops` and the slow-call queue's.
-/// As many run at once as there are GPUs, and one more for each that waits for room: that may be
-/// what makes it.
+/// Workers take tasks by priority, then in order, one task of an allocation at a time
+/// (`TaskQueue`). What a task needs to end is allocated before it begins, so that each can report
+/// its error even when the host is out of memory. All holds and gates take turns: a thread that
+/// stops work has the turn of `Stops` and that of the slow-call queue. As many workers run at once
+/// as there are GPUs, plus one for each that waits for room, since another move may have to make
+/// that room.
 class Mover {
  public:
   Mover(Memory& memory, CopyEngine& engine, const MoverLimits& limits);
   ~Mover();
 
   /// Requires: the caller has the allocation's move claim. Throws: Error with the report; each
-  /// chunk is wholly at its source or wholly at its target, or the allocation is poisoned.
+  /// chunk is entirely at its source or entirely at its target, or the allocation is poisoned.
   MigrationReport move(Allocation& allocation, SlotRange range, Location to,
                        const MigrateOptions& options, const MoveTerms& terms = {});
-  /// Gives up what the slots show with its bytes: they show nothing afterwards, and the memory is
-  /// the driver's. Stops all contexts in use unless the options say that nothing runs; of them only
-  /// that and the deadline count. Requires: as `move`. Throws: Error with the report; each slot is
-  /// dropped or as it was.
+  /// Gives up what the slots show with its bytes: they show nothing afterwards, and the driver has
+  /// the memory. Stops all contexts in use unless the options say that nothing runs; all other
+  /// options except the deadline are ignored. Requires: as `move`. Throws: Error with the report;
+  /// each slot is dropped or unchanged.
   MigrationReport drop(Allocation& allocation, SlotRange range, const MigrateOptions& options);
-  /// Memory at `at`, all zeros, for those slots that were dropped; stops nothing, since nothing can
+  /// Gives the dropped slots of the range zeroed memory at `at`; stops nothing, since nothing can
   /// be using them. Requires: as `move`. Throws: Error with the report; each slot has memory or is
-  /// dropped still. Where there is no room for all, none has; the pressure is asked first.
+  /// still dropped. If there is no room for all, none gets memory; the pressure is asked first.
   MigrationReport restore(Allocation& allocation, SlotRange range, Location at);
-  /// Requires: the arguments have been checked. Throws: Error{driver_gone} once stopped, {busy}
-  /// where `TaskQueue::tasks_max` wait already, or where no thread can be started for it.
+  /// Requires: the arguments have been checked. Throws: Error{driver_gone} once stopped, {busy} if
+  /// `TaskQueue::tasks_max` are already waiting, or if no thread can be started for it.
   std::shared_ptr<MigrationTask> submit(std::shared_ptr<Allocation> allocation, SlotRange range,
                                         Location to, const MigrateOptions& options,
                                         const MoveTerms& terms = {});
-  /// One at a time; an empty one is nobody. Blocks: while the former is told something.
+  /// One watcher at a time; an empty one removes it. Blocks: while the former is being called.
   void watch(MoveWatcher watcher) { observers_.watch(std::move(watcher)); }
-  /// The same for each step of each chunk's move.
+  /// Like `watch`, for each step of each chunk's move.
   void watch_chunks(ChunkWatcher watcher) { observers_.watch_chunks(std::move(watcher)); }
-  /// Cancels what waits and what runs, and takes no more. Does not wait.
+  /// Cancels all waiting and running moves, and accepts no more. Does not wait.
   void refuse_more() noexcept;
-  /// The same, and waits for it.
+  /// Calls `refuse_more`, and waits until the moves have ended.
   void stop() noexcept;
 
   /// Migrations in the background.
@@ -73,11 +73,11 @@ class Mover {
   std::uint64_t bytes_copied_twice() const noexcept { return observers_.bytes_copied_twice(); }
 
  private:
-  /// Hooks hear of each slot that `body` drops or gives memory to; nobody has `operations()` then.
+  /// Tells the hooks of each slot that `body` drops or restores; they run without `operations()`.
   template <typename Body>
   MigrationReport tell_hooks(Allocation& allocation, SlotRange range, bool drops, Location to,
                              Body&& body);
-  /// The report is right whatever it throws.
+  /// The report is right even if this throws.
   void move_held(Allocation& allocation, SlotRange range, Location to,
                  const MigrateOptions& options, const MoveTerms& terms, const MigrationTask* task,
                  MigrationReport& report);
@@ -93,7 +93,7 @@ class Mover {
 
   Memory& memory_;
   const MoverLimits limits_;
-  // What a move ends with where the host has no memory for an error of its own; copies want none.
+  // Errors of a move that cannot allocate its own; copying them needs no memory.
   const Error no_memory_, lost_slot_;
   const std::shared_ptr<Callbacks> callbacks_;
   LiveCopiers copiers_;
@@ -102,7 +102,7 @@ class Mover {
   Pace pace_;
   RoomRequests room_;
   MoveObservers observers_;
-  const MoveParts parts_;  // Of those above, for each migration.
+  const MoveParts parts_;  // The above, for each migration.
 
   mutable Mutex queue_mutex_;
   Condition queue_changed_;

@@ -6,7 +6,7 @@
 
 namespace vma {
 
-/// Adds the time that its scope takes to a phase.
+/// Adds the duration of its scope to a phase.
 class PhaseTimer {
  public:
   PhaseTimer(Clock& clock, std::chrono::nanoseconds& phase)

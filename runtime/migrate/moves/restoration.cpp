@@ -53,7 +53,7 @@ void Restoration::plan() {
   chunks_.reserve(slots_.size());
 }
 
-/// Room is made as for an allocation: from the cache, by giving up the cache, by the pressure.
+/// Makes room as for an allocation: from the cache, by releasing the cache, by the pressure.
 void Restoration::obtain() {
   const PhaseTimer timer(clock_, report_.phases.cache);
   MemoryPressure::Want want(memory_.pressure());
@@ -78,7 +78,7 @@ void Restoration::show(std::size_t slot, Chunk& chunk) {
     try {
       allocation_.restore(slot, chunk, memory_.topology());
     } catch (const Error& error) {
-      // Page tables need memory too: give up what is held back for them and try once more.
+      // Page tables need memory too: release what is held back for them and retry once.
       if (error.kind() != ErrorKind::out_of_memory || !allocation_.dropped(slot)) throw;
       if (!memory_.chunks().keepers().give_up_spares()) throw;
       allocation_.restore(slot, chunk, memory_.topology());
@@ -88,7 +88,7 @@ void Restoration::show(std::size_t slot, Chunk& chunk) {
         {slot * allocation_.geometry().chunk_bytes, error.what(), !allocation_.dropped(slot)});
     throw;
   }
-  ++report_.chunks_moved;  // One that is dark was not.
+  ++report_.chunks_moved;  // A dark slot was not counted.
   report_.bytes_moved += allocation_.geometry().slot_bytes(slot);
   tell_restored(slot, from);
 }

@@ -7,14 +7,14 @@
 
 namespace vma {
 
-/// Gives memory to slots whose contents were dropped: what `Mover::restore` does, step by step.
+/// Gives memory to slots whose contents were dropped: implements `Mover::restore`, step by step.
 ///
-/// All memory of the range is had and zeroed before its first slot shows any, so that want of room
-/// changes nothing. One thread, which has the allocation's move claim and `operations()`.
+/// Allocates and zeroes all memory of the range before its first slot shows any; if that fails,
+/// nothing changes. One thread, which has the allocation's move claim and `operations()`.
 class Restoration {
  public:
   Restoration(const MoveParts& parts, Allocation& allocation, SlotRange range, Location at);
-  ~Restoration();  // What no slot shows goes to the cache.
+  ~Restoration();  // Chunks that no slot shows go to the cache.
   Restoration(const Restoration&) = delete;
   Restoration& operator=(const Restoration&) = delete;
 
@@ -35,8 +35,8 @@ class Restoration {
   const SlotRange range_;
   const Location at_;
   MigrationReport report_;
-  std::vector<std::size_t> slots_;  // That were dropped.
-  std::vector<Chunk> chunks_;       // For them, in their order; empty once shown.
+  std::vector<std::size_t> slots_;  // The dropped ones.
+  std::vector<Chunk> chunks_;       // One for each of `slots_`; empty once shown.
 };
 
 }  // namespace vma

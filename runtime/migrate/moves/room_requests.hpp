@@ -10,20 +10,20 @@
 
 namespace vma {
 
-/// Asks for room where a move finds its target full, and counts the moves that wait for it: as many
-/// more may run, since one of these may be what makes the room. Any thread.
+/// Asks for room when a move finds its target full, and counts the moves that wait for it: as many
+/// more may run, since one of these may make the room. Any thread.
 class RoomRequests {
  public:
   explicit RoomRequests(Memory& memory) : memory_(memory) {}
 
-  /// As `Memory::with_room`, for a move on these terms. Requires: as `ask`.
+  /// Like `Memory::with_room`, for a move on these terms. Requires: as `ask`.
   template <typename Body>
   void with_room(MemoryPressure::Want& want, const MoveTerms& terms, Location at,
                  std::uint64_t size_bytes, Body&& body);
-  /// Whether another try may find room. Blocks: for who makes it, which may be a move in the
+  /// Whether a retry may find room. Blocks: until room is made, perhaps by a move in the
   /// background. Requires: the caller holds no turn, and no copier.
   bool ask(MemoryPressure::Want& want, Location at, std::uint64_t size_bytes);
-  /// Moves that wait for room now.
+  /// The number of moves that wait for room now.
   std::size_t waiting() const noexcept { return waiting_; }
 
  private:

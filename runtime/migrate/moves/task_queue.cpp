@@ -24,12 +24,12 @@ void TaskQueue::push(std::shared_ptr<MigrationTask> task) {
   make_ready(line);
 }
 
-/// Requires: it has a task that waits.
+/// Requires: the line has a waiting task.
 void TaskQueue::make_ready(Lines::iterator line) noexcept {
   if (line->second.running) return;
   const std::pair<Rank, Address> first{line->second.tasks.begin()->first, line->first};
   if (line->second.place.empty()) {
-    // It stands in `ready_` with the task that was the first: the second one now, or still that.
+    // Its entry in `ready_` is of the task that was first: now the second one, or still the first.
     const auto next = std::next(line->second.tasks.begin());
     const auto standing = ready_.find({next->first, line->first});
     if (standing == ready_.end()) return;

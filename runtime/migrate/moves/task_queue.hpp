@@ -12,19 +12,19 @@
 namespace vma {
 
 /// Migrations that wait for a worker: the highest priority first, equal ones in order, one of an
-/// allocation at a time. Each call costs O(log n) in the number that wait, and `take` in addition
-/// one look at each allocation that somebody else moves or frees meanwhile. One lock guards it.
+/// allocation at a time. Each call costs O(log n) in the number of waiting tasks; `take` also tries
+/// each allocation that another thread moves or frees meanwhile. One lock guards it.
 class TaskQueue {
  public:
-  /// That may wait; who submits keeps to it. A move costs about a kilobyte while it waits.
+  /// How many may wait; the submitter enforces it. A move costs about a kilobyte while it waits.
   static constexpr std::size_t tasks_max = 65'536;
 
   /// Throws: std::bad_alloc; then nothing has changed.
   void push(std::shared_ptr<MigrationTask> task);
-  /// The first one whose allocation has no other move under way, with its claim taken; null if
+  /// The first task whose allocation has no other move in progress, with its claim taken; null if
   /// there is none.
   std::shared_ptr<MigrationTask> take() noexcept;
-  /// One that was taken: the next of its allocation may run.
+  /// A taken task has ended: the next of its allocation may run.
   void ended(const MigrationTask& task) noexcept;
   void cancel_all() noexcept;
 
@@ -34,7 +34,7 @@ class TaskQueue {
  private:
   struct Rank {
     int priority = 0;
-    std::uint64_t number = 0;  // In the order of coming.
+    std::uint64_t number = 0;  // In order of arrival.
     bool operator<(const Rank& other) const noexcept {
       if (priority != other.priority) return priority > other.priority;
       return number < other.number;
@@ -45,14 +45,15 @@ class TaskQueue {
   struct Line {
     Tasks tasks;
     bool running = false;
-    Ready::node_type place;  // In `ready_`, kept here while it has none: to get it wants no memory.
+    Ready::node_type
+        place;  // In `ready_`; kept here while absent, so that re-inserting needs no memory.
   };
   using Lines = std::map<Address, Line>;
 
   void make_ready(Lines::iterator line) noexcept;
 
-  Lines lines_;  // By allocation; those that have a task, waiting or running.
-  Ready ready_;  // The first task of each line that has none running.
+  Lines lines_;  // By allocation; those with a waiting or running task.
+  Ready ready_;  // The first task of each line without a running one.
   std::size_t size_ = 0;
   std::uint64_t last_number_ = 0;
 };

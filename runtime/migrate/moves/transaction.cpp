@@ -48,7 +48,8 @@ void Transaction::move_to(State next) {
 }
 
 bool Transaction::take_clean_target() {
-  // A move that waited behind a free names addresses, and so copies, that are another's by now.
+  // A move that waited behind a free names addresses, whose copies may belong to another
+  // allocation.
   if (state_ != State::planned || allocation_.being_freed || allocation_.exported) return false;
   const std::uint64_t epoch = allocation_.writable_epoch();
   target_ = memory_.chunks().take_copy(allocation_, slot_, to_, epoch);
@@ -64,7 +65,7 @@ bool Transaction::target_clean() const noexcept {
 }
 
 bool Transaction::take_cached_target() {
-  // What is cached may have to be taken apart, which is nothing to do beside a closed gate.
+  // Cached memory may have to be taken apart, which must not happen beside a closed gate.
   const MutexLock slow_work(memory_.chunks().slow_calls().turn());
   target_ = memory_.chunks().obtain_cached(to_, size_bytes_);
   if (target_) move_to(State::ready);
@@ -126,7 +127,7 @@ void Transaction::plan_again(const char* reason) noexcept {
   move_to(State::planned);
 }
 
-/// What writes to the target may go on reading the source.
+/// Work that writes to the target may still read the source.
 void Transaction::set_target_aside(const char* reason) noexcept {
   allocation_.chunk(slot_).mark_busy();
   memory_.chunks().quarantine(std::move(target_), reason);
@@ -155,7 +156,7 @@ void Transaction::end_copy(TimePoint deadline) noexcept {
   }
 }
 
-/// Before the slot goes dark: what follows must not allocate host memory.
+/// Before the slot goes dark: the steps that follow must not allocate host memory.
 void Transaction::list_accessors() {
   source_accessors_ = allocation_.accessors(from_, memory_.topology());
   target_accessors_ = allocation_.accessors(to_, memory_.topology());
@@ -185,7 +186,7 @@ void Transaction::show_target(Phases& phases) {
   try {
     show(target_, Mapped::target, phases);
   } catch (const Error& error) {
-    // Page tables need memory too: give up what is held back for them and try once more.
+    // Page tables need memory too: release what is held back for them and retry once.
     if (error.kind() != ErrorKind::out_of_memory || !memory_.chunks().keepers().give_up_spares())
       throw;
     show(target_, Mapped::target, phases);
@@ -198,17 +199,17 @@ void Transaction::switch_slot(Phases& phases) {
   const TimePoint start = clock.now();
   try {
     list_accessors();
-    hide(phases);  // A refusal has done nothing: the slot still shows the source.
+    hide(phases);  // A refusal has changed nothing: the slot still shows the source.
     show_target(phases);
   } catch (...) {
-    if (mapped_ != Mapped::source) go_home(phases);  // I3: the source is whole.
+    if (mapped_ != Mapped::source) go_home(phases);  // I3: the source is intact.
     if (state_ == State::copied) move_to(State::stayed);
     dark_ = clock.now() - start;
     throw;
   }
   dark_ = clock.now() - start;
   source_ = allocation_.replace(slot_, std::move(target_));
-  switched_at_ = clock.now();  // Who looks from now on sees it there.
+  switched_at_ = clock.now();  // Readers see it there from now on.
   move_to(State::switched);
   if (noted_clean_) {
     memory_.chunks().copies().note_used(size_bytes_);
@@ -219,7 +220,7 @@ void Transaction::switch_slot(Phases& phases) {
 }
 
 void Transaction::go_home(Phases& phases) {
-  constexpr int tries = 3;  // Giving up the spares may help where memory ran out.
+  constexpr int tries = 3;  // Releasing the spares may help if memory ran out.
   const Chunk& source = allocation_.chunk(slot_);
   for (int attempt = 1;; ++attempt) {
     try {
@@ -237,7 +238,7 @@ void Transaction::go_home(Phases& phases) {
 
 bool Transaction::may_keep_source() const noexcept {
   const bool promoted = from_.kind == Location::Kind::host && to_.kind == Location::Kind::gpu;
-  // What is exported may be written to by who knows the memory and not the slot.
+  // Exported memory may be written to through the handle, whatever the slot's rights are.
   return promoted && read_only_in_ && !allocation_.exported;
 }
 

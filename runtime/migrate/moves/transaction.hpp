@@ -14,11 +14,11 @@
 
 namespace vma {
 
-/// One chunk's move under way.
+/// One chunk's move in progress.
 ///
 ///     planned --take_target--> ready --start_copy--> copying --finish_copy--> copied
-///                              ready --note_copied--> copied, by somebody else
-///                              ready --note_clean--> copied, by nobody: a clean copy
+///                              ready --note_copied--> copied by other means
+///                              ready --note_clean--> copied before: a clean copy
 ///     ready --plan_again--> planned           the target cannot be used any more
 ///     copied --discard_copy--> ready          the source has changed since
 ///     copied --switch_slot--> switched        the slot shows the target; the source is idle
@@ -26,10 +26,10 @@ namespace vma {
 ///                         \--> poisoned       the slot shows nothing; the source has the bytes
 ///
 /// The source chunk keeps the bytes, readable through its staging mapping, until `switched` (I3).
-/// The destructor undoes: a target that is idle goes back to the cache, or to the clean copies.
+/// The destructor undoes: an idle target goes back to the cache, or to the clean copies.
 ///
-/// One thread, which holds the allocation's `operations()`; from `switch_slot` on nothing that may
-/// touch the slot runs (I2): the caller has a committed hold, or the user's word.
+/// One thread, which holds the allocation's `operations()`; from `switch_slot` on no work that may
+/// touch the slot runs (I2): the caller has a committed hold, or the user has promised it.
 class Transaction {
  public:
   enum class State { planned, ready, copying, copied, switched, stayed, poisoned };
@@ -40,39 +40,40 @@ class Transaction {
   Transaction(const Transaction&) = delete;
   Transaction& operator=(const Transaction&) = delete;
 
-  /// The clean copy that the slot has at the target. False if there is none, or a target already.
+  /// Takes the slot's clean copy at the target. False if there is none, or if there is a target
+  /// already.
   bool take_clean_target();
-  /// Whether the target is that copy, and nobody could write since it was left: its bytes are the
-  /// source's. Once false it stays so; true, it does while the caller holds `operations()`.
+  /// Whether the target is that copy and no write was possible since it was left: its bytes are the
+  /// source's. False is final; true stays true while the caller holds `operations()`.
   bool target_clean() const noexcept;
-  /// False if the cache has no chunk for it.
+  /// False if the cache has no suitable chunk.
   bool take_cached_target();
   /// Throws: Error{out_of_memory}; then it is still planned.
   void take_target(ChunkStore::Turn turn);
   void start_copy();
-  /// Whether it is done, after waiting for it until `deadline`.
+  /// Whether the copy is done, after waiting for it until `deadline`.
   bool copy_done_by(TimePoint deadline);
-  /// Blocks. Throws: what the copy failed with; then the target is kept aside for good.
+  /// Blocks. Throws: what the copy failed with; then the target is quarantined.
   void finish_copy();
-  /// The bytes are in the target, whoever put them there.
+  /// The bytes are in the target, by whatever means.
   void note_copied();
-  /// The same, since it is a clean copy. Requires: `target_clean()`; the caller keeps it so.
+  /// Like `note_copied`, for a clean copy. Requires: `target_clean()`; the caller keeps it so.
   void note_clean();
   void discard_copy();
-  /// Somebody may still write to the target: it is kept aside for good, and the source once no slot
-  /// shows it any more, since it may still be read. The next target is another. Requires: `ready`.
+  /// The target may still be written to: it is quarantined, and so is the source once no slot shows
+  /// it, since it may still be read. The next target is a new one. Requires: `ready`.
   void plan_again(const char* reason) noexcept;
-  /// The same, and the chunk stays.
+  /// Like `plan_again`, and the chunk stays.
   void abandon_target(const char* reason) noexcept;
-  /// A copy that nobody wants any more ends; or it is abandoned at `deadline`, and so is its
+  /// Waits for a copy that is no longer wanted; at `deadline` it is abandoned together with its
   /// target.
   void end_copy(TimePoint deadline) noexcept;
-  /// Throws: Error; `state()` is `stayed` or `poisoned` then, and the bytes are whole (I4).
-  /// Adds what it took to `phases`.
+  /// Throws: Error; `state()` is `stayed` or `poisoned` then, and the bytes are intact (I4). Adds
+  /// its durations to `phases`.
   void switch_slot(Phases& phases);
-  /// The source chunk goes to the cache, or where options and terms say. Returns whether it stays
-  /// as the slot's clean copy: where that is asked for, and bytes that nobody may write to went
-  /// from host memory to HBM. Requires: switched; the caller does not hold `slow_calls().turn()`.
+  /// The source chunk goes to the cache, or where options and terms say. Returns whether it is kept
+  /// as the slot's clean copy: if that is requested, and read-only bytes went from host memory to
+  /// HBM. Requires: switched; the caller does not hold `slow_calls().turn()`.
   bool give_source_up(const MigrateOptions& options, const MoveTerms& terms) noexcept;
 
   State state() const noexcept { return state_; }
@@ -112,13 +113,14 @@ class Transaction {
   State state_ = State::planned;
   Mapped mapped_ = Mapped::source;
   Chunk target_;
-  Chunk source_;                                               // Once switched.
+  Chunk source_;                                               // Set once switched.
   std::vector<Accessor> source_accessors_, target_accessors_;  // Of the slot, from the switch on.
   CopyEngine::Copy copy_;
   std::optional<std::uint64_t> clean_in_;  // The writable epoch in which the target is clean.
   bool noted_clean_ = false;
-  bool took_copy_ = false;                     // Clean still or not.
-  std::optional<std::uint64_t> read_only_in_;  // That of the switch, if nobody may write then.
+  bool took_copy_ = false;  // Whether still clean or not.
+  std::optional<std::uint64_t>
+      read_only_in_;  // That of the switch, if the allocation is read-only then.
   std::chrono::nanoseconds dark_{0};
   TimePoint switched_at_{0};
 };

@@ -46,7 +46,7 @@ void ChunkTables::set_now(Time now) {
 
 // --- Rows
 
-/// The smallest run of free rows that will do, else new ones.
+/// The smallest sufficient run of free rows, otherwise new ones.
 std::uint32_t ChunkTables::take_rows(std::size_t count) {
   const auto wanted = static_cast<std::uint32_t>(count);
   const auto found = free_by_size_.lower_bound({wanted, 0});
@@ -89,7 +89,7 @@ void ChunkTables::give_rows(std::uint32_t first, std::size_t count) {
 std::uint16_t ChunkTables::tag_number(std::string_view tag) {
   const auto known = tag_numbers_.find(tag);
   if (known != tag_numbers_.end()) return known->second;
-  if (tags_.size() >= tags_max) return 0;  // Bounded: what comes later has no tag here.
+  if (tags_.size() >= tags_max) return 0;  // Bounded: later tags are not stored here.
   const auto number = static_cast<std::uint16_t>(tags_.size());
   tags_.emplace_back(tag);
   tag_numbers_.emplace(std::string(tag), number);
@@ -102,7 +102,7 @@ ChunkId ChunkTables::add(std::uint32_t allocation, std::string_view tag,
   const std::uint16_t tag_id = tag_number(tag);
   for (std::size_t slot = 0; slot < chunks.size(); ++slot) {
     ChunkRow& row = rows_[first + slot];
-    const bool listed = row.changed;  // As one that is gone.
+    const bool listed = row.changed;  // As a removed chunk.
     row = ChunkRow{};
     row.changed = listed;
     row.bytes = chunks[slot].bytes;
@@ -233,7 +233,7 @@ void ChunkTables::used(ChunkId chunk, PlaceId device, double bytes_read, double 
       (bytes_read + bytes_written) * short_.weight;
 }
 
-/// All averages fade alike, so their sums do too: one multiplication a pair keeps them true.
+/// All averages fade alike, and so do their sums: one multiplication per pair updates them.
 void ChunkTables::update_demands() {
   const double left = short_.fading(now_ - demands_at_);
   demands_at_ = now_;

@@ -15,19 +15,18 @@
 namespace vma {
 inline namespace v1 {
 
-/// How long past use counts, and how much of it is kept.
+/// How long past use counts, and how many averages are kept.
 struct HeatLimits {
   Time half_life_short = std::chrono::seconds(1);
   Time half_life_long = std::chrono::seconds(10);
-  std::size_t cells_max = std::size_t{1} << 22;  ///< Of a chunk and a GPU each, 32 bytes in use.
+  std::size_t cells_max = std::size_t{1} << 22;  ///< One for each chunk and GPU; 32 bytes each.
 };
 
-/// What a `Snapshot` shows: the books of the scheduler, kept up by what it is told. They know
-/// nothing of a driver. Not thread-safe; a copy is as good as the original, and while nobody
-/// writes, many may read.
+/// What a `Snapshot` shows: the books of the scheduler, updated by its calls. They know no driver.
+/// Not thread-safe; a copy is independent, and many threads may read while none writes.
 ///
-/// Rows of one allocation are neighbours. Heat is kept a chunk and GPU, sparse: each use decays
-/// what was there and adds to it, so that what is not used costs nothing.
+/// Rows of one allocation are adjacent. Heat is kept per chunk and GPU, sparsely: each use decays
+/// the former value and adds to it, so that unused chunks cost nothing.
 struct ChunkTables {
  public:
   ChunkTables(std::vector<PlaceState> places, MachineCosts costs, const HeatLimits& limits = {});
@@ -40,43 +39,44 @@ struct ChunkTables {
     std::uint64_t bytes = 0;
     PlaceId at{};
   };
-  /// Returns the first of the rows. `allocation` is a number above those before.
+  /// Returns the first of the rows. `allocation` is larger than all numbers passed before.
   ChunkId add(std::uint32_t allocation, std::string_view tag, std::span<const NewChunk> chunks);
   /// Forgets the rows of an allocation; their numbers may be used again.
   void remove(ChunkId first, std::size_t chunks);
-  /// A chunk lies elsewhere now. `arrived`: what was on its way to `to` is that no more.
+  /// The chunk is at `to` now.
   void moved(ChunkId chunk, PlaceId to);
-  /// A dropped chunk fills no place, and nobody uses it: its heat is forgotten.
+  /// A dropped chunk takes no room, and is not used: its heat is forgotten.
   void set_dropped(ChunkId chunk, bool dropped);
-  /// A number for a set of places, by place. Those that are equal have one number.
+  /// A number for a set of places, given by place. Equal sets have the same number.
   std::uint32_t reach_number(const std::vector<bool>& places);
-  /// The only places where all that use the chunk can reach it; of a new one, all places.
+  /// The only places where all users of the chunk can reach it; for a new chunk, all places.
   void set_reach(ChunkId chunk, std::uint32_t number);
-  /// Bytes on their way to a place count as used there. Each is let go of by itself.
+  /// Bytes on their way to a place count as used there until `expect_no_more`.
   void expect(PlaceId at, std::uint64_t bytes);
   void expect_no_more(PlaceId at, std::uint64_t bytes);
   void used(ChunkId chunk, PlaceId device, double bytes_read, double bytes_written);
-  /// For the processor: `used` is about to be called, or the users are about to be asked for.
+  /// Prefetch: `used` is about to be called, or the users are about to be read.
   void prepare(ChunkId chunk) const { heat_.prepare(rows_[index(chunk)]); }
-  /// The hint's times are since the clock's start.
+  /// The hint's times are relative to the clock's start.
   void hinted(ChunkId chunk, const Hint& hint);
   void forget_hint(ChunkId chunk);
-  /// Flags, `recent_moves`: the scheduler's. Who writes them has told `touch` where it matters.
+  /// Flags and `recent_moves` belong to the scheduler, which calls `touch` for relevant changes.
   ChunkRow& row(ChunkId chunk) { return rows_[index(chunk)]; }
   void touch(ChunkId chunk);
-  /// What has changed is told; the list starts anew.
+  /// The changes were reported; the list starts anew.
   void clear_changed();
   void set_capacity(PlaceId at, std::uint64_t bytes) { places_[index(at)].capacity_bytes = bytes; }
   MachineCosts& costs() noexcept { return costs_; }
 
-  /// Uses that found no cell, since the start.
+  /// Uses that found no free cell, since the start.
   std::uint64_t uses_lost() const noexcept { return uses_lost_; }
-  /// Bytes that the rows and lists take, heat apart; and those of heat.
+  /// Bytes that the rows and lists take, without heat; and those of heat.
   std::size_t table_bytes() const noexcept;
   std::size_t heat_bytes() const noexcept;
   std::size_t size() const noexcept { return count_; }
 
-  /// Places hold what their chunks' rows say, lists and flags agree. For tests.
+  /// Checks that places hold what their chunks' rows say, and that lists and flags agree. For
+  /// tests.
   void check_invariants() const;
 
  private:
@@ -89,12 +89,12 @@ struct ChunkTables {
   double demand(PlaceId device, PlaceId at) const;
   void update_demands();
 
-  /// What time and a byte do to an average.
+  /// How time and new bytes change an average.
   struct Average {
     double half_life_s = 0;
-    double weight = 0;  // What one byte now adds to an average of bytes a second.
+    double weight = 0;  // What one byte adds now to an average in bytes a second.
     explicit Average(Time half_life);
-    double fading(Time passed) const;  // What is left of it.
+    double fading(Time passed) const;  // The share that remains.
   };
 
   Time now_{0};
@@ -104,7 +104,7 @@ struct ChunkTables {
   std::vector<PlaceState> places_;
   MachineCosts costs_;
   std::size_t count_ = 0;
-  std::vector<std::uint32_t> reach_;  // By row, as far as any was set. 0: every place.
+  std::vector<std::uint32_t> reach_;  // By row, up to the last one that was set. 0: every place.
   std::vector<std::vector<bool>> reaches_{1};
   std::map<std::vector<bool>, std::uint32_t> reach_numbers_;
 

@@ -6,7 +6,7 @@
 namespace vma::inline v1 {
 namespace {
 
-/// Of the smallest run that holds so many cells.
+/// Index of the smallest run that holds `users` cells.
 std::size_t size_for(std::size_t users) {
   return static_cast<std::size_t>(std::bit_width(users - 1));
 }

@@ -45,7 +45,7 @@ void MachineCosts::rank() {
       if (reaches(device, PlaceId{static_cast<std::uint8_t>(at)}))
         ranked.push_back(PlaceId{static_cast<std::uint8_t>(at)});
     }
-    // Its own HBM leads, whatever a calibration said; of equals the lowest number.
+    // Its own HBM comes first, whatever a calibration said; of equals the lowest number.
     std::ranges::stable_sort(ranked, [&](PlaceId left, PlaceId right) {
       if (left == device || right == device) return left == device && right != device;
       return access_rate(device, left) > access_rate(device, right);

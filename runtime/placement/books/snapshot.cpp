@@ -30,7 +30,7 @@ Snapshot::User Snapshot::user_at(std::uint32_t cell) const {
   return {found.device, tables_->decayed(found)};
 }
 
-/// In the order of `for_each_user`, so that no sum of what has faded is larger, even by rounding.
+/// In the order of `for_each_user`, so that no sum of faded values is larger, even by rounding.
 double Snapshot::demand_most(ChunkId chunk) const {
   const ChunkRow& row = this->chunk(chunk);
   double most = 0;

@@ -8,7 +8,7 @@
 namespace vma {
 namespace {
 
-constexpr std::size_t ahead = 8;  // Uses that the processor is told of in advance.
+constexpr std::size_t ahead = 8;  // How many uses ahead to prefetch.
 
 ChunkId nth(ChunkId first, std::size_t chunk) {
   return ChunkId{static_cast<std::uint32_t>(index(first) + chunk)};
@@ -45,7 +45,8 @@ void DecisionPath::fold_uses(std::vector<UseEvent>& uses) {
   }
   uses.resize(kept);
   for (std::size_t i = 0; i < uses.size(); ++i) {
-    // Each is a few cache misses of its own: they are asked for ahead, rows first, which say more.
+    // Each costs several cache misses, so they are prefetched, rows first, since cells depend on
+    // them.
     if (i + 2 * ahead < uses.size()) __builtin_prefetch(&books_->row(uses[i + 2 * ahead].chunk));
     if (i + ahead < uses.size()) books_->prepare(uses[i + ahead].chunk);
     const UseEvent& use = uses[i];
@@ -68,7 +69,7 @@ void DecisionPath::gone(ChunkId first, std::size_t chunks) {
   for (std::size_t i = 0; i < chunks; ++i) notices_.emplace_back(nth(first, i));
 }
 
-/// So that adding some does not allocate.
+/// So that adding up to `more` does not allocate.
 void DecisionPath::reserve_notices(std::size_t more) {
   const std::size_t count = notices_.size() + more;
   if (count > notices_.capacity()) notices_.reserve(2 * count + 8);
@@ -100,7 +101,7 @@ std::vector<PlaceId> DecisionPath::first_places(PlaceId user, std::span<const st
   std::vector<PlaceId> chosen;
   chosen.reserve(chunks.size());
   for (const std::uint64_t bytes : chunks) {
-    PlaceId best = user;  // Where nothing has room: the pressure there finds some, or says no.
+    PlaceId best = user;  // If nothing has room: the pressure there finds some, or refuses.
     for (const PlaceId at : snapshot().costs().by_speed(user)) {
       if (free_bytes[index(at)] < bytes || !reached(at)) continue;
       best = at;
@@ -116,11 +117,11 @@ std::vector<PlaceId> DecisionPath::first_places(PlaceId user, std::span<const st
 
 PlanOutcome DecisionPath::accept(const Plan& plan, bool awaited) {
   PlanOutcome outcome = planner_.plan(plan, snapshot());
-  // All of them, or none: what the planner has accepted and nobody starts would never move again.
+  // All or none: a chunk with an accepted move that is never started could not move again.
   std::map<MoveNumber, Waiting> kept;
   try {
     for (AcceptedMove& move : outcome.accepted) {
-      // Moves of policies go before what only makes room for them.
+      // Moves of policies precede those that only make room for them.
       move.goes_last = move.victim && !awaited;
       kept.emplace(move.number, Waiting{move, awaited, 0});
     }
@@ -129,7 +130,7 @@ PlanOutcome DecisionPath::accept(const Plan& plan, bool awaited) {
     throw;
   }
   waiting_.merge(kept);
-  // From here on, or policies wish for it again and make room for it twice.
+  // Otherwise policies would wish for the move again and make room for it twice.
   for (const AcceptedMove& move : outcome.accepted) books_->row(move.chunk).moving = true;
   return outcome;
 }
@@ -172,8 +173,8 @@ std::vector<MoveNumber> DecisionPath::ready() const {
   return first;
 }
 
-/// Whether a move can be one migration with those of the group: the next slot of the same
-/// allocation, between the same places, and the group is not as large as one may be.
+/// Whether a move can join the group's migration: the next slot of the same allocation, between the
+/// same places, and the group is below its maximum size.
 bool DecisionPath::joins(const MoveGroup& group, const AcceptedMove& move) const {
   const AcceptedMove& last = group.moves.back();
   const ChunkRow& before = snapshot().chunk(last.chunk);
@@ -186,7 +187,7 @@ bool DecisionPath::joins(const MoveGroup& group, const AcceptedMove& move) const
 
 void DecisionPath::take(std::span<const MoveNumber> ready, std::vector<MoveGroup>& groups) {
   for (const MoveNumber number : ready) {
-    // Asked again: those before it may have taken the room.
+    // Checked again: those before it may have taken the room.
     if (!planner_.may_start(number, snapshot())) continue;
     const auto found = waiting_.find(number);
     AcceptedMove& move = found->second.move;
@@ -211,8 +212,8 @@ void DecisionPath::take(std::span<const MoveNumber> ready, std::vector<MoveGroup
 
 std::size_t DecisionPath::end(const AcceptedMove& move, bool moved, Time took, Time stall) {
   reserve_notices(1);
-  if (moved) books_->touch(move.chunk);  // Then `moved` below wants no memory.
-  // The last that may throw: the books change together.
+  if (moved) books_->touch(move.chunk);  // So that `moved` below needs no memory.
+  // The last step that may throw: the books change together.
   const Time now = books_->now();
   const std::vector<MoveNumber> fallen = planner_.note_ended(move.number, moved, now);
   books_->expect_no_more(move.to, move.bytes);
@@ -221,7 +222,7 @@ std::size_t DecisionPath::end(const AcceptedMove& move, bool moved, Time took, T
   std::size_t dropped = 0;
   for (const MoveNumber number : fallen) dropped += forget_waiting(number) ? 1 : 0;
   ChunkRow& row = books_->row(move.chunk);
-  row.moving = planner_.is_moving(move.chunk);  // A second leg may come yet.
+  row.moving = planner_.is_moving(move.chunk);  // A second leg may follow.
   row.recent_moves = planner_.recent_moves(move.chunk, now);
   notices_.emplace_back(MoveResult{move.chunk, move.from, move.to, moved, took, stall});
   return dropped;

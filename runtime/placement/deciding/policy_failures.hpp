@@ -11,8 +11,8 @@ namespace vma {
 enum class PolicyEntry : std::uint8_t { use, tick, alloc, pressure };
 
 struct PolicyFailureLimits {
-  int in_a_row_max = 3;  ///< Of one entry point of the policy; then `stay_put` takes over.
-  /// The same for all entry points, in a window of time that begins with the first.
+  int in_a_row_max = 3;  ///< Per entry point of the policy; then `stay_put` replaces it.
+  /// The limit for all entry points together, in a time window that begins with the first failure.
   int in_window_max = 20;
   Time window = std::chrono::seconds(10);
 };
@@ -27,7 +27,7 @@ class PolicyFailures {
   explicit PolicyFailures(const PolicyFailureLimits& limits = {}) noexcept : limits_(limits) {}
 
   void succeeded(PolicyEntry entry) noexcept { in_a_row_.at(static_cast<std::size_t>(entry)) = 0; }
-  /// `lost`: it has not returned, so it has to be replaced in any case, if only by itself.
+  /// `lost`: the call has not returned, so the policy is replaced in any case, if only by itself.
   Replacement failed(PolicyEntry entry, Time now, bool lost = false) noexcept;
   /// Another policy is installed.
   void forget() noexcept { *this = PolicyFailures(limits_); }

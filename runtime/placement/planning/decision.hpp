@@ -10,32 +10,32 @@
 
 namespace vma {
 
-/// What became of a wish, or of who wishes.
+/// What happened to a wish, or to a policy or place.
 enum class DecisionKind : std::uint8_t {
-  planned,          ///< A policy wants the move and the planner lets it go ahead.
-  refused,          ///< The planner does not; `reason` is its own.
+  planned,          ///< A policy wants the move and the planner accepts it.
+  refused,          ///< The planner refuses it; `reason` is the planner's.
   started,          ///< The mover has it.
-  moved,            ///< It lies at `to`.
-  not_moved,        ///< The move ended and it does not; `reason` says why.
+  moved,            ///< The chunk is at `to`.
+  not_moved,        ///< The move ended without reaching `to`; `reason` says why.
   policy_failed,    ///< The policy threw or took too long: its plan is dropped.
   policy_replaced,  ///< `policy` is the one that decides from now on.
   paused,
   resumed,
-  drained,   ///< `from` takes no chunks any more.
+  drained,   ///< `from` takes no more chunks.
   refilled,  ///< `to` takes chunks again.
   parked,
   unparked,
 };
 constexpr std::size_t decision_kinds = static_cast<std::size_t>(DecisionKind::unparked) + 1;
 
-/// As files and people have it: "not_moved".
+/// As in files and output: "not_moved".
 std::string_view to_string(DecisionKind kind) noexcept;
 std::optional<DecisionKind> parse_decision_kind(std::string_view name) noexcept;
 
-/// A chunk by names that stay true after it is gone.
+/// Identifies a chunk in a way that stays valid after it is freed.
 struct DecidedChunk {
-  std::uint64_t allocation = 0;  ///< Its number, given to no other in the life of the process.
-  std::uint64_t begin = 0;       ///< Of the allocation: what the program's pointer is.
+  std::uint64_t allocation = 0;  ///< Its number, unique in the life of the process.
+  std::uint64_t begin = 0;       ///< Start of the allocation: the program's pointer.
   std::uint32_t slot = 0;        ///< Which chunk of the allocation.
   std::uint64_t bytes = 0;
   std::string tag;
@@ -43,8 +43,8 @@ struct DecidedChunk {
   friend bool operator==(const DecidedChunk&, const DecidedChunk&) = default;
 };
 
-/// How long a move takes by itself, without waiting for programs' work to come to a stop, and how
-/// long it makes them stand.
+/// How long a move takes by itself, without waiting for programs' work to stop, and how long it
+/// stops that work.
 struct MoveTimes {
   Time move{0}, stall{0};
 
@@ -57,15 +57,15 @@ struct MoveTimes {
 /// The `planned` and `refused` ones of one `plan`, in the order of their numbers, are the moves
 /// that the policy wanted: chunk, `to`, `value`, `victim` and `wish` are those of its `Move`.
 struct Decision {
-  std::uint64_t sequence = 0;  ///< From 1 on, without gaps; the log gives it.
+  std::uint64_t sequence = 0;  ///< From 1 on, without gaps; assigned by the log.
   Time time{0};
   DecisionKind kind = DecisionKind::planned;
-  std::uint64_t plan = 0;  ///< Equal for what one call of a policy wanted; 0: no policy did.
+  std::uint64_t plan = 0;  ///< Equal for the wishes of one call of a policy; 0: no policy.
   std::string policy;
   std::optional<DecidedChunk> chunk;
   std::optional<Location> from, to;
   std::string wish;    ///< Why the policy wants it.
-  std::string reason;  ///< Why it came to `kind`; empty where there is nothing to add.
+  std::string reason;  ///< Why it came to `kind`; empty if there is nothing to add.
   double value = 0;
   bool victim = false;
   std::optional<MoveTimes> predicted, happened;
@@ -78,7 +78,7 @@ struct Decision {
 constexpr std::size_t decision_text_bytes_max = 2048;
 constexpr std::size_t decision_name_bytes_max = 256;  ///< Of a policy or tag.
 
-/// Cuts its texts, at the beginning of a character of UTF-8.
+/// Cuts its texts, at the start of a UTF-8 character.
 void clip(Decision& decision);
 void clip(std::string& text, std::size_t bytes_max);
 

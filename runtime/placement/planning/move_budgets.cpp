@@ -58,7 +58,7 @@ void MoveBudgets::spend(PlaceId from, PlaceId to, std::uint64_t bytes, const Sna
                         const PlannerLimits& limits) {
   Route& route = routes_[{from, to}];
   route.under_way_bytes += bytes;
-  // A limit that is off leaves no debt for the day when it is switched on.
+  // A disabled limit leaves no debt for when it is enabled.
   if (limits.route_bytes_s > 0) {
     route.bytes.fill(snapshot.now(), limits.route_bytes_s, limits.route_burst_bytes);
     route.bytes.take(static_cast<double>(bytes));

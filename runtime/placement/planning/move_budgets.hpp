@@ -13,11 +13,11 @@
 
 namespace vma {
 
-/// Fills at a steady rate up to a most. What is larger than the most is let through when it is
-/// full, and leaves a debt: otherwise it would wait for ever.
+/// Fills at a steady rate up to a maximum. A request larger than the maximum is allowed when the
+/// bucket is full, and leaves a debt: otherwise it would wait for ever.
 class TokenBucket {
  public:
-  /// Requires: the same limits at each call but for changes, and a time that only rises.
+  /// Requires: the limits are the same at each call unless reconfigured; time only rises.
   void fill(Time now, double per_second, double most);
   bool holds(double tokens, double most) const { return level_ >= (tokens < most ? tokens : most); }
   void take(double tokens) { level_ -= tokens; }
@@ -29,16 +29,16 @@ class TokenBucket {
   bool fresh_ = true;  ///< A bucket starts full.
 };
 
-/// What moves may take of routes and of programs' time. A plan spends from a copy, which becomes
-/// the budget when the plan is accepted.
+/// What moves may use of routes and of programs' time. A plan spends from a copy, which becomes the
+/// budget when the plan is accepted.
 class MoveBudgets {
  public:
   struct Leg {
     PlaceId from{}, to{};
     std::uint64_t bytes = 0;
   };
-  /// Nothing if all of them may be made, together: what is larger than the most of a budget as a
-  /// whole is let through when that is full.
+  /// None if all of them may be made together. A request larger than the maximum of a budget is
+  /// allowed when the budget is full.
   std::optional<Refusal> refuse(std::span<const Leg> legs, const Snapshot& snapshot,
                                 const PlannerLimits& limits);
   std::optional<Refusal> refuse(PlaceId from, PlaceId to, std::uint64_t bytes,

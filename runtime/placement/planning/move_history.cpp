@@ -21,9 +21,9 @@ void MoveHistory::moved(ChunkId chunk, Time now, const PlannerLimits& limits) no
   if (past.moves.size() >= limits.thrash_moves) {
     past.held_until = now + limits.thrash_pin;
   }
-  // Bounded, whatever the limits say later.
+  // Bounded, whatever the limits become later.
   while (past.moves.size() > limits.thrash_moves) past.moves.pop_front();
-} catch (const std::bad_alloc&) {  // One move less is counted.
+} catch (const std::bad_alloc&) {  // One move is not counted.
 }
 
 Time MoveHistory::held_until(ChunkId chunk) const {

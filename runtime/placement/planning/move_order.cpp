@@ -19,12 +19,12 @@ std::optional<std::size_t> MoveOrder::order(const std::vector<bool>& taken) {
   wait_in_order(taken);
   for (std::size_t at = room_.size(); at-- > 0;) retry_.push_back(at);
   settle();
-  // Each round takes one wish over a third place, and each wish goes over one at most once.
+  // Each round sends one wish through a third place, and each wish goes through one at most once.
   while (detours_ != nullptr && part_ring()) settle();
   return cheapest_waiting();
 }
 
-/// Victims first, for others wait for them; then those of most value.
+/// Victims first, since others wait for them; then those of most value.
 void MoveOrder::wait_in_order(const std::vector<bool>& taken) {
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < wishes_.size(); ++i) {
@@ -40,7 +40,7 @@ void MoveOrder::wait_in_order(const std::vector<bool>& taken) {
   }
 }
 
-/// Places what has its room, until nothing more has.
+/// Places moves that have their room, until no more have.
 void MoveOrder::settle() {
   while (!retry_.empty()) {
     const std::size_t at = retry_.back();
@@ -53,14 +53,14 @@ void MoveOrder::settle() {
   }
 }
 
-/// Promises room to the move if there is enough, and notes what it leaves behind.
+/// Promises room to the move if there is enough, and records what it leaves behind.
 bool MoveOrder::place_move(const Waiting& move) {
   const std::uint64_t bytes = wishes_[move.wish].bytes;
   const std::size_t to = index(move.to), from = index(move.from);
   if (available(move.to) < static_cast<std::int64_t>(bytes)) return false;
   OrderedMove placed{move.wish, move.leg, move.from, move.to, 0, {}, {}};
   if (move.first_leg) placed.after.push_back(*move.first_leg);
-  // A place that is over its capacity is brought within it by the claims of who comes first.
+  // A place that is over its capacity is brought within it by the claims of the first moves.
   placed.reserved = std::min(room_[to], static_cast<std::int64_t>(bytes));
   room_[to] -= placed.reserved;
   auto missing = static_cast<std::uint64_t>(static_cast<std::int64_t>(bytes) - placed.reserved);
@@ -82,12 +82,12 @@ bool MoveOrder::place_move(const Waiting& move) {
   return true;
 }
 
-/// Takes one of those that wait for each other over a third place. False if none has one.
+/// Sends one of those that wait for each other through a third place. False if none has one.
 bool MoveOrder::part_ring() {
   std::vector<Waiting> ring;
   for (const std::vector<Waiting>& waiting : waiting_) {
     for (const Waiting& move : waiting) {
-      // What nobody waits for makes no way.
+      // Moves that no other waits for do not help.
       if (move.leg == AcceptedMove::Leg::direct && !waiting_[index(move.from)].empty())
         ring.push_back(move);
     }

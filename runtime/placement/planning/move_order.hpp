@@ -12,15 +12,15 @@
 
 namespace vma {
 
-/// Where a chunk may wait that has to make way for what takes its place.
+/// Where a chunk may wait if it has to make way for the one that takes its place.
 struct Detours {
-  /// Third places that a wish may go over, the best first.
+  /// Third places that a wish may go through, the best first.
   std::function<std::vector<PlaceId>(const Wish&)> places;
-  /// A wish goes over that place.
+  /// Called when a wish goes through that place.
   std::function<void(const Wish&, PlaceId)> take;
 };
 
-/// A move and what it waits for, by the index of earlier ones.
+/// A move and what it waits for, by the index of earlier moves.
 struct OrderedMove {
   struct Claim {
     std::size_t from = 0;
@@ -29,25 +29,25 @@ struct OrderedMove {
   std::size_t wish = 0;  ///< Index into the wishes.
   AcceptedMove::Leg leg = AcceptedMove::Leg::direct;
   PlaceId from{}, to{};
-  std::int64_t reserved = 0;  ///< Of the room that is free now; see `MovesUnderWay`.
-  std::vector<Claim> claims;  ///< Of the room that others leave behind.
+  std::int64_t reserved = 0;  ///< Out of the room that is free now; see `MovesUnderWay`.
+  std::vector<Claim> claims;  ///< On the room that other moves leave behind.
   std::vector<std::size_t> after;
 };
 
-/// Puts moves that fit together in an order in which they can be made: each has its room, free or
-/// left behind by earlier ones, when those that it waits for have ended. No byte of room is
-/// promised twice, so the moves that are not ordered may be made in any order and at the same time.
+/// Orders moves that fit together so that they can be made: each has its room, free or left behind
+/// by earlier moves, once those that it waits for have ended. No byte of room is promised twice, so
+/// moves without an order between them may run in any order and concurrently.
 ///
-/// Moves that wait for each other in a ring are parted by taking one of them over a third place,
-/// the smallest for which there is one.
+/// A cycle of moves that wait for each other is broken by sending one of them through a third
+/// place, the smallest that has one.
 class MoveOrder {
  public:
-  /// `room`: by place, what is free and not spoken for.
+  /// `room`: by place, bytes that are free and not reserved.
   MoveOrder(std::span<const Wish> wishes, std::vector<std::int64_t> room, const Detours* detours);
 
-  /// Orders those for which `taken` says so. Returns a wish that cannot be made, the cheapest of
-  /// those that wait for each other; then `moves` has no meaning if there are detours. Without
-  /// (null), `moves` has all that need none.
+  /// Orders those with `taken` set. Returns a wish that cannot be made, the cheapest of those that
+  /// wait for each other; then `moves` has no meaning if there are detours. Without detours (null),
+  /// `moves` has all moves that need none.
   std::optional<std::size_t> order(const std::vector<bool>& taken);
   const std::vector<OrderedMove>& moves() const noexcept { return moves_; }
 
@@ -71,7 +71,7 @@ class MoveOrder {
   std::vector<std::int64_t> room_;                     // Free now, and not promised.
   std::vector<std::int64_t> left_bytes_;               // Sum of `left_`.
   std::vector<std::vector<OrderedMove::Claim>> left_;  // By place: left behind, not promised.
-  std::vector<std::size_t> left_first_;                // What is before has been promised.
+  std::vector<std::size_t> left_first_;                // Those before it have been promised.
   std::vector<std::vector<Waiting>> waiting_;          // By target, in order.
   std::vector<OrderedMove> moves_;
   std::vector<std::size_t> retry_;  // Places where room was left behind.

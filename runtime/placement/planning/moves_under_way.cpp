@@ -25,7 +25,7 @@ void MovesUnderWay::accept(const AcceptedMove& move, std::int64_t reserved,
   entry.leg = move.leg;
   entry.claims = std::move(claims);
   entry.waits_for = move.after;
-  reserve(move.to, 0);  // Makes the element, so that nothing throws once the books have changed.
+  reserve(move.to, 0);  // Creates the element, so that nothing throws once the books have changed.
   const auto [at, fresh] = moves_.emplace(move.number, std::move(entry));
   VMART_CHECK(fresh, "a number is used once");
   Entry& accepted = at->second;
@@ -85,7 +85,7 @@ std::vector<std::pair<MoveNumber, MovesUnderWay::Entry>> MovesUnderWay::ended(Mo
   if (moved) {
     for (const MoveNumber waiting : over.front().second.dependents) {
       const auto found = moves_.find(waiting);
-      if (found == moves_.end()) continue;  // Another that it waited for has failed.
+      if (found == moves_.end()) continue;  // Dropped because another one failed.
       Entry& entry = found->second;
       std::erase(entry.waits_for, number);
       for (const RoomClaim& claim : entry.claims) {
@@ -97,8 +97,8 @@ std::vector<std::pair<MoveNumber, MovesUnderWay::Entry>> MovesUnderWay::ended(Mo
     }
     return over;
   }
-  for (std::size_t i = 0; i < over.size(); ++i) {  // It grows: what falls takes others with it.
-    for (const MoveNumber waiting : over[i].second.dependents) {  // It stays where it is.
+  for (std::size_t i = 0; i < over.size(); ++i) {  // It grows: dropped moves drop others.
+    for (const MoveNumber waiting : over[i].second.dependents) {  // Its chunk stays where it is.
       if (moves_.contains(waiting)) over.emplace_back(waiting, remove(waiting));
     }
   }

@@ -20,7 +20,7 @@ namespace vma {
 namespace {
 
 constexpr int rounds_max = 16;
-// A host node of unknown size has UINT64_MAX; sums of room stay far from the end of the type.
+// A host node of unknown size has UINT64_MAX; this keeps sums of room far from overflow.
 constexpr std::uint64_t room_most = INT64_MAX / 4;
 
 Refusal refusal_of(RoomFitting::Verdict verdict, const Wish& wish, const Snapshot& snapshot) {
@@ -44,14 +44,14 @@ Refusal refusal_of(RoomFitting::Verdict verdict, const Wish& wish, const Snapsho
 
 }  // namespace
 
-/// What is known of a plan while it is being decided.
+/// The state of a plan while it is being decided.
 struct Planner::Round {
   std::vector<std::optional<Refusal>> refused;  // By number in the plan.
-  std::vector<Wish> wishes;                     // Against which nothing is said by itself.
+  std::vector<Wish> wishes;                     // Those that passed the checks by themselves.
   std::vector<std::uint64_t> wanted;            // By place: bytes of moves that go there.
   std::vector<std::optional<Refusal>> out;      // By wish.
-  std::vector<bool> stuck;                      // By wish: it waits for what waits for it.
-  MoveBudgets budgets;                          // As they are once this round's wishes are made.
+  std::vector<bool> stuck;                      // By wish: it is part of a cycle of waiting moves.
+  MoveBudgets budgets;                          // After this round's wishes.
   std::unique_ptr<MoveOrder> order;
 };
 
@@ -59,7 +59,7 @@ PlanOutcome Planner::plan(const Plan& plan, const Snapshot& snapshot) {
   Round round;
   check_wishes(plan, snapshot, round);
   round.stuck.resize(round.wishes.size());
-  // Without detours what does not fit is left out at once, and nothing is left to choose.
+  // Without detours, wishes that do not fit are left out at once, and no choice remains.
   for (int rounds = 0; !choose(snapshot, round, rounds < rounds_max);) ++rounds;
   PlanOutcome outcome;
   for (std::size_t i = 0; i < round.wishes.size(); ++i) {
@@ -81,7 +81,7 @@ void Planner::take_back(std::span<const AcceptedMove> accepted) noexcept {
   }
 }
 
-/// Sorts out what is wrong by itself.
+/// Refuses wishes that are wrong by themselves.
 void Planner::check_wishes(const Plan& plan, const Snapshot& snapshot, Round& round) {
   round.refused.resize(plan.moves().size());
   round.wanted.resize(snapshot.places().size());
@@ -112,7 +112,7 @@ void Planner::check_wishes(const Plan& plan, const Snapshot& snapshot, Round& ro
   }
 }
 
-/// What is free and not spoken for, by place; below 0 where more is used than may be.
+/// Bytes that are free and not reserved, by place; negative if more is used than allowed.
 std::vector<std::int64_t> Planner::room(const Snapshot& snapshot) const {
   std::vector<std::int64_t> room;
   for (std::size_t at = 0; at < snapshot.places().size(); ++at) {
@@ -125,7 +125,7 @@ std::vector<std::int64_t> Planner::room(const Snapshot& snapshot) const {
 }
 
 /// In the order of value, each move with the victims that it needs: they are made together or not
-/// at all. What victims are left comes last.
+/// at all. Remaining victims come last.
 void Planner::refuse_over_budget(const Snapshot& snapshot, Round& round) const {
   const std::vector<Wish>& wishes = round.wishes;
   SwapGroups groups(wishes, round.out, room(snapshot), limits_.colder_factor);
@@ -149,7 +149,7 @@ void Planner::refuse_over_budget(const Snapshot& snapshot, Round& round) const {
   }
 }
 
-/// Chooses and orders. False if a wish turned out to be stuck: it is left out of the next round.
+/// Chooses and orders. False if a wish turned out to be stuck: the next round leaves it out.
 bool Planner::choose(const Snapshot& snapshot, Round& round, bool with_detours) const {
   const std::size_t count = round.wishes.size();
   round.budgets = budgets_;
@@ -189,7 +189,7 @@ bool Planner::choose(const Snapshot& snapshot, Round& round, bool with_detours) 
   return true;
 }
 
-/// All of them or, if it throws, none.
+/// Accepts all of them or, if it throws, none.
 void Planner::accept(const Plan& plan, const Round& round, const Snapshot& snapshot,
                      PlanOutcome& outcome) {
   const std::uint64_t first = last_number_ + 1;
@@ -242,7 +242,7 @@ void Planner::note_started(MoveNumber number) {
 }
 
 std::vector<MoveNumber> Planner::note_ended(MoveNumber number, bool moved, Time now) {
-  // Allocate first: if this throws, the move is still under way.
+  // Allocate first: if this throws, the move is still in progress.
   std::vector<MoveNumber> fallen;
   fallen.reserve(moved ? 0 : under_way_.size());
   const auto over = under_way_.ended(number, moved);
@@ -251,7 +251,7 @@ std::vector<MoveNumber> Planner::note_ended(MoveNumber number, bool moved, Time 
     if (which != number) fallen.push_back(which);
   }
   const MovesUnderWay::Entry& entry = over.front().second;
-  // A detour is one move, and it ends where it was to end.
+  // A detour counts as one move, when it reaches its final place.
   if (moved && entry.leg != AcceptedMove::Leg::first) history_.moved(entry.chunk, now, limits_);
   std::ranges::sort(fallen);
   return fallen;
@@ -261,7 +261,7 @@ std::vector<MoveNumber> Planner::note_gone(ChunkId chunk) {
   std::vector<MoveNumber> fallen;
   fallen.reserve(under_way_.size());
   for (const MoveNumber number : under_way_.moves_of(chunk)) {
-    if (!under_way_.contains(number)) continue;  // A second leg falls with the first.
+    if (!under_way_.contains(number)) continue;  // A second leg is dropped with the first.
     VMART_CHECK(!under_way_.entry(number).started, "a moving chunk is not removed");
     for (const auto& [which, entry] : under_way_.ended(number, false)) {
       budgets_.ended(entry.from, entry.to, entry.bytes);

@@ -17,14 +17,14 @@ namespace vma {
 
 struct OrderedMove;
 
-/// Turns what a policy wishes into moves that can be made: refuses what cannot or should not be,
-/// with a reason, and orders the rest so that no place ever holds more than it can. Both ends hold
-/// a chunk while it moves.
+/// Turns the wishes of a policy into moves that can be made: refuses those that cannot or should
+/// not be, with a reason, and orders the rest so that no place ever exceeds its capacity. Both ends
+/// hold a chunk while it moves.
 ///
-/// Who carries the moves out keeps both books in step, a move at a time: `ChunkTables::expect`,
-/// then `note_started`; when it has ended `expect_no_more` and, if it moved, `moved`, then
-/// `note_ended`. An accepted move has its room until then. Planning costs in proportion to the
-/// plan, not to the chunks. Pure; one thread at a time calls it.
+/// The caller that carries the moves out keeps both books consistent, one move at a time:
+/// `ChunkTables::expect`, then `note_started`; when it has ended `expect_no_more` and, if it moved,
+/// `moved`, then `note_ended`. An accepted move has its room until then. Planning costs in
+/// proportion to the plan, not to the number of chunks. Pure; one thread at a time calls it.
 class Planner {
  public:
   explicit Planner(const PlannerLimits& limits = {}) : limits_(limits) {}
@@ -33,33 +33,33 @@ class Planner {
   void set_limits(const PlannerLimits& limits) { limits_ = limits; }
   const PlannerLimits& limits() const noexcept { return limits_; }
 
-  /// Ensures: each wish is accepted or refused, once. What is accepted is under way from here on.
-  /// Throws: std::bad_alloc; then nothing is under way that was not before.
+  /// Ensures: each wish is accepted or refused, once. Accepted moves are in progress from here on.
+  /// Throws: std::bad_alloc; then no further moves are in progress.
   PlanOutcome plan(const Plan& plan, const Snapshot& snapshot);
-  /// The caller cannot carry the moves of a plan out after all. Requires: it is the last plan, and
-  /// none of them has started.
+  /// Undoes a plan that the caller cannot carry out after all. Requires: it is the last plan, and
+  /// none of its moves has started.
   void take_back(std::span<const AcceptedMove> accepted) noexcept;
 
-  /// Adds victims to a plan that shall make `pressure.bytes` free and makes less: the coldest
-  /// first, by the time since their last use and then by use a byte, each to the fastest other
-  /// place of its hottest user that has room. Wishes that would be refused count for nothing.
-  /// Returns how many bytes the plan makes free. Looks at every chunk.
+  /// Adds victims to a plan until it frees `pressure.bytes`: the coldest first, by the time since
+  /// their last use and then by use per byte, each to the fastest other place of its hottest user
+  /// that has room. Wishes that would be refused do not count. Returns how many bytes the plan
+  /// frees. Looks at every chunk.
   std::uint64_t complete_pressure(const Pressure& pressure, const Snapshot& snapshot,
                                   Plan& plan) const;
 
-  /// Whether an accepted move can begin: those that it waits for have ended, and its room has not
-  /// been taken by somebody who did not ask.
+  /// Whether an accepted move can begin: those that it waits for have ended, and other allocations
+  /// have not taken its room.
   bool may_start(MoveNumber number, const Snapshot& snapshot) const;
   /// Requires: `may_start`; the tables expect its bytes at its target.
   void note_started(MoveNumber number);
-  /// Requires: it is under way, started or given up; the tables know what came of it. Returns the
-  /// moves that wait for it and are not made because it failed; nothing is to be noted of these.
+  /// Requires: it is in progress, started or given up; the tables reflect the outcome. Returns the
+  /// moves dropped because they wait for it and it failed; do not call this for them.
   std::vector<MoveNumber> note_ended(MoveNumber number, bool moved, Time now);
-  /// The chunk is gone or about to be another's. Requires: none of its moves has started. Returns
-  /// the moves that are not made because of that, its own among them.
+  /// The chunk is freed or about to be reused. Requires: none of its moves has started. Returns the
+  /// moves dropped because of that, including its own.
   std::vector<MoveNumber> note_gone(ChunkId chunk);
 
-  /// Accepted moves that have not ended.
+  /// Number of accepted moves that have not ended.
   std::size_t under_way() const noexcept { return under_way_.size(); }
   bool is_moving(ChunkId chunk) const { return under_way_.is_moving(chunk); }
   /// For `ChunkRow::recent_moves`.

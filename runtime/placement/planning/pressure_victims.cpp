@@ -18,7 +18,7 @@ struct Candidate {
   ChunkId chunk{};
 };
 
-/// The colder is on top of a heap: longest idle, then least used a byte, then by number.
+/// The coldest is on top of a heap: longest idle, then least used per byte, then by number.
 struct Warmer {
   const Snapshot& snapshot;
   bool operator()(const Candidate& left, const Candidate& right) const {
@@ -28,7 +28,7 @@ struct Warmer {
   }
 };
 
-/// Takes the room of a victim at the fastest other place that has it.
+/// Takes the room of a victim at the fastest other place that has enough.
 std::optional<PlaceId> find_room(ChunkId chunk, const Pressure& pressure, const Snapshot& snapshot,
                                  std::vector<std::int64_t>& room) {
   const auto bytes = static_cast<std::int64_t>(snapshot.chunk(chunk).bytes);

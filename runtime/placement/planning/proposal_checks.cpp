@@ -10,7 +10,7 @@
 namespace vma {
 namespace {
 
-/// What it says by itself.
+/// Checks the move's own members.
 std::optional<Refusal> refuse_words(const Move& move, const Snapshot& snapshot) {
   if (index(move.chunk) >= snapshot.chunks().size() || snapshot.chunk(move.chunk).bytes == 0) {
     return Refusal{Rejection::unknown_chunk,
@@ -80,7 +80,7 @@ double use_per_byte(ChunkId chunk, const Snapshot& snapshot) {
   const double bytes = static_cast<double>(snapshot.chunk(chunk).bytes);
   double use = std::max(heat.short_term(), heat.long_term()) / bytes;
   const Hint* hint = snapshot.hint(chunk);
-  // What a past hint announced has become heat, or did not come.
+  // The use that a past hint announced has become heat, or did not happen.
   if (hint != nullptr && hint->next_use && *hint->next_use >= snapshot.now() &&
       std::isfinite(hint->passes)) {
     const double ahead = std::max(1.0, in_seconds(*hint->next_use - snapshot.now()));

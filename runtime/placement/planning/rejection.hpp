@@ -7,7 +7,7 @@
 
 namespace vma {
 
-/// Why a wish of a policy is not made.
+/// Why a wish of a policy is refused.
 enum class Rejection : std::uint8_t {
   unknown_chunk,
   unknown_place,
@@ -31,12 +31,12 @@ enum class Rejection : std::uint8_t {
 
 inline constexpr std::size_t rejections = 18;
 
-/// "no_room" and so on.
+/// Such as "no_room".
 std::string_view to_string(Rejection rejection) noexcept;
 
 struct Refusal {
   Rejection reason{};
-  std::string detail;  ///< For people: the figures.
+  std::string detail;  ///< The numbers, for people.
 };
 
 }  // namespace vma

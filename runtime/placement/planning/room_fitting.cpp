@@ -47,7 +47,7 @@ std::vector<RoomFitting::Verdict> RoomFitting::fit(const std::vector<bool>& left
     for (std::size_t i = 0; i < out.size(); ++i) {
       if (out[i]) states_[i] = State::out;
     }
-    // The last pass assumes nothing, so that what it takes stands.
+    // The last pass makes no assumptions, so that its result is final.
     const bool optimistic = passes < passes_max;
     if (pass(optimistic) == 0 || !optimistic) break;
     for (const std::size_t i : movers_) out[i] = states_[i] == State::out;
@@ -76,7 +76,7 @@ std::size_t RoomFitting::pass(bool optimistic) {
   return failed;
 }
 
-/// Takes room for a wish, and victims if need be; leaves all as it was if that does not do.
+/// Takes room for a wish, with victims if needed; changes nothing if that fails.
 bool RoomFitting::take(std::size_t wish, int depth) {
   const Wish& mover = wishes_[wish];
   const auto bytes = static_cast<std::int64_t>(mover.bytes);
@@ -123,8 +123,8 @@ void RoomFitting::find_hottest() {
   }
 }
 
-/// How much the plan's victims free beyond what its moves to the place lack: that is for its own
-/// sake. The rest is of moves that are refused, and stays.
+/// How many bytes the plan's victims free beyond the need of its moves to the place: those leave
+/// for the place's own sake. The rest belongs to refused moves, and stays.
 std::int64_t RoomFitting::free_victim_bytes(std::size_t at) const {
   std::int64_t bytes = 0;
   for (const std::size_t i : victims_[at]) bytes += static_cast<std::int64_t>(wishes_[i].bytes);
@@ -132,8 +132,8 @@ std::int64_t RoomFitting::free_victim_bytes(std::size_t at) const {
   return bytes - std::max<std::int64_t>(0, wanted - std::max<std::int64_t>(0, room_at_start_[at]));
 }
 
-/// Victims that no move needs: they go if their place is to be emptied for its own sake; where
-/// moves come there, only such as are colder than one of them.
+/// Victims that no move needs: they leave if their place is to be emptied for its own sake; if
+/// moves come there, only those that are colder than one of them.
 void RoomFitting::fit_free_victims() {
   find_hottest();
   spared_.assign(wishes_.size(), false);

@@ -7,10 +7,10 @@
 
 namespace vma {
 
-/// Every policy that the library has of itself.
+/// All policies that the library itself provides.
 const PolicyRegistry& built_in_policies();
 
-/// `PolicyRegistry::make` of the built-in ones.
+/// `PolicyRegistry::make` for the built-in policies.
 std::unique_ptr<Policy> make_policy(const std::string& text);
 
 }  // namespace vma

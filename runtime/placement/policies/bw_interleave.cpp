@@ -16,10 +16,10 @@ Group group_of(const MachineCosts& costs, PlaceId device, PlaceId at) {
   return index(at) < costs.gpus() ? peer : host_node;
 }
 
-/// The part of one place in what a device allocates.
+/// The share of one place in a device's allocations.
 struct Part {
   PlaceId at{};
-  double rate = 0;  // Bytes a second that it adds to the others'.
+  double rate = 0;  // Bytes per second that it adds to the others.
 };
 
 class BwInterleave final : public Policy {

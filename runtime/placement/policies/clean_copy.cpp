@@ -31,14 +31,14 @@ class CleanCopy : public Policy {
   PlaceId target_of(const Move& move, const Snapshot& snapshot, Room& room) const;
 
   const std::unique_ptr<Policy> inner_;
-  std::map<ChunkId, PlaceId> copies_;  // The host that a chunk left one at, until it goes there.
+  std::map<ChunkId, PlaceId> copies_;  // The host where a chunk left a copy, until it goes there.
 };
 
 bool in_hbm(const Snapshot& snapshot, PlaceId place) {
   return index(place) < snapshot.costs().gpus();
 }
 
-/// The host with the chunk's copy, if it is put out to a host; else where it was to go.
+/// The host with the chunk's copy, if it is evicted to a host; otherwise its original target.
 PlaceId CleanCopy::target_of(const Move& move, const Snapshot& snapshot, Room& room) const {
   const ChunkRow& row = snapshot.chunk(move.chunk);
   const auto copy = copies_.find(move.chunk);
@@ -89,9 +89,9 @@ void CleanCopy::on_tick(const Snapshot& snapshot, Plan& plan) {
   keep_and_reuse(inner, snapshot, plan);
 }
 
-/// A move by somebody else, or one that went on from there, is not told: the place of a copy is
-/// where the chunk last came from. If that is wrong, or no copy was kept since the chunk may be
-/// written to, it costs a copy, and a slower place where the other policy knew a faster one.
+/// Moves that the policy did not plan, or that continue from there, are not reported: a copy is
+/// assumed where the chunk last came from. If that is wrong, or no copy was kept since the chunk
+/// may be written to, it costs a copy, and perhaps a slower place than the other policy's.
 void CleanCopy::on_result(const MoveResult& result, const Snapshot& snapshot) {
   inner_->on_result(result, snapshot);
   if (!result.moved) return;

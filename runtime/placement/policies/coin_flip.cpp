@@ -30,7 +30,7 @@ class CoinFlip : public Policy {
   struct Way {
     std::uint32_t generation = 0;
     std::uint32_t draw = 0;  // How many thresholds were drawn in this generation.
-    double come = 0;         // In units of `multiple` x cost, of `threshold`.
+    double come = 0;         // Progress to `threshold`, in units of `multiple` x cost.
     double threshold = 0;
   };
   void draw(ChunkId chunk, Way& way) const;
@@ -64,7 +64,7 @@ void CoinFlip::on_use(const UseEvent& use, const Snapshot& snapshot, Plan& plan)
   }
   way.come += penalty / (multiple_ * cost);
   if (way.come < way.threshold) return;
-  draw(use.chunk, way);  // The coin is thrown; should the move not be made, there is another.
+  draw(use.chunk, way);  // The coin was flipped; if the move is not made, it is flipped again.
   if (snapshot.place(use.device).free_bytes() < row.bytes) return;
   plan.move(use.chunk, use.device, multiple_ * cost - cost,
             "the coin fell for " + name_of(snapshot, use.device) + ": a use cost " +

@@ -17,13 +17,13 @@
 namespace vma::inline v1 {
 namespace {
 
-constexpr std::size_t victims_looked_at_max = 64;  // For one chunk that wants in.
-constexpr std::size_t passed_over_max = 1024;      // Besides, of such as may not move.
-constexpr std::size_t granted_max = 4096;          // Of the wishes of a tick, the best.
-constexpr double gain_most = 1e6;                  // Seconds: of what a user cannot reach now.
+constexpr std::size_t victims_looked_at_max = 64;  // For one promoted chunk.
+constexpr std::size_t passed_over_max = 1024;      // In addition, of those that may not move.
+constexpr std::size_t granted_max = 4096;          // Per tick, the best ones.
+constexpr double gain_most = 1e6;  // Seconds: for chunks that a user cannot reach now.
 constexpr std::size_t announced_max = 65536;
-constexpr std::size_t uses_ahead = 8;  // Changed chunks that the processor is told of in advance.
-constexpr double again_by_use = 1.5;   // Growth of a chunk's demand that makes a use count.
+constexpr std::size_t uses_ahead = 8;  // How many changed chunks ahead to prefetch.
+constexpr double again_by_use = 1.5;   // Growth of a chunk's demand at which a use is considered.
 
 /// Parameters, under the names that they have in `cost_benefit_kind`.
 struct Weights {
@@ -81,24 +81,24 @@ class CostBenefit : public Policy {
   const Weights weights_;
   RouteBudget budget_;
   ValueOrder order_;           // Of chunks that have a slower place to go to.
-  std::vector<float> looked_;  // Demand of a chunk when a use of it was last looked at.
+  std::vector<float> looked_;  // Demand of a chunk when one of its uses was last considered.
   std::set<std::pair<Time, ChunkId>>
       due_;  // Announced uses beyond the horizon, when they enter it.
   std::map<ChunkId, Time> due_of_;
   bool looked_over_ = false;
 
-  // Of one call.
+  // State of one call.
   Outlook outlook_, victim_outlook_;
   std::vector<Goal> wanted_;
   std::vector<Victim> victims_;
   std::set<ChunkId> planned_;
-  // By place: so many bytes were looked for there, and no victims found. What is smaller may do.
+  // By place: bytes for which no victims were found there. Fewer bytes may still succeed.
   std::vector<std::uint64_t> too_hot_;
 };
 
 // --- Order of what is there
 
-/// Where the chunk would go if it had to, room apart. None: it is in the last place.
+/// Where the chunk would go if it had to, regardless of room. None: it is in the last place.
 std::optional<PlaceId> slower_place(const Snapshot& snapshot, ChunkId chunk,
                                     const Outlook& outlook) {
   const ChunkRow& row = snapshot.chunk(chunk);
@@ -125,7 +125,7 @@ void CostBenefit::place_in_order(const Snapshot& snapshot, ChunkId chunk, const 
   order_.put(chunk, row.at, key);
 }
 
-/// Chunks that were there before the policy was are in no list of changes.
+/// Chunks that existed before the policy are in no list of changes.
 void CostBenefit::look_over_all(const Snapshot& snapshot) {
   looked_over_ = true;
   for (std::size_t i = 0; i < snapshot.chunks().size(); ++i) {
@@ -174,7 +174,7 @@ void CostBenefit::collect(const Snapshot& snapshot, ChunkId chunk) {
   if (!wishes.empty()) wanted_.push_back(wishes.front());
 }
 
-/// Enough victims for `wish` in `victims_`, and in `loss` what they lose and their moves cost.
+/// Puts enough victims for `wish` into `victims_`, and their losses and move costs into `loss`.
 bool CostBenefit::find_victims(const Snapshot& snapshot, const Goal& wish, Room& room,
                                double& loss) {
   victims_.clear();
@@ -188,7 +188,7 @@ bool CostBenefit::find_victims(const Snapshot& snapshot, const Goal& wish, Room&
        number = order_.next(number)) {
     const ChunkId chunk{number};
     const ChunkRow& row = snapshot.chunk(chunk);
-    // What is pinned or of no stream is often the coldest: it does not count as looked at.
+    // Pinned chunks and those without streams are often the coldest: they do not count as examined.
     if (!may_move(row)) {
       if (++passed_over > passed_over_max) break;
       continue;
@@ -220,7 +220,7 @@ bool CostBenefit::try_wish(const Snapshot& snapshot, const Goal& wish, Room& roo
   std::uint64_t& too_hot = too_hot_[index(wish.to)];
   if (row.bytes >= too_hot && !room.holds(wish.to, row.bytes)) return false;
   if (!find_victims(snapshot, wish, room, loss)) {
-    too_hot = row.bytes;  // What comes later in this call is worth less.
+    too_hot = row.bytes;  // Later wishes in this call are worth less.
     return false;
   }
   if (wish.gain - loss <= weights_.margin * cost) return false;
@@ -289,7 +289,7 @@ void CostBenefit::grant_best(const Snapshot& snapshot, Plan& plan) {
 
 void CostBenefit::remember(ChunkId chunk, Time due) {
   forget(chunk);
-  if (due_.size() >= announced_max) return;  // The next hint or use of it is looked at anyway.
+  if (due_.size() >= announced_max) return;  // The next hint or use of it is considered anyway.
   due_.emplace(due, chunk);
   due_of_.emplace(chunk, due);
 }
@@ -312,7 +312,7 @@ void CostBenefit::collect_due(const Snapshot& snapshot) {
 
 // --- Entry points
 
-/// A row says where the users are, so the processor hears of it twice as early.
+/// A row contains the position of the users, so it is prefetched twice as early.
 void CostBenefit::read_ahead(const Snapshot& snapshot, std::span<const ChunkId> chunks,
                              std::size_t from) const {
   if (from + 2 * uses_ahead < chunks.size())
@@ -349,9 +349,9 @@ void CostBenefit::on_use(const UseEvent& use, const Snapshot& snapshot, Plan& pl
   if (hint == nullptr) {
     if (use.device == row.at) return;
     if (index(use.chunk) >= looked_.size()) looked_.resize(snapshot.chunks().size());
-    // Most uses are no news, which is known before any average has faded to now.
+    // Most uses bring no news, which can be decided before computing any faded average.
     if (snapshot.demand_most(use.chunk) < again_by_use * looked_[index(use.chunk)]) return;
-  } else if (!hint->next_use) {  // Whoever tells it now without a time means soon.
+  } else if (!hint->next_use) {  // A hint without a time that is given now means soon.
     now_on = *hint;
     now_on.next_use = snapshot.now();
     hint = &now_on;

@@ -18,7 +18,7 @@ class Counter : public Policy {
 
  private:
   struct Count {
-    std::uint32_t generation = 0;  // Of the chunk's row: a move starts anew.
+    std::uint32_t generation = 0;  // Of the chunk's row: a move starts a new one.
     std::vector<double> saved;     // Seconds, by GPU.
   };
   void count(const UseEvent& use, const ChunkRow& row, const Snapshot& snapshot);
@@ -55,7 +55,7 @@ void Counter::on_use(const UseEvent& use, const Snapshot& snapshot, Plan& plan) 
   const auto found = counts_.find(use.chunk);
   if (found == counts_.end() || row.at == use.device || !may_move(row)) return;
   if (!can_lie(snapshot, use.chunk, use.device)) return;
-  if (snapshot.place(use.device).free_bytes() < row.bytes) return;  // The next use asks again.
+  if (snapshot.place(use.device).free_bytes() < row.bytes) return;  // The next use tries again.
   const double saved = found->second.saved[index(use.device)];
   const double cost = move_seconds(snapshot.costs(), row.at, use.device, row.bytes, stall_weight_);
   if (saved < theta_ * cost) return;

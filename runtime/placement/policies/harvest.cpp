@@ -32,14 +32,14 @@ class Harvest : public Policy {
 
   const double reserve_;
   const std::unique_ptr<Policy> inner_;
-  std::map<ChunkId, PlaceId> lenders_;  // Of chunks that were sent to one, until they leave it.
+  std::map<ChunkId, PlaceId> lenders_;  // Of chunks sent to one, until they leave it.
 };
 
 bool Harvest::is_lent(const Snapshot& snapshot, ChunkId chunk) const {
   const auto found = lenders_.find(chunk);
   if (found == lenders_.end() || found->second != snapshot.chunk(chunk).at) return false;
   const std::optional<MainUser> user = main_user(snapshot, chunk);
-  return !user || user->device != found->second;  // Else it has come home.
+  return !user || user->device != found->second;  // Otherwise it has come home.
 }
 
 bool Harvest::is_lender(const Snapshot& snapshot, ChunkId chunk, PlaceId place,
@@ -50,7 +50,7 @@ bool Harvest::is_lender(const Snapshot& snapshot, ChunkId chunk, PlaceId place,
          room.at(place) - reserved >= snapshot.chunk(chunk).bytes;
 }
 
-/// The first place of the order that takes the chunk in: a lender or a host with room.
+/// The first place of the order that accepts the chunk: a lender or a host with room.
 std::optional<PlaceId> Harvest::place_for(const Snapshot& snapshot, ChunkId chunk,
                                           const Room& room) const {
   const ChunkRow& row = snapshot.chunk(chunk);
@@ -65,8 +65,8 @@ std::optional<PlaceId> Harvest::place_for(const Snapshot& snapshot, ChunkId chun
   return std::nullopt;
 }
 
-/// What `inner` puts out of a GPU goes where lenders are; the rest stays as it is. A victim that
-/// finds no place goes where it was to go.
+/// Chunks that `inner` evicts from a GPU go to lenders; the rest is unchanged. A victim that finds
+/// no place goes to its original target.
 void Harvest::send_to_lenders(const Plan& inner, const Snapshot& snapshot, Room& room, Plan& plan) {
   const auto take = [&](const Move& move, PlaceId to) {
     const ChunkRow& row = snapshot.chunk(move.chunk);
@@ -74,7 +74,8 @@ void Harvest::send_to_lenders(const Plan& inner, const Snapshot& snapshot, Room&
     if (fits) room.move(row.at, to, row.bytes);
     return fits;
   };
-  // What comes to a place without victims counts there before anything is lent: own need leads.
+  // Chunks that come to a place without victims count there before anything is lent: own need
+  // first.
   std::vector<bool> counted;
   for (const Move& move : inner.moves()) counted.push_back(!move.victim && take(move, move.to));
   for (std::size_t i = 0; i < inner.moves().size(); ++i) {

@@ -11,7 +11,7 @@
 namespace vma::inline v1 {
 namespace {
 
-constexpr std::size_t watched_max = 65536;  // Hints beyond that are not believed.
+constexpr std::size_t watched_max = 65536;  // Hints beyond that are not followed.
 
 class Hinted : public Policy {
  public:
@@ -30,7 +30,7 @@ class Hinted : public Policy {
  private:
   struct Watched {
     PlaceId device{};
-    double bytes = 0;  // That were announced, and that were seen.
+    double bytes = 0;  // Announced bytes, and used bytes.
     double seen = 0;
     Time begin{0}, deadline{0};
     bool asked = false;  // The move was decided on, one way or the other.
@@ -52,7 +52,7 @@ class Hinted : public Policy {
 
 void Hinted::watch(const UseEvent& use, const Snapshot& snapshot) {
   const auto old = watched_.find(use.chunk);
-  if (old != watched_.end()) unwatch(old);  // The last hint counts; nobody failed.
+  if (old != watched_.end()) unwatch(old);  // The last hint counts; the former has not failed.
   if (watched_.size() >= watched_max) return;
   const Hint& hint = *use.hint;
   Watched watched;
@@ -98,7 +98,7 @@ void Hinted::follow(ChunkId chunk, const Snapshot& snapshot, Plan& plan) {
   Watched& hint = found->second;
   if (row.at == hint.device || !may_move(row)) return;
   if (!can_lie(snapshot, chunk, hint.device)) return;
-  if (snapshot.place(hint.device).free_bytes() < row.bytes) return;  // Asked again each tick.
+  if (snapshot.place(hint.device).free_bytes() < row.bytes) return;  // Tried again each tick.
   // What the device cannot reach at all, it saves any time.
   const double saved =
       trust_ * saved_seconds(costs, hint.device, row.at, hint.device, hint.bytes - hint.seen);
@@ -126,7 +126,7 @@ void Hinted::on_use(const UseEvent& use, const Snapshot& snapshot, Plan& plan) {
   const bool bound =
       found != watched_.end() && trusted() && found->second.device == snapshot.chunk(use.chunk).at;
   see(use);
-  Plan of_counter;  // It counts even what is not acted on.
+  Plan of_counter;  // It also counts uses that are not acted on.
   fallback_->on_use(use, snapshot, of_counter);
   if (bound) return;
   for (const Move& move : of_counter.moves())

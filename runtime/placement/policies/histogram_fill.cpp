@@ -13,9 +13,9 @@ namespace vma::inline v1 {
 namespace {
 
 constexpr int bins = 16;
-constexpr int unused = -1;            // The bin of what has no count.
+constexpr int unused = -1;            // The bin of chunks without a count.
 constexpr double units_a_pass = 16;   // Bin 0 is below an eighth of a pass.
-constexpr double units_most = 65535;  // The last bin has no end; halving must bring it down.
+constexpr double units_most = 65535;  // The last bin is open-ended; halving must bring it down.
 
 class HistogramFill : public Policy {
  public:
@@ -44,7 +44,7 @@ class HistogramFill : public Policy {
   };
   struct Gpu {
     std::array<double, bins> bytes{};
-    int hot = bins, warm = bins;  // The first bin that is.
+    int hot = bins, warm = bins;  // Index of the first such bin.
     std::vector<Binned> wanted;   // Used most by this GPU, and elsewhere.
     std::vector<Binned> here;     // In its HBM.
     std::size_t put_out = 0;      // Of `here`.
@@ -60,8 +60,8 @@ class HistogramFill : public Policy {
   const Time cooling_, period_;
   const double reserve_, low_, warm_below_;
   std::vector<Count> counts_;  // By chunk.
-  std::vector<Gpu> gpus_;      // Of one look, like the next.
-  std::set<ChunkId> planned_;  // One GPU may want what another puts out.
+  std::vector<Gpu> gpus_;      // Of the current look, as is the next.
+  std::set<ChunkId> planned_;  // One GPU may want a chunk that another evicts.
   Time cooled_{0}, looked_{0};
   std::uint32_t coolings_ = 0;
 };
@@ -105,7 +105,7 @@ void HistogramFill::set_thresholds(Gpu& gpu, std::uint64_t capacity) const {
   gpu.warm = hot < warm_below_ * static_cast<double>(capacity) ? std::max(0, gpu.hot - 1) : gpu.hot;
 }
 
-/// Histograms, and who is where.
+/// Fills the histograms and the lists of chunks.
 void HistogramFill::fill(const Snapshot& snapshot) {
   gpus_.assign(snapshot.costs().gpus(), Gpu{});
   for (std::size_t i = 0; i < snapshot.chunks().size(); ++i) {
@@ -134,8 +134,8 @@ void HistogramFill::fill(const Snapshot& snapshot) {
   }
 }
 
-/// Puts out cold chunks until so much is free; those that had to go before it fails stay in the
-/// plan. Returns whether it is free.
+/// Evicts cold chunks until `free_wanted` is free; if it fails, evictions made so far stay in the
+/// plan. Returns whether it succeeded.
 bool HistogramFill::make_room(const Snapshot& snapshot, PlaceId place, double free_wanted,
                               Room& room, Plan& plan) {
   Gpu& gpu = gpus_[index(place)];
@@ -144,7 +144,7 @@ bool HistogramFill::make_room(const Snapshot& snapshot, PlaceId place, double fr
     const Binned& cold = gpu.here[gpu.put_out];
     if (cold.bin >= gpu.warm) break;
     if (planned_.contains(cold.chunk)) continue;
-    // A peer that it filled would put something out in turn, and so on for ever.
+    // A peer filled this way would evict something in turn, and so on for ever.
     const std::optional<PlaceId> to = next_place(snapshot, cold.chunk, room, reserve_);
     if (!to) continue;
     room.move(place, *to, snapshot.chunk(cold.chunk).bytes);
@@ -165,7 +165,7 @@ void HistogramFill::bring_in(const Snapshot& snapshot, PlaceId place, Room& room
     if (planned_.contains(hot.chunk)) continue;
     const ChunkRow& row = snapshot.chunk(hot.chunk);
     const double wanted = kept + static_cast<double>(row.bytes);
-    // Of the bin below the threshold nobody makes room for a chunk; it may fill what is free.
+    // No room is made for chunks of the bin below the threshold; they may fill what is free.
     if (hot.bin >= gpu.hot ? !make_room(snapshot, place, wanted, room, plan)
                            : static_cast<double>(room.at(place)) < wanted)
       return;
@@ -175,7 +175,7 @@ void HistogramFill::bring_in(const Snapshot& snapshot, PlaceId place, Room& room
         std::min(1e6, saved_seconds(snapshot.costs(), place, row.at, place, rate * period));
     room.move(row.at, place, row.bytes);
     planned_.insert(hot.chunk);
-    // MEMTIS moves what is hot whatever that costs; a loss is worth nothing.
+    // MEMTIS moves hot chunks whatever the cost; a loss counts as value 0.
     const double cost = move_seconds(snapshot.costs(), row.at, place, row.bytes, 0);
     plan.move(hot.chunk, place, std::max(0.0, saved - cost),
               "in bin " + std::to_string(hot.bin) + " of " + name_of(snapshot, place) +

@@ -11,7 +11,8 @@ namespace vma::inline v1 {
 namespace {
 
 constexpr double utilisation_most = 0.99;
-constexpr double refuted_share = 0.95;  // Of the way to a bound at which the latencies were seen.
+// Share of the way to a bound at which the latencies were measured.
+constexpr double refuted_share = 0.95;
 
 class LatencyBalance : public Policy {
  public:
@@ -69,8 +70,8 @@ void LatencyBalance::collect(const Snapshot& snapshot) {
   }
 }
 
-/// Moves chunks with `step` bytes a second of traffic to the faster of the two; the first may have
-/// up to `far`.
+/// Moves chunks with `step` bytes per second of traffic to the faster of the two; the first may
+/// have up to `far`.
 void LatencyBalance::shift(const Snapshot& snapshot, const Pair& pair, double step, double far,
                            Room& room, Plan& plan) {
   const bool to_home = pair.home_latency < pair.other_latency;
@@ -85,7 +86,7 @@ void LatencyBalance::shift(const Snapshot& snapshot, const Pair& pair, double st
     left = std::min(left, step) - used.demand;
     budget_.take(from, to, row.bytes);
     room.move(from, to, row.bytes);
-    // Of the time that a second of its use takes, the part by which the latency is lower there.
+    // Of the time of one second of its use, the share by which the latency is lower there.
     const double value =
         used.demand / snapshot.costs().access_rate(pair.home, from) * (1 - fast / slow);
     plan.move(used.chunk, to, value,

@@ -17,12 +17,12 @@ using namespace std::chrono_literals;
 
 constexpr double unknown_life_s = 3600;
 constexpr double unknown_passes_s = 1;
-constexpr Lifetime unseen{0.01, 200};               // It was over before a tick came upon it.
-constexpr Time unseen_max = 1s;                     // After that it does not come.
-constexpr Time idle_least = 100ms;                  // Of what leaves.
-constexpr Time room_period = 100ms;                 // Between two looks at what may leave.
-constexpr std::size_t sparser_by = 2;               // Classes, than what it leaves for.
-constexpr std::size_t all = DemandGrowth::classes;  // Denser than this is everything.
+constexpr Lifetime unseen{0.01, 200};  // It ended before a tick saw it.
+constexpr Time unseen_max = 1s;        // After that it is not expected.
+constexpr Time idle_least = 100ms;     // Of chunks that leave.
+constexpr Time room_period = 100ms;    // Between two searches for chunks that may leave.
+constexpr std::size_t sparser_by = 2;  // Classes sparser than the allocation it leaves for.
+constexpr std::size_t all = DemandGrowth::classes;  // Everything is denser than this.
 
 class LifetimeClass : public Policy {
  public:
@@ -67,7 +67,7 @@ class LifetimeClass : public Policy {
   Time now_{0}, last_tick_{0}, next_room_{0};
 };
 
-/// All GPUs lend each other what they have: it is one pool.
+/// All GPUs lend each other memory: it is one pool.
 double free_hbm(const Snapshot& snapshot) {
   double bytes = 0;
   for (std::size_t i = 0; i < snapshot.costs().gpus(); ++i)
@@ -88,7 +88,7 @@ std::optional<PlaceId> host_for(const Snapshot& snapshot, PlaceId device, const 
   return std::nullopt;
 }
 
-// --- What lives
+// --- Live allocations
 
 void LifetimeClass::count(Allocation& allocation, bool as_demand) {
   if (allocation.counted == as_demand) return;
@@ -106,14 +106,14 @@ LiveAllocations::Number LifetimeClass::find(ChunkId chunk, const Snapshot& snaps
   return number;
 }
 
-/// What was asked for before the last tick and is not there was over before that.
+/// Allocations requested before the last tick and not seen since ended before that.
 void LifetimeClass::give_up_unseen() {
   allocations_.unseen(last_tick_, [&](Allocation& allocation) {
     if (!allocation.counted) return;
     contexts_.ended(allocation.keys, unseen);
     count(allocation, false);
   });
-  // Not those that the next look has still to count off.
+  // Not those that the next look has still to subtract.
   allocations_.drop_unseen(std::min(last_tick_, now_ - unseen_max));
   last_tick_ = now_;
 }
@@ -128,7 +128,7 @@ void LifetimeClass::on_gone(ChunkId chunk) {
   allocations_.forget(number);
 }
 
-// --- Where it begins
+// --- Where an allocation begins
 
 void LifetimeClass::on_alloc(const AllocRequest& request, const Snapshot& snapshot,
                              std::span<PlaceId> chunks) {
@@ -164,8 +164,8 @@ void LifetimeClass::on_alloc(const AllocRequest& request, const Snapshot& snapsh
 
 // --- Moves
 
-/// What comes to HBM leaves the room that all that is short-lived is likely to ask for, or as much
-/// as there is.
+/// Chunks that come to HBM leave the room that short-lived allocations are likely to request, or as
+/// much of it as is free.
 void LifetimeClass::take_over(const Plan& inner, const Snapshot& snapshot, Plan& plan) const {
   double left = free_hbm(snapshot);
   const double kept = std::min(left, growth_.more(all, ahead_));
@@ -184,7 +184,7 @@ void LifetimeClass::take_over(const Plan& inner, const Snapshot& snapshot, Plan&
   }
 }
 
-/// What was foretold, or what it has come to: whichever is sparser.
+/// The predicted or the current class, whichever is sparser.
 std::size_t LifetimeClass::class_by_now(const Allocation& allocation) const {
   const double age = in_seconds(now_ - allocation.born);
   if (age <= 0) return allocation.of_class;
@@ -192,7 +192,7 @@ std::size_t LifetimeClass::class_by_now(const Allocation& allocation) const {
   return std::max(allocation.of_class, DemandGrowth::class_of(std::max(1.0, passes) / age));
 }
 
-/// Chunks in HBM that have been idle, of the sparsest class first, and of it the idle longest.
+/// Idle chunks in HBM, the sparsest class first, and within it the longest idle first.
 std::vector<LifetimeClass::Idle> LifetimeClass::idle_chunks(const Snapshot& snapshot) {
   std::vector<Idle> idle;
   for (const Allocation& allocation : allocations_.all()) {
@@ -214,7 +214,7 @@ std::vector<LifetimeClass::Idle> LifetimeClass::idle_chunks(const Snapshot& snap
   return idle;
 }
 
-/// For what is denser and likely to come.
+/// For denser allocations that are likely to come.
 void LifetimeClass::make_room(const Snapshot& snapshot, Plan& plan) {
   double left = free_hbm(snapshot);
   if (left >= growth_.more(DemandGrowth::classes - 1 - sparser_by, ahead_)) return;
@@ -224,7 +224,7 @@ void LifetimeClass::make_room(const Snapshot& snapshot, Plan& plan) {
   for (const Idle& idle : idle_chunks(snapshot)) {
     if (planned.contains(idle.chunk)) continue;
     const double kept = growth_.more(idle.of_class - sparser_by, ahead_);
-    if (left >= kept) continue;  // The denser it is, the less is kept from it.
+    if (left >= kept) continue;  // The denser it is, the less room is kept free from it.
     const ChunkRow& row = snapshot.chunk(idle.chunk);
     const auto host = host_for(snapshot, row.at, room, row.bytes);
     if (!host || !can_lie(snapshot, idle.chunk, *host)) continue;

@@ -9,13 +9,13 @@
 
 namespace vma {
 
-/// Kinds of policies by name. Not thread-safe; it is filled before it is asked.
+/// Kinds of policies by name. Not thread-safe; it is filled before it is queried.
 class PolicyRegistry {
  public:
-  /// Requires: a name of letters, digits and '_' that no other kind has, something that makes it,
-  /// and defaults within their bounds. Throws: Error{invalid_argument} otherwise.
+  /// Requires: a name of letters, digits and '_' that no other kind has, a maker, and defaults
+  /// within their bounds. Throws: Error{invalid_argument} otherwise.
   void add(PolicyKind kind);
-  /// Null if there is none.
+  /// Null if the name is unknown.
   const PolicyKind* find(std::string_view name) const;
   /// In the order of their names.
   const std::vector<PolicyKind>& kinds() const noexcept { return kinds_; }
@@ -28,11 +28,11 @@ class PolicyRegistry {
   std::vector<PolicyKind> kinds_;
 };
 
-/// Throws: Error{invalid_argument} that says what is wrong with a kind.
+/// Throws: Error{invalid_argument} that says what is wrong with the kind.
 void check_policy_kind(const PolicyKind& kind);
 
 /// With `parameters` as in `parse_policy_values`. Throws: what that throws; Error{invalid_argument}
-/// if the kind makes nothing.
+/// if the kind returns no policy.
 std::unique_ptr<Policy> make_policy(const PolicyKind& kind, const std::string& parameters);
 
 }  // namespace vma

@@ -55,7 +55,7 @@ std::string write(double value, Type type) {
   if (!std::isfinite(value)) return fmt::format("{}", value);
   if (type == Type::count) return fmt::format("{:.0f}", value);
   if (type == Type::number) return fmt::format("{}", value);
-  // The greatest unit of which there is one, or the least.
+  // The largest unit that the value contains, or the smallest unit.
   const Unit* unit = nullptr;
   for (const Unit& each : units_of(type)) {
     const bool fits = value >= each.second;

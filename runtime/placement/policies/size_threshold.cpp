@@ -61,7 +61,7 @@ void SizeThreshold::on_alloc(const AllocRequest& request, const Snapshot& snapsh
   }
 }
 
-/// Adds up the allocation once; its size never changes.
+/// Sums up the allocation once; its size never changes.
 std::uint8_t SizeThreshold::kind_of(const Snapshot& snapshot, ChunkId chunk) {
   const std::size_t first = index(snapshot.first_of(chunk));
   if (first >= kinds_.size()) kinds_.resize(snapshot.chunks().size());
@@ -89,7 +89,7 @@ void SizeThreshold::on_use(const UseEvent& use, const Snapshot& snapshot, Plan& 
                 mib_text(limit_));
 }
 
-/// Looks at every chunk: pressure is rare, and what it starts takes far longer.
+/// Examines every chunk: pressure is rare, and the moves that follow take far longer.
 void SizeThreshold::on_pressure(const Pressure& pressure, const Snapshot& snapshot, Plan& plan) {
   if (index(pressure.at) >= snapshot.costs().gpus()) return;
   std::vector<std::tuple<Time, std::uint32_t>> victims;

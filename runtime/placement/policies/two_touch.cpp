@@ -13,12 +13,12 @@ namespace vma::inline v1 {
 namespace {
 
 constexpr double active_node_fraction = 3;
-constexpr std::size_t looks_max = 12288;  // A call: a few milliseconds.
+constexpr std::size_t looks_max = 12288;  // Per call: a few milliseconds.
 
-/// What is kept of the last window in which a chunk was used.
+/// State of the last window in which a chunk was used.
 struct LastWindow {
   double top_bytes = 0, source_bytes = 0;
-  PlaceId top{}, source{};  // Who used it most, and where it lay.
+  PlaceId top{}, source{};  // Its top user, and its place.
   bool used = false, shared = false;
 };
 
@@ -53,12 +53,12 @@ class TwoTouch final : public Policy {
   const double ratio_;
   Time began_{0};
   bool begun_ = false;
-  UseWindow window_, ended_;      // The one that counts, and the one before.
+  UseWindow window_, ended_;      // The counting one, and the one before.
   std::size_t looked_at_ = 0;     // Of the ended one.
   std::vector<LastWindow> last_;  // By chunk.
 };
 
-/// Who used a chunk most. `source`: where it lies; `last`: of the window before.
+/// Finds the top user of a chunk. `source`: its place; `last`: the window before.
 LastWindow sum_up(std::span<const double> bytes, PlaceId source, const LastWindow& last) {
   LastWindow now;
   now.source = source;
@@ -83,8 +83,8 @@ LastWindow sum_up(std::span<const double> bytes, PlaceId source, const LastWindo
   return now;
 }
 
-/// At most once a window, whoever comes first after its end. What it held is looked at then and at
-/// the next ticks, a bounded number a call.
+/// At most once per window, in the first call after its end. Its uses are examined then and at the
+/// next ticks, a bounded number per call.
 void TwoTouch::end_window(const Snapshot& snapshot, Plan& plan) {
   if (!begun_) {
     begun_ = true;
@@ -142,7 +142,7 @@ double asked_of(const Snapshot& snapshot, PlaceId at) {
   return sum;
 }
 
-/// Steps 2 to 4 of the rule; nothing where none of them says to move.
+/// Steps 2 to 4 of the rule; none if none of them says to move.
 std::optional<std::string> TwoTouch::why(const LastWindow& before, const LastWindow& now,
                                          const Snapshot& snapshot) const {
   const std::string top = name_of(snapshot, now.top);
@@ -153,7 +153,7 @@ std::optional<std::string> TwoTouch::why(const LastWindow& before, const LastWin
                   bytes / 1e6);
     return text;
   }
-  // What its home used of it while it lay elsewhere says nothing of its home.
+  // What its home used of it while it was elsewhere says nothing about its home.
   const double home_bytes =
       now.source_bytes + (before.source == now.source ? before.source_bytes : 0);
   if (bytes > active_node_fraction * home_bytes) {

@@ -58,8 +58,8 @@ class WatermarkAge final : public Policy {
   ByteQuota quota_;
   std::vector<std::optional<Time>> touched_;  // By chunk: its last touch.
   WishesOfNow wishes_;
-  std::vector<bool> demoting_;    // By GPU: it fell below `low`, `high` is not reached.
-  std::vector<ChunkId> leaving_;  // Demotions that were planned and may be under way.
+  std::vector<bool> demoting_;    // By GPU: it fell below `low`, and has not reached `high`.
+  std::vector<ChunkId> leaving_;  // Demotions that were planned and may be in progress.
 };
 
 std::uint64_t share_of(const PlaceState& place, double share) {
@@ -146,7 +146,7 @@ void WatermarkAge::demote(PlaceId gpu, const Snapshot& snapshot, RoomForChunks& 
   });
 }
 
-/// The next place in the order of the GPU where the chunk lies.
+/// The next place in the order of the GPU where the chunk is.
 std::optional<PlaceId> WatermarkAge::next_tier(ChunkId chunk, const Snapshot& snapshot,
                                                const RoomForChunks& room) const {
   const ChunkRow& row = snapshot.chunk(chunk);
@@ -179,7 +179,7 @@ void WatermarkAge::on_pressure(const Pressure& pressure, const Snapshot& snapsho
 
 // --- Promotion
 
-/// Uses less than `apart_` after a touch are part of it; later than `second_touch_`, a first one.
+/// Uses less than `apart_` after a touch are part of it; later than `second_touch_`, a first touch.
 bool WatermarkAge::second_touch(const UseEvent& use, Time now) {
   if (index(use.chunk) >= touched_.size()) touched_.resize(index(use.chunk) * 2 + 1);
   std::optional<Time>& touched = touched_[index(use.chunk)];
@@ -231,13 +231,13 @@ void WatermarkAge::promote(ChunkId chunk, PlaceId to, const Snapshot& snapshot, 
             name_of(snapshot, to) + " touched it twice, and uses " + rate_text(rate));
 }
 
-/// Without what is on its way there since this very moment.
+/// Free bytes, minus what was wished for there at this very time.
 std::uint64_t WatermarkAge::free_now(PlaceId at, const Snapshot& snapshot) const {
   const std::uint64_t free = snapshot.place(at).free_bytes();
   return free - std::min(free, wishes_.bytes_to(at));
 }
 
-/// What leaves so that `bytes` come free; empty if there is not enough that is colder.
+/// The victims for `bytes` of room; empty if there are not enough colder chunks.
 std::vector<WatermarkAge::Victim> WatermarkAge::colder_than(double limit, std::uint64_t bytes,
                                                             PlaceId gpu, const Snapshot& snapshot) {
   std::vector<Victim> victims;

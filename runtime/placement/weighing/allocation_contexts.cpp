@@ -9,7 +9,7 @@ namespace vma::inline v1 {
 namespace {
 
 constexpr std::size_t contexts_max = std::size_t{1} << 16;  // Of one generation.
-constexpr double age_least_s = 1e-3;                        // Uses are told once a millisecond.
+constexpr double age_least_s = 1e-3;                        // Uses are reported once a millisecond.
 constexpr double passes_unseen = 2;                         // Written once and read once.
 
 /// FNV-1a by words, finished as splitmix64 is.

@@ -7,11 +7,11 @@
 
 namespace vma::inline v1 {
 
-/// A token bucket of bytes. It is open while anything is left in it; what is taken may be more than
-/// that, and is then owed, so that a chunk larger than the bucket can move at all.
+/// A token bucket of bytes. It is open while any bytes are left; more may be taken than are left,
+/// which leaves a debt, so that a chunk larger than the bucket can move at all.
 class ByteQuota {
  public:
-  /// Full at the first call. `depth`: what unused time may save up.
+  /// Full at the first call. `depth`: the most that can accumulate.
   void refill(Time now, double bytes_s, double depth) {
     const double passed = std::chrono::duration<double>(now - filled_).count();
     left_ = started_ ? std::min(depth, left_ + bytes_s * std::max(0.0, passed)) : depth;

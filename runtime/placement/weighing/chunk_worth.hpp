@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-/// What several policies ask of a snapshot: may a chunk move, what would that cost, who uses it.
-/// Pure functions; times are in seconds.
+/// Properties that several policies derive from a snapshot: may a chunk move, what would that cost,
+/// which GPUs use it. Pure functions; times are in seconds.
 namespace vma::inline v1 {
 
-/// Averages fade and never end: less than this is no use.
+/// Averages fade but never reach zero: less than this counts as no use.
 inline constexpr double bytes_s_least = 1;
 
 std::string name_of(const Snapshot& snapshot, PlaceId place);
@@ -19,17 +19,17 @@ std::string name_of(const Snapshot& snapshot, PlaceId place);
 std::string rate_text(double bytes_per_second);
 std::string time_text(double seconds);
 
-/// There is such a chunk, and nothing forbids to move it now.
+/// The chunk exists, and may move now.
 bool may_move(const ChunkRow& row);
-/// Every GPU of the machine that has used the chunk of late reaches `to`, and there is a way from
-/// where the chunk lies.
+/// Every GPU of the machine that has used the chunk recently reaches `to`, and there is a way from
+/// where the chunk is.
 bool can_lie(const Snapshot& snapshot, ChunkId chunk, PlaceId to);
-/// Copy and fixed time of a move, and `stall_weight` times that the program's streams stand.
-/// Infinite where there is no way.
+/// Copy and fixed time of a move, plus `stall_weight` times the time for which the program's
+/// streams are stopped. Infinite if there is no way.
 double move_seconds(const MachineCosts& costs, PlaceId from, PlaceId to, std::uint64_t bytes,
                     double stall_weight);
-/// What `device` would save on `bytes` if they lay at `to` instead of `from`; negative where it
-/// would lose. Requires: it reaches both.
+/// What `device` would save on `bytes` if they were at `to` instead of `from`; negative if it would
+/// lose. Requires: it reaches both.
 double saved_seconds(const MachineCosts& costs, PlaceId device, PlaceId from, PlaceId to,
                      double bytes);
 
@@ -37,27 +37,27 @@ struct MainUser {
   PlaceId device{};
   Heat heat;
 };
-/// The GPU that uses the chunk most by the short average; of equals the one with the lowest number.
+/// The GPU that uses the chunk most by the short average; of equals the lowest number.
 std::optional<MainUser> main_user(const Snapshot& snapshot, ChunkId chunk);
 
-/// Free bytes of each place, less what a plan in the making puts there.
+/// Free bytes of each place, minus what a plan in the making puts there.
 class Room {
  public:
   explicit Room(const Snapshot& snapshot);
   std::uint64_t at(PlaceId place) const { return free_[index(place)]; }
   bool holds(PlaceId place, std::uint64_t bytes) const { return at(place) >= bytes; }
-  /// Requires: there is room for it.
+  /// Requires: the bytes fit there.
   void move(PlaceId from, PlaceId to, std::uint64_t bytes);
-  /// Requires: there is room for it.
+  /// Requires: the bytes fit there.
   void take(PlaceId place, std::uint64_t bytes);
 
  private:
   std::vector<std::uint64_t> free_;
 };
 
-/// The fastest place after `row.at` in the order of the chunk's main user (of the GPU whose HBM it
-/// lies in, if nobody uses it) that has room for the chunk and that its users reach. None if it is
-/// in the last one. `gpu_reserve`: the part of a GPU's HBM that stays free besides.
+/// The fastest place after `row.at` in the order of the chunk's main user (without users, of the
+/// GPU whose HBM it is in) that has room for the chunk and that its users reach. None if it is in
+/// the last one. `gpu_reserve`: the share of a GPU's HBM that must stay free.
 std::optional<PlaceId> next_place(const Snapshot& snapshot, ChunkId chunk, const Room& room,
                                   double gpu_reserve = 0);
 

@@ -9,28 +9,28 @@
 
 namespace vma::inline v1 {
 
-/// Chunks of several places, each place's coldest first, kept while they come, go and warm up: a
-/// change costs the same however many there are. Order is that of numbers, which stand for
-/// warmth; of equals, who has had the number for longest leads.
+/// Chunks of several places, each place's coldest first, kept in order while they are added,
+/// removed and used: a change costs the same however many there are. The order is that of integers,
+/// which represent warmth; of equals, the one that got its value first comes first.
 class ColdOrder {
  public:
-  /// Puts the chunk there, or moves it if it was elsewhere.
+  /// Adds the chunk there, or moves it from another place or warmth.
   void put(ChunkId chunk, PlaceId at, std::int64_t warmth);
   void remove(ChunkId chunk);
 
-  /// Brings in what `put` of this chunk will read.
+  /// Prefetches what `put` of this chunk will read.
   void prefetch(ChunkId chunk) const {
     if (index(chunk) < links_.size()) __builtin_prefetch(&links_[index(chunk)]);
   }
   bool holds(ChunkId chunk) const {
     return index(chunk) < links_.size() && links_[index(chunk)].listed;
   }
-  /// Requires: it is held.
+  /// Requires: the chunk is in the order.
   PlaceId place_of(ChunkId chunk) const { return links_[index(chunk)].at; }
-  /// Requires: it is held.
+  /// Requires: the chunk is in the order.
   std::int64_t warmth_of(ChunkId chunk) const { return links_[index(chunk)].warmth; }
   std::optional<ChunkId> coldest(PlaceId at) const;
-  /// The next warmer one of the same place. Requires: it is held.
+  /// The next warmer chunk of the same place. Requires: the chunk is in the order.
   std::optional<ChunkId> after(ChunkId chunk) const;
 
  private:

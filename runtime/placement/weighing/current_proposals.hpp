@@ -8,11 +8,11 @@
 
 namespace vma::inline v1 {
 
-/// What a policy has wished for at one point of time. All uses of a drain come with one snapshot,
-/// which does not show yet what was wished for at the first of them.
+/// What a policy has wished for at one point in time. All uses of a drain come with one snapshot,
+/// which does not show what was wished for at earlier uses of that drain.
 class WishesOfNow {
  public:
-  /// Before anything else in a call: what was wished for earlier is in the snapshot by now.
+  /// Called first in each call of a policy: the snapshot contains the wishes of earlier times.
   void look(Time now) {
     if (now == now_) return;
     now_ = now;
@@ -25,7 +25,7 @@ class WishesOfNow {
     bytes_[index(to)] += bytes;
   }
   bool has(ChunkId chunk) const { return chunks_.contains(chunk); }
-  /// What goes to a place.
+  /// Bytes wished for at a place.
   std::uint64_t bytes_to(PlaceId to) const {
     return index(to) < bytes_.size() ? bytes_[index(to)] : 0;
   }

@@ -8,12 +8,12 @@
 
 namespace vma::inline v1 {
 
-/// How many bytes live of each class of density (passes a second over what an allocation takes),
-/// and by how much those of the denser classes have grown of late within stretches of time: so much
-/// may be asked for again while something lives that long.
+/// How many bytes of each class of density (passes per second over what an allocation takes) are
+/// live, and by how much those of the denser classes have recently grown within intervals: as much
+/// may be requested again during a lifetime of that length.
 ///
-/// Stretches have lengths of powers of two. Growth is from the least of the current and the last
-/// block of such a length, and the most of the current and the last window counts.
+/// Intervals have lengths of powers of two. Growth is measured from the minimum of the current and
+/// the last block of that length; the maximum over the current and the last window counts.
 class DemandGrowth {
  public:
   static constexpr std::size_t classes = 24;  // Each half as dense as the one before.
@@ -21,13 +21,13 @@ class DemandGrowth {
   explicit DemandGrowth(Time window) : window_(window) {}
 
   static std::size_t class_of(double passes_s);
-  /// `bytes` may be negative. Requires: a time that only rises.
+  /// `bytes` may be negative. Requires: time only rises.
   void add(std::size_t of_class, double bytes, Time now);
-  /// Time passes without anything: growth is forgotten after two windows.
+  /// Time passes without changes: growth is forgotten after two windows.
   void pass(Time now) { turn_window(now); }
-  /// Of what is denser than the class.
+  /// Growth of the classes denser than this one.
   double most(std::size_t of_class, double life_s) const;
-  /// The same, but no more than what lives of it now lacks to the most that lived of late.
+  /// Like `most`, but no more than the live bytes are now below their recent peak.
   double more(std::size_t of_class, double life_s) const;
 
  private:
@@ -37,7 +37,7 @@ class DemandGrowth {
 
   struct Stretch {
     std::array<double, classes> least{}, least_before{};  // Of this block and the last.
-    std::array<double, classes> most{}, most_before{};    // Growth, of this window and the last.
+    std::array<double, classes> most{}, most_before{};    // Growth, in this window and the last.
     std::int64_t block = 0;
   };
   void turn_window(Time now);
@@ -45,7 +45,7 @@ class DemandGrowth {
 
   const Time window_;
   std::int64_t window_number_ = 0;
-  std::array<double, classes> live_{};  // Bytes of each class and all that are denser.
+  std::array<double, classes> live_{};                  // Bytes of each class and all denser ones.
   std::array<double, classes> peak_{}, peak_before_{};  // Of `live_`, in this window and the last.
   std::array<Stretch, lengths> stretches_{};
 };

@@ -13,7 +13,7 @@ double expected_saving(const Snapshot& snapshot, ChunkId chunk, PlaceId to) {
   const double saved =
       snapshot.access_load_short(chunk, row.at) - snapshot.access_load_short(chunk, to);
   const double cost = in_seconds(snapshot.costs().move_time(row.at, to, row.bytes));
-  // A use that has faded to nothing may be of a GPU that reaches neither: then nothing is known.
+  // A use that has faded away may be of a GPU that reaches neither: then the saving is unknown.
   return std::isfinite(saved) ? std::max(0.0, saved * in_seconds(expected_use) - cost) : 0;
 }
 

@@ -9,9 +9,9 @@
 namespace vma::inline v1 {
 namespace {
 
-constexpr double life_least_s = 1e-3;  // Uses are told once a millisecond.
+constexpr double life_least_s = 1e-3;  // Uses are reported once a millisecond.
 
-/// Its rows are neighbours.
+/// The rows of an allocation are adjacent.
 template <typename Body>  // body(const ChunkRow&)
 void for_each_row(ChunkId first, const Snapshot& snapshot, Body&& body) {
   const std::span<const ChunkRow> rows = snapshot.chunks().subspan(index(first));
@@ -55,12 +55,12 @@ LiveAllocations::Number LiveAllocations::add(const Allocation& allocation, std::
 
 // --- What has come
 
-/// Finds the requests of what has come since the last time.
+/// Finds the requests of allocations that appeared since the last time.
 void LiveAllocations::look(const Snapshot& snapshot) {
   of_chunk_.resize(std::max(of_chunk_.size(), snapshot.chunks().size()), none);
   std::vector<Newcomer> newcomers;
   const std::span<const ChunkId> changed = snapshot.changed();
-  if (changes_seen_ > changed.size()) changes_seen_ = 0;  // A tick went by without us.
+  if (changes_seen_ > changed.size()) changes_seen_ = 0;  // A tick passed without this call.
   for (const ChunkId chunk : changed.subspan(changes_seen_)) take_in(chunk, snapshot, newcomers);
   changes_seen_ = changed.size();
   std::erase_if(vacant_, [&](ChunkId chunk) {
@@ -81,7 +81,7 @@ void LiveAllocations::end_tick(const Snapshot& snapshot) {
   vacant_.clear();
 }
 
-/// The chunk's allocation, if it has not been looked for. It is nobody's until it is matched.
+/// The chunk's allocation, if it was not searched for yet. It has no request until it is matched.
 void LiveAllocations::take_in(ChunkId chunk, const Snapshot& snapshot,
                               std::vector<Newcomer>& newcomers) {
   if (snapshot.chunk(chunk).bytes == 0) return;
@@ -102,8 +102,8 @@ bool LiveAllocations::fits(const Request& request, const Newcomer& newcomer,
          request.tag == snapshot.tag(newcomer.first);
 }
 
-/// The last one of the last request that it fits, and so on backwards: equal ones keep their order,
-/// and what came to nothing is of those before. Leaves those for which there is none.
+/// Matches each to the last fitting request, going backwards: equal ones keep their order, and
+/// failed requests are assumed to be earlier ones. Leaves those without a match.
 void LiveAllocations::match(std::vector<Newcomer>& newcomers, const Snapshot& snapshot,
                             bool places_agree) {
   for (auto newcomer = newcomers.rbegin(); newcomer != newcomers.rend(); ++newcomer) {
@@ -123,11 +123,11 @@ void LiveAllocations::match(std::vector<Newcomer>& newcomers, const Snapshot& sn
 LiveAllocations::Number LiveAllocations::find(ChunkId chunk, const Snapshot& snapshot) {
   const ChunkId first = snapshot.first_of(chunk);
   if (index(first) >= of_chunk_.size() || of_chunk_[index(first)] == none) {
-    changes_seen_ = 0;  // Its row may have been in the list before it.
+    changes_seen_ = 0;  // Its row may have been in the list before.
     look(snapshot);
   }
   Number& number = of_chunk_[index(first)];
-  if (number == none) number = nobodys;  // It has been there for longer.
+  if (number == none) number = nobodys;  // It is older than the requests.
   return number == nobodys ? none : number;
 }
 

@@ -14,16 +14,16 @@
 
 namespace vma::inline v1 {
 
-/// What a policy was asked to place and what lives of it: each allocation from its request on,
-/// which names no chunk, over the first look at its chunks, to its end. An allocation that nobody
-/// asked about is none of these.
+/// What a policy was asked to place and what is live of it: each allocation from its request, which
+/// names no chunk, through the first sight of its chunks, to its end. Allocations that the policy
+/// was not asked to place are not included.
 ///
-/// An allocation is of a request with its bytes, chunks and tag, made before it; one whose places
-/// it has comes first. Of several it is the last, and equal ones are taken in their order. So of a
-/// program that allocates on one thread nothing is mistaken, if the books are up to date at each
-/// request. What cannot be known: which of equal requests under way on several threads came first,
-/// whether one of them came to nothing, and whether memory that the program placed itself, just
-/// where an equal request under way is to go, is that one's.
+/// An allocation belongs to an earlier request with its bytes, chunks and tag; a request with
+/// matching places is preferred. Of several the last one is chosen, and equal ones in their order.
+/// So for a program that allocates on one thread the match is right, if the books are up to date at
+/// each request. It cannot know which of equal concurrent requests of several threads came first,
+/// whether one of them failed, and whether memory that the program placed itself, just where an
+/// equal pending request is to go, belongs to that request.
 class LiveAllocations {
  public:
   using Number = std::uint32_t;
@@ -35,40 +35,41 @@ class LiveAllocations {
     std::size_t of_class = 0;
     Time born{0}, last_use{0};
     double used_bytes = 0;
-    std::uint32_t first = ChunkRow::none;  // Its first chunk, once it is seen.
-    bool counted = true;                   // As demand.
+    std::uint32_t first = ChunkRow::none;  // Its first chunk, once seen.
+    bool counted = true;                   // Counted as demand.
     bool found = false;                    // By a use or a tick.
     bool lives = true;
 
     std::uint32_t chunks() const {
       return static_cast<std::uint32_t>((bytes + chunk_bytes - 1) / chunk_bytes);
     }
-    /// To its last use: where devices fall behind, memory comes free late, and that says nothing of
+    /// Until its last use: if devices fall behind, memory is freed late, which says nothing about
     /// how long it was needed.
     Lifetime lifetime() const;
   };
 
-  /// Looks at what came before. `places`: where its chunks are to lie.
+  /// Takes in earlier changes first. `places`: where its chunks are to be.
   Number add(const Allocation& allocation, std::string_view tag, std::span<const PlaceId> places,
              const Snapshot& snapshot);
-  /// Looks at what came, for `Snapshot::changed` starts anew.
+  /// Takes in the changes, since `Snapshot::changed` starts anew.
   void end_tick(const Snapshot& snapshot);
-  /// The one that the chunk is of; none if it is of none.
+  /// The allocation of the chunk; none if it is not included.
   Number find(ChunkId chunk, const Snapshot& snapshot);
-  /// To be told of each chunk. The one whose first chunk this was; it is one no more.
+  /// Called for each removed chunk. Returns the allocation whose first chunk this was; it has
+  /// ended.
   Number gone(ChunkId chunk);
-  /// Requires: `gone` has named it. Its number may be another's.
+  /// Requires: `gone` has returned it. Its number may be reused.
   void forget(Number number);
-  /// Of those that were asked for before `then` and whose chunks have not been seen.
+  /// Calls `body` for those requested before `then` whose chunks have not been seen.
   void unseen(Time then, const std::function<void(Allocation&)>& body);
-  /// Those that were asked for before `then` do not come any more.
+  /// Drops those requested before `then` whose chunks have not been seen.
   void drop_unseen(Time then);
 
   Allocation& operator[](Number number) { return all_[number]; }
-  std::vector<Allocation>& all() noexcept { return all_; }  // Some do not live.
+  std::vector<Allocation>& all() noexcept { return all_; }  // Some are not live.
 
  private:
-  static constexpr Number nobodys = none - 1;  // In `of_chunk_`: it was looked for.
+  static constexpr Number nobodys = none - 1;  // In `of_chunk_`: searched for, none found.
   struct Request {
     Number number = none;
     std::string tag;
@@ -87,9 +88,9 @@ class LiveAllocations {
   std::vector<Allocation> all_;
   std::vector<Number> unused_;
   std::deque<Request> unseen_;    // In their order.
-  std::vector<Number> of_chunk_;  // By first chunk; none: nobody has looked.
+  std::vector<Number> of_chunk_;  // By first chunk; none: not searched for.
   std::size_t changes_seen_ = 0;  // Of `Snapshot::changed`.
-  std::vector<ChunkId> vacant_;   // Of that list, maybe: they may be another's now.
+  std::vector<ChunkId> vacant_;   // Of that list, perhaps: they may be reused.
 };
 
 }  // namespace vma::inline v1

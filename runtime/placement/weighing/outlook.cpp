@@ -9,7 +9,7 @@
 namespace vma::inline v1 {
 namespace {
 
-// A hint without an end is believed for this part of the horizon after it should have come true.
+// A hint without an end is trusted for this share of the horizon after it should have come true.
 constexpr double late_share = 0.25;
 
 std::optional<PlaceId> place_of(const Snapshot& snapshot, Location device) {

@@ -9,26 +9,26 @@ namespace vma::inline v1 {
 
 /// How many bytes of one chunk each GPU is expected to use within a horizon.
 ///
-/// The short averages say who uses it. How much of that will go on is said by the more careful of
-/// the two averages of all GPUs together: the long one while a use is new, the short one as soon as
-/// it ends. A hint's `until` ends the horizon; its `next_use` ends it for all but the announced
-/// GPU, which is expected to make the announced passes if they begin within the horizon, and to use
-/// nothing until then.
+/// The short averages say which GPUs use it. How much of that will continue follows from the
+/// smaller of the two averages of all GPUs together: the long one while a use is new, the short one
+/// as soon as it ends. A hint's `until` ends the horizon; its `next_use` ends it for all except the
+/// announced GPU, which is expected to make the announced passes if they begin within the horizon,
+/// and not to use the chunk until then.
 class Outlook {
  public:
-  /// Reuses what it has allocated: one object looks at many chunks.
+  /// Reuses its buffers: use one object for many chunks.
   void read(const Snapshot& snapshot, ChunkId chunk, double horizon_seconds,
             const Hint* hint = nullptr);
 
-  /// Nobody is expected to use it.
+  /// No GPU is expected to use it.
   bool idle() const { return uses_.empty(); }
-  /// Seconds of access if the chunk lay at `at`; infinite if one of its users cannot reach that.
+  /// Seconds of access if the chunk were at `at`; infinite if one of its users cannot reach that.
   double seconds_at(PlaceId at) const;
-  /// Of those that use it most the one with the lowest number.
+  /// The GPU that uses it most; of equals the lowest number.
   PlaceId main_user() const { return main_; }
-  /// Bytes a second of all GPUs, by the short average.
+  /// Bytes per second of all GPUs, by the short average.
   double demand() const { return demand_; }
-  /// Part of the expected bytes that the main user makes.
+  /// Share of the main user in the expected bytes.
   double main_share() const;
 
  private:

@@ -7,9 +7,9 @@
 
 namespace vma::inline v1 {
 
-/// How many bytes a policy may still wish to have copied from one place to another: a share of
-/// what the route can copy, refilled as time passes, and not saved up beyond `burst`. A chunk may
-/// go while anything is left, so that one larger than the budget goes too, and is paid off after.
+/// How many more bytes a policy may wish to have copied from one place to another: a share of the
+/// route's rate, refilled as time passes, accumulating up to `burst`. A chunk may go while anything
+/// is left, so that one larger than the budget can go, and leaves a debt.
 class RouteBudget {
  public:
   RouteBudget(double share, double burst_seconds) : share_(share), burst_seconds_(burst_seconds) {}

@@ -8,16 +8,15 @@
 
 namespace vma::inline v1 {
 
-/// Bytes that each GPU used of each chunk in one window of time. Costs nothing for chunks that
-/// were not used in it.
+/// Bytes that each GPU used of each chunk in one time window. Unused chunks cost nothing.
 class UseWindow {
  public:
   void add(ChunkId chunk, PlaceId device, double bytes, std::size_t gpus);
   void forget(ChunkId chunk);
-  /// The next window begins.
+  /// Begins the next window.
   void clear();
 
-  /// In the order of their first use. Those that are gone have no bytes.
+  /// In the order of their first use. Removed chunks have no bytes.
   std::span<const ChunkId> chunks() const { return chunks_; }
   /// By GPU. Requires: `i` is below the number of `chunks`.
   std::span<const double> bytes(std::size_t i) const {
@@ -29,7 +28,7 @@ class UseWindow {
   std::size_t gpus_ = 0;
   std::vector<ChunkId> chunks_;
   std::vector<double> bytes_;         // [place in chunks_][gpu]
-  std::vector<std::uint32_t> entry_;  // By chunk: its place in chunks_.
+  std::vector<std::uint32_t> entry_;  // By chunk: its index in chunks_.
 };
 
 }  // namespace vma::inline v1

@@ -9,25 +9,25 @@
 
 namespace vma::inline v1 {
 
-/// The chunks of each place, in order of what they are worth there: what a search for victims walks
-/// through. Kept up chunk by chunk: a change costs a handful of memory accesses, whatever the
-/// number of chunks, for the order is one of buckets, two for each doubling of the key. Within a
-/// bucket those lead that came first. 16 bytes a chunk.
+/// The chunks of each place, in order of their value there, for searches for victims. Updated chunk
+/// by chunk: a change costs a few memory accesses, whatever the number of chunks, because the order
+/// consists of buckets, two for each doubling of the key. Within a bucket, earlier entries come
+/// first. 16 bytes a chunk.
 ///
-/// Values fade while nobody looks. All fade alike, so that the order stays right if keys are
-/// logarithms of the value to base 2 with the half-lives that have passed added.
+/// Values fade over time. All fade alike, so the order stays right if keys are logarithms of the
+/// value to base 2 plus the number of half-lives that have passed.
 class ValueOrder {
  public:
-  /// Of what has no value at all.
+  /// The key of a chunk without value.
   static constexpr double worthless = -1e9;
 
-  /// Enters the chunk, or moves it to where it belongs now.
+  /// Adds the chunk, or moves it to its new position.
   void put(ChunkId chunk, PlaceId at, double key);
   void drop(ChunkId chunk);
-  /// For the processor: `put` is about to be called.
+  /// Prefetch: `put` is about to be called.
   void prepare(ChunkId chunk) const;
 
-  /// The one with the least value; `next` after it. `ChunkRow::none` at the end.
+  /// The chunk with the least value; `next` after it. `ChunkRow::none` at the end.
   std::uint32_t first(PlaceId at) const;
   std::uint32_t next(std::uint32_t chunk) const;
   std::size_t state_bytes() const;

@@ -16,9 +16,9 @@ constexpr double passes_s_least = 1e-6;
 // What one pass adds to an average with a half-life of ten seconds.
 constexpr double newborn_passes_s = std::numbers::ln2 / 10;
 constexpr std::size_t ahead = 12;
-constexpr double steps = 4;  // Of the order, in a power of two.
+constexpr double steps = 4;  // Of the order, per power of two.
 
-/// What a chunk is filed by: without a use, its birth.
+/// What a chunk is filed by: without a use, its creation.
 Time last_sign_of_life(const ChunkRow& row) {
   return std::max(row.born, row.last_use);
 }
@@ -47,7 +47,7 @@ std::string Warmth::text(const Snapshot& snapshot, ChunkId chunk) {
 }
 
 void Warmth::follow(const Snapshot& snapshot) {
-  // Each is a few cache misses of its own: they are asked for ahead.
+  // Each costs several cache misses, so they are prefetched.
   const std::span<const ChunkId> changed = snapshot.changed();
   const std::span<const ChunkRow> rows = snapshot.chunks();
   for (std::size_t i = 0; i < changed.size(); ++i) {
@@ -66,7 +66,7 @@ void Warmth::forget(ChunkId chunk) {
   if (index(chunk) < filed_.size()) filed_[index(chunk)] = Filed{};
 }
 
-/// How warm it is is found out once a use, while the averages still show that use.
+/// Warmth is computed once per use, while the averages still show that use.
 void Warmth::file(const Snapshot& snapshot, ChunkId chunk) {
   const ChunkRow& row = snapshot.chunk(chunk);
   if (row.bytes == 0 || row.dropped || index(row.at) >= snapshot.costs().gpus()) {
@@ -80,7 +80,7 @@ void Warmth::file(const Snapshot& snapshot, ChunkId chunk) {
   order_.put(chunk, row.at, static_cast<std::int64_t>(std::floor(filed.warmth * steps)));
 }
 
-/// Whether it was not where it should be.
+/// Whether its position was wrong.
 bool Warmth::refile(const Snapshot& snapshot, ChunkId chunk) {
   const ChunkRow& row = snapshot.chunk(chunk);
   const PlaceId at = order_.place_of(chunk);

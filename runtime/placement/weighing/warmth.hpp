@@ -10,26 +10,26 @@
 
 namespace vma::inline v1 {
 
-/// How warm each chunk in a GPU's HBM is, by how often it was used when it was used last and how
-/// long ago that is; and the order of that. It follows a snapshot's changed chunks, so that what
-/// is not used costs nothing.
+/// How warm each chunk in a GPU's HBM is, by how often it was used at its last use and how long ago
+/// that is, and the order by that. It follows a snapshot's changed chunks, so that unused chunks
+/// cost nothing.
 class Warmth {
  public:
   explicit Warmth(Time half_life) : half_life_(half_life) {}
 
-  /// Takes in all that has changed. May be called as often as wished.
+  /// Takes in all changes. May be called any number of times.
   void follow(const Snapshot& snapshot);
   void forget(ChunkId chunk);
 
-  /// In powers of two; comparable between chunks at any time. Of a chunk that `walk` shows.
+  /// In powers of two; comparable between chunks at any time. For a chunk that `walk` shows.
   double of(ChunkId chunk) const { return filed_[index(chunk)].warmth; }
-  /// Of one that has been used just now.
+  /// For a chunk that has just been used.
   double of_used_now(const Snapshot& snapshot, ChunkId chunk) const;
   /// "idle 12.0 s, 0.25 passes/s".
   static std::string text(const Snapshot& snapshot, ChunkId chunk);
 
-  /// Walks the chunks of one place from the coldest on, at most `looks_max` of them. What has been
-  /// used since it was last looked at is put where it belongs on the way, and not shown.
+  /// Walks the chunks of one place from the coldest on, at most `looks_max` of them. Chunks used
+  /// since they were last filed are refiled on the way, and not shown.
   template <typename Body>  // bool body(ChunkId): whether to go on.
   void walk(const Snapshot& snapshot, PlaceId at, Body&& body) {
     std::optional<ChunkId> chunk = start(at);
@@ -56,7 +56,7 @@ class Warmth {
   const Time half_life_;
   ColdOrder order_;
   struct Filed {
-    Time use = Time::min();  // The last one then.
+    Time use = Time::min();  // The last one at that time.
     double warmth = 0;
   };
   std::vector<Filed> filed_;                       // By chunk.

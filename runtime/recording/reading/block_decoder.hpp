@@ -10,17 +10,17 @@
 
 namespace vma {
 
-/// Unpacks what `BlockBuilder` packed. Any bytes will do: what makes no sense ends the block with a
-/// reason, and nothing takes more memory than the payload's size allows.
+/// Unpacks what `BlockBuilder` packed. Accepts any bytes: invalid ones end the block with a reason,
+/// and memory use is limited by the payload's size.
 class BlockDecoder {
  public:
   BlockDecoder() = default;
-  /// `places` of the machine: a record that names another makes no sense. Borrows the payload.
+  /// `places` of the machine: a record that names another one is invalid. Borrows the payload.
   BlockDecoder(std::span<const std::uint8_t> payload, std::size_t places);
 
-  /// False at the end of the block, or where it makes no sense.
+  /// False at the end of the block, or at an invalid record.
   bool next(RecordedEvent& event);
-  /// Why the last `next` gave up; null at a good end.
+  /// Why the last `next` failed; null at a regular end.
   const char* trouble() const noexcept { return trouble_; }
   std::uint32_t records() const noexcept { return records_; }
 

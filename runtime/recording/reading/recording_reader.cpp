@@ -77,7 +77,7 @@ bool RecordingReader::begins_block(std::uint64_t offset) {
   return read_at(offset, marker) && marker == block_marker;
 }
 
-/// Moves on to the next marker from `from` on. False: there is none, and the file is at its end.
+/// Advances to the first marker from `from` on. False: there is none, and the file is at its end.
 bool RecordingReader::find_marker(std::uint64_t from) {
   std::vector<std::uint8_t> window(64 * 1024);
   while (from < size_bytes_) {
@@ -91,14 +91,14 @@ bool RecordingReader::find_marker(std::uint64_t from) {
       return true;
     }
     if (bytes.size() == left) break;
-    from += bytes.size() - (block_marker.size() - 1);  // One may lie across two windows.
+    from += bytes.size() - (block_marker.size() - 1);  // A marker may span two windows.
   }
   at_ = size_bytes_;
   return false;
 }
 
-/// Reads the block at `at_`, or says what is wrong with it and finds the next. False: the file is
-/// at its end.
+/// Reads the block at `at_`, or records its fault and finds the next. False: the file is at its
+/// end.
 bool RecordingReader::next_block() {
   if (at_ == size_bytes_) return false;
   block_ = at_;
@@ -118,7 +118,7 @@ bool RecordingReader::next_block() {
         ++blocks_;
         return true;
       }
-      // If the length is right, what follows is a block or the end.
+      // If the length is right, a block or the end follows.
       if (end == size_bytes_ || begins_block(end)) {
         at_ = end;
       } else {

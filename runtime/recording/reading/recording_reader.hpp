@@ -11,26 +11,26 @@
 
 namespace vma {
 
-/// What of a recording could not be read: the bytes from `offset` on.
+/// A part of a recording that could not be read: the bytes from `offset` on.
 struct RecordingDamage {
   std::uint64_t offset = 0;
   std::string reason;
 };
 
-/// Reads one file of a recording, record by record, whatever is in it: a damaged block costs itself
-/// and is told of, a file that ends in the middle of a block is one whose writer was cut short.
+/// Reads one file of a recording, record by record, whatever it contains: a damaged block is
+/// skipped and reported; a file that ends in the middle of a block had its writer interrupted.
 /// Holds one block in memory. Needs no driver. Not thread-safe.
 class RecordingReader {
  public:
-  /// Throws: Error{invalid_argument} that names the file, the offset and the reason, for what
-  /// cannot be read, is no recording, or is one of another version.
+  /// Throws: Error{invalid_argument} that names the file, the offset and the reason, if the file
+  /// cannot be read, is not a recording, or has another version.
   explicit RecordingReader(std::string path);
 
   const RecordingHeader& header() const noexcept { return header_; }
   /// The next record, null after the last one. Valid until the next call.
   const RecordedEvent* next();
 
-  /// So far. After `damages_max` the rest of the file is not looked at.
+  /// Damages so far. After `damages_max` the rest of the file is skipped.
   std::span<const RecordingDamage> damages() const noexcept { return damages_; }
   /// The file ends in the middle of a block; known after the last record.
   bool torn() const noexcept { return torn_; }
@@ -51,7 +51,7 @@ class RecordingReader {
   std::ifstream file_;
   std::uint64_t size_bytes_ = 0;
   std::uint64_t at_ = 0;     // Where the next block begins.
-  std::uint64_t block_ = 0;  // Where this one does.
+  std::uint64_t block_ = 0;  // Where this block begins.
   std::uint32_t block_records_ = 0;
   RecordingHeader header_;
   std::vector<std::uint8_t> payload_;
@@ -60,7 +60,7 @@ class RecordingReader {
   RecordedEvent event_;
   std::vector<RecordingDamage> damages_;
   bool torn_ = false;
-  std::uint64_t blocks_ = 0;  // Whose sum is right.
+  std::uint64_t blocks_ = 0;  // With a valid checksum.
 };
 
 }  // namespace vma

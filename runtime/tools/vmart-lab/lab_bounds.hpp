@@ -12,9 +12,9 @@ struct BoundsCommand {
   std::string lp;         ///< A file for the program whose optimum is the exact bound; or none.
 };
 
-/// Prints what no policy can stay under with this trace, machine and router, and what plans pay
+/// Prints lower bounds for all policies with this trace, machine and router, and the costs of plans
 /// that know the whole trace. Returns the exit status. Throws: Error for a trace, machine or router
-/// that cannot be had, or a program that is too large or cannot be written.
+/// that is unavailable, or a program that is too large or cannot be written.
 int run_bounds(const BoundsCommand& command);
 
 }  // namespace vma

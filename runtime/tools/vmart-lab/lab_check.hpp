@@ -23,8 +23,8 @@ struct CheckCommand {
 };
 
 /// Replays recorded runs and prints how far that is from what happened. Returns the exit status: 1
-/// where something is further off than `within`. Throws: Error for a recording, calibration or
-/// policy that cannot be had.
+/// if anything is further off than `within`. Throws: Error for a recording, calibration or
+/// policy that is unavailable.
 int run_check(const CheckCommand& command);
 
 }  // namespace vma

@@ -9,12 +9,12 @@ namespace vma {
 /// it. Returns the exit status: 1 if anything is.
 int run_machine_check(const std::vector<std::string>& files);
 
-/// The machines that there are, and how much of each is measured. Returns the exit status: 1 if one
+/// Lists the known machines, and how much of each is measured. Returns the exit status: 1 if one
 /// cannot be loaded.
 int run_machine_list();
 
 /// What a replay on the machine costs, by kinds of routes. Returns the exit status. Throws: Error
-/// for a machine that cannot be had.
+/// for an unavailable machine.
 int run_machine_show(const std::string& machine);
 
 }  // namespace vma

@@ -23,7 +23,7 @@ struct ReplayCommand {
 };
 
 /// Replays a trace and prints what came of it. Returns the exit status. Throws: Error for a trace,
-/// machine, policy or router that cannot be had.
+/// machine, policy or router that is unavailable.
 int run_replay(const ReplayCommand& command);
 
 }  // namespace vma

@@ -8,7 +8,7 @@
 
 namespace vma {
 
-/// Makes a trace of somebody's file and prints what is in it. Returns the exit status.
+/// Converts a foreign file to a trace and prints a summary. Returns the exit status.
 int run_convert(const ConvertOptions& options);
 
 /// Makes a synthetic trace and prints what is in it. Returns the exit status.

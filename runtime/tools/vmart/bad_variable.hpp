@@ -6,15 +6,15 @@
 
 namespace vma {
 
-/// Finds out which VMART_* variables of the environment make something fail, by trying without
-/// them. Those to blame stay unset in this process. One thread.
+/// Finds out which VMART_* environment variables make something fail, by trying without them.
+/// Faulty ones stay unset in this process. One thread.
 class VariableBlame {
  public:
-  /// Runs `body`, and again without each variable in turn where it throws an Error. Throws: the
-  /// Error that no variable is to blame for.
+  /// Runs `body`; if it throws an Error, runs it again without each variable in turn. Throws: the
+  /// Error if no variable causes it.
   void run(const std::function<void()>& body);
 
-  /// What went wrong, and which variable to correct.
+  /// What failed, and which variable to correct.
   const std::vector<std::string>& problems() const noexcept { return problems_; }
 
  private:

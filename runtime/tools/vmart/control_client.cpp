@@ -38,7 +38,7 @@ constexpr std::size_t answer_bytes_max = std::size_t{16} << 20;
   throw Error(kind, "control", detail);
 }
 
-/// -1 and errno if nobody listens at `path`.
+/// -1 and errno if no process listens at `path`.
 int connect_to(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -58,15 +58,15 @@ int connect_to(const std::string& path) {
   return -1;
 }
 
-/// Of this user, or of root, who has everything anyway; and nobody else may change it.
+/// Owned by this user, or by root, who has all rights anyway; and not writable by others.
 bool is_trusted(const struct stat& status) {
   const bool own = status.st_uid == geteuid() || status.st_uid == 0;
   const bool sticky = S_ISDIR(status.st_mode) && (status.st_mode & S_ISVTX) != 0;
   return own && (sticky || (status.st_mode & (S_IWGRP | S_IWOTH)) == 0);
 }
 
-/// Why a socket may be somebody else's, who would read what is asked and write what is shown.
-/// Empty: it is the user's, in a folder where nobody else can put another in its place.
+/// Why a socket may belong to another user, who could read the requests and forge the answers.
+/// Empty: it belongs to this user, in a folder where no other user can replace it.
 std::string why_distrusted(const std::string& path) {
   std::error_code failed;
   const std::filesystem::path named = std::filesystem::absolute(path);
@@ -145,7 +145,7 @@ ControlClient::ControlClient(const ControlChoice& choice) : path_(path_of(choice
   if (descriptor_ < 0) {
     refuse(ErrorKind::invalid_argument, fmt::format("{}: {}", path_, std::strerror(errno)));
   }
-  // Whatever was at the path a moment ago: this is who answers.
+  // Whatever was at the path a moment ago: this process answers.
   const std::optional<ucred> peer = peer_of(descriptor_);
   if (peer && may_control(*peer, geteuid())) return;
   close(std::exchange(descriptor_, -1));

@@ -17,16 +17,17 @@ struct ControlChoice {
 /// A connection to a runtime's control socket. One thread.
 class ControlClient {
  public:
-  /// To the chosen one, else to the only one that there is. Throws: Error{invalid_argument} where
-  /// there is none, or several, which it lists, and where the socket, its folder or the process
-  /// that answers belongs to another user (but root), or others may write there.
+  /// Connects to the chosen runtime, or to the only one. Throws: Error{invalid_argument} if there
+  /// is none, or several, which it lists, or if the socket, its folder or the answering process
+  /// belongs to another user (except root), or others may write there.
   explicit ControlClient(const ControlChoice& choice);
   ~ControlClient();
   ControlClient(const ControlClient&) = delete;
   ControlClient& operator=(const ControlClient&) = delete;
 
-  /// The answer's "ok". Throws: Error{busy} if none comes within ten seconds, {driver_gone} if the
-  /// runtime hangs up, and std::runtime_error with the runtime's own words where it refused.
+  /// Returns the answer's "ok". Throws: Error{busy} if no answer arrives within ten seconds,
+  /// {driver_gone} if the runtime closes the connection, and std::runtime_error with the runtime's
+  /// message if it refused.
   boost::json::object ask(const boost::json::object& request);
   const std::string& path() const noexcept { return path_; }
 

@@ -13,8 +13,8 @@ namespace vma {
 /// `--pid` and `--socket`.
 void add_choice(CLI::App& command, ControlChoice& choice);
 
-/// The subcommands that ask a running program. `chosen` is what shall be run after parsing; it
-/// stays as it is where another subcommand was given.
+/// The subcommands that query a running program. `chosen` is what to run after parsing; it is
+/// unchanged if another subcommand was given.
 void add_control_subcommands(CLI::App& app, std::function<int()>& chosen);
 
 }  // namespace vma

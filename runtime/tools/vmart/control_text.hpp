@@ -13,7 +13,7 @@
 
 namespace vma {
 
-// Members of an answer; what is missing or of another type reads as zero or nothing, so that a
+// Members of an answer; missing ones, or ones of another type, read as zero or nothing, so that a
 // tool and a runtime of different versions understand what both know.
 
 std::string text_of(const boost::json::object& object, std::string_view name);
@@ -27,19 +27,19 @@ const boost::json::object& object_of(const boost::json::object& object, std::str
 std::string json_text(const boost::json::value& value);
 void print_json(const boost::json::value& value);
 
-// As people read it.
+// Text for people.
 
 std::string bytes_text(double bytes);
 std::string seconds_text(double seconds);
 /// One event, without an end of line.
 std::string event_line(const boost::json::object& event);
-/// A counter in its unit, which the end of its name tells; an object as "count 4, max 3.00 ms".
+/// A counter with its unit, which its name's suffix tells; an object as "count 4, max 3.00 ms".
 std::string value_text(std::string_view name, const boost::json::value& value);
-/// How full a place is, 0 to 1; 0 where its capacity is not known.
+/// How full a place is, 0 to 1; 0 if its capacity is unknown.
 double used_share(const boost::json::object& place);
 /// How full each place is.
 TextTable places_table(const boost::json::array& places);
-/// What NVML says of each GPU; empty where it says nothing.
+/// NVML's values for each GPU; empty if there are none.
 TextTable loads_table(const boost::json::object& loads);
 
 }  // namespace vma

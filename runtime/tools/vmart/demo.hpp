@@ -10,8 +10,8 @@ struct DemoOptions {
   bool json = false;
 };
 
-/// Makes an allocation, moves its middle to another place, and prints where it lies before and
-/// after. Returns 0. Throws: Error.
+/// Allocates memory, moves its middle to another place, and prints where it is before and after.
+/// Returns 0. Throws: Error.
 int run_demo(const DemoOptions& options);
 
 }  // namespace vma

@@ -12,17 +12,17 @@
 
 namespace vma {
 
-/// What `vmart doctor` found out besides what driver and topology say themselves.
+/// What `vmart doctor` found out beyond what driver and topology report.
 struct DoctorFindings {
-  struct Hbm {  ///< Of one GPU, in bytes; can be negative where other programs give some back.
+  struct Hbm {  ///< Of one GPU, in bytes; negative if other programs release some.
     DeviceId device;
     double idle_bytes = 0, copies_bytes = 0;
   };
 
   std::uint64_t copy_bytes = 0;                          ///< Of each timed copy; 0: none was timed.
   std::map<std::pair<Location, Location>, double> gb_s;  ///< From, to.
-  std::vector<Hbm> hbm;                                  ///< Empty where no runtime opened.
-  std::vector<std::string> off;    ///< Works less well than it could, and why.
+  std::vector<Hbm> hbm;                                  ///< Empty if no runtime could be opened.
+  std::vector<std::string> off;    ///< Works less well than possible, and why.
   std::vector<std::string> wrong;  ///< Does not work, and what to do.
 };
 
@@ -36,7 +36,7 @@ void print_hbm(const DoctorFindings& findings);
 /// What is off, and what is wrong.
 void print_verdict(const DoctorFindings& findings);
 
-/// All of it as one JSON object.
+/// Everything as one JSON object.
 void print_doctor_json(Driver& driver, const Topology& topology, const DoctorFindings& findings);
 
 }  // namespace vma

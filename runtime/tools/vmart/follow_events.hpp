@@ -8,13 +8,13 @@
 
 namespace vma {
 
-/// Reads a runtime's events in order, without asking faster than a person reads.
+/// Reads a runtime's events in order, no faster than a person reads.
 class EventFollower {
  public:
-  /// Begins behind the event `since`.
+  /// Begins after the event `since`.
   EventFollower(ControlClient& client, std::uint64_t since) : client_(client), since_(since) {}
 
-  /// Those that are new, a page at most. Says on standard error if some were lost.
+  /// New events, at most one page. Reports lost ones on standard error.
   boost::json::array next();
   /// Blocks: until it is worth asking again.
   void wait();
@@ -25,8 +25,8 @@ class EventFollower {
   bool more_ = false;
 };
 
-/// Prints the events that the runtime remembers; goes on for ever if `follow`. As JSON they are one
-/// object, or if `follow` an object a line. Returns 0.
+/// Prints the events that the runtime remembers; continues for ever if `follow`. As JSON they are
+/// one object, or if `follow` one object per line. Returns 0.
 int run_events(const ControlChoice& choice, bool follow, bool as_json);
 
 }  // namespace vma

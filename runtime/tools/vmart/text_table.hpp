@@ -7,8 +7,8 @@
 
 namespace vma {
 
-/// A table for people, which leaves out columns where it has to be narrow. The first column is the
-/// name of the row and always stays.
+/// A table for people, which drops columns if it has to be narrow. The first column is the name of
+/// the row and always stays.
 class TextTable {
  public:
   struct Column {
@@ -16,15 +16,15 @@ class TextTable {
     std::size_t width = 0;  ///< At least.
   };
 
-  /// Columns that matter most come first, and are the last to go.
+  /// The most important columns come first, and are dropped last.
   explicit TextTable(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
-  /// Requires: as many cells as there are columns.
+  /// Requires: as many cells as columns.
   void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
   bool empty() const noexcept { return rows_.empty(); }
-  /// The title, then the rows, each at most `width` letters wide, without its end of line.
+  /// The title, then the rows, each at most `width` letters wide, without line ends.
   std::vector<std::string> lines(std::size_t width) const;
-  /// All columns, with ends of lines.
+  /// All columns, with line ends.
   std::string text() const;
 
  private:
@@ -32,7 +32,7 @@ class TextTable {
   std::vector<std::vector<std::string>> rows_;
 };
 
-/// The first `width` letters of UTF-8, of which each takes one column.
+/// The first `width` letters of UTF-8; each takes one column.
 std::string_view first_letters(std::string_view text, std::size_t width);
 
 }  // namespace vma

@@ -214,7 +214,7 @@ class Picture {
     }
   }
 
-  /// One page: who falls behind skips to where the ring begins.
+  /// One page: a reader that falls behind skips to the start of the ring.
   void take_events() {
     const json::object answer = client_.ask({{"command", "events"}, {"since", since_}});
     since_ = count_of(answer, "next");

@@ -4,7 +4,7 @@
 
 namespace vma {
 
-/// What the places of `vmart top` are sorted by. Descending, except by name.
+/// Sort key of the places of `vmart top`. Descending, except by name.
 enum class TopSort { place, used, share, demand };
 
 struct TopOptions {
@@ -13,8 +13,8 @@ struct TopOptions {
   bool json = false;
 };
 
-/// Draws what a runtime does, again and again until `q` is pressed, in what the terminal has room
-/// for; once where the output is no terminal, or as JSON. Returns 0. Throws: as ControlClient.
+/// Shows the state of a runtime repeatedly until `q` is pressed, fitted to the terminal; once if
+/// the output is not a terminal, or as JSON. Returns 0. Throws: as ControlClient.
 int run_top(const ControlChoice& choice, const TopOptions& options);
 
 }  // namespace vma

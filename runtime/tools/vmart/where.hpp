@@ -8,13 +8,13 @@
 
 namespace vma {
 
-/// Prints a runtime's allocations, or where the bytes of one lie, or of all with a tag. Returns 0.
+/// Prints a runtime's allocations, or where the bytes of one are, or of all with a tag. Returns 0.
 /// Throws: as ControlClient.
 int run_where(const ControlChoice& choice, const std::string& what, bool as_json);
 
-/// What is written like an address: anything else is a tag.
+/// Whether it is written like an address; everything else is a tag.
 bool is_address(const std::string& what);
-/// Those with the tag; all if it is empty. Throws: std::runtime_error if none has it.
+/// Allocations with the tag; all if it is empty. Throws: std::runtime_error if none has it.
 boost::json::array list_allocations(ControlClient& client, const std::string& tag);
 
 }  // namespace vma

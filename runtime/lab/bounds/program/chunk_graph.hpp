@@ -13,31 +13,31 @@
 
 namespace vma {
 
-/// All ways of one chunk that could be of use, as a graph in layers: one for each block in which
-/// something happens to it, or at whose end room could be short. From each state of `PathStep` at
-/// the end of the layer before, a chunk goes to one at the end of this one. Borrows the instance.
+/// All useful paths of one chunk as a layered graph: one layer for each block in which something
+/// happens to it, or at whose end room could be short. From each state of `PathStep` at the end of
+/// one layer, a chunk goes to one at the end of the next. Borrows the instance.
 class ChunkGraph {
  public:
   static constexpr double never = std::numeric_limits<double>::infinity();
 
   ChunkGraph(const PlacementInstance& instance, const TightRooms& tight, std::size_t chunk);
 
-  /// Takes away what another way does at no higher cost and with no more room, and lets many steps
-  /// of a layer go by way of its hub.
+  /// Removes steps that another path replaces at no higher cost and no more room, and routes many
+  /// steps of a layer through its hub.
   void thin_out();
 
   std::size_t layers() const noexcept { return blocks_.size(); }
   std::size_t states() const noexcept { return states_; }
   std::uint32_t block(std::size_t layer) const { return blocks_[layer]; }
-  /// Seconds; `never` where there is no such way. Of the first layer all ways are from state 0.
+  /// Seconds; `never` if there is no such step. In the first layer all steps start at state 0.
   double cost(std::size_t layer, std::size_t from, std::size_t to) const {
     return costs_[(layer * states_ + from) * states_ + to];
   }
-  /// From the layer before to this one; none: there are only the direct ways.
+  /// Between the layer before and this one; null: there are only direct steps.
   const ChunkHub* hub(std::size_t layer) const {
     return layer < hubs_.size() && hubs_[layer] ? &*hubs_[layer] : nullptr;
   }
-  /// The chunk takes room there that could be short.
+  /// Whether the chunk takes room there that could be short.
   bool takes_room(std::size_t layer, std::size_t state) const;
 
  private:

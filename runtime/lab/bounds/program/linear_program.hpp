@@ -7,7 +7,7 @@
 
 namespace vma {
 
-/// A linear program in variables that are 0 or 1: the least of a sum, under conditions. A value.
+/// A linear program in variables that are 0 or 1: minimises a sum under constraints. A value.
 struct LinearProgram {
   struct Term {
     std::uint32_t column = 0;
@@ -17,7 +17,7 @@ struct LinearProgram {
     std::string name;
     double cost = 0;
   };
-  /// The sum of its terms is `limit`, or at most that.
+  /// The sum of its terms equals `limit`, or is at most that.
   struct Row {
     std::string name;
     bool equal = true;

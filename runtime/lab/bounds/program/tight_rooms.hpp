@@ -9,8 +9,8 @@
 
 namespace vma {
 
-/// At the ends of which blocks which places could be too small: there all that lives would not fit.
-/// Anywhere else capacities say nothing. Immutable.
+/// At the ends of which blocks which places could overflow: all live chunks together would not fit
+/// there. Elsewhere capacities have no effect. Immutable.
 class TightRooms {
  public:
   explicit TightRooms(const PlacementInstance& instance);
@@ -18,9 +18,9 @@ class TightRooms {
   bool at(std::uint32_t block, std::size_t place) const {
     return alive_[block] > static_cast<double>(capacities_[place]);
   }
-  /// At how many ends of the chunk's life any place could be too small.
+  /// At how many block ends in the chunk's life any place could overflow.
   std::size_t ends(const PlacementChunk& chunk) const;
-  /// The first block not before `block` at whose end any place could be too small.
+  /// The first block from `block` on at whose end any place could overflow.
   std::optional<std::uint32_t> next(std::uint32_t block) const;
 
  private:
