@@ -10,8 +10,11 @@ using TimePoint = std::chrono::nanoseconds;
 constexpr TimePoint never = TimePoint::max();
 
 /// `from + by`, or `never` if that overflows: limits may be as long as a program likes.
-constexpr TimePoint later(TimePoint from, std::chrono::nanoseconds by) {
-  return by > never - from ? never : from + by;
+template <typename Rep, typename Period>
+constexpr TimePoint later(TimePoint from, std::chrono::duration<Rep, Period> by) {
+  // Compared in its own unit: the conversion to nanoseconds may overflow too.
+  const auto most = std::chrono::duration_cast<std::chrono::duration<Rep, Period>>(never - from);
+  return by > most ? never : from + by;
 }
 
 /// The time of a machine: real on real machines, virtual on simulated ones.

@@ -104,7 +104,7 @@ class Memory {
 
   Driver& driver_;
   const Topology& topology_;
-  ChunkStore chunks_;
+  ChunkStore chunks_;  // Its queue's calls use the members below: `shut_down` stops it first.
   Registry registry_;
   ContextsInUse contexts_;
   std::function<void(Address)> told_freed_;

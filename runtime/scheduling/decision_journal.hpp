@@ -54,7 +54,7 @@ class DecisionJournal {
     return log_.about(allocation, slot, count);
   }
 
-  // --- For the recording alone. All except `move` may throw std::bad_alloc.
+  // --- For the recording alone. All except `record_move` may throw std::bad_alloc.
   void record_allocation(const ChunkRoster::Entry& entry);
   void record_free(const ChunkRoster::Entry& entry);
   /// A chunk that moved without a decision, with the time at which its slot was switched: uses have

@@ -350,7 +350,7 @@ PlaceId Scheduler::close_for_drain(Location at) {
 DrainReport Scheduler::drain_place(Location at, const DrainOptions& options) {
   DrainReport report;
   const TimePoint begin = clock_.now();
-  const TimePoint until = begin + options.deadline;
+  const TimePoint until = later(begin, options.deadline);
   const PlaceId place = close_for_drain(at);
   while (Chunk copy =
              ground_.memory.chunks().copies().drop_oldest(at)) {  // They are in no books of ours.

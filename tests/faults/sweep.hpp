@@ -14,8 +14,8 @@ LifeOutcome expect_whole(const LifePlan& plan, const std::string& what = {});
 
 /// Every how many-th case is played. Sanitizers take ten times as long and need no more than a
 /// sample: each case takes mostly the same paths as the next, one thread at a time.
-constexpr int thinned(int step) {
-  return under_sanitizer ? 8 * step : step;
+inline int thinned(int step) {
+  return under_sanitizer && !long_run() ? 8 * step : step;
 }
 
 /// Where a sweep of every `step`-th case starts: another place in each run.

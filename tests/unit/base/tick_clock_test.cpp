@@ -21,6 +21,8 @@ TEST(TickClock, ADeadlineBeyondTheEndOfTimeIsNever) {
   EXPECT_EQ(later(now, TimePoint(5)), now + TimePoint(5));
   EXPECT_EQ(later(now, never - now), never);
   EXPECT_EQ(later(now, never), never);
+  EXPECT_EQ(later(now, std::chrono::milliseconds(5)), now + std::chrono::milliseconds(5));
+  EXPECT_EQ(later(now, std::chrono::milliseconds::max()), never);
 }
 
 TEST(TickClock, StampsHaveTheTimesAtWhichTheyWereTaken) {

@@ -276,7 +276,7 @@ TEST(Scheduler, DrainsAPlaceAndFillsItAgain) {
   std::uint64_t* pinned = rig.alloc(1, gpu(1));
   {
     const Pin pin = rig.runtime().pin(pinned);
-    const DrainReport report = rig.runtime().drain(gpu(1), {milliseconds(20'000)});
+    const DrainReport report = rig.runtime().drain(gpu(1), {milliseconds::max()});
     EXPECT_EQ(report.bytes_moved, 5 * SchedulerRig::chunk_bytes);
     EXPECT_EQ(report.bytes_left, SchedulerRig::chunk_bytes);
     EXPECT_EQ(report.left.at("pinned"), 1u);
