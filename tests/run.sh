@@ -10,7 +10,7 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../.ci/setup.sh"
 
 jobs=2
-stage_names=() stage_seconds=() failed=()
+stage_names=() stage_seconds=() failed=() failed_logs=()
 long='' quick=''
 
 read_arguments() {
@@ -35,16 +35,17 @@ choose_seed() {
 
 # stage NAME command...: a failure is kept for the end, so that one run shows all that is broken.
 stage() {
-  local name=$1 begin=$SECONDS
+  local name=$1 begin=$SECONDS log=build/stages/${1//[^a-z]/_}.log
   shift
   say "=== $name"
+  mkdir -p build/stages
   # Not in a condition: bash would ignore `set -e` inside.
   set +e
-  (set -e; "$@")
-  local result=$?
+  (set -e; "$@") 2>&1 | tee "$log"
+  local result=${PIPESTATUS[0]}
   set -e
   if ((result != 0)); then
-    failed+=("$name")
+    failed+=("$name") failed_logs+=("$log")
     say "=== $name FAILED"
   fi
   stage_names+=("$name") stage_seconds+=($((SECONDS - begin)))
@@ -103,10 +104,16 @@ print_minutes() {
   done
 }
 
-# What failed, once more and last: ctest's own list is far above, or above hundreds of skipped tests.
+# What failed, once more and last: the compiler's errors and ctest's own list are far above.
 print_failures() {
-  local preset logs
+  local preset logs log
   say "FAILED: ${failed[*]}"
+  for log in "${failed_logs[@]}"; do
+    say "errors in $log, and its last line:"
+    grep -aE -A 5 '^FAILED: |error: |undefined reference|Killed|^make: \*\*\*|No space left' "$log" |
+      cut -c -400 | head -n 60 || true
+    tail -n 1 "$log" | cut -c -400
+  done
   for preset in asan tsan release; do
     logs=build/$preset/Testing/Temporary
     [[ -s $logs/LastTestsFailed.log ]] || continue
