@@ -4,7 +4,7 @@
 #include "base/mutex.hpp"
 #include "control/event_ring.hpp"
 #include "memory/registry.hpp"
-#include "migrate/moves/chunk_step.hpp"
+#include "migrate/migration/chunk_step.hpp"
 #include "placement/planning/decision.hpp"
 
 #include <chrono>

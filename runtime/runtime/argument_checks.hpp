@@ -2,7 +2,7 @@
 
 #include "memory/allocation.hpp"
 #include "migrate/gates/attached_streams.hpp"
-#include "migrate/moves/migration_task.hpp"
+#include "migrate/migration/migration_task.hpp"
 
 #include <vma/migration.hpp>
 

@@ -1,7 +1,7 @@
 #include <vma/error.hpp>
 #include <vma/migration.hpp>
 
-#include "migrate/moves/migration_task.hpp"
+#include "migrate/migration/migration_task.hpp"
 
 #include <utility>
 

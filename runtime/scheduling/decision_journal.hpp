@@ -1,6 +1,6 @@
 #pragma once
 
-#include "migrate/moves/chunk_step.hpp"
+#include "migrate/migration/chunk_step.hpp"
 #include "placement/deciding/decision_path.hpp"
 #include "placement/planning/decision.hpp"
 #include "recording/decision_log.hpp"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "migrate/moves/migration_task.hpp"
+#include "migrate/migration/migration_task.hpp"
 #include "migrate/moves/mover.hpp"
 #include "placement/deciding/decision_path.hpp"
 #include "scheduling/chunk_roster.hpp"

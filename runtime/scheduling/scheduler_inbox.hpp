@@ -3,7 +3,7 @@
 #include "base/ids.hpp"
 #include "base/mutex.hpp"
 #include "memory/memory_watcher.hpp"
-#include "migrate/moves/chunk_step.hpp"
+#include "migrate/migration/chunk_step.hpp"
 
 #include <atomic>
 #include <functional>

@@ -15,7 +15,10 @@ SEES = {
     "migrate/gates": "base driver machine memory",
     "migrate/copying/kernels": "",
     "migrate/copying": "base driver machine memory migrate/gates migrate/copying/kernels",
-    "migrate/moves": "base driver machine memory migrate/gates migrate/copying",
+    "migrate/migration": "base driver machine memory migrate/gates migrate/copying",
+    "migrate/live": "base driver machine memory migrate/gates migrate/copying migrate/migration",
+    "migrate/moves": "base driver machine memory migrate/gates migrate/copying migrate/migration "
+                     "migrate/live",
     "telemetry": "base machine memory",
     "placement/books": "base",
     "placement/planning": "base",
@@ -25,12 +28,14 @@ SEES = {
     "costs": "base driver machine sim placement/books",
     "recording": "base machine placement/books placement/planning costs",
     "recording/reading": "recording",
-    "scheduling": "base driver machine memory migrate/moves telemetry placement/books "
-                  "placement/planning placement/deciding placement/policies costs recording",
+    "scheduling": "base driver machine memory migrate/migration migrate/moves telemetry "
+                  "placement/books placement/planning placement/deciding placement/policies "
+                  "costs recording",
     "parking": "base memory migrate/moves",
-    "control": "base memory migrate/moves placement/planning",
-    "runtime": "base driver machine sim memory migrate/gates migrate/copying migrate/moves "
-               "telemetry placement/policies costs recording scheduling parking control",
+    "control": "base memory migrate/migration placement/planning",
+    "runtime": "base driver machine sim memory migrate/gates migrate/copying "
+               "migrate/migration migrate/moves telemetry placement/policies costs recording "
+               "scheduling parking control",
     "calibration/kernels": "",
     "calibration": "base memory costs runtime calibration/kernels",
     "measuring": "base driver machine sim placement/books costs runtime calibration",

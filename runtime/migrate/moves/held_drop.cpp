@@ -1,6 +1,6 @@
 #include "migrate/moves/held_drop.hpp"
 
-#include "migrate/moves/phase_timer.hpp"
+#include "migrate/migration/phase_timer.hpp"
 
 #include <exception>
 #include <utility>

@@ -3,7 +3,7 @@
 #include "base/log.hpp"
 #include "base/mapping_limit.hpp"
 #include "base/nvtx.hpp"
-#include "migrate/moves/migration_error.hpp"
+#include "migrate/migration/migration_error.hpp"
 
 #include <fmt/format.h>
 

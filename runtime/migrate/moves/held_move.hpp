@@ -1,7 +1,7 @@
 #pragma once
 
-#include "migrate/moves/move_parts.hpp"
-#include "migrate/moves/transaction.hpp"
+#include "migrate/migration/move_parts.hpp"
+#include "migrate/migration/transaction.hpp"
 
 #include <deque>
 #include <vector>

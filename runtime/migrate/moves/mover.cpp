@@ -4,8 +4,8 @@
 #include "base/process_exit.hpp"
 #include "migrate/moves/held_drop.hpp"
 #include "migrate/moves/held_move.hpp"
-#include "migrate/moves/live_move.hpp"
-#include "migrate/moves/move_notices.hpp"
+#include "migrate/live/live_move.hpp"
+#include "migrate/migration/move_notices.hpp"
 #include "migrate/moves/restoration.hpp"
 
 #include <fmt/format.h>

@@ -2,8 +2,8 @@
 
 #include "base/mutex.hpp"
 #include "memory/memory.hpp"
-#include "migrate/moves/migration_task.hpp"
-#include "migrate/moves/move_parts.hpp"
+#include "migrate/migration/migration_task.hpp"
+#include "migrate/migration/move_parts.hpp"
 #include "migrate/moves/task_queue.hpp"
 
 #include <vma/migration.hpp>

@@ -1,8 +1,8 @@
 #include "migrate/moves/restoration.hpp"
 
 #include "base/mapping_limit.hpp"
-#include "migrate/moves/migration_error.hpp"
-#include "migrate/moves/phase_timer.hpp"
+#include "migrate/migration/migration_error.hpp"
+#include "migrate/migration/phase_timer.hpp"
 
 #include <exception>
 #include <utility>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "migrate/moves/move_parts.hpp"
+#include "migrate/migration/move_parts.hpp"
 
 #include <cstddef>
 #include <vector>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "migrate/moves/migration_task.hpp"
+#include "migrate/migration/migration_task.hpp"
 
 #include <cstddef>
 #include <cstdint>

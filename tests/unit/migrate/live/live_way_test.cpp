@@ -1,7 +1,7 @@
 // Goal: which way a chunk goes follows the table of docs/internals/architecture.md. Method: the
 // pure choice, row by row.
 
-#include "migrate/moves/live_way.hpp"
+#include "migrate/live/live_way.hpp"
 
 #include "machine/machine_file.hpp"
 #include "sim/sim_driver.hpp"

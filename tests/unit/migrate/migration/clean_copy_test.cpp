@@ -1,7 +1,7 @@
 // Goal: what was promoted with a clean copy left behind goes back there without a copy, if nobody
 // could write since; what was written is never lost. Method: moves under a hold on a simulated
 // machine, whose copies are counted; calls that fail.
-#include "migrate/moves/transaction.hpp"
+#include "migrate/migration/transaction.hpp"
 #include "unit/migrate/moves/move_rig.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "migrate/moves/reach.hpp"
+#include "migrate/migration/reach.hpp"
 
 #include <vma/error.hpp>
 

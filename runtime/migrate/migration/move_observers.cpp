@@ -1,4 +1,4 @@
-#include "migrate/moves/move_observers.hpp"
+#include "migrate/migration/move_observers.hpp"
 
 #include "base/log.hpp"
 #include "memory/allocation.hpp"

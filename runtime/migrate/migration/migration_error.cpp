@@ -1,4 +1,4 @@
-#include "migrate/moves/migration_error.hpp"
+#include "migrate/migration/migration_error.hpp"
 
 #include <fmt/format.h>
 

@@ -3,7 +3,7 @@
 #include "base/clock.hpp"
 #include "memory/memory.hpp"
 #include "migrate/copying/copy_engine.hpp"
-#include "migrate/moves/move_terms.hpp"
+#include "migrate/migration/move_terms.hpp"
 
 #include <vma/migration.hpp>
 

@@ -1,9 +1,9 @@
-#include "migrate/moves/chunk_stop.hpp"
+#include "migrate/live/chunk_stop.hpp"
 
 #include "base/log.hpp"
 #include "base/process_exit.hpp"
 #include "base/units.hpp"
-#include "migrate/moves/phase_timer.hpp"
+#include "migrate/migration/phase_timer.hpp"
 
 #include <fmt/format.h>
 
@@ -262,7 +262,8 @@ bool ChunkStop::copy(TimePoint deadline) {
   return true;
 }
 
-/// From here on the settling runs by itself; `LiveMove::stand_down` waits for it, without a lock.
+/// From here on the settling runs by itself; `LiveStaging::stand_down` waits for it, without a
+/// lock.
 void ChunkStop::let_all_go() noexcept {
   parts_.stops.watchdog().disarm(ticket_);
   if (settle_ && chunk_.copier->busy(chunk_.bay)) chunk_.copier->go(chunk_.bay);

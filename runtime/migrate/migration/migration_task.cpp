@@ -1,4 +1,4 @@
-#include "migrate/moves/migration_task.hpp"
+#include "migrate/migration/migration_task.hpp"
 
 #include "base/check.hpp"
 #include "base/log.hpp"

@@ -1,4 +1,4 @@
-#include "migrate/moves/room_requests.hpp"
+#include "migrate/migration/room_requests.hpp"
 
 namespace vma {
 namespace {

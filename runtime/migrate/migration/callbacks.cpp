@@ -1,4 +1,4 @@
-#include "migrate/moves/callbacks.hpp"
+#include "migrate/migration/callbacks.hpp"
 
 #include "base/check.hpp"
 #include "base/log.hpp"

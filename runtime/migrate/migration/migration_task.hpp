@@ -3,8 +3,8 @@
 #include "base/clock.hpp"
 #include "base/mutex.hpp"
 #include "memory/allocation.hpp"
-#include "migrate/moves/callbacks.hpp"
-#include "migrate/moves/move_terms.hpp"
+#include "migrate/migration/callbacks.hpp"
+#include "migrate/migration/move_terms.hpp"
 
 #include <vma/error.hpp>
 #include <vma/migration.hpp>

@@ -1,9 +1,9 @@
-#include "migrate/moves/transaction.hpp"
+#include "migrate/migration/transaction.hpp"
 
 #include "base/check.hpp"
 #include "base/log.hpp"
 #include "memory/verify_access.hpp"
-#include "migrate/moves/phase_timer.hpp"
+#include "migrate/migration/phase_timer.hpp"
 
 #include <exception>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "migrate/moves/move_notices.hpp"
+#include "migrate/migration/move_notices.hpp"
 
 #include <vma/error.hpp>
 

@@ -1,4 +1,4 @@
-#include "migrate/moves/live_way.hpp"
+#include "migrate/live/live_way.hpp"
 
 #include <fmt/format.h>
 

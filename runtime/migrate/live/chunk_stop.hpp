@@ -2,7 +2,9 @@
 
 #include "driver/spare_kernels.hpp"
 #include "migrate/gates/gate.hpp"
-#include "migrate/moves/live_move.hpp"
+#include "migrate/live/live_chunk.hpp"
+#include "migrate/migration/migration_task.hpp"
+#include "migrate/migration/move_parts.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -11,7 +13,7 @@ namespace vma {
 
 /// One try to stop the attached streams and switch one chunk: closes a gate, settles or copies,
 /// commits, switches, opens. Whatever the outcome, nothing is stopped afterwards. Without a switch,
-/// work of the runtime may still run on the chunk: `LiveMove::stand_down` handles its end.
+/// work of the runtime may still run on the chunk: `LiveStaging::stand_down` handles its end.
 ///
 /// For `run`. Requires: the caller holds the allocation's `operations()`. One thread, once.
 class ChunkStop {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "memory/allocation.hpp"
-#include "migrate/moves/callbacks.hpp"
+#include "migrate/migration/callbacks.hpp"
 
 #include <vma/migration.hpp>
 

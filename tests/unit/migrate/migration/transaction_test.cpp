@@ -1,7 +1,7 @@
 // Goal: one chunk's move leaves the slot with source or target, whole and granted to all, whichever
 // call fails, and poisons it, its bytes saved, only when neither can be shown. What is left over
 // goes back to the cache, or aside when work may still touch it.
-#include "migrate/moves/transaction.hpp"
+#include "migrate/migration/transaction.hpp"
 
 #include "unit/migrate/moves/move_rig.hpp"
 

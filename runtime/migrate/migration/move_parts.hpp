@@ -3,10 +3,10 @@
 #include "migrate/copying/live_copiers.hpp"
 #include "migrate/gates/pace.hpp"
 #include "migrate/gates/stops.hpp"
-#include "migrate/moves/callbacks.hpp"
-#include "migrate/moves/move_observers.hpp"
-#include "migrate/moves/reach.hpp"
-#include "migrate/moves/room_requests.hpp"
+#include "migrate/migration/callbacks.hpp"
+#include "migrate/migration/move_observers.hpp"
+#include "migrate/migration/reach.hpp"
+#include "migrate/migration/room_requests.hpp"
 
 #include <vma/migration.hpp>
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "base/listener.hpp"
-#include "migrate/moves/chunk_step.hpp"
+#include "migrate/migration/chunk_step.hpp"
 
 #include <vma/migration.hpp>
 

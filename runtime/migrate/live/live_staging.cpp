@@ -1,0 +1,347 @@
+#include "migrate/live/live_staging.hpp"
+
+#include "base/check.hpp"
+#include "base/log.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <string>
+#include <utility>
+
+namespace vma {
+namespace {
+
+/// How many chunks settle in a context of our own after a thread has blocked the application's
+/// context.
+constexpr int beside_count = 8;
+/// How much of the past a new chunk's dirtiness outweighs.
+constexpr double dirt_weight = 0.5;
+/// A chunk that went stopped for its dirtiness was not measured: after a while one is tried again.
+constexpr double dirt_fading = 0.95;
+
+/// For our own work that is no longer stopped and will end: a kernel of the application may occupy
+/// every multiprocessor for seconds.
+constexpr std::chrono::seconds patience(10);
+/// The limit once the move has been cancelled, by the end of the runtime for instance.
+constexpr std::chrono::seconds patience_cancelled(2);
+/// For copies by copy engines, which nothing delays.
+constexpr std::chrono::seconds patience_copy(2);
+
+}  // namespace
+
+LiveStaging::LiveStaging(const MoveParts& parts, MigrationTask& task, Allocation& allocation,
+                         const MoveConditions& conditions, LiveAccount& account,
+                         MoveNotices& notices, std::deque<LiveChunk>& chunks)
+    : parts_(parts),
+      task_(task),
+      memory_(parts.memory),
+      clock_(parts.memory.driver().clock()),
+      allocation_(allocation),
+      conditions_(conditions),
+      account_(account),
+      notices_(notices),
+      chunks_(chunks),
+      want_(memory_.pressure()) {}
+
+LiveStaging::~LiveStaging() {
+  for (LiveChunk& chunk : chunks_) unstage(chunk);
+  give_up_lease();
+}
+
+void LiveStaging::reserve_all() {
+  const TimePoint start = clock_.now();
+  for (LiveChunk& chunk : chunks_) take_target(chunk, true);
+  account_.phases().cache += clock_.now() - start;
+}
+
+/// `may_ask`: nothing of this move is in progress, so that it can wait for room.
+void LiveStaging::take_target(LiveChunk& chunk, bool may_ask) {
+  Transaction& transaction = chunk.transaction;
+  if (transaction.take_clean_target() || transaction.take_cached_target()) return;
+  const auto ask = [&](Location at, std::uint64_t size_bytes) {
+    if (!may_ask || !task_.terms.asks_for_room || at.kind != Location::Kind::gpu) return false;
+    give_up_lease();  // Another move may need the copier to make the room.
+    const bool again = parts_.room.ask(want_, at, size_bytes);
+    conditions_.require_going_on();
+    return again;
+  };
+  memory_.with_room(ask, task_.to, transaction.size_bytes(),
+                    [&] { transaction.take_target(ChunkStore::Turn::take); });
+}
+
+void LiveStaging::stage(LiveChunk& chunk) {
+  if (chunk.staged) return;
+  chunk.transaction.take_clean_target();
+  if (!chunk.transaction.target_clean()) pace_copy(chunk);
+  begin(chunk, choose(chunk), true);
+}
+
+void LiveStaging::stage_ahead(const LiveChunk& chunk, LiveChunk& next) {
+  // With a budget the copy would wait for longer than it takes, and gather changes.
+  if (parts_.pace.limited() || next.staged || chunk.copier == nullptr || !chunk.choice.overlap)
+    return;
+  if (chunk.transaction.from() != next.transaction.from()) return;
+  try {
+    next.transaction.take_clean_target();
+    const WayChoice choice = choose(next);
+    if (choice.way != chunk.choice.way) return;  // Another copier needs another lease.
+    begin(next, choice, false);
+  } catch (const std::exception& error) {
+    log(LogLevel::debug, "could not copy a chunk in advance: {}", error.what());
+    unstage(next);
+  }
+}
+
+void LiveStaging::choose_again(LiveChunk& chunk) {
+  const WayChoice choice = choose(chunk);
+  if (choice.way == chunk.choice.way) return;
+  for (LiveChunk& other : chunks_) unstage(other);  // The next one's copier may be given up.
+  if (chunk.transaction.state() == Transaction::State::copied) chunk.transaction.discard_copy();
+  if (chunk.choice.way == Way::remapped) pace_copy(chunk);  // There was nothing to copy before.
+  begin(chunk, choice, false);
+}
+
+WayChoice LiveStaging::choose(const LiveChunk& chunk) const {
+  const WayChoice choice = choose_among(chunk);
+  if (choice.way != Way::none) return choice;
+  // Blocking streams need no stops of their own, once their kind is known.
+  parts_.stops.attached().learn_kinds(allocation_.begin());
+  return choose_among(chunk);
+}
+
+WayChoice LiveStaging::choose_among(const LiveChunk& chunk) const {
+  const AttachedStreams::Use streams(parts_.stops.attached(), allocation_.begin());
+  const GatePlan plan = plan_gate(streams.streams());
+  WayFacts facts;
+  facts.from = chunk.transaction.from();
+  facts.to = task_.to;
+  facts.mode = task_.options.mode;
+  facts.target_clean = chunk.transaction.target_clean();
+  facts.dirty = allocation_.dirtiness;
+  facts.application_waits = chunks_beside_ > 0;
+  if (facts.from.kind == Location::Kind::gpu) {
+    facts.application = parts_.copiers.application_context(DeviceId{facts.from.ordinal});
+  }
+  return choose_way(facts, plan, memory_.topology(), [&](ContextHandle context) {
+    return memory_.topology().info(memory_.driver().context_device(context)).max_queues;
+  });
+}
+
+void LiveStaging::require_way(const LiveChunk& chunk) const {
+  if (chunk.choice.way == Way::none) {
+    throw Error(ErrorKind::unsupported, live_move_call,
+                fmt::format("{}; raise CUDA_DEVICE_MAX_CONNECTIONS, attach fewer streams, or ask "
+                            "for StopScope::hold",
+                            chunk.choice.reason));
+  }
+  if (task_.options.mode == Mode::live && chunk.choice.way == Way::stopped) {
+    throw Error(
+        ErrorKind::unsupported, live_move_call,
+        fmt::format(
+            "the chunk at offset {} cannot move live from {} to {} ({}); use Mode::automatic or "
+            "Mode::stopped, which stop the attached streams for its copy",
+            chunk.transaction.slot() * allocation_.geometry().chunk_bytes,
+            to_string(chunk.transaction.from()), to_string(task_.to), chunk.choice.reason));
+  }
+}
+
+/// Everything before the stop.
+void LiveStaging::begin(LiveChunk& chunk, const WayChoice& choice, bool may_ask) {
+  Transaction& transaction = chunk.transaction;
+  chunk.choice = choice;
+  chunk.lacked_digests.reset();
+  require_way(chunk);
+  account_.begun(chunk);
+  notices_.before(transaction.slot(), transaction.from(), task_.to);
+  if (transaction.state() == Transaction::State::planned) {
+    const TimePoint start = clock_.now();
+    take_target(chunk, may_ask);
+    account_.phases().cache += clock_.now() - start;
+  }
+  if (chunk.choice.way == Way::live || chunk.choice.way == Way::live_beside) {
+    try {
+      begin_live(chunk);
+    } catch (const Error& error) {
+      // Digests need memory at the source, and a chunk may be leaving just because that place is
+      // full.
+      const bool no_digests = error.kind() == ErrorKind::out_of_memory;
+      const bool no_bay = error.kind() == ErrorKind::busy;
+      if (task_.options.mode != Mode::automatic || !(no_digests || no_bay)) throw;
+      if (no_digests) chunk.lacked_digests = chunk.choice.way;
+      chunk.choice = {Way::stopped, std::string("stopped: ") + error.what(), true};
+    }
+  }
+  if (chunk.choice.way == Way::stopped) parts_.engine.prepare(transaction.from(), task_.to);
+  chunk.staged = true;
+  chunk.staged_at = clock_.now();
+}
+
+void LiveStaging::begin_live(LiveChunk& chunk) {
+  LiveCopier& copier = lease_copier(chunk);
+  const std::size_t bay = free_bay(copier, chunk.transaction.from());
+  chunk.read_only_since.reset();
+  {
+    // Excludes changes of rights: a grant in progress would take effect after the copy began.
+    const MutexLock operations(allocation_.operations());
+    if (allocation_.read_only()) chunk.read_only_since = allocation_.writable_epoch();
+  }
+  {
+    // Nothing is launched while another move's gate is closed.
+    const MutexLock slow_work(memory_.chunks().slow_calls().turn());
+    copier.start_copy(bay, chunk.transaction.source(), chunk.transaction.target());
+  }
+  bays_taken_[bay] = true;
+  chunk.copier = &copier;
+  chunk.bay = bay;
+}
+
+/// The copier of the chunk's source, for this move alone until it needs another.
+LiveCopier& LiveStaging::lease_copier(const LiveChunk& chunk) {
+  LiveCopier& copier = parts_.copiers.get(DeviceId{chunk.transaction.from().ordinal}, task_.to,
+                                          chunk.choice.way == Way::live_beside);
+  if (leased_ == &copier) return copier;
+  constexpr std::chrono::milliseconds look_period(1);
+  give_up_lease();
+  while (!copier.turn.try_lock()) {  // Another move off this GPU may take long.
+    conditions_.pause_until(clock_.now() + look_period);
+  }
+  leased_ = &copier;
+  return copier;
+}
+
+void LiveStaging::give_up_lease() noexcept {
+  if (leased_ != nullptr) std::exchange(leased_, nullptr)->turn.unlock();
+}
+
+/// Throws: Error{busy} while work that a move has given up is in progress: what is started now
+/// would wait behind it.
+std::size_t LiveStaging::free_bay(LiveCopier& copier, Location from) const {
+  for (std::size_t bay = 0; bay < LiveCopier::bays; ++bay) {
+    if (bays_taken_[bay] || !copier.under_way(bay)) continue;
+    throw Error(ErrorKind::busy, live_move_call,
+                fmt::format("an abandoned live copy from {} is still running; wait for the kernels "
+                            "that delay it, or move with Mode::stopped",
+                            to_string(from)));
+  }
+  const auto found = std::ranges::find(bays_taken_, false);
+  VMART_CHECK(found != bays_taken_.end(), "the number of staged chunks is limited");
+  return static_cast<std::size_t>(found - bays_taken_.begin());
+}
+
+void LiveStaging::await_copy(LiveChunk& chunk) {
+  constexpr std::chrono::milliseconds look_period(5);
+  if (chunk.copier == nullptr || chunk.transaction.state() != Transaction::State::ready) return;
+  while (!chunk.copier->copied_by(chunk.bay, clock_.now() + look_period)) {
+    conditions_.require_going_on();
+  }
+  const std::chrono::nanoseconds took = clock_.now() - chunk.staged_at;
+  account_.phases().copy += took;
+  copy_ns_per_byte_ =
+      static_cast<double>(took.count()) / static_cast<double>(chunk.transaction.size_bytes());
+  chunk.transaction.note_copied();
+}
+
+/// Waits with no lock held except the move's claim and its copier: only a free of this allocation,
+/// and moves off the same GPU, wait meanwhile. False: it did not end, and may go on writing.
+bool LiveStaging::ends_in_time(const std::function<bool(TimePoint)>& ended_by) const {
+  constexpr std::chrono::milliseconds look_period(5);
+  const TimePoint begun = clock_.now();
+  while (!ended_by(clock_.now() + look_period)) {
+    const auto limit = task_.cancelled() ? patience_cancelled : patience;
+    if (clock_.now() - begun >= limit) return false;
+  }
+  return true;
+}
+
+/// Waits for the work started for the chunk. If it does not end, its target is quarantined, and the
+/// chunk is as if it had not been staged.
+void LiveStaging::unstage(LiveChunk& chunk) noexcept {
+  if (!chunk.staged) return;
+  chunk.staged = false;
+  if (chunk.copier == nullptr) return;
+  LiveCopier& copier = *std::exchange(chunk.copier, nullptr);
+  bays_taken_[chunk.bay] = false;
+  // A failed copy is not waited for again.
+  if (!copier.busy(chunk.bay) || chunk.transaction.state() != Transaction::State::ready) return;
+  try {
+    if (ends_in_time([&](TimePoint time) { return copier.copied_by(chunk.bay, time); })) return;
+    chunk.transaction.plan_again("a copy into it does not end");
+  } catch (const std::exception& error) {
+    log(LogLevel::warn, "an abandoned copy failed: {}", error.what());
+    chunk.transaction.plan_again("a copy into it failed and may still be running");
+  }
+}
+
+void LiveStaging::stand_down(LiveChunk& chunk) noexcept {
+  Transaction& transaction = chunk.transaction;
+  try {
+    if (chunk.settled && chunk.copier->busy(chunk.bay) &&
+        !ends_in_time([&](TimePoint time) { return chunk.copier->settled_by(chunk.bay, time); })) {
+      transaction.abandon_target("settling does not end");
+    }
+    transaction.end_copy(clock_.now() + patience_copy);
+    if (chunk.choice.way == Way::stopped && transaction.state() == Transaction::State::copied) {
+      transaction.discard_copy();  // The application has run since.
+    }
+  } catch (const std::exception& error) {
+    log(LogLevel::warn, "work of an abandoned stop failed: {}", error.what());
+    if (transaction.state() == Transaction::State::copied) {
+      transaction.abandon_target("settling failed and may still be running");
+    }
+  }
+}
+
+void LiveStaging::leave_application_context() noexcept {
+  chunks_beside_ = beside_count;
+}
+
+std::optional<std::uint64_t> LiveStaging::retire(LiveChunk& chunk) noexcept {
+  std::optional<std::uint64_t> copied_twice;
+  if (chunk.copier != nullptr) {
+    const std::uint64_t dirty_bytes =
+        chunk.settled ? chunk.copier->dirty_tiles(chunk.bay) * chunk.copier->tile_bytes() : 0;
+    const double share =
+        static_cast<double>(dirty_bytes) / static_cast<double>(chunk.transaction.size_bytes());
+    allocation_.dirtiness = (1 - dirt_weight) * allocation_.dirtiness + dirt_weight * share;
+    chunk.copier = nullptr;
+    bays_taken_[chunk.bay] = false;
+    copied_twice = dirty_bytes;
+  } else {
+    allocation_.dirtiness = allocation_.dirtiness * dirt_fading;
+  }
+  chunk.staged = false;
+  if (chunks_beside_ > 0) --chunks_beside_;
+  return copied_twice;
+}
+
+/// Before the next chunk takes that room: otherwise every chunk that leaves a full place to make
+/// room for another would have to stop for its copy. A program that moves chunks itself may count
+/// on their room, and so may a move that gives memory back.
+void LiveStaging::keep_room_for_digests(const LiveChunk& chunk) noexcept {
+  constexpr std::uint64_t share_min = 8;  // Most of the chunk's room stays free.
+  const MoveTerms& terms = task_.terms;
+  if (!chunk.lacked_digests) return;
+  if (terms.gives_back || (terms.asks_for_room && !terms.by_policy)) return;
+  if (chunk.transaction.size_bytes() < share_min * parts_.copiers.table_bytes()) return;
+  try {
+    parts_.copiers.get(DeviceId{chunk.transaction.from().ordinal}, task_.to,
+                       chunk.lacked_digests == Way::live_beside);
+  } catch (const std::exception& error) {
+    log(LogLevel::debug, "the next chunk will move stopped, too: {}", error.what());
+  }
+}
+
+/// Waits so that the copy ends about when the next stop is allowed.
+void LiveStaging::pace_copy(const LiveChunk& chunk) {
+  const std::chrono::nanoseconds estimate(static_cast<std::int64_t>(
+      copy_ns_per_byte_ * static_cast<double>(chunk.transaction.size_bytes())));
+  const TimePoint start =
+      parts_.pace.book_copy(clock_.now(), chunk.transaction.size_bytes(), estimate);
+  if (start > clock_.now()) task_.pause_until(start);
+  conditions_.require_going_on();
+}
+
+}  // namespace vma

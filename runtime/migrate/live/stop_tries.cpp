@@ -1,0 +1,97 @@
+#include "migrate/live/stop_tries.hpp"
+
+#include "base/units.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace vma {
+
+StopTries::StopTries(const MoveParts& parts, const MigrateOptions& options,
+                     const Allocation& allocation, const MoveConditions& conditions,
+                     LiveAccount& account)
+    : parts_(parts),
+      options_(options),
+      allocation_(allocation),
+      clock_(parts.memory.driver().clock()),
+      conditions_(conditions),
+      account_(account),
+      gate_limit_(parts.limits.gate_limit) {}
+
+TimePoint StopTries::deadline() const {
+  return clock_.now() + parts_.limits.of_hold(options_).rest_limit;
+}
+
+void StopTries::begin(LiveChunk& chunk) const {
+  chunk.first_try = clock_.now();
+  chunk.deadline = deadline();
+}
+
+void StopTries::await_budget(LiveChunk& chunk) const {
+  const TimePoint asked = clock_.now();
+  while (true) {
+    const TimePoint start = parts_.pace.next_stop(clock_.now());
+    if (start <= clock_.now()) break;
+    conditions_.pause_until(start);
+  }
+  chunk.deadline += clock_.now() - asked;
+}
+
+void StopTries::set_limit(LiveChunk& chunk) {
+  chunk.gate_limit = gate_limit_;
+  account_.used_limit(gate_limit_);
+}
+
+void StopTries::give_up_or_back_off(LiveChunk& chunk, const Gate::Refusal& refusal, bool stood) {
+  conditions_.require_going_on();
+  account_.gave_up(refusal.why);
+  const TimePoint now = clock_.now();
+  const auto tried = [&] {
+    return fmt::format("the chunk at offset {} did not move, tried {} time(s) in {:.0f} ms; {}: {}",
+                       chunk.transaction.slot() * allocation_.geometry().chunk_bytes,
+                       chunk.tries + chunk.waits + 1, in_ms(now - chunk.first_try),
+                       to_string(refusal.why), refusal.detail);
+  };
+  if (chunk.transaction.state() == Transaction::State::stayed) {
+    throw Error(ErrorKind::driver_failure, live_move_call, tried());
+  }
+  // Such a try stops nothing: the deadline alone bounds how many there are.
+  const bool only_waited =
+      !stood && (refusal.why == StopRefusal::not_arrived || refusal.why == StopRefusal::capture);
+  const bool often_enough = !only_waited && chunk.tries >= parts_.limits.gate_retries;
+  if (often_enough || now >= chunk.deadline) {
+    throw Error(ErrorKind::busy, live_move_call,
+                fmt::format("{}. {}", tried(), advice(refusal.why, stood)));
+  }
+  // One of them may be a blocking stream that waits for the stop of another.
+  if (refusal.why == StopRefusal::not_arrived)
+    parts_.stops.attached().learn_kinds(allocation_.begin());
+  if (refusal.why == StopRefusal::streams_changed) ++chunk.yields;
+  widen_limit(refusal, stood);
+  back_off(stood && refusal.why != StopRefusal::predicted_skew, chunk.tries);
+  ++(only_waited ? chunk.waits : chunk.tries);
+}
+
+/// For reasons that are likely to end another try with the same limit, too. A measurement of the
+/// backlogs stops nothing, so it counts only for the skew that it predicts.
+void StopTries::widen_limit(const Gate::Refusal& refusal, bool stood) noexcept {
+  const bool late = refusal.why == StopRefusal::predicted_skew ||
+                    refusal.why == StopRefusal::settle_late ||
+                    (refusal.why == StopRefusal::not_arrived && stood);
+  if (!late) return;
+  const auto limit_max = std::max(parts_.limits.gate_limit, parts_.limits.gate_limit_max);
+  gate_limit_ = std::min(2 * gate_limit_, limit_max);
+}
+
+/// Collectives that wait for each other across GPUs may be cut in two by a gate, and need a while
+/// to recover.
+void StopTries::back_off(bool may_be_cut, int attempt) const {
+  constexpr int limits_after_two = 20;
+  const auto limit = parts_.limits.gate_limit;
+  const auto pause =
+      attempt < 2 || !may_be_cut ? limit * (attempt + 1) : limit * limits_after_two * (attempt - 1);
+  conditions_.pause_until(clock_.now() + pause);
+}
+
+}  // namespace vma

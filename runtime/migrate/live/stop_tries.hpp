@@ -1,0 +1,49 @@
+#pragma once
+
+#include "migrate/gates/gate.hpp"
+#include "migrate/live/live_account.hpp"
+#include "migrate/live/live_chunk.hpp"
+#include "migrate/live/move_conditions.hpp"
+#include "migrate/migration/move_parts.hpp"
+
+#include <vma/migration.hpp>
+
+#include <chrono>
+
+namespace vma {
+
+/// How often, how long and how patiently a live move tries to stop for a chunk: the deadline, the
+/// gate limit that grows where programs are slow to arrive, and the pauses between tries. Only the
+/// thread of the move calls it.
+class StopTries {
+ public:
+  StopTries(const MoveParts& parts, const MigrateOptions& options, const Allocation& allocation,
+            const MoveConditions& conditions, LiveAccount& account);
+
+  /// The time by which a chunk whose tries begin now must have moved.
+  TimePoint deadline() const;
+  /// The tries of this chunk begin.
+  void begin(LiveChunk& chunk) const;
+  /// Blocks: until the stall budget allows a stop; the chunk's deadline moves by as much.
+  void await_budget(LiveChunk& chunk) const;
+  /// The next try uses the limit that the tries before it have led to.
+  void set_limit(LiveChunk& chunk);
+  /// A try was given up; `stood`: some stream was stopped. Blocks: for the pause before the next
+  /// one. Throws: Error{busy} once tries or time are used up, saying what to do about it;
+  /// Error{driver_failure} if no target can be switched to.
+  void give_up_or_back_off(LiveChunk& chunk, const Gate::Refusal& refusal, bool stood);
+
+ private:
+  void widen_limit(const Gate::Refusal& refusal, bool stood) noexcept;
+  void back_off(bool may_be_cut, int attempt) const;
+
+  const MoveParts& parts_;
+  const MigrateOptions& options_;
+  const Allocation& allocation_;
+  Clock& clock_;
+  const MoveConditions& conditions_;
+  LiveAccount& account_;
+  std::chrono::nanoseconds gate_limit_;  // For the next try; see MoverLimits::gate_limit_max.
+};
+
+}  // namespace vma
