@@ -14,7 +14,7 @@ constexpr std::size_t use_bytes_max = 2 + 6 * varint_bytes_max + 4;
 constexpr std::size_t record_bytes_max = 16 * 1024;
 static_assert(record_bytes_max > place_runs_max * (2 + 5) + decision_name_bytes_max + 128);
 static_assert(record_bytes_max > 2 * decision_text_bytes_max + 2 * decision_name_bytes_max + 512);
-static_assert(block_payload_bytes_max >= 2 * record_bytes_max);
+static_assert(recording_file.payload_bytes_max >= 2 * record_bytes_max);
 
 constexpr unsigned kind_shift = 4;
 constexpr unsigned extra_flag = 0x40;
@@ -30,7 +30,7 @@ BlockBuilder::BlockBuilder() {
 }
 
 std::vector<std::uint8_t> BlockBuilder::take() {
-  std::vector<std::uint8_t> payload(block_payload_bytes_max);
+  std::vector<std::uint8_t> payload(recording_file.payload_bytes_max);
   payload.swap(bytes_);
   if (at_ != nullptr) payload.resize(static_cast<std::size_t>(at_ - payload.data()));
   clear();

@@ -2,14 +2,11 @@
 
 #include "base/log.hpp"
 #include "recording/block_builder.hpp"
-#include "recording/byte_order.hpp"
 #include "recording/recording_format.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
@@ -67,7 +64,7 @@ int RecordingFiles::open_next() {
 
 /// Whether a file is open that has room for `bytes` more, or for a first block.
 bool RecordingFiles::ready(std::size_t bytes) {
-  const std::uint64_t header_bytes = recording_header_bytes + machine_json_.size();
+  const std::uint64_t header_bytes = recording_file.header_bytes() + machine_json_.size();
   const bool full = file_.is_open() && file_.size_bytes() > header_bytes &&
                     file_.size_bytes() + bytes > file_bytes_max_;
   if (full || file_.is_gone()) file_.close();
@@ -77,12 +74,8 @@ bool RecordingFiles::ready(std::size_t bytes) {
 }
 
 bool RecordingFiles::write_frame(const DiskBlock& block) {
-  std::vector<std::uint8_t> frame(block_header_bytes);
-  std::uint8_t* at = std::copy(block_marker.begin(), block_marker.end(), frame.data());
-  const std::uint8_t* const summed = at;
-  at = put_fixed(at, static_cast<std::uint32_t>(block.bytes.size()));
-  at = put_fixed(at, block.records);
-  put_fixed(at, crc32_of({summed, at}, block.bytes));
+  const auto head = block_head(recording_block, block.bytes, block.records);
+  std::vector<std::uint8_t> frame(head.begin(), head.end());
   frame.insert(frame.end(), block.bytes.begin(), block.bytes.end());
   if (!ready(frame.size())) return false;
   if (const int error = file_.write(frame)) return failed(error, file_.path());

@@ -1,11 +1,11 @@
 #pragma once
 
 #include "placement/planning/decision.hpp"
+#include "recording/block_file.hpp"
 
 #include <vma/snapshot.hpp>
 #include <vma/telemetry.hpp>
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <variant>
@@ -15,13 +15,15 @@ namespace vma {
 
 // The constants of a file, described byte by byte in docs/reference/recordings.md. A change in the
 // meaning of bytes needs another version.
-constexpr std::array<std::uint8_t, 8> recording_magic{'V', 'M', 'A', 'R', 'T', 'R', 'E', 'C'};
-constexpr std::uint32_t recording_version = 1;
-constexpr std::size_t recording_header_bytes = 40;  ///< Before the machine's JSON.
-constexpr std::size_t machine_json_bytes_max = std::size_t{16} << 20;
-constexpr std::array<std::uint8_t, 4> block_marker{'V', 'B', 'L', 'K'};
-constexpr std::size_t block_header_bytes = 16;
-constexpr std::size_t block_payload_bytes_max = std::size_t{64} << 10;
+inline constexpr BlockFileFormat recording_file{
+    .magic = {'V', 'M', 'A', 'R', 'T', 'R', 'E', 'C'},
+    .version = 1,
+    .fields_bytes = 20,  // The clock's start, the process, this file and the first one.
+    .json_bytes_max = std::size_t{16} << 20,
+    .payload_bytes_max = std::size_t{64} << 10,
+    .what = "a recording",
+    .call = "RecordingReader"};
+inline constexpr BlockMarker recording_block{'V', 'B', 'L', 'K'};
 constexpr std::size_t place_runs_max = 1024;  ///< In one record.
 
 /// The low four bits of a record's first byte.

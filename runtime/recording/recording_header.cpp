@@ -15,7 +15,7 @@
 #include <boost/json/serialize.hpp>
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <array>
 
 namespace vma {
 namespace {
@@ -175,27 +175,19 @@ void read_machine_json(std::string_view json, const std::string& file, Recording
   if (failed) {
     throw Error(ErrorKind::invalid_argument, "RecordingReader",
                 fmt::format("{}: offset {}: the machine is not valid JSON: {}", file,
-                            recording_header_bytes, failed.message()));
+                            recording_file.header_bytes(), failed.message()));
   }
   read_machine(JsonReader(value, file, "machine", "RecordingReader"), header);
 }
 
 std::vector<std::uint8_t> write_recording_header(const RecordingHeader& header,
                                                  std::string_view machine_json) {
-  std::vector<std::uint8_t> bytes(recording_header_bytes);
-  std::uint8_t* at = std::copy(recording_magic.begin(), recording_magic.end(), bytes.data());
-  const std::uint8_t* const summed = at;
-  at = put_fixed(at, recording_version);
-  at = put_fixed(at, static_cast<std::uint32_t>(machine_json.size()));
-  at = put_fixed(at, header.clock_start_utc_ns);
+  std::array<std::uint8_t, recording_file.fields_bytes> fields{};
+  std::uint8_t* at = put_fixed(fields.data(), header.clock_start_utc_ns);
   at = put_fixed(at, header.process);
   at = put_fixed(at, header.file);
-  at = put_fixed(at, header.first_file);
-  const std::span json(reinterpret_cast<const std::uint8_t*>(machine_json.data()),
-                       machine_json.size());
-  at = put_fixed(at, crc32_of({summed, at}, json));
-  bytes.insert(bytes.end(), json.begin(), json.end());
-  return bytes;
+  put_fixed(at, header.first_file);
+  return block_file_header(recording_file, fields, machine_json);
 }
 
 }  // namespace vma

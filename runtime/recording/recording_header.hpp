@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,16 +38,12 @@ struct RecordingHeader {
   std::optional<RecordedScheduler> scheduler;  ///< Older recordings lack it.
 };
 
-/// CRC-32 as in zlib, PNG and Ethernet, of one range or of two consecutive ones.
-std::uint32_t crc32_of(std::span<const std::uint8_t> bytes);
-std::uint32_t crc32_of(std::span<const std::uint8_t> first, std::span<const std::uint8_t> second);
-
 /// The machine as JSON: description, places, and the rates and times of the costs as matrices.
 std::string write_machine_json(const RecordingHeader& header);
 /// Throws: Error{invalid_argument} that names `file` and what is wrong.
 void read_machine_json(std::string_view json, const std::string& file, RecordingHeader& header);
 
-/// The bytes before the first block.
+/// The bytes of the file before the first block.
 std::vector<std::uint8_t> write_recording_header(const RecordingHeader& header,
                                                  std::string_view machine_json);
 

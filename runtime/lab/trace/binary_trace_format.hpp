@@ -1,6 +1,8 @@
 #pragma once
 
-#include <array>
+#include "lab/trace/trace_header.hpp"
+#include "recording/block_file.hpp"
+
 #include <cstddef>
 #include <cstdint>
 
@@ -8,14 +10,17 @@ namespace vma {
 
 // The constants of a binary trace, described byte by byte in docs/reference/traces.md. A change in
 // the meaning of bytes needs another version (`trace_version`).
-constexpr std::array<std::uint8_t, 8> trace_magic{'V', 'M', 'A', 'T', 'R', 'A', 'C', 'E'};
-constexpr std::size_t trace_file_header_bytes = 20;  ///< Before the header's JSON.
-constexpr std::array<std::uint8_t, 4> trace_block_marker{'T', 'B', 'L', 'K'};
-constexpr std::array<std::uint8_t, 4> trace_end_marker{'T', 'E', 'N', 'D'};
-constexpr std::size_t trace_block_header_bytes = 16;
+inline constexpr BlockFileFormat trace_file{.magic = {'V', 'M', 'A', 'T', 'R', 'A', 'C', 'E'},
+                                            .version = trace_version,
+                                            .fields_bytes = 0,
+                                            .json_bytes_max = std::size_t{1} << 20,
+                                            .payload_bytes_max = std::size_t{128} << 10,
+                                            .what = "a trace",
+                                            .call = "read_trace"};
+inline constexpr BlockMarker trace_block{'T', 'B', 'L', 'K'};
+inline constexpr BlockMarker trace_end{'T', 'E', 'N', 'D'};
 /// A block takes events until its payload reaches this.
 constexpr std::size_t trace_block_payload_bytes = std::size_t{64} << 10;
-constexpr std::size_t trace_block_payload_bytes_max = std::size_t{128} << 10;
 /// The longest record without its text: a first byte, seven numbers, four bytes of passes.
 constexpr std::size_t trace_record_bytes_max = 1 + 7 * 10 + 4;
 

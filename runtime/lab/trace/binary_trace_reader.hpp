@@ -2,9 +2,9 @@
 
 #include "lab/trace/trace_block_decoder.hpp"
 #include "lab/trace/trace_source.hpp"
+#include "recording/block_file.hpp"
 
 #include <cstdint>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -21,21 +21,15 @@ class BinaryTraceReader final : public TraceSource {
   std::span<const TraceEvent> next() override;
 
  private:
-  [[noreturn]] void refuse(std::uint64_t offset, const std::string& reason) const;
-  void read_header();
-  bool read(std::span<std::uint8_t> bytes);
   bool next_block();
   void end(std::span<const std::uint8_t> payload);
 
-  const std::string path_;
-  std::ifstream file_;
-  std::uint64_t size_bytes_ = 0;
-  std::uint64_t at_ = 0;     // Position in the file up to which it was read.
+  BlockFileReader file_;
+  std::uint64_t at_ = 0;     // Where the next block begins.
   std::uint64_t block_ = 0;  // Where this block begins.
   std::uint32_t block_events_ = 0, block_found_ = 0;
   std::uint64_t blocks_ = 0, events_ = 0;  // So far.
-  std::vector<std::uint8_t> payload_;      // With the decoder's padding.
-  TraceBlockDecoder decoder_;              // Of `payload_`.
+  TraceBlockDecoder decoder_;              // Of the block that `file_` has read last.
   std::vector<TraceEvent> batch_;
   Time time_{0};  // Of the last event.
   bool ended_ = false;

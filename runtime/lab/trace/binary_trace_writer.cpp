@@ -1,46 +1,37 @@
 #include "lab/trace/binary_trace_writer.hpp"
 
 #include "recording/byte_order.hpp"
-#include "recording/recording_header.hpp"
 
 #include <vma/error.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstring>
 
 namespace vma {
 
 static_assert(trace_block_payload_bytes + trace_record_bytes_max + TraceTags::text_bytes_max <
-                  trace_block_payload_bytes_max,
+                  trace_file.payload_bytes_max,
               "a block that is not full yet takes any record");
 
 BinaryTraceWriter::BinaryTraceWriter(const std::string& path, const TraceHeader& header)
     : path_(path),
       file_(path, trace_file_terms()),
-      payload_(trace_block_payload_bytes_max),
+      payload_(trace_file.payload_bytes_max),
       at_(payload_.data()) {
   write_header(header);
 }
 
 void BinaryTraceWriter::write_header(const TraceHeader& header) {
   const std::string json = write_trace_header(header);
-  if (json.size() > trace_header_json_bytes_max) {
+  if (json.size() > trace_file.json_bytes_max) {
     throw Error(ErrorKind::invalid_argument, "create_trace",
                 fmt::format("{}: a header of {} bytes", path_, json.size()));
   }
-  std::array<std::uint8_t, trace_file_header_bytes> bytes{};
-  std::uint8_t* at = std::copy(trace_magic.begin(), trace_magic.end(), bytes.begin());
-  const std::uint8_t* const summed = at;
-  at = put_fixed(at, std::uint32_t{trace_version});
-  at = put_fixed(at, static_cast<std::uint32_t>(json.size()));
-  const std::span text(reinterpret_cast<const std::uint8_t*>(json.data()), json.size());
-  put_fixed(at, crc32_of({summed, 8}, text));
+  const std::vector<std::uint8_t> bytes = block_file_header(trace_file, {}, json);
   file_.write({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-  file_.write(json);
 }
 
 void BinaryTraceWriter::put(std::uint64_t value) {
@@ -129,19 +120,15 @@ void BinaryTraceWriter::add(const TraceEvent& event, const TraceTags& tags) {
   }
 }
 
-void BinaryTraceWriter::write_block(std::span<const std::uint8_t> marker) {
+void BinaryTraceWriter::write_block(const BlockMarker& marker) {
   const std::span payload(payload_.data(), at_);
-  std::array<std::uint8_t, trace_block_header_bytes> head{};
-  std::uint8_t* at = std::copy(marker.begin(), marker.end(), head.begin());
-  at = put_fixed(at, static_cast<std::uint32_t>(payload.size()));
-  at = put_fixed(at, events_);
-  put_fixed(at, crc32_of({&head[4], 8}, payload));
+  const auto head = block_head(marker, payload, events_);
   file_.write({reinterpret_cast<const char*>(head.data()), head.size()});
   file_.write({reinterpret_cast<const char*>(payload.data()), payload.size()});
 }
 
 void BinaryTraceWriter::end_block() {
-  write_block(trace_block_marker);
+  write_block(trace_block);
   events_before_ += events_;
   ++blocks_;
   events_ = 0;
@@ -165,7 +152,7 @@ void BinaryTraceWriter::finish() {
   if (events_ > 0) end_block();
   put(blocks_);
   put(events_before_);
-  write_block(trace_end_marker);
+  write_block(trace_end);
   file_.become(path_);
 }
 

@@ -30,7 +30,7 @@ class BinaryTraceWriter final : public TraceSink {
   void put(std::uint64_t value);
   void put_tag(TagId tag, const TraceTags& tags);
   void end_block();
-  void write_block(std::span<const std::uint8_t> marker);
+  void write_block(const BlockMarker& marker);
 
   std::string path_;
   WholeFile file_;

@@ -16,7 +16,6 @@ struct TraceHeader {
 };
 
 constexpr unsigned trace_version = 1;
-constexpr std::size_t trace_header_json_bytes_max = std::size_t{1} << 20;
 
 /// One line, beginning with {"vmart_trace":1.
 std::string write_trace_header(const TraceHeader& header);

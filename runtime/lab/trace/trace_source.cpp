@@ -14,7 +14,7 @@
 namespace vma {
 
 std::unique_ptr<TraceSource> open_trace(const std::string& path, std::uint64_t bad_lines_max) {
-  std::array<char, trace_magic.size()> begin{};
+  std::array<char, trace_file.magic.size()> begin{};
   if (path != "-" && std::filesystem::exists(path) && !std::filesystem::is_regular_file(path)) {
     // Its form is looked for first, and what a pipe has given it does not give again.
     throw Error(ErrorKind::invalid_argument, "open_trace",
@@ -22,7 +22,7 @@ std::unique_ptr<TraceSource> open_trace(const std::string& path, std::uint64_t b
   }
   if (path != "-") std::ifstream(path, std::ios::binary).read(begin.data(), begin.size());
   const bool binary = std::equal(
-      begin.begin(), begin.end(), trace_magic.begin(),
+      begin.begin(), begin.end(), trace_file.magic.begin(),
       [](char read, std::uint8_t magic) { return static_cast<std::uint8_t>(read) == magic; });
   if (binary) return std::make_unique<BinaryTraceReader>(path);
   return std::make_unique<JsonTraceReader>(path, bad_lines_max);

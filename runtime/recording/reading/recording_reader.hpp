@@ -1,10 +1,10 @@
 #pragma once
 
+#include "recording/block_file.hpp"
 #include "recording/reading/block_decoder.hpp"
 #include "recording/recording_header.hpp"
 
 #include <cstdint>
-#include <fstream>
 #include <span>
 #include <string>
 #include <vector>
@@ -39,23 +39,18 @@ class RecordingReader {
   static constexpr std::size_t damages_max = 1000;
 
  private:
-  [[noreturn]] void refuse(std::uint64_t offset, const std::string& reason) const;
   void read_header();
-  bool read_at(std::uint64_t offset, std::span<std::uint8_t> bytes);
   bool next_block();
   bool find_marker(std::uint64_t from);
   bool begins_block(std::uint64_t offset);
   void damage(std::uint64_t offset, std::string reason);
 
-  const std::string path_;
-  std::ifstream file_;
-  std::uint64_t size_bytes_ = 0;
+  BlockFileReader file_;
   std::uint64_t at_ = 0;     // Where the next block begins.
   std::uint64_t block_ = 0;  // Where this block begins.
   std::uint32_t block_records_ = 0;
   RecordingHeader header_;
-  std::vector<std::uint8_t> payload_;
-  BlockDecoder decoder_;  // Of `payload_`.
+  BlockDecoder decoder_;  // Of the block that `file_` has read last, while `in_block_`.
   bool in_block_ = false;
   RecordedEvent event_;
   std::vector<RecordingDamage> damages_;

@@ -86,8 +86,8 @@ TEST_F(RecordingReaderTest, RefusesWhatIsNoRecordingOfItsVersion) {
   };
   expect_refused(changed(0, 'W'), "offset 0: is not a recording");
   expect_refused(changed(8, 2), "offset 8: is of version 2, not 1");
-  expect_refused(changed(15, 0x7F), "offset 12: claims a machine of");
-  expect_refused(changed(14, 1), "offset 12: ends within its machine");
+  expect_refused(changed(15, 0x7F), "offset 12: claims a header of");
+  expect_refused(changed(14, 1), "offset 12: ends within its header");
   expect_refused(changed(20, good[20] ^ 1u), "offset 36: the header's checksum is wrong");
   expect_refused(changed(50, good[50] ^ 1u), "offset 36: the header's checksum is wrong");
 }

@@ -75,7 +75,7 @@ TEST_F(BinaryTrace, HasThePayloadOfTheDocument) {
       0x05, 0x00, 0x00};
   const std::vector<std::uint8_t> bytes = read_bytes(path_);
   const auto block =
-      std::search(bytes.begin(), bytes.end(), trace_block_marker.begin(), trace_block_marker.end());
+      std::search(bytes.begin(), bytes.end(), trace_block.begin(), trace_block.end());
   ASSERT_NE(block, bytes.end());
   ASSERT_EQ(get_fixed<std::uint32_t>(&*block + 4), payload.size());
   EXPECT_EQ(get_fixed<std::uint32_t>(&*block + 8), 5u);
@@ -86,7 +86,7 @@ TEST_F(BinaryTrace, HasThePayloadOfTheDocument) {
 TEST_F(BinaryTrace, AnyTruncationIsRefused) {
   write_all(path_, header, random_events(run_seed(), 50));
   const std::vector<std::uint8_t> whole = read_bytes(path_);
-  for (std::size_t size = trace_magic.size(); size < whole.size(); ++size) {
+  for (std::size_t size = trace_file.magic.size(); size < whole.size(); ++size) {
     write_bytes(path_, {whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size)});
     ASSERT_NE(error_of([this] { read_all(path_); }), "") << size << " of " << whole.size();
   }
@@ -95,13 +95,13 @@ TEST_F(BinaryTrace, AnyTruncationIsRefused) {
 TEST_F(BinaryTrace, SaysWhereAndWhatIsWrong) {
   write_all(path_, header, random_events(run_seed(), 50));
   const std::vector<std::uint8_t> whole = read_bytes(path_);
-  const std::uint64_t block = trace_file_header_bytes + write_trace_header(header).size();
+  const std::uint64_t block = trace_file.header_bytes() + write_trace_header(header).size();
 
   auto bytes = whole;
   bytes[8] = 2;
   expect_refused(bytes, "offset 8: is of version 2, not 1");
   bytes = whole;
-  bytes[trace_file_header_bytes + 20] ^= 1;
+  bytes[trace_file.header_bytes() + 20] ^= 1;
   expect_refused(bytes, "offset 16: the header's checksum is wrong");
   bytes = whole;
   bytes[block] = 'X';
@@ -122,9 +122,8 @@ TEST_F(BinaryTrace, AMissingBlockIsNoticed) {
   const std::vector<ToldEvent> events = random_events(run_seed(), 20'000);
   write_all(path_, header, events);
   const std::vector<std::uint8_t> whole = read_bytes(path_);
-  const std::size_t block = trace_file_header_bytes + write_trace_header(header).size();
-  const std::size_t next =
-      block + trace_block_header_bytes + get_fixed<std::uint32_t>(&whole[block + 4]);
+  const std::size_t block = trace_file.header_bytes() + write_trace_header(header).size();
+  const std::size_t next = block + block_head_bytes + get_fixed<std::uint32_t>(&whole[block + 4]);
   std::vector<std::uint8_t> bytes(whole.begin(),
                                   whole.begin() + static_cast<std::ptrdiff_t>(block));
   bytes.insert(bytes.end(), whole.begin() + static_cast<std::ptrdiff_t>(next), whole.end());
@@ -144,7 +143,8 @@ TEST_F(BinaryTrace, NoMutationCrashesAndNonePassesForTheWhole) {
     for (std::uint64_t changes = 1 + random() % 4; changes > 0; --changes) {
       bytes[random() % bytes.size()] = static_cast<std::uint8_t>(random());
     }
-    if (bytes == whole || !std::equal(trace_magic.begin(), trace_magic.end(), bytes.begin())) {
+    if (bytes == whole ||
+        !std::equal(trace_file.magic.begin(), trace_file.magic.end(), bytes.begin())) {
       continue;
     }
     write_bytes(path_, bytes);

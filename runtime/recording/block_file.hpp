@@ -1,0 +1,99 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <fstream>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace vma {
+
+// The container of recordings and of binary traces: a header with JSON, then blocks with checksums.
+// docs/reference/file_formats.md describes it byte by byte.
+
+/// What one kind of block file has of its own.
+struct BlockFileFormat {
+  std::array<std::uint8_t, 8> magic;
+  std::uint32_t version;     ///< A reader refuses every other one.
+  std::size_t fields_bytes;  ///< Of the header, between the length of the JSON and the checksum.
+  std::size_t json_bytes_max;
+  std::size_t payload_bytes_max;  ///< Of a block.
+  const char* what;               ///< Such as "a recording".
+  const char* call;               ///< The call that errors name.
+
+  constexpr std::size_t checksum_offset() const { return 16 + fields_bytes; }
+  /// Of the header without its JSON.
+  constexpr std::size_t header_bytes() const { return checksum_offset() + 4; }
+};
+
+/// The first bytes of a block tell its kind.
+using BlockMarker = std::array<std::uint8_t, 4>;
+inline constexpr std::size_t block_head_bytes = 16;
+
+/// CRC-32 as in zlib, PNG and Ethernet, of one range or of two consecutive ones.
+std::uint32_t crc32_of(std::span<const std::uint8_t> first,
+                       std::span<const std::uint8_t> second = {});
+
+/// The bytes before the first block. Requires: `fields` has the format's size.
+std::vector<std::uint8_t> block_file_header(const BlockFileFormat& format,
+                                            std::span<const std::uint8_t> fields,
+                                            std::string_view json);
+/// The bytes before the payload of a block that holds `records`.
+std::array<std::uint8_t, block_head_bytes> block_head(const BlockMarker& marker,
+                                                      std::span<const std::uint8_t> payload,
+                                                      std::uint32_t records);
+
+/// Reads a block file, whatever it contains. Holds one block. Not thread-safe.
+class BlockFileReader {
+ public:
+  enum class Fault {
+    none,
+    no_head,  ///< The file ends before or within the block's head.
+    length,   ///< The payload would be longer than the format allows.
+    torn,     ///< The file ends within the payload.
+    checksum,
+  };
+  struct Block {
+    Fault fault = Fault::none;
+    BlockMarker marker{};
+    std::uint32_t bytes = 0;                ///< Of the payload, as the head says.
+    std::uint32_t records = 0;              ///< Likewise.
+    std::uint64_t end = 0;                  ///< The offset after it, if the length is right.
+    std::span<const std::uint8_t> payload;  ///< Valid until the next read.
+  };
+
+  /// `padding_bytes` zeros can be read after each payload. Throws: Error{invalid_argument} that
+  /// names the file, the offset and the reason, if it cannot be read or has another format.
+  BlockFileReader(std::string path, const BlockFileFormat& format, std::size_t padding_bytes = 0);
+
+  const std::string& path() const noexcept { return path_; }
+  std::uint64_t size_bytes() const noexcept { return size_bytes_; }
+  std::span<const std::uint8_t> fields() const noexcept { return fields_; }
+  std::string_view json() const noexcept { return json_; }
+  std::uint64_t first_block() const noexcept { return first_block_; }
+
+  Block read_block(std::uint64_t offset);
+  /// False: the file ends before that, or cannot be read there.
+  bool read_at(std::uint64_t offset, std::span<std::uint8_t> bytes);
+  /// Throws: Error{invalid_argument} with the path and the offset.
+  [[noreturn]] void refuse(std::uint64_t offset, const std::string& reason) const;
+
+ private:
+  void read_header();
+
+  const std::string path_;
+  const BlockFileFormat format_;
+  const std::size_t padding_bytes_;
+  std::ifstream file_;
+  std::uint64_t size_bytes_ = 0;
+  std::uint64_t position_ = 0;  // Of `file_`; seeking would drop its buffer.
+  std::vector<std::uint8_t> fields_;
+  std::string json_;
+  std::uint64_t first_block_ = 0;
+  std::vector<std::uint8_t> payload_;
+};
+
+}  // namespace vma
