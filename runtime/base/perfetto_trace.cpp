@@ -4,17 +4,22 @@
 
 #include <vma/error.hpp>
 
+#include <boost/json/object.hpp>
+#include <boost/json/serialize.hpp>
+#include <boost/json/string.hpp>
 #include <fmt/format.h>
 
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <iterator>
 
 namespace vma {
 namespace {
+
+namespace json = boost::json;
 
 constexpr int gpu_process = 1, route_process = 2;
 constexpr std::size_t tracks_per_route_max =
@@ -25,21 +30,35 @@ double microseconds(TimePoint time) {
   return std::chrono::duration<double, std::micro>(time).count();
 }
 
-/// As a JSON string. Bytes above 127 become '?': the file is ASCII whatever programs wrote.
-std::string ascii_quoted(std::string_view text) {
-  std::string written = "\"";
-  for (const char character : text) {
-    const auto byte = static_cast<unsigned char>(character);
-    if (character == '"' || character == '\\') {
-      written += '\\';
-      written += character;
-    } else if (byte < 0x20 || byte == 0x7F) {
-      fmt::format_to(std::back_inserter(written), "\\u{:04x}", byte);
-    } else {
-      written += byte < 0x80 ? character : '?';
-    }
-  }
-  return written + "\"";
+/// Bytes above 127 become '?': the file is ASCII whatever programs wrote.
+json::string ascii(std::string_view text) {
+  json::string written(text);
+  std::ranges::replace_if(
+      written, [](char byte) { return static_cast<unsigned char>(byte) > 0x7F; }, '?');
+  return written;
+}
+
+/// An entry about a track of a process, on a line of its own after the one before.
+std::string entry(const char* phase, json::string_view name, int process, int track,
+                  json::object members) {
+  members["ph"] = phase;
+  members["name"] = name;
+  members["pid"] = process;
+  members["tid"] = track;
+  return ",\n" + json::serialize(members);
+}
+
+std::string name_entry(const char* what, int process, int track, std::string_view name) {
+  return entry("M", what, process, track, {{"args", {{"name", ascii(name)}}}});
+}
+
+/// One end of the arrow from a decision to its move.
+json::object arrow_end(std::uint64_t decision, double at) {
+  return {{"cat", "decision"}, {"id", decision}, {"ts", at}};
+}
+
+json::string address_text(std::uint64_t address) {
+  return json::string(fmt::format("{:#x}", address));
 }
 
 std::string file_name(const std::string& pattern) {
@@ -69,12 +88,8 @@ PerfettoTrace::PerfettoTrace(const std::string& file, std::size_t entries_max)
     throw Error(ErrorKind::invalid_argument, "VMART_TRACE",
                 fmt::format("{}: {}", name, std::strerror(errno)));
   }
-  const auto head = [](int process, const char* what) {
-    return fmt::format(R"(,
-{{"ph":"M","name":"process_name","pid":{},"tid":0,"args":{{"name":{}}}}})",
-                       process, ascii_quoted(what));
-  };
-  buffer_ = head(gpu_process, "GPUs and host nodes") + head(route_process, "routes");
+  buffer_ = name_entry("process_name", gpu_process, 0, "GPUs and host nodes") +
+            name_entry("process_name", route_process, 0, "routes");
 }
 
 PerfettoTrace::~PerfettoTrace() {
@@ -100,9 +115,7 @@ void PerfettoTrace::record(Body&& body) noexcept {
 }
 
 void PerfettoTrace::name_track(int process, int track, const std::string& name) {
-  buffer_ += fmt::format(
-      ",\n{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":{}}}}}",
-      process, track, ascii_quoted(name));
+  buffer_ += name_entry("thread_name", process, track, name);
 }
 
 int PerfettoTrace::gpu_track(Location at) {
@@ -132,29 +145,29 @@ void PerfettoTrace::add(const TracedMove& move) noexcept {
   record([&]() VMART_NO_THREAD_ANALYSIS {
     const int track = move_track(move);
     const double begin = microseconds(move.begin);
-    buffer_ += fmt::format(
-        R"(,
-{{"ph":"X","cat":"move","name":"{}","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},)"
-        R"("args":{{"address":"{:#x}","bytes":{},"decision":{}}}}})",
-        move.moved ? "move" : "move failed", route_process, track, begin,
-        microseconds(move.end - move.begin), move.address, move.bytes, move.decision);
+    buffer_ += entry("X", move.moved ? "move" : "move failed", route_process, track,
+                     {{"cat", "move"},
+                      {"ts", begin},
+                      {"dur", microseconds(move.end - move.begin)},
+                      {"args",
+                       {{"address", address_text(move.address)},
+                        {"bytes", move.bytes},
+                        {"decision", move.decision}}}});
     if (move.decision == 0) return;
-    buffer_ += fmt::format(
-        R"(,
-{{"ph":"f","bp":"e","cat":"decision","name":"decision","id":{},"pid":{},"tid":{},"ts":{:.3f}}})",
-        move.decision, route_process, track, begin);
+    json::object end = arrow_end(move.decision, begin);
+    end["bp"] = "e";  // Binds to the slice around it.
+    buffer_ += entry("f", "decision", route_process, track, std::move(end));
   });
 }
 
 void PerfettoTrace::add(const TracedStall& stall) noexcept {
   record([&]() VMART_NO_THREAD_ANALYSIS {
     const int track = gpu_track(stall.gpu);
-    buffer_ += fmt::format(
-        R"(,
-{{"ph":"X","cat":"stall","name":"stall","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},)"
-        R"("args":{{"address":"{:#x}"}}}})",
-        gpu_process, track, microseconds(stall.begin), microseconds(stall.end - stall.begin),
-        stall.address);
+    buffer_ += entry("X", "stall", gpu_process, track,
+                     {{"cat", "stall"},
+                      {"ts", microseconds(stall.begin)},
+                      {"dur", microseconds(stall.end - stall.begin)},
+                      {"args", {{"address", address_text(stall.address)}}}});
   });
 }
 
@@ -163,16 +176,17 @@ void PerfettoTrace::add(const TracedDecision& decision) noexcept {
     const int track = gpu_track(decision.from);
     const double at = microseconds(decision.at);
     // A slice instead of an instant: an arrow needs one to start at.
-    buffer_ += fmt::format(
-        R"(,
-{{"ph":"X","cat":"decision","name":{},"pid":{},"tid":{},"ts":{:.3f},"dur":1,)"
-        R"("args":{{"number":{},"address":"{:#x}","to":"{}","policy":{},"reason":{}}}}})",
-        ascii_quoted(decision.verdict), gpu_process, track, at, decision.number, decision.address,
-        to_string(decision.to), ascii_quoted(decision.policy), ascii_quoted(decision.reason));
-    buffer_ += fmt::format(
-        R"(,
-{{"ph":"s","cat":"decision","name":"decision","id":{},"pid":{},"tid":{},"ts":{:.3f}}})",
-        decision.number, gpu_process, track, at);
+    buffer_ += entry("X", ascii(decision.verdict), gpu_process, track,
+                     {{"cat", "decision"},
+                      {"ts", at},
+                      {"dur", 1},
+                      {"args",
+                       {{"number", decision.number},
+                        {"address", address_text(decision.address)},
+                        {"to", to_string(decision.to)},
+                        {"policy", ascii(decision.policy)},
+                        {"reason", ascii(decision.reason)}}}});
+    buffer_ += entry("s", "decision", gpu_process, track, arrow_end(decision.number, at));
   });
 }
 

@@ -3,27 +3,26 @@
 #include "base/units.hpp"
 #include "machine/cost_members.hpp"
 #include "machine/link_kind.hpp"
+#include "machine/readable_json.hpp"
 
 #include <vma/error.hpp>
 
-#include <boost/json/serialize.hpp>
-#include <boost/json/string.hpp>
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/value_from.hpp>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <algorithm>
 #include <optional>
 #include <tuple>
+#include <utility>
 
 namespace vma {
 namespace {
 
+namespace json = boost::json;
+
 [[noreturn]] void refuse(const char* reason) {
   throw Error(ErrorKind::unsupported, "machine_text", reason);
-}
-
-std::string json_quoted(const std::string& text) {
-  return boost::json::serialize(boost::json::string(text));
 }
 
 auto facts(const GpuDescription& gpu) {
@@ -31,133 +30,112 @@ auto facts(const GpuDescription& gpu) {
                   gpu.copy_engines, gpu.hardware_queues, gpu.host_node, gpu.local_gb_s);
 }
 
-/// The one value that there is; none where there are none.
+/// The one value that all have; none if none was seen.
 class Only {
  public:
   explicit Only(const char* reason) : reason_(reason) {}
-  void see(const std::string& text) {
-    if (!text_) text_ = text;
-    if (*text_ != text) refuse(reason_);
+  void see(json::object value) {
+    if (!value_)
+      value_ = std::move(value);
+    else if (*value_ != value)
+      refuse(reason_);
   }
-  const std::optional<std::string>& text() const { return text_; }
+  const std::optional<json::object>& value() const { return value_; }
 
  private:
   const char* reason_;
-  std::optional<std::string> text_;
+  std::optional<json::object> value_;
 };
 
-std::string peer_text(const PeerLink& link) {
-  const std::string both =
-      link.both_ways_gb_s > 0 ? fmt::format(R"(, "both_ways_gb_s": {})", link.both_ways_gb_s) : "";
-  return fmt::format(R"({{"kind": "{}", "gb_s": {}{}, "native_atomics": {}}})",
-                     to_string(link.kind), link.gb_s, both, link.native_atomics);
+json::object peer_json(const PeerLink& link) {
+  json::object peer{{"kind", to_string(link.kind)}, {"gb_s", link.gb_s}};
+  if (link.both_ways_gb_s > 0) peer["both_ways_gb_s"] = link.both_ways_gb_s;
+  peer["native_atomics"] = link.native_atomics;
+  return peer;
 }
 
-std::string host_text(const HostLink& link) {
-  return fmt::format(R"({{"to_gpu_gb_s": {}, "from_gpu_gb_s": {}, "native_atomics": {}}})",
-                     link.to_gpu_gb_s, link.from_gpu_gb_s, link.native_atomics);
+json::object host_json(const HostLink& link) {
+  return {{"to_gpu_gb_s", link.to_gpu_gb_s},
+          {"from_gpu_gb_s", link.from_gpu_gb_s},
+          {"native_atomics", link.native_atomics}};
 }
 
-std::string table_text(const CostTable& table) {
-  std::vector<std::string> rows;
-  for (const std::vector<double>& row : table.us) {
-    rows.push_back(fmt::format("[{}]", fmt::join(row, ", ")));
-  }
-  return fmt::format(R"({{"sizes_mib": [{}], "gpus": [{}], "us": [{}], "floor_us": {}}})",
-                     fmt::join(table.sizes_mib, ", "), fmt::join(table.gpus, ", "),
-                     fmt::join(rows, ", "), table.floor_us);
+json::object table_json(const CostTable& table) {
+  return {{"sizes_mib", json::value_from(table.sizes_mib)},
+          {"gpus", json::value_from(table.gpus)},
+          {"us", json::value_from(table.us)},
+          {"floor_us", table.floor_us}};
 }
 
-/// Members of an object, a line each.
-class Members {
- public:
-  explicit Members(int depth) : indent_(static_cast<std::size_t>(depth) * 2, ' ') {}
-  void add(const std::string& key, const std::string& value) {
-    text_ +=
-        fmt::format("{}\n{}{}: {}", text_.empty() ? "" : ",", indent_, json_quoted(key), value);
-  }
-  /// With what closes it.
-  std::string text() const {
-    return fmt::format("{{{}\n{}}}", text_, indent_.substr(0, indent_.size() - 2));
-  }
-
- private:
-  std::string indent_, text_;
-};
-
-std::string gpus_text(const MachineDescription& machine) {
-  std::vector<std::string> entries;
+json::array gpus_json(const MachineDescription& machine) {
+  json::array entries;
   for (const auto& [first, count] : gpu_entries(machine)) {
     const GpuDescription& gpu = machine.gpus[first];
-    Members members(3);
-    members.add("count", fmt::to_string(count));
-    members.add("name", json_quoted(gpu.name));
-    members.add("memory_mib", fmt::to_string(gpu.memory_bytes / MiB));
-    members.add("multiprocessors", fmt::to_string(gpu.multiprocessors));
-    members.add("compute_capability", fmt::to_string(gpu.compute_capability));
-    members.add("copy_engines", fmt::to_string(gpu.copy_engines));
-    members.add("hardware_queues", fmt::to_string(gpu.hardware_queues));
-    members.add("host_node", fmt::to_string(gpu.host_node));
-    members.add("local_gb_s", fmt::to_string(gpu.local_gb_s));
-    entries.push_back("\n    " + members.text());
+    entries.push_back({{"count", count},
+                       {"name", gpu.name},
+                       {"memory_mib", gpu.memory_bytes / MiB},
+                       {"multiprocessors", gpu.multiprocessors},
+                       {"compute_capability", gpu.compute_capability},
+                       {"copy_engines", gpu.copy_engines},
+                       {"hardware_queues", gpu.hardware_queues},
+                       {"host_node", gpu.host_node},
+                       {"local_gb_s", gpu.local_gb_s}});
   }
-  return fmt::format("[{}\n  ]", fmt::join(entries, ","));
+  return entries;
 }
 
-std::string nodes_text(const MachineDescription& machine) {
-  std::vector<std::string> nodes;
+json::array nodes_json(const MachineDescription& machine) {
+  json::array nodes;
   for (const HostNodeDescription& node : machine.host_nodes) {
-    nodes.push_back(fmt::format(R"({{"memory_mib": {}}})", node.memory_bytes / MiB));
+    nodes.push_back(json::object{{"memory_mib", node.memory_bytes / MiB}});
   }
-  return fmt::format("[{}]", fmt::join(nodes, ", "));
+  return nodes;
 }
 
-void add_peers(const MachineDescription& machine, Members& file) {
+void add_peers(const MachineDescription& machine, json::object& file) {
   Only peers(
       "GPUs are connected by links of several kinds or rates, which a machine file cannot "
       "describe");
-  std::vector<std::string> rows;
+  json::array rows;
   bool all_reach = true;
   for (std::size_t from = 0; from < machine.gpus.size(); ++from) {
-    std::vector<const char*> row;
+    json::array row;
     for (std::size_t to = 0; to < machine.gpus.size(); ++to) {
       const PeerLink& link = machine.peer_links[from][to];
       const bool reaches = from == to || link.kind != LinkKind::none;
-      if (from != to && reaches) peers.see(peer_text(link));
+      if (from != to && reaches) peers.see(peer_json(link));
       all_reach = all_reach && reaches;
-      row.push_back(reaches ? "true" : "false");
+      row.push_back(reaches);
     }
-    rows.push_back(fmt::format("\n    [{}]", fmt::join(row, ", ")));
+    rows.push_back(std::move(row));
   }
   if (machine.gpus.size() < 2) return;
-  file.add("peer_link", peers.text().value_or(R"({"kind": "none"})"));
-  if (peers.text() && !all_reach) {
-    file.add("reachable", fmt::format("[{}\n  ]", fmt::join(rows, ",")));
-  }
+  file["peer_link"] = peers.value().value_or(json::object{{"kind", "none"}});
+  if (peers.value() && !all_reach) file["reachable"] = std::move(rows);
 }
 
-void add_host_links(const MachineDescription& machine, Members& file) {
+void add_host_links(const MachineDescription& machine, json::object& file) {
   constexpr const char* reason =
       "GPUs reach host nodes by links of several rates, which a machine file cannot describe";
   Only near(reason), far(reason);
   for (std::size_t gpu = 0; gpu < machine.gpus.size(); ++gpu) {
     for (std::size_t node = 0; node < machine.host_nodes.size(); ++node) {
       const bool own = static_cast<std::size_t>(machine.gpus[gpu].host_node) == node;
-      (own ? near : far).see(host_text(machine.host_links[gpu][node]));
+      (own ? near : far).see(host_json(machine.host_links[gpu][node]));
     }
   }
-  file.add("host_link", near.text().value());
-  if (far.text()) file.add("far_host_link", *far.text());
+  file["host_link"] = near.value().value();
+  if (far.value()) file["far_host_link"] = *far.value();
 }
 
-std::string costs_text(const CostParameters& costs) {
-  Members object(2);
+json::object costs_json(const CostParameters& costs) {
+  json::object object;
   for (const auto& it : cost_tables()) {
-    if (!(costs.*it.member).us.empty()) object.add(it.key, table_text(costs.*it.member));
+    if (!(costs.*it.member).us.empty()) object[it.key] = table_json(costs.*it.member);
   }
-  for (const auto& it : cost_numbers()) object.add(it.key, fmt::to_string(costs.*it.member));
-  for (const auto& it : cost_sizes()) object.add(it.key, fmt::to_string(costs.*it.member / MiB));
-  return object.text();
+  for (const auto& it : cost_numbers()) object[it.key] = costs.*it.member;
+  for (const auto& it : cost_sizes()) object[it.key] = costs.*it.member / MiB;
+  return object;
 }
 
 }  // namespace
@@ -176,23 +154,22 @@ std::vector<std::pair<std::size_t, std::size_t>> gpu_entries(const MachineDescri
 
 std::string machine_text(const MachineDescription& machine,
                          const std::vector<SourcedNumber>& sources) {
-  Members origin(2);
+  constexpr std::size_t columns = 100;
+  json::object origins;
   for (const SourcedNumber& number : sources) {
-    origin.add(number.path, json_quoted(fmt::format("{}: {}", to_string(number.source.kind),
-                                                    number.source.from)));
+    origins[number.path] = fmt::format("{}: {}", to_string(number.source.kind), number.source.from);
   }
-  Members file(1);
-  file.add("name", json_quoted(machine.name));
-  file.add("source", json_quoted(machine.source));
-  file.add("sources", origin.text());
-  file.add("granularity_bytes", fmt::to_string(machine.granularity_bytes));
-  if (machine.junk_fill) file.add("junk_fill", "true");
-  file.add("host_nodes", nodes_text(machine));
-  file.add("gpus", gpus_text(machine));
+  json::object file{{"name", machine.name},
+                    {"source", machine.source},
+                    {"sources", std::move(origins)},
+                    {"granularity_bytes", machine.granularity_bytes}};
+  if (machine.junk_fill) file["junk_fill"] = true;
+  file["host_nodes"] = nodes_json(machine);
+  file["gpus"] = gpus_json(machine);
   add_peers(machine, file);
   add_host_links(machine, file);
-  file.add("costs", costs_text(machine.costs));
-  return file.text() + "\n";
+  file["costs"] = costs_json(machine.costs);
+  return readable_json(file, columns) + "\n";
 }
 
 }  // namespace vma

@@ -1,11 +1,11 @@
 #include "lab/trace/json_trace_writer.hpp"
 
-#include <vma/error.hpp>
-
+#include <boost/json/monotonic_resource.hpp>
+#include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
-#include <boost/json/string.hpp>
 
-#include <iterator>
+#include <algorithm>
+#include <array>
 
 namespace vma {
 namespace {
@@ -21,59 +21,63 @@ std::string_view name_of(UseKind use) {
   return "unknown";
 }
 
+/// Boost.JSON writes "5E2", which people read less easily than 500.
+boost::json::value passes_of(float passes) {
+  constexpr float exact_below = 1 << 24;  // A float is a whole number from there on.
+  const auto whole = static_cast<std::uint64_t>(std::min(passes, exact_below));
+  if (static_cast<float>(whole) == passes) return whole;
+  return passes;
+}
+
+void add_access(const TraceEvent& event, boost::json::object& line) {
+  line["object"] = event.object;
+  line["bytes"] = event.bytes;
+  if (event.offset != 0) line["offset"] = event.offset;
+  line["use"] = name_of(event.use);
+  if (event.passes != 1) line["passes"] = passes_of(event.passes);
+  if (event.duration != Time(0)) line["duration_ns"] = event.duration.count();
+  if (event.task != 0) line["task"] = event.task;
+  if (event.at.is_set()) line["device"] = event.at.location().ordinal;
+}
+
 }  // namespace
 
 JsonTraceWriter::JsonTraceWriter(const std::string& path, const TraceHeader& header)
-    : path_(path), file_(path, trace_file_terms()) {
-  fmt::format_to(std::back_inserter(text_), "{}\n", write_trace_header(header));
-}
+    : path_(path), file_(path, trace_file_terms()), text_(write_trace_header(header) + "\n") {}
 
 void JsonTraceWriter::flush() {
-  file_.write({text_.data(), text_.size()});
+  file_.write(text_);
   text_.clear();
 }
 
-void JsonTraceWriter::put_tag(std::string_view text) {
-  const boost::json::string_view view(text.data(), text.size());
-  fmt::format_to(std::back_inserter(text_), ",\"tag\":{}", boost::json::serialize(view));
-}
-
-void JsonTraceWriter::add_access(const TraceEvent& event) {
-  const auto out = std::back_inserter(text_);
-  fmt::format_to(out, ",\"object\":{},\"bytes\":{}", event.object, event.bytes);
-  if (event.offset != 0) fmt::format_to(out, ",\"offset\":{}", event.offset);
-  fmt::format_to(out, ",\"use\":\"{}\"", name_of(event.use));
-  if (event.passes != 1) fmt::format_to(out, ",\"passes\":{}", event.passes);
-  if (event.duration != Time(0)) {
-    fmt::format_to(out, ",\"duration_ns\":{}", event.duration.count());
-  }
-  if (event.task != 0) fmt::format_to(out, ",\"task\":{}", event.task);
-  if (event.at.is_set()) fmt::format_to(out, ",\"device\":{}", event.at.location().ordinal);
-}
-
 void JsonTraceWriter::add(const TraceEvent& event, const TraceTags& tags) {
-  const auto out = std::back_inserter(text_);
-  fmt::format_to(out, "{{\"event\":\"{}\",\"time_ns\":{}", to_string(event.kind),
-                 event.time.count());
+  // A line takes no memory of the heap: a trace has millions of them.
+  std::array<unsigned char, 2048> room;
+  boost::json::monotonic_resource memory(room.data(), room.size());
+  boost::json::object line(&memory);
+  line["event"] = to_string(event.kind);
+  line["time_ns"] = event.time.count();
   switch (event.kind) {
-    case TraceEventKind::access: add_access(event); break;
+    case TraceEventKind::access: add_access(event, line); break;
     case TraceEventKind::allocation:
-      fmt::format_to(out, ",\"object\":{},\"bytes\":{}", event.object, event.bytes);
-      if (event.chunk_bytes != 0) fmt::format_to(out, ",\"chunk_bytes\":{}", event.chunk_bytes);
-      if (event.at.is_set())
-        fmt::format_to(out, ",\"home\":\"{}\"", to_string(event.at.location()));
+      line["object"] = event.object;
+      line["bytes"] = event.bytes;
+      if (event.chunk_bytes != 0) line["chunk_bytes"] = event.chunk_bytes;
+      if (event.at.is_set()) line["home"] = to_string(event.at.location());
       break;
     case TraceEventKind::place:
-      fmt::format_to(out, ",\"object\":{},\"bytes\":{}", event.object, event.bytes);
-      if (event.offset != 0) fmt::format_to(out, ",\"offset\":{}", event.offset);
-      fmt::format_to(out, ",\"home\":\"{}\"", to_string(event.at.location()));
+      line["object"] = event.object;
+      line["bytes"] = event.bytes;
+      if (event.offset != 0) line["offset"] = event.offset;
+      line["home"] = to_string(event.at.location());
       break;
     case TraceEventKind::free:
-    case TraceEventKind::tag: fmt::format_to(out, ",\"object\":{}", event.object); break;
+    case TraceEventKind::tag: line["object"] = event.object; break;
     case TraceEventKind::mark: break;
   }
-  if (event.tag != TagId{}) put_tag(tags.text(event.tag));
-  fmt::format_to(out, "}}\n");
+  if (event.tag != TagId{}) line["tag"] = boost::json::string_view(tags.text(event.tag));
+  text_ += boost::json::serialize(line);
+  text_ += '\n';
 }
 
 void JsonTraceWriter::write(std::span<const TraceEvent> events, const TraceTags& tags) {

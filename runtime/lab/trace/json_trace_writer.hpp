@@ -3,10 +3,7 @@
 #include "base/whole_file.hpp"
 #include "lab/trace/trace_sink.hpp"
 
-#include <fmt/format.h>
-
 #include <string>
-#include <string_view>
 
 namespace vma {
 
@@ -21,13 +18,11 @@ class JsonTraceWriter final : public TraceSink {
 
  private:
   void add(const TraceEvent& event, const TraceTags& tags);
-  void add_access(const TraceEvent& event);
-  void put_tag(std::string_view text);
   void flush();
 
   std::string path_;
   WholeFile file_;
-  fmt::memory_buffer text_;
+  std::string text_;
   Time time_{0};
 };
 

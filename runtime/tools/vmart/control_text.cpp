@@ -1,11 +1,10 @@
 #include "tools/vmart/control_text.hpp"
 
-#include <boost/json/serialize.hpp>
-#include <boost/json/value.hpp>
+#include "machine/readable_json.hpp"
 
+#include <boost/json/value.hpp>
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cmath>
 #include <iterator>
 
@@ -50,44 +49,10 @@ const json::object& object_of(const json::object& object, std::string_view name)
   return value != nullptr && value->is_object() ? value->get_object() : empty;
 }
 
-namespace {
-
-/// The shortest text that reads as the same number. An exponent replaces only long rows of zeros.
-std::string number_text(double number) {
-  const double size = std::abs(number);
-  if (size != 0 && (size < 1e-9 || size >= 1e15)) return fmt::format("{}", number);
-  char text[40];
-  const auto written =
-      std::to_chars(std::begin(text), std::end(text), number, std::chars_format::fixed);
-  return {std::begin(text), written.ptr};
-}
-
-}  // namespace
-
-std::string json_text(const json::value& value) {
-  std::string text;
-  const char* separator = "";
-  if (const json::object* const object = value.if_object()) {
-    for (const auto& [name, member] : *object) {
-      text +=
-          fmt::format("{}{}: {}", separator, json::serialize(json::value(name)), json_text(member));
-      separator = ", ";
-    }
-    return fmt::format("{{{}}}", text);
-  }
-  if (const json::array* const array = value.if_array()) {
-    for (const json::value& element : *array) {
-      text += separator + json_text(element);
-      separator = ", ";
-    }
-    return fmt::format("[{}]", text);
-  }
-  if (const double* const number = value.if_double()) return number_text(*number);
-  return json::serialize(value);
-}
+namespace {}  // namespace
 
 void print_json(const json::value& value) {
-  fmt::print("{}\n", json_text(value));
+  fmt::print("{}\n", readable_json(value));
 }
 
 std::string bytes_text(double bytes) {
@@ -134,12 +99,12 @@ std::string value_text(std::string_view name, const json::value& value) {
     return text.empty() ? "none" : text;
   }
   if (value.is_string()) return printable(value.get_string());
-  if (!value.is_number()) return json_text(value);
+  if (!value.is_number()) return readable_json(value);
   const auto number = value.to_number<double>();
   if (name.ends_with("bytes_s")) return bytes_text(number) + "/s";
   if (name.ends_with("_s")) return seconds_text(number);
   if (name.find("bytes") != std::string_view::npos) return bytes_text(number);
-  return value.is_double() ? fmt::format("{:.3f}", number) : json_text(value);
+  return value.is_double() ? fmt::format("{:.3f}", number) : readable_json(value);
 }
 
 TextTable places_table(const json::array& places) {

@@ -23,8 +23,7 @@ bool flag_of(const boost::json::object& object, std::string_view name);
 const boost::json::array& list_of(const boost::json::object& object, std::string_view name);
 const boost::json::object& object_of(const boost::json::object& object, std::string_view name);
 
-/// One line of JSON. Numbers from 1e-9 to 1e15 are written without an exponent: 0.0000416578.
-std::string json_text(const boost::json::value& value);
+/// Prints one line of `readable_json`.
 void print_json(const boost::json::value& value);
 
 // Text for people.
