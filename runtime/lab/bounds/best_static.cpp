@@ -48,7 +48,7 @@ double BestStatic::answer(std::span<const double> prices, std::vector<double>& u
   double seconds = instance_.floor_s;
   for (std::size_t chunk = 0; chunk < instance_.chunks.size(); ++chunk) {
     const std::vector<double>& by_place = costs(chunk);
-    // Of equals the last: hosts have room.
+    // Ties go to the last place: hosts have room.
     const auto best = std::ranges::min_element(by_place.rbegin(), by_place.rend());
     seconds += *best;
     const auto place = static_cast<std::size_t>(by_place.rend() - best - 1);

@@ -6,12 +6,13 @@
 namespace vma {
 namespace {
 
-constexpr std::size_t stale_max = 2;       // Rounds without a better bound: then back to the best,
-constexpr double shorter = 0.5;            // with shorter steps;
-constexpr double longer = 1.25;            // and longer ones after a better bound.
-constexpr double close_enough = 1e-6;      // Of the plan.
-constexpr double hoped_for = 0.05;         // Without a plan: above the best bound.
-constexpr double least_step = 1.0 / 4096;  // Below that nothing is found any more.
+constexpr std::size_t stale_max = 2;   // Rounds without a better bound; then returns to the best
+                                       // prices.
+constexpr double shorter = 0.5;        // Step factor when it returns.
+constexpr double longer = 1.25;        // Step factor after a better bound.
+constexpr double close_enough = 1e-6;  // Relative to the plan.
+constexpr double hoped_for = 0.05;  // Without a plan: how far the target is above the best bound.
+constexpr double least_step = 1.0 / 4096;  // Smaller steps improve nothing.
 
 }  // namespace
 
@@ -52,8 +53,8 @@ PricedBound CapacityPrices::search(const Answer& answer, double plan_s, std::siz
   }
 }
 
-/// Makes of `used` what is above the capacities, and of places that cost nothing and have room
-/// nothing. The square of its length.
+/// Turns `used` into a direction: the excess over the capacities, but 0 where the price is 0 and
+/// there is room. Returns the square of its length.
 double CapacityPrices::direction(std::span<const double> prices, std::vector<double>& used) const {
   double length = 0;
   for (std::size_t i = 0; i < used.size(); ++i) {

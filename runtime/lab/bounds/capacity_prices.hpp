@@ -13,25 +13,25 @@ namespace vma {
 
 /// The result of a price search.
 struct PricedBound {
-  double seconds = -std::numeric_limits<double>::infinity();  ///< No plan within the capacities
-                                                              ///< costs less.
-  std::vector<double> prices;  ///< [epoch][place], seconds a byte: prices that prove it.
-  double step = 1;             ///< The length of the next step, of Polyak's.
+  double seconds = -std::numeric_limits<double>::infinity();  ///< A lower bound for all plans
+                                                              ///< within the capacities.
+  std::vector<double> prices;  ///< [epoch][place], seconds per byte: the prices that prove it.
+  double step = 1;             ///< Relaxation factor of the next Polyak step.
 };
 
-/// Lagrangian relaxation: the capacities are replaced by a price for room. For any prices the
-/// cheapest answer, minus the cost of all room, is a lower bound; subgradient steps of Polyak's
-/// length search for prices that maximise it. Deterministic.
+/// Lagrangian relaxation: prices for room replace the capacities. For any prices, the cheapest
+/// answer minus the price of all room is a lower bound. Subgradient steps of Polyak's length search
+/// for the prices that maximise it. Deterministic.
 class CapacityPrices {
  public:
-  /// The cheapest cost at these prices and, in `used`, the bytes at each place: both
-  /// [epoch][place].
+  /// Returns the cheapest cost at these prices, and writes the bytes at each place to `used`. Both
+  /// arguments are [epoch][place].
   using Answer = std::function<double(std::span<const double> prices, std::vector<double>& used)>;
 
   CapacityPrices(const PlacementInstance& instance, const EpochGrid& grid);
 
-  /// Continues from earlier results. `plan_s`: the cost of some plan, infinite without one. Calls
-  /// `answer` at least once and at most `rounds_max` times.
+  /// Continues from an earlier result. `plan_s` is the cost of some plan; infinite if none is
+  /// known. Calls `answer` between 1 and `rounds_max` times.
   PricedBound search(const Answer& answer, double plan_s, std::size_t rounds_max,
                      PricedBound best = {}) const;
 

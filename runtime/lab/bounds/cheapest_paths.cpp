@@ -23,7 +23,7 @@ double CheapestPaths::operator()(std::span<const double> prices, std::vector<dou
                                             [](double price) { return price > 0; });
     next_priced_[epoch] = priced ? epoch : next_priced_[epoch + 1];
   }
-  // At first what comes and what goes at each end of an epoch, then what is there.
+  // Holds changes at the ends of epochs first; the prefix sums below turn them into totals.
   used.assign((grid_.epochs + 1) * places_, 0);
   double seconds = instance_.floor_s;
   for (std::size_t chunk = 0; chunk < instance_.chunks.size(); ++chunk) {
@@ -77,7 +77,7 @@ void CheapestPaths::trace_back(const PlacementChunk& chunk, std::span<const Path
   lies(chunk, anywhere ? roomiest_ : state % places_, chunk.begin, until, used);
 }
 
-/// At the ends of the blocks from `from` on to before `to`.
+/// Adds the chunk's bytes at those ends of epochs that are ends of blocks in [`from`, `to`).
 void CheapestPaths::lies(const PlacementChunk& chunk, std::size_t place, std::int64_t from,
                          std::int64_t to, std::vector<double>& used) const {
   const std::int64_t size = grid_.blocks;

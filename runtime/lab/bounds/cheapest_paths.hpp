@@ -11,14 +11,14 @@
 
 namespace vma {
 
-/// The cheapest path of each chunk by itself, with room priced only at the ends of epochs. Without
-/// prices its sum is a bound for all policies, whenever they act.
+/// The cheapest path of each chunk alone, with prices for room that apply only at the ends of
+/// epochs. Without prices the sum is a bound for all policies, whenever they act.
 class CheapestPaths {
  public:
   CheapestPaths(const PlacementInstance& instance, const EpochGrid& grid);
 
-  /// Seconds, including prices and floor. `prices` are [epoch][place], seconds a byte; `used`
-  /// receives the resulting bytes at each place, in the same order.
+  /// Returns seconds, including prices and floor. `prices` are [epoch][place] in seconds per byte;
+  /// `used` receives the bytes at each place, in the same order.
   double operator()(std::span<const double> prices, std::vector<double>& used);
 
   /// Number of blocks that `operator()` has processed.
@@ -35,11 +35,11 @@ class CheapestPaths {
   const EpochGrid grid_;
   const std::size_t places_, states_;
   PathStep step_;
-  std::size_t roomiest_ = 0;                // The place of chunks that cost the same everywhere.
-  std::vector<std::uint32_t> next_priced_;  // By epoch: the first one with a price from there on.
+  std::size_t roomiest_ = 0;                // For chunks that cost the same everywhere.
+  std::vector<std::uint32_t> next_priced_;  // Per epoch: the first one with a price from there on.
   std::vector<PathCell> cells_;
-  std::vector<std::uint32_t> blocks_;  // Of the current chunk: where it may have moved.
-  std::vector<std::uint8_t> origins_;  // For each of them, by state.
+  std::vector<std::uint32_t> blocks_;  // Blocks of the current chunk in which it may have moved.
+  std::vector<std::uint8_t> origins_;  // Per block and state: the state before.
   std::uint64_t blocks_done_ = 0;
 };
 

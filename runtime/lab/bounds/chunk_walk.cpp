@@ -48,9 +48,9 @@ void ChunkWalk::add(std::size_t use, std::vector<double>& sum, bool& any) {
   std::ranges::transform(instance_.row(use), sum, sum.begin(), std::plus<>());
 }
 
-/// A device that does not find the chunk at its best place pays what the second best costs; or else
-/// the chunk comes there, by one move at least. The place where it began and that where it ends
-/// are the two that need no such move.
+/// For each place that is best for some devices, either these pay for their second best, or the
+/// chunk moves there at least once. Only the places where it starts and ends may need no such move,
+/// so the two largest terms are omitted.
 double ChunkWalk::cost_apart(std::size_t first, std::size_t last) {
   savings_.assign(instance_.place_count(), 0);
   for (std::size_t use = first; use < last; ++use) {
@@ -69,7 +69,7 @@ double ChunkWalk::cost_apart(std::size_t first, std::size_t last) {
     double least = std::min(savings_[place], moves.into(place));
     if (least > largest[0]) std::swap(least, largest[0]);
     if (least > largest[1]) std::swap(least, largest[1]);
-    sum += least;  // What is left of the three.
+    sum += least;  // The smallest of the three.
   }
   return sum;
 }

@@ -10,17 +10,17 @@
 
 namespace vma {
 
-/// All events of one chunk in one block: seconds by place, above its best place.
+/// The events of one chunk in one block: seconds per place in excess of its best place.
 struct ChunkBlock {
   bool shared = false;   ///< Several devices use the chunk, in this block or another.
   bool skipped = false;  ///< Nothing happened in the previous block.
-  /// Uses that arrived in the previous block and may begin in either; those that arrive and begin
-  /// here; those that arrive here and may begin in the next.
+  /// Uses that arrived in the previous block and may begin in either; uses that arrive and begin
+  /// here; uses that arrive here and may begin in the next block.
   bool any_before = false, any_within = false, any_after = false;
-  bool mixed = false;  ///< Uses of several devices arrive and begin here.
+  bool mixed = false;  ///< Uses by several devices arrive and begin here.
   std::vector<double> before, within, after;
-  /// For `mixed`: a lower bound for its uses while the chunk moves from one place to another
-  /// through any others, excluding the moves into its final place.
+  /// For `mixed`: a lower bound for the cost of these uses while the chunk moves from one place to
+  /// another through any others, excluding the moves into its final place.
   double apart = 0;
 };
 
@@ -29,9 +29,9 @@ class ChunkWalk {
  public:
   ChunkWalk(const PlacementInstance& instance, std::size_t chunk);
 
-  /// The next such block; none if there is none.
+  /// Returns the next such block; nothing after the last.
   std::optional<std::uint32_t> next() const;
-  /// Requires: it is after the last one and not after `next()`.
+  /// Requires: the block is after the last entered one, and not after `next()`.
   const ChunkBlock& enter(std::uint32_t block);
 
  private:

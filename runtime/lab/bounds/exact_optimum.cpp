@@ -10,7 +10,7 @@
 namespace vma {
 namespace {
 
-/// The cost of each combination of the chunks' states: the state of chunk 0 runs fastest.
+/// The cost of each combination of the chunks' states. The state of chunk 0 varies fastest.
 class JointStates {
  public:
   JointStates(const PlacementInstance& instance, std::size_t count)
@@ -41,7 +41,7 @@ class JointStates {
   double least() const { return std::ranges::min(costs_); }
 
  private:
-  /// One chunk through one block, whatever the others' states are.
+  /// Advances one chunk through one block, for each combination of the others' states.
   void carry(const MoveTable& moves, const ChunkBlock& block, std::size_t stride) {
     for (std::size_t first = 0; first < costs_.size(); ++first) {
       if (first / stride % states_ != 0) continue;

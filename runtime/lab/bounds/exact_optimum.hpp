@@ -7,9 +7,9 @@
 
 namespace vma {
 
-/// The minimum cost of the instance with the capacities enforced at the end of each block, found by
-/// enumerating all joint states of all chunks. None if there are more than `states_max` states, or
-/// more than `work_max` steps.
+/// The minimum cost of the instance if the capacities hold at the end of each block, found by
+/// enumerating all joint states of all chunks. Returns nothing if there are more than `states_max`
+/// states or more than `work_max` steps.
 struct ExactOptimum {
   std::size_t states_max = std::size_t{1} << 18;
   double work_max = 3e8;

@@ -39,7 +39,7 @@ PlacementPlan FurthestNextUse::run() {
   return std::move(plan_);
 }
 
-/// All stay where they were; who has died leaves.
+/// Live chunks stay where they were; the others leave.
 void FurthestNextUse::begin_epoch(std::size_t epoch) {
   for (auto& victims : victims_) victims.clear();
   std::erase_if(
@@ -76,7 +76,7 @@ void FurthestNextUse::take_uses(std::size_t chunk, std::size_t epoch) {
   }
 }
 
-/// What was used in this epoch already is no victim any more: it is not put back.
+/// Chunks already used in this epoch do not become victims again.
 void FurthestNextUse::bring(std::size_t chunk, std::size_t epoch) {
   const std::uint64_t bytes = instance_.chunks[chunk].bytes;
   if (placed_[chunk]) victims_[place_of(chunk, epoch)].erase({next_use(chunk), chunk});

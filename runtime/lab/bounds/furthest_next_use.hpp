@@ -14,9 +14,9 @@
 
 namespace vma {
 
-/// A plan by demand: chunks used in an epoch move to their cheapest place; if they do not fit, the
-/// chunks with the furthest next use leave for the place that is cheapest to go to (Belady's rule,
-/// which ignores costs). Its `seconds` are infinite if some chunk finds no place.
+/// A demand-driven plan: chunks used in an epoch move to their cheapest place. If there is no room,
+/// the chunks with the furthest next use leave for the place that is cheapest to reach (Belady's
+/// rule, which ignores costs). Its `seconds` are infinite if some chunk finds no place.
 class FurthestNextUse {
  public:
   FurthestNextUse(const PlacementInstance& instance, const EpochGrid& grid);
@@ -27,7 +27,7 @@ class FurthestNextUse {
   static constexpr std::uint32_t never_used = UINT32_MAX;
 
   void begin_epoch(std::size_t epoch);
-  /// Consumes the chunk's uses in the epoch: writes their costs at each place to `costs_`.
+  /// Consumes the chunk's uses in the epoch, and writes their costs at each place to `costs_`.
   void take_uses(std::size_t chunk, std::size_t epoch);
   std::uint32_t next_use(std::size_t chunk) const;
   void bring(std::size_t chunk, std::size_t epoch);
@@ -43,12 +43,12 @@ class FurthestNextUse {
   const std::size_t places_;
   PlacementPlan plan_;
   RoomByEpoch room_;
-  std::vector<std::size_t> next_;  // By chunk: its first use that is not consumed.
+  std::vector<std::size_t> next_;  // Per chunk: its first use that is not consumed.
   std::vector<std::size_t> live_;
-  std::vector<std::vector<std::size_t>> born_, used_;  // By epoch.
-  /// By place: chunks that may leave, by their next use.
+  std::vector<std::vector<std::size_t>> born_, used_;  // Per epoch.
+  /// Per place: the chunks that may leave, ordered by next use.
   std::vector<std::set<std::pair<std::uint32_t, std::size_t>>> victims_;
-  std::vector<bool> placed_;  // By chunk: it has a place in this epoch or had one in the last.
+  std::vector<bool> placed_;  // Per chunk: it has a place in this epoch or had one in the last.
   std::vector<double> costs_;
 };
 

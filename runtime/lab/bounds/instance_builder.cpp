@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint32_t lives_on = UINT32_MAX;
 constexpr std::size_t none = SIZE_MAX;
-constexpr std::size_t crowd_max = 8;  // Times `uses_max`: uses of one block, kept for a while.
+constexpr std::size_t crowd_max = 8;  // Limit of `uses_limit_`, in multiples of `uses_max`.
 
 }  // namespace
 
@@ -80,7 +80,7 @@ void InstanceBuilder::take(const TraceEvent& event) {
   }
 }
 
-/// As one bit; 0: the machine has no such place, or none is named.
+/// The place as one bit; 0 if the event names no place, or the machine lacks it.
 std::uint64_t InstanceBuilder::place_bit(TracePlace at) const {
   if (!at.is_set()) return 0;
   const auto found = std::ranges::find(instance_.places, at.location());
@@ -144,8 +144,8 @@ InstanceBuilder::Anew InstanceBuilder::now_of(std::uint32_t chunk) const {
   return found == anew_.end() ? Anew{chunk, 0} : found->second;
 }
 
-/// The trace moves it, for nothing, unless it finds no room or a move is under way: so it may lie
-/// where the trace says or where it lay, wherever that was.
+/// The trace moves the chunk at no cost, unless the target is full or the chunk is moving. So it is
+/// then either where the trace says or where it was before, which is unknown.
 void InstanceBuilder::begin_anew(std::uint32_t chunk) {
   require_room_for(1);
   instance_.begins_anew = true;
@@ -197,7 +197,7 @@ void InstanceBuilder::end_chunks(const Object& object) {
     instance_.chunks[now_of(object.first + slot).chunk].end = blocks_.now();
 }
 
-/// It begins now at the latest. What has waited for longer than a block may have begun anywhere.
+/// The access has begun by now: adds its uses.
 void InstanceBuilder::begun(std::size_t device, const Waiting& access) {
   const Object& object = access.object;
   const std::uint64_t end = access.offset + access.bytes;
@@ -214,12 +214,13 @@ void InstanceBuilder::begun(std::size_t device, const Waiting& access) {
     use.block = access.block;
     use.device = static_cast<std::uint8_t>(device);
     use.late = access.block != blocks_.now();
-    // It may have begun before the trace moved the chunk, or after that.
+    // The access may have begun before or after the trace moved the chunk.
     add_use(use, bytes, access.work_s * bytes / all_bytes, access.event < now.event);
   }
 }
 
-/// Its best place's cost is the floor's, and what it costs elsewhere above that a row's.
+/// Adds the use's cost at its best place to the floor, and the excess at the other places to its
+/// row. If the use may have begun in any of several blocks, only the floor counts.
 void InstanceBuilder::add_use(const PlacementUse& use, double bytes, double work_s,
                               bool floor_only) {
   for (std::size_t place = 0; place < costs_.size(); ++place) {
@@ -232,7 +233,7 @@ void InstanceBuilder::add_use(const PlacementUse& use, double bytes, double work
   if (floor_only || forgotten || std::ranges::max(costs_) <= best) return;
   for (double& cost : costs_) cost -= best;
   std::size_t& last = last_use_[use.chunk];
-  if (last != none && instance_.uses[last] == use) {  // Most are: a chunk is hot for a while.
+  if (last != none && instance_.uses[last] == use) {  // The common case: chunks stay hot.
     for (std::size_t place = 0; place < costs_.size(); ++place)
       instance_.excess[last * costs_.size() + place] += costs_[place];
     return;
@@ -243,7 +244,7 @@ void InstanceBuilder::add_use(const PlacementUse& use, double bytes, double work
   if (instance_.uses.size() >= uses_limit_) thin_out();
 }
 
-/// Adds up what is alike, and makes blocks longer until that is enough.
+/// Merges equal uses, and makes blocks longer until few enough uses remain.
 void InstanceBuilder::thin_out() {
   arrange();
   while (instance_.uses.size() > options_.uses_max / 2 && blocks_.now() > 0) halve();
@@ -255,7 +256,7 @@ void InstanceBuilder::thin_out() {
   }
 }
 
-/// Accesses of devices that nobody has waited for: they wait no longer, and count with the floor.
+/// Ends the wait of accesses at devices that blocks did not wait for; only their floor counts.
 void InstanceBuilder::drop_forgotten() {
   for (std::size_t device = 0; device < waiting_.size(); ++device) {
     std::erase_if(waiting_[device], [&](const Waiting& access) {
@@ -286,7 +287,7 @@ void InstanceBuilder::arrange() {
   std::ranges::fill(last_use_, none);
 }
 
-/// Chunks that the trace places begin there; but where it may have been full, who knows.
+/// A chunk may begin anywhere if the place that the trace names may have been full.
 void InstanceBuilder::let_begin_anywhere() {
   for (PlacementChunk& chunk : instance_.chunks) {
     for (std::size_t place = 0; place < instance_.capacities.size(); ++place) {

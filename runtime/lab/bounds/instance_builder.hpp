@@ -21,31 +21,31 @@ namespace vma {
 
 struct InstanceOptions {
   std::uint64_t chunk_bytes = std::uint64_t{32} << 20;  ///< As in the replay.
-  /// Accesses that may wait at one device, as in the replay. 0: each begins when it arrives, which
-  /// gives tighter bounds, but not for replays in which devices fall behind.
+  /// Accesses that may wait at one device, as in the replay. 0: each begins when it arrives. This
+  /// gives tighter bounds, but they do not hold for replays in which devices fall behind.
   std::size_t late_max = 64;
-  std::size_t uses_max = 1'000'000;    ///< Beyond this blocks become longer.
-  std::size_t chunks_max = 4'000'000;  ///< More are an error.
+  std::size_t uses_max = 1'000'000;    ///< With more uses, blocks become longer.
+  std::size_t chunks_max = 4'000'000;  ///< More chunks are an error.
 };
 
-/// Builds the `PlacementInstance` of a trace on a machine. Cuts objects into chunks and accesses
-/// into uses as `Replay` does. A chunk begins where the trace says, if there is certainly room; all
-/// others begin anywhere, and so do chunks that the trace itself moves. Not thread-safe; for one
-/// trace.
+/// Builds the `PlacementInstance` of a trace on a machine. Splits objects into chunks, and accesses
+/// into uses, as `Replay` does. A chunk begins where the trace says if there is certainly room. All
+/// others may begin anywhere, as may chunks that the trace itself moves. Not thread-safe; one
+/// object builds one instance.
 class InstanceBuilder {
  public:
   InstanceBuilder(const ReplayMachine& machine, const InstanceOptions& options,
                   std::unique_ptr<Router> router);
 
-  /// Throws: what the source throws; Error{invalid_argument} for a trace without events, and for an
-  /// event that does not fit those before it; Error{unsupported} if no bound exists: for a router
-  /// that depends on the replay, or if a limit is exceeded.
+  /// Throws: as the source; Error{invalid_argument} for a trace without events, and for an event
+  /// that contradicts earlier ones; Error{unsupported} if there is no bound: the router depends on
+  /// the replay, or a limit is exceeded.
   PlacementInstance build(TraceSource& source);
 
  private:
   struct Object {
     std::uint64_t bytes = 0, chunk_bytes = 0;
-    std::uint32_t first = 0, chunks = 0;  // Of the instance.
+    std::uint32_t first = 0, chunks = 0;  // Its range of chunks in the instance.
     bool placed = false, used = false;
     Time born{0};
     std::uint64_t bytes_of(std::uint32_t slot) const {
@@ -60,10 +60,10 @@ class InstanceBuilder {
     std::uint32_t block = 0;
     std::uint64_t event = 0;
   };
-  /// The chunk that replaces a chunk of an object since the trace itself moved it.
+  /// The chunk that stands for a chunk of an object after the trace moved it.
   struct Anew {
     std::uint32_t chunk = 0;
-    std::uint64_t event = 0;  // The last such event.
+    std::uint64_t event = 0;  // The last event that moved it.
   };
 
   void take(const TraceEvent& event);
@@ -90,16 +90,16 @@ class InstanceBuilder {
   const InstanceOptions options_;
   TaskRouter router_;
   const bool routes_alone_;  // The router depends only on the trace.
-  std::size_t uses_limit_;   // At this number of uses blocks become longer.
+  std::size_t uses_limit_;   // Number of uses at which blocks become longer.
   TraceAudit audit_;
   TraceBlocks blocks_;
-  std::vector<std::deque<Waiting>> waiting_;  // By device, in order of arrival.
+  std::vector<std::deque<Waiting>> waiting_;  // Per device, in order of arrival.
   std::vector<DeviceLoad> loads_;
   std::unordered_map<std::uint64_t, Object> live_;
-  std::unordered_map<std::uint32_t, Anew> anew_;        // By the chunk that it was at first.
-  std::map<std::uint64_t, std::uint32_t> move_tables_;  // By bytes.
+  std::unordered_map<std::uint32_t, Anew> anew_;        // Keyed by the original chunk.
+  std::map<std::uint64_t, std::uint32_t> move_tables_;  // Keyed by size.
   double bytes_ = 0;                                    // Of all chunks so far.
-  std::vector<std::size_t> last_use_;                   // By chunk: its use that was added last.
+  std::vector<std::size_t> last_use_;                   // Per chunk: its use that was added last.
   std::vector<double> costs_;
   PlacementInstance instance_;
 };

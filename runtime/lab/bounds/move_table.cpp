@@ -25,7 +25,7 @@ MoveTable::MoveTable(const MachineCosts& costs, std::uint64_t bytes)
       cheapest_ = std::min(cheapest_, seconds);
     }
   }
-  shortest_ = direct_;  // Floyd and Warshall.
+  shortest_ = direct_;  // The Floyd-Warshall algorithm.
   for (std::size_t by = 0; by < places_; ++by) {
     for (std::size_t from = 0; from < places_; ++from) {
       for (std::size_t to = 0; to < places_; ++to) {

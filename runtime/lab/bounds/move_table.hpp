@@ -9,24 +9,24 @@
 
 namespace vma {
 
-/// The cost of impossible choices.
+/// The cost of an impossible choice.
 inline constexpr double impossible = std::numeric_limits<double>::infinity();
 
-/// The cost in seconds of moving a chunk of one size between places; infinite if there is no way.
+/// The cost in seconds of moving a chunk of one size between places; infinite if there is no path.
 /// Immutable.
 class MoveTable {
  public:
   MoveTable(const MachineCosts& costs, std::uint64_t bytes);
 
-  /// One move.
+  /// By a single move.
   double direct(std::size_t from, std::size_t to) const { return direct_[from * places_ + to]; }
-  /// By any number of moves; 0 to its own place.
+  /// By any number of moves; 0 from a place to itself.
   double shortest(std::size_t from, std::size_t to) const { return shortest_[from * places_ + to]; }
-  /// The cheapest move that ends there.
+  /// The cheapest single move that ends there.
   double into(std::size_t place) const { return into_[place]; }
   /// To the cheapest other place and back.
   double round_trip(std::size_t place) const { return round_trip_[place]; }
-  /// The cost of the cheapest move.
+  /// The cheapest single move of all.
   double cheapest() const noexcept { return cheapest_; }
 
  private:

@@ -36,9 +36,9 @@ void PathStep::advance(const MoveTable& moves, const ChunkBlock& block, Cells ce
   }
 }
 
-/// What came in the block before begins before what comes in this one. Uses that may begin on
-/// either side of a block's end all begin on one: they are of one device, for which one place is
-/// better than another whichever use it is.
+/// Uses that arrived in the previous block begin before those of this block. Uses that may begin on
+/// either side of a block's end all begin on the same side: they belong to one device, which
+/// prefers the same places for all of them.
 void PathStep::advance_alone(const MoveTable& moves, const ChunkBlock& block, Cells settled,
                              Cells open) {
   if (block.any_before) {
@@ -69,7 +69,7 @@ void PathStep::advance_shared(const MoveTable& moves, const ChunkBlock& block, C
     move_freely(moves, base_);
     std::ranges::copy(base_, settled.begin());
   } else {
-    // Who has moved in the block before may have served what was late on its way.
+    // A chunk that moved in the previous block may have served the late uses on its way.
     if (block.any_before) add(settled, block.before);
     for (std::size_t place = 0; place < places_; ++place)
       take_cheaper(settled[place], open[place], 0);
@@ -83,7 +83,7 @@ void PathStep::advance_shared(const MoveTable& moves, const ChunkBlock& block, C
   }
 }
 
-/// From `base_`, by one move at least.
+/// From `base_` with at least one move.
 void PathStep::move_once(const MoveTable& moves, const ChunkBlock& block, Cells moved) {
   for (std::size_t from = 0; from < places_; ++from) {
     for (std::size_t to = 0; to < places_; ++to) {
@@ -94,7 +94,7 @@ void PathStep::move_once(const MoveTable& moves, const ChunkBlock& block, Cells 
   }
 }
 
-/// The same where one device uses the chunk: it does so at one of the places on the way.
+/// Like `move_once`, if one device uses the chunk: it does so at one of the places on the way.
 void PathStep::move_by_one(const MoveTable& moves, const ChunkBlock& block, Cells moved) {
   std::ranges::copy(base_, reached_.begin());
   move_freely(moves, reached_);
@@ -109,10 +109,10 @@ void PathStep::move_by_one(const MoveTable& moves, const ChunkBlock& block, Cell
   }
 }
 
-/// By any moves or none, at their cost.
+/// By any number of moves, including none.
 void PathStep::move_freely(const MoveTable& moves, Cells cells) {
   const double least = std::ranges::min(cells, {}, &PathCell::cost).cost + moves.cheapest();
-  // `shortest` is closed under steps, so that cells that have been improved improve no others.
+  // Paths of `shortest` cannot be shortened, so improved cells improve no others.
   for (PathCell& cell : cells) {
     if (cell.cost <= least) continue;
     const auto to = static_cast<std::size_t>(&cell - cells.data());

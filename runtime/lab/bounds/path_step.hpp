@@ -16,20 +16,20 @@ struct PathCell {
   std::uint8_t origin = 0;
 };
 
-/// Advances the cheapest paths of one chunk by one block. It has two states for each place; in the
-/// first half nothing is open. In the second half the chunk has moved in this block (if shared), or
-/// uses that arrived in this block have not begun (otherwise).
+/// Advances the cheapest paths of one chunk by one block. Each place has two states. In the first
+/// half of the states nothing is open. In the second half, a shared chunk has moved in this block;
+/// for a chunk of one device, uses that arrived in this block have not begun.
 ///
-/// A chunk of one device is used in the order of the trace, so the path is exact. A shared chunk
-/// that moves within a block is charged as if each device had used it at its best time.
+/// A chunk of one device is used in the order of the trace, so its path is exact. A shared chunk
+/// that moves within a block is charged as if each device had used it at the best time.
 class PathStep {
  public:
   explicit PathStep(std::size_t places) : places_(places), base_(places), reached_(places) {}
 
   static std::size_t states(std::size_t places) { return 2 * places; }
-  /// The start: nothing is open.
+  /// The initial states: nothing is open.
   void begin(const PlacementChunk& chunk, std::span<PathCell> cells) const;
-  /// From the end of the previous block to the end of this one.
+  /// Advances from the end of the previous block to the end of this one.
   void advance(const MoveTable& moves, const ChunkBlock& block, std::span<PathCell> cells);
 
  private:

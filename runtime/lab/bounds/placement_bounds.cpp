@@ -16,14 +16,14 @@ namespace vma {
 namespace {
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
-/// Sums of many costs are not exact. A bound stays on its side.
+/// Sums of many costs are inexact: bounds are lowered by this share to remain valid.
 constexpr double rounding = 1e-9;
 
 std::optional<double> if_finite(double seconds) {
   return std::isfinite(seconds) ? std::optional(seconds) : std::nullopt;
 }
 
-/// Places that a plan has to name.
+/// Number of places that a plan has to choose.
 std::size_t plan_size(const PlacementInstance& instance, const EpochGrid& grid) {
   std::size_t size = 0;
   for (const PlacementChunk& chunk : instance.chunks) size += grid.life(instance, chunk);
@@ -40,7 +40,7 @@ EpochGrid choose_grid(const PlacementInstance& instance, const BoundLimits& limi
   }
 }
 
-/// Bounds and plans of one instance: each makes the next ones better.
+/// Computes the bounds and plans of one instance; earlier results improve later ones.
 class Gathering {
  public:
   Gathering(const PlacementInstance& instance, const BoundLimits& limits)
@@ -75,7 +75,7 @@ class Gathering {
     if (row.bound_s) *row.bound_s *= 1 - rounding;
     bounds_.rows.push_back(std::move(row));
   }
-  /// So that all of them together do no more than what is allowed.
+  /// Number of rounds, limited so that all of them together stay within `work_max`.
   std::size_t rounds(double work, std::size_t most) const {
     const double affordable = limits_.work_max / std::max(work, 1.0);
     return static_cast<std::size_t>(std::clamp(affordable, 1.0, static_cast<double>(most)));
@@ -95,7 +95,7 @@ class Gathering {
   void find_prices(CheapestPaths& paths) {
     const double places = static_cast<double>(instance_.place_count());
     const double cells = places * places;
-    // A round goes through what the uses make it go through, and the ends of epochs.
+    // A round visits the blocks that the uses require, and the ends of epochs.
     const double ends = static_cast<double>(instance_.chunks.size()) +
                         static_cast<double>(plan_size(instance_, grid_));
     const double work = cells * (static_cast<double>(paths.blocks_done()) + ends);
@@ -103,7 +103,7 @@ class Gathering {
     const auto answer = [&](std::span<const double> asked, std::vector<double>& used) {
       return paths(asked, used);
     };
-    // The closer the plan, the better the steps; and the better the prices, the closer the plan.
+    // A better plan gives better steps, and better prices give a better plan.
     const std::size_t half = std::max<std::size_t>(rounds(work, limits_.rounds_max) / 2, 1);
     PricedBound bound = prices.search(answer, plan_s_, half);
     double plan = plan_at(bound.prices);
@@ -119,7 +119,7 @@ class Gathering {
   const PlacementInstance& instance_;
   const BoundLimits& limits_;
   const EpochGrid grid_;
-  const bool plans_;  // Somebody could pay what they pay, and there is memory for them.
+  const bool plans_;  // Plans are valid for the trace, and fit into memory.
   double plan_s_ = infinite;
   PlacementBounds bounds_;
 };
@@ -130,7 +130,7 @@ Bound PlacementBounds::best() const {
   Bound best;
   best.lower_bound_s = -1;
   for (const Row& row : rows) {
-    // Of equals the first: what is exact is no less so because another sum came out larger.
+    // Ties go to the first row: rounding in another sum must not displace the exact bound.
     if (row.for_all && row.bound_s && *row.bound_s > best.lower_bound_s * (1 + rounding)) {
       best.lower_bound_s = *row.bound_s;
       best.kind = row.name;

@@ -10,14 +10,14 @@
 
 namespace vma {
 
-/// A place for each chunk in each epoch of its life. It reserves a chunk's room in every epoch from
+/// A place for each chunk in each epoch of its life. Reserves room for a chunk in all epochs from
 /// its first to its last, inclusive. Borrows the instance.
 class PlacementPlan {
  public:
   PlacementPlan(const PlacementInstance& instance, const EpochGrid& grid);
 
   std::uint32_t first(std::size_t chunk) const { return firsts_[chunk]; }
-  /// Number of epochs in its life.
+  /// Number of epochs in the chunk's life.
   std::size_t epochs(std::size_t chunk) const { return begins_[chunk + 1] - begins_[chunk]; }
   /// Number of epochs of all chunks together.
   std::size_t size() const { return places_.size(); }
@@ -27,9 +27,9 @@ class PlacementPlan {
     return std::span(places_).subspan(begin(chunk), epochs(chunk));
   }
 
-  /// Cost of the chunk's uses above the floor: [epoch of its life][place].
+  /// Writes the chunk's costs above the floor to `costs`, as [epoch of its life][place].
   void costs(std::size_t chunk, std::vector<double>& costs) const;
-  /// The cost of placing a new chunk there, in seconds.
+  /// The cost in seconds of placing a new chunk there.
   double cost_to_begin(std::size_t chunk, std::size_t place) const;
   /// The cost of the whole plan in seconds, including the floor; infinite if a place overflows.
   double seconds();

@@ -19,7 +19,7 @@ PlanSearch::PlanSearch(const PlacementInstance& instance, const EpochGrid& grid,
   for (std::size_t chunk = 0; chunk < instance.chunks.size(); ++chunk) look_ahead(chunk, prices);
 }
 
-/// From the last epoch of its life backwards.
+/// Works backwards from the last epoch of the chunk's life.
 void PlanSearch::look_ahead(std::size_t number, std::span<const double> prices) {
   const PlacementChunk& chunk = instance_.chunks[number];
   const MoveTable& moves = instance_.moves_of(chunk);
@@ -66,7 +66,7 @@ PlacementPlan PlanSearch::run() {
   return std::move(plan_);
 }
 
-/// What each place costs the chunk from this epoch on: into `costs_`.
+/// Writes the cost of each place for the chunk, from this epoch on, to `costs_`.
 void PlanSearch::choose(std::size_t epoch, std::size_t chunk) {
   const MoveTable& moves = instance_.moves_of(instance_.chunks[chunk]);
   const std::size_t own = epoch - plan_.first(chunk);

@@ -9,9 +9,9 @@
 
 namespace vma {
 
-/// A plan within the capacities, from prices for room: epoch by epoch, each chunk goes where the
-/// move and everything that follows cost least at these prices, starting with those that lose most
-/// per byte otherwise. Its `seconds` are infinite if some chunk finds no place.
+/// Finds a plan within the capacities from prices for room: in each epoch each chunk goes where the
+/// move and all later costs are lowest at these prices, in order of what chunks lose per byte
+/// without their best place. Its `seconds` are infinite if some chunk finds no place.
 class PlanSearch {
  public:
   PlanSearch(const PlacementInstance& instance, const EpochGrid& grid,
@@ -27,7 +27,7 @@ class PlanSearch {
   const EpochGrid grid_;
   const std::size_t places_;
   PlacementPlan plan_;
-  std::vector<float> ahead_;  // [chunk's epoch][place]: from this epoch on.
+  std::vector<float> ahead_;  // [chunk's epoch][place]: the cost from this epoch on.
   std::vector<double> costs_;
 };
 

@@ -10,11 +10,11 @@
 
 namespace vma {
 
-/// The cost of the second best place above the best; 0 if there is only one place. No cost is
-/// negative; the best is finite.
+/// The second lowest cost minus the lowest; 0 for a single place, or if no place is possible.
+/// Requires: no cost is negative.
 double regret(std::span<const double> costs);
 
-/// Free bytes of each place in each epoch, while a plan is made.
+/// The free bytes of each place in each epoch while a plan is made.
 class RoomByEpoch {
  public:
   RoomByEpoch(const PlacementInstance& instance, const EpochGrid& grid);
@@ -25,8 +25,8 @@ class RoomByEpoch {
   void give(std::size_t place, std::size_t epoch, std::uint64_t bytes) {
     free_[epoch * places_ + place] += bytes;
   }
-  /// Takes the cheapest place that has room in all these epochs; if none has, returns the last one
-  /// and takes nothing.
+  /// Takes room at the cheapest place that has it in all these epochs. If there is none, returns
+  /// the last place and takes nothing.
   std::size_t take_best(std::size_t first, std::size_t epochs, std::uint64_t bytes,
                         std::span<const double> costs);
 

@@ -5,7 +5,7 @@
 namespace vma {
 namespace {
 
-/// Devices that get less than so small a part of an equal share of the accesses are not waited for.
+/// A stretch does not wait for devices with less than 1 / `patience` of an equal share of accesses.
 constexpr std::uint64_t patience = 4;
 
 }  // namespace
@@ -29,7 +29,7 @@ void TraceBlocks::came(std::size_t number) {
   ++stretches_;
 }
 
-/// It lasts until what came in the stretch before has begun.
+/// A stretch lasts until the accesses of the previous one have begun.
 void TraceBlocks::begin_stretch() {
   missing_ = 0;
   for (Device& device : devices_) {

@@ -29,7 +29,7 @@ std::string BoundRunner::run(const ExperimentCell& cell, const ReadyTrace& trace
   ReplayOptions options;
   options.pacing = experiment.pacing;
   options.chunk_bytes = experiment.chunk_bytes;
-  // Where the trace names every device, no router is asked, and any will do.
+  // If the trace names every device, the router is never used, and any will do.
   const std::string router = trace.unplaced == 0 ? "hash" : cell.router;
   const auto source = open_trace(trace.path, 0);
   try {
@@ -61,7 +61,7 @@ std::optional<boost::json::value> BoundRunner::read(const std::string& text,
   require_same_inputs(inputs_.of_bound(cell, trace), *known, file);
   boost::json::value bound = line->at("bound");
   if (boost::json::object* const object = bound.if_object()) {
-    // What the parser reads may be an ulp off what is written.
+    // Boost.JSON may be off by an ulp; `JsonText` is exact.
     for (const char* const key : {"lower_bound_s", "plan_s", "gap"})
       (*object)[key] = or_null(json->number(JsonText::join("bound", key)));
   }

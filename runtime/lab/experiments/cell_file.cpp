@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view report_key = ",\"report\":";
 
-/// Of a cell's text; nothing if it is no whole one.
+/// The inputs in a cell's text; nothing if the text is not a complete cell.
 std::optional<boost::json::object> inputs_of(const std::string& text) {
   if (!text.ends_with('\n')) return std::nullopt;
   boost::system::error_code failed;
@@ -30,13 +30,13 @@ std::optional<boost::json::object> inputs_of(const std::string& text) {
 
 std::optional<CellFile> CellFile::parse(const std::string& text, const std::string& file) {
   std::optional<boost::json::object> inputs = inputs_of(text);
-  // The report comes last and no key before it is like it; in a text its quotes would be escaped.
+  // The report comes last. Nothing before it can match the key: in strings, quotes are escaped.
   const std::size_t cut = text.find(report_key);
   if (!inputs || cut == std::string::npos) return std::nullopt;
   try {
     return CellFile(JsonText(text.substr(0, cut) + "}", file, "vmart-lab run"), *std::move(inputs));
   } catch (const Error&) {
-    return std::nullopt;  // In another order than ours: somebody else's.
+    return std::nullopt;  // The keys are in another order: not written by this program.
   }
 }
 

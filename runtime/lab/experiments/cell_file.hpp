@@ -12,18 +12,18 @@
 
 namespace vma {
 
-/// A finished cell as stored in its file: its scalars, as written. The report is not kept.
+/// A finished cell as stored in its file. Keeps its scalars as written, and drops the report.
 class CellFile {
  public:
-  /// None if the text is not a complete cell, such as a truncated file.
+  /// Returns nothing if the text is not a complete cell, for example if the file is truncated.
   static std::optional<CellFile> parse(const std::string& text, const std::string& file);
 
   const std::string& file() const noexcept { return head_.file(); }
   /// The inputs of the cell, from its report.
   const boost::json::object& inputs() const noexcept { return inputs_; }
-  /// The scalars of the metrics in their order, numbers in the shortest form; empty for null.
+  /// The scalars of the metrics in order, with numbers in the shortest form; empty for null.
   std::vector<std::pair<std::string, std::string>> metrics() const;
-  /// A value such as "regret" or "bound.lower_bound_s": in the shortest form, empty if null or
+  /// A value such as "regret" or "bound.lower_bound_s" in the shortest form; empty if null or
   /// missing.
   std::string number(std::string_view path) const;
 

@@ -12,7 +12,7 @@
 namespace vma {
 namespace {
 
-/// (cost - bound) / bound, where both are of the same accesses.
+/// (cost - bound) / bound; null unless both cover the same accesses.
 boost::json::value regret_of(const ReplayMetrics& metrics, const boost::json::value& bound) {
   const boost::json::object* const found = bound.if_object();
   if (found == nullptr || metrics.accesses_lost > 0) return nullptr;

@@ -9,14 +9,14 @@
 
 namespace vma {
 
-/// Runs single cells. A cell's text depends only on its arguments. Any thread.
+/// Runs single cells. The text of a cell depends only on the arguments. Any thread.
 class CellRunner {
  public:
   /// Requires: `inputs` outlives it.
   explicit CellRunner(const ExperimentInputs& inputs) : inputs_(inputs) {}
 
-  /// One line of JSON, as described in `docs/guide/experiments.md`. `bound` is null, or belongs to
-  /// this cell's machine, trace, router and seed. Throws: Error for a replay that fails.
+  /// Returns one line of JSON, as described in `docs/guide/experiments.md`. `bound` is null, or
+  /// belongs to this cell's machine, trace, router and seed. Throws: Error if the replay fails.
   std::string run(const ExperimentCell& cell, const ReadyTrace& trace,
                   const boost::json::value& bound) const;
 

@@ -8,7 +8,7 @@
 
 namespace vma {
 
-/// A checksum of bytes to detect changes; not against malice (FNV-1a).
+/// A checksum that detects changes, but not manipulation (FNV-1a).
 class ContentSum {
  public:
   void add(std::string_view bytes) noexcept;
@@ -19,9 +19,9 @@ class ContentSum {
   std::uint64_t sum_ = 14695981039346656037u;
 };
 
-/// Of all bytes of a file. Throws: Error{invalid_argument} if it cannot be read.
+/// The checksum of a file. Throws: Error{invalid_argument} if the file cannot be read.
 std::string sum_of_file(const std::string& path);
-/// Of everything about a machine that affects a replay, which excludes its name.
+/// The checksum of everything about a machine that affects a replay; this excludes its name.
 std::string sum_of_machine(const ReplayMachine& machine);
 
 }  // namespace vma

@@ -13,34 +13,35 @@ namespace vma {
 
 struct ExperimentMachine {
   std::string name;
-  ReplayMachine machine;  ///< As described; with `hbm_share`, its HBM depends on the trace.
+  ReplayMachine machine;  ///< As described; with `hbm_share`, the HBM depends on the trace.
   std::optional<double> hbm_share = {};
 };
 
-/// A trace of an experiment: a file, or how it is made.
+/// A trace of an experiment: a file, or how to make it.
 struct ExperimentTrace {
   enum class Kind { file, generate, convert };
 
   std::string name;
-  std::string where;  ///< In the experiment's file, for errors: "small.json: line 4: traces[0]".
+  /// Position in the experiment's file, for errors: "small.json: line 4: traces[0]".
+  std::string where;
   Kind kind = Kind::file;
-  std::string maker;                ///< The generator or the format.
-  std::string input;                ///< Path of the file, or of the conversion's input.
-  std::vector<std::string> values;  ///< "name=value".
+  std::string maker;                ///< Name of the generator or format.
+  std::string input;                ///< Path of the trace, or of the conversion's input.
+  std::vector<std::string> values;  ///< Each "name=value".
 
-  bool draws() const { return kind != Kind::file; }  ///< Parts of it depend on a seed.
+  bool draws() const { return kind != Kind::file; }  ///< Whether it depends on a seed.
 };
 
-/// The contents of an experiment's file, with all names resolved: machines x traces x policies x
-/// routers x seeds. A value.
+/// The contents of an experiment's file with all names resolved: machines x traces x policies x
+/// routers x seeds. A plain value.
 struct Experiment {
   std::string file;
-  std::string text;  ///< Of the file.
+  std::string text;  ///< Text of the file.
   std::string name, about;
   std::vector<ExperimentMachine> machines;
   std::vector<ExperimentTrace> traces;
-  std::vector<std::string> policies;  ///< In the form of `VMART_POLICY`, sweeps expanded.
-  /// Policies from libraries, with the absolute path of each library.
+  std::vector<std::string> policies;  ///< As for `VMART_POLICY`, with sweeps expanded.
+  /// Policies from libraries, and the absolute paths of these.
   std::map<std::string, std::string> libraries;
   std::vector<std::string> routers;
   Pacing pacing = Pacing::timed;

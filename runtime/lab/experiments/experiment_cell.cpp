@@ -14,7 +14,7 @@ namespace vma {
 namespace {
 
 constexpr std::size_t cells_max = 1'000'000;
-constexpr std::size_t file_name_bytes_max = 200;  // Of 255, of which some are endings.
+constexpr std::size_t file_name_bytes_max = 200;  // The usual limit of 255, less extensions.
 constexpr char between = '~';
 
 bool is_plain(char c) {
@@ -26,7 +26,7 @@ std::string seed_text(const ExperimentCell& cell) {
   return fmt::format("s{}", cell.seed);
 }
 
-/// "cost_benefit:margin=1" as the two parts that it has.
+/// Splits "cost_benefit:margin=1" into its two parts.
 std::vector<std::string> parts_of(const std::string& policy) {
   const std::size_t colon = policy.find(':');
   if (colon == std::string::npos) return {policy};
@@ -51,7 +51,7 @@ std::string file_name_of(const std::vector<std::string>& parts) {
     if (!name.empty()) name += between;
     for (const char c : part) name += is_plain(c) ? c : '_';
   }
-  // A name that begins so is hidden, or looks like an option.
+  // A leading dot hides the file, and a leading dash looks like an option.
   if (name.front() == '.' || name.front() == '-') name.front() = '_';
   name.resize(std::min(name.size(), file_name_bytes_max));
   if (name == exact) return name;

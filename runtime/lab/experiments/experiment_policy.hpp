@@ -9,8 +9,8 @@
 
 namespace vma {
 
-/// Creates a policy of the experiment, built in or from a library; any thread. A library is loaded
-/// once and stays unchanged, even if its file changes. Throws: Error{invalid_argument}.
+/// Creates a policy of the experiment, built in or from a library. A library is loaded once and
+/// stays unchanged even if its file changes. Any thread. Throws: Error{invalid_argument}.
 std::unique_ptr<Policy> make_policy(const Experiment& experiment, const std::string& text);
 
 }  // namespace vma

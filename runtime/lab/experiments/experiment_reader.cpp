@@ -31,7 +31,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* read_call = "read_experiment";
 constexpr std::size_t name_bytes_max = 100;
-constexpr std::size_t entries_max = 10'000;  // Of one list.
+constexpr std::size_t entries_max = 10'000;  // Per list.
 constexpr double gib_max = 64.0 * 1024 * 1024;
 
 using Keys = std::span<const std::string_view>;
@@ -43,10 +43,10 @@ constexpr std::string_view trace_keys[] = {"name", "generate", "convert",
                                            "file", "input",    "parameters"};
 constexpr std::string_view policy_keys[] = {"policy", "sweep"};
 
-/// What is wrong with a file, all of it.
+/// All problems found in a file.
 class Problems {
  public:
-  /// Runs `body` and keeps the Error that it throws.
+  /// Runs `body`, and keeps an Error that it throws.
   template <typename Body>
   void collect(Body&& body) {
     try {
@@ -59,7 +59,7 @@ class Problems {
   }
   void add(std::string problem) { found_.push_back(std::move(problem)); }
   std::size_t count() const { return found_.size(); }
-  /// Throws: Error{invalid_argument} with all of them, if there are any.
+  /// Throws: Error{invalid_argument} with all problems, if there are any.
   void require_none() const;
 
  private:
@@ -76,7 +76,7 @@ void Problems::require_none() const {
   throw Error(ErrorKind::invalid_argument, read_call, text);
 }
 
-/// One object of the file, of which each field is read whatever is wrong with the others.
+/// One object of the file. Reads each field, whether or not others are wrong.
 class Fields {
  public:
   Fields(Problems& problems, JsonReader& json, Keys known)
@@ -87,14 +87,14 @@ class Fields {
     }
   }
 
-  /// A field that is there under a misspelt key is not missing: that has been said already.
+  /// Skips a field whose key is misspelt: that was reported already, so it is not missing.
   template <typename Body>
   void read(std::string_view key, Body&& body) {
     if (!is_misspelt(key)) problems_.collect(body);
   }
   bool is_misspelt(std::string_view key) const { return misspelt_.contains(key); }
   bool fine() const { return problems_.count() == before_; }
-  /// A key that is known but means nothing beside the others is refused.
+  /// Rejects keys that are known but have no effect in this combination.
   void finish() {
     if (fine()) problems_.collect([&] { json_.finish(); });
   }
@@ -113,10 +113,10 @@ class Reader {
   Experiment read();
 
  private:
-  /// Calls `text` or `object` with each entry; each may throw for itself.
+  /// Calls `text` or `object` with each entry, and collects the errors of each separately.
   template <typename Text, typename Object>
   void each(std::string_view key, Text&& text, Object&& object);
-  /// Runs `body`; what it throws names the place of `key`.
+  /// Runs `body`; errors that it throws name the position of `key`.
   template <typename Body>
   static auto at(const JsonReader& json, std::string_view key, Body&& body);
 
@@ -142,7 +142,7 @@ class Reader {
   const JsonText& text_;
   JsonReader json_;
   Problems problems_;
-  std::set<std::pair<std::string, std::string>> names_;  // By list.
+  std::set<std::pair<std::string, std::string>> names_;  // Keyed by list.
 };
 
 template <typename Body>
@@ -150,7 +150,7 @@ auto Reader::at(const JsonReader& json, std::string_view key, Body&& body) {
   try {
     return body();
   } catch (const Error& error) {
-    if (error.call() == read_call) throw;  // It names its place already.
+    if (error.call() == read_call) throw;  // It already names its position.
     throw Error(error.kind(), read_call, fmt::format("{}: {}", json.where(key), error.what()));
   }
 }
@@ -172,7 +172,7 @@ void Reader::each(std::string_view key, Text&& text, Object&& object) {
   }
 }
 
-/// Paths are relative to the file.
+/// Resolves a path relative to the experiment's file.
 std::string Reader::beside(const std::string& path) const {
   return (fs::path(text_.file()).parent_path() / path).lexically_normal().string();
 }
@@ -243,7 +243,7 @@ std::string Reader::input(JsonReader& json, std::string_view key) const {
   return path;
 }
 
-/// Looks for `name` among what there is, and at its parameters.
+/// Checks that a maker with this name exists and takes these parameters.
 template <typename Maker>
 void require_maker(std::span<const Maker> makers, const ExperimentTrace& trace) {
   const auto found = std::ranges::find(makers, trace.maker, &Maker::name);
@@ -295,7 +295,7 @@ std::uint64_t Reader::seed(std::size_t index) {
   const boost::json::value& value = json_.list("seeds")[index];
   boost::system::error_code failed;
   const auto seed = value.is_number() ? value.to_number<std::int64_t>(failed) : -1;
-  // JSON's readers elsewhere keep whole numbers up to here.
+  // The JSON readers keep integers exact up to this value.
   if (failed || seed < 0 || seed > std::int64_t{1} << 53)
     json_.refuse(element("seeds", index), "is not a whole number from 0 to 2^53");
   return static_cast<std::uint64_t>(seed);

@@ -149,7 +149,7 @@ void ExperimentRun::run_cells(const ResultFolder& folder) {
     MutexLock lock(mutex_);
     for (const std::size_t chosen : chosen_) {
       if (finished_[chosen]) continue;
-      // A cell carries its bound: without it, it would not be what another run makes.
+      // A cell contains its bound: without it, another run would make a different cell.
       const bool has_bound =
           !outcome_.failed_bounds.contains(bound_id(experiment_, cells_[chosen]));
       if (has_bound) left.push_back(chosen);

@@ -14,7 +14,7 @@ std::uint64_t hbm_of_share(double share, const TraceRoom& room, std::uint64_t ch
   const std::uint64_t chunk = std::max<std::uint64_t>(room.chunk_max(chunk_bytes), 1);
   const double bytes = share * static_cast<double>(room.peak_bytes) / static_cast<double>(gpus);
   const double chunks = std::ceil(bytes / static_cast<double>(chunk));
-  // What no machine has is cut off, so that the product fits into a number.
+  // No machine has this much; the limit avoids an overflow below.
   constexpr double bytes_max = 1e18;
   if (chunks * static_cast<double>(chunk) > bytes_max) return static_cast<std::uint64_t>(bytes_max);
   return std::max(static_cast<std::uint64_t>(chunks), hbm_chunks_min) * chunk;

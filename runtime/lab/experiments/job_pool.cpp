@@ -40,7 +40,8 @@ void JobPool::run(std::size_t count, const std::function<void(std::size_t)>& job
     failure_ = nullptr;
   }
   std::vector<std::unique_ptr<Task>> tasks;
-  tasks.reserve(std::min(threads_, count));  // What has been spawned is surely joined.
+  // So that `push_back` cannot throw: every spawned task must be joined.
+  tasks.reserve(std::min(threads_, count));
   const auto join_all = [&] {
     for (const auto& task : tasks) task->join();
   };

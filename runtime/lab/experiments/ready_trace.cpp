@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* run_call = "vmart-lab run";
 
-/// Throws: as `audit_trace`; Error{invalid_argument} for no events, and for those that do not fit.
+/// Throws: as `audit_trace`; Error{invalid_argument} without events, or for inconsistent ones.
 TraceAudit sound_audit(const std::string& path) {
   TraceAudit audit = audit_trace(path);
   const auto refuse = [&](const std::string& reason) {
@@ -38,12 +38,12 @@ ReadyTrace look_at(const std::string& path) {
   return {path, sum_of_file(path), audit.unplaced(), audit.room()};
 }
 
-/// The trace that a run has left, if it is whole.
+/// The trace left by an earlier run, if it is complete.
 std::optional<ReadyTrace> left_trace(const std::string& path, const std::string& sum) {
   try {
     ReadyTrace left = look_at(path);
     if (left.sum == sum) return left;
-  } catch (const Error&) {  // The power has failed before it was on the disk.
+  } catch (const Error&) {  // Incomplete, for example after a power failure.
   }
   return std::nullopt;
 }

@@ -9,21 +9,21 @@
 
 namespace vma {
 
-/// Audits all events of a trace's file. Throws: what the source throws, also for a bad line.
+/// Audits all events in a trace's file. Throws: as the source, also for a bad line.
 TraceAudit audit_trace(const std::string& path);
 
-/// A trace of an experiment that is on disk and has been read to its end.
+/// A trace of an experiment that exists on disk and was read to its end.
 struct ReadyTrace {
   std::string path;
-  std::string sum;             ///< Of the file, as `sum_of_file`.
-  std::uint64_t unplaced = 0;  ///< Accesses whose device a router chooses.
+  std::string sum;             ///< As from `sum_of_file`.
+  std::uint64_t unplaced = 0;  ///< Accesses whose device the router chooses.
   TraceRoom room;
 };
 
 /// Makes the trace in the folder unless it exists, or takes the given file, and checks every event.
-/// Throws: Error{invalid_argument} that names the position in the experiment's file, the trace's
-/// file with the line or event, and the reason: it is empty, out of order, has invalid events, or
-/// cannot be made from its input. Error{driver_failure} if it cannot be written.
+/// Throws: Error{invalid_argument} with the position in the experiment's file, the trace's file and
+/// its line or event, and the reason: the trace is empty, out of order, has invalid events, or
+/// cannot be made from its input; Error{driver_failure} if it cannot be written.
 ReadyTrace make_ready(const ExperimentTrace& trace, std::uint64_t seed, const ResultFolder& folder);
 
 }  // namespace vma

@@ -67,7 +67,7 @@ ResultFolder::~ResultFolder() {
 void ResultFolder::leave() noexcept {
   std::error_code ignored;
   fs::remove_all(unfinished_, ignored);
-  // Others may have theirs in it, or be about to: only who is alone takes it away.
+  // Other processes may use the folder or be about to: only the last one removes it.
   if (flock(descriptor_, LOCK_EX | LOCK_NB) == 0)
     fs::remove(fmt::format("{}/{}", path_, unfinished_name), ignored);
   close(descriptor_);
@@ -84,7 +84,7 @@ bool ResultFolder::is_known(const Experiment& experiment) const {
   std::error_code failed;
   for (const fs::directory_entry& entry : fs::directory_iterator(path_, failed)) {
     const std::string name = entry.path().filename().string();
-    bool ours = name == experiment_name;  // Another process has just begun.
+    bool ours = name == experiment_name;  // Another process has just started.
     for (const char* const folder : folders) ours = ours || name == folder;
     if (!ours)
       refuse(ErrorKind::invalid_argument, path_,
@@ -95,12 +95,12 @@ bool ResultFolder::is_known(const Experiment& experiment) const {
   return false;
 }
 
-/// Who is alone clears what was left by others; everybody says that somebody is there.
+/// Removes leftovers if no other process uses the folder, then takes a shared lock.
 void ResultFolder::lock() {
   descriptor_ = open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor_ < 0) refuse(ErrorKind::driver_failure, path_, std::strerror(errno));
   if (flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
-    flock(descriptor_, LOCK_SH);  // Where there are no locks, nothing is ever cleared.
+    flock(descriptor_, LOCK_SH);  // Without support for locks, nothing is ever removed.
     return;
   }
   std::error_code ignored;

@@ -24,7 +24,7 @@ SeedSummary::Values values_of(const CellFile& result) {
     const std::string text = result.number(name == "regret" ? name : "metrics." + name);
     double value = 0;
     const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (read.ec == std::errc()) values[i] = value;  // Empty: null.
+    if (read.ec == std::errc()) values[i] = value;  // Empty means null.
   }
   return values;
 }

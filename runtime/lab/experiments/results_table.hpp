@@ -12,8 +12,8 @@
 
 namespace vma {
 
-/// One row a cell, in the order of the experiment, as CSV (RFC 4180, but lines end in a line feed).
-/// Not thread-safe.
+/// One row per cell, in the order of the experiment, as CSV (RFC 4180, but with line feeds as line
+/// ends). Not thread-safe.
 class ResultsTable {
  public:
   /// Requires: `experiment` outlives it.
@@ -21,11 +21,11 @@ class ResultsTable {
       : experiment_(experiment), rows_(cells) {}
 
   /// Sets the result of the experiment's cell number `at`. Throws: Error{invalid_argument} if its
-  /// metrics differ from those before: another version of the program has made it.
+  /// metrics differ from those of earlier cells: another version of the program wrote it.
   void set(std::size_t at, const ExperimentCell& cell, const CellFile& result);
-  /// With a header line; cells without a result are left out.
+  /// Includes a header line; omits cells without a result.
   std::string csv() const;
-  /// One row for all cells that differ only in the seed: `SeedSummary::lines`.
+  /// One row for all cells that differ only in the seed, from `SeedSummary::lines`.
   std::string summary() const;
 
  private:
@@ -40,7 +40,7 @@ class ResultsTable {
   std::string head_;  // Empty until there is a result.
 };
 
-/// One field, in quotes if it needs them.
+/// One field, quoted if necessary.
 std::string csv_field(std::string_view text);
 
 }  // namespace vma

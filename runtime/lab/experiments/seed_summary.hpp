@@ -9,14 +9,14 @@
 
 namespace vma {
 
-/// The table of an experiment with one row for all cells that differ only in the seed:
-/// `summary.csv`. Not thread-safe.
+/// The table `summary.csv` of an experiment, with one row for all cells that differ only in the
+/// seed. Not thread-safe.
 class SeedSummary {
  public:
-  /// The part of a cell that is kept: its metrics by name, and the regret.
+  /// The values kept from each cell: metrics by name, and the regret.
   static constexpr std::array figures{"cost_s",  "slowdown",    "regret",
                                       "stall_s", "bytes_moved", "settle_s"};
-  /// In the order of `figures`; null if the cell has none.
+  /// In the order of `figures`; null if the cell has no such value.
   using Values = std::array<std::optional<double>, figures.size()>;
   struct Key {
     std::string machine, trace, policy, router;
@@ -25,9 +25,9 @@ class SeedSummary {
 
   void add(const Key& key, const Values& values);
 
-  /// The fields of each line, rows in the order of their first cells, after a header line: the key,
-  /// the number of seeds, then for each figure mean and half width of its 95 % interval (empty if
-  /// `SeedSpread` has null) and the number of seeds that have it.
+  /// Returns the fields of each line, after a header line, in the order of the rows' first cells:
+  /// the key, the number of seeds, and for each figure the mean and the half width of its 95 %
+  /// interval (empty if null in `SeedSpread`) and the number of seeds that have a value.
   std::vector<std::vector<std::string>> lines() const;
 
  private:

@@ -7,12 +7,12 @@
 
 namespace vma {
 
-/// The policies, as texts, that {"policy": "cost_benefit", "sweep": {"margin": [1, 2], "horizon":
-/// ["1s"]}} expands to: every combination, the last parameter changing fastest. Throws:
-/// Error{invalid_argument} of the reader.
+/// Expands a sweep into policies: {"policy": "cost_benefit", "sweep": {"margin": [1, 2], "horizon":
+/// ["1s"]}} gives every combination as a text, with the last parameter changing fastest. Throws:
+/// Error{invalid_argument} from the reader.
 std::vector<std::string> read_sweep(JsonReader& policy);
 
-/// A number, flag or text as a parameter's value; empty for other types.
+/// A number, boolean or string as the value of a parameter; empty for other types.
 std::string sweep_text(const boost::json::value& value);
 
 }  // namespace vma

@@ -47,7 +47,7 @@ TraceRecipe::TraceRecipe(const ExperimentTrace& trace, std::uint64_t seed)
   if (is_converted(trace)) inputs_["input_sums"] = input_sums();
 }
 
-/// By name: the header of what is made has it, too.
+/// Keyed by file name without folder, as in the trace's header.
 boost::json::object TraceRecipe::input_sums() const {
   boost::json::object sums;
   for (const std::string& file : files_of(trace_))

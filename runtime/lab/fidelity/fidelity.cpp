@@ -17,7 +17,7 @@ double share(double part, double whole) {
   return whole > 0 ? part / whole : 0;
 }
 
-/// Of the bytes accessed, those in the HBM of the device that accessed them.
+/// The accessed bytes that were in the HBM of the accessing device.
 double own_bytes(const ReplayReport& report) {
   double bytes = 0;
   for (std::size_t device = 0; device < report.devices.size(); ++device)
@@ -25,7 +25,7 @@ double own_bytes(const ReplayReport& report) {
   return bytes;
 }
 
-/// As `Scheduling` sets them up.
+/// Options as `Scheduling` sets them.
 ReplayOptions options_of(const RecordedRun& run, const PredictOptions& options) {
   const RecordedScheduler set = run.header.scheduler.value_or(RecordedScheduler());
   const Time half_life = options.half_life.value_or(set.half_life);
@@ -45,7 +45,7 @@ ReplayOptions options_of(const RecordedRun& run, const PredictOptions& options) 
   return replay;
 }
 
-/// A library is loaded only if the caller names it, not because a recording does.
+/// Loads a library only if the caller names it, not because a recording does.
 std::unique_ptr<Policy> policy_of(const RecordedRun& run, const PredictOptions& options) {
   if (!options.policy.empty()) return load_policy(options.policy);
   if (run.header.scheduler) return make_policy(run.header.scheduler->policy);
@@ -59,7 +59,7 @@ std::unique_ptr<Policy> policy_of(const RecordedRun& run, const PredictOptions& 
 ReplayReport predict(RecordedRun& run, const ReplayMachine& machine,
                      const PredictOptions& options) {
   run.trace.rewind();
-  // Each access names its device, so that no router is asked.
+  // Every access names its device, so the router is never used.
   return Replay(machine, options_of(run, options), policy_of(run, options), make_router("hash"))
       .run(run.trace);
 }
@@ -77,7 +77,7 @@ bool Foreseen::within() const {
 
 std::vector<Foreseen> compare(const RecordedFacts& facts, const ReplayReport& report, Pacing pacing,
                               double bar, double stall_bar) {
-  // At once, the first access begins with the trace.
+  // With `at_once` the first access begins with the trace.
   const double took =
       pacing == Pacing::at_once ? report.seconds() : in_seconds(report.end - facts.first_use);
   const auto count = [](auto number) { return static_cast<double>(number); };

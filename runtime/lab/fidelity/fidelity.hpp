@@ -12,33 +12,33 @@
 namespace vma {
 
 struct PredictOptions {
-  std::string policy;  ///< Empty: the recording's, unless that is from a library.
+  std::string policy;  ///< Empty: the recording's policy, unless it is from a library.
   Pacing pacing = Pacing::at_once;
   bool rounds = true;           ///< `ReplayOptions::rounds`.
-  std::size_t ahead = 1 << 16;  ///< Accesses of one device that do not wait for another's.
-  /// Overrides the recording's value, or the default of runtimes if it has none.
+  std::size_t ahead = 1 << 16;  ///< Accesses that may wait at one device before the trace waits.
+  /// Override the recording's values, or the runtime's defaults if it has none.
   std::optional<Time> half_life, stall_budget;
 };
 
-/// Replays what the program of a recording did on `machine`, under the recorded policy and the
-/// limits of its scheduler. It uses only the accesses, where memory was at first, and what the
-/// program itself moved. Throws: as `Replay::run`; Error{invalid_argument} for a recording without
-/// a policy if none is given.
+/// Replays a recorded program on `machine`, with the recorded policy and the limits of its
+/// scheduler. Uses only the accesses, the initial places of memory, and the program's own moves.
+/// Throws: as `Replay::run`; Error{invalid_argument} if neither the recording nor the options name
+/// a policy.
 ReplayReport predict(RecordedRun& run, const ReplayMachine& machine, const PredictOptions& options);
 
 /// One metric of a run, recorded and predicted.
 struct Foreseen {
-  std::string key;   ///< "total_s".
-  std::string name;  ///< For people.
+  std::string key;   ///< Such as "total_s".
+  std::string name;  ///< For tables.
   double recorded = 0, predicted = 0;
-  double bar = 0;  ///< Allowed relative error, if it is judged; 0: any.
+  double bar = 0;  ///< Allowed relative error; 0: not judged.
 
-  /// Relative to the recorded value; none if only that is 0.
+  /// Relative to the recorded value; not set if only the recorded value is 0.
   std::optional<double> error() const;
   bool within() const;
 };
 
-/// Total time and bytes moved may be off by `bar`, stalls by `stall_bar`.
+/// Allows relative errors of `bar` for the total time and bytes moved, and `stall_bar` for stalls.
 std::vector<Foreseen> compare(const RecordedFacts& facts, const ReplayReport& report, Pacing pacing,
                               double bar, double stall_bar);
 

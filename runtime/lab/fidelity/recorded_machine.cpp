@@ -29,7 +29,7 @@ bool beyond_host(const MachineCosts& costs, std::size_t device, std::size_t peer
   return rate > 0;
 }
 
-/// From their costs, if the links of the GPUs are unknown.
+/// Derives unknown links between GPUs from their costs.
 PeerLinks known(PeerLinks peers, const MachineCosts& costs) {
   if (!peers.kinds.empty()) return peers;
   for (std::size_t from = 0; from < costs.gpus(); ++from) {
@@ -42,7 +42,7 @@ PeerLinks known(PeerLinks peers, const MachineCosts& costs) {
   return peers;
 }
 
-/// Keeps what an older calibration lacks.
+/// Prefers the calibration's links; older calibrations may lack some.
 PeerLinks newer(const PeerLinks& calibrated, const PeerLinks& before) {
   return {calibrated.kinds.empty() ? before.kinds : calibrated.kinds,
           calibrated.both_ways.empty() ? before.both_ways : calibrated.both_ways};

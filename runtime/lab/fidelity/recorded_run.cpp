@@ -14,7 +14,7 @@
 namespace vma {
 namespace {
 
-/// Sums up what is no use; these are counted once they are in order.
+/// Sums up all records but uses; `PlaceBooks` counts those in order of time.
 class FactFinder : public RecordListener {
  public:
   explicit FactFinder(RecordedRun& run) : run_(run) {}
@@ -31,8 +31,8 @@ class FactFinder : public RecordListener {
     std::ranges::stable_sort(moves_, {}, &RecordedMove::end);
     return std::move(moves_);
   }
-  /// Of gates since the first use: what a program moved before was its preparation. Requires: uses
-  /// have been counted.
+  /// Sums up the gates since the first use: earlier moves were the program's preparation. Requires:
+  /// uses have been counted.
   void sum_stalls() {
     RecordedFacts& facts = run_.facts;
     for (const RecordedStall& record : stalls_) {
@@ -47,7 +47,7 @@ class FactFinder : public RecordListener {
  private:
   void note(const RecordedMove& record) {
     RecordedFacts& facts = run_.facts;
-    // Older recordings do not say which party moved a chunk.
+    // Older recordings do not say whether the program moved a chunk.
     const bool by_program = run_.header.scheduler && record.decision == 0;
     if (!record.moved) {
       ++facts.moves_failed;
@@ -84,7 +84,7 @@ class FactFinder : public RecordListener {
   Time stall_of_moves_{0};
 };
 
-/// By its number in the recording.
+/// The place named by its number in the recording.
 Location location_of(const RecordingHeader& header, std::size_t place) {
   const std::size_t gpus = header.costs.gpus();
   return place < gpus ? gpu(static_cast<int>(place)) : host(static_cast<int>(place - gpus));
@@ -94,7 +94,7 @@ std::string FactFinder::name(PlaceId at) const {
   return to_string(location_of(run_.header, index(at)));
 }
 
-/// Goes over the trace with the policies' moves, and so knows where each access found its bytes.
+/// Follows the trace and the policies' moves, to know where each access found its bytes.
 class PlaceBooks {
  public:
   PlaceBooks(RecordedRun& run, std::vector<RecordedMove> moves)
@@ -117,7 +117,7 @@ class PlaceBooks {
  private:
   struct Object {
     std::uint64_t chunk_bytes = 0;
-    std::vector<TracePlace> at;  // Of each chunk.
+    std::vector<TracePlace> at;  // Per chunk.
   };
 
   void apply(const RecordedMove& move) {
@@ -158,7 +158,7 @@ class PlaceBooks {
   throw Error(ErrorKind::invalid_argument, "read_run", fmt::format("{}: {}", path, reason));
 }
 
-/// By the location's number among the recording's places.
+/// Names each place by its number in the recording.
 void rename_places(RecordedRun& run) {
   const std::vector<PlaceState>& places = run.header.places;
   for (TraceEvent& event : run.trace.events()) {

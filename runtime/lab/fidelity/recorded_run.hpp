@@ -10,24 +10,24 @@
 
 namespace vma {
 
-/// What happened in a recorded run. Bytes of accesses count each pass, and both directions.
+/// The facts of a recorded run. Bytes accessed count each pass, and both directions.
 struct RecordedFacts {
   Time first_use{0}, last_use{0};
   std::uint64_t accesses = 0;
-  double bytes = 0, own_bytes = 0;           ///< `own`: in the HBM of the GPU that accessed them.
-  std::uint64_t moves = 0, bytes_moved = 0;  ///< Decided by a policy.
+  double bytes = 0, own_bytes = 0;           ///< `own_bytes`: in the HBM of the accessing GPU.
+  std::uint64_t moves = 0, bytes_moved = 0;  ///< Moves decided by a policy.
   std::uint64_t moves_failed = 0;
   std::uint64_t program_moves = 0, program_bytes_moved = 0;
-  std::map<std::string, std::uint64_t> bytes_by_route;  ///< "gpu(0)>host(0)", of policies' moves.
-  std::uint64_t stalls = 0;  ///< Gates since the first use, of policies and of the program.
+  std::map<std::string, std::uint64_t> bytes_by_route;  ///< By policies, per "gpu(0)>host(0)".
+  std::uint64_t stalls = 0;  ///< Gates since the first use, for policies and the program.
   Time stall{0}, skew{0};
-  std::vector<std::string> policies;  ///< Those that decided, in order.
+  std::vector<std::string> policies;  ///< Policies that made decisions, in order.
   std::uint64_t decisions = 0, hints = 0, samples = 0, records_lost = 0;
   double seconds() const { return std::chrono::duration<double>(last_use - first_use).count(); }
 };
 
-/// A recorded run: its machine, what the program did, and the outcome. Places are named by their
-/// number in the recording: a process that saw only GPUs 2 and 3 has gpu(0) and gpu(1) here.
+/// A recorded run: its machine, the program's actions, and the outcome. Places are named by their
+/// number in the recording: GPUs 2 and 3 of a process that saw no others are gpu(0) and gpu(1).
 struct RecordedRun {
   RecordingHeader header;
   KeptTrace trace;
@@ -35,9 +35,9 @@ struct RecordedRun {
   std::uint64_t bad_records = 0;
 };
 
-/// Reads a whole recording; one use per record, 64 bytes. Throws: Error{invalid_argument} that
-/// names the file if it is not a recording, begins in the middle of one, has no uses, or has more
-/// bad records than `bad_records_max`.
+/// Reads a whole recording; each use takes 64 bytes. Throws: Error{invalid_argument} with the file
+/// if it is not a recording, begins in the middle of one, has no uses, or has more than
+/// `bad_records_max` bad records.
 void read_run(const std::string& path, std::uint64_t bad_records_max, RecordedRun& run);
 
 }  // namespace vma

@@ -8,7 +8,7 @@
 namespace vma {
 namespace {
 
-/// What is popular in one layer: everywhere, and at each GPU.
+/// The popularity of one layer's experts: in common, and for each GPU.
 class Layer {
  public:
   Layer(const TraceValues& values, TraceRandom& random) : experts_(values.whole("experts")) {
@@ -17,7 +17,7 @@ class Layer {
     }
   }
 
-  /// The experts that the batch of a GPU chooses, each once, in the order of their numbers.
+  /// Returns the distinct experts that the batch of a GPU chooses, in ascending order.
   std::vector<std::uint64_t> choose(std::uint64_t gpu, std::uint64_t choices, double alike,
                                     TraceRandom& random) const {
     std::vector<std::uint64_t> chosen;
@@ -35,7 +35,7 @@ class Layer {
 
  private:
   std::uint64_t experts_;
-  std::vector<Popularity> popular_;  // Everywhere; then by GPU.
+  std::vector<Popularity> popular_;  // The common one, then one per GPU.
 };
 
 }  // namespace

@@ -8,13 +8,13 @@
 
 namespace vma {
 
-/// Mixture of experts. In each step each GPU works on its own batch, layer after layer: every token
-/// of it chooses "chosen" experts of the layer by Zipf's law, and the GPU reads the weights of each
-/// chosen expert once, entirely. Popularity differs by layer and GPU, since the GPUs' requests are
-/// of different kinds: with probability "alike" a token chooses by the layer's common popularity.
-/// Every "drift_steps" each of the more popular half of the experts swaps its rank with another
-/// with probability "drift". An expert is an object, layer * experts + its number; a step of a GPU
-/// is a task, with a device.
+/// Mixture of experts. In each step each GPU processes its own batch, layer by layer: each of its
+/// tokens chooses "chosen" experts of the layer by Zipf's law, and the GPU reads the weights of
+/// each chosen expert once, in full. Popularity differs by layer and GPU, since each GPU serves
+/// other kinds of requests: with probability "alike" a token chooses by the layer's common
+/// popularity instead. Every "drift_steps" steps, each expert in the more popular half swaps its
+/// rank with a random one with probability "drift". An expert is an object numbered layer * experts
+/// + expert; a step of a GPU is a task with a device.
 void generate_moe(const TraceValues& values, TraceRandom& random, EventOrder& order);
 
 inline constexpr std::array moe_parameters{

@@ -9,7 +9,7 @@
 
 namespace vma {
 
-/// Creates events for generators: for objects of one size and tag, numbered from `first` on.
+/// Creates the events of a generator for objects of one size and tag, numbered from `first`.
 class ObjectSet {
  public:
   ObjectSet(EventOrder& order, std::uint64_t first, std::uint64_t count, std::uint64_t bytes,
@@ -30,7 +30,7 @@ class ObjectSet {
       order_->add(of(TraceEventKind::free, time, object));
     }
   }
-  /// An access to all of the object; the caller adds it.
+  /// Returns an access to the whole object; the caller adds it.
   TraceEvent access(Time time, std::uint64_t object) const {
     TraceEvent event = of(TraceEventKind::access, time, object);
     event.bytes = bytes_;
@@ -51,7 +51,7 @@ class ObjectSet {
   std::string_view tag_;
 };
 
-/// A mark at this time.
+/// Adds a mark at this time.
 inline void add_mark(EventOrder& order, Time time, std::string_view text) {
   TraceEvent event;
   event.kind = TraceEventKind::mark;

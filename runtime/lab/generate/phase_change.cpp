@@ -24,7 +24,7 @@ void generate_phase_change(const TraceValues& values, TraceRandom& random, Event
   objects.allocate_all(Time(0));
   Time begin{0};
   for (std::uint64_t phase = 1; phase <= values.whole("phases"); ++phase, begin += phase_time) {
-    random.shuffle(drawn);  // The set of GPU g begins at g times the size of a set.
+    random.shuffle(drawn);  // The set of GPU g starts at index g * `set`.
     add_mark(order, begin, fmt::format("phase {}", phase));
     std::uint64_t step = 0;
     for (Time now = begin; now < begin + phase_time; now += gap, ++step) {

@@ -8,10 +8,9 @@
 
 namespace vma {
 
-/// In each phase each GPU repeatedly passes over its own working set, one object after the other in
-/// the same order, at an even pace; in the next phase every working set is drawn anew from all
-/// objects. No object is in two sets of one phase. A mark begins each phase, to show how long a
-/// policy takes to settle.
+/// In each phase each GPU passes over its own working set again and again, in the same order at a
+/// constant pace. In the next phase all working sets are redrawn from all objects. The sets of one
+/// phase are disjoint. A mark begins each phase, to show how long a policy takes to come to rest.
 void generate_phase_change(const TraceValues& values, TraceRandom& random, EventOrder& order);
 
 inline constexpr std::array phase_change_parameters{

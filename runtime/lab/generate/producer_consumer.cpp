@@ -5,7 +5,7 @@
 namespace vma {
 namespace {
 
-/// One buffer: written now, and read in the periods that follow.
+/// One buffer: written now, and read in the following periods.
 struct Handing {
   Time period{0};
   std::uint64_t lag = 0, reads = 0;

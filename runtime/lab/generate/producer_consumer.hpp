@@ -8,11 +8,11 @@
 
 namespace vma {
 
-/// GPU 2n writes the buffers of a ring, one every "period_us", and GPU 2n + 1 reads each "reads"
-/// times, evenly from one period to "lag" periods after it was written. A ring has "lag" + 1
-/// buffers, so that none is written while it is still read. Every "swap_s" there is a mark and all
-/// pairs swap roles; 0 means never. Periods begin randomly late, each pair by itself: up to
-/// "jitter" of one.
+/// GPU 2n writes to the buffers of a ring, one every "period_us". GPU 2n + 1 reads each buffer
+/// "reads" times, evenly spread from one to "lag" periods after the write. A ring has "lag" + 1
+/// buffers, so that no buffer is overwritten while it is still being read. Every "swap_s" seconds
+/// (0: never) there is a mark, and all pairs swap roles. For each pair, each period starts late by
+/// a random share of up to "jitter" of a period.
 void generate_producer_consumer(const TraceValues& values, TraceRandom& random, EventOrder& order);
 
 inline constexpr std::array producer_consumer_parameters{

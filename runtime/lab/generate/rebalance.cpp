@@ -7,7 +7,7 @@
 namespace vma {
 namespace {
 
-/// Each block once, from front to back, the GPUs side by side.
+/// Reads each block once, from front to back, with all GPUs in parallel.
 struct Round {
   std::uint64_t gpus = 0, block_bytes = 0, launch_bytes = 0;
 

@@ -8,9 +8,9 @@
 
 namespace vma {
 
-/// The work of the example `rebalance`, in a fixed amount: each GPU repeatedly reads its own block,
-/// in launches; with each phase the blocks rotate, and each GPU reads what the previous one read.
-/// Block i, an object of a number of chunks, is at GPU i at first. A mark begins each phase.
+/// The work of the example `rebalance`, in a fixed amount: each GPU reads its own block again and
+/// again, in launches. The blocks rotate with each phase: each GPU then reads the block of its
+/// successor. Block i, an object with several chunks, starts at GPU i. A mark begins each phase.
 /// Nothing is random: all seeds give the same events.
 void generate_rebalance(const TraceValues& values, TraceRandom& random, EventOrder& order);
 

@@ -12,7 +12,7 @@ struct ServedRequest {
   std::uint64_t object = 0;
   std::uint32_t task = 0;
   std::uint64_t prompt = 0, output = 0;
-  double made = 0;  // Output tokens so far.
+  double made = 0;  // Output tokens made so far.
 };
 
 class Serving {
@@ -100,7 +100,8 @@ class Serving {
     });
   }
 
-  /// One tick of one request: reads what it has by the end of it, and writes what is new.
+  /// One tick of one request: reads the cache as it is at the end of the tick, and writes the new
+  /// part.
   void decode(ServedRequest& request, Time now, TracePlace at) {
     const double left = static_cast<double>(request.output) - request.made;
     const double tokens = std::min(tokens_a_tick_, left);

@@ -8,17 +8,17 @@
 
 namespace vma {
 
-/// Serving of a language model. Each GPU has a copy of the weights, cut into "weight_objects"
-/// objects tagged "weights", from object 0 on. Requests arrive as a Poisson process, with prompts
-/// and outputs of log-normal length, and go to the GPU with the fewest requests, which works on all
-/// of its requests at once. A request is a task; its cache is an object tagged "kv" of prompt and
-/// output tokens, from its arrival to its last token.
+/// Serving a language model. Each GPU has a copy of the weights, split into "weight_objects"
+/// objects tagged "weights", numbered from 0. Requests arrive as a Poisson process, with prompts
+/// and outputs of log-normal length. Each goes to the GPU with the fewest requests, which processes
+/// all of its requests at once. A request is a task; its cache is an object tagged "kv" for its
+/// prompt and output tokens that lives from its arrival to its last token.
 ///
-/// Time advances in ticks of "tick_ms". A request begins and ends with a tick. In each tick a GPU
-/// with requests reads all of its weights once per token that it makes ("token_us" each), and as
-/// often the part of each cache that has tokens; it writes the new part of each cache: the prompt
-/// in the first tick, then the tokens that it made. The arrival rate varies by "swing" of the
-/// average, with a period of "swing_s".
+/// Time advances in ticks of "tick_ms"; requests begin and end at ticks. In each tick a GPU with
+/// requests makes one token per "token_us". For each token it reads all of its weights, and the
+/// filled part of each cache. In each cache it writes the new part: the prompt in the first tick,
+/// and the tokens made in this tick. The arrival rate oscillates around its average by a share of
+/// up to "swing", with a period of "swing_s".
 void generate_serving(const TraceValues& values, TraceRandom& random, EventOrder& order);
 
 inline constexpr std::array serving_parameters{

@@ -12,7 +12,7 @@
 
 namespace vma {
 
-/// Makes a trace only from parameters and a seed: the same ones give the same bytes.
+/// Creates a trace from parameters and a seed alone: equal ones give equal bytes.
 struct TraceGenerator {
   std::string_view name;
   std::string_view meaning;  ///< One line.
@@ -24,16 +24,17 @@ struct TraceGenerator {
 std::span<const TraceGenerator> trace_generators();
 
 struct GenerateOptions {
-  std::string name;  ///< In `trace_generators`.
+  std::string name;  ///< A name from `trace_generators`.
   std::string output;
-  std::vector<std::string> values;  ///< "name=value".
+  std::vector<std::string> values;  ///< Each "name=value".
   std::uint64_t seed = 1;
 };
 
-/// "vmart-lab generate rebalance seed=1 block_bytes=...": the generator and all its parameters.
+/// Describes the generator and all its parameters: "vmart-lab generate rebalance seed=1
+/// block_bytes=...".
 std::string how_made(const GenerateOptions& options);
 
-/// Makes a trace in the format given by the extension of `output`. Removes partial output on
+/// Creates a trace in the format given by the extension of `output`. Removes partial output on
 /// failure. Throws: Error{invalid_argument} for an unknown name or parameter, Error{driver_failure}
 /// if the output cannot be written.
 TraceAudit generate_trace(const GenerateOptions& options);

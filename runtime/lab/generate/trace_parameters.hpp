@@ -9,8 +9,8 @@
 
 namespace vma {
 
-/// An assumption of a converter or generator that can be overridden. All are numbers, with the unit
-/// at the end of the name.
+/// An assumption of a converter or generator that the user can override. All are numbers; the end
+/// of the name gives the unit.
 struct TraceParameter {
   std::string_view name;
   double otherwise = 0, least = 0, most = 0;
@@ -21,8 +21,8 @@ struct TraceParameter {
 /// The values of all parameters of one converter or generator.
 class TraceValues {
  public:
-  /// `given` is a list of "name=value"; others have their default. Throws: Error{invalid_argument}
-  /// that names the fault and lists the parameters.
+  /// Parses `given`, a list of "name=value"; other parameters keep their defaults. Throws:
+  /// Error{invalid_argument} that names the fault and lists the parameters.
   TraceValues(std::span<const TraceParameter> parameters, std::span<const std::string> given);
 
   /// Requires: the parameter exists.
@@ -30,14 +30,14 @@ class TraceValues {
   std::uint64_t whole(std::string_view name) const {
     return static_cast<std::uint64_t>((*this)[name]);
   }
-  /// "name=value" of each, in alphabetical order: for the header of the output.
+  /// "name=value" for each, in alphabetical order, for the header of the output.
   std::string text() const;
 
  private:
   std::map<std::string_view, double, std::less<>> values_;
 };
 
-/// "kv_bytes: 131072, from 1 to 1e+12: ...", one line each.
+/// One line per parameter, such as "kv_bytes: 131072, from 1 to 1e+12: ...".
 std::string describe_parameters(std::span<const TraceParameter> parameters);
 
 }  // namespace vma

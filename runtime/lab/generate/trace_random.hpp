@@ -9,25 +9,25 @@
 
 namespace vma {
 
-/// Random numbers from a seed. The distributions are our own, since those of the standard library
-/// differ between implementations. Not thread-safe.
+/// Random numbers from a seed. Implements its own distributions, since those of the standard
+/// library differ between implementations. Not thread-safe.
 class TraceRandom {
  public:
   explicit TraceRandom(std::uint64_t seed) : engine_(seed) {}
 
-  /// From 0 to below 1.
+  /// Uniform in [0, 1).
   double uniform() { return static_cast<double>(engine_() >> 11) * 0x1p-53; }
-  /// From 0 to below `end`. Requires: `end` is above 0 and below 2^53.
+  /// Uniform in [0, `end`). Requires: `end` is above 0 and below 2^53.
   std::uint64_t below(std::uint64_t end) {
     return static_cast<std::uint64_t>(uniform() * static_cast<double>(end));
   }
   bool chance(double probability) { return uniform() < probability; }
-  /// A gap of a Poisson process.
+  /// The time between two events of a Poisson process.
   Time exponential(double mean_ns);
   double normal();
-  /// e to the power of a normal number, so that the median is `median`.
+  /// The exponential of a normal number, scaled so that the median is `median`.
   double log_normal(double median, double sigma);
-  /// The count of events that happen `mean` times on average; large means by a normal number.
+  /// A Poisson number; for large means a rounded normal number.
   std::uint64_t poisson(double mean);
 
   template <typename Item>

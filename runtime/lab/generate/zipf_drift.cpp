@@ -27,7 +27,7 @@ class Users {
   std::vector<std::uint64_t> own_;
 };
 
-/// Those that have become hot have a new user as well.
+/// Objects that become hot also get a new GPU.
 void drift(Popularity& popularity, Users& users, double probability, std::size_t objects,
            TraceRandom& random) {
   const std::size_t hot = std::max<std::size_t>(1, objects / 10);

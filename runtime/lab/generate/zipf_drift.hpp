@@ -8,10 +8,11 @@
 
 namespace vma {
 
-/// Reads of whole objects, drawn by Zipf's law, as a Poisson process. Each object has a GPU that
-/// uses it with probability "affinity"; otherwise any GPU does. Every "drift_s" each of the hottest
-/// tenth of ranks goes with probability "drift" to another object, whose GPU is drawn anew: so what
-/// is hot and where changes gradually, without marks. Every "write"th access on average is a write.
+/// Reads of whole objects as a Poisson process; Zipf's law determines the object. Each object has
+/// an own GPU that uses it with probability "affinity"; otherwise a random GPU does. Every
+/// "drift_s" each of the hottest tenth of the ranks goes to another object with probability
+/// "drift", and that object's own GPU is redrawn: so the hot objects and their GPUs change
+/// gradually, without marks. An access writes with probability "write".
 void generate_zipf_drift(const TraceValues& values, TraceRandom& random, EventOrder& order);
 
 inline constexpr std::array zipf_drift_parameters{

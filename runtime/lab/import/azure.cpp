@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view header = "TIMESTAMP,ContextTokens,GeneratedTokens";
 
-/// "2023-11-16 18:15:46.6805900", with one to nine digits after the point, or none.
+/// Format: "2023-11-16 18:15:46.6805900", with one to nine fractional digits, or none.
 Time time_of(std::string_view text) {
   constexpr std::string_view shape = "0000-00-00 00:00:00";
   const auto part = [&](std::size_t from, std::size_t size, std::uint64_t least,

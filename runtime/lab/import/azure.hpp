@@ -10,10 +10,10 @@ namespace vma {
 
 /// Azure's LLM inference traces: TIMESTAMP,ContextTokens,GeneratedTokens, one request per line.
 ///
-/// Each request is a `KvRequest`, with the number of its line (without the header's) as task and
-/// object, that starts at its time stamp, the first one at 0. Requests share nothing, since the
-/// file does not say what they have in common. A request that is earlier than the one above it is a
-/// bad line.
+/// Each request is a `KvRequest`. Its line number, not counting the header, is its task and object.
+/// It starts at its time stamp, relative to the first request. Requests share nothing, since the
+/// file does not say what they have in common. A request earlier than the previous one is a bad
+/// line.
 void convert_azure(const ConvertInput& input, EventOrder& order);
 
 inline constexpr std::array azure_parameters{token_bytes_parameter, token_time_parameter,

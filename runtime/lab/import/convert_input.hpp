@@ -8,11 +8,11 @@
 
 namespace vma {
 
-/// The input of a converter: the file, its assumptions, and the counter of bad lines.
+/// The input of a converter: the file, the assumptions, and the counter of bad lines.
 struct ConvertInput {
   const std::string& path;
   const TraceValues& values;
-  std::uint64_t seed = 0;  ///< For converters that draw what the file lacks.
+  std::uint64_t seed = 0;  ///< For converters that sample what the file lacks.
   BadLines& bad;
 };
 

@@ -17,10 +17,10 @@ namespace {
 constexpr double rows_max = 1e11;
 constexpr double objects_max = 1e7;
 
-/// Rows that are looked up more than `least` and up to `most` times in a batch.
+/// Rows with more than `least` and at most `most` look-ups per batch.
 struct RowClass {
   double least = 0, most = 0, share = 0;
-  /// The middle of the whole numbers in it.
+  /// The mean of the whole numbers in the class.
   double lookups_a_row() const { return (least + 1 + most) / 2; }
 };
 
@@ -33,7 +33,7 @@ double number_of(std::string_view text) {
   return value;
 }
 
-/// "(2, 4]: 0.068" or "(32768+: 0.019".
+/// Format: "(2, 4]: 0.068" or "(32768+: 0.019".
 RowClass read_class(std::string_view line) {
   const std::size_t colon = line.find(": ");
   if (colon == std::string_view::npos) refuse_line("is not a share of a class");
@@ -53,7 +53,7 @@ RowClass read_class(std::string_view line) {
   return found;
 }
 
-/// The classes of one section, the most often looked up first.
+/// The classes of one section, with the most frequent rows first.
 std::vector<RowClass> read_section(const ConvertInput& input) {
   const std::uint64_t wanted = input.values.whole("section");
   LineReader lines(input.path);
@@ -82,7 +82,7 @@ std::vector<RowClass> read_section(const ConvertInput& input) {
   return classes;
 }
 
-/// How many look-ups of a batch go to each object, on average.
+/// The mean number of look-ups per batch for each object.
 std::vector<double> lookups_of_objects(const ConvertInput& input) {
   const std::vector<RowClass> classes = read_section(input);
   const double lookups = input.values["lookups"];
@@ -90,7 +90,7 @@ std::vector<double> lookups_of_objects(const ConvertInput& input) {
       std::max(1.0, std::floor(input.values["object_bytes"] / input.values["row_bytes"]));
   double rows = 0;
   std::vector<double> objects{0};
-  double room = rows_an_object;  // Rows that the last object still takes.
+  double room = rows_an_object;  // Rows that still fit into the last object.
   for (const RowClass& one : classes) {
     double left = std::round(one.share * lookups / one.lookups_a_row());
     rows += left;

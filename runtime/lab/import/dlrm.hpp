@@ -7,17 +7,17 @@
 
 namespace vma {
 
-/// Locality statistics of Meta's DLRM data sets: the share of all look-ups that goes to embedding
-/// rows with equal look-up counts in a batch ("Ratio of index distribution").
+/// Locality statistics of Meta's DLRM data sets: for each class of embedding rows with similar
+/// look-up counts in a batch, its share of all look-ups ("Ratio of index distribution").
 ///
-/// The file has histograms, not look-ups, so those are drawn. One section of it ("section", from 0
-/// on) is scaled to "lookups" look-ups per batch: each class has as many rows as its share of
-/// look-ups requires, if each row is looked up as often as the middle of the class. Rows of
-/// "row_bytes" are consecutive in objects of "object_bytes" tagged "rows", the rows of the most
-/// frequent classes first; with "grouped" 0 they are mixed, and all objects are used alike. Each
-/// batch is cut into "tasks". For each task and object there is one read of the whole object with
-/// as many passes, far below one, as the drawn look-ups have bytes. Their number is a Poisson
-/// number that follows from the seed.
+/// The file contains histograms, not look-ups, so the converter samples them. It scales one section
+/// of the file ("section", counted from 0) to "lookups" look-ups per batch: each class gets as many
+/// rows as its share of look-ups requires if each row is looked up as often as the middle of the
+/// class. Rows of "row_bytes" are consecutive in objects of "object_bytes" tagged "rows", starting
+/// with the most frequent classes; with "grouped" 0 they are mixed, and all objects are used alike.
+/// Each batch is split into "tasks". Each task reads each object once, in full, with far less than
+/// one pass, so that the bytes match the sampled number of look-ups. That number has a Poisson
+/// distribution and depends on the seed.
 void convert_dlrm(const ConvertInput& input, EventOrder& order);
 
 inline constexpr std::array dlrm_parameters{

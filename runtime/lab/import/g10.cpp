@@ -32,7 +32,7 @@ struct TracedKernel {
 
 using Tensors = std::unordered_map<std::uint64_t, Tensor>;
 
-/// The table beside the kernels, compressed or not.
+/// Path of the tensor table, which may be compressed.
 std::string tensors_path(const std::string& kernels) {
   const std::size_t at = kernels.rfind("_kernels.jsonl");
   if (at != std::string::npos) {
@@ -99,7 +99,7 @@ void find_lives(const std::vector<TracedKernel>& kernels, Tensors& tensors) {
   }
 }
 
-/// A kernel is of the stage in which it begins.
+/// A kernel belongs to the stage in which it begins.
 void cut_stages(std::vector<TracedKernel>& kernels, std::uint64_t stages) {
   double total = 0, before = 0;
   for (const TracedKernel& kernel : kernels) total += static_cast<double>(kernel.duration.count());
@@ -111,7 +111,7 @@ void cut_stages(std::vector<TracedKernel>& kernels, std::uint64_t stages) {
   }
 }
 
-/// Writes the events of kernels, one after the other.
+/// Writes the events of the kernels in sequence.
 class Iterations {
  public:
   Iterations(EventOrder& order, const Tensors& tensors, bool staged)
@@ -131,7 +131,7 @@ class Iterations {
     }
   }
   void free_weights() {
-    std::set<std::uint64_t> weights;  // In order, so that the same input gives the same bytes.
+    std::set<std::uint64_t> weights;  // Ordered, so that equal input gives equal output.
     for (const auto& [number, tensor] : *tensors_) {
       if (tensor.weight && tensor.used) weights.insert(number);
     }

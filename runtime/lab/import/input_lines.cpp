@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view refusing_call = "read_line";
 
-/// Without what `Error` puts before its detail.
+/// The error text without the prefix that `Error` adds.
 std::string reason_of(const Error& error) {
   const std::string prefix =
       fmt::format("{}: {}: ", error.call(), to_string(ErrorKind::invalid_argument));
@@ -19,7 +19,7 @@ std::string reason_of(const Error& error) {
   return std::string(text.starts_with(prefix) ? text.substr(prefix.size()) : text);
 }
 
-/// Calls `read` for each line that has something, and takes what it throws for a bad line.
+/// Calls `read` for each non-empty line; an invalid_argument that it throws makes a bad line.
 template <typename Read>
 void read_lines(LineReader& lines, BadLines& bad, Read&& read) {
   while (const auto line = lines.next()) {

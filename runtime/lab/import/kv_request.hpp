@@ -10,23 +10,25 @@ namespace vma {
 
 /// One request to a language model with its own KV cache.
 struct KvRequest {
-  Time start{0};        ///< The prompt is processed from here to `first_token`,
-  Time first_token{0};  ///< and from here to `end` one token after the other is made.
+  Time start{0};        ///< Processes the prompt from here to `first_token`,
+  Time first_token{0};  ///< then generates the output tokens one by one until `end`.
   Time end{0};
   std::uint64_t prompt_tokens = 0, output_tokens = 0;
   std::uint32_t task = 0;
 };
 
-constexpr std::uint64_t tokens_max = 100'000'000;  ///< In one request: more is a mistake.
+constexpr std::uint64_t tokens_max = 100'000'000;  ///< Per request; a larger number is a mistake in
+                                                   ///< the file.
 
-/// Adds the request's events. Its cache is one object of prompt and output tokens, tagged "kv",
-/// that lives from `start` to `end`. The prompt's part is written once, from `start` to
-/// `first_token`. Each output token reads the cache in its current state: o tokens after a prompt
-/// of c read o*c + o*(o-1)/2 tokens, as one access with that many passes over all of it; and the
-/// output's part is written, both from `first_token` to `end`. Requires: it has tokens.
+/// Adds the request's events. Its cache is one object for the prompt and output tokens, tagged
+/// "kv", that lives from `start` to `end`. The prompt's part is written once, from `start` to
+/// `first_token`. Both of the following last from `first_token` to `end`. Each output token reads
+/// the cache as it is at that time: o tokens after a prompt of c read o*c + o*(o-1)/2 tokens, which
+/// is one access to the whole cache with as many passes as that takes. The output's part is written
+/// once. Requires: the request has tokens.
 void add_request(EventOrder& order, const KvRequest& request, std::uint64_t token_bytes);
 
-/// Sets its times from the assumptions on the model: "prefill_tokens_s" and "token_us".
+/// Sets the times from the assumed speed of the model: "prefill_tokens_s" and "token_us".
 void set_times(KvRequest& request, const TraceValues& values);
 
 inline constexpr TraceParameter token_bytes_parameter{

@@ -8,14 +8,14 @@
 
 namespace vma {
 
-/// Requests of a real run of vLLM, as stored by LLMServingSim's benchmarks: JSON lines with
+/// Requests of a real vLLM run, as published with LLMServingSim's benchmarks: JSON lines with
 /// "input_toks", "output_toks", "queued_ts", "scheduled_ts", "first_token_ts" and "last_token_ts"
 /// in seconds.
 ///
-/// Each request is a `KvRequest`, with the number of its line as task and object and the measured
-/// times: it starts when it was scheduled, since it has no cache before. The first one was queued
-/// at 0. Requests may be scheduled in any order, so all are held until the first is passed on:
-/// files of this kind are short.
+/// Each request is a `KvRequest` with the measured times. Its line number is its task and object.
+/// It starts when it was scheduled, since it has no cache before that. Time 0 is when the first
+/// request was queued. Requests may be scheduled in any order, so all events are held until the end
+/// of the file: such files are short.
 void convert_llmservingsim(const ConvertInput& input, EventOrder& order);
 
 inline constexpr std::array llmservingsim_parameters{token_bytes_parameter};

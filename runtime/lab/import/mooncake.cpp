@@ -45,12 +45,12 @@ Request read_request(JsonReader& json, Time before) {
   return request;
 }
 
-/// The blocks that are cached, and when each will have been unused for too long.
+/// The cached blocks and their expiry times.
 class Cache {
  public:
   Cache(EventOrder& order, Time keep) : order_(&order), keep_(keep) {}
 
-  /// Whether the block was there already. It is used until `end`.
+  /// Returns whether the block was cached already. The use lasts until `end`.
   bool use(std::uint64_t block, Time end) {
     const auto [found, is_new] = used_until_.try_emplace(block, end);
     found->second = std::max(found->second, end);
@@ -58,13 +58,13 @@ class Cache {
     return !is_new;
   }
 
-  /// Frees what is not wanted any more at `now`.
+  /// Frees the blocks that have expired at `now`.
   void expire(Time now) {
     while (!expiries_.empty() && expiries_.top().first <= now) {
       const auto [time, block] = expiries_.top();
       expiries_.pop();
       const auto found = used_until_.find(block);
-      if (found->second + keep_ > time) {  // It was used since.
+      if (found->second + keep_ > time) {  // It was used again in the meantime.
         expiries_.emplace(found->second + keep_, block);
         continue;
       }

@@ -7,7 +7,7 @@
 namespace vma {
 namespace {
 
-/// The next file of the recording, if it is beside this one.
+/// The next file of the recording; empty if it does not exist.
 std::string next_file(const std::string& path, const RecordingHeader& header) {
   const std::string ending = fmt::format("-{}.rec", header.file);
   if (!path.ends_with(ending)) return {};

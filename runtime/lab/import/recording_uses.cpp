@@ -14,7 +14,7 @@
 namespace vma {
 namespace {
 
-/// Turns records into events, and knows what lives.
+/// Turns records into events, and tracks which allocations are alive.
 class RecordedEvents : public RecordListener {
  public:
   RecordedEvents(const ConvertInput& input, EventOrder& order)
@@ -47,7 +47,7 @@ class RecordedEvents : public RecordListener {
 
   void bad(const std::string& reason) { bad_->add(number_, reason); }
 
-  /// The events before the window go out.
+  /// Advances the window, and passes on the events before it.
   void reach(Time time) {
     latest_ = std::max(latest_, time);
     now_ = std::max(now_, latest_ - window_);
@@ -55,7 +55,7 @@ class RecordedEvents : public RecordListener {
   }
 
   void add_record(const RecordedAllocation& record) {
-    if (record.first_slot > 0) return add_places(record);  // Of one that came before.
+    if (record.first_slot > 0) return add_places(record);  // Continues an earlier record.
     TraceEvent event;
     event.kind = TraceEventKind::allocation;
     event.time = std::max(record.time, now_);
@@ -79,7 +79,7 @@ class RecordedEvents : public RecordListener {
     reach(record.time);
   }
 
-  /// The runs that do not lie where the allocation's first chunk does.
+  /// Places the runs other than the one that begins with the first chunk.
   void add_places(const RecordedAllocation& record) {
     const auto found = lives_.find(record.allocation);
     if (found == lives_.end()) {
@@ -127,7 +127,7 @@ class RecordedEvents : public RecordListener {
     if (record.time < now_ && life.begin < now_) return bad("a use that is too late");
     TraceEvent event;
     event.time = std::max(record.time, life.begin);
-    // At the same time it would follow the free.
+    // A use at the time of the free would be sorted after it.
     if (event.time >= life.end) return bad("a use of an allocation that was freed");
     if (record.offset >= life.bytes) return bad("a use beyond its allocation");
     event.object = record.allocation;
@@ -146,7 +146,7 @@ class RecordedEvents : public RecordListener {
     bad(fmt::format("{} records and {} blocks were lost here", record.records, record.blocks));
   }
   void add_record(const RecordedHint&) {}
-  /// What the program moved lies there from then on, whatever the lab decides.
+  /// A chunk that the program moved is placed at its target, whatever a replay decides.
   void add_record(const RecordedMove& record) {
     const bool by_program = header_->scheduler && record.decision == 0 && record.moved;
     const auto found = lives_.find(record.allocation);

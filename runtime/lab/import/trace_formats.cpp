@@ -61,7 +61,7 @@ TraceHeader header_of(const TraceFormat& format, const ConvertOptions& options) 
   return header;
 }
 
-/// From one form of a trace to the other, as it is.
+/// Copies a trace unchanged from one trace format to the other.
 ConvertReport copy_trace(const ConvertOptions& options) {
   const TraceValues none({}, options.values);
   const auto source = open_trace(options.input, options.bad_lines_max);

@@ -13,14 +13,14 @@
 
 namespace vma {
 
-/// A foreign format that traces can be made from.
+/// A foreign format that can be converted to a trace.
 struct TraceFormat {
   std::string_view name;
   std::string_view meaning;  ///< One line.
   std::string_view origin, licence;
   std::span<const TraceParameter> parameters;
   void (*convert)(const ConvertInput& input, EventOrder& order);
-  /// All files that `convert` reads for such an input; null: only the input.
+  /// Returns all files that `convert` reads for an input; null: only the input itself.
   std::vector<std::string> (*files)(const std::string& input) = nullptr;
 };
 
@@ -28,9 +28,9 @@ struct TraceFormat {
 std::span<const TraceFormat> trace_formats();
 
 struct ConvertOptions {
-  std::string format;  ///< In `trace_formats`, or "trace" for our own format.
+  std::string format;  ///< A name from `trace_formats`, or "trace" for vmart's own format.
   std::string input, output;
-  std::vector<std::string> values;  ///< "name=value".
+  std::vector<std::string> values;  ///< Each "name=value".
   std::uint64_t seed = 1;
   std::uint64_t bad_lines_max = BadLines::count_max;
 };
@@ -40,15 +40,16 @@ struct ConvertReport {
   BadLines bad;
 };
 
-/// The files that a conversion reads: the input, and what belongs to it. Throws:
+/// Returns the files that a conversion reads: the input and the files that belong to it. Throws:
 /// Error{invalid_argument} for an unknown format, or if a file is missing.
 std::vector<std::string> files_of(const ConvertOptions& options);
-/// "vmart-lab convert g10 seed=1 iterations=2 stages=0": the format and all its assumptions.
+/// Describes the format and all its assumptions: "vmart-lab convert g10 seed=1 iterations=2
+/// stages=0".
 std::string how_made(const ConvertOptions& options);
 
 /// Converts `input` to a trace in the format given by the extension of `output`. Removes partial
-/// output on failure. Throws: Error{invalid_argument} that names the file and the line, or another
-/// fault; Error{driver_failure} if the output cannot be written.
+/// output on failure. Throws: Error{invalid_argument} with the file and the line, or another fault;
+/// Error{driver_failure} if the output cannot be written.
 ConvertReport convert_trace(const ConvertOptions& options);
 
 }  // namespace vma

@@ -8,11 +8,11 @@
 
 namespace vma {
 
-/// Lengths of requests as Vidur processed them:
-/// num_prefill_tokens,num_decode_tokens,num_total_tokens,pd_ratio, one request per line.
+/// Request lengths as processed by Vidur, one request per line:
+/// num_prefill_tokens,num_decode_tokens,num_total_tokens,pd_ratio.
 ///
-/// Each request is a `KvRequest`. The file has no times: requests arrive randomly, with exponential
-/// gaps that follow from the seed, "requests_s" per second on average.
+/// Each request is a `KvRequest`. The file has no times: requests arrive at random with exponential
+/// gaps that depend on the seed, "requests_s" per second on average.
 void convert_vidur(const ConvertInput& input, EventOrder& order);
 
 inline constexpr std::array vidur_parameters{

@@ -60,9 +60,9 @@ void LinkMap::widen(const LinkPath& path) {
     capacities_[link] = std::max(capacities_[link], path.rate_max);
 }
 
-/// Last, so that a machine of which nothing is known has the links that it had without.
+/// Runs last, so that the other links keep their ids whether or not these rates are known.
 void LinkMap::add_both_ways(const std::vector<double>& rates) {
-  constexpr double no_less = 0.98;  // Of both alone: measurements differ by as much.
+  constexpr double no_less = 0.98;  // Relative to the sum of both; measurements vary by as much.
   for (std::size_t gpu = 0; gpu < rates.size(); ++gpu) {
     const double in = capacity(link(gpu, from_peers)), out = capacity(link(gpu, to_peers));
     if (rates[gpu] <= 0 || rates[gpu] >= no_less * (in + out)) continue;

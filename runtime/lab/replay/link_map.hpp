@@ -15,7 +15,7 @@ namespace vma {
 /// Index into the links of a machine.
 using LinkId = std::uint16_t;
 
-/// The links that bytes cross, and their rate when nothing else uses these.
+/// The links that bytes cross, and the rate without competing traffic.
 class LinkPath {
  public:
   static constexpr std::size_t links_max = 6;
@@ -23,35 +23,36 @@ class LinkPath {
   void add(LinkId link) { links_[count_++] = link; }
   std::span<const LinkId> links() const noexcept { return {links_.data(), count_}; }
 
-  double rate_max = 0;  ///< Bytes per second; 0: there is no way.
+  double rate_max = 0;  ///< Bytes per second; 0: no path exists.
 
  private:
   std::array<LinkId, links_max> links_{};
   std::size_t count_ = 0;
 };
 
-/// The links of a machine, each one way: for each GPU its HBM, its port to other GPUs, in and out,
-/// and its link to the host, in and out. GPUs that reach each other by PCIe use their links to the
-/// host. Places are GPUs first, then host nodes. A link's capacity is what the fastest of its users
-/// gets alone; the machine's costs do not say what several get, so they share just that.
+/// The links of a machine, each in one direction. Each GPU has its HBM, a port to and a port from
+/// other GPUs, and a link to and a link from the host. GPUs that reach each other over PCIe use
+/// their host links. Places are the GPUs, followed by the host nodes. The capacity of a link is the
+/// rate of its fastest user alone; the machine's costs do not say what concurrent users get, so
+/// they share this capacity.
 ///
-/// Traffic between peers also shares one more link of each of the two, common to in and out, if
-/// both directions together are known to get less than each alone. Immutable.
+/// If both directions of a GPU's peer traffic together are known to be slower than their sum, that
+/// traffic also shares one more link of the GPU, common to both directions. Immutable.
 class LinkMap {
  public:
-  /// Requires: `peers` has a kind for each pair of the costs' GPUs, and a combined rate of both
-  /// directions for each or for none.
+  /// Requires: `peers` has a kind for each pair of the GPUs in `costs`, and a combined rate of both
+  /// directions for all of them or for none.
   LinkMap(const PeerLinks& peers, const MachineCosts& costs);
 
   std::size_t size() const noexcept { return capacities_.size(); }
   /// Bytes per second.
   double capacity(LinkId link) const { return capacities_[link]; }
-  /// "gpu(0) hbm", "gpu(2) from peers", "gpu(1) peers both ways".
+  /// Examples: "gpu(0) hbm", "gpu(2) from peers", "gpu(1) peers both ways".
   const std::string& name(LinkId link) const { return names_[link]; }
 
-  /// `device` reads memory at `at`.
+  /// The path by which `device` reads memory at `at`.
   const LinkPath& read(PlaceId device, PlaceId at) const { return read_[cell(device, at)]; }
-  /// As fast as it reads, the other way.
+  /// The reverse of `read`, at the same rate.
   const LinkPath& write(PlaceId device, PlaceId at) const { return write_[cell(device, at)]; }
   const LinkPath& copy(PlaceId from, PlaceId to) const { return copy_[cell(from, to)]; }
 
@@ -62,7 +63,7 @@ class LinkMap {
   std::size_t cell(PlaceId row, PlaceId column) const {
     return index(row) * places_ + index(column);
   }
-  /// The ends of a route; `from_hbm` and `to_hbm` say whether their HBM takes part.
+  /// The ends of a route; `from_hbm` and `to_hbm` say whether it uses the HBM at that end.
   struct Ends {
     std::size_t from = 0, to = 0;
     bool from_hbm = true, to_hbm = true;

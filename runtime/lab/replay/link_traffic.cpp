@@ -20,7 +20,7 @@ FlowId LinkTraffic::begin(const LinkPath& path, double bytes, Time now, double r
 
 std::span<const FlowId> LinkTraffic::begin(std::span<const NewFlow> flows, Time now) {
   begun_.clear();
-  if (flows.empty()) return begun_;  // And time has no step here: sums would round otherwise.
+  if (flows.empty()) return begun_;  // No time step here: it would change how sums are rounded.
   advance(now);
   for (const NewFlow& flow : flows) begun_.push_back(FlowId{enter(flow)});
   return begun_;
@@ -102,8 +102,9 @@ void LinkTraffic::note_change(const LinkPath& path) {
   if (change.count > 0) changes_.push_back(change);
 }
 
-/// The last change first: what it reaches has its rate from it, as if rates were found after each.
-/// What only those before it reach has not changed since, so that theirs are right, too.
+/// Processes the last change first: it determines the rates of all flows that it reaches, as if
+/// rates were computed after each change. Flows that only earlier changes reach were not affected
+/// later, so the rates from those changes are still right.
 void LinkTraffic::find_rates() {
   if (changes_.empty()) return;
   ++pass_;
@@ -114,8 +115,8 @@ void LinkTraffic::find_rates() {
   changes_.clear();
 }
 
-/// Finds every flow without a rate of this pass that the change can reach: over its own links, and
-/// then over such as may bind.
+/// Collects all flows without a rate in this pass that the change reaches: over its own links
+/// first, then over other links that may limit flows.
 void LinkTraffic::join(const Change& change) {
   joined_.clear();
   open_links_.clear();
@@ -127,8 +128,7 @@ void LinkTraffic::join(const Change& change) {
   }
 }
 
-/// Of its room the flows that have their rate of this pass already, from a later change, take
-/// theirs.
+/// Flows that a later change gave a rate in this pass keep it, and their share of the link.
 void LinkTraffic::join(LinkId link) {
   Link& each = links_[link];
   each.pass = pass_;
@@ -150,13 +150,14 @@ void LinkTraffic::join(LinkId link) {
   }
 }
 
-/// Rises the level of all until somebody has his fastest, or a link is full: those are fixed, and
-/// it goes on with the others.
+/// Raises a common rate until a flow reaches its maximum or a link is full, fixes the rates of the
+/// flows concerned, and continues with the others.
 void LinkTraffic::share() {
   double slowest = slowest_unfixed();
   for (std::size_t left = joined_.size(); left > 0;) {
     LinkId fullest = 0;
-    const double level = std::max(next_level(fullest), 1.0);  // Rounding leaves nobody standing.
+    const double level = std::max(next_level(fullest), 1.0);  // Rounding must not leave a flow
+                                                              // without progress.
     if (slowest <= level) {
       for (const std::uint32_t number : joined_) {
         Flow& flow = flows_[number];
@@ -180,7 +181,7 @@ double LinkTraffic::slowest_unfixed() const {
   return slowest;
 }
 
-/// At which the first of the links is full. Forgets those that hold nobody up any more.
+/// The rate at which the first link is full. Drops links without unfixed flows.
 double LinkTraffic::next_level(LinkId& fullest) {
   double level = std::numeric_limits<double>::infinity();
   std::size_t open = 0;
@@ -197,12 +198,12 @@ double LinkTraffic::next_level(LinkId& fullest) {
   return level;
 }
 
-/// Returns how many are fixed now that were not.
+/// Returns the number of flows that it fixed.
 std::size_t LinkTraffic::fix(Flow& flow, double rate) {
   flow.rate = rate;
   flow.fixed = true;
   for (const LinkId link : flow.path->links()) {
-    links_[link].room -= rate;  // Of such as hold nobody up too: nobody looks at these.
+    links_[link].room -= rate;  // Also for links that are not limiting: their room is never read.
     --links_[link].unfixed;
   }
   return 1;
@@ -218,8 +219,8 @@ FlowId LinkTraffic::next() {
   return next_;
 }
 
-/// What has nothing left ends now, at whatever rate: so while one after the other ends and others
-/// begin in their place, no rates are found.
+/// A flow without remaining bytes ends now, whatever its rate. So while flows end one after the
+/// other and others take their place, no rates are computed.
 bool LinkTraffic::find_ended() {
   const auto ended =
       std::ranges::find_if(active_, [&](std::uint32_t number) { return flows_[number].left <= 0; });
@@ -241,7 +242,7 @@ void LinkTraffic::find_next() {
     soonest = seconds;
     next_ = FlowId{number};
   }
-  // What takes longer than the clock can tell never ends.
+  // A flow that would end beyond the range of the clock never ends.
   const double nanoseconds = std::ceil(soonest * 1e9);
   next_end_ = nanoseconds < static_cast<double>((Time::max() - now_).count())
                   ? now_ + Time(static_cast<Time::rep>(nanoseconds))

@@ -9,12 +9,12 @@
 namespace vma {
 namespace {
 
-/// Ticks are skipped while nothing happens: immediately when idle, otherwise after half of
-/// `quiet_max`. Ticking resumes half of it before the next event. So an access that takes half a
-/// year costs no more than one that takes a minute.
+/// Skips ticks while nothing happens: at once when idle, otherwise after half of `quiet_max`. Ticks
+/// resume half of `quiet_max` before the next event. So an access of half a year costs no more to
+/// replay than one of a minute.
 constexpr std::chrono::seconds quiet_max(60);
 constexpr double access_bytes_max = 1e18;
-constexpr std::chrono::hours span_max(366 * 24);  // Of a trace.
+constexpr std::chrono::hours span_max(366 * 24);  // Limit for the length of a trace.
 
 }  // namespace
 
@@ -29,8 +29,8 @@ Replay::Replay(const ReplayMachine& machine, const ReplayOptions& options,
       devices_(machine, options_, scheduler_, traffic_, moves_, memory_, account_, now_),
       router_(std::move(router)) {}
 
-/// What happens at the same time happens in this order: flows end, gates open and copies begin,
-/// the scheduler looks at what was used, it ticks, the trace goes on.
+/// Order of what happens at the same time: flows end; gates open and copies begin; the scheduler
+/// collects uses; the scheduler ticks; the trace continues.
 ReplayReport Replay::run(TraceSource& source) {
   source_ = &source;
   if (!read_head())
@@ -72,7 +72,7 @@ ReplayReport Replay::run(TraceSource& source) {
   return account_.finish(scheduler_);
 }
 
-/// The next flow that ends has ended: of an access or of a move.
+/// The next flow, of an access or of a move, has ended.
 void Replay::end_flow() {
   const FlowId flow = traffic_.next();
   traffic_.end(flow, now_);
@@ -83,14 +83,14 @@ void Replay::end_flow() {
 void Replay::end_moves() {
   const std::vector<ReplayMoves::Ended> ended = moves_.advance(now_);
   for (const ReplayMoves::Ended& move : ended) memory_.end_move(move);
-  if (ended.empty()) return devices_.shut_gate();  // It may be time for the next.
+  if (ended.empty()) return devices_.shut_gate();  // The next gate may be due.
   devices_.open();
-  memory_.start_moves();  // Room has come free.
+  memory_.start_moves();  // The moves that ended have freed room.
 }
 
 // --- The trace
 
-/// False after the last event.
+/// Makes `batch_[head_]` the next event. Returns false after the last one.
 bool Replay::read_head() {
   if (head_ < batch_.size()) return true;
   if (!more_) return false;
@@ -112,7 +112,7 @@ void Replay::admit() {
   }
 }
 
-/// When the trace can go on by itself.
+/// The next time at which the trace can continue without other events.
 Time Replay::next_admission() const {
   if (!more_ || head_ >= batch_.size()) return Time::max();
   if (memory_.waits_for_room()) return memory_.room_until();

@@ -21,31 +21,31 @@
 
 namespace vma {
 
-/// Replays a trace on a machine with a policy, in virtual time, and predicts what would have
-/// happened. A device performs accesses without a duration one at a time, in order of arrival, as
-/// fast as memory allows; one with a duration runs beside the others, and is spread over that time
+/// Replays a trace on a machine with a policy, in virtual time, and predicts the result. A device
+/// performs accesses without a duration one at a time, in order of arrival, as fast as memory
+/// allows. An access with a duration runs concurrently with others and is spread over that time,
 /// unless memory is slower. An access passes over its range from front to back, at the rate that
-/// the links give it beside all other accesses and moves. Deterministic: the same inputs give the
-/// same report. docs/guide/replay.md says what is not modelled. Not thread-safe; one replay of one
-/// trace.
+/// the links provide alongside all other accesses and moves. Deterministic: equal inputs give equal
+/// reports. docs/guide/replay.md lists what is not modelled. Not thread-safe; one object replays
+/// one trace.
 ///
-/// This class takes in the trace and steps through time; its parts own what happens at a time.
+/// This class reads the trace and steps through time; its parts own the state of the machine.
 class Replay {
  public:
-  /// Requires: all arguments outlive it. `policy` has no history.
+  /// Requires: all references outlive it; `policy` has no history.
   Replay(const ReplayMachine& machine, const ReplayOptions& options, std::unique_ptr<Policy> policy,
          std::unique_ptr<Router> router);
-  Replay(const Replay&) = delete;  // Its parts refer to each other.
+  Replay(const Replay&) = delete;  // Its parts hold references to each other.
   Replay& operator=(const Replay&) = delete;
 
-  /// Throws: what the source throws; Error{invalid_argument} for a trace without events, and for an
-  /// event that does not fit those before it or is beyond a limit.
+  /// Throws: as the source; Error{invalid_argument} for a trace without events, and for an event
+  /// that contradicts earlier ones or exceeds a limit.
   ReplayReport run(TraceSource& source);
 
  private:
   bool read_head();
   void admit();
-  /// False: it has to wait.
+  /// Returns false if the event has to wait.
   bool take(const TraceEvent& event);
   bool take_access(const TraceEvent& event);
   Time next_admission() const;
@@ -67,7 +67,7 @@ class Replay {
   std::span<const TraceEvent> batch_;
   std::size_t head_ = 0;
   bool more_ = true;
-  std::optional<std::size_t> head_device_;  // The router has chosen it already.
+  std::optional<std::size_t> head_device_;  // Set if the router has already chosen it.
 };
 
 }  // namespace vma

@@ -19,17 +19,17 @@
 
 namespace vma {
 
-/// Adds up the report of a replay while it runs. Not thread-safe.
+/// Accumulates the report of a replay. Not thread-safe.
 class ReplayAccount {
  public:
   /// Requires: the machine outlives it.
   ReplayAccount(const ReplayMachine& machine, const ReplayOptions& options);
 
-  /// The first event is at `now`. Requires: the tags outlive it.
+  /// Starts with the first event at `now`. Requires: the tags outlive it.
   void begin(const TraceTags& tags, Time now);
 
   Time begun() const noexcept { return report_.begin; }
-  /// Throws: Error{invalid_argument} that names the event being taken.
+  /// Throws: Error{invalid_argument} that names the event.
   [[noreturn]] void refuse(const TraceEvent& event, const char* why) const;
   void event_taken() noexcept { ++report_.events; }
   void mark(TagId text, Time now);
@@ -37,31 +37,31 @@ class ReplayAccount {
   void access_lost() noexcept { ++report_.accesses_lost; }
   void allocation_lost() noexcept { ++report_.allocations_lost; }
   void chunk_spilled() noexcept { ++report_.chunks_spilled; }
-  /// An access began that has waited.
+  /// An access began after waiting this long.
   void access_began(Time waited) noexcept;
-  /// It accesses bytes at a place.
+  /// A device accesses bytes at a place.
   void reached(std::size_t device, PlaceId at, double bytes);
   struct EndedAccess {
     std::size_t device = 0;
     TagId tag{};
     double bytes = 0;
-    double local_s = 0;  ///< What it takes if all lies in its device's HBM.
+    double local_s = 0;  ///< Duration if all its bytes were in its device's HBM.
     Time began{0};
   };
   void access_ended(const EndedAccess& access, Time now);
   void device_stood(std::size_t device, Time time) { report_.devices[device].stood += time; }
   void move_ended(const ReplayMoves::Ended& ended, Time now);
   void chunk_removed(ChunkId chunk) { came_from_.erase(chunk); }
-  /// No access is under way. If none begins any more, no access waits for what moves carry from
-  /// here on, and the report leaves that out.
+  /// Records what the links have carried. Called when no access is in progress: if none follows, no
+  /// access waits for the bytes that moves carry later, so the report omits them.
   void note_links(const LinkTraffic& traffic);
 
-  /// Whether `pass_window` is due, before anything happens at `now`.
+  /// Whether `pass_window` is due. To be called before anything else happens at `now`.
   bool window_over(Time now) const noexcept { return windows_.over(now); }
-  /// Up to `now` the places have held `resident`.
+  /// Ends the windows before `now`, in which the places held `resident`.
   void pass_window(Time now, const std::vector<std::uint64_t>& resident);
 
-  /// The report. Once.
+  /// Completes and returns the report. Call once.
   ReplayReport finish(const ReplayScheduler& scheduler);
 
  private:
@@ -70,9 +70,9 @@ class ReplayAccount {
   const ReplayMachine& machine_;
   const Time thrash_window_;
   const TraceTags* tags_ = nullptr;
-  std::map<ChunkId, std::pair<PlaceId, Time>> came_from_;  // Of chunks that have moved.
-  std::vector<ReplayTenant*> tenants_;                     // In the report, by tag.
-  std::vector<double> carried_;                            // By link, until the last access ended.
+  std::map<ChunkId, std::pair<PlaceId, Time>> came_from_;  // For chunks that have moved.
+  std::vector<ReplayTenant*> tenants_;                     // In the report, indexed by tag.
+  std::vector<double> carried_;                            // Per link, until the last access ended.
   ReplayWindows windows_;
   ReplayReport report_;
 };

@@ -9,7 +9,7 @@
 namespace vma {
 namespace {
 
-/// About as many launches as a stream takes before it lets the program wait.
+/// Roughly the number of launches that a stream accepts before it blocks the program.
 constexpr std::size_t launched_max = 1024;
 
 }  // namespace
@@ -37,7 +37,7 @@ void ReplayDevices::take(std::size_t number, const Access& access) {
   ++loads_[number].waiting;
   loads_[number].bytes += access.all_bytes();
   devices_[number].queue.push_back(access);
-  // For the processor: by when it begins, others have been looked at.
+  // Likely used soon: other accesses touch their rows before this one begins.
   __builtin_prefetch(&scheduler_.snapshot().chunk(memory_.object(access.object).first));
   begin_next(number);
 }
@@ -59,11 +59,13 @@ void ReplayDevices::begin_next(std::size_t number) {
     device.queue.pop_front();
     const bool last = moves_.gate_shut() && --device.before_gate == 0;
     begin(number, access);
-    if (last && device.kernels == 0) moves_.arrive(now_);  // It was lost.
+    if (last && device.kernels == 0)
+      moves_.arrive(now_);  // The last access was lost, so no kernel
+                            // will end.
   }
 }
 
-/// A kernel begins some time after the one before it.
+/// A kernel begins only after a gap that follows the previous one.
 Time ReplayDevices::ready_at(std::size_t device, const Access& access) const {
   const LaunchGaps& gaps = machine_.gaps;
   const Device& own = devices_[device];
@@ -85,8 +87,8 @@ void ReplayDevices::begin_due() {
     if (devices_[device].next <= now_) begin_next(device);
 }
 
-/// How many of its queue a program has launched by now that waits at the end of each round, or
-/// batch.
+/// How many queued accesses the program has launched by now, given that it waits at the end of each
+/// round or batch.
 std::size_t ReplayDevices::launched(const Device& device) const {
   std::size_t most = options_.rounds ? launched_max : 0;
   if (device.kernels > 0 && device.batch_end > now_) {
@@ -100,8 +102,9 @@ std::size_t ReplayDevices::launched(const Device& device) const {
                   std::min(most, launched_max));
 }
 
-/// It comes when those before it can be over. They can in half of the least time that the machine's
-/// costs say: a little too much a launch would add up, and no round would ever be seen to end.
+/// A round begins with an access that arrives when all earlier ones can have ended. Each is taken
+/// to last half of the minimum by the machine's costs: a slight overestimate per launch would add
+/// up, and no round would ever end.
 bool ReplayDevices::begins_round(const TraceEvent& event, std::size_t number, double bytes) {
   if (!options_.rounds || event.duration > Time::zero()) return false;
   constexpr double surely = 0.5;
@@ -116,7 +119,7 @@ bool ReplayDevices::begins_round(const TraceEvent& event, std::size_t number, do
 
 void ReplayDevices::begin(std::size_t number, const Access& access) {
   if (!find_pieces(PlaceId{static_cast<std::uint8_t>(number)}, access)) {
-    // What cannot be done as a whole is not done at all: to policies and devices it never was.
+    // An access that cannot be performed in full is dropped: policies and devices never see it.
     account_.access_lost();
     return leave(number, access);
   }
@@ -136,7 +139,7 @@ void ReplayDevices::begin(std::size_t number, const Access& access) {
   begin_segment(std::prev(running_.end()));
 }
 
-/// Its part of each chunk. False: one cannot be reached.
+/// Finds the parts of the access in each chunk. Returns false if one is unreachable.
 bool ReplayDevices::find_pieces(PlaceId self, const Access& access) {
   const ReplayObjects::Object& object = memory_.object(access.object);
   const Snapshot snapshot = scheduler_.snapshot();
@@ -155,8 +158,8 @@ bool ReplayDevices::find_pieces(PlaceId self, const Access& access) {
   return true;
 }
 
-/// Into stretches that lie at one place, each read and then written if it is both. Each chunk is
-/// reported as used.
+/// Splits the access into segments that are at one place each. A `read_write` access reads each
+/// segment before it writes it. Reports the use of each chunk.
 void ReplayDevices::cut(Running& running) {
   const PlaceId self{static_cast<std::uint8_t>(running.device)};
   const Access& access = running.access;
@@ -179,7 +182,7 @@ void ReplayDevices::cut(Running& running) {
   running.left = running.segments.front().bytes;
 }
 
-/// Or goes on with what is left of it.
+/// Begins the current segment of each, or continues with its remaining bytes.
 void ReplayDevices::begin_segments(std::span<const RunningAccess> begun) {
   new_flows_.clear();
   for (const auto& running : begun)
@@ -217,7 +220,7 @@ void ReplayDevices::end_flow(FlowId flow) {
   if (!spread) moves_.arrive(now_);
 }
 
-/// Its node, with the memory for segments, is the next one's.
+/// Recycles the node, with the memory for its segments.
 void ReplayDevices::drop(RunningAccess running) {
   std::vector<Segment> segments = std::move(running->segments);
   segments.clear();
@@ -241,12 +244,12 @@ void ReplayDevices::end_access(const Running& running) {
   leave(running.device, access);
 }
 
-/// Its device has nothing more to do with it.
+/// Takes an access off the device's load, and unpins its object.
 void ReplayDevices::leave(std::size_t device, const Access& access) {
   DeviceLoad& load = loads_[device];
   --load.waiting;
   load.bytes -= access.all_bytes();
-  if (load.waiting == 0) load.bytes = 0;  // Sums of what is not whole leave crumbs.
+  if (load.waiting == 0) load.bytes = 0;  // Clears rounding errors.
   memory_.unpin(access.object);
 }
 

@@ -22,15 +22,15 @@
 
 namespace vma {
 
-/// The devices of a replay and the accesses that wait and run there, each cut where the memory lies
-/// elsewhere. A gate stops them: what is spread over time at once, what is one kernel when it has
-/// ended. Not thread-safe.
+/// The devices of a replay, with their waiting and running accesses. Splits each access where its
+/// memory changes place. A gate stops accesses that are spread over time at once, and kernels when
+/// they end. Not thread-safe.
 class ReplayDevices {
  public:
   struct Access {
     ReplayMemory::Index object = 0;
     std::uint64_t offset = 0, bytes = 0;
-    double passes = 1;  ///< Over the range; of `read_write` both.
+    double passes = 1;  ///< Over the range; doubled for `read_write`.
     Time duration{0}, came{0};
     UseKind use{};
     bool first_of_round = false;
@@ -38,7 +38,7 @@ class ReplayDevices {
     double all_bytes() const { return static_cast<double>(bytes) * passes; }
   };
 
-  /// Requires: all outlive it. `now` is the replay's time.
+  /// Requires: all references outlive it. `now` is the replay's time.
   ReplayDevices(const ReplayMachine& machine, const ReplayOptions& options,
                 ReplayScheduler& scheduler, LinkTraffic& traffic, ReplayMoves& moves,
                 ReplayMemory& memory, ReplayAccount& account, const Time& now);
@@ -47,22 +47,22 @@ class ReplayDevices {
   bool has_room(std::size_t device) const {
     return devices_[device].queue.size() < options_.queue_max;
   }
-  /// Whether a program that waits for what it has launched waits before this access. Requires: each
-  /// access is asked for once, in order.
+  /// Whether a program that waits for its launches would wait before this access. Requires: called
+  /// once per access, in order.
   bool begins_round(const TraceEvent& event, std::size_t device, double bytes);
-  /// Requires: there is room, and its object has chunks.
+  /// Requires: the queue has room, and the object has chunks.
   void take(std::size_t device, const Access& access);
 
-  /// When `begin_due` is to be called; `Time::max()`: never.
+  /// When to call `begin_due`; `Time::max()`: never.
   Time next_begin() const;
   void begin_due();
-  /// Requires: it is of an access, and has ended.
+  /// Requires: the flow belongs to an access, and has ended.
   void end_flow(FlowId flow);
 
-  /// A gate has opened: all go on, and then the next gate may shut, behind what each has just
-  /// begun.
+  /// A gate has opened: resumes all devices, and then closes the next gate if one is due, after the
+  /// work that each device has just begun.
   void open();
-  /// If moves want a gate.
+  /// Closes a gate if moves want one.
   void shut_gate();
 
   bool busy() const;
@@ -84,21 +84,21 @@ class ReplayDevices {
     std::size_t device = 0;
     std::vector<Segment> segments;
     std::size_t segment = 0;     // The current segment.
-    std::optional<FlowId> flow;  // None: a gate stops it.
-    double left = 0;             // Of the segment, without a flow.
+    std::optional<FlowId> flow;  // Not set while a gate stops it.
+    double left = 0;             // Remaining bytes of the segment while it has no flow.
     double rate_max = 0, local_s = 0, bytes = 0;
     Time began{0};
   };
   struct Device {
     std::deque<Access> queue;
-    std::size_t before_gate = 0;   // Number in the queue that a shut gate waits for.
+    std::size_t before_gate = 0;   // Queued accesses that a closed gate still waits for.
     Time ended = Time::min();      // When the last kernel ended.
-    Time next = Time::max();       // When the next one can begin, if it only waits for time.
-    Time batch_end = Time::min();  // Work that begins before it was launched together.
-    Time kernel_took{0};           // Duration of the last one.
-    Time could_end = Time::min();  // By the times of the trace: when everything so far could end.
-    std::size_t kernels = 0;       // Accesses in progress that are not spread: none or one.
-    std::size_t running = 0;       // All of them.
+    Time next = Time::max();       // When the next one can begin, if only time holds it up.
+    Time batch_end = Time::min();  // Work that begins before this time was launched in one batch.
+    Time kernel_took{0};           // Duration of the last kernel.
+    Time could_end = Time::min();  // When all work so far could end, by the times in the trace.
+    std::size_t kernels = 0;       // Running accesses that are not spread: none or one.
+    std::size_t running = 0;       // All running accesses.
     std::optional<Time> stands;    // Since when a gate stops it.
     bool has_work() const { return running > 0 || !queue.empty(); }
   };
@@ -127,10 +127,10 @@ class ReplayDevices {
   std::vector<Device> devices_;
   std::vector<DeviceLoad> loads_;
   std::list<Running> running_;
-  std::list<Running> unused_;                    // Nodes for the next ones.
-  std::vector<Piece> pieces_;                    // Of the access that is cut.
-  std::vector<RunningAccess> by_flow_;           // Of those that have a flow.
-  std::vector<LinkTraffic::NewFlow> new_flows_;  // Of one call.
+  std::list<Running> unused_;                    // Recycled nodes.
+  std::vector<Piece> pieces_;                    // Of the access being split.
+  std::vector<RunningAccess> by_flow_;           // Indexed by flow.
+  std::vector<LinkTraffic::NewFlow> new_flows_;  // Buffer of one call.
 };
 
 }  // namespace vma

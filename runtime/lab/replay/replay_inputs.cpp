@@ -25,7 +25,7 @@ Pacing parse_pacing(const std::string& name) {
 }
 
 std::uint64_t bytes_of(double amount, double unit, std::string_view what) {
-  // Also false for what is no number.
+  // Written this way to reject NaN as well.
   if (!(amount * unit >= 1 && amount * unit < 1e18)) {
     throw Error(ErrorKind::invalid_argument, "replay",
                 fmt::format("{} {} is out of range", what, amount));
@@ -35,7 +35,7 @@ std::uint64_t bytes_of(double amount, double unit, std::string_view what) {
 
 Time milliseconds_of(double amount, double least, double most, std::string_view option,
                      std::string_view call) {
-  // Also false for what is no number.
+  // Written this way to reject NaN as well.
   if (!(amount >= least && amount <= most)) {
     throw Error(ErrorKind::invalid_argument, std::string(call),
                 fmt::format("{} {} is out of range", option, amount));

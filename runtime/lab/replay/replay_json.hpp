@@ -6,8 +6,8 @@
 
 namespace vma {
 
-/// A complete report; `docs/guide/replay.md` describes the keys. Times are seconds, or nanoseconds
-/// if the name ends in `_ns`.
+/// The complete report; `docs/guide/replay.md` describes the keys. Times are in seconds, or in
+/// nanoseconds if the name ends in `_ns`.
 boost::json::object to_json(const ReplayReport& report);
 
 }  // namespace vma

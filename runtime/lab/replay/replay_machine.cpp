@@ -10,7 +10,7 @@
 namespace vma {
 
 ReplayMachine replay_machine(const MachineDescription& machine) {
-  SimDriver driver(machine);  // Only queried for which GPUs reach which.
+  SimDriver driver(machine);  // Only queried for which GPUs reach each other.
   const Topology topology = Topology::discover(driver, {});
   const MachineCosts costs = described_costs(topology, machine);
   PeerLinks peers = described_peers(topology, machine);

@@ -17,13 +17,13 @@ struct ReplayMachine {
   std::vector<PlaceState> places;
   MachineCosts costs{0, 0};
   LinkMap links;
-  LaunchGaps gaps = {};  ///< Before each access that is one kernel. Empty: none.
+  LaunchGaps gaps = {};  ///< The gap before each access that is one kernel. Empty: none.
   LateStops late = {};   ///< The additional stall of a gate. Zero: none.
   PeerLinks peers = {};  ///< The input of `links`.
 };
 
-/// The initial assumptions of a runtime on such a machine: its description's costs; all of each
-/// GPU's memory minus a GiB (minus a quarter if it is small), seven eighths of a host node's.
+/// The machine as a runtime would initially assume it: costs from its description; each GPU's
+/// memory minus 1 GiB (or minus a quarter if that is less); seven eighths of each host node's.
 ReplayMachine replay_machine(const MachineDescription& machine);
 
 }  // namespace vma

@@ -8,7 +8,7 @@
 namespace vma {
 namespace {
 
-constexpr std::uint64_t chunks_max = std::uint64_t{1} << 20;  // Of an object.
+constexpr std::uint64_t chunks_max = std::uint64_t{1} << 20;  // Per object.
 
 }  // namespace
 
@@ -33,7 +33,7 @@ void ReplayMemory::set_tag(const TraceEvent& event) {
     objects_.at(index).tag = event.tag;
 }
 
-/// What the trace places gets its chunks now; anything else by its first access, as first touch.
+/// Chunks get their place now if the trace names it; otherwise at the first access (first touch).
 bool ReplayMemory::allocate(const TraceEvent& event) {
   Index index = objects_.find(event.object);
   if (index != ReplayObjects::none && !wanted_) account_.refuse(event, "which already exists");
@@ -56,8 +56,8 @@ bool ReplayMemory::place_at_first_touch(Index object, PlaceId device) {
   return give_chunks(object, std::nullopt, device);
 }
 
-/// At the place that an allocation names; else where the policy wants them for the device of the
-/// first access. False: they wait for room.
+/// Places the chunks at the place that the allocation names, or else where the policy wants them
+/// for the device of the first access. Returns false if they wait for room.
 bool ReplayMemory::give_chunks(Index index, std::optional<PlaceId> named, PlaceId device) {
   ReplayObjects::Object& object = objects_.at(index);
   if (!wanted_) {
@@ -92,8 +92,8 @@ bool ReplayMemory::give_chunks(Index index, std::optional<PlaceId> named, PlaceI
   return true;
 }
 
-/// False: there will be room, or time for it is not over. Otherwise all fits where `wanted_` says;
-/// it is empty if it fits nowhere.
+/// Returns false to wait: moves are in progress, and the time limit has not passed. Otherwise
+/// everything fits at the places in `wanted_`, which is empty if no place has room.
 bool ReplayMemory::find_room() {
   std::vector<std::uint64_t> needed(machine_.places.size());
   for (std::size_t i = 0; i < wanted_sizes_.size(); ++i)
@@ -105,7 +105,7 @@ bool ReplayMemory::find_room() {
     const std::uint64_t free_bytes = snapshot.place(at).free_bytes();
     if (needed[place] <= free_bytes) continue;
     fits = false;
-    // Asked once, then it waits for what is under way.
+    // Asks the scheduler once, then waits for the moves in progress.
     if (room_until_ != Time::max()) continue;
     scheduler_.press({at, needed[place] - free_bytes, at});
     start_moves();
@@ -117,7 +117,7 @@ bool ReplayMemory::find_room() {
   return true;
 }
 
-/// What does not fit goes to the fastest place, seen from where it should be, that has room.
+/// Sends chunks that do not fit to the fastest place with room, as seen from the intended place.
 void ReplayMemory::spill() {
   std::vector<std::uint64_t> free_bytes;
   for (const PlaceState& place : scheduler_.snapshot().places())
@@ -140,9 +140,9 @@ void ReplayMemory::spill() {
   }
 }
 
-/// Chunks that begin in the range lie there, as if they had from the beginning; those for which
-/// there is no such place or no room stay, and those that move. Where only the order of the trace
-/// counts, it waits for the accesses before it.
+/// Places chunks that begin in the range as if they had always been there. Chunks that are moving
+/// stay, as do all chunks if the place does not exist or has no room. With `Pacing::at_once` the
+/// event waits for earlier accesses to the object.
 bool ReplayMemory::place(const TraceEvent& event) {
   const std::optional<PlaceId> at = place_of(event.at);
   const ReplayObjects::Object& object = objects_.at(require(event));
@@ -201,7 +201,7 @@ void ReplayMemory::start_moves() {
 void ReplayMemory::end_move(const ReplayMoves::Ended& ended) {
   scheduler_.end(ended.move, true, now_ - ended.began, ended.stall);
   account_.move_ended(ended, now_);
-  unpin(objects_.owner(ended.move.chunk));  // It may be the last that its object waited for.
+  unpin(objects_.owner(ended.move.chunk));  // The freed object may have waited only for this.
   room_changed_ = true;
 }
 

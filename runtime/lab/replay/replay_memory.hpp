@@ -18,14 +18,14 @@
 
 namespace vma {
 
-/// The trace's objects in the machine's memory: which chunks they are made of, where these lie, and
-/// what waits for room. Begins the moves that the scheduler has accepted, and tells it of their
-/// ends. Not thread-safe.
+/// The objects of the trace in the machine's memory: their chunks, the places of these, and the
+/// requests that wait for room. Starts the moves that the scheduler accepted, and reports to it
+/// when they end. Not thread-safe.
 class ReplayMemory {
  public:
   using Index = ReplayObjects::Index;
 
-  /// Requires: all outlive it. `now` is the replay's time.
+  /// Requires: all references outlive it. `now` is the replay's time.
   ReplayMemory(const ReplayMachine& machine, const ReplayOptions& options,
                ReplayScheduler& scheduler, ReplayMoves& moves, ReplayAccount& account,
                const Time& now);
@@ -33,25 +33,25 @@ class ReplayMemory {
   /// Requires: the tags outlive it.
   void begin(const TraceTags& tags) noexcept { tags_ = &tags; }
 
-  // --- Events of the trace. All throw Error{invalid_argument} for one that does not fit those
-  // --- before it, and return false for one that has to wait.
+  // Events of the trace. All throw Error{invalid_argument} for an event that contradicts earlier
+  // ones, and return false for one that has to wait.
   bool allocate(const TraceEvent& event);
-  /// Where the trace says that a range lies.
+  /// Places a range where the trace says.
   bool place(const TraceEvent& event);
   void free(const TraceEvent& event);
   void set_tag(const TraceEvent& event);
-  /// The object that the event names.
+  /// Returns the object that the event names.
   Index require(const TraceEvent& event) const;
-  /// The object's chunks go where the policy wants them for its first access, by `device`.
-  /// Requires: it has not been placed.
+  /// Places the object's chunks where the policy wants them, given that `device` makes its first
+  /// access. Requires: the object has not been placed.
   bool place_at_first_touch(Index object, PlaceId device);
 
   const ReplayObjects::Object& object(Index index) const { return objects_.at(index); }
-  /// It stays, once freed, until as many `unpin` have come.
+  /// A pinned object outlives its free, until there have been as many `unpin` as `pin`.
   void pin(Index index) { ++objects_.at(index).pins; }
   void unpin(Index index);
 
-  /// An allocation or a first touch waits for room, at most until then.
+  /// Whether an allocation or a first touch waits for room; `room_until` limits the wait.
   bool waits_for_room() const noexcept { return wanted_.has_value(); }
   Time room_until() const noexcept { return room_until_; }
 
@@ -74,11 +74,11 @@ class ReplayMemory {
   ReplayObjects objects_;
   std::uint32_t allocations_ = 0;
 
-  // Of what waits for room, at most one object.
-  std::optional<std::vector<PlaceId>> wanted_;  // By chunk; empty: it fits nowhere.
+  // The allocation or first touch that waits for room; at most one.
+  std::optional<std::vector<PlaceId>> wanted_;  // Per chunk; empty: it fits nowhere.
   std::vector<std::uint64_t> wanted_sizes_;
   Time room_until_ = Time::max();
-  bool room_changed_ = false;  // Something has left since room was looked for.
+  bool room_changed_ = false;  // Something was freed since the last search for room.
 };
 
 }  // namespace vma

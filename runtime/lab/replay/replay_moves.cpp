@@ -8,7 +8,7 @@
 namespace vma {
 namespace {
 
-/// What a stall is longer by whose gate all came to `waited` after it was asked for.
+/// The additional stall of a gate at which the last device arrived `waited` after the request.
 Time longer(const LateStops& late, Time waited) {
   if (waited >= late.wait) return late.longer;
   const double share = in_seconds(waited) / in_seconds(late.wait);
@@ -27,7 +27,7 @@ void ReplayMoves::start(AcceptedMove move, Time now) {
   begin_next(route, now);
 }
 
-/// What is neither copy nor stall.
+/// The cost other than copy and stall.
 Time ReplayMoves::preparation(const AcceptedMove& move) const {
   const double copy = static_cast<double>(move.bytes) / costs_.copy_rate(move.from, move.to);
   const Time rest = costs_.move_time(move.from, move.to, move.bytes) -
@@ -89,7 +89,7 @@ void ReplayMoves::close(std::size_t running, Time now) {
   copied_.pop_front();
   gate_->asked = now;
   gate_->missing = running;
-  // Without a running device, all are stopped from the start.
+  // If no device is running, all are stopped from the start.
   gate_->first_arrival = running == 0 ? now : Time::max();
   if (running == 0) all_arrived(now);
 }

@@ -16,20 +16,21 @@
 
 namespace vma {
 
-/// Carries moves out in virtual time, as the `Mover` does: the moves of one route one after the
-/// other, routes concurrently; a chunk is copied while the one before switches. The cost of a move
-/// besides its copy and its stall comes before the copy. A switch requires all devices to stop: one
-/// gate at a time, closed when the last device has ended its current work, and opened when the
-/// stall is over. Not thread-safe.
+/// Carries out moves in virtual time, like the `Mover`: one at a time per route, with routes in
+/// parallel; a chunk is copied while the previous one switches. The cost of a move other than its
+/// copy and stall precedes the copy. A switch stops all devices with one gate at a time, which
+/// closes when the last device has ended its current work, and opens when the stall is over. Not
+/// thread-safe.
 class ReplayMoves {
  public:
   struct Ended {
     AcceptedMove move;
     Time began{0};
-    Time skew{0}, stall{0};  ///< From the first arrival to the last; from then on.
+    Time skew{0}, stall{0};  ///< From the first arrival to the last; from the last arrival until
+                             ///< the gate opens.
   };
 
-  /// `stall_budget`: per second; 0 means no limit. Requires: the machine outlives it.
+  /// `stall_budget` is per second; 0: no limit. Requires: the references outlive it.
   ReplayMoves(const ReplayMachine& machine, LinkTraffic& traffic, Time stall_budget);
 
   void start(AcceptedMove move, Time now);
@@ -38,25 +39,26 @@ class ReplayMoves {
     if (gate_) return std::min(gate_->open, next_ready_);
     return copied_.empty() ? next_ready_ : std::min(budget_.next_stop(Time::zero()), next_ready_);
   }
-  /// Performs what is due by `now`. Returns the moves that have ended; the gate is open again for
-  /// each.
+  /// Does what is due by `now`. Returns the moves that have ended; their gates are open again.
   std::vector<Ended> advance(Time now);
-  /// Whether `flow` is a copy of this object; then the copy has ended and the chunk waits for its
-  /// switch.
+  /// Returns whether `flow` is a copy of one of its moves. If so, the copy has ended, and the chunk
+  /// waits for its switch.
   bool take_end(FlowId flow, Time now);
 
-  /// A gate is closing or closed: no device begins anything.
+  /// Whether a gate is closing or closed: no device begins anything.
   bool gate_shut() const noexcept { return gate_.has_value(); }
-  /// A chunk waits for its switch, no gate is shut, and the budget allows one. `close` shuts it.
+  /// Whether `close` is due: a chunk waits for its switch, no gate is closed, and the budget allows
+  /// one.
   bool wants_gate(Time now) const noexcept {
     return !gate_ && !copied_.empty() && budget_.next_stop(now) <= now;
   }
-  /// Requires: `wants_gate`. `running`: devices that first have to end current work.
+  /// Closes a gate. Requires: `wants_gate`. `running`: the number of devices that first have to end
+  /// their current work.
   void close(std::size_t running, Time now);
-  /// A device has ended its current work. Requires: a gate is shut and waits for devices.
+  /// A device has ended its current work. Requires: a closing gate waits for devices.
   void arrive(Time now);
 
-  /// Moves that have not ended.
+  /// Number of moves that have not ended.
   std::size_t size() const noexcept { return size_; }
 
  private:
@@ -66,12 +68,12 @@ class ReplayMoves {
   };
   struct Route {
     std::deque<Under> waiting;
-    std::optional<Under> first;  // Being prepared until `ready`, or being copied.
+    std::optional<Under> first;  // In preparation until `ready`, then being copied.
     Time ready = Time::max();
   };
   struct Gate {
     Under under;
-    std::size_t missing = 0;  // Devices.
+    std::size_t missing = 0;  // Devices that have not arrived.
     Time asked{0}, first_arrival{0}, last_arrival{0};
     Time open = Time::max();
   };

@@ -12,8 +12,8 @@
 
 namespace vma {
 
-/// The trace's objects and their chunks. A freed object stays until nothing uses it any more, like
-/// memory whose free waits for earlier work. Not thread-safe.
+/// The objects of the trace and their chunks. A freed object stays until nothing uses it any more,
+/// like memory whose free waits for earlier work. Not thread-safe.
 class ReplayObjects {
  public:
   using Index = std::uint32_t;
@@ -22,11 +22,11 @@ class ReplayObjects {
   struct Object {
     std::uint64_t number = 0, bytes = 0, chunk_bytes = 0;
     ChunkId first{};
-    std::uint32_t chunks = 0;  ///< 0: it has found no room, or does not exist.
-    std::uint32_t pins = 0;    ///< Accesses that wait or run, moves that have begun.
+    std::uint32_t chunks = 0;  ///< 0: there was no room for it, or it does not exist.
+    std::uint32_t pins = 0;    ///< Waiting and running accesses, and moves that have begun.
     TagId tag{};
     bool freed = false;
-    bool placed = false;  ///< Its placement was decided, with or without success.
+    bool placed = false;  ///< Its placement is decided, successfully or not.
 
     std::uint64_t bytes_of(std::size_t slot) const {
       return slot + 1 < chunks ? chunk_bytes : bytes - chunk_bytes * (chunks - 1);
@@ -34,16 +34,16 @@ class ReplayObjects {
   };
 
   Index add(const Object& object);
-  /// The live object with this number; `none` if there is none.
+  /// Returns the live object with this number, or `none`.
   Index find(std::uint64_t number) const;
   Object& at(Index index) { return objects_[index]; }
   const Object& at(Index index) const { return objects_[index]; }
-  /// It has no number from here on. Requires: it is live.
+  /// Frees its number for other objects. Requires: the object is live.
   void free(Index index);
-  /// Requires: it was freed and has no pins.
+  /// Requires: the object was freed and has no pins.
   void remove(Index index);
   void belongs(ChunkId chunk, Index object);
-  /// Requires: it is a chunk of an object that has not been removed.
+  /// Requires: the chunk belongs to an object that has not been removed.
   Index owner(ChunkId chunk) const { return owners_[vma::index(chunk)]; }
   std::size_t size() const noexcept { return live_.size(); }
 
@@ -51,7 +51,7 @@ class ReplayObjects {
   std::vector<Object> objects_;
   std::vector<Index> unused_;
   boost::unordered_flat_map<std::uint64_t, Index> live_;
-  std::vector<Index> owners_;  // By chunk.
+  std::vector<Index> owners_;  // Indexed by chunk.
 };
 
 }  // namespace vma

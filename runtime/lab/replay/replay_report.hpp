@@ -14,20 +14,19 @@ namespace vma {
 struct ReplayDevice {
   std::uint64_t accesses = 0;
   double bytes = 0;
-  Time busy{0};        ///< Sum over its accesses, from begin to end.
-  Time stood{0};       ///< While a gate kept waiting work from beginning.
-  double local_s = 0;  ///< Time of its accesses if everything is in its HBM.
-  std::vector<double>
-      bytes_by_place;  ///< What it accessed, in the order of `ReplayReport::places`.
+  Time busy{0};                        ///< Sum of its access durations.
+  Time stood{0};                       ///< While a gate kept waiting work from starting.
+  double local_s = 0;                  ///< Duration of its accesses if all memory were in its HBM.
+  std::vector<double> bytes_by_place;  ///< Bytes accessed, in the order of `ReplayReport::places`.
   friend bool operator==(const ReplayDevice&, const ReplayDevice&) = default;
 };
 
-/// Totals of accesses to objects with one tag: a tenant, a kind of data.
+/// Totals of the accesses to objects with one tag, for example of a tenant or a kind of data.
 struct ReplayTenant {
   std::uint64_t accesses = 0;
   double bytes = 0;
   double access_s = 0;
-  double local_s = 0;  ///< Time of the same accesses if everything is in their devices' HBM.
+  double local_s = 0;  ///< Their duration if all memory were in the devices' HBM.
   friend bool operator==(const ReplayTenant&, const ReplayTenant&) = default;
 };
 
@@ -36,39 +35,39 @@ struct ReplayWindow {
   double bytes = 0;
   double access_s = 0, local_s = 0;
   std::uint64_t bytes_moved = 0;
-  /// Bytes of the chunks at each place at its end, in the order of `ReplayReport::places`.
+  /// Bytes at each place at the end of the window, in the order of `ReplayReport::places`.
   std::vector<std::uint64_t> resident;
   friend bool operator==(const ReplayWindow&, const ReplayWindow&) = default;
 };
 
-/// The outcome of a replay. Times are virtual.
+/// The result of a replay. Times are virtual.
 struct ReplayReport {
-  Time begin{0};  ///< Of the trace's first event.
-  Time end{0};    ///< When the last access ended.
+  Time begin{0};  ///< Time of the trace's first event.
+  Time end{0};    ///< End of the last access.
   std::uint64_t events = 0, accesses = 0;
-  std::uint64_t accesses_lost = 0;     ///< To objects without room, or that cannot be reached.
-  std::uint64_t allocations_lost = 0;  ///< Without room anywhere.
-  std::uint64_t chunks_spilled = 0;    ///< Without room at their intended place.
+  std::uint64_t accesses_lost = 0;     ///< Their objects have no room, or cannot be reached.
+  std::uint64_t allocations_lost = 0;  ///< No place had room.
+  std::uint64_t chunks_spilled = 0;    ///< No room at their intended place.
   double bytes = 0;
-  double access_s = 0;  ///< Sum over all accesses, from begin to end.
-  double local_s = 0;   ///< Their time if everything is in their devices' HBM, unshared.
-  double wait_s = 0;    ///< Sum over all accesses, from when they could begin until they did.
-  Time stall{0};        ///< Sum over all moves, from the last device's arrival on.
-  Time skew{0};         ///< Sum over all moves, from the first arrival to the last.
+  double access_s = 0;  ///< Sum of all access durations.
+  double local_s = 0;   ///< Their durations if all memory were in the devices' HBM, unshared.
+  double wait_s = 0;    ///< Sum of all waiting times, from when an access could begin until it did.
+  Time stall{0};  ///< Summed over moves: from the last device's arrival until the gate opened.
+  Time skew{0};   ///< Summed over moves: from the first device's arrival to the last.
   std::uint64_t moves = 0, bytes_moved = 0;
-  double move_s = 0;           ///< Sum over all moves of what each takes with all links to itself.
-  std::uint64_t thrashes = 0;  ///< Moves back to where a chunk came from within the window.
+  double move_s = 0;  ///< Sum of the durations that all moves would take with unshared links.
+  std::uint64_t thrashes = 0;  ///< Moves back to where the chunk came from, within the window.
   std::uint64_t moves_wanted = 0, policy_failures = 0, ticks = 0;
-  std::vector<std::string> places;                      ///< "gpu(0)": GPUs first.
-  std::map<std::string, std::uint64_t> moves_refused;   ///< By reason.
-  std::map<std::string, std::uint64_t> bytes_by_route;  ///< "gpu(0)>host(0)": moved.
-  std::map<std::string, double> bytes_by_place;         ///< "gpu(0)": accessed there.
-  std::map<std::string, double> bytes_by_link;          ///< "gpu(0) hbm": carried until `end`.
-  std::map<std::string, ReplayTenant> tenants;          ///< By tag.
+  std::vector<std::string> places;                      ///< Such as "gpu(0)"; GPUs first.
+  std::map<std::string, std::uint64_t> moves_refused;   ///< Per reason.
+  std::map<std::string, std::uint64_t> bytes_by_route;  ///< Moved, per "gpu(0)>host(0)".
+  std::map<std::string, double> bytes_by_place;         ///< Accessed there, per "gpu(0)".
+  std::map<std::string, double> bytes_by_link;          ///< Carried until `end`, per "gpu(0) hbm".
+  std::map<std::string, ReplayTenant> tenants;          ///< Per tag.
   std::vector<ReplayDevice> devices;
-  Time window{0};  ///< Length of each of these; what ends in one counts there entirely.
+  Time window{0};  ///< Length of each window. An access or a move counts in the one where it ends.
   std::vector<ReplayWindow> windows;
-  /// Phases of the trace, by their marks.
+  /// The times and texts of the trace's marks.
   std::vector<std::pair<Time, std::string>> marks;
 
   double seconds() const { return std::chrono::duration<double>(end - begin).count(); }

@@ -23,7 +23,7 @@ std::vector<std::uint64_t> ReplayScheduler::resident_bytes() const {
   return bytes;
 }
 
-/// Fading takes longer than what most steps of time do, so only those steps fade that look.
+/// Fading the averages costs more than most time steps, so the books are updated only when used.
 void ReplayScheduler::catch_up() {
   if (std::exchange(behind_, false)) path_.books().set_now(now_);
 }
@@ -33,7 +33,7 @@ ChunkTables& ReplayScheduler::tables() {
   return path_.books();
 }
 
-/// False if the policy threw: its plan is lost.
+/// Returns false if the policy threw; its plan is lost.
 bool ReplayScheduler::ask(PolicyEntry entry, DecisionPath::PolicyCall call, Plan& plan) {
   catch_up();
   const DecisionPath::Question question = path_.question(std::move(call));

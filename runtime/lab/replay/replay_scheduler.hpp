@@ -20,24 +20,24 @@ struct ReplaySchedulerLimits {
   PolicyFailureLimits failures;
 };
 
-/// The counterpart of `Scheduler` in a replay: the same path of decisions, in virtual time and
-/// without threads. A policy that throws loses its plan. The caller that carries moves out takes
-/// them with `take_ready` and reports their end. Not thread-safe.
+/// The counterpart of `Scheduler` in a replay: the same decision path, in virtual time and without
+/// threads. If a policy throws, its plan is dropped. The caller takes moves with `take_ready`,
+/// carries them out, and reports their end. Not thread-safe.
 class ReplayScheduler {
  public:
   struct Counters {
     std::uint64_t drains = 0, ticks = 0, policy_failures = 0;
     std::uint64_t moves_wanted = 0, moves_accepted = 0, moves_dropped = 0;
-    std::map<std::string, std::uint64_t> moves_refused;  ///< By the planner's reason.
+    std::map<std::string, std::uint64_t> moves_refused;  ///< Per reason of the planner.
   };
 
   ReplayScheduler(std::vector<PlaceState> places, MachineCosts costs,
                   const ReplaySchedulerLimits& limits, std::unique_ptr<Policy> policy);
 
   ChunkTables& tables();
-  /// Averages of use are as of the last call that updated the books or asked the policy.
+  /// Its averages of use date from the last call that updated the books or asked the policy.
   Snapshot snapshot() const noexcept { return path_.snapshot(); }
-  /// Of the chunks at each place: `used_bytes` without what is on its way there.
+  /// Bytes of the chunks at each place: `used_bytes` without chunks on their way there.
   std::vector<std::uint64_t> resident_bytes() const;
   const MachineCosts& costs() const noexcept { return snapshot().costs(); }
   void set_now(Time now) noexcept {
@@ -45,25 +45,25 @@ class ReplayScheduler {
     behind_ = true;
   }
 
-  /// Where new chunks go. The policy is asked with the fastest places of the device that have room
-  /// as the default, as in `Scheduler::place`.
+  /// Returns the places for new chunks. The policy starts from the fastest places for the device
+  /// that have room, as in `Scheduler::place`.
   std::vector<PlaceId> place(const AllocRequest& request, std::span<const std::uint64_t> chunks);
-  /// Removes the rows. Requires: no move of theirs has started.
+  /// Removes the chunks' rows. Requires: none of their moves has started.
   void remove(ChunkId first, std::size_t chunks);
 
-  /// Kept until the next `drain`.
+  /// Queues a use for the next `drain`.
   void use(ChunkId chunk, PlaceId device, double bytes_read, double bytes_written) {
     uses_.push_back({chunk, device, bytes_read, bytes_written, nullptr});
   }
   bool has_uses() const noexcept { return !uses_.empty(); }
-  /// All uses of one chunk by one GPU since the last call become one use, for the books and the
-  /// policy.
+  /// Combines all uses of one chunk by one GPU since the last call into one, and passes it to the
+  /// books and the policy.
   void drain();
   void tick();
-  /// Plans victims, both the policy's and the planner's.
+  /// Plans victims, chosen by the policy and the planner.
   void press(const Pressure& pressure);
 
-  /// Begins the moves that can begin now, and reserves their room. In the order of
+  /// Starts the moves that can begin now, and reserves their room. Returns them in the order of
   /// `DecisionPath::take`.
   std::vector<AcceptedMove> take_ready();
   void end(const AcceptedMove& move, bool moved, Time took, Time stall);
@@ -78,13 +78,13 @@ class ReplayScheduler {
   bool ask(PolicyEntry entry, DecisionPath::PolicyCall call, Plan& plan);
   void carry_out(const Plan& plan, bool awaited = false);
 
-  DecisionPath path_;  // The time of its books is that of their last update.
+  DecisionPath path_;  // Its books were last updated at the time that they show.
   Time now_{0};
-  bool behind_ = false;  // The books are not up to date.
+  bool behind_ = false;  // The books have not been updated to `now_`.
   std::unique_ptr<Policy> policy_;
   PolicyFailures failures_;
   std::vector<UseEvent> uses_;
-  std::vector<std::uint64_t> arriving_;  // Bytes on their way, by place.
+  std::vector<std::uint64_t> arriving_;  // Bytes on their way, indexed by place.
   Counters counters_;
 };
 

@@ -25,7 +25,7 @@ void ReplayWindows::pass(Time now, const std::vector<std::uint64_t>& resident) {
   end_ = begin_ + static_cast<Time::rep>(number + 1) * length_;
 }
 
-/// A pair ends as its second one does. The one under way has no end yet.
+/// Merges pairs; each ends with its second window. The current window has not ended yet.
 void ReplayWindows::halve() {
   const std::size_t count = windows_.size();
   for (std::size_t i = 0; i < count; ++i) {

@@ -8,24 +8,24 @@
 
 namespace vma {
 
-/// The time windows of a replay, all of one length, up to the current one. Beyond `most` of them,
-/// pairs are merged into windows of twice the length. Not thread-safe.
+/// The time windows of a replay up to the current one, all of the same length. If there are more
+/// than `most`, pairs are merged into windows of twice the length. Not thread-safe.
 class ReplayWindows {
  public:
   /// Requires: both are above zero.
   explicit ReplayWindows(Time length, std::size_t most = 10'000);
 
   void begin(Time now);
-  /// Whether the current window has ended by `now`: then call `pass`, before anything happens at
-  /// `now`.
+  /// Whether the current window has ended by `now`. If so, call `pass` before anything else happens
+  /// at `now`.
   bool over(Time now) const noexcept { return now >= end_; }
-  /// Until `now` the places have held `resident`. Requires: `over`.
+  /// Ends the windows before `now`, during which the places held `resident`. Requires: `over`.
   void pass(Time now, const std::vector<std::uint64_t>& resident);
   /// The current window. Requires: `begin`.
   ReplayWindow& current() { return windows_.back(); }
   Time length() const noexcept { return length_; }
 
-  /// All of them; the last one ends here.
+  /// Returns all windows; the last one ends now.
   std::vector<ReplayWindow> take(const std::vector<std::uint64_t>& resident);
 
  private:
@@ -33,7 +33,7 @@ class ReplayWindows {
 
   const std::size_t most_;
   Time length_;
-  Time begin_{0}, end_{0};  // Of the first window; of the current one.
+  Time begin_{0}, end_{0};  // Start of the first window; end of the current one.
   std::vector<ReplayWindow> windows_;
 };
 

@@ -55,7 +55,7 @@ class ByNumber : public Router {
  public:
   std::string_view name() const noexcept override { return kinds[3]; }
   std::size_t choose(const TraceEvent& access, std::span<const DeviceLoad> loads) override {
-    // The finaliser of SplitMix64 (Steele, Lea, Flood: OOPSLA 2014): neighbours part.
+    // The finaliser of SplitMix64 (Steele, Lea, Flood: OOPSLA 2014) spreads adjacent numbers.
     std::uint64_t x = access.object + 0x9e3779b97f4a7c15u;
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;

@@ -16,8 +16,8 @@ namespace vma {
 
 /// The pending work of a device when a task is routed.
 struct DeviceLoad {
-  std::size_t waiting = 0;  ///< Accesses that wait or run.
-  double bytes = 0;         ///< Bytes of these.
+  std::size_t waiting = 0;  ///< Waiting and running accesses.
+  double bytes = 0;         ///< Their bytes.
 };
 
 /// Chooses the device of a task that the trace does not place. Deterministic. Not thread-safe.
@@ -25,18 +25,20 @@ class Router {
  public:
   virtual ~Router() = default;
   virtual std::string_view name() const noexcept = 0;
-  /// `loads` has one element per device, at least one; the result is an index into it.
+  /// `loads` has one element per device, and at least one; returns an index into it.
   virtual std::size_t choose(const TraceEvent& access, std::span<const DeviceLoad> loads) = 0;
-  /// The object is used by this device, however that was chosen.
+  /// The object is used by this device, whether the router or the trace chose it.
   virtual void note(std::uint64_t object, std::size_t device);
   /// The object was freed.
   virtual void forget(std::uint64_t object);
 };
 
-/// `round_robin`: each task goes to the next device. `least_loaded`: where the fewest bytes wait,
-/// the lowest of equals. `object`: where the access's object was last used, and for new objects as
-/// `least_loaded`. `hash`: by the object's number only. Throws: Error{invalid_argument} that lists
-/// these names.
+/// The routers:
+/// - `round_robin`: the next device in turn.
+/// - `least_loaded`: the device with the fewest waiting bytes; the lowest index among equals.
+/// - `object`: where the object was last used; for new objects as `least_loaded`.
+/// - `hash`: depends only on the object's number.
+/// Throws: Error{invalid_argument} that lists these names.
 std::unique_ptr<Router> make_router(const std::string& name);
 std::span<const std::string_view> router_names() noexcept;
 
@@ -46,19 +48,19 @@ class TaskRouter {
   explicit TaskRouter(std::unique_ptr<Router> router) : router_(std::move(router)) {}
 
   std::string_view name() const noexcept { return router_->name(); }
-  /// The device that the trace names, if it does, modulo the number of devices.
+  /// The device that the trace names, modulo the number of devices; otherwise the router's choice.
   std::size_t choose(const TraceEvent& access, std::span<const DeviceLoad> loads);
   void forget(std::uint64_t object) { router_->forget(object); }
 
  private:
-  /// Tasks of a trace begin in no order, but are short: one routed long ago is over.
+  /// Tasks may begin in any order but are short: a task routed long ago has ended.
   static constexpr std::size_t tasks_kept = 4096;
 
   std::size_t find(const TraceEvent& access, std::span<const DeviceLoad> loads);
 
   std::unique_ptr<Router> router_;
   std::unordered_map<std::uint32_t, std::size_t> devices_;
-  std::vector<std::uint32_t> kept_;  // A ring.
+  std::vector<std::uint32_t> kept_;  // A ring buffer.
   std::size_t next_ = 0;
 };
 

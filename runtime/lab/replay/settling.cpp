@@ -12,11 +12,11 @@ struct Stretch {
   double slowdown = 0;
 };
 
-/// The windows with accesses that lie wholly in a phase. The last window of all ends with the
-/// replay, and so does the last phase.
+/// The windows with accesses that lie entirely in the phase. The last phase ends with the replay,
+/// as does the last window.
 std::vector<Stretch> stretches(const ReplayReport& report, Time begin, Time end) {
   std::vector<Stretch> found;
-  // The first that begins at the mark or after it.
+  // The first window that begins at or after the mark.
   auto number =
       static_cast<std::size_t>((begin - report.begin + report.window - Time(1)) / report.window);
   for (; number < report.windows.size(); ++number) {

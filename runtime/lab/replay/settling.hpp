@@ -8,18 +8,18 @@
 
 namespace vma {
 
-/// Allowed distance of the slowdown from the final level of a phase.
+/// Tolerance around the final slowdown of a phase.
 constexpr double settled_within = 0.05;
 /// Minimum number of windows with accesses in a phase; with fewer it has no result.
 constexpr std::size_t settling_windows_min = 8;
 
-/// How long each phase of a trace took to settle, in the order of the marks: from its mark until
-/// the first window from which on, until the next mark or the end, the slowdown (`access_s /
-/// local_s` of a window) stays within `settled_within` of the final level of the phase. That level
-/// is the median of the last quarter of its windows, all of which have to stay there. 0 if the
-/// whole phase stays; null if it never settles, or has fewer than `settling_windows_min` windows.
-/// Windows without accesses are ignored, and so is one that contains a mark; so the resolution is
-/// one window.
+/// How long the placement took to come to rest after each mark, in the order of the marks. That is
+/// the time from the mark to the first window from which the slowdown (`access_s / local_s` of a
+/// window) stays within `settled_within` of its final level until the next mark or the end. The
+/// final level is the median of the last quarter of the phase's windows, all of which must stay
+/// within the tolerance. 0 if the whole phase does; null if the phase never settles, or has fewer
+/// than `settling_windows_min` windows. Ignores windows without accesses, and windows that contain
+/// a mark; so the resolution is one window.
 std::vector<std::optional<Time>> settling_times(const ReplayReport& report);
 
 }  // namespace vma

@@ -9,20 +9,20 @@
 namespace vma {
 
 struct BadLine {
-  std::uint64_t line = 0;  ///< From 1 on.
+  std::uint64_t line = 0;  ///< Counted from 1.
   std::string reason;
 };
 
-/// The lines of one file that could not be used: all counted, the first ones kept, and fatal if
-/// there are too many. Not thread-safe.
+/// The unusable lines of one file: counts all, keeps the first ones, and throws if there are too
+/// many. Not thread-safe.
 class BadLines {
  public:
-  static constexpr std::uint64_t count_max = 100;  ///< The default.
+  static constexpr std::uint64_t count_max = 100;  ///< The default limit.
   static constexpr std::size_t kept_max = 20;
 
   explicit BadLines(std::string file, std::uint64_t most = count_max);
 
-  /// Throws: Error{invalid_argument} that names the file, this line and the first bad ones, if this
+  /// Throws: Error{invalid_argument} that names the file, this line and the first bad line, if this
   /// line exceeds the limit.
   void add(std::uint64_t line, std::string reason);
 

@@ -17,7 +17,7 @@ BinaryTraceReader::BinaryTraceReader(std::string path)
   header_ = read_trace_header(file_.json(), file_.path());
 }
 
-/// Reads the block that begins here. False: it is the end, and all is well.
+/// Reads the block at the current position. Returns false at a valid end of the trace.
 bool BinaryTraceReader::next_block() {
   using Fault = BlockFileReader::Fault;
   block_ = at_;
@@ -41,7 +41,7 @@ bool BinaryTraceReader::next_block() {
   return true;
 }
 
-/// The last block holds how many blocks and events there are.
+/// The payload of the last block is the number of blocks and the number of events.
 void BinaryTraceReader::end(std::span<const std::uint8_t> payload) {
   std::array<std::uint8_t, 2 * varint_bytes_max> expected{};
   std::uint8_t* at = put_varint(expected.data(), blocks_);

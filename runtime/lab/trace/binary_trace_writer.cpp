@@ -45,7 +45,7 @@ void BinaryTraceWriter::put_time(unsigned first, Time time) {
   last_.time = now;
 }
 
-/// The number of the tag in this block, and its text where it is the first such one.
+/// Writes the number of the tag in this block, followed by its text at its first occurrence.
 void BinaryTraceWriter::put_tag(TagId tag, const TraceTags& tags) {
   const auto [found, is_new] =
       block_tags_.try_emplace(tag, static_cast<std::uint32_t>(block_tags_.size()));

@@ -12,10 +12,10 @@
 
 namespace vma {
 
-/// Writes a binary trace. Holds one block. Not thread-safe.
+/// Writes a binary trace; holds one block. Not thread-safe.
 class BinaryTraceWriter final : public TraceSink {
  public:
-  /// Throws: Error{invalid_argument} that names a file which cannot be created.
+  /// Throws: Error{invalid_argument} with the file, if it cannot be created.
   BinaryTraceWriter(const std::string& path, const TraceHeader& header);
 
   void write(std::span<const TraceEvent> events, const TraceTags& tags) override;
@@ -36,10 +36,10 @@ class BinaryTraceWriter final : public TraceSink {
   WholeFile file_;
   std::vector<std::uint8_t> payload_;
   std::uint8_t* at_ = nullptr;  // The next byte of `payload_`.
-  std::uint32_t events_ = 0;    // In this block.
+  std::uint32_t events_ = 0;    // In the current block.
   std::uint64_t events_before_ = 0, blocks_ = 0;
   TraceDifferences last_;
-  std::unordered_map<TagId, std::uint32_t> block_tags_;  // Their numbers in this block.
+  std::unordered_map<TagId, std::uint32_t> block_tags_;  // Their numbers in the current block.
   Time time_{0};
 };
 

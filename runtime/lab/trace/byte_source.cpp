@@ -32,7 +32,7 @@ struct ByteSource::Handle {
   }
 };
 
-// A file that is not compressed comes through zlib as it is.
+// zlib passes files that are not compressed through unchanged.
 ByteSource::ByteSource(std::string path)
     : path_(std::move(path)), handle_(std::make_unique<Handle>()) {
   errno = 0;
@@ -46,7 +46,8 @@ std::size_t ByteSource::read(std::span<char> bytes) {
   const int got = gzread(handle_->file, bytes.data(), wanted);
   int code = Z_OK;
   const char* const why = gzerror(handle_->file, &code);
-  // A compressed file that ends too early gives its last bytes first and says so besides.
+  // For a truncated file zlib first returns its last bytes, and reports the error with the next
+  // call.
   if (got < 0 || (got == 0 && code == Z_BUF_ERROR)) {
     refuse(code == Z_ERRNO ? std::strerror(errno) : why);
   }

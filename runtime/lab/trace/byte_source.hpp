@@ -7,18 +7,18 @@
 
 namespace vma {
 
-/// The bytes of a file, sequentially; decompressed if it is compressed (gzip). Not thread-safe.
+/// Reads a file sequentially, and decompresses it if it is compressed (gzip). Not thread-safe.
 class ByteSource {
  public:
-  /// "-" is the standard input. Throws: Error{invalid_argument} that names a file which cannot be
+  /// "-" is the standard input. Throws: Error{invalid_argument} with the file, if it cannot be
   /// read.
   explicit ByteSource(std::string path);
   ~ByteSource();
   ByteSource(const ByteSource&) = delete;
   ByteSource& operator=(const ByteSource&) = delete;
 
-  /// Returns the number of bytes read; 0 only at the end. Throws: Error{invalid_argument} that
-  /// names the file, if it cannot be read or is damaged.
+  /// Returns the number of bytes read; 0 only at the end. Throws: Error{invalid_argument} with the
+  /// file, if it cannot be read or is damaged.
   std::size_t read(std::span<char> bytes);
   const std::string& path() const noexcept { return path_; }
 
@@ -30,7 +30,7 @@ class ByteSource {
   std::unique_ptr<Handle> handle_;
 };
 
-/// Whether this build reads compressed files.
+/// Whether this build can read compressed files.
 bool reads_compressed() noexcept;
 
 }  // namespace vma

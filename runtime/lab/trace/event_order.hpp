@@ -11,21 +11,21 @@
 
 namespace vma {
 
-/// Connects a producer of events to the sink: takes events in any order and passes them on in the
-/// order of time, equal times in order of arrival. Holds events later than `advance`. Refuses
-/// events that do not fit those before them, so that every produced trace can be replayed. Not
-/// thread-safe.
+/// Sorts events by time on their way from a producer to the sink: takes events in any order and
+/// passes them on in order of time; equal times keep their order of arrival. Holds the events after
+/// the last `advance`. Refuses events that contradict earlier ones, so that every produced trace
+/// can be replayed. Not thread-safe.
 class EventOrder {
  public:
   explicit EventOrder(TraceSink& sink) : sink_(&sink) {}
 
-  /// Throws: Error{invalid_argument} for an event before the last time of `advance`, or one that
+  /// Throws: Error{invalid_argument} for an event earlier than the last `advance`, or one that
   /// `fault_of` rejects.
   void add(const TraceEvent& event);
-  /// No event before `now` will follow: those are passed on. Throws as `TraceSink::write` does, and
-  /// Error{invalid_argument} for an event that `TraceAudit` refuses.
+  /// Announces that no event before `now` will follow, and passes on the earlier ones. Throws like
+  /// `TraceSink::write`, and Error{invalid_argument} for an event that `TraceAudit` rejects.
   void advance(Time now);
-  /// Passes on the rest. The sink is not ended.
+  /// Passes on all remaining events. Does not finish the sink.
   void finish();
 
   TagId intern(std::string_view text) { return tags_.intern(text); }
@@ -36,7 +36,7 @@ class EventOrder {
  private:
   struct Waiting {
     TraceEvent event;
-    std::uint64_t number = 0;  // In order of arrival.
+    std::uint64_t number = 0;  // Order of arrival.
   };
   struct Later {
     bool operator()(const Waiting& a, const Waiting& b) const {

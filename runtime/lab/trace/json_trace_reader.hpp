@@ -11,11 +11,11 @@
 
 namespace vma {
 
-/// Reads a trace of JSON lines. Empty lines are ignored; a line that is not an event, or that is
-/// earlier than the event before it, is a bad line.
+/// Reads a trace of JSON lines. Skips empty lines; a line that is not a valid event, or is earlier
+/// than the previous event, is a bad line.
 class JsonTraceReader final : public TraceSource {
  public:
-  /// Throws: Error{invalid_argument} that names the file.
+  /// Throws: Error{invalid_argument} with the file.
   explicit JsonTraceReader(const std::string& path, std::uint64_t bad_lines_max);
 
   std::span<const TraceEvent> next() override;
@@ -31,7 +31,7 @@ class JsonTraceReader final : public TraceSource {
   std::vector<TraceEvent> batch_;
   std::string first_;  // The first line, if it is not a header.
   bool has_first_ = false;
-  Time time_{0};  // Of the last event.
+  Time time_{0};  // Time of the last event.
 };
 
 }  // namespace vma

@@ -7,10 +7,10 @@
 
 namespace vma {
 
-/// Writes a trace of JSON lines. Members with default values are left out. Not thread-safe.
+/// Writes a trace of JSON lines. Omits members with default values. Not thread-safe.
 class JsonTraceWriter final : public TraceSink {
  public:
-  /// Throws: Error{invalid_argument} that names a file which cannot be created.
+  /// Throws: Error{invalid_argument} with the file, if it cannot be created.
   JsonTraceWriter(const std::string& path, const TraceHeader& header);
 
   void write(std::span<const TraceEvent> events, const TraceTags& tags) override;

@@ -4,7 +4,7 @@
 
 namespace vma {
 
-/// Texts have the numbers that they come with: both count from 1 on, in the same order.
+/// Texts keep their numbers: both tables count from 1, in the same order.
 void KeptTrace::write(std::span<const TraceEvent> events, const TraceTags& tags) {
   for (std::size_t tag = tags_.size(); tag < tags.size(); ++tag)
     tags_.intern(tags.text(static_cast<TagId>(tag)));

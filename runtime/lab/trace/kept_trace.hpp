@@ -8,7 +8,7 @@
 
 namespace vma {
 
-/// A trace in memory, for repeated reading: takes events, and returns them. Not thread-safe.
+/// A trace in memory, for repeated reading. Not thread-safe.
 class KeptTrace : public TraceSink, public TraceSource {
  public:
   void write(std::span<const TraceEvent> events, const TraceTags& tags) override;
@@ -17,7 +17,7 @@ class KeptTrace : public TraceSink, public TraceSource {
 
   std::span<TraceEvent> events() noexcept { return events_; }
   std::span<const TraceEvent> events() const noexcept { return events_; }
-  /// Starts again with the first event.
+  /// Restarts at the first event.
   void rewind() noexcept { handed_out_ = 0; }
 
  private:

@@ -4,10 +4,11 @@
 
 namespace vma {
 
-// A whole line of the greatest length fits, however the window lies.
+// Twice the limit: a line of maximum length fits wherever it begins in the window.
 LineReader::LineReader(const std::string& path) : source_(path), window_(2 * line_bytes_max) {}
 
-/// Makes room at the end and reads into it. False: the file is at its end.
+/// Moves the unread bytes to the front and reads more after them. Returns false at the end of the
+/// file.
 bool LineReader::fill() {
   if (begin_ > 0) {
     std::memmove(window_.data(), window_.data() + begin_, end_ - begin_);
@@ -27,7 +28,7 @@ std::string_view LineReader::give(std::size_t end) {
   return line;
 }
 
-/// The rest of a line that is too long, with its end.
+/// Skips the rest of a truncated line, including its line ending.
 void LineReader::skip_line() {
   for (;;) {
     const char* const from = window_.data() + begin_;
@@ -44,7 +45,7 @@ void LineReader::skip_line() {
 std::optional<std::string_view> LineReader::next() {
   if (cut_) skip_line();
   cut_ = false;
-  // Only what is new is looked through after each reading.
+  // Each pass searches only the bytes that the last read added.
   for (std::size_t seen = 0;;) {
     const char* const from = window_.data() + begin_ + seen;
     const void* const found = std::memchr(from, '\n', end_ - begin_ - seen);

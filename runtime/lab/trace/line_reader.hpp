@@ -10,20 +10,20 @@
 
 namespace vma {
 
-/// The lines of a text file, which may be compressed. Holds a window of the file. Not thread-safe.
+/// Reads a text file line by line through a window; the file may be compressed. Not thread-safe.
 class LineReader {
  public:
   static constexpr std::size_t line_bytes_max = std::size_t{256} << 10;
 
-  /// "-" is the standard input. Throws: Error{invalid_argument} that names a file which cannot be
+  /// "-" is the standard input. Throws: Error{invalid_argument} with the file, if it cannot be
   /// read.
   explicit LineReader(const std::string& path);
 
-  /// The next line without its end (LF or CR LF); none after the last. Valid until the next call. A
-  /// line of more than `line_bytes_max` is cut, and `cut` is then true. Throws:
-  /// Error{invalid_argument}.
+  /// Returns the next line without its line ending (LF or CR LF), and nothing after the last. Valid
+  /// until the next call. A line longer than `line_bytes_max` is truncated; `cut` then returns
+  /// true. Throws: Error{invalid_argument}.
   std::optional<std::string_view> next();
-  /// Number of the line that `next` returned, from 1 on.
+  /// Number of the line that `next` returned, counted from 1.
   std::uint64_t line() const noexcept { return line_; }
   bool cut() const noexcept { return cut_; }
   const std::string& path() const noexcept { return source_.path(); }

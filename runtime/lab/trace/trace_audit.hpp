@@ -14,31 +14,31 @@
 
 namespace vma {
 
-/// The room that a trace needs.
+/// The memory that a trace needs.
 struct TraceRoom {
-  std::uint64_t peak_bytes = 0;  ///< The peak of live objects.
-  /// The largest chunk of objects whose chunks the trace sizes, and the largest of the other
+  std::uint64_t peak_bytes = 0;  ///< Peak size of the live objects.
+  /// The largest chunk among objects whose chunk size the trace gives, and the largest of the other
   /// objects.
   std::uint64_t sized_chunk_max = 0, unsized_object_max = 0;
 
-  /// Size of the largest chunk, if the other objects are cut into chunks of `otherwise`.
+  /// Size of the largest chunk if the other objects are split into chunks of `otherwise` bytes.
   std::uint64_t chunk_max(std::uint64_t otherwise) const noexcept;
 };
 
-/// Checks the events of a trace one after the other: whether each fits those before it, and totals.
+/// Checks that each event of a trace is consistent with the earlier ones, and adds up totals.
 /// Memory grows with the number of live objects. Not thread-safe.
 class TraceAudit {
  public:
   struct Fault {
-    std::uint64_t event = 0;  ///< From 1 on.
+    std::uint64_t event = 0;  ///< Counted from 1.
     std::string reason;
   };
   static constexpr std::size_t faults_kept_max = 20;
 
-  /// Why `event` does not fit: an access beyond its object, an object that is not live or already
-  /// live. Counts the event anyway. Requires: `fault_of` accepts it.
+  /// Returns why `event` is inconsistent: an access beyond its object, an object that is not live,
+  /// or one that is already live. Counts the event anyway. Requires: `fault_of` accepts it.
   std::optional<std::string> add(const TraceEvent& event);
-  /// Adds several, and keeps the first reasons.
+  /// Adds several events, and keeps the first faults.
   void add(std::span<const TraceEvent> events);
 
   std::uint64_t events() const noexcept { return events_; }
@@ -46,7 +46,7 @@ class TraceAudit {
   std::uint64_t fault_count() const noexcept { return fault_count_; }
   std::span<const Fault> faults() const noexcept { return faults_; }
   Time begin() const noexcept { return begin_; }
-  Time end() const noexcept { return end_; }  ///< Of the last event or access.
+  Time end() const noexcept { return end_; }  ///< End of the last event or access.
   std::uint64_t objects_live() const noexcept { return live_.size(); }
   std::uint64_t bytes_live_max() const noexcept { return room_.peak_bytes; }
   const TraceRoom& room() const noexcept { return room_; }
@@ -54,7 +54,7 @@ class TraceAudit {
   double bytes_written() const noexcept { return bytes_written_; }
   /// Number of accesses whose device the router chooses.
   std::uint64_t unplaced() const noexcept { return unplaced_; }
-  /// The GPUs that accesses name.
+  /// Ordinals of the GPUs that accesses name.
   const std::set<int>& devices() const noexcept { return devices_; }
 
  private:
@@ -62,7 +62,7 @@ class TraceAudit {
   void count_access(const TraceEvent& event);
   void count_room(const TraceEvent& allocation);
 
-  std::unordered_map<std::uint64_t, std::uint64_t> live_;  // Bytes by object.
+  std::unordered_map<std::uint64_t, std::uint64_t> live_;  // Sizes by object.
   std::array<std::uint64_t, trace_event_kinds + 1> counts_{};
   std::uint64_t events_ = 0, fault_count_ = 0, unplaced_ = 0;
   std::uint64_t bytes_live_ = 0;

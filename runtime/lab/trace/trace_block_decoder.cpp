@@ -9,7 +9,7 @@
 
 namespace vma {
 
-/// Reads into the padding at most; `next` sees that the end was passed.
+/// May read past the end, but only into the padding; `next` then detects it.
 inline std::uint64_t TraceBlockDecoder::number() noexcept {
   std::uint64_t value = *at_++;
   if (value < 0x80) return value;
@@ -36,7 +36,7 @@ TagId TraceBlockDecoder::tag(TraceTags& tags) {
   const std::uint64_t index = number();
   if (index < tags_.size()) return tags_[index];
   const std::uint64_t bytes = number();
-  if (trouble_ != nullptr || at_ > end_) return TagId{};  // `next` says so.
+  if (trouble_ != nullptr || at_ > end_) return TagId{};  // `next` reports the reason.
   if (index != tags_.size() || bytes > static_cast<std::uint64_t>(end_ - at_)) {
     trouble_ = "a tag is invalid";
     return TagId{};

@@ -11,11 +11,11 @@
 
 namespace vma {
 
-/// Unpacks the events of one block of a binary trace. Accepts any bytes: an invalid record ends the
-/// block with a reason.
+/// Decodes the events of one block of a binary trace. Any bytes are safe input: an invalid record
+/// ends the block with a reason.
 class TraceBlockDecoder {
  public:
-  /// Readable bytes after a payload, with any contents: so a record needs one check for the end
+  /// Readable bytes after a payload, with any contents, so that a record needs one bounds check
   /// instead of one per byte.
   static constexpr std::size_t padding_bytes = 96;
   static_assert(padding_bytes > trace_record_bytes_max);
@@ -25,12 +25,12 @@ class TraceBlockDecoder {
   explicit TraceBlockDecoder(std::span<const std::uint8_t> payload)
       : begin_(payload.data()), at_(begin_), end_(begin_ + payload.size()) {}
 
-  /// Returns how many events it wrote to the front of `events`; fewer than fit at the block's end,
-  /// or at an invalid record. Texts go to `tags`.
+  /// Returns the number of events written to `events`; it is below `events.size()` only at the end
+  /// of the block or at an invalid record. Adds texts to `tags`.
   std::size_t next(std::span<TraceEvent> events, TraceTags& tags);
-  /// Why the last `next` failed; null at a regular end.
+  /// Why the last `next` failed; null if it succeeded.
   const char* trouble() const noexcept { return trouble_; }
-  /// Offset in the payload of the invalid record, or of the next one.
+  /// Offset of the invalid record in the payload, or of the next record.
   std::size_t offset() const noexcept { return static_cast<std::size_t>(at_ - begin_); }
   bool done() const noexcept { return at_ == end_ || trouble_ != nullptr; }
 
@@ -47,7 +47,7 @@ class TraceBlockDecoder {
   const std::uint8_t* end_ = nullptr;
   const char* trouble_ = nullptr;
   TraceDifferences last_;
-  std::vector<TagId> tags_;  // By their numbers in this block.
+  std::vector<TagId> tags_;  // Indexed by their numbers in this block.
 };
 
 }  // namespace vma

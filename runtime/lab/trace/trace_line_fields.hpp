@@ -9,14 +9,14 @@
 
 namespace vma {
 
-/// A number of JSON: integers within 64 bits are exact.
+/// A JSON number: unsigned 64-bit integers are exact.
 struct JsonNumber {
   double real = 0;
-  std::optional<std::uint64_t> whole;  ///< Not set: negative, a fraction, or too large.
+  std::optional<std::uint64_t> whole;  ///< Not set if negative, a fraction, or too large.
 };
 
-/// The members of one line's object, one after the other, and the resulting event. Independent of
-/// the parser. Every function returns the fault, or null.
+/// Collects the members of one line's JSON object into an event. Independent of the parser. Every
+/// function returns the fault, or null.
 class TraceLineFields {
  public:
   void clear();
@@ -24,10 +24,10 @@ class TraceLineFields {
   const char* key(std::string_view name);
   const char* number(const JsonNumber& number);
   const char* text(std::string_view text);
-  /// All members were passed. `tag` stays a text, for the caller to intern.
+  /// Call after the last member. Leaves `tag` for the caller to intern.
   const char* finish(TraceEvent& event);
 
-  /// The last key, or the missing one.
+  /// The key that a fault refers to: the last one, or the missing one.
   std::string_view name() const noexcept { return name_; }
   std::string_view tag() const noexcept { return tag_; }
 
@@ -56,7 +56,7 @@ class TraceLineFields {
 
   TraceEvent event_;
   Field field_{};
-  unsigned seen_ = 0;  // Bits of fields.
+  unsigned seen_ = 0;  // A bit per field.
   std::string_view name_;
   std::string tag_;
   std::uint64_t device_ = 0;

@@ -14,8 +14,8 @@ namespace {
 
 namespace json = boost::json;
 
-/// What the parser finds, handed to the fields. The names and signatures are Boost.JSON's. A member
-/// that is refused ends the parse: the error code tells the parser to stop, `wrong` tells why.
+/// Passes what the parser finds to the fields. Boost.JSON prescribes the names and signatures. A
+/// rejected member stops the parse through the error code; `wrong` holds the reason.
 struct Handler {
   static constexpr std::size_t max_object_size = 64;
   static constexpr std::size_t max_array_size = 1;
@@ -23,7 +23,7 @@ struct Handler {
   static constexpr std::size_t max_string_size = 4096;
 
   TraceLineFields fields;
-  std::string text;  // A key or string that comes in parts.
+  std::string text;  // Earlier parts of a key or string.
   const char* wrong = nullptr;
   bool inside = false;
 
@@ -84,7 +84,7 @@ struct Handler {
   bool on_comment(json::string_view, json::error_code&) { return true; }
 
  private:
-  /// The whole of a key or string whose last part this is, valid until the next.
+  /// The complete key or string that ends with this part, valid until the next call.
   std::string_view whole(json::string_view part, std::size_t size) {
     if (size == part.size()) return {part.data(), part.size()};
     text.append(part.data(), part.size());

@@ -9,7 +9,7 @@
 
 namespace vma {
 
-/// Reads one event from one line of JSON, without making a document of it. Not thread-safe.
+/// Parses one event from one line of JSON, without building a document. Not thread-safe.
 class TraceLineParser {
  public:
   TraceLineParser();
@@ -17,7 +17,7 @@ class TraceLineParser {
   TraceLineParser(const TraceLineParser&) = delete;
   TraceLineParser& operator=(const TraceLineParser&) = delete;
 
-  /// False: the line is no event, and `reason` says why. Texts come into `tags`.
+  /// Returns false if the line is not an event; `reason` says why. Adds texts to `tags`.
   bool parse(std::string_view line, TraceEvent& event, TraceTags& tags);
   /// Valid until the next call.
   const std::string& reason() const noexcept { return reason_; }

@@ -16,7 +16,7 @@ namespace vma {
 std::unique_ptr<TraceSource> open_trace(const std::string& path, std::uint64_t bad_lines_max) {
   std::array<char, trace_file.magic.size()> begin{};
   if (path != "-" && std::filesystem::exists(path) && !std::filesystem::is_regular_file(path)) {
-    // Its form is looked for first, and what a pipe has given it does not give again.
+    // Detecting the format consumes the first bytes, and a pipe cannot be read twice.
     throw Error(ErrorKind::invalid_argument, "open_trace",
                 path + " is not a file; use - for the standard input");
   }

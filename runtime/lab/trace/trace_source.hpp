@@ -12,7 +12,7 @@
 
 namespace vma {
 
-/// A trace, batch by batch. What it keeps does not grow with the number of events. Not thread-safe.
+/// Reads a trace in batches. Its memory does not grow with the number of events. Not thread-safe.
 class TraceSource {
  public:
   static constexpr std::size_t batch_max = 1024;
@@ -20,14 +20,14 @@ class TraceSource {
   virtual ~TraceSource() = default;
 
   const TraceHeader& header() const noexcept { return header_; }
-  /// Of the events so far.
+  /// The tags of all events returned so far.
   const TraceTags& tags() const noexcept { return tags_; }
 
-  /// The next events, at most `batch_max`, in the order of time; none after the last. They are
-  /// valid until the next call, and `fault_of` has nothing against any of them. Throws:
-  /// Error{invalid_argument} that names the file and the offset or the line.
+  /// Returns the next events, at most `batch_max`, in order of time; none after the last. They are
+  /// valid until the next call, and `fault_of` accepts each of them. Throws:
+  /// Error{invalid_argument} with the file and the offset or line.
   virtual std::span<const TraceEvent> next() = 0;
-  /// Null for a form that has no lines.
+  /// Null for formats without lines.
   virtual const BadLines* bad_lines() const noexcept { return nullptr; }
 
  protected:
@@ -35,7 +35,7 @@ class TraceSource {
   TraceTags tags_;
 };
 
-/// Opens a trace in the form that its first bytes show: binary, or JSON lines, also compressed.
+/// Opens a trace. Its first bytes tell the format: binary, or JSON lines, possibly compressed.
 /// Throws: Error{invalid_argument}.
 std::unique_ptr<TraceSource> open_trace(const std::string& path,
                                         std::uint64_t bad_lines_max = BadLines::count_max);

@@ -8,7 +8,7 @@
 namespace vma {
 namespace {
 
-/// Two ways cost the same if no more than rounding is between them.
+/// Relative difference up to which two costs are considered equal.
 constexpr double rounding = 1e-12;
 
 }  // namespace
@@ -39,7 +39,7 @@ ChunkGraph::ChunkGraph(const PlacementInstance& instance, const TightRooms& tigh
   }
 }
 
-/// What a block costs from a state does not depend on the others, so it is asked from each alone.
+/// The cost of a block from one state is independent of the others, so probes each state alone.
 void ChunkGraph::probe(const PlacementInstance& instance, const ChunkBlock& block, PathStep& step,
                        const std::vector<bool>& reached) {
   costs_.resize(costs_.size() + states_ * states_, never);
@@ -65,7 +65,7 @@ bool ChunkGraph::takes_room(std::size_t layer, std::size_t state) const {
   return blocks_[layer] < chunk_.end && tight_.at(blocks_[layer], state % places_);
 }
 
-/// `cost` of the next layer; after the last one it costs nothing to end.
+/// `cost` in the next layer; after the last layer the path ends at state 0 at no cost.
 double ChunkGraph::onwards(std::size_t layer, std::size_t from, std::size_t to) const {
   if (layer + 1 < layers()) return cost(layer + 1, from, to);
   return to == 0 ? 0 : never;
@@ -80,7 +80,7 @@ void ChunkGraph::thin_out() {
   find_hubs(possible);
 }
 
-/// The first layer has one beginning, so none there.
+/// Skips the first layer, which has only one start.
 void ChunkGraph::find_hubs(const std::vector<double>& possible) {
   const std::size_t size = states_ * states_;
   hubs_.resize(layers());
@@ -90,7 +90,7 @@ void ChunkGraph::find_hubs(const std::vector<double>& possible) {
   }
 }
 
-/// Two states of one place from which all that follows costs the same are one.
+/// Merges the two states of a place if all later costs are the same.
 void ChunkGraph::unite_alike(std::size_t layer) {
   for (std::size_t state = 0; state < places_; ++state) {
     const std::size_t other = state + places_;
@@ -107,7 +107,7 @@ void ChunkGraph::unite_alike(std::size_t layer) {
   }
 }
 
-/// By way of another state one comes from `from` to `to` as well as by way of `by`.
+/// Whether another state than `by` connects `from` to `to` at no higher cost and without more room.
 bool ChunkGraph::is_replaceable(std::size_t layer, std::size_t from, std::size_t by,
                                 std::size_t to) const {
   const double most = (cost(layer, from, by) + onwards(layer, by, to)) * (1 + rounding);
@@ -119,7 +119,8 @@ bool ChunkGraph::is_replaceable(std::size_t layer, std::size_t from, std::size_t
   return false;
 }
 
-/// Drops ways into states that nobody needs to be in yet. One at a time: what replaces it is there.
+/// Drops steps into states that can be entered later. One at a time, so that the replacement
+/// exists.
 void ChunkGraph::delay(std::size_t layer) {
   for (std::size_t to = states_; to-- > 0;) {
     for (std::size_t from = 0; from < states_; ++from) {
@@ -132,7 +133,7 @@ void ChunkGraph::delay(std::size_t layer) {
   }
 }
 
-/// Drops ways out of states that nobody needs to be in any more.
+/// Drops steps out of states that can be left earlier.
 void ChunkGraph::hasten(std::size_t layer) {
   if (layer + 1 == layers()) return;
   for (std::size_t from = states_; from-- > 0;) {

@@ -13,31 +13,32 @@
 
 namespace vma {
 
-/// All useful paths of one chunk as a layered graph: one layer for each block in which something
-/// happens to it, or at whose end room could be short. From each state of `PathStep` at the end of
-/// one layer, a chunk goes to one at the end of the next. Borrows the instance.
+/// All useful paths of one chunk as a layered graph. There is one layer for each block in which
+/// something happens to the chunk, or at whose end room could be short. Each step leads from a
+/// state of `PathStep` at the end of one layer to a state at the end of the next. Borrows the
+/// instance.
 class ChunkGraph {
  public:
   static constexpr double never = std::numeric_limits<double>::infinity();
 
   ChunkGraph(const PlacementInstance& instance, const TightRooms& tight, std::size_t chunk);
 
-  /// Removes steps that another path replaces at no higher cost and no more room, and routes many
-  /// steps of a layer through its hub.
+  /// Removes steps that other paths replace at no higher cost and without more room, and routes
+  /// groups of steps in a layer through its hub.
   void thin_out();
 
   std::size_t layers() const noexcept { return blocks_.size(); }
   std::size_t states() const noexcept { return states_; }
   std::uint32_t block(std::size_t layer) const { return blocks_[layer]; }
-  /// Seconds; `never` if there is no such step. In the first layer all steps start at state 0.
+  /// In seconds; `never` if there is no such step. All steps of the first layer start at state 0.
   double cost(std::size_t layer, std::size_t from, std::size_t to) const {
     return costs_[(layer * states_ + from) * states_ + to];
   }
-  /// Between the layer before and this one; null: there are only direct steps.
+  /// The hub between the previous layer and this one; null if all steps are direct.
   const ChunkHub* hub(std::size_t layer) const {
     return layer < hubs_.size() && hubs_[layer] ? &*hubs_[layer] : nullptr;
   }
-  /// Whether the chunk takes room there that could be short.
+  /// Whether the chunk then takes room that could be short.
   bool takes_room(std::size_t layer, std::size_t state) const;
 
  private:
@@ -57,9 +58,9 @@ class ChunkGraph {
   const PlacementChunk& chunk_;
   const TightRooms& tight_;
   const std::size_t places_, states_;
-  std::vector<std::uint32_t> blocks_;          // By layer.
+  std::vector<std::uint32_t> blocks_;          // Per layer.
   std::vector<double> costs_;                  // [layer][from][to]
-  std::vector<std::optional<ChunkHub>> hubs_;  // By layer.
+  std::vector<std::optional<ChunkHub>> hubs_;  // Per layer.
 };
 
 }  // namespace vma

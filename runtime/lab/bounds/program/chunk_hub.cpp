@@ -7,13 +7,13 @@ namespace vma {
 namespace {
 
 constexpr double never = std::numeric_limits<double>::infinity();
-/// Two ways cost the same if no more than hub_rounding is between them.
+/// Relative difference up to which two costs are considered equal.
 constexpr double hub_rounding = 1e-12;
-/// Steps that one by way of the hub has to stand for, on average: solvers are slower with more
-/// rows.
+/// Direct steps that each step through the hub must replace on average: more rows slow down
+/// solvers.
 constexpr std::size_t worth = 2;
 
-/// One layer's steps, as rows from a state and columns to one.
+/// The steps of one layer as a matrix: rows are source states, columns are target states.
 class HubSearch {
  public:
   HubSearch(std::span<const double> possible, std::span<double> steps, std::size_t places)
@@ -49,7 +49,7 @@ class HubSearch {
     const auto row = steps_.subspan(from * states_, states_);
     return std::ranges::any_of(row, [](double step) { return step < never; });
   }
-  /// The cheapest step that comes from another place; only where all could come.
+  /// The cheapest step from another place; set only if all states with steps can reach `to`.
   void price_out(std::size_t to) {
     double least = never;
     for (std::size_t from = 0; from < states_; ++from) {
@@ -59,7 +59,7 @@ class HubSearch {
     }
     hub_.out[to] = least;
   }
-  /// As much as it takes for no step to become cheaper.
+  /// The smallest value that makes no step cheaper.
   void price_into(std::size_t from) {
     if (!has_steps(from)) return;
     double most = 0;

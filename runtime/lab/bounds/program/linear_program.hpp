@@ -7,7 +7,7 @@
 
 namespace vma {
 
-/// A linear program in variables that are 0 or 1: minimises a sum under constraints. A value.
+/// A linear program with 0-1 variables: minimises a sum under constraints. A plain value.
 struct LinearProgram {
   struct Term {
     std::uint32_t column = 0;
@@ -17,7 +17,7 @@ struct LinearProgram {
     std::string name;
     double cost = 0;
   };
-  /// The sum of its terms equals `limit`, or is at most that.
+  /// The sum of the terms equals `limit`, or is at most `limit`.
   struct Row {
     std::string name;
     bool equal = true;
@@ -25,7 +25,7 @@ struct LinearProgram {
     std::vector<Term> terms;
   };
 
-  double constant = 0;  ///< Of the sum.
+  double constant = 0;  ///< Part of the sum.
   std::vector<Column> columns;
   std::vector<Row> rows;
 };

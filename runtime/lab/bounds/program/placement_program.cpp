@@ -19,9 +19,9 @@ namespace vma {
 namespace {
 
 constexpr double microseconds = 1e6;
-constexpr double nothing = 1e-9;  ///< Microseconds below which a cost is rounding.
-/// What is largest in a row is at most so many of its units, so that a solver's tolerances are far
-/// below the smallest.
+constexpr double nothing = 1e-9;  ///< Costs below this, in microseconds, are rounding errors.
+/// Largest factor of a row, in units of the row: a solver's tolerances then stay far below the
+/// smallest factor.
 constexpr double units_max = 10'000;
 
 [[noreturn]] void refuse(const std::string& why) {
@@ -57,9 +57,9 @@ class ProgramBuilder {
 
  private:
   using Rows = std::vector<LinearProgram::Row>;
-  using Terms = std::vector<LinearProgram::Term>;  // Of a room their factors are bytes.
+  using Terms = std::vector<LinearProgram::Term>;  // In `rooms_`, the factors are bytes.
 
-  /// Its cheapest way, whatever room there is.
+  /// The cost of the chunk's cheapest path with unlimited room.
   double shortest(std::size_t number) {
     const PlacementChunk& chunk = instance_.chunks[number];
     step_.begin(chunk, cells_);
@@ -68,17 +68,17 @@ class ProgramBuilder {
       step_.advance(instance_.moves_of(chunk), walk.enter(*block), cells_);
     return std::ranges::min(cells_, {}, &PathCell::cost).cost;
   }
-  /// At how many ends of blocks room could be short for it. Refuses what is too much work.
+  /// Number of block ends at which room for the chunk could be short. Throws beyond the work limit.
   std::size_t count_work(const PlacementChunk& chunk) {
     const std::size_t ends = tight_.ends(chunk);
-    // What is late makes two layers of a use.
+    // A late use creates two layers.
     if (ends > 0) work_ += (ends + 2 * chunk.uses) * cells_.size() * cells_.size() * cells_.size();
     if (work_ > limits_.work_max)
       refuse("too large for a program; use larger chunks or a shorter trace");
     return ends;
   }
 
-  /// A row for each state: what came into it less what leaves it.
+  /// Adds one row per state: flow in minus flow out.
   void add_chunk(const ChunkGraph& graph, std::size_t chunk) {
     name_ = fmt::format("c{}", chunk);
     bytes_ = static_cast<double>(instance_.chunks[chunk].bytes);
@@ -174,9 +174,9 @@ class ProgramBuilder {
   PathStep step_;
   std::vector<PathCell> cells_;
   std::size_t work_ = 0;
-  std::string name_;  // Of the chunk at hand, as are its bytes.
+  std::string name_;  // Of the current chunk, like `bytes_`.
   double bytes_ = 0;
-  std::map<std::pair<std::uint32_t, std::size_t>, Terms> rooms_;  // By block and place.
+  std::map<std::pair<std::uint32_t, std::size_t>, Terms> rooms_;  // Keyed by block and place.
   LinearProgram program_;
 };
 

@@ -10,7 +10,8 @@ TightRooms::TightRooms(const PlacementInstance& instance)
       ends_(std::size_t{instance.blocks} + 1),
       nexts_(instance.blocks, instance.blocks) {
   for (const PlacementChunk& chunk : instance.chunks) {
-    const auto bytes = static_cast<double>(chunk.bytes);  // Sums are whole numbers below 2^53.
+    const auto bytes = static_cast<double>(chunk.bytes);  // The sums are integers below 2^53, hence
+                                                          // exact.
     alive_[std::min(chunk.begin, instance.blocks)] += bytes;
     alive_[std::min(chunk.end, instance.blocks)] -= bytes;
   }
