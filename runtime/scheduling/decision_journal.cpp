@@ -1,6 +1,5 @@
 #include "scheduling/decision_journal.hpp"
 
-#include <new>
 #include <vector>
 
 namespace vma {
@@ -71,10 +70,7 @@ void DecisionJournal::record_move(RecordedMove move, ChunkId chunk) noexcept {
   const ChunkRow& row = path_.snapshot().chunk(chunk);
   move.allocation = row.allocation;
   move.slot = row.slot;
-  try {
-    recording_->add(move);
-  } catch (const std::bad_alloc&) {  // Missing in the recording, but not in the books.
-  }
+  recording_->add(move);
 }
 
 void DecisionJournal::record_allocation(const ChunkRoster::Entry& entry) {

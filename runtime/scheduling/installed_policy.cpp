@@ -73,9 +73,10 @@ void InstalledPolicy::leave_books_to_lost_one() {
 /// Throws: what `install` throws; then the next call tries again.
 void InstalledPolicy::replace_failed() {
   using Replacement = PolicyFailures::Replacement;
+  if (due_ == Replacement::none) return;
   const std::string policy = journal_.policy();
   switch (due_) {
-    case Replacement::none: return;
+    case Replacement::none: break;
     case Replacement::failed_in_a_row:
       install(last_resort,
               fmt::format("{} failed {} times in a row", policy, failures_.limits().in_a_row_max));

@@ -10,12 +10,6 @@
 #include <utility>
 
 namespace vma {
-namespace {
-
-/// Poll period of a thread that waits for moves that other threads must start or end.
-constexpr std::chrono::milliseconds look_period(2);
-
-}  // namespace
 
 Scheduler::Scheduler(const SchedulerGround& ground, std::vector<PlaceState> places,
                      const MachineCosts& costs, const SchedulerLimits& limits, PolicyMaker make,
@@ -315,13 +309,21 @@ bool Scheduler::make_room(Location at, std::uint64_t bytes, TimePoint until) {
   moves_.accept(plan, true);
   start_ready();
   while (used_bytes(place) + bytes > before && (!moves_.empty() || path_.has_waiting())) {
-    const TimePoint now = clock_.now();
-    if (now >= until || stopped_) break;
-    move_ended_.wait_until(lock, clock_, std::min(until, now + look_period), [] { return false; });
+    if (clock_.now() >= until || stopped_) break;
+    await_end(lock, until);
     catch_up();
     start_ready();
   }
   return used_bytes(place) < before;
+}
+
+/// Returns early once another thread has entered the end of a move into the books.
+void Scheduler::await_end(MutexLock& lock, TimePoint until) {
+  constexpr std::chrono::milliseconds look_period(2);  // For ends that nobody has entered yet.
+  const TimePoint time = std::min(until, clock_.now() + look_period);
+  move_ended_.wait_until(lock, clock_, time, [&, seen = moves_.ended()]() VMART_NO_THREAD_ANALYSIS {
+    return moves_.ended() != seen || stopped_;
+  });
 }
 
 std::uint64_t Scheduler::used_bytes(PlaceId at) const {
@@ -352,8 +354,7 @@ DrainReport Scheduler::drain_place(Location at, const DrainOptions& options) {
   const TimePoint begin = clock_.now();
   const TimePoint until = later(begin, options.deadline);
   const PlaceId place = close_for_drain(at);
-  while (Chunk copy =
-             ground_.memory.chunks().copies().drop_oldest(at)) {  // They are in no books of ours.
+  while (Chunk copy = ground_.memory.chunks().copies().drop_oldest(at)) {  // Not in the books.
     ground_.memory.chunks().dismiss(std::move(copy));
     if (clock_.now() >= until) break;
   }
@@ -366,10 +367,9 @@ DrainReport Scheduler::drain_place(Location at, const DrainOptions& options) {
     path_.complete_pressure({place, used_bytes(place), place}, plan);
     moves_.accept(plan, true);
     start_ready();
-    const TimePoint now = clock_.now();
     const bool idle = plan.empty() && moves_.empty() && !path_.has_waiting();
-    if (now >= until || stopped_ || paused_ || (idle && !may_leave_later(place))) break;
-    move_ended_.wait_until(lock, clock_, std::min(until, now + look_period), [] { return false; });
+    if (clock_.now() >= until || stopped_ || paused_ || (idle && !may_leave_later(place))) break;
+    await_end(lock, until);
     catch_up();
   }
   give_up_drain(place);
@@ -398,10 +398,10 @@ void Scheduler::give_up_drain(PlaceId at) {
 bool Scheduler::may_leave_later(PlaceId at) const {
   const PlannerLimits& limits = path_.planner().limits();
   const Time held = std::max(limits.least_residence, limits.thrash_window + limits.thrash_pin);
-  const Time now = path_.books().now();
   return std::ranges::any_of(path_.snapshot().chunks(), [&](const ChunkRow& row) {
     return row.bytes > 0 && row.at == at && row.movable && row.in_scope && !row.parked &&
-           !row.dropped && row.last_move > Time::zero() && now < row.last_move + held;
+           !row.dropped && row.last_move > Time::zero() &&
+           path_.books().now() < row.last_move + held;
   });
 }
 

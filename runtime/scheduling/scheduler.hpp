@@ -122,6 +122,7 @@ class Scheduler {
   void tick_locked() VMART_REQUIRES(mutex_);
   void start_ready() VMART_REQUIRES(mutex_);
   PlaceId close_for_drain(Location at);
+  void await_end(MutexLock& lock, TimePoint until) VMART_REQUIRES(mutex_);
   std::uint64_t used_bytes(PlaceId at) const VMART_REQUIRES(mutex_);
   bool may_leave_later(PlaceId at) const VMART_REQUIRES(mutex_);
   void give_up_drain(PlaceId at) VMART_REQUIRES(mutex_);

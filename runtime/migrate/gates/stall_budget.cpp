@@ -12,7 +12,8 @@ constexpr double second_ns = 1e9;
 // Otherwise a stall of half an hour would have to be paid for by a century, past the end of time.
 constexpr double pause_max_ns = 3600 * second_ns;
 
-TimePoint later(TimePoint next, TimePoint spent_at, double pause_ns) {
+/// When a pause of that length is over; pauses add up.
+TimePoint paid_by(TimePoint next, TimePoint spent_at, double pause_ns) {
   const double rounded = std::ceil(std::clamp(pause_ns, 0.0, pause_max_ns));
   return std::max(next, spent_at) + TimePoint(static_cast<TimePoint::rep>(rounded));
 }
@@ -37,7 +38,7 @@ void StallBudget::spent_stall(TimePoint began, std::chrono::nanoseconds stall) {
   constexpr std::chrono::milliseconds late_max(1);
   if (pause_per_stall_ == 0) return;
   next_stop_ =
-      later(next_stop_, began - late_max, pause_per_stall_ * static_cast<double>(stall.count()));
+      paid_by(next_stop_, began - late_max, pause_per_stall_ * static_cast<double>(stall.count()));
 }
 
 TimePoint StallBudget::next_copy(TimePoint now) const {
@@ -46,7 +47,7 @@ TimePoint StallBudget::next_copy(TimePoint now) const {
 
 void StallBudget::spent_bytes(TimePoint at, std::uint64_t bytes) {
   if (nanoseconds_per_byte_ == 0) return;
-  next_copy_ = later(next_copy_, at, nanoseconds_per_byte_ * static_cast<double>(bytes));
+  next_copy_ = paid_by(next_copy_, at, nanoseconds_per_byte_ * static_cast<double>(bytes));
 }
 
 }  // namespace vma
