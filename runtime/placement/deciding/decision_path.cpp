@@ -1,12 +1,17 @@
 #include "placement/deciding/decision_path.hpp"
 
-#include "placement/planning/group_limits.hpp"
+#include "base/units.hpp"
 
 #include <algorithm>
 #include <utility>
 
 namespace vma {
 namespace {
+
+/// How many accepted moves form one migration: while it runs, the mover does nothing else with the
+/// allocation, and each chunk waits for the application's work to stop.
+constexpr std::size_t group_chunks_max = 4;
+constexpr std::uint64_t group_bytes_max = 256 * MiB;
 
 constexpr std::size_t ahead = 8;  // How many uses ahead to prefetch.
 

@@ -1,7 +1,6 @@
 #include "placement/policies/watermark_age.hpp"
 
 #include "base/units.hpp"
-#include "placement/weighing/byte_quota.hpp"
 #include "placement/weighing/chunk_worth.hpp"
 #include "placement/weighing/expected_saving.hpp"
 #include "placement/weighing/room_for_chunks.hpp"
@@ -16,6 +15,27 @@ namespace {
 
 constexpr std::size_t victims_max = 64;  // For one promotion.
 constexpr double owner_share = 0.5;  // Of the top user's bytes: HBM whose GPU uses as much keeps.
+
+/// A token bucket of bytes. It is open while any bytes are left; more may be taken than are left,
+/// which leaves a debt, so that a chunk larger than the bucket can move at all.
+class ByteQuota {
+ public:
+  /// Full at the first call. `depth`: the most that can accumulate.
+  void refill(Time now, double bytes_s, double depth) {
+    const double passed = std::chrono::duration<double>(now - filled_).count();
+    left_ = started_ ? std::min(depth, left_ + bytes_s * std::max(0.0, passed)) : depth;
+    filled_ = now;
+    started_ = true;
+  }
+  bool open() const { return left_ > 0; }
+  void take(std::uint64_t bytes) { left_ -= static_cast<double>(bytes); }
+  void give_back(std::uint64_t bytes) { left_ += static_cast<double>(bytes); }
+
+ private:
+  double left_ = 0;
+  Time filled_{0};
+  bool started_ = false;
+};
 
 class WatermarkAge final : public Policy {
  public:

@@ -37,7 +37,7 @@ TEST(DiskBlock, GivesBackEveryRecordOfRandomValues) {
     }
     ASSERT_EQ(builder.records(), written.size());
     const std::vector<std::uint8_t> payload = builder.take();
-    ASSERT_LE(payload.size(), block_payload_bytes_max);
+    ASSERT_LE(payload.size(), recording_file.payload_bytes_max);
     BlockDecoder decoder(payload, 3);
     RecordedEvent event;
     for (std::size_t record = 0; record < written.size(); ++record) {
@@ -55,8 +55,8 @@ TEST(DiskBlock, FillsWithUsesToTheEnd) {
   const std::size_t added = builder.add(uses);
   EXPECT_EQ(builder.add(uses), 0u) << "it is full";
   const std::vector<std::uint8_t> payload = builder.take();
-  EXPECT_GT(payload.size() + 80, block_payload_bytes_max);
-  EXPECT_LE(payload.size(), block_payload_bytes_max);
+  EXPECT_GT(payload.size() + 80, recording_file.payload_bytes_max);
+  EXPECT_LE(payload.size(), recording_file.payload_bytes_max);
   BlockDecoder decoder(payload, 1);
   RecordedEvent event;
   std::size_t read = 0;
