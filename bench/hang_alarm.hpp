@@ -2,9 +2,9 @@
 
 namespace vma {
 
-/// Ends the process with status 3 unless it is fed, or ends, before each limit:
-/// VMART_BENCH_WATCHDOG_SECONDS, 30 unless set. It has the process's one alarm: the
-/// last that was fed counts.
+/// Ends the process with status 3 unless it is fed or destroyed within each limit of
+/// VMART_BENCH_WATCHDOG_SECONDS (30). Uses the process's only alarm, so only the alarm that was fed
+/// last counts.
 class HangAlarm {
  public:
   HangAlarm();

@@ -1,6 +1,6 @@
 // A thousand synchronous migrations beside threads that launch, allocate, free and synchronise on
 // other memory. No move may hang: an alarm ends the program if one takes too long. Moves that the
-// runtime gave up as `busy` are counted; the bytes are checked at the end.
+// runtime gave up as `busy` are counted. The bytes are checked at the end.
 
 #include "bench/hang_alarm.hpp"
 #include "bench/machine.hpp"
@@ -41,7 +41,7 @@ struct Tally {
   std::vector<std::chrono::nanoseconds> wall, stall;
 };
 
-/// Moves to and fro until `moves` have been tried, and one got through, or the time is up.
+/// Moves back and forth until `moves` attempts were made and one succeeded, or time is up.
 Tally move_to_and_fro(Runtime& runtime, void* pointer, const Route& route, int moves,
                       HangAlarm& hang_alarm) {
   const std::chrono::seconds limit(setting("VMART_BENCH_STRESS_SECONDS", 80));

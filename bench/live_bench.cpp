@@ -1,11 +1,12 @@
-// What moving live costs the application that keeps running: see bench/live/, a file a question.
+// What live moves cost an application that keeps running; see bench/live/, with one file per
+// question.
 //
 //     live_bench [--filter=REGEX] [--seconds=S] [--beside-process] [--benchmark_...]
 //
-// `--filter` chooses cases as `--benchmark_filter` does; `--seconds` is how long a case is
-// measured, about (3). `--beside-process` measures nothing: it moves memory until its standard
-// input closes, beside a measurement in another process. Needs two GPUs, or a simulated machine
-// that has them.
+// `--filter` selects cases, like `--benchmark_filter`. `--seconds` is the approximate duration of a
+// case (3). `--beside-process` measures nothing: it moves memory until its standard input is
+// closed, beside a measurement in another process. Needs two GPUs, or a simulated machine that has
+// them.
 
 #include "bench/live/cases.hpp"
 
@@ -19,11 +20,11 @@ namespace vma {
 namespace {
 
 struct Flags {
-  std::vector<std::string> rest;  ///< As Google Benchmark takes them, the program's name first.
+  std::vector<std::string> rest;  ///< Flags for Google Benchmark, after the program's name.
   bool beside_process = false;
 };
 
-/// Throws: std::invalid_argument for seconds that are no number.
+/// Throws: std::invalid_argument if the seconds are not a number.
 Flags parse_flags(int argc, char** argv) {
   const std::string filter = "--filter=", seconds = "--seconds=";
   Flags flags;

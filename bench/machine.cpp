@@ -32,7 +32,7 @@ std::uint64_t mark_of(std::uint64_t seed, std::size_t mark) {
   return mixed * 0xBF58476D1CE4E5B9u;
 }
 
-/// Places of 8 bytes each, spread over the range, the first and the last of it among them.
+/// Offsets of 8-byte marks spread over the range, including its first and last word.
 std::vector<std::size_t> mark_offsets(std::size_t bytes) {
   const std::size_t words = bytes / sizeof(std::uint64_t);
   if (words == 0) return {};
@@ -55,7 +55,8 @@ Runtime& shared_runtime() {
     options.cache_bytes_per_gpu = bytes_max + 1024 * mebibyte;
     options.host_cache_bytes = bytes_max + 1024 * mebibyte;
     shared() = std::make_unique<Runtime>(options);
-    // A context on each GPU, as in a program that uses them: what waits, waits for their work.
+    // Opens a context on each GPU, as a program that uses them does, so that calls that wait for
+    // contexts wait for all of them.
     for (const Location& at : shared()->locations()) {
       if (at.kind == Location::Kind::gpu) shared()->destroy_stream(shared()->make_stream(at));
     }
@@ -68,7 +69,7 @@ void close_shared_runtime() {
 }
 
 void let_scrubbing_end(std::uint64_t freed_bytes) {
-  constexpr std::uint64_t bytes_per_us = 200'000;  // Half of what the driver was seen to do.
+  constexpr std::uint64_t bytes_per_us = 200'000;  // Half of the observed rate of the driver.
   constexpr std::chrono::milliseconds least(5);
   const auto wait = least + std::chrono::microseconds(freed_bytes / bytes_per_us);
   const Stopwatch watch;
@@ -100,7 +101,7 @@ std::string route_label(const Route& route) {
 }
 
 void write_pattern(Runtime& runtime, void* pointer, std::size_t bytes, std::uint64_t seed) {
-  // Zeros and other plain contents may cost less than data does.
+  // Fills the range first, because zeros and other regular data may be cheaper to copy.
   const Stream stream = runtime.make_stream(runtime.locations().front());
   runtime.launch(stream, fill_kernel(), {1024}, {256},
                  KernelArguments::of(pointer, static_cast<std::uint64_t>(bytes / 8), seed));

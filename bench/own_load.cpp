@@ -16,7 +16,7 @@ namespace {
 constexpr unsigned words = 256;
 constexpr int launches_a_wait = 32;
 
-// Each thread adds one to its word.
+// Each thread increments its word.
 const Kernel add_one{
     R"(.version 7.0
 .target sm_70
@@ -56,7 +56,7 @@ struct OwnLoad::State {
   Mutex mutex;
   std::string error VMART_GUARDED_BY(mutex);
   ThreadedExecutor executor;
-  std::vector<std::unique_ptr<Task>> tasks;  // The owner's thread only.
+  std::vector<std::unique_ptr<Task>> tasks;  // Used only by the owner's thread.
 
   explicit State(Runtime& shared) : runtime(shared) {}
 

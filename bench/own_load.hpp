@@ -7,8 +7,8 @@
 
 namespace vma {
 
-/// One thread a GPU that launches a kernel over and over, on memory of its own that does not move,
-/// and waits for it now and then. Runs on either kind of machine.
+/// One thread per GPU that repeatedly launches a kernel on memory of its own that does not move,
+/// and waits for it now and then. Runs on real and simulated machines.
 class OwnLoad {
  public:
   explicit OwnLoad(Runtime& runtime);
@@ -16,8 +16,8 @@ class OwnLoad {
   OwnLoad(const OwnLoad&) = delete;
   OwnLoad& operator=(const OwnLoad&) = delete;
 
-  /// Ends the threads and checks that every launch did its work.
-  /// Throws: std::runtime_error that says what a thread ran into or what was lost.
+  /// Ends the threads and checks that every launch did its work. Throws: std::runtime_error with
+  /// the error of a thread, or with what was lost.
   void stop();
 
   std::uint64_t launches() const;

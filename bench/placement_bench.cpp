@@ -1,9 +1,10 @@
-// What placement by the scheduler gives and costs: see bench/placement/, a file a question.
+// What placement by the scheduler gains and costs; see bench/placement/, with one file per
+// question.
 //
 //     placement_bench [--filter=REGEX] [--seconds=S] [--benchmark_...]
 //
-// `--filter` chooses cases as `--benchmark_filter` does; `--seconds` is how long something is
-// measured, about (3). Each case opens runtimes of its own.
+// `--filter` selects cases, like `--benchmark_filter`. `--seconds` is the approximate duration of a
+// measurement (3). Each case opens its own runtimes.
 
 #include "bench/placement/cases.hpp"
 
@@ -13,7 +14,7 @@
 namespace vma {
 namespace {
 
-/// As Google Benchmark takes them. Throws: std::invalid_argument for seconds that are no number.
+/// Returns Google Benchmark's flags. Throws: std::invalid_argument if the seconds are not a number.
 std::vector<std::string> parse_flags(int argc, char** argv) {
   const std::string filter = "--filter=", seconds = "--seconds=";
   std::vector<std::string> rest;

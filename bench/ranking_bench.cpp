@@ -1,9 +1,9 @@
-// Plays a trace of the placement lab on the machine, with one policy, and prints what came of it as
-// one line of JSON. `bench/ranking.py` holds it against replays of the same trace.
+// Plays a trace of the placement lab on the machine, with one policy, and prints the result as one
+// line of JSON. `bench/ranking.py` compares it with replays of the same trace.
 //
 //     ranking_bench TRACE --policy counter:theta=2 --hbm 8 --chunk 64
 //
-// VMART_DRIVER chooses the machine, VMART_DEVICES its GPUs.
+// VMART_DRIVER selects the machine, VMART_DEVICES its GPUs.
 
 #include "base/units.hpp"
 #include "bench/ranking/trace_player.hpp"
@@ -34,7 +34,7 @@ RuntimeOptions runtime_options(const Flags& flags) {
   RuntimeOptions options;
   options.policy = flags.policy;
   options.half_life = std::chrono::milliseconds(flags.half_life_ms);
-  options.pressure_limit = std::chrono::milliseconds(500);  // As a replay waits for room.
+  options.pressure_limit = std::chrono::milliseconds(500);  // As long as a replay waits for room.
   if (flags.hbm_gib > 0) {
     options.cache_bytes_per_gpu =
         static_cast<std::size_t>(flags.hbm_gib * static_cast<double>(GiB));
@@ -83,7 +83,8 @@ boost::json::object to_json(const PlayReport& report) {
           {"marks", marks}};
 }
 
-/// What came of moves since `before`; durations also have the one of each GPU that comes first.
+/// The result of moves since `before`. Durations include the first move off each GPU, made by
+/// `rehearse_moves`.
 void add_runtime(const Runtime& runtime, const RuntimeStats& before, boost::json::object& json) {
   const RuntimeStats stats = runtime.stats();
   const SchedulerStats scheduler = runtime.scheduler_stats();
@@ -148,7 +149,7 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;  // Help comes this way too.
+    return app.exit(error) == 0 ? 0 : 2;  // Handles --help as well.
   }
   return play(flags);
 }

@@ -1,6 +1,6 @@
-// How fast a replay is, on one core: accesses a second of 8 GPUs to 10 000 chunks in as many
-// objects, drawn by Zipf's law or evenly, with the default policy and with none that moves. And how
-// much memory a replay takes: no more for four times the accesses, or the bench fails.
+// Speed of a replay on one core: accesses per second of 8 GPUs to 10 000 chunks in as many objects,
+// with a Zipf or uniform distribution, with the default policy and with one that moves nothing.
+// Also the memory that a replay uses: the benchmark fails if four times the accesses need more.
 
 #include "bench/samples.hpp"
 
@@ -26,9 +26,10 @@ namespace {
 constexpr std::uint64_t objects = 10'000;
 constexpr int gpus = 8;
 constexpr double growth_max_mib = 16;
-constexpr std::uint64_t accesses_least = 500'000;  // Fewer would not show what each leaves behind.
+// With fewer accesses, a leak per access would not show.
+constexpr std::uint64_t accesses_least = 500'000;
 
-/// Allocations, then accesses of 2 MiB, made as they are asked for.
+/// Generates allocations, then accesses of 2 MiB, on demand.
 class DrawnTrace final : public TraceSource {
  public:
   DrawnTrace(std::uint64_t accesses, bool zipf) : left_(accesses) {
@@ -76,7 +77,7 @@ double cpu_s() {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) / 1e9;
 }
 
-/// The most that this process ever had.
+/// Peak memory use of this process so far.
 double resident_max_mib() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
@@ -101,7 +102,7 @@ Sample measure(const std::string& policy, bool zipf, std::uint64_t accesses) {
   return sample;
 }
 
-/// Requires: no larger replay has been before it in this process.
+/// Requires: this process has not run a larger replay before.
 Sample measure_memory(std::uint64_t accesses) {
   accesses = std::max(accesses, accesses_least);
   measure("cost_benefit", true, accesses);

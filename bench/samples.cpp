@@ -16,9 +16,9 @@ namespace {
 
 constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
 constexpr std::uint64_t gibibyte = std::uint64_t{1} << 30;
-constexpr int skipped_status = 77;  // What ctest's SKIP_RETURN_CODE is set to.
+constexpr int skipped_status = 77;  // The value of ctest's SKIP_RETURN_CODE.
 
-int failures = 0;  // Benchmarks run one after another on the main thread.
+int failures = 0;  // No lock needed: benchmarks run one after another on the main thread.
 
 void append_series(const std::string& name, const Sample& sample) {
   const char* const path = std::getenv("VMART_BENCH_SERIES");

@@ -1,5 +1,5 @@
-// How fast traces are read and written, on one core: nanoseconds of the processor and bytes an
-// event, in both forms. The accesses are of 8 GPUs to 10 000 objects: in order, or drawn at random.
+// Speed of reading and writing traces on one core: processor nanoseconds and bytes per event, in
+// both forms. The accesses are of 8 GPUs to 10 000 objects, in order or at random.
 
 #include "bench/samples.hpp"
 
@@ -25,7 +25,7 @@ constexpr std::size_t accesses = 2'000'000;
 constexpr std::uint64_t objects = 10'000;
 constexpr int gpus = 8;
 
-/// Of the calling thread: what it takes however many others want the processor.
+/// Processor time of the calling thread, which does not depend on other load.
 double cpu_ns() {
   timespec time{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);

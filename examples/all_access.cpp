@@ -1,6 +1,6 @@
-// The pitfall of moving memory by hand: an unmap forgets who had access, and a grant names the
-// devices one by one. Each call succeeds; the next kernel on a device that was not named fails, and
-// takes the process's CUDA with it. So the naive half runs in a process of its own.
+// A pitfall of moving memory by hand: an unmap discards all access rights, and a grant names
+// devices individually. Every call succeeds, but the next kernel on a device that was not named
+// fails and makes CUDA unusable in the process. So the naive half runs in its own process.
 #include "gpus.hpp"
 #include "naive_sequence.hpp"
 
@@ -17,7 +17,7 @@ constexpr std::size_t bytes = 16 << 20;
 constexpr Gpus::Word seed = 3;
 constexpr std::string_view naive_argument = "naive";
 
-/// Starts this program again before any use of CUDA here; true if the pitfall showed itself.
+/// Starts this program again, before this process uses CUDA. Returns true if the pitfall occurred.
 bool naive_half_fails(char* program) {
   std::string self = "/proc/self/exe";
   std::string argument(naive_argument);

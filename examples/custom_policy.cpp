@@ -1,13 +1,13 @@
-// A policy of one's own: what it decides, its name and parameters, and a runtime that runs it.
+// A custom policy: its decisions, its name and parameters, and a runtime that uses it.
 #include <vma/vma.hpp>
 
-#include "support/read_kernel.hpp"  // How a kernel for real and simulated GPUs is written.
+#include "support/read_kernel.hpp"  // Shows how to write a kernel for real and simulated GPUs.
 
 #include <fmt/format.h>
 
 namespace {
 
-/// Every chunk goes to the GPU that uses it most, if that GPU asks for enough of it.
+/// Moves every chunk to the GPU that uses it most, if that uses enough bytes of it per second.
 class MostUsed : public vma::Policy {
  public:
   explicit MostUsed(double least) : least_(least) {}

@@ -1,6 +1,6 @@
 #include "drifting_workers.hpp"
 
-#include "support/read_kernel.hpp"  // How a kernel for real and simulated GPUs is written.
+#include "support/read_kernel.hpp"  // Shows how to write a kernel for real and simulated GPUs.
 
 #include <fmt/format.h>
 
@@ -30,7 +30,7 @@ DriftingWorkers::DriftingWorkers(vma::Runtime& runtime, const Size& size)
 }
 
 DriftingWorkers::~DriftingWorkers() {
-  threads_.clear();  // Each stops and is joined.
+  threads_.clear();  // Stops and joins each thread.
   try {
     for (Worker& worker : workers_) {
       worker.attached.reset();
@@ -39,7 +39,7 @@ DriftingWorkers::~DriftingWorkers() {
     }
     runtime_.free(data_);
   } catch (const vma::Error& error) {
-    fmt::print(stderr, "{}\n", error.what());  // The runtime's own end gives back what it can.
+    fmt::print(stderr, "{}\n", error.what());  // The runtime's destructor releases what it can.
   }
 }
 
@@ -48,8 +48,8 @@ std::size_t DriftingWorkers::block_of(std::size_t worker) const {
 }
 
 void DriftingWorkers::work(std::size_t number, const std::stop_token& stop) try {
-  // A stream stands at a gate once all has run that was launched before. So launches are short, and
-  // few are ahead: of a backlog of a millisecond a move is not afraid, of one of ten it is.
+  // A stream stops at a gate only after everything launched before has run. So launches are short
+  // and few are queued: the scheduler moves memory behind a backlog of 1 ms, but not of 10 ms.
   constexpr std::size_t launch_bytes_max = 256 << 20, launches_ahead = 2;
   const Worker& worker = workers_[number];
   const vma::LaunchShape shape = vma::read_shape();

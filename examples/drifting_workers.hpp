@@ -12,12 +12,12 @@
 #include <thread>
 #include <vector>
 
-/// One worker a GPU, each of which reads its block of an array over and over and tells the runtime
-/// so. With each phase the blocks go round: what one GPU read, the next one reads. Before that,
-/// block i lies at GPU i, and all is as good as it can be.
+/// One worker per GPU, which repeatedly reads its block of an array and reports that to the
+/// runtime. In each phase the blocks rotate: each GPU reads what its neighbour has read before.
+/// Initially, block i is at GPU i, which is optimal.
 class DriftingWorkers {
  public:
-  /// Of the array: as many blocks as workers, which are at most four.
+  /// Of the array, which has one block per worker. There are at most four workers.
   struct Size {
     std::size_t chunk_bytes = 0, chunks_a_block = 0;
   };
@@ -30,11 +30,11 @@ class DriftingWorkers {
 
   std::size_t count() const { return workers_.size(); }
   void start_phase(std::size_t phase) { phase_ = phase; }
-  /// By all workers, since the start.
+  /// Total of all workers since the start.
   std::uint64_t bytes_read() const { return bytes_read_; }
-  /// Of what the workers read now, how much lies in the HBM of the GPU that reads it; 0 to 1.
+  /// The share of what workers read now that is in the HBM of the GPU that reads it; 0 to 1.
   double local_share() const;
-  /// Waits; false if a worker has failed by then, at once if it has.
+  /// Waits until `end`. Returns false if a worker has failed; then it returns at once.
   bool run_until(std::chrono::steady_clock::time_point end);
 
  private:

@@ -1,11 +1,11 @@
 #include "gpus.hpp"
 
-#include "support/test_kernels.hpp"  // How a kernel for real and simulated GPUs is written.
+#include "support/test_kernels.hpp"  // Shows how to write a kernel for real and simulated GPUs.
 
 Gpus::Gpus(vma::Runtime& runtime) : runtime_(runtime) {
   for (const vma::Location at : runtime.locations()) {
     if (at.kind != vma::Location::Kind::gpu) continue;
-    // The results lie at the GPU itself: not every link between GPUs carries atomics.
+    // Results are at the GPU itself, because not every link between GPUs supports atomics.
     auto* results = static_cast<Word*>(runtime.alloc(2 * sizeof(Word), at));
     gpus_.push_back({at, runtime.make_stream(at), results});
   }
@@ -18,7 +18,7 @@ Gpus::~Gpus() {
       runtime_.free(gpu.results);
     }
   } catch (const vma::Error&) {
-    // The driver is broken: the runtime's own end gives back what can be given back.
+    // The driver is broken. The runtime's destructor releases what it can.
   }
 }
 

@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
-/// What the examples share: every GPU of a runtime, each with a stream, and what its kernels see
+/// Used by several examples: every GPU of a runtime, each with a stream, and what its kernels see
 /// through a pointer. Word i of the data is seed + i.
 class Gpus {
  public:
   using Word = std::uint64_t;
 
-  /// What one GPU's kernels found: the sum of all words, and how many are not what was written.
+  /// What one GPU's kernels found: the sum of all words, and the number of wrong ones.
   struct Finding {
     vma::Location gpu;
     Word sum = 0, wrong_words = 0;
@@ -26,9 +26,9 @@ class Gpus {
 
   std::size_t count() const { return gpus_.size(); }
 
-  /// A kernel on the first GPU writes the words.
+  /// Writes the words, with a kernel on the first GPU.
   void fill(void* data, std::size_t bytes, Word seed);
-  /// A kernel on every GPU reads them.
+  /// Reads the words, with a kernel on every GPU.
   std::vector<Finding> read(const void* data, std::size_t bytes, Word seed);
 
  private:
@@ -44,5 +44,5 @@ class Gpus {
   std::vector<Gpu> gpus_;
 };
 
-/// "gpu(0)", or "64 MiB at gpu(0) + 64 MiB at host(0)".
+/// Such as "gpu(0)", or "64 MiB at gpu(0) + 64 MiB at host(0)".
 std::string places(const std::vector<vma::Extent>& extents);

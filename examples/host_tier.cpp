@@ -1,5 +1,5 @@
-// Placement by hand: data that one GPU may not hold whole lies half there and half on the host,
-// every kernel uses all of it through one pointer, and the halves trade places.
+// Manual placement: data that does not fit on one GPU is half there and half on the host, every
+// kernel uses all of it through one pointer, and the halves are swapped.
 #include "gpus.hpp"
 
 #include <fmt/format.h>
@@ -13,7 +13,7 @@ constexpr std::size_t half = 64 * MiB;
 constexpr std::size_t bytes = 2 * half;
 constexpr Gpus::Word seed = 7;
 
-/// Prints where the halves lie; true if every GPU reads what was written.
+/// Prints where the halves are. Returns true if every GPU reads what was written.
 bool show(vma::Runtime& runtime, Gpus& gpus, const void* data, const char* step) {
   Gpus::Word wrong = 0;
   for (const Gpus::Finding& found : gpus.read(data, bytes, seed)) wrong += found.wrong_words;
@@ -22,7 +22,7 @@ bool show(vma::Runtime& runtime, Gpus& gpus, const void* data, const char* step)
   return wrong == 0;
 }
 
-/// True if the GPU refuses the whole, as its cap asks.
+/// Returns true if the GPU refuses the whole array, because it exceeds the cap.
 bool does_not_fit(vma::Runtime& runtime) try {
   runtime.free(runtime.alloc(bytes, vma::gpu(0)));
   fmt::print("{} MiB fitted on a GPU that is capped below that\n", bytes / MiB);
@@ -32,7 +32,7 @@ bool does_not_fit(vma::Runtime& runtime) try {
   return error.kind() == vma::ErrorKind::out_of_memory;
 }
 
-/// The CPU sums the half on the host through the same pointer; the half stays while the view lives.
+/// The CPU sums the host's half through the same pointer. The half does not move during the view.
 bool cpu_reads(vma::Runtime& runtime, std::byte* data) {
   const vma::HostView view = runtime.host_view(data, half);
   const auto* words = reinterpret_cast<const Gpus::Word*>(view.bytes().data());
@@ -56,7 +56,7 @@ bool run() {
   right = show(runtime, gpus, data, "all on the host") && right;
   runtime.migrate(data, 0, half, vma::gpu(0));
   right = show(runtime, gpus, data, "first half on the GPU") && right;
-  runtime.migrate(data, 0, half, vma::host(0));  // First out, so that the second finds room.
+  runtime.migrate(data, 0, half, vma::host(0));  // Moved first, to make room for the second half.
   runtime.migrate(data, half, half, vma::gpu(0));
   right = show(runtime, gpus, data, "halves swapped") && right;
   right = cpu_reads(runtime, data) && right;

@@ -1,6 +1,6 @@
 #include "hot_and_cold.hpp"
 
-#include "support/read_kernel.hpp"  // How a kernel for real and simulated GPUs is written.
+#include "support/read_kernel.hpp"  // Shows how to write a kernel for real and simulated GPUs.
 
 #include <fmt/format.h>
 
@@ -26,12 +26,13 @@ HotAndCold::~HotAndCold() {
     runtime_.free(data_);
     runtime_.free(sum_);
   } catch (const vma::Error& error) {
-    fmt::print(stderr, "{}\n", error.what());  // The runtime's own end gives back what it can.
+    fmt::print(stderr, "{}\n", error.what());  // The runtime's destructor releases what it can.
   }
 }
 
 void HotAndCold::read_range(std::size_t offset, std::size_t bytes) {
-  constexpr std::size_t launch_bytes_max = 256 << 20;  // The stream soon stands when it is to.
+  // Short launches, so that a gate stops the stream soon.
+  constexpr std::size_t launch_bytes_max = 256 << 20;
   const vma::LaunchShape shape = vma::read_shape();
   for (const std::size_t end = offset + bytes; offset < end; offset += launch_bytes_max) {
     const vma::Use use{data_ + offset, std::min(launch_bytes_max, end - offset), vma::gpu(0)};
@@ -42,7 +43,7 @@ void HotAndCold::read_range(std::size_t offset, std::size_t bytes) {
 
 double HotAndCold::read(double hot_share, Seconds time) {
   const std::size_t hot_bytes = bytes_ - hot_begin_;
-  // To the rest go so many bytes a round, whole lines of them.
+  // Bytes read from the rest per round, rounded to whole lines.
   const std::size_t line = 256;
   const auto cold_bytes = static_cast<std::size_t>(static_cast<double>(hot_bytes) *
                                                    (1 - hot_share) / hot_share / line) *

@@ -1,9 +1,9 @@
-// Memory that is never let alone: a stream of each GPU adds to its half of an array without a pause
-// while the array goes to and fro, and not one addition is lost.
+// Moves memory while it is in constant use: a stream on each GPU adds to its half of an array
+// without pause while the array moves back and forth, and not a single addition is lost.
 //   live_move [MiB]      VMART_DRIVER=sim:h200x2 asks for a simulated machine
 #include <vma/vma.hpp>
 
-#include "support/test_kernels.hpp"  // How a kernel for real and simulated GPUs is written.
+#include "support/test_kernels.hpp"  // Shows how to write a kernel for real and simulated GPUs.
 
 #include <fmt/format.h>
 
@@ -17,7 +17,7 @@ namespace {
 using Word = std::uint64_t;
 constexpr std::size_t MiB = 1 << 20;
 constexpr int moves = 10;
-constexpr Word batch = 8;  // Launches that are under way at once.
+constexpr Word batch = 8;  // Number of launches in progress at once.
 
 /// One GPU's stream, and how often it has added 1 to every word of its half.
 struct Adder {

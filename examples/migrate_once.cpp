@@ -1,5 +1,5 @@
 // The demo: memory moves from GPU to GPU, to the host and back under one pointer, and a kernel on
-// every GPU reads it through that pointer before the first move and after each.
+// every GPU reads it through that pointer before the first move and after each one.
 //   migrate_once [MiB]      VMART_DRIVER=sim:h200x2 asks for a simulated machine
 #include "gpus.hpp"
 
@@ -25,7 +25,7 @@ struct Demo {
   bool right = true;
 };
 
-/// One row of the table: where the memory lies, and what every GPU reads through the pointer.
+/// Prints a row of the table: where the memory is, and what every GPU reads through the pointer.
 void show(Demo& demo, std::string_view step, std::string_view speed) {
   const std::string lies = places(demo.runtime.where(demo.data));
   fmt::print("{:<16} {:<10} {:>12}  ", step, lies, speed);
@@ -46,9 +46,9 @@ void draw_bar(std::size_t done, std::size_t all) {
   std::fflush(stdout);
 }
 
-/// One call moves it all; at a terminal it goes range by range, with a bar.
+/// Moves everything in one call or, on a terminal, range by range with a progress bar.
 void move(Demo& demo, vma::Location to) {
-  // Room at the target is had before, so that the figure shows the move and not the allocation.
+  // Allocates at the target in advance, so that the rate is that of the move alone.
   demo.runtime.reserve(to, demo.bytes, demo.chunk_bytes);
   const bool bar = isatty(STDOUT_FILENO) != 0;
   const std::size_t chunks = demo.bytes / demo.chunk_bytes;

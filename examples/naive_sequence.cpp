@@ -1,4 +1,4 @@
-// The only example code that sees the driver: what it shows cannot be said with the library.
+// The only example code that uses the driver, because the library cannot make this mistake.
 #include "naive_sequence.hpp"
 
 #include "driver/driver.hpp"
@@ -16,7 +16,7 @@ namespace {
 constexpr std::uint64_t bytes = 16 << 20;
 constexpr std::uint64_t words = bytes / sizeof(std::uint64_t);
 
-/// Memory at a place, mapped, and granted to that place alone.
+/// Memory at a place, mapped, and granted to that place only.
 struct Mapping {
   vma::ChunkHandle chunk{};
   vma::Address begin{};
@@ -30,7 +30,7 @@ Mapping create_and_map(vma::Driver& driver, vma::Location at) {
   return made;
 }
 
-/// True if it ran; prints what it failed with otherwise.
+/// Returns true if the kernel ran; otherwise prints the error.
 bool run(vma::Driver& driver, vma::BoundStream stream, const vma::Kernel& kernel,
          const vma::KernelArguments& arguments) try {
   const vma::KernelHandle loaded = driver.load_kernel(stream.context, kernel);
@@ -63,7 +63,7 @@ bool move_and_run(vma::Driver& driver) {
   driver.unmap(first.begin, bytes);
   driver.map(first.begin, bytes, second.chunk);
   const vma::Accessor new_owner{to};
-  driver.grant(first.begin, bytes, {&new_owner, 1});  // And nobody else: map forgets all grants.
+  driver.grant(first.begin, bytes, {&new_owner, 1});  // To nobody else: map discards all grants.
   fmt::print("  unmap, map, grant to {:<10}          ok\n", to_string(to));
   return !run(driver, stream, vma::fill_kernel(), fill);
 }

@@ -1,8 +1,9 @@
-// A working set of 1.25 times the HBM that the runtime may have: the rest lies in host memory, and
-// the scheduler sees to it that what is read most lies in HBM.
-// Each row is measured once it has moved nothing for a while, and says when it last did.
-//   oversubscribe [MiB of HBM]    On a simulated machine GB/s are those of its processors, and the
-//                                 share of the hot fifth that lies in HBM tells more
+// A working set of 1.25 times the HBM that the runtime may use. The rest is in host memory, and the
+// scheduler keeps what is read most in HBM.
+// Each row is measured once the scheduler has moved nothing for a while, and shows when it last
+// did.
+//   oversubscribe [MiB of HBM]    On a simulated machine, GB/s are those of this computer's
+//                                 processors; the share of the hot fifth in HBM says more.
 #include "hot_and_cold.hpp"
 
 #include <fmt/format.h>
@@ -29,7 +30,7 @@ vma::RuntimeOptions on_one_gpu() {
   return options;
 }
 
-/// Bytes a second with all of it at one place.
+/// Bytes per second with everything at one place.
 double all_at(vma::Location at, const Size& size, Seconds time) {
   vma::Runtime runtime(on_one_gpu());
   HotAndCold array(runtime, size.bytes, size.chunk_bytes, &at);
@@ -37,7 +38,7 @@ double all_at(vma::Location at, const Size& size, Seconds time) {
   return array.read(0.8, time);
 }
 
-/// With the scheduler, and what lies where at the end.
+/// Runs with the scheduler, and prints where the memory is at the end.
 bool scheduled(std::size_t capacity, const Size& size, Seconds time, double hbm, double host) {
   vma::RuntimeOptions options = on_one_gpu();
   options.capacity_bytes[vma::gpu(0)] = capacity;
@@ -49,13 +50,13 @@ bool scheduled(std::size_t capacity, const Size& size, Seconds time, double hbm,
              100 * first.hot, 100 * first.cold);
   fmt::print("{:>8} {:>11} {:>10} {:>12} {:>12} {:>12} {:>12}\n", "hot", "settled in", "GB/s",
              "best, GB/s", "of best", "hot in HBM", "rest in HBM");
-  bool right = false;  // By the last one, of its time.
+  bool right = false;  // Judged by the last row.
   for (const double share : hot_shares) {
     const std::optional<Seconds> settled = array.settle(share, time);
     const std::string when = settled ? fmt::format("{:.1f} s", settled->count()) : "still moves";
     const double got = array.read(share, time);
     const HotAndCold::Shares lie = array.in_hbm();
-    // The hot fifth in HBM, and of the rest what else fits: three quarters of it.
+    // The hot fifth in HBM, and as much of the rest as fits: three quarters of it.
     const double best = 1 / ((share + (1 - share) * 0.75) / hbm + (1 - share) * 0.25 / host);
     fmt::print("{:>6.1f} % {:>11} {:>10.1f} {:>12.1f} {:>10.0f} % {:>10.0f} % {:>10.0f} %\n",
                100 * share, when, got * 1e-9, best * 1e-9, 100 * got / best, 100 * lie.hot,

@@ -1,9 +1,9 @@
-// Memory finds its place by itself: workers on up to four GPUs read what moves on from GPU to GPU
-// phase by phase, first with nobody who moves memory, then with the scheduler.
+// Memory finds its place by itself: workers on up to four GPUs read blocks that rotate from GPU to
+// GPU in each phase, first without anything that moves memory, then with the scheduler.
 //   rebalance [--samples FILE] [--policy TEXT]
-// FILE gets a line of JSON a sample, for a plot of GB/s over time; TEXT is as VMART_POLICY has it,
-// else cost_benefit. On a simulated machine GB/s are those of its processors, and the share that
-// GPUs read from their own HBM tells more: it has to grow, unless the policy never moves anything
+// FILE gets a line of JSON per sample, for a plot of GB/s over time. TEXT is a policy as in
+// VMART_POLICY (cost_benefit). GB/s of a simulated machine are those of this computer's processors;
+// the share read from a GPU's own HBM says more, and must grow if the policy ever moves memory.
 #include "drifting_workers.hpp"
 
 #include <fmt/format.h>
@@ -46,7 +46,7 @@ void run_phase(DriftingWorkers& workers, std::size_t phase, Course& course, std:
   fmt::print("\n");
 }
 
-/// Without a policy nobody moves memory.
+/// Without a policy, nothing moves memory.
 Course run(const std::string& policy, std::ostream& samples) {
   vma::RuntimeOptions options;
   options.policy = policy;
@@ -71,7 +71,7 @@ Course run(const std::string& policy, std::ostream& samples) {
   return course;
 }
 
-/// Says what was seen. False: the policy did not do what it is there for.
+/// Prints the result. Returns false if the policy did not improve placement.
 bool judge(const std::string& policy, const Course& off, const Course& on) {
   const bool stays = policy == "stay_put" || policy == "static";
   const bool better = on.last_local_share > off.last_local_share;

@@ -1,4 +1,4 @@
-// What `alloc` and `free` take: together from a warm cache, and the first `alloc` of a fresh
+// Cost of `alloc` and `free`: together with a warm cache, and for the first `alloc` of a new
 // runtime.
 
 #include "bench/machine.hpp"
@@ -13,12 +13,13 @@ namespace {
 constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
 constexpr std::uint64_t gibibyte = std::uint64_t{1} << 30;
 constexpr int warm_ups = 3;
-constexpr std::uint64_t openings_max = 3;  // Of a runtime in one process; each opens its contexts.
+// Number of runtimes opened in one process; each opens its contexts.
+constexpr std::uint64_t openings_max = 3;
 
-/// The runtime of one sample: opened, used once, shut down.
+/// One sample: opens a runtime, uses it once, and shuts it down.
 Sample first_alloc(std::uint64_t bytes) {
   close_shared_runtime();
-  let_scrubbing_end(2 * bytes);  // The last sample's.
+  let_scrubbing_end(2 * bytes);  // Of the previous sample's memory.
   const Stopwatch opening;
   Runtime runtime;
   Sample sample;
@@ -29,7 +30,7 @@ Sample first_alloc(std::uint64_t bytes) {
   void* const pointer = runtime.alloc(bytes, gpu);
   sample.wall = first.elapsed();
 
-  // The same again, so that what was first can be told from what every new chunk costs.
+  // A second allocation separates the costs of the first from those of any new chunk.
   const Stopwatch second;
   void* const other = runtime.alloc(bytes, gpu);
   sample.counters["second_alloc_us"] = to_us(second.elapsed());
@@ -38,7 +39,7 @@ Sample first_alloc(std::uint64_t bytes) {
   return sample;
 }
 
-/// Allocates and frees `bytes`, which the cache holds already.
+/// Allocates and frees `bytes`, which the cache already holds.
 Sample alloc_and_free(std::uint64_t bytes) {
   Runtime& runtime = shared_runtime();
   const Location gpu = runtime.locations().front();

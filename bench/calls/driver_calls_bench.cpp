@@ -1,5 +1,5 @@
-// What the driver's virtual memory calls take by size, where nothing stands between the GPUs and
-// beside keepers: one sample is the life of one chunk, each call's share a counter.
+// Cost of the driver's virtual memory calls by size, without other mappings between the GPUs and
+// beside keepers. One sample is the life of one chunk, with a counter for each call.
 
 #include "bench/samples.hpp"
 
@@ -18,7 +18,7 @@
 namespace vma {
 namespace {
 
-/// Everyone who can reach memory at `at`.
+/// All accessors that can reach memory at `at`.
 std::vector<Accessor> readers_of(Driver& driver, Location at) {
   std::vector<Accessor> readers;
   for (int device = 0; device < driver.device_count(); ++device) {
@@ -29,7 +29,7 @@ std::vector<Accessor> readers_of(Driver& driver, Location at) {
   return readers;
 }
 
-/// A chunk that stays mapped on each GPU, granted to all that reach it.
+/// Keeps a chunk mapped on each GPU, granted to all GPUs that reach it.
 class StandingKeepers {
  public:
   explicit StandingKeepers(Driver& driver) : driver_(driver) {
@@ -64,7 +64,7 @@ class StandingKeepers {
   std::vector<Keeper> keepers_;
 };
 
-/// Writes what each step of a sequence took into a sample.
+/// Records the duration of each step of a sequence in a sample.
 class Steps {
  public:
   explicit Steps(Sample& sample) : sample_(sample) {}
@@ -107,8 +107,8 @@ Sample chunk_life(Driver& driver, Location at, std::uint64_t bytes) {
   return sample;
 }
 
-/// The driver, and the keepers from the first benchmark on that wants them: those without run
-/// first.
+/// The driver, and the keepers, which the first benchmark that needs them creates. Benchmarks
+/// without keepers run before.
 struct Bench {
   std::unique_ptr<Driver> driver = open_driver(resolve_settings({}).driver);
   std::unique_ptr<StandingKeepers> keepers;
@@ -124,7 +124,7 @@ struct Bench {
       for (int device = 0; device < driver->device_count(); ++device) {
         driver->release_primary(DeviceId{device});
       }
-    } catch (const Error&) {  // The process ends here; the driver gives the rest back.
+    } catch (const Error&) {  // The process ends here; the driver releases the rest.
     }
   }
 

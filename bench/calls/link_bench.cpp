@@ -1,13 +1,13 @@
-// How reads by kernels and copies by copy engines share the links between GPUs: what each of them
-// gets alone, against one of its kind, beside one of the other kind, and in rings of all GPUs.
-// Everything of a case runs from before what is counted begins until after it has ended.
+// How reads by kernels and copies by copy engines share the links between GPUs: the rate of each
+// alone, against another of its kind, beside one of the other kind, and in rings of all GPUs. All
+// flows of a case start before the measurement begins and end after it.
 //
 //     link_bench [--benchmark_filter=REGEX]
 //
-// A case lasts until its slowest part has ended VMART_BENCH_MOVES (48) pieces of 1 GiB, or of
-// VMART_BENCH_BYTES_MAX if that is less; VMART_BENCH_REPETITIONS (3) times.
+// A case ends when its slowest flow has completed VMART_BENCH_MOVES (48) pieces of 1 GiB, or of
+// VMART_BENCH_BYTES_MAX if that is less. It runs VMART_BENCH_REPETITIONS (3) times.
 // The counters are sums: `read_gb_s` of all reads of the case, `copy_gb_s` of all its copies;
-// "least" is the slowest one of them.
+// "least" is the rate of the slowest one.
 
 #include "bench/machine.hpp"
 
@@ -30,20 +30,20 @@ namespace vma {
 namespace {
 
 constexpr std::uint64_t gibibyte = std::uint64_t{1} << 30;
-constexpr int pieces_ahead = 3;  // Enqueued: milliseconds, so that none runs dry.
-constexpr std::uint64_t repetitions_otherwise = 3;  // Of 48 pieces: seconds in all.
-constexpr std::chrono::seconds patience(20);        // Beside a third of one that a case takes.
+constexpr int pieces_ahead = 3;  // Enqueued ahead, milliseconds of work, so that no flow runs dry.
+constexpr std::uint64_t repetitions_otherwise = 3;  // Of 48 pieces each; takes seconds in total.
+constexpr std::chrono::seconds patience(20);        // A case takes about a third of a second.
 
 enum class Kind { read, copy };
 
-/// Bytes that go from one GPU to another, piece after piece: `to` reads, or the copy engines of
-/// `from` copy, as they do for a move.
+/// Bytes that flow from one GPU to another, piece after piece: `to` reads them, or the copy engines
+/// of `from` copy them, as for a move.
 struct Flow {
   Kind kind;
   Location from, to;
 };
 
-/// On each GPU a range that is read and copied, and one that copies go to.
+/// A range on each GPU that is read and copied, and one that copies write to.
 class LinkMemory {
  public:
   LinkMemory() : piece_bytes_(sizes_up_to_max({gibibyte}).front()) {
@@ -68,13 +68,13 @@ class LinkMemory {
     return static_cast<std::size_t>(std::find(gpus_.begin(), gpus_.end(), at) - gpus_.begin());
   }
 
-  Runtime& runtime_ = shared_runtime();  // Takes the memory back at its shutdown.
+  Runtime& runtime_ = shared_runtime();  // Its shutdown releases the memory.
   std::uint64_t piece_bytes_;
   std::vector<Location> gpus_;
   std::vector<void*> sources_, targets_;
 };
 
-/// One flow under way, on a stream of its own, with pieces enqueued ahead. Keeps when each ended.
+/// One running flow on its own stream, with pieces enqueued ahead. Records when each piece ended.
 class FlowRun {
  public:
   FlowRun(const LinkMemory& memory, const Flow& flow)
@@ -87,13 +87,13 @@ class FlowRun {
       runtime_.synchronize(stream_);
       for (const EventHandle event : under_way_) parts_.driver->destroy_event(event);
       runtime_.destroy_stream(stream_);
-    } catch (const std::exception&) {  // The benchmark has failed already and says why.
+    } catch (const std::exception&) {  // The benchmark has already failed and reported why.
     }
   }
   FlowRun(const FlowRun&) = delete;
   FlowRun& operator=(const FlowRun&) = delete;
 
-  /// The first piece of a flow loads the kernel, or sets up the route.
+  /// Loads the kernel or sets up the route, which the first piece of a flow does.
   void warm_up() {
     enqueue_piece();
     runtime_.synchronize(stream_);
@@ -107,7 +107,7 @@ class FlowRun {
     }
   }
 
-  /// Sees whether a piece has ended, and enqueues the next one if so.
+  /// If a piece has ended, enqueues the next one.
   void look() {
     const EventHandle oldest = under_way_.front();
     if (!parts_.driver->query_event(oldest)) return;
@@ -121,10 +121,10 @@ class FlowRun {
   Kind kind() const { return flow_.kind; }
   const std::vector<TimePoint>& ended() const { return ended_; }
 
-  /// From the first piece that ended at `begin` or later on.
+  /// Counts from the first piece that ended at or after `begin`.
   double gb_s(TimePoint begin) const {
     const auto first = std::lower_bound(ended_.begin(), ended_.end(), begin);
-    const auto pieces = ended_.end() - first - 1;  // The first one began before.
+    const auto pieces = ended_.end() - first - 1;  // The first one began earlier.
     if (pieces < 1) throw std::runtime_error("a flow ended before another one began");
     const auto took = static_cast<double>((ended_.back() - *first).count());
     return static_cast<double>(pieces) * static_cast<double>(memory_.piece_bytes()) / took;
@@ -153,7 +153,7 @@ class FlowRun {
   const Flow flow_;
   const Stream stream_;
   const BoundStream bound_;
-  std::deque<EventHandle> under_way_;  // The oldest first.
+  std::deque<EventHandle> under_way_;  // Oldest first.
   std::vector<TimePoint> ended_;
 };
 
@@ -166,7 +166,7 @@ void add_rates(Sample& sample, const std::string& name, const std::vector<double
   sample.counters[name + "_least_gb_s"] = *std::min_element(rates.begin(), rates.end());
 }
 
-/// Runs the flows beside each other until the slowest has ended so many pieces.
+/// Runs the flows concurrently until the slowest has completed `pieces` pieces.
 Sample measure(const LinkMemory& memory, const std::vector<Flow>& flows, std::uint64_t pieces) {
   std::vector<std::unique_ptr<FlowRun>> runs;
   for (const Flow& flow : flows) {
@@ -193,7 +193,7 @@ Sample measure(const LinkMemory& memory, const std::vector<Flow>& flows, std::ui
   return sample;
 }
 
-/// A flow into each GPU from the next one; `back`: into the next one.
+/// A flow into each GPU from the next one; if `back`, from each GPU into the next one.
 std::vector<Flow> ring(Kind kind, const std::vector<Location>& gpus, bool back) {
   std::vector<Flow> flows;
   for (std::size_t i = 0; i < gpus.size(); ++i) {

@@ -1,6 +1,6 @@
-// What `migrate` takes, by route and size: with a warm cache, with an empty one beside standing
-// keepers, with one whose memory was just given back, and for how long a slot is dark. Wall time is
-// from the call to its return, after which the data is usable everywhere.
+// Cost of `migrate` by route and size: with a warm cache, with an empty one beside keepers, and
+// with one whose memory was just released; and how long a slot is dark. Wall time is measured from
+// the call to its return, when all GPUs can use the data.
 
 #include "bench/machine.hpp"
 
@@ -18,20 +18,20 @@ namespace {
 constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
 constexpr std::uint64_t gibibyte = std::uint64_t{1} << 30;
 
-/// `freed`: empty since a moment ago, so that the driver still scrubs what was given back.
+/// `freed`: the cache was just emptied, so the driver is still scrubbing that memory.
 enum class Cache { warm, empty, freed };
 
 struct FreeAllocation {
   void operator()(void* pointer) const noexcept {
     try {
       shared_runtime().free(pointer);
-    } catch (const std::exception&) {  // The benchmark has failed already and says why.
+    } catch (const std::exception&) {  // The benchmark has already failed and reported why.
     }
   }
 };
 
-/// One allocation that moves between two places of the shared runtime. Its target chunks, both
-/// ways, lie in the caches once it stands.
+/// One allocation that moves between two places of the shared runtime. After construction, the
+/// caches hold its target chunks for both directions.
 class MigrateRig {
  public:
   MigrateRig(const Route& route, std::uint64_t bytes)
@@ -66,7 +66,7 @@ class MigrateRig {
     return sample;
   }
 
-  /// Moves there and back again, `moves` times in all; the sample's wall time is the median.
+  /// Moves back and forth, `moves` times in total. The sample's wall time is the median.
   Sample many_moves(const Route& route, int moves) {
     if (here_ != route.first) migrate_to(route.first);
     std::vector<std::chrono::nanoseconds> dark, stall, wall, unmap, map, grant;
@@ -126,7 +126,8 @@ class MigrateRig {
   std::unique_ptr<void, FreeAllocation> pointer_;
 };
 
-/// The rig of the benchmark that runs now; another route or size gives the last one's memory back.
+/// The rig of the current benchmark. A change of route or size first releases the previous rig's
+/// memory.
 class CurrentRig {
  public:
   MigrateRig& of(const Route& route, std::uint64_t bytes) {
@@ -139,7 +140,7 @@ class CurrentRig {
     return *rig_;
   }
 
-  /// Throws: std::runtime_error if the moves of the last rig lost bytes.
+  /// Throws: std::runtime_error if the previous rig's moves lost bytes.
   void finish() {
     key_.clear();
     const std::unique_ptr<MigrateRig> last = std::move(rig_);
@@ -187,7 +188,7 @@ void register_all(CurrentRig& current) {
           return current.of(route, chunk).many_moves(route, moves);
         },
         1);
-    break;  // Every second move goes the other way.
+    break;  // Every second move goes in the opposite direction, so one route is enough.
   }
 }
 

@@ -1,6 +1,7 @@
-// Steps through the life of an idle runtime and says after each what the runtime itself holds;
-// whoever runs it measures the GPUs' used memory from outside at the same time. With `--wait` each
-// step waits for a line on standard input. `contexts` opens CUDA contexts only, for comparison.
+// Steps through the life of an idle runtime, and after each step prints what the runtime itself
+// holds. The caller measures the GPUs' used memory from outside at the same time. With `--wait`,
+// each step waits for a line on standard input. `contexts` only opens CUDA contexts, for
+// comparison.
 
 #include "runtime/runtime_parts.hpp"
 #include "runtime/settings.hpp"
@@ -22,7 +23,7 @@ namespace {
 
 bool waits = false;
 
-/// Prints one line of JSON, and waits for the answer if asked to.
+/// Prints one line of JSON and, if requested, waits for a line of input.
 void step(const std::string& name, const Runtime* runtime) {
   std::string places;
   if (runtime != nullptr) {

@@ -1,8 +1,9 @@
-// What a tick of the default policy takes, at 50 000 and 1 000 000 chunks of which 1 % were used
-// since the last, and how many bytes a chunk the books and the policy take. Four GPUs like H200s
-// and a host; each chunk is used by one GPU, in whose HBM it lies (`settled`), or half of them are
-// at the host, would gain from HBM, and find it full of chunks no colder (`full`). Times are of the
-// processor, so that a busy machine says the same as an idle one; `wall_us` is beside.
+// Duration of a tick of the default policy with 50 000 and 1 000 000 chunks of which 1 % were used
+// since the last tick, and the bytes per chunk that the books and the policy use. The machine has
+// four GPUs like H200s and a host. Each chunk is used by one GPU and is in its HBM (`settled`); or
+// half of the chunks are at the host and would profit from HBM, which is full of chunks that are no
+// colder (`full`). Times are processor times, which do not depend on other load; `wall_us` is given
+// as well.
 
 #include "bench/samples.hpp"
 
@@ -68,7 +69,7 @@ std::size_t bytes_in_use() {
   return info.uordblks + info.hblkhd;
 }
 
-/// Books with chunks, and a policy that has looked at them once.
+/// Books with chunks, and a policy that has run once.
 class Books {
  public:
   Books(std::size_t chunks, bool full) : chunks_(chunks), tables_(places(chunks, full), costs()) {
@@ -76,7 +77,7 @@ class Books {
     std::vector<ChunkTables::NewChunk> added;
     tables_.set_now(1s);
     for (std::size_t i = 0; i < chunks; ++i) {
-      const bool out = full && i % 8 >= gpus;  // Every other one has no room at home.
+      const bool out = full && i % 8 >= gpus;  // Every second chunk does not fit at home.
       added.push_back({chunk_bytes, out ? host_place : place(i % gpus)});
     }
     tables_.add(1, "", added);
@@ -87,7 +88,7 @@ class Books {
     policy_bytes_ = bytes_in_use() - before;
   }
 
-  /// One of a hundred chunks, drawn anew for each tick, is used.
+  /// Uses one chunk in a hundred, chosen at random for each tick.
   void use_some() {
     for (std::size_t i = 0; i < chunks_ / 100; ++i) use(random_() % chunks_);
     tables_.set_now(tables_.now() + 10ms);

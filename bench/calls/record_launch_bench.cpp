@@ -1,8 +1,7 @@
-// What it costs to record a launch that a program makes by itself, of a kernel with six pointers
-// into six allocations: `vma::record_launch` on the thread that launches, alone and beside others.
-// On GPUs for both kinds of handles: the CUfunction of a module, and the CUkernel of a library,
-// which is what cudart launches. Nothing is launched. The uses are drained outside of what is
-// timed.
+// Cost of recording a launch that the program itself makes, of a kernel with six pointers into six
+// allocations: `vma::record_launch` on the launching thread, alone and beside other threads. On
+// GPUs, for both kinds of handles: the CUfunction of a module, and the CUkernel of a library, which
+// cudart launches. Nothing is launched. Uses are drained outside the timed part.
 
 #include "bench/machine.hpp"
 #include "bench/samples.hpp"
@@ -21,7 +20,7 @@ namespace vma {
 namespace {
 
 constexpr std::size_t pointers = 6;
-constexpr std::size_t launches_a_batch = 300;  // Of six uses each: half of a thread's ring.
+constexpr std::size_t launches_a_batch = 300;  // Six uses each: half of a thread's ring.
 
 constexpr const char* entry = "six_pointers";
 constexpr const char* ptx = R"(
@@ -47,20 +46,20 @@ void cuda(const char* name, Arguments... arguments) {
 
 enum class Handle { function, kernel };
 
-/// As it is on a thread that launches kernels.
+/// Does what a thread that launches kernels has done before.
 void make_current(ContextHandle context) {
   if (parts_of(shared_runtime()).driver->simulated()) return;
   cuda("cuCtxSetCurrent", reinterpret_cast<void*>(static_cast<std::uint64_t>(context)));
 }
 
-/// For the rest of the process.
+/// Retained until the process ends.
 ContextHandle primary() {
   static const ContextHandle context =
       parts_of(shared_runtime()).driver->retain_primary(DeviceId{0});
   return context;
 }
 
-/// Loaded for the rest of the process.
+/// The kernel stays loaded until the process ends.
 const void* load(Handle handle) {
   Driver& driver = *parts_of(shared_runtime()).driver;
   const ContextHandle context = primary();
@@ -88,7 +87,7 @@ const void* function_of(Handle handle) {
   return loaded[static_cast<std::size_t>(handle)];
 }
 
-/// Addresses inside of an allocation each.
+/// Each points into an allocation of its own.
 const std::array<void*, pointers>& six_pointers() {
   static const std::array<void*, pointers> made = [] {
     std::array<void*, pointers> addresses{};
@@ -142,7 +141,7 @@ void add(const std::string& name, Handle handle, int threads) {
 
 void register_all() {
   const bool simulated = parts_of(shared_runtime()).driver->simulated();
-  function_of(Handle::function);  // On this thread, and before anything is timed.
+  function_of(Handle::function);  // Loads the kernels on this thread, before anything is timed.
   six_pointers();
   for (const int threads : {1, 2}) {
     add("function", Handle::function, threads);

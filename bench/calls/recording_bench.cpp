@@ -1,6 +1,6 @@
-// What recording costs: nanoseconds and bytes a use on the thread that records, in batches as a
-// drain has them, and how fast a recording is read. The records are those of two GPUs that go over
-// 10 000 chunks of 2 MiB: in order, or drawn at random.
+// Cost of recording: nanoseconds and bytes per use on the recording thread, in batches like those
+// of a drain, and the speed of reading a recording. The records are of two GPUs that use 10 000
+// chunks of 2 MiB, in order or at random.
 
 #include "bench/samples.hpp"
 
@@ -29,19 +29,19 @@ constexpr std::size_t drains = 1000;
 constexpr std::uint64_t chunks = 10'000;
 constexpr std::uint64_t chunks_an_allocation = 64;
 
-/// Of the calling thread: what it takes however many others want the processor.
+/// Processor time of the calling thread, which does not depend on other load.
 double cpu_ns() {
   timespec time{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return static_cast<double>(time.tv_sec) * 1e9 + static_cast<double>(time.tv_nsec);
 }
 
-/// Takes blocks and forgets them: what is left is the recording thread's part.
+/// Discards blocks, so that only the recording thread's work is measured.
 class NoDisk : public BlockSink {
  public:
   void write(const DiskBlock& block, const Loss&) noexcept override { bytes += block.bytes.size(); }
   void finish(const Loss&) noexcept override {}
-  std::uint64_t bytes = 0;  // To be read once all is written.
+  std::uint64_t bytes = 0;  // Read only after everything is written.
 };
 
 std::vector<RecordedUse> make_uses(bool in_order) {

@@ -1,6 +1,6 @@
-// What a look-up of an address in the registry takes, at 1, 1 000 and 1 000 000 allocations, by
-// uniformly drawn addresses: independent ones, as many threads issue them, and dependent ones,
-// where each address is known only after the last answer.
+// Cost of looking up an address in the registry, with 1, 1 000 and 1 000 000 allocations and
+// uniformly random addresses: independent ones, as several threads issue them, and dependent ones,
+// where each address is known only after the previous answer.
 
 #include "bench/samples.hpp"
 
@@ -28,8 +28,8 @@ constexpr Address first_address{0x300000000000};
 constexpr std::size_t keys_count = std::size_t{1} << 20;
 constexpr std::size_t lookups_a_batch = std::size_t{1} << 16;
 
-/// A registry of `allocations` ranges, most of them small and some up to 64 MiB, with gaps between,
-/// and addresses inside them: any allocation as likely as any other.
+/// A registry of `allocations` ranges with gaps between them, most of them small and some up to 64
+/// MiB; and addresses inside them, with all allocations equally likely.
 struct Table {
   Registry registry{granule};
   std::vector<std::uint64_t> keys;
@@ -53,7 +53,8 @@ struct Table {
   }
 };
 
-/// Brings table and keys to where they lie while a program runs. Returns what a compiler must keep.
+/// Brings table and keys into the caches. The caller must use the result, so that the compiler
+/// keeps the look-ups.
 std::uint64_t warm_up(const Table& table) {
   std::uint64_t found_slots = 0;
   for (const std::uint64_t key : table.keys) {
@@ -63,7 +64,7 @@ std::uint64_t warm_up(const Table& table) {
   return found_slots;
 }
 
-/// Made at first use, by whichever thread comes first.
+/// Created on first use by any thread.
 const Table& table_of(std::size_t allocations) {
   static Mutex mutex;
   static std::map<std::size_t, std::unique_ptr<Table>> tables;
@@ -106,7 +107,7 @@ void look_up_dependent(benchmark::State& state, std::size_t allocations) {
   for ([[maybe_unused]] auto iteration : state) {
     const Stopwatch watch;
     for (std::size_t lookup = 0; lookup < lookups_a_batch; ++lookup) {
-      // A slot's number is far below 2^31, so this adds nothing but the wait for the last answer.
+      // A slot's number is far below 2^31, so this adds zero but waits for the previous answer.
       const Address address{table.keys[key++ % keys_count] + (last >> 31)};
       const auto found = table.registry.find(address);
       last = found ? found->slot : 0;

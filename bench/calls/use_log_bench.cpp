@@ -1,6 +1,6 @@
-// What recording a use costs the thread that records it: alone, beside another, in batches, with
-// times, and while a drain empties the rings. Each thread's own time counts; a ring is never more
-// than half full, where nothing is sampled, but in the case of a full one.
+// Cost of recording a use on the recording thread: alone, beside another thread, in batches, with
+// times, and while a drain empties the rings. Each thread measures its own time. Except in the case
+// of a full ring, a ring is never more than half full, where no sampling happens.
 
 #include "bench/samples.hpp"
 
@@ -43,8 +43,8 @@ void record_batch(UseLog& log, Form form) {
   for (std::size_t i = 0; i < uses_a_batch / uses_a_call; ++i) log.record(uses);
 }
 
-/// The times of batches, of which the median is told: it is that of batches that nothing
-/// interrupted, on a machine that others use too.
+/// Times of batches. Reports the median, which excludes batches that other programs on the machine
+/// interrupted.
 class BatchTimes {
  public:
   void add(const Stopwatch& watch) { times_.push_back(watch.elapsed()); }
@@ -58,12 +58,12 @@ class BatchTimes {
   std::vector<std::chrono::nanoseconds> times_;
 };
 
-/// Each thread has a log, which it drains between two batches, outside of what is timed.
+/// Each thread has its own log, which it drains between two batches, outside the timed part.
 void record_alone(benchmark::State& state, Form form, bool stamped) {
   UseLog log(steady_clock());
   log.timestamps(stamped);
   std::vector<LoggedUse> uses;
-  record_batch(log, form);  // The ring is made, and its pages are there.
+  record_batch(log, form);  // Creates the ring and touches its pages.
   BatchTimes times;
   for ([[maybe_unused]] auto iteration : state) {
     log.drain(uses, uses_a_batch);
@@ -77,7 +77,7 @@ void record_alone(benchmark::State& state, Form form, bool stamped) {
   times.report(state);
 }
 
-/// A log, and a thread that does nothing but drain it, a bit at a time.
+/// A log, and a thread that continuously drains it in small steps.
 struct DrainedLog {
   UseLog log{steady_clock()};
   std::atomic<std::uint64_t> drained{0};
@@ -96,7 +96,7 @@ struct DrainedLog {
   }
 };
 
-/// Each batch begins with an empty ring, and the drain follows it.
+/// Each batch starts with an empty ring, which is drained concurrently.
 void record_beside_drain(benchmark::State& state) {
   DrainedLog drained;
   record_batch(drained.log, Form::single);

@@ -1,5 +1,5 @@
-// What an attached stream costs an application that never migrates: the time of a launch on it, in
-// batches that take turns with batches on the same stream while it is not attached.
+// What an attached stream costs an application that never migrates: the duration of a launch on it,
+// in batches that alternate with batches on the same stream while it is detached.
 
 #include "bench/live/cases.hpp"
 #include "runtime/runtime_parts.hpp"
@@ -12,7 +12,7 @@
 namespace vma {
 namespace {
 
-constexpr int batch_launches = 500;  // Fewer than a stream takes without waiting.
+constexpr int batch_launches = 500;  // Fewer than a stream accepts without waiting.
 
 Sample attach() {
   Runtime& runtime = live_runtime();

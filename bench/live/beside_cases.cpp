@@ -1,4 +1,4 @@
-// Live moves beside threads that allocate, free, synchronise and load kernels without knowing of
+// Live moves beside threads that allocate, free, synchronise and load kernels without knowing about
 // the runtime, beside a second process that moves memory, and beside a monitor. No move may hang.
 
 #include "bench/live/beside_process.hpp"
@@ -30,7 +30,8 @@ MoveTally move_beside(std::uint64_t bytes, Sample& sample, bool threads) {
   LiveRange range(runtime, gpus[0], bytes);
   range.reserve(gpus[1]);
   WriterSpec spec = few_writes(range, streams, kernel);
-  if (threads) spec.work = StreamWork::no_graphs;  // See StreamWork: beside frees gates need it.
+  // Gates need this when other threads free memory; see StreamWork.
+  if (threads) spec.work = StreamWork::no_graphs;
   Writers writers(runtime, spec);
   std::optional<SeamLoad> load;
   if (threads) load.emplace(runtime);

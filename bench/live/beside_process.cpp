@@ -11,7 +11,7 @@
 #include <chrono>
 #include <stdexcept>
 
-extern char** environ;  // NOLINT: POSIX declares it nowhere.
+extern char** environ;  // NOLINT: POSIX does not declare it in any header.
 
 namespace vma {
 

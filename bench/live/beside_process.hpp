@@ -7,8 +7,8 @@
 
 namespace vma {
 
-/// Another program that runs beside a measurement and ends with the object. Its standard input is a
-/// pipe that closes then; if it does not end by itself soon, it is terminated.
+/// Another program that runs beside a measurement and ends with this object. Its standard input is
+/// a pipe, which closes then; if the program does not end soon after that, it is terminated.
 class BesideProcess {
  public:
   /// Throws: std::runtime_error if the program cannot be started.
@@ -17,9 +17,9 @@ class BesideProcess {
   BesideProcess(const BesideProcess&) = delete;
   BesideProcess& operator=(const BesideProcess&) = delete;
 
-  /// Throws: std::runtime_error if it has ended already.
+  /// Throws: std::runtime_error if the program has already ended.
   void require_running();
-  /// Blocks: until the program has written a line, which it does when it is under way.
+  /// Blocks: until the program has written a line, which it does once it is running.
   void await_line();
 
  private:

@@ -1,5 +1,5 @@
-// What a stall budget of 60 ms a second costs: the streams that stand at gates, other streams of
-// the same GPU that know nothing of the runtime, and the move, which takes longer.
+// The effect of a stall budget of 60 ms per second on the streams that gates stop, on other streams
+// of the same GPU that know nothing about the runtime, and on the duration of the move.
 
 #include "bench/live/cases.hpp"
 #include "bench/live/rate_log.hpp"
@@ -13,8 +13,8 @@ namespace {
 constexpr std::chrono::milliseconds stall_budget(60);
 constexpr std::chrono::microseconds kernel(50);
 
-/// What the other streams are bound by. Nothing of the runtime starts before blocks that stay on
-/// all multiprocessors end, so that stops last as long as the kernels of the last kind.
+/// What limits the other streams. Kernels of the runtime cannot start while blocks occupy all
+/// multiprocessors (`staying`), so stops then last as long as those kernels.
 enum class Others { latency, bandwidth, staying };
 
 WriterSpec other_streams(Others others, Location gpu, std::uint64_t bytes) {
@@ -34,7 +34,8 @@ WriterSpec other_streams(Others others, Location gpu, std::uint64_t bytes) {
 }
 
 Sample budget(Others others, std::uint64_t bytes) {
-  Runtime& runtime = live_runtime({stall_budget, {}}, true);  // Its counters begin here.
+  // Fresh, so that its counters start here.
+  Runtime& runtime = live_runtime({stall_budget, {}}, true);
   const std::vector<Location> gpus = live_gpus(2);
   const MigrateOptions options = options_of(MoveMode::live);
   LiveRange range(runtime, gpus[0], bytes);

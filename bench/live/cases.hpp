@@ -15,26 +15,28 @@ constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
 constexpr std::uint64_t gibibyte = std::uint64_t{1} << 30;
 constexpr std::uint64_t chunk_bytes_most = 256 * mebibyte;
 
-/// How a chunk is moved, as benchmarks are named: by the runtime's own copy kernels beside the
-/// application, by copy engine while its streams stand at a gate, or under a hold.
+/// How a chunk is moved, as in the names of benchmarks: by the runtime's own copy kernels beside
+/// the application, by copy engine while a gate stops the application's streams, or under a hold.
 enum class MoveMode { live, stopped, held };
 std::string mode_label(MoveMode mode);
 MigrateOptions options_of(MoveMode mode);
 
-/// Attached streams on all GPUs that write to few tiles of the range.
+/// Attached streams on two GPUs that write to a few tiles of the range.
 WriterSpec few_writes(const LiveRange& range, int streams, std::chrono::nanoseconds kernel);
 
-/// One stream of the GPU that no gate stops, which reads and writes memory of its own as fast as it
-/// comes: `bytes` of it, at most 256 MiB.
+/// A stream of the GPU that no gate stops, and that reads and writes its own memory at full speed:
+/// `bytes`, at most 256 MiB.
 WriterSpec sweeps(Location at, std::uint64_t bytes);
 
-/// How long work stood in all stops so far, as the runtime's counters have it: right to about 5 %.
+/// Adds how long work was stopped in all stops so far, from the runtime's counters, with an error
+/// of up to about 5 %.
 void add_stops(Sample& sample, const RuntimeStats& stats);
 
-/// A share lost, 0 to 1, of what two measurements around it came to.
+/// The share lost, 0 to 1, compared with the mean of the measurements before and after.
 double share_lost(double before, double during, double after);
 
-// The cases of bench/live_bench, a file each. Throws: Unavailable where the machine lacks GPUs.
+// The cases of bench/live_bench, with one file each. Throws: Unavailable if the machine has too few
+// GPUs.
 void register_stall_cases();
 void register_size_cases();
 void register_rate_cases();
@@ -48,8 +50,8 @@ void register_timeline_cases();
 void register_copy_cases();
 void register_attach_cases();
 
-/// Moves and writes until standard input closes, for the measurement of another process; says
-/// "running" when it is under way.
+/// Moves and writes until standard input is closed, as the load for a measurement in another
+/// process. Prints "running" once it has started.
 void run_beside_another();
 
 }  // namespace vma

@@ -1,6 +1,6 @@
-// The two ways to have a copy and the digests of what was copied: by one kernel on the source's
-// GPU, or by the copy engine, and then a kernel on the target's GPU. How fast each is, and what it
-// takes from kernels on either GPU that are bound by bandwidth. Nothing moves.
+// Two ways to copy memory and compute its digests: with one kernel on the source's GPU, or with the
+// copy engine followed by a kernel on the target's GPU. Measures the rate of each, and how much it
+// slows down bandwidth-bound kernels on either GPU. Nothing moves.
 
 #include "bench/live/cases.hpp"
 #include "bench/live/rate_log.hpp"
@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint64_t tile_bytes = std::uint64_t{256} << 10;
 
-/// Memory on two GPUs and what copies a chunk of it after the other.
+/// Memory on two GPUs, and the kernels and streams that copy it chunk by chunk.
 class Copies {
  public:
   Copies(Runtime& runtime, Location from, Location to, std::uint64_t bytes)
@@ -47,7 +47,7 @@ class Copies {
   Copies(const Copies&) = delete;
   Copies& operator=(const Copies&) = delete;
 
-  /// Blocks until all of it is copied and digested.
+  /// Blocks: until everything is copied and digested.
   void round(bool fused) {
     for (std::uint64_t chunk = 0; chunk < chunks_; ++chunk) {
       if (fused) {

@@ -1,5 +1,5 @@
-// A GPU is emptied onto all others: three allocations, one for each of three GPUs, all at once or
-// one after the other, stopped under holds or live, against what its links carry at most.
+// Evacuates a GPU to all others: three allocations, one for each of three GPUs, all at once or one
+// after the other, stopped under holds or live, compared with the maximum rate of its links.
 
 #include "bench/live/cases.hpp"
 #include "bench/live/raw_copies.hpp"
@@ -22,7 +22,7 @@ struct DrainCase {
 
 using Ranges = std::vector<std::unique_ptr<LiveRange>>;
 
-/// Moves range i to the i-th place. Returns how long all took, by the machine's clock.
+/// Moves range i to the i-th place. Returns the total duration by the machine's clock.
 std::chrono::nanoseconds move_all(Runtime& runtime, Ranges& ranges,
                                   const std::vector<Location>& places, const DrainCase& chosen,
                                   MoveTally& tally) {

@@ -1,5 +1,5 @@
-// How long attached streams stand for a chunk that goes to host memory, and for one that comes
-// back.
+// How long attached streams are stopped for a chunk that moves to host memory, and for one that
+// moves back.
 
 #include "bench/live/cases.hpp"
 #include "bench/machine.hpp"
@@ -30,7 +30,7 @@ Sample to_host_and_back(std::uint64_t bytes) {
   range.check(writers.stop());
 
   Sample sample;
-  // Where every move to the host was refused as busy there was nothing to bring back.
+  // If every move to the host was refused as busy, there was nothing to move back.
   if (from_host.tried() > 0) from_host.add_to(sample, "from_host_");
   to_host.add_to(sample, "to_host_");
   return sample;

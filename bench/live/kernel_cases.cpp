@@ -1,5 +1,6 @@
-// How the kernels of live copies are best cut: more blocks copy faster and take more from the
-// application's own kernels; smaller tiles copy less again and cost more to look at.
+// The best launch shapes for the kernels of live copies: more blocks copy faster but slow the
+// application's own kernels down more; smaller tiles mean fewer bytes to copy again but cost more
+// to check.
 
 #include "bench/live/cases.hpp"
 #include "bench/live/rate_log.hpp"
@@ -41,7 +42,8 @@ Sample cut(const LiveTuning& tuning, std::uint64_t bytes) {
     }
     log.look();
     const std::size_t begin = log.last();
-    range.move(gpus[1], options, tally);  // The kernels run on the application's GPU.
+    // In this direction, the kernels run on the application's GPU.
+    range.move(gpus[1], options, tally);
     log.look();
     const double took = (log.at_ms(log.last()) - log.at_ms(begin)) / 1e3;
     launches += log.per_second(begin, log.last()) * took;
@@ -71,7 +73,7 @@ void register_kernel_cases() {
                     settle_blocks, size_label(bytes)),
         [tuning, bytes] { return cut(tuning, bytes); }, 1);
   };
-  // Blocks have as many threads as it takes for a tile: 1024 for 256 KiB.
+  // A block has as many threads as a tile needs: 1024 for 256 KiB.
   for (const unsigned tile_kib : {64u, 256u}) {
     const unsigned small = 256 / tile_kib;
     for (const unsigned blocks : {8u, 16u, 24u, 32u, 64u, 132u}) add(tile_kib, small * blocks, 4);

@@ -33,7 +33,7 @@ bool same(const LiveSettings& one, const LiveSettings& other) {
 }
 
 std::unique_ptr<RuntimeParts> make_parts(const LiveSettings& chosen) {
-  // The drained GPU gets 32 GiB back at once.
+  // A drained GPU gets 32 GiB back at once.
   const std::uint64_t cache_bytes = 2 * setting("VMART_BENCH_BYTES_MAX", 16 * gibibyte) + gibibyte;
   RuntimeOptions options;
   options.cache_bytes_per_gpu = cache_bytes;
@@ -41,7 +41,7 @@ std::unique_ptr<RuntimeParts> make_parts(const LiveSettings& chosen) {
   Settings settings = resolve_settings(options);
   settings.stall_budget = chosen.stall_budget;
   settings.tuning = chosen.tuning;
-  settings.nvml.clear();  // Its calls would run beside what is measured.
+  settings.nvml.clear();  // NVML calls would disturb the measurement.
   return std::make_unique<RuntimeParts>(open_driver(settings.driver), settings);
 }
 
@@ -54,7 +54,7 @@ Runtime& live_runtime(const LiveSettings& settings, bool fresh) {
   Runtime& runtime = opened()->runtime;
   for (const Location& at : runtime.locations()) {
     runtime.trim(at);
-    // A context on each GPU, as in a program that uses them all.
+    // Opens a context on each GPU, as a program that uses all of them does.
     if (opens && at.kind == Location::Kind::gpu) runtime.destroy_stream(runtime.make_stream(at));
   }
   return runtime;

@@ -11,22 +11,23 @@
 
 namespace vma {
 
-/// What differs between the runtimes of the live benchmarks.
+/// The settings in which the runtimes of the live benchmarks differ.
 struct LiveSettings {
-  std::chrono::microseconds stall_budget{0};  ///< Of each second; zero is no limit.
+  std::chrono::microseconds stall_budget{0};  ///< Per second; zero: no limit.
   LiveTuning tuning{};
 };
 
-/// A runtime with these settings, else as the environment says, with nothing in its caches, which
-/// hold the largest allocation of any benchmark. The one before, with other settings or asked for
-/// by `fresh`, is closed: a process has one at a time on GPUs. Requires: nothing of that is in use.
+/// A runtime with these settings, otherwise configured by the environment. Its caches are empty,
+/// and large enough for the largest allocation of any benchmark. If the settings changed or `fresh`
+/// is set, closes the previous runtime first, since a process can have only one at a time on GPUs.
+/// Requires: nothing of the previous runtime is in use.
 Runtime& live_runtime(const LiveSettings& settings = {}, bool fresh = false);
 void close_live_runtime();
 
 /// Throws: Unavailable with fewer than `gpus_min`.
 std::vector<Location> live_gpus(std::size_t gpus_min);
 
-/// How long a case is measured, about: `--seconds`.
+/// The approximate duration of a case: `--seconds`.
 double case_seconds();
 void set_case_seconds(double seconds);
 

@@ -52,7 +52,7 @@ LiveRange::LiveRange(Runtime& runtime, Location home, std::uint64_t bytes,
 LiveRange::~LiveRange() {
   try {
     runtime_.free(pointer_);
-  } catch (const std::exception&) {  // The benchmark has failed already and says why.
+  } catch (const std::exception&) {  // The benchmark has already failed and reported why.
   }
 }
 

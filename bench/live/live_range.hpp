@@ -12,20 +12,20 @@
 
 namespace vma {
 
-/// What a writer writes to of the range that moves: so much of its tiles of 256 KiB, spread evenly,
-/// each word of a tile as often as any other.
+/// Which tiles of 256 KiB of the moving range the writers write to. They are spread evenly, and all
+/// words of a tile are equally likely.
 struct DirtyTiles {
   std::uint64_t tiles = 16;
-  std::uint64_t touches = 4;  ///< Tiles a launch.
+  std::uint64_t touches = 4;  ///< Tiles per launch.
 
-  /// Each launch writes to this share of all tiles, 0 to 1.
+  /// Each launch writes to this share of all tiles (0 to 1).
   static DirtyTiles share_of(double share, std::uint64_t bytes);
 };
 
 /// One allocation that moves in the background while writers add to its words.
 class LiveRange {
  public:
-  /// Chunks as large as they may be. Throws: Error.
+  /// Uses the largest possible chunks up to `chunk_bytes`. Throws: Error.
   LiveRange(Runtime& runtime, Location home, std::uint64_t bytes,
             std::uint64_t chunk_bytes = std::uint64_t{256} << 20);
   ~LiveRange();
@@ -37,21 +37,21 @@ class LiveRange {
   Location home() const noexcept { return home_; }
   WritePlaces places(const DirtyTiles& dirty) const;
 
-  /// Chunks for the whole range lie ready at `to` afterwards.
+  /// Allocates the target chunks of the whole range at `to`.
   void reserve(Location to);
-  /// In the background. The range counts as at `to` once `finish` has been called.
+  /// Starts a move in the background. `home` changes to `to` once `finish` is called.
   Migration start(Location to, const MigrateOptions& options);
-  /// Waits. False if the move ended in `busy`, which is tallied as such: then chunks may lie in
-  /// both places, and another move to `to` brings the rest. Throws: what else it failed with.
+  /// Waits. Returns false if the move ended in `busy`, which is counted: chunks may then be at both
+  /// places, and another move to `to` moves the rest. Throws: any other error of the move.
   bool finish(const Migration& migration, Location to, MoveTally& tally);
   bool move(Location to, const MigrateOptions& options, MoveTally& tally) {
     return finish(start(to, options), to, tally);
   }
-  /// Throws: std::runtime_error unless the words are those of the beginning and what writers added.
+  /// Throws: std::runtime_error unless the words have their initial values plus what writers added.
   ///
-  /// After moves under holds it only says what is missing: work that another thread submits between
-  /// a hold's two driver calls for a context is not held (`Hold`), and a busy machine makes that
-  /// long.
+  /// After moves under holds, only prints what is missing. Work that another thread submits between
+  /// a hold's two driver calls for a context is not held (`Hold`), and on a busy machine much time
+  /// can pass between them.
   void check(std::uint64_t added);
 
  private:
@@ -61,14 +61,14 @@ class LiveRange {
   const std::uint64_t bytes_;
   const std::uint64_t chunk_bytes_;
   Location home_;
-  bool was_held_ = false;  // It has moved under a hold.
+  bool was_held_ = false;  // Whether it has moved under a hold.
   void* pointer_;
   std::uint64_t first_sum_ = 0;
   HangAlarm hang_alarm_;
 };
 
-/// Moves to and fro between two places, from where the range lies, until `moves_max` have been
-/// tried or `seconds` have passed; at least twice.
+/// Moves back and forth between two places, starting where the range is, until `moves_max` attempts
+/// were made or `seconds` have passed; at least twice.
 MoveTally move_to_and_fro(LiveRange& range, Location one, Location other,
                           const MigrateOptions& options, int moves_max, double seconds);
 

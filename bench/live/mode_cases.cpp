@@ -1,5 +1,5 @@
-// The three ways to move one chunk, by how much of it the application writes to: what a second look
-// saves while little changes, and what it costs when much does.
+// Three ways to move one chunk, by how much of it the application writes to: what a second pass
+// saves when few bytes change, and what it costs when many do.
 
 #include "bench/live/cases.hpp"
 

@@ -10,7 +10,8 @@ double to_gb_s(std::uint64_t bytes, std::chrono::nanoseconds time) {
   return time.count() > 0 ? static_cast<double>(bytes) / static_cast<double>(time.count()) : 0;
 }
 
-/// Reasons that are one word are of gates that were given up; sentences tell of the way taken.
+/// Reasons that are a single word belong to gates that were given up; sentences describe the way
+/// taken.
 bool is_refusal(const std::string& reason) {
   return std::ranges::all_of(reason, [](char c) { return c == '_' || (c >= 'a' && c <= 'z'); });
 }

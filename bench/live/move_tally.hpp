@@ -12,25 +12,25 @@
 
 namespace vma {
 
-/// What many moves came to. Moves of one chunk, or with one stop, give one value each of stall and
-/// skew.
+/// Results of many moves. Moves of one chunk, or with one stop, contribute one value each of stall
+/// and skew.
 class MoveTally {
  public:
   void add(const MigrationReport& report);
-  /// The move ended in `busy`; the report says what had been tried.
+  /// Counts a move that ended in `busy`; the report tells what was tried.
   void add_busy(const MigrationReport& report);
 
   int moves() const noexcept { return static_cast<int>(wall_.size()); }
   int tried() const noexcept { return moves() + busy_; }
   std::uint64_t bytes_moved() const noexcept { return bytes_moved_; }
   std::chrono::nanoseconds wall() const noexcept { return wall_sum_; }
-  /// Bytes of all moves against the time of all moves; 0 without any.
+  /// Bytes of all moves divided by the time of all moves; 0 if there are none.
   double rate_gb_s() const;
-  /// Sums over all moves.
+  /// Summed over all moves.
   const Phases& phases() const noexcept { return phases_; }
 
-  /// The sample's wall time is the median. `prefix` goes before each name.
-  /// Throws: std::runtime_error if no move got through and none was refused as busy.
+  /// The sample's wall time is the median. Each name gets the prefix `prefix`. Throws:
+  /// std::runtime_error if no move succeeded and none was refused as busy.
   void add_to(Sample& sample, const std::string& prefix = "") const;
 
  private:

@@ -1,6 +1,6 @@
-// How fast a large allocation moves live without a stall budget, with target chunks that lie ready
-// and without, against a raw copy of as many bytes in the same process; and what the application
-// gets done meanwhile.
+// How fast a large allocation moves live without a stall budget, with target chunks allocated in
+// advance and without, compared with a raw copy of the same number of bytes in the same process;
+// and how much work the application does meanwhile.
 
 #include "bench/live/cases.hpp"
 #include "bench/live/rate_log.hpp"
@@ -12,7 +12,7 @@
 namespace vma {
 namespace {
 
-/// One move, and what the writers completed in a second while it lasted.
+/// One move, and the rate of the writers during it.
 struct WatchedMoves {
   MoveTally tally;
   double launches = 0;

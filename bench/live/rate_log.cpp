@@ -48,7 +48,8 @@ void RateLog::add_to(Sample& sample) const {
   std::vector<double>& times = sample.series["at_ms"];
   std::vector<double>& rates = sample.series["launches_per_ms"];
   for (std::size_t i = 1; i < looks_.size(); ++i) {
-    if (looks_[i].time - looks_[i - 1].time < period_ / 2) continue;  // Looks at a border.
+    // Skips looks at a border between periods.
+    if (looks_[i].time - looks_[i - 1].time < period_ / 2) continue;
     times.push_back(at_ms(i));
     rates.push_back(per_second(i - 1, i) / 1e3);
   }

@@ -13,25 +13,25 @@
 
 namespace vma {
 
-/// What some writers got done over time: looks at them, each with its time.
+/// The progress of some writers over time: samples with their times, called looks.
 class RateLog {
  public:
-  /// `period` lies between the looks of `watch`.
+  /// `period` is the time between the looks of `watch`.
   explicit RateLog(const Writers& writers,
                    std::chrono::nanoseconds period = std::chrono::milliseconds(5));
 
   void look();
-  /// Blocks: looks every period for so long, and at both ends.
+  /// Blocks: looks once per period for this long, and at both ends.
   void watch(std::chrono::nanoseconds length);
-  /// Blocks: the same until the migration has ended.
+  /// Like the above, until the migration has ended.
   void watch(const Migration& migration);
 
-  /// Of the last look.
+  /// Number of the last look.
   std::size_t last() const noexcept { return looks_.size() - 1; }
   double at_ms(std::size_t look) const;
-  /// Launches that ended in a second, between two looks; 0 if no time passed.
+  /// Launches per second that ended between two looks; 0 if no time passed.
   double per_second(std::size_t from, std::size_t to) const;
-  /// Series of the ends of all periods, and of launches a millisecond in each.
+  /// Adds two series: the ends of all periods, and launches per millisecond in each.
   void add_to(Sample& sample) const;
 
  private:
@@ -46,10 +46,10 @@ class RateLog {
   std::vector<Look> looks_;
 };
 
-/// What two groups of writers got done over the same stretches of time.
+/// The progress of two groups of writers over the same stretches of time.
 class TwoLogs {
  public:
-  /// Launches a second.
+  /// Launches per second.
   struct Stretch {
     double one = 0;
     double other = 0;
@@ -57,7 +57,7 @@ class TwoLogs {
 
   TwoLogs(const Writers& one, const Writers& other) : one_(one), other_(other) {}
 
-  /// `body`, which is given the first log, lasts as long as the stretch.
+  /// `body` gets the first log and runs for the length of the stretch.
   template <typename Body>
   Stretch over(Body body) {
     one_.look();

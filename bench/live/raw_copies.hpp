@@ -7,9 +7,9 @@
 
 namespace vma {
 
-/// What the links of a place carry: copies by copy engine from memory there to each of the
-/// others, all at once, `bytes` in all. Returns GB/s, the median of several rounds, by the
-/// machine's clock. Nothing is made, mapped or granted inside the measurement.
+/// The capacity of a place's links: copies by copy engine from memory there to each of the other
+/// places, all at once, `bytes` in total. Returns GB/s by the machine's clock, the median of
+/// several rounds. Nothing is allocated, mapped or granted during the measurement.
 double raw_copy_gb_s(Runtime& runtime, Location from, const std::vector<Location>& targets,
                      std::uint64_t bytes);
 

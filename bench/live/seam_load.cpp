@@ -26,7 +26,7 @@ struct SeamLoad::State {
   Mutex mutex;
   std::exception_ptr error VMART_GUARDED_BY(mutex);
   ThreadedExecutor executor;
-  std::vector<Stream> streams;  // The owner's thread only, as the next.
+  std::vector<Stream> streams;  // Used only by the owner's thread, as is the next member.
   std::vector<std::unique_ptr<Task>> tasks;
 
   explicit State(Runtime& shared) : runtime(shared), driver(*parts_of(shared).driver) {}
@@ -81,7 +81,7 @@ SeamLoad::SeamLoad(Runtime& runtime) : state_(std::make_unique<State>(runtime)) 
 SeamLoad::~SeamLoad() {
   try {
     state_->end();
-  } catch (const std::exception&) {  // The benchmark has failed already and says why.
+  } catch (const std::exception&) {  // The benchmark has already failed and reported why.
   }
 }
 

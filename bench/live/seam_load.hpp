@@ -7,9 +7,9 @@
 
 namespace vma {
 
-/// Threads that use each GPU as a program does that knows nothing of the runtime, through the
-/// driver's calls, in the contexts that the runtime's streams are of: one allocates and frees plain
-/// memory, one synchronises the context, one loads and unloads kernels. On either kind of machine.
+/// Threads that use each GPU like a program that knows nothing about the runtime, with driver calls
+/// in the contexts of the runtime's streams: one allocates and frees plain memory, one synchronises
+/// the context, and one loads and unloads kernels. Works on real and simulated machines.
 class SeamLoad {
  public:
   explicit SeamLoad(Runtime& runtime);
@@ -17,7 +17,7 @@ class SeamLoad {
   SeamLoad(const SeamLoad&) = delete;
   SeamLoad& operator=(const SeamLoad&) = delete;
 
-  /// Ends the threads. Throws: what one of them ran into.
+  /// Ends the threads. Throws: the error of a thread, if one failed.
   void stop();
 
   std::uint64_t allocations() const noexcept;

@@ -1,6 +1,6 @@
-// Whether the stall depends on how much moves: sizes from one chunk to many, equal numbers of
-// chunks moved live, with and without a stall budget, under a gate that stays closed for the copy,
-// and under one hold.
+// Whether the stall depends on the size of a move: sizes from one chunk to many, with the same
+// number of chunks moved live, with and without a stall budget, under a gate that stays closed
+// during the copy, and under one hold.
 
 #include "bench/live/cases.hpp"
 
@@ -11,7 +11,8 @@ namespace vma {
 namespace {
 
 Sample by_size(MoveMode mode, std::chrono::milliseconds stall_budget, std::uint64_t bytes) {
-  Runtime& runtime = live_runtime({stall_budget, {}}, true);  // Its counters begin here.
+  // Fresh, so that its counters start here.
+  Runtime& runtime = live_runtime({stall_budget, {}}, true);
   const std::vector<Location> gpus = live_gpus(2);
   const MigrateOptions options = options_of(mode);
   const auto chunks = static_cast<int>((bytes + chunk_bytes_most - 1) / chunk_bytes_most);
@@ -30,7 +31,7 @@ Sample by_size(MoveMode mode, std::chrono::milliseconds stall_budget, std::uint6
 
   Sample sample;
   tally.add_to(sample);
-  if (mode == MoveMode::held) return sample;  // One stop a move, which the tally has.
+  if (mode == MoveMode::held) return sample;  // One stop per move, which the tally contains.
   add_stops(sample, runtime.stats());
   return sample;
 }
@@ -51,7 +52,7 @@ void register_size_cases() {
       add(mode_label(mode), mode, std::chrono::milliseconds(0), bytes);
     }
   }
-  // As the runtime is without settings: no copy of a next chunk runs beside a stop.
+  // The runtime's default, with which the next chunk is not copied during a stop.
   constexpr std::chrono::milliseconds default_budget(60);
   for (const std::uint64_t bytes : sizes_up_to_max({256 * mebibyte, 16 * gibibyte})) {
     add("live_budget", MoveMode::live, default_budget, bytes);

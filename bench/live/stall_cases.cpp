@@ -1,5 +1,5 @@
-// How long attached streams stand for one chunk, by the size of the chunk, the number of streams,
-// the length of their kernels and how many launches are queued.
+// How long attached streams are stopped for one chunk, by the size of the chunk, the number of
+// streams, the length of their kernels, and the number of queued launches.
 
 #include "bench/live/cases.hpp"
 
@@ -23,7 +23,7 @@ struct StallCase {
   }
 };
 
-/// A backlog is at most a second of work, so that it can be waited for.
+/// Limits a backlog to a second of work, so that waiting for it is possible.
 std::uint64_t bounded(std::uint64_t backlog, nanoseconds kernel) {
   constexpr nanoseconds work_max = std::chrono::seconds(1);
   return std::min(backlog, static_cast<std::uint64_t>(work_max / kernel));

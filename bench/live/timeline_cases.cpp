@@ -1,4 +1,4 @@
-// What one attached stream gets done, over two seconds in the middle of which a few GiB move: live
+// The progress of one attached stream over two seconds, in the middle of which a few GiB move: live
 // with and without a stall budget, chunk by chunk under a gate, and under one hold.
 
 #include "bench/live/cases.hpp"

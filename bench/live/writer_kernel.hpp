@@ -6,9 +6,9 @@
 
 namespace vma {
 
-/// Where the launches of a writer add: of `places`, `stride_words` apart, each launch takes the
-/// next `touches` and adds one to a word somewhere in the first `place_words` of each. Words are
-/// std::uint64_t.
+/// The words that the launches of a writer increment. There are `places` places, `stride_words`
+/// apart; each launch takes the next `touches` of them and adds one to a word among the first
+/// `place_words` of each. Words are std::uint64_t.
 struct WritePlaces {
   std::uint64_t* begin = nullptr;
   std::uint64_t places = 1;
@@ -17,8 +17,8 @@ struct WritePlaces {
   std::uint64_t touches = 0;
 };
 
-/// One launch: it runs for at least `nanoseconds`, on GPUs only, and then stores `number`, which is
-/// not 0, in `*progress`.
+/// One launch. On GPUs it runs for at least `nanoseconds`; then it stores `number`, which is not 0,
+/// in `*progress`.
 const Kernel& writer_kernel();
 LaunchShape writer_shape(const WritePlaces& places);
 KernelArguments writer_arguments(const WritePlaces& places, std::uint64_t nanoseconds,

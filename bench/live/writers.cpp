@@ -16,12 +16,12 @@ namespace {
 LaunchShape sweep_shape(const WriterSpec& spec) {
   constexpr unsigned block = 256;
   constexpr std::uint64_t words_a_thread = 8;
-  constexpr unsigned staying = 1056;  // Eight blocks on each of an H200's multiprocessors.
+  constexpr unsigned staying = 1056;  // Eight blocks per multiprocessor of an H200.
   const auto passing = static_cast<unsigned>(spec.sweep_words / (block * words_a_thread) + 1);
   return {Dim3{spec.sweep_stays ? staying : passing}, Dim3{block}};
 }
 
-/// Of the GPU with that number among those of the writers.
+/// The places of the writers' GPU with this index.
 WritePlaces places_of(const WriterSpec& spec, std::size_t number) {
   WritePlaces places = spec.places;
   if (!spec.own_words) return places;
@@ -42,11 +42,11 @@ struct Writers::Worker {
   KernelHandle write{};
   KernelHandle sweep{};
   void* swept = nullptr;
-  std::uint64_t* progress = nullptr;  // Pinned; the GPU stores in it.
-  std::uint64_t launched = 0;         // The worker's thread only, until that has ended.
+  std::uint64_t* progress = nullptr;  // Pinned; the GPU stores to it.
+  std::uint64_t launched = 0;         // Used only by the worker's thread until that has ended.
   std::optional<AttachedStream> attached;
   std::unique_ptr<Task> task;
-  std::exception_ptr error;  // As `launched`.
+  std::exception_ptr error;  // Like `launched`.
 
   std::uint64_t completed() const noexcept {
     return std::atomic_ref<std::uint64_t>(*progress).load(std::memory_order_acquire);
@@ -75,11 +75,11 @@ Writers::Writers(Runtime& runtime, const WriterSpec& spec) : runtime_(runtime), 
 Writers::~Writers() {
   try {
     stop();
-  } catch (const std::exception&) {  // The benchmark has failed already and says why.
+  } catch (const std::exception&) {  // The benchmark has already failed and reported why.
   }
 }
 
-/// Makes all that a launch needs, so that none waits for a kernel to be loaded.
+/// Allocates and loads everything that a launch needs, so that no launch waits for that.
 void Writers::start(Worker& worker) {
   RuntimeParts& parts = parts_of(runtime_);
   worker.stream = runtime_.make_stream(worker.gpu);
@@ -150,13 +150,13 @@ std::uint64_t Writers::stop() {
   return added;
 }
 
-/// Gives back what the worker has; what cannot be given back stays with the driver.
+/// Releases the worker's resources; those that cannot be released stay with the driver.
 void Writers::finish(Worker& worker) noexcept {
   Driver& driver = *parts_of(runtime_).driver;
   const auto attempt = [](auto&& undo) {
     try {
       undo();
-    } catch (const std::exception&) {  // The work has failed already and says why.
+    } catch (const std::exception&) {  // The work has already failed and reported why.
     }
   };
   worker.attached.reset();

@@ -14,38 +14,39 @@ namespace vma {
 
 /// The work of an application: streams, each with a thread that keeps it busy.
 struct WriterSpec {
-  std::vector<Location> gpus;  ///< Streams are dealt out over them.
+  std::vector<Location> gpus;  ///< Streams are distributed over these.
   int streams = 1;
-  bool attached = true;               ///< Otherwise `places` is memory that does not move.
-  StreamWork work = StreamWork::any;  ///< As which they are attached; they launch no graphs.
+  bool attached = true;  ///< If false, `places` is memory that does not move.
+  /// Declared when the streams are attached. They launch no graphs.
+  StreamWork work = StreamWork::any;
   std::chrono::nanoseconds kernel = std::chrono::microseconds(5);
-  std::uint64_t backlog = 1;  ///< Most launches under way on a stream.
+  std::uint64_t backlog = 1;  ///< Maximum number of launches in progress on a stream.
   WritePlaces places;
-  /// Each GPU adds to words of its own, an equal part of every place. Where the range may lie at a
-  /// host node it must: over PCIe, atomics of two GPUs on one word of host memory lose additions.
+  /// Each GPU increments its own words, an equal part of every place. Required if the range may be
+  /// at a host node: over PCIe, atomics of two GPUs on one word of host memory lose additions.
   bool own_words = false;
-  /// Before each launch another reads and writes so many words of memory of the stream's own, as
-  /// fast as they come. Zero: none.
+  /// Before each launch, another one reads and writes this many words of the stream's own memory at
+  /// full speed. Zero: none.
   std::uint64_t sweep_words = 0;
-  /// Whether a sweep fills all multiprocessors with blocks that stay to its end; otherwise its
-  /// blocks are many and short, as those of most kernels.
+  /// Whether the blocks of a sweep fill all multiprocessors and stay to its end. Otherwise its
+  /// blocks are many and short, like those of most kernels.
   bool sweep_stays = false;
 };
 
-/// Launches from construction to `stop`. What a launch added can be counted afterwards.
+/// Launches from construction to `stop`. Afterwards, everything that launches added can be counted.
 class Writers {
  public:
-  /// Throws: Error. Blocks: kernels are loaded.
+  /// Throws: Error. Blocks: until kernels are loaded.
   Writers(Runtime& runtime, const WriterSpec& spec);
-  /// Stops them if need be.
+  /// Calls `stop` if necessary.
   ~Writers();
   Writers(const Writers&) = delete;
   Writers& operator=(const Writers&) = delete;
 
-  /// Launches that have ended, of all streams, as the GPUs tell. Never blocks.
+  /// Launches of all streams that have ended, according to the GPUs. Never blocks.
   std::uint64_t completed() const noexcept;
-  /// Ends the threads and waits for what they launched. Returns how many words were added to.
-  /// Throws: what a launch or a thread ran into; std::runtime_error if a launch did not end.
+  /// Ends the threads and waits for their launches. Returns the number of words incremented.
+  /// Throws: the error of a launch or a thread; std::runtime_error if a launch did not end.
   std::uint64_t stop();
 
  private:

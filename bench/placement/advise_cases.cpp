@@ -1,6 +1,6 @@
-// How long it takes from `advise` until a policy has the hint in hand: the processor's time from
-// before the call to the entry of `on_use`, with a policy of the bench's own. Beside it, what the
-// machine needs for no more than that: two idle threads that wake each other, at the same pauses.
+// Latency from `advise` until a policy receives the hint: processor time from just before the call
+// to the entry of `on_use`, with a policy of the benchmark. For comparison, the minimum that the
+// machine needs for this: two idle threads that wake each other, with the same pauses.
 
 #include "bench/placement/cases.hpp"
 
@@ -18,7 +18,7 @@ namespace {
 
 using Moment = std::chrono::steady_clock::time_point;
 
-/// When the last hint came. Shared with the policy, which the runtime owns.
+/// When the last hint arrived. Shared with the policy, which the runtime owns.
 struct Stamp {
   std::atomic<std::uint64_t> hints{0};
   std::atomic<Moment> at{};
@@ -37,13 +37,14 @@ class Stamping : public Policy {
   const std::shared_ptr<Stamp> stamp_;
 };
 
-/// The caller sleeps by then, and now and then its timer is about to run out.
+/// Pauses of varying length, after which the other threads sleep; sometimes, a timer is about to
+/// expire.
 void pause(SteadyClock& clock, std::uint64_t number) {
   const auto pause = std::chrono::microseconds(300 + 37 * (number % 32));
   poll_until(clock, clock.now() + pause, [] { return false; });
 }
 
-/// A thread that waits until it is woken, and then wakes the next one or notes the time.
+/// A thread that waits to be woken, and then wakes the next one or records the time.
 class Waker {
  public:
   explicit Waker(Waker* next) : next_(next) {
@@ -86,7 +87,7 @@ class Waker {
   bool stop_ VMART_GUARDED_BY(mutex_) = false;
   std::atomic<std::uint64_t> done_{0};
   std::atomic<Moment> at_{};
-  std::unique_ptr<Task> task_;  // Last: it uses the others.
+  std::unique_ptr<Task> task_;  // Declared last, because the thread uses the members above.
 };
 
 std::vector<std::chrono::nanoseconds> two_wakes(std::uint64_t count) {

@@ -10,14 +10,15 @@ namespace {
 constexpr double every_one_max = 100'000;
 constexpr int starts = 20;
 
-/// The best so far, the best one first.
+/// The best assignments so far, best first.
 class Podium {
  public:
   Podium(const Readings& readings, std::size_t blocks_max, const MachineCosts& costs,
          std::size_t wanted)
       : readings_(readings), blocks_max_(blocks_max), costs_(costs), wanted_(wanted) {}
 
-  /// What it is worth, 0 if it does not fit.
+  /// Rates an assignment, and keeps it if it is among the best. Returns its rate, 0 if it does not
+  /// fit.
   double look(const Assignment& assignment) {
     for (const std::size_t gpu : assignment)
       if (static_cast<std::size_t>(std::ranges::count(assignment, gpu)) > blocks_max_) return 0;
@@ -45,7 +46,8 @@ class Podium {
   std::vector<std::pair<double, Assignment>> best_;
 };
 
-/// The next one as a number whose digits are GPUs; false after the last.
+/// Advances to the next assignment, read as a number whose digits are GPUs. Returns false after the
+/// last one.
 bool count_up(Assignment& assignment, std::size_t gpus) {
   for (std::size_t& gpu : assignment) {
     if (++gpu < gpus) return true;
@@ -54,7 +56,7 @@ bool count_up(Assignment& assignment, std::size_t gpus) {
   return false;
 }
 
-/// Changes one block, or swaps two, while that is better.
+/// Moves one block or swaps two, as long as that improves the rate.
 void climb(Assignment assignment, std::size_t gpus, Podium& podium) {
   double rate = podium.look(assignment);
   for (bool better = true; better;) {
@@ -125,7 +127,7 @@ BestAssignments best_assignments(const Readings& readings, std::size_t gpus, std
   } else {
     std::mt19937_64 random(seed);
     for (int start = 0; start < starts; ++start) {
-      // Evenly, so that it fits.
+      // Distributes blocks evenly, so that the start fits.
       for (std::size_t block = 0; block < blocks; ++block) assignment[block] = block % gpus;
       std::ranges::shuffle(assignment, random);
       climb(assignment, gpus, podium);

@@ -10,28 +10,29 @@
 
 namespace vma {
 
-/// How many bytes each reader reads of each block in one step: `bytes[reader][block]`.
+/// Bytes that each reader reads of each block in one step: `bytes[reader][block]`.
 struct Readings {
   std::vector<std::vector<double>> bytes;
 };
 
 Readings readings_of(const DriftLoad& load, std::size_t phase);
 
-/// Which GPU each block lies on.
+/// The GPU that holds each block.
 using Assignment = std::vector<std::size_t>;
 
-/// Bytes a second of all readers together, which end each step when the slowest has read its
-/// share; by the machine's rates. Each reader has its links to itself: where several read from one
-/// GPU, which the best assignments avoid, it is too high.
+/// Predicted bytes per second of all readers together, from the machine's rates. Each step ends
+/// when the slowest reader has read its share. Assumes that readers do not share links, so the
+/// result is too high if several read from one GPU, which the best assignments avoid.
 double foretold_rate(const Readings& readings, const Assignment& assignment,
                      const MachineCosts& costs);
 
 struct BestAssignments {
-  std::vector<Assignment> best;  ///< As many as were asked for, the best one first, all different.
-  bool every_one = false;        ///< All that there are were looked at.
+  std::vector<Assignment> best;  ///< As many as requested, best first, all different.
+  bool every_one = false;        ///< Whether all possible assignments were examined.
 };
-/// By `foretold_rate`: of all assignments where there are at most 100 000, else of those that hill
-/// climbing sees from 20 starts; `seed` chooses these. Each GPU holds at most `blocks_max`.
+/// Ranked by `foretold_rate`: all assignments if there are at most 100 000, otherwise those that
+/// hill climbing visits from 20 starts, which `seed` determines. Each GPU holds at most
+/// `blocks_max` blocks.
 BestAssignments best_assignments(const Readings& readings, std::size_t gpus, std::size_t blocks_max,
                                  const MachineCosts& costs, std::size_t wanted, std::uint64_t seed);
 

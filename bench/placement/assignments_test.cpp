@@ -1,6 +1,6 @@
-// Goal: the drifting load has one best placement in each phase, that of each block where it is read
-// most, and the rate of a program whose GPUs step together is what finds it. Method: machines like
-// H200s, where a GPU reads from its own HBM eleven times as fast as from a peer's.
+// Goal: in each phase the drifting load has one best placement, with each block on the GPU that
+// reads it most, and the predicted rate of a program whose GPUs run in lockstep finds it. Method:
+// machines like H200s, where a GPU reads eleven times as fast from its own HBM as from a peer's.
 #include "bench/placement/assignments.hpp"
 
 #include "bench/placement/drift_load.hpp"
@@ -23,7 +23,7 @@ MachineCosts costs_of(std::size_t gpus) {
   return costs;
 }
 
-/// The one that reads it most. Fails the test where two do.
+/// The reader that reads the block most. Fails the test if two do.
 std::size_t reader_of(const DriftLoad& load, std::size_t phase, std::size_t block) {
   std::vector<std::size_t> passes;
   for (std::size_t reader = 0; reader < load.gpus; ++reader)

@@ -12,15 +12,15 @@ namespace vma {
 constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
 constexpr std::uint64_t gibibyte = std::uint64_t{1} << 30;
 
-/// How long something is measured, about: `--seconds`. By the processor's clock.
+/// The approximate duration of a measurement, by the processor's clock: `--seconds`.
 double case_seconds();
 void set_case_seconds(double seconds);
-/// VMART_BENCH_BYTES_MAX, else 16 GiB; never less than `least`.
+/// VMART_BENCH_BYTES_MAX (16 GiB), but at least `least`.
 std::uint64_t bytes_max(std::uint64_t least);
 std::vector<Location> gpus_of(Runtime& runtime);
 
-// The cases of bench/placement_bench, a file each. Each opens runtimes of its own, one after the
-// other.
+// The cases of bench/placement_bench, with one file each. Each opens its own runtimes, one after
+// the other.
 void register_advise_cases();
 void register_tick_cases();
 void register_idle_cases();

@@ -1,8 +1,8 @@
-// Hot sets that drift: in each phase another block of an array is every GPU's hottest. The GPUs
-// work in steps, each of which ends when the slowest GPU has read its share. What they read in a
-// second once each drift has settled with the scheduler, against the best static placements of that
-// phase and against first touch, all measured. The best ones are found by the machine's rates and
-// then measured: three of them, since foretold differences may be small.
+// Hot sets that drift: in each phase, another block of an array is the hottest for each GPU. The
+// GPUs work in steps, each of which ends when the slowest GPU has read its share. Measures the
+// bytes read per second once the scheduler has settled after each drift, the best static placements
+// for that phase, and first touch. The best placements are predicted from the machine's rates and
+// then measured: three of them, since predicted differences may be small.
 
 #include "bench/placement/assignments.hpp"
 #include "bench/placement/cases.hpp"
@@ -32,7 +32,7 @@ Shares shares_of(const DriftLoad& load, std::size_t phase) {
   return shares;
 }
 
-/// A runtime with the array, laid out as the GPUs touch it in the first phase, and its readers.
+/// A runtime, the array, initially placed by first touch of the first phase, and its readers.
 struct Bed {
   Bed(const DriftLoad& its_load, const RuntimeOptions& options) : load(its_load), runtime(options) {
     gpus = gpus_of(runtime);
@@ -54,7 +54,7 @@ struct Bed {
       touched[block] = load.first_touch(block);
     return touched;
   }
-  /// Holds the readers meanwhile.
+  /// Moves the blocks under holds, which stop the readers.
   void lay(const Assignment& assignment) {
     MigrateOptions held;
     held.scope = StopScope::hold;
@@ -79,7 +79,7 @@ std::chrono::duration<double> measured() {
   return std::chrono::duration<double>(case_seconds() / 4);
 }
 
-/// How long a phase is watched: it may take twice as long to settle.
+/// How long a phase is observed. Settling may take twice as long.
 std::chrono::duration<double> course() {
   return std::chrono::duration<double>(case_seconds() * 2);
 }
@@ -119,7 +119,7 @@ SchedulerStats measure_scheduled(const DriftLoad& load, std::vector<PhaseFigures
     PhaseFigures& its = phases[phase];
     Settling settling(bed.runtime);
     bed.readers->set_ranges(shares_of(load, phase));
-    constexpr int looks = 20;  // Of the course while it settles, which is drawn.
+    constexpr int looks = 20;  // Number of samples while it settles, for a plot.
     for (int look = 0; look < looks; ++look) {
       sample.series["gb_s"].push_back(1e-9 * bed.readers->rate(course() / looks));
       settling.look();
@@ -173,7 +173,7 @@ void register_drift_cases() {
     Runtime runtime;
     gpus = std::min(gpus_max, gpus_of(runtime).size());
   }
-  if (gpus < 2) return;  // Nothing can drift.
+  if (gpus < 2) return;  // With one GPU, nothing can drift.
   register_samples(
       "placement/drift/gpus" + std::to_string(gpus), [gpus] { return drift(gpus); }, 1);
 }

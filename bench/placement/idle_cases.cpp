@@ -1,7 +1,7 @@
-// What a scheduler costs that has nothing to do: a program that is bound by its launches launches
-// with one and without, in turns, since machines drift by more than the scheduler costs. For the
-// same reason the context outlives the runtimes, and the launching thread stays on one processor.
-// Nothing reports uses; streams are attached.
+// The cost of a scheduler that has nothing to do. A program that is limited by its launches runs
+// alternately with a scheduler and without, since machines drift by more than the scheduler costs.
+// For the same reason, the context outlives the runtimes, and the launching thread stays on one
+// processor. Nothing reports uses; streams are attached.
 
 #include "bench/placement/cases.hpp"
 
@@ -27,7 +27,8 @@ struct Rates {
   std::chrono::nanoseconds launch_median{0};
 };
 
-/// The primary context of the first GPU; a simulated machine has no other life than its runtime.
+/// Retains the primary context of the first GPU. Does nothing on a simulated machine, which exists
+/// only as long as its runtime.
 class KeptContext {
  public:
   KeptContext() {
@@ -47,7 +48,7 @@ class KeptContext {
   std::unique_ptr<Driver> driver_;
 };
 
-/// The calling thread runs on the processor where it is, and those that it has started do not.
+/// Binds the calling thread to one processor. Threads that it has started before are not affected.
 class OneProcessor {
  public:
   OneProcessor() {
@@ -70,7 +71,7 @@ class OneProcessor {
   bool bound_ = false;
 };
 
-/// Of one stretch, all of which together take as long as five cases.
+/// Runs one stretch of launches. All stretches together take as long as five cases.
 Rates launches(const std::string& policy) {
   constexpr int batch = 100;
   const double seconds = 5 * case_seconds() / (2 * rounds);
@@ -93,7 +94,8 @@ Rates launches(const std::string& policy) {
       for (int i = 0; i < batch; ++i)
         runtime.launch(stream, store_kernel(), {}, {}, KernelArguments::of(data, number));
       runtime.synchronize(stream);
-      if (number > 0) took.push_back(one_batch.elapsed() / batch);  // The first loads the kernel.
+      // The first batch loads the kernel.
+      if (number > 0) took.push_back(one_batch.elapsed() / batch);
     }
   }
   runtime.destroy_stream(stream);
@@ -104,7 +106,7 @@ Rates launches(const std::string& policy) {
           median_of(took)};
 }
 
-/// What the stretches of all rounds gave, with a scheduler or without one.
+/// Results of the stretches of all rounds, with or without a scheduler.
 class Stretches {
  public:
   void add(const Rates& rates) {
@@ -114,7 +116,7 @@ class Stretches {
   double of_round(int round) const { return launches_s_.at(static_cast<std::size_t>(round)); }
   double launches_s() const { return middle(launches_s_); }
   std::chrono::nanoseconds launch_median() const { return median_of(launch_medians_); }
-  /// From the slowest to the fastest, of the median.
+  /// Difference between the fastest and the slowest stretch, relative to the median.
   double spread() const {
     const auto [least, most] = std::ranges::minmax(launches_s_);
     return (most - least) / launches_s();
@@ -131,9 +133,9 @@ class Stretches {
 
 Sample idle(const std::string& policy) {
   const KeptContext kept;
-  launches(policy);  // Warms up.
+  launches(policy);  // Warm-up.
   Stretches without, with;
-  std::vector<double> lost;  // Of each round, whose two stretches are neighbours.
+  std::vector<double> lost;  // Per round; the two stretches of a round follow each other.
   for (int round = 0; round < rounds; ++round) {
     const bool with_first = round % 2 == 1;
     if (with_first) with.add(launches(policy));

@@ -6,18 +6,19 @@
 
 namespace vma {
 
-/// How many bytes each launch of a reader reads, so that a batch of them takes about
-/// `batch_time`: a live move of what is read waits for all that is under way. One thread's.
+/// How many bytes each launch of a reader reads, so that a batch of launches takes about
+/// `batch_time`: a live move of the memory that is read waits for all launches in progress. One
+/// thread.
 class LaunchPace {
  public:
-  static constexpr std::size_t batch = 8;  ///< Launches that are under way at once.
+  static constexpr std::size_t batch = 8;  ///< Number of launches in progress at once.
   static constexpr std::uint64_t launch_bytes_min = std::uint64_t{2} << 20;
   static constexpr std::uint64_t launch_bytes_max = std::uint64_t{256} << 20;
   static constexpr std::chrono::nanoseconds batch_time = std::chrono::milliseconds(1);
 
-  /// Of the next batch. A multiple of `launch_bytes_min`.
+  /// For the next batch. A multiple of `launch_bytes_min`.
   std::uint64_t launch_bytes() const noexcept { return launch_bytes_; }
-  /// A batch, perhaps with fewer launches, has read so much in so long.
+  /// Reports that a batch, possibly with fewer launches, has read so many bytes in this time.
   void adapt(std::uint64_t bytes, std::chrono::nanoseconds took) noexcept;
 
  private:

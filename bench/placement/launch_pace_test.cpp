@@ -1,5 +1,5 @@
-// Goal: batches come to take about as long as they should, within their bounds. Method: memory of
-// a given speed, from far slower than a host link to far faster than HBM.
+// Goal: batches converge to the intended duration, within their bounds. Method: memory of a given
+// speed, from far slower than a host link to far faster than HBM.
 #include "bench/placement/launch_pace.hpp"
 
 #include <gtest/gtest.h>

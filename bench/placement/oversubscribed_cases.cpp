@@ -1,7 +1,8 @@
-// A working set of 1.25 times a capped HBM on one GPU, of which a fifth is hot: what is read in a
-// second once the scheduler has settled, against all of it in HBM, all of it at the host, and the
-// best that the bytes' shares and these two rates allow: the hot fifth in HBM, and of the rest what
-// else fits. What the runtime and the reader hold of HBM besides comes on top of the cap.
+// A working set of 1.25 times a capped HBM on one GPU, a fifth of which is hot. Measures the bytes
+// read per second once the scheduler has settled, compared with all of it in HBM, all of it at the
+// host, and the best that the share of bytes and these two rates allow: the hot fifth in HBM, plus
+// as much of the rest as fits. HBM used by the runtime and the reader does not count towards the
+// cap.
 
 #include "bench/placement/cases.hpp"
 #include "bench/placement/readers.hpp"
@@ -15,17 +16,18 @@
 namespace vma {
 namespace {
 
-// Times what is measured: long enough for the first moves to begin, and then as many as it may take
-// with three cases in two minutes, at three seconds a case.
+// Multiples of the measured time: long enough for the first moves to begin, and short enough for
+// three cases to fit into two minutes at three seconds per case.
 constexpr double settling_least = 4, settling_most = 16;
 
 struct WorkingSet {
   std::uint64_t capacity_bytes = 0, bytes = 0, chunk_bytes = 0;
-  std::uint64_t hot_begin() const { return bytes / 5 * 4; }  // The last, which finds no room.
+  // The last fifth, which does not fit into HBM.
+  std::uint64_t hot_begin() const { return bytes / 5 * 4; }
 
-  /// The hot fifth again and again, and in between parts of the rest, until all of it was read. It
-  /// takes its parts in strides, so that each stretch of time has its share of those that lie in
-  /// HBM, which are neighbours.
+  /// Reads the hot fifth repeatedly, and in between parts of the rest, until all of it has been
+  /// read. The parts are chosen in strides: those in HBM are adjacent, and every stretch of time
+  /// should include its share of them.
   std::vector<ReadRange> ranges(double hot_share) const {
     constexpr std::uint64_t line = 256;
     const std::uint64_t hot_bytes = bytes - hot_begin();
@@ -34,7 +36,7 @@ struct WorkingSet {
         line * line;
     const std::uint64_t parts = (hot_begin() + part - 1) / part;
     std::uint64_t stride = parts * 618 / 1000 + 1;
-    while (std::gcd(stride, parts) != 1) ++stride;  // Each part has its turn.
+    while (std::gcd(stride, parts) != 1) ++stride;  // Coprime, so that each part is visited.
     std::vector<ReadRange> ranges;
     for (std::uint64_t turn = 0; turn < parts; ++turn) {
       const std::uint64_t at = turn * stride % parts * part;
@@ -69,7 +71,7 @@ double hot_in_hbm(Runtime& runtime, const void* data, const WorkingSet& set) {
   return static_cast<double>(bytes) / static_cast<double>(set.bytes - set.hot_begin());
 }
 
-/// Leaves room for all but a fifth of the set, besides what is held of HBM already.
+/// Leaves room for four fifths of the set, in addition to the HBM that is already in use.
 void cap(Runtime& runtime, const WorkingSet& set) {
   std::uint64_t held_bytes = 0;
   for (const RuntimeStats::Place& place : runtime.stats().places) {
@@ -79,18 +81,19 @@ void cap(Runtime& runtime, const WorkingSet& set) {
   runtime.set_capacity(gpu(0), set.capacity_bytes + held_bytes);
 }
 
-/// Under the cap unless it is to lie at one place.
+/// Allocates the set at one place, or under the cap if none is given.
 void* make_set(Runtime& runtime, const WorkingSet& set, std::optional<Location> at) {
   AllocOptions how;
   how.chunk_bytes = set.chunk_bytes;
   if (at) return runtime.alloc(set.bytes, *at, how);
-  // What a reader needs of HBM is held meanwhile; the next one finds it in the cache.
+  // Allocates the HBM that a reader needs before the cap is computed; the real reader finds it in
+  // the cache.
   const Readers early(runtime, nullptr, {gpu(0)});
   cap(runtime, set);
   return runtime.alloc(set.bytes, how);
 }
 
-/// All of it at a place, or with the scheduler under the cap.
+/// Measures with everything at one place or, if none is given, with the scheduler and the cap.
 Figures measure(const WorkingSet& set, double hot_share, std::optional<Location> at) {
   RuntimeOptions options;
   options.devices = {0};

@@ -1,5 +1,6 @@
-// Memory is parked and resumed, against raw copies of as many bytes over the host link, both ways,
-// in the same process. It is granted to the one GPU, and the host memory for it lies ready.
+// Parks and resumes memory, compared with raw copies of the same number of bytes over the host link
+// in both directions, in the same process. The memory is granted to one GPU, and its host memory is
+// allocated in advance.
 
 #include "bench/live/raw_copies.hpp"
 #include "bench/placement/cases.hpp"
@@ -37,7 +38,7 @@ Sample park(std::uint64_t bytes) {
   for (int round = 0; round <= rounds; ++round) {
     const auto parked = checked(runtime.park("parked"), bytes);
     const auto resumed = checked(runtime.resume("parked"), bytes);
-    if (round == 0) continue;  // The host's memory is made then.
+    if (round == 0) continue;  // The first round allocates the host memory.
     out.push_back(parked);
     in.push_back(resumed);
   }

@@ -1,6 +1,6 @@
-// How well the cost model foretells moves: live ones of one chunk, as the scheduler makes them,
-// beside an application that reads, on each kind of route. A move that gives up as busy, since the
-// machine has too much to do, is counted and says nothing of the model.
+// How well the cost model predicts moves: live moves of one chunk, as the scheduler makes them,
+// beside an application that reads, on each kind of route. Moves that are given up as busy, because
+// the machine is overloaded, are counted and ignored.
 
 #include "bench/placement/cases.hpp"
 #include "bench/placement/readers.hpp"
@@ -20,7 +20,7 @@ PlaceId place_of(Runtime& runtime, Location at) {
   return PlaceId{static_cast<std::uint8_t>(std::ranges::find(places, at) - places.begin())};
 }
 
-/// A chunk that is moved there and back, and how often that gave up.
+/// Moves a chunk back and forth, and counts how often a move was given up.
 struct RoundTrips {
   Runtime& runtime;
   std::byte* data;
@@ -36,7 +36,7 @@ struct RoundTrips {
       return std::nullopt;
     }
   }
-  /// Throws: std::runtime_error if it gives up each time.
+  /// Throws: std::runtime_error if every attempt is given up.
   void move_back(std::uint64_t offset, Location to) {
     constexpr int tries = 100;
     for (int i = 0; i < tries; ++i) {
@@ -68,7 +68,7 @@ Sample predictions(Location from, Location to) {
       const std::optional<MigrationReport> there = trips.move(offset, to);
       if (!there) continue;
       trips.move_back(offset, from);
-      if (move < chunks) continue;  // The first ones set up the route.
+      if (move < chunks) continue;  // The first moves set up the route.
       log.add_move(costs, place_of(runtime, from), place_of(runtime, to), *there);
       took.push_back(there->wall);
     }

@@ -22,7 +22,8 @@ Readers::Readers(Runtime& runtime, void* data, const std::vector<Location>& gpus
     Reader& reader = readers_.emplace_back();
     reader.gpu = at;
     reader.stream = runtime.make_stream(at);
-    // First: where the GPU is full, the sum makes others move.
+    // Attached first: if the GPU is full, allocating the sum evicts memory, which needs an attached
+    // stream.
     reader.attached = std::make_unique<AttachedStream>(runtime, reader.stream);
     reader.sum = static_cast<std::uint64_t*>(runtime.alloc(sizeof *reader.sum, at, fixed));
   }
@@ -41,7 +42,7 @@ Readers::~Readers() {
       runtime_.destroy_stream(reader.stream);
       runtime_.free(reader.sum);
     }
-  } catch (const std::exception&) {  // The benchmark has failed already and says why.
+  } catch (const std::exception&) {  // The benchmark has already failed and reported why.
   }
 }
 
@@ -82,16 +83,16 @@ void Readers::work(std::size_t number) {
   } catch (...) {
     readers_[number].error = std::current_exception();
     failed_ = number + 1;
-    steps_.end();  // The others would wait for it.
+    steps_.end();  // Otherwise, the others would wait for this reader.
   }
 }
 
-/// Its ranges once, or as far as `all` is what is read.
+/// Reads the share once, or until `all` is replaced.
 void Readers::read_share(Reader& reader, const std::vector<ReadRange>& share, const Shares& all) {
   const LaunchShape shape = read_shape();
   const SteadyClock processor;
   TimePoint begin = processor.now();
-  std::uint64_t bytes = 0;  // Of the batch that is under way.
+  std::uint64_t bytes = 0;  // Of the current batch.
   std::size_t launched = 0;
   for (ReadRange left : share) {
     while (left.bytes > 0) {

@@ -17,30 +17,30 @@
 
 namespace vma {
 
-/// A part of an array that is read.
+/// A part of an array to read.
 struct ReadRange {
   std::uint64_t offset = 0, bytes = 0;
 };
 
-/// What each reader reads in a step; one list a GPU.
+/// What each reader reads in a step; one list per GPU.
 using Shares = std::vector<std::vector<ReadRange>>;
 
-/// The application: a thread and an attached stream a GPU, which read their ranges of an array one
-/// after the other, over and over, and tell the runtime of each. The GPUs step together: who is
-/// done with its ranges waits for the others. One thread calls.
+/// The application: one thread and one attached stream per GPU. They read their ranges of an array
+/// one after the other, repeatedly, and report each use to the runtime. The GPUs run in lockstep: a
+/// GPU that has read its ranges waits for the others. Called by one thread.
 class Readers {
  public:
-  /// Nothing is read before `set_ranges`. Requires: `data` outlives this.
+  /// Reads nothing before `set_ranges`. Requires: `data` outlives this object.
   Readers(Runtime& runtime, void* data, const std::vector<Location>& gpus);
   ~Readers();
   Readers(const Readers&) = delete;
   Readers& operator=(const Readers&) = delete;
 
-  /// From the next batch of launches on: steps under way are given up.
+  /// Takes effect with the next batch of launches; current steps are abandoned.
   void set_ranges(Shares ranges);
-  /// What all read in a second of the machine's clock, measured for `time` of the processor's, or
-  /// until something was read: as `Steps` has it. Requires: `set_ranges` was called.
-  /// Throws: what a reader failed with.
+  /// Bytes that all readers read per second of the machine's clock, measured for `time` of the
+  /// processor's clock, or longer until something was read; see `Steps`. Requires: `set_ranges` was
+  /// called. Throws: the error of a reader, if one failed.
   double rate(std::chrono::duration<double> time);
 
  private:
@@ -49,9 +49,9 @@ class Readers {
     Stream stream = nullptr;
     std::uint64_t* sum = nullptr;
     std::unique_ptr<AttachedStream> attached;
-    LaunchPace pace;  // The reader's thread only.
+    LaunchPace pace;  // Used only by the reader's thread.
     std::unique_ptr<Task> task;
-    std::exception_ptr error;  // The reader's thread only, until it has failed.
+    std::exception_ptr error;  // Used only by the reader's thread until it has failed.
   };
   void work(std::size_t number);
   void read_share(Reader& reader, const std::vector<ReadRange>& share, const Shares& all);
@@ -64,7 +64,7 @@ class Readers {
   std::shared_ptr<const Shares> ranges_ VMART_GUARDED_BY(mutex_);
   Steps steps_;
   std::atomic<bool> stop_{false};
-  std::atomic<std::size_t> failed_{0};  // Number of the one that did, from 1.
+  std::atomic<std::size_t> failed_{0};  // Number of the reader that failed, from 1; 0 if none.
   std::vector<Reader> readers_;
 };
 

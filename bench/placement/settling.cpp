@@ -7,7 +7,7 @@
 namespace vma {
 namespace {
 
-/// A second where a case has three.
+/// A second if cases take three.
 std::chrono::nanoseconds quiet_time() {
   const std::chrono::duration<double> time(std::min(1.0, case_seconds() / 3));
   return std::chrono::duration_cast<std::chrono::nanoseconds>(time);
@@ -33,7 +33,7 @@ bool Settling::look() {
 
 bool Settling::await(Readers& readers, std::chrono::duration<double> least,
                      std::chrono::duration<double> most) {
-  constexpr int looks = 20;  // Within the time that is quiet.
+  constexpr int looks = 20;  // Number of looks within the quiet time.
   for (;;) {
     const bool quiet = look();
     const std::chrono::nanoseconds now = watch_.elapsed();

@@ -10,20 +10,20 @@
 
 namespace vma {
 
-/// Watches whether the scheduler still moves memory. One thread's.
+/// Observes whether the scheduler still moves memory. One thread.
 class Settling {
  public:
-  /// Requires: `runtime` outlives this.
+  /// Requires: `runtime` outlives this object.
   explicit Settling(Runtime& runtime);
 
-  /// Looks. True once no move was begun, ended or under way for a second (less where
+  /// Looks once. Returns true if no move has begun, ended or been in progress for a second (less if
   /// `case_seconds` is short).
   bool look();
-  /// Blocks: looks while `readers` read, from `least` after the construction on until it has
-  /// settled, but not past `most`. Throws: what a reader failed with.
+  /// Blocks: looks while `readers` read until memory has settled, but at least until `least` and at
+  /// most until `most` after construction. Throws: the error of a reader, if one failed.
   bool await(Readers& readers, std::chrono::duration<double> least,
              std::chrono::duration<double> most);
-  /// From the construction to the last look at which something moved.
+  /// Time from construction to the last look that saw a move.
   double settled_ms() const { return to_us(moved_) / 1e3; }
 
  private:

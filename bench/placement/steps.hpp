@@ -10,30 +10,30 @@
 
 namespace vma {
 
-/// Readers that work together in steps, as data-parallel programs do: a step ends when the slowest
-/// has read its share, and then the next begins for all. Counts what is read.
+/// Readers that work in lockstep, like data-parallel programs: a step ends when the slowest reader
+/// has read its share, and then all begin the next one. Counts the bytes read.
 ///
-/// A thread a reader, each with at most one share at a time, and one thread that looks.
+/// One thread per reader, each with at most one share at a time, and one thread that looks.
 class Steps {
  public:
-  /// Requires: `clock` outlives this.
+  /// Requires: `clock` outlives this object.
   Steps(std::size_t readers, Clock& clock);
 
-  /// A reader's: it has read so much more of its share.
+  /// Called by a reader that has read this many more bytes of its share.
   void add(std::uint64_t bytes) noexcept { bytes_ += bytes; }
-  /// A reader's: it is done with its share. Returns false once `end` was called.
-  /// Blocks: until all others are done with theirs, or until `end`.
+  /// Called by a reader that has read its share. Returns false once `end` was called. Blocks: until
+  /// all other readers have read theirs, or until `end`.
   bool finish_share();
-  /// Nobody waits any more.
+  /// Ends all waits, now and in the future.
   void end();
 
   void begin_look();
-  /// What all read in a second of the clock since `begin_look`: in the whole steps since then, or
-  /// over all of the time where there was none; 0 while `has_rate` is false.
+  /// Bytes that all readers read per second of the clock since `begin_look`: over the whole steps
+  /// since then, or over all of the time if there was none; 0 while `has_rate` is false.
   double rate() const;
-  /// Something was read since `begin_look`, and the clock went on.
+  /// Whether something was read since `begin_look` and the clock has advanced.
   bool has_rate() const;
-  /// Of all readers, ever.
+  /// Total of all readers.
   std::uint64_t bytes() const noexcept { return bytes_; }
 
  private:
@@ -48,11 +48,11 @@ class Steps {
   std::atomic<std::uint64_t> bytes_{0};
   mutable Mutex mutex_;
   Condition changed_;
-  std::size_t finished_ VMART_GUARDED_BY(mutex_) = 0;  // Shares of this step.
+  std::size_t finished_ VMART_GUARDED_BY(mutex_) = 0;  // Number of shares finished in this step.
   std::uint64_t step_ VMART_GUARDED_BY(mutex_) = 0;
   bool ended_ VMART_GUARDED_BY(mutex_) = false;
   Mark look_ VMART_GUARDED_BY(mutex_);
-  // Ends of steps since `begin_look`.
+  // The first and last end of a step since `begin_look`.
   std::optional<Mark> first_ VMART_GUARDED_BY(mutex_), last_ VMART_GUARDED_BY(mutex_);
 };
 

@@ -1,4 +1,4 @@
-// Goal: readers step together, nobody hangs when one is gone, and whole steps are what counts.
+// Goal: readers run in lockstep, none hangs when another one stops, and only whole steps count.
 // Method: threads that wait for each other, and a clock that the test sets.
 #include "bench/placement/steps.hpp"
 
@@ -51,7 +51,7 @@ TEST(Steps, EndLetsGoWhoWaitsAndWhoComesLater) {
   ThreadedExecutor executor;
   bool goes_on = true;
   const auto waiting = executor.spawn("steps", [&] { goes_on = steps.finish_share(); });
-  steps.end();  // Before or after the other waits: either must end.
+  steps.end();  // May run before or after the other thread waits; both must end.
   waiting->join();
   EXPECT_FALSE(goes_on);
   EXPECT_FALSE(steps.finish_share());
@@ -68,7 +68,7 @@ TEST(Steps, RateIsThatOfWholeSteps) {
   Steps steps(1, clock);
   clock.time = 1s;
   steps.begin_look();
-  steps.add(70);  // The end of a step that had begun before.
+  steps.add(70);  // Ends a step that had begun before.
   clock.time = 2s;
   steps.finish_share();
   steps.add(300);

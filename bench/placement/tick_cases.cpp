@@ -1,6 +1,6 @@
-// What one look of the scheduler takes, the drain of what was reported and a tick, with as many
-// chunks as VMART_BENCH_CHUNKS says (50 000), of which 1 % were used since the last one. The
-// policy is cost_benefit. What a million chunks cost is `policy_bench`'s: no machine holds them.
+// Duration of one step of the scheduler, which drains the reported uses and runs a tick, with
+// VMART_BENCH_CHUNKS (50 000) chunks, 1 % of which were used since the previous step. The policy is
+// cost_benefit. `policy_bench` measures a million chunks, which no machine holds.
 
 #include "bench/placement/cases.hpp"
 
@@ -17,7 +17,7 @@ constexpr std::uint64_t chunk_bytes = 2 * mebibyte;
 Sample tick(std::uint64_t chunks) {
   RuntimeOptions options;
   options.policy = "cost_benefit";
-  options.tick = std::chrono::hours(1);  // Only this case asks it.
+  options.tick = std::chrono::hours(1);  // Only this case steps the scheduler.
   Runtime runtime(options);
   AllocOptions small;
   small.chunk_bytes = chunk_bytes;
@@ -53,7 +53,7 @@ Sample tick(std::uint64_t chunks) {
 void register_tick_cases() {
   const std::uint64_t most = bytes_max(256 * mebibyte) / chunk_bytes;
   std::uint64_t chunks = setting("VMART_BENCH_CHUNKS", 50'000);
-  // Where bytes are few, as on simulated machines, chunks are.
+  // With little memory, as on simulated machines, uses fewer chunks.
   if (most < 1024) chunks = std::min(chunks, most);
   register_samples(
       "placement/tick/" + std::to_string(chunks), [chunks] { return tick(chunks); }, 1);

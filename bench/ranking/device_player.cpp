@@ -10,7 +10,7 @@ namespace vma {
 namespace {
 
 constexpr std::chrono::milliseconds batch_time(1);
-constexpr std::uint64_t pair_bytes = 16;  // What the kernel reads at once.
+constexpr std::uint64_t pair_bytes = 16;  // The kernel reads this many bytes at a time.
 
 }  // namespace
 
@@ -23,7 +23,7 @@ DevicePlayer::DevicePlayer(Runtime& runtime, Location gpu, std::uint64_t launch_
   fixed.movable = false;
   fixed.zeroed = true;
   sum_ = static_cast<std::uint64_t*>(runtime.alloc(sizeof *sum_, gpu, fixed));
-  // The first launch of a kernel loads it, which is no part of the run.
+  // Loads the kernel, which must not count as part of the run.
   const LaunchShape shape = read_shape();
   runtime.launch(stream_, read_kernel(), shape.grid, shape.block,
                  read_arguments(sum_, pair_bytes, 1, sum_));
@@ -43,7 +43,7 @@ DevicePlayer::~DevicePlayer() {
     attached_.reset();
     runtime_.destroy_stream(stream_);
     runtime_.free(sum_);
-  } catch (const std::exception&) {  // The run has failed already and says why.
+  } catch (const std::exception&) {  // The run has already failed and reported why.
   }
 }
 
@@ -75,7 +75,8 @@ void DevicePlayer::work() {
       launch(access);
       begun_.push_back(std::move(access.memory));
       if (launched_ < ahead_ && !is_queue_empty()) continue;
-      // With nothing to launch ahead, what has ended is let go of: its room may be waited for.
+      // If there is nothing to launch ahead, releases finished memory: an allocation may be waiting
+      // for its room.
       end_batch();
       note_idle();
     }
@@ -103,7 +104,7 @@ bool DevicePlayer::is_queue_empty() {
   return queue_.empty();
 }
 
-/// What is read at once is whole pairs of words, from the border of one on.
+/// The kernel reads whole pairs of words, starting at a multiple of their size.
 void DevicePlayer::launch(const PlayedAccess& access) {
   const LaunchShape shape = read_shape();
   DeviceTally done{1, 0, 0};
@@ -136,7 +137,7 @@ void DevicePlayer::end_batch() {
   for (const auto& memory : std::exchange(begun_, {})) memory->let_go(stream_);
 }
 
-/// Nothing is under way; there may be something to do.
+/// Nothing is in progress. If the queue is empty too, wakes a thread that waits in `finish`.
 void DevicePlayer::note_idle() {
   const MutexLock lock(mutex_);
   if (!queue_.empty()) return;

@@ -16,7 +16,7 @@
 
 namespace vma {
 
-/// One access that a device is to do.
+/// One access for a device to perform.
 struct PlayedAccess {
   std::shared_ptr<PlayedMemory> memory;  // Held for this access.
   std::uint64_t offset = 0, bytes = 0;
@@ -28,34 +28,35 @@ struct DeviceTally {
   std::uint64_t accesses = 0, launches = 0, bytes = 0;
 };
 
-/// A GPU that does accesses, as kernels that read, in the order in which they come: a thread and an
-/// attached stream. A few launches are enqueued ahead, of at most about a millisecond together, so
-/// that the stream soon stands when it is asked to. Each launch reports its use.
+/// A GPU that performs accesses, as kernels that read, in the order of arrival: one thread and one
+/// attached stream. A few launches are enqueued ahead, about a millisecond in total, so that the
+/// stream stops soon when a gate closes. Each launch reports its use.
 class DevicePlayer {
  public:
-  static constexpr std::size_t queue_max = 64;  ///< Accesses that wait, as in a replay.
-  static constexpr std::size_t ahead_max = 8;   ///< Launches.
+  static constexpr std::size_t queue_max = 64;  ///< Number of waiting accesses, as in a replay.
+  static constexpr std::size_t ahead_max = 8;   ///< Number of launches.
 
   /// Throws: Error.
   DevicePlayer(Runtime& runtime, Location gpu, std::uint64_t launch_bytes);
-  /// What still waits is not done.
+  /// Drops accesses that are still waiting.
   ~DevicePlayer();
   DevicePlayer(const DevicePlayer&) = delete;
   DevicePlayer& operator=(const DevicePlayer&) = delete;
 
   Location gpu() const noexcept { return gpu_; }
   Stream stream() const noexcept { return stream_; }
-  /// Blocks: while `queue_max` wait. Throws: what an access failed with; the access is not taken.
+  /// Blocks: while `queue_max` accesses wait. Throws: the error of an earlier access; then this one
+  /// is not taken.
   void push(PlayedAccess access);
-  /// Blocks: until all that was pushed has ended. Throws: what one of them failed with.
+  /// Blocks: until all accesses have ended. Throws: the error of an access, if one failed.
   DeviceTally finish();
 
  private:
   void work();
-  /// False: the end.
+  /// Returns false at the end.
   bool take(PlayedAccess& access);
   void launch(const PlayedAccess& access);
-  /// Waits for what was launched, and lets go of the memory of accesses that are over.
+  /// Waits for what was launched, and lets go of the memory of accesses that have ended.
   void end_batch();
   void note_idle();
   bool is_queue_empty();
@@ -68,16 +69,17 @@ class DevicePlayer {
   std::unique_ptr<AttachedStream> attached_;
   std::uint64_t* sum_ = nullptr;
 
-  // The thread's own.
-  std::vector<std::shared_ptr<PlayedMemory>> begun_;  // Accesses launched whole, not ended.
-  std::size_t launched_ = 0, ahead_ = 1;              // Of this batch; allowed.
+  // Used only by the thread.
+  // Accesses launched completely that have not ended.
+  std::vector<std::shared_ptr<PlayedMemory>> begun_;
+  std::size_t launched_ = 0, ahead_ = 1;  // In this batch; allowed ahead.
   std::chrono::steady_clock::time_point batch_begin_;
 
   Mutex mutex_;
   Condition changed_;
   std::deque<PlayedAccess> queue_ VMART_GUARDED_BY(mutex_);
   DeviceTally tally_ VMART_GUARDED_BY(mutex_);
-  bool busy_ VMART_GUARDED_BY(mutex_) = false;  // Something taken has not ended.
+  bool busy_ VMART_GUARDED_BY(mutex_) = false;  // Whether an access that was taken has not ended.
   bool stop_ VMART_GUARDED_BY(mutex_) = false;
   std::exception_ptr error_ VMART_GUARDED_BY(mutex_);
   ThreadedExecutor executor_;

@@ -1,4 +1,4 @@
-// What launches read is what the access reads, whatever it is cut into.
+// However an access is split, its launches together read what the access reads.
 
 #include "bench/ranking/launch_cuts.hpp"
 

@@ -7,11 +7,11 @@
 
 namespace vma {
 
-/// The memory of one object of a trace. The object holds it, and so does each access that has not
-/// ended; who lets go last gives it back. Any thread.
+/// The memory of one object of a trace. The object and each access that has not ended hold it; the
+/// last holder frees it. Any thread.
 class PlayedMemory {
  public:
-  /// Held once, by the object. Takes over what `alloc` returned.
+  /// Holds the memory once, for the object. Takes ownership of `pointer`, which `alloc` returned.
   PlayedMemory(Runtime& runtime, void* pointer, std::uint64_t bytes)
       : runtime_(runtime), pointer_(static_cast<std::byte*>(pointer)), bytes_(bytes) {}
 
@@ -19,8 +19,8 @@ class PlayedMemory {
   std::uint64_t bytes() const noexcept { return bytes_; }
 
   void hold() noexcept { ++holds_; }
-  /// Requires: what was launched for this hold has ended. The last one gives the memory back behind
-  /// what `stream` has to do, and waits for nothing. Throws: Error.
+  /// Requires: everything launched for this hold has ended. The last call frees the memory in order
+  /// with the work of `stream`, and does not wait. Throws: Error.
   void let_go(Stream stream) {
     if (--holds_ == 0) runtime_.free_async(pointer_, stream);
   }

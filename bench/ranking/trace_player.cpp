@@ -28,7 +28,7 @@ std::unique_ptr<Router> router_of(const std::string& name) {
                           name));
 }
 
-/// Makes a device's context the caller's current one, as a program says whose memory it wants.
+/// Makes a device's context current, which is how a program says which device wants memory.
 class ContextOf {
  public:
   ContextOf(Runtime& runtime, Stream stream)
@@ -39,7 +39,7 @@ class ContextOf {
   ~ContextOf() {
     try {
       driver_.set_current_context(before_);
-    } catch (const Error&) {  // The next call on this thread says so.
+    } catch (const Error&) {  // The next call on this thread reports the error.
     }
   }
   ContextOf(const ContextOf&) = delete;
@@ -65,8 +65,8 @@ TracePlayer::TracePlayer(Runtime& runtime, const PlayOptions& options, const std
   make_at_host();
 }
 
-/// What live moves off a GPU need is made by the first one, and has its room before objects fill
-/// it.
+/// Moves something off each GPU: the first live move creates what such moves need, which must get
+/// its room before objects fill the GPU.
 void TracePlayer::rehearse_moves() {
   constexpr std::size_t bytes = 1;
   const std::vector<Location> places = runtime_.locations();
@@ -85,8 +85,8 @@ void TracePlayer::rehearse_moves() {
   }
 }
 
-/// The trace's objects may have so much of each GPU, in chunks that are there already as far as the
-/// runtime leaves room for them: what it takes to make them is no part of the run.
+/// Limits the room of the trace's objects on each GPU, and allocates it in advance as chunks, as
+/// far as possible: creating chunks must not count as part of the run.
 void TracePlayer::cap(std::uint64_t hbm_bytes) {
   for (const auto& device : devices_) runtime_.trim(device->gpu());
   for (const RuntimeStats::Place& place : runtime_.stats().places) {
@@ -101,7 +101,7 @@ void TracePlayer::cap(std::uint64_t hbm_bytes) {
   }
 }
 
-/// Host memory takes 200 ms a GiB to make, which a replay knows nothing of.
+/// Allocates the host memory in advance: that takes 200 ms per GiB, which a replay does not model.
 void TracePlayer::make_at_host() {
   const std::uint64_t hbm_bytes = options_.hbm_bytes * devices_.size();
   const std::vector<Location> places = runtime_.locations();
@@ -110,7 +110,7 @@ void TracePlayer::make_at_host() {
   runtime_.reserve(*host, options_.peak_bytes - hbm_bytes, options_.chunk_bytes);
 }
 
-/// What is left is the runtime's to take back.
+/// The runtime takes back the remaining memory.
 TracePlayer::~TracePlayer() = default;
 
 PlayReport TracePlayer::play(TraceSource& source) {
@@ -181,7 +181,8 @@ void TracePlayer::access(const TraceEvent& event) {
   device.push({object.memory, event.offset, event.bytes, event.passes * twice, event.use});
 }
 
-/// Where the policy says, or the trace; else at the place with room that the device reads fastest.
+/// Allocates where the policy or the trace says, or else at the place with room that the device
+/// reads fastest.
 void TracePlayer::give_memory(Object& object, Location place, bool as_policy_says) {
   const auto begin = std::chrono::steady_clock::now();
   void* memory = try_alloc(object, place, as_policy_says);
@@ -207,7 +208,7 @@ void TracePlayer::give_memory(Object& object, Location place, bool as_policy_say
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-/// Null where there is no room.
+/// Null if there is no room.
 void* TracePlayer::try_alloc(const Object& object, Location place, bool as_policy_says) {
   AllocOptions how;
   how.chunk_bytes = object.chunk_bytes;
@@ -224,7 +225,7 @@ void* TracePlayer::try_alloc(const Object& object, Location place, bool as_polic
   }
 }
 
-/// Costs time, which it does not in a replay: traces have these before their first access.
+/// Unlike in a replay, this takes time; but traces have these events before their first access.
 void TracePlayer::place(const TraceEvent& event) {
   Object& object = live(event);
   if (!object.memory || !event.at.is_set() || !has(event.at.location())) return;

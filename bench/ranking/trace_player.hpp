@@ -18,43 +18,46 @@
 namespace vma {
 
 struct PlayOptions {
-  std::uint64_t chunk_bytes = std::uint64_t{32} << 20;    ///< Where the trace does not say.
-  std::uint64_t launch_bytes = std::uint64_t{256} << 20;  ///< What reads more is cut.
-  /// Capacity of each GPU besides what players and the runtime hold of it; 0: all of it.
+  /// Used where the trace gives no chunk size.
+  std::uint64_t chunk_bytes = std::uint64_t{32} << 20;
+  std::uint64_t launch_bytes = std::uint64_t{256} << 20;  ///< Larger accesses are split.
+  /// Capacity of each GPU for objects, in addition to what players and the runtime use; 0: no
+  /// limit.
   std::uint64_t hbm_bytes = 0;
-  /// What the trace has alive at most: what of it such GPUs do not hold is made at the host before.
+  /// Peak size of the trace's live objects. The part that does not fit into this HBM is allocated
+  /// at the host in advance.
   std::uint64_t peak_bytes = 0;
 };
 
 struct PlayReport {
   double seconds = 0;  ///< From the first access to the end of the last.
   std::uint64_t events = 0, allocations = 0;
-  std::uint64_t spilled = 0;  ///< Allocations that did not find room where they should go.
-  double alloc_s = 0;         ///< In calls that allocate, of the time above.
+  std::uint64_t spilled = 0;  ///< Allocations that found no room where they should have gone.
+  double alloc_s = 0;         ///< Part of the time above spent in calls that allocate.
   std::vector<DeviceTally> devices;
-  std::vector<std::pair<double, std::string>> marks;  ///< When the trace came to them.
+  std::vector<std::pair<double, std::string>> marks;  ///< When the trace reached them.
 };
 
-/// What `Replay` is to the lab, with pacing `at_once`, this is to a machine: objects of the trace
-/// are memory of the runtime, placed as the trace says, or at the first access as the policy says;
-/// accesses are kernels that read. A device does them in their order, as fast as memory gives them:
-/// times and durations of the trace do not count. 64 accesses wait at a device; then the trace
-/// waits. No event is left out. One trace; one thread, and one more a GPU.
+/// Does on a real machine what `Replay` does in the lab, with pacing `at_once`. Objects of the
+/// trace are memory of the runtime, placed as the trace says, or at the first access as the policy
+/// says. Accesses are kernels that read. A device performs them in order, as fast as memory allows:
+/// the trace's times and durations are ignored. At most 64 accesses wait at a device; then the
+/// trace waits. No event is left out. Plays one trace; one thread, and one more per GPU.
 class TracePlayer {
  public:
-  /// Throws: Error{invalid_argument} for a router whose choices depend on more than the trace.
+  /// Throws: Error{invalid_argument} if the router's choices depend on more than the trace.
   TracePlayer(Runtime& runtime, const PlayOptions& options, const std::string& router);
   ~TracePlayer();
 
-  /// Throws: what the source and the runtime throw; Error{invalid_argument} for an event that does
-  /// not fit those before it; {out_of_memory} for an object that has room nowhere.
+  /// Throws: whatever the source and the runtime throw; Error{invalid_argument} if an event does
+  /// not fit those before it; {out_of_memory} if there is no room for an object anywhere.
   PlayReport play(TraceSource& source);
 
  private:
   struct Object {
     std::uint64_t bytes = 0, chunk_bytes = 0;
     std::string tag;
-    std::shared_ptr<PlayedMemory> memory;  // Null until it is used, or placed.
+    std::shared_ptr<PlayedMemory> memory;  // Null until it is used or placed.
   };
   void rehearse_moves();
   void cap(std::uint64_t hbm_bytes);
@@ -65,7 +68,7 @@ class TracePlayer {
   void place(const TraceEvent& event);
   void free(const TraceEvent& event);
   Object& live(const TraceEvent& event);
-  /// At the place, or as the policy says for a device.
+  /// At the place or, if `as_policy_says`, where the policy places it for that device.
   void give_memory(Object& object, Location place, bool as_policy_says);
   void* try_alloc(const Object& object, Location place, bool as_policy_says);
   bool has(Location place) const;
@@ -75,7 +78,7 @@ class TracePlayer {
   const PlayOptions options_;
   TaskRouter router_;
   std::vector<std::unique_ptr<DevicePlayer>> devices_;
-  const std::vector<DeviceLoad> loads_;  // None of the routers that are allowed looks at them.
+  const std::vector<DeviceLoad> loads_;  // No permitted router reads these.
   std::unordered_map<std::uint64_t, Object> objects_;
   std::chrono::steady_clock::time_point begin_;
   bool begun_ = false;

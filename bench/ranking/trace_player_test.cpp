@@ -1,5 +1,5 @@
-// On a simulated machine a trace is played to its last event, or refused with the number of the
-// event that does not fit.
+// On a simulated machine, a trace is played to its last event, or refused with the number of the
+// first invalid event.
 
 #include "bench/ranking/trace_player.hpp"
 
@@ -25,7 +25,7 @@ class TracePlayers : public testing::Test {
     RuntimeOptions options;
     options.driver = "sim:h200x4";
     options.cache_bytes_per_gpu = 16 * MiB;
-    options.pressure_limit = std::chrono::milliseconds(0);  // Nothing makes room.
+    options.pressure_limit = std::chrono::milliseconds(0);  // Nothing waits for room.
     options.policy = "stay_put";
     return options;
   }

@@ -92,7 +92,7 @@ RivalChunk::RivalChunk(int ordinal, std::size_t bytes) : bytes_(bytes) {
   cuda().cuMemAddressReserve(&begin_, bytes, 0, 0, 0);
   cuda().cuMemCreate(&handle, bytes, &properties, 0);
   cuda().cuMemMap(begin_, bytes, 0, handle, 0);
-  cuda().cuMemRelease(handle);  // The mapping keeps the memory.
+  cuda().cuMemRelease(handle);  // The mapping keeps the memory alive.
   grant_to_all(begin_, bytes);
 }
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 // The driver's entry points that the rivals use, found by dlopen, so that the programs build and
-// start where no driver is. They share no code with the runtime that they are compared with.
+// start without a driver. They share no code with the runtime that they are compared with.
 // clang-format off
 #define VMART_RIVAL_CALLS(ROW)                                                                    \
   ROW(cuInit) ROW(cuDeviceGetCount) ROW(cuDeviceGet) ROW(cuDeviceGetAttribute)                    \
@@ -25,7 +25,7 @@ namespace vma {
 template <typename Pointer>
 struct RivalCall;
 
-/// One entry point. Calling it throws std::runtime_error with the call and its code unless
+/// One entry point. Calling it throws std::runtime_error with the call's name and its code unless
 /// it succeeds.
 template <typename... Args>
 struct RivalCall<CUresult (*)(Args...)> {
@@ -45,7 +45,8 @@ struct RivalCall<CUresult (*)(Args...)> {
   }
 };
 
-// The headers turn a base name into the versioned symbol by macro; spelled after that expansion.
+// The headers' macros turn a base name into the versioned symbol; this yields the name after that
+// expansion.
 #define VMART_SPELL(name) #name
 
 struct RivalCalls {
@@ -54,11 +55,11 @@ struct RivalCalls {
 #undef ROW
 };
 
-/// The calls, loaded and initialised at first use. Throws: Unavailable without a driver or a GPU.
+/// The calls; loads and initialises them on first use. Throws: Unavailable without a driver or a
+/// GPU.
 const RivalCalls& cuda();
 
-/// What the rivals know of the machine: all visible GPUs, each with its primary context and a
-/// stream.
+/// The rivals' view of the machine: all visible GPUs, each with its primary context and a stream.
 struct RivalMachine {
   struct Gpu {
     CUdevice device = 0;
@@ -71,10 +72,10 @@ struct RivalMachine {
   void use(int ordinal) const;
 };
 
-/// Opened at first use, for the life of the process. Throws: as `cuda`.
+/// Opened on first use, for the rest of the process. Throws: like `cuda`.
 const RivalMachine& rival_machine();
 
-/// A chunk of physical memory with addresses of its own, mapped and granted to every GPU.
+/// A chunk of physical memory with its own addresses, mapped and granted to every GPU.
 /// Ordinal -1 is host NUMA node 0.
 class RivalChunk {
  public:
@@ -90,18 +91,18 @@ class RivalChunk {
   CUdeviceptr begin_ = 0;
 };
 
-/// Of memory at the GPU of that ordinal, -1 for host NUMA node 0.
+/// Properties of memory at the GPU with that ordinal; -1 for host NUMA node 0.
 CUmemAllocationProp properties_at(int ordinal);
-/// Read and write for every GPU: without it, those left out fault (the access bug of the naive
-/// sequence).
+/// Grants read and write access to every GPU: one that is left out would fault (the access bug of
+/// the naive sequence).
 void grant_to_all(CUdeviceptr begin, std::size_t bytes);
 
-/// Copies on the stream of the GPU `by`, and waits until the data is there.
+/// Copies on the stream of the GPU `by`, and waits until the data has arrived.
 void copy_and_wait(int by, CUdeviceptr target, CUdeviceptr source, std::size_t bytes);
 
-/// Fills with 32-bit words of `value`, and reads first, middle and last word back.
+/// Fills the range with the 32-bit word `value`, and verifies the first, middle and last word.
 void fill_words(CUdeviceptr begin, std::size_t bytes, unsigned value);
-/// Throws: std::runtime_error if one of those words is another.
+/// Throws: std::runtime_error if one of those words differs.
 void expect_words(CUdeviceptr begin, std::size_t bytes, unsigned value);
 
 }  // namespace vma

@@ -1,6 +1,6 @@
-// What cudaMalloc and cudaFree take together, on a GPU by itself (`plain`) and with peer access
-// enabled between all GPUs (`peers`), which is nearer to memory that every GPU can use. Built
-// without the CUDA runtime library it calls cuMemAlloc and cuMemFree, and is named so.
+// Cost of cudaMalloc plus cudaFree, on a single GPU (`plain`), and with peer access enabled between
+// all GPUs (`peers`), which is closer to memory that every GPU can use. If built without the CUDA
+// runtime library, it calls cuMemAlloc and cuMemFree, and its name says so.
 
 #include "bench/rivals/cuda_calls.hpp"
 #include "bench/samples.hpp"
@@ -86,7 +86,8 @@ Sample malloc_and_free(std::uint64_t bytes) {
 
 void register_all() {
   const int gpus = gpu_count();
-  for (const bool peers : {false, true}) {  // In this order: peer access is never taken back.
+  // The order matters, because peer access is never disabled.
+  for (const bool peers : {false, true}) {
 #ifdef VMART_BENCH_CUDART
     if (peers && gpus < 2) continue;
 #else

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t mebibyte = std::size_t{1} << 20;
 constexpr std::size_t malloc_sizes[] = {mebibyte, 4 * mebibyte, 16 * mebibyte, 64 * mebibyte};
-constexpr int fills_a_wait = 16;  // Short backlogs, as programs have that wait for results.
+constexpr int fills_a_wait = 16;  // Short backlogs, as in programs that wait for results.
 
 }  // namespace
 
@@ -24,9 +24,9 @@ struct ForeignLoad::State {
   mutable Mutex mutex;
   std::string error VMART_GUARDED_BY(mutex);
   ThreadedExecutor executor;
-  std::vector<std::unique_ptr<Task>> tasks;  // The owner's thread only.
+  std::vector<std::unique_ptr<Task>> tasks;  // Used only by the owner's thread.
 
-  /// False, and the load ends, if the call failed.
+  /// Returns false and ends the load if the call failed.
   bool passed(cudaError_t result, const char* call) {
     if (result == cudaSuccess) return true;
     const MutexLock lock(mutex);

@@ -1,6 +1,6 @@
-// Hot sets that drift, in managed memory: the driver moves pages to the GPUs that read them, with
-// the load, the steps and the kernel of `placement/drift`. At most 8 GiB, which the GPUs hold
-// together.
+// Hot sets that drift, in managed memory: the driver migrates pages to the GPUs that read them,
+// with the load, the steps and the kernel of `placement/drift`. At most 8 GiB, which the GPUs can
+// hold together.
 
 #include "base/clock.hpp"
 #include "base/executor.hpp"
@@ -29,7 +29,7 @@ constexpr const char* ptx =
 #include "support/kernels/read_range.ptx.inc"
     ;
 
-/// What all readers do; outlives their threads.
+/// State shared by all readers; outlives their threads.
 struct Course {
   explicit Course(const DriftLoad& its_load) : load(its_load), steps(load.gpus, clock) {}
 
@@ -40,7 +40,7 @@ struct Course {
   std::atomic<bool> stop{false};
 };
 
-/// A GPU that reads its blocks in order, step by step, from a thread of its own.
+/// A GPU that reads its blocks in order, step by step, on its own thread.
 class Reader {
  public:
   Reader(Course& course, std::size_t number, CUdeviceptr data)
@@ -55,7 +55,7 @@ class Reader {
   void start(Executor& executor) {
     task_ = executor.spawn("managed_reader", [this] { work(); });
   }
-  /// Requires: the course is to stop. Throws: what it failed with.
+  /// Requires: the course is stopping. Throws: the error that it failed with.
   void finish() {
     task_->join();
     rival_machine().use(static_cast<int>(number_));
@@ -73,14 +73,14 @@ class Reader {
       }
     } catch (const std::exception&) {
       error_ = std::current_exception();
-      course_.steps.end();  // The others would wait for it.
+      course_.steps.end();  // Otherwise, the others would wait for this reader.
     }
   }
-  /// Of a phase, or as far as it lasts. No move waits for these launches, so each is as long as
-  /// those of `placement/drift` may be at most.
+  /// Reads the share of a phase, or less if the phase ends. No move waits for these launches, so
+  /// each is as long as the longest one of `placement/drift`.
   void read_share(std::size_t phase) {
     const DriftLoad& load = course_.load;
-    std::uint64_t bytes = 0;  // Of the batch that is under way.
+    std::uint64_t bytes = 0;  // Of the current batch.
     std::size_t launched = 0;
     for (std::size_t block = 0; block < load.blocks; ++block) {
       const std::uint64_t share = load.passes(phase, number_, block) * load.block_bytes;
@@ -102,7 +102,7 @@ class Reader {
     course_.steps.add(bytes);
   }
   void launch(CUdeviceptr begin, std::uint64_t bytes) {
-    constexpr unsigned grid = 1056, block = 256;  // As `read_shape` has it.
+    constexpr unsigned grid = 1056, block = 256;  // The same as `read_shape`.
     std::uint64_t pairs = bytes / 16, passes = 1;
     void* arguments[] = {&begin, &pairs, &passes, &sum_};
     cuda().cuLaunchKernel(function_, grid, 1, 1, block, 1, 1, 0,
@@ -116,7 +116,7 @@ class Reader {
   CUfunction function_ = nullptr;
   CUdeviceptr sum_ = 0;
   std::unique_ptr<Task> task_;
-  std::exception_ptr error_;  // The reader's thread only, until it has ended.
+  std::exception_ptr error_;  // Used only by the reader's thread until that has ended.
 };
 
 void wait(double seconds) {
@@ -130,7 +130,7 @@ CUdeviceptr make_array(const DriftLoad& load) {
   CUdeviceptr data = 0;
   rival_machine().use(0);
   cuda().cuMemAllocManaged(&data, load.bytes(), CU_MEM_ATTACH_GLOBAL);
-  for (std::size_t block = 0; block < load.blocks; ++block) {  // The first touch is a GPU's.
+  for (std::size_t block = 0; block < load.blocks; ++block) {  // A GPU touches each block first.
     rival_machine().use(static_cast<int>(load.first_touch(block)));
     cuda().cuMemsetD32(data + block * load.block_bytes, 0, load.block_bytes / 4);
     cuda().cuCtxSynchronize();
@@ -139,7 +139,7 @@ CUdeviceptr make_array(const DriftLoad& load) {
 }
 
 Sample drift(const DriftLoad& load) {
-  // As long as `placement_bench` gives the scheduler at most, with three seconds a case.
+  // The longest time that `placement_bench` gives the scheduler, with three seconds per case.
   constexpr double settling_s = 12, measured_s = 0.75;
   const CUdeviceptr data = make_array(load);
   Course course(load);

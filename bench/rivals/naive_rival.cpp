@@ -1,7 +1,7 @@
-// The sequence that a program arrives at by itself: new memory, temporary addresses, copy, unmap
-// both, map at the old address, one whole handle whatever its size. Access is granted to all GPUs,
-// which the sequence as published forgets. `alone` has no other mapping between the GPUs;
-// `keepers` has a small one on each, granted to all, which makes grants cheap.
+// The sequence that a program would use by itself: new memory, temporary addresses, copy, unmap
+// both, map at the old address, with one whole handle whatever its size. Grants access to all GPUs,
+// which the sequence as published forgets. `alone` has no other mapping between the GPUs; `keepers`
+// has a small one on each GPU, granted to all, which makes grants cheap.
 
 #include "bench/rivals/cuda_calls.hpp"
 #include "bench/samples.hpp"
@@ -18,7 +18,7 @@ constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
 constexpr std::uint64_t gibibyte = std::uint64_t{1} << 30;
 constexpr unsigned word = 0x5EED1234;
 
-/// One allocation that the naive sequence moves.
+/// One allocation that moves by the naive sequence.
 class NaiveAllocation {
  public:
   NaiveAllocation(int ordinal, std::size_t bytes) : bytes_(bytes), at_(ordinal) {
@@ -72,8 +72,8 @@ class NaiveAllocation {
   CUmemGenericAllocationHandle handle_ = 0;
 };
 
-/// The allocation that the benchmarks of one size move, and the keepers from the first on that
-/// wants them: those without run first.
+/// The allocation that the benchmarks of one size move, and the keepers, which the first benchmark
+/// that needs them creates. Benchmarks without keepers run before.
 class NaiveRig {
  public:
   Sample move(int from, int to, std::uint64_t bytes, bool with_keepers) {

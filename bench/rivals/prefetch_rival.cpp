@@ -1,5 +1,5 @@
-// Managed memory that is prefetched from GPU to GPU: the driver's own way to move pages under a
-// pointer that stays. At most 8 GiB exist at once, because more than fits can hang a GPU.
+// Managed memory that is prefetched from GPU to GPU, which is the driver's own way to move pages
+// under a stable pointer. At most 8 GiB exist at once, because more than fits can hang a GPU.
 
 #include "bench/rivals/cuda_calls.hpp"
 #include "bench/samples.hpp"
@@ -17,7 +17,7 @@ constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
 constexpr std::uint64_t gibibyte = std::uint64_t{1} << 30;
 constexpr unsigned word = 0x5EED1234;
 
-/// Prefetches to the GPU and waits until the pages are there.
+/// Prefetches to the GPU and waits until the pages have arrived.
 void prefetch(CUdeviceptr begin, std::size_t bytes, int to) {
   const RivalMachine& machine = rival_machine();
   machine.use(to);
@@ -33,7 +33,7 @@ void prefetch(CUdeviceptr begin, std::size_t bytes, int to) {
   cuda().cuStreamSynchronize(gpu.stream);
 }
 
-/// Managed memory of one size; the next size gives it back first.
+/// Managed memory of one size. A change of size first frees it.
 class PrefetchRig {
  public:
   Sample move(int from, int to, std::uint64_t bytes) {
@@ -47,7 +47,7 @@ class PrefetchRig {
     return sample;
   }
 
-  /// Throws: std::runtime_error if the bytes are not those that were written.
+  /// Throws: std::runtime_error if the bytes differ from those written.
   void close() {
     if (begin_ == 0) return;
     const CUdeviceptr last = begin_;
@@ -68,7 +68,7 @@ class PrefetchRig {
     prefetch(begin_, bytes, from);
     at_ = from;
     fill_words(begin_, bytes, word);
-    prefetch(begin_, bytes, from);  // The check above brought pages to the CPU.
+    prefetch(begin_, bytes, from);  // The check above moved pages to the CPU.
     prefetch(begin_, bytes, to);
     prefetch(begin_, bytes, from);
   }

@@ -1,6 +1,6 @@
-// What one stream gets done over time while managed memory that it uses is prefetched to another
-// GPU: the kernels, the size and the looks are those of live/timeline in live_bench. Both GPUs are
-// declared to access the range, so that no page follows the kernel back.
+// The progress of one stream over time while managed memory that it uses is prefetched to another
+// GPU. Kernels, size and looks are those of live/timeline in live_bench. Both GPUs are declared to
+// access the range, so that no page follows the kernel back.
 
 #include "base/executor.hpp"
 #include "bench/rivals/cuda_calls.hpp"
@@ -57,7 +57,7 @@ void declare_access(CUdeviceptr begin, std::uint64_t bytes, int by) {
 #endif
 }
 
-/// A stream of GPU 0 that is kept busy by whoever calls `step`.
+/// A stream of GPU 0 that calls of `step` keep busy.
 class Writer {
  public:
   Writer(CUdeviceptr begin, std::uint64_t bytes) : begin_(begin), stride_words_(bytes / tiles / 8) {
@@ -100,7 +100,7 @@ class Writer {
   std::uint64_t launched_ = 0;
 };
 
-/// Steps the writer and looks at it every period, as `RateLog` does.
+/// Steps the writer and looks at it once per period, like `RateLog`.
 class Looks {
  public:
   explicit Looks(Writer& writer) : writer_(writer) {}

@@ -1,5 +1,5 @@
-// The floor: one copy of the same bytes by copy engine, between two chunks that both GPUs have
-// mapped. Nothing is made, mapped or granted inside the measurement.
+// The lower limit: one copy of the same bytes by copy engine, between two chunks that both GPUs
+// have mapped. Nothing is allocated, mapped or granted during the measurement.
 
 #include "bench/rivals/cuda_calls.hpp"
 #include "bench/samples.hpp"
@@ -20,7 +20,7 @@ std::string place_label(int ordinal) {
   return ordinal == host_ordinal ? "host0" : "gpu" + std::to_string(ordinal);
 }
 
-/// Source and target of one size; the next size gives them back first.
+/// Source and target of one size. A change of size first frees them.
 class CopyRig {
  public:
   Sample copy(int from, int to, std::uint64_t bytes) {

@@ -8,7 +8,7 @@
 namespace vma {
 namespace {
 
-// Preallocated: reporting an error must not fail for lack of memory.
+// Allocated in advance: reporting an error must not fail for lack of memory.
 constexpr std::size_t error_bytes_max = 1024;
 thread_local std::array<char, error_bytes_max> last_error{};
 
@@ -52,7 +52,7 @@ void require_argument(const void* argument, const char* call, const char* name) 
 }
 
 void remember_error(const char* text) noexcept {
-  std::strncpy(last_error.data(), text, last_error.size() - 1);  // The last byte stays 0.
+  std::strncpy(last_error.data(), text, last_error.size() - 1);  // The last byte remains 0.
 }
 
 }  // namespace vma

@@ -14,13 +14,13 @@ vmart_status to_status(ErrorKind kind) noexcept;
 Location to_location(vmart_location location, const char* call);
 vmart_location to_c(Location location) noexcept;
 
-/// Throws: Error{invalid_argument} if it is null.
+/// Throws: Error{invalid_argument} if the argument is null.
 void require_argument(const void* argument, const char* call, const char* name);
 
-/// Maximum bytes of a struct of any version; larger sizes are invalid.
+/// Maximum size of a struct in any version; larger sizes are invalid.
 inline constexpr std::size_t struct_bytes_max = 4096;
 
-/// The text that `vmart_last_error` returns on this thread; truncated if it is too long.
+/// Stores the text that `vmart_last_error` returns on this thread. Truncates it if it is too long.
 void remember_error(const char* text) noexcept;
 
 /// The boundary between C and the library: no exception passes it.

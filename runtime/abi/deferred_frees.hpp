@@ -11,13 +11,13 @@ inline namespace v1 {
 class Runtime;
 }
 
-/// Pointers whose free had to wait, because of a capture or a refusal by the runtime. The next call
-/// that frees without a capture frees them too. Any thread.
+/// Pointers whose free was postponed, because of a capture or because the runtime refused it. The
+/// next free without a capture frees them too. Any thread.
 class DeferredFrees {
  public:
-  /// Never fails; if there is no memory to remember the pointer, it is leaked and logged.
+  /// Never fails. If there is no memory to remember the pointer, leaks it and logs that.
   void keep(void* pointer) noexcept;
-  /// Frees the kept pointers, and keeps those that are refused again. Blocks: as `Runtime::free`.
+  /// Frees the kept pointers; those that are refused again stay. Blocks: like `Runtime::free`.
   void free_all(Runtime& runtime) noexcept;
   std::size_t count();
 
@@ -26,7 +26,8 @@ class DeferredFrees {
   std::vector<void*> kept_ VMART_GUARDED_BY(mutex_);
 };
 
-/// Frees it, or keeps it for later if it is refused for now. Blocks: as `Runtime::free`.
+/// Frees the pointer, or keeps it for later if the free is refused now. Blocks: like
+/// `Runtime::free`.
 void free_or_keep(Runtime& runtime, void* pointer, DeferredFrees& late) noexcept;
 
 }  // namespace vma

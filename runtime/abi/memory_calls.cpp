@@ -1,4 +1,4 @@
-// The C calls about memory that stays in place.
+// The C calls for memory that stays in place.
 #include "abi/boundary.hpp"
 
 #include "runtime/argument_checks.hpp"

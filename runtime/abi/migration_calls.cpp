@@ -23,14 +23,14 @@ struct vmart_migration {
 
 namespace {
 
-/// A range as the C++ calls take it.
+/// A range in the form that the C++ calls take.
 struct Range {
-  void* begin = nullptr;  // Of the allocation.
+  void* begin = nullptr;  // Of the allocation that contains it.
   std::size_t offset = 0;
   std::size_t bytes = 0;
 };
 
-/// Throws: Error{unknown_pointer}; Error{invalid_argument} if no bytes follow the offset.
+/// Throws: Error{unknown_pointer}; {invalid_argument} if there are no bytes after the offset.
 Range range_of(void* pointer, std::size_t offset, std::size_t bytes, const char* call) {
   require_argument(pointer, call, "pointer");
   const vma::RuntimeParts::Entry entry(parts_of(vma::runtime()), call);
@@ -45,14 +45,14 @@ Range range_of(void* pointer, std::size_t offset, std::size_t bytes, const char*
   return {begin, before + offset, bytes};
 }
 
-// The structs' first versions, which every program provides, without padding at their ends: later
-// members begin after them.
+// Sizes of the first versions of the structs, which every program provides. They have no padding at
+// the end, so that later members begin after them.
 constexpr std::size_t options_bytes_min = 48;
 constexpr std::size_t report_bytes_min = 88;
 static_assert(offsetof(vmart_migrate_options, reserved) + sizeof(int32_t) == options_bytes_min);
 static_assert(offsetof(vmart_migration_report, stall_max_ns) + sizeof(int64_t) == report_bytes_min);
 
-/// Throws: Error{invalid_argument} for a value of an enumeration that goes from 0 to `last`.
+/// Throws: Error{invalid_argument} if the value is not in the enumeration 0 to `last`.
 void require_value(std::int32_t value, std::int32_t last, const char* call, const char* name) {
   if (value >= 0 && value <= last) return;
   throw vma::Error(vma::ErrorKind::invalid_argument, call, fmt::format("{} is {}", name, value));
@@ -117,7 +117,7 @@ vmart_migration_report to_c(const vma::MigrationReport& report) {
   return filled;
 }
 
-/// The results that both directions report.
+/// Sets the results that both directions return.
 void tell(const vma::ParkReport& report, uint64_t* out_moved_bytes, uint64_t* out_stayed_bytes) {
   uint64_t stayed_bytes = 0;
   for (const vma::ParkReport::Stayed& stayed : report.stayed) stayed_bytes += stayed.bytes;
@@ -143,7 +143,7 @@ vmart_status vmart_migrate_async(void* pointer, size_t offset, size_t size_bytes
   return at_boundary([&] {
     require_argument(out, call, "out");
     const Range range = range_of(pointer, offset, size_bytes, call);
-    // First: a migration that has begun must not be lost.
+    // Allocated first, because a migration that has begun must not be lost.
     auto handle = std::make_unique<vmart_migration>();
     handle->migration = vma::migrate_async(range.begin, range.offset, range.bytes,
                                            vma::to_location(to, call), options_of(options, call));

@@ -1,13 +1,14 @@
 // PyTorch's pluggable allocator. A torch.cuda.MemPool requests segments here and splits them
-// itself; PyTorch's allocator holds its lock meanwhile, so nothing here calls back into it.
+// itself. PyTorch's allocator holds its lock during these calls, so nothing here calls back into
+// it.
 //
-// A free waits as cudaFree does, not only for `stream`: PyTorch relies on that when it returns
-// segments. Those of a captured graph come with the stream that captured, while replays may still
-// run on any other.
+// A free waits like cudaFree, and not only for `stream`, because PyTorch relies on that when it
+// returns segments: those of a captured graph come with the stream that captured, while replays may
+// still run on any other stream.
 //
-// A free ends no capture, but memory freed during one may belong to its graph, so nothing is freed
-// while a capture is known. PyTorch frees no segment of a GPU while it captures there itself;
-// captures of other code cannot be detected on a stream that is neither `stream`, nor attached, nor
+// A free ends no capture, but memory freed during a capture may belong to its graph, so nothing is
+// freed while a capture is known. PyTorch frees no segment of a GPU while it captures there itself.
+// A capture by other code cannot be detected if its stream is neither `stream`, nor attached, nor
 // blocking.
 #include "abi/boundary.hpp"
 #include "abi/deferred_frees.hpp"
@@ -24,13 +25,13 @@ namespace {
 
 enum class Capturing { not_known_of, elsewhere, here };
 
-/// Never destroyed: PyTorch frees until the process has ended.
+/// Never destroyed, because PyTorch frees memory until the process ends.
 DeferredFrees& deferred_frees() {
   static DeferredFrees* const late = new DeferredFrees();
   return *late;
 }
 
-/// Also false for a stream that cannot be queried: its context is destroyed, with its captures.
+/// Also false if the stream cannot be queried: its context is destroyed, and so are its captures.
 bool captures(Driver& driver, BoundStream stream) noexcept try {
   return driver.is_capturing(stream);
 } catch (const std::exception& error) {
@@ -38,7 +39,7 @@ bool captures(Driver& driver, BoundStream stream) noexcept try {
   return false;
 }
 
-/// Known captures that may use `pointer`.
+/// The known captures that may use `pointer`.
 Capturing what_captures(void* pointer, Stream stream) {
   constexpr StreamHandle legacy{1};
   RuntimeParts& parts = parts_of(runtime());

@@ -1,4 +1,4 @@
-// The C calls that report what memory is used for.
+// The C calls that report how memory is used.
 #include "abi/boundary.hpp"
 
 #include <vma/vma.hpp>
@@ -15,7 +15,7 @@ using vma::require_argument;
 
 namespace {
 
-// The struct's first version, as in migration_calls.cpp.
+// The size of the struct's first version, as in migration_calls.cpp.
 constexpr std::size_t hint_bytes_min = 40;
 static_assert(offsetof(vmart_hint, passes) + sizeof(double) == hint_bytes_min);
 
@@ -41,7 +41,7 @@ vma::Hint hint_of(const vmart_hint& given, const char* call) {
   return hint;
 }
 
-/// An invalid kind stays invalid, and is counted where uses are added up.
+/// An invalid kind stays invalid; it is counted where uses are aggregated.
 vma::UseKind kind_of(int32_t kind) {
   static_assert(static_cast<int>(vma::UseKind::write) == VMART_USE_WRITE &&
                 static_cast<int>(vma::UseKind::read_write) == VMART_USE_READ_WRITE);

@@ -1,2 +1,2 @@
-// The one place where Boost.JSON is compiled; elsewhere its headers declare only.
+// Boost.JSON is compiled here, once; elsewhere its headers only declare.
 #include <boost/json/src.hpp>

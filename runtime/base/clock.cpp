@@ -27,8 +27,8 @@ void Poll::pause() {
     std::this_thread::sleep_for(std::chrono::microseconds(20));
     return;
   }
-  // A yield on a busy computer may last a time slice of milliseconds: it counts as the number of
-  // rounds that take as long, so that a wait yields for about 10 ms in total.
+  // On a busy computer, a yield may last for a time slice of milliseconds. It then counts as
+  // several rounds, so that a wait yields for about 10 ms in total.
   constexpr std::chrono::nanoseconds usual_yield(500);
   const auto begin = std::chrono::steady_clock::now();
   std::this_thread::yield();

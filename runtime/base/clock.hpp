@@ -9,10 +9,10 @@ namespace vma {
 using TimePoint = std::chrono::nanoseconds;
 constexpr TimePoint never = TimePoint::max();
 
-/// `from + by`, or `never` if that overflows: limits may be as long as a program likes.
+/// `from + by`, or `never` if that overflows, because a program may set arbitrarily long limits.
 template <typename Rep, typename Period>
 constexpr TimePoint later(TimePoint from, std::chrono::duration<Rep, Period> by) {
-  // Compared in its own unit: the conversion to nanoseconds may overflow too.
+  // Compared in its own unit, because the conversion to nanoseconds may overflow too.
   const auto most = std::chrono::duration_cast<std::chrono::duration<Rep, Period>>(never - from);
   return by > most ? never : from + by;
 }
@@ -22,12 +22,12 @@ class Clock {
  public:
   virtual ~Clock() = default;
   virtual TimePoint now() const = 0;
-  /// When a thread that waits for `deadline` gives up, on the processor's clock.
+  /// When a thread that waits for `deadline` gives up, by the processor's clock.
   virtual std::chrono::steady_clock::time_point wake_time(TimePoint deadline) const = 0;
-  /// It is at least that late; a virtual clock follows.
+  /// An event happened at this time, so it is at least that late. A virtual clock advances to it.
   virtual void reached(TimePoint) {}
   /// A wait has lasted until its deadline in real time. Returns whether it has by this clock: the
-  /// time of a simulated machine does not pass merely because it simulates slowly.
+  /// time of a simulated machine does not pass just because the simulation is slow.
   virtual bool waited(TimePoint deadline) {
     reached(deadline);
     return true;
@@ -37,9 +37,9 @@ class Clock {
   virtual void note_standing(int change) noexcept { static_cast<void>(change); }
 };
 
-/// In its scope the calling thread measures the machine's work against time limits. Meanwhile the
-/// time of a simulated machine advances only by its work, by driver calls, and when none of its
-/// work can continue; not because this computer is slow or busy.
+/// While it exists, the calling thread measures the machine's work against time limits. The time of
+/// a simulated machine then advances only by its work, by driver calls, and when none of its work
+/// can continue, but not because this computer is slow or busy.
 class Measuring {
  public:
   explicit Measuring(Clock& clock) : clock_(clock) { clock_.note_measuring(1); }
@@ -51,8 +51,8 @@ class Measuring {
   Clock& clock_;
 };
 
-/// In its scope the calling thread blocks in a driver call that something else has to end. Limits
-/// use real time meanwhile, also on a simulated machine.
+/// While it exists, the calling thread blocks in a driver call that something else has to end.
+/// Limits then use real time, even on a simulated machine.
 class Standing {
  public:
   explicit Standing(Clock& clock) : clock_(clock) { clock_.note_standing(1); }
@@ -71,7 +71,7 @@ class SteadyClock : public Clock {
   std::chrono::steady_clock::time_point wake_time(TimePoint deadline) const override;
 };
 
-/// Waits between two polls of something that sends no signal: spins at first, then yields the
+/// Waits between two polls of something that sends no signal: first spins, then yields the
 /// processor, then sleeps for tens of microseconds. One object per wait.
 class Poll {
  public:
@@ -82,8 +82,8 @@ class Poll {
 };
 
 /// Waits for something that sends no signal, such as a word that a device writes. Returns the last
-/// result of `ready`; false means that `deadline` passed first. `ready` must not block, nor call a
-/// driver: a stepped machine calls it from any of its threads.
+/// result of `ready`; false if `deadline` passed first. `ready` must not block or call a driver,
+/// because a stepped machine calls it from any of its threads.
 bool poll_until(Clock& clock, TimePoint deadline, const std::function<bool()>& ready);
 
 }  // namespace vma

@@ -59,7 +59,7 @@ constexpr EnvironmentVariable variables[] = {
 };
 // clang-format on
 
-/// Variables of the tests and benchmarks of the source tree.
+/// Variables of the tests and benchmarks in the source tree.
 constexpr std::string_view others[] = {"VMART_SEED", "VMART_LONG", "VMART_GPU_TEST",
                                        "VMART_CONTRACT", "VMART_COMMIT"};
 constexpr std::string_view others_begin[] = {"VMART_TEST_", "VMART_BENCH_", "VMART_CONTRACT_",
@@ -91,7 +91,7 @@ std::string environment_takes(std::string_view name) {
 
 namespace {
 
-/// Ignores case.
+/// Compares the two, ignoring case.
 bool is_word(std::string_view text, std::string_view word) noexcept {
   return std::ranges::equal(text, word, [](char each, char letter) {
     return (each >= 'A' && each <= 'Z' ? each - 'A' + 'a' : each) == letter;

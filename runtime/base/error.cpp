@@ -31,8 +31,8 @@ Error::Error(ErrorKind kind, std::string call, const std::string& detail, int na
       native_(native),
       call_(std::make_shared<const std::string>(std::move(call))) {}
 
-// Built from the text: copies of a std::runtime_error share theirs, with a count that race checkers
-// do not see.
+// Constructed from the text, because copies of a std::runtime_error share their text and count
+// references in a way that race checkers do not see.
 Error::Error(const Error& other, MigrationReport report)
     : std::runtime_error(std::string(other.what())),
       kind_(other.kind_),

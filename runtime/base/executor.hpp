@@ -13,8 +13,8 @@ class Task {
   virtual ~Task() = default;
   /// Blocks until the body has returned.
   virtual void join() = 0;
-  /// Stops waiting for the body, which may never return and must own what it uses. A stepped
-  /// machine, which runs all its threads in turn, still waits.
+  /// Stops waiting for the body, which may never return and must own everything it uses. A stepped
+  /// machine still waits, because it runs all its threads in turn.
   virtual void abandon() { join(); }
 };
 
@@ -22,8 +22,8 @@ class Task {
 class Executor {
  public:
   virtual ~Executor() = default;
-  /// `name` is what debuggers show, at most 15 bytes of it. `body` must not throw. Throws:
-  /// Error{busy} if the system cannot start another thread, std::bad_alloc.
+  /// Debuggers show `name`, up to 15 bytes of it. `body` must not throw. Throws: Error{busy} if the
+  /// system cannot start another thread; std::bad_alloc.
   virtual std::unique_ptr<Task> spawn(const std::string& name, std::function<void()> body) = 0;
 };
 

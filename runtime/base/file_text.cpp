@@ -9,7 +9,7 @@ namespace vma {
 std::optional<std::string> read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
-  // Copying zero bytes counts as a failure; peeking into a folder is one.
+  // Peeks first, because copying zero bytes sets a failure. For a folder, peeking fails.
   if (file && file.peek() != std::ifstream::traits_type::eof()) text << file.rdbuf();
   if (!file.is_open() || file.bad() || !text) return std::nullopt;
   return std::move(text).str();

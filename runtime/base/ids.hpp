@@ -11,7 +11,7 @@ constexpr int index(DeviceId device) {
   return static_cast<int>(device);
 }
 
-/// An address as every GPU and the CPU sees it.
+/// An address, which is the same for all GPUs and the CPU.
 enum class Address : std::uint64_t {};
 
 constexpr std::uint64_t to_integer(Address address) {
@@ -30,7 +30,7 @@ inline void* to_pointer(Address address) {
   return reinterpret_cast<void*>(to_integer(address));
 }
 
-// Handles of a driver. Zero is none.
+// Handles of a driver. Zero means none.
 enum class ChunkHandle : std::uint64_t {};
 enum class ContextHandle : std::uint64_t {};
 enum class StreamHandle : std::uint64_t {};

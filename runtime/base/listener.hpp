@@ -8,14 +8,14 @@
 
 namespace vma {
 
-/// An optional listener from the layers above; none at first. Any thread. Without a listener,
-/// `tell` costs one atomic read.
+/// An optional listener from a layer above; initially none. Any thread. Without a listener, `tell`
+/// costs one atomic read.
 template <typename T>
 class Listener {
  public:
-  /// Null removes the listener. It must not be shared. After this returns the former one is no
-  /// longer called. Blocks: while it is being called on another thread; so do not call this from
-  /// inside it.
+  /// Null removes the listener. `listener` must not be shared. After this call returns, the
+  /// previous listener is not called any more. Blocks: while another thread is calling that
+  /// listener; so do not call this function from a listener.
   void set(std::shared_ptr<T> listener) {
     MutexLock lock(mutex_);
     current_.swap(listener);
@@ -34,7 +34,7 @@ class Listener {
   }
 
  private:
-  /// The use count of a listener changes under the mutex, so that `set` can rely on it.
+  /// Listeners' use counts change only under the mutex, so that `set` can rely on them.
   struct Call {
     explicit Call(Listener& owner) : owner(owner) {
       const MutexLock lock(owner.mutex_);

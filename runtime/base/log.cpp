@@ -31,13 +31,13 @@ LogLevel level_from_environment() noexcept {
 
 LogLevel log_level() noexcept {
   static const LogLevel level = level_from_environment();
-  // Errors on other threads during process exit are expected; do not log them.
+  // During process exit, errors on other threads are expected, so they are not logged.
   return ProcessExit::elsewhere() ? LogLevel::off : level;
 }
 
 void log_line(LogLevel level, std::string_view text) noexcept {
   const std::string_view name = level_names[static_cast<int>(level)];
-  // Foreign names and texts pass here on their way to a terminal.
+  // The text may contain foreign names, and a terminal may show it.
   std::string shown;
   try {
     shown = printable_lines(text);

@@ -11,7 +11,7 @@ enum class LogLevel { off, error, warn, info, debug };
 
 /// Set by VMART_LOG (off, error, warn, info, debug); `warn` by default. Read once.
 LogLevel log_level() noexcept;
-/// One line to standard error, in one piece even when several threads write.
+/// Writes one line to standard error, in one piece even if several threads write.
 void log_line(LogLevel level, std::string_view text) noexcept;
 
 template <typename... Args>
@@ -19,7 +19,7 @@ void log(LogLevel level, fmt::format_string<Args...> format, Args&&... args) noe
   if (level > log_level()) return;
   try {
     log_line(level, fmt::format(format, std::forward<Args>(args)...));
-  } catch (...) {  // Lack of memory for a log line is no reason to fail.
+  } catch (...) {  // Lack of memory for a log line must not cause a failure.
     log_line(level, "(a message that could not be formatted)");
   }
 }

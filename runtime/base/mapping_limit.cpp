@@ -12,7 +12,7 @@
 namespace vma {
 namespace {
 
-/// Calls `body(text, size)` for each part of a file; allocates no memory and makes no mapping.
+/// Calls `body(text, size)` for each part of a file. Allocates no memory and creates no mapping.
 template <typename Body>
 bool read_parts(const char* path, Body&& body) {
   const int file = open(path, O_RDONLY | O_CLOEXEC);
@@ -27,7 +27,8 @@ bool read_parts(const char* path, Body&& body) {
 }  // namespace
 
 std::optional<std::string> mapping_limit_reached() {
-  constexpr std::size_t near = 64;  // One call makes a few, and may have removed them by now.
+  // One call creates a few mappings, and may have removed them by now.
+  constexpr std::size_t near = 64;
   std::size_t limit = 0, mappings = 0;
   const bool read = read_parts("/proc/sys/vm/max_map_count",
                                [&](const char* text, std::size_t size) {

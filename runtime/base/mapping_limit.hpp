@@ -9,16 +9,16 @@
 
 namespace vma {
 
-/// If the process has about as many mappings as the kernel allows (vm.max_map_count): the number,
-/// and what to do. Then `mmap` and `new` fail though there is memory. Reads /proc, which takes
-/// milliseconds. Throws: std::bad_alloc.
+/// If the process has almost as many mappings as the kernel allows (vm.max_map_count): their
+/// number, and what to do about it. `mmap` and `new` then fail even though there is memory. Reads
+/// /proc, which takes milliseconds. Throws: std::bad_alloc.
 std::optional<std::string> mapping_limit_reached();
 
-/// Returns what `body` does. If that runs out of memory because of the number of mappings, throws
-/// Error{out_of_memory} that says so. Throws: otherwise what `body` throws. Only for calls as a
-/// whole: not while work is stopped or the turn for slow calls is held, since reading /proc takes
-/// long, and not around code that makes room and retries, which would mistake the limit for a full
-/// place.
+/// Returns the result of `body`. Throws: Error{out_of_memory} that names the limit if `body` runs
+/// out of memory because of the number of mappings; otherwise whatever `body` throws. Only for
+/// whole calls: not while work is stopped or the turn for slow calls is held, because reading /proc
+/// takes long; and not around code that makes room and retries, which would mistake the limit for a
+/// full place.
 template <typename Body>
 auto naming_mapping_limit(const char* call, Body&& body) {
   try {
@@ -28,7 +28,7 @@ auto naming_mapping_limit(const char* call, Body&& body) {
       throw Error(ErrorKind::out_of_memory, call, *reached);
     throw;
   } catch (const Error& error) {
-    // From the driver, which does not know the limit either.
+    // The driver reported it, but does not know about the limit either.
     if (error.kind() != ErrorKind::out_of_memory || error.native() == 0) throw;
     const auto reached = mapping_limit_reached();
     if (!reached) throw;

@@ -26,11 +26,11 @@ namespace vma {
 class VMART_CAPABILITY Mutex {
  public:
   void lock() VMART_ACQUIRE() VMART_NO_THREAD_ANALYSIS;
-  /// False if another thread holds it.
+  /// Returns false if another thread holds it.
   bool try_lock() VMART_NO_THREAD_ANALYSIS { return native_.try_lock(); }
   void unlock() VMART_RELEASE() VMART_NO_THREAD_ANALYSIS { native_.unlock(); }
 
-  /// Whether no thread holds it at this moment; only for a stepper.
+  /// Whether no thread holds it at this moment. Only for a stepper.
   bool is_free() VMART_NO_THREAD_ANALYSIS;
 
  private:
@@ -38,7 +38,7 @@ class VMART_CAPABILITY Mutex {
   std::mutex native_;
 };
 
-/// Holds a mutex for a scope; may release it and take it again in between.
+/// Holds a mutex during its life; may release and reacquire it in between.
 class VMART_SCOPED_CAPABILITY MutexLock {
  public:
   explicit MutexLock(Mutex& mutex) VMART_ACQUIRE(mutex) : mutex_(mutex) { mutex_.lock(); }
@@ -63,14 +63,14 @@ class VMART_SCOPED_CAPABILITY MutexLock {
   bool held_ = true;
 };
 
-/// A condition variable over `Mutex`. Every blocking wait of the runtime is one of these, a wait
-/// for a lock, for a thread's end or for a driver's event.
+/// A condition variable for `Mutex`. Every blocking wait of the runtime is either one of these, or
+/// a wait for a lock, for the end of a thread, or for a driver's event.
 class Condition {
  public:
   template <typename Ready>
   void wait(MutexLock& lock, Ready ready) VMART_NO_THREAD_ANALYSIS;
 
-  /// Returns the last result of `ready`; false means that `deadline` passed first.
+  /// Returns the last result of `ready`; false if `deadline` passed first.
   template <typename Ready>
   bool wait_until(MutexLock& lock, Clock& clock, TimePoint deadline,
                   Ready ready) VMART_NO_THREAD_ANALYSIS;

@@ -15,7 +15,8 @@ namespace {
 bool wanted_by_environment() {
   try {
     return environment_flag("VMART_NVTX").value_or(false);
-  } catch (const std::exception& error) {  // A bad setting for profilers must not end a program.
+  } catch (const std::exception& error) {
+    // An invalid setting for profilers must not end a program.
     log(LogLevel::warn, "{}", error.what());
     return false;
   }
@@ -24,7 +25,7 @@ bool wanted_by_environment() {
 }  // namespace
 
 const Nvtx& Nvtx::process() {
-  // Not destroyed: threads may use it during exit.
+  // Never destroyed, because threads may use it during exit.
   static const Nvtx& nvtx = *new Nvtx(wanted_by_environment());
   return nvtx;
 }

@@ -4,18 +4,18 @@
 
 namespace vma {
 
-/// Names for profilers: ranges of NVTX 3, whose headers load the tool that the profiler names.
+/// Names ranges for profilers with NVTX 3, whose headers load the tool that the profiler specifies.
 /// Without a tool, or in a build without these headers, every call costs only a branch. Any thread.
 class Nvtx {
  public:
-  /// The instance of this process: loads a tool at the first call if VMART_NVTX is 1; otherwise it
-  /// does nothing.
+  /// The instance of this process. If VMART_NVTX is 1, the first call loads a tool; otherwise the
+  /// instance does nothing.
   static const Nvtx& process();
   explicit Nvtx(bool wanted) noexcept;
 
-  /// Whether a tool receives the ranges.
+  /// Whether a tool receives ranges.
   bool loaded() const noexcept { return domain_ != nullptr; }
-  /// Ranges nest per thread; push and pop run on the same thread.
+  /// Ranges nest per thread; push and pop must run on the same thread.
   void push(const char* name) const noexcept;
   void pop() const noexcept;
 
@@ -23,7 +23,7 @@ class Nvtx {
   void* domain_ = nullptr;  // An nvtxDomainHandle_t; null without a tool. Never destroyed.
 };
 
-/// A range for a scope. The name is only created if a tool is loaded:
+/// A range that lasts as long as the object. The name is only created if a tool is loaded:
 ///   NvtxRange range([&] { return fmt::format("vmart move to {}", to_string(to)); });
 class NvtxRange {
  public:

@@ -22,15 +22,15 @@ namespace {
 namespace json = boost::json;
 
 constexpr int gpu_process = 1, route_process = 2;
-constexpr std::size_t tracks_per_route_max =
-    16;  // Of one route; then moves overlap in the last one.
+// Further concurrent moves of a route overlap in its last track.
+constexpr std::size_t tracks_per_route_max = 16;
 constexpr std::string_view closing = "\n]\n";
 
 double microseconds(TimePoint time) {
   return std::chrono::duration<double, std::micro>(time).count();
 }
 
-/// Bytes above 127 become '?': the file is ASCII whatever programs wrote.
+/// Replaces bytes above 127 by '?', so that the file is ASCII.
 json::string ascii(std::string_view text) {
   json::string written(text);
   std::ranges::replace_if(
@@ -38,7 +38,7 @@ json::string ascii(std::string_view text) {
   return written;
 }
 
-/// An entry about a track of a process, on a line of its own after the one before.
+/// An entry about a track of a process, on its own line after the previous entry.
 std::string entry(const char* phase, json::string_view name, int process, int track,
                   json::object members) {
   members["ph"] = phase;
@@ -155,7 +155,7 @@ void PerfettoTrace::add(const TracedMove& move) noexcept {
                         {"decision", move.decision}}}});
     if (move.decision == 0) return;
     json::object end = arrow_end(move.decision, begin);
-    end["bp"] = "e";  // Binds to the slice around it.
+    end["bp"] = "e";  // Binds to the enclosing slice.
     buffer_ += entry("f", "decision", route_process, track, std::move(end));
   });
 }
@@ -175,7 +175,7 @@ void PerfettoTrace::add(const TracedDecision& decision) noexcept {
   record([&]() VMART_NO_THREAD_ANALYSIS {
     const int track = gpu_track(decision.from);
     const double at = microseconds(decision.at);
-    // A slice instead of an instant: an arrow needs one to start at.
+    // A slice rather than an instant, because an arrow must start at a slice.
     buffer_ += entry("X", ascii(decision.verdict), gpu_process, track,
                      {{"cat", "decision"},
                       {"ts", at},
@@ -196,7 +196,7 @@ bool PerfettoTrace::write_out(const std::string& text) noexcept {
     return true;
   }
   const int code = errno;
-  // The end of an earlier flush fits again: its blocks already belong to the file.
+  // Restores the end of the previous flush. It fits, because its blocks already belong to the file.
   if (any_written_ && write_all(descriptor_, closing, end_)) {
     static_cast<void>(!ftruncate(descriptor_, end_ + static_cast<off_t>(closing.size())));
   }
@@ -220,7 +220,8 @@ void PerfettoTrace::flush() noexcept {
   if (text.empty()) return;
   bool written = false;
   try {
-    if (!any_written_) text[0] = '[';  // Each entry begins with a comma.
+    // Each entry begins with a comma; the first one needs a bracket instead.
+    if (!any_written_) text[0] = '[';
     text += closing;
     written = write_out(text);
   } catch (...) {  // No memory.
@@ -231,7 +232,7 @@ void PerfettoTrace::flush() noexcept {
   }
   MutexLock lock(mutex_);
   lost_ += entries;
-  gpu_tracks_.clear();  // Track names may be among the lost entries: write them again.
+  gpu_tracks_.clear();  // Track names may be among the lost entries, so they are written again.
   route_tracks_.clear();
 }
 

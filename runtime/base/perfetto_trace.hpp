@@ -18,7 +18,7 @@
 
 namespace vma {
 
-/// One chunk's move. `decision` is the number of the decision behind it, 0 for none.
+/// One chunk's move. `decision` is the number of the decision that caused it, 0 for none.
 struct TracedMove {
   TimePoint begin{0}, end{0};
   Location from, to;
@@ -26,13 +26,13 @@ struct TracedMove {
   std::uint64_t decision = 0;
   bool moved = true;
 };
-/// Streams of a GPU were stopped.
+/// A period in which streams of a GPU were stopped.
 struct TracedStall {
   TimePoint begin{0}, end{0};
   Location gpu;
   std::uint64_t address = 0;
 };
-/// A decision whether a chunk moves. Numbers are the caller's, above 0, each used once.
+/// A decision whether a chunk moves. The caller assigns a unique number above 0.
 struct TracedDecision {
   TimePoint at{0};
   std::uint64_t number = 0;
@@ -45,15 +45,15 @@ struct TracedDecision {
 /// stalls and decisions, a track per route for moves (more if moves of one route overlap), and an
 /// arrow from each decision to its move.
 ///
-/// Any thread records; entries wait in a bounded buffer until `flush`. After each flush the file is
-/// a complete JSON array. If the disk is full, entries are lost, which is counted and logged once;
-/// nothing is thrown after construction. A forked child writes nothing.
+/// Any thread can record; entries wait in a bounded buffer until `flush`. After each flush the file
+/// is a complete JSON array. If the disk is full, entries are lost, which is counted and logged
+/// once. Nothing throws after construction. A forked child writes nothing.
 class PerfettoTrace {
  public:
-  /// Creates the file anew; "%p" in its name becomes the process id. Throws: Error
-  /// {invalid_argument} if it cannot be written.
+  /// Creates the file, or replaces an existing one; "%p" in its name becomes the process id.
+  /// Throws: Error{invalid_argument} if it cannot be written.
   explicit PerfettoTrace(const std::string& file, std::size_t entries_max = 65'536);
-  /// Flushes.
+  /// Calls `flush`.
   ~PerfettoTrace();
   PerfettoTrace(const PerfettoTrace&) = delete;
   PerfettoTrace& operator=(const PerfettoTrace&) = delete;
@@ -83,7 +83,7 @@ class PerfettoTrace {
   const std::size_t entries_max_;
   mutable Mutex mutex_;
   std::string buffer_ VMART_GUARDED_BY(mutex_);
-  std::size_t entries_ VMART_GUARDED_BY(mutex_) = 0;  // In the buffer.
+  std::size_t entries_ VMART_GUARDED_BY(mutex_) = 0;  // Number of entries in the buffer.
   std::map<Location, int> gpu_tracks_ VMART_GUARDED_BY(mutex_);
   std::map<Route, std::vector<RouteTrack>> route_tracks_ VMART_GUARDED_BY(mutex_);
   int next_track_ VMART_GUARDED_BY(mutex_) = 1;

@@ -6,7 +6,7 @@ namespace vma {
 namespace {
 
 std::string without_controls(std::string_view text, bool keep_lines) {
-  constexpr unsigned char second_page = 0xC2;  // Begins U+0080 to U+00BF.
+  constexpr unsigned char second_page = 0xC2;  // First byte of U+0080 to U+00BF.
   std::string shown(text);
   for (std::size_t i = 0; i < shown.size(); ++i) {
     const auto byte = static_cast<unsigned char>(shown[i]);

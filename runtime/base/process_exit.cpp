@@ -17,30 +17,31 @@
 namespace vma {
 namespace {
 
-/// A driver call that takes longer is abandoned: allocating host memory takes 50 ms a chunk.
+/// Driver calls that take longer are abandoned. For comparison, allocating a chunk of host memory
+/// takes 50 ms.
 constexpr std::chrono::milliseconds calls_limit(500);
-/// For a mutex that another thread held when this process was forked.
+/// How long to wait for a mutex that another thread held when this process was forked.
 constexpr std::chrono::milliseconds lock_limit(500);
 
-/// For a second thread that exits meanwhile.
+/// How long a second thread that exits waits for the first.
 constexpr std::chrono::seconds other_limit(5);
 
 std::atomic<bool> claimed{false};
 std::atomic<std::thread::id> exiting_thread{};
 std::atomic<TimePoint> began{TimePoint(0)};
-std::atomic<pid_t> acting_process{0};  // The last process that has made an action.
+std::atomic<pid_t> acting_process{0};  // The last process that created an action.
 
 TimePoint wall_now() {
   return SteadyClock().now();
 }
 
-/// How many libraries the process has loaded so far.
+/// Number of libraries that the process has loaded so far.
 unsigned long long libraries_loaded() noexcept {
   unsigned long long loaded = 0;
   dl_iterate_phdr(
       [](dl_phdr_info* library, std::size_t, void* out) {
         *static_cast<unsigned long long*>(out) = library->dlpi_adds;
-        return 1;  // Every library reports the same value.
+        return 1;  // All libraries report the same value.
       },
       &loaded);
   return loaded;
@@ -58,13 +59,13 @@ struct ProcessExit::Action::State {
   const Stage stage;
   const std::function<void()> run;
   const pid_t process = getpid();
-  std::recursive_mutex running;  // Recursive: an action may destroy itself.
+  std::recursive_mutex running;  // Recursive, because an action may destroy itself.
   bool over = false;             // Guarded by `running`.
 };
 
-/// The actions of the process, in the order of creation. Never destroyed, since it is used while
-/// statics are destroyed. Its mutex is not a step of a stepped machine: some actions are created
-/// once per process, so a run would not follow from its seed alone.
+/// The actions of the process, in the order of creation. Never destroyed, since it is used during
+/// static destruction. Its mutex is no step of a stepped machine: some actions are created once per
+/// process, so the steps of a run would not depend on its seed alone.
 struct ProcessExit::List {
   std::mutex mutex;
   std::vector<std::shared_ptr<Action::State>> states;  // Guarded by `mutex`.
@@ -95,7 +96,7 @@ ProcessExit::Action::Action(Stage stage, std::function<void()> run)
     list.states.push_back(state_);
   }
   acting_process = state_->process;
-  process();  // From now on a forked child resets its state.
+  process();  // Ensures that a forked child resets its state.
   come_first();
 }
 
@@ -112,7 +113,7 @@ ProcessExit::Action::~Action() {
 
 int ProcessExit::find_process() noexcept {
   static const int failed = pthread_atfork(nullptr, nullptr, [] {
-    calls_ = 0;  // The threads inside the driver do not exist in the child.
+    calls_ = 0;  // The threads that were inside the driver do not exist in the child.
     process_ = getpid();
   });
   if (failed == 0) process_ = getpid();
@@ -134,7 +135,7 @@ void ProcessExit::run(Stage stage) noexcept {
       const std::lock_guard running(state->running);
       if (!state->over) state->run();
     }
-  } catch (...) {  // No memory: skip the rest.
+  } catch (...) {  // Out of memory; skips the rest.
   }
 }
 
@@ -142,14 +143,15 @@ void ProcessExit::begin() noexcept {
   SteadyClock wall;
   if (claimed.exchange(true)) {
     if (exiting_thread.load() == std::this_thread::get_id()) return;
-    // Later handlers, which this thread would run now, may be those of the driver.
+    // Returning would let this thread run later handlers, which may be the driver's.
     poll_until(wall, wall.now() + other_limit, [] { return closed_.load(); });
     return;
   }
   began = wall_now();
   exiting_thread = std::this_thread::get_id();
   begun_ = true;
-  // A forked child has its parent's actions without the threads, and perhaps a locked mutex.
+  // A forked child has its parent's actions, but not their threads, and a mutex may be locked
+  // forever.
   if (acting_process == getpid()) {
     run(Stage::open_stops);
     run(Stage::write_files);

@@ -7,7 +7,7 @@
 
 namespace vma {
 
-/// The end of the process: `exit`, the return from main, `quick_exit`. Not `_exit`, nor signals.
+/// The end of the process by `exit`, return from main, or `quick_exit`; not by `_exit` or a signal.
 ///
 /// One handler does all the work, in stages:
 ///
@@ -16,25 +16,25 @@ namespace vma {
 ///     write_files  traces, recordings and decisions are on disk, sockets are removed
 ///     closed       no driver call is made any more, and none is in progress
 ///
-/// The driver and the statics of libraries are destroyed by handlers that run later: those that
-/// were registered earlier. So the handler is registered again whenever a library has been loaded
-/// since (`come_first`).
+/// The driver and the statics of libraries are destroyed by handlers that run later, because they
+/// were registered earlier. Therefore, the handler is registered again whenever a library has been
+/// loaded since (`come_first`).
 ///
-/// Threads of the runtime, and threads inside its calls, are paused meanwhile (`hold_back`): any
-/// error that they report would only come from the exit. A static destructor may wait for one of
-/// them, so they continue after `grace`, and then find the driver closed.
+/// Meanwhile, threads of the runtime and threads inside its calls are paused (`hold_back`), because
+/// any error that they report would only be a consequence of the exit. A static destructor may wait
+/// for one of them, so they continue after `grace`, and then find the driver closed.
 class ProcessExit {
  public:
   enum class Stage { open_stops, write_files };
   static constexpr std::chrono::milliseconds grace{2'000};
 
-  /// Calls `run` when the process exits, on the exiting thread, while the object lives. `run` must
-  /// not throw, and must not wait for other threads without a limit. A forked child does not run
-  /// the actions of its parent.
+  /// Calls `run` when the process exits, on the exiting thread, if the object still exists. `run`
+  /// must not throw, and must not wait for other threads without a limit. A forked child does not
+  /// run the actions of its parent.
   class Action {
    public:
     Action(Stage stage, std::function<void()> run);
-    /// Blocks: while `run` runs on another thread.
+    /// Blocks: while another thread runs `run`.
     ~Action();
     Action(const Action&) = delete;
     Action& operator=(const Action&) = delete;
@@ -45,7 +45,7 @@ class ProcessExit {
     const std::shared_ptr<State> state_;
   };
 
-  /// A driver call, for a scope. False: the call must not be made.
+  /// The scope of a driver call. If it is false, the call must not be made.
   class DriverCall {
    public:
     DriverCall() noexcept : allowed_(enter()) {}
@@ -63,20 +63,20 @@ class ProcessExit {
   static bool begun() noexcept { return begun_.load(std::memory_order_acquire); }
   /// Whether driver calls are refused from now on.
   static bool closed() noexcept { return closed_.load(std::memory_order_acquire); }
-  /// The id of this process, without a system call; in a child of `fork`, the child's.
+  /// The id of this process, without a system call. In a child of `fork`, the child's id.
   static int process() noexcept {
     const int known = process_.load(std::memory_order_relaxed);
     return known != 0 ? known : find_process();
   }
-  /// Whether another thread than this one is exiting the process.
+  /// Whether a thread other than the calling one is exiting the process.
   static bool elsewhere() noexcept;
   /// Once the process exits, pauses every thread except the exiting one until `grace` is over.
   static void hold_back() noexcept {
     if (begun()) stand_still();
   }
-  /// Makes the handler run before those of all libraries loaded by now. Cheap; any thread.
+  /// Makes the handler run before those of all libraries loaded so far. Cheap; any thread.
   static void come_first() noexcept;
-  /// The handler's work. Once; a second thread waits until it is done.
+  /// Performs the handler's work, once. A second thread waits until it is done.
   static void begin() noexcept;
 
  private:

@@ -6,20 +6,20 @@
 
 namespace vma {
 
-/// Decides which thread of a stepped machine runs next. Its threads run one at a time; every point
-/// where they may lose their turn is a call of this class, so that the order of steps follows from
-/// a seed alone.
+/// Decides which thread of a stepped machine runs next. Its threads run one at a time. Every point
+/// where they may lose their turn is a call of this class, so the order of steps depends only on a
+/// seed.
 class Stepper {
  public:
   virtual ~Stepper() = default;
 
-  /// The stepper that the calling thread belongs to; null on an ordinary thread.
+  /// The stepper of the calling thread; null on an ordinary thread.
   static Stepper* current() noexcept;
 
-  /// Lets another thread run first, or not, depending on the seed.
+  /// May let another thread run first, depending on the seed.
   virtual void yield() = 0;
-  /// Returns true once `ready` does, false if virtual time reaches `deadline` first. `ready` is
-  /// called from any thread of the stepper while all others are paused; it must not block.
+  /// Returns true once `ready` does, or false if virtual time reaches `deadline` first. Any thread
+  /// of the stepper calls `ready` while all others are paused, so it must not block.
   virtual bool wait(const std::function<bool()>& ready, TimePoint deadline) = 0;
 
  protected:

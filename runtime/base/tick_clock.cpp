@@ -10,8 +10,8 @@
 namespace vma {
 namespace {
 
-/// x86: the counter is invariant if leaf 0x80000007 says so (Intel's manual, volume 3, "Invariant
-/// TSC"). The generic timer of 64-bit Arm always is.
+/// On x86, the counter is invariant if leaf 0x80000007 says so (Intel's manual, volume 3,
+/// "Invariant TSC"). The generic timer of 64-bit Arm always is.
 bool counts_evenly() noexcept {
 #if defined(__x86_64__)
   constexpr unsigned leaf = 0x80000007, invariant = 1u << 8;
@@ -32,7 +32,7 @@ TickClock::TickClock(const Clock& clock)
       first_(by_counter_ ? read_both() : Pair{}),
       last_(first_) {}
 
-/// The pair that was read the fastest: a thread may lose its processor between the two reads.
+/// Keeps the pair that was read fastest, because a thread may be preempted between the two reads.
 TickClock::Pair TickClock::read_both() const noexcept {
   constexpr int tries = 4;
   Pair best;

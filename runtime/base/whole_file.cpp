@@ -16,13 +16,13 @@
 namespace vma {
 namespace {
 
-/// 0 if the file does not exist.
+/// The type bits of the file's mode; 0 if it does not exist.
 mode_t type_of(const std::string& file) {
   struct stat found {};
   return stat(file.c_str(), &found) == 0 ? found.st_mode & S_IFMT : 0;
 }
 
-/// The target of a link: renaming onto the link would replace the link.
+/// Resolves links, because renaming onto a link would replace the link.
 std::string without_links(const std::string& file) {
   std::error_code failed;
   if (!std::filesystem::is_symlink(file, failed)) return file;
@@ -45,7 +45,7 @@ WholeFile::WholeFile(const std::string& beside, Terms terms)
     return;
   }
   path_ = without_links(beside) + ".XXXXXX";
-  descriptor_ = mkostemp(path_.data(), O_CLOEXEC);  // 0600.
+  descriptor_ = mkostemp(path_.data(), O_CLOEXEC);  // Creates the file with mode 0600.
   if (descriptor_ < 0) refuse(beside, terms_.kind);
   static_cast<void>(fchmod(descriptor_, terms_.mode));  // Fails on file systems without modes.
 }
@@ -76,13 +76,13 @@ void WholeFile::write(std::string_view text) {
   }
 }
 
-/// After a power failure the name must not show an empty file.
+/// Without this, the name may show an empty file after a power failure.
 void WholeFile::sync() {
   if (fsync(descriptor_) != 0) refuse_write(beside_);
 }
 
 void WholeFile::become(const std::string& file) {
-  if (path_.empty()) return;  // A pipe or a device has been written to directly.
+  if (path_.empty()) return;  // Pipes and devices are written directly.
   sync();
   if (std::rename(path_.c_str(), without_links(file).c_str()) != 0) refuse_write(file);
   path_.clear();
@@ -95,7 +95,7 @@ bool WholeFile::become_first(const std::string& file) {
     return true;
   }
   if (errno == EEXIST) return false;
-  // NFS does not support that, but it has links.
+  // NFS does not support renameat2 with this flag, but it supports links.
   if (errno != EINVAL && errno != ENOSYS) refuse_write(file);
   if (link(path_.c_str(), file.c_str()) == 0) return true;
   if (errno != EEXIST) refuse_write(file);

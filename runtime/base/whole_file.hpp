@@ -8,35 +8,36 @@
 
 namespace vma {
 
-/// A file that is written under another name and renamed once it is complete and on disk: readers
-/// see either the former file or the complete new one. Removed if it is not completed. Not
+/// A file that is written under a temporary name, and renamed once it is complete and on disk:
+/// readers see either the old file or the complete new one. Removed if it is not completed. Not
 /// thread-safe.
 ///
-/// Links are followed. A pipe or a device cannot be replaced, and is written to directly.
+/// Follows links. A pipe or a device cannot be replaced, so it is written directly.
 class WholeFile {
  public:
-  /// How it fails, and who may read it.
+  /// How errors are reported, and who may read the file.
   struct Terms {
     std::string call;
     ErrorKind kind = ErrorKind::invalid_argument;
     unsigned mode = 0600;
-    /// Kind of error if the file could be created, but not written. Not set: `kind`.
+    /// Kind of error if the file could be created but not written; `kind` if unset.
     std::optional<ErrorKind> write_kind{};
   };
 
-  /// Creates a file whose name begins with `beside`. Throws: Error of the terms, as the others do.
+  /// Creates a file whose name begins with `beside`. All functions throw Error as specified by the
+  /// terms.
   WholeFile(const std::string& beside, Terms terms);
-  /// Throws: Error of the terms, if no file could become `file` now. Leaves nothing behind.
+  /// Throws an Error as above if no file could become `file` now. Leaves nothing behind.
   static void require_possible(const std::string& file, const Terms& terms);
   ~WholeFile();
   WholeFile(const WholeFile&) = delete;
   WholeFile& operator=(const WholeFile&) = delete;
 
   void write(std::string_view text);
-  /// Requires: `file` is on the same disk; if the constructor's path is a pipe or a device, it is
-  /// `file`.
+  /// Requires: `file` is on the same disk. If the constructor's path is a pipe or a device, `file`
+  /// is that path.
   void become(const std::string& file);
-  /// Like `become`, but returns false if the name is taken. Of several callers only one succeeds.
+  /// Like `become`, but returns false if the name is taken. Only one of several callers succeeds.
   bool become_first(const std::string& file);
 
  private:
@@ -46,7 +47,7 @@ class WholeFile {
 
   Terms terms_;
   std::string beside_;
-  std::string path_;  // Empty once renamed, and for a pipe or a device.
+  std::string path_;  // Empty once renamed, and for pipes and devices.
   int descriptor_ = -1;
 };
 

@@ -39,7 +39,8 @@ void chase_body(DeviceView& memory, const KernelArguments& arguments, LaunchShap
 }  // namespace
 
 const Kernel& access_read_kernel() {
-  // Never destroyed: threads of ours may load it while the process exits. So are those below.
+  // Never destroyed, because runtime threads may load it while the process exits. The same applies
+  // to the kernels below.
   static const Kernel& kernel = *new Kernel{ptx, "vmart_access_read", read_body};
   return kernel;
 }

@@ -4,12 +4,12 @@
 
 namespace vma {
 
-/// Reads a range repeatedly: (const void* data, vectors of 16 bytes, passes, word that no sum
-/// equals, sink). Any grid. The sink is a word that is hardly ever written.
+/// Reads a range repeatedly. Arguments: const void* data, number of 16-byte vectors, passes, a word
+/// that no sum equals, sink. Any grid. Practically never writes the sink.
 const Kernel& access_read_kernel();
 
-/// Follows a chain through memory, one load after the other: (const words* data, steps, sink). Each
-/// word of the chain is the index of the next. One thread.
+/// Follows a chain through memory, one load after the other. Arguments: const words* data, steps,
+/// sink. Each word of the chain is the index of the next one. One thread.
 const Kernel& access_chase_kernel();
 
 }  // namespace vma

@@ -1,4 +1,4 @@
-// `Runtime::calibrate`: measures, and keeps what came of it.
+// `Runtime::calibrate`: measures, and stores the result.
 #include <vma/vma.hpp>
 
 #include "base/log.hpp"

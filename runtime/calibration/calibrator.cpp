@@ -21,12 +21,12 @@ namespace vma {
 namespace {
 
 constexpr const char* latency_of = "latency of ";
-constexpr int read_tries = 4;                  // The first one of them warms up.
+constexpr int read_tries = 4;                  // The first one is a warm-up.
 constexpr std::uint64_t read_passes = 5;       // Of the longer of two reads.
-constexpr std::uint64_t read_chunks_most = 4;  // What is read is so many large chunks at most.
-constexpr std::uint64_t links = 512;           // Of the chain that a latency is measured along.
+constexpr std::uint64_t read_chunks_most = 4;  // Maximum number of large chunks to read.
+constexpr std::uint64_t links = 512;           // Length of the chain used to measure a latency.
 
-/// What memory a place may give: no more than a quarter of it.
+/// How much memory each place can provide: at most a quarter of it.
 std::uint64_t bytes_to_take(const CalibrateOptions& options, Driver& driver,
                             const Topology& topology, const Ledger& ledger) {
   std::uint64_t bytes = options.bytes_per_place;
@@ -56,8 +56,8 @@ Calibrator::Calibrator(Runtime& runtime, Driver& driver, Machinery& machinery,
       costs_(source_costs(driver, topology_, "off").costs),
       gaps_(estimated_gaps(topology_)),
       peers_{topology_.link_kinds(), {}} {
-  // At a place lie two allocations, one of the one size and one of the other as often as there is
-  // room for it, and two chunks that are copied to or that they move to: 7/8 of the bytes at least.
+  // Each place holds a small chunk, as many large chunks as fit, and one further chunk of each size
+  // as a target of copies and moves. Unless chunk sizes are capped, that is 7/8 of the bytes.
   const std::uint64_t bytes =
       bytes_to_take(options, driver, topology_, machinery.memory.chunks().ledger());
   const std::uint64_t granule_bytes = topology_.granularity();
@@ -108,7 +108,7 @@ Calibration Calibrator::run() {
   measure_launches();
   measure_moves();
   free_all();
-  if (successes_ == 0) {  // A file of estimates would be taken for measured from now on.
+  if (successes_ == 0) {  // A stored file of estimates would be mistaken for measurements.
     throw Error(ErrorKind::unsupported, "vma::calibrate",
                 "nothing could be measured: " + estimates_.front());
   }
@@ -122,7 +122,8 @@ Calibration Calibrator::run() {
   return calibration;
 }
 
-/// The slow part, which counts in no time. What fails here fails once more where it is named.
+/// Done first, because it is slow and must not affect any measurement. Errors are dropped here: the
+/// measurement that needs the context fails again and names it.
 void Calibrator::open_contexts() {
   for (const DeviceId device : topology_.devices()) {
     const Location at = gpu(index(device));
@@ -138,7 +139,7 @@ void Calibrator::open_contexts() {
 }
 
 void Calibrator::allocate(Location at) {
-  // An alloc that finds no room puts out what others hold; a calibration takes only what is free.
+  // An alloc that finds no room evicts other allocations; a calibration uses only free memory.
   machinery_.memory.chunks().require_room(at, small_bytes_ + read_bytes_, "vma::calibrate");
   AllocOptions options;
   options.tag = "calibration";
@@ -149,7 +150,7 @@ void Calibrator::allocate(Location at) {
   scratch.large = static_cast<std::byte*>(runtime_.alloc(read_bytes_, at, options));
 }
 
-/// Without waiting for the program's work, as `vma::free` would.
+/// Unlike `vma::free`, does not wait for the program's work.
 void Calibrator::free_all() noexcept {
   const auto refused = [](const char* what, const std::exception& error) {
     log(LogLevel::warn, "calibration could not release {}: {}", what, error.what());
@@ -227,7 +228,8 @@ double Calibrator::copy_rate(Location from, Location to) {
 void Calibrator::measure_copies() {
   for (const Location from : topology_.locations()) {
     for (const Location to : topology_.locations()) {
-      if (from == to && from.kind == Location::Kind::host) continue;  // Nothing moves that way.
+      // Nothing moves on that route.
+      if (from == to && from.kind == Location::Kind::host) continue;
       attempt("copies " + route_name(from, to), [&] {
         costs_.copy_rate(place_of(topology_, from), place_of(topology_, to)) = copy_rate(from, to);
       });
@@ -267,8 +269,9 @@ double Calibrator::access_rate(Location device, Location at) {
   throw Error(ErrorKind::driver_failure, "vma::calibrate", "more passes did not take longer");
 }
 
-/// A ring through the first quarter of the range, in no order that a prefetcher would know. A read
-/// of the whole range puts that quarter out of a cache of less than the other three.
+/// Writes a ring of links through the first quarter of the range, in an order that a prefetcher
+/// cannot predict. A read of the whole range evicts that quarter from any cache smaller than the
+/// other three.
 void Calibrator::write_chain(std::byte* data) {
   constexpr std::uint64_t word_bytes = sizeof(std::uint64_t);
   const std::uint64_t stride = large_bytes_ / 4 / links / word_bytes;
@@ -285,7 +288,7 @@ void Calibrator::write_chain(std::byte* data) {
 Time Calibrator::access_latency(Location device, Location at) {
   std::byte* data = scratch(at, true);
   const auto chase = [&](std::uint64_t steps) {
-    read_time(device, at, 1);  // Nothing of the chain is cached any more.
+    read_time(device, at, 1);  // Evicts the chain from the caches.
     const Stream stream = streams_.at(device);
     const TimePoint start = clock_.now();
     runtime_.launch(stream, access_chase_kernel(), {1}, {1},
@@ -299,7 +302,7 @@ Time Calibrator::access_latency(Location device, Location at) {
     often = std::min(often, chase(links));
   }
   const Time latency = (often - once) / (links - 1);
-  constexpr std::chrono::nanoseconds least(10);  // Faster memory is none.
+  constexpr std::chrono::nanoseconds least(10);  // No memory is faster.
   if (latency >= least) return latency;
   throw Error(ErrorKind::unsupported, "vma::calibrate", "loads take no time here");
 }
@@ -321,17 +324,17 @@ void Calibrator::measure_accesses() {
     for (const DeviceId device : topology_.devices()) measure_accesses(device, at, chained);
   }
   if (!driver_.simulated()) return;
-  // Its kernels take their bytes' time and no other: one line says so for all.
+  // Simulated kernels take only the time of their bytes, so one line replaces all of these.
   std::erase_if(estimates_, [](const std::string& it) { return it.starts_with(latency_of); });
   estimates_.push_back("latencies: the simulator has none");
 }
 
 // --- Moves
 
-/// Of the allocation its first chunk.
+/// Moves the first chunk of the allocation.
 void Calibrator::move(std::byte* pointer, Location to, MoveTimes* times) {
   MigrateOptions options;
-  options.nothing_runs = true;  // No other code has the pointer.
+  options.nothing_runs = true;  // Only this code knows the pointer.
   const MigrationReport report =
       runtime_.migrate(pointer, 0, chunk_of(pointer).size_bytes(), to, options);
   if (times == nullptr) return;
@@ -361,7 +364,7 @@ void Calibrator::measure_moves(Location home, Location away) {
   for (const bool large : {false, true}) {
     std::byte* pointer = scratch(home, large);
     for (int attempt = 0; attempt < read_tries; ++attempt) {
-      // The first makes the target's chunk, which the others find in the cache.
+      // The first attempt creates the target's chunk; later ones find it in the cache.
       const bool warm = attempt > 0;
       move(pointer, away, warm ? &there[large] : nullptr);
       move(pointer, home, warm ? &back[large] : nullptr);

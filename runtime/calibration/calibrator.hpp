@@ -16,12 +16,12 @@
 
 namespace vma {
 
-/// One calibration: measures on the caller's thread with the runtime's own calls, so that it waits
+/// One calibration. It measures on the caller's thread with the runtime's own calls, so it waits
 /// for locks and turns like any user. Each number is the difference between two sizes, or two
-/// counts of passes, so that the fixed cost of a call is in none of the rates. One object per run.
+/// counts of passes, so that no rate contains the fixed cost of a call. One object per run.
 ///
-/// Starts from the costs of the machine without a calibration. Measurements that fail, or run out
-/// of time, keep those costs and are named.
+/// Starts from the machine's costs without a calibration. If a measurement fails or runs out of
+/// time, those costs remain and the estimate is listed.
 class Calibrator {
  public:
   /// Requires: all arguments outlive it, and the runtime is open.
@@ -44,7 +44,7 @@ class Calibrator {
     Time dark = Time::max();  // Between a slot's unmap and its last grant.
   };
 
-  /// Whether `body` succeeded; otherwise `what` is recorded with the reason.
+  /// Returns whether `body` succeeded; otherwise records `what` with the reason.
   bool attempt(const std::string& what, const std::function<void()>& body);
   void open_contexts();
   void allocate(Location at);
@@ -63,7 +63,7 @@ class Calibrator {
   void launch_read(Location device, Location at, std::uint64_t count);
   Time read_time(Location device, Location at, std::uint64_t count);
   struct RingTimes {
-    Time launched{0}, ended{0};  // Since the first launch, all GPUs.
+    Time launched{0}, ended{0};  // Since the first launch, over all GPUs.
   };
   void measure_peers();
   double both_ways_rate();
@@ -72,7 +72,7 @@ class Calibrator {
   void measure_launches(Location device);
   Time reads_time(Location device, bool waits);
   void measure_moves();
-  /// From `home`, where the scratch memory is, to `away` and back.
+  /// Measures moves from `home`, where the scratch memory is, to `away` and back.
   void measure_moves(Location home, Location away);
   void take_moves(Location from, Location to, const MoveTimes& small, const MoveTimes& large);
   void move(std::byte* pointer, Location to, MoveTimes* times);
@@ -82,7 +82,7 @@ class Calibrator {
   Machinery& machinery_;
   const Topology& topology_;
   Clock& clock_;
-  // Of the chunks that move, and of the memory that is read. Constant after construction.
+  // Sizes of the chunks that move, and of the memory that is read. Constant after construction.
   std::uint64_t small_bytes_ = 0, large_bytes_ = 0, read_bytes_ = 0;
   TimePoint time_limit_{0}, deadline_ = never;
   MachineCosts costs_;

@@ -1,4 +1,4 @@
-// How long a GPU reads nothing between two kernels: the same reads in one launch and in many.
+// Measures the gap between two kernels on a GPU: the same reads in one launch and in many.
 #include "calibration/calibrator.hpp"
 
 #include "costs/cost_estimates.hpp"
@@ -10,12 +10,12 @@
 namespace vma {
 namespace {
 
-constexpr int row_tries = 4;  // The first one of them warms up.
-constexpr int launches = 16;  // In a row: short gaps add up.
+constexpr int row_tries = 4;  // The first one is a warm-up.
+constexpr int launches = 16;  // Back to back, so that short gaps add up.
 
 }  // namespace
 
-/// `waits`: for each read before the next is launched.
+/// If `waits`, waits for each read before launching the next.
 Time Calibrator::reads_time(Location device, bool waits) {
   const Stream stream = streams_.at(device);
   const TimePoint start = clock_.now();

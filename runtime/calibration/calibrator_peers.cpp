@@ -1,4 +1,5 @@
-// What kernels get over a GPU's links in and out together: all GPUs read each other in a ring.
+// Measures the combined rate of a GPU's links in both directions: all GPUs read each other in a
+// ring.
 #include "calibration/calibrator.hpp"
 
 #include "base/units.hpp"
@@ -11,14 +12,14 @@
 namespace vma {
 namespace {
 
-constexpr int tries = 4;                                      // The first one of them warms up.
+constexpr int tries = 4;                                      // The first one is a warm-up.
 constexpr std::uint64_t passes_least = 4, passes_most = 256;  // Of the shorter of two rings.
-constexpr int launches_fit = 8;                               // Of all GPUs, into that ring's time.
-constexpr std::uint64_t longer = 5;                           // Times it, the other one.
+constexpr int launches_fit = 8;  // How often the launches of all GPUs fit into that ring's time.
+constexpr std::uint64_t longer = 5;  // How many times as many passes the longer ring has.
 
 }  // namespace
 
-/// Each GPU reads the next one's memory, the last the first one's, so many times.
+/// Each GPU reads the next one's memory `count` times; the last GPU reads the first one's.
 Calibrator::RingTimes Calibrator::ring_times(std::uint64_t count) {
   const std::vector<DeviceId>& devices = topology_.devices();
   RingTimes times;
@@ -33,8 +34,8 @@ Calibrator::RingTimes Calibrator::ring_times(std::uint64_t count) {
   return times;
 }
 
-/// Both rings begin with the GPUs launched one after the other, and end with one of them being
-/// last. In what the longer one takes longer all of them read.
+/// Both rings start with staggered launches and end with one GPU finishing last. During the
+/// additional time of the longer one, all GPUs read.
 double Calibrator::both_ways_rate() {
   Time launched = Time::max(), pass = Time::max();
   for (int attempt = 0; attempt < tries; ++attempt) {
@@ -58,7 +59,7 @@ double Calibrator::both_ways_rate() {
   }
   const auto bytes = static_cast<double>((longer - 1) * count * read_bytes_);
   const double seconds = in_seconds(many - few);
-  return 2 * bytes / seconds;  // As many come in as go out.
+  return 2 * bytes / seconds;  // As many bytes come in as go out.
 }
 
 void Calibrator::measure_peers() {

@@ -51,14 +51,14 @@ void ControlConnection::close() noexcept {
   socket_.close(ignored);
   try {
     idle_.cancel();
-  } catch (...) {  // Its handler finds the connection closed.
+  } catch (...) {  // The timer's handler will find the connection closed.
   }
 }
 
 void ControlConnection::refuse(std::string_view kind, std::string_view message) {
   at_wall([&] {
     last_words_ = true;
-    output_bytes_ = 0;  // A full queue must not hold back the reason.
+    output_bytes_ = 0;  // Makes room for the reason even if the queue is full.
     send(control_error_line(kind, message));
   });
 }
@@ -78,7 +78,7 @@ void ControlConnection::read_done(const boost::system::error_code& error, std::s
            fmt::format("a request may have at most {} bytes", limits_.request_bytes_max));
     return;
   }
-  if (error) {  // If the peer only stopped sending, pending answers go out first.
+  if (error) {  // If the peer has only stopped sending, pending answers are sent first.
     last_words_ = true;
     if (!writing_) close();
     return;
@@ -90,7 +90,8 @@ void ControlConnection::read_done(const boost::system::error_code& error, std::s
   restart_idle_timer();
   answer(std::string_view(input_).substr(0, bytes - 1));
   input_.erase(0, bytes);
-  // Even if the next line has already arrived, the loop's other handlers come first.
+  // Returns to the loop even if the next line has already arrived, so that other handlers run
+  // first.
   if (!last_words_ && !closed_) read();
 }
 

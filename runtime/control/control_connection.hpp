@@ -16,22 +16,22 @@
 
 namespace vma {
 
-/// One peer of the control socket: reads lines, answers them in order, enforces the limits. Only on
-/// the loop's thread. Its handlers keep it alive; once it is closed they do nothing, and the target
-/// is no longer called.
+/// One peer of the control socket: reads lines, answers them in order, and enforces the limits.
+/// Runs only on the loop's thread. Its handlers keep it alive; once it is closed, they do nothing,
+/// and the target is no longer called.
 class ControlConnection : public std::enable_shared_from_this<ControlConnection> {
  public:
   using Socket = boost::asio::local::stream_protocol::socket;
 
   ControlConnection(Socket socket, ControlTarget& target, const ControlLimits& limits);
   void start();
-  /// Tells the peer why, and closes the connection once that is written.
+  /// Tells the peer the reason, and closes the connection once the message is sent.
   void refuse(std::string_view kind, std::string_view message);
   void close() noexcept;
   bool closed() const noexcept { return closed_; }
 
  private:
-  // Runs a handler's body: an exception closes the connection and is not passed on, since the loop
+  // Runs a handler's body. An exception closes the connection and is not passed on, since the loop
   // also serves others.
   template <typename Body>
   void at_wall(Body&& body) noexcept;
@@ -49,9 +49,9 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
   ControlTarget& target_;
   const ControlLimits limits_;
   std::string input_;
-  std::deque<std::string> output_;  // The first one is being written.
+  std::deque<std::string> output_;  // The first one is being sent.
   std::size_t output_bytes_ = 0;
-  double allowance_;  // Requests that may come now.
+  double allowance_;  // Number of requests allowed now.
   std::chrono::steady_clock::time_point allowed_at_;
   int bad_requests_ = 0;
   bool writing_ = false, last_words_ = false, closed_ = false;

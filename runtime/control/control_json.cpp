@@ -21,8 +21,8 @@ std::string hex(std::uint64_t address) {
   return fmt::format("{:#x}", address);
 }
 
-/// Bytes of the sequence that begins with `lead`, 0 if none does. The second byte, limited by
-/// `least` and `most`, excludes overlong forms and surrogates.
+/// Length of the UTF-8 sequence that begins with `lead`, 0 if none does. Restricting the second
+/// byte to `least`..`most` excludes overlong forms and surrogates.
 int sequence_length(unsigned char lead, unsigned char& least, unsigned char& most) {
   least = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
   most = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
@@ -73,7 +73,7 @@ std::string_view to_string(GpuLoads::State state) noexcept {
   return "unknown";
 }
 
-/// Unknown values are left out.
+/// Omits unknown values.
 json::object to_json(const GpuLoad& load) {
   json::object object{{"at", to_string(load.at)}};
   const auto add = [&](std::string_view name, const auto& value) {

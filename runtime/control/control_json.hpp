@@ -10,9 +10,9 @@
 
 namespace vma {
 
-/// Answers of the control socket as JSON. `docs/guide/control.md` documents every name here: they
-/// are an interface. Addresses are strings in hexadecimal, since many readers keep 53 bits of a
-/// number; times are seconds.
+/// Answers of the control socket as JSON. All names are part of the interface and documented in
+/// `docs/guide/control.md`. Addresses are hexadecimal strings, since many readers keep only 53 bits
+/// of a number; times are in seconds.
 boost::json::object to_json(const ControlStatus& status);
 boost::json::object to_json(const ControlAllocation& allocation);
 boost::json::object to_json(const Extent& extent);
@@ -23,10 +23,10 @@ boost::json::object to_json(const ControlStats& stats);
 
 std::string_view to_string(ControlEvent::Kind kind) noexcept;
 
-/// JSON is UTF-8, but programs write tags and reasons: in invalid text each byte above 127 is
-/// replaced by '?'.
+/// JSON requires UTF-8, but tags and reasons come from programs: in invalid text, each byte above
+/// 127 is replaced by '?'.
 boost::json::string to_json_text(std::string_view text);
-/// JSON cannot express numbers that are not finite: null.
+/// Null for a number that is not finite, which JSON cannot represent.
 boost::json::value to_json_number(double value);
 
 }  // namespace vma

@@ -27,7 +27,7 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr std::size_t depth_max = 4;  // Requests are not nested.
+constexpr std::size_t depth_max = 4;  // Requests are not nested deeply.
 
 [[noreturn]] void refuse(const std::string& detail) {
   throw Error(ErrorKind::invalid_argument, "vma::control", detail);
@@ -38,7 +38,7 @@ class Request {
  public:
   explicit Request(const json::object& members) : members_(members) {}
 
-  /// Refuses unknown members: a misspelt one would otherwise be ignored.
+  /// Refuses unknown members, so that a misspelt one is not silently ignored.
   void allow(std::initializer_list<std::string_view> names) const {
     for (const auto& member : members_) {
       const std::string_view key = member.key();
@@ -233,14 +233,14 @@ json::object error_object(std::string_view kind, std::string_view message) {
   return {{"kind", kind}, {"message", to_json_text(message)}};
 }
 
-/// A request's own number or word is returned with its answer.
+/// The `id` of a request, which its answer repeats.
 std::optional<json::value> identity(const json::object& members) {
   const json::value* id = members.if_contains("id");
   if (id == nullptr || !(id->is_number() || id->is_string())) return std::nullopt;
   return *id;
 }
 
-/// The members of a request; null, with the reason in `error`, if it is invalid.
+/// Parses the members of a request. If it is invalid, returns nothing and sets `error`.
 std::optional<json::object> parse_members(std::string_view line, std::string& error) {
   json::parse_options options;
   options.max_depth = depth_max;

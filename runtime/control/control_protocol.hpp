@@ -7,11 +7,11 @@
 
 namespace vma {
 
-/// Maximum number of entries of one list in an answer; the rest needs another request.
+/// Maximum number of entries in a list of an answer; further entries need another request.
 constexpr std::size_t control_page_max = 512;
 
 struct ControlAnswer {
-  std::string line;      ///< JSON, ends in a newline.
+  std::string line;      ///< JSON, followed by a newline.
   bool garbage = false;  ///< The request was not a JSON object that names a command.
 };
 

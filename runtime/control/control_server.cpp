@@ -66,7 +66,7 @@ void ControlServer::State::accept() {
 
 void ControlServer::State::accepted(const boost::system::error_code& error, Protocol::socket peer) {
   if (error) {
-    // Most likely there are no descriptors left; retrying at once would only spin.
+    // Most likely no descriptors are left, so an immediate retry would only spin.
     log(LogLevel::info, "control: accept: {}", error.message());
     accept_later();
     return;
@@ -82,7 +82,7 @@ void ControlServer::State::serve(Protocol::socket peer) {
       log(LogLevel::warn, "control: refused user {}; further refusals are not logged",
           who ? static_cast<long>(who->uid) : -1L);
     }
-    return;  // Its destructor closes.
+    return;  // The destructor of `peer` closes the connection.
   }
   std::erase_if(connections, [](const auto& connection) { return connection->closed(); });
   auto connection = std::make_shared<ControlConnection>(std::move(peer), target, limits);
@@ -119,7 +119,7 @@ void ControlServer::State::close() noexcept {
   acceptor.close(ignored);
   try {
     retry.cancel();
-  } catch (...) {  // Its handler finds the server closed.
+  } catch (...) {  // The timer's handler will find the server closed.
   }
   for (const auto& connection : connections) connection->close();
   connections.clear();
@@ -134,8 +134,8 @@ ControlServer::ControlServer(asio::io_context& context, ControlTarget& target,
 ControlServer::~ControlServer() {
   close();
   if (state_ && state_->owner != getpid()) {
-    // A forked child: destructors of sockets would change the parent's epoll set, so the state is
-    // leaked, which costs the child nothing that its end does not give back.
+    // In a forked child, destructors of sockets would change the parent's epoll set. The state is
+    // leaked instead; the kernel reclaims it when the child ends.
     static_cast<void>(new (std::nothrow) std::shared_ptr<State>(state_));
   }
 }

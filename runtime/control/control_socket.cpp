@@ -29,7 +29,8 @@ namespace vma {
 namespace {
 
 constexpr int backlog = 16;
-constexpr std::size_t suffix_length = 9;  // Of the name under which the socket is created.
+// Of the temporary name under which the socket is created.
+constexpr std::size_t suffix_length = 9;
 constexpr auto replacement_limit = std::chrono::seconds(1);
 
 [[noreturn]] void refuse(ErrorKind kind, const std::string& path, const std::string& reason) {
@@ -41,7 +42,7 @@ constexpr auto replacement_limit = std::chrono::seconds(1);
   refuse(ErrorKind::invalid_argument, path, fmt::format("{}: {}", call, std::strerror(code)));
 }
 
-/// A descriptor for a scope.
+/// Closes a descriptor on destruction.
 class Descriptor {
  public:
   explicit Descriptor(int value) : value_(value) {}
@@ -63,7 +64,7 @@ std::string folder_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-/// A directory of this user that no other user may write to.
+/// Whether it is a directory of this user that no other user may write to.
 bool is_private(const struct stat& status) {
   return S_ISDIR(status.st_mode) && status.st_uid == geteuid() &&
          (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
@@ -74,7 +75,7 @@ void make_own_folder(const std::string& folder) {
   struct stat status {};
   if (lstat(folder.c_str(), &status) != 0) refuse_errno(folder, "lstat");
   if (!is_private(status) || (status.st_mode & 0077) != 0) {
-    // Another user may have created it first, or a link to elsewhere.
+    // Another user may have created it first, or placed a link there.
     refuse(ErrorKind::invalid_argument, folder, "is not a directory of this user with mode 0700");
   }
 }
@@ -102,11 +103,11 @@ void check_path(const std::string& path) {
   }
 }
 
-/// Whether a living process listens at `path`. A forked child keeps the socket of a dead parent
-/// open, so the process that created it is checked, too.
+/// Whether a live process listens at `path`. Also checks the process that created the socket,
+/// because a forked child may keep the socket of a dead parent open.
 bool is_live(const std::string& path) {
   const Descriptor probe(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (probe.get() < 0) return true;  // Unknown, so it stays.
+  if (probe.get() < 0) return true;  // Unknown, so assume that it is live.
   const sockaddr_un address = address_at(path);
   if (connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     return errno != ECONNREFUSED && errno != ENOENT;
@@ -123,8 +124,8 @@ bool link_to(const std::string& made, const std::string& path) {
   return false;
 }
 
-/// Removes a dead process's socket. The lock of the directory prevents two processes that find the
-/// same one from removing each other's.
+/// Replaces the socket of a dead process. Locks the directory, so that two processes that find the
+/// same stale socket do not remove each other's new one.
 void replace_stale(const std::string& made, const std::string& path) {
   const Descriptor folder(open(folder_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (folder.get() < 0) refuse_errno(folder_of(path), "open");
@@ -144,7 +145,8 @@ void replace_stale(const std::string& made, const std::string& path) {
   if (!link_to(made, path)) refuse(ErrorKind::busy, path, "another process took it first");
 }
 
-/// "123.sock" in our own folder, "vmart-123.sock" elsewhere: the names of `control_path`.
+/// Whether `control_path` uses such names: "123.sock" in our own folder, "vmart-123.sock"
+/// elsewhere.
 bool is_made_up(std::string_view name, bool own_folder) {
   constexpr std::string_view prefix = "vmart-";
   constexpr std::string_view suffix = ".sock";
@@ -158,7 +160,7 @@ bool is_made_up(std::string_view name, bool own_folder) {
 }
 
 /// Removes stale sockets of this user's dead processes from a folder that only this user may write
-/// to. Entries that cannot be examined stay.
+/// to. Leaves entries that cannot be examined.
 void sweep(const std::string& folder) noexcept try {
   constexpr int looks_max = 1000;
   struct stat status {};
@@ -173,7 +175,7 @@ void sweep(const std::string& folder) noexcept try {
     if (lstat(path.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode)) continue;
     if (status.st_uid == geteuid() && !is_live(path)) unlink(path.c_str());
   }
-} catch (const std::exception&) {  // Another process is sweeping, or the folder was removed.
+} catch (const std::exception&) {  // The folder was removed, or changed by another process.
 }
 
 std::string made_name(const std::string& path) {
@@ -182,7 +184,7 @@ std::string made_name(const std::string& path) {
   return fmt::format("{}.{:08x}", path, number);
 }
 
-/// A name in the file system for a scope.
+/// Removes a name from the file system on destruction.
 struct MadeName {
   std::string name;
   ~MadeName() { unlink(name.c_str()); }
@@ -200,7 +202,7 @@ std::optional<std::string> control_path(const char* setting) {
   const std::optional<bool> word = yes_or_no(text);
   if (word && !*word) return std::nullopt;
   if (!word) {
-    // Most likely a mistake: a socket in the current folder would never be found.
+    // Most likely a mistake: nobody would look for a socket in the current folder.
     if (text.find('/') == std::string_view::npos) {
       refuse_setting("VMART_CONTROL", text, environment_takes("VMART_CONTROL"));
     }
@@ -208,7 +210,7 @@ std::optional<std::string> control_path(const char* setting) {
   }
   const char* folder = std::getenv("XDG_RUNTIME_DIR");
   struct stat status {};
-  // Under sudo the variable may name a directory of the user that called it.
+  // Under sudo, the variable may name a directory of the user who called it.
   if (folder != nullptr && folder[0] == '/' && lstat(folder, &status) == 0 && is_private(status)) {
     return fmt::format("{}/vmart-{}.sock", folder, getpid());
   }
@@ -228,8 +230,8 @@ ControlSocket::ControlSocket(std::string path) : path_(std::move(path)) {
   sweep(folder_of(path_));
   Descriptor made(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (made.get() < 0) refuse_errno(path_, "socket");
-  // Linux gives the file the mode of the socket, so it never has another mode, and the umask, which
-  // belongs to the whole process, stays unchanged.
+  // Linux gives the file the mode of the socket. So it never has another mode, and the umask, which
+  // is shared by the whole process, remains unchanged.
   if (fchmod(made.get(), 0600) != 0) refuse_errno(path_, "fchmod");
   const MadeName name{made_name(path_)};
   const sockaddr_un address = address_at(name.name);

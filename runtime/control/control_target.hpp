@@ -17,17 +17,17 @@ namespace vma {
 struct ControlPlace {
   Location at;
   std::uint64_t capacity_bytes = 0;  ///< UINT64_MAX if unknown.
-  std::uint64_t used_bytes = 0;      ///< By chunks, including those on their way to it.
-  double demand_bytes_s = 0;         ///< Of all GPUs on the chunks here.
-  /// It was drained: no chunks come here until `resume`, or until the program that drained it
-  /// refills it.
+  std::uint64_t used_bytes = 0;      ///< Includes chunks that are being moved there.
+  double demand_bytes_s = 0;         ///< All GPUs' demand for the chunks here.
+  /// Whether the place was drained: no chunks move here until `resume`, or until the program that
+  /// drained it refills it.
   bool closed = false;
 };
 
 struct ControlStatus {
   std::string description;  ///< `Runtime::description`.
   Time uptime{0};
-  std::string policy;  ///< In the form that `set_policy` takes.
+  std::string policy;  ///< In the syntax of `set_policy`.
   bool paused = false;
   std::uint64_t ticks = 0;
   std::uint64_t moves_running = 0, moves_queued = 0;
@@ -36,29 +36,29 @@ struct ControlStatus {
 };
 
 struct ControlAllocation {
-  std::uint64_t address = 0;  ///< Its first byte.
+  std::uint64_t address = 0;  ///< Address of the first byte.
   std::uint64_t bytes = 0, chunk_bytes = 0;
   std::string tag;
   bool movable = true;
   bool parked = false;
-  std::size_t dropped_bytes = 0;  ///< Without memory until it is resumed.
+  std::size_t dropped_bytes = 0;  ///< Bytes without memory until they are resumed.
   std::map<Location, std::uint64_t> bytes_at;
-  std::vector<Extent> extents;  ///< Filled for queries of one allocation, empty in lists.
+  std::vector<Extent> extents;  ///< Set by queries of one allocation; empty in lists.
 };
 
 /// What to move: the allocation that contains `address`, or everything with a tag.
 struct ControlMove {
   std::optional<std::uint64_t> address;
-  std::string tag;  ///< Used if there is no address.
+  std::string tag;  ///< Used if `address` is unset.
   Location to;
 };
 
-/// What the cost model expects of a move.
+/// The cost model's prediction for a move.
 struct ControlPrediction {
-  std::uint64_t bytes = 0, chunks = 0;  ///< That are elsewhere now.
+  std::uint64_t bytes = 0, chunks = 0;  ///< Those that are elsewhere now.
   Time took{0};
   Time stall{0};                    ///< Of the attached streams, for all chunks together.
-  std::uint64_t bytes_no_room = 0;  ///< The part of `bytes` without room at the target now.
+  std::uint64_t bytes_no_room = 0;  ///< The part of `bytes` for which the target has no room now.
 };
 
 /// One decision about a chunk.
@@ -67,14 +67,14 @@ struct ControlDecision {
   std::uint64_t address = 0, bytes = 0;  ///< Of the chunk.
   Location from, to;
   std::string policy;
-  std::string reason;   ///< The policy's.
-  std::string verdict;  ///< The planner's or the mover's: "moved", "cooldown", "no room".
-  double value = 0;     ///< Seconds that it was expected to save.
+  std::string reason;   ///< From the policy.
+  std::string verdict;  ///< From the planner or mover: "moved", "cooldown", "no room".
+  double value = 0;     ///< Expected saving in seconds.
   Time predicted{0};
-  std::optional<Time> took;  ///< Once it has moved.
+  std::optional<Time> took;  ///< Set once the chunk has moved.
 };
 
-/// Something that happened. Members without meaning for a kind keep their defaults.
+/// An event. Members that do not apply to its kind keep their defaults.
 struct ControlEvent {
   enum class Kind {
     move_started,
@@ -90,9 +90,9 @@ struct ControlEvent {
     stepped,
   };
   Kind kind = Kind::move_started;
-  std::uint64_t sequence = 0;   ///< Set by the ring; counts from 1.
+  std::uint64_t sequence = 0;   ///< Set by the ring; starts at 1.
   Time at{0};                   ///< Since the clock's start.
-  std::uint64_t operation = 0;  ///< The operation it belongs to; 0: none.
+  std::uint64_t operation = 0;  ///< The operation that it belongs to; 0 for none.
   std::uint64_t address = 0, bytes = 0;
   std::optional<Location> from, to;
   Time took{0}, stall{0};
@@ -101,22 +101,22 @@ struct ControlEvent {
 
 struct ControlEvents {
   std::vector<ControlEvent> events;
-  std::uint64_t next = 0;  ///< Pass it to the next call: the last sequence number seen.
-  std::uint64_t lost = 0;  ///< Requested events that had already left the ring.
+  std::uint64_t next = 0;  ///< The last sequence number seen; pass it to the next call.
+  std::uint64_t lost = 0;  ///< Requested events that were no longer in the ring.
 };
 
 /// The scheduler's counters since the start.
 struct SchedulerCounters {
   std::uint64_t ticks = 0;
-  std::uint64_t ticks_late = 0;  ///< Begun more than a period late.
-  Time tick_time{0};             ///< Spent in all ticks.
+  std::uint64_t ticks_late = 0;  ///< Ticks that began more than a period late.
+  Time tick_time{0};             ///< Total over all ticks.
   std::uint64_t chunks = 0;
   std::uint64_t moves_planned = 0, moves_done = 0, moves_failed = 0;
-  std::map<std::string, std::uint64_t> moves_rejected;  ///< By the planner's reason.
-  std::uint64_t policy_failures = 0;  ///< Plans dropped because the policy threw or overran.
+  std::map<std::string, std::uint64_t> moves_rejected;  ///< By reason of the planner.
+  std::uint64_t policy_failures = 0;  ///< Plans dropped because the policy threw or ran too long.
   std::uint64_t uses = 0, uses_lost = 0, hints = 0;
   std::uint64_t events_lost = 0, trace_lost = 0;
-  double prediction_error = 0;  ///< As `SchedulerStats::prediction_error`.
+  double prediction_error = 0;  ///< The same as `SchedulerStats::prediction_error`.
 };
 
 struct ControlStats {
@@ -125,21 +125,21 @@ struct ControlStats {
 };
 
 /// What the control socket can request from a runtime. The socket's loop calls it, one call at a
-/// time, so no call may block: long operations are started, identified by a number, and end in an
-/// event with that number as `operation`. A refusal is an Error; its kind and text go to the peer.
+/// time, so no call may block: long operations are started, get a number, and end in an event with
+/// that number as `operation`. Refusals are Errors; their kind and text are sent to the peer.
 class ControlTarget {
  public:
   virtual ~ControlTarget() = default;
 
   virtual ControlStatus status() = 0;
-  /// Allocations with an address of at least `from`, ascending, at most `most`.
+  /// At most `most` allocations with an address of at least `from`, in ascending order.
   virtual std::vector<ControlAllocation> allocations(std::uint64_t from, std::size_t most) = 0;
-  /// With its extents, for any address inside. Throws: Error{unknown_pointer}.
+  /// The allocation around an address, with its extents. Throws: Error{unknown_pointer}.
   virtual ControlAllocation allocation(std::uint64_t address) = 0;
 
   /// Throws: Error{unknown_pointer, invalid_argument}.
   virtual ControlPrediction predict(const ControlMove& move) = 0;
-  /// Returns the operation's number. Throws: as `predict`, and immediate refusals of the move.
+  /// Returns the operation's number. Throws: like `predict`, and if the move is refused at once.
   virtual std::uint64_t start_move(const ControlMove& move) = 0;
   /// Moves everything away from `at`. Whatever the outcome, nothing moves there until the next
   /// `resume`. Throws: Error{busy} while paused.
@@ -147,7 +147,8 @@ class ControlTarget {
 
   virtual std::string policy() = 0;
   virtual std::vector<std::string> known_policies() = 0;
-  /// "name:parameter=value,...". Throws: Error{invalid_argument} that lists the known ones.
+  /// `text` is "name:parameter=value,...". Throws: Error{invalid_argument} that lists the known
+  /// policies.
   virtual void set_policy(const std::string& text) = 0;
 
   virtual void pause() = 0;
@@ -155,10 +156,10 @@ class ControlTarget {
   /// Starts one tick while paused. Throws: Error{invalid_argument} if not paused.
   virtual std::uint64_t start_step() = 0;
 
-  /// The latest decisions about the chunks of the allocation or chunk at `address`, newest first,
-  /// at most `most`. Throws: Error{unknown_pointer}.
+  /// At most `most` decisions about the chunks of the allocation or chunk at `address`, newest
+  /// first. Throws: Error{unknown_pointer}.
   virtual std::vector<ControlDecision> explain(std::uint64_t address, std::size_t most) = 0;
-  /// Events with a higher sequence number than `since`, at most `most`.
+  /// At most `most` events with a sequence number higher than `since`.
   virtual ControlEvents events(std::uint64_t since, std::size_t most) = 0;
   virtual ControlStats stats() = 0;
 };

@@ -13,7 +13,7 @@ namespace {
 
 using Kind = ControlEvent::Kind;
 
-/// None for those that the steps of moves report better.
+/// None for kinds that the steps of moves report in more detail.
 std::optional<Kind> kind_of(DecisionKind kind) {
   switch (kind) {
     case DecisionKind::started:
@@ -90,10 +90,10 @@ void EventFeed::decided(const Decision& decision) noexcept try {
   event.to = decision.to;
   event.text = text_of(decision);
   ring_.add(std::move(event));
-} catch (const std::bad_alloc&) {  // One event less.
+} catch (const std::bad_alloc&) {  // Drops the event.
 }
 
-/// The decision has its slot, but not the sizes of the slots before it.
+/// Computed from the slot's number, because the decision lacks the sizes of the slots before it.
 Address EventFeed::chunk_of(const Decision& decision) const {
   if (!decision.chunk) return Address{};
   const Address begin{decision.chunk->begin};
@@ -128,7 +128,7 @@ std::uint64_t EventFeed::decision_behind(const ChunkStep& step) const {
 }
 
 void EventFeed::moved_on(const ChunkStep& step) noexcept try {
-  // Nothing moved: the caller of resume is told.
+  // Nothing moved, and the caller of resume gets the result.
   if (step.kind == ChunkStep::Kind::restored) return;
   if (step.kind == ChunkStep::Kind::stood) {
     if (trace_ != nullptr) {
@@ -157,7 +157,7 @@ void EventFeed::moved_on(const ChunkStep& step) noexcept try {
   event.stall = step.stall;
   event.text = step.why;
   ring_.add(std::move(event));
-} catch (const std::bad_alloc&) {  // One event less.
+} catch (const std::bad_alloc&) {  // Drops the event.
 }
 
 }  // namespace vma

@@ -14,12 +14,12 @@
 
 namespace vma {
 
-/// Reports what happens in a runtime: decisions and the steps of moves become events for the
-/// control socket's peers, and entries of the trace. Any thread, with any locks of the layers below
-/// held; never blocks for long.
+/// Reports what happens in a runtime: turns decisions and the steps of moves into events for the
+/// control socket's peers, and into entries of the trace. Any thread, also with locks of lower
+/// layers held; never blocks for long.
 class EventFeed {
  public:
-  /// Both arguments outlive it; null `trace`: no trace.
+  /// Requires: both arguments outlive it. `trace` may be null.
   EventFeed(const Registry& registry, PerfettoTrace* trace) : registry_(registry), trace_(trace) {}
 
   /// Requires: `decision` has its number.
@@ -28,7 +28,7 @@ class EventFeed {
   /// Adds an operation, a tick, or its end. Operation numbers are unique.
   void add(ControlEvent event) noexcept { ring_.add(std::move(event)); }
   std::uint64_t next_operation() noexcept;
-  /// How long streams were stopped for the chunks of an operation in total; forgets it.
+  /// How long streams were stopped in total for the chunks of an operation, which it then forgets.
   std::chrono::nanoseconds take_stall(std::uint64_t operation) noexcept;
 
   const EventRing& ring() const noexcept { return ring_; }
@@ -36,7 +36,7 @@ class EventFeed {
   std::uint64_t trace_lost() const noexcept { return trace_ == nullptr ? 0 : trace_->lost(); }
 
  private:
-  /// A planned move that has not ended: where the arrow of the trace begins.
+  /// A planned move that has not ended; the trace draws an arrow from it.
   struct Planned {
     std::uint64_t number = 0;
     Location to;
@@ -50,7 +50,7 @@ class EventFeed {
   const Registry& registry_;
   PerfettoTrace* const trace_;
   EventRing ring_;
-  mutable Mutex mutex_;  // No other lock is taken under it.
+  mutable Mutex mutex_;  // Innermost: no other lock is taken while it is held.
   std::map<Address, Planned> planned_ VMART_GUARDED_BY(mutex_);
   std::map<std::uint64_t, std::chrono::nanoseconds> stalls_ VMART_GUARDED_BY(mutex_);
   std::uint64_t last_operation_ VMART_GUARDED_BY(mutex_) = 0;

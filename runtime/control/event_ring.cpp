@@ -26,7 +26,7 @@ ControlEvents EventRing::since(std::uint64_t sequence, std::size_t most) const {
   ControlEvents answer;
   answer.next = last_;
   if (sequence >= last_ || events_.empty()) return answer;
-  // Numbers in the ring are consecutive.
+  // Sequence numbers in the ring are consecutive.
   const std::uint64_t first = events_.front().sequence;
   if (sequence + 1 < first) answer.lost = first - sequence - 1;
   const std::uint64_t skipped = sequence + 1 > first ? sequence + 1 - first : 0;

@@ -9,17 +9,17 @@
 
 namespace vma {
 
-/// The latest events, numbered from 1; new ones replace the oldest. Any thread.
+/// The latest events, numbered from 1. New events replace the oldest. Any thread.
 class EventRing {
  public:
   explicit EventRing(std::size_t events_max = 4096) : events_max_(events_max) {}
 
-  /// Gives `event` its sequence number. Only counts it if there is no memory.
+  /// Gives `event` its sequence number. If there is no memory, only counts the event.
   void add(ControlEvent event) noexcept;
-  /// As `ControlTarget::events`. For a number in the future it returns nothing, and `next` is the
-  /// last number assigned, so that a peer of an earlier process starts anew.
+  /// See `ControlTarget::events`. If the number is in the future, returns no events and the last
+  /// number assigned as `next`, so that a peer that talked to an earlier process starts over.
   ControlEvents since(std::uint64_t sequence, std::size_t most) const;
-  /// Events that left the ring, or were lost for lack of memory.
+  /// Number of events that left the ring or were lost for lack of memory.
   std::uint64_t lost() const;
 
  private:

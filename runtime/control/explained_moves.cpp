@@ -33,7 +33,7 @@ ControlDecision line_of(const Decision& decision, std::uint64_t chunk_bytes) {
 std::vector<ControlDecision> explained_moves(std::span<const Decision> decisions,
                                              std::uint64_t chunk_bytes, std::size_t most) {
   std::vector<ControlDecision> lines;
-  std::map<std::uint32_t, std::size_t> open;  // By slot: the line of its move in progress.
+  std::map<std::uint32_t, std::size_t> open;  // By slot: index of the line of its move in progress.
   for (const Decision& decision : decisions) {
     if (!decision.chunk || !decision.to) continue;
     const bool follows = decision.kind == DecisionKind::started ||

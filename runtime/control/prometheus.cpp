@@ -29,7 +29,7 @@ std::string escaped_label(std::string_view value) {
   return escaped;
 }
 
-/// Families, one after the other.
+/// Builds the text, one metric family after the other.
 class Page {
  public:
   void family(std::string_view name, std::string_view type, std::string_view help) {
@@ -55,7 +55,7 @@ class Page {
 
  private:
   void line(std::string_view suffix, std::string_view labels, double value) {
-    // Integers are written without an exponent: the shortest form of a double may be 1e+06.
+    // Prints integers without an exponent; the shortest form of a double may be 1e+06.
     constexpr double whole_max = 9007199254740992.0;
     const bool whole = std::floor(value) == value && std::abs(value) <= whole_max;
     const std::string number = whole               ? fmt::format("{:.0f}", value)
@@ -74,7 +74,7 @@ void by_reason(Page& page, const std::map<std::string, Count>& counts) {
   }
 }
 
-/// A summary without a sum, which the underlying histograms do not keep.
+/// A summary without `_sum`, which the underlying histograms do not keep.
 void durations(Page& page, std::string_view name, std::string_view help,
                const DurationSummary& summary) {
   page.family(name, "summary", help);
@@ -113,7 +113,7 @@ void places(Page& page, const RuntimeStats& stats) {
   }
 }
 
-/// A family for each kind of value that some GPU has.
+/// One family for a kind of value, if any GPU has it.
 template <typename Value>
 void load(Page& page, std::string_view name, std::string_view help, const GpuLoads& loads,
           std::optional<Value> GpuLoad::*member) {

@@ -6,8 +6,8 @@
 
 namespace vma {
 
-/// The counters in Prometheus's text format: families `vmart_*` with HELP and TYPE, base units
-/// (seconds, bytes), counters that end in `_total`. `docs/guide/control.md` lists them.
+/// The counters in Prometheus's text format: families `vmart_*` with HELP and TYPE, in base units
+/// (seconds, bytes); the names of counters end in `_total`. `docs/guide/control.md` lists them.
 std::string prometheus_text(const ControlStats& stats);
 
 }  // namespace vma

@@ -29,7 +29,7 @@ constexpr const char* format_name = "vmart calibration";
 constexpr std::int64_t format_version = 1;
 constexpr const char* late_wait_key = "late_wait_ns";
 constexpr const char* late_stall_key = "late_stall_ns";
-constexpr std::size_t places_max = 256;  // `PlaceId` counts no further.
+constexpr std::size_t places_max = 256;  // The largest number that `PlaceId` can hold.
 constexpr std::uintmax_t file_bytes_max = 64 << 20;
 constexpr double rate_max = 1e15, ns_max = 1e12, s_per_byte_max = 1;
 
@@ -37,7 +37,7 @@ constexpr double rate_max = 1e15, ns_max = 1e12, s_per_byte_max = 1;
   throw Error(ErrorKind::invalid_argument, call, fmt::format("{}: {}", file, reason));
 }
 
-/// One matrix of the costs: how it is named in a file, its bounds, and its cells as numbers.
+/// One matrix of the costs: its name in a file, its bounds, and access to its cells as numbers.
 struct Matrix {
   const char* name;
   double most;
@@ -108,7 +108,7 @@ void read_matrix(JsonReader& reader, const Matrix& matrix, MachineCosts& costs) 
   }
 }
 
-/// Zero if they are missing: older files lack them.
+/// Zero if missing, as in older files.
 LateStops read_late(JsonReader& reader) {
   constexpr auto most = static_cast<std::int64_t>(ns_max);
   const LateStops late{Time(reader.integer_or(late_wait_key, 0, 0, most)),

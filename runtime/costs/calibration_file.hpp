@@ -8,11 +8,11 @@
 
 namespace vma {
 
-/// The folder of calibrations: VMART_CACHE_DIR, else $XDG_CACHE_HOME/vmart, else ~/.cache/vmart.
-/// Empty if none of them is set.
+/// The folder of calibrations: VMART_CACHE_DIR, $XDG_CACHE_HOME/vmart or ~/.cache/vmart, whichever
+/// is set first. Empty if none is set.
 std::string calibration_folder();
 
-/// The calibration as JSON, and back. `file` is named in errors. Throws: Error{invalid_argument} if
+/// Convert a calibration to JSON and back. Errors name `file`. Throws: Error{invalid_argument} if
 /// the text is incomplete, of another version, or not a calibration.
 std::string to_json(const Calibration& calibration);
 Calibration parse_calibration(std::string_view text, const std::string& file);
@@ -20,12 +20,12 @@ Calibration parse_calibration(std::string_view text, const std::string& file);
 /// Throws: Error{invalid_argument}, also if the file does not exist.
 Calibration read_calibration(const std::string& file);
 
-/// Writes the whole file or nothing: readers and other writers never see a partial file. Only the
-/// user may read it. Throws: Error{invalid_argument} that names the file and the reason.
+/// Writes the file atomically: readers and other writers never see a partial file. Only the user
+/// may read it. Throws: Error{invalid_argument} that names the file and the reason.
 void write_calibration(const std::string& file, const Calibration& calibration);
 
-/// The stored calibration of the machine with this fingerprint; none if there is none. An unusable
-/// file also counts as none, with a warning.
+/// The stored calibration of the machine with this fingerprint, if there is one. An unusable file
+/// is ignored with a warning.
 std::optional<Calibration> stored_calibration(const std::string& folder,
                                               const std::string& fingerprint);
 

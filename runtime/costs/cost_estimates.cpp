@@ -19,24 +19,25 @@ using std::chrono::microseconds;
 using std::chrono::nanoseconds;
 
 constexpr double giga = 1e9;
-// A copy inside a GPU reads and writes each byte, a kernel that reads does half of that.
+// A copy inside a GPU reads and writes each byte; a kernel that reads does half of that work.
 constexpr double reads_a_copy = 2;
 
-// Copies between H200s, between one and its host (PCIe 5), and inside one:
-// docs/results/measurements.md and the machine file. PCIe between GPUs is taken for a little less
-// than to the host.
+// Rates of copies between H200s, between an H200 and its host (PCIe 5), and inside one, from
+// docs/results/measurements.md and the machine file. PCIe between GPUs is assumed to be slightly
+// slower than to the host.
 constexpr double local_gb_s = 2100, nvlink_gb_s = 397, pcie_gb_s = 55, pcie_peer_gb_s = 45;
 constexpr double host_to_host_gb_s = 13;
-// A switch for each GPU that sees the slot: 82 us with two H200s, 169 us with four.
+// Cost of a switch for each GPU with access to the slot: 82 us with two H200s, 169 us with four.
 constexpr microseconds switch_per_reader{41};
-// Host memory is granted and unmapped page by page.
+// Granting and unmapping host memory takes time per page.
 constexpr double host_grant_s_per_byte = 8e-6 / MiB, host_unmap_s_per_byte = 2e-6 / MiB;
-// What a move takes that is neither copy nor switch.
+// The part of a move that is neither copy nor switch.
 constexpr microseconds calls_of_a_move{60};
-// Guesses of the right order; no figure of them was measured.
+// Guesses of the right order of magnitude; not measured.
 constexpr nanoseconds local_latency{700}, peer_latency{1500}, host_latency{1500};
 
-// Between kernels that were launched beforehand, and where a thread waits in between: guesses too.
+// Gaps between kernels that were launched ahead, and between rounds that a thread waits for.
+// Guesses, too.
 constexpr microseconds kernel_gap{2}, round_gap{15};
 
 bool on_host(Location at) {
@@ -79,7 +80,8 @@ double estimated_gb_s(const Topology& topology, Location from, Location to) {
   if (on_host(from) && on_host(to)) return host_to_host_gb_s;
   if (on_host(from) || on_host(to)) return pcie_gb_s;
   if (from == to) return local_gb_s;
-  if (!topology.reaches(device_of(from), to)) return pcie_peer_gb_s;  // Through the host.
+  // Such copies pass through the host.
+  if (!topology.reaches(device_of(from), to)) return pcie_peer_gb_s;
   const LinkKind kind = topology.link(device_of(from), device_of(to)).kind;
   return kind == LinkKind::nvlink ? nvlink_gb_s : pcie_peer_gb_s;
 }
@@ -87,7 +89,7 @@ double estimated_gb_s(const Topology& topology, Location from, Location to) {
 double described_gb_s(const Topology& topology, const CostModel& model, Location from,
                       Location to) {
   if (direct(topology, from, to)) return model.bandwidth(from, to);
-  // Piece by piece through pinned memory of the first node; both ways at once.
+  // Copies pass piecewise through pinned memory of the first node, with both directions overlapped.
   return std::min(model.bandwidth(from, host(0)), model.bandwidth(host(0), to));
 }
 
@@ -123,7 +125,7 @@ double settle_per_byte(const MachineCosts& costs, const Topology& topology, Plac
   const Location source = topology.locations().at(index(from));
   const Location target = topology.locations().at(index(to));
   const bool live = !on_host(source) && topology.reaches(device_of(source), target);
-  // Settling reads at about half of what a kernel can, as a copy does: 256 MiB in 119 us.
+  // Settling reads at about half the rate of a kernel, as a copy does: 256 MiB in 119 us.
   const double rate = live ? costs.copy_rate(from, from) : costs.copy_rate(from, to);
   return rate > 0 ? 1 / rate : 0;
 }
@@ -179,7 +181,7 @@ MachineCosts described_costs(const Topology& topology, const MachineDescription&
   for_each_pair(topology, [&](PlaceId from, Location source, PlaceId to, Location target) {
     costs.copy_rate(from, to) = described_gb_s(topology, model, source, target) * giga;
     if (!on_host(source) && topology.reaches(device_of(source), target)) {
-      // A read brings bytes from `target` to the GPU, which is the other direction of a copy there.
+      // A read moves bytes from `target` to the GPU, the opposite direction of a copy to `target`.
       costs.access_rate(from, to) =
           model.bandwidth(target, source) * giga * (source == target ? reads_a_copy : 1);
     }
@@ -188,7 +190,7 @@ MachineCosts described_costs(const Topology& topology, const MachineDescription&
     if (source == target) return;
     const int gpus = static_cast<int>(
         std::max(topology.readers(source).size(), topology.readers(target).size()));
-    // The sizes that chunks have.
+    // Typical chunk sizes.
     constexpr std::uint64_t small = 32 * MiB, large = 256 * MiB;
     const LinearCost dark = LinearCost::through(small, model.remap(source, target, small, gpus),
                                                 large, model.remap(source, target, large, gpus));

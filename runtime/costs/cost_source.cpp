@@ -17,7 +17,7 @@
 namespace vma {
 namespace {
 
-/// Of before, it does not say how GPUs are linked.
+/// Older calibrations do not say how GPUs are linked; the topology does.
 SourcedCosts of_calibration(const Topology& topology, Calibration&& calibration) {
   if (calibration.peers.kinds.empty()) calibration.peers.kinds = topology.link_kinds();
   return {std::move(calibration.costs),
@@ -28,7 +28,7 @@ SourcedCosts of_calibration(const Topology& topology, Calibration&& calibration)
           std::move(calibration.estimates)};
 }
 
-/// Either form; the error is the calibration's where it is neither.
+/// Reads a calibration or a machine file. The error names both reasons if it is neither.
 SourcedCosts of_file(Driver& driver, const Topology& topology, const std::string& file) {
   constexpr const char* name = "VMART_CALIBRATION";
   if (!std::filesystem::is_regular_file(file)) {
@@ -72,12 +72,12 @@ SourcedCosts source_costs(Driver& driver, const Topology& topology, const std::s
   if (automatic) {
     std::optional<Calibration> stored =
         stored_calibration(calibration_folder(), machine_fingerprint(driver, topology));
-    // Its places are the machine's: the fingerprint has them. Yet a file may say anything.
+    // The fingerprint covers the places, but the contents of a file may be arbitrary.
     if (stored && stored->places == topology.locations())
       return of_calibration(topology, std::move(*stored));
     if (stored) log(LogLevel::warn, "the calibration {} has other places", stored->file);
   }
-  // Combined rates of both directions are unknown; a simulated machine has no combined limit.
+  // Combined rates of both directions are unknown; a simulated machine does not limit them.
   PeerLinks peers{topology.link_kinds(), {}};
   if (const MachineDescription* machine = machine_of(driver)) {
     return {described_costs(topology, *machine),

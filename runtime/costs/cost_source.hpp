@@ -20,14 +20,14 @@ struct SourcedCosts {
   PeerLinks peers;
   CostOrigin origin = CostOrigin::estimated;
   std::string from;                    ///< A file, a machine's name, or "link kinds".
-  std::vector<std::string> estimates;  ///< For a calibration: what is not measured.
+  std::vector<std::string> estimates;  ///< What a calibration did not measure.
 };
 
-/// The costs of the machine. `choice` is VMART_CALIBRATION: "auto" or empty takes the stored
-/// calibration, else a simulated machine's description, else estimates by link kinds; "off" does
-/// the same without the stored one; anything else names a file, a calibration or a machine file,
-/// which must have all the places. Measures nothing. Throws: Error{invalid_argument} for a named
-/// file that cannot be used; a stored one that cannot be used is ignored with a warning.
+/// The costs of the machine. `choice` is VMART_CALIBRATION. "auto" or empty selects the stored
+/// calibration, or else a simulated machine's description, or else estimates by link kinds. "off"
+/// does the same without the stored calibration. Anything else names a calibration or machine file,
+/// which must contain all the places. Measures nothing. Throws: Error{invalid_argument} if a named
+/// file cannot be used; a stored one that cannot be used is ignored with a warning.
 SourcedCosts source_costs(Driver& driver, const Topology& topology, const std::string& choice);
 
 }  // namespace vma

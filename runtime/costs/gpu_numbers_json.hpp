@@ -8,8 +8,8 @@
 
 namespace vma {
 
-/// The list at `key`, one number from 0 to `most` for each GPU; empty if missing: older files lack
-/// the key. Throws: Error{invalid_argument}, as the reader does.
+/// The list at `key`, one number from 0 to `most` per GPU; empty if missing, as in older files.
+/// Throws: Error{invalid_argument}, like the reader.
 std::vector<double> read_gpu_numbers(JsonReader& json, std::string_view key, std::size_t gpus,
                                      double most);
 

@@ -10,10 +10,9 @@
 
 namespace vma {
 
-/// As members of the JSON of a calibration, and of a recording's machine.
+/// Adds the gaps as members to the JSON of a calibration, or of a recording's machine.
 void write_gaps(boost::json::object& json, const LaunchGaps& gaps);
-/// None if they are missing: older files lack them. Throws: Error{invalid_argument}, as the reader
-/// does.
+/// None if missing, as in older files. Throws: Error{invalid_argument}, like the reader.
 LaunchGaps read_gaps(JsonReader& json, std::size_t gpus);
 
 }  // namespace vma

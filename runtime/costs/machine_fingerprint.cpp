@@ -25,7 +25,7 @@ std::string machine_fingerprint(Driver& driver, const Topology& topology) {
 }
 
 std::string calibration_file_name(const std::string& fingerprint) {
-  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a; the file also has the full text.
+  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a. The file also contains the full text.
   for (const char letter : fingerprint) {
     hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001b3;
   }

@@ -7,11 +7,11 @@
 
 namespace vma {
 
-/// What a calibration applies to: the driver with its version, the GPUs by name and UUID in their
-/// order, the links between them, and the number of host nodes. One line.
+/// Identifies the machine that a calibration applies to: the driver and its version, names and
+/// UUIDs of the GPUs in order, the links between them, and the number of host nodes. One line.
 std::string machine_fingerprint(Driver& driver, const Topology& topology);
 
-/// "calibration-0123456789abcdef.json": a file name for the machine.
+/// A file name for the machine, such as "calibration-0123456789abcdef.json".
 std::string calibration_file_name(const std::string& fingerprint);
 
 }  // namespace vma

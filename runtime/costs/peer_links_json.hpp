@@ -10,10 +10,9 @@
 
 namespace vma {
 
-/// As members of the JSON of a calibration, and of a recording's machine.
+/// Adds the links as members to the JSON of a calibration, or of a recording's machine.
 void write_peer_links(boost::json::object& json, const PeerLinks& links);
-/// Empty if they are missing: older files lack them. Throws: Error{invalid_argument}, as the reader
-/// does.
+/// Empty if missing, as in older files. Throws: Error{invalid_argument}, like the reader.
 PeerLinks read_peer_links(JsonReader& json, std::size_t gpus);
 
 }  // namespace vma

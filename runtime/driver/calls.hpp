@@ -2,9 +2,9 @@
 
 #include <string_view>
 
-/// Every call of the driver interface, one row each: faults, traces and the simulator's costs are
+/// Every call of the driver interface, one row each. Faults, traces and the simulator's costs are
 /// keyed by it.
-// The formatter would repack the rows each time.
+// clang-format would repack the rows.
 // clang-format off
 #define VMART_DRIVER_CALLS(ROW)                                                             \
   ROW(device_info) ROW(can_access_peer) ROW(link_info) ROW(host_node_count)                 \

@@ -7,7 +7,8 @@
 namespace vma {
 namespace {
 
-// Each row's type is that of the version it asks for, whatever the header's macros rename.
+// Checks that each row's type is that of the version it asks for, whatever the header's macros
+// rename.
 #define ROW(call, version)                                                  \
   static_assert(std::is_same_v<decltype(&::call), PFN_##call##_v##version>, \
                 #call " is declared as another version than its row asks for");
@@ -55,7 +56,7 @@ Resolve open_library() {
     throw Error(ErrorKind::no_driver, "dlopen",
                 fmt::format("no NVIDIA driver was found ({}); {}", dlerror(), simulate_hint));
   }
-  // The versioned symbol reports why it found nothing; drivers have it since 525.
+  // The versioned symbol reports why a look-up failed. Drivers have it since 525.
   void* resolve = dlsym(library, "cuGetProcAddress_v2");
   if (resolve == nullptr) {
     throw Error(ErrorKind::unsupported, "dlsym",
@@ -64,12 +65,12 @@ Resolve open_library() {
   return reinterpret_cast<Resolve>(resolve);
 }
 
-/// Null if the driver has no such call of that version.
+/// Leaves null if the driver has no such call of that version.
 template <typename Pointer>
 void look_up(Resolve resolve, CudaCall<Pointer>& call) {
   void* found = nullptr;
   CUdriverProcAddressQueryResult status{};
-  // The legacy stream is requested by name: what stream zero means must not depend on a macro.
+  // Requests the legacy stream by name, because a macro determines what stream zero means.
   const CUresult result =
       resolve(call.name, &found, call.since, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &status);
   if (result != CUDA_SUCCESS || status != CU_GET_PROC_ADDRESS_SUCCESS) found = nullptr;
@@ -113,7 +114,7 @@ const CudaApi* load() {
     throw Error(ErrorKind::unsupported, "cuGetProcAddress", "the driver does not know cuInit");
   }
   initialise(api);
-  check_version(api);  // Before the rows, so that an old driver is reported as such.
+  check_version(api);  // Checked before the rows, so that an old driver is reported as such.
 #define ROW(call, version) require(resolve, api.call);
   VMART_CUDA_CALLS(ROW)
   VMART_CUDA_PINNED_CALLS(ROW)

@@ -14,9 +14,9 @@
 
 static_assert(CUDA_VERSION >= 12050, "building needs the cuda.h of CUDA 12.5 or newer");
 
-// Every CUDA call that is made, one row each: its base name and the driver version whose signature
-// cuGetProcAddress is asked for. `cuda_api.cpp` checks each row against cudaTypedefs.h.
-// The formatter would repack the rows each time.
+// Every CUDA call used, one row each: its base name, and the driver version whose signature is
+// requested from cuGetProcAddress. `cuda_api.cpp` checks each row against cudaTypedefs.h.
+// clang-format would repack the rows.
 // clang-format off
 #define VMART_CUDA_CALLS(ROW)                        \
   ROW(cuInit, 2000)                                  \
@@ -94,11 +94,11 @@ static_assert(CUDA_VERSION >= 12050, "building needs the cuda.h of CUDA 12.5 or 
   ROW(cuMemAlloc, 3020)                              \
   ROW(cuMemFree, 3020)
 // clang-format on
-// The header's declaration of these changes with its version, so the type is the typedef of the
-// version asked for.
+// The header's declarations of these calls change with its version, so the type is the typedef of
+// the requested version.
 #define VMART_CUDA_PINNED_CALLS(ROW) ROW(cuCtxCreate, 3020)
 
-// Newer than the oldest supported driver: calling a missing one throws.
+// Newer than the oldest supported driver. Calling one that is missing throws.
 #define VMART_CUDA_OPTIONAL_CALLS(ROW) \
   ROW(cuCtxRecordEvent, 12050)         \
   ROW(cuCtxWaitEvent, 12050)           \
@@ -110,7 +110,8 @@ namespace vma {
 /// The oldest supported driver: 550, which introduced CUDA 12.4.
 constexpr int oldest_cuda_version = 12040;
 
-/// Formats an argument of a call for errors: sizes in decimal, addresses and handles in hex.
+/// Formats an argument of a call for errors: sizes in decimal, addresses and handles in
+/// hexadecimal.
 template <typename Value>
 std::string cuda_argument(Value value) {
   if constexpr (std::is_same_v<Value, const char*>) {
@@ -120,7 +121,7 @@ std::string cuda_argument(Value value) {
   } else if constexpr (std::is_enum_v<Value>) {
     return fmt::format("{}", static_cast<int>(value));
   } else if constexpr (std::is_same_v<Value, unsigned long long>) {
-    return fmt::format("{:#x}", value);  // CUdeviceptr and the handles; sizes are size_t.
+    return fmt::format("{:#x}", value);  // CUdeviceptr and handles; sizes are size_t.
   } else {
     return fmt::format("{}", value);
   }
@@ -137,7 +138,7 @@ struct CudaCall<CUresult (*)(Args...)> {
   CUresult (*function)(Args...) = nullptr;
 
   /// Returns the code, for answers such as NOT_READY. Throws: only if the driver has no such call.
-  /// At process exit the driver is not called: it may already be destroyed.
+  /// During process exit, does not call the driver, which may already be destroyed.
   CUresult attempt(Args... args) const {
     if (function == nullptr) throw missing();
     const ProcessExit::DriverCall call;
@@ -172,14 +173,14 @@ struct CudaApi {
   VMART_CUDA_PINNED_CALLS(ROW)
 #undef ROW
 
-  /// The driver's version: 12040 for CUDA 12.4.
+  /// Such as 12040 for CUDA 12.4.
   int version = 0;
 };
 
-/// Loads libcuda.so.1 and initialises it at the first call; later calls return the same table,
-/// which is never freed, because the library must outlive every thread that may still be in it.
-/// Throws: Error{no_driver} without a driver or a GPU, Error{unsupported} for a driver that is too
-/// old. A call after a failure tries again.
+/// Loads libcuda.so.1 and initialises it on the first call. Later calls return the same table; it
+/// is never freed, because the library must outlive every thread that may still be in it. Throws:
+/// Error{no_driver} without a driver or a GPU, {unsupported} if the driver is too old. A call after
+/// a failure tries again.
 const CudaApi& cuda_api();
 
 /// The names of the calls, in the order of the rows.

@@ -14,7 +14,7 @@
 namespace vma {
 namespace {
 
-/// "580.159.04" as reported by the kernel module; empty if it does not say.
+/// Such as "580.159.04", from the kernel module; empty if it does not report a version.
 std::string kernel_module_version() {
   std::ifstream file("/proc/driver/nvidia/version");
   std::string word;
@@ -108,7 +108,7 @@ DeviceInfo CudaDriver::device_info(DeviceId device) {
   info.multiprocessors = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
   info.compute_capability = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device) * 10 +
                             attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
-  // -1 if the system has no NUMA.
+  // The attribute is -1 on a system without NUMA.
   info.host_node = std::max(0, attribute(CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, device));
   info.copy_engines = attribute(CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, device);
   info.max_queues = queues_of_a_context();
@@ -141,10 +141,11 @@ LinkInfo CudaDriver::link_info(DeviceId from, DeviceId to) {
 
 int CudaDriver::probe_host_nodes() const {
   constexpr int nodes_max = 64;
-  constexpr int host_nodes_supported = 141;  // By number: the headers have renamed it.
+  // Given as a number, because the headers have renamed it.
+  constexpr int host_nodes_supported = 141;
   if (attribute(host_nodes_supported, DeviceId{0}) == 0) return 0;
   int nodes = 0;
-  // Only nodes that the kernel knows are tried: checkers report a refused call as an error.
+  // Tries only nodes that the kernel knows, because checkers report a refused call as an error.
   const auto known = [](int node) {
     std::error_code none;
     return node == 0 ||
@@ -158,7 +159,7 @@ int CudaDriver::probe_host_nodes() const {
       break;
     CUmemGenericAllocationHandle chunk = 0;
     const CUresult created = api_.cuMemCreate.attempt(&chunk, size_bytes, &properties, 0);
-    if (created == CUDA_ERROR_OUT_OF_MEMORY) continue;  // The node exists, and is full.
+    if (created == CUDA_ERROR_OUT_OF_MEMORY) continue;  // The node exists but is full.
     if (created != CUDA_SUCCESS) break;
     api_.cuMemRelease(chunk);
   }

@@ -20,11 +20,11 @@ struct CudaExecGraph;
 /// thread's current context and capture mode.
 ///
 /// Handles are the driver's own, except those of kernels and graphs, which also store their
-/// context. The source files follow the sections of `Driver`.
+/// context. There is a source file for each section of `Driver`.
 class CudaDriver final : public Driver {
  public:
-  /// Throws: Error{no_driver, unsupported}. Blocks: for a second at the process's first use of
-  /// CUDA.
+  /// Throws: Error{no_driver, unsupported}. Blocks: for about a second on the process's first use
+  /// of CUDA.
   CudaDriver();
   ~CudaDriver() override;
 
@@ -109,18 +109,18 @@ class CudaDriver final : public Driver {
   void free_plain(ContextHandle context, Address begin) override;
 
  private:
-  /// CUDA's number of the device. Throws: Error{invalid_argument} for an unknown ordinal.
+  /// CUDA's device for an ordinal. Throws: Error{invalid_argument} for an unknown ordinal.
   int native(DeviceId device) const;
   int attribute(int which, DeviceId device) const;
   std::string uuid(DeviceId device, bool mig) const;
   int probe_host_nodes() const;
-  /// The context of a primary that is retained here, for FallbackContext; null for none.
+  /// A primary context that is retained here, for FallbackContext; null if there is none.
   void* retained_context();
-  /// Whether the context is a retained primary, which lasts.
+  /// Whether the context is a retained primary context, which outlives other uses.
   bool is_retained(ContextHandle context);
   Location home_of(Address address) const;
   void upload(const CudaExecGraph& chain);
-  /// The kernel that stops streams of the context, as a CUfunction; loaded at first use.
+  /// The kernel that stops streams of the context, as a CUfunction. Loaded on first use.
   void* stopper(void* context);
 
   const CudaApi& api_;          // Constant after construction.
@@ -129,15 +129,15 @@ class CudaDriver final : public Driver {
   SteadyClock clock_;
   ThreadedExecutor executor_;
   Mutex mutex_;
-  /// The primary contexts retained here and how often, by ordinal.
+  /// The primary contexts retained here, and how often, by ordinal.
   struct Primary {
     void* context = nullptr;
     int retained = 0;
   };
   std::vector<Primary> primaries_ VMART_GUARDED_BY(mutex_);
-  /// By id of the context. Never unloaded, since graphs of the program may have captured them.
+  /// By id of the context. Never unloaded, since the program may have captured them in graphs.
   std::map<std::uint64_t, void*> stoppers_ VMART_GUARDED_BY(mutex_);
-  std::optional<int> host_nodes_ VMART_GUARDED_BY(mutex_);  // Determined at the first query.
+  std::optional<int> host_nodes_ VMART_GUARDED_BY(mutex_);  // Determined on the first query.
 };
 
 }  // namespace vma

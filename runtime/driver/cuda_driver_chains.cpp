@@ -1,4 +1,4 @@
-// CudaDriver's chains: graphs of consecutive nodes, created once and only updated.
+// CudaDriver's chains: graphs of consecutive nodes that are created once and then only updated.
 #include "driver/cuda_driver.hpp"
 #include "driver/cuda_handles.hpp"
 #include "driver/cuda_scope.hpp"
@@ -9,7 +9,7 @@
 namespace vma {
 namespace {
 
-/// The parameters of one node, which point into this object. The driver copies the targets.
+/// The parameters of one node, which point into this object. The driver copies what they point to.
 class NodeParameters {
  public:
   NodeParameters(const ChainStep& step, CUcontext context) {
@@ -56,7 +56,7 @@ void require_kernel(const ChainStep& step, CUcontext context, const char* call) 
   }
 }
 
-/// The driver would detect most of these too, but only after it has changed the nodes before.
+/// The driver would detect most of these errors too, but only after changing earlier nodes.
 void require_fit(const CudaExecGraph& chain, std::span<const ChainStep> steps, const char* call) {
   if (chain.nodes.empty() || steps.size() != chain.nodes.size()) {
     throw driver_error(native_invalid_value, call,
@@ -85,8 +85,9 @@ void add_node(const CudaApi& api, CudaExecGraph& chain, const ChainStep& step) {
   chain.words.push_back(kinds_of(step));
 }
 
-/// One thread that does what a batch {write, wait} does. On driver 580 only a kernel is ordered
-/// with graphs that other threads launch and does not invalidate a capture that has just begun.
+/// A kernel with one thread that does what a batch {write, wait} does. On driver 580, unlike a
+/// batch, it is ordered with graphs that other threads launch, and does not invalidate a capture
+/// that has just begun.
 constexpr const char* stopper_ptx = R"(
 .version 7.0
 .target sm_70
@@ -154,7 +155,7 @@ ExecGraphHandle CudaDriver::make_chain(ContextHandle context, std::span<const Ch
   return handle_of<ExecGraphHandle>(chain.release());
 }
 
-/// Otherwise the first launch would do it, just when streams are about to stop.
+/// Without this, the first launch would upload the graph, just when streams are about to stop.
 void CudaDriver::upload(const CudaExecGraph& chain) {
   const BoundStream stream =
       create_stream(handle_of<ContextHandle>(chain.context), StreamKind::non_blocking);
@@ -196,7 +197,8 @@ void CudaDriver::stop(BoundStream stream, ExecGraphHandle chain) {
     values[i] = i % 2 == 0 ? to_integer(operation.word) : operation.value;
     arguments[i] = &values[i];
   }
-  // Runs before the blocks of other streams' kernels that wait for a multiprocessor.
+  // Gives the kernel precedence over blocks of other streams' kernels that wait for a
+  // multiprocessor.
   int least = 0, greatest = 0;
   api_.cuCtxGetStreamPriorityRange(&least, &greatest);
   CUlaunchAttribute priority{};

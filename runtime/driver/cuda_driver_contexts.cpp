@@ -54,7 +54,7 @@ ContextHandle CudaDriver::create_context(DeviceId device) {
   CUcontext context = nullptr;
   api_.cuCtxCreate(&context, CU_CTX_SCHED_AUTO, native(device));
   CUcontext popped = nullptr;
-  api_.cuCtxPopCurrent(&popped);  // Creating one makes it current.
+  api_.cuCtxPopCurrent(&popped);  // Undoes a side effect: creating a context makes it current.
   return handle_of<ContextHandle>(context);
 }
 
@@ -92,14 +92,15 @@ DeviceId CudaDriver::context_device(ContextHandle context) {
   return DeviceId{static_cast<int>(found - devices_.begin())};
 }
 
-/// cuCtxSynchronize and cuCtxRecordEvent end captures, and beside cuMemFree no other thread can
-/// launch. Unloading a module waits for the work of its context, invalidates no capture and blocks
-/// no launch. Loading one may wait as well, and blocks launches of other threads meanwhile (driver
-/// 580). So the kernels unloaded here are loaded in advance, in calls of the program, and not
-/// beside a stop (`SpareKernels::Pause`).
-/// Threads of the runtime also load other kernels: that of a stop at the first gate of a context,
-/// those of live copies at the first one off a GPU. Until such a load returns, the program's
-/// launches may block, and if running work waits for one of these, neither ends.
+/// Waits for a context by unloading a module: that waits for the work of its context, invalidates
+/// no capture and blocks no launch. The alternatives fail: cuCtxSynchronize and cuCtxRecordEvent
+/// end captures, and during cuMemFree no other thread can launch.
+/// Loading a module may wait as well, and blocks launches of other threads meanwhile (driver 580).
+/// So the kernels that are unloaded here are loaded in advance, in calls of the program, and not
+/// during a stop (`SpareKernels::Pause`).
+/// Threads of the runtime also load other kernels: the one that stops streams at a context's first
+/// gate, and those of live copies at the first one from a GPU. Until such a load returns, the
+/// program's launches may block. If running work waits for one of these launches, neither ends.
 void CudaDriver::synchronize_context(ContextHandle context) {
   const Kernel nothing{
       ".version 7.0\n.target sm_70\n.address_size 64\n"

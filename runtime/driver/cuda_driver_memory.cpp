@@ -21,7 +21,7 @@ Access access_of(unsigned long long flags) {
   return flags == CU_MEM_ACCESS_FLAGS_PROT_READ ? Access::read : Access::none;
 }
 
-/// The CPU is one accessor, whatever the node: the driver ignores the number.
+/// The CPU is one accessor for all nodes; the driver ignores the number.
 CUmemLocation accessor_location(Location who) {
   CUmemLocation location = native_location(who);
   if (who.kind == Location::Kind::host) location = {CU_MEM_LOCATION_TYPE_HOST, 0};
@@ -90,7 +90,7 @@ void CudaDriver::unmap(Address begin, std::uint64_t size_bytes) {
 void CudaDriver::grant(Address begin, std::uint64_t size_bytes,
                        std::span<const Accessor> accessors) {
   const CudaScope scope(api_);
-  // Not on the heap: if host memory runs out, the slot must not stay dark.
+  // Does not use the heap: if host memory runs out, the slot must not stay dark.
   constexpr std::size_t few_max = 32;
   std::array<CUmemAccessDesc, few_max> few;
   std::vector<CUmemAccessDesc> many(accessors.size() > few_max ? accessors.size() : 0);
@@ -116,7 +116,7 @@ Access CudaDriver::access(Address address, Location who) {
   CUmemLocation location = accessor_location(who);
   CUresult result = api_.cuMemGetAccess.attempt(&flags, &location, vma::native(address));
   if (result == CUDA_ERROR_INVALID_VALUE && who.kind == Location::Kind::host) {
-    location = native_location(who);  // Only a node can be queried.
+    location = native_location(who);  // Only access by a node can be queried.
     result = api_.cuMemGetAccess.attempt(&flags, &location, vma::native(address));
   }
   if (result != CUDA_SUCCESS) {
@@ -144,7 +144,7 @@ AddressRange CudaDriver::address_range(Address address) {
 Location CudaDriver::home_of(Address address) const {
   CUmemGenericAllocationHandle chunk = 0;
   CUmemAllocationProp properties{};
-  // The memory type of a chunk in host memory is not documented; its properties are.
+  // The memory type of a chunk in host memory is undocumented, but its properties are.
   if (api_.cuMemRetainAllocationHandle.attempt(&chunk, to_pointer(address)) == CUDA_SUCCESS) {
     const CUresult result = api_.cuMemGetAllocationPropertiesFromHandle.attempt(&properties, chunk);
     api_.cuMemRelease(chunk);
@@ -154,7 +154,7 @@ Location CudaDriver::home_of(Address address) const {
   }
   unsigned int type = 0;
   api_.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, vma::native(address));
-  if (type == CU_MEMORYTYPE_HOST) return host(0);  // Pinned memory: the driver names no node.
+  if (type == CU_MEMORYTYPE_HOST) return host(0);  // Pinned memory; the driver reports no node.
   int ordinal = 0;
   api_.cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, vma::native(address));
   return gpu(ordinal);

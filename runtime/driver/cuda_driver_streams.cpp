@@ -5,7 +5,8 @@
 namespace vma {
 namespace {
 
-constexpr std::uint64_t last_built_in = 2;  // CU_STREAM_PER_THREAD, above CU_STREAM_LEGACY.
+// CU_STREAM_PER_THREAD, which is above CU_STREAM_LEGACY.
+constexpr std::uint64_t last_built_in = 2;
 
 /// Polls until `is_done` returns true or the clock has reached the deadline.
 template <typename Done>
@@ -18,7 +19,7 @@ bool poll_until(Clock& clock, TimePoint deadline, Done is_done) {
   return true;
 }
 
-/// True when done, false when not ready yet; throws anything else.
+/// Returns true if done and false if not ready yet. Throws for any other result.
 template <typename Call, typename Handle>
 bool is_done(const Call& call, Handle handle) {
   const CUresult result = call.attempt(handle);
@@ -76,7 +77,7 @@ bool CudaDriver::is_capturing(BoundStream stream) {
   const CudaScope scope(api_, vma::native(stream.context));
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   const CUresult result = api_.cuStreamIsCapturing.attempt(vma::native(stream.handle), &status);
-  // For the legacy stream: a blocking stream of the context captures.
+  // Returned for the legacy stream if a blocking stream of its context captures.
   if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) return true;
   if (result != CUDA_SUCCESS) {
     throw driver_error(result, api_.cuStreamIsCapturing.name,

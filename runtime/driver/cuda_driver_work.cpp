@@ -17,11 +17,11 @@ CUstreamCaptureMode native_mode(CaptureMode mode) {
   return CU_STREAM_CAPTURE_MODE_GLOBAL;
 }
 
-/// Throws: Error with the message of the driver's compiler.
+/// Throws: Error with the messages of the driver's compiler.
 CUmodule load_module(const CudaApi& api, const Kernel& kernel) {
   std::array<char, 4096> log{};
   std::array<CUjit_option, 2> options{CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
-  // The size travels in the pointer itself.
+  // The size is passed in place of the pointer.
   std::array<void*, 2> values{log.data(), reinterpret_cast<void*>(std::uintptr_t{log.size() - 1})};
   CUmodule module = nullptr;
   const CUresult result = api.cuModuleLoadDataEx.attempt(&module, kernel.ptx.c_str(),
@@ -64,7 +64,7 @@ KernelHandle CudaDriver::load_kernel(ContextHandle context, const Kernel& kernel
   loaded->module = load_module(api_, kernel);
   try {
     api_.cuModuleGetFunction(&loaded->function, loaded->module, kernel.entry.c_str());
-    // Without this a lazily loading driver defers the work to the first launch.
+    // Otherwise, a lazily loading driver defers the work to the first launch.
     api_.cuFuncLoad(loaded->function);
   } catch (...) {
     api_.cuModuleUnload.attempt(loaded->module);
@@ -77,7 +77,7 @@ void CudaDriver::unload_kernel(KernelHandle kernel) {
   CudaKernel* loaded = kept<CudaKernel>(kernel);
   const CudaScope scope(api_, loaded->context);
   api_.cuModuleUnload(loaded->module);
-  delete loaded;  // Only now: a handle stays valid if its release fails.
+  delete loaded;  // Deleted last, because a handle must stay valid if its release fails.
 }
 
 void CudaDriver::launch(BoundStream stream, KernelHandle kernel, LaunchShape shape,
@@ -98,7 +98,7 @@ KernelParameters CudaDriver::kernel_parameters(const void* function) {
 }
 
 bool CudaDriver::has_parameters(const void* function, const KernelParameters& parameters) {
-  return cuda_has_parameters(api_, function, parameters);  // Nothing is loaded: no scope.
+  return cuda_has_parameters(api_, function, parameters);  // Loads nothing, so it needs no scope.
 }
 
 void CudaDriver::begin_capture(BoundStream stream, CaptureMode mode) {
@@ -139,8 +139,8 @@ void CudaDriver::destroy_exec_graph(ExecGraphHandle graph) {
   CudaExecGraph* ready = kept<CudaExecGraph>(graph);
   const CudaScope scope(api_, ready->context);
   if (ready->graph != nullptr) api_.cuGraphDestroy(ready->graph);
-  ready->graph =
-      nullptr;  // Where the next call fails the handle stays valid, and its graph is gone.
+  // If the next call fails, the handle stays valid although its graph is gone.
+  ready->graph = nullptr;
   api_.cuGraphExecDestroy(ready->exec);
   delete ready;
 }

@@ -20,7 +20,7 @@ inline CUdeviceptr native(Address address) {
 inline CUmemGenericAllocationHandle native(ChunkHandle chunk) {
   return static_cast<CUmemGenericAllocationHandle>(chunk);
 }
-/// Handle zero is the legacy stream, named explicitly: what zero means depends on a macro.
+/// Handle zero is the legacy stream, passed by name, because a macro determines what zero means.
 inline CUstream native(StreamHandle stream) {
   if (is_none(stream)) return CU_STREAM_LEGACY;
   return reinterpret_cast<CUstream>(static_cast<std::uintptr_t>(stream));
@@ -31,27 +31,29 @@ Handle handle_of(Native* pointer) {
   return Handle{reinterpret_cast<std::uintptr_t>(pointer)};
 }
 
-/// Behind a KernelHandle.
+/// The object behind a KernelHandle.
 struct CudaKernel {
   CUcontext context;
   CUmodule module;
   CUfunction function;
 };
 
-/// Behind a GraphHandle: instantiating needs a context, and the graph does not name one.
+/// The object behind a GraphHandle. Instantiating needs a context, which the graph does not name.
 struct CudaGraph {
   CUcontext context;
   CUgraph graph;
 };
 
-/// Behind an ExecGraphHandle. For a chain, its graph is kept too: updates name the nodes.
+/// The object behind an ExecGraphHandle. For a chain, also keeps its graph, because updates refer
+/// to the nodes.
 struct CudaExecGraph {
   CUcontext context = nullptr;
   CUgraphExec exec = nullptr;
   CUgraph graph = nullptr;
   std::vector<CUgraphNode> nodes;
-  std::vector<std::vector<WordOperation::Kind>> words;  // Of each node; empty for a kernel.
-  CUfunction stopper = nullptr;  // For a chain that stops a stream: does what `stop_words` say.
+  std::vector<std::vector<WordOperation::Kind>> words;  // Per node; empty for a kernel.
+  // For a chain that stops a stream: the kernel that performs `stop_words`.
+  CUfunction stopper = nullptr;
   std::vector<WordOperation> stop_words;
 };
 

@@ -3,12 +3,12 @@
 namespace vma {
 namespace {
 
-constexpr std::size_t launch_bytes_max = 32764;  // The limit of a launch, for all parameters.
+constexpr std::size_t launch_bytes_max = 32764;  // Limit for the parameters of a launch.
 
-/// Makes one of the two calls; `native_not_supported` if the driver lacks it.
+/// Makes one of the two calls. Returns `native_not_supported` if the driver lacks it.
 int ask(const CudaApi& api, const void* function, bool of_library, std::size_t index,
         ParameterInfo& info) {
-  // The types are the driver's own pointers, through which nothing is written.
+  // Uses the driver's own pointer types; nothing is written through them.
   void* const handle = const_cast<void*>(function);
   const auto by = [&](const auto& call, auto native) -> int {
     if (call.function == nullptr) return native_not_supported;
@@ -33,8 +33,8 @@ KernelParameters cuda_parameters(const CudaApi& api, const void* function) {
     const std::size_t index = parameters.list.size();
     ParameterInfo info;
     int result = ask(api, function, parameters.of_library, index, info);
-    // A handle of the other kind is refused as a handle (driver 580). A function without parameters
-    // is known, and only its index is refused, so it never gets to the other call.
+    // For a handle of the other kind, the driver refuses the handle (driver 580). For a known
+    // function without parameters it refuses only the index, so this does not try the other call.
     if (index == 0 && result != native_success && result != native_invalid_value) {
       const int other = ask(api, function, true, index, info);
       if (other == native_success || other == native_invalid_value) {
@@ -42,7 +42,8 @@ KernelParameters cuda_parameters(const CudaApi& api, const void* function) {
         result = other;
       }
     }
-    if (result == native_invalid_value) return parameters;  // One past the last.
+    // The index is one past the last parameter.
+    if (result == native_invalid_value) return parameters;
     if (result != native_success) refuse(api, parameters.of_library, result, index, function);
     const bool behind = info.offset_bytes >= end && info.offset_bytes < launch_bytes_max;
     if (!behind || info.size_bytes == 0 || info.size_bytes > launch_bytes_max - info.offset_bytes) {

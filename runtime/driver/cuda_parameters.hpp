@@ -9,12 +9,12 @@ namespace vma {
 /// driver reports no more. The two kinds share a type in many interfaces (`cuLaunchKernel` takes
 /// both, and cudart passes it CUkernels), so a handle that `cuFuncGetParamInfo` refuses is passed
 /// to `cuKernelGetParamInfo`. Throws: Error{unsupported} if the driver has no such call;
-/// {invalid_argument} if neither call knows the handle; {driver_failure} for an answer that no
-/// kernel can have.
+/// {invalid_argument} if neither call knows the handle; {driver_failure} if the answer is
+/// impossible for a kernel.
 KernelParameters cuda_parameters(const CudaApi& api, const void* function);
 
-/// Whether the driver still reports the last of these parameters; for an empty list, that there are
-/// none. One call: it is made for launches, and takes the driver's lock.
+/// Whether the driver still reports the last of these parameters or, for an empty list, no
+/// parameters. Only one call, because it is made for every launch and takes the driver's lock.
 bool cuda_has_parameters(const CudaApi& api, const void* function,
                          const KernelParameters& parameters);
 

@@ -27,7 +27,7 @@ CudaScope::~CudaScope() {
 }
 
 void CudaScope::be_relaxed() {
-  // A driver that refuses this is shutting down; the next call reports that better.
+  // If the driver refuses this, it is shutting down, which the next call reports better.
   relaxed_ = api_.cuThreadExchangeStreamCaptureMode.attempt(&mode_) == CUDA_SUCCESS;
 }
 

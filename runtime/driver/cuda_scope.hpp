@@ -4,18 +4,18 @@
 
 namespace vma {
 
-/// A context for calls that need some context, no matter which. Null is none.
+/// A context for calls that need any context. Null for none.
 struct FallbackContext {
   CUcontext context;
 };
 
-/// The scope of every driver call: the calling thread disturbs no capture of another stream, and
-/// the given context, if any, is current. Both end with the scope.
+/// The scope of every driver call. Within it, the calling thread does not disturb captures of other
+/// streams, and the given context, if any, is current. Both end with the scope.
 class CudaScope {
  public:
-  /// Keeps whatever context is current.
+  /// Keeps the current context.
   explicit CudaScope(const CudaApi& api);
-  /// Throws: Error if the context cannot be made current; then nothing has changed.
+  /// Throws: Error if the context cannot be made current; nothing has changed then.
   CudaScope(const CudaApi& api, CUcontext context);
   /// Keeps the current context; makes the fallback current if the thread has none.
   CudaScope(const CudaApi& api, FallbackContext fallback);
@@ -30,7 +30,7 @@ class CudaScope {
 
   const CudaApi& api_;
   CUstreamCaptureMode mode_ =
-      CU_STREAM_CAPTURE_MODE_RELAXED;  // The thread's own mode, while the scope lasts.
+      CU_STREAM_CAPTURE_MODE_RELAXED;  // The thread's own mode, during the scope.
   bool relaxed_ = false;
   bool pushed_ = false;
 };

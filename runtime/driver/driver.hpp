@@ -18,7 +18,7 @@ namespace vma {
 
 enum class Access { none, read, read_write };
 
-/// The rights of one party: one entry of a grant. A host location means the CPU.
+/// Access rights of one party; one entry of a grant. A host location means the CPU.
 struct Accessor {
   Location who;
   Access access = Access::read_write;
@@ -26,7 +26,7 @@ struct Accessor {
 
 struct DeviceInfo {
   std::string name;
-  std::string uuid;  ///< "GPU-..." as nvidia-smi prints it.
+  std::string uuid;  ///< Such as "GPU-...", as nvidia-smi prints it.
   std::string pci_bus_id;
   std::uint64_t memory_bytes = 0;
   int multiprocessors = 0;
@@ -34,10 +34,10 @@ struct DeviceInfo {
   int host_node = 0;           ///< NUMA node closest to the device.
   int copy_engines = 0;
   int max_queues = 0;  ///< Hardware queues of a context; see CUDA_DEVICE_MAX_CONNECTIONS.
-  bool vmm = true;     ///< The virtual memory calls work on it.
-  bool mig = false;    ///< A MIG slice: it has no peers.
-  /// Its atomics on host memory are also atomic for other GPUs and the CPU. Not over PCIe, where
-  /// additions of two GPUs to one word get lost.
+  bool vmm = true;     ///< Supports the virtual memory calls.
+  bool mig = false;    ///< A MIG slice, which has no peers.
+  /// Its atomics on host memory are also atomic for other GPUs and the CPU. False over PCIe, where
+  /// concurrent additions of two GPUs to one word can get lost.
   bool host_atomics = false;
 };
 
@@ -58,7 +58,7 @@ struct AddressRange {
   std::uint64_t size_bytes = 0;
 };
 
-/// A stream and the context it lives in. `handle` zero is the context's legacy stream.
+/// A stream and its context. `handle` zero is the context's legacy stream.
 struct BoundStream {
   ContextHandle context{};
   StreamHandle handle{};
@@ -67,11 +67,12 @@ struct BoundStream {
 enum class StreamKind {
   blocking,
   non_blocking,
-  urgent,  ///< Non-blocking, and its kernels get free multiprocessors before those of others.
+  /// Non-blocking, and its kernels get free multiprocessors before those of other streams.
+  urgent,
 };
 enum class CaptureMode { global, thread_local_mode, relaxed };
 
-/// One operation of `batch`, on a 64-bit word that the device can reach.
+/// One operation of `batch`, on a 64-bit word that the device can access.
 struct WordOperation {
   enum class Kind { write, wait_until_at_least };
   Kind kind = Kind::write;
@@ -94,16 +95,15 @@ struct ParameterInfo {
   friend bool operator==(const ParameterInfo&, const ParameterInfo&) = default;
 };
 
-/// The parameters of a kernel in order, and which of the two kinds of handles the driver knows it
-/// by.
+/// The parameters of a kernel in order, and the kind of its handle.
 struct KernelParameters {
   std::vector<ParameterInfo> list;
-  bool of_library = false;  ///< A CUkernel, of a library; otherwise a CUfunction, of a module.
+  bool of_library = false;  ///< A CUkernel of a library; otherwise a CUfunction of a module.
 };
 
-/// What the runtime needs of a machine: the CUDA driver's virtual memory, stream and context calls
-/// in field terms. `CudaDriver` is a real machine, `SimDriver` a simulated one; decorators wrap
-/// either.
+/// What the runtime needs from a machine: the CUDA driver's virtual memory, stream and context
+/// calls, in general terms. `CudaDriver` is a real machine, `SimDriver` a simulated one; decorators
+/// wrap either.
 ///
 /// A third driver would have to promise:
 /// - any thread may make any call at any time; no call changes the caller's current context unless
@@ -119,7 +119,7 @@ class Driver {
   virtual ~Driver() = default;
 
   // --- Properties. These cannot fail.
-  /// "CUDA 13.0, driver 580.159.04" or "simulated h200x2".
+  /// Such as "CUDA 13.0, driver 580.159.04" or "simulated h200x2".
   virtual std::string description() const = 0;
   virtual bool simulated() const = 0;
   virtual int device_count() const = 0;
@@ -130,90 +130,94 @@ class Driver {
 
   // --- The machine
   virtual DeviceInfo device_info(DeviceId device) = 0;
-  /// Whether kernels on `from` can reach memory of `to`. True if both are the same.
+  /// Whether kernels on `from` can access memory of `to`. True if both are the same.
   virtual bool can_access_peer(DeviceId from, DeviceId to) = 0;
   virtual LinkInfo link_info(DeviceId from, DeviceId to) = 0;
   virtual int host_node_count() = 0;
   virtual std::uint64_t granularity(Location at) = 0;
-  /// Free HBM now. Needs an active context on the device: opens none, and returns 0 without one.
+  /// Free HBM now. Opens no context: returns 0 unless a context is active on the device.
   virtual std::uint64_t free_bytes(DeviceId device) = 0;
 
   // --- Virtual memory
-  /// `alignment` 0 means the granularity.
+  /// `alignment` 0 selects the granularity.
   virtual Address reserve(std::uint64_t size_bytes, std::uint64_t alignment) = 0;
   virtual void unreserve(Address begin, std::uint64_t size_bytes) = 0;
   virtual ChunkHandle create(Location at, std::uint64_t size_bytes) = 0;
-  /// The memory lives on while a mapping shows it.
+  /// The memory lives on as long as a mapping shows it.
   virtual void release(ChunkHandle chunk) = 0;
   /// Maps the whole chunk. A fresh mapping grants no access.
   virtual void map(Address begin, std::uint64_t size_bytes, ChunkHandle chunk) = 0;
-  /// Requires: the range is one or more whole mappings.
+  /// Requires: the range consists of one or more whole mappings.
   virtual void unmap(Address begin, std::uint64_t size_bytes) = 0;
-  /// Adds or changes the rights of each accessor in one or more whole mappings. Others keep theirs.
+  /// Adds or changes the rights of each accessor to one or more whole mappings. Other accessors
+  /// keep theirs.
   virtual void grant(Address begin, std::uint64_t size_bytes,
                      std::span<const Accessor> accessors) = 0;
   virtual Access access(Address address, Location who) = 0;
-  /// The chunk mapped at the address; needs its own release.
+  /// The chunk mapped at the address. The returned handle needs its own release.
   virtual ChunkHandle retain_handle(Address address) = 0;
   /// The mapping around the address.
   virtual AddressRange address_range(Address address) = 0;
   virtual PointerInfo pointer_info(Address address) = 0;
 
   // --- Contexts
-  /// Whether the device's primary context is active. Opens none.
+  /// Whether the device's primary context is active. Does not open it.
   virtual bool context_active(DeviceId device) = 0;
-  /// Opens it if needed: a second and hundreds of MiB of HBM on a real GPU.
+  /// Opens the context if needed, which takes a second and hundreds of MiB of HBM on a real GPU.
   virtual ContextHandle retain_primary(DeviceId device) = 0;
   virtual void release_primary(DeviceId device) = 0;
   virtual ContextHandle create_context(DeviceId device) = 0;
   virtual void destroy_context(ContextHandle context) = 0;
-  /// The calling thread's; zero is none.
+  /// The context of the calling thread; zero for none.
   virtual ContextHandle current_context() = 0;
   virtual void set_current_context(ContextHandle context) = 0;
   virtual DeviceId context_device(ContextHandle context) = 0;
-  /// Unique in the process for its life; a reused handle has a different id.
+  /// Unique in the process; a reused handle has a different id.
   virtual std::uint64_t context_id(ContextHandle context) = 0;
-  /// Blocks until all work that is now in the context has finished. Ends no capture. Launches of
-  /// other threads may block until then, context switches do not. Throws what the work failed with.
+  /// Blocks until all work that is now in the context has finished. Ends no capture. Launches by
+  /// other threads may block until then; context switches do not. Throws: the error of the work, if
+  /// it failed.
   virtual void synchronize_context(ContextHandle context) = 0;
-  /// `event` completes once all work that is now in the context has finished. Fails, and ends the
-  /// capture, if a stream of the context captures; so does `hold_context`. Requires: an event of
-  /// that context.
+  /// `event` completes once all work that is now in the context has finished. If a stream of the
+  /// context captures, the call fails and ends the capture; so does `hold_context`. Requires:
+  /// `event` belongs to the context.
   virtual void record_context(ContextHandle context, EventHandle event) = 0;
   /// All work submitted to the context from now on waits for `event`, which may belong to another
-  /// one.
+  /// context.
   virtual void hold_context(ContextHandle context, EventHandle event) = 0;
 
   // --- Streams and events
   virtual BoundStream create_stream(ContextHandle context, StreamKind kind) = 0;
   virtual void destroy_stream(BoundStream stream) = 0;
   /// While a stream captures, every query about it except `stream_context` and `is_capturing` is
-  /// refused and ends the capture, from any thread; for the legacy stream the same holds while a
+  /// refused and ends the capture, from any thread. The same holds for the legacy stream while a
   /// blocking stream of its context captures. So make no other query about a stream that the
-  /// program may capture. For a built-in stream: returns the caller's current context, or any.
+  /// program may capture. For a built-in stream, returns the caller's current context, or any
+  /// context if the caller has none.
   virtual ContextHandle stream_context(StreamHandle stream) = 0;
-  /// Unique in the process for its life; a reused handle has a different id. Ends captures.
+  /// Unique in the process; a reused handle has a different id. Ends captures.
   virtual std::uint64_t stream_id(BoundStream stream) = 0;
-  /// Legacy and per-thread streams are blocking; never `urgent`. Ends captures.
+  /// Legacy and per-thread streams are blocking; the result is never `urgent`. Ends captures.
   virtual StreamKind stream_kind(BoundStream stream) = 0;
   virtual bool is_capturing(BoundStream stream) = 0;
-  /// True once everything enqueued has finished. Throws what that work failed with. Ends captures.
-  virtual bool query_stream(BoundStream stream) = 0;
-  /// Blocks; false if `deadline` of `clock()` passed first. Throws what the work failed with. Ends
+  /// True once everything enqueued has finished. Throws: the error of that work, if it failed. Ends
   /// captures.
+  virtual bool query_stream(BoundStream stream) = 0;
+  /// Blocks. Returns false if `deadline` of `clock()` passed first. Throws: the error of the work,
+  /// if it failed. Ends captures.
   virtual bool wait_stream(BoundStream stream, TimePoint deadline) = 0;
   virtual void stream_wait_event(BoundStream stream, EventHandle event) = 0;
   virtual EventHandle create_event(ContextHandle context) = 0;
   virtual void destroy_event(EventHandle event) = 0;
-  /// A capture takes the event; querying it then is refused and ends the capture.
+  /// If the stream captures, so is the event; querying it then is refused and ends the capture.
   virtual void record(EventHandle event, BoundStream stream) = 0;
   virtual bool query_event(EventHandle event) = 0;
   virtual bool wait_event(EventHandle event, TimePoint deadline) = 0;
 
   // --- Work
-  /// Enqueues the operations in order, without work of other threads between them. See `stop`.
+  /// Enqueues the operations in order, without other threads' work between them. But see `stop`.
   virtual void batch(BoundStream stream, std::span<const WordOperation> operations) = 0;
-  /// Any two ranges of chunks, pinned or pageable host memory; pageable memory blocks.
+  /// Both ranges may be chunks, pinned or pageable host memory. Pageable memory blocks.
   virtual void copy(BoundStream stream, Address target, Address source,
                     std::uint64_t size_bytes) = 0;
   virtual void fill(BoundStream stream, Address begin, std::byte value,
@@ -222,14 +226,14 @@ class Driver {
   virtual void unload_kernel(KernelHandle kernel) = 0;
   virtual void launch(BoundStream stream, KernelHandle kernel, LaunchShape shape,
                       const KernelArguments& arguments) = 0;
-  /// The parameters of a kernel that the program loaded itself: a CUfunction or a CUkernel, on a
-  /// simulated machine the number of a loaded kernel. Throws: Error{unsupported} if the driver has
-  /// no such call, or the kernel is a host function without PTX.
+  /// The parameters of a kernel that the program loaded itself: a CUfunction or a CUkernel or, on a
+  /// simulated machine, the number of a loaded kernel. Throws: Error{unsupported} if the driver has
+  /// no such call, or if the kernel is a host function without PTX.
   virtual KernelParameters kernel_parameters(const void* function) = 0;
-  /// Whether the handle still names a kernel that has the last of these parameters in the same
-  /// place, and thus no fewer; for an empty list, one without parameters. Cheap. Requires:
-  /// `kernel_parameters` returned `parameters` for the handle, and the kernel that it names now has
-  /// been launched.
+  /// Whether the handle still names a kernel that has the last of these parameters at the same
+  /// offset, and thus at least as many parameters; for an empty list, a kernel without parameters.
+  /// Cheap. Requires: `kernel_parameters` returned `parameters` for the handle, and the kernel that
+  /// it names now has been launched.
   virtual bool has_parameters(const void* function, const KernelParameters& parameters) = 0;
 
   // --- Graphs
@@ -239,25 +243,26 @@ class Driver {
   virtual void launch_graph(BoundStream stream, ExecGraphHandle graph) = 0;
   virtual void destroy_graph(GraphHandle graph) = 0;
   virtual void destroy_exec_graph(ExecGraphHandle graph) = 0;
-  /// Steps that run in order, launched by `launch_graph`, destroyed by `destroy_exec_graph`.
-  /// Launches of one chain follow each other. Requires: at least one step; kernels of the context.
-  /// Blocks: it is slow, so call it before anything is stopped.
+  /// Creates steps that run in order, are launched by `launch_graph` and destroyed by
+  /// `destroy_exec_graph`. Launches of one chain run one after the other. Requires: at least one
+  /// step; kernels of the context. Blocks: slow, so call it before anything is stopped.
   virtual ExecGraphHandle make_chain(ContextHandle context, std::span<const ChainStep> steps) = 0;
-  /// Later launches perform these steps instead; earlier launches keep theirs. Requires: as many
-  /// steps of the same kinds, with the same operations on as many words. Throws: Error; unless it
-  /// is about the steps themselves, the chain may be a mixture of both until an update succeeds.
-  /// Does not wait for a thread that frees memory behind stopped work.
+  /// Later launches perform these steps instead; earlier launches keep theirs. Requires: the same
+  /// number of steps, of the same kinds, with the same operations on the same number of words.
+  /// Throws: Error; unless the error is about the steps themselves, the chain may then mix old and
+  /// new steps until an update succeeds. Does not wait for a thread that frees memory behind
+  /// stopped work.
   virtual void update_chain(ExecGraphHandle chain, std::span<const ChainStep> steps) = 0;
-  /// Stops a stream of the application by what the chain does, in order with all that other threads
-  /// enqueue there. A `batch` is not in order: driver 580 may run it concurrently with a graph that
-  /// another thread launches at that moment. A launch of a graph would end a capture that has begun
-  /// on the stream; this becomes a node of it. Blocks, as a launch does, while a thread frees
-  /// memory that waits for stopped work. Requires: a chain of one step, which writes one word and
-  /// then waits for another.
+  /// Stops a stream of the application by performing what the chain does, in order with everything
+  /// that other threads enqueue there. (A `batch` is not in order: driver 580 may run it
+  /// concurrently with a graph that another thread launches at that moment. Launching a graph would
+  /// end a capture that has begun on the stream, whereas this call becomes a node of it.) Blocks,
+  /// like a launch, while a thread frees memory that waits for stopped work. Requires: a chain of
+  /// one step that writes one word and then waits for another.
   virtual void stop(BoundStream stream, ExecGraphHandle chain) = 0;
 
   // --- Memory that does not move
-  /// Pinned host memory that every context reaches at the same address; zeroed.
+  /// Pinned host memory, zeroed, at the same address in every context.
   virtual void* allocate_pinned(ContextHandle context, std::size_t size_bytes) = 0;
   virtual void free_pinned(ContextHandle context, void* pointer) = 0;
   /// The driver's ordinary device memory (cuMemAlloc). `free_plain` waits for the device.
@@ -265,8 +270,8 @@ class Driver {
   virtual void free_plain(ContextHandle context, Address begin) = 0;
 
   // --- For decorators
-  /// Work of the application is stopped from here on (+1), or continues (-1): for decorators that
-  /// check which calls are made meanwhile. Drivers ignore it.
+  /// Tells decorators that work of the application is stopped from now on (+1) or continues (-1),
+  /// so that they can check which calls are made meanwhile. Drivers ignore it.
   virtual void note_stopped(int change) noexcept { static_cast<void>(change); }
 };
 

@@ -6,8 +6,9 @@
 
 namespace vma {
 
-/// The CUresult values that the runtime names, for layers that must not see cuda.h. `cuda_api.cpp`
-/// checks each against the header; the simulator throws the same codes under the same call names.
+/// The CUresult values that the runtime uses by name, for layers that must not include cuda.h.
+/// `cuda_api.cpp` checks each against the header; the simulator throws the same codes with the same
+/// call names.
 enum NativeCode : int {
   native_success = 0,
   native_invalid_value = 1,
@@ -38,11 +39,11 @@ enum NativeCode : int {
   native_unknown = 999,
 };
 
-/// The kind of error that a driver code becomes. Total: an unlisted code is `driver_failure`.
+/// The kind of error that a driver code maps to. Total: an unlisted code is `driver_failure`.
 ErrorKind kind_of(int native) noexcept;
-/// "CUDA_ERROR_OUT_OF_MEMORY"; "CUDA_ERROR_(n)" for a code that is not listed above.
+/// Such as "CUDA_ERROR_OUT_OF_MEMORY"; "CUDA_ERROR_(n)" for a code that is not listed above.
 std::string_view name_of(int native) noexcept;
-/// What every driver throws: `call` is the CUDA name, `detail` the refused values.
+/// The error that every driver throws. `call` is the CUDA name, `detail` the refused values.
 Error driver_error(int native, std::string_view call, std::string_view detail = {});
 
 }  // namespace vma

@@ -5,7 +5,8 @@
 namespace vma {
 
 SpareKernels& SpareKernels::of_process() {
-  static auto* const kept = new SpareKernels;  // Never destroyed: others may still use it at exit.
+  // Never destroyed, because other threads may still use it during exit.
+  static auto* const kept = new SpareKernels;
   return *kept;
 }
 
@@ -58,14 +59,14 @@ KernelHandle SpareKernels::take(std::uint64_t context_id, const Clock& clock,
   {
     const MutexLock lock(mutex_);
     std::vector<KernelHandle>& kernels = kept_[context_id].kernels;
-    kernels.reserve(kept_max);  // So that keeping one cannot fail.
+    kernels.reserve(kept_max);  // Ensures that `keep` cannot fail.
     if (!kernels.empty()) {
       const KernelHandle kernel = kernels.back();
       kernels.pop_back();
       return kernel;
     }
   }
-  TimePoint start{0};  // Without the wait for a pause.
+  TimePoint start{0};  // Excludes the wait for a pause.
   const KernelHandle kernel = load_now([&] {
     start = clock.now();
     return load();
@@ -90,7 +91,8 @@ void SpareKernels::fill(std::uint64_t context_id, const Clock& clock,
   }
   const auto wanted = [this] {
     const MutexLock lock(mutex_);
-    return pauses_ == 0;  // The filling call has its kernel, and waits for no pause.
+    // The calling thread already has its kernel, so it does not wait for a pause to end.
+    return pauses_ == 0;
   };
   try {
     bool more = true;
@@ -99,13 +101,13 @@ void SpareKernels::fill(std::uint64_t context_id, const Clock& clock,
       const KernelHandle kernel = load_now(load);
       more = keep(context_id, kernel) && clock.now() - start <= quick;
     }
-  } catch (const std::exception&) {  // The next wait loads its own kernel, and throws the error.
+  } catch (const std::exception&) {  // The next caller loads its own kernel and gets the error.
   }
   const MutexLock lock(mutex_);
   kept_[context_id].filling = false;
 }
 
-/// Whether there is room for another.
+/// Returns whether there is room for another one.
 bool SpareKernels::keep(std::uint64_t context_id, KernelHandle kernel) {
   const MutexLock lock(mutex_);
   std::vector<KernelHandle>& kernels = kept_[context_id].kernels;

@@ -6,8 +6,8 @@
 
 namespace vma {
 
-/// Contradictions between the values of a machine file, each of which is valid by itself: counts
-/// that do not match, tables without a cell for each size, rates without a link. Requires:
+/// Finds contradictions between values of a machine file that are valid individually: counts that
+/// do not match, tables without a cell for each size, rates without a link. Requires:
 /// `check_schema` reports no problems.
 MachineProblems check_consistency(const boost::json::object& file);
 

@@ -20,7 +20,7 @@ bool holds_numbers(Form form) {
          form == Form::numbers || form == Form::rows;
 }
 
-/// Walks through a file along the keys that it may have.
+/// Visits the keys of a file and compares them with those that are allowed.
 class FormCheck {
  public:
   SchemaCheck run(const json::value& json) {
@@ -78,7 +78,7 @@ class FormCheck {
       case Form::costs:
         if (value.is_string()) return text(value, path);
         return object(value, path, key.path);
-      case Form::sources: return;  // `MachineSources` looks at them.
+      case Form::sources: return;  // `MachineSources` checks them.
     }
   }
 

@@ -10,11 +10,12 @@
 
 namespace vma {
 
-/// The contents of a machine file, by paths, and its faults in form: unknown keys, missing keys,
-/// values of another type or out of bounds.
+/// The contents of a machine file by path, and its formal problems: unknown keys, missing keys,
+/// values of the wrong type or out of bounds.
 struct SchemaCheck {
-  std::set<std::string> paths;       ///< Of every key, and every object in a list.
-  std::vector<std::string> numbers;  ///< Of keys with a number or a list of numbers, in order.
+  std::set<std::string> paths;  ///< Of every key, and every object in a list.
+  /// Keys whose value is a number or a list of numbers, in order.
+  std::vector<std::string> numbers;
   MachineProblems problems;
 };
 

@@ -17,9 +17,9 @@ struct CostMember {
 
 /// All members, each in one of the three lists.
 std::span<const CostMember<CostTable>> cost_tables();
-/// The end of a key is its unit: "_us", "_us_per_mib", "_gb_s".
+/// A key ends in its unit: "_us", "_us_per_mib", "_gb_s".
 std::span<const CostMember<double>> cost_numbers();
-/// Bytes, which a file gives in MiB.
+/// Bytes; a file gives them in MiB.
 std::span<const CostMember<std::uint64_t>> cost_sizes();
 
 /// Copies the value with this key. Requires: the key exists.

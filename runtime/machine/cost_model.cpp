@@ -13,7 +13,7 @@ double between(double x, double x0, double x1, double y0, double y1) {
   return x1 == x0 ? y0 : y0 + (y1 - y0) * (x - x0) / (x1 - x0);
 }
 
-/// Linear between the sizes, constant outside them.
+/// Interpolates linearly between the sizes; constant outside them.
 double at_size(const std::vector<double>& sizes, const std::vector<double>& row, double size) {
   if (size <= sizes.front()) return row.front();
   if (size >= sizes.back()) return row.back();
@@ -71,7 +71,7 @@ TimePoint CostModel::grant(const GrantSituation& grant) const {
   const CostParameters& costs = machine_.costs;
   const TimePoint later = look_up(costs.grant_later, grant.size_bytes, grant.gpus);
   if (on_host(grant.at)) {
-    // Page by page: what the table says of the smallest chunk, and then each MiB for each GPU.
+    // Granted page by page: the table's value for the smallest chunk, plus a cost per MiB and GPU.
     return look_up(costs.grant_later, 0, grant.gpus) +
            from_microseconds(costs.host_grant_us_per_mib * mib(grant.size_bytes) * grant.gpus);
   }
@@ -85,7 +85,7 @@ TimePoint CostModel::grant(const GrantSituation& grant) const {
                    grant.size_bytes, grant.gpus);
   }
   if (grant.gpus <= 1) {
-    // A sole owner maps no peer, so the size class costs it nothing either.
+    // A sole owner maps no peer, so the size class does not cost it anything either.
     const std::uint64_t small = large ? costs.size_class_bytes - 2 * MiB : grant.size_bytes;
     return look_up(grant.fresh ? costs.grant_first : costs.grant_later, small, 1);
   }

@@ -7,18 +7,18 @@
 
 namespace vma {
 
-/// The circumstances of one access grant that its cost depends on.
+/// The properties of one access grant that its cost depends on.
 struct GrantSituation {
   Location at;
   std::uint64_t size_bytes = 0;
   int gpus = 1;                  ///< Number of GPUs that get access.
-  int cold_peers = 0;            ///< Of them, those that reach no other mapping of the owner yet.
+  int cold_peers = 0;            ///< How many of them reach no other mapping of the owner yet.
   bool fresh = false;            ///< The chunk's first grant.
   bool shown_elsewhere = false;  ///< Another mapping of the chunk has the same grants.
   bool own_class_warm = false;   ///< These GPUs share another mapping of its size class.
 };
 
-/// How long calls of a machine take, by its description. Pure and immutable.
+/// How long calls take on a machine, computed from its description. Pure and immutable.
 class CostModel {
  public:
   explicit CostModel(const MachineDescription& machine) : machine_(machine) {}
@@ -26,14 +26,14 @@ class CostModel {
   TimePoint create(Location at, std::uint64_t size_bytes) const;
   TimePoint release(Location at, std::uint64_t size_bytes) const;
   TimePoint grant(const GrantSituation& grant) const;
-  /// For one mapping that `gpus` have access to.
+  /// Cost of one mapping that `gpus` GPUs have access to.
   TimePoint unmap(Location at, std::uint64_t size_bytes, int gpus) const;
-  /// A chunk's switch in a slot: unmap, map and the grant beside a keeper.
+  /// Cost of replacing the chunk in a slot: unmap, map and the grant beside a keeper.
   TimePoint remap(Location from, Location to, std::uint64_t size_bytes, int gpus) const;
 
-  /// By copy engine, alone on its route. Between two host nodes, a CPU thread copies.
+  /// Duration by copy engine, alone on its route. Between two host nodes, a CPU thread copies.
   TimePoint copy(Location from, Location to, std::uint64_t size_bytes) const;
-  /// GB/s of the route, one way; 0 if there is none.
+  /// GB/s of the route in one direction; 0 if there is none.
   double bandwidth(Location from, Location to) const;
 
   const CostParameters& parameters() const noexcept { return machine_.costs; }
@@ -42,7 +42,7 @@ class CostModel {
   const MachineDescription machine_;
 };
 
-/// The table's value at a size and a count of GPUs.
+/// The table's value for a size and a number of GPUs.
 TimePoint look_up(const CostTable& table, std::uint64_t size_bytes, int gpus);
 TimePoint from_microseconds(double us);
 

@@ -15,12 +15,12 @@
 
 namespace vma {
 
-/// Goes over a text once more, which the parser has found to be JSON, and notes where things stand.
+/// Scans text that the parser has accepted as JSON, and records the position of every value.
 class JsonText::Scan {
  public:
   explicit Scan(JsonText& owner) : text_(owner.text_), owner_(owner) {}
 
-  /// Of a member, `line` is that of its key.
+  /// For a member, `line` is the line of its key.
   void value(const std::string& path, std::size_t line = 0) {
     skip_space();
     if (line == 0) line = line_;
@@ -54,7 +54,7 @@ class JsonText::Scan {
     for (++at_; more(']'); ++index) value(join(path, index));
   }
 
-  /// Goes on to the next member or element; false at the end.
+  /// Advances to the next member or element. Returns false at the end.
   bool more(char end) {
     skip_space();
     if (text_[at_] == ',') ++at_;

@@ -11,36 +11,36 @@
 
 namespace vma {
 
-/// A JSON file that people write: its value, and the line of every place in it. Immutable.
+/// A hand-written JSON file: its value, and the line of every place in it. Immutable.
 class JsonText {
  public:
   /// Throws: Error{invalid_argument} of `call` that names the file, the line and the reason, also
-  /// for a key that occurs twice in one object.
+  /// if a key occurs twice in one object.
   JsonText(std::string text, std::string file, std::string call);
-  /// Reads the file. Throws the same if it cannot be read.
+  /// Reads the file. Throws the same errors, also if the file cannot be read.
   static JsonText load(const std::string& file, const std::string& call);
 
   const boost::json::value& value() const noexcept { return value_; }
   const std::string& text() const noexcept { return text_; }
   const std::string& file() const noexcept { return file_; }
   const std::string& call() const noexcept { return call_; }
-  /// Where "gpus[0].memory_mib" stands, or the innermost of what encloses it that is there.
+  /// The line of a path such as "gpus[0].memory_mib", or of its innermost part that exists.
   std::size_t line(std::string_view path) const;
-  /// The value there, as it is written: a reader of JSON may be an ulp off. Empty: there is none.
+  /// The text of the value, because a JSON parser may be an ulp off. Empty if there is no value.
   std::string_view written(std::string_view path) const;
-  /// The number that is written there, exactly; nothing if there is none.
+  /// The number, exactly as written; nothing if there is none.
   std::optional<double> number(std::string_view path) const;
   [[noreturn]] void refuse(std::size_t line, std::string_view reason) const;
 
-  /// "gpus[0]" and "name" are "gpus[0].name".
+  /// Joins "gpus[0]" and "name" to "gpus[0].name".
   static std::string join(std::string_view path, std::string_view key);
   static std::string join(std::string_view path, std::size_t index);
 
  private:
   class Scan;
   struct Place {
-    std::size_t line = 0;            // From 1 on; a member's is that of its key.
-    std::size_t begin = 0, end = 0;  // Of the value, in the text.
+    std::size_t line = 0;            // Starts at 1. For a member, the line of its key.
+    std::size_t begin = 0, end = 0;  // Position of the value in the text.
   };
 
   std::string text_, file_, call_;

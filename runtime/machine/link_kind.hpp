@@ -7,9 +7,9 @@
 
 namespace vma {
 
-/// As in files: "same", "nvlink", "pcie" or "none".
+/// As written in files: "same", "nvlink", "pcie" or "none".
 std::string_view to_string(LinkKind kind);
-/// None for other text.
+/// Returns nothing for any other text.
 std::optional<LinkKind> parse_link_kind(std::string_view text);
 
 }  // namespace vma

@@ -15,9 +15,9 @@ struct GpuDescription {
   int multiprocessors = 0;
   int compute_capability = 0;  ///< 90 for 9.0.
   int copy_engines = 0;
-  int hardware_queues = 8;  ///< Of one context.
+  int hardware_queues = 8;  ///< Per context.
   int host_node = 0;        ///< The closest one.
-  double local_gb_s = 0;    ///< A copy inside the GPU, bytes moved one way.
+  double local_gb_s = 0;    ///< Rate of a copy inside the GPU, counting each byte once.
 };
 
 struct HostNodeDescription {
@@ -29,38 +29,39 @@ struct PeerLink {
   LinkKind kind = LinkKind::none;
   double gb_s = 0;
   bool native_atomics = false;
-  /// Combined rate of kernels in and out at each of the two; 0: the sum of both directions alone.
+  /// Combined rate in and out of each of the two GPUs for kernels; 0: the sum of the one-way rates.
   double both_ways_gb_s = 0;
 };
 
-/// Between a GPU and a host node, both directions.
+/// The link between a GPU and a host node, with a rate for each direction.
 struct HostLink {
   double to_gpu_gb_s = 0;
   double from_gpu_gb_s = 0;
-  bool native_atomics = false;  ///< Atomics go through the link, as over NVLink-C2C.
+  bool native_atomics = false;  ///< Atomics work across the link, as over NVLink-C2C.
 };
 
 /// A duration that depends on a size and on the number of GPUs. Linear between the entries,
 /// constant outside the sizes, extrapolated beyond the counts of GPUs but never below `floor_us`.
 struct CostTable {
   std::vector<double> sizes_mib;
-  std::vector<int> gpus;                ///< One or more; with one entry the count does not matter.
-  std::vector<std::vector<double>> us;  ///< A row for each of `gpus`, a column for each size.
+  std::vector<int> gpus;  ///< At least one entry; with one entry, the count does not matter.
+  std::vector<std::vector<double>> us;  ///< A row per entry of `gpus`, a column per size.
   double floor_us = 1;
 };
 
-/// Costs of calls. `docs/results/measurements.md` says where the numbers of the H200 come from.
+/// Costs of calls. `docs/results/measurements.md` says where the H200's numbers come from.
 struct CostParameters {
   CostTable create, release, unmap;
-  /// The access grant of one mapping: of a fresh chunk with no mappings between the GPUs, of a
-  /// fresh chunk beside a keeper, of a chunk granted before, of one that is also shown elsewhere.
+  /// The access grant of one mapping: of a fresh chunk without other mappings between the GPUs, of
+  /// a fresh chunk beside a keeper, of a chunk granted before, and of one that is also shown
+  /// elsewhere.
   CostTable grant_cold, grant_first, grant_later, grant_shadow;
-  /// The same from `size_class_bytes` on beside a keeper of that size.
+  /// The same for chunks of at least `size_class_bytes`, beside a keeper of that size.
   CostTable grant_first_own_class, grant_later_own_class;
-  std::uint64_t size_class_bytes = 0;  ///< Zero: the size makes no difference.
-  double host_grant_us_per_mib = 0;    ///< For each GPU.
+  std::uint64_t size_class_bytes = 0;  ///< Zero if the size makes no difference.
+  double host_grant_us_per_mib = 0;    ///< Per GPU.
   double host_unmap_us_per_mib = 0;
-  double host_create_gb_s = 0;  ///< Zero: like device memory.
+  double host_create_gb_s = 0;  ///< Zero: the same as device memory.
   double plain_allocate_us = 0, plain_free_us = 0;
   double reserve_us = 0, unreserve_us = 0, map_us = 0;
   double launch_us = 0, record_us = 0, batch_us = 0, wait_us = 0, query_us = 0, enqueue_us = 0;
@@ -68,12 +69,12 @@ struct CostParameters {
   double open_context_us = 0;
   std::uint64_t context_bytes = 0;  ///< Memory that an open context takes on its GPU.
   double load_kernel_us = 0, kernel_us = 0;
-  double copy_latency_us = 0;  ///< Added to size over bandwidth.
-  double host_copy_gb_s = 0;   ///< One thread of the CPU.
+  double copy_latency_us = 0;  ///< Added to size divided by bandwidth.
+  double host_copy_gb_s = 0;   ///< Copies by one CPU thread.
 };
 
-/// A machine to simulate, or to compare a real one with. A value; `load_machine` returns only
-/// completely checked ones.
+/// A machine to simulate, or to compare with a real one. A value; `load_machine` returns only
+/// descriptions that passed all checks.
 struct MachineDescription {
   std::string name;
   std::string source;  ///< Where its numbers come from, and which are estimates.

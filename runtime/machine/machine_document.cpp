@@ -19,9 +19,10 @@ namespace {
 namespace json = boost::json;
 
 constexpr const char* call = "load_machine";
-constexpr int costs_links_max = 4;  // Machines whose costs are "those of" another, in a row.
+// Length of a chain of machines whose costs refer to another machine.
+constexpr int costs_links_max = 4;
 
-/// Of an error about a file: what it says after the file's name.
+/// The part of an error message that follows the file's name.
 std::string reason_of(const Error& error, const std::string& file) {
   const std::string_view what = error.what();
   const std::size_t name = what.find(file + ": ");
@@ -69,7 +70,7 @@ void MachineDocument::check(int links_left) {
   }
   if (costs_of_) {
     for (const SourcedNumber& number : costs_of_->numbers()) {
-      // Numbers of a table come with the table.
+      // A source may also name the table that contains the number.
       for (std::string path = number.path; path.starts_with("costs.");
            path.resize(path.rfind('.'))) {
         form.paths.insert(path);
@@ -100,7 +101,7 @@ void MachineDocument::follow_costs(int links_left) {
     } else {
       refuse("costs", other->describe(other->problems().front()));
     }
-  } catch (const Error& error) {  // There is no such machine.
+  } catch (const Error& error) {  // There is no machine of that name.
     refuse("costs", error.what());
   }
 }

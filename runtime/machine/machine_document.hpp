@@ -15,15 +15,15 @@
 
 namespace vma {
 
-/// A machine file, parsed and looked at from all sides: by `check_schema`, `check_consistency` and
-/// `MachineSources`, and with the file that its costs are taken from. Immutable.
+/// A machine file, parsed and checked by `check_schema`, `check_consistency` and `MachineSources`,
+/// with the file that its costs come from. Immutable.
 ///
-/// Where there is a problem, nothing but `problems` may be asked.
+/// If there are problems, only `problems` and `describe` may be called.
 class MachineDocument {
  public:
-  /// Of a file; one that cannot be read is a problem too.
+  /// Reads a file. A file that cannot be read counts as a problem.
   static MachineDocument load(const std::string& file);
-  /// `file` is what problems name, and where a machine that costs are taken from is looked for too.
+  /// Problems name `file`; a machine that costs refer to is also searched in its folder.
   static MachineDocument parse(std::string_view text, const std::string& file);
 
   const std::string& file() const noexcept { return file_; }
@@ -33,10 +33,10 @@ class MachineDocument {
   std::string describe(const MachineProblem& problem) const;
 
   const boost::json::object& json() const { return text_->value().get_object(); }
-  /// Of this file, or of the one that it names.
+  /// The costs in this file, or in the file that it refers to.
   const boost::json::object& costs() const;
-  /// All numbers, each with its source; of costs that another file has, that file's where this one
-  /// says nothing of them.
+  /// All numbers with their sources. For costs from another file, that file's source applies unless
+  /// this file gives one.
   const std::vector<SourcedNumber>& numbers() const noexcept { return numbers_; }
 
  private:
@@ -49,13 +49,13 @@ class MachineDocument {
   void check(int links_left);
   void follow_costs(int links_left);
   void find_sources(const std::vector<std::string>& own, const MachineSources& sources);
-  /// Whether its GPUs are those of `other`, by name.
+  /// Whether its GPUs have the same names as those of `other`.
   bool same_gpus(const MachineDocument& other) const;
 
   std::string file_;
-  std::optional<JsonText> text_;  // None: it is no JSON.
+  std::optional<JsonText> text_;  // None if the file is not JSON.
   MachineProblems problems_;
-  std::shared_ptr<const MachineDocument> costs_of_;  // Null: the costs are its own.
+  std::shared_ptr<const MachineDocument> costs_of_;  // Null if the costs are in this file.
   std::vector<SourcedNumber> numbers_;
 };
 

@@ -10,7 +10,7 @@ namespace vma {
 /// Throws: Error{invalid_argument} that lists the folders.
 std::string find_machine_file(const std::string& name, const std::string& referrer);
 
-/// Names of all the machine files in those folders, sorted, each once.
+/// Names of all machine files in those folders, sorted, without duplicates.
 std::vector<std::string> list_machine_files();
 
 }  // namespace vma

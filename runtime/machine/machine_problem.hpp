@@ -5,11 +5,11 @@
 
 namespace vma {
 
-/// One thing that is wrong with a machine file.
+/// One error in a machine file.
 struct MachineProblem {
-  std::string path;  ///< Of the key; empty: the whole file.
+  std::string path;  ///< Path of the key; empty for the whole file.
   std::string reason;
-  int line = 0;  ///< 0: not known.
+  int line = 0;  ///< 0 if unknown.
 };
 
 using MachineProblems = std::vector<MachineProblem>;

@@ -64,7 +64,7 @@ void read_gpus(const json::object& file, MachineDescription& machine) {
   }
 }
 
-/// Which GPUs reach each other: without a matrix every pair does.
+/// Which GPUs reach each other. Without a matrix, all pairs do.
 void read_reach(const json::object& file, MachineDescription& machine) {
   const json::value* rows = file.if_contains("reachable");
   if (rows == nullptr) return;

@@ -27,14 +27,14 @@ struct MachineKey {
   std::string path;  ///< "gpus[].memory_mib"; members of each cost table are "costs.*.us".
   Form form = Form::text;
   bool required = false;
-  double least = 0, most = 0;  ///< For a number, or for each in a list.
+  double least = 0, most = 0;  ///< Bounds of a number, or of each number in a list.
   std::string unit;
 };
 
 /// Every key that a machine file may have, objects before their members.
 const std::vector<MachineKey>& machine_keys();
 
-/// Null: the key is unknown.
+/// Null if the key is unknown.
 const MachineKey* find_machine_key(std::string_view path);
 
 /// Maximum number of GPUs and host nodes of a machine.

@@ -17,7 +17,7 @@ constexpr std::string_view made_up_prefix = "test-";
 constexpr std::array in_files = {SourceKind::measured, SourceKind::datasheet, SourceKind::driver,
                                  SourceKind::estimate};
 
-/// "KIND: where from"; none if it is something else.
+/// Parses "KIND: where from". Returns nothing for any other value.
 std::optional<NumberSource> parse_source(const json::value& value) {
   const json::string* text = value.if_string();
   if (text == nullptr) return std::nullopt;
@@ -55,7 +55,8 @@ MachineSources MachineSources::read(const json::value& file, const std::set<std:
   const json::value* value = whole == nullptr ? nullptr : whole->if_contains("sources");
   if (value == nullptr) return sources;
   if (const json::string* text = value->if_string(); text != nullptr && *text == "made up") {
-    sources.all_made_up_ = true;  // Nor is more to be said of numbers where that is not allowed.
+    // Set even if it is not allowed, so that the numbers cause no further problems.
+    sources.all_made_up_ = true;
     if (!is_test_machine(*whole)) {
       problems.push_back({"sources",
                           "\"made up\" is only for test machines, whose names begin with "
@@ -76,7 +77,8 @@ MachineSources MachineSources::read(const json::value& file, const std::set<std:
     } else {
       problems.push_back(
           {place, "is not \"KIND: SOURCE\" with the kind measured, datasheet, driver or estimate"});
-      sources.by_path_.emplace(path, NumberSource{});  // Said wrongly, but said.
+      // Counts as given, to avoid a second problem for the same number.
+      sources.by_path_.emplace(path, NumberSource{});
     }
   }
   return sources;

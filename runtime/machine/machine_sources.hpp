@@ -27,16 +27,16 @@ struct SourcedNumber {
   NumberSource source;
 };
 
-/// The sources of the numbers of a machine file: the member `sources`, an object from paths to
-/// "KIND: where from". A path covers everything in it; of several the longest applies. Machines
-/// whose name begins with "test-" may say "made up" instead, which covers everything.
+/// The sources of the numbers in a machine file: the member `sources`, an object that maps paths to
+/// "KIND: where from". A path covers everything below it, and the longest matching path applies.
+/// Machines whose name begins with "test-" may say "made up" instead, which covers everything.
 class MachineSources {
  public:
-  /// Reads `sources` of the file; its faults go to `problems`. `paths` are those that it may name.
+  /// Reads `sources` of the file and adds its errors to `problems`. It may name only `paths`.
   static MachineSources read(const boost::json::value& file, const std::set<std::string>& paths,
                              MachineProblems& problems);
 
-  /// Null: no source is given.
+  /// Null if no source is given.
   const NumberSource* of(std::string_view path) const;
 
  private:

@@ -18,7 +18,8 @@ namespace json = boost::json;
 
 constexpr std::size_t indent_columns = 2;
 
-/// The shortest text that reads as the same number. An exponent replaces only long rows of zeros.
+/// The shortest text that parses to the same number. Very small and very large numbers have
+/// an exponent.
 std::string number_text(double number) {
   const double size = std::abs(number);
   if (size != 0 && (size < 1e-9 || size >= 1e15)) return fmt::format("{}", number);
@@ -28,7 +29,7 @@ std::string number_text(double number) {
   return {std::begin(text), written.ptr};
 }
 
-/// `used`: columns that stand before the text on its line and after it.
+/// `used` is the number of columns taken on the line before and after the text.
 std::string written(const json::value& value, std::size_t columns, std::size_t indent,
                     std::size_t used);
 

@@ -14,8 +14,8 @@ std::vector<fs::path> shared_folders(const std::string& name) {
   }
   fs::path file = library.dli_fname;
   std::error_code failed;
-  // Of a program it is the name that it was called by: one that the shell has found on its path, or
-  // that of the link by which a program starts itself again.
+  // In an executable, this is the name it was called by: a bare name if the shell found it in PATH,
+  // or "/proc/self/exe" if a program restarted itself through that link.
   const fs::path itself = "/proc/self/exe";
   if (!file.has_parent_path() || file == itself) file = fs::read_symlink(itself, failed);
   if (failed) return {};

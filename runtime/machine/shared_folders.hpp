@@ -6,9 +6,9 @@
 
 namespace vma {
 
-/// Where files installed beside the program or library may be: ../share/vmart/NAME, or one folder
-/// further up (lib/<architecture>/). They need not exist. A build tree has links to the source tree
-/// there, so installed files contain no path of either tree.
+/// Folders that may hold files installed beside the program or library: ../share/vmart/NAME, and
+/// the same one level further up (for lib/<architecture>/). They need not exist. A build tree has
+/// links to the source tree there, so installed files contain no path of either tree.
 std::vector<std::filesystem::path> shared_folders(const std::string& name);
 
 }  // namespace vma

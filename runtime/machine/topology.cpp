@@ -94,8 +94,7 @@ std::vector<std::vector<LinkKind>> Topology::link_kinds() const {
 }
 
 bool Topology::reaches(DeviceId from, Location at) const {
-  if (at.kind == Location::Kind::host)
-    return true;  // No peer capability is needed for host memory.
+  if (at.kind == Location::Kind::host) return true;  // Host memory needs no peer capability.
   const auto peer = peers_.find({from, DeviceId{at.ordinal}});
   return peer != peers_.end() && peer->second;
 }

@@ -14,9 +14,9 @@ namespace vma {
 /// Determined once by driver queries; immutable afterwards, so any thread may read it.
 class Topology {
  public:
-  /// `devices` are CUDA ordinals; empty takes all. Peer access is queried for each ordered pair,
-  /// never assumed. Throws: Error{no_driver} without a device, {invalid_argument} for an unknown or
-  /// repeated one, {unsupported} for one without virtual memory management.
+  /// `devices` are CUDA ordinals; empty selects all. Queries peer access for each ordered pair and
+  /// never assumes it. Throws: Error{no_driver} without a device, {invalid_argument} for an unknown
+  /// or repeated device, {unsupported} for one without virtual memory management.
   static Topology discover(Driver& driver, std::span<const int> devices);
 
   /// GPUs first, then host nodes.
@@ -28,16 +28,17 @@ class Topology {
 
   const DeviceInfo& info(DeviceId device) const { return infos_.at(device); }
   const LinkInfo& link(DeviceId from, DeviceId to) const { return links_.at({from, to}); }
-  /// [from][to], in the order of `devices`; `none` if a GPU does not reach the other.
+  /// [from][to], in the order of `devices`; `none` if the GPU does not reach the other one.
   std::vector<std::vector<LinkKind>> link_kinds() const;
   /// HBM of a GPU; 0 for host nodes, whose size the driver does not report.
   std::uint64_t memory_bytes(Location at) const;
 
   bool reaches(DeviceId from, Location at) const;
-  /// All accessors that can reach memory at `at`, with read and write access: a chunk's grants.
+  /// All accessors that can reach memory at `at`, with read and write access. A chunk is granted to
+  /// these.
   const std::vector<Accessor>& readers(Location at) const { return readers_.at(at); }
 
-  /// The allocation granularity that suits all locations.
+  /// The smallest allocation granularity that all locations support.
   std::uint64_t granularity() const noexcept { return granularity_; }
 
  private:

@@ -15,8 +15,8 @@
 namespace vma {
 namespace {
 
-/// A gate that comes while a round is still being launched waits for what has been launched by
-/// then, which of few launches is the whole round.
+/// A round is at most this many launches. A gate that arrives while a round is being launched waits
+/// for the launches made so far; if a round had few launches, that would be the whole round.
 constexpr double launches_max = 16;
 
 }  // namespace
@@ -59,8 +59,8 @@ void BusyGpu::read() {
   runtime_.synchronize(stream_);
 }
 
-/// By the clock of this computer: on a simulated machine with threads, a launch takes as long as it
-/// takes here, and only the times of the calls are those of that machine.
+/// Measured by this computer's clock. On a simulated machine in threaded mode, a launch takes as
+/// long as it takes here, and only the durations of calls are those of the machine.
 Time BusyGpu::read_time() {
   const auto began = std::chrono::steady_clock::now();
   read();
@@ -76,7 +76,8 @@ void BusyGpu::shape_rounds(Time round) {
   if (wanted > launches_max) lengthen_launches(round, wanted / launches_max);
 }
 
-/// By `times`, and by what is still missing then: much of what a short launch takes is no reading.
+/// Lengthens the launches by a factor of `times`, then by whatever is still missing: much of the
+/// time of a short launch is overhead.
 void BusyGpu::lengthen_launches(Time round, double times) {
   constexpr int tries = 8;
   constexpr double enough = 0.9;

@@ -13,26 +13,26 @@
 
 namespace vma {
 
-/// A GPU that reads its own memory on an attached stream from construction on, round after round: a
-/// thread launches a batch of work and waits for it, as programs do. One owner; destruction waits
+/// A GPU that reads its own memory on an attached stream, round after round, from construction on:
+/// a thread launches a batch of work and waits for it, as programs do. One owner; destruction waits
 /// for the current round.
 class BusyGpu {
  public:
   struct Work {
     std::size_t bytes = 0;  ///< Read by each launch, several times.
-    /// Duration of one round; long rounds read more often per launch instead of using many
+    /// Duration of one round. Long rounds read more often per launch rather than using many
     /// launches. Zero: one launch.
     Time round{0};
   };
 
-  /// Requires: the runtime and the executor outlive it. Throws: Error, of kind unsupported if no
-  /// round takes that long. Blocks: for some launches, and some long rounds.
+  /// Requires: the runtime and the executor outlive it. Throws: Error; {unsupported} if no round
+  /// takes that long. Blocks: for some launches, and some long rounds.
   BusyGpu(Runtime& runtime, Location gpu, const Work& work, Executor& executor);
   ~BusyGpu();  // Releases its resources; logs failures.
   BusyGpu(const BusyGpu&) = delete;
   BusyGpu& operator=(const BusyGpu&) = delete;
 
-  /// Throws: what reading failed with.
+  /// Throws: the error that stopped the reading thread, if there was one.
   void require_works() const;
 
  private:
@@ -45,8 +45,8 @@ class BusyGpu {
 
   Runtime& runtime_;
   const std::size_t bytes_;
-  int launches_ = 1;          // Constant once the thread runs, as are
-  std::uint64_t passes_ = 4;  // of each launch.
+  int launches_ = 1;          // Per round. Constant once the thread runs.
+  std::uint64_t passes_ = 4;  // Per launch. Constant once the thread runs.
   Stream stream_ = nullptr;
   std::byte* data_ = nullptr;
   std::optional<AttachedStream> attached_;

@@ -13,10 +13,10 @@ namespace {
 
 constexpr int chunk_tries = 5;
 constexpr std::size_t gpus_max = 128;             // More than any machine has.
-constexpr std::uint64_t class_bytes = 512 * MiB;  // Where handles of the H200 become slow to grant.
-constexpr double class_step = 3;                  // So many times slower, to be called slow.
+constexpr std::uint64_t class_bytes = 512 * MiB;  // Size from which grants are slow on the H200.
+constexpr double class_step = 3;  // How many times slower a grant must be to count as slow.
 
-/// A row of a table: one step of each life.
+/// One row of a table: the same step of each life.
 template <typename Lives>
 std::vector<double> row_of(const Lives& lives, std::size_t step) {
   std::vector<double> row;
@@ -30,7 +30,7 @@ void add_row(CostTable& table, const std::vector<std::uint64_t>& sizes, std::siz
     for (const std::uint64_t size : sizes) {
       table.sizes_mib.push_back(static_cast<double>(size) / MiB);
     }
-    table.floor_us = 0;  // One GPU alone is measured too.
+    table.floor_us = 0;  // No floor is needed, because one GPU alone is measured too.
   }
   table.gpus.push_back(static_cast<int>(gpus));
   table.us.push_back(std::move(us));
@@ -140,7 +140,7 @@ void ChunkProbe::measure(MeasuredCalls& calls) {
 
 void ChunkProbe::measure_cold(MeasuredCalls& calls) {
   for (const std::size_t count : counts_) {
-    if (count == 1 && counts_.size() > 1) continue;  // A GPU is never cold to itself.
+    if (count == 1 && counts_.size() > 1) continue;  // A GPU always reaches its own mappings.
     say_(fmt::format("grants to {} GPUs, nothing stands between them", count));
     const std::vector<Life> all = lives(calls, sizes_, count);
     add_row(calls.costs.grant_cold, sizes_, count, row_of(all, later));
@@ -170,14 +170,15 @@ void ChunkProbe::measure_warm(MeasuredCalls& calls) {
   }
 }
 
-/// Only where large handles take long, which a keeper of their own size mends.
+/// Runs only if large handles are slow to grant, which a keeper of their own size avoids.
 void ChunkProbe::measure_own_class(MeasuredCalls& calls) {
   CostParameters& costs = calls.costs;
   const auto large = std::ranges::find(sizes_, class_bytes);
   if (large == sizes_.end() || large == sizes_.begin() || costs.grant_later.us.empty()) return;
   const auto at = static_cast<std::size_t>(large - sizes_.begin());
   const std::vector<double>& widest = costs.grant_later.us.back();
-  if (widest[at] < class_step * widest[at - 1]) return calls.took("size_class_mib");  // None: 0.
+  // Not slow: the size class is 0.
+  if (widest[at] < class_step * widest[at - 1]) return calls.took("size_class_mib");
   keep(class_bytes);
   const std::vector<std::uint64_t> sizes(large, sizes_.end());
   for (const std::size_t count : counts_) {

@@ -13,13 +13,14 @@
 
 namespace vma {
 
-/// Times the calls in the lives of chunks of several sizes, granted to one GPU, two, four and so
-/// on: first without other mappings between the GPUs, then beside keepers. One object per run, one
-/// thread. Takes at most a quarter of a GPU's memory and an eighth of a host node's.
+/// Times the calls in the lives of chunks of several sizes, granted to one, two, four and more
+/// GPUs: first without other mappings between the GPUs, then beside keepers. One object per run,
+/// one thread. Allocates at most a quarter of a GPU's memory and an eighth of a host node's.
 class ChunkProbe {
  public:
   /// Requires: nothing is mapped on any GPU, and all have open contexts. `host_bytes` is the memory
-  /// of the first host node; `say` is called with the next measurement.
+  /// of the first host node. `say` is called with a description of each measurement before it
+  /// begins.
   ChunkProbe(Driver& driver, std::uint64_t host_bytes, std::function<void(const std::string&)> say);
 
   /// Throws: Error{driver_gone}.
@@ -30,10 +31,10 @@ class ChunkProbe {
   using Life = std::array<double, steps>;  // Microseconds, by step.
   using Readers = std::vector<Accessor>;
 
-  /// The first `count` GPUs that reach memory at `at`, beginning with its own.
+  /// The first `count` GPUs that reach memory at `at`, starting with the GPU that owns it.
   Readers readers(Location at, std::size_t count) const;
   Life one_life(Location at, std::uint64_t bytes, const Readers& readers);
-  /// Medians of several.
+  /// Medians of several lives.
   Life life(Location at, std::uint64_t bytes, const Readers& readers);
   std::vector<Life> lives(MeasuredCalls& calls, const std::vector<std::uint64_t>& sizes,
                           std::size_t count);

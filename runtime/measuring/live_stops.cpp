@@ -21,10 +21,11 @@
 namespace vma {
 namespace {
 
-constexpr int move_tries = 12;  // The first one warms up.
-/// What a program launches before it waits for it, and streams come to a gate after. Of longer
-/// rounds on several GPUs the ends lie further apart than a gate waits for at its first try. A
-/// program that goes over much host memory has its stream come late.
+constexpr int move_tries = 12;  // The first one is a warm-up.
+/// Length of the rounds that a program launches before it waits; streams arrive at a gate at the
+/// end of a round. If rounds on several GPUs were longer, their ends would lie further apart than a
+/// gate waits on its first attempt. `late_round` represents a program that reads much host memory,
+/// so that its stream arrives late.
 constexpr std::chrono::milliseconds usual_round(1), late_round(60);
 
 void require_stops(const auto& times) {
@@ -65,8 +66,8 @@ void LiveStops::open_gpus() {
   }
 }
 
-/// Two chunks at once, so that one is copied while the other stands at its gate, as in a program
-/// whose memory moves on.
+/// Moves two chunks at once, so that one is copied while the other is stopped at its gate, as in a
+/// program that keeps moving memory.
 void LiveStops::swap(const std::array<std::byte*, 2>& chunks, Location home, Location away,
                      Route* route) {
   const Migration there = runtime_.migrate_async(chunks[0], away);
@@ -74,7 +75,7 @@ void LiveStops::swap(const std::array<std::byte*, 2>& chunks, Location home, Loc
   const auto note = [](const MigrationReport& report, Times& times) {
     if (report.stall.count == 0) return;
     times.moves.push_back(move_time(report));
-    times.stalls.push_back(report.stall.median);  // Of the one chunk.
+    times.stalls.push_back(report.stall.median);  // Of one chunk.
     times.waits.push_back(report.phases.wait);
   };
   const MigrationReport gone = there.wait(), come = back.wait();
@@ -135,7 +136,7 @@ void LiveStops::measure_routes(Calibration& calibration) {
         const Route large = measure(places[home], places[away], sizes_.large_bytes);
         take(calibration, place_numbered(home), place_numbered(away), small.there, large.there);
         take(calibration, place_numbered(away), place_numbered(home), small.back, large.back);
-        // What the calibrator could not measure stopped, has been.
+        // The calibrator could not measure stopped moves on this route; it is measured now.
         const std::string estimate = "moves " + route;
         std::erase_if(calibration.estimates,
                       [&](const std::string& it) { return it.starts_with(estimate); });
@@ -144,7 +145,7 @@ void LiveStops::measure_routes(Calibration& calibration) {
   }
 }
 
-/// Only the one GPU reads: of several, a gate brings the ends of long rounds together first.
+/// Only one GPU reads. With several, a gate would first align the ends of their long rounds.
 LiveStops::Route LiveStops::measure_rounds(Location home, Location away, Time round) {
   const BusyGpu::Work work{sizes_.read_bytes, round};
   gpus_.push_back(std::make_unique<BusyGpu>(runtime_, home, work, executor_));

@@ -14,20 +14,20 @@ namespace vma {
 
 class BusyGpu;
 
-/// Durations of live moves, and how long they stop streams: on each route two chunks repeatedly
-/// swap places while a thread for each GPU has it read its own memory on an attached stream, in
-/// rounds of launches that it waits for, as a program does. `Calibrator` stops no streams, so it
-/// misses the cost of gates themselves. Then the same between one GPU and the host beside long
-/// rounds, for whose end a gate waits: `LateStops`. One object per run.
+/// Measures how long live moves take and how long they stop streams. On each route, two chunks
+/// repeatedly swap places while a thread per GPU reads the GPU's own memory on an attached stream,
+/// in rounds of launches that it waits for, as a program does. (`Calibrator` stops no streams, so
+/// it does not see the cost of gates.) Then measures the same between one GPU and the host during
+/// long rounds, whose end a gate waits for: `LateStops`. One object per run.
 class LiveStops {
  public:
-  /// Two sizes of the chunks that move and one for late stops, and the size that each GPU reads
+  /// Two sizes of the chunks that move, one size for late stops, and the bytes that each GPU reads
   /// meanwhile.
   struct Sizes {
     std::size_t small_bytes = 0, large_bytes = 0, late_bytes = 0, read_bytes = 0;
   };
 
-  /// Requires: the runtime outlives it, and has no attached stream: all would be stopped too.
+  /// Requires: the runtime outlives it and has no attached streams, which would be stopped too.
   LiveStops(Runtime& runtime, const Sizes& sizes);
   /// Releases its resources; logs failures.
   ~LiveStops();

@@ -14,7 +14,7 @@
 namespace vma {
 namespace {
 
-/// "nvidia-h200x2".
+/// Such as "nvidia-h200x2".
 std::string name_of(const MachineDescription& machine) {
   std::string name;
   for (const unsigned char letter : machine.gpus.front().name) {
@@ -35,7 +35,7 @@ GpuDescription gpu_of(const DeviceInfo& info, std::size_t nodes) {
   gpu.compute_capability = info.compute_capability;
   gpu.copy_engines = std::max(1, info.copy_engines);
   gpu.hardware_queues = info.max_queues;
-  // Its node may be one whose memory the driver does not make.
+  // The driver may not allocate memory on the GPU's own node; node 0 replaces it.
   gpu.host_node = static_cast<std::size_t>(info.host_node) < nodes ? info.host_node : 0;
   return gpu;
 }
@@ -67,7 +67,7 @@ std::uint64_t system_node_bytes(int node) {
   std::ifstream file(fmt::format("/sys/devices/system/node/node{}/meminfo", node));
   std::string line;
   while (std::getline(file, line)) {
-    std::istringstream words(line);  // "Node 0 MemTotal:  1056768000 kB"
+    std::istringstream words(line);  // Such as "Node 0 MemTotal:  1056768000 kB".
     std::string word, key;
     std::uint64_t number = 0, kib = 0;
     if (words >> word >> number >> key >> kib && key == "MemTotal:") return kib * KiB;

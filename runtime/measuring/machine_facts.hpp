@@ -5,9 +5,9 @@
 
 namespace vma {
 
-/// What the driver reports about the machine: a description without rates, costs and the memory of
-/// host nodes, which are 0. If the driver does not allocate host memory, one node represents the
-/// host. Throws: Error{no_driver} without a GPU.
+/// What the driver reports about the machine: a description in which rates, costs and the memory of
+/// host nodes are 0. If the driver does not allocate host memory, one node represents the host.
+/// Throws: Error{no_driver} without a GPU.
 MachineDescription machine_facts(Driver& driver);
 
 /// Memory of a host node of this system; 0 if unknown.

@@ -28,9 +28,9 @@ namespace {
 
 constexpr std::chrono::seconds calls_limit(15);
 constexpr std::chrono::seconds calibration_limit(15);
-constexpr const char* costs_from = "h200x2";  // Its costs replace those not measured.
+constexpr const char* costs_from = "h200x2";  // Its costs replace those that were not measured.
 
-/// Four digits: more than two measurements have in common.
+/// Keeps four digits, more than two measurements agree on.
 double rounded(double value) {
   if (!(value > 0)) return 0;
   const double unit = std::pow(10, std::floor(std::log10(value)) - 3);
@@ -51,7 +51,7 @@ PlaceId place_in(const Calibration& calibration, Location at) {
   return PlaceId{static_cast<std::uint8_t>(found - calibration.places.begin())};
 }
 
-/// Contexts that a probe opens on all GPUs, and gives back.
+/// Contexts that a probe opens on all GPUs. The destructor closes them.
 class OpenContexts {
  public:
   explicit OpenContexts(Driver& driver) : driver_(driver) {}
@@ -59,7 +59,7 @@ class OpenContexts {
     for (const DeviceId device : open_) {
       try {
         driver_.release_primary(device);
-      } catch (const Error&) {  // The process ends soon; the driver gives the rest back.
+      } catch (const Error&) {  // The process ends soon; the driver then releases the rest.
       }
     }
   }
@@ -112,7 +112,7 @@ std::string MachineProbe::measured_how() const {
                      description_);
 }
 
-/// Sooner than the measuring.
+/// Called before measuring, to fail early.
 void MachineProbe::require_one_kind_of_link() const {
   const PeerLink* one = nullptr;
   for (std::size_t from = 0; from < machine_.gpus.size(); ++from) {
@@ -167,7 +167,7 @@ void MachineProbe::measure_calls() {
 void MachineProbe::calibrate() {
   options_.say("calibrating links");
   Settings settings = resolve_settings({});
-  settings.devices.clear();  // All of the machine, whatever the environment is set up for.
+  settings.devices.clear();  // Uses the whole machine, regardless of the environment.
   settings.capacity_bytes.clear();
   settings.policy.clear();
   settings.calibration = "off";
@@ -222,7 +222,8 @@ void MachineProbe::take_rates(const Calibration& calibration) {
   }
 }
 
-/// Of the routes under one path, and says where it is from; `otherwise` where there are none.
+/// The rate of the routes under one path, whose source it records. Returns `otherwise` if there are
+/// none.
 double MachineProbe::rate(const std::string& path, double otherwise) {
   const auto found = rates_.find(path);
   if (found == rates_.end()) {
@@ -245,7 +246,7 @@ double MachineProbe::rate(const std::string& path, double otherwise) {
   return std::max(rounded(median(measured ? rates.gb_s : rates.estimated)), 0.001);
 }
 
-/// For a GPU, beside `peer_gb_s` one way; 0 if unknown.
+/// The rate of a GPU in both directions; 0 if unknown or less than `peer_gb_s`, the rate in one.
 double MachineProbe::both_ways(double peer_gb_s) {
   if (both_ways_.empty()) return 0;
   const double gb_s = rounded(median(both_ways_) / 1e9);
@@ -261,7 +262,8 @@ double MachineProbe::both_ways(double peer_gb_s) {
 }
 
 void MachineProbe::set_rates() {
-  const auto entries = gpu_entries(machine_);  // Before their rates tell them apart.
+  // Taken before rates are set, which could split entries.
+  const auto entries = gpu_entries(machine_);
   for (std::size_t entry = 0; entry < entries.size(); ++entry) {
     const double local = rate(fmt::format("gpus[{}].local_gb_s", entry), 0);
     for (std::size_t n = 0; n < entries[entry].second; ++n) {
@@ -282,7 +284,8 @@ void MachineProbe::set_rates() {
     const auto own = static_cast<std::size_t>(machine_.gpus[gpu].host_node);
     for (std::size_t node = 0; node < machine_.host_nodes.size(); ++node) {
       HostLink& link = machine_.host_links[gpu][node];
-      const bool native_atomics = link.native_atomics;  // Known from the driver.
+      // The driver has reported it, so it is kept.
+      const bool native_atomics = link.native_atomics;
       link = node == own ? near : far;
       link.native_atomics = native_atomics;
     }

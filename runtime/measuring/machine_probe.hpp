@@ -15,28 +15,29 @@
 
 namespace vma {
 
-/// Creates the machine file of a driver's machine: facts from the driver, calls by `ChunkProbe` and
-/// `StreamProbe`, rates by a calibration. Values that could not be measured are estimates, with the
-/// reason. One object per run, one thread; under a minute, and the machine is left unchanged.
+/// Creates the machine file of a driver's machine: facts from the driver, costs of calls from
+/// `ChunkProbe` and `StreamProbe`, rates from a calibration. Values that could not be measured are
+/// estimates, with the reason. One object per run, one thread. Takes less than a minute and leaves
+/// the machine unchanged.
 class MachineProbe {
  public:
   struct Options {
-    std::string name;  ///< Empty: derived from the GPUs' name and number.
+    std::string name;  ///< Empty: derived from the name and number of the GPUs.
     std::function<void(const std::string&)> say = [](const std::string&) {};
   };
 
   MachineProbe(std::unique_ptr<Driver> driver, Options options);
   ~MachineProbe();
 
-  /// The text of the file, for `parse_machine`. Throws: Error{no_driver} without a GPU,
-  /// {unsupported} for a machine that a file cannot describe, or if nothing could be measured.
+  /// Returns the text of the file, for `parse_machine`. Throws: Error{no_driver} without a GPU,
+  /// {unsupported} if a file cannot describe the machine or nothing could be measured.
   std::string run();
 
  private:
-  /// Rates of routes that share one rate in a file.
+  /// Rates of the routes that share one number in a file.
   struct Rates {
     std::vector<double> gb_s;       // Measured.
-    std::vector<double> estimated;  // From the calibration; the reason is in `reason`.
+    std::vector<double> estimated;  // From the calibration, for the reason in `reason`.
     std::string reason;
   };
 
@@ -46,7 +47,7 @@ class MachineProbe {
   void calibrate();
   void take_rates(const Calibration& calibration);
   double both_ways(double peer_gb_s);
-  /// Adds a route's rate under the path of its number.
+  /// Adds a route's rate under the path of its number in the file.
   void add_rate(const Calibration& calibration, const std::string& path, Location from,
                 Location to);
   double rate(const std::string& path, double otherwise);
@@ -57,7 +58,7 @@ class MachineProbe {
 
   std::unique_ptr<Driver> driver_;  // Null once the calibration's runtime owns it.
   const Options options_;
-  const std::string description_;  // Of the driver.
+  const std::string description_;  // Description of the driver.
   const bool simulated_;
   MachineDescription machine_;
   std::vector<SourcedNumber> sources_;

@@ -30,7 +30,7 @@ auto facts(const GpuDescription& gpu) {
                   gpu.copy_engines, gpu.hardware_queues, gpu.host_node, gpu.local_gb_s);
 }
 
-/// The one value that all have; none if none was seen.
+/// Collects values that must all be equal; none if there are none.
 class Only {
  public:
   explicit Only(const char* reason) : reason_(reason) {}

@@ -10,13 +10,13 @@
 
 namespace vma {
 
-/// Consecutive GPUs that differ only in their number: one entry of `gpus` in a file. Index of the
-/// first, and the count.
+/// Consecutive GPUs that differ only in their number, which form one entry of `gpus` in a file: the
+/// index of the first, and the count.
 std::vector<std::pair<std::size_t, std::size_t>> gpu_entries(const MachineDescription& machine);
 
-/// The machine as the text of a machine file, which `parse_machine` can read. `sources` are written
-/// unchanged, in their order. Throws: Error{unsupported} if a file cannot express it: GPUs joined
-/// by links of several kinds or rates, or hosts by several near or far ones.
+/// The machine as the text of a machine file, which `parse_machine` can read. Writes `sources`
+/// unchanged, in their order. Throws: Error{unsupported} if a file cannot express the machine: GPUs
+/// with peer links of several kinds or rates, or with several kinds of near or far host links.
 std::string machine_text(const MachineDescription& machine,
                          const std::vector<SourcedNumber>& sources);
 

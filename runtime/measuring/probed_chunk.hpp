@@ -7,8 +7,8 @@
 
 namespace vma {
 
-/// Addresses with a chunk in them, call by call, so that each call can be timed by itself. The
-/// destructor releases what is left. Neither copied nor moved: use a list with nodes.
+/// A range of addresses and the chunk in it. Each driver call is a separate function, so that it
+/// can be timed. The destructor releases what is left. Neither copied nor moved: keep it in a list.
 class ProbedChunk {
  public:
   explicit ProbedChunk(Driver& driver) : driver_(driver) {}
@@ -19,7 +19,7 @@ class ProbedChunk {
   void reserve(std::uint64_t size_bytes);
   void create(Location at);
   void map() { show(*this); }
-  /// Maps the chunk of another, which outlives the mapping.
+  /// Maps the chunk of `other`, which must outlive the mapping.
   void show(const ProbedChunk& other);
   void grant(std::span<const Accessor> readers) { driver_.grant(begin_, size_bytes_, readers); }
   void unmap();
@@ -30,7 +30,7 @@ class ProbedChunk {
  private:
   Driver& driver_;
   Address begin_{};
-  std::uint64_t size_bytes_ = 0;  // 0: nothing is reserved.
+  std::uint64_t size_bytes_ = 0;  // 0 if nothing is reserved.
   ChunkHandle chunk_{};
   bool created_ = false, mapped_ = false;
 };

@@ -18,9 +18,9 @@ namespace {
 
 constexpr int stream_tries = 15;
 constexpr std::uint64_t plain_bytes = MiB;
-constexpr std::chrono::seconds work_limit(10);  // Longer than any work of a probe.
+constexpr std::chrono::seconds work_limit(10);  // Longer than any work of the probe.
 
-/// Gives something back when it goes.
+/// Calls a function on destruction.
 class Finally {
  public:
   explicit Finally(std::function<void()> body) : body_(std::move(body)) {}
@@ -115,7 +115,8 @@ void StreamProbe::measure_kernel(MeasuredCalls& calls) {
   CostParameters& costs = calls.costs;
   const Address memory = driver_.allocate_plain(context_, plain_bytes);
   const Finally free([&] { driver_.free_plain(context_, memory); });
-  driver_.fill(stream_, memory, std::byte{0}, plain_bytes);  // A chain of one link.
+  // Zeros are a chain of one link for the kernel below.
+  driver_.fill(stream_, memory, std::byte{0}, plain_bytes);
   settle();
   costs.enqueue_us =
       each([&] { driver_.fill(stream_, memory, std::byte{0}, plain_bytes); }, [&] { settle(); });
@@ -152,7 +153,7 @@ double StreamProbe::copy_us(Location from, Location to, std::uint64_t bytes) {
   });
 }
 
-/// The line through two sizes, at no bytes, without the call.
+/// The latency of copies: extrapolates from two sizes to zero bytes, without the cost of the call.
 void StreamProbe::measure_copies(MeasuredCalls& calls) {
   const bool peer = driver_.device_count() > 1 &&
                     driver_.can_access_peer(DeviceId{0}, DeviceId{1}) &&

@@ -8,10 +8,11 @@
 
 namespace vma {
 
-/// Times calls on a stream of the first GPU, a kernel and copies. One object per run, one thread.
+/// Times calls on a stream of the first GPU, and the duration of a kernel and of copies. One object
+/// per run, one thread.
 class StreamProbe {
  public:
-  /// Requires: `context` is of the first GPU, where nothing else runs.
+  /// Requires: `context` belongs to the first GPU, and nothing else runs there.
   StreamProbe(Driver& driver, ContextHandle context);
   ~StreamProbe();
   StreamProbe(const StreamProbe&) = delete;
@@ -21,9 +22,9 @@ class StreamProbe {
   void measure(MeasuredCalls& calls);
 
  private:
-  /// The median of several calls; runs `after` after each, untimed.
+  /// The median of several calls. Runs `after` after each call, untimed.
   double each(const std::function<void()>& call, const std::function<void()>& after = {});
-  /// Duration of the whole copy, from the call until its end.
+  /// Duration of the whole copy, from the call to its end.
   double copy_us(Location from, Location to, std::uint64_t bytes);
   void settle();
 

@@ -6,9 +6,8 @@
 
 namespace vma {
 
-/// The mean of the values that are at most three times the median: the typical cost, without the
-/// few outliers that something else delayed, for which a handful of samples is too few. Requires:
-/// not empty.
+/// The mean of all values up to three times the median: the typical cost without outliers that have
+/// an unrelated cause, too rare for a handful of samples to average out. Requires: not empty.
 Time usual_mean(std::vector<Time> times);
 
 }  // namespace vma

@@ -20,7 +20,8 @@ struct Run {
   SlotRange range;
   std::uint64_t size_bytes = 0;
   Location to;
-  TimePoint placed_at{0};  // Before the move: slots that stay are as old as before, and go next.
+  // Restored after the move, so that the allocation's remaining slots stay equally old and go next.
+  TimePoint placed_at{0};
 };
 
 class Demoter {
@@ -54,7 +55,8 @@ class Demoter {
   }
 
  private:
-  /// Allocations that may move and that no other thread moves or frees now, by age at their place.
+  /// Allocations that may move and that no other thread moves or frees, longest at their place
+  /// first.
   std::vector<std::shared_ptr<Allocation>> candidates() {
     std::vector<std::pair<TimePoint, std::shared_ptr<Allocation>>> found;
     for (std::shared_ptr<Allocation>& allocation : memory_.registry().all()) {
@@ -86,7 +88,7 @@ class Demoter {
     });
   }
 
-  /// No more chunks than needed for `size_bytes`.
+  /// Returns enough chunks for `size_bytes`, and no more.
   std::vector<Run> runs_of(const std::shared_ptr<Allocation>& allocation,
                            std::uint64_t size_bytes) {
     std::vector<Run> runs;
@@ -97,7 +99,7 @@ class Demoter {
       const std::uint64_t slot_bytes = geometry.slot_bytes(slot);
       const std::optional<Location> to = place_for(*allocation, slot, slot_bytes);
       if (!to && !any_has_room(slot_bytes)) return runs;
-      if (!to) continue;  // This slot's users reach none of the places; those of others may.
+      if (!to) continue;  // This slot's users reach none of the places; users of other slots may.
       found_bytes += slot_bytes;
       if (!runs.empty() && runs.back().range.end == slot && runs.back().to == *to) {
         ++runs.back().range.end;
@@ -130,11 +132,11 @@ class Demoter {
     return moved_bytes;
   }
 
-  /// A live copy needs some memory of the full place for its digests; without it the chunk goes
-  /// stopped.
+  /// Live copies need some memory of the full place for their digests. Chunks that fail for lack of
+  /// it are moved again, stopped.
   std::uint64_t wait_for_all() {
     std::uint64_t moved_bytes = 0;
-    for (std::size_t i = 0; i < tasks_.size(); ++i) {  // More are appended meanwhile.
+    for (std::size_t i = 0; i < tasks_.size(); ++i) {  // The loop may append tasks.
       const auto [run, task] = tasks_[i];
       const TimePoint now = clock_.now();
       const bool done = task->wait_for(std::max(wanted_.until, now) - now);

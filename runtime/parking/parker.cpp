@@ -23,7 +23,7 @@ struct Parker::Step {
   std::uint64_t size_bytes = 0;
   std::uint64_t moved_bytes = 0;
   bool full = false;   ///< The target has no room.
-  std::string reason;  ///< Why not all of it has moved.
+  std::string reason;  ///< Why some of it has not moved.
 };
 
 namespace {
@@ -32,7 +32,7 @@ bool in_hbm(Location at) {
   return at.kind == Location::Kind::gpu;
 }
 
-/// Adds the slot to the last step, or as a new step.
+/// Adds the slot to the last step, or starts a new step.
 template <typename Step>
 void append(std::vector<Step>& steps, typename Step::Kind kind,
             const std::shared_ptr<Allocation>& allocation, std::size_t slot, Location to) {
@@ -91,7 +91,8 @@ ParkReport Parker::resume(const std::string& tag, const ParkOptions& options) {
   ParkReport report;
   std::vector<Step> steps = plan_resume(tag, report);
   ParkOptions whole = options;
-  whole.how.reserve_first = true;  // Without room nothing moves, and another place is tried.
+  // If there is not enough room, nothing moves, and another place is tried.
+  whole.how.reserve_first = true;
   carry_out(steps, whole, {.choice = PlaceChoice::former});
   move_elsewhere(steps, whole, report);
   sum_up(steps, report);
@@ -110,7 +111,7 @@ bool Parker::holds(const Allocation& allocation) {
   const MutexLock lock(mutex_);
   const auto tag = parkings_.find(allocation.tag);
   if (tag == parkings_.end()) return false;
-  // Only its own entry: listings ask for each allocation in turn.
+  // Looks only at the allocation's own entry, because listings ask for each allocation in turn.
   const auto found = tag->second.find(allocation.begin());
   if (found == tag->second.end() || allocation.being_freed) return false;
   const Parked& parked = found->second;
@@ -177,7 +178,7 @@ std::vector<std::optional<Location>> Parker::homes_of(const Allocation& allocati
   return parked == tag->second.end() ? homes : parked->second.homes;
 }
 
-/// Before anything moves, so that homes are known whatever fails.
+/// Called before anything moves, so that homes are known even after a failure.
 void Parker::note_homes(const std::string& tag, std::map<Address, Parked> found) {
   const MutexLock lock(mutex_);
   forget_freed();
@@ -219,8 +220,8 @@ std::vector<Parker::Step> Parker::plan_resume(const std::string& tag, ParkReport
   return steps;
 }
 
-/// Host memory takes ten times as long to allocate as to fill: all of it is allocated before the
-/// first stop; a failure recurs in the move that needs the memory.
+/// Allocates all host memory before the first stop, because allocating it takes ten times as long
+/// as filling it. Errors are only logged here; the move that needs the memory reports them.
 void Parker::make_targets(const std::vector<Step>& steps) {
   std::map<std::pair<Location, std::uint64_t>, std::uint64_t> counts;
   for (const Step& step : steps) {
@@ -230,7 +231,7 @@ void Parker::make_targets(const std::vector<Step>& steps) {
     for (std::size_t slot = step.range.first; slot < step.range.end; ++slot) {
       if (memory_.chunks().copies().has(step.allocation->begin(), slot, step.to,
                                         step.allocation->writable_epoch())) {
-        continue;  // That is its target.
+        continue;  // The clean copy is the target.
       }
       ++counts[{step.to, step.allocation->geometry().slot_bytes(slot)}];
     }
@@ -246,8 +247,8 @@ void Parker::make_targets(const std::vector<Step>& steps) {
   }
 }
 
-/// Under a hold one after the other, since holds take turns; at gates all at once, as many as the
-/// mover allows.
+/// Moves under a hold run one after the other, because holds take turns. Moves at gates run
+/// concurrently, as many as the mover allows.
 void Parker::carry_out(std::vector<Step>& steps, const ParkOptions& options,
                        const MoveTerms& terms) {
   const char* call = terms.gives_back ? "vma::park" : "vma::resume";
@@ -265,7 +266,7 @@ void Parker::carry_out(std::vector<Step>& steps, const ParkOptions& options,
   for (Step& step : steps) {
     step.full = false;
     attempt(step, [&] {
-      // It is at no place where a pin could keep it.
+      // Dropped memory is at no place where a pin could keep it.
       const bool restores = step.kind == Step::Kind::restore;
       const std::string why = step.allocation->why_pinned();
       if (!restores && !why.empty()) throw Error(ErrorKind::pinned, call, "it " + why);
@@ -290,7 +291,7 @@ void Parker::carry_out(std::vector<Step>& steps, const ParkOptions& options,
   }
 }
 
-/// Runs it on this thread.
+/// Runs the step on this thread.
 void Parker::take_step(Step& step, const ParkOptions& options, const MoveTerms& terms) {
   Allocation& allocation = *step.allocation;
   const MoveClaim claim = MoveClaim::take(step.allocation);
@@ -306,7 +307,7 @@ void Parker::take_step(Step& step, const ParkOptions& options, const MoveTerms& 
   if (done.outcome != Outcome::done) step.reason = "it was interrupted";
 }
 
-/// Whether all its users can reach it there.
+/// Whether all users of the step's slots reach `to`.
 bool Parker::may_go(const Step& step, Location to) const {
   for (std::size_t slot = step.range.first; slot < step.range.end; ++slot) {
     if (!mover_.reach().allows(*step.allocation, slot, to)) return false;
@@ -314,7 +315,8 @@ bool Parker::may_go(const Step& step, Location to) const {
   return true;
 }
 
-/// Chunks without room where they came from go to a GPU that has some and that their users reach.
+/// If the former GPU of some chunks has no room, moves them to another GPU that has room and that
+/// their users reach.
 void Parker::move_elsewhere(std::vector<Step>& steps, const ParkOptions& options,
                             ParkReport& report) {
   for (Step& step : steps) {
@@ -364,7 +366,7 @@ void Parker::forget_what_is_back(const std::string& tag) {
   forget_freed();
 }
 
-/// Also forgets allocations without parked chunks.
+/// Forgets freed allocations, and those without parked chunks.
 void Parker::forget_freed() {
   for (auto known = parkings_.begin(); known != parkings_.end();) {
     std::erase_if(known->second, [](const auto& one) {

@@ -15,30 +15,30 @@
 
 namespace vma {
 
-/// Takes all memory with a tag out of HBM, with or without its bytes, and brings it back. Remembers
-/// for each chunk which GPU it came from, from its parking until it is in HBM again. Any thread;
+/// Takes all memory with a tag out of HBM, with or without its contents, and brings it back.
+/// Remembers which GPU each chunk came from, from its parking until it is in HBM again. Any thread;
 /// one park or resume at a time.
 ///
 /// Whatever fails, every chunk is entirely at one place, or dropped (I4), and a second call
-/// continues where the first ended. HBM that is freed goes to the driver; host memory that is freed
-/// stays cached, so that the next parking need not allocate.
+/// continues where the first one ended. Freed HBM goes back to the driver; freed host memory stays
+/// cached, so that the next parking need not allocate it.
 class Parker {
  public:
   Parker(Memory& memory, Mover& mover);
 
-  /// Throws: Error{invalid_argument} for an empty tag, a target that is not a host node, or if no
-  /// allocation has the tag. Blocks: until everything has moved, or could not.
+  /// Throws: Error{invalid_argument} for an empty tag, for a target that is not a host node, or if
+  /// no allocation has the tag. Blocks: until everything has moved or failed to.
   ParkReport park(const std::string& tag, const ParkOptions& options);
-  /// Throws: Error{invalid_argument} if nothing with the tag is parked. Blocks: as `park`.
+  /// Throws: Error{invalid_argument} if nothing with the tag is parked. Blocks: like `park`.
   ParkReport resume(const std::string& tag, const ParkOptions& options);
   bool is_parked(const std::string& tag);
-  /// Whether chunks of it are parked. The cost does not depend on how much else is parked.
+  /// Whether the allocation has parked chunks. The cost does not depend on how much else is parked.
   bool holds(const Allocation& allocation);
   /// Number of allocations with parked chunks.
   std::size_t parked();
 
  private:
-  /// One allocation with, for each chunk, the GPU that it came from, if it was parked.
+  /// One allocation, with the GPU that each of its parked chunks came from.
   struct Parked {
     std::weak_ptr<Allocation> allocation;
     std::vector<std::optional<Location>> homes;
@@ -46,7 +46,7 @@ class Parker {
   using Parkings = std::map<std::string, std::map<Address, Parked>>;
   struct Step;
 
-  /// Where each slot of a parked allocation came from; all unset if unknown.
+  /// The GPU that each slot of a parked allocation came from; unset for all slots if unknown.
   std::vector<std::optional<Location>> homes_of(const Allocation& allocation);
   std::vector<Step> plan_park(const std::string& tag, const ParkOptions& options,
                               ParkReport& report);
@@ -64,7 +64,7 @@ class Parker {
 
   Memory& memory_;
   Mover& mover_;
-  Mutex turn_;   // Held by a park or resume; taken before all others.
+  Mutex turn_;   // Held during a park or resume; taken before all other locks.
   Mutex mutex_;  // Held briefly.
   Parkings parkings_ VMART_GUARDED_BY(mutex_);
 };

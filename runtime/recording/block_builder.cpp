@@ -9,7 +9,8 @@
 namespace vma {
 namespace {
 
-/// No use is longer, and no other record: a block is full when the next one might not fit.
+/// Upper bounds of the size of a use and of any other record. A block counts as full if the next
+/// record might not fit.
 constexpr std::size_t use_bytes_max = 2 + 6 * varint_bytes_max + 4;
 constexpr std::size_t record_bytes_max = 16 * 1024;
 static_assert(record_bytes_max > place_runs_max * (2 + 5) + decision_name_bytes_max + 128);
@@ -43,7 +44,7 @@ void BlockBuilder::clear() noexcept {
   time_ = allocation_ = use_end_ = use_bytes_ = 0;
 }
 
-/// Slowly changing values are stored as differences, modulo 2^64, so that every value can be
+/// Stores slowly changing values as differences modulo 2^64, so that every value can be
 /// represented.
 std::size_t BlockBuilder::add(std::span<const RecordedUse> uses) {
   const std::uint8_t* const last = bytes_.data() + (bytes_.size() - use_bytes_max);
@@ -93,7 +94,7 @@ void BlockBuilder::put_signed(std::uint64_t value) {
   put(zigzag(value));
 }
 
-/// 0 if there is none, otherwise 1 and then the time.
+/// Writes 0 for none, otherwise 1 followed by the time.
 void BlockBuilder::put_time(std::optional<Time> time) {
   put(time.has_value() ? 1u : 0u);
   if (time) put_signed(unsigned_of(*time));
@@ -109,7 +110,7 @@ void BlockBuilder::put_text(std::string_view text, std::size_t bytes_max) {
   at_ = std::copy(text.begin(), text.end(), at_);
 }
 
-/// 0 if there is none, 1 and 2 for a GPU and a host node, then the ordinal.
+/// Writes 0 for none, 1 for a GPU or 2 for a host node, followed by the ordinal.
 void BlockBuilder::put_location(std::optional<Location> location) {
   if (!location) return put(0);
   put(location->kind == Location::Kind::gpu ? 1 : 2);
@@ -205,7 +206,7 @@ bool BlockBuilder::add(const Decision& decision) {
   return true;
 }
 
-/// Its time is unknown: its difference of time is 0.
+/// The time of a gap is unknown, so its time difference is 0.
 bool BlockBuilder::add(const RecordedGap& gap) {
   if (!begin(RecordType::gap, 0, Time(static_cast<std::int64_t>(time_)))) return false;
   put(gap.records);

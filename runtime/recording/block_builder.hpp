@@ -10,16 +10,17 @@
 
 namespace vma {
 
-/// Packs records into the payload of one block. Each block is independent of the one before, so
-/// that damage is limited to one block. Not thread-safe.
+/// Packs records into the payload of one block. Each block is independent of the previous one,
+/// which limits damage to one block. Not thread-safe.
 class BlockBuilder {
  public:
   BlockBuilder();
 
-  /// Returns how many of them fit, from the first on; 0 means that the block is full.
+  /// Adds as many uses as fit, from the first one on, and returns their number; 0 if the block is
+  /// full.
   std::size_t add(std::span<const RecordedUse> uses);
-  // False: the block is full, and does not contain the record. An empty block takes any record.
-  // Requires: at most `place_runs_max` places; texts are cut at a decision's limits.
+  // Each returns false if the record does not fit into the block. An empty block takes any record.
+  // Requires: at most `place_runs_max` places; texts are cut to a decision's limits.
   bool add(const RecordedAllocation& allocation);
   bool add(const RecordedFree& free);
   bool add(const RecordedHint& hint);
@@ -29,10 +30,9 @@ class BlockBuilder {
   bool add(const RecordedGap& gap);
 
   std::uint32_t records() const noexcept { return records_; }
-  /// Returns the payload and begins the next block. Throws: std::bad_alloc; then nothing has
-  /// changed.
+  /// Returns the payload and begins the next block. Throws: std::bad_alloc, without any effect.
   std::vector<std::uint8_t> take();
-  /// Drops the records and begins the next block.
+  /// Drops the records and begins a new block.
   void clear() noexcept;
 
  private:

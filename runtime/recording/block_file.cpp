@@ -81,7 +81,8 @@ bool BlockFileReader::read_at(std::uint64_t offset, std::span<std::uint8_t> byte
   }
   file_.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
   const bool whole = static_cast<bool>(file_);
-  position_ = whole ? offset + bytes.size() : size_bytes_ + 1;  // Unknown: the next read seeks.
+  // The position is unknown after a failure, so the next read seeks.
+  position_ = whole ? offset + bytes.size() : size_bytes_ + 1;
   return whole;
 }
 

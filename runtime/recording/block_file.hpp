@@ -14,22 +14,23 @@ namespace vma {
 // The container of recordings and of binary traces: a header with JSON, then blocks with checksums.
 // docs/reference/file_formats.md describes it byte by byte.
 
-/// What one kind of block file has of its own.
+/// The properties of one kind of block file.
 struct BlockFileFormat {
   std::array<std::uint8_t, 8> magic;
-  std::uint32_t version;     ///< A reader refuses every other one.
-  std::size_t fields_bytes;  ///< Of the header, between the length of the JSON and the checksum.
+  std::uint32_t version;  ///< A reader refuses all others.
+  /// Size of the header's fields between the length of the JSON and the checksum.
+  std::size_t fields_bytes;
   std::size_t json_bytes_max;
-  std::size_t payload_bytes_max;  ///< Of a block.
+  std::size_t payload_bytes_max;  ///< Maximum size of a block's payload.
   const char* what;               ///< Such as "a recording".
-  const char* call;               ///< The call that errors name.
+  const char* call;               ///< Errors name this call.
 
   constexpr std::size_t checksum_offset() const { return 16 + fields_bytes; }
-  /// Of the header without its JSON.
+  /// Size of the header without its JSON.
   constexpr std::size_t header_bytes() const { return checksum_offset() + 4; }
 };
 
-/// The first bytes of a block tell its kind.
+/// The first bytes of a block, which identify its kind.
 using BlockMarker = std::array<std::uint8_t, 4>;
 inline constexpr std::size_t block_head_bytes = 16;
 
@@ -37,16 +38,16 @@ inline constexpr std::size_t block_head_bytes = 16;
 std::uint32_t crc32_of(std::span<const std::uint8_t> first,
                        std::span<const std::uint8_t> second = {});
 
-/// The bytes before the first block. Requires: `fields` has the format's size.
+/// Returns the bytes before the first block. Requires: `fields` has the format's size.
 std::vector<std::uint8_t> block_file_header(const BlockFileFormat& format,
                                             std::span<const std::uint8_t> fields,
                                             std::string_view json);
-/// The bytes before the payload of a block that holds `records`.
+/// Returns the bytes before the payload of a block that contains `records` records.
 std::array<std::uint8_t, block_head_bytes> block_head(const BlockMarker& marker,
                                                       std::span<const std::uint8_t> payload,
                                                       std::uint32_t records);
 
-/// Reads a block file, whatever it contains. Holds one block. Not thread-safe.
+/// Reads a block file, whatever it contains. Holds one block in memory. Not thread-safe.
 class BlockFileReader {
  public:
   enum class Fault {
@@ -59,14 +60,14 @@ class BlockFileReader {
   struct Block {
     Fault fault = Fault::none;
     BlockMarker marker{};
-    std::uint32_t bytes = 0;                ///< Of the payload, as the head says.
-    std::uint32_t records = 0;              ///< Likewise.
-    std::uint64_t end = 0;                  ///< The offset after it, if the length is right.
+    std::uint32_t bytes = 0;                ///< Size of the payload according to the head.
+    std::uint32_t records = 0;              ///< Number of records according to the head.
+    std::uint64_t end = 0;                  ///< The offset after the block, if its length is right.
     std::span<const std::uint8_t> payload;  ///< Valid until the next read.
   };
 
-  /// `padding_bytes` zeros can be read after each payload. Throws: Error{invalid_argument} that
-  /// names the file, the offset and the reason, if it cannot be read or has another format.
+  /// After each payload, `padding_bytes` zeros can be read. Throws: Error{invalid_argument} that
+  /// names the file, the offset and the reason, if the file cannot be read or has another format.
   BlockFileReader(std::string path, const BlockFileFormat& format, std::size_t padding_bytes = 0);
 
   const std::string& path() const noexcept { return path_; }
@@ -76,7 +77,7 @@ class BlockFileReader {
   std::uint64_t first_block() const noexcept { return first_block_; }
 
   Block read_block(std::uint64_t offset);
-  /// False: the file ends before that, or cannot be read there.
+  /// Returns false if the file ends before the end of `bytes`, or cannot be read there.
   bool read_at(std::uint64_t offset, std::span<std::uint8_t> bytes);
   /// Throws: Error{invalid_argument} with the path and the offset.
   [[noreturn]] void refuse(std::uint64_t offset, const std::string& reason) const;
@@ -89,7 +90,7 @@ class BlockFileReader {
   const std::size_t padding_bytes_;
   std::ifstream file_;
   std::uint64_t size_bytes_ = 0;
-  std::uint64_t position_ = 0;  // Of `file_`; seeking would drop its buffer.
+  std::uint64_t position_ = 0;  // In `file_`. Avoids seeks, which drop its buffer.
   std::vector<std::uint8_t> fields_;
   std::string json_;
   std::uint64_t first_block_ = 0;

@@ -26,7 +26,7 @@ void BlockQueue::offer(DiskBlock block) noexcept {
       changed_.notify_all();
       return;
     }
-  } catch (const std::bad_alloc&) {  // Dropped, like blocks that do not fit.
+  } catch (const std::bad_alloc&) {  // Dropped, like a block that does not fit.
   }
   dropped_ += loss;
   untold_ += loss;
@@ -56,7 +56,7 @@ Loss BlockQueue::dropped() const {
   return dropped_;
 }
 
-/// The lock is not held while the sink writes.
+/// Does not hold the lock while the sink writes.
 void BlockQueue::work() {
   MutexLock lock(mutex_);
   for (;;) {

@@ -12,7 +12,7 @@
 
 namespace vma {
 
-/// Bytes to be written to a file together.
+/// Bytes that are written to a file together.
 struct DiskBlock {
   std::vector<std::uint8_t> bytes;
   std::uint32_t records = 0;
@@ -30,13 +30,13 @@ struct Loss {
   friend bool operator==(const Loss&, const Loss&) = default;
 };
 
-/// The destination of blocks. Called by one thread.
+/// A destination for blocks. Called by one thread.
 class BlockSink {
  public:
   virtual ~BlockSink() = default;
-  /// `lost_before`: what was dropped since the last call. Blocks: on the disk.
+  /// `lost_before` is what was dropped since the last call. Blocks: on the disk.
   virtual void write(const DiskBlock& block, const Loss& lost_before) noexcept = 0;
-  /// Nothing follows.
+  /// Called last.
   virtual void finish(const Loss& lost_before) noexcept = 0;
 };
 
@@ -44,21 +44,21 @@ class BlockSink {
 /// thread. Bounded: blocks that do not fit are dropped and counted.
 class BlockQueue {
  public:
-  /// `name` is the thread's. The sink outlives the queue. Requires: blocks_max > 0.
+  /// `name` is the name of the thread. The sink must outlive the queue. Requires: blocks_max > 0.
   BlockQueue(Executor& executor, const std::string& name, BlockSink& sink, std::size_t blocks_max);
-  /// Closes.
+  /// Calls `close`.
   ~BlockQueue();
 
   /// Does not block.
   void offer(DiskBlock block) noexcept;
-  /// Returns true when everything offered so far is written or dropped, or false once `deadline`
+  /// Returns true once everything offered so far is written or dropped, or false once `deadline`
   /// has passed on the steady clock. Blocks: on the sink, until then.
   bool drain_until(TimePoint deadline);
-  /// Writes all blocks, finishes the sink and ends the thread; later offers are dropped.
+  /// Writes all blocks, finishes the sink and ends the thread. Later offers are dropped.
   /// Idempotent. Blocks: on the sink.
   void close() noexcept;
 
-  /// Since the start.
+  /// Counted since the start.
   Loss dropped() const;
 
  private:
@@ -70,7 +70,7 @@ class BlockQueue {
   Condition changed_;
   std::deque<DiskBlock> waiting_ VMART_GUARDED_BY(mutex_);
   Loss dropped_ VMART_GUARDED_BY(mutex_);
-  // The part of `dropped_` that was not reported to the sink.
+  // The part of `dropped_` that has not been reported to the sink.
   Loss untold_ VMART_GUARDED_BY(mutex_);
   bool writing_ VMART_GUARDED_BY(mutex_) = false;
   bool closed_ VMART_GUARDED_BY(mutex_) = false;

@@ -5,8 +5,8 @@
 
 namespace vma {
 
-// Numbers in recordings: fixed ones are little-endian, variable ones (LEB128) have seven bits a
-// byte, the lowest first; the eighth bit says that another byte follows.
+// Numbers in recordings. Fixed ones are little-endian. Variable ones (LEB128) have seven bits per
+// byte, lowest first; the eighth bit says that another byte follows.
 
 constexpr std::size_t varint_bytes_max = 10;
 
@@ -18,7 +18,7 @@ constexpr std::uint64_t unzigzag(std::uint64_t number) {
   return (number >> 1) ^ (0 - (number & 1));
 }
 
-/// Returns the position after it. Requires: room for `varint_bytes_max`.
+/// Returns the position after the number. Requires: room for `varint_bytes_max`.
 inline std::uint8_t* put_varint(std::uint8_t* at, std::uint64_t value) {
   while (value >= 0x80) {
     *at++ = static_cast<std::uint8_t>(value) | 0x80;

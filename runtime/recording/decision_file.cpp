@@ -12,7 +12,7 @@ namespace vma {
 DecisionFile::DecisionFile(std::string path, std::uint64_t bytes_max)
     : path_(std::move(path)), full_path_(path_ + ".1"), bytes_max_(bytes_max) {}
 
-/// Returns false.
+/// Counts a failure, logs the first one, and returns false.
 bool DecisionFile::failed(int error) noexcept {
   if (failures_.fetch_add(1, std::memory_order_relaxed) == 0) {
     log(LogLevel::warn, "cannot write decisions to {}: {}; lost entries are counted", path_,
@@ -21,8 +21,8 @@ bool DecisionFile::failed(int error) noexcept {
   return false;
 }
 
-/// Whether the file is open and has room for `bytes` more. If a full one cannot be renamed, nothing
-/// more is written to it: the limit holds.
+/// Whether the file is open and has room for `bytes` more. If a full file cannot be renamed,
+/// nothing more is written to it, so that the limit holds.
 bool DecisionFile::ready(std::size_t bytes) noexcept {
   if (file_.is_gone()) file_.close();
   if (!file_.is_open()) {

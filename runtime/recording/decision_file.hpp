@@ -9,12 +9,12 @@
 
 namespace vma {
 
-/// Appends lines to a file. A full file is renamed to FILE.1, replacing the former one; a file that
-/// was moved away or removed is created again. Lines that cannot be written are counted, and
-/// reported once in the log.
+/// Appends lines to a file. A full file is renamed to FILE.1, replacing any older one. A file that
+/// was moved or removed is created again. Lines that cannot be written are counted, and reported
+/// once in the log.
 class DecisionFile : public BlockSink {
  public:
-  /// Opens nothing yet.
+  /// Does not open the file yet.
   DecisionFile(std::string path, std::uint64_t bytes_max);
 
   void write(const DiskBlock& block, const Loss& lost_before) noexcept override;

@@ -16,7 +16,7 @@
 namespace vma {
 namespace {
 
-/// Length in bytes of the UTF-8 character at the start of `text`; 0: there is none.
+/// Length in bytes of the UTF-8 character at the start of `text`; 0 if it is invalid.
 std::size_t character_bytes(std::string_view text) {
   const auto at = [&text](std::size_t index) { return static_cast<unsigned char>(text[index]); };
   const unsigned first = at(0);
@@ -26,7 +26,8 @@ std::size_t character_bytes(std::string_view text) {
   for (std::size_t index = 1; index < bytes; ++index) {
     if ((at(index) & 0xC0) != 0x80) return 0;
   }
-  const unsigned second = at(1);  // Overlong, a surrogate, or beyond the last character.
+  // Rejects overlong forms, surrogates, and code points beyond the last one.
+  const unsigned second = at(1);
   const bool bad = (first == 0xE0 && second < 0xA0) || (first == 0xED && second >= 0xA0) ||
                    (first == 0xF0 && second < 0x90) || (first == 0xF4 && second >= 0x90);
   return bad ? 0 : bytes;
@@ -138,7 +139,7 @@ std::string to_json_line(const Decision& decision) {
   if (decision.to) json["to"] = to_string(*decision.to);
   if (!decision.wish.empty()) json["wish"] = legible(decision.wish);
   if (!decision.reason.empty()) json["reason"] = legible(decision.reason);
-  // JSON cannot express numbers that are not finite.
+  // JSON cannot represent numbers that are not finite.
   json["value"] = std::isfinite(decision.value) ? boost::json::value(decision.value) : nullptr;
   if (decision.victim) json["victim"] = true;
   if (decision.predicted) json["predicted"] = times(*decision.predicted);

@@ -14,39 +14,39 @@
 namespace vma {
 
 struct DecisionLogOptions {
-  std::string file;                            ///< VMART_DECISIONS; empty: none is written.
-  std::uint64_t file_bytes_max = 64ull << 20;  ///< Then it becomes FILE.1.
+  std::string file;                            ///< VMART_DECISIONS; empty: no file is written.
+  std::uint64_t file_bytes_max = 64ull << 20;  ///< A larger file is renamed to FILE.1.
   std::size_t decisions_max = 4096;            ///< Kept in memory.
-  std::size_t blocks_max = 64;  ///< Blocks of lines that wait for the disk, 64 KiB each.
-  Time flush_period = std::chrono::seconds(1);  ///< The longest time before a line is written.
+  std::size_t blocks_max = 64;  ///< Blocks of lines waiting for the disk, 64 KiB each.
+  Time flush_period = std::chrono::seconds(1);  ///< Maximum delay before a line is written.
 };
 
 struct DecisionLogStats {
   std::uint64_t decisions = 0;
   std::uint64_t lines_lost = 0;      ///< The disk was too slow, full or removed.
-  std::uint64_t write_failures = 0;  ///< The first is in the log.
+  std::uint64_t write_failures = 0;  ///< The log contains the first one.
 };
 
 /// What the scheduler decided: recent decisions in memory, for queries, and all of them as lines of
-/// JSON in a file, for replay and for people. Any thread; only the destructor waits for a disk.
+/// JSON in a file, for replays and for people. Any thread; only the destructor waits for a disk.
 class DecisionLog {
  public:
-  /// Throws: what `Executor::spawn` throws. A file that cannot be written is logged.
+  /// Throws: like `Executor::spawn`. If the file cannot be written, that is logged.
   DecisionLog(Executor& executor, const DecisionLogOptions& options);
-  /// Logs to another sink, which outlives the log.
+  /// Writes to another sink, which must outlive the log.
   DecisionLog(Executor& executor, const DecisionLogOptions& options, BlockSink& sink);
   /// Blocks: until all lines are written.
   ~DecisionLog();
 
-  /// Assigns the decision its number, which it then has, and cuts its texts.
+  /// Assigns the decision its number, and cuts its texts. Returns the number.
   std::uint64_t add(Decision& decision);
-  /// Passes on lines older than `flush_period`. Call it every tick.
+  /// Passes on lines older than `flush_period`. Called every tick.
   void flush(Time now) noexcept;
-  /// Passes on all lines, and returns true when they are written or lost; false if `deadline`
-  /// passes first on the steady clock. Blocks: on the disk, until then.
+  /// Passes on all lines. Returns true once they are written or lost, or false if `deadline` passes
+  /// first on the steady clock. Blocks: on the disk, until then.
   bool write_all(TimePoint deadline = TimePoint::max()) noexcept;
 
-  /// Of those still kept, the first `decisions_max` from number `sequence` on.
+  /// The first `decisions_max` of the decisions still in memory with number `sequence` or higher.
   std::vector<Decision> since(std::uint64_t sequence, std::size_t decisions_max) const;
   /// The last `decisions_max` about an allocation or one chunk of it, oldest first.
   std::vector<Decision> about(std::uint64_t allocation, std::optional<std::uint32_t> slot,
@@ -61,12 +61,12 @@ class DecisionLog {
   const std::size_t decisions_max_;
   const Time flush_period_;
   mutable Mutex mutex_;
-  std::deque<Decision> kept_ VMART_GUARDED_BY(mutex_);  // Numbers rise by one.
+  std::deque<Decision> kept_ VMART_GUARDED_BY(mutex_);  // Numbers are consecutive.
   std::uint64_t last_ VMART_GUARDED_BY(mutex_) = 0;
   DiskBlock lines_ VMART_GUARDED_BY(mutex_);
   Time flushed_ VMART_GUARDED_BY(mutex_){0};
-  std::unique_ptr<DecisionFile> file_;  // Null with an external sink, or without a file.
-  std::unique_ptr<BlockQueue> queue_;   // Null: no lines are written.
+  std::unique_ptr<DecisionFile> file_;  // Null with an external sink or without a file.
+  std::unique_ptr<BlockQueue> queue_;   // Null if no lines are written.
 };
 
 }  // namespace vma

@@ -13,10 +13,10 @@
 namespace vma {
 namespace {
 
-constexpr int pipe_wait_ms = 200;  // For a slow reader; then the bytes are dropped.
+constexpr int pipe_wait_ms = 200;  // How long to wait for a slow reader before dropping bytes.
 
-/// Keeps the signals of a failed write from a program that may die of them. They go to the writing
-/// thread, so they are blocked there and consumed before they are unblocked again.
+/// Protects a program from the signals of a failed write, which could terminate it. They are sent
+/// to the writing thread, so they are blocked there, and consumed before they are unblocked again.
 class WriteSignals {
  public:
   WriteSignals() noexcept {
@@ -30,7 +30,7 @@ class WriteSignals {
     pthread_sigmask(SIG_BLOCK, &ours_, &before_);
   }
   ~WriteSignals() {
-    sigset_t raised = ours_;  // Earlier pending ones are the program's own.
+    sigset_t raised = ours_;  // Signals that were pending before belong to the program.
     if (had_pipe_) sigdelset(&raised, SIGPIPE);
     if (had_limit_) sigdelset(&raised, SIGXFSZ);
     const timespec at_once{};
@@ -52,8 +52,8 @@ OutputFile::~OutputFile() {
   close();
 }
 
-/// O_NONBLOCK: opening a pipe without a reader fails at once instead of waiting for one. Disks
-/// ignore it.
+/// Uses O_NONBLOCK, so that opening a pipe without a reader fails at once instead of waiting for
+/// one. Disks ignore the flag.
 int OutputFile::open(const std::string& path, Existing existing) noexcept {
   close();
   try {

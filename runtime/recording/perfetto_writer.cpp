@@ -26,7 +26,7 @@ void PerfettoWriter::flush_soon() noexcept {
   changed_.notify_all();
 }
 
-/// The lock is not held during disk writes. The trace itself writes the last entries.
+/// Does not hold the lock during disk writes. The trace itself writes the last entries.
 void PerfettoWriter::work() {
   MutexLock lock(mutex_);
   while (true) {
@@ -34,7 +34,7 @@ void PerfettoWriter::work() {
     if (closed_) return;
     asked_ = false;
     lock.unlock();
-    ProcessExit::hold_back();  // Process exit writes the last of it.
+    ProcessExit::hold_back();  // During process exit, another thread writes the last entries.
     trace_.flush();
     lock.lock();
   }

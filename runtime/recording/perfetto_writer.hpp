@@ -12,7 +12,7 @@ namespace vma {
 /// A trace, and a thread that writes it to disk on request. Any thread.
 class PerfettoWriter {
  public:
-  /// Throws: as `PerfettoTrace`.
+  /// Throws: like `PerfettoTrace`.
   PerfettoWriter(Executor& executor, const std::string& file);
   /// Blocks: until everything is written.
   ~PerfettoWriter();
@@ -34,7 +34,7 @@ class PerfettoWriter {
   std::unique_ptr<Task> thread_;
 };
 
-/// Null if `file` is empty, or if it cannot be written: that is logged.
+/// Null if `file` is empty or cannot be written; the latter is logged.
 std::unique_ptr<PerfettoWriter> open_trace(Executor& executor, const std::string& file);
 
 }  // namespace vma

@@ -35,7 +35,7 @@ Recording::~Recording() {
   queue_.close();
 }
 
-/// If there is no memory for the next block, the records of this one are lost.
+/// If no memory is available for the next block, the records of this one are lost.
 void Recording::hand_over() noexcept {
   const std::uint32_t records = builder_.records();
   if (records == 0) return;

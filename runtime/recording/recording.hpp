@@ -14,28 +14,28 @@ namespace vma {
 struct RecordingOptions {
   std::string directory;                        ///< VMART_RECORD.
   std::uint64_t file_bytes_max = 1ull << 30;    ///< Then the next file begins.
-  std::size_t blocks_max = 64;                  ///< Blocks that wait for the disk, 64 KiB each.
-  Time flush_period = std::chrono::seconds(1);  ///< The longest time before a block is written.
+  std::size_t blocks_max = 64;                  ///< Blocks waiting for the disk, 64 KiB each.
+  Time flush_period = std::chrono::seconds(1);  ///< Maximum delay before a block is written.
 };
 
 struct RecordingStats {
-  std::uint64_t records = 0;         ///< Including the lost ones.
+  std::uint64_t records = 0;         ///< Includes lost ones.
   std::uint64_t records_lost = 0;    ///< The disk was too slow, full or removed.
-  std::uint64_t write_failures = 0;  ///< Of files and blocks; the first is in the log.
+  std::uint64_t write_failures = 0;  ///< Of files and blocks. The log contains the first one.
   std::uint64_t bytes_written = 0;
 };
 
-/// Writes what happens to memory to files that the lab can replay: see
+/// Records what happens to memory in files that the lab can replay; see
 /// docs/reference/recordings.md.
 ///
-/// Any thread may record. It packs the record into a block of 64 KiB; a thread of the recording
-/// writes full blocks. Only the destructor throws or waits for a disk.
+/// Any thread may record; the call packs the record into a block of 64 KiB. The recording's own
+/// thread writes full blocks. Only the destructor throws or waits for a disk.
 class Recording {
  public:
   /// `header` describes the machine; `process`, `file` and `first_file` are filled in here. Throws:
-  /// what `Executor::spawn` throws. A directory that cannot be written is logged.
+  /// like `Executor::spawn`. If the directory cannot be written, that is logged.
   Recording(Executor& executor, const RecordingOptions& options, RecordingHeader header);
-  /// Records to another sink, which outlives the recording.
+  /// Writes to another sink, which must outlive the recording.
   Recording(Executor& executor, const RecordingOptions& options, BlockSink& sink);
   /// Blocks: until all records are written.
   ~Recording();
@@ -48,9 +48,9 @@ class Recording {
   void add(const RecordedStall& stall) noexcept;
   void add(const Decision& decision) noexcept;
 
-  /// Passes on blocks older than `flush_period`. Call it every tick.
+  /// Passes on blocks older than `flush_period`. Called every tick.
   void flush(Time now) noexcept;
-  /// Passes on all records, and returns true when they are written or lost; false if `deadline`
+  /// Passes on all records. Returns true once they are written or lost, or false if `deadline`
   /// passes first on the steady clock. Blocks: on the disk, until then.
   bool write_all(TimePoint deadline = TimePoint::max()) noexcept;
 

@@ -14,7 +14,7 @@
 namespace vma {
 namespace {
 
-constexpr int names_tried_max = 10'000;  // Files of a process that had the same id before.
+constexpr int names_tried_max = 10'000;  // Allows for files of earlier processes with the same id.
 
 }  // namespace
 
@@ -26,7 +26,8 @@ RecordingFiles::RecordingFiles(std::string directory, RecordingHeader header,
       file_bytes_max_(file_bytes_max),
       next_file_(header_.file) {}
 
-/// Returns false. The first failure is logged; the others are of the same kind, or its consequence.
+/// Counts a failure and returns false. Logs only the first one: later ones have the same cause or
+/// follow from it.
 bool RecordingFiles::failed(int error, const std::string& path) noexcept {
   if (failures_.fetch_add(1, std::memory_order_relaxed) == 0) {
     log(LogLevel::warn, "cannot write the recording {}: {}; lost records are counted", path,
@@ -35,10 +36,10 @@ bool RecordingFiles::failed(int error, const std::string& path) noexcept {
   return false;
 }
 
-/// Returns 0 or an error number. A file whose header cannot be written is removed again, so that a
-/// full disk does not fill with names.
+/// Returns 0 or an error number. If the header cannot be written, removes the file again, so that
+/// empty files do not accumulate on a full disk.
 int RecordingFiles::open_next() {
-  std::error_code ignored;  // Errors show when the file is opened.
+  std::error_code ignored;  // Opening the file reports any error.
   std::filesystem::create_directories(directory_, ignored);
   int error = EEXIST;
   for (int tries = 0; error == EEXIST && tries < names_tried_max; ++tries) {
@@ -62,7 +63,7 @@ int RecordingFiles::open_next() {
   return 0;
 }
 
-/// Whether a file is open that has room for `bytes` more, or for a first block.
+/// Whether a file is open with room for `bytes` more, or for its first block.
 bool RecordingFiles::ready(std::size_t bytes) {
   const std::uint64_t header_bytes = recording_file.header_bytes() + machine_json_.size();
   const bool full = file_.is_open() && file_.size_bytes() > header_bytes &&
@@ -101,7 +102,7 @@ void RecordingFiles::write(const DiskBlock& block, const Loss& lost_before) noex
   bool written = false;
   try {
     written = try_write(block);
-  } catch (const std::exception&) {  // No memory.
+  } catch (const std::exception&) {  // Out of memory.
     failed(ENOMEM, directory_);
   }
   if (written) return;

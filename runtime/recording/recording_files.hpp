@@ -12,10 +12,10 @@ namespace vma {
 
 /// Writes blocks to DIR/vmart-PID-N.rec, and to the next N when a file is full or was removed.
 /// Blocks that cannot be written are counted, reported once in the log, and recorded in the file as
-/// a gap as soon as writing works again.
+/// a gap once writing works again.
 class RecordingFiles : public BlockSink {
  public:
-  /// Opens nothing yet. `header.file` is the first N to try; existing files are not touched.
+  /// Does not open a file yet. `header.file` is the first N to try; existing files are not touched.
   RecordingFiles(std::string directory, RecordingHeader header, std::uint64_t file_bytes_max);
 
   void write(const DiskBlock& block, const Loss& lost_before) noexcept override;
@@ -41,7 +41,7 @@ class RecordingFiles : public BlockSink {
   OutputFile file_;
   std::uint32_t next_file_;
   bool opened_any_ = false;
-  Loss untold_;  // Not yet recorded as a gap.
+  Loss untold_;  // Not recorded as a gap yet.
   std::atomic<std::uint64_t> failures_{0}, lost_{0}, bytes_{0};
 };
 

@@ -13,12 +13,12 @@
 
 namespace vma {
 
-// The constants of a file, described byte by byte in docs/reference/recordings.md. A change in the
-// meaning of bytes needs another version.
+// The constants of a file, which docs/reference/recordings.md describes byte by byte. Changing the
+// meaning of any byte requires a new version.
 inline constexpr BlockFileFormat recording_file{
     .magic = {'V', 'M', 'A', 'R', 'T', 'R', 'E', 'C'},
     .version = 1,
-    .fields_bytes = 20,  // The clock's start, the process, this file and the first one.
+    .fields_bytes = 20,  // Start of the clock, process, number of this file and of the first one.
     .json_bytes_max = std::size_t{16} << 20,
     .payload_bytes_max = std::size_t{64} << 10,
     .what = "a recording",
@@ -38,7 +38,7 @@ enum class RecordType : std::uint8_t {
   gap,
 };
 
-/// One use, as the scheduler drained it. `offset` counts from the allocation's begin.
+/// One use, as drained by the scheduler. `offset` counts from the start of the allocation.
 struct RecordedUse {
   Time time{0};
   std::uint64_t allocation = 0, offset = 0, bytes = 0;
@@ -50,7 +50,7 @@ struct RecordedUse {
   friend bool operator==(const RecordedUse&, const RecordedUse&) = default;
 };
 
-/// A number of consecutive chunks at one place.
+/// Consecutive chunks at one place.
 struct PlaceRun {
   PlaceId at{};
   std::uint32_t chunks = 0;
@@ -58,8 +58,8 @@ struct PlaceRun {
   friend bool operator==(const PlaceRun&, const PlaceRun&) = default;
 };
 
-/// An allocation and where its chunks are. With `first_slot` > 0 it continues an allocation whose
-/// places did not fit one record.
+/// An allocation and the places of its chunks. If `first_slot` > 0, it continues an allocation
+/// whose places did not fit into one record.
 struct RecordedAllocation {
   Time time{0};
   std::uint64_t allocation = 0, begin = 0, bytes = 0, chunk_bytes = 0;
@@ -84,7 +84,8 @@ struct RecordedHint {
   Hint hint;
 };
 
-/// The end of one chunk's move. `decision` is the number of the decision behind it; 0: a program.
+/// The end of one chunk's move. `decision` is the number of the decision that caused it, or 0 if a
+/// program requested the move.
 struct RecordedMove {
   Time start{0}, end{0}, stall{0};
   std::uint64_t allocation = 0, bytes = 0, decision = 0;
@@ -95,7 +96,7 @@ struct RecordedMove {
   friend bool operator==(const RecordedMove&, const RecordedMove&) = default;
 };
 
-/// The streams of a program were stopped from `time` on.
+/// The streams of a program were stopped, starting at `time`.
 struct RecordedStall {
   Time time{0}, stall{0}, skew{0};
   std::uint64_t allocation = 0;  ///< The allocation that moved.
@@ -104,7 +105,7 @@ struct RecordedStall {
   friend bool operator==(const RecordedStall&, const RecordedStall&) = default;
 };
 
-/// Records are missing here: the disk was full, or too slow.
+/// Records are missing here, because the disk was full or too slow.
 struct RecordedGap {
   std::uint64_t records = 0, blocks = 0;
 

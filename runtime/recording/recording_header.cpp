@@ -20,10 +20,10 @@
 namespace vma {
 namespace {
 
-constexpr std::int64_t recorded_places_max = 256;           // A place is one byte.
-constexpr const char* move_s_per_byte = "move_s_per_byte";  // Not in older recordings.
+constexpr std::int64_t recorded_places_max = 256;           // A place is stored in one byte.
+constexpr const char* move_s_per_byte = "move_s_per_byte";  // Missing in older recordings.
 
-/// body(row, column) for each cell, as rows of JSON.
+/// Calls `body(row, column)` for each cell and returns the rows as JSON.
 template <typename Value>
 boost::json::array matrix(std::size_t rows, std::size_t columns, Value&& value) {
   boost::json::array all;
@@ -36,8 +36,8 @@ boost::json::array matrix(std::size_t rows, std::size_t columns, Value&& value) 
   return all;
 }
 
-/// The matrices of a machine, each with its name: `visit(name, rows, cell)`. Rows are GPUs for
-/// costs of accesses and places for costs of moves.
+/// Calls `visit(name, rows, cell)` for each matrix of a machine. Rows are GPUs for costs of
+/// accesses, and places for costs of moves.
 template <typename Costs, typename Visit>
 void for_each_matrix(Costs& costs, Visit&& visit) {
   const auto of = [&costs](auto member) {

@@ -11,36 +11,37 @@
 
 namespace vma {
 
-/// Settings of the recorded scheduler; the defaults are those of a runtime.
+/// Settings of the recorded scheduler. The defaults are those of a runtime.
 struct RecordedScheduler {
-  std::string policy;  ///< At first; decisions record changes.
+  std::string policy;  ///< The initial policy; decisions record changes.
   Time half_life = std::chrono::seconds(1);
   Time drain = std::chrono::milliseconds(1), tick = std::chrono::milliseconds(10);
   Time stall_budget = std::chrono::milliseconds(60);  ///< Per second; 0: no limit.
-  Time gate_limit = std::chrono::milliseconds(5);  ///< From the first stream's arrival to the last.
-  std::uint64_t copy_budget_bytes = 0;             ///< Per second; 0: no limit.
+  /// Maximum time between the first and the last stream's arrival.
+  Time gate_limit = std::chrono::milliseconds(5);
+  std::uint64_t copy_budget_bytes = 0;  ///< Per second; 0: no limit.
 
   friend bool operator==(const RecordedScheduler&, const RecordedScheduler&) = default;
 };
 
-/// The header of a recording: its process and machine. A `PlaceId` in its records is an index into
-/// `places`.
+/// The header of a recording, which describes its process and machine. A `PlaceId` in the records
+/// is an index into `places`.
 struct RecordingHeader {
-  std::uint64_t clock_start_utc_ns = 0;  ///< Time 0 of the records, since 1970.
+  std::uint64_t clock_start_utc_ns = 0;  ///< UTC of the records' time 0, counted from 1970.
   std::uint32_t process = 0;
   std::uint32_t file = 1;        ///< N of vmart-PID-N.rec.
   std::uint32_t first_file = 1;  ///< N of the first file of the same recording.
   std::string machine;           ///< `Runtime::description`.
   std::vector<PlaceState> places;
-  MachineCosts costs{0, 0};  ///< Of these places.
+  MachineCosts costs{0, 0};  ///< Costs between these places.
   LaunchGaps gaps;
   PeerLinks peers;
-  std::optional<RecordedScheduler> scheduler;  ///< Older recordings lack it.
+  std::optional<RecordedScheduler> scheduler;  ///< Unset in older recordings.
 };
 
 /// The machine as JSON: description, places, and the rates and times of the costs as matrices.
 std::string write_machine_json(const RecordingHeader& header);
-/// Throws: Error{invalid_argument} that names `file` and what is wrong.
+/// Throws: Error{invalid_argument} that names `file` and describes the problem.
 void read_machine_json(std::string_view json, const std::string& file, RecordingHeader& header);
 
 /// The bytes of the file before the first block.

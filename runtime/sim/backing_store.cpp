@@ -26,7 +26,7 @@ namespace vma {
 namespace {
 
 constexpr std::uint64_t page_bytes = 4 * KiB;
-/// Room for holes between chunks of different sizes.
+/// Leaves room for holes between chunks of different sizes.
 constexpr std::uint64_t address_space_per_budget = 4;
 
 Error refused(const char* what) {
@@ -84,7 +84,7 @@ std::uint64_t BackingStore::allocate(std::uint64_t size_bytes) {
 
 void BackingStore::free(std::uint64_t offset, std::uint64_t size_bytes) noexcept {
   std::uint64_t size = round_up(size_bytes, page_bytes);
-  // Gives the pages back, so that the range is zero when it is used again.
+  // Returns the pages to the kernel, so that the range reads as zero when it is reused.
   if (fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
                 static_cast<off_t>(size)) != 0) {
     std::memset(at(offset), 0, size);
@@ -128,8 +128,8 @@ std::uint64_t BackingStore::created_bytes() const {
 
 #ifdef VMART_THREAD_SANITIZER
 
-// Devices know no data races; what the program must order is the race detector's to say. The loops
-// are hidden from the sanitizer, which would see through memcpy.
+// A device does not care about data races; the race detector reports accesses that a program fails
+// to order. The loops are hidden from the sanitizer, which would intercept memcpy.
 __attribute__((no_sanitize("thread"))) void copy_device_bytes(std::byte* target,
                                                               const std::byte* source,
                                                               std::uint64_t size_bytes) {
@@ -161,7 +161,7 @@ void copy_device_bytes(std::byte* target, const std::byte* source, std::uint64_t
   if (size_bytes == sizeof(std::uint64_t) &&
       (reinterpret_cast<std::uintptr_t>(target) | reinterpret_cast<std::uintptr_t>(source)) % 8 ==
           0) {
-    // A device stores an aligned word whole.
+    // A device stores an aligned word in one piece.
     *reinterpret_cast<volatile std::uint64_t*>(target) =
         *reinterpret_cast<const volatile std::uint64_t*>(source);
     return;

@@ -8,8 +8,9 @@
 
 namespace vma {
 
-/// The real bytes of all simulated memory: one sparse file in memory, mapped once as a whole, so
-/// that many chunks use no further mappings. Fresh ranges are zero. Any thread.
+/// The real bytes of all simulated memory: one sparse in-memory file, mapped once as a whole, so
+/// that the number of chunks does not affect the number of mappings. Fresh ranges are zero. Any
+/// thread.
 class BackingStore {
  public:
   /// Throws: Error{out_of_memory} if the host has no address space left.
@@ -18,7 +19,8 @@ class BackingStore {
   BackingStore(const BackingStore&) = delete;
   BackingStore& operator=(const BackingStore&) = delete;
 
-  /// Returns the offset. Throws: Error{out_of_memory} naming VMART_SIM_BYTES beyond the budget.
+  /// Returns the offset. Throws: Error{out_of_memory} naming VMART_SIM_BYTES if the budget is
+  /// exceeded.
   std::uint64_t allocate(std::uint64_t size_bytes);
   void free(std::uint64_t offset, std::uint64_t size_bytes) noexcept;
   std::byte* at(std::uint64_t offset) const noexcept { return base_ + offset; }
@@ -42,7 +44,7 @@ class BackingStore {
   std::uint64_t created_bytes_ VMART_GUARDED_BY(mutex_) = 0;
 };
 
-/// Copies bytes that other threads may be writing: devices do this, and race checkers ignore it.
+/// Copies bytes that other threads may be writing, as devices do. Thread sanitizers ignore it.
 void copy_device_bytes(std::byte* target, const std::byte* source, std::uint64_t size_bytes);
 void fill_device_bytes(std::byte* target, std::byte value, std::uint64_t size_bytes);
 

@@ -10,7 +10,7 @@
 
 namespace vma {
 
-/// A fault that a device does not survive: thrown by work on a stream, where it becomes sticky.
+/// A fault that makes a device unusable. Work on a stream throws it, and it becomes a sticky error.
 /// Never leaves the simulator.
 class DeviceFault : public std::runtime_error {
  public:

@@ -10,9 +10,9 @@
 
 namespace vma {
 
-/// A kernel whose entry is "spin", or ends in "_spin", takes as many nanoseconds of machine time as
-/// its first argument says; its host body is not run. Every other kernel takes the time of
-/// `KernelTime`.
+/// A kernel whose entry is "spin", or ends in "_spin", runs for as many nanoseconds of machine time
+/// as its first argument says; its host body does not run. `KernelTime` computes the duration of
+/// every other kernel.
 constexpr bool is_spin(std::string_view entry) {
   return entry == "spin" || entry.ends_with("_spin");
 }
@@ -23,9 +23,9 @@ constexpr bool reads_live(std::string_view entry) {
   return entry.starts_with("vmart_live_");
 }
 
-/// A simulated kernel's view of memory: only what its device can access at that moment, without
-/// pageable host memory. Stepped, others may run before an access, but not between its check and
-/// the move of its bytes.
+/// A simulated kernel's view of memory: what its device can access at that moment, except pageable
+/// host memory. In stepped mode, other threads may run before an access, but not between its check
+/// and the transfer of its bytes.
 class SimDeviceView : public DeviceView {
  public:
   SimDeviceView(SimMemory& memory, int device, WorkPlace& place, KernelTime& time, bool live_reads)

@@ -8,9 +8,9 @@
 namespace vma {
 namespace {
 
-/// So many bytes of one place take the route at once: each turn costs the simulator a lock.
+/// Bytes of one place that occupy the route in one go; each request costs the simulator a lock.
 constexpr std::uint64_t turn_bytes = 256 * KiB;
-/// One touch in so many lets others run.
+/// One touch in this many lets other threads run.
 constexpr std::uint64_t touches_per_switch = 4;
 
 }  // namespace
@@ -28,8 +28,8 @@ TimePoint KernelTime::at() const {
   return start_ + TimePoint(static_cast<TimePoint::rep>(ns_));
 }
 
-/// Stepped only. What is touched so far takes its time, and a random part of the rest, at most
-/// this.
+/// Stepped mode only. Lets time pass: all of it for the bytes touched so far, and a random part of
+/// the remaining fixed time, at most `part_max`.
 void KernelTime::live_through(double part_max) {
   for (FarBytes& far : far_) pay(far);
   const double part_ns =

@@ -10,23 +10,24 @@
 
 namespace vma {
 
-/// The time of one run of a kernel: the machine's `kernel_us`, plus the time of memory and links
-/// for the accessed bytes. Bytes of its own GPU pass at twice the rate of a copy there, which reads
-/// and writes each; transfers from other places alternate with copies on their route.
+/// The time of one run of a kernel: the machine's `kernel_us`, plus the time that memory and links
+/// need for the accessed bytes. Bytes of its own GPU pass at twice the rate of a local copy, which
+/// both reads and writes each byte; transfers from other places alternate with copies on the same
+/// route.
 ///
-/// Stepped, the kernel's time passes while it runs, and others run between its accesses:
-/// seed-dependent parts of `kernel_us` pass before some of them, and the rest at the end. Threaded,
-/// there is no waiting.
+/// In stepped mode the kernel's time passes while it runs, and other threads run between its
+/// accesses: parts of `kernel_us` that depend on the seed pass before some of them, and the rest at
+/// the end. In threaded mode nothing waits.
 class KernelTime {
  public:
   KernelTime(SimRoutes& routes, SimClock& clock, const CostModel& costs, int device,
              TimePoint start);
 
   void before_first_touch();
-  /// The kernel holds nothing that a change of mappings could remove.
+  /// Requires: the kernel holds nothing that a change of mappings could invalidate.
   void before_touch();
   void touched(Location at, std::uint64_t size_bytes, bool write);
-  /// Stepped, returns at the end of the kernel.
+  /// In stepped mode, returns when the kernel has ended.
   TimePoint end();
 
  private:
@@ -45,7 +46,7 @@ class KernelTime {
   const CostModel& costs_;
   const Location device_;
   const TimePoint start_;
-  double ns_ = 0;              // Since the start, without the far bytes that are not yet counted.
+  double ns_ = 0;              // Since the start, without far bytes not yet counted.
   double rest_ns_;             // Of the fixed time.
   std::vector<FarBytes> far_;  // One entry per place and direction.
 };

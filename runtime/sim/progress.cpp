@@ -9,7 +9,7 @@
 
 namespace vma {
 namespace {
-constexpr int stuck_depth_max = 64;  // Of works that wait for each other, in a row.
+constexpr int stuck_depth_max = 64;  // Length of a chain of works that wait for each other.
 }
 
 void Progress::announce() {
@@ -64,12 +64,12 @@ bool Progress::is_stuck(Completion& completion, int depth) {
                      [&](const CompletionPtr& part) { return is_stuck(*part, depth + 1); });
 }
 
-/// The calling host thread has seen the end.
+/// Tells the race detector that the calling host thread has observed the end.
 void Progress::learn(const CompletionPtr& completion) {
   if (races_ != nullptr) races_->host_learns(completion->knows);
 }
 
-/// In real time: what is stuck waits for a thread of this computer.
+/// Waits in real time, because stuck work waits for a thread of this computer.
 template <typename Ready>
 bool Progress::changes_by(MutexLock& lock, TimePoint deadline, Ready ready) {
   if (deadline == never) return changed.wait(lock, ready), true;

@@ -17,9 +17,9 @@ class SimStream;
 struct Completion {
   bool done = false;
   TimePoint at{0};              ///< When it ended, once done.
-  SimStream* stream = nullptr;  ///< The one that will do the work; null once done.
+  SimStream* stream = nullptr;  ///< The stream that will do the work; null once done.
   std::vector<std::shared_ptr<Completion>> all_of;
-  VectorClock knows;  ///< What has happened by then. Only for the race detector.
+  VectorClock knows;  ///< What has happened by then. Used only by the race detector.
 };
 using CompletionPtr = std::shared_ptr<Completion>;
 
@@ -30,7 +30,7 @@ class Progress {
   Progress(SimClock& clock, RaceDetector* races) : clock_(clock), races_(races) {}
 
   Mutex mutex;
-  /// Wakes host threads; `announce` also wakes streams that wait for others.
+  /// Wakes host threads; `announce` also wakes streams that wait for other streams.
   Condition changed;
 
   void announce() VMART_REQUIRES(mutex);
@@ -38,10 +38,10 @@ class Progress {
   void remove_sleeper(SimStream* stream) VMART_REQUIRES(mutex);
   int sleepers() const VMART_REQUIRES(mutex) { return static_cast<int>(sleepers_.size()); }
 
-  /// The error that the process does not survive; 0 if there is none.
+  /// The fatal error of the process; 0 if there is none.
   int fault() const VMART_REQUIRES(mutex) { return fault_; }
   void set_fault(int native, const std::string& detail) VMART_REQUIRES(mutex);
-  /// Throws the fault, if there is one, under the name of the driver's call.
+  /// Throws the fault, if there is one, naming the driver call `call`.
   void check_fault(const char* call) const VMART_REQUIRES(mutex);
 
   static bool is_done(Completion& completion);
@@ -54,8 +54,8 @@ class Progress {
   /// passed.
   bool await(MutexLock& lock, const CompletionPtr& completion, TimePoint deadline)
       VMART_REQUIRES(mutex);
-  /// Whether it has ended by now. Waits in real time for the bytes of unblocked work, so that a
-  /// slow simulating computer does not count as a slow machine.
+  /// Whether it has ended by now. Waits in real time until unblocked work has moved its bytes, so
+  /// that a slow host computer does not look like a slow machine.
   bool query(MutexLock& lock, const CompletionPtr& completion) VMART_REQUIRES(mutex);
 
   SimClock& clock() noexcept { return clock_; }

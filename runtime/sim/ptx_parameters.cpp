@@ -9,7 +9,8 @@ namespace vma {
 namespace {
 
 constexpr std::string_view blanks = " \t\r\n";
-constexpr std::size_t array_elements_max = 32764;  // As many bytes as a launch takes at most.
+// The largest parameter list of a launch, in bytes.
+constexpr std::size_t array_elements_max = 32764;
 
 /// Cuts the next word off the front of the text; empty at its end.
 std::string_view take_word(std::string_view& text) {
@@ -21,7 +22,7 @@ std::string_view take_word(std::string_view& text) {
   return word;
 }
 
-/// Nothing for what is no number from 1 to the maximum.
+/// Empty if the text is not a number from 1 to the maximum.
 std::optional<std::size_t> number(std::string_view text, std::size_t max) {
   std::size_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -29,7 +30,7 @@ std::optional<std::size_t> number(std::string_view text, std::size_t max) {
   return whole && value > 0 && value <= max ? std::optional(value) : std::nullopt;
 }
 
-/// Of ".u64" and its like.
+/// The size of a type such as ".u64".
 std::optional<std::size_t> bytes_of_type(std::string_view word) {
   if (word.size() < 3 || word[0] != '.') return std::nullopt;
   const std::optional<std::size_t> bits = number(word.substr(2), 128);
@@ -43,7 +44,7 @@ struct Declaration {
   std::size_t size_bytes = 0, alignment = 0;
 };
 
-/// ".param .align 8 .b8 view[24]", ".param .u64 .ptr .global .align 4 words".
+/// Parses ".param .align 8 .b8 view[24]" or ".param .u64 .ptr .global .align 4 words".
 std::optional<Declaration> declaration_of(std::string_view text) {
   if (take_word(text) != ".param") return std::nullopt;
   std::string_view word = take_word(text);
@@ -55,7 +56,8 @@ std::optional<Declaration> declaration_of(std::string_view text) {
   }
   const std::optional<std::size_t> element = bytes_of_type(word);
   if (!element) return std::nullopt;
-  std::string_view name;  // The last word; what comes before it tells where a pointer points to.
+  // The last word. The words before it describe the memory that a pointer refers to.
+  std::string_view name;
   for (word = take_word(text); !word.empty(); word = take_word(text)) name = word;
   if (name.empty() || name[0] == '.') return std::nullopt;
   std::size_t elements = 1;
@@ -68,7 +70,7 @@ std::optional<Declaration> declaration_of(std::string_view text) {
   return Declaration{*element * elements, alignment.value_or(*element)};
 }
 
-/// What stands between the brackets behind the entry's name; empty if there are none.
+/// The text between the parentheses after the entry's name; an empty text if the entry has none.
 std::optional<std::string_view> list_of(std::string_view ptx, std::string_view entry) {
   constexpr std::string_view keyword = ".entry";
   for (std::size_t at = ptx.find(keyword); at != std::string_view::npos; at = ptx.find(keyword)) {

@@ -8,9 +8,9 @@
 
 namespace vma {
 
-/// The parameters that PTX declares for an entry, laid out as on a GPU. None if the text does not
-/// declare it, or in an unsupported form: PTX from compilers is supported, which begins each
-/// parameter with `.param`.
+/// The parameters that PTX declares for an entry, laid out as on a GPU. Returns nothing if the text
+/// does not declare the entry, or uses an unsupported form. Supports PTX as compilers write it,
+/// where each parameter begins with `.param`.
 std::optional<std::vector<ParameterInfo>> ptx_parameters(std::string_view ptx,
                                                          std::string_view entry);
 

@@ -7,7 +7,7 @@
 namespace vma {
 namespace {
 
-constexpr std::size_t accesses_max = 512;  // Of one chunk.
+constexpr std::size_t accesses_max = 512;  // Per chunk.
 constexpr std::size_t races_max = 64;
 
 const char* name_of(Touch touch) {
@@ -20,7 +20,8 @@ const char* name_of(Touch touch) {
 }
 
 bool conflict(Touch a, Touch b) {
-  return (a == Touch::write || b == Touch::write || a != b);  // Reads, and atomics, agree.
+  // Two reads do not conflict, nor do two atomics.
+  return (a == Touch::write || b == Touch::write || a != b);
 }
 
 std::string text_of(Touch touch, std::uint64_t stream, std::uint64_t work) {
@@ -41,7 +42,8 @@ void RaceDetector::touch(ChunkHandle chunk, std::uint64_t begin, std::uint64_t e
                       std::min(end, other.end), text_of(other.touch, other.stream, other.work),
                       text_of(touch, stream, work)});
   }
-  // What happened before this one and lies inside it can race with nothing that this cannot.
+  // This access replaces earlier ones that happened before it and lie inside it: whatever races
+  // with one of them also races with this one.
   std::erase_if(seen, [&](const Access& other) {
     const bool inside = begin <= other.begin && other.end <= end;
     const bool before = other.stream == stream || knows.knows(other.stream, other.work);

@@ -12,7 +12,8 @@
 
 namespace vma {
 
-/// What is known to have happened: for each stream, the number of its latest finished work.
+/// What is known to have happened: for each stream, the number of its latest finished piece of
+/// work.
 class VectorClock {
  public:
   void join(const VectorClock& other) {
@@ -31,22 +32,23 @@ class VectorClock {
   std::map<std::uint64_t, std::uint64_t> works_;
 };
 
-/// Two accesses to the same bytes of a chunk, at least one of them a write, without an order.
+/// Two unordered accesses to the same bytes of a chunk, at least one of them a write.
 struct Race {
   std::uint64_t chunk = 0;
-  std::uint64_t begin = 0, end = 0;  ///< Bytes of the chunk that both touched.
-  std::string earlier, later;        ///< "write by stream 3, work 12".
+  std::uint64_t begin = 0, end = 0;  ///< Bytes of the chunk that both accessed.
+  std::string earlier, later;        ///< Such as "write by stream 3, work 12".
 };
 
 enum class Touch { read, write, atomic };
 
 /// Finds accesses of streams that no event, wait, word or host thread orders.
 ///
-/// Keyed by chunk and byte range, so that two mappings of a chunk are the same bytes. All host
-/// threads count as one, which knows every word that a stream wrote: orders that a program creates
-/// by its own means are assumed, so a race may be missed but none is invented. Accesses by the CPU
-/// through a pointer are not seen, nor the reads of kernels that `reads_live` names. Keeps only the
-/// latest accesses of a chunk, and the first races. Any thread.
+/// Keyed by chunk and byte range, so that two mappings of a chunk count as the same bytes. All host
+/// threads count as one thread, which has seen every word that a stream wrote. So any order that a
+/// program may have created by its own means is assumed to exist: a race may be missed, but none is
+/// reported falsely. Does not see accesses by the CPU through a pointer, nor reads of the kernels
+/// that `reads_live` names. Keeps only the latest accesses of a chunk, and the first races. Any
+/// thread.
 class RaceDetector {
  public:
   /// Work of a stream accesses bytes [begin, end) of the chunk, after everything in `knows`.
@@ -54,7 +56,7 @@ class RaceDetector {
              std::uint64_t stream, std::uint64_t work, const VectorClock& knows);
   /// A host thread has observed the end of work, or a word written by it.
   void host_learns(const VectorClock& knows);
-  /// What a host thread passes on to the work that it enqueues.
+  /// What the host threads know; work that they enqueue inherits it.
   VectorClock host_knows() const;
 
   std::vector<Race> races() const;

@@ -12,14 +12,14 @@ class SimStream;
 
 /// A capture in progress, shared by the participating streams. Guarded by the lock of Progress.
 ///
-/// The nodes are kept in the order of their capture, which is one of the orders that the
-/// dependencies allow.
+/// The nodes are in the order of their capture, which is one of the orders that the dependencies
+/// allow.
 struct SimCapture {
   SimStream* origin = nullptr;
   CaptureMode mode = CaptureMode::global;
   bool invalid = false;
   WorkList nodes;
-  /// Streams that joined by an event and whose last work no stream has waited for.
+  /// Streams that joined through an event and whose latest work no other stream has waited for.
   std::set<SimStream*> unjoined;
 };
 

@@ -7,7 +7,7 @@
 namespace vma {
 namespace {
 
-thread_local int measuring_here = 0;  // Of all machines: a thread measures one at a time.
+thread_local int measuring_here = 0;  // Counts all machines: a thread measures on one at a time.
 
 TimePoint real_now() {
   return SteadyClock().now();
@@ -20,7 +20,7 @@ TimePoint SimClock::now() const {
 }
 
 std::chrono::steady_clock::time_point SimClock::wake_time(TimePoint deadline) const {
-  // No wait on a simulated machine lasts longer than this in real time in one go.
+  // Bounds one wait in real time; `never` would overflow the sum below.
   constexpr auto longest = std::chrono::hours(24);
   const TimePoint left = std::min<TimePoint>(deadline - now(), longest);
   return std::chrono::steady_clock::now() + left;

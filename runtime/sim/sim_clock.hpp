@@ -13,15 +13,16 @@ class SteppedThreads;
 
 /// The time of a simulated machine.
 ///
-/// Stepped: the executor's time; a call that takes time lets other members run meanwhile. Threaded:
-/// one count for the whole machine, which calls add to and waits advance; it never goes back.
+/// In stepped mode, it is the executor's time; a call that takes time lets other members run
+/// meanwhile. In threaded mode, it is one count for the whole machine, which calls add to and waits
+/// advance; it never goes back.
 ///
-/// Threaded, a wait that expires in real time advances the count to its deadline. While a thread is
-/// `Measuring` it does so only if no stream has work that could continue, and only for that thread:
-/// moving real bytes costs this computer's processors far more than the simulated machine, and work
-/// that gets no processor is not late. A thread that is `Standing` suspends that, and so do
-/// `absence_max` without activity of the measuring threads, and `frozen_max` without an advance of
-/// the count: no limit ever lasts for ever.
+/// In threaded mode, a wait that times out in real time advances the count to its deadline. While a
+/// thread is `Measuring`, this happens only if no stream has work that could continue, and only for
+/// that thread: moving real bytes costs this computer's processors far more than the simulated
+/// machine, and work that waits for a processor is not late. The rule is suspended while a thread
+/// is `Standing`, after `absence_max` without activity of the measuring threads, and after
+/// `frozen_max` without an advance of the count. So every timeout expires eventually.
 class SimClock : public Clock {
  public:
   static constexpr std::chrono::seconds absence_max{1};

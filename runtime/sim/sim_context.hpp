@@ -17,30 +17,32 @@ class SimStream;
 
 /// One context of a simulated device. Guarded by the lock of Progress.
 ///
-/// A stream that runs a kernel, or waits for a word, holds one of the context's hardware queues;
-/// without a free one no kernel starts. Copies between places need none.
+///
+/// A stream that runs a kernel or waits for a word holds one of the context's hardware queues; a
+/// kernel starts only when a queue is free. Copies between places need no queue.
 struct SimContext {
   ContextHandle handle{};
   DeviceId device{};
   bool primary = false;
-  int references = 1;  ///< Of a primary context.
+  int references = 1;  ///< Counts retains of a primary context.
   int free_queues = 0;
-  std::uint64_t enqueued = 0;  ///< Works so far, which numbers them.
-  /// Threads inside `free_plain`: while there are any, launches and creations wait.
+  /// Number of works enqueued so far, which is the latest one's number.
+  std::uint64_t enqueued = 0;
+  /// Threads inside `free_plain`. While there are any, launches and creations wait.
   int freeing = 0;
-  /// Entry and PTX of kernels loaded once: loading them again waits for nothing.
+  /// Entry and PTX of kernels that were loaded once. Loading one of them again waits for nothing.
   std::set<std::pair<std::string, std::string>> code;
-  /// What all work enqueued from now on waits for.
+  /// All work enqueued from now on waits for these.
   std::vector<CompletionPtr> holds;
   TimePoint held_until{0};  ///< The end of the holds that have ended.
-  VectorClock knows;        ///< What the ended holds knew; for the race detector.
+  VectorClock knows;        ///< What the ended holds knew. Used by the race detector.
   std::vector<SimStream*> streams;
-  SimStream* legacy = nullptr;                    ///< Created at first use.
+  SimStream* legacy = nullptr;                    ///< Created on first use.
   std::map<std::uint64_t, SimStream*> of_thread;  ///< CU_STREAM_PER_THREAD, by thread.
 
   /// The holds that have not ended.
   const std::vector<CompletionPtr>& standing_holds();
-  /// Ends once everything enqueued so far has, and the holds.
+  /// Ends once everything enqueued so far and all holds have ended.
   CompletionPtr everything();
   bool captures() const;
   /// Makes every capture of the context fail.

@@ -17,11 +17,11 @@ class SimMachine;
 
 struct SimOptions {
   /// Null: threads of the operating system. Otherwise every thread of the machine is a member of
-  /// the executor, which must outlive the driver; calls come from members (inside `run`).
+  /// this executor, which must outlive the driver; calls come from members (inside `run`).
   SteppedThreads* stepped = nullptr;
   /// Determines the junk in fresh memory, on machines that fill it.
   std::uint64_t seed = 1;
-  /// Maximum bytes of simulated memory at a time. Zero: VMART_SIM_BYTES, else 8 GiB.
+  /// Maximum bytes of simulated memory at a time. Zero: VMART_SIM_BYTES, or 8 GiB if that is unset.
   std::uint64_t host_budget_bytes = 0;
   /// Records unordered accesses; see `races`.
   bool detect_races = false;
@@ -29,22 +29,23 @@ struct SimOptions {
 
 /// A simulated machine: one process's view of libcuda, with real bytes.
 ///
-/// `MachineDescription` gives devices, reach and durations. Errors have the CUDA call names and
+///
+/// `MachineDescription` defines devices, reach and durations. Errors have the CUDA call names and
 /// codes of a real driver. Intentionally stricter than one: a copy or fill that touches a slot
 /// without a mapping is refused at once, and handles are never reused, so that a stale one is
-/// always refused. See `device_view.hpp` for the kernels supported here.
+/// always refused. See `device_view.hpp` for the supported kernels.
 class SimDriver : public Driver {
  public:
   explicit SimDriver(MachineDescription machine, const SimOptions& options = {});
-  /// Ends the streams; drops blocked work.
+  /// Ends the streams and drops blocked work.
   ~SimDriver() override;
 
   /// Objects that a program should have released: chunks, mappings, reservations, streams, events,
-  /// contexts, kernels, graphs, memory. Sorted; empty after a clean end.
+  /// contexts, kernels, graphs, memory. Sorted; empty after a clean shutdown.
   std::vector<std::string> leaks() const;
-  /// What the race detector found, oldest first, bounded. Empty unless `detect_races`.
+  /// The races found, oldest first, bounded. Empty unless `detect_races`.
   std::vector<Race> races() const;
-  /// Bytes of simulated memory now, and at most.
+  /// Current and maximum bytes of simulated memory.
   std::uint64_t created_bytes() const;
   std::uint64_t budget_bytes() const;
   const MachineDescription& machine() const;

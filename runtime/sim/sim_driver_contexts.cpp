@@ -11,7 +11,7 @@
 namespace vma {
 namespace {
 
-/// Each thread has a current context in each machine.
+/// The calling thread's current context in the machine `serial`.
 ContextHandle& current_of_thread(std::uint64_t serial) {
   thread_local std::unordered_map<std::uint64_t, ContextHandle> current;
   return current[serial];
@@ -170,7 +170,7 @@ void SimDriver::free_plain(ContextHandle context, Address begin) {
   SimContext& owner = machine_->context(context, call);
   machine_->progress.check_fault(call);
   machine_->memory.require_plain(owner.device, begin);
-  // Until the earlier work has ended the call keeps others from launching in the context.
+  // Blocks launches in the context until earlier work has ended.
   ++owner.freeing;
   machine_->progress.await(lock, owner.everything(), never);
   --owner.freeing;

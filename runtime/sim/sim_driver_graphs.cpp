@@ -28,7 +28,7 @@ bool same_kind(const WordOperation& a, const WordOperation& b) {
   return a.kind == b.kind;
 }
 
-/// Whether an update may put one in the place of the other.
+/// Whether a graph update may replace one by the other.
 bool alike(const WorkList& a, const WorkList& b) {
   return std::equal(a.works.begin(), a.works.end(), b.works.begin(), b.works.end(),
                     [](const Work& one, const Work& other) {
@@ -48,7 +48,7 @@ bool SimDriver::is_capturing(BoundStream stream) {
   const SimStream& asked = machine_->stream(stream, "cuStreamIsCapturing");
   const SimContext& owner = asked.context();
   if (&asked != owner.legacy) return asked.capture != nullptr;
-  // The driver says so of the legacy stream where a blocking stream of its context captures.
+  // The driver reports the legacy stream as capturing if a blocking stream of its context captures.
   return std::any_of(owner.streams.begin(), owner.streams.end(), [](const SimStream* other) {
     return other->kind() == StreamKind::blocking && other->capture != nullptr;
   });
@@ -155,7 +155,7 @@ void SimDriver::update_chain(ExecGraphHandle chain, std::span<const ChainStep> s
   updated.nodes = std::move(nodes);
 }
 
-/// A kernel, which a capture takes as a node.
+/// Submits a kernel, so that a capture can record it as a node.
 void SimDriver::stop(BoundStream stream, ExecGraphHandle chain) {
   constexpr auto call = "cuLaunchKernel";
   const CallTime time(*machine_, machine_->costs.parameters().launch_us);

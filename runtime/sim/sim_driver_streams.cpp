@@ -15,8 +15,9 @@ void forbid_captured(const SimEvent& event, const char* call) {
   throw driver_error(native_captured_event, call, "the event was captured");
 }
 
-/// The stream waits for an event of a capture: it joins the capture, or another stream's branch
-/// joins it. True if that is what it was.
+/// Handles a wait for an event of a capture: the stream joins the capture, or another stream's
+/// branch joins the stream's. Returns false if neither the event nor the stream belongs to a
+/// capture.
 bool wait_in_capture(SimStream& stream, const SimEvent& event, const char* call) {
   const auto capture = event.capture.lock();
   if (capture == nullptr && stream.capture == nullptr) return false;
@@ -44,7 +45,7 @@ BoundStream SimDriver::create_stream(ContextHandle context, StreamKind kind) {
   SimContext& owner = machine_->context(context, call);
   machine_->wait_for_frees(lock, owner);
   machine_->progress.check_fault(call);
-  const bool blocking = kind == StreamKind::blocking;  // Work has no priorities here.
+  const bool blocking = kind == StreamKind::blocking;  // Priorities have no effect here.
   return {context,
           machine_->make_stream(owner, blocking ? kind : StreamKind::non_blocking).handle()};
 }

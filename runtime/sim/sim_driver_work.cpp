@@ -68,7 +68,8 @@ KernelHandle SimDriver::load_kernel(ContextHandle context, const Kernel& kernel)
                        fmt::format("kernel \"{}\" has no host body to simulate", kernel.entry));
   }
   if (!owner.code.contains({kernel.entry, kernel.ptx})) {
-    // New code comes onto a device at rest, also where another stream is the one that stands.
+    // New code is loaded only once the context is idle, even if it is another stream that is
+    // stopped.
     machine_->progress.await(lock, owner.everything(), never);
     machine_->progress.check_fault(call);
     owner.code.emplace(kernel.entry, kernel.ptx);
@@ -107,7 +108,7 @@ KernelParameters SimDriver::kernel_parameters(const void* function) {
 bool SimDriver::has_parameters(const void* function, const KernelParameters&) {
   const CallTime time(*machine_, machine_->costs.parameters().query_us);
   const MutexLock lock(machine_->progress.mutex);
-  // No handle is used twice: one that still stands for a kernel stands for the same.
+  // Handles are never reused, so a known handle always names the same kernel.
   return machine_->kernels.contains(KernelHandle{reinterpret_cast<std::uint64_t>(function)});
 }
 

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::uint64_t default_budget_bytes = 8 * GiB;
 constexpr int serial_shift = 40;
-constexpr std::uint64_t chunk_handles = 1ull << 39;  // The other handles are below.
+constexpr std::uint64_t chunk_handles = 1ull << 39;  // All other handles are smaller.
 
 std::uint64_t next_serial() {
   static std::atomic<std::uint64_t> last{0};
@@ -39,8 +39,8 @@ std::uint64_t budget_of(const SimOptions& options) {
   return environment_bytes("VMART_SIM_BYTES").value_or(default_budget_bytes);
 }
 
-/// As libcuda's, the driver of every machine goes when the process exits: threads that are left
-/// find it gone.
+/// As with libcuda, the driver of every machine is gone once the process exits; threads that still
+/// run get an error.
 std::atomic<bool> gone_with_process{false};
 
 void go_with_process() {
@@ -83,7 +83,7 @@ SimMachine::~SimMachine() {
     lock.unlock();
     for (const auto& stream : last) stream->join();
   };
-  // Streams of a stepped machine end only while it runs.
+  // Streams of a stepped machine end only while its executor runs.
   if (options.stepped != nullptr && Stepper::current() != options.stepped) {
     options.stepped->run(end);
   } else {
@@ -191,7 +191,7 @@ SimStream& SimMachine::make_stream(SimContext& owner, StreamKind kind) {
   return stream;
 }
 
-/// Blocks until the work has ended or cannot go on by itself.
+/// Blocks until the work has ended or cannot continue by itself.
 void SimMachine::settle(MutexLock& lock, const CompletionPtr& completion) {
   progress.changed.wait(lock, [&]() VMART_NO_THREAD_ANALYSIS {
     return Progress::is_done(*completion) || progress.fault() != 0 ||
@@ -264,7 +264,7 @@ void SimMachine::wait_for_destroys(MutexLock& lock) {
 
 SimStream& SimMachine::stream_after_frees(MutexLock& lock, BoundStream bound, const char* call) {
   wait_for_frees(lock, stream(bound, call).context());
-  return stream(bound, call);  // It may have been destroyed meanwhile.
+  return stream(bound, call);  // The stream may have been destroyed meanwhile.
 }
 
 void SimMachine::wait_for_frees(MutexLock& lock, SimContext& owner) {

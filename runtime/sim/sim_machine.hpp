@@ -24,28 +24,29 @@ namespace vma {
 
 struct SimEvent {
   ContextHandle context{};
-  CompletionPtr completion;  ///< Of the latest record; done before the first.
+  CompletionPtr completion;  ///< Of the latest record; done if there was none.
   std::weak_ptr<SimCapture> capture;
   SimStream* captured_on = nullptr;
 };
 
 struct SimExecGraph {
   std::shared_ptr<const WorkList> nodes;
-  ContextHandle chain_of{};   ///< None: the graph was captured.
-  CompletionPtr last_launch;  ///< Null before the first. The next one starts after it.
+  ContextHandle chain_of{};   ///< None if the graph was captured.
+  CompletionPtr last_launch;  ///< The next launch starts after it. Null before the first.
 };
 
-/// The parts of a simulated machine and the tables of its handles, which SimDriver's calls use:
-/// they look up here, under the lock of `progress`, and throw for unknown handles.
+/// The parts of a simulated machine and its handle tables. SimDriver's calls look handles up here,
+/// under the lock of `progress`; unknown handles throw.
 class SimMachine {
  public:
   SimMachine(MachineDescription machine, const SimOptions& sim_options);
   ~SimMachine();
 
-  // Constant after construction, or with their own locks.
+  // Constant after construction, or guarded by their own locks.
   const MachineDescription description;
   const SimOptions options;
-  const std::uint64_t serial;  ///< Of the machine in this process; the upper half of its handles.
+  /// Number of the machine in this process; the upper half of its handles.
+  const std::uint64_t serial;
   ThreadedExecutor threads;
   Executor& executor;
   SimClock clock;
@@ -69,7 +70,7 @@ class SimMachine {
   std::map<ExecGraphHandle, SimExecGraph> exec_graphs;
   int destroying = 0;  ///< Threads inside `await_others_of_device`.
 
-  /// Throw for a range that is not fully mapped, or a word that is not aligned.
+  /// Both throw: for a range that is not fully mapped, and for a word that is not aligned.
   void require_mapped(Address begin, std::uint64_t size_bytes, const char* call) const;
   void require_word(const WordOperation& operation, const char* call) const;
 
@@ -78,7 +79,7 @@ class SimMachine {
     return Handle{++last_handle_};
   }
 
-  // All of these require the lock of `progress`.
+  // The functions below require the lock of `progress`.
   void require_device(DeviceId device, const char* call) const;
   /// Whether a stream has work that can continue. Takes the lock of `progress`.
   bool has_work();
@@ -87,16 +88,16 @@ class SimMachine {
   SimStream& stream(BoundStream bound, const char* call);
   SimEvent& event(EventHandle handle, const char* call);
   SimExecGraph& exec_graph(ExecGraphHandle handle, const char* call);
-  /// Throws unless it is a kernel of the context with a shape that a device supports.
+  /// Throws unless it is a kernel of the context and its launch shape is supported.
   KernelWork kernel_work(const SimContext& context, KernelHandle kernel, LaunchShape shape,
                          const KernelArguments& arguments, const char* call) const;
   SimStream& make_stream(SimContext& context, StreamKind kind);
   SimContext& open_context(DeviceId device, bool primary);
   void close_context(MutexLock& lock, SimContext& context);
   /// Blocks until the work that the other contexts of the device have enqueued so far has ended.
-  /// Meanwhile `wait_for_destroys` blocks too.
+  /// During that time `wait_for_destroys` blocks.
   void await_others_of_device(MutexLock& lock, ContextHandle closing, const char* call);
-  /// Blocks while another thread is destroying a context: changes of access rights wait for it, on
+  /// Blocks while any thread is destroying a context: a change of access rights waits for that, on
   /// every device.
   void wait_for_destroys(MutexLock& lock);
   /// Blocks while another thread is inside `free_plain` in the context.
@@ -104,10 +105,10 @@ class SimMachine {
   /// Returns the stream once no thread is inside `free_plain`.
   SimStream& stream_after_frees(MutexLock& lock, BoundStream bound, const char* call);
   void forbid_capture(SimContext& context, const char* call);
-  /// The driver's answer to all but a few calls on a stream that captures: it refuses, and the
-  /// capture fails; for the legacy stream, the capture of a blocking stream of its context.
+  /// Throws the driver's error if the stream captures, and invalidates the capture: nearly all
+  /// calls are refused then. For the legacy stream, checks the blocking streams of its context.
   void forbid_capture(SimStream& stream, const char* call);
-  /// Enqueues, or captures; null if captured.
+  /// Enqueues the work, or records it if the stream captures; returns null then.
   CompletionPtr submit(SimStream& stream, Work work, const char* call,
                        std::vector<CompletionPtr> dependencies = {});
   void reap(MutexLock& lock);
@@ -119,8 +120,8 @@ class SimMachine {
   std::uint64_t last_stream_id_ = 0;
 };
 
-/// The duration of one call, around its effect: in stepped mode a part passes before it and the
-/// rest after it, depending on the seed.
+/// The duration of one call. In stepped mode one part passes before its effect and the rest after
+/// it, depending on the seed.
 class CallTime {
  public:
   CallTime(SimMachine& machine, TimePoint cost);

@@ -123,7 +123,7 @@ std::shared_ptr<SimChunk> SimMemory::make_chunk(Location at, std::uint64_t size_
     throw;
   }
   if (machine_.junk_fill) {
-    // Never zero, and of one chunk other than of the next.
+    // Never zero, and different from that of the next chunk.
     const auto number = static_cast<std::uint64_t>(chunk->handle()) * 37 + seed_;
     const auto junk = static_cast<std::byte>(number | 1);
     fill_device_bytes(chunk->bytes(), junk, size_bytes);
@@ -149,7 +149,7 @@ ChunkHandle SimMemory::create(Location at, std::uint64_t size_bytes) {
 }
 
 void SimMemory::release(ChunkHandle chunk) {
-  std::shared_ptr<SimChunk> last;  // Its bytes go back after the lock is let go.
+  std::shared_ptr<SimChunk> last;  // Frees its bytes after the lock is released.
   const MutexLock lock(mutex_);
   const auto found = handles_.find(chunk);
   if (found == handles_.end()) {

@@ -25,7 +25,7 @@ class SimChunk {
  public:
   using Counter = std::shared_ptr<std::atomic<std::uint64_t>>;
 
-  /// `used` counts the bytes of the location; the caller has already added these.
+  /// `used` counts the bytes of the location; the caller has already added this chunk's.
   SimChunk(ChunkHandle handle, Location at, std::uint64_t size_bytes, BackingStore& store,
            Counter used)
       : handle_(handle), at_(at), size_bytes_(size_bytes), store_(store), used_(std::move(used)) {
@@ -56,20 +56,20 @@ class SimChunk {
 };
 
 /// A run of bytes that a device may access now. Holds the chunk, so that the bytes stay valid even
-/// if the mapping is removed meanwhile.
+/// if they are unmapped meanwhile.
 struct Segment {
   std::byte* bytes = nullptr;
   std::uint64_t size_bytes = 0;
   Location at;
-  std::shared_ptr<SimChunk> chunk;  ///< Null: pageable memory of the host.
+  std::shared_ptr<SimChunk> chunk;  ///< Null for pageable memory of the host.
   std::uint64_t offset = 0;         ///< In the chunk.
 };
 
 /// The address space and the physical memory of a simulated machine: reservations, chunks,
 /// mappings, access rights, and the driver's other memory.
 ///
-/// Every call checks before it changes anything, so that a refused call has done nothing. Any
-/// thread; calls no other part of the simulator.
+/// Every call checks before it changes anything, so a refused call has no effect. Any thread; calls
+/// no other part of the simulator.
 class SimMemory {
  public:
   SimMemory(const MachineDescription& machine, const CostModel& costs, BackingStore& store,
@@ -88,12 +88,12 @@ class SimMemory {
   AddressRange address_range(Address address) const;
   PointerInfo pointer_info(Address address) const;
 
-  /// Whether any GPU or the CPU may access one of the whole mappings that make up the range.
+  /// Whether any GPU or the CPU may access one of the mappings that make up the range.
   bool anybody_has_access(Address begin, std::uint64_t size_bytes) const;
   /// Whether the device may read but not write some of the range.
   bool partly_read_only(int device, Address begin, std::uint64_t size_bytes) const;
 
-  /// What the calls would cost now; zero for a call that will be refused.
+  /// What the calls would cost now; zero if the call would be refused.
   TimePoint release_cost(ChunkHandle chunk) const;
   TimePoint unmap_cost(Address begin, std::uint64_t size_bytes) const;
   TimePoint grant_cost(Address begin, std::uint64_t size_bytes,
@@ -102,7 +102,7 @@ class SimMemory {
   void* allocate_pinned(std::size_t size_bytes);
   void free_pinned(void* pointer);
   Address allocate_plain(DeviceId device, std::size_t size_bytes);
-  /// Refuses an address that does not start plain memory of the device.
+  /// Throws for an address that is not the start of plain memory of the device.
   void require_plain(DeviceId device, Address begin) const;
   void free_plain(DeviceId device, Address begin);
 
@@ -112,11 +112,11 @@ class SimMemory {
   /// Like `touch`, for copies: addresses outside the machine's memory are the host's own, and the
   /// driver's ordinary memory of other devices is accessible.
   Segment touch_or_host(int device, Address address, std::uint64_t size_bytes, bool write) const;
-  /// Whether all of the range is mapped or the host's own, and (in `pageable`) whether some is the
-  /// latter.
+  /// Whether all of the range is mapped or belongs to the host process. `pageable` returns whether
+  /// any of it does the latter.
   bool covered(Address begin, std::uint64_t size_bytes, bool& pageable) const;
 
-  /// Memory that the driver itself takes on a device. Throws: Error{out_of_memory}.
+  /// Memory that the driver itself uses on a device. Throws: Error{out_of_memory}.
   void take(DeviceId device, std::uint64_t size_bytes);
   void give_back(DeviceId device, std::uint64_t size_bytes) noexcept;
   std::uint64_t free_bytes(DeviceId device) const;
@@ -138,7 +138,7 @@ class SimMemory {
     int references = 1;
   };
   using Mappings = std::map<std::uint64_t, Mapping>;
-  /// Counts, for an owner and a reader, the mappings between them, by size class.
+  /// The number of mappings of one owner's memory for one reader, by size class.
   struct Standing {
     int small = 0, large = 0;
   };
@@ -146,7 +146,7 @@ class SimMemory {
   std::uint64_t& reservation_around(Address begin, std::uint64_t size_bytes, const char* call)
       VMART_REQUIRES(mutex_);
   Mappings::const_iterator find(Address address) const VMART_REQUIRES(mutex_);
-  /// The mappings that fill the range exactly; empty if they do not.
+  /// The mappings that fill the range exactly; empty if none do.
   std::vector<Mappings::const_iterator> whole_mappings(Address begin,
                                                        std::uint64_t size_bytes) const
       VMART_REQUIRES(mutex_);
@@ -166,7 +166,7 @@ class SimMemory {
   const CostModel& costs_;
   BackingStore& store_;
   std::vector<SimChunk::Counter> gpu_used_, node_used_;  // Constant after construction.
-  const std::uint64_t seed_;                             // Of the junk.
+  const std::uint64_t seed_;                             // Of the junk in fresh memory.
   std::atomic<std::uint64_t> next_handle_;
 
   mutable Mutex mutex_;

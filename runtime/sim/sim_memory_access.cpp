@@ -1,5 +1,5 @@
-// What of SimMemory is no virtual memory call: costs, the driver's other memory, and how devices
-// touch bytes.
+// The parts of SimMemory outside the virtual memory calls: costs, the driver's other memory, and
+// device accesses.
 #include "sim/sim_memory.hpp"
 
 #include "base/units.hpp"
@@ -38,7 +38,8 @@ TimePoint SimMemory::grant_cost(Address begin, std::uint64_t size_bytes,
   TimePoint total{0};
   for (const auto& it : whole_mappings(begin, size_bytes)) {
     const TimePoint alone = grant_cost_of(it->second, it->first, accessors);
-    // Further mappings of one call cost what the smallest chunk costs, if they were granted before.
+    // Each further mapping in one call costs as much as the smallest chunk if it was granted
+    // before.
     const bool cheap = total > TimePoint::zero() && it->second.chunk->granted_before &&
                        it->second.chunk->at().kind == Location::Kind::gpu;
     const TimePoint least =
@@ -50,7 +51,8 @@ TimePoint SimMemory::grant_cost(Address begin, std::uint64_t size_bytes,
 
 bool SimMemory::shown_elsewhere(const Mapping& mapping, std::uint64_t begin,
                                 std::span<const Accessor> accessors) const {
-  if (mapping.chunk.use_count() <= 2) return false;  // Its handle and this mapping.
+  // Only its handle and this mapping refer to it.
+  if (mapping.chunk.use_count() <= 2) return false;
   return std::any_of(mappings_.begin(), mappings_.end(), [&](const auto& other) {
     if (other.second.chunk != mapping.chunk || other.first == begin) return false;
     return std::all_of(accessors.begin(), accessors.end(), [&](const Accessor& accessor) {
@@ -228,7 +230,7 @@ bool SimMemory::covered(Address begin, std::uint64_t size_bytes, bool& pageable)
     auto next = reservations_.upper_bound(at);
     if (next != reservations_.begin()) {
       const auto around = std::prev(next);
-      if (at - around->first < around->second) return false;  // Reserved, and nothing there.
+      if (at - around->first < around->second) return false;  // Reserved, but nothing is mapped.
     }
     pageable = true;
     at = next == reservations_.end() ? end : next->first;

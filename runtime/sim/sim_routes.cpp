@@ -16,7 +16,7 @@ std::vector<TimePoint*> SimRoutes::links(Location from, Location to) {
   if (from_host) return {&gpus_.at(target).busy_until[host_in]};
   if (to_host) return {&gpus_.at(source).busy_until[host_out]};
   if (source == target) return {&gpus_.at(source).busy_until[local]};
-  // Peers over PCIe share the wires that lead to the host.
+  // Peers over PCIe share the links to the host.
   const bool pcie = machine_.peer_links.at(source).at(target).kind != LinkKind::nvlink;
   return {&gpus_.at(source).busy_until[pcie ? host_out : peer_out],
           &gpus_.at(target).busy_until[pcie ? host_in : peer_in]};

@@ -10,7 +10,7 @@
 
 namespace vma {
 
-/// Which transfer occupies which link until when. A transfer occupies its links entirely, in the
+/// Which transfer occupies which link until when. A transfer occupies its links exclusively, in the
 /// order of requests, so that transfers on a shared link share its bandwidth. Any thread.
 class SimRoutes {
  public:
@@ -20,11 +20,12 @@ class SimRoutes {
 
   SimRoutes(const MachineDescription& machine, const CostModel& costs);
 
-  /// Occupies the links between the two for one transfer, at `earliest` or once they are free.
+  /// Occupies the links between the two places for one transfer, at `earliest` or once they are
+  /// free.
   Span occupy(Location from, Location to, std::uint64_t size_bytes, TimePoint earliest);
 
  private:
-  // For each GPU: NVLink out and in, PCIe (or C2C) to the host and from it, its own memory.
+  // Per GPU: NVLink out and in, PCIe (or C2C) to and from the host, and its own memory.
   enum Link { peer_out, peer_in, host_out, host_in, local, link_count };
   struct Gpu {
     TimePoint busy_until[link_count] = {};

@@ -10,8 +10,8 @@
 namespace vma {
 namespace {
 
-/// How often all streams together look at words in threaded mode, which change without notice. The
-/// first one that sees a change wakes the others.
+/// How often all streams together poll words in threaded mode, because words change without notice.
+/// The first stream that sees a change wakes the others.
 constexpr TimePoint word_poll = std::chrono::microseconds(50);
 
 std::uint64_t load_word(const std::uint64_t* word) {
@@ -92,7 +92,7 @@ void SimStream::run() VMART_NO_THREAD_ANALYSIS {
 }
 
 void SimStream::run_head(MutexLock& lock) VMART_NO_THREAD_ANALYSIS {
-  Operation& operation = queue_.front();  // Stays in place while others push behind it.
+  Operation& operation = queue_.front();  // The reference stays valid while others push behind it.
   bool has_queue = false;
   TimePoint end{0};
   if (wait_for_dependencies(lock, operation)) has_queue = take_queue(lock, operation);
@@ -141,7 +141,7 @@ void SimStream::sleep_as(Head head, MutexLock& lock, Ready ready) VMART_NO_THREA
   if (ready()) return;
   head_ = head;
   progress_.add_sleeper(this);
-  progress_.announce();  // Threads that wait for this stream may now see that it is stuck.
+  progress_.announce();  // Threads that wait for this stream may now find that it is stuck.
   wake_.wait(lock, ready);
   progress_.remove_sleeper(this);
   head_ = Head::none;
@@ -153,15 +153,15 @@ bool SimStream::wait_for_dependencies(MutexLock& lock, Operation& operation) {
   return !given_up();
 }
 
-/// Whether the stream's next work waits for nothing but a queue, and was enqueued before the other.
+/// Whether the stream's next work waits only for a queue, and was enqueued before work `number`.
 bool SimStream::claims_queue_before(std::uint64_t number) const {
   if (queue_.empty() || head_ == Head::running || head_ == Head::on_word) return false;
   const Operation& next = queue_.front();
   return next.number < number && needs_queue(next.work) && all_done(next.dependencies);
 }
 
-/// Queues are given in the order in which the works were enqueued, as on a GPU, whatever order the
-/// threads of the streams come along in.
+/// Assigns queues in the order in which the works were enqueued, as a GPU does, regardless of the
+/// order in which the threads of the streams arrive.
 bool SimStream::take_queue(MutexLock& lock, const Operation& operation) {
   if (!needs_queue(operation.work)) return false;
   sleep_as(Head::on_queue, lock, [&] {
@@ -177,11 +177,11 @@ bool SimStream::take_queue(MutexLock& lock, const Operation& operation) {
   return true;
 }
 
-/// Called by the runner, without the lock, in the middle of a work.
+/// The runner calls this without the lock, while work is in progress.
 bool SimStream::wait_word(const std::uint64_t* word, std::uint64_t value) VMART_NO_THREAD_ANALYSIS {
   const auto ready = [&] { return given_up() || load_word(word) >= value; };
   const auto seen = [&] {
-    // Stored by a stream, of which the host has learned, or by the host.
+    // The word was stored by the host, or by a stream, whose store the host has observed.
     if (progress_.races() != nullptr) knows_.join(progress_.races()->host_knows());
     return !given_up();
   };
@@ -228,7 +228,7 @@ bool SimStream::head_is_stuck(int depth) {
                          [&](const CompletionPtr& it) { return Progress::is_stuck(*it, depth); });
     }
     case Head::on_queue:
-      // It moves once any holder of a queue does, so all of them have to stand before words.
+      // A queue becomes free once any of its holders continues, so all of them must wait for words.
       return context_.free_queues == 0 &&
              std::none_of(context_.streams.begin(), context_.streams.end(),
                           [](const SimStream* stream) { return stream->head_ == Head::running; });

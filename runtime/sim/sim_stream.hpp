@@ -20,8 +20,8 @@ namespace vma {
 /// A queue of work and the thread that runs it, in order. The lock of Progress guards everything
 /// here, except while the thread runs work.
 ///
-/// Work waits for its dependencies, then for a hardware queue if it uses the multiprocessors, then
-/// runs. A fault of the machine drops the remaining work.
+/// Work waits for its dependencies, then for a hardware queue if it uses the multiprocessors, and
+/// then runs. A fault of the machine drops the remaining work.
 class SimStream : private WorkPlace {
  public:
   SimStream(StreamHandle handle, std::uint64_t id, SimContext& context, StreamKind kind,
@@ -30,7 +30,7 @@ class SimStream : private WorkPlace {
 
   /// Starts the thread. Requires: once.
   void start(Executor& executor);
-  /// The thread ends after the enqueued work (`drop` false), or at once.
+  /// Ends the thread after the enqueued work, or at once if `drop`.
   void close(bool drop);
   /// Requires: closed. Blocks until the thread has ended.
   void join() { task_->join(); }
@@ -40,7 +40,7 @@ class SimStream : private WorkPlace {
   CompletionPtr enqueue(Work work, std::vector<CompletionPtr> dependencies);
   void wake() noexcept { wake_.notify_all(); }
   bool head_is_stuck(int depth);
-  /// Whether it has work that can continue, even if it only waits for a CPU.
+  /// Whether it has work that can continue, even if that still waits for a CPU.
   bool has_work() { return !queue_.empty() && !head_is_stuck(0); }
 
   StreamHandle handle() const noexcept { return handle_; }
@@ -60,8 +60,8 @@ class SimStream : private WorkPlace {
     std::vector<CompletionPtr> dependencies;
     CompletionPtr completion;
     TimePoint submitted{0};
-    std::uint64_t number = 0;  // In the context.
-    VectorClock knows;         // What the host knew when it enqueued.
+    std::uint64_t number = 0;  // Within the context.
+    VectorClock knows;         // What the host knew when it enqueued the work.
   };
 
   void run();
@@ -90,9 +90,9 @@ class SimStream : private WorkPlace {
   CompletionPtr last_;  // Never null.
   TimePoint free_at_{0};
   Head head_ = Head::none;
-  const std::uint64_t* word_ = nullptr;  // While on_word.
+  const std::uint64_t* word_ = nullptr;  // Set while on_word.
   std::uint64_t word_value_ = 0;
-  std::uint64_t works_ = 0;  // Begun.
+  std::uint64_t works_ = 0;  // Number of works begun.
   VectorClock knows_;        // Everything before the running work, and that work.
   bool closing_ = false, dropping_ = false, ended_ = false;
 };

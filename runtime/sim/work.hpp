@@ -19,7 +19,7 @@ struct LoadedKernel {
   Kernel kernel;
 };
 
-/// Does nothing: an event's record, or a wait for one.
+/// Does nothing. The record of an event, or a wait for one.
 struct MarkerWork {};
 struct CopyWork {
   Address target{}, source{};
@@ -46,7 +46,7 @@ struct GraphWork {
 /// One step of a stream, as enqueued: addresses are looked up when it runs.
 using Work = std::variant<MarkerWork, CopyWork, FillWork, KernelWork, BatchWork, GraphWork>;
 
-/// The nodes of a graph in the order of their capture, in which they run.
+/// The nodes of a graph in the order of their capture, which is also the order of execution.
 struct WorkList {
   std::vector<Work> works;
 };

@@ -11,7 +11,7 @@
 namespace vma {
 namespace {
 
-constexpr std::uint64_t pieces_stepped = 4;  // Of one copy, so that others run in between.
+constexpr std::uint64_t pieces_stepped = 4;  // Of one copy, so that other threads run in between.
 constexpr std::uint64_t piece_bytes_threaded = 16 * MiB;
 constexpr std::uint64_t piece_bytes_min = 64;
 
@@ -22,7 +22,7 @@ std::uint64_t piece_of(std::uint64_t size_bytes, const SimClock& clock) {
 
 }  // namespace
 
-/// In stepped mode the stream's thread lives through the duration; in threaded mode it does not.
+/// In stepped mode the stream's thread waits until that time; in threaded mode it does not wait.
 void WorkRunner::pass_until(TimePoint time) {
   if (clock_.stepped() != nullptr) clock_.sleep_until(time);
 }
@@ -112,7 +112,7 @@ TimePoint WorkRunner::batch(const BatchWork& work, int device, TimePoint start, 
     const Segment segment = memory_.touch(device, operation.word, write);
     auto* word = reinterpret_cast<std::uint64_t*>(segment.bytes);
     if (write) {
-      // The clock reaches the write before any thread can see the word.
+      // The clock reaches the time of the write before any thread can see the word.
       clock_.reached(end);
       place.wrote_word();
       __atomic_store_n(word, operation.value, __ATOMIC_RELEASE);

@@ -13,30 +13,30 @@
 
 namespace vma {
 
-/// Where work runs: a stream, which can wait for a word, and is notified of accesses.
+/// Where work runs: a stream, which can wait for a word and is told about accesses.
 class WorkPlace {
  public:
   virtual ~WorkPlace() = default;
-  /// Blocks until `*word >= value`. False: the work is dropped.
+  /// Blocks until `*word >= value`. Returns false if the work is dropped.
   virtual bool wait_word(const std::uint64_t* word, std::uint64_t value) = 0;
   /// The work has written a word that host threads may read.
   virtual void wrote_word() = 0;
-  /// The work accesses the first bytes of the segment about now.
+  /// The work accesses the first bytes of the segment at this time.
   virtual void touches(const Segment& segment, std::uint64_t size_bytes, Touch touch) = 0;
 };
 
-/// Performs the work of streams: moves the bytes and computes the duration. Called by the threads
-/// of the streams without any lock.
+/// Performs the work of streams: moves the bytes and computes the duration. The streams' threads
+/// call it without any lock.
 ///
-/// Stepped, work ends at its time by the clock, copies move in a few pieces and kernels access
-/// memory while other threads run in between. Threaded, bytes move as fast as possible and only the
-/// returned end times are those of the machine.
+/// In stepped mode, work ends at its time by the clock; copies move in a few pieces, and other
+/// threads run between them and between a kernel's accesses. In threaded mode, bytes move as fast
+/// as possible and only the returned end times are those of the machine.
 class WorkRunner {
  public:
   WorkRunner(SimMemory& memory, SimRoutes& routes, SimClock& clock, const CostModel& costs)
       : memory_(memory), routes_(routes), clock_(clock), costs_(costs) {}
 
-  /// Returns when the work ends, given that it began at `start` or later. Throws: DeviceFault.
+  /// Returns when the work ends, if it began at `start` or later. Throws: DeviceFault.
   TimePoint run(const Work& work, DeviceId device, TimePoint start, WorkPlace& place);
 
  private:

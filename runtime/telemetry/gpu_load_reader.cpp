@@ -15,7 +15,7 @@ namespace {
 
 constexpr double percent = 0.01;
 constexpr double kib = 1024;
-/// A counter of 32 bits wraps unseen between two samples: every 86 ms at 50 GB/s.
+/// A 32-bit counter can wrap unnoticed between two samples: at 50 GB/s, it does so every 86 ms.
 constexpr unsigned counter_bits_min = 64;
 
 using Counter = NvmlLibrary::Counter;
@@ -106,7 +106,7 @@ GpuLoad GpuLoadReader::read(Gpu& gpu, std::string& reason) const {
   return load;
 }
 
-/// By how much the counters rose since the last time; one that fell has wrapped, or was reset.
+/// Computes rates from the increase of the counters. A counter that fell has wrapped or was reset.
 void GpuLoadReader::read_throughput(Gpu& gpu, GpuLoad& load) const {
   std::array<NvmlLibrary::CounterValue, counters> values;
   for (std::size_t i = 0; i < counters; ++i) values[i].counter = rates[i].counter;

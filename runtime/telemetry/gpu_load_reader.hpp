@@ -12,20 +12,20 @@
 
 namespace vma {
 
-/// A GPU of the runtime, and the UUID by which any library knows it.
+/// A GPU of the runtime, and the UUID that identifies it in any library.
 struct NamedGpu {
   Location at;
   std::string uuid;
 };
 
-/// Turns values of the library into loads. One thread.
+/// Reads the library's values and converts them to loads. One thread.
 class GpuLoadReader {
  public:
   /// Requires: all arguments outlive it. Throws: Error if the library knows none of the GPUs.
   GpuLoadReader(const NvmlLibrary& library, const std::vector<NamedGpu>& gpus, Clock& clock);
 
-  /// Reads everything once. A value that fails, or is implausible, is not set; `reason` names the
-  /// first. State `off` if there are none at all.
+  /// Reads everything once. Leaves out values that fail or are implausible; `reason` names the
+  /// first. The state is `off` if there are no values at all.
   GpuLoads read();
 
  private:
@@ -33,7 +33,7 @@ class GpuLoadReader {
   struct Gpu {
     Location at;
     NvmlLibrary::Device device = nullptr;
-    std::string why_not;  // If the library does not know it.
+    std::string why_not;  // Set if the library does not know the GPU.
     TimePoint counted_at{-1};
     std::array<std::optional<std::uint64_t>, counters> counted;
   };

@@ -14,13 +14,13 @@
 
 namespace vma {
 
-/// Shared with the thread, which may come back from the library after the monitor has gone.
+/// Shared with the thread, which may return from the library after the monitor was destroyed.
 struct GpuMonitor::State {
   std::shared_ptr<Clock> clock;
   std::vector<NamedGpu> gpus;
   std::string library;
   std::chrono::nanoseconds patience{0};
-  pid_t process = 0;  // Constant, as what is above, once the thread runs.
+  pid_t process = 0;  // Constant once the thread runs, as are the members above.
   Mutex mutex;
   Condition changed;
   GpuLoads last VMART_GUARDED_BY(mutex);
@@ -31,18 +31,18 @@ struct GpuMonitor::State {
   bool ended VMART_GUARDED_BY(mutex) = false;
   std::unique_ptr<Task> thread VMART_GUARDED_BY(mutex);  // Null until the first query.
 
-  /// Ends the thread, or leaves it to itself. Blocks: as ~GpuMonitor.
+  /// Ends the thread, or abandons it. Blocks: like ~GpuMonitor.
   void end();
-  /// Requires: the thread was started. False: it is still in the library.
+  /// Requires: the thread was started. Returns false if the thread is still in the library.
   bool close();
 };
 
-/// The monitors whose threads are in the library. At process exit they are closed before the
-/// library's own statics are destroyed. Never destroyed, since it is used among statics itself.
+/// The monitors whose threads use the library. Closes them at process exit, before the library's
+/// own statics are destroyed. Never destroyed, because it is used during static destruction itself.
 class GpuMonitor::AtExit {
  public:
-  /// Requires: the library has made its statics, so that what is registered here comes before them.
-  /// False: the process has come to its end.
+  /// Requires: the library has constructed its statics, so that the exit handler registered here
+  /// runs before their destructors. Returns false if the process is exiting.
   static bool enlist(const std::shared_ptr<State>& state);
   static void strike(const std::shared_ptr<State>& state);
 
@@ -80,10 +80,11 @@ void GpuMonitor::AtExit::strike(const std::shared_ptr<State>& state) {
 }
 
 void GpuMonitor::AtExit::end() noexcept {
-  // A forked child has its parent's monitors without the threads, and maybe a mutex that one held.
+  // A forked child has its parent's monitors, but not their threads, and a mutex may be locked
+  // forever.
   const pid_t here = getpid();
   if (process_ != here) return;
-  ProcessExit::begin();  // The library is waited for with nothing stopped.
+  ProcessExit::begin();  // Resumes all stopped work before waiting for the library.
   std::vector<std::shared_ptr<State>> states;
   {
     const MutexLock lock(mutex_);
@@ -113,7 +114,8 @@ bool GpuMonitor::State::close() {
   MutexLock lock(mutex);
   closed = true;
   changed.notify_all();
-  SteadyClock wall;  // The library's time is the processor's, whatever clock the samples go by.
+  // Real time, because the library's calls take real time whatever clock the samples use.
+  SteadyClock wall;
   return changed.wait_until(lock, wall, wall.now() + patience,
                             [this]() VMART_NO_THREAD_ANALYSIS { return ended; });
 }
@@ -165,7 +167,8 @@ GpuLoads GpuMonitor::loads() {
   return waking;
 }
 
-/// Until the monitor goes, or the library has nothing to say. The lock is not held in the library.
+/// Runs until the monitor is closed or the library has no values. Does not hold the lock during
+/// calls of the library.
 void GpuMonitor::sample(const std::shared_ptr<State>& shared) {
   State& state = *shared;
   MutexLock lock(state.mutex);
@@ -186,7 +189,7 @@ void GpuMonitor::sample(const std::shared_ptr<State>& shared) {
     state.changed.wait_until(lock, *state.clock, begin + period,
                              [&]() VMART_NO_THREAD_ANALYSIS { return state.closed; });
     if (begin + period - state.asked_at < watched) continue;
-    state.asked = false;  // The next query asks for another sample.
+    state.asked = false;  // The next query requests another sample.
     state.changed.wait(lock,
                        [&]() VMART_NO_THREAD_ANALYSIS { return state.closed || state.asked; });
   }

@@ -16,28 +16,28 @@ namespace vma {
 
 /// The load of the runtime's GPUs, for statistics.
 ///
-/// The library's calls are slow and may hang, so its own thread makes them: from the first query
-/// on, once a second as long as there was a query within the last minute, and never without
-/// queries. A query takes a short lock and returns the last sample.
+/// The library's calls are slow and may hang, so the monitor's own thread makes them: from the
+/// first query on, once a second while there was a query within the last minute, and never without
+/// queries. A query takes a short lock and returns the latest sample.
 class GpuMonitor {
  public:
   static constexpr std::chrono::nanoseconds period = std::chrono::seconds(1);
   static constexpr std::chrono::nanoseconds watched = std::chrono::minutes(1);
-  /// An older sample precedes a pause in queries: it is not shown.
+  /// Older samples predate a pause in queries and are not returned.
   static constexpr std::chrono::nanoseconds stale = std::chrono::seconds(5);
 
-  /// An empty `library` is never opened: `why_not` gives the reason.
+  /// If `library` is empty, no library is opened, and `why_not` is the reason reported.
   GpuMonitor(Executor& executor, std::shared_ptr<Clock> clock, std::vector<NamedGpu> gpus,
              std::string library, std::string why_not = {},
              std::chrono::nanoseconds patience = std::chrono::seconds(2));
   /// Blocks: while a sample is taken, for at most `patience`; then the thread is abandoned. Process
-  /// exit does the same to a monitor that still exists.
+  /// exit does the same to monitors that still exist.
   ~GpuMonitor();
   GpuMonitor(const GpuMonitor&) = delete;
   GpuMonitor& operator=(const GpuMonitor&) = delete;
 
-  /// Does not block. Any thread. `off` on a stepped machine, whose threads cannot wait for a
-  /// library.
+  /// Does not block. Any thread. Returns `off` on a stepped machine, whose threads cannot wait for
+  /// a library.
   GpuLoads loads();
 
  private:

@@ -15,7 +15,7 @@
 
 namespace vma {
 
-/// A hint, its range, and when it was given, which its times are relative to.
+/// A hint, its range, and when it was given; the hint's times are relative to that.
 struct AdvisedRange {
   Address address{};
   std::uint64_t bytes = 0;
@@ -23,17 +23,18 @@ struct AdvisedRange {
   TimePoint at{0};
 };
 
-/// Passes hints from any thread to one, in order. Bounded: a new one displaces the oldest.
+/// Passes hints from any thread to one thread, in order. Bounded: a new hint displaces the oldest.
 class HintQueue {
  public:
   explicit HintQueue(std::size_t max) : max_(max) {}
 
   /// Calls the function set by `wake_with`, with no lock held. Throws: std::bad_alloc.
   void push(const AdvisedRange& advised);
-  /// Appends all hints.
+  /// Moves all hints to the end of `out`.
   void take(std::vector<AdvisedRange>& out);
-  /// `wake` must not throw, and may be empty. Blocks: while a call of the former one runs; it is
-  /// not called afterwards. Requires: the caller is not in such a call.
+  /// Sets the function that `push` calls. It must not throw, and may be empty. Blocks: while a call
+  /// of the previous function runs; that function is not called afterwards. Requires: the caller is
+  /// not inside such a call.
   void wake_with(std::function<void()> wake);
   /// The number of displaced hints.
   std::uint64_t dropped() const;

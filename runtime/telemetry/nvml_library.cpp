@@ -17,7 +17,7 @@ namespace {
 
 constexpr int success = 0;
 
-// The layouts of nvmlUtilization_t, nvmlMemory_t and nvmlFieldValue_t.
+// These have the layouts of nvmlUtilization_t, nvmlMemory_t and nvmlFieldValue_t.
 struct NativeUtilisation {
   unsigned gpu = 0, memory = 0;
 };
@@ -42,7 +42,7 @@ static_assert(sizeof(NativeField) == 40, "the library steps through an array of 
 
 constexpr unsigned all_links = std::numeric_limits<unsigned>::max();
 
-/// Sets no value for a type that no counter has.
+/// Leaves the value unset if the field's type is one that no counter has.
 void take(const NativeField& field, NvmlLibrary::CounterValue& counter) {
   enum Type { unsigned_int = 1, unsigned_long = 2, unsigned_long_long = 3 };
   const auto set = [&](auto value) {
@@ -143,7 +143,7 @@ void NvmlLibrary::read(Device device, std::span<CounterValue> counters) const {
     const bool of_links = number <= static_cast<unsigned>(Counter::nvlink_received_kib);
     fields[i].field = number;
     fields[i].scope = of_links ? all_links : 0;
-    fields[i].result = -1;  // Of one that the library leaves as it is.
+    fields[i].result = -1;  // Detects fields that the library does not fill in.
   }
   require("nvmlDeviceGetFieldValues",
           calls_->fields(device, static_cast<int>(fields.size()), fields.data()));

@@ -8,10 +8,10 @@
 
 namespace vma {
 
-/// The part of NVIDIA's management library that is needed here. Uses no header of it: the few types
-/// are declared in the source file.
+/// The part of NVIDIA's management library that vmart uses. Includes none of its headers; the
+/// source file declares the few types needed.
 ///
-/// Opened by name and never closed, since it may have threads. One thread at a time. Any call may
+/// Opened by name and never closed, because it may have threads. One thread at a time. Any call may
 /// take milliseconds, and much longer if a GPU is lost.
 class NvmlLibrary {
  public:
@@ -22,21 +22,21 @@ class NvmlLibrary {
   struct MemoryInfo {
     std::uint64_t total_bytes = 0, used_bytes = 0;
   };
-  /// Counters that rise until they wrap.
+  /// Counters that increase until they wrap.
   enum class Counter : unsigned {
-    nvlink_sent_kib = 138,  // Numbers of the library: payload, of all links together.
+    nvlink_sent_kib = 138,  // The library's numbers; payload of all links together.
     nvlink_received_kib = 139,
     pcie_sent_bytes = 197,
     pcie_received_bytes = 198,
   };
   struct CounterValue {
     Counter counter{};
-    std::optional<std::uint64_t> value;  ///< Not set if this GPU has no such counter.
-    unsigned bits = 0;                   ///< Its width, if it is set: drivers differ.
+    std::optional<std::uint64_t> value;  ///< Unset if this GPU has no such counter.
+    unsigned bits = 0;  ///< Width of the value, if set. It differs between drivers.
   };
 
-  /// Opens and initialises it. Throws: Error{unsupported} if it is missing, lacks a call or does
-  /// not start.
+  /// Opens and initialises the library. Throws: Error{unsupported} if it is missing, lacks a call
+  /// or does not start.
   explicit NvmlLibrary(const std::string& file);
   ~NvmlLibrary();
   NvmlLibrary(const NvmlLibrary&) = delete;
@@ -44,8 +44,8 @@ class NvmlLibrary {
 
   const std::string& file() const noexcept { return file_; }
 
-  // All throw Error{driver_failure} with the library's own code, and for an invalid answer.
-  /// "GPU-..." or "MIG-...", as the driver reports it.
+  // All throw Error{driver_failure}: with the library's own code, or because an answer is invalid.
+  /// `uuid` is "GPU-..." or "MIG-...", as the driver reports it.
   Device device(const std::string& uuid) const;
   Utilisation utilisation(Device device) const;
   MemoryInfo memory(Device device) const;

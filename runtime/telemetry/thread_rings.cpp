@@ -3,7 +3,7 @@
 namespace vma {
 namespace {
 
-/// Stays readable after the list is gone: other objects of the thread may record as they end.
+/// Stays readable after the list is destroyed: other objects of the thread may still record uses.
 constinit thread_local bool list_is_gone = false;
 
 }  // namespace

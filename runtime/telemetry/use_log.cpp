@@ -58,8 +58,8 @@ UseRing* UseLog::find_ring() noexcept {
   return found;
 }
 
-/// Null in a forked child, where a lock held by another thread of the parent is never released; at
-/// the maximum number of rings; or without memory for one.
+/// Returns null at the maximum number of rings, if there is no memory for one, or in a forked
+/// child, where a lock that another thread of the parent held is never released.
 UseRing* UseLog::make_ring() noexcept try {
   if (rings_count_.load(std::memory_order_relaxed) >= limits_.rings_max) return nullptr;
   if (getpid() != process_) return nullptr;
@@ -86,7 +86,7 @@ void UseLog::advise(const AdvisedRange& advised) {
 }
 
 void UseLog::timestamps(bool on) noexcept {
-  Mode expected = on ? Mode::plain : Mode::stamped;  // What is closed stays so.
+  Mode expected = on ? Mode::plain : Mode::stamped;  // A closed log stays closed.
   mode_.compare_exchange_strong(expected, on ? Mode::stamped : Mode::plain);
 }
 
@@ -100,10 +100,12 @@ std::size_t UseLog::drain(std::vector<LoggedUse>& out, std::size_t max) {
     drained_ = rings_;
   }
   std::size_t count = 0;
-  const std::size_t first = turn_++;  // Not always the same: `max` may leave nothing for the last.
+  // Rotates, because `max` may leave nothing for the last rings.
+  const std::size_t first = turn_++;
   for (std::size_t i = 0; i < drained_.size(); ++i) {
     const std::shared_ptr<UseRing>& ring = drained_[(first + i) % drained_.size()];
-    const bool ended = ring->ended();  // First: its last use is in the ring then.
+    // Read first: once it is set, the ring's last use is in the ring.
+    const bool ended = ring->ended();
     const std::size_t old = out.size();
     count += ring->take(out, max - count);
     put_times(std::span(out).subspan(old));
@@ -113,7 +115,7 @@ std::size_t UseLog::drain(std::vector<LoggedUse>& out, std::size_t max) {
   return count;
 }
 
-/// Rings have stamps.
+/// Converts the stamps that rings contain to times.
 void UseLog::put_times(std::span<LoggedUse> uses) noexcept {
   if (std::ranges::all_of(uses, [](const LoggedUse& use) { return use.at == TimePoint(0); }))
     return;
@@ -131,7 +133,7 @@ void UseLog::let_go(const std::shared_ptr<UseRing>& ring) {
 }
 
 UseLog::Counters UseLog::counters() const {
-  const std::uint64_t hints_dropped = hints_.dropped();  // Has a lock of its own.
+  const std::uint64_t hints_dropped = hints_.dropped();  // Takes its own lock.
   const MutexLock lock(mutex_);
   Counters counters = ended_;
   for (const std::shared_ptr<UseRing>& ring : rings_) add(counters, *ring);

@@ -10,12 +10,12 @@ namespace {
 
 constexpr int refused = -1;
 
-/// One more, of a number that one thread writes.
+/// Increments a number that only one thread writes.
 void count_one(std::atomic<std::uint64_t>& number) noexcept {
   number.store(number.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
-/// Any seed but zero, which xorshift would never leave.
+/// Derives a nonzero state from the seed: xorshift never leaves zero.
 std::uint64_t spread(std::uint64_t seed) {
   return ((seed + 1) * 0x9E3779B97F4A7C15u) | 1;
 }
@@ -25,13 +25,13 @@ std::uint64_t spread(std::uint64_t seed) {
 UseRing::UseRing(std::size_t entries, std::uint64_t seed)
     : mask_(entries - 1),
       half_(entries / 2),
-      // Zeroed: its pages are there before the first use is recorded.
+      // Zeroed, so that its pages exist before the first use is recorded.
       entries_(std::make_unique<Entry[]>(entries)),
       random_(spread(seed)) {
   VMART_CHECK(std::has_single_bit(entries) && entries >= 4, "a place is found by masking");
 }
 
-/// The weight of the next use as a power of two, `refused` if it is not kept.
+/// Returns log2 of the next use's weight, or `refused` if the use is not kept.
 int UseRing::admit(std::uint64_t head) noexcept {
   tail_seen_ = tail_.load(std::memory_order_acquire);
   const std::uint64_t held = head - tail_seen_;
@@ -44,7 +44,7 @@ int UseRing::admit(std::uint64_t head) noexcept {
   random_ ^= random_ >> 7;
   random_ ^= random_ << 17;
   const int bits = held < half_ + half_ / 2 ? 2 : 4;
-  // The high bits of xorshift are its better ones.
+  // The high bits of xorshift are of better quality.
   if (random_ >> (64 - bits) != 0) {
     count_one(sampled_away_);
     return refused;

@@ -13,8 +13,8 @@
 
 namespace vma {
 
-/// A use as the log returns it. Reports of programs are not checked before: a device that is not a
-/// GPU is -1, and the rest may be anything.
+/// A use as the log returns it. Reports by programs are not validated: a device that is not a GPU
+/// is -1, and the rest may be anything.
 struct LoggedUse {
   Address address{};
   std::uint64_t bytes = 0;
@@ -28,10 +28,10 @@ struct LoggedUse {
 /// The uses that one thread has recorded and the drain has not taken: a ring with one writer and
 /// one reader, neither of which waits.
 ///
-/// From half full on the writer keeps one use in four, from three quarters on one in sixteen, each
-/// with its weight, so that sums over the kept uses have the right mean. They are chosen at random:
-/// otherwise a program that loops would be represented by the same few ranges. A full ring takes
-/// none and counts it.
+/// When the ring is half full, the writer keeps one use in four; at three quarters, one in sixteen;
+/// each with its weight, so that sums over the kept uses have the right mean. They are chosen at
+/// random; otherwise, a program that loops would always be represented by the same few ranges. A
+/// full ring rejects uses and counts them.
 class alignas(64) UseRing {
  public:
   /// Requires: `entries` is a power of two, at least 4. Throws: std::bad_alloc.
@@ -48,21 +48,22 @@ class alignas(64) UseRing {
     write(entries_[head & mask_], use, at, weight_bits);
     head_.store(head + 1, std::memory_order_release);
   }
-  /// The last call of the writer.
+  /// The writer's last call.
   void end() noexcept { ended_.store(true, std::memory_order_release); }
-  /// Whether the log was destroyed, so that there is no reader.
+  /// Whether the log was destroyed, so that there is no reader any more.
   bool orphaned() const noexcept { return orphaned_.load(std::memory_order_acquire); }
 
   // --- The reader's thread
   /// Appends at most `max` uses, oldest first, and returns how many. Throws: std::bad_alloc; then
-  /// nothing has been taken.
+  /// nothing is taken.
   std::size_t take(std::vector<LoggedUse>& out, std::size_t max);
-  /// Call it before `take`: true, and nothing left after it, means that nothing will follow.
+  /// Call this before `take`. If it returns true and the ring is empty after `take`, no use will
+  /// follow.
   bool ended() const noexcept { return ended_.load(std::memory_order_acquire); }
   bool empty() const noexcept;
   void orphan() noexcept { orphaned_.store(true, std::memory_order_release); }
 
-  // --- Any thread. Each only rises.
+  // Any thread. These counters never decrease.
   std::uint64_t kept() const noexcept { return head_.load(std::memory_order_relaxed); }
   std::uint64_t sampled_away() const noexcept {
     return sampled_away_.load(std::memory_order_relaxed);
@@ -90,14 +91,14 @@ class alignas(64) UseRing {
   std::atomic<bool> ended_{false};
   std::atomic<bool> orphaned_{false};
 
-  // The writer's cache line; only the writer stores there.
+  // The writer's cache line; only the writer stores to it.
   alignas(64) std::atomic<std::uint64_t> head_{0};
   std::uint64_t tail_seen_ = 0;
   std::uint64_t random_;
   std::atomic<std::uint64_t> sampled_away_{0};
   std::atomic<std::uint64_t> lost_{0};
 
-  alignas(64) std::atomic<std::uint64_t> tail_{0};  // The reader's.
+  alignas(64) std::atomic<std::uint64_t> tail_{0};  // Stored to by the reader.
 };
 
 inline void UseRing::write(Entry& entry, const Use& use, TimePoint at, int weight_bits) noexcept {

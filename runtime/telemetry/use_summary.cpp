@@ -33,7 +33,8 @@ void UseSummary::add(std::span<const LoggedUse> uses) {
 }
 
 bool UseSummary::makes_sense(const LoggedUse& use) const {
-  const auto ordinal = static_cast<std::size_t>(index(use.device));  // Negative: beyond any.
+  // A negative ordinal becomes larger than any valid one.
+  const auto ordinal = static_cast<std::size_t>(index(use.device));
   return ordinal < has_device_.size() && has_device_[ordinal] && use.bytes > 0 &&
          use.bytes <= std::numeric_limits<std::uint64_t>::max() - to_integer(use.address) &&
          use.passes >= 0 && std::isfinite(use.passes) && use.kind <= UseKind::read_write;
@@ -68,7 +69,8 @@ void UseSummary::add(const LoggedUse& use) {
   }
 }
 
-/// Null where the allocation is gone, or another one has its id that the address is not of.
+/// Null if the allocation is gone, or if its id now belongs to one that does not contain the
+/// address.
 const Registry::Bounds* UseSummary::bounds_of(AllocationId id, Address address) {
   Registry::Bounds& bounds = bounds_[id];
   if (bounds.contains(address)) return &bounds;

@@ -14,8 +14,8 @@ __device__ Word now_ns() {
   return now;
 }
 
-// Adds one to `touches` words, each in the next of `places` places, then runs on until `nanoseconds`
-// have passed, and stores its number where the processor sees it.
+// Adds one to `touches` words, each in the next one of `places` places, then keeps running until
+// `nanoseconds` have passed, and stores `number` where the processor can see it.
 extern "C" __global__ void vmart_bench_write(Word* begin, Word places, Word stride_words,
                                              Word place_words, Word touches, Word nanoseconds,
                                              Word* progress, Word number) {

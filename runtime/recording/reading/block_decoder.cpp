@@ -9,7 +9,8 @@
 namespace vma {
 namespace {
 
-/// The alternative that `event` already holds, if it does: its strings keep their memory.
+/// Reuses the alternative that `event` already holds, if possible, to keep the memory of its
+/// strings.
 template <typename Record>
 Record& fresh(RecordedEvent& event) {
   Record* record = std::get_if<Record>(&event);
@@ -23,7 +24,7 @@ Record& fresh(RecordedEvent& event) {
 BlockDecoder::BlockDecoder(std::span<const std::uint8_t> payload, std::size_t places)
     : at_(payload.data()), end_(payload.data() + payload.size()), places_(places) {}
 
-/// After the first fault there is nothing left to read.
+/// Stops reading at the first error.
 void BlockDecoder::fail(const char* why) noexcept {
   if (trouble_ == nullptr) trouble_ = why;
   at_ = end_;

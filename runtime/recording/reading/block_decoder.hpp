@@ -10,17 +10,18 @@
 
 namespace vma {
 
-/// Unpacks what `BlockBuilder` packed. Accepts any bytes: invalid ones end the block with a reason,
-/// and memory use is limited by the payload's size.
+/// Unpacks what `BlockBuilder` packed. Accepts arbitrary bytes: an invalid record ends the block
+/// with a reason, and memory use is bounded by the payload's size.
 class BlockDecoder {
  public:
   BlockDecoder() = default;
-  /// `places` of the machine: a record that names another one is invalid. Borrows the payload.
+  /// `places` is the machine's number of places; a record that names another one is invalid.
+  /// Borrows the payload.
   BlockDecoder(std::span<const std::uint8_t> payload, std::size_t places);
 
-  /// False at the end of the block, or at an invalid record.
+  /// Returns false at the end of the block or at an invalid record.
   bool next(RecordedEvent& event);
-  /// Why the last `next` failed; null at a regular end.
+  /// Why the last `next` failed; null at the regular end.
   const char* trouble() const noexcept { return trouble_; }
   std::uint32_t records() const noexcept { return records_; }
 

@@ -29,7 +29,8 @@ bool RecordingReader::begins_block(std::uint64_t offset) {
   return file_.read_at(offset, marker) && marker == recording_block;
 }
 
-/// Advances to the first marker from `from` on. False: there is none, and the file is at its end.
+/// Advances to the first marker at or after `from`. Returns false at the end of the file if there
+/// is none.
 bool RecordingReader::find_marker(std::uint64_t from) {
   std::vector<std::uint8_t> window(64 * 1024);
   while (from < file_.size_bytes()) {
@@ -49,8 +50,8 @@ bool RecordingReader::find_marker(std::uint64_t from) {
   return false;
 }
 
-/// Reads the block at `at_`, or records its fault and finds the next. False: the file is at its
-/// end.
+/// Reads the block at `at_`, or records its damage and finds the next one. Returns false at the end
+/// of the file.
 bool RecordingReader::next_block() {
   using Fault = BlockFileReader::Fault;
   if (at_ == file_.size_bytes()) return false;
@@ -66,7 +67,7 @@ bool RecordingReader::next_block() {
     return true;
   }
   if (marked && read.fault == Fault::checksum) {
-    // If the length is right, a block or the end follows.
+    // A correct length leads to another block or to the end of the file.
     if (read.end == file_.size_bytes() || begins_block(read.end)) {
       at_ = read.end;
     } else {

@@ -11,15 +11,15 @@
 
 namespace vma {
 
-/// A part of a recording that could not be read: the bytes from `offset` on.
+/// A part of a recording, starting at `offset`, that could not be read.
 struct RecordingDamage {
   std::uint64_t offset = 0;
   std::string reason;
 };
 
-/// Reads one file of a recording, record by record, whatever it contains: a damaged block is
-/// skipped and reported; a file that ends in the middle of a block had its writer interrupted.
-/// Holds one block in memory. Needs no driver. Not thread-safe.
+/// Reads one file of a recording, record by record, whatever it contains. A damaged block is
+/// skipped and reported. A file that ends in the middle of a block is torn: its writer was
+/// interrupted. Holds one block in memory. Needs no driver. Not thread-safe.
 class RecordingReader {
  public:
   /// Throws: Error{invalid_argument} that names the file, the offset and the reason, if the file
@@ -27,12 +27,12 @@ class RecordingReader {
   explicit RecordingReader(std::string path);
 
   const RecordingHeader& header() const noexcept { return header_; }
-  /// The next record, null after the last one. Valid until the next call.
+  /// The next record, or null after the last one. Valid until the next call.
   const RecordedEvent* next();
 
-  /// Damages so far. After `damages_max` the rest of the file is skipped.
+  /// The damage found so far. After `damages_max` entries, skips the rest of the file.
   std::span<const RecordingDamage> damages() const noexcept { return damages_; }
-  /// The file ends in the middle of a block; known after the last record.
+  /// Whether the file ends in the middle of a block. Known after the last record.
   bool torn() const noexcept { return torn_; }
   std::uint64_t blocks() const noexcept { return blocks_; }
 
@@ -46,16 +46,16 @@ class RecordingReader {
   void damage(std::uint64_t offset, std::string reason);
 
   BlockFileReader file_;
-  std::uint64_t at_ = 0;     // Where the next block begins.
-  std::uint64_t block_ = 0;  // Where this block begins.
+  std::uint64_t at_ = 0;     // Offset of the next block.
+  std::uint64_t block_ = 0;  // Offset of the current block.
   std::uint32_t block_records_ = 0;
   RecordingHeader header_;
-  BlockDecoder decoder_;  // Of the block that `file_` has read last, while `in_block_`.
+  BlockDecoder decoder_;  // Of the last block that `file_` has read, while `in_block_`.
   bool in_block_ = false;
   RecordedEvent event_;
   std::vector<RecordingDamage> damages_;
   bool torn_ = false;
-  std::uint64_t blocks_ = 0;  // With a valid checksum.
+  std::uint64_t blocks_ = 0;  // Number of blocks with a valid checksum.
 };
 
 }  // namespace vma

@@ -56,7 +56,7 @@ void print(const ReplayCommand& command, const PlacementBounds& bounds) {
              best.lower_bound_s, best.kind, text_of(best.plan_s, 1, 6));
 }
 
-/// What the lab says of a trace does not name it.
+/// Adds the name of the trace to errors of the lab, which do not know it.
 Error named(const Error& error, const ReplayCommand& command) {
   if (error.call() != "bounds") return error;
   return Error(error.kind(), "vmart-lab bounds",

@@ -66,7 +66,7 @@ std::string host_link_of(const MachineDescription& machine) {
   return fmt::format("{:.0f}/{:.0f}", link.to_gpu_gb_s, link.from_gpu_gb_s);
 }
 
-/// "measured 62 %, driver 20 %": of the numbers in the file.
+/// Counts the numbers in the file by source: "measured 62 %, driver 20 %".
 std::string sources_of(const MachineDocument& document) {
   std::map<SourceKind, std::size_t> counts;
   for (const SourcedNumber& number : document.numbers()) ++counts[number.source.kind];
@@ -89,7 +89,7 @@ void print_line(const std::string& name, const MachineDocument& document) {
              peers_of(machine), host_link_of(machine), sources_of(document));
 }
 
-/// What a replay weighs of a route.
+/// The costs of a route that matter in a replay.
 struct RouteCosts {
   double access_rate = 0, copy_rate = 0;
   Time latency{0}, move_fixed{0}, stall_fixed{0};
@@ -98,10 +98,10 @@ struct RouteCosts {
   bool operator==(const RouteCosts&) const = default;
 };
 
-/// Routes that cost the same.
+/// A group of routes with equal costs.
 struct RouteKind {
   RouteCosts costs;
-  bool between_same = false;  // From a place to itself.
+  bool between_same = false;  // Routes from a place to itself.
   std::string first;
   std::size_t routes = 0;
 };
@@ -139,7 +139,7 @@ std::vector<RouteKind> route_kinds(const ReplayMachine& machine) {
   return kinds;
 }
 
-/// Empty where there is nothing of the kind.
+/// "-" if the value is zero.
 std::string number(double value) {
   return value == 0 ? "-" : fmt::format("{:.4g}", value);
 }
@@ -177,7 +177,7 @@ int run_machine_check(const std::vector<std::string>& files) {
   for (const std::string& name : files) {
     try {
       right = check(MachineDocument::load(find_machine_file(name, ""))) && right;
-    } catch (const Error& error) {  // No folder has a machine of that name.
+    } catch (const Error& error) {  // No folder has a machine with that name.
       fmt::print("{}\n", error.what());
       right = false;
     }

@@ -5,16 +5,16 @@
 
 namespace vma {
 
-/// Says of each machine file, by name or path, that it is right or everything that is wrong with
-/// it. Returns the exit status: 1 if anything is.
+/// Prints for each machine file, given by name or path, that it is valid, or all of its problems.
+/// Returns the exit status: 1 if there are any.
 int run_machine_check(const std::vector<std::string>& files);
 
-/// Lists the known machines, and how much of each is measured. Returns the exit status: 1 if one
-/// cannot be loaded.
+/// Lists the known machines and how many of their numbers are measured. Returns the exit status: 1
+/// if one cannot be loaded.
 int run_machine_list();
 
-/// What a replay on the machine costs, by kinds of routes. Returns the exit status. Throws: Error
-/// for an unavailable machine.
+/// Prints the costs that a replay on the machine uses, by kind of route. Returns the exit status.
+/// Throws: Error if the machine is unavailable.
 int run_machine_show(const std::string& machine);
 
 }  // namespace vma

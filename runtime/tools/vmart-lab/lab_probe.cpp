@@ -22,7 +22,8 @@ const WholeFile::Terms terms{call, ErrorKind::invalid_argument, 0644};
 }  // namespace
 
 int run_probe(const ProbeCommand& command) {
-  WholeFile::require_possible(command.output, terms);  // Not after minutes of measuring.
+  // Fails now rather than after minutes of measuring.
+  WholeFile::require_possible(command.output, terms);
   RuntimeOptions options;
   options.driver = command.driver;
   MachineProbe::Options probe;

@@ -6,13 +6,12 @@ namespace vma {
 
 struct ProbeCommand {
   std::string output;
-  std::string name;    ///< Of the machine; empty: made from its GPUs.
-  std::string driver;  ///< As `RuntimeOptions` has it.
+  std::string name;    ///< Name of the machine. If empty, it is derived from its GPUs.
+  std::string driver;  ///< As in `RuntimeOptions`.
 };
 
-/// Writes the machine file of the machine that it runs on, or of a simulated one, and says what it
-/// does meanwhile. Returns the exit status. Throws: Error for a machine that cannot be described,
-/// or a file that cannot be written.
+/// Writes the machine file of this machine, or of a simulated one, and prints its progress. Returns
+/// the exit status. Throws: Error if the machine cannot be described or the file cannot be written.
 int run_probe(const ProbeCommand& command);
 
 }  // namespace vma

@@ -29,13 +29,13 @@ Time time_of(double ms, double least, double most, std::string_view option) {
   return milliseconds_of(ms, least, most, option, "vmart-lab replay");
 }
 
-/// As `VMART_HALF_LIFE_MS` has it.
+/// Has the same effect as `VMART_HALF_LIFE_MS`.
 void set_half_life(HeatLimits& heat, double ms) {
   heat.half_life_short = time_of(ms, 1, 86'400'000, "--half-life");
   heat.half_life_long = heat.half_life_short * 10;
 }
 
-/// Its errors name the file.
+/// Runs the replay; its errors name the trace file.
 ReplayReport run(Replay& replay, TraceSource& trace, const std::string& path) {
   try {
     return replay.run(trace);

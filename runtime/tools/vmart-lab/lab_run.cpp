@@ -21,7 +21,7 @@ constexpr int interrupted = 130;
 std::atomic<bool> asked_to_stop = false;
 static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may set it");
 
-/// The first signal lets the cells under way end, a second one ends the program at once.
+/// The first signal lets running cells finish; a second one ends the program at once.
 void stop_at_signals() {
   struct sigaction action {};
   action.sa_handler = [](int) { asked_to_stop = true; };

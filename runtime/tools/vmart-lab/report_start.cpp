@@ -20,11 +20,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The module has said what it lacks; `MISSING` in its `__main__.py`.
+/// The module has printed what is missing. Must equal `MISSING` in its `__main__.py`.
 constexpr int libraries_missing = EX_UNAVAILABLE;
 constexpr int not_run = 127;
 
-/// The environment with our folders behind those that are set.
+/// The environment, with our folders appended to PYTHONPATH.
 std::vector<std::string> environment() {
   const char* const set = std::getenv("PYTHONPATH");
   std::string path = set == nullptr ? "" : set;
@@ -49,7 +49,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return pointers;
 }
 
-/// The exit status of python3 with these arguments.
+/// Runs python3 with these arguments and returns its exit status.
 int run_python(std::vector<std::string> arguments, bool quiet) {
   arguments.insert(arguments.begin(), "python3");
   std::vector<std::string> values = environment();

@@ -4,9 +4,9 @@
 
 namespace vma {
 
-/// Has Python make the report of a folder of results. Where the module or what it needs cannot be
-/// found, it says so in a line, which is no failure. Returns false if the report was begun and
-/// failed. Blocks: until it has ended.
+/// Starts Python to create the report of a folder of results. If the module or a library that it
+/// needs is missing, prints a line that says so and does not count as a failure. Returns false if
+/// the report was started and failed. Blocks: until it has ended.
 bool start_report(const std::string& folder);
 
 }  // namespace vma

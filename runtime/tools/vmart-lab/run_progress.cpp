@@ -11,7 +11,8 @@ namespace vma {
 namespace {
 
 constexpr std::size_t bar_columns = 30;
-constexpr std::size_t id_columns = 60;  // A line that is broken cannot be written over.
+// Keeps the line short: a wrapped line cannot be overwritten.
+constexpr std::size_t id_columns = 60;
 constexpr auto between_bars = std::chrono::milliseconds(100);
 constexpr auto between_lines = std::chrono::seconds(10);
 

@@ -6,16 +6,16 @@
 
 namespace vma {
 
-/// Says on the standard error how far a run has come: a bar where that is a terminal, else a line
-/// now and then. Not thread-safe.
+/// Prints the progress of a run on standard error: a bar on a terminal, otherwise a line now and
+/// then. Not thread-safe.
 class RunProgress {
  public:
   RunProgress();
 
-  /// What comes before the cells and may take a while.
+  /// Announces a step before the cells that may take a while.
   void say(const std::string& what) const;
   void begin(std::size_t cells, std::size_t finished);
-  /// One more cell has ended.
+  /// Reports that one more cell has ended.
   void step(const std::string& id);
   void end();
 
@@ -26,7 +26,7 @@ class RunProgress {
 
   const bool terminal_;
   bool began_ = false;
-  std::size_t cells_ = 0, before_ = 0, done_ = 0;  // `done_` with those before.
+  std::size_t cells_ = 0, before_ = 0, done_ = 0;  // `done_` includes `before_`.
   Clock::time_point start_, printed_;
 };
 

@@ -24,7 +24,7 @@ namespace {
 constexpr int failure = 1;
 constexpr int wrong_usage = 2;
 
-/// What the command line says, command by command.
+/// What the command line specifies, one member per command.
 struct Given {
   vma::ConvertOptions convert;
   vma::GenerateOptions generate;
@@ -41,7 +41,7 @@ struct Given {
 struct Command {
   const char* name;
   const char* what;
-  void (*add)(CLI::App& app, Given& given);  // Its options.
+  void (*add)(CLI::App& app, Given& given);  // Adds its options.
   int (*run)(const Given& given);
 };
 
@@ -84,7 +84,7 @@ void add_trace(CLI::App& trace, Given& given) {
   add_bad_lines(trace, given.trace.bad_lines_max);
 }
 
-/// A trace, and where it runs.
+/// Adds the trace and the options that describe where it runs.
 void add_setting(CLI::App& app, vma::ReplayCommand& command) {
   app.add_option("trace", command.trace)->required();
   app.add_option("--machine", command.machine, "a name or a file")->capture_default_str();
@@ -233,7 +233,7 @@ int run(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     std::ostringstream out, errors;
-    const int code = app.exit(error, out, errors);  // Help and version come this way too.
+    const int code = app.exit(error, out, errors);  // Handles --help and --version as well.
     fmt::print("{}", out.str());
     fmt::print(stderr, "{}", vma::printable_lines(errors.str()));
     return code == 0 ? 0 : wrong_usage;

@@ -13,7 +13,8 @@
 namespace vma {
 namespace {
 
-/// Name and value. The driver is open or cannot be: no other one is tried in its place.
+/// Names and values of the variables to test. Leaves out VMART_DRIVER: without it, the report would
+/// describe another driver.
 std::vector<std::pair<std::string, std::string>> variables() {
   std::vector<std::pair<std::string, std::string>> found;
   for (char** each = environ; *each != nullptr; ++each) {
@@ -51,7 +52,7 @@ void VariableBlame::run(const std::function<void()>& body) {
       problems_.push_back(fmt::format(
           "{}; correct or unset {}, which is \"{}\" (the rest of this report ignores it)",
           error->what(), name, value));
-      error = std::move(without);  // Another variable may be wrong too.
+      error = std::move(without);  // Another variable may be invalid too.
       found = true;
       break;
     }

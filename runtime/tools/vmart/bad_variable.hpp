@@ -6,7 +6,7 @@
 
 namespace vma {
 
-/// Finds out which VMART_* environment variables make something fail, by trying without them.
+/// Finds the VMART_* environment variables that make something fail, by retrying without each one.
 /// Faulty ones stay unset in this process. One thread.
 class VariableBlame {
  public:
@@ -14,7 +14,7 @@ class VariableBlame {
   /// Error if no variable causes it.
   void run(const std::function<void()>& body);
 
-  /// What failed, and which variable to correct.
+  /// Each says what failed and which variable to correct.
   const std::vector<std::string>& problems() const noexcept { return problems_; }
 
  private:

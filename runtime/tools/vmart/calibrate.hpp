@@ -6,12 +6,12 @@ namespace vma {
 
 struct CalibrateCommand {
   std::string driver;
-  bool show = false;  ///< Shows the stored one; measures nothing.
+  bool show = false;  ///< Prints the stored calibration without measuring.
   bool json = false;
   bool keep = true;
-  bool stops = false;  ///< Measures moves and stalls of live moves beside reading GPUs.
+  bool stops = false;  ///< Also measures live moves and their stalls while GPUs read.
   int mib = 0;
-  double seconds = 2;  ///< Routes not measured by then stay estimates.
+  double seconds = 2;  ///< Routes not measured within this time stay estimates.
 };
 
 /// Measures the costs of the machine's memory, or shows a stored calibration, and prints it.

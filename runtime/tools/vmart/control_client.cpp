@@ -38,7 +38,7 @@ constexpr std::size_t answer_bytes_max = std::size_t{16} << 20;
   throw Error(kind, "control", detail);
 }
 
-/// -1 and errno if no process listens at `path`.
+/// Returns -1 and sets errno if no process listens at `path`.
 int connect_to(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -58,7 +58,7 @@ int connect_to(const std::string& path) {
   return -1;
 }
 
-/// Owned by this user, or by root, who has all rights anyway; and not writable by others.
+/// Owned by this user or by root, which has all rights anyway, and not writable by others.
 bool is_trusted(const struct stat& status) {
   const bool own = status.st_uid == geteuid() || status.st_uid == 0;
   const bool sticky = S_ISDIR(status.st_mode) && (status.st_mode & S_ISVTX) != 0;
@@ -66,7 +66,7 @@ bool is_trusted(const struct stat& status) {
 }
 
 /// Why a socket may belong to another user, who could read the requests and forge the answers.
-/// Empty: it belongs to this user, in a folder where no other user can replace it.
+/// Empty if it belongs to this user and lies in a folder where no other user can replace it.
 std::string why_distrusted(const std::string& path) {
   std::error_code failed;
   const std::filesystem::path named = std::filesystem::absolute(path);
@@ -77,7 +77,8 @@ std::string why_distrusted(const std::string& path) {
     return fmt::format("belongs to user {}, with mode {:04o}", status.st_uid,
                        status.st_mode & 07777);
   };
-  // Of a link, both: that of the link says where it leads.
+  // For a symbolic link, checks both folders: whoever can write to the link's folder can redirect
+  // it.
   for (const std::filesystem::path& folder : {named.parent_path(), real.parent_path()}) {
     if (stat(folder.c_str(), &status) != 0)
       return fmt::format("{}: {}", folder.string(), std::strerror(errno));
@@ -89,10 +90,10 @@ std::string why_distrusted(const std::string& path) {
   return "";
 }
 
-/// Paths in `folder` whose names begin and end so, with digits between.
+/// Adds the paths in `folder` whose names are `begin`, digits and ".sock".
 void collect(const std::string& folder, const std::string& begin, std::vector<std::string>& paths) {
   const std::string end = ".sock";
-  std::error_code none;  // A folder that is not there holds nothing.
+  std::error_code none;  // A missing folder counts as empty.
   for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
     const std::string name = entry.path().filename();
     if (name.size() <= begin.size() + end.size()) continue;
@@ -145,7 +146,7 @@ ControlClient::ControlClient(const ControlChoice& choice) : path_(path_of(choice
   if (descriptor_ < 0) {
     refuse(ErrorKind::invalid_argument, fmt::format("{}: {}", path_, std::strerror(errno)));
   }
-  // Whatever was at the path a moment ago: this process answers.
+  // The path may have changed since the check; this is the process that actually answers.
   const std::optional<ucred> peer = peer_of(descriptor_);
   if (peer && may_control(*peer, geteuid())) return;
   close(std::exchange(descriptor_, -1));
@@ -160,7 +161,8 @@ ControlClient::~ControlClient() {
 
 json::object ControlClient::ask(const json::object& request) {
   const std::string line = json::serialize(request) + "\n";
-  // Where it fails, the runtime has hung up, and reading says whether it left a reason.
+  // If sending fails, the runtime has closed the connection; the read below returns its reason, if
+  // any.
   static_cast<void>(send(descriptor_, line.data(), line.size(), MSG_NOSIGNAL));
   json::value answer = json::parse(read_line());
   json::object& members = answer.as_object();

@@ -8,7 +8,7 @@
 
 namespace vma {
 
-/// Which runtime a command is for.
+/// Which runtime a command addresses.
 struct ControlChoice {
   int pid = 0;         ///< 0: not chosen.
   std::string socket;  ///< Empty: not chosen.
@@ -18,8 +18,8 @@ struct ControlChoice {
 class ControlClient {
  public:
   /// Connects to the chosen runtime, or to the only one. Throws: Error{invalid_argument} if there
-  /// is none, or several, which it lists, or if the socket, its folder or the answering process
-  /// belongs to another user (except root), or others may write there.
+  /// is none; if there are several, which it lists; or if the socket, its folder or the answering
+  /// process belongs to another user (except root), or others may write there.
   explicit ControlClient(const ControlChoice& choice);
   ~ControlClient();
   ControlClient(const ControlClient&) = delete;

@@ -26,8 +26,8 @@ namespace {
 
 namespace json = boost::json;
 
-/// Prints the events of an operation as they come, or the last one as JSON, and returns once it has
-/// ended. Throws: std::runtime_error with the reason if it failed.
+/// Prints the events of an operation as they arrive, or only the last one as JSON, and returns once
+/// it has ended. Throws: std::runtime_error with the reason if it failed.
 void await_operation(ControlClient& client, std::uint64_t operation, std::uint64_t since,
                      bool as_json) {
   EventFollower follower(client, since);
@@ -57,7 +57,7 @@ std::uint64_t latest_event(ControlClient& client) {
 void print_counts(const char* title, const json::object& counts) {
   fmt::print("{}\n", title);
   for (const auto& [name, value] : counts) {
-    if (value.is_array() || name == "loads") continue;  // They have tables of their own.
+    if (value.is_array() || name == "loads") continue;  // Lists and loads have tables of their own.
     fmt::print("  {:<24} {}\n", printable(name), value_text(name, value));
   }
 }
@@ -85,7 +85,7 @@ json::object parameter_json(const PolicyParameter& parameter) {
   return object;
 }
 
-/// Throws: std::runtime_error that lists those that there are, and the nearest of them.
+/// Throws: std::runtime_error that lists the existing policies and suggests the nearest one.
 const PolicyKind& built_in_policy(const std::string& name) {
   if (const PolicyKind* const kind = built_in_policies().find(name)) return *kind;
   std::vector<std::string_view> known;
@@ -218,7 +218,8 @@ int run_plain(const ControlChoice& choice, const std::string& command, bool as_j
 }
 
 int run_explain(const ControlChoice& choice, const std::string& what, bool as_json) {
-  constexpr std::size_t asked_max = 100;  // Each takes a request: a runtime answers so many.
+  // Each takes one request, and a runtime limits their rate.
+  constexpr std::size_t asked_max = 100;
   ControlClient client(choice);
   std::vector<std::string> addresses{what};
   if (!is_address(what)) {

@@ -8,7 +8,7 @@
 
 namespace vma {
 
-// Each prints the runtime's answer, as one line of JSON if `as_json`, and returns 0. Throws: as
+// Each prints the runtime's answer, as one line of JSON if `as_json`, and returns 0. Throws: like
 // ControlClient, and std::runtime_error with the reason if an operation failed.
 
 int run_status(const ControlChoice& choice, bool as_json);
@@ -21,20 +21,21 @@ struct MigrateCommand {
 int run_migrate(const ControlChoice& choice, const MigrateCommand& command, bool as_json);
 
 int run_drain(const ControlChoice& choice, const std::string& at, bool as_json);
-/// The policy of a runtime and the known ones; sets it first if `set` is not empty.
+/// Prints the policy of a runtime and the available ones. Sets the policy first unless `set` is
+/// empty.
 int run_policy(const ControlChoice& choice, const std::string& set, bool as_json);
-/// The parameters of a built-in policy, with bounds and defaults. Contacts no runtime.
+/// Prints the parameters of a built-in policy, with bounds and defaults. Contacts no runtime.
 int run_describe_policy(const std::string& name, bool as_json);
-/// "pause", "resume" or "step".
+/// `command` is "pause", "resume" or "step".
 int run_plain(const ControlChoice& choice, const std::string& command, bool as_json);
-/// For an address, or for all allocations with a tag.
+/// `what` is an address, or a tag, which stands for all allocations that have it.
 int run_explain(const ControlChoice& choice, const std::string& what, bool as_json);
 
 enum class StatsForm { table, json, prometheus };
 int run_stats(const ControlChoice& choice, StatsForm form);
 
-/// The answer to `stats`: repeats the query until NVML was read, if that has not happened for a
-/// while; a second at most. Throws: as ControlClient.
+/// The answer to `stats`. If NVML was not read for a while, repeats the query until it was, for a
+/// second at most. Throws: like ControlClient.
 boost::json::object current_stats(ControlClient& client);
 
 }  // namespace vma

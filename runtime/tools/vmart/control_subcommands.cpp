@@ -15,7 +15,7 @@
 namespace vma {
 namespace {
 
-/// What the subcommands parse into; one command is given, so they share it.
+/// Parsed arguments. Shared by the subcommands, because only one is given.
 struct Arguments {
   ControlChoice choice;
   MigrateCommand migrate;

@@ -10,11 +10,11 @@ class App;
 
 namespace vma {
 
-/// `--pid` and `--socket`.
+/// Adds `--pid` and `--socket`.
 void add_choice(CLI::App& command, ControlChoice& choice);
 
-/// The subcommands that query a running program. `chosen` is what to run after parsing; it is
-/// unchanged if another subcommand was given.
+/// Adds the subcommands that query a running program. Parsing one of them sets `chosen` to the
+/// function to run; otherwise `chosen` is unchanged.
 void add_control_subcommands(CLI::App& app, std::function<int()>& chosen);
 
 }  // namespace vma

@@ -15,7 +15,7 @@ namespace json = boost::json;
 std::string text_of(const json::object& object, std::string_view name) {
   const json::value* value = object.if_contains(name);
   if (value == nullptr || !value->is_string()) return {};
-  // Prometheus's text is of lines; everything else is shown within one.
+  // Prometheus's text has several lines; every other string is shown within a line.
   return name == "prometheus" ? std::string(value->get_string()) : printable(value->get_string());
 }
 

@@ -13,8 +13,8 @@
 
 namespace vma {
 
-// Members of an answer; missing ones, or ones of another type, read as zero or nothing, so that a
-// tool and a runtime of different versions understand what both know.
+// Members of an answer. Missing members, and those of another type, read as zero or empty, so that
+// a tool and a runtime of different versions can still talk to each other.
 
 std::string text_of(const boost::json::object& object, std::string_view name);
 double number_of(const boost::json::object& object, std::string_view name);
@@ -26,17 +26,17 @@ const boost::json::object& object_of(const boost::json::object& object, std::str
 /// Prints one line of `readable_json`.
 void print_json(const boost::json::value& value);
 
-// Text for people.
+// Human-readable text.
 
 std::string bytes_text(double bytes);
 std::string seconds_text(double seconds);
-/// One event, without an end of line.
+/// One event, without a newline.
 std::string event_line(const boost::json::object& event);
-/// A counter with its unit, which its name's suffix tells; an object as "count 4, max 3.00 ms".
+/// A counter with the unit that its name's suffix implies; an object as "count 4, max 3.00 ms".
 std::string value_text(std::string_view name, const boost::json::value& value);
-/// How full a place is, 0 to 1; 0 if its capacity is unknown.
+/// Usage of a place, from 0 to 1; 0 if its capacity is unknown.
 double used_share(const boost::json::object& place);
-/// How full each place is.
+/// Usage of each place.
 TextTable places_table(const boost::json::array& places);
 /// NVML's values for each GPU; empty if there are none.
 TextTable loads_table(const boost::json::object& loads);

@@ -58,7 +58,8 @@ int run_demo(const DemoOptions& options) {
     print_demo_extents(begin, before);
   }
   if (moves) runtime.migrate(begin, quarter, 2 * quarter, locations[1]);
-  const std::vector<Extent> after = runtime.where(begin + quarter);  // Any address inside will do.
+  // Any address inside the allocation works.
+  const std::vector<Extent> after = runtime.where(begin + quarter);
   if (options.json) {
     print_json(json::object{{"machine", runtime.description()},
                             {"address", fmt::format("{}", fmt::ptr(begin))},

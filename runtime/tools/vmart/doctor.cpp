@@ -30,7 +30,7 @@ double taken(const FreeBytes& before, const FreeBytes& after, DeviceId device) {
   return static_cast<double>(before.at(device)) - static_cast<double>(after.at(device));
 }
 
-/// What works less well here than it could, and why.
+/// Everything that works less well here than it could, and why.
 std::vector<std::string> what_is_off(Driver& driver, const Topology& topology) {
   std::vector<std::string> off;
   if (!driver.has_context_hold()) {
@@ -71,7 +71,7 @@ std::vector<std::string> what_is_off(Driver& driver, const Topology& topology) {
   return off;
 }
 
-/// A primary context on every GPU, so that free memory can be asked for.
+/// Retains a primary context on every GPU, as queries of free memory need one.
 class PrimaryContexts {
  public:
   PrimaryContexts(Driver& driver, const Topology& topology) : driver_(driver) {
@@ -104,7 +104,7 @@ class PrimaryContexts {
   std::vector<DeviceId> retained_;
 };
 
-/// At most a quarter of what is free at any GPU, so that small and busy ones are timed too.
+/// At most a quarter of any GPU's free memory, so that small and busy GPUs are timed too.
 std::uint64_t copy_size(const FreeBytes& free, std::uint64_t wanted_bytes) {
   std::uint64_t bytes = wanted_bytes;
   for (const auto& [device, free_bytes] : free) bytes = std::min(bytes, free_bytes / 4);
@@ -124,15 +124,15 @@ void time_copies(RuntimeParts& parts, std::uint64_t copy_bytes, DoctorFindings& 
   }
 }
 
-/// One examination. The members' order is that of their destruction, backwards: the contexts are
-/// released before the driver goes, which the runtime's parts own once they are open.
+/// One examination. The order of the members matters: the contexts are released before the driver
+/// is destroyed, which the runtime's parts own once they are open.
 class Examination {
  public:
   explicit Examination(const DoctorOptions& options) : options_(options) {
     runtime_options_.driver = options.driver;
   }
 
-  /// The exit status.
+  /// Returns the exit status.
   int run() {
     blame_.run([&] { settings_ = resolve_settings(runtime_options_); });
     driver_ = open_driver(settings_.driver);

@@ -12,31 +12,31 @@
 
 namespace vma {
 
-/// What `vmart doctor` found out beyond what driver and topology report.
+/// Findings of `vmart doctor` beyond those that driver and topology report.
 struct DoctorFindings {
   struct Hbm {  ///< Of one GPU, in bytes; negative if other programs release some.
     DeviceId device;
     double idle_bytes = 0, copies_bytes = 0;
   };
 
-  std::uint64_t copy_bytes = 0;                          ///< Of each timed copy; 0: none was timed.
+  std::uint64_t copy_bytes = 0;  ///< Size of each timed copy; 0 if none was timed.
   std::map<std::pair<Location, Location>, double> gb_s;  ///< From, to.
   std::vector<Hbm> hbm;                                  ///< Empty if no runtime could be opened.
-  std::vector<std::string> off;    ///< Works less well than possible, and why.
-  std::vector<std::string> wrong;  ///< Does not work, and what to do.
+  std::vector<std::string> off;    ///< Works less well than it could, and why.
+  std::vector<std::string> wrong;  ///< Does not work, and how to correct it.
 };
 
-// Each prints one section for people.
+// Each prints one section as text.
 
 void print_driver(Driver& driver);
 void print_devices(const Topology& topology);
 void print_peers(const Topology& topology);
 void print_speeds(const DoctorFindings& findings, const Topology& topology, bool simulated);
 void print_hbm(const DoctorFindings& findings);
-/// What is off, and what is wrong.
+/// Prints `off` and `wrong`.
 void print_verdict(const DoctorFindings& findings);
 
-/// Everything as one JSON object.
+/// Prints everything as one JSON object.
 void print_doctor_json(Driver& driver, const Topology& topology, const DoctorFindings& findings);
 
 }  // namespace vma

@@ -8,15 +8,15 @@
 
 namespace vma {
 
-/// Reads a runtime's events in order, no faster than a person reads.
+/// Reads a runtime's events in order, about as fast as a person can read.
 class EventFollower {
  public:
-  /// Begins after the event `since`.
+  /// Starts after the event `since`.
   EventFollower(ControlClient& client, std::uint64_t since) : client_(client), since_(since) {}
 
-  /// New events, at most one page. Reports lost ones on standard error.
+  /// Returns new events, at most one page. Reports lost events on standard error.
   boost::json::array next();
-  /// Blocks: until it is worth asking again.
+  /// Blocks: until it makes sense to ask again.
   void wait();
 
  private:
@@ -25,8 +25,8 @@ class EventFollower {
   bool more_ = false;
 };
 
-/// Prints the events that the runtime remembers; continues for ever if `follow`. As JSON they are
-/// one object, or if `follow` one object per line. Returns 0.
+/// Prints the events that the runtime remembers, and new ones forever if `follow`. JSON output is
+/// one object, or one object per line if `follow`. Returns 0.
 int run_events(const ControlChoice& choice, bool follow, bool as_json);
 
 }  // namespace vma

@@ -7,7 +7,7 @@ namespace vma {
 namespace {
 
 double gb_per_second(Driver& driver, CopyEngine& engine, const Chunk& source, const Chunk& target) {
-  constexpr int tries = 4;  // The first one warms up.
+  constexpr int tries = 4;  // The first one is a warm-up.
   std::chrono::duration<double> best = std::chrono::nanoseconds::max();
   engine.prepare(source.at(), target.at());
   for (int attempt = 0; attempt < tries; ++attempt) {

@@ -8,8 +8,8 @@
 
 namespace vma {
 
-/// GB/s of one copy between each pair of locations, as migrations copy: through the runtime's copy
-/// engine, the best of a few. Throws: Error{out_of_memory} if a chunk does not fit.
+/// GB/s of one copy between each pair of locations, made as migrations copy: through the runtime's
+/// copy engine, the best of a few. Throws: Error{out_of_memory} if a chunk does not fit.
 std::map<std::pair<Location, Location>, double> measure_links(RuntimeParts& parts,
                                                               std::uint64_t size_bytes);
 

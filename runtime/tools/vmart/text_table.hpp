@@ -7,24 +7,24 @@
 
 namespace vma {
 
-/// A table for people, which drops columns if it has to be narrow. The first column is the name of
-/// the row and always stays.
+/// A text table that drops columns if the output is narrow. The first column names the row and
+/// always stays.
 class TextTable {
  public:
   struct Column {
     std::string title;
-    std::size_t width = 0;  ///< At least.
+    std::size_t width = 0;  ///< Minimum width.
   };
 
-  /// The most important columns come first, and are dropped last.
+  /// Columns in order of importance; the last ones are dropped first.
   explicit TextTable(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
-  /// Requires: as many cells as columns.
+  /// Requires: one cell per column.
   void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
   bool empty() const noexcept { return rows_.empty(); }
-  /// The title, then the rows, each at most `width` letters wide, without line ends.
+  /// The title, then the rows, each at most `width` letters wide, without newlines.
   std::vector<std::string> lines(std::size_t width) const;
-  /// All columns, with line ends.
+  /// All columns, with newlines.
   std::string text() const;
 
  private:

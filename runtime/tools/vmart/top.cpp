@@ -31,10 +31,10 @@ namespace {
 namespace json = boost::json;
 
 constexpr std::size_t events_max = 200;  // More than the tallest terminal shows.
-constexpr char interrupt = 3;            // What Ctrl-C sends while the terminal makes no signals.
+constexpr char interrupt = 3;  // Ctrl-C arrives as this byte, because SingleKeys turns signals off.
 
-/// Keys come one by one and unechoed for a scope. Without signals from the keyboard, so that no key
-/// ends the program before the terminal is as it was.
+/// Reads keys one by one and without echo while it exists. Also turns off signals from the
+/// keyboard, so that no key can end the program before the terminal is restored.
 class SingleKeys {
  public:
   SingleKeys() : changed_(tcgetattr(STDIN_FILENO, &before_) == 0) {
@@ -54,15 +54,16 @@ class SingleKeys {
   bool changed_;
 };
 
-/// A terminal's changes of size end the wait for a key, so that it is drawn again at once.
+/// A change of the terminal's size interrupts the wait for a key, so that the picture is redrawn at
+/// once.
 void wake_at_resizing() {
   struct sigaction action {};
   action.sa_handler = [](int) {};
-  action.sa_flags = SA_RESTART;  // For writes to the terminal. `poll` is never restarted.
+  action.sa_flags = SA_RESTART;  // Restarts writes to the terminal. `poll` is never restarted.
   sigaction(SIGWINCH, &action, nullptr);
 }
 
-/// Waits for a key until the next picture is due; none if none came.
+/// Waits for a key until the next picture is due. Returns none if no key was pressed.
 std::optional<char> pressed_key(int pause_ms) {
   pollfd keys{STDIN_FILENO, POLLIN, 0};
   const int ready = poll(&keys, 1, pause_ms);
@@ -84,7 +85,7 @@ struct Line {
 struct Screen {
   std::size_t width = std::numeric_limits<std::size_t>::max(), height = width;
 
-  /// The terminal's; 80 x 24 where it does not say.
+  /// The size of the terminal, or 80 x 24 if it is unknown.
   static Screen of_terminal() {
     winsize size{};
     if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) size = {};
@@ -124,12 +125,12 @@ const char* style_of(double used_share) {
   return used_share >= 0.8 ? Style::warm : Style::plain;
 }
 
-/// What is remembered from one picture to the next.
+/// State kept from one picture to the next.
 class Picture {
  public:
   explicit Picture(ControlClient& client) : client_(client) {}
 
-  /// Everything that fits, the most important first, and events in what room is left.
+  /// Returns as many lines as fit, the most important first; events fill the remaining room.
   std::vector<Line> draw(const json::object& stats, TopSort sort, const Screen& screen) {
     const json::object status = client_.ask({{"command", "status"}});
     take_events();
@@ -176,7 +177,8 @@ class Picture {
   static void add_places(std::vector<Line>& lines, const json::array& places,
                          const Screen& screen) {
     const std::vector<std::string> rows = places_table(places).lines(screen.width);
-    constexpr std::size_t roomy = 4;  // Lines that are better spent on events than on a space.
+    // Number of lines above which an empty line is affordable; otherwise events need the room.
+    constexpr std::size_t roomy = 4;
     if (left(lines, screen) > rows.size() + roomy) lines.push_back({});
     const std::size_t room = left(lines, screen);
     const bool all = rows.size() <= room;
@@ -214,7 +216,7 @@ class Picture {
     }
   }
 
-  /// One page: a reader that falls behind skips to the start of the ring.
+  /// Reads one page. A reader that falls behind skips to the start of the ring.
   void take_events() {
     const json::object answer = client_.ask({{"command", "events"}, {"since", since_}});
     since_ = count_of(answer, "next");
@@ -230,7 +232,8 @@ class Picture {
   double last_time_ = 0, last_moved_ = 0;
 };
 
-/// Over the picture before, so that nothing flickers. The last line has no end, which would scroll.
+/// Overwrites the previous picture, to avoid flicker. The last line has no newline, which would
+/// scroll.
 void show(const std::vector<Line>& lines, const std::string& foot, bool colour) {
   constexpr const char *home = "\x1b[H", *end_line = "\x1b[K", *end_screen = "\x1b[J",
                        *normal = "\x1b[0m";
@@ -257,7 +260,7 @@ int draw_until_left(ControlClient& client, TopSort sort, double interval_s) {
   const bool colour = has_colour();
   for (;;) {
     Screen screen = Screen::of_terminal();
-    screen.height -= std::min<std::size_t>(screen.height, 1);  // The foot.
+    screen.height -= std::min<std::size_t>(screen.height, 1);  // Reserves a line for the foot.
     const std::string foot = fmt::format("q: quit  s: sort by {}", name_of(sort));
     show(picture.draw(client.ask({{"command", "stats"}}), sort, screen),
          std::string(first_letters(foot, screen.width)), colour);
@@ -275,7 +278,8 @@ int run_top(const ControlChoice& choice, const TopOptions& options) {
   ControlClient client(choice);
   if (!options.json && isatty(STDOUT_FILENO) != 0)
     return draw_until_left(client, options.sort, options.interval_s);
-  const json::object stats = current_stats(client);  // There is no second picture.
+  // Waits for current values, because only one picture is drawn.
+  const json::object stats = current_stats(client);
   Picture picture(client);
   if (options.json) {
     print_json(picture.as_json(stats));

@@ -13,8 +13,8 @@ struct TopOptions {
   bool json = false;
 };
 
-/// Shows the state of a runtime repeatedly until `q` is pressed, fitted to the terminal; once if
-/// the output is not a terminal, or as JSON. Returns 0. Throws: as ControlClient.
+/// Shows the state of a runtime repeatedly until `q` is pressed, fitted to the terminal. Shows it
+/// only once if the output is not a terminal, or as JSON. Returns 0. Throws: like ControlClient.
 int run_top(const ControlChoice& choice, const TopOptions& options);
 
 }  // namespace vma

@@ -81,7 +81,7 @@ int run(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     std::ostringstream out, errors;
-    const int code = app.exit(error, out, errors);  // Help and version come this way too.
+    const int code = app.exit(error, out, errors);  // Handles --help and --version as well.
     fmt::print("{}", out.str());
     fmt::print(stderr, "{}", vma::printable_lines(errors.str()));
     return code == 0 ? 0 : wrong_usage;

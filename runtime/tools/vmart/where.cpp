@@ -94,7 +94,8 @@ json::array list_allocations(ControlClient& client, const std::string& tag) {
 }
 
 int run_where(const ControlChoice& choice, const std::string& what, bool as_json) {
-  constexpr std::size_t detailed_max = 100;  // Each takes a request: a runtime answers so many.
+  // Each takes one request, and a runtime limits their rate.
+  constexpr std::size_t detailed_max = 100;
   ControlClient client(choice);
   json::array found;
   if (is_address(what)) {
