@@ -11,7 +11,7 @@ namespace vma {
 namespace {
 
 constexpr std::chrono::milliseconds stall_budget(60);
-constexpr std::chrono::microseconds kernel(50);
+constexpr std::chrono::microseconds kernel_time(50);
 
 /// What limits the other streams. Kernels of the runtime cannot start while blocks occupy all
 /// multiprocessors (`staying`), so stops then last as long as those kernels.
@@ -24,7 +24,7 @@ WriterSpec other_streams(Others others, Location gpu, std::uint64_t bytes) {
   spec.streams = others == Others::latency ? 2 : 1;
   spec.attached = false;
   spec.backlog = 4;
-  spec.kernel = kernel;
+  spec.kernel = kernel_time;
   if (others != Others::latency) {
     spec.kernel = std::chrono::nanoseconds(0);
     spec.sweep_stays = others == Others::staying;
@@ -40,7 +40,7 @@ Sample budget(Others others, std::uint64_t bytes) {
   const MigrateOptions options = options_of(MoveMode::live);
   LiveRange range(runtime, gpus[0], bytes);
   range.reserve(gpus[1]);
-  WriterSpec spec = few_writes(range, 2, kernel);
+  WriterSpec spec = few_writes(range, 2, kernel_time);
   spec.gpus = {gpus[0]};
   spec.backlog = 4;
   Writers gated(runtime, spec);

@@ -12,13 +12,13 @@
 namespace vma {
 namespace {
 
-constexpr std::uint64_t tile_bytes = std::uint64_t{256} << 10;
+constexpr std::uint64_t writer_tile_bytes = std::uint64_t{256} << 10;
 constexpr std::uint64_t pattern_seed = 0x5EED0000000000ull;
 constexpr Dim3 grid{1024};
 constexpr Dim3 block{256};
 
 std::uint64_t tiles_of(std::uint64_t bytes) {
-  return std::max<std::uint64_t>(1, bytes / tile_bytes);
+  return std::max<std::uint64_t>(1, bytes / writer_tile_bytes);
 }
 
 }  // namespace
@@ -62,8 +62,8 @@ WritePlaces LiveRange::places(const DirtyTiles& dirty) const {
   WritePlaces places;
   places.begin = static_cast<std::uint64_t*>(pointer_);
   places.places = tiles;
-  places.stride_words = tiles_of(bytes_) / tiles * tile_bytes / word_bytes;
-  places.place_words = std::min(tile_bytes, bytes_) / word_bytes;
+  places.stride_words = tiles_of(bytes_) / tiles * writer_tile_bytes / word_bytes;
+  places.place_words = std::min(writer_tile_bytes, bytes_) / word_bytes;
   places.touches = dirty.touches;
   return places;
 }

@@ -8,7 +8,7 @@ namespace vma {
 namespace {
 
 constexpr std::uint64_t buffer_bytes_max = std::uint64_t{1} << 30;
-constexpr int rounds = 5;
+constexpr int copy_rounds = 5;
 
 struct Way {
   void* source;
@@ -49,7 +49,7 @@ double raw_copy_gb_s(Runtime& runtime, Location from, const std::vector<Location
   }
   round_gb_s(runtime, ways, buffer_bytes, buffer_bytes);  // The first copies set up the route.
   std::vector<double> rates;
-  for (int round = 0; round < rounds; ++round) {
+  for (int round = 0; round < copy_rounds; ++round) {
     rates.push_back(round_gb_s(runtime, ways, bytes, buffer_bytes));
   }
   for (const Way& way : ways) {

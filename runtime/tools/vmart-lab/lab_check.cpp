@@ -1,5 +1,6 @@
 #include "tools/vmart-lab/lab_check.hpp"
 
+#include "base/units.hpp"
 #include "costs/calibration_file.hpp"
 #include "lab/fidelity/recorded_machine.hpp"
 #include "lab/replay/replay_inputs.hpp"
@@ -15,8 +16,6 @@
 
 namespace vma {
 namespace {
-
-constexpr double gib = 1024.0 * 1024 * 1024;
 
 struct Checked {
   std::string file;
@@ -63,12 +62,12 @@ std::string percent(const std::optional<double>& error) {
 void print(const Checked& checked) {
   const RecordedFacts& facts = checked.run.facts;
   fmt::print("{}: {}\n", checked.file, checked.run.header.machine);
-  fmt::print("{} accesses of {:.1f} GiB in {:.3f} s under {}\n", facts.accesses, facts.bytes / gib,
+  fmt::print("{} accesses of {:.1f} GiB in {:.3f} s under {}\n", facts.accesses, facts.bytes / GiB,
              facts.seconds(), fmt::join(facts.policies, ", then "));
   fmt::print("{} moves of {:.3f} GiB, {} that failed; the program moved {} chunks\n", facts.moves,
-             static_cast<double>(facts.bytes_moved) / gib, facts.moves_failed, facts.program_moves);
+             static_cast<double>(facts.bytes_moved) / GiB, facts.moves_failed, facts.program_moves);
   for (const auto& [route, bytes] : facts.bytes_by_route)
-    fmt::print("  {:>16} {:12.3f} GiB\n", route, static_cast<double>(bytes) / gib);
+    fmt::print("  {:>16} {:12.3f} GiB\n", route, static_cast<double>(bytes) / GiB);
   if (facts.records_lost > 0) fmt::print("{} records are missing from it\n", facts.records_lost);
   if (checked.run.bad_records > 0)
     fmt::print("{} bad records were skipped\n", checked.run.bad_records);

@@ -23,8 +23,6 @@
 namespace vma {
 namespace {
 
-constexpr double gib = 1024.0 * 1024 * 1024;
-
 Time time_of(double ms, double least, double most, std::string_view option) {
   return milliseconds_of(ms, least, most, option, "vmart-lab replay");
 }
@@ -76,11 +74,11 @@ void print(const ReplayCommand& command, const ReplayReport& report) {
   fmt::print("{} on {} with {}, {} router: {:.3f} s\n", command.trace, command.machine,
              command.policy, command.router, report.seconds());
   fmt::print("{} accesses of {:.3f} GiB took {:.3f} s; at home they would take {:.3f} s\n",
-             report.accesses, report.bytes / gib, report.access_s, report.local_s);
+             report.accesses, report.bytes / GiB, report.access_s, report.local_s);
   for (const auto& [place, bytes] : report.bytes_by_place)
-    fmt::print("  {:>8} {:14.3f} GiB\n", place, bytes / gib);
+    fmt::print("  {:>8} {:14.3f} GiB\n", place, bytes / GiB);
   fmt::print("{} moves of {:.3f} GiB; they stopped streams for {:.3f} s, plus {:.3f} s of skew\n",
-             report.moves, static_cast<double>(report.bytes_moved) / gib,
+             report.moves, static_cast<double>(report.bytes_moved) / GiB,
              static_cast<double>(report.stall.count()) / 1e9,
              static_cast<double>(report.skew.count()) / 1e9);
   for (const auto& [reason, times] : report.moves_refused)

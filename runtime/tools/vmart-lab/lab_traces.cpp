@@ -1,5 +1,6 @@
 #include "tools/vmart-lab/lab_traces.hpp"
 
+#include "base/units.hpp"
 #include "lab/trace/trace_source.hpp"
 
 #include <fmt/format.h>
@@ -9,7 +10,6 @@ namespace vma {
 namespace {
 
 void print(const TraceAudit& audit) {
-  constexpr double gib = 1024.0 * 1024 * 1024;
   fmt::print("{} events from {:.6f} to {:.6f} s:", audit.events(),
              static_cast<double>(audit.begin().count()) / 1e9,
              static_cast<double>(audit.end().count()) / 1e9);
@@ -18,9 +18,9 @@ void print(const TraceAudit& audit) {
     fmt::print("{} {} {}", kind > 1 ? "," : "", audit.count(one), to_string(one));
   }
   fmt::print("\nat most {:.3f} GiB are allocated at once; {} objects remain at the end\n",
-             static_cast<double>(audit.bytes_live_max()) / gib, audit.objects_live());
-  fmt::print("{:.3f} GiB read, {:.3f} GiB written\n", audit.bytes_read() / gib,
-             audit.bytes_written() / gib);
+             static_cast<double>(audit.bytes_live_max()) / GiB, audit.objects_live());
+  fmt::print("{:.3f} GiB read, {:.3f} GiB written\n", audit.bytes_read() / GiB,
+             audit.bytes_written() / GiB);
   if (audit.unplaced() > 0) {
     fmt::print("{} accesses name no device; a router chooses\n", audit.unplaced());
   }
