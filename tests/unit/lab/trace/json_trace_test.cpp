@@ -61,7 +61,7 @@ TEST_F(JsonTrace, IsWrittenAsTheDocumentSays) {
             "{\"event\":\"alloc\",\"time_ns\":5,\"object\":1,\"bytes\":64,\"chunk_bytes\":16,"
             "\"home\":\"host(0)\",\"tag\":\"k\\\"v\"}\n"
             "{\"event\":\"access\",\"time_ns\":6,\"object\":1,\"bytes\":32,\"offset\":8,"
-            "\"use\":\"read_write\",\"passes\":2.5,\"duration_ns\":9,\"task\":4,\"device\":3}\n"
+            "\"use\":\"read_write\",\"passes\":2.5E0,\"duration_ns\":9,\"task\":4,\"device\":3}\n"
             "{\"event\":\"free\",\"time_ns\":7,\"object\":1}\n");
 }
 
