@@ -1,5 +1,5 @@
-// The main of every test binary: GoogleTest's, but a run in which nothing was tested says so by its
-// exit code, so that ctest shows it as skipped.
+// The main function of every test binary: GoogleTest's, except that a run that tested nothing has
+// an exit code of its own, which ctest shows as skipped.
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <cstdlib>
 
 int main(int argc, char** argv) {
-  // On a busy computer a thread may not run for long: that is no fault of a policy.
+  // On a busy computer a thread may not run for a long time, which is no fault of a policy.
   setenv("VMART_POLICY_LIMIT_MS", "60000", 0);
   constexpr int exit_skipped = 77;  // SKIP_RETURN_CODE in tests/CMakeLists.txt.
   testing::InitGoogleTest(&argc, argv);

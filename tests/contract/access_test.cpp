@@ -1,5 +1,6 @@
-// Goal: who may touch a mapping after which grants. Method: grant, then ask the driver, a kernel on
-// each GPU, its copy engine and the CPU. What is refused to a GPU is in `fault_test.cpp`.
+// Goal: which devices may access a mapping after which grants. Method: grants, then asks the
+// driver, a kernel on each GPU, its copy engine and the CPU. `fault_test.cpp` tests accesses by
+// GPUs without a right.
 
 #include "contract/contract_test.hpp"
 
@@ -102,7 +103,7 @@ TYPED_TEST(AccessRights, HostMemoryWithoutGrantIsNotForTheCpu) {
 }
 
 TYPED_TEST(AccessRights, DeviceMemoryIsNeverForTheCpu) {
-  // x86 hosts; a coherent link would allow it.
+  // On x86 hosts; a coherent link would allow it.
   TestMapping mapping(this->driver(), gpu(0), this->rig().page(), all_gpus(this->driver()));
   EXPECT_EQ(native_of([&] {
               mapping.grant({{host(0), Access::read_write}});
@@ -210,7 +211,8 @@ TYPED_TEST(AccessRights, AGrantNeedsNoOpenContextOnTheDevice) {
   VMART_IN_CHILD(60);
   const std::unique_ptr<Driver> fresh = TypeParam::open();
   const DeviceId other{fresh->device_count() - 1};
-  constexpr int retained_max = 4;  // By the rig, and by what keeps contexts open between tests.
+  // Retained by the rig, and by what keeps contexts open between tests.
+  constexpr int retained_max = 4;
   for (int i = 0; i < retained_max && fresh->context_active(other); ++i) {
     fresh->release_primary(other);
   }
@@ -222,7 +224,8 @@ TYPED_TEST(AccessRights, AGrantNeedsNoOpenContextOnTheDevice) {
   });
   EXPECT_EQ(native, 0);
   EXPECT_FALSE(fresh->context_active(other)) << "the grant has opened a context";
-  if (inside_child()) {  // The rig's streams of that context are gone: nothing may touch them.
+  // The rig's streams of that context are gone, so its destructors must not run.
+  if (inside_child()) {
     std::fflush(stdout);
     std::_Exit(this->HasFailure() ? 1 : 0);
   }

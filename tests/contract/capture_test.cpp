@@ -1,5 +1,5 @@
-// Goal: which calls of other threads a capture outlives, and which end it. Each row is one call
-// beside a capture of each mode, made by another thread, on a stream that captures or elsewhere.
+// Goal: which calls of other threads end a capture, and which do not. Method: one call during a
+// capture of each mode, made by another thread, on the capturing stream or elsewhere.
 
 #include "contract/contract_test.hpp"
 
@@ -14,12 +14,12 @@ template <typename Machine>
 class Captures : public ContractTest<Machine> {
  protected:
   struct Beside {
-    std::vector<int> natives;  ///< What the call threw in each mode; 0 for nothing.
-    int survived = 0;          ///< Captures, of three modes.
-    bool capturing = true;     ///< As `is_capturing` said after the call, each time.
+    std::vector<int> natives;  ///< The code that the call threw in each mode; 0 for none.
+    int survived = 0;          ///< How many captures survived, of three modes.
+    bool capturing = true;     ///< Whether `is_capturing` was true after each call.
   };
 
-  /// The call beside a capture of a new stream of that kind, once in each mode.
+  /// Makes the call during a capture of a new stream of that kind, once in each mode.
   Beside beside(StreamKind kind, const std::function<void(BoundStream)>& call) {
     Driver& driver = this->driver();
     const BoundStream captured = this->rig().new_stream(this->rig().context(0), kind);

@@ -1,6 +1,6 @@
-// Goal: a chain among stopped streams needs a hardware queue of its context like any of them, and
-// another context has its own. Method: as many stopped streams as there are queues, or one fewer,
-// and a chain in this context or another.
+// Goal: a chain next to stopped streams needs a hardware queue of its context, like any stream, and
+// another context has its own queues. Method: as many stopped streams as there are queues, or one
+// fewer, and a chain in the same or another context.
 
 #include "contract/chain_rig.hpp"
 #include "contract/contract_test.hpp"
@@ -16,7 +16,7 @@ class ChainQueues : public ContractTest<Machine> {
  protected:
   int queues() { return this->driver().device_info(DeviceId{0}).max_queues; }
 
-  /// Streams of the primary context that will be stopped. Requires: nothing is stopped yet.
+  /// Streams of the primary context, to be stopped later. Requires: nothing is stopped yet.
   std::vector<BoundStream> new_streams(int count) {
     std::vector<BoundStream> streams;
     for (int i = 0; i < count; ++i) streams.push_back(this->rig().new_stream(rig().context(0)));
@@ -27,7 +27,7 @@ class ChainQueues : public ContractTest<Machine> {
     return static_cast<int>(std::count_if(stopped.begin(), stopped.end(),
                                           [](const auto& stream) { return stream.stands_now(); }));
   }
-  /// Waits at most 20 s for so many to stand.
+  /// Waits at most 20 s until `count` of them are stopped.
   bool reaches(const std::list<StoppedStream>& stopped, int count) {
     const SteadyClock clock;
     const TimePoint deadline = clock.now() + std::chrono::seconds(20);

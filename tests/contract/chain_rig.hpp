@@ -7,11 +7,11 @@
 
 namespace vma {
 
-/// A chain {wait for a go word; store a value; write a done word} that is launched on a stream of
-/// its own, and those words.
+/// A chain {wait for a go word; store a value; write a done word} on its own stream, with these
+/// words.
 class TestChain {
  public:
-  /// Blocks: before anything is stopped.
+  /// Blocks while work is stopped, so create it before that.
   TestChain(ContractRig& rig, ContextHandle context);
   ~TestChain();
   TestChain(const TestChain&) = delete;
@@ -19,15 +19,15 @@ class TestChain {
 
   ExecGraphHandle handle() const { return chain_; }
   BoundStream stream() const { return stream_; }
-  /// What the chain does in the epoch: it waits for a go of at least that, stores `value`, and says
-  /// that it is done with the epoch.
+  /// The steps for an epoch: waits until the go word reaches it, stores `value`, and sets the done
+  /// word to it.
   std::vector<ChainStep> steps(std::uint64_t epoch, std::uint64_t value) const;
   void update(std::uint64_t epoch, std::uint64_t value);
   void launch();
   void go(std::uint64_t epoch);
   /// Waits at most 20 s for the done word.
   bool done(std::uint64_t epoch);
-  /// Whether the latest launch has not ended after a while that is long for a kernel.
+  /// Whether the latest launch has not ended after a time that is long for a kernel.
   bool stands();
   std::uint64_t value() const;
 

@@ -1,6 +1,6 @@
-// Goal: a chain does its steps in order, however often it is updated, and neither waits for nor
-// stands in the way of another thread that frees memory. Method: {wait for go; store; write done},
-// looked at before go, after done, and beside a thread that frees in a loop.
+// Goal: a chain runs its steps in order, however often it is updated; it does not wait for another
+// thread that frees memory, nor delay it. Method: {wait for go; store; write done}, examined before
+// go, after done, and next to a thread that frees in a loop.
 
 #include "contract/beside.hpp"
 #include "contract/chain_rig.hpp"

@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* child_variable = "VMART_CONTRACT_CHILD";
 
-/// The exit status, none if the limit passed and the process was killed.
+/// The exit status; none if the limit has passed and the process was killed.
 std::optional<int> wait_for(pid_t child, std::chrono::seconds limit) {
   const SteadyClock clock;
   const TimePoint deadline = clock.now() + limit;

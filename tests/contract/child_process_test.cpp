@@ -1,5 +1,5 @@
-// Goal: a test in a child passes, fails and is killed as it should, so that the fatal claims of the
-// contract are really asserted. Method: tests that run themselves.
+// Goal: a test in a child passes, fails and is killed as it should, so that the contract's fatal
+// claims are really checked. Method: tests that run themselves.
 
 #include "contract/child_process.hpp"
 

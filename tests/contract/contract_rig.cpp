@@ -19,7 +19,7 @@ constexpr TimePoint patience = std::chrono::seconds(20);
 void quietly(const std::function<void()>& body) {
   try {
     body();
-  } catch (const Error&) {  // After a sticky error nothing can be given back.
+  } catch (const Error&) {  // After a sticky error nothing can be released.
   }
 }
 

@@ -12,7 +12,7 @@
 
 namespace vma {
 
-/// One opened machine with a stream on each GPU, and short forms of what contract tests do.
+/// One opened machine with a stream on each GPU, and short forms of common steps in contract tests.
 class ContractRig {
  public:
   explicit ContractRig(std::unique_ptr<Driver> driver);
@@ -25,12 +25,12 @@ class ContractRig {
   ContextHandle context(int gpu) const { return contexts_[static_cast<std::size_t>(gpu)]; }
   /// A non-blocking stream of the GPU's primary context, for the rig's own work.
   BoundStream stream(int gpu) const { return streams_[static_cast<std::size_t>(gpu)]; }
-  /// Another stream, given back with the rig.
+  /// Another stream; the rig destroys it.
   BoundStream new_stream(ContextHandle context, StreamKind kind = StreamKind::non_blocking);
-  /// A context of its own on the GPU, given back with the rig.
+  /// A new context on the GPU; the rig destroys it.
   ContextHandle new_context(int gpu);
   EventHandle new_event(ContextHandle context);
-  /// The smallest chunk that fits every place.
+  /// The smallest chunk size that fits every place.
   std::uint64_t page() const { return page_; }
   /// A new zeroed word of pinned memory.
   std::uint64_t* new_word();
@@ -41,8 +41,8 @@ class ContractRig {
   void launch(BoundStream stream, const Kernel& what, const Values&... values) {
     driver_->launch(stream, kernel(stream.context, what), shape, KernelArguments::of(values...));
   }
-  /// Launches and waits. The driver's code of what went wrong, 0 for nothing; -1 if it stands
-  /// still.
+  /// Launches and waits. Returns the driver's error code, 0 for none; -1 if the kernel does not
+  /// end.
   template <typename... Values>
   int run(int gpu, const Kernel& what, const Values&... values) {
     return finish(stream(gpu), [&] { launch(stream(gpu), what, values...); });
@@ -51,14 +51,15 @@ class ContractRig {
   int run_copy(int gpu, Address target, Address source, std::uint64_t size_bytes);
   int finish(BoundStream stream, const std::function<void()>& work);
 
-  /// Fills by a kernel of that GPU with words that count up from `seed`.
+  /// Fills the memory with words that count up from `seed`, by a kernel of that GPU.
   void fill(int gpu, const TestMapping& memory, std::uint64_t seed);
-  /// What a kernel of that GPU reads differs from `fill` with that seed in so many words.
+  /// The number of words that differ from `fill` with that seed, as a kernel of that GPU reads
+  /// them.
   std::uint64_t mismatches(int gpu, const TestMapping& memory, std::uint64_t seed);
   /// One word, as that GPU's copy engine reads it.
   std::uint64_t word_at(int gpu, Address address);
 
-  /// Waits at most 20 s; false if that passed.
+  /// Waits at most 20 s; false if that time passed.
   bool wait(BoundStream stream);
   bool wait(EventHandle event);
   /// The same for a word that a stream writes.
@@ -79,7 +80,7 @@ class ContractRig {
   std::size_t words_used_ = 0;
 };
 
-/// A stream that stands until it is opened; the destructor opens it, whatever the test came to.
+/// A stream that is stopped until it is opened. The destructor opens it, even if the test failed.
 class StoppedStream {
  public:
   StoppedStream(ContractRig& rig, BoundStream stream);
@@ -87,9 +88,9 @@ class StoppedStream {
   StoppedStream(const StoppedStream&) = delete;
   StoppedStream& operator=(const StoppedStream&) = delete;
 
-  /// Whether the stream has come to where it stops, within 20 s.
+  /// Whether the stream reaches its stop within 20 s.
   bool stands();
-  /// Whether it has come there by now.
+  /// Whether it has reached its stop by now.
   bool stands_now() const;
   void open();
 
@@ -100,8 +101,8 @@ class StoppedStream {
   std::uint64_t* opened_;
 };
 
-/// Whether the CPU may load from, store to, the address: asked of the kernel, which answers where a
-/// load would be a signal.
+/// Whether the CPU may load from, store to, the address. Asks the kernel, which answers where a
+/// load would raise a signal.
 bool cpu_can_read(const void* address);
 bool cpu_can_write(void* address);
 

@@ -16,30 +16,29 @@
 
 namespace vma {
 
-/// What each suite of the contract derives from: one claim about the driver a test, asserted on
-/// every machine there is. VMART_CONTRACT=sim or =cuda takes one of them.
+/// The base of every suite of the contract. Each test makes one claim about the driver and checks
+/// it on every available machine. VMART_CONTRACT=sim or =cuda selects one of them.
 ///
-/// Where the simulator is stricter than a real driver is known to be, a test asserts its answer and
-/// reports the driver's:
+/// Where the simulator is stricter than a real driver is known to be, a test asserts the
+/// simulator's answer and reports the driver's:
 ///
 ///   test                                     simulator                      real driver
 ///   Faults.ACopyToReadOnlyMemoryIsRefused    by the call, nothing sticky    reported
 ///   Copies.KeepersAreAllowedForHost...       the cost model's time          reported
 ///   Stops.ABatchIsNotInOrder...              nothing runs beside it         reported
-///   StoppedStreams.AWaitOf...TheirContext... launches run at once           reported: may stand
+///   StoppedStreams.AWaitOf...TheirContext... launches run at once           reported: may block
 ///
-/// Rows of the facts about the driver that `Driver` cannot express, and that no test asserts:
+/// Facts about the driver that `Driver` cannot express and no test asserts:
 ///
-///   row                                      why not
-///   mapping with an offset into a chunk      `map` shows whole chunks: the only ones a driver
-///   takes creation at HOST_NUMA_CURRENT            a `Location` names its node memory and grants
-///   of kind HOST           `host(n)` is node n, which is the same on one node creation with a fd
-///   or FABRIC handle      chunks are not shared with other processes RANGE_START and RANGE_SIZE of
-///   a pointer  nobody asks for them: `address_range` is the mapping's kernels need no
-///   cuCtxEnablePeerAccess    there is no such call, so each kernel on a peer's
-///                                            memory shows it
-///   fresh memory is zero                     undocumented: simulated machines fill it with junk
-///   a lazily loaded kernel's first launch    `load_kernel` loads it at once
+/// - Mapping with an offset into a chunk: `map` shows whole chunks, as drivers require.
+/// - Creation at HOST_NUMA_CURRENT: a `Location` names its node.
+/// - Memory and grants of kind HOST: `host(n)` is node n, which is the same with one node.
+/// - Creation with a fd or FABRIC handle: chunks are not shared with other processes.
+/// - RANGE_START and RANGE_SIZE of a pointer: nobody needs them; `address_range` is the mapping's.
+/// - Kernels need no cuCtxEnablePeerAccess: there is no such call, so every kernel on a peer's
+///   memory shows this.
+/// - Fresh memory is zero: undocumented; simulated machines fill it with junk.
+/// - The first launch of a lazily loaded kernel: `load_kernel` loads it at once.
 template <typename Machine>
 class ContractTest : public testing::Test {
  protected:
@@ -61,11 +60,11 @@ class ContractTest : public testing::Test {
   ContractRig& rig() { return *rig_; }
   Driver& driver() { return rig_->driver(); }
 
-  /// A real driver keeps a sticky error for as long as the process lives; a simulated one does so
-  /// for as long as its machine does.
+  /// A real driver keeps a sticky error until the process ends; a simulated one, until its machine
+  /// is destroyed.
   static bool needs_child() { return std::is_same_v<Machine, CudaMachine> && !inside_child(); }
 
-  /// Says what is not known from any document, and not asserted either.
+  /// Prints an answer that no document gives and that no test asserts.
   static void report(const std::string& question, const std::string& answer) {
     std::printf("open point: %s: %s\n", question.c_str(), answer.c_str());
   }
@@ -86,13 +85,13 @@ struct MachineNames {
 
 }  // namespace vma
 
-/// Leaves the test, shown as skipped, on a machine with fewer GPUs.
+/// Ends the test, shown as skipped, on a machine with fewer GPUs.
 #define VMART_NEEDS_GPUS(count)                                                          \
   if (this->rig().gpus() < (count)) {                                                    \
     GTEST_SKIP() << "SKIPPED: needs " << (count) << " GPUs, has " << this->rig().gpus(); \
   }
 
-/// The rest of the test is fatal to a process on a real driver, or may stop it.
+/// Runs the test in a child: on a real driver it is fatal to the process or may block it.
 #define VMART_IN_CHILD(limit_seconds)                               \
   if (this->needs_child()) {                                        \
     run_current_test_in_child(std::chrono::seconds(limit_seconds)); \

@@ -1,5 +1,5 @@
-// Goal: copies, fills and graphs over mappings that change behind an address. Method: fill by
-// kernels, move bytes by the copy engine, read by the kernels of every GPU.
+// Goal: copies, fills and graphs stay right when the mappings behind their addresses change.
+// Method: fills by kernels, moves bytes by the copy engine, reads by the kernels of every GPU.
 
 #include "contract/contract_test.hpp"
 
@@ -12,7 +12,7 @@ namespace {
 template <typename Machine>
 class Copies : public ContractTest<Machine> {
  protected:
-  /// Moves the mapping's bytes to another place under the same address, by hand.
+  /// Moves the mapping's bytes to another place at the same address, by hand.
   void move(TestMapping& mapping, Location to) {
     const std::vector<Accessor> all = all_gpus(this->driver());
     const TestMapping spare(this->driver(), gpu(0), mapping.size_bytes(), all);
@@ -50,7 +50,7 @@ TYPED_TEST(Copies, OneCopyAndOneFillCrossMappingsOfMixedPlaces) {
   EXPECT_EQ(rig.run_copy(0, back.address(), begin, 4 * page), 0);
   EXPECT_EQ(rig.mismatches(0, back, 500), 0u);
 
-  // A fill over the border of the first two, and over that of the second and the host's.
+  // A fill across the border of the first two, and across that of the second and the host's.
   for (const std::uint64_t border : {page, 2 * page}) {
     const BoundStream stream = rig.stream(0);
     EXPECT_EQ(
@@ -82,7 +82,8 @@ TYPED_TEST(Copies, AGraphReplaysOnMemoryThatHasMovedWhicheverOfItsOperandsItIs) 
   Driver& driver = this->driver();
   const std::uint64_t page = rig.page();
   const std::vector<Accessor> all = all_gpus(driver);
-  // What a kernel works on, a copy's source and target, what a fill fills: a mapping each.
+  // A separate mapping for each operand: of a kernel, of a copy as source and as target, and of a
+  // fill.
   TestMapping worked(driver, gpu(0), page, all), source(driver, gpu(0), page, all);
   TestMapping target(driver, gpu(0), page, all), filled(driver, gpu(0), page, all);
   rig.kernel(rig.context(0), add_kernel());
@@ -140,7 +141,7 @@ TYPED_TEST(Copies, AGraphReplaysOnMemoryThatHasMovedWhicheverOfItsOperandsItIs) 
 }
 
 TYPED_TEST(Copies, KeepersAreAllowedForHostMemoryToo) {
-  // Every place has a small chunk that stays mapped for all; later chunks come and go beside it.
+  // Every place has a small chunk that stays mapped for all; later chunks come and go next to it.
   ContractRig& rig = this->rig();
   Driver& driver = this->driver();
   const std::vector<Accessor> all = all_gpus(driver);

@@ -1,7 +1,7 @@
-// Goal: what an access without a right does, and to whom. Method: provoke it; each test runs in a
-// process of its own on a real driver, which keeps the error for as long as the process lives.
+// Goal: what an access without a right does, and to which devices. Method: makes such accesses. On
+// a real driver each test runs in its own process, since the error lasts until the process ends.
 //
-// The simulator's errors last as long as its machine, so that there the tests need no child.
+// In the simulator an error lasts as long as its machine, so those tests need no child.
 
 #include "contract/contract_test.hpp"
 
@@ -11,7 +11,7 @@ namespace {
 template <typename Machine>
 class Faults : public ContractTest<Machine> {
  protected:
-  /// A kernel of that GPU stores to the mapping and is refused, and so is all that follows.
+  /// A kernel of that GPU stores to the mapping and fails, and so does everything after it.
   void expect_refused(int device, const TestMapping& mapping) {
     ContractRig& rig = this->rig();
     ASSERT_EQ(rig.run(device, spin_kernel(), std::uint64_t{1000}), 0) << "before";

@@ -1,5 +1,6 @@
-// Goal: what stops work from outside: words that streams write and wait for, and holds of whole
-// contexts; and what either does to a capture. Method: stop, look who still runs, open.
+// Goal: how to stop work from outside, with words that streams write and wait for and with holds of
+// whole contexts, and what either does to a capture. Method: stops work, checks what still runs,
+// opens.
 
 #include "contract/contract_test.hpp"
 
@@ -11,7 +12,8 @@ namespace {
 template <typename Machine>
 class Gates : public ContractTest<Machine> {
  protected:
-  /// Launched and not finished after a while that is long for a kernel of a microsecond.
+  /// Whether the launched work has not ended after a time that is long for a kernel of a
+  /// microsecond.
   bool stands(BoundStream stream) {
     const TimePoint soon = this->driver().clock().now() + std::chrono::milliseconds(100);
     return !this->driver().wait_stream(stream, soon);
@@ -98,7 +100,7 @@ TYPED_TEST(Gates, AHeldContextStandsWhateverItsStreamsAndGoesOnWithTheEvent) {
   if (!driver.has_context_hold()) GTEST_SKIP() << "SKIPPED: the driver has no context hold";
   const BoundStream outside = rig.new_stream(rig.new_context(0));
   const BoundStream early = rig.new_stream(rig.context(0));
-  // Before anything stands: making a context waits for the whole GPU.
+  // Created before anything is stopped: creating a context waits for the whole GPU.
   const BoundStream beside = rig.new_stream(rig.new_context(0));
   rig.kernel(beside.context, spin_kernel());
   rig.kernel(rig.context(0), spin_kernel());

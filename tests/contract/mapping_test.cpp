@@ -1,6 +1,6 @@
-// Goal: what may be mapped, unmapped, released and reserved, and what the driver says where it may
-// not. Method: each claim of the facts about the virtual memory calls, by the calls alone. What
-// `Driver` cannot express is listed in `contract_test.hpp`.
+// Goal: what may be mapped, unmapped, released and reserved, and the driver's errors otherwise.
+// Method: each claim of the facts about the virtual memory calls, by these calls alone.
+// `contract_test.hpp` lists what `Driver` cannot express.
 
 #include "contract/contract_test.hpp"
 
@@ -54,7 +54,7 @@ TYPED_TEST(Mapping, PartOfAMappingCannotBeUnmapped) {
             native_invalid_value);
 }
 
-/// A reservation of several pages, each with a chunk of its own.
+/// A reservation of several pages, each with its own chunk.
 class Row {
  public:
   Row(Driver& driver, std::uint64_t page, const std::vector<Location>& places)
@@ -150,7 +150,7 @@ TYPED_TEST(Mapping, MemoryIsMadeAtEveryHostNodeAndAtNoOther) {
 }
 
 TYPED_TEST(Mapping, ReservationsMayBeFarLargerThanMemory) {
-  // The sanitizers lay out the address space at random and may leave no hole of a TiB.
+  // The sanitizers randomise the address space and may leave no gap of a TiB.
   const std::vector<std::uint64_t> sizes =
       under_sanitizer ? std::vector<std::uint64_t>{std::uint64_t{64} << 30}
                       : std::vector<std::uint64_t>{std::uint64_t{1} << 40, std::uint64_t{16} << 40,

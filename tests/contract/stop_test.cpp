@@ -1,7 +1,7 @@
-// Goal: once a stream that is stopped has arrived, nothing of what other threads enqueue there
-// runs, and all that came before has ended. Method: a thread enqueues {count; spin; count} as fast
-// as it can, as launches or as a graph; while the stream stands both counts stay. Those of a graph
-// are equal besides, for that is one launch.
+// Goal: once a stopped stream has arrived, nothing that other threads enqueue there runs, and all
+// earlier work has ended. Method: a thread enqueues {count; spin; count} as fast as it can, as
+// launches or as a graph; while the stream is stopped, both counts stay the same. Those of a graph
+// are also equal, since it is one launch.
 
 #include "contract/beside.hpp"
 #include "contract/contract_test.hpp"
@@ -43,7 +43,7 @@ class Enqueuer {
   Enqueuer(const Enqueuer&) = delete;
   Enqueuer& operator=(const Enqueuer&) = delete;
 
-  /// Ends the thread. Throws what it ran into.
+  /// Ends the thread. Throws what the thread threw.
   void finish() {
     stop_ = true;
     thread_->join();
@@ -81,14 +81,14 @@ class Enqueuer {
   const KernelHandle count_, spin_;
   ExecGraphHandle ready_{};
   std::atomic<bool> stop_{false};
-  std::optional<Beside> thread_;  // Last: it uses the others.
+  std::optional<Beside> thread_;  // Last, because it uses the other members.
 };
 
 template <typename Machine>
 class Stops : public ContractTest<Machine> {
  protected:
-  /// Stops the stream so often, by `enqueue(operations, epoch)`, and returns how often something
-  /// ran while it stood.
+  /// Stops the stream many times by `enqueue(operations, epoch)`, and returns how often something
+  /// ran while it was stopped.
   template <typename Enqueue>
   int ran_beside(Enqueuer& application, Enqueue enqueue) {
     ContractRig& rig = this->rig();
@@ -110,7 +110,7 @@ class Stops : public ContractTest<Machine> {
       const bool cut = application.work() == Work::graph && begun != ended;
       found += changed || cut ? 1 : 0;
       std::atomic_ref(*opened).store(epoch);
-      // The next one comes beside new work: the thread launches when it sees its stream idle.
+      // So that the next stop meets new work: the thread launches when it sees its stream idle.
       poll_until(clock, clock.now() + std::chrono::milliseconds(5),
                  [&] { return application.begun() != begun; });
     }

@@ -1,8 +1,7 @@
-// Goal: what waits for what behind a stopped stream, and above all what still returns. Method: a
-// stream waits for a word in pinned memory; calls on this thread must return, a call on another
-// thread stands if it has not returned after 200 ms. Whatever comes out, the word is stored in the
-// end, so that nothing stays behind; a process that stands still all the same is killed by its
-// parent.
+// Goal: what waits for what behind a stopped stream, and above all which calls still return.
+// Method: a stream waits for a word in pinned memory. Calls on this thread must return; a call on
+// another thread counts as blocked if it has not returned after 200 ms. In the end the word is
+// always stored, so that nothing stays behind; the parent kills a process that blocks nevertheless.
 
 #include "contract/beside.hpp"
 #include "contract/contract_test.hpp"
@@ -52,7 +51,7 @@ class StoppedStreams : public ContractTest<Machine> {
     return rig.finish(stream, [&] { rig.launch(stream, spin_kernel(), std::uint64_t{1000}); });
   }
 
-  /// What a switch needs: it must return whatever another thread is in.
+  /// The calls of a switch, which must return whatever another thread is doing.
   void expect_switch_works() {
     memory_->unmap();
     memory_->map();
@@ -63,7 +62,7 @@ class StoppedStreams : public ContractTest<Machine> {
     std::uint64_t* word = this->rig().new_word();
     const WordOperation write{WordOperation::Kind::write, address_of(word), 3};
     this->driver().batch(stream, {&write, 1});
-    // By the word and not by the stream: a query is one more call that might wait.
+    // Waits for the word, not the stream: a query is another call that might block.
     EXPECT_TRUE(ContractRig::becomes(*word, 3));
   }
 
@@ -155,9 +154,8 @@ TYPED_TEST(StoppedStreams, AWaitOfAnotherThreadForAStreamBlocksNothing) {
   stream_call->join();
 }
 
-// Only switches are known to return. Whether launches do differs with what the wait is made of:
-// beside the load of a module they stand, beside the unload of one that was loaded before they
-// need not.
+// Only switches are known to return. Launches depend on what the wait consists of: during the load
+// of a module they block; during the unload of a module loaded earlier they may not.
 TYPED_TEST(StoppedStreams, AWaitOfAnotherThreadForTheirContextBlocksNoSwitch) {
   VMART_IN_CHILD(90);
   ContractRig& rig = this->rig();
@@ -225,11 +223,11 @@ TYPED_TEST(StoppedStreams, ANewContextOfAnotherThreadIsMadeAndBlocksNothing) {
   driver.destroy_context(made);
 }
 
-/// Calls beside a destruction that stands, each on a thread of its own. Declare it before what the
-/// calls wait for.
+/// Calls during a blocked destruction, each on its own thread. Declare it before what the calls
+/// wait for.
 class BesideADestruction {
  public:
-  /// Requires: nothing is stopped yet. `granted` is a mapping that somebody has access to.
+  /// Requires: nothing is stopped yet. `granted` is a mapping that some device has access to.
   BesideADestruction(ContractRig& rig, const TestMapping& granted)
       : rig_(rig),
         driver_(rig.driver()),
@@ -282,7 +280,7 @@ class BesideADestruction {
       EXPECT_TRUE(rig_.wait(copies_));
     });
   }
-  /// On a machine with one GPU they return.
+  /// With one GPU these calls return.
   void expect_changes_of_access(bool stand, std::function<void()> grant,
                                 std::function<void()> unmap) {
     const auto expect =
@@ -290,7 +288,7 @@ class BesideADestruction {
     (this->*expect)("cuMemSetAccess", std::move(grant));
     (this->*expect)("cuMemUnmap of what is granted", std::move(unmap));
   }
-  /// What was not tried while the destruction stands.
+  /// Makes the releases that were not tried during the destruction.
   void give_back() {
     driver_.release(chunk_);
     driver_.unreserve(begin_, granted_.size_bytes());
@@ -310,8 +308,8 @@ class BesideADestruction {
   std::list<Beside> calls_;
 };
 
-// So a program that destroys a context behind a closed gate keeps the gate's own switch waiting:
-// whoever stops streams needs a time limit that holds between its unmap and its grant as well.
+// So a program that destroys a context behind a closed gate also blocks the gate's own switch: a
+// gate needs a time limit that also covers the time between its unmap and its grant.
 TYPED_TEST(StoppedStreams, ADestructionOfAContextStandsAndChangesOfAccessStandWithIt) {
   VMART_IN_CHILD(120);
   ContractRig& rig = this->rig();

@@ -1,10 +1,10 @@
-// A program that ends in the middle of its moves, in the way that its first argument names; on real
-// and simulated machines alike. `exits.py` starts many and looks at how they end.
+// A program that exits in the middle of its moves, in the way named by its first argument, on real
+// or simulated machines. `exits.py` starts it many times and checks how it ends.
 //
 //   exiting WAY [milliseconds before it exits]
 //
-// It prints "exits NANOSECONDS" (CLOCK_MONOTONIC) just before it exits. What must never come out of
-// a call at the end of the process is told on standard error.
+// Prints "exits NANOSECONDS" (CLOCK_MONOTONIC) just before it exits. Errors that no call may report
+// at the end of the process go to standard error.
 #include <vma/vma.hpp>
 
 #include "support/test_kernels.hpp"
@@ -27,12 +27,12 @@ using Word = std::uint64_t;
 using std::chrono::milliseconds;
 constexpr std::size_t MiB = 1 << 20;
 
-/// So long, whatever happens: the moment of the exit is to be any.
+/// Always takes the whole time, so that the exit may come at any moment.
 void spend(milliseconds time) {
   poll(nullptr, 0, static_cast<int>(time.count()));
 }
 
-/// The last static to go, and slowly: threads that are left have the time to do harm.
+/// The last static to be destroyed, and slow: remaining threads have time to do harm.
 struct Linger {
   ~Linger() {
     const char* const text = std::getenv("EXITING_LINGER_MS");
@@ -41,8 +41,9 @@ struct Linger {
 };
 const Linger linger;
 
-std::atomic<std::size_t> ready{0};         // Threads that have done something.
-std::atomic<bool> calls_come_back{false};  // Since the exit takes long on purpose.
+std::atomic<std::size_t> ready{0};  // Threads that have finished a first call.
+// Set if the exit is slow on purpose, so that calls may return.
+std::atomic<bool> calls_come_back{false};
 
 void say_exits() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
@@ -55,14 +56,14 @@ void say_exits() {
   std::exit(0);
 }
 
-/// The body again and again, on a thread that nobody joins.
+/// Repeats the body on a thread that nobody joins.
 void forever(const std::function<void()>& body) {
   std::thread([body] {
     for (bool first = true;; first = false) {
       try {
         body();
       } catch (const vma::Error& error) {
-        // A machine that is busy may end a move; the end of the process may not be heard of.
+        // A move may fail on a busy machine, but no call may report the end of the process.
         if (error.kind() == vma::ErrorKind::driver_gone) {
           if (calls_come_back) return;
           static_cast<void>(!write(2, error.what(), std::string(error.what()).size()));
@@ -116,7 +117,7 @@ struct Load {
   }
 };
 
-/// A static that uses the runtime when the process is nearly over.
+/// A static that uses the runtime when the process has almost ended.
 struct LateUser {
   Load* load = nullptr;
   std::thread worker;
@@ -134,7 +135,7 @@ struct LateUser {
 };
 LateUser late_user;
 
-/// So that there is something to write, just before the exit.
+/// Makes a decision, so that there is something to write just before the exit.
 void decide() {
   if (std::getenv("VMART_DECISIONS") == nullptr) return;
   vma::runtime().pause_scheduler();
@@ -187,7 +188,8 @@ void with_a_late_user(Load& load, milliseconds time) {
       while (std::chrono::steady_clock::now() < end) {
         vma::migrate_async(load.live, load.place(0)).wait();
       }
-    } catch (const vma::Error&) {  // Whoever joins a thread in a call has it come back.
+    } catch (const vma::Error&) {  // The call returns with an error, so that the thread can be
+                                   // joined.
     }
   });
   spend(time);
@@ -209,7 +211,7 @@ void quickly(Load&, milliseconds time) {
 
 void forks(Load&, milliseconds time) {
   spend(time);
-  if (fork() == 0) std::exit(0);  // Its parent's files and socket stay as they are.
+  if (fork() == 0) std::exit(0);  // The parent's files and socket must stay as they are.
   spend(milliseconds(20));
 }
 
@@ -226,7 +228,8 @@ int main(int count, char** arguments) try {
   if (found == ways.end()) return 64;
   const milliseconds time(count > 2 ? std::atoi(arguments[2]) : 20);
   const bool simulated = vma::runtime().description().starts_with("simulated");
-  Load& load = *new Load((simulated ? 4 : 256) * MiB);  // Threads use it to the very end.
+  // Never destroyed: threads use it to the very end.
+  Load& load = *new Load((simulated ? 4 : 256) * MiB);
   if (way != "idle") load.start();
   decide();
   found->second(load, time);

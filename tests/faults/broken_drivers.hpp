@@ -7,10 +7,11 @@
 
 namespace vma {
 
-/// From a chosen call on, every call that can fail does, as if the driver or the device had gone.
+/// From a chosen call on, every call that can fail does fail, as if the driver or the device were
+/// gone.
 class LostDriver final : public InterceptDriver {
  public:
-  /// `native` is what all of them say from call number `first_lost` on.
+  /// All of them fail with code `native` from call number `first_lost` on.
   LostDriver(Driver& inner, int first_lost, int native)
       : InterceptDriver(inner), first_lost_(first_lost), native_(native) {}
 
@@ -24,8 +25,8 @@ class LostDriver final : public InterceptDriver {
   std::atomic<int> counted_{0};
 };
 
-/// Says that a chosen call was made, and does not make it: a runtime that forgot it would look the
-/// same. Only for calls that return nothing.
+/// Skips a chosen call but pretends that it was made, as if the runtime had forgotten it. Only for
+/// calls that return nothing.
 class SkippingDriver final : public InterceptDriver {
  public:
   SkippingDriver(Driver& inner, Call skipped, int number)
@@ -43,7 +44,7 @@ class SkippingDriver final : public InterceptDriver {
   std::atomic<int> counted_{0};
 };
 
-/// Calls of some kinds fail so many times in a row, from a chosen one of them on.
+/// Calls of one kind fail `times` times in a row, from call number `first` of that kind on.
 class StubbornDriver final : public InterceptDriver {
  public:
   StubbornDriver(Driver& inner, Call refused, int first, int times)

@@ -1,5 +1,5 @@
-// Which rows of the call table a sweep over single failures has failed, and why not the others. A
-// call that the runtime starts to make shows up here.
+// Goal: the single-failure sweep fails every row of the call table except the known ones, each with
+// a reason. A new driver call of the runtime shows up here.
 
 #include "faults/sweep.hpp"
 #include "memory/verify_access.hpp"
@@ -56,7 +56,7 @@ TEST(Coverage, EachCallWasFailedOrHasAReason) {
   for (int row = 0; row < call_count; ++row) {
     const Call call{row};
     const bool failed = failed_calls().contains(call);
-    const bool unasked = call == Call::access && !access_is_verified;  // But in checked builds.
+    const bool unasked = call == Call::access && !access_is_verified;  // Except in checked builds.
     const bool excused = unasked || not_failed().contains(call);
     EXPECT_TRUE(failed || excused) << to_string(call) << " was never failed, and nothing says why";
     EXPECT_FALSE(failed && excused) << to_string(call) << " was failed: its excuse can go";

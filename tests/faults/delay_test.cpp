@@ -1,5 +1,5 @@
-// Each driver call of a life takes longer than a hold may, in turn: what is asked for succeeds or
-// ends in `busy`, and nothing is lost.
+// Goal: if a driver call takes longer than a hold may, the request succeeds or ends in `busy`, and
+// nothing is lost. Method: delays each driver call of a life in turn.
 
 #include "support/drivers/delay_driver.hpp"
 #include "faults/sweep.hpp"
@@ -11,7 +11,7 @@ namespace vma {
 namespace {
 
 TEST(Delays, AnyCallBeyondTheLimitEndsInSuccessOrBusy) {
-  constexpr TimePoint delay = std::chrono::milliseconds(100);  // The limit is 20.
+  constexpr TimePoint delay = std::chrono::milliseconds(100);  // The limit is 20 ms.
   const int step = thinned(long_run() ? 1 : 2);
   int busy = 0;
   for (int number = sweep_start(step);; number += step) {
@@ -41,7 +41,7 @@ TEST(Delays, AnyCallBeyondTheLimitEndsInSuccessOrBusy) {
     }
     if (!delayed) break;
   }
-  if (thinned(1) > 1) return;  // A sample need not have one.
+  if (thinned(1) > 1) return;  // A sample may contain no such call.
   EXPECT_GT(busy, 0) << "a call that stands under a hold ends in busy";
 }
 

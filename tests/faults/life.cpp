@@ -22,7 +22,7 @@ constexpr std::uint64_t words = size_bytes / sizeof(std::uint64_t);
 
 Settings settings() {
   Settings settings;
-  settings.cache_bytes_per_gpu = 2 * chunk_bytes;  // Small: what is over it is given back.
+  settings.cache_bytes_per_gpu = 2 * chunk_bytes;  // So small that chunks are released.
   settings.host_cache_bytes = 2 * chunk_bytes;
   settings.hold_limit = std::chrono::milliseconds(20);
   return settings;
@@ -54,7 +54,7 @@ LifeOutcome Life::live(const LifePlan& plan) {
   SteppedExecutor executor({plan.seed, 16});
   LifeOutcome outcome;
   executor.run([&] {
-    Life life(plan, executor);  // In here, because the machine has threads of its own.
+    Life life(plan, executor);  // Created inside the run, because the machine has its own threads.
     try {
       life.run();
     } catch (const std::exception& error) {
@@ -87,7 +87,7 @@ void Life::arm() {
   faults_->fail_calls(numbers);
 }
 
-/// Keeps what was counted, so that numbers run on through the whole life.
+/// Keeps the count, so that numbers continue through the whole life.
 void Life::disarm() {
   if (plan_.arm) plan_.arm(false);
   const std::vector<Call> seen = faults_->seen();
@@ -113,7 +113,7 @@ bool Life::attempt(const char* stage, const std::function<void()>& body) {
   return false;
 }
 
-/// Without faults, where nothing may fail.
+/// Runs without faults; nothing may fail here.
 void Life::undisturbed(const char* stage, const std::function<void()>& body) {
   if (plan_.driver_lost && disturbed()) return;
   disarm();
@@ -143,7 +143,7 @@ void Life::open() {
                   : std::make_unique<FaultDriver>(static_cast<Driver&>(machine_));
   arm();
   attempt("open", [&] {
-    // A runtime owns its driver; one that hands on leaves the counts to this object.
+    // A runtime owns its driver. A forwarding driver leaves the counts to this object.
     auto driver = std::make_unique<FaultDriver>(static_cast<Driver&>(*faults_));
     auto parts = std::make_unique<RuntimeParts>(std::move(driver), settings());
     leaked_ = parts->machinery->memory.chunks().ledger().leak_count();
@@ -166,7 +166,7 @@ void Life::write() {
   if (!attempt("write", body)) undisturbed("write", body);
 }
 
-/// A launch that throws has not launched; one that returned runs, whatever comes after.
+/// A launch that throws did not launch; one that returned runs, whatever follows.
 void Life::run_kernel() {
   if (outcome_.poisoned || streams_.empty()) return;
   const std::uint64_t next = content_ + 77;
@@ -180,7 +180,7 @@ void Life::run_kernel() {
   if (!attempt("synchronize", ended)) undisturbed("synchronize", ended);
 }
 
-/// Of a kernel that the program launches by itself, twice: each use is recorded once, or not at
+/// Records a kernel that the program launches itself, twice: each use is recorded once or not at
 /// all.
 void Life::record_launch() {
   if (streams_.empty()) return;
@@ -208,7 +208,7 @@ void Life::record_launch() {
 void Life::move(const char* stage, const std::function<void()>& body) {
   undisturbed(stage, [&] {
     if (outcome_.poisoned) return;
-    content_ += 1'000'000;  // A chunk that is used again may hold the bytes of before.
+    content_ += 1'000'000;  // A reused chunk may still hold the old bytes.
     const std::vector<std::uint64_t> bytes = pattern(content_);
     runtime_->write(memory_, std::as_bytes(std::span(bytes)));
   });
@@ -225,8 +225,8 @@ void Life::attach(std::vector<AttachedStream>& attached) {
   if (!attempt("attach", attach_all)) undisturbed("attach", attach_all);
 }
 
-/// From the host, with what is there now, to HBM and back while nobody may write; then somebody
-/// does, and its chunks go back once more.
+/// Moves new contents from the host to HBM and back while they are read-only; then writes to them,
+/// and moves the chunks back once more.
 void Life::come_and_go(const char* stage, const std::function<void(Location to)>& body) {
   std::optional<ReadOnly> nobody_writes;
   undisturbed(stage, [&] {
@@ -259,7 +259,7 @@ void Life::leave_clean_copies() {
   });
 }
 
-/// Beside kernels, at gates of the streams.
+/// Moves next to kernels, at gates of the streams.
 void Life::move_live(const char* stage, Location to) {
   std::vector<AttachedStream> attached;
   attach(attached);
@@ -309,7 +309,7 @@ void Life::use() {
   free();
 }
 
-/// Of an allocation of its own, whose bytes end here: each chunk is whole or dropped, and comes
+/// Parks a separate allocation without its contents: each chunk is whole or dropped, and comes
 /// back.
 void Life::drop_and_resume() {
   void* memory = nullptr;
@@ -345,7 +345,7 @@ void Life::drop_and_resume() {
 void Life::free() {
   const auto body = [&] { runtime_->free(memory_); };
   if (!attempt("free", body)) {
-    check("free");  // One that threw has freed nothing.
+    check("free");  // A free that threw has freed nothing.
     undisturbed("free", body);
   }
   undisturbed("after free", [&] {
@@ -359,7 +359,7 @@ void Life::free() {
     parts_of(*runtime_).machinery->memory.check_invariants();
   });
   memory_ = nullptr;
-  // Leaves through the other door, so that an event is waited for.
+  // Uses the asynchronous free, so that an event is waited for.
   void* second = nullptr;
   if (attempt("alloc again", [&] { second = runtime_->alloc(page, gpu(1)); }) && !streams_.empty())
     attempt("free_async", [&] { runtime_->free_async(second, streams_.front()); });
@@ -392,7 +392,7 @@ void Life::check_bytes(const char* stage) {
   if (bytes != pattern(content_)) problem(stage, "the bytes are not those that were written");
 }
 
-/// Every call but `read`, `where` and `free` says so.
+/// Every call except `read`, `where` and `free` reports the poisoning.
 void Life::check_poisoned(const char* stage) {
   const std::byte byte{1};
   const auto refuses = [&](const char* call, const std::function<void()>& body) {
@@ -409,7 +409,7 @@ void Life::check_poisoned(const char* stage) {
   if (runtime_->stats().poisoned != 1) problem(stage, "stats do not count the poisoned one");
 }
 
-/// What `where` says is what the driver shows, and everyone who can reach it may use it.
+/// The driver shows what `where` says, and all devices that can reach the memory have access.
 void Life::check_mappings(const char* stage) {
   check_mappings(stage, memory_);
 }
@@ -453,7 +453,7 @@ void Life::check_kernels(const char* stage) {
 
 void Life::check_leaks() {
   const std::vector<std::string> left = machine_.leaks();
-  // Two failures while opening may leave something of which the log alone tells.
+  // If two calls fail while opening, a leak may be reported in the log only.
   const std::uint64_t counted = leaked_ ? leaked_->load() : outcome_.fired > 1 ? 1 : 0;
   if (plan_.driver_lost || left.empty() || counted > 0) return;
   problem("end", fmt::format("left behind and not counted: {}", fmt::join(left, ", ")));

@@ -18,25 +18,25 @@
 
 namespace vma {
 
-/// How one life is lived.
+/// How to run one life.
 struct LifePlan {
   std::uint64_t seed = 1;
-  /// Of the calls that fail. Counted from the opening of the runtime.
+  /// The numbers of the calls that fail, counted from the opening of the runtime.
   std::set<int> fail;
   /// Puts another driver between the machine and the one that fails calls; none if empty.
   std::function<std::unique_ptr<Driver>(SimDriver& machine)> wrap;
-  /// Lets it disturb from now on, or not.
+  /// Arms or disarms that driver.
   std::function<void(bool armed)> arm;
-  /// Whether it did something that may make calls fail. Asked last at the end of the life.
+  /// Whether that driver did something that may make calls fail. Asked at the end of the life.
   std::function<bool()> disturbed;
-  /// The driver never comes back once it has failed: nothing is asked of it afterwards.
+  /// The driver never recovers after its first failure, so no later call has to succeed.
   bool driver_lost = false;
-  /// It ends with memory that is read-only for a while, goes to HBM leaving clean copies behind,
-  /// and comes back to them.
+  /// Adds a last part: the memory becomes read-only, moves to HBM leaving clean copies behind, and
+  /// returns to them.
   bool clean_copies = false;
 };
 
-/// What became of it.
+/// The results of a life.
 struct LifeOutcome {
   std::vector<Call> seen;
   std::set<Call> failed;
@@ -44,19 +44,19 @@ struct LifeOutcome {
   bool poisoned = false;
   bool opened = false;
   std::size_t bytes_remapped = 0;  ///< Moved without a copy.
-  /// Errors that the public calls threw, as "stage: text".
+  /// Errors that public calls threw, as "stage: text".
   std::vector<std::string> errors;
-  /// What must not be. Empty if all is well.
+  /// Violations; empty if all is well.
   std::vector<std::string> problems;
 };
 
-/// The life of one allocation on a simulated machine of two GPUs that a seed steps: open, allocate,
-/// write, kernels, moves to each kind of place, a range, live moves, parking of another without its
-/// contents, free, shut down. After each stage, with no call failing, the bytes, the driver's own
-/// view of the mappings and the books are checked.
+/// The life of one allocation on a simulated machine with two GPUs, stepped by a seed: open,
+/// allocate, write, kernels, moves to each kind of place, a range, live moves, parking another
+/// allocation without its contents, free, shut down. After each stage, and with no call failing, it
+/// checks the bytes, the driver's own view of the mappings and the books.
 class Life {
  public:
-  /// A machine and a driver of its own for each life; nothing is shared between two.
+  /// Each life has its own machine and driver; lives share nothing.
   static LifeOutcome live(const LifePlan& plan);
 
  private:
@@ -100,11 +100,11 @@ class Life {
   void* memory_ = nullptr;
   std::uint64_t* mismatches_ = nullptr;
   std::vector<Stream> streams_;
-  std::uint64_t content_ = 0;  // Word i of the memory is this and i.
-  int counted_before_ = 0;     // Calls, up to the last `arm`.
+  std::uint64_t content_ = 0;  // Word i of the memory is this plus i.
+  int counted_before_ = 0;     // Calls up to the last `arm`.
 };
 
-/// "seed 3, calls 17 and 40 fail": what replays a life.
+/// "seed 3, calls 17 and 40 fail": all that is needed to replay a life.
 std::string describe(const LifePlan& plan);
 
 }  // namespace vma

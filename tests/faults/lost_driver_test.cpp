@@ -1,5 +1,5 @@
-// The driver goes away, or the device is lost, at any call of a life: every error is typed, nothing
-// hangs, shutdown returns.
+// Goal: if the driver goes away or the device is lost at any call of a life, every error is typed,
+// nothing hangs and shutdown returns.
 
 #include "driver/native_codes.hpp"
 #include "faults/broken_drivers.hpp"
@@ -27,7 +27,7 @@ void lose_at_every_call(int native, std::string_view expected) {
     plan.disturbed = [&] { return lost = driver->lost(); };
     const LifeOutcome outcome = expect_whole(plan, fmt::format("lost at call {}", first));
     if (!lost) break;
-    if (outcome.errors.empty()) continue;  // Lost at the very end, where nobody is told.
+    if (outcome.errors.empty()) continue;  // Lost at the very end, where no call reports it.
     EXPECT_NE(outcome.errors.front().find(expected), std::string::npos) << outcome.errors.front();
   }
 }

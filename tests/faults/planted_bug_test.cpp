@@ -1,5 +1,5 @@
-// The sweep sees what it is there to see: a call that was not made, though the runtime was told
-// that it was, is found by the checks of a life.
+// Goal: the sweep finds what it is meant to find. Method: skips a call while the runtime believes
+// it was made; the checks of a life must notice.
 
 #include "faults/broken_drivers.hpp"
 #include "faults/life.hpp"
@@ -11,7 +11,8 @@
 namespace vma {
 namespace {
 
-/// Of all lives in which one call of a kind is skipped, how many were found to be wrong.
+/// The number of lives in which one call of a kind was skipped, and of those in which that was
+/// noticed.
 struct Finds {
   int lives = 0;
   int found = 0;
@@ -43,7 +44,7 @@ TEST(PlantedBug, AForgottenGrantIsSeen) {
   if (access_is_verified) GTEST_SKIP() << "SKIPPED: checked builds end the process at once";
   const Finds finds = skip_each(Call::grant);
   EXPECT_GT(finds.lives, 20);
-  // Keepers and probe grants grant nothing that anybody misses.
+  // Nobody misses the grants of keepers and probes.
   EXPECT_GT(finds.found * 2, finds.lives);
 }
 

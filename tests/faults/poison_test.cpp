@@ -1,5 +1,5 @@
-// Where a slot can show neither target nor source, the allocation is poisoned: its bytes are served
-// by `read`, every other call says so, and the memory comes back when it is freed (I4).
+// Goal: if a slot can show neither target nor source, the allocation is poisoned: `read` serves its
+// bytes, every other call reports it, and the memory returns when it is freed (I4).
 
 #include "faults/broken_drivers.hpp"
 #include "faults/sweep.hpp"
@@ -10,7 +10,7 @@
 namespace vma {
 namespace {
 
-/// The lives in which calls of one kind fail so often in a row that nothing helps.
+/// Counts lives in which calls of one kind fail so often in a row that retries do not help.
 int poisoned_lives(Call refused, int times) {
   int poisoned = 0;
   for (int first = 0;; ++first) {

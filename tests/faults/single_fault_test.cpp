@@ -1,6 +1,6 @@
-// Fails each driver call of one life in turn, from the opening of the runtime to its end, then two
-// of them, then several in a row. Whatever fails, no byte, no access and no object is lost, and
-// what is asked for later works (I1, I3, I4, I5).
+// Goal: whatever driver calls fail, no byte, access right or object is lost, and later requests
+// work (I1, I3, I4, I5). Method: fails each driver call of one life in turn, from the opening of
+// the runtime to its end, then two of them, then several in a row.
 
 #include "faults/sweep.hpp"
 
@@ -14,7 +14,7 @@
 namespace vma {
 namespace {
 
-/// The number of calls of a life in which none fails.
+/// The number of calls in a life without failures.
 int calls_of(std::uint64_t seed) {
   LifePlan plan;
   plan.seed = seed;
@@ -55,7 +55,7 @@ TEST(Faults, AnySingleFailureLosesNothing) {
   }
 }
 
-// Clean copies are left behind, come back to, dropped: none is taken for what it is not.
+// Clean copies are left behind, used and dropped; an outdated one is never used.
 TEST(Faults, AnySingleFailureBesideCleanCopiesLosesNothing) {
   LifePlan plan;
   plan.seed = run_seed();
@@ -65,7 +65,7 @@ TEST(Faults, AnySingleFailureBesideCleanCopiesLosesNothing) {
   EXPECT_EQ(whole.fired, 0);
   EXPECT_TRUE(whole.errors.empty());
   EXPECT_GT(whole.bytes_remapped, 0u);
-  // What comes before is failed by the sweep above; the end of a life without copies is short.
+  // The sweep above covers the calls before. In a life without copies the end is short.
   constexpr int end_of_life = 60;
   const int end = std::max(0, first - end_of_life);
   for (int number = end + sweep_start(thinned(1));; number += thinned(1)) {
@@ -89,14 +89,14 @@ TEST(Faults, AnyPairOfFailuresLosesNothing) {
     ++lives;
   };
   if (long_run()) {
-    // A failure makes later calls differ, so the second may lie beyond an undisturbed life's end.
+    // A failure changes later calls, so the second number may exceed those of an undisturbed life.
     for (int first = 0; first < calls; ++first) {
       for (int second = first + 1; second < calls + 10; ++second) live(first, second);
     }
   } else {
     for (int i = 0; i < sample; i += thinned(1)) {
       const int first = static_cast<int>(random() % static_cast<unsigned>(calls));
-      // Half of them close together, where the second meets the repair of the first.
+      // In half of the cases close together, so that the second hits the repair of the first.
       const unsigned distance_max = random() % 2 == 0 ? 12 : 290;
       const int distance = static_cast<int>(random() % distance_max);
       live(first, first + 1 + distance);

@@ -9,21 +9,21 @@
 
 namespace vma {
 
-/// Lives one life and fails the current test with all that was wrong, and with what replays it.
+/// Runs one life. Fails the current test with all problems found and with what replays the life.
 LifeOutcome expect_whole(const LifePlan& plan, const std::string& what = {});
 
-/// Every how many-th case is played. Sanitizers take ten times as long and need no more than a
-/// sample: each case takes mostly the same paths as the next, one thread at a time.
+/// Runs only every n-th case. Sanitizers take ten times as long, and a sample is enough for them:
+/// most cases take the same paths as the next one, on one thread at a time.
 inline int thinned(int step) {
   return under_sanitizer && !long_run() ? 8 * step : step;
 }
 
-/// Where a sweep of every `step`-th case starts: another place in each run.
+/// Where a sweep of every `step`-th case starts: elsewhere in each run.
 inline int sweep_start(int step) {
   return static_cast<int>(run_seed() % static_cast<unsigned>(step));
 }
 
-/// Every call that this process has failed so far, of all lives.
+/// All calls that this process has failed so far, in all lives.
 std::set<Call>& failed_calls();
 
 }  // namespace vma

@@ -1,5 +1,5 @@
-// Captures of the application beside everything that the runtime does on its own threads: moves,
-// streams that come and go, frees. No capture is ended, and none has to wait.
+// Goal: whatever the runtime does on its own threads (moves, streams that come and go, frees), it
+// ends no capture of the application and delays none.
 
 #include "base/clock.hpp"
 #include "gpu/gpu_test.hpp"
@@ -17,7 +17,7 @@
 namespace vma {
 namespace {
 
-/// Threads that each do one thing over and over until they go out of scope.
+/// Threads that each repeat one function until this goes out of scope.
 class Company {
  public:
   ~Company() {
@@ -44,7 +44,7 @@ class GpuCaptures : public GpuTest<Machine> {
   }
   Driver& driver() { return *parts_of(this->rig().runtime()).driver; }
 
-  /// How many of so many captures were ended by somebody else.
+  /// Returns how many of `count` captures were ended by something else.
   int ended(Stream stream, CaptureMode mode, int count) {
     const BoundStream captured = bound(stream);
     std::uint64_t* word = static_cast<std::uint64_t*>(
@@ -55,7 +55,7 @@ class GpuCaptures : public GpuTest<Machine> {
       driver().begin_capture(captured, mode);
       try {
         for (int node = 0; node < 50; ++node) driver().batch(captured, {&write, 1});
-      } catch (const Error&) {  // It shows at the end.
+      } catch (const Error&) {  // `end_capture` reports it.
       }
       try {
         driver().destroy_graph(driver().end_capture(captured));
@@ -97,8 +97,8 @@ TYPED_TEST(GpuCaptures, OutliveMovesFreesAndStreamsThatComeAndGo) {
       runtime.free(runtime.alloc(gpu_chunk_bytes, gpu(0)));
       ++frees;
     });
-    // Each thread has done its work before the captures, and does it between them: a move whose
-    // stream captures again and again may be busy until then.
+    // Each thread must complete a call before the captures and between them. A move whose stream
+    // captures repeatedly may end in `busy` until then.
     const auto all_go_on = [&] {
       const int moved_before = moves, attached_before = attaches, freed_before = frees;
       SteadyClock wall;

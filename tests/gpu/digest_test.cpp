@@ -1,5 +1,5 @@
-// The kernels that digest, on memory of two GPUs: the digests are those of the host's arithmetic,
-// bit for bit, and settling copies what changed and nothing else.
+// Goal: the digest kernels, on memory of two GPUs, compute the same digests as the host, bit for
+// bit, and settling copies exactly what changed.
 
 #include "gpu/gpu_test.hpp"
 #include "migrate/copying/digest.hpp"
@@ -16,7 +16,7 @@ namespace {
 using Digest = TileHash::Digest;
 using Word = std::uint64_t;
 
-/// A source on one GPU, a target on the other, and what the kernels keep beside the source.
+/// A source on one GPU, a target on the other, and what the kernels keep with the source.
 class Tiles {
  public:
   Tiles(GpuRig& rig, std::uint64_t tile_bytes, unsigned blocks)
@@ -46,7 +46,7 @@ class Tiles {
     launch(digest_kernel(),
            digest_arguments(address_of(source_.pointer()), digests(), tiling_, key_));
   }
-  /// Tiles copied.
+  /// Returns the number of tiles copied.
   Word settle(const Kernel& kernel = settle_kernel()) {
     launch(kernel,
            settle_arguments(address_of(target_.pointer()), address_of(source_.pointer()), digests(),
@@ -59,7 +59,7 @@ class Tiles {
     return dirty;
   }
 
-  /// One bit of the tile's source, wherever in it.
+  /// Flips one random bit in the tile of the source.
   void change_source(Word tile) {
     Word& word = word_of(tile);
     word ^= Word{1} << tile % 64;
@@ -116,7 +116,7 @@ class Tiles {
 template <typename Machine>
 class GpuDigests : public GpuTest<Machine> {
  protected:
-  /// Both sizes of tiles, with fewer blocks than tiles and with more.
+  /// Both tile sizes, with fewer blocks than tiles and with more.
   template <typename Body>
   void for_tiles(Body body) {
     for (const std::uint64_t tile_bytes : {256 << 10, 64 << 10}) {

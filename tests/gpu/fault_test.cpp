@@ -1,5 +1,6 @@
-// Each driver call of one allocation's life fails in turn, in one runtime that stays open: no byte
-// is lost, what failed works when it is asked for again, and so does all that comes later.
+// Goal: no failing driver call loses a byte; the failed request works when it is repeated, and so
+// does everything later. Method: fails each driver call of one allocation's life in turn, in one
+// runtime that stays open.
 
 #include "gpu/gpu_test.hpp"
 
@@ -26,7 +27,7 @@ class GpuFaults : public GpuTest<Machine> {
         rig.faults().fail_calls({});
         body();
       }
-      // A background call may have failed, which nobody is told of.
+      // A background call may have failed without an error to the caller.
       fired = fired || rig.faults().fired() > 0;
     };
     {
@@ -61,7 +62,7 @@ class GpuFaults : public GpuTest<Machine> {
     }
     const bool fired = rig.faults().fired() > 0;
     rig.faults().fail_calls({});
-    if (threw) rig.runtime().free(pointer);  // One that threw has freed nothing.
+    if (threw) rig.runtime().free(pointer);  // A free that threw has freed nothing.
     rig.comes_to_rest();
     return fired;
   }
@@ -76,7 +77,7 @@ TYPED_TEST(GpuFaults, AnySingleFailureLosesNothing) {
   int frees = 0;
   while (this->free_with_failure(frees) && !testing::Test::HasFailure()) ++frees;
   EXPECT_GT(frees, 0);
-  this->rig().forgive_leaks();  // What a failed release left is counted, and is no surprise.
+  this->rig().forgive_leaks();  // Leaks by failed releases are counted and expected.
   EXPECT_EQ(this->runtime().stats().poisoned, 0u);
 }
 

@@ -25,7 +25,7 @@ Settings settings() {
 }  // namespace
 
 GpuRig::GpuRig(std::unique_ptr<Driver> driver) : faults_(std::move(driver)) {
-  // A runtime owns its driver; one that hands on leaves the counts to the rig.
+  // A runtime owns its driver. A forwarding driver leaves the counts to the rig.
   runtime_ = unique_runtime_of(std::make_unique<RuntimeParts>(
       std::make_unique<SubmissionWindow>(static_cast<Driver&>(faults_), submissions_), settings()));
   locations_ = runtime_->locations();

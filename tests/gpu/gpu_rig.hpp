@@ -12,19 +12,20 @@ namespace vma {
 
 constexpr std::uint64_t gpu_chunk_bytes = std::uint64_t{2} << 20;  // The granularity of GPUs.
 
-/// A runtime on a machine for a whole suite of tests, and short forms of what they do. Opened once,
-/// because contexts cost. Members may be called from several threads but for `faults`.
+/// A runtime for a whole suite of tests, and short forms of common steps. Opened once, because
+/// contexts are expensive. Several threads may call the members, except `faults`.
 class GpuRig {
  public:
   explicit GpuRig(std::unique_ptr<Driver> driver);
-  /// Expects that nothing was left behind but what `forgive_leaks` has seen.
+  /// Checks that nothing was left behind except what `forgive_leaks` has seen.
   ~GpuRig();
   GpuRig(const GpuRig&) = delete;
   GpuRig& operator=(const GpuRig&) = delete;
 
   Runtime& runtime() { return *runtime_; }
   FaultDriver& faults() { return faults_; }
-  /// Who submits work beside a move that may hold contexts does so under it: see SubmissionWindow.
+  /// Work that is submitted during a move that may hold contexts must be submitted under this
+  /// mutex: see SubmissionWindow.
   Mutex& submissions() { return submissions_; }
   bool simulated() { return faults_.simulated(); }
   int gpus() const { return static_cast<int>(streams_.size()); }
@@ -33,7 +34,7 @@ class GpuRig {
   void forgive_leaks();
   /// Checks the runtime's invariants once its own work has ended.
   void comes_to_rest();
-  /// Whether all that was freed comes back, within 20 s. Requires: nothing is allocated.
+  /// Whether everything freed comes back within 20 s. Requires: nothing is allocated.
   bool all_comes_back();
 
  private:
@@ -45,7 +46,7 @@ class GpuRig {
   std::size_t forgiven_ = 0;
 };
 
-/// An allocation of a few chunks whose word i is `seed + i`. Frees itself.
+/// An allocation of a few chunks whose word i is `seed + i`. The destructor frees it.
 class Pattern {
  public:
   Pattern(GpuRig& rig, Location at, std::uint64_t chunks);
@@ -56,7 +57,7 @@ class Pattern {
   std::byte* pointer() const { return static_cast<std::byte*>(pointer_); }
   std::uint64_t size_bytes() const { return words_ * sizeof(std::uint64_t); }
 
-  /// By a kernel of the GPU, or by the CPU.
+  /// Fills by a kernel of the GPU, or by the CPU.
   void fill(int gpu, std::uint64_t seed);
   void write(std::uint64_t seed);
   /// A kernel of the GPU adds to every word; `enqueue_add` does not wait for it.
@@ -64,20 +65,20 @@ class Pattern {
   void enqueue_add(int gpu, std::uint64_t value);
   void synchronize(int gpu);
 
-  /// Expects that kernels of every GPU, and the CPU, see the pattern in every byte.
+  /// Checks that kernels of every GPU, and the CPU, see the pattern in every byte.
   void check();
   void check_by_kernel(int gpu);
   void check_by_cpu();
-  /// Expects that all of it lies there.
+  /// Checks that all of it is there.
   void check_at(Location at);
 
  private:
   void give_back();
 
   GpuRig& rig_;
-  std::vector<Stream> streams_;  // Of its own, so that threads do not share one.
+  std::vector<Stream> streams_;  // Its own, so that threads share none.
   void* pointer_ = nullptr;
-  void* wrong_ = nullptr;  // Where kernels count mismatches.
+  void* wrong_ = nullptr;  // The kernels' count of mismatches.
   std::uint64_t words_ = 0;
   std::uint64_t seed_ = 0;
 };

@@ -25,7 +25,7 @@ struct SimulatedGpus {
   }
 };
 
-/// Why the tests of this kind of machine are left out before it is opened; empty if they are not.
+/// Why tests on this kind of machine are skipped before it is opened; empty if they are not.
 template <typename Machine>
 std::string why_left_out() {
   const char* chosen = std::getenv("VMART_GPU_TEST");
@@ -38,7 +38,7 @@ std::string why_left_out() {
   return Machine::unavailable();
 }
 
-/// What each suite derives from: one runtime on the machine for all its tests.
+/// The base of all suites: one runtime on the machine for all tests.
 template <typename Machine>
 class GpuTest : public testing::Test {
  protected:
@@ -66,7 +66,7 @@ class GpuTest : public testing::Test {
 
   static GpuRig& rig() { return *rig_; }
   static Runtime& runtime() { return rig_->runtime(); }
-  /// A count for GPUs, and a smaller one where a processor does their work.
+  /// Returns `gpus` on GPUs, and the smaller `simulated` if a processor does their work.
   static int on_gpus_or_simulated(int gpus, int simulated) {
     return rig_->simulated() ? simulated : gpus;
   }

@@ -1,6 +1,6 @@
-// A captured graph with a kernel, a copy and a fill, whose every operand lies in managed memory, is
-// launched again and again while all operands move live in all directions. Held against the same
-// sequence on memory that does not move, byte for byte.
+// Goal: a captured graph with a kernel, a copy and a fill, all on managed memory, can be launched
+// repeatedly while all operands move live in all directions. Method: compares byte for byte with
+// the same sequence on memory that does not move.
 
 #include "gpu/gpu_test.hpp"
 #include "runtime/runtime_parts.hpp"
@@ -16,8 +16,8 @@
 namespace vma {
 namespace {
 
-/// Three operands, and a graph that counts in the first, copies it to the second, and fills half of
-/// the third and counts in all of it.
+/// Three operands, and a graph that increments the first, copies it to the second, fills half of
+/// the third and increments all of it.
 class CountingGraph {
  public:
   static constexpr std::uint64_t words = 2 * gpu_chunk_bytes / sizeof(std::uint64_t);
@@ -57,7 +57,7 @@ class CountingGraph {
     return all;
   }
 
-  /// Which words differ from those of the other, in words; empty if none does.
+  /// Which words differ from those of the other, as text; empty if none does.
   std::string difference(CountingGraph& other, std::size_t i) {
     const auto ours = bytes(i), theirs = other.bytes(i);
     std::uint64_t count = 0, first = 0;

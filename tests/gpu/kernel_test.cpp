@@ -1,5 +1,5 @@
-// Moves beside kernels: a move waits for the work that was submitted before it, work after it finds
-// the moved bytes, other memory's kernels run on, and a kernel that takes too long ends it in
+// Goal: moves are ordered with kernels. A move waits for earlier work; later work finds the moved
+// bytes; kernels on other memory continue; and a kernel that takes too long ends the move in
 // `busy`.
 
 #include "gpu/gpu_test.hpp"
@@ -23,7 +23,7 @@ TYPED_TEST(GpuKernels, AMoveWaitsForWorkBeforeItAndLaterWorkFindsItsBytes) {
   pattern.write(7);
   const Location places[] = {gpu(1), host(0), gpu(0)};
   for (const Location to : places) {
-    // Makes the routes and loads the kernel: a load may wait for the work that is under way.
+    // Sets up the routes and loads the kernel, which may wait for running work.
     rig.runtime().migrate(pattern.pointer(), to);
     pattern.add(0, 1);
   }
@@ -69,7 +69,8 @@ TYPED_TEST(GpuKernels, AKernelLongerThanTheLimitEndsInBusyAndMovesNothing) {
   GpuRig& rig = this->rig();
   Pattern pattern(rig, gpu(0), 2);
   pattern.write(99);
-  rig.runtime().migrate(pattern.pointer(), gpu(1));  // All that a first move makes is there.
+  // Creates everything that only a first move needs.
+  rig.runtime().migrate(pattern.pointer(), gpu(1));
   const std::vector<Extent> before = rig.runtime().where(pattern.pointer());
   rig.runtime().launch(rig.stream(0), spin_kernel(), {}, {},
                        KernelArguments::of(std::uint64_t{400} * millisecond_ns));

@@ -1,5 +1,5 @@
-// What `real_launches_test.cpp` builds with nvcc and loads: kernels that cudart launches, and both kinds
-// of handles that the driver knows them by.
+// Kernels that `real_launches_test.cpp` builds with nvcc and loads. cudart launches them, and the
+// driver knows them by both kinds of handles.
 #include <cuda_runtime.h>
 struct View { int rows; float* data; double scale; };
 __global__ void three(const float* first, View view, int count, float* last) {

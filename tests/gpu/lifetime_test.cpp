@@ -1,4 +1,4 @@
-// Views by the CPU, and memory that comes and goes: nothing is lost on the way.
+// Goal: CPU views and repeated allocations and frees leak no memory and lose no bytes.
 
 #include "gpu/gpu_test.hpp"
 
@@ -46,7 +46,7 @@ TYPED_TEST(GpuLifetimes, TheCpuLoadsAndStoresThroughAViewOfHostMemory) {
 
 TYPED_TEST(GpuLifetimes, ComingAndGoingLeavesNothingBehind) {
   GpuRig& rig = this->rig();
-  // What page tables and caches of the driver may take; far less than what comes and goes.
+  // What the driver's page tables and caches may take, far less than what is allocated and freed.
   const std::uint64_t slack_bytes = rig.simulated() ? 0 : std::uint64_t{64} << 20;
   const auto free_bytes = [&](int gpu) {
     EXPECT_TRUE(rig.all_comes_back());

@@ -1,7 +1,6 @@
-// Goal: whatever number of hardware queues a context has and however many streams are attached, a
-// live move ends, says which way it took, and the bytes are right; and nothing hangs beside threads
-// inside the calls that wait for a whole context. Method: a process for each number of queues,
-// since the driver reads it once.
+// Goal: with any number of hardware queues and attached streams, a live move ends, reports which
+// way it took, and keeps the bytes right; nothing hangs next to threads inside calls that wait for
+// a whole context. Method: one process per number of queues, since the driver reads it once.
 
 #include "contract/child_process.hpp"
 #include "gpu/gpu_test.hpp"
@@ -19,7 +18,7 @@
 namespace vma {
 namespace {
 
-/// Threads that do something over and over until they are told to stop.
+/// Threads that repeat a function until they are told to stop.
 class Beside {
  public:
   ~Beside() { stop(); }
@@ -63,7 +62,7 @@ class GpuLive : public GpuTest<Machine> {
       all.push_back(runtime.make_stream(gpu(0)));
       attached.emplace_back(runtime, all.back());
     }
-    // Each stream adds to words of its own.
+    // Each stream adds to its own words.
     const std::uint64_t share = pattern.size_bytes() / sizeof(std::uint64_t) / all.size();
     auto* words = reinterpret_cast<std::uint64_t*>(pattern.pointer());
     std::vector<std::uint64_t> added(all.size());
@@ -82,7 +81,7 @@ class GpuLive : public GpuTest<Machine> {
       try {
         move.wait();
       } catch (const Error& error) {
-        // More streams than queues would never all stand.
+        // With more streams than queues they would never all be stopped.
         EXPECT_EQ(error.kind(), streams > queues ? ErrorKind::unsupported : ErrorKind::busy)
             << error.what();
         ++reasons[std::string(to_string(error.kind()))];
@@ -104,7 +103,7 @@ class GpuLive : public GpuTest<Machine> {
 
   void move_beside_many() {
     for (const int streams : {1, 4, 16, 100}) {
-      if (this->rig().simulated() && streams > 16) continue;  // A thread each.
+      if (this->rig().simulated() && streams > 16) continue;  // Each stream needs a thread.
       move_beside(streams);
     }
   }
@@ -162,7 +161,8 @@ TYPED_TEST(GpuLive, NothingHangsBesideCallsThatWaitForAContext) {
   int done = 0;
   for (int i = 0; i < moves; ++i) {
     const Migration move = runtime.migrate_async(pattern.pointer(), gpu((i + 1) % 2));
-    // Settling, a free behind it and the launch of a stop behind that are let go with the gate.
+    // The gate's timeout releases the settling, a free behind it, and the launch of a stop behind
+    // that.
     ASSERT_TRUE(move.wait_for(std::chrono::seconds(4))) << "move " << i << " stands still";
     done += move.error() == nullptr;
   }

@@ -1,5 +1,5 @@
-// Memory moves in all directions, whole, in parts, at random and from several threads, and kernels
-// of every GPU find every byte where the pointer says, before and after.
+// Goal: memory moves in all directions, whole, in parts, at random and from several threads, and
+// kernels of every GPU find every byte at the pointer, before and after.
 
 #include "gpu/gpu_test.hpp"
 #include "support/test_run.hpp"

@@ -1,11 +1,12 @@
-// Work that streams did not have when gates were made, beside live moves of what it writes to:
-// programmatic dependent launches, green contexts, graphs that kernels launch. Every word of a range
-// that moves is counted up by the work, as is a twin of it that stays; at the end both are the same.
+// Kinds of work newer than the stream order that gates were designed for, during live moves of the
+// memory that it writes: programmatic dependent launches, green contexts, graphs that kernels
+// launch. The work increments every word of a range that moves and of a twin that does not; at the
+// end both must be equal.
 //
-// newer_work CASE     prints a line; exits with 1 if words differ, nothing moved live or a gate could
-//                     not count on the order of the stream, with 77 without two GPUs
+// newer_work CASE     prints a line; exits with 1 if words differ, nothing moved live or a gate
+//                     could not rely on the order of the stream; with 77 without two GPUs
 //
-// It stands outside of the runtime: nvcc builds it against the C interface (newer_work.sh).
+// Independent of the runtime's build: nvcc builds it against the C interface (newer_work.sh).
 #include <vma/vmart.h>
 
 #include <cuda.h>
@@ -62,13 +63,13 @@ __device__ void count_up(Words moved, Words twin) {
   }
 }
 
-/// Writes late, and says at once that what depends on it may start.
+/// Triggers its dependents at once but writes late.
 __global__ void trigger_then_count(Words moved, Words twin) {
   asm volatile("griddepcontrol.launch_dependents;");
   wait_for(late_ns);
   count_up(moved, twin);
 }
-/// Starts before its primary has ended. Ends at once, and waits for it or not.
+/// Starts before its primary has ended. Ends at once, either waiting for it or not.
 __global__ void end_before_primary() {}
 __global__ void wait_for_primary_then_count(Words moved, Words twin) {
   asm volatile("griddepcontrol.wait;");
@@ -94,7 +95,7 @@ struct Memory {
   Words moved = nullptr, twin = nullptr;
 };
 
-/// One kind of work. `launch` enqueues a round, and any words are counted up by a round so often.
+/// One kind of work. `launch` enqueues a round, which increments every word `counts_a_round` times.
 struct Work {
   virtual ~Work() = default;
   virtual void launch() = 0;
@@ -176,7 +177,7 @@ struct DeviceGraph final : Work {
   }
   void launch() override {
     CHECK(cudaGraphLaunch(launcher, stream));
-    // A launched graph may not be launched again before it has ended: not more than one at a time.
+    // A launched graph must end before it is launched again, so only one round is in progress.
     CHECK(cudaStreamSynchronize(stream));
   }
   cudaGraphExec_t launched{}, launcher{};
@@ -193,8 +194,8 @@ Work* make(const std::string& name, Memory memory) {
   fail("newer_work", "pdl | pdl-early-end | green | graph-fire-and-forget | graph-tail | graph-sibling");
 }
 
-/// Whether a word that the stream writes behind a round arrives with the round's work done, as gates
-/// count on: the host's look at the twin, a word of memory that it can read.
+/// Gates rely on this: when a word written by the stream after a round arrives, the work of the
+/// round is done. Compares the last word of the twin as read at that time.
 bool is_done_before_word(Work& work, Words twin) {
   unsigned long long* seen = nullptr;
   CHECK(cudaHostAlloc(&seen, 2 * sizeof *seen, cudaHostAllocMapped));
@@ -219,7 +220,7 @@ struct Moves {
   int moved = 0, busy = 0, live = 0;
 };
 
-/// To and fro between two GPUs while the work goes on. What fails ends the program.
+/// Moves between two GPUs in both directions while the work continues. A failure ends the program.
 Moves move_beside(Work& work, void* memory, unsigned long long& rounds) {
   Moves moves;
   std::atomic<bool> over{false};
@@ -271,7 +272,7 @@ int run(const std::string& name) {
   CHECK(cudaDeviceSynchronize());
   Work& work = *make(name, memory);
   work.launch();
-  unsigned long long rounds = 2;  // With that of `is_done_before_word`.
+  unsigned long long rounds = 2;  // Including that of `is_done_before_word`.
   CHECK(cudaStreamSynchronize(work.stream));
   const bool in_order = is_done_before_word(work, memory.twin);
   CHECK(vmart_attach(work.stream));

@@ -1,7 +1,7 @@
-// The launches that libraries make: kernels of nvcc through cudart, and those of cuBLAS. What they
-// hand to the driver is taken from graphs that are captured of them: node by node the very handle
-// and parameters. Of these, the memory that they work on is found. All libraries are opened by
-// name, and what the machine lacks is skipped.
+// Goal: the memory used by launches of libraries is found: kernels of nvcc through cudart, and
+// those of cuBLAS. Method: captures the launches in graphs, which have the exact handle and
+// parameters of each node. All libraries are opened by name; tests are skipped if the machine lacks
+// one.
 #include "gpu/gpu_test.hpp"
 #include "runtime/runtime_parts.hpp"
 
@@ -22,7 +22,7 @@
 namespace vma {
 namespace {
 
-/// A shared library; null where it is not installed.
+/// A shared library; null if it is not installed.
 void* library(std::initializer_list<const char*> names) {
   for (const char* name : names) {
     if (void* found = dlopen(name, RTLD_NOW | RTLD_LOCAL)) return found;
@@ -45,13 +45,13 @@ void* cuda() {
   return found;
 }
 
-/// CUDA_KERNEL_NODE_PARAMS_v2. Of `parameters` and `extra` a launch has one, or none.
+/// CUDA_KERNEL_NODE_PARAMS_v2. A launch has `parameters` or `extra`, or neither.
 struct KernelNode {
   void* function = nullptr;
   unsigned grid[3], block[3], shared_bytes;
   void** parameters = nullptr;
   void** extra = nullptr;
-  void* kernel = nullptr;  // Where `function` is null.
+  void* kernel = nullptr;  // Used if `function` is null.
   void* context = nullptr;
 
   const void* handle() const { return function != nullptr ? function : kernel; }
@@ -81,7 +81,7 @@ class GpuRealLaunches : public GpuTest<CudaMachine> {
   }
   void* stream() const { return pointer(stream_.handle); }
 
-  /// The kernels of what `enqueue` enqueues on the stream, which never runs.
+  /// The kernels of the work that `enqueue` enqueues on the stream; they never run.
   template <typename Enqueue>
   std::vector<KernelNode> captured(Enqueue&& enqueue) {
     constexpr int relaxed = 2, kernel_kind = 0;
@@ -127,7 +127,7 @@ class GpuRealLaunches : public GpuTest<CudaMachine> {
     runtime().record_launch(kernel.handle(), {static_cast<const std::byte*>(block), size_bytes},
                             gpu(0));
   }
-  /// What all of them use, recorded twice: when met for the first time, and from what is kept.
+  /// The memory that all of them use. Recorded twice, at first and from the cached parameters.
   std::set<const void*> uses_of(std::vector<KernelNode> kernels) {
     runtime().forget_kernels();
     for (const KernelNode& kernel : kernels) record(kernel);
@@ -136,7 +136,7 @@ class GpuRealLaunches : public GpuTest<CudaMachine> {
     EXPECT_EQ(uses(), first);
     return first;
   }
-  /// In parentheses: in braces, the two iterators would be its elements, being pointers.
+  /// In parentheses: with braces, the two iterators, which are pointers, would become elements.
   std::set<const void*> all_operands() const {
     return std::set<const void*>(operands_.begin(), operands_.end());
   }
@@ -144,7 +144,7 @@ class GpuRealLaunches : public GpuTest<CudaMachine> {
   static constexpr std::size_t operand_bytes = 4 << 20;
   std::array<void*, 3> operands_{};
   BoundStream stream_{};
-  std::vector<void*> graphs_;  // Kept: parameters of nodes are theirs.
+  std::vector<void*> graphs_;  // Kept, since they own the parameters of their nodes.
 };
 
 constexpr const char* nvcc_path = "PATH=$PATH:/usr/local/cuda/bin";
@@ -153,7 +153,7 @@ bool has_nvcc() {
   return std::system(fmt::format("{} command -v nvcc >/dev/null", nvcc_path).c_str()) == 0;
 }
 
-/// A library that nvcc makes at run time, and its folder. Requires: `has_nvcc`.
+/// A library built with nvcc at run time, and its folder. Requires: `has_nvcc`.
 class NvccLibrary {
  public:
   explicit NvccLibrary(const std::string& source) {
@@ -174,7 +174,7 @@ class NvccLibrary {
   }
   ~NvccLibrary() {
     std::error_code failed;
-    std::filesystem::remove_all(folder_, failed);  // What is loaded stays.
+    std::filesystem::remove_all(folder_, failed);  // A loaded library stays loaded.
   }
   NvccLibrary(const NvccLibrary&) = delete;
   NvccLibrary& operator=(const NvccLibrary&) = delete;
@@ -197,7 +197,7 @@ TEST_F(GpuRealLaunches, OfNvccAreFoundByCapturedNodes) {
   EXPECT_EQ(uses_of(kernels), all_operands());
 }
 
-/// cudart hands CUkernels to cuLaunchKernel; programs of the driver's interface CUfunctions.
+/// cudart passes CUkernels to cuLaunchKernel; programs on the driver API pass CUfunctions.
 TEST_F(GpuRealLaunches, OfNvccAreFoundByEitherKindOfHandle) {
   if (!has_nvcc()) GTEST_SKIP() << "SKIPPED: no nvcc";
   const NvccLibrary made(VMART_LAUNCHED_KERNELS);
@@ -228,10 +228,10 @@ TEST_F(GpuRealLaunches, OfNvccAreFoundByEitherKindOfHandle) {
   }
 }
 
-/// Of a module that was unloaded, and of another one that may get its handles.
+/// The module is unloaded, and another one may get its handles.
 TEST_F(GpuRealLaunches, OfModulesThatComeAndGoAreNeverThoseOfAnother) {
   for (int round = 0; round < 50; ++round) {
-    // The pointer lies first, or behind so many numbers.
+    // The pointer is the first parameter, or comes after some numbers.
     const int before = round % 5;
     std::string numbers;
     for (int i = 0; i < before; ++i) numbers += fmt::format(".param .u32 n{}, ", i);
@@ -268,8 +268,8 @@ TEST_F(GpuRealLaunches, OfCublasAreFound) {
   });
   ASSERT_GT(kernels.size(), 0u);
   EXPECT_EQ(uses_of(kernels), all_operands()) << "of " << kernels.size() << " kernels";
-  // Kernels of Hopper for 16 bits take descriptors of tensors; whether these show addresses is the
-  // library's affair, and no promise covers it.
+  // 16-bit kernels for Hopper take tensor descriptors. Whether these contain addresses is up to the
+  // library, and no promise covers it.
   constexpr int bf16 = 14, compute_32f = 68, default_algorithm = -1;
   const auto descriptors = captured([&] {
     call(cublas, "cublasGemmEx", handle, no_transpose, no_transpose, size, size, size,

@@ -1,5 +1,5 @@
-// A kernel that the program loads and launches by itself, through the driver library's own calls:
-// what it is given is found to be used. The library is opened by name, as a program would have it.
+// Goal: the memory used by a kernel is found if the program loads and launches it itself, with the
+// driver library's own calls. Method: opens the library by name, as a program would.
 #include "gpu/gpu_test.hpp"
 #include "runtime/runtime_parts.hpp"
 #include "support/test_kernels.hpp"
@@ -19,7 +19,7 @@ void cuda(const char* name, Arguments... arguments) {
   ASSERT_EQ(call(arguments...), 0) << name;
 }
 
-/// `fill_kernel`, of the program's own. Requires: an open runtime.
+/// The program's own `fill_kernel`. Requires: an open runtime.
 template <typename Machine>
 class ProgramKernel {
  public:
@@ -89,7 +89,7 @@ TYPED_TEST(GpuLaunches, OfTheProgramAreReadFromTheirParameters) {
   GpuRig& rig = this->rig();
   UseLog& log = *parts_of(rig.runtime()).uses;
   std::vector<LoggedUse> uses;
-  log.drain(uses, 1000);  // Of what ran before.
+  log.drain(uses, 1000);  // Discards uses by earlier work.
   uses.clear();
   Pattern pattern(rig, gpu(0), 2);
   void* words = pattern.pointer();

@@ -61,8 +61,9 @@ void GpuTwinRig::start(std::function<void()> body) {
   });
 }
 
-/// Now few of the bytes, now all of them. The last chunk is left to the waves. Host memory has no
-/// atomic operations among GPUs, so that each has lines of its own where it is one of the places.
+/// Sometimes few of the bytes, sometimes all. The last chunk is left to the waves. Host memory has
+/// no atomic operations across GPUs, so each GPU has its own lines if the host is one of the
+/// places.
 TwinSpan GpuTwinRig::some_of(std::mt19937_64& random, int gpu) const {
   const std::uint64_t lines = words_ / twin_line_words / plan_.chunks * (plan_.chunks - 1);
   const std::uint64_t parts = plan_.hosts ? static_cast<std::uint64_t>(plan_.gpus) : 1;
@@ -73,7 +74,7 @@ TwinSpan GpuTwinRig::some_of(std::mt19937_64& random, int gpu) const {
           parts == 1 ? 0 : static_cast<std::uint64_t>(gpu), parts};
 }
 
-/// One thread keeps all streams of a GPU busy, each with a few launches.
+/// One thread keeps all streams of a GPU busy, with a few launches each.
 void GpuTwinRig::write(int ordinal) {
   std::mt19937_64 random(plan_.seed * 100 + static_cast<unsigned>(ordinal));
   std::vector<Stream> streams;
@@ -81,7 +82,7 @@ void GpuTwinRig::write(int ordinal) {
   const int waves = ordinal == 0 ? 1 : 0;
   for (int i = waves; i < plan_.streams_per_gpu; ++i) {
     streams.push_back(runtime_->make_stream(gpu(ordinal)));
-    // They launch no graphs, which half of them may say.
+    // The streams launch no graphs, and half of them declare that.
     attached.emplace_back(*runtime_, streams.back(), nullptr,
                           i % 2 == 0 ? StreamWork::any : StreamWork::no_graphs);
   }
@@ -94,7 +95,7 @@ void GpuTwinRig::write(int ordinal) {
         ++launches_;
       }
     }
-    // All others go on meanwhile.
+    // All others continue meanwhile.
     runtime_->synchronize(streams[random() % streams.size()]);
   }
   for (const Stream stream : streams) runtime_->synchronize(stream);
@@ -102,7 +103,7 @@ void GpuTwinRig::write(int ordinal) {
   for (const Stream stream : streams) runtime_->destroy_stream(stream);
 }
 
-/// Adds and takes away again, in the last chunk, so that old bytes come back.
+/// Adds and subtracts again, in the last chunk, so that old bytes come back.
 void GpuTwinRig::write_waves() {
   std::mt19937_64 random(plan_.seed * 100 + 99);
   const Stream stream = runtime_->make_stream(gpu(0));
@@ -116,7 +117,8 @@ void GpuTwinRig::write_waves() {
       adds.factor = factor;
       runtime_->launch(stream, twin_add_kernel(), {1}, {64}, twin_add_arguments(span, adds));
       runtime_->synchronize(stream);
-      // Of any length, from that of a copy on: the bytes shall come back between two looks.
+      // A pause of random length, at least that of a copy, so that old bytes may come back between
+      // two looks.
       const auto limit_us = static_cast<std::uint64_t>(plan_.gate_limit.count());
       const auto pause_us = random() % (2 * limit_us) >> random() % 6;
       poll_until(clock, clock.now() + std::chrono::microseconds(pause_us),
@@ -139,7 +141,7 @@ void GpuTwinRig::move_once() {
   }
   MigrateOptions options;
   options.scope = StopScope::attached;
-  // Live is the way whose bytes are in question, even where all is dirty.
+  // Live moves are the subject of the test, even if all tiles are dirty.
   options.mode = here == host(0) || plan_.hosts ? Mode::automatic : Mode::live;
   const Migration move = runtime_->migrate_async(array_, offset, length, there, options);
   if (plan_.cancels && random_() % 8 == 0) move.cancel();
@@ -152,7 +154,7 @@ void GpuTwinRig::move_once() {
 }
 
 void GpuTwinRig::move() {
-  // Gates that are all given up switch nothing.
+  // If all gates are given up, nothing is switched.
   const std::uint64_t moves_max = 4 * plan_.switches;
   for (std::uint64_t moves = 0;
        outcome_.switches < plan_.switches && moves < moves_max && !finished_; ++moves) {

@@ -20,16 +20,16 @@ namespace vma {
 
 class Driver;
 
-/// How an array moves beside its writers.
+/// How an array moves while writers use it.
 struct GpuTwinPlan {
   std::uint64_t seed = 1;
-  int gpus = 2;  ///< The first ones.
-  /// That a gate stops. 8 take all hardware queues that a context has if nobody asks for more, so
-  /// that what changed settles in a context of the runtime's own; with more, nothing moves live.
+  int gpus = 2;  ///< The number of GPUs used, from the first on.
+  /// The streams that a gate stops. 8 take all hardware queues that a context has by default, so
+  /// that settling runs in a context of the runtime; with more, nothing moves live.
   int streams_per_gpu = 8;
   std::uint64_t chunks = 4;
   std::uint64_t chunk_bytes = std::uint64_t{2} << 20;
-  std::uint64_t adds = 2'000;  ///< Most of one launch.
+  std::uint64_t adds = 2'000;  ///< The most of one launch.
   std::uint64_t switches = 300;
   std::chrono::microseconds gate_limit{5'000};
   bool hosts = true;
@@ -37,22 +37,22 @@ struct GpuTwinPlan {
   TwinBug bug = TwinBug::none;
 };
 
-/// What became of it.
+/// The results of a play.
 struct GpuTwinOutcome {
   std::uint64_t switches = 0;
   std::uint64_t launches = 0;
   std::uint64_t words_different = 0;
   RuntimeStats stats;
-  std::string problem;  ///< Empty if nothing went wrong but words that differ.
+  std::string problem;  ///< Empty if nothing else than differing words went wrong.
 };
 
-/// A runtime of its own, writers that never pause, and moves, on real GPUs or simulated ones.
+/// A separate runtime, writers that never pause, and moves, on real or simulated GPUs.
 class GpuTwinRig {
  public:
   GpuTwinRig(std::unique_ptr<Driver> driver, const GpuTwinPlan& plan);
   ~GpuTwinRig();
 
-  /// Moves until so many chunks were switched, then holds the array against its twin.
+  /// Moves until `switches` chunks were switched, then compares the array with its twin.
   GpuTwinOutcome play();
 
  private:
@@ -63,7 +63,7 @@ class GpuTwinRig {
   TwinSpan some_of(std::mt19937_64& random, int gpu) const;
   std::uint64_t compare();
   void fail(const std::string& problem);
-  /// Runs until the moves have ended; what it throws is the play's failure.
+  /// Runs `body` on a thread until the moves have ended; an exception fails the play.
   void start(std::function<void()> body);
 
   const GpuTwinPlan plan_;

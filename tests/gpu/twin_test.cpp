@@ -1,7 +1,7 @@
-// Goal: on real GPUs, moves in the background lose no write of kernels that never pause, however
-// many gates are given up; and what the bytes hang on is missed when it is not there. Method:
-// random atomic adds to an array that moves and to a twin that does not. VMART_TWIN_SWITCHES says
-// how many switches of chunks to make; thousands are made by hand.
+// Goal: on real GPUs, background moves lose no write of kernels that never pause, however many
+// gates are given up; and the test fails if what the bytes depend on is broken. Method: random
+// atomic adds to an array that moves and to a twin that does not. VMART_TWIN_SWITCHES sets the
+// number of switches; runs with thousands are started by hand.
 
 #include "contract/child_process.hpp"
 #include "gpu/gpu_test.hpp"
@@ -47,7 +47,7 @@ class GpuTwins : public testing::Test {
     plan.seed = run_seed();
     plan.gpus = gpus;
     plan.switches = number_from_environment("VMART_TWIN_SWITCHES", 300);
-    if (simulated_) {  // A processor does the work of all.
+    if (simulated_) {  // One processor does all the work.
       plan.switches = 12;
       plan.streams_per_gpu = 3;
       plan.chunks = 2;
@@ -58,7 +58,7 @@ class GpuTwins : public testing::Test {
     }
     return plan;
   }
-  /// Two GPUs and all of them.
+  /// Two GPUs, and all of them.
   std::vector<int> counts() const {
     return gpus_ > 2 ? std::vector<int>{2, gpus_} : std::vector<int>{2};
   }
@@ -73,7 +73,7 @@ class GpuTwins : public testing::Test {
     EXPECT_EQ(outcome.words_different, 0u);
     fmt::print("VMART_COUNT twin_gpu_switches={}\n", outcome.switches);
   }
-  /// A broken context stays broken: what breaks one has a process of its own.
+  /// A broken context stays broken, so a test that breaks one runs in its own process.
   void expect_found(TwinBug bug) {
     constexpr std::chrono::seconds limit(120);
     if (!simulated_ && !inside_child()) return run_current_test_in_child(limit);

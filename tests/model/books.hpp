@@ -9,22 +9,22 @@
 
 namespace vma {
 
-/// How many bytes the model thinks lie at each location. Any thread.
+/// The model's view of how many bytes are at each location. Any thread.
 class Books {
  public:
   struct Account {
-    /// Behind users' pointers.
+    /// Behind pointers of users.
     std::uint64_t allocated_bytes = 0;
-    /// Given to `free_async`; the runtime may hold them still.
+    /// Passed to `free_async`; the runtime may still hold them.
     std::uint64_t leaving_bytes = 0;
   };
 
   void add(Location at, std::uint64_t size_bytes);
   void take(Location at, std::uint64_t size_bytes);
   void move(Location from, Location to, std::uint64_t size_bytes);
-  /// Allocated bytes that will be free soon.
+  /// Allocated bytes that will soon be free.
   void leave(Location at, std::uint64_t size_bytes);
-  /// Nothing is leaving any more.
+  /// All leaving bytes are gone.
   void all_left();
 
   Account account(Location at) const;

@@ -4,11 +4,11 @@
 
 namespace vma {
 
-/// Where operations happen: many beside each other, or one alone. Threads of a stepped machine may
+/// Coordinates operations: many at the same time, or one alone. Threads of a stepped machine may
 /// wait here too.
 class Floor {
  public:
-  /// One operation beside others.
+  /// An operation that runs next to others.
   class Beside {
    public:
     explicit Beside(Floor& floor);
@@ -19,7 +19,7 @@ class Floor {
    private:
     Floor& floor_;
   };
-  /// One while no other is under way. Requires: the thread is not inside already.
+  /// An operation that excludes all others. Requires: the thread is not inside already.
   class Alone {
    public:
     explicit Alone(Floor& floor);

@@ -25,7 +25,7 @@ Draw::Draw(const ModelPlan& plan, const std::vector<Location>& locations) {
   allocations_max = 8 + static_cast<unsigned>(below(random, 25));
   const std::uint64_t room = granules_max * allocations_max / 4;
   for (const Location at : locations) {
-    if (below(random, 3) == 0) continue;  // No cap: the machine's own 64 MiB, which nobody fills.
+    if (below(random, 3) == 0) continue;  // No cap: the machine's own 64 MiB, which no play fills.
     capacity_bytes[at] = granule * (8 + granules_max + below(random, room + 1));
   }
   cache_bytes = granule * below(random, 3) * granules_max;

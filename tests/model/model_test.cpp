@@ -1,7 +1,7 @@
-// Plays random operations (allocations of all kinds, frees, moves, kernels, views, pressure)
-// against a plain model: a map from pointers to bytes and places. After every step the runtime's
-// books and invariants are checked; at the end nothing may be left behind. Stepped plays replay
-// from the seed that is printed. A planted bug shows that the model would notice.
+// Goal: the runtime matches a plain model, a map from pointers to bytes and places. Method: random
+// operations (allocations of all kinds, frees, moves, kernels, views, pressure). The runtime's
+// books and invariants are checked after every step, and nothing may be left behind at the end.
+// Stepped plays replay from the printed seed. Planted bugs show that the model notices errors.
 
 #include "memory/verify_access.hpp"
 #include "model/play.hpp"
@@ -19,7 +19,7 @@
 namespace vma {
 namespace {
 
-/// How much one test plays: some plays of some operations each.
+/// How much one test plays.
 struct Share {
   int plays = 0;
   int operations = 0;
@@ -32,7 +32,7 @@ Share share(Share sample, int operations_when_long) {
   return {(total + operations - 1) / operations, operations};
 }
 
-/// What all plays from that seed on came to.
+/// The combined results of all plays from that seed on.
 PlayOutcome play_from(std::uint64_t first_seed, ModelPlan plan, const Share& share) {
   PlayOutcome all;
   for (int i = 0; i < share.plays; ++i) {
@@ -61,7 +61,7 @@ void expect_variety(const PlayOutcome& all) {
 
 void play_all(const ModelPlan& plan, const Share& share) {
   const PlayOutcome all = play_from(run_seed(), plan, share);
-  if (long_run()) expect_variety(all);  // Few plays of any seed need not have everything.
+  if (long_run()) expect_variety(all);  // A few plays from any seed may not include everything.
 }
 
 class Model : public testing::TestWithParam<const char*> {};
@@ -113,7 +113,8 @@ TEST(ModelReplay, APlayFollowsFromItsSeed) {
   EXPECT_EQ(first.refused, second.refused);
 }
 
-/// What one of a few plays, clean without the bug, says of it.
+/// Plays without the bug, then with it, for a few seeds. Returns the first mismatch that the bug
+/// causes.
 std::string found(const Bug& bug) {
   constexpr std::uint64_t plays = 40;
   ModelPlan plan;
@@ -134,7 +135,8 @@ TEST(PlantedBug, ACopyThatDidNothingIsFound) {
   EXPECT_NE(found({Call::copy, 40}), "");
 }
 
-/// Or the process ends where the processor meets host memory that nobody granted it.
+/// The process may also end with a fault, when the processor accesses host memory that was not
+/// granted.
 bool found_or_faulted(int status) {
   return WIFEXITED(status) ? WEXITSTATUS(status) == 0
                            : WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV;
@@ -142,7 +144,8 @@ bool found_or_faulted(int status) {
 
 TEST(PlantedBug, AGrantThatGaveNothingIsFound) {
   if (access_is_verified) GTEST_SKIP() << "SKIPPED: checked builds end the process at once";
-  testing::FLAGS_gtest_death_test_style = "threadsafe";  // It has threads: no plain fork.
+  // The test has threads, so a plain fork is not possible.
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(std::_Exit(found({Call::grant, 60}).empty() ? 1 : 0), found_or_faulted, "");
 }
 

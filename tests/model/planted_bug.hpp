@@ -7,14 +7,14 @@
 
 namespace vma {
 
-/// A driver that says it did what it did not do: what the model must find.
+/// Calls that a driver pretends to have made: the model must notice.
 struct Bug {
   Call call = Call::copy;
-  /// Of the calls that are swallowed: every so many-th one.
+  /// Every `every`-th of these calls is skipped.
   int every = 0;
 };
 
-/// Hands everything on but what the bug swallows. Any thread.
+/// Forwards every call except those that the bug skips. Any thread.
 class PlantedBug final : public InterceptDriver {
  public:
   PlantedBug(Driver& inner, const std::optional<Bug>& bug) : InterceptDriver(inner), bug_(bug) {}

@@ -45,7 +45,8 @@ PlayOutcome play(const ModelPlan& plan) {
   announce(describe(plan));
   PlayOutcome outcome;
   run_play(plan.threaded, {plan.seed, 64}, [&](SteppedExecutor* stepped) {
-    World world(plan, stepped);  // In here, because the machine has threads of its own.
+    // Created inside the play, because the machine has its own threads.
+    World world(plan, stepped);
     play_in(world, outcome);
   });
   return outcome;

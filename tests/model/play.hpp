@@ -8,19 +8,19 @@
 
 namespace vma {
 
-/// What a play came to.
+/// The results of a play.
 struct PlayOutcome {
   std::array<std::uint64_t, operation_kinds> operations{};
   std::uint64_t total() const;
-  /// Answers that the model said could come, and came.
+  /// Refusals that the model allowed and that occurred.
   std::uint64_t out_of_memory = 0;
   std::uint64_t refused = 0;
-  /// Where runtime and model differ first; empty if nowhere.
+  /// The first difference between runtime and model; empty if there is none.
   std::string mismatch;
 };
 
-/// A machine, a runtime on it, and users who do random things with it, each held against what a map
-/// from pointers to bytes says.
+/// Plays one plan: a machine, a runtime, and users who do random operations. Each result is
+/// compared with a map from pointers to bytes.
 PlayOutcome play(const ModelPlan& plan);
 
 }  // namespace vma

@@ -79,8 +79,8 @@ void User::step() {
   check_after_step();
 }
 
-/// The books of an operation that other users have under way cannot be known, so that with several
-/// users the whole is checked when one of them has it alone.
+/// The books cannot be known while other users' operations are in progress. With several users, the
+/// full check therefore runs only when one user is alone.
 void User::check_after_step() {
   if (world_.plan().users > 1 && draw(4) != 0) return;
   const Floor::Alone alone(world_.floor());
@@ -125,10 +125,10 @@ void User::operate(Operation operation) {
   check(block->second, range);
 }
 
-/// Runs what may end in want of memory. False if it did, and the model says that it may.
+/// Runs an operation that may run out of memory. False if it did and the model allows that.
 ///
-/// What other users have in their hands counts as used, so with several the question is asked again
-/// while nobody else does anything.
+/// Memory that other users are just allocating or freeing counts as used, so with several users a
+/// refusal is tried again while nobody else is active.
 bool User::attempt(Location at, const std::function<std::uint64_t()>& need_bytes,
                    const std::function<void()>& body, bool cache_counts) {
   const auto refused = [&] {
@@ -139,7 +139,7 @@ bool User::attempt(Location at, const std::function<std::uint64_t()>& need_bytes
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::out_of_memory) throw;
       if (allowed) return true;
-      // Host chunks that were made ahead of need meanwhile count too.
+      // Host chunks that were made ahead meanwhile count too.
       if (cache_counts && world_.may_refuse(at, need_bytes(), cache_counts)) return true;
       throw Mismatch(fmt::format("room for it by the model's books, but: {}", error.what()));
     }
@@ -226,7 +226,7 @@ void User::free(bool later) {
   body();
   void* gone = block.pointer;
   forget(chosen, later);
-  if (world_.plan().users > 1) return;  // Another user may have it by now.
+  if (world_.plan().users > 1) return;  // Another user may have this address by now.
   expect_refusal(ErrorKind::unknown_pointer, "a freed pointer", [&] { runtime().where(gone); });
   expect_refusal(ErrorKind::unknown_pointer, "a double free", [&] { runtime().free(gone); });
 }
@@ -272,7 +272,7 @@ void User::migrate_slots(Block& block, Range slots, Location to, bool whole) {
   options.reserve_first = draw(2) == 0;
   options.nothing_runs = draw(4) == 0;
   if (options.nothing_runs) wait_for(block);
-  // Any bytes of the first and of the last slot will do: a range is rounded out to slots.
+  // Any bytes of the first and the last slot will do: a range is rounded outwards to slots.
   const std::uint64_t begin = slots.begin * block.chunk_bytes + draw(block.slot_bytes(slots.begin));
   const std::size_t last = slots.begin + slots.size - 1;
   std::uint64_t end = last * block.chunk_bytes + 1 + draw(block.slot_bytes(last));
@@ -298,7 +298,7 @@ void User::migrate_slots(Block& block, Range slots, Location to, bool whole) {
   }
 }
 
-/// Takes over what `where` says has moved, if it can be so by the report.
+/// Records what `where` says has moved, if the report allows it.
 void User::note_moves(Block& block, Range slots, Location to, std::uint64_t moved_bytes) {
   std::uint64_t moved = 0;
   for (const Extent& extent : runtime().where(block.pointer)) {
@@ -318,7 +318,7 @@ void User::note_moves(Block& block, Range slots, Location to, std::uint64_t move
   if (moved != moved_bytes) {
     throw Mismatch(fmt::format("{} bytes moved, the report says {}", moved, moved_bytes));
   }
-  if (moved > 0) block.busy = -1;  // A move waits for all work that was submitted before.
+  if (moved > 0) block.busy = -1;  // A move waits for all work submitted before it.
 }
 
 }  // namespace vma

@@ -15,11 +15,11 @@
 
 namespace vma {
 
-/// What the model knows of one allocation.
+/// The model's view of one allocation.
 struct Block {
   void* pointer = nullptr;
   std::vector<std::uint64_t> words;
-  std::vector<Location> places;  ///< Of each slot.
+  std::vector<Location> places;  ///< One entry per slot.
   std::uint64_t chunk_bytes = 0;
   bool movable = true;
   int busy = -1;  ///< The stream on which a kernel may still use it.
@@ -30,25 +30,24 @@ struct Block {
   std::span<std::byte> bytes() { return std::as_writable_bytes(std::span(words)); }
 };
 
-/// One who does random operations on memory of its own and holds each answer against the model.
-/// One thread.
+/// Does random operations on its own memory and compares each result with the model. One thread.
 class User {
  public:
   User(World& world, int number);
 
-  /// Does its share of the plan. Tells the world what differs; does not throw.
+  /// Does its share of the plan. Reports differences to the world; does not throw.
   void run();
   void add_to(PlayOutcome& outcome) const;
 
  private:
-  /// By age, so that what is drawn follows from the seed and not from addresses.
+  /// By age, so that random choices depend on the seed and not on addresses.
   using Blocks = std::map<std::uint64_t, Block>;
   struct Range {
     std::uint64_t begin = 0;
     std::uint64_t size = 0;
   };
 
-  // --- user.cpp: the loop, and what changes where memory lies.
+  // --- user.cpp: the loop, and operations that change where memory is.
   void open();
   void step();
   void check_after_step();
@@ -64,7 +63,7 @@ class User {
   void migrate_slots(Block& block, Range slots, Location to, bool whole);
   void note_moves(Block& block, Range slots, Location to, std::uint64_t moved_bytes);
 
-  // --- user_memory.cpp: what uses it.
+  // --- user_memory.cpp: operations that use memory.
   void fill(Block& block);
   void write(Block& block, Range range);
   void check(Block& block, Range range);
@@ -78,7 +77,7 @@ class User {
   void store(Block& block);
   bool reaches(int gpu, const Block& block, Range bytes);
 
-  // --- user_misuse.cpp: what is refused, and the cache.
+  // --- user_misuse.cpp: operations that must be refused, and the cache.
   void expect_refusal(ErrorKind kind, const char* what, const std::function<void()>& body);
   void misuse();
   void misuse_block(Block& block);
@@ -97,8 +96,8 @@ class User {
   PlayOutcome done_;
   int steps_ = 0;
   std::uint64_t written_ = 0;    // Makes all contents differ.
-  std::vector<Stream> streams_;  // By GPU.
-  void* result_ = nullptr;       // A word that kernels answer in.
+  std::vector<Stream> streams_;  // One per GPU.
+  void* result_ = nullptr;       // A word for results of kernels.
   Blocks blocks_;
   std::uint64_t blocks_made_ = 0;
   std::optional<Floor::Beside> beside_;

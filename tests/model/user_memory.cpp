@@ -32,7 +32,7 @@ void User::wait_for(Block& block) {
   block.busy = -1;
 }
 
-/// Fresh memory holds anything, so all of it gets a content, through the CPU or through a kernel.
+/// Fresh memory has arbitrary contents, so all of it is written, by the CPU or by a kernel.
 void User::fill(Block& block) {
   const std::uint64_t seed = ++written_ << 32 | static_cast<std::uint64_t>(number_) << 28;
   for (std::uint64_t i = 0; i < block.words.size(); ++i) block.words[i] = seed + i;
@@ -73,7 +73,8 @@ void User::check_all() {
   }
 }
 
-/// `where` covers the size, in order, without neighbours at one place, as the model has it.
+/// `where` covers the whole size, in order, with adjacent runs at one place merged, and agrees with
+/// the model.
 void User::check_places(const Block& block) {
   std::uint64_t offset = 0;
   Location before;
@@ -106,13 +107,14 @@ void User::use_kernel() {
   const Range bytes{words.begin * word_bytes, words.size * word_bytes};
   const int gpu = static_cast<int>(draw(streams_.size()));
   if (!reaches(gpu, block, bytes)) return;
-  if (block.busy != gpu) wait_for(block);  // Streams are ordered by nobody but the user.
+  // Only the user orders streams with respect to each other.
+  if (block.busy != gpu) wait_for(block);
   if (draw(3) == 0) return sum_by_kernel(block, gpu, words);
   add_by_kernel(block, gpu, words);
 }
 
-/// Several kernels in a row, now and then behind one that takes long, so that what comes next finds
-/// them still to do.
+/// Launches several kernels in a row, sometimes behind a slow one, so that they are pending when
+/// the next operation comes.
 void User::add_by_kernel(Block& block, int gpu, Range words) {
   const Stream stream = streams_[static_cast<std::size_t>(gpu)];
   if (draw(4) == 0) {
@@ -174,7 +176,7 @@ void User::use_view() {
   if (draw(3) != 0) block.view.reset();
 }
 
-/// The CPU loads and stores through the view.
+/// The CPU loads and stores through a view.
 void User::store(Block& block) {
   const std::span<std::byte> view = block.view->bytes();
   const std::uint64_t offset = static_cast<std::uint64_t>(view.data() - at(block.pointer, 0));

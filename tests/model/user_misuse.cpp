@@ -65,7 +65,7 @@ void User::trim() {
   const Location at = draw_location();
   const std::size_t bytes = runtime().trim(at);
   if (world_.plan().users > 1 || at.kind == Location::Kind::host) return;
-  // Nobody makes chunks of a GPU ahead of need, so that nothing is left there but what is leaving.
+  // Chunks of GPUs are never made ahead, so only leaving bytes may still be cached.
   const std::uint64_t cached = world_.memory().chunks().ledger().account(at).cached_bytes;
   if (cached <= world_.books().account(at).leaving_bytes) return;
   throw Mismatch(

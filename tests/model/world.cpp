@@ -23,7 +23,7 @@ Settings settings_of(const Draw& draw) {
   settings.capacity_bytes = draw.capacity_bytes;
   settings.cache_bytes_per_gpu = draw.cache_bytes;
   settings.host_cache_bytes = draw.host_cache_bytes;
-  settings.hold_limit = std::chrono::minutes(2);  // Nobody is as slow as this.
+  settings.hold_limit = std::chrono::minutes(2);  // Longer than any computer needs.
   return settings;
 }
 
@@ -52,7 +52,7 @@ bool World::may_refuse(Location at, std::uint64_t size_bytes, bool cache_counts)
   return size_bytes > ledger.capacity_bytes || used > ledger.capacity_bytes - size_bytes;
 }
 
-/// The runtime's threads go on meanwhile.
+/// The runtime's threads continue meanwhile.
 void World::nap() {
   vma::nap(machine_.clock(), std::chrono::microseconds(100));
 }
@@ -109,7 +109,8 @@ void World::check() {
   }
   for (const RuntimeStats::Place& place : stats.places) {
     const auto cap = draw_.capacity_bytes.find(place.at);
-    // A GPU has what the machine's file says. Behind `PlantedBug` a host node is this computer's.
+    // A GPU has the size in the machine file. Behind `PlantedBug` a host node is that of this
+    // computer.
     const std::uint64_t size = place.at.kind == Location::Kind::gpu
                                    ? test_machine(plan_.machine)
                                          .gpus.at(static_cast<std::size_t>(place.at.ordinal))

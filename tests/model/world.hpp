@@ -17,7 +17,7 @@
 
 namespace vma {
 
-/// Runtime and model differ: the end of a play.
+/// Runtime and model differ: ends a play.
 class Mismatch : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -26,7 +26,7 @@ class Mismatch : public std::runtime_error {
 /// What all users of a play share: the machine, the runtime, the books, the floor.
 class World {
  public:
-  /// `stepped` is null for threads of the operating system.
+  /// `stepped` is null for operating system threads.
   World(const ModelPlan& plan, SteppedExecutor* stepped);
 
   Runtime& runtime() { return *runtime_; }
@@ -38,18 +38,18 @@ class World {
   const ModelPlan& plan() const { return plan_; }
   const Draw& draw() const { return draw_; }
 
-  /// What a user tells: the stream of each GPU, for `come_to_rest`, and what there is.
+  /// Each user registers its streams, for `come_to_rest`, and counts its allocations.
   void use_stream(Stream stream);
   std::atomic<int> allocations{0};
 
-  /// Whether so many bytes more may be refused, or must be, now. `cache_counts`: what is cached
-  /// there cannot be made room of. Requires: alone, or the only user.
+  /// Whether a request for so many more bytes may, or must, be refused now. With `cache_counts`,
+  /// cached bytes there cannot be given up for it. Requires: alone, or the only user.
   bool may_refuse(Location at, std::uint64_t size_bytes, bool cache_counts = false);
 
-  /// Waits until the runtime's own work has ended and all that was freed has come back.
-  /// Throws: Mismatch if it does not. Requires: alone.
+  /// Waits until the runtime's own work has ended and everything freed has come back. Throws:
+  /// Mismatch if that does not happen. Requires: alone.
   void come_to_rest();
-  /// Holds the runtime's books and invariants against the model's. Requires: alone.
+  /// Compares the runtime's books with the model's and checks its invariants. Requires: alone.
   void check();
   /// Ends the runtime. Throws: Mismatch if something is left behind.
   void end();

@@ -4,7 +4,8 @@
 
 namespace vma {
 
-/// What is being played from now on: printed if a failed check of the runtime aborts the process.
+/// Sets the text that is printed if a failed check of the runtime aborts the process: what is being
+/// played from now on.
 void announce(const std::string& text);
 
 }  // namespace vma

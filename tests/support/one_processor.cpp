@@ -10,12 +10,12 @@
 namespace vma {
 namespace {
 
-/// A socket whose name no other process can have while this one does; below 0 if another has it.
+/// Binds a socket name that no other process can have at the same time; negative if it is taken.
 int claim(int processor) noexcept {
   const int fd = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return -1;
   sockaddr_un name{};
-  name.sun_family = AF_UNIX;  // A name that begins with 0 is in no file system.
+  name.sun_family = AF_UNIX;  // A name that begins with 0 is not in the file system.
   const auto end = fmt::format_to_n(name.sun_path + 1, sizeof name.sun_path - 1,
                                     "vmart test on processor {}", processor);
   const auto size = offsetof(sockaddr_un, sun_path) + 1 + end.size;

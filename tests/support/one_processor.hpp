@@ -4,10 +4,10 @@
 
 namespace vma {
 
-/// In its scope this thread, and the threads that it starts, run on one processor, which no other
-/// test process has chosen if there are enough: a stepped machine has one thread awake at a time,
-/// and waking a thread on another processor costs more than what it does. Leaves everything as it
-/// is where the system does not let it.
+/// Within its scope, this thread and the threads that it starts run on one processor, which no
+/// other test process uses if there are enough. On a stepped machine only one thread is awake at a
+/// time, and waking a thread on another processor costs more than what it does. Has no effect if
+/// the system refuses.
 class OneProcessor {
  public:
   OneProcessor() noexcept;

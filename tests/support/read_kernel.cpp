@@ -37,7 +37,7 @@ const Kernel& read_kernel() {
 }
 
 LaunchShape read_shape() {
-  return {Dim3{1056}, Dim3{256}};  // Eight blocks on each of an H200's multiprocessors.
+  return {Dim3{1056}, Dim3{256}};  // Eight blocks per multiprocessor of an H200.
 }
 
 KernelArguments read_arguments(const void* begin, std::uint64_t bytes, std::uint64_t passes,

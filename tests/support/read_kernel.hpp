@@ -6,8 +6,8 @@
 
 namespace vma {
 
-/// (begin, pairs, passes, sum): adds every word of so many pairs of std::uint64_t to *sum, as often
-/// as `passes` says, at the speed of the memory. `begin` is aligned to 16 bytes.
+/// (begin, pairs, passes, sum): adds every word of so many pairs of std::uint64_t to *sum, `passes`
+/// times, at the speed of the memory. `begin` is aligned to 16 bytes.
 const Kernel& read_kernel();
 /// Enough blocks for any GPU to read at full speed, and few enough to start at once.
 LaunchShape read_shape();

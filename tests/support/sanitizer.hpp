@@ -2,7 +2,7 @@
 
 namespace vma {
 
-// Under which sanitizer the tests are built: gcc says it by macros, clang by features.
+// The sanitizer that the tests are built with: gcc defines macros, clang has features.
 #if defined(__has_feature)
 #define VMART_BUILT_WITH(feature) __has_feature(feature)
 #else

@@ -15,9 +15,9 @@ namespace vma {
 namespace {
 
 constexpr TimePoint yield_time{20};
-/// After so many yields in a row that woke nobody, time moves on to the next deadline.
+/// After this many yields in a row that woke nobody, time advances to the next deadline.
 constexpr unsigned idle_yields_max = 1'000;
-/// After so many without a deadline the poller waits for what never comes.
+/// After this many yields without a deadline, the poller waits for something that never comes.
 constexpr unsigned hopeless_yields_max = 50'000'000;
 
 }  // namespace
@@ -32,7 +32,7 @@ struct SteppedExecutor::Member {
   TimePoint deadline = never;
   bool timed_out = false;
   bool dead_locked = false;
-  std::atomic<int> turn{0};  // The baton: 1 while it is this member's.
+  std::atomic<int> turn{0};  // The baton: 1 while this member has it.
 
   void await_turn() {
     while (turn.load(std::memory_order_acquire) == 0) turn.wait(0, std::memory_order_acquire);
@@ -78,7 +78,7 @@ void SteppedExecutor::run(const std::function<void()>& body) {
   if (main_ != nullptr || Stepper::current() != nullptr) {
     throw Error(ErrorKind::invalid_argument, "SteppedExecutor::run", "it is already running");
   }
-  const OneProcessor one_processor;  // The threads of the run inherit it.
+  const OneProcessor one_processor;  // The threads of the run inherit this.
   const auto member = std::make_shared<Member>();
   member->name = "main";
   members_.push_back(member);
@@ -176,7 +176,7 @@ void SteppedExecutor::sleep(TimePoint duration) {
   wait([] { return false; }, now_ + duration);
 }
 
-/// Gives the baton to the next member and returns with it back.
+/// Passes the baton to the next member and returns when it comes back.
 void SteppedExecutor::hand_over(Member& from) {
   Member* next = choose();
   if (next == nullptr) {
@@ -197,12 +197,12 @@ void SteppedExecutor::hand_over(Member& from) {
 
 void SteppedExecutor::pass_to(Member& member) {
   // An exchange, not a store: `notify_one` looks for sleepers without a fence of its own (libstdc++
-  // 12), and a store that is still on its way would leave one asleep for ever.
+  // 12), so that a store that is not yet visible could leave one asleep forever.
   member.turn.exchange(1, std::memory_order_seq_cst);
   member.turn.notify_one();
 }
 
-/// Whether the member could run now. Leaves in `timed_out` how its wait would end.
+/// Whether the member could run now. Sets `timed_out` to how its wait would end.
 bool SteppedExecutor::refresh(Member& member) const {
   switch (member.state) {
     case Member::State::runnable: return true;

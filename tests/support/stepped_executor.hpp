@@ -13,17 +13,18 @@ namespace vma {
 
 struct SteppedOptions {
   std::uint64_t seed = 1;
-  /// One `yield` in this many looks for another thread; 1 is every one. Others cost no switch.
+  /// One in this many `yield`s looks for another thread; 1 means every one. The others cost no
+  /// switch.
   unsigned yields_per_switch = 4;
 };
 
-/// Runs its threads one at a time, in an order that follows from a seed alone, in virtual time.
+/// Runs its threads one at a time, in an order determined by a seed alone, in virtual time.
 ///
-/// Members are the threads that it spawned and the one that is inside `run`. Time moves when no
-/// member can run, to the nearest deadline; a `yield` moves it by nanoseconds, so that a loop that
-/// polls does not stop it. Members that nobody waits for stand still between two `run`s. Once
-/// nobody can run and no deadline is left, the wait of the thread inside `run` throws
-/// Error{driver_failure} "deadlock" that names every member and what it waits for.
+/// Its members are the threads that it spawned and the one inside `run`. When no member can run,
+/// time advances to the nearest deadline; a `yield` advances it by nanoseconds, so that polling
+/// loops do not stop it. Between two `run`s, members that nobody waits for do not run. If no member
+/// can run and there is no deadline, the wait of the thread inside `run` throws
+/// Error{driver_failure} "deadlock", which names every member and what it waits for.
 class SteppedExecutor final : public SteppedThreads {
  public:
   explicit SteppedExecutor(const SteppedOptions& options = {});
@@ -33,8 +34,8 @@ class SteppedExecutor final : public SteppedThreads {
   /// The member that runs `body` is called "main".
   void run(const std::function<void()>& body) override;
 
-  /// From a member, or from outside while nothing runs; the thread first runs inside a `run`. A
-  /// join from outside is a `run` of its own.
+  /// Called by a member, or from outside while nothing runs; the thread first runs inside a `run`.
+  /// A join from outside is a `run` of its own.
   std::unique_ptr<Task> spawn(const std::string& name, std::function<void()> body) override;
 
   void yield() override;
@@ -44,7 +45,7 @@ class SteppedExecutor final : public SteppedThreads {
   TimePoint now() const noexcept override { return now_; }
   void sleep(TimePoint duration) override;
 
-  /// Of all choices so far: equal for equal runs.
+  /// A hash of all choices so far: equal for equal runs.
   std::uint64_t interleaving_hash() const noexcept { return hash_; }
   std::uint64_t choices() const noexcept { return choices_; }
   std::uint64_t random() override { return random_(); }
@@ -61,13 +62,13 @@ class SteppedExecutor final : public SteppedThreads {
   std::string dead_lock_report() const;
   void retire(Member& member);
 
-  // Only the member that has the baton touches what follows, or the caller while nothing runs.
+  // The following is used only by the member with the baton, or by the caller while nothing runs.
   std::vector<std::shared_ptr<Member>> members_;
   Member* main_ = nullptr;
   std::mt19937_64 random_;
   const unsigned yields_per_switch_;
   TimePoint now_{0};
-  unsigned idle_yields_ = 0;  // In a row, with nobody woken in between.
+  unsigned idle_yields_ = 0;  // In a row, without waking anybody.
   std::uint64_t hash_ = 0;
   std::uint64_t choices_ = 0;
   std::uint64_t spawned_ = 0;

@@ -4,8 +4,8 @@
 
 namespace vma {
 
-// Kernels that tests and benches run on either kind of machine. Words are std::uint64_t; those over
-// a range work with any grid.
+// Kernels that tests and benches run on both kinds of machines. Words are std::uint64_t; kernels
+// over a range work with any grid.
 
 /// (words, count, seed): word i becomes seed + i.
 const Kernel& fill_kernel();
@@ -21,7 +21,7 @@ const Kernel& atomic_add_kernel();
 const Kernel& store_kernel();
 /// (word, out): one thread copies one word.
 const Kernel& load_kernel();
-/// (nanoseconds): runs so long, by the processor's clock on a simulated machine.
+/// (nanoseconds): runs for that long; on a simulated machine, by the processor's clock.
 const Kernel& spin_kernel();
 
 }  // namespace vma

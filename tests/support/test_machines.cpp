@@ -32,7 +32,7 @@ std::unique_ptr<Driver> SimulatedMachine::open() {
 #ifdef VMART_HAS_CUDA
 std::string CudaMachine::unavailable() {
   try {
-    // Left open: with it stay the primary contexts, whose opening is most of a test's time.
+    // Left open, because it keeps the primary contexts, whose creation is most of a test's time.
     static CudaDriver* const driver = [] {
       auto* opened = new CudaDriver;
       for (int gpu = 0; gpu < opened->device_count(); ++gpu) opened->retain_primary(DeviceId{gpu});
@@ -41,7 +41,7 @@ std::string CudaMachine::unavailable() {
     return driver->device_count() > 0 ? "" : "no GPU";
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::no_driver) return error.what();
-    throw;  // A machine that has a driver and cannot use it has failed.
+    throw;  // A machine with a driver that does not work is a failure.
   }
 }
 std::unique_ptr<Driver> CudaMachine::open() {

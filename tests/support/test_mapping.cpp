@@ -8,7 +8,7 @@ namespace {
 void quietly(const std::function<void()>& body) {
   try {
     body();
-  } catch (const Error&) {  // A test that broke the driver on purpose cannot tidy up after itself.
+  } catch (const Error&) {  // A test that broke the driver on purpose cannot clean up.
   }
 }
 

@@ -8,14 +8,14 @@
 
 namespace vma {
 
-/// Everyone on the machine's GPUs may read and write.
+/// Read and write access for all GPUs of the machine.
 std::vector<Accessor> all_gpus(Driver& driver);
 
 /// The driver's code of the error that `body` throws, 0 if it throws none.
 int native_of(const std::function<void()>& body);
 
-/// A reservation with one chunk mapped in it and granted. Gives back in its destructor whatever it
-/// still has, without complaint, so that a test may take it apart as it likes.
+/// A reservation with one chunk mapped and granted. The destructor silently releases whatever is
+/// left, so that a test may take the mapping apart.
 class TestMapping {
  public:
   TestMapping(Driver& driver, Location at, std::uint64_t size_bytes,
@@ -35,7 +35,7 @@ class TestMapping {
   void grant(const std::vector<Accessor>& accessors);
   /// Unmaps, maps a chunk of another place instead, grants; the bytes are lost.
   void replace(Location at, const std::vector<Accessor>& accessors);
-  /// Releases the chunk, once.
+  /// Releases the chunk; a second call does nothing.
   void release();
 
  private:

@@ -4,7 +4,7 @@
 
 namespace vma {
 
-/// Processor time of the calling thread: what others do on the computer does not count.
+/// Processor time of the calling thread, so that other load on the computer does not count.
 inline double thread_seconds() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);

@@ -6,9 +6,9 @@
 
 namespace vma {
 
-/// What `twin_add_kernel` adds to. Words are std::uint64_t, 64 of them are a line; of `parts` equal
-/// parts, whose lines alternate, a kernel takes one. The last word of each line is left alone: it
-/// is for others, such as the CPU.
+/// The words that `twin_add_kernel` adds to. Words are std::uint64_t, and 64 of them are a line.
+/// The lines are divided into `parts` equal, interleaved parts, of which a kernel uses one. The
+/// last word of each line is left to others, such as the CPU.
 struct TwinSpan {
   std::uint64_t* array = nullptr;
   std::uint64_t* twin = nullptr;
@@ -19,8 +19,8 @@ struct TwinSpan {
 
 constexpr std::uint64_t twin_line_words = 64;
 
-/// What one launch adds: values that follow from the seed, each times `factor`, at places that
-/// follow from the seed. The same with the factor -1 takes it all away again.
+/// What one launch adds: values determined by the seed, each times `factor`, at places determined
+/// by the seed. The same adds with factor -1 restore the old words.
 struct TwinAdds {
   std::uint64_t seed = 0;
   std::uint64_t count = 0;
@@ -31,10 +31,10 @@ struct TwinAdds {
 const Kernel& twin_add_kernel();
 KernelArguments twin_add_arguments(const TwinSpan& span, const TwinAdds& adds);
 
-/// (array, twin, words, different): adds the number of words that differ to *different.
+/// (array, twin, words, different): adds the number of differing words to *different.
 const Kernel& twin_compare_kernel();
 
-/// Takes the arguments of a settling kernel, and says that nothing was changed.
+/// Takes the arguments of a settling kernel and reports that nothing changed.
 const Kernel& twin_settle_nothing_kernel();
 
 }  // namespace vma

@@ -13,7 +13,7 @@ constexpr const char* planted_ptx =
 #include "support/kernels/planted_settle.ptx.inc"
     ;
 
-/// Hands on every access but the stores of digests.
+/// Forwards every access except the stores of digests.
 class ForgetfulView final : public DeviceView {
  public:
   ForgetfulView(DeviceView& memory, const std::byte* digests, std::uint64_t size_bytes)
@@ -53,7 +53,7 @@ Kernel broken_settle_kernel(const Kernel& settle, TwinBug bug) {
 }
 
 void BugDriver::batch(BoundStream stream, std::span<const WordOperation> operations) {
-  // A gate's batch has two operations, the last of which waits.
+  // A gate's batch has two operations; the last one waits.
   if (bug_ == TwinBug::no_gate && operations.size() == 2) operations = operations.first(1);
   InterceptDriver::batch(stream, operations);
 }

@@ -11,12 +11,12 @@
 
 namespace vma {
 
-/// Breaks what the bytes of a live migration hang on:
+/// Breaks what the bytes of a live migration depend on:
 ///
-/// - `no_gate`: a stream that gates stop says that it has arrived, and goes on;
-/// - `old_digest`: settling copies what changed and keeps the digest of what was there before. That
-///   shows only over gates that are given up after settling, so grants beside stopped work now and
-///   then take longer than a gate may;
+/// - `no_gate`: a stream reports its arrival at a gate but does not stop;
+/// - `old_digest`: settling copies changed bytes but keeps the old digest. That shows only with
+///   gates that are given up after settling, so some grants during a stop take longer than a gate
+///   may;
 /// - `no_settling`: the settling kernel does nothing.
 class BugDriver final : public InterceptDriver {
  public:
@@ -36,13 +36,14 @@ class BugDriver final : public InterceptDriver {
   const TwinBug bug_;
   const std::chrono::nanoseconds gate_limit_;
   std::mutex mutex_;
-  std::map<ExecGraphHandle, WordOperation> arrivals_;  // What a chain of one step does first.
+  // The first operation of a chain with one step.
+  std::map<ExecGraphHandle, WordOperation> arrivals_;
   std::atomic<int> stopped_{0};
   std::atomic<int> grants_{0};
 };
 
-/// The settling kernel with that bug, which is `old_digest` or `no_settling`; of both kinds of
-/// machine.
+/// The settling kernel with the given bug, `old_digest` or `no_settling`, for both kinds of
+/// machines.
 Kernel broken_settle_kernel(const Kernel& settle, TwinBug bug);
 
 }  // namespace vma

@@ -1,6 +1,6 @@
-// Goal: whatever call of a live migration fails, or takes too long, array and twin are equal, all
-// that was launched finishes, and what cannot be given back is counted. Method: stepped plays in
-// which each call fails in turn, then two of them, or stands for longer than any limit.
+// Goal: whatever call of a live migration fails or takes too long, array and twin are equal,
+// everything launched finishes, and leaks are counted. Method: stepped plays in which each call
+// fails in turn, then two of them, or is delayed beyond any limit.
 
 #include "support/drivers/delay_driver.hpp"
 #include "support/drivers/fault_driver.hpp"
@@ -29,7 +29,7 @@ TwinPlan short_play(std::uint64_t seed) {
   return plan;
 }
 
-/// From this seed on, the first whose play moves chunks live.
+/// The first seed from this one on whose play moves chunks live.
 std::uint64_t live_seed_from(std::uint64_t seed) {
   const std::uint64_t end = seed + 1'000;
   for (; seed < end; ++seed) {
@@ -97,7 +97,7 @@ TEST(TwinFaults, AnyTwoCallsThatFailLoseNothing) {
   const int calls = play_failing(seed, {}).counted;
   for (int i = 0; i < pairs && !HasFailure(); ++i) {
     const int first = static_cast<int>(below(random, static_cast<unsigned>(calls)));
-    // Half of them close together, where the second meets the repair of the first.
+    // In half of the cases close together, so that the second hits the repair of the first.
     const int distance = 1 + static_cast<int>(below(random, i % 2 == 0 ? 12 : 200));
     play_failing(seed, {first, first + distance});
   }

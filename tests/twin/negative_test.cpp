@@ -1,5 +1,5 @@
-// Goal: the twin tests would notice. Method: what the bytes hang on is broken on purpose, and some
-// seed finds it.
+// Goal: the twin tests notice lost writes. Method: breaks, on purpose, what the bytes depend on;
+// some seed must find it.
 
 #include "support/test_run.hpp"
 #include "twin/twin_play.hpp"
@@ -10,7 +10,7 @@
 namespace vma {
 namespace {
 
-/// A play in which the bug can show, and nothing else is about.
+/// A play in which the bug can show, without other company.
 TwinPlan plain(std::uint64_t seed, TwinBug bug) {
   TwinPlan plan;
   plan.seed = seed;
@@ -21,7 +21,7 @@ TwinPlan plain(std::uint64_t seed, TwinBug bug) {
   return plan;
 }
 
-/// What the first seed that finds it says.
+/// The message of the first seed that finds the bug.
 std::string found(TwinBug bug) {
   constexpr std::uint64_t seeds_max = 10'000;
   for (std::uint64_t i = 0; i < seeds_max; ++i) {

@@ -17,7 +17,8 @@ void SubmissionWindow::leave() noexcept {
 }
 
 void SubmissionWindow::around(Call call, const std::function<void()>& body) {
-  if (call != Call::hold_context) leave();  // It marks the work alone, and holds nothing.
+  // Not followed by a hold, `record_context` only marked the work.
+  if (call != Call::hold_context) leave();
   if (call == Call::record_context) enter();
   try {
     body();

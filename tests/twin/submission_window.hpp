@@ -5,11 +5,12 @@
 
 namespace vma {
 
-/// Keeps the program from submitting work between the two calls that hold a context. What another
-/// thread submits there is neither waited for nor held: no promise covers it, so no test may ask.
+/// Keeps the program from submitting work between the two calls that hold a context. Work that
+/// another thread submits there is neither waited for nor held: no promise covers it, so tests must
+/// avoid it.
 ///
-/// The program submits under the mutex that it is given. A thread holds that from `record_context`
-/// to the end of its next call.
+/// The program submits under the given mutex. A thread holds that mutex from `record_context` to
+/// the end of its next call.
 class SubmissionWindow final : public InterceptDriver {
  public:
   SubmissionWindow(Driver& inner, Mutex& submissions)

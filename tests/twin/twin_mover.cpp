@@ -67,7 +67,7 @@ void TwinMover::move_held() {
   count(world_.runtime().migrate(array, world_.elsewhere(random_, array), options));
 }
 
-/// Of those under way, the one that was asked for first.
+/// Of the moves in progress, the one requested first.
 void TwinMover::end_one() {
   const Migration move = std::move(under_way_.front());
   under_way_.erase(under_way_.begin());
@@ -94,7 +94,7 @@ void TwinMover::judge(const Error& error) {
     case ErrorKind::busy: may_be = true; break;
     case ErrorKind::cancelled: may_be |= plan_.cancels; break;
     case ErrorKind::pinned: may_be |= plan_.company.pins; break;
-    // What cannot move live; and a hold where something captures.
+    // Some memory cannot move live, and a hold is refused while something captures.
     case ErrorKind::unsupported:
       may_be |= plan_.hosts || captured || plan_.hardware_queues < 8;
       break;

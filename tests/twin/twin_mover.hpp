@@ -10,13 +10,13 @@
 
 namespace vma {
 
-/// Moves a play's array about: wholes and parts, in all directions, several at once, some of which
-/// it cancels. One thread.
+/// Moves a play's array, in whole or in part, in all directions, several moves at once; cancels
+/// some. One thread.
 class TwinMover {
  public:
   explicit TwinMover(TwinWorld& world);
 
-  /// Returns when all moves have ended. A move that ends as no move may is the play's failure.
+  /// Returns when all moves have ended. A move that ends in an unexpected way fails the play.
   void run();
   void add_to(TwinOutcome& outcome);
 

@@ -48,7 +48,7 @@ TwinPlan TwinPlan::drawn(std::uint64_t seed) {
   company.reads_only = one_in(5);
   company.host_access = one_in(4);
   company.holds = one_in(4);
-  company.frees = one_in(5) && !company.captures;  // vma::free is not for programs that capture.
+  company.frees = one_in(5) && !company.captures;  // Programs that capture must not call vma::free.
   company.shuts_down = one_in(4);
   company.waits_across = one_in(3);
   return plan;

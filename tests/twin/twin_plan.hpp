@@ -13,31 +13,31 @@
 
 namespace vma {
 
-/// Who else is about in a play, besides writers and those who move.
+/// Other threads in a play, besides writers and movers.
 struct TwinCompany {
   bool captures = false;      ///< A thread that captures small graphs and replays them.
-  bool frees_plain = false;   ///< One inside cudaFree and cudaDeviceSynchronize.
-  bool churns = false;        ///< One whose stream is new each time: attached, used, destroyed.
+  bool frees_plain = false;   ///< One that calls cudaFree and cudaDeviceSynchronize.
+  bool churns = false;        ///< One with a new stream each time: attached, used, destroyed.
   bool pins = false;          ///< One that pins the array now and then.
-  bool reads_only = false;    ///< One with an array of its own that nobody may write to at times.
+  bool reads_only = false;    ///< One with its own array, which is read-only at times.
   bool host_access = false;   ///< One that calls vma::read and vma::write.
   bool holds = false;         ///< One that moves synchronously, holding all contexts.
-  bool frees = false;         ///< One that frees what is being moved.
-  bool shuts_down = false;    ///< The runtime ends in mid-move.
+  bool frees = false;         ///< One that frees memory while it moves.
+  bool shuts_down = false;    ///< The runtime ends in the middle of a move.
   bool waits_across = false;  ///< Streams wait for each other's events.
 };
 
-/// How one play is played. Stepped, all of it follows from the seed.
+/// How to run one play. A stepped play is determined by these values.
 struct TwinPlan {
   std::uint64_t seed = 1;
   std::string machine = "test-2";
   std::vector<int> gpus{0, 1};
-  int hardware_queues = 8;  ///< Of a context.
-  bool threaded = false;    ///< Threads of the operating system, in place of the stepped ones.
+  int hardware_queues = 8;  ///< Per context.
+  bool threaded = false;    ///< Operating system threads instead of stepped ones.
   unsigned yields_per_switch = 16;
   int writers = 3;
-  bool mixed_streams = false;  ///< Blocking, legacy and per-thread ones too.
-  bool waves = false;          ///< One writer adds and takes away again, on lines of its own.
+  bool mixed_streams = false;  ///< Including blocking, legacy and per-thread streams.
+  bool waves = false;          ///< One writer adds and subtracts again, on its own lines.
   TwinCompany company;
   int moves = 4;
   bool hosts = true;  ///< Host memory is one of the places.
@@ -47,16 +47,16 @@ struct TwinPlan {
   TwinBug bug = TwinBug::none;
   /// Puts another driver between the runtime and the machine; none if empty.
   std::function<std::unique_ptr<Driver>(Driver& machine)> wrap;
-  /// Lets that one disturb from now on, or not.
+  /// Arms or disarms that driver.
   std::function<void(bool armed)> arm;
   /// A move may end in any error, since calls fail.
   bool any_error = false;
 
-  /// The variant of a seed.
+  /// The random plan of a seed.
   static TwinPlan drawn(std::uint64_t seed);
 };
 
-/// What replays it: "seed 3, test-4, 5 writers, with captures and pins".
+/// All that is needed to replay it: "seed 3, test-4, 5 writers, with captures and pins".
 std::string describe(const TwinPlan& plan);
 
 /// A number below `count`.

@@ -35,14 +35,14 @@ std::vector<User> users_of(const TwinPlan& plan) {
   return users;
 }
 
-/// Work is enqueued and a move under way when the runtime ends: all that was launched finishes.
+/// The runtime ends with work enqueued and a move in progress: everything launched finishes.
 void shut_down_in_mid_move(TwinWorld& world) {
   std::mt19937_64 random(world.plan().seed);
   constexpr std::uint64_t plain_lines = 8;
   SimDriver& machine = world.machine();
   std::uint64_t* const array = world.array().array;
   std::vector<BoundStream> streams;
-  std::vector<Address> plain;  // The memory of the runtime goes with it.
+  std::vector<Address> plain;  // Plain memory, since the runtime's own is gone after the shutdown.
   for (const int gpu : world.plan().gpus) {
     streams.push_back(machine.create_stream(world.context(gpu), StreamKind::non_blocking));
     world.runtime().attach(TwinWorld::named(streams.back()));
@@ -65,7 +65,7 @@ void shut_down_in_mid_move(TwinWorld& world) {
   }
 }
 
-/// Nothing can be done for threads that wait for each other: the process ends, and says where.
+/// If threads wait for each other nothing can be done: ends the process and says where.
 void join(Task& task) {
   try {
     task.join();
@@ -76,7 +76,7 @@ void join(Task& task) {
 }
 
 void move_beside_users(TwinWorld& world, TwinMover& mover) {
-  // A move needs a stream that is attached, and users attach theirs later.
+  // A move needs an attached stream, and users attach theirs later.
   const UserStream first(world, world.plan().gpus.front(), UserStream::Kind::non_blocking);
   std::vector<std::unique_ptr<Task>> tasks;
   unsigned number = 0;
@@ -133,7 +133,8 @@ TwinOutcome play(const TwinPlan& plan) {
   TwinOutcome outcome;
   const SteppedOptions options{plan.seed, plan.yields_per_switch};
   outcome.interleaving = run_play(plan.threaded, options, [&](SteppedExecutor* stepped) {
-    TwinWorld world(plan, stepped);  // In here, because the machine has threads of its own.
+    // Created inside the play, because the machine has its own threads.
+    TwinWorld world(plan, stepped);
     play_in(world, outcome);
   });
   return outcome;

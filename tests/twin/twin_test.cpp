@@ -1,7 +1,7 @@
-// Goal: a move in the background loses no write, whatever runs beside it, in whatever order.
-// Method: writers that never pause add the same to an array and to its twin, which does not move;
-// at the end both are equal byte for byte. Stepped plays follow from their seed, which chooses the
-// machine, the company and the order of steps; threaded ones are for race checkers.
+// Goal: a background move loses no write, whatever runs at the same time, in any order. Method:
+// writers that never pause add the same to an array and to its twin, which does not move; at the
+// end both are equal byte for byte. In stepped plays the seed determines the machine, the other
+// threads and the order of steps; threaded plays are for race detectors.
 
 #include "support/sanitizer.hpp"
 #include "support/test_run.hpp"
@@ -65,7 +65,7 @@ TEST(Twin, ArrayAndTwinAreEqualWithThreads) {
   for (int i = 0; i < plays && !HasFailure(); ++i) {
     TwinPlan plan = TwinPlan::drawn(run_seed() + static_cast<unsigned>(i));
     plan.threaded = true;
-    plan.gate_limit = std::chrono::milliseconds(50);  // Real time: computers are busy at times.
+    plan.gate_limit = std::chrono::milliseconds(50);  // In real time, computers are busy at times.
     const TwinOutcome outcome = play(plan);
     EXPECT_EQ(outcome.problem, "") << describe(plan);
     all += outcome;
@@ -73,11 +73,11 @@ TEST(Twin, ArrayAndTwinAreEqualWithThreads) {
   print(all);
 }
 
-// One array is read-only at times and moves meanwhile, with its clean copies kept; then it is
-// written to again.
+// One array is read-only at times and moves meanwhile, with clean copies kept; then it is written
+// again.
 TEST(Twin, WhatComesBackToACleanCopyIsEqualToo) {
   const int plays = long_run() ? 2'000 : under_sanitizer ? 10 : 30;
-  constexpr int plays_max = 3'000;  // Few seeds have none.
+  constexpr int plays_max = 3'000;  // A few seeds have none.
   TwinOutcome all;
   int played = 0;
   for (; !HasFailure() && (played < plays || all.bytes_remapped == 0); ++played) {

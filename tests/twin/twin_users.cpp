@@ -13,7 +13,7 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-/// Lines of which writers leave every fourth to the waves.
+/// Writers leave every fourth line to the waves.
 constexpr std::uint64_t parts = 4;
 constexpr std::uint64_t chunk_lines =
     TwinWorld::chunk_bytes / sizeof(std::uint64_t) / twin_line_words;
@@ -30,7 +30,7 @@ void nap_at_most(TwinWorld& world, std::mt19937_64& random, std::int64_t most_ns
   world.nap(nanoseconds(below(random, static_cast<std::uint64_t>(most_ns))));
 }
 
-/// Of all of it, or of one chunk.
+/// The whole array, or one chunk of it.
 TwinSpan some_of(const TwinArray& array, std::mt19937_64& random) {
   TwinSpan span{array.array, array.twin, array.lines(), below(random, parts - 1), parts};
   if (below(random, 2) == 0) {
@@ -95,12 +95,12 @@ void capture_graphs(TwinWorld& world, unsigned number) {
       nap_at_most(world, random, 20'000);
       graph = machine.end_capture(stream.bound());
     } catch (const Error& error) {
-      // A hold ends the captures of its contexts: programs that capture must not ask for one.
+      // A hold ends captures in its contexts; programs that capture must not request one.
       if (!world.plan().company.holds) throw;
       if (machine.is_capturing(stream.bound())) {
         try {
           machine.end_capture(stream.bound());
-        } catch (const Error&) {  // It says again that it was ended.
+        } catch (const Error&) {  // The error repeats that the capture was ended.
         }
       }
       continue;

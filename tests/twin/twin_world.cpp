@@ -46,7 +46,7 @@ TwinWorld::TwinWorld(const TwinPlan& plan, SteppedExecutor* stepped)
   Driver& below = wrapped_ ? *wrapped_ : static_cast<Driver&>(machine_);
   bugs_ = std::make_unique<BugDriver>(below, plan.bug, plan.gate_limit);
   permitted_ = std::make_unique<PermittedDriver>(static_cast<Driver&>(*bugs_));
-  // A runtime owns its driver; one that hands on leaves the others to this object.
+  // A runtime owns its driver. A forwarding driver leaves the others to this object.
   auto window = std::make_unique<SubmissionWindow>(static_cast<Driver&>(*permitted_), submissions_);
   auto parts = std::make_unique<RuntimeParts>(std::move(window), settings_of(plan));
   leaked_ = parts->machinery->memory.chunks().ledger().leak_count();
@@ -182,7 +182,7 @@ std::uint64_t TwinWorld::compare_all(const TwinArray& array) {
 
 void TwinWorld::end() {
   runtime_->shutdown();
-  // What is tried after a failure in the dark may be slow.
+  // After a failure in the dark, slow calls are allowed.
   for (const std::string& violation : permitted_->violations()) {
     if (!plan_.any_error) fail(fmt::format("not permitted: {}", violation));
   }
@@ -201,7 +201,7 @@ void TwinWorld::end() {
   std::vector<std::string> left = machine_.leaks();
   const bool may_leak = plan_.any_error || plan_.company.captures;
   if (left.empty() && (*leaked_ == 0 || may_leak)) return;
-  // Words that a graph may have captured are never given back, on purpose.
+  // Words that a graph may have captured are never released, on purpose.
   if (plan_.company.captures) {
     std::erase_if(left, [](const std::string& what) { return what.starts_with("pinned memory"); });
   }

@@ -20,7 +20,7 @@
 
 namespace vma {
 
-/// An array that moves and a twin that does not, of equal contents whenever nothing runs.
+/// An array that moves and a twin that does not; their contents are equal whenever nothing runs.
 struct TwinArray {
   std::uint64_t* array = nullptr;
   std::uint64_t* twin = nullptr;
@@ -29,13 +29,13 @@ struct TwinArray {
   std::uint64_t lines() const { return words / twin_line_words; }
 };
 
-/// What all in a play share: the machine, the runtime, the arrays, and what went wrong.
+/// What all threads of a play share: the machine, the runtime, the arrays, and the failures.
 ///
-/// The program's own calls go to the machine, the runtime's through a `PermittedDriver` and what
+/// The program's own calls go to the machine; the runtime's go through a `PermittedDriver` and what
 /// the plan puts below it. Any thread.
 class TwinWorld {
  public:
-  /// `stepped` is null for threads of the operating system.
+  /// `stepped` is null for operating system threads.
   TwinWorld(const TwinPlan& plan, SteppedExecutor* stepped);
   ~TwinWorld();
 
@@ -45,43 +45,43 @@ class TwinWorld {
   const TwinArray& array() const { return array_; }
   ContextHandle context(int gpu) const { return contexts_.at(static_cast<std::size_t>(gpu)); }
   const std::vector<Location>& places() const { return places_; }
-  /// Another place than that of the array's first chunk.
+  /// A place other than that of the array's first chunk.
   Location elsewhere(std::mt19937_64& random, const void* pointer);
 
   static constexpr std::uint64_t chunk_bytes = 8192;
   TwinArray make_array(std::uint64_t chunks, Location at);
   void free_array(const TwinArray& array);
 
-  /// Makes calls that submit work, where no hold cuts them in two.
+  /// Runs calls that submit work, such that no hold comes in between.
   void submit(const std::function<void()>& body);
   void add(BoundStream stream, int gpu, const TwinSpan& span, const TwinAdds& adds);
-  /// Counts words that differ into `*different`, which is pinned.
+  /// Adds the number of differing words to `*different`, which is pinned.
   void compare(BoundStream stream, int gpu, const TwinArray& array, std::uint64_t* different);
   std::uint64_t* pinned_word();
   void nap(std::chrono::nanoseconds duration);
-  /// As the runtime's calls name it.
+  /// The handle as the runtime's calls take it.
   static Stream named(BoundStream stream);
 
   /// Events that streams wait for; they live as long as the world.
   void share_event(EventHandle event);
   EventHandle any_event(std::mt19937_64& random);
 
-  /// Lets the plan's driver disturb, or not.
+  /// Arms or disarms the plan's driver.
   void arm(bool armed) {
     if (plan_.arm) plan_.arm(armed);
   }
-  /// Everybody is to come to an end.
+  /// Tells all threads to end.
   void finish() { finished_ = true; }
   bool finished() const { return finished_; }
-  /// A thread whose failure is the play's.
+  /// Starts a thread whose failure fails the play.
   std::unique_ptr<Task> start(const std::string& name, std::function<void()> body);
   void fail(const std::string& problem);
   std::string problem() const;
 
-  /// Holds the array against its twin, as the CPU sees them and as a kernel of each GPU does; fails
-  /// if they differ. Returns the words that do. Requires: nothing runs.
+  /// Compares the array with its twin, as seen by the CPU and by a kernel of each GPU; fails if
+  /// they differ. Returns the number of differing words. Requires: nothing runs.
   std::uint64_t compare_all(const TwinArray& array);
-  /// Holds the books, ends the runtime and looks for what is left behind.
+  /// Checks the books, ends the runtime and looks for leaks.
   void end();
 
  private:

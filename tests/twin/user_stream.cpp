@@ -24,7 +24,7 @@ UserStream::UserStream(TwinWorld& world, int gpu, Kind kind)
     try {
       world.runtime().attach(TwinWorld::named(bound_));
     } catch (const Error& error) {
-      // Of a context the legacy stream is one, whoever attaches it.
+      // A context has a single legacy stream, which another user may have attached already.
       if (kind != Kind::legacy || error.kind() != ErrorKind::invalid_argument) throw;
     }
   });
@@ -33,7 +33,7 @@ UserStream::UserStream(TwinWorld& world, int gpu, Kind kind)
 UserStream::~UserStream() {
   try {
     wait();
-    // Others may use the legacy stream, which stays attached.
+    // Others may use the legacy stream, so it stays attached.
     if (kind_ != Kind::legacy) insist([&] { world_.runtime().detach(TwinWorld::named(bound_)); });
     const bool made = kind_ == Kind::non_blocking || kind_ == Kind::blocking;
     if (made) world_.machine().destroy_stream(bound_);
@@ -42,7 +42,7 @@ UserStream::~UserStream() {
   }
 }
 
-/// Calls of the runtime fail where the plan has some fail: they are made again.
+/// Repeats calls of the runtime, which may fail if the plan fails some.
 void UserStream::insist(const std::function<void()>& call) {
   constexpr int failures_max = 3;
   for (int failures = 0;; ++failures) {

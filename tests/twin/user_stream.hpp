@@ -13,7 +13,7 @@ class UserStream {
   enum class Kind { non_blocking, blocking, legacy, per_thread };
 
   UserStream(TwinWorld& world, int gpu, Kind kind);
-  /// Waits for its work, detaches and destroys it; a failure is the play's.
+  /// Waits for its work, detaches and destroys it; a failure fails the play.
   ~UserStream();
   UserStream(const UserStream&) = delete;
   UserStream& operator=(const UserStream&) = delete;
@@ -22,11 +22,11 @@ class UserStream {
   int gpu() const { return gpu_; }
 
   void add(const TwinSpan& span, const TwinAdds& adds) { world_.add(bound_, gpu_, span, adds); }
-  /// Blocks until all that was enqueued has finished.
+  /// Blocks until everything enqueued has finished.
   void wait() { world_.machine().wait_stream(bound_, never); }
-  /// For others to wait for.
+  /// Records an event for others to wait for.
   void record();
-  /// What is enqueued from now on waits for what another stream recorded.
+  /// Makes later work wait for what another stream recorded.
   void wait_for_another(std::mt19937_64& random);
 
  private:

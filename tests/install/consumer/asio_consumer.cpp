@@ -1,5 +1,5 @@
-// A program on Boost.Asio against the installed tree: what a move in the background ends with comes
-// to its own executor.
+// A program on Boost.Asio against the installed tree: the result of a background move arrives on
+// its own executor.
 
 #include <vma/asio.hpp>
 #include <vma/vma.hpp>

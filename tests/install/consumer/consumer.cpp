@@ -1,5 +1,5 @@
-// What a user's first program does, against the installed tree: memory keeps its address and its
-// bytes while it moves, and an error crosses the library's border as a vma::Error.
+// A user's first program, against the installed tree: memory keeps its address and its bytes while
+// it moves, and an error leaves the library as a vma::Error.
 
 #include <vma/vma.hpp>
 

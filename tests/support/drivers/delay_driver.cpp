@@ -39,7 +39,7 @@ TimePoint DelayDriver::count(Call call) {
 void DelayDriver::wait(TimePoint duration) {
   const Standing standing(clock());
   const TimePoint deadline = clock().now() + duration;
-  Mutex own;  // Not the member: calls of other threads go on meanwhile.
+  Mutex own;  // A local mutex, so that calls of other threads are not blocked.
   MutexLock lock(own);
   never_signalled_.wait_until(lock, clock(), deadline, [] { return false; });
 }

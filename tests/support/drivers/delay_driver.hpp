@@ -7,25 +7,25 @@
 
 namespace vma {
 
-/// Makes chosen calls take longer, by the driver's clock, before they reach the driver behind.
+/// Delays chosen calls, by the driver's clock, before they reach the inner driver.
 ///
-/// Counted are all calls, of all threads together, from 0 at the last `delay_call_number`.
+/// Counts all calls of all threads together, from 0 at the last `delay_call_number`.
 class DelayDriver final : public InterceptDriver {
  public:
   using InterceptDriver::InterceptDriver;
 
-  /// Every `call` waits so long from now on. Zero ends it.
+  /// From now on every `call` is delayed by `duration`; zero ends this.
   void delay_each(Call call, TimePoint duration);
-  /// Starts a new count; the call with that number in it waits.
+  /// Starts a new count; the call with that number is delayed.
   void delay_call_number(int number, TimePoint duration);
 
-  /// Calls counted, and how many of them waited, since the last `delay_call_number`.
+  /// The calls counted, and how many were delayed, since the last `delay_call_number`.
   int counted() const;
   int fired() const;
 
  private:
   void around(Call call, const std::function<void()>& body) override;
-  /// Counts the call and says how long it waits.
+  /// Counts the call and returns its delay.
   TimePoint count(Call call);
   void wait(TimePoint duration);
 

@@ -9,7 +9,7 @@
 namespace vma {
 namespace {
 
-/// What the real call would say: want of memory where it asks for some.
+/// The code that the real call would return: out of memory for calls that allocate.
 int native_fault(Call call) {
   switch (call) {
     case Call::reserve:

@@ -8,34 +8,34 @@
 
 namespace vma {
 
-/// Whether the call asks for something that can be refused. Plain questions about the machine, the
-/// calling thread or a handle cannot.
+/// Whether the call requests something that can be refused. Plain queries about the machine, the
+/// calling thread or a handle cannot fail.
 bool can_fail(Call call) noexcept;
 
-/// Fails chosen calls, by number, before they reach the driver behind: a failed call did nothing.
+/// Fails chosen calls, by number, before they reach the inner driver: a failed call has no effect.
 ///
-/// Counted are the calls that can fail, of all threads together, from 0 at the last `fail_calls`.
-/// Under a stepped machine the numbers follow from the seed, so that a failure replays.
+/// Counts the calls that can fail, of all threads together, from 0 at the last `fail_calls`. On a
+/// stepped machine the numbers depend only on the seed, so that failures replay.
 class FaultDriver final : public InterceptDriver {
  public:
   using InterceptDriver::InterceptDriver;
 
-  /// Starts a new count and fails the calls with these numbers in it. Empty fails none.
+  /// Starts a new count and fails the calls with these numbers. An empty set fails none.
   void fail_calls(std::set<int> numbers);
-  /// Only these calls are counted from now on, and so only these fail. Empty: every call that can.
+  /// From now on only these calls are counted and can fail. Empty: all calls that can fail.
   void count_only(std::set<Call> calls);
 
-  /// Calls counted, and how many of them failed, since the last `fail_calls`.
+  /// The calls counted, and how many of them failed, since the last `fail_calls`.
   int counted() const;
   int fired() const;
-  /// What was counted, in order: entry n is call number n.
+  /// The counted calls in order: entry n is call number n.
   std::vector<Call> seen() const;
-  /// What was failed, of all counts since construction.
+  /// The calls failed in all counts since construction.
   std::set<Call> failed() const;
 
  private:
   void around(Call call, const std::function<void()>& body) override;
-  /// The number of the call if it is to fail, else -1.
+  /// The number of the call if it is to fail, otherwise -1.
   int count(Call call);
 
   mutable Mutex mutex_;

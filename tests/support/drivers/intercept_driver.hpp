@@ -8,14 +8,14 @@
 
 namespace vma {
 
-/// A driver that hands every call on to another one, through one function: what fault, trace and
-/// delay drivers are made of.
+/// Forwards every call to another driver through one function: the base of the fault, trace and
+/// delay drivers.
 ///
-/// Thread-safe as far as `around` is. The questions that cannot fail go straight through.
+/// As thread-safe as `around`. Queries that cannot fail are forwarded directly.
 class InterceptDriver : public Driver {
  public:
   explicit InterceptDriver(std::unique_ptr<Driver> inner);
-  /// Requires: `inner` lives longer.
+  /// Requires: `inner` outlives this object.
   explicit InterceptDriver(Driver& inner);
 
   Driver& inner() noexcept { return inner_; }
@@ -95,14 +95,14 @@ class InterceptDriver : public Driver {
   void note_stopped(int change) noexcept override { inner_.note_stopped(change); }
 
  protected:
-  /// Runs `body`, which makes the call, once or not at all. Not at all means to throw.
+  /// Runs `body`, which makes the call, at most once. Must throw if it does not run it.
   virtual void around(Call call, const std::function<void()>& body) = 0;
 
  private:
   template <typename Body>
   auto pass(Call call, Body body);
 
-  std::unique_ptr<Driver> owned_;  // Null where the inner driver is somebody else's.
+  std::unique_ptr<Driver> owned_;  // Null if the inner driver is not owned.
   Driver& inner_;
 };
 

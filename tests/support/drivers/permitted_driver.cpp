@@ -47,7 +47,7 @@ Permission permission_of(Call call) {
     case Call::stream_wait_event:
     case Call::launch:
     case Call::launch_graph: return Permission::own_contexts;
-    default: return Permission::nowhere;  // A call that is new to this list has to be looked at.
+    default: return Permission::nowhere;  // A call missing in this list must be examined first.
   }
 }
 

@@ -10,20 +10,20 @@
 
 namespace vma {
 
-/// Notes each call that must not be made while gates keep the application's work stopped: between
-/// `note_stopped(+1)` and `note_stopped(-1)`. The call is made all the same.
-/// A gate that has released `SlowCallQueue::turn` until a first stream arrives does not count as
-/// closed for that time: nothing stands yet.
+/// Records each call that must not be made while gates keep the application's work stopped: between
+/// `note_stopped(+1)` and `note_stopped(-1)`. The call is made nevertheless.
+/// While a gate has released `SlowCallQueue::turn` to wait for a first stream, it does not count as
+/// closed: nothing is stopped yet.
 ///
-/// Where another thread of the program frees memory, it keeps the lock of a context until the
-/// stopped work goes on; who then enters that context waits with it, and never opens the gate.
+/// If another thread of the program frees memory, it holds the lock of a context until the stopped
+/// work continues. A thread that then enters that context waits too, and never opens the gate.
 ///
-///   calls                                                      while work stands
-///   map, unmap, grant; access, address_range, pointer_info,    permitted: switches are made of
+///   calls                                                      while work is stopped
+///   map, unmap, grant; access, address_range, pointer_info,    permitted: a switch consists of
 ///   retain_handle                                              them, and they wait for nothing
 ///   batch, queries of streams and events, of contexts, of      permitted: none takes the lock
 ///   the machine                                                of a context
-///   stop                                                       permitted: it may stand, until the
+///   stop                                                       permitted: it may block until the
 ///                                                              gate's watchdog opens it
 ///   copy, fill, record, stream_wait_event, launch,             permitted in contexts that
 ///   launch_graph                                               `create_context` of this driver
@@ -32,13 +32,13 @@ namespace vma {
 ///   make_chain, update_chain, instantiate, destruction of
 ///   graphs, captures, allocate_plain, allocate_pinned
 ///   free_plain, free_pinned, synchronize_context,              hangs: it waits for the stopped
-///   load_kernel, unload_kernel, release_primary,               work, and a destruction keeps
-///   destroy_context, record_context, hold_context,             every switch waiting besides
+///   load_kernel, unload_kernel, release_primary,               work; a destruction also blocks
+///   destroy_context, record_context, hold_context,             every switch
 ///   kernel_parameters and has_parameters, which may load the
 ///   kernel
-///   create, release, reserve, unreserve                        merely slow, up to milliseconds
-///                                                              more of standing, and in turn
-///                                                              with other processes
+///   create, release, reserve, unreserve                        merely slow: the stop takes up to
+///                                                              milliseconds longer, and other
+///                                                              processes take turns with it
 ///   create_context, retain_primary, free_bytes,                merely slow, up to a second; the
 ///   host_node_count                                            last makes a chunk
 ///
@@ -47,7 +47,7 @@ class PermittedDriver final : public InterceptDriver {
  public:
   using InterceptDriver::InterceptDriver;
 
-  /// While one lives, the calls of its thread are the application's, which may make any.
+  /// While one lives, calls of its thread are the application's, which may make any call.
   class AsApplication {
    public:
     AsApplication() noexcept;
@@ -56,7 +56,7 @@ class PermittedDriver final : public InterceptDriver {
     AsApplication& operator=(const AsApplication&) = delete;
   };
 
-  /// "launch in context 0x50, gates closed: 1": oldest first, the first few hundred.
+  /// "launch in context 0x50, gates closed: 1": oldest first, at most the first few hundred.
   std::vector<std::string> violations() const;
 
   void note_stopped(int change) noexcept override;
@@ -72,7 +72,7 @@ class PermittedDriver final : public InterceptDriver {
 
  private:
   void around(Call call, const std::function<void()>& body) override;
-  /// The call, which is not permitted everywhere, is made in the context.
+  /// Checks a call in this context that is not permitted everywhere.
   void look_at(Call call, ContextHandle context);
   bool nobody_minds() const;
   void note(std::string violation);

@@ -1,4 +1,4 @@
-// The kernels of `test_kernels.cpp`, whose PTX is made from this file by `make_ptx.sh`.
+// The kernels of `test_kernels.cpp`; `make_ptx.sh` makes their PTX from this file.
 
 typedef unsigned long long Word;
 

@@ -1,5 +1,5 @@
-// The kernels of `twin_kernels.cpp`, whose PTX is made from this file by `make_ptx.sh`. Both have the
-// same arithmetic.
+// The kernels of `twin_kernels.cpp`; `make_ptx.sh` makes their PTX from this file. Both files use
+// the same arithmetic.
 
 typedef unsigned long long Word;
 
@@ -18,13 +18,13 @@ extern "C" __global__ void vmart_twin_add(Word* array, Word* twin, Word lines, W
     const Word line = (random % lines_of_part) * parts + part;
     const Word word = line * line_words + (random >> 32) % (line_words - 1);
     const Word value = mixed(random) * factor;
-    // Of all GPUs at once, hence of the system.
+    // Several GPUs add at the same time, hence atomic for the system.
     atomicAdd_system(array + word, value);
     atomicAdd_system(twin + word, value);
   }
 }
 
-// In the place of the settling kernel, with its arguments: nothing was changed, it says.
+// Replaces the settling kernel, with its arguments, and reports that nothing changed.
 extern "C" __global__ void vmart_twin_settle_nothing(void*, const void*, Word*, Word*,
                                                      Word* dirty_out, Word, Word, Word) {
   *dirty_out = 0;

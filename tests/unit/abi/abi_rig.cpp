@@ -7,8 +7,8 @@
 namespace vma {
 namespace {
 
-/// Ends what the process-wide runtime would leave to the exit of the process: its threads and the
-/// machine's, which ThreadSanitizer counts.
+/// Shuts the process-wide runtime and its simulated machine down before the process exits:
+/// ThreadSanitizer reports threads that still run then.
 class EndOfRuntime : public testing::Environment {
  public:
   void TearDown() override {

@@ -13,8 +13,8 @@
 
 namespace vma {
 
-/// The process-wide runtime, which the C calls act on, on a simulated machine of two GPUs of which
-/// the second has little room. Whatever a test leaves allocated is a failure of it.
+/// The process-wide runtime that the C calls use, on a simulated machine with two GPUs, the second
+/// of which is small. A test fails if it leaves an allocation behind.
 class AbiTest : public testing::Test {
  protected:
   static constexpr std::uint64_t chunk_bytes = 8192;
@@ -26,7 +26,7 @@ class AbiTest : public testing::Test {
   Driver& driver();
   Stream stream(int gpu) const { return streams_.at(static_cast<std::size_t>(gpu)); }
   BoundStream bound(Stream stream);
-  /// So many chunks at the first GPU, word i of which is `seed` + i.
+  /// Allocates `chunks` chunks at the first GPU and sets word i to `seed` + i.
   std::uint64_t* filled(std::uint64_t chunks, std::uint64_t seed);
   std::uint64_t wrong(const std::uint64_t* words, std::uint64_t chunks, std::uint64_t seed);
   bool is_allocated(const void* pointer);
@@ -38,7 +38,7 @@ class AbiTest : public testing::Test {
 
 vmart_location c_gpu(int ordinal);
 vmart_location c_host(int node);
-/// "gpu(0)"; the error's text where there is none.
+/// "gpu(0)", for example; the text of the error if there is no home.
 std::string home_of(const void* pointer);
 
 }  // namespace vma

@@ -1,4 +1,4 @@
-// What crosses the wall between C and the library, and what does not.
+// Goal: errors cross the boundary between C and the library as codes and texts; exceptions do not.
 #include "abi/boundary.hpp"
 
 #include <gtest/gtest.h>

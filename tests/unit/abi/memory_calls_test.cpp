@@ -1,4 +1,4 @@
-// The C calls about memory do what the C++ ones do, and refuse null.
+// Goal: the C calls for memory behave as the C++ ones do, and refuse null pointers.
 #include "unit/abi/abi_rig.hpp"
 
 #include <cstring>

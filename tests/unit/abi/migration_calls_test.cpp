@@ -1,4 +1,4 @@
-// Moves through C: ranges, the handle of a move in the background, and its report.
+// Goal: migrations work through C: ranges, the handle of a background migration, and its report.
 #include "unit/abi/abi_rig.hpp"
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// Goal: the C calls that park memory by tag do what the C++ ones do.
+// Goal: the C calls that park memory by tag behave as the C++ ones do.
 #include "unit/abi/abi_rig.hpp"
 
 #include <vma/vmart.h>

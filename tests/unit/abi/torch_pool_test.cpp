@@ -1,5 +1,5 @@
-// What PyTorch's allocator counts on: null for no room, memory that is idle when it comes back, and
-// captures that nobody disturbs.
+// Goal: the pool keeps what PyTorch's allocator relies on: it returns null if there is no room, no
+// work uses memory that it hands out again, and captures are not disturbed.
 #include "unit/abi/abi_rig.hpp"
 
 #include "support/test_kernels.hpp"
@@ -46,11 +46,12 @@ TEST_F(TorchPool, AFreeWaitsForWorkOnStreamsThatItIsNotToldOf) {
   const ContextHandle primary = driver().retain_primary(DeviceId{0});
   auto* gate = static_cast<std::uint64_t*>(driver().allocate_pinned(primary, 8));
   std::uint64_t* words = segment();
-  enqueue_fill(stream(1), words, 1);  // The first launch of a kernel waits for its context.
+  // The first launch of a kernel waits for its context; do that now.
+  enqueue_fill(stream(1), words, 1);
   synchronize(stream(1));
   const WordOperation wait{WordOperation::Kind::wait_until_at_least, address_of(gate), 1};
   driver().batch(bound(stream(1)), {&wait, 1});
-  enqueue_fill(stream(1), words, 2);  // As a replay of a graph would run.
+  enqueue_fill(stream(1), words, 2);  // As the replay of a graph would.
   std::atomic<bool> opened{false};
   std::thread freer([&] {
     give_back(words);
@@ -94,7 +95,7 @@ TEST_F(TorchPool, WhatIsFreedOnTheStreamThatCapturesStaysForTheGraph) {
   enqueue_fill(stream(0), words, 5);
   give_back(words);
   const GraphHandle graph = driver().end_capture(bound(stream(0)));
-  give_back(segment());  // A later free does not take it along.
+  give_back(segment());  // A later free does not reclaim the captured segment.
   ASSERT_TRUE(is_allocated(words));
   const ExecGraphHandle replay = driver().instantiate(graph);
   driver().launch_graph(bound(stream(0)), replay);

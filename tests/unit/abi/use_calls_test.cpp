@@ -1,4 +1,4 @@
-// What C programs say of their use of memory arrives as it was said, and nonsense does no harm.
+// Goal: uses and hints reported through C arrive unchanged, and invalid ones do no harm.
 #include "runtime/runtime_parts.hpp"
 #include "support/test_kernels.hpp"
 #include "telemetry/use_summary.hpp"
@@ -75,7 +75,7 @@ TEST_F(UseCalls, ALaunchIsRecordedByWhatItsParametersPointInto) {
   EXPECT_EQ(vmart_record_launch(function, nullptr, 1), VMART_INVALID_ARGUMENT);
   EXPECT_EQ(vmart_record_launch(function, parameters, 2), VMART_INVALID_ARGUMENT);
   driver.unload_kernel(kernel);
-  EXPECT_EQ(vmart_forget_kernels(), VMART_OK);  // As is asked of whoever unloads kernels.
+  EXPECT_EQ(vmart_forget_kernels(), VMART_OK);  // Required before kernels are unloaded.
   EXPECT_EQ(vmart_record_launch(function, parameters, 1), VMART_INVALID_ARGUMENT);
   EXPECT_TRUE(uses().empty());
   driver.release_primary(DeviceId{0});
@@ -87,7 +87,7 @@ TEST_F(UseCalls, NonsenseIsCountedAndIgnored) {
   vmart_record_use(words, 8, -1, VMART_USE_READ);
   vmart_record_use(words, 8, 2, VMART_USE_READ);
   vmart_record_use(words, 8, 0, 3);
-  vmart_record_use(words, 8, 0, 256);  // Would be a read in eight bits.
+  vmart_record_use(words, 8, 0, 256);  // Truncated to eight bits, this would be a read.
   vmart_record_use(words, 8, 0, -1);
   vmart_record_use(words, SIZE_MAX, 0, VMART_USE_READ);
   vmart_record_use(nullptr, 8, 0, VMART_USE_READ);

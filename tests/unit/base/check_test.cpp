@@ -1,5 +1,5 @@
-// Goal: a check that does not hold ends the process with condition, reason and place, and the last
-// words are spoken once before it does. Method: death tests.
+// Goal: a failed check prints its condition, reason and place and ends the process; the last words
+// run once before that. Method: death tests.
 #include "base/check.hpp"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
-// Goal: one table has all variables of the environment, nothing else reads one, and the page that
-// users read shows the same; a value that cannot be meant is refused by name, and a name that
-// nobody reads is told with the one that is meant. Method: the table, the page and the sources.
+// Goal: one table lists all environment variables, nothing else reads any, and the reference page
+// documents the same ones. An invalid value is refused by name; an unknown name is reported with
+// the likely intended one. Method: compares the table, the page and the sources.
 #include "base/environment.hpp"
 #include "base/printable.hpp"
 
@@ -31,7 +31,7 @@ std::string text_of(const fs::path& file) {
   return text.str();
 }
 
-/// A variable for a scope.
+/// Sets a variable within a scope.
 struct Set {
   const char* name;
   Set(const char* variable, const char* value) : name(variable) { setenv(name, value, 1); }
@@ -76,7 +76,7 @@ TEST(Environment, NothingElseReadsAVariable) {
   }
 }
 
-/// No program of the source tree is told that nothing reads its variable.
+/// The library must not warn about variables that programs of the source tree read themselves.
 TEST(Environment, KnowsWhatTestsAndBenchmarksRead) {
   const std::regex reads(R"((?:getenv|environment|environ(?:\.get)?)[(\[]["'](VMART_\w+))");
   std::set<std::string> names;

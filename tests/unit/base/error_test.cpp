@@ -1,4 +1,5 @@
-// Goal: an error says who refused what and why, and copies of it share what they carry.
+// Goal: an error names the call, its kind and the details; its copies share their contents and do
+// not throw.
 #include <vma/error.hpp>
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Goal: whoever listens is told, nobody is told nothing, and who was replaced is told no more.
+// Goal: the current listener is told, a replaced one no longer is, and having none is fine.
 #include "base/listener.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// Goal: places are written and read the same way, and what names no place is refused by its text.
+// Goal: places are written and parsed in the same format, and an error quotes text that names no
+// place.
 #include <vma/error.hpp>
 #include <vma/location.hpp>
 

@@ -1,5 +1,5 @@
-// Goal: VMART_LOG decides what is written to standard error, and a value that means nothing is
-// named. Method: the level is read once a process, so each case asks in a process of its own.
+// Goal: VMART_LOG decides what is written to standard error, and an invalid value is reported.
+// Method: the level is read once per process, so each case runs in its own process.
 #include "base/log.hpp"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ class LogDeathTest : public testing::Test {
   LogDeathTest() { testing::FLAGS_gtest_death_test_style = "threadsafe"; }
 };
 
-/// Writes a line of each level and leaves with the level as exit code.
+/// Writes a line at each level and exits with the level as exit code.
 [[noreturn]] void write_all_levels(const char* setting) {
   if (setting == nullptr) {
     unsetenv("VMART_LOG");

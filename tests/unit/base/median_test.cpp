@@ -1,5 +1,5 @@
-// Goal: a median is the middle of the sorted values. Method: by hand, of both kinds that it is
-// taken of.
+// Goal: a median is the middle of the sorted values. Method: hand-computed cases for both types
+// used.
 #include "base/median.hpp"
 
 #include <gtest/gtest.h>

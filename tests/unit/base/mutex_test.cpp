@@ -1,6 +1,6 @@
-// Goal: Mutex, Condition and Poll do the same on threads of the operating system and under a
-// stepped machine, where time is virtual and a dead lock is an error. Method: the same bodies on
-// both executors.
+// Goal: Mutex, Condition and Poll behave the same on operating system threads and on a stepped
+// machine, where time is virtual and a deadlock is an error. Method: the same bodies on both
+// executors.
 #include "base/clock.hpp"
 #include "base/executor.hpp"
 #include "base/mutex.hpp"
@@ -21,7 +21,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
-/// The time of a stepped executor, whose members never wait by the processor's.
+/// The virtual clock of a stepped executor.
 class SteppedClock : public Clock {
  public:
   explicit SteppedClock(const SteppedExecutor& executor) : executor_(executor) {}
@@ -37,7 +37,7 @@ class SteppedClock : public Clock {
 class SeededSteps : public testing::TestWithParam<std::uint64_t> {};
 INSTANTIATE_TEST_SUITE_P(Seeds, SeededSteps, testing::Range<std::uint64_t>(1, 11));
 
-/// Four threads add to a plain counter, reading and writing it in two steps.
+/// Four threads increment a plain counter, with separate reads and writes.
 int count_together(Executor& executor) {
   constexpr int threads = 4, rounds = 50;
   Mutex mutex;
@@ -57,7 +57,7 @@ int count_together(Executor& executor) {
   return counter - threads * rounds;
 }
 
-/// Two threads hand a number to and fro; the answer is what both counted.
+/// Two threads take turns incrementing a number. Returns the result minus the expected one: 0.
 int play_ping_pong(Executor& executor) {
   constexpr int rounds = 100;
   Mutex mutex;
@@ -174,8 +174,8 @@ TEST(Poll, NapsInTheEndSoThatOthersGetTheProcessor) {
   std::atomic<bool> ready{false};
   ThreadedExecutor executor;
   Poll poll;
-  // Past spinning and yielding: so many rounds on an idle computer, far less than a second on a
-  // busy one, where each nap may take long.
+  // Gets past spinning and yielding. An idle computer does all these rounds in far less than a
+  // second; on a busy one each nap may take long, hence the limit.
   auto start = std::chrono::steady_clock::now();
   for (int round = 0; round < 20'010; ++round) {
     poll.pause();
@@ -203,7 +203,7 @@ TEST(ThreadedExecutor, CutsNamesThatAreTooLong) {
       .spawn("a name of many more letters",
              [&] {
                char text[16] = {};
-               // The spawner names the thread, maybe after it has started.
+               // The spawner sets the name, perhaps after the thread has started.
                while (std::string(text) != "a name of many ") {
                  pthread_getname_np(pthread_self(), text, sizeof text);
                }

@@ -1,4 +1,4 @@
-// Goal: a slip of the pen finds the name that was meant, and a name that is like none finds none.
+// Goal: a misspelled name finds the intended one, and an unrelated name finds none.
 #include "base/nearest_name.hpp"
 
 #include <gtest/gtest.h>
@@ -12,10 +12,10 @@ constexpr std::string_view names[] = {"seeds", "machines", "hbm_gib", "host_gib"
 
 TEST(NearestName, FindsWhatWasMeant) {
   EXPECT_EQ(nearest_name("seed", names), "seeds");
-  EXPECT_EQ(nearest_name("sedes", names), "seeds");  // Two letters swapped are one slip.
+  EXPECT_EQ(nearest_name("sedes", names), "seeds");  // Two swapped letters count as one mistake.
   EXPECT_EQ(nearest_name("machinse", names), "machines");
   EXPECT_EQ(nearest_name("hots_gib", names), "host_gib");
-  EXPECT_EQ(nearest_name("hbm", names), "hbm_gib");  // Its beginning.
+  EXPECT_EQ(nearest_name("hbm", names), "hbm_gib");  // A prefix.
   EXPECT_EQ(nearest_name("hbm_gb", names), "hbm_gib");
   EXPECT_EQ(nearest_name("seeds", names), "seeds");
 }

@@ -1,4 +1,4 @@
-// Goal: ranges that nobody takes cost no name.
+// Goal: without a profiler, a range does not build its name.
 #include "base/nvtx.hpp"
 
 #include <gtest/gtest.h>

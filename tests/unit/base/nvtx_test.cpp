@@ -1,5 +1,5 @@
-// Goal: ranges reach a tool that NVTX loads, in a domain of ours. Method: a tool of the test. NVTX
-// looks for one once a process, so this is a program of its own.
+// Goal: ranges reach a tool loaded by NVTX, in our own domain. Method: the test brings its own
+// tool. NVTX looks for a tool once per process, so this is a separate program.
 #include "base/nvtx.hpp"
 
 #include <gtest/gtest.h>

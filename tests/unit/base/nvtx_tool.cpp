@@ -1,4 +1,4 @@
-// A tool as NVTX loads it from NVTX_INJECTION64_PATH: notes the calls that it gets.
+// A tool that NVTX loads from NVTX_INJECTION64_PATH. Records the calls that it receives.
 #include <nvtx3/nvToolsExt.h>
 
 #include <string>

@@ -1,6 +1,6 @@
-// Goal: a trace is a whole JSON array after every flush, shows what was recorded on the right
-// tracks, and an obstacle costs entries, never more. Method: traces to files of the test, read with
-// a JSON reader that knows nothing of the writer.
+// Goal: a trace is a complete JSON array after every flush and shows its entries on the right
+// tracks; a write error loses entries but does no other harm. Method: writes trace files and reads
+// them with an independent JSON parser.
 #include "base/perfetto_trace.hpp"
 
 #include <vma/error.hpp>
@@ -69,7 +69,7 @@ TEST_F(PerfettoTraceTest, IsWholeAfterEachFlush) {
     trace.add(move(round * 10, round * 10 + 5));
     trace.flush();
     EXPECT_EQ(entries("X").size(), static_cast<std::size_t>(round) + 1);
-    trace.flush();  // With nothing new.
+    trace.flush();  // Nothing new to write.
     EXPECT_EQ(entries("X").size(), static_cast<std::size_t>(round) + 1);
   }
   EXPECT_EQ(trace.lost(), 0U);
@@ -113,7 +113,7 @@ TEST_F(PerfettoTraceTest, LaysMovesOfOneRouteThatOverlapOnTracksOfTheirOwn) {
   PerfettoTrace trace(file());
   trace.add(move(0, 10));
   trace.add(move(5, 15));
-  trace.add(move(12, 20));  // Fits behind the first.
+  trace.add(move(12, 20));  // Fits behind the first, on the same track.
   trace.flush();
   const json::array moves = entries("X");
   EXPECT_NE(moves.at(0).at("tid"), moves.at(1).at("tid"));
@@ -160,7 +160,7 @@ TEST_F(PerfettoTraceTest, CountsWhatAFullDiskTakesAndSaysSoOnce) {
 }
 
 TEST_F(PerfettoTraceTest, IsWholeAgainBehindAWriteThatFellShort) {
-  // A limit on the file's size stands for a disk that fills up within a write.
+  // A limit on the file size simulates a disk that fills up in the middle of a write.
   const pid_t child = fork();
   if (child == 0) {
     signal(SIGXFSZ, SIG_IGN);

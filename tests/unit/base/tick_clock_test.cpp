@@ -1,5 +1,6 @@
-// Goal: stamps have the times at which they were taken, in their order, by whatever they are made.
-// Method: times of the clock around each stamp; a clock of the test's own, which has no counter.
+// Goal: stamps convert to the times at which they were taken, in order, with or without a hardware
+// counter. Method: compares with clock readings around each stamp; the case without a counter uses
+// a clock of the test.
 #include "base/tick_clock.hpp"
 
 #include <gtest/gtest.h>
@@ -43,7 +44,7 @@ TEST(TickClock, StampsHaveTheTimesAtWhichTheyWereTaken) {
     ticks.compare();
     TimePoint last{0};
     for (const Taken& taken : all) {
-      // A thread may lose its processor while counter and clock are read for the comparison.
+      // The thread may be preempted between reading the counter and reading the clock.
       constexpr std::chrono::milliseconds error(5);
       const TimePoint time = ticks.time_of(taken.stamp);
       EXPECT_GE(time, taken.before - error);

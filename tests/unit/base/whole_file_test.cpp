@@ -1,5 +1,5 @@
-// Goal: who opens a file sees what was there before or the whole, whatever fails on the way.
-// Method: files in a folder of the test, a limit on the size of files for a full disk.
+// Goal: a reader sees either the old or the complete new file, whatever fails during the write.
+// Method: files in a temporary folder; a file size limit simulates a full disk.
 #include "base/whole_file.hpp"
 
 #include "base/file_text.hpp"
@@ -57,7 +57,7 @@ class WholeFileTest : public testing::Test {
   std::string folder_;
 };
 
-/// The disk is full for files of more bytes.
+/// Limits the size of files that this process writes, as a full disk would.
 class FileLimit {
  public:
   explicit FileLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {

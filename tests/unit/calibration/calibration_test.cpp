@@ -1,5 +1,5 @@
-// Goal: a calibration finds what the machine is made of, disturbs nobody and leaves nothing behind.
-// Method: simulated machines, whose files say what every rate is; times are virtual.
+// Goal: a calibration measures the machine's actual rates, disturbs no other work and leaves
+// nothing behind. Method: simulated machines, whose files give the true rates; times are virtual.
 #include <vma/calibration.hpp>
 
 #include "base/units.hpp"
@@ -54,7 +54,7 @@ TEST_P(CalibrationTest, FindsTheRatesOfTheMachineFile) {
   const CostModel model(load_machine(GetParam()));
   const Calibration calibration = measure(rig.runtime());
   const MachineCosts& costs = calibration.costs;
-  EXPECT_EQ(calibration.estimates.size(), 1u) << calibration.estimates.back();  // Latencies.
+  EXPECT_EQ(calibration.estimates.size(), 1u) << calibration.estimates.back();  // For latencies.
   ASSERT_EQ(calibration.places, rig.runtime().locations());
   for (std::size_t from = 0; from < calibration.places.size(); ++from) {
     for (std::size_t to = 0; to < calibration.places.size(); ++to) {
@@ -86,14 +86,14 @@ TEST_P(CalibrationTest, FindsWhatARingOfGpusReads) {
   for (std::size_t at = 0; at < gpus; ++at)
     ring = ring && machine.peer_links[at][(at + 1) % gpus].kind == LinkKind::nvlink;
   ASSERT_EQ(calibration.peers.both_ways.size(), ring ? gpus : 0);
-  // On a simulated machine as much comes in as if nothing went out.
+  // In the simulation the two directions do not slow each other down.
   for (const double both : calibration.peers.both_ways)
     expect_near(both, 2 * machine.peer_links[0][1].gb_s * 1e9, "both ways");
 }
 
 TEST_P(CalibrationTest, ForetellsWhatAMoveTakes) {
   const Calibration calibration = measure(rig.runtime());
-  // None of the sizes that were measured.
+  // Not one of the measured sizes.
   const std::uint64_t bytes = topology.granularity() < MiB ? 192 * KiB : 6 * MiB;
   MigrateOptions options;
   options.nothing_runs = true;
@@ -103,16 +103,18 @@ TEST_P(CalibrationTest, ForetellsWhatAMoveTakes) {
       const Location source = calibration.places[from], target = calibration.places[to];
       SCOPED_TRACE(to_string(source) + "->" + to_string(target));
       void* pointer = rig.alloc(bytes, source, bytes);
-      rig.runtime().migrate(pointer, target, options);  // Warms both ends up.
+      rig.runtime().migrate(pointer, target, options);  // Warms up both ends.
       rig.runtime().migrate(pointer, source, options);
-      // What is made ahead in the background takes simulated time too, of whoever measures.
+      // Background refills also take simulated time, which counts for the measured move; so take
+      // the best of several.
       MigrationReport best = rig.runtime().migrate(pointer, target, options);
       for (int again = 0; again < 3; ++again) {
         rig.runtime().migrate(pointer, source, options);
         const MigrationReport report = rig.runtime().migrate(pointer, target, options);
         if (move_time(report) < move_time(best)) best = report;
       }
-      PredictionLog log;  // It takes from reports what the calibration measured.
+      // Extracts from reports the same quantities that the calibration measured.
+      PredictionLog log;
       log.add_move(calibration.costs, nth_place(from), nth_place(to), best);
       ASSERT_EQ(log.total(Foretold::move).count, 1u);
       EXPECT_NEAR(log.total(Foretold::move).bias, 0, 0.1);
@@ -127,7 +129,7 @@ TEST_P(CalibrationTest, GivesItsMemoryBackAndMovesNobodyElse) {
   rig.write(words, 64, 7);
   const std::size_t before = rig.runtime().stats().allocations;
   measure(rig.runtime());
-  rig.check_invariants();  // Waits for what is freed behind the stream.
+  rig.check_invariants();  // Waits for asynchronous frees.
   EXPECT_EQ(rig.runtime().stats().allocations, before);
   EXPECT_EQ(rig.runtime().stats().leaked, 0u);
   EXPECT_EQ(rig.home(words), gpu(0));
@@ -172,13 +174,13 @@ TEST(CalibratedTiers, WhatAGpuCannotReachIsNoTierOfIts) {
   RuntimeRig rig("test-islands");
   const Calibration calibration = measure(rig.runtime());
   EXPECT_EQ(by_speed(calibration, 2), (std::vector<Location>{gpu(2), gpu(3), host(0)}));
-  // Bytes get there all the same, through the host, and no faster than its links.
+  // Copies still work: they go through the host, at most at the speed of its links.
   const double around = calibration.costs.copy_rate(nth_place(0), nth_place(2));
   EXPECT_GT(around, 0.4 * 5e9);
   EXPECT_LE(around, 1.05 * 5e9);
 }
 
-/// A machine of which the link to the GPU is three times as fast as the link from it.
+/// A machine whose link to the GPU is three times as fast as its link from the GPU.
 TEST(Calibration, TellsTheTwoDirectionsOfALinkApart) {
   MachineDescription machine = load_machine("test-2");
   machine.host_links.at(0).at(0) = {9, 3};
@@ -203,11 +205,12 @@ TEST(Calibration, NamesARouteThatFailsAndMeasuresTheOthers) {
       runtime_of(std::make_unique<RuntimeParts>(std::move(faulty), resolve_settings({})));
   const MachineCosts whole = measure(runtime).costs;
   faults.count_only({Call::copy});
-  faults.fail_calls({0});  // The first, of gpu(0) to itself.
+  faults.fail_calls({0});  // The first copy: gpu(0) to itself.
   const Calibration calibration = measure(runtime);
   EXPECT_TRUE(names(calibration.estimates, "copies gpu(0)->gpu(0)")) << calibration.estimates[0];
   EXPECT_FALSE(names(calibration.estimates, "copies gpu(0)->gpu(1)"));
-  EXPECT_EQ(calibration.costs.copy_rate(nth_place(0), nth_place(0)), 2.1e12);  // The estimate's.
+  // The estimate's value.
+  EXPECT_EQ(calibration.costs.copy_rate(nth_place(0), nth_place(0)), 2.1e12);
   expect_near(calibration.costs.copy_rate(nth_place(0), nth_place(1)),
               whole.copy_rate(nth_place(0), nth_place(1)), "others");
 }
@@ -224,7 +227,7 @@ TEST(Calibration, LeavesWhatDoesNotFitAnEstimate) {
   EXPECT_TRUE(calibration.peers.both_ways.empty());
   EXPECT_FALSE(names(calibration.estimates, "copies gpu(0)->host(0)"));
   EXPECT_DOUBLE_EQ(calibration.costs.copy_rate(nth_place(0), nth_place(1)),
-                   397e9);  // The machine file's.
+                   397e9);  // The value in the machine file.
   rig.check_invariants();
 }
 
@@ -236,15 +239,15 @@ TEST(Calibration, EndsWithItsTime) {
   const TimePoint before = rig.machine().clock().now();
   try {
     EXPECT_TRUE(names(rig.runtime().calibrate(options).estimates, "the time limit was reached"));
-  } catch (const Error& error) {  // Where making memory took it all.
+  } catch (const Error& error) {  // Allocation alone used up the limit.
     EXPECT_TRUE(says(error, "the time limit was reached")) << error.what();
   }
-  // The step under way goes on to its end; contexts count besides.
+  // The current step runs to its end, and creating contexts takes time too.
   EXPECT_LT(rig.machine().clock().now() - before, std::chrono::milliseconds(1'500));
 }
 
 TEST(Calibration, TakesNoMoreThanAQuarterOfAPlaceAndRefusesTooLittle) {
-  RuntimeRig rig("test-2");  // 64 MiB a place.
+  RuntimeRig rig("test-2");  // 64 MiB per place.
   EXPECT_EQ(measure(rig.runtime(), GiB).estimates.size(), 1u);
   expect_error(ErrorKind::invalid_argument, [&] { measure(rig.runtime(), 4096); });
   rig.alloc(63 * MiB + 512 * KiB, gpu(0), 256 * KiB);
@@ -256,7 +259,7 @@ TEST(Calibration, TakesNoMoreThanAQuarterOfAPlaceAndRefusesTooLittle) {
 }
 
 TEST(Calibration, LeavesNothingInTheMachine) {
-  ServiceRig rig("test-4");  // Says what is left behind.
+  ServiceRig rig("test-4");  // Reports leaks when it ends.
   EXPECT_FALSE(measure(rig.runtime(), 4 * MiB).estimates.empty());
   rig.check_invariants();
 }

@@ -15,7 +15,7 @@
 
 namespace vma {
 
-/// A control server of a fake runtime, its loop on a thread of its own.
+/// A control server of a fake runtime, with a thread for its event loop.
 class ControlRig {
  public:
   explicit ControlRig(const ControlLimits& limits = {})
@@ -28,7 +28,7 @@ class ControlRig {
     loop_.join();
   }
 
-  /// Destroys the server, as its owner would; the loop goes on.
+  /// Destroys the server as its owner would; the event loop keeps running.
   void close() {
     std::promise<void> closed;
     boost::asio::post(context_, [&] {

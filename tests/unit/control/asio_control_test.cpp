@@ -1,6 +1,6 @@
-// Goal: the control socket answers who asks well, and a peer that asks badly (too fast, too much,
-// garbage, without reading) costs the runtime nothing and the other peers nothing. Method: a fake
-// runtime behind a server whose loop has a thread, peers on plain sockets.
+// Goal: the control socket answers valid requests, and a misbehaving peer (too fast, too much,
+// garbage, never reading) harms neither the runtime nor other peers. Method: a fake runtime behind
+// a server whose event loop has a thread; peers on plain sockets.
 #include "unit/control/asio_control_rig.hpp"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ bool refused(const json::object& answer, std::string_view kind) {
 bool refused(const std::string& line, std::string_view kind) {
   return !line.empty() && refused(json::parse(line).as_object(), kind);
 }
-/// Another peer is served as ever.
+/// Whether the server still answers another peer.
 bool serves(const ControlRig& rig) {
   ControlPeer peer(rig.path());
   return peer.connected() && peer.ask(status_request).contains("ok");
@@ -65,7 +65,8 @@ TEST(AsioControl, WaitsForTheRestOfALine) {
   ControlRig rig;
   ControlPeer peer(rig.path());
   for (const char character : status_request) ASSERT_TRUE(peer.send({&character, 1}));
-  ControlPeer other(rig.path());  // Its answer shows that the loop has seen the part of the line.
+  // This answer shows that the event loop has read the partial line.
+  ControlPeer other(rig.path());
   EXPECT_TRUE(other.ask(status_request).contains("ok"));
   ASSERT_TRUE(peer.send("\n"));
   EXPECT_TRUE(json::parse(peer.read_line()).as_object().contains("ok"));
@@ -96,7 +97,8 @@ TEST(AsioControl, RefusesALineOfOneMebibyteBeforeItHasReadIt) {
   ControlRig rig;
   ControlPeer peer(rig.path());
   const std::string start = R"({"command":"status","id":")";
-  peer.send(start + std::string(std::size_t{1} << 20, 'x'));  // No end: only a bound can refuse it.
+  // No line end: only a limit can refuse it.
+  peer.send(start + std::string(std::size_t{1} << 20, 'x'));
   EXPECT_TRUE(refused(peer.read_line(), "invalid_argument"));
   EXPECT_TRUE(peer.hangs_up());
   EXPECT_TRUE(serves(rig));
@@ -145,7 +147,7 @@ TEST(AsioControl, ClosesAPeerThatAsksTooFast) {
 }
 
 TEST(AsioControl, EndsAFloodOfTenThousandRequestsThatNobodyReadsTheAnswersOf) {
-  // Without a bound on the rate, so that the one on what waits to be read is what ends it.
+  // No rate limit, so that the limit on unread output is what ends the connection.
   ControlRig rig({.requests_a_second = 1e9,
                   .requests_at_once = 1e9,
                   .output_bytes_max = std::size_t{256} << 10});
@@ -200,7 +202,7 @@ TEST(AsioControl, RefusesMoreConnectionsThanItsBoundAndTakesThemAgainLater) {
 TEST(AsioControl, HangsUpOnAnotherUser) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   ControlRig rig;
-  // As if somebody had opened the path up: the mode is no longer what keeps others out.
+  // As if somebody had opened the path to others: the mode no longer keeps them out.
   ASSERT_EQ(chmod(rig.folder().c_str(), 0755), 0);
   ASSERT_EQ(chmod(rig.path().c_str(), 0666), 0);
   const pid_t child = fork();
@@ -244,7 +246,8 @@ TEST(AsioControl, ClosesWithConnectionsOpenAndRemovesItsPath) {
 }
 
 TEST(AsioControl, GoesOnAfterAForkedChildHasDestroyedItsCopy) {
-  // The child has no loop; what it destroys must not reach the parent's socket or path.
+  // The child has no event loop; destroying its objects must not affect the parent's socket or
+  // path.
   boost::asio::io_context context;
   FakeControlTarget target;
   TestFolder folder;

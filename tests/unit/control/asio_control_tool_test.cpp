@@ -1,5 +1,5 @@
-// Goal: each subcommand of `vmart` that asks a running program prints what it answers and leaves
-// with 0, with 1 and the reason where it refuses, with 2 for wrong usage. Method: the tool itself
+// Goal: each `vmart` subcommand that asks a running program prints the answer and exits with 0;
+// with 1 and the reason if the program refuses; with 2 for wrong usage. Method: runs the tool
 // against the server of a fake runtime.
 #include "unit/control/asio_control_rig.hpp"
 
@@ -33,7 +33,7 @@ struct Ran {
   std::string text;
 };
 
-/// Standard output and error together.
+/// Collects standard output and standard error together.
 Ran run_tool(const std::string& arguments) {
   const std::string command = fmt::format("{} {} 2>&1 </dev/null", VMART_TOOL, arguments);
   Ran ran;
@@ -68,17 +68,17 @@ class ControlToolTest : public testing::Test {
 TEST_F(ControlToolTest, ShowsARunningProgram) {
   expect(0, "simulated h200x2", "status");
   expect(0, "25.0 MiB", "status");
-  expect(0, "a \"tag\"?", "where");  // The tag's line end could forge a line.
+  expect(0, "a \"tag\"?", "where");  // An unescaped line end in the tag could forge a line.
   expect(0, "not movable parked dropped 96.0 MiB", "where");
   expect(0, "2.0 MiB  dropped", "where 0x7f0000000000");
   expect(0, "0x7f0000200000", "where 0x7f0000000000");
-  expect(0, "0x7f1095e00000", "where 0x7f1000000000");  // The last of several pages.
+  expect(0, "0x7f1095e00000", "where 0x7f1000000000");  // On the last of several pages.
   expect(0, "gpu(1) uses it 4.1 GB/s", "explain 0x7f0000000000");
   expect(0, "2.8 GiB", "stats");
   expect(0, "count 4, median 1.00 ms, p99 2.00 ms, max 3.00 ms", "stats");
-  expect(0, "0.062", "stats");  // Of prediction_error.
+  expect(0, "0.062", "stats");  // The prediction_error.
   expect(0, "\"bytes_moved\": 3000000000", "stats --json");
-  expect(0, "0.000042,", "stats --json");  // No exponent: the skew's 42 us.
+  expect(0, "0.000042,", "stats --json");  // The skew of 42 us, without an exponent.
   expect(0, "simulated h200x2", "top");
 }
 
@@ -93,12 +93,12 @@ TEST_F(ControlToolTest, TheDemoMovesNoMoreThanItSays) {
 }
 
 TEST_F(ControlToolTest, TakesTagsWhereItTakesAddresses) {
-  expect(0, "0x7f1095e00000", "where many");  // The last of several pages.
+  expect(0, "0x7f1095e00000", "where many");  // On the last of several pages.
   expect(0, "\"many\"", "where many");
   expect(1, "no allocation has the tag \"none\"", "where none");
   expect(0, "gpu(1) uses it 4.1 GB/s", "explain many");
   expect(0, "0x7f1000000000", "explain many");
-  expect(1, "no allocation has the tag \"7b\"", "explain 7b");  // No address.
+  expect(1, "no allocation has the tag \"7b\"", "explain 7b");  // Not an address.
   expect(0, "operation_done", "migrate 7b gpu1");
   EXPECT_EQ(rig_.target().calls(), std::vector<std::string>{"move 7b to gpu(1)"});
 }
@@ -123,7 +123,7 @@ TEST_F(ControlToolTest, AnswersInJson) {
 TEST_F(ControlToolTest, ShowsWhatTheGpusDo) {
   for (const char* command : {"top", "stats"}) {
     SCOPED_TRACE(command);
-    rig_.target().start_loads(3);  // Nobody looked for a while.
+    rig_.target().start_loads(3);  // As after a time without readers.
     expect(0, "50 %     25 %     30.0 MiB      1.9 GiB            -            -    976.6 KiB",
            command);
   }
@@ -167,7 +167,7 @@ TEST_F(ControlToolTest, TrustsNoSocketThatMayBeSomebodyElses) {
   const std::string folder = std::filesystem::path(rig_.path()).parent_path();
   ASSERT_EQ(chmod(folder.c_str(), 0777), 0);
   expect(1, "is not trusted: its folder", "status");
-  ASSERT_EQ(chmod(folder.c_str(), 01777), 0);  // As /tmp: nobody can take ours away.
+  ASSERT_EQ(chmod(folder.c_str(), 01777), 0);  // Like /tmp: others cannot remove our socket.
   expect(0, "simulated", "status");
   ASSERT_EQ(chmod(folder.c_str(), 0700), 0);
   ASSERT_EQ(chmod(rig_.path().c_str(), 0666), 0);
@@ -193,7 +193,7 @@ TEST_F(ControlToolTest, PrintsNoControlCharactersOfArguments) {
   }
 }
 
-/// `vmart top` in a terminal of its own.
+/// Runs `vmart top` in a pseudo terminal.
 class TopInTerminal {
  public:
   TopInTerminal(const std::string& socket, unsigned short columns, unsigned short rows,
@@ -210,7 +210,7 @@ class TopInTerminal {
   }
   ~TopInTerminal() { close(terminal_); }
 
-  /// All that was shown until there were so many pictures with `word` in them.
+  /// Returns all output up to the `most`-th occurrence of `word`, which appears once per screen.
   std::string pictures(int most, const std::string& word) {
     std::string shown;
     char bytes[4096];
@@ -231,7 +231,7 @@ class TopInTerminal {
   int leave() {
     press('q');
     char bytes[4096];
-    while (read(terminal_, bytes, sizeof bytes) > 0) continue;  // Until it has left.
+    while (read(terminal_, bytes, sizeof bytes) > 0) continue;  // Reads until the tool exits.
     int status = 0;
     EXPECT_EQ(waitpid(child_, &status, 0), child_);
     return status;
@@ -242,7 +242,7 @@ class TopInTerminal {
   pid_t child_ = -1;
 };
 
-/// Lines of the last picture, without what steers the terminal.
+/// The lines of the last screen, without control sequences.
 std::vector<std::string> lines_of_last_picture(const std::string& shown) {
   std::vector<std::string> lines{""};
   for (std::size_t i = shown.rfind("\x1b[H"); i < shown.size(); ++i) {
@@ -258,7 +258,7 @@ std::vector<std::string> lines_of_last_picture(const std::string& shown) {
 }
 
 TEST_F(ControlToolTest, DrawsTopAgainAndAgainUntilAKey) {
-  TopInTerminal top(rig_.path(), 0, 0);  // A terminal that does not say how large it is.
+  TopInTerminal top(rig_.path(), 0, 0);  // A terminal that does not report its size.
   top.pictures(3, "q: quit");
   EXPECT_EQ(top.leave(), 0);
 }
@@ -269,7 +269,7 @@ TEST_F(ControlToolTest, TopFitsTheTerminal) {
        {std::pair<unsigned short, unsigned short>{80, 24}, {60, 15}, {30, 8}, {12, 4}, {1, 1}}) {
     SCOPED_TRACE(fmt::format("{} x {}", columns, rows));
     TopInTerminal top(rig_.path(), columns, rows);
-    // The end of a picture, so that all of the one before it is there.
+    // Marks the end of a screen, so that the screen before it is complete.
     std::string shown = top.pictures(2, "\x1b[J");
     EXPECT_EQ(top.leave(), 0);
     const std::vector<std::string> lines =

@@ -7,7 +7,7 @@
 
 namespace vma {
 
-/// A directory for a test, removed with what is in it.
+/// A directory for a test, removed together with its contents.
 class TestFolder {
  public:
   TestFolder();
@@ -21,7 +21,7 @@ class TestFolder {
   std::string path_;
 };
 
-/// A peer of a control socket that says what it likes. Reads give up after twenty seconds.
+/// A client of a control socket that sends arbitrary bytes. Reads time out after twenty seconds.
 class ControlPeer {
  public:
   explicit ControlPeer(const std::string& path);
@@ -29,18 +29,18 @@ class ControlPeer {
   ControlPeer(const ControlPeer&) = delete;
   ControlPeer& operator=(const ControlPeer&) = delete;
 
-  /// False where nobody listened.
+  /// False if nobody listened.
   bool connected() const { return connected_; }
-  /// False if the server has hung up meanwhile.
+  /// False if the server has hung up.
   bool send(std::string_view bytes);
-  /// As much as goes without waiting, false if the server has hung up. Adds to `sent`.
+  /// Sends as much as fits without blocking and adds it to `sent`. False if the server has hung up.
   bool send_some(std::string_view bytes, std::size_t& sent);
   void end_of_requests();
-  /// A line without its end; empty once the server has hung up.
+  /// A line without its line end; empty once the server has hung up.
   std::string read_line();
-  /// Whether the server hangs up within the limit; skips what it says before.
+  /// Whether the server hangs up within the limit; skips what it sends before that.
   bool hangs_up();
-  /// The answer to one request.
+  /// Sends one request and returns the answer.
   boost::json::object ask(std::string_view request);
 
  private:

@@ -1,6 +1,6 @@
-// Goal: the names that docs/guide/control.md promises stay, every refusal is an answer with its
-// kind, and no request, however malformed, gets further than that. Method: requests as text against
-// a fake runtime, without a socket.
+// Goal: the names documented in docs/guide/control.md stay stable, every refusal is an answer with
+// its error kind, and malformed requests have no other effect. Method: requests as text to a fake
+// runtime, without a socket.
 #include "control/control_protocol.hpp"
 
 #include "control/control_json.hpp"
@@ -49,7 +49,8 @@ class ControlProtocolTest : public testing::Test {
   bool garbage_ = false;
 };
 
-/// All member names in a value, however deep, but those that are data: places, reasons, chunks.
+/// Collects all member names in a value at any depth, except those that are data: places, reasons,
+/// chunks.
 void collect_names(const json::value& value, std::set<std::string>& names) {
   if (const auto* list = value.if_array()) {
     for (const json::value& element : *list) collect_names(element, names);
@@ -180,7 +181,7 @@ TEST_F(ControlProtocolTest, AnswersWhateverTheTargetThrows) {
 TEST_F(ControlProtocolTest, SurvivesMutatedRequests) {
   const std::string valid =
       R"({"command":"migrate","address":"0x7f0000000000","to":"gpu1","dry_run":true,"id":[1]})";
-  std::mt19937 random(20'240'101);  // Fixed: any failure replays.
+  std::mt19937 random(20'240'101);  // A fixed seed, so that failures replay.
   for (int round = 0; round < 20'000; ++round) {
     std::string request = valid;
     for (int change = 0; change < 3; ++change) {

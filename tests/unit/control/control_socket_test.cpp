@@ -1,6 +1,6 @@
-// Goal: nobody but the user (and root) gets at a runtime through its socket, what stands at the
-// path is never destroyed by mistake, and every obstacle has its Error. Method: sockets in a folder
-// of the test; where the test is root, a child that becomes another user.
+// Goal: only the user (and root) can reach a runtime through its socket; existing files at the path
+// are never destroyed by mistake; every failure has its Error. Method: sockets in a temporary
+// folder; when run as root, a child process that switches to another user.
 #include "control/control_socket.hpp"
 
 #include "unit/control/control_peer.hpp"
@@ -31,7 +31,7 @@ mode_t mode_of(const std::string& path) {
   return status.st_mode & 07777;
 }
 
-/// What opening at `path` is refused with.
+/// The error from opening a socket at `path`.
 std::optional<Error> refusal(const std::string& path) {
   try {
     const ControlSocket socket(path);
@@ -47,7 +47,7 @@ void expect_refused(const std::string& path, ErrorKind kind, const std::string& 
   EXPECT_NE(std::string(error->what()).find(word), std::string::npos) << error->what();
 }
 
-/// A socket file whose process is gone.
+/// Leaves a socket file whose process is gone.
 void leave_stale(const std::string& path) {
   const int descriptor = socket(AF_UNIX, SOCK_STREAM, 0);
   sockaddr_un address{};
@@ -58,7 +58,7 @@ void leave_stale(const std::string& path) {
   close(descriptor);
 }
 
-/// The exit status of a child that runs `body`.
+/// The exit status of a child process that runs `body`.
 template <typename Body>
 int status_of_child(Body&& body) {
   const pid_t child = fork();
@@ -88,7 +88,7 @@ TEST(ControlSocket, LeavesNothingBehind) {
 TEST(ControlSocket, LetsTheSameUserAndRootIn) {
   EXPECT_TRUE(may_control({1, 1000, 1000}, 1000));
   EXPECT_TRUE(may_control({1, 0, 0}, 1000));
-  EXPECT_FALSE(may_control({1, 1001, 1000}, 1000));  // The group counts for nothing.
+  EXPECT_FALSE(may_control({1, 1001, 1000}, 1000));  // The group does not matter.
   EXPECT_FALSE(may_control({1, 1000, 1000}, 0));
   EXPECT_FALSE(may_control({0, static_cast<uid_t>(-1), 0}, 1000));
 }
@@ -105,7 +105,7 @@ TEST(ControlSocket, SeesThatAPeerIsAnotherUser) {
     });
   };
   EXPECT_EQ(connects_as_nobody(), 0) << "mode 0600 keeps others out";
-  ASSERT_EQ(chmod(folder.path("s").c_str(), 0666), 0);  // As if somebody had opened it up.
+  ASSERT_EQ(chmod(folder.path("s").c_str(), 0666), 0);  // As if somebody had opened it to others.
   EXPECT_EQ(connects_as_nobody(), 1);
   const int descriptor = listening.release();
   const int peer = accept(descriptor, nullptr, nullptr);
@@ -130,13 +130,14 @@ TEST(ControlSocket, ReplacesTheSocketThatOnlyAForkedChildOfADeadProcessHolds) {
   TestFolder folder;
   int until[2];
   ASSERT_EQ(pipe(until), 0);
-  // The middle process listens, leaves a child with its descriptor behind, and dies.
+  // The middle process listens, leaves behind a child with its descriptor, and exits.
   ASSERT_EQ(status_of_child([&] {
               new ControlSocket(folder.path("s"));
               if (fork() == 0) {
                 close(until[1]);
                 char byte = 0;
-                _exit(static_cast<int>(read(until[0], &byte, 1)));  // Until the test closes it.
+                // Blocks until the test closes the pipe.
+                _exit(static_cast<int>(read(until[0], &byte, 1)));
               }
               return 0;
             }),
@@ -157,13 +158,13 @@ TEST(ControlSocket, SweepsWhatDeadProcessesLeft) {
     const ControlSocket socket(folder.path("vmart-3.sock"));
     EXPECT_FALSE(std::filesystem::exists(folder.path("vmart-1.sock")));
     EXPECT_FALSE(std::filesystem::exists(folder.path("vmart-99.sock")));
-    // Nobody listens there either, but the names are not such as a runtime makes up here.
+    // Nobody listens there either, but the runtime generates no such names here.
     for (const char* name : {"7.sock", "vmart-x.sock", "a.sock", "vmart-2.sock"}) {
       EXPECT_TRUE(std::filesystem::exists(folder.path(name))) << name;
     }
   }
   leave_stale(folder.path("vmart-1.sock"));
-  ASSERT_EQ(chmod(folder.path().c_str(), 0777), 0);  // Others may have put it there.
+  ASSERT_EQ(chmod(folder.path().c_str(), 0777), 0);  // Others may have created it.
   const ControlSocket socket(folder.path("vmart-3.sock"));
   EXPECT_TRUE(std::filesystem::exists(folder.path("vmart-1.sock")));
 }
@@ -264,7 +265,7 @@ TEST(ControlPath, IsWhatTheVariableSays) {
   EXPECT_EQ(control_path("1"), folder.path("vmart-" + name));
   EXPECT_EQ(control_path("auto"), folder.path("vmart-" + name));
   EXPECT_EQ(control_path("yes"), folder.path("vmart-" + name));
-  ASSERT_EQ(chmod(folder.path().c_str(), 0777), 0);  // Others could take the path away.
+  ASSERT_EQ(chmod(folder.path().c_str(), 0777), 0);  // Others could replace the socket.
   EXPECT_EQ(control_path("1"), control_folder() + "/" + name);
   unsetenv("XDG_RUNTIME_DIR");
   EXPECT_EQ(control_path("1"), control_folder() + "/" + name);

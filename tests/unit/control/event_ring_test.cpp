@@ -1,4 +1,4 @@
-// Goal: a reader that comes often misses nothing, and one that comes late is told how much it
+// Goal: a reader that keeps up misses no event, and one that falls behind learns how many it
 // missed.
 #include "control/event_ring.hpp"
 
@@ -35,7 +35,7 @@ TEST(EventRing, CountsWhatWasOverwritten) {
   const ControlEvents found = ring.since(2, 10);
   ASSERT_EQ(found.events.size(), 3U);
   EXPECT_EQ(found.events[0].sequence, 8U);
-  EXPECT_EQ(found.lost, 5U);  // 3 to 7.
+  EXPECT_EQ(found.lost, 5U);  // Events 3 to 7.
   EXPECT_EQ(ring.since(7, 10).lost, 0U);
   EXPECT_EQ(ring.since(8, 10).events.size(), 2U);
 }

@@ -1,4 +1,4 @@
-// Goal: a wish is one line, with what became of it last, whatever is missing of its story.
+// Goal: each wish is one line with its final outcome, even if parts of its history are missing.
 #include "control/explained_moves.hpp"
 
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ TEST(ExplainedMoves, JoinWishAndOutcomeOfEachChunk) {
 TEST(ExplainedMoves, ShowTheNewestAndEachRefusalByItself) {
   std::vector<Decision> told(3, decision(DecisionKind::refused, 0));
   for (std::size_t i = 0; i < told.size(); ++i) told[i].reason = "no room " + std::to_string(i);
-  told.push_back(decision(DecisionKind::moved, 0));  // Its wish is forgotten.
+  told.push_back(decision(DecisionKind::moved, 0));  // Its wish is no longer in the log.
   told.push_back({});
   const auto lines = explained_moves(told, 8192, 3);
   ASSERT_EQ(lines.size(), 3u);

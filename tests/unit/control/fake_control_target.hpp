@@ -10,8 +10,8 @@
 
 namespace vma {
 
-/// A runtime that has two allocations and remembers what it was asked to do. Called on one thread;
-/// `calls` and `start_loads` by any.
+/// A runtime with two allocations that records the requests it receives. Used by one thread, except
+/// `calls` and `start_loads`, which any thread may call.
 class FakeControlTarget : public ControlTarget {
  public:
   static constexpr std::uint64_t first_address = 0x7f0000000000;
@@ -33,10 +33,10 @@ class FakeControlTarget : public ControlTarget {
   std::vector<ControlDecision> explain(std::uint64_t address, std::size_t most) override;
   ControlEvents events(std::uint64_t since, std::size_t most) override;
   ControlStats stats() override;
-  /// So many answers of `stats` are before NVML was asked.
+  /// The next `answers` answers of `stats` come as if NVML had not been asked yet.
   void start_loads(int answers) { answers_starting_ = answers; }
 
-  /// What it was asked to do, in order: "move 0x7f0000000000 to gpu(1)".
+  /// The requests it received, in order: "move 0x7f0000000000 to gpu(1)".
   std::vector<std::string> calls() const;
   EventRing& ring() { return ring_; }
 

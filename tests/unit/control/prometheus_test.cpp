@@ -1,5 +1,5 @@
-// Goal: what is written for Prometheus is its text format, to the letter. Method: a strict reader
-// of the format, which is itself shown to refuse what is wrong.
+// Goal: the output for Prometheus follows its text format exactly. Method: a strict parser of the
+// format, which is itself shown to reject errors.
 #include "control/prometheus.hpp"
 
 #include "unit/control/fake_control_target.hpp"
@@ -17,7 +17,7 @@
 namespace vma {
 namespace {
 
-/// Reads a page; `error` is what is wrong with it, empty if nothing is.
+/// Parses a page; `error` says what is wrong with it and is empty if nothing is.
 struct PrometheusPage {
   explicit PrometheusPage(const std::string& text) {
     if (text.empty() || text.back() != '\n') error = "no newline at the end";
@@ -28,8 +28,8 @@ struct PrometheusPage {
     }
   }
 
-  std::map<std::string, std::string> types;  // By family.
-  std::map<std::string, double> samples;     // By name and labels, as written.
+  std::map<std::string, std::string> types;  // Keyed by family.
+  std::map<std::string, double> samples;     // Keyed by name and labels, as written.
   std::string error;
 
  private:

@@ -4,7 +4,7 @@
 
 namespace vma {
 
-/// An empty folder that VMART_CACHE_DIR names while it lives; gone afterwards.
+/// Points VMART_CACHE_DIR to an empty folder. The destructor removes the folder.
 class CacheFolder {
  public:
   CacheFolder();

@@ -1,5 +1,5 @@
-// Goal: a calibration that is stored comes back as it was, and nothing else that lies in its place
-// is taken for one. Method: files of the test's own, each broken in one way.
+// Goal: a stored calibration is read back unchanged, and no other file is mistaken for one. Method:
+// calibration files that are each broken in one way.
 #include "costs/calibration_file.hpp"
 
 #include "base/units.hpp"
@@ -29,7 +29,7 @@ PlaceId at(std::size_t place) {
   return PlaceId{static_cast<std::uint8_t>(place)};
 }
 
-/// One GPU and a host node; every cell is another number.
+/// One GPU and a host node; each cell has a different value.
 Calibration sample(const std::string& machine = "a machine") {
   Calibration made;
   made.machine = machine;
@@ -185,7 +185,7 @@ TEST(CalibrationFile, RefusesWhatIsNotWhole) {
 
 TEST(CalibrationFile, IsTheUsersOwn) {
   CacheFolder folder;
-  const std::string file = folder.path() + "/deep/er/file.json";  // Makes the folders.
+  const std::string file = folder.path() + "/deep/er/file.json";  // Creates the folders.
   write_calibration(file, sample());
   struct stat status {};
   ASSERT_EQ(stat(file.c_str(), &status), 0);
@@ -202,7 +202,8 @@ TEST(CalibrationFile, IsFoundByItsFingerprintOnly) {
   write_calibration(file, sample("mine"));
   EXPECT_TRUE(stored_calibration(folder.path(), "mine"));
   EXPECT_FALSE(stored_calibration(folder.path(), "yours"));
-  write_calibration(file, sample("yours"));  // In the wrong place.
+  // A calibration of another machine under the name of this one.
+  write_calibration(file, sample("yours"));
   EXPECT_FALSE(stored_calibration(folder.path(), "mine"));
   testing::internal::CaptureStderr();
   folder.write(calibration_file_name("mine"), "{");
@@ -232,7 +233,7 @@ TEST(CalibrationFile, IsWholeWhoeverWritesBesides) {
   for ([[maybe_unused]] const auto& left : std::filesystem::directory_iterator(folder.path())) {
     ++files;
   }
-  EXPECT_EQ(files, 1u);  // No temporary one is left.
+  EXPECT_EQ(files, 1u);  // No temporary file is left.
 }
 
 TEST(CalibrationFile, FolderIsTheVariablesThenTheUsersCache) {
@@ -273,7 +274,8 @@ TEST(StoredCalibration, IsKeptByTheRuntimeAndFoundAgain) {
 TEST(StoredCalibration, IsGoodWhereItCannotBeKept) {
   CacheFolder folder;
   folder.write("a file", "");
-  setenv("VMART_CACHE_DIR", (folder.path() + "/a file").c_str(), 1);  // No folder, for root too.
+  // Not a folder, so that creation fails even for root.
+  setenv("VMART_CACHE_DIR", (folder.path() + "/a file").c_str(), 1);
   RuntimeRig rig("test-2");
   const Calibration made = rig.runtime().calibrate();
   EXPECT_TRUE(made.file.empty());

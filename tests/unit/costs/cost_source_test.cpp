@@ -1,6 +1,6 @@
-// Goal: costs come from the stored calibration, else from a machine's description, else from its
-// links; places have the bytes that chunks may fill. Method: simulated machines, folders of the
-// test's own.
+// Goal: costs come from the stored calibration, otherwise from a machine description, otherwise
+// from the links; the capacity of a place is the bytes that chunks may fill. Method: simulated
+// machines and temporary folders.
 #include "costs/cost_source.hpp"
 
 #include "base/units.hpp"
@@ -27,10 +27,10 @@ PlaceId numbered(std::size_t place) {
 struct CostSourceTest : testing::Test {
   CacheFolder folder;
   SimDriver machine{load_machine("h200x2")};
-  TraceDriver decorated{machine, 1};  // Hides that it is simulated, from `machine_of`.
+  TraceDriver decorated{machine, 1};  // `machine_of` does not see that this one is simulated.
   Topology topology = Topology::discover(machine, {});
 
-  /// As it would be stored, but for a rate by which it is known again.
+  /// A calibration ready to be stored; one unusual rate makes it recognisable.
   Calibration calibration() {
     Calibration made;
     made.machine = machine_fingerprint(machine, topology);
@@ -54,14 +54,14 @@ TEST_F(CostSourceTest, TakesADescriptionWhereNothingIsStored) {
   EXPECT_DOUBLE_EQ(costs.costs.copy_rate(numbered(0), numbered(2)), 55e9);
   EXPECT_DOUBLE_EQ(costs.costs.access_rate(numbered(0), numbered(0)), 4.2e12);
   EXPECT_DOUBLE_EQ(costs.costs.access_rate(numbered(0), numbered(1)), 397e9);
-  EXPECT_FALSE(costs.costs.reaches(numbered(2), numbered(0)));  // A host runs no kernels.
+  EXPECT_FALSE(costs.costs.reaches(numbered(2), numbered(0)));  // Hosts run no kernels.
 }
 
 TEST_F(CostSourceTest, DescribesASwitchByTheMachinesCalls) {
   const MachineCosts costs = described_costs(topology, machine.machine());
-  // 256 MiB: unmap 36 us, map 3 us, grant 74 us; of 32 MiB 33.35 + 3 + 55.1 us, linear between.
+  // 256 MiB: unmap 36 us, map 3 us, grant 74 us; 32 MiB: 33.35 + 3 + 55.1 us; linear in between.
   const Time dark = costs.stall_time(numbered(0), numbered(1), 256 * MiB) -
-                    std::chrono::nanoseconds(256 * MiB * 1'000 / 2'100'000);  // Settling.
+                    std::chrono::nanoseconds(256 * MiB * 1'000 / 2'100'000);  // The settling time.
   EXPECT_NEAR(static_cast<double>(dark.count()), 113e3, 1e3);
   EXPECT_NEAR(static_cast<double>(costs.move_time(numbered(0), numbered(1), 256 * MiB).count()),
               113e3 + 5.2e3 + 256.0 * MiB / 397, 1e3);
@@ -73,8 +73,8 @@ TEST_F(CostSourceTest, EstimatesByTheLinksOfAMachineThatNobodyDescribes) {
   EXPECT_EQ(costs.from, "link kinds");
   EXPECT_DOUBLE_EQ(costs.costs.copy_rate(numbered(0), numbered(1)), 397e9);
   EXPECT_DOUBLE_EQ(costs.costs.access_rate(numbered(1), numbered(1)), 4.2e12);
-  EXPECT_EQ(index(costs.costs.by_speed(numbered(1))[1]), 0u);  // The peer before the host.
-  // docs/results/measurements.md: dark for 82 us at 256 MiB, and 119 us of settling.
+  EXPECT_EQ(index(costs.costs.by_speed(numbered(1))[1]), 0u);  // The peer comes before the host.
+  // docs/results/measurements.md: dark for 82 us at 256 MiB, plus 119 us of settling.
   EXPECT_NEAR(
       static_cast<double>(costs.costs.stall_time(numbered(0), numbered(1), 256 * MiB).count()),
       205e3, 15e3);
@@ -83,14 +83,15 @@ TEST_F(CostSourceTest, EstimatesByTheLinksOfAMachineThatNobodyDescribes) {
 TEST_F(CostSourceTest, LinksAreTheTopologysAndWhatAFileSaysOfBothWays) {
   const std::vector<std::vector<LinkKind>> kinds = {{LinkKind::same, LinkKind::nvlink},
                                                     {LinkKind::nvlink, LinkKind::same}};
-  // Simulated, each way has what it has alone, whatever is true of the machine.
+  // Simulated directions do not slow each other down, so there are no rates for both at once,
+  // whatever the real machine does.
   EXPECT_EQ(source_costs(machine, topology, "off").peers, (PeerLinks{kinds, {}}));
   EXPECT_EQ(source_costs(decorated, topology, "off").peers, (PeerLinks{kinds, {}}));
   const std::string machines = VMART_TEST_MACHINES;
   EXPECT_EQ(source_costs(machine, topology, machines + "/h200x4.json").peers,
             (PeerLinks{kinds, {664e9, 664e9}}));
   Calibration made = calibration();
-  write_calibration(stored_file(), made);  // As of before.
+  write_calibration(stored_file(), made);  // Like an older calibration, without `peers`.
   EXPECT_EQ(source_costs(machine, topology, "").peers, (PeerLinks{kinds, {}}));
   made.peers = {{{LinkKind::same, LinkKind::pcie}, {LinkKind::pcie, LinkKind::same}}, {1e9, 2e9}};
   write_calibration(stored_file(), made);
@@ -105,7 +106,7 @@ TEST_F(CostSourceTest, EstimatesKnowPcieAndIslands) {
   SimDriver pcie(load_machine("pcie4x4")), islands(load_machine("test-islands"));
   const MachineCosts slow = estimated_costs(Topology::discover(pcie, {}));
   EXPECT_LT(slow.copy_rate(numbered(0), numbered(1)), slow.copy_rate(numbered(0), numbered(4)));
-  EXPECT_EQ(index(slow.by_speed(numbered(2))[1]), 4u);  // The host before peers.
+  EXPECT_EQ(index(slow.by_speed(numbered(2))[1]), 4u);  // The host comes before peers.
   const MachineCosts apart = estimated_costs(Topology::discover(islands, {}));
   EXPECT_TRUE(apart.reaches(numbered(0), numbered(1)));
   EXPECT_FALSE(apart.reaches(numbered(0), numbered(2)));
@@ -201,7 +202,8 @@ TEST(PlaceStates, HaveWhatChunksMayFill) {
   EXPECT_GT(places[1].capacity_bytes, GiB - 100 * MiB);
   EXPECT_EQ(places[2].location, host(0));
   EXPECT_EQ(places[2].capacity_bytes, 1'048'576 * MiB);
-  rig.alloc(512 * MiB, gpu(0), 2 * MiB);  // Chunks fill a place, and leave its capacity as it is.
+  // Chunks take room at a place but do not change its capacity.
+  rig.alloc(512 * MiB, gpu(0), 2 * MiB);
   EXPECT_NEAR(static_cast<double>(states()[0].capacity_bytes),
               static_cast<double>(places[0].capacity_bytes), 8.0 * MiB);
 }

@@ -7,8 +7,8 @@
 
 namespace vma {
 
-/// A driver behind which nothing is: it counts the calls and answers with fixed values. For tests
-/// of what stands in front of a driver. One thread.
+/// A driver with nothing behind it: counts the calls and returns fixed values. For tests of the
+/// layers in front of a driver. Single-threaded.
 class CountingDriver final : public Driver {
  public:
   int calls(Call call) const { return calls_[static_cast<std::size_t>(call)]; }

@@ -1,5 +1,5 @@
-// Goal: the table of entry points names each call once, and a machine without a driver is told so.
-// What the calls do is for the contract suite, where GPUs are.
+// Goal: the table of entry points names each call once, and a machine without a driver gets a clear
+// error. The contract suite tests what the calls do, on machines with GPUs.
 
 #include "driver/cuda_api.hpp"
 #include "driver/cuda_driver.hpp"
@@ -50,7 +50,7 @@ TEST(CudaApi, AFailedCallShowsItsArguments) {
   }
 }
 
-/// A driver that knows a function of so many parameters, the last of them as the test has it.
+/// A driver whose parameter query is `answer`.
 CudaApi api_with_parameters(decltype(&cuFuncGetParamInfo) answer) {
   CudaApi api;
   api.cuFuncGetParamInfo.function = answer;
@@ -76,9 +76,9 @@ TEST(CudaParameters, AreAskedForUntilThereAreNoMore) {
   EXPECT_EQ(parameters[2].size_bytes, 16u);
 }
 
-/// A driver for which 0x5000 is a CUfunction and 0x6000 a CUkernel, each with a pointer and an int,
-/// and 0x7000 and 0x8000 are the same without parameters. As driver 580, it refuses a handle of the
-/// other kind as a handle.
+/// A driver for which 0x5000 is a CUfunction and 0x6000 a CUkernel, each with a pointer and an int;
+/// 0x7000 and 0x8000 are the same without parameters. Like driver 580, it rejects a handle of the
+/// other kind as an invalid handle.
 template <typename Handle>
 CUresult of_two_kinds(Handle handle, std::uintptr_t of_kind, std::size_t i, std::size_t* offset,
                       std::size_t* size) {
@@ -107,7 +107,7 @@ const void* handle_number(std::uintptr_t number) {
   return reinterpret_cast<const void*>(number);
 }
 
-/// cudart launches CUkernels, through the same calls as CUfunctions.
+/// cudart launches CUkernels through the same calls as CUfunctions.
 TEST(CudaParameters, AreFoundForEitherKindOfHandle) {
   const CudaApi api = api_of_two_kinds();
   for (const std::uintptr_t number : {0x5000, 0x6000}) {
@@ -121,7 +121,7 @@ TEST(CudaParameters, AreFoundForEitherKindOfHandle) {
   }
 }
 
-/// The call for kernels is never asked about a function that the other one knows.
+/// If the query for functions knows the handle, the one for kernels is not called.
 TEST(CudaParameters, OfAFunctionAskNoKernel) {
   CudaApi api = api_of_two_kinds();
   api.cuKernelGetParamInfo.function = [](CUkernel, std::size_t, std::size_t*, std::size_t*) {
@@ -174,7 +174,7 @@ TEST(CudaParameters, OfADriverThatFailsOrTalksNonsenseAreAnError) {
   using Answer = decltype(&cuFuncGetParamInfo);
   for (const Answer nonsense : {
            Answer([](CUfunction, std::size_t, std::size_t* offset, std::size_t* size) {
-             *offset = 0, *size = SIZE_MAX;  // More than a launch takes.
+             *offset = 0, *size = SIZE_MAX;  // More bytes than a launch takes.
              return CUDA_SUCCESS;
            }),
            Answer([](CUfunction, std::size_t, std::size_t* offset, std::size_t* size) {
@@ -182,7 +182,7 @@ TEST(CudaParameters, OfADriverThatFailsOrTalksNonsenseAreAnError) {
              return CUDA_SUCCESS;
            }),
            Answer([](CUfunction, std::size_t, std::size_t* offset, std::size_t* size) {
-             *offset = 0, *size = 8;  // Again and again, on top of each other.
+             *offset = 0, *size = 8;  // The same parameter again and again, all overlapping.
              return CUDA_SUCCESS;
            }),
            Answer([](CUfunction, std::size_t i, std::size_t* offset, std::size_t* size) {

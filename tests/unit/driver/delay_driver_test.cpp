@@ -1,4 +1,4 @@
-// Goal: the chosen call, and no other, takes longer by the driver's clock.
+// Goal: the chosen call, and no other, takes longer on the driver's clock.
 
 #include "support/drivers/delay_driver.hpp"
 

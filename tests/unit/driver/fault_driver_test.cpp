@@ -1,5 +1,5 @@
-// Goal: a chosen call fails before it does anything, the numbers count what can fail, and all other
-// calls get through unchanged. Method: over a driver that only counts.
+// Goal: a chosen call fails before it has any effect, the numbers count only calls that can fail,
+// and all other calls pass through unchanged. Method: wraps a driver that only counts.
 
 #include "support/drivers/fault_driver.hpp"
 

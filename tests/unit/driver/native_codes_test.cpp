@@ -1,4 +1,5 @@
-// Goal: every driver code becomes one kind of error, and an unlisted one is no listed neighbour.
+// Goal: every driver code maps to one kind of error, and an unlisted code does not map to the kind
+// of a neighbouring code.
 
 #include "driver/native_codes.hpp"
 

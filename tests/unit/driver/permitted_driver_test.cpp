@@ -1,5 +1,5 @@
-// Goal: while a gate is closed, each call that could wait for the stopped work is noted, and no
-// other one. Method: every call once before a driver that does nothing, in a foreign context and in
+// Goal: while a gate is closed, each call that could wait for the stopped work is recorded, and no
+// other call. Method: every call once on a driver that does nothing, in a foreign context and in
 // one of the runtime's own.
 
 #include "support/drivers/permitted_driver.hpp"
@@ -34,7 +34,7 @@ struct PermittedDriverTest : testing::Test {
 
 using Calls = std::map<Call, std::function<void()>>;
 
-/// Those that a switch and the watching of a gate are made of.
+/// The calls that a switch and the watching of a gate need.
 Calls permitted_calls(Driver& d, BoundStream stream) {
   return {
       {Call::map, [&d] { d.map({}, 0, {}); }},

@@ -1,5 +1,5 @@
-// Goal: each spare kernel is used once and by its own context only, there are never more than the
-// bound, and a context that is busy or out of memory is not loaded into beyond need.
+// Goal: each spare kernel is used once and only by its own context, their number stays within the
+// bound, and a context that is busy or out of memory gets no more loads than needed.
 #include "base/executor.hpp"
 #include "driver/spare_kernels.hpp"
 
@@ -15,7 +15,7 @@
 namespace vma {
 namespace {
 
-/// Time that passes by loads only.
+/// A clock that only loads advance.
 class LoadClock final : public SteadyClock {
  public:
   TimePoint now() const override { return TimePoint(now_); }
@@ -67,7 +67,7 @@ TEST_F(SpareKernelsTest, ABusyContextIsLoadedIntoOnceOnly) {
   slow_ = 0;
   take(1);
   EXPECT_EQ(loads_, 1);
-  slow_ = 3;  // Work comes in between.
+  slow_ = 3;  // As if the load waited for other work.
   take(1);
   EXPECT_EQ(loads_, 4);
   EXPECT_EQ(spares_.count(1), 2u) << "the slow one is kept as well";
@@ -89,7 +89,7 @@ TEST_F(SpareKernelsTest, OneFillsWhileOthersLoadWhatTheyNeed) {
   KernelHandle other{};
   spares_.take(1, clock_, [&] {
     const KernelHandle kernel = load();
-    if (loads_ == 2) other = take(1);  // As another thread would, while this one fills.
+    if (loads_ == 2) other = take(1);  // As another thread would take one while this thread loads.
     return kernel;
   });
   EXPECT_EQ(other, KernelHandle{3});
@@ -105,7 +105,7 @@ TEST_F(SpareKernelsTest, ALoadWaitsForAPauseAndAPauseForALoad) {
   std::atomic<bool> taken = false;
   const auto taker = executor.spawn("taker", [&] {
     spares_.take_unkept([&] {
-      // A second one does not come between, and gives up.
+      // A second pause cannot begin during a load, and gives up.
       const SpareKernels::Pause during(spares_, clock_, TimePoint(0));
       EXPECT_FALSE(during.complete());
       return load();
@@ -130,7 +130,7 @@ TEST_F(SpareKernelsTest, AFailedLoadKeepsNoPauseWaiting) {
 TEST_F(SpareKernelsTest, SpareOnesAreTakenDuringAPauseAndNoMoreAreLoaded) {
   std::optional<SpareKernels::Pause> pause;
   spares_.take(1, clock_, [&] {
-    if (loads_ == 3) pause.emplace(spares_, clock_, TimePoint(0));  // Two are spare by then.
+    if (loads_ == 3) pause.emplace(spares_, clock_, TimePoint(0));  // Two are spare at this time.
     return load();
   });
   EXPECT_FALSE(pause->complete()) << "the last of them was under way";

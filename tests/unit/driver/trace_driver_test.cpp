@@ -1,4 +1,4 @@
-// Goal: a trace tells what was called, when, for how long, and forgets the oldest first.
+// Goal: a trace tells which calls were made, when and for how long, and drops the oldest first.
 
 #include "support/drivers/trace_driver.hpp"
 

@@ -1,5 +1,5 @@
-// Goal: the cost model of the H200 machines gives the figures that were measured. Method: the rows
-// of the measured tables, with the tolerance that runs differ by.
+// Goal: the cost model of the H200 machines reproduces the measurements. Method: rows of the
+// measured tables, with the run-to-run variation as tolerance.
 #include "machine/cost_model.hpp"
 
 #include "base/units.hpp"
@@ -51,7 +51,7 @@ TEST_F(CostModelTest, GrantsCostWhatTheTablesSay) {
   EXPECT_NEAR(us(costs.grant(first)), 660, 1);
   EXPECT_NEAR(us(costs.grant(device_grant(2 * MiB, 2))), 44, 1);
   EXPECT_NEAR(us(costs.grant(device_grant(64 * MiB, 4))), 157, 1);
-  // The jump at 512 MiB, which a keeper of that size removes.
+  // The jump at 512 MiB, which a keeper of that size avoids.
   EXPECT_LT(us(costs.grant(device_grant(510 * MiB, 2))), 200);
   EXPECT_GT(us(costs.grant(device_grant(512 * MiB, 2))), 8000);
   GrantSituation large = device_grant(512 * MiB, 2);

@@ -1,4 +1,4 @@
-// Where things stand in a JSON file that people write.
+// Goal: values of a hand-written JSON file are read exactly, and errors name the right line.
 #include "machine/json_reader.hpp"
 #include "machine/json_text.hpp"
 
@@ -34,7 +34,7 @@ TEST(JsonText, KnowsTheLineOfEveryPlace) {
   EXPECT_EQ(text.line("list"), 3u);
   EXPECT_EQ(text.line("list[0]"), 3u);
   EXPECT_EQ(text.line("list[1]"), 4u);
-  EXPECT_EQ(text.line("list[1].y"), 4u);  // Of the key, not of what it has.
+  EXPECT_EQ(text.line("list[1].y"), 4u);  // The line of the key, not of its value.
   EXPECT_EQ(text.line("list[1].y[1]"), 5u);
   EXPECT_EQ(text.line("list[2]"), 6u);
   EXPECT_EQ(text.line("last"), 8u);
@@ -68,7 +68,7 @@ TEST(JsonText, RefusesByLine) {
 }
 
 TEST(JsonText, NumbersAreExact) {
-  // What Boost.JSON's own parser is an ulp off at.
+  // Boost.JSON's own parser is off by one ulp here.
   const JsonText text(R"({"a": 4.742589867636229E2, "b": -3, "c": "1", "d": null})", "x",
                       "reading");
   EXPECT_EQ(text.number("a"), 474.2589867636229);

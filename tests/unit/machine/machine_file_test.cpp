@@ -1,6 +1,5 @@
-// Goal: every machine that ships loads and says what its name promises; a file that is wrong in any
-// way is refused by an error that names the file, the place and the reason. Method: small texts,
-// each with one thing wrong.
+// Goal: every machine file that ships loads and matches its name; a file with any error is refused
+// with the file, the place and the reason. Method: small texts with one error each.
 #include "machine/machine_file.hpp"
 
 #include "base/units.hpp"
@@ -18,7 +17,7 @@
 namespace vma {
 namespace {
 
-/// A valid file as text, with one piece of it replaced.
+/// A valid file as text, with one part replaced.
 std::string machine_with(const std::string& piece, const std::string& replacement) {
   std::string text = R"({
   "name": "test-small", "source": "a test", "sources": "made up", "granularity_bytes": 4096,

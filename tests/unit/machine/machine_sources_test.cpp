@@ -1,6 +1,6 @@
-// Goal: no number of a machine file stands there without a source, and the document names every key
-// that a file may have. Method: small texts, each with one source wrong; the files that ship; the
-// document's table held against the keys.
+// Goal: every number in a machine file names its source, and the document lists every key that a
+// file may have. Method: small texts with one wrong source each; the files that ship; the table in
+// the document compared with the keys.
 #include "machine/machine_sources.hpp"
 
 #include "machine/machine_document.hpp"
@@ -173,7 +173,7 @@ TEST(MachineDocument, NamesEveryProblemInTheOrderOfTheFile) {
   }
 }
 
-/// "1 to 64", or nothing where there are no numbers: the third column of the document's table.
+/// "1 to 64", or empty for keys without numbers: the third column of the table in the document.
 std::string bounds_of(const MachineKey& key) {
   if (key.most == 0) return "";
   return fmt::format("{} to {}", key.least, key.most);

@@ -1,6 +1,6 @@
-// Goal: rounds of work last as long as asked, however short a launch is, and short ones are of
-// launches as they are. Method: a simulated machine with threads, whose launches take what reading
-// the bytes takes this computer, and a driver that notes what each round was made of.
+// Goal: rounds of work last as long as requested, however short a launch is, and short rounds use
+// unchanged launches. Method: a simulated machine with threads, whose launches take as long as this
+// computer needs to read the bytes, and a driver that records the launches of each round.
 #include "measuring/busy_gpu.hpp"
 
 #include "base/mutex.hpp"
@@ -30,17 +30,17 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-/// Launches between one wait for their stream and the next.
+/// The launches between two waits for their stream.
 struct Round {
   Time took{0};
-  std::vector<std::uint64_t> passes;  // Of each launch.
+  std::vector<std::uint64_t> passes;  // One entry per launch.
 };
 
 class RoundsDriver final : public InterceptDriver {
  public:
   using InterceptDriver::InterceptDriver;
 
-  /// Launches do nothing and take no time from here on.
+  /// From now on launches do nothing and take no time.
   void drop_launches() { dropped_ = true; }
 
   void launch(BoundStream stream, KernelHandle kernel, LaunchShape shape,
@@ -63,12 +63,12 @@ class RoundsDriver final : public InterceptDriver {
     return done;
   }
 
-  /// The next ones to end.
+  /// The next `count` rounds to end.
   std::vector<Round> next_rounds(std::size_t count) {
     MutexLock lock(mutex_);
     rounds_.clear();
     ended_.wait(lock, [&]() VMART_REQUIRES(mutex_) { return rounds_.size() > count; });
-    return {rounds_.begin() + 1, rounds_.end()};  // The first one may have ended before the call.
+    return {rounds_.begin() + 1, rounds_.end()};  // The first one may have begun before this call.
   }
 
  private:
@@ -82,7 +82,7 @@ class RoundsDriver final : public InterceptDriver {
   std::vector<Round> rounds_ VMART_GUARDED_BY(mutex_);
 };
 
-/// A runtime on one simulated GPU, whose rounds are noted.
+/// A runtime on one simulated GPU whose rounds are recorded.
 class BusyGpuTest : public testing::Test {
  protected:
   BusyGpuTest() : runtime_(open()) {}
@@ -115,10 +115,10 @@ Time middle(std::vector<Round> rounds) {
   return rounds.at(rounds.size() / 2).took;
 }
 
-// A launch takes some ten microseconds: of rounds of 60 ms, thousands.
+// A plain launch takes about ten microseconds; a round of 60 ms would need thousands.
 TEST_F(BusyGpuTest, LongRoundsLastAsAskedHoweverShortALaunchIs) {
   const std::vector<Round> rounds = rounds_of({4 * KiB, milliseconds(60)});
-  // The computer may have been busier while they were shaped than it is now.
+  // The computer may have been busier when the rounds were sized than now.
   EXPECT_GE(middle(rounds), milliseconds(30));
   for (const Round& round : rounds) {
     EXPECT_EQ(round.passes.size(), 16u) << "few are launched before a gate can come";

@@ -1,6 +1,6 @@
-// Goal: what live moves take and how long streams stand for them is measured by such moves, and
-// nothing stays behind. Method: simulated machines with threads; times are those of this computer,
-// so only what must hold of any times is asked.
+// Goal: live moves measure what they take and how long streams are stopped for them, and leave
+// nothing behind. Method: simulated machines with threads; times are those of this computer, so
+// only relations that hold for any times are checked.
 #include "measuring/live_stops.hpp"
 
 #include "base/units.hpp"
@@ -25,12 +25,12 @@ constexpr LiveStops::Sizes sizes{64 * KiB, 512 * KiB, 64 * KiB, MiB};
 
 RuntimeOptions patient() {
   RuntimeOptions options;
-  options.gate_limit = std::chrono::seconds(1);  // A busy computer gives up no gate.
+  options.gate_limit = std::chrono::seconds(1);  // Busy computers then give up no gate.
   options.stall_budget = std::chrono::seconds(1);
   return options;
 }
 
-/// Grants are slow after a rest: each takes a quarter of the time since the one before, up to
+/// Grants are slow after a pause: each takes a quarter of the time since the previous one, up to
 /// `slow_max`.
 class RestingDriver final : public InterceptDriver {
  public:
@@ -54,7 +54,7 @@ PlaceId stop_place(std::size_t place) {
   return PlaceId{static_cast<std::uint8_t>(place)};
 }
 
-/// Costs of nothing, so that a cell that was measured is one that differs.
+/// Placeholder costs, so that measured cells differ from them.
 Calibration blank(Runtime& runtime) {
   Calibration calibration;
   calibration.places = runtime.locations();

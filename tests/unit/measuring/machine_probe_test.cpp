@@ -1,5 +1,5 @@
-// Goal: the file that a probe makes of a machine describes that machine. Method: simulated
-// machines, whose own files say what the probe has to find; times are virtual.
+// Goal: the machine file that a probe writes describes that machine. Method: simulated machines,
+// whose own files say what the probe must find; times are virtual.
 #include "measuring/machine_probe.hpp"
 
 #include "base/units.hpp"
@@ -80,7 +80,7 @@ TEST_P(MachineProbeTest, FindsTheMachineAgain) {
       EXPECT_EQ(link.native_atomics, its.native_atomics);
       if (its.kind != LinkKind::none && i != to) expect_near(link.gb_s, its.gb_s, "peer");
       if (link.both_ways_gb_s == 0) continue;
-      EXPECT_EQ(its.kind, LinkKind::nvlink);  // Simulated, each way has what it has alone.
+      EXPECT_EQ(its.kind, LinkKind::nvlink);  // Simulated directions do not slow each other down.
       expect_near(link.both_ways_gb_s, 2 * its.gb_s, "both ways");
     }
     for (std::size_t node = 0; node < wanted.host_nodes.size(); ++node) {

@@ -1,5 +1,5 @@
-// Goal: what is written of a machine is what is read of it again. Method: all machines that ship,
-// as text and back; one that a file cannot say.
+// Goal: a machine that is written and read again is unchanged. Method: a round trip for all
+// machines that ship; one machine that a file cannot express.
 #include "measuring/machine_writer.hpp"
 
 #include "machine/cost_members.hpp"
@@ -86,7 +86,7 @@ TEST(MachineWriter, WritesWhatIsReadAgain) {
 TEST(MachineWriter, LikeGpusAreOneEntry) {
   EXPECT_EQ(gpu_entries(load_machine("h200x8")).size(), 1u);
   const auto entries = gpu_entries(load_machine("gb200-nvl72"));
-  ASSERT_EQ(entries.size(), 36u);  // By their nodes.
+  ASSERT_EQ(entries.size(), 36u);  // One per node.
   EXPECT_EQ(entries[1], (std::pair<std::size_t, std::size_t>{2, 2}));
 }
 

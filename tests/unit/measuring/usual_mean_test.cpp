@@ -1,5 +1,5 @@
-// Goal: what is foretold of a sum is a mean, and a few that were held up do not spoil it. Method:
-// by hand.
+// Goal: the usual mean is the mean of the typical values; a few delayed ones do not distort it.
+// Method: hand-computed cases.
 #include "measuring/usual_mean.hpp"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
-// Goal: while a read-only scope lives every reader of every slot may read and nobody may write; the
-// end of the last gives it all back, and no reused memory is read-only. Method: the machine is
-// asked.
+// Goal: within a read-only scope the readers of every slot may read and nobody may write; the end
+// of the last scope restores write access; reused memory is never read-only. Method: asks the
+// simulated machine for the rights.
 #include "memory/verify_access.hpp"
 
 #include "unit/memory/memory_rig.hpp"
@@ -18,7 +18,7 @@ class AccessTest : public testing::Test {
     const MutexLock lock(allocation_->operations());
     allocation_->set_read_only(read_only, rig_.topology());
   }
-  /// Puts the middle slot elsewhere, as a move does, but does not map it.
+  /// Moves the chunk of the middle slot to another place without mapping it.
   void move_middle(Location to) {
     Chunk target = rig_.chunk(to, 2);
     const Address begin = allocation_->slot_begin(1);
@@ -98,7 +98,7 @@ TEST_F(AccessTest, GrantsWritingWhereItCanWhenTheEndFails) {
   EXPECT_FALSE(allocation_->read_only());
   EXPECT_FALSE(allocation_->reusable());
   set_read_only(true);
-  set_read_only(false);  // Another scope mends it.
+  set_read_only(false);  // The next scope restores the rights.
   expect_access(Access::read_write);
 }
 
@@ -159,7 +159,8 @@ TEST_F(VerifyAccessDeathTest, EndsTheProcessWhereAGrantIsMissing) {
       },
       "a slot grants the requested access");
   rig_.fail({Call::access}, {0, 1, 2, 3});
-  check_access(rig_.driver(), allocation_->begin(), 5 * page_, readers);  // No answer, no breach.
+  // An unanswered query is not a breach.
+  check_access(rig_.driver(), allocation_->begin(), 5 * page_, readers);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Goal: an allocation's slots show their chunks, all or none; a slot that cannot be unmapped keeps
-// its chunk out of everybody's hands; `extents` tells where the bytes lie.
+// Goal: an allocation's slots show all of their chunks or none; the chunk of a slot that cannot be
+// unmapped is never reused; `extents` tells where the bytes are.
 #include "unit/memory/memory_rig.hpp"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace vma {
 namespace {
 
-/// An empty allocation of three slots, the last one shorter, and chunks for it.
+/// An empty allocation of three slots, the last one shorter, and chunks for them.
 class AllocationTest : public testing::Test {
  protected:
   AllocationTest() {
@@ -59,7 +59,7 @@ TEST_F(AllocationTest, ShowsAllOrNothing) {
       EXPECT_THROW(rig_.machine().pointer_info(allocation_.slot_begin(slot)), Error);
     }
   }
-  show();  // And it can be tried again.
+  show();  // It can be tried again.
   rig_.expect_shown(allocation_);
 }
 

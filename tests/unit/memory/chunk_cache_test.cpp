@@ -1,4 +1,4 @@
-// Goal: the cache gives back what fits, keeps to its budgets and books every byte once.
+// Goal: the cache hands out chunks that fit, keeps to its budgets and accounts for every byte once.
 #include "unit/memory/memory_rig.hpp"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 namespace vma {
 namespace {
 
-/// A cache of its own on the rig's ledger, with budgets of ten pages on GPUs and four on hosts.
+/// A separate cache on the rig's ledger, with budgets of ten pages per GPU and four per host.
 class ChunkCacheTest : public testing::Test {
  protected:
   ~ChunkCacheTest() override {
@@ -25,7 +25,7 @@ class ChunkCacheTest : public testing::Test {
     cache_.put(std::move(chunk));
     return handle;
   }
-  /// A freed allocation: taken out of the rig's own cache.
+  /// An allocation as it is when freed, outside the rig's own cache.
   std::shared_ptr<Allocation> freed(Location at, std::uint64_t size_pages,
                                     std::uint64_t chunk_pages) {
     const auto allocation = rig_.alloc(size_pages, at, chunk_pages);
@@ -206,7 +206,7 @@ TEST_F(ChunkCacheTest, FindsAnAllocationThatHasASlotOfTheSize) {
 }
 
 TEST_F(ChunkCacheTest, DoesNotTakeATailForAWholeSlot) {
-  // One slot only: its tail is all there is of it.
+  // A single slot, which has the tail size.
   Geometry single{pages(4), pages(2), 1};
   EXPECT_EQ(single.size_bytes(), pages(2));
   const auto allocation = freed(gpu(0), 2, 4);

@@ -1,5 +1,5 @@
-// Goal: a chunk or a reservation is had whole or not at all, is given back once, and what the
-// driver will not take back is counted. Method: each call fails in turn.
+// Goal: a chunk or a reservation is created completely or not at all and is released once; what the
+// driver refuses to release is counted. Method: makes each call fail in turn.
 #include "unit/memory/memory_rig.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Goal: clean copies are kept for their slot and its epoch, and are room for whoever wants it.
-// Method: a simulated machine whose host takes eight pages; copies are left by hand.
+// Goal: clean copies are kept per slot and epoch, and are given up when others need the room.
+// Method: a simulated machine whose host holds eight pages; the test leaves the copies itself.
 #include "unit/memory/memory_rig.hpp"
 
 #include <gtest/gtest.h>
@@ -125,7 +125,7 @@ TEST_F(CleanCopiesTest, ALowerCapacityTakesWhatLiesOverIt) {
   check_settled(memory());
 }
 
-// The addresses may come back with another's bytes behind them, and epochs that begin anew.
+// The addresses may be reused with other bytes behind them, and with epochs that start again.
 TEST_F(CleanCopiesTest, AFreeDropsThoseOfItsAllocation) {
   const auto other = rig_.alloc(2, gpu(0), 2);
   {
@@ -144,7 +144,7 @@ TEST_F(CleanCopiesTest, AFreeDropsThoseOfItsAllocation) {
 }
 
 TEST_F(CleanCopiesTest, NoneIsKeptOfWhatIsBeingFreed) {
-  owner_->being_freed = true;  // Its addresses may be another's soon.
+  owner_->being_freed = true;  // Its addresses may soon be reused.
   keep(0, 2);
   EXPECT_EQ(pages_of_copies(), 0u);
   owner_->being_freed = false;
@@ -168,7 +168,7 @@ TEST_F(CleanCopiesTest, ThoseOfOtherAllocationsStay) {
 
 TEST_F(CleanCopiesTest, TheEndGivesThemBack) {
   keep(0, 2);
-  rig_.close();  // The rig looks for what is left behind.
+  rig_.close();  // The rig looks for leaks.
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Goal: just the contexts that may touch memory are listed, draining them waits for their work, and
-// neither opens a context, keeps one by accident or loses an event.
+// Goal: the list has exactly the contexts that may touch memory, and draining them waits for their
+// work; neither opens a context, keeps one alive by accident or loses an event.
 #include "unit/memory/memory_rig.hpp"
 
 #include "base/executor.hpp"
@@ -28,7 +28,8 @@ TEST(ContextsInUse, ListsActivePrimaryContextsAndOpensNone) {
     const ContextHandle second = machine.retain_primary(DeviceId{2});
     EXPECT_EQ(contexts.list(), Contexts{second});
     EXPECT_FALSE(machine.context_active(DeviceId{0}));
-    machine.release_primary(DeviceId{2});  // The list keeps it, so that the handle stays good.
+    // The list keeps the context alive, so the handle stays valid.
+    machine.release_primary(DeviceId{2});
     EXPECT_TRUE(machine.context_active(DeviceId{2}));
     EXPECT_EQ(contexts.list(), Contexts{second});
   }
@@ -57,7 +58,7 @@ TEST(ContextsInUse, RetainsAContextOnceHoweverManyList) {
   EXPECT_EQ(ledger.leaks(), 0u);
 }
 
-/// Another thread lists the contexts while the first one is being retained.
+/// Lists the contexts, as another thread would, while the first one is being retained.
 class ListingDriver : public InterceptDriver {
  public:
   using InterceptDriver::InterceptDriver;
@@ -134,7 +135,7 @@ TEST(ContextsInUse, ListsTheCallersContextButNotTheRuntimesOwn) {
 TEST(ContextsInUse, UsesEventsAgain) {
   MemoryRig rig;
   ContextsInUse& contexts = rig.memory().contexts();
-  contexts.list();  // From here the primary contexts are known to last.
+  contexts.list();  // From here the primary contexts are known to stay.
   const EventHandle first = contexts.take_event(rig.context(0));
   const EventHandle second = contexts.take_event(rig.context(0));
   EXPECT_NE(first, second);
@@ -146,7 +147,7 @@ TEST(ContextsInUse, UsesEventsAgain) {
   contexts.give_back(rig.context(0), first);
   contexts.give_back(rig.context(0), second);
   rig.close();
-  // The one of the other context was not given back; it is the only thing that is left of us.
+  // The event of the other context was not given back; it is all that remains of ours.
   int events = 0;
   for (const std::string& left : rig.machine().leaks()) events += left.starts_with("event");
   EXPECT_EQ(events, 1);
@@ -188,7 +189,7 @@ TEST(ContextsInUse, DrainEndsNoCaptureAndWaitsForTheRest) {
   rig.machine().destroy_graph(rig.machine().end_capture(captured));
 }
 
-/// The driver waits for no context; it has no memory for that.
+/// A driver that cannot wait for a context because it is out of memory.
 class NoMemoryToWaitDriver : public InterceptDriver {
  public:
   using InterceptDriver::InterceptDriver;

@@ -1,4 +1,4 @@
-// Goal: every size is cut into slots that cover it, few sizes of them, with little waste.
+// Goal: every size is cut into slots that cover it, of few different sizes and with little waste.
 #include "base/units.hpp"
 #include "unit/memory/memory_rig.hpp"
 
@@ -74,7 +74,7 @@ TEST(Geometry, MakesAByteOneGranule) {
   EXPECT_EQ(plan(large_granule + 1), (Geometry{2 * large_granule, 2 * large_granule, 1}));
 }
 
-// What the comment of `AllocOptions::chunk_bytes` promises.
+// The examples in the comment of `AllocOptions::chunk_bytes`.
 TEST(Geometry, ChoosesWhatItIsDocumentedToChoose) {
   EXPECT_EQ(plan(32 * MiB).slots, 1u);
   EXPECT_EQ(plan(32 * MiB, 0, host(0)).slots, 1u);

@@ -1,5 +1,6 @@
-// Goal: an allocation may lie at several places from its start, each chunk granted to those who
-// reach its own place; all of it is had, or nothing. Method: FaultDriver fails each call in turn.
+// Goal: an allocation may start with chunks at several places, each granted to the devices that
+// reach its place; either everything is allocated or nothing. Method: FaultDriver makes each call
+// fail in turn.
 #include "unit/memory/memory_rig.hpp"
 
 #include <gtest/gtest.h>
@@ -101,7 +102,7 @@ TEST(Homes, TakesAFreedAllocationOverOnlyWhereAllLiesAtOnePlace) {
 
 TEST(Homes, RefusesWhatDoesNotFitAtOneOfThem) {
   MemoryLimits limits;
-  limits.capacity_bytes[gpu(1)] = 4 * 4096;  // With keeper and spare.
+  limits.capacity_bytes[gpu(1)] = 4 * 4096;  // Includes the keeper and its spare.
   MemoryRig rig("test-2", limits);
   const Homes homes{gpu(0), gpu(1), gpu(1), gpu(1)};
   const Error error = expect_error(ErrorKind::out_of_memory, [&] { alloc(rig, 4, 1, homes); });

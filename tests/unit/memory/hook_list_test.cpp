@@ -1,5 +1,5 @@
-// Goal: hooks are told of each move in order, a refusal is undone for those before it, and once
-// `remove` has returned they run no more, whoever calls it from where.
+// Goal: hooks are told about each move in order; a refusal is undone for the hooks before it; once
+// `remove` has returned, the hooks no longer run, whichever thread called it.
 #include "memory/hook_list.hpp"
 
 #include "unit/memory/memory_rig.hpp"
@@ -21,7 +21,7 @@ using Told = std::vector<std::string>;
 
 class HookListTest : public testing::Test {
  protected:
-  /// Hooks that note what they are told under a name; `before` throws if it is to refuse.
+  /// Hooks that record their calls under a name; `before` throws if it should refuse.
   MoveHooks notes(const std::string& name, bool refuses = false) {
     MoveHooks hooks;
     hooks.before = [this, name, refuses](const MoveEvent&) {
@@ -55,7 +55,7 @@ TEST_F(HookListTest, TellsInTheOrderOfAdding) {
   told_.clear();
   list_.before({});
   EXPECT_EQ(told_, Told{"b before"});
-  list_.remove(first);  // Once more does nothing.
+  list_.remove(first);  // A second call does nothing.
   EXPECT_FALSE(list_.empty());
 }
 
@@ -94,7 +94,7 @@ TEST_F(HookListTest, LetsAHookRemoveItselfAndAddAnother) {
   std::uint64_t own = 0;
   MoveHooks hooks = notes("a");
   hooks.before = [&](const MoveEvent&) {
-    list_.remove(own);  // Would wait for itself for ever.
+    list_.remove(own);  // Waiting would deadlock.
     list_.add(notes("b"));
   };
   own = list_.add(std::move(hooks));

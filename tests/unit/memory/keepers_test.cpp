@@ -82,7 +82,7 @@ TEST(Keepers, ProbeAndWarmGrantAskTheDriverOnceEachTime) {
   rig.memory().chunks().keepers().probe_grant();
 }
 
-/// Remembers the rights that were granted last.
+/// Remembers the rights granted last and counts repeated grants.
 class RightsDriver : public InterceptDriver {
  public:
   using InterceptDriver::InterceptDriver;
@@ -101,7 +101,8 @@ class RightsDriver : public InterceptDriver {
   void around(Call, const std::function<void()>& body) override { body(); }
 };
 
-// A driver could find that there is nothing to do, and answer although it does nothing else.
+// A driver could notice that a grant changes nothing and return at once, even while it blocks all
+// other grants.
 TEST(Keepers, AskForOtherRightsEachTime) {
   MemoryRig rig;
   RightsDriver driver(rig.driver());
@@ -109,7 +110,8 @@ TEST(Keepers, AskForOtherRightsEachTime) {
   Ledger ledger;
   for (const Location at : one.locations()) ledger.open(at, UINT64_MAX);
   Keepers keepers(driver, one, ledger);
-  driver.granted[gpu(0)] = Access::read_write;  // The keeper's; its spare was granted last.
+  // The keeper's rights; the last grant went to its spare.
+  driver.granted[gpu(0)] = Access::read_write;
   driver.repeated = 0;
   keepers.probe_grant();
   keepers.warm_grant();
@@ -121,7 +123,7 @@ TEST(Keepers, AskForOtherRightsEachTime) {
 
 TEST(Keepers, NeedRoomWithinTheCapacity) {
   MemoryLimits limits;
-  limits.capacity_bytes[gpu(1)] = 4096;  // One granule where two are wanted.
+  limits.capacity_bytes[gpu(1)] = 4096;  // One granule, where two are needed.
   const Error error =
       expect_error(ErrorKind::out_of_memory, [&] { MemoryRig rig("test-2", limits); });
   EXPECT_TRUE(says(error, "gpu(1)"));

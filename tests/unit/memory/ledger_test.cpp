@@ -1,4 +1,4 @@
-// Goal: bytes are booked within the capacity and never twice; what is lost is counted.
+// Goal: bytes are booked within the capacity and never twice; leaks are counted.
 #include "memory/ledger.hpp"
 
 #include "base/executor.hpp"

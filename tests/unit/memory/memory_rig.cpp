@@ -31,7 +31,7 @@ MemoryRig::~MemoryRig() {
   for (const BoundStream stream : streams_) {
     try {
       machine_.wait_stream(stream, never);
-    } catch (const Error&) {  // A test broke it on purpose.
+    } catch (const Error&) {  // A test broke the context on purpose.
     }
     machine_.destroy_stream(stream);
   }

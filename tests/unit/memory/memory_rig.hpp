@@ -18,11 +18,12 @@
 
 namespace vma {
 
-inline constexpr std::uint64_t page_bytes = 4096;  // Of simulated machines for tests.
+// The granularity of the simulated machines for tests.
+inline constexpr std::uint64_t page_bytes = 4096;
 
-/// A simulated machine, the drivers that delay, trace and fail its calls, and a Memory on top of
-/// them, with every GPU's primary context active. A failed call is not traced. When it ends,
-/// nothing may be left in the machine but what the ledger has counted as leaked.
+/// A simulated machine, drivers that delay, trace and fail its calls, and a Memory on top of them,
+/// with the primary context of every GPU active. A failed call is not traced. At its end, the
+/// machine may hold only what the ledger has counted as leaked.
 class MemoryRig {
  public:
   explicit MemoryRig(const std::string& machine = "test-2", const MemoryLimits& limits = {},
@@ -39,23 +40,23 @@ class MemoryRig {
   ContextHandle context(int gpu) const { return contexts_.at(static_cast<std::size_t>(gpu)); }
   BoundStream new_stream(int gpu);
 
-  /// From now on the n-th (from 0) of just these calls fails, for each n given.
+  /// From now on, these calls are counted from 0 and those in `numbers` fail.
   void fail(std::set<Call> calls, std::set<int> numbers);
   void fail_nothing() { faults_.fail_calls({}); }
 
-  /// Each of these calls takes so much longer from now on.
+  /// From now on each of these calls takes that much longer.
   void delay(Call call, TimePoint duration) { delays_.delay_each(call, duration); }
 
   void forget_calls() { trace_.clear(); }
-  /// Calls since `forget_calls`.
+  /// The number of calls since `forget_calls`.
   int calls(Call call) const;
   std::vector<TracedCall> trace() const { return trace_.calls(); }
 
-  /// A kernel that takes so long by the machine's clock.
+  /// Launches a kernel that runs for `duration` on the machine's clock.
   void launch_spin(BoundStream stream, TimePoint duration);
-  /// A kernel that ends the process's luck: it stores where nothing is mapped.
+  /// Launches a kernel that writes to unmapped memory, which breaks the context for good.
   void break_context(BoundStream stream);
-  /// The stream stands until `*word` is 1.
+  /// Makes the stream wait until `*word` is 1.
   std::uint64_t* stop(BoundStream stream);
   static void let_go(std::uint64_t* word);
   void let_all_go();
@@ -69,9 +70,9 @@ class MemoryRig {
   std::uint64_t cached(Location at) { return memory_->chunks().cache().cached_bytes(at); }
   Ledger::Account account(Location at) { return memory_->chunks().ledger().account(at); }
 
-  /// Every page of the allocation shows its chunk's place and all its readers may use it.
+  /// Checks that every page shows its chunk's place and that all its readers have access.
   void expect_shown(const Allocation& allocation);
-  /// Ends the memory now; the machine lives on.
+  /// Ends the memory now; the machine stays.
   void close() { memory_.reset(); }
 
  private:
@@ -86,17 +87,17 @@ class MemoryRig {
   std::unique_ptr<Memory> memory_;
 };
 
-/// Runs the body as a member of a stepped machine, in virtual time.
+/// Runs the body as a thread of a stepped machine, in virtual time.
 void step(std::uint64_t seed, const std::function<void(const SimOptions&)>& body);
-/// Lets so much of the machine's time pass.
+/// Lets that much of the machine's time pass.
 void sleep(MemoryRig& rig, TimePoint duration);
-/// The error that `body` throws; a failure of the test if it throws none.
+/// Returns the error that `body` throws; the test fails if it throws none.
 Error expect_error(ErrorKind kind, const std::function<void()>& body);
 bool says(const Error& error, const std::string& text);
-/// Waits for another thread's doing; false after half a minute.
+/// Waits for another thread; false after half a minute.
 bool comes_true(const std::function<bool()>& condition);
-/// Waits until what `free_async` freed is back, then checks the books. Requires: no call is under
-/// way.
+/// Waits until everything freed by `free_async` is back, then checks the books. Requires: no call
+/// is in progress.
 void check_settled(Memory& memory);
 
 }  // namespace vma

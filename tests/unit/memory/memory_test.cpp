@@ -1,5 +1,5 @@
-// Goal: memory is had whole or not at all, comes back from the cache without a driver call, and the
-// books agree with what is held. Method: TraceDriver counts, FaultDriver fails.
+// Goal: an allocation succeeds completely or changes nothing, reuses cached memory without a driver
+// call, and the books match what is held. Method: TraceDriver counts calls, FaultDriver fails them.
 #include "unit/memory/memory_rig.hpp"
 
 #include <fmt/format.h>
@@ -47,7 +47,7 @@ TEST(Memory, UsesFreedChunksForOtherGeometriesToo) {
   MemoryRig rig;
   rig.free(rig.alloc(8, gpu(0), 4));
   rig.forget_calls();
-  const auto three = rig.alloc(12, gpu(0), 4);  // Two of its chunks are there.
+  const auto three = rig.alloc(12, gpu(0), 4);  // Two of its chunks are in the cache.
   EXPECT_EQ(rig.calls(Call::create), 1);
   rig.expect_shown(*three);
   rig.memory().check_invariants();
@@ -97,7 +97,7 @@ TEST(Memory, FreesNothingWhenTheWorkCannotBeWaitedFor) {
   expect_error(ErrorKind::driver_failure, [&] { rig.free(allocation); });
   EXPECT_EQ(rig.memory().require(to_pointer(allocation->begin()), "test"), allocation);
   EXPECT_FALSE(allocation->being_freed);
-  rig.free(allocation);  // And it can be freed later.
+  rig.free(allocation);  // It can be freed later.
 }
 
 TEST(Memory, FreesAsynchronouslyOnceTheStreamIsThere) {
@@ -110,7 +110,7 @@ TEST(Memory, FreesAsynchronouslyOnceTheStreamIsThere) {
                [&] { rig.memory().require_around(to_pointer(allocation->begin()), "test"); });
   {
     const MutexLock turn(rig.memory().chunks().slow_calls().turn());
-    rig.memory().chunks().slow_calls().run_here();  // Looks at what waits.
+    rig.memory().chunks().slow_calls().run_here();  // Processes what is waiting.
   }
   EXPECT_EQ(rig.cached(gpu(0)), 0u) << "the stream has not come so far";
   EXPECT_EQ(rig.machine().pointer_info(allocation->begin()).at, gpu(0));
@@ -161,8 +161,8 @@ TEST(Memory, LeavesNothingWhereACallOfAnAllocationFails) {
     }
   }
   EXPECT_EQ(rig.memory().chunks().ledger().leaks(), 0u);
-  // Left are the keepers, without their spares, and events that are kept for the next time.
-  constexpr std::size_t objects_of_spares = 2 * 3;  // Chunk, reservation and mapping of each.
+  // What remains are the keepers without their spares, and events kept for reuse.
+  constexpr std::size_t objects_of_spares = 2 * 3;  // A chunk, a reservation and a mapping each.
   std::size_t events = 0;
   for (const std::string& left : rig.machine().leaks()) events += left.starts_with("event");
   EXPECT_EQ(rig.machine().leaks().size() - events, before.size() - objects_of_spares);
@@ -174,7 +174,7 @@ TEST(Memory, MakesHostChunksAheadOfNeed) {
   rig.memory().chunks().slow_calls().drain();
   EXPECT_EQ(rig.memory().chunks().cache().count(host(0), 4 * rig.page()), 2u);
   rig.forget_calls();
-  const auto second = rig.alloc(8, host(0), 4);  // Both are there.
+  const auto second = rig.alloc(8, host(0), 4);  // Both chunks are in the cache.
   EXPECT_EQ(second->geometry().slots, 2u);
   rig.expect_shown(*second);
   rig.memory().chunks().slow_calls().drain();
@@ -208,7 +208,7 @@ TEST(Memory, KeepsAsideWhatMayStillBeTouched) {
 
 TEST(Memory, FindsTheChunkOfTheSizeInAFreedAllocation) {
   MemoryRig rig;
-  rig.free(rig.alloc(5, gpu(0), 2));  // Of two, two and one page.
+  rig.free(rig.alloc(5, gpu(0), 2));  // Two chunks of two pages and one of one page.
   Chunk tail = rig.memory().chunks().obtain_cached(gpu(0), rig.page());
   ASSERT_TRUE(tail);
   EXPECT_EQ(tail.size_bytes(), rig.page());
@@ -262,7 +262,7 @@ TEST(Memory, GivesEverythingBackWhenItShutsDown) {
   rig.alloc(3, host(0));
   rig.free(rig.alloc(7, gpu(1)));
   rig.memory().shut_down();
-  rig.memory().shut_down();  // Once more does nothing.
+  rig.memory().shut_down();  // A second call does nothing.
   EXPECT_EQ(rig.account(gpu(0)).allocated_bytes, 0u);
   EXPECT_EQ(rig.account(gpu(1)).cached_bytes, 0u);
 }

@@ -1,6 +1,6 @@
-// Goal: one at a time moves or frees an allocation; what keeps one in its place is told by name;
-// who still holds a freed one never meets the next at the same address; an asynchronous free waits
-// for the work of its stream.
+// Goal: only one thread at a time moves or frees an allocation; an error names what keeps an
+// allocation in place; a thread that still holds a freed allocation never sees its successor at the
+// same address; an asynchronous free waits for the work of its stream.
 #include "memory/move_claim.hpp"
 
 #include "unit/memory/memory_rig.hpp"
@@ -63,7 +63,7 @@ TEST(MoveClaim, MakesAFreeWaitForTheMove) {
     EXPECT_EQ(rig.memory().registry().size(), 1u);
     EXPECT_EQ(rig.cached(gpu(0)), 0u);
     {
-      const MutexLock lock(allocation->operations());  // The mover's, for a chunk.
+      const MutexLock lock(allocation->operations());  // As the mover does for each chunk.
     }
     claim = MoveClaim();
     task->join();
@@ -88,7 +88,7 @@ TEST(MoveClaim, MakesAnAsynchronousFreeWaitForTheMove) {
   rig.machine().wait_stream(stream, never);
   {
     const MutexLock turn(rig.memory().chunks().slow_calls().turn());
-    rig.memory().chunks().slow_calls().run_here();  // Looks at what waits.
+    rig.memory().chunks().slow_calls().run_here();  // Processes what is waiting.
   }
   EXPECT_EQ(rig.cached(gpu(0)), 0u);
   claim = MoveClaim();
@@ -116,7 +116,7 @@ TEST(FreeAsync, KeepsMemoryWhileItIsNotKnownWhetherWorkRuns) {
   });
 }
 
-/// To ask for an event fails until it is recorded a second time.
+/// Asking for an event fails until the event is recorded a second time.
 class LostEventDriver : public InterceptDriver {
  public:
   LostEventDriver(Driver& inner, int code) : InterceptDriver(inner), code_(code) {}
@@ -229,7 +229,7 @@ TEST(Pins, SayWhatKeepsAnAllocationWhereItIs) {
   EXPECT_TRUE(allocation->may_move()) << "hooks let it go";
   allocation->hooks().remove(hooks);
   EXPECT_FALSE(allocation->may_move());
-  rig.free(allocation);  // An export does not keep it.
+  rig.free(allocation);  // An exported handle does not prevent the free.
 }
 
 TEST(FreedAllocation, IsNeverTheNextOneAtItsAddress) {

@@ -1,5 +1,5 @@
-// Goal: where the host has no memory left, giving memory back ends no process: what cannot be kept
-// track of is kept aside or stays in the cache, and the books agree. Method: operator new is ours.
+// Goal: releasing memory never ends the process when host memory runs out: what cannot be tracked
+// is kept aside or stays in the cache, and the books stay correct. Method: replaces operator new.
 #include "unit/memory/memory_rig.hpp"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include <vector>
 
 namespace {
-thread_local bool refuses = false;  // Whether this thread gets any memory.
+thread_local bool refuses = false;  // Whether allocations on this thread fail.
 }  // namespace
 
 void* operator new(std::size_t size_bytes) {
@@ -29,7 +29,7 @@ void operator delete(void* memory, std::size_t) noexcept {
 namespace vma {
 namespace {
 
-/// Nothing may be allocated on this thread while it lives.
+/// While it lives, allocations on this thread fail.
 class NoMemory {
  public:
   NoMemory() { refuses = true; }
@@ -80,8 +80,8 @@ TEST(AllocationFailure, KeepsForNowWhatIsOverTheBudget) {
   const std::uint64_t page = rig.page();
   std::vector<Chunk> chunks;
   {
-    const MutexLock turn(rig.memory().chunks().slow_calls().turn());  // The slow-call queue
-                                                                      // releases nothing meanwhile.
+    // Keeps the slow-call queue from releasing anything.
+    const MutexLock turn(rig.memory().chunks().slow_calls().turn());
     for (int i = 0; i < 200; ++i) {
       chunks.push_back(rig.memory().chunks().obtain(gpu(0), page, ChunkStore::Turn::held));
     }
@@ -103,7 +103,7 @@ TEST(AllocationFailure, KeepsForNowWhatIsOverTheBudget) {
 TEST(AllocationFailure, MovesWhatHasBecomeReadyWithoutAny) {
   MemoryRig rig;
   SlowCallQueue& slow_calls = rig.memory().chunks().slow_calls();
-  const MutexLock turn(slow_calls.turn());  // The slow-call queue's own thread runs nothing.
+  const MutexLock turn(slow_calls.turn());  // Keeps the slow-call queue's thread from running jobs.
   int done = 0;
   std::atomic<bool> ready{false};
   for (int i = 0; i < 100; ++i) {

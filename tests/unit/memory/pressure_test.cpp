@@ -1,5 +1,5 @@
-// Goal: before memory is refused the cache is given up, page tables' reserve too; a refusal says
-// who holds what; reserve and trim do what they say.
+// Goal: the cache, including the reserve for page tables, is given up before an allocation is
+// refused; a refusal lists the holders of memory; reserve and trim do what they promise.
 #include "unit/memory/memory_rig.hpp"
 
 #include "base/units.hpp"
@@ -12,7 +12,7 @@ namespace {
 
 MemoryLimits capped(std::uint64_t pages) {
   MemoryLimits limits;
-  limits.capacity_bytes[gpu(0)] = (pages + 2) * page_bytes;  // With keeper and spare.
+  limits.capacity_bytes[gpu(0)] = (pages + 2) * page_bytes;  // Includes the keeper and its spare.
   return limits;
 }
 
@@ -20,14 +20,14 @@ TEST(MemoryPressure, TrimsTheCacheBeforeItRefuses) {
   MemoryRig rig("test-2", capped(8));
   rig.free(rig.alloc(8, gpu(0), 1));
   EXPECT_EQ(rig.cached(gpu(0)), 8 * page_bytes);
-  const auto allocation = rig.alloc(8, gpu(0), 4);  // Of other chunks.
+  const auto allocation = rig.alloc(8, gpu(0), 4);  // Needs chunks of another size.
   EXPECT_EQ(rig.cached(gpu(0)), 0u);
   rig.expect_shown(*allocation);
   rig.memory().check_invariants();
 }
 
 TEST(MemoryPressure, TrimsTheCacheWhenTheDriverRefuses) {
-  MemoryRig rig;  // 64 MiB, and a cache budget of more.
+  MemoryRig rig;  // 64 MiB, with a larger cache budget.
   rig.free(rig.alloc(15'000, gpu(0), 100));
   const auto allocation = rig.alloc(15'000, gpu(0), 128);
   rig.expect_shown(*allocation);
@@ -62,7 +62,7 @@ TEST(MemoryPressure, RefusesAtOnceWhatNoMachineHas) {
   const Error error = expect_error(ErrorKind::out_of_memory,
                                    [&] { rig.memory().alloc(std::uint64_t{1} << 38, gpu(0), {}); });
   EXPECT_TRUE(says(error, fmt::format("capacity is {} bytes", 64 * MiB))) << error.what();
-  // Nobody knows what a host node has, but so many chunks are too many.
+  // The size of a host node is unknown, but this many chunks exceed any limit.
   expect_error(ErrorKind::invalid_argument,
                [&] { rig.memory().alloc(std::uint64_t{1} << 45, host(0), {}); });
   EXPECT_TRUE(rig.trace().empty()) << "and asks the driver for nothing";
@@ -71,13 +71,14 @@ TEST(MemoryPressure, RefusesAtOnceWhatNoMachineHas) {
 
 TEST(MemoryPressure, GivesUpThePageTablesReserveForAGrant) {
   MemoryRig rig;
-  rig.fail({Call::grant}, {1});  // The first is the chunk's own; this is the slots'.
+  rig.fail({Call::grant}, {1});  // The first grant is the chunk's own; this one is the slots'.
   const auto allocation = rig.alloc(1, gpu(0));
   EXPECT_EQ(rig.driver().fired(), 1);
   EXPECT_EQ(rig.account(gpu(0)).own_bytes, page_bytes) << "the spares went";
   rig.expect_shown(*allocation);
   rig.fail({Call::grant}, {1});
-  expect_error(ErrorKind::out_of_memory, [&] { rig.alloc(2, gpu(0)); });  // There are none left.
+  // There are no spares left.
+  expect_error(ErrorKind::out_of_memory, [&] { rig.alloc(2, gpu(0)); });
   rig.fail_nothing();
   rig.memory().check_invariants();
 }
@@ -97,7 +98,7 @@ TEST(MemoryPressure, KeepsWithinTheCacheBudget) {
 
 TEST(Reserve, HasChunksReadySoThatAnAllocationMakesNone) {
   MemoryLimits limits;
-  limits.cache_bytes_per_gpu = page_bytes;  // What is reserved counts against no budget.
+  limits.cache_bytes_per_gpu = page_bytes;  // Reserved memory counts against no budget.
   MemoryRig rig("test-2", limits);
   rig.memory().chunks().reserve(gpu(0), 9 * page_bytes, 4 * page_bytes);
   rig.memory().chunks().slow_calls().drain();
@@ -150,7 +151,7 @@ TEST(Reserve, RaisesTheBudgetNoFurtherWhenItIsAskedAgain) {
   for (int round = 0; round < 5; ++round) {
     rig.memory().chunks().reserve(gpu(0), 8 * page_bytes, 4 * page_bytes);
     EXPECT_EQ(rig.memory().chunks().cache().budget_bytes(gpu(0)), 9 * page_bytes);
-    rig.alloc(8, gpu(0), 4);  // Uses what was reserved.
+    rig.alloc(8, gpu(0), 4);  // Uses the reserve.
   }
   rig.memory().chunks().trim(gpu(0));
   EXPECT_EQ(rig.memory().chunks().cache().budget_bytes(gpu(0)), page_bytes);
@@ -175,8 +176,9 @@ TEST(Trim, GivesBackWhatWasAboutToBeMadeAheadToo) {
   rig.memory().chunks().reserve(host(0), page_bytes, page_bytes);
   {
     const MutexLock turn(
-        rig.memory().chunks().slow_calls().turn());  // The slow-call queue stands still.
-    allocation = rig.alloc(1, host(0), 1);           // From the cache; more is to be made.
+        rig.memory().chunks().slow_calls().turn());  // Keeps the slow-call queue idle.
+    // From the cache, so the reserve must be refilled.
+    allocation = rig.alloc(1, host(0), 1);
   }
   rig.memory().chunks().trim(host(0));
   rig.memory().chunks().slow_calls().drain();

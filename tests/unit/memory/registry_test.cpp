@@ -1,5 +1,5 @@
-// Goal: any address is answered with its allocation and slot, at the edges too, beside other
-// threads that insert and erase; what was erased is forgotten and its number used again.
+// Goal: every address is found with its allocation and slot, also at the edges and while other
+// threads insert and erase; erased ranges are gone and their numbers are reused.
 #include "base/executor.hpp"
 #include "base/units.hpp"
 #include "unit/memory/memory_rig.hpp"
@@ -14,7 +14,8 @@ namespace vma {
 namespace {
 
 constexpr std::uint64_t small_granule = 4 * KiB;
-constexpr std::uint64_t leaf_bytes = 32768 * small_granule;  // What one leaf of the table covers.
+// The range that one leaf of the table covers.
+constexpr std::uint64_t leaf_bytes = 32768 * small_granule;
 constexpr Address base{std::uint64_t{1} << 40};
 
 using Found = Registry::Found;
@@ -63,7 +64,7 @@ TEST(Registry, CrossesLeavesOfItsTable) {
   Registry registry(small_granule);
   const Address begin{to_integer(base) + leaf_bytes - small_granule};
   const std::uint64_t size_bytes =
-      2 * leaf_bytes + 2 * small_granule;  // Begins and ends beside two.
+      2 * leaf_bytes + 2 * small_granule;  // Two whole leaves, and a granule on either side.
   const AllocationId id = registry.insert(begin, size_bytes, leaf_bytes, nullptr);
   EXPECT_EQ(registry.find(begin), found(id, 0));
   EXPECT_EQ(registry.find(begin + leaf_bytes), found(id, 1));
@@ -159,7 +160,7 @@ TEST(RegistryDeathTest, EndsTheProcessWhereTheTableHasAnythingElse) {
   registry.insert(base, 4 * small_granule, 4 * small_granule, nullptr);
   registry.check_invariants();
   registry.insert(base + small_granule, small_granule, small_granule,
-                  nullptr);  // Amid a slot, against the rules.
+                  nullptr);  // Inside another slot, which is not allowed.
   EXPECT_DEATH(registry.check_invariants(), "each granule is in the table");
 }
 
@@ -197,7 +198,7 @@ TEST(Registry, FindsBesideInsertAndErase) {
   EXPECT_GT(seen, 0u);
 }
 
-/// One id of ranges that differ in everything: its bounds are those of one of them, or none.
+/// Several ranges use one id in turn: a reader gets the bounds of one of them, or none.
 TEST(Registry, TellsWholeBoundsBesideInsertAndErase) {
   Registry registry(small_granule);
   const auto range = [](std::uint64_t number) {
@@ -230,7 +231,7 @@ TEST(Registry, TellsWholeBoundsBesideInsertAndErase) {
   EXPECT_EQ(wrong, 0u);
 }
 
-/// Of more ranges than the first blocks of bounds have room for.
+/// More ranges than the first blocks of bounds hold.
 TEST(Registry, TellsTheBoundsOfManyRanges) {
   Registry registry(small_granule);
   constexpr std::uint64_t ranges = 5000;

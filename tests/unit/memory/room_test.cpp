@@ -1,5 +1,5 @@
-// Goal: where there is no room, who makes it is asked, with no turn held and for a limited time;
-// a refusal names who holds what; a capacity may change at any time.
+// Goal: if there is no room, whoever can make some is asked, with no turn held and for a limited
+// time; a refusal lists the holders of memory; a capacity may change at any time.
 #include "unit/memory/memory_rig.hpp"
 
 #include <fmt/format.h>
@@ -15,14 +15,14 @@ constexpr std::chrono::milliseconds limit(50);
 
 MemoryLimits capped_and_quick(std::uint64_t pages) {
   MemoryLimits limits;
-  limits.capacity_bytes[gpu(0)] = (pages + 2) * page_bytes;  // With keeper and spare.
+  limits.capacity_bytes[gpu(0)] = (pages + 2) * page_bytes;  // Includes the keeper and its spare.
   limits.pressure_limit = limit;
   return limits;
 }
 
 class RoomTest : public testing::Test {
  protected:
-  /// So much later by the machine's clock.
+  /// Time on the machine's clock since the start of the test.
   TimePoint since_start() { return rig_.machine().clock().now() - start_; }
   Memory& memory() { return rig_.memory(); }
   Error refusal(std::uint64_t pages) {

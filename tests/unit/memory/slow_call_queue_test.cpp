@@ -1,5 +1,5 @@
-// Goal: slow work is done one at a time, in order, under the turn; what waits for something is done
-// once that has come; nothing that was posted is dropped at the end.
+// Goal: slow calls run one at a time, in order and under the turn; a job with a condition runs once
+// the condition holds; no job is dropped at the end.
 #include "unit/memory/memory_rig.hpp"
 
 #include "base/executor.hpp"
@@ -37,7 +37,7 @@ TEST_F(SlowCallQueueTest, DoesWhatIsPostedInOrderUnderTheTurn) {
   EXPECT_EQ(done, expected);
   EXPECT_EQ(without_turn, 0);
   EXPECT_NE(thread, std::this_thread::get_id());
-  // The last job counts as done a moment before the slow-call thread lets go of the turn.
+  // The last job counts as done just before the slow-call thread releases the turn.
   EXPECT_TRUE(comes_true([&] { return slow_calls_.turn().is_free(); }));
 }
 
@@ -46,7 +46,7 @@ TEST_F(SlowCallQueueTest, WaitsForTheTurn) {
   {
     const MutexLock turn(slow_calls_.turn());
     slow_calls_.post([&] { done = true; });
-    // The slow-call thread may be anywhere before the turn; it must not be past it.
+    // The slow-call thread may be anywhere before the turn, but not past it.
     std::this_thread::yield();
     EXPECT_FALSE(done);
   }
@@ -61,17 +61,17 @@ TEST_F(SlowCallQueueTest, DoesWhatIsReadyAndKeepsTheRestWaiting) {
   slow_calls_.post_when([] { return false; }, [&] { never_done = true; });
   EXPECT_TRUE(comes_true([&] { return asked > 3; })) << "it is asked now and then";
   EXPECT_FALSE(done);
-  slow_calls_.drain();  // Does not wait for what is not ready.
+  slow_calls_.drain();  // Does not wait for jobs that are not ready.
   ready = true;
   EXPECT_TRUE(comes_true([&] { return done.load(); }));
   EXPECT_FALSE(never_done);
-  slow_calls_.stop();  // Runs it, ready or not, while what it touches lives.
+  slow_calls_.stop();  // Runs the job, ready or not, while the objects it uses still exist.
 }
 
 TEST_F(SlowCallQueueTest, AsksWithoutTheTurn) {
   std::atomic<bool> asked{false};
   {
-    const MutexLock turn(slow_calls_.turn());  // As a hold has it.
+    const MutexLock turn(slow_calls_.turn());  // As a hold does.
     slow_calls_.post_when([&] { return asked = true; }, [] {});
     EXPECT_TRUE(comes_true([&] { return asked.load(); }));
   }
@@ -85,8 +85,8 @@ TEST_F(SlowCallQueueTest, RunsHereWhatWasPosted) {
     std::atomic<bool> first{false};
     slow_calls_.post([&] { first = true; });
     slow_calls_.post([&] { thread = std::this_thread::get_id(); });
-    slow_calls_.run_here();  // The slow-call thread may have taken the first already; it waits for
-                             // the turn.
+    // The slow-call thread may already have taken the first job; it waits for the turn.
+    slow_calls_.run_here();
   }
   slow_calls_.drain();
   EXPECT_NE(thread, std::thread::id());

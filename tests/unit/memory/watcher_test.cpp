@@ -1,4 +1,4 @@
-// Goal: who watches hears of each allocation once when it is there, and once before it is not.
+// Goal: a watcher is told about each allocation twice: after it is made and before it is freed.
 #include "unit/memory/memory_rig.hpp"
 
 #include <gtest/gtest.h>

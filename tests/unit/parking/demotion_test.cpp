@@ -1,5 +1,5 @@
-// Goal: room is made by moving other memory away, for allocations and for moves, while the bytes of
-// both stay right; what must not move stays. Method: a capped GPU of a simulated machine.
+// Goal: allocations and moves get room by demoting other memory, with all bytes intact; memory that
+// must not move stays. Method: a simulated machine with a capped GPU.
 #include "memory/move_claim.hpp"
 #include "parking/demotion.hpp"
 #include "runtime/runtime_parts.hpp"
@@ -17,11 +17,11 @@
 namespace vma {
 namespace {
 
-constexpr std::uint64_t chunks_max = 8;  // On each GPU.
+constexpr std::uint64_t chunks_max = 8;  // Per GPU.
 
 RuntimeOptions options_of_test() {
   RuntimeOptions options;
-  options.gate_limit = std::chrono::seconds(1);  // A busy computer is no reason to give one up.
+  options.gate_limit = std::chrono::seconds(1);  // Busy computers then give up no gate.
   options.cache_bytes_per_gpu = 0;
   return options;
 }
@@ -29,7 +29,8 @@ RuntimeOptions options_of_test() {
 class DemotionTest : public testing::Test {
  protected:
   DemotionTest() {
-    // Live moves off gpu(1) have what they need for good. Off gpu(0) they find no room for it.
+    // Moves once live off gpu(1), so that everything for live moves from there exists. For live
+    // moves off gpu(0) there will be no room to create it.
     {
       const AttachedStream attached(runtime(), rig_.stream(1));
       std::uint64_t* words = rig_.alloc(chunk_bytes, gpu(1), chunk_bytes);
@@ -64,7 +65,7 @@ class DemotionTest : public testing::Test {
     return bytes;
   }
   std::uint64_t own_bytes() { return memory().chunks().ledger().account(gpu(0)).own_bytes; }
-  /// All that programs may have of gpu(0).
+  /// Takes all of gpu(0) that programs may have, with two allocations of `bytes`.
   void fill_with_two_of(std::uint64_t bytes) {
     own_before_ = own_bytes();
     runtime().set_capacity(gpu(0), own_before_ + 2 * bytes);
@@ -77,7 +78,7 @@ class DemotionTest : public testing::Test {
   Demotion wanted(std::uint64_t chunks) {
     return {gpu(0), chunks * chunk_bytes, later(std::chrono::seconds(30)), order_, may_hold_};
   }
-  /// What a runtime without a scheduler may register.
+  /// The handler that a runtime without a scheduler would register.
   void make_room_by_demotion() {
     memory().on_pressure([this](Location at, std::uint64_t bytes, TimePoint until) {
       ++asked_;
@@ -125,7 +126,7 @@ TEST_F(DemotionTest, MovesLiveOffAPlaceThatTheCacheFills) {
 TEST_F(DemotionTest, GoesLiveOffAPlaceThatProgramsFillOnceALargeChunkHasMadeRoom) {
   attach();
   make_room_by_demotion();
-  fill_with_two_of(64 * chunk_bytes);  // Digests take a fourteenth of one.
+  fill_with_two_of(64 * chunk_bytes);  // Digests take a fourteenth of a chunk.
   std::uint64_t* third = rig_.alloc(64 * chunk_bytes, gpu(0), 64 * chunk_bytes);
   EXPECT_GT(own_bytes(), own_before_);
   for (std::uint64_t* each : two_) EXPECT_EQ(bytes_at(each, host(0)), 64 * chunk_bytes);
@@ -147,7 +148,7 @@ TEST_F(DemotionTest, LeavesAProgramTheRoomOfWhatItMovesItself) {
 TEST_F(DemotionTest, LeavesTheRoomOfChunksOfWhichDigestsWouldTakeMuch) {
   attach();
   make_room_by_demotion();
-  fill_with_two_of(5 * chunk_bytes);  // Digests would take nine tenths of one.
+  fill_with_two_of(5 * chunk_bytes);  // Digests would take nine tenths of a chunk.
   rig_.alloc(5 * chunk_bytes, gpu(0), 5 * chunk_bytes);
   EXPECT_EQ(own_bytes(), own_before_);
   EXPECT_EQ(bytes_at(two_[1], gpu(0)), 5 * chunk_bytes);

@@ -1,5 +1,5 @@
-// Goal: memory of a tag leaves HBM and comes back with its addresses and bytes, whatever fails on
-// the way. Method: the public interface on simulated machines; FaultDriver fails each call in turn.
+// Goal: memory with a tag leaves HBM and returns with its addresses and bytes, whatever call fails.
+// Method: the public interface on simulated machines; FaultDriver makes each call fail in turn.
 #include "support/drivers/fault_driver.hpp"
 #include "machine/machine_file.hpp"
 #include "runtime/runtime_parts.hpp"
@@ -104,7 +104,7 @@ TEST_F(ParkTest, TakesEverythingOfATagOutOfHbmAndBringsItBack) {
   rig_.check_invariants();
 }
 
-// Every second chunk lies at another GPU. What goes under one hold is told of together.
+// Every second chunk is at another GPU. The hooks of all chunks under one hold run together.
 TEST_F(ParkTest, AnAllocationIsDroppedUnderOneHoldWhereverItLies) {
   std::uint64_t* words = filled(4, gpu(0), 1);
   for (const std::uint64_t chunk : {1u, 3u}) {
@@ -189,7 +189,7 @@ TEST_F(ParkTest, LeavesAndReportsWhatMustNotMove) {
   EXPECT_NE(reasons[fixed].find("movable = false"), std::string::npos) << reasons[fixed];
   EXPECT_EQ(runtime().stats().parked, 1u);
   pin.reset();
-  report = runtime().park("model");  // Goes on where the first ended.
+  report = runtime().park("model");  // Continues where the first call stopped.
   EXPECT_EQ(report.bytes_moved, 2 * chunk_bytes);
   EXPECT_EQ(runtime().stats().parked, 2u);
   EXPECT_EQ(runtime().resume("model").bytes_moved, 5 * chunk_bytes);
@@ -265,7 +265,7 @@ TEST_F(ParkTest, AnswersClearlyWhereThereIsNothingToDo) {
   EXPECT_EQ(runtime().resume("model").bytes_moved, 2 * chunk_bytes);
 }
 
-/// A runtime whose driver's calls can be made to fail.
+/// A runtime with a driver whose calls can be made to fail.
 struct FaultyRuntime {
   FaultyRuntime() : machine(load_machine("test-2")) {
     auto driver = std::make_unique<FaultDriver>(machine);
@@ -309,7 +309,7 @@ TEST(ParkFaults, AnySingleFailureLosesNothingAndIsMadeGoodByASecondCall) {
     if (runtime.is_parked("model")) {
       EXPECT_TRUE(runtime.resume("model").stayed.empty());
     }
-    // A GPU that the driver called full once is passed by for the other.
+    // If the driver once reports a GPU as full, the other one is used.
     EXPECT_EQ(bytes_at(runtime, first, host(0)) + bytes_at(runtime, second, host(0)), 0u);
     if (!fired) {
       EXPECT_EQ(bytes_at(runtime, first, gpu(0)), 2 * chunk_bytes);

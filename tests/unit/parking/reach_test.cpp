@@ -1,6 +1,6 @@
-// Goal: whoever chooses a place for memory, no GPU that uses the memory loses it by that; a program
-// itself may put it anywhere. Method: the machine test-islands, whose GPUs 0 and 1, and 2 and 3,
-// reach each other only; and one where reach is not mutual.
+// Goal: when the runtime chooses a place for memory, every GPU that uses the memory still reaches
+// it; a program itself may move it anywhere. Method: the machine test-islands, on which only GPUs 0
+// and 1, and GPUs 2 and 3, reach each other; and one where reach is not mutual.
 #include "machine/machine_file.hpp"
 #include "memory/move_claim.hpp"
 #include "parking/demotion.hpp"
@@ -35,7 +35,7 @@ class ResumeReachTest : public testing::Test {
     rig_.write(words_, count_, 7);
   }
   Runtime& runtime() { return rig_.runtime(); }
-  /// Neither GPU of the island has room; each of the other does.
+  /// Leaves no room at the GPUs of one island; those of the other have room.
   void fill_island() {
     for (const Location at : {gpu(0), gpu(1)}) {
       limit(runtime(), at, 6);
@@ -86,7 +86,7 @@ TEST_F(ResumeReachTest, GivesDroppedContentsNoMemoryThere) {
 }
 
 TEST_F(ResumeReachTest, BringsBackWhatTheProgramPutElsewhere) {
-  runtime().migrate(words_, gpu(2));  // The program knows what it does.
+  runtime().migrate(words_, gpu(2));  // An explicit move is the program's decision.
   rig_.fill_by(3, words_, count_, 5);
   runtime().park("kv");
   limit(runtime(), gpu(2), 1);
@@ -97,7 +97,7 @@ TEST_F(ResumeReachTest, BringsBackWhatTheProgramPutElsewhere) {
 
 // --- Policies
 
-/// Wants every chunk, and every new one, at one place.
+/// Wants every chunk, including new ones, at one place.
 class WantsAt : public Policy {
  public:
   explicit WantsAt(std::size_t place) : place_(PlaceId{static_cast<std::uint8_t>(place)}) {}
@@ -221,7 +221,7 @@ TEST(ControlReach, APeerIsRefused) {
 
 // --- Room
 
-/// GPU 2 reaches GPU 0 and does not reach GPU 1.
+/// GPU 2 reaches GPU 0 but not GPU 1.
 MachineDescription lopsided() {
   MachineDescription machine = load_machine("test-4");
   machine.peer_links[2][1] = PeerLink{};
@@ -263,7 +263,7 @@ TEST(DemotionReach, GoesOnBehindAChunkThatMayGoNowhere) {
   const auto allocation = machinery.memory.require(words, "test");
   {
     const MutexLock lock(allocation->operations());
-    allocation->note_wanted(1, gpu(1));  // Its users reach that; those of the first do not.
+    allocation->note_wanted(1, gpu(1));  // Its users reach gpu(1); those of the first chunk do not.
   }
   const TimePoint until = parts_of(runtime).driver->clock().now() + std::chrono::hours(1);
   const std::vector<Location> order{gpu(1)};
@@ -279,7 +279,7 @@ TEST(MoverReach, AsksAgainUnderTheClaim) {
   const AttachedStream attached(rig.runtime(), rig.stream(0));
   Machinery& machinery = *parts_of(rig.runtime()).machinery;
   const auto allocation = machinery.memory.require(words, "test");
-  // Chosen when the memory was wanted at gpu(0), and begun after the program has moved it.
+  // The target was chosen while the memory was at gpu(0), but the program has moved it since.
   rig.runtime().migrate(words, gpu(2));
   const MoveTerms terms{.choice = PlaceChoice::runtime};
   MigrateOptions at_gates;

@@ -1,5 +1,5 @@
-// Records and their bytes: whatever goes into a block comes out of it, and the bytes are those that
-// docs/reference/recordings.md works out.
+// Goal: records survive encoding and decoding, and the bytes are those worked out in
+// docs/reference/recordings.md.
 
 #include "recording/block_builder.hpp"
 #include "recording/reading/block_decoder.hpp"
@@ -84,7 +84,7 @@ TEST(DiskBlock, HasTheBytesOfTheDocument) {
       0x01, 0x01,                    // Use, read, by the GPU of place 1,
       0xE8, 0x07,                    // 500 ns later,
       0x0E,                          // allocation 7 instead of 0,
-      0x80, 0x80, 0x80, 0x02,        // 2 MiB beyond the end of the last use,
+      0x80, 0x80, 0x80, 0x02,        // 2 MiB after the end of the last use,
       0x80, 0x80, 0x80, 0x02,        // 2 MiB more than the last use.
       0x51, 0x00,                    // Use, write, with passes and weight, by place 0,
       0xC7, 0x01,                    // 100 ns earlier,

@@ -1,5 +1,5 @@
-// Decisions in memory and as lines: what is kept, what is found, and what becomes of lines that
-// cannot be written.
+// Goal: decisions are kept in memory, can be found, and are written as lines; unwritable lines are
+// counted.
 
 #include "base/executor.hpp"
 #include "recording/decision_json.hpp"
@@ -72,7 +72,7 @@ TEST_F(DecisionLogTest, ALineIsTheDecision) {
     ASSERT_EQ(line.find('\n'), std::string::npos);
     Decision read = parse_decision(line);
     ASSERT_DOUBLE_EQ(read.value, decision.value);
-    read.value = decision.value;  // The parser of Boost.JSON may be off by the last bits.
+    read.value = decision.value;  // Boost.JSON's parser may be off in the last bits.
     ASSERT_EQ(read, decision) << "VMART_SEED=" << run_seed() << ' ' << line;
   }
 }

@@ -12,7 +12,7 @@
 
 namespace vma {
 
-/// A folder of its own, gone with the object.
+/// A temporary folder, removed with the object.
 class TemporaryFolder {
  public:
   TemporaryFolder();
@@ -22,7 +22,7 @@ class TemporaryFolder {
 
   std::string operator/(const std::string& name) const { return (path_ / name).string(); }
   const std::filesystem::path& path() const noexcept { return path_; }
-  /// Its files by name, sorted.
+  /// The names of its files, sorted.
   std::vector<std::string> files() const;
 
  private:
@@ -35,7 +35,8 @@ void write_bytes(const std::string& path, const std::vector<std::uint8_t>& bytes
 /// Two GPUs and a host node, with a different number in each cell.
 RecordingHeader sample_header();
 
-/// Values over their whole range, small and extreme ones more often than chance would have them.
+/// Random values over their whole range; small and extreme ones are more frequent than in a uniform
+/// distribution.
 class RecordSamples {
  public:
   explicit RecordSamples(std::uint64_t seed) : random_(seed) {}

@@ -1,5 +1,5 @@
-// A reader believes nothing: what is no recording is refused by file and offset, what is damaged
-// costs a block, and no bytes whatever crash it.
+// Goal: the reader trusts no input. A file that is not a recording is refused with file and offset;
+// a damaged block costs only that block; no input crashes the reader.
 
 #include "base/executor.hpp"
 #include "recording/recording.hpp"
@@ -27,7 +27,7 @@ class RecordingReaderTest : public testing::Test {
         write_recording_header(sample_header(), write_machine_json(sample_header())).size();
   }
 
-  /// A file of so many blocks; the records of block n are frees of allocation n.
+  /// A file with that many blocks; the records of block n are frees of allocation n.
   std::vector<std::uint8_t> make(std::uint64_t blocks) {
     RecordingOptions options;
     options.directory = folder_.path().string();
@@ -45,7 +45,7 @@ class RecordingReaderTest : public testing::Test {
     return read_bytes(folder_ / fmt::format("vmart-{}-1.rec", ::getpid()));
   }
 
-  /// How many records of each block the reader finds.
+  /// The number of records that the reader finds in each block.
   std::vector<std::uint32_t> count(RecordingReader& reader, std::size_t blocks) {
     std::vector<std::uint32_t> found(blocks);
     while (const RecordedEvent* event = reader.next()) {
@@ -94,7 +94,7 @@ TEST_F(RecordingReaderTest, RefusesWhatIsNoRecordingOfItsVersion) {
 
 TEST_F(RecordingReaderTest, ADamagedBlockCostsItselfOnly) {
   const std::vector<std::uint8_t> good = make(4);
-  // The marker, the length, the count, the sum, and the payload at both its ends.
+  // The marker, the length, the count, the checksum, and both ends of the payload.
   const std::uint64_t end = block_offsets_[2] - 1;
   const std::uint64_t begin = block_offsets_[1];
   for (const std::uint64_t at :
@@ -141,8 +141,8 @@ TEST_F(RecordingReaderTest, StopsAtSoManyDamages) {
   EXPECT_EQ(reader.damages().size(), RecordingReader::damages_max);
 }
 
-/// Bit flips and cuts, by seed. A block's payload is also changed under a right sum, so that the
-/// decoder sees garbage and not only the sum.
+/// Bit flips and truncations, by seed. Some payloads also change with a matching checksum, so that
+/// garbage reaches the decoder.
 TEST_F(RecordingReaderTest, NoGarbageCrashesIt) {
   std::vector<std::uint8_t> good = make(3);
   RecordSamples samples(run_seed());
@@ -187,7 +187,7 @@ TEST_F(RecordingReaderTest, NoPayloadCrashesTheDecoder) {
       payload[random() % payload.size()] = static_cast<std::uint8_t>(random());
     }
     payload.resize(random() % (payload.size() + 1));
-    payload.shrink_to_fit();  // So that a sanitizer sees a byte too far.
+    payload.shrink_to_fit();  // So that a sanitizer detects reads past the end.
     BlockDecoder decoder(payload, 3);
     std::size_t of_this = 0;
     while (decoder.next(event)) ++of_this;
@@ -197,7 +197,7 @@ TEST_F(RecordingReaderTest, NoPayloadCrashesTheDecoder) {
   EXPECT_GT(records, static_cast<std::size_t>(rounds)) << "some survive, so the fuzz goes deep";
 }
 
-// The value that every description of this sum gives, whole and from any two parts.
+// The standard check value of CRC-32, for the whole input and for any two parts.
 TEST(Crc32, IsThatOfZlib) {
   const std::vector<std::uint8_t> digits{'1', '2', '3', '4', '5', '6', '7', '8', '9'};
   EXPECT_EQ(crc32_of(digits), 0xCBF43926u);

@@ -1,5 +1,5 @@
-// What is recorded is in the files, and where it cannot be the files say so: limits, full disks,
-// folders that are not there, disks that are too slow.
+// Goal: everything recorded is in the files; if that is impossible, the files say so: limits, full
+// disks, missing folders, slow disks.
 
 #include "recording/recording.hpp"
 #include "recording/reading/recording_reader.hpp"
@@ -16,7 +16,7 @@
 namespace vma {
 namespace {
 
-/// A limit on the size of every file of this process, as a full disk has it.
+/// Limits the size of every file that this process writes, as a full disk would.
 class FileLimit {
  public:
   explicit FileLimit(rlim_t bytes) {
@@ -32,7 +32,7 @@ class FileLimit {
   rlimit before_{};
 };
 
-/// Stands in `write` until it is let go.
+/// Blocks in `write` until it is released.
 class SlowSink : public BlockSink {
  public:
   void write(const DiskBlock& block, const Loss& lost_before) noexcept override {
@@ -54,7 +54,7 @@ class SlowSink : public BlockSink {
     open_ = true;
     changed_.notify_all();
   }
-  std::uint64_t records = 0;  // To be read once the queue is closed.
+  std::uint64_t records = 0;  // Read it only after the queue is closed.
   Loss lost;
 
  private:
@@ -67,7 +67,7 @@ std::string file_name(int number) {
   return fmt::format("vmart-{}-{}.rec", ::getpid(), number);
 }
 
-/// All records of one file, which is whole.
+/// All records of one file, which must be complete.
 std::vector<RecordedEvent> read_whole(const std::string& path) {
   std::vector<RecordedEvent> events;
   RecordingReader reader(path);
@@ -213,7 +213,7 @@ TEST_F(RecordingTest, DropsAndCountsWhatASlowDiskDoesNotTake) {
     Recording recording(threads_, few, sink);
     recording.add(uses(1));
     recording.flush(std::chrono::seconds(1));
-    sink.await_block();  // One with the sink; two find room behind it.
+    sink.await_block();  // The sink has one block; the queue has room for two more.
     for (int batch = 0; batch < 10; ++batch) recording.add(uses(30'000));
     records = recording.stats().records;
     lost = recording.stats().records_lost;

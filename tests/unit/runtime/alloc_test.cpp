@@ -1,4 +1,5 @@
-// What `alloc`, `free`, `read`, `write` and `where` promise, and what they say to bad input.
+// Goal: `alloc`, `free`, `read`, `write` and `where` keep their promises and refuse bad input with
+// clear errors.
 
 #include "runtime/runtime_parts.hpp"
 #include "support/test_kernels.hpp"
@@ -54,7 +55,7 @@ TEST(Alloc, AReaderThatCannotReachIsRefusedAndOthersAreLeftOut) {
 }
 
 TEST(Alloc, ZeroedMemoryIsZero) {
-  RuntimeRig rig;  // Fresh memory of this machine is full of junk.
+  RuntimeRig rig;  // Fresh memory of this machine is filled with junk.
   AllocOptions options;
   options.zeroed = true;
   for (const Location at : rig.runtime().locations()) {
@@ -139,7 +140,8 @@ TEST(Alloc, PointersThatAreNoneAreRefused) {
   runtime.free_async(nullptr, rig.stream(0));
   EXPECT_EQ(kind_of_error([&] { runtime.migrate(nullptr, gpu(1)); }), ErrorKind::unknown_pointer);
   EXPECT_EQ(kind_of_error([&] { runtime.where(nullptr); }), ErrorKind::unknown_pointer);
-  // An address inside will do for questions and bytes, not for what takes the whole.
+  // An address inside is fine for queries and bytes, but not for calls that act on the whole
+  // allocation.
   EXPECT_EQ(kind_of_error([&] { runtime.free(words + 1); }), ErrorKind::unknown_pointer);
   EXPECT_EQ(kind_of_error([&] { runtime.migrate(words + 1, gpu(1)); }), ErrorKind::unknown_pointer);
   EXPECT_EQ(runtime.size(words + 1), runtime.size(words));
@@ -179,7 +181,7 @@ TEST(Alloc, CapacitiesAreKeptAndNamed) {
   rig.check_invariants();
   rig.runtime().free(words);
   rig.check_invariants();
-  // The cache holds what was freed, in other sizes; it gives way before anything fails.
+  // The cache holds freed chunks of other sizes; it is given up before the allocation fails.
   std::uint64_t* larger = rig.alloc(81'920, gpu(0), 81'920);
   EXPECT_EQ(rig.home(larger), gpu(0));
   rig.check_invariants();

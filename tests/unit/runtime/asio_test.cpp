@@ -1,5 +1,5 @@
-// Goal: a program on Asio waits for a move as for anything else: by co_await or a callback, on its
-// own executor, and may cancel. Method: an io_context that runs on the test's thread.
+// Goal: a program on Asio can wait for a move with co_await or a callback, on its own executor, and
+// can cancel it. Method: an io_context that runs on the test's thread.
 #include <vma/asio.hpp>
 
 #include "unit/runtime/runtime_rig.hpp"
@@ -36,7 +36,7 @@ class AsioTest : public testing::Test {
   }
 
   Runtime& runtime() { return rig_.runtime(); }
-  /// Chunks wait before they move until `go_on` is called.
+  /// Each chunk waits before it moves until `go_on` is called.
   MoveHookRegistration wait_before_moves() {
     return runtime().on_move(words_, {[this](const MoveEvent&) { may_go_on_.wait(); }, {}});
   }
@@ -82,7 +82,7 @@ TEST_F(AsioTest, ACoroutineGetsTheReport) {
 TEST_F(AsioTest, WhatTheMoveFailedWithIsThrownIntoTheCoroutine) {
   runtime().migrate_async(words_, host(0)).wait();
   MigrateOptions live;
-  live.mode = Mode::live;  // From host memory there is no such way.
+  live.mode = Mode::live;  // Live moves from host memory do not exist.
   auto ended = asio::co_spawn(context_, move(runtime(), words_, gpu(0), live), asio::use_future);
   context_.run();
   EXPECT_EQ(kind_of_error([&] { ended.get(); }), ErrorKind::unsupported);
@@ -95,7 +95,7 @@ TEST_F(AsioTest, TheExecutorHasWorkUntilTheMoveHasEnded) {
              on_context([&](std::exception_ptr failure, const MigrationReport& report) {
                completed = !failure && report.chunks_moved == chunks;
              }));
-  // Nothing else is left to do once this has run, and the move has only begun.
+  // After this handler the context has nothing to do, and the move has only begun.
   asio::post(context_, [this] { go_on(); });
   context_.run();
   EXPECT_TRUE(completed);
@@ -119,7 +119,7 @@ TEST_F(AsioTest, ACancelledWaitCancelsTheMove) {
   auto ended = asio::co_spawn(context_, move(runtime(), words_, gpu(1)),
                               asio::bind_cancellation_slot(signal.slot(), asio::use_future));
   asio::post(context_, [&] {
-    asio::post(context_, [&] {  // Behind the coroutine's first step.
+    asio::post(context_, [&] {  // After the coroutine's first step.
       signal.emit(asio::cancellation_type::terminal);
       go_on();
     });
@@ -147,7 +147,7 @@ TEST_F(AsioTest, TotalCancellationAloneIsNotServed) {
   go_on();
   context_.run();
   EXPECT_TRUE(done);
-  signal.emit(asio::cancellation_type::terminal);  // Of nothing any more.
+  signal.emit(asio::cancellation_type::terminal);  // Nothing is left to cancel.
   EXPECT_EQ(rig_.home(words_), gpu(1));
 }
 

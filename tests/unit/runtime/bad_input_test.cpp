@@ -1,5 +1,5 @@
-// Goal: every misuse that can be told is refused with a typed error that names call and value, and
-// changes nothing.
+// Goal: every misuse that can be detected is refused with a typed error that names the call and the
+// value, and changes nothing.
 #include "unit/runtime/service_rig.hpp"
 
 #include <fmt/format.h>
@@ -214,7 +214,7 @@ TEST(Readers, ThatCannotReachAreRefusedByName) {
   refuse(ErrorKind::invalid_argument, "vma::alloc",
          [&] { rig.runtime().alloc(page, gpu(0), none); });
   const Location all[] = {gpu(0), gpu(1), gpu(2), gpu(3)};
-  void* shared = rig.runtime().alloc(page, host(0), all);  // Everyone reaches the host.
+  void* shared = rig.runtime().alloc(page, host(0), all);  // All GPUs reach the host.
   rig.fill_on(3, shared, page, 4);
   EXPECT_EQ(rig.wrong_on(0, shared, page, 4), 0u);
 }

@@ -1,6 +1,5 @@
-// Goal: with the limits that a runtime has by default, a busy computer is no reason to give up a
-// live move of any size. Method: a simulated machine with threads, beside threads that never let a
-// processor rest.
+// Goal: with the default limits of a runtime, a busy computer never makes a live move of any size
+// give up. Method: a simulated machine with threads, next to threads that keep all processors busy.
 #include "base/units.hpp"
 #include "support/test_kernels.hpp"
 #include "support/test_run.hpp"
@@ -17,7 +16,7 @@
 namespace vma {
 namespace {
 
-/// Two threads for each processor that do nothing but run.
+/// Two busy threads per processor.
 class BusyComputer {
  public:
   BusyComputer() {
@@ -42,7 +41,7 @@ class BusyComputer {
 
 struct Size {
   std::uint64_t mib;
-  int moves;  ///< In a short run; a long one makes a hundred of each.
+  int moves;  ///< In a short run; a long run makes a hundred for each size.
 };
 
 class LiveSizes : public testing::TestWithParam<Size> {};

@@ -1,4 +1,4 @@
-// Goal: whoever watches hears when an allocation's right to move or to be written to changes.
+// Goal: a watcher is told when an allocation becomes movable or pinned, read-only or writable.
 #include "runtime/runtime_parts.hpp"
 #include "unit/runtime/runtime_rig.hpp"
 

@@ -1,6 +1,6 @@
-// Goal: read-only memory that was promoted with `keep_clean_copy` goes back without a copy, beside
-// work that runs; writing, freeing and want of room end that, and nothing is lost. Method: the
-// public interface on a simulated machine; hooks that come between the steps of a move.
+// Goal: read-only memory that was promoted with `keep_clean_copy` returns without a copy while work
+// runs; writing, freeing and lack of room drop the copies, and nothing is lost. Method: the public
+// interface on a simulated machine; hooks that run between the steps of a move.
 #include "runtime/runtime_parts.hpp"
 #include "unit/runtime/runtime_rig.hpp"
 
@@ -14,10 +14,10 @@ namespace {
 constexpr std::uint64_t copied_chunks = 3;
 constexpr std::uint64_t words_count = copied_chunks * chunk_bytes / 8;
 
-/// Gates that wait long: a busy computer is no reason to give one up.
+/// Long limits for gates, so that busy computers give up none.
 RuntimeOptions patient_and_still() {
   RuntimeOptions options;
-  options.policy = "stay_put";  // There is a scheduler, which moves nothing.
+  options.policy = "stay_put";  // A scheduler that moves nothing.
   options.gate_limit = std::chrono::seconds(1);
   return options;
 }
@@ -95,7 +95,7 @@ TEST_F(CleanCopyTest, TheyGoWhenWritingIsAllowed) {
   expect_whole(70);
 }
 
-// The chunk has its clean copy as a target by then; between that and the stop comes the hook.
+// At this time the clean copy is already the chunk's target; the hook runs before the stop.
 TEST_F(CleanCopyTest, WhatIsWrittenUnderAMoveBackIsNotLost) {
   move(gpu(0));
   const MoveHookRegistration hook =
@@ -129,7 +129,8 @@ TEST_F(CleanCopyTest, TrimsAndCapsTakeTheirRoom) {
 }
 
 TEST_F(CleanCopyTest, ADrainedPlaceKeepsNone) {
-  const AttachedStream other(rig_.runtime(), rig_.stream(1));  // What looks stops for moves, too.
+  // The thread that examines this stream stops for moves, too.
+  const AttachedStream other(rig_.runtime(), rig_.stream(1));
   move(gpu(0));
   EXPECT_EQ(runtime().drain(host(0)).bytes_left, 0u);
   EXPECT_EQ(copies_bytes(), 0u);
@@ -137,7 +138,7 @@ TEST_F(CleanCopyTest, ADrainedPlaceKeepsNone) {
   expect_whole(1);
 }
 
-// A network card writes past the rights of slots: what it wrote in HBM is not what the host has.
+// A network card can write regardless of the rights of slots, and the host's copy would miss that.
 TEST_F(CleanCopyTest, AnExportDropsThem) {
   move(gpu(0));
   ASSERT_EQ(copies_bytes(), copied_chunks * chunk_bytes);
@@ -164,7 +165,7 @@ TEST_F(CleanCopyTest, AFreeOfWhatIsReadOnlyDropsThem) {
   rig_.check_invariants();
 }
 
-// To park memory that was brought back with its copies kept costs no copy.
+// Memory brought back with its copies kept is parked again without a copy.
 TEST_F(CleanCopyTest, ParkedAgainIsARemap) {
   AllocOptions options;
   options.chunk_bytes = chunk_bytes;

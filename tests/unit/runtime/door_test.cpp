@@ -1,5 +1,5 @@
-// Goal: once a door is closed nobody gets in, and who waits goes on only when the last call has
-// left. Method: threads that go in and out, and look at what the one who waited destroys.
+// Goal: once a door is closed, nobody enters, and the closing thread continues only after the last
+// call has left. Method: threads that enter and leave, and check what the closing thread destroys.
 #include "runtime/door.hpp"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ TEST(Door, IsEmptyWhenTheLastCallHasLeft) {
       threads.emplace_back([&] {
         ++started;
         while (Door::Counter* const inside = door.enter()) {
-          Door::Counter* const nested = door.enter();  // A call may make another one.
+          Door::Counter* const nested = door.enter();  // A call may make another call.
           if (nested != nullptr) door.leave(*nested);
           if (!open) ++late;
           door.leave(*inside);

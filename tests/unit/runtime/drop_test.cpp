@@ -1,6 +1,7 @@
-// Goal: memory that is parked without its contents is the driver's until it is resumed, at the same
-// addresses, as zeros; meanwhile every call says so. Method: the public interface on simulated
-// machines, whose fresh memory is full of junk; FaultDriver fails each call in turn.
+// Goal: memory that is parked without its contents is released to the driver until it is resumed,
+// at the same addresses and filled with zeros; meanwhile every call reports this. Method: the
+// public interface on simulated machines whose fresh memory is filled with junk; FaultDriver makes
+// each call fail in turn.
 #include "support/drivers/fault_driver.hpp"
 #include "machine/machine_file.hpp"
 #include "runtime/runtime_parts.hpp"
@@ -54,7 +55,7 @@ std::uint64_t dropped_bytes(Runtime& runtime, const void* pointer) {
   return bytes;
 }
 
-/// A busy computer is no reason to give a move up.
+/// Long limits, so that busy computers give up no move.
 RuntimeOptions at_leisure() {
   RuntimeOptions options;
   options.gate_limit = options.stall_budget = std::chrono::seconds(1);
@@ -74,7 +75,7 @@ class DropTest : public testing::Test {
     const auto handle = StreamHandle{reinterpret_cast<std::uint64_t>(rig_.stream(0))};
     return {rig_.machine().stream_context(handle), handle};
   }
-  /// Every GPU reads and writes it.
+  /// Checks that every GPU can read and write it.
   void expect_usable(std::uint64_t* words, std::uint64_t chunks) {
     for (int gpu = 0; gpu < rig_.gpus(); ++gpu) {
       rig_.fill_by(gpu, words, chunks * chunk_words, 100);
@@ -267,7 +268,7 @@ TEST_F(DropTest, AGraphCapturedBeforeReplaysAfterwards) {
   driver.destroy_graph(graph);
 }
 
-// The stream stands at a word, so the work before can end only once that is written.
+// The stream waits for a word, so the earlier work can end only once that is written.
 TEST_F(DropTest, WorkThatWasSubmittedBeforeHasFinished) {
   std::uint64_t* words = tagged(runtime(), 2, gpu(0), 1);
   Driver& driver = rig_.machine();
@@ -284,7 +285,8 @@ TEST_F(DropTest, WorkThatWasSubmittedBeforeHasFinished) {
   EXPECT_EQ(report.bytes_dropped, 0u);
   ASSERT_EQ(report.stayed.size(), 1u);
   EXPECT_NE(report.stayed[0].reason.find("did not end within the limit"), std::string::npos);
-  runtime().synchronize(rig_.stream(0));  // An illegal address, had its memory been taken.
+  // Would fail with an illegal address if the memory were gone.
+  runtime().synchronize(rig_.stream(0));
   EXPECT_EQ(rig_.wrong(words, 2 * chunk_words, 3), 0u);
   EXPECT_EQ(runtime().park("model", dropping()).bytes_dropped, 2 * chunk_bytes);
   driver.free_pinned(bound.context, opened);
@@ -351,13 +353,13 @@ TEST_F(DropTest, IsNotDoneAtGates) {
   options.how.scope = StopScope::attached;
   EXPECT_EQ(kind_of_error([&] { runtime().park("model", options); }), ErrorKind::unsupported);
   EXPECT_FALSE(runtime().is_parked("model"));
-  options.how.nothing_runs = true;  // The caller answers for it.
+  options.how.nothing_runs = true;  // The caller's responsibility.
   EXPECT_EQ(runtime().park("model", options).bytes_dropped, chunk_bytes);
   runtime().resume("model");
   expect_usable(words, 1);
 }
 
-/// A runtime whose driver's calls can be made to fail, with two allocations of one tag.
+/// A runtime with a driver whose calls can be made to fail, and two allocations with the same tag.
 struct FaultyDrop {
   FaultyDrop() : machine(load_machine("test-2")) {
     auto driver = std::make_unique<FaultDriver>(machine);
@@ -366,12 +368,13 @@ struct FaultyDrop {
         unique_runtime_of(std::make_unique<RuntimeParts>(std::move(driver), resolve_settings({})));
     words[0] = tagged(*runtime, 2, gpu(0), 1);
     words[1] = tagged(*runtime, 3, gpu(1), 1);
-    runtime->park("model", dropping());  // What is made at first use is there.
+    runtime->park("model", dropping());  // Creates everything that only the first use needs.
     runtime->resume("model");
   }
   Memory& memory() { return parts_of(*runtime).machinery->memory; }
 
-  /// Each chunk is dropped, or has all of its bytes or of the zeros. What the driver shows agrees.
+  /// Checks that each chunk is dropped, or has all of its bytes or zeros, and that the driver's
+  /// view agrees.
   void check(std::uint64_t seed) {
     for (int which = 0; which < 2; ++which) {
       for (const Extent& extent : runtime->where(words[which])) {
@@ -421,7 +424,7 @@ TEST(DropFaults, AnySingleFailureIsReportedAndMadeGoodByASecondCall) {
     faulty.faults->fail_calls({number});
     const ParkReport parked = runtime.park("model", dropping());
     std::size_t stayed = parked.stayed.size();
-    // Only what is named has bytes still.
+    // Only allocations named as staying still have bytes.
     const std::uint64_t kept = 5 * chunk_bytes - runtime.stats().dropped_bytes;
     EXPECT_EQ(kept > 0, stayed > 0);
     EXPECT_EQ(parked.bytes_dropped + kept, 5 * chunk_bytes);
@@ -437,7 +440,8 @@ TEST(DropFaults, AnySingleFailureIsReportedAndMadeGoodByASecondCall) {
     EXPECT_EQ(runtime.stats().dropped_bytes, 0u);
     faulty.check(seed);
     if (!fired) break;
-    runtime.migrate(faulty.words[0], gpu(0));  // One that the driver called full was passed by.
+    // A chunk may be elsewhere because the driver called its GPU full.
+    runtime.migrate(faulty.words[0], gpu(0));
     runtime.migrate(faulty.words[1], gpu(1));
   }
   EXPECT_GT(failures, 10) << "the sweep has hit something";
@@ -450,7 +454,7 @@ TEST(DropFaults, FailuresInARowLeaveEachChunkWholeDroppedOrPoisoned) {
   bool fired = true;
   for (int number = 0; fired && number < 1000 && !testing::Test::HasFailure(); ++number) {
     SCOPED_TRACE(number);
-    FaultyDrop faulty;  // One for each: what is poisoned stays so.
+    FaultyDrop faulty;  // A new one each time, since poisoned allocations stay poisoned.
     faulty.fill(7);
     Runtime& runtime = *faulty.runtime;
     std::uint64_t told = 0;

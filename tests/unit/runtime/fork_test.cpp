@@ -1,6 +1,6 @@
-// Goal: a forked child is told that the runtime is its parent's, and what it has of it ends at
-// once; neither waits for threads that only the parent has. Method: children that an alarm ends,
-// forked while moves are under way and while other threads hold the locks of an allocation.
+// Goal: calls in a forked child fail at once, because the runtime belongs to the parent, and never
+// wait for threads that exist only in the parent. Method: children with an alarm, forked while
+// moves are in progress and while other threads hold the locks of an allocation.
 #include "memory/move_claim.hpp"
 #include "runtime/runtime_parts.hpp"
 #include "support/sanitizer.hpp"
@@ -22,7 +22,7 @@
 namespace vma {
 namespace {
 
-/// How many of the calls are refused as they should be, less what else happens.
+/// The number of calls refused with the right error; -1 if one throws anything else.
 int refused(const std::vector<std::function<void()>>& calls) {
   int count = 0;
   for (const auto& call : calls) {
@@ -66,7 +66,7 @@ TEST_F(ForkTest, AMigrationIsRefusedInTheChildAndEndsInTheParent) {
   Migration pending, ended = runtime().migrate_async(others, gpu(1));
   ended.wait();
   {
-    // It cannot begin while somebody else has the claim.
+    // The move cannot begin while somebody else has the claim.
     const MoveClaim claim =
         MoveClaim::take(parts_of(runtime()).machinery->memory.require(words, "test"));
     pending = runtime().migrate_async(words, gpu(1));
@@ -102,7 +102,7 @@ TEST_F(ForkTest, WhatTheChildHasOfTheRuntimeEndsWithoutAWord) {
   std::optional<HostView> view(runtime().host_view(on_host, 8));
   std::optional<ReadOnly> read_only(runtime().read_only(read));
   std::optional<MoveHookRegistration> hook(runtime().on_move(words, hooks));
-  // Locks that a thread of the parent holds are never let go of in the child.
+  // Locks held by a thread of the parent are never released in the child.
   Memory& memory = parts_of(runtime()).machinery->memory;
   const auto ends = [&] {
     attached.reset(), to_one.reset(), pin.reset(), view.reset(), read_only.reset(), hook.reset();
@@ -114,7 +114,7 @@ TEST_F(ForkTest, WhatTheChildHasOfTheRuntimeEndsWithoutAWord) {
     const MutexLock third(memory.require(read, "test")->operations());
     EXPECT_EQ(status_of(ends), 7);
   }
-  // As before in the parent.
+  // The parent is as before.
   EXPECT_EQ(kind_of_error([&] { runtime().migrate(words, gpu(1)); }), ErrorKind::pinned);
   EXPECT_EQ(kind_of_error([&] { runtime().attach(rig_.stream(0)); }), ErrorKind::invalid_argument);
   EXPECT_EQ(ends(), 7);

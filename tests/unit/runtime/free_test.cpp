@@ -1,4 +1,5 @@
-// What the two ways to free wait for, and who may free when.
+// Goal: each of the two ways to free waits for the right work, and is allowed from the right
+// places.
 
 #include "runtime/runtime_parts.hpp"
 #include "support/test_kernels.hpp"
@@ -21,7 +22,7 @@ TEST(Free, WaitsForTheWorkBeforeIt) {
     rig.runtime().launch(rig.stream(1), fill_kernel(), {}, {},
                          KernelArguments::of(words, std::uint64_t{8'192}, std::uint64_t{1}));
     rig.runtime().free(words);
-    rig.runtime().trim(gpu(0));  // What is freed is idle: unmapping it disturbs nobody.
+    rig.runtime().trim(gpu(0));  // Freed memory is idle: unmapping it disturbs nobody.
     rig.runtime().synchronize(rig.stream(1));
   }
   rig.check_invariants();

@@ -1,5 +1,4 @@
-// A place without a byte to spare: what lies there still leaves, though a live move would want
-// memory of its own there.
+// Goal: memory can leave a place without a free byte, although a live move would need memory there.
 
 #include "unit/runtime/service_rig.hpp"
 
@@ -8,7 +7,7 @@
 namespace vma {
 namespace {
 
-/// An allocation on gpu(0) after which not one more page fits there.
+/// Makes an allocation on gpu(0) and lowers the capacity so that not one more page fits there.
 void* fill_place(ServiceRig& rig) {
   AllocOptions small;
   small.chunk_bytes = page;

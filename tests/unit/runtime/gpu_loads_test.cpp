@@ -1,5 +1,5 @@
-// Goal: what NVML says of the GPUs of a runtime stands in its statistics, where it is asked at all.
-// Method: a library of the test's, which knows any GPU, named by the environment.
+// Goal: a runtime's statistics include what NVML reports about its GPUs, if NVML is asked at all.
+// Method: a fake library, named by the environment, which knows any GPU.
 #include "unit/runtime/runtime_rig.hpp"
 #include "unit/telemetry/nvml_rig.hpp"
 

@@ -1,5 +1,5 @@
-// Goal: the CPU loads and stores host memory through the same pointer while a view lives; that pins
-// it; afterwards everything goes on.
+// Goal: while a view lives, the CPU loads and stores host memory through the same pointer, and the
+// memory is pinned; afterwards it can move again.
 #include "unit/runtime/service_rig.hpp"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ TEST(HostView, PinsUntilTheLastOneEnds) {
   refused();
   first.reset();
   refused();
-  static_cast<std::byte*>(pointer)[0] = std::byte{1};  // A slot is granted whole.
+  static_cast<std::byte*>(pointer)[0] = std::byte{1};  // Slots are granted as a whole.
   HostView moved = std::move(*second);
   second.reset();
   refused();
@@ -71,7 +71,7 @@ TEST(HostView, TouchesNobodysAccessWhereItIsRefused) {
   rig.runtime().migrate(pointer, 0, page, gpu(0));
   rig.trace().clear();
   expect_error(ErrorKind::unsupported, [&] { rig.runtime().host_view(pointer, 2 * page); });
-  const int here = gettid();  // The slow-call queue has calls of its own.
+  const int here = gettid();  // Ignores calls of the slow-call queue's thread.
   for (const TracedCall& call : rig.trace().calls()) {
     EXPECT_NE(call.thread, here) << to_string(call.call)
                                  << ": the host's half was granted to nobody";

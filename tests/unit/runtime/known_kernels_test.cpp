@@ -1,5 +1,5 @@
-// Goal: the parameters of a kernel are asked for once, and never those of a kernel that stood
-// behind the same handle before. Method: a driver whose kernels the test replaces as it likes.
+// Goal: the parameters of a kernel are queried once, and those of an earlier kernel with the same
+// handle are never used. Method: a driver whose kernels the test replaces.
 #include "support/drivers/intercept_driver.hpp"
 #include "driver/native_codes.hpp"
 #include "runtime/known_kernels.hpp"
@@ -21,7 +21,7 @@ namespace {
 
 using Parameters = std::vector<ParameterInfo>;
 
-/// Confirms what the real one does: the last of the parameters, or that there is none.
+/// Confirms what the real driver confirms: the last parameter, or that there is none.
 class Kernels final : public InterceptDriver {
  public:
   using InterceptDriver::InterceptDriver;
@@ -82,7 +82,7 @@ TEST_F(KnownKernelsTest, AreConfirmedToEachThreadForEachLaunch) {
   EXPECT_EQ(driver.asked, 1);
 }
 
-/// What a thread remembers of one runtime's kernels is not taken for another's.
+/// A thread must not use what it remembers of one runtime's kernels for another runtime.
 TEST_F(KnownKernelsTest, AreThoseOfOneTable) {
   driver.loaded[handle(1)] = {{0, 8}};
   known.parameters_of(handle(1));
@@ -103,7 +103,7 @@ TEST_F(KnownKernelsTest, AreAskedForAgainWhereAnotherHasTheHandle) {
   }
 }
 
-/// Also where the driver's confirmation does not tell them apart.
+/// Even if the driver's confirmation does not tell them apart.
 TEST_F(KnownKernelsTest, AreAskedForAgainOnceForgotten) {
   driver.loaded[handle(1)] = {{0, 8}, {8, 8}, {16, 4}};
   known.parameters_of(handle(1));

@@ -1,5 +1,5 @@
-// Goal: after shutdown, in a forked child, at the process's end and where no driver is, every call
-// is refused in its turn; nothing crashes and nothing hangs. Method: child processes, death tests.
+// Goal: after shutdown, in a forked child, during process exit and without a driver, every call is
+// refused; nothing crashes or hangs. Method: child processes and death tests.
 #include "unit/runtime/service_rig.hpp"
 
 #include <vma/vma.hpp>
@@ -88,7 +88,7 @@ TEST(Fork, RefusesTheChildsCallsAndFreesNothing) {
         refused += error.kind() == ErrorKind::driver_gone;
       }
     }
-    rig.runtime().shutdown();  // The parent's threads and memory are not the child's to end.
+    rig.runtime().shutdown();  // The child must not end the parent's threads or release its memory.
     _exit(refused);
   }
   int status = 0;

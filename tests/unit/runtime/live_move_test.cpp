@@ -1,5 +1,5 @@
-// Goal: what a program sees of moves in the background: its work goes on, its bytes are right, and
-// the handle tells what happened. Method: the public interface on simulated machines with threads.
+// Goal: during background moves a program's work continues, its bytes stay right, and the handle
+// tells what happened. Method: the public interface on simulated machines with threads.
 
 #include "support/test_kernels.hpp"
 #include "unit/runtime/runtime_rig.hpp"
@@ -87,7 +87,7 @@ TEST_F(LiveMoveTest, WritersNeverPauseAndLoseNothing) {
   std::vector<std::thread> writers;
   for (int gpu = 0; gpu < 2; ++gpu) {
     writers.emplace_back([&, gpu] {
-      // Each GPU adds to words of its own, since the kernel's addition is not atomic.
+      // Each GPU adds to its own words, since the kernel's addition is not atomic.
       std::uint64_t* mine = words + static_cast<std::uint64_t>(gpu) * count / 2;
       while (!stop || added[static_cast<std::size_t>(gpu)] == 0) {
         runtime().launch(rig_.stream(gpu), add_kernel(), {}, {},
@@ -129,7 +129,7 @@ TEST_F(LiveMoveTest, AHandleTellsCancelsAndCallsBack) {
     if (told.size() == 1) one_moved.set_value();
   };
   std::promise<void> called;
-  // A hook that waits keeps the third chunk from moving until the cancel is there.
+  // A blocked hook keeps the third chunk from moving until the move is cancelled.
   std::promise<void> cancelled;
   const MoveHookRegistration hook =
       runtime().on_move(words, {[&, seen = std::make_shared<int>(0)](const MoveEvent&) {
@@ -306,7 +306,7 @@ TEST_F(LiveMoveTest, ACaptureEndsInBusyAndIsNotDisturbed) {
   driver.begin_capture(bound, CaptureMode::relaxed);
   const Migration migration = rig.runtime().migrate_async(words, gpu(1));
   EXPECT_EQ(kind_of_error([&] { migration.wait(); }), ErrorKind::busy);
-  // Refusals by a capture use up no tries: the deadline ends the move.
+  // Refusals because of a capture do not count as tries: the deadline ends the move.
   const int refused = migration.report().reasons.at("capture");
   EXPECT_GE(refused, 2);
   EXPECT_EQ(migration.report().retries, refused);

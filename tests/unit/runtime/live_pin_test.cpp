@@ -1,5 +1,5 @@
-// Goal: what keeps memory where it is, or follows it: pins, read-only scopes, exports, hooks.
-// Method: the public interface on a simulated machine; hooks that say what was called when.
+// Goal: pins, read-only scopes and exports keep memory in place, and hooks follow its moves.
+// Method: the public interface on a simulated machine; hooks that record the calls.
 
 #include "support/test_kernels.hpp"
 #include "unit/runtime/runtime_rig.hpp"
@@ -102,7 +102,7 @@ TEST_F(LivePinTest, AHookCannotWaitForItself) {
                                    if (event.offset > 0) return;
                                    refuse([&] { runtime().free(words_); });
                                    refuse([&] { runtime().migrate(words_, gpu(0)); });
-                                   runtime().shutdown();  // Does nothing here.
+                                   runtime().shutdown();  // Has no effect inside a hook.
                                  }});
   EXPECT_EQ(move(gpu(1)).chunks_moved, 3);
   EXPECT_EQ(refused, 2);

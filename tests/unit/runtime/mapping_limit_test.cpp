@@ -1,5 +1,5 @@
-// Goal: where the kernel allows the process no more mappings, an allocation says so, with the limit
-// and what to do. Method: a child that takes all mappings there are.
+// Goal: if the kernel allows the process no more mappings, an allocation reports this with the
+// limit and a remedy. Method: a child process that uses up all mappings.
 #include "base/mapping_limit.hpp"
 #include "support/sanitizer.hpp"
 
@@ -19,7 +19,7 @@
 namespace vma {
 namespace {
 
-/// Pages that lie side by side and have different rights are mappings of their own.
+/// Adjacent pages with different rights are separate mappings.
 class AllMappings {
  public:
   explicit AllMappings(std::size_t most) : size_bytes_(2 * most * page) {
@@ -45,7 +45,8 @@ bool names_limit(const std::string& text, std::size_t limit) {
   return text.find("vm.max_map_count allows " + std::to_string(limit)) != std::string::npos;
 }
 
-/// Written before mappings run out, so that nothing is needed then but what is tested.
+/// Prepares everything before the mappings run out, so that only the allocation under test needs
+/// one.
 int alloc_without_mappings(std::size_t limit) {
   RuntimeOptions options;
   options.driver = "sim:test-2";
@@ -56,7 +57,7 @@ int alloc_without_mappings(std::size_t limit) {
   int status = 1;
   {
     const AllMappings all(limit);
-    for (int i = 0; i < 10 && status == 1; ++i) {  // What is cached serves a few.
+    for (int i = 0; i < 10 && status == 1; ++i) {  // The cache serves the first few.
       try {
         runtime.alloc(64 * 4096, gpu(0), chunked);
       } catch (const Error& error) {
@@ -74,7 +75,7 @@ int alloc_without_mappings(std::size_t limit) {
 }
 
 TEST(MappingLimit, IsNamedByTheAllocationThatMeetsIt) {
-  constexpr std::size_t limit_max = 2'000'000;  // More take the kernel minutes.
+  constexpr std::size_t limit_max = 2'000'000;  // Higher limits take the kernel minutes.
   if (under_thread_sanitizer || under_address_sanitizer) {
     GTEST_SKIP() << "a sanitizer has mappings of its own, and cannot do without them";
   }

@@ -1,5 +1,5 @@
-// What `migrate` promises: the pointer stays, the bytes stay, every GPU reaches them before and
-// after; and what it refuses.
+// Goal: `migrate` keeps its promises: the pointer and the bytes stay the same, and every GPU
+// reaches them before and after; and it refuses what it must.
 
 #include "runtime/runtime_parts.hpp"
 #include "support/test_kernels.hpp"
@@ -10,7 +10,7 @@
 namespace vma {
 namespace {
 
-constexpr std::uint64_t count = 5'120;  // Words: five chunks of 8 KiB.
+constexpr std::uint64_t count = 5'120;  // In words: five chunks of 8 KiB.
 
 class Migrate : public testing::TestWithParam<const char*> {};
 
@@ -65,7 +65,7 @@ TEST(MigrateRange, IsRoundedOutToChunks) {
   EXPECT_EQ(extents[0], (Extent{0, 2 * 8192, gpu(1), 1}));
   EXPECT_EQ(extents[1], (Extent{2 * 8192, count * 8 - 2 * 8192, gpu(0), 0}));
   EXPECT_EQ(rig.wrong_for(0, words, count, 7), 0u);
-  // The rest follows; what lies there already stays.
+  // The rest moves; chunks already there stay.
   EXPECT_EQ(rig.runtime().migrate(words, gpu(1)).bytes_moved, count * 8 - 2 * 8192);
   EXPECT_EQ(rig.wrong_for(0, words, count, 7), 0u);
 }
@@ -104,7 +104,7 @@ TEST(MigrateRefused, WhatMayNotMove) {
   EXPECT_EQ(kind_of_error([&] { rig.runtime().migrate(fixed, gpu(1)); }), ErrorKind::pinned);
   EXPECT_EQ(rig.home(fixed), gpu(0));
   rig.runtime().free(fixed);
-  // The next one of this size may move, though it is made of the same memory.
+  // The next allocation of this size may move, although it reuses the same memory.
   void* free_to_go = rig.runtime().alloc(8, gpu(0));
   rig.runtime().migrate(free_to_go, gpu(1));
 }
@@ -115,7 +115,7 @@ TEST(MigrateRefused, AFullTargetBeforeAnythingIsStopped) {
   RuntimeRig rig("test-2", options);
   std::uint64_t* words = rig.alloc(count * 8, gpu(0));
   rig.fill_by(0, words, count, 3);
-  // A kernel runs meanwhile: had anything been stopped, the call would have waited for it.
+  // A kernel runs meanwhile: if anything were stopped, the call would have to wait for it.
   rig.runtime().launch(rig.stream(0), Kernel{"", "spin", {}}, {}, {},
                        KernelArguments::of(std::uint64_t{3'000'000'000}));
   const TimePoint before = rig.machine().clock().now();
@@ -134,7 +134,7 @@ TEST(MigrateRefused, AFullTargetBeforeAnythingIsStopped) {
 
 TEST(MigrateRefused, ReserveFirstIsAllOrNothing) {
   RuntimeRig rig;
-  // The GPU, not the books, has no room: 64 MiB, most of it taken.
+  // The GPU itself, not the books, has no room: 64 MiB, most of it allocated.
   std::vector<std::uint64_t*> ballast;
   for (int i = 0; i < 60; ++i) ballast.push_back(rig.alloc(1 << 20, gpu(1), 1 << 19));
   std::uint64_t* words = rig.alloc(8 << 20, gpu(0), 1 << 19);
@@ -144,7 +144,8 @@ TEST(MigrateRefused, ReserveFirstIsAllOrNothing) {
             ErrorKind::out_of_memory);
   EXPECT_EQ(rig.home(words), gpu(0));
   rig.check_invariants();
-  // What the GPU cannot hold is refused without the option, too: its size is known.
+  // A move that the GPU has no room for is refused even without the option, since the size is
+  // known.
   EXPECT_EQ(kind_of_error([&] { rig.runtime().migrate(words, gpu(1)); }), ErrorKind::out_of_memory);
   EXPECT_EQ(rig.home(words), gpu(0));
   rig.check_invariants();
@@ -167,7 +168,7 @@ TEST(MigrateBusy, AKernelThatNeverEndsLeavesEverythingInPlace) {
   EXPECT_EQ(kind_of_error([&] { rig.runtime().migrate(words, gpu(1), options); }), ErrorKind::busy);
   EXPECT_LT(rig.machine().clock().now() - before, std::chrono::milliseconds(60));
   EXPECT_EQ(rig.machine().pointer_info(address_of(words)).buffer_id, mapping);
-  // The other work of the context goes on.
+  // Other work of the context continues.
   EXPECT_EQ(rig.wrong_for(0, words, count, 3), 0u);
   std::atomic_ref(*word).store(1);
   rig.machine().wait_stream(stuck, never);
@@ -219,7 +220,7 @@ TEST(MigrateOrder, WorkBeforeAndAfterIsCovered) {
   rig.write(words, count, 0);
   Location to = gpu(1);
   for (std::uint64_t round = 1; round <= 20; ++round) {
-    // Enqueued and not waited for: the move comes between them.
+    // Enqueued without waiting, so that the move comes in between.
     for (int g = 0; g < rig.gpus(); ++g) {
       rig.runtime().launch(rig.stream(g), Kernel{"", "spin", {}}, {}, {},
                            KernelArguments::of(std::uint64_t{100'000}));

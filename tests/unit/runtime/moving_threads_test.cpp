@@ -1,4 +1,5 @@
-// Threads that move, read, allocate and free at once, with kernels under way; two that shut down.
+// Goal: threads can move, read, allocate and free at the same time while kernels run, and two may
+// shut down.
 
 #include "runtime/runtime_parts.hpp"
 #include "support/test_kernels.hpp"
@@ -46,7 +47,8 @@ TEST(MovingThreads, MoveTheirOwnWithKernelsUnderWay) {
       ++seed;
       rig.runtime().migrate(words, places[random() % places.size()]);
       if (round % 8 != 0) continue;
-      rig.runtime().synchronize(stream);  // A move to where it lies already waits for nothing.
+      // The move does not wait for the kernel if the memory is already there.
+      rig.runtime().synchronize(stream);
       ASSERT_EQ(rig.wrong(words, words_of_each, seed), 0u);
     }
     rig.runtime().synchronize(stream);

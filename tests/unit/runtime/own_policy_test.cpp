@@ -1,5 +1,5 @@
-// Policies that a program hands to its runtime: known by name beside the built-in ones, made with
-// their parameters, and made anew when one does not answer.
+// Goal: a program can pass its own policies to its runtime: they are found by name along with the
+// built-in ones, made with their parameters, and replaced by a new instance if one does not answer.
 
 #include "unit/runtime/scoped_variable.hpp"
 #include "unit/runtime/service_rig.hpp"
@@ -13,12 +13,12 @@
 namespace vma {
 namespace {
 
-/// What the policies of a test leave of themselves. Shared with threads that may be lost.
+/// What the policies of a test leave behind. Shared with threads that may never end.
 struct Trail {
   std::atomic<int> made{0};
   std::atomic<double> weight{0};  // Of the last one that was made.
-  std::atomic<int> ticks{0};      // That ended.
-  std::atomic<bool> held{false};  // The first one that is made does not answer.
+  std::atomic<int> ticks{0};      // Completed ones.
+  std::atomic<bool> held{false};  // While set, the first instance does not answer.
 };
 
 class Own : public Policy {
@@ -106,7 +106,8 @@ TEST(OwnPolicy, IsRefusedWithTheNameOfAnotherOrNothingThatMakesIt) {
 }
 
 TEST(OwnPolicy, IsMadeAnewWhenItDoesNotAnswer) {
-  const ScopedVariable limit("VMART_POLICY_LIMIT_MS", "5000");  // The second one answers within it.
+  // Enough for the second instance to answer.
+  const ScopedVariable limit("VMART_POLICY_LIMIT_MS", "5000");
   const auto trail = std::make_shared<Trail>();
   trail->held = true;
   {
@@ -118,7 +119,7 @@ TEST(OwnPolicy, IsMadeAnewWhenItDoesNotAnswer) {
     EXPECT_EQ(rig.runtime().scheduler_stats().policy_failures, 1u);
     EXPECT_EQ(rig.runtime().policy(), "own");
   }
-  trail->held = false;  // The lost one ends.
+  trail->held = false;  // Lets the abandoned instance end.
   trail->held.notify_all();
 }
 

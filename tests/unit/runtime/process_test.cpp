@@ -1,4 +1,4 @@
-// What happens at the ends of things: after shutdown, in a forked child, when the process exits.
+// Goal: calls end properly after shutdown, in a forked child, and while the process exits.
 
 #include "base/clock.hpp"
 #include "base/process_exit.hpp"
@@ -29,10 +29,10 @@ namespace vma {
 namespace {
 
 constexpr bool may_fork =
-    !under_thread_sanitizer;  // A child of a program with threads cannot start any under TSan.
+    !under_thread_sanitizer;  // Under TSan, a child of a program with threads cannot start any.
 
-/// The exit status of a child that runs `body`; 1000 and the signal if one ended it. A child that
-/// hangs is ended by an alarm.
+/// The exit status of a child process that runs `body`; 1000 plus the signal if one ended it. An
+/// alarm ends a child that hangs.
 int status_of_child(const std::function<int()>& body) {
   const pid_t child = fork();
   if (child == 0) {
@@ -155,16 +155,16 @@ TEST(Process, ExitWaitsForADarkSlotAndThenOpensForGood) {
     const ContextHandle context = machine.create_context(DeviceId{0});
     HoldPost post(machine, machine.create_stream(context, StreamKind::non_blocking), ledger);
     PinnedWords words(machine, context, ledger);
-    { const StopWord first(words); }  // Has the memory for more.
+    { const StopWord first(words); }  // Makes the memory for further words exist.
     const std::uint64_t epoch = post.close();
     post.set_dark(true);
-    const StopWord later(words);  // Behind the dark one in the list, and not dark.
+    const StopWord later(words);  // After the dark one in the list, and not dark itself.
     std::atomic<bool> over = false, too_early = false;
     std::thread mover([&] {
-      // Opening it, the exit has passed over the dark one.
+      // When the exit opens `later`, it has already skipped the dark one.
       Poll poll;
       while (!later.is_open(UINT64_MAX)) poll.pause();
-      // An exit that does not wait is over soon; one that waits does so for a second at most.
+      // An exit that does not wait is over soon; one that waits does so for at most a second.
       const double end = thread_seconds() + 0.005;
       while (!over && thread_seconds() < end) {
       }
@@ -175,7 +175,7 @@ TEST(Process, ExitWaitsForADarkSlotAndThenOpensForGood) {
     over = true;
     mover.join();
     if (too_early) return 1;
-    if (!post.is_open(UINT64_MAX)) return 2;  // The next stop would close.
+    if (!post.is_open(UINT64_MAX)) return 2;  // Otherwise the next stop would close.
     return StopWord(words).is_open(UINT64_MAX) ? 0 : 3;
   };
   EXPECT_EQ(status_of_child([&] {
@@ -211,7 +211,7 @@ TEST(Process, HooksThatGoDuringTheExitWaitForNobody) {
               void* const pointer = runtime.alloc(8192, gpu(0));
               std::optional<MoveHookRegistration> hook(
                   runtime.on_move(pointer, {[](const MoveEvent&) {}, {}}));
-              // As a thread does that stands still in a move.
+              // Held as by a thread that is stuck in a move.
               const MutexLock lock(
                   parts_of(runtime).machinery->memory.require(pointer, "test")->operations());
               ProcessExit::begin();

@@ -1,6 +1,6 @@
-// Goal: of a kernel that the program launches by itself, the memory of the runtime that its
-// parameters point into is recorded, and nothing else, whatever the parameters are. Method: kernels
-// with PTX, loaded behind the runtime's back into the simulated machine, which tells their layout.
+// Goal: for a kernel that the program launches itself, exactly the runtime's memory that its
+// parameters point into is recorded, whatever the parameters are. Method: kernels with PTX, loaded
+// into the simulated machine without the runtime; the machine reports their layout.
 #include "runtime/runtime_parts.hpp"
 #include "support/test_run.hpp"
 #include "unit/runtime/runtime_rig.hpp"
@@ -25,7 +25,7 @@ struct RecordedLaunch : testing::Test {
     rig.machine().release_primary(DeviceId{0});
   }
 
-  /// What a program has in the place of a CUfunction.
+  /// The handle that a program would have as a CUfunction.
   const void* load(const std::string& declarations) {
     const auto number = kernels.size();
     Kernel kernel;
@@ -38,7 +38,7 @@ struct RecordedLaunch : testing::Test {
   void record(const void* function, std::vector<const void*> parameters, Location device = gpu(1)) {
     rig.runtime().record_launch(function, parameters.data(), device);
   }
-  /// The same parameters, as one block with 0xff in between.
+  /// Passes the same parameters as one block, with 0xff in the gaps.
   void record_block(const void* function, const std::vector<const void*>& parameters) {
     const KernelParameters known = rig.machine().kernel_parameters(function);
     ASSERT_EQ(known.list.size(), parameters.size());
@@ -59,7 +59,7 @@ struct RecordedLaunch : testing::Test {
     parts_of(rig.runtime()).uses->drain(uses, 1000);
     return uses;
   }
-  /// Of the uses recorded since the last call.
+  /// The allocations in the uses recorded since the last call.
   std::set<Address> begins() {
     std::set<Address> begins;
     for (const LoggedUse& use : uses()) begins.insert(use.address);
@@ -101,7 +101,7 @@ TEST_F(RecordedLaunch, OfABlockUsesWhatItsParametersPointInto) {
   const void* view[] = {nullptr, second, nullptr};
   record_block(kernel, {&count, &words, view});
   EXPECT_EQ(begins(), (std::set<Address>{address_of(first), address_of(second)}));
-  // What lies behind the parameters is nobody's.
+  // Bytes after the last parameter are ignored.
   const void* single = load(".param .u64 words");
   const void* longer[] = {first, second};
   rig.runtime().record_launch(single, std::as_bytes(std::span(longer)), gpu(0));
@@ -123,7 +123,8 @@ TEST_F(RecordedLaunch, UsesNothingByWhatPointsElsewhere) {
 }
 
 TEST_F(RecordedLaunch, ReadsNoMoreThanAParameterHas) {
-  // Behind each lies the rest of a pointer that must not be read; under a sanitizer, nothing.
+  // After each piece comes the rest of a pointer that must not be read; a sanitizer sees any such
+  // read.
   for (std::size_t bytes = 1; bytes < sizeof(first); ++bytes) {
     SCOPED_TRACE(bytes);
     const void* kernel = load(fmt::format(".param .align 8 .b8 piece[{}]", bytes));
@@ -131,7 +132,7 @@ TEST_F(RecordedLaunch, ReadsNoMoreThanAParameterHas) {
     std::memcpy(piece.data(), &first, bytes);
     record(kernel, {piece.data()});
     EXPECT_EQ(begins(), std::set<Address>{});
-    // A word and a piece: the word counts.
+    // A word and a piece: only the word counts.
     const void* longer = load(fmt::format(".param .align 8 .b8 tail[{}]", sizeof(first) + bytes));
     std::vector<char> tail(sizeof(first) + bytes);
     std::memcpy(tail.data(), &second, sizeof(second));
@@ -204,7 +205,7 @@ TEST_F(RecordedLaunch, OfForgottenKernelsIsTheSame) {
   EXPECT_EQ(kind_of_error([&] { rig.runtime().forget_kernels(); }), ErrorKind::driver_gone);
 }
 
-/// Any bytes at all: a use for each allocation that an aligned word points into.
+/// For arbitrary bytes there is a use for each allocation that an aligned word points into.
 TEST_F(RecordedLaunch, OfGarbageUsesWhatItsWordsSay) {
   constexpr std::size_t words = 40;
   const void* kernel = load(fmt::format(".param .align 8 .b8 all[{}]", words * 8));
@@ -217,7 +218,7 @@ TEST_F(RecordedLaunch, OfGarbageUsesWhatItsWordsSay) {
     for (std::uint64_t& word : block) {
       word = random();
       const auto& [near, size] = memory[random() % 2];
-      // Before it, in it or behind it.
+      // Before, inside or after it.
       if (random() % 8 == 0) word = to_integer(near) - size + random() % (3 * size);
       for (const auto& [begin, bytes] : memory) {
         if (word - to_integer(begin) < bytes) expected.insert(begin);

@@ -1,6 +1,6 @@
-// Goal: VMART_CONTROL and VMART_TRACE of a program do what the documents say: a socket that peers
-// and the tool `vmart` use and that goes with the runtime, and a trace that opens. Method:
-// simulated machines with the scheduler's own thread; the tool as a child.
+// Goal: VMART_CONTROL and VMART_TRACE do what the documents say: a socket for peers and the tool
+// `vmart` that disappears with the runtime, and a trace that can be opened. Method: simulated
+// machines with the scheduler's own thread; the tool as a child process.
 #include "unit/control/control_peer.hpp"
 #include "unit/memory/memory_rig.hpp"
 #include "unit/runtime/runtime_rig.hpp"
@@ -114,7 +114,7 @@ TEST_F(RuntimeSocketTest, TheTraceShowsMovesStallsAndWhatDecidedThem) {
   void* pointer = tagged("weights");
   const Use use{pointer, 8192, gpu(1), UseKind::read, 1e9F};
   EXPECT_TRUE(comes_true([&] {
-    // Again and again: a policy that a slow machine lets overrun loses its plan.
+    // Repeatedly: a policy that overruns on a slow machine loses its plan.
     runtime().record_uses(std::span(&use, 1));
     return runtime().where(pointer).front().at == gpu(1);
   }));

@@ -1,5 +1,5 @@
-// Goal: the control target shows a runtime as it is and does what it is asked, each operation with
-// its events in order. Method: simulated machines, the scheduler stepped by hand.
+// Goal: the control target shows a runtime's state and carries out requests, each operation with
+// its events in order. Method: simulated machines, with the scheduler stepped by hand.
 #include "runtime/runtime_control.hpp"
 
 #include "base/units.hpp"
@@ -28,7 +28,7 @@ class RuntimeControlTest : public testing::Test {
     return {to_integer(address_of(pointer)), "", to};
   }
   std::vector<ControlEvent> events() { return control().events(0, 10'000).events; }
-  /// Of the operation, the last one; waits for it.
+  /// Waits for the last event of the operation and returns it.
   ControlEvent end_of(std::uint64_t operation) {
     ControlEvent found;
     EXPECT_TRUE(comes_true([&] {
@@ -165,8 +165,8 @@ TEST_F(RuntimeControlTest, AMoveThatFailsSaysWhy) {
 }
 
 TEST_F(RuntimeControlTest, PredictsWhatAMoveThenTakes) {
-  constexpr std::uint64_t large_bytes = 512 * KiB;  // The most that this machine has.
-  AllocOptions large;  // So that most of a move is its copy, which the model knows.
+  constexpr std::uint64_t large_bytes = 512 * KiB;  // The largest chunk that this machine has.
+  AllocOptions large;  // Large, so that most of a move is its copy, which the model predicts.
   large.chunk_bytes = large_bytes;
   auto* words = static_cast<std::uint64_t*>(rig_.runtime().alloc(13 * large_bytes, gpu(0), large));
   rig_.runtime().migrate_async(words, 0, large_bytes, gpu(1), {}).wait();
@@ -180,7 +180,8 @@ TEST_F(RuntimeControlTest, PredictsWhatAMoveThenTakes) {
   const MachineCosts& costs = parts_of(rig_.runtime()).machinery->costs;
   EXPECT_EQ(prediction.took, 12 * costs.move_time(PlaceId{0}, PlaceId{1}, large_bytes));
   EXPECT_EQ(prediction.stall, 12 * costs.stall_time(PlaceId{0}, PlaceId{1}, large_bytes));
-  // Under a hold: the clock runs on while gates wait for threads that get no turn.
+  // Moves under a hold: at gates the clock would also count the waits for threads that get no
+  // processor.
   const Time took = rig_.runtime().migrate(words, gpu(1)).wall;
   EXPECT_LT(prediction.took, 3 * took);
   EXPECT_GT(3 * prediction.took, took);
@@ -234,7 +235,7 @@ TEST_F(RuntimeControlTest, APauseEndsADrainAndWhatItPlanned) {
   rig_.step();
   std::uint64_t operation = 0;
   {
-    // Moves of it wait for the claim: the drain goes on for as long as that.
+    // Moves of this allocation wait for the claim, so the drain cannot end earlier.
     const MoveClaim claim =
         MoveClaim::take(parts_of(rig_.runtime()).machinery->memory.require(words, "test"));
     operation = control().start_drain(gpu(0));
@@ -285,7 +286,8 @@ TEST_F(RuntimeControlTest, ExplainsAMoveByItsWishAndItsOutcome) {
   EXPECT_EQ(line.verdict, "moved");
   EXPECT_FALSE(line.reason.empty());
   EXPECT_TRUE(line.took);
-  EXPECT_TRUE(control().explain(to_integer(address_of(words)) + 1, 10).empty());  // Of the first.
+  // An address inside the first chunk asks for that chunk alone, which has not moved.
+  EXPECT_TRUE(control().explain(to_integer(address_of(words)) + 1, 10).empty());
   EXPECT_EQ(control().explain(to_integer(address_of(words)), 10).size(), lines.size());
   EXPECT_EQ(kind_of_error([&] { control().explain(16, 1); }), ErrorKind::unknown_pointer);
   const ControlStats stats = control().stats();
@@ -317,7 +319,7 @@ TEST_F(RuntimeControlTest, StepsOnlyWhilePausedAndTellsInOrder) {
   EXPECT_EQ(events()[4].text, "stay_put: asked for");
 }
 
-// More than are with the mover at a time, and one that is freed meanwhile.
+// More allocations than the mover takes at a time, and one that is freed meanwhile.
 TEST_F(RuntimeControlTest, MovesManyAllocationsInOneOperation) {
   constexpr std::size_t many = 600;
   std::vector<std::uint64_t*> all;

@@ -30,7 +30,8 @@ RuntimeRig::RuntimeRig(const std::string& machine, RuntimeOptions options)
   for (const Location at : runtime_.locations()) {
     if (at.kind == Location::Kind::gpu) streams_.push_back(runtime_.make_stream(at));
   }
-  // A kernel's first launch waits for all work of its context: here, before a test stops any.
+  // The first launch of a kernel waits for all work of its context, so do that before a test stops
+  // any.
   mismatches_ = alloc(8, host(0));
   std::uint64_t* word = alloc(8, host(0));
   for (int gpu = 0; gpu < gpus(); ++gpu) {

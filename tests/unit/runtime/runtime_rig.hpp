@@ -11,14 +11,14 @@
 
 namespace vma {
 
-/// Of `RuntimeRig`, unless a test says otherwise.
+/// The default chunk size of `RuntimeRig`.
 inline constexpr std::uint64_t chunk_bytes = 8192;
 
-/// Gates that wait long: a busy computer is no reason to give one up.
+/// Long limits for gates, so that busy computers give up none.
 RuntimeOptions patient();
 
-/// A runtime on a simulated machine with threads of the operating system, and short forms of what
-/// its tests do. Memory is 64-bit words; word i of a pattern is its seed and i.
+/// A runtime on a simulated machine with operating system threads, and short forms of common steps.
+/// Memory consists of 64-bit words; word i of a pattern is its seed plus i.
 class RuntimeRig {
  public:
   explicit RuntimeRig(const std::string& machine = "test-2", RuntimeOptions options = {});
@@ -31,14 +31,14 @@ class RuntimeRig {
 
   std::uint64_t* alloc(std::uint64_t bytes, Location at,
                        std::uint64_t chunk_bytes = vma::chunk_bytes);
-  /// By a kernel of the GPU, through the pointer.
+  /// Uses a kernel of the GPU, through the pointer.
   void fill_by(int gpu, std::uint64_t* words, std::uint64_t count, std::uint64_t seed);
-  /// The words that differ from the pattern, as a kernel of the GPU sees them.
+  /// The number of words that differ from the pattern, as a kernel of the GPU sees them.
   std::uint64_t wrong_for(int gpu, std::uint64_t* words, std::uint64_t count, std::uint64_t seed);
-  /// The same as `read` sees them.
+  /// The same, as `read` sees them.
   std::uint64_t wrong(const std::uint64_t* words, std::uint64_t count, std::uint64_t seed);
   void write(std::uint64_t* words, std::uint64_t count, std::uint64_t seed);
-  /// Where all of it lies; fails the test if that is more than one place.
+  /// The place of the whole allocation; the test fails if it is at several places.
   Location home(const void* pointer);
   /// Waits for the runtime's background work, then checks its books.
   void check_invariants();
@@ -47,13 +47,13 @@ class RuntimeRig {
   SimDriver* machine_ = nullptr;
   Runtime runtime_;
   std::vector<Stream> streams_;
-  std::uint64_t* mismatches_ = nullptr;  // One call of `wrong_for` at a time.
+  std::uint64_t* mismatches_ = nullptr;  // For one call of `wrong_for` at a time.
 };
 
-/// The kind of the error that `body` throws; fails the test if it throws none, or one without a
+/// The kind of the error that `body` throws; the test fails if it throws none, or one without a
 /// call and a text.
 ErrorKind kind_of_error(const std::function<void()>& body);
-/// Its text.
+/// The text of that error.
 std::string error_text(const std::function<void()>& body);
 
 }  // namespace vma

@@ -1,5 +1,5 @@
-// Goal: one pointer, valid for kernels of every GPU, for reads and for writes, wherever its memory
-// goes; no public call changes the caller's current context.
+// Goal: one pointer is valid for kernels of every GPU, for reads and writes, wherever its memory
+// moves; no public call changes the caller's current context.
 #include "support/test_kernels.hpp"
 #include "unit/runtime/service_rig.hpp"
 
@@ -43,7 +43,7 @@ TEST(Runtime, WorkBehindAMoveSeesTheMovedMemory) {
   ServiceRig rig;
   void* pointer = rig.runtime().alloc(page, gpu(0));
   rig.write(pointer, page, 1);
-  // Enqueued before the move and not waited for: it ends first.
+  // Enqueued before the move without waiting, so it must end first.
   rig.runtime().launch(rig.stream(1), spin_kernel(), {}, {}, KernelArguments::of(2'000'000));
   rig.runtime().launch(rig.stream(1), add_kernel(), {}, {},
                        KernelArguments::of(pointer, page / 8, std::uint64_t{100}));
@@ -114,7 +114,7 @@ TEST(Runtime, DoesNotMoveWhatIsNotMovable) {
   expect_error(ErrorKind::pinned, [&] { rig.runtime().migrate(pointer, gpu(1)); });
   EXPECT_EQ(rig.runtime().where(pointer).front().at, gpu(0));
   rig.runtime().free(pointer);
-  void* next = rig.runtime().alloc(page, gpu(0));  // Comes back from the cache, movable.
+  void* next = rig.runtime().alloc(page, gpu(0));  // Reused from the cache, but movable.
   EXPECT_EQ(rig.runtime().migrate(next, gpu(1)).chunks_moved, 1);
 }
 

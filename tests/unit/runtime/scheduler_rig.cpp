@@ -11,7 +11,7 @@ SchedulerRig::SchedulerRig(const std::string& policy, const std::string& machine
                            RuntimeOptions options, std::chrono::nanoseconds policy_limit) {
   options.driver = "sim:" + machine;
   options.policy = policy;
-  options.gate_limit = std::chrono::seconds(1);  // A busy computer is no reason to give up.
+  options.gate_limit = std::chrono::seconds(1);  // Busy computers then give up no gate.
   auto driver = std::make_unique<SimDriver>(load_machine(machine));
   machine_ = driver.get();
   Settings settings = resolve_settings(options);

@@ -31,11 +31,12 @@ class SchedulerRig {
   void detach_all() { attached_.clear(); }
 
   std::uint64_t* alloc(std::uint64_t chunks, Location at, const std::string& tag = "");
-  /// The GPU goes over the chunk so often that any policy must take it for worth moving.
+  /// Records so many passes of the GPU over the chunk that every policy considers a move
+  /// worthwhile.
   void use(std::uint64_t* words, std::uint64_t chunk, int gpu, float passes = 1e9F);
-  /// Steps until what was started has ended: with what the policy then wants, at most `steps`.
+  /// Steps `steps` times; after each step, waits until the moves that it started have ended.
   void step(int steps = 1);
-  /// Where a chunk lies.
+  /// The place of a chunk.
   Location home(const std::uint64_t* words, std::uint64_t chunk = 0);
   void pass(std::chrono::nanoseconds time);
 

@@ -6,7 +6,7 @@
 
 namespace vma {
 
-/// A variable of the environment, as long as this lives; then it is as it was before.
+/// Sets an environment variable; the destructor restores it.
 class ScopedVariable {
  public:
   ScopedVariable(const char* name, const char* value) : name_(name) {

@@ -15,7 +15,7 @@
 namespace vma {
 
 /// A runtime on a simulated machine whose calls are traced, with a stream on each GPU. The machine
-/// outlives the runtime; what the runtime leaves in it is a failure of the test.
+/// outlives the runtime; the test fails if the runtime leaves anything in it.
 class ServiceRig {
  public:
   explicit ServiceRig(const std::string& machine = "test-2", const RuntimeOptions& options = {});
@@ -29,18 +29,18 @@ class ServiceRig {
   Stream stream(int gpu) const { return streams_.at(static_cast<std::size_t>(gpu)); }
   TraceDriver& trace() { return *trace_; }
 
-  /// A kernel on the GPU makes word i of the range `seed` + i.
+  /// Sets word i of the range to `seed` + i, with a kernel on the GPU.
   void fill_on(int gpu, void* pointer, std::uint64_t bytes, std::uint64_t seed);
-  /// Words that a kernel on the GPU finds different from that.
+  /// The number of words that a kernel on the GPU finds different from that.
   std::uint64_t wrong_on(int gpu, void* pointer, std::uint64_t bytes, std::uint64_t seed);
-  /// The same, read by `vma::read` and written by `vma::write`.
+  /// The same with `vma::write` and `vma::read`.
   void write(void* pointer, std::uint64_t bytes, std::uint64_t seed);
   std::uint64_t wrong(const void* pointer, std::uint64_t bytes, std::uint64_t seed);
   void check_invariants();
 
  private:
   SimDriver machine_;
-  TraceDriver* trace_ = nullptr;  // The runtime's.
+  TraceDriver* trace_ = nullptr;  // Owned by the runtime.
   std::unique_ptr<Runtime> runtime_;
   std::vector<Stream> streams_;
   std::uint64_t* mismatches_ = nullptr;

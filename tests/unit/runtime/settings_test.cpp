@@ -1,5 +1,5 @@
-// Goal: options come before the environment, the environment before the defaults; a value that
-// cannot be meant is refused with its variable's name and its text.
+// Goal: options override the environment, and the environment overrides the defaults; an invalid
+// value is refused with its variable's name and its text.
 #include "runtime/settings.hpp"
 
 #include "base/units.hpp"
@@ -118,7 +118,7 @@ TEST_F(SettingsTest, WordsTurnOutputOnAndOff) {
   EXPECT_EQ(with("VMART_RECORD", "0").record, "");
   EXPECT_EQ(resolve_settings({}).policy, "");
   EXPECT_EQ(with("VMART_RECORD", "folder").record, "folder");
-  EXPECT_EQ(resolve_settings({}).policy, "stay_put");  // Nothing is recorded without a scheduler.
+  EXPECT_EQ(resolve_settings({}).policy, "stay_put");  // Recording requires a scheduler.
   clear();
   EXPECT_EQ(with("VMART_DECISIONS", "file").policy, "stay_put");
   clear();

@@ -1,5 +1,5 @@
-// Goal: calls of many threads on the same and on different allocations each do what they say or
-// throw a typed error, and leave the books right.
+// Goal: calls of many threads on the same and on different allocations each succeed or throw a
+// typed error, and leave the books right.
 #include "base/executor.hpp"
 #include "unit/runtime/service_rig.hpp"
 

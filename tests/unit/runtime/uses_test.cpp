@@ -1,5 +1,5 @@
-// Goal: uses and hints reach the log of their runtime as they were given; bad hints are refused,
-// and nothing of it is heard of after shutdown.
+// Goal: uses and hints reach the log of their runtime unchanged; bad hints are refused, and all of
+// them are ignored after shutdown.
 #include "runtime/runtime_parts.hpp"
 #include "support/test_kernels.hpp"
 #include "unit/runtime/runtime_rig.hpp"
@@ -58,7 +58,7 @@ TEST_F(Uses, ArriveAsTheyWereRecorded) {
 
 TEST_F(Uses, HaveTheTimeOfTheMachineWhereItIsWanted) {
   log().timestamps(true);
-  rig_.fill_by(0, words_, 8, 1);  // Takes the simulated machine some time.
+  rig_.fill_by(0, words_, 8, 1);  // Takes time on the simulated machine.
   const nanoseconds before = rig_.machine().clock().now();
   runtime().record_use(words_, 8, gpu(0));
   ASSERT_GT(before.count(), 0);
@@ -154,7 +154,7 @@ TEST_F(Uses, OfALaunchAreFoundInItsArguments) {
 }
 
 TEST_F(Uses, OfNoRuntimeOpenNone) {
-  // To open one would throw out of a noexcept function.
+  // Opening a runtime here would throw out of a noexcept function.
   {
     const ScopedVariable driver("VMART_DRIVER", "none such");
     const Use use{words_, 8, gpu(0)};

@@ -1,4 +1,4 @@
-// A HostView beside `free` in another thread, and one that lives longer than what it is of.
+// Goal: a HostView is safe next to `free` in another thread, and may outlive its allocation.
 
 #include "runtime/runtime_parts.hpp"
 #include "unit/runtime/runtime_rig.hpp"
@@ -31,7 +31,7 @@ TEST(ViewRace, WithFreeEndsInOneOrTheOther) {
     std::thread viewer([&] {
       try {
         const HostView view = rig.runtime().host_view(words, 8);
-        for (std::uint64_t i = 0; i < 100; ++i) words[0] = i;  // Mapped while the view lives.
+        for (std::uint64_t i = 0; i < 100; ++i) words[0] = i;  // Stays mapped while the view lives.
       } catch (const Error& error) {
         EXPECT_EQ(error.kind(), ErrorKind::unknown_pointer) << error.what();
       }

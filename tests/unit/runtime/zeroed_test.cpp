@@ -1,6 +1,6 @@
-// Goal: memory that is asked for zeroed is zeros when `alloc` returns, whatever moves beside it,
-// and nobody else's bytes change. Method: a driver that looks for the allocation while it is
-// filled; threads that park, drain and move all there is.
+// Goal: memory requested as zeroed is all zeros when `alloc` returns, whatever moves meanwhile, and
+// no other bytes change. Method: a driver that looks for the allocation while it is filled; threads
+// that park, drain and move everything.
 #include "support/drivers/fault_driver.hpp"
 #include "machine/machine_file.hpp"
 #include "runtime/runtime_parts.hpp"
@@ -92,7 +92,7 @@ TEST(Zeroed, WhatCannotBeZeroedGoesBack) {
   check_settled(parts_of(runtime).machinery->memory);
 }
 
-/// Runs `body` over and over on threads of their own, until it is destroyed.
+/// Runs each of the bodies repeatedly on its own thread until it is destroyed.
 class Beside {
  public:
   explicit Beside(const std::vector<std::function<void()>>& bodies) {
@@ -101,7 +101,7 @@ class Beside {
         while (!over_) {
           try {
             body();
-          } catch (const Error&) {  // Nothing has the tag, or what has is being freed.
+          } catch (const Error&) {  // Nothing has the tag, or the allocation is being freed.
           }
           ++rounds_;
         }
@@ -122,7 +122,7 @@ class Beside {
   std::vector<std::thread> threads_;
 };
 
-/// Allocations of others stay as they are while zeroed ones come and go.
+/// Other allocations keep their bytes while zeroed ones come and go.
 void expect_zeros_beside(Runtime& runtime, const std::vector<std::function<void()>>& bodies) {
   constexpr int allocations = under_thread_sanitizer ? 20 : 60;
   const std::vector<std::byte> junk(size_bytes, std::byte{0xAB}), kept(size_bytes, std::byte{0x5A});

@@ -1,5 +1,5 @@
-// Goal: a policy that throws, never answers or plans nonsense harms nobody but itself. Method: a
-// scheduler on a simulated machine with policies made for it.
+// Goal: a policy that throws, hangs or makes invalid plans harms only itself. Method: a scheduler
+// on a simulated machine with policies made for the test.
 
 #include "base/clock.hpp"
 #include "machine/machine_file.hpp"
@@ -18,7 +18,7 @@
 namespace vma {
 namespace {
 
-/// Lets policies end that wait for the end of their test.
+/// Releases policies that block until their test ends.
 struct Latch {
   Mutex mutex;
   Condition changed;
@@ -57,7 +57,7 @@ class Endless : public Policy {
   explicit Endless(std::shared_ptr<Latch> latch) : latch_(std::move(latch)) {}
   void on_tick(const Snapshot& snapshot, Plan&) override {
     latch_->wait();
-    seen_ = snapshot.chunks().size();  // The books that it was given are still there.
+    seen_ = snapshot.chunks().size();  // The books passed to it must still exist.
   }
 
  private:
@@ -96,7 +96,7 @@ class BadPolicy : public testing::Test {
 
   Scheduler& with(const std::string& policy) {
     SchedulerLimits limits;
-    // The others answer, however busy the computer is.
+    // Long enough for the other policies to answer on a busy computer.
     limits.policy_limit =
         policy == "endless" ? std::chrono::milliseconds(200) : std::chrono::milliseconds(60'000);
     const auto make = [this](const std::string& name) -> std::unique_ptr<Policy> {

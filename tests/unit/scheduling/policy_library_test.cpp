@@ -1,4 +1,4 @@
-/// Policies from real shared objects, which CMake builds beside this test.
+/// Goal: policies load from real shared objects, which CMake builds next to this test.
 
 #include "scheduling/policy_library.hpp"
 
@@ -40,7 +40,7 @@ double value_that(Policy& policy) {
   return plan.moves().empty() ? -1 : plan.moves().front().value;
 }
 
-/// A program that loads policies has the base class of them; this makes sure that this one does.
+/// A program that loads policies must contain their base class; this makes sure that this one does.
 struct Stays : Policy {};
 
 TEST(PolicyLibrary, LoadsAPolicyWithItsParameters) {

@@ -1,5 +1,5 @@
-// Goal: errors, bias and factors are what a hand works out. Method: a few predictions, each with
-// what happened.
+// Goal: errors, bias and factors match hand computation. Method: a few predictions, each with its
+// outcome.
 #include "scheduling/prediction_log.hpp"
 
 #include "costs/move_time.hpp"
@@ -18,8 +18,8 @@ constexpr PlaceId zero{0}, one{1}, two{2};
 
 TEST(PredictionLog, SaysHowFarOffPredictionsWere) {
   PredictionLog log;
-  // 10 of them: errors 0.1 six times too long, 0.2 three times too short, 1.0 once too long.
-  // Each of another route: nothing is known of it before.
+  // 10 predictions: six 0.1 too long, three 0.2 too short, one 1.0 too long. Each for another
+  // route, so that no earlier one corrects it.
   const auto target = [](int number) { return PlaceId{static_cast<std::uint8_t>(number)}; };
   for (int i = 0; i < 6; ++i)
     log.add(Foretold::move, zero, target(i), milliseconds(110), milliseconds(100));
@@ -53,7 +53,7 @@ TEST(PredictionLog, FactorFollowsSlowlyAndWithinBounds) {
   EXPECT_EQ(log.factor(Foretold::move, zero, one), 1);
   log.add(Foretold::move, zero, one, milliseconds(100), milliseconds(132));
   EXPECT_NEAR(log.factor(Foretold::move, zero, one), 1 + 0.32 / 16, 1e-9);
-  log.add(Foretold::move, zero, one, milliseconds(1), std::chrono::hours(1));  // One odd one.
+  log.add(Foretold::move, zero, one, milliseconds(1), std::chrono::hours(1));  // An outlier.
   EXPECT_NEAR(log.factor(Foretold::move, zero, one), 1.02 + (2 - 1.02) / 16, 1e-9);
   for (int i = 0; i < 500; ++i) {
     log.add(Foretold::move, zero, one, milliseconds(1), std::chrono::hours(1));
@@ -65,7 +65,7 @@ TEST(PredictionLog, FactorFollowsSlowlyAndWithinBounds) {
   EXPECT_NEAR(log.factor(Foretold::stall, zero, one), 1.3, 1e-6);
 }
 
-// Half as long again as foretold, each time.
+// Takes half as long again as predicted, each time.
 TEST(PredictionLog, ErrorsFallAsItLearns) {
   PredictionLog log;
   const auto add = [&] {
@@ -73,7 +73,7 @@ TEST(PredictionLog, ErrorsFallAsItLearns) {
   };
   add();
   EXPECT_NEAR(log.summary(Foretold::move, zero, one).bias, 100.0 / 150 - 1, 1e-9);
-  add();  // Foretold with the factor of before: 1 + 0.5 / 16.
+  add();  // Predicted with the previous factor: 1 + 0.5 / 16.
   EXPECT_NEAR(log.summary(Foretold::move, zero, one).bias * 2, 203.125 / 150 - 2, 1e-9);
   for (int i = 0; i < 98; ++i) add();
   EXPECT_LT(log.summary(Foretold::move, zero, one).median_error, 0.02);
@@ -103,13 +103,13 @@ TEST(PredictionLog, CorrectsTheCostsOfItsRoutesOnly) {
     log.add(Foretold::access, zero, one, milliseconds(10), milliseconds(20));
   }
   const MachineCosts corrected = log.corrected(costs);
-  constexpr std::uint64_t bytes = 1'000'000;  // 2.5 ms by the costs, 81 us of stall.
+  constexpr std::uint64_t bytes = 1'000'000;  // 2.5 ms by the costs, with a stall of 81 us.
   EXPECT_EQ(costs.move_time(zero, one, bytes), microseconds(2'500));
   EXPECT_NEAR(static_cast<double>(corrected.move_time(zero, one, bytes).count()), 3.75e6, 10);
   EXPECT_NEAR(static_cast<double>(corrected.stall_time(zero, one, bytes).count()), 64.8e3, 10);
   EXPECT_EQ(corrected.move_time(one, zero, bytes), microseconds(2'500));
   EXPECT_EQ(corrected.stall_time(one, zero, bytes), microseconds(81));
-  // Half of 1.5 GB/s is less than the host's 1: the tiers change places.
+  // 1.5 GB/s halved is less than the host's 1, so the tiers swap.
   EXPECT_EQ(costs.by_speed(zero)[1], one);
   EXPECT_EQ(corrected.by_speed(zero)[1], two);
 }
@@ -153,7 +153,8 @@ TEST(PredictionLog, TakesMovesFromTheirReports) {
   EXPECT_EQ(log.total(Foretold::move).count, 1u);
 }
 
-// A millisecond by the costs, and so it is, though streams took 40 ms to come and a budget as long.
+// The move takes the predicted millisecond, although streams took 40 ms to arrive and the budget
+// another 40.
 TEST(PredictionLog, TakesNoTimeThatTheApplicationRuns) {
   MachineCosts costs(2, 2);
   costs.copy_rate(zero, one) = 1e9;
@@ -175,7 +176,7 @@ TEST(PredictionLog, TakesNoTimeThatTheApplicationRuns) {
   EXPECT_EQ(log.factor(Foretold::move, zero, one), 1);
 }
 
-// Four chunks, each copied while the one before waited.
+// Four chunks; each was copied while the one before it waited.
 TEST(MoveTime, IsNoMoreThanTheWallWithoutTheWaits) {
   MigrationReport report;
   report.wall = milliseconds(100);
@@ -187,7 +188,7 @@ TEST(MoveTime, IsNoMoreThanTheWallWithoutTheWaits) {
 TEST(PredictionLog, LeavesOutWhatNoErrorCanBeSaidOf) {
   PredictionLog log;
   log.add(Foretold::move, zero, one, milliseconds(1), milliseconds(0));
-  log.add(Foretold::move, zero, one, Time::max(), milliseconds(1));  // There is no way.
+  log.add(Foretold::move, zero, one, Time::max(), milliseconds(1));  // There is no route.
   log.add(Foretold::move, zero, one, milliseconds(-1), milliseconds(1));
   EXPECT_EQ(log.total(Foretold::move).count, 0u);
   log.add(Foretold::move, zero, one, milliseconds(0), milliseconds(1));

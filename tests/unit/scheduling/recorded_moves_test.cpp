@@ -1,6 +1,6 @@
-// Goal: what a program moves is recorded chunk by chunk, with the time at which each was switched:
-// uses have the times of their launches, and would seem to be of another place. Method: the public
-// interface on a simulated machine, whose scheduler looks late; then the file is read.
+// Goal: moves by the program are recorded for each chunk with the time of its switch. Uses have the
+// times of their launches, so a wrong time would attribute them to another place. Method: the
+// public interface on a simulated machine whose scheduler runs late; then reads the file.
 #include "recording/reading/recording_reader.hpp"
 #include "unit/recording/record_samples.hpp"
 #include "unit/runtime/scheduler_rig.hpp"
@@ -25,7 +25,7 @@ class RecordedMoves : public testing::Test {
     Time begin{0}, end{0};
   };
 
-  /// What is recorded while `body` runs. Places are GPUs first.
+  /// Returns what is recorded while `body` runs. Places are GPUs first.
   std::vector<RecordedMove> record(const std::function<void(SchedulerRig&)>& body) {
     const TemporaryFolder folder;
     {
@@ -43,7 +43,7 @@ class RecordedMoves : public testing::Test {
     }
     return moves;
   }
-  /// Moves chunks and lets time pass.
+  /// Moves chunks, then lets time pass.
   static Stretch migrate(SchedulerRig& rig, std::uint64_t* words, std::uint64_t first,
                          std::uint64_t chunks, Location to, const MigrateOptions& options = {}) {
     Stretch stretch{rig.machine().clock().now(), {}};
@@ -111,7 +111,7 @@ TEST_F(RecordedMoves, ToAndFroAreBoth) {
   expect(moves[1], 0, gpu1_, gpu0_, back);
 }
 
-// Its record says where it lies when the scheduler first sees it.
+// The record of an allocation has the places where the scheduler first sees it.
 TEST_F(RecordedMoves, FromBeforeTheAllocationsRecordAreInThat) {
   Stretch late;
   const auto moves = record([&](SchedulerRig& rig) {
@@ -126,7 +126,7 @@ TEST_F(RecordedMoves, FromBeforeTheAllocationsRecordAreInThat) {
   expect(moves[0], 1, gpu0_, gpu1_, late);
 }
 
-// The addresses are those of the one before.
+// The second allocation has the addresses of the first.
 TEST_F(RecordedMoves, AreOfTheAllocationThatWasThereThen) {
   const auto moves = record([&](SchedulerRig& rig) {
     std::uint64_t* first = rig.alloc(1, gpu(0));
@@ -163,7 +163,7 @@ TEST_F(RecordedMoves, OfPoliciesAreRecordedOnceWithTheirDecision) {
   EXPECT_GT(moves[1].decision, 0u);
 }
 
-// What is resumed with no contents lies where there is room.
+// An allocation resumed without contents goes wherever there is room.
 TEST_F(RecordedMoves, WhatIsResumedElsewhereHasMovedThere) {
   ParkOptions drop;
   drop.contents = ParkContents::drop;

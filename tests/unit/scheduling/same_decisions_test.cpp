@@ -1,6 +1,6 @@
-// Goal: a runtime and a replay that are told the same uses decide the same, in the same order.
-// Method: one policy that notes all that it is told, a scheduler that is stepped by hand on a
-// simulated machine, and a replay's scheduler with the same machine, memory, uses and times.
+// Goal: given the same uses, a runtime and a replay make the same decisions in the same order.
+// Method: one policy that records everything it is told, a scheduler stepped by hand on a simulated
+// machine, and a replay scheduler with the same machine, memory, uses and times.
 
 #include "base/units.hpp"
 #include "lab/replay/replay_scheduler.hpp"
@@ -28,13 +28,13 @@ constexpr std::uint32_t cold_chunks = 8, hot_chunks = 8, new_chunks = 3;
 constexpr std::uint64_t chunk_bytes = SchedulerRig::chunk_bytes;
 constexpr PlaceId gpu_0{0};
 
-/// What was told and decided, in order.
+/// What the policy was told and what was decided, in order.
 struct Log {
   std::vector<std::string> told, started;
   std::map<std::string, std::uint64_t> refused;
 };
 
-/// Wants each chunk that is used where it is used, the first one most, for a cold one.
+/// Wants each used chunk at its user in exchange for a cold one; the first has the highest value.
 class NotesAll : public Policy {
  public:
   struct Seen {
@@ -75,7 +75,7 @@ class NotesAll : public Policy {
   double value_ = 1000;
 };
 
-/// Not in the order of chunks, and two of them are one.
+/// Not in the order of chunks, with two chunks repeated.
 constexpr std::uint32_t used_chunks[] = {12, 9, 15, 8, 12, 10, 14, 11, 13, 9};
 
 using Seen = std::shared_ptr<NotesAll::Seen>;
@@ -90,10 +90,11 @@ Log of_runtime(const Seen& seen) {
   std::uint64_t* words = rig.alloc(cold_chunks + hot_chunks, host(0));
   rig.runtime().migrate(words, 0, cold_chunks * chunk_bytes, gpu(0));
   rig.scheduler().set_capacity(gpu(0), cold_chunks * chunk_bytes);
-  rig.pass(std::chrono::seconds(10));  // They have lain there for a while.
+  rig.pass(std::chrono::seconds(10));  // They have been there for a while.
   for (const std::uint32_t chunk : used_chunks) rig.use(words, chunk, 0);
   rig.step();
-  rig.use(words, 0, 0);  // Nothing is done about it so soon; what has ended is told before.
+  // It is too early to act on this use; the policy is first told what has ended.
+  rig.use(words, 0, 0);
   rig.step();
   void* const later = rig.runtime().alloc(new_chunks * chunk_bytes, {chunk_bytes, "later"});
   rig.step();
@@ -111,7 +112,7 @@ Log of_runtime(const Seen& seen) {
   return log;
 }
 
-/// Of a machine with the costs and places of that one.
+/// On a machine with the costs and places that the runtime's policy saw.
 Log of_replay(const Seen& machine) {
   const auto seen = std::make_shared<NotesAll::Seen>();
   std::vector<PlaceState> places = machine->places;

@@ -1,7 +1,7 @@
-// Goal: whatever allocation of the scheduler's thread fails, the process lives, no move that was
-// accepted is lost, what came and went is known in the end, and a policy that overran is replaced.
-// Method: operator new is ours, and fails the n-th allocation of a step, or all from the n-th on,
-// for every n.
+// Goal: whichever allocation of the scheduler's thread fails, the process survives, no accepted
+// move is lost, the policy eventually learns of all changes, and a policy that overran is replaced.
+// Method: replaces operator new, which fails the n-th allocation of a step, or all from the n-th
+// on, for every n.
 #include "unit/memory/memory_rig.hpp"
 #include "unit/runtime/scheduler_rig.hpp"
 
@@ -17,7 +17,8 @@ namespace {
 
 enum class Which { one, all_from };
 
-thread_local long seen = -1;  // Allocations of this thread while it is under test, else below 0.
+// Allocations of this thread while it is under test, otherwise negative.
+thread_local long seen = -1;
 thread_local long failing = 0, failed = 0;
 thread_local Which which = Which::one;
 
@@ -76,7 +77,7 @@ struct Latch {
   }
 };
 
-/// Answers once the latch is open.
+/// Returns only once the latch is open.
 class Overruns : public Fetches {
  public:
   explicit Overruns(std::shared_ptr<Latch> latch) : latch_(std::move(latch)) {}
@@ -106,7 +107,7 @@ bool step_without_memory(SchedulerRig& rig, Which mode, long number) {
   seen = 0;
   try {
     rig.runtime().step_scheduler();
-  } catch (const std::exception&) {  // What the loop would log.
+  } catch (const std::exception&) {  // The loop would log it.
   }
   seen = -1;
   return failed > 0;
@@ -151,7 +152,7 @@ TEST_P(SchedulerMemory, APolicyThatOverranIsReplacedInTheEnd) {
     std::uint64_t* const words = rig.alloc(chunks, gpu(1));
     const bool fired = step_without_memory(rig, GetParam(), number);
     latch->release();
-    // On a busy computer the next ones may overrun too, until stay_put takes over.
+    // On a busy computer the following policies may overrun too, until stay_put takes over.
     EXPECT_TRUE(comes_true([&] {
       rig.runtime().step_scheduler();
       return rig.home(words) == gpu(0) || rig.runtime().policy() == "stay_put";

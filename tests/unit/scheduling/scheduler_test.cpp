@@ -1,5 +1,5 @@
-// Goal: what is used from afar comes near, nothing else moves, and whatever a policy does the
-// program goes on. Method: the public interface on simulated machines, stepped by hand.
+// Goal: memory used remotely moves to its user, nothing else moves, and the program continues
+// whatever a policy does. Method: the public interface on simulated machines, stepped by hand.
 
 #include "scheduling/scheduler_loop.hpp"
 #include "unit/memory/memory_rig.hpp"
@@ -133,13 +133,13 @@ TEST(Scheduler, SeesWhatTheProgramMovesItself) {
   EXPECT_TRUE(says(rig.runtime().explain(words), "at gpu(1), moved 1 times"));
 }
 
-// What a move took is in the next prediction, with the weight of one of sixteen.
+// The duration of a move enters the next prediction with a weight of 1/16.
 TEST(Scheduler, ForetellsByWhatMovesTook) {
   SchedulerRig rig("counter");
   std::uint64_t* words = rig.alloc(1, gpu(0));
   for (int round = 0; round < 2; ++round) {
     if (round > 0) rig.runtime().migrate(words, gpu(0));
-    rig.step();  // It sees that.
+    rig.step();  // Notices the migration.
     rig.pass(seconds(10));
     rig.use(words, 0, 1);
     rig.step();
@@ -234,7 +234,7 @@ TEST(Scheduler, WithoutAPolicyThereIsNone) {
 
 RuntimeOptions two_chunks_on_gpu_0() {
   RuntimeOptions options;
-  // Besides keepers and what live copies need.
+  // In addition to keepers and the memory for live copies.
   options.capacity_bytes[gpu(0)] = 1 << 20;
   options.cache_bytes_per_gpu = 0;
   return options;

@@ -1,6 +1,6 @@
-// Goal: what swaps a policy's wishes come to: room is used as soon as it is there, by what is worth
-// most, and nothing is wished for twice. Method: a scheduler that is stepped by hand on a simulated
-// machine whose HBM is full, a policy made for it, and hooks that see the order of moves.
+// Goal: swaps that a policy wishes for use room as soon as it is there, most valuable first, and
+// nothing is requested twice. Method: a scheduler stepped by hand on a simulated machine with full
+// HBM, a policy made for the test, and hooks that see the order of moves.
 
 #include "unit/memory/memory_rig.hpp"
 #include "unit/runtime/scheduler_rig.hpp"
@@ -17,8 +17,8 @@ namespace {
 constexpr std::uint32_t cold_chunks = 8, hot_chunks = 8;
 constexpr PlaceId gpu0{0};
 
-/// Wants each chunk of the second half at GPU 0 that is not on its way there, for one of the first
-/// half: the last one is worth most.
+/// Wants each chunk of the second half at GPU 0, unless it is on its way, in exchange for one of
+/// the first half. The last one is worth most.
 class Swaps : public Policy {
  public:
   void on_tick(const Snapshot& snapshot, Plan& plan) override {
@@ -44,7 +44,7 @@ class Swap : public testing::Test {
     words_ = rig_.alloc(cold_chunks + hot_chunks, host(0));
     rig_.runtime().migrate(words_, 0, cold_chunks * SchedulerRig::chunk_bytes, gpu(0));
     rig_.scheduler().set_capacity(gpu(0), cold_chunks * SchedulerRig::chunk_bytes);
-    rig_.pass(std::chrono::seconds(10));  // They have lain there for a while.
+    rig_.pass(std::chrono::seconds(10));  // They have been there for a while.
     MoveHooks hooks;
     hooks.after = [this](const MoveEvent& event) {
       const std::size_t chunk = event.offset / SchedulerRig::chunk_bytes;
@@ -77,7 +77,8 @@ class Swap : public testing::Test {
   std::optional<MoveHookRegistration> hooked_;
 };
 
-// Four neighbours are one migration; what comes in their place goes before the next ones leave.
+// Four adjacent victims are one migration; the chunks that replace them move before the next
+// victims leave.
 TEST_F(Swap, WhatHasItsRoomGoesBeforeFurtherVictims) {
   rig_.step();
   EXPECT_EQ(order(), "-0 -1 -2 -3 +15 +14 +13 +12 -4 -5 -6 -7 +11 +10 +9 +8");
@@ -94,7 +95,7 @@ TEST_F(Swap, NothingIsWishedForTwice) {
   EXPECT_TRUE(stats.moves_refused.empty());
 }
 
-// A program that waits for room does not wait for what policies want.
+// A program that waits for room does not wait for wishes of policies.
 TEST_F(Swap, VictimsThatAProgramWaitsForGoAllAtOnce) {
   DrainOptions options;
   options.deadline = std::chrono::minutes(1);

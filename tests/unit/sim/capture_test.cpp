@@ -1,5 +1,5 @@
-// Goal: captures become graphs that look addresses up when they run, and end in failure where a
-// driver's do. Method: capture, move the memory, replay.
+// Goal: captures become graphs that resolve addresses when they run, and fail where a real driver's
+// do. Method: captures work, moves the memory, replays.
 #include "driver/native_codes.hpp"
 #include "support/test_mapping.hpp"
 #include "unit/sim/sim_rig.hpp"

@@ -1,6 +1,6 @@
-// Goal: what a chain of the simulator keeps to beyond the contract: launches of one chain follow
-// each other on any streams, a chain outlives its kernels' handles, a stepped one replays. Method:
-// chains {wait for go; kernel; write done} on "test-2".
+// Goal: the simulator's chains keep rules beyond the contract: launches of one chain run one after
+// another on any streams, a chain outlives the handles of its kernels, and stepped chains replay.
+// Method: chains {wait for go; kernel; write done} on "test-2".
 #include "driver/native_codes.hpp"
 #include "support/stepped_executor.hpp"
 #include "support/test_mapping.hpp"

@@ -1,4 +1,4 @@
-// Goal: the time of a threaded machine is that of its machine file, not of the computer that
+// Goal: the time of a threaded machine comes from its machine file, not from the computer that
 // simulates it. Method: durations of single calls and of work on streams, in virtual time.
 #include "base/units.hpp"
 #include "unit/sim/sim_rig.hpp"

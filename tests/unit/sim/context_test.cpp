@@ -1,6 +1,6 @@
-// Goal: contexts as section 2 and 3 of the facts have them: what a hold covers, what a record waits
-// for, and what stands still while a free waits. Method: a second context's stopped stream holds
-// the first context.
+// Goal: contexts behave as in sections 2 and 3 of the facts: what a hold covers, what a record
+// waits for, and what is blocked while a free waits. Method: a stopped stream of a second context
+// holds the first context.
 #include "driver/native_codes.hpp"
 #include "support/test_mapping.hpp"
 #include "unit/sim/sim_rig.hpp"
@@ -14,7 +14,7 @@
 namespace vma {
 namespace {
 
-/// A stream of another context that stands until `open`, and its event.
+/// A stream of another context that is stopped until `open`, and its event.
 struct Outside {
   explicit Outside(SimRig& owner) : rig(owner) {
     context = rig.driver().create_context(DeviceId{0});
@@ -100,9 +100,9 @@ TEST(SimContext, AFreeBehindAStoppedStreamKeepsLaunchesOut) {
   EXPECT_EQ(freed.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
   auto launched = std::async(std::launch::async, [&] { rig.launch(other, [](DeviceView&) {}); });
   EXPECT_EQ(launched.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
-  const auto memory = rig.allocate(gpu(0), rig.page());  // Map, grant and unmap go on,
+  const auto memory = rig.allocate(gpu(0), rig.page());  // Map, grant and unmap are not blocked,
   rig.give_back(memory);
-  rig.launch(rig.stream(1), [](DeviceView&) {});  // and other contexts.
+  rig.launch(rig.stream(1), [](DeviceView&) {});  // nor are other contexts.
   rig.finish(rig.stream(1));
   store(gate, 1);
   freed.get();

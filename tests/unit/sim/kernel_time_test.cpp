@@ -1,6 +1,6 @@
-// Goal: a kernel takes the time of the bytes that it touches, and on a stepped machine other
-// streams run between its touches. Method: kernels of many megabytes on "h200x2", whose rates are
-// known; a copying kernel beside a writing one on "test-2", under many seeds.
+// Goal: a kernel takes the time of the bytes that it accesses, and on a stepped machine other
+// streams run between its accesses. Method: kernels of many megabytes on "h200x2", whose rates are
+// known; a copying kernel concurrent with a writing one on "test-2", under many seeds.
 #include "base/units.hpp"
 #include "support/stepped_executor.hpp"
 #include "unit/sim/sim_rig.hpp"
@@ -13,7 +13,7 @@
 namespace vma {
 namespace {
 
-constexpr double fixed_us = 5 + 3.5;  // Of a kernel, and of the calls around it.
+constexpr double fixed_us = 5 + 3.5;  // The overhead of a kernel and of the calls around it.
 
 struct KernelTimeTest : testing::Test {
   SimRig rig{"h200x2"};
@@ -31,7 +31,7 @@ struct KernelTimeTest : testing::Test {
     const KernelHandle loaded = rig.driver().load_kernel(stream.context, kernel);
     return {stream, [this, loaded](BoundStream on) { rig.driver().launch(on, loaded, {}, {}); }};
   }
-  /// From before the first is enqueued to the end of the last.
+  /// The time from before the first enqueue to the end of the last kernel.
   double took(const std::vector<Item>& works) {
     const TimePoint before = rig.driver().clock().now();
     for (const Item& work : works) work.enqueue(work.stream);
@@ -86,8 +86,8 @@ TEST_F(KernelTimeTest, KernelsAndCopiesShareALinkInOneDirection) {
   EXPECT_NEAR(took({kernel(rig.stream(0), writing(peer)), copy}), fixed_us + 169, 6);
 }
 
-/// Copies a range in tiles beside kernels that each set all of its words to their number, and says
-/// what the copy holds then.
+/// Copies a range in tiles while kernels set all of its words to their number, and returns the
+/// contents of the copy.
 std::vector<std::uint64_t> copied_beside_writers(std::uint64_t seed) {
   constexpr std::uint64_t words = 64, tile_words = 4;
   SteppedExecutor executor({seed, 4});

@@ -1,6 +1,6 @@
-// Goal: simulated memory is real bytes with the rights of a GPU's. Method: the calls of one thread,
-// bytes read back by copy engine, by kernels and by the CPU. The rows of the facts that real
-// drivers share are the contract suite's; here is what only a simulated machine can be asked.
+// Goal: simulated memory consists of real bytes with a GPU's access rights. Method: calls of one
+// thread; bytes read back by copy engine, kernels and CPU. The contract suite covers facts shared
+// with real drivers; this file covers what only a simulated machine can be asked.
 #include "driver/native_codes.hpp"
 #include "base/units.hpp"
 #include "support/test_mapping.hpp"

@@ -1,5 +1,6 @@
-// Goal: a simulated kernel tells its parameters as a GPU would, from its PTX. Method: declarations
-// as compilers write them, with the offsets that the PTX manual gives them worked out by hand.
+// Goal: a simulated kernel reports its parameters as a GPU would, from its PTX. Method:
+// declarations as compilers write them, with offsets computed by hand by the rules of the PTX
+// manual.
 #include "sim/ptx_parameters.hpp"
 
 #include "driver/native_codes.hpp"
@@ -15,7 +16,7 @@
 namespace vma {
 namespace {
 
-using Layout = std::vector<std::pair<std::size_t, std::size_t>>;  // Offset, size.
+using Layout = std::vector<std::pair<std::size_t, std::size_t>>;  // Offset and size.
 
 Layout pairs(const std::vector<ParameterInfo>& parameters) {
   Layout pairs;

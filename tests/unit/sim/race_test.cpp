@@ -1,5 +1,5 @@
-// Goal: accesses that nothing orders are found, and those that an event, a wait, a word or the host
-// orders are not. Method: two streams, one range, each kind of order once and once without.
+// Goal: unordered accesses are reported; those ordered by an event, a wait, a word or the host are
+// not. Method: two streams and one range, with and without each kind of order.
 #include "unit/sim/sim_rig.hpp"
 
 #include <gtest/gtest.h>

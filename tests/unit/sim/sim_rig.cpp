@@ -11,7 +11,8 @@ SimRig::SimRig(const std::string& machine, const SimOptions& options)
   for (int gpu = 0; gpu < driver_.device_count(); ++gpu) {
     contexts_.push_back(driver_.retain_primary(DeviceId{gpu}));
     streams_.push_back(driver_.create_stream(contexts_.back(), StreamKind::non_blocking));
-    // New code is loaded onto a device at rest; from here on `launch` loads what is known.
+    // Loading new code waits until the device is idle; afterwards `launch` loads known code without
+    // waiting.
     for (const char* entry : {"test", "spin"}) {
       const Kernel known{"", entry, [](DeviceView&, const KernelArguments&, LaunchShape) {}};
       driver_.unload_kernel(driver_.load_kernel(contexts_.back(), known));

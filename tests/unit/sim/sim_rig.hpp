@@ -10,13 +10,13 @@
 
 namespace vma {
 
-/// As a program stores a word that the machine waits for.
+/// Stores a word that the machine waits for, as a program would.
 inline void store(std::uint64_t* word, std::uint64_t value) {
   __atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
 
 /// A simulated machine with the primary context of each GPU open and a stream in it, and short
-/// forms of what its tests do. Small chunks of 4 KiB unless the machine says otherwise.
+/// forms of common steps. Chunks are 4 KiB unless the machine says otherwise.
 class SimRig {
  public:
   explicit SimRig(const std::string& machine = "test-2", const SimOptions& options = {});
@@ -39,7 +39,7 @@ class SimRig {
     ChunkHandle chunk{};
     std::uint64_t* words() const { return static_cast<std::uint64_t*>(to_pointer(address)); }
   };
-  /// Reserved, created, mapped and granted to all GPUs.
+  /// Memory reserved, created, mapped and granted to all GPUs.
   Memory allocate(Location at, std::uint64_t size_bytes);
   void give_back(const Memory& memory);
   void grant_all(Address begin, std::uint64_t size_bytes);

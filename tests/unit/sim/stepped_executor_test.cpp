@@ -1,5 +1,5 @@
-// Goal: an order of steps follows from the seed alone, time moves only when nobody can run, and
-// threads that wait for ever are named. Method: small programs over Mutex and Condition.
+// Goal: the order of steps depends on the seed alone, time advances only when no thread can run,
+// and threads that wait forever are named. Method: small programs with Mutex and Condition.
 #include "support/stepped_executor.hpp"
 
 #include "base/mutex.hpp"
@@ -18,7 +18,7 @@
 namespace vma {
 namespace {
 
-/// Three threads that each append their letter under a lock, and the order that came out.
+/// Three threads each append their letter under a lock; returns the resulting order.
 std::string order_of(std::uint64_t seed, std::uint64_t* hash) {
   SteppedExecutor executor({seed, 2});
   std::string order;
@@ -134,14 +134,14 @@ TEST(SteppedExecutor, ADeadLockNamesWhoWaits) {
     EXPECT_NE(what.find("other one"), std::string::npos) << what;
     EXPECT_NE(what.find("main"), std::string::npos) << what;
   }
-  opened = true;  // The machine goes on once there is something to go on with.
+  opened = true;  // The machine continues once a thread can run.
   other->join();
 }
 
 TEST(SteppedExecutor, WhatTheBodyThrowsComesOut) {
   SteppedExecutor executor;
   EXPECT_THROW(executor.run([] { throw std::runtime_error("body"); }), std::runtime_error);
-  executor.run([] {});  // And it can be run again.
+  executor.run([] {});  // It can run again.
 }
 
 TEST(SteppedExecutor, AThreadSpawnedOutsideRunsInsideAndIsJoinedOutside) {

@@ -1,6 +1,6 @@
-// Goal: a whole simulated machine can be stepped: equal seeds give equal runs to the nanosecond,
-// different seeds different ones, and a program that stands for ever ends in an error. Method: the
-// body runs as the main member of a SteppedExecutor on "test-2" or "h200x2".
+// Goal: a whole simulated machine can be stepped: equal seeds give runs equal to the nanosecond,
+// different seeds different ones, and a program that waits forever ends in an error. Method: the
+// body runs as the main thread of a SteppedExecutor on "test-2" or "h200x2".
 #include "driver/native_codes.hpp"
 #include "base/units.hpp"
 #include "support/stepped_executor.hpp"
@@ -35,7 +35,7 @@ Outcome step(std::uint64_t seed, const std::string& machine,
   return {executor.interleaving_hash(), executor.now()};
 }
 
-/// Two streams and the host race for a word; what is left in the end depends on the order.
+/// Two streams and the host race for a word; its final value depends on the order.
 std::uint64_t race(std::uint64_t seed, Outcome* outcome) {
   std::uint64_t left = 0;
   *outcome = step(seed, "test-2", [&](SimRig& rig) {
@@ -164,7 +164,7 @@ TEST(SteppedMachine, AMachineIsMadeAndEndedOutsideAlso) {
   options.stepped = &executor;
   auto rig = std::make_unique<SimRig>("test-2", options);
   std::uint64_t* gate = rig->new_word();
-  rig->batch_wait(rig->stream(0), gate, 1);  // Stands, and is dropped in the end.
+  rig->batch_wait(rig->stream(0), gate, 1);  // Stays stopped, and is dropped at the end.
   EXPECT_THROW(rig->finish(rig->stream(0)), Error) << "only members can be blocked";
   executor.run([&] { rig->finish(rig->stream(1)); });
   rig.reset();

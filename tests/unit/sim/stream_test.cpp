@@ -1,5 +1,6 @@
-// Goal: streams do their work in order, beside each other, and stop where a GPU's would. Method:
-// kernels that leave marks, words in pinned memory that hold streams up, sticky faults.
+// Goal: streams run their work in order and concurrently with each other, and stop where a GPU's
+// streams would. Method: kernels that leave marks, words in pinned memory that stop streams, sticky
+// faults.
 #include "driver/native_codes.hpp"
 #include "support/test_mapping.hpp"
 #include "unit/sim/sim_rig.hpp"
@@ -38,7 +39,7 @@ TEST(SimStream, StreamsRunBesideEachOther) {
   std::uint64_t* first = rig.new_word();
   std::uint64_t* second = rig.new_word();
   const BoundStream other = rig.new_stream(0);
-  // Each waits for what the other one writes: only streams that run at once get through.
+  // Each waits for a word that the other one writes: they finish only if they run concurrently.
   rig.batch_wait(rig.stream(0), first, 1);
   rig.batch_write(rig.stream(0), second, 1);
   rig.batch_write(other, first, 1);
@@ -84,7 +85,7 @@ TEST(SimStream, LegacyAndBlockingStreamsOrderEachOther) {
   const BoundStream legacy{rig.context(0), {}};
   rig.batch_wait(legacy, gate, 1);
   rig.batch_write(blocking, mark, 1);
-  rig.batch_write(rig.stream(0), mark + 0, 0);  // Non-blocking: runs on.
+  rig.batch_write(rig.stream(0), mark + 0, 0);  // Non-blocking, so it keeps running.
   rig.finish(rig.stream(0));
   EXPECT_FALSE(rig.driver().query_stream(blocking));
   EXPECT_EQ(load(mark), 0u);
@@ -120,7 +121,7 @@ TEST(SimStream, StoppedStreamsHoldTheQueuesAndCopiesBetweenGpusGoOn) {
   rig.driver().copy(copies, there.address, here.address, rig.page());
   EXPECT_TRUE(rig.driver().wait_stream(copies, never));
   rig.launch(rig.stream(1), [](DeviceView&) {});
-  rig.finish(rig.stream(1));  // Another context has queues of its own.
+  rig.finish(rig.stream(1));  // Another context has its own queues.
   int standing = 0;
   for (std::uint64_t* word : arrived) standing += static_cast<int>(load(word));
   EXPECT_EQ(standing, queues);
@@ -140,7 +141,7 @@ TEST(SimStream, ATouchWithoutAccessIsStickyOnAllGpus) {
   EXPECT_EQ(native_of([&] { rig.driver().query_stream(rig.stream(1)); }), native_illegal_address);
   EXPECT_EQ(native_of([&] { rig.launch(rig.stream(0), [](DeviceView&) {}); }),
             native_illegal_address);
-  rig.give_back(memory);  // The memory calls go on.
+  rig.give_back(memory);  // Memory calls still work.
 }
 
 TEST(SimStream, AFaultFreesWhoWaitsForAStoppedStream) {

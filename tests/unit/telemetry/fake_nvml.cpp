@@ -1,5 +1,5 @@
-// An NVML that says and fails what a test asks it to, with the calls and layouts of NVIDIA's
-// header. It knows each GPU whose name is not "GPU-unknown".
+// An NVML that answers and fails as a test asks, with the calls and layouts of NVIDIA's header.
+// Every GPU whose name is not "GPU-unknown" exists.
 #include "unit/telemetry/fake_nvml.hpp"
 
 #include <unistd.h>
@@ -38,7 +38,7 @@ extern "C" {
 
 vma::FakeNvml fake_nvml;
 
-/// The statics of the library, which every call uses.
+/// The library's static state, which every call uses.
 static struct Statics {
   ~Statics() {
     if (fake_nvml.must_be_closed_at_exit && fake_nvml.opened != fake_nvml.closed) _exit(97);

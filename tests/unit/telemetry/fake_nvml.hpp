@@ -6,9 +6,9 @@
 
 namespace vma {
 
-/// What the test's own NVML answers; the library exports one as `fake_nvml`. Any thread.
+/// The answers of the fake NVML; the library exports one as `fake_nvml`. Any thread.
 struct FakeNvml {
-  /// The calls that fail, by their place in the library: bit 0 is nvmlInit_v2.
+  /// The calls that fail, by their order in the library: bit 0 is nvmlInit_v2.
   enum Call : unsigned {
     init = 1,
     device = 2,
@@ -18,13 +18,13 @@ struct FakeNvml {
     none = 0,
   };
   std::atomic<unsigned> failing{none};
-  /// Answers with success and values that no GPU has.
+  /// Returns success with values that no GPU has.
   std::atomic<bool> talks_nonsense{false};
-  /// Each counter is of a type or a state that is none.
+  /// Each counter has an invalid type or state.
   std::atomic<bool> has_no_counters{false};
-  /// PCIe is counted in 32 bits.
+  /// PCIe counters have 32 bits.
   std::atomic<bool> counts_pcie_narrowly{false};
-  /// The process ends with 97 where the library's statics go before it was closed.
+  /// The process exits with 97 if the library's statics are destroyed before it was closed.
   std::atomic<bool> must_be_closed_at_exit{false};
   /// A call of `utilisation` does not return.
   std::atomic<bool> hangs{false};

@@ -1,6 +1,6 @@
-// Goal: what NVML says reaches the loads in our units; what it does not say, or what cannot be, is
-// left out and named, and a library that says nothing is off. Method: a library of the test in the
-// place of NVIDIA's, which fails each call in turn.
+// Goal: NVML's values reach the loads in our units; missing or impossible values are left out and
+// named; a library that answers nothing counts as off. Method: a fake library in place of NVIDIA's
+// that fails each call in turn.
 #include "telemetry/gpu_load_reader.hpp"
 
 #include "unit/telemetry/nvml_rig.hpp"
@@ -18,7 +18,7 @@ class GpuLoadReaderTest : public NvmlTest {
     opened.emplace(library);
     return GpuLoadReader(*opened, gpus, clock);
   }
-  /// Why a reader of this library cannot be.
+  /// The reason why no reader can be made for this library.
   std::string refusal(const std::string& file, std::vector<NamedGpu> gpus = {{gpu(0), "GPU-a"}}) {
     try {
       const NvmlLibrary refused(file);
@@ -84,7 +84,8 @@ TEST_F(GpuLoadReaderTest, ACounterThatFellHasWrappedAndTellsNothingOnce) {
 }
 
 TEST_F(GpuLoadReaderTest, ACounterOf32BitsTellsNoRateForItMayHaveWrapped) {
-  constexpr double risen = 5e10;  // In a second; 32 bits end at a twelfth.
+  // Per second; a 32-bit counter wraps after less than a tenth of this.
+  constexpr double risen = 5e10;
   for (const bool narrow : {false, true}) {
     SCOPED_TRACE(narrow);
     nvml.counts_pcie_narrowly = narrow;
@@ -129,7 +130,7 @@ TEST_F(GpuLoadReaderTest, LeavesOutWhatACallFailsAndNamesIt) {
     EXPECT_EQ(load.memory_used_bytes.has_value(), each.used);
     EXPECT_EQ(load.nvlink_sent.has_value(), each.rates);
     EXPECT_EQ(load.pcie_sent.has_value(), each.rates);
-    // A rate over a time in which nothing was counted is none.
+    // There is no rate over a period whose start was not counted.
     nvml.failing = FakeNvml::none;
     clock.advance(milliseconds(1000));
     EXPECT_EQ(reader.read().gpus.at(0).nvlink_sent.has_value(), each.rates);

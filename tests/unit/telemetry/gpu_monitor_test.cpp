@@ -1,5 +1,5 @@
-// Goal: who asks is answered at once, whatever the library does; it is asked while somebody looks
-// and never otherwise. Method: a library and a clock of the test's.
+// Goal: queries are answered at once, whatever the library does; the library is asked only while
+// somebody is interested. Method: a fake library and a clock of the test.
 #include "telemetry/gpu_monitor.hpp"
 
 #include "support/stepped_executor.hpp"
@@ -21,7 +21,7 @@ class GpuMonitorTest : public NvmlTest {
     monitor.emplace(executor, clock, std::vector<NamedGpu>{{gpu(0), "GPU-a"}}, file, why_not,
                     patience);
   }
-  /// Asks until the state is another one than `starting`.
+  /// Queries until the state is no longer `starting`.
   GpuLoads settled() {
     GpuLoads loads;
     await([&] {
@@ -31,7 +31,7 @@ class GpuMonitorTest : public NvmlTest {
     return loads;
   }
 
-  /// The thread is in the library, and does not come back.
+  /// The thread is inside the library, which does not return.
   void hang(std::chrono::nanoseconds patience) {
     nvml.hangs = true;
     open(library, "", patience);
@@ -74,8 +74,8 @@ TEST_F(GpuMonitorTest, RestsWhenNobodyLooksAnyMoreUntilSomebodyAsksAgain) {
     await([&] { return watch.now() >= GpuMonitor::watched; });
   };
   rests(*clock);
-  // Time passes only while a thread waits between samples; another one's minute is long enough for
-  // one that goes on to show.
+  // Time passes only while a thread waits between samples. If the first monitor still took samples,
+  // they would show within the other one's minute.
   const auto other_clock = std::make_shared<TestClock>();
   {
     GpuMonitor other(executor, other_clock, {{gpu(0), "GPU-a"}}, library);
@@ -121,10 +121,10 @@ TEST_F(GpuMonitorTest, GoesOffWhereEveryCallFailsAndStaysOff) {
 TEST_F(GpuMonitorTest, ALibraryThatHangsKeepsNobodyWaiting) {
   hang(std::chrono::milliseconds(1));
   for (int i = 0; i < 100; ++i) EXPECT_EQ(monitor->loads().state, State::starting);
-  monitor.reset();  // Comes back though the thread does not.
+  monitor.reset();  // Returns although the thread does not.
   EXPECT_EQ(nvml.closed, 0);
   nvml.hangs = false;
-  await_end();  // What it uses is its own.
+  await_end();  // The thread owns everything that it uses.
 }
 
 TEST_F(GpuMonitorTest, IsOffOnASteppedMachine) {
@@ -147,7 +147,7 @@ TEST_F(GpuMonitorDeathTest, HasLeftTheLibraryBeforeItsStaticsGo) {
         nvml.must_be_closed_at_exit = true;
         hang(std::chrono::minutes(5));
         static FakeNvml& library_at_exit = nvml;
-        std::atexit([] { library_at_exit.hangs = false; });  // Runs first.
+        std::atexit([] { library_at_exit.hangs = false; });  // Runs before the other exit handlers.
         std::exit(7);
       },
       testing::ExitedWithCode(7), "");

@@ -1,5 +1,5 @@
-// Goal: hints come out in order, the newest are kept, and who waits for them is called without a
-// lock and never after it has said goodbye.
+// Goal: hints come out in order, the newest are kept, and the reader is woken without a lock and
+// never after it has unregistered.
 #include "telemetry/hint_queue.hpp"
 
 #include "base/executor.hpp"
@@ -71,7 +71,7 @@ TEST(HintQueue, GoodbyeWaitsForTheCallUnderWay) {
     queue.wake_with({});
     gone = true;
   });
-  // A hint that wakes nobody says that the goodbye has begun.
+  // Once a hint wakes nobody, unregistering has begun.
   EXPECT_TRUE(comes_true([&] {
     const int before = calls;
     queue.push(hint(2));

@@ -13,7 +13,8 @@
 
 namespace vma {
 
-/// Time that passes where a wait lasts until its deadline, and where a test says so. Any thread.
+/// A clock that advances when a wait lasts until its deadline and when a test advances it. Any
+/// thread.
 class TestClock final : public Clock {
  public:
   TimePoint now() const override { return TimePoint(now_.load()); }
@@ -29,7 +30,7 @@ class TestClock final : public Clock {
   std::atomic<std::int64_t> now_{0};
 };
 
-/// The library of the tests, as it answers well.
+/// The fake library, with valid answers by default.
 class NvmlTest : public testing::Test {
  protected:
   NvmlTest() : nvml(*static_cast<FakeNvml*>(dlsym(dlopen(library, RTLD_NOW), "fake_nvml"))) {
@@ -42,18 +43,18 @@ class NvmlTest : public testing::Test {
     nvml.opened = nvml.closed = nvml.samples = 0;
   }
 
-  /// No thread of a test is left in the library for the next one.
+  /// Leaves no thread inside the library for the next test.
   ~NvmlTest() override {
     nvml.hangs = false;
     await_end();
   }
 
-  /// Until whoever began with the library has ended with it.
+  /// Waits until every user that opened the library has closed it.
   void await_end() {
     await([this] { return nvml.closed >= nvml.opened; });
   }
 
-  /// The bound is for what never comes, not for what is slow.
+  /// The limit is generous: it catches what never comes, not what is slow.
   static void await(const std::function<bool()>& ready) {
     SteadyClock wall;
     EXPECT_TRUE(poll_until(wall, wall.now() + std::chrono::minutes(5), ready)) << "it never came";

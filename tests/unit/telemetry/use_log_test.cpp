@@ -1,5 +1,5 @@
-// Goal: every use that is recorded is drained, sampled away or lost, and counted as that; logs and
-// what they are given keep apart.
+// Goal: every recorded use is drained, sampled away or lost, and counted accordingly; several logs
+// do not mix their uses.
 #include "telemetry/use_log.hpp"
 
 #include "base/executor.hpp"
@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t all = std::numeric_limits<std::size_t>::max();
 
-/// Says what it is told to.
+/// A clock set by the test.
 class HandClock : public Clock {
  public:
   TimePoint now() const override { return ++asked, time; }
@@ -187,7 +187,7 @@ TEST(UseLog, EveryThreadHasItsTurnThoughOneFillsTheDrain) {
   EXPECT_EQ(seen, std::vector<bool>(3, true));
 }
 
-/// Records when its thread ends, after everything made later is gone.
+/// Records when its thread ends, after everything created later is destroyed.
 struct LastWord {
   UseLog* log = nullptr;
   ~LastWord() {
@@ -199,7 +199,8 @@ TEST(UseLog, AUseOfAThreadThatIsEndingIsCounted) {
   const HandClock clock;
   UseLog log(clock);
   on_another_thread([&] {
-    static thread_local LastWord last_word;  // Made before the thread's ring, ended after it.
+    // Created before the thread's ring, destroyed after it.
+    static thread_local LastWord last_word;
     last_word.log = &log;
     log.record(use_of(1));
   });

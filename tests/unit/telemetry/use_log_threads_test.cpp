@@ -1,5 +1,5 @@
-// Goal: threads that record, end and begin beside a drain lose nothing uncounted, and log and
-// thread may end in any order. Run under ThreadSanitizer and AddressSanitizer too.
+// Goal: threads that record, start and end during a drain lose no use uncounted, and log and thread
+// may end in any order. Also runs under ThreadSanitizer and AddressSanitizer.
 #include "base/executor.hpp"
 #include "telemetry/use_log.hpp"
 #include "unit/memory/memory_rig.hpp"

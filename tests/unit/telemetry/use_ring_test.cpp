@@ -1,5 +1,5 @@
-// Goal: a ring gives back what was put in, in order and for ever; one that fills keeps a sample
-// whose weights have the right mean, and every use is either kept, sampled away or lost.
+// Goal: a ring returns what was put in, in order and without end; when it fills up, it keeps a
+// sample with weights of the right mean, and every use is either kept, sampled away or lost.
 #include "telemetry/use_ring.hpp"
 
 #include <gtest/gtest.h>
@@ -83,8 +83,8 @@ TEST(UseRing, KeepsFewerAsItFillsAndNoneOnceItIsFull) {
   EXPECT_EQ(taken(ring).front().weight, 1u) << "an empty ring samples nothing";
 }
 
-// A loop of as many ranges as one use of them is kept: taking every n-th would always show the
-// same one.
+// The loop has as many ranges as there are uses per kept one: taking every n-th use would always
+// select the same range.
 TEST(UseRing, SumsOfASampleHaveTheRightMeanForEachRangeOfALoop) {
   constexpr std::uint64_t ranges = 16, pushes = 400'000;
   UseRing ring(1024, 7);
@@ -93,7 +93,7 @@ TEST(UseRing, SumsOfASampleHaveTheRightMeanForEachRangeOfALoop) {
   for (std::uint64_t i = 0; i < pushes; ++i) {
     ring.push(entry_of(i % ranges), {});
     if (ring.kept() - got < 1000) continue;
-    // So that it stays between half full and full.
+    // Keeps the ring between half full and full.
     for (const LoggedUse& use : taken(ring, 300)) weights[to_integer(use.address)] += use.weight;
     got += 300;
   }

@@ -1,5 +1,5 @@
-// Goal: bytes are booked on the chunk and the GPU that they belong to, worked out by hand; nothing
-// that a program says can do more than be counted.
+// Goal: bytes are booked on the right chunk and GPU, as computed by hand; invalid reports of a
+// program are only counted.
 #include "telemetry/use_summary.hpp"
 
 #include "unit/memory/memory_rig.hpp"
@@ -28,7 +28,8 @@ class UseSummaryTest : public testing::Test {
  protected:
   void add(const std::vector<LoggedUse>& uses) { summary_.add(uses); }
 
-  /// Read and written, by start of the allocation, slot and GPU. Each has one row.
+  /// Bytes read and written, by start of the allocation, slot and GPU. Each combination has one
+  /// row.
   std::map<std::tuple<Address, std::uint32_t, int>, std::pair<double, double>> booked() const {
     std::map<std::tuple<Address, std::uint32_t, int>, std::pair<double, double>> booked;
     for (const UseSummary::Row& row : summary_.rows()) {
@@ -75,9 +76,9 @@ TEST_F(UseSummaryTest, CutsARangeAtTheBordersOfChunks) {
 
 TEST_F(UseSummaryTest, AddsUpPassesWeightsAndKindsOfEachGpu) {
   const auto first = rig_.alloc(2, gpu(0), 1), second = rig_.alloc(1, gpu(1), 1);
-  add({use(first->begin(), 100, 0, UseKind::read, 2.5f, 4),  // 1000
+  add({use(first->begin(), 100, 0, UseKind::read, 2.5f, 4),  // 1000 bytes
        use(second->begin(), 10, 0, UseKind::write),
-       use(first->begin() + 50, 100, 0, UseKind::read_write, 3, 1),  // 300 each way
+       use(first->begin() + 50, 100, 0, UseKind::read_write, 3, 1),  // 300 bytes each way
        use(first->begin(), 100, 1, UseKind::write, 1, 16),
        use(first->begin(), 100, 1, UseKind::read, 0)});
   add({use(second->begin(), 5, 0, UseKind::write)});

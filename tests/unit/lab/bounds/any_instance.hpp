@@ -9,7 +9,7 @@
 
 namespace vma {
 
-/// Instances on two GPUs and a host, of chunks of 100 bytes.
+/// Builds instances on two GPUs and a host, with chunks of 100 bytes.
 class AnyInstance {
  public:
   static constexpr std::size_t places = 3;
@@ -19,7 +19,7 @@ class AnyInstance {
   std::uint64_t below(std::uint64_t limit) { return random_() % limit; }
   void capacities(std::uint64_t hbm) { instance.capacities = {hbm, hbm, 1000}; }
   void chunk(std::uint32_t begin, std::uint32_t end);
-  /// Of the chunk that was added last, as much as seems good.
+  /// Adds a use of the chunk added last, of a random amount.
   void use(std::uint32_t block, std::uint8_t device, bool late = false);
 
   PlacementInstance instance;
@@ -29,10 +29,10 @@ class AnyInstance {
   TwoGpus gpus_;
 };
 
-/// At most one use of each chunk in each block, when it comes.
+/// At most one use of each chunk in each block, never late.
 PlacementInstance in_order(std::uint64_t seed, std::size_t chunks, std::uint32_t blocks);
-/// Several uses of each chunk in each block, by one device or two, some of them late; chunks of 60
-/// to 100 bytes, which move as those of 100 do.
+/// Several uses of each chunk in each block, by one device or two, some of them late. Chunks have
+/// 60 to 100 bytes, and moves cost as with 100.
 PlacementInstance in_any_order(std::uint64_t seed, std::size_t chunks, std::uint32_t blocks);
 
 }  // namespace vma

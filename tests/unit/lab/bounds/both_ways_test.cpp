@@ -1,5 +1,6 @@
-// What reads and writes over a GPU's NVLink get where in and out together get less than each alone:
-// cases by hand, in the figures of `TwoGpus`, of which both ways together are 600.
+// Goal: reads and writes over a GPU's NVLink get the right rates if both directions together carry
+// less than each alone. Method: hand-computed cases with the rates of `TwoGpus`, where both
+// directions together carry 600.
 
 #include "lab/replay/link_traffic.hpp"
 #include "unit/lab/replay/two_gpus.hpp"
@@ -47,7 +48,7 @@ TEST_F(BothWays, GpusThatReadEachOtherShareThem) {
   EXPECT_EQ(traffic_.rate(one), 300);
   EXPECT_EQ(traffic_.rate(other), 300);
   EXPECT_EQ(traffic_.end(one, std::chrono::seconds(4)), 0);
-  EXPECT_EQ(traffic_.carried(static_cast<LinkId>(map_.size() - 2)), 2400);  // In, and out.
+  EXPECT_EQ(traffic_.carried(static_cast<LinkId>(map_.size() - 2)), 2400);  // In and out together.
   EXPECT_EQ(traffic_.rate(other), 400);
 }
 
@@ -69,7 +70,7 @@ TEST_F(BothWays, AnAccessGoesOverThoseOfBothGpus) {
 TEST_F(BothWays, CopiesShareThemToo) {
   const FlowId there = begin(map_.copy(gpu_0, gpu_1));
   EXPECT_EQ(traffic_.rate(there), 400);
-  // GPU 0 reads, and so the bytes come from GPU 1, against the copy.
+  // When GPU 0 reads, the bytes come from GPU 1, opposite to the copy.
   const FlowId read = begin(map_.read(gpu_0, gpu_1));
   EXPECT_EQ(traffic_.rate(there), 300);
   EXPECT_EQ(traffic_.rate(read), 300);
@@ -81,7 +82,7 @@ TEST_F(BothWays, WhatAGpuDoesWithoutItsPeersIsNoneOfThem) {
   begin(map_.read(gpu_0, gpu_1));
   begin(map_.read(gpu_1, gpu_0));
   EXPECT_EQ(traffic_.rate(begin(map_.read(gpu_0, host_0))), 50);
-  EXPECT_EQ(traffic_.rate(begin(map_.read(gpu_1, gpu_1))), 3700);  // But for what GPU 0 reads.
+  EXPECT_EQ(traffic_.rate(begin(map_.read(gpu_1, gpu_1))), 3700);  // Minus what GPU 0 reads.
 }
 
 TEST(BothWaysOfAMap, AreLinksOnlyWhereTheyAreKnownToHoldSomebodyUp) {

@@ -1,5 +1,5 @@
-// What is a bound of a trace is one of its replays: whatever the policy, when it acts, and however
-// late devices are.
+// Goal: a lower bound of a trace holds for each of its replays, whatever the policy, when it acts,
+// and however late devices are.
 
 #include "lab/bounds/instance_builder.hpp"
 #include "lab/bounds/placement_bounds.hpp"
@@ -57,10 +57,10 @@ double lower_bound(ListedTrace& trace, const ReplayRig& rig) {
   return find_bound(trace, machine_of(rig), rig.router, rig.options).lower_bound_s;
 }
 
-/// A few objects, hot for one device for a while, some of them freed and made anew.
+/// A few objects, each hot for one device for a while; some are freed and allocated again.
 class HotTrace {
  public:
-  /// With `moves` it moves memory itself.
+  /// With `moves`, the trace itself moves memory.
   explicit HotTrace(std::uint64_t seed, bool moves = false) : random_(seed) {
     const std::uint64_t objects = 3 + below(8), events = 200 + below(400);
     const bool named = below(2) == 0;
@@ -102,13 +102,14 @@ class HotTrace {
 
   std::mt19937_64 random_;
   Time now_{0};
-  std::map<std::uint64_t, std::uint64_t> sizes_;  // By object.
+  std::map<std::uint64_t, std::uint64_t> sizes_;  // Keyed by object.
   bool homes_ = false;
 };
 
 class BoundOfReplay : public testing::TestWithParam<std::string> {};
 
-/// Of random traces and machines: the share of what `policy` pays that the closest bound is.
+/// Compares the bound with what `policy` pays on random traces and machines. Returns the largest
+/// ratio of bound to cost.
 double closest_bound(const std::string& policy, bool moves) {
   constexpr Time fixed = milliseconds(2);
   double closest = 0;
@@ -147,8 +148,8 @@ TEST_P(BoundOfReplay, IsBelowThatAlsoWhereTheTraceMovesMemory) {
 INSTANTIATE_TEST_SUITE_P(Policies, BoundOfReplay, testing::ValuesIn(policy_names()),
                          [](const auto& policy) { return policy.param; });
 
-/// Two GPUs use a chunk in turn, but the first does something else before. So the other's ten uses
-/// all happen first, and one move is enough where the trace's order takes nineteen.
+/// Two GPUs use a chunk in turn, but the first has other work to do before. So the second one's ten
+/// uses all happen first, and one move is enough, where the order of the trace needs nineteen.
 struct LateDevice {
   LateDevice() {
     trace.alloc(Time(0), 1, 100, TracePlace(gpu(1))).alloc(Time(0), 2, 100, TracePlace(gpu(0)));
@@ -186,9 +187,9 @@ TEST(BoundOfLateReplay, KnowsThatDevicesMayBeLate) {
       late.rig.run(late.trace, std::make_unique<ToldPolicy>(move_when_free));
   EXPECT_EQ(report.moves, 1u);
   const double paid = cost(report, late.rig, Time(0));
-  EXPECT_LT(paid, 120.3);  // 120 s of use, a move of 0.25 s, and what that takes of the links.
+  EXPECT_LT(paid, 120.3);  // 120 s of use, a move of 0.25 s, and the link time that the move takes.
   EXPECT_LE(known.bound(late.rig.options.queue_max), paid);
-  EXPECT_GT(never_late.bound(0), 120 + 19 * 0.25 - 1e-6);  // Of devices that are never late.
+  EXPECT_GT(never_late.bound(0), 120 + 19 * 0.25 - 1e-6);  // With devices that are never late.
 }
 
 TEST(BoundOfLateReplay, KnowsThatADeviceMayBeLateByManyBlocks) {
@@ -237,11 +238,12 @@ TEST(BoundOfSpilledReplay, LetsWhatFoundNoRoomBeginElsewhere) {
   const ReplayReport report = rig.run(replayed);
   EXPECT_EQ(report.chunks_spilled, 2u);
   const double paid = cost(report, rig, Time(0));
-  EXPECT_LT(paid, 5);  // One leaves the host in 2 s, for nothing. To bring the others takes 4 s.
+  // The reads take 2.5 s. Bringing both objects from the host would add 4 s.
+  EXPECT_LT(paid, 5);
   EXPECT_LE(lower_bound(bounded, rig), paid);
 }
 
-/// An object in host memory that a GPU goes over fifty times, once a second.
+/// The bound for an object in host memory that a GPU passes over fifty times, once a second.
 double bound_of_reads(const ReplayRig& rig) {
   ListedTrace trace;
   trace.alloc(Time(0), 1, 100, TracePlace(host(0)));
@@ -251,15 +253,15 @@ double bound_of_reads(const ReplayRig& rig) {
 
 TEST(BoundOfReads, IsSharpWhereOnlyOneThingCanBeDone) {
   ReplayRig rig;
-  EXPECT_NEAR(bound_of_reads(rig), 50 * 0.025 + 2, 1e-6);  // It goes there first, in 2 s.
-  // Where there is no room it is read from afar. But what is late may all begin at the trace's end.
+  EXPECT_NEAR(bound_of_reads(rig), 50 * 0.025 + 2, 1e-6);  // It moves to the GPU first, in 2 s.
+  // Without room it is read remotely. But all late accesses may begin at the end of the trace.
   rig.hbm_bytes = 99;
   rig.options.queue_max = 1;
   EXPECT_GT(bound_of_reads(rig), 90);
   EXPECT_LE(bound_of_reads(rig), 100);
 }
 
-/// One chunk that is used and moved by its trace, a second apart.
+/// One chunk that is used, and moved by its trace, at intervals of a second.
 class MovedChunk {
  public:
   explicit MovedChunk(std::uint64_t seed) : random_(seed) {
@@ -276,7 +278,7 @@ class MovedChunk {
       }
     }
   }
-  /// The cheapest of all ways to move it between its uses, found by trying them all.
+  /// The lowest cost of all ways to move it between its uses, by exhaustive search.
   double cheapest(const MachineCosts& costs) const {
     std::array<double, 3> now{never, never, 0};
     for (const Step& step : steps_) {
@@ -302,7 +304,7 @@ class MovedChunk {
 
  private:
   struct Step {
-    bool use = false;  // By the GPU; else it is placed there.
+    bool use = false;  // Used by the GPU; otherwise placed there.
     std::size_t place = 0;
     std::uint64_t passes = 0;
   };
@@ -326,7 +328,7 @@ TEST(BoundOfTraceThatMovesMemory, IsNotAboveTheCheapestOfAllWays) {
         rig.gpus.costs.move_fixed(from, to) = milliseconds(seed % 500);
     InstanceOptions options;
     options.chunk_bytes = 100;
-    options.late_max = 0;  // The closest there is.
+    options.late_max = 0;  // The closest possible bound.
     const ReplayMachine machine = machine_of(rig);
     const PlacementBounds bounds =
         placement_bounds(InstanceBuilder(machine, options, make_router("hash")).build(chunk.trace));
@@ -336,7 +338,7 @@ TEST(BoundOfTraceThatMovesMemory, IsNotAboveTheCheapestOfAllWays) {
   EXPECT_GT(above_floor, 100) << "it would say nothing";
 }
 
-/// All that is used is local, before the trace moves it and after that: nobody pays for more.
+/// Every use is local, before the trace moves the memory and after: there is nothing else to pay.
 TEST(BoundOfTraceThatMovesMemory, KnowsThatWhatMayWaitMayAlsoHaveBegunBefore) {
   const auto fill = [](ListedTrace& trace) {
     trace.alloc(Time(0), 1, 100, TracePlace(gpu(0)));

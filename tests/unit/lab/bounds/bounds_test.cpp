@@ -1,6 +1,6 @@
-// The exact optimum is what a search through everything finds; the bound of one chunk is never
-// above what any order of uses and moves costs that the instance allows; and each bound has its
-// place between those that know less and the plans.
+// Goal: the exact optimum equals that of an exhaustive search; the bound of one chunk never exceeds
+// the cost of any allowed order of uses and moves; and each bound lies between the weaker ones and
+// the plans.
 
 #include "lab/bounds/best_static.hpp"
 #include "lab/bounds/capacity_prices.hpp"
@@ -25,8 +25,8 @@ namespace {
 constexpr double infinite_s = std::numeric_limits<double>::infinity();
 constexpr std::size_t places = AnyInstance::places;
 
-/// The cheapest of all ways, by trying each: in a block each chunk goes to where it is used, and
-/// from there to where it ends.
+/// Finds the lowest cost by exhaustive search: in each block, each chunk moves to where it is used,
+/// and from there to where it ends.
 class EveryWay {
  public:
   explicit EveryWay(const PlacementInstance& instance) : instance_(instance) {}
@@ -115,8 +115,8 @@ double without_prices(const PlacementInstance& instance) {
   return CheapestPaths(instance, grid)(std::vector<double>(grid.epochs * places), used);
 }
 
-/// One chunk: all ways through up to three places a block, each use at the best of those that it
-/// can still or already find the chunk at.
+/// Exhaustive search for one chunk: up to three places per block, and each use at the best place
+/// where it can meet the chunk, also in another block if it may be late.
 class EveryVisit {
  public:
   explicit EveryVisit(const PlacementInstance& instance) : instance_(instance) {}
@@ -178,7 +178,7 @@ TEST(CheapestPaths, AreNotAboveAnyOrderOfUsesAndMoves) {
       const auto block = static_cast<std::uint32_t>(any.below(3));
       any.use(block, static_cast<std::uint8_t>(any.below(2)), block < 2 && any.below(2) == 0);
     }
-    PlacementInstance separate = any.instance;  // Before what is alike becomes one.
+    PlacementInstance separate = any.instance;  // A copy made before equal uses are merged.
     any.instance.arrange();
     const double bound = without_prices(any.instance);
     const double least = EveryVisit(separate).run();
@@ -222,7 +222,7 @@ TEST(PlacementBounds, StandInOrder) {
   EXPECT_GT(prices_helped, 20u);
 }
 
-/// Twenty chunks that one GPU uses in turn, of which ten have room there.
+/// Twenty chunks that one GPU uses in turn, with room for ten.
 PlacementInstance crowded() {
   AnyInstance any(1);
   any.instance.capacities = {1000, 1000, 10'000};
@@ -242,7 +242,7 @@ TEST(PlacementBounds, PricesComeCloseToAPlanWhereRoomIsShort) {
   EXPECT_EQ(best.kind, "lagrangian");
   ASSERT_TRUE(best.gap);
   EXPECT_LT(*best.gap, 0.12);
-  // Without capacities nothing would have to lie elsewhere.
+  // Without capacities, no chunk would have to be elsewhere.
   EXPECT_NEAR(without_prices(crowded()), 0, 1e-9);
   EXPECT_GT(best.lower_bound_s, 1);
 }
@@ -268,7 +268,7 @@ TEST(PlacementBounds, KeepToTheirLimits) {
 }
 
 TEST(BestStatic, BoundsNoPlanThatMoves) {
-  // One chunk that first one GPU uses and then the other, dear to use from afar, cheap to move.
+  // One chunk that first one GPU uses and then the other; remote use is expensive, moves are cheap.
   AnyInstance any(3);
   any.capacities(1000);
   any.instance.blocks = 20;

@@ -1,5 +1,5 @@
-// By way of a hub every step costs what it did, none becomes cheaper than it could ever be, and
-// there are fewer; where costs do not add up in that way there is no hub.
+// Goal: steps through a hub cost what they did, none becomes cheaper than possible, and there are
+// fewer of them; if costs are not sums of two parts there is no hub.
 
 #include "lab/bounds/program/chunk_hub.hpp"
 #include "support/test_run.hpp"
@@ -19,7 +19,7 @@ namespace {
 constexpr double no_way = std::numeric_limits<double>::infinity();
 constexpr std::size_t hub_places = 4, hub_states = 2 * hub_places;
 
-/// Steps of one layer: to stay costs anything, other steps cost the sum of two parts, or not.
+/// Steps of one layer: staying has any cost; other steps cost the sum of two parts if `adds_up`.
 struct Layer {
   Layer(std::uint64_t seed, bool adds_up) : random(seed) {
     std::vector<double> from(hub_states), to(hub_states);
@@ -43,7 +43,7 @@ std::size_t count(const std::vector<double>& steps) {
       std::ranges::count_if(steps, [](double step) { return step < no_way; }));
 }
 
-/// Whether there was one. All costs have to be as before.
+/// Whether there was a hub. Checks that all costs are unchanged.
 bool has_hub(Layer layer) {
   const std::vector<double> before = layer.steps;
   const auto hub = ChunkHub::replace(layer.possible, layer.steps, hub_places);
@@ -78,7 +78,7 @@ TEST(ChunkHub, IsThereWhereAllMovesCostTheSame) {
     layer.possible[i] = layer.steps[i] = i / hub_states % hub_places == i % hub_places ? 0 : 3;
   const auto hub = ChunkHub::replace(layer.possible, layer.steps, hub_places);
   ASSERT_TRUE(hub);
-  EXPECT_EQ(count(layer.steps), 2 * hub_states);  // To stay.
+  EXPECT_EQ(count(layer.steps), 2 * hub_states);  // Staying needs its own steps.
   for (std::size_t state = 0; state < hub_states; ++state)
     EXPECT_EQ(hub->into[state] + hub->out[state], 3);
 }

@@ -13,7 +13,8 @@ namespace {
 
 constexpr double slack = 1e-9;
 
-/// Sets one variable after the other. Keeps of each row between what its sum still can be.
+/// Assigns one variable after the other, and keeps the range that the sum of each row can still
+/// reach.
 class EveryChoice {
  public:
   explicit EveryChoice(const LpText& text)
@@ -41,7 +42,7 @@ class EveryChoice {
 
  private:
   void go_on(std::size_t next, double cost) {
-    if (cost >= best_) return;  // No cost is negative.
+    if (cost >= best_) return;  // Costs are not negative.
     if (next == order_.size()) {
       best_ = cost;
       return;
@@ -65,9 +66,9 @@ class EveryChoice {
 
   const LpText& text_;
   std::vector<double> costs_;
-  std::vector<std::size_t> order_;  // As the rows name them.
+  std::vector<std::size_t> order_;  // In the order in which the rows name them.
   std::vector<std::vector<std::pair<std::size_t, double>>> rows_of_;
-  std::vector<double> least_, most_;  // By row.
+  std::vector<double> least_, most_;  // One entry per row.
   double best_ = std::numeric_limits<double>::infinity();
 };
 

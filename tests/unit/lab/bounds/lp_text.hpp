@@ -6,7 +6,7 @@
 
 namespace vma {
 
-/// What a file in the CPLEX LP format asks, as far as `write_lp` writes it, read by its own rules.
+/// A program in the CPLEX LP format, as far as `write_lp` uses it, read by the rules of the format.
 class LpText {
  public:
   struct Term {
@@ -20,11 +20,11 @@ class LpText {
     std::vector<Term> terms;
   };
 
-  /// Throws: std::runtime_error for what it does not understand.
+  /// Throws: std::runtime_error for unknown syntax.
   explicit LpText(const std::string& path);
 
-  /// By trying all values of the variables, but for those that a row already rules out; infinite if
-  /// none is left.
+  /// The optimum by exhaustive search, skipping values that a row already excludes; infinite if no
+  /// solution exists.
   double least() const;
 
   std::string sum_name;

@@ -1,5 +1,5 @@
-// What is written is read back and its least sum found by trying all values: it is the optimum that
-// `ExactOptimum` finds by another way, and never below what the bounds say.
+// Goal: the written program can be read back, and its optimum by exhaustive search equals that of
+// `ExactOptimum` and is never below the bounds.
 
 #include "lab/bounds/chunk_walk.hpp"
 #include "lab/bounds/exact_optimum.hpp"
@@ -80,7 +80,7 @@ TEST(PathStep, CostsFromAllStatesWhatItCostsFromTheBestOfThem) {
   }
 }
 
-/// How many of the instances room made dearer.
+/// Returns how many instances cost more because of limited room.
 template <typename Make>
 std::size_t compare(Make&& make, std::uint64_t instances,
                     const std::function<LpText(const PlacementInstance&)>& written) {
@@ -133,7 +133,7 @@ TEST_F(Program, IsAConstantWhereThereIsRoomForAll) {
   EXPECT_NEAR(text.least() / 1e6, *ExactOptimum()(instance), 1e-9);
 }
 
-/// Chunks of these bytes, which one GPU of this size uses in turn.
+/// Chunks of these sizes, which one GPU with `hbm` bytes uses in turn.
 PlacementInstance in_turn(const std::vector<std::uint64_t>& bytes, std::uint64_t hbm) {
   AnyInstance any(7);
   any.instance.blocks = 4;
@@ -148,7 +148,7 @@ PlacementInstance in_turn(const std::vector<std::uint64_t>& bytes, std::uint64_t
   return any.instance;
 }
 
-/// Of the rows of room: the largest factors, and the limits.
+/// The largest factor and the limit of each capacity row.
 std::pair<std::vector<double>, std::vector<double>> room_of(const LpText& text) {
   std::vector<double> largest, limits;
   for (const LpText::Row& row : text.rows) {

@@ -1,4 +1,5 @@
-// Lower bounds of an experiment: found once for all policies, the same after an interruption.
+// Goal: lower bounds of an experiment are computed once for all policies, and are the same after an
+// interruption.
 #include "machine/json_text.hpp"
 #include "support/sanitizer.hpp"
 #include "unit/lab/experiments/experiment_rig.hpp"
@@ -38,7 +39,7 @@ TEST(ExperimentBounds, EachIsFoundOnceAndNoCellIsUnderIt) {
     const double lost = cell.number("metrics.accesses_lost").value();
     EXPECT_EQ(cell.number("regret").has_value(), lost == 0);
     EXPECT_GE(cell.number("regret").value_or(0), -1e-9);
-    // Of this machine, trace, router and seed, to the last digit.
+    // The bound of this machine, trace, router and seed, to the last digit.
     std::string id = name.substr(name.find('/') + 1);
     const std::size_t policy = id.find("~drift~") + 7;
     id.erase(policy, id.find("hash") - policy);
@@ -93,7 +94,7 @@ struct ManyChunks : ExperimentRig {
   }
 };
 
-/// It and its cell were left, and the next run has both.
+/// The bound and its cell were skipped, so that the next run computes both.
 void expect_next_time(const ExperimentRig& rig, const RunOutcome& outcome) {
   EXPECT_TRUE(outcome.failed_bounds.contains(own_bound));
   EXPECT_EQ(outcome.without_bound, 1u);
@@ -126,18 +127,18 @@ TEST(ExperimentBounds, OneThatFailsForAPassingReasonIsTriedAgain) {
   expect_found(rig);
 }
 
-/// As `VmData` of /proc/self/status has it: what `RLIMIT_DATA` is compared with.
+/// `VmData` of /proc/self/status, which `RLIMIT_DATA` limits.
 std::uint64_t data_bytes() {
   const std::string status = text_of("/proc/self/status");
   const std::string key = "VmData:";
   return std::stoull(status.substr(status.find(key) + key.size())) * 1024;
 }
 
-/// In a process of its own: there is no more memory once bounds are looked for.
+/// Runs in a separate process, with no more memory from when bounds are computed.
 [[noreturn]] void run_without_memory(ExperimentRig& rig) {
   rig.watcher.at_stage = [](const std::string& what) {
     if (what.find("bounds") == std::string::npos) return;
-    malloc_trim(0);  // Memory that was freed before would do for all of it.
+    malloc_trim(0);  // Otherwise memory freed earlier would be enough.
     rlimit limit{};
     limit.rlim_cur = limit.rlim_max = data_bytes() + (std::uint64_t{8} << 20);
     setrlimit(RLIMIT_DATA, &limit);

@@ -1,5 +1,5 @@
-// An experiment takes policies of shared objects, and knows when one is another than before. The
-// library is that of `policy_library_test`: it brings each chunk to who uses it.
+// Goal: an experiment loads policies from shared objects and notices when one has changed. Method:
+// the library of `policy_library_test`, which moves each chunk to its user.
 #include "unit/lab/experiments/experiment_rig.hpp"
 #include "unit/lab/trace/trace_rig.hpp"
 
@@ -30,7 +30,7 @@ class ExperimentPolicy : public testing::Test {
  protected:
   ExperimentPolicy() { fs::copy_file(VMART_POLICY_LIBRARY, rig_ / "own.so"); }
 
-  /// As whoever builds a library anew: another file of this name.
+  /// Replaces the library by another file of the same name, as a rebuild does.
   void change_library() {
     const std::string other = rig_ / "other.so";
     fs::copy_file(VMART_POLICY_LIBRARY, other);

@@ -1,4 +1,5 @@
-// An experiment's file: what it stands for, and how what is wrong in it is refused.
+// Goal: an experiment's file expands to the right cells, and errors in it are refused with clear
+// messages.
 #include "lab/experiments/experiment_cell.hpp"
 #include "lab/experiments/experiment_reader.hpp"
 #include "unit/lab/trace/trace_rig.hpp"
@@ -32,14 +33,14 @@ const char* const sample = R"({
 class ExperimentReader : public ::testing::Test {
  protected:
   ExperimentReader() {
-    write_text(folder_ / "own.vtrace", "");  // Only looked for.
+    write_text(folder_ / "own.vtrace", "");  // Only its existence is checked.
     write_text(folder_ / "requests.jsonl", "");
   }
   Experiment read(const std::string& text) {
     write_text(folder_ / "sample.json", text);
     return read_experiment(folder_ / "sample.json");
   }
-  /// The sample with another piece.
+  /// The sample with one part replaced.
   static std::string with(const std::string& piece, const std::string& other) {
     std::string text = sample;
     const std::size_t at = text.find(piece);
@@ -194,7 +195,7 @@ TEST_F(ExperimentReader, ReportsAllProblemsAtOnce) {
 TEST_F(ExperimentReader, CellsComeInTheOrderOfTheFileEachWithAnIdOfItsOwn) {
   const Experiment experiment = read(sample);
   const std::vector<ExperimentCell> cells = cells_of(experiment);
-  // Of a trace that is a file there is one seed.
+  // A trace from a file has a single seed.
   ASSERT_EQ(cells.size(), 2u * 5 * 2 * (2 + 2 + 1));
   EXPECT_EQ(cells[0].id, "test-2~drift~stay_put~hash~s3");
   EXPECT_EQ(cells[1].id, "test-2~drift~stay_put~hash~s4");

@@ -13,8 +13,8 @@
 
 namespace vma {
 
-/// An experiment of 8 cells, each of which takes milliseconds: two machines, a generated trace of
-/// two seeds, two policies.
+/// An experiment of 8 cells that take milliseconds each: two machines, a generated trace with two
+/// seeds, two policies.
 inline constexpr std::string_view quick_experiment = R"({
   "experiment": "quick",
   "machines": ["test-2", {"name": "full", "machine": "test-2", "hbm_gib": 0.03125}],
@@ -26,7 +26,7 @@ inline constexpr std::string_view quick_experiment = R"({
   "seeds": [1, 2]
 })";
 
-/// Counts, and does what a test wants done.
+/// Counts events and calls functions of the test.
 class TestWatcher : public RunWatcher {
  public:
   void on_stage(const std::string& what) override {
@@ -45,22 +45,22 @@ class TestWatcher : public RunWatcher {
   std::pair<std::size_t, std::size_t> began_with;
   std::vector<std::string> ids;
   std::function<void(const std::string& what)> at_stage;
-  std::function<void()> at_begin;               ///< Before the first cell.
-  std::function<void(std::size_t cells)> then;  ///< After each cell.
+  std::function<void()> at_begin;               ///< Called before the first cell.
+  std::function<void(std::size_t cells)> then;  ///< Called after each cell.
   std::atomic<bool> stopped = false;
 };
 
-/// A file of an experiment, and folders for its results beside it.
+/// The file of an experiment, and folders next to it for its results.
 class ExperimentRig {
  public:
   explicit ExperimentRig(std::string_view text = quick_experiment);
 
   std::string operator/(const std::string& name) const { return folder_ / name; }
-  /// Writes the file anew.
+  /// Replaces the file.
   void write(std::string_view text) const;
   RunOutcome run(const std::string& folder, std::size_t threads = 1,
                  const std::vector<std::string>& only = {});
-  /// Every file below a folder of results, by its path in it.
+  /// All files below a folder of results, keyed by path.
   std::map<std::string, std::string> results(const std::string& folder) const;
 
   TestWatcher watcher;

@@ -1,5 +1,5 @@
-// The bar of experiments: the same bytes on any number of threads, after any interruption; and what
-// is wrong is refused before anything runs.
+// Goal: experiments give the same bytes with any number of threads and after any interruption, and
+// errors are refused before anything runs.
 #include "unit/lab/experiments/experiment_rig.hpp"
 #include "unit/lab/trace/trace_rig.hpp"
 
@@ -26,7 +26,7 @@ std::size_t cells_in(const std::map<std::string, std::string>& results) {
   return cells;
 }
 
-/// With one trace that is a file.
+/// An experiment with one trace, from a file.
 std::string experiment_of(const std::string& trace) {
   return fmt::format(R"({{
   "experiment": "own",
@@ -243,7 +243,7 @@ TEST(ExperimentRun, ACellThatFailsDoesNotEndTheOthers) {
   EXPECT_NE(results.at("results.csv").find("test-2~good~stay_put~hash~s1"), std::string::npos);
 }
 
-/// In a process of its own. A limit on the size of files fails the same call as a full disk does.
+/// Runs in a separate process. A file size limit fails the same call as a full disk does.
 [[noreturn]] void run_on_a_full_disk(ExperimentRig& rig, const std::string& folder) {
   rig.watcher.at_begin = [] {
     signal(SIGXFSZ, SIG_IGN);

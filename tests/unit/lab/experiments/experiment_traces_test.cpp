@@ -1,5 +1,5 @@
-// A trace in a folder of results is the one that would be made now: else the folder is refused, or
-// the trace made anew, before any cell runs.
+// Goal: a trace in a folder of results equals the one that would be made now; otherwise the folder
+// is refused or the trace is made again, before any cell runs.
 #include "lab/experiments/experiment_reader.hpp"
 #include "lab/experiments/trace_recipe.hpp"
 #include "unit/lab/experiments/experiment_rig.hpp"
@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view request =
     "{\"timestamp\":0,\"input_length\":600,\"output_length\":2,\"hash_ids\":[1,2]}\n";
 
-/// With traces made of two files each: the second format finds its table by itself.
+/// Traces converted from one file and from two files; the second format finds its table by itself.
 class ConvertedTraces : public testing::Test {
  protected:
   ConvertedTraces() {
@@ -28,7 +28,7 @@ class ConvertedTraces : public testing::Test {
     results_ = rig_.results("results");
     rig_.watcher.ids.clear();
   }
-  /// What the next run says; it leaves all as it was, and runs nothing.
+  /// The error of the next run, which must change no file and run nothing.
   std::string refused() {
     const std::string what = error_of([&] { rig_.run("results", 2); });
     EXPECT_EQ(results_, rig_.results("results"));

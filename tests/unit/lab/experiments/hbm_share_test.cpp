@@ -1,5 +1,5 @@
-// HBM as a share of what a trace has alive: how much that is, and that results, bounds and the
-// inputs by which finished cells are known are of it.
+// Goal: HBM can be given as a share of a trace's live bytes. The bytes are right, and results,
+// bounds and the inputs that identify finished cells use them.
 #include "lab/experiments/hbm_share.hpp"
 
 #include "machine/json_text.hpp"
@@ -51,7 +51,7 @@ TEST(HbmShare, NoGpuGetsMoreThanItHasAndHostsStayAsTheyAre) {
   EXPECT_EQ(machine.places[1].capacity_bytes, whole.places[1].capacity_bytes);
 }
 
-/// Half of what the trace has alive, 112 MiB; as much said in GiB; and the machine as it is.
+/// Half of the trace's 112 MiB of live bytes; the same given in GiB; and the unchanged machine.
 const char* const twice = R"({
   "experiment": "twice",
   "machines": [
@@ -103,7 +103,7 @@ TEST(HbmShare, AnotherShareIsAnotherExperiment) {
   EXPECT_EQ(results, rig.results("results"));
 }
 
-/// A trace that is a file: 16 objects of `bytes` each, read once.
+/// A trace file: 16 objects of `bytes` each, read once.
 std::string events_of(std::uint64_t bytes) {
   std::string text;
   for (int object = 1; object <= 16; ++object) {

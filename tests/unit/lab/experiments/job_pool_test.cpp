@@ -1,4 +1,5 @@
-// Who does which job when; under ThreadSanitizer too.
+// Goal: each job runs once on some thread, and stops and errors take effect in time. Also runs
+// under ThreadSanitizer.
 #include "base/mutex.hpp"
 #include "lab/experiments/job_pool.hpp"
 
@@ -36,7 +37,7 @@ TEST(JobPool, DoesJobsBesideEachOther) {
   int inside = 0;
   pool.run(
       3,
-      [&](std::size_t) {  // None gets out before all are in.
+      [&](std::size_t) {  // No job ends before all have started.
         MutexLock lock(mutex);
         ++inside;
         changed.notify_all();
@@ -53,7 +54,7 @@ TEST(JobPool, BeginsNothingOnceItIsToStop) {
   pool.run(
       100, [&](std::size_t) { ++begun; }, [&] { return begun >= 5; });
   EXPECT_GE(begun, 5);
-  EXPECT_LE(begun, 6);  // One may have been taken beside the fifth.
+  EXPECT_LE(begun, 6);  // One may have been taken along with the fifth.
 }
 
 TEST(JobPool, ThrowsWhatTheFirstJobOfThoseThatFailedThrewAndCanBeUsedAgain) {

@@ -1,4 +1,4 @@
-// Several processes that begin in one folder at a time: one experiment gets it.
+// Goal: if several processes start in one folder at the same time, one experiment gets it.
 #include "lab/experiments/result_folder.hpp"
 
 #include "base/executor.hpp"
@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Keeps others waiting who have looked into the folder and lock it then.
+/// Holds the lock of a folder, so that others have looked into it but wait for the lock.
 class HeldFolder {
  public:
   explicit HeldFolder(const std::string& path)
@@ -37,7 +37,7 @@ class HeldFolder {
   HeldFolder(const HeldFolder&) = delete;
   HeldFolder& operator=(const HeldFolder&) = delete;
 
-  /// "7: -> FLOCK  ADVISORY  READ 1234 fd:01:5678 0 EOF" is one who waits.
+  /// "7: -> FLOCK  ADVISORY  READ 1234 fd:01:5678 0 EOF" is a waiting process.
   std::size_t waiting() const {
     std::istringstream locks(text_of("/proc/locks"));
     std::size_t count = 0;
@@ -59,7 +59,8 @@ TEST(ResultFolder, OfSeveralExperimentsThatBeginAtOnceOneGetsIt) {
   std::vector<std::string> refused(experiments.size());
   for (std::size_t i = 0; i < experiments.size(); ++i) {
     experiments[i].file = fmt::format("{}.json", i);
-    experiments[i].text = fmt::format("the text of {}", i / 2);  // Each of two begins twice.
+    // Each of two experiments starts twice.
+    experiments[i].text = fmt::format("the text of {}", i / 2);
   }
   ThreadedExecutor executor;
   std::vector<std::unique_ptr<Task>> tasks;

@@ -1,4 +1,4 @@
-// Cells as their files have them, and the table of them.
+// Goal: cells survive writing and reading their files, and the table shows them.
 #include "lab/experiments/cell_file.hpp"
 #include "lab/experiments/results_table.hpp"
 #include "machine/machine_file.hpp"

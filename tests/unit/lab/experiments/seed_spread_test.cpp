@@ -1,5 +1,6 @@
-// Means over seeds and how well they are known. The quantiles of Student's distribution are those
-// of the usual tables: t(0.975) is 12.706 with 1 degree of freedom, 2.776 with 4.
+// Goal: means over seeds and their confidence intervals are right. The quantiles of Student's
+// distribution come from the usual tables: t(0.975) is 12.706 with 1 degree of freedom, 2.776 with
+// 4.
 
 #include "lab/experiments/seed_spread.hpp"
 
@@ -60,7 +61,7 @@ TEST(SeedSummary, HasALineForAllSeedsOfOneThing) {
                                       "2", "6.5", "", "1"}));
   EXPECT_EQ(lines[2][2], "a second");
   EXPECT_EQ(lines[2][4], "1");
-  EXPECT_EQ(lines[2][6], "");  // One seed says nothing of the others.
+  EXPECT_EQ(lines[2][6], "");  // One seed says nothing about the spread.
 }
 
 }  // namespace

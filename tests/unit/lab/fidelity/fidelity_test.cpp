@@ -1,6 +1,6 @@
-// A recording of what a replay said is foretold without an error: the file, its reader, the machine
-// in its header and the replay add nothing and lose nothing. And what is wrong with a recording or
-// a calibration is said.
+// Goal: a recording made from a replay is predicted without error: the file, its reader, the
+// machine in its header and the replay add and lose nothing. Errors in a recording or a calibration
+// are reported.
 
 #include "lab/fidelity/fidelity.hpp"
 
@@ -27,7 +27,7 @@ using std::chrono::milliseconds;
 
 constexpr std::uint64_t chunk_bytes = 64 * MiB, launch_bytes = 256 * MiB, array_bytes = GiB;
 
-/// Two GPUs of round figures and their host, as the runtime would have recorded them.
+/// Two GPUs with round numbers and their host, as the runtime would record them.
 RecordingHeader recorded_header() {
   RecordingHeader header;
   header.machine = "two GPUs";
@@ -64,10 +64,10 @@ RecordedUse use(Time time, PlaceId device, std::uint64_t allocation, std::uint64
   return use;
 }
 
-/// GPU 1 goes over an array at GPU 0 again and again, with four launches at a time; GPU 0 over one
-/// of its own. The last, short launch is at `end`.
+/// GPU 1 repeatedly passes over an array at GPU 0, with four launches at a time; GPU 0 passes over
+/// one of its own. The last, short launch is at `end`.
 std::vector<RecordedUse> uses(Time end) {
-  constexpr microseconds round(269);  // The least that GPU 1's takes is a little less.
+  constexpr microseconds round(269);  // The shortest possible round of GPU 1 is slightly less.
   constexpr int rounds = 2000;
   std::vector<RecordedUse> uses;
   for (int i = 0; i < rounds; ++i) {
@@ -84,7 +84,7 @@ std::vector<RecordedUse> uses(Time end) {
 
 class FidelityOfReplays : public testing::Test {
  protected:
-  /// The path of the file.
+  /// Returns the path of the file.
   template <typename Body>  // body(Recording&)
   std::string write(const std::string& name, Body&& body) {
     RecordingOptions options;
@@ -105,14 +105,14 @@ class FidelityOfReplays : public testing::Test {
     }
     recording.add(uses(end));
   }
-  /// What the replay says of the program.
+  /// The replay's report about the program.
   ReplayReport truth() {
     RecordedRun run;
     read_run(write("program", [](Recording& to) { add_program(to, std::chrono::seconds(9)); }), 0,
              run);
     return predict(run, recorded_machine(run.header, std::nullopt), {});
   }
-  /// A recording in which just that happened.
+  /// A recording of exactly these events.
   std::string recorded(const ReplayReport& truth) {
     return write("run", [&](Recording& recording) {
       add_program(recording, truth.end - truth.begin);
@@ -170,7 +170,8 @@ TEST_F(FidelityOfReplays, AMachineThatIsAnotherIsSeenInTheErrors) {
   const auto figures = compare(run.facts, report, Pacing::at_once, 0.1, 0.15);
   EXPECT_GT(named(figures, "total_s").error().value_or(0), 0.1);
   EXPECT_FALSE(named(figures, "total_s").within());
-  EXPECT_NEAR(named(figures, "stall_s").error().value_or(0), 0.97, 0.05);  // The rest is by size.
+  // The rest depends on the size.
+  EXPECT_NEAR(named(figures, "stall_s").error().value_or(0), 0.97, 0.05);
   EXPECT_TRUE(named(figures, "bytes_moved").within());
   slower.places[1] = gpu(1);
   slower.file = "other.json";
@@ -230,7 +231,7 @@ TEST_F(FidelityOfReplays, WhatCannotBeCheckedIsRefused) {
               predict(run, recorded_machine(run.header, std::nullopt), {});
             }).find("the recording has no policy"),
             std::string::npos);
-  // Not loaded for being named in it.
+  // A library that the recording names is not loaded.
   run.header.scheduler.emplace().policy = "/none/mine.so:uses=3";
   EXPECT_NE(error_of([&] {
               predict(run, recorded_machine(run.header, std::nullopt), {});

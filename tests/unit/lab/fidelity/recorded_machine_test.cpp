@@ -1,5 +1,5 @@
-// Goal: a replay goes over the links that the machine has. Method: two GPUs whose host is nearer
-// than the peer, as with Grace, of which costs alone say the wrong thing.
+// Goal: a replay uses the links that the machine has. Method: two GPUs whose host is nearer than
+// the peer, as with Grace, where costs alone suggest other links.
 
 #include "lab/fidelity/recorded_machine.hpp"
 #include "machine/machine_file.hpp"
@@ -40,7 +40,7 @@ Calibration calibration(const PeerLinks& peers) {
   return made;
 }
 
-/// What GPU 0 goes over to read what lies at GPU 1.
+/// The links that GPU 0 uses to read memory at GPU 1.
 std::vector<std::string> way(const ReplayMachine& machine) {
   std::vector<std::string> names;
   for (const LinkId link : machine.links.read(gpu_0, gpu_1).links())

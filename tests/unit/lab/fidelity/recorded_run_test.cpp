@@ -1,6 +1,6 @@
-// A run on the simulated machine leaves a recording that says what happened: what the program used
-// and moved, and what the scheduler made of it. Times of the simulator are those of this processor,
-// so only what does not depend on them is held against a replay.
+// Goal: a run on the simulated machine leaves a recording of what happened: the program's uses and
+// moves, and the scheduler's decisions. Times of the simulator depend on this processor, so only
+// independent values are compared with a replay.
 
 #include "lab/fidelity/recorded_run.hpp"
 
@@ -26,8 +26,8 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t run_chunk_bytes = 2 * MiB, chunks = 4;
 
-/// GPU 1 reads an array at GPU 0, a chunk of which the program has put into host memory, until all
-/// of it has come to GPU 1 and a while longer.
+/// GPU 1 reads an array at GPU 0, one chunk of which the program has moved to host memory, until
+/// all of it has come to GPU 1 and a while longer.
 class Reader {
  public:
   Reader() : runtime_(options()) {
@@ -37,7 +37,7 @@ class Reader {
     data_ = static_cast<std::byte*>(
         runtime_.alloc(chunks * run_chunk_bytes, gpu(0),
                        {.chunk_bytes = run_chunk_bytes, .tag = "data", .zeroed = true}));
-    runtime_.step_scheduler();  // It knows where the array lies.
+    runtime_.step_scheduler();  // Notices where the array is.
     runtime_.migrate(data_, run_chunk_bytes, run_chunk_bytes, host(0));
     runtime_.step_scheduler();
   }
@@ -54,7 +54,8 @@ class Reader {
     ASSERT_LT(end, limit) << "the scheduler did not move everything";
   }
   void finish() {
-    runtime_.step_scheduler();  // Uses of memory that is freed before it looks are not recorded.
+    // Uses of memory that is freed before the scheduler looks are not recorded.
+    runtime_.step_scheduler();
     runtime_.destroy_stream(stream_);
     runtime_.free(data_);
     runtime_.free(sum_);
@@ -87,7 +88,7 @@ class Reader {
   std::uint64_t launches_ = 0;
 };
 
-/// The numbers of the moves' decisions and of those that planned something.
+/// The decision numbers of moves, and those of decisions that planned a move.
 class DecisionNumbers : public RecordListener {
  public:
   void begin_file(const RecordingHeader&) override {}
@@ -138,7 +139,7 @@ TEST(RecordedRun, OfASimulatedMachineTellsWhatHappened) {
   for (const std::uint64_t number : numbers.of_moves) EXPECT_TRUE(numbers.planned.contains(number));
 
   PredictOptions options;
-  options.pacing = Pacing::timed;  // As often as it was used here, on this processor.
+  options.pacing = Pacing::timed;  // The number of uses depends on this processor.
   const ReplayReport report = predict(run, recorded_machine(run.header, std::nullopt), options);
   EXPECT_EQ(report.accesses, facts.accesses);
   EXPECT_EQ(report.bytes_by_route, facts.bytes_by_route);

@@ -1,5 +1,5 @@
-// Synthetic traces have the statistics that their headers promise, whatever the seed, and follow
-// from it.
+// Goal: synthetic traces have the statistics that their headers promise for every seed, and depend
+// on the seed alone.
 
 #include "lab/generate/trace_generators.hpp"
 #include "lab/generate/zipf.hpp"
@@ -33,7 +33,7 @@ class Generators : public testing::Test {
   TraceAudit audit_;
 };
 
-/// `count` is within six standard deviations of what is drawn `draws` times with `probability`.
+/// Checks that `count` is within six standard deviations of `draws` draws with `probability`.
 void expect_drawn(double count, double draws, double probability) {
   EXPECT_NEAR(count, draws * probability,
               6 * std::sqrt(draws * probability * (1 - probability)) + 1)
@@ -92,7 +92,7 @@ TEST_F(Generators, OneSeedGivesTheSameBytesAndAnotherOthers) {
     generate(name, values, 5);
     EXPECT_EQ(text_of(path_), bytes);
     const std::vector<ToldEvent> events = read_all(path_);
-    if (name == "rebalance") {  // Nothing in it is drawn.
+    if (name == "rebalance") {  // Nothing in it is random.
       EXPECT_EQ(generate(name, values, 6), events);
     } else {
       EXPECT_NE(generate(name, values, 6), events);
@@ -102,7 +102,7 @@ TEST_F(Generators, OneSeedGivesTheSameBytesAndAnotherOthers) {
   }
 }
 
-// The smallest values of everything make a trace, or are refused with a reason.
+// With all parameters at their minimum there is either a trace or a refusal with a reason.
 TEST_F(Generators, NoParameterAtItsLeastBreaksOne) {
   const std::map<std::string, std::vector<std::string>> tiny{
       {"moe", {"steps=2", "layers=2"}},
@@ -188,7 +188,7 @@ TEST_F(Generators, PhasesHaveDisjointSetsAndOthersEach) {
   const auto events = generate("phase-change", {"gpus=3", "objects=90", "set=10", "phases=3",
                                                 "phase_s=0.1", "accesses_s=1000"});
   std::vector<std::map<std::uint16_t, std::set<std::uint64_t>>> phases;
-  std::map<std::uint16_t, std::vector<std::uint64_t>> order;  // Of the first phase.
+  std::map<std::uint16_t, std::vector<std::uint64_t>> order;  // In the first phase.
   for (const ToldEvent& told : events) {
     if (told.event.kind == TraceEventKind::mark) {
       phases.emplace_back();
@@ -254,7 +254,7 @@ TEST_F(Generators, ExpertsAreReadOnceALayerAndStepBySkew) {
   const auto events = generate("moe", {"gpus=2", "layers=3", "experts=16", "chosen=2", "tokens=4",
                                        "steps=400", "alike=0", "drift=0", "skew=1.5"});
   std::map<std::pair<std::uint32_t, std::uint64_t>, std::set<std::uint64_t>> chosen;
-  std::map<std::uint16_t, double> first;  // How often each expert of layer 0 is read by GPU 0.
+  std::map<std::uint16_t, double> first;  // How often GPU 0 reads each expert of layer 0.
   for (const ToldEvent& told : events) {
     if (told.event.kind != TraceEventKind::access) continue;
     const std::uint64_t layer = told.event.object / 16;
@@ -269,7 +269,7 @@ TEST_F(Generators, ExpertsAreReadOnceALayerAndStepBySkew) {
   std::vector<double> counts;
   for (const auto& [expert, count] : first) counts.push_back(count);
   std::sort(counts.rbegin(), counts.rend());
-  // The most popular is chosen by at least one of eight choices.
+  // At least one of eight choices selects the most popular expert.
   const Zipf zipf(16, 1.5);
   expect_drawn(counts[0], 400, 1 - std::pow(1 - zipf.share(0), 8));
 }
@@ -321,7 +321,8 @@ TEST_F(Generators, RequestsAreServedToTheirEnd) {
   EXPECT_GT(freed, 10u);
 }
 
-// As `DriftingWorkers` of the example: worker i reads block (i + phase) of as many as there are.
+// Like `DriftingWorkers` of the example: worker i reads block (i + phase) modulo the number of
+// workers.
 TEST_F(Generators, BlocksGoRoundAndAreReadWhole) {
   const auto events = generate("rebalance", {"gpus=3", "phases=3", "rounds=5", "chunks=5",
                                              "chunk_bytes=50000", "launch_bytes=100000"});

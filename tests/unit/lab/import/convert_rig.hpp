@@ -17,7 +17,7 @@ class Converting : public testing::Test {
   /// Writes `text` to a file of this name and converts it.
   std::vector<ToldEvent> convert(const std::string& format, const std::string& name,
                                  std::string_view text, std::vector<std::string> values = {});
-  /// The line and reason of each bad line of the last one: "3: is not a time".
+  /// The number and reason of each bad line in the last conversion: "3: is not a time".
   const std::vector<std::string>& bad() const noexcept { return bad_; }
 
   TemporaryFolder folder_;

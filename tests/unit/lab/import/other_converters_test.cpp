@@ -1,5 +1,5 @@
-// Kernels of training, locality statistics and our own traces become what the converters' headers
-// promise.
+// Goal: training kernels, locality statistics and our own traces are converted as the converters'
+// headers promise.
 
 #include "unit/lab/import/convert_rig.hpp"
 
@@ -35,7 +35,8 @@ ToldEvent mark(std::int64_t time_ns, const std::string& text) {
 
 constexpr const char* tensors = "tensor,is_weight,bytes\n1,1,100\n2,0,200\n3,0,300\n4,0,0\n";
 
-// Weight 1 is used by both kernels, 2 goes from the first to the second, 3 is of the second only.
+// Both kernels use weight 1; tensor 2 goes from the first kernel to the second; only the second
+// uses 3.
 TEST_F(OtherConverters, G10) {
   write_text(folder_ / "net_tensors.csv", tensors);
   const auto events = convert("g10", "net_kernels.jsonl",
@@ -98,8 +99,8 @@ constexpr const char* locality =
     "Ratio of index distribution at different column sizes:\n"
     "(0, 1]: 0.500\n(1, 3]: 0.500\n[0, 1]\n";
 
-// Of 1 200 000 look-ups half go to 240 000 rows that are looked up 2.5 times, and half to 600 000
-// rows that are looked up once. With 120 000 rows an object these are two objects of 300 000
+// Of 1 200 000 look-ups, half go to 240 000 rows that are looked up 2.5 times each, and half to 600
+// 000 rows that are looked up once. With 120 000 rows per object these are two objects of 300 000
 // look-ups each and five of 120 000.
 TEST_F(OtherConverters, Dlrm) {
   const auto events = convert("dlrm", "a.txt", locality,
@@ -119,7 +120,7 @@ TEST_F(OtherConverters, Dlrm) {
   EXPECT_EQ(accesses, 40u * 2 * 7);
   for (const auto& [object, count] : lookups) {
     const double expected = object < 2 ? 300'000 : 120'000;
-    EXPECT_NEAR(count, expected, expected / 100) << object;  // 20 standard deviations or more.
+    EXPECT_NEAR(count, expected, expected / 100) << object;  // At least 20 standard deviations.
   }
 }
 

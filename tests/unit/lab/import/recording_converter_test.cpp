@@ -1,5 +1,5 @@
-// A recording of the runtime becomes a trace of what its program did, in order, whatever the order
-// of its records; records that make no sense are counted.
+// Goal: a recording becomes a trace of what its program did, in order of time whatever the order of
+// records; invalid records are counted.
 
 #include "unit/lab/import/convert_rig.hpp"
 
@@ -104,7 +104,7 @@ TEST_F(RecordingConverter, UsesBecomeAccesses) {
   EXPECT_EQ(bad_, Lines{});
 }
 
-// Uses are drained later than they were made, and a free may be recorded before them.
+// Uses are drained some time after they were made, so a free may be recorded before them.
 TEST_F(RecordingConverter, RecordsAreSortedByTime) {
   const auto events = convert(made(100, 1, 64), RecordedFree{Time(500), 1}, use(300, 1, 0, 8),
                               use(200, 1, 8, 8), use(50, 1, 16, 8));
@@ -152,9 +152,10 @@ TEST_F(RecordingConverter, PlacesGoOnInALaterRecord) {
   EXPECT_EQ(events[3], free_of(20, 7)) << "there are no ten slots";
 }
 
-// It was copied before that, and read where it lay.
+// The copy began earlier, but until the switch the memory is read at its old place.
 TEST_F(RecordingConverter, WhatTheProgramMovedLiesThereFromItsSwitchOn) {
-  header_.scheduler.emplace().policy = "static";  // Without, nobody knows whose the move was.
+  // Without a policy, the originator of a move would be unknown.
+  header_.scheduler.emplace().policy = "static";
   RecordedMove moved;
   moved.start = Time(20);
   moved.end = Time(30);

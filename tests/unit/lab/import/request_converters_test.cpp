@@ -1,5 +1,5 @@
-// Requests to language models become the accesses that the converters' headers promise; the
-// expected ones are worked out by hand.
+// Goal: requests to language models become the accesses that the converters' headers promise.
+// Method: hand-computed expectations.
 
 #include "unit/lab/import/convert_rig.hpp"
 
@@ -103,7 +103,7 @@ TEST_F(RequestConverters, Vidur) {
   EXPECT_NE(convert("vidur", "a.csv", text, {"token_bytes=1", "requests_s=2"}), events);
 }
 
-// The second was scheduled first.
+// The second request was scheduled first.
 TEST_F(RequestConverters, LlmServingSim) {
   const auto events = convert(
       "llmservingsim", "a.jsonl",
@@ -130,8 +130,8 @@ TEST_F(RequestConverters, LlmServingSim) {
   EXPECT_EQ(bad(), (Lines{"3: the line: scheduled_ts: 100 is not between 101 and 1000000000"}));
 }
 
-// Blocks are 512 tokens of 2 bytes; the second request shares one of them, the third comes when
-// that one is gone.
+// Blocks are 512 tokens of 2 bytes; the second request shares one of them, and the third comes when
+// that block is gone.
 TEST_F(RequestConverters, Mooncake) {
   const auto events =
       convert("mooncake", "a.jsonl",

@@ -1,5 +1,5 @@
-// Every trace in bench/traces converts without a bad line, and has as many events as its
-// description says that it has requests, kernels and uses.
+// Goal: every trace in bench/traces converts without a bad line, and the number of events matches
+// the requests, kernels and uses in its description.
 
 #include "lab/import/trace_formats.hpp"
 #include "lab/replay/replay.hpp"
@@ -48,7 +48,7 @@ TEST_P(Traces, Convert) {
   }
 }
 
-// Where HBM has room for all of it, work takes the time that the trace says.
+// If everything fits into HBM, work takes as long as the trace says.
 TEST_P(Traces, TakeTheirOwnTimeInEnoughMemory) {
   if (!reads_compressed()) GTEST_SKIP() << "built without zlib";
   ConvertOptions options;
@@ -70,9 +70,9 @@ TEST_P(Traces, TakeTheirOwnTimeInEnoughMemory) {
   }
 }
 
-// A Mooncake request writes or reads each block once and reads it as it makes tokens; a request
-// whose cache is its own is a write, and a read and a write as it makes tokens. Of look-ups that
-// are drawn the number of accesses is not known.
+// A Mooncake request writes or reads each block once and reads it again while it generates tokens.
+// A request with its own cache is a write, plus a read and a write while it generates tokens. The
+// number of accesses is unknown for random look-ups.
 INSTANTIATE_TEST_SUITE_P(
     All, Traces,
     testing::Values(

@@ -1,4 +1,5 @@
-// How flows share links: cases by hand, and what max-min fairness is, for any flows.
+// Goal: flows share links correctly. Method: hand-computed cases, and the definition of max-min
+// fairness for random flows.
 
 #include "lab/replay/link_traffic.hpp"
 #include "support/test_run.hpp"
@@ -72,7 +73,7 @@ TEST_F(LinkTrafficTest, EqualUsersOfALinkGetEqualShares) {
   EXPECT_EQ(traffic_.next(), second);
   EXPECT_EQ(traffic_.next_end(), seconds(1));
   traffic_.end(second, seconds(1));
-  // 75 bytes are left of the first, and it has the link to itself.
+  // 75 bytes of the first flow remain, and it has the link to itself.
   EXPECT_EQ(traffic_.next_end(), milliseconds(2500));
   EXPECT_EQ(traffic_.end(first, seconds(2)), 25);
 }
@@ -102,7 +103,7 @@ TEST_F(LinkTrafficTest, WithoutAWayThereIsNoPathToTake) {
   EXPECT_EQ(map.read(gpu_0, gpu_1).rate_max, 0);
 }
 
-/// With two ways that are apart, and with such that share.
+/// With independent directions, and with directions that share a limit.
 class AnyFlows : public LinkTrafficTest, public testing::WithParamInterface<double> {
  protected:
   AnyFlows() : LinkTrafficTest({GetParam(), GetParam()}) {}
@@ -110,8 +111,8 @@ class AnyFlows : public LinkTrafficTest, public testing::WithParamInterface<doub
 
 INSTANTIATE_TEST_SUITE_P(BothWays, AnyFlows, testing::Values(0, 600));
 
-/// Max-min fair: no link carries more than it can, and whoever gets less than it could take has a
-/// link that is full, on which nobody gets more.
+/// Max-min fair: no link exceeds its capacity, and every flow below its own maximum uses a full
+/// link on which no flow gets more.
 void expect_fair(const LinkMap& map, LinkTraffic& traffic,
                  const std::map<FlowId, const LinkPath*>& flows) {
   constexpr double slack = 1e-6;
@@ -173,11 +174,11 @@ TEST_P(AnyFlows, ShareMaxMinFairlyAndLoseNoByte) {
   }
 }
 
-// One of them begins and ends flows one by one, the other as many at once.
+// One of them begins and ends flows one by one, the other many at once.
 TEST_P(AnyFlows, OfWhichSeveralBeginAtOnceGetTheSameRatesAsOneAfterTheOther) {
   std::mt19937_64 random(run_seed());
   LinkTraffic at_once(map_);
-  std::vector<std::pair<FlowId, FlowId>> flows;  // In the one, in the other.
+  std::vector<std::pair<FlowId, FlowId>> flows;  // In `one` and in `other`.
   Time now{0};
   for (int step = 0; step < 300; ++step) {
     now += std::chrono::microseconds(random() % 1000);
@@ -214,12 +215,12 @@ TEST_P(AnyFlows, OfWhichSeveralBeginAtOnceGetTheSameRatesAsOneAfterTheOther) {
               at_once.carried(static_cast<LinkId>(link)));
 }
 
-// One is asked for rates after each begin and end, and finds them anew each time; the other finds
-// them once, when all is asked in the end. Sums may round otherwise, and no more.
+// One is asked for rates after each begin and end and computes them each time; the other computes
+// them once, when it is asked at the end. Only the rounding of sums may differ.
 TEST_P(AnyFlows, OfOneTimeGetTheSameRatesWhoeverAsksInBetween) {
   std::mt19937_64 random(run_seed());
   LinkTraffic at_last(map_);
-  std::vector<std::pair<FlowId, FlowId>> flows;  // In the one that is asked, in the other.
+  std::vector<std::pair<FlowId, FlowId>> flows;  // In the one that is asked, and in the other.
   Time now{0};
   for (int step = 0; step < 1000; ++step) {
     now += std::chrono::microseconds(random() % 1000);
@@ -246,7 +247,7 @@ TEST_P(AnyFlows, OfOneTimeGetTheSameRatesWhoeverAsksInBetween) {
   }
 }
 
-// What has ended is told before rates are found for what is under way now.
+// Ends are reported before the rates of the remaining flows are computed.
 TEST_F(LinkTrafficTest, SeveralThatEndAtOneTimeEndInTheOrderOfTheirBeginning) {
   const FlowId first = read(gpu_0, host_0, 200);
   const FlowId second = read(gpu_1, gpu_0, 1600), third = read(gpu_1, host_0, 200);

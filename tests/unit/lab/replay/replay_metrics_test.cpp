@@ -1,4 +1,4 @@
-// Figures of a report that is written by hand, and of replays that can be worked out.
+// Goal: metrics are right for a hand-written report and for replays that can be computed by hand.
 
 #include "lab/replay/replay_metrics.hpp"
 
@@ -17,7 +17,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-/// On the two GPUs of `ReplayRig`: 10 s, in which both GPUs do something.
+/// A report of 10 s on the two GPUs of `ReplayRig`, in which both GPUs are used.
 ReplayReport written_report() {
   ReplayReport report;
   report.begin = seconds(5);
@@ -46,8 +46,8 @@ ReplayReport written_report() {
   report.window = seconds(1);
   for (const char* end : {"hbm", "to peers", "from peers", "to host", "from host"})
     for (const char* gpu : {"gpu(0) ", "gpu(1) "}) report.bytes_by_link[std::string(gpu) + end] = 0;
-  report.bytes_by_link["gpu(0) hbm"] = 10'000;       // Of 4000 a second.
-  report.bytes_by_link["gpu(1) from peers"] = 3000;  // Of 400.
+  report.bytes_by_link["gpu(0) hbm"] = 10'000;       // Of 4000 per second.
+  report.bytes_by_link["gpu(1) from peers"] = 3000;  // Of 400 per second.
   return report;
 }
 
@@ -84,8 +84,8 @@ TEST(ReplayMetrics, SharesAreOfBytesByWhoAccessesThem) {
 TEST(ReplayMetrics, FairnessIsJainsIndexOfTheSlowdown) {
   ReplayRig rig;
   const ReplayMetrics metrics = metrics_of(written_report(), rig.machine());
-  EXPECT_DOUBLE_EQ(metrics.fairness_tenants.value(), 25.0 / (2 * 17));  // Of 1 and 4.
-  EXPECT_DOUBLE_EQ(metrics.fairness_devices.value(), 81.0 / (2 * 65));  // Of 1 and 8.
+  EXPECT_DOUBLE_EQ(metrics.fairness_tenants.value(), 25.0 / (2 * 17));  // For slowdowns of 1 and 4.
+  EXPECT_DOUBLE_EQ(metrics.fairness_devices.value(), 81.0 / (2 * 65));  // For 1 and 8.
   EXPECT_EQ(jain_index(std::array{3.0, 3.0, 3.0}), 1);
   EXPECT_DOUBLE_EQ(jain_index(std::array{0.0, 0.0, 2.0, 0.0}).value(), 0.25);
   EXPECT_EQ(jain_index(std::array{0.0}), std::nullopt);
@@ -142,7 +142,8 @@ TEST(ReplayMetrics, JsonHasEachOfThem) {
   EXPECT_EQ(json.at("links").at("gpu(0) hbm"), 0.25);
 }
 
-/// What moves after the last access has ended slowed nobody down, and may take longer than all.
+/// Moves after the end of the last access delayed nothing, and may take longer than everything
+/// else.
 TEST(ReplayMetrics, LinksAreMeasuredUntilTheLastAccessEnds) {
   ReplayRig rig;
   ListedTrace trace;

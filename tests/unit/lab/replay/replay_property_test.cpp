@@ -1,5 +1,5 @@
-// Whatever the policy and the trace: no access is lost, no place holds more than it can, books and
-// links agree, metrics are in their bounds, and the same inputs give the same report.
+// Goal: for any policy and trace, no access is lost, no place exceeds its capacity, books and links
+// agree, metrics are within their bounds, and equal inputs give equal reports.
 
 #include "lab/replay/replay_metrics.hpp"
 #include "support/test_run.hpp"
@@ -19,7 +19,7 @@
 namespace vma {
 namespace {
 
-/// Asks another one, and looks at the books each time.
+/// Forwards to another policy and checks the books each time.
 class LookingPolicy : public Policy {
  public:
   explicit LookingPolicy(std::unique_ptr<Policy> policy) : policy_(std::move(policy)) {}
@@ -52,7 +52,7 @@ class LookingPolicy : public Policy {
   const std::unique_ptr<Policy> policy_;
 };
 
-/// Objects that come and go and are used by Zipf-like luck, with devices for some of it.
+/// Objects that come and go and are used with a distribution like Zipf's, some with a given device.
 struct AnyTrace {
   explicit AnyTrace(std::uint64_t seed) {
     std::mt19937_64 random(seed);
@@ -161,7 +161,7 @@ TEST_P(ReplayProperty, WindowsSayWhereAllThatLivesLies) {
     }
     const std::vector<std::uint64_t>& last = report.windows.back().resident;
     const auto sum = std::accumulate(last.begin(), last.end(), std::uint64_t{0});
-    EXPECT_GE(sum, any.used_bytes);  // What is freed stays while a chunk of it moves.
+    EXPECT_GE(sum, any.used_bytes);  // A freed object stays while one of its chunks moves.
   }
 }
 

@@ -16,7 +16,7 @@ namespace vma {
 inline constexpr Time start{0};
 inline const TracePlace on_0{gpu(0)}, on_1{gpu(1)}, on_host{host(0)};
 
-/// All that there are.
+/// All policies.
 inline std::vector<std::string> policy_names() {
   std::vector<std::string> names;
   for (const PolicyKind& kind : built_in_policies().kinds()) names.push_back(kind.name);
@@ -52,7 +52,7 @@ struct ReplayRig {
   std::string router = "least_loaded";
 };
 
-/// Wants what it is told to want at each tick.
+/// A policy whose wishes at each tick the test provides.
 class ToldPolicy : public Policy {
  public:
   using Tell = std::function<void(const Snapshot&, Plan&)>;

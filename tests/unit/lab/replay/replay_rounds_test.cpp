@@ -1,5 +1,5 @@
-// What launches cost in a replay, and what a program that waits for its GPU does to gates: worked
-// out by hand. HBM gives 4000 bytes a second, a peer 400.
+// Goal: a replay models the cost of launches, and the effect on gates of a program that waits for
+// its GPU. Method: hand-computed cases. HBM serves 4000 bytes per second, a peer 400.
 
 #include "base/units.hpp"
 #include "unit/lab/replay/replay_rig.hpp"
@@ -26,14 +26,14 @@ TEST(ReplayRounds, KernelsThatFollowEachOtherHaveAGapBetweenThem) {
   ListedTrace trace;
   trace.alloc(start, 1, 400, on_0);
   for (int i = 0; i < 3; ++i) trace.access(start, 1, 400, on_0);
-  trace.access(seconds(5), 1, 400, on_0);  // Nothing ended a moment ago.
+  trace.access(seconds(5), 1, 400, on_0);  // Long after the last end, so there is no gap.
   const ReplayReport report = rig.run(trace);
   EXPECT_NEAR(report.seconds(), 5.1, 1e-6);
   EXPECT_NEAR(report.wait_s, 0.11 + 0.22, 1e-6);
   EXPECT_NEAR(report.access_s, 0.4, 1e-6) << "a gap is nobody's access";
 }
 
-// Two launches at a time: the second pair comes when the first can long have ended.
+// Two launches at a time: the second pair comes long after the first has ended.
 TEST(ReplayRounds, TheFirstLaunchAfterAWaitComesLater) {
   for (const bool rounds : {true, false}) {
     ReplayRig rig;
@@ -48,7 +48,7 @@ TEST(ReplayRounds, TheFirstLaunchAfterAWaitComesLater) {
   }
 }
 
-// Batches of 0.2 s: the first two kernels begin in one, the third when these were waited for.
+// Batches of 0.2 s: the first two kernels are one batch; the third begins after a wait for them.
 TEST(ReplayRounds, TheFirstLaunchOfABatchComesLater) {
   for (const bool batches : {true, false}) {
     ReplayRig rig;
@@ -61,8 +61,8 @@ TEST(ReplayRounds, TheFirstLaunchOfABatchComesLater) {
   }
 }
 
-// The copy takes until 0.26 s and a tenth of both HBMs. GPU 0 has launched four kernels and is in
-// the third, which ends at 0.325 s; the fourth ends at 0.425 s. GPU 1 ends at 0.335 s.
+// The copy runs until 0.26 s and takes a tenth of both HBMs. GPU 0 has launched four kernels and
+// runs the third, which ends at 0.325 s; the fourth ends at 0.425 s. GPU 1 ends at 0.335 s.
 ReplayReport run_to_a_gate(bool rounds, const LateStops& late = {}) {
   ReplayRig rig;
   rig.late = late;
@@ -91,7 +91,7 @@ TEST(ReplayRounds, AGateWaitsForWhatHasBeenLaunched) {
   }
 }
 
-// The gate is asked for at 0.26 s, and the last comes to it at 0.425 s.
+// The gate is requested at 0.26 s, and the last stream arrives at 0.425 s.
 TEST(ReplayRounds, AStallIsLongerWhereTheLastCameLate) {
   const std::vector<std::pair<LateStops, double>> cases = {
       {{}, 0.1},
@@ -105,7 +105,7 @@ TEST(ReplayRounds, AStallIsLongerWhereTheLastCameLate) {
   }
 }
 
-// The same with batches: one of 0.25 s has begun its last kernel, one of 0.4 s has another.
+// The same with batches: a batch of 0.25 s has begun its last kernel; one of 0.4 s has one more.
 TEST(ReplayRounds, AGateWaitsForABatch) {
   for (const int batch_ms : {250, 400}) {
     ReplayRig rig;
@@ -135,7 +135,7 @@ TEST(ReplayRounds, TheBudgetSpacesStops) {
         milliseconds(100);
     rig.gpus.costs.copy_rate(gpu_1, gpu_0) = 1e9;
     rig.options.scheduler.planner.stall_share = 0;
-    if (paced) rig.options.stall_budget = milliseconds(200);  // Of a second: a fifth.
+    if (paced) rig.options.stall_budget = milliseconds(200);  // A fifth of each second.
     ListedTrace trace;
     trace.alloc(start, 1, 200, on_1).alloc(start, 2, 100, on_0).access(start, 2, 100, on_0);
     trace.last().duration = seconds(5);

@@ -1,6 +1,6 @@
-// Goal: a replay lets moves begin as the runtime's scheduler submits them, and shows policies what
-// is planned already. Method: a replay's scheduler that is stepped by hand, a full GPU, and a
-// policy that swaps what is hot for what is cold.
+// Goal: a replay starts moves as the runtime's scheduler submits them, and shows policies which
+// moves are planned already. Method: a replay scheduler stepped by hand, a full GPU, and a policy
+// that swaps hot chunks for cold ones.
 
 #include "base/units.hpp"
 #include "lab/replay/replay_scheduler.hpp"
@@ -25,8 +25,8 @@ bool is_cold(ChunkId chunk) {
   return index(chunk) < cold_chunks;
 }
 
-/// Wants each chunk of the second half at GPU 0 that is not on its way there, for one of the first
-/// half: the last one is worth most.
+/// Wants each chunk of the second half at GPU 0, unless it is on its way, in exchange for one of
+/// the first half. The last one is worth most.
 void swap_all(const Snapshot& snapshot, Plan& plan) {
   std::uint32_t victim = 0;
   for (std::uint32_t hot = cold_chunks; hot < cold_chunks + hot_chunks; ++hot) {
@@ -42,7 +42,7 @@ void swap_all(const Snapshot& snapshot, Plan& plan) {
   }
 }
 
-/// The first half of an allocation fills GPU 0, the second one lies in host memory and is used.
+/// The first half of an allocation fills GPU 0; the second half is in host memory and is used.
 struct SwapRig {
   explicit SwapRig(std::uint64_t chunk_bytes = 100)
       : scheduler({{gpu(0), cold_chunks * chunk_bytes, 0, 0},
@@ -52,7 +52,7 @@ struct SwapRig {
     std::vector<ChunkTables::NewChunk> chunks(cold_chunks, {chunk_bytes, gpu_0});
     chunks.resize(cold_chunks + hot_chunks, {chunk_bytes, host_0});
     scheduler.tables().add(0, "", chunks);
-    scheduler.set_now(std::chrono::seconds(10));  // They have lain there for a while.
+    scheduler.set_now(std::chrono::seconds(10));  // They have been there for a while.
     for (std::uint32_t hot = cold_chunks; hot < cold_chunks + hot_chunks; ++hot)
       scheduler.use(ChunkId{hot}, gpu_0, 100, 0);
     scheduler.drain();
@@ -64,13 +64,13 @@ struct SwapRig {
     return limits;
   }
   void end(const AcceptedMove& move) { scheduler.end(move, true, Time(1), Time(0)); }
-  /// By the rows of the chunks.
+  /// Computed from the rows of the chunks.
   std::vector<std::uint64_t> lying() const {
     std::vector<std::uint64_t> bytes(scheduler.snapshot().places().size());
     for (const ChunkRow& row : scheduler.snapshot().chunks()) bytes[index(row.at)] += row.bytes;
     return bytes;
   }
-  /// What begins now, and what begins when each of these has ended, and so on.
+  /// The moves that start now, then those that start when each of them has ended, and so on.
   std::string order() {
     std::string order;
     std::vector<AcceptedMove> under_way = scheduler.take_ready();
@@ -98,7 +98,7 @@ TEST(ReplayScheduler, WhatIsPlannedIsNotWishedForAgain) {
   EXPECT_TRUE(rig.scheduler.counters().moves_refused.empty());
 }
 
-// What room has been made for goes before further victims, the most valuable first.
+// Moves with room go before further victims, the most valuable first.
 TEST(ReplayScheduler, MovesBeginInTheOrderOfTheirPlan) {
   SwapRig rig;
   rig.scheduler.tick();
@@ -106,14 +106,14 @@ TEST(ReplayScheduler, MovesBeginInTheOrderOfTheirPlan) {
   EXPECT_EQ(rig.scheduler.under_way(), 0u);
 }
 
-/// Its ticks fail, and nothing else.
+/// Fails in its ticks only.
 class FailsAtTicks : public Policy {
  public:
   void on_use(const UseEvent&, const Snapshot&, Plan&) override {}
   void on_tick(const Snapshot&, Plan&) override { throw std::runtime_error("no"); }
 };
 
-// As in the runtime, each entry point counts by itself.
+// As in the runtime, the failures of each entry point are counted separately.
 TEST(ReplayScheduler, APolicyThatAlwaysFailsInOneEntryPointIsReplaced) {
   ReplayScheduler scheduler({{gpu(0), 1000, 0, 0}, {gpu(1), 0, 0, 0}, {host(0), 1000, 0, 0}},
                             TwoGpus().costs, {}, std::make_unique<FailsAtTicks>());
@@ -134,7 +134,7 @@ TEST(ReplayScheduler, WhatIsOnItsWayLiesWhereItWasUntilItHasMoved) {
   for (std::size_t i = 0; i < under_way.size(); ++i) {
     EXPECT_EQ(rig.scheduler.resident_bytes(), rig.lying());
     const AcceptedMove move = under_way[i];
-    rig.scheduler.end(move, i % 3 > 0, Time(1), Time(0));  // Some fail.
+    rig.scheduler.end(move, i % 3 > 0, Time(1), Time(0));  // Some of them fail.
     EXPECT_EQ(rig.scheduler.resident_bytes(), rig.lying());
     for (AcceptedMove& next : rig.scheduler.take_ready()) under_way.push_back(std::move(next));
   }
@@ -184,7 +184,7 @@ TEST(ReplayScheduler, WhatIsNotMadeIsNotMoving) {
   }
 }
 
-// Two chunks change places over host memory: one of them moves twice.
+// Two chunks are swapped through host memory, so one of them moves twice.
 TEST(ReplayScheduler, AChunkIsMovingUntilItsLastLegHasEnded) {
   const auto exchange = [](const Snapshot&, Plan& plan) {
     plan.move(ChunkId{0}, gpu_1, 1, "there");

@@ -1,5 +1,6 @@
-// What a replay says of traces that can be worked out by hand. HBM gives 4000 bytes a second, a
-// peer 400, the host 50; moves cost nothing besides their copy unless a test says so.
+// Goal: a replay reports the right times for traces that can be computed by hand. HBM serves 4000
+// bytes per second, a peer 400, the host 50; moves cost only their copy unless a test says
+// otherwise.
 
 #include "base/units.hpp"
 #include "unit/lab/replay/replay_rig.hpp"
@@ -62,7 +63,7 @@ TEST(Replay, WorkThatTakesItsTimeAsksForNoMoreThanItNeeds) {
   ListedTrace trace;
   trace.alloc(start, 1, 400, on_0).access(start, 1, 400, on_0);
   trace.last().duration = seconds(2);
-  // What it leaves of the peer's port is the other's: 400 - 200, until the first ends.
+  // The other access gets the rest of the peer's port: 400 - 200, until the first one ends.
   trace.access(start, 1, 400, on_1);
   const ReplayReport report = rig.run(trace);
   EXPECT_NEAR(in_seconds(report.devices[0].busy), 2, 1e-6);
@@ -71,7 +72,8 @@ TEST(Replay, WorkThatTakesItsTimeAsksForNoMoreThanItNeeds) {
 
 TEST(Replay, DevicesShareALinkAndThenHaveItAlone) {
   ReplayRig rig;
-  rig.gpus.costs.access_rate(gpu_1, gpu_0) = 4000;  // As fast as at home: HBM is what they share.
+  // As fast as local use, so that both share the HBM.
+  rig.gpus.costs.access_rate(gpu_1, gpu_0) = 4000;
   ListedTrace trace;
   trace.alloc(start, 1, 800, on_0).access(start, 1, 400, on_0).access(start, 1, 800, on_1);
   const ReplayReport report = rig.run(trace);
@@ -103,9 +105,11 @@ TEST(Replay, TheTraceWaitsForADeviceWhoseQueueIsFull) {
   ListedTrace trace;
   trace.alloc(start, 1, 400, on_0);
   for (int i = 0; i < 3; ++i) trace.access(start, 1, 400, on_0);
-  trace.access(start, 1, 400, on_1);  // Its device is idle, but the trace has not come to it.
+  // Its device is idle, but the trace has not reached this access.
+  trace.access(start, 1, 400, on_1);
   const ReplayReport report = rig.run(trace);
-  EXPECT_NEAR(report.seconds(), 1.1, 2e-2);  // It begins when the first has ended, and shares HBM.
+  // It begins when the first has ended, and shares the HBM.
+  EXPECT_NEAR(report.seconds(), 1.1, 2e-2);
   EXPECT_EQ(report.accesses, 4u);
 }
 
@@ -115,7 +119,7 @@ TEST(Replay, AnAccessOverTwoPlacesTakesTheSumOfBoth) {
   ListedTrace trace;
   trace.alloc(start, 1, 150).access(start, 1, 100, on_0, 50);
   const ReplayReport report = rig.run(trace);
-  // 50 bytes at home; 50 of the peer, which is the next best.
+  // 50 bytes from local HBM; 50 from the peer, which is the next best.
   EXPECT_NEAR(report.seconds(), 50.0 / 4000 + 50.0 / 400, 1e-6);
   EXPECT_EQ(report.bytes_by_place.at("gpu(1)"), 50);
 }
@@ -136,7 +140,7 @@ TEST(Replay, ARangeLiesAtFirstWhereTheTraceSays) {
 
 TEST(Replay, AMoveTakesItsCopyItsFixedPartAndAStall) {
   ReplayRig rig;
-  rig.gpus.costs.move_fixed(gpu_1, gpu_0) = milliseconds(300);  // The stall is a part of it.
+  rig.gpus.costs.move_fixed(gpu_1, gpu_0) = milliseconds(300);  // Includes the stall.
   rig.gpus.costs.stall_fixed(gpu_1, gpu_0) = milliseconds(100);
   rig.options.scheduler.planner.stall_share = 0;
   ListedTrace trace;
@@ -150,9 +154,9 @@ TEST(Replay, AMoveTakesItsCopyItsFixedPartAndAStall) {
   EXPECT_EQ(report.bytes_by_route.at("gpu(1)>gpu(0)"), 100u);
   EXPECT_EQ(report.stall, milliseconds(100));
   EXPECT_EQ(report.skew, start);
-  // 0.25 s of the peer, then at home.
+  // 0.25 s at the peer's rate, then local.
   EXPECT_NEAR(report.access_s, 0.25 + 0.025, 1e-6);
-  // Prepared 0.2 s, copied 0.25 s, switched 0.1 s: in the window of 1.5 s to 1.6 s.
+  // Prepared for 0.2 s, copied for 0.25 s, switched for 0.1 s: in the window of 1.5 s to 1.6 s.
   EXPECT_EQ(report.windows.at(15).bytes_moved, 100u);
   EXPECT_NEAR(report.move_s, 0.2 + 0.25 + 0.1, 1e-9);
 }
@@ -171,7 +175,7 @@ TEST(Replay, AWindowSaysWhatLiesWhereAtItsEnd) {
   ASSERT_EQ(report.windows.size(), 21u);
   EXPECT_EQ(report.windows[3].resident, (Resident{0, 100, 30}));
   EXPECT_EQ(report.windows[4].resident, (Resident{0, 100, 0}));
-  EXPECT_EQ(report.windows[11].resident, (Resident{0, 100, 0}));  // Under way until 1.25 s.
+  EXPECT_EQ(report.windows[11].resident, (Resident{0, 100, 0}));  // In progress until 1.25 s.
   EXPECT_EQ(report.windows[12].resident, (Resident{100, 0, 0}));
   EXPECT_EQ(report.windows[20].resident, (Resident{100, 0, 0}));
 }
@@ -195,7 +199,7 @@ TEST(Replay, AGateWaitsForTheLastDeviceAndKeepsTheOthersFromBeginning) {
   ListedTrace trace;
   trace.alloc(start, 1, 100, on_1).alloc(start, 2, 100, on_0);
   // The copy takes 0.25 s, and a tenth of both HBMs meanwhile: GPU 0 runs until 1.025 s, GPU 1
-  // until 2.025 s, and each has more to do.
+  // until 2.025 s, and each has more work to do.
   trace.access(start, 2, 100, on_0);
   trace.last().passes = 40;
   trace.access(start, 1, 100, on_1);
@@ -209,7 +213,7 @@ TEST(Replay, AGateWaitsForTheLastDeviceAndKeepsTheOthersFromBeginning) {
   EXPECT_EQ(report.stall, seconds(1));
   EXPECT_NEAR(in_seconds(report.devices[0].stood), 2, 1e-6);
   EXPECT_NEAR(in_seconds(report.devices[1].stood), 1, 1e-6);
-  EXPECT_NEAR(report.seconds(), 3.275, 1e-6);  // The object lies at the peer of GPU 1 now.
+  EXPECT_NEAR(report.seconds(), 3.275, 1e-6);  // For GPU 1 the object is now at its peer.
 }
 
 TEST(Replay, WhatIsSpreadStandsAtAGateAndGoesOn) {
@@ -307,7 +311,7 @@ TEST(Replay, WhatFitsNowhereIsLostAndCounted) {
   EXPECT_EQ(report.accesses, 1u);
 }
 
-/// Two chunks, of which the second is at a GPU that the first GPU has no way to.
+/// Two chunks; the first GPU cannot reach the second one's GPU.
 void add_half_out_of_reach(ListedTrace& trace) {
   trace.alloc(start, 1, 200, on_0).place(start, 1, 100, on_1, 100);
   trace.access(start, 1, 200, on_0);
@@ -354,7 +358,7 @@ TEST(Replay, AFreeWaitsForTheAccessesBeforeIt) {
   ListedTrace trace;
   trace.alloc(start, 1, 100, on_0).alloc(start, 2, 100, on_1);
   for (int i = 0; i < 3; ++i) trace.access(start, 1, 100, on_0);
-  // There is room for it only once the accesses have ended, which it does not wait for.
+  // There is room only after the accesses have ended, but the allocation does not wait for that.
   trace.free(start, 1).alloc(start, 1, 100, on_0).access(start, 1, 100, on_0);
   trace.alloc(seconds(1), 3, 100, on_0).access(seconds(1), 3, 100, on_0);
   const ReplayReport report = rig.run(trace);

@@ -21,7 +21,7 @@ TEST(ReplayWindows, EachHoldsWhatLiesThereAtItsEnd) {
   windows.pass(seconds(11), {1, 2});
   windows.current().bytes = 7;
   ASSERT_TRUE(windows.over(seconds(14)));
-  windows.pass(seconds(14), {3, 4});  // Those that passed by without anything too.
+  windows.pass(seconds(14), {3, 4});  // The empty windows in between too.
   windows.current().bytes = 9;
   const std::vector<ReplayWindow> all = windows.take({5, 6});
   ASSERT_EQ(all.size(), 5u);
@@ -47,7 +47,8 @@ TEST(ReplayWindows, TwoBecomeOneThatEndsAsTheSecond) {
     windows.current().access_s += 2;
     windows.current().local_s += 3;
   }
-  // At 3 s there would be four: 0 to 2 s, 2 to 4 s, of which the second half was still to come.
+  // At 3 s there would be four windows, so they were merged: 0 to 2 s and 2 to 4 s, the latter half
+  // empty as yet.
   EXPECT_EQ(windows.length(), seconds(2));
   std::vector<ReplayWindow> all = windows.take({9});
   ASSERT_EQ(all.size(), 3u);

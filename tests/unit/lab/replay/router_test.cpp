@@ -61,7 +61,7 @@ TEST(TaskRouter, KeepsATaskTogetherAndATraceWhereItSays) {
   EXPECT_EQ(router.choose(use_of(4, 0), loads), 2u);
   EXPECT_EQ(router.choose(use_of(5, 0), loads), 0u);
   TraceEvent placed = use_of(6, 9);
-  placed.at = TracePlace(gpu(4));  // Of more GPUs than there are.
+  placed.at = TracePlace(gpu(4));  // From a machine with more GPUs.
   EXPECT_EQ(router.choose(placed, loads), 1u);
 }
 
@@ -70,7 +70,7 @@ TEST(TaskRouter, ForgetsTasksOfLongAgo) {
   EXPECT_EQ(router.choose(use_of(1, 1), loads), 0u);
   for (std::uint32_t task = 2; task <= 4097; ++task) router.choose(use_of(1, task), loads);
   EXPECT_EQ(router.choose(use_of(1, 2), loads), 1u);
-  EXPECT_EQ(router.choose(use_of(1, 1), loads), 4097u % 3);  // As new.
+  EXPECT_EQ(router.choose(use_of(1, 1), loads), 4097u % 3);  // Like a new task.
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Phases of a hand-made report, in windows of 100 ms: how long each takes to settle.
+// Goal: the time that each phase takes to settle. Method: hand-made reports with windows of 100 ms.
 
 #include "lab/replay/settling.hpp"
 
@@ -20,13 +20,13 @@ struct Phases {
     report.begin = first_second;
     report.window = milliseconds(100);
   }
-  /// Windows of these slowdowns, from the time at which the last ones end.
+  /// Appends windows with these slowdowns.
   Phases& windows(const std::vector<double>& slowdowns) {
     for (const double slowdown : slowdowns)
       report.windows.push_back({0, 2 * slowdown, slowdown > 0 ? 2.0 : 0.0, 0, {}});
     return *this;
   }
-  /// After what there is, or `later`.
+  /// Marks the current end, plus `later`.
   Phases& mark(Time later = Time::zero()) {
     report.marks.emplace_back(
         first_second + static_cast<Time::rep>(report.windows.size()) * report.window + later,
@@ -54,11 +54,11 @@ TEST(Settling, AMarkThatChangesNothingSettlesAtOnce) {
 }
 
 TEST(Settling, WhatStillChangesInTheLastQuarterHasNotSettled) {
-  // Of eight the last two count: their median is 1.5, and neither is near it.
+  // The last two of eight count: their median is 1.5, and neither is near it.
   Phases restless;
   restless.mark().windows({1, 1, 1, 1, 1, 1, 1, 2});
   EXPECT_EQ(restless.times(), Times{std::nullopt});
-  // Of twelve the last three: the median is 1, but the first of them is not near it.
+  // The last three of twelve count: the median is 1, but the first of them is not near it.
   Phases late;
   late.mark().windows({9, 9, 9, 9, 9, 9, 9, 9, 9, 2, 1, 1});
   EXPECT_EQ(late.times(), Times{std::nullopt});
@@ -70,7 +70,7 @@ TEST(Settling, WhatStillChangesInTheLastQuarterHasNotSettled) {
 TEST(Settling, OfAShortPhaseNothingIsSaid) {
   Phases phases;
   phases.mark().windows({1, 1, 1, 1, 1, 1, 1});
-  phases.mark();  // Another one at the same time as the next.
+  phases.mark();  // Another mark at the same time as the next.
   phases.mark().windows({1, 1, 1, 1, 1, 1, 1, 1});
   EXPECT_EQ(phases.times(), (Times{std::nullopt, std::nullopt, Time::zero()}));
 }

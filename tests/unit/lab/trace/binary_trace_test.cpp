@@ -1,6 +1,6 @@
-// A binary trace is what was written, byte for byte as docs/reference/traces.md says, and whatever
-// else lies in the file is refused by file and offset: nothing crashes, and no half of a trace
-// passes for one.
+// Goal: a binary trace reads back as it was written, with the bytes documented in
+// docs/reference/traces.md. Any other contents are refused with file and offset: nothing crashes,
+// and a truncated trace is not taken for a whole one.
 
 #include "lab/trace/binary_trace_format.hpp"
 #include "lab/trace/trace_block_decoder.hpp"
@@ -153,7 +153,7 @@ TEST_F(BinaryTrace, NoMutationCrashesAndNonePassesForTheWhole) {
   }
 }
 
-// Sums hide the decoder from mutations of a file, so it is given them itself.
+// Checksums keep mutations of a file from the decoder, so it gets the bytes directly.
 TEST_F(BinaryTrace, TheDecoderTakesAnyBytes) {
   std::mt19937_64 random(run_seed());
   std::vector<TraceEvent> events(64);
@@ -162,7 +162,7 @@ TEST_F(BinaryTrace, TheDecoderTakesAnyBytes) {
     SCOPED_TRACE(fmt::format("VMART_SEED={}, round {}", run_seed(), round));
     const std::size_t size = random() % 200;
     std::vector<std::uint8_t> bytes(size + TraceBlockDecoder::padding_bytes, 0xFF);
-    // Small numbers, so that it is not the first byte that makes no sense.
+    // Mostly small numbers, so that not already the first byte is invalid.
     for (std::size_t at = 0; at < size; ++at) {
       bytes[at] = static_cast<std::uint8_t>(random() % (random() % 8 == 0 ? 256 : 6));
     }

@@ -1,5 +1,5 @@
-// Events go in as they come to mind and out in order; what does not fit is refused before it is in
-// a trace.
+// Goal: events may be added out of order and come out in order; an event that does not fit is
+// refused before it reaches a trace.
 
 #include "lab/trace/event_order.hpp"
 #include "support/test_run.hpp"

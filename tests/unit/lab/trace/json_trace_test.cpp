@@ -1,5 +1,5 @@
-// A trace of JSON lines is what was written; lines that are no event are counted and named, and too
-// many of them are fatal.
+// Goal: a trace of JSON lines reads back as it was written; invalid lines are counted and named,
+// and too many of them are an error.
 
 #include "support/test_run.hpp"
 #include "unit/lab/trace/trace_rig.hpp"
@@ -17,7 +17,7 @@ constexpr const char* good = "{\"event\":\"access\",\"time_ns\":1,\"object\":2,\
 
 class JsonTrace : public testing::Test {
  protected:
-  /// What is said of the only line.
+  /// The reason given for the only line.
   std::string reason_of(const std::string& line) {
     write_text(path_, line + "\n");
     const auto source = open_trace(path_);
@@ -154,7 +154,7 @@ TEST_F(JsonTrace, NoMutationCrashes) {
           random() % 2 == 0 ? static_cast<char>(random()) : telling[random() % 12];
     }
     write_text(path_, text);
-    // An altered header is an Error, an altered event a bad line or another event.
+    // A modified header is an Error; a modified event is a bad line or another event.
     error_of([this] {
       const auto source = open_trace(path_, 1000);
       for (ToldEvent& told : read_all(*source)) {

@@ -1,4 +1,4 @@
-// Lines come as they are, whatever ends them and wherever the reader's window does.
+// Goal: lines are read unchanged, whatever ends them and wherever the reader's buffer ends.
 
 #include "lab/trace/line_reader.hpp"
 #include "unit/lab/trace/trace_rig.hpp"
@@ -66,7 +66,7 @@ TEST_F(LineReaderTest, ALineThatIsTooLongIsCutAndTheNextIsWhole) {
   EXPECT_EQ(reader.next(), std::nullopt);
 }
 
-// "one\ntwo\n", by gzip.
+// "one\ntwo\n", compressed by gzip.
 constexpr unsigned char compressed[] = {0x1f, 0x8b, 0x08, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x03,
                                         0xcb, 0xcf, 0x4b, 0xe5, 0x2a, 0x29, 0xcf, 0xe7, 0x02, 0x00,
                                         0xe6, 0x0b, 0xba, 0x12, 0x08, 0x00, 0x00, 0x00};

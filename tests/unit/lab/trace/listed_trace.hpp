@@ -11,7 +11,7 @@
 
 namespace vma {
 
-/// A trace of events that a test writes down, handed out a few at a time.
+/// A trace of events listed by a test, handed out a few at a time.
 class ListedTrace : public TraceSource {
  public:
   ListedTrace& alloc(Time time, std::uint64_t object, std::uint64_t bytes, TracePlace at = {},
@@ -48,7 +48,7 @@ class ListedTrace : public TraceSource {
     events_.push_back(event);
     return *this;
   }
-  /// The one that was added last.
+  /// The event added last.
   TraceEvent& last() { return events_.back(); }
 
   std::span<const TraceEvent> next() override {

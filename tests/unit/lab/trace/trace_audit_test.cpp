@@ -1,4 +1,4 @@
-// An audit finds events that do not fit those before them, and adds up the others.
+// Goal: an audit finds events that contradict earlier ones, and sums up the others.
 
 #include "lab/trace/trace_audit.hpp"
 #include "unit/lab/trace/trace_rig.hpp"

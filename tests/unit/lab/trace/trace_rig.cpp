@@ -99,7 +99,7 @@ class RandomEvents {
   }
   bool chance() { return random_() % 2 == 0; }
   int ordinal() { return static_cast<int>(number(14) % (TracePlace::ordinal_max + 1)); }
-  /// Of at most so many bits, each number of bits equally likely.
+  /// A number of at most `bits_max` bits; each number of bits is equally likely.
   std::uint64_t number(unsigned bits_max) {
     const auto bits = static_cast<unsigned>(random_() % (bits_max + 1));
     return bits == 0 ? 0 : random_() >> (64 - bits);

@@ -24,7 +24,7 @@ struct ToldEvent {
   friend void PrintTo(const ToldEvent& told, std::ostream* out);
 };
 
-/// Keeps what comes.
+/// Keeps all events.
 class KeepingSink final : public TraceSink {
  public:
   void write(std::span<const TraceEvent> events, const TraceTags& tags) override;
@@ -34,17 +34,17 @@ class KeepingSink final : public TraceSink {
   bool finished = false;
 };
 
-/// Everything of a trace, to its end.
+/// All events of a trace.
 std::vector<ToldEvent> read_all(TraceSource& source);
 std::vector<ToldEvent> read_all(const std::string& path);
-/// Makes a trace of them, in the form of the path's ending.
+/// Writes a trace of these events in the format of the path's extension.
 void write_all(const std::string& path, const TraceHeader& header,
                const std::vector<ToldEvent>& events);
 
 void write_text(const std::string& path, std::string_view text);
 std::string text_of(const std::string& path);
 
-/// What the Error says that `body` throws; empty: it throws none.
+/// The text of the Error that `body` throws; empty if it throws none.
 template <typename Body>
 std::string error_of(Body&& body) {
   try {
@@ -55,8 +55,7 @@ std::string error_of(Body&& body) {
   return {};
 }
 
-/// Events in the order of time that `fault_of` has nothing against, over the whole range of their
-/// members.
+/// Random events in order of time that `fault_of` accepts, with members over their whole range.
 std::vector<ToldEvent> random_events(std::uint64_t seed, std::size_t count);
 
 ToldEvent access(std::int64_t time_ns, std::uint64_t object, std::uint64_t bytes);

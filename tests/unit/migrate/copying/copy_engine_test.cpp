@@ -1,5 +1,5 @@
-// Goal: bytes arrive whole over every route, those that take pinned buffers on the way too; a route
-// is made once, before anything is stopped; a call that fails leaves nothing running.
+// Goal: bytes arrive unchanged over every route, including those through pinned buffers; a route is
+// set up once, before anything is stopped; a failed call leaves no copy running.
 #include "unit/migrate/moves/move_rig.hpp"
 
 #include "base/executor.hpp"
@@ -39,7 +39,7 @@ TEST_P(CopyRoutes, CarryBytesBetweenAnyTwoPlaces) {
 
 TEST(CopyEngine, BouncesLargeChunksInManyPieces) {
   MoveRig rig("test-islands");
-  const std::uint64_t pages = 5000;  // Nearly 20 MiB, in buffers of 8.
+  const std::uint64_t pages = 5000;  // Nearly 20 MiB; the buffers hold 8 MiB.
   const Chunk source = rig.chunk(gpu(0), pages), target = rig.chunk(gpu(2), pages);
   rig.fill(source, 7);
   rig.engine().prepare(gpu(0), gpu(2));
@@ -191,7 +191,7 @@ TEST(CopyEngine, RunsNothingAfterAnEnqueueThatFailed) {
       rig.fail_nothing();
       EXPECT_EQ(failed, fired);
       if (!fired) break;
-      rig.fill(target, 5);  // Would be overwritten by a copy that still runs.
+      rig.fill(target, 5);  // A copy that still runs would overwrite this.
       EXPECT_EQ(rig.wrong(target, 5), 0u);
     }
     rig.engine().wait(rig.engine().enqueue(source, target));
@@ -222,7 +222,8 @@ TEST(CopyEngine, MarksChunksThatItCannotWaitFor) {
   EXPECT_TRUE(says(error, "the caller's memory may still be running")) << error.what();
   EXPECT_TRUE(other.busy());
   rig.fail_nothing();
-  rig.engine().wait(rig.engine().enqueue(source, target));  // All of it has ended.
+  // After that, all earlier copies have ended.
+  rig.engine().wait(rig.engine().enqueue(source, target));
   rig.unclaim(source);
   rig.unclaim(target);
   rig.unclaim(other);
@@ -266,7 +267,7 @@ TEST(CopyEngine, SaysWhenACopyIsDone) {
   MoveRig rig("h200x2");
   const Chunk source = rig.chunk(gpu(0), 8), target = rig.chunk(gpu(1), 8);
   rig.engine().prepare(gpu(0), gpu(1));
-  const CopyEngine::Copy copy = rig.engine().enqueue(source, target);  // 16 MiB: 40 us and more.
+  const CopyEngine::Copy copy = rig.engine().enqueue(source, target);  // 16 MiB: at least 40 us.
   EXPECT_FALSE(rig.engine().done(copy));
   EXPECT_FALSE(rig.engine().wait_until(copy, rig.machine().clock().now()));
   EXPECT_TRUE(rig.engine().wait_until(copy, rig.machine().clock().now() + std::chrono::seconds(1)));

@@ -1,6 +1,6 @@
-// Goal: a digest is the one that docs/internals/digests.md defines and no change of a tile escapes
-// it; the bodies of the kernels keep I6, whatever others write between their accesses. Method:
-// known answers of a second implementation, keys drawn at random, and a memory that interferes.
+// Goal: digests are those defined in docs/internals/digests.md, and no change of a tile goes
+// unnoticed; the kernels keep I6 whatever others write between their accesses. Method: known
+// answers from a second implementation, random keys, and a memory that interferes.
 #include "migrate/copying/digest.hpp"
 
 #include "migrate/copying/tile_hash.hpp"
@@ -42,11 +42,11 @@ DigestKey random_key(Random& random) {
   return {{random(), random()}};
 }
 
-/// Plain memory in which something may happen before each access.
+/// Plain memory with a hook before each access.
 class HostView : public DeviceView {
  public:
   std::function<void(int access)> before = [](int) {};
-  /// A write that begins there is lost.
+  /// Writes to such an address are lost.
   std::function<bool(const void*)> loses = [](const void*) { return false; };
   int accesses = 0;
 
@@ -65,7 +65,7 @@ class HostView : public DeviceView {
   }
 };
 
-/// A source, a target and all that the kernels keep of them.
+/// A source, a target and everything that the kernels keep about them.
 struct DigestedChunk {
   explicit DigestedChunk(std::uint64_t tile_bytes = 1280, std::uint64_t tiles = 7)
       : tiling(Tiling::of(tiles * tile_bytes, tile_bytes)),
@@ -82,7 +82,7 @@ struct DigestedChunk {
         copy_digest_arguments(address_of(target.data()), address_of(source.data()),
                               address_of(digests.data()), tiling, key));
   }
-  /// Tiles copied.
+  /// Returns the number of tiles copied.
   std::uint64_t settle(const Kernel& kernel = settle_kernel()) {
     std::uint64_t dirty = ~std::uint64_t{0};
     run(kernel, settle_arguments(address_of(target.data()), address_of(source.data()),
@@ -91,7 +91,7 @@ struct DigestedChunk {
     EXPECT_EQ(counters, (std::array<std::uint64_t, 2>{}));
     return dirty;
   }
-  /// Some byte of the source's tile becomes another.
+  /// Changes some byte of a tile of the source.
   void change(std::uint64_t tile) {
     const std::uint64_t at = tile * tiling.tile_bytes + random() % tiling.tile_bytes;
     source[at] ^= static_cast<std::byte>(1 + random() % 255);
@@ -251,7 +251,7 @@ TEST(DigestKernels, ParanoidSettlingBelievesBytesAndNotDigests) {
   EXPECT_EQ(chunk.settle(paranoid_settle_kernel()), 0u);
 }
 
-// I6: a write before any access of any kernel leaves digests that are those of the target.
+// I6: whatever is written before any access of any kernel, the digests are those of the target.
 TEST(DigestKernels, DigestsAreOfTheTargetWhateverIsWrittenBetweenTheirAccesses) {
   const std::function<void(DigestedChunk&)> works[] = {
       [](DigestedChunk& chunk) { chunk.copy_digest(); },
@@ -280,8 +280,8 @@ TEST(DigestKernels, DigestsAreOfTheTargetWhateverIsWrittenBetweenTheirAccesses) 
   }
 }
 
-/// A tile goes from A to B, is settled for a gate that is then given up, and goes back to A.
-/// Whether the next settling finds it.
+/// A tile changes from A to B, is settled for a gate that is then given up, and changes back to A.
+/// Returns whether the next settling notices.
 bool survives_a_b_a(bool new_digests_are_kept) {
   DigestedChunk chunk;
   chunk.copy_digest();

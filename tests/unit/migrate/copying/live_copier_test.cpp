@@ -1,6 +1,5 @@
-// Goal: a copier takes the next chunk as soon as the work of the one before has ended, whether
-// somebody has waited for that or not, and none before. Method: a stepped machine, so that work
-// does not end by itself.
+// Goal: a copier takes the next chunk once the work for the previous one has ended, even if nobody
+// waited for that, and not before. Method: a stepped machine, so that work does not end by itself.
 #include "migrate/copying/live_copier.hpp"
 
 #include "unit/migrate/moves/move_rig.hpp"
@@ -14,7 +13,7 @@ namespace {
 
 class LiveCopierTest : public testing::Test {
  protected:
-  /// `body` gets a copier off gpu(0), and a source and a target.
+  /// `body` gets a copier on gpu(0), a source and a target.
   template <typename Body>
   void with_copier(Body&& body) {
     step(1, [&](const SimOptions& options) {

@@ -1,5 +1,5 @@
-// Goal: the list says which streams a gate of an allocation has to stop: each once, with the kind
-// that the driver gives, without those that are gone; and attaching disturbs nobody.
+// Goal: the list has the streams that a gate of an allocation must stop: each once, with the kind
+// that the driver reports, without streams that are gone; attaching disturbs nobody.
 #include "migrate/gates/attached_streams.hpp"
 
 #include "support/drivers/intercept_driver.hpp"
@@ -44,7 +44,7 @@ TEST(AttachedStreams, AreDetachedOnceNobodyUsesThem) {
   for (const BoundStream each : {stream, other}) rig.attached().attach(each, all);
   rig.attached().attach(other, mine);
   AttachedStreams::Use use(rig.attached(), yours);
-  rig.attached().detach(other, all);  // It is attached still, and nobody destroys it.
+  rig.attached().detach(other, all);  // It is still attached, and still exists.
   EXPECT_FALSE(use.wanted());
   std::atomic<bool> detached{false};
   const auto program = ThreadedExecutor().spawn("program", [&] {
@@ -86,7 +86,8 @@ TEST(AttachedStreams, LearnTheirKindsOnlyWhereOneMayWaitForAnother) {
   rig.machine().begin_capture(captured, CaptureMode::relaxed);
   rig.attached().learn_kinds(mine);
   rig.machine().destroy_graph(rig.machine().end_capture(captured));
-  rig.attached().learn_kinds(mine);  // What has captured once may do so again at any moment.
+  // A stream that has captured once may capture again at any time.
+  rig.attached().learn_kinds(mine);
   const auto streams = rig.attached().in_scope(mine);
   EXPECT_EQ(streams[0].kind, StreamKind::non_blocking);
   EXPECT_EQ(streams[1].kind, StreamKind::blocking);
@@ -105,7 +106,7 @@ TEST(AttachedStreams, RememberACaptureForAsLongAsTheStreamIsAttached) {
   rig.attached().detach(stream, mine);
   rig.attached().learn_kinds(mine);
   EXPECT_FALSE(rig.attached().in_scope(mine)[1].kind);
-  rig.attached().detach(stream, all);  // Another stream may get its handle from here on.
+  rig.attached().detach(stream, all);  // From here on a new stream may get its handle.
   rig.attached().attach(stream, mine);
   rig.attached().learn_kinds(mine);
   EXPECT_EQ(rig.attached().in_scope(mine)[1].kind, StreamKind::non_blocking);
@@ -260,7 +261,7 @@ TEST(AttachedStreams, DisturbNoCapture) {
   }
 }
 
-/// The calls that end captures, as the driver has them.
+/// Counts the calls that would invalidate a capture.
 class CaptureEnders : public InterceptDriver {
  public:
   using InterceptDriver::InterceptDriver;

@@ -1,5 +1,5 @@
-// Goal: streams are stopped so that all stand at the same time, and the skew that is predicted is
-// as large as the looks were wrong. Words arrive once, at the time when that was seen.
+// Goal: stops are scheduled so that all streams arrive at the same time, and the predicted skew
+// matches the errors of earlier predictions. Each word arrives once, at the time when it was seen.
 #include "migrate/gates/backlog.hpp"
 
 #include "migrate/gates/arrivals.hpp"
@@ -74,7 +74,7 @@ TEST(Schedule, NamesEachStreamOnceAndInOrder) {
       ++named[start.index];
       EXPECT_GE(start.after, before);
       before = start.after;
-      // Nobody arrives late, nor more than a group's width early.
+      // No stream arrives late, or early by more than the width of a group.
       const nanoseconds arrival = start.after + backlogs[start.index].depth();
       EXPECT_LE(arrival, meeting);
       const nanoseconds early_max = microseconds(meeting > microseconds(50) ? 10 : 50);
@@ -88,7 +88,7 @@ TEST(PredictedSkew, IsTheLargestErrorOfAnyStream) {
   EXPECT_EQ(predict_skew(std::vector{seen({500, 9'000})}), nanoseconds(0));
   EXPECT_EQ(predict_skew(std::vector{seen({5'000, 5'000}), seen({5, 5})}), nanoseconds(0));
   EXPECT_EQ(predict_skew(std::vector{seen({5'000, 5'400}), seen({5, 5})}), microseconds(200));
-  // All start at once there, so the difference itself counts.
+  // All of them start at once, so the difference itself counts.
   EXPECT_EQ(predict_skew(std::vector{seen({45, 45}), seen({5, 5})}), microseconds(40));
 }
 
@@ -104,7 +104,7 @@ TEST(Arrivals, AreSeenOnceAndStay) {
   arrivals.look();
   EXPECT_TRUE(arrivals.any());
   EXPECT_FALSE(arrivals.all());
-  one = 3;  // An old gate's write, come late.
+  one = 3;  // A late write of an old gate.
   two = 11;
   arrivals.look();
   EXPECT_TRUE(arrivals.has(0));

@@ -1,6 +1,7 @@
-// Goal: what a program has detached it may destroy, in the middle of any move: the driver is never
-// asked about a stream that is gone. Method: a program that makes, attaches, detaches and destroys
-// streams beside moves, on stepped machines that change threads by a seed and know lost streams.
+// Goal: a program may destroy a stream once it has detached it, even in the middle of a move: the
+// driver is never asked about a stream that is gone. Method: a program that creates, attaches,
+// detaches and destroys streams during moves, on stepped machines that switch threads by a seed and
+// detect destroyed streams.
 #include "unit/migrate/moves/move_rig.hpp"
 
 #include <gtest/gtest.h>
@@ -58,7 +59,7 @@ TEST_P(Detach, LeavesNobodyWithTheStream) {
   });
 }
 
-/// A chunk gives way twice; then streams that come and go wait for its gate.
+/// Streams come and go while moves wait for their gates.
 TEST_P(Detach, AllTheTimeKeepsNoMoveFromItsEnd) {
   step(GetParam(), [](const SimOptions& options) {
     constexpr int chunks = 4;
@@ -75,7 +76,7 @@ TEST_P(Detach, AllTheTimeKeepsNoMoveFromItsEnd) {
         attached.detach(brief, Address{});
       }
     });
-    // So that gates wait, and are met while they do.
+    // Keeps gates waiting, so that the program changes its streams meanwhile.
     const auto work = rig.machine().executor().spawn("work", [&] {
       while (!ended) {
         rig.launch_spin(lasting, std::chrono::microseconds(300));

@@ -1,5 +1,5 @@
-// Goal: whatever call fails, and wherever a capture, a broken context or another gate's late work
-// comes in between, no stream is left standing, and none is taken for standing that is not.
+// Goal: whichever call fails, and wherever a capture, a broken context or late work of another gate
+// interferes, no stream stays stopped, and no stream counts as stopped that is not.
 #include "support/drivers/intercept_driver.hpp"
 #include "driver/native_codes.hpp"
 #include "unit/migrate/gates/gate_rig.hpp"
@@ -17,7 +17,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// Does something of the test's before a call reaches the driver.
+/// Runs a function of the test before each call reaches the driver.
 class BeforeDriver : public InterceptDriver {
  public:
   BeforeDriver(Driver& inner, std::function<void(Call, int)> before)
@@ -41,7 +41,7 @@ class BeforeDriver : public InterceptDriver {
   }
   const std::function<void(Call, int)> before_;
   std::map<Call, int> calls_;
-  BoundStream stream_;  // Of the batch or stop under way.
+  BoundStream stream_;  // Of the current batch or stop.
 };
 
 TEST(GateFailure, LeavesNoStreamStandingWhateverCallFails) {
@@ -52,7 +52,8 @@ TEST(GateFailure, LeavesNoStreamStandingWhateverCallFails) {
     GateRig rig;
     std::vector<BoundStream> streams = rig.attach_some(3);
     streams.push_back(rig.attach_new(1, StreamKind::blocking));
-    const GatePlan plan = rig.plan();  // To learn kinds calls the driver, too.
+    // Learns the kinds, which calls the driver too, before calls fail.
+    const GatePlan plan = rig.plan();
     rig.fail({}, {number});
     try {
       EXPECT_EQ(why(rig.gate().try_close(plan, GateRig::patient())), StopRefusal::none);
@@ -92,8 +93,8 @@ TEST(GateFailure, LeavesNoStreamStandingWhenEveryLaterCallFails) {
   }
 }
 
-/// Closes a gate while one of its streams begins to capture before the n-th batch or stop, if that
-/// is on the stream. Returns the refusal; the capture goes on.
+/// Closes a gate while one of its streams begins a capture before the n-th batch or stop. Returns
+/// the refusal; the capture continues.
 StopRefusal close_into_capture(GateRig& rig, BoundStream captured, int enqueued) {
   BeforeDriver driver(rig.driver(), [&](Call call, int) {
     if ((call == Call::batch || call == Call::stop) && enqueued-- == 0) {
@@ -108,7 +109,7 @@ StopRefusal close_into_capture(GateRig& rig, BoundStream captured, int enqueued)
 }
 
 TEST(GateFailure, IsRefusedWhenACaptureBeginsBetweenTwoCalls) {
-  for (int enqueued = 0; enqueued < 4; ++enqueued) {  // Two of the probe, two of the stop.
+  for (int enqueued = 0; enqueued < 4; ++enqueued) {  // Two for the probe, two for the stop.
     SCOPED_TRACE(enqueued);
     GateRig rig;
     const std::vector<BoundStream> streams = rig.attach_some(2);
@@ -126,7 +127,8 @@ TEST(GateFailure, PutsNoStopIntoACaptureThatBeganBeforeIt) {
   const BoundStream stream = rig.attach_new(0);
   int stops = 0;
   BeforeDriver driver(rig.driver(), [&](Call call, int number) {
-    // With one stream this is the last call before the stop, and behind the first question.
+    // With one stream, this is the last call before the stop; the gate has already asked for
+    // captures once.
     if (call == Call::update_chain && number == 0)
       rig.machine().begin_capture(stream, CaptureMode::relaxed);
     stops += call == Call::stop ? 1 : 0;
@@ -143,10 +145,10 @@ TEST(GateFailure, IsRefusedWhenABlockingStreamBeginsToCapture) {
     GateRig rig;
     const BoundStream stream = rig.attach_new(0, StreamKind::blocking);
     if (at_legacy) rig.attached().attach({rig.context(0), {}}, {});
-    rig.plan();  // The kinds are known from here on, where they matter.
+    rig.plan();  // From here on the kinds are known.
     EXPECT_EQ(close_into_capture(rig, stream, 0), StopRefusal::capture);
     if (at_legacy) {
-      // The driver has ended the capture: it refuses the legacy stream any work meanwhile.
+      // The driver has invalidated the capture; meanwhile it refuses all work on the legacy stream.
       EXPECT_THROW(rig.machine().end_capture(stream), Error);
     } else {
       rig.machine().destroy_graph(rig.machine().end_capture(stream));
@@ -195,7 +197,7 @@ TEST(GateFailure, KeepsTheWordsThatAStreamWillStillWrite) {
   EXPECT_TRUE(rig.runs(stream));
 }
 
-/// A gate that is given up asks a late stream once more, behind what the program launched
+/// A gate that gives up asks a late stream once more, behind work that the program has launched
 /// meanwhile.
 TEST(GateFailure, KeepsTheWordsThatALateStreamWillWriteOnceMore) {
   GateRig rig;
@@ -233,7 +235,7 @@ TEST(GateFailure, IsNeitherOpenedNorReachedByAGraphThatReplaysIt) {
   const ExecGraphHandle replay = rig.machine().instantiate(graph);
   const BoundStream player = rig.new_stream(0);
 
-  // It does not stop the stream that plays it, and opens no gate.
+  // It neither stops the stream that replays it nor opens a gate.
   ASSERT_EQ(why(rig.try_close()), StopRefusal::none);
   rig.machine().launch_graph(player, replay);
   EXPECT_TRUE(rig.machine().wait_stream(player, rig.in(std::chrono::seconds(20))));
@@ -241,7 +243,7 @@ TEST(GateFailure, IsNeitherOpenedNorReachedByAGraphThatReplaysIt) {
   EXPECT_FALSE(rig.runs(other));
   rig.gate().open();
 
-  // Nor is it an arrival of the stream that it was captured from.
+  // Nor does it count as an arrival of the stream that it was captured from.
   EXPECT_TRUE(rig.run({stream, other}));
   ASSERT_EQ(why(rig.try_close()), StopRefusal::none);
   rig.gate().open();
@@ -322,7 +324,7 @@ TEST(GateFailure, CountsAContextThatBreaksLaterAsArrived) {
   ASSERT_EQ(why(rig.try_close()), StopRefusal::none);
   rig.gate().open();
   rig.machine().wait_stream(breaks, never);
-  rig.stop(breaks);  // Its stop has been enqueued and will never have its turn.
+  rig.stop(breaks);  // Its stop is enqueued but will never run.
   BeforeDriver* asked = nullptr;
   BeforeDriver driver(rig.driver(), [&](Call call, int) {
     if (call != Call::batch || asked->stopped == 0) return;

@@ -1,5 +1,5 @@
-// Goal: each non-blocking stream stops by itself, and of a context with any other stream the legacy
-// stream alone does, so that no two stops wait for each other.
+// Goal: each non-blocking stream is stopped by itself, and in a context with any other stream only
+// the legacy stream is stopped, so that no two stops wait for each other.
 #include "migrate/gates/gate_plan.hpp"
 
 #include <gtest/gtest.h>

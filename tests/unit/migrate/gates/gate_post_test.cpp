@@ -1,6 +1,6 @@
-// Goal: what a gate keeps of a stream is that stream's: no chain of a context that is gone, and no
-// word that another stream has yet to write. Method: plans of streams that need not be there, since
-// only a stop asks the driver about them.
+// Goal: what a gate keeps for a stream is never used for another: no chain of a destroyed context,
+// and no word that another stream has yet to write. Method: plans with streams that need not exist,
+// since only a stop asks the driver about them.
 #include "support/drivers/intercept_driver.hpp"
 #include "unit/migrate/gates/gate_rig.hpp"
 
@@ -11,7 +11,7 @@
 namespace vma {
 namespace {
 
-/// Each context gives way to another one with its handle as often as the test says.
+/// Replaces each context by another one with the same handle, `renewals` times.
 class RenewingDriver final : public InterceptDriver {
  public:
   using InterceptDriver::InterceptDriver;
@@ -34,15 +34,15 @@ TEST(GatePost, MakesAnotherChainWhereAnotherContextHasTheHandle) {
   post.prepare(plan);
   post.prepare(plan);
   EXPECT_EQ(rig.calls(Call::make_chain), 1);
-  rig.machine().destroy_exec_graph(post.stand(plan.stops[0]).chain);  // With the old context.
+  // As it is with the old context.
+  rig.machine().destroy_exec_graph(post.stand(plan.stops[0]).chain);
   ++driver.renewals;
   post.prepare(plan);
   EXPECT_EQ(rig.calls(Call::make_chain), 2);
 }
 
 TEST(GatePost, HandsOnNoWordThatAStreamHasYetToWrite) {
-  constexpr std::uint64_t streams =
-      1200;  // More than are kept, and some that were not used lately.
+  constexpr std::uint64_t streams = 1200;  // More than are kept.
   GateRig rig;
   GatePost& post = rig.post();
   const auto prepared = [&](std::uint64_t number) -> GatePost::Stand& {
@@ -52,7 +52,7 @@ TEST(GatePost, HandsOnNoWordThatAStreamHasYetToWrite) {
     return post.stand(plan.stops[0]);
   };
   GatePost::Stand& late = prepared(1'000'000);
-  late.asked = 1;  // By a gate that was given up.
+  late.asked = 1;  // Asked by a gate that was given up.
   const std::uint64_t* const pending = late.arrived;
   const std::uint64_t* const written = prepared(1'000'001).arrived;
   for (std::uint64_t i = 0; i < streams; ++i) prepared(2'000'000 + i);

@@ -11,7 +11,7 @@
 
 namespace vma {
 
-/// A MemoryRig with what a gate needs. At its end every stream must have got through.
+/// A MemoryRig with everything that a gate needs. At its end no stream may still be stopped.
 class GateRig : public MemoryRig {
  public:
   explicit GateRig(const SimOptions& options = {}, const std::string& machine = "test-2");
@@ -25,24 +25,24 @@ class GateRig : public MemoryRig {
   std::unique_ptr<Gate> gate_over(Driver& driver) { return std::make_unique<Gate>(driver, post()); }
   void destroy_gate() { gate_.reset(); }
 
-  /// New streams of the GPU that are attached to all memory.
+  /// New streams of the GPU, attached to all memory.
   BoundStream attach_new(int gpu, StreamKind kind = StreamKind::non_blocking);
   std::vector<BoundStream> attach_some(int count, int gpu = 0);
   BoundStream new_blocking_stream(int gpu);
-  /// With all kinds known, as they are once a stop has waited for another one.
+  /// A plan with all kinds known, as they are once a stop has waited for another one.
   GatePlan plan() {
     if (!blocking_.empty()) attached_.learn_kinds(Address{1});
     return plan_gate(attached_.in_scope(Address{1}));
   }
-  /// Limits that no test reaches by being slow.
+  /// Limits so long that slow tests do not reach them.
   static GateLimits patient();
   std::optional<Gate::Refusal> try_close() { return gate_->try_close(plan(), patient()); }
 
   TimePoint now() { return machine().clock().now(); }
   TimePoint in(TimePoint duration) { return now() + duration; }
-  /// Whether a kernel that is launched there now runs at once.
+  /// Whether a kernel launched there now runs at once.
   bool runs(BoundStream stream);
-  /// The same of all the streams.
+  /// The same for all these streams.
   bool run(const std::vector<BoundStream>& streams);
 
  private:
@@ -53,7 +53,7 @@ class GateRig : public MemoryRig {
   std::unique_ptr<Gate> gate_;
 };
 
-/// What it was refused for; `none` if it was not.
+/// The reason for the refusal; `none` if there was none.
 StopRefusal why(const std::optional<Gate::Refusal>& refusal);
 
 }  // namespace vma

@@ -1,6 +1,6 @@
-// Goal: a gate is opened in time when its thread does not come back, and never once it is
-// committed; streams with unlike backlogs arrive together; in any order of threads all of it holds.
-// Method: a stepped machine, so that time is virtual and orders follow from a seed.
+// Goal: a gate whose thread is stuck opens in time, but never once it is committed; streams with
+// different backlogs arrive together; all of it holds for any order of threads. Method: a stepped
+// machine, where time is virtual and a seed decides the order.
 #include "support/drivers/intercept_driver.hpp"
 #include "unit/migrate/gates/gate_rig.hpp"
 #include "unit/migrate/moves/move_rig.hpp"
@@ -22,7 +22,7 @@ using std::chrono::seconds;
 class SteppedGate : public testing::TestWithParam<std::uint64_t> {};
 INSTANTIATE_TEST_SUITE_P(Seeds, SteppedGate, testing::Range<std::uint64_t>(1, 9));
 
-/// A thread that enqueues kernels as a program does: a few ahead of what has run.
+/// A thread that enqueues kernels as a program does: a few ahead of the one that runs.
 class Program {
  public:
   Program(GateRig& rig, BoundStream stream, TimePoint kernel, int ahead)
@@ -33,7 +33,7 @@ class Program {
     ended_ = true;
     task_->join();
   }
-  /// What it takes to get behind all that it has enqueued, at most.
+  /// The longest time to wait behind everything enqueued.
   TimePoint backlog() const { return kernel_ * per_event * ahead_; }
 
  private:
@@ -56,7 +56,7 @@ class Program {
   const BoundStream stream_;
   const TimePoint kernel_;
   const int ahead_;
-  bool ended_ = false;  // One thread at a time.
+  bool ended_ = false;  // Only one thread runs at a time.
   std::unique_ptr<Task> task_;
 };
 
@@ -77,7 +77,7 @@ TEST_P(SteppedGate, IsOpenedWhenSettlingTakesTooLong) {
     EXPECT_GE(rig.gate().times().opened, closed + milliseconds(4));
     EXPECT_LE(rig.gate().times().opened, closed + milliseconds(6));
     EXPECT_TRUE(rig.run(streams));
-    EXPECT_EQ(why(rig.try_close()), StopRefusal::none);  // It is as good as new.
+    EXPECT_EQ(why(rig.try_close()), StopRefusal::none);  // It can be used again.
     EXPECT_TRUE(rig.gate().commit());
   });
 }
@@ -114,7 +114,7 @@ TEST_P(SteppedGate, IsOpenedByTheExitOfTheProcessAfterOneThatWasCommitted) {
   });
 }
 
-/// Stands in the driver for a second before the n-th stop.
+/// Blocks in the driver for a second before the n-th stop.
 class StandingDriver : public InterceptDriver {
  public:
   StandingDriver(GateRig& rig, int stop)
@@ -133,13 +133,13 @@ TEST_P(SteppedGate, IsOpenedWhenItsThreadStandsInTheDriver) {
   step(GetParam(), [](const SimOptions& options) {
     GateRig rig(options);
     const std::vector<BoundStream> streams = rig.attach_some(3);
-    StandingDriver driver(rig, 2);  // Before the last.
+    StandingDriver driver(rig, 2);  // Before the last one.
     const auto gate = rig.gate_over(driver);
     GateLimits limits = GateRig::patient();
     limits.arrival_limit = milliseconds(5);
     TimePoint went_on{0};
     const auto program = rig.machine().executor().spawn("program", [&] {
-      sleep(rig, milliseconds(1));  // The first two stand by now.
+      sleep(rig, milliseconds(1));  // The first two are stopped by now.
       rig.launch_spin(streams[0], TimePoint(1000));
       EXPECT_FALSE(rig.machine().wait_stream(streams[0], rig.in(microseconds(100))));
       rig.machine().wait_stream(streams[0], never);
@@ -171,7 +171,7 @@ TEST_P(SteppedGate, GivesUpWhenTheLimitHasPassedSinceTheFirstArrival) {
   });
 }
 
-// A stream that does not come is written to, to see whether its context is broken.
+// The gate writes to a late stream to find out whether its context is broken.
 TEST_P(SteppedGate, WritesNothingIntoACaptureThatBeganWhileItWaited) {
   step(GetParam(), [](const SimOptions& options) {
     GateRig rig(options);
@@ -219,7 +219,7 @@ TEST_P(SteppedGate, DoesNotWaitForADepthThatIsNotThereAnyMore) {
   step(GetParam(), [](const SimOptions& options) {
     GateRig rig(options);
     const std::vector<BoundStream> streams = rig.attach_some(3);
-    rig.launch_spin(streams[0], milliseconds(4));  // What the probe sees, and nothing after it.
+    rig.launch_spin(streams[0], milliseconds(4));  // The probe sees it, and nothing follows it.
     ASSERT_EQ(why(rig.try_close()), StopRefusal::none);
     EXPECT_LE(rig.gate().times().skew(), microseconds(100));
   });
@@ -233,7 +233,7 @@ TEST_P(SteppedGate, StopsNothingWhereTheSkewWouldBeLarge) {
     limits.skew_limit = microseconds(500);
     int refused = 0;
     for (int round = 0; round < 10; ++round) {
-      // Deep at one look and empty at the next: nobody can tell what it will be.
+      // Deep at one look and empty at the next: unpredictable.
       if (round % 2 == 0) rig.launch_spin(streams[0], milliseconds(4));
       sleep(rig, milliseconds(25));
       if (round % 2 == 0) rig.launch_spin(streams[0], milliseconds(4));
@@ -248,7 +248,7 @@ TEST_P(SteppedGate, StopsNothingWhereTheSkewWouldBeLarge) {
       EXPECT_TRUE(rig.run(streams));
     }
     EXPECT_GE(refused, 5);
-    // Once it is quiet, it goes again: each refusal makes the next try look anew.
+    // Once the streams are quiet it works again: after each refusal the next try looks again.
     bool closed = false;
     for (int round = 0; round < 10 && !closed; ++round) {
       closed = why(rig.gate().try_close(rig.plan(), limits)) == StopRefusal::none;
@@ -270,7 +270,7 @@ TEST_P(SteppedGate, StandsInAnyOrderOfThreads) {
       for (int round = 0; round < 10; ++round) {
         ASSERT_EQ(why(rig.try_close()), StopRefusal::none);
         ASSERT_TRUE(rig.gate().commit());
-        // Behind each of them is no work that runs: nothing ends while it is closed.
+        // No event behind the closed gate completes: nothing runs there.
         std::vector<EventHandle> marks;
         for (const BoundStream stream : streams) {
           marks.push_back(rig.machine().create_event(stream.context));

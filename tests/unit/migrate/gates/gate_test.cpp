@@ -1,6 +1,6 @@
-// Goal: a closed gate stands in every stream of its plan and in no other, and whatever happens
-// nothing is left standing. Method: threads of the operating system; what needs exact times is in
-// gate_stepped_test.cpp, what goes wrong on the way in gate_failure_test.cpp.
+// Goal: a closed gate stops every stream of its plan and no other, and no stream stays stopped
+// whatever happens. Method: operating system threads. Tests that need exact times are in
+// gate_stepped_test.cpp, those of failures in gate_failure_test.cpp.
 #include "migrate/gates/arrivals.hpp"
 #include "unit/migrate/gates/gate_rig.hpp"
 
@@ -158,7 +158,7 @@ TEST(Gate, SaysThatItWasOpenedLate) {
 }
 
 TEST(Gate, IsGivenUpOnceAStreamIsWantedBack) {
-  for (const int streams : {1, 3}) {  // Several are looked at first.
+  for (const int streams : {1, 3}) {  // Several streams are looked at first.
     GateRig rig;
     const BoundStream stuck = rig.attach_some(streams).back();
     std::uint64_t* word = rig.stop(stuck);
@@ -199,8 +199,8 @@ TEST(Gate, IsRefusedBeforeABlockingStreamThatCaptures) {
   GateRig rig;
   const BoundStream attached = rig.attach_new(0, StreamKind::blocking);
   const BoundStream other = rig.new_blocking_stream(0);
-  rig.attached().attach({rig.context(0), {}}, {});  // So the gate stands at the legacy stream,
-  rig.plan();                                       // and knows that it does for both.
+  rig.attached().attach({rig.context(0), {}}, {});  // So the gate stops the legacy stream,
+  rig.plan();                                       // and knows that this stops both.
   for (const BoundStream stream : {attached, other}) {
     rig.machine().begin_capture(stream, CaptureMode::relaxed);
     EXPECT_EQ(why(rig.try_close()), StopRefusal::capture);
@@ -241,8 +241,8 @@ TEST(Gate, IsGivenUpWhereThereAreMoreStopsThanQueues) {
 TEST(Gate, IsGivenUpWhenItCutsWorkInTwo) {
   GateRig rig;
   const std::vector<BoundStream> streams = rig.attach_some(2);
-  ASSERT_EQ(why(rig.try_close()), StopRefusal::none);  // The backlogs are known now.
-  // What one stream waits for comes on the other one, behind the gate.
+  ASSERT_EQ(why(rig.try_close()), StopRefusal::none);  // Now the backlogs are known.
+  // The word that one stream waits for is written by work behind the gate on the other one.
   std::uint64_t* word = rig.stop(streams[0]);
   GateLimits limits = GateRig::patient();
   limits.arrival_limit = milliseconds(20);
@@ -261,7 +261,7 @@ TEST(Gate, DoesNotWaitForEverForWorkThatDoesNotEnd) {
   GateLimits limits = GateRig::patient();
   limits.wait_limit = milliseconds(20);
   EXPECT_EQ(why(rig.gate().try_close(rig.plan(), limits)), StopRefusal::not_arrived);
-  rig.attach_new(0);  // Two: the backlogs are looked at first, and nothing is stopped for that.
+  rig.attach_new(0);  // With two, the backlogs are looked at first, which stops nothing.
   rig.forget_calls();
   EXPECT_EQ(why(rig.gate().try_close(rig.plan(), limits)), StopRefusal::not_arrived);
   EXPECT_EQ(rig.calls(Call::batch), 2);
@@ -306,7 +306,7 @@ TEST(Gate, IsOpenedAtTheEndOfTheProcess) {
   EXPECT_TRUE(rig.run(streams));
   EXPECT_FALSE(rig.gate().commit()) << "I2: its streams run";
   rig.gate().open();
-  // Nothing stands any more after that, so nothing is closed.
+  // From now on no stream can be stopped, so no gate closes.
   EXPECT_EQ(why(rig.try_close()), StopRefusal::opened_by_watchdog);
 }
 
@@ -324,7 +324,7 @@ TEST(Gate, IsOpenedByNobodyOnceItIsCommitted) {
 TEST(GatePost, GivesWordsOfStreamsThatAreGoneToOthers) {
   GateRig rig;
   for (int round = 0; round < 1'500; ++round) {
-    GatePlan plan;  // Nothing looks at the streams of a plan before it is closed.
+    GatePlan plan;  // The streams of a plan need not exist until the gate is closed.
     plan.stops.push_back({{rig.context(0), StreamHandle(1'000 + round)}, {}, true});
     rig.post().prepare(plan);
     rig.post().prune();

@@ -1,6 +1,6 @@
-// Goal: a hold brings all contexts in use to rest and lets all of them go again, whatever fails; it
-// gives up within its limit; the watchdog opens it when its thread stands still, never while a slot
-// is dark. Method: the watchdog's cases run on a stepped machine, in virtual time.
+// Goal: a hold stops all contexts in use and releases all of them, whatever fails; it gives up
+// within its limit; the watchdog opens it if its thread is stuck, but never while a slot is dark.
+// Method: the watchdog's cases run on a stepped machine, in virtual time.
 #include "migrate/gates/hold.hpp"
 
 #include "base/executor.hpp"
@@ -35,7 +35,7 @@ struct HoldRig : MoveRig {
     post.reset();
   }
   TimePoint in(TimePoint duration) { return machine().clock().now() + duration; }
-  /// Whether a kernel that is launched now on each GPU runs.
+  /// Whether a kernel launched now on each GPU runs.
   bool contexts_run() {
     for (int i = 0; i < 2; ++i) {
       const BoundStream stream = new_stream(i);
@@ -91,7 +91,7 @@ TEST(Hold, CanBeClosedAgainAfterItGaveUp) {
 
 TEST(Hold, TriesAgainWhenItCutWorkInTwo) {
   HoldRig rig;
-  // One context waits for a word that another one writes, in work that comes after the hold.
+  // One context waits for a word written by work of another one that is enqueued after the hold.
   const BoundStream waiter = rig.new_stream(0), writer = rig.new_stream(1);
   std::uint64_t* word = rig.stop(waiter);
   rig.forget_calls();
@@ -139,7 +139,7 @@ TEST(Hold, LetsGoWhateverCallFails) {
   }
 }
 
-/// A driver in which one context is broken for good.
+/// A driver with a context that is broken for good.
 class BrokenContextDriver : public InterceptDriver {
  public:
   BrokenContextDriver(Driver& inner, ContextHandle broken)
@@ -186,7 +186,7 @@ TEST_P(SteppedHold, IsOpenedByTheWatchdogWhenItsThreadStandsStill) {
     EXPECT_TRUE(rig.machine().wait_stream(stream, rig.in(milliseconds(10))));
     expect_error(ErrorKind::busy, [&] { rig.hold->begin_dark(); });
     rig.hold->open();
-    rig.hold->close(rig.in(seconds(10)));  // It is as good as new.
+    rig.hold->close(rig.in(seconds(10)));  // It can be used again.
     rig.hold->begin_dark();
     rig.hold->end_dark();
   });

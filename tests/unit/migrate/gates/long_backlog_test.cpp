@@ -1,6 +1,6 @@
-// Goal: a move whose deadline lets it wait for a long kernel keeps nobody else waiting for longer
-// than one try, and ends at once when nobody wants it any more; until then it is tried for as long
-// as the deadline says. Method: a stepped machine whose attached streams run a kernel of a minute.
+// Goal: a move whose deadline allows waiting for a long kernel delays others by at most one try,
+// and ends at once when it is cancelled; otherwise it is retried until its deadline. Method: a
+// stepped machine whose attached streams run a kernel of up to a minute.
 #include "unit/migrate/moves/move_rig.hpp"
 
 #include <vma/error.hpp>
@@ -16,10 +16,11 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-/// A try waits for 2 s at most.
+/// The longest wait of one try.
 constexpr seconds try_limit(2);
 
-/// A move from gpu(0) that waits for kernels; several streams are looked at first, one is not.
+/// A move from gpu(0) that waits for kernels. With several streams a gate looks at the backlogs
+/// first; with one it does not.
 struct LongBacklogRig {
   LongBacklogRig(const SimOptions& options, int streams, seconds kernel)
       : rig("test-4", {}, options), allocation(rig.filled(4, gpu(0), 4, 7)) {
@@ -31,13 +32,14 @@ struct LongBacklogRig {
   }
   void submit() {
     MigrateOptions how;
-    how.mode = Mode::stopped;  // To load what a live copy needs waits for the kernel.
+    // A live copy would first load kernels, which waits for the running one.
+    how.mode = Mode::stopped;
     how.deadline = seconds(60);
     task = rig.mover().submit(allocation, {0, 1}, gpu(1), how);
     sleep(rig, milliseconds(500));
     EXPECT_FALSE(task->done());
   }
-  /// How long `body` takes.
+  /// The time that `body` takes.
   template <typename Body>
   TimePoint time(Body&& body) {
     const TimePoint begin = rig.machine().clock().now();
@@ -58,7 +60,7 @@ INSTANTIATE_TEST_SUITE_P(Streams, LongBacklog, testing::Values(1, 2));
 
 TEST_P(LongBacklog, IsWaitedForUntilTheDeadline) {
   step(1, [](const SimOptions& options) {
-    constexpr seconds kernel(40);  // More than tries that count may take.
+    constexpr seconds kernel(40);  // Longer than all tries that count against the limit of retries.
     LongBacklogRig waits(options, GetParam(), kernel);
     waits.submit();
     waits.task->wait();

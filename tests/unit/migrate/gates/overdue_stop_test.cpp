@@ -1,7 +1,7 @@
-// Goal: a move whose stop waits behind its own settling work ends soon, and whole; one whose stop
-// waits behind a deep backlog is not taken for it. Method: a stepped machine, on which what the
-// application does next waits for whatever settles in its context, as a driver makes it wait beside
-// a thread that unloads modules.
+// Goal: a move whose stop waits behind its own settling work ends soon and with all bytes; a stop
+// behind a deep backlog is not mistaken for this case. Method: a stepped machine on which the
+// application's next work waits for settling work in its context, as a real driver makes it wait
+// while a thread unloads modules.
 #include "support/drivers/intercept_driver.hpp"
 #include "unit/migrate/moves/move_rig.hpp"
 
@@ -16,7 +16,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-/// What a stream does next waits for the graphs that other streams of its context were given.
+/// Makes the stream's next work wait for graphs launched on other streams of its context.
 class OrderingDriver : public InterceptDriver {
  public:
   OrderingDriver(MoveRig& rig, BoundStream stream)
@@ -47,13 +47,14 @@ class OrderingDriver : public InterceptDriver {
   }
 
   bool orders = true;
-  int orders_after = 0;        // So many graphs.
-  TimePoint before_second{0};  // Keeps the stream of the second graph busy before it.
-  TimePoint backlog{0};        // Comes with the second graph, which settles; the first one copies.
-  int launched = 0;            // In the application's context.
+  int orders_after = 0;        // Only after this many graphs.
+  TimePoint before_second{0};  // Delays the second graph on its stream.
+  // Added to the application's stream with the second graph, which settles; the first one copies.
+  TimePoint backlog{0};
+  int launched = 0;  // In the application's context.
   int graphs = 0;
-  int over_at_once = 0;  // The number of a graph; counted from 1.
-  int stopped = 0;       // Gates that count as closed.
+  int over_at_once = 0;  // The number of the graph that is waited for at once; counts from 1.
+  int stopped = 0;       // The number of gates that count as closed.
   int creates = 0, creates_while_stopped = 0;
 
  private:
@@ -135,8 +136,8 @@ TEST_P(OverdueStop, WaitsForADeepBacklog) {
   });
 }
 
-/// A chunk's copy that was made ahead is given up when the chunk before it takes another way, and
-/// does not end for long: its turn comes all the same.
+/// A chunk's copy that was made ahead is given up when the chunk before it takes another way. The
+/// copy runs on for long; the chunk is moved nevertheless.
 TEST_P(OverdueStop, MovesAChunkWhoseCopyAheadWasGivenUp) {
   step(GetParam(), [](const SimOptions& options) {
     OverdueRig rig(options, 2);
@@ -161,7 +162,7 @@ TEST_P(OverdueStop, KeepsNobodyFromAllocatingWhileItWaitsForALongKernel) {
   step(GetParam(), [](const SimOptions& options) {
     OverdueRig rig(options);
     rig.driver.orders = false;
-    rig.move();  // What the first one makes is there.
+    rig.move();  // Creates everything that only the first move needs.
     rig.memory.free(rig.allocation->begin());
     rig.allocation = rig.memory.alloc(4 * rig.rig.page(), gpu(0), {});
     rig.driver.spin(milliseconds(1500));

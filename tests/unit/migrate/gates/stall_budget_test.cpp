@@ -1,5 +1,5 @@
-// Goal: over no window of a second do stops or copies spend more than the budget and one stop; a
-// budget is not left unused either. Method: random stops, and every window that could be worst.
+// Goal: no window of one second spends more on stops or copies than the budget and one stop; the
+// budget is also used up. Method: random stops, and every window that could be the worst.
 #include "migrate/gates/stall_budget.hpp"
 
 #include "migrate/gates/pace.hpp"
@@ -23,7 +23,7 @@ struct Stop {
   TimePoint closed, opened;
 };
 
-/// Stalls between 50 us and 4 ms, as soon as the budget allows or a while later.
+/// Stalls between 50 us and 4 ms, either as soon as the budget allows or a while later.
 std::vector<Stop> random_stops(StallBudget& budget, std::uint64_t seed, bool eager) {
   std::mt19937_64 random(seed);
   std::vector<Stop> stops;
@@ -47,7 +47,7 @@ nanoseconds stood(const std::vector<Stop>& stops, TimePoint begin, TimePoint end
   return sum;
 }
 
-/// What work stood at most in a second: the worst window begins with a stop or ends with one.
+/// The longest stall within any second: the worst window begins or ends with a stop.
 nanoseconds worst_second(const std::vector<Stop>& stops) {
   nanoseconds worst{0};
   for (const Stop& stop : stops) {
@@ -64,7 +64,7 @@ TEST(StallBudget, NoSecondSpendsMoreThanTheBudgetAndOneStop) {
       StallBudget budget(per_second, 0);
       const std::vector<Stop> stops = random_stops(budget, seed, seed % 2 == 0);
       const nanoseconds late =
-          per_second / 1000;  // What a stop that comes a millisecond late saves.
+          per_second / 1000;  // The budget gained when a stop comes a millisecond late.
       EXPECT_LE(worst_second(stops), per_second + milliseconds(4) + late)
           << per_second.count() << " ms";
     }
@@ -83,7 +83,8 @@ TEST(StallBudget, AStopIsPaidForByTheTimeFromItsBegin) {
   StallBudget budget(milliseconds(100), 0);
   EXPECT_EQ(budget.next_stop(seconds(5)), seconds(5));
   budget.spent_stall(seconds(5), milliseconds(2));
-  const TimePoint next = seconds(5) + milliseconds(19);  // It was a millisecond late, if not more.
+  // The stop counts as a millisecond late at most.
+  const TimePoint next = seconds(5) + milliseconds(19);
   EXPECT_EQ(budget.next_stop(seconds(5)), next);
   EXPECT_EQ(budget.next_stop(seconds(6)), seconds(6));
   budget.spent_stall(seconds(5) + milliseconds(10), milliseconds(1));

@@ -1,5 +1,5 @@
-// Goal: summaries are right to the width of a bin and nothing that is added gets lost. Method: the
-// same durations sorted.
+// Goal: summaries are exact to the width of a bin and every value is counted. Method: compares with
+// the sorted durations.
 #include "migrate/gates/stop_stats.hpp"
 
 #include <gtest/gtest.h>

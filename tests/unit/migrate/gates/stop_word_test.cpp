@@ -1,5 +1,6 @@
-// Goal: a word only rises and lets go what waits for it; at the end of the process every word is
-// opened but those behind which a slot is dark, whatever other threads do with theirs meanwhile.
+// Goal: a word only rises, and each rise releases what waits for it; at the end of the process
+// every word is opened except those behind which a slot is dark, whatever other threads do with
+// theirs meanwhile.
 #include "migrate/gates/stop_word.hpp"
 
 #include "unit/memory/memory_rig.hpp"

@@ -1,6 +1,6 @@
-// Goal: a copy or a settling that does not end keeps no work stopped and no allocation waiting for
-// longer than its bound; the chunk stays whole at its source, and memory that may still be written
-// to is kept aside. Method: a stepped machine on which the runtime's own work stands before a word.
+// Goal: a copy or settling that does not end stops work and blocks allocations for no longer than
+// its bound; the source chunk stays intact, and memory that may still be written is kept aside.
+// Method: a stepped machine on which the runtime's own work waits for a word.
 #include "support/drivers/intercept_driver.hpp"
 #include "unit/migrate/moves/move_rig.hpp"
 
@@ -19,7 +19,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-/// Stops the stream of a copy between chunks, or of the n-th graph launched, before a word.
+/// Stops the stream of a chunk copy, or of the n-th graph launched, until a word is written.
 class EndlessDriver final : public InterceptDriver {
  public:
   explicit EndlessDriver(MoveRig& rig)
@@ -104,7 +104,7 @@ TEST_P(UnendingWork, OfAHeldCopyLetsHeldWorkGoOn) {
       const TimePoint begin = rig.now();
       const auto program = rig.rig.machine().executor().spawn("program", [&] {
         poll_until(rig.driver.clock(), begin + seconds(1), [] { return false; });
-        rig.rig.launch_spin(rig.stream, TimePoint(1000));  // Behind the hold, where there is one.
+        rig.rig.launch_spin(rig.stream, TimePoint(1000));  // Behind the hold, if there is one.
         rig.rig.machine().wait_stream(rig.stream, never);
         went_on = rig.now();
       });
@@ -119,7 +119,7 @@ TEST_P(UnendingWork, OfAHeldCopyLetsHeldWorkGoOn) {
       EXPECT_EQ(rig.rig.wrong(*rig.allocation, rig.seed), 0u);
       EXPECT_GT(rig.memory->chunks().ledger().leak_count()->load(), 0u)
           << "the target is kept aside";
-      // What came to an end after all is in nobody's way.
+      // Work that ends after all disturbs nobody.
       rig.driver.copies_stand = false;
       MoveRig::let_go(rig.driver.word);
       EXPECT_EQ(rig.move_held(how).outcome, Outcome::done);
@@ -143,7 +143,7 @@ TEST_P(UnendingWork, OfAHeldCopyThatEndsLateLeavesNothingBehind) {
   });
 }
 
-/// The second graph settles; the first one copies.
+/// The first graph copies, the second one settles.
 TEST_P(UnendingWork, OfSettlingKeepsNoAllocationWaiting) {
   for (const seconds lasts : {seconds(1), seconds(60)}) {
     step(GetParam(), [&](const SimOptions& options) {
@@ -163,7 +163,7 @@ TEST_P(UnendingWork, OfSettlingKeepsNoAllocationWaiting) {
           const TimePoint asked = rig.now();
           const auto made = rig.memory->alloc(rig.rig.page(), gpu(1), {});
           longest = std::max(longest, rig.now() - asked);
-          others.push_back(made->begin());  // A free waits for all work.
+          others.push_back(made->begin());  // Freed later: a free waits for all work.
           poll_until(rig.driver.clock(), rig.now() + milliseconds(50), [&] { return over; });
         }
       });

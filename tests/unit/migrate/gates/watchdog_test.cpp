@@ -1,5 +1,5 @@
-// Goal: what is armed and not disarmed runs once, at its deadline, from another thread, however
-// many are; what is disarmed never does. Method: a stepped machine, so that time is virtual.
+// Goal: every armed action runs once, at its deadline, on another thread, however many there are; a
+// disarmed one never runs. Method: a stepped machine, where time is virtual.
 #include "migrate/gates/watchdog.hpp"
 
 #include "machine/machine_file.hpp"
@@ -73,7 +73,8 @@ TEST_P(WatchdogTest, TakesAnEarlierDeadlineAfterALaterOne) {
     executor.sleep(milliseconds(10));
     EXPECT_EQ(first, 0);
     EXPECT_EQ(second, 1);
-    watchdog.arm(executor.now() + milliseconds(2), [&] { ++first; });  // After one that ran.
+    // Armed after an earlier one ran.
+    watchdog.arm(executor.now() + milliseconds(2), [&] { ++first; });
     executor.sleep(milliseconds(10));
     EXPECT_EQ(first, 1);
   });
@@ -86,14 +87,14 @@ TEST_P(WatchdogTest, RunsSeveralEachAtItsOwnDeadline) {
     std::array<int, count> late{};
     std::array<Watchdog::Ticket, count> tickets{};
     const TimePoint start = executor.now();
-    for (int i = 0; i < count; ++i) {  // The later ones first.
+    for (int i = 0; i < count; ++i) {  // The latest deadline first.
       const auto n = static_cast<std::size_t>(count - 1 - i);
       tickets[n] = watchdog.arm(start + milliseconds(10 * (count - i)), [&late, n] { ++late[n]; });
     }
     executor.sleep(milliseconds(25));
     EXPECT_EQ(late, (std::array{1, 1, 0, 0, 0}));
     watchdog.disarm(tickets[2]);
-    watchdog.disarm(tickets[0]);  // It was late already.
+    watchdog.disarm(tickets[0]);  // It has already run.
     executor.sleep(milliseconds(500));
     EXPECT_EQ(late, (std::array{1, 1, 0, 1, 1}));
   });
@@ -112,7 +113,7 @@ TEST_P(WatchdogTest, GoesByTheDeadlineThatItWasGivenLast) {
     executor.sleep(milliseconds(45));
     EXPECT_EQ(put_off, 0);
     EXPECT_EQ(brought_forward, 1);
-    watchdog.rearm(second, executor.now() + milliseconds(1));  // It was late already.
+    watchdog.rearm(second, executor.now() + milliseconds(1));  // It has already run.
     executor.sleep(milliseconds(100));
     EXPECT_EQ(put_off, 1);
     EXPECT_EQ(brought_forward, 1);
@@ -149,7 +150,7 @@ TEST(Watchdog, WakesForADeadlineThatWasBroughtForward) {
   EXPECT_TRUE(comes_true([&] { return late.load(); }));
 }
 
-/// (nanoseconds): takes as long of this computer's time, and next to none of the machine's.
+/// Takes that many nanoseconds of this computer's time, and almost none of the machine's.
 Kernel busy_kernel() {
   return {"", "busy", [](DeviceView&, const KernelArguments& arguments, LaunchShape) {
             const auto end = std::chrono::steady_clock::now() +
@@ -159,7 +160,7 @@ Kernel busy_kernel() {
           }};
 }
 
-/// (address of a flag): until it is set.
+/// Runs until the flag at the given address is set.
 Kernel endless_kernel() {
   return {"", "endless", [](DeviceView&, const KernelArguments& arguments, LaunchShape) {
             const auto* over = arguments.at<const std::atomic<bool>*>(0);
@@ -168,8 +169,8 @@ Kernel endless_kernel() {
           }};
 }
 
-/// On threads of the operating system: a kernel that takes this computer far longer than it takes
-/// the simulated machine.
+/// Operating system threads and a kernel that takes this computer far longer than the simulated
+/// machine.
 class SlowComputer : public testing::Test {
  protected:
   void launch(milliseconds real_time) {
@@ -206,7 +207,7 @@ TEST_F(SlowComputer, IsLateOnceNothingOfItsWorkCanGoOn) {
   const WordOperation wait{WordOperation::Kind::wait_until_at_least, address_of(word_ + 1), 1};
   std::atomic_ref<std::uint64_t>(word_[1]).store(0);
   machine_.batch(stream_, {&wait, 1});
-  launch(milliseconds(1));  // Stands behind it.
+  launch(milliseconds(1));  // Waits behind the stopped stream.
   EXPECT_FALSE(poll_until(machine_.clock(), in(milliseconds(2)), [&] { return done(); }));
   watchdog_.arm(in(milliseconds(5)), [&] { late = true; });
   EXPECT_FALSE(poll_until(machine_.clock(), in(milliseconds(6)), [&] { return done(); }));

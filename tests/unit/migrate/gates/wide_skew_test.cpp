@@ -1,7 +1,6 @@
-// Goal: streams whose backlogs differ by tens of milliseconds are brought together by gates whose
-// limit widens from try to try, each within it; and a move that gives up says which stream it
-// waited for, how long, and what helps. Method: a stepped machine with programs that launch in
-// bursts.
+// Goal: gates bring together streams whose backlogs differ by tens of milliseconds, with a skew
+// limit that widens with every try and is kept; a move that gives up says which stream it waited
+// for, how long, and what helps. Method: a stepped machine with programs that launch in bursts.
 #include "unit/migrate/moves/move_rig.hpp"
 
 #include <vma/error.hpp>
@@ -21,11 +20,11 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr milliseconds first_limit(5);
-/// Enough to double the limit to 80 ms; more only bring luck.
+/// Enough to double the limit up to 80 ms; more tries would only add luck.
 constexpr int retries = 4;
 constexpr int moves = 5;
 
-/// A mover with limits of its own, streams that are attached, and memory to move.
+/// A mover with its own limits, attached streams, and memory to move.
 struct SkewRig {
   SkewRig(const SimOptions& options, milliseconds limit_max)
       : rig("test-2", {}, options),
@@ -60,7 +59,7 @@ struct SkewRig {
   std::vector<BoundStream> streams;
 };
 
-/// Launches a burst of kernels, waits for all of it, and again.
+/// Launches a burst of kernels, waits for all of it, and repeats.
 class Bursts {
  public:
   Bursts(SkewRig& skew, BoundStream stream, TimePoint burst)
@@ -83,13 +82,13 @@ class Bursts {
   MoveRig& rig_;
   const BoundStream stream_;
   const TimePoint burst_;
-  bool ended_ = false;  // One thread at a time.
+  bool ended_ = false;  // Only one thread runs at a time.
   std::unique_ptr<Task> task_;
 };
 
 struct Skew {
   std::uint64_t seed;
-  milliseconds burst;  ///< Of one stream; that of the other is a tenth.
+  milliseconds burst;  ///< Of one stream; that of the other is a tenth of it.
 };
 
 class WideSkew : public testing::TestWithParam<Skew> {};

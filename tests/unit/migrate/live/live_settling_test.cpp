@@ -1,6 +1,6 @@
-// Goal: what a program writes to a chunk after its live copy began crosses to the target, also
-// where the memory has become read-only since, and where the settling work ran before its time.
-// Method: moves on a stepped machine, with writes at the one moment that counts.
+// Goal: writes to a chunk after its live copy began reach the target, even if the memory has become
+// read-only since, or the settling work ran too early. Method: moves on a stepped machine, with
+// writes at the critical moment.
 #include "support/drivers/intercept_driver.hpp"
 #include "support/test_kernels.hpp"
 #include "unit/migrate/moves/move_rig.hpp"
@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::uint64_t first_word = 1000;
 
-/// The program adds one to every word of the slot, on its stream, and sees that end.
+/// The program adds one to every word of the slot on its stream and waits for that.
 void add_one(MoveRig& rig, BoundStream stream, const Allocation& allocation, std::size_t slot) {
   SimDriver& machine = rig.machine();
   const KernelHandle kernel = machine.load_kernel(stream.context, add_kernel());
@@ -48,7 +48,7 @@ MigrationReport move_as(Mode mode, Mover& mover, const std::shared_ptr<Allocatio
 class LiveSettling : public testing::TestWithParam<std::uint64_t> {};
 INSTANTIATE_TEST_SUITE_P(Seeds, LiveSettling, testing::Range<std::uint64_t>(1, 5));
 
-// The second chunk's hook is told while the first one's copy lies there and waits for its gate.
+// The second chunk's hook runs while the first one's copy is complete and waits for its gate.
 TEST_P(LiveSettling, FindsWhatWasWrittenBeforeTheMemoryBecameReadOnly) {
   step(GetParam(), [](const SimOptions& options) {
     MoveRig rig("test-2", {}, options);
@@ -78,8 +78,8 @@ TEST_P(LiveSettling, FindsWhatWasWrittenBeforeTheMemoryBecameReadOnly) {
   });
 }
 
-/// Does something once, before the first such call after the settling work was enqueued, or under a
-/// gate where nothing settles.
+/// Runs a function once: before the first such call after the settling work was enqueued, or, if
+/// nothing settles, under the gate.
 class MeanwhileDriver : public InterceptDriver {
  public:
   MeanwhileDriver(MoveRig& rig, Call call, std::function<void()> meanwhile)
@@ -146,7 +146,7 @@ struct DisturbedMove {
   std::shared_ptr<Allocation> allocation;
 };
 
-// A question of ours takes longer than settling is ever kept waiting, before anything is stopped.
+// One of our own queries, before anything is stopped, takes longer than settling may be delayed.
 TEST_P(LiveSettling, ThatTheWatchdogLetGoIsNotFinal) {
   step(GetParam(), [](const SimOptions& options) {
     DisturbedMove* moved = nullptr;
@@ -162,7 +162,7 @@ TEST_P(LiveSettling, ThatTheWatchdogLetGoIsNotFinal) {
   });
 }
 
-// So does the grant that is asked for while the GPU settles: the gate is open again by then.
+// A grant requested while the GPU settles takes as long: the gate is open again by then.
 TEST_P(LiveSettling, IsNotFinalBehindAGateThatTheWatchdogOpened) {
   step(GetParam(), [](const SimOptions& options) {
     DisturbedMove* moved = nullptr;
@@ -178,7 +178,7 @@ TEST_P(LiveSettling, IsNotFinalBehindAGateThatTheWatchdogOpened) {
   });
 }
 
-// Nor is the copy of a chunk that is moved stopped.
+// The same holds for the copy of a chunk that is moved stopped.
 TEST_P(LiveSettling, ACopyBehindAGateThatTheWatchdogOpenedIsMadeAgain) {
   step(GetParam(), [](const SimOptions& options) {
     DisturbedMove* moved = nullptr;
@@ -194,7 +194,7 @@ TEST_P(LiveSettling, ACopyBehindAGateThatTheWatchdogOpenedIsMadeAgain) {
   });
 }
 
-// As beside a thread that frees memory: our stop waits for what settles in the context.
+// As while a thread frees memory: our stop waits for the settling work of its context.
 TEST_P(LiveSettling, IsLetGoWithTheGateThatWaitsForIt) {
   step(GetParam(), [](const SimOptions& options) {
     DisturbedMove* moved = nullptr;
@@ -212,7 +212,7 @@ TEST_P(LiveSettling, IsLetGoWithTheGateThatWaitsForIt) {
   });
 }
 
-/// Knows when a grant last returned, and how long before an unmap under a gate that was.
+/// Records the longest time from the return of a grant to an unmap under a gate.
 class AskedDriver : public InterceptDriver {
  public:
   using InterceptDriver::InterceptDriver;
@@ -233,7 +233,7 @@ class AskedDriver : public InterceptDriver {
   TimePoint granted_at_{0};
 };
 
-// A thread in cuCtxDestroy lets no unmap return, and nobody may open the gate once a slot is dark.
+// A thread in cuCtxDestroy blocks every unmap, and nobody may open the gate once a slot is dark.
 TEST_P(LiveSettling, EndsInASwitchOnlyIfAGrantHasReturnedAMomentBefore) {
   step(GetParam(), [](const SimOptions& options) {
     MoveRig rig("test-2", {}, options);
@@ -247,7 +247,7 @@ TEST_P(LiveSettling, EndsInASwitchOnlyIfAGrantHasReturnedAMomentBefore) {
     Mover mover(memory, engine, limits);
     mover.attached().attach(stream, Address{});
     auto allocation = memory.alloc(rig.page(), gpu(0), {});
-    rig.delay(Call::wait_event, std::chrono::milliseconds(20));  // The copy takes so long.
+    rig.delay(Call::wait_event, std::chrono::milliseconds(20));  // The duration of the copy.
     MigrateOptions how;
     how.mode = Mode::stopped;
     const auto task = mover.submit(allocation, {0, 1}, gpu(1), how, {});

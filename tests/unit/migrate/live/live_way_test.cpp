@@ -1,5 +1,5 @@
-// Goal: which way a chunk goes follows the table of docs/internals/architecture.md. Method: the
-// pure choice, row by row.
+// Goal: the choice of a chunk's way follows the table of docs/internals/architecture.md. Method:
+// the pure function, row by row.
 
 #include "migrate/live/live_way.hpp"
 

@@ -1,6 +1,6 @@
-// Goal: what was promoted with a clean copy left behind goes back there without a copy, if nobody
-// could write since; what was written is never lost. Method: moves under a hold on a simulated
-// machine, whose copies are counted; calls that fail.
+// Goal: a chunk promoted with a clean copy left behind returns without a copy if it could not be
+// written since; writes are never lost. Method: moves under a hold on a simulated machine that
+// counts copies, and failing calls.
 #include "migrate/migration/transaction.hpp"
 #include "unit/migrate/moves/move_rig.hpp"
 
@@ -12,7 +12,7 @@ namespace {
 constexpr std::uint64_t page = 4096;
 constexpr std::uint64_t seed = 1000, other_seed = 5'000'000;
 
-/// Host memory is neither made ahead of need nor kept: each call is the move's.
+/// No host memory is made ahead or kept, so that each call belongs to the move.
 MemoryLimits no_host_cache() {
   MemoryLimits limits;
   limits.host_cache_bytes = 0;
@@ -27,7 +27,7 @@ class CleanCopyMoveTest : public testing::Test {
     const MutexLock lock(words_->operations());
     words_->set_read_only(read_only, rig_.topology());
   }
-  /// To GPU 0, with copies left behind.
+  /// Moves to GPU 0 and leaves copies behind.
   MigrationReport promote() { return rig_.move(*words_, gpu(0), keeps_); }
   MigrationReport demote() {
     rig_.memory().chunks().slow_calls().drain();
@@ -70,8 +70,8 @@ TEST_F(CleanCopyMoveTest, TheWayBackIsARemap) {
   EXPECT_EQ(counts.dropped, 0u);
 }
 
-// Nobody drops the copies here, as a ReadOnly of the public interface would: they lie there with
-// the old bytes, of the same slots and at the target.
+// Unlike a ReadOnly of the public interface, nothing here drops the copies: they stay at the
+// target, for the same slots, with the old bytes.
 TEST_F(CleanCopyMoveTest, WhatWasWrittenSinceIsNotLost) {
   declare(true);
   promote();
@@ -98,7 +98,7 @@ TEST_F(CleanCopyMoveTest, NoneIsKeptOfWhatMayBeWrittenTo) {
   expect_whole(seed, host(0));
 }
 
-// What has been exported is written to by who does not ask the slot's rights.
+// Holders of an exported handle can write whatever the rights of the slot.
 TEST_F(CleanCopyMoveTest, NoneIsKeptOfWhatIsExported) {
   declare(true);
   words_->exported = true;
@@ -111,7 +111,7 @@ TEST_F(CleanCopyMoveTest, NoneIsKeptOfWhatIsExported) {
 TEST_F(CleanCopyMoveTest, AMoveBehindAFreeTakesNone) {
   declare(true);
   promote();
-  words_->being_freed = true;  // Its addresses, and what is kept by them, may be another's.
+  words_->being_freed = true;  // Its addresses, and anything keyed by them, may be reused.
   {
     Transaction late(rig_.memory(), rig_.engine(), *words_, 0, host(0));
     EXPECT_FALSE(late.take_clean_target());
@@ -147,7 +147,7 @@ TEST_F(CleanCopyMoveTest, WhereSomeCopiesAreGoneTheOthersAreUsed) {
 TEST_F(CleanCopyMoveTest, AMoveThatFailsLeavesTheCopiesForTheNext) {
   declare(true);
   promote();
-  rig_.fail({Call::map}, {0, 1});  // The target, before and after the spares went.
+  rig_.fail({Call::map}, {0, 1});  // The target, before and after the spares are given up.
   expect_error(ErrorKind::out_of_memory, [&] { demote(); });
   rig_.fail_nothing();
   expect_whole(seed, gpu(0));

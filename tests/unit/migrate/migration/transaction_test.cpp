@@ -1,6 +1,6 @@
-// Goal: one chunk's move leaves the slot with source or target, whole and granted to all, whichever
-// call fails, and poisons it, its bytes saved, only when neither can be shown. What is left over
-// goes back to the cache, or aside when work may still touch it.
+// Goal: whichever call fails, the move of a chunk leaves the slot with its source or its target,
+// complete and granted to all. Only if neither can be shown is the slot poisoned, with its bytes
+// saved. The other chunk returns to the cache, or is kept aside if work may still touch it.
 #include "migrate/migration/transaction.hpp"
 
 #include "unit/migrate/moves/move_rig.hpp"
@@ -33,7 +33,7 @@ class TransactionTest : public testing::Test {
     move_->start_copy();
     move_->finish_copy();
   }
-  /// The slot is at `at`, and everybody sees the bytes there.
+  /// Checks that the slot is at `at` and that everybody sees its bytes.
   void expect_whole(Location at) {
     EXPECT_EQ(allocation_->home(1), at);
     rig_.expect_shown(*allocation_);
@@ -181,7 +181,7 @@ TEST_F(TransactionTest, GivesUpThePageTablesReserveInTheDark) {
 
 TEST_F(TransactionTest, GoesHomeWhenTheTargetCannotBeShown) {
   const std::pair<Call, std::set<int>> failures[] = {
-      {Call::map, {0, 1}},     // The target, before and after the spares went.
+      {Call::map, {0, 1}},     // The target, before and after the spares are given up.
       {Call::map, {0, 1, 2}},  // And the source once.
       {Call::grant, {0, 1}},   // The same with grants.
       {Call::grant, {0, 1, 2, 3}},

@@ -1,8 +1,8 @@
-// Goal: whatever allocation of the mover's threads fails, and whatever thread cannot be started,
-// the process lives, each migration ends, done or in a typed error, hooks hear the end of what they
-// heard the beginning of, no byte is lost and the books agree. Method: operator new is ours, and
-// fails the n-th allocation of the mover's and the callbacks' threads, or all from the n-th on, for
-// every n; threads come from an executor of the test.
+// Goal: whichever allocation of the mover's threads fails, and whichever thread cannot be started,
+// the process survives, each migration ends as done or with a typed error, hooks that heard the
+// beginning of a move hear its end, no byte is lost and the books agree. Method: replaces operator
+// new, which fails the n-th allocation of the mover's and the callbacks' threads, or all from the
+// n-th on, for every n; an executor of the test provides the threads.
 #include "support/drivers/intercept_driver.hpp"
 #include "unit/migrate/moves/move_rig.hpp"
 
@@ -33,8 +33,8 @@ struct Failures {
   }
 } failures;
 
-thread_local bool under_test = false;  // A thread of the mover.
-thread_local int spared = 0;           // Inside what may not fail here.
+thread_local bool under_test = false;  // Whether this is a thread of the mover.
+thread_local int spared = 0;           // Above 0 inside code that must not fail here.
 
 }  // namespace
 
@@ -54,7 +54,7 @@ thread_local int spared = 0;           // Inside what may not fail here.
 namespace vma {
 namespace {
 
-/// While it lives nothing fails on this thread.
+/// While it lives, no allocation fails on this thread.
 class Spared {
  public:
   Spared() { ++spared; }
@@ -63,7 +63,7 @@ class Spared {
   Spared& operator=(const Spared&) = delete;
 };
 
-/// Marks the mover's threads, and starts none whose name is refused.
+/// Marks the mover's threads, and fails to start threads with a refused name.
 class TestExecutor : public Executor {
  public:
   explicit TestExecutor(Executor& inner) : inner_(inner) {}
@@ -85,7 +85,8 @@ class TestExecutor : public Executor {
   Executor& inner_;
 };
 
-/// The machine's own allocations do not fail, nor what releases: that is counted as leaked then.
+/// Allocations of the simulated machine do not fail, nor those of releases, which would be counted
+/// as leaks.
 class TestDriver : public InterceptDriver {
  public:
   explicit TestDriver(Driver& inner) : InterceptDriver(inner), executor_(inner.executor()) {}
@@ -173,13 +174,14 @@ struct WantRig {
     mover.stop();
     mover.attached().detach(stream, Address{});
     memory.free(allocation->begin());
-    // Chunks that nobody could keep track of.
+    // Chunks that could not be tracked.
     if (memory.chunks().ledger().leaks() > 0)
       rig.memory().chunks().ledger().leaked("what the other memory leaked");
   }
   static MoverLimits limits() {
     MoverLimits limits;
-    limits.hold_limit = limits.gate_limit = std::chrono::seconds(20);  // However busy it is here.
+    // Long enough for a busy computer.
+    limits.hold_limit = limits.gate_limit = std::chrono::seconds(20);
     return limits;
   }
   std::shared_ptr<MigrationTask> submit(Location to, StopScope scope) {
@@ -194,7 +196,8 @@ struct WantRig {
       count += allocation->home(slot) == at ? 1 : 0;
     return count;
   }
-  /// Moves while the n-th allocation fails, then without. False if there were not so many.
+  /// Moves while the n-th allocation fails, then once more without failures. False if there were
+  /// fewer than n allocations.
   bool moves_beside(Which mode, long number, StopScope scope) {
     const Location to = chunks_at(gpu(0)) > 0 ? gpu(1) : gpu(0);
     const int there = chunks_at(to);
@@ -255,7 +258,7 @@ TEST_P(MoveAllocationFailure, EndEachMoveWhereTheMachineryIsThere) {
   rig.moves_beside(Which::none, 0, GetParam().second);
   rig.moves_beside(Which::none, 0, GetParam().second);
   long number = 1;
-  int in_vain = 0;  // Another order of threads allocates a little more or less.
+  int in_vain = 0;  // Another order of threads allocates slightly more or less.
   for (; in_vain < 3 && number < 5'000; ++number) {
     SCOPED_TRACE(testing::Message() << "allocation " << number);
     const bool fired = rig.moves_beside(GetParam().first, number, GetParam().second);
@@ -266,7 +269,7 @@ TEST_P(MoveAllocationFailure, EndEachMoveWhereTheMachineryIsThere) {
 }
 
 TEST_P(MoveAllocationFailure, EndTheFirstMove) {
-  constexpr long stride = 9;  // Of what only the first one makes, some will do.
+  constexpr long stride = 9;  // The first move makes many allocations; a sample of them suffices.
   for (long number = 1;; number += stride) {
     SCOPED_TRACE(testing::Message() << "allocation " << number);
     WantRig rig;
@@ -299,7 +302,8 @@ TEST(ThreadStartFailure, LetsOneWorkerDoWhatSeveralWould) {
 TEST(ThreadStartFailure, FailsTheCallThatWantsACallbackAndNotTheMove) {
   WantRig rig;
   rig.driver.executor().refused = "vmart callback";
-  expect_error(ErrorKind::busy, [&] { rig.submit(gpu(1), StopScope::attached); });  // on_progress
+  // Because of on_progress.
+  expect_error(ErrorKind::busy, [&] { rig.submit(gpu(1), StopScope::attached); });
   const auto task = rig.mover.submit(rig.allocation, {0, 3}, gpu(1), {});
   expect_error(ErrorKind::busy, [&] { task->on_done([] {}); });
   task->wait();

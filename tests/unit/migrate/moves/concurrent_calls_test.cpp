@@ -1,6 +1,6 @@
-// Goal: what the program does between two steps of a background move counts: it pins the memory,
-// adds a hook, attaches or destroys a stream, captures for long. Method: a stepped machine on which
-// the test holds the move back where it matters.
+// Goal: changes by the program between two steps of a background move take effect: it pins the
+// memory, adds a hook, attaches or destroys a stream, or captures for a long time. Method: a
+// stepped machine on which the test holds the move back at the critical step.
 #include "support/drivers/intercept_driver.hpp"
 #include "driver/spare_kernels.hpp"
 #include "unit/migrate/moves/move_rig.hpp"
@@ -35,7 +35,7 @@ Error error_of(MigrationTask& task, ErrorKind kind) {
   });
 }
 
-/// A move that has looked whether it may go on, and waits for the lock of the allocation.
+/// A move that has checked whether it may continue and now waits for the lock of the allocation.
 struct WaitingMove {
   explicit WaitingMove(const SimOptions& options, milliseconds deadline = std::chrono::hours(1))
       : rig("test-2", {}, options) {
@@ -99,7 +99,7 @@ TEST_P(Meanwhile, AStreamThatIsDestroyedEndsTheMoveAndIsDetached) {
   });
 }
 
-/// Nothing stands for such a try, so that the deadline alone bounds their number.
+/// Such a try stops nothing, so only the deadline bounds the number of tries.
 TEST_P(Meanwhile, ACaptureThatLastsEndsTheMoveAtItsDeadline) {
   step(GetParam(), [](const SimOptions& options) {
     WaitingMove move(options, milliseconds(2'000));
@@ -128,13 +128,13 @@ TEST_P(Meanwhile, ACaptureThatEndsIsWaitedFor) {
     move.rig.machine().destroy_graph(move.rig.machine().end_capture(move.stream));
     move.task->wait();
     EXPECT_EQ(move.task->error(), nullptr);
-    // It looks again every few milliseconds, and not ever more rarely.
+    // It retries every few milliseconds, without increasing delays.
     EXPECT_LE(clock.now() - end, milliseconds(50));
     EXPECT_EQ(move.allocation->home(0), gpu(1));
   });
 }
 
-/// It would wait for what the gate stops, and launches would wait for it.
+/// The load would wait for the stopped work, and launches would wait for the load.
 TEST_P(Meanwhile, ALoadOfCodeIsNotUnderWayBesideAGate) {
   step(GetParam(), [](const SimOptions& options) {
     WaitingMove move(options);
@@ -160,7 +160,7 @@ TEST_P(Meanwhile, ALoadOfCodeIsNotUnderWayBesideAGate) {
   });
 }
 
-/// Calls the test around each call that reaches the driver, and knows what was stopped.
+/// Calls the test before each call that reaches the driver, and counts closed gates.
 class WatchedDriver final : public InterceptDriver {
  public:
   explicit WatchedDriver(MoveRig& rig) : InterceptDriver(static_cast<Driver&>(rig.driver())) {}
@@ -172,7 +172,7 @@ class WatchedDriver final : public InterceptDriver {
 
   std::function<void(Call)> before = [](Call) {}, after = [](Call) {};
   std::set<StreamHandle> stopped;
-  int gates = 0;  // That count as closed.
+  int gates = 0;  // The number of gates that count as closed.
 
  private:
   void around(Call call, const std::function<void()>& body) override {
@@ -182,7 +182,7 @@ class WatchedDriver final : public InterceptDriver {
   }
 };
 
-/// A move beside which a second stream is attached.
+/// A move during which a second stream is attached.
 struct LateAttachRig {
   explicit LateAttachRig(const SimOptions& options)
       : rig("test-2", {}, options),
@@ -220,7 +220,7 @@ struct LateAttachRig {
   Mover mover;
   std::shared_ptr<Allocation> allocation;
   std::unique_ptr<Task> attacher;
-  bool attached = false;  // One thread at a time.
+  bool attached = false;  // Only one thread runs at a time.
 };
 
 TEST_P(Meanwhile, NoStreamIsAttachedWhileASlotIsDark) {
@@ -240,12 +240,11 @@ TEST_P(Meanwhile, NoStreamIsAttachedWhileASlotIsDark) {
 class AttachedMeanwhile : public testing::TestWithParam<std::uint64_t> {};
 INSTANTIATE_TEST_SUITE_P(Seeds, AttachedMeanwhile, testing::Range<std::uint64_t>(1, 65));
 
-// The stream is attached at the moment of the gate's plan, before it or after it as the seed has
-// it.
+// Depending on the seed, the stream is attached before, during or after the planning of the gate.
 TEST_P(AttachedMeanwhile, EveryStreamStandsWhereASlotGoesDark) {
   step(GetParam(), [](const SimOptions& options) {
     LateAttachRig rig(options);
-    constexpr int before_plan = 2;  // Of the target's staging, then the warm-up grant.
+    constexpr int before_plan = 2;  // For the target's staging, then the warm-up grant.
     int grants = 0, darks = 0;
     std::optional<MutexLock> attaching;
     rig.driver.before = [&](Call call) {

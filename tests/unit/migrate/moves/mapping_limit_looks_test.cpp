@@ -1,5 +1,5 @@
-// Goal: a call that runs out of memory asks once whether the limit of mappings is the cause, as a
-// whole and with no work stopped, and says so. Method: `mapping_limit_reached` is the test's.
+// Goal: a call that runs out of memory checks once whether the limit of mappings is the cause,
+// while no work is stopped, and says so. Method: the test replaces `mapping_limit_reached`.
 #include "base/mapping_limit.hpp"
 #include "support/drivers/intercept_driver.hpp"
 #include "unit/migrate/moves/move_rig.hpp"
@@ -15,9 +15,9 @@ namespace vma {
 namespace {
 
 constexpr const char* limit_text = "the test allows no more mappings";
-std::function<void()> at_look;  // Each look at /proc.
+std::function<void()> at_look;  // Called by each check of /proc.
 
-/// Counts looks, each of which has to find the turn for slow calls free.
+/// Counts the checks; each one must find the turn for slow calls free.
 class Looks {
  public:
   explicit Looks(Memory& memory) {
@@ -30,7 +30,7 @@ class Looks {
   Looks(const Looks&) = delete;
   Looks& operator=(const Looks&) = delete;
 
-  /// Runs `body`, which runs out of memory. Requires: nothing else has the turn for slow calls.
+  /// Runs `body`, which runs out of memory. Requires: nobody else has the turn for slow calls.
   Error expect_named(Memory& memory, const std::function<void()>& body) {
     memory.chunks().slow_calls().drain();
     count_ = 0;
@@ -47,7 +47,7 @@ class Looks {
 
 }  // namespace
 
-// In place of the one of the library.
+// Replaces the function of the library.
 std::optional<std::string> mapping_limit_reached() {
   if (at_look) at_look();
   return limit_text;
@@ -113,7 +113,7 @@ TEST(MappingLimitLooks, IsAskedForOnceByWhatBringsDroppedMemoryBack) {
   looks.expect_named(rig.memory(), [&] { rig.mover().restore(*allocation, {0, 4}, gpu(1)); });
 }
 
-/// As where `new` finds no mapping.
+/// As if `new` found no mapping.
 class NoHostMemoryDriver : public InterceptDriver {
  public:
   using InterceptDriver::InterceptDriver;

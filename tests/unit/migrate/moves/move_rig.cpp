@@ -30,7 +30,7 @@ MoveRig::MoveRig(const std::string& machine, const MemoryLimits& limits, const S
 
 MoveRig::~MoveRig() {
   fail_nothing();
-  let_all_go();  // Contexts end once their work has.
+  let_all_go();  // Contexts end only once their work has ended.
   mover_.reset();
   engine_.reset();
 }

@@ -12,7 +12,7 @@
 
 namespace vma {
 
-/// A MemoryRig with what moves memory on top.
+/// A MemoryRig with everything that moves memory.
 class MoveRig : public MemoryRig {
  public:
   static constexpr std::chrono::milliseconds hold_limit{2000};
@@ -29,10 +29,10 @@ class MoveRig : public MemoryRig {
                                      std::uint64_t seed);
   void fill(const Chunk& chunk, std::uint64_t seed);
   void fill(Allocation& allocation, std::uint64_t seed);
-  /// Words that are not what `fill` wrote.
+  /// The number of words that differ from what `fill` wrote.
   std::uint64_t wrong(const Chunk& chunk, std::uint64_t seed);
   std::uint64_t wrong(const Allocation& allocation, std::uint64_t seed);
-  /// The same as a kernel of the GPU sees it through the pointer.
+  /// The same, as a kernel of the GPU sees it through the pointer.
   std::uint64_t wrong_for(int gpu, const Allocation& allocation, std::uint64_t seed);
 
   MigrationReport move(Allocation& allocation, Location to, const MigrateOptions& options = {});
@@ -44,7 +44,7 @@ class MoveRig : public MemoryRig {
   std::unique_ptr<Mover> mover_;
 };
 
-/// An attached stream of a context that is neither a primary one nor current.
+/// An attached stream of a context that is neither primary nor current.
 struct OwnContextStream {
   explicit OwnContextStream(MoveRig& owner);
   ~OwnContextStream();

@@ -1,6 +1,6 @@
-// Goal: want of memory is found before anything is stopped; a move that fails in the middle leaves
-// finished chunks where they went and tells the truth; work that does not end, and a thread in
-// cuCtxDestroy, end it in `busy` with the mapping untouched.
+// Goal: lack of memory is detected before anything is stopped; a move that fails halfway leaves
+// finished chunks at the target and reports exactly that; work that does not end, or a thread in
+// cuCtxDestroy, ends the move as `busy` with the mapping unchanged.
 #include "support/stepped_executor.hpp"
 #include "unit/migrate/moves/move_rig.hpp"
 
@@ -77,7 +77,7 @@ TEST(MoverFailure, ReservesAllOrMovesNothing) {
 TEST(MoverFailure, LeavesFinishedChunksAndTellsTheTruth) {
   MoveRig rig;
   const auto allocation = rig.filled(8, gpu(0), 2, 3);
-  rig.fail({Call::create}, {2, 3});  // The third target, and the try after the cache was trimmed.
+  rig.fail({Call::create}, {2, 3});  // The third target, and the retry after the cache was trimmed.
   const Error error =
       expect_error(ErrorKind::out_of_memory, [&] { rig.move(*allocation, gpu(1)); });
   rig.fail_nothing();
@@ -102,7 +102,7 @@ TEST(MoverFailure, SaysThatAnAllocationIsPoisoned) {
   MoveRig rig;
   const auto allocation = rig.filled(4, gpu(0), 2, 3);
   rig.move(*allocation, gpu(1));
-  rig.move(*allocation, gpu(0));  // Warm: maps from here on are the slots' own.
+  rig.move(*allocation, gpu(0));  // Warms up: from here on all maps are those of the slots.
   std::set<int> all;
   for (int i = 0; i < 20; ++i) all.insert(i);
   rig.fail({Call::map}, all);
@@ -168,7 +168,7 @@ TEST(MoverFailure, IsRefusedWhileAStreamCaptures) {
   expect_untouched(rig, *allocation, 3);
 }
 
-// On islands, memory of one is out of reach of the GPUs of the other.
+// The GPUs of one island cannot reach memory of the other.
 TEST(MoverFailure, ReportsWhatAMoveOutOfReachWasAskedFor) {
   MoveRig rig("test-islands");
   const auto allocation = rig.filled(8, gpu(0), 2, 3);
@@ -202,14 +202,14 @@ TEST(MoverFailure, ReportsWhatAMoveOutOfReachWasAskedFor) {
 class SteppedMover : public testing::TestWithParam<std::uint64_t> {};
 INSTANTIATE_TEST_SUITE_P(Seeds, SteppedMover, testing::Range<std::uint64_t>(1, 9));
 
-/// The destruction of any context waits for held work, and no grant of others returns meanwhile:
-/// the hold must open, not hang.
+/// Destroying any context waits for held work, and no grant of other threads returns meanwhile: the
+/// hold must open and not hang.
 TEST_P(SteppedMover, DoesNotHangWithAThreadInCtxDestroyBehindItsHold) {
   step(GetParam(), [](const SimOptions& options) {
     MoveRig rig("test-2", {}, options);
     const auto allocation = rig.filled(4, gpu(0), 2, 3);
     const ContextHandle other = rig.machine().create_context(DeviceId{0});
-    rig.delay(Call::copy, milliseconds(20));  // Time enough for the other thread to come between.
+    rig.delay(Call::copy, milliseconds(20));  // Gives the other thread time to interfere.
     rig.forget_calls();
     const auto destroyer = options.stepped->spawn("destroyer", [&] {
       while (rig.calls(Call::hold_context) < 2)
@@ -227,7 +227,7 @@ TEST_P(SteppedMover, DoesNotHangWithAThreadInCtxDestroyBehindItsHold) {
       EXPECT_EQ(error.kind(), ErrorKind::busy) << error.what();
     }
     EXPECT_TRUE(busy) << "the other thread was in time";
-    // Its deadline, and the two seconds that one driver call may take.
+    // Its deadline plus the two seconds that one driver call may take.
     EXPECT_LE(options.stepped->now() - start, milliseconds(2400));
     destroyer->join();
     rig.delay(Call::copy, TimePoint(0));

@@ -1,5 +1,5 @@
-// Goal: whole allocations and ranges arrive wherever they are sent, bytes and access whole, and the
-// report tells what was done. Method: kernels of every GPU and the driver's own view check.
+// Goal: whole allocations and ranges reach any place with their bytes and access, and the report
+// describes what was done. Method: checks with kernels on every GPU and with the driver's own view.
 #include "driver/native_codes.hpp"
 #include "unit/migrate/moves/move_rig.hpp"
 
@@ -150,7 +150,7 @@ TEST(Mover, TakesTheCallersWordThatNothingRuns) {
   EXPECT_EQ(rig.wrong_for(0, *allocation, 3), 0u);
 }
 
-/// A driver older than context holds.
+/// A driver too old for context holds.
 class NoHoldDriver : public InterceptDriver {
  public:
   using InterceptDriver::InterceptDriver;

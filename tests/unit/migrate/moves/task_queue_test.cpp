@@ -1,6 +1,6 @@
-// Goal: background moves wait in order of priority, one of an allocation at a time, in a queue that
-// is bounded and that costs little however long it is. Method: allocations that the test has
-// claimed, so that nothing is taken before it lets go; the time of the thread, not of the clock.
+// Goal: background moves wait in order of priority, at most one per allocation at a time, in a
+// bounded queue that stays cheap however long it is. Method: the test claims the allocations, so
+// that no task is taken before it releases them; measures thread time, not wall time.
 #include "migrate/moves/task_queue.hpp"
 #include "support/thread_time.hpp"
 #include "unit/migrate/moves/move_rig.hpp"
@@ -25,7 +25,7 @@ class Queue : public testing::Test {
     queue_.push(task);
     return task;
   }
-  /// It has run.
+  /// Ends a task that has run.
   void end(const std::shared_ptr<MigrationTask>& task) {
     task->allocation()->end_move();
     queue_.ended(*task);
@@ -75,7 +75,7 @@ TEST_F(Queue, GivesNothingOfAnAllocationBeforeItsLastMoveIsPutAway) {
   const auto first = push(one_, 0), second = push(one_, 0);
   ASSERT_EQ(queue_.take(), first);
   const auto third = push(one_, 1);
-  one_->end_move();  // The worker has given the claim back, and comes to the queue next.
+  one_->end_move();  // The worker has given the claim back and will look at the queue next.
   EXPECT_EQ(queue_.take(), nullptr);
   queue_.ended(*first);
   EXPECT_EQ(queue_.take(), third);
@@ -99,8 +99,8 @@ TEST(MoverQueue, IsBoundedAndSubmittingStaysCheap) {
   MoveRig rig;
   const auto allocation = rig.alloc(1, gpu(0));
   allocation->begin_move();
-  // How long the fastest of eight batches took, at the short end of the queue and at the long one.
-  // A scan of the queue would take fifteen times as long there.
+  // The time of the fastest of eight batches, at the short and at the long end of the queue. A scan
+  // of the queue would take fifteen times as long at the long end.
   constexpr std::size_t batch = TaskQueue::tasks_max / 128;
   std::vector<double> seconds;
   for (std::size_t i = 0; i < TaskQueue::tasks_max; i += batch) {
@@ -126,7 +126,7 @@ TEST(MoverQueue, IsBoundedAndSubmittingStaysCheap) {
   rig.free(allocation);
 }
 
-/// Its time comes with the fifth wait only: that of a simulated machine on a busy computer.
+/// Its deadline passes only with the fifth wait, as on a simulated machine on a busy computer.
 class LateClock : public Clock {
  public:
   TimePoint now() const override { return now_; }

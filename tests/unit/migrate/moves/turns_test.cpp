@@ -1,6 +1,6 @@
-// Goal: gates and holds take turns with each other, and with slow work of other threads. Method: a
-// stepped machine; the test has a turn, or a kernel keeps a gate or a hold waiting, and what the
-// driver is asked for meanwhile is counted.
+// Goal: gates and holds take turns with each other and with slow work of other threads. Method: a
+// stepped machine; the test holds a turn, or a kernel keeps a gate or a hold waiting, and the
+// driver calls meanwhile are counted.
 #include "unit/migrate/moves/move_rig.hpp"
 
 #include <gtest/gtest.h>
@@ -47,8 +47,8 @@ void expect_moved(MigrationTask& task) {
 class Turns : public testing::TestWithParam<std::uint64_t> {};
 INSTANTIATE_TEST_SUITE_P(Seeds, Turns, testing::Range<std::uint64_t>(1, 5));
 
-// While no stream stands a gate does without the turn for slow calls, and nothing else keeps others
-// off.
+// While no stream is stopped, a gate does not hold the turn for slow calls; only its own turn keeps
+// other gates off.
 TEST_P(Turns, AGateThatWaitsForALongKernelKeepsOtherGatesOff) {
   step(GetParam(), [](const SimOptions& options) {
     TurnsRig rig(options);
@@ -123,16 +123,17 @@ TEST_P(Turns, NothingIsStoppedOrLaunchedBesideSlowWork) {
   }
 }
 
-// The look at the backlogs goes on without the turn for slow calls; the settling is launched with
-// it.
+// Looking at the backlogs needs no turn for slow calls, but launching the settling work does.
 TEST_P(Turns, NoSettlingIsLaunchedBesideSlowWorkAfterALook) {
   step(GetParam(), [](const SimOptions& options) {
     TurnsRig rig(options);
-    const auto warm_up = rig.submit(rig.other, Mode::live);  // To load kernels waits for a spin.
+    // Loading kernels would wait for a spin kernel.
+    const auto warm_up = rig.submit(rig.other, Mode::live);
     expect_moved(*warm_up);
     AttachedStreams& attached = rig.mover().attached();
     attached.detach(rig.stream, Address{});
-    // Two, since the backlog of one alone is not looked at; new ones, whose backlogs do not vary.
+    // Two, since the backlog of a single stream is not looked at; new ones, whose backlogs do not
+    // vary.
     const std::vector<BoundStream> streams{rig.new_stream(0), rig.new_stream(0)};
     for (const BoundStream stream : streams) {
       attached.attach(stream, Address{});
@@ -145,7 +146,7 @@ TEST_P(Turns, NoSettlingIsLaunchedBesideSlowWorkAfterALook) {
     {
       ASSERT_TRUE(rig.memory().chunks().slow_calls().turn().is_free());
       const MutexLock slow_work(rig.memory().chunks().slow_calls().turn());
-      sleep(rig, milliseconds(510));  // The look ends, and is not old enough to be repeated.
+      sleep(rig, milliseconds(510));  // The look ends, but is not yet old enough to be repeated.
       EXPECT_TRUE(rig.machine().query_stream(streams[0]));
       EXPECT_EQ(rig.calls(Call::launch_graph), 1);
     }
@@ -154,7 +155,7 @@ TEST_P(Turns, NoSettlingIsLaunchedBesideSlowWorkAfterALook) {
     EXPECT_EQ(task->report().chunks_live, 1);
     EXPECT_EQ(task->report().retries, 0);
     for (const BoundStream stream : streams) attached.detach(stream, Address{});
-    attached.attach(rig.stream, Address{});  // For the rig to detach.
+    attached.attach(rig.stream, Address{});  // The rig detaches it.
   });
 }
 

@@ -1,6 +1,6 @@
-// Goal: whatever is used, hinted, freed and pinned, plans can be made as they stand, and steady use
-// ends in rest. Method: random operations from a seed on a machine that is nearly full; the rig
-// fails a move that has no room, no reason, no way, or a chunk that may not move.
+// Goal: whatever is used, hinted, freed and pinned, plans can be carried out as given, and steady
+// use comes to rest. Method: random operations from a seed on a nearly full machine; the rig
+// rejects a move without room, reason or route, or of a chunk that may not move.
 #include "placement/policies/clean_copy.hpp"
 #include "placement/policies/coin_flip.hpp"
 #include "placement/policies/cost_benefit.hpp"
@@ -80,7 +80,7 @@ TEST_P(AnyUse, PlansCanBeMadeAndSteadyUseEndsInRest) {
   for (int i = 0; i < 15; ++i) allocate();
   for (int i = 0; i < 3000 && !HasFailure(); ++i) operate();
   rig_.tables().check_invariants();
-  if (kind().name == "coin_flip") return;  // Where GPUs share a chunk, it never rests.
+  if (kind().name == "coin_flip") return;  // It never rests if GPUs share a chunk.
   std::vector<std::pair<PlaceId, double>> steady;
   for (int i = 0; i < 60; ++i) steady.emplace_back(any_gpu(), random_() % 100 * MB);
   const auto feed = [&] {

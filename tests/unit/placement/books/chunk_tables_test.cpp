@@ -1,6 +1,5 @@
-// Goal: the books say what was told to them. Method: averages against their closed form, sums
-// against a recount through the public snapshot, random operations with `check_invariants` after
-// each.
+// Goal: the books match what they were told. Method: averages compared with their closed form, sums
+// with a recount through the public snapshot; random operations with `check_invariants` after each.
 #include "placement/books/chunk_tables.hpp"
 
 #include "base/units.hpp"
@@ -68,7 +67,7 @@ TEST(ChunkTables, ADroppedChunkFillsNoPlaceAndHasNoHeat) {
   EXPECT_EQ(snapshot.changed().size(), 1u);
   tables.used(first, gpu_1, 1e6, 0);
   EXPECT_EQ(snapshot.total_heat(first).short_term(), 0) << "nothing can have used it";
-  tables.moved(first, gpu_1);  // It will come back elsewhere.
+  tables.moved(first, gpu_1);  // The slot will come back at another place.
   EXPECT_EQ(snapshot.place(gpu_1).used_bytes, 0u);
   tables.set_dropped(first, false);
   EXPECT_EQ(snapshot.place(gpu_1).used_bytes, MiB);
@@ -79,7 +78,8 @@ TEST(ChunkTables, ADroppedChunkFillsNoPlaceAndHasNoHeat) {
   tables.check_invariants();
 }
 
-// Four allocations of 2: rows 0-1, 2-3, 4-5, 6-7. The second and third leave one run of four.
+// Four allocations of 2: rows 0-1, 2-3, 4-5, 6-7. Freeing the second and third gives one run of
+// four.
 TEST(ChunkTables, FreedRowsAreUsedAgainInRuns) {
   ChunkTables tables = two_gpus();
   for (std::uint32_t i = 0; i < 4; ++i) add(tables, i, 2);
@@ -94,7 +94,7 @@ TEST(ChunkTables, FreedRowsAreUsedAgainInRuns) {
   tables.check_invariants();
 }
 
-// One use of B bytes makes an average of B ln2 / h, which halves every h.
+// One use of B bytes makes an average of B ln2 / h, which halves after every half-life h.
 TEST(ChunkTables, HeatFadesByItsHalfLives) {
   ChunkTables tables = two_gpus();
   const Snapshot snapshot(tables);
@@ -114,7 +114,7 @@ TEST(ChunkTables, HeatFadesByItsHalfLives) {
   EXPECT_NEAR(snapshot.access_load_short(chunk, host_0), heat.short_term() / 1e9, 1e-9);
 }
 
-// A steady rate is what the averages come to.
+// With a steady rate the averages approach that rate.
 TEST(ChunkTables, HeatOfASteadyUseIsItsRate) {
   ChunkTables tables = two_gpus();
   const ChunkId chunk = add(tables, 1, 1);
@@ -137,7 +137,7 @@ double recounted(const Snapshot& snapshot, PlaceId device, PlaceId at) {
   return sum;
 }
 
-// To the last bit: what is decided by it beforehand must be decided alike by the sum itself.
+// Exact to the last bit: a decision based on the bound must be the same as with the sum itself.
 TEST(ChunkTables, DemandIsNeverMoreThanWhatItWasAtTheLastUses) {
   ChunkTables tables = two_gpus();
   const Snapshot snapshot(tables);
@@ -264,7 +264,7 @@ TEST(ChunkTables, ACopyIsIndependent) {
   copy.check_invariants();
 }
 
-/// Random operations; allocations as pairs of first row and count.
+/// Random operations. Keeps allocations as pairs of first row and count.
 class RandomBooks {
  public:
   explicit RandomBooks(std::uint32_t seed) : random_(seed) {}

@@ -1,5 +1,5 @@
-// Cells of one chunk are neighbours in the order of first use, however many there come to be, and
-// what a chunk no longer needs is another's.
+// Goal: the cells of a chunk are adjacent and in the order of first use, however many there are,
+// and cells that a chunk no longer needs are reused.
 
 #include "placement/books/heat_cells.hpp"
 
@@ -22,7 +22,7 @@ TEST(HeatCells, UsersStayInTheOrderOfTheirFirstUseAsARunGrows) {
     cells.find_or_make(one, user(40 - i), Time(i))->read_short = static_cast<float>(i);
     cells.find_or_make(other, user(i), Time(i))->read_short = -1;
   }
-  cells.find_or_make(one, user(35), Time(99))->read_long = 7;  // Known: nothing is made.
+  cells.find_or_make(one, user(35), Time(99))->read_long = 7;  // A known user: creates no cell.
   ASSERT_EQ(cells.of(one).size(), 20u);
   for (std::uint32_t i = 0; i < 20; ++i) {
     const HeatCell& cell = cells.of(one)[i];

@@ -1,5 +1,5 @@
-// Goal: a policy that keeps failing is replaced, whichever of its entry points fails, and one that
-// fails now and then is not.
+// Goal: a policy that keeps failing in any of its entry points is replaced, and one that fails now
+// and then is not.
 #include "placement/deciding/policy_failures.hpp"
 
 #include <gtest/gtest.h>

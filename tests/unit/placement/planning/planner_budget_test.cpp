@@ -1,4 +1,5 @@
-/// Budgets over time, on a virtual clock, and victims of pressure. Worked out by hand.
+/// Goal: the planner keeps its budgets over time and finds victims under pressure. Method: a
+/// virtual clock and hand-computed cases.
 
 #include "unit/placement/planning/planner_rig.hpp"
 
@@ -14,7 +15,8 @@ PlannerRig rig_of(const PlannerLimits& limits) {
   return PlannerRig(PolicyMachine::h200(2, 1000, 1000), limits);
 }
 
-// 100 bytes a second, 50 at once: after 30 and 20 there is nothing, 0.2 s later there are 20.
+// 100 bytes per second, at most 50 at once: moves of 30 and 20 use them up; 20 are back after 0.2
+// s.
 TEST(PlannerBudget, ARouteFillsWithTime) {
   PlannerLimits limits = no_limits();
   limits.route_bytes_s = 100;
@@ -33,8 +35,8 @@ TEST(PlannerBudget, ARouteFillsWithTime) {
   EXPECT_EQ(rig.try_move(fourth, gpu0), std::nullopt);
 }
 
-// 200 bytes go when the 50 are there, and leave 150 to be made up for: 2 s until there are 50
-// again.
+// A move of 200 bytes starts when 50 are there and leaves a debt of 150; it takes 2 s until there
+// are 50 again.
 TEST(PlannerBudget, AChunkLargerThanTheBurstLeavesADebt) {
   PlannerLimits limits = no_limits();
   limits.route_bytes_s = 100;
@@ -64,8 +66,8 @@ TEST(PlannerBudget, ARouteHoldsSoMuchAtATime) {
   EXPECT_EQ(rig.try_move(second, gpu0), std::nullopt);
 }
 
-// Each move stops programs for 200 us. 1 ms at once is five of them, 1 % of the time is 50 a
-// second.
+// Each move stops programs for 200 us. A burst of 1 ms allows five of them; 1 % of the time allows
+// 50 per second.
 TEST(PlannerBudget, ProgramsStandForAShareOfTheTime) {
   PlannerLimits limits = no_limits();
   limits.stall_share = 0.01;
@@ -84,7 +86,7 @@ TEST(PlannerBudget, ProgramsStandForAShareOfTheTime) {
   EXPECT_EQ(rig.try_move(later, gpu0), std::nullopt);
 }
 
-// Five moves of 200 us are two swaps: the third one's victim stays, too.
+// Five moves of 200 us are enough for two swaps, so the third swap's victim stays too.
 TEST(PlannerBudget, IsSpentOnWholeSwaps) {
   PlannerLimits limits = no_limits();
   limits.stall_share = 0.01;
@@ -104,7 +106,7 @@ TEST(PlannerBudget, IsSpentOnWholeSwaps) {
   EXPECT_EQ(rig.carry_out(), 4u);
 }
 
-// 400 us of a swap against 300: it goes when the budget is full, and is paid off afterwards.
+// A swap takes 400 us and the burst is 300 us: it starts when the budget is full and leaves a debt.
 TEST(PlannerBudget, ASwapLargerThanTheBurstLeavesADebt) {
   PlannerLimits limits = no_limits();
   limits.stall_share = 0.01;
@@ -149,7 +151,7 @@ TEST(PlannerBudget, LimitsChangeWhileItRuns) {
   EXPECT_EQ(rig.try_move(chunk, node_of_two), std::nullopt);
 }
 
-// Last used 3, 2 and 1 s ago, one still hot; 250 bytes are wanted.
+// Last used 3, 2 and 1 s ago, one is still hot; 250 bytes are needed.
 TEST(PlannerPressure, TheLongestIdleGoFirst) {
   PlannerRig rig = rig_of(no_limits());
   const ChunkId warm = rig.add(100, gpu0), cold = rig.add(100, gpu0), coldest = rig.add(100, gpu0);
@@ -173,7 +175,7 @@ TEST(PlannerPressure, OfEquallyIdleTheLeastUsedAByteGoesFirst) {
   PlannerRig rig = rig_of(no_limits());
   const ChunkId hot = rig.add(100, gpu0), cool = rig.add(400, gpu0);
   rig.heat(hot, gpu0, 2);
-  rig.heat(cool, gpu0, 1);  // More bytes a second, and fewer a byte.
+  rig.heat(cool, gpu0, 1);  // More bytes per second, but fewer per byte of the chunk.
   Plan plan;
   rig.planner().complete_pressure({gpu0, 1, gpu0}, rig.snapshot(), plan);
   EXPECT_EQ(wishes(plan), "chunk 1 to 1");

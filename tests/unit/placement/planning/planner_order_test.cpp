@@ -1,5 +1,5 @@
-/// Moves that wait for each other's room: order, rings, what is under way. Worked out by hand on
-/// GPUs of 8 bytes and a host node.
+/// Goal: moves that wait for each other's room get a correct order, including rings and moves under
+/// way. Method: hand-computed cases on GPUs of 8 bytes and a host node.
 
 #include "unit/placement/planning/planner_rig.hpp"
 
@@ -53,7 +53,7 @@ TEST(PlannerOrder, AChainOfThreeGoesFromItsEnd) {
   EXPECT_EQ(rig.carry_out(), 3u);
 }
 
-// Without the last of them nothing of the chain can be made.
+// Without room for the last move, none of the chain is possible.
 TEST(PlannerOrder, AChainWithoutAnEndIsRefusedWhole) {
   PlannerRig rig(PolicyMachine::h200(3, 8, 64));
   const ChunkId a = rig.add(8, gpu0), b = rig.add(8, gpu1);
@@ -71,7 +71,7 @@ TEST(PlannerOrder, ASwapOfFullGpusGoesOverThePeerThatIsFastest) {
   plan.move(a, gpu1, 2, "test");
   plan.move(b, gpu0, 1, "test");
   const PlanOutcome outcome = rig.plan(plan);
-  // The cheaper makes way: to gpu 2, which is faster than the host.
+  // The less valuable chunk takes the detour, over gpu 2, which is faster than the host.
   ASSERT_EQ(describe(outcome.accepted), "1 to 2, 0 to 1 after 1, 1 to 0 after 1 after 0");
   EXPECT_EQ(outcome.accepted[0].leg, Leg::first);
   EXPECT_EQ(outcome.accepted[1].leg, Leg::direct);
@@ -106,7 +106,7 @@ TEST(PlannerOrder, ASwapWithoutAThirdPlaceIsRefused) {
   EXPECT_EQ(rig.planner().under_way(), 0u);
 }
 
-// Five bytes of room at the host: the chunk of 6 does not fit there, that of 4 does.
+// The host has five bytes of room: the chunk of 4 fits there, the one of 6 does not.
 TEST(PlannerOrder, TheOneThatFitsTheThirdPlaceMakesWay) {
   PlannerRig rig(PolicyMachine::h200(2, 8, 5));
   const ChunkId large = rig.add(6, gpu0), small = rig.add(4, gpu1);
@@ -119,7 +119,7 @@ TEST(PlannerOrder, TheOneThatFitsTheThirdPlaceMakesWay) {
   EXPECT_EQ(rig.carry_out(), 3u);
 }
 
-// Two chunks of 4 change with one of 8: both have to make way, and the host holds one of them.
+// Two chunks of 4 swap with one of 8: both would have to leave, and the host has room for only one.
 TEST(PlannerOrder, ARingThatNoThirdPlaceHoldsIsRefused) {
   for (const std::uint64_t host_bytes : {7u, 8u}) {
     PlannerRig rig(PolicyMachine::h200(2, 8, host_bytes));

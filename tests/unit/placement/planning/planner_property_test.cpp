@@ -1,6 +1,7 @@
-/// Random machines, chunks and plans, sensible and not, by seed: whatever is wished for, what is
-/// accepted can be carried out in any order that it allows. The rig asserts at each step that no
-/// place holds more than it can, that nothing moves that may not, that each wish is answered once.
+/// Goal: whatever a plan asks for, the accepted moves can be carried out in every order that they
+/// allow. Method: random machines, chunks and plans, sensible or not, by seed. The rig checks after
+/// each step that no place holds more than its capacity, that nothing moves that must not, and that
+/// each wish is answered once.
 
 #include "unit/placement/planning/planner_rig.hpp"
 
@@ -83,7 +84,7 @@ Plan random_plan(const PlannerRig& rig, Dice& dice) {
   return plan;
 }
 
-/// What happened, to compare runs.
+/// Returns a record of what happened, to compare runs.
 std::string play(std::uint64_t seed) {
   Dice dice(seed);
   PlannerRig rig(random_machine(dice), random_limits(dice));
@@ -93,7 +94,7 @@ std::string play(std::uint64_t seed) {
     const Plan plan = random_plan(rig, dice);
     const PlanOutcome outcome = rig.plan(plan);
     story += describe(outcome.accepted) + "; " + describe(outcome.rejected) + "\n";
-    // Now and then a second plan meets the first under way.
+    // Sometimes the next plan comes while moves of this one are under way.
     if (dice.one_in(3)) continue;
     rig.carry_out([&](std::size_t n) { return dice.below(n); }, [&] { return dice.one_in(8); });
     rig.advance(std::chrono::milliseconds(dice.below(200)));
@@ -122,7 +123,7 @@ TEST(PlannerProperty, TheSamePlanHasTheSameOutcome) {
   }
 }
 
-// Full GPUs and one free byte at the host: every ring that is accepted is parted by it.
+// Full GPUs and one free byte at the host, through which every accepted ring can be resolved.
 TEST(PlannerProperty, RandomExchangesOfFullGpusAllHappen) {
   std::size_t detours = 0;
   for (std::uint64_t seed = first_seed(); seed < first_seed() + 300; ++seed) {

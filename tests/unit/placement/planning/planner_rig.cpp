@@ -39,7 +39,7 @@ ChunkId PlannerRig::add(std::uint64_t bytes, PlaceId at) {
 }
 
 void PlannerRig::heat(ChunkId chunk, PlaceId device, double per_byte) {
-  // The short average gets the more of one use, and the greater average counts.
+  // A single use raises the short average most, and the greatest average counts.
   const double bytes = static_cast<double>(snapshot().chunk(chunk).bytes);
   tables_.used(chunk, device, per_byte * bytes / std::numbers::ln2, 0);
 }
@@ -86,7 +86,7 @@ void PlannerRig::start(MoveNumber number) {
   tables_.expect(move.to, move.bytes);
   planner_.note_started(number);
   started_.insert(number);
-  check_capacity();  // Both ends count the chunk.
+  check_capacity();  // The chunk counts at both ends.
 }
 
 std::vector<MoveNumber> PlannerRig::end(MoveNumber number, bool moved) {

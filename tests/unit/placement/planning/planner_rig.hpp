@@ -14,23 +14,23 @@
 
 namespace vma {
 
-/// Places of the machines that planners are tested on, which have two GPUs or three.
+/// Places of the machines in planner tests, which have two or three GPUs.
 inline constexpr PlaceId gpu0 = gpu_place(0), gpu1 = gpu_place(1), gpu2 = gpu_place(2);
 inline constexpr PlaceId node_of_two = gpu_place(2);
 
-/// Limits under which only the rule that a test is about refuses anything.
+/// Limits so wide that only the rule under test refuses anything.
 PlannerLimits no_limits();
 
-/// Books and a planner on a virtual clock, and moves that are carried out by hand: it does what the
-/// scheduler does around a planner, and fails the test when a place holds more than it can or a
-/// move starts that may not.
+/// Books and a planner on a virtual clock; the test carries out moves by hand. Does what the
+/// scheduler does around a planner, and fails the test if a place exceeds its capacity or a move
+/// starts that must not.
 class PlannerRig {
  public:
   explicit PlannerRig(const PolicyMachine& machine, const PlannerLimits& limits = no_limits());
 
-  /// One chunk, an allocation of its own.
+  /// Adds an allocation of one chunk.
   ChunkId add(std::uint64_t bytes, PlaceId at);
-  /// So that a byte of it is used `per_byte` times a second, by both averages.
+  /// Afterwards each byte of the chunk counts as used `per_byte` times a second, by both averages.
   void heat(ChunkId chunk, PlaceId device, double per_byte);
   void advance(Time time) { tables_.set_now(tables_.now() + time); }
 
@@ -40,13 +40,14 @@ class PlannerRig {
                                     const std::string& reason = "test");
 
   void start(MoveNumber number);
-  /// Returns what falls with it.
+  /// Returns the moves that fail with it.
   std::vector<MoveNumber> end(MoveNumber number, bool moved = true);
-  /// Makes all accepted moves. `pick(n)` below n chooses what happens next of n possible things,
-  /// and `fails(n)` whether a move fails; 0 and no without them. Returns how many moved.
+  /// Makes all accepted moves. `pick(n)` returns a number below n, which selects the next of n
+  /// possible steps; `fails(n)` tells whether a move fails. Without them, 0 and no. Returns how
+  /// many moves were made.
   std::size_t carry_out(const std::function<std::size_t(std::size_t)>& pick = {},
                         const std::function<bool()>& fails = {});
-  /// Starts and ends the one move; for tests of what comes after.
+  /// Starts and ends the one move, for tests of later events.
   void move_now(ChunkId chunk, PlaceId to);
 
   PlaceId at(ChunkId chunk) const { return Snapshot(tables_).chunk(chunk).at; }
@@ -60,12 +61,12 @@ class PlannerRig {
 
   ChunkTables tables_;
   Planner planner_;
-  std::map<MoveNumber, AcceptedMove> accepted_;  // Not ended.
+  std::map<MoveNumber, AcceptedMove> accepted_;  // Those not yet ended.
   std::set<MoveNumber> started_;
   std::uint32_t last_allocation_ = 0;
 };
 
-/// "3 to 1, 4 to 0 after 3": moves by chunk, and what each waits for.
+/// "3 to 1, 4 to 0 after 3": moves by chunk, and what each of them waits for.
 std::string describe(const std::vector<AcceptedMove>& moves);
 /// "3 no_room, 4 cooldown".
 std::string describe(const std::vector<RejectedMove>& moves);

@@ -1,5 +1,6 @@
-/// What the planner refuses, a case a reason, worked out by hand. Machine: two GPUs of 8 bytes and
-/// a host node of 64, rates as of H200s; figures this small keep the sums visible.
+/// Goal: the planner refuses moves for the documented reasons, one case per reason. Method:
+/// hand-computed cases on two GPUs of 8 bytes and a host node of 64, with the rates of H200s; the
+/// small sizes keep the sums readable.
 
 #include "unit/placement/planning/planner_rig.hpp"
 
@@ -103,7 +104,7 @@ TEST(Planner, KeepsAChunkForTheLeastResidence) {
   EXPECT_EQ(rig.try_move(chunk, gpu1), std::nullopt);
 }
 
-// Three moves at 1.0, 1.5 and 2.0 s are within two seconds: held until 3.0 s.
+// Three moves at 1.0, 1.5 and 2.0 s are within two seconds: the chunk is held until 3.0 s.
 TEST(Planner, HoldsAChunkThatGoesToAndFro) {
   PlannerLimits limits = no_limits();
   limits.thrash_moves = 3;
@@ -131,7 +132,7 @@ TEST(Planner, LetsSlowMovesAndNewChunksOfANumberBe) {
   rig.advance(1001ms);
   rig.move_now(chunk, gpu1);
   rig.advance(1001ms);
-  rig.move_now(chunk, gpu0);  // The first is out of the window.
+  rig.move_now(chunk, gpu0);  // The first move is no longer in the window.
   rig.move_now(chunk, gpu1);  // Three again.
   ASSERT_EQ(rig.try_move(chunk, gpu0), thrashing);
   rig.planner().note_gone(chunk);
@@ -149,7 +150,8 @@ TEST(Planner, RefusesWhatIsBeyondTheBoundOfAPlan) {
   EXPECT_EQ(describe(outcome.rejected), "2 plan_too_long, 3 plan_too_long");
 }
 
-// 8 bytes of room: 4 bytes worth 8 (2 a byte), 4 worth 4, 4 worth 4 again, 8 worth 12 (1.5 a byte).
+// 8 bytes of room; wishes of 4 bytes worth 8 (2 per byte), 4 worth 4, 4 worth 4, and 8 worth 12
+// (1.5 per byte).
 TEST(Planner, GivesRoomToTheGreatestValueAByteThenTheLowestNumber) {
   PlannerRig rig(gpu_pair());
   Plan plan;
@@ -202,7 +204,7 @@ TEST(Planner, TakesAnAnnouncedChunkForHot) {
   Hint hint;
   hint.device = gpu(0);
   hint.next_use = rig.tables().now() + 2s;
-  hint.passes = 10;  // Five a second from now: more than two.
+  hint.passes = 10;  // Five per second from now, which is more than two.
   rig.tables().hinted(comes, hint);
   Plan plan;
   plan.evict(victim, node_of_two, "test");
@@ -232,7 +234,8 @@ TEST(Planner, MovesVictimsForTheirOwnSakeIfNothingComes) {
   EXPECT_EQ(describe(rig.plan(plan).accepted), "0 to 2");
 }
 
-// One of two moves may not be made: its victim stays. A third victim is of no move, and goes.
+// One of two moves is not allowed, so its victim stays. The third victim belongs to no move and
+// leaves.
 TEST(Planner, LeavesVictimsOfWhatIsRefused) {
   PlannerRig rig(gpu_pair());
   const ChunkId first = rig.add(2, gpu0), second = rig.add(2, gpu0), third = rig.add(2, gpu0);
@@ -252,7 +255,7 @@ TEST(Planner, LeavesVictimsOfWhatIsRefused) {
   EXPECT_EQ(describe(rig.plan(plan).rejected), "5 pinned, 2 not_needed");
 }
 
-// A victim goes to a full peer, whose own victim is colder still and goes to the host.
+// A victim moves to a full peer, whose own, still colder victim moves to the host.
 TEST(Planner, MakesRoomForVictimsToo) {
   PlannerRig rig(gpu_pair());
   const ChunkId coldest = rig.add(8, gpu1), victim = rig.add(8, gpu0),
@@ -267,7 +270,7 @@ TEST(Planner, MakesRoomForVictimsToo) {
   EXPECT_EQ(rig.carry_out(), 3u);
 }
 
-// A host node that does not say its size has all that can be counted.
+// A host node of unknown size has the largest capacity that can be counted.
 TEST(Planner, HasRoomWhereTheSizeIsUnknown) {
   PlannerRig rig(PolicyMachine::h200(2, 8, UINT64_MAX));
   const ChunkId chunk = rig.add(8, gpu0), other = rig.add(8, gpu1);

@@ -1,5 +1,6 @@
-// Goal: chunks are striped in proportion to bandwidth, remainders and capacity respected. Method:
-// stripes worked out by hand from the shares of the BW-AWARE paper, b_i over the sum of all.
+// Goal: chunks are striped in proportion to bandwidth, with correct remainders and within the
+// capacities. Method: stripes computed by hand from the shares of the BW-AWARE paper, b_i over the
+// sum of all.
 #include "unit/placement/policies/policy_rig.hpp"
 
 #include "base/units.hpp"
@@ -25,8 +26,8 @@ std::ptrdiff_t count(const Places& places, std::size_t at) {
   return std::ranges::count(places, at);
 }
 
-// Credit before each choice, in chunks: (.75 .25) HBM, (.5 .5) HBM as the faster of equals,
-// (.25 .75) host, (1 0) HBM; then all is even and it starts anew.
+// Credit before each choice, in chunks: (.75 .25) HBM, (.5 .5) HBM as the faster of equals, (.25
+// .75) host, (1 0) HBM; then the credits are even and the cycle repeats.
 TEST(BwInterleave, StripesByCredit) {
   PolicyRig rig(bw_interleave_kind(), three_to_one(64 * MiB, 64 * MiB));
   EXPECT_EQ(rig.places_of(rig.request(32 * MiB, 4 * MiB, gpu_place(0)), 8),
@@ -46,13 +47,13 @@ TEST(BwInterleave, BytesCountAndNotChunks) {
   // The last chunk is short. Credit in MiB: (3 1) HBM, (2 2) HBM, (-2+.75 2+.25) host.
   PolicyRig rig(bw_interleave_kind(), three_to_one(64 * MiB, 64 * MiB));
   EXPECT_EQ(rig.places_of(rig.request(9 * MiB, 4 * MiB, gpu_place(0)), 3), (Places{0, 0, 1}));
-  // The host had 2.25 and paid 1; HBM is owed -1.25. Next (1.75 2.25): host.
+  // The host had 2.25 and paid 1; HBM is at -1.25. Next (1.75 2.25): host.
   EXPECT_EQ(index(rig.at(rig.request(4 * MiB, 4 * MiB, gpu_place(0)))), 1u);
 }
 
-// The host was full from the third chunk on, when it had -.25 and HBM .25, and stays at that. Then
-// (1 0) HBM, (.75 .25) HBM, (.5 .5) HBM, (.25 .75) host. Were it credited while it is full, the
-// host would come first.
+// The host is full from the third chunk on, with credits of -.25 for the host and .25 for HBM,
+// which then stay. Afterwards (1 0) HBM, (.75 .25) HBM, (.5 .5) HBM, (.25 .75) host. If a full host
+// gained credit, it would come first.
 TEST(BwInterleave, GoesElsewhereWhenAPlaceIsFullAndOwesItNothing) {
   PolicyRig rig(bw_interleave_kind(), three_to_one(64 * MiB, 4 * MiB));
   const ChunkId first = rig.request(16 * MiB, 4 * MiB, gpu_place(0));
@@ -62,8 +63,8 @@ TEST(BwInterleave, GoesElsewhereWhenAPlaceIsFullAndOwesItNothing) {
   EXPECT_EQ(rig.places_of(rig.request(16 * MiB, 4 * MiB, gpu_place(0)), 4), (Places{0, 0, 0, 1}));
 }
 
-// 3800, 390 and 52 GB/s: the host has 1.2 % of 4242 and is left out; the peer has 390 of 4190,
-// which is 9.3 of 100 chunks.
+// 3800, 390 and 52 GB/s: the host has 1.2 % of 4242 and is left out; the peer has 390 of 4190, or
+// 9.3 of 100 chunks.
 TEST(BwInterleave, LeavesOutWhatAddsTooLittle) {
   PolicyRig rig(bw_interleave_kind(), PolicyMachine::h200(2, GiB, GiB));
   const Places places = rig.places_of(rig.request(100 * MiB, MiB, gpu_place(0)), 100);
@@ -72,7 +73,7 @@ TEST(BwInterleave, LeavesOutWhatAddsTooLittle) {
   EXPECT_LE(count(places, 1), 10);
 }
 
-// Without a least share the host has 52 of 4242, 12.3 of 1000 chunks.
+// Without a minimum share the host has 52 of 4242, or 12.3 of 1000 chunks.
 TEST(BwInterleave, TakesAllPlacesInIfAsked) {
   PolicyRig rig(bw_interleave_kind(), PolicyMachine::h200(2, GiB, GiB), {{"min_share", 0}});
   const Places places = rig.places_of(rig.request(1000 * MiB, MiB, gpu_place(0)), 1000);
@@ -80,8 +81,8 @@ TEST(BwInterleave, TakesAllPlacesInIfAsked) {
   EXPECT_LE(count(places, 2), 13);
 }
 
-// Seven peers are behind one port of 390 GB/s: still 90.7 of 100 chunks in the device's own HBM,
-// and the 9.3 others go round. As seven ports they would have 42 of 100.
+// Seven peers share one port of 390 GB/s: 90.7 of 100 chunks still go to the device's own HBM, and
+// 9.3 are spread over the peers. With seven ports the peers would get 42 of 100.
 TEST(BwInterleave, AllPeersTogetherCountAsOnePort) {
   PolicyRig rig(bw_interleave_kind(), PolicyMachine::h200(8, GiB, GiB));
   const Places places = rig.places_of(rig.request(200 * MiB, MiB, gpu_place(3)), 200);
@@ -102,7 +103,8 @@ TEST(BwInterleave, LeavesPeersOutIfAskedAndWhereTheyAreOutOfReach) {
   EXPECT_EQ(count(alone.places_of(alone.request(40 * MiB, MiB, gpu_place(1)), 40), 1), 40);
 }
 
-// What takes part is full: the rest goes where the device is fastest, also to what was left out.
+// The striped places are full, so the rest goes to the device's fastest place, even if it was left
+// out.
 TEST(BwInterleave, FallsBackOnTheFastestPlaceWithRoom) {
   PolicyRig rig(bw_interleave_kind(), PolicyMachine::h200(1, 2 * MiB, GiB));
   EXPECT_EQ(rig.places_of(rig.request(4 * MiB, MiB, gpu_place(0)), 4), (Places{0, 0, 1, 1}));

@@ -1,6 +1,6 @@
-// Goal: `clean_copy` leaves a copy behind when a chunk comes from host memory, and puts the chunk
-// out to where that lies. Method: two GPUs like H200s and two host nodes, of which the first is the
-// faster one for everybody; what it decides is worked out by hand.
+// Goal: `clean_copy` leaves a copy behind when a chunk comes from host memory, and evicts the chunk
+// to where that copy is. Method: hand-computed decisions for two GPUs like H200s and two host
+// nodes, the first of which is faster for both GPUs.
 #include "placement/policies/clean_copy.hpp"
 #include "placement/policies/cost_benefit.hpp"
 
@@ -11,7 +11,7 @@ inline namespace v1 {
 namespace {
 
 constexpr PlaceId a = gpu_place(0), b = gpu_place(1);
-constexpr PlaceId far_host = gpu_place(3);  // The near one is 2.
+constexpr PlaceId far_host = gpu_place(3);  // The near host node is place 2.
 
 PolicyMachine two_hosts() {
   const PolicyMachine one = PolicyMachine::h200(2, 10 * small_chunk, 100 * small_chunk);
@@ -39,7 +39,7 @@ PolicyMachine two_hosts() {
 
 class CleanCopyTest : public testing::Test {
  protected:
-  /// A chunk that came from the far host to A, which it then filled: B is full as well.
+  /// A chunk that came from the far host to A, which it filled; B is full as well.
   ChunkId promote(PolicyRig& rig) {
     const ChunkId chunk = rig.allocate({small_chunk}, far_host);
     rig.tick();
@@ -62,7 +62,8 @@ TEST_F(CleanCopyTest, WhatComesFromAHostLeavesACopyThere) {
   EXPECT_TRUE(rig_.made()[0].keep_copy);
 }
 
-// `cost_benefit` takes the faster host. The copy there has to be made; at the other one it lies.
+// `cost_benefit` takes the faster host, where a copy would have to be made; the clean copy is at
+// the other one.
 TEST_F(CleanCopyTest, WhatIsPutOutGoesToItsCopy) {
   PolicyRig inner(cost_benefit_kind(), two_hosts());
   EXPECT_EQ(promote(inner), promote(rig_));
@@ -89,7 +90,7 @@ TEST_F(CleanCopyTest, ACopyIsUsedOnceAndForgottenWithItsChunk) {
   EXPECT_EQ(wishes(rig_.press({a, small_chunk, a})), "chunk 0 to 2");
 }
 
-// A peer is no host: what lies there leaves none, and what goes there needs none.
+// A peer is not a host: chunks from there leave no copy, and chunks going there need none.
 TEST_F(CleanCopyTest, BetweenGpusNothingIsKept) {
   const ChunkId chunk = rig_.allocate({small_chunk}, b);
   rig_.tick();
@@ -101,7 +102,7 @@ TEST_F(CleanCopyTest, BetweenGpusNothingIsKept) {
   EXPECT_FALSE(rig_.made()[0].keep_copy);
 }
 
-// With `harvest` inside, a peer with room still takes the victim: remote use of it is faster there.
+// With `harvest` inside, a peer with room still takes the victim: remote use is faster there.
 TEST_F(CleanCopyTest, HarvestInsideSendsToLenders) {
   PolicyRig rig(clean_copy_kind(), two_hosts(), {{"harvest", 1}});
   const ChunkId chunk = rig.allocate({small_chunk}, far_host);

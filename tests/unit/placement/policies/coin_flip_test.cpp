@@ -1,6 +1,6 @@
-// Goal: `coin_flip` moves after remote penalties of twice the cost on average, without memory, and
-// plays the same game for the same seed. Method: many chunks, counted uses; numbers as in
-// `counter_test.cpp`: a pass costs 0.909 ms more at a peer, a move 1.4 ms.
+// Goal: `coin_flip` moves a chunk after remote penalties of twice the cost on average, without
+// memory, and makes the same choices for the same seed. Method: many chunks and counted uses, with
+// the numbers of `counter_test.cpp`: a pass costs 0.909 ms more at a peer, a move 1.4 ms.
 #include "placement/policies/coin_flip.hpp"
 #include "placement/policies/counter.hpp"
 
@@ -21,7 +21,8 @@ PolicyMachine machine() {
                              (flipped_chunks + 1) * large_chunk);
 }
 
-/// How many uses of 14 us penalty each chunk saw before it moved: 1/200 of twice the cost.
+/// The number of uses that each chunk saw before it moved. One use has a penalty of 14 us, 1/200 of
+/// twice the cost.
 std::vector<double> uses_until_moved(double seed) {
   PolicyRig rig(coin_flip_kind(), machine(), {{"seed", seed}});
   const ChunkId first =
@@ -37,7 +38,7 @@ std::vector<double> uses_until_moved(double seed) {
   return uses;
 }
 
-// A flip of 1/200 at each use: 200 uses on average, and a spread as wide as the mean.
+// A chance of 1/200 at each use: 200 uses on average, with a standard deviation equal to the mean.
 TEST(CoinFlip, IsMemorylessWithAMeanOfTwiceTheCost) {
   const std::vector<double> uses = uses_until_moved(7);
   const double mean = std::accumulate(uses.begin(), uses.end(), 0.0) / flipped_chunks;
@@ -52,7 +53,8 @@ TEST(CoinFlip, SeedDecides) {
   EXPECT_NE(uses_until_moved(1), uses_until_moved(2));
 }
 
-// Where `counter` rests for ever, for every use at home takes one back, the coin falls some time.
+// `counter` would never move here, since every use at home takes one back; the coin eventually
+// does.
 TEST(CoinFlip, MovesEvenSharesWhichCounterDoesNot) {
   for (const bool coin : {false, true}) {
     PolicyRig rig(coin ? coin_flip_kind() : counter_kind(), machine());

@@ -1,7 +1,7 @@
-// Goal: `cost_benefit` finds the assignment by use, keeps hot chunks in HBM and cold ones at the
-// host, follows shifts and rests otherwise. Method: cases by hand on machines like H200s, where a
-// pass over 395 MB takes 0.909 ms less at home than at a peer and a move costs 1.4 ms with its
-// stall: with a margin of 1.25, a chunk must be expected to save 1.75 ms.
+// Goal: `cost_benefit` finds the best assignment by use, keeps hot chunks in HBM and cold ones at
+// the host, follows shifts and otherwise rests. Method: hand-computed cases on machines like H200s,
+// where a pass over 395 MB takes 0.909 ms less at home than at a peer and a move costs 1.4 ms
+// including its stall: with a margin of 1.25, a chunk must be expected to save 1.75 ms.
 #include "placement/policies/cost_benefit.hpp"
 #include "placement/policies/counter.hpp"
 
@@ -37,11 +37,11 @@ TEST_F(CostBenefitTest, FindsTheAssignmentByUse) {
   };
   rig_.run(3s, feed);
   for (std::size_t i = 0; i < 16; ++i) EXPECT_EQ(rig_.at(next(first, i)), gpu_place(i % 4)) << i;
-  EXPECT_EQ(rig_.made().size(), 12u);  // Each once, and those that lie well never.
+  EXPECT_EQ(rig_.made().size(), 12u);  // Each moves once, and those already in place never move.
   EXPECT_EQ(rig_.run(20s, feed), 0u);
 }
 
-// HBM for four: the four cold ones there go out for the four hot ones of the host.
+// HBM for four chunks: its four cold ones are swapped with the four hot ones at the host.
 TEST(CostBenefitCap, HotChunksAreInHbmAndColdOnesAtTheHost) {
   PolicyRig rig(cost_benefit_kind(), PolicyMachine::h200(1, 4 * large_chunk, 100 * large_chunk));
   const ChunkId cold = rig.allocate(large_chunks(4), gpu_place(0));
@@ -59,8 +59,8 @@ TEST(CostBenefitCap, HotChunksAreInHbmAndColdOnesAtTheHost) {
   EXPECT_EQ(rig.run(20s, feed), 0u);
 }
 
-// Room for one, both at the host's price when out: a newcomer that is used 1.6 times as much stays
-// out, one that is used 3 times as much comes in.
+// Room for one chunk; the other is read from the host. A newcomer used 1.6 times as much stays out;
+// one used 3 times as much comes in.
 TEST(CostBenefitCap, AVictimIsColderByAFactorOfTwo) {
   for (const double times : {1.6, 3.0}) {
     PolicyRig rig(cost_benefit_kind(), PolicyMachine::h200(1, large_chunk, 100 * large_chunk));
@@ -74,7 +74,7 @@ TEST(CostBenefitCap, AVictimIsColderByAFactorOfTwo) {
   }
 }
 
-// Announced passes save 0.909 ms each: two are 1.82 ms, more than 1.75; 1.9 are 1.73 ms.
+// Each announced pass saves 0.909 ms: two save 1.82 ms, more than 1.75; 1.9 save 1.73 ms.
 TEST_F(CostBenefitTest, BenefitMustExceedMarginTimesCost) {
   const ChunkId chunk = rig_.allocate({large_chunk}, a_);
   EXPECT_EQ(wishes(rig_.advise(chunk, announce(1.9))), "");
@@ -83,8 +83,8 @@ TEST_F(CostBenefitTest, BenefitMustExceedMarginTimesCost) {
   EXPECT_NEAR(plan.moves()[0].value, 2 * 0.9089e-3 - 1.4e-3, 1e-6);
 }
 
-// 55 to 45: at A the chunk costs 0.55/3.8 + 0.45/0.39, at B 0.45/3.8 + 0.55/0.39, 1.18 times that:
-// less than the margin, wherever it lies.
+// 55 to 45: the chunk costs 0.55/3.8 + 0.45/0.39 at A and 0.45/3.8 + 0.55/0.39 at B, which is 1.18
+// times that: less than the margin, wherever the chunk is.
 TEST_F(CostBenefitTest, AnAlmostEvenShareStaysWhereItIs) {
   const ChunkId first = rig_.allocate(large_chunks(2), b_);
   const auto feed = [&] {
@@ -100,14 +100,14 @@ TEST_F(CostBenefitTest, TurnsOfTwoGpusDoNotPullAChunkToAndFro) {
   const ChunkId chunk = rig_.allocate({large_chunk}, a_);
   int turn = 0;
   rig_.run(5s, [&] { rig_.use_and_apply(chunk, turn++ / 5 % 2 == 0 ? b_ : a_, 10 * large_pass); });
-  EXPECT_LE(rig_.made().size(), 1u);  // At first it knows one user only.
+  EXPECT_LE(rig_.made().size(), 1u);  // At first it knows only one user.
   EXPECT_EQ(
       rig_.run(20s,
                [&] { rig_.use_and_apply(chunk, turn++ / 5 % 2 == 0 ? b_ : a_, 10 * large_pass); }),
       0u);
 }
 
-// B and C use a chunk of A: it goes to the one whose waiting weighs more, though each alone waits.
+// A, B and C use a chunk of A: it moves to C, where all its users together wait least.
 TEST_F(CostBenefitTest, ASharedChunkLiesWhereItsUsersWaitLeast) {
   const ChunkId chunk = rig_.allocate({large_chunk}, a_);
   const auto feed = [&] {
@@ -120,8 +120,8 @@ TEST_F(CostBenefitTest, ASharedChunkLiesWhereItsUsersWaitLeast) {
   EXPECT_EQ(rig_.run(10s, feed), 0u);
 }
 
-// After t half-lives of the short average (of one second) B's share is 1 - 2^-t, and it waits 1.25
-// times as long at A as A would at B from t = 1.21 on.
+// After t half-lives of the short average (one second) B's share is 1 - 2^-t. From t = 1.21 on, B
+// waits 1.25 times as long with the chunk at A as A would with it at B.
 TEST_F(CostBenefitTest, FollowsAShiftAfterAHalfLifeAndAQuarter) {
   const ChunkId chunk = rig_.allocate({large_chunk}, a_);
   EXPECT_EQ(rig_.run(20s, [&] { rig_.use_and_apply(chunk, a_, large_pass); }), 0u);
@@ -134,9 +134,9 @@ TEST_F(CostBenefitTest, FollowsAShiftAfterAHalfLifeAndAQuarter) {
   EXPECT_EQ(rig_.made().size(), 1u);
 }
 
-// A first pass by B is 0.69 of it as a short average, 0.069 as a long one; that of the careful
-// average times 4 s is 0.28 passes. Six passes are 1.51 ms, below the 1.75 ms that a move takes,
-// ten are 2.5 ms. `counter` needs four.
+// A first pass by B counts 0.69 in the short average and 0.069 in the long one; the careful average
+// times 4 s gives 0.28 passes. Six passes save 1.51 ms, less than the 1.75 ms of a move; ten save
+// 2.5 ms. `counter` needs four.
 TEST_F(CostBenefitTest, ABurstCountsForLittle) {
   const ChunkId chunk = rig_.allocate({large_chunk}, a_);
   EXPECT_EQ(rig_.use_and_apply(chunk, b_, 6 * large_pass), 0u);
@@ -153,12 +153,13 @@ TEST_F(CostBenefitTest, PrefetchesWhenTheUseComesWithinTheHorizon) {
   const ChunkId chunk = rig_.allocate({large_chunk}, a_);
   EXPECT_EQ(wishes(rig_.advise(chunk, announce(10, 10s))), "");
   rig_.advance(5900ms);
-  EXPECT_EQ(wishes(rig_.tick()), "");  // 4.09 s before.
+  EXPECT_EQ(wishes(rig_.tick()), "");  // 4.09 s before the use.
   rig_.advance(90ms);
   EXPECT_EQ(wishes(rig_.tick()), "chunk 0 to 1");
 }
 
-// B's hint brings the chunk away from A, which goes on to use it: it comes back once, and rests.
+// B's false hint takes the chunk from A, which continues to use it: the chunk returns once, then
+// rests.
 TEST_F(CostBenefitTest, AHintThatLiesCostsTwoMoves) {
   const ChunkId chunk = rig_.allocate({large_chunk}, a_);
   const auto feed = [&] { rig_.use_and_apply(chunk, a_, large_pass); };
@@ -174,7 +175,7 @@ TEST_F(CostBenefitTest, AHintThatLiesCostsTwoMoves) {
 TEST_F(CostBenefitTest, AHintThatRunsOutEndsTheHorizon) {
   const ChunkId chunk = rig_.allocate({large_chunk}, a_);
   Hint hint = announce(0, 0s);
-  hint.until = 10ms;  // 20 passes a second for 10 ms do not pay.
+  hint.until = 10ms;  // 20 passes per second for 10 ms do not pay.
   rig_.advise(chunk, hint);
   rig_.tables().used(chunk, b_, 200 * large_pass, 0);
   EXPECT_EQ(wishes(rig_.use(chunk, b_, 1)), "");
@@ -208,7 +209,7 @@ TEST_F(CostBenefitTest, PressurePutsOutTheColdestFirst) {
   EXPECT_EQ(wishes(rig_.press({a_, large_chunk, a_})), "chunk 2 to 1");
 }
 
-// A route copies 395 GB/s; 1 % of a second's worth is ten chunks, and no more than that.
+// A route copies 395 GB/s; 1 % of a second's worth is ten chunks, which is the limit.
 TEST(CostBenefitBudget, MovesNoMoreThanTheRoutesShare) {
   PolicyRig rig(cost_benefit_kind(), PolicyMachine::h200(2, 100 * large_chunk, 100 * large_chunk),
                 {{"route_share", 0.01}});
@@ -217,7 +218,7 @@ TEST(CostBenefitBudget, MovesNoMoreThanTheRoutesShare) {
     rig.tables().used(next(first, i), gpu_place(1), static_cast<double>(100 + i) * large_pass, 0);
   const Plan plan = rig.tick();
   ASSERT_EQ(plan.moves().size(), 10u);
-  for (std::size_t i = 0; i < 10; ++i)  // The hottest lead.
+  for (std::size_t i = 0; i < 10; ++i)  // The hottest come first.
     EXPECT_EQ(index(plan.moves()[i].chunk), 49 - i);
 }
 
@@ -248,14 +249,14 @@ TEST_F(CostBenefitTest, ForgetsChunksThatAreGone) {
   EXPECT_EQ(rig_.run(20s), 0u);
 }
 
-// A policy that takes over knows what was there: nothing of it is in the list of changes.
+// A policy that takes over must know existing chunks, which are not in the list of changes.
 TEST_F(CostBenefitTest, KnowsChunksThatWereThereBefore) {
   rig_.allocate(large_chunks(2), a_);
   rig_.tables().clear_changed();
   EXPECT_EQ(wishes(rig_.press({a_, large_chunk, a_})), "chunk 0 to 1");
 }
 
-// A hundred that are idle and pinned are the coldest; the victim is found behind them.
+// A hundred pinned, idle chunks are the coldest; the search for a victim must get past them.
 TEST(CostBenefitCap, PinnedChunksHideNoVictim) {
   PolicyRig rig(cost_benefit_kind(), PolicyMachine::h200(1, 101 * large_chunk, 200 * large_chunk));
   const ChunkId pinned = rig.allocate(large_chunks(100), gpu_place(0));
@@ -267,7 +268,8 @@ TEST(CostBenefitCap, PinnedChunksHideNoVictim) {
   EXPECT_EQ(rig.at(cold), rig.host_place());
 }
 
-// More than it passes over when it looks for victims; used before, so that their uses end.
+// More dropped chunks than it skips when it looks for victims. They were used before, so that their
+// uses expire.
 TEST(CostBenefitCap, DroppedChunksHideNoVictim) {
   PolicyRig rig(cost_benefit_kind(), PolicyMachine::h200(1, 1026 * large_chunk, 200 * large_chunk));
   const ChunkId dropped = rig.allocate(large_chunks(1025), gpu_place(0));
@@ -281,8 +283,8 @@ TEST(CostBenefitCap, DroppedChunksHideNoVictim) {
   EXPECT_EQ(rig.at(cold), rig.host_place());
 }
 
-// Room for the larger would cost a hot chunk; the smaller one, worth a little less a byte, makes do
-// with the cold one's.
+// Room for the larger one would cost a hot chunk. The smaller one, worth a little less per byte,
+// needs only the room of the cold one.
 TEST(CostBenefitCap, ALargeWishWithoutRoomDoesNotBarASmallOne) {
   PolicyRig rig(cost_benefit_kind(), PolicyMachine::h200(1, 4 * large_chunk, 100 * large_chunk));
   const ChunkId kept = rig.allocate(large_chunks(3), gpu_place(0));
@@ -300,7 +302,7 @@ TEST(CostBenefitCap, ALargeWishWithoutRoomDoesNotBarASmallOne) {
                       feed();
                     }),
             0u);
-  rig.run(60s, feed);  // From here on it is cold.
+  rig.run(60s, feed);  // From here on the chunk `cold` is cold.
   EXPECT_EQ(rig.at(large), rig.host_place());
   EXPECT_EQ(rig.at(small), gpu_place(0));
   EXPECT_EQ(rig.at(cold), rig.host_place());

@@ -1,7 +1,8 @@
-// Goal: `counter` moves when its source says so and keeps even shares where they are. Method: uses
-// by hand on machines like H200s, where one pass over 395 MB of a peer's HBM takes
-// 395e6 x (1/390e9 - 1/3.8e12) = 0.909 ms more than at home, and a move takes 1 ms of copy, 0.2 ms
-// besides and a stall of 0.2 ms: 1.4 ms. With theta = 2 the fourth pass reaches 2.8 ms.
+// Goal: `counter` moves a chunk exactly when its source's rule says so, and leaves evenly shared
+// chunks in place. Method: hand-computed uses on machines like H200s, where one pass over 395 MB of
+// a peer's HBM takes 395e6 x (1/390e9 - 1/3.8e12) = 0.909 ms more than at home, and a move takes 1
+// ms of copy, 0.2 ms besides and a stall of 0.2 ms: 1.4 ms. With theta = 2 the fourth pass reaches
+// 2.8 ms.
 #include "placement/policies/counter.hpp"
 
 #include "unit/placement/policies/policy_rig.hpp"
@@ -30,7 +31,8 @@ TEST_F(CounterTest, AWriteCountsLikeARead) {
   EXPECT_EQ(rig_.use_and_apply(chunk, b_, 0, large_pass), 1u);
 }
 
-// Three passes of the peer, one at home that takes one back: only the fifth of the peer moves it.
+// Three passes by the peer, then one at home that takes one back: only the fifth by the peer moves
+// the chunk.
 TEST_F(CounterTest, UsesAtHomeTakeBack) {
   const ChunkId chunk = rig_.allocate({large_chunk}, a_);
   for (int i = 0; i < 3; ++i) rig_.use_and_apply(chunk, b_, large_pass);
@@ -51,7 +53,7 @@ TEST_F(CounterTest, EvenSharesNeverMove) {
 TEST_F(CounterTest, AMoveStartsTheCountAnew) {
   const ChunkId chunk = rig_.allocate({large_chunk}, a_);
   for (int i = 0; i < 3; ++i) rig_.use_and_apply(chunk, c_, large_pass);
-  rig_.tables().moved(chunk, b_);  // By somebody else: the three passes are paid.
+  rig_.tables().moved(chunk, b_);  // Moved by something else: that pays for the three passes.
   for (int i = 0; i < 3; ++i) EXPECT_EQ(rig_.use_and_apply(chunk, c_, large_pass), 0u) << i;
   EXPECT_EQ(rig_.use_and_apply(chunk, c_, large_pass), 1u);
 }
@@ -82,7 +84,8 @@ TEST(CounterAlone, OneGpuPullsItsChunksFromTheHostOnceAndKeepsThem) {
     for (std::size_t i = 0; i < 3; ++i) rig.use_and_apply(next(first, i), gpu_place(0), large_pass);
   };
   rig.run(std::chrono::milliseconds(200), use_all);
-  EXPECT_EQ(rig.places_of(first, 3), (std::vector<std::size_t>{0, 0, 1}));  // No room for a third.
+  // There is no room for a third.
+  EXPECT_EQ(rig.places_of(first, 3), (std::vector<std::size_t>{0, 0, 1}));
   const std::size_t made = rig.made().size();
   rig.run(std::chrono::seconds(2), use_all);
   EXPECT_EQ(rig.made().size(), made);

@@ -1,5 +1,6 @@
 // Goal: `harvest` puts victims at peers that can spare room, in the topology's order, and never
-// twice. Method: machines like H200s with HBM for ten chunks, of which a lender keeps one free.
+// lends a chunk twice. Method: machines like H200s with HBM for ten chunks, one of which a lender
+// keeps free.
 #include "placement/policies/cost_benefit.hpp"
 #include "placement/policies/harvest.hpp"
 
@@ -20,7 +21,7 @@ class HarvestTest : public testing::Test {
   }
 };
 
-// B has room for one, its reserve: `cost_benefit` would take that. C lends.
+// B has room for one chunk, its reserve, which `cost_benefit` would take. C lends instead.
 TEST_F(HarvestTest, TakesTheFirstPeerThatKeepsItsReserve) {
   PolicyRig inner(cost_benefit_kind(), PolicyMachine::h200(3, 10 * small_chunk, 100 * small_chunk));
   for (PolicyRig* rig : {&rig_, &inner}) {
@@ -32,7 +33,7 @@ TEST_F(HarvestTest, TakesTheFirstPeerThatKeepsItsReserve) {
   EXPECT_EQ(wishes(rig_.press({a_, small_chunk, a_})), "chunk 0 to 2");
 }
 
-// B lends two of its ten, for seven are its own and one is kept; C lends none: two are the host's.
+// B lends two of its ten: seven are its own and one is kept free. C lends none. Two go to the host.
 TEST_F(HarvestTest, GoesToTheHostOnceNobodyLends) {
   const ChunkId first = rig_.allocate(small_chunks(4), a_);
   rig_.allocate(small_chunks(7), b_);
@@ -51,7 +52,7 @@ TEST_F(HarvestTest, WhatWasLentGoesToTheHostNotToASecondLender) {
   EXPECT_EQ(rig_.at(chunk), rig_.host_place());  // C has all of its ten free.
 }
 
-// The guest leads although the lender's own chunk was not used for longer.
+// The guest leaves first, although the lender's own chunk has been idle for longer.
 TEST_F(HarvestTest, ALenderGivesUpGuestsBeforeItsOwn) {
   const ChunkId own = rig_.allocate(small_chunks(1), b_);
   const ChunkId guest = rig_.allocate(small_chunks(1), a_);
@@ -65,7 +66,7 @@ TEST_F(HarvestTest, ALenderGivesUpGuestsBeforeItsOwn) {
   EXPECT_EQ(index(rig_.made()[2].chunk), index(own));
 }
 
-// Where the host is faster than a peer, as behind NVLink-C2C, it is the first to take a victim.
+// If the host is faster than a peer, as behind NVLink-C2C, it is the first to take a victim.
 TEST(HarvestOrder, IsTheTopologys) {
   PolicyMachine machine = PolicyMachine::h200(2, 10 * small_chunk, 100 * small_chunk);
   machine.costs.access_rate(gpu_place(0), gpu_place(2)) = 400e9;
@@ -85,7 +86,8 @@ TEST(HarvestOrder, OneGpuHasTheHostOnly) {
   EXPECT_EQ(wishes(rig.press({gpu_place(0), 2 * small_chunk, gpu_place(0)})), "chunk 1 to 1");
 }
 
-// A's ten and five more: eleven are hot. It settles with the spilt ones at lenders.
+// A has ten chunks and gets five more; eleven are hot. It comes to rest with the spilled ones at
+// lenders.
 TEST_F(HarvestTest, RestsOnSteadyUse) {
   const ChunkId first = rig_.allocate(small_chunks(10), a_);
   const ChunkId more = rig_.allocate(small_chunks(5), rig_.host_place());
@@ -107,7 +109,7 @@ TEST_F(HarvestTest, ForgetsChunksThatAreGone) {
   ASSERT_EQ(rig_.allocate(small_chunks(1), b_), chunk);
   rig_.tick();
   EXPECT_EQ(wishes(rig_.press({b_, small_chunk, b_})),
-            "chunk 0 to 0");  // No guest: it may be lent.
+            "chunk 0 to 0");  // No longer a guest, so it may be lent.
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
-// Goal: `hinted` follows hints that pay, stops believing those that do not come true, and is
-// `counter` without any. Method: numbers as in `counter_test.cpp`: an announced pass saves
-// 0.909 ms, a move costs 1.4 ms, so that two passes pay and one does not.
+// Goal: `hinted` follows hints that pay, stops believing those that prove false, and equals
+// `counter` without hints. Method: the numbers of `counter_test.cpp`: an announced pass saves 0.909
+// ms and a move costs 1.4 ms, so two passes pay and one does not.
 #include "placement/policies/counter.hpp"
 #include "placement/policies/hinted.hpp"
 
@@ -24,7 +24,7 @@ class HintedTest : public testing::Test {
  protected:
   PolicyRig rig_{hinted_kind(), PolicyMachine::h200(2, 40 * large_chunk, 40 * large_chunk)};
   const PlaceId a_ = gpu_place(0), b_ = gpu_place(1);
-  /// Announces two passes that do not come.
+  /// Announces two passes that do not happen.
   void lie() {
     const ChunkId chunk = rig_.allocate({large_chunk}, a_);
     rig_.apply(rig_.advise(chunk, announced(2)));
@@ -42,7 +42,8 @@ TEST_F(HintedTest, MovesForTwoPassesAndNotForOne) {
   EXPECT_NEAR(plan.moves()[0].value, 2 * 0.9089e-3 - 1.4e-3, 1e-6);
 }
 
-// Nothing was used yet: that is what `counter` cannot know. Announced in 5 s, with a lead of 1 s.
+// Nothing was used yet, so `counter` could not know. The use is announced for 5 s, with a lead of 1
+// s.
 TEST_F(HintedTest, PrefetchesASecondBeforeTheUse) {
   const ChunkId chunk = rig_.allocate({large_chunk}, a_);
   EXPECT_EQ(wishes(rig_.advise(chunk, announced(10, 5s))), "");
@@ -52,7 +53,8 @@ TEST_F(HintedTest, PrefetchesASecondBeforeTheUse) {
   EXPECT_EQ(wishes(rig_.tick()), "chunk 0 to 1");
 }
 
-// A lie leaves 0.75: 2 x 0.909 ms x 0.75 = 1.36 ms no longer pays, three passes (2.05 ms) do.
+// After one false hint the trust is 0.75: 2 x 0.909 ms x 0.75 = 1.36 ms no longer pays, three
+// passes (2.05 ms) do.
 TEST_F(HintedTest, ALieCostsAQuarterOfTheTrust) {
   lie();
   const ChunkId chunk = rig_.allocate({large_chunk}, a_);
@@ -60,15 +62,16 @@ TEST_F(HintedTest, ALieCostsAQuarterOfTheTrust) {
   EXPECT_EQ(wishes(rig_.advise(chunk, announced(3))), "chunk 0 to 1");
 }
 
-// 0.75^5 = 0.237 is below a quarter: no announcement is enough. Ones that come true bring it back:
-// 0.237 + 0.763 / 8 = 0.33.
+// 0.75^5 = 0.237 is below a quarter, so no announcement is enough. One that comes true restores
+// trust: 0.237 + 0.763 / 8 = 0.33.
 TEST_F(HintedTest, StopsFollowingLiesAndStartsAgainWhenHintsComeTrue) {
   for (int i = 0; i < 5; ++i) lie();
   const ChunkId chunk = rig_.allocate({large_chunk}, a_);
   EXPECT_EQ(wishes(rig_.advise(chunk, announced(1000))), "");
   rig_.use(chunk, b_, large_pass);
-  rig_.advise(chunk, announced(1));  // Replaced: neither true nor false.
-  rig_.use(chunk, b_, large_pass);   // True.
+  // Replaced by the next hint: counts neither as true nor as false.
+  rig_.advise(chunk, announced(1));
+  rig_.use(chunk, b_, large_pass);  // Makes it true.
   EXPECT_EQ(wishes(rig_.advise(chunk, announced(1000))), "chunk 0 to 1");
 }
 
@@ -84,7 +87,7 @@ TEST_F(HintedTest, IsCounterWithoutHints) {
   EXPECT_FALSE(rig_.made().empty());
 }
 
-// Others' uses pull a chunk away only once its hint has come true or failed.
+// Uses by others pull a chunk away only once its hint has come true or failed.
 TEST_F(HintedTest, KeepsAChunkWhereItWasAnnounced) {
   const ChunkId chunk = rig_.allocate({large_chunk}, a_);
   rig_.apply(rig_.advise(chunk, announced(100)));
@@ -113,7 +116,7 @@ TEST_F(HintedTest, ForgetsChunksThatAreGone) {
   EXPECT_EQ(rig_.run(10s), 0u);
 }
 
-// A hint that is not worth a move, told again before each use, does not make `counter` begin anew.
+// A hint that is not worth a move, repeated before each use, does not reset `counter`.
 TEST_F(HintedTest, RepeatedHintsDoNotStopTheFallback) {
   const ChunkId chunk = rig_.allocate({large_chunk}, a_);
   for (int i = 0; i < 20; ++i) {
@@ -123,7 +126,7 @@ TEST_F(HintedTest, RepeatedHintsDoNotStopTheFallback) {
   EXPECT_EQ(rig_.at(chunk), b_);
 }
 
-// Its deadline is past the end of time.
+// Its deadline is later than the last time that can be represented.
 TEST(Hinted, AHintForNeverIsNoLie) {
   PolicyRig rig(hinted_kind(), PolicyMachine::h200(2, 40 * large_chunk, 40 * large_chunk),
                 {{"trust_least", 1}});

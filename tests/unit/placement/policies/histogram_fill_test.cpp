@@ -1,6 +1,6 @@
-// Goal: `histogram_fill` takes its threshold from the capacity, leaves the warm band alone and
-// cools. Method: one GPU with HBM for ten chunks, of which 3 % are reserved, so nine fit. A pass is
-// 16 units of a count; a count of n units is in bin log2(n).
+// Goal: `histogram_fill` derives its threshold from the capacity, leaves the warm band alone and
+// cools counts. Method: one GPU with HBM for ten chunks; 3 % are reserved, so nine fit. A pass adds
+// 16 units to a count; a count of n units is in bin log2(n).
 #include "placement/policies/cost_benefit.hpp"
 #include "placement/policies/histogram_fill.hpp"
 
@@ -27,21 +27,22 @@ class HistogramFillTest : public testing::Test {
   }
 };
 
-// 8 passes are 128 units, bin 7; 1/2 pass is 8, bin 3. All eight of bin 7 fit, the six of bin 3
-// besides do not: the threshold is 4, eight come in. They fill 80 % of the HBM, so nothing is warm.
+// 8 passes are 128 units, bin 7; 1/2 pass is 8 units, bin 3. All eight chunks of bin 7 fit, but not
+// together with the six of bin 3: the threshold is 4 and eight come in. They fill 80 % of the HBM,
+// so nothing is warm.
 TEST_F(HistogramFillTest, ThresholdIsWhereTheHotBinsFillTheHbm) {
   const ChunkId mild = rig_.allocate(small_chunks(6), a_);
   const ChunkId hot = rig_.allocate(small_chunks(8), rig_.host_place());
   use_each(mild, 6, 0.5);
   use_each(hot, 8, 8);
-  EXPECT_EQ(rig_.apply(rig_.tick()), 8u + 5u);  // Five mild ones go: one has room besides.
+  EXPECT_EQ(rig_.apply(rig_.tick()), 8u + 5u);  // Five mild ones leave; one more has room.
   EXPECT_EQ(chunks_at_home(hot, 8), 8u);
   EXPECT_EQ(chunks_at_home(mild, 6), 1u);
 }
 
-// Of bin 7 are four: with the nine of bin 3 they do not fit, the threshold is 4, and 40 % are less
-// than `warm_below`. Bin 3 is warm: it makes no room, and only what is free is filled: three, for
-// 3 % stay free.
+// Bin 7 has four chunks; together with the nine of bin 3 they do not fit, so the threshold is 4,
+// and their 40 % are less than `warm_below`. Bin 3 is warm: it is not evicted, and only free room
+// is filled: three chunks, since 3 % stay free.
 TEST_F(HistogramFillTest, TheWarmBandStaysWhereItIs) {
   const ChunkId warm = rig_.allocate(small_chunks(6), a_);
   const ChunkId outside = rig_.allocate(small_chunks(3), rig_.host_place());
@@ -60,14 +61,15 @@ TEST_F(HistogramFillTest, CoolingLetsGoOfWhatWasHot) {
   const ChunkId is = rig_.allocate(small_chunks(8), rig_.host_place());
   use_each(was, 8, 8);
   use_each(is, 8, 1);
-  EXPECT_EQ(rig_.apply(rig_.tick()), 1u);  // 128 units against 16: it fills what is free.
-  rig_.advance(20s);                       // Five coolings: 4 units against 16.
+  EXPECT_EQ(rig_.apply(rig_.tick()), 1u);  // 128 units against 16: only fills free room.
+  rig_.advance(20s);                       // Cooled five times: 4 units against 16.
   use_each(is, 8, 1);
   EXPECT_GT(rig_.apply(rig_.tick()), 0u);
   EXPECT_EQ(chunks_at_home(is, 8), 8u);
 }
 
-// The count of steady use is a saw: it doubles in a period and is halved. Its bin is not.
+// With steady use the count is a sawtooth: it doubles in a period and is halved. Its bin is
+// constant.
 TEST_F(HistogramFillTest, RestsOnSteadyUse) {
   const ChunkId first = rig_.allocate(small_chunks(8), a_);
   const ChunkId more = rig_.allocate(small_chunks(8), rig_.host_place());
@@ -82,7 +84,7 @@ TEST_F(HistogramFillTest, RestsOnSteadyUse) {
   EXPECT_EQ(rig_.run(60s, feed), 0u);
 }
 
-// 100 passes a second are 6400 units in four seconds: bin 12. The count goes up to 12 800, bin 13,
+// 100 passes per second are 6400 units in four seconds: bin 12. The count reaches 12 800, bin 13,
 // before it is halved.
 TEST_F(HistogramFillTest, SteadyUseHasASteadyBin) {
   const ChunkId chunk = rig_.allocate(small_chunks(1), rig_.host_place());
@@ -93,17 +95,17 @@ TEST_F(HistogramFillTest, SteadyUseHasASteadyBin) {
   std::size_t wished = 0;
   for (int i = 0; i < 800; ++i) {
     feed();
-    const Plan plan = rig_.tick();  // Never made.
+    const Plan plan = rig_.tick();  // Never carried out.
     if (plan.empty()) continue;
     ++wished;
     EXPECT_NE(plan.moves()[0].reason.find("in bin 12 "), std::string::npos)
         << plan.moves()[0].reason;
   }
-  EXPECT_EQ(wished, 16u);  // Each half second.
+  EXPECT_EQ(wished, 16u);  // Every half second.
 }
 
-// Ten of bin 7 are more than the 9.7 that the reserve leaves: none of them is hot. They fill what
-// is free, less the reserve, and the mild ones stay.
+// Ten chunks of bin 7 exceed the 9.7 that the reserve leaves, so none of them is hot. They fill the
+// free room except the reserve, and the mild ones stay.
 TEST_F(HistogramFillTest, TheReserveIsNoPlaceForHotChunks) {
   const ChunkId mild = rig_.allocate(small_chunks(5), a_);
   const ChunkId hot = rig_.allocate(small_chunks(10), rig_.host_place());
@@ -119,7 +121,7 @@ TEST_F(HistogramFillTest, PutsOutColdChunksBeforeTheHbmIsFull) {
   EXPECT_EQ(wishes(plan), "chunk 0 to 1");  // Less than 2 % are free; one chunk is more than 3 %.
 }
 
-// A pass in four seconds does not pay for a move that takes ten; MEMTIS does not ask.
+// A pass every four seconds does not pay for a move that takes ten; MEMTIS does not consider this.
 TEST_F(HistogramFillTest, DoesNotAskWhatAMoveCosts) {
   PolicyMachine machine = PolicyMachine::h200(1, 10 * small_chunk, 100 * small_chunk);
   machine.costs.move_fixed(PlaceId{1}, PlaceId{0}) = 10s;
@@ -138,7 +140,8 @@ TEST_F(HistogramFillTest, LeavesAloneWhatMayNotMove) {
   for (std::size_t i = 0; i < 9; ++i) rig_.tables().row(next(cold, i)).movable = false;
   rig_.tables().row(hot).moving = true;
   use_each(hot, 2, 8);
-  EXPECT_EQ(wishes(rig_.tick()), "chunk 9 to 1");  // For want of 3 % the hot one stays out.
+  // Without the reserve of 3 % the hot one stays out.
+  EXPECT_EQ(wishes(rig_.tick()), "chunk 9 to 1");
 }
 
 TEST(HistogramFillGpus, EachHasItsOwnThreshold) {
@@ -157,7 +160,7 @@ TEST_F(HistogramFillTest, ForgetsChunksThatAreGone) {
   EXPECT_EQ(rig_.run(5s), 0u);
 }
 
-// Two GPUs that are full of what nobody uses do not hand it to each other for ever.
+// Two full GPUs whose chunks nobody uses must not pass them back and forth for ever.
 TEST(HistogramFillRest, FullPeersDoNotPlayCatch) {
   constexpr std::uint64_t size = 100'000'000;
   PolicyRig rig(histogram_fill_kind(), PolicyMachine::h200(2, 10 * size, 100 * size));

@@ -1,6 +1,6 @@
-// Goal: `latency_balance` evens out loaded latencies, and is quiet once they are. Method: machines
-// like H200s, whose HBM answers in 600 ns idle, a peer's in 1500 ns: at a utilisation u the HBM
-// takes 600 / (1 - u), which is 1500 at u = 0.6, or 2.28 TB/s.
+// Goal: `latency_balance` evens out loaded latencies and then rests. Method: machines like H200s,
+// whose idle latency is 600 ns for local HBM and 1500 ns for a peer's: at a utilisation u local HBM
+// takes 600 / (1 - u), which reaches 1500 at u = 0.6, or 2.28 TB/s.
 #include "placement/policies/cost_benefit.hpp"
 #include "placement/policies/latency_balance.hpp"
 
@@ -26,7 +26,7 @@ class LatencyBalanceTest : public testing::Test {
   static std::vector<std::uint64_t> all() {
     return std::vector<std::uint64_t>(balanced_chunks, small_chunk);
   }
-  /// A uses all chunks equally, `rate` bytes a second together, for `time`.
+  /// For `time`, A uses all chunks equally, at `rate` bytes per second in total.
   static std::size_t run(PolicyRig& rig, ChunkId first, double rate, Time time) {
     return rig.run(time, [&] {
       for (std::size_t i = 0; i < balanced_chunks; ++i)
@@ -39,7 +39,7 @@ class LatencyBalanceTest : public testing::Test {
   }
 };
 
-// 1.9 TB/s are half of what the HBM gives: 1200 ns, less than a peer's 1500. All come home.
+// 1.9 TB/s are half of the HBM's rate: 1200 ns, less than a peer's 1500. All chunks come home.
 TEST_F(LatencyBalanceTest, BringsTrafficHomeWhileTheHbmAnswersSooner) {
   const ChunkId first = rig_.allocate(all(), b_);
   run(rig_, first, 1.9e12, 10s);
@@ -47,8 +47,8 @@ TEST_F(LatencyBalanceTest, BringsTrafficHomeWhileTheHbmAnswersSooner) {
   EXPECT_EQ(run(rig_, first, 1.9e12, 20s), 0u);
 }
 
-// 2.7 TB/s: 71 % of the HBM, 2073 ns. `cost_benefit` leaves all at home, for it knows no load. With
-// x TB/s at the peer both take 600/(1-(2.7-x)/3.8) = 1500/(1-x/0.39): x = 0.086, both 1923 ns.
+// 2.7 TB/s: 71 % of the HBM's rate, 2073 ns. `cost_benefit` ignores load and leaves all at home.
+// With x TB/s at the peer both take 600/(1-(2.7-x)/3.8) = 1500/(1-x/0.39): x = 0.086, both 1923 ns.
 TEST_F(LatencyBalanceTest, SpillsWhatOverloadsTheHbm) {
   const ChunkId first = rig_.allocate(all(), a_);
   run(rig_, first, 2.7e12, 20s);
@@ -61,11 +61,11 @@ TEST_F(LatencyBalanceTest, SpillsWhatOverloadsTheHbm) {
   EXPECT_EQ(run(other, other.allocate(all(), a_), 2.7e12, 20s), 0u);
 }
 
-// 2.3 TB/s: 61 %, 1520 ns, which is more than the peer's 1500 by 1.3 %, less than the 5 % of delta.
+// 2.3 TB/s: 61 %, 1520 ns, which exceeds the peer's 1500 by 1.3 %, less than the delta of 5 %.
 TEST_F(LatencyBalanceTest, DeltaIsTheBandInWhichNothingMoves) {
   const ChunkId first = rig_.allocate(all(), a_);
   EXPECT_EQ(run(rig_, first, 2.3e12, 30s), 0u);
-  EXPECT_GT(run(rig_, first, 2.7e12, 30s), 0u);  // 38 %.
+  EXPECT_GT(run(rig_, first, 2.7e12, 30s), 0u);  // An excess of 38 %.
 }
 
 TEST_F(LatencyBalanceTest, ReturnsWhenTheLoadIsOver) {

@@ -1,6 +1,6 @@
-// Goal: `lifetime_class` keeps HBM for what lives short and is used much, as long as that comes.
-// Method: HBM for ten chunks. A step is 200 ms: five chunks are asked for, used twice and freed
-// after 20 ms, and one that is used once and stays.
+// Goal: `lifetime_class` keeps HBM for short-lived, heavily used chunks as long as such requests
+// come. Method: HBM for ten chunks. Each step of 200 ms allocates five chunks that are used twice
+// and freed after 20 ms, and one that is used once and stays.
 #include "placement/policies/cost_benefit.hpp"
 #include "placement/policies/lifetime_class.hpp"
 
@@ -31,7 +31,7 @@ class Steps {
     lasting.push_back(rig.request(bytes, bytes, home));
     use(lasting.back(), 1);
   }
-  /// Returns how many chunks of what lives short lie in HBM.
+  /// Returns how many short-lived chunks are in HBM.
   std::size_t scratch() {
     const ChunkId first = rig.request(scratch_chunks * bytes, bytes, home);
     const std::vector<std::size_t> places = rig.places_of(first, scratch_chunks);
@@ -66,7 +66,7 @@ TEST(LifetimeClass, KeepsRoomForWhatLivesShort) {
     inner_least = std::min(inner_least, inner.step());
   }
   EXPECT_EQ(least, scratch_chunks);
-  EXPECT_EQ(steps.lasting_in_hbm(), 5u);  // What is left of the ten.
+  EXPECT_EQ(steps.lasting_in_hbm(), 5u);  // The rest of the ten.
   EXPECT_EQ(inner_least, 0u);             // First come, first served.
 }
 
@@ -74,7 +74,7 @@ TEST(LifetimeClass, ForgetsDemandThatDoesNotComeAgain) {
   Steps steps(lifetime_class_kind());
   for (int i = 0; i < 12; ++i) steps.step();
   const std::size_t before = steps.lasting_in_hbm();
-  steps.rig.run(5s);  // Two windows and more.
+  steps.rig.run(5s);  // More than two windows.
   for (int i = 0; i < 3; ++i) steps.last();
   EXPECT_EQ(steps.lasting_in_hbm(), before + 3);
 }
@@ -96,8 +96,8 @@ TEST(LifetimeClass, WhatIsIdleMakesRoom) {
   EXPECT_EQ(steps.scratch(), scratch_chunks);
 }
 
-// Memory that nobody asked the policy to place, and that is hot, does not get the room either; it
-// does once nothing else comes.
+// Hot memory that the policy was not asked to place does not get the room either; it does once no
+// more requests come.
 TEST(LifetimeClass, WhatItsInnerPolicyMovesLeavesTheRoom) {
   Steps steps(lifetime_class_kind());
   const ChunkId hot = steps.rig.allocate(std::vector<std::uint64_t>(8, bytes), gpu_place(1));

@@ -1,7 +1,7 @@
-// Goal: no two built-in policies are the same in disguise, and each does what its rule says.
-// Method: a handful of scenes, each played by every policy behind the planner. What came of it is
-// one line of text, and the lines of any two policies differ in at least one scene. Most lines are
-// worked out by hand, beside the table at the end.
+// Goal: no two built-in policies behave the same, and each follows its rule. Method: each policy
+// plays a few scenes behind the planner. The result of a scene is one line of text, and any two
+// policies differ in at least one line. Most lines are computed by hand, next to the table at the
+// end.
 #include "base/units.hpp"
 #include "placement/policies/built_in_policies.hpp"
 #include "unit/placement/planning/planner_rig.hpp"
@@ -18,9 +18,9 @@ using namespace std::chrono_literals;
 constexpr std::uint64_t MB = 1'000'000;
 constexpr PlaceId a = gpu_place(0), b = gpu_place(1), host_place = gpu_place(2);
 
-/// One policy on two GPUs like H200s, a move of whose wishes is made at once if the planner agrees.
-/// A move is written "12: 3>1": at the twelfth tick, chunk 3 to place 1; with a "+" where it leaves
-/// a clean copy behind.
+/// One policy on two GPUs like H200s; each wish that the planner accepts is carried out at once. A
+/// move is written "12: 3>1": at the twelfth tick, chunk 3 to place 1; with a "+" if it leaves a
+/// clean copy behind.
 class Scene {
  public:
   Scene(const PolicyKind& kind, std::uint64_t hbm_bytes)
@@ -28,7 +28,7 @@ class Scene {
         policy_(make_policy(kind, "")) {}
 
   ChunkId add(std::uint64_t bytes, PlaceId at) { return rig_.add(bytes, at); }
-  /// Where the policy wants what is allocated, if the caller would have put all of it at
+  /// Records where the policy places an allocation if the caller would put all of it at
   /// `otherwise`.
   void request(std::uint64_t bytes, std::uint64_t chunk_bytes, PlaceId device, PlaceId otherwise) {
     std::vector<PlaceId> chunks(bytes / chunk_bytes, otherwise);
@@ -43,7 +43,7 @@ class Scene {
     rig_.tables().remove(chunk, 1);
     policy_->on_gone(chunk);
   }
-  /// That the GPU will go over the chunk so many times, from now on.
+  /// Announces that the GPU will pass over the chunk so many times, from now on.
   void advise(ChunkId chunk, PlaceId device, double passes) {
     Hint hint;
     hint.device = rig_.snapshot().place(device).location;
@@ -85,16 +85,16 @@ class Scene {
 
 // --- The scenes
 
-/// GPU 0 asks for 6 GiB; whoever has nothing to say of it gets them in the HBM of GPU 1. The
-/// runtime's own default is the fastest place with room, and with that `static` and `stay_put` are
-/// alike everywhere: it is by another one only that they can be told apart.
+/// GPU 0 requests 6 GiB; a policy without an opinion leaves them in the HBM of GPU 1. The runtime's
+/// own default is the fastest place with room, with which `static` and `stay_put` would never
+/// differ; only another default tells them apart.
 std::string allocate(const PolicyKind& kind) {
   Scene scene(kind, 40 * GiB);
   scene.request(6 * GiB, GiB, a, b);
   return scene.text();
 }
 
-/// GPU 1 goes over a chunk in the HBM of GPU 0 every 10 ms.
+/// GPU 1 passes over a chunk in the HBM of GPU 0 every 10 ms.
 std::string use_of_a_peer(const PolicyKind& kind) {
   Scene scene(kind, 40 * GiB);
   const ChunkId chunk = scene.add(100 * MB, a);
@@ -105,7 +105,7 @@ std::string use_of_a_peer(const PolicyKind& kind) {
   return scene.text();
 }
 
-/// GPU 1 announces that it will go over a chunk of GPU 0, and does nothing yet.
+/// GPU 1 announces passes over a chunk of GPU 0 but does nothing yet.
 std::string announce(const PolicyKind& kind) {
   Scene scene(kind, 40 * GiB);
   const ChunkId chunk = scene.add(100 * MB, a);
@@ -114,8 +114,8 @@ std::string announce(const PolicyKind& kind) {
   return scene.text();
 }
 
-/// The HBM of GPU 0 is full of what nobody uses, and it goes over a chunk of the host every 10 ms.
-/// GPU 1 has a tenth of its HBM free.
+/// The HBM of GPU 0 is full of unused chunks, and GPU 0 passes over a chunk at the host every 10
+/// ms. GPU 1 has a tenth of its HBM free.
 std::string use_of_the_host(const PolicyKind& kind) {
   Scene scene(kind, 1000 * MB);
   for (int i = 0; i < 10; ++i) scene.add(100 * MB, a);
@@ -128,8 +128,8 @@ std::string use_of_the_host(const PolicyKind& kind) {
   return scene.text();
 }
 
-/// GPU 0 asks again and again for 800 of the 1100 MB that are free, uses them for 20 ms and frees
-/// them; then it asks for 400 MB.
+/// GPU 0 repeatedly requests 800 of the 1100 MB that are free, uses them for 20 ms and frees them;
+/// then it requests 400 MB.
 std::string ask_again(const PolicyKind& kind) {
   Scene scene(kind, 1000 * MB);
   scene.add(900 * MB, b);
@@ -156,7 +156,7 @@ constexpr Play plays[] = {{"allocate", allocate},
                           {"use_of_the_host", use_of_the_host},
                           {"ask_again", ask_again}};
 
-using Row = std::vector<std::string>;  // By scene.
+using Row = std::vector<std::string>;  // One entry per scene.
 
 const std::map<std::string, Row>& rows() {
   static const std::map<std::string, Row> all = [] {
@@ -189,32 +189,31 @@ TEST(PoliciesDiffer, EachFromEachOtherInSomeScene) {
 
 // A pass over the 100 MB takes 256.4 us at a peer, 1923 us at the host and 26.3 us at home. A move
 // costs 253.2 us and 1852 us of copy, 200 us besides and a stall of 200 us: 653 us from a peer,
-// 2252 us from the host. "-" where a rule has nothing to say.
+// 2252 us from the host. "-" if a rule does not apply.
 //
 // use_of_a_peer: a use costs 230.1 us more than at home.
 //   counter, hinted   twice 653 us are saved at the sixth use
-//   cost_benefit, harvest   the long average expects n x 27.7 MB in 4 s after n uses, which saves n
-//   x
-//     63.8 us; that exceeds 1.25 x 653 us at the thirteenth
+//   cost_benefit, harvest   the long average expects n x 27.7 MB in 4 s after n uses, which saves
+//     n x 63.8 us; that exceeds 1.25 x 653 us at the thirteenth
 //   two_touch   the second window of 100 ms ends at the twentieth tick
 //   watermark_age   the second use is the second touch
-//   histogram_fill, latency_balance   at the first tick: all that is used fits; 600 ns against 1500
-// announce: 20 passes save 4.6 ms, and only three of them read hints.
-// use_of_the_host: there is no room without a victim, for which only four look.
+//   histogram_fill, latency_balance   at the first tick: all used chunks fit; 600 ns against 1500
+// announce: 20 passes save 4.6 ms; only three policies read hints.
+// use_of_the_host: there is no room without a victim, and only four policies look for one.
 //   cost_benefit   n x 526 us exceed 1.25 x (2252 + 653) us at n = 7; the peer has room for one
 //   clean_copy   the same, and the chunk that comes from the host leaves a copy there
-//   harvest   the same, but the peer keeps the tenth that it has
-//   histogram_fill   the tenth of the peer is less than a chunk and the 3 % that stay free; two go
-//     to the host, so that 3 % are free besides the one that comes
-//   watermark_age   less than 2 % are free, so one goes to the host, since the peer keeps 3 %; the
-//     hot one is a power of two warmer than what was never used after three uses, comes, and one
-//     more goes so that 2 % stay free
-// ask_again: 400 MB more would leave 700 of the 800 that will be asked for, and only one foresees
-// that.
+//   harvest   the same, but the peer keeps its free tenth
+//   histogram_fill   the peer's free tenth is less than a chunk plus the 3 % that stay free; two
+//     chunks go to the host, so that 3 % stay free after the new one has come
+//   watermark_age   less than 2 % are free, so one chunk goes to the host, since the peer keeps
+//     3 %; after three uses the hot one is a power of two warmer than unused ones and comes in, and
+//     one more leaves so that 2 % stay free
+// ask_again: 400 MB more would leave 700 of the 800 that will be requested; only one policy
+// foresees that.
 TEST(PoliciesDiffer, AndEachDoesWhatItsRuleSays) {
   const std::string any = "any", none = "-", else_at = "111111";
   const std::map<std::string, Row> expected = {
-      // Five sixths of 3.8 to 0.39 TB/s; the host has less than a twentieth of all.
+      // Five sixths of 3.8 to 0.39 TB/s; the host has less than a twentieth of the total.
       {"bw_interleave", {"000001", none, none, none}},
       {"clean_copy", {else_at, "12: 0>1", "0: 0>1", "7: 0>1, 7: 19>0+"}},
       {"coin_flip", {else_at, any, none, none}},
@@ -225,7 +224,7 @@ TEST(PoliciesDiffer, AndEachDoesWhatItsRuleSays) {
       {"histogram_fill", {else_at, "1: 0>1", none, "1: 0>2, 1: 1>2, 1: 19>0"}},
       {"latency_balance", {else_at, "1: 0>1", none, none}},
       {"lifetime_class", {else_at, "12: 0>1", "0: 0>1", "7: 0>1, 7: 19>0", "00002"}},
-      {"size_threshold", {"222222", none, none, none}},  // 6 GiB are a cache.
+      {"size_threshold", {"222222", none, none, none}},  // 6 GiB count as a cache.
       {"static", {"000000", none, none, none}},
       {"stay_put", {else_at, none, none, none}},
       {"two_touch", {else_at, "20: 0>1", none, none}},

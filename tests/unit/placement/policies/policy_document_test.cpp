@@ -1,5 +1,5 @@
-// Goal: docs/guide/policies.md tells of every built-in policy, of each of its parameters, and of
-// every reason of the planner. Method: its tables are read as text.
+// Goal: docs/guide/policies.md documents every built-in policy with all its parameters, and every
+// refusal reason of the planner. Method: reads its tables as text.
 #include "placement/planning/rejection.hpp"
 #include "placement/policies/built_in_policies.hpp"
 
@@ -12,7 +12,7 @@
 namespace vma {
 namespace {
 
-/// Of the document: what stands between a heading and the next one.
+/// The text of the document between a heading and the next one.
 std::string section(const std::string& heading) {
   std::ifstream file(VMART_DOCS "/guide/policies.md");
   std::string text, line;
@@ -25,7 +25,7 @@ std::string section(const std::string& heading) {
   return text;
 }
 
-/// The rows of a table that are about `name`: its own, and those below whose first cell is empty.
+/// The table rows about `name`: its own row, and the rows below it whose first cell is empty.
 std::string rows_of(const std::string& name, const std::string& table) {
   std::istringstream lines(table);
   std::string rows, line;

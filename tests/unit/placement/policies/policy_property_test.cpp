@@ -1,6 +1,6 @@
-/// Every built-in policy behind the planner, fed with uses by seed. What it wishes may be refused
-/// for want of room or time, but it is never nonsense, and on input that does not change it comes
-/// to rest.
+/// Goal: every built-in policy makes valid wishes, which may only be refused for lack of room or
+/// time, and comes to rest on constant input. Method: each policy behind the planner, with random
+/// uses by seed.
 
 #include "placement/policies/built_in_policies.hpp"
 #include "unit/placement/planning/planner_rig.hpp"
@@ -29,7 +29,7 @@ bool is_nonsense(Rejection reason) {
   }
 }
 
-/// A policy with books and a planner of its own: three GPUs that hold half of the chunks each.
+/// A policy with its own books and planner: three GPUs, each with room for half of the chunks.
 class PolicyLoop {
  public:
   PolicyLoop(const PolicyKind& kind, std::uint64_t seed)
@@ -47,7 +47,7 @@ class PolicyLoop {
     }
   }
 
-  /// Another set of chunks is hot, on other GPUs.
+  /// Makes another set of chunks hot, on other GPUs.
   void drift() {
     for (std::size_t i = 0; i < chunks_.size(); ++i) {
       users_[i] = gpu_place(dice_() % 3);
@@ -55,7 +55,7 @@ class PolicyLoop {
     }
   }
 
-  /// One tick of 10 ms with the same uses as the last. Returns how many moves were accepted.
+  /// One tick of 10 ms with the same uses as the last. Returns the number of accepted moves.
   std::size_t tick() {
     rig_.advance(10ms);
     std::size_t moves = 0;
@@ -120,7 +120,7 @@ TEST(EveryPolicy, PlansNoNonsense) {
   }
 }
 
-// Thirty seconds are three of the long half-lives: the averages stand within an eighth.
+// Thirty seconds are three long half-lives: the averages are within an eighth of their limits.
 TEST(EveryPolicy, ComesToRestOnSteadyUse) {
   for (const PolicyKind& kind : built_in_policies().kinds()) {
     for (std::uint64_t seed = 1; seed <= 3; ++seed) {

@@ -1,5 +1,5 @@
-/// Policies by name and their parameters as text: what is read, and what is said of what is wrong.
-/// On kinds of its own.
+/// Goal: policies are found by name and their parameters parsed from text; errors get clear
+/// messages. Method: policy kinds of the test.
 
 #include "placement/policies/built_in_policies.hpp"
 #include "placement/policies/policy_registry.hpp"

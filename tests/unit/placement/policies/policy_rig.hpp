@@ -18,7 +18,7 @@
 namespace vma {
 inline namespace v1 {
 
-/// Sizes of chunks, and what one pass over such a chunk reads.
+/// Sizes of chunks, and the bytes that one pass over such a chunk reads.
 inline constexpr std::uint64_t small_chunk = 64 << 20, large_chunk = 395'000'000;
 inline constexpr double small_pass = small_chunk, large_pass = large_chunk;
 inline std::vector<std::uint64_t> small_chunks(std::size_t count) {
@@ -28,18 +28,19 @@ inline std::vector<std::uint64_t> large_chunks(std::size_t count) {
   return std::vector<std::uint64_t>(count, large_chunk);
 }
 
-/// What a policy's tests run on: places, what they hold and what they cost.
+/// The machine of a policy test: places, their capacities and costs.
 struct PolicyMachine {
   MachineCosts costs;
-  std::vector<std::uint64_t> capacities;  ///< Of the GPUs, then of the hosts.
+  std::vector<std::uint64_t> capacities;  ///< Of the GPUs first, then of the hosts.
   Time tick = std::chrono::milliseconds(10);
 
-  /// GPUs like H200s on one switch and a host node behind PCIe: reads 3.8 TB/s at home, 390 GB/s of
-  /// a peer, 52 GB/s of the host; copies 395 and 54 GB/s; a move 200 us besides, all of it a stall.
+  /// GPUs like H200s on one switch and a host node behind PCIe: reads at 3.8 TB/s from local HBM,
+  /// 390 GB/s from a peer, 52 GB/s from the host; copies at 395 and 54 GB/s; a move takes 200 us
+  /// more, all of it a stall.
   static PolicyMachine h200(std::size_t gpus, std::uint64_t hbm_bytes, std::uint64_t host_bytes);
 };
 
-/// The place of a GPU's HBM; that of the host node of a machine with `gpus`.
+/// The place of a GPU's HBM. For the host node, pass the number of GPUs.
 constexpr PlaceId gpu_place(std::size_t gpu) {
   return PlaceId{static_cast<std::uint8_t>(gpu)};
 }
@@ -47,39 +48,40 @@ constexpr ChunkId next(ChunkId chunk, std::size_t by = 1) {
   return ChunkId{static_cast<std::uint32_t>(chunk) + static_cast<std::uint32_t>(by)};
 }
 
-/// One policy with its books on a virtual clock, driven by hand. It does what the scheduler does
-/// around a policy, and fails the test where a plan could not be made as it stands: a chunk that
-/// may not move or lies there already, a place without room at that point of the plan, no reason.
+/// One policy with its books on a virtual clock, driven by hand. Does what the scheduler does
+/// around a policy, and fails the test if a plan is not possible as given: a chunk that may not
+/// move or is already there, a place without room at that point of the plan, a missing reason.
 class PolicyRig {
  public:
   using Values = std::map<std::string, double>;
 
-  /// Parameters that `values` does not name have the policy's own values.
+  /// Parameters that `values` does not name keep their defaults.
   PolicyRig(const PolicyKind& kind, const PolicyMachine& machine, const Values& values = {});
 
-  /// Chunks that lie where they are told. Returns the first.
+  /// Allocates chunks at a given place. Returns the first.
   ChunkId allocate(const std::vector<std::uint64_t>& chunk_bytes, PlaceId at,
                    const std::string& tag = "");
-  /// Chunks that lie where the policy wants them, of `chunk_bytes` each but the last. Fails the
-  /// test if they do not fit there.
+  /// Allocates chunks where the policy places them, of `chunk_bytes` each except the last. Fails
+  /// the test if they do not fit there.
   ChunkId request(std::uint64_t bytes, std::uint64_t chunk_bytes, PlaceId device,
                   const std::string& tag = "");
-  /// Forgets the allocation that starts with `first`.
+  /// Frees the allocation that starts with `first`.
   void free(ChunkId first);
 
-  /// Tells the books and then the policy; returns what it wants.
+  /// Tells the books, then the policy; returns the policy's plan.
   Plan use(ChunkId chunk, PlaceId device, double bytes_read, double bytes_written = 0);
-  /// Times of `hint` are from now.
+  /// Times in `hint` are relative to now.
   Plan advise(ChunkId chunk, const Hint& hint);
   Plan press(const Pressure& pressure);
   void advance(Time time);
-  /// A tick's length later, the policy is asked, and what changed is forgotten.
+  /// Advances by one tick, asks the policy, and clears the list of changes.
   Plan tick();
-  /// Makes all moves at once, in order, and tells the policy. Returns how many.
+  /// Makes all moves at once, in order, and tells the policy. Returns their number.
   std::size_t apply(const Plan& plan);
-  /// For `duration`: `feed` once a tick, then the tick; all plans are made. Returns how many moves.
+  /// For `duration`, in each tick: calls `feed`, ticks, and applies the plan. Returns the number of
+  /// moves.
   std::size_t run(Time duration, const std::function<void()>& feed = {});
-  /// `use`, and makes what the policy wants.
+  /// Calls `use` and applies the plan.
   std::size_t use_and_apply(ChunkId chunk, PlaceId device, double bytes_read,
                             double bytes_written = 0);
 
@@ -92,7 +94,7 @@ class PolicyRig {
   Snapshot snapshot() const { return Snapshot(tables_); }
   ChunkTables& tables() { return tables_; }
   Policy& policy() { return *policy_; }
-  /// Every move that was applied, in order.
+  /// All applied moves, in order.
   const std::vector<Move>& made() const { return made_; }
 
  private:
@@ -101,16 +103,16 @@ class PolicyRig {
   const Time tick_;
   ChunkTables tables_;
   std::unique_ptr<Policy> policy_;
-  std::map<ChunkId, std::size_t> allocations_;  // First to count.
+  std::map<ChunkId, std::size_t> allocations_;  // First chunk to count.
   std::uint32_t last_allocation_ = 0;
   std::vector<Move> made_;
 };
 
-/// The values of all parameters of `kind`, some set otherwise. Fails the test if it has no such
-/// parameter, or if a value is out of its bounds.
+/// The values of all parameters of `kind`, some replaced. Fails the test if `kind` has no such
+/// parameter or a value is out of bounds.
 PolicyValues policy_values(const PolicyKind& kind, const PolicyRig::Values& values = {});
 
-/// "chunk 3 to 1, chunk 4 to 0": what a test compares.
+/// "chunk 3 to 1, chunk 4 to 0": for tests to compare.
 std::string wishes(const Plan& plan);
 
 }  // namespace v1

@@ -1,5 +1,5 @@
-// Goal: what the policies' tests stand on refuses bad plans and tells a policy what a scheduler
-// would. Method: a policy that wishes what the test says.
+// Goal: the rig of the policy tests refuses invalid plans and tells a policy what a scheduler
+// would. Method: a policy with wishes set by the test.
 #include "unit/placement/policies/policy_rig.hpp"
 
 #include "base/units.hpp"

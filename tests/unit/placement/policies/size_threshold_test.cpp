@@ -1,5 +1,5 @@
-// Goal: an allocation's whole size says whether it lies in HBM or in host memory. Method: places
-// and moves worked out by hand from the source's rule, with a limit of 8 MiB in place of 2 GiB.
+// Goal: the total size of an allocation decides between HBM and host memory. Method: places and
+// moves computed by hand from the source's rule, with a limit of 8 MiB instead of 2 GiB.
 #include "unit/placement/policies/policy_rig.hpp"
 
 #include "base/units.hpp"
@@ -18,7 +18,7 @@ TEST(SizeThreshold, ItsOwnLimitIsTwoGiB) {
   EXPECT_EQ(policy_values(size_threshold_kind()).count("limit"), 2 * GiB);
 }
 
-// `0 < size < limit` is fetched to the GPU: exactly the limit is a cache, however small its chunks.
+// `0 < size < limit` goes to the GPU: exactly the limit is a cache, however small its chunks.
 TEST(SizeThreshold, TheWholeAllocationCounts) {
   PolicyRig rig(size_threshold_kind(), PolicyMachine::h200(1, 64 * MiB, 64 * MiB), limit_8_mib);
   EXPECT_EQ(rig.places_of(rig.request(8 * MiB - 1, 2 * MiB, gpu_place(0)), 4),
@@ -28,7 +28,8 @@ TEST(SizeThreshold, TheWholeAllocationCounts) {
 
 TEST(SizeThreshold, SpillsBothWays) {
   PolicyRig rig(size_threshold_kind(), PolicyMachine::h200(1, 8 * MiB, 6 * MiB), limit_8_mib);
-  // A cache of four chunks: three in the host, and the fourth rather in HBM than nowhere.
+  // A cache of four chunks: three fit the host, and HBM takes the fourth since nothing else is
+  // left.
   EXPECT_EQ(rig.places_of(rig.request(8 * MiB, 2 * MiB, gpu_place(0)), 4), (Places{1, 1, 1, 0}));
   EXPECT_EQ(rig.places_of(rig.request(6 * MiB, 2 * MiB, gpu_place(0)), 3), (Places{0, 0, 0}));
 }
@@ -77,7 +78,7 @@ TEST(SizeThreshold, GoesNowhereThatAUserCannotReach) {
   EXPECT_TRUE(rig.use(chunk, gpu_place(1), 2e6).empty());
 }
 
-// Numbers are used again: what was a cache is compute data now.
+// Numbers are reused: an old cache's number now names compute data.
 TEST(SizeThreshold, ForgetsWhatIsGone) {
   PolicyRig rig(size_threshold_kind(), PolicyMachine::h200(1, 32 * MiB, 64 * MiB), limit_8_mib);
   const ChunkId keys = rig.allocate({8 * MiB}, rig.host_place());
@@ -94,7 +95,7 @@ TEST(SizeThreshold, PressureTakesCacheDataLongestUnusedFirst) {
   const ChunkId keys = rig.allocate({4 * MiB, 4 * MiB}, gpu_place(0));
   rig.advance(1s);
   rig.use(keys, gpu_place(0), 4e6);
-  // Its first chunk was used just now, so the second goes; then the host is full.
+  // Its first chunk was just used, so the second leaves; then the host is full.
   EXPECT_EQ(wishes(rig.press({gpu_place(0), MiB, gpu_place(0)})), "chunk 2 to 1");
   EXPECT_EQ(wishes(rig.press({gpu_place(0), 16 * MiB, gpu_place(0)})), "chunk 2 to 1");
   EXPECT_EQ(rig.at(weights), gpu_place(0));

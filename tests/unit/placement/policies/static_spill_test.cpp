@@ -1,5 +1,5 @@
-// Goal: `static` lays each chunk at the fastest place of the device with room and never moves one;
-// `stay_put` touches nothing. Method: places worked out by hand, on a machine of a few MiB.
+// Goal: `static` puts each chunk at the device's fastest place with room and never moves one;
+// `stay_put` does nothing. Method: hand-computed places on a machine of a few MiB.
 #include "unit/placement/policies/policy_rig.hpp"
 
 #include "base/units.hpp"
@@ -20,7 +20,7 @@ TEST(StaticSpill, LaysEachChunkByItselfWhereItFits) {
 }
 
 TEST(StaticSpill, SpillsInTheOrderOfTheMachine) {
-  // Four GH200: host memory over C2C is faster than a peer, so it comes before it.
+  // As on GH200, host memory over C2C is faster than a peer and comes before it.
   PolicyMachine machine = PolicyMachine::h200(2, 4 * MiB, 4 * MiB);
   machine.costs.access_rate(gpu_place(0), gpu_place(1)) = 130e9;
   machine.costs.access_rate(gpu_place(0), gpu_place(2)) = 400e9;

@@ -1,5 +1,5 @@
-// Goal: `two_touch` moves what `should_numa_migrate_memory` of Linux 6.3 would. Method: uses in
-// windows of 100 ms, each of the rule's four steps worked out by hand.
+// Goal: `two_touch` moves the chunks that `should_numa_migrate_memory` of Linux 6.3 would move.
+// Method: uses in windows of 100 ms, with each of the rule's four steps computed by hand.
 #include "unit/placement/policies/policy_rig.hpp"
 
 #include "base/units.hpp"
@@ -13,14 +13,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Bytes that each GPU uses of a chunk, ten times a window.
+/// Bytes of a chunk that each GPU uses, ten times per window.
 using Mix = std::vector<double>;
 
 class TwoTouchTest : public testing::Test {
  protected:
   static PolicyMachine machine() { return PolicyMachine::h200(3, 8 * MiB, 64 * MiB); }
 
-  /// One window of this, and what is made at its end.
+  /// Feeds one window and returns the number of moves at its end.
   std::size_t window(ChunkId chunk, const Mix& mix) {
     return rig_.run(100ms, [&] { feed(chunk, mix); });
   }
@@ -33,7 +33,7 @@ class TwoTouchTest : public testing::Test {
   PolicyRig rig_{two_touch_kind(), machine()};
 };
 
-// Step 1 and 2: the second window in a row decides, and not before it ends.
+// Steps 1 and 2: the second window in a row decides, and not before it ends.
 TEST_F(TwoTouchTest, MovesAPrivateChunkAfterTwoWindows) {
   const ChunkId chunk = rig_.allocate({2 * MiB}, gpu_place(0));
   EXPECT_EQ(window(chunk, {0, 1e6}), 0u);
@@ -52,7 +52,7 @@ TEST_F(TwoTouchTest, ANewTopUserBreaksTheRow) {
   EXPECT_EQ(rig_.at(chunk), gpu_place(0));
 }
 
-// As with faults, what counts is the last window in which it was used.
+// As with faults, the last window with a use counts.
 TEST_F(TwoTouchTest, AWindowWithoutUseBreaksNoRow) {
   const ChunkId chunk = rig_.allocate({2 * MiB}, rig_.host_place());
   EXPECT_EQ(window(chunk, {1e6}), 0u);
@@ -67,8 +67,9 @@ TEST_F(TwoTouchTest, MovesASharedChunkToAUserThreeTimesAsActive) {
   EXPECT_EQ(window(chunk, {23, 70}), 1u);
 }
 
-// Step 4, which 5 against 4 comes to. Chunk a lies at GPU 0, b at GPU 1, both used 4 by GPU 0 and 5
-// by GPU 1: GPU 1 asks 10 and its memory gives 9, GPU 0 asks 8 and gives 9. 10 / 9 * 3/4 < 8 / 9.
+// Step 4, which decides for 5 against 4. Chunk a is at GPU 0 and b at GPU 1, both used 4 by GPU 0
+// and 5 by GPU 1: GPU 1 requests 10 and its memory serves 9, GPU 0 requests 8 and its memory serves
+// 9. 10 / 9 * 3/4 < 8 / 9.
 TEST_F(TwoTouchTest, KeepsASharedChunkWithinTheHysteresis) {
   const ChunkId a = rig_.allocate({2 * MiB}, gpu_place(0));
   const ChunkId b = rig_.allocate({2 * MiB}, gpu_place(1));
@@ -95,7 +96,7 @@ TEST_F(TwoTouchTest, TheHysteresisIsAParameter) {
   EXPECT_EQ(rig.run(2s, both), 0u);
 }
 
-// GPU 1 asks 5 and gives nothing, so it has none of the memory that it should have.
+// GPU 1 requests 5 and its memory serves nothing, so it holds none of the memory that it should.
 TEST_F(TwoTouchTest, MemoryFollowsTheLoad) {
   const ChunkId chunk = rig_.allocate({2 * MiB}, gpu_place(0));
   EXPECT_EQ(window(chunk, {4, 5}), 0u);
@@ -141,7 +142,7 @@ TEST_F(TwoTouchTest, GoesNowhereThatAUserCannotReach) {
   EXPECT_EQ(rig.run(1s, both), 0u);
 }
 
-// Drains come each millisecond, ticks each ten: uses end the windows then.
+// Uses arrive every millisecond and ticks every ten; here the uses end the windows.
 TEST_F(TwoTouchTest, WindowsMayBeShorterThanATick) {
   PolicyRig rig(two_touch_kind(), machine(), {{"window", 0.001}});
   const ChunkId chunk = rig.allocate({2 * MiB}, gpu_place(0));
@@ -170,7 +171,7 @@ TEST_F(TwoTouchTest, HasNothingToMoveOnASingleGpu) {
   EXPECT_EQ(rig.run(1s, [&] { rig.use_and_apply(chunk, gpu_place(0), 1e6); }), 0u);
 }
 
-// Whoever uses what, at whatever rate: once each chunk has been looked at twice nothing moves.
+// Whatever the users and rates, nothing moves once each chunk has been examined twice.
 TEST_F(TwoTouchTest, IsQuiescentOnSteadyInput) {
   std::mt19937 random(7);
   const ChunkId chunks = rig_.allocate(std::vector(24, std::uint64_t{MiB}), rig_.host_place());

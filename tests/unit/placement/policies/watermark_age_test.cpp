@@ -1,6 +1,6 @@
-// Goal: `watermark_age` keeps headroom with what is coldest by age and frequency, and takes back
-// what is touched twice. Method: warmth, watermarks and tokens worked out by hand on 100 MiB of HBM
-// in chunks of 1 MiB, where 1 % is a chunk.
+// Goal: `watermark_age` keeps headroom by demoting the coldest chunks by age and frequency, and
+// promotes those touched twice. Method: warmth, watermarks and tokens computed by hand on 100 MiB
+// of HBM in chunks of 1 MiB, where 1 % is a chunk.
 #include "unit/placement/policies/policy_rig.hpp"
 
 #include "base/units.hpp"
@@ -20,12 +20,12 @@ std::vector<std::uint64_t> mib_chunks(std::size_t count) {
 
 class WatermarkAgeTest : public testing::Test {
  protected:
-  static constexpr double plenty = 1e12;  // Of quota.
+  static constexpr double plenty = 1e12;  // For the quota.
 
   static PolicyMachine machine(std::size_t gpus = 1) {
     return PolicyMachine::h200(gpus, 100 * MiB, GiB);
   }
-  /// Each passed over once.
+  /// Passes over each of them once.
   static void use_all(PolicyRig& rig, ChunkId first, std::size_t from, std::size_t to) {
     for (std::size_t i = from; i < to; ++i) rig.use(next(first, i), gpu_place(0), MiB);
   }
@@ -35,7 +35,7 @@ class WatermarkAgeTest : public testing::Test {
 
 // --- Headroom
 
-// 98 chunks leave 2 %, which is not less than `low`; of 99, two go until `high`, 3 %, is free.
+// 98 chunks leave 2 %, which is not less than `low`; of 99, two leave until `high`, 3 %, is free.
 TEST_F(WatermarkAgeTest, DemotesBelowTheLowMarkUntilTheHighOne) {
   const ChunkId first = rig_.allocate(mib_chunks(98), gpu_place(0));
   EXPECT_TRUE(rig_.tick().empty());
@@ -44,7 +44,7 @@ TEST_F(WatermarkAgeTest, DemotesBelowTheLowMarkUntilTheHighOne) {
   use_all(rig_, first, 0, 7);
   use_all(rig_, first, 8, 98);
   rig_.use(last, gpu_place(0), 2 * MiB);
-  // Number 7 was never used; of those used alike, the first filed goes.
+  // Number 7 was never used; of chunks used alike, the one filed first leaves.
   const Plan plan = rig_.tick();
   EXPECT_EQ(wishes(plan), "chunk 7 to 1, chunk 0 to 1");
   EXPECT_TRUE(plan.moves()[0].victim);
@@ -54,7 +54,8 @@ TEST_F(WatermarkAgeTest, DemotesBelowTheLowMarkUntilTheHighOne) {
   EXPECT_TRUE(rig_.tick().empty());
 }
 
-// 5000 are dropped, more than a walk looks at; of the 100 that are there, one is over the mark.
+// 5000 chunks are dropped, more than one walk examines; the 100 present ones are one above the
+// mark.
 TEST_F(WatermarkAgeTest, DroppedChunksHideNoVictim) {
   PolicyRig rig(watermark_age_kind(), PolicyMachine::h200(1, 5100 * MiB, GiB), {{"quota", plenty}});
   const ChunkId dropped = rig.allocate(mib_chunks(5000), gpu_place(0));
@@ -71,13 +72,13 @@ TEST_F(WatermarkAgeTest, CountsWhatIsOnItsWayOutAsGone) {
   ASSERT_EQ(plan.moves().size(), 2u);
   for (const Move& move : plan.moves()) rig_.tables().row(move.chunk).moving = true;
   EXPECT_TRUE(rig_.tick().empty());
-  // Neither is made after all.
+  // In the end neither move is made.
   for (const Move& move : plan.moves()) rig_.tables().row(move.chunk).moving = false;
   EXPECT_EQ(rig_.tick().moves().size(), 2u);
 }
 
-// a: 8 passes, then idle for 120 s, two half-lives: log2(8) - 2 = 1. b: 1.5 passes now: 0.58.
-// So b is colder. With a half-life of 20 s a has lost 6 and is.
+// a: 8 passes, then idle for 120 s, two half-lives: log2(8) - 2 = 1. b: 1.5 passes now: 0.58. So b
+// is colder. With a half-life of 20 s a has lost 6 and is colder.
 TEST_F(WatermarkAgeTest, WeighsAgeAgainstFrequency) {
   for (const double half_life : {60, 20}) {
     PolicyRig rig(watermark_age_kind(), machine(), {{"quota", plenty}, {"half_life", half_life}});
@@ -120,9 +121,9 @@ TEST_F(WatermarkAgeTest, GoesDownTheMachinesOrderOfTiers) {
   PolicyRig rig(watermark_age_kind(), two, {{"quota", plenty}});
   rig.allocate(mib_chunks(96), gpu_place(1));
   rig.allocate(mib_chunks(99), gpu_place(0));
-  // The peer comes first, and keeps its own 3 %: of its 4 it lends one.
+  // The peer comes first and keeps its own 3 % free: of its 4 it lends one.
   EXPECT_EQ(wishes(rig.tick()), "chunk 96 to 1, chunk 97 to 2");
-  // Where host memory is faster than a peer it comes first.
+  // If host memory is faster than a peer, it comes first.
   two.costs.access_rate(gpu_place(0), gpu_place(2)) = 400e9;
   PolicyRig grace(watermark_age_kind(), two, {{"quota", plenty}});
   grace.allocate(mib_chunks(99), gpu_place(0));
@@ -143,7 +144,7 @@ TEST_F(WatermarkAgeTest, GoesNowhereThatAUserCannotReach) {
   PolicyRig rig(watermark_age_kind(), islands, {{"quota", plenty}});
   rig.allocate(mib_chunks(97), gpu_place(1));
   const ChunkId first = rig.allocate(mib_chunks(99), gpu_place(0));
-  // The two coldest are used by GPU 1, which does not reach the host; the peer is full.
+  // GPU 1, which does not reach the host, uses the two coldest chunks; the peer is full.
   rig.use(first, gpu_place(1), 1e3);
   rig.use(next(first), gpu_place(1), 1e3);
   EXPECT_EQ(wishes(rig.tick()), "chunk 99 to 2, chunk 100 to 2");
@@ -158,7 +159,7 @@ TEST_F(WatermarkAgeTest, PassesOverWhatMayNotMove) {
   EXPECT_EQ(wishes(rig_.tick()), "chunk 4 to 1, chunk 5 to 1");
 }
 
-// More pinned chunks than one walk looks at: the next walks go on where it was cut short.
+// More pinned chunks than one walk examines: the next walks continue where it stopped.
 TEST_F(WatermarkAgeTest, GetsPastAnyNumberOfPinnedChunks) {
   PolicyRig rig(watermark_age_kind(), PolicyMachine::h200(1, 10000 * MiB, GiB),
                 {{"quota", plenty}, {"low", 0.01}, {"high", 0.01}});
@@ -193,8 +194,8 @@ TEST_F(WatermarkAgeTest, PromotesOnTheSecondTouchWithinATime) {
   rig_.advance(900ms);
   const Plan plan = rig_.use(chunk, gpu_place(0), MiB);
   EXPECT_EQ(wishes(plan), "chunk 0 to 0");
-  // The last two passes and what is left of the others: 1 + 2^-0.9 + (1 + 2^-0.009) * 2^-2 times
-  // ln 2 MiB/s.
+  // The last two passes and the remains of the others: 1 + 2^-0.9 + (1 + 2^-0.009) * 2^-2 times ln
+  // 2 MiB/s.
   EXPECT_EQ(plan.moves()[0].reason, "gpu(0) touched it twice, and uses 1.48 MB/s");
 }
 
@@ -202,12 +203,12 @@ TEST_F(WatermarkAgeTest, TouchesMayBeShorterThanATick) {
   PolicyRig rig(watermark_age_kind(), machine(), {{"second_touch", 0.005}, {"apart", 1}});
   const ChunkId chunk = rig.allocate(mib_chunks(1), rig.host_place());
   EXPECT_TRUE(rig.use(chunk, gpu_place(0), MiB).empty());
-  rig.advance(3ms);  // More than half of 5 ms, which is what `apart` may be.
+  rig.advance(3ms);  // More than half of 5 ms, the largest allowed value of `apart`.
   EXPECT_EQ(wishes(rig.use(chunk, gpu_place(0), MiB)), "chunk 0 to 0");
 }
 
-// Only what is colder by a power of two makes room. Chunk 0 was last used 120 s ago, so it has
-// lost two; the others are as warm as what comes.
+// Only a chunk that is colder by a power of two makes room. Chunk 0 was last used 120 s ago, so it
+// has lost two; the others are as warm as the newcomer.
 TEST_F(WatermarkAgeTest, ExchangesForSomethingColderOnly) {
   PolicyRig rig(watermark_age_kind(), PolicyMachine::h200(1, 4 * MiB, GiB),
                 {{"quota", plenty}, {"low", 0}, {"high", 0}});
@@ -234,7 +235,7 @@ TEST_F(WatermarkAgeTest, KeepsTheLowMarkFree) {
   use_all(rig_, first, 0, 97);
   use_all(rig_, coming, 0, 2);
   rig_.advance(100ms);
-  // 3 % are free: one may come, also in one drain, and 2 % stay.
+  // 3 % are free: one chunk may come, even within one drain, and 2 % stay free.
   EXPECT_EQ(wishes(rig_.use(coming, gpu_place(0), MiB / 64.0)), "chunk 97 to 0");
   EXPECT_TRUE(rig_.use(next(coming), gpu_place(0), MiB / 64.0).empty());
 }
@@ -247,13 +248,14 @@ TEST_F(WatermarkAgeTest, AnEmptyQuotaStopsPromotions) {
   const Plan plan = rig.use(coming, gpu_place(0), MiB);
   EXPECT_EQ(plan.moves().size(), 1u);
   EXPECT_TRUE(rig.use(next(coming), gpu_place(0), MiB).empty()) << "half a MiB is owed";
-  // The first is not made, and given back.
+  // The first one is not made, so its token is returned.
   rig.policy().on_result({coming, rig.host_place(), gpu_place(0), false}, rig.snapshot());
   rig.advance(100ms);
   EXPECT_EQ(rig.use(next(coming), gpu_place(0), MiB).moves().size(), 1u);
 }
 
-// Memory of a peer that uses it itself is no lower tier: at least half as much keeps it.
+// HBM of a peer that uses the chunk itself is not a lower tier: at least half as much use keeps it
+// there.
 TEST_F(WatermarkAgeTest, TakesNothingFromAGpuThatUsesItToo) {
   for (const double owner : {6, 4}) {
     PolicyRig rig(watermark_age_kind(), machine(2), {{"quota", plenty}});
@@ -281,7 +283,7 @@ TEST_F(WatermarkAgeTest, ForgetsWhatIsGone) {
   EXPECT_TRUE(rig_.press({gpu_place(0), MiB, gpu_place(0)}).empty());
 }
 
-// Twice as much as fits, used at rates of all kinds by both GPUs.
+// Twice as much as fits, used by both GPUs at various rates.
 TEST_F(WatermarkAgeTest, IsQuiescentOnSteadyInput) {
   PolicyRig rig(watermark_age_kind(), PolicyMachine::h200(2, 20 * MiB, GiB),
                 {{"low", 0.1}, {"high", 0.2}});
@@ -296,7 +298,7 @@ TEST_F(WatermarkAgeTest, IsQuiescentOnSteadyInput) {
   std::size_t turn = 0;
   const auto feed = [&] {
     for (std::size_t i = 0; i < uses.size(); ++i) {
-      if ((i + turn) % 8 != 0) continue;  // Each every 80 ms.
+      if ((i + turn) % 8 != 0) continue;  // Each one every 80 ms.
       rig.use_and_apply(i < 20 ? next(first, i) : next(others, i - 20), gpu_place(uses[i].first),
                         uses[i].second);
     }

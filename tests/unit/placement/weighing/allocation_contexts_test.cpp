@@ -1,5 +1,6 @@
-// Goal: what is expected of a request is what became of the last that followed the same requests.
-// Method: requests told apart by their bytes; lifetimes that name themselves.
+// Goal: the expectation for a request is the outcome of the last request that followed the same
+// requests. Method: requests told apart by their size; each expected lifetime identifies its
+// source.
 #include "placement/weighing/allocation_contexts.hpp"
 
 #include <gtest/gtest.h>
@@ -17,7 +18,7 @@ class AllocationContextsTest : public testing::Test {
     return contexts_.see({bytes, bytes, PlaceId{static_cast<std::uint8_t>(device)}, tag});
   }
   void live(std::uint64_t bytes, double life_s) { contexts_.ended(see(bytes), {life_s, 1}); }
-  /// Of the next request, which is seen by that.
+  /// The expected life of a new request, or -1. The query itself records the request.
   double life(std::uint64_t bytes) {
     const auto expected = contexts_.expected(see(bytes), 10s);
     return expected ? expected->life_s : -1;
@@ -38,7 +39,7 @@ TEST_F(AllocationContextsTest, TellDevicesAndTagsApart) {
   EXPECT_TRUE(contexts_.expected(see(1, 0, "a"), 10s));
 }
 
-// The request of 9 bytes lives long after 1, 2, 3 and not after 4, 5, 6.
+// The request of 9 bytes has a long life after 1, 2, 3 but not after 4, 5, 6.
 TEST_F(AllocationContextsTest, TheLongerContextCounts) {
   for (int round = 0; round < 2; ++round) {
     for (const std::uint64_t bytes : {1, 2, 3}) live(bytes, 0.5);
@@ -60,7 +61,7 @@ TEST_F(AllocationContextsTest, WhatStillLivesIsExpectedToLiveLonger) {
   EXPECT_DOUBLE_EQ(expected->passes_s, 2.0 / 6);
 }
 
-// A request is in six contexts, so two generations of 65 536 hold no more than 21 846.
+// A request is in six contexts, so two generations of 65 536 hold at most 21 846 requests.
 TEST_F(AllocationContextsTest, TheOldestAreForgotten) {
   live(1, 5);
   for (std::uint64_t bytes = 2; bytes < 25'000; ++bytes) live(bytes, 1);

@@ -1,5 +1,5 @@
-// Goal: growth is that of denser classes within the length of a life, and is forgotten.
-// Method: bytes that come and go at times that the test names; a window of a second.
+// Goal: growth counts denser classes within the length of a life, and is forgotten afterwards.
+// Method: bytes that come and go at times given by the test; a window of one second.
 #include "placement/weighing/demand_growth.hpp"
 
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ TEST_F(DemandGrowthTest, CountsWhatIsDenserOnly) {
   EXPECT_EQ(growth_.most(0, long_life), 0);
 }
 
-// What comes and goes does not add up; it is there once at a time.
+// Repeated allocations and frees do not add up: only one is there at a time.
 TEST_F(DemandGrowthTest, IsTheMostAtOneTime) {
   for (int i = 0; i < 10; ++i) {
     growth_.add(5, 100, i * 20ms);
@@ -48,14 +48,14 @@ TEST_F(DemandGrowthTest, IsTheMostAtOneTime) {
   EXPECT_EQ(growth_.most(6, long_life), 100);
 }
 
-// 100 bytes more every 100 ms: a short life sees one step or two, a long one all of them.
+// 100 bytes more every 100 ms: a short life sees one step, a long one all of them.
 TEST_F(DemandGrowthTest, IsLessWithinAShorterLife) {
   for (int i = 0; i < 8; ++i) growth_.add(5, 100, i * 100ms);
   EXPECT_EQ(growth_.most(6, 0.01), 100);
   EXPECT_EQ(growth_.most(6, long_life), 800);
 }
 
-// It has been 100: with 60 of them there, 40 may come.
+// The peak was 100: with 60 present, 40 more may come.
 TEST_F(DemandGrowthTest, MoreIsWhatIsLackingToThePeak) {
   growth_.add(5, 100, 10ms);
   growth_.add(5, -100, 20ms);

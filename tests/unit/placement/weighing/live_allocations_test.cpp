@@ -1,6 +1,6 @@
-// Goal: what is seen of an allocation counts for the request that it was made for, and for no other
-// one. Method: books in which allocations come and go; after a request comes its allocation, later,
-// in another order, elsewhere, or not at all.
+// Goal: observations of an allocation count for exactly the request that it was made for. Method:
+// books in which allocations come and go; the allocation of a request comes later, in another
+// order, elsewhere, or not at all.
 #include "placement/weighing/live_allocations.hpp"
 
 #include "unit/placement/policies/policy_rig.hpp"
@@ -78,7 +78,7 @@ TEST_F(LiveAllocationsTest, TheOrderIsThatOfTheAllocationsNotOfTheirRows) {
   EXPECT_EQ(find(came_first), first);
 }
 
-// The policy failed before its tick, and the list of changes has grown as long as it was.
+// The policy failed before its tick, and the list of changes has reached its old length again.
 TEST_F(LiveAllocationsTest, WhatComesAfterATickWithoutItIsFoundByItsUse) {
   come(chunk);
   const Number asked = ask(chunk);
@@ -107,7 +107,7 @@ TEST_F(LiveAllocationsTest, ItsTagCounts) {
   EXPECT_EQ(find(came), none);
 }
 
-// Several threads ask at a time, and what was asked for first comes last.
+// Several threads request at a time, and the first request is served last.
 TEST_F(LiveAllocationsTest, OfEqualOnesThatLieApartEachHasItsOwn) {
   const Number first = ask(chunk, here), second = ask(chunk, there);
   const ChunkId came_second = come(chunk, there), came_first = come(chunk, here);
@@ -145,8 +145,8 @@ TEST_F(LiveAllocationsTest, NothingIsOfARequestThatCameAfterIt) {
   EXPECT_EQ(find(before), none);
 }
 
-// What lives shorter than from one look at the uses to the next is seen by nobody but the next
-// request; its row is the next one's, and it is in the list of changes already.
+// An allocation that lives only between two looks at the uses is noticed by the next request alone.
+// The next allocation reuses its row, which is already in the list of changes.
 TEST_F(LiveAllocationsTest, WhatNobodyUsedIsKnownByTheNextRequest) {
   const Number lasting = ask(chunk);
   const ChunkId came_lasting = come(chunk);
@@ -191,7 +191,7 @@ TEST_F(LiveAllocationsTest, IsKnownFromItsFirstSightToItsEnd) {
   EXPECT_EQ(find(come(3 * chunk)), none);
 }
 
-// Whose policy takes over while memory is in use.
+// A policy that takes over while memory is in use.
 TEST_F(LiveAllocationsTest, WhatWasThereBeforeItIsOfNone) {
   const ChunkId before = come(2 * chunk);
   tables_.clear_changed();

@@ -1,5 +1,5 @@
-// Goal: the order of chunks by value is right to half a doubling, first come first within it,
-// whatever is put and dropped. Method: random operations, a sorted list beside.
+// Goal: chunks are ordered by value to half a doubling, in order of arrival within it, whatever is
+// inserted and removed. Method: random operations compared with a sorted list.
 #include "placement/weighing/value_order.hpp"
 
 #include <gtest/gtest.h>
@@ -22,12 +22,12 @@ std::vector<std::uint32_t> listed(const ValueOrder& order, PlaceId at) {
   for (std::uint32_t number = order.first(at); number != ChunkRow::none;
        number = order.next(number)) {
     numbers.push_back(number);
-    if (numbers.size() > ordered_chunks) break;  // A ring.
+    if (numbers.size() > ordered_chunks) break;  // The list is a ring by mistake.
   }
   return numbers;
 }
 
-/// Where a chunk is: place, half doublings of its key, and when it came there.
+/// Where a chunk belongs: place, half doublings of its key, and when it came there.
 using Standing = std::tuple<std::size_t, int, int>;
 
 std::vector<std::uint32_t> expected(const std::map<std::uint32_t, Standing>& model,

@@ -1,4 +1,4 @@
-/// A shared object that is no policy.
+/// A shared object that is not a policy.
 
 int unrelated() {
   return 0;

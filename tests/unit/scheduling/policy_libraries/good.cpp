@@ -1,4 +1,4 @@
-/// A policy as a user builds one: moves each chunk that is used to who uses it.
+/// A policy as a user would build it: moves each used chunk to the device that uses it.
 
 #include <vma/policy.hpp>
 

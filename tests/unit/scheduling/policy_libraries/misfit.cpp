@@ -1,5 +1,5 @@
-/// Libraries that do not fit, each in the one thing that CMake names in `MISFIT`. Were its function
-/// called, the test would end.
+/// Invalid libraries, each wrong in the one respect that CMake names in `MISFIT`. A call of its
+/// function would end the test.
 
 #include <vma/policy.hpp>
 
