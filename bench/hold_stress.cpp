@@ -22,8 +22,6 @@
 namespace vma {
 namespace {
 
-constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
-
 std::vector<std::byte> pattern_of(std::size_t bytes) {
   std::vector<std::byte> pattern(bytes);
   std::uint64_t state = 0x9E3779B97F4A7C15u;

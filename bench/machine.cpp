@@ -11,7 +11,6 @@
 namespace vma {
 namespace {
 
-constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
 constexpr std::size_t marks_max = 256;
 
 std::unique_ptr<Runtime>& shared() {

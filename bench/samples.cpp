@@ -14,8 +14,6 @@
 namespace vma {
 namespace {
 
-constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
-constexpr std::uint64_t gibibyte = std::uint64_t{1} << 30;
 constexpr int skipped_status = 77;  // The value of ctest's SKIP_RETURN_CODE.
 
 int failures = 0;  // No lock needed: benchmarks run one after another on the main thread.

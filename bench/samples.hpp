@@ -10,6 +10,9 @@
 
 namespace vma {
 
+constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
+constexpr std::uint64_t gibibyte = std::uint64_t{1} << 30;
+
 /// The duration of one timed call, and other results worth keeping (names end in units).
 struct Sample {
   std::chrono::nanoseconds wall{0};

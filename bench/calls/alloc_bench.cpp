@@ -10,8 +10,6 @@
 namespace vma {
 namespace {
 
-constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
-constexpr std::uint64_t gibibyte = std::uint64_t{1} << 30;
 constexpr int warm_ups = 3;
 // Number of runtimes opened in one process; each opens its contexts.
 constexpr std::uint64_t openings_max = 3;

@@ -29,7 +29,6 @@
 namespace vma {
 namespace {
 
-constexpr std::uint64_t gibibyte = std::uint64_t{1} << 30;
 constexpr int pieces_ahead = 3;  // Enqueued ahead, milliseconds of work, so that no flow runs dry.
 constexpr std::uint64_t repetitions_otherwise = 3;  // Of 48 pieces each; takes seconds in total.
 constexpr std::chrono::seconds patience(20);        // A case takes about a third of a second.

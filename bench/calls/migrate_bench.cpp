@@ -15,9 +15,6 @@
 namespace vma {
 namespace {
 
-constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
-constexpr std::uint64_t gibibyte = std::uint64_t{1} << 30;
-
 /// `freed`: the cache was just emptied, so the driver is still scrubbing that memory.
 enum class Cache { warm, empty, freed };
 

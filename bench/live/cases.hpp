@@ -11,8 +11,6 @@
 
 namespace vma {
 
-constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
-constexpr std::uint64_t gibibyte = std::uint64_t{1} << 30;
 constexpr std::uint64_t chunk_bytes_most = 256 * mebibyte;
 
 /// How a chunk is moved, as in the names of benchmarks: by the runtime's own copy kernels beside

@@ -10,8 +10,6 @@
 namespace vma {
 namespace {
 
-constexpr std::uint64_t gibibyte = std::uint64_t{1} << 30;
-
 double seconds_a_case = 3;  // Set once, before the first case.
 
 struct Opened {

@@ -2,6 +2,7 @@
 
 #include "base/executor.hpp"
 #include "base/mutex.hpp"
+#include "bench/samples.hpp"
 #include "runtime/runtime_parts.hpp"
 #include "support/test_kernels.hpp"
 
@@ -13,7 +14,6 @@
 namespace vma {
 namespace {
 
-constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
 constexpr std::uint64_t allocation_bytes[] = {mebibyte, 4 * mebibyte, 16 * mebibyte};
 
 }  // namespace

@@ -9,9 +9,6 @@
 
 namespace vma {
 
-constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
-constexpr std::uint64_t gibibyte = std::uint64_t{1} << 30;
-
 /// The approximate duration of a measurement, by the processor's clock: `--seconds`.
 double case_seconds();
 void set_case_seconds(double seconds);

@@ -16,7 +16,6 @@
 namespace vma {
 namespace {
 
-constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
 constexpr int warm_ups = 3;
 
 #ifdef VMART_BENCH_CUDART

@@ -2,6 +2,7 @@
 
 #include "base/executor.hpp"
 #include "base/mutex.hpp"
+#include "bench/samples.hpp"
 
 #include <cuda_runtime_api.h>
 
@@ -12,7 +13,6 @@
 namespace vma {
 namespace {
 
-constexpr std::size_t mebibyte = std::size_t{1} << 20;
 constexpr std::size_t malloc_sizes[] = {mebibyte, 4 * mebibyte, 16 * mebibyte, 64 * mebibyte};
 constexpr int fills_a_wait = 16;  // Short backlogs, as in programs that wait for results.
 

@@ -22,7 +22,6 @@
 namespace vma {
 namespace {
 
-constexpr std::uint64_t gibibyte = std::uint64_t{1} << 30;
 constexpr std::size_t gpus_max = 4;
 
 constexpr const char* ptx =

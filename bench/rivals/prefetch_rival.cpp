@@ -13,8 +13,6 @@
 namespace vma {
 namespace {
 
-constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
-constexpr std::uint64_t gibibyte = std::uint64_t{1} << 30;
 constexpr unsigned word = 0x5EED1234;
 
 /// Prefetches to the GPU and waits until the pages have arrived.

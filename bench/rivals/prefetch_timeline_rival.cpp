@@ -18,8 +18,6 @@
 namespace vma {
 namespace {
 
-constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
-constexpr std::uint64_t gibibyte = std::uint64_t{1} << 30;
 constexpr std::uint64_t tiles = 16;
 constexpr std::uint64_t tile_words = mebibyte / 4 / 8;
 constexpr std::uint64_t touches = 4;

@@ -12,8 +12,6 @@
 namespace vma {
 namespace {
 
-constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
-constexpr std::uint64_t gibibyte = std::uint64_t{1} << 30;
 constexpr int host_ordinal = -1;
 
 std::string place_label(int ordinal) {
