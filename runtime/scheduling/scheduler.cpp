@@ -398,10 +398,10 @@ void Scheduler::give_up_drain(PlaceId at) {
 bool Scheduler::may_leave_later(PlaceId at) const {
   const PlannerLimits& limits = path_.planner().limits();
   const Time held = std::max(limits.least_residence, limits.thrash_window + limits.thrash_pin);
+  const Time since = std::max(Time::zero(), path_.books().now() - held);
   return std::ranges::any_of(path_.snapshot().chunks(), [&](const ChunkRow& row) {
     return row.bytes > 0 && row.at == at && row.movable && row.in_scope && !row.parked &&
-           !row.dropped && row.last_move > Time::zero() &&
-           path_.books().now() < row.last_move + held;
+           !row.dropped && row.last_move > since;
   });
 }
 
