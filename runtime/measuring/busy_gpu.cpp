@@ -67,10 +67,19 @@ Time BusyGpu::read_time() {
   return std::chrono::steady_clock::now() - began;
 }
 
+/// The shortest of three, since a busy computer only lengthens a reading; or the first one that is
+/// shorter than `enough`.
+Time BusyGpu::shortest_read_time(Time enough) {
+  constexpr int readings = 3;
+  Time shortest = Time::max();
+  for (int reading = 0; reading < readings && shortest >= enough; ++reading) {
+    shortest = std::min(shortest, read_time());
+  }
+  return shortest;
+}
+
 void BusyGpu::shape_rounds(Time round) {
-  constexpr int tries = 3;
-  Time one = Time::max();
-  for (int attempt = 0; attempt < tries; ++attempt) one = std::min(one, read_time());
+  const Time one = shortest_read_time(Time(0));
   const double wanted = in_seconds(round) / in_seconds(std::max(one, Time(1)));
   launches_ = static_cast<int>(std::clamp(wanted, 1.0, launches_max));
   if (wanted > launches_max) lengthen_launches(round, wanted / launches_max);
@@ -79,17 +88,19 @@ void BusyGpu::shape_rounds(Time round) {
 /// Lengthens the launches by a factor of `times`, then by whatever is still missing: much of the
 /// time of a short launch is overhead.
 void BusyGpu::lengthen_launches(Time round, double times) {
-  constexpr int tries = 8;
-  constexpr double enough = 0.9;
+  constexpr int tries = 40;
+  constexpr double growth_min =
+      1.2;  // So that readings that were slowed down do not use all tries.
   constexpr double passes_max = 1e9;
+  const Time enough = round * 9 / 10;
   Time longest(0);
   for (int attempt = 0; attempt < tries; ++attempt) {
     const double passes = std::ceil(static_cast<double>(passes_) * times);
     passes_ = static_cast<std::uint64_t>(std::min(passes, passes_max));
-    const Time took = read_time();
-    if (in_seconds(took) >= enough * in_seconds(round)) return;
+    const Time took = shortest_read_time(enough);
+    if (took >= enough) return;
     longest = std::max(longest, took);
-    times = in_seconds(round) / in_seconds(std::max(took, Time(1)));
+    times = std::max(growth_min, in_seconds(round) / in_seconds(std::max(took, Time(1))));
   }
   throw Error(ErrorKind::unsupported, "vma::calibrate",
               fmt::format("a round of reads takes {:.1f} ms instead of {:.1f} ms",

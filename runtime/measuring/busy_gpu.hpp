@@ -38,6 +38,7 @@ class BusyGpu {
  private:
   void read();
   Time read_time();
+  Time shortest_read_time(Time enough);
   void shape_rounds(Time round);
   void lengthen_launches(Time round, double times);
   void work() noexcept;
