@@ -2,32 +2,38 @@
 
 #include <vma/snapshot.hpp>
 
+#include <boost/random/mersenne_twister.hpp>
+#include <boost/random/uniform_01.hpp>
+#include <boost/random/uniform_int_distribution.hpp>
+
 #include <cstdint>
-#include <random>
 #include <utility>
 #include <vector>
 
 namespace vma {
 
-/// Random numbers from a seed. Implements its own distributions, since those of the standard
-/// library differ between implementations. Not thread-safe.
+/// Random numbers from a seed, by Boost.Random: the distributions of the standard library differ
+/// between implementations. Not thread-safe.
 class TraceRandom {
  public:
+  using Engine = boost::random::mt19937_64;
+
   explicit TraceRandom(std::uint64_t seed) : engine_(seed) {}
 
+  /// For distributions that outlive a draw.
+  Engine& engine() noexcept { return engine_; }
   /// Uniform in [0, 1).
-  double uniform() { return static_cast<double>(engine_() >> 11) * 0x1p-53; }
-  /// Uniform in [0, `end`). Requires: `end` is above 0 and below 2^53.
+  double uniform() { return boost::random::uniform_01<double>()(engine_); }
+  /// Uniform in [0, `end`). Requires: `end` is above 0.
   std::uint64_t below(std::uint64_t end) {
-    return static_cast<std::uint64_t>(uniform() * static_cast<double>(end));
+    return boost::random::uniform_int_distribution<std::uint64_t>(0, end - 1)(engine_);
   }
   bool chance(double probability) { return uniform() < probability; }
   /// The time between two events of a Poisson process.
   Time exponential(double mean_ns);
-  double normal();
   /// The exponential of a normal number, scaled so that the median is `median`.
   double log_normal(double median, double sigma);
-  /// A Poisson number; for large means a rounded normal number.
+  /// A Poisson number. Requires: `mean` is at least 0.
   std::uint64_t poisson(double mean);
 
   template <typename Item>
@@ -38,7 +44,7 @@ class TraceRandom {
   }
 
  private:
-  std::mt19937_64 engine_;
+  Engine engine_;
 };
 
 }  // namespace vma

@@ -6,24 +6,20 @@
 #include <utility>
 
 namespace vma {
+namespace {
 
-Zipf::Zipf(std::size_t ranks, double skew) : up_to_(ranks) {
-  double sum = 0;
+std::vector<double> zipf_weights(std::size_t ranks, double skew) {
+  std::vector<double> weights(ranks);
   for (std::size_t rank = 0; rank < ranks; ++rank) {
-    sum += std::pow(static_cast<double>(rank + 1), -skew);
-    up_to_[rank] = sum;
+    weights[rank] = std::pow(static_cast<double>(rank + 1), -skew);
   }
-  for (double& up_to : up_to_) up_to /= sum;
+  return weights;
 }
 
-std::size_t Zipf::draw(TraceRandom& random) const {
-  const auto found = std::upper_bound(up_to_.begin(), up_to_.end() - 1, random.uniform());
-  return static_cast<std::size_t>(found - up_to_.begin());
-}
+}  // namespace
 
-double Zipf::share(std::size_t rank) const {
-  return up_to_[rank] - (rank > 0 ? up_to_[rank - 1] : 0);
-}
+Zipf::Zipf(std::size_t ranks, double skew)
+    : drawn_(zipf_weights(ranks, skew)), shares_(drawn_.probabilities()) {}
 
 Popularity::Popularity(std::size_t items, double skew, TraceRandom& random)
     : zipf_(items, skew), item_(items) {

@@ -2,6 +2,8 @@
 
 #include "lab/generate/trace_random.hpp"
 
+#include <boost/random/discrete_distribution.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -14,12 +16,13 @@ class Zipf {
   /// Requires: `ranks` is above 0 and `skew` at least 0 (0: uniform).
   Zipf(std::size_t ranks, double skew);
 
-  std::size_t draw(TraceRandom& random) const;
+  std::size_t draw(TraceRandom& random) const { return drawn_(random.engine()); }
   /// The probability of a rank.
-  double share(std::size_t rank) const;
+  double share(std::size_t rank) const { return shares_[rank]; }
 
  private:
-  std::vector<double> up_to_;  // Cumulative probabilities.
+  boost::random::discrete_distribution<std::size_t> drawn_;
+  std::vector<double> shares_;
 };
 
 /// Maps ranks to items: how often each item is drawn, which may change over time. Not thread-safe.

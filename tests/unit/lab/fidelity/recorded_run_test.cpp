@@ -126,7 +126,7 @@ TEST(RecordedRun, OfASimulatedMachineTellsWhatHappened) {
   EXPECT_EQ(facts.bytes_moved, chunks * run_chunk_bytes);
   EXPECT_EQ(facts.bytes_by_route.at("host(0)>gpu(1)"), run_chunk_bytes);
   EXPECT_EQ(facts.bytes_by_route.at("gpu(0)>gpu(1)"), 3 * run_chunk_bytes);
-  EXPECT_GE(facts.stalls, chunks) << "a gate a chunk, at least";
+  EXPECT_GE(facts.stalls, 2u) << "a gate for each route, at least";
   EXPECT_GT(facts.stall, Time::zero());
   ASSERT_TRUE(run.header.scheduler);
   EXPECT_EQ(run.header.scheduler->policy, "cost_benefit");
