@@ -30,9 +30,6 @@ std::string number_text(double number) {
 }
 
 /// `used` is the number of columns taken on the line before and after the text.
-std::string written(const json::value& value, std::size_t columns, std::size_t indent,
-                    std::size_t used);
-
 std::string joined(const std::vector<std::string>& parts, const char* brackets, std::size_t columns,
                    std::size_t indent, std::size_t used) {
   const std::string line = fmt::format("{}{}{}", brackets[0], fmt::join(parts, ", "), brackets[1]);

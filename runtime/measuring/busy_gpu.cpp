@@ -89,8 +89,8 @@ void BusyGpu::shape_rounds(Time round) {
 /// time of a short launch is overhead.
 void BusyGpu::lengthen_launches(Time round, double times) {
   constexpr int tries = 40;
-  constexpr double growth_min =
-      1.2;  // So that readings that were slowed down do not use all tries.
+  // So that readings that were slowed down do not use all tries.
+  constexpr double growth_min = 1.2;
   constexpr double passes_max = 1e9;
   const Time enough = round * 9 / 10;
   Time longest(0);

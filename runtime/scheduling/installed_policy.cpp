@@ -76,7 +76,7 @@ void InstalledPolicy::replace_failed() {
   if (due_ == Replacement::none) return;
   const std::string policy = journal_.policy();
   switch (due_) {
-    case Replacement::none: break;
+    case Replacement::none: break;  // Returned above.
     case Replacement::failed_in_a_row:
       install(last_resort,
               fmt::format("{} failed {} times in a row", policy, failures_.limits().in_a_row_max));
