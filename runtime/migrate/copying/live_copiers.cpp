@@ -20,13 +20,13 @@ LiveCopiers::~LiveCopiers() {
 
 ContextHandle LiveCopiers::application_context(DeviceId device) {
   const MutexLock lock(mutex_);
-  const auto known = applications_.find(device);
-  if (known != applications_.end()) return known->second;
+  ContextHandle& context = applications_[device];
+  if (!is_none(context)) return context;
   Driver& driver = memory_.driver();
   if (!driver.context_active(device)) return ContextHandle{};
   const MutexLock slow_work(
       memory_.chunks().slow_calls().turn());  // Nothing of the kind while a gate is closed.
-  return applications_[device] = driver.retain_primary(device);
+  return context = driver.retain_primary(device);
 }
 
 LiveCopier& LiveCopiers::get(DeviceId device, Location to, bool own) {
