@@ -78,6 +78,10 @@ struct MigrateOptions {
   /// caused by `RuntimeOptions::stall_budget` does not count. Zero means
   /// `RuntimeOptions::hold_limit`.
   std::chrono::milliseconds deadline{0};
+  /// How long one gate may stop the attached streams (their stall, see `MigrationReport`): as many
+  /// chunks share a gate as are predicted to be settled and switched within it, but at least one.
+  /// Default: `RuntimeOptions::max_stall`.
+  std::optional<std::chrono::microseconds> max_stall;
   /// Among moves that wait for the same route, the one with the highest priority goes first.
   int priority = 0;
   /// Allocates all target memory before stopping anything; if that fails, nothing moves.

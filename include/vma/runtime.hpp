@@ -37,10 +37,7 @@ struct AllocOptions {
   ///   below 512 MiB      chunks of 64 MiB     chunks of 32 MiB
   ///   below 1 GiB        chunks of 128 MiB    chunks of 32 MiB
   ///   from 1 GiB on      chunks of 256 MiB    chunks of 32 MiB
-  ///
-  /// A chunk always moves as a whole, even if only part of it is requested. Set this if smaller
-  /// parts must move. Each chunk that moves stops the work once, so small chunks cost more for the
-  /// same number of bytes.
+  /// A chunk moves as a whole. Set this if smaller parts must move; they cost more.
   std::size_t chunk_bytes = 0;
   /// Name of the allocation in logs, `where` listings and errors.
   std::string tag;
@@ -81,6 +78,10 @@ struct RuntimeOptions {
   /// How often a chunk's gate is retried before the move fails with `busy` (VMART_GATE_RETRIES).
   /// Default: 8.
   std::optional<int> gate_retries;
+  /// How long one gate may stop attached streams (VMART_MAX_STALL_US). As many chunks share a gate
+  /// as are predicted to move within that time, but at least one. With a short limit each chunk
+  /// waits for its own gate, behind all that the program has launched. Default: 2 ms.
+  std::optional<std::chrono::microseconds> max_stall;
   /// How long attached streams may be stopped in each second (VMART_STALL_BUDGET_US, 0 for no
   /// limit). Default: 60 ms. This field rejects zero: a move that may not stop anything is
   /// impossible.

@@ -57,6 +57,10 @@ void check_options(const MigrateOptions& options, const char* call) {
     throw Error(ErrorKind::invalid_argument, call,
                 fmt::format("deadline is {} ms", options.deadline.count()));
   }
+  if (options.max_stall && options.max_stall->count() <= 0) {
+    throw Error(ErrorKind::invalid_argument, call,
+                fmt::format("max_stall is {} us; it must be above 0", options.max_stall->count()));
+  }
 }
 
 void check_background_move(const Allocation& allocation, const AttachedStreams& attached,

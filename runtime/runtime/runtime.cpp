@@ -116,8 +116,7 @@ void* Runtime::alloc(std::size_t bytes, const AllocOptions& options) {
   if (!entry->scheduling) return alloc(bytes, at, options);
   const Geometry geometry =
       plan_geometry(bytes, options.chunk_bytes, at, entry->topology.granularity());
-  const std::vector<Location> homes =
-      entry->scheduling->scheduler().place(geometry, at, options.tag);
+  const std::vector<Location> homes = entry->scheduling->scheduler().place(geometry, at, options);
   AllocTerms terms = terms_of(entry->engine, options);
   terms.wanted = at;
   return to_pointer(entry->memory.alloc(geometry, homes, options, terms)->begin());

@@ -99,6 +99,8 @@ void settle_limits(const RuntimeOptions& options, Settings& settings) {
   settings.gate_retries = static_cast<int>(number_setting(
       options.gate_retries ? std::optional<std::int64_t>(*options.gate_retries) : std::nullopt,
       "VMART_GATE_RETRIES", "gate_retries", 8));
+  settings.max_stall = std::chrono::microseconds(
+      number_setting(count_of(options.max_stall), "VMART_MAX_STALL_US", "max_stall", 2'000));
   // In the variable 0 means no limit. In the option 0 would more likely mean "no stalls at all",
   // with which nothing can move.
   settings.stall_budget = std::chrono::microseconds(number_setting(

@@ -64,6 +64,11 @@ void ScheduledMoves::accept(const Plan& plan, bool awaited) {
   }
 }
 
+/// Whose last hooks may still run, and whose memory may not have been given up yet.
+bool ScheduledMoves::any_from(PlaceId at) const noexcept {
+  return std::ranges::any_of(running_, [&](const Running& group) { return group.from == at; });
+}
+
 /// `take_ended` handles a group once all of it has moved, and groups are small.
 void ScheduledMoves::start_ready() {
   std::vector<MoveGroup> groups;

@@ -46,6 +46,7 @@ class ScheduledMoves {
   /// Whether the mover has no move of the scheduler.
   bool empty() const noexcept { return running_.empty(); }
   bool any_of(Address begin) const noexcept;
+  bool any_from(PlaceId at) const noexcept;
   /// How many moves have ended, successfully or not.
   std::uint64_t ended() const noexcept { return done_ + failed_; }
   /// Adds the outcomes of the moves so far.

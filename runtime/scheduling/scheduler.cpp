@@ -256,7 +256,7 @@ void Scheduler::step() {
 // --- Where new memory goes, and making room
 
 std::vector<Location> Scheduler::place(const Geometry& geometry, Location device,
-                                       const std::string& tag) {
+                                       const AllocOptions& options) {
   const MutexLock lock(mutex_);
   catch_up();
   const PlaceId user = roster_.place_of(device);
@@ -276,8 +276,8 @@ std::vector<Location> Scheduler::place(const Geometry& geometry, Location device
   Plan ignored;
   const bool decided = policy_.ask(
       PolicyEntry::alloc,
-      [chosen, request, tag](Policy& policy, const Snapshot& snapshot, Plan&) mutable {
-        request.tag = tag;
+      [chosen, geometry, user, tag = options.tag](Policy& policy, const Snapshot& snapshot, Plan&) {
+        const AllocRequest request{geometry.size_bytes(), geometry.chunk_bytes, user, tag};
         policy.on_alloc(request, snapshot, *chosen);
       },
       ignored);
@@ -285,9 +285,9 @@ std::vector<Location> Scheduler::place(const Geometry& geometry, Location device
   const std::vector<PlaceId>& places = decided ? *chosen : otherwise;
   std::vector<Location> homes;
   for (std::size_t slot = 0; slot < geometry.slots; ++slot) {
-    const bool known = index(places[slot]) < path_.books().costs().places();
-    const bool good = known && reached(places[slot]);
-    homes.push_back(roster_.location_of(good ? places[slot] : otherwise[slot]));
+    const PlaceId at = places[slot];
+    const bool good = index(at) < path_.books().costs().places() && reached(at);
+    homes.push_back(roster_.location_of(good ? at : otherwise[slot]));
   }
   return homes;
 }
@@ -361,7 +361,7 @@ DrainReport Scheduler::drain_place(Location at, const DrainOptions& options) {
   MutexLock lock(mutex_);
   catch_up();
   const std::uint64_t before = used_bytes(place);
-  while (used_bytes(place) > 0 && drained_.contains(place)) {  // A refill ends it.
+  while ((used_bytes(place) > 0 || moves_.any_from(place)) && drained_.contains(place)) {
     Plan plan;
     journal_.begin_plan();
     path_.complete_pressure({place, used_bytes(place), place}, plan);

@@ -79,7 +79,8 @@ class Scheduler {
 
   // --- For programs and people
   /// Where the chunks of a new allocation go. Blocks: while the policy decides.
-  std::vector<Location> place(const Geometry& geometry, Location device, const std::string& tag);
+  std::vector<Location> place(const Geometry& geometry, Location device,
+                              const AllocOptions& options);
   /// Implements the presser of the memory: victims leave `at`. Blocks: until they have, or `until`.
   bool make_room(Location at, std::uint64_t bytes, TimePoint until);
   /// Closes `at` for new chunks until `refill`, and moves everything away from it. Throws:

@@ -7,6 +7,8 @@
 
 namespace vma {
 
+using namespace std::chrono_literals;
+
 TwinMover::TwinMover(TwinWorld& world)
     : world_(world), plan_(world.plan()), random_(world.plan().seed + 1) {}
 
@@ -32,6 +34,8 @@ MigrateOptions TwinMover::draw_options() {
   MigrateOptions options;
   options.scope = StopScope::attached;
   options.mode = Mode::automatic;
+  constexpr std::chrono::microseconds stalls[] = {1us, 200us, 2ms, 1s};  // One chunk a gate to all.
+  options.max_stall = stalls[below(random_, std::size(stalls))];
   if (plan_.bug != TwinBug::none) {
     options.mode = Mode::live;
     return options;

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <vector>
 
 namespace vma {
 namespace {
@@ -29,6 +30,7 @@ CopyEngine::~CopyEngine() {
   const MutexLock lock(mutex_);
   for (auto& [ends, route] : routes_) release(*route);
   for (const auto& [device, context] : own_contexts_) {
+    if (is_none(context)) continue;
     contexts_.forget(context);
     ledger_.undo("a context of the copy engine",
                  [&, own = context] { driver_.destroy_context(own); });
@@ -55,12 +57,16 @@ bool CopyEngine::direct(Location from, Location to) const {
 }
 
 ContextHandle CopyEngine::own_context(DeviceId device) {
-  const auto known = own_contexts_.find(device);
-  if (known != own_contexts_.end()) return known->second;
+  ContextHandle& own = own_contexts_[device];
+  if (!is_none(own)) return own;
   const ContextHandle context = driver_.create_context(device);
-  contexts_.exclude(context);
-  own_contexts_[device] = context;
-  return context;
+  try {
+    contexts_.exclude(context);
+  } catch (...) {
+    ledger_.undo("a context of the copy engine", [&] { driver_.destroy_context(context); });
+    throw;
+  }
+  return own = context;
 }
 
 CopyEngine::Route* CopyEngine::find(Location from, Location to) {
@@ -124,12 +130,21 @@ void CopyEngine::release(Bounce& bounce) noexcept {
   }
 }
 
-void CopyEngine::prepare(Location from, Location to) {
+void CopyEngine::prepare(Location from, Location to, std::size_t copies) {
   const Route& ready = route(from, to);
   const ContextHandle context = (ready.bounce ? ready.bounce->second : ready.stream).context;
-  // The event that marks a copy's end: none can be created while work is stopped.
+  // The events that mark the ends of copies: none can be created while work is stopped.
+  std::vector<EventHandle> events;
+  events.reserve(copies);
   const MutexLock turn(slow_turn_);
-  contexts_.give_back(context, contexts_.take_event(context));
+  std::exception_ptr failure;
+  try {
+    while (events.size() < copies) events.push_back(contexts_.take_event(context));
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  for (const EventHandle event : events) contexts_.give_back(context, event);
+  if (failure) std::rethrow_exception(failure);
 }
 
 BoundStream CopyEngine::spare_stream(Location from, Location to) {

@@ -36,9 +36,9 @@ class CopyEngine {
              Mutex& slow_turn);
   ~CopyEngine();
 
-  /// Creates what the route needs; call it before anything is stopped. Blocks: about a second if a
-  /// context is new. Requires: the caller does not hold the slow turn.
-  void prepare(Location from, Location to);
+  /// Creates what `copies` copies at a time on the route need; call it before anything is stopped.
+  /// Blocks: about a second if a context is new. Requires: the caller does not hold the slow turn.
+  void prepare(Location from, Location to, std::size_t copies = 1);
   /// A stream of a prepared context that nothing else uses, for a hold to wait on.
   BoundStream spare_stream(Location from, Location to);
 

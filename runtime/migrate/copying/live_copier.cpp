@@ -14,9 +14,8 @@ namespace {
 
 constexpr std::uint64_t counters_bytes = 2 * sizeof(std::uint64_t);
 
-std::uint64_t bay_bytes(std::uint64_t granule_bytes, const LiveTuning& tuning) {
-  const std::uint64_t tile_bytes = granule_bytes / tuning.tiles_per_granule;
-  return largest_chunk_bytes(gpu(0), granule_bytes) / tile_bytes * digest_bytes + counters_bytes;
+std::uint64_t digests_of(std::uint64_t size_bytes, std::uint64_t tile_bytes) {
+  return round_up(size_bytes, tile_bytes) / tile_bytes * digest_bytes;
 }
 
 std::uint64_t load(const std::uint64_t* word) {
@@ -50,13 +49,16 @@ LiveCopier::~LiveCopier() {
 }
 
 std::uint64_t LiveCopier::table_bytes(std::uint64_t granule_bytes, const LiveTuning& tuning) {
-  return round_up(bays * bay_bytes(granule_bytes, tuning), granule_bytes);
+  const std::uint64_t chunk_max = largest_chunk_bytes(gpu(0), granule_bytes);
+  const std::uint64_t digests = digests_of(chunk_max, granule_bytes / tuning.tiles_per_granule);
+  return round_up(bays * counters_bytes + 2 * digests, granule_bytes);
 }
 
 void LiveCopier::make() {
   const std::uint64_t granule = memory_.topology().granularity();
   make_table(table_bytes(granule, tuning_));  // First, since it is the step most likely to fail.
   words_ = std::make_unique<PinnedWords>(driver_, context_, memory_.chunks().ledger());
+  go_ = std::make_unique<StopWord>(*words_);
   copy_stream_ = driver_.create_stream(context_, StreamKind::non_blocking);
   settle_stream_ =
       driver_.create_stream(context_, StreamKind::urgent);  // The application is stopped.
@@ -65,10 +67,6 @@ void LiveCopier::make() {
   paranoid_kernel_ = driver_.load_kernel(context_, paranoid_settle_kernel());
   driver_.fill(copy_stream_, table_.staging(), std::byte{0}, table_.size_bytes());
   driver_.wait_stream(copy_stream_, never);
-  const std::uint64_t each = bay_bytes(granule, tuning_);
-  for (std::size_t i = 0; i < bays; ++i) {
-    make_bay(bays_[i], table_.staging() + i * each, each - counters_bytes);
-  }
 }
 
 /// Releases cached chunks and clean copies there to make room for digests: without digests each
@@ -102,37 +100,34 @@ void LiveCopier::claim_table(std::uint64_t size_bytes) {
   }
 }
 
-void LiveCopier::make_bay(Bay& bay, Address table, std::uint64_t digest_bytes_max) {
-  bay.go = std::make_unique<StopWord>(*words_);
-  bay.copied = words_->take();
-  bay.settled = words_->take();
-  bay.dirty = words_->take();
-  bay.digests = table;
-  bay.counters = table + digest_bytes_max;
+/// When a chunk first needs it: most moves need few. What a failed try has made stays.
+void LiveCopier::make_bay(std::size_t index) {
+  Bay& bay = bays_[index];
+  bay.counters = table_.staging() + index * counters_bytes;  // Zero, and zero after each use.
   bay.tiling = Tiling::of(tile_bytes_, tile_bytes_);  // Any value: an update precedes every launch.
-  bay.copying = driver_.make_chain(context_, copy_steps(bay));
-  bay.settling = driver_.make_chain(context_, settle_steps(bay, false));
-  bay.settling_paranoid = driver_.make_chain(context_, settle_steps(bay, true));
+  for (std::uint64_t** const word : {&bay.copied, &bay.settled, &bay.dirty}) {
+    if (*word == nullptr) *word = words_->take();
+  }
+  if (is_none(bay.copying)) bay.copying = driver_.make_chain(context_, copy_steps(bay));
+  bay.made = true;
 }
 
 void LiveCopier::release() noexcept {
   Ledger& ledger = memory_.chunks().ledger();
-  for (Bay& bay : bays_) {
-    if (bay.go) bay.go->open(bay.epoch);  // Leaves no stopped work behind.
-  }
+  if (go_) go();  // Leaves no stopped work behind.
   bool ended = true;
   for (const BoundStream stream : {copy_stream_, settle_stream_}) {
     if (is_none(stream.handle)) continue;
     ended &= ledger.undo("a stream of live copies", [&] { driver_.wait_stream(stream, never); });
     ledger.undo("a stream of live copies", [&] { driver_.destroy_stream(stream); });
   }
-  for (Bay& bay : bays_) {
-    for (const ExecGraphHandle chain : {bay.copying, bay.settling, bay.settling_paranoid}) {
-      if (is_none(chain)) continue;
-      ledger.undo("a chain of live copies", [&] { driver_.destroy_exec_graph(chain); });
-    }
-    bay.go.reset();
-  }
+  const auto destroy = [&](ExecGraphHandle chain) {
+    if (is_none(chain)) return;
+    ledger.undo("a chain of live copies", [&] { driver_.destroy_exec_graph(chain); });
+  };
+  for (const Bay& bay : bays_) destroy(bay.copying);
+  for (const auto& [kind, chain] : settlings_) destroy(chain);
+  go_.reset();
   for (const KernelHandle kernel : {copy_kernel_, settle_kernel_, paranoid_kernel_}) {
     if (is_none(kernel)) continue;
     if (!ended) {
@@ -169,19 +164,23 @@ std::array<ChainStep, 2> LiveCopier::copy_steps(const Bay& bay) const {
   return {copy, done};
 }
 
-std::array<ChainStep, 3> LiveCopier::settle_steps(const Bay& bay, bool paranoid) const {
+std::vector<ChainStep> LiveCopier::settle_steps(std::span<const std::size_t> bays, bool paranoid,
+                                                std::uint64_t epoch) const {
   const auto multiprocessors =
       static_cast<unsigned>(memory_.topology().info(device_).multiprocessors);
-  ChainStep wait;
-  wait.words = {bay.go->wait_for(bay.epoch)};
-  ChainStep settle;
-  settle.kernel = paranoid ? paranoid_kernel_ : settle_kernel_;
-  settle.shape = tile_shape(bay.tiling, tuning_.settle_blocks_per_multiprocessor * multiprocessors);
-  settle.arguments = settle_arguments(bay.target, bay.source, bay.digests, bay.counters,
-                                      address_of(bay.dirty), bay.tiling, bay.key);
-  ChainStep done;
-  done.words = {write_word(bay.settled, bay.epoch)};
-  return {wait, settle, done};
+  std::vector<ChainStep> steps(1 + 2 * bays.size());
+  steps[0].words = {go_->wait_for(epoch)};
+  for (std::size_t i = 0; i < bays.size(); ++i) {
+    const Bay& bay = bays_[bays[i]];
+    ChainStep& settle = steps[1 + 2 * i];
+    settle.kernel = paranoid ? paranoid_kernel_ : settle_kernel_;
+    settle.shape =
+        tile_shape(bay.tiling, tuning_.settle_blocks_per_multiprocessor * multiprocessors);
+    settle.arguments = settle_arguments(bay.target, bay.source, bay.digests, bay.counters,
+                                        address_of(bay.dirty), bay.tiling, bay.key);
+    steps[2 + 2 * i].words = {write_word(bay.settled, epoch)};
+  }
+  return steps;
 }
 
 /// Work that was given up for taking too long may have ended since.
@@ -195,6 +194,7 @@ void LiveCopier::require_idle(Bay& bay) const {
 
 void LiveCopier::start_copy(std::size_t bay_index, const Chunk& source, const Chunk& target) {
   Bay& bay = bays_[bay_index];
+  if (!bay.made) make_bay(bay_index);
   require_idle(bay);
   bay.source = source.staging();
   bay.target = target.staging();
@@ -228,24 +228,71 @@ bool LiveCopier::copied_by(std::size_t bay, TimePoint deadline) {
   return await(bays_[bay].copied, bays_[bay], copy_stream_, deadline);
 }
 
+/// Whether the bay's copy or settling has not ended yet, even if given up. All bays share their
+/// streams, so it delays the work of other bays. Throws: what it failed with.
 bool LiveCopier::under_way(std::size_t bay) {
   if (!bays_[bay].busy) return false;
   const TimePoint now = driver_.clock().now();
   return !copied_by(bay, now) && !settled_by(bay, now);
 }
 
-void LiveCopier::arm(std::size_t bay_index, bool paranoid) {
-  Bay& bay = bays_[bay_index];
-  require_idle(bay);
-  bay.epoch = next_epoch();
-  const ExecGraphHandle chain = paranoid ? bay.settling_paranoid : bay.settling;
-  driver_.update_chain(chain, settle_steps(bay, paranoid));
-  driver_.launch_graph(settle_stream_, chain);
-  bay.busy = true;
+std::optional<std::size_t> LiveCopier::take_bay(std::uint64_t size_bytes) {
+  for (std::size_t bay = 0; bay < bays; ++bay) {
+    if (bays_[bay].taken || !under_way(bay)) continue;
+    throw Error(ErrorKind::busy, "vma::migrate_async",
+                fmt::format("an abandoned live copy from gpu({}) is still running; wait for the "
+                            "kernels that delay it, or move with Mode::stopped",
+                            index(device_)));
+  }
+  const auto found = std::ranges::find(bays_, false, &Bay::taken);
+  const std::uint64_t digests_bytes = digests_of(size_bytes, tile_bytes_);
+  const std::optional<Address> digests = room_for_digests(digests_bytes);
+  if (found == bays_.end() || !digests) return std::nullopt;
+  found->taken = true;
+  found->digests = *digests;
+  found->digests_bytes = digests_bytes;
+  return static_cast<std::size_t>(found - bays_.begin());
 }
 
-void LiveCopier::go(std::size_t bay) noexcept {
-  bays_[bay].go->open(bays_[bay].epoch);
+bool LiveCopier::has_bay_for(std::uint64_t size_bytes) const {
+  return !std::ranges::all_of(bays_, &Bay::taken) &&
+         room_for_digests(digests_of(size_bytes, tile_bytes_));
+}
+
+/// Behind the counters or behind the digests of a bay, wherever nothing lies.
+std::optional<Address> LiveCopier::room_for_digests(std::uint64_t digests_bytes) const {
+  const Address end = table_.staging() + table_.size_bytes();
+  const auto is_free = [&](Address begin) {
+    return begin + digests_bytes <= end && std::ranges::none_of(bays_, [&](const Bay& bay) {
+             return bay.taken && bay.digests < begin + digests_bytes &&
+                    begin < bay.digests + bay.digests_bytes;
+           });
+  };
+  const Address first = table_.staging() + bays * counters_bytes;
+  if (is_free(first)) return first;
+  for (const Bay& bay : bays_) {
+    const Address behind = bay.digests + bay.digests_bytes;
+    if (bay.taken && is_free(behind)) return behind;
+  }
+  return std::nullopt;
+}
+
+void LiveCopier::arm(std::span<const std::size_t> bays, bool paranoid) {
+  for (const std::size_t bay : bays) require_idle(bays_[bay]);
+  const std::uint64_t epoch = next_epoch();
+  const std::vector<ChainStep> steps = settle_steps(bays, paranoid, epoch);
+  ExecGraphHandle& chain = settlings_[{bays.size(), paranoid}];
+  if (is_none(chain)) {
+    chain = driver_.make_chain(context_, steps);
+  } else {
+    driver_.update_chain(chain, steps);
+  }
+  driver_.launch_graph(settle_stream_, chain);
+  go_epoch_ = epoch;
+  for (const std::size_t bay : bays) {
+    bays_[bay].epoch = epoch;
+    bays_[bay].busy = true;
+  }
 }
 
 bool LiveCopier::settled_by(std::size_t bay, TimePoint deadline) {

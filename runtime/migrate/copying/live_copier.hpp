@@ -7,7 +7,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
 
 namespace vma {
 
@@ -21,17 +26,20 @@ struct LiveTuning {
 
 /// Copies chunks off one GPU while the application uses them, and settles what has changed since.
 ///
-///     start_copy -> copied_by -> arm -> go -> settled_by
+///     take_bay -> start_copy -> copied_by -> arm -> go -> settled_by -> leave_bay
 ///
-/// Two chunks can be in progress, one in each bay: the next one is copied while this one settles.
-/// Everything slow is prepared beforehand: under a closed gate `go` is one store, and the rest only
-/// polls words. I6: whenever neither a copy nor a settling of the bay runs, the digest of a tile is
-/// that of the bytes in the target.
+/// Each bay holds one chunk in progress. Copies run one after the other, in the order in which they
+/// were started. All chunks that settle together do so in one launch: while one of ours waits in
+/// the application's context, a thread of the program may free memory there, wait for it, and block
+/// the next one. Everything slow is prepared beforehand: under a closed gate `go` is one store, and
+/// the rest only polls words. I6: whenever neither a copy nor a settling of the bay runs, the
+/// digest of a tile is that of the bytes in the target.
 ///
 /// One thread at a time, which holds `turn`.
 class LiveCopier {
  public:
-  static constexpr std::size_t bays = 2;
+  /// For the chunks of one gate and for those of the next, which are copied meanwhile.
+  static constexpr std::size_t bays = 64;
 
   /// In `context`, on the GPU `device`. Throws: what the driver throws. Blocks: loads kernels,
   /// which waits for the work of the context. Requires: the caller holds the turn for slow calls.
@@ -44,38 +52,44 @@ class LiveCopier {
 
   Mutex turn;
 
-  /// Throws: then nothing runs.
+  /// A bay for a chunk of that size; none if all are taken, or if their digests use up the table,
+  /// which has room for two chunks of any size and for more small ones. Throws: Error{busy} while
+  /// work that was given up runs in a bay that nobody has: what is started now would wait behind
+  /// it.
+  std::optional<std::size_t> take_bay(std::uint64_t size_bytes);
+  bool has_bay_for(std::uint64_t size_bytes) const;
+  /// Work of the bay may still run.
+  void leave_bay(std::size_t bay) noexcept { bays_[bay].taken = false; }
+
+  /// Throws: then nothing runs. Requires: the caller holds the turn for slow calls.
   void start_copy(std::size_t bay, const Chunk& source, const Chunk& target);
   /// Whether the copy has ended, after waiting until `deadline`. Throws: what it failed with.
   bool copied_by(std::size_t bay, TimePoint deadline);
-  /// Enqueues the settling, which waits for `go`. Requires: copied.
-  void arm(std::size_t bay, bool paranoid);
-  /// The word that armed settling waits for, for code that releases stopped work in place of the
-  /// mover.
-  StopWord& go_word(std::size_t bay) noexcept { return *bays_[bay].go; }
-  std::uint64_t epoch(std::size_t bay) const noexcept { return bays_[bay].epoch; }
-  void go(std::size_t bay) noexcept;
+  /// Enqueues the settling of these bays, which waits for `go`. Throws: then nothing runs.
+  /// Requires: copied; the last settling has ended or was let go.
+  void arm(std::span<const std::size_t> bays, bool paranoid);
+  /// Whether the settling that was armed last has been let go, perhaps by the end of the process.
+  bool gone() const noexcept { return go_->is_open(go_epoch_); }
+  /// Also from other threads, to release stopped work in place of the mover.
+  void go() noexcept { go_->open(go_epoch_); }
   bool settled_by(std::size_t bay, TimePoint deadline);
   /// Number of tiles copied by the settling that has ended.
   std::uint64_t dirty_tiles(std::size_t bay) const noexcept;
   std::uint64_t tile_bytes() const noexcept { return tile_bytes_; }
-  /// Whether the bay's copy or settling has not ended yet, even if given up. All bays share their
-  /// streams, so it delays the work of other bays. Throws: what it failed with.
-  bool under_way(std::size_t bay);
   /// Whether work of the bay may be in progress.
   bool busy(std::size_t bay) const noexcept { return bays_[bay].busy; }
 
  private:
   struct Bay {
-    std::unique_ptr<StopWord> go;
+    bool made = false;
+    bool taken = false;
     std::uint64_t* copied = nullptr;  // Words of pinned memory that the device writes.
     std::uint64_t* settled = nullptr;
     std::uint64_t* dirty = nullptr;
-    Address digests{};
     Address counters{};
+    Address digests{};
+    std::uint64_t digests_bytes = 0;
     ExecGraphHandle copying{};
-    ExecGraphHandle settling{};
-    ExecGraphHandle settling_paranoid{};
     Address source{}, target{};
     Tiling tiling;
     DigestKey key;
@@ -86,11 +100,14 @@ class LiveCopier {
   void make();
   void make_table(std::uint64_t size_bytes);
   void claim_table(std::uint64_t size_bytes);
-  void make_bay(Bay& bay, Address table, std::uint64_t digest_bytes_max);
+  void make_bay(std::size_t index);
+  bool under_way(std::size_t bay);
+  std::optional<Address> room_for_digests(std::uint64_t digests_bytes) const;
   void release() noexcept;
   void release_memory(bool ended) noexcept;
   std::array<ChainStep, 2> copy_steps(const Bay& bay) const;
-  std::array<ChainStep, 3> settle_steps(const Bay& bay, bool paranoid) const;
+  std::vector<ChainStep> settle_steps(std::span<const std::size_t> bays, bool paranoid,
+                                      std::uint64_t epoch) const;
   void require_idle(Bay& bay) const;
   bool await(const std::uint64_t* word, Bay& bay, BoundStream stream, TimePoint deadline);
 
@@ -105,6 +122,10 @@ class LiveCopier {
   BoundStream copy_stream_;
   BoundStream settle_stream_;
   KernelHandle copy_kernel_{}, settle_kernel_{}, paranoid_kernel_{};
+  std::unique_ptr<StopWord> go_;
+  std::uint64_t go_epoch_ = 0;
+  /// By the number of chunks, and whether paranoid; made when first needed.
+  std::map<std::pair<std::size_t, bool>, ExecGraphHandle> settlings_;
   std::array<Bay, bays> bays_;
 };
 

@@ -5,8 +5,7 @@
 namespace vma {
 
 Pace::Pace(std::chrono::nanoseconds stall_per_second, std::uint64_t bytes_per_second)
-    : limited_(stall_per_second.count() > 0 || bytes_per_second > 0),
-      budget_(stall_per_second, bytes_per_second) {}
+    : budget_(stall_per_second, bytes_per_second) {}
 
 TimePoint Pace::book_copy(TimePoint now, std::uint64_t size_bytes,
                           std::chrono::nanoseconds estimate) {
@@ -14,6 +13,13 @@ TimePoint Pace::book_copy(TimePoint now, std::uint64_t size_bytes,
   const TimePoint start = std::max(budget_.next_copy(now), budget_.next_stop(now) - estimate);
   budget_.spent_bytes(std::max(start, now), size_bytes);
   return start;
+}
+
+bool Pace::try_book_copy(TimePoint now, std::uint64_t size_bytes) {
+  const MutexLock lock(mutex_);
+  if (budget_.next_copy(now) > now) return false;
+  budget_.spent_bytes(now, size_bytes);
+  return true;
 }
 
 TimePoint Pace::next_stop(TimePoint now) const {

@@ -14,17 +14,17 @@ class Pace {
   /// Limits as for `StallBudget`: zero means no limit.
   Pace(std::chrono::nanoseconds stall_per_second, std::uint64_t bytes_per_second);
 
-  /// Whether there is a budget.
-  bool limited() const noexcept { return limited_; }
   /// When a copy that takes `estimate` may begin so that it ends no earlier than the next stop is
   /// allowed. Its bytes are charged, whenever it begins.
   TimePoint book_copy(TimePoint now, std::uint64_t size_bytes, std::chrono::nanoseconds estimate);
+  /// Books a copy that begins now, if the copy budget allows that. It may end before the next stop
+  /// is allowed.
+  bool try_book_copy(TimePoint now, std::uint64_t size_bytes);
   /// The earliest time for the next stop; `now` if it may come at once.
   TimePoint next_stop(TimePoint now) const;
   void spent_stall(TimePoint began, std::chrono::nanoseconds stall);
 
  private:
-  const bool limited_;
   mutable Mutex mutex_;
   StallBudget budget_ VMART_GUARDED_BY(mutex_);
 };

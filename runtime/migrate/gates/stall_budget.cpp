@@ -9,8 +9,10 @@ namespace vma {
 namespace {
 
 constexpr double second_ns = 1e9;
+constexpr std::chrono::seconds window(1);
 // Otherwise a stall of half an hour would have to be paid for by a century, past the end of time.
 constexpr double pause_max_ns = 3600 * second_ns;
+constexpr std::chrono::hours stall_max(1);
 
 /// When a pause of that length is over; pauses add up.
 TimePoint paid_by(TimePoint next, TimePoint spent_at, double pause_ns) {
@@ -21,7 +23,8 @@ TimePoint paid_by(TimePoint next, TimePoint spent_at, double pause_ns) {
 }  // namespace
 
 StallBudget::StallBudget(std::chrono::nanoseconds stall_per_second, std::uint64_t bytes_per_second)
-    : pause_per_stall_(stall_per_second.count() == 0
+    : stall_per_second_(stall_per_second),
+      pause_per_stall_(stall_per_second.count() == 0
                            ? 0
                            : second_ns / static_cast<double>(stall_per_second.count())),
       nanoseconds_per_byte_(
@@ -30,15 +33,36 @@ StallBudget::StallBudget(std::chrono::nanoseconds stall_per_second, std::uint64_
 }
 
 TimePoint StallBudget::next_stop(TimePoint now) const {
-  return std::max(now, next_stop_);
+  if (pause_per_stall_ == 0) return now;
+  // A burst is paid for within a second.
+  const TimePoint earliest = paid_by_ == TimePoint::min() ? now : std::max(now, paid_by_ - window);
+  return window_allows(earliest);
+}
+
+TimePoint StallBudget::window_allows(TimePoint now) const {
+  const auto used_of = [&](const Stop& stop) {
+    return std::max(std::chrono::nanoseconds(0),
+                    std::min(stop.end, now) - std::max(stop.begin, now - window));
+  };
+  std::chrono::nanoseconds excess = -stall_per_second_;
+  for (const Stop& stop : recent_) excess += used_of(stop);
+  if (excess <= std::chrono::nanoseconds(0)) return now;
+  // The window leaves the oldest stops behind, until what is left fits.
+  for (const Stop& stop : recent_) {
+    const std::chrono::nanoseconds used = used_of(stop);
+    if (used >= excess) return std::max(stop.begin, now - window) + excess + window;
+    excess -= used;
+  }
+  return now;
 }
 
 void StallBudget::spent_stall(TimePoint began, std::chrono::nanoseconds stall) {
-  // From "may stop" to the first stopped stream it takes a while, which does not count as stall.
-  constexpr std::chrono::milliseconds late_max(1);
   if (pause_per_stall_ == 0) return;
-  next_stop_ =
-      paid_by(next_stop_, began - late_max, pause_per_stall_ * static_cast<double>(stall.count()));
+  stall = std::min<std::chrono::nanoseconds>(stall, stall_max);
+  paid_by_ = paid_by(paid_by_, began, pause_per_stall_ * static_cast<double>(stall.count()));
+  const TimePoint end = began + stall;
+  while (!recent_.empty() && recent_.front().end < end - 2 * window) recent_.pop_front();
+  recent_.push_back({began, end});
 }
 
 TimePoint StallBudget::next_copy(TimePoint now) const {

@@ -4,13 +4,15 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 
 namespace vma {
 
 /// Paces stops and copies: a caller that waits until `next_stop` before each stop exceeds the
 /// budget, over any window of a second, by no more than the window's last stop; likewise for
-/// copies. Each stop is paid for by the time since it began, so stops are spread evenly and not in
-/// bursts. A stop that begins up to a millisecond late shortens the wait for the next.
+/// copies. Stops may come in a burst that uses up the budget of a second. In the long run they are
+/// paid for by the time since they began, so that stops longer than the budget are rarer than one
+/// a second. Copies are spread evenly.
 ///
 /// Has no clock: callers pass the time. Not thread-safe: the lock of its owner guards it.
 class StallBudget {
@@ -28,9 +30,18 @@ class StallBudget {
   void spent_bytes(TimePoint at, std::uint64_t bytes);
 
  private:
-  double pause_per_stall_;  // Constant after construction, as is the next. Zero: no limit.
-  double nanoseconds_per_byte_;
-  TimePoint next_stop_ = TimePoint::min();
+  /// The earliest time from `now` on at which the second before it has not used up the budget.
+  TimePoint window_allows(TimePoint now) const;
+
+  struct Stop {
+    TimePoint begin, end;
+  };
+
+  const std::chrono::nanoseconds stall_per_second_;
+  const double pause_per_stall_;  // Zero: no limit, as for the next.
+  const double nanoseconds_per_byte_;
+  std::deque<Stop> recent_;               // Those of the last second, in order.
+  TimePoint paid_by_ = TimePoint::min();  // When all stops are paid for.
   TimePoint next_copy_ = TimePoint::min();
 };
 

@@ -33,7 +33,7 @@ void LiveAccount::begun(LiveChunk& chunk) noexcept {
   parts_.observers.tell(step_of(chunk, ChunkStep::Kind::begun));
 }
 
-void LiveAccount::stopped(LiveChunk& chunk, const GateTimes& times, bool all_stood,
+void LiveAccount::stopped(const LiveBatch& batch, const GateTimes& times, bool all_stood,
                           std::size_t streams) noexcept {
   if (times.first_arrival != TimePoint(0)) {
     parts_.pace.spent_stall(times.first_arrival, times.opened - times.first_arrival);
@@ -41,8 +41,9 @@ void LiveAccount::stopped(LiveChunk& chunk, const GateTimes& times, bool all_sto
   if (!all_stood) return;
   stats_.add_skew(times.skew());
   stats_.add_stall(times.stall());
-  chunk.stall += times.stall();
-  ChunkStep step = step_of(chunk, ChunkStep::Kind::stood);
+  const auto sharers = static_cast<std::int64_t>(batch.chunks.size());
+  for (LiveChunk* const chunk : batch.chunks) chunk->stall += times.stall() / sharers;
+  ChunkStep step = step_of(batch.front(), ChunkStep::Kind::stood);
   step.begin = times.last_arrival;
   step.end = times.opened;
   step.skew = times.skew();

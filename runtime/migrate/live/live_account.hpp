@@ -31,9 +31,9 @@ class LiveAccount {
   void crosses(Location from);
   /// Memory is allocated for the chunk from now on. Once for each chunk; later calls do nothing.
   void begun(LiveChunk& chunk) noexcept;
-  /// A try to stop for the chunk ended, with a switch or not. `all_stood`: each of `streams` was
-  /// stopped.
-  void stopped(LiveChunk& chunk, const GateTimes& times, bool all_stood,
+  /// A try to stop for the batch ended, with switches or not. `all_stood`: each of `streams` was
+  /// stopped. The watchers hear of one stop, with the first chunk; each chunk bears its share.
+  void stopped(const LiveBatch& batch, const GateTimes& times, bool all_stood,
                std::size_t streams) noexcept;
   void gave_up(StopRefusal why) noexcept;
   void used_limit(std::chrono::nanoseconds gate_limit) noexcept;

@@ -4,10 +4,12 @@
 #include "migrate/live/live_way.hpp"
 #include "migrate/migration/transaction.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 namespace vma {
 
@@ -17,14 +19,15 @@ inline constexpr const char* live_move_call = "vma::migrate_async";
 /// One chunk of a live move, from its plan to its end. The thread of the move alone uses it.
 struct LiveChunk {
   LiveChunk(Memory& memory, CopyEngine& engine, Allocation& allocation, std::size_t slot,
-            Location to)
-      : transaction(memory, engine, allocation, slot, to) {}
+            Location to, std::size_t which)
+      : transaction(memory, engine, allocation, slot, to), number(which) {}
 
   /// Its target was a clean copy; the slot may have been written to since, so the bytes must be
   /// copied.
   bool went_stale() const { return choice.way == Way::remapped && !transaction.target_clean(); }
 
   Transaction transaction;
+  const std::size_t number;  ///< In the order of the move.
   WayChoice choice;
 
   // --- The copy before the stop: `LiveStaging`.
@@ -34,25 +37,51 @@ struct LiveChunk {
   TimePoint staged_at{0};
   /// The writable epoch of the allocation when the copy began, if it was read-only then.
   std::optional<std::uint64_t> read_only_since;
-  /// It goes stopped instead of this way, because there was no room for digests.
+  /// It moves stopped instead of this way, because there was no memory for digests.
   std::optional<Way> lacked_digests;
 
-  // --- The tries to stop for it: `StopTries`.
+  // --- The last try to stop for it: `BatchStop`.
+  /// What was written since the copy is settled in this try.
+  bool settles = false;
+
+  // --- What the watcher has been told: `LiveAccount`.
+  std::optional<TimePoint> begun;
+  std::chrono::nanoseconds stall{0};  ///< Its share of the stalls of its gates.
+  bool ended = false;
+
+  StallForecast::Fill fill() const noexcept {
+    using Fill = StallForecast::Fill;
+    if (settles) return Fill::settle;
+    return choice.way == Way::stopped ? Fill::copy : Fill::none;
+  }
+  bool switched() const noexcept { return transaction.state() == Transaction::State::switched; }
+};
+
+/// Chunks that share their gates: all are staged, then one gate after the other is closed for them
+/// until at least one chunk has switched. Chunks that were left join the next batch. All lie at one
+/// place and move in the same way.
+struct LiveBatch {
+  std::vector<LiveChunk*> chunks;  ///< In the order in which they switch.
+
+  // --- `StopTries`.
   TimePoint first_try{0};
   TimePoint deadline{0};  ///< For all tries.
   int tries = 0;          ///< Tries that were given up, except those that only waited.
   int waits = 0;          ///< Tries in which no stream got through its backlog, or its capture.
   int yields = 0;         ///< Tries that were given up since streams were attached or detached.
-  // In the last try.
-  bool settled = false;
-  bool overdue = false;  ///< No stream arrived in time, for whatever reason.
-  /// For the next try: from the first arrival to the last, and from there to the switch.
+  /// For the next try: from the first arrival to the last, and from there to the first switch.
   std::chrono::nanoseconds gate_limit{0};
+  /// In the last try no stream arrived in time, for whatever reason.
+  bool overdue = false;
 
-  // --- What the watcher has been told: `LiveAccount`.
-  std::optional<TimePoint> begun;
-  std::chrono::nanoseconds stall{0};
-  bool ended = false;
+  LiveChunk& front() const { return *chunks.front(); }
+  /// Work of the runtime on one of them does not end, so that chunk can no longer move.
+  bool any_stayed() const {
+    return std::ranges::any_of(chunks, [](const LiveChunk* chunk) {
+      return chunk->transaction.state() == Transaction::State::stayed;
+    });
+  }
+  Way way() const { return front().choice.way; }
 };
 
 }  // namespace vma

@@ -3,11 +3,12 @@
 #include "base/check.hpp"
 #include "base/mapping_limit.hpp"
 #include "base/nvtx.hpp"
-#include "migrate/live/chunk_stop.hpp"
+#include "migrate/live/batch_stop.hpp"
 #include "migrate/migration/migration_error.hpp"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <exception>
 #include <set>
@@ -48,11 +49,12 @@ void LiveMove::plan() {
   if (task_.terms.choice == PlaceChoice::runtime) {
     parts_.reach.require(allocation_, task_.range, task_.to, live_move_call);
   }
+  parts_.reach.require_atomics(allocation_, task_.range, task_.to, live_move_call);
   std::set<Location> sources;
   for (std::size_t slot = task_.range.first; slot < task_.range.end; ++slot) {
     const Location from = allocation_.home(slot);
     if (from == task_.to) continue;
-    chunks_.emplace_back(memory_, parts_.engine, allocation_, slot, task_.to);
+    chunks_.emplace_back(memory_, parts_.engine, allocation_, slot, task_.to, chunks_.size());
     sources.insert(from);
   }
   for (const Location from : sources) account_.crosses(from);
@@ -61,63 +63,76 @@ void LiveMove::plan() {
 void LiveMove::move_all() {
   conditions_.require_movable(tries_.deadline());
   if (task_.options.reserve_first) staging_.reserve_all();
-  for (std::size_t i = 0; i < chunks_.size(); ++i) {
-    LiveChunk& chunk = chunks_[i];
-    const NvtxRange range([&] {
-      return fmt::format("vmart move {:#x} to {}",
-                         to_integer(allocation_.slot_begin(chunk.transaction.slot())),
-                         to_string(task_.to));
-    });
+  while (LiveChunk* const first = first_left()) {
+    LiveBatch batch;
     try {
-      move_chunk(chunk, i + 1 < chunks_.size() ? &chunks_[i + 1] : nullptr);
+      conditions_.require_going_on();
+      batch = staging_.make_batch(*first);
+      complete(batch);
     } catch (const std::exception& error) {
-      account_.failed(chunk, error);
+      const auto broken = std::ranges::find_if(batch.chunks, [](const LiveChunk* chunk) {
+        return chunk->transaction.state() >= Transaction::State::stayed;
+      });
+      const LiveChunk& next = batch.chunks.empty() ? *first : batch.front();
+      account_.failed(broken == batch.chunks.end() ? next : **broken, error);
       throw;
     }
-    retire(chunk);
-    task_.tell(account_.report());
   }
 }
 
-void LiveMove::move_chunk(LiveChunk& chunk, LiveChunk* next) {
-  conditions_.require_going_on();
-  staging_.stage(chunk);
-  if (next != nullptr) staging_.stage_ahead(chunk, *next);
-  complete(chunk);
+LiveChunk* LiveMove::first_left() noexcept {
+  while (switched_ < chunks_.size() && chunks_[switched_].switched()) ++switched_;
+  return switched_ < chunks_.size() ? &chunks_[switched_] : nullptr;
 }
 
-/// Stops for the chunk until it is switched, or until the tries or the time are used up.
-void LiveMove::complete(LiveChunk& chunk) {
-  tries_.begin(chunk);
+/// Stops for the batch until some of it is switched, or until the tries or the time are used up.
+void LiveMove::complete(LiveBatch& batch) {
+  const NvtxRange range([&] {
+    return fmt::format("vmart move {:#x} to {}, {} chunk(s)",
+                       to_integer(allocation_.slot_begin(batch.front().transaction.slot())),
+                       to_string(task_.to), batch.chunks.size());
+  });
+  staging_.stage_ahead(batch);
+  tries_.begin(batch);
   while (true) {
-    if (chunk.tries + chunk.waits > 0 || chunk.went_stale()) staging_.choose_again(chunk);
-    staging_.await_copy(chunk);
-    conditions_.require_movable(chunk.deadline);
-    notices_.before(chunk.transaction.slot(), chunk.transaction.from(), task_.to);
-    tries_.await_budget(chunk);
+    if (batch.tries + batch.waits > 0 ||
+        std::ranges::any_of(batch.chunks, &LiveChunk::went_stale)) {
+      staging_.choose_again(batch);
+    }
+    for (LiveChunk* const chunk : batch.chunks) staging_.await_copy(*chunk);
+    conditions_.require_movable(batch.deadline);
+    for (const LiveChunk* const chunk : batch.chunks) {
+      notices_.before(chunk->transaction.slot(), chunk->transaction.from(), task_.to);
+    }
+    tries_.await_budget(batch);
     conditions_.require_going_on();
     Try last;
     {
       const MutexLock operations(allocation_.operations());
-      if (!ready_to_stop(chunk)) continue;
-      last = stop_once(chunk);
+      if (!ready_to_stop(batch)) continue;
+      last = stop_once(batch);
     }
-    if (!last.refusal && !last.failure) return;
-    staging_.stand_down(chunk);
+    const bool moved = retire_switched(batch);
+    for (LiveChunk* const chunk : batch.chunks) staging_.stand_down(*chunk);
     if (last.failure) std::rethrow_exception(last.failure);
-    tries_.give_up_or_back_off(chunk, *last.refusal, last.stood);
+    if (moved && !batch.any_stayed()) return;
+    const Gate::Refusal endless{StopRefusal::settle_late,
+                                "the work that copies what the streams wrote does not end"};
+    tries_.give_up_or_back_off(batch, last.refusal.value_or(endless), last.stood);
   }
 }
 
 /// Requires: the caller holds `operations()`. False: something has changed since the last look,
 /// which is not a try. Throws: Error if the streams can no longer be stopped.
-bool LiveMove::ready_to_stop(LiveChunk& chunk) {
-  if (!allocation_.may_move() || !notices_.all_told(chunk.transaction.slot()) ||
-      chunk.went_stale()) {
-    return false;  // Pinned since, or a hook was added, or writing is allowed.
-  }
-  if (chunk.choice.way == Way::remapped && chunk.transaction.state() == Transaction::State::ready) {
-    chunk.transaction.note_clean();  // Stays so until `operations` are released.
+bool LiveMove::ready_to_stop(LiveBatch& batch) {
+  if (!allocation_.may_move()) return false;  // Pinned since.
+  for (LiveChunk* const chunk : batch.chunks) {
+    Transaction& transaction = chunk->transaction;
+    // A hook was added, or writing is allowed.
+    if (!notices_.all_told(transaction.slot()) || chunk->went_stale()) return false;
+    if (chunk->choice.way == Way::remapped && transaction.state() == Transaction::State::ready) {
+      transaction.note_clean();  // Stays so until `operations` are released.
+    }
   }
   conditions_.require_streams();
   const bool any = parts_.stops.attached().any(allocation_.begin());
@@ -137,11 +152,14 @@ bool LiveMove::must_settle(const LiveChunk& chunk) const {
 }
 
 /// Requires: the caller holds `operations()`.
-LiveMove::Try LiveMove::stop_once(LiveChunk& chunk) {
-  VMART_CHECK(chunk.copier == nullptr || staging_.leased(chunk), "the copier belongs to this move");
-  chunk.settled = must_settle(chunk);
-  tries_.set_limit(chunk);
-  ChunkStop stop(parts_, task_, chunk, chunk.settled);
+LiveMove::Try LiveMove::stop_once(LiveBatch& batch) {
+  for (LiveChunk* const chunk : batch.chunks) {
+    VMART_CHECK(chunk->copier == nullptr || staging_.leased(*chunk),
+                "the copier belongs to this move");
+    chunk->settles = must_settle(*chunk);
+  }
+  tries_.set_limit(batch);
+  BatchStop stop(parts_, task_, batch, staging_.max_stall());
   Try result;
   try {
     result.refusal = stop.run(account_.phases());
@@ -149,16 +167,28 @@ LiveMove::Try LiveMove::stop_once(LiveChunk& chunk) {
     result.failure = std::current_exception();
   }
   result.stood = stop.times().first_arrival > TimePoint(0);
-  account_.stopped(chunk, stop.times(), stop.all_stood(), stop.streams());
+  account_.stopped(batch, stop.times(), stop.all_stood(), stop.streams());
   // A call of ours blocked in the application's context before all streams were stopped; or the
   // streams themselves waited for the settling work there, more than their backlogs explain.
   const bool waited = (result.refusal && result.refusal->why == StopRefusal::opened_by_watchdog) ||
-                      (chunk.overdue && stop.overdue());
-  if (waited && !stop.all_stood() && chunk.choice.way == Way::live) {
+                      (batch.overdue && stop.overdue());
+  if (waited && !stop.all_stood() && batch.way() == Way::live) {
     staging_.leave_application_context();
   }
-  if (stop.tried()) chunk.overdue = stop.overdue();
+  if (stop.tried()) batch.overdue = stop.overdue();
   return result;
+}
+
+/// Whether any chunk of the batch has switched. Those are its first ones, and leave it.
+bool LiveMove::retire_switched(LiveBatch& batch) noexcept {
+  const auto left = std::ranges::find_if_not(batch.chunks, &LiveChunk::switched);
+  const bool moved = left != batch.chunks.begin();
+  for (auto chunk = batch.chunks.begin(); chunk != left; ++chunk) {
+    retire(**chunk);
+    task_.tell(account_.report());
+  }
+  batch.chunks.erase(batch.chunks.begin(), left);
+  return moved;
 }
 
 /// The chunk has moved.

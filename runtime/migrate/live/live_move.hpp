@@ -15,12 +15,12 @@
 
 namespace vma {
 
-/// One migration in the background, chunk by chunk: how a worker of `Mover` executes a task.
+/// One migration in the background, batch by batch: how a worker of `Mover` executes a task.
 ///
-/// A chunk is staged (`LiveStaging`: target, copy beside the application), then stopped for and
-/// switched (`ChunkStop`), again and again as needed (`StopTries`); the next one is copied
-/// meanwhile. One thread, which has the allocation's move claim; takes `operations()` for each
-/// switch.
+/// The chunks of a batch are staged (`LiveStaging`: target, copy beside the application), then one
+/// gate stops the streams and switches as many of them as its time allows (`BatchStop`), again and
+/// again as needed (`StopTries`); those of the next batch are copied meanwhile. One thread, which
+/// has the allocation's move claim; takes `operations()` for each gate.
 class LiveMove {
  public:
   /// `report` is the task's initial report; it is right whatever `run` throws, including bad_alloc.
@@ -32,7 +32,7 @@ class LiveMove {
   void run();
 
  private:
-  /// How a try to stop ended. Neither a refusal nor a failure: the chunk was switched.
+  /// How a try to stop ended. Neither a refusal nor a failure: some chunk was switched.
   struct Try {
     std::optional<Gate::Refusal> refusal;
     std::exception_ptr failure;
@@ -41,11 +41,12 @@ class LiveMove {
 
   void plan();
   void move_all();
-  void move_chunk(LiveChunk& chunk, LiveChunk* next);
-  void complete(LiveChunk& chunk);
-  bool ready_to_stop(LiveChunk& chunk);
-  Try stop_once(LiveChunk& chunk);
+  LiveChunk* first_left() noexcept;
+  void complete(LiveBatch& batch);
+  bool ready_to_stop(LiveBatch& batch);
+  Try stop_once(LiveBatch& batch);
   bool must_settle(const LiveChunk& chunk) const;
+  bool retire_switched(LiveBatch& batch) noexcept;
   void retire(LiveChunk& chunk) noexcept;
   void finish(TimePoint start) noexcept;
 
@@ -58,6 +59,7 @@ class LiveMove {
   const MoveConditions conditions_;
   MoveNotices notices_;
   std::deque<LiveChunk> chunks_;  // In order of their slots.
+  std::size_t switched_ = 0;      // All before this one have switched.
   LiveStaging staging_;
   StopTries tries_;
 };

@@ -17,6 +17,11 @@ namespace {
 /// How many chunks settle in a context of our own after a thread has blocked the application's
 /// context.
 constexpr int beside_count = 8;
+/// Chunks of one batch, at most.
+constexpr std::size_t chunks_max = LiveCopier::bays / 2;
+/// From a gate's last arrival until the first chunk settles, and from its last grant until it
+/// opens.
+constexpr std::chrono::microseconds gate_overhead(50);
 /// How much of the past a new chunk's dirtiness outweighs.
 constexpr double dirt_weight = 0.5;
 /// A chunk that went stopped for its dirtiness was not measured: after a while one is tried again.
@@ -44,7 +49,9 @@ LiveStaging::LiveStaging(const MoveParts& parts, MigrationTask& task, Allocation
       account_(account),
       notices_(notices),
       chunks_(chunks),
-      want_(memory_.pressure()) {}
+      want_(memory_.pressure()),
+      max_stall_(task.options.max_stall.value_or(
+          std::chrono::duration_cast<std::chrono::microseconds>(parts.limits.max_stall))) {}
 
 LiveStaging::~LiveStaging() {
   for (LiveChunk& chunk : chunks_) unstage(chunk);
@@ -79,29 +86,107 @@ void LiveStaging::stage(LiveChunk& chunk) {
   begin(chunk, choose(chunk), true);
 }
 
-void LiveStaging::stage_ahead(const LiveChunk& chunk, LiveChunk& next) {
-  // With a budget the copy would wait for longer than it takes, and gather changes.
-  if (parts_.pace.limited() || next.staged || chunk.copier == nullptr || !chunk.choice.overlap)
-    return;
-  if (chunk.transaction.from() != next.transaction.from()) return;
-  try {
-    next.transaction.take_clean_target();
-    const WayChoice choice = choose(next);
-    if (choice.way != chunk.choice.way) return;  // Another copier needs another lease.
-    begin(next, choice, false);
-  } catch (const std::exception& error) {
-    log(LogLevel::debug, "could not copy a chunk in advance: {}", error.what());
-    unstage(next);
+LiveBatch LiveStaging::make_batch(LiveChunk& first) {
+  stage(first);
+  LiveBatch batch;
+  batch.chunks.reserve(chunks_max);
+  batch.chunks.push_back(&first);
+  std::chrono::nanoseconds left = max_stall_ - gate_overhead - stall_of(first);
+  for (LiveChunk* next = after(first); next != nullptr; next = after(*next)) {
+    left -= stall_of_next(first, *next);
+    const bool fits = batch.chunks.size() < chunks_max && left >= std::chrono::nanoseconds(0);
+    if (!fits || !stage_beside(first, *next)) break;
+    batch.chunks.push_back(next);
+  }
+  prepare_copies(batch);
+  return batch;
+}
+
+/// For the copies under the gate, where nothing can be created.
+void LiveStaging::prepare_copies(const LiveBatch& batch) const {
+  if (batch.way() != Way::stopped) return;
+  parts_.engine.prepare(batch.front().transaction.from(), task_.to, batch.chunks.size());
+}
+
+void LiveStaging::stage_ahead(const LiveBatch& batch) {
+  const LiveChunk& first = batch.front();
+  // Otherwise the copies would wait for longer than they take, and gather changes.
+  if (first.copier == nullptr || !first.choice.overlap || !may_stop_soon()) return;
+  std::chrono::nanoseconds left = max_stall_ - gate_overhead;
+  std::size_t staged = 0;
+  for (LiveChunk* next = after(*batch.chunks.back()); next != nullptr; next = after(*next)) {
+    left -= stall_of_next(first, *next);
+    const bool fits = staged == 0 || left >= std::chrono::nanoseconds(0);
+    if (!fits || staged == chunks_max || !stage_beside(first, *next)) return;
+    ++staged;
   }
 }
 
-void LiveStaging::choose_again(LiveChunk& chunk) {
-  const WayChoice choice = choose(chunk);
-  if (choice.way == chunk.choice.way) return;
-  for (LiveChunk& other : chunks_) unstage(other);  // The next one's copier may be given up.
-  if (chunk.transaction.state() == Transaction::State::copied) chunk.transaction.discard_copy();
-  if (chunk.choice.way == Way::remapped) pace_copy(chunk);  // There was nothing to copy before.
-  begin(chunk, choice, false);
+/// Stages a chunk that may share a gate with `first`, whose copier it uses. False if it cannot be
+/// staged now, for whatever reason: errors recur when it is the first of its batch.
+bool LiveStaging::stage_beside(const LiveChunk& first, LiveChunk& next) {
+  if (first.transaction.from() != next.transaction.from()) return false;
+  if (next.staged) return next.choice.way == first.choice.way;
+  try {
+    next.transaction.take_clean_target();
+    const WayChoice choice = choose(next);
+    if (choice.way != first.choice.way) return false;  // Another copier needs another lease.
+    const std::uint64_t size_bytes = next.transaction.size_bytes();
+    if (first.copier != nullptr && !first.copier->has_bay_for(size_bytes)) return false;
+    const bool copies = choice.way != Way::remapped;
+    if (copies && !parts_.pace.try_book_copy(clock_.now(), size_bytes)) return false;
+    begin(next, choice, false);
+    return next.choice.way == first.choice.way;  // It may have had to take another one.
+  } catch (const std::exception& error) {
+    log(LogLevel::debug, "could not copy a chunk in advance: {}", error.what());
+    unstage(next);
+    return false;
+  }
+}
+
+void LiveStaging::choose_again(LiveBatch& batch) {
+  const WayChoice choice = choose(batch.front());
+  const bool same = std::ranges::all_of(batch.chunks, [&](const LiveChunk* chunk) {
+    return choice.way == chunk->choice.way && choose(*chunk).way == choice.way;
+  });
+  if (same) return;
+  // The copier of the others may be given up.
+  for (LiveChunk& other : chunks_) {
+    unstage(other);
+    if (other.transaction.state() == Transaction::State::copied) other.transaction.discard_copy();
+  }
+  LiveChunk& first = batch.front();
+  batch.chunks.resize(1);
+  if (first.choice.way == Way::remapped) pace_copy(first);  // There was nothing to copy before.
+  begin(first, choice, false);
+  prepare_copies(batch);
+}
+
+LiveChunk* LiveStaging::after(const LiveChunk& chunk) const {
+  const std::size_t next = chunk.number + 1;
+  return next < chunks_.size() ? &chunks_[next] : nullptr;
+}
+
+std::chrono::nanoseconds LiveStaging::stall_of(const LiveChunk& chunk) const {
+  return stall_of_next(chunk, chunk);
+}
+
+/// How long the chunk keeps a gate closed if it moves in the way of `first`: it settles while the
+/// one before it is switched.
+std::chrono::nanoseconds LiveStaging::stall_of_next(const LiveChunk& first,
+                                                    const LiveChunk& next) const {
+  using Fill = StallForecast::Fill;
+  const Way way = first.choice.way;
+  const Fill fill = way == Way::remapped  ? Fill::none
+                    : way == Way::stopped ? Fill::copy
+                                          : Fill::settle;
+  return std::max(parts_.forecast.fill_time(fill, next.transaction.size_bytes()),
+                  parts_.forecast.switch_time(next.transaction.planned_switch()));
+}
+
+bool LiveStaging::may_stop_soon() const {
+  const TimePoint now = clock_.now();
+  return parts_.pace.next_stop(now) <= now;
 }
 
 WayChoice LiveStaging::choose(const LiveChunk& chunk) const {
@@ -174,28 +259,34 @@ void LiveStaging::begin(LiveChunk& chunk, const WayChoice& choice, bool may_ask)
       chunk.choice = {Way::stopped, std::string("stopped: ") + error.what(), true};
     }
   }
-  if (chunk.choice.way == Way::stopped) parts_.engine.prepare(transaction.from(), task_.to);
   chunk.staged = true;
   chunk.staged_at = clock_.now();
 }
 
 void LiveStaging::begin_live(LiveChunk& chunk) {
   LiveCopier& copier = lease_copier(chunk);
-  const std::size_t bay = free_bay(copier, chunk.transaction.from());
+  const std::optional<std::size_t> bay = copier.take_bay(chunk.transaction.size_bytes());
+  if (!bay) {
+    throw Error(ErrorKind::busy, live_move_call,
+                fmt::format("too many live copies from {} are in progress",
+                            to_string(chunk.transaction.from())));
+  }
   chunk.read_only_since.reset();
   {
     // Excludes changes of rights: a grant in progress would take effect after the copy began.
     const MutexLock operations(allocation_.operations());
     if (allocation_.read_only()) chunk.read_only_since = allocation_.writable_epoch();
   }
-  {
+  try {
     // Nothing is launched while another move's gate is closed.
     const MutexLock slow_work(memory_.chunks().slow_calls().turn());
-    copier.start_copy(bay, chunk.transaction.source(), chunk.transaction.target());
+    copier.start_copy(*bay, chunk.transaction.source(), chunk.transaction.target());
+  } catch (...) {
+    copier.leave_bay(*bay);
+    throw;
   }
-  bays_taken_[bay] = true;
   chunk.copier = &copier;
-  chunk.bay = bay;
+  chunk.bay = *bay;
 }
 
 /// The copier of the chunk's source, for this move alone until it needs another.
@@ -214,21 +305,6 @@ LiveCopier& LiveStaging::lease_copier(const LiveChunk& chunk) {
 
 void LiveStaging::give_up_lease() noexcept {
   if (leased_ != nullptr) std::exchange(leased_, nullptr)->turn.unlock();
-}
-
-/// Throws: Error{busy} while work that a move has given up is in progress: what is started now
-/// would wait behind it.
-std::size_t LiveStaging::free_bay(LiveCopier& copier, Location from) const {
-  for (std::size_t bay = 0; bay < LiveCopier::bays; ++bay) {
-    if (bays_taken_[bay] || !copier.under_way(bay)) continue;
-    throw Error(ErrorKind::busy, live_move_call,
-                fmt::format("an abandoned live copy from {} is still running; wait for the kernels "
-                            "that delay it, or move with Mode::stopped",
-                            to_string(from)));
-  }
-  const auto found = std::ranges::find(bays_taken_, false);
-  VMART_CHECK(found != bays_taken_.end(), "the number of staged chunks is limited");
-  return static_cast<std::size_t>(found - bays_taken_.begin());
 }
 
 void LiveStaging::await_copy(LiveChunk& chunk) {
@@ -263,7 +339,7 @@ void LiveStaging::unstage(LiveChunk& chunk) noexcept {
   chunk.staged = false;
   if (chunk.copier == nullptr) return;
   LiveCopier& copier = *std::exchange(chunk.copier, nullptr);
-  bays_taken_[chunk.bay] = false;
+  copier.leave_bay(chunk.bay);
   // A failed copy is not waited for again.
   if (!copier.busy(chunk.bay) || chunk.transaction.state() != Transaction::State::ready) return;
   try {
@@ -278,7 +354,7 @@ void LiveStaging::unstage(LiveChunk& chunk) noexcept {
 void LiveStaging::stand_down(LiveChunk& chunk) noexcept {
   Transaction& transaction = chunk.transaction;
   try {
-    if (chunk.settled && chunk.copier->busy(chunk.bay) &&
+    if (chunk.settles && chunk.copier->busy(chunk.bay) &&
         !ends_in_time([&](TimePoint time) { return chunk.copier->settled_by(chunk.bay, time); })) {
       transaction.abandon_target("settling does not end");
     }
@@ -302,12 +378,12 @@ std::optional<std::uint64_t> LiveStaging::retire(LiveChunk& chunk) noexcept {
   std::optional<std::uint64_t> copied_twice;
   if (chunk.copier != nullptr) {
     const std::uint64_t dirty_bytes =
-        chunk.settled ? chunk.copier->dirty_tiles(chunk.bay) * chunk.copier->tile_bytes() : 0;
+        chunk.settles ? chunk.copier->dirty_tiles(chunk.bay) * chunk.copier->tile_bytes() : 0;
     const double share =
         static_cast<double>(dirty_bytes) / static_cast<double>(chunk.transaction.size_bytes());
     allocation_.dirtiness = (1 - dirt_weight) * allocation_.dirtiness + dirt_weight * share;
+    chunk.copier->leave_bay(chunk.bay);
     chunk.copier = nullptr;
-    bays_taken_[chunk.bay] = false;
     copied_twice = dirty_bytes;
   } else {
     allocation_.dirtiness = allocation_.dirtiness * dirt_fading;
@@ -340,8 +416,7 @@ void LiveStaging::pace_copy(const LiveChunk& chunk) {
       copy_ns_per_byte_ * static_cast<double>(chunk.transaction.size_bytes())));
   const TimePoint start =
       parts_.pace.book_copy(clock_.now(), chunk.transaction.size_bytes(), estimate);
-  if (start > clock_.now()) task_.pause_until(start);
-  conditions_.require_going_on();
+  conditions_.pause_until(start);
 }
 
 }  // namespace vma

@@ -34,18 +34,20 @@ class LiveStaging {
 
   /// Takes the target memory of all chunks. Throws: Error{out_of_memory}.
   void reserve_all();
-  /// Starts the copy of the chunk if that has not happened. Throws: Error; Blocks: for room, for
+  /// The next chunks to stop for, staged: `first` and those that follow it, as long as they lie at
+  /// the same place, move in the same way and are predicted to move within one gate. Throws: Error
+  /// that concerns `first`; for the others it recurs when they are the first. Blocks: for room, for
   /// the copier, and for the copy budget.
-  void stage(LiveChunk& chunk);
-  /// Copies the next chunk beside the stop for this one, if possible. Errors are ignored here: they
-  /// recur when it is the next chunk's turn.
-  void stage_ahead(const LiveChunk& chunk, LiveChunk& next);
-  /// Streams may have been attached or detached since the way was chosen, so it may no longer work.
-  void choose_again(LiveChunk& chunk);
+  LiveBatch make_batch(LiveChunk& first);
+  /// Stages chunks that follow the batch, so that they are copied while a gate is closed for it.
+  void stage_ahead(const LiveBatch& batch);
+  /// Streams may have been attached or detached since the way of the batch was chosen, so it may no
+  /// longer work. If another is chosen, the batch keeps only its first chunk.
+  void choose_again(LiveBatch& batch);
   /// Blocks: until the live copy of the chunk has ended. Throws: what it failed with.
   void await_copy(LiveChunk& chunk);
-  /// After a try that was given up: waits for the work started for it before anything else is done
-  /// with the chunk (I6).
+  /// After a try in which the chunk did not switch: waits for the work started for it before
+  /// anything else is done with the chunk (I6).
   void stand_down(LiveChunk& chunk) noexcept;
   /// The next chunks settle in a context of the runtime's own: a thread has blocked that of the
   /// application.
@@ -53,12 +55,22 @@ class LiveStaging {
   /// The chunk has switched and leaves its bay. Returns how many of its bytes were copied twice;
   /// none if it did not go live.
   std::optional<std::uint64_t> retire(LiveChunk& chunk) noexcept;
-  /// Allocates digests from the room that the chunk has left, if it went stopped for want of them.
+  /// If the chunk moved stopped because there was no memory for digests, allocates them from the
+  /// memory that it has left.
   void keep_room_for_digests(const LiveChunk& chunk) noexcept;
+  /// How long a gate of this move may stop the streams.
+  std::chrono::nanoseconds max_stall() const noexcept { return max_stall_; }
   /// Whether the copier of the chunk is the one that this move has leased.
   bool leased(const LiveChunk& chunk) const noexcept { return chunk.copier == leased_; }
 
  private:
+  void stage(LiveChunk& chunk);
+  bool stage_beside(const LiveChunk& first, LiveChunk& next);
+  LiveChunk* after(const LiveChunk& chunk) const;
+  std::chrono::nanoseconds stall_of(const LiveChunk& chunk) const;
+  std::chrono::nanoseconds stall_of_next(const LiveChunk& first, const LiveChunk& next) const;
+  bool may_stop_soon() const;
+  void prepare_copies(const LiveBatch& batch) const;
   WayChoice choose(const LiveChunk& chunk) const;
   WayChoice choose_among(const LiveChunk& chunk) const;
   void begin(LiveChunk& chunk, const WayChoice& choice, bool may_ask);
@@ -67,7 +79,6 @@ class LiveStaging {
   void take_target(LiveChunk& chunk, bool may_ask);
   LiveCopier& lease_copier(const LiveChunk& chunk) VMART_NO_THREAD_ANALYSIS;
   void give_up_lease() noexcept VMART_NO_THREAD_ANALYSIS;
-  std::size_t free_bay(LiveCopier& copier, Location from) const;
   void unstage(LiveChunk& chunk) noexcept;
   bool ends_in_time(const std::function<bool(TimePoint)>& ended_by) const;
   void pace_copy(const LiveChunk& chunk);
@@ -82,8 +93,8 @@ class LiveStaging {
   MoveNotices& notices_;
   std::deque<LiveChunk>& chunks_;
   MemoryPressure::Want want_;
-  LiveCopier* leased_ = nullptr;                     // The copier whose `turn` this move has.
-  std::array<bool, LiveCopier::bays> bays_taken_{};  // Of that copier, by staged chunks.
+  const std::chrono::nanoseconds max_stall_;
+  LiveCopier* leased_ = nullptr;         // The copier whose `turn` this move has.
   int chunks_beside_ = 0;                // That still settle in a context of the runtime's own.
   double copy_ns_per_byte_ = 1.0 / 300;  // Of a live copy: a guess, until one was measured.
 };

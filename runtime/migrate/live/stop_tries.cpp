@@ -23,54 +23,54 @@ TimePoint StopTries::deadline() const {
   return clock_.now() + parts_.limits.of_hold(options_).rest_limit;
 }
 
-void StopTries::begin(LiveChunk& chunk) const {
-  chunk.first_try = clock_.now();
-  chunk.deadline = deadline();
+void StopTries::begin(LiveBatch& batch) const {
+  batch.first_try = clock_.now();
+  batch.deadline = deadline();
 }
 
-void StopTries::await_budget(LiveChunk& chunk) const {
+void StopTries::await_budget(LiveBatch& batch) const {
   const TimePoint asked = clock_.now();
   while (true) {
     const TimePoint start = parts_.pace.next_stop(clock_.now());
     if (start <= clock_.now()) break;
     conditions_.pause_until(start);
   }
-  chunk.deadline += clock_.now() - asked;
+  batch.deadline += clock_.now() - asked;
 }
 
-void StopTries::set_limit(LiveChunk& chunk) {
-  chunk.gate_limit = gate_limit_;
+void StopTries::set_limit(LiveBatch& batch) {
+  batch.gate_limit = gate_limit_;
   account_.used_limit(gate_limit_);
 }
 
-void StopTries::give_up_or_back_off(LiveChunk& chunk, const Gate::Refusal& refusal, bool stood) {
+void StopTries::give_up_or_back_off(LiveBatch& batch, const Gate::Refusal& refusal, bool stood) {
   conditions_.require_going_on();
   account_.gave_up(refusal.why);
   const TimePoint now = clock_.now();
   const auto tried = [&] {
     return fmt::format("the chunk at offset {} did not move, tried {} time(s) in {:.0f} ms; {}: {}",
-                       chunk.transaction.slot() * allocation_.geometry().chunk_bytes,
-                       chunk.tries + chunk.waits + 1, in_ms(now - chunk.first_try),
+                       batch.front().transaction.slot() * allocation_.geometry().chunk_bytes,
+                       batch.tries + batch.waits + 1, in_ms(now - batch.first_try),
                        to_string(refusal.why), refusal.detail);
   };
-  if (chunk.transaction.state() == Transaction::State::stayed) {
+  if (batch.any_stayed()) {
     throw Error(ErrorKind::driver_failure, live_move_call, tried());
   }
   // Such a try stops nothing: the deadline alone bounds how many there are.
   const bool only_waited =
       !stood && (refusal.why == StopRefusal::not_arrived || refusal.why == StopRefusal::capture);
-  const bool often_enough = !only_waited && chunk.tries >= parts_.limits.gate_retries;
-  if (often_enough || now >= chunk.deadline) {
+  const bool often_enough = !only_waited && batch.tries >= parts_.limits.gate_retries;
+  if (often_enough || now >= batch.deadline) {
     throw Error(ErrorKind::busy, live_move_call,
                 fmt::format("{}. {}", tried(), advice(refusal.why, stood)));
   }
   // One of them may be a blocking stream that waits for the stop of another.
   if (refusal.why == StopRefusal::not_arrived)
     parts_.stops.attached().learn_kinds(allocation_.begin());
-  if (refusal.why == StopRefusal::streams_changed) ++chunk.yields;
+  if (refusal.why == StopRefusal::streams_changed) ++batch.yields;
   widen_limit(refusal, stood);
-  back_off(stood && refusal.why != StopRefusal::predicted_skew, chunk.tries);
-  ++(only_waited ? chunk.waits : chunk.tries);
+  back_off(stood && refusal.why != StopRefusal::predicted_skew, batch.tries);
+  ++(only_waited ? batch.waits : batch.tries);
 }
 
 /// For reasons that are likely to end another try with the same limit, too. A measurement of the

@@ -12,7 +12,7 @@
 
 namespace vma {
 
-/// How often, how long and how patiently a live move tries to stop for a chunk: the deadline, the
+/// How often, how long and how patiently a live move tries to stop for a batch: the deadline, the
 /// gate limit that grows where programs are slow to arrive, and the pauses between tries. Only the
 /// thread of the move calls it.
 class StopTries {
@@ -20,18 +20,18 @@ class StopTries {
   StopTries(const MoveParts& parts, const MigrateOptions& options, const Allocation& allocation,
             const MoveConditions& conditions, LiveAccount& account);
 
-  /// The time by which a chunk whose tries begin now must have moved.
+  /// The time by which a batch whose tries begin now must have begun to move.
   TimePoint deadline() const;
-  /// The tries of this chunk begin.
-  void begin(LiveChunk& chunk) const;
-  /// Blocks: until the stall budget allows a stop; the chunk's deadline moves by as much.
-  void await_budget(LiveChunk& chunk) const;
+  /// The tries for this batch begin.
+  void begin(LiveBatch& batch) const;
+  /// Blocks: until the stall budget allows a stop; the batch's deadline moves by as much.
+  void await_budget(LiveBatch& batch) const;
   /// The next try uses the limit that the tries before it have led to.
-  void set_limit(LiveChunk& chunk);
+  void set_limit(LiveBatch& batch);
   /// A try was given up; `stood`: some stream was stopped. Blocks: for the pause before the next
   /// one. Throws: Error{busy} once tries or time are used up, saying what to do about it;
   /// Error{driver_failure} if no target can be switched to.
-  void give_up_or_back_off(LiveChunk& chunk, const Gate::Refusal& refusal, bool stood);
+  void give_up_or_back_off(LiveBatch& batch, const Gate::Refusal& refusal, bool stood);
 
  private:
   void widen_limit(const Gate::Refusal& refusal, bool stood) noexcept;

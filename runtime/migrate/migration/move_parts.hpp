@@ -2,6 +2,7 @@
 
 #include "migrate/copying/live_copiers.hpp"
 #include "migrate/gates/pace.hpp"
+#include "migrate/gates/stall_forecast.hpp"
 #include "migrate/gates/stops.hpp"
 #include "migrate/migration/callbacks.hpp"
 #include "migrate/migration/move_observers.hpp"
@@ -23,6 +24,7 @@ struct MoverLimits {
   /// Tries that ran out of time double the limit up to this; zero keeps it as it is.
   std::chrono::nanoseconds gate_limit_max{0};
   int gate_retries = 8;
+  std::chrono::nanoseconds max_stall = std::chrono::milliseconds(2);  ///< Of one gate.
   std::chrono::nanoseconds stall_budget{0};  ///< Per second; zero means no budget.
   std::uint64_t copy_budget_bytes = 0;       ///< Per second; zero means no budget.
   LiveTuning tuning{};
@@ -40,6 +42,7 @@ struct MoveParts {
   Stops& stops;
   LiveCopiers& copiers;
   Pace& pace;
+  StallForecast& forecast;
   RoomRequests& room;
   const Reach& reach;
   Callbacks& callbacks;

@@ -64,6 +64,10 @@ bool Transaction::target_clean() const noexcept {
   return clean_in_ && *clean_in_ == allocation_.writable_epoch() && !allocation_.exported;
 }
 
+StallForecast::Switch Transaction::planned_switch() const {
+  return {from_, to_, size_bytes_, memory_.topology().readers(to_).size()};
+}
+
 bool Transaction::take_cached_target() {
   // Cached memory may have to be taken apart, which must not happen beside a closed gate.
   const MutexLock slow_work(memory_.chunks().slow_calls().turn());

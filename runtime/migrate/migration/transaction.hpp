@@ -3,6 +3,7 @@
 #include "base/clock.hpp"
 #include "memory/memory.hpp"
 #include "migrate/copying/copy_engine.hpp"
+#include "migrate/gates/stall_forecast.hpp"
 #include "migrate/migration/move_terms.hpp"
 
 #include <vma/migration.hpp>
@@ -83,6 +84,7 @@ class Transaction {
   const Chunk& source() const { return allocation_.chunk(slot_); }
   const Chunk& target() const noexcept { return target_; }
   std::uint64_t size_bytes() const noexcept { return size_bytes_; }
+  StallForecast::Switch planned_switch() const;
   /// Whether it has moved without a copy.
   bool remapped() const noexcept { return state_ == State::switched && noted_clean_; }
   std::chrono::nanoseconds dark() const noexcept { return dark_; }

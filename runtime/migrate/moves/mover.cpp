@@ -79,8 +79,8 @@ Mover::Mover(Memory& memory, CopyEngine& engine, const MoverLimits& limits)
       reach_(memory.topology(), stops_.attached()),
       pace_(limits.stall_budget, limits.copy_budget_bytes),
       room_(memory),
-      parts_{memory, engine, limits_, stops_,      copiers_,
-             pace_,  room_,  reach_,  *callbacks_, observers_} {}
+      parts_{memory,    engine, limits_, stops_,      copiers_,  pace_,
+             forecast_, room_,  reach_,  *callbacks_, observers_} {}
 
 Mover::~Mover() {
   stop();

@@ -100,6 +100,7 @@ class Mover {
   Stops stops_;
   const Reach reach_;
   Pace pace_;
+  StallForecast forecast_;
   RoomRequests room_;
   MoveObservers observers_;
   const MoveParts parts_;  // The above, for each migration.

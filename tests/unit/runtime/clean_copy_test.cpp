@@ -35,6 +35,7 @@ class CleanCopyTest : public testing::Test {
     MigrateOptions options;
     options.keep_clean_copy = true;
     options.mode = mode;
+    options.max_stall = max_stall_;
     return runtime().migrate_async(words_, to, options).wait();
   }
   std::size_t copies_bytes() {
@@ -55,6 +56,7 @@ class CleanCopyTest : public testing::Test {
   AttachedStream attached_;
   std::uint64_t* words_ = nullptr;
   std::optional<ReadOnly> read_only_;
+  std::optional<std::chrono::microseconds> max_stall_;  // Of each gate; none: the default.
 };
 
 TEST_F(CleanCopyTest, TheWayBackIsARemapInEveryMode) {
@@ -95,9 +97,11 @@ TEST_F(CleanCopyTest, TheyGoWhenWritingIsAllowed) {
   expect_whole(70);
 }
 
-// At this time the clean copy is already the chunk's target; the hook runs before the stop.
+// The first chunk has a gate of its own. When the second one's hook is called, its clean copy is
+// already the chunk's target; the hook runs before the stop.
 TEST_F(CleanCopyTest, WhatIsWrittenUnderAMoveBackIsNotLost) {
   move(gpu(0));
+  max_stall_ = std::chrono::microseconds(1);
   const MoveHookRegistration hook =
       runtime().on_move(words_, {[&](const MoveEvent& event) {
                                    if (event.offset != chunk_bytes || !read_only_) return;

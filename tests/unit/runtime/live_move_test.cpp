@@ -52,7 +52,7 @@ TEST_F(LiveMoveTest, MovesBetweenAllPlacesAndKeepsTheBytes) {
     EXPECT_EQ(report.bytes_moved, 6 * chunk_bytes);
     EXPECT_EQ(rig_.home(words), to);
     expect_whole(words, 6);
-    EXPECT_GE(report.stall.count, 6u);
+    EXPECT_GE(report.stall.count, 1u);
     EXPECT_GT(report.stall.max.count(), 0);
     EXPECT_GT(report.wall, report.stall.max);
   }
@@ -121,6 +121,7 @@ TEST_F(LiveMoveTest, WritersNeverPauseAndLoseNothing) {
 TEST_F(LiveMoveTest, AHandleTellsCancelsAndCallsBack) {
   std::uint64_t* words = filled(8, gpu(0));
   MigrateOptions options;
+  options.max_stall = std::chrono::microseconds(1);  // A gate for each chunk.
   std::vector<int> told;
   std::promise<void> one_moved;
   std::optional<Migration> migration;

@@ -63,7 +63,9 @@ TEST_F(LivePinTest, APinTakenUnderAMoveStopsItAtAChunkBorder) {
                                                                  if (event.offset == 0 && !pin)
                                                                    pin = runtime().pin(words_);
                                                                }});
-  EXPECT_EQ(kind_of_error([&] { move(gpu(1)); }), ErrorKind::pinned);
+  MigrateOptions options;
+  options.max_stall = std::chrono::microseconds(1);  // A gate for each chunk.
+  EXPECT_EQ(kind_of_error([&] { move(gpu(1), options); }), ErrorKind::pinned);
   const auto extents = runtime().where(words_);
   ASSERT_EQ(extents.size(), 2u);
   EXPECT_EQ(extents.front().bytes, chunk_bytes);

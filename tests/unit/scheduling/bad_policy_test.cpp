@@ -151,7 +151,7 @@ TEST_F(BadPolicy, ThatThrowsAtEveryTickIsReplacedThoughItAnswersAllElse) {
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(scheduler.policy(), "throwing");
     scheduler.tick();
-    scheduler.place(geometry, gpu(0), "");
+    scheduler.place(geometry, gpu(0), {});
   }
   EXPECT_EQ(scheduler.policy(), "stay_put");
 }
@@ -207,7 +207,7 @@ TEST_F(BadPolicy, ThatPlansNonsenseIsRefusedAndGoesOn) {
   EXPECT_EQ(refused, 4u);
   EXPECT_EQ(stats.policy_failures, 0u);
   const Geometry geometry{8192, 8192, 2};
-  for (const Location at : scheduler.place(geometry, gpu(1), "")) EXPECT_EQ(at, gpu(1));
+  for (const Location at : scheduler.place(geometry, gpu(1), {})) EXPECT_EQ(at, gpu(1));
 }
 
 }  // namespace

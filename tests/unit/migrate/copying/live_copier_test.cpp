@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <vector>
 
 namespace vma {
 namespace {
@@ -40,6 +41,7 @@ class LiveCopierTest : public testing::Test {
 
 TEST_F(LiveCopierTest, TakesTheNextChunkWhenACopyThatNobodyWaitedForHasEnded) {
   with_copier([&](MoveRig& rig, LiveCopier& copier, const Chunk& source, const Chunk& target) {
+    ASSERT_EQ(copier.take_bay(source.size_bytes()), 0u);
     copier.start_copy(0, source, target);
     EXPECT_TRUE(copier.busy(0));
     expect_error(ErrorKind::driver_failure, [&] { copier.start_copy(0, source, target); });
@@ -47,6 +49,58 @@ TEST_F(LiveCopierTest, TakesTheNextChunkWhenACopyThatNobodyWaitedForHasEnded) {
     copier.start_copy(0, source, target);
     EXPECT_TRUE(copier.copied_by(0, never));
     EXPECT_FALSE(copier.busy(0));
+  });
+}
+
+TEST_F(LiveCopierTest, CopiesAndSettlesChunksInSeveralBaysAtOnce) {
+  with_copier([&](MoveRig& rig, LiveCopier& copier, const Chunk& source, const Chunk& target) {
+    Chunk second = rig.chunk(gpu(0), 1), second_target = rig.chunk(gpu(1), 1);
+    rig.fill(second, 9);
+    const std::size_t one = copier.take_bay(source.size_bytes()).value();
+    const std::size_t two = copier.take_bay(second.size_bytes()).value();
+    ASSERT_NE(one, two);
+    copier.start_copy(one, source, target);
+    copier.start_copy(two, second, second_target);
+    EXPECT_TRUE(copier.copied_by(two, never));
+    EXPECT_TRUE(copier.copied_by(one, never));
+    rig.fill(source, seed_ + 1);  // Each word differs now.
+    copier.arm(std::vector<std::size_t>{one, two}, false);
+    EXPECT_FALSE(copier.gone());
+    EXPECT_FALSE(copier.settled_by(one, rig.machine().clock().now()));
+    copier.go();
+    EXPECT_TRUE(copier.settled_by(two, never));
+    EXPECT_EQ(copier.dirty_tiles(one), source.size_bytes() / copier.tile_bytes());
+    EXPECT_EQ(copier.dirty_tiles(two), 0u);
+    EXPECT_EQ(rig.wrong(target, seed_ + 1), 0u);
+    EXPECT_EQ(rig.wrong(second_target, 9), 0u);
+    rig.fill(target, seed_);
+    rig.unclaim(second);
+    rig.unclaim(second_target);
+  });
+}
+
+TEST_F(LiveCopierTest, HasRoomForTwoChunksOfAnySizeOrForManySmallOnes) {
+  with_copier([&](MoveRig& rig, LiveCopier& copier, const Chunk& source, const Chunk& target) {
+    const std::uint64_t largest = largest_chunk_bytes(gpu(0), rig.page());
+    const std::size_t first = copier.take_bay(largest).value();
+    EXPECT_TRUE(copier.has_bay_for(largest));
+    copier.take_bay(largest).value();
+    std::size_t small = 0;
+    while (copier.take_bay(rig.page())) ++small;
+    EXPECT_LT(small, LiveCopier::bays - 2) << "the digests of two large ones take most of it";
+    EXPECT_FALSE(copier.has_bay_for(rig.page()));
+    copier.leave_bay(first);
+    EXPECT_TRUE(copier.has_bay_for(largest)) << "they leave their room";
+    while (copier.take_bay(rig.page())) ++small;
+    EXPECT_EQ(small, LiveCopier::bays - 1);
+    for (std::size_t bay = 0; bay < LiveCopier::bays; ++bay) copier.leave_bay(bay);
+    ASSERT_EQ(copier.take_bay(source.size_bytes()), 0u);
+    copier.start_copy(0, source, target);
+    copier.leave_bay(0);
+    // Nothing has ended it, and copies would wait behind it.
+    expect_error(ErrorKind::busy, [&] { copier.take_bay(rig.page()); });
+    rig.memory().contexts().drain();
+    EXPECT_EQ(copier.take_bay(rig.page()), 0u);
   });
 }
 

@@ -148,6 +148,7 @@ TEST_P(OverdueStop, MovesAChunkWhoseCopyAheadWasGivenUp) {
     rig.driver.over_at_once = 7;
     MigrateOptions how;
     how.deadline = seconds(100);
+    how.max_stall = std::chrono::microseconds(1);  // A gate for each chunk.
     const auto task = rig.submit(how);
     task->wait();
     EXPECT_EQ(rig.rig.wrong(*rig.allocation, 77), 0u);

@@ -92,6 +92,7 @@ TEST(MappingLimitLooks, IsAskedForOnceByAMoveInTheBackground) {
   Looks looks(rig.memory());
   MigrateOptions options;
   options.mode = Mode::stopped;
+  options.max_stall = std::chrono::microseconds(1);  // Each chunk gets its target when it moves.
   rig.fail({Call::create}, {2, 3});
   const Error error = looks.expect_named(rig.memory(), [&] {
     const auto task = rig.mover().submit(allocation, {0, 4}, gpu(1), options);

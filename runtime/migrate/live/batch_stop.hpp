@@ -11,17 +11,21 @@
 
 namespace vma {
 
-/// One try to stop the attached streams and switch one chunk: closes a gate, settles or copies,
-/// commits, switches, opens. Whatever the outcome, nothing is stopped afterwards. Without a switch,
-/// work of the runtime may still run on the chunk: `LiveStaging::stand_down` handles its end.
+/// One try to stop the attached streams and switch the chunks of a batch: closes a gate, commits,
+/// settles or copies and switches one chunk after the other, opens. Chunks that are not ready in
+/// time are left. Whatever the outcome, nothing is stopped afterwards. Without a switch, work of
+/// the runtime may still run on a chunk: `LiveStaging::stand_down` handles its end.
 ///
 /// For `run`. Requires: the caller holds the allocation's `operations()`. One thread, once.
-class ChunkStop {
+class BatchStop {
  public:
-  ChunkStop(const MoveParts& parts, const MigrationTask& task, LiveChunk& chunk, bool settle);
+  /// The gate opens once `max_stall` has passed, apart from the time for the first chunk.
+  BatchStop(const MoveParts& parts, const MigrationTask& task, LiveBatch& batch,
+            std::chrono::nanoseconds max_stall);
 
-  /// None if the chunk was switched; otherwise why the try was given up, and nothing has changed.
-  /// Throws: Error; the transaction says where the chunk is then.
+  /// None if a chunk was switched; `LiveChunk::switched` tells which were. Otherwise why the try
+  /// was given up, and nothing has changed. Throws: Error; the transactions say where the chunks
+  /// are then.
   std::optional<Gate::Refusal> run(Phases& phases);
 
   const GateTimes& times() const noexcept { return times_; }
@@ -46,30 +50,34 @@ class ChunkStop {
   bool go();
   void let_settling_go() noexcept;
   std::optional<Gate::Refusal> stop_and_switch(Gate& gate, Phases& phases);
-  std::optional<Gate::Refusal> fill_target(Phases& phases);
-  std::optional<Gate::Refusal> switch_slot(Gate& gate, Phases& phases);
+  std::optional<Gate::Refusal> begin_filling(Phases& phases);
+  std::optional<Gate::Refusal> switch_first(Gate& gate, Phases& phases);
+  void switch_others(Phases& phases);
+  void note_filled(const LiveChunk& first);
+  bool fill(LiveChunk& chunk, TimePoint deadline, Phases& phases);
+  void switch_slot(LiveChunk& chunk, Phases& phases);
   void ask();
-  bool settle(TimePoint deadline);
-  bool copy(TimePoint deadline);
   void let_all_go() noexcept;
 
   const MoveParts& parts_;
   Driver& driver_;
   Clock& clock_;
   const MigrationTask& task_;
-  LiveChunk& chunk_;
+  LiveBatch& batch_;
+  const std::chrono::nanoseconds max_stall_;
   /// Streams were attached or detached during too many tries: this try blocks that until its end.
   const bool insists_;
+  LiveCopier* const settler_;                    // Null if no chunk of the batch settles.
   std::optional<MutexLock> nobody_attaches_;     // For the whole of a try that insists.
   std::optional<SpareKernels::Pause> no_loads_;  // While anything is stopped.
   std::optional<AttachedStreams::Use> streams_;  // From its turn until everything continues.
   GatePlan plan_;
   std::uint64_t attaches_ = 0;  // Of the allocation, before the streams were listed.
   SlowCallTurn slow_call_turn_;
-  const bool settle_;
   GateTimes times_;
   Watchdog::Ticket ticket_ = Watchdog::Ticket::none;
   TimePoint asked_{0};
+  TimePoint closed_{0};
   TimePoint let_through_{-ask_period};  // When a grant of ours last returned: not yet.
   bool tried_ = false;
   bool all_stood_ = false;

@@ -1,4 +1,4 @@
-#include "migrate/live/chunk_stop.hpp"
+#include "migrate/live/batch_stop.hpp"
 
 #include "base/log.hpp"
 #include "base/process_exit.hpp"
@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <exception>
+#include <span>
+#include <vector>
 
 namespace vma {
 namespace {
@@ -33,30 +35,37 @@ std::chrono::nanoseconds copy_limit(std::uint64_t size_bytes) {
                              std::chrono::duration<double>(seconds));
 }
 
+/// The copier that settles chunks of the batch, which all share it; null if there are none.
+LiveCopier* settler_of(const LiveBatch& batch) {
+  const auto found = std::ranges::find_if(batch.chunks, &LiveChunk::settles);
+  return found == batch.chunks.end() ? nullptr : (*found)->copier;
+}
+
 }  // namespace
 
-ChunkStop::ChunkStop(const MoveParts& parts, const MigrationTask& task, LiveChunk& chunk,
-                     bool settle)
+BatchStop::BatchStop(const MoveParts& parts, const MigrationTask& task, LiveBatch& batch,
+                     std::chrono::nanoseconds max_stall)
     : parts_(parts),
       driver_(parts.memory.driver()),
       clock_(driver_.clock()),
       task_(task),
-      chunk_(chunk),
-      insists_(chunk.yields >= yields_max),
-      slow_call_turn_(parts.memory.chunks().slow_calls().turn()),
-      settle_(settle) {}
+      batch_(batch),
+      max_stall_(max_stall),
+      insists_(batch.yields >= yields_max),
+      settler_(settler_of(batch)),
+      slow_call_turn_(parts.memory.chunks().slow_calls().turn()) {}
 
 /// The program wants a stream or the memory back, or wants the move to end.
-bool ChunkStop::given_up() const noexcept {
+bool BatchStop::given_up() const noexcept {
   return (streams_->wanted() && !insists_) || task_.cancelled() ||
-         chunk_.transaction.allocation().being_freed;
+         batch_.front().transaction.allocation().being_freed;
 }
 
-void ChunkStop::keep_streams() {
+void BatchStop::keep_streams() {
   if (!nobody_attaches_) nobody_attaches_.emplace(parts_.stops.attached().attaching());
 }
 
-GateLimits ChunkStop::limits() {
+GateLimits BatchStop::limits() {
   // Nothing is stopped until the first stream arrives, but other moves and allocations wait for
   // this try.
   constexpr std::chrono::seconds wait_limit(2);
@@ -66,24 +75,24 @@ GateLimits ChunkStop::limits() {
   constexpr int halvings = 2;
   constexpr int tries_patient = 5;
   const std::chrono::nanoseconds first_limit = parts_.limits.gate_limit;
-  limits.arrival_limit = chunk_.gate_limit;
-  limits.arrival_limit_min = chunk_.tries < tries_patient
-                                 ? first_limit / (1 << std::max(0, halvings - chunk_.tries))
-                                 : std::max(first_limit, chunk_.gate_limit / 2);
+  limits.arrival_limit = batch_.gate_limit;
+  limits.arrival_limit_min = batch_.tries < tries_patient
+                                 ? first_limit / (1 << std::max(0, halvings - batch_.tries))
+                                 : std::max(first_limit, batch_.gate_limit / 2);
   limits.wait_limit = insists_ ? insisting_limit : wait_limit;
   limits.turn = &slow_call_turn_;
   limits.given_up = [this] { return given_up(); };
-  limits.skew_limit = chunk_.gate_limit;
-  limits.settle_limit = chunk_.gate_limit;
+  limits.skew_limit = batch_.gate_limit;
+  limits.settle_limit = batch_.gate_limit;
   // Others may wait for the settling work, which by then waits in the application's context.
-  if (settle_ && chunk_.choice.way == Way::live) limits.overdue_limit = overdue_limit;
-  if (chunk_.choice.way == Way::stopped) {
-    limits.settle_limit += copy_limit(chunk_.transaction.size_bytes());
+  if (settler_ != nullptr && batch_.way() == Way::live) limits.overdue_limit = overdue_limit;
+  if (batch_.way() == Way::stopped) {
+    limits.settle_limit += copy_limit(batch_.front().transaction.size_bytes());
   }
   return limits;
 }
 
-std::optional<Gate::Refusal> ChunkStop::run(Phases& phases) {
+std::optional<Gate::Refusal> BatchStop::run(Phases& phases) {
   ProcessExit::hold_back();
   const Stops::Turn turn(parts_.stops);
   GatePost& post = turn.gate_post();
@@ -103,7 +112,7 @@ std::optional<Gate::Refusal> ChunkStop::run(Phases& phases) {
   std::optional<Gate::Refusal> refusal;
   try {
     asked_ = clock_.now();
-    refusal = settle_ ? look_and_arm(gate, post) : pause_loads();
+    refusal = settler_ != nullptr ? look_and_arm(gate, post) : pause_loads();
     if (!refusal) refusal = stop_and_switch(gate, phases);
   } catch (...) {
     gate.open();
@@ -126,16 +135,16 @@ std::optional<Gate::Refusal> ChunkStop::run(Phases& phases) {
 }
 
 /// Only now: a thread that detaches a stream waits for its use, and turns may take long.
-void ChunkStop::name_streams() {
-  const Address begin = chunk_.transaction.allocation().begin();
+void BatchStop::name_streams() {
+  const Address begin = batch_.front().transaction.allocation().begin();
   attaches_ = parts_.stops.attached().attaches(begin);
   streams_.emplace(parts_.stops.attached(), begin);
   plan_ = plan_gate(streams_->streams());
 }
 
 /// Measures the backlogs while nothing is stopped yet; with one stream only if it was late before.
-std::optional<Gate::Refusal> ChunkStop::look_and_arm(Gate& gate, GatePost& post) {
-  if (plan_.stops.size() > 1 || chunk_.overdue) {
+std::optional<Gate::Refusal> BatchStop::look_and_arm(Gate& gate, GatePost& post) {
+  if (plan_.stops.size() > 1 || batch_.overdue) {
     GateLimits looking = limits();
     // Kept, since it is short: `attaching` is held, and is taken after the turn everywhere.
     if (insists_) looking.turn = nullptr;
@@ -148,7 +157,7 @@ std::optional<Gate::Refusal> ChunkStop::look_and_arm(Gate& gate, GatePost& post)
 }
 
 /// Waits briefly for a load in progress, which may itself wait for work of the program.
-std::optional<Gate::Refusal> ChunkStop::pause_loads() {
+std::optional<Gate::Refusal> BatchStop::pause_loads() {
   no_loads_.emplace(SpareKernels::of_process(), clock_, parts_.limits.gate_limit);
   if (no_loads_->complete()) return std::nullopt;
   return Gate::Refusal{StopRefusal::memory_busy,
@@ -158,11 +167,13 @@ std::optional<Gate::Refusal> ChunkStop::pause_loads() {
 /// The settling work waits on the GPU from here on, before any stream stops: under a closed gate
 /// its launch could hang. A thread in cuCtxDestroy waits for it too, and may block this thread in a
 /// driver call meanwhile; so the watchdog releases it if needed.
-void ChunkStop::arm(GatePost& post) {
+void BatchStop::arm(GatePost& post) {
   const GateLimits all = limits();
-  chunk_.copier->arm(chunk_.bay, task_.options.paranoid);
-  StopWord& go = chunk_.copier->go_word(chunk_.bay);
-  const std::uint64_t epoch = chunk_.copier->epoch(chunk_.bay);
+  std::vector<std::size_t> bays;
+  for (const LiveChunk* const chunk : batch_.chunks) {
+    if (chunk->settles) bays.push_back(chunk->bay);
+  }
+  settler_->arm(bays, task_.options.paranoid);
   // However long the move may take: nothing waits for the settling work longer than this.
   constexpr std::chrono::seconds limit_min(6);
   std::chrono::nanoseconds deepest(0);
@@ -170,43 +181,72 @@ void ChunkStop::arm(GatePost& post) {
     deepest = std::max(deepest, post.stand(stop).backlog.depth());
   }
   const auto limit = limit_min + deepest + all.arrival_limit + all.settle_limit;
-  ticket_ = parts_.stops.watchdog().arm(clock_.now() + limit, [&go, epoch] { go.open(epoch); });
+  ticket_ = parts_.stops.watchdog().arm(clock_.now() + limit, [this] { let_settling_go(); });
 }
 
 /// It runs in the context whose lock this thread may be waiting for, behind a thread that frees
 /// memory.
-void ChunkStop::let_settling_go() noexcept {
-  if (settle_) chunk_.copier->go(chunk_.bay);
+void BatchStop::let_settling_go() noexcept {
+  if (settler_ != nullptr) settler_->go();
 }
 
 /// False: the settling was released too early, and is incomplete.
-bool ChunkStop::go() {
+bool BatchStop::go() {
   parts_.stops.watchdog().disarm(ticket_);
-  StopWord& word = chunk_.copier->go_word(chunk_.bay);
-  if (word.is_open(chunk_.copier->epoch(chunk_.bay))) return false;
-  chunk_.copier->go(chunk_.bay);
+  if (settler_->gone()) return false;
+  settler_->go();
   return true;
 }
 
-std::optional<Gate::Refusal> ChunkStop::stop_and_switch(Gate& gate, Phases& phases) {
+std::optional<Gate::Refusal> BatchStop::stop_and_switch(Gate& gate, Phases& phases) {
   tried_ = true;
   if (auto refusal = gate.try_close(plan_, limits())) {
-    overdue_ = settle_ && refusal->why == StopRefusal::not_arrived &&
+    overdue_ = settler_ != nullptr && refusal->why == StopRefusal::not_arrived &&
                gate.times().first_arrival == TimePoint(0);
     return refusal;
   }
-  phases.wait += clock_.now() - asked_;
+  closed_ = clock_.now();
+  phases.wait += closed_ - asked_;
   all_stood_ = true;
-  if (auto refusal = fill_target(phases)) return refusal;
-  return switch_slot(gate, phases);
+  if (auto refusal = begin_filling(phases)) return refusal;
+  if (auto refusal = switch_first(gate, phases)) return refusal;
+  switch_others(phases);
+  return std::nullopt;
 }
 
-std::optional<Gate::Refusal> ChunkStop::switch_slot(Gate& gate, Phases& phases) {
+/// Starts to copy what the application wrote since the live copies, or everything.
+std::optional<Gate::Refusal> BatchStop::begin_filling(Phases& phases) {
+  if (settler_ != nullptr) {
+    const PhaseTimer timer(clock_, phases.settle);
+    if (!go()) {
+      return Gate::Refusal{StopRefusal::opened_by_watchdog,
+                           "the work that copies changes started before all streams had stopped"};
+    }
+    ask();  // While the GPU settles, when it costs nothing.
+  }
+  if (batch_.way() == Way::stopped) {
+    const PhaseTimer timer(clock_, phases.copy);
+    for (LiveChunk* const chunk : batch_.chunks) chunk->transaction.start_copy();
+  }
+  return std::nullopt;
+}
+
+std::optional<Gate::Refusal> BatchStop::switch_first(Gate& gate, Phases& phases) {
+  LiveChunk& first = batch_.front();
+  const std::chrono::nanoseconds limit = limits().settle_limit;
+  if (!fill(first, closed_ + limit, phases)) {
+    return Gate::Refusal{
+        StopRefusal::settle_late,
+        fmt::format("{} was not copied within {:.1f} ms while the streams were stopped",
+                    first.settles ? "what the streams wrote since the first copy" : "the chunk",
+                    in_ms(limit))};
+  }
+  note_filled(first);
   if (clock_.now() - let_through_ >= ask_period) ask();
   // Work of a stream that was attached since the plan was made runs, and may have written after the
   // settling; streams attached from here on wait.
   keep_streams();
-  if (parts_.stops.attached().attaches(chunk_.transaction.allocation().begin()) != attaches_) {
+  if (parts_.stops.attached().attaches(first.transaction.allocation().begin()) != attaches_) {
     return Gate::Refusal{StopRefusal::streams_changed,
                          "the program attached a stream while the gate was closed"};
   }
@@ -214,59 +254,65 @@ std::optional<Gate::Refusal> ChunkStop::switch_slot(Gate& gate, Phases& phases) 
     return Gate::Refusal{StopRefusal::opened_by_watchdog,
                          fmt::format("the streams were stopped for longer than {:.1f} ms, mostly "
                                      "by a driver call of the runtime, so the gate was opened",
-                                     in_ms(limits().settle_limit))};
+                                     in_ms(limit))};
   }
-  chunk_.transaction.switch_slot(phases);
+  switch_slot(first, phases);
   return std::nullopt;
 }
 
-/// Copies what the application wrote since the live copy, or everything.
-std::optional<Gate::Refusal> ChunkStop::fill_target(Phases& phases) {
-  const TimePoint deadline = clock_.now() + limits().settle_limit;
-  if (settle_) {
-    const PhaseTimer timer(clock_, phases.settle);
-    if (!go()) {
-      return Gate::Refusal{StopRefusal::opened_by_watchdog,
-                           "the work that copies changes started before all streams had stopped"};
-    }
-    ask();  // While the GPU settles, when it costs nothing.
-    if (settle(deadline)) return std::nullopt;
-  } else if (chunk_.choice.way == Way::stopped) {
-    const PhaseTimer timer(clock_, phases.copy);
-    chunk_.transaction.start_copy();
-    if (copy(deadline)) return std::nullopt;
-  } else {
-    return std::nullopt;  // No write has happened since.
+/// As far as the time allows. The next chunk settles while one is switched. The grant that has just
+/// returned shows that no other thread keeps the driver from the next one.
+void BatchStop::switch_others(Phases& phases) {
+  const TimePoint end = closed_ + max_stall_;
+  for (LiveChunk* const chunk : std::span(batch_.chunks).subspan(1)) {
+    if (given_up()) return;
+    const auto switching = parts_.forecast.switch_time(chunk->transaction.planned_switch());
+    if (clock_.now() + switching > end || !fill(*chunk, end - switching, phases)) return;
+    switch_slot(*chunk, phases);
   }
-  return Gate::Refusal{
-      StopRefusal::settle_late,
-      fmt::format("{} was not copied within {:.1f} ms while the streams were stopped",
-                  settle_ ? "what the streams wrote since the first copy" : "the chunk",
-                  in_ms(limits().settle_limit))};
+}
+
+/// False: the target is not complete at the deadline.
+bool BatchStop::fill(LiveChunk& chunk, TimePoint deadline, Phases& phases) {
+  if (chunk.settles) {
+    const PhaseTimer timer(clock_, phases.settle);
+    return chunk.copier->settled_by(chunk.bay, deadline);
+  }
+  if (chunk.choice.way == Way::stopped) {
+    const PhaseTimer timer(clock_, phases.copy);
+    if (!chunk.transaction.copy_done_by(deadline)) return false;
+    chunk.transaction.finish_copy();
+  }
+  return true;
+}
+
+/// The first chunk is filled from the moment at which the gate closes. In a small one other costs
+/// outweigh its bytes.
+void BatchStop::note_filled(const LiveChunk& first) {
+  constexpr std::uint64_t telling_bytes = 16 << 20;
+  const std::uint64_t size_bytes = first.transaction.size_bytes();
+  if (size_bytes < telling_bytes) return;
+  parts_.forecast.note_filled(first.fill(), size_bytes, clock_.now() - closed_);
+}
+
+void BatchStop::switch_slot(LiveChunk& chunk, Phases& phases) {
+  chunk.transaction.switch_slot(phases);
+  let_through_ = clock_.now();
+  parts_.forecast.note_switched(chunk.transaction.planned_switch(), chunk.transaction.dark());
 }
 
 /// A thread in cuCtxDestroy blocks every grant and unmap of other threads. Probes that just before
 /// the slot goes dark; if the probe blocks, the watchdog opens.
-void ChunkStop::ask() {
+void BatchStop::ask() {
   parts_.memory.chunks().keepers().probe_grant();
   let_through_ = clock_.now();
 }
 
-bool ChunkStop::settle(TimePoint deadline) {
-  return chunk_.copier->settled_by(chunk_.bay, deadline);
-}
-
-bool ChunkStop::copy(TimePoint deadline) {
-  if (!chunk_.transaction.copy_done_by(deadline)) return false;
-  chunk_.transaction.finish_copy();
-  return true;
-}
-
 /// From here on the settling runs by itself; `LiveStaging::stand_down` waits for it, without a
 /// lock.
-void ChunkStop::let_all_go() noexcept {
+void BatchStop::let_all_go() noexcept {
   parts_.stops.watchdog().disarm(ticket_);
-  if (settle_ && chunk_.copier->busy(chunk_.bay)) chunk_.copier->go(chunk_.bay);
+  let_settling_go();
 }
 
 }  // namespace vma

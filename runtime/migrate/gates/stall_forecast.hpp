@@ -1,0 +1,51 @@
+#pragma once
+
+#include "base/mutex.hpp"
+
+#include <vma/location.hpp>
+
+#include <chrono>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+
+namespace vma {
+
+/// Predicts how long a gate stays closed for a chunk, from what earlier chunks took: an exponential
+/// average for each kind of switch, and one each for settling and for copies. Any thread.
+class StallForecast {
+ public:
+  StallForecast();
+
+  /// What the time of an unmap, a map and a grant depends on.
+  struct Switch {
+    Location from, to;
+    std::uint64_t size_bytes = 0;
+    std::size_t gpus = 1;  ///< That get access.
+  };
+
+  /// What makes the target complete while the gate is closed.
+  enum class Fill { none, settle, copy };
+
+  std::chrono::nanoseconds fill_time(Fill fill, std::uint64_t size_bytes) const;
+  std::chrono::nanoseconds switch_time(const Switch& which) const;
+  void note_filled(Fill fill, std::uint64_t size_bytes, std::chrono::nanoseconds took);
+  void note_switched(const Switch& which, std::chrono::nanoseconds took) noexcept;
+
+ private:
+  struct Kind {
+    Location::Kind from, to;
+    int size_class;  // The number of bits of the size.
+    std::size_t gpus;
+    auto operator<=>(const Kind&) const = default;
+  };
+  static Kind kind_of(const Switch& which);
+
+  mutable Mutex mutex_;
+  double settle_ns_per_byte_ VMART_GUARDED_BY(mutex_);
+  double copy_ns_per_byte_ VMART_GUARDED_BY(mutex_);
+  std::map<Kind, double> switch_ns_ VMART_GUARDED_BY(mutex_);
+};
+
+}  // namespace vma
