@@ -45,6 +45,9 @@ struct AllocOptions {
   bool zeroed = false;
   /// False forbids every move: `migrate` throws Error{pinned}.
   bool movable = true;
+  /// Several GPUs update the same words with atomics. Where those lose updates, as in host memory
+  /// behind PCIe, `alloc` and `migrate` throw Error{unsupported}, and policies put none of it.
+  bool shared_atomics = false;
 };
 
 /// Options for opening a runtime. An empty field is read from the environment variable named in its

@@ -93,6 +93,14 @@ std::vector<std::vector<LinkKind>> Topology::link_kinds() const {
   return kinds;
 }
 
+bool Topology::atomics_work(std::span<const DeviceId> devices, Location at) const {
+  return devices.size() < 2 || std::ranges::all_of(devices, [&](DeviceId device) {
+           if (at.kind == Location::Kind::host) return info(device).host_atomics;
+           const DeviceId owner{at.ordinal};
+           return device == owner || link(device, owner).native_atomics;
+         });
+}
+
 bool Topology::reaches(DeviceId from, Location at) const {
   if (at.kind == Location::Kind::host) return true;  // Host memory needs no peer capability.
   const auto peer = peers_.find({from, DeviceId{at.ordinal}});

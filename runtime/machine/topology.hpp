@@ -34,6 +34,8 @@ class Topology {
   std::uint64_t memory_bytes(Location at) const;
 
   bool reaches(DeviceId from, Location at) const;
+  /// Whether atomics of these GPUs on memory at `at` see each other. Those of a single GPU do.
+  bool atomics_work(std::span<const DeviceId> devices, Location at) const;
   /// All accessors that can reach memory at `at`, with read and write access. A chunk is granted to
   /// these.
   const std::vector<Accessor>& readers(Location at) const { return readers_.at(at); }

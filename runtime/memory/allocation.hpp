@@ -150,6 +150,7 @@ class Allocation : public std::enable_shared_from_this<Allocation> {
   // What the user asked for; constant while the pointer is valid.
   std::string tag;
   bool movable = true;
+  bool shared_atomics = false;
   /// The GPUs that use it, if `alloc` was told; empty otherwise.
   std::vector<DeviceId> readers;
 

@@ -123,6 +123,7 @@ std::shared_ptr<Allocation> Memory::enter(std::shared_ptr<Allocation> allocation
   try {
     allocation->tag = options.tag;
     allocation->movable = options.movable;
+    allocation->shared_atomics = options.shared_atomics;
     allocation->readers = terms.readers;
     for (std::size_t slot = 0; slot < allocation->geometry().slots; ++slot) {
       allocation->note_wanted(slot, terms.wanted.value_or(allocation->home(slot)));

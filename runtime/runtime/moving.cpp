@@ -40,6 +40,7 @@ Migration start_move(RuntimeParts& parts, void* pointer, const std::optional<Byt
   const SlotRange range = slots_of(*allocation, part, call);
   check_background_move(*allocation, entry->mover.attached(), options, call);
   check_not_dropped(*allocation, range, call);
+  entry->mover.reach().require_atomics(*allocation, range, to, call);
   return Migration(entry->mover.submit(std::move(allocation), range, to, options));
 }
 

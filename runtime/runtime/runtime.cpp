@@ -141,6 +141,9 @@ void* Runtime::alloc(std::size_t bytes, Location where, std::span<const Location
     throw Error(ErrorKind::unreachable, "vma::alloc",
                 fmt::format("{} cannot reach memory at {}", to_string(reader), to_string(where)));
   }
+  if (options.shared_atomics) {
+    entry->mover.reach().require_atomics(terms.readers, where, "vma::alloc");
+  }
   return to_pointer(entry->memory.alloc(bytes, where, options, terms)->begin());
 }
 

@@ -77,7 +77,7 @@ void ChunkRoster::refresh(const Entry& entry, ChunkTables& tables) const {
     const PlaceId at = place_of(allocation->home(slot));
     if (at != row.at) tables.moved(chunk, at);
   }
-  if (reach_.limited()) refresh_reach(entry, *allocation, tables);
+  if (reach_.limits(*allocation)) refresh_reach(entry, *allocation, tables);
 }
 
 /// Computed once for all slots that the program wants at one place.
@@ -90,7 +90,7 @@ void ChunkRoster::refresh_reach(const Entry& entry, const Allocation& allocation
       const std::vector<DeviceId> users = reach_.users(allocation, slot);
       std::vector<bool> reached;
       for (const Location at : topology_.locations())
-        reached.push_back(reach_.all_reach(users, at));
+        reached.push_back(reach_.suits(users, at, allocation.shared_atomics));
       known->second = tables.reach_number(reached);
     }
     const ChunkId chunk{static_cast<std::uint32_t>(index(entry.first) + slot)};

@@ -265,14 +265,13 @@ std::vector<Location> Scheduler::place(const Geometry& geometry, Location device
   const std::vector<DeviceId> users = reach.users(device);
   const ChunkRoster* roster = &roster_;  // The lock is held in the lambda too.
   const auto reached = [&, roster](PlaceId at) {
-    return reach.all_reach(users, roster->location_of(at));
+    return reach.suits(users, roster->location_of(at), options.shared_atomics);
   };
-  std::vector<std::uint64_t> chunks;
+  std::vector<std::uint64_t> chunks(geometry.slots);
   for (std::size_t slot = 0; slot < geometry.slots; ++slot)
-    chunks.push_back(geometry.slot_bytes(slot));
+    chunks[slot] = geometry.slot_bytes(slot);
   const std::vector<PlaceId> otherwise = path_.first_places(user, chunks, reached);
   const auto chosen = std::make_shared<std::vector<PlaceId>>(otherwise);
-  AllocRequest request{geometry.size_bytes(), geometry.chunk_bytes, user, {}};
   Plan ignored;
   const bool decided = policy_.ask(
       PolicyEntry::alloc,

@@ -13,11 +13,17 @@ Reach::Reach(const Topology& topology, const AttachedStreams& attached)
   limited_ = std::ranges::any_of(topology.locations(), [&](Location at) {
     return topology.readers(at).size() < topology.devices().size();
   });
+  limits_atomics_ = std::ranges::any_of(
+      topology.locations(), [&](Location at) { return !topology.atomics_work(users(at), at); });
 }
 
-std::vector<DeviceId> Reach::users(Location gpu) const {
+bool Reach::limits(const Allocation& allocation) const noexcept {
+  return limited_ || (limits_atomics_ && allocation.shared_atomics);
+}
+
+std::vector<DeviceId> Reach::users(Location at) const {
   std::vector<DeviceId> users;
-  for (const Accessor& reader : topology_.readers(gpu))
+  for (const Accessor& reader : topology_.readers(at))
     users.push_back(DeviceId{reader.who.ordinal});
   return users;
 }
@@ -32,12 +38,13 @@ std::vector<DeviceId> Reach::users(const Allocation& allocation, std::size_t slo
   return users(wanted);
 }
 
-bool Reach::all_reach(std::span<const DeviceId> users, Location at) const {
-  return std::ranges::all_of(users, [&](DeviceId user) { return topology_.reaches(user, at); });
+bool Reach::suits(std::span<const DeviceId> users, Location at, bool shared_atomics) const {
+  return std::ranges::all_of(users, [&](DeviceId user) { return topology_.reaches(user, at); }) &&
+         (!shared_atomics || topology_.atomics_work(users, at));
 }
 
 bool Reach::allows(const Allocation& allocation, std::size_t slot, Location to) const {
-  return !limited_ || all_reach(users(allocation, slot), to);
+  return !limits(allocation) || suits(users(allocation, slot), to, allocation.shared_atomics);
 }
 
 void Reach::require(const Allocation& allocation, SlotRange range, Location to,
@@ -53,6 +60,25 @@ void Reach::require(const Allocation& allocation, SlotRange range, Location to,
                               to_integer(allocation.begin()), to_string(to)));
     }
   }
+}
+
+void Reach::require_atomics(const Allocation& allocation, SlotRange range, Location to,
+                            const char* call) const {
+  if (!limits_atomics_ || !allocation.shared_atomics) return;
+  for (std::size_t slot = range.first; slot < range.end; ++slot) {
+    if (allocation.home(slot) != to) require_atomics(users(allocation, slot), to, call);
+  }
+}
+
+void Reach::require_atomics(std::span<const DeviceId> readers, Location at,
+                            const char* call) const {
+  const std::vector<DeviceId> all = users(at);
+  if (topology_.atomics_work(readers.empty() ? all : readers, at)) return;
+  throw Error(ErrorKind::unsupported, call,
+              fmt::format("atomics of several GPUs on memory at {} lose updates on this machine, "
+                          "and the allocation was made with shared_atomics. Keep it on a GPU, or "
+                          "allocate it without shared_atomics",
+                          to_string(at)));
 }
 
 }  // namespace vma

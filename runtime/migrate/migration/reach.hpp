@@ -11,8 +11,9 @@
 namespace vma {
 
 /// Where the runtime may put memory by its own choice: only where every GPU that uses the memory
-/// can reach it. All code that chooses a place asks here, and the mover asks again under the move
-/// claim. What a program itself moves goes where the program says.
+/// can reach it, and where their atomics work if the program needs them
+/// (`AllocOptions::shared_atomics`). All code that chooses a place asks here, and the mover asks
+/// again under the move claim. What a program itself moves goes where the program says.
 ///
 /// The GPUs that use a chunk are
 /// - those that `alloc` was given as readers;
@@ -25,21 +26,29 @@ class Reach {
   /// Both arguments outlive it.
   Reach(const Topology& topology, const AttachedStreams& attached);
 
-  /// False if every GPU reaches every place, so that no check is needed.
-  bool limited() const noexcept { return limited_; }
+  /// False if the allocation may be at every place, so that no check is needed.
+  bool limits(const Allocation& allocation) const noexcept;
   std::vector<DeviceId> users(const Allocation& allocation, std::size_t slot) const;
-  /// The GPUs that can reach `gpu`: the users of memory that a program wants there.
-  std::vector<DeviceId> users(Location gpu) const;
-  bool all_reach(std::span<const DeviceId> users, Location at) const;
+  /// The GPUs that can reach `at`: the users of memory that a program wants there.
+  std::vector<DeviceId> users(Location at) const;
+  /// Whether memory that these GPUs use may be at `at`.
+  bool suits(std::span<const DeviceId> users, Location at, bool shared_atomics) const;
   bool allows(const Allocation& allocation, std::size_t slot, Location to) const;
   /// Throws: Error{unreachable} that names `call` and a GPU, if a slot of the range that is
   /// elsewhere may not go to `to`.
   void require(const Allocation& allocation, SlotRange range, Location to, const char* call) const;
+  /// Also for what the program itself moves. Throws: Error{unsupported} that names `call`, if
+  /// atomics on the slots of the range would not work at `to`.
+  void require_atomics(const Allocation& allocation, SlotRange range, Location to,
+                       const char* call) const;
+  /// The same for a new allocation. No `readers`: all GPUs that reach the place.
+  void require_atomics(std::span<const DeviceId> readers, Location at, const char* call) const;
 
  private:
   const Topology& topology_;
   const AttachedStreams& attached_;
   bool limited_ = false;
+  bool limits_atomics_ = false;  // There are places where some atomics do not work.
 };
 
 }  // namespace vma

@@ -85,6 +85,7 @@ void HeldMove::plan() {
   if (terms_.choice == PlaceChoice::runtime) {
     parts_.reach.require(allocation_, range_, to_, "vma::migrate");
   }
+  parts_.reach.require_atomics(allocation_, range_, to_, "vma::migrate");
   std::set<Location> sources;
   for (std::size_t slot = range_.first; slot < range_.end; ++slot) {
     if (allocation_.home(slot) == to_) continue;

@@ -44,6 +44,7 @@ MigrationReport Restoration::run() {
 }
 
 void Restoration::plan() {
+  parts_.reach.require_atomics(allocation_, range_, at_, resume_call);
   for (std::size_t slot = range_.first; slot < range_.end; ++slot) {
     if (!allocation_.dropped(slot)) continue;
     slots_.push_back(slot);

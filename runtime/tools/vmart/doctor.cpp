@@ -51,7 +51,8 @@ std::vector<std::string> what_is_off(Driver& driver, const Topology& topology) {
     if (has_host && !info.host_atomics) {
       off.push_back(fmt::format(
           "atomics of gpu({}) on host memory (hostNativeAtomicSupported is 0): if several GPUs, or "
-          "a GPU and the CPU, update the same words in host memory, updates can be lost",
+          "a GPU and the CPU, update the same words in host memory, updates can be lost; "
+          "AllocOptions::shared_atomics keeps memory out of there",
           index(from)));
     }
     if (info.max_queues == 1) {
@@ -61,7 +62,14 @@ std::vector<std::string> what_is_off(Driver& driver, const Topology& topology) {
                       index(from)));
     }
     for (const DeviceId to : topology.devices()) {
-      if (topology.reaches(from, gpu(index(to)))) continue;
+      if (topology.reaches(from, gpu(index(to)))) {
+        if (from == to || topology.link(from, to).native_atomics) continue;
+        off.push_back(fmt::format(
+            "atomics of gpu({}) on memory at gpu({}) (NATIVE_ATOMIC_SUPPORTED is 0): if both GPUs "
+            "update the same words, updates can be lost",
+            index(from), index(to)));
+        continue;
+      }
       off.push_back(
           fmt::format("kernels on gpu({}) cannot use memory at gpu({}): the driver reports no "
                       "peer access",
