@@ -6,7 +6,7 @@
 // `--filter` selects cases, like `--benchmark_filter`. `--seconds` is the approximate duration of a
 // case (3). `--beside-process` measures nothing: it moves memory until its standard input is
 // closed, beside a measurement in another process. Needs two GPUs, or a simulated machine that has
-// them.
+// them; with one GPU, only the cases of batches run, to host memory and back.
 
 #include "bench/live/cases.hpp"
 
@@ -44,7 +44,9 @@ Flags parse_flags(int argc, char** argv) {
 }
 
 void register_all() {
-  live_gpus(2);
+  live_gpus(1);
+  register_batch_cases();
+  if (live_gpus(1).size() < 2) return;
   register_stall_cases();
   register_size_cases();
   register_rate_cases();
