@@ -39,16 +39,15 @@ Sample in_batches(const BatchCase& batch) {
   range.reserve(other);
   WriterSpec spec;
   spec.gpus = {home};
-  spec.kernel = batch.backlog / launches_ahead;
+  spec.kernel = std::chrono::nanoseconds(batch.backlog) / launches_ahead;
   spec.backlog = launches_ahead;
   spec.places = range.places(DirtyTiles{});
   Writers writers(runtime, spec);
-  MigrateOptions options = options_of(MoveMode::live);
+  MigrateOptions options;  // Chunks at the host move stopped.
   options.max_stall = batch.max_stall;
   move_to_and_fro(range, home, other, options, 2, 0);  // The forecast learns what switches cost.
 
   MoveTally tally;
-  std::vector<std::chrono::nanoseconds> stopped;
   std::uint64_t stops = 0, late = 0;
   std::chrono::nanoseconds longest(0);
   const Stopwatch watch;
@@ -57,8 +56,6 @@ Sample in_batches(const BatchCase& batch) {
     const Migration migration = range.start(to, options);
     if (!range.finish(migration, to, tally)) continue;
     const MigrationReport report = migration.report();
-    const Phases& phases = report.phases;
-    stopped.push_back(phases.settle + phases.copy + phases.unmap + phases.map + phases.grant);
     stops += report.stall.count;
     late += report.stall.max > batch.max_stall * 6 / 5 ? 1 : 0;
     longest = std::max(longest, report.stall.max);
@@ -67,7 +64,6 @@ Sample in_batches(const BatchCase& batch) {
 
   Sample sample;
   tally.add_to(sample);
-  add_percentiles(sample, "stopped", stopped);
   sample.counters["gates_per_move"] =
       static_cast<double>(stops) / static_cast<double>(std::max(1, tally.moves()));
   sample.counters["stall_longest_us"] = to_us(longest);
