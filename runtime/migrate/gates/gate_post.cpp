@@ -39,7 +39,8 @@ GatePost::~GatePost() {
 void GatePost::prepare(const GatePlan& plan) {
   ++prepared_;
   if (plan.stops.empty() && !words_) return;
-  if (!words_) choose_context(plan);
+  if (!retained_) choose_context(plan);
+  if (!words_) words_ = std::make_unique<PinnedWords>(driver_, context_, ledger_);
   if (!open_word_) open_word_ = std::make_unique<StopWord>(*words_);
   for (const GateStop& stop : plan.stops) {
     Stand& stand = stands_[key(stop)];
@@ -112,9 +113,8 @@ void GatePost::choose_context(const GatePlan& plan) {
     if (driver_.context_active(device)) break;
     device = driver_.context_device(stop.stream.context);
   }
-  const ContextHandle context = driver_.retain_primary(device);
+  context_ = driver_.retain_primary(device);
   retained_ = device;
-  words_ = std::make_unique<PinnedWords>(driver_, context, ledger_);
 }
 
 void GatePost::prune() {

@@ -73,7 +73,8 @@ class GatePost {
   Driver& driver_;
   Watchdog& watchdog_;
   Ledger& ledger_;
-  std::optional<DeviceId> retained_;  // Its primary context owns the words.
+  std::optional<DeviceId> retained_;  // Its primary context, `context_`, owns the words.
+  ContextHandle context_{};
   std::unique_ptr<PinnedWords> words_;
   std::unique_ptr<StopWord> open_word_;
   std::map<Key, Stand> stands_;
