@@ -39,11 +39,13 @@ void TaskQueue::make_ready(Lines::iterator line) noexcept {
   ready_.insert(std::move(line->second.place));
 }
 
-std::shared_ptr<MigrationTask> TaskQueue::take() noexcept {
-  for (auto place = ready_.begin(); place != ready_.end(); ++place) {
+std::shared_ptr<MigrationTask> TaskQueue::take(
+    const std::function<bool(const MigrationTask&)>& wanted) noexcept {
+  std::size_t looks = 0;
+  for (auto place = ready_.begin(); place != ready_.end() && looks < looks_max; ++place, ++looks) {
     const auto line = lines_.find(place->second);
     const auto first = line->second.tasks.begin();
-    if (!first->second->allocation()->try_begin_move()) continue;
+    if (!wanted(*first->second) || !first->second->allocation()->try_begin_move()) continue;
     std::shared_ptr<MigrationTask> task = std::move(first->second);
     line->second.tasks.erase(first);
     line->second.running = true;

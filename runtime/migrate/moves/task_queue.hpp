@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -12,8 +13,9 @@
 namespace vma {
 
 /// Migrations that wait for a worker: the highest priority first, equal ones in order, one of an
-/// allocation at a time. Each call costs O(log n) in the number of waiting tasks; `take` also tries
-/// each allocation that another thread moves or frees meanwhile. One lock guards it.
+/// allocation at a time. Each call costs O(log n) in the number of waiting tasks; `take` also looks
+/// at each allocation whose task is not wanted, or that another thread moves or frees meanwhile.
+/// One lock guards it.
 class TaskQueue {
  public:
   /// How many may wait; the submitter enforces it. A move costs about a kilobyte while it waits.
@@ -21,9 +23,16 @@ class TaskQueue {
 
   /// Throws: std::bad_alloc; then nothing has changed.
   void push(std::shared_ptr<MigrationTask> task);
-  /// The first task whose allocation has no other move in progress, with its claim taken; null if
-  /// there is none.
-  std::shared_ptr<MigrationTask> take() noexcept;
+  /// How many allocations `take` looks at, so that a long queue stays cheap.
+  static constexpr std::size_t looks_max = 1'024;
+
+  /// The first task that `wanted` accepts and whose allocation has no other move in progress, with
+  /// its claim taken; null if there is none among the first `looks_max` that could run.
+  std::shared_ptr<MigrationTask> take(
+      const std::function<bool(const MigrationTask&)>& wanted) noexcept;
+  std::shared_ptr<MigrationTask> take() noexcept {
+    return take([](const MigrationTask&) { return true; });
+  }
   /// A taken task has ended: the next of its allocation may run.
   void ended(const MigrationTask& task) noexcept;
   void cancel_all() noexcept;

@@ -58,6 +58,23 @@ TEST_F(Queue, GivesTheHigherPriorityFirstThenTheEarlierOneOfAnAllocationAtATime)
   EXPECT_EQ(queue_.take(), nullptr);
 }
 
+TEST_F(Queue, GivesTheFirstThatIsWantedAndKeepsTheOthers) {
+  const auto low = push(one_, -1), high = push(other_, 1);
+  const auto is = [](const std::shared_ptr<MigrationTask>& wanted) {
+    return [&wanted](const MigrationTask& task) { return &task == wanted.get(); };
+  };
+  EXPECT_EQ(queue_.take([](const MigrationTask&) { return false; }), nullptr);
+  EXPECT_EQ(queue_.size(), 2u);
+  EXPECT_EQ(queue_.take(is(low)), low);
+  const auto next = push(one_, 0);
+  EXPECT_EQ(queue_.take(is(next)), nullptr) << "its allocation moves";
+  EXPECT_EQ(queue_.take(is(high)), high);
+  end(low);
+  EXPECT_EQ(queue_.take(is(next)), next);
+  for (const auto& task : {high, next}) end(task);
+  EXPECT_TRUE(queue_.empty());
+}
+
 TEST_F(Queue, GivesEqualOnesInTheOrderOfComing) {
   const auto first = push(one_, 0), second = push(one_, 0), third = push(other_, 0);
   EXPECT_EQ(queue_.take(), first);
