@@ -135,13 +135,15 @@ void AttachedStreams::await_forgotten() {
   await_forgotten_locked(lock);
 }
 
-AttachedStreams::Use::Use(AttachedStreams& attached, std::optional<Address> allocation)
-    : attached_(attached), streams_(attached.begin_use(*this, allocation)) {}
+AttachedStreams::Use::Use(AttachedStreams& attached, std::span<const Address> allocations)
+    : attached_(attached), streams_(attached.begin_use(*this, allocations)) {}
 
-std::vector<AttachedStreams::Stream> AttachedStreams::begin_use(Use& use,
-                                                                std::optional<Address> allocation) {
+AttachedStreams::Use::Use(AttachedStreams& attached)
+    : attached_(attached), streams_(attached.begin_use(*this, std::nullopt)) {}
+
+std::vector<AttachedStreams::Stream> AttachedStreams::begin_use(Use& use, Scope allocations) {
   const MutexLock lock(mutex_);
-  std::vector<Stream> streams = in_scope_locked(allocation);
+  std::vector<Stream> streams = in_scope_locked(allocations);
   uses_.push_back(&use);
   return streams;
 }
@@ -157,14 +159,17 @@ void AttachedStreams::Use::end() noexcept {
 
 std::vector<AttachedStreams::Stream> AttachedStreams::in_scope(Address allocation) const {
   const MutexLock lock(mutex_);
-  return in_scope_locked(allocation);
+  return in_scope_locked(std::span(&allocation, 1));
 }
 
-std::vector<AttachedStreams::Stream> AttachedStreams::in_scope_locked(
-    std::optional<Address> allocation) const {
+std::vector<AttachedStreams::Stream> AttachedStreams::in_scope_locked(Scope allocations) const {
+  const auto in_scope = [&](Address scope) {
+    return !allocations || is_none(scope) ||
+           std::ranges::find(*allocations, scope) != allocations->end();
+  };
   std::vector<Stream> streams;
   for (const Attachment& attachment : attachments_) {
-    if (allocation && !is_none(attachment.scope) && attachment.scope != *allocation) continue;
+    if (!in_scope(attachment.scope)) continue;
     const auto listed = std::ranges::find_if(
         streams, [&](const Stream& it) { return same_stream(it, attachment.stream); });
     if (listed == streams.end()) {
@@ -186,13 +191,14 @@ std::vector<ContextHandle> AttachedStreams::contexts() const {
   return contexts;
 }
 
-std::uint64_t AttachedStreams::attaches(Address allocation) const {
+std::uint64_t AttachedStreams::attaches(std::span<const Address> allocations) const {
   const MutexLock lock(mutex_);
-  std::uint64_t attaches = 0;
-  for (const Address scope : {Address{}, allocation}) {
+  const auto count = [&](Address scope) VMART_NO_THREAD_ANALYSIS {
     const auto counted = attaches_.find(scope);
-    if (counted != attaches_.end()) attaches += counted->second;
-  }
+    return counted == attaches_.end() ? 0 : counted->second;
+  };
+  std::uint64_t attaches = count(Address{});
+  for (const Address allocation : allocations) attaches += count(allocation);
   return attaches;
 }
 
@@ -200,6 +206,19 @@ bool AttachedStreams::any(Address allocation) const {
   const MutexLock lock(mutex_);
   return std::ranges::any_of(attachments_, [&](const Attachment& it) {
     return is_none(it.scope) || it.scope == allocation;
+  });
+}
+
+bool AttachedStreams::same_scope(Address one, Address other) const {
+  const MutexLock lock(mutex_);
+  const auto in_scope_of = [&](Address allocation, const Stream& stream) VMART_NO_THREAD_ANALYSIS {
+    return std::ranges::any_of(attachments_, [&](const Attachment& it) {
+      return (is_none(it.scope) || it.scope == allocation) && same_stream(it.stream, stream);
+    });
+  };
+  return std::ranges::all_of(attachments_, [&](const Attachment& it) {
+    return (it.scope != one && it.scope != other) ||
+           (in_scope_of(one, it.stream) && in_scope_of(other, it.stream));
   });
 }
 
@@ -249,7 +268,7 @@ std::vector<AttachedStreams::Stream> AttachedStreams::drop_lost(Address allocati
 }
 
 std::optional<AttachedStreams::Stream> AttachedStreams::find_capturing() {
-  const Use use(*this, std::nullopt);
+  const Use use(*this);
   for (const Stream& stream : use.streams()) {
     if (stream.thread != 0) continue;
     try {

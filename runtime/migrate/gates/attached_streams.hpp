@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace vma {
@@ -35,12 +36,15 @@ class AttachedStreams {
     DeviceId device{};   ///< The GPU of its context.
   };
 
-  /// Streams whose handles are passed to the driver during its lifetime: those in scope when it was
-  /// created, or all of them if no allocation is named. `detach` of one of them waits for its end,
+  /// Streams whose handles are passed to the driver during its lifetime: those that were in scope
+  /// of any of the allocations when it was created. `detach` of one of them waits for its end,
   /// since the program may destroy the stream then.
   class Use {
    public:
-    Use(AttachedStreams& attached, std::optional<Address> allocation);
+    Use(AttachedStreams& attached, std::span<const Address> allocations);
+    Use(AttachedStreams& attached, Address allocation) : Use(attached, {&allocation, 1}) {}
+    /// All attached streams.
+    explicit Use(AttachedStreams& attached);
     ~Use();
     Use(const Use&) = delete;
     Use& operator=(const Use&) = delete;
@@ -73,14 +77,16 @@ class AttachedStreams {
 
   /// The streams attached to all memory or to the allocation, each once.
   std::vector<Stream> in_scope(Address allocation) const;
-  /// Rises whenever a stream comes into scope. A caller of `in_scope` that later finds it risen has
-  /// missed a stream, even if that was detached again.
-  std::uint64_t attaches(Address allocation) const;
+  /// Rises whenever a stream comes into scope of one of the allocations. A caller of `in_scope`
+  /// that later finds it risen has missed a stream, even if that was detached again.
+  std::uint64_t attaches(std::span<const Address> allocations) const;
   /// `attach` waits while it is held. A thread that stops streams holds it from its last look at
   /// `attaches` until the slot is no longer dark. Work of a stream attached later would find the
   /// slot dark.
   Mutex& attaching() noexcept { return attaching_; }
   bool any(Address allocation) const;
+  /// Whether the same streams are in scope of both allocations.
+  bool same_scope(Address one, Address other) const;
   /// The GPUs of the streams in scope, each once, in order.
   std::vector<DeviceId> devices(Address allocation) const;
   /// The contexts of all streams, each once.
@@ -110,9 +116,9 @@ class AttachedStreams {
     Address scope{};
     bool captured = false;  // The stream captured when it was queried.
   };
-  std::vector<Stream> begin_use(Use& use, std::optional<Address> allocation);
-  std::vector<Stream> in_scope_locked(std::optional<Address> allocation) const
-      VMART_REQUIRES(mutex_);
+  using Scope = std::optional<std::span<const Address>>;  // Of allocations; none: everything.
+  std::vector<Stream> begin_use(Use& use, Scope allocations);
+  std::vector<Stream> in_scope_locked(Scope allocations) const VMART_REQUIRES(mutex_);
   bool want_forgotten() noexcept VMART_REQUIRES(mutex_);
   void await_forgotten_locked(MutexLock& lock) VMART_REQUIRES(mutex_);
   Stream identify(BoundStream stream);

@@ -31,12 +31,6 @@ class Durations {
     max_ = std::max(max_, duration);
   }
 
-  void merge(const Durations& other) {
-    histogram_ += other.histogram_;
-    count_ += other.count_;
-    max_ = std::max(max_, other.max_);
-  }
-
   DurationSummary summary() const { return {count_, quantile(0.5), quantile(0.99), max_}; }
 
  private:
@@ -151,18 +145,6 @@ void StopStats::add_refusal(StopRefusal refusal) noexcept {
   if (refusal == StopRefusal::none) return;
   const MutexLock lock(counts_->mutex);
   ++counts_->values.refusals[static_cast<std::size_t>(refusal)];
-}
-
-void StopStats::merge(const StopStats& other) noexcept VMART_NO_THREAD_ANALYSIS {
-  // Both locks, in one order for all threads: a copy under one of them would allocate.
-  const bool first = std::less<>()(counts_.get(), other.counts_.get());
-  const MutexLock one(first ? counts_->mutex : other.counts_->mutex);
-  const MutexLock two(first ? other.counts_->mutex : counts_->mutex);
-  const Counts::Values& added = other.counts_->values;
-  counts_->values.skew.merge(added.skew);
-  counts_->values.stall.merge(added.stall);
-  for (std::size_t i = 0; i < added.refusals.size(); ++i)
-    counts_->values.refusals[i] += added.refusals[i];
 }
 
 DurationSummary StopStats::skew() const {

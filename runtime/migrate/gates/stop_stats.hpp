@@ -47,8 +47,6 @@ class StopStats {
   void add_stall(std::chrono::nanoseconds stall) noexcept;
   /// `none` is not counted.
   void add_refusal(StopRefusal refusal) noexcept;
-  /// Requires: `other` is a different object.
-  void merge(const StopStats& other) noexcept;
 
   /// From 1 us to 10 s; a shorter quantile reads as 1 us, a longer one as the maximum.
   DurationSummary skew() const;

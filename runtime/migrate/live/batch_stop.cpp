@@ -43,22 +43,22 @@ LiveCopier* settler_of(const LiveBatch& batch) {
 
 }  // namespace
 
-BatchStop::BatchStop(const MoveParts& parts, const MigrationTask& task, LiveBatch& batch,
+BatchStop::BatchStop(const MoveParts& parts, const LiveRanges& ranges, LiveBatch& batch,
                      std::chrono::nanoseconds max_stall)
     : parts_(parts),
       driver_(parts.memory.driver()),
       clock_(driver_.clock()),
-      task_(task),
+      ranges_(ranges),
       batch_(batch),
+      allocations_(allocations_of(batch)),
       max_stall_(max_stall),
       insists_(batch.yields >= yields_max),
       settler_(settler_of(batch)),
       slow_call_turn_(parts.memory.chunks().slow_calls().turn()) {}
 
-/// The program wants a stream or the memory back, or wants the move to end.
+/// The program wants a stream or memory back, or wants a migration to end.
 bool BatchStop::given_up() const noexcept {
-  return (streams_->wanted() && !insists_) || task_.cancelled() ||
-         batch_.front().transaction.allocation().being_freed;
+  return (streams_->wanted() && !insists_) || ranges_.any_unwanted();
 }
 
 void BatchStop::keep_streams() {
@@ -92,7 +92,7 @@ GateLimits BatchStop::limits() {
   return limits;
 }
 
-std::optional<Gate::Refusal> BatchStop::run(Phases& phases) {
+std::optional<Gate::Refusal> BatchStop::run() {
   ProcessExit::hold_back();
   const Stops::Turn turn(parts_.stops);
   GatePost& post = turn.gate_post();
@@ -113,7 +113,7 @@ std::optional<Gate::Refusal> BatchStop::run(Phases& phases) {
   try {
     asked_ = clock_.now();
     refusal = settler_ != nullptr ? look_and_arm(gate, post) : pause_loads();
-    if (!refusal) refusal = stop_and_switch(gate, phases);
+    if (!refusal) refusal = stop_and_switch(gate);
   } catch (...) {
     gate.open();
     slow_call_turn_.let_go();
@@ -136,9 +136,8 @@ std::optional<Gate::Refusal> BatchStop::run(Phases& phases) {
 
 /// Only now: a thread that detaches a stream waits for its use, and turns may take long.
 void BatchStop::name_streams() {
-  const Address begin = batch_.front().transaction.allocation().begin();
-  attaches_ = parts_.stops.attached().attaches(begin);
-  streams_.emplace(parts_.stops.attached(), begin);
+  attaches_ = parts_.stops.attached().attaches(allocations_);
+  streams_.emplace(parts_.stops.attached(), allocations_);
   plan_ = plan_gate(streams_->streams());
 }
 
@@ -173,7 +172,7 @@ void BatchStop::arm(GatePost& post) {
   for (const LiveChunk* const chunk : batch_.chunks) {
     if (chunk->settles) bays.push_back(chunk->bay);
   }
-  settler_->arm(bays, task_.options.paranoid);
+  settler_->arm(bays, batch_.front().range.task->options.paranoid);
   // However long the move may take: nothing waits for the settling work longer than this.
   constexpr std::chrono::seconds limit_min(6);
   std::chrono::nanoseconds deepest(0);
@@ -198,7 +197,7 @@ bool BatchStop::go() {
   return true;
 }
 
-std::optional<Gate::Refusal> BatchStop::stop_and_switch(Gate& gate, Phases& phases) {
+std::optional<Gate::Refusal> BatchStop::stop_and_switch(Gate& gate) {
   tried_ = true;
   if (auto refusal = gate.try_close(plan_, limits())) {
     overdue_ = settler_ != nullptr && refusal->why == StopRefusal::not_arrived &&
@@ -206,16 +205,17 @@ std::optional<Gate::Refusal> BatchStop::stop_and_switch(Gate& gate, Phases& phas
     return refusal;
   }
   closed_ = clock_.now();
-  phases.wait += closed_ - asked_;
+  for_each_range(batch_, [&](LiveRange& range) { range.report.phases.wait += closed_ - asked_; });
   all_stood_ = true;
-  if (auto refusal = begin_filling(phases)) return refusal;
-  if (auto refusal = switch_first(gate, phases)) return refusal;
-  switch_others(phases);
+  if (auto refusal = begin_filling()) return refusal;
+  if (auto refusal = switch_first(gate)) return refusal;
+  switch_others();
   return std::nullopt;
 }
 
 /// Starts to copy what the application wrote since the live copies, or everything.
-std::optional<Gate::Refusal> BatchStop::begin_filling(Phases& phases) {
+std::optional<Gate::Refusal> BatchStop::begin_filling() {
+  Phases& phases = batch_.front().range.report.phases;
   if (settler_ != nullptr) {
     const PhaseTimer timer(clock_, phases.settle);
     if (!go()) {
@@ -231,10 +231,10 @@ std::optional<Gate::Refusal> BatchStop::begin_filling(Phases& phases) {
   return std::nullopt;
 }
 
-std::optional<Gate::Refusal> BatchStop::switch_first(Gate& gate, Phases& phases) {
+std::optional<Gate::Refusal> BatchStop::switch_first(Gate& gate) {
   LiveChunk& first = batch_.front();
   const std::chrono::nanoseconds limit = limits().settle_limit;
-  if (!fill(first, closed_ + limit, phases)) {
+  if (!fill(first, closed_ + limit)) {
     return Gate::Refusal{
         StopRefusal::settle_late,
         fmt::format("{} was not copied within {:.1f} ms while the streams were stopped",
@@ -246,7 +246,7 @@ std::optional<Gate::Refusal> BatchStop::switch_first(Gate& gate, Phases& phases)
   // Work of a stream that was attached since the plan was made runs, and may have written after the
   // settling; streams attached from here on wait.
   keep_streams();
-  if (parts_.stops.attached().attaches(first.transaction.allocation().begin()) != attaches_) {
+  if (parts_.stops.attached().attaches(allocations_) != attaches_) {
     return Gate::Refusal{StopRefusal::streams_changed,
                          "the program attached a stream while the gate was closed"};
   }
@@ -256,24 +256,25 @@ std::optional<Gate::Refusal> BatchStop::switch_first(Gate& gate, Phases& phases)
                                      "by a driver call of the runtime, so the gate was opened",
                                      in_ms(limit))};
   }
-  switch_slot(first, phases);
+  switch_slot(first);
   return std::nullopt;
 }
 
 /// As far as the time allows. The next chunk settles while one is switched. The grant that has just
 /// returned shows that no other thread keeps the driver from the next one.
-void BatchStop::switch_others(Phases& phases) {
+void BatchStop::switch_others() {
   const TimePoint end = closed_ + max_stall_;
   for (LiveChunk* const chunk : std::span(batch_.chunks).subspan(1)) {
     if (given_up()) return;
     const auto switching = parts_.forecast.switch_time(chunk->transaction.planned_switch());
-    if (clock_.now() + switching > end || !fill(*chunk, end - switching, phases)) return;
-    switch_slot(*chunk, phases);
+    if (clock_.now() + switching > end || !fill(*chunk, end - switching)) return;
+    switch_slot(*chunk);
   }
 }
 
 /// False: the target is not complete at the deadline.
-bool BatchStop::fill(LiveChunk& chunk, TimePoint deadline, Phases& phases) {
+bool BatchStop::fill(LiveChunk& chunk, TimePoint deadline) {
+  Phases& phases = chunk.range.report.phases;
   if (chunk.settles) {
     const PhaseTimer timer(clock_, phases.settle);
     return chunk.copier->settled_by(chunk.bay, deadline);
@@ -295,8 +296,8 @@ void BatchStop::note_filled(const LiveChunk& first) {
   parts_.forecast.note_filled(first.fill(), size_bytes, clock_.now() - closed_);
 }
 
-void BatchStop::switch_slot(LiveChunk& chunk, Phases& phases) {
-  chunk.transaction.switch_slot(phases);
+void BatchStop::switch_slot(LiveChunk& chunk) {
+  chunk.transaction.switch_slot(chunk.range.report.phases);
   let_through_ = clock_.now();
   parts_.forecast.note_switched(chunk.transaction.planned_switch(), chunk.transaction.dark());
 }

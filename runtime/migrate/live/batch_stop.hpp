@@ -2,12 +2,12 @@
 
 #include "driver/spare_kernels.hpp"
 #include "migrate/gates/gate.hpp"
-#include "migrate/live/live_chunk.hpp"
-#include "migrate/migration/migration_task.hpp"
+#include "migrate/live/live_ranges.hpp"
 #include "migrate/migration/move_parts.hpp"
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 namespace vma {
 
@@ -16,17 +16,18 @@ namespace vma {
 /// time are left. Whatever the outcome, nothing is stopped afterwards. Without a switch, work of
 /// the runtime may still run on a chunk: `LiveStaging::stand_down` handles its end.
 ///
-/// For `run`. Requires: the caller holds the allocation's `operations()`. One thread, once.
+/// For `run`. Requires: the caller holds `operations()` of each allocation of the batch. One
+/// thread, once.
 class BatchStop {
  public:
   /// The gate opens once `max_stall` has passed, apart from the time for the first chunk.
-  BatchStop(const MoveParts& parts, const MigrationTask& task, LiveBatch& batch,
+  BatchStop(const MoveParts& parts, const LiveRanges& ranges, LiveBatch& batch,
             std::chrono::nanoseconds max_stall);
 
   /// None if a chunk was switched; `LiveChunk::switched` tells which were. Otherwise why the try
   /// was given up, and nothing has changed. Throws: Error; the transactions say where the chunks
   /// are then.
-  std::optional<Gate::Refusal> run(Phases& phases);
+  std::optional<Gate::Refusal> run();
 
   const GateTimes& times() const noexcept { return times_; }
   /// The number of streams that were stopped, or should have been.
@@ -49,21 +50,22 @@ class BatchStop {
   void arm(GatePost& post);
   bool go();
   void let_settling_go() noexcept;
-  std::optional<Gate::Refusal> stop_and_switch(Gate& gate, Phases& phases);
-  std::optional<Gate::Refusal> begin_filling(Phases& phases);
-  std::optional<Gate::Refusal> switch_first(Gate& gate, Phases& phases);
-  void switch_others(Phases& phases);
+  std::optional<Gate::Refusal> stop_and_switch(Gate& gate);
+  std::optional<Gate::Refusal> begin_filling();
+  std::optional<Gate::Refusal> switch_first(Gate& gate);
+  void switch_others();
   void note_filled(const LiveChunk& first);
-  bool fill(LiveChunk& chunk, TimePoint deadline, Phases& phases);
-  void switch_slot(LiveChunk& chunk, Phases& phases);
+  bool fill(LiveChunk& chunk, TimePoint deadline);
+  void switch_slot(LiveChunk& chunk);
   void ask();
   void let_all_go() noexcept;
 
   const MoveParts& parts_;
   Driver& driver_;
   Clock& clock_;
-  const MigrationTask& task_;
+  const LiveRanges& ranges_;
   LiveBatch& batch_;
+  const std::vector<Address> allocations_;
   const std::chrono::nanoseconds max_stall_;
   /// Streams were attached or detached during too many tries: this try blocks that until its end.
   const bool insists_;
@@ -72,7 +74,7 @@ class BatchStop {
   std::optional<SpareKernels::Pause> no_loads_;  // While anything is stopped.
   std::optional<AttachedStreams::Use> streams_;  // From its turn until everything continues.
   GatePlan plan_;
-  std::uint64_t attaches_ = 0;  // Of the allocation, before the streams were listed.
+  std::uint64_t attaches_ = 0;  // To the allocations, before the streams were listed.
   SlowCallTurn slow_call_turn_;
   GateTimes times_;
   Watchdog::Ticket ticket_ = Watchdog::Ticket::none;

@@ -33,17 +33,14 @@ void LiveAccount::begun(LiveChunk& chunk) noexcept {
   parts_.observers.tell(step_of(chunk, ChunkStep::Kind::begun));
 }
 
-void LiveAccount::stopped(const LiveBatch& batch, const GateTimes& times, bool all_stood,
-                          std::size_t streams) noexcept {
-  if (times.first_arrival != TimePoint(0)) {
-    parts_.pace.spent_stall(times.first_arrival, times.opened - times.first_arrival);
-  }
-  if (!all_stood) return;
+void LiveAccount::stood(const GateTimes& times) noexcept {
   stats_.add_skew(times.skew());
   stats_.add_stall(times.stall());
-  const auto sharers = static_cast<std::int64_t>(batch.chunks.size());
-  for (LiveChunk* const chunk : batch.chunks) chunk->stall += times.stall() / sharers;
-  ChunkStep step = step_of(batch.front(), ChunkStep::Kind::stood);
+}
+
+void LiveAccount::tell_stood(const LiveChunk& first, const GateTimes& times,
+                             std::size_t streams) noexcept {
+  ChunkStep step = step_of(first, ChunkStep::Kind::stood);
   step.begin = times.last_arrival;
   step.end = times.opened;
   step.skew = times.skew();
@@ -52,7 +49,6 @@ void LiveAccount::stopped(const LiveBatch& batch, const GateTimes& times, bool a
 }
 
 void LiveAccount::gave_up(StopRefusal why) noexcept {
-  stats_.add_refusal(why);
   ++report_.retries;
   count(to_string(why));
 }
@@ -105,7 +101,6 @@ void LiveAccount::finish(std::chrono::nanoseconds wall, std::size_t chunks) noex
   report_.wall = wall;
   report_.skew = stats_.skew();
   report_.stall = stats_.stall();
-  parts_.stops.stats().merge(stats_);
   if (static_cast<std::size_t>(report_.chunks_moved) == chunks) {
     report_.outcome = Outcome::done;
   } else if (report_.failures.empty()) {

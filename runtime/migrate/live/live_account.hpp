@@ -16,8 +16,8 @@
 
 namespace vma {
 
-/// What a live move has done and what it has cost: fills the report, notifies the watchers of each
-/// chunk, and adds the stops to the totals of the runtime. Only the thread of the move calls it.
+/// What one migration of a live move has done and what it has cost: fills the report, and notifies
+/// the watchers of each chunk. Only the thread of the move calls it.
 class LiveAccount {
  public:
   /// `report` is the task's initial report.
@@ -31,10 +31,11 @@ class LiveAccount {
   void crosses(Location from);
   /// Memory is allocated for the chunk from now on. Once for each chunk; later calls do nothing.
   void begun(LiveChunk& chunk) noexcept;
-  /// A try to stop for the batch ended, with switches or not. `all_stood`: each of `streams` was
-  /// stopped. The watchers hear of one stop, with the first chunk; each chunk bears its share.
-  void stopped(const LiveBatch& batch, const GateTimes& times, bool all_stood,
-               std::size_t streams) noexcept;
+  /// All streams were stopped for chunks of this migration, which switched or not.
+  void stood(const GateTimes& times) noexcept;
+  /// Tells the watchers of that stop. Once for each: its batch may have chunks of several
+  /// migrations.
+  void tell_stood(const LiveChunk& first, const GateTimes& times, std::size_t streams) noexcept;
   void gave_up(StopRefusal why) noexcept;
   void used_limit(std::chrono::nanoseconds gate_limit) noexcept;
   /// The chunk is at its target, by a live copy if `copied_twice` says how many bytes of it had to

@@ -16,18 +16,20 @@ namespace vma {
 /// The call that errors of a live move name.
 inline constexpr const char* live_move_call = "vma::migrate_async";
 
+struct LiveRange;
+
 /// One chunk of a live move, from its plan to its end. The thread of the move alone uses it.
 struct LiveChunk {
-  LiveChunk(Memory& memory, CopyEngine& engine, Allocation& allocation, std::size_t slot,
-            Location to, std::size_t which)
-      : transaction(memory, engine, allocation, slot, to), number(which) {}
+  LiveChunk(Memory& memory, CopyEngine& engine, LiveRange& whole, std::size_t slot,
+            std::size_t which);
 
   /// Its target was a clean copy; the slot may have been written to since, so the bytes must be
   /// copied.
   bool went_stale() const { return choice.way == Way::remapped && !transaction.target_clean(); }
 
   Transaction transaction;
-  const std::size_t number;  ///< In the order of the move.
+  LiveRange& range;          ///< The migration that it belongs to.
+  const std::size_t number;  ///< In the order of its migration.
   WayChoice choice;
 
   // --- The copy before the stop: `LiveStaging`.
@@ -57,9 +59,9 @@ struct LiveChunk {
   bool switched() const noexcept { return transaction.state() == Transaction::State::switched; }
 };
 
-/// Chunks that share their gates: all are staged, then one gate after the other is closed for them
-/// until at least one chunk has switched. Chunks that were left join the next batch. All lie at one
-/// place and move in the same way.
+/// Chunks that share their gates, of one migration or of several: all are staged, then one gate
+/// after the other is closed for them until at least one chunk has switched. Chunks that were left
+/// join the next batch. All lie at one place and move in the same way.
 struct LiveBatch {
   std::vector<LiveChunk*> chunks;  ///< In the order in which they switch.
 

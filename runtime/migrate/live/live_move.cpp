@@ -1,143 +1,176 @@
 #include "migrate/live/live_move.hpp"
 
 #include "base/check.hpp"
-#include "base/mapping_limit.hpp"
 #include "base/nvtx.hpp"
-#include "migrate/live/batch_stop.hpp"
-#include "migrate/migration/migration_error.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstddef>
+#include <deque>
 #include <exception>
-#include <set>
+#include <utility>
+#include <vector>
 
 namespace vma {
+namespace {
 
-LiveMove::LiveMove(const MoveParts& parts, MigrationTask& task, Allocation& allocation,
-                   MigrationReport& report)
+/// Has `operations()` of each allocation of the batch. Taken in the order of their addresses.
+class BatchOperations {
+ public:
+  explicit BatchOperations(const LiveBatch& batch) VMART_NO_THREAD_ANALYSIS {
+    std::vector<Allocation*> allocations;
+    for_each_range(batch, [&](LiveRange& range) { allocations.push_back(&range.allocation); });
+    std::ranges::sort(allocations, {}, [](const Allocation* which) { return which->begin(); });
+    for (Allocation* const each : allocations) locks_.emplace_back(each->operations());
+  }
+
+ private:
+  std::deque<MutexLock> locks_;
+};
+
+}  // namespace
+
+LiveMove::LiveMove(const MoveParts& parts, LiveTasks& tasks, std::shared_ptr<MigrationTask> first)
     : parts_(parts),
-      task_(task),
-      memory_(parts.memory),
       clock_(parts.memory.driver().clock()),
-      allocation_(allocation),
-      account_(parts, task, allocation, report),
-      conditions_(parts, task, allocation, report),
-      notices_(allocation, parts.callbacks),
-      staging_(parts, task, allocation, conditions_, account_, notices_, chunks_),
-      tries_(parts, task.options, allocation, conditions_, account_) {}
+      first_(std::move(first)),
+      ranges_(parts, tasks),
+      conditions_(parts, ranges_),
+      staging_(parts, first_->options, ranges_, conditions_),
+      tries_(parts, conditions_) {}
 
-void LiveMove::run() {
-  const TimePoint start = clock_.now();
+void LiveMove::run() noexcept {
+  begin();
+  do {
+    while (LiveChunk* const first = ranges_.first_left()) move_next(*first);
+  } while (ranges_.join() != nullptr);
+}
+
+/// Before anything is copied or stopped.
+void LiveMove::begin() {
+  LiveRange* const range = ranges_.begin_with(first_);
+  if (range == nullptr || !first_->options.reserve_first) return;
+  LiveChunk* const first = range->first_left();
+  if (first == nullptr) return;
+  LiveBatch none;
+  concerned_ = first;
   try {
-    naming_mapping_limit(live_move_call, [this] {
-      plan();
-      move_all();
-    });
-  } catch (const Error& error) {
-    finish(start);
-    throw migration_error(error, account_.report(), allocation_);
+    conditions_.require_movable(*range, tries_.deadline(first_->options));
+    staging_.reserve_all(*range);
+  } catch (const UnwantedRange&) {
+    end_unwanted(none);
   } catch (...) {
-    finish(start);
-    throw;
-  }
-  finish(start);
-}
-
-void LiveMove::plan() {
-  if (task_.terms.choice == PlaceChoice::runtime) {
-    parts_.reach.require(allocation_, task_.range, task_.to, live_move_call);
-  }
-  parts_.reach.require_atomics(allocation_, task_.range, task_.to, live_move_call);
-  std::set<Location> sources;
-  for (std::size_t slot = task_.range.first; slot < task_.range.end; ++slot) {
-    const Location from = allocation_.home(slot);
-    if (from == task_.to) continue;
-    chunks_.emplace_back(memory_, parts_.engine, allocation_, slot, task_.to, chunks_.size());
-    sources.insert(from);
-  }
-  for (const Location from : sources) account_.crosses(from);
-}
-
-void LiveMove::move_all() {
-  conditions_.require_movable(tries_.deadline());
-  if (task_.options.reserve_first) staging_.reserve_all();
-  while (LiveChunk* const first = first_left()) {
-    LiveBatch batch;
-    try {
-      conditions_.require_going_on();
-      batch = staging_.make_batch(*first);
-      complete(batch);
-    } catch (const std::exception& error) {
-      const auto broken = std::ranges::find_if(batch.chunks, [](const LiveChunk* chunk) {
-        return chunk->transaction.state() >= Transaction::State::stayed;
-      });
-      const LiveChunk& next = batch.chunks.empty() ? *first : batch.front();
-      account_.failed(broken == batch.chunks.end() ? next : **broken, error);
-      throw;
-    }
+    fail_concerned(none);
   }
 }
 
-LiveChunk* LiveMove::first_left() noexcept {
-  while (switched_ < chunks_.size() && chunks_[switched_].switched()) ++switched_;
-  return switched_ < chunks_.size() ? &chunks_[switched_] : nullptr;
+/// Moves it, or ends its migration.
+void LiveMove::move_next(LiveChunk& first) {
+  LiveBatch batch;
+  concerned_ = &first;
+  try {
+    conditions_.require_going_on();
+    conditions_.require_movable(first.range, tries_.deadline(first.range.task->options));
+    batch = staging_.make_batch(first);
+    complete(batch);
+  } catch (const UnwantedRange&) {
+    end_unwanted(batch);
+  } catch (...) {
+    fail_concerned(batch);
+  }
 }
 
 /// Stops for the batch until some of it is switched, or until the tries or the time are used up.
 void LiveMove::complete(LiveBatch& batch) {
   const NvtxRange range([&] {
-    return fmt::format("vmart move {:#x} to {}, {} chunk(s)",
-                       to_integer(allocation_.slot_begin(batch.front().transaction.slot())),
-                       to_string(task_.to), batch.chunks.size());
+    return fmt::format(
+        "vmart move {:#x} to {}, {} chunk(s)",
+        to_integer(batch.front().range.allocation.slot_begin(batch.front().transaction.slot())),
+        to_string(first_->to), batch.chunks.size());
   });
   staging_.stage_ahead(batch);
   tries_.begin(batch);
-  while (true) {
-    if (batch.tries + batch.waits > 0 ||
-        std::ranges::any_of(batch.chunks, &LiveChunk::went_stale)) {
-      staging_.choose_again(batch);
+  while (!batch.chunks.empty()) {
+    try {
+      if (try_once(batch)) return;
+    } catch (const UnwantedRange&) {
+      end_unwanted(batch);
     }
-    for (LiveChunk* const chunk : batch.chunks) staging_.await_copy(*chunk);
-    conditions_.require_movable(batch.deadline);
-    for (const LiveChunk* const chunk : batch.chunks) {
-      notices_.before(chunk->transaction.slot(), chunk->transaction.from(), task_.to);
-    }
-    tries_.await_budget(batch);
-    conditions_.require_going_on();
-    Try last;
-    {
-      const MutexLock operations(allocation_.operations());
-      if (!ready_to_stop(batch)) continue;
-      last = stop_once(batch);
-    }
-    const bool moved = retire_switched(batch);
-    for (LiveChunk* const chunk : batch.chunks) staging_.stand_down(*chunk);
-    if (last.failure) std::rethrow_exception(last.failure);
-    if (moved && !batch.any_stayed()) return;
-    const Gate::Refusal endless{StopRefusal::settle_late,
-                                "the work that copies what the streams wrote does not end"};
-    tries_.give_up_or_back_off(batch, last.refusal.value_or(endless), last.stood);
   }
+}
+
+/// True once a chunk has switched, or once the migrations of the batch have ended.
+bool LiveMove::try_once(LiveBatch& batch) {
+  prepare_to_stop(batch);
+  Try last;
+  {
+    const BatchOperations operations(batch);
+    if (!ready_to_stop(batch)) return false;
+    last = stop_once(batch);
+  }
+  const bool moved = retire_switched(batch);
+  for (LiveChunk* const chunk : batch.chunks) staging_.stand_down(*chunk);
+  if (!batch.chunks.empty()) concerned_ = &batch.front();
+  if (last.failure) std::rethrow_exception(last.failure);
+  if (moved && !batch.any_stayed()) return true;
+  const Gate::Refusal endless{StopRefusal::settle_late,
+                              "the work that copies what the streams wrote does not end"};
+  const Gate::Refusal& refusal = last.refusal ? *last.refusal : endless;
+  conditions_.require_going_on();
+  parts_.stops.stats().add_refusal(refusal.why);
+  for_each_range(batch, [&](LiveRange& range) { range.account.gave_up(refusal.why); });
+  const auto error = tries_.give_up_or_back_off(batch, refusal, last.stood);
+  if (!error) return false;
+  if (error->kind() != ErrorKind::busy) throw *error;
+  fail_all(batch, *error);
+  return true;
+}
+
+/// Waits for all that need not wait under a gate, and for the turn to stop anything.
+void LiveMove::prepare_to_stop(LiveBatch& batch) {
+  concerned_ = &batch.front();
+  if (batch.tries + batch.waits > 0 || std::ranges::any_of(batch.chunks, &LiveChunk::went_stale)) {
+    staging_.choose_again(batch);
+  }
+  for (LiveChunk* const chunk : batch.chunks) {
+    concerned_ = chunk;
+    staging_.await_copy(*chunk);
+  }
+  concerned_ = &batch.front();
+  conditions_.require_movable(batch.front().range, batch.deadline);
+  // Only the first migration waits for its pins; the others do so when they are the first.
+  std::erase_if(batch.chunks, [&](const LiveChunk* chunk) {
+    return &chunk->range != &batch.front().range && !chunk->range.allocation.may_move();
+  });
+  for (LiveChunk* const chunk : batch.chunks) {
+    concerned_ = chunk;
+    chunk->range.notices.before(chunk->transaction.slot(), chunk->transaction.from(), first_->to);
+  }
+  tries_.await_budget(batch);
+  conditions_.require_going_on();
 }
 
 /// Requires: the caller holds `operations()`. False: something has changed since the last look,
 /// which is not a try. Throws: Error if the streams can no longer be stopped.
 bool LiveMove::ready_to_stop(LiveBatch& batch) {
-  if (!allocation_.may_move()) return false;  // Pinned since.
   for (LiveChunk* const chunk : batch.chunks) {
     Transaction& transaction = chunk->transaction;
+    if (!chunk->range.allocation.may_move()) return false;  // Pinned since.
     // A hook was added, or writing is allowed.
-    if (!notices_.all_told(transaction.slot()) || chunk->went_stale()) return false;
+    if (!chunk->range.notices.all_told(transaction.slot()) || chunk->went_stale()) return false;
     if (chunk->choice.way == Way::remapped && transaction.state() == Transaction::State::ready) {
       transaction.note_clean();  // Stays so until `operations` are released.
     }
   }
-  conditions_.require_streams();
-  const bool any = parts_.stops.attached().any(allocation_.begin());
+  LiveChunk* detached = nullptr;
+  for_each_range(batch, [&](LiveRange& range) {
+    concerned_ = range.first_left();
+    conditions_.require_streams(range);
+    if (!parts_.stops.attached().any(range.allocation.begin())) detached = concerned_;
+  });
   conditions_.require_going_on();  // A free sets `being_freed` before it forgets streams.
-  if (!any) {
+  if (detached != nullptr) {
+    concerned_ = detached;
     // Their last work may still run, and there is no stream left to query.
     throw Error(ErrorKind::invalid_argument, live_move_call,
                 "every attached stream that may use the allocation was detached during the move");
@@ -147,27 +180,29 @@ bool LiveMove::ready_to_stop(LiveBatch& batch) {
 
 /// Whether a write may have happened since the live copy of the chunk began.
 bool LiveMove::must_settle(const LiveChunk& chunk) const {
-  const bool unchanged = chunk.read_only_since == allocation_.writable_epoch();
-  return chunk.copier != nullptr && !(unchanged && allocation_.read_only());
+  const Allocation& allocation = chunk.range.allocation;
+  const bool unchanged = chunk.read_only_since == allocation.writable_epoch();
+  return chunk.copier != nullptr && !(unchanged && allocation.read_only());
 }
 
 /// Requires: the caller holds `operations()`.
 LiveMove::Try LiveMove::stop_once(LiveBatch& batch) {
+  concerned_ = &batch.front();
   for (LiveChunk* const chunk : batch.chunks) {
     VMART_CHECK(chunk->copier == nullptr || staging_.leased(*chunk),
                 "the copier belongs to this move");
     chunk->settles = must_settle(*chunk);
   }
   tries_.set_limit(batch);
-  BatchStop stop(parts_, task_, batch, staging_.max_stall());
+  BatchStop stop(parts_, ranges_, batch, staging_.max_stall());
   Try result;
   try {
-    result.refusal = stop.run(account_.phases());
+    result.refusal = stop.run();
   } catch (...) {
     result.failure = std::current_exception();
   }
   result.stood = stop.times().first_arrival > TimePoint(0);
-  account_.stopped(batch, stop.times(), stop.all_stood(), stop.streams());
+  account_for(batch, stop);
   // A call of ours blocked in the application's context before all streams were stopped; or the
   // streams themselves waited for the settling work there, more than their backlogs explain.
   const bool waited = (result.refusal && result.refusal->why == StopRefusal::opened_by_watchdog) ||
@@ -179,13 +214,29 @@ LiveMove::Try LiveMove::stop_once(LiveBatch& batch) {
   return result;
 }
 
+/// A gate counts once for the runtime, and once for each migration that had chunks at it.
+void LiveMove::account_for(const LiveBatch& batch, const BatchStop& stop) noexcept {
+  const GateTimes& times = stop.times();
+  for_each_range(batch, [&](LiveRange& range) { range.account.used_limit(batch.gate_limit); });
+  if (times.first_arrival != TimePoint(0)) {
+    parts_.pace.spent_stall(times.first_arrival, times.opened - times.first_arrival);
+  }
+  if (!stop.all_stood()) return;
+  parts_.stops.stats().add_skew(times.skew());
+  parts_.stops.stats().add_stall(times.stall());
+  for_each_range(batch, [&](LiveRange& range) { range.account.stood(times); });
+  const auto sharers = static_cast<std::int64_t>(batch.chunks.size());
+  for (LiveChunk* const chunk : batch.chunks) chunk->stall += times.stall() / sharers;
+  batch.front().range.account.tell_stood(batch.front(), times, stop.streams());
+}
+
 /// Whether any chunk of the batch has switched. Those are its first ones, and leave it.
 bool LiveMove::retire_switched(LiveBatch& batch) noexcept {
   const auto left = std::ranges::find_if_not(batch.chunks, &LiveChunk::switched);
   const bool moved = left != batch.chunks.begin();
   for (auto chunk = batch.chunks.begin(); chunk != left; ++chunk) {
     retire(**chunk);
-    task_.tell(account_.report());
+    (*chunk)->range.task->tell((*chunk)->range.report);
   }
   batch.chunks.erase(batch.chunks.begin(), left);
   return moved;
@@ -194,17 +245,79 @@ bool LiveMove::retire_switched(LiveBatch& batch) noexcept {
 /// The chunk has moved.
 void LiveMove::retire(LiveChunk& chunk) noexcept {
   const TimePoint start = clock_.now();
+  LiveRange& range = chunk.range;
   const std::optional<std::uint64_t> copied_twice = staging_.retire(chunk);
-  if (chunk.transaction.give_source_up(task_.options, task_.terms)) account_.kept_copy();
-  notices_.after(chunk.transaction.slot(), true);
-  account_.moved(chunk, copied_twice);
+  if (chunk.transaction.give_source_up(range.task->options, range.task->terms)) {
+    range.account.kept_copy();
+  }
+  range.notices.after(chunk.transaction.slot(), true);
+  range.account.moved(chunk, copied_twice);
   staging_.keep_room_for_digests(chunk);
-  account_.phases().retire += clock_.now() - start;
+  range.report.phases.retire += clock_.now() - start;
 }
 
-void LiveMove::finish(TimePoint start) noexcept {
-  for (LiveChunk& chunk : chunks_) account_.stayed(chunk);
-  account_.finish(clock_.now() - start, chunks_.size());
+/// The migration ends with an error, because of the chunk.
+void LiveMove::fail(LiveRange& range, const LiveChunk& chunk, std::exception_ptr failure) noexcept {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& error) {
+    range.account.failed(chunk, error);
+  } catch (...) {
+    VMART_CHECK(false, "only exceptions of the standard library are thrown");
+  }
+  staging_.unstage(range);
+  ranges_.end(range, std::move(failure));
+}
+
+/// Handles the current exception: ends the migrations whose chunks it broke, or else the one that
+/// it concerns.
+void LiveMove::fail_concerned(LiveBatch& batch) noexcept {
+  const std::exception_ptr failure = std::current_exception();
+  const auto broken = [](const LiveChunk* chunk) {
+    return chunk->transaction.state() >= Transaction::State::stayed;
+  };
+  if (std::ranges::none_of(batch.chunks, broken)) {
+    return fail(concerned_->range, *concerned_, failure);
+  }
+  while (true) {
+    const auto chunk = std::ranges::find_if(batch.chunks, broken);
+    if (chunk == batch.chunks.end()) return;
+    LiveRange& range = (*chunk)->range;
+    const LiveChunk& its = **chunk;
+    std::erase_if(batch.chunks, [&](const LiveChunk* other) { return &other->range == &range; });
+    fail(range, its, failure);
+  }
+}
+
+/// They were tried together, for as long as each may be.
+void LiveMove::fail_all(LiveBatch& batch, const Error& error) noexcept {
+  while (!batch.chunks.empty()) {
+    const LiveChunk& chunk = batch.front();
+    LiveRange& range = chunk.range;
+    std::erase_if(batch.chunks, [&](const LiveChunk* other) { return &other->range == &range; });
+    fail(range, chunk, std::make_exception_ptr(error));
+  }
+}
+
+/// Ends migrations that were cancelled or whose memory is being freed.
+void LiveMove::end_unwanted(LiveBatch& batch) noexcept {
+  const auto next_unwanted = [&] {
+    return std::ranges::find_if(ranges_.all(), &LiveRange::unwanted);
+  };
+  for (auto range = next_unwanted(); range != ranges_.all().end(); range = next_unwanted()) {
+    std::erase_if(batch.chunks, [&](const LiveChunk* chunk) { return &chunk->range == &*range; });
+    std::exception_ptr failure;
+    try {
+      failure = std::make_exception_ptr(Error(
+          ErrorKind::cancelled, live_move_call,
+          fmt::format("after {} of {} chunks{}", range->report.chunks_moved, range->report.chunks,
+                      range->allocation.being_freed ? ", because the memory is being freed" : "")));
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    staging_.unstage(*range);
+    ranges_.end(*range, std::move(failure));
+  }
 }
 
 }  // namespace vma

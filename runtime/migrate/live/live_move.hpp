@@ -1,35 +1,35 @@
 #pragma once
 
-#include "migrate/gates/gate.hpp"
-#include "migrate/live/live_account.hpp"
-#include "migrate/live/live_chunk.hpp"
+#include "migrate/live/batch_stop.hpp"
+#include "migrate/live/live_ranges.hpp"
 #include "migrate/live/live_staging.hpp"
+#include "migrate/live/live_tasks.hpp"
 #include "migrate/live/move_conditions.hpp"
-#include "migrate/migration/move_notices.hpp"
-#include "migrate/migration/move_parts.hpp"
 #include "migrate/live/stop_tries.hpp"
+#include "migrate/migration/move_parts.hpp"
 
-#include <deque>
 #include <exception>
+#include <memory>
 #include <optional>
 
 namespace vma {
 
-/// One migration in the background, batch by batch: how a worker of `Mover` executes a task.
+/// Migrations in the background, batch by batch: how a worker of `Mover` executes a task, together
+/// with others that wait for the same way.
 ///
 /// The chunks of a batch are staged (`LiveStaging`: target, copy beside the application), then one
 /// gate stops the streams and switches as many of them as its time allows (`BatchStop`), again and
-/// again as needed (`StopTries`); those of the next batch are copied meanwhile. One thread, which
-/// has the allocation's move claim; takes `operations()` for each gate.
+/// again as needed (`StopTries`); those of the next batch are copied meanwhile. What ends one
+/// migration (an error, a cancellation) leaves the others. One thread, which has the move claims;
+/// takes `operations()` for each gate.
 class LiveMove {
  public:
-  /// `report` is the task's initial report; it is right whatever `run` throws, including bad_alloc.
-  LiveMove(const MoveParts& parts, MigrationTask& task, Allocation& allocation,
-           MigrationReport& report);
+  /// Requires: `first`'s claim is taken. `tasks` outlives it.
+  LiveMove(const MoveParts& parts, LiveTasks& tasks, std::shared_ptr<MigrationTask> first);
 
-  /// Throws: Error with the report; each chunk is whole at its source or at its target, or the
-  /// allocation is poisoned.
-  void run();
+  /// Each migration ends through `LiveTasks::ended`. With an error, each of its chunks is whole at
+  /// its source or at its target, or the allocation is poisoned.
+  void run() noexcept;
 
  private:
   /// How a try to stop ended. Neither a refusal nor a failure: some chunk was switched.
@@ -39,29 +39,30 @@ class LiveMove {
     bool stood = false;  ///< Some stream was stopped.
   };
 
-  void plan();
-  void move_all();
-  LiveChunk* first_left() noexcept;
+  void begin();
+  void move_next(LiveChunk& first);
   void complete(LiveBatch& batch);
+  bool try_once(LiveBatch& batch);
+  void prepare_to_stop(LiveBatch& batch);
   bool ready_to_stop(LiveBatch& batch);
   Try stop_once(LiveBatch& batch);
+  void account_for(const LiveBatch& batch, const BatchStop& stop) noexcept;
   bool must_settle(const LiveChunk& chunk) const;
   bool retire_switched(LiveBatch& batch) noexcept;
   void retire(LiveChunk& chunk) noexcept;
-  void finish(TimePoint start) noexcept;
+  void fail(LiveRange& range, const LiveChunk& chunk, std::exception_ptr failure) noexcept;
+  void fail_concerned(LiveBatch& batch) noexcept;
+  void fail_all(LiveBatch& batch, const Error& error) noexcept;
+  void end_unwanted(LiveBatch& batch) noexcept;
 
   const MoveParts& parts_;
-  MigrationTask& task_;
-  Memory& memory_;
   Clock& clock_;
-  Allocation& allocation_;
-  LiveAccount account_;
+  const std::shared_ptr<MigrationTask> first_;
+  LiveRanges ranges_;
   const MoveConditions conditions_;
-  MoveNotices notices_;
-  std::deque<LiveChunk> chunks_;  // In order of their slots.
-  std::size_t switched_ = 0;      // All before this one have switched.
   LiveStaging staging_;
   StopTries tries_;
+  LiveChunk* concerned_ = nullptr;  // By an error that is thrown now.
 };
 
 }  // namespace vma

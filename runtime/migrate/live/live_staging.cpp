@@ -37,45 +37,41 @@ constexpr std::chrono::seconds patience_copy(2);
 
 }  // namespace
 
-LiveStaging::LiveStaging(const MoveParts& parts, MigrationTask& task, Allocation& allocation,
-                         const MoveConditions& conditions, LiveAccount& account,
-                         MoveNotices& notices, std::deque<LiveChunk>& chunks)
+LiveStaging::LiveStaging(const MoveParts& parts, const MigrateOptions& first, LiveRanges& ranges,
+                         const MoveConditions& conditions)
     : parts_(parts),
-      task_(task),
       memory_(parts.memory),
       clock_(parts.memory.driver().clock()),
-      allocation_(allocation),
+      ranges_(ranges),
       conditions_(conditions),
-      account_(account),
-      notices_(notices),
-      chunks_(chunks),
       want_(memory_.pressure()),
-      max_stall_(task.options.max_stall.value_or(
+      max_stall_(first.max_stall.value_or(
           std::chrono::duration_cast<std::chrono::microseconds>(parts.limits.max_stall))) {}
 
 LiveStaging::~LiveStaging() {
-  for (LiveChunk& chunk : chunks_) unstage(chunk);
   give_up_lease();
 }
 
-void LiveStaging::reserve_all() {
+void LiveStaging::reserve_all(LiveRange& range) {
   const TimePoint start = clock_.now();
-  for (LiveChunk& chunk : chunks_) take_target(chunk, true);
-  account_.phases().cache += clock_.now() - start;
+  for (LiveChunk& chunk : range.chunks) take_target(chunk, true);
+  range.report.phases.cache += clock_.now() - start;
 }
 
-/// `may_ask`: nothing of this move is in progress, so that it can wait for room.
+/// `may_ask`: it may wait for room.
 void LiveStaging::take_target(LiveChunk& chunk, bool may_ask) {
   Transaction& transaction = chunk.transaction;
+  const MigrationTask& task = *chunk.range.task;
   if (transaction.take_clean_target() || transaction.take_cached_target()) return;
   const auto ask = [&](Location at, std::uint64_t size_bytes) {
-    if (!may_ask || !task_.terms.asks_for_room || at.kind != Location::Kind::gpu) return false;
+    if (!may_ask || !task.terms.asks_for_room || at.kind != Location::Kind::gpu) return false;
+    unstage_all();
     give_up_lease();  // Another move may need the copier to make the room.
     const bool again = parts_.room.ask(want_, at, size_bytes);
     conditions_.require_going_on();
     return again;
   };
-  memory_.with_room(ask, task_.to, transaction.size_bytes(),
+  memory_.with_room(ask, task.to, transaction.size_bytes(),
                     [&] { transaction.take_target(ChunkStore::Turn::take); });
 }
 
@@ -92,10 +88,11 @@ LiveBatch LiveStaging::make_batch(LiveChunk& first) {
   batch.chunks.reserve(chunks_max);
   batch.chunks.push_back(&first);
   std::chrono::nanoseconds left = max_stall_ - gate_overhead - stall_of(first);
-  for (LiveChunk* next = after(first); next != nullptr; next = after(*next)) {
+  while (batch.chunks.size() < chunks_max && left > std::chrono::nanoseconds(0)) {
+    LiveChunk* const next = ranges_.after(*batch.chunks.back());
+    if (next == nullptr) break;
     left -= stall_of_next(first, *next);
-    const bool fits = batch.chunks.size() < chunks_max && left >= std::chrono::nanoseconds(0);
-    if (!fits || !stage_beside(first, *next)) break;
+    if (left < std::chrono::nanoseconds(0) || !stage_beside(first, *next)) break;
     batch.chunks.push_back(next);
   }
   prepare_copies(batch);
@@ -105,7 +102,8 @@ LiveBatch LiveStaging::make_batch(LiveChunk& first) {
 /// For the copies under the gate, where nothing can be created.
 void LiveStaging::prepare_copies(const LiveBatch& batch) const {
   if (batch.way() != Way::stopped) return;
-  parts_.engine.prepare(batch.front().transaction.from(), task_.to, batch.chunks.size());
+  const LiveChunk& first = batch.front();
+  parts_.engine.prepare(first.transaction.from(), first.range.task->to, batch.chunks.size());
 }
 
 void LiveStaging::stage_ahead(const LiveBatch& batch) {
@@ -113,12 +111,14 @@ void LiveStaging::stage_ahead(const LiveBatch& batch) {
   // Otherwise the copies would wait for longer than they take, and gather changes.
   if (first.copier == nullptr || !first.choice.overlap || !may_stop_soon()) return;
   std::chrono::nanoseconds left = max_stall_ - gate_overhead;
-  std::size_t staged = 0;
-  for (LiveChunk* next = after(*batch.chunks.back()); next != nullptr; next = after(*next)) {
+  LiveChunk* last = batch.chunks.back();
+  for (std::size_t staged = 0; staged < chunks_max; ++staged) {
+    LiveChunk* const next = ranges_.after(*last);
+    if (next == nullptr) return;
     left -= stall_of_next(first, *next);
     const bool fits = staged == 0 || left >= std::chrono::nanoseconds(0);
-    if (!fits || staged == chunks_max || !stage_beside(first, *next)) return;
-    ++staged;
+    if (!fits || !stage_beside(first, *next)) return;
+    last = next;
   }
 }
 
@@ -150,21 +150,12 @@ void LiveStaging::choose_again(LiveBatch& batch) {
     return choice.way == chunk->choice.way && choose(*chunk).way == choice.way;
   });
   if (same) return;
-  // The copier of the others may be given up.
-  for (LiveChunk& other : chunks_) {
-    unstage(other);
-    if (other.transaction.state() == Transaction::State::copied) other.transaction.discard_copy();
-  }
+  unstage_all();  // Their copier may be given up.
   LiveChunk& first = batch.front();
   batch.chunks.resize(1);
   if (first.choice.way == Way::remapped) pace_copy(first);  // There was nothing to copy before.
   begin(first, choice, false);
   prepare_copies(batch);
-}
-
-LiveChunk* LiveStaging::after(const LiveChunk& chunk) const {
-  const std::size_t next = chunk.number + 1;
-  return next < chunks_.size() ? &chunks_[next] : nullptr;
 }
 
 std::chrono::nanoseconds LiveStaging::stall_of(const LiveChunk& chunk) const {
@@ -193,19 +184,21 @@ WayChoice LiveStaging::choose(const LiveChunk& chunk) const {
   const WayChoice choice = choose_among(chunk);
   if (choice.way != Way::none) return choice;
   // Blocking streams need no stops of their own, once their kind is known.
-  parts_.stops.attached().learn_kinds(allocation_.begin());
+  parts_.stops.attached().learn_kinds(chunk.range.allocation.begin());
   return choose_among(chunk);
 }
 
 WayChoice LiveStaging::choose_among(const LiveChunk& chunk) const {
-  const AttachedStreams::Use streams(parts_.stops.attached(), allocation_.begin());
+  const Allocation& allocation = chunk.range.allocation;
+  const MigrationTask& task = *chunk.range.task;
+  const AttachedStreams::Use streams(parts_.stops.attached(), allocation.begin());
   const GatePlan plan = plan_gate(streams.streams());
   WayFacts facts;
   facts.from = chunk.transaction.from();
-  facts.to = task_.to;
-  facts.mode = task_.options.mode;
+  facts.to = task.to;
+  facts.mode = task.options.mode;
   facts.target_clean = chunk.transaction.target_clean();
-  facts.dirty = allocation_.dirtiness;
+  facts.dirty = allocation.dirtiness;
   facts.application_waits = chunks_beside_ > 0;
   if (facts.from.kind == Location::Kind::gpu) {
     facts.application = parts_.copiers.application_context(DeviceId{facts.from.ordinal});
@@ -222,14 +215,15 @@ void LiveStaging::require_way(const LiveChunk& chunk) const {
                             "for StopScope::hold",
                             chunk.choice.reason));
   }
-  if (task_.options.mode == Mode::live && chunk.choice.way == Way::stopped) {
+  const MigrationTask& task = *chunk.range.task;
+  if (task.options.mode == Mode::live && chunk.choice.way == Way::stopped) {
     throw Error(
         ErrorKind::unsupported, live_move_call,
         fmt::format(
             "the chunk at offset {} cannot move live from {} to {} ({}); use Mode::automatic or "
             "Mode::stopped, which stop the attached streams for its copy",
-            chunk.transaction.slot() * allocation_.geometry().chunk_bytes,
-            to_string(chunk.transaction.from()), to_string(task_.to), chunk.choice.reason));
+            chunk.transaction.slot() * chunk.range.allocation.geometry().chunk_bytes,
+            to_string(chunk.transaction.from()), to_string(task.to), chunk.choice.reason));
   }
 }
 
@@ -239,12 +233,12 @@ void LiveStaging::begin(LiveChunk& chunk, const WayChoice& choice, bool may_ask)
   chunk.choice = choice;
   chunk.lacked_digests.reset();
   require_way(chunk);
-  account_.begun(chunk);
-  notices_.before(transaction.slot(), transaction.from(), task_.to);
+  chunk.range.account.begun(chunk);
+  chunk.range.notices.before(transaction.slot(), transaction.from(), chunk.range.task->to);
   if (transaction.state() == Transaction::State::planned) {
     const TimePoint start = clock_.now();
     take_target(chunk, may_ask);
-    account_.phases().cache += clock_.now() - start;
+    chunk.range.report.phases.cache += clock_.now() - start;
   }
   if (chunk.choice.way == Way::live || chunk.choice.way == Way::live_beside) {
     try {
@@ -254,7 +248,8 @@ void LiveStaging::begin(LiveChunk& chunk, const WayChoice& choice, bool may_ask)
       // full.
       const bool no_digests = error.kind() == ErrorKind::out_of_memory;
       const bool no_bay = error.kind() == ErrorKind::busy;
-      if (task_.options.mode != Mode::automatic || !(no_digests || no_bay)) throw;
+      const bool may_stop = chunk.range.task->options.mode == Mode::automatic;
+      if (!may_stop || !(no_digests || no_bay)) throw;
       if (no_digests) chunk.lacked_digests = chunk.choice.way;
       chunk.choice = {Way::stopped, std::string("stopped: ") + error.what(), true};
     }
@@ -274,8 +269,9 @@ void LiveStaging::begin_live(LiveChunk& chunk) {
   chunk.read_only_since.reset();
   {
     // Excludes changes of rights: a grant in progress would take effect after the copy began.
-    const MutexLock operations(allocation_.operations());
-    if (allocation_.read_only()) chunk.read_only_since = allocation_.writable_epoch();
+    Allocation& allocation = chunk.range.allocation;
+    const MutexLock operations(allocation.operations());
+    if (allocation.read_only()) chunk.read_only_since = allocation.writable_epoch();
   }
   try {
     // Nothing is launched while another move's gate is closed.
@@ -291,8 +287,9 @@ void LiveStaging::begin_live(LiveChunk& chunk) {
 
 /// The copier of the chunk's source, for this move alone until it needs another.
 LiveCopier& LiveStaging::lease_copier(const LiveChunk& chunk) {
-  LiveCopier& copier = parts_.copiers.get(DeviceId{chunk.transaction.from().ordinal}, task_.to,
-                                          chunk.choice.way == Way::live_beside);
+  LiveCopier& copier =
+      parts_.copiers.get(DeviceId{chunk.transaction.from().ordinal}, chunk.range.task->to,
+                         chunk.choice.way == Way::live_beside);
   if (leased_ == &copier) return copier;
   constexpr std::chrono::milliseconds look_period(1);
   give_up_lease();
@@ -314,7 +311,7 @@ void LiveStaging::await_copy(LiveChunk& chunk) {
     conditions_.require_going_on();
   }
   const std::chrono::nanoseconds took = clock_.now() - chunk.staged_at;
-  account_.phases().copy += took;
+  chunk.range.report.phases.copy += took;
   copy_ns_per_byte_ =
       static_cast<double>(took.count()) / static_cast<double>(chunk.transaction.size_bytes());
   chunk.transaction.note_copied();
@@ -322,11 +319,12 @@ void LiveStaging::await_copy(LiveChunk& chunk) {
 
 /// Waits with no lock held except the move's claim and its copier: only a free of this allocation,
 /// and moves off the same GPU, wait meanwhile. False: it did not end, and may go on writing.
-bool LiveStaging::ends_in_time(const std::function<bool(TimePoint)>& ended_by) const {
+bool LiveStaging::ends_in_time(const LiveChunk& chunk,
+                               const std::function<bool(TimePoint)>& ended_by) const {
   constexpr std::chrono::milliseconds look_period(5);
   const TimePoint begun = clock_.now();
   while (!ended_by(clock_.now() + look_period)) {
-    const auto limit = task_.cancelled() ? patience_cancelled : patience;
+    const auto limit = chunk.range.task->cancelled() ? patience_cancelled : patience;
     if (clock_.now() - begun >= limit) return false;
   }
   return true;
@@ -343,7 +341,8 @@ void LiveStaging::unstage(LiveChunk& chunk) noexcept {
   // A failed copy is not waited for again.
   if (!copier.busy(chunk.bay) || chunk.transaction.state() != Transaction::State::ready) return;
   try {
-    if (ends_in_time([&](TimePoint time) { return copier.copied_by(chunk.bay, time); })) return;
+    const auto copied = [&](TimePoint time) { return copier.copied_by(chunk.bay, time); };
+    if (ends_in_time(chunk, copied)) return;
     chunk.transaction.plan_again("a copy into it does not end");
   } catch (const std::exception& error) {
     log(LogLevel::warn, "an abandoned copy failed: {}", error.what());
@@ -351,11 +350,26 @@ void LiveStaging::unstage(LiveChunk& chunk) noexcept {
   }
 }
 
+void LiveStaging::unstage(LiveRange& range) noexcept {
+  for (LiveChunk& chunk : range.chunks) unstage(chunk);
+}
+
+/// Of the whole move: the lease of the copier may be given up then.
+void LiveStaging::unstage_all() noexcept {
+  for (LiveRange& range : ranges_.all()) {
+    for (LiveChunk& chunk : range.chunks) {
+      unstage(chunk);
+      if (chunk.transaction.state() == Transaction::State::copied) chunk.transaction.discard_copy();
+    }
+  }
+}
+
 void LiveStaging::stand_down(LiveChunk& chunk) noexcept {
   Transaction& transaction = chunk.transaction;
   try {
-    if (chunk.settles && chunk.copier->busy(chunk.bay) &&
-        !ends_in_time([&](TimePoint time) { return chunk.copier->settled_by(chunk.bay, time); })) {
+    if (chunk.settles && chunk.copier->busy(chunk.bay) && !ends_in_time(chunk, [&](TimePoint time) {
+          return chunk.copier->settled_by(chunk.bay, time);
+        })) {
       transaction.abandon_target("settling does not end");
     }
     transaction.end_copy(clock_.now() + patience_copy);
@@ -376,17 +390,18 @@ void LiveStaging::leave_application_context() noexcept {
 
 std::optional<std::uint64_t> LiveStaging::retire(LiveChunk& chunk) noexcept {
   std::optional<std::uint64_t> copied_twice;
+  double& dirtiness = chunk.range.allocation.dirtiness;
   if (chunk.copier != nullptr) {
     const std::uint64_t dirty_bytes =
         chunk.settles ? chunk.copier->dirty_tiles(chunk.bay) * chunk.copier->tile_bytes() : 0;
     const double share =
         static_cast<double>(dirty_bytes) / static_cast<double>(chunk.transaction.size_bytes());
-    allocation_.dirtiness = (1 - dirt_weight) * allocation_.dirtiness + dirt_weight * share;
+    dirtiness = (1 - dirt_weight) * dirtiness + dirt_weight * share;
     chunk.copier->leave_bay(chunk.bay);
     chunk.copier = nullptr;
     copied_twice = dirty_bytes;
   } else {
-    allocation_.dirtiness = allocation_.dirtiness * dirt_fading;
+    dirtiness *= dirt_fading;
   }
   chunk.staged = false;
   if (chunks_beside_ > 0) --chunks_beside_;
@@ -398,12 +413,12 @@ std::optional<std::uint64_t> LiveStaging::retire(LiveChunk& chunk) noexcept {
 /// on their room, and so may a move that gives memory back.
 void LiveStaging::keep_room_for_digests(const LiveChunk& chunk) noexcept {
   constexpr std::uint64_t share_min = 8;  // Most of the chunk's room stays free.
-  const MoveTerms& terms = task_.terms;
+  const MoveTerms& terms = chunk.range.task->terms;
   if (!chunk.lacked_digests) return;
   if (terms.gives_back || (terms.asks_for_room && !terms.by_policy)) return;
   if (chunk.transaction.size_bytes() < share_min * parts_.copiers.table_bytes()) return;
   try {
-    parts_.copiers.get(DeviceId{chunk.transaction.from().ordinal}, task_.to,
+    parts_.copiers.get(DeviceId{chunk.transaction.from().ordinal}, chunk.range.task->to,
                        chunk.lacked_digests == Way::live_beside);
   } catch (const std::exception& error) {
     log(LogLevel::debug, "the next chunk will move stopped, too: {}", error.what());

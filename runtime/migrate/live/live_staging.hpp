@@ -1,16 +1,11 @@
 #pragma once
 
-#include "migrate/live/live_account.hpp"
-#include "migrate/live/live_chunk.hpp"
-#include "migrate/migration/migration_task.hpp"
+#include "migrate/live/live_ranges.hpp"
 #include "migrate/live/move_conditions.hpp"
-#include "migrate/migration/move_notices.hpp"
 #include "migrate/migration/move_parts.hpp"
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <optional>
 
@@ -20,24 +15,25 @@ namespace vma {
 /// of each, takes target memory, and starts the live copies. Owns the lease of the copier, whose
 /// bays the staged chunks occupy.
 ///
-/// Only the thread of the move calls it, which has the allocation's move claim. Nothing is stopped
-/// then, so that hooks may be called and room may be asked for.
+/// Only the thread of the move calls it, which has the move claims. Nothing is stopped then, so
+/// that hooks may be called and room may be asked for.
 class LiveStaging {
  public:
-  LiveStaging(const MoveParts& parts, MigrationTask& task, Allocation& allocation,
-              const MoveConditions& conditions, LiveAccount& account, MoveNotices& notices,
-              std::deque<LiveChunk>& chunks);
-  /// Waits for the copies in progress.
+  /// The options of `first` that its batches depend on hold for all migrations of the move.
+  LiveStaging(const MoveParts& parts, const MigrateOptions& first, LiveRanges& ranges,
+              const MoveConditions& conditions);
+  /// Requires: no chunk is staged.
   ~LiveStaging();
   LiveStaging(const LiveStaging&) = delete;
   LiveStaging& operator=(const LiveStaging&) = delete;
 
-  /// Takes the target memory of all chunks. Throws: Error{out_of_memory}.
-  void reserve_all();
+  /// Takes the target memory of all chunks of the first migration, which is alone. Throws:
+  /// Error{out_of_memory}.
+  void reserve_all(LiveRange& range);
   /// The next chunks to stop for, staged: `first` and those that follow it, as long as they lie at
-  /// the same place, move in the same way and are predicted to move within one gate. Throws: Error
-  /// that concerns `first`; for the others it recurs when they are the first. Blocks: for room, for
-  /// the copier, and for the copy budget.
+  /// the same place, move in the same way and are predicted to move within one gate. Migrations
+  /// that wait join for it. Throws: Error that concerns `first`; for the others it recurs when they
+  /// are the first. Blocks: for room, for the copier, and for the copy budget.
   LiveBatch make_batch(LiveChunk& first);
   /// Stages chunks that follow the batch, so that they are copied while a gate is closed for it.
   void stage_ahead(const LiveBatch& batch);
@@ -46,6 +42,8 @@ class LiveStaging {
   void choose_again(LiveBatch& batch);
   /// Blocks: until the live copy of the chunk has ended. Throws: what it failed with.
   void await_copy(LiveChunk& chunk);
+  /// The migration ends: waits for the work started for its chunks.
+  void unstage(LiveRange& range) noexcept;
   /// After a try in which the chunk did not switch: waits for the work started for it before
   /// anything else is done with the chunk (I6).
   void stand_down(LiveChunk& chunk) noexcept;
@@ -66,7 +64,6 @@ class LiveStaging {
  private:
   void stage(LiveChunk& chunk);
   bool stage_beside(const LiveChunk& first, LiveChunk& next);
-  LiveChunk* after(const LiveChunk& chunk) const;
   std::chrono::nanoseconds stall_of(const LiveChunk& chunk) const;
   std::chrono::nanoseconds stall_of_next(const LiveChunk& first, const LiveChunk& next) const;
   bool may_stop_soon() const;
@@ -80,18 +77,15 @@ class LiveStaging {
   LiveCopier& lease_copier(const LiveChunk& chunk) VMART_NO_THREAD_ANALYSIS;
   void give_up_lease() noexcept VMART_NO_THREAD_ANALYSIS;
   void unstage(LiveChunk& chunk) noexcept;
-  bool ends_in_time(const std::function<bool(TimePoint)>& ended_by) const;
+  void unstage_all() noexcept;
+  bool ends_in_time(const LiveChunk& chunk, const std::function<bool(TimePoint)>& ended_by) const;
   void pace_copy(const LiveChunk& chunk);
 
   const MoveParts& parts_;
-  MigrationTask& task_;
   Memory& memory_;
   Clock& clock_;
-  Allocation& allocation_;
+  LiveRanges& ranges_;
   const MoveConditions& conditions_;
-  LiveAccount& account_;
-  MoveNotices& notices_;
-  std::deque<LiveChunk>& chunks_;
   MemoryPressure::Want want_;
   const std::chrono::nanoseconds max_stall_;
   LiveCopier* leased_ = nullptr;         // The copier whose `turn` this move has.

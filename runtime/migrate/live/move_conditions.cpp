@@ -2,55 +2,35 @@
 
 #include "base/log.hpp"
 #include "base/process_exit.hpp"
-#include "migrate/live/live_chunk.hpp"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 
 namespace vma {
 
-MoveConditions::MoveConditions(const MoveParts& parts, MigrationTask& task, Allocation& allocation,
-                               const MigrationReport& report)
-    : parts_(parts),
-      task_(task),
-      clock_(parts.memory.driver().clock()),
-      allocation_(allocation),
-      report_(report) {}
+MoveConditions::MoveConditions(const MoveParts& parts, const LiveRanges& ranges)
+    : parts_(parts), clock_(parts.memory.driver().clock()), ranges_(ranges) {}
 
 void MoveConditions::require_going_on() const {
   ProcessExit::hold_back();
-  if (!task_.cancelled() && !allocation_.being_freed) return;
-  throw Error(ErrorKind::cancelled, live_move_call,
-              fmt::format("after {} of {} chunks{}", report_.chunks_moved, report_.chunks,
-                          allocation_.being_freed ? ", because the memory is being freed" : ""));
+  if (ranges_.any_unwanted()) throw UnwantedRange{};
 }
 
-void MoveConditions::require_movable(TimePoint deadline) const {
+void MoveConditions::require_movable(const LiveRange& range, TimePoint deadline) const {
   constexpr std::chrono::milliseconds look_period(1);
-  while (!allocation_.may_move()) {
-    if (!task_.options.wait_for_pins || clock_.now() >= deadline) {
-      throw Error(ErrorKind::pinned, live_move_call,
-                  fmt::format("the allocation at {:#x} {}", to_integer(allocation_.begin()),
-                              allocation_.why_pinned()));
-    }
+  while (!range.allocation.may_move() && range.task->options.wait_for_pins &&
+         clock_.now() < deadline) {
     pause_until(clock_.now() + look_period);
   }
-  if (allocation_.poisoned()) {
-    throw Error(ErrorKind::poisoned, live_move_call,
-                fmt::format("the allocation at {:#x}", to_integer(allocation_.begin())));
-  }
-  if (allocation_.any_dropped(task_.range.first, task_.range.end)) {
-    throw Error(ErrorKind::dropped, live_move_call,
-                fmt::format("the allocation at {:#x} has no memory there until vma::resume",
-                            to_integer(allocation_.begin())));
-  }
+  range.require_movable();
 }
 
 /// A destroyed stream's last work may still run, and the stream can no longer be queried.
-void MoveConditions::require_streams() const {
-  const auto lost = parts_.stops.attached().drop_lost(allocation_.begin());
+void MoveConditions::require_streams(const LiveRange& range) const {
+  const auto lost = parts_.stops.attached().drop_lost(range.allocation.begin());
   if (lost.empty()) return;
   try {
     parts_.memory.contexts().drain();
@@ -63,9 +43,13 @@ void MoveConditions::require_streams() const {
                           lost.size()));
 }
 
+/// The first migration's task wakes it up early; the others are looked after in between.
 void MoveConditions::pause_until(TimePoint time) const {
-  task_.pause_until(time);
-  require_going_on();
+  constexpr std::chrono::milliseconds look_period(5);
+  do {
+    ranges_.front().task->pause_until(std::min(time, clock_.now() + look_period));
+    require_going_on();
+  } while (clock_.now() < time);
 }
 
 }  // namespace vma

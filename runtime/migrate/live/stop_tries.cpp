@@ -8,24 +8,19 @@
 
 namespace vma {
 
-StopTries::StopTries(const MoveParts& parts, const MigrateOptions& options,
-                     const Allocation& allocation, const MoveConditions& conditions,
-                     LiveAccount& account)
+StopTries::StopTries(const MoveParts& parts, const MoveConditions& conditions)
     : parts_(parts),
-      options_(options),
-      allocation_(allocation),
       clock_(parts.memory.driver().clock()),
       conditions_(conditions),
-      account_(account),
       gate_limit_(parts.limits.gate_limit) {}
 
-TimePoint StopTries::deadline() const {
-  return clock_.now() + parts_.limits.of_hold(options_).rest_limit;
+TimePoint StopTries::deadline(const MigrateOptions& options) const {
+  return clock_.now() + parts_.limits.of_hold(options).rest_limit;
 }
 
 void StopTries::begin(LiveBatch& batch) const {
   batch.first_try = clock_.now();
-  batch.deadline = deadline();
+  batch.deadline = deadline(batch.front().range.task->options);
 }
 
 void StopTries::await_budget(LiveBatch& batch) const {
@@ -38,39 +33,33 @@ void StopTries::await_budget(LiveBatch& batch) const {
   batch.deadline += clock_.now() - asked;
 }
 
-void StopTries::set_limit(LiveBatch& batch) {
-  batch.gate_limit = gate_limit_;
-  account_.used_limit(gate_limit_);
-}
-
-void StopTries::give_up_or_back_off(LiveBatch& batch, const Gate::Refusal& refusal, bool stood) {
-  conditions_.require_going_on();
-  account_.gave_up(refusal.why);
+std::optional<Error> StopTries::give_up_or_back_off(LiveBatch& batch, const Gate::Refusal& refusal,
+                                                    bool stood) {
   const TimePoint now = clock_.now();
+  const Allocation& allocation = batch.front().range.allocation;
   const auto tried = [&] {
     return fmt::format("the chunk at offset {} did not move, tried {} time(s) in {:.0f} ms; {}: {}",
-                       batch.front().transaction.slot() * allocation_.geometry().chunk_bytes,
+                       batch.front().transaction.slot() * allocation.geometry().chunk_bytes,
                        batch.tries + batch.waits + 1, in_ms(now - batch.first_try),
                        to_string(refusal.why), refusal.detail);
   };
-  if (batch.any_stayed()) {
-    throw Error(ErrorKind::driver_failure, live_move_call, tried());
-  }
+  if (batch.any_stayed()) return Error(ErrorKind::driver_failure, live_move_call, tried());
   // Such a try stops nothing: the deadline alone bounds how many there are.
   const bool only_waited =
       !stood && (refusal.why == StopRefusal::not_arrived || refusal.why == StopRefusal::capture);
   const bool often_enough = !only_waited && batch.tries >= parts_.limits.gate_retries;
   if (often_enough || now >= batch.deadline) {
-    throw Error(ErrorKind::busy, live_move_call,
-                fmt::format("{}. {}", tried(), advice(refusal.why, stood)));
+    return Error(ErrorKind::busy, live_move_call,
+                 fmt::format("{}. {}", tried(), advice(refusal.why, stood)));
   }
   // One of them may be a blocking stream that waits for the stop of another.
   if (refusal.why == StopRefusal::not_arrived)
-    parts_.stops.attached().learn_kinds(allocation_.begin());
+    parts_.stops.attached().learn_kinds(allocation.begin());
   if (refusal.why == StopRefusal::streams_changed) ++batch.yields;
   widen_limit(refusal, stood);
   back_off(stood && refusal.why != StopRefusal::predicted_skew, batch.tries);
   ++(only_waited ? batch.waits : batch.tries);
+  return std::nullopt;
 }
 
 /// For reasons that are likely to end another try with the same limit, too. A measurement of the

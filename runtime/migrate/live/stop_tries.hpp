@@ -1,14 +1,15 @@
 #pragma once
 
 #include "migrate/gates/gate.hpp"
-#include "migrate/live/live_account.hpp"
 #include "migrate/live/live_chunk.hpp"
 #include "migrate/live/move_conditions.hpp"
 #include "migrate/migration/move_parts.hpp"
 
+#include <vma/error.hpp>
 #include <vma/migration.hpp>
 
 #include <chrono>
+#include <optional>
 
 namespace vma {
 
@@ -17,32 +18,29 @@ namespace vma {
 /// thread of the move calls it.
 class StopTries {
  public:
-  StopTries(const MoveParts& parts, const MigrateOptions& options, const Allocation& allocation,
-            const MoveConditions& conditions, LiveAccount& account);
+  StopTries(const MoveParts& parts, const MoveConditions& conditions);
 
   /// The time by which a batch whose tries begin now must have begun to move.
-  TimePoint deadline() const;
+  TimePoint deadline(const MigrateOptions& options) const;
   /// The tries for this batch begin.
   void begin(LiveBatch& batch) const;
   /// Blocks: until the stall budget allows a stop; the batch's deadline moves by as much.
   void await_budget(LiveBatch& batch) const;
   /// The next try uses the limit that the tries before it have led to.
-  void set_limit(LiveBatch& batch);
+  void set_limit(LiveBatch& batch) const { batch.gate_limit = gate_limit_; }
   /// A try was given up; `stood`: some stream was stopped. Blocks: for the pause before the next
-  /// one. Throws: Error{busy} once tries or time are used up, saying what to do about it;
-  /// Error{driver_failure} if no target can be switched to.
-  void give_up_or_back_off(LiveBatch& batch, const Gate::Refusal& refusal, bool stood);
+  /// one. Returns the error that ends the migrations of the batch once tries or time are used up:
+  /// `busy`, which says what to do about it, or `driver_failure` if a target cannot be switched to.
+  std::optional<Error> give_up_or_back_off(LiveBatch& batch, const Gate::Refusal& refusal,
+                                           bool stood);
 
  private:
   void widen_limit(const Gate::Refusal& refusal, bool stood) noexcept;
   void back_off(bool may_be_cut, int attempt) const;
 
   const MoveParts& parts_;
-  const MigrateOptions& options_;
-  const Allocation& allocation_;
   Clock& clock_;
   const MoveConditions& conditions_;
-  LiveAccount& account_;
   std::chrono::nanoseconds gate_limit_;  // For the next try; see MoverLimits::gate_limit_max.
 };
 

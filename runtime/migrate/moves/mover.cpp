@@ -5,6 +5,7 @@
 #include "migrate/moves/held_drop.hpp"
 #include "migrate/moves/held_move.hpp"
 #include "migrate/live/live_move.hpp"
+#include "migrate/migration/migration_error.hpp"
 #include "migrate/migration/move_notices.hpp"
 #include "migrate/moves/restoration.hpp"
 
@@ -12,6 +13,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <functional>
 #include <new>
 #include <optional>
 #include <utility>
@@ -39,6 +41,20 @@ void require_movable(const Allocation& allocation, const char* call = "vma::migr
 void require_contents(const Allocation& allocation, SlotRange range) {
   if (!allocation.any_dropped(range.first, range.end)) return;
   refuse(allocation, ErrorKind::dropped, "has no memory there until vma::resume of its tag");
+}
+
+bool is_held(const MigrationTask& task) noexcept {
+  return task.options.scope == StopScope::hold || task.options.nothing_runs;
+}
+
+/// Where the first chunk that the task is to move lies; none if all are at the target.
+std::optional<Location> source_of(const MigrationTask& task) {
+  const std::shared_ptr<Allocation> allocation = task.allocation();
+  for (std::size_t slot = task.range.first; slot < task.range.end; ++slot) {
+    const Location home = allocation->home(slot);
+    if (home != task.to) return home;
+  }
+  return std::nullopt;
 }
 
 /// Makes the caller's current context current on this thread: a hold stops that context too.
@@ -99,7 +115,7 @@ MigrationReport Mover::move(Allocation& allocation, SlotRange range, Location to
   }
   if (terms.choice == PlaceChoice::program)
     allocation.note_wanted_there(range.first, range.end, to);
-  if (!failure || report.chunks > 0) ended(allocation, report);
+  if (!failure || report.chunks > 0) note_end(allocation, report);
   if (failure) std::rethrow_exception(failure);
   return report;
 }
@@ -186,7 +202,7 @@ MigrationReport Mover::restore(Allocation& allocation, SlotRange range, Location
                     [&] { return Restoration(parts_, allocation, range, at).run(); });
 }
 
-void Mover::ended(Allocation& allocation, const MigrationReport& report) noexcept {
+void Mover::note_end(Allocation& allocation, const MigrationReport& report) noexcept {
   allocation.placed_at = memory_.driver().clock().now();
   observers_.ended(allocation, report);
 }
@@ -239,7 +255,9 @@ void Mover::start_callbacks(const MigrateOptions& options) {
 /// Starts as many as are useful; fewer also work, as long as there is one.
 void Mover::start_workers() {
   const std::size_t wanted = std::min(running_max(), waiting_.size() + running_.size() + 1);
-  running_.reserve(std::max(wanted, workers_.size()));  // `next_task` allocates nothing.
+  // `next_task` allocates nothing.
+  running_.reserve(running_.size() + std::max(wanted, workers_.size()));
+  leaders_.reserve(std::max(wanted, workers_.size()));
   workers_.reserve(wanted);
   while (workers_.size() < wanted) {
     try {
@@ -256,8 +274,54 @@ void Mover::start_workers() {
 
 /// The first task whose allocation no other thread moves; its claim is taken.
 std::shared_ptr<MigrationTask> Mover::next_task() {
-  if (running_.size() >= running_max()) return nullptr;
-  std::shared_ptr<MigrationTask> task = waiting_.take();
+  constexpr std::chrono::seconds joining_time(1);  // Tasks for other routes may wait.
+  if (busy_workers_ >= running_max()) return nullptr;
+  std::shared_ptr<MigrationTask> task =
+      waiting_.take([this](const MigrationTask& which)
+                        VMART_NO_THREAD_ANALYSIS { return !joins_another(which); });
+  if (!task) return nullptr;
+  running_.push_back(task);
+  ++busy_workers_;
+  const std::optional<Location> from = source_of(*task);
+  if (from && !is_held(*task)) {
+    leaders_.push_back({task, *from, memory_.driver().clock().now() + joining_time});
+  }
+  return task;
+}
+
+/// Whether the task may share all its gates with the leader's first one: the same way, under the
+/// same conditions.
+bool Mover::may_join(const Leader& leader, const MigrationTask& task) {
+  const MigrateOptions &first = leader.first->options, &other = task.options;
+  if (task.to != leader.first->to || is_held(task) || other.reserve_first) return false;
+  if (other.mode != first.mode || other.paranoid != first.paranoid) return false;
+  if (other.max_stall != first.max_stall || other.deadline != first.deadline) return false;
+  return other.priority == first.priority && source_of(task) == leader.from &&
+         stops_.attached().same_scope(leader.first->begin, task.begin);
+}
+
+bool Mover::joins_another(const MigrationTask& task) {
+  const TimePoint now = memory_.driver().clock().now();
+  return std::ranges::any_of(
+      leaders_, [&](const Leader& leader) { return now < leader.until && may_join(leader, task); });
+}
+
+std::shared_ptr<MigrationTask> Mover::take_beside(const MigrationTask& first) noexcept {
+  const MutexLock lock(queue_mutex_);
+  const auto leader = std::ranges::find_if(
+      leaders_, [&](const Leader& which) { return which.first.get() == &first; });
+  if (leader == leaders_.end() || memory_.driver().clock().now() >= leader->until) return nullptr;
+  try {
+    running_.reserve(running_.size() + workers_.size() + 1);
+  } catch (const std::bad_alloc&) {
+    return nullptr;  // It gets its turn when this move has ended.
+  }
+  bool more_urgent = false;  // Such a task does not wait until all of this route have moved.
+  const auto joins = [&](const MigrationTask& which) {
+    more_urgent |= which.options.priority > first.options.priority;
+    return !more_urgent && may_join(*leader, which);
+  };
+  std::shared_ptr<MigrationTask> task = waiting_.take(std::cref(joins));  // Allocates nothing.
   if (task) running_.push_back(task);
   return task;
 }
@@ -269,10 +333,10 @@ void Mover::work() {
     std::shared_ptr<MigrationTask> task = next_task();
     if (task) {
       lock.unlock();
-      carry_out(*task);
+      carry_out(task);
       lock.lock();
-      std::erase(running_, task);
-      waiting_.ended(*task);
+      --busy_workers_;
+      std::erase_if(leaders_, [&](const Leader& leader) { return leader.first == task; });
       queue_changed_.notify_all();
       continue;
     }
@@ -287,56 +351,87 @@ void Mover::work() {
   }
 }
 
-void Mover::carry_out(MigrationTask& task) noexcept {
-  std::shared_ptr<Allocation> allocation = task.allocation();
-  MigrationReport report = task.report();  // Allocates nothing: it has neither texts nor failures.
-  std::optional<Error> failure = attempt(task, *allocation, report);
-  if (failure) {
-    const bool poisoned = std::ranges::any_of(
-        report.failures, [](const ChunkFailure& chunk) { return chunk.poisoned; });
-    if (poisoned && failure->kind() != ErrorKind::poisoned) failure = lost_slot_;
-    report.outcome = failure->kind() == ErrorKind::cancelled ? Outcome::cancelled
-                     : report.chunks_moved == 0              ? Outcome::failed
-                                                             : Outcome::partly;
+void Mover::carry_out(const std::shared_ptr<MigrationTask>& task) noexcept {
+  if (is_held(*task)) return carry_out_held(task);
+  std::exception_ptr failure;
+  try {
+    LiveMove(parts_, *this, task).run();
+    return;
+  } catch (...) {  // From the constructor.
+    failure = std::current_exception();
   }
+  // Copying its report allocates nothing yet: it has neither texts nor failures.
+  ended(task, task->report(), std::move(failure));
+}
+
+void Mover::carry_out_held(const std::shared_ptr<MigrationTask>& task) noexcept {
+  MigrationReport report = task->report();  // As above.
+  std::exception_ptr failure;
+  try {
+    if (task->cancelled()) {
+      throw Error(ErrorKind::cancelled, "vma::migrate_async", "before it began");
+    }
+    const CallerContext context(memory_.driver(), task->caller);
+    move_held(*task->allocation(), task->range, task->to, task->options, task->terms, task.get(),
+              report);
+    if (report.outcome != Outcome::done) {
+      throw Error(ErrorKind::cancelled, "vma::migrate_async",
+                  fmt::format("after {} of {} chunks", report.chunks_moved, report.chunks));
+    }
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  ended(task, std::move(report), std::move(failure));
+}
+
+/// Allocates only for better words.
+Error Mover::error_of(const std::exception_ptr& failure, const MigrationReport& report,
+                      const Allocation& allocation) const noexcept {
+  const bool poisoned = std::ranges::any_of(
+      report.failures, [](const ChunkFailure& chunk) { return chunk.poisoned; });
+  try {
+    try {
+      std::rethrow_exception(failure);
+    } catch (const Error& error) {
+      return migration_error(error, report, allocation);
+    } catch (const std::bad_alloc&) {
+      return poisoned ? lost_slot_ : no_memory_;
+    } catch (const std::exception& error) {
+      return migration_error(Error(ErrorKind::driver_failure, "vma::migrate_async", error.what()),
+                             report, allocation);
+    }
+  } catch (const std::exception&) {  // From formatting.
+    return poisoned ? lost_slot_ : no_memory_;
+  }
+}
+
+void Mover::ended(std::shared_ptr<MigrationTask> task, MigrationReport report,
+                  std::exception_ptr failure) noexcept {
+  std::shared_ptr<Allocation> allocation = task->allocation();
+  std::optional<Error> error;
+  if (failure) {
+    error = error_of(failure, report, *allocation);
+    report.outcome = error->kind() == ErrorKind::cancelled ? Outcome::cancelled
+                     : report.chunks_moved == 0            ? Outcome::failed
+                                                           : Outcome::partly;
+  }
+  failure = nullptr;
   ProcessExit::hold_back();  // A move that ends because the process exits is not reported.
-  if (task.terms.choice == PlaceChoice::program)
-    allocation->note_wanted_there(task.range.first, task.range.end, task.to);
+  if (task->terms.choice == PlaceChoice::program) {
+    allocation->note_wanted_there(task->range.first, task->range.end, task->to);
+  }
   allocation->end_move();
-  ended(*allocation, report);
-  task.finish(std::move(report), std::move(failure));
+  note_end(*allocation, report);
+  task->finish(std::move(report), std::move(error));
+  {
+    const MutexLock lock(queue_mutex_);
+    std::erase(running_, task);
+    waiting_.ended(*task);
+    queue_changed_.notify_all();
+  }
   // If it was freed, it is destroyed here and gives its addresses back: not beside a closed gate.
   const MutexLock slow_work(memory_.chunks().slow_calls().turn());
   allocation.reset();
-}
-
-/// Returns the error, if any. The report is right either way.
-std::optional<Error> Mover::attempt(MigrationTask& task, Allocation& allocation,
-                                    MigrationReport& report) noexcept {
-  constexpr const char* call = "vma::migrate_async";
-  try {
-    try {
-      if (task.cancelled()) throw Error(ErrorKind::cancelled, call, "before it began");
-      const bool held = task.options.scope == StopScope::hold || task.options.nothing_runs;
-      const CallerContext context(memory_.driver(), held ? task.caller : ContextHandle{});
-      if (held) {
-        move_held(allocation, task.range, task.to, task.options, task.terms, &task, report);
-      } else {
-        LiveMove(parts_, task, allocation, report).run();
-      }
-      if (report.outcome == Outcome::done) return std::nullopt;
-      return Error(ErrorKind::cancelled, call,
-                   fmt::format("after {} of {} chunks", report.chunks_moved, report.chunks));
-    } catch (const Error& error) {
-      return error;  // Copying it allocates nothing.
-    } catch (const std::bad_alloc&) {
-      return no_memory_;
-    } catch (const std::exception& error) {
-      return Error(ErrorKind::driver_failure, call, error.what());
-    }
-  } catch (const std::exception&) {  // The exception may come from formatting.
-    return no_memory_;
-  }
 }
 
 void Mover::refuse_more() noexcept {

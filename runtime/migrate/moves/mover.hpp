@@ -2,6 +2,7 @@
 
 #include "base/mutex.hpp"
 #include "memory/memory.hpp"
+#include "migrate/live/live_tasks.hpp"
 #include "migrate/migration/migration_task.hpp"
 #include "migrate/migration/move_parts.hpp"
 #include "migrate/moves/task_queue.hpp"
@@ -10,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -25,11 +27,13 @@ namespace vma {
 /// its error even when the host is out of memory. All holds and gates take turns: a thread that
 /// stops work has the turn of `Stops` and that of the slow-call queue. As many workers run at once
 /// as there are GPUs, plus one for each that waits for room, since another move may have to make
-/// that room.
-class Mover {
+/// that room. A worker that moves live also takes, for a while, each task that may share gates with
+/// its first one; other workers leave those to it, because a gate of their own would wait for all
+/// that the program has launched.
+class Mover final : private LiveTasks {
  public:
   Mover(Memory& memory, CopyEngine& engine, const MoverLimits& limits);
-  ~Mover();
+  ~Mover() override;
 
   /// Requires: the caller has the allocation's move claim. Throws: Error with the report; each
   /// chunk is entirely at its source or entirely at its target, or the allocation is poisoned.
@@ -86,10 +90,23 @@ class Mover {
   void start_workers() VMART_REQUIRES(queue_mutex_);
   void work() VMART_NO_THREAD_ANALYSIS;
   std::shared_ptr<MigrationTask> next_task() VMART_REQUIRES(queue_mutex_);
-  void carry_out(MigrationTask& task) noexcept;
-  std::optional<Error> attempt(MigrationTask& task, Allocation& allocation,
-                               MigrationReport& report) noexcept;
-  void ended(Allocation& allocation, const MigrationReport& report) noexcept;
+  void carry_out(const std::shared_ptr<MigrationTask>& task) noexcept;
+  void carry_out_held(const std::shared_ptr<MigrationTask>& task) noexcept;
+  std::shared_ptr<MigrationTask> take_beside(const MigrationTask& first) noexcept override;
+  void ended(std::shared_ptr<MigrationTask> task, MigrationReport report,
+             std::exception_ptr failure) noexcept override;
+  Error error_of(const std::exception_ptr& failure, const MigrationReport& report,
+                 const Allocation& allocation) const noexcept;
+  void note_end(Allocation& allocation, const MigrationReport& report) noexcept;
+
+  /// A worker that moves live, for as long as it takes further tasks.
+  struct Leader {
+    std::shared_ptr<MigrationTask> first;
+    Location from;  // Where the first chunk that its first task is to move lay.
+    TimePoint until{0};
+  };
+  bool may_join(const Leader& leader, const MigrationTask& task);
+  bool joins_another(const MigrationTask& task) VMART_REQUIRES(queue_mutex_);
 
   Memory& memory_;
   const MoverLimits limits_;
@@ -109,6 +126,8 @@ class Mover {
   Condition queue_changed_;
   TaskQueue waiting_ VMART_GUARDED_BY(queue_mutex_);
   std::vector<std::shared_ptr<MigrationTask>> running_ VMART_GUARDED_BY(queue_mutex_);
+  std::vector<Leader> leaders_ VMART_GUARDED_BY(queue_mutex_);
+  std::size_t busy_workers_ VMART_GUARDED_BY(queue_mutex_) = 0;
   std::vector<std::unique_ptr<Task>> workers_ VMART_GUARDED_BY(queue_mutex_);
   bool stopping_ VMART_GUARDED_BY(queue_mutex_) = false;
 };

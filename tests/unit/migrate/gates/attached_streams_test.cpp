@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <iterator>
 
@@ -36,6 +37,34 @@ TEST(AttachedStreams, AreInScopeOfAllMemoryOrOfTheirAllocation) {
   EXPECT_EQ(rig.count(yours), 0u);
   EXPECT_TRUE(rig.attached().any(mine));
   EXPECT_FALSE(rig.attached().any(yours));
+}
+
+TEST(AttachedStreams, OfTwoAllocationsAreTheSameOrNot) {
+  AttachRig rig;
+  const BoundStream one = rig.new_stream(0), two = rig.new_stream(1);
+  rig.attached().attach(one, all);
+  EXPECT_TRUE(rig.attached().same_scope(mine, yours));
+  rig.attached().attach(one, mine);
+  EXPECT_TRUE(rig.attached().same_scope(mine, yours)) << "it is in scope of both";
+  rig.attached().attach(two, mine);
+  EXPECT_FALSE(rig.attached().same_scope(mine, yours));
+  EXPECT_FALSE(rig.attached().same_scope(yours, mine));
+  rig.attached().attach(two, yours);
+  EXPECT_TRUE(rig.attached().same_scope(mine, yours));
+}
+
+TEST(AttachedStreams, OfSeveralAllocationsAreListedOnce) {
+  AttachRig rig;
+  const BoundStream one = rig.new_stream(0), two = rig.new_stream(1), other = rig.new_stream(1);
+  for (const Address scope : {all, mine}) rig.attached().attach(one, scope);
+  for (const Address scope : {mine, yours}) rig.attached().attach(two, scope);
+  rig.attached().attach(other, Address{0x3000});
+  const std::array both = {mine, yours};
+  EXPECT_EQ(AttachedStreams::Use(rig.attached(), both).streams().size(), 2u);
+  EXPECT_EQ(AttachedStreams::Use(rig.attached()).streams().size(), 3u);
+  const std::uint64_t before = rig.attached().attaches(both);
+  rig.attached().attach(other, yours);
+  EXPECT_GT(rig.attached().attaches(both), before);
 }
 
 TEST(AttachedStreams, AreDetachedOnceNobodyUsesThem) {
@@ -228,15 +257,16 @@ TEST(AttachedStreams, MayBeDetachedAfterTheyWereDestroyed) {
 
 TEST(AttachedStreams, CountWhatCameIntoScopeThoughItIsGoneAgain) {
   AttachRig rig;
-  const std::uint64_t before = rig.attached().attaches(mine);
+  const std::array my_scope = {mine};
+  const std::uint64_t before = rig.attached().attaches(my_scope);
   const BoundStream stream = rig.new_stream(0);
   rig.attached().attach(stream, yours);
-  EXPECT_EQ(rig.attached().attaches(mine), before);
+  EXPECT_EQ(rig.attached().attaches(my_scope), before);
   for (const Address scope : {mine, all}) {
-    const std::uint64_t known = rig.attached().attaches(mine);
+    const std::uint64_t known = rig.attached().attaches(my_scope);
     rig.attached().attach(stream, scope);
     rig.attached().detach(stream, scope);
-    EXPECT_GT(rig.attached().attaches(mine), known);
+    EXPECT_GT(rig.attached().attaches(my_scope), known);
   }
 }
 

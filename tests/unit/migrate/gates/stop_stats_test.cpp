@@ -70,26 +70,6 @@ TEST(StopStats, DurationsOutsideTheBinsCountAtTheEnds) {
   EXPECT_EQ(stats.skew().max, seconds(109));
 }
 
-TEST(StopStats, MergingIsAddingAll) {
-  StopStats one, other, both;
-  for (int i = 1; i <= 100; ++i) {
-    for (StopStats* stats : {&one, &both}) stats->add_skew(microseconds(i));
-    for (StopStats* stats : {&other, &both}) stats->add_skew(milliseconds(i));
-    for (StopStats* stats : {&other, &both}) stats->add_stall(milliseconds(i));
-  }
-  for (StopStats* stats : {&one, &other, &both}) stats->add_refusal(StopRefusal::capture);
-  for (StopStats* stats : {&other, &both, &both}) stats->add_refusal(StopRefusal::budget);
-  both.add_refusal(StopRefusal::capture);
-  other.add_refusal(StopRefusal::budget);
-  one.merge(other);
-  EXPECT_EQ(one.skew().count, 200u);
-  EXPECT_EQ(one.skew().median, both.skew().median);
-  EXPECT_EQ(one.skew().p99, both.skew().p99);
-  EXPECT_EQ(one.skew().max, milliseconds(100));
-  EXPECT_EQ(one.stall().count, 100u);
-  EXPECT_EQ(one.refusals(), both.refusals());
-}
-
 TEST(StopStats, CountsRefusalsByKindAndNoneAsNothing) {
   StopStats stats;
   stats.add_refusal(StopRefusal::none);
@@ -119,10 +99,7 @@ TEST(StopStats, ThreadsAddAtOnce) {
       for (int i = 0; i < 1000; ++i) {
         all.add_skew(microseconds(i));
         all.add_refusal(StopRefusal::capture);
-        StopStats own;
-        own.add_stall(microseconds(i));
-        all.merge(own);
-        if (i % 100 == 0) own.merge(all);
+        all.add_stall(microseconds(i));
       }
     });
   }

@@ -9,7 +9,10 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
+#include <stdexcept>
 #include <utility>
+#include <vector>
 
 namespace vma {
 namespace {
@@ -214,6 +217,244 @@ TEST_P(Batch, EachChunkIsSettled) {
       EXPECT_EQ(rig.rig.wrong(rig.allocation->chunk(slot), first + added), 0u) << "slot " << slot;
     }
     rig.allocation->hooks().remove(hook);
+  });
+}
+
+/// Several allocations of one chunk each at gpu(0), and a stream that may use all of them. The hook
+/// of the first one waits until all migrations of the test are submitted.
+struct ManyRig {
+  explicit ManyRig(const SimOptions& options, const MoverLimits& limits = {})
+      : rig("test-2", {}, options),
+        stream(rig.new_stream(0)),
+        driver(rig.driver()),
+        memory(driver, rig.topology(), {}),
+        engine(driver, rig.topology(), memory.contexts(), memory.chunks().ledger(),
+               memory.chunks().slow_calls().turn()),
+        mover(memory, engine, limits) {
+    mover.attached().attach(stream, Address{});
+    for (std::size_t i = 0; i < chunks; ++i) {
+      allocations.push_back(memory.alloc(rig.page(), gpu(0), {}));
+      rig.fill(*allocations[i], seed_word + i);
+    }
+    allocations[0]->hooks().add({[this](const MoveEvent&) { sleep(rig, milliseconds(1)); }, {}});
+  }
+  ~ManyRig() {
+    mover.stop();
+    mover.attached().detach(stream, Address{});
+    for (const auto& allocation : allocations) {
+      if (allocation) memory.free(allocation->begin());
+    }
+  }
+  void submit(std::size_t which, Location to, MigrateOptions options = {}) {
+    if (!options.max_stall) options.max_stall = milliseconds(500);
+    tasks.push_back(mover.submit(allocations[which], {0, 1}, to, options));
+  }
+  void submit_all(Location to, const MigrateOptions& options = {}) {
+    for (std::size_t i = 0; i < chunks; ++i) submit(i, to, options);
+  }
+  void wait() {
+    for (const auto& task : tasks) task->wait();
+  }
+  std::optional<ErrorKind> error(std::size_t which) {
+    const std::exception_ptr error = tasks[which]->error();
+    if (!error) return std::nullopt;
+    try {
+      std::rethrow_exception(error);
+    } catch (const Error& known) {
+      return known.kind();
+    }
+  }
+  std::uint64_t gates() { return mover.stats().stall().count; }
+  /// All but `stayed` moved to `to`, in full; nothing is lost.
+  void expect_moved(Location to, std::optional<std::size_t> stayed = std::nullopt) {
+    for (std::size_t i = 0; i < chunks; ++i) {
+      if (!allocations[i]) continue;
+      SCOPED_TRACE(i);
+      EXPECT_EQ(allocations[i]->home(0), i == stayed ? gpu(0) : to);
+      EXPECT_EQ(rig.wrong(*allocations[i], seed_word + i), 0u);
+      EXPECT_EQ(tasks[i]->report().chunks_moved, i == stayed ? 0 : 1);
+      EXPECT_EQ(tasks[i]->report().outcome == Outcome::done, i != stayed);
+      EXPECT_EQ(error(i).has_value(), i == stayed);
+    }
+    memory.chunks().slow_calls().drain();
+    memory.check_invariants();
+  }
+
+  MoveRig rig;
+  const BoundStream stream;
+  UnmapDriver driver;
+  Memory memory;
+  CopyEngine engine;
+  Mover mover;
+  std::vector<std::shared_ptr<Allocation>> allocations;
+  std::vector<std::shared_ptr<MigrationTask>> tasks;
+};
+
+class SharedGate : public testing::TestWithParam<std::uint64_t> {};
+INSTANTIATE_TEST_SUITE_P(Seeds, SharedGate, testing::Range<std::uint64_t>(1, 5));
+
+TEST_P(SharedGate, MovesTheChunksOfSeveralMigrations) {
+  step(GetParam(), [](const SimOptions& options) {
+    ManyRig rig(options);
+    rig.submit_all(gpu(1));
+    rig.wait();
+    EXPECT_EQ(rig.gates(), 1u);
+    for (const auto& task : rig.tasks) {
+      EXPECT_EQ(task->report().stall.count, 1u);
+      EXPECT_EQ(task->report().chunks_live, 1);
+      EXPECT_GT(task->report().wall.count(), 0);
+    }
+    rig.expect_moved(gpu(1));
+    EXPECT_EQ(rig.mover.load().running, 0u);
+    EXPECT_EQ(rig.mover.load().waiting, 0u);
+    EXPECT_EQ(rig.mover.migrations(), chunks);
+  });
+}
+
+TEST_P(SharedGate, MovesWhatIsCopiedUnderIt) {
+  step(GetParam(), [](const SimOptions& options) {
+    ManyRig rig(options);
+    MigrateOptions stopped;
+    stopped.mode = Mode::stopped;
+    rig.submit_all(gpu(1), stopped);
+    rig.wait();
+    EXPECT_EQ(rig.gates(), 1u);
+    rig.expect_moved(gpu(1));
+  });
+}
+
+// Joined or not, a migration that is submitted during the move of another is carried out.
+TEST_P(SharedGate, IsNotNeeded) {
+  step(GetParam(), [](const SimOptions& options) {
+    ManyRig rig(options);
+    MigrateOptions alone;
+    alone.max_stall = microseconds(1);
+    rig.submit_all(gpu(1), alone);
+    rig.wait();
+    EXPECT_EQ(rig.gates(), chunks);
+    rig.expect_moved(gpu(1));
+  });
+}
+
+TEST_P(SharedGate, LeavesMigrationsToAnotherPlace) {
+  step(GetParam(), [](const SimOptions& options) {
+    ManyRig rig(options);
+    for (std::size_t i = 0; i < chunks; ++i) rig.submit(i, i % 2 == 0 ? gpu(1) : host(0));
+    rig.wait();
+    EXPECT_GE(rig.gates(), 2u);
+    for (std::size_t i = 0; i < chunks; ++i) {
+      EXPECT_EQ(rig.allocations[i]->home(0), i % 2 == 0 ? gpu(1) : host(0));
+    }
+  });
+}
+
+// A gate of both would stop a stream for memory that it does not use.
+TEST_P(SharedGate, LeavesAllocationsThatOtherStreamsUse) {
+  step(GetParam(), [](const SimOptions& options) {
+    ManyRig rig(options);
+    const BoundStream other = rig.rig.new_stream(0);
+    rig.mover.attached().attach(other, rig.allocations[5]->begin());
+    rig.submit_all(gpu(1));
+    rig.wait();
+    EXPECT_EQ(rig.gates(), 2u);
+    rig.expect_moved(gpu(1));
+    rig.mover.attached().detach(other, rig.allocations[5]->begin());
+  });
+}
+
+TEST_P(SharedGate, LosesOneThatIsCancelled) {
+  step(GetParam(), [](const SimOptions& options) {
+    ManyRig rig(options);
+    rig.driver.before_unmap = [&](int number) {
+      if (number == 3) rig.tasks[5]->cancel();
+    };
+    rig.submit_all(gpu(1));
+    rig.wait();
+    EXPECT_EQ(rig.error(5), ErrorKind::cancelled);
+    EXPECT_EQ(rig.gates(), 2u) << "the first one opened early";
+    rig.expect_moved(gpu(1), 5);
+  });
+}
+
+TEST_P(SharedGate, LosesOneThatIsFreed) {
+  step(GetParam(), [](const SimOptions& options) {
+    ManyRig rig(options);
+    std::unique_ptr<Task> program;
+    const Address freed = rig.allocations[5]->begin();
+    rig.driver.before_unmap = [&](int number) {
+      if (number != 3) return;
+      program = rig.rig.machine().executor().spawn("program", [&] { rig.memory.free(freed); });
+      poll_until(rig.driver.clock(), never, [&] { return rig.allocations[5]->being_freed.load(); });
+    };
+    rig.submit_all(gpu(1));
+    rig.wait();
+    program->join();
+    EXPECT_EQ(rig.error(5), ErrorKind::cancelled);
+    rig.allocations[5].reset();
+    rig.expect_moved(gpu(1));
+  });
+}
+
+TEST_P(SharedGate, LosesOneWhoseUnmapFails) {
+  step(GetParam(), [](const SimOptions& options) {
+    ManyRig rig(options);
+    rig.driver.before_unmap = [&](int number) {
+      if (number == 4) throw Error(ErrorKind::driver_failure, "cuMemUnmap", "told to fail");
+    };
+    rig.submit_all(gpu(1));
+    rig.wait();
+    std::size_t failed = 0;
+    while (failed < chunks && !rig.error(failed)) ++failed;
+    ASSERT_LT(failed, chunks);
+    EXPECT_EQ(rig.error(failed), ErrorKind::driver_failure);
+    EXPECT_EQ(rig.tasks[failed]->report().failures.size(), 1u);
+    rig.expect_moved(gpu(1), failed);
+  });
+}
+
+TEST_P(SharedGate, LosesOneWhoseHookRefuses) {
+  step(GetParam(), [](const SimOptions& options) {
+    ManyRig rig(options);
+    rig.allocations[5]->hooks().add(
+        {[](const MoveEvent&) { throw std::runtime_error("not this one"); }, {}});
+    rig.submit_all(gpu(1));
+    rig.wait();
+    EXPECT_EQ(rig.error(5), ErrorKind::cancelled);
+    rig.expect_moved(gpu(1), 5);
+  });
+}
+
+TEST_P(SharedGate, LosesOneThatIsPinned) {
+  step(GetParam(), [](const SimOptions& options) {
+    ManyRig rig(options);
+    rig.allocations[5]->pin();
+    rig.submit_all(gpu(1));
+    rig.wait();
+    rig.allocations[5]->unpin();
+    EXPECT_EQ(rig.error(5), ErrorKind::pinned);
+    rig.expect_moved(gpu(1), 5);
+  });
+}
+
+// They were tried together, so they end together: not each after a deadline of its own.
+TEST_P(SharedGate, ThatNeverClosesEndsAllItsMigrations) {
+  step(GetParam(), [](const SimOptions& options) {
+    ManyRig rig(options);
+    rig.submit_all(gpu(1));  // The first load of a kernel's code waits for the context.
+    rig.wait();
+    rig.tasks.clear();
+    rig.rig.stop(rig.stream);
+    const TimePoint begin = rig.driver.clock().now();
+    rig.submit_all(gpu(0));
+    rig.wait();
+    EXPECT_LT(rig.driver.clock().now() - begin, std::chrono::seconds(6));
+    for (std::size_t i = 0; i < chunks; ++i) {
+      EXPECT_EQ(rig.error(i), ErrorKind::busy) << i;
+      EXPECT_EQ(rig.tasks[i]->report().failures.size(), 1u) << i;
+      EXPECT_GT(rig.tasks[i]->report().retries, 0) << i;
+      EXPECT_EQ(rig.allocations[i]->home(0), gpu(1));
+    }
+    rig.rig.let_all_go();
   });
 }
 

@@ -25,10 +25,11 @@ class TurnsRig : public MoveRig {
   }
   ~TurnsRig() { mover().attached().detach(stream, Address{}); }
 
-  std::shared_ptr<MigrationTask> submit(const std::shared_ptr<Allocation>& allocation, Mode mode) {
+  std::shared_ptr<MigrationTask> submit(const std::shared_ptr<Allocation>& allocation, Mode mode,
+                                        Location to = gpu(1)) {
     MigrateOptions options;
     options.mode = mode;
-    return mover().submit(allocation, {0, allocation->geometry().slots}, gpu(1), options);
+    return mover().submit(allocation, {0, allocation->geometry().slots}, to, options);
   }
   std::unique_ptr<Task> spawn_held_move(Allocation& allocation) {
     return machine().executor().spawn("held move", [&] { move(allocation, gpu(1)); });
@@ -55,7 +56,7 @@ TEST_P(Turns, AGateThatWaitsForALongKernelKeepsOtherGatesOff) {
     rig.launch_spin(rig.stream, seconds(1));
     rig.forget_calls();
     const auto first = rig.submit(rig.one, Mode::stopped);
-    const auto second = rig.submit(rig.other, Mode::stopped);
+    const auto second = rig.submit(rig.other, Mode::stopped, host(0));
     sleep(rig, milliseconds(500));
     EXPECT_EQ(rig.calls(Call::stop), 1);
     expect_moved(*first);

@@ -1,0 +1,146 @@
+#include "migrate/live/live_ranges.hpp"
+
+#include "base/mapping_limit.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+#include <string>
+#include <utility>
+
+namespace vma {
+
+LiveRange::LiveRange(const MoveParts& parts, std::shared_ptr<MigrationTask> which)
+    : task(std::move(which)),
+      allocation(*task->allocation()),
+      begun(parts.memory.driver().clock().now()),
+      report(task->report()),
+      account(parts, *task, allocation, report),
+      notices(allocation, parts.callbacks) {}
+
+void LiveRange::plan(const MoveParts& parts) {
+  const SlotRange range = task->range;
+  if (task->terms.choice == PlaceChoice::runtime) {
+    parts.reach.require(allocation, range, task->to, live_move_call);
+  }
+  parts.reach.require_atomics(allocation, range, task->to, live_move_call);
+  std::set<Location> sources;
+  for (std::size_t slot = range.first; slot < range.end; ++slot) {
+    const Location from = allocation.home(slot);
+    if (from == task->to) continue;
+    chunks.emplace_back(parts.memory, parts.engine, *this, slot, chunks.size());
+    sources.insert(from);
+  }
+  for (const Location from : sources) account.crosses(from);
+}
+
+void LiveRange::require_movable() const {
+  const auto refuse = [&](ErrorKind kind, const std::string& why) {
+    throw Error(kind, live_move_call,
+                fmt::format("the allocation at {:#x} {}", to_integer(allocation.begin()), why));
+  };
+  if (!allocation.may_move()) refuse(ErrorKind::pinned, allocation.why_pinned());
+  if (allocation.poisoned()) {
+    refuse(ErrorKind::poisoned, "lost a slot to a failed move; vma::read serves its saved bytes");
+  }
+  if (allocation.any_dropped(task->range.first, task->range.end)) {
+    refuse(ErrorKind::dropped, "has no memory there until vma::resume");
+  }
+}
+
+LiveChunk* LiveRange::first_left() noexcept {
+  while (switched < chunks.size() && chunks[switched].switched()) ++switched;
+  return switched < chunks.size() ? &chunks[switched] : nullptr;
+}
+
+LiveChunk::LiveChunk(Memory& memory, CopyEngine& engine, LiveRange& whole, std::size_t slot,
+                     std::size_t which)
+    : transaction(memory, engine, whole.allocation, slot, whole.task->to),
+      range(whole),
+      number(which) {}
+
+std::vector<Address> allocations_of(const LiveBatch& batch) {
+  std::vector<Address> allocations;
+  for_each_range(batch,
+                 [&](const LiveRange& range) { allocations.push_back(range.allocation.begin()); });
+  return allocations;
+}
+
+LiveRanges::LiveRanges(const MoveParts& parts, LiveTasks& tasks) : parts_(parts), tasks_(tasks) {}
+
+LiveRange* LiveRanges::begin_with(std::shared_ptr<MigrationTask> task) noexcept {
+  first_ = task;
+  return add(std::move(task));
+}
+
+LiveRange* LiveRanges::join() noexcept {
+  while (std::shared_ptr<MigrationTask> task = tasks_.take_beside(*first_)) {
+    if (LiveRange* const range = add(std::move(task))) return range;
+  }
+  return nullptr;
+}
+
+LiveRange* LiveRanges::add(std::shared_ptr<MigrationTask> task) noexcept {
+  try {
+    ranges_.emplace_back(parts_, task);
+  } catch (...) {
+    // Copying its report allocates nothing yet: it has neither texts nor failures.
+    MigrationReport report = task->report();
+    tasks_.ended(std::move(task), std::move(report), std::current_exception());
+    return nullptr;
+  }
+  LiveRange& range = ranges_.back();
+  try {
+    range.plan(parts_);
+    if (range.chunks.empty()) range.require_movable();
+  } catch (...) {
+    end(range, std::current_exception());
+    return nullptr;
+  }
+  return &range;
+}
+
+void LiveRanges::end(LiveRange& range, std::exception_ptr failure) noexcept {
+  if (failure) {
+    try {
+      naming_mapping_limit(live_move_call, [&] { std::rethrow_exception(failure); });
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  }
+  for (LiveChunk& chunk : range.chunks) range.account.stayed(chunk);
+  range.account.finish(parts_.memory.driver().clock().now() - range.begun, range.chunks.size());
+  std::shared_ptr<MigrationTask> task = range.task;
+  MigrationReport report = std::move(range.report);
+  ranges_.remove_if([&](const LiveRange& other) { return &other == &range; });
+  tasks_.ended(std::move(task), std::move(report), std::move(failure));
+}
+
+LiveChunk* LiveRanges::first_left() noexcept {
+  while (!ranges_.empty()) {
+    if (LiveChunk* const chunk = ranges_.front().first_left()) return chunk;
+    end(ranges_.front(), nullptr);
+  }
+  return nullptr;
+}
+
+LiveChunk* LiveRanges::after(const LiveChunk& chunk) noexcept {
+  if (chunk.number + 1 < chunk.range.chunks.size()) return &chunk.range.chunks[chunk.number + 1];
+  const auto here =
+      std::ranges::find_if(ranges_, [&](const LiveRange& range) { return &range == &chunk.range; });
+  for (auto next = std::next(here); next != ranges_.end(); ++next) {
+    if (LiveChunk* const first = next->first_left()) return first;
+  }
+  while (LiveRange* const joined = join()) {
+    if (LiveChunk* const first = joined->first_left()) return first;
+  }
+  return nullptr;
+}
+
+bool LiveRanges::any_unwanted() const noexcept {
+  return std::ranges::any_of(ranges_, &LiveRange::unwanted);
+}
+
+}  // namespace vma

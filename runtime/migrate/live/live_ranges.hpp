@@ -1,0 +1,92 @@
+#pragma once
+
+#include "migrate/live/live_account.hpp"
+#include "migrate/live/live_chunk.hpp"
+#include "migrate/live/live_tasks.hpp"
+#include "migrate/migration/migration_task.hpp"
+#include "migrate/migration/move_notices.hpp"
+#include "migrate/migration/move_parts.hpp"
+
+#include <cstddef>
+#include <deque>
+#include <exception>
+#include <list>
+#include <memory>
+#include <vector>
+
+namespace vma {
+
+/// One migration of a live move: its chunks, what its hooks were told and what it reports. Only the
+/// thread of the move uses it.
+struct LiveRange {
+  LiveRange(const MoveParts& parts, std::shared_ptr<MigrationTask> task);
+
+  /// Names the chunks to move. Throws: Error if a user of the memory would not reach the target.
+  void plan(const MoveParts& parts);
+  /// Throws: Error{pinned, poisoned, dropped}.
+  void require_movable() const;
+  /// It was cancelled, or its memory is being freed.
+  bool unwanted() const noexcept { return task->cancelled() || allocation.being_freed; }
+  /// Null once all have switched.
+  LiveChunk* first_left() noexcept;
+
+  const std::shared_ptr<MigrationTask> task;
+  Allocation& allocation;  // The task keeps it until it has ended.
+  const TimePoint begun;
+  MigrationReport report;  // Right at any time, whatever is thrown.
+  LiveAccount account;
+  MoveNotices notices;
+  std::deque<LiveChunk> chunks;  // In order of their slots.
+  std::size_t switched = 0;      // All chunks before this one have switched.
+};
+
+/// The migrations that one live move carries out together, each of another allocation. Their chunks
+/// switch in the order of this list. One thread.
+class LiveRanges {
+ public:
+  LiveRanges(const MoveParts& parts, LiveTasks& tasks);
+  LiveRanges(const LiveRanges&) = delete;
+  LiveRanges& operator=(const LiveRanges&) = delete;
+
+  /// The first migration. Null if it has ended already, with an error.
+  LiveRange* begin_with(std::shared_ptr<MigrationTask> task) noexcept;
+  /// Adds another migration that waits for the same way. Null if there is none.
+  LiveRange* join() noexcept;
+  /// Ends the migration, and forgets it. Requires: none of its chunks is staged.
+  void end(LiveRange& range, std::exception_ptr failure) noexcept;
+  /// The first chunk that has not switched; null if there is none. Ends migrations whose chunks
+  /// all have.
+  LiveChunk* first_left() noexcept;
+  /// The chunk that follows, of the next migration if need be, which may join for it.
+  LiveChunk* after(const LiveChunk& chunk) noexcept;
+
+  bool any_unwanted() const noexcept;
+  /// Requires: there is one. The first has been here longest.
+  const LiveRange& front() const { return ranges_.front(); }
+  std::list<LiveRange>& all() noexcept { return ranges_; }
+
+ private:
+  LiveRange* add(std::shared_ptr<MigrationTask> task) noexcept;
+
+  const MoveParts& parts_;
+  LiveTasks& tasks_;
+  std::shared_ptr<MigrationTask> first_;
+  std::list<LiveRange> ranges_;
+};
+
+/// Calls `body` for the migration of each chunk, once each. Requires: chunks of one migration are
+/// neighbours.
+template <typename Body>
+void for_each_range(const LiveBatch& batch, Body&& body) {
+  const LiveRange* last = nullptr;
+  for (LiveChunk* const chunk : batch.chunks) {
+    if (&chunk->range == last) continue;
+    last = &chunk->range;
+    body(chunk->range);
+  }
+}
+
+/// Where the allocations of the batch begin.
+std::vector<Address> allocations_of(const LiveBatch& batch);
+
+}  // namespace vma
