@@ -15,8 +15,8 @@ constexpr Dim3 twin_grid{8}, twin_block{256};
 Settings settings_of(const GpuTwinPlan& plan) {
   Settings settings;
   for (int gpu = 0; gpu < plan.gpus; ++gpu) settings.devices.push_back(gpu);
-  settings.cache_bytes_per_gpu = 4 * plan.chunks * plan.chunk_bytes;
-  settings.host_cache_bytes = 4 * plan.chunks * plan.chunk_bytes;
+  settings.cache_bytes_per_gpu = 8 * plan.chunks * plan.chunk_bytes;
+  settings.host_cache_bytes = 8 * plan.chunks * plan.chunk_bytes;
   settings.hold_limit = std::chrono::seconds(10);
   settings.gate_limit = plan.gate_limit;
   settings.gate_retries = 8;
@@ -31,14 +31,20 @@ GpuTwinRig::GpuTwinRig(std::unique_ptr<Driver> driver, const GpuTwinPlan& plan)
   runtime_ = unique_runtime_of(std::make_unique<RuntimeParts>(std::move(bugs), settings_of(plan)));
   for (int ordinal = 0; ordinal < plan.gpus; ++ordinal) places_.push_back(gpu(ordinal));
   if (plan.hosts) places_.push_back(host(0));
+  words_ = plan.chunks * plan.chunk_bytes / sizeof(std::uint64_t);
+  for (Twins& twins : twins_) twins = make_twins();
+}
+
+GpuTwinRig::Twins GpuTwinRig::make_twins() {
   AllocOptions options;
-  options.chunk_bytes = plan.chunk_bytes;
+  options.chunk_bytes = plan_.chunk_bytes;
   options.zeroed = true;
-  const std::uint64_t bytes = plan.chunks * plan.chunk_bytes;
-  words_ = bytes / sizeof(std::uint64_t);
-  array_ = static_cast<std::uint64_t*>(runtime_->alloc(bytes, gpu(0), options));
+  const std::uint64_t bytes = plan_.chunks * plan_.chunk_bytes;
+  Twins made;
+  made.array = static_cast<std::uint64_t*>(runtime_->alloc(bytes, gpu(0), options));
   options.movable = false;
-  twin_ = static_cast<std::uint64_t*>(runtime_->alloc(bytes, gpu(0), options));
+  made.twin = static_cast<std::uint64_t*>(runtime_->alloc(bytes, gpu(0), options));
+  return made;
 }
 
 GpuTwinRig::~GpuTwinRig() {
@@ -61,16 +67,17 @@ void GpuTwinRig::start(std::function<void()> body) {
   });
 }
 
-/// Sometimes few of the bytes, sometimes all. The last chunk is left to the waves. Host memory has
-/// no atomic operations across GPUs, so each GPU has its own lines if the host is one of the
-/// places.
+/// Sometimes few of the bytes of an array, sometimes all. The last chunks are left to the waves.
+/// Host memory has no atomic operations across GPUs, so each GPU has its own lines if the host is
+/// one of the places.
 TwinSpan GpuTwinRig::some_of(std::mt19937_64& random, int gpu) const {
   const std::uint64_t lines = words_ / twin_line_words / plan_.chunks * (plan_.chunks - 1);
   const std::uint64_t parts = plan_.hosts ? static_cast<std::uint64_t>(plan_.gpus) : 1;
   const std::uint64_t units = lines / 64;
   const std::uint64_t count = std::max<std::uint64_t>(1, units >> (random() % 8));
   const std::uint64_t first = (random() % (units - count + 1)) * 64 * twin_line_words;
-  return {array_ + first, twin_ + first, count * 64,
+  const Twins& twins = twins_[random() % twins_.size()];
+  return {twins.array + first, twins.twin + first, count * 64,
           parts == 1 ? 0 : static_cast<std::uint64_t>(gpu), parts};
 }
 
@@ -79,7 +86,7 @@ void GpuTwinRig::write(int ordinal) {
   std::mt19937_64 random(plan_.seed * 100 + static_cast<unsigned>(ordinal));
   std::vector<Stream> streams;
   std::vector<AttachedStream> attached;
-  const int waves = ordinal == 0 ? 1 : 0;
+  const int waves = ordinal == 0 ? static_cast<int>(twins_.size()) : 0;
   for (int i = waves; i < plan_.streams_per_gpu; ++i) {
     streams.push_back(runtime_->make_stream(gpu(ordinal)));
     // The streams launch no graphs, and half of them declare that.
@@ -103,13 +110,14 @@ void GpuTwinRig::write(int ordinal) {
   for (const Stream stream : streams) runtime_->destroy_stream(stream);
 }
 
-/// Adds and subtracts again, in the last chunk, so that old bytes come back.
-void GpuTwinRig::write_waves() {
-  std::mt19937_64 random(plan_.seed * 100 + 99);
+/// Adds and subtracts again, in the last chunk of an array, so that old bytes come back.
+void GpuTwinRig::write_waves(const Twins& twins, unsigned number) {
+  std::mt19937_64 random(plan_.seed * 100 + 99 - number);
   const Stream stream = runtime_->make_stream(gpu(0));
   runtime_->attach(stream);
   const std::uint64_t first = words_ / plan_.chunks * (plan_.chunks - 1);
-  const TwinSpan span{array_ + first, twin_ + first, words_ / plan_.chunks / twin_line_words};
+  const TwinSpan span{twins.array + first, twins.twin + first,
+                      words_ / plan_.chunks / twin_line_words};
   Clock& clock = driver_->clock();
   while (!finished_) {
     TwinAdds adds{random(), 64, 1};
@@ -129,11 +137,20 @@ void GpuTwinRig::write_waves() {
   runtime_->destroy_stream(stream);
 }
 
-void GpuTwinRig::move_once() {
-  const std::uint64_t bytes = words_ * sizeof(std::uint64_t);
-  const Location here = runtime_->where(array_).front().at;
+/// Often both arrays go to one place, so that they may share gates.
+void GpuTwinRig::move_some() {
+  const std::size_t which = random_() % twins_.size();
+  const Location here = runtime_->where(twins_[which].array).front().at;
   Location there = here;
   while (there == here) there = places_[random_() % places_.size()];
+  std::vector<Migration> moves{start_move(twins_[which], there)};
+  if (random_() % 2 == 0) moves.push_back(start_move(twins_[1 - which], there));
+  if (plan_.cancels && random_() % 8 == 0) moves.back().cancel();
+  for (const Migration& move : moves) end(move);
+}
+
+Migration GpuTwinRig::start_move(const Twins& twins, Location to) {
+  const std::uint64_t bytes = words_ * sizeof(std::uint64_t);
   std::uint64_t offset = 0, length = bytes;
   if (random_() % 3 == 0) {
     offset = random_() % bytes;
@@ -142,9 +159,11 @@ void GpuTwinRig::move_once() {
   MigrateOptions options;
   options.scope = StopScope::attached;
   // Live moves are the subject of the test, even if all tiles are dirty.
-  options.mode = here == host(0) || plan_.hosts ? Mode::automatic : Mode::live;
-  const Migration move = runtime_->migrate_async(array_, offset, length, there, options);
-  if (plan_.cancels && random_() % 8 == 0) move.cancel();
+  options.mode = plan_.hosts ? Mode::automatic : Mode::live;
+  return runtime_->migrate_async(twins.array, offset, length, to, options);
+}
+
+void GpuTwinRig::end(const Migration& move) {
   try {
     outcome_.switches += static_cast<unsigned>(move.wait().chunks_moved);
   } catch (const Error& error) {
@@ -158,7 +177,7 @@ void GpuTwinRig::move() {
   const std::uint64_t moves_max = 4 * plan_.switches;
   for (std::uint64_t moves = 0;
        outcome_.switches < plan_.switches && moves < moves_max && !finished_; ++moves) {
-    move_once();
+    move_some();
   }
 }
 
@@ -166,7 +185,7 @@ GpuTwinOutcome GpuTwinRig::play() {
   for (int ordinal = 0; ordinal < plan_.gpus; ++ordinal) {
     start([this, ordinal] { write(ordinal); });
   }
-  start([this] { write_waves(); });
+  for (unsigned i = 0; i < twins_.size(); ++i) start([this, i] { write_waves(twins_[i], i); });
   while (launches_ == 0 && !finished_) std::this_thread::yield();
   try {
     move();
@@ -177,7 +196,7 @@ GpuTwinOutcome GpuTwinRig::play() {
   for (std::thread& thread : threads_) thread.join();
   try {
     if (outcome_.problem.empty()) {
-      outcome_.words_different = compare();
+      for (const Twins& twins : twins_) outcome_.words_different += compare(twins);
       outcome_.stats = runtime_->stats();
       outcome_.launches = launches_;
     }
@@ -187,10 +206,10 @@ GpuTwinOutcome GpuTwinRig::play() {
   return outcome_;
 }
 
-std::uint64_t GpuTwinRig::compare() {
+std::uint64_t GpuTwinRig::compare(const Twins& twins) {
   std::vector<std::uint64_t> ours(words_), theirs(words_);
-  runtime_->read(array_, std::as_writable_bytes(std::span(ours)));
-  runtime_->read(twin_, std::as_writable_bytes(std::span(theirs)));
+  runtime_->read(twins.array, std::as_writable_bytes(std::span(ours)));
+  runtime_->read(twins.twin, std::as_writable_bytes(std::span(theirs)));
   std::uint64_t different = 0;
   for (std::uint64_t i = 0; i < words_; ++i) different += ours[i] != theirs[i];
   return different;

@@ -19,7 +19,7 @@ void TwinMover::run() {
       if (plan_.company.holds && below(random_, 3) == 0) {
         move_held();
       } else {
-        move_once();
+        move_some();
       }
     } catch (const Error& error) {
       judge(error);
@@ -49,19 +49,28 @@ MigrateOptions TwinMover::draw_options() {
   return options;
 }
 
-void TwinMover::move_once() {
-  std::uint64_t* const array = world_.array().array;
-  const std::uint64_t bytes = world_.array().words * sizeof(std::uint64_t);
+void TwinMover::move_some() {
+  const TwinArray& array = world_.any_array(random_);
+  const MigrateOptions options = draw_options();
+  const Location to = world_.elsewhere(random_, array.array);
+  move(array, to, options);
+  if (below(random_, 2) == 0) {
+    const bool first = array.array == world_.array().array;
+    move(first ? world_.beside() : world_.array(), to, options);
+  }
+  if (!plan_.cancels || below(random_, 4) != 0) return;
+  world_.nap(std::chrono::nanoseconds(below(random_, 100'000)));
+  under_way_.back().cancel();
+}
+
+void TwinMover::move(const TwinArray& array, Location to, const MigrateOptions& options) {
+  const std::uint64_t bytes = array.words * sizeof(std::uint64_t);
   std::uint64_t offset = 0, length = bytes;
   if (below(random_, 3) == 0) {
     offset = below(random_, bytes);
     length = 1 + below(random_, bytes - offset);
   }
-  under_way_.push_back(world_.runtime().migrate_async(
-      array, offset, length, world_.elsewhere(random_, array), draw_options()));
-  if (!plan_.cancels || below(random_, 4) != 0) return;
-  world_.nap(std::chrono::nanoseconds(below(random_, 100'000)));
-  under_way_.back().cancel();
+  under_way_.push_back(world_.runtime().migrate_async(array.array, offset, length, to, options));
 }
 
 void TwinMover::move_held() {

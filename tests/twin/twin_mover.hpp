@@ -10,8 +10,8 @@
 
 namespace vma {
 
-/// Moves a play's array, in whole or in part, in all directions, several moves at once; cancels
-/// some. One thread.
+/// Moves a play's two arrays, in whole or in part, in all directions, several moves at once, often
+/// both to one place; cancels some. One thread.
 class TwinMover {
  public:
   explicit TwinMover(TwinWorld& world);
@@ -22,7 +22,8 @@ class TwinMover {
 
  private:
   MigrateOptions draw_options();
-  void move_once();
+  void move_some();
+  void move(const TwinArray& array, Location to, const MigrateOptions& options);
   void move_held();
   void end_one();
   void count(const MigrationReport& report);

@@ -102,7 +102,8 @@ void play_in(TwinWorld& world, TwinOutcome& outcome) {
   try {
     move_beside_users(world, mover);
     if (world.problem().empty()) {
-      outcome.words_different = world.compare_all(world.array());
+      outcome.words_different =
+          world.compare_all(world.array()) + world.compare_all(world.beside());
       parts_of(world.runtime()).machinery->memory.chunks().slow_calls().drain();
       parts_of(world.runtime()).machinery->memory.check_invariants();
     }

@@ -59,7 +59,7 @@ void write_twins(TwinWorld& world, unsigned number) {
         if (below(random, 4) == 0) stream.record();
         if (below(random, 4) == 0) stream.wait_for_another(random);
       }
-      stream.add(some_of(world.array(), random), {random(), 1 + below(random, 6), 1});
+      stream.add(some_of(world.any_array(random), random), {random(), 1 + below(random, 6), 1});
     }
     if (below(random, 3) != 0) stream.wait();
     nap_at_most(world, random, 60'000);
@@ -91,7 +91,8 @@ void capture_graphs(TwinWorld& world, unsigned number) {
     machine.begin_capture(stream.bound(), modes[below(random, modes.size())]);
     GraphHandle graph{};
     try {
-      for (int i = 0; i < 2; ++i) stream.add(some_of(world.array(), random), {random(), 3, 1});
+      for (int i = 0; i < 2; ++i)
+        stream.add(some_of(world.any_array(random), random), {random(), 3, 1});
       nap_at_most(world, random, 20'000);
       graph = machine.end_capture(stream.bound());
     } catch (const Error& error) {
@@ -135,7 +136,7 @@ void use_new_streams(TwinWorld& world, unsigned number) {
   while (!world.finished()) {
     UserStream stream(world, any_gpu(world, random), UserStream::Kind::non_blocking);
     for (std::uint64_t left = 1 + below(random, 3); left > 0; --left) {
-      stream.add(some_of(world.array(), random), {random(), 4, 1});
+      stream.add(some_of(world.any_array(random), random), {random(), 4, 1});
     }
     nap_at_most(world, random, 30'000);
   }

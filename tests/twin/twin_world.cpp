@@ -52,6 +52,7 @@ TwinWorld::TwinWorld(const TwinPlan& plan, SteppedExecutor* stepped)
   leaked_ = parts->machinery->memory.chunks().ledger().leak_count();
   runtime_ = unique_runtime_of(std::move(parts));
   array_ = make_array(3, places_.front());
+  beside_ = make_array(2, places_.front());
 }
 
 TwinWorld::~TwinWorld() {

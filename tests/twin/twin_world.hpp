@@ -43,6 +43,11 @@ class TwinWorld {
   SimDriver& machine() { return machine_; }
   Runtime& runtime() { return *runtime_; }
   const TwinArray& array() const { return array_; }
+  /// A second allocation, whose moves may share gates with those of the first.
+  const TwinArray& beside() const { return beside_; }
+  const TwinArray& any_array(std::mt19937_64& random) const {
+    return below(random, 2) == 0 ? array_ : beside_;
+  }
   ContextHandle context(int gpu) const { return contexts_.at(static_cast<std::size_t>(gpu)); }
   const std::vector<Location>& places() const { return places_; }
   /// A place other than that of the array's first chunk.
@@ -96,7 +101,7 @@ class TwinWorld {
   Mutex submissions_;  // See SubmissionWindow.
   std::unique_ptr<Runtime> runtime_;
   std::shared_ptr<const std::atomic<std::uint64_t>> leaked_;
-  TwinArray array_;
+  TwinArray array_, beside_;
   std::atomic<bool> finished_{false};
   mutable Mutex mutex_;
   std::vector<EventHandle> events_ VMART_GUARDED_BY(mutex_);
