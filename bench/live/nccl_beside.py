@@ -27,8 +27,10 @@ import time
 os.environ.setdefault("NCCL_NVLS_ENABLE", "0")  # No multicast.
 # Half of what it is by default, so that what retries cost has room in the same share.
 os.environ.setdefault("VMART_STALL_BUDGET_US", "30000")
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "examples"))
+BENCH = pathlib.Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(BENCH), str(BENCH.parent / "examples")]
 import torch_pool  # Before torch: it sets what torch reads once.
+from vmart_calls import MigrateOptions, report_of
 
 torch = torch_pool.torch
 MIB = 1 << 20
@@ -40,24 +42,6 @@ CASE_S = 60.0  # Then a case ends with the moves that it has made.
 HELD_PERIOD_S = 0.1  # A program that stops everything does it now and then.
 BUSY = 5  # VMART_BUSY
 MODE_LIVE, SCOPE_HOLD = 1, 2  # VMART_MODE_LIVE, VMART_SCOPE_HOLD
-
-
-class MigrateOptions(ctypes.Structure):
-    _fields_ = [("size_bytes", ctypes.c_size_t), ("mode", ctypes.c_int32), ("scope", ctypes.c_int32),
-                ("deadline_ms", ctypes.c_int64), ("priority", ctypes.c_int32),
-                ("reserve_first", ctypes.c_int32), ("nothing_runs", ctypes.c_int32),
-                ("wait_for_pins", ctypes.c_int32), ("paranoid", ctypes.c_int32),
-                ("reserved", ctypes.c_int32)]
-
-
-class MigrationReport(ctypes.Structure):
-    _fields_ = [("size_bytes", ctypes.c_size_t), ("bytes_asked", ctypes.c_uint64),
-                ("bytes_moved", ctypes.c_uint64), ("bytes_copied_twice", ctypes.c_uint64),
-                ("outcome", ctypes.c_int32), ("chunks", ctypes.c_int32),
-                ("chunks_moved", ctypes.c_int32), ("chunks_live", ctypes.c_int32),
-                ("retries", ctypes.c_int32), ("reserved", ctypes.c_int32),
-                ("wall_ns", ctypes.c_int64), ("stall_median_ns", ctypes.c_int64),
-                ("stall_p99_ns", ctypes.c_int64), ("stall_max_ns", ctypes.c_int64)]
 
 
 class AllReduces:
@@ -164,9 +148,7 @@ class Moves:
             status = self.vmart.library.vmart_migration_wait(migration)
             if status not in (0, BUSY):
                 raise RuntimeError(self.vmart.library.vmart_last_error().decode())
-            report = MigrationReport(size_bytes=ctypes.sizeof(MigrationReport))
-            self.vmart.call("vmart_migration_report_get", migration, ctypes.byref(report))
-            return report, status
+            return report_of(self.vmart, migration), status
         finally:
             self.vmart.library.vmart_migration_release(migration)
 

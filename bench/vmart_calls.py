@@ -1,0 +1,30 @@
+"""Structures of <vma/vmart.h> for the benchmarks that call libvmart from Python."""
+
+import ctypes
+
+
+class MigrateOptions(ctypes.Structure):
+    """`vmart_migrate_options`."""
+    _fields_ = [("size_bytes", ctypes.c_size_t), ("mode", ctypes.c_int32), ("scope", ctypes.c_int32),
+                ("deadline_ms", ctypes.c_int64), ("priority", ctypes.c_int32),
+                ("reserve_first", ctypes.c_int32), ("nothing_runs", ctypes.c_int32),
+                ("wait_for_pins", ctypes.c_int32), ("paranoid", ctypes.c_int32),
+                ("reserved", ctypes.c_int32)]
+
+
+class MigrationReport(ctypes.Structure):
+    """`vmart_migration_report`."""
+    _fields_ = [("size_bytes", ctypes.c_size_t), ("bytes_asked", ctypes.c_uint64),
+                ("bytes_moved", ctypes.c_uint64), ("bytes_copied_twice", ctypes.c_uint64),
+                ("outcome", ctypes.c_int32), ("chunks", ctypes.c_int32),
+                ("chunks_moved", ctypes.c_int32), ("chunks_live", ctypes.c_int32),
+                ("retries", ctypes.c_int32), ("reserved", ctypes.c_int32),
+                ("wall_ns", ctypes.c_int64), ("stall_median_ns", ctypes.c_int64),
+                ("stall_p99_ns", ctypes.c_int64), ("stall_max_ns", ctypes.c_int64)]
+
+
+def report_of(vmart, migration):
+    """The report of a migration; `vmart` is a `torch_pool.Vmart`."""
+    report = MigrationReport(size_bytes=ctypes.sizeof(MigrationReport))
+    vmart.call("vmart_migration_report_get", migration, ctypes.byref(report))
+    return report
