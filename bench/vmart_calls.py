@@ -9,7 +9,7 @@ class MigrateOptions(ctypes.Structure):
                 ("deadline_ms", ctypes.c_int64), ("priority", ctypes.c_int32),
                 ("reserve_first", ctypes.c_int32), ("nothing_runs", ctypes.c_int32),
                 ("wait_for_pins", ctypes.c_int32), ("paranoid", ctypes.c_int32),
-                ("reserved", ctypes.c_int32)]
+                ("max_stall_us", ctypes.c_int32)]
 
 
 class MigrationReport(ctypes.Structure):
@@ -18,7 +18,7 @@ class MigrationReport(ctypes.Structure):
                 ("bytes_moved", ctypes.c_uint64), ("bytes_copied_twice", ctypes.c_uint64),
                 ("outcome", ctypes.c_int32), ("chunks", ctypes.c_int32),
                 ("chunks_moved", ctypes.c_int32), ("chunks_live", ctypes.c_int32),
-                ("retries", ctypes.c_int32), ("reserved", ctypes.c_int32),
+                ("retries", ctypes.c_int32), ("gates", ctypes.c_int32),
                 ("wall_ns", ctypes.c_int64), ("stall_median_ns", ctypes.c_int64),
                 ("stall_p99_ns", ctypes.c_int64), ("stall_max_ns", ctypes.c_int64)]
 

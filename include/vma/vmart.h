@@ -77,14 +77,14 @@ typedef struct vmart_migrate_options {
   int32_t nothing_runs;
   int32_t wait_for_pins;
   int32_t paranoid;
-  int32_t reserved; /**< 0. */
+  int32_t max_stall_us; /**< Of one gate; 0: the runtime's limit. */
 } vmart_migrate_options;
 
 /// Values of `vmart_migration_report.outcome`.
 enum { VMART_DONE = 0, VMART_PARTLY = 1, VMART_ENDED_CANCELLED = 2, VMART_FAILED = 3 };
 
-/// What a migration has done so far. Times are in nanoseconds. A stall is how long attached streams
-/// were stopped while one chunk was switched.
+/// What a migration has done so far. Times are in nanoseconds. A stall is how long a gate stopped
+/// the attached streams.
 typedef struct vmart_migration_report {
   size_t size_bytes; /**< Set it to sizeof(vmart_migration_report); returns the filled size. */
   uint64_t bytes_asked;
@@ -95,7 +95,7 @@ typedef struct vmart_migration_report {
   int32_t chunks_moved;
   int32_t chunks_live; /**< Moved, and copied while the work ran. */
   int32_t retries;
-  int32_t reserved;
+  int32_t gates; /**< At which the attached streams were stopped; several chunks may share one. */
   int64_t wall_ns;
   int64_t stall_median_ns;
   int64_t stall_p99_ns;
@@ -146,8 +146,8 @@ VMART_EXPORT vmart_status vmart_base(const void* pointer, void** out_base, size_
 VMART_EXPORT vmart_status vmart_migrate(void* pointer, size_t offset, size_t size_bytes,
                                         vmart_location to, const vmart_migrate_options* options);
 /// Moves in the background. Stops only attached streams, for a fraction of a millisecond per chunk,
-/// unless `options` have another scope. Does not block. Release `*out` in any case; the migration
-/// continues without it.
+/// unless `options` have another scope. Chunks of migrations with the same route and options share
+/// gates. Does not block. Release `*out` in any case; the migration continues without it.
 VMART_EXPORT vmart_status vmart_migrate_async(void* pointer, size_t offset, size_t size_bytes,
                                               vmart_location to,
                                               const vmart_migrate_options* options,

@@ -49,7 +49,7 @@ Range range_of(void* pointer, std::size_t offset, std::size_t bytes, const char*
 // the end, so that later members begin after them.
 constexpr std::size_t options_bytes_min = 48;
 constexpr std::size_t report_bytes_min = 88;
-static_assert(offsetof(vmart_migrate_options, reserved) + sizeof(int32_t) == options_bytes_min);
+static_assert(offsetof(vmart_migrate_options, max_stall_us) + sizeof(int32_t) == options_bytes_min);
 static_assert(offsetof(vmart_migration_report, stall_max_ns) + sizeof(int64_t) == report_bytes_min);
 
 /// Throws: Error{invalid_argument} if the value is not in the enumeration 0 to `last`.
@@ -70,7 +70,7 @@ vma::MigrateOptions options_of(const vmart_migrate_options* given, const char* c
   const auto* bytes = reinterpret_cast<const std::byte*>(given);
   const auto unknown = std::span(bytes, given->size_bytes).subspan(sizeof *given);
   const auto set = [](std::byte byte) { return byte != std::byte{0}; };
-  if (given->reserved != 0 || std::ranges::any_of(unknown, set)) {
+  if (std::ranges::any_of(unknown, set)) {
     throw vma::Error(vma::ErrorKind::invalid_argument, call,
                      "options contain a value that this version does not know");
   }
@@ -87,6 +87,7 @@ vma::MigrateOptions options_of(const vmart_migrate_options* given, const char* c
   options.nothing_runs = given->nothing_runs != 0;
   options.wait_for_pins = given->wait_for_pins != 0;
   options.paranoid = given->paranoid != 0;
+  if (given->max_stall_us != 0) options.max_stall = std::chrono::microseconds(given->max_stall_us);
   return options;
 }
 
@@ -110,6 +111,7 @@ vmart_migration_report to_c(const vma::MigrationReport& report) {
   filled.chunks_moved = report.chunks_moved;
   filled.chunks_live = report.chunks_live;
   filled.retries = report.retries;
+  filled.gates = static_cast<int32_t>(report.stall.count);
   filled.wall_ns = report.wall.count();
   filled.stall_median_ns = report.stall.median.count();
   filled.stall_p99_ns = report.stall.p99.count();

@@ -110,6 +110,24 @@ TEST_F(MigrationCalls, OptionsSayHowToMove) {
   vma::free(words);
 }
 
+TEST_F(MigrationCalls, OptionsLimitTheStallOfAGate) {
+  std::uint64_t* words = filled(4, 3);
+  const auto gates = [&](std::int32_t max_stall_us, int to) {
+    vmart_migrate_options options{};
+    options.size_bytes = sizeof options;
+    options.max_stall_us = max_stall_us;
+    vmart_migration* migration = nullptr;
+    EXPECT_EQ(vmart_migrate_async(words, 0, 0, c_gpu(to), &options, &migration), VMART_OK);
+    EXPECT_EQ(vmart_migration_wait(migration), VMART_OK) << vmart_last_error();
+    const vmart_migration_report report = report_of(migration);
+    vmart_migration_release(migration);
+    return report.gates;
+  };
+  EXPECT_GE(gates(1, 1), 4);
+  EXPECT_LT(gates(20'000'000, 0), 4);
+  vma::free(words);
+}
+
 TEST_F(MigrationCalls, OptionsThatMeanNothingAreRefused) {
   std::uint64_t* words = filled(1, 3);
   const auto refused = [&](auto change) {
@@ -125,7 +143,7 @@ TEST_F(MigrationCalls, OptionsThatMeanNothingAreRefused) {
   refused([](vmart_migrate_options& options) { --options.size_bytes; });
   refused([](vmart_migrate_options& options) { options.size_bytes = 0; });
   refused([](vmart_migrate_options& options) { options.size_bytes = SIZE_MAX; });
-  refused([](vmart_migrate_options& options) { options.reserved = 1; });
+  refused([](vmart_migrate_options& options) { options.max_stall_us = -1; });
   refused([](vmart_migrate_options& options) { options.mode = 3; });
   refused([](vmart_migrate_options& options) { options.mode = -1; });
   refused([](vmart_migrate_options& options) { options.scope = 3; });
