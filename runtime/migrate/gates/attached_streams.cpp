@@ -87,7 +87,7 @@ void AttachedStreams::attach(BoundStream stream, Address scope, StreamWork work)
                             "destroying it, since a new stream may get the same handle",
                             static_cast<std::uint64_t>(stream.handle), name_of_scope(scope)));
   }
-  ++attaches_[scope];
+  last_attaches_[scope] = ++last_attach_;
   attachments_.push_back({attached, scope, captured});
 }
 
@@ -191,15 +191,15 @@ std::vector<ContextHandle> AttachedStreams::contexts() const {
   return contexts;
 }
 
-std::uint64_t AttachedStreams::attaches(std::span<const Address> allocations) const {
+std::uint64_t AttachedStreams::last_attach(std::span<const Address> allocations) const {
   const MutexLock lock(mutex_);
-  const auto count = [&](Address scope) VMART_NO_THREAD_ANALYSIS {
-    const auto counted = attaches_.find(scope);
-    return counted == attaches_.end() ? 0 : counted->second;
+  const auto last_of = [&](Address scope) VMART_NO_THREAD_ANALYSIS {
+    const auto known = last_attaches_.find(scope);
+    return known == last_attaches_.end() ? 0 : known->second;
   };
-  std::uint64_t attaches = count(Address{});
-  for (const Address allocation : allocations) attaches += count(allocation);
-  return attaches;
+  std::uint64_t last = last_of(Address{});
+  for (const Address allocation : allocations) last = std::max(last, last_of(allocation));
+  return last;
 }
 
 bool AttachedStreams::any(Address allocation) const {
@@ -235,7 +235,7 @@ void AttachedStreams::forget_allocation(Address begin) noexcept {
   if (is_none(begin)) return;
   const MutexLock lock(mutex_);
   std::erase_if(attachments_, [&](const Attachment& it) { return it.scope == begin; });
-  attaches_.erase(begin);
+  last_attaches_.erase(begin);
   want_forgotten();
 }
 

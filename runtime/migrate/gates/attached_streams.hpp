@@ -77,11 +77,12 @@ class AttachedStreams {
 
   /// The streams attached to all memory or to the allocation, each once.
   std::vector<Stream> in_scope(Address allocation) const;
-  /// Rises whenever a stream comes into scope of one of the allocations. A caller of `in_scope`
-  /// that later finds it risen has missed a stream, even if that was detached again.
-  std::uint64_t attaches(std::span<const Address> allocations) const;
+  /// The number of the last call that brought a stream into scope of one of the allocations. A
+  /// caller of `in_scope` that later finds another one may have missed a stream, even if that was
+  /// detached again. Numbers never repeat, so that a free, which forgets some, hides no attach.
+  std::uint64_t last_attach(std::span<const Address> allocations) const;
   /// `attach` waits while it is held. A thread that stops streams holds it from its last look at
-  /// `attaches` until the slot is no longer dark. Work of a stream attached later would find the
+  /// `last_attach` until the slot is no longer dark. Work of a stream attached later would find the
   /// slot dark.
   Mutex& attaching() noexcept { return attaching_; }
   bool any(Address allocation) const;
@@ -134,7 +135,8 @@ class AttachedStreams {
   Condition use_ended_;
   std::vector<Attachment> attachments_ VMART_GUARDED_BY(mutex_);
   std::vector<Use*> uses_ VMART_GUARDED_BY(mutex_);
-  std::map<Address, std::uint64_t> attaches_ VMART_GUARDED_BY(mutex_);  // By scope.
+  std::uint64_t last_attach_ VMART_GUARDED_BY(mutex_) = 0;
+  std::map<Address, std::uint64_t> last_attaches_ VMART_GUARDED_BY(mutex_);  // By scope.
 };
 
 /// Whether it is a legacy or a per-thread stream, which exist as long as their context or thread.

@@ -136,7 +136,7 @@ std::optional<Gate::Refusal> BatchStop::run() {
 
 /// Only now: a thread that detaches a stream waits for its use, and turns may take long.
 void BatchStop::name_streams() {
-  attaches_ = parts_.stops.attached().attaches(allocations_);
+  last_attach_ = parts_.stops.attached().last_attach(allocations_);
   streams_.emplace(parts_.stops.attached(), allocations_);
   plan_ = plan_gate(streams_->streams());
 }
@@ -246,7 +246,7 @@ std::optional<Gate::Refusal> BatchStop::switch_first(Gate& gate) {
   // Work of a stream that was attached since the plan was made runs, and may have written after the
   // settling; streams attached from here on wait.
   keep_streams();
-  if (parts_.stops.attached().attaches(allocations_) != attaches_) {
+  if (parts_.stops.attached().last_attach(allocations_) != last_attach_) {
     return Gate::Refusal{StopRefusal::streams_changed,
                          "the program attached a stream while the gate was closed"};
   }

@@ -74,7 +74,7 @@ class BatchStop {
   std::optional<SpareKernels::Pause> no_loads_;  // While anything is stopped.
   std::optional<AttachedStreams::Use> streams_;  // From its turn until everything continues.
   GatePlan plan_;
-  std::uint64_t attaches_ = 0;  // To the allocations, before the streams were listed.
+  std::uint64_t last_attach_ = 0;  // To the allocations, before the streams were listed.
   SlowCallTurn slow_call_turn_;
   GateTimes times_;
   Watchdog::Ticket ticket_ = Watchdog::Ticket::none;

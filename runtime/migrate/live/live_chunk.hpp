@@ -77,12 +77,15 @@ struct LiveBatch {
   bool overdue = false;
 
   LiveChunk& front() const { return *chunks.front(); }
-  /// Work of the runtime on one of them does not end, so that chunk can no longer move.
-  bool any_stayed() const {
-    return std::ranges::any_of(chunks, [](const LiveChunk* chunk) {
+  /// The first one that can no longer move, since work of the runtime on it does not end; null if
+  /// there is none.
+  const LiveChunk* stayed() const {
+    const auto found = std::ranges::find_if(chunks, [](const LiveChunk* chunk) {
       return chunk->transaction.state() == Transaction::State::stayed;
     });
+    return found == chunks.end() ? nullptr : *found;
   }
+  bool any_stayed() const { return stayed() != nullptr; }
   Way way() const { return front().choice.way; }
 };
 

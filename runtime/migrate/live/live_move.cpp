@@ -42,7 +42,11 @@ LiveMove::LiveMove(const MoveParts& parts, LiveTasks& tasks, std::shared_ptr<Mig
 void LiveMove::run() noexcept {
   begin();
   do {
-    while (LiveChunk* const first = ranges_.first_left()) move_next(*first);
+    ranges_.end_complete();
+    while (LiveChunk* const first = ranges_.first_left()) {
+      if (!ranges_.postpone_pinned(first->range)) move_next(*first);
+      ranges_.end_complete();
+    }
   } while (ranges_.join() != nullptr);
 }
 
@@ -55,7 +59,7 @@ void LiveMove::begin() {
   LiveBatch none;
   concerned_ = first;
   try {
-    conditions_.require_movable(*range, tries_.deadline(first_->options));
+    conditions_.require_movable(*range, tries_.deadline(*range));
     staging_.reserve_all(*range);
   } catch (const UnwantedRange&) {
     end_unwanted(none);
@@ -70,7 +74,8 @@ void LiveMove::move_next(LiveChunk& first) {
   concerned_ = &first;
   try {
     conditions_.require_going_on();
-    conditions_.require_movable(first.range, tries_.deadline(first.range.task->options));
+    conditions_.require_movable(first.range, tries_.deadline(first.range));
+    first.range.pinned_since.reset();
     batch = staging_.make_batch(first);
     complete(batch);
   } catch (const UnwantedRange&) {
@@ -110,13 +115,15 @@ bool LiveMove::try_once(LiveBatch& batch) {
   }
   const bool moved = retire_switched(batch);
   for (LiveChunk* const chunk : batch.chunks) staging_.stand_down(*chunk);
-  if (!batch.chunks.empty()) concerned_ = &batch.front();
+  if (batch.chunks.empty()) return true;
+  concerned_ = &batch.front();
   if (last.failure) std::rethrow_exception(last.failure);
   if (moved && !batch.any_stayed()) return true;
   const Gate::Refusal endless{StopRefusal::settle_late,
                               "the work that copies what the streams wrote does not end"};
   const Gate::Refusal& refusal = last.refusal ? *last.refusal : endless;
-  conditions_.require_going_on();
+  // Before anything else: such a chunk must not be tried again.
+  if (!batch.any_stayed()) conditions_.require_going_on();
   parts_.stops.stats().add_refusal(refusal.why);
   for_each_range(batch, [&](LiveRange& range) { range.account.gave_up(refusal.why); });
   const auto error = tries_.give_up_or_back_off(batch, refusal, last.stood);
@@ -139,8 +146,11 @@ void LiveMove::prepare_to_stop(LiveBatch& batch) {
   concerned_ = &batch.front();
   conditions_.require_movable(batch.front().range, batch.deadline);
   // Only the first migration waits for its pins; the others do so when they are the first.
+  const LiveRange& first = batch.front().range;
   std::erase_if(batch.chunks, [&](const LiveChunk* chunk) {
-    return &chunk->range != &batch.front().range && !chunk->range.allocation.may_move();
+    const LiveRange& other = chunk->range;
+    if (&other == &first) return false;
+    return !other.allocation.may_move() || !staging_.same_streams(first, other);
   });
   for (LiveChunk* const chunk : batch.chunks) {
     concerned_ = chunk;
@@ -230,7 +240,8 @@ void LiveMove::account_for(const LiveBatch& batch, const BatchStop& stop) noexce
   batch.front().range.account.tell_stood(batch.front(), times, stop.streams());
 }
 
-/// Whether any chunk of the batch has switched. Those are its first ones, and leave it.
+/// Whether any chunk of the batch has switched. Those are its first ones, and leave it; migrations
+/// that are complete end now.
 bool LiveMove::retire_switched(LiveBatch& batch) noexcept {
   const auto left = std::ranges::find_if_not(batch.chunks, &LiveChunk::switched);
   const bool moved = left != batch.chunks.begin();
@@ -239,6 +250,7 @@ bool LiveMove::retire_switched(LiveBatch& batch) noexcept {
     (*chunk)->range.task->tell((*chunk)->range.report);
   }
   batch.chunks.erase(batch.chunks.begin(), left);
+  ranges_.end_complete();
   return moved;
 }
 

@@ -18,7 +18,8 @@ LiveRange::LiveRange(const MoveParts& parts, std::shared_ptr<MigrationTask> whic
       begun(parts.memory.driver().clock().now()),
       report(task->report()),
       account(parts, *task, allocation, report),
-      notices(allocation, parts.callbacks) {}
+      notices(allocation, parts.callbacks),
+      want(parts.memory.pressure()) {}
 
 void LiveRange::plan(const MoveParts& parts) {
   const SlotRange range = task->range;
@@ -119,11 +120,32 @@ void LiveRanges::end(LiveRange& range, std::exception_ptr failure) noexcept {
 }
 
 LiveChunk* LiveRanges::first_left() noexcept {
-  while (!ranges_.empty()) {
-    if (LiveChunk* const chunk = ranges_.front().first_left()) return chunk;
-    end(ranges_.front(), nullptr);
+  return ranges_.empty() ? nullptr : ranges_.front().first_left();
+}
+
+void LiveRanges::end_complete() noexcept {
+  const auto next_complete = [this] {
+    return std::ranges::find_if(ranges_,
+                                [](LiveRange& range) { return range.first_left() == nullptr; });
+  };
+  for (auto range = next_complete(); range != ranges_.end(); range = next_complete()) {
+    end(*range, nullptr);
   }
-  return nullptr;
+}
+
+bool LiveRanges::postpone_pinned(LiveRange& range) noexcept {
+  if (range.allocation.may_move()) {
+    range.pinned_since.reset();
+    return false;
+  }
+  if (!range.pinned_since) range.pinned_since = parts_.memory.driver().clock().now();
+  const bool others = std::ranges::any_of(
+      ranges_, [](const LiveRange& other) { return other.allocation.may_move(); });
+  if (!others || !range.task->options.wait_for_pins) return false;
+  const auto here =
+      std::ranges::find_if(ranges_, [&](const LiveRange& other) { return &other == &range; });
+  ranges_.splice(ranges_.end(), ranges_, here);
+  return true;
 }
 
 LiveChunk* LiveRanges::after(const LiveChunk& chunk) noexcept {

@@ -12,6 +12,7 @@
 #include <exception>
 #include <list>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace vma {
@@ -36,6 +37,8 @@ struct LiveRange {
   MigrationReport report;  // Right at any time, whatever is thrown.
   LiveAccount account;
   MoveNotices notices;
+  MemoryPressure::Want want;  // Its need for room.
+  std::optional<TimePoint> pinned_since;
   std::deque<LiveChunk> chunks;  // In order of their slots.
   std::size_t switched = 0;      // All chunks before this one have switched.
 };
@@ -54,9 +57,13 @@ class LiveRanges {
   LiveRange* join() noexcept;
   /// Ends the migration, and forgets it. Requires: none of its chunks is staged.
   void end(LiveRange& range, std::exception_ptr failure) noexcept;
-  /// The first chunk that has not switched; null if there is none. Ends migrations whose chunks
-  /// all have.
+  /// The first chunk that has not switched; null if there is none. Requires: `end_complete` was
+  /// called since the last switch.
   LiveChunk* first_left() noexcept;
+  /// Ends the migrations whose chunks have all switched.
+  void end_complete() noexcept;
+  /// If the migration waits for a pin and another one can go on, puts it last. Returns whether.
+  bool postpone_pinned(LiveRange& range) noexcept;
   /// The chunk that follows, of the next migration if need be, which may join for it.
   LiveChunk* after(const LiveChunk& chunk) noexcept;
 

@@ -44,7 +44,6 @@ LiveStaging::LiveStaging(const MoveParts& parts, const MigrateOptions& first, Li
       clock_(parts.memory.driver().clock()),
       ranges_(ranges),
       conditions_(conditions),
-      want_(memory_.pressure()),
       max_stall_(first.max_stall.value_or(
           std::chrono::duration_cast<std::chrono::microseconds>(parts.limits.max_stall))) {}
 
@@ -67,7 +66,7 @@ void LiveStaging::take_target(LiveChunk& chunk, bool may_ask) {
     if (!may_ask || !task.terms.asks_for_room || at.kind != Location::Kind::gpu) return false;
     unstage_all();
     give_up_lease();  // Another move may need the copier to make the room.
-    const bool again = parts_.room.ask(want_, at, size_bytes);
+    const bool again = parts_.room.ask(chunk.range.want, at, size_bytes);
     conditions_.require_going_on();
     return again;
   };
@@ -126,6 +125,7 @@ void LiveStaging::stage_ahead(const LiveBatch& batch) {
 /// staged now, for whatever reason: errors recur when it is the first of its batch.
 bool LiveStaging::stage_beside(const LiveChunk& first, LiveChunk& next) {
   if (first.transaction.from() != next.transaction.from()) return false;
+  if (&first.range != &next.range && !same_streams(first.range, next.range)) return false;
   if (next.staged) return next.choice.way == first.choice.way;
   try {
     next.transaction.take_clean_target();
@@ -142,6 +142,11 @@ bool LiveStaging::stage_beside(const LiveChunk& first, LiveChunk& next) {
     unstage(next);
     return false;
   }
+}
+
+/// A gate stops a stream only for memory that it may use.
+bool LiveStaging::same_streams(const LiveRange& one, const LiveRange& other) const {
+  return parts_.stops.attached().same_scope(one.allocation.begin(), other.allocation.begin());
 }
 
 void LiveStaging::choose_again(LiveBatch& batch) {
@@ -317,7 +322,7 @@ void LiveStaging::await_copy(LiveChunk& chunk) {
   chunk.transaction.note_copied();
 }
 
-/// Waits with no lock held except the move's claim and its copier: only a free of this allocation,
+/// Waits with no lock held except the move claims and the copier: only frees of these allocations,
 /// and moves off the same GPU, wait meanwhile. False: it did not end, and may go on writing.
 bool LiveStaging::ends_in_time(const LiveChunk& chunk,
                                const std::function<bool(TimePoint)>& ended_by) const {

@@ -56,6 +56,8 @@ class LiveStaging {
   /// If the chunk moved stopped because there was no memory for digests, allocates them from the
   /// memory that it has left.
   void keep_room_for_digests(const LiveChunk& chunk) noexcept;
+  /// Whether one gate may serve both.
+  bool same_streams(const LiveRange& one, const LiveRange& other) const;
   /// How long a gate of this move may stop the streams.
   std::chrono::nanoseconds max_stall() const noexcept { return max_stall_; }
   /// Whether the copier of the chunk is the one that this move has leased.
@@ -86,7 +88,6 @@ class LiveStaging {
   Clock& clock_;
   LiveRanges& ranges_;
   const MoveConditions& conditions_;
-  MemoryPressure::Want want_;
   const std::chrono::nanoseconds max_stall_;
   LiveCopier* leased_ = nullptr;         // The copier whose `turn` this move has.
   int chunks_beside_ = 0;                // That still settle in a context of the runtime's own.

@@ -14,13 +14,14 @@ StopTries::StopTries(const MoveParts& parts, const MoveConditions& conditions)
       conditions_(conditions),
       gate_limit_(parts.limits.gate_limit) {}
 
-TimePoint StopTries::deadline(const MigrateOptions& options) const {
-  return clock_.now() + parts_.limits.of_hold(options).rest_limit;
+TimePoint StopTries::deadline(const LiveRange& range) const {
+  return range.pinned_since.value_or(clock_.now()) +
+         parts_.limits.of_hold(range.task->options).rest_limit;
 }
 
 void StopTries::begin(LiveBatch& batch) const {
   batch.first_try = clock_.now();
-  batch.deadline = deadline(batch.front().range.task->options);
+  batch.deadline = deadline(batch.front().range);
 }
 
 void StopTries::await_budget(LiveBatch& batch) const {
@@ -36,10 +37,11 @@ void StopTries::await_budget(LiveBatch& batch) const {
 std::optional<Error> StopTries::give_up_or_back_off(LiveBatch& batch, const Gate::Refusal& refusal,
                                                     bool stood) {
   const TimePoint now = clock_.now();
-  const Allocation& allocation = batch.front().range.allocation;
+  const LiveChunk& named = batch.stayed() != nullptr ? *batch.stayed() : batch.front();
+  const Allocation& allocation = named.range.allocation;
   const auto tried = [&] {
     return fmt::format("the chunk at offset {} did not move, tried {} time(s) in {:.0f} ms; {}: {}",
-                       batch.front().transaction.slot() * allocation.geometry().chunk_bytes,
+                       named.transaction.slot() * allocation.geometry().chunk_bytes,
                        batch.tries + batch.waits + 1, in_ms(now - batch.first_try),
                        to_string(refusal.why), refusal.detail);
   };

@@ -20,8 +20,9 @@ class StopTries {
  public:
   StopTries(const MoveParts& parts, const MoveConditions& conditions);
 
-  /// The time by which a batch whose tries begin now must have begun to move.
-  TimePoint deadline(const MigrateOptions& options) const;
+  /// The time by which a batch of the migration whose tries begin now must have begun to move, from
+  /// when it was first found pinned if it is.
+  TimePoint deadline(const LiveRange& range) const;
   /// The tries for this batch begin.
   void begin(LiveBatch& batch) const;
   /// Blocks: until the stall budget allows a stop; the batch's deadline moves by as much.

@@ -47,6 +47,13 @@ bool is_held(const MigrationTask& task) noexcept {
   return task.options.scope == StopScope::hold || task.options.nothing_runs;
 }
 
+/// Whether it may share gates with others. Not with hooks: the claims of the others are taken while
+/// they run, and a hook may free other memory, or wait for a thread that does. Not with
+/// `reserve_first`: it may wait long for room.
+bool may_share(const MigrationTask& task) {
+  return !is_held(task) && !task.options.reserve_first && task.allocation()->hooks().empty();
+}
+
 /// Where the first chunk that the task is to move lies; none if all are at the target.
 std::optional<Location> source_of(const MigrationTask& task) {
   const std::shared_ptr<Allocation> allocation = task.allocation();
@@ -283,7 +290,7 @@ std::shared_ptr<MigrationTask> Mover::next_task() {
   running_.push_back(task);
   ++busy_workers_;
   const std::optional<Location> from = source_of(*task);
-  if (from && !is_held(*task)) {
+  if (from && may_share(*task)) {
     leaders_.push_back({task, *from, memory_.driver().clock().now() + joining_time});
   }
   return task;
@@ -293,7 +300,8 @@ std::shared_ptr<MigrationTask> Mover::next_task() {
 /// same conditions.
 bool Mover::may_join(const Leader& leader, const MigrationTask& task) {
   const MigrateOptions &first = leader.first->options, &other = task.options;
-  if (task.to != leader.first->to || is_held(task) || other.reserve_first) return false;
+  if (task.to != leader.first->to || !may_share(task)) return false;
+  if (task.terms.asks_for_room != leader.first->terms.asks_for_room) return false;
   if (other.mode != first.mode || other.paranoid != first.paranoid) return false;
   if (other.max_stall != first.max_stall || other.deadline != first.deadline) return false;
   return other.priority == first.priority && source_of(task) == leader.from &&
@@ -393,6 +401,7 @@ Error Mover::error_of(const std::exception_ptr& failure, const MigrationReport& 
     try {
       std::rethrow_exception(failure);
     } catch (const Error& error) {
+      if (error.report() != nullptr) return error;  // Of a hold, which has said all.
       return migration_error(error, report, allocation);
     } catch (const std::bad_alloc&) {
       return poisoned ? lost_slot_ : no_memory_;

@@ -113,8 +113,11 @@ TEST(LiveStops, NameRoutesWithoutRoomAndKeepTheirCosts) {
   RuntimeRig rig("test-2", options);
   Calibration calibration = blank(rig.runtime());
   LiveStops(rig.runtime(), sizes).measure(calibration);
-  ASSERT_EQ(calibration.estimates.size(), 2u);
-  EXPECT_NE(calibration.estimates[0].find("live moves gpu(0)->host(0)"), std::string::npos);
+  // On a busy computer there may be another: that late streams were not later than others.
+  const auto without_room = [](const std::string& what) { return what.starts_with("live moves"); };
+  EXPECT_EQ(std::ranges::count_if(calibration.estimates, without_room), 2);
+  ASSERT_FALSE(calibration.estimates.empty());
+  EXPECT_TRUE(calibration.estimates[0].starts_with("live moves gpu(0)->host(0)"));
   EXPECT_EQ(calibration.costs.stall_time(stop_place(0), stop_place(2), sizes.large_bytes),
             Time::zero());
   EXPECT_GT(calibration.costs.stall_time(stop_place(0), stop_place(1), sizes.large_bytes),

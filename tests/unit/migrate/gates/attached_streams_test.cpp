@@ -62,9 +62,13 @@ TEST(AttachedStreams, OfSeveralAllocationsAreListedOnce) {
   const std::array both = {mine, yours};
   EXPECT_EQ(AttachedStreams::Use(rig.attached(), both).streams().size(), 2u);
   EXPECT_EQ(AttachedStreams::Use(rig.attached()).streams().size(), 3u);
-  const std::uint64_t before = rig.attached().attaches(both);
+  const std::uint64_t before = rig.attached().last_attach(both);
   rig.attached().attach(other, yours);
-  EXPECT_GT(rig.attached().attaches(both), before);
+  EXPECT_GT(rig.attached().last_attach(both), before);
+  const std::uint64_t known = rig.attached().last_attach(both);
+  rig.attached().forget_allocation(yours);
+  rig.attached().attach(other, mine);
+  EXPECT_NE(rig.attached().last_attach(both), known) << "a free hides no attach";
 }
 
 TEST(AttachedStreams, AreDetachedOnceNobodyUsesThem) {
@@ -258,15 +262,15 @@ TEST(AttachedStreams, MayBeDetachedAfterTheyWereDestroyed) {
 TEST(AttachedStreams, CountWhatCameIntoScopeThoughItIsGoneAgain) {
   AttachRig rig;
   const std::array my_scope = {mine};
-  const std::uint64_t before = rig.attached().attaches(my_scope);
+  const std::uint64_t before = rig.attached().last_attach(my_scope);
   const BoundStream stream = rig.new_stream(0);
   rig.attached().attach(stream, yours);
-  EXPECT_EQ(rig.attached().attaches(my_scope), before);
+  EXPECT_EQ(rig.attached().last_attach(my_scope), before);
   for (const Address scope : {mine, all}) {
-    const std::uint64_t known = rig.attached().attaches(my_scope);
+    const std::uint64_t known = rig.attached().last_attach(my_scope);
     rig.attached().attach(stream, scope);
     rig.attached().detach(stream, scope);
-    EXPECT_GT(rig.attached().attaches(my_scope), known);
+    EXPECT_GT(rig.attached().last_attach(my_scope), known);
   }
 }
 

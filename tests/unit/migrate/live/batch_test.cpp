@@ -220,8 +220,7 @@ TEST_P(Batch, EachChunkIsSettled) {
   });
 }
 
-/// Several allocations of one chunk each at gpu(0), and a stream that may use all of them. The hook
-/// of the first one waits until all migrations of the test are submitted.
+/// Several allocations of one chunk each at gpu(0), and a stream that may use all of them.
 struct ManyRig {
   explicit ManyRig(const SimOptions& options, const MoverLimits& limits = {})
       : rig("test-2", {}, options),
@@ -236,7 +235,6 @@ struct ManyRig {
       allocations.push_back(memory.alloc(rig.page(), gpu(0), {}));
       rig.fill(*allocations[i], seed_word + i);
     }
-    allocations[0]->hooks().add({[this](const MoveEvent&) { sleep(rig, milliseconds(1)); }, {}});
   }
   ~ManyRig() {
     mover.stop();
@@ -245,12 +243,16 @@ struct ManyRig {
       if (allocation) memory.free(allocation->begin());
     }
   }
-  void submit(std::size_t which, Location to, MigrateOptions options = {}) {
-    if (!options.max_stall) options.max_stall = milliseconds(500);
-    tasks.push_back(mover.submit(allocations[which], {0, 1}, to, options));
-  }
   void submit_all(Location to, const MigrateOptions& options = {}) {
-    for (std::size_t i = 0; i < chunks; ++i) submit(i, to, options);
+    submit_all([to](std::size_t) { return to; }, options);
+  }
+  /// No target memory is created before all are submitted.
+  void submit_all(const std::function<Location(std::size_t)>& to, MigrateOptions options = {}) {
+    if (!options.max_stall) options.max_stall = milliseconds(500);
+    const MutexLock nothing_created(memory.chunks().slow_calls().turn());
+    for (std::size_t i = 0; i < chunks; ++i) {
+      tasks.push_back(mover.submit(allocations[i], {0, 1}, to(i), options));
+    }
   }
   void wait() {
     for (const auto& task : tasks) task->wait();
@@ -339,7 +341,7 @@ TEST_P(SharedGate, IsNotNeeded) {
 TEST_P(SharedGate, LeavesMigrationsToAnotherPlace) {
   step(GetParam(), [](const SimOptions& options) {
     ManyRig rig(options);
-    for (std::size_t i = 0; i < chunks; ++i) rig.submit(i, i % 2 == 0 ? gpu(1) : host(0));
+    rig.submit_all([](std::size_t i) { return i % 2 == 0 ? gpu(1) : host(0); });
     rig.wait();
     EXPECT_GE(rig.gates(), 2u);
     for (std::size_t i = 0; i < chunks; ++i) {
@@ -433,6 +435,36 @@ TEST_P(SharedGate, LosesOneThatIsPinned) {
     rig.allocations[5]->unpin();
     EXPECT_EQ(rig.error(5), ErrorKind::pinned);
     rig.expect_moved(gpu(1), 5);
+  });
+}
+
+TEST_P(SharedGate, DoesNotWaitForOneThatIsPinned) {
+  step(GetParam(), [](const SimOptions& options) {
+    ManyRig rig(options);
+    rig.allocations[0]->pin();
+    MigrateOptions patient;
+    patient.wait_for_pins = true;
+    rig.submit_all(gpu(1), patient);
+    for (std::size_t i = 1; i < chunks; ++i) rig.tasks[i]->wait();
+    EXPECT_FALSE(rig.tasks[0]->done());
+    rig.allocations[0]->unpin();
+    rig.wait();
+    rig.expect_moved(gpu(1));
+  });
+}
+
+// Its hook could not if the move of the other had begun.
+TEST_P(SharedGate, LeavesOneWithAHookWhichMayFreeAnother) {
+  step(GetParam(), [](const SimOptions& options) {
+    ManyRig rig(options);
+    const auto free_another = [&](const MoveEvent&) {
+      rig.memory.free(rig.allocations[6]->begin());
+    };
+    rig.allocations[0]->hooks().add({free_another, {}});
+    rig.submit_all(gpu(1));
+    rig.wait();
+    rig.allocations[6].reset();  // Moved before, or not.
+    rig.expect_moved(gpu(1));
   });
 }
 
