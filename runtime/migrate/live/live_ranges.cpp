@@ -139,9 +139,10 @@ bool LiveRanges::postpone_pinned(LiveRange& range) noexcept {
     return false;
   }
   if (!range.pinned_since) range.pinned_since = parts_.memory.driver().clock().now();
+  if (!range.task->options.wait_for_pins) return false;
   const bool others = std::ranges::any_of(
       ranges_, [](const LiveRange& other) { return other.allocation.may_move(); });
-  if (!others || !range.task->options.wait_for_pins) return false;
+  if (!others && join() == nullptr) return false;
   const auto here =
       std::ranges::find_if(ranges_, [&](const LiveRange& other) { return &other == &range; });
   ranges_.splice(ranges_.end(), ranges_, here);

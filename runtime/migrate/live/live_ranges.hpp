@@ -62,7 +62,8 @@ class LiveRanges {
   LiveChunk* first_left() noexcept;
   /// Ends the migrations whose chunks have all switched.
   void end_complete() noexcept;
-  /// If the migration waits for a pin and another one can go on, puts it last. Returns whether.
+  /// If the migration waits for a pin and another one can go on, which may join for it, puts it
+  /// last. Returns whether.
   bool postpone_pinned(LiveRange& range) noexcept;
   /// The chunk that follows, of the next migration if need be, which may join for it.
   LiveChunk* after(const LiveChunk& chunk) noexcept;
