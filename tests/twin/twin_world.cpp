@@ -200,10 +200,12 @@ void TwinWorld::end() {
     machine_.release_primary(DeviceId{static_cast<int>(gpu)});
   }
   std::vector<std::string> left = machine_.leaks();
-  const bool may_leak = plan_.any_error || plan_.company.captures;
-  if (left.empty() && (*leaked_ == 0 || may_leak)) return;
-  // Words that a graph may have captured are never released, on purpose.
-  if (plan_.company.captures) {
+  // Words that a graph may have captured, or that a stream has yet to write when the runtime ends,
+  // are never released, on purpose.
+  const bool may_leak_words =
+      plan_.company.captures || (plan_.threaded && plan_.company.shuts_down);
+  if (left.empty() && (*leaked_ == 0 || plan_.any_error || may_leak_words)) return;
+  if (may_leak_words) {
     std::erase_if(left, [](const std::string& what) { return what.starts_with("pinned memory"); });
   }
   if (*leaked_ > 0 && (left.empty() || plan_.any_error)) return;
