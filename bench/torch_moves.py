@@ -21,13 +21,13 @@ Leaves with 77 without PyTorch and a GPU. What it writes reads like Google Bench
 
 import argparse
 import collections
+import concurrent.futures
 import ctypes
 import json
 import pathlib
 import re
 import statistics
 import sys
-import threading
 import time
 
 sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1] / "examples"))
@@ -151,43 +151,30 @@ class Segments:
         return reports
 
     def move_in_turn(self, to):
+        """Blocks until all have moved. These moves have no reports."""
         for base in self.sizes:
             self.vmart.call("vmart_migrate", ctypes.c_void_p(base), ctypes.c_size_t(0),
                             ctypes.c_size_t(0), to, None)
+        return []
 
 
-class Mover(threading.Thread):
-    """One move of all segments, beside the loop."""
-
-    def __init__(self, segments, to):
-        super().__init__()
-        self.segments, self.to = segments, to
-        self.reports, self.seconds, self.error = [], 0.0, None
-
-    def run(self):
-        begin = time.monotonic()
-        try:
-            self.reports = self.segments.move_at_once(self.to)
-        except RuntimeError as error:
-            self.error = error
-        self.seconds = time.monotonic() - begin
+def timed(move, to):
+    """Seconds, and the reports."""
+    begin = time.monotonic()
+    reports = move(to)
+    return time.monotonic() - begin, reports
 
 
 def move_live(loop, segments, to):
-    """Seconds, and the reports."""
-    mover = Mover(segments, to)
-    mover.start()
-    while mover.is_alive():
-        loop.go()
-    if mover.error:
-        raise mover.error
-    return mover.seconds, mover.reports
+    with concurrent.futures.ThreadPoolExecutor(max_workers=1) as mover:
+        moved = mover.submit(timed, segments.move_at_once, to)
+        while not moved.done():
+            loop.go()
+        return moved.result()  # Raises what it failed with.
 
 
-def move_in_turn(loop, segments, to):
-    begin = time.monotonic()
-    segments.move_in_turn(to)
-    return time.monotonic() - begin, []
+def move_in_turn(_, segments, to):
+    return timed(segments.move_in_turn, to)
 
 
 def measure(loop, segments, move, places, moves):

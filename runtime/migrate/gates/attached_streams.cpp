@@ -163,13 +163,14 @@ std::vector<AttachedStreams::Stream> AttachedStreams::in_scope(Address allocatio
 }
 
 std::vector<AttachedStreams::Stream> AttachedStreams::in_scope_locked(Scope allocations) const {
-  const auto in_scope = [&](Address scope) {
-    return !allocations || is_none(scope) ||
-           std::ranges::find(*allocations, scope) != allocations->end();
+  const auto in_scope = [&](const Attachment& attachment) {
+    return !allocations || std::ranges::any_of(*allocations, [&](Address allocation) {
+      return attachment.concerns(allocation);
+    });
   };
   std::vector<Stream> streams;
   for (const Attachment& attachment : attachments_) {
-    if (!in_scope(attachment.scope)) continue;
+    if (!in_scope(attachment)) continue;
     const auto listed = std::ranges::find_if(
         streams, [&](const Stream& it) { return same_stream(it, attachment.stream); });
     if (listed == streams.end()) {
@@ -204,16 +205,15 @@ std::uint64_t AttachedStreams::last_attach(std::span<const Address> allocations)
 
 bool AttachedStreams::any(Address allocation) const {
   const MutexLock lock(mutex_);
-  return std::ranges::any_of(attachments_, [&](const Attachment& it) {
-    return is_none(it.scope) || it.scope == allocation;
-  });
+  return std::ranges::any_of(attachments_,
+                             [&](const Attachment& it) { return it.concerns(allocation); });
 }
 
 bool AttachedStreams::same_scope(Address one, Address other) const {
   const MutexLock lock(mutex_);
   const auto in_scope_of = [&](Address allocation, const Stream& stream) VMART_NO_THREAD_ANALYSIS {
     return std::ranges::any_of(attachments_, [&](const Attachment& it) {
-      return (is_none(it.scope) || it.scope == allocation) && same_stream(it.stream, stream);
+      return it.concerns(allocation) && same_stream(it.stream, stream);
     });
   };
   return std::ranges::all_of(attachments_, [&](const Attachment& it) {
@@ -226,7 +226,7 @@ std::vector<DeviceId> AttachedStreams::devices(Address allocation) const {
   std::set<DeviceId> devices;
   const MutexLock lock(mutex_);
   for (const Attachment& it : attachments_) {
-    if (is_none(it.scope) || it.scope == allocation) devices.insert(it.stream.device);
+    if (it.concerns(allocation)) devices.insert(it.stream.device);
   }
   return {devices.begin(), devices.end()};
 }

@@ -116,6 +116,10 @@ class AttachedStreams {
     Stream stream;
     Address scope{};
     bool captured = false;  // The stream captured when it was queried.
+
+    bool concerns(Address allocation) const noexcept {
+      return is_none(scope) || scope == allocation;
+    }
   };
   using Scope = std::optional<std::span<const Address>>;  // Of allocations; none: everything.
   std::vector<Stream> begin_use(Use& use, Scope allocations);

@@ -41,6 +41,13 @@ LiveCopier* settler_of(const LiveBatch& batch) {
   return found == batch.chunks.end() ? nullptr : (*found)->copier;
 }
 
+std::vector<Address> allocations_of(const LiveBatch& batch) {
+  std::vector<Address> allocations;
+  for_each_range(batch,
+                 [&](const LiveRange& range) { allocations.push_back(range.allocation.begin()); });
+  return allocations;
+}
+
 }  // namespace
 
 BatchStop::BatchStop(const MoveParts& parts, const LiveRanges& ranges, LiveBatch& batch,

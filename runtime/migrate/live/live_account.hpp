@@ -24,9 +24,6 @@ class LiveAccount {
   LiveAccount(const MoveParts& parts, const MigrationTask& task, const Allocation& allocation,
               MigrationReport& report);
 
-  MigrationReport& report() noexcept { return report_; }
-  Phases& phases() noexcept { return report_.phases; }
-
   /// Chunks leave `from`.
   void crosses(Location from);
   /// Memory is allocated for the chunk from now on. Once for each chunk; later calls do nothing.

@@ -77,15 +77,18 @@ struct LiveBatch {
   bool overdue = false;
 
   LiveChunk& front() const { return *chunks.front(); }
-  /// The first one that can no longer move, since work of the runtime on it does not end; null if
-  /// there is none.
-  const LiveChunk* stayed() const {
+  /// The first one that can no longer move: its switch failed, or work of the runtime on it does
+  /// not end. Null if there is none.
+  const LiveChunk* broken() const {
     const auto found = std::ranges::find_if(chunks, [](const LiveChunk* chunk) {
-      return chunk->transaction.state() == Transaction::State::stayed;
+      return chunk->transaction.state() >= Transaction::State::stayed;
     });
     return found == chunks.end() ? nullptr : *found;
   }
-  bool any_stayed() const { return stayed() != nullptr; }
+  /// The migration ends.
+  void leave_out(const LiveRange& range) {
+    std::erase_if(chunks, [&](const LiveChunk* chunk) { return &chunk->range == &range; });
+  }
   Way way() const { return front().choice.way; }
 };
 

@@ -33,56 +33,56 @@ class BatchOperations {
 LiveMove::LiveMove(const MoveParts& parts, LiveTasks& tasks, std::shared_ptr<MigrationTask> first)
     : parts_(parts),
       clock_(parts.memory.driver().clock()),
-      first_(std::move(first)),
-      ranges_(parts, tasks),
+      ranges_(parts, tasks, std::move(first)),
       conditions_(parts, ranges_),
-      staging_(parts, first_->options, ranges_, conditions_),
+      staging_(parts, ranges_, conditions_),
       tries_(parts, conditions_) {}
 
 void LiveMove::run() noexcept {
   begin();
   do {
-    ranges_.end_complete();
     while (LiveChunk* const first = ranges_.first_left()) {
       if (!ranges_.postpone_pinned(first->range)) move_next(*first);
-      ranges_.end_complete();
     }
   } while (ranges_.join() != nullptr);
 }
 
+/// Runs `body`; what it throws ends migrations, which leave the batch.
+template <typename Body>
+void LiveMove::ending_what_fails(LiveBatch& batch, Body&& body) noexcept {
+  try {
+    body();
+  } catch (const UnwantedRange&) {
+    end_unwanted(batch);
+  } catch (...) {
+    fail_concerned(batch);
+  }
+}
+
 /// Before anything is copied or stopped.
 void LiveMove::begin() {
-  LiveRange* const range = ranges_.begin_with(first_);
-  if (range == nullptr || !first_->options.reserve_first) return;
-  LiveChunk* const first = range->first_left();
-  if (first == nullptr) return;
+  LiveRange* const range = ranges_.add_first();
+  if (range == nullptr || !range->task->options.reserve_first) return;
+  concerned_ = range->first_left();
+  if (concerned_ == nullptr) return;
   LiveBatch none;
-  concerned_ = first;
-  try {
+  ending_what_fails(none, [&] {
     conditions_.require_movable(*range, tries_.deadline(*range));
     staging_.reserve_all(*range);
-  } catch (const UnwantedRange&) {
-    end_unwanted(none);
-  } catch (...) {
-    fail_concerned(none);
-  }
+  });
 }
 
 /// Moves it, or ends its migration.
 void LiveMove::move_next(LiveChunk& first) {
   LiveBatch batch;
   concerned_ = &first;
-  try {
+  ending_what_fails(batch, [&] {
     conditions_.require_going_on();
     conditions_.require_movable(first.range, tries_.deadline(first.range));
     first.range.pinned_since.reset();
     batch = staging_.make_batch(first);
     complete(batch);
-  } catch (const UnwantedRange&) {
-    end_unwanted(batch);
-  } catch (...) {
-    fail_concerned(batch);
-  }
+  });
 }
 
 /// Stops for the batch until some of it is switched, or until the tries or the time are used up.
@@ -91,7 +91,7 @@ void LiveMove::complete(LiveBatch& batch) {
     return fmt::format(
         "vmart move {:#x} to {}, {} chunk(s)",
         to_integer(batch.front().range.allocation.slot_begin(batch.front().transaction.slot())),
-        to_string(first_->to), batch.chunks.size());
+        to_string(ranges_.first().to), batch.chunks.size());
   });
   staging_.stage_ahead(batch);
   tries_.begin(batch);
@@ -118,12 +118,13 @@ bool LiveMove::try_once(LiveBatch& batch) {
   if (batch.chunks.empty()) return true;
   concerned_ = &batch.front();
   if (last.failure) std::rethrow_exception(last.failure);
-  if (moved && !batch.any_stayed()) return true;
+  const bool broken = batch.broken() != nullptr;
+  if (moved && !broken) return true;
   const Gate::Refusal endless{StopRefusal::settle_late,
                               "the work that copies what the streams wrote does not end"};
   const Gate::Refusal& refusal = last.refusal ? *last.refusal : endless;
   // Before anything else: such a chunk must not be tried again.
-  if (!batch.any_stayed()) conditions_.require_going_on();
+  if (!broken) conditions_.require_going_on();
   parts_.stops.stats().add_refusal(refusal.why);
   for_each_range(batch, [&](LiveRange& range) { range.account.gave_up(refusal.why); });
   const auto error = tries_.give_up_or_back_off(batch, refusal, last.stood);
@@ -154,7 +155,8 @@ void LiveMove::prepare_to_stop(LiveBatch& batch) {
   });
   for (LiveChunk* const chunk : batch.chunks) {
     concerned_ = chunk;
-    chunk->range.notices.before(chunk->transaction.slot(), chunk->transaction.from(), first_->to);
+    chunk->range.notices.before(chunk->transaction.slot(), chunk->transaction.from(),
+                                ranges_.first().to);
   }
   tries_.await_budget(batch);
   conditions_.require_going_on();
@@ -268,8 +270,10 @@ void LiveMove::retire(LiveChunk& chunk) noexcept {
   range.report.phases.retire += clock_.now() - start;
 }
 
-/// The migration ends with an error, because of the chunk.
-void LiveMove::fail(LiveRange& range, const LiveChunk& chunk, std::exception_ptr failure) noexcept {
+/// The chunk's migration ends with an error, because of the chunk.
+void LiveMove::fail(LiveBatch& batch, const LiveChunk& chunk, std::exception_ptr failure) noexcept {
+  LiveRange& range = chunk.range;
+  batch.leave_out(range);
   try {
     std::rethrow_exception(failure);
   } catch (const std::exception& error) {
@@ -285,30 +289,13 @@ void LiveMove::fail(LiveRange& range, const LiveChunk& chunk, std::exception_ptr
 /// it concerns.
 void LiveMove::fail_concerned(LiveBatch& batch) noexcept {
   const std::exception_ptr failure = std::current_exception();
-  const auto broken = [](const LiveChunk* chunk) {
-    return chunk->transaction.state() >= Transaction::State::stayed;
-  };
-  if (std::ranges::none_of(batch.chunks, broken)) {
-    return fail(concerned_->range, *concerned_, failure);
-  }
-  while (true) {
-    const auto chunk = std::ranges::find_if(batch.chunks, broken);
-    if (chunk == batch.chunks.end()) return;
-    LiveRange& range = (*chunk)->range;
-    const LiveChunk& its = **chunk;
-    std::erase_if(batch.chunks, [&](const LiveChunk* other) { return &other->range == &range; });
-    fail(range, its, failure);
-  }
+  if (batch.broken() == nullptr) return fail(batch, *concerned_, failure);
+  while (const LiveChunk* const chunk = batch.broken()) fail(batch, *chunk, failure);
 }
 
 /// They were tried together, for as long as each may be.
 void LiveMove::fail_all(LiveBatch& batch, const Error& error) noexcept {
-  while (!batch.chunks.empty()) {
-    const LiveChunk& chunk = batch.front();
-    LiveRange& range = chunk.range;
-    std::erase_if(batch.chunks, [&](const LiveChunk* other) { return &other->range == &range; });
-    fail(range, chunk, std::make_exception_ptr(error));
-  }
+  while (!batch.chunks.empty()) fail(batch, batch.front(), std::make_exception_ptr(error));
 }
 
 /// Ends migrations that were cancelled or whose memory is being freed.
@@ -317,7 +304,7 @@ void LiveMove::end_unwanted(LiveBatch& batch) noexcept {
     return std::ranges::find_if(ranges_.all(), &LiveRange::unwanted);
   };
   for (auto range = next_unwanted(); range != ranges_.all().end(); range = next_unwanted()) {
-    std::erase_if(batch.chunks, [&](const LiveChunk* chunk) { return &chunk->range == &*range; });
+    batch.leave_out(*range);
     std::exception_ptr failure;
     try {
       failure = std::make_exception_ptr(Error(

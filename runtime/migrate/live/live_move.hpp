@@ -39,6 +39,8 @@ class LiveMove {
     bool stood = false;  ///< Some stream was stopped.
   };
 
+  template <typename Body>
+  void ending_what_fails(LiveBatch& batch, Body&& body) noexcept;
   void begin();
   void move_next(LiveChunk& first);
   void complete(LiveBatch& batch);
@@ -50,14 +52,13 @@ class LiveMove {
   bool must_settle(const LiveChunk& chunk) const;
   bool retire_switched(LiveBatch& batch) noexcept;
   void retire(LiveChunk& chunk) noexcept;
-  void fail(LiveRange& range, const LiveChunk& chunk, std::exception_ptr failure) noexcept;
+  void fail(LiveBatch& batch, const LiveChunk& chunk, std::exception_ptr failure) noexcept;
   void fail_concerned(LiveBatch& batch) noexcept;
   void fail_all(LiveBatch& batch, const Error& error) noexcept;
   void end_unwanted(LiveBatch& batch) noexcept;
 
   const MoveParts& parts_;
   Clock& clock_;
-  const std::shared_ptr<MigrationTask> first_;
   LiveRanges ranges_;
   const MoveConditions conditions_;
   LiveStaging staging_;

@@ -1,13 +1,11 @@
 #include "migrate/live/live_ranges.hpp"
 
 #include "base/mapping_limit.hpp"
-
-#include <fmt/format.h>
+#include "migrate/migration/migration_error.hpp"
 
 #include <algorithm>
 #include <iterator>
 #include <set>
-#include <string>
 #include <utility>
 
 namespace vma {
@@ -38,17 +36,9 @@ void LiveRange::plan(const MoveParts& parts) {
 }
 
 void LiveRange::require_movable() const {
-  const auto refuse = [&](ErrorKind kind, const std::string& why) {
-    throw Error(kind, live_move_call,
-                fmt::format("the allocation at {:#x} {}", to_integer(allocation.begin()), why));
-  };
-  if (!allocation.may_move()) refuse(ErrorKind::pinned, allocation.why_pinned());
-  if (allocation.poisoned()) {
-    refuse(ErrorKind::poisoned, "lost a slot to a failed move; vma::read serves its saved bytes");
-  }
-  if (allocation.any_dropped(task->range.first, task->range.end)) {
-    refuse(ErrorKind::dropped, "has no memory there until vma::resume");
-  }
+  require_no_pin(allocation, live_move_call);
+  require_no_loss(allocation, live_move_call);
+  require_contents(allocation, task->range, live_move_call);
 }
 
 LiveChunk* LiveRange::first_left() noexcept {
@@ -62,18 +52,12 @@ LiveChunk::LiveChunk(Memory& memory, CopyEngine& engine, LiveRange& whole, std::
       range(whole),
       number(which) {}
 
-std::vector<Address> allocations_of(const LiveBatch& batch) {
-  std::vector<Address> allocations;
-  for_each_range(batch,
-                 [&](const LiveRange& range) { allocations.push_back(range.allocation.begin()); });
-  return allocations;
-}
+LiveRanges::LiveRanges(const MoveParts& parts, LiveTasks& tasks,
+                       std::shared_ptr<MigrationTask> first)
+    : parts_(parts), tasks_(tasks), first_(std::move(first)) {}
 
-LiveRanges::LiveRanges(const MoveParts& parts, LiveTasks& tasks) : parts_(parts), tasks_(tasks) {}
-
-LiveRange* LiveRanges::begin_with(std::shared_ptr<MigrationTask> task) noexcept {
-  first_ = task;
-  return add(std::move(task));
+LiveRange* LiveRanges::add_first() noexcept {
+  return add(first_);
 }
 
 LiveRange* LiveRanges::join() noexcept {
@@ -120,6 +104,7 @@ void LiveRanges::end(LiveRange& range, std::exception_ptr failure) noexcept {
 }
 
 LiveChunk* LiveRanges::first_left() noexcept {
+  end_complete();
   return ranges_.empty() ? nullptr : ranges_.front().first_left();
 }
 

@@ -13,7 +13,6 @@
 #include <list>
 #include <memory>
 #include <optional>
-#include <vector>
 
 namespace vma {
 
@@ -47,21 +46,20 @@ struct LiveRange {
 /// switch in the order of this list. One thread.
 class LiveRanges {
  public:
-  LiveRanges(const MoveParts& parts, LiveTasks& tasks);
+  LiveRanges(const MoveParts& parts, LiveTasks& tasks, std::shared_ptr<MigrationTask> first);
   LiveRanges(const LiveRanges&) = delete;
   LiveRanges& operator=(const LiveRanges&) = delete;
 
-  /// The first migration. Null if it has ended already, with an error.
-  LiveRange* begin_with(std::shared_ptr<MigrationTask> task) noexcept;
+  /// Adds the first migration. Null if it has ended already, with an error.
+  LiveRange* add_first() noexcept;
   /// Adds another migration that waits for the same way. Null if there is none.
   LiveRange* join() noexcept;
   /// Ends the migration, and forgets it. Requires: none of its chunks is staged.
   void end(LiveRange& range, std::exception_ptr failure) noexcept;
-  /// The first chunk that has not switched; null if there is none. Requires: `end_complete` was
-  /// called since the last switch.
-  LiveChunk* first_left() noexcept;
   /// Ends the migrations whose chunks have all switched.
   void end_complete() noexcept;
+  /// Calls `end_complete`. The first chunk that has not switched; null if there is none.
+  LiveChunk* first_left() noexcept;
   /// If the migration waits for a pin and another one can go on, which may join for it, puts it
   /// last. Returns whether.
   bool postpone_pinned(LiveRange& range) noexcept;
@@ -69,7 +67,9 @@ class LiveRanges {
   LiveChunk* after(const LiveChunk& chunk) noexcept;
 
   bool any_unwanted() const noexcept;
-  /// Requires: there is one. The first has been here longest.
+  /// The migration that the move began with, which may have ended.
+  const MigrationTask& first() const noexcept { return *first_; }
+  /// The one whose chunks are next. Requires: there is one.
   const LiveRange& front() const { return ranges_.front(); }
   std::list<LiveRange>& all() noexcept { return ranges_; }
 
@@ -78,7 +78,7 @@ class LiveRanges {
 
   const MoveParts& parts_;
   LiveTasks& tasks_;
-  std::shared_ptr<MigrationTask> first_;
+  const std::shared_ptr<MigrationTask> first_;
   std::list<LiveRange> ranges_;
 };
 
@@ -93,8 +93,5 @@ void for_each_range(const LiveBatch& batch, Body&& body) {
     body(chunk->range);
   }
 }
-
-/// Where the allocations of the batch begin.
-std::vector<Address> allocations_of(const LiveBatch& batch);
 
 }  // namespace vma

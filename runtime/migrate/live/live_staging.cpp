@@ -37,14 +37,14 @@ constexpr std::chrono::seconds patience_copy(2);
 
 }  // namespace
 
-LiveStaging::LiveStaging(const MoveParts& parts, const MigrateOptions& first, LiveRanges& ranges,
+LiveStaging::LiveStaging(const MoveParts& parts, LiveRanges& ranges,
                          const MoveConditions& conditions)
     : parts_(parts),
       memory_(parts.memory),
       clock_(parts.memory.driver().clock()),
       ranges_(ranges),
       conditions_(conditions),
-      max_stall_(first.max_stall.value_or(
+      max_stall_(ranges.first().options.max_stall.value_or(
           std::chrono::duration_cast<std::chrono::microseconds>(parts.limits.max_stall))) {}
 
 LiveStaging::~LiveStaging() {

@@ -19,9 +19,8 @@ namespace vma {
 /// that hooks may be called and room may be asked for.
 class LiveStaging {
  public:
-  /// The options of `first` that its batches depend on hold for all migrations of the move.
-  LiveStaging(const MoveParts& parts, const MigrateOptions& first, LiveRanges& ranges,
-              const MoveConditions& conditions);
+  /// The options of the first migration that batches depend on hold for all of the move.
+  LiveStaging(const MoveParts& parts, LiveRanges& ranges, const MoveConditions& conditions);
   /// Requires: no chunk is staged.
   ~LiveStaging();
   LiveStaging(const LiveStaging&) = delete;

@@ -37,7 +37,8 @@ void StopTries::await_budget(LiveBatch& batch) const {
 std::optional<Error> StopTries::give_up_or_back_off(LiveBatch& batch, const Gate::Refusal& refusal,
                                                     bool stood) {
   const TimePoint now = clock_.now();
-  const LiveChunk& named = batch.stayed() != nullptr ? *batch.stayed() : batch.front();
+  const LiveChunk* const broken = batch.broken();
+  const LiveChunk& named = broken != nullptr ? *broken : batch.front();
   const Allocation& allocation = named.range.allocation;
   const auto tried = [&] {
     return fmt::format("the chunk at offset {} did not move, tried {} time(s) in {:.0f} ms; {}: {}",
@@ -45,7 +46,7 @@ std::optional<Error> StopTries::give_up_or_back_off(LiveBatch& batch, const Gate
                        batch.tries + batch.waits + 1, in_ms(now - batch.first_try),
                        to_string(refusal.why), refusal.detail);
   };
-  if (batch.any_stayed()) return Error(ErrorKind::driver_failure, live_move_call, tried());
+  if (broken != nullptr) return Error(ErrorKind::driver_failure, live_move_call, tried());
   // Such a try stops nothing: the deadline alone bounds how many there are.
   const bool only_waited =
       !stood && (refusal.why == StopRefusal::not_arrived || refusal.why == StopRefusal::capture);

@@ -22,27 +22,6 @@
 namespace vma {
 namespace {
 
-[[noreturn]] void refuse(const Allocation& allocation, ErrorKind kind, const std::string& why,
-                         const char* call = "vma::migrate") {
-  throw Error(kind, call,
-              fmt::format("the allocation at {:#x} {}", to_integer(allocation.begin()), why));
-}
-
-void require_movable(const Allocation& allocation, const char* call = "vma::migrate") {
-  if (allocation.poisoned()) {
-    refuse(allocation, ErrorKind::poisoned,
-           "lost a slot to a failed move; vma::read serves its saved bytes", call);
-  }
-  const std::string why = allocation.why_pinned();
-  if (!why.empty()) refuse(allocation, ErrorKind::pinned, why, call);
-}
-
-/// The answer does not change while the move claim is held.
-void require_contents(const Allocation& allocation, SlotRange range) {
-  if (!allocation.any_dropped(range.first, range.end)) return;
-  refuse(allocation, ErrorKind::dropped, "has no memory there until vma::resume of its tag");
-}
-
 bool is_held(const MigrationTask& task) noexcept {
   return task.options.scope == StopScope::hold || task.options.nothing_runs;
 }
@@ -130,7 +109,7 @@ MigrationReport Mover::move(Allocation& allocation, SlotRange range, Location to
 void Mover::move_held(Allocation& allocation, SlotRange range, Location to,
                       const MigrateOptions& options, const MoveTerms& terms,
                       const MigrationTask* task, MigrationReport& report) {
-  require_contents(allocation, range);
+  require_contents(allocation, range, "vma::migrate");
   MoveNotices notices(allocation, *callbacks_);
   for (std::size_t slot = range.first; slot < range.end; ++slot) {
     const Location from = allocation.home(slot);
@@ -144,7 +123,8 @@ void Mover::move_held(Allocation& allocation, SlotRange range, Location to,
   };
   try {
     const MutexLock operations(allocation.operations());
-    require_movable(allocation);
+    require_no_loss(allocation, "vma::migrate");
+    require_no_pin(allocation, "vma::migrate");
     HeldMove(parts_, allocation, range, to, options, terms, report, task).run();
   } catch (...) {
     note_moved();
@@ -199,7 +179,8 @@ MigrationReport Mover::tell_hooks(Allocation& allocation, SlotRange range, bool 
 MigrationReport Mover::drop(Allocation& allocation, SlotRange range,
                             const MigrateOptions& options) {
   return tell_hooks(allocation, range, true, {}, [&] {
-    require_movable(allocation, "vma::park");
+    require_no_loss(allocation, "vma::park");
+    require_no_pin(allocation, "vma::park");
     return HeldDrop(parts_, allocation, range, options).run();
   });
 }
@@ -300,11 +281,11 @@ std::shared_ptr<MigrationTask> Mover::next_task() {
 /// same conditions.
 bool Mover::may_join(const Leader& leader, const MigrationTask& task) {
   const MigrateOptions &first = leader.first->options, &other = task.options;
-  if (task.to != leader.first->to || !may_share(task)) return false;
+  if (task.to != leader.first->to || other.priority != first.priority) return false;
   if (task.terms.asks_for_room != leader.first->terms.asks_for_room) return false;
   if (other.mode != first.mode || other.paranoid != first.paranoid) return false;
   if (other.max_stall != first.max_stall || other.deadline != first.deadline) return false;
-  return other.priority == first.priority && source_of(task) == leader.from &&
+  return may_share(task) && source_of(task) == leader.from &&
          stops_.attached().same_scope(leader.first->begin, task.begin);
 }
 

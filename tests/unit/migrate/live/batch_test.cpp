@@ -43,17 +43,32 @@ class UnmapDriver : public InterceptDriver {
   int unmaps_ = 0;
 };
 
-/// An allocation of `chunks` chunks at gpu(0), and a stream that may use it.
-struct BatchRig {
-  explicit BatchRig(const SimOptions& options, const MoverLimits& limits = {})
+/// All that moves, on a driver that can be disturbed, and a stream that may use all memory.
+struct DisturbedRig {
+  explicit DisturbedRig(const SimOptions& options)
       : rig("test-2", {}, options),
         stream(rig.new_stream(0)),
         driver(rig.driver()),
         memory(driver, rig.topology(), {}),
         engine(driver, rig.topology(), memory.contexts(), memory.chunks().ledger(),
                memory.chunks().slow_calls().turn()),
-        mover(memory, engine, limits) {
+        mover(memory, engine, {}) {
     mover.attached().attach(stream, Address{});
+  }
+  /// Requires: all memory is free.
+  ~DisturbedRig() { mover.attached().detach(stream, Address{}); }
+
+  MoveRig rig;
+  const BoundStream stream;
+  UnmapDriver driver;
+  Memory memory;
+  CopyEngine engine;
+  Mover mover;
+};
+
+/// An allocation of `chunks` chunks at gpu(0).
+struct BatchRig : DisturbedRig {
+  explicit BatchRig(const SimOptions& options) : DisturbedRig(options) {
     AllocOptions chunked;
     chunked.chunk_bytes = rig.page();
     allocation = memory.alloc(chunks * rig.page(), gpu(0), chunked);
@@ -61,7 +76,6 @@ struct BatchRig {
   }
   ~BatchRig() {
     mover.stop();
-    mover.attached().detach(stream, Address{});
     memory.free(allocation->begin());
   }
   std::shared_ptr<MigrationTask> submit(Location to, std::chrono::microseconds max_stall) {
@@ -87,12 +101,6 @@ struct BatchRig {
     memory.check_invariants();
   }
 
-  MoveRig rig;
-  const BoundStream stream;
-  UnmapDriver driver;
-  Memory memory;
-  CopyEngine engine;
-  Mover mover;
   std::shared_ptr<Allocation> allocation;
 };
 
@@ -220,17 +228,9 @@ TEST_P(Batch, EachChunkIsSettled) {
   });
 }
 
-/// Several allocations of one chunk each at gpu(0), and a stream that may use all of them.
-struct ManyRig {
-  explicit ManyRig(const SimOptions& options, const MoverLimits& limits = {})
-      : rig("test-2", {}, options),
-        stream(rig.new_stream(0)),
-        driver(rig.driver()),
-        memory(driver, rig.topology(), {}),
-        engine(driver, rig.topology(), memory.contexts(), memory.chunks().ledger(),
-               memory.chunks().slow_calls().turn()),
-        mover(memory, engine, limits) {
-    mover.attached().attach(stream, Address{});
+/// Several allocations of one chunk each at gpu(0).
+struct ManyRig : DisturbedRig {
+  explicit ManyRig(const SimOptions& options) : DisturbedRig(options) {
     for (std::size_t i = 0; i < chunks; ++i) {
       allocations.push_back(memory.alloc(rig.page(), gpu(0), {}));
       rig.fill(*allocations[i], seed_word + i);
@@ -238,7 +238,6 @@ struct ManyRig {
   }
   ~ManyRig() {
     mover.stop();
-    mover.attached().detach(stream, Address{});
     for (const auto& allocation : allocations) {
       if (allocation) memory.free(allocation->begin());
     }
@@ -282,12 +281,6 @@ struct ManyRig {
     memory.check_invariants();
   }
 
-  MoveRig rig;
-  const BoundStream stream;
-  UnmapDriver driver;
-  Memory memory;
-  CopyEngine engine;
-  Mover mover;
   std::vector<std::shared_ptr<Allocation>> allocations;
   std::vector<std::shared_ptr<MigrationTask>> tasks;
 };
