@@ -72,13 +72,13 @@ void LiveMove::begin() {
   });
 }
 
-/// Moves it, or ends its migration.
+/// Moves it, or ends its migration. While that waits for a pin, others may join.
 void LiveMove::move_next(LiveChunk& first) {
   LiveBatch batch;
   concerned_ = &first;
   ending_what_fails(batch, [&] {
     conditions_.require_going_on();
-    conditions_.require_movable(first.range, tries_.deadline(first.range));
+    if (!conditions_.movable(first.range, tries_.deadline(first.range))) return;
     first.range.pinned_since.reset();
     batch = staging_.make_batch(first);
     complete(batch);

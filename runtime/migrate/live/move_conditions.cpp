@@ -19,13 +19,20 @@ void MoveConditions::require_going_on() const {
   if (ranges_.any_unwanted()) throw UnwantedRange{};
 }
 
-void MoveConditions::require_movable(const LiveRange& range, TimePoint deadline) const {
+bool MoveConditions::movable(const LiveRange& range, TimePoint deadline) const {
   constexpr std::chrono::milliseconds look_period(1);
-  while (!range.allocation.may_move() && range.task->options.wait_for_pins &&
-         clock_.now() < deadline) {
+  const bool may_wait = range.task->options.wait_for_pins && clock_.now() < deadline;
+  if (!range.allocation.may_move() && may_wait) {
     pause_until(clock_.now() + look_period);
+    return false;
   }
   range.require_movable();
+  return true;
+}
+
+void MoveConditions::require_movable(const LiveRange& range, TimePoint deadline) const {
+  while (!movable(range, deadline)) {
+  }
 }
 
 /// A destroyed stream's last work may still run, and the stream can no longer be queried.

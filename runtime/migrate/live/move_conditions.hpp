@@ -17,8 +17,11 @@ class MoveConditions {
 
   /// Throws: UnwantedRange. Blocks: for good once the process exits.
   void require_going_on() const;
-  /// Throws: Error{pinned, poisoned, dropped}, and as `require_going_on`. Blocks: while the
-  /// allocation is pinned, until `deadline`, if the options say so.
+  /// Whether the allocation may move; false after a pause of a millisecond if it is pinned and the
+  /// options say to wait until `deadline`. Throws: Error{pinned, poisoned, dropped}, and as
+  /// `require_going_on`.
+  bool movable(const LiveRange& range, TimePoint deadline) const;
+  /// Throws: as `movable`. Blocks: while that is false.
   void require_movable(const LiveRange& range, TimePoint deadline) const;
   /// Throws: Error{invalid_argument} if an attached stream was destroyed, after waiting for its
   /// work; the streams that are left stay attached.
