@@ -1,0 +1,115 @@
+// Goal: a change of use reaches memory soon, and use that flickers moves nothing. Method: the
+// decision path in virtual time, between a program in lockstep and a model of the mover, on
+// machines like H200s.
+#include "support/reaction/reaction_run.hpp"
+
+#include "base/units.hpp"
+#include "placement/policies/built_in_policies.hpp"
+#include "unit/placement/policies/policy_rig.hpp"
+
+#include <gtest/gtest.h>
+
+namespace vma {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Time settled = 20s;  // The averages contain nothing else.
+
+/// Four blocks for two GPUs: in a step each GPU reads its own block four times and the other's
+/// once. In phase 1 they have exchanged their blocks.
+LockstepLoad exchange(std::function<std::size_t(Time)> phase_at) {
+  LockstepLoad load;
+  load.gpus = 2;
+  load.blocks = 2;
+  load.chunks_a_block = 16;
+  load.chunk_bytes = 64 * MiB;
+  load.passes = [](std::size_t phase, std::size_t gpu, std::size_t block) {
+    return std::size_t{(gpu + phase) % 2 == block ? 4u : 1u};
+  };
+  load.phase_at = std::move(phase_at);
+  return load;
+}
+
+ReactionOptions options_of(LockstepLoad load) {
+  ReactionOptions options;
+  options.load = std::move(load);
+  const PolicyMachine machine = PolicyMachine::h200(2, 64 * GiB, 64 * GiB);
+  options.costs = machine.costs;
+  for (std::size_t i = 0; i < machine.capacities.size(); ++i) {
+    const Location at = i < 2 ? gpu(static_cast<int>(i)) : host(0);
+    options.places.push_back({at, machine.capacities[i], 0, 0});
+  }
+  options.homes = {gpu_place(0), gpu_place(1)};
+  return options;
+}
+
+/// A run that was in phase 0 until `settled`, and then in each phase for `each`.
+std::unique_ptr<ReactionRun> run_of(Time each, Time length, const std::string& policy) {
+  auto run = std::make_unique<ReactionRun>(
+      options_of(exchange([each](Time now) {
+        return now < settled ? std::size_t{0}
+                             : static_cast<std::size_t>((now - settled) / each + 1) % 2;
+      })),
+      make_policy(policy));
+  run->run_until(settled);
+  EXPECT_EQ(run->moves(), 0u);
+  run->run_until(settled + length);
+  return run;
+}
+
+TEST(Reaction, AChangeReachesMemoryInHalfASecond) {
+  const auto run = run_of(6s, 6s, "cost_benefit");
+  const double best = run->rate(settled - 5s, settled);
+  ASSERT_EQ(run->phases().size(), 2u);
+  const ReactionPhase& its = run->phases()[1];
+  EXPECT_LE(its.accepted - its.begin, 300ms);
+  EXPECT_LE(its.ended - its.begin, 400ms);
+  EXPECT_EQ(its.moves, 32u) << "each chunk moves once";
+  const auto recovery = run->recovery(settled, settled + 6s, 0.9 * best, 50ms);
+  ASSERT_TRUE(recovery.has_value());
+  EXPECT_LE(*recovery, 500ms);
+  EXPECT_GE(run->rate(settled, settled + 6s), 0.9 * best);
+}
+
+TEST(Reaction, AveragesAloneTakeSeconds) {
+  const auto run = run_of(6s, 6s, "cost_benefit:shift=0s");
+  EXPECT_GE(run->phases().at(1).ended - settled, 2s);
+}
+
+TEST(Reaction, FlickerMovesNothing) {
+  for (const Time each : {50ms, 100ms, 200ms}) {
+    for (const char* policy : {"cost_benefit", "harvest", "lifetime_class", "clean_copy"})
+      EXPECT_EQ(run_of(each, 10s, policy)->moves(), 0u) << policy << ", " << each.count();
+  }
+}
+
+// Each chunk moves once: then it is known that the use stays nowhere.
+TEST(Reaction, AlternationThatIsTooFastIsFollowedOnce) {
+  for (const Time each : {300ms, 400ms, 500ms})
+    EXPECT_LE(run_of(each, 10s, "cost_benefit")->moves(), 40u) << each.count();
+}
+
+TEST(Reaction, AlternationThatIsSlowEnoughPays) {
+  for (const Time each : {1s, 2s, 5s}) {
+    const auto run = run_of(each, 10 * each, "cost_benefit");
+    const auto averages = run_of(each, 10 * each, "cost_benefit:shift=0s");
+    EXPECT_LE(run->moves(), 10 * 32u) << each.count();
+    EXPECT_GE(run->rate(settled, settled + 10 * each), averages->rate(settled, settled + 10 * each))
+        << each.count();
+  }
+}
+
+TEST(Reaction, ADryRunMovesNothing) {
+  ReactionOptions options =
+      options_of(exchange([](Time now) { return std::size_t{now < settled ? 0u : 1u}; }));
+  options.dry_run = true;
+  ReactionRun run(options, make_policy("cost_benefit"));
+  run.run_until(settled + 2s);
+  EXPECT_EQ(run.moves(), 0u);
+  EXPECT_GT(run.phases().at(1).wishes, 0u);
+  EXPECT_LT(run.rate(settled + 1s, settled + 2s), 0.5 * run.rate(settled - 1s, settled));
+}
+
+}  // namespace
+}  // namespace vma
