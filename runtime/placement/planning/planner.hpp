@@ -59,6 +59,9 @@ class Planner {
   /// moves dropped because of that, including its own.
   std::vector<MoveNumber> note_gone(ChunkId chunk);
 
+  /// Whether other moves wait for the room that this one leaves, or for its chunk. Requires: it is
+  /// in progress.
+  bool is_awaited(MoveNumber number) const { return !under_way_.entry(number).dependents.empty(); }
   /// Number of accepted moves that have not ended.
   std::size_t under_way() const noexcept { return under_way_.size(); }
   bool is_moving(ChunkId chunk) const { return under_way_.is_moving(chunk); }

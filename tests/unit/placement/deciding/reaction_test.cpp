@@ -36,10 +36,7 @@ ReactionOptions options_of(LockstepLoad load) {
   options.load = std::move(load);
   const PolicyMachine machine = PolicyMachine::h200(2, 64 * GiB, 64 * GiB);
   options.costs = machine.costs;
-  for (std::size_t i = 0; i < machine.capacities.size(); ++i) {
-    const Location at = i < 2 ? gpu(static_cast<int>(i)) : host(0);
-    options.places.push_back({at, machine.capacities[i], 0, 0});
-  }
+  options.places = machine.places();
   options.homes = {gpu_place(0), gpu_place(1)};
   return options;
 }

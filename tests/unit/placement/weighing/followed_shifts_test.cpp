@@ -22,13 +22,6 @@ class FollowedShiftsTest : public testing::Test {
     books_.set_now(10s);
   }
 
-  static std::vector<PlaceState> places() {
-    std::vector<PlaceState> places(3);
-    for (int i = 0; i < 2; ++i) places[static_cast<std::size_t>(i)].location = gpu(i);
-    places[2].location = host(0);
-    for (PlaceState& place : places) place.capacity_bytes = 1 << 30;
-    return places;
-  }
   UseShifts::Shift shift(Time length) const {
     UseShifts::Shift shift;
     shift.chunk = chunk;
@@ -52,7 +45,8 @@ class FollowedShiftsTest : public testing::Test {
   void pass(Time time) { books_.set_now(books_.now() + time); }
   Time judge() { return followed_.judge(chunk, books_.now()); }
 
-  ChunkTables books_{places(), PolicyMachine::h200(2, 1, 1).costs};
+  const PolicyMachine machine_ = PolicyMachine::h200(2, 1 << 30, 1 << 30);
+  ChunkTables books_{machine_.places(), machine_.costs};
   FollowedShifts followed_{250ms, 4s};
 };
 

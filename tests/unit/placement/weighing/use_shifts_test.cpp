@@ -21,13 +21,6 @@ class UseShiftsTest : public testing::Test {
     books_.set_now(1s);
   }
 
-  static std::vector<PlaceState> places() {
-    std::vector<PlaceState> places(4);
-    for (int i = 0; i < 3; ++i) places[static_cast<std::size_t>(i)].location = gpu(i);
-    places[3].location = host(0);
-    for (PlaceState& place : places) place.capacity_bytes = 1 << 30;
-    return places;
-  }
   /// A use of so many passes, 10 ms after the last. True if a shift has ended with it.
   bool use(PlaceId device, double passes = 1, ChunkId chunk = ChunkId{0}) {
     books_.set_now(books_.now() + 10ms);
@@ -39,7 +32,8 @@ class UseShiftsTest : public testing::Test {
   }
 
   const Time least_ = 200ms;
-  ChunkTables books_{places(), PolicyMachine::h200(3, 1, 1).costs};
+  const PolicyMachine machine_ = PolicyMachine::h200(3, 1 << 30, 1 << 30);
+  ChunkTables books_{machine_.places(), machine_.costs};
   UseShifts shifts_{1.25};
 };
 
