@@ -27,6 +27,11 @@ TimePoint Pace::next_stop(TimePoint now) const {
   return budget_.next_stop(now);
 }
 
+void Pace::allow_ahead(std::chrono::nanoseconds stall) {
+  const MutexLock lock(mutex_);
+  budget_.allow_ahead(stall);
+}
+
 void Pace::spent_stall(TimePoint began, std::chrono::nanoseconds stall) {
   const MutexLock lock(mutex_);
   budget_.spent_stall(began, stall);

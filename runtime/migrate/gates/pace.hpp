@@ -22,6 +22,8 @@ class Pace {
   bool try_book_copy(TimePoint now, std::uint64_t size_bytes);
   /// The earliest time for the next stop; `now` if it may come at once.
   TimePoint next_stop(TimePoint now) const;
+  /// See `StallBudget::allow_ahead`; whoever calls it last decides.
+  void allow_ahead(std::chrono::nanoseconds stall);
   void spent_stall(TimePoint began, std::chrono::nanoseconds stall);
 
  private:

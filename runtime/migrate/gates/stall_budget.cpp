@@ -34,8 +34,11 @@ StallBudget::StallBudget(std::chrono::nanoseconds stall_per_second, std::uint64_
 
 TimePoint StallBudget::next_stop(TimePoint now) const {
   if (pause_per_stall_ == 0) return now;
-  // A burst is paid for within a second.
-  const TimePoint earliest = paid_by_ == TimePoint::min() ? now : std::max(now, paid_by_ - window);
+  // A burst is paid for within a second, and longer only by what may be spent ahead.
+  const auto longer = std::chrono::nanoseconds(static_cast<std::int64_t>(
+      std::min(pause_max_ns, pause_per_stall_ * static_cast<double>(ahead_.count()))));
+  const TimePoint earliest =
+      paid_by_ == TimePoint::min() ? now : std::max(now, paid_by_ - window - longer);
   return window_allows(earliest);
 }
 
@@ -44,7 +47,7 @@ TimePoint StallBudget::window_allows(TimePoint now) const {
     return std::max(std::chrono::nanoseconds(0),
                     std::min(stop.end, now) - std::max(stop.begin, now - window));
   };
-  std::chrono::nanoseconds excess = -stall_per_second_;
+  std::chrono::nanoseconds excess = -stall_per_second_ - ahead_;
   for (const Stop& stop : recent_) excess += used_of(stop);
   if (excess <= std::chrono::nanoseconds(0)) return now;
   // The window leaves the oldest stops behind, until what is left fits.

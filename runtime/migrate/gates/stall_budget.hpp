@@ -20,6 +20,8 @@ class StallBudget {
   /// Zero means no limit.
   StallBudget(std::chrono::nanoseconds stall_per_second, std::uint64_t bytes_per_second);
 
+  /// From now on, stops may use up so much more than the budget allows; it is paid for later.
+  void allow_ahead(std::chrono::nanoseconds stall) { ahead_ = stall; }
   /// The earliest time for the next stop; `now` if it may come at once.
   TimePoint next_stop(TimePoint now) const;
   /// Work was stopped for `stall`, from `began` on. Stops that came before their time add up.
@@ -40,6 +42,7 @@ class StallBudget {
   const std::chrono::nanoseconds stall_per_second_;
   const double pause_per_stall_;  // Zero: no limit, as for the next.
   const double nanoseconds_per_byte_;
+  std::chrono::nanoseconds ahead_{0};     // By how much the budget may be overdrawn.
   std::deque<Stop> recent_;               // Those of the last second, in order.
   TimePoint paid_by_ = TimePoint::min();  // When all stops are paid for.
   TimePoint next_copy_ = TimePoint::min();

@@ -164,5 +164,46 @@ TEST(Pace, ACopyThatMustBeginNowIsBookedOnlyIfTheBudgetAllowsIt) {
   EXPECT_TRUE(pace.try_book_copy(seconds(2), 1)) << "a refused copy is not charged";
 }
 
+/// When a stop of `stall` may come, each as soon as it is allowed, from `begin` on.
+std::vector<TimePoint> stops_of(StallBudget& budget, TimePoint begin, nanoseconds stall,
+                                std::size_t count) {
+  std::vector<TimePoint> times;
+  TimePoint now = begin;
+  for (std::size_t i = 0; i < count; ++i) {
+    now = budget.next_stop(now);
+    times.push_back(now);
+    budget.spent_stall(now, stall);
+    now += stall;
+  }
+  return times;
+}
+
+// 60 ms a second, and 240 ms ahead: 300 ms of stops and the last one come without a pause.
+TEST(StallBudget, MayBeOverdrawnByWhatIsAllowed) {
+  StallBudget budget(milliseconds(60), 0);
+  budget.allow_ahead(milliseconds(240));
+  const auto times = stops_of(budget, seconds(10), milliseconds(2), 152);
+  EXPECT_EQ(times[150], seconds(10) + 150 * milliseconds(2));
+  EXPECT_GT(times[151], times[150] + milliseconds(2));
+}
+
+// What was spent ahead is paid back at 60 ms a second: no stop before it is.
+TEST(StallBudget, IsPaidBackOnceNothingIsAllowedAheadAnyMore) {
+  StallBudget budget(milliseconds(60), 0);
+  budget.allow_ahead(milliseconds(240));
+  stops_of(budget, seconds(10), milliseconds(2), 150);
+  budget.allow_ahead(nanoseconds(0));
+  const TimePoint paid = seconds(10) + seconds(5);  // 300 ms.
+  const TimePoint next = budget.next_stop(seconds(10) + milliseconds(300));
+  EXPECT_GE(next, paid - seconds(1));
+  EXPECT_LE(next, paid - seconds(1) + microseconds(1));
+}
+
+TEST(StallBudget, WithoutALimitNothingIsSpentAhead) {
+  StallBudget budget(nanoseconds(0), 0);
+  budget.allow_ahead(milliseconds(240));
+  EXPECT_EQ(budget.next_stop(seconds(3)), seconds(3));
+}
+
 }  // namespace
 }  // namespace vma
