@@ -61,7 +61,7 @@ struct RuntimeOptions {
   /// Maximum number of bytes that the runtime allocates at a location
   /// (VMART_CAPACITY="gpu0=4GiB,host0=64GiB").
   std::map<Location, std::size_t> capacity_bytes;
-  /// Bytes of released chunks kept for reuse on each GPU (VMART_CACHE_BYTES_PER_GPU). Default: 512
+  /// Bytes of released chunks kept for reuse on a GPU (VMART_CACHE_BYTES_PER_GPU). Default: 512
   /// MiB.
   std::optional<std::size_t> cache_bytes_per_gpu;
   /// The same for each host node (VMART_HOST_CACHE_BYTES). Default: 1 GiB.
@@ -73,22 +73,22 @@ struct RuntimeOptions {
   /// how long all of them then wait while changed bytes are copied again. When the limit expires,
   /// the gate opens and the move is retried later (VMART_GATE_LIMIT_US). A value set here is an
   /// upper bound for every try. If it is not set, the first try has 5 ms; each try that times out
-  /// doubles the limit for the rest of its migration, up to 80 ms, so that streams whose backlogs
-  /// differ by tens of milliseconds can still be stopped together. `MigrationReport::gate_limit`
-  /// holds the largest limit used. A gate under which the whole chunk is copied (`Mode::stopped`)
-  /// gets additional time for that copy.
+  /// doubles the limit for the rest of its migration, up to 80 ms, for streams whose backlogs
+  /// differ by tens of milliseconds. `MigrationReport::gate_limit` is the largest limit used. A
+  /// gate under which the whole chunk is copied (`Mode::stopped`) gets time for that, too.
   std::optional<std::chrono::microseconds> gate_limit;
-  /// How often a chunk's gate is retried before the move fails with `busy` (VMART_GATE_RETRIES).
-  /// Default: 8.
+  /// Retries of a chunk's gate before the move fails with `busy` (VMART_GATE_RETRIES). Default: 8.
   std::optional<int> gate_retries;
   /// How long one gate may stop attached streams (VMART_MAX_STALL_US). As many chunks share a gate
   /// as are predicted to move within that time, but at least one. With a short limit each chunk
   /// waits for its own gate, behind all that the program has launched. Default: 2 ms.
   std::optional<std::chrono::microseconds> max_stall;
   /// How long attached streams may be stopped in each second (VMART_STALL_BUDGET_US, 0 for no
-  /// limit). Default: 60 ms. This field rejects zero: a move that may not stop anything is
-  /// impossible.
+  /// limit; this field rejects zero, with which nothing could move). Default: 60 ms.
   std::optional<std::chrono::microseconds> stall_budget;
+  /// A policy's moves that are predicted to pay may overdraw that budget by what it has for so much
+  /// time, and pay it back (VMART_STALL_AHEAD_MS, 0 for never). Default: 4 s, so by 240 ms.
+  std::optional<std::chrono::milliseconds> stall_ahead;
   /// Bytes per second that live and background moves may copy (VMART_COPY_BUDGET, 0 for no limit).
   /// Default: no limit.
   std::optional<std::size_t> copy_budget_bytes;

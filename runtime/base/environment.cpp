@@ -39,6 +39,7 @@ constexpr EnvironmentVariable variables[] = {
     {"VMART_GATE_RETRIES", Type::number, "a count", "8", 0, 1000},
     {"VMART_MAX_STALL_US", Type::number, "microseconds", "2000", 1, second_us},
     {"VMART_STALL_BUDGET_US", Type::number, "microseconds per second", "60000", 0, second_us},
+    {"VMART_STALL_AHEAD_MS", Type::number, "milliseconds", "4000", 0, day_ms},
     {"VMART_COPY_BUDGET", Type::bytes, bytes_words, "0"},
     {"VMART_PRESSURE_LIMIT_MS", Type::number, "milliseconds", "2000", 0, day_ms},
     {"VMART_POLICY", Type::text, "a policy, as name:parameter=value,...", "none"},

@@ -62,6 +62,7 @@ void DecisionPath::fold_uses(std::vector<UseEvent>& uses) {
     if (i + ahead < uses.size()) books_->prepare(uses[i + ahead].chunk);
     const UseEvent& use = uses[i];
     books_->used(use.chunk, use.device, use.bytes_read, use.bytes_written);
+    planner_.note_use(use, books_->costs());
   }
 }
 
@@ -267,6 +268,10 @@ std::size_t DecisionPath::end(const AcceptedMove& move, bool moved, Time took, T
   row.recent_moves = planner_.recent_moves(move.chunk, now);
   notices_.emplace_back(MoveResult{move.chunk, move.from, move.to, moved, took, stall});
   return dropped;
+}
+
+Time DecisionPath::stall_credit() const {
+  return std::chrono::duration_cast<Time>(std::chrono::duration<double>(planner_.stall_credit()));
 }
 
 void DecisionPath::give_up(MoveNumber number) {

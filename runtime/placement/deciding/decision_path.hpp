@@ -96,6 +96,10 @@ class DecisionPath {
   /// Returns how many waiting moves are dropped because this one failed. Throws: std::bad_alloc;
   /// then nothing has changed.
   std::size_t end(const AcceptedMove& move, bool moved, Time took, Time stall);
+  /// What came of moves that spent the stall budget of later, since the last call.
+  std::vector<StallAhead::Outcome> judge_ahead() { return planner_.judge_ahead(books_->now()); }
+  /// How far carrying out moves may overdraw the stall budget now; see `Planner::stall_credit`.
+  Time stall_credit() const;
   /// Drops a waiting move, and the moves that wait for it.
   void give_up(MoveNumber number);
 

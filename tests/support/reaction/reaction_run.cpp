@@ -100,6 +100,8 @@ void ReactionRun::tick() {
   path_.books().set_now(now_);
   ask([](Policy& policy, const Snapshot& snapshot, Plan& plan) { policy.on_tick(snapshot, plan); });
   path_.books().clear_changed();
+  for (const StallAhead::Outcome& outcome : path_.judge_ahead())
+    (outcome.paid ? phase().advances_paid : phase().advances_lost) += 1;
 }
 
 void ReactionRun::accept(const Plan& plan) {
@@ -110,6 +112,7 @@ void ReactionRun::accept(const Plan& plan) {
   const PlanOutcome outcome = path_.accept(plan, false);
   for (const RejectedMove& move : outcome.rejected)
     ++its.refused[std::string(to_string(move.reason))];
+  its.advances += outcome.ahead ? 1 : 0;
   if (outcome.accepted.empty()) return;
   its.accepted = std::min(its.accepted, now_);
   its.accepted_last = now_;
@@ -119,6 +122,7 @@ void ReactionRun::start_ready() {
   if (options_.dry_run) {
     for (const MoveNumber number : path_.waiting()) path_.give_up(number);
   }
+  mover_.budget().allow_ahead(path_.stall_credit());
   if (!path_.has_waiting()) return;
   std::vector<MoveGroup> groups;
   path_.take(path_.ready(), groups);

@@ -40,6 +40,7 @@ struct ReactionPhase {
   Time ended{0};                                  ///< The last move has ended.
   std::size_t wishes = 0, moves = 0, groups = 0, gates = 0;
   Time stopped{0};  ///< How long GPUs stood at gates, from the first one on.
+  std::size_t advances = 0, advances_paid = 0, advances_lost = 0;
   std::map<std::string, std::size_t> refused;
 };
 

@@ -21,6 +21,7 @@ constexpr const char* variables[] = {"VMART_DRIVER",
                                      "VMART_HOST_CACHE_BYTES",
                                      "VMART_HOLD_LIMIT_MS",
                                      "VMART_PRESSURE_LIMIT_MS",
+                                     "VMART_STALL_AHEAD_MS",
                                      "VMART_POLICY",
                                      "VMART_CONTROL",
                                      "VMART_TRACE",
@@ -50,6 +51,7 @@ TEST_F(SettingsTest, HasDefaults) {
   EXPECT_EQ(settings.host_cache_bytes, GiB);
   EXPECT_EQ(settings.hold_limit, std::chrono::seconds(2));
   EXPECT_EQ(settings.pressure_limit, std::chrono::seconds(2));
+  EXPECT_EQ(settings.stall_ahead, std::chrono::seconds(4));
 }
 
 TEST_F(SettingsTest, ReadsTheEnvironment) {
@@ -62,6 +64,10 @@ TEST_F(SettingsTest, ReadsTheEnvironment) {
   EXPECT_EQ(with("VMART_HOLD_LIMIT_MS", "7").hold_limit, std::chrono::milliseconds(7));
   EXPECT_EQ(with("VMART_PRESSURE_LIMIT_MS", "9").pressure_limit, std::chrono::milliseconds(9));
   EXPECT_EQ(with("VMART_PRESSURE_LIMIT_MS", "0").pressure_limit, std::chrono::milliseconds(0));
+  EXPECT_EQ(with("VMART_STALL_AHEAD_MS", "0").stall_ahead, std::chrono::milliseconds(0));
+  RuntimeOptions options;
+  options.stall_ahead = std::chrono::milliseconds(7);
+  EXPECT_EQ(resolve_settings(options).stall_ahead, std::chrono::milliseconds(7));
 }
 
 TEST_F(SettingsTest, TakesOptionsBeforeTheEnvironment) {
@@ -138,6 +144,7 @@ TEST_F(SettingsTest, NamesVariableAndValueOfWhatItRefuses) {
       {"VMART_DECISIONS", {"on"}},
       {"VMART_DRY_RUN", {"perhaps", "2"}},
       {"VMART_PRESSURE_LIMIT_MS", {"soon", "-5", "1s", "86400001"}},
+      {"VMART_STALL_AHEAD_MS", {"soon", "-5", "4s", "86400001"}},
       {"VMART_HOLD_LIMIT_MS", {"soon", "-5", "1s", "2.5", "86400001", "0", "99999999999999999999"}},
   };
   for (const auto& [name, values] : malformed) {

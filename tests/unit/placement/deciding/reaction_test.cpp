@@ -97,6 +97,36 @@ TEST(Reaction, AlternationThatIsSlowEnoughPays) {
   }
 }
 
+/// The whole way with chunks so small that their stops exceed the budget: 512 times 200 us.
+std::unique_ptr<ReactionRun> run_of_many_chunks(Time stall_ahead) {
+  LockstepLoad load = exchange([](Time now) { return std::size_t{now < settled ? 0u : 1u}; });
+  load.chunks_a_block = 256;
+  load.chunk_bytes = 32 * MiB;
+  ReactionOptions options = options_of(std::move(load));
+  options.planner.stall_ahead = stall_ahead;
+  auto run = std::make_unique<ReactionRun>(options, make_policy("cost_benefit"));
+  run->run_until(settled + 6s);
+  return run;
+}
+
+TEST(Reaction, MovesThatPayDoNotWaitForTheStallBudget) {
+  const auto run = run_of_many_chunks(4s);
+  const ReactionPhase& its = run->phases().at(1);
+  EXPECT_EQ(its.moves, 512u);
+  EXPECT_LE(its.ended - its.begin, 900ms);
+  EXPECT_GE(its.advances, 1u);
+  EXPECT_EQ(its.advances_paid, its.advances);
+  EXPECT_EQ(run->path().planner().stall_credit(), 0) << "all moves have ended";
+}
+
+TEST(Reaction, OthersDo) {
+  const auto run = run_of_many_chunks(0s);
+  const ReactionPhase& its = run->phases().at(1);
+  EXPECT_EQ(its.advances, 0u);
+  EXPECT_GE(its.ended - its.begin, 900ms);
+  EXPECT_GT(its.refused.at("stall_budget"), 0u);
+}
+
 TEST(Reaction, ADryRunMovesNothing) {
   ReactionOptions options =
       options_of(exchange([](Time now) { return std::size_t{now < settled ? 0u : 1u}; }));

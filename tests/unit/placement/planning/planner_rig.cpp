@@ -9,6 +9,7 @@ PlannerLimits no_limits() {
   limits.thrash_moves = 0;
   limits.route_bytes_s = 0;
   limits.stall_share = 0;
+  limits.stall_ahead = Time{0};
   return limits;
 }
 
