@@ -456,9 +456,12 @@ void LiveStaging::keep_room_for_digests(const LiveChunk& chunk) noexcept {
 void LiveStaging::pace_copy(const LiveChunk& chunk) {
   const std::chrono::nanoseconds estimate(static_cast<std::int64_t>(
       copy_ns_per_byte_ * static_cast<double>(chunk.transaction.size_bytes())));
-  const TimePoint start =
-      parts_.pace.book_copy(clock_.now(), chunk.transaction.size_bytes(), estimate);
-  conditions_.pause_until(start);
+  const std::uint64_t size_bytes = chunk.transaction.size_bytes();
+  conditions_.await([&](TimePoint now) {
+    const TimePoint start = parts_.pace.next_copy(now, estimate);
+    if (start > now || parts_.pace.try_book_copy(now, size_bytes)) return start;
+    return parts_.pace.next_copy(now, estimate);  // Another copy was booked in between.
+  });
 }
 
 }  // namespace vma

@@ -141,19 +141,22 @@ TEST(StallBudget, AnEndlessStallIsPaidForInFiniteTime) {
   EXPECT_LT(budget.next_copy({}), std::chrono::hours(2));
 }
 
-TEST(Pace, ACopyIsBookedToEndWhenTheNextStopIsAllowed) {
+TEST(Pace, ACopyBeginsSoThatItEndsWhenTheNextStopIsAllowed) {
   Pace pace(milliseconds(100), 0);
   pace.spent_stall(seconds(1), milliseconds(200));
   const TimePoint next = pace.next_stop(seconds(1));
   ASSERT_GT(next, seconds(2));
-  EXPECT_EQ(pace.book_copy(seconds(1), 1, milliseconds(20)), next - milliseconds(20));
+  EXPECT_EQ(pace.next_copy(seconds(1), milliseconds(20)), next - milliseconds(20));
+  pace.allow_ahead(seconds(1));
+  EXPECT_EQ(pace.next_copy(seconds(1), {}), seconds(1));
 }
 
 TEST(Pace, EachCopyIsPaidForByTheOnesBehindIt) {
   Pace pace({}, 1000);
-  EXPECT_EQ(pace.book_copy(seconds(1), 1000, {}), seconds(1));
-  EXPECT_EQ(pace.book_copy(seconds(1), 500, {}), seconds(2));
-  EXPECT_EQ(pace.book_copy(seconds(1), 1, {}), seconds(2) + milliseconds(500));
+  ASSERT_TRUE(pace.try_book_copy(seconds(1), 1000));
+  EXPECT_EQ(pace.next_copy(seconds(1), {}), seconds(2));
+  ASSERT_TRUE(pace.try_book_copy(seconds(2), 500));
+  EXPECT_EQ(pace.next_copy(seconds(2), {}), seconds(2) + milliseconds(500));
 }
 
 TEST(Pace, ACopyThatMustBeginNowIsBookedOnlyIfTheBudgetAllowsIt) {
