@@ -3,11 +3,13 @@
 // of the program and of the mover (tests/support/reaction/). Needs no GPU; the same inputs give the
 // same output. It predicts, and measures nothing.
 //
-//     reaction_bench [--machine=h200x4] [--calibration=FILE] [--policy=cost_benefit]
-//     [--phase-ms=6000]
-//                    [--phases=4] [--alternate=0] [--half-life-ms=1000] [--warm-ms=20000]
+//     reaction_bench [--machine=h200x4] [--calibration=FILE] [--policy=cost_benefit] [--phases=4]
+//                    [--phase-ms=6000] [--alternate=0] [--half-life-ms=1000] [--warm-ms=20000]
+//                    [--chunk-mib=0] [--stall-ahead-ms=4000] [--dry-run=0] [--jitter-percent=0]
 //
-// With --alternate=1, the load goes back and forth between the first two phases.
+// With --alternate=1, the load goes back and forth between the first two phases. --chunk-mib=0
+// leaves 16 chunks a block. With --dry-run=1, nothing moves. With jitter, each phase is longer or
+// shorter by at most that share, the same in each run.
 
 #include "bench/placement/assignments.hpp"
 #include "bench/placement/drift_load.hpp"
@@ -24,6 +26,7 @@
 #include <exception>
 #include <map>
 #include <optional>
+#include <random>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -34,9 +37,10 @@ namespace {
 using Flags = std::map<std::string, std::string>;
 
 Flags parse_flags(int argc, char** argv) {
-  Flags flags = {{"machine", "h200x4"}, {"calibration", ""},     {"policy", "cost_benefit"},
-                 {"phase-ms", "6000"},  {"phases", "4"},         {"alternate", "0"},
-                 {"warm-ms", "20000"},  {"half-life-ms", "1000"}};
+  Flags flags = {{"machine", "h200x4"},      {"calibration", ""},      {"policy", "cost_benefit"},
+                 {"phase-ms", "6000"},       {"phases", "4"},          {"alternate", "0"},
+                 {"warm-ms", "20000"},       {"half-life-ms", "1000"}, {"chunk-mib", "0"},
+                 {"stall-ahead-ms", "4000"}, {"dry-run", "0"},         {"jitter-percent", "0"}};
   for (int i = 1; i < argc; ++i) {
     const std::string flag = argv[i];
     const std::size_t equals = flag.find('=');
@@ -61,30 +65,42 @@ ReplayMachine machine_of(const Flags& flags) {
 /// What is run, and how long each phase is.
 struct Course {
   DriftLoad load;
-  Time warm{0}, phase{0};
-  std::size_t phases = 0;
+  std::vector<Time> begins;  // Of all phases but the first one, and when the last one ends.
   bool alternates = false;
 
   /// Which phase of the load runs at a time: the first one, until everything is at rest.
   std::size_t at(Time now) const {
-    if (now < warm) return 0;
-    const auto number = static_cast<std::size_t>((now - warm) / phase) + 1;
-    return alternates ? number % 2 : std::min(number, phases);
+    const auto number =
+        static_cast<std::size_t>(std::ranges::upper_bound(begins, now) - begins.begin());
+    return alternates ? number % 2 : std::min(number, begins.size() - 1);
   }
-  Time end() const { return warm + phase * static_cast<int>(phases); }
+  Time end() const { return begins.back(); }
 };
+
+std::vector<Time> begins_of(const Flags& flags) {
+  const double jitter = std::stod(flags.at("jitter-percent")) / 100;
+  std::mt19937_64 random(1);
+  std::vector<Time> begins = {ms_of(flags, "warm-ms")};
+  for (std::size_t i = 0; i < std::stoul(flags.at("phases")); ++i) {
+    const double share = static_cast<double>(random() % 2001) / 1000 - 1;
+    begins.push_back(begins.back() + std::chrono::duration_cast<Time>(ms_of(flags, "phase-ms") *
+                                                                      (1 + jitter * share)));
+  }
+  return begins;
+}
 
 Course course_of(const Flags& flags, std::size_t gpus) {
   Course course;
   course.load = drift_load(gpus, std::uint64_t{16} << 30);
-  course.warm = ms_of(flags, "warm-ms");
-  course.phase = ms_of(flags, "phase-ms");
-  course.phases = std::stoul(flags.at("phases"));
+  const std::uint64_t chunk_bytes = std::stoull(flags.at("chunk-mib")) << 20;
+  if (chunk_bytes > 0) course.load.chunk_bytes = std::min(chunk_bytes, course.load.block_bytes);
+  course.begins = begins_of(flags);
   course.alternates = flags.at("alternate") == "1";
   return course;
 }
 
-ReactionOptions options_of(const Course& course, const ReplayMachine& machine, Time half_life) {
+ReactionOptions options_of(const Flags& flags, const Course& course, const ReplayMachine& machine) {
+  const Time half_life = ms_of(flags, "half-life-ms");
   ReactionOptions options;
   options.load.gpus = course.load.gpus;
   options.load.blocks = course.load.blocks;
@@ -97,6 +113,8 @@ ReactionOptions options_of(const Course& course, const ReplayMachine& machine, T
   options.load.phase_at = [course](Time now) { return course.at(now); };
   options.places = machine.places;
   options.costs = machine.costs;
+  options.planner.stall_ahead = ms_of(flags, "stall-ahead-ms");
+  options.dry_run = flags.at("dry-run") == "1";
   options.heat.half_life_short = half_life;
   options.heat.half_life_long = half_life * 10;
   for (std::size_t block = 0; block < course.load.blocks; ++block)
@@ -124,25 +142,27 @@ void print_phase(const ReactionRun& run, const ReactionPhase& its, Time end, dou
   std::string refused;
   for (const auto& [reason, count] : its.refused) refused += fmt::format(" {} {}", reason, count);
   fmt::print(
-      "{:>8} {:>6} {:>8} {:>9} {:>9} {:>8} {:>8} {:>9} {:>6} {:>7} {:>6} {:>8.1f} {:>7.1f} %{}\n",
+      "{:>8} {:>6} {:>8} {:>9} {:>9} {:>8} {:>8} {:>9} {:>6} {:>7} {:>6} {:>8.1f} {:>6} {:>5} "
+      "{:>7.1f} %{}\n",
       ms(its.begin), ms(since(its.used)), ms(since(its.wished)), ms(since(its.accepted)),
       ms(its.accepted_last - its.begin), ms(since(its.started)), ms(its.ended - its.begin),
       recovery ? ms(*recovery) : "never", its.moves, its.groups, its.gates,
-      std::chrono::duration<double, std::milli>(its.stopped).count(),
-      100 * run.rate(its.begin, end) / best, refused);
+      std::chrono::duration<double, std::milli>(its.stopped).count(), its.advances,
+      its.advances_lost, 100 * run.rate(its.begin, end) / best, refused);
 }
 
 int run_all(const Flags& flags) {
   const ReplayMachine machine = machine_of(flags);
   const Course course = course_of(flags, machine.costs.gpus());
-  ReactionRun run(options_of(course, machine, ms_of(flags, "half-life-ms")),
-                  make_policy(flags.at("policy")));
+  ReactionRun run(options_of(flags, course, machine), make_policy(flags.at("policy")));
   run.run_until(course.end());
   fmt::print("{} on {}, phases of {} ms; times in ms since the change\n", flags.at("policy"),
              machine.name, flags.at("phase-ms"));
-  fmt::print("{:>8} {:>6} {:>8} {:>9} {:>9} {:>8} {:>8} {:>9} {:>6} {:>7} {:>6} {:>8} {:>9} {}\n",
-             "begin", "used", "wished", "accepted", "..last", "started", "ended", "recovery",
-             "moves", "groups", "gates", "stopped", "of best", "refused");
+  fmt::print(
+      "{:>8} {:>6} {:>8} {:>9} {:>9} {:>8} {:>8} {:>9} {:>6} {:>7} {:>6} {:>8} {:>6} {:>5} {:>9} "
+      "{}\n",
+      "begin", "used", "wished", "accepted", "..last", "started", "ended", "recovery", "moves",
+      "groups", "gates", "stopped", "ahead", "lost", "of best", "refused");
   double read = 0, best = 0;
   for (std::size_t i = 1; i < run.phases().size(); ++i) {
     const ReactionPhase& its = run.phases()[i];
