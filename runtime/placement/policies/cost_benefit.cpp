@@ -194,7 +194,9 @@ void CostBenefit::collect(const Snapshot& snapshot, ChunkId chunk) {
   const UseShifts::Shift* shift = outlook_.announced() ? nullptr : shifts_.due(chunk, snapshot);
   const bool at_home = row.at == outlook_.main_user() && outlook_.main_share() > 0.5;
   if (at_home && shift == nullptr) return;  // The usual case.
-  std::vector<Goal> wishes = wishes_of(snapshot, chunk, outlook_);
+  std::vector<Goal> wishes;
+  if (outlook_.announced() || !shifts_.alternates(chunk, snapshot.now()))
+    wishes = wishes_of(snapshot, chunk, outlook_);
   if (shift != nullptr) {
     outlook_.read_shift(snapshot, *shift, shifts_.expected(*shift));
     std::vector<Goal> shifted = wishes_of(snapshot, chunk, outlook_);

@@ -41,16 +41,29 @@ void FollowedShifts::note(const UseEvent& use, const Snapshot& snapshot) {
                costs.access_seconds(use.device, its.made.to, use.bytes());
 }
 
-void FollowedShifts::went_back(ChunkId chunk, Time since) {
-  const auto found = chunks_.find(chunk);
-  if (found != chunks_.end()) found->second.since = since;
+void FollowedShifts::went_back(const UseShifts::Shift& ended) {
+  const auto found = chunks_.find(ended.chunk);
+  if (found == chunks_.end()) return;
+  Followed& its = found->second;
+  its.stayed = its.since == Time::zero() ? Time::zero() : ended.first - its.since;
+  its.since = ended.peak;
 }
 
 Time FollowedShifts::expected(const UseShifts::Shift& shift) const {
   const auto found = chunks_.find(shift.chunk);
   if (found == chunks_.end() || found->second.since == Time::zero()) return shift.length();
-  const Time stayed = shift.begin - found->second.since;
-  return std::clamp(stayed - 2 * shift.length(), Time::zero(), shift.length());
+  const Time stayed = shift.first - found->second.since;
+  const Time length = shift.last - shift.first;
+  if (length >= 2 * stayed) return shift.length();
+  if (stayed < followed_least) return Time::zero();
+  return std::clamp(stayed - 2 * length, Time::zero(), length);
+}
+
+bool FollowedShifts::alternates(ChunkId chunk, Time now) const {
+  const auto found = chunks_.find(chunk);
+  if (found == chunks_.end()) return false;
+  const Followed& its = found->second;
+  return its.stayed < followed_least && now - its.since < 3 * its.stayed;
 }
 
 Time FollowedShifts::patience(ChunkId chunk, Time now) const {

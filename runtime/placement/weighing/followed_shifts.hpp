@@ -24,6 +24,9 @@ class FollowedShifts {
   /// Without a failure for this long, patience is halved.
   static constexpr Time forgiven_after = std::chrono::seconds(30);
   static constexpr std::size_t chunks_max = 65'536;
+  /// Use that stayed where it was for less than this is not followed to and fro: a chunk that has
+  /// moved stays for a second, by the planner's rule, and would be late at each change.
+  static constexpr Time followed_least = std::chrono::milliseconds(1050);
 
   /// `settled_after`: how long after such a move averages still contain the use of before.
   FollowedShifts(Time least, Time settled_after) : least_(least), settled_after_(settled_after) {}
@@ -35,13 +38,17 @@ class FollowedShifts {
   void note(const UseEvent& use, const Snapshot& snapshot);
   void forget(ChunkId chunk) { chunks_.erase(chunk); }
 
-  /// The use of the chunk is back where the chunk lies, since that time.
-  void went_back(ChunkId chunk, Time since);
+  /// This shift has ended: the use of the chunk is back where the chunk lies.
+  void went_back(const UseShifts::Shift& ended);
 
   /// For how long a chunk that follows this shift is expected to be right: as long again, but if it
-  /// is known how long use stayed before, no longer than that; less the time until the end of the
-  /// shift is noticed.
+  /// is known how long use stayed before, no longer than that, less the time until the end of the
+  /// shift is noticed; and not at all if that was less than `followed_least`. A shift that has
+  /// lasted twice as long as use stayed before is like one of which nothing is known.
   Time expected(const UseShifts::Shift& shift) const;
+  /// Whether use has lately stayed where the chunk lies for less than `followed_least`, and then
+  /// come back. Averages of such use say more of when they are looked at than of what comes.
+  bool alternates(ChunkId chunk, Time now) const;
   /// How long a shift of the chunk has to last.
   Time patience(ChunkId chunk, Time now) const;
   /// The use of the chunk has shifted again: judges the last move. Returns `patience`.
@@ -65,6 +72,7 @@ class FollowedShifts {
   struct Followed {
     Step proposed, made;
     Time since{0};                       // When its use shifted to where it lies; 0: not known.
+    Time stayed{0};                      // How long it was there the last time; 0: not known.
     Time moved{0}, judged{0};            // When `made` was.
     double saved = 0;                    // Seconds, since then.
     int patience = 1;                    // In multiples of `least_`, at `judged`.

@@ -10,8 +10,7 @@ void ShiftWatch::note(const UseEvent& use, const Snapshot& snapshot) {
   if (use.device == snapshot.chunk(use.chunk).at && !shifts_.follows(use.chunk)) return;
   const Time patience = followed_.patience(use.chunk, snapshot.now());
   const UseShifts::Shift* ended = shifts_.note(use, snapshot, patience);
-  if (ended != nullptr && ended->length() >= limits_.least)
-    followed_.went_back(use.chunk, ended->peak);
+  if (ended != nullptr && ended->length() >= limits_.least) followed_.went_back(*ended);
 }
 
 const UseShifts::Shift* ShiftWatch::due(ChunkId chunk, const Snapshot& snapshot) {

@@ -33,6 +33,9 @@ class ShiftWatch {
   }
   /// For how long a chunk that follows the shift is expected to be right.
   Time expected(const UseShifts::Shift& shift) const;
+  /// Whether the use of the chunk goes to and fro too fast for the chunk to follow, so that
+  /// averages say nothing of it.
+  bool alternates(ChunkId chunk, Time now) const { return followed_.alternates(chunk, now); }
   /// Whether the chunk may make way for one whose use has shifted: nobody uses it where it lies.
   /// Averages say too little about new use.
   bool makes_way(ChunkId chunk, const Snapshot& snapshot) const;

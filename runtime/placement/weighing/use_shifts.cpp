@@ -74,7 +74,7 @@ UseShifts::Shift* UseShifts::begin(const UseEvent& use, const Snapshot& snapshot
   Shift& shift = shifts_[number];
   shift.chunk = use.chunk;
   shift.at = snapshot.chunk(use.chunk).at;
-  shift.begin = shift.peak = snapshot.now();
+  shift.begin = shift.first = shift.peak = snapshot.now();
   shift.users.clear();
   shift.lost = shift.lost_most = 0;
   shift.spread = 0;

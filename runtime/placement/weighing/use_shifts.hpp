@@ -38,6 +38,7 @@ class UseShifts {
     ChunkId chunk{};
     PlaceId at{};                     ///< Where the chunk lies.
     Time begin{0}, last{0}, peak{0};  ///< The first use, the last, and when `lost` was greatest.
+    Time first{0};                    ///< `begin`, before anything was forgotten.
     std::vector<UsedBytes> users;
     double lost = 0, lost_most = 0;  ///< Seconds, now and at `peak`.
     double spread = 0;               ///< Sum of the squares of what each use can lose, in seconds.

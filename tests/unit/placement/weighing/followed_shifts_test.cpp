@@ -26,7 +26,7 @@ class FollowedShiftsTest : public testing::Test {
     UseShifts::Shift shift;
     shift.chunk = chunk;
     shift.at = Snapshot(books_).chunk(chunk).at;
-    shift.begin = books_.now() - length;
+    shift.begin = shift.first = books_.now() - length;
     shift.last = books_.now();
     shift.users = {{shift.at == a ? b : a, small_pass}};
     return shift;
@@ -103,15 +103,54 @@ TEST_F(FollowedShiftsTest, AMoveThatWasNotMadeTeachesNothing) {
 // stayed, and that the end of a shift is noticed as late as its beginning.
 TEST_F(FollowedShiftsTest, ExpectsUseToStayAsLongAsBefore) {
   EXPECT_EQ(followed_.expected(shift(250ms)), 250ms);
-  follow(1e-3);
-  pass(500ms);  // The use shifted 750 ms ago, and back 250 ms ago.
-  EXPECT_EQ(followed_.expected(shift(250ms)), 0ms);
-  pass(200ms);
-  EXPECT_EQ(followed_.expected(shift(250ms)), 200ms);
-  pass(1s);
+  follow(1e-3);  // The use shifted 250 ms ago.
+  pass(1350ms);
+  EXPECT_EQ(followed_.expected(shift(600ms)), 0ms) << "it stayed for 1 s";
+  EXPECT_EQ(followed_.expected(shift(500ms)), 100ms) << "for 1.1 s";
   EXPECT_EQ(followed_.expected(shift(250ms)), 250ms);
-  followed_.went_back(chunk, books_.now() - 800ms);
-  EXPECT_EQ(followed_.expected(shift(250ms)), 50ms);
+}
+
+// It would be late at each change.
+TEST_F(FollowedShiftsTest, DoesNotExpectToBeRightWhereUseStaysTooShortly) {
+  follow(1e-3);
+  pass(FollowedShifts::followed_least - 1ns);
+  EXPECT_EQ(followed_.expected(shift(250ms)), 0ms);
+  pass(1ns);
+  EXPECT_EQ(followed_.expected(shift(250ms)), 250ms);
+}
+
+TEST_F(FollowedShiftsTest, AShiftTwiceAsLongAsTheStayBeforeIsNew) {
+  follow(1e-3);
+  pass(650ms);  // The use shifted 900 ms ago.
+  EXPECT_EQ(followed_.expected(shift(599ms)), 0ms);
+  EXPECT_EQ(followed_.expected(shift(600ms)), 600ms);
+  UseShifts::Shift forgetful = shift(600ms);
+  forgetful.begin += 300ms;
+  EXPECT_EQ(followed_.expected(forgetful), 300ms) << "what it has forgotten is not repeated";
+}
+
+TEST_F(FollowedShiftsTest, UseThatComesBackSoonAlternatesForAsLongAgain) {
+  EXPECT_FALSE(followed_.alternates(chunk, books_.now()));
+  follow(1e-3);
+  pass(500ms);
+  EXPECT_FALSE(followed_.alternates(chunk, books_.now())) << "it has only gone";
+  UseShifts::Shift ended = shift(300ms);  // Use had stayed for 450 ms.
+  ended.peak = ended.last;
+  followed_.went_back(ended);
+  EXPECT_TRUE(followed_.alternates(chunk, books_.now()));
+  pass(3 * 450ms - 1ns);
+  EXPECT_TRUE(followed_.alternates(chunk, books_.now()));
+  pass(1ns);
+  EXPECT_FALSE(followed_.alternates(chunk, books_.now()));
+}
+
+TEST_F(FollowedShiftsTest, UseThatStaysLongDoesNotAlternate) {
+  follow(1e-3);
+  pass(FollowedShifts::followed_least - 250ms + 300ms);
+  UseShifts::Shift ended = shift(300ms);
+  ended.peak = ended.last;
+  followed_.went_back(ended);
+  EXPECT_FALSE(followed_.alternates(chunk, books_.now()));
 }
 
 // The averages contain what was before; these are the users since the shift.
