@@ -61,7 +61,8 @@ class LiveCopier {
   /// Work of the bay may still run.
   void leave_bay(std::size_t bay) noexcept { bays_[bay].taken = false; }
 
-  /// Throws: then nothing runs. Requires: the caller holds the turn for slow calls.
+  /// Throws: then nothing runs, or both chunks are `busy()`. Requires: the caller holds the turn
+  /// for slow calls.
   void start_copy(std::size_t bay, const Chunk& source, const Chunk& target);
   /// Whether the copy has ended, after waiting until `deadline`. Throws: what it failed with.
   bool copied_by(std::size_t bay, TimePoint deadline);
@@ -89,7 +90,6 @@ class LiveCopier {
     Address counters{};
     Address digests{};
     std::uint64_t digests_bytes = 0;
-    ExecGraphHandle copying{};
     Address source{}, target{};
     Tiling tiling;
     DigestKey key;
@@ -100,12 +100,12 @@ class LiveCopier {
   void make();
   void make_table(std::uint64_t size_bytes);
   void claim_table(std::uint64_t size_bytes);
-  void make_bay(std::size_t index);
+  void make_bay(Bay& bay, std::size_t index);
+  bool ends_unmarked() noexcept;
   bool under_way(std::size_t bay);
   std::optional<Address> room_for_digests(std::uint64_t digests_bytes) const;
   void release() noexcept;
   void release_memory(bool ended) noexcept;
-  std::array<ChainStep, 2> copy_steps(const Bay& bay) const;
   std::vector<ChainStep> settle_steps(std::span<const std::size_t> bays, bool paranoid,
                                       std::uint64_t epoch) const;
   void require_idle(Bay& bay) const;
@@ -124,9 +124,10 @@ class LiveCopier {
   KernelHandle copy_kernel_{}, settle_kernel_{}, paranoid_kernel_{};
   std::unique_ptr<StopWord> go_;
   std::uint64_t go_epoch_ = 0;
-  /// By the number of chunks, and whether paranoid; made when first needed.
+  /// By the number of steps, and whether paranoid; made when first needed.
   std::map<std::pair<std::size_t, bool>, ExecGraphHandle> settlings_;
   std::array<Bay, bays> bays_;
+  Bay padding_;  // Without tiles: for settling steps that do nothing.
 };
 
 }  // namespace vma

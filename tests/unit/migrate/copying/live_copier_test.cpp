@@ -27,6 +27,7 @@ class LiveCopierTest : public testing::Test {
       }
       Chunk source = rig.chunk(gpu(0), 2);
       Chunk target = rig.chunk(gpu(1), 2);
+      EXPECT_EQ(rig.calls(Call::load_kernels), 1) << "all kernels come together";
       rig.fill(source, seed_);
       body(rig, *copier, source, target);
       copier.reset();
@@ -76,6 +77,65 @@ TEST_F(LiveCopierTest, CopiesAndSettlesChunksInSeveralBaysAtOnce) {
     rig.fill(target, seed_);
     rig.unclaim(second);
     rig.unclaim(second_target);
+  });
+}
+
+TEST_F(LiveCopierTest, SettlesAnyNumberOfChunksWithFewChains) {
+  with_copier([&](MoveRig& rig, LiveCopier& copier, const Chunk& source, const Chunk& target) {
+    constexpr std::size_t most = 5;
+    std::vector<Chunk> targets;
+    std::vector<std::size_t> bays;
+    for (std::size_t i = 0; i < most; ++i) {
+      targets.push_back(rig.chunk(gpu(1), 2));
+      bays.push_back(copier.take_bay(source.size_bytes()).value());
+      copier.start_copy(bays.back(), source, targets.back());
+    }
+    for (const std::size_t bay : bays) EXPECT_TRUE(copier.copied_by(bay, never));
+    rig.forget_calls();
+    for (std::size_t count = 1; count <= most; ++count) {
+      const std::uint64_t seed = seed_ + count;
+      rig.fill(source, seed);
+      copier.arm(std::span(bays).first(count), count % 2 == 0);
+      copier.go();
+      for (std::size_t i = 0; i < count; ++i) EXPECT_TRUE(copier.settled_by(bays[i], never));
+      for (std::size_t i = 0; i < count; ++i) {
+        EXPECT_EQ(rig.wrong(targets[i], seed), 0u);
+        EXPECT_EQ(copier.dirty_tiles(bays[i]), source.size_bytes() / copier.tile_bytes());
+      }
+      for (std::size_t i = count; i < most; ++i) EXPECT_NE(rig.wrong(targets[i], seed), 0u);
+    }
+    EXPECT_EQ(rig.calls(Call::make_chain), 5) << "1, 4 and 8 in one way, 2 and 4 in the other";
+    for (const Chunk& each : targets) rig.unclaim(each);
+    rig.fill(source, seed_);
+    copier.start_copy(bays[0], source, target);
+    EXPECT_TRUE(copier.copied_by(bays[0], never));
+  });
+}
+
+TEST_F(LiveCopierTest, WaitsForACopyWhoseEndNothingWillShow) {
+  with_copier([&](MoveRig& rig, LiveCopier& copier, const Chunk& source, const Chunk& target) {
+    const std::size_t bay = copier.take_bay(source.size_bytes()).value();
+    rig.fail({Call::batch}, {0});
+    EXPECT_THROW(copier.start_copy(bay, source, target), Error);
+    rig.fail_nothing();
+    EXPECT_FALSE(source.busy());
+    EXPECT_FALSE(target.busy());
+    EXPECT_EQ(rig.wrong(target, seed_), 0u) << "it has ended";
+    copier.start_copy(bay, source, target);
+    EXPECT_TRUE(copier.copied_by(bay, never));
+  });
+}
+
+TEST_F(LiveCopierTest, LeavesChunksBusyIfItCannotWaitForTheirCopy) {
+  with_copier([&](MoveRig& rig, LiveCopier& copier, const Chunk& source, const Chunk& target) {
+    const std::size_t bay = copier.take_bay(source.size_bytes()).value();
+    rig.fail({Call::batch, Call::wait_stream}, {0, 1});
+    EXPECT_THROW(copier.start_copy(bay, source, target), Error);
+    rig.fail_nothing();
+    EXPECT_TRUE(source.busy());
+    EXPECT_TRUE(target.busy());
+    copier.start_copy(bay, source, target);  // Runs after the first one.
+    EXPECT_TRUE(copier.copied_by(bay, never));
   });
 }
 
