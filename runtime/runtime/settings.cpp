@@ -107,6 +107,8 @@ void settle_limits(const RuntimeOptions& options, Settings& settings) {
       count_of(options.stall_budget), "VMART_STALL_BUDGET_US", "stall_budget", 60'000, 1));
   settings.pressure_limit = std::chrono::milliseconds(number_setting(
       count_of(options.pressure_limit), "VMART_PRESSURE_LIMIT_MS", "pressure_limit", 2'000));
+  settings.own_contexts =
+      options.own_contexts || environment_flag("VMART_OWN_CONTEXTS").value_or(false);
   settings.copy_budget_bytes = size_setting(options.copy_budget_bytes, "VMART_COPY_BUDGET", 0);
   if (options.copy_budget_bytes && *options.copy_budget_bytes == 0) {
     throw Error(ErrorKind::invalid_argument, "vma::Runtime",
@@ -184,6 +186,10 @@ Settings resolve_settings(const RuntimeOptions& options) {
   settle_limits(options, settings);
   settle_scheduler(options, settings);
   settle_output(options, settings);
+  // Such a policy moves memory sooner or later.
+  const bool moves =
+      !settings.policy.empty() && !settings.policy.starts_with("stay_put") && !settings.dry_run;
+  settings.prepares = options.prepare.value_or(environment_flag("VMART_PREPARE").value_or(moves));
   return settings;
 }
 

@@ -29,6 +29,8 @@ struct Settings {
   std::uint64_t copy_budget_bytes = 0;             ///< Per second; 0 means no limit.
   std::string calibration;                         ///< VMART_CALIBRATION; see `source_costs`.
   std::chrono::milliseconds pressure_limit{2'000};
+  bool own_contexts = false;
+  bool prepares = false;
   std::string policy;                ///< Empty: no scheduler.
   std::vector<PolicyKind> policies;  ///< Known in addition to the built-in ones.
   std::string record;                ///< A folder; empty: nothing is recorded. VMART_RECORD.

@@ -12,6 +12,7 @@
 
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 
 namespace vma {
@@ -57,11 +58,12 @@ class Stops {
   Stops& operator=(const Stops&) = delete;
 
   /// Runs `body` while all contexts in use are stopped, and records that in the report and in
-  /// `times`. All holds use the stream of the first one, which is of the runtime's own context and
-  /// which nothing else uses. Requires: the caller holds no turn. Throws: what `Hold` and `body`
-  /// throw; nothing is stopped then.
+  /// `times`. All holds with a stream of one context use the stream of the first one, which nothing
+  /// else uses. `before`, if not null, enqueues what runs under the hold. Requires: the caller
+  /// holds no turn. Throws: what `Hold` and `body` throw; nothing is stopped then.
   void hold_while(BoundStream stream, const HoldLimits& limits, MigrationReport& report,
-                  HeldTimes& times, const std::function<void(Hold&)>& body);
+                  HeldTimes& times, const std::function<void(Hold&)>& body,
+                  BeforeHold* before = nullptr);
 
   AttachedStreams& attached() noexcept { return attached_; }
   Watchdog& watchdog() noexcept { return watchdog_; }
@@ -77,7 +79,7 @@ class Stops {
   StopStats stats_;
 
   Mutex turn_;  // Taken before the turn for slow calls.
-  std::unique_ptr<HoldPost> hold_post_ VMART_GUARDED_BY(turn_);
+  std::map<ContextHandle, std::unique_ptr<HoldPost>> hold_posts_ VMART_GUARDED_BY(turn_);
   GatePost gate_post_ VMART_GUARDED_BY(turn_);
 };
 

@@ -292,9 +292,8 @@ void LiveStaging::begin_live(LiveChunk& chunk) {
 
 /// The copier of the chunk's source, for this move alone until it needs another.
 LiveCopier& LiveStaging::lease_copier(const LiveChunk& chunk) {
-  LiveCopier& copier =
-      parts_.copiers.get(DeviceId{chunk.transaction.from().ordinal}, chunk.range.task->to,
-                         chunk.choice.way == Way::live_beside);
+  LiveCopier& copier = parts_.copiers.get(DeviceId{chunk.transaction.from().ordinal},
+                                          chunk.choice.way == Way::live_beside);
   if (leased_ == &copier) return copier;
   constexpr std::chrono::milliseconds look_period(1);
   give_up_lease();
@@ -423,7 +422,7 @@ void LiveStaging::keep_room_for_digests(const LiveChunk& chunk) noexcept {
   if (terms.gives_back || (terms.asks_for_room && !terms.by_policy)) return;
   if (chunk.transaction.size_bytes() < share_min * parts_.copiers.table_bytes()) return;
   try {
-    parts_.copiers.get(DeviceId{chunk.transaction.from().ordinal}, chunk.range.task->to,
+    parts_.copiers.get(DeviceId{chunk.transaction.from().ordinal},
                        chunk.lacked_digests == Way::live_beside);
   } catch (const std::exception& error) {
     log(LogLevel::debug, "the next chunk will move stopped, too: {}", error.what());

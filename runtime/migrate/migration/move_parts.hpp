@@ -27,6 +27,7 @@ struct MoverLimits {
   std::chrono::nanoseconds max_stall = std::chrono::milliseconds(2);  ///< Of one gate.
   std::chrono::nanoseconds stall_budget{0};  ///< Per second; zero means no budget.
   std::uint64_t copy_budget_bytes = 0;       ///< Per second; zero means no budget.
+  bool prepares = false;  ///< What moves need is created once streams are attached.
   LiveTuning tuning{};
 
   /// The limits of a hold with these options; `rest_limit` also bounds the tries for a chunk of a

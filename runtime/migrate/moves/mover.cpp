@@ -82,7 +82,8 @@ Mover::Mover(Memory& memory, CopyEngine& engine, const MoverLimits& limits)
       pace_(limits.stall_budget, limits.copy_budget_bytes),
       room_(memory),
       parts_{memory,    engine, limits_, stops_,      copiers_,  pace_,
-             forecast_, room_,  reach_,  *callbacks_, observers_} {}
+             forecast_, room_,  reach_,  *callbacks_, observers_},
+      preparation_(memory, copiers_) {}
 
 Mover::~Mover() {
   stop();
@@ -424,6 +425,16 @@ void Mover::ended(std::shared_ptr<MigrationTask> task, MigrationReport report,
   allocation.reset();
 }
 
+void Mover::prepare_for(Address scope) noexcept {
+  if (!limits_.prepares) return;
+  try {
+    for (const AttachedStreams::Stream& stream : stops_.attached().in_scope(scope)) {
+      preparation_.begin(stream.device);
+    }
+  } catch (const std::bad_alloc&) {  // The first move will take longer.
+  }
+}
+
 void Mover::refuse_more() noexcept {
   const MutexLock lock(queue_mutex_);
   stopping_ = true;
@@ -434,6 +445,7 @@ void Mover::refuse_more() noexcept {
 
 void Mover::stop() noexcept {
   refuse_more();
+  preparation_.stop();
   std::vector<std::unique_ptr<Task>> workers;
   {
     const MutexLock lock(queue_mutex_);

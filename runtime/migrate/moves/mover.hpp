@@ -5,6 +5,7 @@
 #include "migrate/live/live_tasks.hpp"
 #include "migrate/migration/migration_task.hpp"
 #include "migrate/migration/move_parts.hpp"
+#include "migrate/moves/preparation.hpp"
 #include "migrate/moves/task_queue.hpp"
 
 #include <vma/migration.hpp>
@@ -57,6 +58,9 @@ class Mover final : private LiveTasks {
   void watch(MoveWatcher watcher) { observers_.watch(std::move(watcher)); }
   /// Like `watch`, for each step of each chunk's move.
   void watch_chunks(ChunkWatcher watcher) { observers_.watch_chunks(std::move(watcher)); }
+  /// Streams were attached to the allocation that begins there, or to all memory if it is zero:
+  /// begins to create what their moves will need, if the limits say so. Does not block.
+  void prepare_for(Address scope) noexcept;
   /// Cancels all waiting and running moves, and accepts no more. Does not wait.
   void refuse_more() noexcept;
   /// Calls `refuse_more`, and waits until the moves have ended.
@@ -121,6 +125,7 @@ class Mover final : private LiveTasks {
   RoomRequests room_;
   MoveObservers observers_;
   const MoveParts parts_;  // The above, for each migration.
+  Preparation preparation_;
 
   mutable Mutex queue_mutex_;
   Condition queue_changed_;

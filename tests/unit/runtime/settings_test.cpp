@@ -26,7 +26,9 @@ constexpr const char* variables[] = {"VMART_DRIVER",
                                      "VMART_TRACE",
                                      "VMART_RECORD",
                                      "VMART_DECISIONS",
-                                     "VMART_DRY_RUN"};
+                                     "VMART_DRY_RUN",
+                                     "VMART_OWN_CONTEXTS",
+                                     "VMART_PREPARE"};
 
 class SettingsTest : public testing::Test {
  protected:
@@ -123,6 +125,8 @@ TEST_F(SettingsTest, WordsTurnOutputOnAndOff) {
   EXPECT_EQ(with("VMART_DECISIONS", "file").policy, "stay_put");
   clear();
   EXPECT_TRUE(with("VMART_DRY_RUN", "yes").dry_run);
+  EXPECT_TRUE(with("VMART_OWN_CONTEXTS", "1").own_contexts);
+  EXPECT_TRUE(with("VMART_PREPARE", "1").prepares);
 }
 
 TEST_F(SettingsTest, NamesVariableAndValueOfWhatItRefuses) {
@@ -137,6 +141,8 @@ TEST_F(SettingsTest, NamesVariableAndValueOfWhatItRefuses) {
       {"VMART_RECORD", {"1", "yes"}},
       {"VMART_DECISIONS", {"on"}},
       {"VMART_DRY_RUN", {"perhaps", "2"}},
+      {"VMART_OWN_CONTEXTS", {"all", "2"}},
+      {"VMART_PREPARE", {"soon"}},
       {"VMART_PRESSURE_LIMIT_MS", {"soon", "-5", "1s", "86400001"}},
       {"VMART_HOLD_LIMIT_MS", {"soon", "-5", "1s", "2.5", "86400001", "0", "99999999999999999999"}},
   };
@@ -171,6 +177,18 @@ TEST(ParseSize, ReadsBinarySuffixes) {
   EXPECT_EQ(parse_size("2TiB", "x"), 2048 * GiB);
   EXPECT_EQ(parse_size("18446744073709551615", "x"), UINT64_MAX);
   expect_error(ErrorKind::invalid_argument, [] { parse_size("", "x"); });
+}
+
+TEST_F(SettingsTest, PreparesMovesOnlyForAPolicyThatMoves) {
+  EXPECT_FALSE(resolve_settings({}).prepares);
+  EXPECT_TRUE(with("VMART_POLICY", "counter").prepares);
+  EXPECT_FALSE(with("VMART_PREPARE", "0").prepares);
+  unsetenv("VMART_PREPARE");
+  EXPECT_FALSE(with("VMART_DRY_RUN", "1").prepares);
+  EXPECT_FALSE(with("VMART_POLICY", "stay_put").prepares);
+  RuntimeOptions options;
+  options.prepare = true;
+  EXPECT_TRUE(resolve_settings(options).prepares);
 }
 
 TEST_F(SettingsTest, TakesOutputOptionsAsFileNames) {
