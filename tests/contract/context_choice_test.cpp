@@ -189,6 +189,68 @@ TYPED_TEST(ContextChoice, AHoldWithItsCopiesAheadNeedsNoContextOfItsOwn) {
   }
 }
 
+// A thread that frees memory in the moment between the two waits for the post, with a lock. If the
+// hold then stands too, the watchdog opens it, and the next try follows.
+TYPED_TEST(ContextChoice, AHoldBesideAFreeThatWaitsForItsPost) {
+  VMART_IN_CHILD(90);
+  ContractRig& rig = this->rig();
+  Driver& driver = this->driver();
+  if (!this->has_holds()) GTEST_SKIP() << "SKIPPED: the driver has no context hold";
+  const BoundStream post = rig.new_stream(rig.context(0));
+  const EventHandle let_go = rig.new_event(rig.context(0));
+  const Address freed = driver.allocate_plain(rig.context(0), 32 * rig.page());
+  std::optional<Beside> free_call, hold_call;
+  StoppedStream held(rig, post);
+  ASSERT_TRUE(held.stands());
+  driver.record(let_go, post);
+  free_call.emplace([&] { driver.free_plain(rig.context(0), freed); });
+  EXPECT_TRUE(free_call->stands());
+  hold_call.emplace([&] { driver.hold_context(rig.context(0), let_go); });
+  const bool stands = hold_call->stands();
+  this->report("a hold beside a free that waits for its post", stands ? "stands" : "returns");
+  EXPECT_FALSE(stands && driver.simulated());
+  held.open();
+  free_call->join();
+  hold_call->join();
+}
+
+// Decides whether reads, writes and fills may run in a context whose streams the program captures.
+TYPED_TEST(ContextChoice, CopiesAndFillsInAContextEndNoCaptureThere) {
+  ContractRig& rig = this->rig();
+  Driver& driver = this->driver();
+  std::vector<std::byte> pageable(this->source_->size_bytes());
+  const auto copies = [&] {
+    const BoundStream stream = driver.create_stream(rig.context(0), StreamKind::non_blocking);
+    driver.copy(stream, address_of(pageable.data()), this->source_->address(), pageable.size());
+    driver.copy(stream, this->target_->address(), address_of(pageable.data()), pageable.size());
+    driver.fill(stream, this->target_->address(), std::byte{1}, this->target_->size_bytes());
+    driver.copy(stream, this->target_->address(), this->source_->address(),
+                this->source_->size_bytes());
+    const EventHandle done = driver.create_event(rig.context(0));
+    driver.record(done, stream);
+    EXPECT_TRUE(rig.wait(done));
+    EXPECT_TRUE(rig.wait(stream));
+    EXPECT_TRUE(driver.query_stream(stream));
+    driver.destroy_event(done);
+    driver.destroy_stream(stream);
+  };
+  for (const CaptureMode mode :
+       {CaptureMode::global, CaptureMode::thread_local_mode, CaptureMode::relaxed}) {
+    for (const StreamKind kind : {StreamKind::blocking, StreamKind::non_blocking}) {
+      const BoundStream captured = rig.new_stream(rig.context(0), kind);
+      driver.begin_capture(captured, mode);
+      this->launch_short(captured);
+      EXPECT_EQ(native_of(copies), 0) << "on the capturing thread";
+      Beside other([&] { EXPECT_EQ(native_of(copies), 0) << "on another thread"; });
+      other.join();
+      GraphHandle graph{};
+      EXPECT_EQ(native_of([&] { graph = driver.end_capture(captured); }), 0) << "the capture lives";
+      if (!is_none(graph)) driver.destroy_graph(graph);
+    }
+  }
+  this->expect_copied();
+}
+
 // How long the window grows in which another thread's work is neither waited for nor held.
 TYPED_TEST(ContextChoice, TimeFromTheRecordToTheHoldWithCopiesBetween) {
   VMART_IN_CHILD(90);
