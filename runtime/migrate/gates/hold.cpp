@@ -27,6 +27,12 @@ HoldPost::HoldPost(Driver& driver, BoundStream stream, Ledger& ledger)
       event_(driver.create_event(stream.context)) {}
 
 HoldPost::~HoldPost() {
+  // The stream may not have read the word yet that opened the last hold.
+  try {
+    driver_.wait_stream(stream_, never);
+  } catch (const Error& error) {
+    if (!context_is_broken(error.native())) words_.keep_for_good();
+  }
   ledger_.undo("an event of holds", [&] { driver_.destroy_event(event_); });
 }
 
@@ -49,8 +55,21 @@ Hold::~Hold() {
   open();
 }
 
+/// While a hold waits for earlier work, contexts may come into use and be destroyed.
 void Hold::take_events() {
-  for (const ContextHandle context : contexts_.list()) {
+  const std::vector<ContextHandle> in_use = contexts_.list();
+  std::vector<Held> kept;
+  kept.reserve(held_.size() + in_use.size());  // So that no event is lost below.
+  for (const Held& held : held_) {
+    if (std::ranges::find(in_use, held.context) != in_use.end()) {
+      kept.push_back(held);
+    } else {
+      contexts_.give_back(held.context, held.at_rest);
+    }
+  }
+  held_.swap(kept);
+  for (const ContextHandle context : in_use) {
+    if (std::ranges::find(held_, context, &Held::context) != held_.end()) continue;
     // Created before anything stops: creating an event in a stopped context may hang.
     try {
       held_.push_back({context, contexts_.take_event(context), false});
@@ -61,14 +80,14 @@ void Hold::take_events() {
 }
 
 void Hold::close(TimePoint deadline) {
-  VMART_CHECK(state_ == State::open && held_.empty(), "a hold is closed once");
+  VMART_CHECK(state_ == State::open, "a closed hold is opened before it is closed again");
   constexpr int parts_of_first_try = 64;
   try {
-    take_events();
     Clock& clock = driver_.clock();
     TimePoint slice = (deadline - clock.now()) / parts_of_first_try;
-    while (true) {
-      if (before_ != nullptr) drain(deadline);
+    for (bool first = true;; first = false) {
+      if (before_ != nullptr && !first) drain(deadline);
+      take_events();
       const TimePoint try_deadline = std::min(deadline, clock.now() + slice);
       if (++tries_ == 1) begun_ = clock.now();
       try {
@@ -101,9 +120,9 @@ void Hold::try_close(TimePoint deadline) {
   alive();
 }
 
-/// What is enqueued before a hold cannot be called back, so little should have to end then.
 void Hold::drain(TimePoint deadline) {
   if (before_try_) before_try_();
+  take_events();
   for (Held& held : held_) record(held);
   if (!await_rest(deadline)) throw not_at_rest(tries_);
 }

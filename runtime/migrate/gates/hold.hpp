@@ -19,9 +19,9 @@ namespace vma {
 /// What holds use: a stream that waits for a word, and an event behind it. Reused by all holds.
 class HoldPost {
  public:
-  /// Nothing else uses `stream`, which may be of a context that is held.
+  /// Nothing else uses `stream`, which may be of a context that is held. It outlives the post.
   HoldPost(Driver& driver, BoundStream stream, Ledger& ledger);
-  ~HoldPost();
+  ~HoldPost();  // Blocks until the stream is past the last hold. Requires: the hold is open.
   HoldPost(const HoldPost&) = delete;
   HoldPost& operator=(const HoldPost&) = delete;
 
@@ -82,10 +82,14 @@ class Hold {
   /// Outlives the hold; null for nothing. Requires: open.
   void enqueues(BeforeHold* before) noexcept { before_ = before; }
 
+  /// Waits until the earlier work in all contexts in use has ended, with nothing stopped. What is
+  /// enqueued before a hold cannot be called back, so little should have to end when it is. Throws:
+  /// as `close`.
+  void drain(TimePoint deadline);
   /// Stops all contexts in use and waits until their earlier work has ended. On return none of
   /// their work runs. A hold may cut in two work that waits for each other across contexts, which
   /// then never ends: so the first tries are short, and the contexts run freely between them.
-  /// If something is enqueued before, each try first waits for earlier work with nothing stopped.
+  /// If something is enqueued before, each further try first drains.
   /// Throws: Error{busy} if the work did not end before `deadline`, {unsupported} while a stream
   /// captures that the runtime cannot know of (the driver ends the capture), {driver_failure}. Then
   /// the hold is open again.
@@ -111,7 +115,6 @@ class Hold {
   };
 
   void take_events();
-  void drain(TimePoint deadline);
   void try_close(TimePoint deadline);
   void stop_all(TimePoint deadline);
   void record(Held& held);

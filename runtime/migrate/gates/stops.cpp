@@ -2,6 +2,8 @@
 
 #include "base/process_exit.hpp"
 
+#include <optional>
+
 namespace vma {
 
 Stops::Turn::Turn(Stops& stops) : lock_(stops.turn_), gate_post_(stops.gate_post_) {}
@@ -46,8 +48,7 @@ void Stops::hold_while(BoundStream stream, const HoldLimits& limits, MigrationRe
   const MutexLock turn(turn_);
   const Measuring measuring(clock);
   HoldPost& post = hold_post(stream);
-  const MutexLock slow_work(
-      memory_.chunks().slow_calls().turn());  // None beside a hold but our own.
+  std::optional<MutexLock> slow_work;  // From the first stop until the hold is open.
   Hold hold(memory_.driver(), memory_.contexts(), post, watchdog_, limits.patience);
   hold.before_tries([this] { attached_.require_no_capture(memory_.contexts().list()); });
   hold.enqueues(before);
@@ -59,7 +60,10 @@ void Stops::hold_while(BoundStream stream, const HoldLimits& limits, MigrationRe
     report.stall = {1, stall, stall, stall};
   };
   try {
-    hold.close(stop + limits.rest_limit);
+    const TimePoint deadline = stop + limits.rest_limit;
+    if (before != nullptr) hold.drain(deadline);
+    slow_work.emplace(memory_.chunks().slow_calls().turn());  // None beside a hold but our own.
+    hold.close(deadline);
     report.phases.wait += clock.now() - stop;
     report.retries = hold.tries() - 1;
     body(hold);

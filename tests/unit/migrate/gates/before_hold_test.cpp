@@ -41,6 +41,7 @@ struct WordCopies final : BeforeHold {
   }
   void recall(TimePoint deadline) override {
     ++recalled;
+    if (before_recall) before_recall();
     if (!rig.machine().wait_stream(stream, deadline)) {
       throw Error(ErrorKind::busy, "recall", "not in time");
     }
@@ -49,7 +50,7 @@ struct WordCopies final : BeforeHold {
   MoveRig& rig;
   const BoundStream stream;
   std::uint64_t* const words;
-  std::function<void()> before_enqueue;
+  std::function<void()> before_enqueue, before_recall;
   int enqueued = 0, recalled = 0;
 };
 
@@ -72,6 +73,12 @@ struct AheadRig : MoveRig {
     copies.reset();
   }
   TimePoint in(TimePoint duration) { return machine().clock().now() + duration; }
+  /// As a synchronous move does it.
+  void close(TimePoint duration) {
+    const TimePoint deadline = in(duration);
+    hold->drain(deadline);
+    hold->close(deadline);
+  }
   bool runs(BoundStream stream) { return machine().wait_stream(stream, in(milliseconds(30))); }
   /// Whether a kernel launched now on each GPU runs.
   bool contexts_run() {
@@ -92,7 +99,7 @@ struct AheadRig : MoveRig {
 TEST(BeforeHold, WorkRunsUnderTheHoldThatKeepsLaterWork) {
   AheadRig rig;
   rig.copies->source() = 7;
-  rig.hold->close(rig.in(seconds(1)));
+  rig.close(seconds(1));
   EXPECT_EQ(rig.hold->tries(), 1);
   EXPECT_EQ(rig.copies->enqueued, 1);
   EXPECT_TRUE(rig.machine().wait_stream(rig.copies->stream, rig.in(seconds(1))));
@@ -122,17 +129,45 @@ TEST(BeforeHold, WorkWaitsForAllWorkSubmittedBefore) {
     rig.copies->source() = 2;
     MoveRig::let_go(word);
   });
-  rig.hold->close(rig.in(seconds(60)));
+  rig.close(seconds(60));
   user->join();
   EXPECT_TRUE(rig.machine().wait_stream(rig.copies->stream, never));
   EXPECT_EQ(rig.copies->copied(), 2u);
+}
+
+TEST(BeforeHold, ContextsThatComeIntoUseAfterTheWaitAreHeldToo) {
+  AheadRig rig;
+  {
+    const OwnContextStream destroyed_meanwhile(rig);
+    rig.hold->drain(rig.in(seconds(1)));
+  }
+  const OwnContextStream other(rig);
+  rig.launch_spin(other.stream, TimePoint(1));  // Loads the kernel.
+  rig.hold->close(rig.in(seconds(1)));
+  rig.launch_spin(other.stream, TimePoint(1000));
+  EXPECT_FALSE(rig.runs(other.stream));
+  rig.hold->open();
+  EXPECT_TRUE(rig.runs(other.stream));
+}
+
+TEST(BeforeHold, ContextsThatAreNoLongerInUseGetTheirEventBack) {
+  AheadRig rig;
+  const OwnContextStream other(rig);
+  rig.hold->drain(rig.in(seconds(1)));
+  rig.mover().attached().detach(other.stream, Address{});
+  rig.forget_calls();
+  rig.hold->close(rig.in(seconds(1)));
+  EXPECT_EQ(rig.calls(Call::destroy_event), 1);
+  EXPECT_EQ(rig.calls(Call::hold_context), 2) << "of the GPUs' primary contexts";
+  rig.hold->open();
+  rig.mover().attached().attach(other.stream, Address{});
 }
 
 TEST(BeforeHold, NothingIsEnqueuedWhileABacklogDoesNotEnd) {
   AheadRig rig;
   rig.launch_spin(rig.new_stream(1), std::chrono::hours(1));
   rig.forget_calls();
-  expect_error(ErrorKind::busy, [&] { rig.hold->close(rig.in(milliseconds(100))); });
+  expect_error(ErrorKind::busy, [&] { rig.close(milliseconds(100)); });
   EXPECT_EQ(rig.copies->enqueued, 0);
   EXPECT_EQ(rig.calls(Call::hold_context), 0) << "nothing was stopped";
   EXPECT_EQ(rig.hold->tries(), 0);
@@ -156,7 +191,7 @@ TEST(BeforeHold, IsCalledBackAndEnqueuedAgainWhenTheHoldCutWorkInTwo) {
     const WordOperation write{WordOperation::Kind::write, address_of(word), 1};
     rig.machine().batch(writer, {&write, 1});
   });
-  rig.hold->close(rig.in(seconds(20)));
+  rig.close(seconds(20));
   user->join();
   EXPECT_GE(rig.hold->tries(), 2);
   EXPECT_EQ(rig.copies->enqueued, rig.hold->tries());
@@ -165,13 +200,31 @@ TEST(BeforeHold, IsCalledBackAndEnqueuedAgainWhenTheHoldCutWorkInTwo) {
   EXPECT_EQ(rig.copies->copied(), 5u);
 }
 
+TEST(BeforeHold, IsNotEnqueuedAgainBeforeABacklogHasEnded) {
+  AheadRig rig;
+  const BoundStream there = rig.new_stream(1);
+  std::uint64_t* word = nullptr;
+  rig.hold->before_tries([&] {
+    // Not by the first wait, but by the first try.
+    if (rig.calls(Call::record_context) == 2) word = rig.stop(there);
+  });
+  rig.copies->before_recall = [&] {
+    rig.launch_spin(there, milliseconds(500));
+    MoveRig::let_go(word);
+  };
+  rig.forget_calls();
+  rig.close(seconds(2));
+  EXPECT_EQ(rig.copies->recalled, 1);
+  EXPECT_EQ(rig.hold->tries(), 2);
+}
+
 TEST(BeforeHold, ThatThrowsLeavesTheContextsRunning) {
   AheadRig rig;
   rig.copies->before_enqueue = [] { throw Error(ErrorKind::driver_failure, "enqueue", "no"); };
-  expect_error(ErrorKind::driver_failure, [&] { rig.hold->close(rig.in(seconds(1))); });
+  expect_error(ErrorKind::driver_failure, [&] { rig.close(seconds(1)); });
   EXPECT_TRUE(rig.contexts_run());
   rig.copies->before_enqueue = {};
-  rig.hold->close(rig.in(seconds(1)));
+  rig.close(seconds(1));
 }
 
 TEST(BeforeHold, LetsGoWhateverCallFails) {
@@ -183,7 +236,7 @@ TEST(BeforeHold, LetsGoWhateverCallFails) {
       AheadRig rig;
       rig.fail({call}, {number});
       try {
-        rig.hold->close(rig.in(seconds(1)));
+        rig.close(seconds(1));
         EXPECT_EQ(rig.driver().fired(), 0);
         rig.hold->open();
       } catch (const Error&) {
@@ -191,7 +244,7 @@ TEST(BeforeHold, LetsGoWhateverCallFails) {
       }
       rig.fail_nothing();
       EXPECT_TRUE(rig.contexts_run());
-      rig.hold->close(rig.in(seconds(1)));
+      rig.close(seconds(1));
       rig.hold->open();
       EXPECT_TRUE(rig.contexts_run());
     }

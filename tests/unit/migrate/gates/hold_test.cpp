@@ -10,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 #include <tuple>
 
@@ -179,6 +180,24 @@ TEST_P(Holds, CountsABrokenContextAsAtRestAndHoldsTheOthers) {
   EXPECT_FALSE(rig.machine().wait_stream(stream, rig.in(milliseconds(20))));
   hold.open();
   EXPECT_TRUE(rig.machine().wait_stream(stream, rig.in(seconds(10))));
+}
+
+TEST(HoldPosts, KeepTheirWordUntilTheirStreamHasReadIt) {
+  HoldRig rig(CopyUnder::hold);
+  const BoundStream stream = rig.engine().spare_stream(gpu(0), gpu(1), CopyUnder::hold);
+  std::uint64_t* const late = rig.stop(stream);
+  rig.hold->close(rig.in(seconds(1)));
+  rig.hold.reset();
+  std::atomic<bool> ended = false;
+  const auto end = ThreadedExecutor().spawn("end", [&] {
+    rig.post.reset();
+    ended = true;
+  });
+  EXPECT_FALSE(rig.machine().wait_stream(stream, rig.in(milliseconds(30))));
+  EXPECT_FALSE(ended);
+  MoveRig::let_go(late);
+  end->join();
+  EXPECT_TRUE(rig.machine().query_stream(stream));
 }
 
 class SteppedHold : public testing::TestWithParam<std::tuple<std::uint64_t, CopyUnder>> {

@@ -214,6 +214,30 @@ TEST(AheadCopies, OrOtherOnesRunBesideNoSlowCalls) {
 class SteppedAheadCopies : public testing::TestWithParam<std::uint64_t> {};
 INSTANTIATE_TEST_SUITE_P(Seeds, SteppedAheadCopies, testing::Range<std::uint64_t>(1, 9));
 
+TEST_P(SteppedAheadCopies, KeepNobodyFromAllocatingWhileAMoveWaitsForABacklog) {
+  step(GetParam(), [](const SimOptions& options) {
+    MoveRig rig("test-2", {}, options);
+    const auto allocation = rig.filled(4, gpu(0), 2, seed);
+    const BoundStream stream = rig.new_stream(0);
+    rig.launch_spin(stream, milliseconds(1500));
+    const auto mover = rig.machine().executor().spawn("mover", [&] {
+      MigrateOptions options_of_move;
+      options_of_move.deadline = seconds(5);
+      EXPECT_EQ(rig.move(*allocation, gpu(1), options_of_move).outcome, Outcome::done);
+    });
+    const TimePoint begin = rig.machine().clock().now();
+    const auto nap = [&](TimePoint duration) {
+      poll_until(rig.machine().clock(), rig.machine().clock().now() + duration,
+                 [] { return false; });
+    };
+    nap(milliseconds(500));
+    EXPECT_TRUE(rig.memory().chunks().slow_calls().turn().is_free());
+    EXPECT_LT(rig.machine().clock().now() - begin, milliseconds(600));
+    mover->join();
+    EXPECT_EQ(rig.wrong(*allocation, seed), 0u);
+  });
+}
+
 // Work that is submitted after the move has waited for its first time needs other work, which the
 // hold keeps: only the next try can succeed. What runs in between writes to the memory.
 TEST_P(SteppedAheadCopies, AreMadeAgainIfTheHoldIsTriedAgain) {
