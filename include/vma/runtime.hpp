@@ -89,6 +89,8 @@ struct RuntimeOptions {
   /// limit). Default: 60 ms. This field rejects zero: a move that may not stop anything is
   /// impossible.
   std::optional<std::chrono::microseconds> stall_budget;
+  /// Default of `MigrateOptions::copy_share_percent` (VMART_COPY_SHARE): 50.
+  std::optional<int> copy_share_percent;
   /// Bytes per second that live and background moves may copy (VMART_COPY_BUDGET, 0 for no limit).
   /// Default: no limit.
   std::optional<std::size_t> copy_budget_bytes;
@@ -143,12 +145,10 @@ struct RuntimeStats {
   std::size_t migrations = 0;
   std::size_t bytes_moved = 0;
   std::size_t bytes_copied_twice = 0;
-  std::size_t copies_kept = 0;  ///< Moves that left a clean copy behind.
-  std::size_t copies_used = 0;  ///< Clean copies to which a chunk returned.
-  /// Clean copies dropped to make room or because they became stale.
-  std::size_t copies_dropped = 0;
-  /// Part of `bytes_moved` that a clean copy held, so was not copied.
-  std::size_t bytes_remapped = 0;
+  std::size_t copies_kept = 0;                 ///< Moves that left a clean copy behind.
+  std::size_t copies_used = 0;                 ///< Clean copies to which a chunk returned.
+  std::size_t copies_dropped = 0;              ///< To make room, or because they became stale.
+  std::size_t bytes_remapped = 0;              ///< Part of `bytes_moved` that a clean copy held.
   std::size_t gates = 0;                       ///< Gates at which all streams arrived.
   std::size_t gates_given_up = 0;              ///< Opened before the chunk was switched.
   std::size_t callbacks_failed = 0;            ///< Callbacks and hooks that threw an exception.

@@ -157,7 +157,7 @@ void LiveCopier::release_memory(bool ended) noexcept {
 std::array<ChainStep, 2> LiveCopier::copy_steps(const Bay& bay) const {
   ChainStep copy;
   copy.kernel = copy_kernel_;
-  copy.shape = tile_shape(bay.tiling, tuning_.copy_blocks);
+  copy.shape = tile_shape(bay.tiling, bay.blocks);
   copy.arguments = copy_digest_arguments(bay.target, bay.source, bay.digests, bay.tiling, bay.key);
   ChainStep done;
   done.words = {write_word(bay.copied, bay.epoch)};
@@ -192,7 +192,8 @@ void LiveCopier::require_idle(Bay& bay) const {
                           index(device_)));
 }
 
-void LiveCopier::start_copy(std::size_t bay_index, const Chunk& source, const Chunk& target) {
+void LiveCopier::start_copy(std::size_t bay_index, const Chunk& source, const Chunk& target,
+                            int share_percent) {
   Bay& bay = bays_[bay_index];
   if (!bay.made) make_bay(bay_index);
   require_idle(bay);
@@ -200,6 +201,7 @@ void LiveCopier::start_copy(std::size_t bay_index, const Chunk& source, const Ch
   bay.target = target.staging();
   bay.tiling = Tiling::of(source.size_bytes(), tile_bytes_);
   bay.key = DigestKey::random();
+  bay.blocks = std::max(1u, tuning_.copy_blocks * static_cast<unsigned>(share_percent) / 100);
   bay.epoch = next_epoch();
   driver_.update_chain(bay.copying, copy_steps(bay));
   driver_.launch_graph(copy_stream_, bay.copying);

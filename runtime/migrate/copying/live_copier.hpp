@@ -20,7 +20,7 @@ namespace vma {
 /// costs the application and the move.
 struct LiveTuning {
   std::uint64_t tiles_per_granule = 8;  ///< 256 KiB if a granule is 2 MiB.
-  unsigned copy_blocks = 16;            ///< Few: the application needs the multiprocessors.
+  unsigned copy_blocks = 32;            ///< With the whole copy share: more are no faster.
   unsigned settle_blocks_per_multiprocessor = 4;  ///< Many: the application is stopped.
 };
 
@@ -61,8 +61,9 @@ class LiveCopier {
   /// Work of the bay may still run.
   void leave_bay(std::size_t bay) noexcept { bays_[bay].taken = false; }
 
-  /// Throws: then nothing runs. Requires: the caller holds the turn for slow calls.
-  void start_copy(std::size_t bay, const Chunk& source, const Chunk& target);
+  /// `share_percent` of the blocks of `LiveTuning` copy, at least one. Throws: then nothing runs.
+  /// Requires: the caller holds the turn for slow calls.
+  void start_copy(std::size_t bay, const Chunk& source, const Chunk& target, int share_percent);
   /// Whether the copy has ended, after waiting until `deadline`. Throws: what it failed with.
   bool copied_by(std::size_t bay, TimePoint deadline);
   /// The same now, without a driver call. False also if it failed.
@@ -104,6 +105,7 @@ class LiveCopier {
     Address source{}, target{};
     Tiling tiling;
     DigestKey key;
+    unsigned blocks = 1;  // That copy.
     std::uint64_t epoch = 0;
     bool busy = false;
   };

@@ -49,6 +49,8 @@ LiveStaging::LiveStaging(const MoveParts& parts, LiveRanges& ranges,
       ranges_(ranges),
       conditions_(conditions),
       ways_(parts),
+      copy_share_percent_(
+          ranges.first().options.copy_share_percent.value_or(parts.limits.copy_share_percent)),
       max_stall_(ranges.first().options.max_stall.value_or(
           std::chrono::duration_cast<std::chrono::microseconds>(parts.limits.max_stall))) {}
 
@@ -305,7 +307,8 @@ void LiveStaging::begin_live(LiveChunk& chunk) {
   try {
     // Nothing is launched while another move's gate is closed.
     const MutexLock slow_work(memory_.chunks().slow_calls().turn());
-    copier.start_copy(*bay, chunk.transaction.source(), chunk.transaction.target());
+    copier.start_copy(*bay, chunk.transaction.source(), chunk.transaction.target(),
+                      copy_share_percent_);
   } catch (...) {
     copier.leave_bay(*bay);
     throw;

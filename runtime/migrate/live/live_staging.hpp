@@ -97,6 +97,7 @@ class LiveStaging {
   LiveRanges& ranges_;
   const MoveConditions& conditions_;
   WayChooser ways_;
+  const int copy_share_percent_;
   const std::chrono::nanoseconds max_stall_;
   LiveCopier* leased_ = nullptr;         // The copier whose `turn` this move has.
   double copy_ns_per_byte_ = 1.0 / 300;  // Of a live copy: a guess, until one was measured.

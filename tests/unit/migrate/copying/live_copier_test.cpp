@@ -42,11 +42,11 @@ class LiveCopierTest : public testing::Test {
 TEST_F(LiveCopierTest, TakesTheNextChunkWhenACopyThatNobodyWaitedForHasEnded) {
   with_copier([&](MoveRig& rig, LiveCopier& copier, const Chunk& source, const Chunk& target) {
     ASSERT_EQ(copier.take_bay(source.size_bytes()), 0u);
-    copier.start_copy(0, source, target);
+    copier.start_copy(0, source, target, 50);
     EXPECT_TRUE(copier.busy(0));
-    expect_error(ErrorKind::driver_failure, [&] { copier.start_copy(0, source, target); });
+    expect_error(ErrorKind::driver_failure, [&] { copier.start_copy(0, source, target, 50); });
     rig.memory().contexts().drain();
-    copier.start_copy(0, source, target);
+    copier.start_copy(0, source, target, 50);
     EXPECT_TRUE(copier.copied_by(0, never));
     EXPECT_FALSE(copier.busy(0));
   });
@@ -59,8 +59,8 @@ TEST_F(LiveCopierTest, CopiesAndSettlesChunksInSeveralBaysAtOnce) {
     const std::size_t one = copier.take_bay(source.size_bytes()).value();
     const std::size_t two = copier.take_bay(second.size_bytes()).value();
     ASSERT_NE(one, two);
-    copier.start_copy(one, source, target);
-    copier.start_copy(two, second, second_target);
+    copier.start_copy(one, source, target, 50);
+    copier.start_copy(two, second, second_target, 50);
     EXPECT_TRUE(copier.copied_by(two, never));
     EXPECT_TRUE(copier.copied_by(one, never));
     rig.fill(source, seed_ + 1);  // Each word differs now.
@@ -95,7 +95,7 @@ TEST_F(LiveCopierTest, HasRoomForTwoChunksOfAnySizeOrForManySmallOnes) {
     EXPECT_EQ(small, LiveCopier::bays - 1);
     for (std::size_t bay = 0; bay < LiveCopier::bays; ++bay) copier.leave_bay(bay);
     ASSERT_EQ(copier.take_bay(source.size_bytes()), 0u);
-    copier.start_copy(0, source, target);
+    copier.start_copy(0, source, target, 50);
     copier.leave_bay(0);
     // Nothing has ended it, and copies would wait behind it.
     expect_error(ErrorKind::busy, [&] { copier.take_bay(rig.page()); });
