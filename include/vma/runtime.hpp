@@ -77,8 +77,7 @@ struct RuntimeOptions {
   /// holds the largest limit used. A gate under which the whole chunk is copied (`Mode::stopped`)
   /// gets additional time for that copy.
   std::optional<std::chrono::microseconds> gate_limit;
-  /// How often a chunk's gate is retried before the move fails with `busy` (VMART_GATE_RETRIES).
-  /// Default: 8.
+  /// How often a gate is retried before the move ends in `busy` (VMART_GATE_RETRIES). Default: 8.
   std::optional<int> gate_retries;
   /// How long one gate may stop attached streams (VMART_MAX_STALL_US). As many chunks share a gate
   /// as are predicted to move within that time, but at least one. Default: 2 ms.
@@ -86,7 +85,10 @@ struct RuntimeOptions {
   /// How long attached streams may be stopped in each second (VMART_STALL_BUDGET_US, 0 for no
   /// limit; this field rejects zero). Default: 60 ms.
   std::optional<std::chrono::microseconds> stall_budget;
-  /// Bytes per second that background moves may copy (VMART_COPY_BUDGET). Default: no limit.
+  /// Default of `MigrateOptions::copy_share_percent` (VMART_COPY_SHARE): 50.
+  std::optional<int> copy_share_percent;
+  /// Bytes per second that live and background moves may copy (VMART_COPY_BUDGET, 0 for no limit).
+  /// Default: no limit.
   std::optional<std::size_t> copy_budget_bytes;
   /// How long an allocation on, or a move to, a full GPU waits while the runtime evicts chunks that
   /// attached streams may use, coldest first, before it fails with `out_of_memory`
@@ -143,12 +145,10 @@ struct RuntimeStats {
   std::size_t migrations = 0;
   std::size_t bytes_moved = 0;
   std::size_t bytes_copied_twice = 0;
-  std::size_t copies_kept = 0;  ///< Moves that left a clean copy behind.
-  std::size_t copies_used = 0;  ///< Clean copies to which a chunk returned.
-  /// Clean copies dropped to make room or because they became stale.
-  std::size_t copies_dropped = 0;
-  /// Part of `bytes_moved` that a clean copy held, so was not copied.
-  std::size_t bytes_remapped = 0;
+  std::size_t copies_kept = 0;                 ///< Moves that left a clean copy behind.
+  std::size_t copies_used = 0;                 ///< Clean copies to which a chunk returned.
+  std::size_t copies_dropped = 0;              ///< To make room, or because they became stale.
+  std::size_t bytes_remapped = 0;              ///< Part of `bytes_moved` that a clean copy held.
   std::size_t gates = 0;                       ///< Gates at which all streams arrived.
   std::size_t gates_given_up = 0;              ///< Opened before the chunk was switched.
   std::size_t callbacks_failed = 0;            ///< Callbacks and hooks that threw an exception.

@@ -22,6 +22,7 @@ MoverLimits mover_limits_of(const Settings& settings) {
   limits.gate_limit_max = settings.gate_limit_max;
   limits.gate_retries = settings.gate_retries;
   limits.max_stall = settings.max_stall;
+  limits.copy_share_percent = settings.copy_share_percent;
   limits.stall_budget = settings.stall_budget;
   limits.copy_budget_bytes = settings.copy_budget_bytes;
   limits.prepares = settings.prepares;

@@ -96,9 +96,10 @@ void settle_limits(const RuntimeOptions& options, Settings& settings) {
   // A limit set by the program is the longest that streams may be stopped.
   const bool named = options.gate_limit || environment_number("VMART_GATE_LIMIT_US");
   settings.gate_limit_max = named ? settings.gate_limit : widened_gate_limit;
-  settings.gate_retries = static_cast<int>(number_setting(
-      options.gate_retries ? std::optional<std::int64_t>(*options.gate_retries) : std::nullopt,
-      "VMART_GATE_RETRIES", "gate_retries", 8));
+  settings.gate_retries = static_cast<int>(
+      number_setting(options.gate_retries, "VMART_GATE_RETRIES", "gate_retries", 8));
+  settings.copy_share_percent = static_cast<int>(
+      number_setting(options.copy_share_percent, "VMART_COPY_SHARE", "copy_share_percent", 50));
   settings.max_stall = std::chrono::microseconds(
       number_setting(count_of(options.max_stall), "VMART_MAX_STALL_US", "max_stall", 2'000));
   // In the variable 0 means no limit. In the option 0 would more likely mean "no stalls at all",

@@ -25,6 +25,7 @@ struct Settings {
   std::chrono::microseconds gate_limit_max{80'000};  ///< `gate_limit` if that was set.
   int gate_retries = 8;
   std::chrono::microseconds max_stall{2'000};
+  int copy_share_percent = 50;
   std::chrono::microseconds stall_budget{60'000};  ///< Per second; 0 means no limit.
   std::uint64_t copy_budget_bytes = 0;             ///< Per second; 0 means no limit.
   std::string calibration;                         ///< VMART_CALIBRATION; see `source_costs`.

@@ -6,8 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <map>
-#include <mutex>
+#include <span>
 
 namespace vma {
 
@@ -25,7 +24,8 @@ class BugDriver final : public InterceptDriver {
 
   void batch(BoundStream stream, std::span<const WordOperation> operations) override;
   void update_chain(ExecGraphHandle chain, std::span<const ChainStep> steps) override;
-  void stop(BoundStream stream, ExecGraphHandle chain) override;
+  void stop(BoundStream stream, ExecGraphHandle chain,
+            std::span<const WordOperation> words) override;
   std::vector<KernelHandle> load_kernels(ContextHandle context,
                                          std::span<const Kernel* const> kernels,
                                          std::span<const std::uint64_t> image) override;
@@ -37,9 +37,6 @@ class BugDriver final : public InterceptDriver {
 
   const TwinBug bug_;
   const std::chrono::nanoseconds gate_limit_;
-  std::mutex mutex_;
-  // The first operation of a chain with one step.
-  std::map<ExecGraphHandle, WordOperation> arrivals_;
   std::atomic<int> stopped_{0};
   std::atomic<int> grants_{0};
 };

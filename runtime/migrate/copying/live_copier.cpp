@@ -29,6 +29,13 @@ WordOperation write_word(std::uint64_t* word, std::uint64_t value) {
   return {WordOperation::Kind::write, address_of(word), value};
 }
 
+/// Few numbers of steps occur, so that few chains are created: the others are filled up with steps
+/// that do nothing, behind those of the bays.
+std::size_t settled_together(std::size_t bays) {
+  constexpr std::size_t many = 16;
+  return bays < many ? std::bit_ceil(bays) : round_up(bays, many);
+}
+
 }  // namespace
 
 LiveCopier::LiveCopier(Memory& memory, DeviceId device, ContextHandle context,
@@ -119,7 +126,7 @@ void LiveCopier::make_bay(Bay& bay, std::size_t index) {
 
 void LiveCopier::release() noexcept {
   Ledger& ledger = memory_.chunks().ledger();
-  if (go_) go();  // Leaves no stopped work behind.
+  if (go_) go(last_settling_);  // Leaves no stopped work behind.
   bool ended = true;
   for (const BoundStream stream : {copy_stream_, settle_stream_}) {
     if (is_none(stream.handle)) continue;
@@ -158,13 +165,11 @@ void LiveCopier::release_memory(bool ended) noexcept {
   memory_.chunks().quarantine(std::move(table_), "work of live copies may still touch it");
 }
 
-/// Few numbers of steps occur, so that few chains are created: the others are filled up with steps
-/// that do nothing, behind those of the bays.
 std::vector<ChainStep> LiveCopier::settle_steps(std::span<const std::size_t> bays, bool paranoid,
                                                 std::uint64_t epoch) const {
   const auto multiprocessors =
       static_cast<unsigned>(memory_.topology().info(device_).multiprocessors);
-  const std::size_t settlings = std::bit_ceil(bays.size());
+  const std::size_t settlings = settled_together(bays.size());
   std::vector<ChainStep> steps(1 + 2 * settlings);
   steps[0].words = {go_->wait_for(epoch)};
   for (std::size_t i = 0; i < settlings; ++i) {
@@ -189,7 +194,8 @@ void LiveCopier::require_idle(Bay& bay) const {
                           index(device_)));
 }
 
-void LiveCopier::start_copy(std::size_t bay_index, const Chunk& source, const Chunk& target) {
+void LiveCopier::start_copy(std::size_t bay_index, const Chunk& source, const Chunk& target,
+                            int share_percent) {
   Bay& bay = bays_[bay_index];
   if (!bay.made) make_bay(bay, bay_index);
   require_idle(bay);
@@ -198,8 +204,10 @@ void LiveCopier::start_copy(std::size_t bay_index, const Chunk& source, const Ch
   bay.tiling = Tiling::of(source.size_bytes(), tile_bytes_);
   bay.key = DigestKey::random();
   bay.epoch = next_epoch();
+  const unsigned blocks =
+      std::max(1u, tuning_.copy_blocks * static_cast<unsigned>(share_percent) / 100);
   const WordOperation done = write_word(bay.copied, bay.epoch);
-  driver_.launch(copy_stream_, copy_kernel_, tile_shape(bay.tiling, tuning_.copy_blocks),
+  driver_.launch(copy_stream_, copy_kernel_, tile_shape(bay.tiling, blocks),
                  copy_digest_arguments(bay.target, bay.source, bay.digests, bay.tiling, bay.key));
   try {
     driver_.batch(copy_stream_, {&done, 1});
@@ -241,6 +249,14 @@ bool LiveCopier::await(const std::uint64_t* word, Bay& bay, BoundStream stream,
   }
   bay.busy = false;
   return true;
+}
+
+bool LiveCopier::copied(std::size_t bay) const noexcept {
+  return load(bays_[bay].copied) >= bays_[bay].epoch;
+}
+
+bool LiveCopier::settled(std::size_t bay) const noexcept {
+  return load(bays_[bay].settled) >= bays_[bay].epoch;
 }
 
 bool LiveCopier::copied_by(std::size_t bay, TimePoint deadline) {
@@ -296,7 +312,7 @@ std::optional<Address> LiveCopier::room_for_digests(std::uint64_t digests_bytes)
   return std::nullopt;
 }
 
-void LiveCopier::arm(std::span<const std::size_t> bays, bool paranoid) {
+LiveCopier::Settling LiveCopier::arm(std::span<const std::size_t> bays, bool paranoid) {
   for (const std::size_t bay : bays) require_idle(bays_[bay]);
   const std::uint64_t epoch = next_epoch();
   const std::vector<ChainStep> steps = settle_steps(bays, paranoid, epoch);
@@ -307,11 +323,12 @@ void LiveCopier::arm(std::span<const std::size_t> bays, bool paranoid) {
     driver_.update_chain(chain, steps);
   }
   driver_.launch_graph(settle_stream_, chain);
-  go_epoch_ = epoch;
+  last_settling_ = {epoch};
   for (const std::size_t bay : bays) {
     bays_[bay].epoch = epoch;
     bays_[bay].busy = true;
   }
+  return last_settling_;
 }
 
 bool LiveCopier::settled_by(std::size_t bay, TimePoint deadline) {

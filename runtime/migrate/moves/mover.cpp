@@ -286,6 +286,7 @@ bool Mover::may_join(const Leader& leader, const MigrationTask& task) {
   if (task.terms.asks_for_room != leader.first->terms.asks_for_room) return false;
   if (other.mode != first.mode || other.paranoid != first.paranoid) return false;
   if (other.max_stall != first.max_stall || other.deadline != first.deadline) return false;
+  if (other.copy_share_percent != first.copy_share_percent) return false;
   return may_share(task) && source_of(task) == leader.from &&
          stops_.attached().same_scope(leader.first->begin, task.begin);
 }

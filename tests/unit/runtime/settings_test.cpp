@@ -20,6 +20,7 @@ constexpr const char* variables[] = {"VMART_DRIVER",
                                      "VMART_CACHE_BYTES_PER_GPU",
                                      "VMART_HOST_CACHE_BYTES",
                                      "VMART_HOLD_LIMIT_MS",
+                                     "VMART_COPY_SHARE",
                                      "VMART_PRESSURE_LIMIT_MS",
                                      "VMART_POLICY",
                                      "VMART_CONTROL",
@@ -52,6 +53,7 @@ TEST_F(SettingsTest, HasDefaults) {
   EXPECT_EQ(settings.host_cache_bytes, GiB);
   EXPECT_EQ(settings.hold_limit, std::chrono::seconds(2));
   EXPECT_EQ(settings.pressure_limit, std::chrono::seconds(2));
+  EXPECT_EQ(settings.copy_share_percent, 50);
 }
 
 TEST_F(SettingsTest, ReadsTheEnvironment) {
@@ -62,6 +64,7 @@ TEST_F(SettingsTest, ReadsTheEnvironment) {
   EXPECT_EQ(with("VMART_CACHE_BYTES_PER_GPU", "0").cache_bytes_per_gpu, 0u);
   EXPECT_EQ(with("VMART_HOST_CACHE_BYTES", "12K").host_cache_bytes, 12 * KiB);
   EXPECT_EQ(with("VMART_HOLD_LIMIT_MS", "7").hold_limit, std::chrono::milliseconds(7));
+  EXPECT_EQ(with("VMART_COPY_SHARE", "12").copy_share_percent, 12);
   EXPECT_EQ(with("VMART_PRESSURE_LIMIT_MS", "9").pressure_limit, std::chrono::milliseconds(9));
   EXPECT_EQ(with("VMART_PRESSURE_LIMIT_MS", "0").pressure_limit, std::chrono::milliseconds(0));
 }
@@ -155,6 +158,16 @@ TEST_F(SettingsTest, NamesVariableAndValueOfWhatItRefuses) {
       EXPECT_TRUE(says(error, name)) << error.what();
       EXPECT_TRUE(says(error, value)) << error.what();
     }
+  }
+}
+
+TEST_F(SettingsTest, RefusesACopyShareThatIsNone) {
+  for (const int percent : {-1, 0, 101}) {
+    RuntimeOptions options;
+    options.copy_share_percent = percent;
+    const Error error =
+        expect_error(ErrorKind::invalid_argument, [&] { resolve_settings(options); });
+    EXPECT_TRUE(says(error, "copy_share_percent")) << error.what();
   }
 }
 

@@ -43,11 +43,11 @@ class LiveCopierTest : public testing::Test {
 TEST_F(LiveCopierTest, TakesTheNextChunkWhenACopyThatNobodyWaitedForHasEnded) {
   with_copier([&](MoveRig& rig, LiveCopier& copier, const Chunk& source, const Chunk& target) {
     ASSERT_EQ(copier.take_bay(source.size_bytes()), 0u);
-    copier.start_copy(0, source, target);
+    copier.start_copy(0, source, target, 50);
     EXPECT_TRUE(copier.busy(0));
-    expect_error(ErrorKind::driver_failure, [&] { copier.start_copy(0, source, target); });
+    expect_error(ErrorKind::driver_failure, [&] { copier.start_copy(0, source, target, 50); });
     rig.memory().contexts().drain();
-    copier.start_copy(0, source, target);
+    copier.start_copy(0, source, target, 50);
     EXPECT_TRUE(copier.copied_by(0, never));
     EXPECT_FALSE(copier.busy(0));
   });
@@ -60,15 +60,15 @@ TEST_F(LiveCopierTest, CopiesAndSettlesChunksInSeveralBaysAtOnce) {
     const std::size_t one = copier.take_bay(source.size_bytes()).value();
     const std::size_t two = copier.take_bay(second.size_bytes()).value();
     ASSERT_NE(one, two);
-    copier.start_copy(one, source, target);
-    copier.start_copy(two, second, second_target);
+    copier.start_copy(one, source, target, 50);
+    copier.start_copy(two, second, second_target, 50);
     EXPECT_TRUE(copier.copied_by(two, never));
     EXPECT_TRUE(copier.copied_by(one, never));
     rig.fill(source, seed_ + 1);  // Each word differs now.
-    copier.arm(std::vector<std::size_t>{one, two}, false);
-    EXPECT_FALSE(copier.gone());
+    const LiveCopier::Settling settling = copier.arm(std::vector<std::size_t>{one, two}, false);
+    EXPECT_FALSE(copier.gone(settling));
     EXPECT_FALSE(copier.settled_by(one, rig.machine().clock().now()));
-    copier.go();
+    copier.go(settling);
     EXPECT_TRUE(copier.settled_by(two, never));
     EXPECT_EQ(copier.dirty_tiles(one), source.size_bytes() / copier.tile_bytes());
     EXPECT_EQ(copier.dirty_tiles(two), 0u);
@@ -88,15 +88,14 @@ TEST_F(LiveCopierTest, SettlesAnyNumberOfChunksWithFewChains) {
     for (std::size_t i = 0; i < most; ++i) {
       targets.push_back(rig.chunk(gpu(1), 2));
       bays.push_back(copier.take_bay(source.size_bytes()).value());
-      copier.start_copy(bays.back(), source, targets.back());
+      copier.start_copy(bays.back(), source, targets.back(), 50);
     }
     for (const std::size_t bay : bays) EXPECT_TRUE(copier.copied_by(bay, never));
     rig.forget_calls();
     for (std::size_t count = 1; count <= most; ++count) {
       const std::uint64_t seed = seed_ + count;
       rig.fill(source, seed);
-      copier.arm(std::span(bays).first(count), count % 2 == 0);
-      copier.go();
+      copier.go(copier.arm(std::span(bays).first(count), count % 2 == 0));
       for (std::size_t i = 0; i < count; ++i) EXPECT_TRUE(copier.settled_by(bays[i], never));
       for (std::size_t i = 0; i < count; ++i) {
         EXPECT_EQ(rig.wrong(targets[i], seed), 0u);
@@ -107,7 +106,7 @@ TEST_F(LiveCopierTest, SettlesAnyNumberOfChunksWithFewChains) {
     EXPECT_EQ(rig.calls(Call::make_chain), 5) << "1, 4 and 8 in one way, 2 and 4 in the other";
     for (const Chunk& each : targets) rig.unclaim(each);
     rig.fill(source, seed_);
-    copier.start_copy(bays[0], source, target);
+    copier.start_copy(bays[0], source, target, 50);
     EXPECT_TRUE(copier.copied_by(bays[0], never));
   });
 }
@@ -116,12 +115,12 @@ TEST_F(LiveCopierTest, WaitsForACopyWhoseEndNothingWillShow) {
   with_copier([&](MoveRig& rig, LiveCopier& copier, const Chunk& source, const Chunk& target) {
     const std::size_t bay = copier.take_bay(source.size_bytes()).value();
     rig.fail({Call::batch}, {0});
-    EXPECT_THROW(copier.start_copy(bay, source, target), Error);
+    EXPECT_THROW(copier.start_copy(bay, source, target, 50), Error);
     rig.fail_nothing();
     EXPECT_FALSE(source.busy());
     EXPECT_FALSE(target.busy());
     EXPECT_EQ(rig.wrong(target, seed_), 0u) << "it has ended";
-    copier.start_copy(bay, source, target);
+    copier.start_copy(bay, source, target, 50);
     EXPECT_TRUE(copier.copied_by(bay, never));
   });
 }
@@ -130,11 +129,11 @@ TEST_F(LiveCopierTest, LeavesChunksBusyIfItCannotWaitForTheirCopy) {
   with_copier([&](MoveRig& rig, LiveCopier& copier, const Chunk& source, const Chunk& target) {
     const std::size_t bay = copier.take_bay(source.size_bytes()).value();
     rig.fail({Call::batch, Call::wait_stream}, {0, 1});
-    EXPECT_THROW(copier.start_copy(bay, source, target), Error);
+    EXPECT_THROW(copier.start_copy(bay, source, target, 50), Error);
     rig.fail_nothing();
     EXPECT_TRUE(source.busy());
     EXPECT_TRUE(target.busy());
-    copier.start_copy(bay, source, target);  // Runs after the first one.
+    copier.start_copy(bay, source, target, 50);  // Runs after the first one.
     EXPECT_TRUE(copier.copied_by(bay, never));
   });
 }
@@ -155,7 +154,7 @@ TEST_F(LiveCopierTest, HasRoomForTwoChunksOfAnySizeOrForManySmallOnes) {
     EXPECT_EQ(small, LiveCopier::bays - 1);
     for (std::size_t bay = 0; bay < LiveCopier::bays; ++bay) copier.leave_bay(bay);
     ASSERT_EQ(copier.take_bay(source.size_bytes()), 0u);
-    copier.start_copy(0, source, target);
+    copier.start_copy(0, source, target, 50);
     copier.leave_bay(0);
     // Nothing has ended it, and copies would wait behind it.
     expect_error(ErrorKind::busy, [&] { copier.take_bay(rig.page()); });
