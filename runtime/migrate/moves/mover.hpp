@@ -29,8 +29,8 @@ namespace vma {
 /// stops work has the turn of `Stops` and that of the slow-call queue. As many workers run at once
 /// as there are GPUs, plus one for each that waits for room, since another move may have to make
 /// that room. A worker that moves live also takes, for a while, each task that may share gates with
-/// its first one; other workers leave those to it, because a gate of their own would wait for all
-/// that the program has launched.
+/// its first one, on whatever route between GPUs; other workers leave those to it, because a gate
+/// of their own would wait for all that the program has launched.
 class Mover final : private LiveTasks {
  public:
   Mover(Memory& memory, CopyEngine& engine, const MoverLimits& limits);
@@ -97,6 +97,7 @@ class Mover final : private LiveTasks {
   void carry_out(const std::shared_ptr<MigrationTask>& task) noexcept;
   void carry_out_held(const std::shared_ptr<MigrationTask>& task) noexcept;
   std::shared_ptr<MigrationTask> take_beside(const MigrationTask& first) noexcept override;
+  void lead_no_longer(const MigrationTask& first) noexcept override;
   void ended(std::shared_ptr<MigrationTask> task, MigrationReport report,
              std::exception_ptr failure) noexcept override;
   Error error_of(const std::exception_ptr& failure, const MigrationReport& report,
@@ -106,7 +107,7 @@ class Mover final : private LiveTasks {
   /// A worker that moves live, for as long as it takes further tasks.
   struct Leader {
     std::shared_ptr<MigrationTask> first;
-    Location from;  // Where the first chunk that its first task is to move lay.
+    Location from;  ///< Where the first chunk that its first task is to move lay.
     TimePoint until{0};
   };
   bool may_join(const Leader& leader, const MigrationTask& task);
