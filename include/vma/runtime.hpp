@@ -58,11 +58,9 @@ struct RuntimeOptions {
   std::string driver;
   /// CUDA ordinals of the GPUs that may hold and access memory (VMART_DEVICES="0,1"). Default: all.
   std::vector<int> devices;
-  /// Maximum number of bytes that the runtime allocates at a location
-  /// (VMART_CAPACITY="gpu0=4GiB,host0=64GiB").
+  /// Bytes that the runtime allocates at most at a place (VMART_CAPACITY="gpu0=4GiB,host0=64GiB").
   std::map<Location, std::size_t> capacity_bytes;
-  /// Bytes of released chunks kept for reuse on a GPU (VMART_CACHE_BYTES_PER_GPU). Default: 512
-  /// MiB.
+  /// Bytes of released chunks kept on each GPU (VMART_CACHE_BYTES_PER_GPU). Default: 512 MiB.
   std::optional<std::size_t> cache_bytes_per_gpu;
   /// The same for each host node (VMART_HOST_CACHE_BYTES). Default: 1 GiB.
   std::optional<std::size_t> host_cache_bytes;
@@ -72,23 +70,23 @@ struct RuntimeOptions {
   /// Limits both waits of a gate: how long the first stream that arrives waits for the others, and
   /// how long all of them then wait while changed bytes are copied again. When the limit expires,
   /// the gate opens and the move is retried later (VMART_GATE_LIMIT_US). A value set here is an
-  /// upper bound for every try. If it is not set, the first try has 5 ms; each try that times out
-  /// doubles the limit for the rest of its migration, up to 80 ms, for streams whose backlogs
-  /// differ by tens of milliseconds. `MigrationReport::gate_limit` is the largest limit used. A
-  /// gate under which the whole chunk is copied (`Mode::stopped`) gets time for that, too.
+  /// upper bound for every try. Otherwise, the first try has 5 ms, and each try that times out
+  /// doubles the limit for the rest of its migration, up to 80 ms. `MigrationReport::gate_limit`
+  /// holds the largest limit used. A gate under which the whole chunk is copied (`Mode::stopped`)
+  /// gets additional time for that copy.
   std::optional<std::chrono::microseconds> gate_limit;
-  /// Retries of a chunk's gate before the move fails with `busy` (VMART_GATE_RETRIES). Default: 8.
+  /// How often a gate is retried before the move ends in `busy` (VMART_GATE_RETRIES). Default: 8.
   std::optional<int> gate_retries;
   /// How long one gate may stop attached streams (VMART_MAX_STALL_US). As many chunks share a gate
-  /// as are predicted to move within that time, but at least one. With a short limit each chunk
-  /// waits for its own gate, behind all that the program has launched. Default: 2 ms.
+  /// as are predicted to move within that time, but at least one. Default: 2 ms.
   std::optional<std::chrono::microseconds> max_stall;
   /// How long attached streams may be stopped in each second (VMART_STALL_BUDGET_US, 0 for no
-  /// limit; this field rejects zero, with which nothing could move). Default: 60 ms.
+  /// limit; this field rejects zero). Default: 60 ms.
   std::optional<std::chrono::microseconds> stall_budget;
-  /// A policy's moves that are predicted to pay may overdraw that budget by what it has for so much
-  /// time, and pay it back (VMART_STALL_AHEAD_MS, 0 for never). Default: 4 s, so by 240 ms.
+  /// For how long ahead moves that pay may spend it (VMART_STALL_AHEAD_MS, 0: never). Default: 4 s.
   std::optional<std::chrono::milliseconds> stall_ahead;
+  /// Default of `MigrateOptions::copy_share_percent` (VMART_COPY_SHARE): 50.
+  std::optional<int> copy_share_percent;
   /// Bytes per second that live and background moves may copy (VMART_COPY_BUDGET, 0 for no limit).
   /// Default: no limit.
   std::optional<std::size_t> copy_budget_bytes;
@@ -96,6 +94,10 @@ struct RuntimeOptions {
   /// attached streams may use, coldest first, before it fails with `out_of_memory`
   /// (VMART_PRESSURE_LIMIT_MS, 0 to evict nothing). Default: 2 s.
   std::optional<std::chrono::milliseconds> pressure_limit;
+  /// Copies run only in contexts of the runtime's own, which take HBM (VMART_OWN_CONTEXTS=1).
+  bool own_contexts = false;
+  /// Live moves are prepared once streams are attached (VMART_PREPARE). Default: with a policy.
+  std::optional<bool> prepare;
 
   /// The policy that decides placement in the background, "name:parameter=value,..."
   /// (VMART_POLICY). Default: none; memory moves only on request.
@@ -143,12 +145,10 @@ struct RuntimeStats {
   std::size_t migrations = 0;
   std::size_t bytes_moved = 0;
   std::size_t bytes_copied_twice = 0;
-  std::size_t copies_kept = 0;  ///< Moves that left a clean copy behind.
-  std::size_t copies_used = 0;  ///< Clean copies to which a chunk returned.
-  /// Clean copies dropped to make room or because they became stale.
-  std::size_t copies_dropped = 0;
-  /// Part of `bytes_moved` that a clean copy held, so was not copied.
-  std::size_t bytes_remapped = 0;
+  std::size_t copies_kept = 0;                 ///< Moves that left a clean copy behind.
+  std::size_t copies_used = 0;                 ///< Clean copies to which a chunk returned.
+  std::size_t copies_dropped = 0;              ///< To make room, or because they became stale.
+  std::size_t bytes_remapped = 0;              ///< Part of `bytes_moved` that a clean copy held.
   std::size_t gates = 0;                       ///< Gates at which all streams arrived.
   std::size_t gates_given_up = 0;              ///< Opened before the chunk was switched.
   std::size_t callbacks_failed = 0;            ///< Callbacks and hooks that threw an exception.

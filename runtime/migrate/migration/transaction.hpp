@@ -58,7 +58,8 @@ class Transaction {
   bool take_cached_target();
   /// Throws: Error{out_of_memory}; then it is still planned.
   void take_target(ChunkStore::Turn turn);
-  void start_copy();
+  /// Throws: then no copy runs, or both chunks are `busy()`; waits for that until `deadline`.
+  void start_copy(CopyUnder under = CopyUnder::gate, TimePoint deadline = never);
   /// Whether the copy is done, after waiting for it until `deadline`.
   bool copy_done_by(TimePoint deadline);
   /// Blocks. Throws: what the copy failed with; then the target is quarantined.

@@ -28,7 +28,8 @@ HeldMove::HeldMove(const MoveParts& parts, Allocation& allocation, SlotRange ran
       options_(options),
       terms_(terms),
       task_(task),
-      report_(report) {}
+      report_(report),
+      ahead_(parts, transactions_, to) {}
 
 void HeldMove::run() {
   const TimePoint start = clock_.now();
@@ -101,8 +102,13 @@ void HeldMove::plan() {
 /// All that is slow or may need memory, before anything is stopped.
 void HeldMove::prepare() {
   const TimePoint start = clock_.now();
-  for (const Transaction& transaction : transactions_) {
-    parts_.engine.prepare(transaction.from(), to_);
+  if (options_.nothing_runs) {
+    for (const Transaction& transaction : transactions_) {
+      parts_.engine.prepare(transaction.from(), to_, 1, CopyUnder::nothing);
+    }
+  } else {
+    ahead_.choose();
+    ahead_.prepare();
   }
   const auto planned = [](const Transaction& transaction) {
     return transaction.state() == Transaction::State::planned;
@@ -111,20 +117,33 @@ void HeldMove::prepare() {
   for (Transaction& transaction : transactions_) {
     if (planned(transaction) && !transaction.take_cached_target()) break;
   }
-  if (std::ranges::any_of(transactions_, planned)) {
-    MemoryPressure::Want want(memory_.pressure());
-    require_room(want);
-    for (Transaction& transaction : transactions_) {
-      if (transaction.state() != Transaction::State::planned) continue;
+  if (std::ranges::any_of(transactions_, planned)) take_targets();
+  report_.phases.cache += clock_.now() - start;
+}
+
+/// Those that the cache does not have.
+void HeldMove::take_targets() {
+  MemoryPressure::Want want(memory_.pressure());
+  require_room(want);
+  bool first = true;
+  for (Transaction& transaction : transactions_) {
+    if (transaction.state() != Transaction::State::planned) continue;
+    if (first || options_.reserve_first || to_.kind == Location::Kind::host) {
       parts_.room.with_room(want, terms_, to_, transaction.size_bytes(),
                             [&] { transaction.take_target(ChunkStore::Turn::take); });
-      // The others are allocated beside the copies; the first shows whether the target is full.
-      // Host memory takes ten times as long to allocate as to copy; no work should stay stopped for
-      // that.
-      if (!options_.reserve_first && to_.kind == Location::Kind::gpu) break;
+      first = false;
+      continue;
+    }
+    // The others are allocated beside the copies; the first shows whether the target is full. Host
+    // memory takes ten times as long to allocate as to copy; no work should stay stopped for that.
+    if (!ahead_.used()) return;
+    try {
+      transaction.take_target(ChunkStore::Turn::take);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::out_of_memory) throw;
+      return ahead_.note_no_target(std::current_exception());
     }
   }
-  report_.phases.cache += clock_.now() - start;
 }
 
 /// Refuses what cannot fit by the ledger, before anything is stopped.
@@ -138,9 +157,11 @@ void HeldMove::require_room(MemoryPressure::Want& want) {
 }
 
 void HeldMove::move_held() {
-  parts_.stops.hold_while(parts_.engine.spare_stream(transactions_.front().from(), to_),
-                          parts_.limits.of_hold(options_), report_, held_,
-                          [this](Hold& hold) { pipeline(&hold); });
+  const BoundStream stream =
+      parts_.engine.spare_stream(transactions_.front().from(), to_, ahead_.under());
+  parts_.stops.hold_while(
+      stream, parts_.limits.of_hold(options_), report_, held_,
+      [this](Hold& hold) { pipeline(&hold); }, ahead_.used() ? &ahead_ : nullptr);
 }
 
 void HeldMove::move_unheld() {
@@ -150,13 +171,14 @@ void HeldMove::move_unheld() {
 }
 
 void HeldMove::start(Transaction& transaction) {
+  if (ahead_.used()) return ahead_.require_started(transaction);
   if (transaction.state() == Transaction::State::planned) {
     const TimePoint begin = clock_.now();
     transaction.take_target(ChunkStore::Turn::held);
     report_.phases.cache += clock_.now() - begin;
   }
   if (transaction.target_clean()) return transaction.note_clean();  // Under `operations()`.
-  transaction.start_copy();
+  transaction.start_copy(options_.nothing_runs ? CopyUnder::nothing : CopyUnder::hold);
 }
 
 void HeldMove::finish(Transaction& transaction, Hold* hold) {
@@ -201,6 +223,7 @@ void HeldMove::await_copy(Transaction& transaction, Hold* hold) {
     const TimePoint look = (hold != nullptr ? let_through_ : clock_.now()) + ask_period;
     if (transaction.copy_done_by(std::min(look, deadline))) return;
     if (clock_.now() < deadline) continue;
+    if (ahead_.used()) parts_.engine.distrust_ahead();
     throw Error(
         ErrorKind::busy, "vma::migrate",
         fmt::format(

@@ -2,6 +2,7 @@
 
 #include "migrate/migration/move_parts.hpp"
 #include "migrate/migration/transaction.hpp"
+#include "migrate/moves/ahead_copies.hpp"
 
 #include <deque>
 #include <vector>
@@ -24,6 +25,7 @@ class HeldMove {
   void move_all();
   void plan();
   void prepare();
+  void take_targets();
   void require_room(MemoryPressure::Want& want);
   void give_sources_up() noexcept;
   void move_held();
@@ -56,6 +58,7 @@ class HeldMove {
   HeldTimes held_;
   TimePoint let_through_{0};              // When a grant or unmap of ours last returned.
   std::deque<Transaction> transactions_;  // In order of their slots.
+  AheadCopies ahead_;                     // Not used if nothing runs.
 };
 
 }  // namespace vma
