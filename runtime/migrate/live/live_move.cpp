@@ -2,11 +2,11 @@
 
 #include "base/check.hpp"
 #include "base/nvtx.hpp"
+#include "migrate/migration/all_operations.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <deque>
 #include <exception>
 #include <utility>
 #include <vector>
@@ -14,19 +14,11 @@
 namespace vma {
 namespace {
 
-/// Has `operations()` of each allocation of the batch. Taken in the order of their addresses.
-class BatchOperations {
- public:
-  explicit BatchOperations(const LiveBatch& batch) VMART_NO_THREAD_ANALYSIS {
-    std::vector<Allocation*> allocations;
-    for_each_range(batch, [&](LiveRange& range) { allocations.push_back(&range.allocation); });
-    std::ranges::sort(allocations, {}, [](const Allocation* which) { return which->begin(); });
-    for (Allocation* const each : allocations) locks_.emplace_back(each->operations());
-  }
-
- private:
-  std::deque<MutexLock> locks_;
-};
+std::vector<Allocation*> allocations_of(const LiveBatch& batch) {
+  std::vector<Allocation*> allocations;
+  for_each_range(batch, [&](LiveRange& range) { allocations.push_back(&range.allocation); });
+  return allocations;
+}
 
 }  // namespace
 
@@ -109,7 +101,7 @@ bool LiveMove::try_once(LiveBatch& batch) {
   prepare_to_stop(batch);
   Try last;
   {
-    const BatchOperations operations(batch);
+    const AllOperations operations(allocations_of(batch));
     if (!ready_to_stop(batch)) return false;
     last = stop_once(batch);
   }

@@ -2,12 +2,8 @@
 
 #include "base/log.hpp"
 #include "base/process_exit.hpp"
-#include "migrate/moves/held_drop.hpp"
-#include "migrate/moves/held_move.hpp"
 #include "migrate/live/live_move.hpp"
 #include "migrate/migration/migration_error.hpp"
-#include "migrate/migration/move_notices.hpp"
-#include "migrate/moves/restoration.hpp"
 
 #include <fmt/format.h>
 
@@ -82,117 +78,11 @@ Mover::Mover(Memory& memory, CopyEngine& engine, const MoverLimits& limits)
       pace_(limits.stall_budget, limits.copy_budget_bytes),
       room_(memory),
       parts_{memory,    engine, limits_, stops_,      copiers_,  pace_,
-             forecast_, room_,  reach_,  *callbacks_, observers_} {}
+             forecast_, room_,  reach_,  *callbacks_, observers_},
+      waited_(parts_) {}
 
 Mover::~Mover() {
   stop();
-}
-
-// --- For callers that wait
-
-MigrationReport Mover::move(Allocation& allocation, SlotRange range, Location to,
-                            const MigrateOptions& options, const MoveTerms& terms) {
-  MigrationReport report;
-  std::exception_ptr failure;
-  try {
-    move_held(allocation, range, to, options, terms, nullptr, report);
-  } catch (...) {
-    failure = std::current_exception();
-  }
-  if (terms.choice == PlaceChoice::program)
-    allocation.note_wanted_there(range.first, range.end, to);
-  if (!failure || report.chunks > 0) note_end(allocation, report);
-  if (failure) std::rethrow_exception(failure);
-  return report;
-}
-
-void Mover::move_held(Allocation& allocation, SlotRange range, Location to,
-                      const MigrateOptions& options, const MoveTerms& terms,
-                      const MigrationTask* task, MigrationReport& report) {
-  require_contents(allocation, range, "vma::migrate");
-  MoveNotices notices(allocation, *callbacks_);
-  for (std::size_t slot = range.first; slot < range.end; ++slot) {
-    const Location from = allocation.home(slot);
-    if (from != to) notices.before(slot, from, to);
-  }
-  // Slots that `note_moved` does not name have stayed.
-  const auto note_moved = [&] {
-    for (std::size_t slot = range.first; slot < range.end; ++slot) {
-      if (allocation.home(slot) == to) notices.after(slot, true);
-    }
-  };
-  try {
-    const MutexLock operations(allocation.operations());
-    require_no_loss(allocation, "vma::migrate");
-    require_no_pin(allocation, "vma::migrate");
-    HeldMove(parts_, allocation, range, to, options, terms, report, task).run();
-  } catch (...) {
-    note_moved();
-    throw;
-  }
-  note_moved();
-}
-
-// --- Dropped contents
-
-template <typename Body>
-MigrationReport Mover::tell_hooks(Allocation& allocation, SlotRange range, bool drops, Location to,
-                                  Body&& body) {
-  MoveNotices notices(allocation, *callbacks_);
-  std::vector<std::size_t> slots;
-  for (std::size_t slot = range.first; slot < range.end; ++slot) {
-    if (allocation.dropped(slot) == drops) continue;
-    const Location from = allocation.home(slot);
-    notices.before(slot, from, drops ? from : to);
-    slots.push_back(slot);
-  }
-  // Slots that `note_changed` does not name are unchanged, or dark.
-  const auto note_changed = [&](const MigrationReport* failed) {
-    const auto is_dark = [&](std::size_t slot) {
-      const std::size_t offset = slot * allocation.geometry().chunk_bytes;
-      return failed != nullptr && std::ranges::any_of(failed->failures, [&](const auto& failure) {
-               return failure.poisoned && failure.offset == offset;
-             });
-    };
-    std::erase_if(slots, [&](std::size_t slot) { return allocation.dropped(slot) != drops; });
-    for (const std::size_t slot : slots) {
-      if (!is_dark(slot)) notices.after(slot, true);
-    }
-    if (!slots.empty()) allocation.placed_at = memory_.driver().clock().now();
-    memory_.tell_changed(allocation);
-  };
-  MigrationReport report;
-  try {
-    const MutexLock operations(allocation.operations());
-    report = body();
-  } catch (const Error& error) {
-    note_changed(error.report());
-    throw;
-  } catch (...) {
-    note_changed(nullptr);
-    throw;
-  }
-  note_changed(nullptr);
-  return report;
-}
-
-MigrationReport Mover::drop(Allocation& allocation, SlotRange range,
-                            const MigrateOptions& options) {
-  return tell_hooks(allocation, range, true, {}, [&] {
-    require_no_loss(allocation, "vma::park");
-    require_no_pin(allocation, "vma::park");
-    return HeldDrop(parts_, allocation, range, options).run();
-  });
-}
-
-MigrationReport Mover::restore(Allocation& allocation, SlotRange range, Location at) {
-  return tell_hooks(allocation, range, false, at,
-                    [&] { return Restoration(parts_, allocation, range, at).run(); });
-}
-
-void Mover::note_end(Allocation& allocation, const MigrationReport& report) noexcept {
-  allocation.placed_at = memory_.driver().clock().now();
-  observers_.ended(allocation, report);
 }
 
 Mover::Load Mover::load() const {
@@ -361,8 +251,13 @@ void Mover::carry_out_held(const std::shared_ptr<MigrationTask>& task) noexcept 
       throw Error(ErrorKind::cancelled, "vma::migrate_async", "before it began");
     }
     const CallerContext context(memory_.driver(), task->caller);
-    move_held(*task->allocation(), task->range, task->to, task->options, task->terms, task.get(),
-              report);
+    HeldRange range(*task->allocation(), task->range, task->to, task.get());
+    HeldRange* const only = &range;
+    do {
+      waited_.run({&only, 1}, task->options, task->terms);
+    } while (range.untold);
+    report = std::move(range.report);
+    if (range.failure) std::rethrow_exception(range.failure);
     if (report.outcome != Outcome::done) {
       throw Error(ErrorKind::cancelled, "vma::migrate_async",
                   fmt::format("after {} of {} chunks", report.chunks_moved, report.chunks));
@@ -411,7 +306,7 @@ void Mover::ended(std::shared_ptr<MigrationTask> task, MigrationReport report,
     allocation->note_wanted_there(task->range.first, task->range.end, task->to);
   }
   allocation->end_move();
-  note_end(*allocation, report);
+  waited_.note_end(*allocation, report);
   task->finish(std::move(report), std::move(error));
   {
     const MutexLock lock(queue_mutex_);

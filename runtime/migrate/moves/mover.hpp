@@ -6,6 +6,7 @@
 #include "migrate/migration/migration_task.hpp"
 #include "migrate/migration/move_parts.hpp"
 #include "migrate/moves/task_queue.hpp"
+#include "migrate/moves/waited_moves.hpp"
 
 #include <vma/migration.hpp>
 
@@ -38,16 +39,22 @@ class Mover final : private LiveTasks {
   /// Requires: the caller has the allocation's move claim. Throws: Error with the report; each
   /// chunk is entirely at its source or entirely at its target, or the allocation is poisoned.
   MigrationReport move(Allocation& allocation, SlotRange range, Location to,
-                       const MigrateOptions& options, const MoveTerms& terms = {});
+                       const MigrateOptions& options, const MoveTerms& terms = {}) {
+    return waited_.move(allocation, range, to, options, terms);
+  }
   /// Gives up what the slots show with its bytes: they show nothing afterwards, and the driver has
   /// the memory. Stops all contexts in use unless the options say that nothing runs; all other
   /// options except the deadline are ignored. Requires: as `move`. Throws: Error with the report;
   /// each slot is dropped or unchanged.
-  MigrationReport drop(Allocation& allocation, SlotRange range, const MigrateOptions& options);
+  MigrationReport drop(Allocation& allocation, SlotRange range, const MigrateOptions& options) {
+    return waited_.drop(allocation, range, options);
+  }
   /// Gives the dropped slots of the range zeroed memory at `at`; stops nothing, since nothing can
   /// be using them. Requires: as `move`. Throws: Error with the report; each slot has memory or is
   /// still dropped. If there is no room for all, none gets memory; the pressure is asked first.
-  MigrationReport restore(Allocation& allocation, SlotRange range, Location at);
+  MigrationReport restore(Allocation& allocation, SlotRange range, Location at) {
+    return waited_.restore(allocation, range, at);
+  }
   /// Requires: the arguments have been checked. Throws: Error{driver_gone} once stopped, {busy} if
   /// `TaskQueue::tasks_max` are already waiting, or if no thread can be started for it.
   std::shared_ptr<MigrationTask> submit(std::shared_ptr<Allocation> allocation, SlotRange range,
@@ -77,14 +84,6 @@ class Mover final : private LiveTasks {
   std::uint64_t bytes_copied_twice() const noexcept { return observers_.bytes_copied_twice(); }
 
  private:
-  /// Tells the hooks of each slot that `body` drops or restores; they run without `operations()`.
-  template <typename Body>
-  MigrationReport tell_hooks(Allocation& allocation, SlotRange range, bool drops, Location to,
-                             Body&& body);
-  /// The report is right even if this throws.
-  void move_held(Allocation& allocation, SlotRange range, Location to,
-                 const MigrateOptions& options, const MoveTerms& terms, const MigrationTask* task,
-                 MigrationReport& report);
   std::size_t running_max() const;
   void start_callbacks(const MigrateOptions& options);
   void start_workers() VMART_REQUIRES(queue_mutex_);
@@ -97,7 +96,6 @@ class Mover final : private LiveTasks {
              std::exception_ptr failure) noexcept override;
   Error error_of(const std::exception_ptr& failure, const MigrationReport& report,
                  const Allocation& allocation) const noexcept;
-  void note_end(Allocation& allocation, const MigrationReport& report) noexcept;
 
   /// A worker that moves live, for as long as it takes further tasks.
   struct Leader {
@@ -121,6 +119,7 @@ class Mover final : private LiveTasks {
   RoomRequests room_;
   MoveObservers observers_;
   const MoveParts parts_;  // The above, for each migration.
+  WaitedMoves waited_;
 
   mutable Mutex queue_mutex_;
   Condition queue_changed_;
