@@ -72,7 +72,7 @@ struct MigrateOptions {
   /// The synchronous `migrate` uses a hold and copies stopped, unless `scope` is `attached`.
   Mode mode = Mode::automatic;
   /// Default: `hold` for `migrate`, `attached` for `migrate_async`.
-  std::optional<StopScope> scope;
+  std::optional<StopScope> scope{};
   /// How long to wait for the work to stop before the move fails with `busy`. For gates: how long
   /// each chunk is tried, and thus the longest backlog a stream may have (at least 2 s). Waiting
   /// caused by `RuntimeOptions::stall_budget` does not count. Zero means
@@ -81,7 +81,7 @@ struct MigrateOptions {
   /// How long one gate may stop the attached streams (their stall, see `MigrationReport`): as many
   /// chunks share a gate as are predicted to be settled and switched within it, but at least one.
   /// Default: `RuntimeOptions::max_stall`.
-  std::optional<std::chrono::microseconds> max_stall;
+  std::optional<std::chrono::microseconds> max_stall{};
   /// Among moves that wait for the same route, the one with the highest priority goes first.
   int priority = 0;
   /// Allocates all target memory before stopping anything; if that fails, nothing moves.
@@ -99,7 +99,7 @@ struct MigrateOptions {
   bool keep_clean_copy = false;
   /// Called after each chunk on the runtime's completion thread, with no lock held. An exception is
   /// logged and counted, and has no other effect.
-  std::function<void(const MigrationProgress&)> on_progress;
+  std::function<void(const MigrationProgress&)> on_progress{};
 };
 
 /// Time by phase, summed over the chunks of a migration. Phases of different chunks overlap.

@@ -63,6 +63,15 @@ void check_options(const MigrateOptions& options, const char* call) {
   }
 }
 
+void check_held_move(const MigrateOptions& options, const char* call) {
+  if (options.mode == Mode::live) {
+    throw Error(ErrorKind::unsupported, call,
+                "the synchronous call holds contexts and moves stopped; set StopScope::attached to "
+                "move live");
+  }
+  check_options(options, call);
+}
+
 void check_background_move(const Allocation& allocation, const AttachedStreams& attached,
                            const MigrateOptions& options, const char* call) {
   check_usable(allocation, call);

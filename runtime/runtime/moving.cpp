@@ -52,12 +52,7 @@ MigrationReport move(RuntimeParts& parts, void* pointer, const std::optional<Byt
     return start_move(parts, pointer, part, to, options, call).wait();
   const RuntimeParts::Entry entry(parts, call);
   entry->topology.require(to, call);
-  if (options.mode == Mode::live) {
-    throw Error(ErrorKind::unsupported, call,
-                "the synchronous call holds contexts and moves stopped; set StopScope::attached to "
-                "move live");
-  }
-  check_options(options, call);
+  check_held_move(options, call);
   const std::shared_ptr<Allocation> allocation = entry->memory.require(pointer, call);
   const SlotRange range = slots_of(*allocation, part, call);
   check_usable(*allocation, call);

@@ -45,6 +45,9 @@ MigrationReport migrate(void* pointer, std::size_t offset, std::size_t bytes, Lo
                         const MigrateOptions& options) {
   return runtime().migrate(pointer, offset, bytes, to, options);
 }
+GroupReport migrate(std::span<const MoveRequest> requests, const MigrateOptions& options) {
+  return runtime().migrate(requests, options);
+}
 Migration migrate_async(void* pointer, Location to, const MigrateOptions& options) {
   return runtime().migrate_async(pointer, to, options);
 }

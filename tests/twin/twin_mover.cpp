@@ -73,11 +73,17 @@ void TwinMover::move(const TwinArray& array, Location to, const MigrateOptions& 
   under_way_.push_back(world_.runtime().migrate_async(array.array, offset, length, to, options));
 }
 
+/// One array, or both with one call.
 void TwinMover::move_held() {
   std::uint64_t* const array = world_.array().array;
   MigrateOptions options;
   options.reserve_first = below(random_, 2) == 0;
-  count(world_.runtime().migrate(array, world_.elsewhere(random_, array), options));
+  const Location to = world_.elsewhere(random_, array);
+  if (below(random_, 2) == 0) return count(world_.runtime().migrate(array, to, options));
+  std::uint64_t* const other = world_.beside().array;
+  std::vector<MoveRequest> requests{{other, world_.elsewhere(random_, other)}, {array, to}};
+  if (below(random_, 2) == 0) std::ranges::reverse(requests);
+  count(world_.runtime().migrate(requests, options).total);
 }
 
 /// Of the moves in progress, the one requested first.

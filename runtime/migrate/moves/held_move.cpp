@@ -210,7 +210,7 @@ void HeldMove::pipeline(Hold* hold) {
   tell_begun();
   let_through_ = begun_ - std::chrono::hours(1);  // Not yet.
   std::size_t started = 0;
-  for (std::size_t next = 0; next < order_.size() && !lost_; ++next) {
+  for (std::size_t next = 0; next < order_.size(); ++next) {
     for (; started < std::min(order_.size(), next + copies_in_flight_max); ++started) {
       if (!goes_on(started)) continue;
       attempt_chunk(started, [&] { start(order_[started]); });
@@ -218,7 +218,6 @@ void HeldMove::pipeline(Hold* hold) {
     }
     if (goes_on(next)) attempt_chunk(next, [&] { finish(order_[next], hold); });
   }
-  if (lost_) std::rethrow_exception(lost_);
 }
 
 template <typename Body>
@@ -267,12 +266,7 @@ void HeldMove::finish(Turn turn, Hold* hold) {
 }
 
 void HeldMove::switch_held(Turn turn, Hold& hold) {
-  try {
-    hold.begin_dark();
-  } catch (...) {
-    lost_ = std::current_exception();
-    throw;
-  }
+  hold.begin_dark();  // Throws for every chunk once another thread has opened the hold.
   try {
     turn.transaction->switch_slot(turn.range->report.phases);
   } catch (...) {
@@ -312,16 +306,10 @@ void HeldMove::await_copy(Turn turn, Hold* hold) {
   }
 }
 
-/// What concerns the hold ends each range that has a chunk left.
-void HeldMove::fail_all(std::exception_ptr failure) noexcept {
+/// Nothing could be stopped: ends each range that has a chunk to move.
+void HeldMove::fail_all(const std::exception_ptr& failure) noexcept {
   for (HeldRange* const range : ranges_) {
-    const auto left = std::ranges::find_if_not(range->transactions, is_switched);
-    if (range->failure || range->unwanted() || left == range->transactions.end()) continue;
-    if (pipelined_) {
-      range->fail(*left, failure);
-    } else {
-      range->failure = failure;
-    }
+    if (!range->failure && !range->unwanted() && !range->has_all()) range->failure = failure;
   }
 }
 

@@ -15,7 +15,7 @@
 namespace vma {
 
 /// Migrations under one hold, step by step: all chunks of all ranges are copied while everything is
-/// held once. Each range fails for itself; only what concerns the hold ends all of them.
+/// held once. Each range fails for itself; if nothing can be held, all that have chunks to move do.
 ///
 /// Two ranges may name the same chunk if they go to the same place: it moves for the first of them.
 /// One thread, which has the move claims and `operations()` of all allocations.
@@ -60,7 +60,7 @@ class HeldMove {
   void switch_held(Turn turn, Hold& hold);
   void await_copy(Turn turn, Hold* hold);
   void note_hold() noexcept;
-  void fail_all(std::exception_ptr failure) noexcept;
+  void fail_all(const std::exception_ptr& failure) noexcept;
   void conclude(TimePoint start) noexcept;
   void end_copies() noexcept;
   void inherit_failure(HeldRange& range) noexcept;
@@ -85,7 +85,6 @@ class HeldMove {
   MigrationReport hold_report_;    // Of the hold alone.
   TimePoint let_through_{0};       // When a grant or unmap of ours last returned.
   bool patience_is_over_ = false;  // A copy did not end in time: no other is waited for.
-  std::exception_ptr lost_;        // The hold was opened by another thread.
 };
 
 }  // namespace vma

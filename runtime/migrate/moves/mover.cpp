@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <exception>
 #include <functional>
-#include <new>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -66,11 +65,6 @@ class CallerContext {
 Mover::Mover(Memory& memory, CopyEngine& engine, const MoverLimits& limits)
     : memory_(memory),
       limits_(limits),
-      no_memory_(ErrorKind::out_of_memory, "vma::migrate_async",
-                 "out of host memory while moving. Chunks that already moved stay at the target. "
-                 "Free host memory and migrate again"),
-      lost_slot_(ErrorKind::poisoned, "vma::migrate_async",
-                 "the allocation lost the mapping of a chunk; vma::read still returns its bytes"),
       callbacks_(std::make_shared<Callbacks>(memory.driver())),
       copiers_(memory, engine, limits.tuning),
       stops_(memory),
@@ -268,37 +262,13 @@ void Mover::carry_out_held(const std::shared_ptr<MigrationTask>& task) noexcept 
   ended(task, std::move(report), std::move(failure));
 }
 
-/// Allocates only for better words.
-Error Mover::error_of(const std::exception_ptr& failure, const MigrationReport& report,
-                      const Allocation& allocation) const noexcept {
-  const bool poisoned = std::ranges::any_of(
-      report.failures, [](const ChunkFailure& chunk) { return chunk.poisoned; });
-  try {
-    try {
-      std::rethrow_exception(failure);
-    } catch (const Error& error) {
-      if (error.report() != nullptr) return error;  // Of a hold, which has said all.
-      return migration_error(error, report, allocation);
-    } catch (const std::bad_alloc&) {
-      return poisoned ? lost_slot_ : no_memory_;
-    } catch (const std::exception& error) {
-      return migration_error(Error(ErrorKind::driver_failure, "vma::migrate_async", error.what()),
-                             report, allocation);
-    }
-  } catch (const std::exception&) {  // From formatting.
-    return poisoned ? lost_slot_ : no_memory_;
-  }
-}
-
 void Mover::ended(std::shared_ptr<MigrationTask> task, MigrationReport report,
                   std::exception_ptr failure) noexcept {
   std::shared_ptr<Allocation> allocation = task->allocation();
   std::optional<Error> error;
   if (failure) {
-    error = error_of(failure, report, *allocation);
-    report.outcome = error->kind() == ErrorKind::cancelled ? Outcome::cancelled
-                     : report.chunks_moved == 0            ? Outcome::failed
-                                                           : Outcome::partly;
+    error = errors_.of(failure, report, *allocation);
+    report.outcome = outcome_of(*error, report);
   }
   failure = nullptr;
   ProcessExit::hold_back();  // A move that ends because the process exits is not reported.

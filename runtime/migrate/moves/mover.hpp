@@ -3,8 +3,11 @@
 #include "base/mutex.hpp"
 #include "memory/memory.hpp"
 #include "migrate/live/live_tasks.hpp"
+#include "migrate/migration/group_account.hpp"
+#include "migrate/migration/migration_error.hpp"
 #include "migrate/migration/migration_task.hpp"
 #include "migrate/migration/move_parts.hpp"
+#include "migrate/migration/requested_range.hpp"
 #include "migrate/moves/task_queue.hpp"
 #include "migrate/moves/waited_moves.hpp"
 
@@ -15,6 +18,7 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -41,6 +45,15 @@ class Mover final : private LiveTasks {
   MigrationReport move(Allocation& allocation, SlotRange range, Location to,
                        const MigrateOptions& options, const MoveTerms& terms = {}) {
     return waited_.move(allocation, range, to, options, terms);
+  }
+  /// Moves all ranges under one hold, except that allocations with hooks each have their own; each
+  /// range succeeds or fails for itself. Takes the move claims. `account` has what they do
+  /// together. Throws: std::bad_alloc before anything is stopped. Blocks: while another thread has
+  /// a claim.
+  std::vector<RangeResult> move_all(std::span<const RequestedRange> ranges,
+                                    const MigrateOptions& options, const MoveTerms& terms,
+                                    GroupAccount& account) {
+    return waited_.move_all(ranges, options, terms, account);
   }
   /// Gives up what the slots show with its bytes: they show nothing afterwards, and the driver has
   /// the memory. Stops all contexts in use unless the options say that nothing runs; all other
@@ -94,8 +107,6 @@ class Mover final : private LiveTasks {
   std::shared_ptr<MigrationTask> take_beside(const MigrationTask& first) noexcept override;
   void ended(std::shared_ptr<MigrationTask> task, MigrationReport report,
              std::exception_ptr failure) noexcept override;
-  Error error_of(const std::exception_ptr& failure, const MigrationReport& report,
-                 const Allocation& allocation) const noexcept;
 
   /// A worker that moves live, for as long as it takes further tasks.
   struct Leader {
@@ -108,8 +119,7 @@ class Mover final : private LiveTasks {
 
   Memory& memory_;
   const MoverLimits limits_;
-  // Errors of a move that cannot allocate its own; copying them needs no memory.
-  const Error no_memory_, lost_slot_;
+  const MoveErrors errors_{"vma::migrate_async"};
   const std::shared_ptr<Callbacks> callbacks_;
   LiveCopiers copiers_;
   Stops stops_;

@@ -1,5 +1,6 @@
 #include "migrate/moves/waited_moves.hpp"
 
+#include "memory/move_claim.hpp"
 #include "migrate/migration/all_operations.hpp"
 #include "migrate/migration/migration_error.hpp"
 #include "migrate/migration/move_notices.hpp"
@@ -7,10 +8,17 @@
 #include "migrate/moves/held_move.hpp"
 #include "migrate/moves/restoration.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
+#include <deque>
 #include <exception>
+#include <iterator>
 #include <list>
+#include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -23,15 +31,82 @@ MigrationReport WaitedMoves::move(Allocation& allocation, SlotRange range, Locat
   do {
     run({&only, 1}, options, terms);
   } while (held.untold);
-  if (terms.choice == PlaceChoice::program)
-    allocation.note_wanted_there(range.first, range.end, to);
-  if (held.begun) note_end(allocation, held.report);
+  conclude(held, terms);
   if (held.failure) std::rethrow_exception(held.failure);
   return held.report;
 }
 
+std::vector<RangeResult> WaitedMoves::move_all(std::span<const RequestedRange> wanted,
+                                               const MigrateOptions& options,
+                                               const MoveTerms& terms, GroupAccount& account) {
+  std::deque<HeldRange> ranges;
+  std::vector<HeldRange*> together, alone;
+  std::vector<std::shared_ptr<Allocation>> allocations;
+  std::vector<RangeResult> results(wanted.size());
+  alone.reserve(wanted.size());
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    const auto& [allocation, range, to] = wanted[i];
+    HeldRange& held = ranges.emplace_back(*allocation, range, to);
+    held.on_progress = account.progress_of(i);
+    if (!allocation->hooks().empty()) {
+      alone.push_back(&held);
+      continue;
+    }
+    together.push_back(&held);
+    allocations.push_back(allocation);
+  }
+  const auto move = [&](std::span<HeldRange* const> some) {
+    run(some, options, terms, &account);
+    for (HeldRange* const range : some) {
+      if (!range->untold) conclude(*range, terms);
+    }
+    account.ended();
+  };
+  if (!together.empty()) {
+    const std::vector<MoveClaim> claims = MoveClaim::take_all(std::move(allocations));
+    move(together);
+  }
+  std::ranges::copy_if(together, std::back_inserter(alone), &HeldRange::untold);
+  for (HeldRange* range : alone) {
+    const MoveClaim claim = MoveClaim::take(range->allocation.shared_from_this());
+    do {
+      move({&range, 1});
+    } while (range->untold);
+  }
+  for (std::size_t i = 0; i < ranges.size(); ++i) results[i] = result_of(ranges[i]);
+  return results;
+}
+
+/// The range has ended, before its claim is given back.
+void WaitedMoves::conclude(HeldRange& range, const MoveTerms& terms) noexcept {
+  if (terms.choice == PlaceChoice::program) {
+    range.allocation.note_wanted_there(range.range.first, range.range.end, range.to);
+  }
+  if (range.begun) note_end(range.allocation, range.report);
+}
+
+/// With an error for everything that did not move in full.
+RangeResult WaitedMoves::result_of(HeldRange& range) const noexcept {
+  MigrationReport& report = range.report;
+  std::exception_ptr failure = range.failure;
+  if (!failure && report.outcome != Outcome::done) {
+    try {
+      failure = std::make_exception_ptr(
+          Error(ErrorKind::cancelled, "vma::migrate",
+                fmt::format("after {} of {} chunks, because the memory is being freed",
+                            report.chunks_moved, report.chunks)));
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  }
+  if (!failure) return {std::move(report), std::nullopt};
+  std::optional<Error> error = errors_.of(failure, report, range.allocation);
+  report.outcome = outcome_of(*error, report);
+  return {std::move(report), std::move(error)};
+}
+
 void WaitedMoves::run(std::span<HeldRange* const> ranges, const MigrateOptions& options,
-                      const MoveTerms& terms) noexcept {
+                      const MoveTerms& terms, GroupAccount* account) noexcept {
   std::list<MoveNotices> notices;
   std::vector<HeldRange*> going;
   std::vector<Allocation*> allocations;
@@ -56,7 +131,12 @@ void WaitedMoves::run(std::span<HeldRange* const> ranges, const MigrateOptions& 
   }
   try {
     const AllOperations operations(std::move(allocations));
-    HeldMove(parts_, going, options, terms).run();
+    HeldMove move(parts_, going, options, terms);
+    move.run();
+    if (account != nullptr) {
+      if (move.stood()) account->stood(std::chrono::nanoseconds(0), move.stall());
+      account->gave_up(move.retries());
+    }
   } catch (...) {  // No memory for the locks.
     for (HeldRange* const range : going) range->refuse(std::current_exception());
   }

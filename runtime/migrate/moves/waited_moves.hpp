@@ -1,9 +1,13 @@
 #pragma once
 
+#include "migrate/migration/group_account.hpp"
+#include "migrate/migration/migration_error.hpp"
 #include "migrate/migration/move_parts.hpp"
+#include "migrate/migration/requested_range.hpp"
 #include "migrate/moves/held_range.hpp"
 
 #include <span>
+#include <vector>
 
 namespace vma {
 
@@ -14,9 +18,12 @@ class WaitedMoves {
   /// The parts outlive it.
   explicit WaitedMoves(const MoveParts& parts) : parts_(parts) {}
 
-  /// `Mover::move`, `drop` and `restore`.
+  /// `Mover::move`, `move_all`, `drop` and `restore`.
   MigrationReport move(Allocation& allocation, SlotRange range, Location to,
                        const MigrateOptions& options, const MoveTerms& terms);
+  std::vector<RangeResult> move_all(std::span<const RequestedRange> wanted,
+                                    const MigrateOptions& options, const MoveTerms& terms,
+                                    GroupAccount& account);
   MigrationReport drop(Allocation& allocation, SlotRange range, const MigrateOptions& options);
   MigrationReport restore(Allocation& allocation, SlotRange range, Location at);
 
@@ -26,17 +33,20 @@ class WaitedMoves {
   /// other memory, and the free would wait for the claim. Blocks: for `operations()` of all, for
   /// room and for the hold.
   void run(std::span<HeldRange* const> ranges, const MigrateOptions& options,
-           const MoveTerms& terms) noexcept;
+           const MoveTerms& terms, GroupAccount* account = nullptr) noexcept;
   /// A migration has ended: notes it in its allocation and tells the watchers.
   void note_end(Allocation& allocation, const MigrationReport& report) noexcept;
 
  private:
+  void conclude(HeldRange& range, const MoveTerms& terms) noexcept;
+  RangeResult result_of(HeldRange& range) const noexcept;
   /// Tells the hooks of each slot that `body` drops or restores; they run without `operations()`.
   template <typename Body>
   MigrationReport tell_hooks(Allocation& allocation, SlotRange range, bool drops, Location to,
                              Body&& body);
 
   const MoveParts& parts_;
+  const MoveErrors errors_{"vma::migrate"};
 };
 
 }  // namespace vma

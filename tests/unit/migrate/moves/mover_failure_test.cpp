@@ -208,14 +208,7 @@ TEST_P(SteppedMover, DoesNotHangWithAThreadInCtxDestroyBehindItsHold) {
   step(GetParam(), [](const SimOptions& options) {
     MoveRig rig("test-2", {}, options);
     const auto allocation = rig.filled(4, gpu(0), 2, 3);
-    const ContextHandle other = rig.machine().create_context(DeviceId{0});
-    rig.delay(Call::copy, milliseconds(20));  // Gives the other thread time to interfere.
-    rig.forget_calls();
-    const auto destroyer = options.stepped->spawn("destroyer", [&] {
-      while (rig.calls(Call::hold_context) < 2)
-        options.stepped->sleep(std::chrono::microseconds(50));
-      rig.machine().destroy_context(other);
-    });
+    const auto destroyer = spawn_destroyer(rig, *options.stepped);
     MigrateOptions limited;
     limited.deadline = milliseconds(100);
     const TimePoint start = options.stepped->now();
