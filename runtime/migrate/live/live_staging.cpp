@@ -124,6 +124,7 @@ void LiveStaging::stage_ahead(const LiveBatch& batch) {
 /// Stages a chunk that may share a gate with `first`, whose copier it uses. False if it cannot be
 /// staged now, for whatever reason: errors recur when it is the first of its batch.
 bool LiveStaging::stage_beside(const LiveChunk& first, LiveChunk& next) {
+  if (next.range.unwanted()) return false;  // Freed before it joined, its memory may be another's.
   if (first.transaction.from() != next.transaction.from()) return false;
   if (&first.range != &next.range && !same_streams(first.range, next.range)) return false;
   if (next.staged) return next.choice.way == first.choice.way;
