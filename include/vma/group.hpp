@@ -1,11 +1,17 @@
 #pragma once
 
 #include <vma/error.hpp>
+#include <vma/export.hpp>
 #include <vma/location.hpp>
 #include <vma/migration.hpp>
 
+#include <chrono>
 #include <cstddef>
+#include <exception>
+#include <functional>
+#include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace vma::inline v1 {
@@ -46,6 +52,45 @@ struct GroupReport {
     for (const RequestReport& request : requests) count += request.error ? 1 : 0;
     return count;
   }
+};
+
+class GroupTask;
+
+/// Handle of a running migration of several requests. Movable. The migrations continue if the
+/// handle is destroyed. Thread-safe.
+class VMART_EXPORT MigrationGroup {
+ public:
+  /// Refers to no migrations: every call except assignment throws Error{invalid_argument}.
+  MigrationGroup() = default;
+  explicit MigrationGroup(std::shared_ptr<GroupTask> task) noexcept : task_(std::move(task)) {}
+
+  /// Blocks until all requests have ended. Throws: Error with `group()` if one of them has not
+  /// moved in full.
+  GroupReport wait() const;
+  /// Waits for at most `limit`; returns false if a request is still moving.
+  bool wait_for(std::chrono::nanoseconds limit) const;
+  /// Whether all requests have ended.
+  bool done() const;
+  /// Ends all requests at their next chunk boundaries: chunks that have moved stay at the target.
+  /// Does not wait.
+  void cancel() const;
+  /// What has been done so far. Does not throw the errors of the requests.
+  GroupReport report() const;
+  /// What `wait` would throw; null while a request moves, and if all have moved in full.
+  std::exception_ptr error() const;
+  /// Calls `callback` on the runtime's completion thread when all requests have ended, with no lock
+  /// held; immediately, but on the same thread, if they already have. An exception is logged and
+  /// counted.
+  void on_done(std::function<void()> callback) const;
+
+  std::size_t size() const;
+  /// The migration of one request, for instance to cancel it alone. Throws:
+  /// Error{invalid_argument} if there is no request of this number.
+  Migration request(std::size_t which) const;
+
+ private:
+  GroupTask& task() const;
+  std::shared_ptr<GroupTask> task_;
 };
 
 }  // namespace vma::inline v1

@@ -97,7 +97,9 @@ struct MigrateOptions {
   /// keeps the host memory and its bytes. If the allocation stays read-only, a move back reuses
   /// that memory and copies nothing. The copy is dropped when the memory is needed.
   bool keep_clean_copy = false;
-  /// Called after each chunk on the runtime's completion thread, with no lock held. An exception is
+  /// Called after each chunk on the runtime's completion thread, with no lock held; with the sum
+  /// over all requests, if there are several. The last call may follow shortly after the migration
+  /// has ended; of a synchronous call with a hold, all come before it returns. An exception is
   /// logged and counted, and has no other effect.
   std::function<void(const MigrationProgress&)> on_progress{};
 };

@@ -256,6 +256,13 @@ class VMART_EXPORT Runtime {
   Migration migrate_async(void* pointer, std::size_t offset, std::size_t bytes, Location to,
                           const MigrateOptions& options = {});
 
+  /// Moves several allocations, or parts of them, in the background. All are submitted at once, so
+  /// that those which move the same way share gates; with `StopScope::hold` they share holds.
+  /// Throws: as the synchronous form, for invalid requests and options. What may not move is
+  /// reported by the MigrationGroup, like all other errors.
+  MigrationGroup migrate_async(std::span<const MoveRequest> requests,
+                               const MigrateOptions& options = {});
+
   /// Moves the HBM part of every allocation with the tag to host memory and returns that HBM to the
   /// driver. Addresses stay the same, and running work continues as for `migrate`. The host memory
   /// is allocated before anything stops, and is kept for the next time. Chunks that may not or

@@ -35,6 +35,8 @@ VMART_EXPORT Migration migrate_async(void* pointer, Location to,
                                      const MigrateOptions& options = {});
 VMART_EXPORT Migration migrate_async(void* pointer, std::size_t offset, std::size_t bytes,
                                      Location to, const MigrateOptions& options = {});
+VMART_EXPORT MigrationGroup migrate_async(std::span<const MoveRequest> requests,
+                                          const MigrateOptions& options = {});
 VMART_EXPORT ParkReport park(const std::string& tag, const ParkOptions& options = {});
 VMART_EXPORT ParkReport resume(const std::string& tag, const ParkOptions& options = {});
 VMART_EXPORT bool is_parked(const std::string& tag);

@@ -2,6 +2,7 @@
 
 #include "machine/topology.hpp"
 #include "memory/memory.hpp"
+#include "migrate/gates/attached_streams.hpp"
 #include "migrate/migration/requested_range.hpp"
 
 #include <vma/group.hpp>

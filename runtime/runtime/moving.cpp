@@ -35,7 +35,7 @@ Migration start_move(RuntimeParts& parts, void* pointer, const std::optional<Byt
                      Location to, const MigrateOptions& options, const char* call) {
   const RuntimeParts::Entry entry(parts, call);
   entry->topology.require(to, call);
-  check_options(options, call);
+  check_background_options(options, call);
   std::shared_ptr<Allocation> allocation = entry->memory.require(pointer, call);
   const SlotRange range = slots_of(*allocation, part, call);
   check_background_move(*allocation, entry->mover.attached(), options, call);
@@ -57,6 +57,7 @@ MigrationReport move(RuntimeParts& parts, void* pointer, const std::optional<Byt
   const SlotRange range = slots_of(*allocation, part, call);
   check_usable(*allocation, call);
   check_no_hook(*allocation, call);
+  const AwaitedCallbacks progress(entry->mover.callbacks(), static_cast<bool>(options.on_progress));
   const MoveClaim claim = MoveClaim::take(allocation);
   return entry->mover.move(*allocation, range, to, options);
 }

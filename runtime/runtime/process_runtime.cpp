@@ -55,6 +55,9 @@ Migration migrate_async(void* pointer, std::size_t offset, std::size_t bytes, Lo
                         const MigrateOptions& options) {
   return runtime().migrate_async(pointer, offset, bytes, to, options);
 }
+MigrationGroup migrate_async(std::span<const MoveRequest> requests, const MigrateOptions& options) {
+  return runtime().migrate_async(requests, options);
+}
 ParkReport park(const std::string& tag, const ParkOptions& options) {
   return runtime().park(tag, options);
 }

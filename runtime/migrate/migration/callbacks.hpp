@@ -54,4 +54,23 @@ class Callbacks {
   std::atomic<std::uint64_t> failed_{0};
 };
 
+/// The callbacks of a call that waits: they may refer to what its caller has on its stack, so all
+/// have run when this ends. One thread.
+class AwaitedCallbacks {
+ public:
+  /// Starts the thread, if there will be any. Throws: as `Callbacks::start`.
+  AwaitedCallbacks(Callbacks& callbacks, bool any) : callbacks_(callbacks), any_(any) {
+    if (any_) callbacks_.start();
+  }
+  ~AwaitedCallbacks() {
+    if (any_) callbacks_.await_posted();
+  }
+  AwaitedCallbacks(const AwaitedCallbacks&) = delete;
+  AwaitedCallbacks& operator=(const AwaitedCallbacks&) = delete;
+
+ private:
+  Callbacks& callbacks_;
+  const bool any_;
+};
+
 }  // namespace vma

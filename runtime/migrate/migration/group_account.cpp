@@ -125,8 +125,9 @@ GroupAccount::GroupAccount(Clock& clock, std::vector<MigrationProgress> requeste
   }
 }
 
-void GroupAccount::stood(std::chrono::nanoseconds skew, std::chrono::nanoseconds stall) noexcept {
-  if (skew.count() > 0) stops_.add_skew(skew);
+void GroupAccount::stood(std::optional<std::chrono::nanoseconds> skew,
+                         std::chrono::nanoseconds stall) noexcept {
+  if (skew) stops_.add_skew(*skew);
   stops_.add_stall(stall);
 }
 

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,8 +26,9 @@ class GroupAccount : public std::enable_shared_from_this<GroupAccount> {
   /// The group begins now. `on_progress` may be empty; `requested` has what each request asks for.
   GroupAccount(Clock& clock, std::vector<MigrationProgress> requested, Progress on_progress);
 
-  /// Streams, or all contexts, were stopped for at least one of the migrations.
-  void stood(std::chrono::nanoseconds skew, std::chrono::nanoseconds stall) noexcept;
+  /// Work was stopped for at least one of the migrations; at a gate, which has a skew, or by a
+  /// hold.
+  void stood(std::optional<std::chrono::nanoseconds> skew, std::chrono::nanoseconds stall) noexcept;
   /// That many stops for at least one of the migrations were given up.
   void gave_up(int stops) noexcept;
   /// A migration has ended.

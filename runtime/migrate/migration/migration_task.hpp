@@ -4,6 +4,7 @@
 #include "base/mutex.hpp"
 #include "memory/allocation.hpp"
 #include "migrate/migration/callbacks.hpp"
+#include "migrate/migration/group_account.hpp"
 #include "migrate/migration/move_terms.hpp"
 
 #include <vma/error.hpp>
@@ -31,7 +32,8 @@ class MigrationTask {
  public:
   MigrationTask(std::shared_ptr<Allocation> allocation, SlotRange range, Location to,
                 const MigrateOptions& options, const MoveTerms& terms, ContextHandle caller,
-                Clock& clock, std::shared_ptr<Callbacks> callbacks);
+                Clock& clock, std::shared_ptr<Callbacks> callbacks,
+                std::shared_ptr<GroupAccount> group = nullptr);
 
   // --- What was requested; constant.
   const Address begin;  ///< Of the allocation.
@@ -39,7 +41,8 @@ class MigrationTask {
   const Location to;
   const MigrateOptions options;
   const MoveTerms terms;
-  const ContextHandle caller;  ///< The context that was current at the request.
+  const ContextHandle caller;                 ///< The context that was current at the request.
+  const std::shared_ptr<GroupAccount> group;  ///< That it is one of; null if it is none.
   /// True in a child forked since: no worker exists to end the migration, and a lock that another
   /// thread of the parent held is never released. Call nothing below then.
   bool in_forked_child() const noexcept;
@@ -47,6 +50,8 @@ class MigrationTask {
   // --- The user's side
   /// Blocks; false if `limit` passed first.
   bool wait_for(std::chrono::nanoseconds limit);
+  /// The same for several tasks in turn: the first call that has to wait sets the deadline.
+  bool wait_until(std::optional<TimePoint>& deadline, std::chrono::nanoseconds limit);
   void wait();
   bool done() const;
   void cancel() noexcept;

@@ -10,7 +10,10 @@
 #include <algorithm>
 #include <exception>
 #include <functional>
+#include <list>
+#include <new>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -94,24 +97,47 @@ std::shared_ptr<MigrationTask> Mover::submit(std::shared_ptr<Allocation> allocat
                                              SlotRange range, Location to,
                                              const MigrateOptions& options,
                                              const MoveTerms& terms) {
+  std::vector<Submission> submissions;
+  submissions.push_back(
+      {{std::move(allocation), range, to}, options, terms, nullptr, std::nullopt});
+  return submit_all(std::move(submissions)).front();
+}
+
+std::vector<std::shared_ptr<MigrationTask>> Mover::submit_all(std::vector<Submission> submissions) {
   ProcessExit::come_first();
-  auto task = std::make_shared<MigrationTask>(std::move(allocation), range, to, options, terms,
-                                              memory_.driver().current_context(),
-                                              memory_.driver().clock(), callbacks_);
-  start_callbacks(options);
+  std::vector<std::shared_ptr<MigrationTask>> all, waiting;
+  for (Submission& submission : submissions) {
+    auto& [allocation, range, to] = submission.what;
+    all.push_back(
+        std::make_shared<MigrationTask>(std::move(allocation), range, to, submission.options,
+                                        submission.terms, memory_.driver().current_context(),
+                                        memory_.driver().clock(), callbacks_, submission.group));
+    if (submission.refusal) {
+      MigrationReport report = all.back()->report();
+      report.outcome = Outcome::failed;
+      all.back()->finish(std::move(report), std::move(submission.refusal));
+      continue;
+    }
+    start_callbacks(submission.options);
+    waiting.push_back(all.back());
+  }
+  if (!waiting.empty()) enqueue(waiting);
+  return all;
+}
+
+void Mover::enqueue(std::span<const std::shared_ptr<MigrationTask>> tasks) {
   const MutexLock lock(queue_mutex_);
   if (stopping_)
     throw Error(ErrorKind::driver_gone, "vma::migrate_async", "the runtime shuts down");
-  if (waiting_.size() >= TaskQueue::tasks_max) {
+  if (tasks.size() > TaskQueue::tasks_max - std::min(waiting_.size(), TaskQueue::tasks_max)) {
     throw Error(ErrorKind::busy, "vma::migrate_async",
-                fmt::format("{} migrations are queued, which is the limit; wait for some of them "
-                            "(Migration::wait), or cancel them",
-                            waiting_.size()));
+                fmt::format("{} migrations are queued, and {} more exceed the limit of {}; wait "
+                            "for some of them (Migration::wait), or cancel them",
+                            waiting_.size(), tasks.size(), TaskQueue::tasks_max));
   }
-  start_workers();
-  waiting_.push(task);
+  start_workers(tasks.size());
+  waiting_.push(tasks);
   queue_changed_.notify_all();
-  return task;
 }
 
 /// Ensures before a move begins that its end can be reported.
@@ -125,8 +151,8 @@ void Mover::start_callbacks(const MigrateOptions& options) {
 }
 
 /// Starts as many as are useful; fewer also work, as long as there is one.
-void Mover::start_workers() {
-  const std::size_t wanted = std::min(running_max(), waiting_.size() + running_.size() + 1);
+void Mover::start_workers(std::size_t tasks) {
+  const std::size_t wanted = std::min(running_max(), waiting_.size() + running_.size() + tasks);
   // `next_task` allocates nothing.
   running_.reserve(running_.size() + std::max(wanted, workers_.size()));
   leaders_.reserve(std::max(wanted, workers_.size()));
@@ -205,8 +231,11 @@ void Mover::work() {
   while (true) {
     std::shared_ptr<MigrationTask> task = next_task();
     if (task) {
+      Tasks together;
+      take_group_of(task, together);
       lock.unlock();
-      carry_out(task);
+      carry_out(task, together);
+      together.clear();
       lock.lock();
       --busy_workers_;
       std::erase_if(leaders_, [&](const Leader& leader) { return leader.first == task; });
@@ -224,8 +253,9 @@ void Mover::work() {
   }
 }
 
-void Mover::carry_out(const std::shared_ptr<MigrationTask>& task) noexcept {
-  if (is_held(*task)) return carry_out_held(task);
+void Mover::carry_out(const std::shared_ptr<MigrationTask>& task, const Tasks& together) noexcept {
+  if (is_held(*task) && together.empty()) return carry_out_held({&task, 1});
+  if (is_held(*task)) return carry_out_held(together);
   std::exception_ptr failure;
   try {
     LiveMove(parts_, *this, task).run();
@@ -237,27 +267,70 @@ void Mover::carry_out(const std::shared_ptr<MigrationTask>& task) noexcept {
   ended(task, task->report(), std::move(failure));
 }
 
-void Mover::carry_out_held(const std::shared_ptr<MigrationTask>& task) noexcept {
-  MigrationReport report = task->report();  // As above.
+/// Of a task that holds and is one of a group: the task, and the others of the group whose
+/// allocations no other thread moves, to share its hold. Not with hooks: one may have to wait for
+/// the claims of the others.
+void Mover::take_group_of(const std::shared_ptr<MigrationTask>& first, Tasks& tasks) noexcept {
+  const auto belongs = [&](const MigrationTask& which) {
+    return which.group == first->group && which.allocation()->hooks().empty();
+  };
+  if (!is_held(*first) || !first->group || !first->allocation()->hooks().empty()) return;
+  try {
+    tasks.push_back(first);
+    while (true) {
+      tasks.reserve(tasks.size() + 1);
+      running_.reserve(running_.size() + workers_.size() + 1);
+      std::shared_ptr<MigrationTask> next = waiting_.take(std::cref(belongs));
+      if (!next) return;
+      running_.push_back(next);
+      tasks.push_back(std::move(next));
+    }
+  } catch (const std::bad_alloc&) {  // The others have a hold of their own.
+  }
+}
+
+/// Under one hold. Requires: the claims are taken; one group; no hooks if there are several.
+void Mover::carry_out_held(std::span<const std::shared_ptr<MigrationTask>> tasks) noexcept {
+  std::list<HeldRange> ranges;
   std::exception_ptr failure;
   try {
-    if (task->cancelled()) {
-      throw Error(ErrorKind::cancelled, "vma::migrate_async", "before it began");
+    std::vector<HeldRange*> going;
+    for (const auto& task : tasks) {
+      going.push_back(&ranges.emplace_back(*task->allocation(), task->range, task->to, task.get()));
     }
-    const CallerContext context(memory_.driver(), task->caller);
-    HeldRange range(*task->allocation(), task->range, task->to, task.get());
-    HeldRange* const only = &range;
-    do {
-      waited_.run({&only, 1}, task->options, task->terms);
-    } while (range.untold);
-    report = std::move(range.report);
-    if (range.failure) std::rethrow_exception(range.failure);
-    if (report.outcome != Outcome::done) {
-      throw Error(ErrorKind::cancelled, "vma::migrate_async",
-                  fmt::format("after {} of {} chunks", report.chunks_moved, report.chunks));
-    }
+    const MigrationTask& first = *tasks.front();
+    const CallerContext context(memory_.driver(), first.caller);
+    waited_.run(going, first.options, first.terms, first.group.get());
   } catch (...) {
     failure = std::current_exception();
+  }
+  auto range = ranges.begin();
+  for (const auto& task : tasks) {
+    HeldRange* const own = failure ? nullptr : &*range++;
+    if (own == nullptr || !own->untold) end_held(task, own, failure);
+  }
+  if (failure) return;
+  range = ranges.begin();
+  for (const auto& task : tasks) {  // Their hooks run when the claims of the others are back.
+    if ((range++)->untold) carry_out_held({&task, 1});
+  }
+}
+
+/// `range` is null if it never began, because of the failure.
+void Mover::end_held(const std::shared_ptr<MigrationTask>& task, HeldRange* range,
+                     std::exception_ptr failure) noexcept {
+  // Copying its report allocates nothing yet: it has neither texts nor failures.
+  if (range == nullptr) return ended(task, task->report(), std::move(failure));
+  MigrationReport report = std::move(range->report);
+  failure = range->failure;
+  if (!failure && report.outcome != Outcome::done) {
+    try {
+      failure = std::make_exception_ptr(
+          Error(ErrorKind::cancelled, "vma::migrate_async",
+                fmt::format("after {} of {} chunks", report.chunks_moved, report.chunks)));
+    } catch (...) {
+      failure = std::current_exception();
+    }
   }
   ended(task, std::move(report), std::move(failure));
 }
@@ -277,6 +350,7 @@ void Mover::ended(std::shared_ptr<MigrationTask> task, MigrationReport report,
   }
   allocation->end_move();
   waited_.note_end(*allocation, report);
+  if (task->group) task->group->ended();
   task->finish(std::move(report), std::move(error));
   {
     const MutexLock lock(queue_mutex_);

@@ -8,6 +8,7 @@
 #include "migrate/migration/migration_task.hpp"
 #include "migrate/migration/move_parts.hpp"
 #include "migrate/migration/requested_range.hpp"
+#include "migrate/moves/submission.hpp"
 #include "migrate/moves/task_queue.hpp"
 #include "migrate/moves/waited_moves.hpp"
 
@@ -73,6 +74,10 @@ class Mover final : private LiveTasks {
   std::shared_ptr<MigrationTask> submit(std::shared_ptr<Allocation> allocation, SlotRange range,
                                         Location to, const MigrateOptions& options,
                                         const MoveTerms& terms = {});
+  /// The same for several, all at once: the worker that takes the first of them finds the others,
+  /// and may let them share its gates or its hold. If it throws, none is submitted. The tasks are
+  /// in the order of the submissions.
+  std::vector<std::shared_ptr<MigrationTask>> submit_all(std::vector<Submission> submissions);
   /// One watcher at a time; an empty one removes it. Blocks: while the former is being called.
   void watch(MoveWatcher watcher) { observers_.watch(std::move(watcher)); }
   /// Like `watch`, for each step of each chunk's move.
@@ -91,19 +96,27 @@ class Mover final : private LiveTasks {
   AttachedStreams& attached() noexcept { return stops_.attached(); }
   const Reach& reach() const noexcept { return reach_; }
   Callbacks& callbacks() noexcept { return *callbacks_; }
+  const std::shared_ptr<Callbacks>& shared_callbacks() const noexcept { return callbacks_; }
   const StopStats& stats() const noexcept { return stops_.stats(); }
   std::uint64_t migrations() const noexcept { return observers_.migrations(); }
   std::uint64_t bytes_moved() const noexcept { return observers_.bytes_moved(); }
   std::uint64_t bytes_copied_twice() const noexcept { return observers_.bytes_copied_twice(); }
 
  private:
+  using Tasks = std::vector<std::shared_ptr<MigrationTask>>;
+
   std::size_t running_max() const;
   void start_callbacks(const MigrateOptions& options);
-  void start_workers() VMART_REQUIRES(queue_mutex_);
+  void start_workers(std::size_t tasks) VMART_REQUIRES(queue_mutex_);
+  void enqueue(std::span<const std::shared_ptr<MigrationTask>> tasks);
   void work() VMART_NO_THREAD_ANALYSIS;
   std::shared_ptr<MigrationTask> next_task() VMART_REQUIRES(queue_mutex_);
-  void carry_out(const std::shared_ptr<MigrationTask>& task) noexcept;
-  void carry_out_held(const std::shared_ptr<MigrationTask>& task) noexcept;
+  void take_group_of(const std::shared_ptr<MigrationTask>& first, Tasks& tasks) noexcept
+      VMART_REQUIRES(queue_mutex_);
+  void carry_out(const std::shared_ptr<MigrationTask>& task, const Tasks& together) noexcept;
+  void carry_out_held(std::span<const std::shared_ptr<MigrationTask>> tasks) noexcept;
+  void end_held(const std::shared_ptr<MigrationTask>& task, HeldRange* range,
+                std::exception_ptr failure) noexcept;
   std::shared_ptr<MigrationTask> take_beside(const MigrationTask& first) noexcept override;
   void ended(std::shared_ptr<MigrationTask> task, MigrationReport report,
              std::exception_ptr failure) noexcept override;

@@ -11,7 +11,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <deque>
 #include <exception>
@@ -27,6 +26,7 @@ namespace vma {
 MigrationReport WaitedMoves::move(Allocation& allocation, SlotRange range, Location to,
                                   const MigrateOptions& options, const MoveTerms& terms) {
   HeldRange held(allocation, range, to);
+  held.on_progress = options.on_progress;
   HeldRange* const only = &held;
   do {
     run({&only, 1}, options, terms);
@@ -112,6 +112,9 @@ void WaitedMoves::run(std::span<HeldRange* const> ranges, const MigrateOptions& 
   std::vector<Allocation*> allocations;
   // Slots that `after` does not name have stayed.
   const auto begin = [&](HeldRange& range) {
+    if (range.task != nullptr && range.task->cancelled()) {
+      throw Error(ErrorKind::cancelled, "vma::migrate_async", "before it began");
+    }
     require_contents(range.allocation, range.range, "vma::migrate");
     MoveNotices& told = notices.emplace_back(range.allocation, parts_.callbacks);
     range.notices = &told;
@@ -134,7 +137,7 @@ void WaitedMoves::run(std::span<HeldRange* const> ranges, const MigrateOptions& 
     HeldMove move(parts_, going, options, terms);
     move.run();
     if (account != nullptr) {
-      if (move.stood()) account->stood(std::chrono::nanoseconds(0), move.stall());
+      if (move.stood()) account->stood(std::nullopt, move.stall());
       account->gave_up(move.retries());
     }
   } catch (...) {  // No memory for the locks.

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -96,7 +97,7 @@ TEST_F(GroupAccounts, TheOutcomeIsThatOfTheWhole) {
 
 TEST_F(GroupAccounts, TheTotalAddsUpAndCountsEachStopOnce) {
   const auto account = make({});
-  account->stood(microseconds(0), microseconds(300));
+  account->stood(std::nullopt, microseconds(300));
   account->gave_up(2);
 
   account->ended();

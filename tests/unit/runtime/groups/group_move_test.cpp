@@ -3,42 +3,19 @@
 // must before anything is stopped. Method: a runtime on a simulated machine.
 
 #include "runtime/runtime_parts.hpp"
-#include "unit/runtime/runtime_rig.hpp"
-
-#include <vma/group.hpp>
+#include "unit/runtime/groups/group_rig.hpp"
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <atomic>
-#include <random>
 #include <thread>
 #include <vector>
 
 namespace vma {
 namespace {
 
-constexpr std::uint64_t count = 2'048;  // In words: two chunks of 8 KiB.
-constexpr std::uint64_t size_bytes = count * 8;
-
-/// Allocations that a test moves; word i of number n is n million plus i.
-class GroupMove : public testing::Test {
+class GroupMove : public GroupRig {
  protected:
-  explicit GroupMove(RuntimeOptions options = {}) : rig_("test-2", std::move(options)) {}
-  ~GroupMove() override { rig_.check_invariants(); }
-
-  std::uint64_t* add(Location at) {
-    std::uint64_t* words = rig_.alloc(size_bytes, at);
-    rig_.write(words, count, all_.size() * 1'000'000);
-    all_.push_back(words);
-    return words;
-  }
-  void expect_whole() {
-    for (std::size_t i = 0; i < all_.size(); ++i) {
-      EXPECT_EQ(rig_.wrong(all_[i], count, i * 1'000'000), 0u) << i;
-      EXPECT_EQ(rig_.wrong_for(0, all_[i], count, i * 1'000'000), 0u) << i;
-    }
-  }
   /// Requests that are refused, all of them.
   Error refuse(ErrorKind kind, const std::vector<MoveRequest>& requests,
                const MigrateOptions& options = {}) {
@@ -56,10 +33,6 @@ class GroupMove : public testing::Test {
   static bool says(const Error& error, const std::string& text) {
     return std::string(error.what()).find(text) != std::string::npos;
   }
-  Runtime& runtime() { return rig_.runtime(); }
-
-  RuntimeRig rig_;
-  std::vector<std::uint64_t*> all_;
 };
 
 TEST_F(GroupMove, AllRequestsMoveBehindOneStop) {
@@ -259,39 +232,19 @@ TEST_F(GroupMove, AHookMayNotMoveItsOwnAllocationInAGroup) {
   EXPECT_EQ(rig_.home(two), gpu(0));
 }
 
-// Threads move overlapping sets in any order, and free and allocate beside.
+// Threads move overlapping sets in any order, and free one of the allocations beside.
 TEST_F(GroupMove, OfManyThreadsEndsInAnyOrder) {
-  constexpr int threads = 4, rounds = 25;
   for (int i = 0; i < 6; ++i) add(gpu(i % 2));
-  std::atomic<int> failed{0};
-  std::vector<std::thread> movers;
-  for (int thread = 0; thread < threads; ++thread) {
-    movers.emplace_back([&, thread] {
-      std::mt19937_64 random(static_cast<unsigned>(thread));
-      const std::vector<Location> places = runtime().locations();
-      for (int round = 0; round < rounds; ++round) {
-        std::vector<std::uint64_t*> some = all_;
-        std::ranges::shuffle(some, random);
-        some.resize(1 + random() % some.size());
-        std::vector<MoveRequest> requests;
-        for (std::uint64_t* words : some)
-          requests.push_back({words, places[random() % places.size()]});
-        std::uint64_t* own = rig_.alloc(size_bytes, gpu(0));
-        requests.push_back({own, gpu(1)});
-        std::thread freer([&] { runtime().free(own); });
-        try {
-          runtime().migrate(requests);
-        } catch (const Error& error) {
-          const bool freed =
-              error.kind() == ErrorKind::cancelled || error.kind() == ErrorKind::unknown_pointer;
-          failed += freed ? 0 : 1;
-        }
-        freer.join();
-      }
-    });
-  }
-  for (std::thread& mover : movers) mover.join();
-  EXPECT_EQ(failed, 0);
+  in_threads([&](int, const std::vector<MoveRequest>& requests) {
+    std::thread freer([&] { runtime().free(requests.back().pointer); });
+    try {
+      runtime().migrate(requests);
+    } catch (...) {
+      freer.join();
+      throw;
+    }
+    freer.join();
+  });
   expect_whole();
 }
 
