@@ -1,5 +1,6 @@
 // How long attached streams are stopped for one chunk, by the size of the chunk, the number of
-// streams, the length of their kernels, and the number of queued launches.
+// streams, the length of their kernels, and the number of queued launches; and if only one of the
+// two GPUs that have access is in use.
 
 #include "bench/live/cases.hpp"
 
@@ -17,6 +18,7 @@ struct StallCase {
   nanoseconds kernel{0};
   std::string kernel_label;
   std::uint64_t backlog = 1;
+  bool one_gpu = false;
 
   bool headline() const {
     return streams == 4 && backlog == 1 && kernel < std::chrono::milliseconds(1);
@@ -36,6 +38,7 @@ Sample stall(const StallCase& chosen) {
   range.reserve(gpus[1]);
   WriterSpec spec = few_writes(range, chosen.streams, chosen.kernel);
   spec.backlog = bounded(chosen.backlog, chosen.kernel);
+  if (chosen.one_gpu) spec.gpus.resize(1);
   Writers writers(runtime, spec);
 
   constexpr int warming_moves = 4;
@@ -63,7 +66,7 @@ void register_stall_cases() {
     for (const int streams : {1, 4, 8}) {
       for (const auto& [label, kernel] : kernels) {
         for (const std::uint64_t backlog : {1, 1000}) {
-          const StallCase chosen{bytes, streams, kernel, label, backlog};
+          const StallCase chosen{bytes, streams, kernel, label, backlog, false};
           register_samples(
               "live/stall/streams" + std::to_string(streams) + "/kernel" + label + "/backlog" +
                   std::to_string(backlog) + "/" + size_label(bytes),
@@ -71,6 +74,10 @@ void register_stall_cases() {
         }
       }
     }
+    const StallCase one_gpu{bytes, 4, kernels[0].second, kernels[0].first, 1, true};
+    register_samples(
+        "live/stall/one_gpu/streams4/kernel5us/backlog1/" + size_label(bytes),
+        [one_gpu] { return stall(one_gpu); }, 1);
   }
 }
 

@@ -74,9 +74,9 @@ struct MigrateOptions {
   /// Default: `hold` for `migrate`, `attached` for `migrate_async`.
   std::optional<StopScope> scope{};
   /// How long to wait for the work to stop before the move fails with `busy`. For gates: how long
-  /// each chunk is tried, and thus the longest backlog a stream may have (at least 2 s). Waiting
-  /// caused by `RuntimeOptions::stall_budget` does not count. Zero means
-  /// `RuntimeOptions::hold_limit`.
+  /// each chunk is tried, and thus the longest backlog a stream may have. Waiting caused by
+  /// `RuntimeOptions::stall_budget` does not count. Zero means `RuntimeOptions::hold_limit` for
+  /// holds, and for gates 30 s: a stream that has not reached its gate stops nothing.
   std::chrono::milliseconds deadline{0};
   /// How long one gate may stop the attached streams (their stall, see `MigrationReport`): as many
   /// chunks share a gate as are predicted to be settled and switched within it, but at least one.

@@ -71,7 +71,7 @@ typedef struct vmart_migrate_options {
   size_t size_bytes; /**< Set it to sizeof(vmart_migrate_options). */
   int32_t mode;
   int32_t scope;
-  int64_t deadline_ms; /**< Then it fails with VMART_BUSY; 0: the runtime's limit. */
+  int64_t deadline_ms; /**< Then it fails with VMART_BUSY; 0: see `MigrateOptions`. */
   int32_t priority;
   int32_t reserve_first; /**< Here and below: nonzero means yes. */
   int32_t nothing_runs;

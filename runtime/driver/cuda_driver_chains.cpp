@@ -112,10 +112,9 @@ DONE:
 }
 )";
 
-bool stops_a_stream(std::span<const ChainStep> steps) {
-  if (steps.size() != 1 || steps[0].words.size() != 2) return false;
-  return steps[0].words[0].kind == WordOperation::Kind::write &&
-         steps[0].words[1].kind == WordOperation::Kind::wait_until_at_least;
+bool stops_a_stream(std::span<const WordOperation> words) {
+  return words.size() == 2 && words[0].kind == WordOperation::Kind::write &&
+         words[1].kind == WordOperation::Kind::wait_until_at_least;
 }
 
 }  // namespace
@@ -138,9 +137,8 @@ ExecGraphHandle CudaDriver::make_chain(ContextHandle context, std::span<const Ch
   if (steps.empty()) throw driver_error(native_invalid_value, api_.cuGraphCreate.name, "no steps");
   auto chain = std::make_unique<CudaExecGraph>();
   chain->context = vma::native(context);
-  if (stops_a_stream(steps)) {
+  if (steps.size() == 1 && stops_a_stream(steps[0].words)) {
     chain->stopper = static_cast<CUfunction>(stopper(chain->context));
-    chain->stop_words = steps[0].words;
   }
   api_.cuGraphCreate(&chain->graph, 0);
   try {
@@ -181,19 +179,20 @@ void CudaDriver::update_chain(ExecGraphHandle handle, std::span<const ChainStep>
       api_.cuGraphExecBatchMemOpNodeSetParams(chain.exec, chain.nodes[i], &parameters.words);
     }
   }
-  if (chain.stopper != nullptr) chain.stop_words = steps[0].words;
 }
 
-void CudaDriver::stop(BoundStream stream, ExecGraphHandle chain) {
+void CudaDriver::stop(BoundStream stream, ExecGraphHandle chain,
+                      std::span<const WordOperation> words) {
   const CudaExecGraph& stop = *kept<CudaExecGraph>(chain);
-  if (stop.stopper == nullptr) {
-    throw driver_error(native_invalid_value, api_.cuLaunchKernelEx.name, "a stop has no chain");
+  if (stop.stopper == nullptr || !stops_a_stream(words)) {
+    throw driver_error(native_invalid_value, api_.cuLaunchKernelEx.name,
+                       "a stop writes one word and waits for another");
   }
   const CudaScope scope(api_, vma::native(stream.context));
   std::array<std::uint64_t, 4> values{};
   std::array<void*, 4> arguments{};
   for (std::size_t i = 0; i < values.size(); ++i) {
-    const WordOperation& operation = stop.stop_words[i / 2];
+    const WordOperation& operation = words[i / 2];
     values[i] = i % 2 == 0 ? to_integer(operation.word) : operation.value;
     arguments[i] = &values[i];
   }

@@ -52,9 +52,7 @@ struct CudaExecGraph {
   CUgraph graph = nullptr;
   std::vector<CUgraphNode> nodes;
   std::vector<std::vector<WordOperation::Kind>> words;  // Per node; empty for a kernel.
-  // For a chain that stops a stream: the kernel that performs `stop_words`.
-  CUfunction stopper = nullptr;
-  std::vector<WordOperation> stop_words;
+  CUfunction stopper = nullptr;  // Of a chain that stops a stream: a kernel that does the same.
 };
 
 template <typename Kept, typename Handle>

@@ -253,13 +253,15 @@ class Driver {
   /// new steps until an update succeeds. Does not wait for a thread that frees memory behind
   /// stopped work.
   virtual void update_chain(ExecGraphHandle chain, std::span<const ChainStep> steps) = 0;
-  /// Stops a stream of the application by performing what the chain does, in order with everything
-  /// that other threads enqueue there. (A `batch` is not in order: driver 580 may run it
-  /// concurrently with a graph that another thread launches at that moment. Launching a graph would
-  /// end a capture that has begun on the stream, whereas this call becomes a node of it.) Blocks,
-  /// like a launch, while a thread frees memory that waits for stopped work. Requires: a chain of
-  /// one step that writes one word and then waits for another.
-  virtual void stop(BoundStream stream, ExecGraphHandle chain) = 0;
+  /// Stops a stream of the application by performing what the chain does, with these words instead
+  /// of its own, in order with everything that other threads enqueue there. (A `batch` is not in
+  /// order: driver 580 may run it concurrently with a graph that another thread launches at that
+  /// moment. Launching a graph would end a capture that has begun on the stream, whereas this call
+  /// becomes a node of it.) Several stops of one chain may be on their way. Blocks, like a launch,
+  /// while a thread frees memory that waits for stopped work. Requires: a chain of one step that
+  /// writes one word and then waits for another; `words` do the same.
+  virtual void stop(BoundStream stream, ExecGraphHandle chain,
+                    std::span<const WordOperation> words) = 0;
 
   // --- Memory that does not move
   /// Pinned host memory, zeroed, at the same address in every context.

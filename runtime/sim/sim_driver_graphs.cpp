@@ -156,12 +156,20 @@ void SimDriver::update_chain(ExecGraphHandle chain, std::span<const ChainStep> s
 }
 
 /// Submits a kernel, so that a capture can record it as a node.
-void SimDriver::stop(BoundStream stream, ExecGraphHandle chain) {
+void SimDriver::stop(BoundStream stream, ExecGraphHandle chain,
+                     std::span<const WordOperation> words) {
   constexpr auto call = "cuLaunchKernel";
   const CallTime time(*machine_, machine_->costs.parameters().launch_us);
   MutexLock lock(machine_->progress.mutex);
   SimStream& stopped = machine_->stream_after_frees(lock, stream, call);
-  machine_->submit(stopped, GraphWork{machine_->exec_graph(chain, call).nodes}, call);
+  const SimExecGraph& like = machine_->exec_graph(chain, call);
+  ChainStep step;
+  step.words.assign(words.begin(), words.end());
+  const auto nodes = nodes_of(*machine_, stopped.context(), {&step, 1}, call);
+  if (!alike(*like.nodes, *nodes)) {
+    throw driver_error(native_invalid_value, call, "the words do not do what the chain does");
+  }
+  machine_->submit(stopped, GraphWork{nodes}, call);
 }
 
 }  // namespace vma

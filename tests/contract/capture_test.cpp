@@ -125,7 +125,7 @@ TYPED_TEST(Captures, OutliveAStopAndAreEndedByALaunchOfItsGraph) {
                 {WordOperation::Kind::wait_until_at_least, address_of(rig.new_word()), 0}};
   const ExecGraphHandle chain = driver.make_chain(rig.context(0), {&step, 1});
   for (const StreamKind kind : this->kinds) {
-    this->expect_outlived(kind, [&](BoundStream it) { driver.stop(it, chain); });
+    this->expect_outlived(kind, [&](BoundStream it) { driver.stop(it, chain, step.words); });
     this->expect_ended(native_stream_capture_unsupported, kind,
                        [&](BoundStream it) { driver.launch_graph(it, chain); });
   }

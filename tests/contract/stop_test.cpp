@@ -128,12 +128,8 @@ class Stops : public ContractTest<Machine> {
       found = ran_beside(application, [&](std::span<const WordOperation> operations) {
         ChainStep step;
         step.words.assign(operations.begin(), operations.end());
-        if (is_none(chain)) {
-          chain = driver.make_chain(application.stream().context, {&step, 1});
-        } else {
-          driver.update_chain(chain, {&step, 1});
-        }
-        driver.stop(application.stream(), chain);
+        if (is_none(chain)) chain = driver.make_chain(application.stream().context, {&step, 1});
+        driver.stop(application.stream(), chain, operations);
       });
     }
     driver.destroy_exec_graph(chain);

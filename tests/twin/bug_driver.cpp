@@ -58,18 +58,10 @@ void BugDriver::batch(BoundStream stream, std::span<const WordOperation> operati
   InterceptDriver::batch(stream, operations);
 }
 
-void BugDriver::update_chain(ExecGraphHandle chain, std::span<const ChainStep> steps) {
-  if (steps.size() == 1) {
-    const std::lock_guard lock(mutex_);
-    arrivals_[chain] = steps.front().words.front();
-  }
-  InterceptDriver::update_chain(chain, steps);
-}
-
-void BugDriver::stop(BoundStream stream, ExecGraphHandle chain) {
-  if (bug_ != TwinBug::no_gate) return InterceptDriver::stop(stream, chain);
-  const std::lock_guard lock(mutex_);
-  batch(stream, {&arrivals_.at(chain), 1});
+void BugDriver::stop(BoundStream stream, ExecGraphHandle chain,
+                     std::span<const WordOperation> words) {
+  if (bug_ != TwinBug::no_gate) return InterceptDriver::stop(stream, chain, words);
+  batch(stream, words.first(1));
 }
 
 KernelHandle BugDriver::load_kernel(ContextHandle context, const Kernel& kernel) {

@@ -6,8 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <map>
-#include <mutex>
+#include <span>
 
 namespace vma {
 
@@ -24,8 +23,8 @@ class BugDriver final : public InterceptDriver {
       : InterceptDriver(inner), bug_(bug), gate_limit_(gate_limit) {}
 
   void batch(BoundStream stream, std::span<const WordOperation> operations) override;
-  void update_chain(ExecGraphHandle chain, std::span<const ChainStep> steps) override;
-  void stop(BoundStream stream, ExecGraphHandle chain) override;
+  void stop(BoundStream stream, ExecGraphHandle chain,
+            std::span<const WordOperation> words) override;
   KernelHandle load_kernel(ContextHandle context, const Kernel& kernel) override;
   void grant(Address begin, std::uint64_t size_bytes, std::span<const Accessor> accessors) override;
   void note_stopped(int change) noexcept override;
@@ -35,9 +34,6 @@ class BugDriver final : public InterceptDriver {
 
   const TwinBug bug_;
   const std::chrono::nanoseconds gate_limit_;
-  std::mutex mutex_;
-  // The first operation of a chain with one step.
-  std::map<ExecGraphHandle, WordOperation> arrivals_;
   std::atomic<int> stopped_{0};
   std::atomic<int> grants_{0};
 };

@@ -114,7 +114,7 @@ void LiveCopier::make_bay(std::size_t index) {
 
 void LiveCopier::release() noexcept {
   Ledger& ledger = memory_.chunks().ledger();
-  if (go_) go();  // Leaves no stopped work behind.
+  if (go_) go(last_settling_);  // Leaves no stopped work behind.
   bool ended = true;
   for (const BoundStream stream : {copy_stream_, settle_stream_}) {
     if (is_none(stream.handle)) continue;
@@ -224,6 +224,14 @@ bool LiveCopier::await(const std::uint64_t* word, Bay& bay, BoundStream stream,
   return true;
 }
 
+bool LiveCopier::copied(std::size_t bay) const noexcept {
+  return load(bays_[bay].copied) >= bays_[bay].epoch;
+}
+
+bool LiveCopier::settled(std::size_t bay) const noexcept {
+  return load(bays_[bay].settled) >= bays_[bay].epoch;
+}
+
 bool LiveCopier::copied_by(std::size_t bay, TimePoint deadline) {
   return await(bays_[bay].copied, bays_[bay], copy_stream_, deadline);
 }
@@ -277,7 +285,7 @@ std::optional<Address> LiveCopier::room_for_digests(std::uint64_t digests_bytes)
   return std::nullopt;
 }
 
-void LiveCopier::arm(std::span<const std::size_t> bays, bool paranoid) {
+LiveCopier::Settling LiveCopier::arm(std::span<const std::size_t> bays, bool paranoid) {
   for (const std::size_t bay : bays) require_idle(bays_[bay]);
   const std::uint64_t epoch = next_epoch();
   const std::vector<ChainStep> steps = settle_steps(bays, paranoid, epoch);
@@ -288,11 +296,12 @@ void LiveCopier::arm(std::span<const std::size_t> bays, bool paranoid) {
     driver_.update_chain(chain, steps);
   }
   driver_.launch_graph(settle_stream_, chain);
-  go_epoch_ = epoch;
+  last_settling_ = {epoch};
   for (const std::size_t bay : bays) {
     bays_[bay].epoch = epoch;
     bays_[bay].busy = true;
   }
+  return last_settling_;
 }
 
 bool LiveCopier::settled_by(std::size_t bay, TimePoint deadline) {

@@ -38,8 +38,8 @@ struct LiveTuning {
 /// One thread at a time, which holds `turn`.
 class LiveCopier {
  public:
-  /// For the chunks of one gate and for those of the next, which are copied meanwhile.
-  static constexpr std::size_t bays = 64;
+  /// For the chunks of the gates that are on their way, and for those that are copied meanwhile.
+  static constexpr std::size_t bays = 128;
 
   /// In `context`, on the GPU `device`. Throws: what the driver throws. Blocks: loads kernels,
   /// which waits for the work of the context. Requires: the caller holds the turn for slow calls.
@@ -65,14 +65,25 @@ class LiveCopier {
   void start_copy(std::size_t bay, const Chunk& source, const Chunk& target);
   /// Whether the copy has ended, after waiting until `deadline`. Throws: what it failed with.
   bool copied_by(std::size_t bay, TimePoint deadline);
-  /// Enqueues the settling of these bays, which waits for `go`. Throws: then nothing runs.
-  /// Requires: copied; the last settling has ended or was let go.
-  void arm(std::span<const std::size_t> bays, bool paranoid);
-  /// Whether the settling that was armed last has been let go, perhaps by the end of the process.
-  bool gone() const noexcept { return go_->is_open(go_epoch_); }
-  /// Also from other threads, to release stopped work in place of the mover.
-  void go() noexcept { go_->open(go_epoch_); }
+  /// The same now, without a driver call. False also if it failed.
+  bool copied(std::size_t bay) const noexcept;
+
+  /// One launch of settling work.
+  struct Settling {
+    std::uint64_t epoch = 0;
+  };
+  /// Enqueues the settling of these bays, which waits for `go` and for the settlings that were
+  /// armed before. Throws: then nothing runs. Requires: copied; no settling of the bays that was
+  /// armed before has yet to be let go.
+  Settling arm(std::span<const std::size_t> bays, bool paranoid);
+  /// Whether it has been let go, perhaps by the end of the process.
+  bool gone(Settling settling) const noexcept { return go_->is_open(settling.epoch); }
+  /// Lets it go, together with all that were armed before. Also from other threads, to release
+  /// stopped work in place of the mover.
+  void go(Settling settling) noexcept { go_->open(settling.epoch); }
+  /// As `copied_by`, for the settling.
   bool settled_by(std::size_t bay, TimePoint deadline);
+  bool settled(std::size_t bay) const noexcept;
   /// Number of tiles copied by the settling that has ended.
   std::uint64_t dirty_tiles(std::size_t bay) const noexcept;
   std::uint64_t tile_bytes() const noexcept { return tile_bytes_; }
@@ -123,7 +134,7 @@ class LiveCopier {
   BoundStream settle_stream_;
   KernelHandle copy_kernel_{}, settle_kernel_{}, paranoid_kernel_{};
   std::unique_ptr<StopWord> go_;
-  std::uint64_t go_epoch_ = 0;
+  Settling last_settling_;
   /// By the number of chunks, and whether paranoid; made when first needed.
   std::map<std::pair<std::size_t, bool>, ExecGraphHandle> settlings_;
   std::array<Bay, bays> bays_;

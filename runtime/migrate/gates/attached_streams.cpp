@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <set>
 #include <string>
 
 namespace vma {
@@ -222,13 +221,13 @@ bool AttachedStreams::same_scope(Address one, Address other) const {
   });
 }
 
-std::vector<DeviceId> AttachedStreams::devices(Address allocation) const {
+std::set<DeviceId> AttachedStreams::devices(Address allocation) const {
   std::set<DeviceId> devices;
   const MutexLock lock(mutex_);
   for (const Attachment& it : attachments_) {
     if (it.concerns(allocation)) devices.insert(it.stream.device);
   }
-  return {devices.begin(), devices.end()};
+  return devices;
 }
 
 void AttachedStreams::forget_allocation(Address begin) noexcept {

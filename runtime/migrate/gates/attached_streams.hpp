@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -88,8 +89,8 @@ class AttachedStreams {
   bool any(Address allocation) const;
   /// Whether the same streams are in scope of both allocations.
   bool same_scope(Address one, Address other) const;
-  /// The GPUs of the streams in scope, each once, in order.
-  std::vector<DeviceId> devices(Address allocation) const;
+  /// The GPUs of the streams in scope.
+  std::set<DeviceId> devices(Address allocation) const;
   /// The contexts of all streams, each once.
   std::vector<ContextHandle> contexts() const;
   /// The allocation was freed: streams attached only to it are detached. Does not wait: uses of

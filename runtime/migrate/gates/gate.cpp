@@ -3,15 +3,12 @@
 #include "base/check.hpp"
 #include "base/units.hpp"
 #include "driver/native_codes.hpp"
-#include "memory/contexts_in_use.hpp"
-#include "migrate/gates/arrivals.hpp"
 
 #include <vma/error.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <exception>
 #include <utility>
 #include <vector>
 
@@ -24,44 +21,25 @@ using std::chrono::nanoseconds;
 
 /// An older observation of a backlog is repeated before anything is stopped.
 constexpr nanoseconds look_age_max = milliseconds(20);
+/// How often something else is done while a gate waits: less often if it waits long.
+constexpr nanoseconds meanwhile_period = microseconds(100);
+constexpr nanoseconds meanwhile_period_max = milliseconds(5);
+constexpr int meanwhile_share = 16;
 
 bool means_capture(int native) {
   return native == native_stream_capture_unsupported ||
          native == native_stream_capture_invalidated || native == native_stream_capture_implicit;
 }
 
-/// The context runs no more work, but still exists.
-bool breaks_context(const Error& error) {
-  return context_is_broken(error.native()) && !means_lost_stream(error.native());
-}
-
-/// As the program knows it, with its GPU.
-std::string name_of(const GateStop& stop, const GatePost::Stand& stand) {
-  const auto handle = static_cast<std::uint64_t>(stop.stream.handle);
-  const std::string where = stand.gpu ? fmt::format(" of gpu({})", *stand.gpu) : "";
-  return handle == 0 ? fmt::format("the legacy stream{}", where)
-                     : fmt::format("stream {:#x}{}", handle, where);
-}
-
 Gate::Refusal given_back() {
   return {StopRefusal::streams_changed, "the program detaches a stream or cancels the move"};
 }
 
+Gate::Refusal nothing_to_stop() {
+  return {StopRefusal::stream_lost, "a gate has at least one stream to stop"};
+}
+
 }  // namespace
-
-/// One call of `try_close`.
-struct Gate::Attempt {
-  const GatePlan& plan;
-  const GateLimits& limits;
-  nanoseconds arrival_limit{0};  // The allowed limit, adjusted to the backlogs.
-  std::vector<Backlog> backlogs;
-  std::vector<StopStart> unseen;  // Enqueued, and not checked for captures since.
-  bool captured = false;          // One of them did.
-  TimePoint turn_end{0};  // If no stream is stopped by then, the turn for slow calls is released.
-
-  bool has_turn() const { return limits.turn == nullptr || limits.turn->held(); }
-  bool unwanted() const { return limits.given_up && limits.given_up(); }
-};
 
 void SlowCallTurn::take() {
   if (!held_) turn_.lock();
@@ -88,12 +66,12 @@ bool Gate::advance(State from, State to) noexcept {
   return state_.compare_exchange_strong(from, to);
 }
 
-void Gate::begin(TimePoint deadline) {
+void Gate::watch_until(TimePoint deadline) {
   opened_ = TimePoint(0);
   state_ = State::closing;
   ticket_ = post_.watchdog().arm(deadline, [this] {
     if (!advance(State::closing, State::open) && !advance(State::closed, State::open)) return;
-    post_.open_word().open(epoch_);
+    open_word_->open(epoch_);
     opened_ = clock_.now();
     opened_late_();
   });
@@ -106,12 +84,13 @@ void Gate::be_back_by(TimePoint deadline) noexcept {
 void Gate::open() noexcept {
   // The store comes first: until then everything is stopped.
   if (state_.exchange(State::open) != State::open) {
-    post_.open_word().open(epoch_);
+    open_word_->open(epoch_);
     opened_ = clock_.now();
-    post_.open_word().set_dark(false);
+    open_word_->set_dark(false);
   }
   post_.watchdog().disarm(ticket_);
   ticket_ = Watchdog::Ticket::none;
+  if (open_word_ != nullptr) post_.give_back(*std::exchange(open_word_, nullptr));
   note_stopped(false);
 }
 
@@ -122,53 +101,43 @@ void Gate::note_stopped(bool stopped) noexcept {
   noted_ = stopped;
 }
 
-bool Gate::try_turn(const Attempt& attempt) {
-  if (attempt.limits.turn != nullptr && !attempt.limits.turn->try_take()) return false;
+bool Gate::has_turn() const noexcept {
+  return limits_.turn == nullptr || limits_.turn->held();
+}
+
+bool Gate::try_turn() {
+  if (limits_.turn != nullptr && !limits_.turn->try_take()) return false;
   note_stopped(true);
   return true;
 }
 
-void Gate::let_turn_go(const Attempt& attempt) noexcept {
-  if (attempt.limits.turn == nullptr) return;
+void Gate::let_turn_go() noexcept {
+  if (limits_.turn == nullptr) return;
   note_stopped(false);
-  attempt.limits.turn->let_go();
+  limits_.turn->let_go();
+}
+
+bool Gate::unwanted() const {
+  return limits_.given_up && limits_.given_up();
 }
 
 bool Gate::commit() noexcept {
   VMART_CHECK(ticket_ != Watchdog::Ticket::none, "only a closed gate is committed");
-  StopWord& word = post_.open_word();
-  word.set_dark(true);
+  open_word_->set_dark(true);
   // I2: the watchdog may have opened the gate, and process exit the word.
-  if (!word.is_open(epoch_) && advance(State::closed, State::committed)) return true;
-  word.set_dark(false);
+  if (!open_word_->is_open(epoch_) && advance(State::closed, State::committed)) return true;
+  open_word_->set_dark(false);
   return false;
 }
 
-std::optional<Gate::Refusal> Gate::look(const GatePlan& plan, const GateLimits& limits) {
-  Attempt attempt{plan, limits, nanoseconds(0), {}, {}, false, TimePoint(0)};
-  return guarded(attempt, &Gate::look_at_backlogs);
-}
-
-std::optional<Gate::Refusal> Gate::try_close(const GatePlan& plan, const GateLimits& limits) {
-  Attempt attempt{plan, limits, nanoseconds(0), {}, {}, false, TimePoint(0)};
-  return guarded(attempt, &Gate::close);
-}
-
-/// Leaves nothing stopped unless the gate is closed.
-std::optional<Gate::Refusal> Gate::guarded(Attempt& attempt,
-                                           std::optional<Refusal> (Gate::*body)(Attempt& attempt)) {
-  VMART_CHECK(state_ == State::open, "a gate is closed once at a time");
-  open();  // Cleans up if the watchdog has opened it.
-  const GatePlan& plan = attempt.plan;
-  if (plan.stops.empty())
-    return Refusal{StopRefusal::stream_lost, "a gate has at least one stream to stop"};
+/// Leaves nothing stopped if `body` refuses or throws.
+template <typename Body>
+std::optional<Gate::Refusal> Gate::guarded(const GatePlan& plan,
+                                           std::optional<EnqueuedStops>& stops, Body&& body) {
   std::optional<Refusal> refusal;
   std::exception_ptr failure;
   try {
-    post_.prepare(plan);
-    Arrivals none(clock_, 0, 0);
-    refusal = find_capture(attempt, schedule_stops(std::vector<Backlog>(plan.stops.size())), none);
-    if (!refusal) refusal = (this->*body)(attempt);
+    refusal = body();
     if (!refusal) return refusal;
   } catch (const Error& error) {
     if (means_lost_stream(error.native())) {
@@ -181,314 +150,255 @@ std::optional<Gate::Refusal> Gate::guarded(Attempt& attempt,
   } catch (...) {
     failure = std::current_exception();
   }
+  const StopWord* const word = open_word_;
   open();
-  if (may_be_captured(attempt)) post_.retire_words(plan);
+  if (stops && stops->may_be_captured()) post_.retire_words(plan, word);
   if (failure) std::rethrow_exception(failure);
   return refusal;
 }
 
-std::optional<Gate::Refusal> Gate::close(Attempt& attempt) {
+// --- Backlogs
+
+std::optional<Gate::Refusal> Gate::look(const GatePlan& plan, const GateLimits& limits) {
+  VMART_CHECK(state_ == State::open, "a gate looks before it is closed");
+  open();  // Cleans up if the watchdog has opened it.
+  limits_ = limits;
+  if (plan.stops.empty()) return nothing_to_stop();
+  std::optional<EnqueuedStops> probes;
+  return guarded(plan, probes, [&] {
+    post_.prepare(plan);
+    return look_at_backlogs(plan, probes.emplace(driver_, post_, plan, nullptr));
+  });
+}
+
+/// Determines all backlogs, with a probe that stops nothing if they are not known well enough.
+std::optional<Gate::Refusal> Gate::look_at_backlogs(const GatePlan& plan, EnqueuedStops& probes) {
+  if (auto refusal = probes.find_capture()) return refusal;
+  const TimePoint now = clock_.now();
+  const auto known = [&](const GateStop& stop) {
+    return post_.stand(stop).backlog.known_since(now - look_age_max);
+  };
+  if (std::ranges::all_of(plan.stops, known)) return std::nullopt;
+  probes.begin(std::vector<Backlog>(plan.stops.size()));
+  if (auto refusal = probes.enqueue_next()) return refusal;
+  let_turn_go();  // The backlogs may be deep.
+  const TimePoint asked = clock_.now();
+  Arrivals& arrivals = probes.arrivals();
+  poll_until(clock_, later(asked, limits_.look_limit), [&] {
+    arrivals.look();
+    return arrivals.all() || unwanted();
+  });
+  probes.learn();
+  if (arrivals.all()) return std::nullopt;
+  if (unwanted()) return given_back();
+  return probes.not_arrived(
+      fmt::format("did not finish earlier work within {:.0f} ms (nothing was stopped)",
+                  in_ms(clock_.now() - asked)));
+}
+
+// --- Sending
+
+std::optional<Gate::Refusal> Gate::try_close(const GatePlan& plan, const GateLimits& limits) {
+  if (auto refusal = send(plan, limits)) return refusal;
+  return close();
+}
+
+std::optional<Gate::Refusal> Gate::send(const GatePlan& plan, const GateLimits& limits) {
+  VMART_CHECK(state_ == State::open, "a gate is closed once at a time");
+  open();  // Cleans up if the watchdog has opened it.
+  limits_ = limits;
+  plan_ = &plan;
+  stops_.reset();
+  refused_.reset();
+  failed_ = nullptr;
+  first_arrival_ = last_arrival_ = TimePoint(0);
+  if (plan.stops.empty()) return nothing_to_stop();
   // With one stream there is no skew.
-  if (attempt.plan.stops.size() > 1) {
-    if (auto refusal = look_at_backlogs(attempt)) return refusal;
+  const bool looks = plan.stops.size() > 1 && !limits.follows;
+  if (looks) {
+    if (auto refusal = look(plan, limits)) return refusal;
   }
-  for (const GateStop& stop : attempt.plan.stops) {
-    attempt.backlogs.push_back(post_.stand(stop).backlog);
-  }
-  const GateLimits& limits = attempt.limits;
-  const nanoseconds skew = predict_skew(attempt.backlogs);
-  if (skew > limits.skew_limit) {
-    for (const GateStop& stop : attempt.plan.stops) post_.stand(stop).backlog.forget();
+  return guarded(plan, stops_, [&] {
+    if (!looks) post_.prepare(plan);
+    return begin(plan);
+  });
+}
+
+/// Requires: the post is prepared.
+std::optional<Gate::Refusal> Gate::begin(const GatePlan& plan) {
+  open_word_ = &post_.take_open_word();
+  stops_.emplace(driver_, post_, plan, open_word_);
+  epoch_ = stops_->epoch();
+  if (auto refusal = stops_->find_capture()) return refusal;
+  std::vector<Backlog> backlogs;
+  for (const GateStop& stop : plan.stops) backlogs.push_back(post_.stand(stop).backlog);
+  const nanoseconds skew = predict_skew(backlogs);
+  stops_->begin(std::move(backlogs));
+  if (skew > limits_.skew_limit) {
+    stops_->forget_backlogs();
     return Refusal{
         StopRefusal::predicted_skew,
         fmt::format(
             "the streams are expected to arrive {:.1f} ms apart, because the backlog of {} varies "
             "by that much; the limit of this try is {:.1f} ms, so nothing was stopped",
-            in_ms(skew), most_varying(attempt), in_ms(limits.skew_limit))};
+            in_ms(skew), stops_->most_varying(), in_ms(limits_.skew_limit))};
   }
-  attempt.arrival_limit =
-      std::min(attempt.limits.arrival_limit, std::max(attempt.limits.arrival_limit_min, 2 * skew));
-  epoch_ = next_epoch();
-  Arrivals arrivals(clock_, epoch_, attempt.plan.stops.size());
-  if (auto refusal = stop_all(attempt, arrivals)) return refusal;
-  auto late = await_all(attempt, arrivals);
-  if (arrivals.any()) first_arrival_ = arrivals.first();  // Recorded even if the stop fails.
-  if (late) return late;
-  last_arrival_ = arrivals.last();
-  be_back_by(later(clock_.now(), attempt.limits.settle_limit));
-  const bool stands = !post_.open_word().is_open(epoch_);
-  if (stands && advance(State::closing, State::closed)) return std::nullopt;
-  return Refusal{StopRefusal::opened_by_watchdog,
-                 fmt::format("a driver call took longer than {:.1f} ms while streams were stopped, "
-                             "so the gate was opened",
-                             in_ms(attempt.arrival_limit))};
-}
-
-/// Determines all backlogs, with a probe that stops nothing if they are not known well enough.
-std::optional<Gate::Refusal> Gate::look_at_backlogs(Attempt& attempt) {
-  const std::vector<GateStop>& stops = attempt.plan.stops;
+  arrival_limit_ = std::min(limits_.arrival_limit, std::max(limits_.arrival_limit_min, 2 * skew));
   const TimePoint now = clock_.now();
-  const auto known = [&](const GateStop& stop) {
-    return post_.stand(stop).backlog.known_since(now - look_age_max);
-  };
-  if (std::ranges::all_of(stops, known)) return std::nullopt;
-  Arrivals arrivals(clock_, next_epoch(), stops.size());
-  const std::vector<Backlog> unknown(stops.size());
-  if (auto refusal = enqueue(attempt, arrivals, schedule_stops(unknown), Kind::probe)) {
-    return refusal;
-  }
-  let_turn_go(attempt);  // The backlogs may be deep.
-  const TimePoint asked = clock_.now();
-  poll_until(clock_, later(asked, attempt.limits.wait_limit), [&] {
-    arrivals.look();
-    return arrivals.all() || attempt.unwanted();
-  });
-  learn(attempt, arrivals);
-  if (arrivals.all()) return std::nullopt;
-  if (attempt.unwanted()) return given_back();
-  return not_arrived(
-      attempt, arrivals,
-      fmt::format("did not finish earlier work within {:.0f} ms (nothing was stopped)",
-                  in_ms(clock_.now() - asked)));
+  turn_end_ = later(now, limits_.turn_limit);
+  if (!limits_.follows) try_turn();
+  arrivals_due_ = limits_.follows ? wait_end() : later(now, stops_->deepest());
+  watch_until(later(arrivals_due_, limits_.arrival_limit));
+  return enqueue_next();
 }
 
-Gate::Refusal Gate::not_arrived(const Attempt& attempt, const Arrivals& arrivals,
-                                std::string_view how) {
-  constexpr std::size_t names_max = 4;
-  const std::vector<GateStop>& stops = attempt.plan.stops;
-  std::size_t missing = 0;
-  std::string names;
-  for (std::size_t i = 0; i < stops.size(); ++i) {
-    if (arrivals.has(i) || ++missing > names_max) continue;
-    const GatePost::Stand& stand = post_.stand(stops[i]);
-    names += fmt::format("{} {}", missing > 1 ? "," : "", name_of(stops[i], stand));
-    const nanoseconds depth = stand.backlog.depth();
-    if (depth > nanoseconds(0)) {
-      names += fmt::format(" (its backlog lasted {:.1f} ms when last measured)", in_ms(depth));
-    }
-  }
-  if (missing > names_max) names += fmt::format(" and {} more", missing - names_max);
-  return {StopRefusal::not_arrived,
-          fmt::format("{} of {} streams {}:{}", missing, stops.size(), how, names)};
+/// Until all are enqueued, a call that blocks must not keep streams stopped that were told first.
+std::optional<Gate::Refusal> Gate::enqueue_next() {
+  be_back_by(later(std::max(arrivals_due_, clock_.now()), limits_.arrival_limit));
+  return stops_->enqueue_next();
 }
 
-/// The stream whose backlog varies most between observations.
-std::string Gate::most_varying(const Attempt& attempt) {
-  const auto most = std::ranges::max_element(attempt.backlogs, {}, &Backlog::error);
-  const GateStop& stop =
-      attempt.plan.stops[static_cast<std::size_t>(most - attempt.backlogs.begin())];
-  return name_of(stop, post_.stand(stop));
-}
-
-void Gate::learn(Attempt& attempt, const Arrivals& arrivals) {
-  const TimePoint now = clock_.now();
-  for (std::size_t i = 0; i < attempt.plan.stops.size(); ++i) {
-    Backlog& backlog = post_.stand(attempt.plan.stops[i]).backlog;
-    const auto depth = arrivals.depth(i);
-    if (depth) {
-      backlog.saw(now, *depth);
-    } else if (!arrivals.has(i)) {
-      backlog.forget();
-    }
+void Gate::keep_up() noexcept {
+  if (!stops_ || state_ == State::open || refused_ || failed_) return;
+  try {
+    while (!refused_ && clock_.now() >= stops_->next_due()) refused_ = enqueue_next();
+  } catch (...) {
+    failed_ = std::current_exception();
   }
 }
 
-/// The deepest backlog first, the others so that they arrive with it; but if one arrives early, the
-/// others follow at once.
-std::optional<Gate::Refusal> Gate::stop_all(Attempt& attempt, Arrivals& arrivals) {
-  const std::vector<StopStart> starts = schedule_stops(attempt.backlogs);
-  set_chains(attempt);  // Before anything is stopped.
+void Gate::comes_next() noexcept {
+  be_back_by(later(clock_.now(), limits_.arrival_limit));
+}
+
+// --- Waiting
+
+/// When the first stream should have arrived at the latest.
+TimePoint Gate::wait_end() const {
+  const TimePoint asked = stops_->all_enqueued() ? stops_->enqueued_at() : clock_.now();
+  return std::min(later(asked, limits_.wait_limit),
+                  later(later(asked, stops_->deepest()), limits_.overdue_limit));
+}
+
+bool Gate::await_first(TimePoint until, const std::function<void()>& meanwhile) {
+  Arrivals& arrivals = stops_->arrivals();
   const TimePoint begun = clock_.now();
-  attempt.turn_end = later(begun, attempt.limits.turn_limit);
-  try_turn(attempt);
-  const nanoseconds deepest = attempt.backlogs[starts.front().index].depth();
-  begin(later(begun + deepest, attempt.limits.arrival_limit));
-  const std::span<const StopStart> all(starts);
-  for (std::size_t first = 0; first < starts.size();) {
-    std::size_t end = first;
-    while (end < starts.size() && starts[end].after == starts[first].after) ++end;
-    if (starts[first].after > nanoseconds(0)) {
-      await_first(attempt, arrivals, begun + starts[first].after);
-      if (attempt.unwanted()) return given_back();
-    }
-    const auto group = all.subspan(first, end - first);
-    if (auto refusal = enqueue(attempt, arrivals, group, Kind::stop)) return refusal;
-    first = end;
-  }
-  return std::nullopt;
-}
-
-void Gate::set_chains(Attempt& attempt) {
-  for (const GateStop& stop : attempt.plan.stops) {
-    const GatePost::Stand& stand = post_.stand(stop);
-    if (!stop.graphs || is_none(stand.chain)) continue;
-    const ChainStep step = post_.step_of(stand, epoch_);
-    try {
-      driver_.update_chain(stand.chain, {&step, 1});
-    } catch (const Error& error) {
-      if (!breaks_context(error)) throw;  // Its stop is refused as well, and it is excused.
-    }
-  }
-}
-
-/// The thread checks the limits itself; the watchdog's are a little longer.
-std::optional<Gate::Refusal> Gate::await_all(Attempt& attempt, Arrivals& arrivals) {
-  const GateLimits& limits = attempt.limits;
-  const nanoseconds slack = limits.arrival_limit / 8;
-  nanoseconds deepest(0);
-  for (const Backlog& backlog : attempt.backlogs) deepest = std::max(deepest, backlog.depth());
-  const TimePoint asked = clock_.now();
-  const TimePoint wait_end =
-      std::min(later(asked, limits.wait_limit), later(later(asked, deepest), limits.overdue_limit));
-  be_back_by(later(wait_end, limits.arrival_limit));
-  await_first(attempt, arrivals, wait_end);
-  const TimePoint end = arrivals.any() ? later(arrivals.first(), attempt.arrival_limit) : wait_end;
-  be_back_by(later(end, slack));
-  if (arrivals.any()) take_turn(attempt, arrivals, end);
-  poll_until(clock_, end, [&] {
-    arrivals.look();
-    return arrivals.all() || attempt.unwanted();
-  });
-  if (!arrivals.all() && attempt.unwanted()) return given_back();
-  if (!arrivals.all()) excuse_broken(attempt, arrivals);
-  learn(attempt, arrivals);
-  if (arrivals.all()) {
-    if (take_turn(attempt, arrivals, clock_.now())) return std::nullopt;
-    return Refusal{StopRefusal::memory_busy,
-                   "an allocation or a release was in progress when the streams stopped"};
-  }
-  if (!arrivals.any()) {
-    return not_arrived(
-        attempt, arrivals,
-        fmt::format("did not finish earlier work within {:.0f} ms (nothing was stopped)",
-                    in_ms(clock_.now() - asked)));
-  }
-  return not_arrived(
-      attempt, arrivals,
-      fmt::format("did not arrive at the gate within {:.1f} ms after the first stream",
-                  in_ms(attempt.arrival_limit)));
-}
-
-/// Waits until a stream arrives, at most until `end`. Until then, threads that allocate are delayed
-/// only briefly.
-void Gate::await_first(Attempt& attempt, Arrivals& arrivals, TimePoint end) {
   const auto come = [&] {
     arrivals.look();
-    return arrivals.any() || arrivals.all() || attempt.unwanted();
+    return arrivals.any() || arrivals.all() || unwanted();
   };
-  const TimePoint turn_end = std::min(end, attempt.turn_end);
-  if (attempt.has_turn() && (poll_until(clock_, turn_end, come) || turn_end == end)) return;
-  let_turn_go(attempt);
-  if (poll_until(clock_, end, come) && arrivals.any()) try_turn(attempt);
+  while (!refused_ && !failed_ && state_ != State::open) {
+    const bool all = stops_->all_enqueued();
+    const TimePoint end = wait_end();
+    be_back_by(later(all ? end : std::max(arrivals_due_, clock_.now()), limits_.arrival_limit));
+    TimePoint look = std::min({until, end, stops_->next_due()});
+    if (has_turn()) {
+      // Other threads that allocate are delayed only briefly.
+      const TimePoint turn_end = limits_.turn == nullptr ? look : std::min(look, turn_end_);
+      if (poll_until(clock_, turn_end, come)) return true;
+      if (turn_end < look) {
+        let_turn_go();
+        continue;
+      }
+    } else {
+      if (meanwhile) {
+        const TimePoint now = clock_.now();
+        look = std::min(look, now + std::clamp((now - begun) / meanwhile_share, meanwhile_period,
+                                               meanwhile_period_max));
+      }
+      if (poll_until(clock_, look, come)) {
+        if (arrivals.any()) try_turn();
+        return true;
+      }
+      if (meanwhile) meanwhile();
+    }
+    keep_up();
+    if (clock_.now() >= end) return true;
+    if (clock_.now() >= until) return false;
+  }
+  return true;
 }
 
 /// False if another thread's slow driver call is still running at `end`. The watchdog opens the
 /// gate if that call waits for stopped work.
-bool Gate::take_turn(Attempt& attempt, Arrivals& arrivals, TimePoint end) {
+bool Gate::take_turn(TimePoint end) {
   constexpr nanoseconds look_period = microseconds(20);
-  while (!try_turn(attempt)) {
+  while (!try_turn()) {
     const TimePoint now = clock_.now();
-    if (now >= end || attempt.unwanted()) return false;
-    poll_until(clock_, std::min(end, later(now, look_period)), [&] {
-      arrivals.look();
+    if (now >= end || unwanted()) return false;
+    poll_until(clock_, std::min(end, later(now, look_period)), [this] {
+      stops_->arrivals().look();
       return false;
     });
   }
   return true;
 }
 
-/// On all of these back to back: each call in between adds to the skew.
-std::optional<Gate::Refusal> Gate::enqueue(Attempt& attempt, Arrivals& arrivals,
-                                           std::span<const StopStart> starts, Kind kind) {
-  if (auto refusal = find_capture(attempt, starts, arrivals)) return refusal;
-  for (const StopStart& start : starts) enqueue_one(attempt, arrivals, start.index, kind);
-  // A capture that began in between may have taken what was enqueued. One that begins from here on
-  // finds it in the stream.
-  auto refusal = find_capture(attempt, attempt.unseen, arrivals);
-  attempt.captured = refusal.has_value();
-  if (!refusal) attempt.unseen.clear();
-  return refusal;
-}
-
-void Gate::enqueue_one(Attempt& attempt, Arrivals& arrivals, std::size_t index, Kind kind) {
-  const GateStop& stop = attempt.plan.stops[index];
-  GatePost::Stand& stand = post_.stand(stop);
-  attempt.unseen.push_back({index});
-  arrivals.expect(index, stand.arrived);
-  try {
-    if (kind == Kind::stop && stop.graphs) {
-      // Without a chain the context is broken and runs no more work.
-      if (is_none(stand.chain)) return arrivals.excuse(index);
-      driver_.stop(stop.stream, stand.chain);
-    } else {
-      const ChainStep step = post_.step_of(stand, arrivals.epoch());
-      driver_.batch(stop.stream, std::span(step.words).first(kind == Kind::stop ? 2 : 1));
-    }
-    stand.asked = arrivals.epoch();  // A refused call has enqueued nothing.
-  } catch (const Error& error) {
-    if (!breaks_context(error)) throw;
-    arrivals.excuse(index);  // A broken context runs no more work.
-  }
-}
-
-bool Gate::captures(const GateStop& stop) {
-  return std::ranges::any_of(stop.capture_watched, [&](BoundStream watched) {
-    try {
-      return driver_.is_capturing(watched);
-    } catch (const Error& error) {
-      if (!breaks_context(error)) throw;
-      return false;
-    }
+std::optional<Gate::Refusal> Gate::close() {
+  return guarded(*plan_, stops_, [this]() -> std::optional<Refusal> {
+    if (auto refusal = await_all()) return refusal;
+    last_arrival_ = stops_->arrivals().last();
+    be_back_by(later(clock_.now(), limits_.settle_limit));
+    const bool stands = !open_word_->is_open(epoch_);
+    if (stands && advance(State::closing, State::closed)) return std::nullopt;
+    return opened_early();
   });
 }
 
-/// Polls for arrivals in between, since each query takes a while.
-std::optional<Gate::Refusal> Gate::find_capture(const Attempt& attempt,
-                                                std::span<const StopStart> starts,
-                                                Arrivals& arrivals) {
-  for (const StopStart& start : starts) {
+Gate::Refusal Gate::opened_early() const {
+  return {StopRefusal::opened_by_watchdog,
+          fmt::format("a driver call took longer than {:.1f} ms while streams were stopped, so the "
+                      "gate was opened",
+                      in_ms(arrival_limit_))};
+}
+
+/// The thread checks the limits itself; the watchdog's are a little longer.
+std::optional<Gate::Refusal> Gate::await_all() {
+  Arrivals& arrivals = stops_->arrivals();
+  while (true) {
+    const bool all = stops_->all_enqueued();
+    const bool come = await_first(all ? wait_end() : stops_->next_due());
+    if (failed_) std::rethrow_exception(std::exchange(failed_, nullptr));
+    if (refused_) return refused_;
+    note_first();
+    if (state_ == State::open) return opened_early();
+    if (all) break;
+    if (unwanted()) return given_back();
+    if (!come) continue;
+    if (auto refusal = enqueue_next()) return refusal;  // One has arrived: the others follow.
+  }
+  const bool any = arrivals.any();
+  const TimePoint end = any ? later(arrivals.first(), arrival_limit_) : clock_.now();
+  be_back_by(later(end, limits_.arrival_limit / 8));
+  if (any) take_turn(end);
+  poll_until(clock_, end, [&] {
     arrivals.look();
-    const GateStop& stop = attempt.plan.stops[start.index];
-    if (!captures(stop)) continue;
-    return Refusal{StopRefusal::capture,
-                   fmt::format("{}, or a stream that waits for it, captures a graph",
-                               name_of(stop, post_.stand(stop)))};
-  }
-  return std::nullopt;
+    return arrivals.all() || unwanted();
+  });
+  note_first();
+  if (!arrivals.all() && unwanted()) return given_back();
+  if (!arrivals.all()) stops_->excuse_broken();
+  stops_->learn();
+  if (!arrivals.all()) return missing();
+  if (take_turn(clock_.now())) return std::nullopt;
+  return Refusal{StopRefusal::memory_busy,
+                 "an allocation or a release was in progress when the streams stopped"};
 }
 
-/// Whether what was enqueued last may have gone into a graph.
-bool Gate::may_be_captured(Attempt& attempt) noexcept {
-  const auto captured = [&](const StopStart& start) {
-    try {
-      return captures(attempt.plan.stops[start.index]);
-    } catch (const Error& error) {
-      return !means_lost_stream(error.native());
-    } catch (const std::exception&) {
-      return true;
-    }
-  };
-  return attempt.captured || std::ranges::any_of(attempt.unseen, captured);
+/// Recorded even if the stop fails.
+void Gate::note_first() {
+  stops_->arrivals().look();
+  if (stops_->arrivals().any()) first_arrival_ = stops_->arrivals().first();
 }
 
-/// A context may have broken since; then it takes no work. A query would end a capture that begins
-/// meanwhile; a write that is captured is harmless. It may execute long after the stop, so it has
-/// its own epoch: the word is in use until then.
-void Gate::excuse_broken(Attempt& attempt, Arrivals& arrivals) {
-  for (std::size_t i = 0; i < attempt.plan.stops.size(); ++i) {
-    const GateStop& stop = attempt.plan.stops[i];
-    if (arrivals.has(i) || captures(stop)) continue;
-    GatePost::Stand& stand = post_.stand(stop);
-    const ChainStep again = post_.step_of(stand, next_epoch());
-    attempt.unseen.push_back({i});
-    try {
-      driver_.batch(stop.stream, std::span(again.words).first(1));
-      stand.asked = again.words[0].value;
-    } catch (const Error& error) {
-      if (!breaks_context(error)) throw;
-      arrivals.excuse(i);
-    }
+Gate::Refusal Gate::missing() {
+  if (!stops_->arrivals().any()) {
+    return stops_->not_arrived(
+        fmt::format("did not finish earlier work within {:.0f} ms (nothing was stopped)",
+                    in_ms(clock_.now() - stops_->enqueued_at())));
   }
+  return stops_->not_arrived(fmt::format(
+      "did not arrive at the gate within {:.1f} ms after the first stream", in_ms(arrival_limit_)));
 }
 
 }  // namespace vma

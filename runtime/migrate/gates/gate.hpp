@@ -2,23 +2,18 @@
 
 #include "base/mutex.hpp"
 #include "driver/driver.hpp"
+#include "migrate/gates/enqueued_stops.hpp"
 #include "migrate/gates/gate_plan.hpp"
 #include "migrate/gates/gate_post.hpp"
-#include "migrate/gates/stop_stats.hpp"
 
 #include <atomic>
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <optional>
-#include <span>
-#include <string>
-#include <string_view>
 
 namespace vma {
-
-class Arrivals;
 
 /// The turn for slow calls, as one stop uses it: held while streams are stopped, but not while it
 /// waits for long work. One thread.
@@ -48,6 +43,8 @@ struct GateLimits {
   std::chrono::nanoseconds arrival_limit_min = std::chrono::milliseconds(5);
   /// From the last enqueueing to the first arrival.
   std::chrono::nanoseconds wait_limit = std::chrono::seconds(1);
+  /// For all streams to answer when their backlogs are measured.
+  std::chrono::nanoseconds look_limit = std::chrono::seconds(1);
   /// The wait beyond the predicted first arrival: short if other moves wait for this gate
   /// meanwhile.
   std::chrono::nanoseconds overdue_limit = std::chrono::nanoseconds::max();
@@ -62,6 +59,9 @@ struct GateLimits {
   std::chrono::nanoseconds turn_limit = std::chrono::milliseconds(2);
   /// A gate with a larger predicted time from the first arrival to the last is not tried.
   std::chrono::nanoseconds skew_limit = std::chrono::nanoseconds::max();
+  /// Other gates of this thread are on their way before this one: it uses what is known of the
+  /// backlogs, since measuring them would wait, and does not take `turn` before they are open.
+  bool follows = false;
 };
 
 struct GateTimes {
@@ -74,22 +74,20 @@ struct GateTimes {
 
 /// All streams of a plan, stopped; releases them at the end.
 ///
-///     open --try_close()--> closing --all arrived--> closed --commit()--> committed
+///     open --send()--> closing --close(): all arrived--> closed --commit()--> committed
 ///     committed --open()--> open
 ///     closing, closed --open(), the watchdog--> open
 ///
 /// Each stream gets one operation that writes "arrived" after its earlier work, and then waits: a
-/// kernel launch, or a batch if no graphs are launched (`Driver::stop` says why). The watchdog
-/// opens a gate whose thread blocks too long in a driver call, but never a committed one, behind
-/// which a slot may be dark (I2); process exit does the same. One thread, which has the post to
-/// itself.
+/// kernel launch, or a batch if no graphs are launched (`Driver::stop` says why). Between `send`
+/// and `close` other gates may be sent behind this one; streams arrive at them once this one is
+/// open. The watchdog opens a gate whose thread blocks too long in a driver call, but never a
+/// committed one, behind which a slot may be dark (I2); process exit does the same. One thread,
+/// which has the post to itself.
 class Gate {
  public:
   enum class State { open, closing, closed, committed };
-  struct Refusal {
-    StopRefusal why = StopRefusal::none;
-    std::string detail;
-  };
+  using Refusal = GateRefusal;
 
   /// Open. When the watchdog opens the gate, it calls `opened_late` on its thread, to release other
   /// stopped work that may block a call of this thread. Requires: all arguments outlive the gate.
@@ -100,16 +98,34 @@ class Gate {
   Gate& operator=(const Gate&) = delete;
 
   /// Measures by a write the backlogs of those streams whose depth is not recently known. Stops
-  /// nothing. Returns a refusal and throws as `try_close`.
+  /// nothing. Returns a refusal and throws as `close`.
   std::optional<Refusal> look(const GatePlan& plan, const GateLimits& limits);
+  /// Tells the streams to stop: those with the deepest backlog now, the others while `await_first`
+  /// and `close` wait, or at a `keep_up`. Requires: `plan` outlives the gate's closing. Returns a
+  /// refusal and throws as `close`.
+  std::optional<Refusal> send(const GatePlan& plan, const GateLimits& limits);
+  /// Tells those streams to stop whose time has come, without waiting. Does not throw: what is
+  /// refused here is refused by `close`.
+  void keep_up() noexcept;
+  /// Waits until a stream arrives, at most until `until`. True: it is time to `close`, because one
+  /// has arrived, a limit has passed or the gate was given up. Calls `meanwhile` now and then while
+  /// it waits without `GateLimits::turn`; that may take some tens of microseconds, so that a stream
+  /// that arrives is not stopped for much longer, and must not throw.
+  bool await_first(TimePoint until, const std::function<void()>& meanwhile = {});
   /// None: all streams of the plan are stopped, and none of their earlier work runs. A refusal: the
-  /// gate is open and nothing is stopped. Throws: what the driver throws; then it is open, too. May
-  /// be called again once it is open.
+  /// gate is open and nothing is stopped. Throws: what the driver throws; then it is open, too.
+  /// Requires: sent.
+  std::optional<Refusal> close();
+  /// `send` and `close`. May be called again once it is open.
   std::optional<Refusal> try_close(const GatePlan& plan, const GateLimits& limits);
+  /// The gate before it has opened: from now on streams may stop here, so the watchdog opens it if
+  /// its thread does not wait for it soon.
+  void comes_next() noexcept;
   /// From here on a slot may be dark, and only `open` opens. False: it has been opened meanwhile.
-  /// Requires: `try_close` has closed it.
+  /// Requires: it is closed.
   bool commit() noexcept;
-  /// All work continues, whatever the state. Requires: no slot is dark.
+  /// All work continues, whatever the state; streams that have yet to arrive will not stop.
+  /// Requires: no slot is dark.
   void open() noexcept;
 
   State state() const noexcept { return state_; }
@@ -117,33 +133,24 @@ class Gate {
   GateTimes times() const noexcept { return {first_arrival_, last_arrival_, opened_}; }
 
  private:
-  struct Attempt;
-  enum class Kind { probe, stop };
-
-  std::optional<Refusal> guarded(Attempt& attempt,
-                                 std::optional<Refusal> (Gate::*body)(Attempt& attempt));
-  std::optional<Refusal> close(Attempt& attempt);
-  std::optional<Refusal> look_at_backlogs(Attempt& attempt);
-  std::optional<Refusal> stop_all(Attempt& attempt, Arrivals& arrivals);
-  void set_chains(Attempt& attempt);
-  std::optional<Refusal> await_all(Attempt& attempt, Arrivals& arrivals);
-  void await_first(Attempt& attempt, Arrivals& arrivals, TimePoint end);
-  bool take_turn(Attempt& attempt, Arrivals& arrivals, TimePoint end);
-  bool try_turn(const Attempt& attempt);
-  void let_turn_go(const Attempt& attempt) noexcept;
+  template <typename Body>
+  std::optional<Refusal> guarded(const GatePlan& plan, std::optional<EnqueuedStops>& stops,
+                                 Body&& body);
+  std::optional<Refusal> look_at_backlogs(const GatePlan& plan, EnqueuedStops& probes);
+  std::optional<Refusal> begin(const GatePlan& plan);
+  std::optional<Refusal> enqueue_next();
+  std::optional<Refusal> await_all();
+  void note_first();
+  Refusal missing();
+  Refusal opened_early() const;
+  bool take_turn(TimePoint end);
+  bool try_turn();
+  void let_turn_go() noexcept;
+  bool has_turn() const noexcept;
+  bool unwanted() const;
+  TimePoint wait_end() const;
   void note_stopped(bool stopped) noexcept;
-  void learn(Attempt& attempt, const Arrivals& arrivals);
-  Refusal not_arrived(const Attempt& attempt, const Arrivals& arrivals, std::string_view how);
-  std::string most_varying(const Attempt& attempt);
-  std::optional<Refusal> enqueue(Attempt& attempt, Arrivals& arrivals,
-                                 std::span<const StopStart> starts, Kind kind);
-  void enqueue_one(Attempt& attempt, Arrivals& arrivals, std::size_t index, Kind kind);
-  std::optional<Refusal> find_capture(const Attempt& attempt, std::span<const StopStart> starts,
-                                      Arrivals& arrivals);
-  bool may_be_captured(Attempt& attempt) noexcept;
-  void excuse_broken(Attempt& attempt, Arrivals& arrivals);
-  bool captures(const GateStop& stop);
-  void begin(TimePoint deadline);
+  void watch_until(TimePoint deadline);
   void be_back_by(TimePoint deadline) noexcept;
   bool advance(State from, State to) noexcept;
 
@@ -151,7 +158,16 @@ class Gate {
   Clock& clock_;
   GatePost& post_;
   const std::function<void()> opened_late_;
-  std::uint64_t epoch_ = 0;  // Zero before the first closing.
+  GateLimits limits_;                          // Of the last closing.
+  std::optional<EnqueuedStops> stops_;         // As before.
+  const GatePlan* plan_ = nullptr;             // As before.
+  std::chrono::nanoseconds arrival_limit_{0};  // The allowed limit, adjusted to the backlogs.
+  TimePoint arrivals_due_{0};                  // When the first stream is expected, at the latest.
+  TimePoint turn_end_{0};  // If no stream is stopped by then, the turn for slow calls is released.
+  std::optional<Refusal> refused_;  // While it waited; for `close` to return.
+  std::exception_ptr failed_;       // As before, to throw.
+  StopWord* open_word_ = nullptr;   // Until it is open.
+  std::uint64_t epoch_ = 0;         // Zero before the first closing.
   Watchdog::Ticket ticket_ = Watchdog::Ticket::none;
   bool noted_ = false;  // Decorators were told that work is stopped.
   TimePoint first_arrival_{0};

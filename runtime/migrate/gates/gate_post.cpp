@@ -1,5 +1,6 @@
 #include "migrate/gates/gate_post.hpp"
 
+#include "base/check.hpp"
 #include "memory/contexts_in_use.hpp"
 
 #include <vma/error.hpp>
@@ -27,7 +28,7 @@ GatePost::GatePost(Driver& driver, Watchdog& watchdog, Ledger& ledger)
 
 GatePost::~GatePost() {
   drop_chains();
-  open_word_.reset();
+  open_words_.clear();
   // A stream that has not reached a gate that was given up may still write its word.
   const auto pending = [](const auto& entry) { return !has_written(entry.second); };
   if (words_ && std::ranges::any_of(stands_, pending)) words_->keep_for_good();
@@ -41,7 +42,12 @@ void GatePost::prepare(const GatePlan& plan) {
   if (plan.stops.empty() && !words_) return;
   if (!retained_) choose_context(plan);
   if (!words_) words_ = std::make_unique<PinnedWords>(driver_, context_, ledger_);
-  if (!open_word_) open_word_ = std::make_unique<StopWord>(*words_);
+  open_words_.reserve(gates_max);
+  idle_open_words_.reserve(gates_max);
+  while (open_words_.size() < gates_max) {
+    open_words_.push_back(std::make_unique<StopWord>(*words_));
+    idle_open_words_.push_back(open_words_.back().get());
+  }
   for (const GateStop& stop : plan.stops) {
     Stand& stand = stands_[key(stop)];
     stand.prepared = prepared_;
@@ -66,18 +72,34 @@ std::uint64_t* GatePost::take_word() {
   return word;
 }
 
-ChainStep GatePost::step_of(const Stand& stand, std::uint64_t epoch) const {
-  ChainStep step;
-  step.words = {{WordOperation::Kind::write, address_of(stand.arrived), epoch},
-                open_word_->wait_for(epoch)};
-  return step;
+StopWord& GatePost::take_open_word() {
+  VMART_CHECK(!idle_open_words_.empty(), "only so many gates are on their way");
+  StopWord& word = *idle_open_words_.back();
+  idle_open_words_.pop_back();
+  return word;
+}
+
+/// Its memory was reserved.
+void GatePost::give_back(StopWord& word) noexcept {
+  idle_open_words_.push_back(&word);
+}
+
+WordOperation GatePost::arrival(const Stand& stand, std::uint64_t epoch) const noexcept {
+  return {WordOperation::Kind::write, address_of(stand.arrived), epoch};
+}
+
+std::array<WordOperation, 2> GatePost::words_of_stop(const Stand& stand, const StopWord& open,
+                                                     std::uint64_t epoch) const noexcept {
+  return {arrival(stand, epoch), open.wait_for(epoch)};
 }
 
 /// A broken context has none: it runs no more work.
 void GatePost::make_chain(const Key& key, Stand& stand) {
   if (!is_none(stand.chain) && has_context(key, stand)) return;
   stand.chain = ExecGraphHandle{};  // A chain is destroyed with its context.
-  const ChainStep step = step_of(stand, 0);
+  ChainStep step;                   // Stops bring words of their own.
+  const auto words = words_of_stop(stand, *open_words_.front(), 0);
+  step.words.assign(words.begin(), words.end());
   try {
     stand.context_id = driver_.context_id(key.first);
     stand.chain = driver_.make_chain(key.first, {&step, 1});
@@ -134,9 +156,12 @@ void GatePost::prune() {
   }
 }
 
-void GatePost::retire_words(const GatePlan& plan) noexcept {
+void GatePost::retire_words(const GatePlan& plan, const StopWord* open) noexcept {
   words_->keep_for_good();
-  open_word_.reset();
+  if (open != nullptr) {
+    std::erase(idle_open_words_, open);
+    std::erase_if(open_words_, [&](const auto& word) { return word.get() == open; });
+  }
   for (const GateStop& stop : plan.stops) {
     const auto known = stands_.find(key(stop));
     if (known != stands_.end()) known->second.arrived = nullptr;

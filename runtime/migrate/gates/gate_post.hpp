@@ -7,6 +7,8 @@
 #include "migrate/gates/stop_word.hpp"
 #include "migrate/gates/watchdog.hpp"
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -16,18 +18,20 @@
 
 namespace vma {
 
-/// What the gates of one runtime use to stop streams: the word that they open and, for each stream,
-/// its arrived word, the chain that stops it, and the observed backlog.
+/// What the gates of one runtime use to stop streams: the words that they open and, for each
+/// stream, its arrived word, the chain that stops it, and the observed backlog.
 ///
-/// One gate at a time, which the caller ensures. Epochs keep gates apart: a late write of an old
-/// gate neither opens a gate nor counts as an arrival.
+/// One thread at a time, which the caller ensures; its gates may be on their way at the same time.
+/// Epochs keep gates apart: a late write of an old gate neither opens a gate nor counts as an
+/// arrival. Each gate on its way has an open word of its own, because opening one must not open
+/// those before it, behind which a slot may be dark (I2).
 class GatePost {
  public:
   /// What is known about one stream.
   struct Stand {
     std::uint64_t* arrived = nullptr;
     std::uint64_t asked = 0;  ///< The last epoch that the stream was told to write there.
-    ExecGraphHandle chain{};  ///< Of one step; none without graphs, or in a broken context.
+    ExecGraphHandle chain{};  ///< For `Driver::stop`; none without graphs, or in a broken context.
     Backlog backlog;
     std::uint64_t context_id = 0;  ///< Of the context that the chain belongs to.
     std::optional<int> gpu;        ///< The stream's, for messages; none in a broken context.
@@ -40,7 +44,10 @@ class GatePost {
   GatePost(const GatePost&) = delete;
   GatePost& operator=(const GatePost&) = delete;
 
-  /// Allocates the open word, and what each stop of the plan needs. Throws: Error. Blocks: in the
+  /// How many gates may be on their way at once.
+  static constexpr std::size_t gates_max = 16;
+
+  /// Allocates the open words, and what each stop of the plan needs. Throws: Error. Blocks: in the
   /// driver, at the first gate of each stream; so nothing may be stopped.
   void prepare(const GatePlan& plan);
   /// Releases what belongs to streams that have not been stopped for long. Requires: nothing is
@@ -48,15 +55,21 @@ class GatePost {
   void prune();
   /// Called before contexts are given up. Requires: no gate will be closed.
   void drop_chains() noexcept;
-  /// Requires: prepared.
-  StopWord& open_word() noexcept { return *open_word_; }
+  /// For one gate, until it gives the word back. Requires: prepared; fewer than `gates_max` gates
+  /// have one.
+  StopWord& take_open_word();
+  void give_back(StopWord& word) noexcept;
   /// Requires: prepared for a plan with that stop.
   Stand& stand(const GateStop& stop) { return stands_.at(key(stop)); }
+  /// The stream's word for "arrived".
+  WordOperation arrival(const Stand& stand, std::uint64_t epoch) const noexcept;
   /// What the stream does at the gate of this epoch: writes that it has arrived, and waits.
-  ChainStep step_of(const Stand& stand, std::uint64_t epoch) const;
-  /// A graph may have captured the words of the plan: they are never used again, and their memory
-  /// is not given back. Requires: no gate is closed.
-  void retire_words(const GatePlan& plan) noexcept;
+  std::array<WordOperation, 2> words_of_stop(const Stand& stand, const StopWord& open,
+                                             std::uint64_t epoch) const noexcept;
+  /// A graph may have captured the arrived words of the plan, and the open word unless it is null:
+  /// they are never used again, and their memory is not given back. Other gates on their way may
+  /// not see their streams arrive any more. Requires: the gate of the open word is open.
+  void retire_words(const GatePlan& plan, const StopWord* open) noexcept;
 
   Watchdog& watchdog() noexcept { return watchdog_; }
 
@@ -76,7 +89,8 @@ class GatePost {
   std::optional<DeviceId> retained_;  // Its primary context, `context_`, owns the words.
   ContextHandle context_{};
   std::unique_ptr<PinnedWords> words_;
-  std::unique_ptr<StopWord> open_word_;
+  std::vector<std::unique_ptr<StopWord>> open_words_;
+  std::vector<StopWord*> idle_open_words_;  // Those that no gate has.
   std::map<Key, Stand> stands_;
   std::vector<std::uint64_t*> spare_;  // From streams that have not been stopped for long.
   std::uint64_t prepared_ = 0;

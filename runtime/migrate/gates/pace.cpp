@@ -27,6 +27,11 @@ TimePoint Pace::next_stop(TimePoint now) const {
   return budget_.next_stop(now);
 }
 
+std::chrono::nanoseconds Pace::stall_left(TimePoint now) const {
+  const MutexLock lock(mutex_);
+  return budget_.stall_left(now);
+}
+
 void Pace::spent_stall(TimePoint began, std::chrono::nanoseconds stall) {
   const MutexLock lock(mutex_);
   budget_.spent_stall(began, stall);

@@ -22,6 +22,8 @@ class Pace {
   bool try_book_copy(TimePoint now, std::uint64_t size_bytes);
   /// The earliest time for the next stop; `now` if it may come at once.
   TimePoint next_stop(TimePoint now) const;
+  /// How long one more stop may take now.
+  std::chrono::nanoseconds stall_left(TimePoint now) const;
   void spent_stall(TimePoint began, std::chrono::nanoseconds stall);
 
  private:

@@ -14,6 +14,11 @@ constexpr std::chrono::seconds window(1);
 constexpr double pause_max_ns = 3600 * second_ns;
 constexpr std::chrono::hours stall_max(1);
 
+/// How much of the stop lies in the second before `now`.
+std::chrono::nanoseconds used_of(TimePoint begin, TimePoint end, TimePoint now) {
+  return std::max(std::chrono::nanoseconds(0), std::min(end, now) - std::max(begin, now - window));
+}
+
 /// When a pause of that length is over; pauses add up.
 TimePoint paid_by(TimePoint next, TimePoint spent_at, double pause_ns) {
   const double rounded = std::ceil(std::clamp(pause_ns, 0.0, pause_max_ns));
@@ -39,17 +44,29 @@ TimePoint StallBudget::next_stop(TimePoint now) const {
   return window_allows(earliest);
 }
 
+std::chrono::nanoseconds StallBudget::stall_left(TimePoint now) const {
+  if (pause_per_stall_ == 0) return std::chrono::nanoseconds::max();
+  if (next_stop(now) > now) return std::chrono::nanoseconds(0);
+  const bool all_paid = paid_by_ <= now;
+  const auto unpaid = all_paid ? TimePoint(0) : paid_by_ - now;
+  const auto payable = static_cast<double>((window - unpaid).count()) / pause_per_stall_;
+  return std::min(stall_per_second_ - used_before(now),
+                  std::chrono::nanoseconds(std::llround(payable)));
+}
+
+/// In the second before.
+std::chrono::nanoseconds StallBudget::used_before(TimePoint now) const {
+  std::chrono::nanoseconds used(0);
+  for (const Stop& stop : recent_) used += used_of(stop.begin, stop.end, now);
+  return used;
+}
+
 TimePoint StallBudget::window_allows(TimePoint now) const {
-  const auto used_of = [&](const Stop& stop) {
-    return std::max(std::chrono::nanoseconds(0),
-                    std::min(stop.end, now) - std::max(stop.begin, now - window));
-  };
-  std::chrono::nanoseconds excess = -stall_per_second_;
-  for (const Stop& stop : recent_) excess += used_of(stop);
+  std::chrono::nanoseconds excess = used_before(now) - stall_per_second_;
   if (excess <= std::chrono::nanoseconds(0)) return now;
   // The window leaves the oldest stops behind, until what is left fits.
   for (const Stop& stop : recent_) {
-    const std::chrono::nanoseconds used = used_of(stop);
+    const std::chrono::nanoseconds used = used_of(stop.begin, stop.end, now);
     if (used >= excess) return std::max(stop.begin, now - window) + excess + window;
     excess -= used;
   }

@@ -22,6 +22,8 @@ class StallBudget {
 
   /// The earliest time for the next stop; `now` if it may come at once.
   TimePoint next_stop(TimePoint now) const;
+  /// How long a stop at `now` may take so that the budget is not used up before it ends.
+  std::chrono::nanoseconds stall_left(TimePoint now) const;
   /// Work was stopped for `stall`, from `began` on. Stops that came before their time add up.
   void spent_stall(TimePoint began, std::chrono::nanoseconds stall);
 
@@ -32,6 +34,7 @@ class StallBudget {
  private:
   /// The earliest time from `now` on at which the second before it has not used up the budget.
   TimePoint window_allows(TimePoint now) const;
+  std::chrono::nanoseconds used_before(TimePoint now) const;
 
   struct Stop {
     TimePoint begin, end;

@@ -94,8 +94,9 @@ std::string_view advice(StopRefusal refusal, bool stood) noexcept {
                  ? "Streams that wait for each other, as in a collective, cannot be stopped one by "
                    "one. Move between such steps, allow longer stops (RuntimeOptions::gate_limit, "
                    "VMART_GATE_LIMIT_US, above 80 ms), or ask for StopScope::hold"
-                 : "Give the move a longer MigrateOptions::deadline than the backlog lasts, "
-                   "launch less work ahead, or synchronize before the move";
+                 : "Let work that never ends end before the move, or detach its stream; for a "
+                   "longer backlog set MigrateOptions::deadline, launch less work ahead, or "
+                   "synchronize before the move";
     case StopRefusal::settle_late:
       return "Use smaller chunks (AllocOptions::chunk_bytes), or write less to the memory during "
              "the move; or allow longer stops: RuntimeOptions::gate_limit (VMART_GATE_LIMIT_US) "

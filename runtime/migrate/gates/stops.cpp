@@ -4,7 +4,10 @@
 
 namespace vma {
 
-Stops::Turn::Turn(Stops& stops) : lock_(stops.turn_), gate_post_(stops.gate_post_) {}
+Stops::Turn::Turn(Stops& stops)
+    : lock_((++stops.gates_waiting_, stops.turn_)), gate_post_(stops.gate_post_) {
+  --stops.gates_waiting_;
+}
 
 Stops::Stops(Memory& memory)
     : memory_(memory),
@@ -41,7 +44,9 @@ void Stops::hold_while(BoundStream stream, const HoldLimits& limits, MigrationRe
   ProcessExit::come_first();
   ProcessExit::hold_back();
   Clock& clock = memory_.driver().clock();
+  ++holds_waiting_;
   const MutexLock turn(turn_);
+  --holds_waiting_;
   const Measuring measuring(clock);
   HoldPost& post = hold_post(stream);
   const MutexLock slow_work(

@@ -10,6 +10,7 @@
 
 #include <vma/migration.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -62,6 +63,13 @@ class Stops {
   /// throw; nothing is stopped then.
   void hold_while(BoundStream stream, const HoldLimits& limits, MigrationReport& report,
                   HeldTimes& times, const std::function<void(Hold&)>& body);
+  /// Threads that wait for their turn. A gate that no stream has arrived at for long gives its turn
+  /// up for them.
+  struct Waiting {
+    int holds = 0, gates = 0;
+    bool any() const noexcept { return holds + gates > 0; }
+  };
+  Waiting waiting() const noexcept { return {holds_waiting_, gates_waiting_}; }
 
   AttachedStreams& attached() noexcept { return attached_; }
   Watchdog& watchdog() noexcept { return watchdog_; }
@@ -75,6 +83,7 @@ class Stops {
   Watchdog watchdog_;
   AttachedStreams attached_;
   StopStats stats_;
+  std::atomic<int> holds_waiting_{0}, gates_waiting_{0};
 
   Mutex turn_;  // Taken before the turn for slow calls.
   std::unique_ptr<HoldPost> hold_post_ VMART_GUARDED_BY(turn_);

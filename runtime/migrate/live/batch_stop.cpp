@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <exception>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace vma {
@@ -26,8 +27,10 @@ constexpr int yields_max = 2;
 constexpr std::chrono::milliseconds insisting_limit(250);
 
 /// A stop that arrives this much later than the backlogs predict waits behind something that waits
-/// for the settling work.
+/// for the settling work. Not yet if the program has merely become slower by some times, as while
+/// the memory that it uses moves away from it.
 constexpr std::chrono::milliseconds overdue_limit(250);
+constexpr int overdue_backlogs = 8;
 
 std::chrono::nanoseconds copy_limit(std::uint64_t size_bytes) {
   const double seconds = static_cast<double>(size_bytes) / slowest_link_bytes_per_s;
@@ -51,17 +54,19 @@ std::vector<Address> allocations_of(const LiveBatch& batch) {
 }  // namespace
 
 BatchStop::BatchStop(const MoveParts& parts, const LiveRanges& ranges, LiveBatch& batch,
-                     std::chrono::nanoseconds max_stall)
+                     std::chrono::nanoseconds max_stall, GatePost& post)
     : parts_(parts),
       driver_(parts.memory.driver()),
       clock_(driver_.clock()),
       ranges_(ranges),
       batch_(batch),
+      post_(post),
       allocations_(allocations_of(batch)),
       max_stall_(max_stall),
       insists_(batch.yields >= yields_max),
       settler_(settler_of(batch)),
-      slow_call_turn_(parts.memory.chunks().slow_calls().turn()) {}
+      slow_call_turn_(parts.memory.chunks().slow_calls().turn()),
+      gate_(driver_, post, [this] { let_settling_go(); }) {}
 
 /// The program wants a stream or memory back, or wants a migration to end.
 bool BatchStop::given_up() const noexcept {
@@ -73,9 +78,6 @@ void BatchStop::keep_streams() {
 }
 
 GateLimits BatchStop::limits() {
-  // Nothing is stopped until the first stream arrives, but other moves and allocations wait for
-  // this try.
-  constexpr std::chrono::seconds wait_limit(2);
   GateLimits limits;
   // A collective that the gate has cut in two is stopped until it opens: the first tries find that
   // out sooner, and only the last ones use a limit that was widened.
@@ -86,59 +88,86 @@ GateLimits BatchStop::limits() {
   limits.arrival_limit_min = batch_.tries < tries_patient
                                  ? first_limit / (1 << std::max(0, halvings - batch_.tries))
                                  : std::max(first_limit, batch_.gate_limit / 2);
-  limits.wait_limit = insists_ ? insisting_limit : wait_limit;
+  // Nothing is stopped until the first stream arrives, but other moves wait for this try.
+  limits.wait_limit = insists_ ? insisting_limit : batch_.deadline - clock_.now();
+  const bool others_wait = parts_.stops.waiting().any();
+  limits.look_limit = std::min<std::chrono::nanoseconds>(
+      limits.wait_limit, others_wait ? LiveBatch::turn_limit_min : batch_.turn_limit());
   limits.turn = &slow_call_turn_;
   limits.given_up = [this] { return given_up(); };
   limits.skew_limit = batch_.gate_limit;
   limits.settle_limit = batch_.gate_limit;
+  limits.follows = follows_;
   // Others may wait for the settling work, which by then waits in the application's context.
-  if (settler_ != nullptr && batch_.way() == Way::live) limits.overdue_limit = overdue_limit;
+  if (settler_ != nullptr && batch_.way() == Way::live) {
+    limits.overdue_limit = overdue_limit + overdue_backlogs * deepest_backlog();
+  }
   if (batch_.way() == Way::stopped) {
     limits.settle_limit += copy_limit(batch_.front().transaction.size_bytes());
   }
   return limits;
 }
 
-std::optional<Gate::Refusal> BatchStop::run() {
-  ProcessExit::hold_back();
-  const Stops::Turn turn(parts_.stops);
-  GatePost& post = turn.gate_post();
+// --- Before the streams stop
+
+/// Nothing is left of the try if it was refused or failed.
+template <typename Body>
+std::optional<GateRefusal> BatchStop::off_unless_done(Body&& body) {
   const Measuring measuring(clock_);
-  slow_call_turn_.take();                         // No slow work beside a closed gate.
-  parts_.memory.chunks().keepers().warm_grant();  // With nothing stopped yet.
+  try {
+    auto refusal = body();
+    if (refusal) call_off();
+    return refusal;
+  } catch (...) {
+    call_off();
+    throw;
+  }
+}
+
+std::optional<GateRefusal> BatchStop::look() {
+  auto refusal = off_unless_done([this] { return look_at_streams(); });
+  call_off();
+  return refusal;
+}
+
+/// With one stream only if it was late before.
+std::optional<GateRefusal> BatchStop::look_at_streams() {
+  ProcessExit::hold_back();
+  slow_call_turn_.take();  // For the words of streams that were not stopped before.
+  if (insists_) keep_streams();
+  name_streams();
+  if (plan_.stops.empty() || (plan_.stops.size() == 1 && !batch_.overdue)) return std::nullopt;
+  post_.prepare(plan_);
+  GateLimits looking = limits();
+  // Kept, since it is short: `attaching` is held, and is taken after the turn everywhere.
+  if (insists_) looking.turn = nullptr;
+  return gate_.look(plan_, looking);
+}
+
+std::optional<GateRefusal> BatchStop::send(bool follows) {
+  follows_ = follows;
+  return off_unless_done([this] { return tell_streams(); });
+}
+
+std::optional<GateRefusal> BatchStop::tell_streams() {
+  ProcessExit::hold_back();
+  if (!follows_) {
+    slow_call_turn_.take();                         // No slow work beside a closed gate.
+    parts_.memory.chunks().keepers().warm_grant();  // With nothing stopped yet.
+  }
   if (insists_) keep_streams();
   name_streams();
   if (plan_.stops.empty()) {
-    slow_call_turn_.let_go();
-    return Gate::Refusal{StopRefusal::streams_changed,
-                         "the program detached every stream that may use the memory"};
+    return GateRefusal{StopRefusal::streams_changed,
+                       "the program detached every stream that may use the memory"};
   }
-  post.prepare(plan_);
-  post.prune();
-  Gate gate(driver_, post, [this] { let_settling_go(); });
-  std::optional<Gate::Refusal> refusal;
-  try {
-    asked_ = clock_.now();
-    refusal = settler_ != nullptr ? look_and_arm(gate, post) : pause_loads();
-    if (!refusal) refusal = stop_and_switch(gate);
-  } catch (...) {
-    gate.open();
-    slow_call_turn_.let_go();
-    streams_->end();
-    nobody_attaches_.reset();
-    times_ = gate.times();
-    let_all_go();
-    no_loads_.reset();
-    throw;
-  }
-  gate.open();
-  slow_call_turn_.let_go();
-  streams_->end();
-  nobody_attaches_.reset();
-  times_ = gate.times();
-  let_all_go();
-  no_loads_.reset();
-  return refusal;
+  post_.prepare(plan_);
+  if (!follows_) post_.prune();
+  asked_ = clock_.now();
+  if (auto refusal = pause_loads()) return refusal;
+  if (settler_ != nullptr) arm();
+  tried_ = true;
+  return gate_.send(plan_, limits());
 }
 
 /// Only now: a thread that detaches a stream waits for its use, and turns may take long.
@@ -146,88 +175,129 @@ void BatchStop::name_streams() {
   last_attach_ = parts_.stops.attached().last_attach(allocations_);
   streams_.emplace(parts_.stops.attached(), allocations_);
   plan_ = plan_gate(streams_->streams());
+  for (const AttachedStreams::Stream& stream : streams_->streams()) in_use_.insert(stream.device);
 }
 
-/// Measures the backlogs while nothing is stopped yet; with one stream only if it was late before.
-std::optional<Gate::Refusal> BatchStop::look_and_arm(Gate& gate, GatePost& post) {
-  if (plan_.stops.size() > 1 || batch_.overdue) {
-    GateLimits looking = limits();
-    // Kept, since it is short: `attaching` is held, and is taken after the turn everywhere.
-    if (insists_) looking.turn = nullptr;
-    if (auto refusal = gate.look(plan_, looking)) return refusal;
-    slow_call_turn_.take();  // Nothing stands yet, so that it may take its time.
-  }
-  if (auto refusal = pause_loads()) return refusal;
-  arm(post);
-  return std::nullopt;
-}
-
-/// Waits briefly for a load in progress, which may itself wait for work of the program.
-std::optional<Gate::Refusal> BatchStop::pause_loads() {
+/// Waits briefly for a load in progress, which may itself wait for work of the program. None is if
+/// this gate follows another.
+std::optional<GateRefusal> BatchStop::pause_loads() {
   no_loads_.emplace(SpareKernels::of_process(), clock_, parts_.limits.gate_limit);
   if (no_loads_->complete()) return std::nullopt;
-  return Gate::Refusal{StopRefusal::memory_busy,
-                       "vma::free or another call that waits for a context loads code there"};
+  return GateRefusal{StopRefusal::memory_busy,
+                     "vma::free or another call that waits for a context loads code there"};
 }
 
 /// The settling work waits on the GPU from here on, before any stream stops: under a closed gate
 /// its launch could hang. A thread in cuCtxDestroy waits for it too, and may block this thread in a
 /// driver call meanwhile; so the watchdog releases it if needed.
-void BatchStop::arm(GatePost& post) {
+void BatchStop::arm() {
   const GateLimits all = limits();
   std::vector<std::size_t> bays;
   for (const LiveChunk* const chunk : batch_.chunks) {
     if (chunk->settles) bays.push_back(chunk->bay);
   }
-  settler_->arm(bays, batch_.front().range.task->options.paranoid);
+  settling_ = settler_->arm(bays, batch_.front().range.task->options.paranoid);
+  armed_ = true;
   // However long the move may take: nothing waits for the settling work longer than this.
   constexpr std::chrono::seconds limit_min(6);
+  const auto limit =
+      limit_min + (1 + overdue_backlogs) * deepest_backlog() + all.arrival_limit + all.settle_limit;
+  ticket_ = parts_.stops.watchdog().arm(later(clock_.now(), limit), [this] { let_settling_go(); });
+}
+
+/// As last observed. Requires: the post is prepared for the plan.
+std::chrono::nanoseconds BatchStop::deepest_backlog() const {
   std::chrono::nanoseconds deepest(0);
   for (const GateStop& stop : plan_.stops) {
-    deepest = std::max(deepest, post.stand(stop).backlog.depth());
+    deepest = std::max(deepest, post_.stand(stop).backlog.depth());
   }
-  const auto limit = limit_min + deepest + all.arrival_limit + all.settle_limit;
-  ticket_ = parts_.stops.watchdog().arm(clock_.now() + limit, [this] { let_settling_go(); });
+  return deepest;
+}
+
+bool BatchStop::await_first(TimePoint until, const std::function<void()>& meanwhile) {
+  const Measuring measuring(clock_);
+  return gate_.await_first(until, meanwhile);
+}
+
+void BatchStop::comes_next() noexcept {
+  follows_ = false;
+  gate_.comes_next();
+}
+
+// --- While the streams are stopped
+
+std::optional<GateRefusal> BatchStop::switch_chunks() {
+  const Measuring measuring(clock_);
+  std::optional<GateRefusal> refusal;
+  std::exception_ptr failure;
+  try {
+    refusal = close_and_switch();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  gate_.open();
+  for (LiveChunk* const chunk : batch_.chunks) {
+    try {
+      chunk->transaction.grant_rest(chunk->range.report.phases);
+    } catch (...) {
+      if (!failure) failure = std::current_exception();
+    }
+  }
+  call_off();
+  if (failure) std::rethrow_exception(failure);
+  return refusal;
+}
+
+void BatchStop::call_off() noexcept {
+  gate_.open();
+  slow_call_turn_.let_go();
+  if (streams_) streams_->end();
+  nobody_attaches_.reset();
+  times_ = gate_.times();
+  // From here on the settling runs by itself; `LiveStaging::stand_down` waits for it, without a
+  // lock.
+  parts_.stops.watchdog().disarm(std::exchange(ticket_, Watchdog::Ticket::none));
+  let_settling_go();
+  no_loads_.reset();
 }
 
 /// It runs in the context whose lock this thread may be waiting for, behind a thread that frees
 /// memory.
 void BatchStop::let_settling_go() noexcept {
-  if (settler_ != nullptr) settler_->go();
+  if (armed_) settler_->go(settling_);
 }
 
 /// False: the settling was released too early, and is incomplete.
 bool BatchStop::go() {
-  parts_.stops.watchdog().disarm(ticket_);
-  if (settler_->gone()) return false;
-  settler_->go();
+  parts_.stops.watchdog().disarm(std::exchange(ticket_, Watchdog::Ticket::none));
+  if (settler_->gone(settling_)) return false;
+  settler_->go(settling_);
   return true;
 }
 
-std::optional<Gate::Refusal> BatchStop::stop_and_switch(Gate& gate) {
-  tried_ = true;
-  if (auto refusal = gate.try_close(plan_, limits())) {
+std::optional<GateRefusal> BatchStop::close_and_switch() {
+  if (auto refusal = gate_.close()) {
     overdue_ = settler_ != nullptr && refusal->why == StopRefusal::not_arrived &&
-               gate.times().first_arrival == TimePoint(0);
+               gate_.times().first_arrival == TimePoint(0);
     return refusal;
   }
   closed_ = clock_.now();
   for_each_range(batch_, [&](LiveRange& range) { range.report.phases.wait += closed_ - asked_; });
   all_stood_ = true;
   if (auto refusal = begin_filling()) return refusal;
-  if (auto refusal = switch_first(gate)) return refusal;
+  if (auto refusal = switch_first()) return refusal;
   switch_others();
   return std::nullopt;
 }
 
 /// Starts to copy what the application wrote since the live copies, or everything.
-std::optional<Gate::Refusal> BatchStop::begin_filling() {
+std::optional<GateRefusal> BatchStop::begin_filling() {
   Phases& phases = batch_.front().range.report.phases;
   if (settler_ != nullptr) {
     const PhaseTimer timer(clock_, phases.settle);
     if (!go()) {
-      return Gate::Refusal{StopRefusal::opened_by_watchdog,
-                           "the work that copies changes started before all streams had stopped"};
+      return GateRefusal{StopRefusal::opened_by_watchdog,
+                         "the work that copies changes started before all streams had stopped"};
     }
     ask();  // While the GPU settles, when it costs nothing.
   }
@@ -238,33 +308,48 @@ std::optional<Gate::Refusal> BatchStop::begin_filling() {
   return std::nullopt;
 }
 
-std::optional<Gate::Refusal> BatchStop::switch_first(Gate& gate) {
+/// A chunk that settles does so while its slot is switched, which is not used meanwhile: settling
+/// goes through other mappings. But an unmap would wait for the copy engine.
+std::optional<GateRefusal> BatchStop::switch_first() {
   LiveChunk& first = batch_.front();
   const std::chrono::nanoseconds limit = limits().settle_limit;
-  if (!fill(first, closed_ + limit)) {
-    return Gate::Refusal{
-        StopRefusal::settle_late,
-        fmt::format("{} was not copied within {:.1f} ms while the streams were stopped",
-                    first.settles ? "what the streams wrote since the first copy" : "the chunk",
-                    in_ms(limit))};
+  if (!first.settles) {
+    if (!fill(first, closed_ + limit)) return not_filled(first, limit);
+    note_filled(first);
   }
-  note_filled(first);
   if (clock_.now() - let_through_ >= ask_period) ask();
   // Work of a stream that was attached since the plan was made runs, and may have written after the
   // settling; streams attached from here on wait.
   keep_streams();
   if (parts_.stops.attached().last_attach(allocations_) != last_attach_) {
-    return Gate::Refusal{StopRefusal::streams_changed,
-                         "the program attached a stream while the gate was closed"};
+    return GateRefusal{StopRefusal::streams_changed,
+                       "the program attached a stream while the gate was closed"};
   }
-  if (!gate.commit()) {
-    return Gate::Refusal{StopRefusal::opened_by_watchdog,
-                         fmt::format("the streams were stopped for longer than {:.1f} ms, mostly "
-                                     "by a driver call of the runtime, so the gate was opened",
-                                     in_ms(limit))};
+  if (!gate_.commit()) {
+    return GateRefusal{
+        StopRefusal::opened_by_watchdog,
+        fmt::format("the streams were stopped for longer than {:.1f} ms, mostly by a "
+                    "driver call of the runtime, so the gate was opened",
+                    in_ms(limit))};
   }
-  switch_slot(first);
+  show(first);
+  if (first.settles) {
+    const bool waits = !first.copier->settled(first.bay);
+    if (!fill(first, closed_ + limit)) {
+      first.transaction.take_back(first.range.report.phases);
+      return not_filled(first, limit);
+    }
+    if (waits) note_filled(first);
+  }
+  first.transaction.keep_target();
   return std::nullopt;
+}
+
+GateRefusal BatchStop::not_filled(const LiveChunk& chunk, std::chrono::nanoseconds limit) const {
+  return {StopRefusal::settle_late,
+          fmt::format("{} was not copied within {:.1f} ms while the streams were stopped",
+                      chunk.settles ? "what the streams wrote since the first copy" : "the chunk",
+                      in_ms(limit))};
 }
 
 /// As far as the time allows. The next chunk settles while one is switched. The grant that has just
@@ -273,9 +358,10 @@ void BatchStop::switch_others() {
   const TimePoint end = closed_ + max_stall_;
   for (LiveChunk* const chunk : std::span(batch_.chunks).subspan(1)) {
     if (given_up()) return;
-    const auto switching = parts_.forecast.switch_time(chunk->transaction.planned_switch());
+    const auto switching = parts_.forecast.switch_time(chunk->transaction.planned_switch(in_use_));
     if (clock_.now() + switching > end || !fill(*chunk, end - switching)) return;
-    switch_slot(*chunk);
+    show(*chunk);
+    chunk->transaction.keep_target();
   }
 }
 
@@ -295,7 +381,7 @@ bool BatchStop::fill(LiveChunk& chunk, TimePoint deadline) {
 }
 
 /// The first chunk is filled from the moment at which the gate closes. In a small one other costs
-/// outweigh its bytes.
+/// outweigh its bytes. Requires: the caller had to wait for it.
 void BatchStop::note_filled(const LiveChunk& first) {
   constexpr std::uint64_t telling_bytes = 16 << 20;
   const std::uint64_t size_bytes = first.transaction.size_bytes();
@@ -303,10 +389,13 @@ void BatchStop::note_filled(const LiveChunk& first) {
   parts_.forecast.note_filled(first.fill(), size_bytes, clock_.now() - closed_);
 }
 
-void BatchStop::switch_slot(LiveChunk& chunk) {
-  chunk.transaction.switch_slot(chunk.range.report.phases);
+/// GPUs on which no attached stream runs get access once the gate is open: work there must not use
+/// the slot meanwhile, and each grant would make the stop longer.
+void BatchStop::show(LiveChunk& chunk) {
+  chunk.transaction.show_target(in_use_, chunk.range.report.phases);
   let_through_ = clock_.now();
-  parts_.forecast.note_switched(chunk.transaction.planned_switch(), chunk.transaction.dark());
+  parts_.forecast.note_switched(chunk.transaction.planned_switch(in_use_),
+                                chunk.transaction.dark());
 }
 
 /// A thread in cuCtxDestroy blocks every grant and unmap of other threads. Probes that just before
@@ -314,13 +403,6 @@ void BatchStop::switch_slot(LiveChunk& chunk) {
 void BatchStop::ask() {
   parts_.memory.chunks().keepers().probe_grant();
   let_through_ = clock_.now();
-}
-
-/// From here on the settling runs by itself; `LiveStaging::stand_down` waits for it, without a
-/// lock.
-void BatchStop::let_all_go() noexcept {
-  parts_.stops.watchdog().disarm(ticket_);
-  let_settling_go();
 }
 
 }  // namespace vma

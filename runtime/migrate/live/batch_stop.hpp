@@ -5,29 +5,54 @@
 #include "migrate/live/live_ranges.hpp"
 #include "migrate/migration/move_parts.hpp"
 
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
 namespace vma {
 
 /// One try to stop the attached streams and switch the chunks of a batch: closes a gate, commits,
-/// settles or copies and switches one chunk after the other, opens. Chunks that are not ready in
-/// time are left. Whatever the outcome, nothing is stopped afterwards. Without a switch, work of
-/// the runtime may still run on a chunk: `LiveStaging::stand_down` handles its end.
+/// settles or copies and switches one chunk after the other, opens.
 ///
-/// For `run`. Requires: the caller holds `operations()` of each allocation of the batch. One
-/// thread, once.
+///     look, or send -> await_first ... -> switch_chunks     (or call_off at any time)
+///
+/// Between `send` and the end of `switch_chunks`, tries for other batches may be sent: their gates
+/// come one after the other, in the order in which they were sent. Whatever the outcome, nothing is
+/// stopped afterwards. Without a switch, work of the runtime may still run on a chunk:
+/// `LiveStaging::stand_down` handles its end. One thread, once.
 class BatchStop {
  public:
-  /// The gate opens once `max_stall` has passed, apart from the time for the first chunk.
+  /// The gate opens once `max_stall` has passed, apart from the time for the first chunk. Requires:
+  /// the caller has the turn of `Stops` that `post` belongs to, as long as this exists.
   BatchStop(const MoveParts& parts, const LiveRanges& ranges, LiveBatch& batch,
-            std::chrono::nanoseconds max_stall);
+            std::chrono::nanoseconds max_stall, GatePost& post);
+  ~BatchStop() { call_off(); }
+  BatchStop(const BatchStop&) = delete;
+  BatchStop& operator=(const BatchStop&) = delete;
 
+  /// Measures the backlogs, if they must be known and are not, and does nothing else. Returns a
+  /// refusal and throws as `send`. Blocks: while the streams work off what was launched.
+  std::optional<GateRefusal> look();
+  /// Tells the streams to stop, and prepares the settling. `follows`: other gates of this thread
+  /// come before this one; nothing may block then. A refusal: the try was given up, and nothing has
+  /// changed. Throws: Error; as for a refusal.
+  std::optional<GateRefusal> send(bool follows);
+  /// Waits until a stream arrives, at most until `until`, and calls `meanwhile` while nothing is
+  /// stopped. True: it is time for `switch_chunks`. Requires: sent.
+  bool await_first(TimePoint until, const std::function<void()>& meanwhile);
+  /// The gate before this one has opened, so that streams may arrive.
+  void comes_next() noexcept;
+  /// Does, without waiting, what is due before the streams arrive.
+  void keep_up() noexcept { gate_.keep_up(); }
   /// None if a chunk was switched; `LiveChunk::switched` tells which were. Otherwise why the try
   /// was given up, and nothing has changed. Throws: Error; the transactions say where the chunks
-  /// are then.
-  std::optional<Gate::Refusal> run();
+  /// are then. Requires: sent; the caller holds `operations()` of each allocation of the batch.
+  std::optional<GateRefusal> switch_chunks();
+  /// The gate opens, or lets the streams pass when they arrive; the settling ends by itself.
+  void call_off() noexcept;
 
   const GateTimes& times() const noexcept { return times_; }
   /// The number of streams that were stopped, or should have been.
@@ -45,42 +70,52 @@ class BatchStop {
   bool given_up() const noexcept;
   void keep_streams();
   void name_streams();
-  std::optional<Gate::Refusal> look_and_arm(Gate& gate, GatePost& post);
-  std::optional<Gate::Refusal> pause_loads();
-  void arm(GatePost& post);
+  std::optional<GateRefusal> look_at_streams();
+  std::optional<GateRefusal> tell_streams();
+  template <typename Body>
+  std::optional<GateRefusal> off_unless_done(Body&& body);
+  std::optional<GateRefusal> pause_loads();
+  void arm();
+  std::chrono::nanoseconds deepest_backlog() const;
   bool go();
   void let_settling_go() noexcept;
-  std::optional<Gate::Refusal> stop_and_switch(Gate& gate);
-  std::optional<Gate::Refusal> begin_filling();
-  std::optional<Gate::Refusal> switch_first(Gate& gate);
+  std::optional<GateRefusal> close_and_switch();
+  std::optional<GateRefusal> begin_filling();
+  std::optional<GateRefusal> switch_first();
+  GateRefusal not_filled(const LiveChunk& chunk, std::chrono::nanoseconds limit) const;
   void switch_others();
   void note_filled(const LiveChunk& first);
   bool fill(LiveChunk& chunk, TimePoint deadline);
-  void switch_slot(LiveChunk& chunk);
+  void show(LiveChunk& chunk);
   void ask();
-  void let_all_go() noexcept;
 
   const MoveParts& parts_;
   Driver& driver_;
   Clock& clock_;
   const LiveRanges& ranges_;
   LiveBatch& batch_;
+  GatePost& post_;
   const std::vector<Address> allocations_;
   const std::chrono::nanoseconds max_stall_;
   /// Streams were attached or detached during too many tries: this try blocks that until its end.
   const bool insists_;
-  LiveCopier* const settler_;                    // Null if no chunk of the batch settles.
+  LiveCopier* const settler_;  // Null if no chunk of the batch settles.
+  LiveCopier::Settling settling_;
   std::optional<MutexLock> nobody_attaches_;     // For the whole of a try that insists.
   std::optional<SpareKernels::Pause> no_loads_;  // While anything is stopped.
   std::optional<AttachedStreams::Use> streams_;  // From its turn until everything continues.
   GatePlan plan_;
+  Transaction::Gpus in_use_;       // The GPUs of these streams.
   std::uint64_t last_attach_ = 0;  // To the allocations, before the streams were listed.
   SlowCallTurn slow_call_turn_;
+  Gate gate_;
   GateTimes times_;
   Watchdog::Ticket ticket_ = Watchdog::Ticket::none;
   TimePoint asked_{0};
   TimePoint closed_{0};
   TimePoint let_through_{-ask_period};  // When a grant of ours last returned: not yet.
+  bool follows_ = false;
+  bool armed_ = false;
   bool tried_ = false;
   bool all_stood_ = false;
   bool overdue_ = false;

@@ -57,11 +57,13 @@ struct LiveChunk {
     return choice.way == Way::stopped ? Fill::copy : Fill::none;
   }
   bool switched() const noexcept { return transaction.state() == Transaction::State::switched; }
+  /// It can no longer move: its switch failed, or work of the runtime on it does not end.
+  bool broken() const noexcept { return transaction.state() >= Transaction::State::stayed; }
 };
 
 /// Chunks that share their gates, of one migration or of several: all are staged, then one gate
 /// after the other is closed for them until at least one chunk has switched. Chunks that were left
-/// join the next batch. All lie at one place and move in the same way.
+/// join another batch. All lie at one place and move in the same way.
 struct LiveBatch {
   std::vector<LiveChunk*> chunks;  ///< In the order in which they switch.
 
@@ -70,6 +72,7 @@ struct LiveBatch {
   TimePoint deadline{0};  ///< For all tries.
   int tries = 0;          ///< Tries that were given up, except those that only waited.
   int waits = 0;          ///< Tries in which no stream got through its backlog, or its capture.
+                          ///< Each waits for longer.
   int yields = 0;         ///< Tries that were given up since streams were attached or detached.
   /// For the next try: from the first arrival to the last, and from there to the first switch.
   std::chrono::nanoseconds gate_limit{0};
@@ -77,12 +80,9 @@ struct LiveBatch {
   bool overdue = false;
 
   LiveChunk& front() const { return *chunks.front(); }
-  /// The first one that can no longer move: its switch failed, or work of the runtime on it does
-  /// not end. Null if there is none.
+  /// The first one that can no longer move. Null if there is none.
   const LiveChunk* broken() const {
-    const auto found = std::ranges::find_if(chunks, [](const LiveChunk* chunk) {
-      return chunk->transaction.state() >= Transaction::State::stayed;
-    });
+    const auto found = std::ranges::find_if(chunks, &LiveChunk::broken);
     return found == chunks.end() ? nullptr : *found;
   }
   /// The migration ends.
@@ -90,6 +90,13 @@ struct LiveBatch {
     std::erase_if(chunks, [&](const LiveChunk* chunk) { return &chunk->range == &range; });
   }
   Way way() const { return front().choice.way; }
+  /// How long the next try keeps others waiting who need the turn to stop work. It grows, so that
+  /// any backlog can be waited for.
+  std::chrono::nanoseconds turn_limit() const noexcept {
+    constexpr int doublings_max = 10;
+    return turn_limit_min * (1 << std::min(waits, doublings_max));
+  }
+  static constexpr std::chrono::seconds turn_limit_min{2};
 };
 
 }  // namespace vma

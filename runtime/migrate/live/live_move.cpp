@@ -2,7 +2,6 @@
 
 #include "base/check.hpp"
 #include "base/nvtx.hpp"
-#include "migrate/migration/all_operations.hpp"
 
 #include <fmt/format.h>
 
@@ -14,13 +13,40 @@
 namespace vma {
 namespace {
 
-std::vector<Allocation*> allocations_of(const LiveBatch& batch) {
-  std::vector<Allocation*> allocations;
-  for_each_range(batch, [&](LiveRange& range) { allocations.push_back(&range.allocation); });
-  return allocations;
-}
+/// While a gate waits for so long, reads, writes and pins of its allocations wait, too.
+constexpr std::chrono::milliseconds operations_kept(100);
 
 }  // namespace
+
+/// `operations()` of each allocation of a batch, in the order of their addresses.
+class LiveMove::Operations {
+ public:
+  /// Takes none yet.
+  explicit Operations(const LiveBatch& batch) {
+    for_each_range(batch, [&](LiveRange& range) { allocations_.push_back(&range.allocation); });
+    std::ranges::sort(allocations_, {}, [](const Allocation* which) { return which->begin(); });
+  }
+  ~Operations() { let_go(); }
+  Operations(const Operations&) = delete;
+  Operations& operator=(const Operations&) = delete;
+
+  /// Blocks: while other threads have one.
+  void take() VMART_NO_THREAD_ANALYSIS {
+    for (; taken_ < allocations_.size(); ++taken_) allocations_[taken_]->operations().lock();
+  }
+  /// False if another thread has one. Those before it are kept.
+  bool try_take() VMART_NO_THREAD_ANALYSIS {
+    while (taken_ < allocations_.size() && allocations_[taken_]->operations().try_lock()) ++taken_;
+    return taken_ == allocations_.size();
+  }
+  void let_go() noexcept VMART_NO_THREAD_ANALYSIS {
+    while (taken_ > 0) allocations_[--taken_]->operations().unlock();
+  }
+
+ private:
+  std::vector<Allocation*> allocations_;
+  std::size_t taken_ = 0;
+};
 
 LiveMove::LiveMove(const MoveParts& parts, LiveTasks& tasks, std::shared_ptr<MigrationTask> first)
     : parts_(parts),
@@ -28,7 +54,8 @@ LiveMove::LiveMove(const MoveParts& parts, LiveTasks& tasks, std::shared_ptr<Mig
       ranges_(parts, tasks, std::move(first)),
       conditions_(parts, ranges_),
       staging_(parts, ranges_, conditions_),
-      tries_(parts, conditions_) {}
+      tries_(parts, conditions_),
+      line_(parts, ranges_, staging_, tries_) {}
 
 void LiveMove::run() noexcept {
   begin();
@@ -39,15 +66,18 @@ void LiveMove::run() noexcept {
   } while (ranges_.join() != nullptr);
 }
 
-/// Runs `body`; what it throws ends migrations, which leave the batch.
+/// Runs `body`; what it throws ends migrations, with no gate on its way.
 template <typename Body>
-void LiveMove::ending_what_fails(LiveBatch& batch, Body&& body) noexcept {
+void LiveMove::ending_what_fails(Body&& body) noexcept {
   try {
     body();
   } catch (const UnwantedRange&) {
-    end_unwanted(batch);
+    line_.call_off();
+    end_unwanted();
   } catch (...) {
-    fail_concerned(batch);
+    const std::exception_ptr failure = std::current_exception();
+    line_.call_off();
+    fail_concerned(failure);
   }
 }
 
@@ -57,74 +87,74 @@ void LiveMove::begin() {
   if (range == nullptr || !range->task->options.reserve_first) return;
   concerned_ = range->first_left();
   if (concerned_ == nullptr) return;
-  LiveBatch none;
-  ending_what_fails(none, [&] {
+  ending_what_fails([&] {
     conditions_.require_movable(*range, tries_.deadline(*range));
     staging_.reserve_all(*range);
   });
 }
 
-/// Moves it, or ends its migration. While that waits for a pin, others may join.
+/// Moves it and those that follow it at gates that are sent meanwhile, or ends its migration. While
+/// that waits for a pin, others may join.
 void LiveMove::move_next(LiveChunk& first) {
-  LiveBatch batch;
-  concerned_ = &first;
-  ending_what_fails(batch, [&] {
+  ending_what_fails([&] {
+    concerned_ = &first;
+    if (first.broken()) {
+      throw Error(ErrorKind::driver_failure, live_move_call,
+                  "work of the runtime on the chunk does not end");
+    }
     conditions_.require_going_on();
     if (!conditions_.movable(first.range, tries_.deadline(first.range))) return;
     first.range.pinned_since.reset();
-    batch = staging_.make_batch(first);
-    complete(batch);
+    line_.begin(staging_.make_batch(first));
+    staging_.stage_ahead(line_.batch());
+    tries_.begin(line_.batch());
+    while (!line_.empty()) try_first();
   });
 }
 
-/// Stops for the batch until some of it is switched, or until the tries or the time are used up.
-void LiveMove::complete(LiveBatch& batch) {
+/// One try to stop for the first batch of the line. Its chunks that have switched, and migrations
+/// that cannot go on, leave it; it leaves the line once a chunk has switched or none is left.
+void LiveMove::try_first() {
+  LiveBatch& batch = line_.batch();
   const NvtxRange range([&] {
     return fmt::format(
         "vmart move {:#x} to {}, {} chunk(s)",
         to_integer(batch.front().range.allocation.slot_begin(batch.front().transaction.slot())),
         to_string(ranges_.first().to), batch.chunks.size());
   });
-  staging_.stage_ahead(batch);
-  tries_.begin(batch);
-  while (!batch.chunks.empty()) {
-    try {
-      if (try_once(batch)) return;
-    } catch (const UnwantedRange&) {
-      end_unwanted(batch);
-    }
+  if (!line_.sent()) prepare_to_stop(batch);
+  if (batch.chunks.empty()) return line_.finish();
+  const std::optional<Try> last = stop_once(batch);
+  if (!last) return;  // Something has changed, which is not a try.
+  const bool moved = retire_switched(batch);
+  const bool broken = batch.broken() != nullptr;
+  if (moved && !broken && !last->failure) {
+    for (LiveChunk* const chunk : batch.chunks) staging_.stand_down(*chunk);
+    line_.finish();
+    return ranges_.end_complete();
   }
+  line_.stand_down();
+  ranges_.end_complete();
+  if (batch.chunks.empty()) return line_.finish();
+  concerned_ = &batch.front();
+  if (last->failure) std::rethrow_exception(last->failure);
+  give_up_or_back_off(batch, *last);
 }
 
-/// True once a chunk has switched, or once the migrations of the batch have ended.
-bool LiveMove::try_once(LiveBatch& batch) {
-  prepare_to_stop(batch);
-  Try last;
-  {
-    const AllOperations operations(allocations_of(batch));
-    if (!ready_to_stop(batch)) return false;
-    last = stop_once(batch);
-  }
-  const bool moved = retire_switched(batch);
-  for (LiveChunk* const chunk : batch.chunks) staging_.stand_down(*chunk);
-  if (batch.chunks.empty()) return true;
-  concerned_ = &batch.front();
-  if (last.failure) std::rethrow_exception(last.failure);
-  const bool broken = batch.broken() != nullptr;
-  if (moved && !broken) return true;
+void LiveMove::give_up_or_back_off(LiveBatch& batch, const Try& last) {
   const Gate::Refusal endless{StopRefusal::settle_late,
                               "the work that copies what the streams wrote does not end"};
   const Gate::Refusal& refusal = last.refusal ? *last.refusal : endless;
   // Before anything else: such a chunk must not be tried again.
-  if (!broken) conditions_.require_going_on();
+  if (batch.broken() == nullptr) conditions_.require_going_on();
   parts_.stops.stats().add_refusal(refusal.why);
   for_each_range(batch, [&](LiveRange& range) { range.account.gave_up(refusal.why); });
   for_each_group(batch, [](GroupAccount& group) { group.gave_up(1); });
   const auto error = tries_.give_up_or_back_off(batch, refusal, last.stood);
-  if (!error) return false;
+  if (!error) return;
   if (error->kind() != ErrorKind::busy) throw *error;
   fail_all(batch, *error);
-  return true;
+  line_.finish();
 }
 
 /// Waits for all that need not wait under a gate, and for the turn to stop anything.
@@ -139,6 +169,7 @@ void LiveMove::prepare_to_stop(LiveBatch& batch) {
   }
   concerned_ = &batch.front();
   conditions_.require_movable(batch.front().range, batch.deadline);
+  if (gave_turn_up_) await_others();
   // Only the first migration waits for its pins; the others do so when they are the first.
   const LiveRange& first = batch.front().range;
   std::erase_if(batch.chunks, [&](const LiveChunk* chunk) {
@@ -155,18 +186,28 @@ void LiveMove::prepare_to_stop(LiveBatch& batch) {
   conditions_.require_going_on();
 }
 
-/// Requires: the caller holds `operations()`. False: something has changed since the last look,
-/// which is not a try. Throws: Error if the streams can no longer be stopped.
-bool LiveMove::ready_to_stop(LiveBatch& batch) {
-  for (LiveChunk* const chunk : batch.chunks) {
-    Transaction& transaction = chunk->transaction;
-    if (!chunk->range.allocation.may_move()) return false;  // Pinned since.
-    // A hook was added, or writing is allowed.
-    if (!chunk->range.notices.all_told(transaction.slot()) || chunk->went_stale()) return false;
-    if (chunk->choice.way == Way::remapped && transaction.state() == Transaction::State::ready) {
-      transaction.note_clean();  // Stays so until `operations` are released.
-    }
+/// Lets those have their turn for which it was given up.
+void LiveMove::await_others() {
+  constexpr std::chrono::milliseconds look_period(1), limit(100);
+  const TimePoint end = clock_.now() + limit;
+  while (parts_.stops.waiting().any() && clock_.now() < end) {
+    conditions_.pause_until(clock_.now() + look_period);
   }
+  gave_turn_up_ = false;
+}
+
+/// Whether nothing has changed since the chunks were staged. Requires: the caller holds
+/// `operations()`.
+bool LiveMove::chunks_ready(const LiveBatch& batch) const {
+  return std::ranges::all_of(batch.chunks, [](const LiveChunk* chunk) {
+    // It was pinned, a hook was added, or writing is allowed.
+    return chunk->range.allocation.may_move() &&
+           chunk->range.notices.all_told(chunk->transaction.slot()) && !chunk->went_stale();
+  });
+}
+
+/// Throws: Error if the streams can no longer be stopped. Requires: nothing is stopped.
+void LiveMove::require_streams(const LiveBatch& batch) {
   LiveChunk* detached = nullptr;
   for_each_range(batch, [&](LiveRange& range) {
     concerned_ = range.first_left();
@@ -180,7 +221,6 @@ bool LiveMove::ready_to_stop(LiveBatch& batch) {
     throw Error(ErrorKind::invalid_argument, live_move_call,
                 "every attached stream that may use the allocation was detached during the move");
   }
-  return true;
 }
 
 /// Whether a write may have happened since the live copy of the chunk began.
@@ -190,38 +230,89 @@ bool LiveMove::must_settle(const LiveChunk& chunk) const {
   return chunk.copier != nullptr && !(unchanged && allocation.read_only());
 }
 
-/// Requires: the caller holds `operations()`.
-LiveMove::Try LiveMove::stop_once(LiveBatch& batch) {
-  concerned_ = &batch.front();
-  for (LiveChunk* const chunk : batch.chunks) {
-    VMART_CHECK(chunk->copier == nullptr || staging_.leased(*chunk),
-                "the copier belongs to this move");
-    chunk->settles = must_settle(*chunk);
-  }
-  tries_.set_limit(batch);
-  BatchStop stop(parts_, ranges_, batch, staging_.max_stall());
+/// None: something has changed, or a hold needs the turn; that is not a try.
+std::optional<LiveMove::Try> LiveMove::stop_once(LiveBatch& batch) {
+  Operations operations(batch);
   Try result;
+  const bool behind = line_.sent();
+  if (!behind) {
+    tries_.set_limit(batch);
+    require_streams(batch);
+    concerned_ = &batch.front();
+    noting_failure(result, [&] { return line_.look(); });
+    if (result.refusal || result.failure) return result;
+    operations.take();
+    if (!chunks_ready(batch)) return std::nullopt;
+    for (LiveChunk* const chunk : batch.chunks) make_ready(*chunk);
+    noting_failure(result, [&] { return line_.send(); });
+  }
+  if (!result.refusal && !result.failure) {
+    if (!await_first(batch, operations, !behind)) {
+      line_.stand_down();
+      return std::nullopt;
+    }
+    noting_failure(result, [&] { return line_.switch_chunks(); });
+  }
+  if (line_.sent()) account_for(batch, line_.stop(), result);
+  return result;
+}
+
+template <typename Body>
+void LiveMove::noting_failure(Try& result, Body&& body) {
   try {
-    result.refusal = stop.run();
+    result.refusal = body();
   } catch (...) {
     result.failure = std::current_exception();
   }
-  result.stood = stop.times().first_arrival > TimePoint(0);
-  account_for(batch, stop);
+}
+
+/// Requires: the caller holds `operations()`.
+void LiveMove::make_ready(LiveChunk& chunk) {
+  VMART_CHECK(chunk.copier == nullptr || staging_.leased(chunk), "the copier belongs to this move");
+  Transaction& transaction = chunk.transaction;
+  if (chunk.choice.way == Way::remapped && transaction.state() == Transaction::State::ready) {
+    transaction.note_clean();  // Stays so until `operations` are released.
+  }
+  chunk.settles = must_settle(chunk);
+}
+
+/// Waits for the streams; on return the move has `operations`. `looked`: it has them now, and has
+/// looked at the chunks since. False: the batch cannot move at this gate, or a hold needs the turn.
+bool LiveMove::await_first(LiveBatch& batch, Operations& operations, bool looked) {
+  const TimePoint begun = clock_.now();
+  while (!line_.await_first(clock_.now() + operations_kept)) {
+    operations.let_go();
+    looked = false;
+    const Stops::Waiting others = parts_.stops.waiting();
+    const bool long_enough = others.gates > 0 && clock_.now() - begun >= batch.turn_limit();
+    gave_turn_up_ = others.holds > 0 || long_enough;
+    if (long_enough) ++batch.waits;
+    if (gave_turn_up_) return false;
+  }
+  if (looked) return true;  // Streams may be stopped now.
+  constexpr std::chrono::microseconds look_period(20);
+  const TimePoint end = clock_.now() + batch.gate_limit;
+  while (!operations.try_take()) {
+    if (clock_.now() >= end) return false;
+    poll_until(clock_, std::min<TimePoint>(end, clock_.now() + look_period), [] { return false; });
+  }
+  return chunks_ready(batch) && std::ranges::all_of(batch.chunks, [&](const LiveChunk* chunk) {
+           return chunk->settles || !must_settle(*chunk);
+         });
+}
+
+/// A gate counts once for the runtime, and once for each migration that had chunks at it.
+void LiveMove::account_for(LiveBatch& batch, const BatchStop& stop, Try& result) noexcept {
+  const GateTimes& times = stop.times();
+  result.stood = times.first_arrival > TimePoint(0);
   // A call of ours blocked in the application's context before all streams were stopped; or the
   // streams themselves waited for the settling work there, more than their backlogs explain.
   const bool waited = (result.refusal && result.refusal->why == StopRefusal::opened_by_watchdog) ||
                       (batch.overdue && stop.overdue());
   if (waited && !stop.all_stood() && batch.way() == Way::live) {
-    staging_.leave_application_context();
+    staging_.ways().leave_application_context();
   }
   if (stop.tried()) batch.overdue = stop.overdue();
-  return result;
-}
-
-/// A gate counts once for the runtime, and once for each migration that had chunks at it.
-void LiveMove::account_for(const LiveBatch& batch, const BatchStop& stop) noexcept {
-  const GateTimes& times = stop.times();
   for_each_range(batch, [&](LiveRange& range) { range.account.used_limit(batch.gate_limit); });
   if (times.first_arrival != TimePoint(0)) {
     parts_.pace.spent_stall(times.first_arrival, times.opened - times.first_arrival);
@@ -236,17 +327,16 @@ void LiveMove::account_for(const LiveBatch& batch, const BatchStop& stop) noexce
   batch.front().range.account.tell_stood(batch.front(), times, stop.streams());
 }
 
-/// Whether any chunk of the batch has switched. Those are its first ones, and leave it; migrations
-/// that are complete end now.
+/// Whether any chunk of the batch has switched. Those leave it.
 bool LiveMove::retire_switched(LiveBatch& batch) noexcept {
-  const auto left = std::ranges::find_if_not(batch.chunks, &LiveChunk::switched);
-  const bool moved = left != batch.chunks.begin();
-  for (auto chunk = batch.chunks.begin(); chunk != left; ++chunk) {
-    retire(**chunk);
-    (*chunk)->range.task->tell((*chunk)->range.report);
+  bool moved = false;
+  for (LiveChunk* const chunk : batch.chunks) {
+    if (!chunk->switched()) continue;
+    moved = true;
+    retire(*chunk);
+    chunk->range.task->tell(chunk->range.report);
   }
-  batch.chunks.erase(batch.chunks.begin(), left);
-  ranges_.end_complete();
+  std::erase_if(batch.chunks, &LiveChunk::switched);
   return moved;
 }
 
@@ -265,9 +355,8 @@ void LiveMove::retire(LiveChunk& chunk) noexcept {
 }
 
 /// The chunk's migration ends with an error, because of the chunk.
-void LiveMove::fail(LiveBatch& batch, const LiveChunk& chunk, std::exception_ptr failure) noexcept {
+void LiveMove::fail(const LiveChunk& chunk, std::exception_ptr failure) noexcept {
   LiveRange& range = chunk.range;
-  batch.leave_out(range);
   try {
     std::rethrow_exception(failure);
   } catch (const std::exception& error) {
@@ -279,26 +368,28 @@ void LiveMove::fail(LiveBatch& batch, const LiveChunk& chunk, std::exception_ptr
   ranges_.end(range, std::move(failure));
 }
 
-/// Handles the current exception: ends the migrations whose chunks it broke, or else the one that
-/// it concerns.
-void LiveMove::fail_concerned(LiveBatch& batch) noexcept {
-  const std::exception_ptr failure = std::current_exception();
-  if (batch.broken() == nullptr) return fail(batch, *concerned_, failure);
-  while (const LiveChunk* const chunk = batch.broken()) fail(batch, *chunk, failure);
+/// Ends the migrations with broken chunks, or else the one that the failure concerns.
+void LiveMove::fail_concerned(const std::exception_ptr& failure) noexcept {
+  LiveChunk* broken = ranges_.first_broken();
+  if (broken == nullptr) return fail(*concerned_, failure);
+  for (; broken != nullptr; broken = ranges_.first_broken()) fail(*broken, failure);
 }
 
 /// They were tried together, for as long as each may be.
 void LiveMove::fail_all(LiveBatch& batch, const Error& error) noexcept {
-  while (!batch.chunks.empty()) fail(batch, batch.front(), std::make_exception_ptr(error));
+  while (!batch.chunks.empty()) {
+    const LiveChunk& chunk = batch.front();
+    batch.leave_out(chunk.range);
+    fail(chunk, std::make_exception_ptr(error));
+  }
 }
 
 /// Ends migrations that were cancelled or whose memory is being freed.
-void LiveMove::end_unwanted(LiveBatch& batch) noexcept {
+void LiveMove::end_unwanted() noexcept {
   const auto next_unwanted = [&] {
     return std::ranges::find_if(ranges_.all(), &LiveRange::unwanted);
   };
   for (auto range = next_unwanted(); range != ranges_.all().end(); range = next_unwanted()) {
-    batch.leave_out(*range);
     std::exception_ptr failure;
     try {
       failure = std::make_exception_ptr(Error(

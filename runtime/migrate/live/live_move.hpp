@@ -1,6 +1,7 @@
 #pragma once
 
 #include "migrate/live/batch_stop.hpp"
+#include "migrate/live/gate_line.hpp"
 #include "migrate/live/live_ranges.hpp"
 #include "migrate/live/live_staging.hpp"
 #include "migrate/live/live_tasks.hpp"
@@ -19,9 +20,10 @@ namespace vma {
 ///
 /// The chunks of a batch are staged (`LiveStaging`: target, copy beside the application), then one
 /// gate stops the streams and switches as many of them as its time allows (`BatchStop`), again and
-/// again as needed (`StopTries`); those of the next batch are copied meanwhile. What ends one
-/// migration (an error, a cancellation) leaves the others. One thread, which has the move claims;
-/// takes `operations()` for each gate.
+/// again as needed (`StopTries`). Meanwhile the chunks that follow are copied, and the gates of
+/// their batches are sent behind it (`GateLine`). What ends one migration (an error, a
+/// cancellation) leaves the others. One thread, which has the move claims; takes `operations()` for
+/// each gate.
 class LiveMove {
  public:
   /// Requires: `first`'s claim is taken. `tasks` outlives it.
@@ -32,6 +34,7 @@ class LiveMove {
   void run() noexcept;
 
  private:
+  class Operations;
   /// How a try to stop ended. Neither a refusal nor a failure: some chunk was switched.
   struct Try {
     std::optional<Gate::Refusal> refusal;
@@ -40,22 +43,28 @@ class LiveMove {
   };
 
   template <typename Body>
-  void ending_what_fails(LiveBatch& batch, Body&& body) noexcept;
+  void ending_what_fails(Body&& body) noexcept;
   void begin();
   void move_next(LiveChunk& first);
-  void complete(LiveBatch& batch);
-  bool try_once(LiveBatch& batch);
+  void try_first();
+  void give_up_or_back_off(LiveBatch& batch, const Try& last);
   void prepare_to_stop(LiveBatch& batch);
-  bool ready_to_stop(LiveBatch& batch);
-  Try stop_once(LiveBatch& batch);
-  void account_for(const LiveBatch& batch, const BatchStop& stop) noexcept;
+  void await_others();
+  bool chunks_ready(const LiveBatch& batch) const;
+  void require_streams(const LiveBatch& batch);
+  std::optional<Try> stop_once(LiveBatch& batch);
+  template <typename Body>
+  void noting_failure(Try& result, Body&& body);
+  void make_ready(LiveChunk& chunk);
+  bool await_first(LiveBatch& batch, Operations& operations, bool looked);
+  void account_for(LiveBatch& batch, const BatchStop& stop, Try& result) noexcept;
   bool must_settle(const LiveChunk& chunk) const;
   bool retire_switched(LiveBatch& batch) noexcept;
   void retire(LiveChunk& chunk) noexcept;
-  void fail(LiveBatch& batch, const LiveChunk& chunk, std::exception_ptr failure) noexcept;
-  void fail_concerned(LiveBatch& batch) noexcept;
+  void fail(const LiveChunk& chunk, std::exception_ptr failure) noexcept;
+  void fail_concerned(const std::exception_ptr& failure) noexcept;
   void fail_all(LiveBatch& batch, const Error& error) noexcept;
-  void end_unwanted(LiveBatch& batch) noexcept;
+  void end_unwanted() noexcept;
 
   const MoveParts& parts_;
   Clock& clock_;
@@ -63,7 +72,9 @@ class LiveMove {
   const MoveConditions conditions_;
   LiveStaging staging_;
   StopTries tries_;
+  GateLine line_;
   LiveChunk* concerned_ = nullptr;  // By an error that is thrown now.
+  bool gave_turn_up_ = false;       // For others that waited for it.
 };
 
 }  // namespace vma

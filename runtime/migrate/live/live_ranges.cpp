@@ -134,15 +134,30 @@ bool LiveRanges::postpone_pinned(LiveRange& range) noexcept {
   return true;
 }
 
-LiveChunk* LiveRanges::after(const LiveChunk& chunk) noexcept {
-  if (chunk.number + 1 < chunk.range.chunks.size()) return &chunk.range.chunks[chunk.number + 1];
+LiveChunk* LiveRanges::next(const LiveChunk& chunk) noexcept {
+  for (std::size_t number = chunk.number + 1; number < chunk.range.chunks.size(); ++number) {
+    if (!chunk.range.chunks[number].switched()) return &chunk.range.chunks[number];
+  }
   const auto here =
       std::ranges::find_if(ranges_, [&](const LiveRange& range) { return &range == &chunk.range; });
   for (auto next = std::next(here); next != ranges_.end(); ++next) {
     if (LiveChunk* const first = next->first_left()) return first;
   }
+  return nullptr;
+}
+
+LiveChunk* LiveRanges::after(const LiveChunk& chunk) noexcept {
+  if (LiveChunk* const listed = next(chunk)) return listed;
   while (LiveRange* const joined = join()) {
     if (LiveChunk* const first = joined->first_left()) return first;
+  }
+  return nullptr;
+}
+
+LiveChunk* LiveRanges::first_broken() noexcept {
+  for (LiveRange& range : ranges_) {
+    const auto found = std::ranges::find_if(range.chunks, &LiveChunk::broken);
+    if (found != range.chunks.end()) return &*found;
   }
   return nullptr;
 }

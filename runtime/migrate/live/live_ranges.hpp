@@ -64,10 +64,14 @@ class LiveRanges {
   /// If the migration waits for a pin and another one can go on, which may join for it, puts it
   /// last. Returns whether.
   bool postpone_pinned(LiveRange& range) noexcept;
-  /// The chunk that follows, of the next migration if need be, which may join for it.
+  /// The next chunk in the order of the list that has not switched; null if there is none.
+  LiveChunk* next(const LiveChunk& chunk) noexcept;
+  /// The same; if there is none, another migration may join.
   LiveChunk* after(const LiveChunk& chunk) noexcept;
 
   bool any_unwanted() const noexcept;
+  /// A chunk that can no longer move; null if there is none.
+  LiveChunk* first_broken() noexcept;
   /// The migration that the move began with, which may have ended.
   const MigrationTask& first() const noexcept { return *first_; }
   /// The one whose chunks are next. Requires: there is one.

@@ -14,11 +14,15 @@
 namespace vma {
 namespace {
 
-/// How many chunks settle in a context of our own after a thread has blocked the application's
-/// context.
-constexpr int beside_count = 8;
 /// Chunks of one batch, at most.
-constexpr std::size_t chunks_max = LiveCopier::bays / 2;
+constexpr std::size_t chunks_max = 48;
+/// Chunks are staged for as many gates behind the first one. Those of an allocation that the
+/// program keeps writing to only for one, because what is copied early has to be copied again; and
+/// those of one with hooks, which would be called long before the chunk moves.
+constexpr int gates_ahead = 8;
+constexpr double dirty_ahead_max = 0.1;
+/// The first gate waits no longer for the staging of what follows.
+constexpr std::chrono::milliseconds ahead_limit(20);
 /// From a gate's last arrival until the first chunk settles, and from its last grant until it
 /// opens.
 constexpr std::chrono::microseconds gate_overhead(50);
@@ -44,6 +48,7 @@ LiveStaging::LiveStaging(const MoveParts& parts, LiveRanges& ranges,
       clock_(parts.memory.driver().clock()),
       ranges_(ranges),
       conditions_(conditions),
+      ways_(parts),
       max_stall_(ranges.first().options.max_stall.value_or(
           std::chrono::duration_cast<std::chrono::microseconds>(parts.limits.max_stall))) {}
 
@@ -78,7 +83,7 @@ void LiveStaging::stage(LiveChunk& chunk) {
   if (chunk.staged) return;
   chunk.transaction.take_clean_target();
   if (!chunk.transaction.target_clean()) pace_copy(chunk);
-  begin(chunk, choose(chunk), true);
+  begin(chunk, ways_.choose(chunk), true);
 }
 
 LiveBatch LiveStaging::make_batch(LiveChunk& first) {
@@ -107,18 +112,82 @@ void LiveStaging::prepare_copies(const LiveBatch& batch) const {
 
 void LiveStaging::stage_ahead(const LiveBatch& batch) {
   const LiveChunk& first = batch.front();
-  // Otherwise the copies would wait for longer than they take, and gather changes.
-  if (first.copier == nullptr || !first.choice.overlap || !may_stop_soon()) return;
-  std::chrono::nanoseconds left = max_stall_ - gate_overhead;
+  if (!may_stage_ahead(first)) return;
+  const int gates = may_stage_far_ahead(first) ? gates_ahead : 1;
+  std::chrono::nanoseconds left = gates * (max_stall_ - gate_overhead);
+  const TimePoint end = clock_.now() + ahead_limit;
   LiveChunk* last = batch.chunks.back();
-  for (std::size_t staged = 0; staged < chunks_max; ++staged) {
+  for (int staged = 0; staged < gates || left >= std::chrono::nanoseconds(0); ++staged) {
     LiveChunk* const next = ranges_.after(*last);
-    if (next == nullptr) return;
+    if (next == nullptr || clock_.now() >= end) return;
     left -= stall_of_next(first, *next);
-    const bool fits = staged == 0 || left >= std::chrono::nanoseconds(0);
-    if (!fits || !stage_beside(first, *next)) return;
+    if (!stage_beside(first, *next)) return;
     last = next;
   }
+}
+
+/// Otherwise the copies would wait for longer than they take, and gather changes.
+bool LiveStaging::may_stage_ahead(const LiveChunk& first) const {
+  return first.copier != nullptr && first.choice.overlap && may_stop_soon();
+}
+
+bool LiveStaging::may_stage_far_ahead(const LiveChunk& chunk) const {
+  Allocation& allocation = chunk.range.allocation;
+  return allocation.dirtiness <= dirty_ahead_max && allocation.hooks().empty();
+}
+
+bool LiveStaging::stage_one_ahead(const LiveBatch& batch, const LiveChunk& last) {
+  const LiveChunk& first = batch.front();
+  if (!may_stage_ahead(first)) return false;
+  LiveChunk* next = ranges_.after(last);
+  while (next != nullptr && next->staged) next = ranges_.after(*next);
+  if (next == nullptr || !may_stage_far_ahead(*next)) return false;
+  {
+    SlowCallTurn turn(memory_.chunks().slow_calls().turn());
+    if (!turn.try_take()) return false;  // Another thread's call may take milliseconds.
+  }
+  Transaction& transaction = next->transaction;
+  // New host memory takes milliseconds; new HBM less than one.
+  const bool needs_target = transaction.state() == Transaction::State::planned &&
+                            next->range.task->to.kind == Location::Kind::host;
+  if (needs_target && !transaction.take_clean_target() && !transaction.take_cached_target()) {
+    return false;
+  }
+  return stage_beside(first, *next);
+}
+
+/// Whether its gate may be sent behind that of `first` without a look at anything that can change
+/// while a gate is on its way, and without calling a hook.
+bool LiveStaging::may_follow(const LiveChunk& first, const LiveChunk& next) const {
+  return next.staged && next.copier == first.copier && next.choice.way == first.choice.way &&
+         !next.broken() && next.range.allocation.may_move() &&
+         next.range.allocation.hooks().empty() && same_streams(first.range, next.range);
+}
+
+LiveBatch LiveStaging::next_batch(const LiveBatch& before, const LiveChunk& last) {
+  const LiveChunk& first = before.front();
+  LiveBatch batch;
+  if (first.copier == nullptr) return batch;
+  std::chrono::nanoseconds left = max_stall_ - gate_overhead;
+  LiveChunk* next = ranges_.next(last);
+  for (; next != nullptr && batch.chunks.size() < chunks_max; next = ranges_.next(*next)) {
+    left -= stall_of_next(first, *next);
+    const bool fits = batch.chunks.empty() || left >= std::chrono::nanoseconds(0);
+    if (!fits || !may_follow(first, *next)) break;
+    if (next->transaction.state() == Transaction::State::ready &&
+        !next->copier->copied(next->bay)) {
+      return {};
+    }
+    batch.chunks.push_back(next);
+  }
+  for (LiveChunk* const chunk : batch.chunks) await_copy(*chunk);
+  return batch;
+}
+
+std::chrono::nanoseconds LiveStaging::predicted_stall(const LiveBatch& batch) const {
+  std::chrono::nanoseconds stall = gate_overhead;
+  for (const LiveChunk* const chunk : batch.chunks) stall += stall_of(*chunk);
+  return stall;
 }
 
 /// Stages a chunk that may share a gate with `first`, whose copier it uses. False if it cannot be
@@ -127,10 +196,11 @@ bool LiveStaging::stage_beside(const LiveChunk& first, LiveChunk& next) {
   if (next.range.unwanted()) return false;  // Freed before it joined, its memory may be another's.
   if (first.transaction.from() != next.transaction.from()) return false;
   if (&first.range != &next.range && !same_streams(first.range, next.range)) return false;
+  if (next.broken()) return false;
   if (next.staged) return next.choice.way == first.choice.way;
   try {
     next.transaction.take_clean_target();
-    const WayChoice choice = choose(next);
+    const WayChoice choice = ways_.choose(next);
     if (choice.way != first.choice.way) return false;  // Another copier needs another lease.
     const std::uint64_t size_bytes = next.transaction.size_bytes();
     if (first.copier != nullptr && !first.copier->has_bay_for(size_bytes)) return false;
@@ -151,9 +221,9 @@ bool LiveStaging::same_streams(const LiveRange& one, const LiveRange& other) con
 }
 
 void LiveStaging::choose_again(LiveBatch& batch) {
-  const WayChoice choice = choose(batch.front());
+  const WayChoice choice = ways_.choose(batch.front());
   const bool same = std::ranges::all_of(batch.chunks, [&](const LiveChunk* chunk) {
-    return choice.way == chunk->choice.way && choose(*chunk).way == choice.way;
+    return choice.way == chunk->choice.way && ways_.choose(*chunk).way == choice.way;
   });
   if (same) return;
   unstage_all();  // Their copier may be given up.
@@ -177,8 +247,9 @@ std::chrono::nanoseconds LiveStaging::stall_of_next(const LiveChunk& first,
   const Fill fill = way == Way::remapped  ? Fill::none
                     : way == Way::stopped ? Fill::copy
                                           : Fill::settle;
+  const auto users = parts_.stops.attached().devices(next.range.allocation.begin());
   return std::max(parts_.forecast.fill_time(fill, next.transaction.size_bytes()),
-                  parts_.forecast.switch_time(next.transaction.planned_switch()));
+                  parts_.forecast.switch_time(next.transaction.planned_switch(users)));
 }
 
 bool LiveStaging::may_stop_soon() const {
@@ -186,59 +257,12 @@ bool LiveStaging::may_stop_soon() const {
   return parts_.pace.next_stop(now) <= now;
 }
 
-WayChoice LiveStaging::choose(const LiveChunk& chunk) const {
-  const WayChoice choice = choose_among(chunk);
-  if (choice.way != Way::none) return choice;
-  // Blocking streams need no stops of their own, once their kind is known.
-  parts_.stops.attached().learn_kinds(chunk.range.allocation.begin());
-  return choose_among(chunk);
-}
-
-WayChoice LiveStaging::choose_among(const LiveChunk& chunk) const {
-  const Allocation& allocation = chunk.range.allocation;
-  const MigrationTask& task = *chunk.range.task;
-  const AttachedStreams::Use streams(parts_.stops.attached(), allocation.begin());
-  const GatePlan plan = plan_gate(streams.streams());
-  WayFacts facts;
-  facts.from = chunk.transaction.from();
-  facts.to = task.to;
-  facts.mode = task.options.mode;
-  facts.target_clean = chunk.transaction.target_clean();
-  facts.dirty = allocation.dirtiness;
-  facts.application_waits = chunks_beside_ > 0;
-  if (facts.from.kind == Location::Kind::gpu) {
-    facts.application = parts_.copiers.application_context(DeviceId{facts.from.ordinal});
-  }
-  return choose_way(facts, plan, memory_.topology(), [&](ContextHandle context) {
-    return memory_.topology().info(memory_.driver().context_device(context)).max_queues;
-  });
-}
-
-void LiveStaging::require_way(const LiveChunk& chunk) const {
-  if (chunk.choice.way == Way::none) {
-    throw Error(ErrorKind::unsupported, live_move_call,
-                fmt::format("{}; raise CUDA_DEVICE_MAX_CONNECTIONS, attach fewer streams, or ask "
-                            "for StopScope::hold",
-                            chunk.choice.reason));
-  }
-  const MigrationTask& task = *chunk.range.task;
-  if (task.options.mode == Mode::live && chunk.choice.way == Way::stopped) {
-    throw Error(
-        ErrorKind::unsupported, live_move_call,
-        fmt::format(
-            "the chunk at offset {} cannot move live from {} to {} ({}); use Mode::automatic or "
-            "Mode::stopped, which stop the attached streams for its copy",
-            chunk.transaction.slot() * chunk.range.allocation.geometry().chunk_bytes,
-            to_string(chunk.transaction.from()), to_string(task.to), chunk.choice.reason));
-  }
-}
-
 /// Everything before the stop.
 void LiveStaging::begin(LiveChunk& chunk, const WayChoice& choice, bool may_ask) {
   Transaction& transaction = chunk.transaction;
   chunk.choice = choice;
   chunk.lacked_digests.reset();
-  require_way(chunk);
+  WayChooser::require(chunk);
   chunk.range.account.begun(chunk);
   chunk.range.notices.before(transaction.slot(), transaction.from(), chunk.range.task->to);
   if (transaction.state() == Transaction::State::planned) {
@@ -372,8 +396,10 @@ void LiveStaging::unstage_all() noexcept {
 
 void LiveStaging::stand_down(LiveChunk& chunk) noexcept {
   Transaction& transaction = chunk.transaction;
+  if (chunk.broken()) return;  // Its work was waited for.
   try {
-    if (chunk.settles && chunk.copier->busy(chunk.bay) && !ends_in_time(chunk, [&](TimePoint time) {
+    const bool settles = std::exchange(chunk.settles, false);
+    if (settles && chunk.copier->busy(chunk.bay) && !ends_in_time(chunk, [&](TimePoint time) {
           return chunk.copier->settled_by(chunk.bay, time);
         })) {
       transaction.abandon_target("settling does not end");
@@ -388,10 +414,6 @@ void LiveStaging::stand_down(LiveChunk& chunk) noexcept {
       transaction.abandon_target("settling failed and may still be running");
     }
   }
-}
-
-void LiveStaging::leave_application_context() noexcept {
-  chunks_beside_ = beside_count;
 }
 
 std::optional<std::uint64_t> LiveStaging::retire(LiveChunk& chunk) noexcept {
@@ -410,7 +432,7 @@ std::optional<std::uint64_t> LiveStaging::retire(LiveChunk& chunk) noexcept {
     dirtiness *= dirt_fading;
   }
   chunk.staged = false;
-  if (chunks_beside_ > 0) --chunks_beside_;
+  ways_.note_moved();
   return copied_twice;
 }
 

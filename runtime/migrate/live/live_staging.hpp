@@ -2,6 +2,7 @@
 
 #include "migrate/live/live_ranges.hpp"
 #include "migrate/live/move_conditions.hpp"
+#include "migrate/live/way_chooser.hpp"
 #include "migrate/migration/move_parts.hpp"
 
 #include <cstddef>
@@ -34,8 +35,17 @@ class LiveStaging {
   /// that wait join for it. Throws: Error that concerns `first`; for the others it recurs when they
   /// are the first. Blocks: for room, for the copier, and for the copy budget.
   LiveBatch make_batch(LiveChunk& first);
-  /// Stages chunks that follow the batch, so that they are copied while a gate is closed for it.
+  /// Stages chunks that follow the batch, for the gates behind its own. Blocks: for some
+  /// milliseconds, to allocate their targets.
   void stage_ahead(const LiveBatch& batch);
+  /// The same for at most one chunk behind `last`, as long as that takes less than a millisecond.
+  /// `first` is the batch whose gate is next. Returns whether a chunk was staged.
+  bool stage_one_ahead(const LiveBatch& first, const LiveChunk& last);
+  /// The chunks behind `last` that fill a gate which may follow that of `first`, once all of them
+  /// have been copied; no chunk otherwise. Does not block.
+  LiveBatch next_batch(const LiveBatch& first, const LiveChunk& last);
+  /// How long the gate of the batch will be closed.
+  std::chrono::nanoseconds predicted_stall(const LiveBatch& batch) const;
   /// Streams may have been attached or detached since the way of the batch was chosen, so it may no
   /// longer work. If another is chosen, the batch keeps only its first chunk.
   void choose_again(LiveBatch& batch);
@@ -46,9 +56,8 @@ class LiveStaging {
   /// After a try in which the chunk did not switch: waits for the work started for it before
   /// anything else is done with the chunk (I6).
   void stand_down(LiveChunk& chunk) noexcept;
-  /// The next chunks settle in a context of the runtime's own: a thread has blocked that of the
-  /// application.
-  void leave_application_context() noexcept;
+  /// How the next chunks move.
+  WayChooser& ways() noexcept { return ways_; }
   /// The chunk has switched and leaves its bay. Returns how many of its bytes were copied twice;
   /// none if it did not go live.
   std::optional<std::uint64_t> retire(LiveChunk& chunk) noexcept;
@@ -64,16 +73,16 @@ class LiveStaging {
 
  private:
   void stage(LiveChunk& chunk);
+  bool may_stage_ahead(const LiveChunk& first) const;
+  bool may_stage_far_ahead(const LiveChunk& chunk) const;
+  bool may_follow(const LiveChunk& first, const LiveChunk& next) const;
   bool stage_beside(const LiveChunk& first, LiveChunk& next);
   std::chrono::nanoseconds stall_of(const LiveChunk& chunk) const;
   std::chrono::nanoseconds stall_of_next(const LiveChunk& first, const LiveChunk& next) const;
   bool may_stop_soon() const;
   void prepare_copies(const LiveBatch& batch) const;
-  WayChoice choose(const LiveChunk& chunk) const;
-  WayChoice choose_among(const LiveChunk& chunk) const;
   void begin(LiveChunk& chunk, const WayChoice& choice, bool may_ask);
   void begin_live(LiveChunk& chunk);
-  void require_way(const LiveChunk& chunk) const;
   void take_target(LiveChunk& chunk, bool may_ask);
   LiveCopier& lease_copier(const LiveChunk& chunk) VMART_NO_THREAD_ANALYSIS;
   void give_up_lease() noexcept VMART_NO_THREAD_ANALYSIS;
@@ -87,9 +96,9 @@ class LiveStaging {
   Clock& clock_;
   LiveRanges& ranges_;
   const MoveConditions& conditions_;
+  WayChooser ways_;
   const std::chrono::nanoseconds max_stall_;
   LiveCopier* leased_ = nullptr;         // The copier whose `turn` this move has.
-  int chunks_beside_ = 0;                // That still settle in a context of the runtime's own.
   double copy_ns_per_byte_ = 1.0 / 300;  // Of a live copy: a guess, until one was measured.
 };
 

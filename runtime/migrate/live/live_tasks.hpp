@@ -17,8 +17,7 @@ class LiveTasks {
   /// move has its allocation's claim from now on. Null if there is none.
   virtual std::shared_ptr<MigrationTask> take_beside(const MigrationTask& first) noexcept = 0;
   /// The migration has ended: with this error, or in full if there is none. Takes the claim back.
-  /// Requires: nothing is stopped, and the caller has neither the turn of `Stops` nor that of slow
-  /// calls.
+  /// Requires: nothing is stopped, and the caller does not have the turn for slow calls.
   virtual void ended(std::shared_ptr<MigrationTask> task, MigrationReport report,
                      std::exception_ptr failure) noexcept = 0;
 };

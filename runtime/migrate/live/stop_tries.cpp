@@ -15,8 +15,8 @@ StopTries::StopTries(const MoveParts& parts, const MoveConditions& conditions)
       gate_limit_(parts.limits.gate_limit) {}
 
 TimePoint StopTries::deadline(const LiveRange& range) const {
-  return range.pinned_since.value_or(clock_.now()) +
-         parts_.limits.of_hold(range.task->options).rest_limit;
+  const TimePoint begun = range.pinned_since.value_or(clock_.now());
+  return later(begun, parts_.limits.patience_with_gates(range.task->options));
 }
 
 void StopTries::begin(LiveBatch& batch) const {

@@ -19,6 +19,8 @@ namespace vma {
 
 /// Limits for moves.
 struct MoverLimits {
+  static constexpr std::chrono::milliseconds limit_max =
+      std::chrono::days(1);  // Times add up to limits.
   std::chrono::nanoseconds hold_limit = std::chrono::seconds(2);
   std::chrono::nanoseconds gate_limit = std::chrono::milliseconds(5);
   /// Tries that ran out of time double the limit up to this; zero keeps it as it is.
@@ -29,9 +31,14 @@ struct MoverLimits {
   std::uint64_t copy_budget_bytes = 0;       ///< Per second; zero means no budget.
   LiveTuning tuning{};
 
-  /// The limits of a hold with these options; `rest_limit` also bounds the tries for a chunk of a
-  /// live move.
+  /// How long a stream may take to finish what was launched before a gate, and how long a chunk may
+  /// be pinned, unless the options have a deadline.
+  std::chrono::nanoseconds progress_limit = std::chrono::seconds(30);
+
+  /// The limits of a hold with these options.
   HoldLimits of_hold(const MigrateOptions& options) const;
+  /// How long the tries to stop for a chunk of a live move may take.
+  std::chrono::nanoseconds patience_with_gates(const MigrateOptions& options) const;
 };
 
 /// What a migration uses. Each part outlives it and is safe for any thread.
@@ -49,8 +56,14 @@ struct MoveParts {
   MoveObservers& observers;
 };
 
+inline std::chrono::nanoseconds MoverLimits::patience_with_gates(
+    const MigrateOptions& options) const {
+  return options.deadline.count() > 0
+             ? std::min<std::chrono::nanoseconds>(options.deadline, limit_max)
+             : progress_limit;
+}
+
 inline HoldLimits MoverLimits::of_hold(const MigrateOptions& options) const {
-  constexpr std::chrono::milliseconds limit_max = std::chrono::days(1);  // Times add up to limits.
   constexpr std::chrono::seconds patience_min(2);  // One driver call may create and release a lot.
   const std::chrono::nanoseconds rest_limit =
       options.deadline.count() > 0 ? std::min(options.deadline, limit_max) : hold_limit;

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 namespace vma {
 
@@ -32,8 +33,8 @@ std::vector<DeviceId> Reach::users(const Allocation& allocation, std::size_t slo
   if (!allocation.readers.empty()) return allocation.readers;
   const Location wanted = allocation.wanted(slot);
   if (wanted.kind == Location::Kind::host) {
-    std::vector<DeviceId> attached = attached_.devices(allocation.begin());
-    if (!attached.empty()) return attached;
+    const std::set<DeviceId> attached = attached_.devices(allocation.begin());
+    if (!attached.empty()) return {attached.begin(), attached.end()};
   }
   return users(wanted);
 }

@@ -5,10 +5,23 @@
 #include "memory/verify_access.hpp"
 #include "migrate/migration/phase_timer.hpp"
 
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <exception>
 #include <utility>
 
 namespace vma {
+namespace {
+
+bool is_among(const Transaction::Gpus& gpus, const Accessor& reader) {
+  return reader.who.kind == Location::Kind::gpu && gpus.contains(DeviceId{reader.who.ordinal});
+}
+
+}  // namespace
+
 Transaction::Transaction(Memory& memory, CopyEngine& engine, Allocation& allocation,
                          std::size_t slot, Location to)
     : memory_(memory),
@@ -42,7 +55,10 @@ void Transaction::move_to(State next) {
       (state_ == State::copied && next == State::ready) ||
       (state_ == State::ready && next == State::planned) ||
       (state_ == State::copying && (next == State::copied || next == State::stayed)) ||
-      (state_ == State::copied && next >= State::switched);
+      (state_ == State::copied && (next == State::shown || next >= State::stayed)) ||
+      (state_ == State::shown &&
+       (next == State::switched || next == State::copied || next == State::poisoned)) ||
+      (state_ == State::switched && next == State::poisoned);
   VMART_CHECK(allowed, "a transaction follows its state diagram");
   state_ = next;
 }
@@ -62,6 +78,13 @@ bool Transaction::take_clean_target() {
 
 bool Transaction::target_clean() const noexcept {
   return clean_in_ && *clean_in_ == allocation_.writable_epoch() && !allocation_.exported;
+}
+
+StallForecast::Switch Transaction::planned_switch(const Gpus& users) const {
+  const std::vector<Accessor> readers = memory_.topology().readers(to_);
+  const auto gets_access = [&](const Accessor& reader) { return is_among(users, reader); };
+  return {from_, to_, size_bytes_,
+          static_cast<std::size_t>(std::ranges::count_if(readers, gets_access))};
 }
 
 StallForecast::Switch Transaction::planned_switch() const {
@@ -160,10 +183,21 @@ void Transaction::end_copy(TimePoint deadline) noexcept {
   }
 }
 
+std::string Transaction::name() const {
+  return fmt::format("a slot at {:#x}", to_integer(allocation_.slot_begin(slot_)));
+}
+
 /// Before the slot goes dark: the steps that follow must not allocate host memory.
-void Transaction::list_accessors() {
+void Transaction::list_accessors(const Gpus* users) {
   source_accessors_ = allocation_.accessors(from_, memory_.topology());
   target_accessors_ = allocation_.accessors(to_, memory_.topology());
+  late_accessors_.clear();
+  if (users == nullptr) return;
+  const auto late = std::ranges::stable_partition(
+      target_accessors_, [&](const Accessor& reader) { return is_among(*users, reader); });
+  if (late.begin() == target_accessors_.begin()) return;  // None of them reaches it.
+  late_accessors_.assign(late.begin(), late.end());
+  target_accessors_.erase(late.begin(), late.end());
 }
 
 void Transaction::hide(Phases& phases) {
@@ -186,7 +220,7 @@ void Transaction::show(const Chunk& chunk, Mapped which, Phases& phases) {
   verify_access(driver_, begin, size_bytes_, accessors);
 }
 
-void Transaction::show_target(Phases& phases) {
+void Transaction::show_with_spares(Phases& phases) {
   try {
     show(target_, Mapped::target, phases);
   } catch (const Error& error) {
@@ -197,14 +231,23 @@ void Transaction::show_target(Phases& phases) {
   }
 }
 
+void Transaction::show_target(const Gpus& users, Phases& phases) {
+  show_instead(&users, phases);
+}
+
 void Transaction::switch_slot(Phases& phases) {
-  VMART_CHECK(state_ == State::copied, "switched follows copied");
+  show_instead(nullptr, phases);
+  keep_target();
+}
+
+void Transaction::show_instead(const Gpus* users, Phases& phases) {
+  VMART_CHECK(state_ == State::copied, "a target is shown once it has been copied to");
   Clock& clock = driver_.clock();
   const TimePoint start = clock.now();
   try {
-    list_accessors();
+    list_accessors(users);
     hide(phases);  // A refusal has changed nothing: the slot still shows the source.
-    show_target(phases);
+    show_with_spares(phases);
   } catch (...) {
     if (mapped_ != Mapped::source) go_home(phases);  // I3: the source is intact.
     if (state_ == State::copied) move_to(State::stayed);
@@ -212,8 +255,13 @@ void Transaction::switch_slot(Phases& phases) {
     throw;
   }
   dark_ = clock.now() - start;
+  move_to(State::shown);
+}
+
+void Transaction::keep_target() {
+  VMART_CHECK(state_ == State::shown, "a target is kept once it is shown");
   source_ = allocation_.replace(slot_, std::move(target_));
-  switched_at_ = clock.now();  // Readers see it there from now on.
+  switched_at_ = driver_.clock().now();  // Readers see it there from now on.
   move_to(State::switched);
   if (noted_clean_) {
     memory_.chunks().copies().note_used(size_bytes_);
@@ -221,6 +269,39 @@ void Transaction::switch_slot(Phases& phases) {
     memory_.chunks().copies().note_dropped();
   }
   if (allocation_.read_only()) read_only_in_ = allocation_.writable_epoch();
+}
+
+void Transaction::take_back(Phases& phases) {
+  VMART_CHECK(state_ == State::shown, "only a target that is shown is taken back");
+  go_home(phases);
+  if (state_ == State::poisoned) {
+    throw Error(ErrorKind::poisoned, "vma::migrate_async",
+                fmt::format("{} can show neither target nor source; vma::read still returns its "
+                            "bytes",
+                            name()));
+  }
+  move_to(State::copied);
+}
+
+void Transaction::grant_rest(Phases& phases) {
+  constexpr int tries = 3;  // Releasing the spares may help if memory ran out.
+  if (state_ != State::switched || late_accessors_.empty()) return;
+  const PhaseTimer timer(driver_.clock(), phases.grant);
+  const Address begin = allocation_.slot_begin(slot_);
+  for (int attempt = 1;; ++attempt) {
+    try {
+      driver_.grant(begin, size_bytes_, late_accessors_);
+      verify_access(driver_, begin, size_bytes_, late_accessors_);
+      return late_accessors_.clear();
+    } catch (const std::exception& error) {
+      memory_.chunks().keepers().give_up_spares();
+      if (attempt < tries) continue;
+      log(LogLevel::error, "{} stays without access for every GPU: {}", name(), error.what());
+      allocation_.poison(slot_, true);  // I4
+      move_to(State::poisoned);
+      throw;
+    }
+  }
 }
 
 void Transaction::go_home(Phases& phases) {
@@ -232,8 +313,7 @@ void Transaction::go_home(Phases& phases) {
     } catch (const std::exception& error) {
       memory_.chunks().keepers().give_up_spares();
       if (attempt < tries) continue;
-      log(LogLevel::error, "a slot at {:#x} can show neither target nor source: {}",
-          to_integer(allocation_.slot_begin(slot_)), error.what());
+      log(LogLevel::error, "{} can show neither target nor source: {}", name(), error.what());
     }
     allocation_.poison(slot_, mapped_ != Mapped::nothing);  // I4
     return move_to(State::poisoned);

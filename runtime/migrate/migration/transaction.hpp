@@ -11,6 +11,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <set>
+#include <string>
 #include <vector>
 
 namespace vma {
@@ -22,18 +24,23 @@ namespace vma {
 ///                              ready --note_clean--> copied before: a clean copy
 ///     ready --plan_again--> planned           the target cannot be used any more
 ///     copied --discard_copy--> ready          the source has changed since
-///     copied --switch_slot--> switched        the slot shows the target; the source is idle
+///     copied --show_target--> shown           the slot shows the target, which may be incomplete
 ///                         \--> stayed         the slot shows the source again, with access for all
 ///                         \--> poisoned       the slot shows nothing; the source has the bytes
+///     shown --keep_target--> switched         the source is idle
+///     shown --take_back--> copied, poisoned   the slot shows the source again, as above
+///     switched --grant_rest--> switched, poisoned
 ///
 /// The source chunk keeps the bytes, readable through its staging mapping, until `switched` (I3).
 /// The destructor undoes: an idle target goes back to the cache, or to the clean copies.
 ///
-/// One thread, which holds the allocation's `operations()`; from `switch_slot` on no work that may
-/// touch the slot runs (I2): the caller has a committed hold, or the user has promised it.
+/// One thread, which holds the allocation's `operations()`; from `show_target` to `keep_target` no
+/// work that may touch the slot runs (I2): the caller has a committed gate or hold, or the user has
+/// promised it.
 class Transaction {
  public:
-  enum class State { planned, ready, copying, copied, switched, stayed, poisoned };
+  enum class State { planned, ready, copying, copied, shown, switched, stayed, poisoned };
+  using Gpus = std::set<DeviceId>;
 
   Transaction(Memory& memory, CopyEngine& engine, Allocation& allocation, std::size_t slot,
               Location to);
@@ -69,8 +76,19 @@ class Transaction {
   /// Waits for a copy that is no longer wanted; at `deadline` it is abandoned together with its
   /// target.
   void end_copy(TimePoint deadline) noexcept;
-  /// Throws: Error; `state()` is `stayed` or `poisoned` then, and the bytes are intact (I4). Adds
-  /// its durations to `phases`.
+  /// Maps the target into the slot and grants it to the GPUs in `users`; the others get access by
+  /// `grant_rest`. Work may still be writing to the target. Throws: Error; `state()` is `stayed` or
+  /// `poisoned` then, and the bytes are intact (I4). Adds its durations to `phases`.
+  void show_target(const Gpus& users, Phases& phases);
+  /// The target has all bytes.
+  void keep_target();
+  /// The target will not have all bytes in time. Throws: Error{poisoned}, as `show_target`.
+  void take_back(Phases& phases);
+  /// Gives those GPUs access that `show_target` left out. Only they must not use the slot before:
+  /// work on the others may run. Throws: Error, after several tries; the allocation is poisoned
+  /// then, because work there would fault.
+  void grant_rest(Phases& phases);
+  /// `show_target` for all GPUs, and `keep_target`.
   void switch_slot(Phases& phases);
   /// The source chunk goes to the cache, or where options and terms say. Returns whether it is kept
   /// as the slot's clean copy: if that is requested, and read-only bytes went from host memory to
@@ -84,6 +102,8 @@ class Transaction {
   const Chunk& source() const { return allocation_.chunk(slot_); }
   const Chunk& target() const noexcept { return target_; }
   std::uint64_t size_bytes() const noexcept { return size_bytes_; }
+  /// If `users` are the GPUs that get access.
+  StallForecast::Switch planned_switch(const Gpus& users) const;
   StallForecast::Switch planned_switch() const;
   /// Whether it has moved without a copy.
   bool remapped() const noexcept { return state_ == State::switched && noted_clean_; }
@@ -98,11 +118,13 @@ class Transaction {
   enum class Mapped { nothing, target, source };
 
   void move_to(State next);
-  void list_accessors();
+  void list_accessors(const Gpus* users);
+  void show_instead(const Gpus* users, Phases& phases);
   void show(const Chunk& chunk, Mapped which, Phases& phases);
   void hide(Phases& phases);
-  void show_target(Phases& phases);
+  void show_with_spares(Phases& phases);
   void go_home(Phases& phases);
+  std::string name() const;
 
   Memory& memory_;
   Driver& driver_;
@@ -115,8 +137,9 @@ class Transaction {
   State state_ = State::planned;
   Mapped mapped_ = Mapped::source;
   Chunk target_;
-  Chunk source_;                                               // Set once switched.
-  std::vector<Accessor> source_accessors_, target_accessors_;  // Of the slot, from the switch on.
+  Chunk source_;  // Set once switched.
+  // Of the slot, from the switch on; `late_accessors_` are those of the target for `grant_rest`.
+  std::vector<Accessor> source_accessors_, target_accessors_, late_accessors_;
   CopyEngine::Copy copy_;
   std::optional<std::uint64_t> clean_in_;  // The writable epoch in which the target is clean.
   bool noted_clean_ = false;

@@ -265,8 +265,9 @@ void InterceptDriver::update_chain(ExecGraphHandle chain, std::span<const ChainS
   return pass(Call::update_chain, [&] { return inner_.update_chain(chain, steps); });
 }
 
-void InterceptDriver::stop(BoundStream stream, ExecGraphHandle chain) {
-  return pass(Call::stop, [&] { return inner_.stop(stream, chain); });
+void InterceptDriver::stop(BoundStream stream, ExecGraphHandle chain,
+                           std::span<const WordOperation> words) {
+  return pass(Call::stop, [&] { return inner_.stop(stream, chain, words); });
 }
 
 void* InterceptDriver::allocate_pinned(ContextHandle context, std::size_t size_bytes) {

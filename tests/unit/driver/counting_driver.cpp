@@ -183,7 +183,7 @@ ExecGraphHandle CountingDriver::make_chain(ContextHandle, std::span<const ChainS
 void CountingDriver::update_chain(ExecGraphHandle, std::span<const ChainStep>) {
   count(Call::update_chain, 0);
 }
-void CountingDriver::stop(BoundStream, ExecGraphHandle) {
+void CountingDriver::stop(BoundStream, ExecGraphHandle, std::span<const WordOperation>) {
   count(Call::stop, 0);
 }
 void* CountingDriver::allocate_pinned(ContextHandle, std::size_t) {

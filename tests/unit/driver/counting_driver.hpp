@@ -80,7 +80,8 @@ class CountingDriver final : public Driver {
   void destroy_exec_graph(ExecGraphHandle graph) override;
   ExecGraphHandle make_chain(ContextHandle context, std::span<const ChainStep> steps) override;
   void update_chain(ExecGraphHandle chain, std::span<const ChainStep> steps) override;
-  void stop(BoundStream stream, ExecGraphHandle chain) override;
+  void stop(BoundStream stream, ExecGraphHandle chain,
+            std::span<const WordOperation> words) override;
   void* allocate_pinned(ContextHandle context, std::size_t size_bytes) override;
   void free_pinned(ContextHandle context, void* pointer) override;
   Address allocate_plain(ContextHandle context, std::size_t size_bytes) override;

@@ -62,7 +62,7 @@ Calls permitted_calls(Driver& d, BoundStream stream) {
       {Call::query_event, [&d] { d.query_event({}); }},
       {Call::wait_event, [&d] { d.wait_event({}, {}); }},
       {Call::batch, [&d, stream] { d.batch(stream, {}); }},
-      {Call::stop, [&d, stream] { d.stop(stream, {}); }},
+      {Call::stop, [&d, stream] { d.stop(stream, {}, {}); }},
   };
 }
 

@@ -64,10 +64,10 @@ TEST_F(LiveCopierTest, CopiesAndSettlesChunksInSeveralBaysAtOnce) {
     EXPECT_TRUE(copier.copied_by(two, never));
     EXPECT_TRUE(copier.copied_by(one, never));
     rig.fill(source, seed_ + 1);  // Each word differs now.
-    copier.arm(std::vector<std::size_t>{one, two}, false);
-    EXPECT_FALSE(copier.gone());
+    const LiveCopier::Settling settling = copier.arm(std::vector<std::size_t>{one, two}, false);
+    EXPECT_FALSE(copier.gone(settling));
     EXPECT_FALSE(copier.settled_by(one, rig.machine().clock().now()));
-    copier.go();
+    copier.go(settling);
     EXPECT_TRUE(copier.settled_by(two, never));
     EXPECT_EQ(copier.dirty_tiles(one), source.size_bytes() / copier.tile_bytes());
     EXPECT_EQ(copier.dirty_tiles(two), 0u);

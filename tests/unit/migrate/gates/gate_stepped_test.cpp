@@ -60,6 +60,29 @@ class Program {
   std::unique_ptr<Task> task_;
 };
 
+TEST_P(SteppedGate, ThatComesNextIsOpenedWhenItsThreadDoesNotCome) {
+  step(GetParam(), [](const SimOptions& options) {
+    GateRig rig(options);
+    const BoundStream stream = rig.attach_new(0);
+    const auto second = rig.gate_over(rig.driver());
+    const GatePlan plan = rig.plan();
+    GateLimits behind = GateRig::patient();
+    behind.follows = true;
+    behind.arrival_limit = milliseconds(5);
+    ASSERT_EQ(why(rig.gate().send(plan, GateRig::patient())), StopRefusal::none);
+    ASSERT_EQ(why(second->send(plan, behind)), StopRefusal::none);
+    ASSERT_EQ(why(rig.gate().close()), StopRefusal::none);
+    sleep(rig, seconds(1));  // It waits for the first one for as long as need be.
+    EXPECT_EQ(second->state(), Gate::State::closing);
+    const TimePoint opened = rig.now();
+    rig.gate().open();
+    second->comes_next();
+    rig.launch_spin(stream, TimePoint(1000));
+    EXPECT_TRUE(rig.machine().wait_stream(stream, opened + milliseconds(6)));
+    EXPECT_EQ(why(second->close()), StopRefusal::opened_by_watchdog);
+  });
+}
+
 TEST_P(SteppedGate, IsOpenedWhenSettlingTakesTooLong) {
   step(GetParam(), [](const SimOptions& options) {
     GateRig rig(options);

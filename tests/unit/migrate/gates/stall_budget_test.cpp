@@ -164,5 +164,17 @@ TEST(Pace, ACopyThatMustBeginNowIsBookedOnlyIfTheBudgetAllowsIt) {
   EXPECT_TRUE(pace.try_book_copy(seconds(2), 1)) << "a refused copy is not charged";
 }
 
+TEST(StallBudget, TellsHowLongAStopMayTake) {
+  StallBudget budget(milliseconds(60), 0);
+  EXPECT_EQ(budget.stall_left(seconds(9)), milliseconds(60));
+  budget.spent_stall(seconds(9), milliseconds(40));
+  EXPECT_LE(budget.stall_left(seconds(9) + milliseconds(40)), milliseconds(20));
+  EXPECT_GE(budget.stall_left(seconds(9) + milliseconds(40)), milliseconds(19));
+  budget.spent_stall(seconds(9) + milliseconds(40), milliseconds(30));
+  EXPECT_EQ(budget.stall_left(seconds(9) + milliseconds(70)), milliseconds(0));
+  EXPECT_EQ(budget.stall_left(seconds(12)), milliseconds(60));
+  EXPECT_EQ(StallBudget(nanoseconds(0), 0).stall_left(seconds(9)), nanoseconds::max());
+}
+
 }  // namespace
 }  // namespace vma

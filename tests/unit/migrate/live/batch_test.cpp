@@ -1,9 +1,8 @@
 // Goal: one gate moves as many chunks as its time allows; whatever ends a batch in between, each
 // chunk is whole at its source or at its target, and the report says which. Method: moves on a
 // stepped machine, disturbed between two chunks of a batch.
-#include "support/drivers/intercept_driver.hpp"
 #include "support/test_kernels.hpp"
-#include "unit/migrate/moves/move_rig.hpp"
+#include "unit/migrate/live/batch_rig.hpp"
 
 #include <gtest/gtest.h>
 
@@ -19,90 +18,8 @@ namespace {
 
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
-
-constexpr std::uint64_t chunks = 8;
-constexpr std::uint64_t seed_word = 700;
-
-/// Calls a function before each unmap that is made while streams are stopped.
-class UnmapDriver : public InterceptDriver {
- public:
-  explicit UnmapDriver(Driver& inner) : InterceptDriver(inner) {}
-  void note_stopped(int change) noexcept override {
-    stopped_ += change;
-    InterceptDriver::note_stopped(change);
-  }
-  /// `number` counts from 1.
-  std::function<void(int number)> before_unmap;
-
- private:
-  void around(Call call, const std::function<void()>& body) override {
-    if (call == Call::unmap && stopped_ > 0 && before_unmap) before_unmap(++unmaps_);
-    body();
-  }
-  int stopped_ = 0;
-  int unmaps_ = 0;
-};
-
-/// All that moves, on a driver that can be disturbed, and a stream that may use all memory.
-struct DisturbedRig {
-  explicit DisturbedRig(const SimOptions& options)
-      : rig("test-2", {}, options),
-        stream(rig.new_stream(0)),
-        driver(rig.driver()),
-        memory(driver, rig.topology(), {}),
-        engine(driver, rig.topology(), memory.contexts(), memory.chunks().ledger(),
-               memory.chunks().slow_calls().turn()),
-        mover(memory, engine, {}) {
-    mover.attached().attach(stream, Address{});
-  }
-  /// Requires: all memory is free.
-  ~DisturbedRig() { mover.attached().detach(stream, Address{}); }
-
-  MoveRig rig;
-  const BoundStream stream;
-  UnmapDriver driver;
-  Memory memory;
-  CopyEngine engine;
-  Mover mover;
-};
-
-/// An allocation of `chunks` chunks at gpu(0).
-struct BatchRig : DisturbedRig {
-  explicit BatchRig(const SimOptions& options) : DisturbedRig(options) {
-    AllocOptions chunked;
-    chunked.chunk_bytes = rig.page();
-    allocation = memory.alloc(chunks * rig.page(), gpu(0), chunked);
-    rig.fill(*allocation, seed_word);
-  }
-  ~BatchRig() {
-    mover.stop();
-    memory.free(allocation->begin());
-  }
-  std::shared_ptr<MigrationTask> submit(Location to, std::chrono::microseconds max_stall) {
-    MigrateOptions options;
-    options.mode = Mode::automatic;
-    options.max_stall = max_stall;
-    return mover.submit(allocation, {0, chunks}, to, options);
-  }
-  MigrationReport move(Location to, std::chrono::microseconds max_stall) {
-    const auto task = submit(to, max_stall);
-    task->wait();
-    if (task->error()) std::rethrow_exception(task->error());
-    return task->report();
-  }
-  /// The first `moved` chunks lie at gpu(1), the others at gpu(0), and nothing is lost.
-  void expect_moved(std::size_t moved) {
-    for (std::size_t slot = 0; slot < chunks; ++slot) {
-      EXPECT_EQ(allocation->home(slot), gpu(slot < moved ? 1 : 0)) << "slot " << slot;
-    }
-    EXPECT_EQ(rig.wrong(*allocation, seed_word), 0u);
-    for (int i = 0; i < 2; ++i) EXPECT_EQ(rig.wrong_for(i, *allocation, seed_word), 0u);
-    memory.chunks().slow_calls().drain();
-    memory.check_invariants();
-  }
-
-  std::shared_ptr<Allocation> allocation;
-};
+constexpr std::uint64_t chunks = batch_chunks;
+constexpr std::uint64_t seed_word = batch_seed_word;
 
 class Batch : public testing::TestWithParam<std::uint64_t> {};
 INSTANTIATE_TEST_SUITE_P(Seeds, Batch, testing::Range<std::uint64_t>(1, 5));
@@ -227,63 +144,6 @@ TEST_P(Batch, EachChunkIsSettled) {
     rig.allocation->hooks().remove(hook);
   });
 }
-
-/// Several allocations of one chunk each at gpu(0).
-struct ManyRig : DisturbedRig {
-  explicit ManyRig(const SimOptions& options) : DisturbedRig(options) {
-    for (std::size_t i = 0; i < chunks; ++i) {
-      allocations.push_back(memory.alloc(rig.page(), gpu(0), {}));
-      rig.fill(*allocations[i], seed_word + i);
-    }
-  }
-  ~ManyRig() {
-    mover.stop();
-    for (const auto& allocation : allocations) {
-      if (allocation) memory.free(allocation->begin());
-    }
-  }
-  void submit_all(Location to, const MigrateOptions& options = {}) {
-    submit_all([to](std::size_t) { return to; }, options);
-  }
-  /// No target memory is created before all are submitted.
-  void submit_all(const std::function<Location(std::size_t)>& to, MigrateOptions options = {}) {
-    if (!options.max_stall) options.max_stall = milliseconds(500);
-    const MutexLock nothing_created(memory.chunks().slow_calls().turn());
-    for (std::size_t i = 0; i < chunks; ++i) {
-      tasks.push_back(mover.submit(allocations[i], {0, 1}, to(i), options));
-    }
-  }
-  void wait() {
-    for (const auto& task : tasks) task->wait();
-  }
-  std::optional<ErrorKind> error(std::size_t which) {
-    const std::exception_ptr error = tasks[which]->error();
-    if (!error) return std::nullopt;
-    try {
-      std::rethrow_exception(error);
-    } catch (const Error& known) {
-      return known.kind();
-    }
-  }
-  std::uint64_t gates() { return mover.stats().stall().count; }
-  /// All but `stayed` moved to `to`, in full; nothing is lost.
-  void expect_moved(Location to, std::optional<std::size_t> stayed = std::nullopt) {
-    for (std::size_t i = 0; i < chunks; ++i) {
-      if (!allocations[i]) continue;
-      SCOPED_TRACE(i);
-      EXPECT_EQ(allocations[i]->home(0), i == stayed ? gpu(0) : to);
-      EXPECT_EQ(rig.wrong(*allocations[i], seed_word + i), 0u);
-      EXPECT_EQ(tasks[i]->report().chunks_moved, i == stayed ? 0 : 1);
-      EXPECT_EQ(tasks[i]->report().outcome == Outcome::done, i != stayed);
-      EXPECT_EQ(error(i).has_value(), i == stayed);
-    }
-    memory.chunks().slow_calls().drain();
-    memory.check_invariants();
-  }
-
-  std::vector<std::shared_ptr<Allocation>> allocations;
-  std::vector<std::shared_ptr<MigrationTask>> tasks;
-};
 
 class SharedGate : public testing::TestWithParam<std::uint64_t> {};
 INSTANTIATE_TEST_SUITE_P(Seeds, SharedGate, testing::Range<std::uint64_t>(1, 5));
@@ -474,7 +334,7 @@ TEST_P(SharedGate, ThatNeverClosesEndsAllItsMigrations) {
     const TimePoint begin = rig.driver.clock().now();
     rig.submit_all(gpu(0));
     rig.wait();
-    EXPECT_LT(rig.driver.clock().now() - begin, std::chrono::seconds(6));
+    EXPECT_LT(rig.driver.clock().now() - begin, std::chrono::seconds(31));
     for (std::size_t i = 0; i < chunks; ++i) {
       EXPECT_EQ(rig.error(i), ErrorKind::busy) << i;
       EXPECT_EQ(rig.tasks[i]->report().failures.size(), 1u) << i;

@@ -246,11 +246,77 @@ TEST_F(TransactionTest, QuarantinesATargetThatTheSlotStillShows) {
       << "what it shows is unmapped in the end";
 }
 
+TEST_F(TransactionTest, GrantsOthersLaterThanTheUsers) {
+  copy();
+  move_->show_target({DeviceId{0}}, phases_);
+  EXPECT_EQ(move_->state(), State::shown);
+  const Address begin = allocation_->slot_begin(1);
+  EXPECT_EQ(rig_.machine().access(begin, gpu(0)), Access::read_write);
+  EXPECT_EQ(rig_.machine().access(begin, gpu(1)), Access::none);
+  move_->keep_target();
+  move_->grant_rest(phases_);
+  EXPECT_EQ(move_->state(), State::switched);
+  expect_whole(gpu(1));
+}
+
+TEST_F(TransactionTest, GrantsAllIfNoUserReachesTheTarget) {
+  copy();
+  move_->show_target(Transaction::Gpus{}, phases_);
+  move_->keep_target();
+  move_->grant_rest(phases_);
+  expect_whole(gpu(1));
+}
+
+TEST_F(TransactionTest, TakesATargetBackThatIsNotComplete) {
+  copy();
+  move_->show_target({DeviceId{0}}, phases_);
+  move_->take_back(phases_);
+  EXPECT_EQ(move_->state(), State::copied);
+  expect_whole(gpu(0));
+  move_->switch_slot(phases_);
+  expect_whole(gpu(1));
+}
+
+TEST_F(TransactionTest, IsPoisonedWhenATargetCannotBeTakenBack) {
+  copy();
+  move_->show_target({DeviceId{0}}, phases_);
+  rig_.fail({Call::map}, {0, 1, 2});
+  expect_error(ErrorKind::poisoned, [&] { move_->take_back(phases_); });
+  EXPECT_EQ(move_->state(), State::poisoned);
+  EXPECT_TRUE(allocation_->poisoned());
+  rig_.fail_nothing();
+  EXPECT_EQ(rig_.wrong(*allocation_, seed_), 0u);
+}
+
+TEST_F(TransactionTest, AsksAgainForALateGrant) {
+  for (const int failures : {2, 3}) {
+    copy();
+    move_->show_target({DeviceId{0}}, phases_);
+    move_->keep_target();
+    std::set<int> numbers;
+    for (int i = 0; i < failures; ++i) numbers.insert(i);
+    rig_.fail({Call::grant}, numbers);
+    if (failures < 3) {
+      move_->grant_rest(phases_);
+      rig_.fail_nothing();
+      expect_whole(gpu(1));
+      rig_.move(*allocation_, gpu(0));
+      begin();
+      continue;
+    }
+    EXPECT_THROW(move_->grant_rest(phases_), Error);
+    rig_.fail_nothing();
+    EXPECT_EQ(move_->state(), State::poisoned);
+    EXPECT_TRUE(allocation_->poisoned()) << "work on the other GPU would fault";
+    EXPECT_EQ(rig_.wrong(*allocation_, seed_), 0u);
+  }
+}
+
 using TransactionDeathTest = TransactionTest;
 
 TEST_F(TransactionDeathTest, EndsTheProcessRatherThanSwitchWhatIsNotCopied) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
-  EXPECT_DEATH(move_->switch_slot(phases_), "switched follows copied");
+  EXPECT_DEATH(move_->switch_slot(phases_), "a target is shown once it has been copied to");
   EXPECT_DEATH(move_->finish_copy(), "a copy is awaited once");
 }
 

@@ -164,9 +164,10 @@ TEST_P(Meanwhile, ALoadOfCodeIsNotUnderWayBesideAGate) {
 class WatchedDriver final : public InterceptDriver {
  public:
   explicit WatchedDriver(MoveRig& rig) : InterceptDriver(static_cast<Driver&>(rig.driver())) {}
-  void stop(BoundStream stream, ExecGraphHandle chain) override {
+  void stop(BoundStream stream, ExecGraphHandle chain,
+            std::span<const WordOperation> words) override {
     stopped.insert(stream.handle);
-    InterceptDriver::stop(stream, chain);
+    InterceptDriver::stop(stream, chain, words);
   }
   void note_stopped(int change) noexcept override { gates += change; }
 

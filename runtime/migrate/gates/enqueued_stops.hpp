@@ -1,0 +1,95 @@
+#pragma once
+
+#include "driver/driver.hpp"
+#include "migrate/gates/arrivals.hpp"
+#include "migrate/gates/backlog.hpp"
+#include "migrate/gates/gate_plan.hpp"
+#include "migrate/gates/gate_post.hpp"
+#include "migrate/gates/stop_stats.hpp"
+#include "migrate/gates/stop_word.hpp"
+
+#include <vma/error.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace vma {
+
+/// Why a gate could not be closed, in words for the program.
+struct GateRefusal {
+  StopRefusal why = StopRefusal::none;
+  std::string detail;
+};
+
+/// What one gate enqueues on the streams of its plan, and what has come of it. On each stream: an
+/// operation that writes the stream's arrived word after its earlier work and then waits for the
+/// gate's open word; or, to measure backlogs, only the write (a probe), which stops nothing.
+///
+/// The stream with the deepest backlog is told first, the others so that all arrive together, or as
+/// soon as one has arrived. Nothing here waits. One thread.
+class EnqueuedStops {
+ public:
+  /// `open` is null for probes. Requires: the post is prepared for the plan; all outlive this.
+  EnqueuedStops(Driver& driver, GatePost& post, const GatePlan& plan, const StopWord* open);
+
+  std::uint64_t epoch() const noexcept { return arrivals_.epoch(); }
+  /// A refusal if a stream captures now. Throws: what the driver throws.
+  std::optional<GateRefusal> find_capture();
+  /// The first stops are due now, the others when these backlogs say.
+  void begin(std::vector<Backlog> backlogs);
+  const std::vector<Backlog>& backlogs() const noexcept { return backlogs_; }
+  std::chrono::nanoseconds deepest() const noexcept;
+  /// `never` once all are enqueued.
+  TimePoint next_due() const noexcept;
+  bool all_enqueued() const noexcept { return next_ == starts_.size(); }
+  /// When the last one was enqueued. Requires: all are.
+  TimePoint enqueued_at() const noexcept { return enqueued_at_; }
+  /// Enqueues all that are due together next, back to back, whether or not it is time. A refusal if
+  /// a stream captures, perhaps only since. Throws: what the driver throws.
+  std::optional<GateRefusal> enqueue_next();
+
+  Arrivals& arrivals() noexcept { return arrivals_; }
+  /// Enters how long the streams took into what the post knows of their backlogs.
+  void learn();
+  /// The backlogs are not what they seemed: the next gate measures them.
+  void forget_backlogs();
+  /// Excuses streams whose context has broken since. Throws: what the driver throws.
+  void excuse_broken();
+  /// Whether what was enqueued last may have become part of a graph.
+  bool may_be_captured() noexcept;
+
+  /// Names the streams that have not arrived; `how` says what they have not done.
+  GateRefusal not_arrived(std::string_view how);
+  /// The stream whose backlog varies most.
+  std::string most_varying();
+
+ private:
+  std::optional<GateRefusal> find_capture(std::span<const StopStart> starts);
+  bool captures(const GateStop& stop);
+  void enqueue_one(std::size_t index);
+
+  Driver& driver_;
+  Clock& clock_;
+  GatePost& post_;
+  const GatePlan& plan_;
+  const StopWord* const open_;
+  Arrivals arrivals_;
+  std::vector<Backlog> backlogs_;  // As they were when it began.
+  std::vector<StopStart> starts_;  // In the order in which they are enqueued.
+  std::size_t next_ = 0;           // All before it have been enqueued.
+  TimePoint begun_{0};
+  TimePoint enqueued_at_{0};
+  std::vector<StopStart> unseen_;  // Enqueued, and not checked for captures since.
+  bool captured_ = false;          // One of them did.
+};
+
+/// The context runs no more work, but still exists.
+bool breaks_context(const Error& error);
+
+}  // namespace vma

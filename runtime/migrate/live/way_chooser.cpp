@@ -1,0 +1,74 @@
+#include "migrate/live/way_chooser.hpp"
+
+#include "migrate/gates/gate_plan.hpp"
+#include "migrate/live/live_ranges.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+
+namespace vma {
+namespace {
+
+/// How many chunks settle in a context of our own after a thread has blocked the application's
+/// context.
+constexpr int beside_count = 8;
+
+}  // namespace
+
+void WayChooser::leave_application_context() noexcept {
+  chunks_beside_ = beside_count;
+}
+
+void WayChooser::note_moved() noexcept {
+  if (chunks_beside_ > 0) --chunks_beside_;
+}
+
+WayChoice WayChooser::choose(const LiveChunk& chunk) const {
+  const WayChoice choice = choose_among(chunk);
+  if (choice.way != Way::none) return choice;
+  // Blocking streams need no stops of their own, once their kind is known.
+  parts_.stops.attached().learn_kinds(chunk.range.allocation.begin());
+  return choose_among(chunk);
+}
+
+WayChoice WayChooser::choose_among(const LiveChunk& chunk) const {
+  const Allocation& allocation = chunk.range.allocation;
+  const MigrationTask& task = *chunk.range.task;
+  const AttachedStreams::Use streams(parts_.stops.attached(), allocation.begin());
+  const GatePlan plan = plan_gate(streams.streams());
+  WayFacts facts;
+  facts.from = chunk.transaction.from();
+  facts.to = task.to;
+  facts.mode = task.options.mode;
+  facts.target_clean = chunk.transaction.target_clean();
+  facts.dirty = allocation.dirtiness;
+  facts.application_waits = chunks_beside_ > 0;
+  if (facts.from.kind == Location::Kind::gpu) {
+    facts.application = parts_.copiers.application_context(DeviceId{facts.from.ordinal});
+  }
+  return choose_way(facts, plan, parts_.memory.topology(), [&](ContextHandle context) {
+    return parts_.memory.topology().info(parts_.memory.driver().context_device(context)).max_queues;
+  });
+}
+
+void WayChooser::require(const LiveChunk& chunk) {
+  if (chunk.choice.way == Way::none) {
+    throw Error(ErrorKind::unsupported, live_move_call,
+                fmt::format("{}; raise CUDA_DEVICE_MAX_CONNECTIONS, attach fewer streams, or ask "
+                            "for StopScope::hold",
+                            chunk.choice.reason));
+  }
+  const MigrationTask& task = *chunk.range.task;
+  if (task.options.mode == Mode::live && chunk.choice.way == Way::stopped) {
+    throw Error(
+        ErrorKind::unsupported, live_move_call,
+        fmt::format(
+            "the chunk at offset {} cannot move live from {} to {} ({}); use Mode::automatic or "
+            "Mode::stopped, which stop the attached streams for its copy",
+            chunk.transaction.slot() * chunk.range.allocation.geometry().chunk_bytes,
+            to_string(chunk.transaction.from()), to_string(task.to), chunk.choice.reason));
+  }
+}
+
+}  // namespace vma

@@ -1,0 +1,264 @@
+// Goal: gates that are sent behind each other arrive one after the other, not each behind a backlog
+// of its own; whatever happens to one of them, none stays closed and each chunk is whole. Method:
+// moves on a stepped machine whose program launches far ahead, with a gate for each chunk.
+#include "unit/migrate/live/batch_rig.hpp"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <exception>
+#include <memory>
+
+namespace vma {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr int chunks = batch_chunks;
+constexpr milliseconds kernel(8);
+constexpr int ahead = 16;
+constexpr milliseconds backlog = ahead * kernel;
+constexpr microseconds gate_for_each(1);
+
+/// Keeps as many kernels launched on the stream as it is ahead.
+class Program {
+ public:
+  explicit Program(DisturbedRig& rig) : rig_(rig) {
+    task_ = machine().executor().spawn("program", [this] { run(); });
+  }
+  ~Program() {
+    ended_ = true;
+    task_->join();
+  }
+
+ private:
+  SimDriver& machine() { return rig_.rig.machine(); }
+  void run() {
+    std::deque<EventHandle> launched;
+    while (!ended_) {
+      rig_.rig.launch_spin(rig_.stream, kernel);
+      launched.push_back(machine().create_event(rig_.stream.context));
+      machine().record(launched.back(), rig_.stream);
+      if (launched.size() >= ahead) end_first(launched);
+    }
+    while (!launched.empty()) end_first(launched);
+  }
+  void end_first(std::deque<EventHandle>& launched) {
+    machine().wait_event(launched.front(), never);
+    machine().destroy_event(launched.front());
+    launched.pop_front();
+  }
+  DisturbedRig& rig_;
+  bool ended_ = false;  // Only one thread runs at a time.
+  std::unique_ptr<Task> task_;
+};
+
+class GateLines : public testing::TestWithParam<std::uint64_t> {};
+INSTANTIATE_TEST_SUITE_P(Seeds, GateLines, testing::Range<std::uint64_t>(1, 5));
+
+TEST_P(GateLines, ManyGatesTakeHardlyMoreThanOneBacklog) {
+  step(GetParam(), [](const SimOptions& options) {
+    BatchRig rig(options);
+    rig.move(gpu(1), gate_for_each);  // Loads all that is loaded at first use.
+    rig.move(gpu(0), gate_for_each);
+    const Program program(rig);
+    sleep(rig.rig, 2 * backlog);
+    const MigrationReport report = rig.move(gpu(1), gate_for_each);
+    EXPECT_EQ(report.stall.count, static_cast<std::uint64_t>(chunks));
+    EXPECT_EQ(report.chunks_live, chunks);
+    EXPECT_EQ(report.retries, 0);
+    EXPECT_GE(report.wall, backlog / 2);
+    EXPECT_LE(report.wall, 2 * backlog) << "and not " << chunks;
+    rig.expect_moved(chunks);
+  });
+}
+
+TEST_P(GateLines, GatesOfOneLineMoveSeveralMigrations) {
+  step(GetParam(), [](const SimOptions& options) {
+    ManyRig rig(options);
+    MigrateOptions each;
+    each.max_stall = gate_for_each;
+    rig.submit_all(gpu(1), each);
+    rig.wait();
+    rig.tasks.clear();
+    const Program program(rig);
+    sleep(rig.rig, 2 * backlog);
+    const std::uint64_t before = rig.gates();
+    const TimePoint begin = rig.driver.clock().now();
+    rig.submit_all(gpu(0), each);
+    rig.wait();
+    EXPECT_LE(rig.driver.clock().now() - begin, 2 * backlog);
+    EXPECT_EQ(rig.gates() - before, static_cast<std::uint64_t>(chunks));
+    rig.expect_moved(gpu(0));
+  });
+}
+
+// The stall budget of a second does not suffice for all: gates wait for it as always.
+TEST_P(GateLines, NoGateIsSentThatTheStallBudgetDoesNotPayFor) {
+  step(GetParam(), [](const SimOptions& options) {
+    BatchRig rig(options);
+    MoverLimits frugal;
+    frugal.stall_budget = microseconds(200);
+    Mover mover(rig.memory, rig.engine, frugal);
+    mover.attached().attach(rig.stream, Address{});
+    MigrateOptions how;
+    how.max_stall = gate_for_each;
+    const TimePoint begin = rig.driver.clock().now();
+    const auto task = mover.submit(rig.allocation, {0, batch_chunks}, gpu(1), how);
+    task->wait();
+    const double took_s = std::chrono::duration<double>(rig.driver.clock().now() - begin).count();
+    const MigrationReport report = task->report();
+    EXPECT_EQ(report.outcome, Outcome::done);
+    const double stall_s =
+        std::chrono::duration<double>(report.stall.median).count() * batch_chunks;
+    EXPECT_GE(took_s, stall_s / 200e-6 - 2) << "a burst may use up the budget of a second";
+    mover.stop();
+    mover.attached().detach(rig.stream, Address{});
+    rig.expect_moved(chunks);
+  });
+}
+
+/// A stream that does not get to its gates, several of which are on their way.
+struct WaitingRig : BatchRig {
+  explicit WaitingRig(const SimOptions& options) : BatchRig(options) {
+    move(gpu(1), gate_for_each);
+    move(gpu(0), gate_for_each);
+    rig.forget_calls();
+    word = rig.stop(stream);
+    task = submit(gpu(1), gate_for_each);
+    sleep(rig, milliseconds(200));  // Not long enough to look at the backlog instead.
+    EXPECT_GE(rig.calls(Call::stop), 4);
+    EXPECT_FALSE(task->done());
+  }
+  /// The stream gets through all gates that were called off.
+  void expect_stream_runs() {
+    MoveRig::let_go(word);
+    EXPECT_TRUE(rig.machine().wait_stream(stream, driver.clock().now() + seconds(1)));
+  }
+  std::uint64_t* word;
+  std::shared_ptr<MigrationTask> task;
+};
+
+TEST_P(GateLines, ACancelledMoveCallsAllOff) {
+  step(GetParam(), [](const SimOptions& options) {
+    WaitingRig rig(options);
+    const TimePoint begin = rig.driver.clock().now();
+    rig.task->cancel();
+    rig.task->wait();
+    EXPECT_LE(rig.driver.clock().now() - begin, milliseconds(100));
+    EXPECT_EQ(rig.task->report().outcome, Outcome::cancelled);
+    rig.expect_stream_runs();
+    rig.expect_moved(0);
+    EXPECT_EQ(rig.move(gpu(1), gate_for_each).chunks_live, chunks);
+    rig.expect_moved(chunks);
+  });
+}
+
+TEST_P(GateLines, ADetachedStreamIsWaitedForByNoGate) {
+  step(GetParam(), [](const SimOptions& options) {
+    WaitingRig rig(options);
+    rig.mover.attached().attach(rig.rig.new_stream(0), rig.allocation->begin());
+    const TimePoint begin = rig.driver.clock().now();
+    rig.mover.attached().detach(rig.stream, Address{});
+    EXPECT_LE(rig.driver.clock().now() - begin, milliseconds(100));
+    rig.task->wait();
+    EXPECT_EQ(rig.task->report().chunks_moved, chunks);
+    rig.expect_stream_runs();
+    rig.mover.attached().attach(rig.stream, Address{});
+    rig.expect_moved(chunks);
+  });
+}
+
+TEST_P(GateLines, AStreamAttachedMeanwhileIsStoppedToo) {
+  step(GetParam(), [](const SimOptions& options) {
+    WaitingRig rig(options);
+    const BoundStream other = rig.rig.new_stream(1);
+    rig.mover.attached().attach(other, rig.allocation->begin());
+    rig.expect_stream_runs();
+    rig.task->wait();
+    EXPECT_EQ(rig.task->report().chunks_moved, chunks);
+    EXPECT_GE(rig.task->report().reasons["streams_changed"], 1);
+    rig.expect_moved(chunks);
+    rig.mover.attached().detach(other, rig.allocation->begin());
+  });
+}
+
+TEST_P(GateLines, AFailedSwitchCallsTheGatesBehindItOff) {
+  step(GetParam(), [](const SimOptions& options) {
+    WaitingRig rig(options);
+    rig.driver.before_unmap = [&](int) {
+      throw Error(ErrorKind::driver_failure, "cuMemUnmap", "told to fail");
+    };
+    rig.expect_stream_runs();
+    rig.task->wait();
+    EXPECT_EQ(rig.task->report().outcome, Outcome::failed);
+    EXPECT_EQ(rig.task->report().chunks_moved, 0);
+    rig.driver.before_unmap = nullptr;
+    rig.expect_moved(0);
+    EXPECT_EQ(rig.move(gpu(1), gate_for_each).chunks_live, chunks);
+    rig.expect_moved(chunks);
+  });
+}
+
+// What is written while the gates are on their way is settled.
+TEST_P(GateLines, WritesBehindTheCopiesAreNotLost) {
+  step(GetParam(), [](const SimOptions& options) {
+    WaitingRig rig(options);
+    MoveRig::let_go(rig.word);
+    rig.task->wait();
+    EXPECT_EQ(rig.task->report().chunks_moved, chunks);
+    rig.expect_moved(chunks);
+  });
+}
+
+TEST_P(GateLines, ReadsAndPinsNeedNotWaitForABacklog) {
+  step(GetParam(), [](const SimOptions& options) {
+    WaitingRig rig(options);
+    const TimePoint begin = rig.driver.clock().now();
+    { const MutexLock operations(rig.allocation->operations()); }
+    EXPECT_LE(rig.driver.clock().now() - begin, milliseconds(1));
+    rig.expect_stream_runs();
+    rig.task->wait();
+    EXPECT_EQ(rig.task->report().chunks_moved, chunks);
+    rig.expect_moved(chunks);
+  });
+}
+
+TEST_P(GateLines, AnAllocationInUseWhenTheGateClosesIsTriedAgain) {
+  step(GetParam(), [](const SimOptions& options) {
+    WaitingRig rig(options);
+    {
+      const MutexLock operations(rig.allocation->operations());
+      rig.expect_stream_runs();
+      sleep(rig.rig, milliseconds(50));
+      for (std::size_t slot = 0; slot < batch_chunks; ++slot) {
+        EXPECT_EQ(rig.allocation->home(slot), gpu(0));
+      }
+    }
+    rig.task->wait();
+    EXPECT_EQ(rig.task->report().chunks_moved, chunks);
+    rig.expect_moved(chunks);
+  });
+}
+
+// Only the GPU of the attached stream may use the memory meanwhile.
+TEST_P(GateLines, OnlyGpusInUseGetAccessWhileStreamsAreStopped) {
+  step(GetParam(), [](const SimOptions& options) {
+    BatchRig rig(options);
+    rig.driver.granted_most = 0;
+    rig.move(gpu(1), milliseconds(500));
+    EXPECT_EQ(rig.driver.granted_most, 1u);
+    rig.expect_moved(chunks);  // As kernels of both GPUs see it.
+    const BoundStream other = rig.rig.new_stream(1);
+    rig.mover.attached().attach(other, Address{});
+    rig.move(gpu(0), milliseconds(500));
+    EXPECT_EQ(rig.driver.granted_most, 2u);
+    rig.mover.attached().detach(other, Address{});
+    rig.expect_moved(0);
+  });
+}
+
+}  // namespace
+}  // namespace vma
