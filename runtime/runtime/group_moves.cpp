@@ -9,9 +9,11 @@
 
 #include "migrate/migration/group_account.hpp"
 #include "migrate/migration/group_task.hpp"
+#include "migrate/migration/target_reservation.hpp"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <exception>
 #include <memory>
@@ -36,23 +38,33 @@ std::optional<Error> refusal_of(const RuntimeParts::Entry& entry, const Requeste
   return std::nullopt;
 }
 
+/// If one may not move, none does.
+void refuse_with_others(std::vector<Submission>& submissions, const char* call) {
+  const auto refused = [](const Submission& one) { return one.refusal.has_value(); };
+  if (std::ranges::none_of(submissions, refused)) return;
+  for (Submission& one : submissions) {
+    if (!one.refusal) one.refusal = nothing_moves(call);
+  }
+}
+
 std::shared_ptr<GroupTask> start_group(RuntimeParts& parts, std::span<const MoveRequest> requests,
                                        const MigrateOptions& options, const char* call) {
   const RuntimeParts::Entry entry(parts, call);
   check_background_options(options, call);
   const std::vector<RequestedRange> ranges =
       resolve_requests(requests, entry->memory, entry->topology, call);
-  const auto account = std::make_shared<GroupAccount>(parts.driver->clock(), progress_of(ranges),
-                                                      options.on_progress);
+  const auto account = GroupAccount::of(parts.driver->clock(), ranges, options.on_progress);
   std::vector<Submission> submissions;
   for (std::size_t which = 0; which < ranges.size(); ++which) {
     Submission& submission = submissions.emplace_back();
     submission.what = ranges[which];
     submission.options = options;
+    if (options.all_or_nothing) submission.options.reserve_first = false;  // It is done for all.
     submission.options.on_progress = account->progress_of(which);
     submission.group = account;
     submission.refusal = refusal_of(entry, ranges[which], options, call);
   }
+  if (options.all_or_nothing) refuse_with_others(submissions, call);
   return std::make_shared<GroupTask>(call, std::vector(requests.begin(), requests.end()),
                                      entry->mover.submit_all(std::move(submissions)), account,
                                      entry->mover.shared_callbacks());
@@ -76,8 +88,7 @@ GroupReport Runtime::migrate(std::span<const MoveRequest> requests, const Migrat
   const std::vector<RequestedRange> ranges =
       resolve_requests(requests, entry->memory, entry->topology, call);
   GroupReport report = report_of(requests);
-  const auto account = std::make_shared<GroupAccount>(parts_->driver->clock(), progress_of(ranges),
-                                                      options.on_progress);
+  const auto account = GroupAccount::of(parts_->driver->clock(), ranges, options.on_progress);
   std::vector<RangeResult> results;
   {
     const AwaitedCallbacks progress(entry->mover.callbacks(),

@@ -100,16 +100,4 @@ GroupReport report_of(std::span<const MoveRequest> requests) {
   return report;
 }
 
-std::vector<MigrationProgress> progress_of(std::span<const RequestedRange> ranges) {
-  std::vector<MigrationProgress> progress(ranges.size());
-  for (std::size_t which = 0; which < ranges.size(); ++which) {
-    const auto& [allocation, range, to] = ranges[which];
-    progress[which].chunks = static_cast<int>(range.end - range.first);
-    for (std::size_t slot = range.first; slot < range.end; ++slot) {
-      progress[which].bytes_asked += allocation->geometry().slot_bytes(slot);
-    }
-  }
-  return progress;
-}
-
 }  // namespace vma

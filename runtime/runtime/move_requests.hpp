@@ -25,7 +25,5 @@ void for_request(std::size_t which, const char* call, const std::function<void()
 
 /// The report of a group of which nothing has moved yet.
 GroupReport report_of(std::span<const MoveRequest> requests);
-/// What each range asks for, before any of it has moved.
-std::vector<MigrationProgress> progress_of(std::span<const RequestedRange> ranges);
 
 }  // namespace vma

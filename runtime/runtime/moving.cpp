@@ -31,6 +31,13 @@ SlotRange slots_of(const Allocation& allocation, const std::optional<ByteRange>&
   return slots_of(allocation, part->offset, part->bytes, call);
 }
 
+/// All of one request is all of its target memory.
+MigrateOptions for_one_request(const MigrateOptions& options) {
+  MigrateOptions single = options;
+  single.reserve_first |= options.all_or_nothing;
+  return single;
+}
+
 Migration start_move(RuntimeParts& parts, void* pointer, const std::optional<ByteRange>& part,
                      Location to, const MigrateOptions& options, const char* call) {
   const RuntimeParts::Entry entry(parts, call);
@@ -41,7 +48,7 @@ Migration start_move(RuntimeParts& parts, void* pointer, const std::optional<Byt
   check_background_move(*allocation, entry->mover.attached(), options, call);
   check_not_dropped(*allocation, range, call);
   entry->mover.reach().require_atomics(*allocation, range, to, call);
-  return Migration(entry->mover.submit(std::move(allocation), range, to, options));
+  return Migration(entry->mover.submit(std::move(allocation), range, to, for_one_request(options)));
 }
 
 MigrationReport move(RuntimeParts& parts, void* pointer, const std::optional<ByteRange>& part,
@@ -59,7 +66,7 @@ MigrationReport move(RuntimeParts& parts, void* pointer, const std::optional<Byt
   check_no_hook(*allocation, call);
   const AwaitedCallbacks progress(entry->mover.callbacks(), static_cast<bool>(options.on_progress));
   const MoveClaim claim = MoveClaim::take(allocation);
-  return entry->mover.move(*allocation, range, to, options);
+  return entry->mover.move(*allocation, range, to, for_one_request(options));
 }
 
 }  // namespace

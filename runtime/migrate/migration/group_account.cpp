@@ -1,5 +1,7 @@
 #include "migrate/migration/group_account.hpp"
 
+#include "migrate/migration/requested_range.hpp"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -123,6 +125,19 @@ GroupAccount::GroupAccount(Clock& clock, std::vector<MigrationProgress> requeste
     sum_.chunks += one.chunks;
     sum_.bytes_asked += one.bytes_asked;
   }
+}
+
+std::shared_ptr<GroupAccount> GroupAccount::of(Clock& clock, std::span<const RequestedRange> ranges,
+                                               Progress on_progress) {
+  std::vector<MigrationProgress> requested(ranges.size());
+  for (std::size_t which = 0; which < ranges.size(); ++which) {
+    const auto& [allocation, range, to] = ranges[which];
+    requested[which].chunks = static_cast<int>(range.end - range.first);
+    for (std::size_t slot = range.first; slot < range.end; ++slot) {
+      requested[which].bytes_asked += allocation->geometry().slot_bytes(slot);
+    }
+  }
+  return std::make_shared<GroupAccount>(clock, std::move(requested), std::move(on_progress));
 }
 
 void GroupAccount::stood(std::optional<std::chrono::nanoseconds> skew,

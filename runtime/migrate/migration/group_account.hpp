@@ -17,6 +17,8 @@
 
 namespace vma {
 
+struct RequestedRange;
+
 /// What migrations of one group have done together: the stops that they shared, each counted once,
 /// how long the group took, and its progress. Any thread.
 class GroupAccount : public std::enable_shared_from_this<GroupAccount> {
@@ -25,6 +27,9 @@ class GroupAccount : public std::enable_shared_from_this<GroupAccount> {
 
   /// The group begins now. `on_progress` may be empty; `requested` has what each request asks for.
   GroupAccount(Clock& clock, std::vector<MigrationProgress> requested, Progress on_progress);
+  /// The same, for these ranges.
+  static std::shared_ptr<GroupAccount> of(Clock& clock, std::span<const RequestedRange> ranges,
+                                          Progress on_progress);
 
   /// Work was stopped for at least one of the migrations; at a gate, which has a skew, or by a
   /// hold.

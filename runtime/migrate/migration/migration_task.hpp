@@ -6,6 +6,7 @@
 #include "migrate/migration/callbacks.hpp"
 #include "migrate/migration/group_account.hpp"
 #include "migrate/migration/move_terms.hpp"
+#include "migrate/migration/reserved_targets.hpp"
 
 #include <vma/error.hpp>
 #include <vma/migration.hpp>
@@ -62,6 +63,10 @@ class MigrationTask {
   void on_done(std::function<void()> callback);
 
   // --- The worker's side
+  /// What was taken for its group before it may begin, and why it may not. One worker at a time has
+  /// them.
+  ReservedTargets reserved;
+  std::exception_ptr refusal;
   /// Null once finished: a handle keeps no memory alive.
   std::shared_ptr<Allocation> allocation() const;
   bool cancelled() const noexcept { return cancelled_; }

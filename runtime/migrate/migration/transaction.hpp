@@ -58,6 +58,9 @@ class Transaction {
   bool take_cached_target();
   /// Throws: Error{out_of_memory}; then it is still planned.
   void take_target(ChunkStore::Turn turn);
+  /// The same with the target that another transaction of the slot has taken, if it has one.
+  /// Requires: planned; the other one is not used any more.
+  void take_over_target(Transaction& other) noexcept;
   void start_copy();
   /// Whether the copy is done, after waiting for it until `deadline`.
   bool copy_done_by(TimePoint deadline);

@@ -49,6 +49,8 @@ struct HeldRange {
   std::function<void(const MigrationProgress&)> on_progress;
   /// What its hooks are told; null if they need not be.
   MoveNotices* notices = nullptr;
+  /// Target memory that was taken before; null if none can have been.
+  ReservedTargets* reserved = nullptr;
 
   // --- What became of it.
   MigrationReport report;

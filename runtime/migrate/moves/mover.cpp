@@ -4,6 +4,7 @@
 #include "base/process_exit.hpp"
 #include "migrate/live/live_move.hpp"
 #include "migrate/migration/migration_error.hpp"
+#include "migrate/moves/group_reservation.hpp"
 
 #include <fmt/format.h>
 
@@ -136,7 +137,14 @@ void Mover::enqueue(std::span<const std::shared_ptr<MigrationTask>> tasks) {
                             waiting_.size(), tasks.size(), TaskQueue::tasks_max));
   }
   start_workers(tasks.size());
-  waiting_.push(tasks);
+  const bool joint = tasks.front()->group && tasks.front()->options.all_or_nothing;
+  if (joint) unreserved_.push_back({Tasks(tasks.begin(), tasks.end()), false});
+  try {
+    waiting_.push(tasks);
+  } catch (...) {
+    if (joint) unreserved_.pop_back();
+    throw;
+  }
   queue_changed_.notify_all();
 }
 
@@ -175,8 +183,9 @@ std::shared_ptr<MigrationTask> Mover::next_task() {
   constexpr std::chrono::seconds joining_time(1);  // Tasks for other routes may wait.
   if (busy_workers_ >= running_max()) return nullptr;
   std::shared_ptr<MigrationTask> task =
-      waiting_.take([this](const MigrationTask& which)
-                        VMART_NO_THREAD_ANALYSIS { return !joins_another(which); });
+      waiting_.take([this](const MigrationTask& which) VMART_NO_THREAD_ANALYSIS {
+        return may_begin(which) && !joins_another(which);
+      });
   if (!task) return nullptr;
   running_.push_back(task);
   ++busy_workers_;
@@ -185,6 +194,28 @@ std::shared_ptr<MigrationTask> Mover::next_task() {
     leaders_.push_back({task, *from, memory_.driver().clock().now() + joining_time});
   }
   return task;
+}
+
+/// False until the targets of its group are reserved, if they have to be.
+bool Mover::may_begin(const MigrationTask& task) const {
+  return std::ranges::none_of(unreserved_, [&](const Unreserved& group) {
+    return group.tasks.front()->group == task.group;
+  });
+}
+
+/// Reserves the targets of a group. False if none is due.
+bool Mover::reserve_next(MutexLock& lock) {
+  const auto due = std::ranges::find_if(unreserved_, std::not_fn(&Unreserved::begun));
+  if (due == unreserved_.end() || busy_workers_ >= running_max()) return false;
+  due->begun = true;
+  ++busy_workers_;
+  lock.unlock();
+  reserve_targets(parts_, due->tasks);
+  lock.lock();
+  --busy_workers_;
+  unreserved_.erase(due);
+  queue_changed_.notify_all();
+  return true;
 }
 
 /// Whether the task may share all its gates with the leader's first one: the same way, under the
@@ -218,7 +249,7 @@ std::shared_ptr<MigrationTask> Mover::take_beside(const MigrationTask& first) no
   bool more_urgent = false;  // Such a task does not wait until all of this route have moved.
   const auto joins = [&](const MigrationTask& which) {
     more_urgent |= which.options.priority > first.options.priority;
-    return !more_urgent && may_join(*leader, which);
+    return !more_urgent && may_begin(which) && may_join(*leader, which);
   };
   std::shared_ptr<MigrationTask> task = waiting_.take(std::cref(joins));  // Allocates nothing.
   if (task) running_.push_back(task);
@@ -229,6 +260,7 @@ void Mover::work() {
   constexpr std::chrono::milliseconds look_period(1);  // A free ends its claim without notice.
   MutexLock lock(queue_mutex_);
   while (true) {
+    if (reserve_next(lock)) continue;
     std::shared_ptr<MigrationTask> task = next_task();
     if (task) {
       Tasks together;
@@ -297,6 +329,7 @@ void Mover::carry_out_held(std::span<const std::shared_ptr<MigrationTask>> tasks
     std::vector<HeldRange*> going;
     for (const auto& task : tasks) {
       going.push_back(&ranges.emplace_back(*task->allocation(), task->range, task->to, task.get()));
+      going.back()->reserved = &task->reserved;
     }
     const MigrationTask& first = *tasks.front();
     const CallerContext context(memory_.driver(), first.caller);
@@ -348,6 +381,7 @@ void Mover::ended(std::shared_ptr<MigrationTask> task, MigrationReport report,
   if (task->terms.choice == PlaceChoice::program) {
     allocation->note_wanted_there(task->range.first, task->range.end, task->to);
   }
+  task->reserved.give_back();
   allocation->end_move();
   waited_.note_end(*allocation, report);
   if (task->group) task->group->ended();

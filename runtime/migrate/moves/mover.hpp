@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -104,6 +105,11 @@ class Mover final : private LiveTasks {
 
  private:
   using Tasks = std::vector<std::shared_ptr<MigrationTask>>;
+  /// A group whose targets have to be reserved before any of its tasks begins.
+  struct Unreserved {
+    Tasks tasks;
+    bool begun = false;  // A worker does it.
+  };
 
   std::size_t running_max() const;
   void start_callbacks(const MigrateOptions& options);
@@ -111,6 +117,8 @@ class Mover final : private LiveTasks {
   void enqueue(std::span<const std::shared_ptr<MigrationTask>> tasks);
   void work() VMART_NO_THREAD_ANALYSIS;
   std::shared_ptr<MigrationTask> next_task() VMART_REQUIRES(queue_mutex_);
+  bool may_begin(const MigrationTask& task) const VMART_REQUIRES(queue_mutex_);
+  bool reserve_next(MutexLock& lock) VMART_NO_THREAD_ANALYSIS;
   void take_group_of(const std::shared_ptr<MigrationTask>& first, Tasks& tasks) noexcept
       VMART_REQUIRES(queue_mutex_);
   void carry_out(const std::shared_ptr<MigrationTask>& task, const Tasks& together) noexcept;
@@ -147,6 +155,7 @@ class Mover final : private LiveTasks {
   mutable Mutex queue_mutex_;
   Condition queue_changed_;
   TaskQueue waiting_ VMART_GUARDED_BY(queue_mutex_);
+  std::list<Unreserved> unreserved_ VMART_GUARDED_BY(queue_mutex_);
   std::vector<std::shared_ptr<MigrationTask>> running_ VMART_GUARDED_BY(queue_mutex_);
   std::vector<Leader> leaders_ VMART_GUARDED_BY(queue_mutex_);
   std::size_t busy_workers_ VMART_GUARDED_BY(queue_mutex_) = 0;

@@ -4,7 +4,9 @@
 #include "migrate/migration/all_operations.hpp"
 #include "migrate/migration/migration_error.hpp"
 #include "migrate/migration/move_notices.hpp"
+#include "migrate/migration/target_reservation.hpp"
 #include "migrate/moves/held_drop.hpp"
+#include "migrate/moves/held_group.hpp"
 #include "migrate/moves/held_move.hpp"
 #include "migrate/moves/restoration.hpp"
 
@@ -39,22 +41,8 @@ MigrationReport WaitedMoves::move(Allocation& allocation, SlotRange range, Locat
 std::vector<RangeResult> WaitedMoves::move_all(std::span<const RequestedRange> wanted,
                                                const MigrateOptions& options,
                                                const MoveTerms& terms, GroupAccount& account) {
-  std::deque<HeldRange> ranges;
-  std::vector<HeldRange*> together, alone;
-  std::vector<std::shared_ptr<Allocation>> allocations;
+  HeldGroup group(wanted, terms, account);
   std::vector<RangeResult> results(wanted.size());
-  alone.reserve(wanted.size());
-  for (std::size_t i = 0; i < wanted.size(); ++i) {
-    const auto& [allocation, range, to] = wanted[i];
-    HeldRange& held = ranges.emplace_back(*allocation, range, to);
-    held.on_progress = account.progress_of(i);
-    if (!allocation->hooks().empty()) {
-      alone.push_back(&held);
-      continue;
-    }
-    together.push_back(&held);
-    allocations.push_back(allocation);
-  }
   const auto move = [&](std::span<HeldRange* const> some) {
     run(some, options, terms, &account);
     for (HeldRange* const range : some) {
@@ -62,18 +50,22 @@ std::vector<RangeResult> WaitedMoves::move_all(std::span<const RequestedRange> w
     }
     account.ended();
   };
-  if (!together.empty()) {
-    const std::vector<MoveClaim> claims = MoveClaim::take_all(std::move(allocations));
-    move(together);
+  const bool may_begin = !options.all_or_nothing ||
+                         TargetReservation(parts_, options, terms, "vma::migrate").make(group);
+  if (may_begin) {
+    const std::span<HeldRange* const> together = group.claim_together();
+    if (!together.empty()) move(together);
+    group.end_together();
+    for (HeldRange* range : group.alone()) {
+      const MoveClaim claim = group.claim_alone(*range);
+      if (!claim) continue;
+      do {
+        move({&range, 1});
+      } while (range->untold);
+      range->reserved->give_back();
+    }
   }
-  std::ranges::copy_if(together, std::back_inserter(alone), &HeldRange::untold);
-  for (HeldRange* range : alone) {
-    const MoveClaim claim = MoveClaim::take(range->allocation.shared_from_this());
-    do {
-      move({&range, 1});
-    } while (range->untold);
-  }
-  for (std::size_t i = 0; i < ranges.size(); ++i) results[i] = result_of(ranges[i]);
+  for (std::size_t i = 0; i < wanted.size(); ++i) results[i] = result_of(group.ranges()[i]);
   return results;
 }
 
@@ -112,6 +104,9 @@ void WaitedMoves::run(std::span<HeldRange* const> ranges, const MigrateOptions& 
   std::vector<Allocation*> allocations;
   // Slots that `after` does not name have stayed.
   const auto begin = [&](HeldRange& range) {
+    if (range.task != nullptr && range.task->refusal) {
+      std::rethrow_exception(range.task->refusal);
+    }
     if (range.task != nullptr && range.task->cancelled()) {
       throw Error(ErrorKind::cancelled, "vma::migrate_async", "before it began");
     }
