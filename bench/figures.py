@@ -238,6 +238,8 @@ def open_cost_rows(measured):
     rows = []
     before = {}
     for step in measured.open_cost:
+        if step["program"].startswith("first_move"):
+            continue
         if step["step"] == "before":
             before = step["used_mib"]
             continue
@@ -247,13 +249,58 @@ def open_cost_rows(measured):
     return rows
 
 
+FIRST_MOVE_BAR_MS = 15
+TAKEN_BAR_MIB = 64
+
+
+def _unmanaged_mib(step):
+    """Used memory of each GPU without the runtime's allocations and cache."""
+    places = {name.replace("(", "").replace(")", ""): place for name, place in step["places"].items()}
+    return {gpu: used - (places[gpu]["allocated_bytes"] + places[gpu]["cached_bytes"]) / 2 ** 20
+            for gpu, used in step["used_mib"].items() if gpu in places}
+
+
+def first_move_rows(measured):
+    """The first moves of processes: how long they take, and what memory they leave taken."""
+    steps = [step for step in measured.open_cost if step["program"].startswith("first_move")]
+    times = {}
+    taken = {}
+    before = {}
+    for step in steps:
+        if step["step"] == "alloc and reserve":
+            before = _unmanaged_mib(step)
+        if "ms" not in step:
+            continue
+        times.setdefault(step["step"], []).append(step["ms"])
+        for gpu, used in _unmanaged_mib(step).items():
+            kept = taken.setdefault(step["program"], {})
+            kept[gpu] = max(kept.get(gpu, 0), used - before[gpu])
+    rows = []
+    for name, values in times.items():
+        held = name in ("first move", "first move back", "first live move")
+        worst = max(values)
+        rows.append([f"256 MiB, {name} of a process", f"median {statistics.median(values):.1f} ms, max {worst:.1f} ms",
+                     f"max <= {FIRST_MOVE_BAR_MS} ms" if held else "shown",
+                     verdict(worst <= FIRST_MOVE_BAR_MS) if held else ""])
+    for program, grown in taken.items():
+        if not grown:
+            continue
+        held = not program.endswith("host")
+        rows.append([f"HBM that a process has taken, {program}",
+                     ", ".join(f"{gpu}: {mib:.0f} MiB" for gpu, mib in sorted(grown.items())),
+                     f"<= {TAKEN_BAR_MIB} MiB" if held else "shown",
+                     verdict(max(grown.values()) <= TAKEN_BAR_MIB) if held else ""])
+    return rows
+
+
 def bar_rows(measured):
     """The rows of the table of bars: what, measured, bar, verdict."""
     rows = []
     if measured.gpus >= 2:
         rows += _copy_rows(measured) + _rival_rows(measured)
     rows += _alloc_rows(measured) + _host_rows(measured) + _dark_rows(measured)
-    rows += _registry_rows(measured) + _stress_rows(measured) + open_cost_rows(measured)
+    rows += _registry_rows(measured) + _stress_rows(measured) + open_cost_rows(measured) + \
+        first_move_rows(measured)
     return [row for row in rows if row[1] != "not measured"] + \
            [row for row in rows if row[1] == "not measured"]
 

@@ -74,6 +74,30 @@ class Bars(unittest.TestCase):
         self.assertEqual(bars_of([("hold_stress/64MiB", [1], counters)])[what][3], "met")
 
 
+class FirstMoves(unittest.TestCase):
+    @staticmethod
+    def step(name, used, cached=0, **more):
+        mib = 2 ** 20
+        place = {"own_bytes": 0, "cached_bytes": cached * mib, "allocated_bytes": 256 * mib}
+        return {"program": "first_move sync", "step": name, "places": {"gpu(0)": place, "host(0)": place},
+                "used_mib": {"gpu0": used}, **more}
+
+    def rows(self, first_ms, used):
+        steps = [self.step("before", 0), self.step("alloc and reserve", 800),
+                 self.step("first move", used, cached=256, ms=first_ms), self.step("second move", used, cached=256, ms=1)]
+        measured = figures.Measurements({**document([]), "open_cost": steps})
+        return {row[0]: row[1:] for row in figures.bar_rows(measured)}
+
+    def test_time_and_memory_have_bars(self):
+        rows = self.rows(15, 800 + 256 + 64)
+        self.assertEqual(rows["256 MiB, first move of a process"], ["median 15.0 ms, max 15.0 ms", "max <= 15 ms", "met"])
+        self.assertEqual(rows["256 MiB, second move of a process"][1:], ["shown", ""])
+        self.assertEqual(rows["HBM that a process has taken, first_move sync"], ["gpu0: 64 MiB", "<= 64 MiB", "met"])
+        rows = self.rows(15.1, 800 + 256 + 65)
+        self.assertEqual(rows["256 MiB, first move of a process"][2], "MISSED")
+        self.assertEqual(rows["HBM that a process has taken, first_move sync"][2], "MISSED")
+
+
 class Gathering(unittest.TestCase):
     def test_repetitions_become_samples_of_one_name(self):
         runner = run.Runner.__new__(run.Runner)

@@ -307,18 +307,24 @@ def read_entries(out):
     return []
 
 
-def measure_open_cost(runner, count):
-    """Used memory of each GPU, seen from outside, while `open_cost` stands at each step."""
+OPEN_COST_PROGRAMS = ("contexts", "runtime", "first_move sync", "first_move live", "first_move host")
+
+
+def measure_open_cost(runner, count, rounds):
+    """Times of the steps of `open_cost`, and used memory of each GPU while it stands at each step, seen from outside.
+    Each first move needs a process of its own."""
     found = []
-    for program in ("contexts", "runtime"):
-        command = [str(runner.build / "open_cost"), program, "--wait"]
+    chosen = [program for program in OPEN_COST_PROGRAMS
+              for _ in range(rounds if program.startswith("first_move") else 1)]
+    for program in chosen:
+        command = [str(runner.build / "open_cost"), *program.split(), "--wait"]
         process = subprocess.Popen(command, env=runner.environment, stdin=subprocess.PIPE,
                                    stdout=subprocess.PIPE, text=True, start_new_session=True)
         limit = threading.Timer(OPEN_COST_LIMIT_S, os.killpg, (process.pid, signal.SIGKILL))
         limit.start()
         try:
             for line in process.stdout:
-                used = [row[0] for row in query_gpus("memory.used")][:count]
+                used = [row[0] for row in query_gpus("memory.used")][:count]  # None on a simulated machine.
                 found.append({"program": program, **json.loads(line),
                               "used_mib": {f"gpu{index}": int(mib) for index, mib in enumerate(used)}})
                 process.stdin.write("\n")
@@ -401,8 +407,8 @@ def main():
     open_cost = []
     wants_open_cost = not (arguments.live or arguments.placement) and \
         (not arguments.only or re.search(arguments.only, "open_cost"))
-    if not simulated and wants_open_cost:
-        open_cost = measure_open_cost(runner, context["gpu_count"])
+    if wants_open_cost and context["gpu_count"] >= 2:
+        open_cost = measure_open_cost(runner, context["gpu_count"], arguments.rounds)
     for number, (step, program, pattern, _) in rounds_of_steps(arguments, seed):
         print(f"round {number + 1}", end="", flush=True)
         runner.run(step, program, pattern)

@@ -74,7 +74,7 @@ class Copies {
   }
   void copy_by_kernel(std::uint64_t chunk) {
     driver_.launch(
-        bound_, fused_, tile_shape(tiling_, LiveTuning{}.copy_blocks),
+        bound_, fused_, tile_shape(tiling_, LiveTuning{}.copy_blocks / 2),
         copy_digest_arguments(in(target_, chunk * chunk_bytes_), in(source_, chunk * chunk_bytes_),
                               digests_of(digests_, chunk), tiling_, key_));
   }

@@ -18,7 +18,8 @@ constexpr std::uint64_t granule_bytes = 2 * mebibyte;
 Sample cut(const LiveTuning& tuning, std::uint64_t bytes) {
   Runtime& runtime = live_runtime({std::chrono::microseconds(0), tuning});
   const std::vector<Location> gpus = live_gpus(2);
-  const MigrateOptions options = options_of(MoveMode::live);
+  MigrateOptions options = options_of(MoveMode::live);
+  options.copy_share_percent = 100;  // All blocks of the tuning.
   LiveRange range(runtime, gpus[0], bytes);
   range.reserve(gpus[1]);
   Writers writers(runtime, few_writes(range, 2, std::chrono::microseconds(20)));

@@ -1,6 +1,6 @@
 // How fast a large allocation moves live without a stall budget, with target chunks allocated in
 // advance and without, compared with a raw copy of the same number of bytes in the same process;
-// and how much work the application does meanwhile.
+// and how much work the application does meanwhile, on both GPUs or on one, by copy share.
 
 #include "bench/live/cases.hpp"
 #include "bench/live/rate_log.hpp"
@@ -12,6 +12,19 @@
 namespace vma {
 namespace {
 
+struct RateCase {
+  std::uint64_t bytes = 0;
+  bool warm = true;
+  bool one_gpu = false;
+  int share_percent = 50;
+};
+
+MigrateOptions options_of(const RateCase& chosen) {
+  MigrateOptions options = options_of(MoveMode::live);
+  options.copy_share_percent = chosen.share_percent;
+  return options;
+}
+
 /// One move, and the rate of the writers during it.
 struct WatchedMoves {
   MoveTally tally;
@@ -21,9 +34,10 @@ struct WatchedMoves {
   double per_second() const { return seconds > 0 ? launches / seconds : 0; }
 };
 
-void watch_move(LiveRange& range, RateLog& log, Location to, WatchedMoves& watched) {
+void watch_move(LiveRange& range, RateLog& log, Location to, const MigrateOptions& options,
+                WatchedMoves& watched) {
   const std::size_t begin = log.last();
-  const Migration migration = range.start(to, options_of(MoveMode::live));
+  const Migration migration = range.start(to, options);
   log.watch(migration);
   const double seconds = (log.at_ms(log.last()) - log.at_ms(begin)) / 1e3;
   watched.launches += log.per_second(begin, log.last()) * seconds;
@@ -37,18 +51,21 @@ double watch_rest(RateLog& log) {
   return log.per_second(begin, log.last());
 }
 
-Sample rate(bool warm, std::uint64_t bytes) {
+Sample rate(const RateCase& chosen) {
+  const std::uint64_t bytes = chosen.bytes;
+  const MigrateOptions options = options_of(chosen);
   Runtime& runtime = live_runtime();
   const std::vector<Location> gpus = live_gpus(2);
   const double raw_gb_s = raw_copy_gb_s(runtime, gpus[0], {gpus[1]}, bytes);
   LiveRange range(runtime, gpus[0], bytes);
-  if (warm) range.reserve(gpus[1]);
+  if (chosen.warm) range.reserve(gpus[1]);
   WriterSpec spec = few_writes(range, 4, std::chrono::microseconds(20));
   spec.backlog = 4;
+  if (chosen.one_gpu) spec.gpus.resize(1);
   Writers writers(runtime, spec);
   MoveTally warming;
-  range.move(gpus[1], options_of(MoveMode::live), warming);
-  range.move(gpus[0], options_of(MoveMode::live), warming);
+  range.move(gpus[1], options, warming);
+  range.move(gpus[0], options, warming);
 
   RateLog log(writers);
   WatchedMoves watched;
@@ -56,9 +73,9 @@ Sample rate(bool warm, std::uint64_t bytes) {
   const Stopwatch watch;
   while (watched.tally.tried() < 2 || to_us(watch.elapsed()) < case_seconds() * 1e6) {
     const Location to = gpus[range.home() == gpus[0] ? 1 : 0];
-    if (!warm) let_scrubbing_end(runtime.trim(to));
+    if (!chosen.warm) let_scrubbing_end(runtime.trim(to));
     log.look();
-    watch_move(range, log, to, watched);
+    watch_move(range, log, to, options, watched);
   }
   const double after = watch_rest(log);
   range.check(writers.stop());
@@ -76,11 +93,23 @@ Sample rate(bool warm, std::uint64_t bytes) {
 }  // namespace
 
 void register_rate_cases() {
-  const std::uint64_t bytes = sizes_up_to_max({16 * gibibyte}).front();
-  for (const bool warm : {true, false}) {
+  const auto add = [](const std::string& name, const RateCase& chosen) {
     register_samples(
-        std::string("live/rate/") + (warm ? "warm/" : "cold/") + size_label(bytes),
-        [warm, bytes] { return rate(warm, bytes); }, 1);
+        "live/" + name + "/" + size_label(chosen.bytes), [chosen] { return rate(chosen); }, 1);
+  };
+  RateCase chosen;
+  chosen.bytes = sizes_up_to_max({16 * gibibyte}).front();
+  add("rate/warm", chosen);
+  chosen.warm = false;
+  add("rate/cold", chosen);
+  chosen.warm = true;
+  for (const bool one_gpu : {false, true}) {
+    chosen.one_gpu = one_gpu;
+    for (const int percent : {12, 25, 50, 75, 100}) {
+      chosen.share_percent = percent;
+      add("share/" + std::string(one_gpu ? "one_gpu/" : "both_gpus/") + std::to_string(percent),
+          chosen);
+    }
   }
 }
 

@@ -73,23 +73,21 @@ struct RuntimeOptions {
   /// Limits both waits of a gate: how long the first stream that arrives waits for the others, and
   /// how long all of them then wait while changed bytes are copied again. When the limit expires,
   /// the gate opens and the move is retried later (VMART_GATE_LIMIT_US). A value set here is an
-  /// upper bound for every try. If it is not set, the first try has 5 ms; each try that times out
-  /// doubles the limit for the rest of its migration, up to 80 ms, so that streams whose backlogs
-  /// differ by tens of milliseconds can still be stopped together. `MigrationReport::gate_limit`
+  /// upper bound for every try. Otherwise, the first try has 5 ms, and each try that times out
+  /// doubles the limit for the rest of its migration, up to 80 ms. `MigrationReport::gate_limit`
   /// holds the largest limit used. A gate under which the whole chunk is copied (`Mode::stopped`)
   /// gets additional time for that copy.
   std::optional<std::chrono::microseconds> gate_limit;
-  /// How often a chunk's gate is retried before the move fails with `busy` (VMART_GATE_RETRIES).
-  /// Default: 8.
+  /// How often a gate is retried before the move ends in `busy` (VMART_GATE_RETRIES). Default: 8.
   std::optional<int> gate_retries;
   /// How long one gate may stop attached streams (VMART_MAX_STALL_US). As many chunks share a gate
-  /// as are predicted to move within that time, but at least one. With a short limit each chunk
-  /// waits for its own gate, behind all that the program has launched. Default: 2 ms.
+  /// as are predicted to move within that time, but at least one. Default: 2 ms.
   std::optional<std::chrono::microseconds> max_stall;
   /// How long attached streams may be stopped in each second (VMART_STALL_BUDGET_US, 0 for no
-  /// limit). Default: 60 ms. This field rejects zero: a move that may not stop anything is
-  /// impossible.
+  /// limit; this field rejects zero). Default: 60 ms.
   std::optional<std::chrono::microseconds> stall_budget;
+  /// Default of `MigrateOptions::copy_share_percent` (VMART_COPY_SHARE): 50.
+  std::optional<int> copy_share_percent;
   /// Bytes per second that live and background moves may copy (VMART_COPY_BUDGET, 0 for no limit).
   /// Default: no limit.
   std::optional<std::size_t> copy_budget_bytes;
@@ -97,6 +95,10 @@ struct RuntimeOptions {
   /// attached streams may use, coldest first, before it fails with `out_of_memory`
   /// (VMART_PRESSURE_LIMIT_MS, 0 to evict nothing). Default: 2 s.
   std::optional<std::chrono::milliseconds> pressure_limit;
+  /// Copies run only in contexts of the runtime's own, which take HBM (VMART_OWN_CONTEXTS=1).
+  bool own_contexts = false;
+  /// Live moves are prepared once streams are attached (VMART_PREPARE). Default: with a policy.
+  std::optional<bool> prepare;
 
   /// The policy that decides placement in the background, "name:parameter=value,..."
   /// (VMART_POLICY). Default: none; memory moves only on request.

@@ -131,7 +131,8 @@ void Calibrator::open_contexts() {
   }
   for (const Location from : topology_.locations()) {
     for (const Location to : topology_.locations()) {
-      attempt("copies " + route_name(from, to), [&] { machinery_.engine.prepare(from, to); });
+      attempt("copies " + route_name(from, to),
+              [&] { machinery_.engine.prepare(from, to, 1, CopyUnder::nothing); });
     }
   }
   estimates_.clear();
@@ -205,7 +206,7 @@ Time Calibrator::copy_time(Location from, Location to, bool large) {
   try {
     for (int attempt = 0; attempt < read_tries; ++attempt) {
       const TimePoint start = clock_.now();
-      machinery_.engine.wait(machinery_.engine.enqueue(source, target));
+      machinery_.engine.wait(machinery_.engine.enqueue(source, target, CopyUnder::nothing));
       best = std::min(best, clock_.now() - start);
     }
   } catch (...) {
@@ -217,7 +218,7 @@ Time Calibrator::copy_time(Location from, Location to, bool large) {
 }
 
 double Calibrator::copy_rate(Location from, Location to) {
-  machinery_.engine.prepare(from, to);
+  machinery_.engine.prepare(from, to, 1, CopyUnder::nothing);
   const Time small = copy_time(from, to, false), large = copy_time(from, to, true);
   if (large > small) {
     return static_cast<double>(large_bytes_ - small_bytes_) / in_seconds(large - small);

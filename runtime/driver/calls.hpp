@@ -11,12 +11,14 @@
   ROW(granularity) ROW(free_bytes) ROW(reserve) ROW(unreserve) ROW(create) ROW(release)     \
   ROW(map) ROW(unmap) ROW(grant) ROW(access) ROW(retain_handle) ROW(address_range)          \
   ROW(pointer_info) ROW(context_active) ROW(retain_primary) ROW(release_primary)            \
-  ROW(create_context) ROW(destroy_context) ROW(current_context) ROW(set_current_context)    \
+  ROW(create_context) ROW(create_green_context) ROW(destroy_context) ROW(current_context)   \
+  ROW(set_current_context)                                                                  \
   ROW(context_device) ROW(synchronize_context) ROW(record_context) ROW(hold_context)        \
   ROW(create_stream) ROW(destroy_stream) ROW(stream_context) ROW(stream_id)                 \
   ROW(stream_kind) ROW(is_capturing) ROW(query_stream) ROW(wait_stream)                     \
   ROW(stream_wait_event) ROW(create_event) ROW(destroy_event) ROW(record) ROW(query_event)  \
-  ROW(wait_event) ROW(batch) ROW(copy) ROW(fill) ROW(load_kernel) ROW(unload_kernel)        \
+  ROW(wait_event) ROW(batch) ROW(copy) ROW(fill) ROW(load_kernel) ROW(load_kernels)         \
+  ROW(unload_kernel)                                                                        \
   ROW(launch) ROW(begin_capture) ROW(end_capture) ROW(instantiate) ROW(launch_graph)        \
   ROW(destroy_graph) ROW(destroy_exec_graph) ROW(make_chain) ROW(update_chain) ROW(stop)    \
   ROW(context_id) ROW(kernel_parameters) ROW(has_parameters)                                \

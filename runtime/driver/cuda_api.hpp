@@ -99,10 +99,16 @@ static_assert(CUDA_VERSION >= 12050, "building needs the cuda.h of CUDA 12.5 or 
 #define VMART_CUDA_PINNED_CALLS(ROW) ROW(cuCtxCreate, 3020)
 
 // Newer than the oldest supported driver. Calling one that is missing throws.
-#define VMART_CUDA_OPTIONAL_CALLS(ROW) \
-  ROW(cuCtxRecordEvent, 12050)         \
-  ROW(cuCtxWaitEvent, 12050)           \
-  ROW(cuFuncGetParamInfo, 12040)       \
+#define VMART_CUDA_OPTIONAL_CALLS(ROW)    \
+  ROW(cuCtxRecordEvent, 12050)            \
+  ROW(cuCtxWaitEvent, 12050)              \
+  ROW(cuDeviceGetDevResource, 12040)      \
+  ROW(cuDevSmResourceSplitByCount, 12040) \
+  ROW(cuDevResourceGenerateDesc, 12040)   \
+  ROW(cuGreenCtxCreate, 12040)            \
+  ROW(cuGreenCtxDestroy, 12040)           \
+  ROW(cuCtxFromGreenCtx, 12040)           \
+  ROW(cuFuncGetParamInfo, 12040)          \
   ROW(cuKernelGetParamInfo, 12040)
 
 namespace vma {

@@ -32,6 +32,8 @@ class CudaDriver final : public Driver {
   bool simulated() const override { return false; }
   int device_count() const override { return static_cast<int>(devices_.size()); }
   bool has_context_hold() const override;
+  /// `ContextChoice` in tests/contract/ decides: not shown yet for any driver.
+  bool green_contexts_are_apart() const override { return false; }
   Clock& clock() override { return clock_; }
   Executor& executor() override { return executor_; }
 
@@ -58,6 +60,7 @@ class CudaDriver final : public Driver {
   ContextHandle retain_primary(DeviceId device) override;
   void release_primary(DeviceId device) override;
   ContextHandle create_context(DeviceId device) override;
+  ContextHandle create_green_context(DeviceId device, int multiprocessors) override;
   void destroy_context(ContextHandle context) override;
   ContextHandle current_context() override;
   void set_current_context(ContextHandle context) override;
@@ -87,6 +90,9 @@ class CudaDriver final : public Driver {
   void copy(BoundStream stream, Address target, Address source, std::uint64_t size_bytes) override;
   void fill(BoundStream stream, Address begin, std::byte value, std::uint64_t size_bytes) override;
   KernelHandle load_kernel(ContextHandle context, const Kernel& kernel) override;
+  std::vector<KernelHandle> load_kernels(ContextHandle context,
+                                         std::span<const Kernel* const> kernels,
+                                         std::span<const std::uint64_t> image) override;
   void unload_kernel(KernelHandle kernel) override;
   void launch(BoundStream stream, KernelHandle kernel, LaunchShape shape,
               const KernelArguments& arguments) override;
@@ -120,6 +126,7 @@ class CudaDriver final : public Driver {
   /// Whether the context is a retained primary context, which outlives other uses.
   bool is_retained(ContextHandle context);
   Location home_of(Address address) const;
+  void make_graph(CudaExecGraph& chain, std::span<const ChainStep> steps);
   void upload(const CudaExecGraph& chain);
   /// The kernel that stops streams of the context, as a CUfunction. Loaded on first use.
   void* stopper(void* context);
@@ -138,6 +145,7 @@ class CudaDriver final : public Driver {
   std::vector<Primary> primaries_ VMART_GUARDED_BY(mutex_);
   /// By id of the context. Never unloaded, since the program may have captured them in graphs.
   std::map<std::uint64_t, void*> stoppers_ VMART_GUARDED_BY(mutex_);
+  std::map<ContextHandle, void*> greens_ VMART_GUARDED_BY(mutex_);  // CUgreenCtx, by its context.
   std::optional<int> host_nodes_ VMART_GUARDED_BY(mutex_);  // Determined on the first query.
 };
 

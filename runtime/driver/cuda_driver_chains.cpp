@@ -58,9 +58,9 @@ void require_kernel(const ChainStep& step, CUcontext context, const char* call) 
 
 /// The driver would detect most of these errors too, but only after changing earlier nodes.
 void require_fit(const CudaExecGraph& chain, std::span<const ChainStep> steps, const char* call) {
-  if (chain.nodes.empty() || steps.size() != chain.nodes.size()) {
+  if (chain.words.empty() || steps.size() != chain.words.size()) {
     throw driver_error(native_invalid_value, call,
-                       fmt::format("{} steps for {} nodes", steps.size(), chain.nodes.size()));
+                       fmt::format("{} steps for {} nodes", steps.size(), chain.words.size()));
   }
   for (std::size_t i = 0; i < steps.size(); ++i) {
     require_kernel(steps[i], chain.context, call);
@@ -82,35 +82,15 @@ void add_node(const CudaApi& api, CudaExecGraph& chain, const ChainStep& step) {
     api.cuGraphAddBatchMemOpNode(&node, chain.graph, before, count, &parameters.words);
   }
   chain.nodes.push_back(node);
-  chain.words.push_back(kinds_of(step));
 }
 
-/// A kernel with one thread that does what a batch {write, wait} does. On driver 580, unlike a
-/// batch, it is ordered with graphs that other threads launch, and does not invalidate a capture
-/// that has just begun.
-constexpr const char* stopper_ptx = R"(
-.version 7.0
-.target sm_70
-.address_size 64
-.visible .entry vmart_stop(.param .u64 arrived, .param .u64 epoch, .param .u64 open,
-                           .param .u64 opened) {
-  .reg .b64 %rd<6>;
-  .reg .pred %is_open;
-  ld.param.u64 %rd1, [arrived];
-  ld.param.u64 %rd2, [epoch];
-  ld.param.u64 %rd3, [open];
-  ld.param.u64 %rd4, [opened];
-  st.release.sys.global.u64 [%rd1], %rd2;
-LOOK:
-  ld.acquire.sys.global.u64 %rd5, [%rd3];
-  setp.ge.u64 %is_open, %rd5, %rd4;
-  @%is_open bra DONE;
-  nanosleep.u32 200;
-  bra LOOK;
-DONE:
-  ret;
-}
-)";
+constexpr const char* stopper_ptx =
+#include "driver/kernels/stop.ptx.inc"
+    ;
+
+constexpr std::uint64_t stopper_image[] = {
+#include "driver/kernels/stop.image.inc"
+};
 
 bool stops_a_stream(std::span<const WordOperation> words) {
   return words.size() == 2 && words[0].kind == WordOperation::Kind::write &&
@@ -127,7 +107,9 @@ void* CudaDriver::stopper(void* context) {
     const auto known = stoppers_.find(id);
     if (known != stoppers_.end()) return known->second;
   }
-  const KernelHandle loaded = load_kernel(handle, {stopper_ptx, "vmart_stop", {}});
+  const Kernel kernel{stopper_ptx, "vmart_stop", {}};
+  const Kernel* const one = &kernel;
+  const KernelHandle loaded = load_kernels(handle, {&one, 1}, stopper_image).front();
   const MutexLock lock(mutex_);
   return stoppers_.emplace(id, kept<CudaKernel>(loaded)->function).first->second;
 }
@@ -137,20 +119,44 @@ ExecGraphHandle CudaDriver::make_chain(ContextHandle context, std::span<const Ch
   if (steps.empty()) throw driver_error(native_invalid_value, api_.cuGraphCreate.name, "no steps");
   auto chain = std::make_unique<CudaExecGraph>();
   chain->context = vma::native(context);
+  for (const ChainStep& step : steps) {
+    require_kernel(step, chain->context, api_.cuGraphAddKernelNode.name);
+    chain->words.push_back(kinds_of(step));
+  }
   if (steps.size() == 1 && stops_a_stream(steps[0].words)) {
     chain->stopper = static_cast<CUfunction>(stopper(chain->context));
-  }
-  api_.cuGraphCreate(&chain->graph, 0);
-  try {
-    for (const ChainStep& step : steps) add_node(api_, *chain, step);
-    api_.cuGraphInstantiateWithFlags(&chain->exec, chain->graph, 0);
-    upload(*chain);
-  } catch (...) {
-    if (chain->exec != nullptr) api_.cuGraphExecDestroy.attempt(chain->exec);
-    api_.cuGraphDestroy.attempt(chain->graph);
-    throw;
+    chain->stop_words = steps[0].words;  // Its graph is created if it is ever launched.
+  } else {
+    make_graph(*chain, steps);
   }
   return handle_of<ExecGraphHandle>(chain.release());
+}
+
+void CudaDriver::make_graph(CudaExecGraph& chain, std::span<const ChainStep> steps) {
+  api_.cuGraphCreate(&chain.graph, 0);
+  try {
+    for (const ChainStep& step : steps) add_node(api_, chain, step);
+    api_.cuGraphInstantiateWithFlags(&chain.exec, chain.graph, 0);
+    upload(chain);
+  } catch (...) {
+    if (chain.exec != nullptr) api_.cuGraphExecDestroy.attempt(chain.exec);
+    api_.cuGraphDestroy.attempt(chain.graph);
+    chain.exec = nullptr;
+    chain.graph = nullptr;
+    chain.nodes.clear();
+    throw;
+  }
+}
+
+void CudaDriver::launch_graph(BoundStream stream, ExecGraphHandle graph) {
+  const CudaScope scope(api_, vma::native(stream.context));
+  CudaExecGraph& launched = *kept<CudaExecGraph>(graph);
+  if (launched.exec == nullptr) {
+    ChainStep stop;
+    stop.words = launched.stop_words;
+    make_graph(launched, {&stop, 1});
+  }
+  api_.cuGraphLaunch(launched.exec, vma::native(stream.handle));
 }
 
 /// Without this, the first launch would upload the graph, just when streams are about to stop.
@@ -171,7 +177,7 @@ void CudaDriver::update_chain(ExecGraphHandle handle, std::span<const ChainStep>
   CudaExecGraph& chain = *kept<CudaExecGraph>(handle);
   const CudaScope scope(api_, chain.context);
   require_fit(chain, steps, api_.cuGraphExecBatchMemOpNodeSetParams.name);
-  for (std::size_t i = 0; i < steps.size(); ++i) {
+  for (std::size_t i = 0; i < chain.nodes.size(); ++i) {
     const NodeParameters parameters(steps[i], chain.context);
     if (steps[i].words.empty()) {
       api_.cuGraphExecKernelNodeSetParams(chain.exec, chain.nodes[i], &parameters.kernel);

@@ -58,9 +58,44 @@ ContextHandle CudaDriver::create_context(DeviceId device) {
   return handle_of<ContextHandle>(context);
 }
 
+ContextHandle CudaDriver::create_green_context(DeviceId device, int multiprocessors) {
+  const CudaScope scope(api_);
+  const CUdevice number = native(device);
+  CUdevResource all{}, part{};
+  api_.cuDeviceGetDevResource(number, &all, CU_DEV_RESOURCE_TYPE_SM);
+  unsigned int parts = 1;
+  api_.cuDevSmResourceSplitByCount(&part, &parts, &all, nullptr, 0,
+                                   static_cast<unsigned int>(multiprocessors));
+  CUdevResourceDesc description = nullptr;
+  api_.cuDevResourceGenerateDesc(&description, &part, 1);
+  CUgreenCtx green = nullptr;
+  api_.cuGreenCtxCreate(&green, description, number, CU_GREEN_CTX_DEFAULT_STREAM);
+  try {
+    CUcontext context = nullptr;
+    api_.cuCtxFromGreenCtx(&context, green);
+    const auto handle = handle_of<ContextHandle>(context);
+    const MutexLock lock(mutex_);
+    greens_[handle] = green;
+    return handle;
+  } catch (...) {
+    api_.cuGreenCtxDestroy.attempt(green);
+    throw;
+  }
+}
+
 void CudaDriver::destroy_context(ContextHandle context) {
   const CudaScope scope(api_);
-  api_.cuCtxDestroy(vma::native(context));
+  MutexLock lock(mutex_);
+  const auto green = greens_.find(context);
+  if (green == greens_.end()) {
+    lock.unlock();
+    return api_.cuCtxDestroy(vma::native(context));
+  }
+  const auto destroyed = static_cast<CUgreenCtx>(green->second);
+  lock.unlock();  // It may release the primary context, which waits for that context's work.
+  api_.cuGreenCtxDestroy(destroyed);
+  lock.lock();
+  greens_.erase(context);
 }
 
 ContextHandle CudaDriver::current_context() {

@@ -4,6 +4,8 @@
 #include "driver/cuda_scope.hpp"
 
 #include <array>
+#include <memory>
+#include <utility>
 
 namespace vma {
 namespace {
@@ -18,7 +20,7 @@ CUstreamCaptureMode native_mode(CaptureMode mode) {
 }
 
 /// Throws: Error with the messages of the driver's compiler.
-CUmodule load_module(const CudaApi& api, const Kernel& kernel) {
+CUmodule compile_module(const CudaApi& api, const Kernel& kernel) {
   std::array<char, 4096> log{};
   std::array<CUjit_option, 2> options{CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
   // The size is passed in place of the pointer.
@@ -30,6 +32,18 @@ CUmodule load_module(const CudaApi& api, const Kernel& kernel) {
   if (result == CUDA_SUCCESS) return module;
   throw driver_error(result, api.cuModuleLoadDataEx.name,
                      fmt::format("kernel {}: {}", kernel.entry, log.data()));
+}
+
+/// An image spares the compiler, which takes tens of milliseconds.
+CUmodule load_module(const CudaApi& api, const Kernel& kernel,
+                     std::span<const std::uint64_t> image) {
+  constexpr int oldest_for_images = 13000;  // Made by CUDA 13; older drivers cannot read them.
+  CUmodule module = nullptr;
+  if (!image.empty() && api.version >= oldest_for_images &&
+      api.cuModuleLoadDataEx.attempt(&module, image.data(), 0, nullptr, nullptr) == CUDA_SUCCESS) {
+    return module;
+  }
+  return compile_module(api, kernel);  // Also reports better what is wrong.
 }
 
 }  // namespace
@@ -58,25 +72,50 @@ void CudaDriver::fill(BoundStream stream, Address begin, std::byte value,
 }
 
 KernelHandle CudaDriver::load_kernel(ContextHandle context, const Kernel& kernel) {
+  const Kernel* const one = &kernel;
+  return load_kernels(context, {&one, 1}, {}).front();
+}
+
+std::vector<KernelHandle> CudaDriver::load_kernels(ContextHandle context,
+                                                   std::span<const Kernel* const> kernels,
+                                                   std::span<const std::uint64_t> image) {
   const CudaScope scope(api_, vma::native(context));
-  auto loaded = std::make_unique<CudaKernel>();
-  loaded->context = vma::native(context);
-  loaded->module = load_module(api_, kernel);
+  const auto code = std::make_shared<CudaModule>();
+  code->module = load_module(api_, *kernels.front(), image);
+  std::vector<std::unique_ptr<CudaKernel>> loaded;
   try {
-    api_.cuModuleGetFunction(&loaded->function, loaded->module, kernel.entry.c_str());
-    // Otherwise, a lazily loading driver defers the work to the first launch.
-    api_.cuFuncLoad(loaded->function);
+    for (const Kernel* const kernel : kernels) {
+      loaded.push_back(std::make_unique<CudaKernel>());
+      CudaKernel& made = *loaded.back();
+      made.context = vma::native(context);
+      made.code = code;
+      api_.cuModuleGetFunction(&made.function, code->module, kernel->entry.c_str());
+      // Otherwise, a lazily loading driver defers the work to the first launch.
+      api_.cuFuncLoad(made.function);
+    }
+    std::vector<KernelHandle> handles;
+    handles.reserve(loaded.size());
+    for (auto& kernel : loaded) handles.push_back(handle_of<KernelHandle>(kernel.release()));
+    code->kernels = static_cast<int>(handles.size());
+    return handles;
   } catch (...) {
-    api_.cuModuleUnload.attempt(loaded->module);
+    api_.cuModuleUnload.attempt(code->module);
     throw;
   }
-  return handle_of<KernelHandle>(loaded.release());
 }
 
 void CudaDriver::unload_kernel(KernelHandle kernel) {
   CudaKernel* loaded = kept<CudaKernel>(kernel);
   const CudaScope scope(api_, loaded->context);
-  api_.cuModuleUnload(loaded->module);
+  CudaModule& code = *loaded->code;
+  if (--code.kernels == 0) {
+    try {
+      api_.cuModuleUnload(code.module);
+    } catch (...) {
+      ++code.kernels;
+      throw;
+    }
+  }
   delete loaded;  // Deleted last, because a handle must stay valid if its release fails.
 }
 
@@ -123,11 +162,6 @@ ExecGraphHandle CudaDriver::instantiate(GraphHandle graph) {
   return handle_of<ExecGraphHandle>(ready.release());
 }
 
-void CudaDriver::launch_graph(BoundStream stream, ExecGraphHandle graph) {
-  const CudaScope scope(api_, vma::native(stream.context));
-  api_.cuGraphLaunch(kept<CudaExecGraph>(graph)->exec, vma::native(stream.handle));
-}
-
 void CudaDriver::destroy_graph(GraphHandle graph) {
   CudaGraph* captured = kept<CudaGraph>(graph);
   const CudaScope scope(api_, captured->context);
@@ -141,7 +175,7 @@ void CudaDriver::destroy_exec_graph(ExecGraphHandle graph) {
   if (ready->graph != nullptr) api_.cuGraphDestroy(ready->graph);
   // If the next call fails, the handle stays valid although its graph is gone.
   ready->graph = nullptr;
-  api_.cuGraphExecDestroy(ready->exec);
+  if (ready->exec != nullptr) api_.cuGraphExecDestroy(ready->exec);
   delete ready;
 }
 

@@ -3,6 +3,8 @@
 #include "driver/cuda_api.hpp"
 #include "driver/driver.hpp"
 
+#include <atomic>
+#include <memory>
 #include <vector>
 
 namespace vma {
@@ -31,11 +33,17 @@ Handle handle_of(Native* pointer) {
   return Handle{reinterpret_cast<std::uintptr_t>(pointer)};
 }
 
+/// A module, and how many of its kernels are loaded.
+struct CudaModule {
+  CUmodule module = nullptr;
+  std::atomic<int> kernels{0};
+};
+
 /// The object behind a KernelHandle.
 struct CudaKernel {
-  CUcontext context;
-  CUmodule module;
-  CUfunction function;
+  CUcontext context = nullptr;
+  std::shared_ptr<CudaModule> code;
+  CUfunction function = nullptr;
 };
 
 /// The object behind a GraphHandle. Instantiating needs a context, which the graph does not name.
@@ -45,14 +53,16 @@ struct CudaGraph {
 };
 
 /// The object behind an ExecGraphHandle. For a chain, also keeps its graph, because updates refer
-/// to the nodes.
+/// to the nodes. A chain that stops a stream has no graph before it is launched as one.
 struct CudaExecGraph {
   CUcontext context = nullptr;
   CUgraphExec exec = nullptr;
   CUgraph graph = nullptr;
   std::vector<CUgraphNode> nodes;
-  std::vector<std::vector<WordOperation::Kind>> words;  // Per node; empty for a kernel.
-  CUfunction stopper = nullptr;  // Of a chain that stops a stream: a kernel that does the same.
+  std::vector<std::vector<WordOperation::Kind>> words;  // Per step; empty for a kernel.
+  // For a chain that stops a stream: the kernel that performs `stop_words`.
+  CUfunction stopper = nullptr;
+  std::vector<WordOperation> stop_words;
 };
 
 template <typename Kept, typename Handle>

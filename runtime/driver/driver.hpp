@@ -125,6 +125,9 @@ class Driver {
   virtual int device_count() const = 0;
   /// Whether `record_context` and `hold_context` are supported.
   virtual bool has_context_hold() const = 0;
+  /// Whether calls in a green context return while another thread frees memory of its device
+  /// behind stopped work, as they do in a context of `create_context`.
+  virtual bool green_contexts_are_apart() const = 0;
   virtual Clock& clock() = 0;
   virtual Executor& executor() = 0;
 
@@ -167,6 +170,12 @@ class Driver {
   virtual ContextHandle retain_primary(DeviceId device) = 0;
   virtual void release_primary(DeviceId device) = 0;
   virtual ContextHandle create_context(DeviceId device) = 0;
+  /// A context that shares the device's primary one, on at least so many multiprocessors of its
+  /// own: it takes a hundredth of the time and memory of `create_context`. The primary context is
+  /// opened if needed, and stays active until the green one is destroyed. What holds or records
+  /// the primary context also holds or records its green ones. All streams are non-blocking.
+  /// Requires: one thread at a time uses it. Throws: Error{unsupported} if the driver has none.
+  virtual ContextHandle create_green_context(DeviceId device, int multiprocessors) = 0;
   virtual void destroy_context(ContextHandle context) = 0;
   /// The context of the calling thread; zero for none.
   virtual ContextHandle current_context() = 0;
@@ -223,6 +232,13 @@ class Driver {
   virtual void fill(BoundStream stream, Address begin, std::byte value,
                     std::uint64_t size_bytes) = 0;
   virtual KernelHandle load_kernel(ContextHandle context, const Kernel& kernel) = 0;
+  /// Loads kernels of one text in the time of one load; each is unloaded by itself. `image` is that
+  /// text compiled for some GPUs, as words of a fat binary; empty, or of no use to this driver, the
+  /// text is compiled. Requires: at least one kernel, all with the same `ptx`. Throws: then none is
+  /// loaded.
+  virtual std::vector<KernelHandle> load_kernels(ContextHandle context,
+                                                 std::span<const Kernel* const> kernels,
+                                                 std::span<const std::uint64_t> image) = 0;
   virtual void unload_kernel(KernelHandle kernel) = 0;
   virtual void launch(BoundStream stream, KernelHandle kernel, LaunchShape shape,
                       const KernelArguments& arguments) = 0;
@@ -245,7 +261,8 @@ class Driver {
   virtual void destroy_exec_graph(ExecGraphHandle graph) = 0;
   /// Creates steps that run in order, are launched by `launch_graph` and destroyed by
   /// `destroy_exec_graph`. Launches of one chain run one after the other. Requires: at least one
-  /// step; kernels of the context. Blocks: slow, so call it before anything is stopped.
+  /// step; kernels of the context. Blocks: slow, so call it before anything is stopped. A chain for
+  /// `stop` is not: its first `launch_graph` is.
   virtual ExecGraphHandle make_chain(ContextHandle context, std::span<const ChainStep> steps) = 0;
   /// Later launches perform these steps instead; earlier launches keep theirs. Requires: the same
   /// number of steps, of the same kinds, with the same operations on the same number of words.

@@ -68,6 +68,8 @@ struct CostParameters {
   double hold_us = 0, create_event_us = 0, create_stream_us = 0;
   double open_context_us = 0;
   std::uint64_t context_bytes = 0;  ///< Memory that an open context takes on its GPU.
+  double green_context_us = 0;
+  std::uint64_t green_context_bytes = 0;
   double load_kernel_us = 0, kernel_us = 0;
   double copy_latency_us = 0;  ///< Added to size divided by bandwidth.
   double host_copy_gb_s = 0;   ///< Copies by one CPU thread.

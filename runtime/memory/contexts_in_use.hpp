@@ -30,6 +30,8 @@ class ContextsInUse {
 
   /// The contexts in use now, without the runtime's own. Throws: what the driver throws.
   std::vector<ContextHandle> list();
+  /// The GPU's primary context, retained from now on; none if it is not active.
+  ContextHandle primary(DeviceId device);
   /// A context of the runtime's own: never listed.
   void exclude(ContextHandle own);
   /// The context is about to be destroyed: its events are discarded.
@@ -52,8 +54,6 @@ class ContextsInUse {
   /// The last resort if the device has no memory left for an event. Ends captures.
   void wait_for_mark(ContextHandle context);
   bool lasts(ContextHandle context) const VMART_REQUIRES(mutex_);
-  /// None if it is not active.
-  ContextHandle primary(DeviceId device);
   void release_primary(DeviceId device) noexcept;
   void destroy(EventHandle event) noexcept;
 

@@ -61,6 +61,11 @@ void check_options(const MigrateOptions& options, const char* call) {
     throw Error(ErrorKind::invalid_argument, call,
                 fmt::format("max_stall is {} us; it must be above 0", options.max_stall->count()));
   }
+  const int share = options.copy_share_percent.value_or(100);
+  if (share < 1 || share > 100) {
+    throw Error(ErrorKind::invalid_argument, call,
+                fmt::format("copy_share_percent is {}; it must be 1 to 100", share));
+  }
 }
 
 void check_held_move(const MigrateOptions& options, const char* call) {

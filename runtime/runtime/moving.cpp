@@ -94,6 +94,7 @@ MigrationReport Runtime::migrate(void* pointer, std::size_t offset, std::size_t 
 void Runtime::attach(Stream stream, StreamWork work) {
   const RuntimeParts::Entry entry(*parts_, "vma::attach");
   entry->mover.attached().attach(named(stream), Address{}, work);
+  entry->mover.prepare_for(Address{});
   entry->scope_changed();
 }
 
@@ -102,6 +103,7 @@ void Runtime::attach(Stream stream, void* pointer, StreamWork work) {
   const RuntimeParts::Entry entry(*parts_, call);
   const std::shared_ptr<Allocation> allocation = entry->memory.require_around(pointer, call);
   entry->mover.attached().attach(named(stream), allocation->begin(), work);
+  entry->mover.prepare_for(allocation->begin());
   entry->scope_changed();
 }
 

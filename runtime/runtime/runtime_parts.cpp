@@ -22,8 +22,10 @@ MoverLimits mover_limits_of(const Settings& settings) {
   limits.gate_limit_max = settings.gate_limit_max;
   limits.gate_retries = settings.gate_retries;
   limits.max_stall = settings.max_stall;
+  limits.copy_share_percent = settings.copy_share_percent;
   limits.stall_budget = settings.stall_budget;
   limits.copy_budget_bytes = settings.copy_budget_bytes;
+  limits.prepares = settings.prepares;
   limits.tuning = settings.tuning;
   return limits;
 }
@@ -68,7 +70,7 @@ Machinery::Machinery(Driver& driver, UseLog& uses, const Settings& settings)
     : topology(Topology::discover(driver, settings.devices)),
       memory(driver, topology, limits_of(settings, topology)),
       engine(driver, topology, memory.contexts(), memory.chunks().ledger(),
-             memory.chunks().slow_calls().turn()),
+             memory.chunks().slow_calls().turn(), settings.own_contexts),
       mover(memory, engine, mover_limits_of(settings)),
       launcher(driver, topology, memory.chunks().ledger()),
       kernels(driver),

@@ -96,9 +96,10 @@ void settle_limits(const RuntimeOptions& options, Settings& settings) {
   // A limit set by the program is the longest that streams may be stopped.
   const bool named = options.gate_limit || environment_number("VMART_GATE_LIMIT_US");
   settings.gate_limit_max = named ? settings.gate_limit : widened_gate_limit;
-  settings.gate_retries = static_cast<int>(number_setting(
-      options.gate_retries ? std::optional<std::int64_t>(*options.gate_retries) : std::nullopt,
-      "VMART_GATE_RETRIES", "gate_retries", 8));
+  settings.gate_retries = static_cast<int>(
+      number_setting(options.gate_retries, "VMART_GATE_RETRIES", "gate_retries", 8));
+  settings.copy_share_percent = static_cast<int>(
+      number_setting(options.copy_share_percent, "VMART_COPY_SHARE", "copy_share_percent", 50));
   settings.max_stall = std::chrono::microseconds(
       number_setting(count_of(options.max_stall), "VMART_MAX_STALL_US", "max_stall", 2'000));
   // In the variable 0 means no limit. In the option 0 would more likely mean "no stalls at all",
@@ -107,6 +108,8 @@ void settle_limits(const RuntimeOptions& options, Settings& settings) {
       count_of(options.stall_budget), "VMART_STALL_BUDGET_US", "stall_budget", 60'000, 1));
   settings.pressure_limit = std::chrono::milliseconds(number_setting(
       count_of(options.pressure_limit), "VMART_PRESSURE_LIMIT_MS", "pressure_limit", 2'000));
+  settings.own_contexts =
+      options.own_contexts || environment_flag("VMART_OWN_CONTEXTS").value_or(false);
   settings.copy_budget_bytes = size_setting(options.copy_budget_bytes, "VMART_COPY_BUDGET", 0);
   if (options.copy_budget_bytes && *options.copy_budget_bytes == 0) {
     throw Error(ErrorKind::invalid_argument, "vma::Runtime",
@@ -184,6 +187,10 @@ Settings resolve_settings(const RuntimeOptions& options) {
   settle_limits(options, settings);
   settle_scheduler(options, settings);
   settle_output(options, settings);
+  // Such a policy moves memory sooner or later.
+  const bool moves =
+      !settings.policy.empty() && !settings.policy.starts_with("stay_put") && !settings.dry_run;
+  settings.prepares = options.prepare.value_or(environment_flag("VMART_PREPARE").value_or(moves));
   return settings;
 }
 

@@ -25,10 +25,13 @@ struct Settings {
   std::chrono::microseconds gate_limit_max{80'000};  ///< `gate_limit` if that was set.
   int gate_retries = 8;
   std::chrono::microseconds max_stall{2'000};
+  int copy_share_percent = 50;
   std::chrono::microseconds stall_budget{60'000};  ///< Per second; 0 means no limit.
   std::uint64_t copy_budget_bytes = 0;             ///< Per second; 0 means no limit.
   std::string calibration;                         ///< VMART_CALIBRATION; see `source_costs`.
   std::chrono::milliseconds pressure_limit{2'000};
+  bool own_contexts = false;
+  bool prepares = false;
   std::string policy;                ///< Empty: no scheduler.
   std::vector<PolicyKind> policies;  ///< Known in addition to the built-in ones.
   std::string record;                ///< A folder; empty: nothing is recorded. VMART_RECORD.

@@ -24,7 +24,10 @@ struct SimContext {
   ContextHandle handle{};
   DeviceId device{};
   bool primary = false;
-  int references = 1;  ///< Counts retains of a primary context.
+  int references = 1;  ///< Counts retains of a primary context, and its green contexts.
+  /// The primary context that a green context shares; null for other contexts.
+  SimContext* shared = nullptr;
+  std::vector<SimContext*> greens;  ///< Those that share this one.
   int free_queues = 0;
   /// Number of works enqueued so far, which is the latest one's number.
   std::uint64_t enqueued = 0;
@@ -40,9 +43,9 @@ struct SimContext {
   SimStream* legacy = nullptr;                    ///< Created on first use.
   std::map<std::uint64_t, SimStream*> of_thread;  ///< CU_STREAM_PER_THREAD, by thread.
 
-  /// The holds that have not ended.
-  const std::vector<CompletionPtr>& standing_holds();
-  /// Ends once everything enqueued so far and all holds have ended.
+  /// The holds that have not ended, including those of the shared context.
+  std::vector<CompletionPtr> standing_holds();
+  /// Ends once everything enqueued so far and all holds have ended, here and in green contexts.
   CompletionPtr everything();
   bool captures() const;
   /// Makes every capture of the context fail.

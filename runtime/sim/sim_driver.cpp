@@ -52,6 +52,9 @@ const MachineDescription& SimDriver::machine() const {
 std::string SimDriver::description() const {
   return "simulated " + machine_->description.name;
 }
+bool SimDriver::green_contexts_are_apart() const {
+  return machine_->options.green_contexts_are_apart;
+}
 int SimDriver::device_count() const {
   return static_cast<int>(machine_->description.gpus.size());
 }

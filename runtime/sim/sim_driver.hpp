@@ -25,6 +25,8 @@ struct SimOptions {
   std::uint64_t host_budget_bytes = 0;
   /// Records unordered accesses; see `races`.
   bool detect_races = false;
+  /// See `Driver::green_contexts_are_apart`.
+  bool green_contexts_are_apart = false;
 };
 
 /// A simulated machine: one process's view of libcuda, with real bytes.
@@ -54,6 +56,7 @@ class SimDriver : public Driver {
   bool simulated() const override { return true; }
   int device_count() const override;
   bool has_context_hold() const override { return true; }
+  bool green_contexts_are_apart() const override;
   Clock& clock() override;
   Executor& executor() override;
 
@@ -80,6 +83,7 @@ class SimDriver : public Driver {
   ContextHandle retain_primary(DeviceId device) override;
   void release_primary(DeviceId device) override;
   ContextHandle create_context(DeviceId device) override;
+  ContextHandle create_green_context(DeviceId device, int multiprocessors) override;
   void destroy_context(ContextHandle context) override;
   ContextHandle current_context() override;
   void set_current_context(ContextHandle context) override;
@@ -108,6 +112,9 @@ class SimDriver : public Driver {
   void copy(BoundStream stream, Address target, Address source, std::uint64_t size_bytes) override;
   void fill(BoundStream stream, Address begin, std::byte value, std::uint64_t size_bytes) override;
   KernelHandle load_kernel(ContextHandle context, const Kernel& kernel) override;
+  std::vector<KernelHandle> load_kernels(ContextHandle context,
+                                         std::span<const Kernel* const> kernels,
+                                         std::span<const std::uint64_t> image) override;
   void unload_kernel(KernelHandle kernel) override;
   void launch(BoundStream stream, KernelHandle kernel, LaunchShape shape,
               const KernelArguments& arguments) override;

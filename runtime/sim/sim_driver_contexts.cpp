@@ -32,13 +32,7 @@ ContextHandle SimDriver::retain_primary(DeviceId device) {
   const CallTime time(*machine_, opens ? machine_->costs.parameters().open_context_us : 0.1);
   const MutexLock lock(machine_->progress.mutex);
   machine_->progress.check_fault(call);
-  SimContext*& primary = machine_->primaries[static_cast<std::size_t>(index(device))];
-  if (primary == nullptr) {
-    primary = &machine_->open_context(device, true);
-  } else {
-    ++primary->references;
-  }
-  return primary->handle;
+  return machine_->retain_primary(device).handle;
 }
 
 void SimDriver::release_primary(DeviceId device) {
@@ -60,9 +54,37 @@ ContextHandle SimDriver::create_context(DeviceId device) {
   return machine_->open_context(device, false).handle;
 }
 
+ContextHandle SimDriver::create_green_context(DeviceId device, int multiprocessors) {
+  constexpr auto call = "cuGreenCtxCreate";
+  machine_->require_device(device, call);
+  const CostParameters& costs = machine_->costs.parameters();
+  const double opening_us = context_active(device) ? 0 : costs.open_context_us;
+  const CallTime time(*machine_, opening_us + costs.green_context_us);
+  MutexLock lock(machine_->progress.mutex);
+  machine_->progress.check_fault(call);
+  const GpuDescription& gpu = machine_->description.gpus[static_cast<std::size_t>(index(device))];
+  if (multiprocessors <= 0 || multiprocessors > gpu.multiprocessors) {
+    throw driver_error(
+        native_invalid_value, "cuDevSmResourceSplitByCount",
+        fmt::format("{} of {} multiprocessors", multiprocessors, gpu.multiprocessors));
+  }
+  SimContext& primary = machine_->retain_primary(device);
+  try {
+    return machine_->open_green_context(primary).handle;
+  } catch (...) {
+    if (--primary.references == 0) machine_->close_context(lock, primary);
+    throw;
+  }
+}
+
 void SimDriver::destroy_context(ContextHandle context) {
   constexpr auto call = "cuCtxDestroy";
   MutexLock lock(machine_->progress.mutex);
+  if (SimContext* shared = machine_->context(context, call).shared) {
+    machine_->close_context(lock, machine_->context(context, call));
+    if (--shared->references == 0) machine_->close_context(lock, *shared);
+    return;
+  }
   if (machine_->context(context, call).primary) {
     throw driver_error(native_invalid_context, call, "it is a primary context");
   }
@@ -171,9 +193,10 @@ void SimDriver::free_plain(ContextHandle context, Address begin) {
   machine_->progress.check_fault(call);
   machine_->memory.require_plain(owner.device, begin);
   // Blocks launches in the context until earlier work has ended.
-  ++owner.freeing;
+  SimContext& freed = machine_->freed_with(owner);
+  ++freed.freeing;
   machine_->progress.await(lock, owner.everything(), never);
-  --owner.freeing;
+  --freed.freeing;
   machine_->progress.announce();
   machine_->progress.check_fault(call);
   machine_->memory.free_plain(owner.device, begin);

@@ -46,6 +46,9 @@ BoundStream SimDriver::create_stream(ContextHandle context, StreamKind kind) {
   machine_->wait_for_frees(lock, owner);
   machine_->progress.check_fault(call);
   const bool blocking = kind == StreamKind::blocking;  // Priorities have no effect here.
+  if (blocking && owner.shared != nullptr) {
+    throw driver_error(native_invalid_value, call, "streams of green contexts are non-blocking");
+  }
   return {context,
           machine_->make_stream(owner, blocking ? kind : StreamKind::non_blocking).handle()};
 }

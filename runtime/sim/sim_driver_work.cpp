@@ -57,26 +57,42 @@ void SimDriver::fill(BoundStream stream, Address begin, std::byte value, std::ui
 }
 
 KernelHandle SimDriver::load_kernel(ContextHandle context, const Kernel& kernel) {
+  const Kernel* const one = &kernel;
+  return load_kernels(context, {&one, 1}, {}).front();
+}
+
+std::vector<KernelHandle> SimDriver::load_kernels(ContextHandle context,
+                                                  std::span<const Kernel* const> kernels,
+                                                  std::span<const std::uint64_t>) {
   constexpr auto call = "cuModuleLoadData";
   const CallTime time(*machine_, machine_->costs.parameters().load_kernel_us);
   MutexLock lock(machine_->progress.mutex);
   SimContext& owner = machine_->context(context, call);
   machine_->wait_for_frees(lock, owner);
   machine_->progress.check_fault(call);
-  if (!kernel.host_body && !is_spin(kernel.entry)) {
-    throw driver_error(native_invalid_ptx, call,
-                       fmt::format("kernel \"{}\" has no host body to simulate", kernel.entry));
+  bool known = true;
+  for (const Kernel* const kernel : kernels) {
+    if (!kernel->host_body && !is_spin(kernel->entry)) {
+      throw driver_error(native_invalid_ptx, call,
+                         fmt::format("kernel \"{}\" has no host body to simulate", kernel->entry));
+    }
+    known = known && owner.code.contains({kernel->entry, kernel->ptx});
   }
-  if (!owner.code.contains({kernel.entry, kernel.ptx})) {
+  if (!known) {
     // New code is loaded only once the context is idle, even if it is another stream that is
     // stopped.
     machine_->progress.await(lock, owner.everything(), never);
     machine_->progress.check_fault(call);
-    owner.code.emplace(kernel.entry, kernel.ptx);
   }
-  const auto handle = machine_->next_handle<KernelHandle>();
-  machine_->kernels[handle] = std::make_shared<LoadedKernel>(LoadedKernel{handle, context, kernel});
-  return handle;
+  std::vector<KernelHandle> handles;
+  for (const Kernel* const kernel : kernels) {
+    owner.code.emplace(kernel->entry, kernel->ptx);
+    const auto handle = machine_->next_handle<KernelHandle>();
+    machine_->kernels[handle] =
+        std::make_shared<LoadedKernel>(LoadedKernel{handle, context, *kernel});
+    handles.push_back(handle);
+  }
+  return handles;
 }
 
 void SimDriver::unload_kernel(KernelHandle kernel) {

@@ -199,16 +199,43 @@ void SimMachine::settle(MutexLock& lock, const CompletionPtr& completion) {
   });
 }
 
-SimContext& SimMachine::open_context(DeviceId device, bool primary) {
-  memory.take(device, costs.parameters().context_bytes);
+std::uint64_t SimMachine::bytes_of(const SimContext& context) const {
+  const CostParameters& known = costs.parameters();
+  return context.shared == nullptr ? known.context_bytes : known.green_context_bytes;
+}
+
+SimContext& SimMachine::add_context(DeviceId device, SimContext* shared) {
   auto opened = std::make_unique<SimContext>();
-  opened->handle = next_handle<ContextHandle>();
   opened->device = device;
-  opened->primary = primary;
+  opened->shared = shared;
+  memory.take(device, bytes_of(*opened));
+  opened->handle = next_handle<ContextHandle>();
   opened->free_queues = description.gpus[static_cast<std::size_t>(index(device))].hardware_queues;
   SimContext& result = *opened;
   contexts.emplace(result.handle, std::move(opened));
   return result;
+}
+
+SimContext& SimMachine::open_context(DeviceId device, bool primary) {
+  SimContext& opened = add_context(device, nullptr);
+  opened.primary = primary;
+  return opened;
+}
+
+SimContext& SimMachine::retain_primary(DeviceId device) {
+  SimContext*& primary = primaries[static_cast<std::size_t>(index(device))];
+  if (primary == nullptr) {
+    primary = &open_context(device, true);
+  } else {
+    ++primary->references;
+  }
+  return *primary;
+}
+
+SimContext& SimMachine::open_green_context(SimContext& shared) {
+  SimContext& opened = add_context(shared.device, &shared);
+  shared.greens.push_back(&opened);
+  return opened;
 }
 
 void SimMachine::close_context(MutexLock& lock, SimContext& closing) VMART_NO_THREAD_ANALYSIS {
@@ -235,7 +262,8 @@ void SimMachine::close_context(MutexLock& lock, SimContext& closing) VMART_NO_TH
   std::erase_if(events, [&](const auto& it) { return it.second.context == context->handle; });
   std::erase_if(kernels, [&](const auto& it) { return it.second->context == context->handle; });
   if (context->primary) primaries[static_cast<std::size_t>(index(context->device))] = nullptr;
-  memory.give_back(context->device, costs.parameters().context_bytes);
+  if (context->shared != nullptr) std::erase(context->shared->greens, context.get());
+  memory.give_back(context->device, bytes_of(*context));
   lock.unlock();
   for (const auto& stream : last) stream->join();
   last.clear();
@@ -267,11 +295,17 @@ SimStream& SimMachine::stream_after_frees(MutexLock& lock, BoundStream bound, co
   return stream(bound, call);  // The stream may have been destroyed meanwhile.
 }
 
+SimContext& SimMachine::freed_with(SimContext& owner) const {
+  const bool apart = owner.shared == nullptr || options.green_contexts_are_apart;
+  return apart ? owner : *owner.shared;
+}
+
 void SimMachine::wait_for_frees(MutexLock& lock, SimContext& owner) {
-  if (owner.freeing == 0) return;
+  const SimContext& freed = freed_with(owner);
+  if (freed.freeing == 0) return;
   const Standing standing(clock);
   progress.changed.wait(
-      lock, [&]() VMART_NO_THREAD_ANALYSIS { return owner.freeing == 0 || progress.fault() != 0; });
+      lock, [&]() VMART_NO_THREAD_ANALYSIS { return freed.freeing == 0 || progress.fault() != 0; });
 }
 
 void SimMachine::forbid_capture(SimContext& owner, const char* call) {
@@ -313,7 +347,7 @@ CompletionPtr SimMachine::submit(SimStream& stream, Work work, const char* call,
   } else if (stream.kind() == StreamKind::blocking && owner.legacy != nullptr) {
     after(owner.legacy);
   }
-  const auto& holds = owner.standing_holds();
+  const auto holds = owner.standing_holds();
   dependencies.insert(dependencies.end(), holds.begin(), holds.end());
   return stream.enqueue(std::move(work), std::move(dependencies));
 }

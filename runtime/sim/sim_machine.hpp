@@ -93,6 +93,13 @@ class SimMachine {
                          const KernelArguments& arguments, const char* call) const;
   SimStream& make_stream(SimContext& context, StreamKind kind);
   SimContext& open_context(DeviceId device, bool primary);
+  /// The device's primary context, opened if needed, retained once more.
+  SimContext& retain_primary(DeviceId device);
+  SimContext& open_green_context(SimContext& shared);
+  /// Memory that the context takes on its GPU.
+  std::uint64_t bytes_of(const SimContext& context) const;
+  /// The context whose calls wait for each other's frees; see `wait_for_frees`.
+  SimContext& freed_with(SimContext& context) const;
   void close_context(MutexLock& lock, SimContext& context);
   /// Blocks until the work that the other contexts of the device have enqueued so far has ended.
   /// During that time `wait_for_destroys` blocks.
@@ -115,6 +122,7 @@ class SimMachine {
 
  private:
   void settle(MutexLock& lock, const CompletionPtr& completion);
+  SimContext& add_context(DeviceId device, SimContext* shared);
 
   std::uint64_t last_handle_;
   std::uint64_t last_stream_id_ = 0;

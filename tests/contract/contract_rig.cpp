@@ -59,6 +59,12 @@ ContextHandle ContractRig::new_context(int gpu) {
   return extra_contexts_.back();
 }
 
+ContextHandle ContractRig::new_green_context(int gpu) {
+  const int multiprocessors = std::min(16, driver_->device_info(DeviceId{gpu}).multiprocessors);
+  extra_contexts_.push_back(driver_->create_green_context(DeviceId{gpu}, multiprocessors));
+  return extra_contexts_.back();
+}
+
 EventHandle ContractRig::new_event(ContextHandle context) {
   events_.push_back(driver_->create_event(context));
   return events_.back();

@@ -29,6 +29,8 @@ class ContractRig {
   BoundStream new_stream(ContextHandle context, StreamKind kind = StreamKind::non_blocking);
   /// A new context on the GPU; the rig destroys it.
   ContextHandle new_context(int gpu);
+  /// Likewise; throws if the driver has none.
+  ContextHandle new_green_context(int gpu);
   EventHandle new_event(ContextHandle context);
   /// The smallest chunk size that fits every place.
   std::uint64_t page() const { return page_; }

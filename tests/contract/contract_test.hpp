@@ -27,6 +27,9 @@ namespace vma {
 ///   Copies.KeepersAreAllowedForHost...       the cost model's time          reported
 ///   Stops.ABatchIsNotInOrder...              nothing runs beside it         reported
 ///   StoppedStreams.AWaitOf...TheirContext... launches run at once           reported: may block
+///   ContextChoice.ACopyBesideAFree...        green contexts stand           reported
+///   ContextChoice.AHoldBesideAFree...        the hold returns               reported: may stand
+///   ContextChoice.AGreenContextBeside...     it has queues of its own       reported
 ///
 /// Facts about the driver that `Driver` cannot express and no test asserts:
 ///

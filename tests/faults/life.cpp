@@ -20,8 +20,9 @@ constexpr std::uint64_t chunk_bytes = 2 * page;
 constexpr std::uint64_t size_bytes = 2 * chunk_bytes + page;  // Three slots, the last one shorter.
 constexpr std::uint64_t words = size_bytes / sizeof(std::uint64_t);
 
-Settings settings() {
+Settings settings_of(const LifePlan& plan) {
   Settings settings;
+  settings.own_contexts = plan.own_contexts;
   settings.cache_bytes_per_gpu = 2 * chunk_bytes;  // So small that chunks are released.
   settings.host_cache_bytes = 2 * chunk_bytes;
   settings.hold_limit = std::chrono::milliseconds(20);
@@ -46,7 +47,8 @@ bool is_mapped(SimDriver& machine, Address address) {
 }  // namespace
 
 std::string describe(const LifePlan& plan) {
-  return fmt::format("seed {}, failing calls [{}]", plan.seed, fmt::join(plan.fail, ", "));
+  return fmt::format("seed {}, failing calls [{}]{}", plan.seed, fmt::join(plan.fail, ", "),
+                     plan.own_contexts ? ", copies in contexts of the runtime's own" : "");
 }
 
 LifeOutcome Life::live(const LifePlan& plan) {
@@ -145,7 +147,7 @@ void Life::open() {
   attempt("open", [&] {
     // A runtime owns its driver. A forwarding driver leaves the counts to this object.
     auto driver = std::make_unique<FaultDriver>(static_cast<Driver&>(*faults_));
-    auto parts = std::make_unique<RuntimeParts>(std::move(driver), settings());
+    auto parts = std::make_unique<RuntimeParts>(std::move(driver), settings_of(plan_));
     leaked_ = parts->machinery->memory.chunks().ledger().leak_count();
     runtime_ = unique_runtime_of(std::move(parts));
   });

@@ -34,6 +34,8 @@ struct LifePlan {
   /// Adds a last part: the memory becomes read-only, moves to HBM leaving clean copies behind, and
   /// returns to them.
   bool clean_copies = false;
+  /// Copies never run in contexts of the program; see `RuntimeOptions::own_contexts`.
+  bool own_contexts = false;
 };
 
 /// The results of a life.

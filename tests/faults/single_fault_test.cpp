@@ -55,6 +55,18 @@ TEST(Faults, AnySingleFailureLosesNothing) {
   }
 }
 
+TEST(Faults, AnySingleFailureWithContextsOfTheRuntimesOwnLosesNothing) {
+  LifePlan plan;
+  plan.seed = run_seed();
+  plan.own_contexts = true;
+  for (int number = sweep_start(thinned(1));; number += thinned(1)) {
+    plan.fail = {number};
+    const LifeOutcome outcome = expect_whole(plan);
+    EXPECT_FALSE(outcome.poisoned) << "one failure leaves a way home; " << describe(plan);
+    if (outcome.fired == 0) break;
+  }
+}
+
 // Clean copies are left behind, used and dropped; an outdated one is never used.
 TEST(Faults, AnySingleFailureBesideCleanCopiesLosesNothing) {
   LifePlan plan;

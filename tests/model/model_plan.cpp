@@ -31,6 +31,7 @@ Draw::Draw(const ModelPlan& plan, const std::vector<Location>& locations) {
   cache_bytes = granule * below(random, 3) * granules_max;
   host_cache_bytes = granule * below(random, 3) * granules_max;
   rests = below(random, 2) == 0;
+  own_contexts = below(random, 3) == 0;
 }
 
 }  // namespace vma

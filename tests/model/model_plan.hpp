@@ -62,6 +62,8 @@ struct Draw {
   /// Whether the runtime comes to rest before the check after each step. Otherwise its threads
   /// continue from one step into the next, and it comes to rest only after some steps.
   bool rests = true;
+  /// Copies never run in contexts of the program.
+  bool own_contexts = false;
 };
 
 /// A number below `end`.

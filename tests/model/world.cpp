@@ -23,6 +23,7 @@ Settings settings_of(const Draw& draw) {
   settings.capacity_bytes = draw.capacity_bytes;
   settings.cache_bytes_per_gpu = draw.cache_bytes;
   settings.host_cache_bytes = draw.host_cache_bytes;
+  settings.own_contexts = draw.own_contexts;
   settings.hold_limit = std::chrono::minutes(2);  // Longer than any computer needs.
   return settings;
 }

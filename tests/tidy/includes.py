@@ -8,7 +8,8 @@ from tree import CPP, Offence
 # decision: it is made here, and only to a folder that stands above.
 SEES = {
     "base": "",
-    "driver": "base",
+    "driver/kernels": "",
+    "driver": "base driver/kernels",
     "machine": "base driver",
     "sim": "base driver machine",
     "memory": "base driver machine",

@@ -64,12 +64,17 @@ void BugDriver::stop(BoundStream stream, ExecGraphHandle chain,
   batch(stream, words.first(1));
 }
 
-KernelHandle BugDriver::load_kernel(ContextHandle context, const Kernel& kernel) {
+std::vector<KernelHandle> BugDriver::load_kernels(ContextHandle context,
+                                                  std::span<const Kernel* const> kernels,
+                                                  std::span<const std::uint64_t> image) {
   const bool breaks = bug_ == TwinBug::old_digest || bug_ == TwinBug::no_settling;
-  if (!breaks || kernel.entry != settle_kernel().entry) {
-    return InterceptDriver::load_kernel(context, kernel);
+  if (!breaks) return InterceptDriver::load_kernels(context, kernels, image);
+  std::vector<KernelHandle> handles;
+  for (const Kernel* const kernel : kernels) {
+    const bool broken = kernel->entry == settle_kernel().entry;
+    handles.push_back(load_kernel(context, broken ? broken_settle_kernel(*kernel, bug_) : *kernel));
   }
-  return InterceptDriver::load_kernel(context, broken_settle_kernel(kernel, bug_));
+  return handles;
 }
 
 void BugDriver::grant(Address begin, std::uint64_t size_bytes,

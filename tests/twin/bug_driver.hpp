@@ -23,9 +23,12 @@ class BugDriver final : public InterceptDriver {
       : InterceptDriver(inner), bug_(bug), gate_limit_(gate_limit) {}
 
   void batch(BoundStream stream, std::span<const WordOperation> operations) override;
+  void update_chain(ExecGraphHandle chain, std::span<const ChainStep> steps) override;
   void stop(BoundStream stream, ExecGraphHandle chain,
             std::span<const WordOperation> words) override;
-  KernelHandle load_kernel(ContextHandle context, const Kernel& kernel) override;
+  std::vector<KernelHandle> load_kernels(ContextHandle context,
+                                         std::span<const Kernel* const> kernels,
+                                         std::span<const std::uint64_t> image) override;
   void grant(Address begin, std::uint64_t size_bytes, std::span<const Accessor> accessors) override;
   void note_stopped(int change) noexcept override;
 

@@ -9,8 +9,8 @@ namespace vma {
 /// another thread submits there is neither waited for nor held: no promise covers it, so tests must
 /// avoid it.
 ///
-/// The program submits under the given mutex. A thread holds that mutex from `record_context` to
-/// the end of its next call.
+/// The program submits under the given mutex. A thread holds that mutex from `record_context` until
+/// it has held as many contexts as it has recorded, or makes a call that does not belong to a hold.
 class SubmissionWindow final : public InterceptDriver {
  public:
   SubmissionWindow(Driver& inner, Mutex& submissions)

@@ -51,6 +51,8 @@ TwinPlan TwinPlan::drawn(std::uint64_t seed) {
   company.frees = one_in(5) && !company.captures;  // Programs that capture must not call vma::free.
   company.shuts_down = one_in(4);
   company.waits_across = one_in(3);
+  plan.own_contexts = one_in(3);
+  plan.prepares = one_in(3);
   return plan;
 }
 
@@ -70,6 +72,8 @@ std::string describe(const TwinPlan& plan) {
   add(company.frees, "frees in mid-move");
   add(company.shuts_down, "shutdown in mid-move");
   add(company.waits_across, "waits across streams");
+  add(plan.prepares, "moves prepared");
+  add(plan.own_contexts, "copies in contexts of the runtime's own");
   return fmt::format("seed {}, {}, {}, {} queues, {} writers{}{}, gate limit {} us{}", plan.seed,
                      plan.machine, plan.threaded ? "threaded" : "stepped", plan.hardware_queues,
                      plan.writers, plan.mixed_streams ? " on all kinds of streams" : "",

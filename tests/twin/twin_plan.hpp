@@ -44,6 +44,8 @@ struct TwinPlan {
   bool cancels = true;
   std::chrono::microseconds gate_limit{100};
   int gate_retries = 3;
+  bool own_contexts = false;  ///< Copies never run in contexts of the program.
+  bool prepares = false;      ///< What live moves need is created beside the program.
   TwinBug bug = TwinBug::none;
   /// Puts another driver between the runtime and the machine; none if empty.
   std::function<std::unique_ptr<Driver>(Driver& machine)> wrap;

@@ -26,6 +26,8 @@ Settings settings_of(const TwinPlan& plan) {
       plan.threaded ? std::chrono::milliseconds(20'000) : std::chrono::milliseconds(20);
   settings.gate_limit = plan.gate_limit;
   settings.gate_retries = plan.gate_retries;
+  settings.own_contexts = plan.own_contexts;
+  settings.prepares = plan.prepares;
   return settings;
 }
 

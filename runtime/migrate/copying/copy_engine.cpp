@@ -18,23 +18,19 @@ constexpr std::uint64_t bounce_bytes = 8 * MiB;
 }  // namespace
 
 CopyEngine::CopyEngine(Driver& driver, const Topology& topology, ContextsInUse& contexts,
-                       Ledger& ledger, Mutex& slow_turn)
+                       Ledger& ledger, Mutex& slow_turn, bool own_contexts)
     : driver_(driver),
       topology_(topology),
       contexts_(contexts),
       ledger_(ledger),
-      slow_turn_(slow_turn) {}
+      slow_turn_(slow_turn),
+      choice_(driver, topology, contexts, ledger, own_contexts) {}
 
 CopyEngine::~CopyEngine() {
   const MutexLock turn(slow_turn_);
   const MutexLock lock(mutex_);
-  for (auto& [ends, route] : routes_) release(*route);
-  for (const auto& [device, context] : own_contexts_) {
-    if (is_none(context)) continue;
-    contexts_.forget(context);
-    ledger_.undo("a context of the copy engine",
-                 [&, own = context] { driver_.destroy_context(own); });
-  }
+  for (auto& [key, route] : routes_) release(*route);
+  for (const auto& route : left_) release(*route);
 }
 
 void CopyEngine::release(Route& route) noexcept {
@@ -45,52 +41,62 @@ void CopyEngine::release(Route& route) noexcept {
   }
 }
 
-DeviceId CopyEngine::device_for(Location from, Location to) const {
+/// For bytes that no single GPU can carry.
+DeviceId CopyEngine::default_device(Location from, Location to) const {
   if (from.kind == Location::Kind::gpu) return DeviceId{from.ordinal};
   if (to.kind == Location::Kind::gpu) return DeviceId{to.ordinal};
   return topology_.devices().front();
 }
 
-bool CopyEngine::direct(Location from, Location to) const {
-  const DeviceId device = device_for(from, to);
-  return topology_.reaches(device, from) && topology_.reaches(device, to);
-}
-
 ContextHandle CopyEngine::own_context(DeviceId device) {
-  ContextHandle& own = own_contexts_[device];
-  if (!is_none(own)) return own;
-  const ContextHandle context = driver_.create_context(device);
-  try {
-    contexts_.exclude(context);
-  } catch (...) {
-    ledger_.undo("a context of the copy engine", [&] { driver_.destroy_context(context); });
-    throw;
-  }
-  return own = context;
+  const MutexLock turn(slow_turn_);
+  return choice_.open({device, CopyContext::own});
 }
 
-CopyEngine::Route* CopyEngine::find(Location from, Location to) {
+bool CopyEngine::can_copy_ahead(Location from, Location to) {
+  const auto chosen = choice_.choose(from, to, CopyUnder::nothing);
+  // The stream on which the hold waits has one of the queues.
+  return trusts_ahead_ && chosen && chosen->kind == CopyContext::application &&
+         topology_.info(chosen->device).max_queues >= 2;
+}
+
+bool CopyEngine::hold_creates_context(Location from, Location to) {
+  if (find({from, to, CopyUnder::hold}) != nullptr) return false;
+  const auto chosen = choice_.choose(from, to, CopyUnder::hold);
+  return !chosen || !choice_.has_own(chosen->device);
+}
+
+CopyEngine::Route* CopyEngine::find(const Key& key) {
   const MutexLock lock(mutex_);
-  const auto known = routes_.find({from, to});
+  const auto known = routes_.find(key);
   return known == routes_.end() ? nullptr : known->second.get();
 }
 
-CopyEngine::Route& CopyEngine::route(Location from, Location to) {
-  if (Route* known = find(from, to)) return *known;
+CopyEngine::Route& CopyEngine::route(const Key& key) {
+  if (Route* known = find(key)) return *known;
   const MutexLock turn(slow_turn_);
-  if (Route* known = find(from, to)) return *known;
-  std::unique_ptr<Route> made = make_route(from, to);
+  if (Route* known = find(key)) return *known;
+  std::unique_ptr<Route> made = make_route(key);
   const MutexLock lock(mutex_);
-  return *(routes_[{from, to}] = std::move(made));
+  return *(routes_[key] = std::move(made));
 }
 
-std::unique_ptr<CopyEngine::Route> CopyEngine::make_route(Location from, Location to) {
+std::unique_ptr<CopyEngine::Route> CopyEngine::make_route(const Key& key) {
   auto route = std::make_unique<Route>();
+  const auto whole = choice_.choose(key.from, key.to, key.under);
+  const CopyContexts::Chosen chosen =
+      whole ? *whole : choice_.choose_on(default_device(key.from, key.to), key.under);
+  if (chosen.kind == CopyContext::application) route->application = chosen.device;
   try {
-    const ContextHandle context = own_context(device_for(from, to));
+    const ContextHandle context = choice_.open(chosen);
     route->stream = driver_.create_stream(context, StreamKind::non_blocking);
     route->spare = driver_.create_stream(context, StreamKind::non_blocking);
-    if (!direct(from, to)) route->bounce = make_bounce(context, DeviceId{to.ordinal});
+    if (!whole) route->bounce = make_bounce(context, DeviceId{key.to.ordinal}, key.under);
+  } catch (const Error& error) {
+    release(*route);
+    if (!route->application || !context_is_broken(error.native())) throw;
+    choice_.avoid(*route->application);
+    return make_route(key);  // In a context of the runtime's own.
   } catch (...) {
     release(*route);
     throw;
@@ -98,10 +104,24 @@ std::unique_ptr<CopyEngine::Route> CopyEngine::make_route(Location from, Locatio
   return route;
 }
 
-std::unique_ptr<CopyEngine::Bounce> CopyEngine::make_bounce(ContextHandle first, DeviceId second) {
+/// The context of the route has failed for good. False if there is no other one to copy in.
+bool CopyEngine::leave(const Key& key, const Route& broken) {
+  if (!broken.application) return false;
+  choice_.avoid(*broken.application);
+  const MutexLock lock(mutex_);
+  const auto known = routes_.find(key);
+  if (known == routes_.end() || known->second.get() != &broken) return true;  // Left already.
+  left_.push_back(std::move(known->second));
+  routes_.erase(known);
+  return true;
+}
+
+std::unique_ptr<CopyEngine::Bounce> CopyEngine::make_bounce(ContextHandle first, DeviceId second,
+                                                            CopyUnder under) {
   auto bounce = std::make_unique<Bounce>();
   try {
-    bounce->second = driver_.create_stream(own_context(second), StreamKind::non_blocking);
+    bounce->second = driver_.create_stream(choice_.open(choice_.choose_on(second, under)),
+                                           StreamKind::non_blocking);
     for (int side = 0; side < 2; ++side) {
       bounce->buffers[side] = driver_.allocate_pinned(first, bounce_bytes);
       bounce->filled[side] = driver_.create_event(first);
@@ -130,9 +150,20 @@ void CopyEngine::release(Bounce& bounce) noexcept {
   }
 }
 
-void CopyEngine::prepare(Location from, Location to, std::size_t copies) {
-  const Route& ready = route(from, to);
-  const ContextHandle context = (ready.bounce ? ready.bounce->second : ready.stream).context;
+void CopyEngine::prepare(Location from, Location to, std::size_t copies, CopyUnder under) {
+  const Key key{from, to, under};
+  const Route* ready = &route(key);
+  if (ready->application) {
+    try {
+      driver_.query_stream(ready->stream);
+    } catch (const Error& error) {  // If it is another failure, the copy meets it.
+      if (context_is_broken(error.native())) {
+        leave(key, *ready);
+        ready = &route(key);
+      }
+    }
+  }
+  const ContextHandle context = (ready->bounce ? ready->bounce->second : ready->stream).context;
   // The events that mark the ends of copies: none can be created while work is stopped.
   std::vector<EventHandle> events;
   events.reserve(copies);
@@ -147,8 +178,14 @@ void CopyEngine::prepare(Location from, Location to, std::size_t copies) {
   if (failure) std::rethrow_exception(failure);
 }
 
-BoundStream CopyEngine::spare_stream(Location from, Location to) {
-  return route(from, to).spare;
+BoundStream CopyEngine::spare_stream(Location from, Location to, CopyUnder under) {
+  return route({from, to, under}).spare;
+}
+
+void CopyEngine::order_after(Location from, Location to, CopyUnder under,
+                             std::span<const EventHandle> events) {
+  const BoundStream stream = route({from, to, under}).stream;
+  for (const EventHandle event : events) driver_.stream_wait_event(stream, event);
 }
 
 CopyEngine::Copy CopyEngine::mark(BoundStream stream) {
@@ -162,8 +199,9 @@ CopyEngine::Copy CopyEngine::mark(BoundStream stream) {
   return {stream.context, event};
 }
 
-CopyEngine::Copy CopyEngine::enqueue(const Chunk& source, const Chunk& target) {
-  Route& route = this->route(source.at(), target.at());
+CopyEngine::Copy CopyEngine::enqueue(const Chunk& source, const Chunk& target, CopyUnder under,
+                                     TimePoint deadline) {
+  Route& route = this->route({source.at(), target.at(), under});
   const MutexLock lock(route.enqueuing);
   try {
     if (route.bounce) {
@@ -174,8 +212,8 @@ CopyEngine::Copy CopyEngine::enqueue(const Chunk& source, const Chunk& target) {
     return mark(route.stream);
   } catch (...) {
     // Part of it may already be enqueued: wait for that to end, so that none of it runs.
-    const bool first = settle(route.stream);
-    const bool second = !route.bounce || settle(route.bounce->second);
+    const bool first = settle(route.stream, deadline);
+    const bool second = !route.bounce || settle(route.bounce->second, deadline);
     if (!first || !second) {
       source.mark_busy();
       target.mark_busy();
@@ -234,12 +272,13 @@ void CopyEngine::finish(BoundStream stream, const Chunk& chunk, const char* what
   }
 }
 
-bool CopyEngine::settle(BoundStream stream) noexcept {
+bool CopyEngine::settle(BoundStream stream, TimePoint deadline) noexcept {
   constexpr int tries = 8;  // Memory is reused after this, so one refusal is not final.
   for (int attempt = 1;; ++attempt) {
     try {
-      driver_.wait_stream(stream, never);
-      return true;
+      if (driver_.wait_stream(stream, deadline)) return true;
+      ledger_.leaked("work of the copy engine that has not ended in time");
+      return false;
     } catch (const Error& error) {
       if (context_is_broken(error.native())) return true;  // No work runs there any more.
       if (attempt < tries) continue;
@@ -249,22 +288,39 @@ bool CopyEngine::settle(BoundStream stream) noexcept {
   }
 }
 
+/// Runs `body` with a stream for bytes that stay at their place; once more in another context if
+/// the program's has failed for good.
+template <typename Body>
+void CopyEngine::on_route(const Chunk& chunk, Body&& body) {
+  const Key key{chunk.at(), chunk.at(), CopyUnder::nothing};
+  const Route& first = route(key);
+  try {
+    return body(first.stream);
+  } catch (const Error& error) {
+    if (!context_is_broken(error.native()) || !leave(key, first)) throw;
+  }
+  body(route(key).stream);
+}
+
 void CopyEngine::read(const Chunk& chunk, std::uint64_t offset, std::span<std::byte> out) {
-  const BoundStream stream = route(chunk.at(), chunk.at()).stream;
-  driver_.copy(stream, address_of(out.data()), chunk.staging() + offset, out.size());
-  finish(stream, chunk, "a copy into the caller's memory");
+  on_route(chunk, [&](BoundStream stream) {
+    driver_.copy(stream, address_of(out.data()), chunk.staging() + offset, out.size());
+    finish(stream, chunk, "a copy into the caller's memory");
+  });
 }
 
 void CopyEngine::write(const Chunk& chunk, std::uint64_t offset, std::span<const std::byte> bytes) {
-  const BoundStream stream = route(chunk.at(), chunk.at()).stream;
-  driver_.copy(stream, chunk.staging() + offset, address_of(bytes.data()), bytes.size());
-  finish(stream, chunk, "a copy out of the caller's memory");
+  on_route(chunk, [&](BoundStream stream) {
+    driver_.copy(stream, chunk.staging() + offset, address_of(bytes.data()), bytes.size());
+    finish(stream, chunk, "a copy out of the caller's memory");
+  });
 }
 
 void CopyEngine::zero(const Chunk& chunk) {
-  const BoundStream stream = route(chunk.at(), chunk.at()).stream;
-  driver_.fill(stream, chunk.staging(), std::byte{0}, chunk.size_bytes());
-  finish(stream, chunk, "a fill with zeros");
+  on_route(chunk, [&](BoundStream stream) {
+    driver_.fill(stream, chunk.staging(), std::byte{0}, chunk.size_bytes());
+    finish(stream, chunk, "a fill with zeros");
+  });
 }
 
 }  // namespace vma

@@ -5,24 +5,27 @@
 #include "machine/topology.hpp"
 #include "memory/chunk.hpp"
 #include "memory/contexts_in_use.hpp"
+#include "migrate/copying/copy_contexts.hpp"
 
 #include <array>
+#include <atomic>
+#include <compare>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
-#include <utility>
+#include <vector>
 
 namespace vma {
 
-/// Copies between chunks, and between chunks and the caller's memory, in the runtime's own
-/// contexts, so that copies run while every other context is held. Copies go through the chunks'
-/// staging mappings.
+/// Copies between chunks, and between chunks and the caller's memory, through the chunks' staging
+/// mappings, in contexts that `CopyContexts` chooses: those of the program while nothing is
+/// stopped, others under a gate or a hold.
 ///
-/// A context costs hundreds of MiB of HBM, so each is created when a route first needs it: on the
-/// source GPU, or on the target GPU if the source is the host. Creating a context while another is
-/// held blocks until the hold ends, so routes are created under the turn for slow calls, which a
-/// hold has. Between GPUs that cannot reach each other the bytes go through pinned host memory in
-/// pieces. Any thread.
+/// A route, which is a pair of places and what is stopped, is set up when a copy first needs it,
+/// under the turn for slow calls, which a hold has: creating a context while another is held blocks
+/// until the hold ends. Between GPUs that cannot reach each other the bytes go through pinned host
+/// memory in pieces. Any thread.
 class CopyEngine {
  public:
   /// A copy in progress. Pass it to `wait` once.
@@ -31,20 +34,37 @@ class CopyEngine {
     EventHandle done{};
   };
 
-  /// `slow_turn` belongs to the slow-call queue.
+  /// `slow_turn` belongs to the slow-call queue. `own_contexts`: copies never run in contexts of
+  /// the program.
   CopyEngine(Driver& driver, const Topology& topology, ContextsInUse& contexts, Ledger& ledger,
-             Mutex& slow_turn);
+             Mutex& slow_turn, bool own_contexts = false);
   ~CopyEngine();
 
   /// Creates what `copies` copies at a time on the route need; call it before anything is stopped.
-  /// Blocks: about a second if a context is new. Requires: the caller does not hold the slow turn.
-  void prepare(Location from, Location to, std::size_t copies = 1);
-  /// A stream of a prepared context that nothing else uses, for a hold to wait on.
-  BoundStream spare_stream(Location from, Location to);
+  /// Blocks: for a fifth of a second if a context is new. Requires: the caller does not hold the
+  /// slow turn.
+  void prepare(Location from, Location to, std::size_t copies = 1,
+               CopyUnder under = CopyUnder::gate);
+  /// A stream of a prepared route that nothing else uses, for a hold to wait on.
+  BoundStream spare_stream(Location from, Location to, CopyUnder under);
+  /// A context of the runtime's own on the GPU. Requires and blocks: as `prepare`.
+  ContextHandle own_context(DeviceId device);
+
+  /// Whether copies of a hold can be enqueued just before it, in contexts of the program, so that
+  /// it needs none of the runtime's own. False after `distrust_ahead`.
+  bool can_copy_ahead(Location from, Location to);
+  /// Whether copies under a hold would create a context.
+  bool hold_creates_context(Location from, Location to);
+  /// Such a copy did not run.
+  void distrust_ahead() noexcept { trusts_ahead_ = false; }
+  /// Later copies on the route wait for the events. Requires: `prepare` was called for the route.
+  void order_after(Location from, Location to, CopyUnder under,
+                   std::span<const EventHandle> events);
 
   /// Requires: `prepare` was called for the route. Copies on one route run in order. Throws: then
-  /// none of it runs, or both chunks are `busy()`.
-  Copy enqueue(const Chunk& source, const Chunk& target);
+  /// none of it runs, or both chunks are `busy()`; waits for that until `deadline`.
+  Copy enqueue(const Chunk& source, const Chunk& target, CopyUnder under = CopyUnder::gate,
+               TimePoint deadline = never);
   bool done(const Copy& copy);
   /// Like `done`, after waiting for the copy until `deadline`.
   bool wait_until(const Copy& copy, TimePoint deadline);
@@ -69,28 +89,35 @@ class CopyEngine {
     bool used = false;
   };
   struct Route {
-    Mutex enqueuing;  // Keeps the pieces of one bounced copy together.
+    Mutex enqueuing;                      // Keeps the pieces of one bounced copy together.
+    std::optional<DeviceId> application;  // It runs in that GPU's primary context.
     BoundStream stream;
     BoundStream spare;
     std::unique_ptr<Bounce> bounce;  // Null if one device reaches both ends.
   };
+  struct Key {
+    Location from, to;
+    CopyUnder under;
+    friend auto operator<=>(const Key&, const Key&) = default;
+  };
 
-  DeviceId device_for(Location from, Location to) const;
-  bool direct(Location from, Location to) const;
-  ContextHandle own_context(DeviceId device) VMART_REQUIRES(slow_turn_);
-  Route* find(Location from, Location to);
-  Route& route(Location from, Location to);
-  std::unique_ptr<Route> make_route(Location from, Location to) VMART_REQUIRES(slow_turn_);
-  std::unique_ptr<Bounce> make_bounce(ContextHandle first, DeviceId second)
+  DeviceId default_device(Location from, Location to) const;
+  Route* find(const Key& key);
+  Route& route(const Key& key);
+  std::unique_ptr<Route> make_route(const Key& key) VMART_REQUIRES(slow_turn_);
+  std::unique_ptr<Bounce> make_bounce(ContextHandle first, DeviceId second, CopyUnder under)
       VMART_REQUIRES(slow_turn_);
   void release(Route& route) noexcept;
+  bool leave(const Key& key, const Route& broken);
+  template <typename Body>
+  void on_route(const Chunk& chunk, Body&& body);
   void enqueue_bounced(Route& route, Address target, Address source, std::uint64_t size_bytes);
   Copy mark(BoundStream stream);
   /// `what` names the work that runs on the stream, for errors.
   void finish(BoundStream stream, const Chunk& chunk, const char* what);
-  /// Waits until no work of the stream runs, even if the first waits fail. If all waits fail,
-  /// returns false and counts a leak.
-  bool settle(BoundStream stream) noexcept;
+  /// Waits until no work of the stream runs, even if the first waits fail. If all waits fail, or
+  /// `deadline` passes, returns false and counts a leak.
+  bool settle(BoundStream stream, TimePoint deadline = never) noexcept;
   void release(Bounce& bounce) noexcept;
 
   Driver& driver_;
@@ -98,9 +125,11 @@ class CopyEngine {
   ContextsInUse& contexts_;
   Ledger& ledger_;
   Mutex& slow_turn_;
-  std::map<DeviceId, ContextHandle> own_contexts_ VMART_GUARDED_BY(slow_turn_);
+  CopyContexts choice_;
+  std::atomic<bool> trusts_ahead_{true};
   Mutex mutex_;  // For look-ups only; never held in a driver call.
-  std::map<std::pair<Location, Location>, std::unique_ptr<Route>> routes_ VMART_GUARDED_BY(mutex_);
+  std::map<Key, std::unique_ptr<Route>> routes_ VMART_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<Route>> left_ VMART_GUARDED_BY(mutex_);  // Perhaps still in use.
 };
 
 }  // namespace vma

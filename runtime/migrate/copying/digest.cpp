@@ -18,6 +18,10 @@ constexpr std::string_view ptx_parts[] = {
 #include "migrate/copying/kernels/digest.ptx.inc"
 };
 
+constexpr std::uint64_t image[] = {
+#include "migrate/copying/kernels/digest.image.inc"
+};
+
 std::string ptx() {
   std::string whole;
   for (const std::string_view part : ptx_parts) whole += part;
@@ -186,6 +190,10 @@ const Kernel& paranoid_settle_kernel() {
   static const Kernel& kernel =
       *new Kernel{ptx(), "vmart_live_settle_paranoid", paranoid_settle_body};
   return kernel;
+}
+
+std::span<const std::uint64_t> digest_kernels_image() {
+  return image;
 }
 
 KernelArguments copy_digest_arguments(Address target, Address source, Address digests,

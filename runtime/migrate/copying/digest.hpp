@@ -5,6 +5,7 @@
 #include <vma/device.hpp>
 
 #include <cstdint>
+#include <span>
 
 namespace vma {
 
@@ -47,6 +48,9 @@ const Kernel& settle_kernel();
 /// Like `settle_kernel`, but for the tiles whose bytes in source and target differ; stored digests
 /// are not trusted.
 const Kernel& paranoid_settle_kernel();
+
+/// All of these kernels, compiled; see `Driver::load_kernels`.
+std::span<const std::uint64_t> digest_kernels_image();
 
 KernelArguments copy_digest_arguments(Address target, Address source, Address digests,
                                       const Tiling& tiling, const DigestKey& key);

@@ -1,12 +1,15 @@
 #include "migrate/copying/live_copier.hpp"
 
 #include "base/check.hpp"
+#include "base/log.hpp"
 #include "base/units.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
+#include <chrono>
 #include <exception>
 
 namespace vma {
@@ -24,6 +27,13 @@ std::uint64_t load(const std::uint64_t* word) {
 
 WordOperation write_word(std::uint64_t* word, std::uint64_t value) {
   return {WordOperation::Kind::write, address_of(word), value};
+}
+
+/// Few numbers of steps occur, so that few chains are created: the others are filled up with steps
+/// that do nothing, behind those of the bays.
+std::size_t settled_together(std::size_t bays) {
+  constexpr std::size_t many = 16;
+  return bays < many ? std::bit_ceil(bays) : round_up(bays, many);
 }
 
 }  // namespace
@@ -51,7 +61,7 @@ LiveCopier::~LiveCopier() {
 std::uint64_t LiveCopier::table_bytes(std::uint64_t granule_bytes, const LiveTuning& tuning) {
   const std::uint64_t chunk_max = largest_chunk_bytes(gpu(0), granule_bytes);
   const std::uint64_t digests = digests_of(chunk_max, granule_bytes / tuning.tiles_per_granule);
-  return round_up(bays * counters_bytes + 2 * digests, granule_bytes);
+  return round_up((bays + 1) * counters_bytes + 2 * digests, granule_bytes);
 }
 
 void LiveCopier::make() {
@@ -62,9 +72,14 @@ void LiveCopier::make() {
   copy_stream_ = driver_.create_stream(context_, StreamKind::non_blocking);
   settle_stream_ =
       driver_.create_stream(context_, StreamKind::urgent);  // The application is stopped.
-  copy_kernel_ = driver_.load_kernel(context_, copy_digest_kernel());
-  settle_kernel_ = driver_.load_kernel(context_, settle_kernel());
-  paranoid_kernel_ = driver_.load_kernel(context_, paranoid_settle_kernel());
+  const std::array kernels{&copy_digest_kernel(), &settle_kernel(), &paranoid_settle_kernel()};
+  const auto loaded = driver_.load_kernels(context_, kernels, digest_kernels_image());
+  copy_kernel_ = loaded[0];
+  settle_kernel_ = loaded[1];
+  paranoid_kernel_ = loaded[2];
+  make_bay(padding_, bays);
+  padding_.tiling = {tile_bytes_, 0};
+  padding_.source = padding_.target = padding_.digests = table_.staging();
   driver_.fill(copy_stream_, table_.staging(), std::byte{0}, table_.size_bytes());
   driver_.wait_stream(copy_stream_, never);
 }
@@ -101,14 +116,11 @@ void LiveCopier::claim_table(std::uint64_t size_bytes) {
 }
 
 /// When a chunk first needs it: most moves need few. What a failed try has made stays.
-void LiveCopier::make_bay(std::size_t index) {
-  Bay& bay = bays_[index];
+void LiveCopier::make_bay(Bay& bay, std::size_t index) {
   bay.counters = table_.staging() + index * counters_bytes;  // Zero, and zero after each use.
-  bay.tiling = Tiling::of(tile_bytes_, tile_bytes_);  // Any value: an update precedes every launch.
   for (std::uint64_t** const word : {&bay.copied, &bay.settled, &bay.dirty}) {
     if (*word == nullptr) *word = words_->take();
   }
-  if (is_none(bay.copying)) bay.copying = driver_.make_chain(context_, copy_steps(bay));
   bay.made = true;
 }
 
@@ -121,12 +133,11 @@ void LiveCopier::release() noexcept {
     ended &= ledger.undo("a stream of live copies", [&] { driver_.wait_stream(stream, never); });
     ledger.undo("a stream of live copies", [&] { driver_.destroy_stream(stream); });
   }
-  const auto destroy = [&](ExecGraphHandle chain) {
-    if (is_none(chain)) return;
-    ledger.undo("a chain of live copies", [&] { driver_.destroy_exec_graph(chain); });
-  };
-  for (const Bay& bay : bays_) destroy(bay.copying);
-  for (const auto& [kind, chain] : settlings_) destroy(chain);
+  for (const auto& [kind, settling] : settlings_) {
+    if (is_none(settling)) continue;
+    ledger.undo("a chain of live copies",
+                [&, chain = settling] { driver_.destroy_exec_graph(chain); });
+  }
   go_.reset();
   for (const KernelHandle kernel : {copy_kernel_, settle_kernel_, paranoid_kernel_}) {
     if (is_none(kernel)) continue;
@@ -154,24 +165,15 @@ void LiveCopier::release_memory(bool ended) noexcept {
   memory_.chunks().quarantine(std::move(table_), "work of live copies may still touch it");
 }
 
-std::array<ChainStep, 2> LiveCopier::copy_steps(const Bay& bay) const {
-  ChainStep copy;
-  copy.kernel = copy_kernel_;
-  copy.shape = tile_shape(bay.tiling, tuning_.copy_blocks);
-  copy.arguments = copy_digest_arguments(bay.target, bay.source, bay.digests, bay.tiling, bay.key);
-  ChainStep done;
-  done.words = {write_word(bay.copied, bay.epoch)};
-  return {copy, done};
-}
-
 std::vector<ChainStep> LiveCopier::settle_steps(std::span<const std::size_t> bays, bool paranoid,
                                                 std::uint64_t epoch) const {
   const auto multiprocessors =
       static_cast<unsigned>(memory_.topology().info(device_).multiprocessors);
-  std::vector<ChainStep> steps(1 + 2 * bays.size());
+  const std::size_t settlings = settled_together(bays.size());
+  std::vector<ChainStep> steps(1 + 2 * settlings);
   steps[0].words = {go_->wait_for(epoch)};
-  for (std::size_t i = 0; i < bays.size(); ++i) {
-    const Bay& bay = bays_[bays[i]];
+  for (std::size_t i = 0; i < settlings; ++i) {
+    const Bay& bay = i < bays.size() ? bays_[bays[i]] : padding_;
     ChainStep& settle = steps[1 + 2 * i];
     settle.kernel = paranoid ? paranoid_kernel_ : settle_kernel_;
     settle.shape =
@@ -192,18 +194,43 @@ void LiveCopier::require_idle(Bay& bay) const {
                           index(device_)));
 }
 
-void LiveCopier::start_copy(std::size_t bay_index, const Chunk& source, const Chunk& target) {
+void LiveCopier::start_copy(std::size_t bay_index, const Chunk& source, const Chunk& target,
+                            int share_percent) {
   Bay& bay = bays_[bay_index];
-  if (!bay.made) make_bay(bay_index);
+  if (!bay.made) make_bay(bay, bay_index);
   require_idle(bay);
   bay.source = source.staging();
   bay.target = target.staging();
   bay.tiling = Tiling::of(source.size_bytes(), tile_bytes_);
   bay.key = DigestKey::random();
   bay.epoch = next_epoch();
-  driver_.update_chain(bay.copying, copy_steps(bay));
-  driver_.launch_graph(copy_stream_, bay.copying);
+  const unsigned blocks =
+      std::max(1u, tuning_.copy_blocks * static_cast<unsigned>(share_percent) / 100);
+  const WordOperation done = write_word(bay.copied, bay.epoch);
+  driver_.launch(copy_stream_, copy_kernel_, tile_shape(bay.tiling, blocks),
+                 copy_digest_arguments(bay.target, bay.source, bay.digests, bay.tiling, bay.key));
+  try {
+    driver_.batch(copy_stream_, {&done, 1});
+  } catch (...) {
+    if (!ends_unmarked()) {
+      source.mark_busy();
+      target.mark_busy();
+    }
+    throw;
+  }
   bay.busy = true;
+}
+
+/// Waits for a copy whose end no word will show. Copies that are started later run after it, so
+/// that its bay can be used again even if it does not end in time.
+bool LiveCopier::ends_unmarked() noexcept {
+  constexpr std::chrono::seconds patience(2);
+  try {
+    return driver_.wait_stream(copy_stream_, driver_.clock().now() + patience);
+  } catch (const std::exception& error) {
+    log(LogLevel::warn, "a live copy cannot be waited for: {}", error.what());
+    return false;
+  }
 }
 
 /// The word shows that the work has ended, the stream that it has failed.
@@ -276,7 +303,7 @@ std::optional<Address> LiveCopier::room_for_digests(std::uint64_t digests_bytes)
                     begin < bay.digests + bay.digests_bytes;
            });
   };
-  const Address first = table_.staging() + bays * counters_bytes;
+  const Address first = table_.staging() + (bays + 1) * counters_bytes;
   if (is_free(first)) return first;
   for (const Bay& bay : bays_) {
     const Address behind = bay.digests + bay.digests_bytes;
@@ -289,7 +316,7 @@ LiveCopier::Settling LiveCopier::arm(std::span<const std::size_t> bays, bool par
   for (const std::size_t bay : bays) require_idle(bays_[bay]);
   const std::uint64_t epoch = next_epoch();
   const std::vector<ChainStep> steps = settle_steps(bays, paranoid, epoch);
-  ExecGraphHandle& chain = settlings_[{bays.size(), paranoid}];
+  ExecGraphHandle& chain = settlings_[{steps.size(), paranoid}];
   if (is_none(chain)) {
     chain = driver_.make_chain(context_, steps);
   } else {

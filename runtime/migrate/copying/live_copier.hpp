@@ -20,7 +20,7 @@ namespace vma {
 /// costs the application and the move.
 struct LiveTuning {
   std::uint64_t tiles_per_granule = 8;  ///< 256 KiB if a granule is 2 MiB.
-  unsigned copy_blocks = 16;            ///< Few: the application needs the multiprocessors.
+  unsigned copy_blocks = 32;            ///< With the whole copy share: more are no faster.
   unsigned settle_blocks_per_multiprocessor = 4;  ///< Many: the application is stopped.
 };
 
@@ -61,8 +61,9 @@ class LiveCopier {
   /// Work of the bay may still run.
   void leave_bay(std::size_t bay) noexcept { bays_[bay].taken = false; }
 
-  /// Throws: then nothing runs. Requires: the caller holds the turn for slow calls.
-  void start_copy(std::size_t bay, const Chunk& source, const Chunk& target);
+  /// `share_percent` of the blocks of `LiveTuning` copy, at least one. Throws: then nothing runs,
+  /// or both chunks are `busy()`. Requires: the caller holds the turn for slow calls.
+  void start_copy(std::size_t bay, const Chunk& source, const Chunk& target, int share_percent);
   /// Whether the copy has ended, after waiting until `deadline`. Throws: what it failed with.
   bool copied_by(std::size_t bay, TimePoint deadline);
   /// The same now, without a driver call. False also if it failed.
@@ -100,7 +101,6 @@ class LiveCopier {
     Address counters{};
     Address digests{};
     std::uint64_t digests_bytes = 0;
-    ExecGraphHandle copying{};
     Address source{}, target{};
     Tiling tiling;
     DigestKey key;
@@ -111,12 +111,12 @@ class LiveCopier {
   void make();
   void make_table(std::uint64_t size_bytes);
   void claim_table(std::uint64_t size_bytes);
-  void make_bay(std::size_t index);
+  void make_bay(Bay& bay, std::size_t index);
+  bool ends_unmarked() noexcept;
   bool under_way(std::size_t bay);
   std::optional<Address> room_for_digests(std::uint64_t digests_bytes) const;
   void release() noexcept;
   void release_memory(bool ended) noexcept;
-  std::array<ChainStep, 2> copy_steps(const Bay& bay) const;
   std::vector<ChainStep> settle_steps(std::span<const std::size_t> bays, bool paranoid,
                                       std::uint64_t epoch) const;
   void require_idle(Bay& bay) const;
@@ -135,9 +135,10 @@ class LiveCopier {
   KernelHandle copy_kernel_{}, settle_kernel_{}, paranoid_kernel_{};
   std::unique_ptr<StopWord> go_;
   Settling last_settling_;
-  /// By the number of chunks, and whether paranoid; made when first needed.
+  /// By the number of steps, and whether paranoid; made when first needed.
   std::map<std::pair<std::size_t, bool>, ExecGraphHandle> settlings_;
   std::array<Bay, bays> bays_;
+  Bay padding_;  // Without tiles: for settling steps that do nothing.
 };
 
 }  // namespace vma

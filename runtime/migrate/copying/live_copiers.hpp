@@ -23,9 +23,9 @@ class LiveCopiers {
   LiveCopiers(const LiveCopiers&) = delete;
   LiveCopiers& operator=(const LiveCopiers&) = delete;
 
-  /// Creates, on first use, what live copies off the GPU need. `own`: in the runtime's own context
-  /// that the route to `to` has. Blocks: loads kernels. Requires: the caller holds no turn.
-  LiveCopier& get(DeviceId device, Location to, bool own);
+  /// Creates, on first use, what live copies off the GPU need. `own`: in a context of the runtime's
+  /// own. Blocks: loads kernels. Requires: the caller holds no turn.
+  LiveCopier& get(DeviceId device, bool own);
   /// The application's context on the GPU, which is retained; none if it is not active. Requires:
   /// as `get`.
   ContextHandle application_context(DeviceId device);

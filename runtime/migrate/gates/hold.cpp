@@ -9,6 +9,14 @@
 #include <algorithm>
 
 namespace vma {
+namespace {
+
+Error not_at_rest(int tries) {
+  return Error(ErrorKind::busy, "vma::migrate",
+               fmt::format("earlier work did not end within the limit; tried {} times", tries));
+}
+
+}  // namespace
 
 HoldPost::HoldPost(Driver& driver, BoundStream stream, Ledger& ledger)
     : driver_(driver),
@@ -19,11 +27,16 @@ HoldPost::HoldPost(Driver& driver, BoundStream stream, Ledger& ledger)
       event_(driver.create_event(stream.context)) {}
 
 HoldPost::~HoldPost() {
+  // The stream may not have read the word yet that opened the last hold.
+  try {
+    driver_.wait_stream(stream_, never);
+  } catch (const Error& error) {
+    if (!context_is_broken(error.native())) words_.keep_for_good();
+  }
   ledger_.undo("an event of holds", [&] { driver_.destroy_event(event_); });
 }
 
-std::uint64_t HoldPost::close() {
-  const std::uint64_t epoch = next_epoch();
+void HoldPost::close(std::uint64_t epoch) {
   const WordOperation wait = word_.wait_for(epoch);
   try {
     driver_.batch(stream_, {&wait, 1});
@@ -32,7 +45,6 @@ std::uint64_t HoldPost::close() {
     open(epoch);
     throw;
   }
-  return epoch;
 }
 
 Hold::Hold(Driver& driver, ContextsInUse& contexts, HoldPost& post, Watchdog& watchdog,
@@ -43,11 +55,24 @@ Hold::~Hold() {
   open();
 }
 
+/// While a hold waits for earlier work, contexts may come into use and be destroyed.
 void Hold::take_events() {
-  for (const ContextHandle context : contexts_.list()) {
+  const std::vector<ContextHandle> in_use = contexts_.list();
+  std::vector<Held> kept;
+  kept.reserve(held_.size() + in_use.size());  // So that no event is lost below.
+  for (const Held& held : held_) {
+    if (std::ranges::find(in_use, held.context) != in_use.end()) {
+      kept.push_back(held);
+    } else {
+      contexts_.give_back(held.context, held.at_rest);
+    }
+  }
+  held_.swap(kept);
+  for (const ContextHandle context : in_use) {
+    if (std::ranges::find(held_, context, &Held::context) != held_.end()) continue;
     // Created before anything stops: creating an event in a stopped context may hang.
     try {
-      held_.push_back({context, contexts_.take_event(context)});
+      held_.push_back({context, contexts_.take_event(context), false});
     } catch (const Error& error) {
       if (!context_is_broken(error.native())) throw;  // A broken context runs no more work.
     }
@@ -55,15 +80,16 @@ void Hold::take_events() {
 }
 
 void Hold::close(TimePoint deadline) {
-  VMART_CHECK(state_ == State::open && held_.empty(), "a hold is closed once");
+  VMART_CHECK(state_ == State::open, "a closed hold is opened before it is closed again");
   constexpr int parts_of_first_try = 64;
   try {
-    take_events();
     Clock& clock = driver_.clock();
     TimePoint slice = (deadline - clock.now()) / parts_of_first_try;
-    while (true) {
+    for (bool first = true;; first = false) {
+      if (before_ != nullptr && !first) drain(deadline);
+      take_events();
       const TimePoint try_deadline = std::min(deadline, clock.now() + slice);
-      ++tries_;
+      if (++tries_ == 1) begun_ = clock.now();
       try {
         return try_close(try_deadline);
       } catch (const Error& error) {
@@ -71,6 +97,7 @@ void Hold::close(TimePoint deadline) {
       }
       slice *= 4;
       await_rest(std::min(deadline, clock.now() + slice));  // Open: what was cut in two can end.
+      if (before_ != nullptr) before_->recall(deadline);
     }
   } catch (...) {
     open();
@@ -80,20 +107,24 @@ void Hold::close(TimePoint deadline) {
 
 void Hold::try_close(TimePoint deadline) {
   if (before_try_) before_try_();
-  epoch_ = post_.close();
+  epoch_ = next_epoch();
   state_ = State::closing;
   arm(deadline);
   try {
-    stop_all();
-    if (!await_rest(deadline) || !advance(State::closing, State::closed)) {
-      throw Error(ErrorKind::busy, "vma::migrate",
-                  fmt::format("earlier work did not end within the limit; tried {} times", tries_));
-    }
+    stop_all(deadline);
+    if (!await_rest(deadline) || !advance(State::closing, State::closed)) throw not_at_rest(tries_);
   } catch (...) {
     let_go();
     throw;
   }
   alive();
+}
+
+void Hold::drain(TimePoint deadline) {
+  if (before_try_) before_try_();
+  take_events();
+  for (Held& held : held_) record(held);
+  if (!await_rest(deadline)) throw not_at_rest(tries_);
 }
 
 bool Hold::advance(State from, State to) noexcept {
@@ -134,15 +165,53 @@ void Hold::let_go() noexcept {
   post_.set_dark(false);
 }
 
-void Hold::stop_all() {
-  for (const Held& held : held_) {
-    try {
-      driver_.record_context(held.context, held.at_rest);
-      driver_.hold_context(held.context, post_.event());
-    } catch (const Error& error) {
-      if (!context_is_broken(error.native())) throw;  // A broken context runs no more work.
-    }
+/// The recorded events must not wait for the post: if it stands in a context that is held, it
+/// closes after them. Otherwise it closes first, so that only one call lies between the two for a
+/// context.
+void Hold::stop_all(TimePoint deadline) {
+  const bool post_first = before_ == nullptr && !holds_its_post();
+  if (post_first) post_.close(epoch_);
+  for (Held& held : held_) {
+    record(held);
+    if (post_first) hold(held);
   }
+  if (post_first) return;
+  if (before_ != nullptr) enqueue_before(deadline);
+  post_.close(epoch_);
+  for (const Held& held : held_) hold(held);
+}
+
+bool Hold::holds_its_post() const {
+  return std::ranges::any_of(held_,
+                             [&](const Held& held) { return held.context == post_.context(); });
+}
+
+void Hold::record(Held& held) {
+  held.recorded = false;
+  try {
+    driver_.record_context(held.context, held.at_rest);
+    held.recorded = true;
+  } catch (const Error& error) {
+    if (!context_is_broken(error.native())) throw;  // A broken context runs no more work.
+  }
+}
+
+void Hold::hold(const Held& held) {
+  if (!held.recorded) return;
+  try {
+    driver_.hold_context(held.context, post_.event());
+  } catch (const Error& error) {
+    if (!context_is_broken(error.native())) throw;  // A broken context runs no more work.
+  }
+}
+
+void Hold::enqueue_before(TimePoint deadline) {
+  std::vector<EventHandle> at_rest;
+  at_rest.reserve(held_.size());
+  for (const Held& held : held_) {
+    if (held.recorded) at_rest.push_back(held.at_rest);
+  }
+  before_->enqueue(at_rest, deadline);
 }
 
 bool Hold::await_rest(TimePoint deadline) {

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -18,16 +19,17 @@ namespace vma {
 /// What holds use: a stream that waits for a word, and an event behind it. Reused by all holds.
 class HoldPost {
  public:
-  /// `stream` is of the runtime's own context, and nothing else uses it.
+  /// Nothing else uses `stream`, which may be of a context that is held. It outlives the post.
   HoldPost(Driver& driver, BoundStream stream, Ledger& ledger);
-  ~HoldPost();
+  ~HoldPost();  // Blocks until the stream is past the last hold. Requires: the hold is open.
   HoldPost(const HoldPost&) = delete;
   HoldPost& operator=(const HoldPost&) = delete;
 
   /// Stops the stream until `open(epoch)`, and records the event behind it.
-  std::uint64_t close();
+  void close(std::uint64_t epoch);
   void open(std::uint64_t epoch) noexcept { word_.open(epoch); }
   EventHandle event() const noexcept { return event_; }
+  ContextHandle context() const noexcept { return stream_.context; }
   /// While a slot is dark, no other thread may open; one may have opened before, so check
   /// `is_open`.
   void set_dark(bool dark) noexcept { word_.set_dark(dark); }
@@ -42,6 +44,19 @@ class HoldPost {
   EventHandle event_{};
 };
 
+/// What its owner enqueues just before a hold takes effect, so that it runs under the hold.
+class BeforeHold {
+ public:
+  virtual ~BeforeHold() = default;
+  /// What is enqueued now, behind these events, runs once all earlier work has ended. Called once
+  /// in each try, which ends at `deadline`. Must be quick: work that other threads submit meanwhile
+  /// is neither waited for nor held. Throws: then the hold does not close.
+  virtual void enqueue(std::span<const EventHandle> at_rest, TimePoint deadline) = 0;
+  /// The try has failed, and the hold is open: waits until what was enqueued has ended, so that the
+  /// next try can begin. Throws: Error{busy} at `deadline`.
+  virtual void recall(TimePoint deadline) = 0;
+};
+
 /// All contexts in use, quiesced and kept so; releases them at the end.
 ///
 ///     closing --close()--> closed --begin_dark()--> dark --end_dark()--> closed --open()--> open
@@ -52,8 +67,9 @@ class HoldPost {
 /// (driver 580). `alive` postpones that. While a slot is dark no thread opens (I2): so
 /// `Keepers::probe_grant` detects a call that would block beforehand.
 ///
-/// Work that other threads submit in the microseconds between the two driver calls for one context
-/// is covered by neither: not waited for, not held. One thread; one hold at a time.
+/// Work that other threads submit between the two driver calls for one context is covered by
+/// neither: not waited for, not held. These are microseconds, and longer if something is enqueued
+/// between them. One thread; one hold at a time.
 class Hold {
  public:
   /// `patience` is how long one driver call may take before the watchdog opens.
@@ -63,15 +79,24 @@ class Hold {
 
   /// `look` is called before each try, and may throw what `close` throws. Requires: open.
   void before_tries(std::function<void()> look) { before_try_ = std::move(look); }
+  /// Outlives the hold; null for nothing. Requires: open.
+  void enqueues(BeforeHold* before) noexcept { before_ = before; }
 
+  /// Waits until the earlier work in all contexts in use has ended, with nothing stopped. What is
+  /// enqueued before a hold cannot be called back, so little should have to end when it is. Throws:
+  /// as `close`.
+  void drain(TimePoint deadline);
   /// Stops all contexts in use and waits until their earlier work has ended. On return none of
   /// their work runs. A hold may cut in two work that waits for each other across contexts, which
   /// then never ends: so the first tries are short, and the contexts run freely between them.
+  /// If something is enqueued before, each further try first drains.
   /// Throws: Error{busy} if the work did not end before `deadline`, {unsupported} while a stream
   /// captures that the runtime cannot know of (the driver ends the capture), {driver_failure}. Then
   /// the hold is open again.
   void close(TimePoint deadline);
   int tries() const noexcept { return tries_; }
+  /// When the first try began.
+  TimePoint begun() const noexcept { return begun_; }
 
   /// A slot may go dark from here on. Throws: Error{busy} if the watchdog has opened.
   void begin_dark();
@@ -86,11 +111,16 @@ class Hold {
   struct Held {
     ContextHandle context{};
     EventHandle at_rest{};
+    bool recorded = false;  // In this try; otherwise it is broken, and runs no more work.
   };
 
   void take_events();
   void try_close(TimePoint deadline);
-  void stop_all();
+  void stop_all(TimePoint deadline);
+  void record(Held& held);
+  void hold(const Held& held);
+  void enqueue_before(TimePoint deadline);
+  bool holds_its_post() const;
   void arm(TimePoint deadline);
   void let_go() noexcept;
   bool await_rest(TimePoint deadline);
@@ -102,8 +132,10 @@ class Hold {
   Watchdog& watchdog_;
   const std::chrono::nanoseconds patience_;
   std::function<void()> before_try_;
+  BeforeHold* before_ = nullptr;
   std::vector<Held> held_;
   int tries_ = 0;
+  TimePoint begun_{0};
   std::uint64_t epoch_ = 0;
   Watchdog::Ticket ticket_ = Watchdog::Ticket::none;
   std::atomic<State> state_{State::open};

@@ -2,6 +2,8 @@
 
 #include "base/process_exit.hpp"
 
+#include <optional>
+
 namespace vma {
 
 Stops::Turn::Turn(Stops& stops)
@@ -26,16 +28,18 @@ Stops::~Stops() {
   gate_post_.drop_chains();
 }
 
-/// Created at the first hold.
+/// Created at the first hold that uses a stream of the context.
 HoldPost& Stops::hold_post(BoundStream stream) {
-  if (!hold_post_) {
-    hold_post_ = std::make_unique<HoldPost>(memory_.driver(), stream, memory_.chunks().ledger());
+  std::unique_ptr<HoldPost>& post = hold_posts_[stream.context];
+  if (!post) {
+    post = std::make_unique<HoldPost>(memory_.driver(), stream, memory_.chunks().ledger());
   }
-  return *hold_post_;
+  return *post;
 }
 
 void Stops::hold_while(BoundStream stream, const HoldLimits& limits, MigrationReport& report,
-                       HeldTimes& times, const std::function<void(Hold&)>& body) {
+                       HeldTimes& times, const std::function<void(Hold&)>& body,
+                       BeforeHold* before) {
   if (!memory_.driver().has_context_hold()) {
     throw Error(ErrorKind::unsupported, "vma::migrate",
                 "this driver cannot hold a context (CUDA 12.5 or newer can); synchronise and set "
@@ -49,18 +53,22 @@ void Stops::hold_while(BoundStream stream, const HoldLimits& limits, MigrationRe
   --holds_waiting_;
   const Measuring measuring(clock);
   HoldPost& post = hold_post(stream);
-  const MutexLock slow_work(
-      memory_.chunks().slow_calls().turn());  // None beside a hold but our own.
+  std::optional<MutexLock> slow_work;  // From the first stop until the hold is open.
   Hold hold(memory_.driver(), memory_.contexts(), post, watchdog_, limits.patience);
   hold.before_tries([this] { attached_.require_no_capture(memory_.contexts().list()); });
+  hold.enqueues(before);
   const TimePoint stop = clock.now();
   const auto note_stall = [&] {
-    times = {stop, clock.now()};
-    const std::chrono::nanoseconds stall = times.opened - stop;
+    if (hold.tries() == 0) return;
+    times = {hold.begun(), clock.now()};
+    const std::chrono::nanoseconds stall = times.opened - times.stopped;
     report.stall = {1, stall, stall, stall};
   };
   try {
-    hold.close(stop + limits.rest_limit);
+    const TimePoint deadline = stop + limits.rest_limit;
+    if (before != nullptr) hold.drain(deadline);
+    slow_work.emplace(memory_.chunks().slow_calls().turn());  // None beside a hold but our own.
+    hold.close(deadline);
     report.phases.wait += clock.now() - stop;
     report.retries = hold.tries() - 1;
     body(hold);

@@ -13,6 +13,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 
 namespace vma {
@@ -58,11 +59,12 @@ class Stops {
   Stops& operator=(const Stops&) = delete;
 
   /// Runs `body` while all contexts in use are stopped, and records that in the report and in
-  /// `times`. All holds use the stream of the first one, which is of the runtime's own context and
-  /// which nothing else uses. Requires: the caller holds no turn. Throws: what `Hold` and `body`
-  /// throw; nothing is stopped then.
+  /// `times`. All holds with a stream of one context use the stream of the first one, which nothing
+  /// else uses. `before`, if not null, enqueues what runs under the hold. Requires: the caller
+  /// holds no turn. Throws: what `Hold` and `body` throw; nothing is stopped then.
   void hold_while(BoundStream stream, const HoldLimits& limits, MigrationReport& report,
-                  HeldTimes& times, const std::function<void(Hold&)>& body);
+                  HeldTimes& times, const std::function<void(Hold&)>& body,
+                  BeforeHold* before = nullptr);
   /// Threads that wait for their turn. A gate that no stream has arrived at for long gives its turn
   /// up for them.
   struct Waiting {
@@ -86,7 +88,7 @@ class Stops {
   std::atomic<int> holds_waiting_{0}, gates_waiting_{0};
 
   Mutex turn_;  // Taken before the turn for slow calls.
-  std::unique_ptr<HoldPost> hold_post_ VMART_GUARDED_BY(turn_);
+  std::map<ContextHandle, std::unique_ptr<HoldPost>> hold_posts_ VMART_GUARDED_BY(turn_);
   GatePost gate_post_ VMART_GUARDED_BY(turn_);
 };
 

@@ -38,12 +38,6 @@ std::chrono::nanoseconds copy_limit(std::uint64_t size_bytes) {
                              std::chrono::duration<double>(seconds));
 }
 
-/// The copier that settles chunks of the batch, which all share it; null if there are none.
-LiveCopier* settler_of(const LiveBatch& batch) {
-  const auto found = std::ranges::find_if(batch.chunks, &LiveChunk::settles);
-  return found == batch.chunks.end() ? nullptr : (*found)->copier;
-}
-
 std::vector<Address> allocations_of(const LiveBatch& batch) {
   std::vector<Address> allocations;
   for_each_range(batch,
@@ -52,6 +46,16 @@ std::vector<Address> allocations_of(const LiveBatch& batch) {
 }
 
 }  // namespace
+
+std::vector<BatchStop::Settler> BatchStop::settlers_of(const LiveBatch& batch) {
+  std::vector<Settler> settlers;
+  for (const LiveChunk* const chunk : batch.chunks) {
+    const bool listed =
+        std::ranges::find(settlers, chunk->copier, &Settler::copier) != settlers.end();
+    if (chunk->settles && !listed) settlers.push_back({chunk->copier, {}, false});
+  }
+  return settlers;
+}
 
 BatchStop::BatchStop(const MoveParts& parts, const LiveRanges& ranges, LiveBatch& batch,
                      std::chrono::nanoseconds max_stall, GatePost& post)
@@ -64,7 +68,7 @@ BatchStop::BatchStop(const MoveParts& parts, const LiveRanges& ranges, LiveBatch
       allocations_(allocations_of(batch)),
       max_stall_(max_stall),
       insists_(batch.yields >= yields_max),
-      settler_(settler_of(batch)),
+      settlers_(settlers_of(batch)),
       slow_call_turn_(parts.memory.chunks().slow_calls().turn()),
       gate_(driver_, post, [this] { let_settling_go(); }) {}
 
@@ -99,7 +103,7 @@ GateLimits BatchStop::limits() {
   limits.settle_limit = batch_.gate_limit;
   limits.follows = follows_;
   // Others may wait for the settling work, which by then waits in the application's context.
-  if (settler_ != nullptr && batch_.way() == Way::live) {
+  if (!settlers_.empty() && batch_.way() == Way::live) {
     limits.overdue_limit = overdue_limit + overdue_backlogs * deepest_backlog();
   }
   if (batch_.way() == Way::stopped) {
@@ -165,7 +169,7 @@ std::optional<GateRefusal> BatchStop::tell_streams() {
   if (!follows_) post_.prune();
   asked_ = clock_.now();
   if (auto refusal = pause_loads()) return refusal;
-  if (settler_ != nullptr) arm();
+  if (!settlers_.empty()) arm();
   tried_ = true;
   return gate_.send(plan_, limits());
 }
@@ -192,12 +196,14 @@ std::optional<GateRefusal> BatchStop::pause_loads() {
 /// driver call meanwhile; so the watchdog releases it if needed.
 void BatchStop::arm() {
   const GateLimits all = limits();
-  std::vector<std::size_t> bays;
-  for (const LiveChunk* const chunk : batch_.chunks) {
-    if (chunk->settles) bays.push_back(chunk->bay);
+  for (Settler& settler : settlers_) {
+    std::vector<std::size_t> bays;
+    for (const LiveChunk* const chunk : batch_.chunks) {
+      if (chunk->settles && chunk->copier == settler.copier) bays.push_back(chunk->bay);
+    }
+    settler.settling = settler.copier->arm(bays, batch_.front().range.task->options.paranoid);
+    settler.armed = true;
   }
-  settling_ = settler_->arm(bays, batch_.front().range.task->options.paranoid);
-  armed_ = true;
   // However long the move may take: nothing waits for the settling work longer than this.
   constexpr std::chrono::seconds limit_min(6);
   const auto limit =
@@ -264,20 +270,23 @@ void BatchStop::call_off() noexcept {
 /// It runs in the context whose lock this thread may be waiting for, behind a thread that frees
 /// memory.
 void BatchStop::let_settling_go() noexcept {
-  if (armed_) settler_->go(settling_);
+  for (const Settler& settler : settlers_) {
+    if (settler.armed) settler.copier->go(settler.settling);
+  }
 }
 
 /// False: the settling was released too early, and is incomplete.
 bool BatchStop::go() {
   parts_.stops.watchdog().disarm(std::exchange(ticket_, Watchdog::Ticket::none));
-  if (settler_->gone(settling_)) return false;
-  settler_->go(settling_);
+  const auto gone = [](const Settler& settler) { return settler.copier->gone(settler.settling); };
+  if (std::ranges::any_of(settlers_, gone)) return false;
+  let_settling_go();
   return true;
 }
 
 std::optional<GateRefusal> BatchStop::close_and_switch() {
   if (auto refusal = gate_.close()) {
-    overdue_ = settler_ != nullptr && refusal->why == StopRefusal::not_arrived &&
+    overdue_ = !settlers_.empty() && refusal->why == StopRefusal::not_arrived &&
                gate_.times().first_arrival == TimePoint(0);
     return refusal;
   }
@@ -293,7 +302,7 @@ std::optional<GateRefusal> BatchStop::close_and_switch() {
 /// Starts to copy what the application wrote since the live copies, or everything.
 std::optional<GateRefusal> BatchStop::begin_filling() {
   Phases& phases = batch_.front().range.report.phases;
-  if (settler_ != nullptr) {
+  if (!settlers_.empty()) {
     const PhaseTimer timer(clock_, phases.settle);
     if (!go()) {
       return GateRefusal{StopRefusal::opened_by_watchdog,

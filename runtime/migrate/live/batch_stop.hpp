@@ -65,7 +65,14 @@ class BatchStop {
 
  private:
   static constexpr std::chrono::milliseconds ask_period{1};
+  /// What settles chunks of the batch that leave one GPU.
+  struct Settler {
+    LiveCopier* copier = nullptr;
+    LiveCopier::Settling settling;
+    bool armed = false;
+  };
 
+  static std::vector<Settler> settlers_of(const LiveBatch& batch);
   GateLimits limits();
   bool given_up() const noexcept;
   void keep_streams();
@@ -99,8 +106,7 @@ class BatchStop {
   const std::chrono::nanoseconds max_stall_;
   /// Streams were attached or detached during too many tries: this try blocks that until its end.
   const bool insists_;
-  LiveCopier* const settler_;  // Null if no chunk of the batch settles.
-  LiveCopier::Settling settling_;
+  std::vector<Settler> settlers_;  // One for each GPU that chunks leave; empty if none settles.
   std::optional<MutexLock> nobody_attaches_;     // For the whole of a try that insists.
   std::optional<SpareKernels::Pause> no_loads_;  // While anything is stopped.
   std::optional<AttachedStreams::Use> streams_;  // From its turn until everything continues.
@@ -115,7 +121,6 @@ class BatchStop {
   TimePoint closed_{0};
   TimePoint let_through_{-ask_period};  // When a grant of ours last returned: not yet.
   bool follows_ = false;
-  bool armed_ = false;
   bool tried_ = false;
   bool all_stood_ = false;
   bool overdue_ = false;

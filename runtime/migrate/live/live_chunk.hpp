@@ -63,7 +63,7 @@ struct LiveChunk {
 
 /// Chunks that share their gates, of one migration or of several: all are staged, then one gate
 /// after the other is closed for them until at least one chunk has switched. Chunks that were left
-/// join another batch. All lie at one place and move in the same way.
+/// join another batch. All move in the same way; they may leave different GPUs.
 struct LiveBatch {
   std::vector<LiveChunk*> chunks;  ///< In the order in which they switch.
 

@@ -120,7 +120,7 @@ void LiveMove::try_first() {
     return fmt::format(
         "vmart move {:#x} to {}, {} chunk(s)",
         to_integer(batch.front().range.allocation.slot_begin(batch.front().transaction.slot())),
-        to_string(ranges_.first().to), batch.chunks.size());
+        to_string(batch.front().range.task->to), batch.chunks.size());
   });
   if (!line_.sent()) prepare_to_stop(batch);
   if (batch.chunks.empty()) return line_.finish();
@@ -180,7 +180,7 @@ void LiveMove::prepare_to_stop(LiveBatch& batch) {
   for (LiveChunk* const chunk : batch.chunks) {
     concerned_ = chunk;
     chunk->range.notices.before(chunk->transaction.slot(), chunk->transaction.from(),
-                                ranges_.first().to);
+                                chunk->range.task->to);
   }
   tries_.await_budget(batch);
   conditions_.require_going_on();

@@ -72,6 +72,8 @@ class LiveRanges {
   bool any_unwanted() const noexcept;
   /// A chunk that can no longer move; null if there is none.
   LiveChunk* first_broken() noexcept;
+  /// The move may wait for long: no migration joins any more.
+  void lead_no_longer() noexcept { tasks_.lead_no_longer(*first_); }
   /// The migration that the move began with, which may have ended.
   const MigrationTask& first() const noexcept { return *first_; }
   /// The one whose chunks are next. Requires: there is one.

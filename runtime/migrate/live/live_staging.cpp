@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -39,6 +40,10 @@ constexpr std::chrono::seconds patience_cancelled(2);
 /// For copies by copy engines, which nothing delays.
 constexpr std::chrono::seconds patience_copy(2);
 
+bool is_live(Way way) {
+  return way == Way::live || way == Way::live_beside;
+}
+
 }  // namespace
 
 LiveStaging::LiveStaging(const MoveParts& parts, LiveRanges& ranges,
@@ -49,28 +54,31 @@ LiveStaging::LiveStaging(const MoveParts& parts, LiveRanges& ranges,
       ranges_(ranges),
       conditions_(conditions),
       ways_(parts),
+      copy_share_percent_(
+          ranges.first().options.copy_share_percent.value_or(parts.limits.copy_share_percent)),
       max_stall_(ranges.first().options.max_stall.value_or(
           std::chrono::duration_cast<std::chrono::microseconds>(parts.limits.max_stall))) {}
 
 LiveStaging::~LiveStaging() {
-  give_up_lease();
+  give_up_leases();
 }
 
 void LiveStaging::reserve_all(LiveRange& range) {
   const TimePoint start = clock_.now();
-  for (LiveChunk& chunk : range.chunks) take_target(chunk, true);
+  for (LiveChunk& chunk : range.chunks) take_target(chunk, Effort::patient);
   range.report.phases.cache += clock_.now() - start;
 }
 
-/// `may_ask`: it may wait for room.
-void LiveStaging::take_target(LiveChunk& chunk, bool may_ask) {
+void LiveStaging::take_target(LiveChunk& chunk, Effort effort) {
   Transaction& transaction = chunk.transaction;
   const MigrationTask& task = *chunk.range.task;
   if (transaction.take_clean_target() || transaction.take_cached_target()) return;
   const auto ask = [&](Location at, std::uint64_t size_bytes) {
-    if (!may_ask || !task.terms.asks_for_room || at.kind != Location::Kind::gpu) return false;
+    const bool may_ask = effort == Effort::patient && task.terms.asks_for_room;
+    if (!may_ask || at.kind != Location::Kind::gpu) return false;
     unstage_all();
-    give_up_lease();  // Another move may need the copier to make the room.
+    give_up_leases();          // Another move may need a copier to make the room,
+    ranges_.lead_no_longer();  // or may be waiting to join this one.
     const bool again = parts_.room.ask(chunk.range.want, at, size_bytes);
     conditions_.require_going_on();
     return again;
@@ -83,7 +91,7 @@ void LiveStaging::stage(LiveChunk& chunk) {
   if (chunk.staged) return;
   chunk.transaction.take_clean_target();
   if (!chunk.transaction.target_clean()) pace_copy(chunk);
-  begin(chunk, ways_.choose(chunk), true);
+  begin(chunk, ways_.choose(chunk), Effort::patient);
 }
 
 LiveBatch LiveStaging::make_batch(LiveChunk& first) {
@@ -96,7 +104,7 @@ LiveBatch LiveStaging::make_batch(LiveChunk& first) {
     LiveChunk* const next = ranges_.after(*batch.chunks.back());
     if (next == nullptr) break;
     left -= stall_of_next(first, *next);
-    if (left < std::chrono::nanoseconds(0) || !stage_beside(first, *next)) break;
+    if (left < std::chrono::nanoseconds(0) || !stage_beside(first, *next, Effort::now)) break;
     batch.chunks.push_back(next);
   }
   prepare_copies(batch);
@@ -106,8 +114,13 @@ LiveBatch LiveStaging::make_batch(LiveChunk& first) {
 /// For the copies under the gate, where nothing can be created.
 void LiveStaging::prepare_copies(const LiveBatch& batch) const {
   if (batch.way() != Way::stopped) return;
-  const LiveChunk& first = batch.front();
-  parts_.engine.prepare(first.transaction.from(), first.range.task->to, batch.chunks.size());
+  std::map<std::pair<Location, Location>, std::size_t> copies;
+  for (const LiveChunk* const chunk : batch.chunks) {
+    ++copies[{chunk->transaction.from(), chunk->range.task->to}];
+  }
+  for (const auto& [route, count] : copies) {
+    parts_.engine.prepare(route.first, route.second, count);
+  }
 }
 
 void LiveStaging::stage_ahead(const LiveBatch& batch) {
@@ -121,7 +134,7 @@ void LiveStaging::stage_ahead(const LiveBatch& batch) {
     LiveChunk* const next = ranges_.after(*last);
     if (next == nullptr || clock_.now() >= end) return;
     left -= stall_of_next(first, *next);
-    if (!stage_beside(first, *next)) return;
+    if (!stage_beside(first, *next, Effort::now)) return;
     last = next;
   }
 }
@@ -153,13 +166,13 @@ bool LiveStaging::stage_one_ahead(const LiveBatch& batch, const LiveChunk& last)
   if (needs_target && !transaction.take_clean_target() && !transaction.take_cached_target()) {
     return false;
   }
-  return stage_beside(first, *next);
+  return stage_beside(first, *next, Effort::quick);
 }
 
 /// Whether its gate may be sent behind that of `first` without a look at anything that can change
 /// while a gate is on its way, and without calling a hook.
 bool LiveStaging::may_follow(const LiveChunk& first, const LiveChunk& next) const {
-  return next.staged && next.copier == first.copier && next.choice.way == first.choice.way &&
+  return next.staged && next.copier != nullptr && next.choice.way == first.choice.way &&
          !next.broken() && next.range.allocation.may_move() &&
          next.range.allocation.hooks().empty() && same_streams(first.range, next.range);
 }
@@ -190,23 +203,23 @@ std::chrono::nanoseconds LiveStaging::predicted_stall(const LiveBatch& batch) co
   return stall;
 }
 
-/// Stages a chunk that may share a gate with `first`, whose copier it uses. False if it cannot be
-/// staged now, for whatever reason: errors recur when it is the first of its batch.
-bool LiveStaging::stage_beside(const LiveChunk& first, LiveChunk& next) {
+/// Stages a chunk that may share a gate with `first`. False if it cannot be staged now, for
+/// whatever reason: errors recur when it is the first of its batch.
+bool LiveStaging::stage_beside(const LiveChunk& first, LiveChunk& next, Effort effort) {
   if (next.range.unwanted()) return false;  // Freed before it joined, its memory may be another's.
-  if (first.transaction.from() != next.transaction.from()) return false;
   if (&first.range != &next.range && !same_streams(first.range, next.range)) return false;
   if (next.broken()) return false;
   if (next.staged) return next.choice.way == first.choice.way;
   try {
     next.transaction.take_clean_target();
     const WayChoice choice = ways_.choose(next);
-    if (choice.way != first.choice.way) return false;  // Another copier needs another lease.
+    if (choice.way != first.choice.way) return false;
+    next.choice = choice;
     const std::uint64_t size_bytes = next.transaction.size_bytes();
-    if (first.copier != nullptr && !first.copier->has_bay_for(size_bytes)) return false;
+    if (is_live(choice.way) && !lease_copier(next, effort).has_bay_for(size_bytes)) return false;
     const bool copies = choice.way != Way::remapped;
     if (copies && !parts_.pace.try_book_copy(clock_.now(), size_bytes)) return false;
-    begin(next, choice, false);
+    begin(next, choice, effort);
     return next.choice.way == first.choice.way;  // It may have had to take another one.
   } catch (const std::exception& error) {
     log(LogLevel::debug, "could not copy a chunk in advance: {}", error.what());
@@ -230,7 +243,7 @@ void LiveStaging::choose_again(LiveBatch& batch) {
   LiveChunk& first = batch.front();
   batch.chunks.resize(1);
   if (first.choice.way == Way::remapped) pace_copy(first);  // There was nothing to copy before.
-  begin(first, choice, false);
+  begin(first, choice, Effort::patient);
   prepare_copies(batch);
 }
 
@@ -258,7 +271,7 @@ bool LiveStaging::may_stop_soon() const {
 }
 
 /// Everything before the stop.
-void LiveStaging::begin(LiveChunk& chunk, const WayChoice& choice, bool may_ask) {
+void LiveStaging::begin(LiveChunk& chunk, const WayChoice& choice, Effort effort) {
   Transaction& transaction = chunk.transaction;
   chunk.choice = choice;
   chunk.lacked_digests.reset();
@@ -267,12 +280,12 @@ void LiveStaging::begin(LiveChunk& chunk, const WayChoice& choice, bool may_ask)
   chunk.range.notices.before(transaction.slot(), transaction.from(), chunk.range.task->to);
   if (transaction.state() == Transaction::State::planned) {
     const TimePoint start = clock_.now();
-    take_target(chunk, may_ask);
+    take_target(chunk, effort);
     chunk.range.report.phases.cache += clock_.now() - start;
   }
-  if (chunk.choice.way == Way::live || chunk.choice.way == Way::live_beside) {
+  if (is_live(chunk.choice.way)) {
     try {
-      begin_live(chunk);
+      begin_live(chunk, effort);
     } catch (const Error& error) {
       // Digests need memory at the source, and a chunk may be leaving just because that place is
       // full.
@@ -288,8 +301,8 @@ void LiveStaging::begin(LiveChunk& chunk, const WayChoice& choice, bool may_ask)
   chunk.staged_at = clock_.now();
 }
 
-void LiveStaging::begin_live(LiveChunk& chunk) {
-  LiveCopier& copier = lease_copier(chunk);
+void LiveStaging::begin_live(LiveChunk& chunk, Effort effort) {
+  LiveCopier& copier = lease_copier(chunk, effort);
   const std::optional<std::size_t> bay = copier.take_bay(chunk.transaction.size_bytes());
   if (!bay) {
     throw Error(ErrorKind::busy, live_move_call,
@@ -297,7 +310,7 @@ void LiveStaging::begin_live(LiveChunk& chunk) {
                             to_string(chunk.transaction.from())));
   }
   chunk.read_only_since.reset();
-  {
+  if (effort != Effort::quick) {  // Otherwise this thread may have it, and the chunk is settled.
     // Excludes changes of rights: a grant in progress would take effect after the copy began.
     Allocation& allocation = chunk.range.allocation;
     const MutexLock operations(allocation.operations());
@@ -306,7 +319,8 @@ void LiveStaging::begin_live(LiveChunk& chunk) {
   try {
     // Nothing is launched while another move's gate is closed.
     const MutexLock slow_work(memory_.chunks().slow_calls().turn());
-    copier.start_copy(*bay, chunk.transaction.source(), chunk.transaction.target());
+    copier.start_copy(*bay, chunk.transaction.source(), chunk.transaction.target(),
+                      copy_share_percent_);
   } catch (...) {
     copier.leave_bay(*bay);
     throw;
@@ -315,23 +329,42 @@ void LiveStaging::begin_live(LiveChunk& chunk) {
   chunk.bay = *bay;
 }
 
-/// The copier of the chunk's source, for this move alone until it needs another.
-LiveCopier& LiveStaging::lease_copier(const LiveChunk& chunk) {
-  LiveCopier& copier =
-      parts_.copiers.get(DeviceId{chunk.transaction.from().ordinal}, chunk.range.task->to,
-                         chunk.choice.way == Way::live_beside);
-  if (leased_ == &copier) return copier;
-  constexpr std::chrono::milliseconds look_period(1);
-  give_up_lease();
-  while (!copier.turn.try_lock()) {  // Another move off this GPU may take long.
-    conditions_.pause_until(clock_.now() + look_period);
+/// The copier of the chunk's source, for this move alone until it has to wait for another. Throws:
+/// Error{busy} if another move has it and this one may not wait.
+LiveCopier& LiveStaging::lease_copier(const LiveChunk& chunk, Effort effort) {
+  const DeviceId device{chunk.transaction.from().ordinal};
+  const bool own = chunk.choice.way == Way::live_beside;
+  for (const Lease& lease : leases_) {
+    if (lease.device == device && lease.own == own) return *lease.copier;
   }
-  leased_ = &copier;
+  const auto refuse = [&] {
+    throw Error(ErrorKind::busy, live_move_call,
+                fmt::format("another move copies live from {}", to_string(gpu(index(device)))));
+  };
+  if (effort == Effort::quick) refuse();  // It may have to be created.
+  constexpr std::chrono::milliseconds look_period(1);
+  LiveCopier& copier = parts_.copiers.get(device, own);
+  leases_.reserve(leases_.size() + 1);
+  if (!copier.turn.try_lock()) {
+    if (effort != Effort::patient) refuse();
+    // The other move may be waiting for a copier of this one.
+    unstage_all();
+    give_up_leases();
+    do {
+      conditions_.pause_until(clock_.now() + look_period);
+    } while (!copier.turn.try_lock());
+  }
+  leases_.push_back({device, own, &copier});
   return copier;
 }
 
-void LiveStaging::give_up_lease() noexcept {
-  if (leased_ != nullptr) std::exchange(leased_, nullptr)->turn.unlock();
+bool LiveStaging::leased(const LiveChunk& chunk) const noexcept {
+  return std::ranges::find(leases_, chunk.copier, &Lease::copier) != leases_.end();
+}
+
+void LiveStaging::give_up_leases() noexcept {
+  for (const Lease& lease : leases_) lease.copier->turn.unlock();
+  leases_.clear();
 }
 
 void LiveStaging::await_copy(LiveChunk& chunk) {
@@ -446,7 +479,7 @@ void LiveStaging::keep_room_for_digests(const LiveChunk& chunk) noexcept {
   if (terms.gives_back || (terms.asks_for_room && !terms.by_policy)) return;
   if (chunk.transaction.size_bytes() < share_min * parts_.copiers.table_bytes()) return;
   try {
-    parts_.copiers.get(DeviceId{chunk.transaction.from().ordinal}, chunk.range.task->to,
+    parts_.copiers.get(DeviceId{chunk.transaction.from().ordinal},
                        chunk.lacked_digests == Way::live_beside);
   } catch (const std::exception& error) {
     log(LogLevel::debug, "the next chunk will move stopped, too: {}", error.what());

@@ -9,12 +9,13 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <vector>
 
 namespace vma {
 
 /// Makes the chunks of a live move ready for their stops, beside the application: chooses the way
-/// of each, takes target memory, and starts the live copies. Owns the lease of the copier, whose
-/// bays the staged chunks occupy.
+/// of each, takes target memory, and starts the live copies. Owns the leases of the copiers whose
+/// bays the staged chunks occupy, one for each GPU that chunks leave.
 ///
 /// Only the thread of the move calls it, which has the move claims. Nothing is stopped then, so
 /// that hooks may be called and room may be asked for.
@@ -30,10 +31,10 @@ class LiveStaging {
   /// Takes the target memory of all chunks of the first migration, which is alone. Throws:
   /// Error{out_of_memory}.
   void reserve_all(LiveRange& range);
-  /// The next chunks to stop for, staged: `first` and those that follow it, as long as they lie at
-  /// the same place, move in the same way and are predicted to move within one gate. Migrations
-  /// that wait join for it. Throws: Error that concerns `first`; for the others it recurs when they
-  /// are the first. Blocks: for room, for the copier, and for the copy budget.
+  /// The next chunks to stop for, staged: `first` and those that follow it, as long as they move in
+  /// the same way and are predicted to move within one gate. Migrations that wait join for it.
+  /// Throws: Error that concerns `first`; for the others it recurs when they are the first. Blocks:
+  /// for room, for the copier, and for the copy budget.
   LiveBatch make_batch(LiveChunk& first);
   /// Stages chunks that follow the batch, for the gates behind its own. Blocks: for some
   /// milliseconds, to allocate their targets.
@@ -68,24 +69,34 @@ class LiveStaging {
   bool same_streams(const LiveRange& one, const LiveRange& other) const;
   /// How long a gate of this move may stop the streams.
   std::chrono::nanoseconds max_stall() const noexcept { return max_stall_; }
-  /// Whether the copier of the chunk is the one that this move has leased.
-  bool leased(const LiveChunk& chunk) const noexcept { return chunk.copier == leased_; }
+  /// Whether this move has leased the copier of the chunk.
+  bool leased(const LiveChunk& chunk) const noexcept;
 
  private:
+  /// How long the staging of one chunk may take: `quick`, some hundred microseconds and no lock
+  /// that another thread may keep for long; `now`, what it takes without waiting; `patient`, until
+  /// there is room and the copier is free.
+  enum class Effort { quick, now, patient };
+  struct Lease {
+    DeviceId device{};
+    bool own = false;  ///< Of the copier in the runtime's own context.
+    LiveCopier* copier = nullptr;
+  };
+
   void stage(LiveChunk& chunk);
   bool may_stage_ahead(const LiveChunk& first) const;
   bool may_stage_far_ahead(const LiveChunk& chunk) const;
   bool may_follow(const LiveChunk& first, const LiveChunk& next) const;
-  bool stage_beside(const LiveChunk& first, LiveChunk& next);
+  bool stage_beside(const LiveChunk& first, LiveChunk& next, Effort effort);
   std::chrono::nanoseconds stall_of(const LiveChunk& chunk) const;
   std::chrono::nanoseconds stall_of_next(const LiveChunk& first, const LiveChunk& next) const;
   bool may_stop_soon() const;
   void prepare_copies(const LiveBatch& batch) const;
-  void begin(LiveChunk& chunk, const WayChoice& choice, bool may_ask);
-  void begin_live(LiveChunk& chunk);
-  void take_target(LiveChunk& chunk, bool may_ask);
-  LiveCopier& lease_copier(const LiveChunk& chunk) VMART_NO_THREAD_ANALYSIS;
-  void give_up_lease() noexcept VMART_NO_THREAD_ANALYSIS;
+  void begin(LiveChunk& chunk, const WayChoice& choice, Effort effort);
+  void begin_live(LiveChunk& chunk, Effort effort);
+  void take_target(LiveChunk& chunk, Effort effort);
+  LiveCopier& lease_copier(const LiveChunk& chunk, Effort effort) VMART_NO_THREAD_ANALYSIS;
+  void give_up_leases() noexcept VMART_NO_THREAD_ANALYSIS;
   void unstage(LiveChunk& chunk) noexcept;
   void unstage_all() noexcept;
   bool ends_in_time(const LiveChunk& chunk, const std::function<bool(TimePoint)>& ended_by) const;
@@ -97,8 +108,9 @@ class LiveStaging {
   LiveRanges& ranges_;
   const MoveConditions& conditions_;
   WayChooser ways_;
+  const int copy_share_percent_;
   const std::chrono::nanoseconds max_stall_;
-  LiveCopier* leased_ = nullptr;         // The copier whose `turn` this move has.
+  std::vector<Lease> leases_;            // The copiers whose `turn` this move has.
   double copy_ns_per_byte_ = 1.0 / 300;  // Of a live copy: a guess, until one was measured.
 };
 

@@ -16,6 +16,8 @@ class LiveTasks {
   /// A waiting migration that may share gates with `first`, the one that the move began with. The
   /// move has its allocation's claim from now on. Null if there is none.
   virtual std::shared_ptr<MigrationTask> take_beside(const MigrationTask& first) noexcept = 0;
+  /// The move takes no more: others may carry out at once what waited to join it.
+  virtual void lead_no_longer(const MigrationTask& first) noexcept = 0;
   /// The migration has ended: with this error, or in full if there is none. Takes the claim back.
   /// Requires: nothing is stopped, and the caller does not have the turn for slow calls.
   virtual void ended(std::shared_ptr<MigrationTask> task, MigrationReport report,

@@ -27,8 +27,10 @@ struct MoverLimits {
   std::chrono::nanoseconds gate_limit_max{0};
   int gate_retries = 8;
   std::chrono::nanoseconds max_stall = std::chrono::milliseconds(2);  ///< Of one gate.
+  int copy_share_percent = 50;
   std::chrono::nanoseconds stall_budget{0};  ///< Per second; zero means no budget.
   std::uint64_t copy_budget_bytes = 0;       ///< Per second; zero means no budget.
+  bool prepares = false;  ///< What moves need is created once streams are attached.
   LiveTuning tuning{};
 
   /// How long a stream may take to finish what was launched before a gate, and how long a chunk may

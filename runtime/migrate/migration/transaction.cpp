@@ -114,9 +114,9 @@ void Transaction::take_over_target(Transaction& other) noexcept {
   move_to(State::ready);
 }
 
-void Transaction::start_copy() {
+void Transaction::start_copy(CopyUnder under, TimePoint deadline) {
   clean_in_.reset();  // It is written to.
-  copy_ = engine_.enqueue(allocation_.chunk(slot_), target_);
+  copy_ = engine_.enqueue(allocation_.chunk(slot_), target_, under, deadline);
   move_to(State::copying);
 }
 

@@ -61,7 +61,8 @@ class Transaction {
   /// The same with the target that another transaction of the slot has taken, if it has one.
   /// Requires: planned; the other one is not used any more.
   void take_over_target(Transaction& other) noexcept;
-  void start_copy();
+  /// Throws: then no copy runs, or both chunks are `busy()`; waits for that until `deadline`.
+  void start_copy(CopyUnder under = CopyUnder::gate, TimePoint deadline = never);
   /// Whether the copy is done, after waiting for it until `deadline`.
   bool copy_done_by(TimePoint deadline);
   /// Blocks. Throws: what the copy failed with; then the target is quarantined.

@@ -53,10 +53,15 @@ void HeldDrop::drop_held() {
     return drop_all(nullptr);
   }
   const Location at = allocation_.home(slots_.front());
-  parts_.engine.prepare(at, at);
+  // It copies nothing: only the stream on which the hold waits needs a context.
+  const bool creates = parts_.engine.hold_creates_context(at, at);
+  const CopyUnder under =
+      creates && parts_.engine.can_copy_ahead(at, at) ? CopyUnder::nothing : CopyUnder::hold;
+  parts_.engine.prepare(at, at, 2, under);
   HeldTimes times;
-  parts_.stops.hold_while(parts_.engine.spare_stream(at, at), parts_.limits.of_hold(options_),
-                          report_, times, [this](Hold& hold) { drop_all(&hold); });
+  parts_.stops.hold_while(parts_.engine.spare_stream(at, at, under),
+                          parts_.limits.of_hold(options_), report_, times,
+                          [this](Hold& hold) { drop_all(&hold); });
 }
 
 /// Ends at the first failure.

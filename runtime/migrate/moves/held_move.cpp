@@ -32,7 +32,8 @@ HeldMove::HeldMove(const MoveParts& parts, std::span<HeldRange* const> ranges,
       clock_(parts.memory.driver().clock()),
       ranges_(ranges),
       options_(options),
-      terms_(terms) {}
+      terms_(terms),
+      ahead_(parts, ranges, order_) {}
 
 void HeldMove::run() noexcept {
   const TimePoint start = clock_.now();
@@ -46,6 +47,7 @@ void HeldMove::run() noexcept {
 
 void HeldMove::move_all() {
   for (HeldRange* const range : ranges_) attempt(*range, [&] { plan(*range); });
+  if (!options_.nothing_runs) ahead_.choose();
   MemoryPressure::Want want(memory_.pressure());
   for (HeldRange* const range : ranges_) attempt(*range, [&] { prepare(*range, want); });
   put_in_order();
@@ -114,30 +116,47 @@ bool HeldMove::planned_before(const HeldRange& range, std::size_t slot) const no
 void HeldMove::prepare(HeldRange& range, MemoryPressure::Want& want) {
   const TimePoint start = clock_.now();
   std::deque<Transaction>& transactions = range.transactions;
-  for (const Transaction& transaction : transactions) {
-    parts_.engine.prepare(transaction.from(), range.to);
+  if (options_.nothing_runs) {
+    for (const Transaction& transaction : transactions) {
+      parts_.engine.prepare(transaction.from(), range.to, 1, CopyUnder::nothing);
+    }
+  } else {
+    ahead_.prepare(range);
   }
   for (Transaction& transaction : transactions) transaction.take_clean_target();
   for (Transaction& transaction : transactions) {
     if (is_planned(transaction) && !transaction.take_cached_target()) break;
   }
-  if (std::ranges::any_of(transactions, is_planned)) {
-    require_room(range, want);
-    // The others are allocated beside the copies; the first at a place shows whether that is full.
-    // Host memory takes ten times as long to allocate as to copy; no work should stay stopped for
-    // that.
-    const bool all = options_.reserve_first || range.to.kind == Location::Kind::host;
-    const bool shown = promised_bytes_.contains(range.to);
-    for (Transaction& transaction : transactions) {
-      if (!is_planned(transaction)) continue;
-      if (!all && shown) break;
+  if (std::ranges::any_of(transactions, is_planned)) take_targets(range, want);
+  range.report.phases.cache += clock_.now() - start;
+}
+
+/// Those that the cache does not have.
+void HeldMove::take_targets(HeldRange& range, MemoryPressure::Want& want) {
+  require_room(range, want);
+  // Host memory takes ten times as long to allocate as to copy; no work should stay stopped for
+  // that.
+  const bool all = options_.reserve_first || range.to.kind == Location::Kind::host;
+  bool shown = promised_bytes_.contains(range.to);  // Whether the place is full.
+  for (Transaction& transaction : range.transactions) {
+    if (!is_planned(transaction)) continue;
+    if (all || !shown) {
       parts_.room.with_room(want, terms_, range.to, transaction.size_bytes(),
                             [&] { transaction.take_target(ChunkStore::Turn::take); });
-      if (!all) break;
+      shown = true;
+      continue;
     }
-    promised_bytes_[range.to] += range.missing_bytes();
+    // The others are allocated beside the copies.
+    if (!ahead_.used()) break;
+    try {
+      transaction.take_target(ChunkStore::Turn::take);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::out_of_memory) throw;
+      range.no_target = std::current_exception();
+      break;
+    }
   }
-  range.report.phases.cache += clock_.now() - start;
+  promised_bytes_[range.to] += ahead_.used() ? 0 : range.missing_bytes();
 }
 
 /// Refuses what cannot fit by the ledger, before anything is stopped.
@@ -160,7 +179,7 @@ void HeldMove::put_in_order() {
       all_bytes[{transaction.from(), range->to}] += static_cast<double>(transaction.size_bytes());
     }
   }
-  std::vector<std::pair<double, Turn>> turns;
+  std::vector<std::pair<double, HeldTurn>> turns;
   for (HeldRange* const range : ranges_) {
     for (Transaction& transaction : range->transactions) {
       const Route route{transaction.from(), range->to};
@@ -173,11 +192,13 @@ void HeldMove::put_in_order() {
 }
 
 void HeldMove::move_held() {
-  const Turn first = order_.front();
+  const HeldTurn first = order_.front();
+  const BoundStream stream =
+      parts_.engine.spare_stream(first.transaction->from(), first.range->to, ahead_.under());
   try {
-    parts_.stops.hold_while(parts_.engine.spare_stream(first.transaction->from(), first.range->to),
-                            parts_.limits.of_hold(options_), hold_report_, held_,
-                            [this](Hold& hold) { pipeline(&hold); });
+    parts_.stops.hold_while(
+        stream, parts_.limits.of_hold(options_), hold_report_, held_,
+        [this](Hold& hold) { pipeline(&hold); }, ahead_.used() ? &ahead_ : nullptr);
   } catch (...) {
     note_hold();
     throw;
@@ -237,18 +258,19 @@ bool HeldMove::goes_on(std::size_t place) const noexcept {
   return place < range.end && !range.unwanted();
 }
 
-void HeldMove::start(Turn turn) {
+void HeldMove::start(HeldTurn turn) {
   auto& [range, transaction] = turn;
+  if (ahead_.used()) return ahead_.require_started(turn);
   if (is_planned(*transaction)) {
     const TimePoint begin = clock_.now();
     transaction->take_target(ChunkStore::Turn::held);
     range->report.phases.cache += clock_.now() - begin;
   }
   if (transaction->target_clean()) return transaction->note_clean();  // Under `operations()`.
-  transaction->start_copy();
+  transaction->start_copy(options_.nothing_runs ? CopyUnder::nothing : CopyUnder::hold);
 }
 
-void HeldMove::finish(Turn turn, Hold* hold) {
+void HeldMove::finish(HeldTurn turn, Hold* hold) {
   auto& [range, transaction] = turn;
   const NvtxRange nvtx([&] {
     return fmt::format("vmart move {:#x} to {}",
@@ -266,7 +288,7 @@ void HeldMove::finish(Turn turn, Hold* hold) {
   range->tell_progress(parts_.callbacks);
 }
 
-void HeldMove::switch_held(Turn turn, Hold& hold) {
+void HeldMove::switch_held(HeldTurn turn, Hold& hold) {
   hold.begin_dark();  // Throws for every chunk once another thread has opened the hold.
   try {
     turn.transaction->switch_slot(turn.range->report.phases);
@@ -283,7 +305,7 @@ void HeldMove::switch_held(Turn turn, Hold& hold) {
 /// the last probe is recent when the slot goes dark. A copy that takes longer than a driver call
 /// may is given up: held work continues, and the chunk stays where it is. Those behind it then get
 /// no time of their own, so that many copies that do not end hold the work no longer than one.
-void HeldMove::await_copy(Turn turn, Hold* hold) {
+void HeldMove::await_copy(HeldTurn turn, Hold* hold) {
   constexpr std::chrono::milliseconds ask_period(1);
   const std::chrono::nanoseconds limit = parts_.limits.of_hold(options_).patience;
   const TimePoint deadline = clock_.now() + (patience_is_over_ ? TimePoint(0) : limit);
@@ -297,6 +319,7 @@ void HeldMove::await_copy(Turn turn, Hold* hold) {
     if (turn.transaction->copy_done_by(std::min(look, deadline))) return;
     if (clock_.now() < deadline) continue;
     patience_is_over_ = true;
+    if (ahead_.used()) parts_.engine.distrust_ahead();
     throw Error(
         ErrorKind::busy, "vma::migrate",
         fmt::format(
@@ -331,7 +354,7 @@ void HeldMove::conclude(TimePoint start) noexcept {
 void HeldMove::end_copies() noexcept {
   constexpr std::chrono::seconds patience(2);
   const TimePoint deadline = clock_.now() + patience;
-  for (const Turn& turn : order_) turn.transaction->end_copy(deadline);
+  for (const HeldTurn& turn : order_) turn.transaction->end_copy(deadline);
 }
 
 /// A chunk that moves for another range, and has stayed, has not moved for this one either.
@@ -371,7 +394,7 @@ void HeldMove::tell_begun() noexcept {
 void HeldMove::tell_ended() noexcept {
   if (!pipelined_) return;
   if (stood()) {
-    const Turn first = order_.front();
+    const HeldTurn first = order_.front();
     ChunkStep step = step_of(*first.range, *first.transaction, ChunkStep::Kind::stood);
     step.begin = held_.stopped;
     step.end = held_.opened;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "migrate/migration/move_parts.hpp"
+#include "migrate/moves/ahead_copies.hpp"
 #include "migrate/moves/held_range.hpp"
 
 #include <chrono>
@@ -35,18 +36,13 @@ class HeldMove {
   int retries() const noexcept { return hold_report_.retries; }
 
  private:
-  /// A chunk's place in the order in which all are copied and switched.
-  struct Turn {
-    HeldRange* range = nullptr;
-    Transaction* transaction = nullptr;
-  };
-
   void move_all();
   template <typename Body>
   void attempt(HeldRange& range, Body&& body) noexcept;
   void plan(HeldRange& range);
   bool planned_before(const HeldRange& range, std::size_t slot) const noexcept;
   void prepare(HeldRange& range, MemoryPressure::Want& want);
+  void take_targets(HeldRange& range, MemoryPressure::Want& want);
   void require_room(const HeldRange& range, MemoryPressure::Want& want);
   void put_in_order();
   void move_held();
@@ -55,10 +51,10 @@ class HeldMove {
   template <typename Body>
   void attempt_chunk(std::size_t place, Body&& body) noexcept;
   bool goes_on(std::size_t place) const noexcept;
-  void start(Turn turn);
-  void finish(Turn turn, Hold* hold);
-  void switch_held(Turn turn, Hold& hold);
-  void await_copy(Turn turn, Hold* hold);
+  void start(HeldTurn turn);
+  void finish(HeldTurn turn, Hold* hold);
+  void switch_held(HeldTurn turn, Hold& hold);
+  void await_copy(HeldTurn turn, Hold* hold);
   void note_hold() noexcept;
   void fail_all(const std::exception_ptr& failure) noexcept;
   void conclude(TimePoint start) noexcept;
@@ -76,7 +72,7 @@ class HeldMove {
   const std::span<HeldRange* const> ranges_;
   const MigrateOptions& options_;
   const MoveTerms& terms_;
-  std::vector<Turn> order_;
+  std::vector<HeldTurn> order_;  // In which all are copied and switched.
   /// Targets that ranges before the one that prepares have still to create.
   std::map<Location, std::uint64_t> promised_bytes_;
   bool pipelined_ = false;
@@ -84,6 +80,7 @@ class HeldMove {
   HeldTimes held_;
   MigrationReport hold_report_;    // Of the hold alone.
   TimePoint let_through_{0};       // When a grant or unmap of ours last returned.
+  AheadCopies ahead_;              // Not used if nothing runs.
   bool patience_is_over_ = false;  // A copy did not end in time: no other is waited for.
 };
 

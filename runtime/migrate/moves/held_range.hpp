@@ -60,9 +60,20 @@ struct HeldRange {
   bool untold =
       false;  ///< A hook was added that was told of nothing: not begun, to be tried again.
 
-  // --- During a move; only `HeldMove` uses it.
+  // --- During a move; only `HeldMove` and its parts use it.
   std::deque<Transaction> transactions;  ///< In order of their slots.
   std::size_t end = SIZE_MAX;            ///< Its chunks from this place in the order on stay.
+  /// Why a chunk has no target although all were to be created: it fails once those before it have
+  /// moved.
+  std::exception_ptr no_target;
+  /// Why the first chunk without a copy was not copied ahead of the hold, in its last try.
+  std::exception_ptr not_copied;
+};
+
+/// A chunk's place in the order in which a held move copies and switches all of them.
+struct HeldTurn {
+  HeldRange* range = nullptr;
+  Transaction* transaction = nullptr;
 };
 
 }  // namespace vma

@@ -77,7 +77,8 @@ Mover::Mover(Memory& memory, CopyEngine& engine, const MoverLimits& limits)
       room_(memory),
       parts_{memory,    engine, limits_, stops_,      copiers_,  pace_,
              forecast_, room_,  reach_,  *callbacks_, observers_},
-      waited_(parts_) {}
+      waited_(parts_),
+      preparation_(memory, copiers_) {}
 
 Mover::~Mover() {
   stop();
@@ -218,16 +219,22 @@ bool Mover::reserve_next(MutexLock& lock) {
   return true;
 }
 
-/// Whether the task may share all its gates with the leader's first one: the same way, under the
-/// same conditions.
+/// Whether the task may share all its gates with the leader's first one, under the same conditions:
+/// between GPUs whatever the route; to or from the host, where each chunk takes long, only the
+/// same.
 bool Mover::may_join(const Leader& leader, const MigrationTask& task) {
   const MigrateOptions &first = leader.first->options, &other = task.options;
-  if (task.to != leader.first->to || other.priority != first.priority) return false;
+  const std::optional<Location> from = source_of(task);
+  const auto is_gpu = [](Location at) { return at.kind == Location::Kind::gpu; };
+  const bool between_gpus =
+      is_gpu(leader.from) && is_gpu(leader.first->to) && is_gpu(task.to) && from && is_gpu(*from);
+  const bool same_route = task.to == leader.first->to && from == leader.from;
+  if (!(between_gpus || same_route) || other.priority != first.priority) return false;
   if (task.terms.asks_for_room != leader.first->terms.asks_for_room) return false;
   if (other.mode != first.mode || other.paranoid != first.paranoid) return false;
   if (other.max_stall != first.max_stall || other.deadline != first.deadline) return false;
-  return may_share(task) && source_of(task) == leader.from &&
-         stops_.attached().same_scope(leader.first->begin, task.begin);
+  if (other.copy_share_percent != first.copy_share_percent) return false;
+  return may_share(task) && stops_.attached().same_scope(leader.first->begin, task.begin);
 }
 
 bool Mover::joins_another(const MigrationTask& task) {
@@ -254,6 +261,12 @@ std::shared_ptr<MigrationTask> Mover::take_beside(const MigrationTask& first) no
   std::shared_ptr<MigrationTask> task = waiting_.take(std::cref(joins));  // Allocates nothing.
   if (task) running_.push_back(task);
   return task;
+}
+
+void Mover::lead_no_longer(const MigrationTask& first) noexcept {
+  const MutexLock lock(queue_mutex_);
+  std::erase_if(leaders_, [&](const Leader& leader) { return leader.first.get() == &first; });
+  queue_changed_.notify_all();
 }
 
 void Mover::work() {
@@ -397,6 +410,16 @@ void Mover::ended(std::shared_ptr<MigrationTask> task, MigrationReport report,
   allocation.reset();
 }
 
+void Mover::prepare_for(Address scope) noexcept {
+  if (!limits_.prepares) return;
+  try {
+    for (const AttachedStreams::Stream& stream : stops_.attached().in_scope(scope)) {
+      preparation_.begin(stream.device);
+    }
+  } catch (const std::bad_alloc&) {  // The first move will take longer.
+  }
+}
+
 void Mover::refuse_more() noexcept {
   const MutexLock lock(queue_mutex_);
   stopping_ = true;
@@ -407,6 +430,7 @@ void Mover::refuse_more() noexcept {
 
 void Mover::stop() noexcept {
   refuse_more();
+  preparation_.stop();
   std::vector<std::unique_ptr<Task>> workers;
   {
     const MutexLock lock(queue_mutex_);

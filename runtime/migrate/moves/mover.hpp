@@ -8,6 +8,7 @@
 #include "migrate/migration/migration_task.hpp"
 #include "migrate/migration/move_parts.hpp"
 #include "migrate/migration/requested_range.hpp"
+#include "migrate/moves/preparation.hpp"
 #include "migrate/moves/submission.hpp"
 #include "migrate/moves/task_queue.hpp"
 #include "migrate/moves/waited_moves.hpp"
@@ -35,8 +36,8 @@ namespace vma {
 /// stops work has the turn of `Stops` and that of the slow-call queue. As many workers run at once
 /// as there are GPUs, plus one for each that waits for room, since another move may have to make
 /// that room. A worker that moves live also takes, for a while, each task that may share gates with
-/// its first one; other workers leave those to it, because a gate of their own would wait for all
-/// that the program has launched.
+/// its first one, on whatever route between GPUs; other workers leave those to it, because a gate
+/// of their own would wait for all that the program has launched.
 class Mover final : private LiveTasks {
  public:
   Mover(Memory& memory, CopyEngine& engine, const MoverLimits& limits);
@@ -83,6 +84,9 @@ class Mover final : private LiveTasks {
   void watch(MoveWatcher watcher) { observers_.watch(std::move(watcher)); }
   /// Like `watch`, for each step of each chunk's move.
   void watch_chunks(ChunkWatcher watcher) { observers_.watch_chunks(std::move(watcher)); }
+  /// Streams were attached to the allocation that begins there, or to all memory if it is zero:
+  /// begins to create what their moves will need, if the limits say so. Does not block.
+  void prepare_for(Address scope) noexcept;
   /// Cancels all waiting and running moves, and accepts no more. Does not wait.
   void refuse_more() noexcept;
   /// Calls `refuse_more`, and waits until the moves have ended.
@@ -126,13 +130,14 @@ class Mover final : private LiveTasks {
   void end_held(const std::shared_ptr<MigrationTask>& task, HeldRange* range,
                 std::exception_ptr failure) noexcept;
   std::shared_ptr<MigrationTask> take_beside(const MigrationTask& first) noexcept override;
+  void lead_no_longer(const MigrationTask& first) noexcept override;
   void ended(std::shared_ptr<MigrationTask> task, MigrationReport report,
              std::exception_ptr failure) noexcept override;
 
   /// A worker that moves live, for as long as it takes further tasks.
   struct Leader {
     std::shared_ptr<MigrationTask> first;
-    Location from;  // Where the first chunk that its first task is to move lay.
+    Location from;  ///< Where the first chunk that its first task is to move lay.
     TimePoint until{0};
   };
   bool may_join(const Leader& leader, const MigrationTask& task);
@@ -151,6 +156,7 @@ class Mover final : private LiveTasks {
   MoveObservers observers_;
   const MoveParts parts_;  // The above, for each migration.
   WaitedMoves waited_;
+  Preparation preparation_;
 
   mutable Mutex queue_mutex_;
   Condition queue_changed_;

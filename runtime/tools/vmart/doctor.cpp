@@ -184,12 +184,31 @@ class Examination {
     const Topology& topology = parts_->machinery->topology;
     for (const Location at : topology.locations()) parts_->machinery->memory.chunks().trim(at);
     const FreeBytes copied = free_now(driver, *topology_);
+    if (findings_.copy_bytes > 0) time_own_contexts(driver);
+    const FreeBytes own = free_now(driver, *topology_);
     for (const DeviceId device : topology_->devices()) {
-      findings_.hbm.push_back({device, taken(before, idle, device), taken(before, copied, device)});
+      findings_.hbm.push_back({device, taken(before, idle, device), taken(before, copied, device),
+                               taken(before, own, device)});
     }
     if (options_.json) return;
     if (findings_.copy_bytes > 0) print_speeds(findings_, *topology_, driver.simulated());
     print_hbm(findings_);
+    if (findings_.copy_bytes > 0) print_copy_contexts(findings_, settings_.own_contexts);
+  }
+
+  /// What moves cost that cannot copy in the contexts of the program.
+  void time_own_contexts(Driver& driver) {
+    try {
+      for (const DeviceId device : topology_->devices()) {
+        const TimePoint start = driver.clock().now();
+        parts_->machinery->engine.own_context(device);
+        findings_.own_context_time = std::max(findings_.own_context_time.value_or(TimePoint(0)),
+                                              driver.clock().now() - start);
+      }
+    } catch (const Error& error) {
+      findings_.own_context_time.reset();
+      findings_.wrong.push_back(error.what());
+    }
   }
 
   const DoctorOptions& options_;

@@ -100,13 +100,29 @@ void print_speeds(const DoctorFindings& findings, const Topology& topology, bool
 void print_hbm(const DoctorFindings& findings) {
   const bool copied = findings.copy_bytes > 0;
   constexpr double mib = static_cast<double>(MiB);
-  fmt::print("\n{:<14} {:>14} {:>20}\n", "MiB of HBM", "idle runtime",
-             copied ? "with copy contexts" : "");
+  const auto cell = [&](double bytes) {
+    return copied ? fmt::format("{:.0f}", bytes / mib) : std::string();
+  };
+  fmt::print("\n{:<14} {:>14} {:>14} {:>20}\n", "MiB of HBM", "idle runtime",
+             copied ? "after copies" : "", copied ? "with a context" : "");
   for (const DoctorFindings::Hbm& hbm : findings.hbm) {
-    fmt::print("{:<14} {:>14.0f} {:>20}\n", name_of(hbm.device), hbm.idle_bytes / mib,
-               copied ? fmt::format("{:.0f}", hbm.copies_bytes / mib) : "");
+    fmt::print("{:<14} {:>14.0f} {:>14} {:>20}\n", name_of(hbm.device), hbm.idle_bytes / mib,
+               cell(hbm.copies_bytes), cell(hbm.own_context_bytes));
   }
   fmt::print("(not counting the primary context, which the program's own use of CUDA creates)\n");
+}
+
+void print_copy_contexts(const DoctorFindings& findings, bool own_contexts) {
+  if (own_contexts) {
+    fmt::print("copies run in contexts of the runtime's own (VMART_OWN_CONTEXTS)\n");
+  } else {
+    fmt::print(
+        "copies run in contexts of the program, except under a gate and in synchronous moves "
+        "of many chunks\n");
+  }
+  if (!findings.own_context_time) return;
+  fmt::print("these need a context of the runtime's own, which takes {:.0f} ms to create\n",
+             static_cast<double>(findings.own_context_time->count()) / 1e6);
 }
 
 void print_verdict(const DoctorFindings& findings) {
@@ -132,7 +148,10 @@ void print_doctor_json(Driver& driver, const Topology& topology, const DoctorFin
   }
   for (const DoctorFindings::Hbm& one : findings.hbm) {
     json::object entry{{"at", name_of(one.device)}, {"idle_bytes", one.idle_bytes}};
-    if (findings.copy_bytes > 0) entry["with_copy_contexts_bytes"] = one.copies_bytes;
+    if (findings.copy_bytes > 0) {
+      entry["after_copies_bytes"] = one.copies_bytes;
+      entry["with_copy_contexts_bytes"] = one.own_context_bytes;
+    }
     hbm.push_back(std::move(entry));
   }
   json::array places;

@@ -3,6 +3,7 @@
 #include "driver/driver.hpp"
 #include "machine/topology.hpp"
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -17,11 +18,14 @@ struct DoctorFindings {
   struct Hbm {  ///< Of one GPU, in bytes; negative if other programs release some.
     DeviceId device;
     double idle_bytes = 0, copies_bytes = 0;
+    double own_context_bytes = 0;  ///< Like `copies_bytes`, with a context of the runtime's own.
   };
 
   std::uint64_t copy_bytes = 0;  ///< Size of each timed copy; 0 if none was timed.
   std::map<std::pair<Location, Location>, double> gb_s;  ///< From, to.
   std::vector<Hbm> hbm;                                  ///< Empty if no runtime could be opened.
+  /// How long it takes to create a context of the runtime's own, at worst; none if not measured.
+  std::optional<std::chrono::nanoseconds> own_context_time;
   std::vector<std::string> off;    ///< Works less well than it could, and why.
   std::vector<std::string> wrong;  ///< Does not work, and how to correct it.
 };
@@ -33,6 +37,8 @@ void print_devices(const Topology& topology);
 void print_peers(const Topology& topology);
 void print_speeds(const DoctorFindings& findings, const Topology& topology, bool simulated);
 void print_hbm(const DoctorFindings& findings);
+/// Where copies run, and what it costs where they cannot run in contexts of the program.
+void print_copy_contexts(const DoctorFindings& findings, bool own_contexts);
 /// Prints `off` and `wrong`.
 void print_verdict(const DoctorFindings& findings);
 

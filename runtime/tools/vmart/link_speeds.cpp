@@ -9,10 +9,10 @@ namespace {
 double gb_per_second(Driver& driver, CopyEngine& engine, const Chunk& source, const Chunk& target) {
   constexpr int tries = 4;  // The first one is a warm-up.
   std::chrono::duration<double> best = std::chrono::nanoseconds::max();
-  engine.prepare(source.at(), target.at());
+  engine.prepare(source.at(), target.at(), 1, CopyUnder::nothing);
   for (int attempt = 0; attempt < tries; ++attempt) {
     const TimePoint start = driver.clock().now();
-    engine.wait(engine.enqueue(source, target));
+    engine.wait(engine.enqueue(source, target, CopyUnder::nothing));
     best = std::min<std::chrono::duration<double>>(best, driver.clock().now() - start);
   }
   return static_cast<double>(source.size_bytes()) * 1e-9 / best.count();

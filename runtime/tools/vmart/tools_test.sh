@@ -27,6 +27,10 @@ expect 2 "--mib" where --mib 64 # That of a program, and of nothing else.
 expect 2 "--copy-mib" doctor --copy-mib -1
 
 expect 0 "simulated h200x2" doctor --driver sim:h200x2 --copy-mib 8
+expect 0 "copies run in contexts of the program" doctor --driver sim:h200x2 --copy-mib 8
+export VMART_OWN_CONTEXTS=1
+expect 0 "copies run in contexts of the runtime's own" doctor --driver sim:h200x2 --copy-mib 8
+unset VMART_OWN_CONTEXTS
 expect 0 "nvlink" doctor --driver sim:h200x2 --copy-mib 0
 expect 0 "host(0)" doctor --driver sim:h200x1 --copy-mib 0
 expect 0 "context hold    available" doctor --driver sim:gh200 --copy-mib 0

@@ -20,6 +20,7 @@ int native_fault(Call call) {
     case Call::allocate_plain:
     case Call::make_chain:
     case Call::retain_primary:
+    case Call::create_green_context:
     case Call::create_context: return native_out_of_memory;
     default: return native_unknown;
   }

@@ -109,6 +109,11 @@ ContextHandle InterceptDriver::create_context(DeviceId device) {
   return pass(Call::create_context, [&] { return inner_.create_context(device); });
 }
 
+ContextHandle InterceptDriver::create_green_context(DeviceId device, int multiprocessors) {
+  return pass(Call::create_green_context,
+              [&] { return inner_.create_green_context(device, multiprocessors); });
+}
+
 void InterceptDriver::destroy_context(ContextHandle context) {
   return pass(Call::destroy_context, [&] { return inner_.destroy_context(context); });
 }
@@ -213,6 +218,12 @@ void InterceptDriver::fill(BoundStream stream, Address begin, std::byte value,
 
 KernelHandle InterceptDriver::load_kernel(ContextHandle context, const Kernel& kernel) {
   return pass(Call::load_kernel, [&] { return inner_.load_kernel(context, kernel); });
+}
+
+std::vector<KernelHandle> InterceptDriver::load_kernels(ContextHandle context,
+                                                        std::span<const Kernel* const> kernels,
+                                                        std::span<const std::uint64_t> image) {
+  return pass(Call::load_kernels, [&] { return inner_.load_kernels(context, kernels, image); });
 }
 
 void InterceptDriver::unload_kernel(KernelHandle kernel) {

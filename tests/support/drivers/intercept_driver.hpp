@@ -24,6 +24,7 @@ class InterceptDriver : public Driver {
   bool simulated() const override { return inner_.simulated(); }
   int device_count() const override { return inner_.device_count(); }
   bool has_context_hold() const override { return inner_.has_context_hold(); }
+  bool green_contexts_are_apart() const override { return inner_.green_contexts_are_apart(); }
   Clock& clock() override { return inner_.clock(); }
   Executor& executor() override { return inner_.executor(); }
 
@@ -48,6 +49,7 @@ class InterceptDriver : public Driver {
   ContextHandle retain_primary(DeviceId device) override;
   void release_primary(DeviceId device) override;
   ContextHandle create_context(DeviceId device) override;
+  ContextHandle create_green_context(DeviceId device, int multiprocessors) override;
   void destroy_context(ContextHandle context) override;
   ContextHandle current_context() override;
   void set_current_context(ContextHandle context) override;
@@ -74,6 +76,9 @@ class InterceptDriver : public Driver {
   void copy(BoundStream stream, Address target, Address source, std::uint64_t size_bytes) override;
   void fill(BoundStream stream, Address begin, std::byte value, std::uint64_t size_bytes) override;
   KernelHandle load_kernel(ContextHandle context, const Kernel& kernel) override;
+  std::vector<KernelHandle> load_kernels(ContextHandle context,
+                                         std::span<const Kernel* const> kernels,
+                                         std::span<const std::uint64_t> image) override;
   void unload_kernel(KernelHandle kernel) override;
   void launch(BoundStream stream, KernelHandle kernel, LaunchShape shape,
               const KernelArguments& arguments) override;

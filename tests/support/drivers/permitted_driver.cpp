@@ -107,6 +107,14 @@ ContextHandle PermittedDriver::create_context(DeviceId device) {
   return made;
 }
 
+ContextHandle PermittedDriver::create_green_context(DeviceId device, int multiprocessors) {
+  const ContextHandle made = InterceptDriver::create_green_context(device, multiprocessors);
+  if (!green_contexts_are_apart()) return made;
+  MutexLock lock(mutex_);
+  own_.insert(made);
+  return made;
+}
+
 void PermittedDriver::destroy_context(ContextHandle context) {
   InterceptDriver::destroy_context(context);
   MutexLock lock(mutex_);

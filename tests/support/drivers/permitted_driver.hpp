@@ -27,7 +27,8 @@ namespace vma {
 ///                                                              gate's watchdog opens it
 ///   copy, fill, record, stream_wait_event, launch,             permitted in contexts that
 ///   launch_graph                                               `create_context` of this driver
-///                                                              made; in others it may hang
+///                                                              made, and in green ones if they
+///                                                              are apart; in others it may hang
 ///   create_event, create_stream, their destruction,            may hang: it enters a context
 ///   make_chain, update_chain, instantiate, destruction of
 ///   graphs, captures, allocate_plain, allocate_pinned
@@ -39,8 +40,8 @@ namespace vma {
 ///   create, release, reserve, unreserve                        merely slow: the stop takes up to
 ///                                                              milliseconds longer, and other
 ///                                                              processes take turns with it
-///   create_context, retain_primary, free_bytes,                merely slow, up to a second; the
-///   host_node_count                                            last makes a chunk
+///   create_context, create_green_context,                      merely slow, up to a second; the
+///   retain_primary, free_bytes, host_node_count                last makes a chunk
 ///
 /// Thread-safe.
 class PermittedDriver final : public InterceptDriver {
@@ -61,6 +62,7 @@ class PermittedDriver final : public InterceptDriver {
 
   void note_stopped(int change) noexcept override;
   ContextHandle create_context(DeviceId device) override;
+  ContextHandle create_green_context(DeviceId device, int multiprocessors) override;
   void destroy_context(ContextHandle context) override;
   void stream_wait_event(BoundStream stream, EventHandle event) override;
   void record(EventHandle event, BoundStream stream) override;

@@ -69,6 +69,9 @@ void CountingDriver::release_primary(DeviceId) {
 ContextHandle CountingDriver::create_context(DeviceId) {
   return count(Call::create_context, ContextHandle{});
 }
+ContextHandle CountingDriver::create_green_context(DeviceId, int) {
+  return count(Call::create_green_context, ContextHandle{});
+}
 void CountingDriver::destroy_context(ContextHandle) {
   count(Call::destroy_context, 0);
 }
@@ -146,6 +149,11 @@ void CountingDriver::fill(BoundStream, Address, std::byte, std::uint64_t) {
 }
 KernelHandle CountingDriver::load_kernel(ContextHandle, const Kernel&) {
   return count(Call::load_kernel, KernelHandle{});
+}
+std::vector<KernelHandle> CountingDriver::load_kernels(ContextHandle,
+                                                       std::span<const Kernel* const>,
+                                                       std::span<const std::uint64_t>) {
+  return count(Call::load_kernels, std::vector<KernelHandle>{});
 }
 void CountingDriver::unload_kernel(KernelHandle) {
   count(Call::unload_kernel, 0);

@@ -17,6 +17,7 @@ class CountingDriver final : public Driver {
   bool simulated() const override { return true; }
   int device_count() const override { return 3; }
   bool has_context_hold() const override { return true; }
+  bool green_contexts_are_apart() const override { return false; }
   Clock& clock() override { return clock_; }
   Executor& executor() override { return executor_; }
 
@@ -41,6 +42,7 @@ class CountingDriver final : public Driver {
   ContextHandle retain_primary(DeviceId device) override;
   void release_primary(DeviceId device) override;
   ContextHandle create_context(DeviceId device) override;
+  ContextHandle create_green_context(DeviceId device, int multiprocessors) override;
   void destroy_context(ContextHandle context) override;
   ContextHandle current_context() override;
   void set_current_context(ContextHandle context) override;
@@ -67,6 +69,9 @@ class CountingDriver final : public Driver {
   void copy(BoundStream stream, Address target, Address source, std::uint64_t size_bytes) override;
   void fill(BoundStream stream, Address begin, std::byte value, std::uint64_t size_bytes) override;
   KernelHandle load_kernel(ContextHandle context, const Kernel& kernel) override;
+  std::vector<KernelHandle> load_kernels(ContextHandle context,
+                                         std::span<const Kernel* const> kernels,
+                                         std::span<const std::uint64_t> image) override;
   void unload_kernel(KernelHandle kernel) override;
   void launch(BoundStream stream, KernelHandle kernel, LaunchShape shape,
               const KernelArguments& arguments) override;

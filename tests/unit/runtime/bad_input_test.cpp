@@ -139,6 +139,12 @@ TEST_F(BadInput, BackgroundMovesThatCannotBe) {
   options.deadline = std::chrono::milliseconds(-1);
   refuse(ErrorKind::invalid_argument, call,
          [&] { runtime_.migrate_async(pointer, gpu(1), options); });
+  for (const int percent : {-1, 0, 101}) {
+    options = {};
+    options.copy_share_percent = percent;
+    refuse(ErrorKind::invalid_argument, call,
+           [&] { runtime_.migrate_async(pointer, gpu(1), options); });
+  }
   options = {};
   options.scope = StopScope::hold;
   options.mode = Mode::live;

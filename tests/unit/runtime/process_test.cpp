@@ -133,7 +133,8 @@ TEST(Process, AChildThatExitsLetsNoHoldOfItsParentGo) {
   const BoundStream stream = machine.create_stream(context, StreamKind::non_blocking);
   {
     HoldPost post(machine, stream, ledger);
-    const std::uint64_t epoch = post.close();
+    const std::uint64_t epoch = next_epoch();
+    post.close(epoch);
     EXPECT_EQ(status_of_child([] { return 0; }), 0);
     EXPECT_EQ(status_of_child([] {
                 StopWord::open_all();
@@ -156,7 +157,8 @@ TEST(Process, ExitWaitsForADarkSlotAndThenOpensForGood) {
     HoldPost post(machine, machine.create_stream(context, StreamKind::non_blocking), ledger);
     PinnedWords words(machine, context, ledger);
     { const StopWord first(words); }  // Makes the memory for further words exist.
-    const std::uint64_t epoch = post.close();
+    const std::uint64_t epoch = next_epoch();
+    post.close(epoch);
     post.set_dark(true);
     const StopWord later(words);  // After the dark one in the list, and not dark itself.
     std::atomic<bool> over = false, too_early = false;

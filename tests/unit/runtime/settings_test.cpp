@@ -20,13 +20,16 @@ constexpr const char* variables[] = {"VMART_DRIVER",
                                      "VMART_CACHE_BYTES_PER_GPU",
                                      "VMART_HOST_CACHE_BYTES",
                                      "VMART_HOLD_LIMIT_MS",
+                                     "VMART_COPY_SHARE",
                                      "VMART_PRESSURE_LIMIT_MS",
                                      "VMART_POLICY",
                                      "VMART_CONTROL",
                                      "VMART_TRACE",
                                      "VMART_RECORD",
                                      "VMART_DECISIONS",
-                                     "VMART_DRY_RUN"};
+                                     "VMART_DRY_RUN",
+                                     "VMART_OWN_CONTEXTS",
+                                     "VMART_PREPARE"};
 
 class SettingsTest : public testing::Test {
  protected:
@@ -50,6 +53,7 @@ TEST_F(SettingsTest, HasDefaults) {
   EXPECT_EQ(settings.host_cache_bytes, GiB);
   EXPECT_EQ(settings.hold_limit, std::chrono::seconds(2));
   EXPECT_EQ(settings.pressure_limit, std::chrono::seconds(2));
+  EXPECT_EQ(settings.copy_share_percent, 50);
 }
 
 TEST_F(SettingsTest, ReadsTheEnvironment) {
@@ -60,6 +64,7 @@ TEST_F(SettingsTest, ReadsTheEnvironment) {
   EXPECT_EQ(with("VMART_CACHE_BYTES_PER_GPU", "0").cache_bytes_per_gpu, 0u);
   EXPECT_EQ(with("VMART_HOST_CACHE_BYTES", "12K").host_cache_bytes, 12 * KiB);
   EXPECT_EQ(with("VMART_HOLD_LIMIT_MS", "7").hold_limit, std::chrono::milliseconds(7));
+  EXPECT_EQ(with("VMART_COPY_SHARE", "12").copy_share_percent, 12);
   EXPECT_EQ(with("VMART_PRESSURE_LIMIT_MS", "9").pressure_limit, std::chrono::milliseconds(9));
   EXPECT_EQ(with("VMART_PRESSURE_LIMIT_MS", "0").pressure_limit, std::chrono::milliseconds(0));
 }
@@ -123,6 +128,8 @@ TEST_F(SettingsTest, WordsTurnOutputOnAndOff) {
   EXPECT_EQ(with("VMART_DECISIONS", "file").policy, "stay_put");
   clear();
   EXPECT_TRUE(with("VMART_DRY_RUN", "yes").dry_run);
+  EXPECT_TRUE(with("VMART_OWN_CONTEXTS", "1").own_contexts);
+  EXPECT_TRUE(with("VMART_PREPARE", "1").prepares);
 }
 
 TEST_F(SettingsTest, NamesVariableAndValueOfWhatItRefuses) {
@@ -137,6 +144,8 @@ TEST_F(SettingsTest, NamesVariableAndValueOfWhatItRefuses) {
       {"VMART_RECORD", {"1", "yes"}},
       {"VMART_DECISIONS", {"on"}},
       {"VMART_DRY_RUN", {"perhaps", "2"}},
+      {"VMART_OWN_CONTEXTS", {"all", "2"}},
+      {"VMART_PREPARE", {"soon"}},
       {"VMART_PRESSURE_LIMIT_MS", {"soon", "-5", "1s", "86400001"}},
       {"VMART_HOLD_LIMIT_MS", {"soon", "-5", "1s", "2.5", "86400001", "0", "99999999999999999999"}},
   };
@@ -149,6 +158,16 @@ TEST_F(SettingsTest, NamesVariableAndValueOfWhatItRefuses) {
       EXPECT_TRUE(says(error, name)) << error.what();
       EXPECT_TRUE(says(error, value)) << error.what();
     }
+  }
+}
+
+TEST_F(SettingsTest, RefusesACopyShareThatIsNone) {
+  for (const int percent : {-1, 0, 101}) {
+    RuntimeOptions options;
+    options.copy_share_percent = percent;
+    const Error error =
+        expect_error(ErrorKind::invalid_argument, [&] { resolve_settings(options); });
+    EXPECT_TRUE(says(error, "copy_share_percent")) << error.what();
   }
 }
 
@@ -171,6 +190,18 @@ TEST(ParseSize, ReadsBinarySuffixes) {
   EXPECT_EQ(parse_size("2TiB", "x"), 2048 * GiB);
   EXPECT_EQ(parse_size("18446744073709551615", "x"), UINT64_MAX);
   expect_error(ErrorKind::invalid_argument, [] { parse_size("", "x"); });
+}
+
+TEST_F(SettingsTest, PreparesMovesOnlyForAPolicyThatMoves) {
+  EXPECT_FALSE(resolve_settings({}).prepares);
+  EXPECT_TRUE(with("VMART_POLICY", "counter").prepares);
+  EXPECT_FALSE(with("VMART_PREPARE", "0").prepares);
+  unsetenv("VMART_PREPARE");
+  EXPECT_FALSE(with("VMART_DRY_RUN", "1").prepares);
+  EXPECT_FALSE(with("VMART_POLICY", "stay_put").prepares);
+  RuntimeOptions options;
+  options.prepare = true;
+  EXPECT_TRUE(resolve_settings(options).prepares);
 }
 
 TEST_F(SettingsTest, TakesOutputOptionsAsFileNames) {

@@ -109,7 +109,7 @@ TEST(CopyEngine, PreparesARouteOnceAndInContextsOfItsOwn) {
   rig.engine().prepare(gpu(0), gpu(3));
   EXPECT_TRUE(rig.trace().empty());
   EXPECT_EQ(rig.memory().contexts().list().size(), 4u) << "its own are not in use";
-  const BoundStream spare = rig.engine().spare_stream(gpu(0), gpu(1));
+  const BoundStream spare = rig.engine().spare_stream(gpu(0), gpu(1), CopyUnder::gate);
   for (int i = 0; i < 4; ++i) EXPECT_NE(spare.context, rig.context(i));
 }
 

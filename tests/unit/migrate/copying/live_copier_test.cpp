@@ -27,6 +27,7 @@ class LiveCopierTest : public testing::Test {
       }
       Chunk source = rig.chunk(gpu(0), 2);
       Chunk target = rig.chunk(gpu(1), 2);
+      EXPECT_EQ(rig.calls(Call::load_kernels), 1) << "all kernels come together";
       rig.fill(source, seed_);
       body(rig, *copier, source, target);
       copier.reset();
@@ -42,11 +43,11 @@ class LiveCopierTest : public testing::Test {
 TEST_F(LiveCopierTest, TakesTheNextChunkWhenACopyThatNobodyWaitedForHasEnded) {
   with_copier([&](MoveRig& rig, LiveCopier& copier, const Chunk& source, const Chunk& target) {
     ASSERT_EQ(copier.take_bay(source.size_bytes()), 0u);
-    copier.start_copy(0, source, target);
+    copier.start_copy(0, source, target, 50);
     EXPECT_TRUE(copier.busy(0));
-    expect_error(ErrorKind::driver_failure, [&] { copier.start_copy(0, source, target); });
+    expect_error(ErrorKind::driver_failure, [&] { copier.start_copy(0, source, target, 50); });
     rig.memory().contexts().drain();
-    copier.start_copy(0, source, target);
+    copier.start_copy(0, source, target, 50);
     EXPECT_TRUE(copier.copied_by(0, never));
     EXPECT_FALSE(copier.busy(0));
   });
@@ -59,8 +60,8 @@ TEST_F(LiveCopierTest, CopiesAndSettlesChunksInSeveralBaysAtOnce) {
     const std::size_t one = copier.take_bay(source.size_bytes()).value();
     const std::size_t two = copier.take_bay(second.size_bytes()).value();
     ASSERT_NE(one, two);
-    copier.start_copy(one, source, target);
-    copier.start_copy(two, second, second_target);
+    copier.start_copy(one, source, target, 50);
+    copier.start_copy(two, second, second_target, 50);
     EXPECT_TRUE(copier.copied_by(two, never));
     EXPECT_TRUE(copier.copied_by(one, never));
     rig.fill(source, seed_ + 1);  // Each word differs now.
@@ -76,6 +77,64 @@ TEST_F(LiveCopierTest, CopiesAndSettlesChunksInSeveralBaysAtOnce) {
     rig.fill(target, seed_);
     rig.unclaim(second);
     rig.unclaim(second_target);
+  });
+}
+
+TEST_F(LiveCopierTest, SettlesAnyNumberOfChunksWithFewChains) {
+  with_copier([&](MoveRig& rig, LiveCopier& copier, const Chunk& source, const Chunk& target) {
+    constexpr std::size_t most = 5;
+    std::vector<Chunk> targets;
+    std::vector<std::size_t> bays;
+    for (std::size_t i = 0; i < most; ++i) {
+      targets.push_back(rig.chunk(gpu(1), 2));
+      bays.push_back(copier.take_bay(source.size_bytes()).value());
+      copier.start_copy(bays.back(), source, targets.back(), 50);
+    }
+    for (const std::size_t bay : bays) EXPECT_TRUE(copier.copied_by(bay, never));
+    rig.forget_calls();
+    for (std::size_t count = 1; count <= most; ++count) {
+      const std::uint64_t seed = seed_ + count;
+      rig.fill(source, seed);
+      copier.go(copier.arm(std::span(bays).first(count), count % 2 == 0));
+      for (std::size_t i = 0; i < count; ++i) EXPECT_TRUE(copier.settled_by(bays[i], never));
+      for (std::size_t i = 0; i < count; ++i) {
+        EXPECT_EQ(rig.wrong(targets[i], seed), 0u);
+        EXPECT_EQ(copier.dirty_tiles(bays[i]), source.size_bytes() / copier.tile_bytes());
+      }
+      for (std::size_t i = count; i < most; ++i) EXPECT_NE(rig.wrong(targets[i], seed), 0u);
+    }
+    EXPECT_EQ(rig.calls(Call::make_chain), 5) << "1, 4 and 8 in one way, 2 and 4 in the other";
+    for (const Chunk& each : targets) rig.unclaim(each);
+    rig.fill(source, seed_);
+    copier.start_copy(bays[0], source, target, 50);
+    EXPECT_TRUE(copier.copied_by(bays[0], never));
+  });
+}
+
+TEST_F(LiveCopierTest, WaitsForACopyWhoseEndNothingWillShow) {
+  with_copier([&](MoveRig& rig, LiveCopier& copier, const Chunk& source, const Chunk& target) {
+    const std::size_t bay = copier.take_bay(source.size_bytes()).value();
+    rig.fail({Call::batch}, {0});
+    EXPECT_THROW(copier.start_copy(bay, source, target, 50), Error);
+    rig.fail_nothing();
+    EXPECT_FALSE(source.busy());
+    EXPECT_FALSE(target.busy());
+    EXPECT_EQ(rig.wrong(target, seed_), 0u) << "it has ended";
+    copier.start_copy(bay, source, target, 50);
+    EXPECT_TRUE(copier.copied_by(bay, never));
+  });
+}
+
+TEST_F(LiveCopierTest, LeavesChunksBusyIfItCannotWaitForTheirCopy) {
+  with_copier([&](MoveRig& rig, LiveCopier& copier, const Chunk& source, const Chunk& target) {
+    const std::size_t bay = copier.take_bay(source.size_bytes()).value();
+    rig.fail({Call::batch, Call::wait_stream}, {0, 1});
+    EXPECT_THROW(copier.start_copy(bay, source, target, 50), Error);
+    rig.fail_nothing();
+    EXPECT_TRUE(source.busy());
+    EXPECT_TRUE(target.busy());
+    copier.start_copy(bay, source, target, 50);  // Runs after the first one.
+    EXPECT_TRUE(copier.copied_by(bay, never));
   });
 }
 
@@ -95,7 +154,7 @@ TEST_F(LiveCopierTest, HasRoomForTwoChunksOfAnySizeOrForManySmallOnes) {
     EXPECT_EQ(small, LiveCopier::bays - 1);
     for (std::size_t bay = 0; bay < LiveCopier::bays; ++bay) copier.leave_bay(bay);
     ASSERT_EQ(copier.take_bay(source.size_bytes()), 0u);
-    copier.start_copy(0, source, target);
+    copier.start_copy(0, source, target, 50);
     copier.leave_bay(0);
     // Nothing has ended it, and copies would wait behind it.
     expect_error(ErrorKind::busy, [&] { copier.take_bay(rig.page()); });

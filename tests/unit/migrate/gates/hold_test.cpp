@@ -1,5 +1,6 @@
 // Goal: a hold stops all contexts in use and releases all of them, whatever fails; it gives up
 // within its limit; the watchdog opens it if its thread is stuck, but never while a slot is dark.
+// All of that wherever the stream stands on which it waits.
 // Method: the watchdog's cases run on a stepped machine, in virtual time.
 #include "migrate/gates/hold.hpp"
 
@@ -9,7 +10,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
+#include <tuple>
 
 namespace vma {
 namespace {
@@ -20,9 +23,12 @@ using std::chrono::seconds;
 constexpr milliseconds patience(2000);
 
 struct HoldRig : MoveRig {
-  explicit HoldRig(const SimOptions& options = {}) : MoveRig("test-2", {}, options) {
-    engine().prepare(gpu(0), gpu(1));
-    post = std::make_unique<HoldPost>(driver(), engine().spare_stream(gpu(0), gpu(1)),
+  /// Where the post stands: as for copies under a hold, in a context of the runtime's own; as for
+  /// copies under nothing, in one that is held.
+  explicit HoldRig(CopyUnder under, const SimOptions& options = {})
+      : MoveRig("test-2", {}, options) {
+    engine().prepare(gpu(0), gpu(1), 1, under);
+    post = std::make_unique<HoldPost>(driver(), engine().spare_stream(gpu(0), gpu(1), under),
                                       memory().chunks().ledger());
     hold = std::make_unique<Hold>(driver(), memory().contexts(), *post, watchdog, patience);
     // The first load of a kernel's code waits for the context's work; later ones do not.
@@ -50,8 +56,11 @@ struct HoldRig : MoveRig {
   std::unique_ptr<Hold> hold;
 };
 
-TEST(Hold, ReturnsWhenEarlierWorkHasEndedAndKeepsLaterWork) {
-  HoldRig rig;
+class Holds : public testing::TestWithParam<CopyUnder> {};
+INSTANTIATE_TEST_SUITE_P(Post, Holds, testing::Values(CopyUnder::hold, CopyUnder::nothing));
+
+TEST_P(Holds, ReturnsWhenEarlierWorkHasEndedAndKeepsLaterWork) {
+  HoldRig rig(GetParam());
   const BoundStream before = rig.new_stream(0);
   rig.launch_spin(before, milliseconds(10));
   rig.hold->close(rig.in(seconds(1)));
@@ -63,8 +72,8 @@ TEST(Hold, ReturnsWhenEarlierWorkHasEndedAndKeepsLaterWork) {
   EXPECT_TRUE(rig.machine().wait_stream(after, rig.in(seconds(10))));
 }
 
-TEST(Hold, GivesUpWithinItsLimitAndLetsTheContextsRunOn) {
-  HoldRig rig;
+TEST_P(Holds, GivesUpWithinItsLimitAndLetsTheContextsRunOn) {
+  HoldRig rig(GetParam());
   rig.launch_spin(rig.new_stream(1), std::chrono::hours(1));
   const TimePoint start = rig.machine().clock().now();
   const Error error =
@@ -77,8 +86,8 @@ TEST(Hold, GivesUpWithinItsLimitAndLetsTheContextsRunOn) {
   EXPECT_TRUE(rig.contexts_run());
 }
 
-TEST(Hold, CanBeClosedAgainAfterItGaveUp) {
-  HoldRig rig;
+TEST_P(Holds, CanBeClosedAgainAfterItGaveUp) {
+  HoldRig rig(GetParam());
   const BoundStream stream = rig.new_stream(0);
   std::uint64_t* word = rig.stop(stream);
   expect_error(ErrorKind::busy, [&] { rig.hold->close(rig.in(milliseconds(20))); });
@@ -89,8 +98,8 @@ TEST(Hold, CanBeClosedAgainAfterItGaveUp) {
   rig.hold->end_dark();
 }
 
-TEST(Hold, TriesAgainWhenItCutWorkInTwo) {
-  HoldRig rig;
+TEST_P(Holds, TriesAgainWhenItCutWorkInTwo) {
+  HoldRig rig(GetParam());
   // One context waits for a word written by work of another one that is enqueued after the hold.
   const BoundStream waiter = rig.new_stream(0), writer = rig.new_stream(1);
   std::uint64_t* word = rig.stop(waiter);
@@ -106,8 +115,8 @@ TEST(Hold, TriesAgainWhenItCutWorkInTwo) {
   EXPECT_TRUE(rig.machine().query_stream(waiter));
 }
 
-TEST(Hold, IsRefusedWhileAStreamCapturesAndLetsGo) {
-  HoldRig rig;
+TEST_P(Holds, IsRefusedWhileAStreamCapturesAndLetsGo) {
+  HoldRig rig(GetParam());
   const BoundStream stream = rig.new_stream(1);
   rig.machine().begin_capture(stream, CaptureMode::relaxed);
   expect_error(ErrorKind::unsupported, [&] { rig.hold->close(rig.in(seconds(1))); });
@@ -116,12 +125,12 @@ TEST(Hold, IsRefusedWhileAStreamCapturesAndLetsGo) {
   rig.hold->close(rig.in(seconds(1)));
 }
 
-TEST(Hold, LetsGoWhateverCallFails) {
+TEST_P(Holds, LetsGoWhateverCallFails) {
   for (const Call call : {Call::create_event, Call::batch, Call::record, Call::record_context,
                           Call::hold_context, Call::wait_event}) {
     for (const int number : {0, 1}) {
       SCOPED_TRACE(testing::Message() << to_string(call) << " " << number);
-      HoldRig rig;
+      HoldRig rig(GetParam());
       rig.fail({call}, {number});
       try {
         rig.hold->close(rig.in(seconds(1)));
@@ -161,8 +170,8 @@ class BrokenContextDriver : public InterceptDriver {
   const ContextHandle broken_;
 };
 
-TEST(Hold, CountsABrokenContextAsAtRestAndHoldsTheOthers) {
-  HoldRig rig;
+TEST_P(Holds, CountsABrokenContextAsAtRestAndHoldsTheOthers) {
+  HoldRig rig(GetParam());
   BrokenContextDriver driver(rig.driver(), rig.context(0));
   Hold hold(driver, rig.memory().contexts(), *rig.post, rig.watchdog, patience);
   hold.close(rig.in(seconds(1)));
@@ -173,12 +182,42 @@ TEST(Hold, CountsABrokenContextAsAtRestAndHoldsTheOthers) {
   EXPECT_TRUE(rig.machine().wait_stream(stream, rig.in(seconds(10))));
 }
 
-class SteppedHold : public testing::TestWithParam<std::uint64_t> {};
-INSTANTIATE_TEST_SUITE_P(Seeds, SteppedHold, testing::Range<std::uint64_t>(1, 6));
+TEST(HoldPosts, KeepTheirWordUntilTheirStreamHasReadIt) {
+  HoldRig rig(CopyUnder::hold);
+  const BoundStream stream = rig.engine().spare_stream(gpu(0), gpu(1), CopyUnder::hold);
+  std::uint64_t* const late = rig.stop(stream);
+  rig.hold->close(rig.in(seconds(1)));
+  rig.hold.reset();
+  std::atomic<bool> ended = false;
+  const auto end = ThreadedExecutor().spawn("end", [&] {
+    rig.post.reset();
+    ended = true;
+  });
+  EXPECT_FALSE(rig.machine().wait_stream(stream, rig.in(milliseconds(30))));
+  EXPECT_FALSE(ended);
+  MoveRig::let_go(late);
+  end->join();
+  EXPECT_TRUE(rig.machine().query_stream(stream));
+}
+
+class SteppedHold : public testing::TestWithParam<std::tuple<std::uint64_t, CopyUnder>> {
+ protected:
+  /// Plays `body` with the seed and the rig of the case.
+  template <typename Body>
+  void play(Body&& body) {
+    const auto [seed, under] = GetParam();
+    step(seed, [&, where = under](const SimOptions& options) {
+      HoldRig rig(where, options);
+      body(rig);
+    });
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Seeds, SteppedHold,
+                         testing::Combine(testing::Range<std::uint64_t>(1, 6),
+                                          testing::Values(CopyUnder::hold, CopyUnder::nothing)));
 
 TEST_P(SteppedHold, IsOpenedByTheWatchdogWhenItsThreadStandsStill) {
-  step(GetParam(), [](const SimOptions& options) {
-    HoldRig rig(options);
+  play([](HoldRig& rig) {
     rig.hold->close(rig.in(seconds(10)));
     const BoundStream stream = rig.new_stream(0);
     rig.launch_spin(stream, TimePoint(1000));
@@ -193,8 +232,7 @@ TEST_P(SteppedHold, IsOpenedByTheWatchdogWhenItsThreadStandsStill) {
 }
 
 TEST_P(SteppedHold, StaysClosedWhileItsThreadIsAlive) {
-  step(GetParam(), [](const SimOptions& options) {
-    HoldRig rig(options);
+  play([](HoldRig& rig) {
     rig.hold->close(rig.in(seconds(10)));
     const BoundStream stream = rig.new_stream(0);
     rig.launch_spin(stream, TimePoint(1000));
@@ -208,8 +246,7 @@ TEST_P(SteppedHold, StaysClosedWhileItsThreadIsAlive) {
 }
 
 TEST_P(SteppedHold, IsOpenedByNobodyWhileASlotIsDark) {
-  step(GetParam(), [](const SimOptions& options) {
-    HoldRig rig(options);
+  play([](HoldRig& rig) {
     rig.hold->close(rig.in(seconds(10)));
     const BoundStream stream = rig.new_stream(0);
     rig.launch_spin(stream, TimePoint(1000));
@@ -224,8 +261,7 @@ TEST_P(SteppedHold, IsOpenedByNobodyWhileASlotIsDark) {
 }
 
 TEST_P(SteppedHold, DarkensNothingOnceTheExitOfTheProcessHasOpenedIt) {
-  step(GetParam(), [](const SimOptions& options) {
-    HoldRig rig(options);
+  play([](HoldRig& rig) {
     rig.hold->close(rig.in(seconds(10)));
     StopWord::open_all();
     const BoundStream stream = rig.new_stream(0);
@@ -237,8 +273,7 @@ TEST_P(SteppedHold, DarkensNothingOnceTheExitOfTheProcessHasOpenedIt) {
 }
 
 TEST_P(SteppedHold, StopsTheContextsOfAttachedStreams) {
-  step(GetParam(), [](const SimOptions& options) {
-    HoldRig rig(options);
+  play([](HoldRig& rig) {
     const OwnContextStream own(rig);
     rig.launch_spin(own.stream, milliseconds(10));
     rig.hold->close(rig.in(seconds(10)));
@@ -250,8 +285,8 @@ TEST_P(SteppedHold, StopsTheContextsOfAttachedStreams) {
   });
 }
 
-TEST(HoldPost, IsOpenedForGoodAtTheEndOfTheProcess) {
-  HoldRig rig;
+TEST_P(Holds, AreOpenedForGoodAtTheEndOfTheProcess) {
+  HoldRig rig(GetParam());
   rig.hold->close(rig.in(seconds(1)));
   const BoundStream stream = rig.new_stream(0);
   rig.launch_spin(stream, TimePoint(1000));

@@ -16,7 +16,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-/// Makes the stream's next work wait for graphs launched on other streams of its context.
+/// Makes the stream's next work wait for what is launched on other streams of its context.
 class OrderingDriver : public InterceptDriver {
  public:
   OrderingDriver(MoveRig& rig, BoundStream stream)
@@ -25,19 +25,12 @@ class OrderingDriver : public InterceptDriver {
         spin_(inner().load_kernel(stream.context, Kernel{"", "spin", {}})) {}
   ~OrderingDriver() override { inner().unload_kernel(spin_); }
 
+  void launch(BoundStream stream, KernelHandle kernel, LaunchShape shape,
+              const KernelArguments& arguments) override {
+    launch_as([&] { InterceptDriver::launch(stream, kernel, shape, arguments); }, stream);
+  }
   void launch_graph(BoundStream stream, ExecGraphHandle graph) override {
-    if (++graphs == 2 && before_second > TimePoint(0))
-      inner().launch(stream, spin_, {}, KernelArguments::of(before_second.count()));
-    InterceptDriver::launch_graph(stream, graph);
-    if (graphs == over_at_once) inner().wait_stream(stream, never);
-    if (stream.context != stream_.context) return;
-    if (++launched == 2 && backlog > TimePoint(0))
-      inner().launch(stream_, spin_, {}, KernelArguments::of(backlog.count()));
-    if (!orders || graphs <= orders_after) return;
-    const EventHandle event = inner().create_event(stream.context);
-    inner().record(event, stream);
-    inner().stream_wait_event(stream_, event);
-    inner().destroy_event(event);
+    launch_as([&] { InterceptDriver::launch_graph(stream, graph); }, stream);
   }
 
   void note_stopped(int change) noexcept override { stopped += change; }
@@ -47,13 +40,13 @@ class OrderingDriver : public InterceptDriver {
   }
 
   bool orders = true;
-  int orders_after = 0;        // Only after this many graphs.
-  TimePoint before_second{0};  // Delays the second graph on its stream.
-  // Added to the application's stream with the second graph, which settles; the first one copies.
+  int orders_after = 0;        // Only after this many launches.
+  TimePoint before_second{0};  // Delays the second launch on its stream.
+  // Added to the application's stream with the second launch, which settles; the first one copies.
   TimePoint backlog{0};
   int launched = 0;  // In the application's context.
-  int graphs = 0;
-  int over_at_once = 0;  // The number of the graph that is waited for at once; counts from 1.
+  int launches = 0;
+  int over_at_once = 0;  // The number of the launch that is waited for at once; counts from 1.
   int stopped = 0;       // The number of gates that count as closed.
   int creates = 0, creates_while_stopped = 0;
 
@@ -62,6 +55,22 @@ class OrderingDriver : public InterceptDriver {
     if (call == Call::create) ++creates;
     if (call == Call::create && stopped > 0) ++creates_while_stopped;
     body();
+  }
+  /// A copy, or the settling of chunks.
+  template <typename Launch>
+  void launch_as(Launch&& launch, BoundStream stream) {
+    if (++launches == 2 && before_second > TimePoint(0))
+      inner().launch(stream, spin_, {}, KernelArguments::of(before_second.count()));
+    launch();
+    if (launches == over_at_once) inner().wait_stream(stream, never);
+    if (stream.context != stream_.context) return;
+    if (++launched == 2 && backlog > TimePoint(0))
+      inner().launch(stream_, spin_, {}, KernelArguments::of(backlog.count()));
+    if (!orders || launches <= orders_after) return;
+    const EventHandle event = inner().create_event(stream.context);
+    inner().record(event, stream);
+    inner().stream_wait_event(stream_, event);
+    inner().destroy_event(event);
   }
 
   const BoundStream stream_;

@@ -48,5 +48,35 @@ TEST_P(FreedWhileQueued, MemoryJoinsNoLiveMove) {
   });
 }
 
+TEST_P(FreedWhileQueued, MemoryIsNotCopiedAheadOfAHold) {
+  step(GetParam(), [](const SimOptions& options) {
+    MoveRig rig("test-2", {}, options);
+    const auto one = rig.filled(2, gpu(0), 2, 1), two = rig.filled(2, gpu(0), 2, 33);
+    auto freed = rig.filled(2, gpu(0), 2, 9);
+    MigrateOptions how;
+    how.scope = StopScope::hold;
+    MutexLock operations(one->operations()), others(two->operations());
+    const auto first = rig.mover().submit(one, {0, 1}, gpu(1), how);
+    const auto second = rig.mover().submit(two, {0, 1}, gpu(1), how);
+    sleep(rig, std::chrono::milliseconds(5));  // Both workers have taken one, and wait.
+    const auto queued = rig.mover().submit(freed, {0, 1}, gpu(1), how);
+    rig.free(freed);
+    const auto next = rig.filled(2, gpu(0), 2, 17);
+    others.unlock();
+    operations.unlock();
+    for (const auto& task : {first, second, queued}) task->wait();
+    EXPECT_EQ(first->error(), nullptr);
+    EXPECT_EQ(second->error(), nullptr);
+    expect_error(ErrorKind::cancelled, [&] {
+      if (queued->error()) std::rethrow_exception(queued->error());
+    });
+    EXPECT_EQ(next->home(0), gpu(0));
+    EXPECT_EQ(rig.wrong(*next, 17), 0u);
+    freed.reset();
+    operations.lock();
+    others.lock();
+  });
+}
+
 }  // namespace
 }  // namespace vma

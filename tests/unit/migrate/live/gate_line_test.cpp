@@ -260,5 +260,57 @@ TEST_P(GateLines, OnlyGpusInUseGetAccessWhileStreamsAreStopped) {
   });
 }
 
+// More chunks than are staged before the first gate is sent: the others are staged while it waits,
+// when this move has `operations` of their allocation.
+TEST_P(GateLines, StagesMoreWhileGatesAreOnTheirWay) {
+  step(GetParam(), [](const SimOptions& options) {
+    BatchRig rig(options);
+    constexpr std::uint64_t many = 40;
+    AllocOptions chunked;
+    chunked.chunk_bytes = rig.rig.page();
+    const auto large = rig.memory.alloc(many * rig.rig.page(), gpu(0), chunked);
+    rig.rig.fill(*large, batch_seed_word);
+    rig.move(gpu(1), gate_for_each);
+    const Program program(rig);
+    sleep(rig.rig, 2 * backlog);
+    MigrateOptions how;
+    how.max_stall = gate_for_each;
+    const auto task = rig.mover.submit(large, {0, many}, gpu(1), how);
+    task->wait();
+    EXPECT_EQ(task->report().outcome, Outcome::done);
+    EXPECT_EQ(task->report().stall.count, many);
+    EXPECT_LE(task->report().wall, 8 * backlog) << "and not " << many;
+    EXPECT_EQ(rig.rig.wrong(*large, batch_seed_word), 0u);
+    rig.memory.free(large->begin());
+  });
+}
+
+// Chunks that leave different GPUs: each settles on its own.
+TEST_P(GateLines, ASwapSharesAGate) {
+  step(GetParam(), [](const SimOptions& options) {
+    ManyRig rig(options);
+    rig.submit_all([](std::size_t i) { return gpu(i % 2 == 0 ? 0 : 1); });
+    rig.wait();
+    rig.tasks.clear();
+    const BoundStream other = rig.rig.new_stream(1);
+    rig.mover.attached().attach(other, Address{});
+    const auto swap = [&](std::size_t even, std::size_t odd) {
+      const std::uint64_t before = rig.gates();
+      rig.submit_all([=](std::size_t i) { return gpu(static_cast<int>(i % 2 == 0 ? even : odd)); });
+      rig.wait();
+      for (std::size_t i = 0; i < batch_chunks; ++i) {
+        EXPECT_EQ(rig.tasks[i]->report().chunks_live, 1) << i;
+        EXPECT_EQ(rig.allocations[i]->home(0), gpu(static_cast<int>(i % 2 == 0 ? even : odd)));
+        EXPECT_EQ(rig.rig.wrong(*rig.allocations[i], batch_seed_word + i), 0u);
+      }
+      rig.tasks.clear();
+      return rig.gates() - before;
+    };
+    swap(1, 0);  // Loads what copies off the other GPU, which may take longer than a leader waits.
+    EXPECT_EQ(swap(0, 1), 1u);
+    rig.mover.attached().detach(other, Address{});
+  });
+}
+
 }  // namespace
 }  // namespace vma

@@ -86,6 +86,11 @@ class MeanwhileDriver : public InterceptDriver {
       : InterceptDriver(static_cast<Driver&>(rig.driver())),
         call_(call),
         meanwhile_(std::move(meanwhile)) {}
+  void launch(BoundStream stream, KernelHandle kernel, LaunchShape shape,
+              const KernelArguments& arguments) override {
+    InterceptDriver::launch(stream, kernel, shape, arguments);
+    launched_.push_back(stream);
+  }
   void launch_graph(BoundStream stream, ExecGraphHandle graph) override {
     InterceptDriver::launch_graph(stream, graph);
     launched_.push_back(stream);

@@ -114,9 +114,10 @@ RequestedRange whole(const std::shared_ptr<Allocation>& allocation, Location to)
   return {allocation, {0, allocation->geometry().slots}, to};
 }
 
-std::unique_ptr<Task> spawn_destroyer(MoveRig& rig, SteppedThreads& executor) {
+std::unique_ptr<Task> spawn_destroyer(MoveRig& rig, SteppedThreads& executor, Call interferes,
+                                      std::chrono::milliseconds takes) {
   const ContextHandle other = rig.machine().create_context(DeviceId{0});
-  rig.delay(Call::copy, std::chrono::milliseconds(20));
+  rig.delay(interferes, takes);
   rig.forget_calls();
   return executor.spawn("destroyer", [&rig, &executor, other] {
     while (rig.calls(Call::hold_context) < 2) executor.sleep(std::chrono::microseconds(50));

@@ -54,9 +54,10 @@ class MoveRig : public MemoryRig {
 RequestedRange whole(const std::shared_ptr<Allocation>& allocation, Location to);
 
 /// A thread that destroys a context behind the next hold, which waits for held work: no grant of
-/// other threads returns meanwhile. From now on copies take long, so that it comes in time. On a
+/// other threads returns meanwhile. From now on a call takes long, so that it comes in time. On a
 /// machine with two GPUs.
-std::unique_ptr<Task> spawn_destroyer(MoveRig& rig, SteppedThreads& executor);
+std::unique_ptr<Task> spawn_destroyer(MoveRig& rig, SteppedThreads& executor, Call interferes,
+                                      std::chrono::milliseconds takes);
 
 /// An attached stream of a context that is neither primary nor current.
 struct OwnContextStream {

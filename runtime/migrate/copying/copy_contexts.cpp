@@ -1,0 +1,152 @@
+#include "migrate/copying/copy_contexts.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace vma {
+namespace {
+
+/// Copies need none, but a green context has some.
+constexpr int green_multiprocessors = 16;
+
+}  // namespace
+
+CopyContext choose_context(CopyUnder under, const ContextFacts& facts) {
+  // It waits for nobody, and costs nothing more.
+  if (facts.own_exists || facts.own_only || !facts.application_active) return CopyContext::own;
+  switch (under) {
+    case CopyUnder::nothing: return CopyContext::application;
+    case CopyUnder::gate: return facts.green_is_apart ? CopyContext::green : CopyContext::own;
+    case CopyUnder::hold: return CopyContext::own;
+  }
+  return CopyContext::own;
+}
+
+CopyContexts::CopyContexts(Driver& driver, const Topology& topology, ContextsInUse& contexts,
+                           Ledger& ledger, bool own_only)
+    : driver_(driver),
+      topology_(topology),
+      contexts_(contexts),
+      ledger_(ledger),
+      own_only_(own_only) {}
+
+CopyContexts::~CopyContexts() {
+  const MutexLock lock(mutex_);
+  for (const auto* const made : {&green_, &own_}) {
+    for (const auto& [device, context] : *made) {
+      contexts_.forget(context);
+      ledger_.undo("a context of the copy engine",
+                   [&, own = context] { driver_.destroy_context(own); });
+    }
+  }
+}
+
+ContextFacts CopyContexts::facts_of(DeviceId device) {
+  ContextFacts facts;
+  facts.own_only = own_only_;
+  facts.green_is_apart = driver_.green_contexts_are_apart();
+  bool avoided = false;
+  {
+    const MutexLock lock(mutex_);
+    facts.own_exists = own_.contains(device);
+    avoided = avoided_.contains(device);
+  }
+  facts.application_active = !avoided && driver_.context_active(device);
+  return facts;
+}
+
+CopyContexts::Chosen CopyContexts::choose_on(DeviceId device, CopyUnder under) {
+  return {device, choose_context(under, facts_of(device))};
+}
+
+/// In order of preference: the source pushes, else the target pulls. Bytes of one place, which a
+/// program reads, writes or zeroes, may also pass through another GPU.
+std::vector<DeviceId> CopyContexts::candidates(Location from, Location to) const {
+  std::vector<DeviceId> gpus;
+  for (const Location end : {from, to}) {
+    if (end.kind == Location::Kind::gpu) gpus.push_back(DeviceId{end.ordinal});
+  }
+  if (from == to || gpus.empty()) {
+    gpus.insert(gpus.end(), topology_.devices().begin(), topology_.devices().end());
+  }
+  std::erase_if(gpus, [&](DeviceId device) {
+    return !topology_.reaches(device, from) || !topology_.reaches(device, to);
+  });
+  return gpus;
+}
+
+std::optional<CopyContexts::Chosen> CopyContexts::choose(Location from, Location to,
+                                                         CopyUnder under) {
+  const std::vector<DeviceId> gpus = candidates(from, to);
+  if (gpus.empty()) return std::nullopt;
+  for (const DeviceId device : gpus) {
+    const ContextFacts facts = facts_of(device);
+    const CopyContext kind = choose_context(under, facts);
+    if (kind != CopyContext::own || facts.own_exists) return Chosen{device, kind};
+  }
+  return Chosen{gpus.front(), CopyContext::own};
+}
+
+ContextHandle CopyContexts::open(Chosen chosen) {
+  if (chosen.kind == CopyContext::application) {
+    const ContextHandle context = contexts_.primary(chosen.device);
+    if (!is_none(context)) return context;
+    chosen.kind = CopyContext::own;  // The program has closed it meanwhile.
+  }
+  auto& made = chosen.kind == CopyContext::green ? green_ : own_;
+  {
+    const MutexLock lock(mutex_);
+    const auto known = made.find(chosen.device);
+    if (known != made.end()) return known->second;
+  }
+  ContextHandle context{};
+  try {
+    context = make(chosen.device, chosen.kind);
+  } catch (const Error&) {
+    if (chosen.kind != CopyContext::green) throw;
+    return open({chosen.device, CopyContext::own});
+  }
+  try {
+    contexts_.exclude(context);
+    const MutexLock lock(mutex_);
+    made.emplace(chosen.device, context);
+  } catch (...) {
+    contexts_.forget(context);
+    ledger_.undo("a context of the copy engine", [&] { driver_.destroy_context(context); });
+    throw;
+  }
+  return context;
+}
+
+ContextHandle CopyContexts::make(DeviceId device, CopyContext kind) {
+  if (kind == CopyContext::green) {
+    return driver_.create_green_context(
+        device, std::min(green_multiprocessors, topology_.info(device).multiprocessors));
+  }
+  try {
+    return driver_.create_context(device);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::out_of_memory) throw;
+    throw Error(ErrorKind::out_of_memory, error.call(),
+                fmt::format("gpu({}) has no room for a context of the runtime's own, in which it "
+                            "copies while the program's work is stopped: free about 0.6 GiB there, "
+                            "by vma::trim for example; {}",
+                            index(device), error.what()),
+                error.native());
+  }
+}
+
+bool CopyContexts::has_own(DeviceId device) {
+  const MutexLock lock(mutex_);
+  return own_.contains(device);
+}
+
+void CopyContexts::avoid(DeviceId device) {
+  const MutexLock lock(mutex_);
+  avoided_.insert(device);
+}
+
+}  // namespace vma
