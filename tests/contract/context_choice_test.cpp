@@ -216,6 +216,7 @@ TYPED_TEST(ContextChoice, AHoldBesideAFreeThatWaitsForItsPost) {
 
 // Decides whether reads, writes and fills may run in a context whose streams the program captures.
 TYPED_TEST(ContextChoice, CopiesAndFillsInAContextEndNoCaptureThere) {
+  VMART_IN_CHILD(90);
   ContractRig& rig = this->rig();
   Driver& driver = this->driver();
   std::vector<std::byte> pageable(this->source_->size_bytes());

@@ -23,7 +23,6 @@ class BugDriver final : public InterceptDriver {
       : InterceptDriver(inner), bug_(bug), gate_limit_(gate_limit) {}
 
   void batch(BoundStream stream, std::span<const WordOperation> operations) override;
-  void update_chain(ExecGraphHandle chain, std::span<const ChainStep> steps) override;
   void stop(BoundStream stream, ExecGraphHandle chain,
             std::span<const WordOperation> words) override;
   std::vector<KernelHandle> load_kernels(ContextHandle context,

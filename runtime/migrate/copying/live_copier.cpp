@@ -133,10 +133,9 @@ void LiveCopier::release() noexcept {
     ended &= ledger.undo("a stream of live copies", [&] { driver_.wait_stream(stream, never); });
     ledger.undo("a stream of live copies", [&] { driver_.destroy_stream(stream); });
   }
-  for (const auto& [kind, settling] : settlings_) {
-    if (is_none(settling)) continue;
+  for (const auto& [kind, chain] : chains_) {
     ledger.undo("a chain of live copies",
-                [&, chain = settling] { driver_.destroy_exec_graph(chain); });
+                [&, handle = chain.handle] { driver_.destroy_exec_graph(handle); });
   }
   go_.reset();
   for (const KernelHandle kernel : {copy_kernel_, settle_kernel_, paranoid_kernel_}) {
@@ -312,17 +311,24 @@ std::optional<Address> LiveCopier::room_for_digests(std::uint64_t digests_bytes)
   return std::nullopt;
 }
 
+/// A launch behind one that waits in the same graph would block the caller until that has ended,
+/// and with it the gates behind the first one.
+LiveCopier::Chain& LiveCopier::chain_of(std::span<const ChainStep> steps, bool paranoid) {
+  const std::pair key{steps.size(), paranoid};
+  const auto [first, last] = chains_.equal_range(key);
+  const auto idle =
+      std::find_if(first, last, [&](const auto& known) { return gone(known.second.last); });
+  if (idle == last) return chains_.insert({key, {driver_.make_chain(context_, steps), {}}})->second;
+  driver_.update_chain(idle->second.handle, steps);
+  return idle->second;
+}
+
 LiveCopier::Settling LiveCopier::arm(std::span<const std::size_t> bays, bool paranoid) {
   for (const std::size_t bay : bays) require_idle(bays_[bay]);
   const std::uint64_t epoch = next_epoch();
-  const std::vector<ChainStep> steps = settle_steps(bays, paranoid, epoch);
-  ExecGraphHandle& chain = settlings_[{steps.size(), paranoid}];
-  if (is_none(chain)) {
-    chain = driver_.make_chain(context_, steps);
-  } else {
-    driver_.update_chain(chain, steps);
-  }
-  driver_.launch_graph(settle_stream_, chain);
+  Chain& chain = chain_of(settle_steps(bays, paranoid, epoch), paranoid);
+  driver_.launch_graph(settle_stream_, chain.handle);
+  chain.last = {epoch};
   last_settling_ = {epoch};
   for (const std::size_t bay : bays) {
     bays_[bay].epoch = epoch;

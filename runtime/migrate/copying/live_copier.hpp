@@ -119,6 +119,12 @@ class LiveCopier {
   void release_memory(bool ended) noexcept;
   std::vector<ChainStep> settle_steps(std::span<const std::size_t> bays, bool paranoid,
                                       std::uint64_t epoch) const;
+  /// A chain of these steps, none of whose launches waits to be let go.
+  struct Chain {
+    ExecGraphHandle handle{};
+    Settling last;  // The latest launch.
+  };
+  Chain& chain_of(std::span<const ChainStep> steps, bool paranoid);
   void require_idle(Bay& bay) const;
   bool await(const std::uint64_t* word, Bay& bay, BoundStream stream, TimePoint deadline);
 
@@ -136,7 +142,7 @@ class LiveCopier {
   std::unique_ptr<StopWord> go_;
   Settling last_settling_;
   /// By the number of steps, and whether paranoid; made when first needed.
-  std::map<std::pair<std::size_t, bool>, ExecGraphHandle> settlings_;
+  std::multimap<std::pair<std::size_t, bool>, Chain> chains_;
   std::array<Bay, bays> bays_;
   Bay padding_;  // Without tiles: for settling steps that do nothing.
 };

@@ -206,9 +206,8 @@ std::chrono::nanoseconds LiveStaging::predicted_stall(const LiveBatch& batch) co
 /// Stages a chunk that may share a gate with `first`. False if it cannot be staged now, for
 /// whatever reason: errors recur when it is the first of its batch.
 bool LiveStaging::stage_beside(const LiveChunk& first, LiveChunk& next, Effort effort) {
-  if (next.range.unwanted()) return false;  // Freed before it joined, its memory may be another's.
   if (&first.range != &next.range && !same_streams(first.range, next.range)) return false;
-  if (next.broken()) return false;
+  if (next.broken() || next.range.unwanted()) return false;  // If freed, it may be another's.
   if (next.staged) return next.choice.way == first.choice.way;
   try {
     next.transaction.take_clean_target();
@@ -490,9 +489,12 @@ void LiveStaging::keep_room_for_digests(const LiveChunk& chunk) noexcept {
 void LiveStaging::pace_copy(const LiveChunk& chunk) {
   const std::chrono::nanoseconds estimate(static_cast<std::int64_t>(
       copy_ns_per_byte_ * static_cast<double>(chunk.transaction.size_bytes())));
-  const TimePoint start =
-      parts_.pace.book_copy(clock_.now(), chunk.transaction.size_bytes(), estimate);
-  conditions_.pause_until(start);
+  const std::uint64_t size_bytes = chunk.transaction.size_bytes();
+  conditions_.await([&](TimePoint now) {
+    const TimePoint start = parts_.pace.next_copy(now, estimate);
+    if (start > now || parts_.pace.try_book_copy(now, size_bytes)) return start;
+    return parts_.pace.next_copy(now, estimate);  // Another copy was booked in between.
+  });
 }
 
 }  // namespace vma

@@ -15,6 +15,7 @@
 
 #include <vma/migration.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -80,6 +81,8 @@ class Mover final : private LiveTasks {
   /// and may let them share its gates or its hold. If it throws, none is submitted. The tasks are
   /// in the order of the submissions.
   std::vector<std::shared_ptr<MigrationTask>> submit_all(std::vector<Submission> submissions);
+  /// From now on, gates may overdraw the stall budget by so much; zero: no more.
+  void allow_ahead(std::chrono::nanoseconds stall) { pace_.allow_ahead(stall); }
   /// One watcher at a time; an empty one removes it. Blocks: while the former is being called.
   void watch(MoveWatcher watcher) { observers_.watch(std::move(watcher)); }
   /// Like `watch`, for each step of each chunk's move.

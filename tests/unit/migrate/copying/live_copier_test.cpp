@@ -111,6 +111,30 @@ TEST_F(LiveCopierTest, SettlesAnyNumberOfChunksWithFewChains) {
   });
 }
 
+TEST_F(LiveCopierTest, LaunchesNoChainAgainThatHasNotBeenLetGo) {
+  with_copier([&](MoveRig& rig, LiveCopier& copier, const Chunk& source, const Chunk& target) {
+    const Chunk other = rig.chunk(gpu(1), 2);
+    std::vector<std::size_t> bays;
+    for (const Chunk* const to : {&target, &other}) {
+      bays.push_back(copier.take_bay(source.size_bytes()).value());
+      copier.start_copy(bays.back(), source, *to, 50);
+      EXPECT_TRUE(copier.copied_by(bays.back(), never));
+    }
+    rig.forget_calls();
+    const auto arm = [&](std::size_t bay) { return copier.arm(std::span(&bays[bay], 1), false); };
+    for (std::uint64_t round = 0; round <= 2; ++round) {
+      rig.fill(source, seed_ + 2 - round);
+      arm(0);
+      copier.go(arm(1));
+      for (const std::size_t bay : bays) EXPECT_TRUE(copier.settled_by(bay, never));
+      EXPECT_EQ(rig.wrong(target, seed_ + 2 - round), 0u);
+      EXPECT_EQ(rig.wrong(other, seed_ + 2 - round), 0u);
+    }
+    EXPECT_EQ(rig.calls(Call::make_chain), 2);
+    rig.unclaim(other);
+  });
+}
+
 TEST_F(LiveCopierTest, WaitsForACopyWhoseEndNothingWillShow) {
   with_copier([&](MoveRig& rig, LiveCopier& copier, const Chunk& source, const Chunk& target) {
     const std::size_t bay = copier.take_bay(source.size_bytes()).value();

@@ -8,7 +8,8 @@ import pathlib
 import sys
 import unittest
 
-sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1] / "examples"))
+BENCH = pathlib.Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(BENCH), str(BENCH.parent / "examples")]
 from torch_pool import Location
 from vmart_calls import MigrateOptions, MigrationReport, move_many, report_of
 
