@@ -4,17 +4,19 @@
     torch_moves.py LIBVMART.SO [--moves 4] [--benchmark_filter=RE] [--benchmark_out=FILE]
 
 The weights lie in a MemPool of vmart's, in a segment each. The loop runs the forward pass, eagerly
-or as a CUDA graph, and launches 1, 4 or 16 steps ahead of the GPU. Three ways to move a model:
+or as a CUDA graph, and launches 1, 4 or 16 steps ahead of the GPU. Four ways to move a model:
 
     live    one `vmart_migrate_async` for each segment, all at once, while the loop uses them
     turn    one `vmart_migrate` after the other, in the thread of the loop; each holds everything
+    group   one `vmart_migrate_many` for all segments, in the thread of the loop: it holds once
     beside  like `live`, but the segments of another model, which the loop does not use
 
 They go to GPU 1 and back, or to the host and back on a machine with one GPU: there the loop is so
 much slower with its weights at the host that `live` says little.
 
 Each row is one direction. `wall_ms` is the median time for the whole model. `backlog_ms` is how long
-a step took from its launch to its end meanwhile, which is what a gate waits for. `lost_ms` is how
+a step took from its launch to its end meanwhile, which is what a gate waits for.
+`stall_longest_ms` is the longest stop, which `turn` does not report. `lost_ms` is how
 much later the loop was than without the move, given its pace with the weights at either place.
 Leaves with 77 without PyTorch and a GPU. What it writes reads like Google Benchmark's output.
 """
@@ -32,7 +34,7 @@ import time
 
 sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1] / "examples"))
 import torch_pool  # Before torch: it sets what torch reads once.
-from vmart_calls import report_of
+from vmart_calls import move_many, report_of
 
 torch = torch_pool.torch
 LAYERS, WIDTH, HEADS, WORDS = 12, 3072, 24, 16_384
@@ -157,6 +159,10 @@ class Segments:
                             ctypes.c_size_t(0), to, None)
         return []
 
+    def move_as_group(self, to):
+        """Blocks until all have moved. Returns the report of all together."""
+        return [move_many(self.vmart, list(self.sizes), to)]
+
 
 def timed(move, to):
     """Seconds, and the reports."""
@@ -175,6 +181,10 @@ def move_live(loop, segments, to):
 
 def move_in_turn(_, segments, to):
     return timed(segments.move_in_turn, to)
+
+
+def move_as_group(_, segments, to):
+    return timed(segments.move_as_group, to)
 
 
 def measure(loop, segments, move, places, moves):
@@ -240,6 +250,7 @@ def run_cases(arguments, vmart, model, other_model):
     for as_graph in (False, True):
         for ahead in AHEAD:
             for how, move, segments in (("live", move_live, own), ("turn", move_in_turn, own),
+                                        ("group", move_as_group, own),
                                         ("beside", move_live, others)):
                 name = f"torch_moves/{'graph' if as_graph else 'eager'}/ahead_{ahead}/{how}"
                 if not re.search(arguments.benchmark_filter, name):

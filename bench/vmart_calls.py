@@ -2,6 +2,8 @@
 
 import ctypes
 
+from torch_pool import Location
+
 
 class MigrateOptions(ctypes.Structure):
     """`vmart_migrate_options`."""
@@ -9,7 +11,8 @@ class MigrateOptions(ctypes.Structure):
                 ("deadline_ms", ctypes.c_int64), ("priority", ctypes.c_int32),
                 ("reserve_first", ctypes.c_int32), ("nothing_runs", ctypes.c_int32),
                 ("wait_for_pins", ctypes.c_int32), ("paranoid", ctypes.c_int32),
-                ("max_stall_us", ctypes.c_int32)]
+                ("max_stall_us", ctypes.c_int32), ("all_or_nothing", ctypes.c_int32),
+                ("reserved", ctypes.c_int32)]
 
 
 class MigrationReport(ctypes.Structure):
@@ -20,7 +23,14 @@ class MigrationReport(ctypes.Structure):
                 ("chunks_moved", ctypes.c_int32), ("chunks_live", ctypes.c_int32),
                 ("retries", ctypes.c_int32), ("gates", ctypes.c_int32),
                 ("wall_ns", ctypes.c_int64), ("stall_median_ns", ctypes.c_int64),
-                ("stall_p99_ns", ctypes.c_int64), ("stall_max_ns", ctypes.c_int64)]
+                ("stall_p99_ns", ctypes.c_int64), ("stall_max_ns", ctypes.c_int64),
+                ("status", ctypes.c_int32), ("reserved", ctypes.c_int32)]
+
+
+class MoveRequest(ctypes.Structure):
+    """`vmart_move_request`."""
+    _fields_ = [("size_bytes", ctypes.c_size_t), ("pointer", ctypes.c_void_p),
+                ("offset", ctypes.c_size_t), ("bytes", ctypes.c_size_t), ("to", Location)]
 
 
 def report_of(vmart, migration):
@@ -28,3 +38,13 @@ def report_of(vmart, migration):
     report = MigrationReport(size_bytes=ctypes.sizeof(MigrationReport))
     vmart.call("vmart_migration_report_get", migration, ctypes.byref(report))
     return report
+
+
+def move_many(vmart, pointers, to, options=None):
+    """Moves the allocations with one `vmart_migrate_many`. Returns the report of all together."""
+    requests = (MoveRequest * len(pointers))(
+        *(MoveRequest(ctypes.sizeof(MoveRequest), pointer, 0, 0, to) for pointer in pointers))
+    total = MigrationReport(size_bytes=ctypes.sizeof(MigrationReport))
+    vmart.call("vmart_migrate_many", requests, ctypes.c_size_t(len(pointers)),
+               None if options is None else ctypes.byref(options), ctypes.byref(total), None)
+    return total

@@ -72,7 +72,7 @@ struct MigrateOptions {
   /// The synchronous `migrate` uses a hold and copies stopped, unless `scope` is `attached`.
   Mode mode = Mode::automatic;
   /// Default: `hold` for `migrate`, `attached` for `migrate_async`.
-  std::optional<StopScope> scope;
+  std::optional<StopScope> scope{};
   /// How long to wait for the work to stop before the move fails with `busy`. For gates: how long
   /// each chunk is tried, and thus the longest backlog a stream may have. Waiting caused by
   /// `RuntimeOptions::stall_budget` does not count. Zero means `RuntimeOptions::hold_limit` for
@@ -81,15 +81,18 @@ struct MigrateOptions {
   /// How long one gate may stop the attached streams (their stall, see `MigrationReport`): as many
   /// chunks share a gate as are predicted to be settled and switched within it, but at least one.
   /// Default: `RuntimeOptions::max_stall`.
-  std::optional<std::chrono::microseconds> max_stall;
+  std::optional<std::chrono::microseconds> max_stall{};
   /// How much of the source GPU live copies may take from the application, in percent: with 100
   /// they are as fast as they can be; with less they take longer, and the application loses less.
   /// Default: `RuntimeOptions::copy_share_percent`.
-  std::optional<int> copy_share_percent;
+  std::optional<int> copy_share_percent{};
   /// Among moves that wait for the same route, the one with the highest priority goes first.
   int priority = 0;
   /// Allocates all target memory before stopping anything; if that fails, nothing moves.
   bool reserve_first = false;
+  /// Of several requests: allocates the target memory of all before stopping anything. If that
+  /// fails, or if one of them may not move, nothing moves. Of one request, it is `reserve_first`.
+  bool all_or_nothing = false;
   /// The caller guarantees that no running work touches the range, so nothing is stopped. For
   /// drivers without holds, and for programs that have already synchronised.
   bool nothing_runs = false;
@@ -101,9 +104,11 @@ struct MigrateOptions {
   /// keeps the host memory and its bytes. If the allocation stays read-only, a move back reuses
   /// that memory and copies nothing. The copy is dropped when the memory is needed.
   bool keep_clean_copy = false;
-  /// Called after each chunk on the runtime's completion thread, with no lock held. An exception is
+  /// Called after each chunk on the runtime's completion thread, with no lock held; with the sum
+  /// over all requests, if there are several. The last call may follow shortly after the migration
+  /// has ended; of a synchronous call with a hold, all come before it returns. An exception is
   /// logged and counted, and has no other effect.
-  std::function<void(const MigrationProgress&)> on_progress;
+  std::function<void(const MigrationProgress&)> on_progress{};
 };
 
 /// Time by phase, summed over the chunks of a migration. Phases of different chunks overlap.

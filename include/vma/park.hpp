@@ -20,8 +20,8 @@ struct ParkOptions {
   /// The host node that stores the bytes. Default: the node closest to each GPU. `resume` ignores
   /// it.
   std::optional<Location> to;
-  /// What to stop, and for how long. A hold, the default, is fastest: all chunks are copied one
-  /// after another while everything is stopped.
+  /// What to stop, and for how long. A hold, the default, is fastest: everything is stopped once,
+  /// and all chunks are copied. `all_or_nothing` is ignored: what may move does.
   MigrateOptions how{};
   /// Whether the bytes are dropped. `resume` ignores it: each chunk comes back as it was parked.
   ParkContents contents = ParkContents::keep;

@@ -4,13 +4,14 @@
 #include <vma/device.hpp>
 #include <vma/error.hpp>
 #include <vma/export.hpp>
-#include <vma/gpu_load.hpp>
+#include <vma/group.hpp>
 #include <vma/location.hpp>
 #include <vma/migration.hpp>
+#include <vma/park.hpp>
 #include <vma/policy.hpp>
 #include <vma/scheduler.hpp>
+#include <vma/stats.hpp>
 #include <vma/telemetry.hpp>
-#include <vma/park.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -121,40 +122,6 @@ struct RuntimeOptions {
   /// A trace file of moves, stalls and decisions, for Perfetto (VMART_TRACE). Default: none. "%p"
   /// in the name becomes the process id. Selects `stay_put` in the same way as `control`.
   std::string trace;
-};
-
-/// Memory that the runtime holds, and counters since it was opened.
-struct RuntimeStats {
-  struct Place {
-    Location at;
-    /// Upper limit for the runtime: the configured capacity or all memory of the place, whichever
-    /// is less. 0 if the machine does not report how much memory the place has.
-    std::size_t capacity_bytes = 0;
-    std::size_t allocated_bytes = 0;  ///< Backing users' pointers, in whole chunks.
-    std::size_t cached_bytes = 0;
-    std::size_t own_bytes = 0;     ///< Keepers, digests, and the reserve for page tables.
-    std::size_t leaked_bytes = 0;  ///< The driver refused to release it, or may still write to it.
-    std::size_t copies_bytes = 0;  ///< Clean copies: released as soon as the memory is needed.
-  };
-  std::vector<Place> places;
-  std::size_t allocations = 0;
-  std::size_t poisoned = 0;
-  std::size_t parked = 0;         ///< Allocations with chunks that `park` moved out of HBM.
-  std::size_t dropped_bytes = 0;  ///< Parked bytes without memory until they are resumed.
-  std::size_t leaked = 0;         ///< Driver objects whose release failed; each is logged.
-  std::size_t migrations = 0;
-  std::size_t bytes_moved = 0;
-  std::size_t bytes_copied_twice = 0;
-  std::size_t copies_kept = 0;                 ///< Moves that left a clean copy behind.
-  std::size_t copies_used = 0;                 ///< Clean copies to which a chunk returned.
-  std::size_t copies_dropped = 0;              ///< To make room, or because they became stale.
-  std::size_t bytes_remapped = 0;              ///< Part of `bytes_moved` that a clean copy held.
-  std::size_t gates = 0;                       ///< Gates at which all streams arrived.
-  std::size_t gates_given_up = 0;              ///< Opened before the chunk was switched.
-  std::size_t callbacks_failed = 0;            ///< Callbacks and hooks that threw an exception.
-  std::map<std::string, std::size_t> reasons;  ///< Why gates were given up, with counts.
-  DurationSummary skew, stall;                 ///< For all gates.
-  GpuLoads loads;                              ///< Requires NVML; see VMART_NVML.
 };
 
 /// Lets the CPU load and store the bytes of an allocation at host nodes, through the same pointer.
@@ -272,6 +239,16 @@ class VMART_EXPORT Runtime {
   /// `bytes_asked` give the extended range. See `AllocOptions::chunk_bytes`.
   MigrationReport migrate(void* pointer, std::size_t offset, std::size_t bytes, Location to,
                           const MigrateOptions& options = {});
+  /// Moves several allocations, or parts of them, under one hold: their bytes are copied side by
+  /// side on all routes, and the running work is waited for once. With `StopScope::attached`, this
+  /// is the `migrate_async` of the requests followed by a wait. See <vma/group.hpp> for what
+  /// requests may be. An allocation with hooks moves after the others, under a hold of its own,
+  /// because a hook may free other memory.
+  ///
+  /// Throws: Error with `group()` if not all requests moved in full; otherwise as `migrate`, for
+  /// invalid requests and options, before anything is stopped. Blocks: until all have ended; while
+  /// other threads move or free the allocations. A free of one of them waits for the whole call.
+  GroupReport migrate(std::span<const MoveRequest> requests, const MigrateOptions& options = {});
 
   /// Moves the allocation in the background and returns at once. Stops only the attached streams,
   /// for a fraction of a millisecond per chunk. Throws: Error{invalid_argument} for bad arguments,
@@ -280,6 +257,13 @@ class VMART_EXPORT Runtime {
   Migration migrate_async(void* pointer, Location to, const MigrateOptions& options = {});
   Migration migrate_async(void* pointer, std::size_t offset, std::size_t bytes, Location to,
                           const MigrateOptions& options = {});
+
+  /// Moves several allocations, or parts of them, in the background. All are submitted at once, so
+  /// that those which move the same way share gates; with `StopScope::hold` they share holds.
+  /// Throws: as the synchronous form, for invalid requests and options. What may not move is
+  /// reported by the MigrationGroup, like all other errors.
+  MigrationGroup migrate_async(std::span<const MoveRequest> requests,
+                               const MigrateOptions& options = {});
 
   /// Moves the HBM part of every allocation with the tag to host memory and returns that HBM to the
   /// driver. Addresses stay the same, and running work continues as for `migrate`. The host memory

@@ -7,6 +7,7 @@
 #include <vma/calibration.hpp>
 #include <vma/device.hpp>
 #include <vma/error.hpp>
+#include <vma/group.hpp>
 #include <vma/location.hpp>
 #include <vma/migration.hpp>
 #include <vma/policy.hpp>
@@ -28,10 +29,14 @@ VMART_EXPORT MigrationReport migrate(void* pointer, Location to,
                                      const MigrateOptions& options = {});
 VMART_EXPORT MigrationReport migrate(void* pointer, std::size_t offset, std::size_t bytes,
                                      Location to, const MigrateOptions& options = {});
+VMART_EXPORT GroupReport migrate(std::span<const MoveRequest> requests,
+                                 const MigrateOptions& options = {});
 VMART_EXPORT Migration migrate_async(void* pointer, Location to,
                                      const MigrateOptions& options = {});
 VMART_EXPORT Migration migrate_async(void* pointer, std::size_t offset, std::size_t bytes,
                                      Location to, const MigrateOptions& options = {});
+VMART_EXPORT MigrationGroup migrate_async(std::span<const MoveRequest> requests,
+                                          const MigrateOptions& options = {});
 VMART_EXPORT ParkReport park(const std::string& tag, const ParkOptions& options = {});
 VMART_EXPORT ParkReport resume(const std::string& tag, const ParkOptions& options = {});
 VMART_EXPORT bool is_parked(const std::string& tag);

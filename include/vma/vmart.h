@@ -78,6 +78,8 @@ typedef struct vmart_migrate_options {
   int32_t wait_for_pins;
   int32_t paranoid;
   int32_t max_stall_us; /**< Of one gate; 0: the runtime's limit. */
+  int32_t all_or_nothing;
+  int32_t reserved; /**< Zero. */
 } vmart_migrate_options;
 
 /// Values of `vmart_migration_report.outcome`.
@@ -100,10 +102,23 @@ typedef struct vmart_migration_report {
   int64_t stall_median_ns;
   int64_t stall_p99_ns;
   int64_t stall_max_ns;
+  int32_t status;   /**< Why it has not moved in full, as a `vmart_status`. */
+  int32_t reserved; /**< Zero. */
 } vmart_migration_report;
+
+/// One of several moves; see `vma::MoveRequest`.
+typedef struct vmart_move_request {
+  size_t size_bytes; /**< Set it to sizeof(vmart_move_request), in each element of an array. */
+  void* pointer;     /**< Any address inside an allocation. */
+  size_t offset;
+  size_t bytes; /**< Starting `offset` bytes after `pointer`; both 0: the whole allocation. */
+  vmart_location to;
+} vmart_move_request;
 
 /// A running migration. Thread-safe until it is released.
 typedef struct vmart_migration vmart_migration;
+/// Running migrations of several requests. Thread-safe until it is released.
+typedef struct vmart_migration_group vmart_migration_group;
 /// Prevents an allocation from moving until it is released.
 typedef struct vmart_pin vmart_pin;
 
@@ -168,6 +183,42 @@ VMART_EXPORT vmart_status vmart_migration_report_get(vmart_migration* migration,
                                                      vmart_migration_report* report);
 /// Releases only the handle, not the migration. Null does nothing.
 VMART_EXPORT void vmart_migration_release(vmart_migration* migration);
+
+/* --- Several moves with one call. If a request is invalid, the call fails and nothing moves. */
+
+/// Holds all work once for all requests, unless `options` have another scope. `total` and `reports`
+/// may be null; `reports` is an array of `count` elements, one for each request. Set `size_bytes`
+/// in each report before each call. If requests fail, the others move nonetheless (unless
+/// `options->all_or_nothing`), the status is that of the most serious error, `vmart_last_error`
+/// names the requests, and the reports are written, too. Blocks: until moved.
+VMART_EXPORT vmart_status vmart_migrate_many(const vmart_move_request* requests, size_t count,
+                                             const vmart_migrate_options* options,
+                                             vmart_migration_report* total,
+                                             vmart_migration_report* reports);
+/// Moves in the background. All requests are submitted at once, so that those with the same route
+/// share gates. Does not block. Release `*out` in any case; the migrations continue without it.
+VMART_EXPORT vmart_status vmart_migrate_many_async(const vmart_move_request* requests, size_t count,
+                                                   const vmart_migrate_options* options,
+                                                   vmart_migration_group** out);
+/// Blocks: until all requests have ended. If some have not moved in full: as `vmart_migrate_many`.
+VMART_EXPORT vmart_status vmart_migration_group_wait(vmart_migration_group* group);
+/// Waits for at most `limit_ns`. `*out_done` is 0 if a request is still moving.
+VMART_EXPORT vmart_status vmart_migration_group_wait_for(vmart_migration_group* group,
+                                                         int64_t limit_ns, int* out_done);
+VMART_EXPORT vmart_status vmart_migration_group_done(vmart_migration_group* group, int* out_done);
+/// Ends all requests at their next chunk boundaries. Does not block.
+VMART_EXPORT vmart_status vmart_migration_group_cancel(vmart_migration_group* group);
+/// May be called before and after the end. `total` and `reports` may be null, and have their
+/// `size_bytes` set; `count` is the number of requests.
+VMART_EXPORT vmart_status vmart_migration_group_report_get(vmart_migration_group* group,
+                                                           vmart_migration_report* total,
+                                                           vmart_migration_report* reports,
+                                                           size_t count);
+/// The migration of one request, counted from 0, for instance to cancel it alone. Release `*out`.
+VMART_EXPORT vmart_status vmart_migration_group_request(vmart_migration_group* group, size_t which,
+                                                        vmart_migration** out);
+/// Releases only the handle, not the migrations. Null does nothing.
+VMART_EXPORT void vmart_migration_group_release(vmart_migration_group* group);
 
 /// Moves the HBM part of every allocation with the tag to host memory and returns that HBM to the
 /// driver. Addresses stay the same. `options` may be null. `*out_stayed_bytes`, if not null,

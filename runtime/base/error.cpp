@@ -1,4 +1,5 @@
 #include <vma/error.hpp>
+#include <vma/group.hpp>
 
 #include <fmt/format.h>
 
@@ -33,15 +34,22 @@ Error::Error(ErrorKind kind, std::string call, const std::string& detail, int na
 
 // Constructed from the text, because copies of a std::runtime_error share their text and count
 // references in a way that race checkers do not see.
-Error::Error(const Error& other, MigrationReport report)
+Error::Error(const Error& other, std::shared_ptr<const MigrationReport> report,
+             std::shared_ptr<const GroupReport> group)
     : std::runtime_error(std::string(other.what())),
       kind_(other.kind_),
       native_(other.native_),
       call_(other.call_),
-      report_(std::make_shared<const MigrationReport>(std::move(report))) {}
+      report_(std::move(report)),
+      group_(std::move(group)) {}
 
 Error Error::with_report(MigrationReport report) const {
-  return Error(*this, std::move(report));
+  return Error(*this, std::make_shared<const MigrationReport>(std::move(report)), nullptr);
+}
+
+Error Error::with_group(GroupReport group) const {
+  const auto whole = std::make_shared<const GroupReport>(std::move(group));
+  return Error(*this, std::shared_ptr<const MigrationReport>(whole, &whole->total), whole);
 }
 
 }  // namespace vma::inline v1

@@ -20,7 +20,9 @@
 #include <exception>
 #include <initializer_list>
 #include <optional>
+#include <span>
 #include <utility>
+#include <vector>
 
 namespace vma {
 namespace {
@@ -52,8 +54,13 @@ class Request {
   std::optional<std::string> text(std::string_view name) const {
     const json::value* value = members_.if_contains(name);
     if (value == nullptr) return std::nullopt;
-    if (!value->is_string()) refuse(fmt::format("\"{}\" must be a string", name));
-    return std::string(value->get_string());
+    return text_of(*value, name);
+  }
+  /// The texts of an array, or of a member that is one text.
+  std::vector<std::string> texts(std::string_view name) const {
+    std::vector<std::string> all;
+    for (const json::value& value : values(name)) all.push_back(text_of(value, name));
+    return all;
   }
 
   bool flag(std::string_view name) const {
@@ -65,27 +72,19 @@ class Request {
 
   std::uint64_t count(std::string_view name, std::uint64_t otherwise) const {
     const json::value* value = members_.if_contains(name);
-    if (value == nullptr) return otherwise;
-    boost::system::error_code not_exact;
-    const auto number = value->is_number() ? value->to_number<std::uint64_t>(not_exact) : 0;
-    if (!value->is_number() || not_exact) refuse(fmt::format("\"{}\" is not a count", name));
-    return number;
+    return value == nullptr ? otherwise : count_of(*value, name);
   }
 
   std::optional<std::uint64_t> address(std::string_view name) const {
     const json::value* value = members_.if_contains(name);
     if (value == nullptr) return std::nullopt;
-    if (value->is_number()) return count(name, 0);
-    const std::string whole = text(name).value_or("");
-    const bool prefixed = whole.starts_with("0x") || whole.starts_with("0X");
-    const char* begin = whole.data() + (prefixed ? 2 : 0);
-    const char* end = whole.data() + whole.size();
-    std::uint64_t address = 0;
-    const auto [stopped, code] = std::from_chars(begin, end, address, prefixed ? 16 : 10);
-    if (code != std::errc() || stopped != end || begin == end) {
-      refuse(fmt::format("\"{}\": {} is not an address", name, whole));
-    }
-    return address;
+    return address_of(*value, name);
+  }
+  /// The addresses of an array, or of a member that is one address.
+  std::vector<std::uint64_t> addresses(std::string_view name) const {
+    std::vector<std::uint64_t> all;
+    for (const json::value& value : values(name)) all.push_back(address_of(value, name));
+    return all;
   }
 
   Location location(std::string_view name) const {
@@ -99,6 +98,37 @@ class Request {
   }
 
  private:
+  static std::string text_of(const json::value& value, std::string_view name) {
+    if (!value.is_string()) refuse(fmt::format("\"{}\" must be a string", name));
+    return std::string(value.get_string());
+  }
+  static std::uint64_t count_of(const json::value& value, std::string_view name) {
+    boost::system::error_code not_exact;
+    const auto number = value.is_number() ? value.to_number<std::uint64_t>(not_exact) : 0;
+    if (!value.is_number() || not_exact) refuse(fmt::format("\"{}\" is not a count", name));
+    return number;
+  }
+  static std::uint64_t address_of(const json::value& value, std::string_view name) {
+    if (value.is_number()) return count_of(value, name);
+    const std::string whole = text_of(value, name);
+    const bool prefixed = whole.starts_with("0x") || whole.starts_with("0X");
+    const char* begin = whole.data() + (prefixed ? 2 : 0);
+    const char* end = whole.data() + whole.size();
+    std::uint64_t address = 0;
+    const auto [stopped, code] = std::from_chars(begin, end, address, prefixed ? 16 : 10);
+    if (code != std::errc() || stopped != end || begin == end) {
+      refuse(fmt::format("\"{}\": {} is not an address", name, whole));
+    }
+    return address;
+  }
+  /// None if the member is missing.
+  std::span<const json::value> values(std::string_view name) const {
+    const json::value* value = members_.if_contains(name);
+    if (value == nullptr) return {};
+    if (!value->is_array()) return {value, 1};
+    return {value->get_array().data(), value->get_array().size()};
+  }
+
   const json::object& members_;
 };
 
@@ -144,11 +174,10 @@ json::object answer_where(ControlTarget& target, const Request& request) {
 
 json::object answer_migrate(ControlTarget& target, const Request& request) {
   request.allow({"address", "tag", "to", "dry_run"});
-  ControlMove move{request.address("address"), request.text("tag").value_or(""),
-                   request.location("to")};
-  if (move.address.has_value() == !move.tag.empty()) {
-    refuse("give either \"address\" or \"tag\"");
-  }
+  const ControlMove move{request.addresses("address"), request.texts("tag"),
+                         request.location("to")};
+  if (move.addresses.empty() && move.tags.empty()) refuse("give an \"address\" or a \"tag\"");
+  if (std::ranges::find(move.tags, "") != move.tags.end()) refuse("\"tag\" is empty");
   if (request.flag("dry_run")) return {{"prediction", to_json(target.predict(move))}};
   return {{"operation", target.start_move(move)}};
 }

@@ -46,10 +46,10 @@ struct ControlAllocation {
   std::vector<Extent> extents;  ///< Set by queries of one allocation; empty in lists.
 };
 
-/// What to move: the allocation that contains `address`, or everything with a tag.
+/// What to move: the allocations that contain the addresses, and everything with the tags.
 struct ControlMove {
-  std::optional<std::uint64_t> address;
-  std::string tag;  ///< Used if `address` is unset.
+  std::vector<std::uint64_t> addresses;
+  std::vector<std::string> tags;
   Location to;
 };
 

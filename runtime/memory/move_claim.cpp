@@ -2,6 +2,7 @@
 
 #include "memory/allocation.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace vma {
@@ -12,6 +13,16 @@ MoveClaim::MoveClaim(std::shared_ptr<Allocation> allocation) noexcept
 MoveClaim MoveClaim::take(std::shared_ptr<Allocation> allocation) {
   allocation->begin_move();
   return MoveClaim(std::move(allocation));
+}
+
+std::vector<MoveClaim> MoveClaim::take_all(std::vector<std::shared_ptr<Allocation>> allocations) {
+  std::ranges::sort(allocations, {}, [](const auto& which) { return which->begin(); });
+  const auto repeated = std::ranges::unique(allocations);
+  allocations.erase(repeated.begin(), repeated.end());
+  std::vector<MoveClaim> claims;
+  claims.reserve(allocations.size());
+  for (std::shared_ptr<Allocation>& each : allocations) claims.push_back(take(std::move(each)));
+  return claims;
 }
 
 MoveClaim MoveClaim::try_take(std::shared_ptr<Allocation> allocation) {

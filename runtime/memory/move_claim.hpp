@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 namespace vma {
 
@@ -15,6 +16,10 @@ class MoveClaim {
   MoveClaim() = default;
   /// Blocks: while another thread has it.
   static MoveClaim take(std::shared_ptr<Allocation> allocation);
+  /// Those of all of them, each once. Taken in the order of their addresses, so that two threads
+  /// that need several do not wait for each other; a thread that needs one more tries. Blocks:
+  /// while other threads have one of them.
+  static std::vector<MoveClaim> take_all(std::vector<std::shared_ptr<Allocation>> allocations);
   /// Empty if another thread has it.
   static MoveClaim try_take(std::shared_ptr<Allocation> allocation);
   MoveClaim(MoveClaim&& other) noexcept = default;

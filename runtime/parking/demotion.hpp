@@ -30,8 +30,8 @@ struct Demotion {
 ///
 /// Returns the bytes that have left `at`. Moves that do not finish in time are cancelled at their
 /// next chunk border and may still complete. Throws: std::bad_alloc; Error{driver_gone} if the
-/// mover has stopped. Blocks: until `until` at the latest; under a hold, for one allocation's move
-/// longer. Requires: the caller holds no lock and no turn, except for what its own move holds.
+/// mover has stopped. Blocks: until `until` at the latest; under a hold, for that hold longer.
+/// Requires: the caller holds no lock and no turn, except for what its own move holds.
 std::uint64_t demote(Memory& memory, Mover& mover, const Demotion& wanted);
 
 }  // namespace vma

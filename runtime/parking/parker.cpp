@@ -247,22 +247,13 @@ void Parker::make_targets(const std::vector<Step>& steps) {
   }
 }
 
-/// Moves under a hold run one after the other, because holds take turns. Moves at gates run
-/// concurrently, as many as the mover allows.
+/// Moves under a hold share one, and moves at gates are submitted together. What is dropped or
+/// restored comes before, one step after the other.
 void Parker::carry_out(std::vector<Step>& steps, const ParkOptions& options,
                        const MoveTerms& terms) {
   const char* call = terms.gives_back ? "vma::park" : "vma::resume";
   const bool attached = options.how.scope == StopScope::attached && !options.how.nothing_runs;
-  std::vector<std::pair<Step*, std::shared_ptr<MigrationTask>>> tasks;
-  const auto attempt = [](Step& step, auto&& body) {
-    try {
-      body();
-    } catch (const Error& error) {
-      if (error.report() != nullptr) step.moved_bytes += error.report()->bytes_moved;
-      step.full = error.kind() == ErrorKind::out_of_memory;
-      step.reason = error.what();
-    }
-  };
+  std::vector<Step*> moves;
   for (Step& step : steps) {
     step.full = false;
     attempt(step, [&] {
@@ -270,41 +261,90 @@ void Parker::carry_out(std::vector<Step>& steps, const ParkOptions& options,
       const bool restores = step.kind == Step::Kind::restore;
       const std::string why = step.allocation->why_pinned();
       if (!restores && !why.empty()) throw Error(ErrorKind::pinned, call, "it " + why);
-      if (step.kind != Step::Kind::move) return take_step(step, options, terms);
+      if (step.kind != Step::Kind::move) return take_step(step, options);
       if (attached && !mover_.attached().any(step.allocation->begin())) {
         throw Error(ErrorKind::invalid_argument, call, "no attached stream uses it");
       }
-      if (attached) {
-        tasks.emplace_back(&step,
-                           mover_.submit(step.allocation, step.range, step.to, options.how, terms));
-        return;
-      }
-      take_step(step, options, terms);
+      moves.push_back(&step);
     });
   }
-  for (const auto& [step, task] : tasks) {
-    task->wait();
-    attempt(*step, [&, task = task, step = step] {
-      if (const std::exception_ptr failure = task->error()) std::rethrow_exception(failure);
-      step->moved_bytes += task->report().bytes_moved;
+  if (moves.empty()) return;
+  std::vector<RequestedRange> ranges;
+  for (const Step* step : moves) ranges.push_back({step->allocation, step->range, step->to});
+  MigrateOptions how = options.how;
+  how.all_or_nothing = false;
+  const AwaitedCallbacks progress(mover_.callbacks(), static_cast<bool>(how.on_progress));
+  const auto account =
+      GroupAccount::of(memory_.driver().clock(), ranges, std::exchange(how.on_progress, {}));
+  if (attached) {
+    move_at_gates(moves, ranges, how, terms, account);
+  } else {
+    move_held(moves, ranges, how, terms, *account);
+  }
+}
+
+void Parker::move_held(std::span<Step* const> steps, std::span<const RequestedRange> ranges,
+                       const MigrateOptions& how, const MoveTerms& terms, GroupAccount& account) {
+  const std::vector<RangeResult> results = mover_.move_all(ranges, how, terms, account);
+  for (std::size_t which = 0; which < steps.size(); ++which) {
+    const auto& [report, error] = results[which];
+    steps[which]->moved_bytes += report.bytes_moved;
+    if (error) note_failure(*steps[which], *error);
+  }
+}
+
+void Parker::move_at_gates(std::span<Step* const> steps, std::span<const RequestedRange> ranges,
+                           const MigrateOptions& how, const MoveTerms& terms,
+                           const std::shared_ptr<GroupAccount>& account) {
+  std::vector<Submission> submissions;
+  for (std::size_t which = 0; which < steps.size(); ++which) {
+    submissions.push_back({ranges[which], how, terms, account, std::nullopt});
+    submissions.back().options.on_progress = account->progress_of(which);
+  }
+  std::vector<std::shared_ptr<MigrationTask>> tasks;
+  try {
+    tasks = mover_.submit_all(std::move(submissions));
+  } catch (const Error& error) {
+    for (Step* const step : steps) note_failure(*step, error);
+  }
+  for (std::size_t which = 0; which < tasks.size(); ++which) {
+    Step& step = *steps[which];
+    tasks[which]->wait();
+    step.moved_bytes += tasks[which]->report().bytes_moved;
+    attempt(step, [&] {
+      if (const std::exception_ptr failure = tasks[which]->error()) std::rethrow_exception(failure);
     });
   }
 }
 
-/// Runs the step on this thread.
-void Parker::take_step(Step& step, const ParkOptions& options, const MoveTerms& terms) {
+void Parker::note_failure(Step& step, const Error& error) {
+  step.full = error.kind() == ErrorKind::out_of_memory;
+  step.reason = error.what();
+}
+
+template <typename Body>
+void Parker::attempt(Step& step, Body&& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    note_failure(step, error);
+  }
+}
+
+/// Drops or restores on this thread.
+void Parker::take_step(Step& step, const ParkOptions& options) {
   Allocation& allocation = *step.allocation;
   const MoveClaim claim = MoveClaim::take(step.allocation);
-  MigrationReport done;
-  switch (step.kind) {
-    case Step::Kind::move:
-      done = mover_.move(allocation, step.range, step.to, options.how, terms);
-      break;
-    case Step::Kind::drop: done = mover_.drop(allocation, step.range, options.how); break;
-    case Step::Kind::restore: done = mover_.restore(allocation, step.range, step.to); break;
+  try {
+    const MigrationReport done = step.kind == Step::Kind::drop
+                                     ? mover_.drop(allocation, step.range, options.how)
+                                     : mover_.restore(allocation, step.range, step.to);
+    step.moved_bytes += done.bytes_moved;
+    if (done.outcome != Outcome::done) step.reason = "it was interrupted";
+  } catch (const Error& error) {
+    if (error.report() != nullptr) step.moved_bytes += error.report()->bytes_moved;
+    throw;
   }
-  step.moved_bytes += done.bytes_moved;
-  if (done.outcome != Outcome::done) step.reason = "it was interrupted";
 }
 
 /// Whether all users of the step's slots reach `to`.

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -52,9 +53,17 @@ class Parker {
                               ParkReport& report);
   void note_homes(const std::string& tag, std::map<Address, Parked> found);
   std::vector<Step> plan_resume(const std::string& tag, ParkReport& report);
-  void take_step(Step& step, const ParkOptions& options, const MoveTerms& terms);
+  void take_step(Step& step, const ParkOptions& options);
   void make_targets(const std::vector<Step>& steps);
   void carry_out(std::vector<Step>& steps, const ParkOptions& options, const MoveTerms& terms);
+  void move_held(std::span<Step* const> steps, std::span<const RequestedRange> ranges,
+                 const MigrateOptions& how, const MoveTerms& terms, GroupAccount& account);
+  void move_at_gates(std::span<Step* const> steps, std::span<const RequestedRange> ranges,
+                     const MigrateOptions& how, const MoveTerms& terms,
+                     const std::shared_ptr<GroupAccount>& account);
+  static void note_failure(Step& step, const Error& error);
+  template <typename Body>
+  static void attempt(Step& step, Body&& body);
   bool may_go(const Step& step, Location to) const;
   void move_elsewhere(std::vector<Step>& steps, const ParkOptions& options, ParkReport& report);
   void sum_up(std::vector<Step>& steps, ParkReport& report);

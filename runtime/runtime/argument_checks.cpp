@@ -68,6 +68,23 @@ void check_options(const MigrateOptions& options, const char* call) {
   }
 }
 
+void check_held_move(const MigrateOptions& options, const char* call) {
+  if (options.mode == Mode::live) {
+    throw Error(ErrorKind::unsupported, call,
+                "the synchronous call holds contexts and moves stopped; set StopScope::attached to "
+                "move live");
+  }
+  check_options(options, call);
+}
+
+void check_background_options(const MigrateOptions& options, const char* call) {
+  const bool holds = options.scope == StopScope::hold || options.nothing_runs;
+  if (holds && options.mode == Mode::live) {
+    throw Error(ErrorKind::unsupported, call, "live moves are impossible under a hold");
+  }
+  check_options(options, call);
+}
+
 void check_background_move(const Allocation& allocation, const AttachedStreams& attached,
                            const MigrateOptions& options, const char* call) {
   check_usable(allocation, call);
@@ -82,9 +99,6 @@ void check_background_move(const Allocation& allocation, const AttachedStreams& 
     throw Error(ErrorKind::invalid_argument, call,
                 "no attached stream may use the allocation; attach the streams that use it, or set "
                 "StopScope::hold");
-  }
-  if (holds && options.mode == Mode::live) {
-    throw Error(ErrorKind::unsupported, call, "live moves are impossible under a hold");
   }
 }
 

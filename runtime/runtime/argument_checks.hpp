@@ -29,9 +29,14 @@ SlotRange slots_of(const Allocation& allocation, std::size_t offset, std::size_t
                    const char* call);
 /// Error{invalid_argument} for an invalid deadline.
 void check_options(const MigrateOptions& options, const char* call);
+/// Like `check_options`, for a move that the caller waits for and that stops everything or nothing.
+/// Error{unsupported} for a live one.
+void check_held_move(const MigrateOptions& options, const char* call);
+/// Like `check_options`, for a move in the background. Error{unsupported} for a live one under a
+/// hold.
+void check_background_options(const MigrateOptions& options, const char* call);
 /// Refuses a move in the background early: Error{unknown_pointer, poisoned, pinned};
-/// {invalid_argument} if no stream is attached that may use it, and none is held; {unsupported} for
-/// a live one under a hold.
+/// {invalid_argument} if no stream is attached that may use it, and none is held.
 void check_background_move(const Allocation& allocation, const AttachedStreams& attached,
                            const MigrateOptions& options, const char* call);
 

@@ -31,17 +31,24 @@ SlotRange slots_of(const Allocation& allocation, const std::optional<ByteRange>&
   return slots_of(allocation, part->offset, part->bytes, call);
 }
 
+/// All of one request is all of its target memory.
+MigrateOptions for_one_request(const MigrateOptions& options) {
+  MigrateOptions single = options;
+  single.reserve_first |= options.all_or_nothing;
+  return single;
+}
+
 Migration start_move(RuntimeParts& parts, void* pointer, const std::optional<ByteRange>& part,
                      Location to, const MigrateOptions& options, const char* call) {
   const RuntimeParts::Entry entry(parts, call);
   entry->topology.require(to, call);
-  check_options(options, call);
+  check_background_options(options, call);
   std::shared_ptr<Allocation> allocation = entry->memory.require(pointer, call);
   const SlotRange range = slots_of(*allocation, part, call);
   check_background_move(*allocation, entry->mover.attached(), options, call);
   check_not_dropped(*allocation, range, call);
   entry->mover.reach().require_atomics(*allocation, range, to, call);
-  return Migration(entry->mover.submit(std::move(allocation), range, to, options));
+  return Migration(entry->mover.submit(std::move(allocation), range, to, for_one_request(options)));
 }
 
 MigrationReport move(RuntimeParts& parts, void* pointer, const std::optional<ByteRange>& part,
@@ -52,18 +59,14 @@ MigrationReport move(RuntimeParts& parts, void* pointer, const std::optional<Byt
     return start_move(parts, pointer, part, to, options, call).wait();
   const RuntimeParts::Entry entry(parts, call);
   entry->topology.require(to, call);
-  if (options.mode == Mode::live) {
-    throw Error(ErrorKind::unsupported, call,
-                "the synchronous call holds contexts and moves stopped; set StopScope::attached to "
-                "move live");
-  }
-  check_options(options, call);
+  check_held_move(options, call);
   const std::shared_ptr<Allocation> allocation = entry->memory.require(pointer, call);
   const SlotRange range = slots_of(*allocation, part, call);
   check_usable(*allocation, call);
   check_no_hook(*allocation, call);
+  const AwaitedCallbacks progress(entry->mover.callbacks(), static_cast<bool>(options.on_progress));
   const MoveClaim claim = MoveClaim::take(allocation);
-  return entry->mover.move(*allocation, range, to, options);
+  return entry->mover.move(*allocation, range, to, for_one_request(options));
 }
 
 }  // namespace

@@ -45,12 +45,18 @@ MigrationReport migrate(void* pointer, std::size_t offset, std::size_t bytes, Lo
                         const MigrateOptions& options) {
   return runtime().migrate(pointer, offset, bytes, to, options);
 }
+GroupReport migrate(std::span<const MoveRequest> requests, const MigrateOptions& options) {
+  return runtime().migrate(requests, options);
+}
 Migration migrate_async(void* pointer, Location to, const MigrateOptions& options) {
   return runtime().migrate_async(pointer, to, options);
 }
 Migration migrate_async(void* pointer, std::size_t offset, std::size_t bytes, Location to,
                         const MigrateOptions& options) {
   return runtime().migrate_async(pointer, offset, bytes, to, options);
+}
+MigrationGroup migrate_async(std::span<const MoveRequest> requests, const MigrateOptions& options) {
+  return runtime().migrate_async(requests, options);
 }
 ParkReport park(const std::string& tag, const ParkOptions& options) {
   return runtime().park(tag, options);

@@ -11,7 +11,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <exception>
+#include <iterator>
+#include <optional>
+#include <span>
 #include <utility>
 
 namespace vma {
@@ -52,36 +56,54 @@ class RuntimeControl::MoveOperation : public std::enable_shared_from_this<MoveOp
 
   std::uint64_t number() const noexcept { return terms_.operation; }
 
-  /// Submits as many as the window allows. Any thread.
+  /// Submits as many as the window allows, all at once, so that they share gates. Any thread.
   void advance() {
     while (true) {
-      std::weak_ptr<Allocation> next;
+      std::size_t first = 0, count = 0;
       {
         const MutexLock lock(mutex_);
-        if (next_ == named_.size() || under_way_ == window) return;
-        next = named_[next_++];
-        ++under_way_;
+        first = next_;
+        count = std::min(named_.size() - next_, window - under_way_);
+        next_ += count;
+        under_way_ += count;
       }
-      submit(next.lock());
+      if (count == 0) return;
+      submit(std::span(named_).subspan(first, count));
     }
   }
 
  private:
-  /// Null: it has been freed meanwhile.
-  void submit(const std::shared_ptr<Allocation>& allocation) {
-    if (!allocation) return ended({}, nullptr);
+  void submit(std::span<const std::weak_ptr<Allocation>> some) {
+    std::vector<std::shared_ptr<MigrationTask>> tasks;
     try {
-      const SlotRange all{0, allocation->geometry().slots};
-      auto task = mover_.submit(allocation, all, to_, options_, terms_);
+      std::vector<Submission> submissions;
+      for (const std::weak_ptr<Allocation>& one : some) {
+        std::shared_ptr<Allocation> allocation = one.lock();
+        if (!allocation) continue;
+        const SlotRange all{0, allocation->geometry().slots};
+        submissions.push_back(
+            {{std::move(allocation), all, to_}, options_, terms_, nullptr, std::nullopt});
+      }
+      tasks = mover_.submit_all(std::move(submissions));
+    } catch (const std::exception&) {
+      const std::exception_ptr error = std::current_exception();
+      give_up_rest();  // A full queue, no memory or the runtime's end: the next would fail
+                       // likewise.
+      for (std::size_t one = 0; one < some.size(); ++one) ended({}, error);
+      return;
+    }
+    for (std::size_t freed = tasks.size(); freed < some.size(); ++freed) ended({}, nullptr);
+    for (const auto& task : tasks) follow(task);
+  }
+
+  void follow(const std::shared_ptr<MigrationTask>& task) {
+    try {
       task->on_done([operation = shared_from_this(), task] {
         operation->ended(task->report(), task->error());
         operation->advance();
       });
     } catch (const std::exception&) {
-      const std::exception_ptr error = std::current_exception();
-      give_up_rest();  // A full queue, no memory or the runtime's end: the next would fail
-                       // likewise.
-      ended({}, error);
+      ended({}, std::current_exception());
     }
   }
 
@@ -209,18 +231,28 @@ ControlAllocation RuntimeControl::allocation(std::uint64_t address) {
 
 // --- Moves
 
-/// Throws: Error{unknown_pointer} for an unknown address, {invalid_argument} for an unknown tag.
+/// Each once, by address. Throws: Error{unknown_pointer} for an unknown address, {invalid_argument}
+/// for an unknown tag.
 std::vector<std::shared_ptr<Allocation>> RuntimeControl::named_by(const ControlMove& move,
                                                                   const char* call) {
   ground_.memory.topology().require(move.to, call);
-  if (move.address)
-    return {ground_.memory.require_around(to_pointer(Address{*move.address}), call)};
-  auto named = ground_.memory.registry().all();
-  std::erase_if(named, [&](const auto& one) { return one->tag != move.tag || one->being_freed; });
+  std::vector<std::shared_ptr<Allocation>> named;
+  for (const std::uint64_t address : move.addresses) {
+    named.push_back(ground_.memory.require_around(to_pointer(Address{address}), call));
+  }
+  const auto all = ground_.memory.registry().all();
+  for (const std::string& tag : move.tags) {
+    const std::size_t before = named.size();
+    std::ranges::copy_if(all, std::back_inserter(named),
+                         [&](const auto& one) { return one->tag == tag && !one->being_freed; });
+    if (named.size() > before) continue;
+    throw Error(ErrorKind::invalid_argument, call,
+                fmt::format("no allocation has the tag \"{}\"", tag));
+  }
   std::ranges::sort(named, {}, [](const auto& one) { return one->begin(); });
-  if (!named.empty()) return named;
-  throw Error(ErrorKind::invalid_argument, call,
-              fmt::format("no allocation has the tag \"{}\"", move.tag));
+  const auto again = std::ranges::unique(named);
+  named.erase(again.begin(), again.end());
+  return named;
 }
 
 /// The sum over the chunks; the mover copies a chunk beside the stop for the one before it, and

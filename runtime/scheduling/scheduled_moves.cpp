@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <span>
 #include <utility>
 
 namespace vma {
@@ -121,14 +122,16 @@ void ScheduledMoves::start_ready() {
     path_.take(ready, groups);
   });
   // These have begun: whatever fails, each is kept until it has ended.
-  for (MoveGroup& group : groups) {
-    attempt([&] { submit(Running(std::move(group))); });
-  }
+  const std::size_t first = running_.size();
+  for (MoveGroup& group : groups) running_.push_back(Running(std::move(group)));
+  const std::span<Running> begun = std::span(running_).subspan(first);
+  for (Running& group : begun) attempt([&] { look_up(group); });
+  submit(begun);
+  for (const Running& group : begun) attempt([&] { note_start(group); });
   if (failure) std::rethrow_exception(failure);
 }
 
-/// Requires: `running_` has capacity for it. The group is added even if this throws.
-void ScheduledMoves::submit(Running group) {
+void ScheduledMoves::look_up(Running& group) {
   group.started = clock_.now();
   const ChunkRow& row = path_.snapshot().chunk(group.moves.front().chunk);
   group.first_slot = row.slot;
@@ -136,47 +139,77 @@ void ScheduledMoves::submit(Running group) {
     group.allocation = entry->allocation;
     group.begin = entry->begin;
   }
-  ask_mover(group);
-  running_.push_back(std::move(group));
-  const Running& kept = running_.back();
-  if (!kept.task) return;
-  started_ += kept.moves.size();
-  for (const AcceptedMove& move : kept.moves) {
+}
+
+void ScheduledMoves::note_start(const Running& group) {
+  if (!group.task) return;
+  started_ += group.moves.size();
+  for (const AcceptedMove& move : group.moves) {
     journal_.add(journal_.about(DecisionKind::started, move));
   }
 }
 
-/// Gives it a task, or records why it has none.
-void ScheduledMoves::ask_mover(Running& group) noexcept {
-  try {
-    const std::shared_ptr<Allocation> allocation = group.allocation.lock();
-    if (!allocation || allocation->being_freed) {
-      group.refused = "it is being freed";
-    } else if (group.refused = allocation->why_pinned(); group.refused.empty()) {
-      if (!mover_.attached().any(group.begin)) {
-        group.refused = "no attached stream may use it";
-        return;
-      }
-      MigrateOptions options;
-      options.scope = StopScope::attached;
-      options.priority = group.goes_last() ? victim_priority : wanted_priority;
-      MoveTerms terms;
-      terms.asks_for_room = false;  // The planner has ensured room.
-      terms.keeps_copy = group.moves.front().keep_copy;
-      terms.by_policy = true;
-      terms.choice = PlaceChoice::runtime;
-      group.task =
-          mover_.submit(allocation, {group.first_slot, group.first_slot + group.moves.size()},
-                        roster_.location_of(group.to), options, terms);
-      // Without a waker, the next drain sees that it has ended.
-      group.task->on_done([inbox = inbox_] { inbox->wake(); });
-    }
-  } catch (const std::exception& error) {
+/// Gives each a task, or records why it has none. All are submitted at once, so that the worker
+/// that takes the first finds those that may share its gates.
+void ScheduledMoves::submit(std::span<Running> groups) noexcept {
+  const auto refusing = [](Running& group, auto&& step) noexcept {
     try {
-      if (!group.task) group.refused = error.what();
-    } catch (const std::exception&) {  // Refused without a reason.
+      step();
+    } catch (const std::exception& error) {
+      try {
+        if (!group.task) group.refused = error.what();
+      } catch (const std::exception&) {  // Refused without a reason.
+      }
     }
+  };
+  std::vector<Submission> submissions;
+  std::vector<Running*> asked;
+  for (Running& group : groups) {
+    refusing(group, [&] {
+      asked.reserve(groups.size());
+      if (std::optional<Submission> wanted = submission_of(group)) {
+        submissions.push_back(std::move(*wanted));
+        asked.push_back(&group);
+      }
+    });
   }
+  try {
+    const auto tasks = mover_.submit_all(std::move(submissions));
+    for (std::size_t which = 0; which < asked.size(); ++which) asked[which]->task = tasks[which];
+  } catch (const std::exception&) {
+    const std::exception_ptr error = std::current_exception();
+    for (Running* const group : asked) refusing(*group, [&] { std::rethrow_exception(error); });
+    return;
+  }
+  for (Running* const group : asked) {
+    // Without a waker, the next drain sees that it has ended.
+    refusing(*group, [&] { group->task->on_done([inbox = inbox_] { inbox->wake(); }); });
+  }
+}
+
+/// None if it may not move; then the group has the reason.
+std::optional<Submission> ScheduledMoves::submission_of(Running& group) const {
+  std::shared_ptr<Allocation> allocation = group.allocation.lock();
+  if (!allocation || allocation->being_freed) {
+    group.refused = "it is being freed";
+    return std::nullopt;
+  }
+  group.refused = allocation->why_pinned();
+  if (group.refused.empty() && !mover_.attached().any(group.begin)) {
+    group.refused = "no attached stream may use it";
+  }
+  if (!group.refused.empty()) return std::nullopt;
+  Submission wanted;
+  wanted.what = {std::move(allocation),
+                 {group.first_slot, group.first_slot + group.moves.size()},
+                 roster_.location_of(group.to)};
+  wanted.options.scope = StopScope::attached;
+  wanted.options.priority = group.goes_last() ? victim_priority : wanted_priority;
+  wanted.terms.asks_for_room = false;  // The planner has ensured room.
+  wanted.terms.keeps_copy = group.moves.front().keep_copy;
+  wanted.terms.by_policy = true;
+  wanted.terms.choice = PlaceChoice::runtime;
+  return wanted;
 }
 
 bool ScheduledMoves::take_ended() {

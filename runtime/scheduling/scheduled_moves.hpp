@@ -2,6 +2,7 @@
 
 #include "migrate/migration/migration_task.hpp"
 #include "migrate/moves/mover.hpp"
+#include "migrate/moves/submission.hpp"
 #include "placement/deciding/decision_path.hpp"
 #include "scheduling/chunk_roster.hpp"
 #include "scheduling/decision_journal.hpp"
@@ -14,6 +15,8 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -72,8 +75,10 @@ class ScheduledMoves {
 
   void note_ahead(const StallAdvance& ahead, double left);
   void allow_ahead();
-  void submit(Running group);
-  void ask_mover(Running& group) noexcept;
+  void look_up(Running& group);
+  void submit(std::span<Running> groups) noexcept;
+  std::optional<Submission> submission_of(Running& group) const;
+  void note_start(const Running& group);
   void end(Running& group);
   void end_refused(Running& group);
   void end_move(const Running& group, std::size_t which, bool moved, const MigrationReport& report);

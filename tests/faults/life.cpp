@@ -306,6 +306,7 @@ void Life::use() {
     if (runtime_->where(memory_).size() != 1) problem("move once more", "not at one place");
   });
   check("move once more");
+  move_group("group", {});
   drop_and_resume();
   if (plan_.clean_copies) leave_clean_copies();
   free();

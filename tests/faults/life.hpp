@@ -53,9 +53,9 @@ struct LifeOutcome {
 };
 
 /// The life of one allocation on a simulated machine with two GPUs, stepped by a seed: open,
-/// allocate, write, kernels, moves to each kind of place, a range, live moves, parking another
-/// allocation without its contents, free, shut down. After each stage, and with no call failing, it
-/// checks the bytes, the driver's own view of the mappings and the books.
+/// allocate, write, kernels, moves to each kind of place, a range, live moves, a move together with
+/// another allocation, parking one without its contents, free, shut down. After each stage, and
+/// with no call failing, it checks the bytes, the driver's own view of the mappings and the books.
 class Life {
  public:
   /// Each life has its own machine and driver; lives share nothing.
@@ -75,6 +75,9 @@ class Life {
   void move(const char* stage, const std::function<void()>& body);
   void move_live(const char* stage, Location to);
   void drop_and_resume();
+  void check_group(const char* stage, const GroupReport& group,
+                   const std::vector<std::uint64_t>& before);
+  void move_group(const char* stage, const MigrateOptions& options);
   void attach(std::vector<AttachedStream>& attached);
   void come_and_go(const char* stage, const std::function<void(Location to)>& body);
   void leave_clean_copies();

@@ -15,7 +15,7 @@ std::string describe(const ModelPlan& plan) {
 }
 
 Draw::Draw(const ModelPlan& plan, const std::vector<Location>& locations) {
-  constexpr std::array<unsigned, operation_kinds> usual = {8, 3, 3, 8, 8, 5, 6, 8, 3, 1, 1, 1};
+  constexpr std::array<unsigned, operation_kinds> usual = {8, 3, 3, 8, 8, 5, 5, 6, 8, 3, 1, 1, 1};
   std::mt19937_64 random(plan.seed);
   for (std::size_t kind = 0; kind < weights.size(); ++kind) {
     const bool never = kind != 0 && below(random, 6) == 0;

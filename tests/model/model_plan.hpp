@@ -20,6 +20,7 @@ enum class Operation {
   free_async,
   migrate,
   migrate_range,
+  migrate_group,
   write,
   check,
   kernel,

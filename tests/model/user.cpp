@@ -110,6 +110,7 @@ void User::operate(Operation operation) {
     case Operation::free_async: return free(true);
     case Operation::migrate: return migrate(true);
     case Operation::migrate_range: return migrate(false);
+    case Operation::migrate_group: return migrate_group();
     case Operation::kernel: return use_kernel();
     case Operation::host_view: return use_view();
     case Operation::reserve: return reserve();
@@ -255,14 +256,12 @@ void User::migrate(bool whole) {
     expect_refusal(ErrorKind::pinned, "a move of what is pinned",
                    [&] { runtime().migrate(block.pointer, to); });
   } else {
-    const auto need_bytes = [&] {
-      std::uint64_t need = 0;
-      for (std::uint64_t slot = slots.begin; slot < slots.begin + slots.size; ++slot) {
-        need += block.places[slot] == to ? 0 : block.slot_bytes(slot);
-      }
-      return need;
-    };
-    attempt(to, need_bytes, [&] { migrate_slots(block, slots, to, whole); });
+    attempt(
+        to,
+        [&] {
+          return need_bytes({&block, slots, to});
+        },
+        [&] { migrate_slots(block, slots, to, whole); });
   }
   check_places(block);
 }
@@ -296,6 +295,78 @@ void User::migrate_slots(Block& block, Range slots, Location to, bool whole) {
     }
     throw;
   }
+}
+
+std::uint64_t User::need_bytes(const Share& share) const {
+  std::uint64_t need = 0;
+  for (std::uint64_t slot = share.slots.begin; slot < share.slots.begin + share.slots.size;
+       ++slot) {
+    need += share.block->places[slot] == share.to ? 0 : share.block->slot_bytes(slot);
+  }
+  return need;
+}
+
+/// Of different blocks, which may move.
+std::vector<User::Share> User::draw_shares() {
+  constexpr std::uint64_t shares_max = 5;
+  std::vector<Share> shares;
+  std::map<Location, std::uint64_t> need;
+  for (std::uint64_t i = 1 + draw(shares_max); i > 0; --i) {
+    const auto chosen = draw_block();
+    if (chosen == blocks_.end()) break;
+    Block& block = chosen->second;
+    const bool known =
+        std::ranges::any_of(shares, [&](const Share& share) { return share.block == &block; });
+    if (known || !block.movable || block.view) continue;
+    shares.push_back({&block, draw_range(block.places.size()), draw_location()});
+    need[shares.back().to] += need_bytes(shares.back());
+  }
+  for (Share& share : shares) {
+    // What other users allocate meanwhile is unknown.
+    share.may_be_full =
+        world_.plan().users > 1 || world_.may_refuse(share.to, need[share.to], false);
+  }
+  return shares;
+}
+
+/// Moves parts of several blocks with one call; each moves or is refused for itself.
+void User::migrate_group() {
+  const std::vector<Share> shares = draw_shares();
+  MigrateOptions options;
+  options.reserve_first = draw(2) == 0;
+  options.nothing_runs = draw(4) == 0;
+  std::vector<MoveRequest> requests;
+  for (const auto& [block, slots, to, may_be_full] : shares) {
+    if (options.nothing_runs) wait_for(*block);
+    const std::size_t last = slots.begin + slots.size - 1;
+    requests.push_back({block->pointer, to, slots.begin * block->chunk_bytes,
+                        (last - slots.begin) * block->chunk_bytes + block->slot_bytes(last)});
+  }
+  try {
+    note_group(shares, runtime().migrate(requests, options));
+  } catch (const Error& error) {
+    if (error.group() == nullptr) throw Mismatch(fmt::format("without reports: {}", error.what()));
+    note_group(shares, *error.group());
+  }
+}
+
+void User::note_group(const std::vector<Share>& shares, const GroupReport& group) {
+  for (std::size_t i = 0; i < shares.size(); ++i) {
+    const auto& [block, slots, to, may_be_full] = shares[i];
+    const auto& [request, report, error] = group.requests.at(i);
+    note_moves(*block, slots, to, report.bytes_moved);
+    const bool there = need_bytes(shares[i]) == 0;
+    if (there != (report.outcome == Outcome::done) || there != !error) {
+      throw Mismatch(fmt::format("request {} is {}at its target, but: {}", i, there ? "" : "not ",
+                                 error ? error->what() : "done"));
+    }
+    if (!error) continue;
+    if (error->kind() != ErrorKind::out_of_memory || !may_be_full) {
+      throw Mismatch(fmt::format("request {} could have moved: {}", i, error->what()));
+    }
+    ++done_.out_of_memory;
+  }
+  for (const Share& share : shares) check_places(*share.block);
 }
 
 /// Records what `where` says has moved, if the report allows it.

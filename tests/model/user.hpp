@@ -61,6 +61,17 @@ class User {
   void forget(Blocks::iterator block, bool later);
   void migrate(bool whole);
   void migrate_slots(Block& block, Range slots, Location to, bool whole);
+  /// A part of a block that moves together with others.
+  struct Share {
+    Block* block = nullptr;
+    Range slots;
+    Location to;
+    bool may_be_full = false;  ///< The target may have no room for all shares that go there.
+  };
+  std::vector<Share> draw_shares();
+  std::uint64_t need_bytes(const Share& share) const;
+  void migrate_group();
+  void note_group(const std::vector<Share>& shares, const GroupReport& group);
   void note_moves(Block& block, Range slots, Location to, std::uint64_t moved_bytes);
 
   // --- user_memory.cpp: operations that use memory.

@@ -49,35 +49,51 @@ MigrateOptions TwinMover::draw_options() {
   return options;
 }
 
+/// One array, or both to one place: with a call for each, or with one for both.
 void TwinMover::move_some() {
   const TwinArray& array = world_.any_array(random_);
   const MigrateOptions options = draw_options();
   const Location to = world_.elsewhere(random_, array.array);
-  move(array, to, options);
+  std::vector<MoveRequest> requests{draw_request(array, to)};
   if (below(random_, 2) == 0) {
     const bool first = array.array == world_.array().array;
-    move(first ? world_.beside() : world_.array(), to, options);
+    requests.push_back(draw_request(first ? world_.beside() : world_.array(), to));
+  }
+  if (below(random_, 2) == 0) {
+    const MigrationGroup group = world_.runtime().migrate_async(requests, options);
+    for (std::size_t i = 0; i < group.size(); ++i) under_way_.push_back(group.request(i));
+  } else {
+    for (const MoveRequest& one : requests) {
+      under_way_.push_back(
+          world_.runtime().migrate_async(one.pointer, one.offset, one.bytes, one.to, options));
+    }
   }
   if (!plan_.cancels || below(random_, 4) != 0) return;
   world_.nap(std::chrono::nanoseconds(below(random_, 100'000)));
   under_way_.back().cancel();
 }
 
-void TwinMover::move(const TwinArray& array, Location to, const MigrateOptions& options) {
+MoveRequest TwinMover::draw_request(const TwinArray& array, Location to) {
   const std::uint64_t bytes = array.words * sizeof(std::uint64_t);
   std::uint64_t offset = 0, length = bytes;
   if (below(random_, 3) == 0) {
     offset = below(random_, bytes);
     length = 1 + below(random_, bytes - offset);
   }
-  under_way_.push_back(world_.runtime().migrate_async(array.array, offset, length, to, options));
+  return {array.array, to, offset, length};
 }
 
+/// One array, or both with one call.
 void TwinMover::move_held() {
   std::uint64_t* const array = world_.array().array;
   MigrateOptions options;
   options.reserve_first = below(random_, 2) == 0;
-  count(world_.runtime().migrate(array, world_.elsewhere(random_, array), options));
+  const Location to = world_.elsewhere(random_, array);
+  if (below(random_, 2) == 0) return count(world_.runtime().migrate(array, to, options));
+  std::uint64_t* const other = world_.beside().array;
+  std::vector<MoveRequest> requests{{other, world_.elsewhere(random_, other)}, {array, to}};
+  if (below(random_, 2) == 0) std::ranges::reverse(requests);
+  count(world_.runtime().migrate(requests, options).total);
 }
 
 /// Of the moves in progress, the one requested first.

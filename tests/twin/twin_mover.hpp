@@ -3,6 +3,7 @@
 #include "twin/twin_play.hpp"
 #include "twin/twin_world.hpp"
 
+#include <vma/group.hpp>
 #include <vma/migration.hpp>
 
 #include <random>
@@ -11,7 +12,7 @@
 namespace vma {
 
 /// Moves a play's two arrays, in whole or in part, in all directions, several moves at once, often
-/// both to one place; cancels some. One thread.
+/// both to one place, with a call for each or one for both; cancels some. One thread.
 class TwinMover {
  public:
   explicit TwinMover(TwinWorld& world);
@@ -23,7 +24,7 @@ class TwinMover {
  private:
   MigrateOptions draw_options();
   void move_some();
-  void move(const TwinArray& array, Location to, const MigrateOptions& options);
+  MoveRequest draw_request(const TwinArray& array, Location to);
   void move_held();
   void end_one();
   void count(const MigrationReport& report);

@@ -149,6 +149,7 @@ void LiveMove::give_up_or_back_off(LiveBatch& batch, const Try& last) {
   if (batch.broken() == nullptr) conditions_.require_going_on();
   parts_.stops.stats().add_refusal(refusal.why);
   for_each_range(batch, [&](LiveRange& range) { range.account.gave_up(refusal.why); });
+  for_each_group(batch, [](GroupAccount& group) { group.gave_up(1); });
   const auto error = tries_.give_up_or_back_off(batch, refusal, last.stood);
   if (!error) return;
   if (error->kind() != ErrorKind::busy) throw *error;
@@ -320,6 +321,7 @@ void LiveMove::account_for(LiveBatch& batch, const BatchStop& stop, Try& result)
   parts_.stops.stats().add_skew(times.skew());
   parts_.stops.stats().add_stall(times.stall());
   for_each_range(batch, [&](LiveRange& range) { range.account.stood(times); });
+  for_each_group(batch, [&](GroupAccount& group) { group.stood(times.skew(), times.stall()); });
   const auto sharers = static_cast<std::int64_t>(batch.chunks.size());
   for (LiveChunk* const chunk : batch.chunks) chunk->stall += times.stall() / sharers;
   batch.front().range.account.tell_stood(batch.front(), times, stop.streams());

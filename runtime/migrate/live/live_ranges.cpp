@@ -20,6 +20,7 @@ LiveRange::LiveRange(const MoveParts& parts, std::shared_ptr<MigrationTask> whic
       want(parts.memory.pressure()) {}
 
 void LiveRange::plan(const MoveParts& parts) {
+  if (task->refusal) std::rethrow_exception(task->refusal);
   const SlotRange range = task->range;
   if (task->terms.choice == PlaceChoice::runtime) {
     parts.reach.require(allocation, range, task->to, live_move_call);
@@ -30,6 +31,7 @@ void LiveRange::plan(const MoveParts& parts) {
     const Location from = allocation.home(slot);
     if (from == task->to) continue;
     chunks.emplace_back(parts.memory, parts.engine, *this, slot, chunks.size());
+    task->reserved.hand_over_to(chunks.back().transaction);
     sources.insert(from);
   }
   for (const Location from : sources) account.crosses(from);

@@ -7,6 +7,7 @@
 #include "migrate/migration/move_notices.hpp"
 #include "migrate/migration/move_parts.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <deque>
 #include <exception>
@@ -98,6 +99,19 @@ void for_each_range(const LiveBatch& batch, Body&& body) {
     last = &chunk->range;
     body(chunk->range);
   }
+}
+
+/// Calls `body` for the account of each group that has migrations in the batch, once each.
+template <typename Body>
+void for_each_group(const LiveBatch& batch, Body&& body) {
+  for_each_range(batch, [&](LiveRange& range) {
+    GroupAccount* const group = range.task->group.get();
+    if (group == nullptr) return;
+    const auto first = std::ranges::find_if(batch.chunks, [&](const LiveChunk* chunk) {
+      return chunk->range.task->group.get() == group;
+    });
+    if (&(*first)->range == &range) body(*group);
+  });
 }
 
 }  // namespace vma

@@ -212,7 +212,7 @@ std::chrono::nanoseconds LiveStaging::predicted_stall(const LiveBatch& batch) co
 /// whatever reason: errors recur when it is the first of its batch.
 bool LiveStaging::stage_beside(const LiveChunk& first, LiveChunk& next, Effort effort) {
   if (&first.range != &next.range && !same_streams(first.range, next.range)) return false;
-  if (next.broken()) return false;
+  if (next.broken() || next.range.unwanted()) return false;  // If freed, it may be another's.
   if (next.staged) return next.choice.way == first.choice.way;
   try {
     next.transaction.take_clean_target();

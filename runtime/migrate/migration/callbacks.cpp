@@ -10,6 +10,7 @@
 namespace vma {
 namespace {
 thread_local int callbacks_running = 0;
+thread_local const Callbacks* callbacks_here = nullptr;  // Whose thread this is.
 }  // namespace
 
 bool Callbacks::runs_here() noexcept {
@@ -28,6 +29,7 @@ void Callbacks::post(Posts callbacks) noexcept {
     const MutexLock lock(mutex_);
     if (!stopping_) {
       VMART_CHECK(task_ != nullptr, "callbacks are posted after their thread has started");
+      posted_ += callbacks.size();
       queue_.splice(queue_.end(), callbacks);
       changed_.notify_all();
       return;
@@ -41,6 +43,13 @@ void Callbacks::post(std::function<void()> callback) {
   posts.push_back(std::move(callback));
   start();
   post(std::move(posts));
+}
+
+void Callbacks::await_posted() {
+  if (callbacks_here == this) return;
+  MutexLock lock(mutex_);
+  const std::uint64_t last = posted_;
+  changed_.wait(lock, [&]() VMART_NO_THREAD_ANALYSIS { return run_ >= last; });
 }
 
 void Callbacks::call(const std::function<void()>& callback) noexcept {
@@ -59,6 +68,7 @@ void Callbacks::call(const std::function<void()>& callback) noexcept {
 }
 
 void Callbacks::run() {
+  callbacks_here = this;
   MutexLock lock(mutex_);
   while (true) {
     changed_.wait(lock, [&]() VMART_NO_THREAD_ANALYSIS { return stopping_ || !queue_.empty(); });
@@ -70,6 +80,8 @@ void Callbacks::run() {
     call(next.front());
     next.clear();  // What it owns may need the lock.
     lock.lock();
+    ++run_;
+    changed_.notify_all();
   }
 }
 

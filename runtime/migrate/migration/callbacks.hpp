@@ -29,6 +29,9 @@ class Callbacks {
   void post(Posts callbacks) noexcept;
   /// Starts the thread if needed. Throws: as `start`, std::bad_alloc; then nothing is posted.
   void post(std::function<void()> callback);
+  /// Blocks: until all that was posted by now has run; not from inside one of these callbacks,
+  /// where it returns at once.
+  void await_posted();
   /// Whether this thread is inside a callback of any runtime.
   static bool runs_here() noexcept;
   /// Counts a callback or hook that threw elsewhere.
@@ -45,9 +48,29 @@ class Callbacks {
   Mutex mutex_;
   Condition changed_;
   Posts queue_ VMART_GUARDED_BY(mutex_);
+  std::uint64_t posted_ VMART_GUARDED_BY(mutex_) = 0, run_ VMART_GUARDED_BY(mutex_) = 0;
   bool stopping_ VMART_GUARDED_BY(mutex_) = false;
   std::unique_ptr<Task> task_ VMART_GUARDED_BY(mutex_);
   std::atomic<std::uint64_t> failed_{0};
+};
+
+/// The callbacks of a call that waits: they may refer to what its caller has on its stack, so all
+/// have run when this ends. One thread.
+class AwaitedCallbacks {
+ public:
+  /// Starts the thread, if there will be any. Throws: as `Callbacks::start`.
+  AwaitedCallbacks(Callbacks& callbacks, bool any) : callbacks_(callbacks), any_(any) {
+    if (any_) callbacks_.start();
+  }
+  ~AwaitedCallbacks() {
+    if (any_) callbacks_.await_posted();
+  }
+  AwaitedCallbacks(const AwaitedCallbacks&) = delete;
+  AwaitedCallbacks& operator=(const AwaitedCallbacks&) = delete;
+
+ private:
+  Callbacks& callbacks_;
+  const bool any_;
 };
 
 }  // namespace vma

@@ -3,10 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 #include <string>
 
 namespace vma {
 namespace {
+
+bool lost_a_slot(const MigrationReport& report) noexcept {
+  return std::ranges::any_of(report.failures,
+                             [](const ChunkFailure& failure) { return failure.poisoned; });
+}
 
 [[noreturn]] void refuse(const Allocation& allocation, ErrorKind kind, const std::string& why,
                          const char* call) {
@@ -18,15 +24,46 @@ namespace {
 
 Error migration_error(const Error& error, const MigrationReport& report,
                       const Allocation& allocation) {
-  const bool poisoned = std::ranges::any_of(
-      report.failures, [](const ChunkFailure& failure) { return failure.poisoned; });
-  if (!poisoned) return error.with_report(report);
+  if (!lost_a_slot(report)) return error.with_report(report);
   return Error(ErrorKind::poisoned, error.call(),
                fmt::format("the allocation at {:#x} lost the mapping of a chunk; vma::read still "
                            "returns its bytes: {}",
                            to_integer(allocation.begin()), error.what()),
                error.native())
       .with_report(report);
+}
+
+MoveErrors::MoveErrors(const char* call)
+    : call_(call),
+      no_memory_(ErrorKind::out_of_memory, call,
+                 "out of host memory while moving. Chunks that already moved stay at the target. "
+                 "Free host memory and migrate again"),
+      lost_slot_(ErrorKind::poisoned, call,
+                 "the allocation lost the mapping of a chunk; vma::read still returns its bytes") {}
+
+Error MoveErrors::of(const std::exception_ptr& failure, const MigrationReport& report,
+                     const Allocation& allocation) const noexcept {
+  const Error& without_words = lost_a_slot(report) ? lost_slot_ : no_memory_;
+  try {
+    try {
+      std::rethrow_exception(failure);
+    } catch (const Error& error) {
+      if (error.report() != nullptr) return error;  // Of a hold, which has said all.
+      return migration_error(error, report, allocation);
+    } catch (const std::bad_alloc&) {
+      return without_words;
+    } catch (const std::exception& error) {
+      return migration_error(Error(ErrorKind::driver_failure, call_, error.what()), report,
+                             allocation);
+    }
+  } catch (const std::exception&) {  // From formatting.
+    return without_words;
+  }
+}
+
+Outcome outcome_of(const Error& error, const MigrationReport& report) noexcept {
+  if (error.kind() == ErrorKind::cancelled) return Outcome::cancelled;
+  return report.chunks_moved == 0 ? Outcome::failed : Outcome::partly;
 }
 
 void require_no_pin(const Allocation& allocation, const char* call) {

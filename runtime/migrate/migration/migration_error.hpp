@@ -6,12 +6,34 @@
 #include <vma/error.hpp>
 #include <vma/migration.hpp>
 
+#include <exception>
+
 namespace vma {
 
 /// The error with the report of the migration that it ended; of kind `poisoned` if the report says
 /// that the allocation lost a slot.
 Error migration_error(const Error& error, const MigrationReport& report,
                       const Allocation& allocation);
+
+/// The errors in which migrations end, whatever is thrown: made so that a migration can always say
+/// how it ended, even if the host has no memory. Any thread.
+class MoveErrors {
+ public:
+  /// `call` is the public call that the errors name.
+  explicit MoveErrors(const char* call);
+
+  /// Allocates only for better words. Requires: `failure` is not null.
+  Error of(const std::exception_ptr& failure, const MigrationReport& report,
+           const Allocation& allocation) const noexcept;
+
+ private:
+  const char* const call_;
+  // Copying them needs no memory.
+  const Error no_memory_, lost_slot_;
+};
+
+/// The outcome of a migration that ended in this error.
+Outcome outcome_of(const Error& error, const MigrationReport& report) noexcept;
 
 /// Throws: Error{pinned} that says why the allocation may not move.
 void require_no_pin(const Allocation& allocation, const char* call);

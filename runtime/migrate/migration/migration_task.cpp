@@ -13,13 +13,15 @@ inline namespace v1 {
 MigrationTask::MigrationTask(std::shared_ptr<Allocation> allocation, SlotRange slots,
                              Location target, const MigrateOptions& how,
                              const MoveTerms& conditions, ContextHandle context, Clock& clock,
-                             std::shared_ptr<Callbacks> callbacks)
+                             std::shared_ptr<Callbacks> callbacks,
+                             std::shared_ptr<GroupAccount> account)
     : begin(allocation->begin()),
       range(slots),
       to(target),
       options(how),
       terms(conditions),
       caller(context),
+      group(std::move(account)),
       process_(ProcessExit::process()),
       clock_(clock),
       callbacks_(std::move(callbacks)),
@@ -42,12 +44,17 @@ std::shared_ptr<Allocation> MigrationTask::allocation() const {
 }
 
 bool MigrationTask::wait_for(std::chrono::nanoseconds limit) {
+  std::optional<TimePoint> deadline;
+  return wait_until(deadline, limit);
+}
+
+bool MigrationTask::wait_until(std::optional<TimePoint>& deadline, std::chrono::nanoseconds limit) {
   MutexLock lock(mutex_);
   if (done_) return true;
-  const TimePoint deadline = later(clock_.now(), limit);
+  if (!deadline) deadline = later(clock_.now(), limit);
   // On a simulated machine the deadline may not have come when a wait in real time is over.
-  while (!done_ && clock_.now() < deadline) {
-    changed_.wait_until(lock, clock_, deadline, [&]() VMART_NO_THREAD_ANALYSIS { return done_; });
+  while (!done_ && clock_.now() < *deadline) {
+    changed_.wait_until(lock, clock_, *deadline, [&]() VMART_NO_THREAD_ANALYSIS { return done_; });
   }
   return done_;
 }

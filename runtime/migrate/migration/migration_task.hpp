@@ -4,7 +4,9 @@
 #include "base/mutex.hpp"
 #include "memory/allocation.hpp"
 #include "migrate/migration/callbacks.hpp"
+#include "migrate/migration/group_account.hpp"
 #include "migrate/migration/move_terms.hpp"
+#include "migrate/migration/reserved_targets.hpp"
 
 #include <vma/error.hpp>
 #include <vma/migration.hpp>
@@ -31,7 +33,8 @@ class MigrationTask {
  public:
   MigrationTask(std::shared_ptr<Allocation> allocation, SlotRange range, Location to,
                 const MigrateOptions& options, const MoveTerms& terms, ContextHandle caller,
-                Clock& clock, std::shared_ptr<Callbacks> callbacks);
+                Clock& clock, std::shared_ptr<Callbacks> callbacks,
+                std::shared_ptr<GroupAccount> group = nullptr);
 
   // --- What was requested; constant.
   const Address begin;  ///< Of the allocation.
@@ -39,7 +42,8 @@ class MigrationTask {
   const Location to;
   const MigrateOptions options;
   const MoveTerms terms;
-  const ContextHandle caller;  ///< The context that was current at the request.
+  const ContextHandle caller;                 ///< The context that was current at the request.
+  const std::shared_ptr<GroupAccount> group;  ///< That it is one of; null if it is none.
   /// True in a child forked since: no worker exists to end the migration, and a lock that another
   /// thread of the parent held is never released. Call nothing below then.
   bool in_forked_child() const noexcept;
@@ -47,6 +51,8 @@ class MigrationTask {
   // --- The user's side
   /// Blocks; false if `limit` passed first.
   bool wait_for(std::chrono::nanoseconds limit);
+  /// The same for several tasks in turn: the first call that has to wait sets the deadline.
+  bool wait_until(std::optional<TimePoint>& deadline, std::chrono::nanoseconds limit);
   void wait();
   bool done() const;
   void cancel() noexcept;
@@ -57,6 +63,10 @@ class MigrationTask {
   void on_done(std::function<void()> callback);
 
   // --- The worker's side
+  /// What was taken for its group before it may begin, and why it may not. One worker at a time has
+  /// them.
+  ReservedTargets reserved;
+  std::exception_ptr refusal;
   /// Null once finished: a handle keeps no memory alive.
   std::shared_ptr<Allocation> allocation() const;
   bool cancelled() const noexcept { return cancelled_; }

@@ -16,6 +16,8 @@ struct MoveTerms {
   /// If a GPU is full, asks for room (`MemoryPressure`). False for moves that make room themselves:
   /// those would wait for each other.
   bool asks_for_room = true;
+  /// What another thread moves or frees is waited for; otherwise it stays.
+  bool waits_for_claims = true;
   /// The source chunks go back to the driver instead of the cache.
   bool gives_back = false;
   /// Like `MigrateOptions::keep_clean_copy`, without requiring it in the options.

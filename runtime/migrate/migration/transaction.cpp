@@ -104,6 +104,16 @@ void Transaction::take_target(ChunkStore::Turn turn) {
   move_to(State::ready);
 }
 
+void Transaction::take_over_target(Transaction& other) noexcept {
+  VMART_CHECK(slot_ == other.slot_ && to_ == other.to_, "a target has the size of its slot");
+  if (other.state_ != State::ready) return;
+  target_ = std::move(other.target_);
+  clean_in_ = std::exchange(other.clean_in_, std::nullopt);
+  took_copy_ = std::exchange(other.took_copy_, false);
+  other.move_to(State::planned);
+  move_to(State::ready);
+}
+
 void Transaction::start_copy(CopyUnder under, TimePoint deadline) {
   clean_in_.reset();  // It is written to.
   copy_ = engine_.enqueue(allocation_.chunk(slot_), target_, under, deadline);

@@ -58,6 +58,9 @@ class Transaction {
   bool take_cached_target();
   /// Throws: Error{out_of_memory}; then it is still planned.
   void take_target(ChunkStore::Turn turn);
+  /// The same with the target that another transaction of the slot has taken, if it has one.
+  /// Requires: planned; the other one is not used any more.
+  void take_over_target(Transaction& other) noexcept;
   /// Throws: then no copy runs, or both chunks are `busy()`; waits for that until `deadline`.
   void start_copy(CopyUnder under = CopyUnder::gate, TimePoint deadline = never);
   /// Whether the copy is done, after waiting for it until `deadline`.

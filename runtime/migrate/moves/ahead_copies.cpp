@@ -5,66 +5,82 @@
 #include <vma/error.hpp>
 
 #include <algorithm>
+#include <cstdint>
+#include <exception>
 
 namespace vma {
 
-AheadCopies::AheadCopies(const MoveParts& parts, std::deque<Transaction>& transactions, Location to)
-    : parts_(parts), transactions_(transactions), to_(to) {}
+AheadCopies::AheadCopies(const MoveParts& parts, std::span<HeldRange* const> ranges,
+                         const std::vector<HeldTurn>& order)
+    : parts_(parts), ranges_(ranges), order_(order) {}
 
 void AheadCopies::choose() {
+  chunks_ = 0;
+  for (const HeldRange* const range : ranges_) chunks_ += range->transactions.size();
   used_ = needs_new_context() && may_run_ahead();
 }
 
 bool AheadCopies::needs_new_context() const {
-  return std::ranges::any_of(transactions_, [&](const Transaction& transaction) {
-    return parts_.engine.hold_creates_context(transaction.from(), to_);
+  return std::ranges::any_of(ranges_, [&](const HeldRange* range) {
+    return std::ranges::any_of(range->transactions, [&](const Transaction& transaction) {
+      return parts_.engine.hold_creates_context(transaction.from(), range->to);
+    });
   });
 }
 
 bool AheadCopies::may_run_ahead() const {
-  if (transactions_.size() > copies_max) return false;
+  if (chunks_ > copies_max) return false;
   std::uint64_t bytes = 0;
-  for (const Transaction& transaction : transactions_) {
-    bytes += transaction.size_bytes();
-    if (bytes > bytes_max || !parts_.engine.can_copy_ahead(transaction.from(), to_)) return false;
+  for (const HeldRange* const range : ranges_) {
+    for (const Transaction& transaction : range->transactions) {
+      bytes += transaction.size_bytes();
+      if (bytes > bytes_max) return false;
+      if (!parts_.engine.can_copy_ahead(transaction.from(), range->to)) return false;
+    }
   }
   return true;
 }
 
-void AheadCopies::prepare() {
+void AheadCopies::prepare(const HeldRange& range) {
   // Beside the events at the ends of the copies, the hold takes one of the context.
-  const std::size_t copies = used_ ? transactions_.size() + 1 : 1;
-  for (const Transaction& transaction : transactions_) {
-    parts_.engine.prepare(transaction.from(), to_, copies, under());
+  const std::size_t copies = used_ ? chunks_ + 1 : 1;
+  for (const Transaction& transaction : range.transactions) {
+    parts_.engine.prepare(transaction.from(), range.to, copies, under());
   }
 }
 
 void AheadCopies::enqueue(std::span<const EventHandle> at_rest, TimePoint deadline) {
   ordered_.clear();
-  failure_ = nullptr;
-  try {
-    for (Transaction& transaction : transactions_) {
-      if (transaction.state() == Transaction::State::planned) return;
-      if (!transaction.target_clean()) start(transaction, at_rest, deadline);
+  for (HeldRange* const range : ranges_) range->not_copied = nullptr;
+  for (const HeldTurn& turn : order_) {
+    const auto& [range, transaction] = turn;
+    if (range->not_copied) continue;  // Those behind one that is not copied stay.
+    if (transaction->state() == Transaction::State::planned) range->not_copied = range->no_target;
+    if (range->not_copied || transaction->target_clean()) continue;
+    try {
+      if (range->unwanted()) {  // If it was freed in the queue, it has no chunks any more.
+        throw Error(ErrorKind::cancelled, "vma::migrate", "before it was copied");
+      }
+      start(turn, at_rest, deadline);
+    } catch (const std::exception&) {
+      range->not_copied = std::current_exception();
     }
-  } catch (const std::exception&) {
-    failure_ = std::current_exception();
   }
 }
 
-void AheadCopies::start(Transaction& transaction, std::span<const EventHandle> at_rest,
-                        TimePoint deadline) {
-  const Location from = transaction.from();
-  if (std::ranges::find(ordered_, from) == ordered_.end()) {
-    parts_.engine.order_after(from, to_, CopyUnder::nothing, at_rest);
-    ordered_.push_back(from);
+void AheadCopies::start(HeldTurn turn, std::span<const EventHandle> at_rest, TimePoint deadline) {
+  const Route route{turn.transaction->from(), turn.range->to};
+  if (std::ranges::find(ordered_, route) == ordered_.end()) {
+    parts_.engine.order_after(route.first, route.second, CopyUnder::nothing, at_rest);
+    ordered_.push_back(route);
   }
-  transaction.start_copy(CopyUnder::nothing, deadline);
+  turn.transaction->start_copy(CopyUnder::nothing, deadline);
 }
 
 /// The program has run since: what was copied is stale.
 void AheadCopies::recall(TimePoint deadline) {
-  for (Transaction& transaction : transactions_) {
+  for (const HeldTurn& turn : order_) {
+    Transaction& transaction = *turn.transaction;
     if (transaction.state() != Transaction::State::copying) continue;
     if (!transaction.copy_done_by(deadline)) {
       throw Error(ErrorKind::busy, "vma::migrate",
@@ -75,12 +91,15 @@ void AheadCopies::recall(TimePoint deadline) {
   }
 }
 
-void AheadCopies::require_started(Transaction& transaction) {
-  if (transaction.state() == Transaction::State::copying) return;
-  if (transaction.state() == Transaction::State::planned) std::rethrow_exception(no_target_);
-  if (transaction.target_clean()) return transaction.note_clean();  // Under `operations()`.
-  VMART_CHECK(failure_ != nullptr, "each copy was enqueued, or one before it has failed");
-  std::rethrow_exception(failure_);
+void AheadCopies::require_started(HeldTurn turn) {
+  auto& [range, transaction] = turn;
+  if (transaction->state() == Transaction::State::copying) return;
+  if (transaction->state() == Transaction::State::planned) {
+    std::rethrow_exception(range->no_target);
+  }
+  if (transaction->target_clean()) return transaction->note_clean();  // Under `operations()`.
+  VMART_CHECK(range->not_copied != nullptr, "each copy was enqueued, or one before it has failed");
+  std::rethrow_exception(range->not_copied);
 }
 
 }  // namespace vma

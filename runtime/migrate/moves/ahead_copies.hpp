@@ -2,18 +2,17 @@
 
 #include "base/units.hpp"
 #include "migrate/migration/move_parts.hpp"
-#include "migrate/migration/transaction.hpp"
+#include "migrate/moves/held_range.hpp"
 
 #include <cstddef>
-#include <cstdint>
-#include <deque>
-#include <exception>
 #include <span>
+#include <utility>
+#include <vector>
 
 namespace vma {
 
-/// Decides whether the copies of one synchronous migration are enqueued just before its hold takes
-/// effect, in contexts of the program, and enqueues them. Otherwise they need a context of the
+/// Decides whether the copies of one held move are enqueued just before its hold takes effect, in
+/// contexts of the program, and enqueues them. Otherwise they need a context of the
 /// runtime's own. docs/internals/architecture.md has the order of the calls.
 ///
 /// One thread, the one of the migration.
@@ -26,37 +25,37 @@ class AheadCopies final : public BeforeHold {
   /// time and memory that a context of its own costs.
   static constexpr std::uint64_t bytes_max = 8 * GiB;
 
-  /// Of these transactions, which outlive it, to `to`.
-  AheadCopies(const MoveParts& parts, std::deque<Transaction>& transactions, Location to);
+  /// Both outlive it. `order` is filled before the first copy is enqueued.
+  AheadCopies(const MoveParts& parts, std::span<HeldRange* const> ranges,
+              const std::vector<HeldTurn>& order);
 
-  /// Requires: the transactions are planned.
+  /// Requires: the ranges are planned.
   void choose();
   bool used() const noexcept { return used_; }
   /// What is stopped when the copies are enqueued. Requires: chosen.
   CopyUnder under() const noexcept { return used_ ? CopyUnder::nothing : CopyUnder::hold; }
-  /// Sets up the routes. Blocks: for a fifth of a second if a context is new.
-  void prepare();
-  /// Why a transaction has no target: it fails once those before it have moved.
-  void note_no_target(std::exception_ptr reason) noexcept { no_target_ = std::move(reason); }
+  /// Sets up the routes of the range. Blocks: for a fifth of a second if a context is new.
+  void prepare(const HeldRange& range);
 
   void enqueue(std::span<const EventHandle> at_rest, TimePoint deadline) override;
   void recall(TimePoint deadline) override;
-  /// Throws: what kept the copy of the transaction from being enqueued. Requires: the hold is
-  /// closed; the transactions before it have been passed here.
-  void require_started(Transaction& transaction);
+  /// Throws: what kept the copy of the chunk from being enqueued. Requires: the hold is closed; the
+  /// chunks of the range before it have been passed here.
+  void require_started(HeldTurn turn);
 
  private:
+  using Route = std::pair<Location, Location>;
+
   bool may_run_ahead() const;
   bool needs_new_context() const;
-  void start(Transaction& transaction, std::span<const EventHandle> at_rest, TimePoint deadline);
+  void start(HeldTurn turn, std::span<const EventHandle> at_rest, TimePoint deadline);
 
   const MoveParts& parts_;
-  std::deque<Transaction>& transactions_;
-  const Location to_;
+  const std::span<HeldRange* const> ranges_;
+  const std::vector<HeldTurn>& order_;
   bool used_ = false;
-  std::vector<Location> ordered_;  // Sources whose route waits for the events of this try.
-  std::exception_ptr no_target_;
-  std::exception_ptr failure_;  // Of the first transaction that is neither copying nor clean.
+  std::size_t chunks_ = 0;      // That were planned when it was chosen.
+  std::vector<Route> ordered_;  // Those that wait for the events of this try.
 };
 
 }  // namespace vma

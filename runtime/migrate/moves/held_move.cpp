@@ -1,56 +1,57 @@
 #include "migrate/moves/held_move.hpp"
 
-#include "base/log.hpp"
-#include "base/mapping_limit.hpp"
 #include "base/nvtx.hpp"
 #include "migrate/migration/migration_error.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <exception>
+#include <new>
 #include <set>
+#include <string>
 
 namespace vma {
 namespace {
+
 constexpr std::size_t copies_in_flight_max = 1024;
+
+bool is_planned(const Transaction& transaction) noexcept {
+  return transaction.state() == Transaction::State::planned;
+}
+
+bool is_switched(const Transaction& transaction) noexcept {
+  return transaction.state() == Transaction::State::switched;
+}
+
 }  // namespace
 
-HeldMove::HeldMove(const MoveParts& parts, Allocation& allocation, SlotRange range, Location to,
-                   const MigrateOptions& options, const MoveTerms& terms, MigrationReport& report,
-                   const MigrationTask* task)
+HeldMove::HeldMove(const MoveParts& parts, std::span<HeldRange* const> ranges,
+                   const MigrateOptions& options, const MoveTerms& terms)
     : parts_(parts),
       memory_(parts.memory),
       clock_(parts.memory.driver().clock()),
-      allocation_(allocation),
-      range_(range),
-      to_(to),
+      ranges_(ranges),
       options_(options),
       terms_(terms),
-      task_(task),
-      report_(report),
-      ahead_(parts, transactions_, to) {}
+      ahead_(parts, ranges, order_) {}
 
-void HeldMove::run() {
+void HeldMove::run() noexcept {
   const TimePoint start = clock_.now();
   try {
-    naming_mapping_limit("vma::migrate", [this] { move_all(); });
-  } catch (const Error& error) {
-    conclude(start);
-    if (transactions_.empty()) report_.outcome = Outcome::failed;  // Refused before it was planned.
-    throw migration_error(error, report_, allocation_);
+    move_all();
   } catch (...) {
-    conclude(start);
-    if (transactions_.empty()) report_.outcome = Outcome::failed;
-    throw;
+    fail_all(std::current_exception());
   }
   conclude(start);
 }
 
 void HeldMove::move_all() {
-  plan();
-  if (transactions_.empty()) return;
-  prepare();
+  for (HeldRange* const range : ranges_) attempt(*range, [&] { plan(*range); });
+  if (!options_.nothing_runs) ahead_.choose();
+  MemoryPressure::Want want(memory_.pressure());
+  for (HeldRange* const range : ranges_) attempt(*range, [&] { prepare(*range, want); });
+  put_in_order();
+  if (order_.empty()) return;
   if (options_.nothing_runs) {
     move_unheld();
   } else {
@@ -58,110 +59,161 @@ void HeldMove::move_all() {
   }
 }
 
-void HeldMove::conclude(TimePoint start) noexcept {
-  end_copies();
-  summarise();
-  give_sources_up();
-  tell_ended();
-  report_.wall = clock_.now() - start;
+/// For the steps before anything is stopped: what fails ends only this range, whose targets are
+/// there for the next one.
+template <typename Body>
+void HeldMove::attempt(HeldRange& range, Body&& body) noexcept {
+  if (range.failure) return;
+  try {
+    body();
+  } catch (...) {
+    range.refuse(std::current_exception());
+  }
 }
 
-void HeldMove::give_sources_up() noexcept {
-  const TimePoint start = clock_.now();
-  for (Transaction& transaction : transactions_) {
-    if (transaction.state() != Transaction::State::switched) continue;
-    report_.copies_kept += transaction.give_source_up(options_, terms_) ? 1 : 0;
-  }
-  report_.phases.retire = clock_.now() - start;
-}
-
-void HeldMove::plan() {
-  report_ = {};
-  report_.offset = range_.first * allocation_.geometry().chunk_bytes;
-  for (std::size_t slot = range_.first; slot < range_.end; ++slot) {
-    report_.bytes_asked += allocation_.geometry().slot_bytes(slot);
-    ++report_.chunks;
-  }
-  report_.failures.reserve(2);  // For a failed chunk, and for one whose copy failed ahead of it.
+void HeldMove::plan(HeldRange& range) {
+  Allocation& allocation = range.allocation;
+  range.begun = range.untold = false;
+  range.end = SIZE_MAX;
+  require_no_loss(allocation, "vma::migrate");
+  require_no_pin(allocation, "vma::migrate");
+  range.begun = true;
   if (terms_.choice == PlaceChoice::runtime) {
-    parts_.reach.require(allocation_, range_, to_, "vma::migrate");
+    parts_.reach.require(allocation, range.range, range.to, "vma::migrate");
   }
-  parts_.reach.require_atomics(allocation_, range_, to_, "vma::migrate");
+  parts_.reach.require_atomics(allocation, range.range, range.to, "vma::migrate");
   std::set<Location> sources;
-  for (std::size_t slot = range_.first; slot < range_.end; ++slot) {
-    if (allocation_.home(slot) == to_) continue;
-    transactions_.emplace_back(memory_, parts_.engine, allocation_, slot, to_);
-    sources.insert(transactions_.back().from());
+  for (std::size_t slot = range.range.first; slot < range.range.end; ++slot) {
+    if (allocation.home(slot) == range.to || planned_before(range, slot)) continue;
+    // Exported memory may move since it has a hook: so this look comes after that for pins.
+    range.untold |= range.notices != nullptr && !range.notices->all_told(slot);
+    range.transactions.emplace_back(memory_, parts_.engine, allocation, slot, range.to);
+    if (range.reserved != nullptr) range.reserved->hand_over_to(range.transactions.back());
+    sources.insert(range.transactions.back().from());
   }
+  if (range.untold) {
+    range.begun = false;
+    return range.transactions.clear();
+  }
+  std::string& route = range.report.route;
   for (const Location from : sources) {
-    report_.route +=
-        fmt::format("{}{}->{}", report_.route.empty() ? "" : ", ", to_string(from), to_string(to_));
+    route +=
+        fmt::format("{}{}->{}", route.empty() ? "" : ", ", to_string(from), to_string(range.to));
   }
+}
+
+/// Whether the chunk moves for a range before this one.
+bool HeldMove::planned_before(const HeldRange& range, std::size_t slot) const noexcept {
+  for (const HeldRange* const other : ranges_) {
+    if (other == &range) return false;
+    if (&other->allocation != &range.allocation) continue;
+    if (slot >= other->range.first && slot < other->range.end) return true;
+  }
+  return false;
 }
 
 /// All that is slow or may need memory, before anything is stopped.
-void HeldMove::prepare() {
+void HeldMove::prepare(HeldRange& range, MemoryPressure::Want& want) {
   const TimePoint start = clock_.now();
+  std::deque<Transaction>& transactions = range.transactions;
   if (options_.nothing_runs) {
-    for (const Transaction& transaction : transactions_) {
-      parts_.engine.prepare(transaction.from(), to_, 1, CopyUnder::nothing);
+    for (const Transaction& transaction : transactions) {
+      parts_.engine.prepare(transaction.from(), range.to, 1, CopyUnder::nothing);
     }
   } else {
-    ahead_.choose();
-    ahead_.prepare();
+    ahead_.prepare(range);
   }
-  const auto planned = [](const Transaction& transaction) {
-    return transaction.state() == Transaction::State::planned;
-  };
-  for (Transaction& transaction : transactions_) transaction.take_clean_target();
-  for (Transaction& transaction : transactions_) {
-    if (planned(transaction) && !transaction.take_cached_target()) break;
+  for (Transaction& transaction : transactions) transaction.take_clean_target();
+  for (Transaction& transaction : transactions) {
+    if (is_planned(transaction) && !transaction.take_cached_target()) break;
   }
-  if (std::ranges::any_of(transactions_, planned)) take_targets();
-  report_.phases.cache += clock_.now() - start;
+  if (std::ranges::any_of(transactions, is_planned)) take_targets(range, want);
+  range.report.phases.cache += clock_.now() - start;
 }
 
 /// Those that the cache does not have.
-void HeldMove::take_targets() {
-  MemoryPressure::Want want(memory_.pressure());
-  require_room(want);
-  bool first = true;
-  for (Transaction& transaction : transactions_) {
-    if (transaction.state() != Transaction::State::planned) continue;
-    if (first || options_.reserve_first || to_.kind == Location::Kind::host) {
-      parts_.room.with_room(want, terms_, to_, transaction.size_bytes(),
+void HeldMove::take_targets(HeldRange& range, MemoryPressure::Want& want) {
+  require_room(range, want);
+  // Host memory takes ten times as long to allocate as to copy; no work should stay stopped for
+  // that.
+  const bool all = options_.reserve_first || range.to.kind == Location::Kind::host;
+  bool shown = promised_bytes_.contains(range.to);  // Whether the place is full.
+  for (Transaction& transaction : range.transactions) {
+    if (!is_planned(transaction)) continue;
+    if (all || !shown) {
+      parts_.room.with_room(want, terms_, range.to, transaction.size_bytes(),
                             [&] { transaction.take_target(ChunkStore::Turn::take); });
-      first = false;
+      shown = true;
       continue;
     }
-    // The others are allocated beside the copies; the first shows whether the target is full. Host
-    // memory takes ten times as long to allocate as to copy; no work should stay stopped for that.
-    if (!ahead_.used()) return;
+    // The others are allocated beside the copies.
+    if (!ahead_.used()) break;
     try {
       transaction.take_target(ChunkStore::Turn::take);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::out_of_memory) throw;
-      return ahead_.note_no_target(std::current_exception());
+      range.no_target = std::current_exception();
+      break;
     }
   }
+  promised_bytes_[range.to] += ahead_.used() ? 0 : range.missing_bytes();
 }
 
 /// Refuses what cannot fit by the ledger, before anything is stopped.
-void HeldMove::require_room(MemoryPressure::Want& want) {
-  std::uint64_t need_bytes = 0;
-  for (const Transaction& transaction : transactions_) {
-    if (transaction.state() == Transaction::State::planned) need_bytes += transaction.size_bytes();
+void HeldMove::require_room(const HeldRange& range, MemoryPressure::Want& want) {
+  const auto promised = promised_bytes_.find(range.to);
+  const std::uint64_t need_bytes =
+      range.missing_bytes() + (promised == promised_bytes_.end() ? 0 : promised->second);
+  parts_.room.with_room(want, terms_, range.to, need_bytes, [&] {
+    memory_.chunks().require_room(range.to, need_bytes, "vma::migrate");
+  });
+}
+
+/// The chunks of a route follow each other as their ranges do. Each route gets through its bytes at
+/// an equal rate, so that all end together: the copies of different routes run side by side.
+void HeldMove::put_in_order() {
+  using Route = std::pair<Location, Location>;
+  std::map<Route, double> all_bytes, bytes_before;
+  for (const HeldRange* const range : ranges_) {
+    for (const Transaction& transaction : range->transactions) {
+      all_bytes[{transaction.from(), range->to}] += static_cast<double>(transaction.size_bytes());
+    }
   }
-  parts_.room.with_room(want, terms_, to_, need_bytes,
-                        [&] { memory_.chunks().require_room(to_, need_bytes, "vma::migrate"); });
+  std::vector<std::pair<double, HeldTurn>> turns;
+  for (HeldRange* const range : ranges_) {
+    for (Transaction& transaction : range->transactions) {
+      const Route route{transaction.from(), range->to};
+      bytes_before[route] += static_cast<double>(transaction.size_bytes());
+      turns.push_back({bytes_before[route] / all_bytes[route], {range, &transaction}});
+    }
+  }
+  std::ranges::stable_sort(turns, {}, [](const auto& turn) { return turn.first; });
+  for (const auto& [share, turn] : turns) order_.push_back(turn);
 }
 
 void HeldMove::move_held() {
+  const HeldTurn first = order_.front();
   const BoundStream stream =
-      parts_.engine.spare_stream(transactions_.front().from(), to_, ahead_.under());
-  parts_.stops.hold_while(
-      stream, parts_.limits.of_hold(options_), report_, held_,
-      [this](Hold& hold) { pipeline(&hold); }, ahead_.used() ? &ahead_ : nullptr);
+      parts_.engine.spare_stream(first.transaction->from(), first.range->to, ahead_.under());
+  try {
+    parts_.stops.hold_while(
+        stream, parts_.limits.of_hold(options_), hold_report_, held_,
+        [this](Hold& hold) { pipeline(&hold); }, ahead_.used() ? &ahead_ : nullptr);
+  } catch (...) {
+    note_hold();
+    throw;
+  }
+  note_hold();
+}
+
+/// The hold counts in the report of each range with chunks to move.
+void HeldMove::note_hold() noexcept {
+  for (HeldRange* const range : ranges_) {
+    if (range->transactions.empty()) continue;
+    range->report.stall = hold_report_.stall;
+    range->report.retries = hold_report_.retries;
+    range->report.phases.wait += hold_report_.phases.wait;
+  }
 }
 
 void HeldMove::move_unheld() {
@@ -170,50 +222,93 @@ void HeldMove::move_unheld() {
   pipeline(nullptr);
 }
 
-void HeldMove::start(Transaction& transaction) {
-  if (ahead_.used()) return ahead_.require_started(transaction);
-  if (transaction.state() == Transaction::State::planned) {
-    const TimePoint begin = clock_.now();
-    transaction.take_target(ChunkStore::Turn::held);
-    report_.phases.cache += clock_.now() - begin;
+/// All copies are started before the first switch: new targets are allocated beside the copies,
+/// while an unmap would wait for the running copy (driver 580). Then each chunk is switched once it
+/// is copied, beside the copies behind it. The first chunk of a range that fails ends the range;
+/// its chunks copied by then are still switched.
+void HeldMove::pipeline(Hold* hold) {
+  begun_ = clock_.now();
+  pipelined_ = true;
+  tell_begun();
+  let_through_ = begun_ - std::chrono::hours(1);  // Not yet.
+  std::size_t started = 0;
+  for (std::size_t next = 0; next < order_.size(); ++next) {
+    for (; started < std::min(order_.size(), next + copies_in_flight_max); ++started) {
+      if (!goes_on(started)) continue;
+      attempt_chunk(started, [&] { start(order_[started]); });
+      if (hold != nullptr) hold->alive();
+    }
+    if (goes_on(next)) attempt_chunk(next, [&] { finish(order_[next], hold); });
   }
-  if (transaction.target_clean()) return transaction.note_clean();  // Under `operations()`.
-  transaction.start_copy(options_.nothing_runs ? CopyUnder::nothing : CopyUnder::hold);
 }
 
-void HeldMove::finish(Transaction& transaction, Hold* hold) {
-  const NvtxRange range([&] {
-    return fmt::format("vmart move {:#x} to {}",
-                       to_integer(allocation_.slot_begin(transaction.slot())), to_string(to_));
-  });
-  if (hold == nullptr) {
-    await_copy(transaction, nullptr);
-    if (transaction.state() == Transaction::State::copying) transaction.finish_copy();
-    report_.phases.copy = clock_.now() - begun_;
-    return transaction.switch_slot(report_.phases);
-  }
-  await_copy(transaction, hold);
-  if (transaction.state() == Transaction::State::copying) transaction.finish_copy();
-  report_.phases.copy = clock_.now() - begun_;
-  hold->begin_dark();
+template <typename Body>
+void HeldMove::attempt_chunk(std::size_t place, Body&& body) noexcept {
+  const auto& [range, transaction] = order_[place];
   try {
-    transaction.switch_slot(report_.phases);
+    body();
+  } catch (const std::exception&) {
+    range->end = place;
+    range->fail(*transaction, std::current_exception());
+  }
+}
+
+bool HeldMove::goes_on(std::size_t place) const noexcept {
+  const HeldRange& range = *order_[place].range;
+  return place < range.end && !range.unwanted();
+}
+
+void HeldMove::start(HeldTurn turn) {
+  auto& [range, transaction] = turn;
+  if (ahead_.used()) return ahead_.require_started(turn);
+  if (is_planned(*transaction)) {
+    const TimePoint begin = clock_.now();
+    transaction->take_target(ChunkStore::Turn::held);
+    range->report.phases.cache += clock_.now() - begin;
+  }
+  if (transaction->target_clean()) return transaction->note_clean();  // Under `operations()`.
+  transaction->start_copy(options_.nothing_runs ? CopyUnder::nothing : CopyUnder::hold);
+}
+
+void HeldMove::finish(HeldTurn turn, Hold* hold) {
+  auto& [range, transaction] = turn;
+  const NvtxRange nvtx([&] {
+    return fmt::format("vmart move {:#x} to {}",
+                       to_integer(range->allocation.slot_begin(transaction->slot())),
+                       to_string(range->to));
+  });
+  await_copy(turn, hold);
+  if (transaction->state() == Transaction::State::copying) transaction->finish_copy();
+  range->report.phases.copy = clock_.now() - begun_;
+  if (hold == nullptr) {
+    transaction->switch_slot(range->report.phases);
+  } else {
+    switch_held(turn, *hold);
+  }
+  range->tell_progress(parts_.callbacks);
+}
+
+void HeldMove::switch_held(HeldTurn turn, Hold& hold) {
+  hold.begin_dark();  // Throws for every chunk once another thread has opened the hold.
+  try {
+    turn.transaction->switch_slot(turn.range->report.phases);
   } catch (...) {
-    hold->end_dark();
+    hold.end_dark();
     throw;
   }
-  hold->end_dark();
-  hold->alive();
+  hold.end_dark();
+  hold.alive();
   let_through_ = clock_.now();
 }
 
 /// Waits for the copy, and meanwhile probes regularly that the driver lets grants return, so that
 /// the last probe is recent when the slot goes dark. A copy that takes longer than a driver call
-/// may is given up: held work continues, and the chunk stays where it is.
-void HeldMove::await_copy(Transaction& transaction, Hold* hold) {
+/// may is given up: held work continues, and the chunk stays where it is. Those behind it then get
+/// no time of their own, so that many copies that do not end hold the work no longer than one.
+void HeldMove::await_copy(HeldTurn turn, Hold* hold) {
   constexpr std::chrono::milliseconds ask_period(1);
   const std::chrono::nanoseconds limit = parts_.limits.of_hold(options_).patience;
-  const TimePoint deadline = clock_.now() + limit;
+  const TimePoint deadline = clock_.now() + (patience_is_over_ ? TimePoint(0) : limit);
   while (true) {
     if (hold != nullptr && clock_.now() - let_through_ >= ask_period) {
       memory_.chunks().keepers().probe_grant();
@@ -221,16 +316,37 @@ void HeldMove::await_copy(Transaction& transaction, Hold* hold) {
       let_through_ = clock_.now();
     }
     const TimePoint look = (hold != nullptr ? let_through_ : clock_.now()) + ask_period;
-    if (transaction.copy_done_by(std::min(look, deadline))) return;
+    if (turn.transaction->copy_done_by(std::min(look, deadline))) return;
     if (clock_.now() < deadline) continue;
+    patience_is_over_ = true;
     if (ahead_.used()) parts_.engine.distrust_ahead();
     throw Error(
         ErrorKind::busy, "vma::migrate",
         fmt::format(
             "the copy of the chunk at offset {} did not end within {} ms. The chunk stays where it "
             "is, and the held work continues. Set a longer MigrateOptions::deadline",
-            transaction.slot() * allocation_.geometry().chunk_bytes,
+            turn.transaction->slot() * turn.range->allocation.geometry().chunk_bytes,
             limit / std::chrono::milliseconds(1)));
+  }
+}
+
+/// Nothing could be stopped: ends each range that has a chunk to move.
+void HeldMove::fail_all(const std::exception_ptr& failure) noexcept {
+  for (HeldRange* const range : ranges_) {
+    if (!range->failure && !range->unwanted() && !range->has_all()) range->failure = failure;
+  }
+}
+
+void HeldMove::conclude(TimePoint start) noexcept {
+  end_copies();
+  for (HeldRange* const range : ranges_) range->summarise();
+  for (HeldRange* const range : ranges_) inherit_failure(*range);
+  for (HeldRange* const range : ranges_) give_sources_up(*range);
+  tell_ended();
+  for (HeldRange* const range : ranges_) {
+    range->report.wall = clock_.now() - start;
+    range->word_failure();
+    range->transactions.clear();
   }
 }
 
@@ -238,118 +354,76 @@ void HeldMove::await_copy(Transaction& transaction, Hold* hold) {
 void HeldMove::end_copies() noexcept {
   constexpr std::chrono::seconds patience(2);
   const TimePoint deadline = clock_.now() + patience;
-  for (Transaction& transaction : transactions_) transaction.end_copy(deadline);
+  for (const HeldTurn& turn : order_) turn.transaction->end_copy(deadline);
 }
 
-/// All copies are started before the first switch: new targets are allocated beside the copies,
-/// while an unmap would wait for the running copy (driver 580). Then each chunk is switched once it
-/// is copied, beside the copies behind it. The first chunk that fails ends it; chunks copied by
-/// then are still switched.
-void HeldMove::pipeline(Hold* hold) {
-  begun_ = clock_.now();
-  pipelined_ = true;
-  tell_begun();
-  let_through_ = begun_ - std::chrono::hours(1);  // Not yet.
-  std::size_t count = transactions_.size();
-  std::size_t started = 0;
-  std::exception_ptr failure;
-  const auto attempt = [&](Transaction& transaction, auto&& step) {
-    try {
-      step();
-      return true;
-    } catch (const std::exception& error) {
-      note_failure(transaction, error);
-      if (!failure) failure = std::current_exception();
-      return false;
+/// A chunk that moves for another range, and has stayed, has not moved for this one either.
+void HeldMove::inherit_failure(HeldRange& range) noexcept {
+  if (range.report.outcome != Outcome::done || range.untold) return;
+  for (const HeldRange* const other : ranges_) {
+    if (other == &range) return;
+    if (&other->allocation != &range.allocation || other->report.outcome == Outcome::done) continue;
+    const std::size_t first = std::max(range.range.first, other->range.first);
+    const std::size_t end = std::min(range.range.end, other->range.end);
+    for (std::size_t slot = first; slot < end; ++slot) {
+      if (range.allocation.home(slot) == range.to) continue;
+      range.failure = other->failure;
+      range.summarise();
+      if (!range.failure) range.report.outcome = Outcome::cancelled;
+      return;
     }
-  };
-  for (std::size_t next = 0; next < count && !ended(); ++next) {
-    Transaction& transaction = transactions_[next];
-    const bool moved = attempt(transaction, [&] {
-      while (started < std::min(count, next + copies_in_flight_max)) {
-        Transaction& ahead = transactions_[started];
-        if (!attempt(ahead, [&] { start(ahead); })) count = started;
-        if (hold != nullptr) hold->alive();
-        ++started;
-      }
-      if (next < count) finish(transaction, hold);
-    });
-    if (!moved) break;
-  }
-  if (failure) std::rethrow_exception(failure);
-}
-
-bool HeldMove::ended() const {
-  return allocation_.being_freed || (task_ != nullptr && task_->cancelled());
-}
-
-void HeldMove::note_failure(const Transaction& transaction, const std::exception& error) noexcept {
-  const std::size_t offset = transaction.slot() * allocation_.geometry().chunk_bytes;
-  const bool poisoned = transaction.state() == Transaction::State::poisoned;
-  try {
-    report_.failures.push_back({offset, {}, poisoned});
-    report_.failures.back().reason = error.what();
-  } catch (const std::bad_alloc&) {  // Recorded without its reason; there is room for two.
   }
 }
 
-void HeldMove::summarise() noexcept {
-  report_.bytes_moved = 0;
-  report_.bytes_remapped = 0;
-  report_.chunks_moved = 0;
-  for (const Transaction& transaction : transactions_) {
-    report_.dark_max = std::max(report_.dark_max, transaction.dark());
-    if (transaction.state() != Transaction::State::switched) continue;
-    report_.bytes_moved += transaction.size_bytes();
-    if (transaction.remapped()) report_.bytes_remapped += transaction.size_bytes();
-    ++report_.chunks_moved;
+void HeldMove::give_sources_up(HeldRange& range) noexcept {
+  const TimePoint start = clock_.now();
+  for (Transaction& transaction : range.transactions) {
+    if (!is_switched(transaction)) continue;
+    range.report.copies_kept += transaction.give_source_up(options_, terms_) ? 1 : 0;
   }
-  const std::size_t moved = static_cast<std::size_t>(report_.chunks_moved);
-  if (moved == transactions_.size()) {
-    report_.outcome = Outcome::done;
-  } else if (report_.failures.empty() && ended()) {
-    report_.outcome = Outcome::cancelled;
-  } else {
-    report_.outcome = moved == 0 ? Outcome::failed : Outcome::partly;
-  }
+  range.report.phases.retire = clock_.now() - start;
 }
 
 /// For watchers, all chunks of a move that stops the work once begin and end together.
 void HeldMove::tell_begun() noexcept {
-  for (const Transaction& transaction : transactions_) {
-    parts_.observers.tell(step_of(transaction, ChunkStep::Kind::begun));
+  for (const auto& [range, transaction] : order_) {
+    parts_.observers.tell(step_of(*range, *transaction, ChunkStep::Kind::begun));
   }
 }
 
 void HeldMove::tell_ended() noexcept {
   if (!pipelined_) return;
-  if (held_.opened > held_.stopped) {
-    ChunkStep stood = step_of(transactions_.front(), ChunkStep::Kind::stood);
-    stood.begin = held_.stopped;
-    stood.end = held_.opened;
-    parts_.observers.tell(stood);
+  if (stood()) {
+    const HeldTurn first = order_.front();
+    ChunkStep step = step_of(*first.range, *first.transaction, ChunkStep::Kind::stood);
+    step.begin = held_.stopped;
+    step.end = held_.opened;
+    parts_.observers.tell(step);
   }
-  for (const Transaction& transaction : transactions_) {
-    const bool moved = transaction.state() == Transaction::State::switched;
-    ChunkStep step = step_of(transaction, moved ? ChunkStep::Kind::moved : ChunkStep::Kind::stayed);
+  for (const auto& [range, transaction] : order_) {
+    const bool moved = is_switched(*transaction);
+    ChunkStep step =
+        step_of(*range, *transaction, moved ? ChunkStep::Kind::moved : ChunkStep::Kind::stayed);
+    const std::vector<ChunkFailure>& failures = range->report.failures;
     try {
-      if (!moved) step.why = report_.failures.empty() ? "cancelled" : report_.failures[0].reason;
+      if (!moved) step.why = failures.empty() ? "cancelled" : failures[0].reason;
     } catch (const std::bad_alloc&) {  // Reported without its reason.
     }
     parts_.observers.tell(step);
   }
 }
 
-ChunkStep HeldMove::step_of(const Transaction& transaction, ChunkStep::Kind kind) const {
+ChunkStep HeldMove::step_of(const HeldRange& range, const Transaction& transaction,
+                            ChunkStep::Kind kind) const {
   ChunkStep step;
   step.kind = kind;
   step.begin = begun_;
   step.end = clock_.now();
-  step.address = allocation_.slot_begin(transaction.slot());
+  step.address = range.allocation.slot_begin(transaction.slot());
   step.bytes = transaction.size_bytes();
   step.from = transaction.from();
-  step.to = to_;
-  step.stall = held_.opened - held_.stopped;
+  step.to = range.to;
+  step.stall = stall();
   step.switched = transaction.switched_at();
   step.operation = terms_.operation;
   step.by_policy = terms_.by_policy;

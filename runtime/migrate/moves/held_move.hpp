@@ -1,64 +1,87 @@
 #pragma once
 
 #include "migrate/migration/move_parts.hpp"
-#include "migrate/migration/transaction.hpp"
 #include "migrate/moves/ahead_copies.hpp"
+#include "migrate/moves/held_range.hpp"
 
-#include <deque>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <map>
+#include <span>
+#include <utility>
 #include <vector>
 
 namespace vma {
 
-/// One migration under a hold: implements `Mover::move`, step by step. One thread, which has the
-/// allocation's move claim and `operations()`.
+/// Migrations under one hold, step by step: all chunks of all ranges are copied while everything is
+/// held once. Each range fails for itself; if nothing can be held, all that have chunks to move do.
+///
+/// Two ranges may name the same chunk if they go to the same place: it moves for the first of them.
+/// One thread, which has the move claims and `operations()` of all allocations.
 class HeldMove {
  public:
-  HeldMove(const MoveParts& parts, Allocation& allocation, SlotRange range, Location to,
-           const MigrateOptions& options, const MoveTerms& terms, MigrationReport& report,
-           const MigrationTask* task = nullptr);
+  /// All arguments outlive it.
+  HeldMove(const MoveParts& parts, std::span<HeldRange* const> ranges,
+           const MigrateOptions& options, const MoveTerms& terms);
 
-  /// `task`, if not null, may cancel it. Throws: Error with the report, which is right whatever it
-  /// throws, including std::bad_alloc.
-  void run();
+  /// Afterwards each range has its report, which is right whatever failed, and its failure.
+  void run() noexcept;
+
+  /// Whether everything was held, for however short a time.
+  bool stood() const noexcept { return held_.opened > held_.stopped; }
+  std::chrono::nanoseconds stall() const noexcept { return held_.opened - held_.stopped; }
+  /// The number of holds that were given up before it.
+  int retries() const noexcept { return hold_report_.retries; }
 
  private:
   void move_all();
-  void plan();
-  void prepare();
-  void take_targets();
-  void require_room(MemoryPressure::Want& want);
-  void give_sources_up() noexcept;
+  template <typename Body>
+  void attempt(HeldRange& range, Body&& body) noexcept;
+  void plan(HeldRange& range);
+  bool planned_before(const HeldRange& range, std::size_t slot) const noexcept;
+  void prepare(HeldRange& range, MemoryPressure::Want& want);
+  void take_targets(HeldRange& range, MemoryPressure::Want& want);
+  void require_room(const HeldRange& range, MemoryPressure::Want& want);
+  void put_in_order();
   void move_held();
   void move_unheld();
   void pipeline(Hold* hold);
-  void start(Transaction& transaction);
-  void finish(Transaction& transaction, Hold* hold);
-  void await_copy(Transaction& transaction, Hold* hold);
-  void end_copies() noexcept;
-  bool ended() const;
-  void note_failure(const Transaction& transaction, const std::exception& error) noexcept;
+  template <typename Body>
+  void attempt_chunk(std::size_t place, Body&& body) noexcept;
+  bool goes_on(std::size_t place) const noexcept;
+  void start(HeldTurn turn);
+  void finish(HeldTurn turn, Hold* hold);
+  void switch_held(HeldTurn turn, Hold& hold);
+  void await_copy(HeldTurn turn, Hold* hold);
+  void note_hold() noexcept;
+  void fail_all(const std::exception_ptr& failure) noexcept;
   void conclude(TimePoint start) noexcept;
-  void summarise() noexcept;
+  void end_copies() noexcept;
+  void inherit_failure(HeldRange& range) noexcept;
+  void give_sources_up(HeldRange& range) noexcept;
   void tell_begun() noexcept;
   void tell_ended() noexcept;
-  ChunkStep step_of(const Transaction& transaction, ChunkStep::Kind kind) const;
+  ChunkStep step_of(const HeldRange& range, const Transaction& transaction,
+                    ChunkStep::Kind kind) const;
 
   const MoveParts& parts_;
   Memory& memory_;
   Clock& clock_;
-  Allocation& allocation_;
-  const SlotRange range_;
-  const Location to_;
+  const std::span<HeldRange* const> ranges_;
   const MigrateOptions& options_;
   const MoveTerms& terms_;
-  const MigrationTask* const task_;  // Null for callers that wait.
-  MigrationReport& report_;
+  std::vector<HeldTurn> order_;  // In which all are copied and switched.
+  /// Targets that ranges before the one that prepares have still to create.
+  std::map<Location, std::uint64_t> promised_bytes_;
   bool pipelined_ = false;
   TimePoint begun_{0};  // Start of the first copy.
   HeldTimes held_;
-  TimePoint let_through_{0};              // When a grant or unmap of ours last returned.
-  std::deque<Transaction> transactions_;  // In order of their slots.
-  AheadCopies ahead_;                     // Not used if nothing runs.
+  MigrationReport hold_report_;    // Of the hold alone.
+  TimePoint let_through_{0};       // When a grant or unmap of ours last returned.
+  AheadCopies ahead_;              // Not used if nothing runs.
+  bool patience_is_over_ = false;  // A copy did not end in time: no other is waited for.
 };
 
 }  // namespace vma

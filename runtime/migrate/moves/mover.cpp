@@ -2,20 +2,19 @@
 
 #include "base/log.hpp"
 #include "base/process_exit.hpp"
-#include "migrate/moves/held_drop.hpp"
-#include "migrate/moves/held_move.hpp"
 #include "migrate/live/live_move.hpp"
 #include "migrate/migration/migration_error.hpp"
-#include "migrate/migration/move_notices.hpp"
-#include "migrate/moves/restoration.hpp"
+#include "migrate/moves/group_reservation.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <exception>
 #include <functional>
+#include <list>
 #include <new>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -70,11 +69,6 @@ class CallerContext {
 Mover::Mover(Memory& memory, CopyEngine& engine, const MoverLimits& limits)
     : memory_(memory),
       limits_(limits),
-      no_memory_(ErrorKind::out_of_memory, "vma::migrate_async",
-                 "out of host memory while moving. Chunks that already moved stay at the target. "
-                 "Free host memory and migrate again"),
-      lost_slot_(ErrorKind::poisoned, "vma::migrate_async",
-                 "the allocation lost the mapping of a chunk; vma::read still returns its bytes"),
       callbacks_(std::make_shared<Callbacks>(memory.driver())),
       copiers_(memory, engine, limits.tuning),
       stops_(memory),
@@ -83,117 +77,11 @@ Mover::Mover(Memory& memory, CopyEngine& engine, const MoverLimits& limits)
       room_(memory),
       parts_{memory,    engine, limits_, stops_,      copiers_,  pace_,
              forecast_, room_,  reach_,  *callbacks_, observers_},
+      waited_(parts_),
       preparation_(memory, copiers_) {}
 
 Mover::~Mover() {
   stop();
-}
-
-// --- For callers that wait
-
-MigrationReport Mover::move(Allocation& allocation, SlotRange range, Location to,
-                            const MigrateOptions& options, const MoveTerms& terms) {
-  MigrationReport report;
-  std::exception_ptr failure;
-  try {
-    move_held(allocation, range, to, options, terms, nullptr, report);
-  } catch (...) {
-    failure = std::current_exception();
-  }
-  if (terms.choice == PlaceChoice::program)
-    allocation.note_wanted_there(range.first, range.end, to);
-  if (!failure || report.chunks > 0) note_end(allocation, report);
-  if (failure) std::rethrow_exception(failure);
-  return report;
-}
-
-void Mover::move_held(Allocation& allocation, SlotRange range, Location to,
-                      const MigrateOptions& options, const MoveTerms& terms,
-                      const MigrationTask* task, MigrationReport& report) {
-  require_contents(allocation, range, "vma::migrate");
-  MoveNotices notices(allocation, *callbacks_);
-  for (std::size_t slot = range.first; slot < range.end; ++slot) {
-    const Location from = allocation.home(slot);
-    if (from != to) notices.before(slot, from, to);
-  }
-  // Slots that `note_moved` does not name have stayed.
-  const auto note_moved = [&] {
-    for (std::size_t slot = range.first; slot < range.end; ++slot) {
-      if (allocation.home(slot) == to) notices.after(slot, true);
-    }
-  };
-  try {
-    const MutexLock operations(allocation.operations());
-    require_no_loss(allocation, "vma::migrate");
-    require_no_pin(allocation, "vma::migrate");
-    HeldMove(parts_, allocation, range, to, options, terms, report, task).run();
-  } catch (...) {
-    note_moved();
-    throw;
-  }
-  note_moved();
-}
-
-// --- Dropped contents
-
-template <typename Body>
-MigrationReport Mover::tell_hooks(Allocation& allocation, SlotRange range, bool drops, Location to,
-                                  Body&& body) {
-  MoveNotices notices(allocation, *callbacks_);
-  std::vector<std::size_t> slots;
-  for (std::size_t slot = range.first; slot < range.end; ++slot) {
-    if (allocation.dropped(slot) == drops) continue;
-    const Location from = allocation.home(slot);
-    notices.before(slot, from, drops ? from : to);
-    slots.push_back(slot);
-  }
-  // Slots that `note_changed` does not name are unchanged, or dark.
-  const auto note_changed = [&](const MigrationReport* failed) {
-    const auto is_dark = [&](std::size_t slot) {
-      const std::size_t offset = slot * allocation.geometry().chunk_bytes;
-      return failed != nullptr && std::ranges::any_of(failed->failures, [&](const auto& failure) {
-               return failure.poisoned && failure.offset == offset;
-             });
-    };
-    std::erase_if(slots, [&](std::size_t slot) { return allocation.dropped(slot) != drops; });
-    for (const std::size_t slot : slots) {
-      if (!is_dark(slot)) notices.after(slot, true);
-    }
-    if (!slots.empty()) allocation.placed_at = memory_.driver().clock().now();
-    memory_.tell_changed(allocation);
-  };
-  MigrationReport report;
-  try {
-    const MutexLock operations(allocation.operations());
-    report = body();
-  } catch (const Error& error) {
-    note_changed(error.report());
-    throw;
-  } catch (...) {
-    note_changed(nullptr);
-    throw;
-  }
-  note_changed(nullptr);
-  return report;
-}
-
-MigrationReport Mover::drop(Allocation& allocation, SlotRange range,
-                            const MigrateOptions& options) {
-  return tell_hooks(allocation, range, true, {}, [&] {
-    require_no_loss(allocation, "vma::park");
-    require_no_pin(allocation, "vma::park");
-    return HeldDrop(parts_, allocation, range, options).run();
-  });
-}
-
-MigrationReport Mover::restore(Allocation& allocation, SlotRange range, Location at) {
-  return tell_hooks(allocation, range, false, at,
-                    [&] { return Restoration(parts_, allocation, range, at).run(); });
-}
-
-void Mover::note_end(Allocation& allocation, const MigrationReport& report) noexcept {
-  allocation.placed_at = memory_.driver().clock().now();
-  observers_.ended(allocation, report);
 }
 
 Mover::Load Mover::load() const {
@@ -211,24 +99,54 @@ std::shared_ptr<MigrationTask> Mover::submit(std::shared_ptr<Allocation> allocat
                                              SlotRange range, Location to,
                                              const MigrateOptions& options,
                                              const MoveTerms& terms) {
+  std::vector<Submission> submissions;
+  submissions.push_back(
+      {{std::move(allocation), range, to}, options, terms, nullptr, std::nullopt});
+  return submit_all(std::move(submissions)).front();
+}
+
+std::vector<std::shared_ptr<MigrationTask>> Mover::submit_all(std::vector<Submission> submissions) {
   ProcessExit::come_first();
-  auto task = std::make_shared<MigrationTask>(std::move(allocation), range, to, options, terms,
-                                              memory_.driver().current_context(),
-                                              memory_.driver().clock(), callbacks_);
-  start_callbacks(options);
+  std::vector<std::shared_ptr<MigrationTask>> all, waiting;
+  for (Submission& submission : submissions) {
+    auto& [allocation, range, to] = submission.what;
+    all.push_back(
+        std::make_shared<MigrationTask>(std::move(allocation), range, to, submission.options,
+                                        submission.terms, memory_.driver().current_context(),
+                                        memory_.driver().clock(), callbacks_, submission.group));
+    if (submission.refusal) {
+      MigrationReport report = all.back()->report();
+      report.outcome = Outcome::failed;
+      all.back()->finish(std::move(report), std::move(submission.refusal));
+      continue;
+    }
+    start_callbacks(submission.options);
+    waiting.push_back(all.back());
+  }
+  if (!waiting.empty()) enqueue(waiting);
+  return all;
+}
+
+void Mover::enqueue(std::span<const std::shared_ptr<MigrationTask>> tasks) {
   const MutexLock lock(queue_mutex_);
   if (stopping_)
     throw Error(ErrorKind::driver_gone, "vma::migrate_async", "the runtime shuts down");
-  if (waiting_.size() >= TaskQueue::tasks_max) {
+  if (tasks.size() > TaskQueue::tasks_max - std::min(waiting_.size(), TaskQueue::tasks_max)) {
     throw Error(ErrorKind::busy, "vma::migrate_async",
-                fmt::format("{} migrations are queued, which is the limit; wait for some of them "
-                            "(Migration::wait), or cancel them",
-                            waiting_.size()));
+                fmt::format("{} migrations are queued, and {} more exceed the limit of {}; wait "
+                            "for some of them (Migration::wait), or cancel them",
+                            waiting_.size(), tasks.size(), TaskQueue::tasks_max));
   }
-  start_workers();
-  waiting_.push(task);
+  start_workers(tasks.size());
+  const bool joint = tasks.front()->group && tasks.front()->options.all_or_nothing;
+  if (joint) unreserved_.push_back({Tasks(tasks.begin(), tasks.end()), false});
+  try {
+    waiting_.push(tasks);
+  } catch (...) {
+    if (joint) unreserved_.pop_back();
+    throw;
+  }
   queue_changed_.notify_all();
-  return task;
 }
 
 /// Ensures before a move begins that its end can be reported.
@@ -242,8 +160,8 @@ void Mover::start_callbacks(const MigrateOptions& options) {
 }
 
 /// Starts as many as are useful; fewer also work, as long as there is one.
-void Mover::start_workers() {
-  const std::size_t wanted = std::min(running_max(), waiting_.size() + running_.size() + 1);
+void Mover::start_workers(std::size_t tasks) {
+  const std::size_t wanted = std::min(running_max(), waiting_.size() + running_.size() + tasks);
   // `next_task` allocates nothing.
   running_.reserve(running_.size() + std::max(wanted, workers_.size()));
   leaders_.reserve(std::max(wanted, workers_.size()));
@@ -266,8 +184,9 @@ std::shared_ptr<MigrationTask> Mover::next_task() {
   constexpr std::chrono::seconds joining_time(1);  // Tasks for other routes may wait.
   if (busy_workers_ >= running_max()) return nullptr;
   std::shared_ptr<MigrationTask> task =
-      waiting_.take([this](const MigrationTask& which)
-                        VMART_NO_THREAD_ANALYSIS { return !joins_another(which); });
+      waiting_.take([this](const MigrationTask& which) VMART_NO_THREAD_ANALYSIS {
+        return may_begin(which) && !joins_another(which);
+      });
   if (!task) return nullptr;
   running_.push_back(task);
   ++busy_workers_;
@@ -276,6 +195,28 @@ std::shared_ptr<MigrationTask> Mover::next_task() {
     leaders_.push_back({task, *from, memory_.driver().clock().now() + joining_time});
   }
   return task;
+}
+
+/// False until the targets of its group are reserved, if they have to be.
+bool Mover::may_begin(const MigrationTask& task) const {
+  return std::ranges::none_of(unreserved_, [&](const Unreserved& group) {
+    return group.tasks.front()->group == task.group;
+  });
+}
+
+/// Reserves the targets of a group. False if none is due.
+bool Mover::reserve_next(MutexLock& lock) {
+  const auto due = std::ranges::find_if(unreserved_, std::not_fn(&Unreserved::begun));
+  if (due == unreserved_.end() || busy_workers_ >= running_max()) return false;
+  due->begun = true;
+  ++busy_workers_;
+  lock.unlock();
+  reserve_targets(parts_, due->tasks);
+  lock.lock();
+  --busy_workers_;
+  unreserved_.erase(due);
+  queue_changed_.notify_all();
+  return true;
 }
 
 /// Whether the task may share all its gates with the leader's first one, under the same conditions:
@@ -315,7 +256,7 @@ std::shared_ptr<MigrationTask> Mover::take_beside(const MigrationTask& first) no
   bool more_urgent = false;  // Such a task does not wait until all of this route have moved.
   const auto joins = [&](const MigrationTask& which) {
     more_urgent |= which.options.priority > first.options.priority;
-    return !more_urgent && may_join(*leader, which);
+    return !more_urgent && may_begin(which) && may_join(*leader, which);
   };
   std::shared_ptr<MigrationTask> task = waiting_.take(std::cref(joins));  // Allocates nothing.
   if (task) running_.push_back(task);
@@ -332,10 +273,14 @@ void Mover::work() {
   constexpr std::chrono::milliseconds look_period(1);  // A free ends its claim without notice.
   MutexLock lock(queue_mutex_);
   while (true) {
+    if (reserve_next(lock)) continue;
     std::shared_ptr<MigrationTask> task = next_task();
     if (task) {
+      Tasks together;
+      take_group_of(task, together);
       lock.unlock();
-      carry_out(task);
+      carry_out(task, together);
+      together.clear();
       lock.lock();
       --busy_workers_;
       std::erase_if(leaders_, [&](const Leader& leader) { return leader.first == task; });
@@ -353,8 +298,9 @@ void Mover::work() {
   }
 }
 
-void Mover::carry_out(const std::shared_ptr<MigrationTask>& task) noexcept {
-  if (is_held(*task)) return carry_out_held(task);
+void Mover::carry_out(const std::shared_ptr<MigrationTask>& task, const Tasks& together) noexcept {
+  if (is_held(*task) && together.empty()) return carry_out_held({&task, 1});
+  if (is_held(*task)) return carry_out_held(together);
   std::exception_ptr failure;
   try {
     LiveMove(parts_, *this, task).run();
@@ -366,46 +312,73 @@ void Mover::carry_out(const std::shared_ptr<MigrationTask>& task) noexcept {
   ended(task, task->report(), std::move(failure));
 }
 
-void Mover::carry_out_held(const std::shared_ptr<MigrationTask>& task) noexcept {
-  MigrationReport report = task->report();  // As above.
+/// Of a task that holds and is one of a group: the task, and the others of the group whose
+/// allocations no other thread moves, to share its hold. Not with hooks: one may have to wait for
+/// the claims of the others.
+void Mover::take_group_of(const std::shared_ptr<MigrationTask>& first, Tasks& tasks) noexcept {
+  const auto belongs = [&](const MigrationTask& which) {
+    return which.group == first->group && which.allocation()->hooks().empty();
+  };
+  if (!is_held(*first) || !first->group || !first->allocation()->hooks().empty()) return;
+  try {
+    tasks.push_back(first);
+    while (true) {
+      tasks.reserve(tasks.size() + 1);
+      running_.reserve(running_.size() + workers_.size() + 1);
+      std::shared_ptr<MigrationTask> next = waiting_.take(std::cref(belongs));
+      if (!next) return;
+      running_.push_back(next);
+      tasks.push_back(std::move(next));
+    }
+  } catch (const std::bad_alloc&) {  // The others have a hold of their own.
+  }
+}
+
+/// Under one hold. Requires: the claims are taken; one group; no hooks if there are several.
+void Mover::carry_out_held(std::span<const std::shared_ptr<MigrationTask>> tasks) noexcept {
+  std::list<HeldRange> ranges;
   std::exception_ptr failure;
   try {
-    if (task->cancelled()) {
-      throw Error(ErrorKind::cancelled, "vma::migrate_async", "before it began");
+    std::vector<HeldRange*> going;
+    for (const auto& task : tasks) {
+      going.push_back(&ranges.emplace_back(*task->allocation(), task->range, task->to, task.get()));
+      going.back()->reserved = &task->reserved;
     }
-    const CallerContext context(memory_.driver(), task->caller);
-    move_held(*task->allocation(), task->range, task->to, task->options, task->terms, task.get(),
-              report);
-    if (report.outcome != Outcome::done) {
-      throw Error(ErrorKind::cancelled, "vma::migrate_async",
-                  fmt::format("after {} of {} chunks", report.chunks_moved, report.chunks));
-    }
+    const MigrationTask& first = *tasks.front();
+    const CallerContext context(memory_.driver(), first.caller);
+    waited_.run(going, first.options, first.terms, first.group.get());
   } catch (...) {
     failure = std::current_exception();
   }
-  ended(task, std::move(report), std::move(failure));
+  auto range = ranges.begin();
+  for (const auto& task : tasks) {
+    HeldRange* const own = failure ? nullptr : &*range++;
+    if (own == nullptr || !own->untold) end_held(task, own, failure);
+  }
+  if (failure) return;
+  range = ranges.begin();
+  for (const auto& task : tasks) {  // Their hooks run when the claims of the others are back.
+    if ((range++)->untold) carry_out_held({&task, 1});
+  }
 }
 
-/// Allocates only for better words.
-Error Mover::error_of(const std::exception_ptr& failure, const MigrationReport& report,
-                      const Allocation& allocation) const noexcept {
-  const bool poisoned = std::ranges::any_of(
-      report.failures, [](const ChunkFailure& chunk) { return chunk.poisoned; });
-  try {
+/// `range` is null if it never began, because of the failure.
+void Mover::end_held(const std::shared_ptr<MigrationTask>& task, HeldRange* range,
+                     std::exception_ptr failure) noexcept {
+  // Copying its report allocates nothing yet: it has neither texts nor failures.
+  if (range == nullptr) return ended(task, task->report(), std::move(failure));
+  MigrationReport report = std::move(range->report);
+  failure = range->failure;
+  if (!failure && report.outcome != Outcome::done) {
     try {
-      std::rethrow_exception(failure);
-    } catch (const Error& error) {
-      if (error.report() != nullptr) return error;  // Of a hold, which has said all.
-      return migration_error(error, report, allocation);
-    } catch (const std::bad_alloc&) {
-      return poisoned ? lost_slot_ : no_memory_;
-    } catch (const std::exception& error) {
-      return migration_error(Error(ErrorKind::driver_failure, "vma::migrate_async", error.what()),
-                             report, allocation);
+      failure = std::make_exception_ptr(
+          Error(ErrorKind::cancelled, "vma::migrate_async",
+                fmt::format("after {} of {} chunks", report.chunks_moved, report.chunks)));
+    } catch (...) {
+      failure = std::current_exception();
     }
-  } catch (const std::exception&) {  // From formatting.
-    return poisoned ? lost_slot_ : no_memory_;
   }
+  ended(task, std::move(report), std::move(failure));
 }
 
 void Mover::ended(std::shared_ptr<MigrationTask> task, MigrationReport report,
@@ -413,18 +386,18 @@ void Mover::ended(std::shared_ptr<MigrationTask> task, MigrationReport report,
   std::shared_ptr<Allocation> allocation = task->allocation();
   std::optional<Error> error;
   if (failure) {
-    error = error_of(failure, report, *allocation);
-    report.outcome = error->kind() == ErrorKind::cancelled ? Outcome::cancelled
-                     : report.chunks_moved == 0            ? Outcome::failed
-                                                           : Outcome::partly;
+    error = errors_.of(failure, report, *allocation);
+    report.outcome = outcome_of(*error, report);
   }
   failure = nullptr;
   ProcessExit::hold_back();  // A move that ends because the process exits is not reported.
   if (task->terms.choice == PlaceChoice::program) {
     allocation->note_wanted_there(task->range.first, task->range.end, task->to);
   }
+  task->reserved.give_back();
   allocation->end_move();
-  note_end(*allocation, report);
+  waited_.note_end(*allocation, report);
+  if (task->group) task->group->ended();
   task->finish(std::move(report), std::move(error));
   {
     const MutexLock lock(queue_mutex_);

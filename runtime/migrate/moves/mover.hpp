@@ -3,10 +3,15 @@
 #include "base/mutex.hpp"
 #include "memory/memory.hpp"
 #include "migrate/live/live_tasks.hpp"
+#include "migrate/migration/group_account.hpp"
+#include "migrate/migration/migration_error.hpp"
 #include "migrate/migration/migration_task.hpp"
 #include "migrate/migration/move_parts.hpp"
+#include "migrate/migration/requested_range.hpp"
 #include "migrate/moves/preparation.hpp"
+#include "migrate/moves/submission.hpp"
 #include "migrate/moves/task_queue.hpp"
+#include "migrate/moves/waited_moves.hpp"
 
 #include <vma/migration.hpp>
 
@@ -14,8 +19,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <list>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -40,21 +47,40 @@ class Mover final : private LiveTasks {
   /// Requires: the caller has the allocation's move claim. Throws: Error with the report; each
   /// chunk is entirely at its source or entirely at its target, or the allocation is poisoned.
   MigrationReport move(Allocation& allocation, SlotRange range, Location to,
-                       const MigrateOptions& options, const MoveTerms& terms = {});
+                       const MigrateOptions& options, const MoveTerms& terms = {}) {
+    return waited_.move(allocation, range, to, options, terms);
+  }
+  /// Moves all ranges under one hold, except that allocations with hooks each have their own; each
+  /// range succeeds or fails for itself. Takes the move claims. `account` has what they do
+  /// together. Throws: std::bad_alloc before anything is stopped. Blocks: while another thread has
+  /// a claim.
+  std::vector<RangeResult> move_all(std::span<const RequestedRange> ranges,
+                                    const MigrateOptions& options, const MoveTerms& terms,
+                                    GroupAccount& account) {
+    return waited_.move_all(ranges, options, terms, account);
+  }
   /// Gives up what the slots show with its bytes: they show nothing afterwards, and the driver has
   /// the memory. Stops all contexts in use unless the options say that nothing runs; all other
   /// options except the deadline are ignored. Requires: as `move`. Throws: Error with the report;
   /// each slot is dropped or unchanged.
-  MigrationReport drop(Allocation& allocation, SlotRange range, const MigrateOptions& options);
+  MigrationReport drop(Allocation& allocation, SlotRange range, const MigrateOptions& options) {
+    return waited_.drop(allocation, range, options);
+  }
   /// Gives the dropped slots of the range zeroed memory at `at`; stops nothing, since nothing can
   /// be using them. Requires: as `move`. Throws: Error with the report; each slot has memory or is
   /// still dropped. If there is no room for all, none gets memory; the pressure is asked first.
-  MigrationReport restore(Allocation& allocation, SlotRange range, Location at);
+  MigrationReport restore(Allocation& allocation, SlotRange range, Location at) {
+    return waited_.restore(allocation, range, at);
+  }
   /// Requires: the arguments have been checked. Throws: Error{driver_gone} once stopped, {busy} if
   /// `TaskQueue::tasks_max` are already waiting, or if no thread can be started for it.
   std::shared_ptr<MigrationTask> submit(std::shared_ptr<Allocation> allocation, SlotRange range,
                                         Location to, const MigrateOptions& options,
                                         const MoveTerms& terms = {});
+  /// The same for several, all at once: the worker that takes the first of them finds the others,
+  /// and may let them share its gates or its hold. If it throws, none is submitted. The tasks are
+  /// in the order of the submissions.
+  std::vector<std::shared_ptr<MigrationTask>> submit_all(std::vector<Submission> submissions);
   /// From now on, gates may overdraw the stall budget by so much; zero: no more.
   void allow_ahead(std::chrono::nanoseconds stall) { pace_.allow_ahead(stall); }
   /// One watcher at a time; an empty one removes it. Blocks: while the former is being called.
@@ -78,34 +104,38 @@ class Mover final : private LiveTasks {
   AttachedStreams& attached() noexcept { return stops_.attached(); }
   const Reach& reach() const noexcept { return reach_; }
   Callbacks& callbacks() noexcept { return *callbacks_; }
+  const std::shared_ptr<Callbacks>& shared_callbacks() const noexcept { return callbacks_; }
   const StopStats& stats() const noexcept { return stops_.stats(); }
   std::uint64_t migrations() const noexcept { return observers_.migrations(); }
   std::uint64_t bytes_moved() const noexcept { return observers_.bytes_moved(); }
   std::uint64_t bytes_copied_twice() const noexcept { return observers_.bytes_copied_twice(); }
 
  private:
-  /// Tells the hooks of each slot that `body` drops or restores; they run without `operations()`.
-  template <typename Body>
-  MigrationReport tell_hooks(Allocation& allocation, SlotRange range, bool drops, Location to,
-                             Body&& body);
-  /// The report is right even if this throws.
-  void move_held(Allocation& allocation, SlotRange range, Location to,
-                 const MigrateOptions& options, const MoveTerms& terms, const MigrationTask* task,
-                 MigrationReport& report);
+  using Tasks = std::vector<std::shared_ptr<MigrationTask>>;
+  /// A group whose targets have to be reserved before any of its tasks begins.
+  struct Unreserved {
+    Tasks tasks;
+    bool begun = false;  // A worker does it.
+  };
+
   std::size_t running_max() const;
   void start_callbacks(const MigrateOptions& options);
-  void start_workers() VMART_REQUIRES(queue_mutex_);
+  void start_workers(std::size_t tasks) VMART_REQUIRES(queue_mutex_);
+  void enqueue(std::span<const std::shared_ptr<MigrationTask>> tasks);
   void work() VMART_NO_THREAD_ANALYSIS;
   std::shared_ptr<MigrationTask> next_task() VMART_REQUIRES(queue_mutex_);
-  void carry_out(const std::shared_ptr<MigrationTask>& task) noexcept;
-  void carry_out_held(const std::shared_ptr<MigrationTask>& task) noexcept;
+  bool may_begin(const MigrationTask& task) const VMART_REQUIRES(queue_mutex_);
+  bool reserve_next(MutexLock& lock) VMART_NO_THREAD_ANALYSIS;
+  void take_group_of(const std::shared_ptr<MigrationTask>& first, Tasks& tasks) noexcept
+      VMART_REQUIRES(queue_mutex_);
+  void carry_out(const std::shared_ptr<MigrationTask>& task, const Tasks& together) noexcept;
+  void carry_out_held(std::span<const std::shared_ptr<MigrationTask>> tasks) noexcept;
+  void end_held(const std::shared_ptr<MigrationTask>& task, HeldRange* range,
+                std::exception_ptr failure) noexcept;
   std::shared_ptr<MigrationTask> take_beside(const MigrationTask& first) noexcept override;
   void lead_no_longer(const MigrationTask& first) noexcept override;
   void ended(std::shared_ptr<MigrationTask> task, MigrationReport report,
              std::exception_ptr failure) noexcept override;
-  Error error_of(const std::exception_ptr& failure, const MigrationReport& report,
-                 const Allocation& allocation) const noexcept;
-  void note_end(Allocation& allocation, const MigrationReport& report) noexcept;
 
   /// A worker that moves live, for as long as it takes further tasks.
   struct Leader {
@@ -118,8 +148,7 @@ class Mover final : private LiveTasks {
 
   Memory& memory_;
   const MoverLimits limits_;
-  // Errors of a move that cannot allocate its own; copying them needs no memory.
-  const Error no_memory_, lost_slot_;
+  const MoveErrors errors_{"vma::migrate_async"};
   const std::shared_ptr<Callbacks> callbacks_;
   LiveCopiers copiers_;
   Stops stops_;
@@ -129,11 +158,13 @@ class Mover final : private LiveTasks {
   RoomRequests room_;
   MoveObservers observers_;
   const MoveParts parts_;  // The above, for each migration.
+  WaitedMoves waited_;
   Preparation preparation_;
 
   mutable Mutex queue_mutex_;
   Condition queue_changed_;
   TaskQueue waiting_ VMART_GUARDED_BY(queue_mutex_);
+  std::list<Unreserved> unreserved_ VMART_GUARDED_BY(queue_mutex_);
   std::vector<std::shared_ptr<MigrationTask>> running_ VMART_GUARDED_BY(queue_mutex_);
   std::vector<Leader> leaders_ VMART_GUARDED_BY(queue_mutex_);
   std::size_t busy_workers_ VMART_GUARDED_BY(queue_mutex_) = 0;

@@ -1,11 +1,22 @@
 #include "migrate/moves/task_queue.hpp"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
 namespace vma {
 
-void TaskQueue::push(std::shared_ptr<MigrationTask> task) {
+void TaskQueue::push(std::span<const std::shared_ptr<MigrationTask>> tasks) {
+  std::size_t added = 0;
+  try {
+    for (; added < tasks.size(); ++added) add(tasks[added]);
+  } catch (...) {
+    while (added > 0) take_back(*tasks[--added]);
+    throw;
+  }
+}
+
+void TaskQueue::add(std::shared_ptr<MigrationTask> task) {
   const Rank rank{task->options.priority, last_number_ + 1};
   const auto [line, fresh] = lines_.try_emplace(task->begin);
   try {
@@ -22,6 +33,23 @@ void TaskQueue::push(std::shared_ptr<MigrationTask> task) {
   ++last_number_;
   ++size_;
   make_ready(line);
+}
+
+/// Undoes an `add`. Requires: the task is waiting.
+void TaskQueue::take_back(const MigrationTask& task) noexcept {
+  const auto line = lines_.find(task.begin);
+  auto& [tasks, running, in_ready] = line->second;
+  const auto place = std::ranges::find_if(
+      tasks, [&](const auto& waiting) { return waiting.second.get() == &task; });
+  const bool was_ready = !running && place == tasks.begin();
+  if (was_ready) in_ready = ready_.extract({place->first, line->first});
+  tasks.erase(place);
+  --size_;
+  if (!tasks.empty()) {
+    if (was_ready) make_ready(line);
+  } else if (!running) {
+    lines_.erase(line);
+  }
 }
 
 /// Requires: the line has a waiting task.

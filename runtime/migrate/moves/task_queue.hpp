@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 #include <utility>
 
 namespace vma {
@@ -21,8 +22,9 @@ class TaskQueue {
   /// How many may wait; the submitter enforces it. A move costs about a kilobyte while it waits.
   static constexpr std::size_t tasks_max = 65'536;
 
-  /// Throws: std::bad_alloc; then nothing has changed.
-  void push(std::shared_ptr<MigrationTask> task);
+  /// All or none of them. Throws: std::bad_alloc; then nothing has changed.
+  void push(std::span<const std::shared_ptr<MigrationTask>> tasks);
+  void push(const std::shared_ptr<MigrationTask>& task) { push({&task, 1}); }
   /// How many allocations `take` looks at, so that a long queue stays cheap.
   static constexpr std::size_t looks_max = 1'024;
 
@@ -59,6 +61,8 @@ class TaskQueue {
   };
   using Lines = std::map<Address, Line>;
 
+  void add(std::shared_ptr<MigrationTask> task);
+  void take_back(const MigrationTask& task) noexcept;
   void make_ready(Lines::iterator line) noexcept;
 
   Lines lines_;  // By allocation; those with a waiting or running task.

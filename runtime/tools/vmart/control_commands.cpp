@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -129,8 +130,19 @@ int run_status(const ControlChoice& choice, bool as_json) {
 
 int run_migrate(const ControlChoice& choice, const MigrateCommand& command, bool as_json) {
   ControlClient client(choice);
-  json::object request{{"command", "migrate"}, {"to", command.to}, {"dry_run", command.dry_run}};
-  request[is_address(command.what) ? "address" : "tag"] = command.what;
+  const std::string& to = command.what_and_to.back();
+  const auto what = std::span(command.what_and_to).first(command.what_and_to.size() - 1);
+  json::object request{{"command", "migrate"}, {"to", to}, {"dry_run", command.dry_run}};
+  for (const bool address : {true, false}) {
+    json::array named;
+    for (const std::string& one : what) {
+      if (is_address(one) == address) named.emplace_back(one);
+    }
+    if (named.empty()) continue;
+    // Older runtimes know only one.
+    json::value& member = request[address ? "address" : "tag"];
+    member = named.size() == 1 ? named[0] : json::value(std::move(named));
+  }
   const std::uint64_t since = command.dry_run ? 0 : latest_event(client);
   const json::object answer = client.ask(request);
   if (!command.dry_run) {
@@ -147,7 +159,7 @@ int run_migrate(const ControlChoice& choice, const MigrateCommand& command, bool
              seconds_text(number_of(prediction, "took_s")),
              seconds_text(number_of(prediction, "stall_s")));
   if (const double left = number_of(prediction, "bytes_no_room"); left > 0) {
-    fmt::print("{} of it has no room at {} now\n", bytes_text(left), command.to);
+    fmt::print("{} of it has no room at {} now\n", bytes_text(left), to);
   }
   return 0;
 }

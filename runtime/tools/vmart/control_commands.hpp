@@ -5,6 +5,7 @@
 #include <boost/json/object.hpp>
 
 #include <string>
+#include <vector>
 
 namespace vma {
 
@@ -14,8 +15,7 @@ namespace vma {
 int run_status(const ControlChoice& choice, bool as_json);
 
 struct MigrateCommand {
-  std::string what;  ///< An address, or a tag.
-  std::string to;
+  std::vector<std::string> what_and_to;  ///< Addresses and tags, and then a place.
   bool dry_run = false;
 };
 int run_migrate(const ControlChoice& choice, const MigrateCommand& command, bool as_json);

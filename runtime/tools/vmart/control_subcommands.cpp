@@ -104,10 +104,14 @@ void add_policy(CLI::App& app, std::function<int()>& chosen, const Shared& share
 
 void add_acting(CLI::App& app, std::function<int()>& chosen, const Shared& shared) {
   CLI::App& migrate = add(
-      app, chosen, shared, "migrate", "moves an allocation and reports the result",
+      app, chosen, shared, "migrate", "moves allocations and reports the result",
       [](const Arguments& given) { return run_migrate(given.choice, given.migrate, given.json); });
-  migrate.add_option("what", shared->migrate.what, "an address, or a tag")->required();
-  migrate.add_option("to", shared->migrate.to, "gpu0, host0, ...")->required();
+  // One list: CLI11 would take the place for an address if an option follows it.
+  migrate
+      .add_option("what", shared->migrate.what_and_to, "addresses or tags, then gpu0, host0, ...")
+      ->expected(2, CLI::detail::expected_max_vector_size)
+      ->option_text("TEXT... PLACE")
+      ->required();
   migrate.add_flag("--dry-run", shared->migrate.dry_run, "only predict the cost");
   CLI::App& drain =
       add(app, chosen, shared, "drain", "evacuates a place and keeps it closed until `resume`",

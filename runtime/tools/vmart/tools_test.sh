@@ -88,7 +88,7 @@ for command in status "where 0x10" "explain 0x10" stats "stats --json" pause res
   case $printed in *demo* | *vmart:*vmart:*) failures=$((failures + 1)) ;; esac
 done
 expect 1 "VMART_CONTROL=1" where
-expect 2 "to" migrate 0x10
+expect 2 "At least 2" migrate 0x10
 expect 2 "--interval" top --interval 0
 expect 2 "--sort" top --sort colour
 rmdir "$empty"

@@ -141,6 +141,7 @@ TEST_F(ControlToolTest, Acts) {
   EXPECT_TRUE(rig_.target().calls().empty());
   expect(0, "operation_done", "migrate weights gpu1");
   expect(0, "operation_done", "migrate 0x7f0000000000 host0");
+  expect(0, "operation_done", "migrate weights 0x10 cache gpu1");
   expect(1, "no room at gpu(1)", "migrate fails gpu1");
   expect(0, "drain gpu(0)", "drain gpu0");
   expect(0, "cost_benefit", "policy");
@@ -151,8 +152,8 @@ TEST_F(ControlToolTest, Acts) {
   expect(0, "operation_failed", "events");
   EXPECT_EQ(rig_.target().calls(),
             (std::vector<std::string>{"move weights to gpu(1)", "move 0x7f0000000000 to host(0)",
-                                      "move fails to gpu(1)", "drain gpu(0)", "pause", "step",
-                                      "resume"}));
+                                      "move 0x10 weights cache to gpu(1)", "move fails to gpu(1)",
+                                      "drain gpu(0)", "pause", "step", "resume"}));
 }
 
 TEST_F(ControlToolTest, LeavesWithOneAndTheReasonWhereItIsRefused) {

@@ -127,6 +127,13 @@ TEST_F(ControlProtocolTest, PredictsWithoutMoving) {
             (std::vector<std::string>{"move 0x7f0000000000 to gpu(1)", "drain gpu(0)"}));
 }
 
+TEST_F(ControlProtocolTest, MovesSeveralAllocationsWithOneRequest) {
+  ok(R"({"command":"migrate","tag":["a","b"],"to":"gpu1"})");
+  ok(R"({"command":"migrate","address":["0x7f0000000000",16],"tag":"a","to":"host0"})");
+  EXPECT_EQ(target_.calls(), (std::vector<std::string>{"move a b to gpu(1)",
+                                                       "move 0x7f0000000000 0x10 a to host(0)"}));
+}
+
 TEST_F(ControlProtocolTest, SetsThePolicyAndPausesAndSteps) {
   EXPECT_EQ(ok(R"({"command":"policy","set":"cost_benefit"})").at("policy").as_string(),
             "cost_benefit");
@@ -139,17 +146,27 @@ TEST_F(ControlProtocolTest, SetsThePolicyAndPausesAndSteps) {
 }
 
 TEST_F(ControlProtocolTest, RefusesWhatIsNoSuchRequest) {
-  for (const char* request :
-       {R"({"command":"heal"})", R"({"command":7})", R"({"command":"status","colour":1})",
-        R"({"command":"migrate","to":"gpu1"})", R"({"command":"migrate","tag":"a"})",
-        R"({"command":"migrate","tag":"a","address":"0x1","to":"gpu1"})",
-        R"({"command":"migrate","tag":"a","to":"mars"})", R"({"command":"drain","at":7})",
-        R"({"command":"migrate","tag":"a","to":"gpu1","dry_run":"yes"})",
-        R"({"command":"explain"})", R"({"command":"explain","address":"0x"})",
-        R"({"command":"explain","address":"7f00"})", R"({"command":"explain","address":-1})",
-        R"({"command":"explain","address":1.5})",
-        R"({"command":"explain","address":"0x1ffffffffffffffff"})",
-        R"({"command":"stats","format":"xml"})", R"({"command":"events","since":"all"})"}) {
+  for (const char* request : {R"({"command":"heal"})",
+                              R"({"command":7})",
+                              R"({"command":"status","colour":1})",
+                              R"({"command":"migrate","to":"gpu1"})",
+                              R"({"command":"migrate","tag":"a"})",
+                              R"({"command":"migrate","tag":[],"to":"gpu1"})",
+                              R"({"command":"migrate","tag":["a",7],"to":"gpu1"})",
+                              R"({"command":"migrate","tag":[["a"]],"to":"gpu1"})",
+                              R"({"command":"migrate","tag":["a",""],"to":"gpu1"})",
+                              R"({"command":"migrate","address":["0x1","one"],"to":"gpu1"})",
+                              R"({"command":"migrate","tag":"a","to":"mars"})",
+                              R"({"command":"drain","at":7})",
+                              R"({"command":"migrate","tag":"a","to":"gpu1","dry_run":"yes"})",
+                              R"({"command":"explain"})",
+                              R"({"command":"explain","address":"0x"})",
+                              R"({"command":"explain","address":"7f00"})",
+                              R"({"command":"explain","address":-1})",
+                              R"({"command":"explain","address":1.5})",
+                              R"({"command":"explain","address":"0x1ffffffffffffffff"})",
+                              R"({"command":"stats","format":"xml"})",
+                              R"({"command":"events","since":"all"})"}) {
     EXPECT_EQ(kind_of_refusal(request), "invalid_argument") << request;
     EXPECT_FALSE(garbage_) << request;
   }

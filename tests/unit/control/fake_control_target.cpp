@@ -16,7 +16,13 @@ namespace {
 using std::chrono::milliseconds;
 
 std::string name_of(const ControlMove& move) {
-  return move.address ? fmt::format("{:#x}", *move.address) : move.tag;
+  std::string names;
+  for (const std::uint64_t address : move.addresses) names += fmt::format("{:#x} ", address);
+  for (const std::string& tag : move.tags) names += tag + " ";
+  return names;
+}
+bool has(const ControlMove& move, std::string_view tag) {
+  return std::ranges::find(move.tags, tag) != move.tags.end();
 }
 
 ControlAllocation small() {
@@ -68,9 +74,9 @@ ControlAllocation FakeControlTarget::allocation(std::uint64_t address) {
 }
 
 ControlPrediction FakeControlTarget::predict(const ControlMove& move) {
-  if (move.tag == "throws") throw std::runtime_error("a bug of the target");
-  if (move.tag == "no memory") throw std::bad_alloc();
-  if (move.tag == "strange") throw 7;
+  if (has(move, "throws")) throw std::runtime_error("a bug of the target");
+  if (has(move, "no memory")) throw std::bad_alloc();
+  if (has(move, "strange")) throw 7;
   return {4 * MiB, 2, milliseconds(20), milliseconds(1), 2 * MiB};
 }
 
@@ -88,8 +94,7 @@ std::uint64_t FakeControlTarget::start(const std::string& call, bool fails) {
 }
 
 std::uint64_t FakeControlTarget::start_move(const ControlMove& move) {
-  return start(fmt::format("move {} to {}", name_of(move), to_string(move.to)),
-               move.tag == "fails");
+  return start(fmt::format("move {}to {}", name_of(move), to_string(move.to)), has(move, "fails"));
 }
 
 std::uint64_t FakeControlTarget::start_drain(Location at) {

@@ -84,6 +84,9 @@ TEST_F(RuntimeSocketTest, TheToolLooksAndMoves) {
   EXPECT_EQ(rig_->home(pointer), gpu(1));
   expect_tool(1, "no allocation has the tag", "migrate nothing gpu1");
   void* cold = tagged("cold");
+  expect_tool(0, "operation_done", "migrate weights cold gpu1");
+  EXPECT_EQ(rig_->home(cold), gpu(1));
+  expect_tool(0, "operation_done", "migrate cold gpu0");
   expect_tool(0, "operation_done", "drain gpu0");
   EXPECT_NE(rig_->home(cold), gpu(0));
   expect_tool(0, "paused", "pause");

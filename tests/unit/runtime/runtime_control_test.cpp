@@ -25,7 +25,7 @@ class RuntimeControlTest : public testing::Test {
 
   ControlTarget& control() { return parts_of(rig_.runtime()).machinery->scheduling->control(); }
   static ControlMove move_of(const void* pointer, Location to) {
-    return {to_integer(address_of(pointer)), "", to};
+    return {{to_integer(address_of(pointer))}, {}, to};
   }
   std::vector<ControlEvent> events() { return control().events(0, 10'000).events; }
   /// Waits for the last event of the operation and returns it.
@@ -104,7 +104,7 @@ TEST_F(RuntimeControlTest, ListsAllocationsByAddressPageByPage) {
 
 TEST_F(RuntimeControlTest, AMoveIsFollowedChunkByChunkToItsEnd) {
   std::uint64_t* words = rig_.alloc(3, gpu(0), "weights");
-  const std::uint64_t operation = control().start_move({std::nullopt, "weights", gpu(1)});
+  const std::uint64_t operation = control().start_move({{}, {"weights"}, gpu(1)});
   const ControlEvent end = end_of(operation);
   EXPECT_EQ(end.kind, Kind::operation_done) << end.text;
   EXPECT_EQ(end.bytes, 3 * chunk);
@@ -128,6 +128,26 @@ TEST_F(RuntimeControlTest, AMoveIsFollowedChunkByChunkToItsEnd) {
   EXPECT_EQ(done, 3u);
 }
 
+// Each allocation moves once, however often it is named.
+TEST_F(RuntimeControlTest, SeveralTagsAndAddressesAreOneOperation) {
+  std::uint64_t *one = rig_.alloc(2, gpu(0), "weights"), *two = rig_.alloc(1, gpu(0), "cache"),
+                *three = rig_.alloc(1, gpu(0)), *other = rig_.alloc(1, gpu(0), "inputs");
+  const std::vector<std::uint64_t> addresses{to_integer(address_of(three)),
+                                             to_integer(address_of(one)) + chunk};
+  const ControlMove move{addresses, {"weights", "cache", "weights"}, gpu(1)};
+  EXPECT_EQ(control().predict(move).chunks, 4u);
+  const ControlEvent end = end_of(control().start_move(move));
+  EXPECT_EQ(end.kind, Kind::operation_done) << end.text;
+  EXPECT_EQ(end.bytes, 4 * chunk);
+  for (std::uint64_t* moved : {one, two, three}) EXPECT_EQ(rig_.home(moved), gpu(1));
+  EXPECT_EQ(rig_.home(other), gpu(0));
+  EXPECT_EQ(kind_of_error([&] {
+              control().start_move({{}, {"inputs", "nobody's"}, gpu(1)});
+            }),
+            ErrorKind::invalid_argument);
+  EXPECT_EQ(rig_.home(other), gpu(0));
+}
+
 TEST_F(RuntimeControlTest, UsersMovesAreEventsToo) {
   std::uint64_t* words = rig_.alloc(2, gpu(0));
   rig_.runtime().migrate(words, host(0));
@@ -140,8 +160,8 @@ TEST_F(RuntimeControlTest, RefusesWhatMigrateRefuses) {
   const auto refusal = [&](const ControlMove& move) {
     return kind_of_error([&] { control().start_move(move); });
   };
-  EXPECT_EQ(refusal({std::nullopt, "nobody's", gpu(1)}), ErrorKind::invalid_argument);
-  EXPECT_EQ(refusal({16, "", gpu(1)}), ErrorKind::unknown_pointer);
+  EXPECT_EQ(refusal({{}, {"nobody's"}, gpu(1)}), ErrorKind::invalid_argument);
+  EXPECT_EQ(refusal({{16}, {}, gpu(1)}), ErrorKind::unknown_pointer);
   EXPECT_EQ(refusal(move_of(words, gpu(7))), ErrorKind::invalid_argument);
   {
     const Pin pin = rig_.runtime().pin(words);
@@ -325,7 +345,7 @@ TEST_F(RuntimeControlTest, MovesManyAllocationsInOneOperation) {
   std::vector<std::uint64_t*> all;
   for (std::size_t i = 0; i < many; ++i) all.push_back(rig_.alloc(1, gpu(0), "many"));
   rig_.step();
-  const std::uint64_t operation = control().start_move({std::nullopt, "many", gpu(1)});
+  const std::uint64_t operation = control().start_move({{}, {"many"}, gpu(1)});
   EXPECT_LE(control().status().moves_queued, 512u);
   rig_.runtime().free(all.back());
   const ControlEvent end = end_of(operation);
@@ -337,7 +357,7 @@ TEST_F(RuntimeControlTest, ShutsDownWhileItsOperationsGoOn) {
   for (int i = 0; i < 8; ++i) rig_.alloc(8, gpu(0), "all");
   rig_.step();
   control().start_drain(gpu(0));
-  control().start_move({std::nullopt, "all", gpu(1)});
+  control().start_move({{}, {"all"}, gpu(1)});
   rig_.runtime().shutdown();
   EXPECT_TRUE(rig_.machine().leaks().empty());
 }

@@ -138,6 +138,29 @@ TEST_P(UnendingWork, OfAHeldCopyLetsHeldWorkGoOn) {
   }
 }
 
+TEST_P(UnendingWork, OfManyHeldCopiesHoldsTheWorkNoLongerThanOfOne) {
+  step(GetParam(), [](const SimOptions& options) {
+    UnendingRig rig(options);
+    const auto other = rig.memory->alloc(4 * rig.rig.page(), gpu(0), {});
+    const auto third = rig.memory->alloc(2 * rig.rig.page(), gpu(1), {});  // Its copy ends.
+    rig.driver.copies_stand = true;
+    const auto account = std::make_shared<GroupAccount>(rig.driver.clock(),
+                                                        std::vector<MigrationProgress>(3), nullptr);
+    const std::vector<RangeResult> results = rig.mover->move_all(
+        std::vector{whole(rig.allocation, gpu(1)), whole(other, gpu(1)), whole(third, host(0))}, {},
+        {}, *account);
+    EXPECT_LE(account->total({}).stall.max, milliseconds(2500));
+    for (std::size_t i = 0; i < 2; ++i) {
+      ASSERT_TRUE(results[i].error);
+      EXPECT_EQ(results[i].error->kind(), ErrorKind::busy);
+    }
+    EXPECT_EQ(results[2].report.outcome, Outcome::done) << "copied by then";
+    rig.rig.let_all_go();
+    rig.memory->free(other->begin());
+    rig.memory->free(third->begin());
+  });
+}
+
 TEST_P(UnendingWork, OfAHeldCopyThatEndsLateLeavesNothingBehind) {
   step(GetParam(), [](const SimOptions& options) {
     UnendingRig rig(options);

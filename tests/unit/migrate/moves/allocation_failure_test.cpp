@@ -14,7 +14,10 @@
 #include <functional>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace {
 
@@ -275,6 +278,102 @@ TEST_P(MoveAllocationFailure, EndTheFirstMove) {
     WantRig rig;
     if (!rig.moves_beside(GetParam().first, number, GetParam().second)) break;
     if (testing::Test::HasFailure()) return;
+  }
+}
+
+/// Allocations without hooks that move as a group.
+struct GroupRig : WantRig {
+  static constexpr std::uint64_t many = 3;
+
+  GroupRig() {
+    for (std::uint64_t i = 0; i < many; ++i) {
+      all.push_back(memory.alloc(4 * rig.page(), gpu(0), {}));
+      rig.fill(*all.back(), i << 20);
+    }
+  }
+  ~GroupRig() {
+    failures.mode = Which::none;
+    for (const auto& each : all) memory.free(each->begin());
+  }
+  std::vector<std::shared_ptr<MigrationTask>> submit_all(Location to, StopScope scope) {
+    account = std::make_shared<GroupAccount>(driver.clock(), std::vector<MigrationProgress>(many),
+                                             [this](const MigrationProgress&) { ++told; });
+    std::vector<Submission> submissions;
+    for (std::size_t i = 0; i < many; ++i) {
+      MigrateOptions options;
+      options.scope = scope;
+      options.on_progress = account->progress_of(i);
+      submissions.push_back({whole(all[i], to), options, {}, account, std::nullopt});
+    }
+    return mover.submit_all(std::move(submissions));
+  }
+  /// Moves all while the n-th allocation fails, then once more. False if there were fewer than n.
+  bool moves_all_beside(Which mode, long number, StopScope scope) {
+    const Location to = all[0]->home(0) == gpu(0) ? gpu(1) : gpu(0);
+    failures.seen = failures.failed = 0;
+    failures.number = number;
+    failures.mode = mode;
+    const auto tasks = submit_all(to, scope);
+    for (const auto& task : tasks) EXPECT_TRUE(task->wait_for(std::chrono::hours(1)));
+    failures.mode = Which::none;
+    const bool fired = failures.failed > 0;
+    for (std::size_t i = 0; i < many; ++i) {
+      const MigrationReport report = tasks[i]->report();
+      EXPECT_EQ(report.outcome == Outcome::done, tasks[i]->error() == nullptr);
+      EXPECT_TRUE(fired || report.outcome == Outcome::done);
+      EXPECT_EQ(all[i]->home(0) == to, report.chunks_moved == 1);
+      EXPECT_EQ(rig.wrong(*all[i], i << 20), 0u);
+    }
+    for (const auto& task : submit_all(to, scope))
+      EXPECT_TRUE(task->wait_for(std::chrono::hours(1)));
+    for (const auto& each : all) EXPECT_EQ(each->home(0), to);
+    memory.check_invariants();
+    return fired;
+  }
+
+  std::vector<std::shared_ptr<Allocation>> all;
+  std::shared_ptr<GroupAccount> account;
+};
+
+TEST_P(MoveAllocationFailure, EndEachMoveOfAGroup) {
+  GroupRig rig;
+  for (int i = 0; i < 2; ++i) rig.moves_all_beside(Which::none, 0, GetParam().second);
+  long number = 1;
+  int in_vain = 0;
+  for (; in_vain < 3 && number < 5'000; ++number) {
+    SCOPED_TRACE(testing::Message() << "allocation " << number);
+    const bool fired = rig.moves_all_beside(GetParam().first, number, GetParam().second);
+    in_vain = fired ? 0 : in_vain + 1;
+    if (testing::Test::HasFailure()) return;
+  }
+  EXPECT_GT(number, 20) << "moves do allocate";
+}
+
+// A group that cannot be queued as a whole is not queued at all.
+TEST(SubmitAllocationFailure, QueuesAllOrNone) {
+  GroupRig rig;
+  rig.moves_all_beside(Which::none, 0, StopScope::hold);
+  for (long number = 1;; ++number) {
+    SCOPED_TRACE(testing::Message() << "allocation " << number);
+    // They cannot be taken from the queue.
+    for (const auto& each : rig.all) each->begin_move();
+    failures.seen = failures.failed = 0;
+    failures.number = number;
+    failures.mode = Which::one;
+    std::vector<std::shared_ptr<MigrationTask>> tasks;
+    under_test = true;
+    try {
+      tasks = rig.submit_all(gpu(0), StopScope::hold);
+    } catch (const std::bad_alloc&) {
+      EXPECT_EQ(failures.failed, 1);
+    }
+    under_test = false;
+    failures.mode = Which::none;
+    EXPECT_EQ(rig.mover.load().waiting, tasks.size());
+    for (const auto& each : rig.all) each->end_move();
+    for (const auto& task : tasks) task->wait();
+    for (const auto& each : rig.all) EXPECT_EQ(each->home(0), tasks.empty() ? gpu(1) : gpu(0));
+    if (!tasks.empty()) break;
   }
 }
 

@@ -99,6 +99,32 @@ MigrationReport MoveRig::move(Allocation& allocation, SlotRange range, Location 
   return mover_->move(allocation, range, to, options);
 }
 
+std::vector<RangeResult> MoveRig::move_all(const std::vector<RequestedRange>& ranges,
+                                           const MigrateOptions& options, const MoveTerms& terms) {
+  const auto account = std::make_shared<GroupAccount>(
+      machine().clock(), std::vector<MigrationProgress>(ranges.size()), nullptr);
+  std::vector<RangeResult> results = mover_->move_all(ranges, options, terms, *account);
+  std::vector<RequestReport> reports;
+  for (const RangeResult& one : results) reports.push_back({{}, one.report, one.error});
+  results.push_back({account->total(reports), std::nullopt});
+  return results;
+}
+
+RequestedRange whole(const std::shared_ptr<Allocation>& allocation, Location to) {
+  return {allocation, {0, allocation->geometry().slots}, to};
+}
+
+std::unique_ptr<Task> spawn_destroyer(MoveRig& rig, SteppedThreads& executor, Call interferes,
+                                      std::chrono::milliseconds takes) {
+  const ContextHandle other = rig.machine().create_context(DeviceId{0});
+  rig.delay(interferes, takes);
+  rig.forget_calls();
+  return executor.spawn("destroyer", [&rig, &executor, other] {
+    while (rig.calls(Call::hold_context) < 2) executor.sleep(std::chrono::microseconds(50));
+    rig.machine().destroy_context(other);
+  });
+}
+
 OwnContextStream::OwnContextStream(MoveRig& owner)
     : rig(owner),
       context(rig.machine().create_context(DeviceId{0})),

@@ -2,6 +2,7 @@
 
 #include "migrate/copying/copy_engine.hpp"
 #include "migrate/moves/mover.hpp"
+#include "sim/stepped_threads.hpp"
 #include "unit/memory/memory_rig.hpp"
 
 #include <chrono>
@@ -9,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace vma {
 
@@ -38,11 +40,24 @@ class MoveRig : public MemoryRig {
   MigrationReport move(Allocation& allocation, Location to, const MigrateOptions& options = {});
   MigrationReport move(Allocation& allocation, SlotRange range, Location to,
                        const MigrateOptions& options = {});
+  /// The results of `Mover::move_all`, with the report of the whole as that of one more range.
+  std::vector<RangeResult> move_all(const std::vector<RequestedRange>& ranges,
+                                    const MigrateOptions& options = {},
+                                    const MoveTerms& terms = {});
 
  private:
   std::unique_ptr<CopyEngine> engine_;
   std::unique_ptr<Mover> mover_;
 };
+
+/// All of the allocation, to move there.
+RequestedRange whole(const std::shared_ptr<Allocation>& allocation, Location to);
+
+/// A thread that destroys a context behind the next hold, which waits for held work: no grant of
+/// other threads returns meanwhile. From now on a call takes long, so that it comes in time. On a
+/// machine with two GPUs.
+std::unique_ptr<Task> spawn_destroyer(MoveRig& rig, SteppedThreads& executor, Call interferes,
+                                      std::chrono::milliseconds takes);
 
 /// An attached stream of a context that is neither primary nor current.
 struct OwnContextStream {

@@ -211,14 +211,7 @@ void expect_no_hang(std::uint64_t seed, bool own_context, milliseconds deadline,
     MoveRig rig("test-2", {}, options);
     const auto allocation = rig.filled(4, gpu(0), 2, 3);
     if (own_context) rig.engine().own_context(DeviceId{0});
-    const ContextHandle other = rig.machine().create_context(DeviceId{0});
-    rig.delay(interferes, takes);
-    rig.forget_calls();
-    const auto destroyer = options.stepped->spawn("destroyer", [&] {
-      while (rig.calls(Call::hold_context) < 2)
-        options.stepped->sleep(std::chrono::microseconds(50));
-      rig.machine().destroy_context(other);
-    });
+    const auto destroyer = spawn_destroyer(rig, *options.stepped, interferes, takes);
     MigrateOptions limited;
     limited.deadline = deadline;
     const TimePoint start = options.stepped->now();

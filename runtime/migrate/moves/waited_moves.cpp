@@ -1,0 +1,211 @@
+#include "migrate/moves/waited_moves.hpp"
+
+#include "memory/move_claim.hpp"
+#include "migrate/migration/all_operations.hpp"
+#include "migrate/migration/migration_error.hpp"
+#include "migrate/migration/move_notices.hpp"
+#include "migrate/migration/target_reservation.hpp"
+#include "migrate/moves/held_drop.hpp"
+#include "migrate/moves/held_group.hpp"
+#include "migrate/moves/held_move.hpp"
+#include "migrate/moves/restoration.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <deque>
+#include <exception>
+#include <iterator>
+#include <list>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace vma {
+
+MigrationReport WaitedMoves::move(Allocation& allocation, SlotRange range, Location to,
+                                  const MigrateOptions& options, const MoveTerms& terms) {
+  HeldRange held(allocation, range, to);
+  held.on_progress = options.on_progress;
+  HeldRange* const only = &held;
+  do {
+    run({&only, 1}, options, terms);
+  } while (held.untold);
+  conclude(held, terms);
+  if (held.failure) std::rethrow_exception(held.failure);
+  return held.report;
+}
+
+std::vector<RangeResult> WaitedMoves::move_all(std::span<const RequestedRange> wanted,
+                                               const MigrateOptions& options,
+                                               const MoveTerms& terms, GroupAccount& account) {
+  HeldGroup group(wanted, terms, account);
+  std::vector<RangeResult> results(wanted.size());
+  const auto move = [&](std::span<HeldRange* const> some) {
+    run(some, options, terms, &account);
+    for (HeldRange* const range : some) {
+      if (!range->untold) conclude(*range, terms);
+    }
+    account.ended();
+  };
+  const bool may_begin = !options.all_or_nothing ||
+                         TargetReservation(parts_, options, terms, "vma::migrate").make(group);
+  if (may_begin) {
+    const std::span<HeldRange* const> together = group.claim_together();
+    if (!together.empty()) move(together);
+    group.end_together();
+    for (HeldRange* range : group.alone()) {
+      const MoveClaim claim = group.claim_alone(*range);
+      if (!claim) continue;
+      do {
+        move({&range, 1});
+      } while (range->untold);
+      range->reserved->give_back();
+    }
+  }
+  for (std::size_t i = 0; i < wanted.size(); ++i) results[i] = result_of(group.ranges()[i]);
+  return results;
+}
+
+/// The range has ended, before its claim is given back.
+void WaitedMoves::conclude(HeldRange& range, const MoveTerms& terms) noexcept {
+  if (terms.choice == PlaceChoice::program) {
+    range.allocation.note_wanted_there(range.range.first, range.range.end, range.to);
+  }
+  if (range.begun) note_end(range.allocation, range.report);
+}
+
+/// With an error for everything that did not move in full.
+RangeResult WaitedMoves::result_of(HeldRange& range) const noexcept {
+  MigrationReport& report = range.report;
+  std::exception_ptr failure = range.failure;
+  if (!failure && report.outcome != Outcome::done) {
+    try {
+      failure = std::make_exception_ptr(
+          Error(ErrorKind::cancelled, "vma::migrate",
+                fmt::format("after {} of {} chunks, because the memory is being freed",
+                            report.chunks_moved, report.chunks)));
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  }
+  if (!failure) return {std::move(report), std::nullopt};
+  std::optional<Error> error = errors_.of(failure, report, range.allocation);
+  report.outcome = outcome_of(*error, report);
+  return {std::move(report), std::move(error)};
+}
+
+void WaitedMoves::run(std::span<HeldRange* const> ranges, const MigrateOptions& options,
+                      const MoveTerms& terms, GroupAccount* account) noexcept {
+  std::list<MoveNotices> notices;
+  std::vector<HeldRange*> going;
+  std::vector<Allocation*> allocations;
+  // Slots that `after` does not name have stayed.
+  const auto begin = [&](HeldRange& range) {
+    if (range.task != nullptr && range.task->refusal) {
+      std::rethrow_exception(range.task->refusal);
+    }
+    if (range.task != nullptr && range.task->cancelled()) {
+      throw Error(ErrorKind::cancelled, "vma::migrate_async", "before it began");
+    }
+    require_contents(range.allocation, range.range, "vma::migrate");
+    MoveNotices& told = notices.emplace_back(range.allocation, parts_.callbacks);
+    range.notices = &told;
+    for (std::size_t slot = range.range.first; slot < range.range.end; ++slot) {
+      const Location from = range.allocation.home(slot);
+      if (from != range.to) told.before(slot, from, range.to);
+    }
+    allocations.push_back(&range.allocation);
+    going.push_back(&range);
+  };
+  for (HeldRange* const range : ranges) {
+    try {
+      begin(*range);
+    } catch (...) {
+      range->refuse(std::current_exception());
+    }
+  }
+  try {
+    const AllOperations operations(std::move(allocations));
+    HeldMove move(parts_, going, options, terms);
+    move.run();
+    if (account != nullptr) {
+      if (move.stood()) account->stood(std::nullopt, move.stall());
+      account->gave_up(move.retries());
+    }
+  } catch (...) {  // No memory for the locks.
+    for (HeldRange* const range : going) range->refuse(std::current_exception());
+  }
+  for (HeldRange* const range : going) {
+    for (std::size_t slot = range->range.first; slot < range->range.end; ++slot) {
+      if (range->allocation.home(slot) == range->to) range->notices->after(slot, true);
+    }
+  }
+  for (HeldRange* const range : ranges) range->notices = nullptr;
+}
+
+void WaitedMoves::note_end(Allocation& allocation, const MigrationReport& report) noexcept {
+  allocation.placed_at = parts_.memory.driver().clock().now();
+  parts_.observers.ended(allocation, report);
+}
+
+// --- Dropped contents
+
+template <typename Body>
+MigrationReport WaitedMoves::tell_hooks(Allocation& allocation, SlotRange range, bool drops,
+                                        Location to, Body&& body) {
+  MoveNotices notices(allocation, parts_.callbacks);
+  std::vector<std::size_t> slots;
+  for (std::size_t slot = range.first; slot < range.end; ++slot) {
+    if (allocation.dropped(slot) == drops) continue;
+    const Location from = allocation.home(slot);
+    notices.before(slot, from, drops ? from : to);
+    slots.push_back(slot);
+  }
+  // Slots that `note_changed` does not name are unchanged, or dark.
+  const auto note_changed = [&](const MigrationReport* failed) {
+    const auto is_dark = [&](std::size_t slot) {
+      const std::size_t offset = slot * allocation.geometry().chunk_bytes;
+      return failed != nullptr && std::ranges::any_of(failed->failures, [&](const auto& failure) {
+               return failure.poisoned && failure.offset == offset;
+             });
+    };
+    std::erase_if(slots, [&](std::size_t slot) { return allocation.dropped(slot) != drops; });
+    for (const std::size_t slot : slots) {
+      if (!is_dark(slot)) notices.after(slot, true);
+    }
+    if (!slots.empty()) allocation.placed_at = parts_.memory.driver().clock().now();
+    parts_.memory.tell_changed(allocation);
+  };
+  MigrationReport report;
+  try {
+    const MutexLock operations(allocation.operations());
+    report = body();
+  } catch (const Error& error) {
+    note_changed(error.report());
+    throw;
+  } catch (...) {
+    note_changed(nullptr);
+    throw;
+  }
+  note_changed(nullptr);
+  return report;
+}
+
+MigrationReport WaitedMoves::drop(Allocation& allocation, SlotRange range,
+                                  const MigrateOptions& options) {
+  return tell_hooks(allocation, range, true, {}, [&] {
+    require_no_loss(allocation, "vma::park");
+    require_no_pin(allocation, "vma::park");
+    return HeldDrop(parts_, allocation, range, options).run();
+  });
+}
+
+MigrationReport WaitedMoves::restore(Allocation& allocation, SlotRange range, Location at) {
+  return tell_hooks(allocation, range, false, at,
+                    [&] { return Restoration(parts_, allocation, range, at).run(); });
+}
+
+}  // namespace vma

@@ -1,0 +1,52 @@
+#pragma once
+
+#include "migrate/migration/group_account.hpp"
+#include "migrate/migration/migration_error.hpp"
+#include "migrate/migration/move_parts.hpp"
+#include "migrate/migration/requested_range.hpp"
+#include "migrate/moves/held_range.hpp"
+
+#include <span>
+#include <vector>
+
+namespace vma {
+
+/// Moves that a thread carries out itself and waits for: under one hold, or without stopping
+/// anything. For `Mover`, and for its workers where a task asks for a hold. Any thread.
+class WaitedMoves {
+ public:
+  /// The parts outlive it.
+  explicit WaitedMoves(const MoveParts& parts) : parts_(parts) {}
+
+  /// `Mover::move`, `move_all`, `drop` and `restore`.
+  MigrationReport move(Allocation& allocation, SlotRange range, Location to,
+                       const MigrateOptions& options, const MoveTerms& terms);
+  std::vector<RangeResult> move_all(std::span<const RequestedRange> wanted,
+                                    const MigrateOptions& options, const MoveTerms& terms,
+                                    GroupAccount& account);
+  MigrationReport drop(Allocation& allocation, SlotRange range, const MigrateOptions& options);
+  MigrationReport restore(Allocation& allocation, SlotRange range, Location at);
+
+  /// Moves all ranges under one hold; each has its report and its failure afterwards. A range to
+  /// which a hook was added meanwhile is left `untold`, for another call. Requires: the caller has
+  /// the move claims; if one of several allocations has hooks, it is the only one: a hook may free
+  /// other memory, and the free would wait for the claim. Blocks: for `operations()` of all, for
+  /// room and for the hold.
+  void run(std::span<HeldRange* const> ranges, const MigrateOptions& options,
+           const MoveTerms& terms, GroupAccount* account = nullptr) noexcept;
+  /// A migration has ended: notes it in its allocation and tells the watchers.
+  void note_end(Allocation& allocation, const MigrationReport& report) noexcept;
+
+ private:
+  void conclude(HeldRange& range, const MoveTerms& terms) noexcept;
+  RangeResult result_of(HeldRange& range) const noexcept;
+  /// Tells the hooks of each slot that `body` drops or restores; they run without `operations()`.
+  template <typename Body>
+  MigrationReport tell_hooks(Allocation& allocation, SlotRange range, bool drops, Location to,
+                             Body&& body);
+
+  const MoveParts& parts_;
+  const MoveErrors errors_{"vma::migrate"};
+};
+
+}  // namespace vma
