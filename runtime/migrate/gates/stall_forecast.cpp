@@ -62,6 +62,11 @@ void StallForecast::note_filled(Fill fill, std::uint64_t size_bytes,
         static_cast<double>(took.count()) / static_cast<double>(size_bytes));
 }
 
+void StallForecast::note_filled_within(Fill fill, std::uint64_t size_bytes,
+                                       std::chrono::nanoseconds limit) {
+  if (size_bytes != 0 && fill_time(fill, size_bytes) > limit) note_filled(fill, size_bytes, limit);
+}
+
 void StallForecast::note_switched(const Switch& which, std::chrono::nanoseconds took) noexcept try {
   const auto sample = static_cast<double>(took.count());
   const MutexLock lock(mutex_);

@@ -31,6 +31,8 @@ class StallForecast {
   std::chrono::nanoseconds fill_time(Fill fill, std::uint64_t size_bytes) const;
   std::chrono::nanoseconds switch_time(const Switch& which) const;
   void note_filled(Fill fill, std::uint64_t size_bytes, std::chrono::nanoseconds took);
+  /// It took no longer, which says something only if more was expected.
+  void note_filled_within(Fill fill, std::uint64_t size_bytes, std::chrono::nanoseconds limit);
   void note_switched(const Switch& which, std::chrono::nanoseconds took) noexcept;
 
  private:

@@ -282,6 +282,7 @@ bool BatchStop::go() {
   const auto gone = [](const Settler& settler) { return settler.copier->gone(settler.settling); };
   if (std::ranges::any_of(settlers_, gone)) return false;
   let_settling_go();
+  gone_ = clock_.now();
   return true;
 }
 
@@ -349,6 +350,7 @@ std::optional<GateRefusal> BatchStop::switch_first() {
       return not_filled(first, limit);
     }
     if (waits) note_filled(first);
+    note_settled(first);
   }
   first.transaction.keep_target();
   return std::nullopt;
@@ -370,8 +372,16 @@ void BatchStop::switch_others() {
     const auto switching = parts_.forecast.switch_time(chunk->transaction.planned_switch(in_use_));
     if (clock_.now() + switching > end || !fill(*chunk, end - switching)) return;
     show(*chunk);
+    note_settled(*chunk);
     chunk->transaction.keep_target();
   }
+}
+
+/// What was settled by now shows how long settling takes at most, however long the switches took.
+void BatchStop::note_settled(const LiveChunk& chunk) {
+  if (!chunk.settles || settlers_.size() != 1) return;
+  settled_bytes_ += chunk.transaction.size_bytes();
+  parts_.forecast.note_filled_within(chunk.fill(), settled_bytes_, clock_.now() - gone_);
 }
 
 /// False: the target is not complete at the deadline.
@@ -395,7 +405,8 @@ void BatchStop::note_filled(const LiveChunk& first) {
   constexpr std::uint64_t telling_bytes = 16 << 20;
   const std::uint64_t size_bytes = first.transaction.size_bytes();
   if (size_bytes < telling_bytes) return;
-  parts_.forecast.note_filled(first.fill(), size_bytes, clock_.now() - closed_);
+  const TimePoint begin = first.settles ? gone_ : closed_;
+  parts_.forecast.note_filled(first.fill(), size_bytes, clock_.now() - begin);
 }
 
 /// GPUs on which no attached stream runs get access once the gate is open: work there must not use

@@ -92,6 +92,7 @@ class BatchStop {
   GateRefusal not_filled(const LiveChunk& chunk, std::chrono::nanoseconds limit) const;
   void switch_others();
   void note_filled(const LiveChunk& first);
+  void note_settled(const LiveChunk& chunk);
   bool fill(LiveChunk& chunk, TimePoint deadline);
   void show(LiveChunk& chunk);
   void ask();
@@ -119,6 +120,8 @@ class BatchStop {
   Watchdog::Ticket ticket_ = Watchdog::Ticket::none;
   TimePoint asked_{0};
   TimePoint closed_{0};
+  TimePoint gone_{0};                   // When the settling was let go.
+  std::uint64_t settled_bytes_ = 0;     // In the order of the batch.
   TimePoint let_through_{-ask_period};  // When a grant of ours last returned: not yet.
   bool follows_ = false;
   bool tried_ = false;

@@ -27,8 +27,9 @@ constexpr std::chrono::milliseconds ahead_limit(20);
 /// From a gate's last arrival until the first chunk settles, and from its last grant until it
 /// opens.
 constexpr std::chrono::microseconds gate_overhead(50);
-/// How much of a stop is planned: a chunk for which no time is left waits for another backlog.
-constexpr double planned_share = 0.85;
+/// How much of a stop is planned: a chunk for which no time is left waits for another backlog, and
+/// the first switches after a long wait take up to twice as long.
+constexpr double planned_share = 0.6;
 /// How much of the past a new chunk's dirtiness outweighs.
 constexpr double dirt_weight = 0.5;
 /// A chunk that went stopped for its dirtiness was not measured: after a while one is tried again.

@@ -47,6 +47,11 @@ TEST(StallForecast, KeepsSettlingAndCopiesApart) {
   EXPECT_NEAR(static_cast<double>(forecast.fill_time(Fill::settle, 2 * chunk_bytes).count()), 1.2e6,
               1e4);
   EXPECT_EQ(forecast.fill_time(Fill::copy, chunk_bytes), copy);
+  const auto settle = forecast.fill_time(Fill::settle, chunk_bytes);
+  forecast.note_filled_within(Fill::settle, chunk_bytes, settle * 2);
+  EXPECT_EQ(forecast.fill_time(Fill::settle, chunk_bytes), settle) << "as expected";
+  forecast.note_filled_within(Fill::settle, chunk_bytes, settle / 2);
+  EXPECT_LT(forecast.fill_time(Fill::settle, chunk_bytes), settle);
   forecast.note_filled(Fill::none, chunk_bytes, microseconds(1));
   EXPECT_EQ(forecast.fill_time(Fill::none, chunk_bytes), microseconds(0));
 }
