@@ -4,7 +4,8 @@
 //     placement_bench [--filter=REGEX] [--seconds=S] [--benchmark_...]
 //
 // `--filter` selects cases, like `--benchmark_filter`. `--seconds` is the approximate duration of a
-// measurement (3). Each case opens its own runtimes.
+// measurement (3). Each case opens its own runtimes. VMART_BENCH_POLICY sets another policy for the
+// cases that let one decide (cost_benefit), such as cost_benefit:shift=0s.
 
 #include "bench/placement/cases.hpp"
 
@@ -37,6 +38,7 @@ void register_all() {
   register_idle_cases();
   register_park_cases();
   register_drift_cases();
+  register_flicker_cases();
   register_oversubscribed_cases();
   register_prediction_cases();
 }

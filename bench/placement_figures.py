@@ -25,16 +25,34 @@ def _bar(measured, what, pattern, counter, bar, holds, show):
             for name, value in found]
 
 
-def _idle_rows(measured):
-    """With how far stretches without a scheduler lie apart: what is less than that is not seen."""
-    what, bar = "lost to an idle scheduler", "< 1 %"
-    rows = _bar(measured, what, "placement/idle/.*", "lost_share", bar, lambda value: value < 0.01, share)
-    spreads = dict(_counted(measured, "placement/idle/.*", "spread_share"))
+def _lost_rows(measured, what, pattern, bar, holds, without):
+    """With how far stretches without what is measured lie apart: what is less than that is not seen."""
+    rows = _bar(measured, what, pattern, "lost_share", bar, holds, share)
+    spreads = dict(_counted(measured, pattern, "spread_share"))
     for row in rows:
         spread = spreads.get(row[0].replace(f"{what}, ", "placement/"))
         if spread is not None:
-            row[1] += f" (without one, rounds spread {share(spread)})"
+            row[1] += f" ({without}, rounds spread {share(spread)})"
     return rows
+
+
+def _recovery_rows(measured):
+    """After the slowest drift; a phase in which the program does not recover misses the bar."""
+    what, bar = "back at 90 % of the best placement, slowest phase", "<= 1 s"
+    rows = []
+    for samples in measured.matching("placement/drift/.*"):
+        longest_ms = samples.counter("recovery_most_ms")
+        if longest_ms is None:
+            continue
+        phases = sum(name.endswith("_recovered_count") for name in samples.counters)
+        recovered = samples.counter("recovered_count") == phases
+        rows.append([f"{what}, {samples.name.split('/', 1)[1]}", _recovery(longest_ms, recovered), bar,
+                     verdict(recovered and longest_ms <= 1000)])
+    return rows or [missing(what, bar)]
+
+
+def _recovery(longest_ms, recovered):
+    return show_us(1000 * longest_ms) if recovered else f"not within {longest_ms / 1000:.1f} s"
 
 
 def bar_rows(measured):
@@ -58,13 +76,21 @@ def bar_rows(measured):
               "<= 10 ms", lambda value: value <= 10000, show_us),
         *_bar(measured, "books a chunk, besides heat", "placement/tick/.*", "table_bytes_a_chunk",
               "<= 64 bytes", lambda value: value <= 64, number),
-        *_idle_rows(measured),
+        *_lost_rows(measured, "lost to an idle scheduler", "placement/idle/.*", "< 1 %",
+                    lambda value: value < 0.01, "without one"),
         *_bar(measured, "of the raw link", "placement/park/.*", "park_of_raw_share", ">= 85 %",
               lambda value: value >= 0.85, share),
         *_bar(measured, "of the raw link, back", "placement/park/.*", "resume_of_raw_share", ">= 85 %",
               lambda value: value >= 0.85, share),
         *_bar(measured, "of the best placement, least of all phases", "placement/drift/.*",
               "of_best_least_share", ">= 95 %", lambda value: value >= 0.95, share),
+        *_recovery_rows(measured),
+        *_bar(measured, "of the best placements, from drift to drift", "placement/drift/.*",
+              "whole_run_share", ">= 85 %", lambda value: value >= 0.85, share),
+        *_lost_rows(measured, "lost to moves while hot sets flicker", "placement/flicker/.*", "<= 2 %",
+                    lambda value: value <= 0.02, "in dry runs"),
+        *_bar(measured, "moves a second while hot sets flicker", "placement/flicker/.*", "moves_per_s",
+              "shown", None, lambda value: f"{value:.1f}"),
         *_bar(measured, "of what shares and bandwidths allow", "placement/oversubscribed/.*",
               "of_best_share", ">= 85 %", lambda value: value >= 0.85, share),
         *_bar(measured, "error of foretold moves, median", "placement/prediction/.*",
@@ -80,8 +106,16 @@ def _settled(samples, prefix=""):
     return f"{last_ms / 1000:.1f} s" if settled else "not yet"
 
 
+def _recovered(samples, prefix):
+    """When the program read 90 % of what it would with the best placement."""
+    after_ms, recovered = (samples.counter(prefix + what) for what in ("recovery_ms", "recovered_count"))
+    if after_ms is None or recovered is None:
+        return "-"
+    return f"{after_ms / 1000:.2f} s" if recovered else "never"
+
+
 DRIFT_HEADERS = ["GPUs, phase", "scheduler, GB/s", "best static", "second best", "first touch",
-                 "managed memory", "of the best", "settled after"]
+                 "managed memory", "of the best", "settled after", "at 90 % after", "whole phase"]
 
 
 def drift_rows(measured):
@@ -97,7 +131,8 @@ def drift_rows(measured):
                          *(number(value) for value in of_phase),
                          number(managed and managed.counter(f"phase{phase}_managed_gb_s")),
                          share(samples.counter(f"phase{phase}_of_best_share")),
-                         _settled(samples, f"phase{phase}_")])
+                         _settled(samples, f"phase{phase}_"), _recovered(samples, f"phase{phase}_"),
+                         share(samples.counter(f"phase{phase}_course_share"))])
     return rows
 
 

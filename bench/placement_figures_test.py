@@ -35,10 +35,30 @@ class BarsTest(unittest.TestCase):
         self.assertEqual(row[1], "0.4 % (without one, rounds spread 3.0 %)")
         self.assertEqual(row[3], figures.verdict(True))
 
+    def test_a_phase_without_recovery_misses_the_bar(self):
+        counters = {"recovery_most_ms": 700, "recovered_count": 2, "phase0_recovered_count": 1,
+                    "phase1_recovered_count": 1}
+        held = self.row(measured(("placement/drift/gpus2", counters)), "back at 90 %")
+        self.assertEqual(held[1:], ["700.0 ms", "<= 1 s", figures.verdict(True)])
+        slow = self.row(measured(("placement/drift/gpus2", counters | {"recovery_most_ms": 1100})),
+                        "back at 90 %")
+        self.assertEqual(slow[3], figures.verdict(False))
+        never = self.row(measured(("placement/drift/gpus2", counters | {
+            "recovery_most_ms": 900, "recovered_count": 1, "phase1_recovered_count": 0})), "back at 90 %")
+        self.assertEqual(never[1:], ["not within 0.9 s", "<= 1 s", figures.verdict(False)])
+
+    def test_flicker_may_cost_little(self):
+        data = measured(("placement/flicker/gpus2",
+                         {"lost_share": 0.021, "spread_share": 0.001, "moves_per_s": 1.26}))
+        lost = self.row(data, "lost to moves while hot sets flicker, flicker/gpus2")
+        self.assertEqual(lost[1], "2.1 % (in dry runs, rounds spread 0.1 %)")
+        self.assertEqual(lost[3], figures.verdict(False))
+        self.assertEqual(self.row(data, "moves a second")[1:], ["1.3", "shown", ""])
+
     def test_each_share_has_its_row(self):
         data = measured(("placement/oversubscribed/hot995", {"of_best_share": 0.9}),
                         ("placement/oversubscribed/hot800", {"of_best_share": 0.8}))
-        rows = [row for row in placement_figures.bar_rows(data) if "hot" in row[0]]
+        rows = [row for row in placement_figures.bar_rows(data) if "oversubscribed/" in row[0]]
         self.assertEqual(sorted(row[1] for row in rows), ["80.0 %", "90.0 %"])
 
 
@@ -48,11 +68,13 @@ class DriftTest(unittest.TestCase):
                     for phase in (1, 0)
                     for place, what in enumerate(("scheduler", "best", "second", "first_touch"))}
         counters |= {"phase0_of_best_share": 0.5, "phase1_of_best_share": 1.0,
-                     "phase1_settled_ms": 2345, "phase1_settled_count": 1}
+                     "phase1_settled_ms": 2345, "phase1_settled_count": 1,
+                     "phase0_recovery_ms": 6000, "phase0_recovered_count": 0, "phase0_course_share": 0.3,
+                     "phase1_recovery_ms": 350, "phase1_recovered_count": 1}
         rows = placement_figures.drift_rows(measured(
             ("placement/drift/gpus4", counters), ("managed/drift/gpus4", {"phase1_managed_gb_s": 7})))
-        self.assertEqual(rows, [["4, 0", "0", "1", "2", "3", "-", "50.0 %", "-"],
-                                ["4, 1", "10", "11", "12", "13", "7", "100.0 %", "2.3 s"]])
+        self.assertEqual(rows, [["4, 0", "0", "1", "2", "3", "-", "50.0 %", "-", "never", "30.0 %"],
+                                ["4, 1", "10", "11", "12", "13", "7", "100.0 %", "2.3 s", "0.35 s", "-"]])
 
 
 class OversubscribedTest(unittest.TestCase):

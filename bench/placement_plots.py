@@ -16,7 +16,6 @@ import sys
 import figures
 import live_plots
 
-LOOKS = 20  # A phase, as bench/placement/drift_cases.cpp takes them.
 LINES = {
     "best": ("best static placement of the phase", "#009E73", "--"),
     "first_touch": ("first touch", "#E69F00", "-."),
@@ -24,7 +23,7 @@ LINES = {
 }
 
 
-def drift_course(measured, look_s):
+def drift_course(measured, phase_s):
     """Times, GB/s with the scheduler, and of each phase what it is held against; None without samples."""
     samples = next(iter(measured.matching("placement/drift/.*")), None)
     rates = samples and samples.series.get("gb_s")
@@ -32,12 +31,13 @@ def drift_course(measured, look_s):
         return None
     managed = next(iter(measured.matching(samples.name.replace("placement", "managed"))), None)
     phases = []
-    for phase in range(len(rates) // LOOKS):
+    count = sum(re.fullmatch(r"phase\d+_best_gb_s", name) is not None for name in samples.counters)
+    look_s = phase_s * count / len(rates)
+    for phase in range(count):
         counters = {"best": samples.counter(f"phase{phase}_best_gb_s"),
                     "first_touch": samples.counter(f"phase{phase}_first_touch_gb_s"),
                     "managed": managed and managed.counter(f"phase{phase}_managed_gb_s")}
-        begin = phase * LOOKS * look_s
-        phases.append((begin, begin + LOOKS * look_s, counters))
+        phases.append((phase * phase_s, (phase + 1) * phase_s, counters))
     gpus = re.search(r"gpus(\d+)", samples.name).group(1)
     return gpus, [(index + 0.5) * look_s for index in range(len(rates))], rates, phases
 
@@ -69,7 +69,7 @@ def draw_all(document, folder, seconds):
     import matplotlib
     matplotlib.use("svg")
     from matplotlib import pyplot
-    course = drift_course(figures.Measurements(document), 2 * seconds / LOOKS)
+    course = drift_course(figures.Measurements(document), 2 * seconds)
     if course is None:
         return []
     folder.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ import placement_plots
 
 
 def document():
-    rates = [100.0] * placement_plots.LOOKS + [20.0] * placement_plots.LOOKS
+    rates = [100.0] * 20 + [20.0] * 20
     counters = {f"phase{phase}_{name}_gb_s": [float(value)] for phase in (0, 1)
                 for name, value in (("best", 110), ("first_touch", 10 + phase))}
     drift = {"name": "placement/drift/gpus2", "processes": 1, "samples_us": [1.0],
@@ -24,7 +24,7 @@ def document():
 class Plots(unittest.TestCase):
     def test_phases_follow_each_other_with_what_was_measured(self):
         gpus, times, rates, phases = placement_plots.drift_course(
-            figures.Measurements(document()), look_s=0.5)
+            figures.Measurements(document()), phase_s=10)
         self.assertEqual(gpus, "2")
         self.assertEqual((times[0], times[-1], len(rates)), (0.25, 19.75, len(times)))
         self.assertEqual([phase[:2] for phase in phases], [(0, 10), (10, 20)])
@@ -33,7 +33,7 @@ class Plots(unittest.TestCase):
 
     def test_without_samples_there_is_nothing_to_draw(self):
         empty = figures.Measurements({"context": {"gpu_count": 2}, "results": []})
-        self.assertIsNone(placement_plots.drift_course(empty, look_s=1))
+        self.assertIsNone(placement_plots.drift_course(empty, phase_s=1))
 
     @unittest.skipUnless(live_plots.has_matplotlib(), "matplotlib is not installed")
     def test_the_same_samples_give_the_same_bytes(self):

@@ -111,6 +111,7 @@ PLACEMENT_STEPS = [
     ("idle", "placement_bench", "placement/idle/", 0),
     ("park", "placement_bench", "placement/park/", 0),
     ("drift", "placement_bench", "placement/drift/", 0),
+    ("flicker", "placement_bench", "placement/flicker/", 0),
     ("managed_drift", "rivals/managed_drift_rival", ".*", 0),
     ("oversubscribed", "placement_bench", "placement/oversubscribed/", 0),
     ("prediction", "placement_bench", "placement/prediction/", 0),

@@ -1,6 +1,7 @@
 #include "bench/placement/cases.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace vma {
 namespace {
@@ -15,6 +16,11 @@ double case_seconds() {
 
 void set_case_seconds(double seconds) {
   seconds_a_case = seconds;
+}
+
+std::string case_policy() {
+  const char* policy = std::getenv("VMART_BENCH_POLICY");
+  return policy == nullptr || *policy == '\0' ? "cost_benefit" : policy;
 }
 
 std::uint64_t bytes_max(std::uint64_t least) {

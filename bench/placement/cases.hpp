@@ -5,6 +5,7 @@
 #include <vma/runtime.hpp>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace vma {
@@ -12,6 +13,8 @@ namespace vma {
 /// The approximate duration of a measurement, by the processor's clock: `--seconds`.
 double case_seconds();
 void set_case_seconds(double seconds);
+/// The policy of the cases that let one decide: VMART_BENCH_POLICY, or "cost_benefit".
+std::string case_policy();
 /// VMART_BENCH_BYTES_MAX (16 GiB), but at least `least`.
 std::uint64_t bytes_max(std::uint64_t least);
 std::vector<Location> gpus_of(Runtime& runtime);
@@ -23,6 +26,7 @@ void register_tick_cases();
 void register_idle_cases();
 void register_park_cases();
 void register_drift_cases();
+void register_flicker_cases();
 void register_oversubscribed_cases();
 void register_prediction_cases();
 

@@ -97,7 +97,7 @@ void* make_set(Runtime& runtime, const WorkingSet& set, std::optional<Location> 
 Figures measure(const WorkingSet& set, double hot_share, std::optional<Location> at) {
   RuntimeOptions options;
   options.devices = {0};
-  if (!at) options.policy = "cost_benefit";
+  if (!at) options.policy = case_policy();
   Runtime runtime(options);
   const std::chrono::duration<double> time(case_seconds() / 2);
   Figures figures;

@@ -42,6 +42,8 @@ class Readers {
   /// processor's clock, or longer until something was read; see `Steps`. Requires: `set_ranges` was
   /// called. Throws: the error of a reader, if one failed.
   double rate(std::chrono::duration<double> time);
+  /// Total of all readers.
+  std::uint64_t bytes() const noexcept { return steps_.bytes(); }
 
  private:
   struct Reader {

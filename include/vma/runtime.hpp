@@ -58,11 +58,9 @@ struct RuntimeOptions {
   std::string driver;
   /// CUDA ordinals of the GPUs that may hold and access memory (VMART_DEVICES="0,1"). Default: all.
   std::vector<int> devices;
-  /// Maximum number of bytes that the runtime allocates at a location
-  /// (VMART_CAPACITY="gpu0=4GiB,host0=64GiB").
+  /// Bytes that the runtime allocates at most at a place (VMART_CAPACITY="gpu0=4GiB,host0=64GiB").
   std::map<Location, std::size_t> capacity_bytes;
-  /// Bytes of released chunks kept for reuse on each GPU (VMART_CACHE_BYTES_PER_GPU). Default: 512
-  /// MiB.
+  /// Bytes of released chunks kept on each GPU (VMART_CACHE_BYTES_PER_GPU). Default: 512 MiB.
   std::optional<std::size_t> cache_bytes_per_gpu;
   /// The same for each host node (VMART_HOST_CACHE_BYTES). Default: 1 GiB.
   std::optional<std::size_t> host_cache_bytes;
@@ -85,6 +83,8 @@ struct RuntimeOptions {
   /// How long attached streams may be stopped in each second (VMART_STALL_BUDGET_US, 0 for no
   /// limit; this field rejects zero). Default: 60 ms.
   std::optional<std::chrono::microseconds> stall_budget;
+  /// For how long ahead moves that pay may spend it (VMART_STALL_AHEAD_MS, 0: never). Default: 4 s.
+  std::optional<std::chrono::milliseconds> stall_ahead;
   /// Default of `MigrateOptions::copy_share_percent` (VMART_COPY_SHARE): 50.
   std::optional<int> copy_share_percent;
   /// Bytes per second that live and background moves may copy (VMART_COPY_BUDGET, 0 for no limit).

@@ -28,7 +28,9 @@ std::optional<Kind> kind_of(DecisionKind kind) {
     case DecisionKind::drained:
     case DecisionKind::refilled:
     case DecisionKind::parked:
-    case DecisionKind::unparked: return Kind::decision;
+    case DecisionKind::unparked:
+    case DecisionKind::ahead:
+    case DecisionKind::ahead_judged: return Kind::decision;
   }
   return Kind::decision;
 }

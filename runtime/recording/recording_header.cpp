@@ -93,7 +93,8 @@ boost::json::object written(const RecordedScheduler& scheduler) {
           {"tick_ns", scheduler.tick.count()},
           {"stall_budget_ns", scheduler.stall_budget.count()},
           {"gate_limit_ns", scheduler.gate_limit.count()},
-          {"copy_budget_bytes", bytes}};
+          {"copy_budget_bytes", bytes},
+          {"stall_ahead_ns", scheduler.stall_ahead.count()}};
 }
 
 RecordedScheduler read_scheduler(JsonReader json) {
@@ -110,6 +111,8 @@ RecordedScheduler read_scheduler(JsonReader json) {
   scheduler.gate_limit = time("gate_limit_ns");
   scheduler.copy_budget_bytes =
       static_cast<std::uint64_t>(json.integer("copy_budget_bytes", 0, INT64_MAX));
+  // In older recordings nothing was spent ahead.
+  scheduler.stall_ahead = json.has("stall_ahead_ns") ? time("stall_ahead_ns") : Time::zero();
   json.finish();
   return scheduler;
 }

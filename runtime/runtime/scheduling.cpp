@@ -29,7 +29,8 @@ std::unique_ptr<Recording> open_recording(Driver& driver, Memory& memory,
                       settings.tick,
                       settings.stall_budget,
                       settings.gate_limit,
-                      settings.copy_budget_bytes};
+                      settings.copy_budget_bytes,
+                      settings.stall_ahead};
   return std::make_unique<Recording>(driver.executor(), RecordingOptions{settings.record},
                                      std::move(header));
 }
@@ -49,6 +50,7 @@ SchedulerLimits limits_of(const Settings& settings) {
   const auto budget = std::chrono::duration<double>(settings.stall_budget).count();
   limits.planner.stall_share = budget;
   if (budget > 0) limits.planner.stall_burst = settings.stall_budget;
+  limits.planner.stall_ahead = settings.stall_ahead;
   limits.planner.route_bytes_s = static_cast<double>(settings.copy_budget_bytes);
   return limits;
 }

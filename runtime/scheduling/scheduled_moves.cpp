@@ -38,6 +38,8 @@ void ScheduledMoves::accept(const Plan& plan, bool awaited) {
   wanted_ += plan.moves().size();
   const Snapshot snapshot = path_.snapshot();
   const PlanOutcome outcome = path_.accept(plan, awaited);
+  allow_ahead();
+  if (outcome.ahead) note_ahead(*outcome.ahead, path_.planner().stall_left());
   for (const RejectedMove& rejected : outcome.rejected) {
     ++refused_[std::string(to_string(rejected.reason))];
     Decision decision = journal_.about(DecisionKind::refused, rejected.move.chunk);
@@ -62,6 +64,39 @@ void ScheduledMoves::accept(const Plan& plan, bool awaited) {
                                    snapshot.costs().stall_time(move.from, move.to, move.bytes)};
     path_.note_decision(move.number, journal_.add(std::move(decision)));
   }
+}
+
+/// `left`: of the budget of stalls, in seconds, after these moves.
+void ScheduledMoves::note_ahead(const StallAdvance& ahead, double left) {
+  Decision decision;
+  decision.kind = DecisionKind::ahead;
+  decision.plan = journal_.plan();
+  decision.value = ahead.gain;
+  decision.reason = fmt::format(
+      "{} moves stop programs for {:.1f} ms, {:.1f} ms more than the stall budget has; "
+      "they are predicted to save {:.1f} ms; up to {:.1f} ms may be spent ahead",
+      ahead.moves, 1e3 * ahead.stall, -1e3 * left, 1e3 * ahead.gain, 1e3 * ahead.credit);
+  journal_.add(std::move(decision));
+}
+
+/// The mover's budget counts how long streams really stand.
+void ScheduledMoves::allow_ahead() {
+  const Time credit = path_.stall_credit();
+  if (credit == allowed_ahead_) return;
+  mover_.allow_ahead(credit);
+  allowed_ahead_ = credit;
+}
+
+void ScheduledMoves::judge_ahead() {
+  for (const StallAhead::Outcome& outcome : path_.judge_ahead()) {
+    journal_.add(DecisionKind::ahead_judged,
+                 fmt::format("moves that spent the stall budget of later saved {:.1f} ms of the "
+                             "{:.1f} ms that their stops cost: {}; up to {:.1f} ms may be spent "
+                             "ahead from now on",
+                             1e3 * outcome.saved, 1e3 * outcome.owed,
+                             outcome.paid ? "it paid" : "it did not pay", 1e3 * outcome.credit));
+  }
+  allow_ahead();
 }
 
 /// Whose last hooks may still run, and whose memory may not have been given up yet.

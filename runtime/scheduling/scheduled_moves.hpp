@@ -38,6 +38,8 @@ class ScheduledMoves {
   /// Updates the books with the moves that have ended. False if none has. Throws: std::bad_alloc;
   /// the rest is handled next time.
   bool take_ended();
+  /// Judges moves that spent the stall budget of later. Throws: std::bad_alloc.
+  void judge_ahead();
   /// Drops an accepted move.
   void give_up(MoveNumber number, const std::string& why);
   /// Cancels moves that make room at `at` for a waiting thread.
@@ -68,6 +70,8 @@ class ScheduledMoves {
     std::size_t ended = 0;
   };
 
+  void note_ahead(const StallAdvance& ahead, double left);
+  void allow_ahead();
   void submit(Running group);
   void ask_mover(Running& group) noexcept;
   void end(Running& group);
@@ -82,6 +86,7 @@ class ScheduledMoves {
   const std::shared_ptr<SchedulerInbox> inbox_;  // A migration's callback may come late.
   const MachineCosts costs_;  // Uncorrected; decisions use the costs in the books.
   std::vector<Running> running_;
+  Time allowed_ahead_{0};  // By how much the mover may overdraw the stall budget.
   PredictionLog predictions_;
   std::uint64_t wanted_ = 0, started_ = 0, done_ = 0, failed_ = 0;
   std::map<std::string, std::uint64_t> refused_;  // By reason.

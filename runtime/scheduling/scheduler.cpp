@@ -174,6 +174,7 @@ void Scheduler::tick_locked() {
     policy.on_tick(snapshot, wishes);
   };
   if (policy_.ask(PolicyEntry::tick, call, plan)) moves_.accept(plan);
+  moves_.judge_ahead();
   path_.books().clear_changed();
   start_ready();
   ++stats_.ticks;

@@ -396,6 +396,7 @@ TYPED_TEST(ContextChoice, AGreenContextBesideStreamsThatHoldAllQueues) {
 }
 
 TYPED_TEST(ContextChoice, AGreenContextKeepsThePrimaryContextActive) {
+  VMART_IN_CHILD(90);
   ContractRig& rig = this->rig();
   Driver& driver = this->driver();
   if (is_none(this->green())) GTEST_SKIP() << "SKIPPED: the driver has no green contexts";

@@ -41,6 +41,7 @@ ReplayOptions options_of(const RecordedRun& run, const PredictOptions& options) 
   replay.scheduler.heat.half_life_long = half_life * 10;
   replay.scheduler.planner.stall_share = in_seconds(stall_budget);
   if (stall_budget > Time::zero()) replay.scheduler.planner.stall_burst = stall_budget;
+  replay.scheduler.planner.stall_ahead = set.stall_ahead;
   replay.scheduler.planner.route_bytes_s = static_cast<double>(set.copy_budget_bytes);
   return replay;
 }

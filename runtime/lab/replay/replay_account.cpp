@@ -112,6 +112,8 @@ ReplayReport ReplayAccount::finish(const ReplayScheduler& scheduler) {
   report_.moves_wanted = counters.moves_wanted;
   report_.moves_refused = counters.moves_refused;
   report_.policy_failures = counters.policy_failures;
+  report_.advances = counters.advances;
+  report_.advances_lost = counters.advances_lost;
   report_.ticks = counters.ticks;
   for (std::size_t place = 0; place < report_.places.size(); ++place) {
     double& bytes = report_.bytes_by_place[report_.places[place]];

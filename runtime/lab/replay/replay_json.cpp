@@ -86,6 +86,8 @@ boost::json::object to_json(const ReplayReport& report) {
           {"thrashes", report.thrashes},
           {"moves_wanted", report.moves_wanted},
           {"moves_refused", by_name(report.moves_refused)},
+          {"advances", report.advances},
+          {"advances_lost", report.advances_lost},
           {"policy_failures", report.policy_failures},
           {"ticks", report.ticks},
           {"places", list_of(report.places)},

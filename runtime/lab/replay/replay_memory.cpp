@@ -192,6 +192,7 @@ void ReplayMemory::unpin(Index index) {
 }
 
 void ReplayMemory::start_moves() {
+  moves_.allow_ahead(scheduler_.stall_credit());
   for (AcceptedMove& move : scheduler_.take_ready()) {
     pin(objects_.owner(move.chunk));
     moves_.start(std::move(move), now_);

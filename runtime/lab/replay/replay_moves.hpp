@@ -55,6 +55,8 @@ class ReplayMoves {
   /// Closes a gate. Requires: `wants_gate`. `running`: the number of devices that first have to end
   /// their current work.
   void close(std::size_t running, Time now);
+  /// From now on, gates may overdraw the stall budget by so much.
+  void allow_ahead(Time stall) { budget_.allow_ahead(stall); }
   /// A device has ended its current work. Requires: a closing gate waits for devices.
   void arrive(Time now);
 

@@ -58,6 +58,7 @@ struct ReplayReport {
   double move_s = 0;  ///< Sum of the durations that all moves would take with unshared links.
   std::uint64_t thrashes = 0;  ///< Moves back to where the chunk came from, within the window.
   std::uint64_t moves_wanted = 0, policy_failures = 0, ticks = 0;
+  std::uint64_t advances = 0, advances_lost = 0;        ///< As `ReplayScheduler::Counters`.
   std::vector<std::string> places;                      ///< Such as "gpu(0)"; GPUs first.
   std::map<std::string, std::uint64_t> moves_refused;   ///< Per reason.
   std::map<std::string, std::uint64_t> bytes_by_route;  ///< Moved, per "gpu(0)>host(0)".

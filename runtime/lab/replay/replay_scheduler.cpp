@@ -98,6 +98,8 @@ void ReplayScheduler::tick() {
   };
   if (ask(PolicyEntry::tick, call, plan)) carry_out(plan);
   path_.books().clear_changed();
+  for (const StallAhead::Outcome& outcome : path_.judge_ahead())
+    counters_.advances_lost += outcome.paid ? 0 : 1;
 }
 
 void ReplayScheduler::press(const Pressure& pressure) {
@@ -118,6 +120,7 @@ void ReplayScheduler::carry_out(const Plan& plan, bool awaited) {
   for (const RejectedMove& rejected : outcome.rejected)
     ++counters_.moves_refused[std::string(to_string(rejected.reason))];
   counters_.moves_accepted += outcome.accepted.size();
+  counters_.advances += outcome.ahead ? 1 : 0;
 }
 
 std::vector<AcceptedMove> ReplayScheduler::take_ready() {

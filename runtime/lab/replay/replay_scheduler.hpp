@@ -29,6 +29,8 @@ class ReplayScheduler {
     std::uint64_t drains = 0, ticks = 0, policy_failures = 0;
     std::uint64_t moves_wanted = 0, moves_accepted = 0, moves_dropped = 0;
     std::map<std::string, std::uint64_t> moves_refused;  ///< Per reason of the planner.
+    /// Plans that spent the stall budget of later, and how many of them did not pay.
+    std::uint64_t advances = 0, advances_lost = 0;
   };
 
   ReplayScheduler(std::vector<PlaceState> places, MachineCosts costs,
@@ -67,6 +69,8 @@ class ReplayScheduler {
   /// `DecisionPath::take`.
   std::vector<AcceptedMove> take_ready();
   void end(const AcceptedMove& move, bool moved, Time took, Time stall);
+  /// How far gates may overdraw the stall budget now.
+  Time stall_credit() const { return path_.stall_credit(); }
   /// Number of accepted moves that have not ended.
   std::size_t under_way() const noexcept { return path_.planner().under_way(); }
   bool is_moving(ChunkId chunk) const { return path_.planner().is_moving(chunk); }

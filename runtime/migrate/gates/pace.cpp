@@ -7,12 +7,9 @@ namespace vma {
 Pace::Pace(std::chrono::nanoseconds stall_per_second, std::uint64_t bytes_per_second)
     : budget_(stall_per_second, bytes_per_second) {}
 
-TimePoint Pace::book_copy(TimePoint now, std::uint64_t size_bytes,
-                          std::chrono::nanoseconds estimate) {
+TimePoint Pace::next_copy(TimePoint now, std::chrono::nanoseconds estimate) const {
   const MutexLock lock(mutex_);
-  const TimePoint start = std::max(budget_.next_copy(now), budget_.next_stop(now) - estimate);
-  budget_.spent_bytes(std::max(start, now), size_bytes);
-  return start;
+  return std::max(budget_.next_copy(now), budget_.next_stop(now) - estimate);
 }
 
 bool Pace::try_book_copy(TimePoint now, std::uint64_t size_bytes) {
@@ -25,6 +22,11 @@ bool Pace::try_book_copy(TimePoint now, std::uint64_t size_bytes) {
 TimePoint Pace::next_stop(TimePoint now) const {
   const MutexLock lock(mutex_);
   return budget_.next_stop(now);
+}
+
+void Pace::allow_ahead(std::chrono::nanoseconds stall) {
+  const MutexLock lock(mutex_);
+  budget_.allow_ahead(stall);
 }
 
 std::chrono::nanoseconds Pace::stall_left(TimePoint now) const {

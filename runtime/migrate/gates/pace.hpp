@@ -15,13 +15,15 @@ class Pace {
   Pace(std::chrono::nanoseconds stall_per_second, std::uint64_t bytes_per_second);
 
   /// When a copy that takes `estimate` may begin so that it ends no earlier than the next stop is
-  /// allowed. Its bytes are charged, whenever it begins.
-  TimePoint book_copy(TimePoint now, std::uint64_t size_bytes, std::chrono::nanoseconds estimate);
+  /// allowed. Ask again while waiting: other copies or `allow_ahead` may change it.
+  TimePoint next_copy(TimePoint now, std::chrono::nanoseconds estimate) const;
   /// Books a copy that begins now, if the copy budget allows that. It may end before the next stop
   /// is allowed.
   bool try_book_copy(TimePoint now, std::uint64_t size_bytes);
   /// The earliest time for the next stop; `now` if it may come at once.
   TimePoint next_stop(TimePoint now) const;
+  /// See `StallBudget::allow_ahead`; whoever calls it last decides.
+  void allow_ahead(std::chrono::nanoseconds stall);
   /// How long one more stop may take now.
   std::chrono::nanoseconds stall_left(TimePoint now) const;
   void spent_stall(TimePoint began, std::chrono::nanoseconds stall);

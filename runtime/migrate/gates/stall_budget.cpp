@@ -39,9 +39,16 @@ StallBudget::StallBudget(std::chrono::nanoseconds stall_per_second, std::uint64_
 
 TimePoint StallBudget::next_stop(TimePoint now) const {
   if (pause_per_stall_ == 0) return now;
-  // A burst is paid for within a second.
-  const TimePoint earliest = paid_by_ == TimePoint::min() ? now : std::max(now, paid_by_ - window);
+  const TimePoint earliest =
+      paid_by_ == TimePoint::min() ? now : std::max(now, paid_by_ - debt_max());
   return window_allows(earliest);
+}
+
+/// How long paying may take at most: a burst is paid for within a second, and longer only by what
+/// may be spent ahead.
+std::chrono::nanoseconds StallBudget::debt_max() const {
+  const double ahead_ns = pause_per_stall_ * static_cast<double>(ahead_.count());
+  return window + std::chrono::nanoseconds(std::llround(std::min(pause_max_ns, ahead_ns)));
 }
 
 std::chrono::nanoseconds StallBudget::stall_left(TimePoint now) const {
@@ -49,8 +56,8 @@ std::chrono::nanoseconds StallBudget::stall_left(TimePoint now) const {
   if (next_stop(now) > now) return std::chrono::nanoseconds(0);
   const bool all_paid = paid_by_ <= now;
   const auto unpaid = all_paid ? TimePoint(0) : paid_by_ - now;
-  const auto payable = static_cast<double>((window - unpaid).count()) / pause_per_stall_;
-  return std::min(stall_per_second_ - used_before(now),
+  const auto payable = static_cast<double>((debt_max() - unpaid).count()) / pause_per_stall_;
+  return std::min(stall_per_second_ + ahead_ - used_before(now),
                   std::chrono::nanoseconds(std::llround(payable)));
 }
 
@@ -62,7 +69,7 @@ std::chrono::nanoseconds StallBudget::used_before(TimePoint now) const {
 }
 
 TimePoint StallBudget::window_allows(TimePoint now) const {
-  std::chrono::nanoseconds excess = used_before(now) - stall_per_second_;
+  std::chrono::nanoseconds excess = used_before(now) - stall_per_second_ - ahead_;
   if (excess <= std::chrono::nanoseconds(0)) return now;
   // The window leaves the oldest stops behind, until what is left fits.
   for (const Stop& stop : recent_) {

@@ -20,6 +20,8 @@ class StallBudget {
   /// Zero means no limit.
   StallBudget(std::chrono::nanoseconds stall_per_second, std::uint64_t bytes_per_second);
 
+  /// From now on, stops may use up so much more than the budget allows; it is paid for later.
+  void allow_ahead(std::chrono::nanoseconds stall) { ahead_ = stall; }
   /// The earliest time for the next stop; `now` if it may come at once.
   TimePoint next_stop(TimePoint now) const;
   /// How long a stop at `now` may take so that the budget is not used up before it ends.
@@ -35,6 +37,7 @@ class StallBudget {
   /// The earliest time from `now` on at which the second before it has not used up the budget.
   TimePoint window_allows(TimePoint now) const;
   std::chrono::nanoseconds used_before(TimePoint now) const;
+  std::chrono::nanoseconds debt_max() const;
 
   struct Stop {
     TimePoint begin, end;
@@ -43,6 +46,7 @@ class StallBudget {
   const std::chrono::nanoseconds stall_per_second_;
   const double pause_per_stall_;  // Zero: no limit, as for the next.
   const double nanoseconds_per_byte_;
+  std::chrono::nanoseconds ahead_{0};     // By how much the budget may be overdrawn.
   std::deque<Stop> recent_;               // Those of the last second, in order.
   TimePoint paid_by_ = TimePoint::min();  // When all stops are paid for.
   TimePoint next_copy_ = TimePoint::min();

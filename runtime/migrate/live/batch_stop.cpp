@@ -30,7 +30,7 @@ constexpr std::chrono::milliseconds insisting_limit(250);
 /// for the settling work. Not yet if the program has merely become slower by some times, as while
 /// the memory that it uses moves away from it.
 constexpr std::chrono::milliseconds overdue_limit(250);
-constexpr int overdue_backlogs = 8;
+constexpr int overdue_backlogs = 16;
 
 std::chrono::nanoseconds copy_limit(std::uint64_t size_bytes) {
   const double seconds = static_cast<double>(size_bytes) / slowest_link_bytes_per_s;
@@ -158,6 +158,7 @@ std::optional<GateRefusal> BatchStop::tell_streams() {
   if (!follows_) {
     slow_call_turn_.take();                         // No slow work beside a closed gate.
     parts_.memory.chunks().keepers().warm_grant();  // With nothing stopped yet.
+    let_through_ = clock_.now();
   }
   if (insists_) keep_streams();
   name_streams();
@@ -308,7 +309,6 @@ std::optional<GateRefusal> BatchStop::begin_filling() {
       return GateRefusal{StopRefusal::opened_by_watchdog,
                          "the work that copies changes started before all streams had stopped"};
     }
-    ask();  // While the GPU settles, when it costs nothing.
   }
   if (batch_.way() == Way::stopped) {
     const PhaseTimer timer(clock_, phases.copy);

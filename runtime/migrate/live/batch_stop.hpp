@@ -64,7 +64,7 @@ class BatchStop {
   bool overdue() const noexcept { return overdue_; }
 
  private:
-  static constexpr std::chrono::milliseconds ask_period{1};
+  static constexpr std::chrono::microseconds ask_period{300};
   /// What settles chunks of the batch that leave one GPU.
   struct Settler {
     LiveCopier* copier = nullptr;

@@ -27,6 +27,8 @@ constexpr std::chrono::milliseconds ahead_limit(20);
 /// From a gate's last arrival until the first chunk settles, and from its last grant until it
 /// opens.
 constexpr std::chrono::microseconds gate_overhead(50);
+/// How much of a stop is planned: a chunk for which no time is left waits for another backlog.
+constexpr double planned_share = 0.85;
 /// How much of the past a new chunk's dirtiness outweighs.
 constexpr double dirt_weight = 0.5;
 /// A chunk that went stopped for its dirtiness was not measured: after a while one is tried again.
@@ -99,7 +101,7 @@ LiveBatch LiveStaging::make_batch(LiveChunk& first) {
   LiveBatch batch;
   batch.chunks.reserve(chunks_max);
   batch.chunks.push_back(&first);
-  std::chrono::nanoseconds left = max_stall_ - gate_overhead - stall_of(first);
+  std::chrono::nanoseconds left = planned_stall() - stall_of(first);
   while (batch.chunks.size() < chunks_max && left > std::chrono::nanoseconds(0)) {
     LiveChunk* const next = ranges_.after(*batch.chunks.back());
     if (next == nullptr) break;
@@ -109,6 +111,12 @@ LiveBatch LiveStaging::make_batch(LiveChunk& first) {
   }
   prepare_copies(batch);
   return batch;
+}
+
+/// How long the chunks of a gate may take.
+std::chrono::nanoseconds LiveStaging::planned_stall() const {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(planned_share * max_stall_) -
+         gate_overhead;
 }
 
 /// For the copies under the gate, where nothing can be created.
@@ -127,7 +135,7 @@ void LiveStaging::stage_ahead(const LiveBatch& batch) {
   const LiveChunk& first = batch.front();
   if (!may_stage_ahead(first)) return;
   const int gates = may_stage_far_ahead(first) ? gates_ahead : 1;
-  std::chrono::nanoseconds left = gates * (max_stall_ - gate_overhead);
+  std::chrono::nanoseconds left = gates * planned_stall();
   const TimePoint end = clock_.now() + ahead_limit;
   LiveChunk* last = batch.chunks.back();
   for (int staged = 0; staged < gates || left >= std::chrono::nanoseconds(0); ++staged) {
@@ -181,7 +189,7 @@ LiveBatch LiveStaging::next_batch(const LiveBatch& before, const LiveChunk& last
   const LiveChunk& first = before.front();
   LiveBatch batch;
   if (first.copier == nullptr) return batch;
-  std::chrono::nanoseconds left = max_stall_ - gate_overhead;
+  std::chrono::nanoseconds left = planned_stall();
   LiveChunk* next = ranges_.next(last);
   for (; next != nullptr && batch.chunks.size() < chunks_max; next = ranges_.next(*next)) {
     left -= stall_of_next(first, *next);
@@ -489,9 +497,12 @@ void LiveStaging::keep_room_for_digests(const LiveChunk& chunk) noexcept {
 void LiveStaging::pace_copy(const LiveChunk& chunk) {
   const std::chrono::nanoseconds estimate(static_cast<std::int64_t>(
       copy_ns_per_byte_ * static_cast<double>(chunk.transaction.size_bytes())));
-  const TimePoint start =
-      parts_.pace.book_copy(clock_.now(), chunk.transaction.size_bytes(), estimate);
-  conditions_.pause_until(start);
+  const std::uint64_t size_bytes = chunk.transaction.size_bytes();
+  conditions_.await([&](TimePoint now) {
+    const TimePoint start = parts_.pace.next_copy(now, estimate);
+    if (start > now || parts_.pace.try_book_copy(now, size_bytes)) return start;
+    return parts_.pace.next_copy(now, estimate);  // Another copy was booked in between.
+  });
 }
 
 }  // namespace vma

@@ -84,6 +84,7 @@ class LiveStaging {
   };
 
   void stage(LiveChunk& chunk);
+  std::chrono::nanoseconds planned_stall() const;
   bool may_stage_ahead(const LiveChunk& first) const;
   bool may_stage_far_ahead(const LiveChunk& chunk) const;
   bool may_follow(const LiveChunk& first, const LiveChunk& next) const;

@@ -50,13 +50,19 @@ void MoveConditions::require_streams(const LiveRange& range) const {
                           lost.size()));
 }
 
-/// The first migration's task wakes it up early; the others are looked after in between.
 void MoveConditions::pause_until(TimePoint time) const {
+  await([time](TimePoint) { return time; });
+}
+
+/// The first migration's task wakes it up early; the others are looked after in between.
+void MoveConditions::await(const std::function<TimePoint(TimePoint)>& allowed) const {
   constexpr std::chrono::milliseconds look_period(5);
-  do {
-    ranges_.front().task->pause_until(std::min(time, clock_.now() + look_period));
+  while (true) {
+    const TimePoint now = clock_.now(), time = allowed(now);
+    ranges_.front().task->pause_until(std::min(time, now + look_period));
     require_going_on();
-  } while (clock_.now() < time);
+    if (time <= now) return;
+  }
 }
 
 }  // namespace vma

@@ -3,6 +3,8 @@
 #include "migrate/live/live_ranges.hpp"
 #include "migrate/migration/move_parts.hpp"
 
+#include <functional>
+
 namespace vma {
 
 /// Thrown where a live move waits: one of its migrations was cancelled or its memory is being
@@ -29,6 +31,8 @@ class MoveConditions {
   /// Sleeps until the time, or until a migration is no longer wanted. Throws: as
   /// `require_going_on`. Requires: the move has a migration.
   void pause_until(TimePoint time) const;
+  /// The same, until the time that `allowed` returns, which may change meanwhile.
+  void await(const std::function<TimePoint(TimePoint now)>& allowed) const;
 
  private:
   const MoveParts& parts_;

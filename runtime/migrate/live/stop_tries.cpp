@@ -26,11 +26,7 @@ void StopTries::begin(LiveBatch& batch) const {
 
 void StopTries::await_budget(LiveBatch& batch) const {
   const TimePoint asked = clock_.now();
-  while (true) {
-    const TimePoint start = parts_.pace.next_stop(clock_.now());
-    if (start <= clock_.now()) break;
-    conditions_.pause_until(start);
-  }
+  conditions_.await([this](TimePoint now) { return parts_.pace.next_stop(now); });
   batch.deadline += clock_.now() - asked;
 }
 

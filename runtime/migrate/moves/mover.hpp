@@ -10,6 +10,7 @@
 
 #include <vma/migration.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -54,6 +55,8 @@ class Mover final : private LiveTasks {
   std::shared_ptr<MigrationTask> submit(std::shared_ptr<Allocation> allocation, SlotRange range,
                                         Location to, const MigrateOptions& options,
                                         const MoveTerms& terms = {});
+  /// From now on, gates may overdraw the stall budget by so much; zero: no more.
+  void allow_ahead(std::chrono::nanoseconds stall) { pace_.allow_ahead(stall); }
   /// One watcher at a time; an empty one removes it. Blocks: while the former is being called.
   void watch(MoveWatcher watcher) { observers_.watch(std::move(watcher)); }
   /// Like `watch`, for each step of each chunk's move.

@@ -8,10 +8,16 @@
 namespace vma {
 namespace {
 
-/// How many accepted moves form one migration: while it runs, the mover does nothing else with the
-/// allocation, and each chunk waits for the application's work to stop.
-constexpr std::size_t group_chunks_max = 4;
-constexpr std::uint64_t group_bytes_max = 256 * MiB;
+/// How many accepted moves form one migration. Its chunks share gates, each of which waits for all
+/// that the application has launched; but while it runs, the mover does nothing else with the
+/// allocation.
+constexpr std::size_t group_chunks_max = 16;
+constexpr std::uint64_t group_bytes_max = 1024 * MiB;
+/// The same if other moves wait for the room: it counts as free when the whole group has moved.
+constexpr std::size_t awaited_chunks_max = 4;
+constexpr std::uint64_t awaited_bytes_max = 256 * MiB;
+/// Neighbours of a move join it if they are worth at least this share of it per byte.
+constexpr double alike_share = 0.5;
 
 constexpr std::size_t ahead = 8;  // How many uses ahead to prefetch.
 
@@ -56,6 +62,7 @@ void DecisionPath::fold_uses(std::vector<UseEvent>& uses) {
     if (i + ahead < uses.size()) books_->prepare(uses[i + ahead].chunk);
     const UseEvent& use = uses[i];
     books_->used(use.chunk, use.device, use.bytes_read, use.bytes_written);
+    planner_.note_use(use, books_->costs());
   }
 }
 
@@ -178,40 +185,70 @@ std::vector<MoveNumber> DecisionPath::ready() const {
   return first;
 }
 
-/// Whether a move can join the group's migration: the next slot of the same allocation, between the
-/// same places, and the group is below its maximum size.
-bool DecisionPath::joins(const MoveGroup& group, const AcceptedMove& move) const {
-  const AcceptedMove& last = group.moves.back();
-  const ChunkRow& before = snapshot().chunk(last.chunk);
-  const ChunkRow& row = snapshot().chunk(move.chunk);
-  return row.allocation == before.allocation && row.slot == before.slot + 1 &&
-         move.from == group.from && move.to == group.to && move.keep_copy == last.keep_copy &&
-         move.goes_last == last.goes_last && group.moves.size() < group_chunks_max &&
-         (group.moves.size() + 1) * move.bytes <= group_bytes_max;
+/// Whether a move can join the migration that begins with `first`: of the same allocation, between
+/// the same places, about as valuable, and the group is below its maximum size.
+bool DecisionPath::joins(const MoveGroup& group, const AcceptedMove& first,
+                         const AcceptedMove& move) const {
+  const auto per_byte = [](const AcceptedMove& which) {
+    return which.value / static_cast<double>(which.bytes);
+  };
+  const bool awaited =
+      first.goes_last || planner_.is_awaited(first.number) || planner_.is_awaited(move.number);
+  return snapshot().chunk(move.chunk).allocation == snapshot().chunk(first.chunk).allocation &&
+         move.from == group.from && move.to == group.to && move.keep_copy == first.keep_copy &&
+         move.goes_last == first.goes_last && per_byte(move) >= alike_share * per_byte(first) &&
+         group.moves.size() < (awaited ? awaited_chunks_max : group_chunks_max) &&
+         (group.moves.size() + 1) * move.bytes <= (awaited ? awaited_bytes_max : group_bytes_max);
+}
+
+/// Begins a move of the group, which has room for it. Allocates nothing.
+void DecisionPath::begin(MoveNumber number, MoveGroup& group, bool in_front) {
+  const auto found = waiting_.find(number);
+  AcceptedMove& move = found->second.move;
+  books_->expect(move.to, move.bytes);
+  planner_.note_started(number);
+  leaving_[index(move.from)] += move.goes_last ? 1 : 0;
+  group.decisions.insert(in_front ? group.decisions.begin() : group.decisions.end(),
+                         found->second.decision);
+  group.moves.insert(in_front ? group.moves.begin() : group.moves.end(), std::move(move));
+  waiting_.erase(found);
+}
+
+/// Adds neighbours of the group's chunks on one side, as long as they may begin.
+void DecisionPath::add_neighbours(const AcceptedMove& first, bool in_front,
+                                  const std::map<ChunkId, MoveNumber>& ready, MoveGroup& group) {
+  while (true) {
+    const AcceptedMove& edge = in_front ? group.moves.front() : group.moves.back();
+    const auto next = ready.find(nth(edge.chunk, in_front ? std::size_t{0} - 1 : 1));
+    if (next == ready.end()) return;
+    const AcceptedMove* move = find_waiting(next->second);  // Null: it has begun.
+    if (move == nullptr || !planner_.may_start(next->second, snapshot())) return;
+    if (!joins(group, first, *move)) return;
+    begin(next->second, group, in_front);
+  }
 }
 
 void DecisionPath::take(std::span<const MoveNumber> ready, std::vector<MoveGroup>& groups) {
+  std::map<ChunkId, MoveNumber> by_chunk;
   for (const MoveNumber number : ready) {
-    // Checked again: those before it may have taken the room.
-    if (!planner_.may_start(number, snapshot())) continue;
-    const auto found = waiting_.find(number);
-    AcceptedMove& move = found->second.move;
-    if (groups.empty() || !joins(groups.back(), move)) {
-      if (move.goes_last && leaving_[index(move.from)] > 0) continue;
-      MoveGroup group;
-      group.from = move.from;
-      group.to = move.to;
-      group.moves.reserve(group_chunks_max);
-      group.decisions.reserve(group_chunks_max);
-      groups.push_back(std::move(group));
-    }
+    if (const AcceptedMove* move = find_waiting(number)) by_chunk.emplace(move->chunk, number);
+  }
+  for (const MoveNumber number : ready) {
+    // Checked again: those before it may have taken the room, or it may have begun with them.
+    const AcceptedMove* move = find_waiting(number);
+    if (move == nullptr || !planner_.may_start(number, snapshot())) continue;
+    if (move->goes_last && leaving_[index(move->from)] > 0) continue;
+    const AcceptedMove first = *move;
+    MoveGroup group;
+    group.from = first.from;
+    group.to = first.to;
+    group.moves.reserve(group_chunks_max);
+    group.decisions.reserve(group_chunks_max);
+    groups.push_back(std::move(group));
     // Nothing below allocates.
-    books_->expect(move.to, move.bytes);
-    planner_.note_started(number);
-    leaving_[index(move.from)] += move.goes_last ? 1 : 0;
-    groups.back().decisions.push_back(found->second.decision);
-    groups.back().moves.push_back(std::move(move));
-    waiting_.erase(found);
+    begin(number, groups.back(), false);
+    add_neighbours(first, false, by_chunk, groups.back());
+    add_neighbours(first, true, by_chunk, groups.back());
   }
 }
 
@@ -231,6 +268,10 @@ std::size_t DecisionPath::end(const AcceptedMove& move, bool moved, Time took, T
   row.recent_moves = planner_.recent_moves(move.chunk, now);
   notices_.emplace_back(MoveResult{move.chunk, move.from, move.to, moved, took, stall});
   return dropped;
+}
+
+Time DecisionPath::stall_credit() const {
+  return std::chrono::duration_cast<Time>(std::chrono::duration<double>(planner_.stall_credit()));
 }
 
 void DecisionPath::give_up(MoveNumber number) {

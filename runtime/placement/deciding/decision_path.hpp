@@ -87,14 +87,19 @@ class DecisionPath {
   /// In the order in which they begin: moves that make room for policies' moves last, equal ones by
   /// number. Numbers follow the order of a plan: victims as the moves need them, moves by value.
   std::vector<MoveNumber> ready() const;
-  /// Begins those of the moves in `ready` that can begin now, in groups, and reserves their room.
-  /// Of the victims of a place that no thread waits for, one group is in progress at a time: the
-  /// moves that it makes room for begin before the next group. Throws: std::bad_alloc; then
+  /// Begins those of the moves in `ready` that can begin now, in groups, and reserves their room:
+  /// each with the moves of its neighbours between the same places, unless these are worth much
+  /// less. Of the victims of a place that no thread waits for, one group is in progress at a time:
+  /// the moves that it makes room for begin before the next group. Throws: std::bad_alloc; then
   /// `groups` has all that have begun.
   void take(std::span<const MoveNumber> ready, std::vector<MoveGroup>& groups);
   /// Returns how many waiting moves are dropped because this one failed. Throws: std::bad_alloc;
   /// then nothing has changed.
   std::size_t end(const AcceptedMove& move, bool moved, Time took, Time stall);
+  /// What came of moves that spent the stall budget of later, since the last call.
+  std::vector<StallAhead::Outcome> judge_ahead() { return planner_.judge_ahead(books_->now()); }
+  /// How far carrying out moves may overdraw the stall budget now; see `Planner::stall_credit`.
+  Time stall_credit() const;
   /// Drops a waiting move, and the moves that wait for it.
   void give_up(MoveNumber number);
 
@@ -108,7 +113,10 @@ class DecisionPath {
     std::uint64_t decision = 0;  // The decision that planned it.
   };
 
-  bool joins(const MoveGroup& group, const AcceptedMove& move) const;
+  bool joins(const MoveGroup& group, const AcceptedMove& first, const AcceptedMove& move) const;
+  void begin(MoveNumber number, MoveGroup& group, bool in_front);
+  void add_neighbours(const AcceptedMove& first, bool in_front,
+                      const std::map<ChunkId, MoveNumber>& ready, MoveGroup& group);
   void reserve_notices(std::size_t more);
   bool forget_waiting(MoveNumber number);
 

@@ -25,8 +25,10 @@ enum class DecisionKind : std::uint8_t {
   refilled,  ///< `to` takes chunks again.
   parked,
   unparked,
+  ahead,         ///< Planned moves spend the stall budget of later; `reason` has the prediction.
+  ahead_judged,  ///< What came of that; `reason` has what the moves saved.
 };
-constexpr std::size_t decision_kinds = static_cast<std::size_t>(DecisionKind::unparked) + 1;
+constexpr std::size_t decision_kinds = static_cast<std::size_t>(DecisionKind::ahead_judged) + 1;
 
 /// As in files and output: "not_moved".
 std::string_view to_string(DecisionKind kind) noexcept;

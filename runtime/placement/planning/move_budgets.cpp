@@ -34,24 +34,34 @@ std::optional<Refusal> MoveBudgets::refuse_route(Route& route, std::uint64_t byt
 }
 
 std::optional<Refusal> MoveBudgets::refuse(std::span<const Leg> legs, const Snapshot& snapshot,
-                                           const PlannerLimits& limits) {
+                                           const PlannerLimits& limits, double credit) {
   std::map<std::pair<PlaceId, PlaceId>, std::uint64_t> bytes;
-  double stall = 0;
-  for (const Leg& leg : legs) {
-    bytes[{leg.from, leg.to}] += leg.bytes;
-    if (limits.stall_share > 0)
-      stall += in_seconds(snapshot.costs().stall_time(leg.from, leg.to, leg.bytes));
-  }
+  for (const Leg& leg : legs) bytes[{leg.from, leg.to}] += leg.bytes;
   for (const auto& [route, sum] : bytes) {
     if (auto refused = refuse_route(routes_[route], sum, snapshot, limits)) return refused;
   }
   if (limits.stall_share <= 0) return std::nullopt;
   const double most = in_seconds(limits.stall_burst);
+  const double stall = stall_of(legs, snapshot);
   stall_.fill(snapshot.now(), limits.stall_share, most);
-  if (stall_.holds(stall, most)) return std::nullopt;
+  if (stall_.holds(stall, most) || (credit > 0 && stall_.level() + credit >= stall))
+    return std::nullopt;
   return Refusal{Rejection::stall_budget,
                  fmt::format("it stops programs for {:.1f} us; {:.1f} us of the budget are left",
                              stall * 1e6, stall_.level() * 1e6)};
+}
+
+bool MoveBudgets::overdraws(std::span<const Leg> legs, const Snapshot& snapshot,
+                            const PlannerLimits& limits) const {
+  return limits.stall_share > 0 &&
+         !stall_.holds(stall_of(legs, snapshot), in_seconds(limits.stall_burst));
+}
+
+double MoveBudgets::stall_of(std::span<const Leg> legs, const Snapshot& snapshot) {
+  double stall = 0;
+  for (const Leg& leg : legs)
+    stall += in_seconds(snapshot.costs().stall_time(leg.from, leg.to, leg.bytes));
+  return stall;
 }
 
 void MoveBudgets::spend(PlaceId from, PlaceId to, std::uint64_t bytes, const Snapshot& snapshot,

@@ -38,9 +38,15 @@ class MoveBudgets {
     std::uint64_t bytes = 0;
   };
   /// None if all of them may be made together. A request larger than the maximum of a budget is
-  /// allowed when the budget is full.
+  /// allowed when the budget is full. `credit`: by how many seconds they may overdraw the budget of
+  /// stalls.
   std::optional<Refusal> refuse(std::span<const Leg> legs, const Snapshot& snapshot,
-                                const PlannerLimits& limits);
+                                const PlannerLimits& limits, double credit = 0);
+  /// Whether these moves would overdraw the budget of stalls. Requires: `refuse` was called for
+  /// them.
+  bool overdraws(std::span<const Leg> legs, const Snapshot& snapshot,
+                 const PlannerLimits& limits) const;
+  static double stall_of(std::span<const Leg> legs, const Snapshot& snapshot);
   std::optional<Refusal> refuse(PlaceId from, PlaceId to, std::uint64_t bytes,
                                 const Snapshot& snapshot, const PlannerLimits& limits) {
     const Leg leg{from, to, bytes};
@@ -49,6 +55,8 @@ class MoveBudgets {
   void spend(PlaceId from, PlaceId to, std::uint64_t bytes, const Snapshot& snapshot,
              const PlannerLimits& limits);
   void ended(PlaceId from, PlaceId to, std::uint64_t bytes);
+  /// What is left of the budget of stalls, in seconds; negative if it is overdrawn.
+  double stall_left() const noexcept { return stall_.level(); }
 
  private:
   struct Route {

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,14 @@ struct AcceptedMove {
   bool keep_copy = false;  ///< As `Move::keep_copy`.
   bool victim = false;     ///< As `Move::victim`.
   bool goes_last = false;  ///< A victim whose room only moves of policies wait for.
+  bool ahead = false;      ///< It spends the stall budget of later.
+};
+
+/// Moves of a plan that spend the stall budget of later. In seconds.
+struct StallAdvance {
+  std::size_t moves = 0;
+  double gain = 0, stall = 0;  ///< Predicted: what they save, and how long their stops take.
+  double credit = 0;           ///< How far the budget may be overdrawn.
 };
 
 struct RejectedMove {
@@ -46,6 +55,7 @@ struct RejectedMove {
 struct PlanOutcome {
   std::vector<AcceptedMove> accepted;
   std::vector<RejectedMove> rejected;
+  std::optional<StallAdvance> ahead;
 };
 
 }  // namespace vma

@@ -6,11 +6,13 @@
 #include "placement/planning/proposal_checks.hpp"
 
 #include "base/check.hpp"
+#include "base/units.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <memory>
+#include <new>
 #include <optional>
 #include <ranges>
 #include <unordered_set>
@@ -51,6 +53,7 @@ struct Planner::Round {
   std::vector<std::uint64_t> wanted;            // By place: bytes of moves that go there.
   std::vector<std::optional<Refusal>> out;      // By wish.
   std::vector<bool> stuck;                      // By wish: it is part of a cycle of waiting moves.
+  std::vector<bool> ahead;                      // By wish: it spends the stall budget of later.
   MoveBudgets budgets;                          // After this round's wishes.
   std::unique_ptr<MoveOrder> order;
 };
@@ -60,7 +63,7 @@ PlanOutcome Planner::plan(const Plan& plan, const Snapshot& snapshot) {
   check_wishes(plan, snapshot, round);
   round.stuck.resize(round.wishes.size());
   // Without detours, wishes that do not fit are left out at once, and no choice remains.
-  for (int rounds = 0; !choose(snapshot, round, rounds < rounds_max);) ++rounds;
+  for (int rounds = 0; !choose(plan, snapshot, round, rounds < rounds_max);) ++rounds;
   PlanOutcome outcome;
   for (std::size_t i = 0; i < round.wishes.size(); ++i) {
     if (round.out[i]) round.refused[round.wishes[i].number] = std::move(round.out[i]);
@@ -71,10 +74,34 @@ PlanOutcome Planner::plan(const Plan& plan, const Snapshot& snapshot) {
         {i, plan.moves()[i], round.refused[i]->reason, std::move(round.refused[i]->detail)});
   }
   accept(plan, round, snapshot, outcome);
+  open_advance(round, snapshot, outcome);
   return outcome;
 }
 
+/// If there is no memory for it, the moves are made, but not judged.
+void Planner::open_advance(const Round& round, const Snapshot& snapshot, PlanOutcome& outcome) try {
+  std::vector<StallAhead::Stake> stakes;
+  StallAdvance ahead;
+  for (AcceptedMove& move : outcome.accepted) {
+    const Wish& wish = *std::ranges::find(round.wishes, move.wish, &Wish::number);
+    move.ahead = round.ahead[static_cast<std::size_t>(&wish - round.wishes.data())];
+    if (!move.ahead) continue;
+    ahead.stall += in_seconds(snapshot.costs().stall_time(move.from, move.to, move.bytes));
+    if (move.leg == AcceptedMove::Leg::second) continue;
+    ++ahead.moves;
+    ahead.gain += move.value;
+    stakes.push_back({move.chunk, wish.from, wish.to});
+  }
+  if (stakes.empty()) return;
+  ahead.credit = ahead_.credit(limits_);
+  ahead_.open(stakes, ahead.stall, snapshot.costs().gpus());
+  outcome.ahead = ahead;
+} catch (const std::bad_alloc&) {
+}
+
 void Planner::take_back(std::span<const AcceptedMove> accepted) noexcept {
+  const auto is_ahead = [](const AcceptedMove& move) { return move.ahead; };
+  if (std::ranges::any_of(accepted, is_ahead)) ahead_.take_back();
   for (const AcceptedMove& move : accepted | std::views::reverse) {
     budgets_.ended(move.from, move.to, move.bytes);
     under_way_.withdraw(move.number);
@@ -126,17 +153,24 @@ std::vector<std::int64_t> Planner::room(const Snapshot& snapshot) const {
 
 /// In the order of value, each move with the victims that it needs: they are made together or not
 /// at all. Remaining victims come last.
-void Planner::refuse_over_budget(const Snapshot& snapshot, Round& round) const {
+void Planner::refuse_over_budget(const Plan& plan, const Snapshot& snapshot, Round& round) const {
   const std::vector<Wish>& wishes = round.wishes;
   SwapGroups groups(wishes, round.out, room(snapshot), limits_.colder_factor);
   while (const std::optional<std::size_t> mover = groups.next()) {
     std::vector<MoveBudgets::Leg> legs;
     for (const std::size_t i : groups.members())
       legs.push_back({wishes[i].from, wishes[i].to, wishes[i].bytes});
-    if (auto refused = round.budgets.refuse(legs, snapshot, limits_)) {
+    const double stall = MoveBudgets::stall_of(legs, snapshot);
+    const double gain = plan.moves()[wishes[*mover].number].value;
+    const double credit =
+        ahead_.pays(gain, stall, snapshot.costs().gpus(), limits_) ? ahead_.credit(limits_) : 0;
+    if (auto refused = round.budgets.refuse(legs, snapshot, limits_, credit)) {
       round.out[*mover] = std::move(refused);
       groups.leave_out();
       continue;
+    }
+    if (round.budgets.overdraws(legs, snapshot, limits_)) {
+      for (const std::size_t i : groups.members()) round.ahead[i] = true;
     }
     for (const MoveBudgets::Leg& leg : legs)
       round.budgets.spend(leg.from, leg.to, leg.bytes, snapshot, limits_);
@@ -150,15 +184,17 @@ void Planner::refuse_over_budget(const Snapshot& snapshot, Round& round) const {
 }
 
 /// Chooses and orders. False if a wish turned out to be stuck: the next round leaves it out.
-bool Planner::choose(const Snapshot& snapshot, Round& round, bool with_detours) const {
+bool Planner::choose(const Plan& plan, const Snapshot& snapshot, Round& round,
+                     bool with_detours) const {
   const std::size_t count = round.wishes.size();
   round.budgets = budgets_;
   round.out.assign(count, std::nullopt);
+  round.ahead.assign(count, false);
   for (std::size_t i = 0; i < count; ++i) {
     if (round.stuck[i])
       round.out[i] = refusal_of(RoomFitting::Verdict::no_room, round.wishes[i], snapshot);
   }
-  refuse_over_budget(snapshot, round);
+  refuse_over_budget(plan, snapshot, round);
   std::vector<bool> left_out(count), taken(count);
   for (std::size_t i = 0; i < count; ++i) left_out[i] = round.out[i].has_value();
   RoomFitting fitting(round.wishes, room(snapshot), round.wanted, limits_.colder_factor);
@@ -248,6 +284,7 @@ std::vector<MoveNumber> Planner::note_ended(MoveNumber number, bool moved, Time 
   const auto over = under_way_.ended(number, moved);
   for (const auto& [which, entry] : over) {
     budgets_.ended(entry.from, entry.to, entry.bytes);
+    ahead_.ended(entry.chunk, entry.to, which == number && moved, now, limits_);
     if (which != number) fallen.push_back(which);
   }
   const MovesUnderWay::Entry& entry = over.front().second;
@@ -269,6 +306,7 @@ std::vector<MoveNumber> Planner::note_gone(ChunkId chunk) {
     }
   }
   history_.forget(chunk);
+  ahead_.forget(chunk);
   std::ranges::sort(fallen);
   return fallen;
 }

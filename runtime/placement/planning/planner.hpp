@@ -6,6 +6,7 @@
 #include "placement/planning/planned_move.hpp"
 #include "placement/planning/planner_limits.hpp"
 #include "placement/planning/room_fitting.hpp"
+#include "placement/planning/stall_ahead.hpp"
 
 #include <vma/policy.hpp>
 
@@ -59,6 +60,21 @@ class Planner {
   /// moves dropped because of that, including its own.
   std::vector<MoveNumber> note_gone(ChunkId chunk);
 
+  /// Takes in a use: moves that spent the stall budget of later are judged by what they save.
+  void note_use(const UseEvent& use, const MachineCosts& costs) noexcept {
+    ahead_.used(use, costs);
+  }
+  /// What came of such moves, since the last call.
+  std::vector<StallAhead::Outcome> judge_ahead(Time now) { return ahead_.judge(now, limits_); }
+  /// How far carrying out moves may overdraw the stall budget now, in seconds: the credit while
+  /// moves that do so are in progress, else 0.
+  double stall_credit() const { return ahead_.under_way() ? ahead_.credit(limits_) : 0; }
+  /// What is left of the stall budget, in seconds; negative if it is overdrawn.
+  double stall_left() const noexcept { return budgets_.stall_left(); }
+
+  /// Whether other moves wait for the room that this one leaves, or for its chunk. Requires: it is
+  /// in progress.
+  bool is_awaited(MoveNumber number) const { return !under_way_.entry(number).dependents.empty(); }
   /// Number of accepted moves that have not ended.
   std::size_t under_way() const noexcept { return under_way_.size(); }
   bool is_moving(ChunkId chunk) const { return under_way_.is_moving(chunk); }
@@ -69,8 +85,9 @@ class Planner {
   struct Round;
 
   void check_wishes(const Plan& plan, const Snapshot& snapshot, Round& round);
-  bool choose(const Snapshot& snapshot, Round& round, bool with_detours) const;
-  void refuse_over_budget(const Snapshot& snapshot, Round& round) const;
+  bool choose(const Plan& plan, const Snapshot& snapshot, Round& round, bool with_detours) const;
+  void refuse_over_budget(const Plan& plan, const Snapshot& snapshot, Round& round) const;
+  void open_advance(const Round& round, const Snapshot& snapshot, PlanOutcome& outcome);
   std::vector<std::int64_t> room(const Snapshot& snapshot) const;
   void accept(const Plan& plan, const Round& round, const Snapshot& snapshot, PlanOutcome& outcome);
   void accept(const OrderedMove& move, const Plan& plan, const Round& round, std::uint64_t first,
@@ -80,6 +97,7 @@ class Planner {
   MoveBudgets budgets_;
   MoveHistory history_;
   MovesUnderWay under_way_;
+  StallAhead ahead_;
   std::uint64_t last_number_ = 0;
 };
 

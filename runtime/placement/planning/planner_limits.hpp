@@ -29,6 +29,14 @@ struct PlannerLimits {
   /// Seconds per second that programs' streams may be stopped for moves. 0: no limit.
   double stall_share = 0.06;
   Time stall_burst = std::chrono::milliseconds(60);
+  /// The stall budget of so much time may be spent ahead by moves that are predicted to pay: as
+  /// long as the default policies expect use to go on. 0: never.
+  Time stall_ahead = std::chrono::seconds(4);
+  /// How many times what their stops cost such moves must be predicted to save.
+  double ahead_gain = 2;
+  /// How soon after the last of them they must have saved that; half of that time in which the
+  /// budget is paid back.
+  Time ahead_within = std::chrono::seconds(2);
   /// Per plan; further wishes are refused unseen.
   std::size_t moves_max = 4096;
 };

@@ -4,6 +4,7 @@
 #include "placement/weighing/chunk_worth.hpp"
 #include "placement/weighing/outlook.hpp"
 #include "placement/weighing/route_budget.hpp"
+#include "placement/weighing/shift_watch.hpp"
 #include "placement/weighing/value_order.hpp"
 
 #include <algorithm>
@@ -24,6 +25,7 @@ constexpr double gain_most = 1e6;  // Seconds: for chunks that a user cannot rea
 constexpr std::size_t announced_max = 65536;
 constexpr std::size_t uses_ahead = 8;  // How many changed chunks ahead to prefetch.
 constexpr double again_by_use = 1.5;   // Growth of a chunk's demand at which a use is considered.
+constexpr int settled_half_lives = 4;  // By then, a sixteenth of an average is of before.
 
 /// Parameters, under the names that they have in `cost_benefit_kind`.
 struct Weights {
@@ -42,6 +44,7 @@ struct Goal {
   PlaceId to{};
   double gain = 0;  // Seconds within the horizon, before any cost.
   double gain_per_byte = 0;
+  bool shifted = false;  // By its use since the shift, not by averages.
 };
 
 struct Victim {
@@ -53,15 +56,21 @@ struct Victim {
 class CostBenefit : public Policy {
  public:
   explicit CostBenefit(const PolicyValues& values)
-      : weights_(values), budget_(values["route_share"], 1) {}
+      : weights_(values),
+        budget_(values["route_share"], 1),
+        shifts_({values.duration("shift"), values.duration("horizon"),
+                 settled_half_lives * values.duration("half_life"), weights_.margin}) {}
 
   void on_use(const UseEvent& use, const Snapshot& snapshot, Plan& plan) override;
   void on_pressure(const Pressure& pressure, const Snapshot& snapshot, Plan& plan) override;
   void on_tick(const Snapshot& snapshot, Plan& plan) override;
+  void on_result(const MoveResult& result, const Snapshot& snapshot) override;
   void on_gone(ChunkId chunk) override;
 
  private:
   void look_over_all(const Snapshot& snapshot);
+  void read(const Snapshot& snapshot, ChunkId chunk, Outlook& outlook,
+            const Hint* hint = nullptr) const;
   void read_ahead(const Snapshot& snapshot, std::span<const ChunkId> chunks,
                   std::size_t from) const;
   void place_in_order(const Snapshot& snapshot, ChunkId chunk, const Outlook& outlook);
@@ -71,7 +80,7 @@ class CostBenefit : public Policy {
   std::vector<Goal> wishes_of(const Snapshot& snapshot, ChunkId chunk,
                               const Outlook& outlook) const;
   void collect(const Snapshot& snapshot, ChunkId chunk);
-  void grant(const Snapshot& snapshot, ChunkId chunk, Room& room, Plan& plan);
+  void grant(const Snapshot& snapshot, ChunkId chunk, bool shifted, Room& room, Plan& plan);
   void grant_best(const Snapshot& snapshot, Plan& plan);
   bool hopeless(const Snapshot& snapshot, const Goal& wish, const Room& room) const;
   bool try_wish(const Snapshot& snapshot, const Goal& wish, Room& room, Plan& plan);
@@ -86,6 +95,7 @@ class CostBenefit : public Policy {
       due_;  // Announced uses beyond the horizon, when they enter it.
   std::map<ChunkId, Time> due_of_;
   bool looked_over_ = false;
+  ShiftWatch shifts_;
 
   // State of one call.
   Outlook outlook_, victim_outlook_;
@@ -131,12 +141,24 @@ void CostBenefit::look_over_all(const Snapshot& snapshot) {
   for (std::size_t i = 0; i < snapshot.chunks().size(); ++i) {
     const ChunkId chunk{static_cast<std::uint32_t>(i)};
     if (snapshot.chunk(chunk).bytes == 0) continue;
-    outlook_.read(snapshot, chunk, weights_.horizon);
+    read(snapshot, chunk, outlook_);
     place_in_order(snapshot, chunk, outlook_);
   }
 }
 
+/// What the averages expect, without the use from before a shift that was followed.
+void CostBenefit::read(const Snapshot& snapshot, ChunkId chunk, Outlook& outlook,
+                       const Hint* hint) const {
+  outlook.read(snapshot, chunk, weights_.horizon, hint);
+  if (!outlook.announced()) shifts_.correct(chunk, snapshot, false, outlook);
+}
+
+void CostBenefit::on_result(const MoveResult& result, const Snapshot& snapshot) {
+  shifts_.moved(result, snapshot.now());
+}
+
 void CostBenefit::on_gone(ChunkId chunk) {
+  shifts_.gone(chunk);
   order_.drop(chunk);
   forget(chunk);
   if (index(chunk) < looked_.size()) looked_[index(chunk)] = 0;
@@ -167,10 +189,23 @@ std::vector<Goal> CostBenefit::wishes_of(const Snapshot& snapshot, ChunkId chunk
 }
 
 void CostBenefit::collect(const Snapshot& snapshot, ChunkId chunk) {
-  if (outlook_.idle() || !may_move(snapshot.chunk(chunk))) return;
   const ChunkRow& row = snapshot.chunk(chunk);
-  if (row.at == outlook_.main_user() && outlook_.main_share() > 0.5) return;  // The usual case.
-  const std::vector<Goal> wishes = wishes_of(snapshot, chunk, outlook_);
+  if (outlook_.idle() || !may_move(row)) return;
+  const UseShifts::Shift* shift = outlook_.announced() ? nullptr : shifts_.due(chunk, snapshot);
+  const bool at_home = row.at == outlook_.main_user() && outlook_.main_share() > 0.5;
+  if (at_home && shift == nullptr) return;  // The usual case.
+  std::vector<Goal> wishes;
+  if (outlook_.announced() || !shifts_.alternates(chunk, snapshot.now()))
+    wishes = wishes_of(snapshot, chunk, outlook_);
+  if (shift != nullptr) {
+    outlook_.read_shift(snapshot, *shift, shifts_.expected(*shift));
+    std::vector<Goal> shifted = wishes_of(snapshot, chunk, outlook_);
+    // Averages expect more, for longer: where both agree, they decide.
+    if (!shifted.empty() && (wishes.empty() || wishes.front().to != shifted.front().to)) {
+      shifted.front().shifted = true;
+      wishes = std::move(shifted);
+    }
+  }
   if (!wishes.empty()) wanted_.push_back(wishes.front());
 }
 
@@ -195,10 +230,11 @@ bool CostBenefit::find_victims(const Snapshot& snapshot, const Goal& wish, Room&
     }
     ++looked_at;
     if (row.at != wish.to || chunk == wish.chunk) continue;
-    if (planned_.contains(chunk)) continue;
+    if (planned_.contains(chunk) || (wish.shifted && !shifts_.makes_way(chunk, snapshot))) continue;
     const std::optional<PlaceId> to = next_place(snapshot, chunk, trial);
     if (!to || !budget_.left(row.at, *to)) continue;
-    victim_outlook_.read(snapshot, chunk, weights_.horizon);
+    read(snapshot, chunk, victim_outlook_);
+    shifts_.correct(chunk, snapshot, true, victim_outlook_);
     const double lost =
         std::max(0.0, victim_outlook_.seconds_at(*to) - victim_outlook_.seconds_at(row.at));
     if (lost / static_cast<double>(row.bytes) * weights_.colder > wish.gain_per_byte) continue;
@@ -225,6 +261,7 @@ bool CostBenefit::try_wish(const Snapshot& snapshot, const Goal& wish, Room& roo
   }
   if (wish.gain - loss <= weights_.margin * cost) return false;
   write(snapshot, wish, wish.gain - loss - cost, room, plan);
+  if (wish.shifted) shifts_.propose(*shifts_.lasting(wish.chunk), wish.to, loss + cost);
   return true;
 }
 
@@ -244,16 +281,23 @@ void CostBenefit::write(const Snapshot& snapshot, const Goal& wish, double value
   budget_.take(row.at, wish.to, row.bytes);
   planned_.insert(wish.chunk);
   const int percent = static_cast<int>(std::lround(100 * outlook_.main_share()));
-  plan.move(wish.chunk, wish.to, value,
-            "asked for " + rate_text(outlook_.demand()) + ", " + std::to_string(percent) +
-                " % of what is expected is of " + name_of(snapshot, outlook_.main_user()) +
-                "; at " + there + " it saves " + time_text(wish.gain) + " within " +
-                time_text(weights_.horizon));
+  const UseShifts::Shift* shift = wish.shifted ? shifts_.lasting(wish.chunk) : nullptr;
+  const double within = shift == nullptr ? weights_.horizon : in_seconds(shifts_.expected(*shift));
+  plan.move(
+      wish.chunk, wish.to, value,
+      (shift == nullptr ? ""
+                        : "its use shifted " + time_text(in_seconds(shift->length())) + " ago: ") +
+          ("asked for " + rate_text(outlook_.demand())) + ", " + std::to_string(percent) +
+          " % of what is expected is of " + name_of(snapshot, outlook_.main_user()) + "; at " +
+          there + " it saves " + time_text(wish.gain) + " within " + time_text(within));
 }
 
-void CostBenefit::grant(const Snapshot& snapshot, ChunkId chunk, Room& room, Plan& plan) {
+/// Requires: `outlook_` is that of the chunk, by its shift if it has `shifted`.
+void CostBenefit::grant(const Snapshot& snapshot, ChunkId chunk, bool shifted, Room& room,
+                        Plan& plan) {
   if (planned_.contains(chunk) || !may_move(snapshot.chunk(chunk))) return;
-  for (const Goal& wish : wishes_of(snapshot, chunk, outlook_)) {
+  for (Goal& wish : wishes_of(snapshot, chunk, outlook_)) {
+    wish.shifted = shifted;
     if (try_wish(snapshot, wish, room, plan)) return;
   }
 }
@@ -280,8 +324,10 @@ void CostBenefit::grant_best(const Snapshot& snapshot, Plan& plan) {
   for (const Goal& wish : wanted_) {
     if (hopeless(snapshot, wish, room)) continue;
     if (++granted > granted_max) break;
-    outlook_.read(snapshot, wish.chunk, weights_.horizon);
-    grant(snapshot, wish.chunk, room, plan);
+    read(snapshot, wish.chunk, outlook_);
+    const UseShifts::Shift* shift = wish.shifted ? shifts_.due(wish.chunk, snapshot) : nullptr;
+    if (shift != nullptr) outlook_.read_shift(snapshot, *shift, shifts_.expected(*shift));
+    grant(snapshot, wish.chunk, shift != nullptr, room, plan);
   }
 }
 
@@ -305,7 +351,7 @@ void CostBenefit::collect_due(const Snapshot& snapshot) {
   while (!due_.empty() && due_.begin()->first <= snapshot.now()) {
     const ChunkId chunk = due_.begin()->second;
     forget(chunk);
-    outlook_.read(snapshot, chunk, weights_.horizon);
+    read(snapshot, chunk, outlook_);
     collect(snapshot, chunk);
   }
 }
@@ -329,7 +375,7 @@ void CostBenefit::on_tick(const Snapshot& snapshot, Plan& plan) {
   const auto changed = snapshot.changed();
   for (std::size_t i = 0; i < changed.size(); ++i) {
     read_ahead(snapshot, changed, i);
-    outlook_.read(snapshot, changed[i], weights_.horizon);
+    read(snapshot, changed[i], outlook_);
     place_in_order(snapshot, changed[i], outlook_);
     if (index(changed[i]) < looked_.size()) {
       float& looked = looked_[index(changed[i])];
@@ -343,6 +389,7 @@ void CostBenefit::on_tick(const Snapshot& snapshot, Plan& plan) {
 
 void CostBenefit::on_use(const UseEvent& use, const Snapshot& snapshot, Plan& plan) {
   const ChunkRow& row = snapshot.chunk(use.chunk);
+  if (use.hint == nullptr) shifts_.note(use, snapshot);
   if (!may_move(row)) return;
   Hint now_on;
   const Hint* hint = use.hint;
@@ -361,7 +408,7 @@ void CostBenefit::on_use(const UseEvent& use, const Snapshot& snapshot, Plan& pl
              due > snapshot.now()) {
     remember(use.chunk, due);
   }
-  outlook_.read(snapshot, use.chunk, weights_.horizon, hint);
+  read(snapshot, use.chunk, outlook_, hint);
   if (use.hint == nullptr) {
     float& looked = looked_[index(use.chunk)];
     if (outlook_.demand() < again_by_use * looked) return;
@@ -371,7 +418,7 @@ void CostBenefit::on_use(const UseEvent& use, const Snapshot& snapshot, Plan& pl
   planned_.clear();
   too_hot_.assign(snapshot.places().size(), UINT64_MAX);
   Room room(snapshot);
-  grant(snapshot, use.chunk, room, plan);
+  grant(snapshot, use.chunk, false, room, plan);
 }
 
 void CostBenefit::on_pressure(const Pressure& pressure, const Snapshot& snapshot, Plan& plan) {
@@ -387,7 +434,7 @@ void CostBenefit::on_pressure(const Pressure& pressure, const Snapshot& snapshot
     if (!to) continue;
     room.move(row.at, *to, row.bytes);
     freed += row.bytes;
-    victim_outlook_.read(snapshot, chunk, weights_.horizon);
+    read(snapshot, chunk, victim_outlook_);
     plan.evict(chunk, *to,
                "least worth at " + name_of(snapshot, row.at) + ", asked for " +
                    rate_text(victim_outlook_.demand()) + ", where " +
@@ -412,7 +459,10 @@ PolicyKind cost_benefit_kind() {
            {"route_share", Type::number, 0.5, 0.01, 1,
             "fraction of a route's copy rate that moves may use"},
            {"half_life", Type::duration, 1, 0.001, 3600,
-            "decay of the short average, used to compare chunks that nobody uses"}},
+            "decay of the short average, used to compare chunks that nobody uses"},
+           {"shift", Type::duration, 0.25, 0, 3600,
+            "how long use must have shifted to another place for the averages to be ignored; "
+            "0: never"}},
           [](const PolicyValues& values) -> std::unique_ptr<Policy> {
             return std::make_unique<CostBenefit>(values);
           }};

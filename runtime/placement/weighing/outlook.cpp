@@ -34,6 +34,7 @@ void Outlook::read(const Snapshot& snapshot, ChunkId chunk, double horizon_secon
     uses_.push_back({device, heat.short_term()});
   });
   demand_ = short_total;
+  announced_ = false;
   if (hint == nullptr) hint = snapshot.hint(chunk);
   if (hint != nullptr && hint->until) {
     horizon_seconds = std::clamp(in_seconds(*hint->until - snapshot.now()), 0.0, horizon_seconds);
@@ -44,12 +45,35 @@ void Outlook::read(const Snapshot& snapshot, ChunkId chunk, double horizon_secon
   find_main();
 }
 
+void Outlook::read_shift(const Snapshot& snapshot, const UseShifts::Shift& shift, Time lasts) {
+  costs_ = &snapshot.costs();
+  uses_.clear();
+  demand_ = 0;
+  const double length = std::max(in_seconds(shift.length()), 1e-9);
+  for (const UsedBytes& user : shift.users) {
+    demand_ += user.bytes / length;
+    uses_.push_back({user.device, user.bytes / length * in_seconds(lasts)});
+  }
+  find_main();
+}
+
+void Outlook::share_out(std::span<const UsedBytes> users) {
+  double expected = 0, used = 0;
+  for (const Expected& use : uses_) expected += use.bytes;
+  for (const UsedBytes& user : users) used += user.bytes;
+  if (used <= 0) return;
+  uses_.clear();
+  for (const UsedBytes& user : users) uses_.push_back({user.device, expected * user.bytes / used});
+  find_main();
+}
+
 void Outlook::announce(const Snapshot& snapshot, ChunkId chunk, const Hint& hint,
                        double horizon_seconds) {
   const std::optional<PlaceId> device = place_of(snapshot, hint.device);
   if (!device || !hint.next_use) return;
   const double until_use = in_seconds(*hint.next_use - snapshot.now());
   if (until_use < -late_share * horizon_seconds) return;
+  announced_ = true;
   const bool soon = until_use <= horizon_seconds;
   const double before = horizon_seconds > 0 ? std::clamp(until_use / horizon_seconds, 0.0, 1.0) : 0;
   double announced =

@@ -1,8 +1,11 @@
 #pragma once
 
+#include "placement/weighing/use_shifts.hpp"
+
 #include <vma/snapshot.hpp>
 
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace vma::inline v1 {
@@ -19,7 +22,13 @@ class Outlook {
   /// Reuses its buffers: use one object for many chunks.
   void read(const Snapshot& snapshot, ChunkId chunk, double horizon_seconds,
             const Hint* hint = nullptr);
+  /// The use since its shift goes on for that time.
+  void read_shift(const Snapshot& snapshot, const UseShifts::Shift& shift, Time lasts);
+  /// As many bytes as `read` expects, but used by these GPUs in proportion.
+  void share_out(std::span<const UsedBytes> users);
 
+  /// A hint in force has been taken into account.
+  bool announced() const { return announced_; }
   /// No GPU is expected to use it.
   bool idle() const { return uses_.empty(); }
   /// Seconds of access if the chunk were at `at`; infinite if one of its users cannot reach that.
@@ -43,6 +52,7 @@ class Outlook {
   std::vector<Expected> uses_;
   PlaceId main_{};
   double demand_ = 0;
+  bool announced_ = false;
 };
 
 }  // namespace vma::inline v1

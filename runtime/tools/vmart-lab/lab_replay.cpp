@@ -100,6 +100,8 @@ int run_replay(const ReplayCommand& command) {
   options.chunk_bytes = bytes_of(command.chunk_mib, MiB, "--chunk");
   if (command.half_life_ms) set_half_life(options.scheduler.heat, *command.half_life_ms);
   options.stall_budget = time_of(command.stall_budget_ms, 0, 1000, "--stall-budget");
+  options.scheduler.planner.stall_ahead =
+      time_of(command.stall_ahead_ms, 0, 86'400'000, "--stall-ahead");
   options.ahead = time_of(command.ahead_ms, 0, 1000, "--ahead");
   ReplayMachine machine = replay_machine(load_machine(command.machine));
   if (!command.calibration.empty())
@@ -122,6 +124,7 @@ int run_replay(const ReplayCommand& command) {
                                          {"chunk_bytes", options.chunk_bytes},
                                          {"calibration", command.calibration},
                                          {"stall_budget_ms", command.stall_budget_ms},
+                                         {"stall_ahead_ms", command.stall_ahead_ms},
                                          {"ahead_ms", command.ahead_ms},
                                          {"bad_lines", bad_lines}};
     fmt::print("{}\n", boost::json::serialize(json));

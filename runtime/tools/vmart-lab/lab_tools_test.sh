@@ -50,6 +50,8 @@ expect 1 "is a calibration of gpu(0) gpu(1) gpu(2) gpu(3) host(0)" replay "$fold
   --machine h200x2 --calibration "$(dirname "$0")/../../../docs/measurements/calibration_h200x4.json"
 expect 0 "\"stall_budget_ms\":6" replay "$folder/a.vtrace" --json --stall-budget 60 \
   --machine h200x4 --calibration "$(dirname "$0")/../../../docs/measurements/calibration_h200x4.json"
+expect 1 "--stall-ahead -1 is out of range" replay "$folder/a.vtrace" --stall-ahead=-1
+expect 0 "\"stall_ahead_ms\":0" replay "$folder/a.vtrace" --json --stall-ahead 0
 expect 1 "there is no policy 'best'" replay "$folder/a.vtrace" --policy best
 expect 0 "policy_failures\":0" replay "$folder/a.vtrace" --machine h200x2 --json --policy "follow@$3:uses=7"
 expect 1 "its policy is 'follow', not 'lead'" replay "$folder/a.vtrace" --policy "lead@$3"

@@ -121,6 +121,10 @@ void add_replay(CLI::App& replay, Given& given) {
                   "ms per second that devices may be stopped at gates; 0: no limit")
       ->capture_default_str();
   replay
+      .add_option("--stall-ahead", command.stall_ahead_ms,
+                  "ms of which moves that pay may spend the stall budget ahead; 0: never")
+      ->capture_default_str();
+  replay
       .add_option("--ahead", command.ahead_ms,
                   "ms of work that a program launches before waiting for it; 0: one kernel")
       ->capture_default_str();

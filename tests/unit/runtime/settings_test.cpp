@@ -14,21 +14,14 @@
 namespace vma {
 namespace {
 
-constexpr const char* variables[] = {"VMART_DRIVER",
-                                     "VMART_DEVICES",
-                                     "VMART_CAPACITY",
-                                     "VMART_CACHE_BYTES_PER_GPU",
-                                     "VMART_HOST_CACHE_BYTES",
-                                     "VMART_HOLD_LIMIT_MS",
-                                     "VMART_COPY_SHARE",
-                                     "VMART_PRESSURE_LIMIT_MS",
-                                     "VMART_POLICY",
-                                     "VMART_CONTROL",
-                                     "VMART_TRACE",
-                                     "VMART_RECORD",
-                                     "VMART_DECISIONS",
-                                     "VMART_DRY_RUN",
-                                     "VMART_OWN_CONTEXTS",
+constexpr const char* variables[] = {"VMART_DRIVER",           "VMART_DEVICES",
+                                     "VMART_CAPACITY",         "VMART_CACHE_BYTES_PER_GPU",
+                                     "VMART_HOST_CACHE_BYTES", "VMART_HOLD_LIMIT_MS",
+                                     "VMART_COPY_SHARE",       "VMART_PRESSURE_LIMIT_MS",
+                                     "VMART_STALL_AHEAD_MS",   "VMART_POLICY",
+                                     "VMART_CONTROL",          "VMART_TRACE",
+                                     "VMART_RECORD",           "VMART_DECISIONS",
+                                     "VMART_DRY_RUN",          "VMART_OWN_CONTEXTS",
                                      "VMART_PREPARE"};
 
 class SettingsTest : public testing::Test {
@@ -54,6 +47,7 @@ TEST_F(SettingsTest, HasDefaults) {
   EXPECT_EQ(settings.hold_limit, std::chrono::seconds(2));
   EXPECT_EQ(settings.pressure_limit, std::chrono::seconds(2));
   EXPECT_EQ(settings.copy_share_percent, 50);
+  EXPECT_EQ(settings.stall_ahead, std::chrono::seconds(4));
 }
 
 TEST_F(SettingsTest, ReadsTheEnvironment) {
@@ -67,6 +61,10 @@ TEST_F(SettingsTest, ReadsTheEnvironment) {
   EXPECT_EQ(with("VMART_COPY_SHARE", "12").copy_share_percent, 12);
   EXPECT_EQ(with("VMART_PRESSURE_LIMIT_MS", "9").pressure_limit, std::chrono::milliseconds(9));
   EXPECT_EQ(with("VMART_PRESSURE_LIMIT_MS", "0").pressure_limit, std::chrono::milliseconds(0));
+  EXPECT_EQ(with("VMART_STALL_AHEAD_MS", "0").stall_ahead, std::chrono::milliseconds(0));
+  RuntimeOptions options;
+  options.stall_ahead = std::chrono::milliseconds(7);
+  EXPECT_EQ(resolve_settings(options).stall_ahead, std::chrono::milliseconds(7));
 }
 
 TEST_F(SettingsTest, TakesOptionsBeforeTheEnvironment) {
@@ -147,6 +145,7 @@ TEST_F(SettingsTest, NamesVariableAndValueOfWhatItRefuses) {
       {"VMART_OWN_CONTEXTS", {"all", "2"}},
       {"VMART_PREPARE", {"soon"}},
       {"VMART_PRESSURE_LIMIT_MS", {"soon", "-5", "1s", "86400001"}},
+      {"VMART_STALL_AHEAD_MS", {"soon", "-5", "4s", "86400001"}},
       {"VMART_HOLD_LIMIT_MS", {"soon", "-5", "1s", "2.5", "86400001", "0", "99999999999999999999"}},
   };
   for (const auto& [name, values] : malformed) {

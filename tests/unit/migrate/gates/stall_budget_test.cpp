@@ -141,19 +141,22 @@ TEST(StallBudget, AnEndlessStallIsPaidForInFiniteTime) {
   EXPECT_LT(budget.next_copy({}), std::chrono::hours(2));
 }
 
-TEST(Pace, ACopyIsBookedToEndWhenTheNextStopIsAllowed) {
+TEST(Pace, ACopyBeginsSoThatItEndsWhenTheNextStopIsAllowed) {
   Pace pace(milliseconds(100), 0);
   pace.spent_stall(seconds(1), milliseconds(200));
   const TimePoint next = pace.next_stop(seconds(1));
   ASSERT_GT(next, seconds(2));
-  EXPECT_EQ(pace.book_copy(seconds(1), 1, milliseconds(20)), next - milliseconds(20));
+  EXPECT_EQ(pace.next_copy(seconds(1), milliseconds(20)), next - milliseconds(20));
+  pace.allow_ahead(seconds(1));
+  EXPECT_EQ(pace.next_copy(seconds(1), {}), seconds(1));
 }
 
 TEST(Pace, EachCopyIsPaidForByTheOnesBehindIt) {
   Pace pace({}, 1000);
-  EXPECT_EQ(pace.book_copy(seconds(1), 1000, {}), seconds(1));
-  EXPECT_EQ(pace.book_copy(seconds(1), 500, {}), seconds(2));
-  EXPECT_EQ(pace.book_copy(seconds(1), 1, {}), seconds(2) + milliseconds(500));
+  ASSERT_TRUE(pace.try_book_copy(seconds(1), 1000));
+  EXPECT_EQ(pace.next_copy(seconds(1), {}), seconds(2));
+  ASSERT_TRUE(pace.try_book_copy(seconds(2), 500));
+  EXPECT_EQ(pace.next_copy(seconds(2), {}), seconds(2) + milliseconds(500));
 }
 
 TEST(Pace, ACopyThatMustBeginNowIsBookedOnlyIfTheBudgetAllowsIt) {
@@ -174,6 +177,60 @@ TEST(StallBudget, TellsHowLongAStopMayTake) {
   EXPECT_EQ(budget.stall_left(seconds(9) + milliseconds(70)), milliseconds(0));
   EXPECT_EQ(budget.stall_left(seconds(12)), milliseconds(60));
   EXPECT_EQ(StallBudget(nanoseconds(0), 0).stall_left(seconds(9)), nanoseconds::max());
+}
+
+/// When a stop of `stall` may come, each as soon as it is allowed, from `begin` on.
+std::vector<TimePoint> stops_of(StallBudget& budget, TimePoint begin, nanoseconds stall,
+                                std::size_t count) {
+  std::vector<TimePoint> times;
+  TimePoint now = begin;
+  for (std::size_t i = 0; i < count; ++i) {
+    now = budget.next_stop(now);
+    times.push_back(now);
+    budget.spent_stall(now, stall);
+    now += stall;
+  }
+  return times;
+}
+
+// 60 ms a second, and 240 ms ahead: 300 ms of stops and the last one come without a pause.
+TEST(StallBudget, MayBeOverdrawnByWhatIsAllowed) {
+  StallBudget budget(milliseconds(60), 0);
+  budget.allow_ahead(milliseconds(240));
+  const auto times = stops_of(budget, seconds(10), milliseconds(2), 152);
+  EXPECT_EQ(times[150], seconds(10) + 150 * milliseconds(2));
+  EXPECT_GT(times[151], times[150] + milliseconds(2));
+}
+
+// What was spent ahead is paid back at 60 ms a second: no stop before it is.
+TEST(StallBudget, IsPaidBackOnceNothingIsAllowedAheadAnyMore) {
+  StallBudget budget(milliseconds(60), 0);
+  budget.allow_ahead(milliseconds(240));
+  stops_of(budget, seconds(10), milliseconds(2), 150);
+  budget.allow_ahead(nanoseconds(0));
+  const TimePoint paid = seconds(10) + seconds(5);  // 300 ms.
+  const TimePoint next = budget.next_stop(seconds(10) + milliseconds(300));
+  EXPECT_GE(next, paid - seconds(1));
+  EXPECT_LE(next, paid - seconds(1) + microseconds(1));
+}
+
+// A gate that is sent behind others asks for this.
+TEST(StallBudget, WhatIsAllowedAheadIsLeftForFurtherStops) {
+  StallBudget budget(milliseconds(60), 0);
+  budget.allow_ahead(milliseconds(240));
+  EXPECT_EQ(budget.stall_left(seconds(10)), milliseconds(300));
+  budget.spent_stall(seconds(10), milliseconds(100));
+  const nanoseconds left = budget.stall_left(seconds(10) + milliseconds(100));
+  EXPECT_LE(left, milliseconds(200));
+  EXPECT_GE(left, milliseconds(199));
+  budget.allow_ahead(nanoseconds(0));
+  EXPECT_EQ(budget.stall_left(seconds(10) + milliseconds(100)), nanoseconds(0));
+}
+
+TEST(StallBudget, WithoutALimitNothingIsSpentAhead) {
+  StallBudget budget(nanoseconds(0), 0);
+  budget.allow_ahead(milliseconds(240));
+  EXPECT_EQ(budget.next_stop(seconds(3)), seconds(3));
 }
 
 }  // namespace

@@ -120,6 +120,30 @@ TEST_P(GateLines, NoGateIsSentThatTheStallBudgetDoesNotPayFor) {
   });
 }
 
+// A move already waits for the budget when more is allowed.
+TEST_P(GateLines, WhatIsAllowedAheadIsSpentAtOnce) {
+  step(GetParam(), [](const SimOptions& options) {
+    BatchRig rig(options);
+    MoverLimits frugal;
+    frugal.stall_budget = microseconds(1);
+    Mover mover(rig.memory, rig.engine, frugal);
+    mover.attached().attach(rig.stream, Address{});
+    MigrateOptions how;
+    how.max_stall = gate_for_each;
+    const auto task = mover.submit(rig.allocation, {0, batch_chunks}, gpu(1), how);
+    sleep(rig.rig, seconds(2));
+    EXPECT_FALSE(task->done());
+    const TimePoint allowed = rig.driver.clock().now();
+    mover.allow_ahead(seconds(1));
+    task->wait();
+    EXPECT_LE(rig.driver.clock().now() - allowed, milliseconds(50));
+    EXPECT_EQ(task->report().outcome, Outcome::done);
+    mover.stop();
+    mover.attached().detach(rig.stream, Address{});
+    rig.expect_moved(chunks);
+  });
+}
+
 /// A stream that does not get to its gates, several of which are on their way.
 struct WaitingRig : BatchRig {
   explicit WaitingRig(const SimOptions& options) : BatchRig(options) {

@@ -90,7 +90,9 @@ class MeanwhileDriver : public InterceptDriver {
               const KernelArguments& arguments) override {
     InterceptDriver::launch(stream, kernel, shape, arguments);
     launched_.push_back(stream);
+    if (launched_.size() == 1 && at_copy) at_copy();
   }
+  std::function<void()> at_copy;
   void launch_graph(BoundStream stream, ExecGraphHandle graph) override {
     InterceptDriver::launch_graph(stream, graph);
     launched_.push_back(stream);
@@ -160,6 +162,7 @@ TEST_P(LiveSettling, ThatTheWatchdogLetGoIsNotFinal) {
       add_one(moved->rig, moved->stream, *moved->allocation, 0);
     });
     moved = &move;
+    move.driver.at_copy = [&] { move.rig.launch_spin(move.stream, std::chrono::milliseconds(5)); };
     const MigrationReport report = move_as(Mode::live, move.mover, move.allocation);
     EXPECT_EQ(report.chunks_live, 1);
     EXPECT_EQ(report.reasons.at("opened_by_watchdog"), 1);
@@ -167,7 +170,8 @@ TEST_P(LiveSettling, ThatTheWatchdogLetGoIsNotFinal) {
   });
 }
 
-// A grant requested while the GPU settles takes as long: the gate is open again by then.
+// A grant requested once the gate is closed takes as long: the gate is open again by then. The
+// stream arrives late, so that the grants before it tell nothing.
 TEST_P(LiveSettling, IsNotFinalBehindAGateThatTheWatchdogOpened) {
   step(GetParam(), [](const SimOptions& options) {
     DisturbedMove* moved = nullptr;
@@ -176,6 +180,7 @@ TEST_P(LiveSettling, IsNotFinalBehindAGateThatTheWatchdogOpened) {
       add_one(moved->rig, moved->stream, *moved->allocation, 0);
     });
     moved = &move;
+    move.driver.at_copy = [&] { move.rig.launch_spin(move.stream, std::chrono::milliseconds(5)); };
     const MigrationReport report = move_as(Mode::live, move.mover, move.allocation);
     EXPECT_EQ(report.chunks_live, 1);
     EXPECT_EQ(report.reasons.at("opened_by_watchdog"), 1);
@@ -192,6 +197,7 @@ TEST_P(LiveSettling, ACopyBehindAGateThatTheWatchdogOpenedIsMadeAgain) {
       add_one(moved->rig, moved->stream, *moved->allocation, 0);
     });
     moved = &move;
+    move.rig.launch_spin(move.stream, std::chrono::milliseconds(5));
     const MigrationReport report = move_as(Mode::stopped, move.mover, move.allocation);
     EXPECT_EQ(report.chunks_live, 0);
     EXPECT_EQ(report.reasons.at("opened_by_watchdog"), 1);

@@ -3,31 +3,18 @@
 #include <numbers>
 
 namespace vma {
-namespace {
-
-std::vector<PlaceState> places_of_machine(const PolicyMachine& machine) {
-  std::vector<PlaceState> places(machine.capacities.size());
-  const std::size_t gpus = machine.costs.gpus();
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    places[i].location = i < gpus ? gpu(static_cast<int>(i)) : host(static_cast<int>(i - gpus));
-    places[i].capacity_bytes = machine.capacities[i];
-  }
-  return places;
-}
-
-}  // namespace
-
 PlannerLimits no_limits() {
   PlannerLimits limits;
   limits.least_residence = Time{0};
   limits.thrash_moves = 0;
   limits.route_bytes_s = 0;
   limits.stall_share = 0;
+  limits.stall_ahead = Time{0};
   return limits;
 }
 
 PlannerRig::PlannerRig(const PolicyMachine& machine, const PlannerLimits& limits)
-    : tables_(places_of_machine(machine), machine.costs), planner_(limits) {
+    : tables_(machine.places(), machine.costs), planner_(limits) {
   tables_.set_now(std::chrono::seconds(1));
 }
 

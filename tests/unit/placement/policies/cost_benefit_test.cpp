@@ -122,16 +122,18 @@ TEST_F(CostBenefitTest, ASharedChunkLiesWhereItsUsersWaitLeast) {
 
 // After t half-lives of the short average (one second) B's share is 1 - 2^-t. From t = 1.21 on, B
 // waits 1.25 times as long with the chunk at A as A would with it at B.
-TEST_F(CostBenefitTest, FollowsAShiftAfterAHalfLifeAndAQuarter) {
-  const ChunkId chunk = rig_.allocate({large_chunk}, a_);
-  EXPECT_EQ(rig_.run(20s, [&] { rig_.use_and_apply(chunk, a_, large_pass); }), 0u);
-  const auto shifted = [&] { rig_.use_and_apply(chunk, b_, large_pass); };
-  rig_.run(1150ms, shifted);
-  EXPECT_EQ(rig_.at(chunk), a_);
-  rig_.run(150ms, shifted);
-  EXPECT_EQ(rig_.at(chunk), b_);
-  EXPECT_EQ(rig_.run(20s, shifted), 0u);
-  EXPECT_EQ(rig_.made().size(), 1u);
+TEST(CostBenefitAverages, FollowAShiftAfterAHalfLifeAndAQuarter) {
+  PolicyRig rig(cost_benefit_kind(), PolicyMachine::h200(4, 40 * large_chunk, 100 * large_chunk),
+                {{"shift", 0}});
+  const ChunkId chunk = rig.allocate({large_chunk}, gpu_place(0));
+  EXPECT_EQ(rig.run(20s, [&] { rig.use_and_apply(chunk, gpu_place(0), large_pass); }), 0u);
+  const auto shifted = [&] { rig.use_and_apply(chunk, gpu_place(1), large_pass); };
+  rig.run(1150ms, shifted);
+  EXPECT_EQ(rig.at(chunk), gpu_place(0));
+  rig.run(150ms, shifted);
+  EXPECT_EQ(rig.at(chunk), gpu_place(1));
+  EXPECT_EQ(rig.run(20s, shifted), 0u);
+  EXPECT_EQ(rig.made().size(), 1u);
 }
 
 // A first pass by B counts 0.69 in the short average and 0.069 in the long one; the careful average

@@ -6,19 +6,15 @@
 
 namespace vma {
 inline namespace v1 {
-namespace {
-
-std::vector<PlaceState> places_of_machine(const PolicyMachine& machine) {
-  std::vector<PlaceState> places(machine.capacities.size());
-  const std::size_t gpus = machine.costs.gpus();
+std::vector<PlaceState> PolicyMachine::places() const {
+  std::vector<PlaceState> places(capacities.size());
+  const std::size_t gpus = costs.gpus();
   for (std::size_t i = 0; i < places.size(); ++i) {
     places[i].location = i < gpus ? gpu(static_cast<int>(i)) : host(static_cast<int>(i - gpus));
-    places[i].capacity_bytes = machine.capacities[i];
+    places[i].capacity_bytes = capacities[i];
   }
   return places;
 }
-
-}  // namespace
 
 PolicyMachine PolicyMachine::h200(std::size_t gpus, std::uint64_t hbm_bytes,
                                   std::uint64_t host_bytes) {
@@ -61,7 +57,7 @@ PolicyValues policy_values(const PolicyKind& kind, const PolicyRig::Values& valu
 
 PolicyRig::PolicyRig(const PolicyKind& kind, const PolicyMachine& machine, const Values& values)
     : tick_(machine.tick),
-      tables_(places_of_machine(machine), machine.costs),
+      tables_(machine.places(), machine.costs),
       policy_(kind.make(policy_values(kind, values))) {
   tables_.set_now(std::chrono::seconds(1));
 }

@@ -38,6 +38,8 @@ struct PolicyMachine {
   /// 390 GB/s from a peer, 52 GB/s from the host; copies at 395 and 54 GB/s; a move takes 200 us
   /// more, all of it a stall.
   static PolicyMachine h200(std::size_t gpus, std::uint64_t hbm_bytes, std::uint64_t host_bytes);
+  /// Empty, with these capacities.
+  std::vector<PlaceState> places() const;
 };
 
 /// The place of a GPU's HBM. For the host node, pass the number of GPUs.

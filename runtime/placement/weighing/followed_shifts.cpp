@@ -1,0 +1,98 @@
+#include "placement/weighing/followed_shifts.hpp"
+
+#include <algorithm>
+
+namespace vma::inline v1 {
+
+void FollowedShifts::propose(const UseShifts::Shift& shift, PlaceId to, double owed) {
+  chunks_[shift.chunk].proposed = {shift.at, to, shift.begin, owed, shift.users};
+}
+
+void FollowedShifts::moved(const MoveResult& result, Time now) {
+  const auto found = chunks_.find(result.chunk);
+  if (found == chunks_.end() || !result.moved) return;
+  Followed& its = found->second;
+  its.made_it = its.open = result.from == its.proposed.from && result.to == its.proposed.to;
+  if (!its.made_it) return;
+  its.made = its.proposed;
+  its.since = its.made.shifted;
+  its.moved = now;
+  its.saved = 0;
+}
+
+/// Whether it still lies where it followed a shift to. Programs may move it, too.
+bool FollowedShifts::lies_there(const Followed& its, ChunkId chunk, const Snapshot& snapshot) {
+  return its.made_it && snapshot.chunk(chunk).at == its.made.to;
+}
+
+/// Whether the averages still contain what was before the shift.
+bool FollowedShifts::corrects(const Followed& its, ChunkId chunk, const Snapshot& snapshot) const {
+  return lies_there(its, chunk, snapshot) && snapshot.now() < its.moved + settled_after_;
+}
+
+void FollowedShifts::note(const UseEvent& use, const Snapshot& snapshot) {
+  if (chunks_.empty()) return;
+  const auto found = chunks_.find(use.chunk);
+  if (found == chunks_.end() || !lies_there(found->second, use.chunk, snapshot)) return;
+  Followed& its = found->second;
+  if (corrects(its, use.chunk, snapshot)) add_use(its.made.users, use);
+  const MachineCosts& costs = snapshot.costs();
+  its.saved += costs.access_seconds(use.device, its.made.from, use.bytes()) -
+               costs.access_seconds(use.device, its.made.to, use.bytes());
+}
+
+void FollowedShifts::went_back(const UseShifts::Shift& ended) {
+  const auto found = chunks_.find(ended.chunk);
+  if (found == chunks_.end()) return;
+  Followed& its = found->second;
+  its.stayed = its.since == Time::zero() ? Time::zero() : ended.first - its.since;
+  its.since = ended.peak;
+}
+
+Time FollowedShifts::expected(const UseShifts::Shift& shift) const {
+  const auto found = chunks_.find(shift.chunk);
+  if (found == chunks_.end() || found->second.since == Time::zero()) return shift.length();
+  const Time stayed = shift.first - found->second.since;
+  const Time length = shift.last - shift.first;
+  if (length >= 2 * stayed) return shift.length();
+  if (stayed < followed_least) return Time::zero();
+  return std::clamp(stayed - 2 * length, Time::zero(), length);
+}
+
+bool FollowedShifts::alternates(ChunkId chunk, Time now) const {
+  const auto found = chunks_.find(chunk);
+  if (found == chunks_.end()) return false;
+  const Followed& its = found->second;
+  return its.stayed < followed_least && now - its.since < 3 * its.stayed;
+}
+
+Time FollowedShifts::patience(ChunkId chunk, Time now) const {
+  const auto found = chunks_.find(chunk);
+  if (found == chunks_.end()) return least_;
+  int patience = found->second.patience;
+  for (Time since = now - found->second.judged; patience > 1 && since >= forgiven_after;
+       since -= forgiven_after)
+    patience /= 2;
+  return patience * least_;
+}
+
+Time FollowedShifts::judge(ChunkId chunk, Time now) {
+  const Time before = patience(chunk, now);
+  const auto found = chunks_.find(chunk);
+  if (found == chunks_.end() || !found->second.open) return before;
+  Followed& its = found->second;
+  const auto times = static_cast<int>(before / std::max(least_, Time(1)));
+  its.patience =
+      its.saved >= its.made.owed ? std::max(1, times / 2) : std::min(patience_max, 2 * times);
+  its.judged = now;
+  its.open = false;
+  return its.patience * least_;
+}
+
+std::span<const UsedBytes> FollowedShifts::users(ChunkId chunk, const Snapshot& snapshot) const {
+  const auto found = chunks_.find(chunk);
+  if (found == chunks_.end() || !corrects(found->second, chunk, snapshot)) return {};
+  return found->second.made.users;
+}
+
+}  // namespace vma::inline v1
