@@ -56,14 +56,11 @@ LiveStaging::LiveStaging(const MoveParts& parts, LiveRanges& ranges,
       ranges_(ranges),
       conditions_(conditions),
       ways_(parts),
+      leases_(parts.copiers),
       copy_share_percent_(
           ranges.first().options.copy_share_percent.value_or(parts.limits.copy_share_percent)),
       max_stall_(ranges.first().options.max_stall.value_or(
           std::chrono::duration_cast<std::chrono::microseconds>(parts.limits.max_stall))) {}
-
-LiveStaging::~LiveStaging() {
-  give_up_leases();
-}
 
 void LiveStaging::reserve_all(LiveRange& range) {
   const TimePoint start = clock_.now();
@@ -79,7 +76,7 @@ void LiveStaging::take_target(LiveChunk& chunk, Effort effort) {
     const bool may_ask = effort == Effort::patient && task.terms.asks_for_room;
     if (!may_ask || at.kind != Location::Kind::gpu) return false;
     unstage_all();
-    give_up_leases();          // Another move may need a copier to make the room,
+    leases_.give_up_all();     // Another move may need a copier to make the room,
     ranges_.lead_no_longer();  // or may be waiting to join this one.
     const bool again = parts_.room.ask(chunk.range.want, at, size_bytes);
     conditions_.require_going_on();
@@ -339,39 +336,24 @@ void LiveStaging::begin_live(LiveChunk& chunk, Effort effort) {
 /// The copier of the chunk's source, for this move alone until it has to wait for another. Throws:
 /// Error{busy} if another move has it and this one may not wait.
 LiveCopier& LiveStaging::lease_copier(const LiveChunk& chunk, Effort effort) {
+  constexpr std::chrono::milliseconds look_period(1);
   const DeviceId device{chunk.transaction.from().ordinal};
   const bool own = chunk.choice.way == Way::live_beside;
-  for (const Lease& lease : leases_) {
-    if (lease.device == device && lease.own == own) return *lease.copier;
-  }
-  const auto refuse = [&] {
+  if (LiveCopier* const leased = leases_.find(device, own)) return *leased;
+  // With little effort not even that: it may have to be created.
+  LiveCopier* copier = effort == Effort::quick ? nullptr : leases_.try_take(device, own);
+  if (copier == nullptr && effort != Effort::patient) {
     throw Error(ErrorKind::busy, live_move_call,
                 fmt::format("another move copies live from {}", to_string(gpu(index(device)))));
-  };
-  if (effort == Effort::quick) refuse();  // It may have to be created.
-  constexpr std::chrono::milliseconds look_period(1);
-  LiveCopier& copier = parts_.copiers.get(device, own);
-  leases_.reserve(leases_.size() + 1);
-  if (!copier.turn.try_lock()) {
-    if (effort != Effort::patient) refuse();
-    // The other move may be waiting for a copier of this one.
-    unstage_all();
-    give_up_leases();
-    do {
-      conditions_.pause_until(clock_.now() + look_period);
-    } while (!copier.turn.try_lock());
   }
-  leases_.push_back({device, own, &copier});
-  return copier;
-}
-
-bool LiveStaging::leased(const LiveChunk& chunk) const noexcept {
-  return std::ranges::find(leases_, chunk.copier, &Lease::copier) != leases_.end();
-}
-
-void LiveStaging::give_up_leases() noexcept {
-  for (const Lease& lease : leases_) lease.copier->turn.unlock();
-  leases_.clear();
+  if (copier != nullptr) return *copier;
+  // The other move may be waiting for a copier of this one.
+  unstage_all();
+  leases_.give_up_all();
+  while ((copier = leases_.try_take(device, own)) == nullptr) {
+    conditions_.pause_until(clock_.now() + look_period);
+  }
+  return *copier;
 }
 
 void LiveStaging::await_copy(LiveChunk& chunk) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "migrate/live/copier_leases.hpp"
 #include "migrate/live/live_ranges.hpp"
 #include "migrate/live/move_conditions.hpp"
 #include "migrate/live/way_chooser.hpp"
@@ -24,7 +25,7 @@ class LiveStaging {
   /// The options of the first migration that batches depend on hold for all of the move.
   LiveStaging(const MoveParts& parts, LiveRanges& ranges, const MoveConditions& conditions);
   /// Requires: no chunk is staged.
-  ~LiveStaging();
+  ~LiveStaging() = default;
   LiveStaging(const LiveStaging&) = delete;
   LiveStaging& operator=(const LiveStaging&) = delete;
 
@@ -70,18 +71,13 @@ class LiveStaging {
   /// How long a gate of this move may stop the streams.
   std::chrono::nanoseconds max_stall() const noexcept { return max_stall_; }
   /// Whether this move has leased the copier of the chunk.
-  bool leased(const LiveChunk& chunk) const noexcept;
+  bool leased(const LiveChunk& chunk) const noexcept { return leases_.has(chunk.copier); }
 
  private:
   /// How long the staging of one chunk may take: `quick`, some hundred microseconds and no lock
   /// that another thread may keep for long; `now`, what it takes without waiting; `patient`, until
   /// there is room and the copier is free.
   enum class Effort { quick, now, patient };
-  struct Lease {
-    DeviceId device{};
-    bool own = false;  ///< Of the copier in the runtime's own context.
-    LiveCopier* copier = nullptr;
-  };
 
   void stage(LiveChunk& chunk);
   std::chrono::nanoseconds planned_stall() const;
@@ -96,8 +92,7 @@ class LiveStaging {
   void begin(LiveChunk& chunk, const WayChoice& choice, Effort effort);
   void begin_live(LiveChunk& chunk, Effort effort);
   void take_target(LiveChunk& chunk, Effort effort);
-  LiveCopier& lease_copier(const LiveChunk& chunk, Effort effort) VMART_NO_THREAD_ANALYSIS;
-  void give_up_leases() noexcept VMART_NO_THREAD_ANALYSIS;
+  LiveCopier& lease_copier(const LiveChunk& chunk, Effort effort);
   void unstage(LiveChunk& chunk) noexcept;
   void unstage_all() noexcept;
   bool ends_in_time(const LiveChunk& chunk, const std::function<bool(TimePoint)>& ended_by) const;
@@ -109,9 +104,9 @@ class LiveStaging {
   LiveRanges& ranges_;
   const MoveConditions& conditions_;
   WayChooser ways_;
+  CopierLeases leases_;
   const int copy_share_percent_;
   const std::chrono::nanoseconds max_stall_;
-  std::vector<Lease> leases_;            // The copiers whose `turn` this move has.
   double copy_ns_per_byte_ = 1.0 / 300;  // Of a live copy: a guess, until one was measured.
 };
 

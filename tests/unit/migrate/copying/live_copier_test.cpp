@@ -2,10 +2,12 @@
 // waited for that, and not before. Method: a stepped machine, so that work does not end by itself.
 #include "migrate/copying/live_copier.hpp"
 
+#include "support/drivers/intercept_driver.hpp"
 #include "unit/migrate/moves/move_rig.hpp"
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -133,6 +135,44 @@ TEST_F(LiveCopierTest, LaunchesNoChainAgainThatHasNotBeenLetGo) {
     EXPECT_EQ(rig.calls(Call::make_chain), 2);
     rig.unclaim(other);
   });
+}
+
+/// Keeps the shapes of all launches.
+class ShapeDriver final : public InterceptDriver {
+ public:
+  using InterceptDriver::InterceptDriver;
+  void launch(BoundStream stream, KernelHandle kernel, LaunchShape shape,
+              const KernelArguments& arguments) override {
+    blocks.push_back(shape.grid.x);
+    InterceptDriver::launch(stream, kernel, shape, arguments);
+  }
+  std::vector<unsigned> blocks;
+
+ private:
+  void around(Call, const std::function<void()>& body) override { body(); }
+};
+
+TEST(LiveCopierShare, DecidesHowManyBlocksCopy) {
+  MoveRig rig;
+  ShapeDriver driver(static_cast<Driver&>(rig.driver()));
+  Memory memory(driver, rig.topology(), {});
+  const std::uint64_t bytes = 64 * rig.page();
+  const auto source = memory.alloc(bytes, gpu(0), {}), target = memory.alloc(bytes, gpu(1), {});
+  {
+    LiveTuning tuning;
+    tuning.copy_blocks = 32;
+    tuning.tiles_per_granule = 1;
+    const MutexLock turn(memory.chunks().slow_calls().turn());
+    LiveCopier copier(memory, DeviceId{0}, rig.context(0), tuning);
+    const std::size_t bay = copier.take_bay(bytes).value();
+    for (const int share : {1, 12, 50, 100}) {
+      copier.start_copy(bay, source->chunk(0), target->chunk(0), share);
+      EXPECT_TRUE(copier.copied_by(bay, never));
+    }
+  }
+  EXPECT_EQ(driver.blocks, (std::vector<unsigned>{1, 3, 16, 32}));
+  memory.free(source->begin());
+  memory.free(target->begin());
 }
 
 TEST_F(LiveCopierTest, WaitsForACopyWhoseEndNothingWillShow) {
