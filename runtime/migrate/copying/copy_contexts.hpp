@@ -15,6 +15,10 @@ namespace vma {
 /// What is stopped when a copy is enqueued.
 enum class CopyUnder { nothing, gate, hold };
 
+/// What moves the bytes. Copy engines leave the multiprocessors alone and are faster; but an unmap
+/// waits for the copy between GPUs that one of them carries out, and not for a kernel (driver 580).
+enum class CopyBy { engine, kernel };
+
 enum class CopyContext {
   application,  ///< The GPU's primary context, which the program has opened.
   green,        ///< One that shares the primary context.

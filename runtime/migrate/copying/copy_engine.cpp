@@ -1,6 +1,8 @@
 #include "migrate/copying/copy_engine.hpp"
 
+#include "base/log.hpp"
 #include "base/units.hpp"
+#include "migrate/copying/digest.hpp"
 
 #include <vma/error.hpp>
 
@@ -14,6 +16,10 @@ namespace vma {
 namespace {
 
 constexpr std::uint64_t bounce_bytes = 8 * MiB;
+
+bool is_gpu(Location at) {
+  return at.kind == Location::Kind::gpu;
+}
 
 }  // namespace
 
@@ -39,6 +45,8 @@ void CopyEngine::release(Route& route) noexcept {
     if (is_none(stream.handle)) continue;
     ledger_.undo("a stream of the copy engine", [&] { driver_.destroy_stream(stream); });
   }
+  if (is_none(route.kernel)) return;
+  ledger_.undo("a kernel of the copy engine", [&] { driver_.unload_kernel(route.kernel); });
 }
 
 /// For bytes that no single GPU can carry.
@@ -92,6 +100,11 @@ std::unique_ptr<CopyEngine::Route> CopyEngine::make_route(const Key& key) {
     route->stream = driver_.create_stream(context, StreamKind::non_blocking);
     route->spare = driver_.create_stream(context, StreamKind::non_blocking);
     if (!whole) route->bounce = make_bounce(context, DeviceId{key.to.ordinal}, key.under);
+    const bool between_gpus = is_gpu(key.from) && is_gpu(key.to) && key.from != key.to;
+    // In a context of the program it would wait for the program's work; beside a gate, kernels
+    // would take multiprocessors from the program.
+    const bool idle = chosen.kind == CopyContext::own && key.under == CopyUnder::hold;
+    if (whole && between_gpus && idle) load_kernel(*route, chosen.device);
   } catch (const Error& error) {
     release(*route);
     if (!route->application || !context_is_broken(error.native())) throw;
@@ -102,6 +115,20 @@ std::unique_ptr<CopyEngine::Route> CopyEngine::make_route(const Key& key) {
     throw;
   }
   return route;
+}
+
+/// Copies go on without it: by a copy engine they only take longer.
+void CopyEngine::load_kernel(Route& route, DeviceId device) {
+  const Kernel* const kernel = &copy_kernel();
+  try {
+    route.kernel =
+        driver_.load_kernels(route.stream.context, {&kernel, 1}, digest_kernels_image()).front();
+    route.shape = copy_shape(topology_.info(device).multiprocessors);
+  } catch (const Error& error) {
+    if (context_is_broken(error.native())) throw;
+    log(LogLevel::debug, "copies from gpu({}) use copy engines alone: {}", index(device),
+        error.what());
+  }
 }
 
 /// The context of the route has failed for good. False if there is no other one to copy in.
@@ -199,8 +226,12 @@ CopyEngine::Copy CopyEngine::mark(BoundStream stream) {
   return {stream.context, event};
 }
 
+bool CopyEngine::has_kernel(Location from, Location to, CopyUnder under) {
+  return !is_none(route({from, to, under}).kernel);
+}
+
 CopyEngine::Copy CopyEngine::enqueue(const Chunk& source, const Chunk& target, CopyUnder under,
-                                     TimePoint deadline) {
+                                     TimePoint deadline, CopyBy by) {
   Route& route = this->route({source.at(), target.at(), under});
   const MutexLock lock(route.enqueuing);
   try {
@@ -208,7 +239,12 @@ CopyEngine::Copy CopyEngine::enqueue(const Chunk& source, const Chunk& target, C
       enqueue_bounced(route, target.staging(), source.staging(), source.size_bytes());
       return mark(route.bounce->second);
     }
-    driver_.copy(route.stream, target.staging(), source.staging(), source.size_bytes());
+    if (by == CopyBy::kernel) {
+      driver_.launch(route.stream, route.kernel, route.shape,
+                     copy_arguments(target.staging(), source.staging(), source.size_bytes()));
+    } else {
+      driver_.copy(route.stream, target.staging(), source.staging(), source.size_bytes());
+    }
     return mark(route.stream);
   } catch (...) {
     // Part of it may already be enqueued: wait for that to end, so that none of it runs.

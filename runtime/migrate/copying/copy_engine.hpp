@@ -61,10 +61,14 @@ class CopyEngine {
   void order_after(Location from, Location to, CopyUnder under,
                    std::span<const EventHandle> events);
 
-  /// Requires: `prepare` was called for the route. Copies on one route run in order. Throws: then
-  /// none of it runs, or both chunks are `busy()`; waits for that until `deadline`.
+  /// Requires: `prepare` was called for the route, and `has_kernel` for copies by one. Copies on
+  /// one route run in order. Throws: then none of it runs, or both chunks are `busy()`; waits for
+  /// that until `deadline`.
   Copy enqueue(const Chunk& source, const Chunk& target, CopyUnder under = CopyUnder::gate,
-               TimePoint deadline = never);
+               TimePoint deadline = never, CopyBy by = CopyBy::engine);
+  /// Whether kernels can copy on the route: between GPUs, under a hold, in a context of the
+  /// runtime's own. Requires: `prepare` was called for the route.
+  bool has_kernel(Location from, Location to, CopyUnder under);
   bool done(const Copy& copy);
   /// Like `done`, after waiting for the copy until `deadline`.
   bool wait_until(const Copy& copy, TimePoint deadline);
@@ -93,6 +97,8 @@ class CopyEngine {
     std::optional<DeviceId> application;  // It runs in that GPU's primary context.
     BoundStream stream;
     BoundStream spare;
+    KernelHandle kernel{};  // None if only copy engines are used.
+    LaunchShape shape{};
     std::unique_ptr<Bounce> bounce;  // Null if one device reaches both ends.
   };
   struct Key {
@@ -107,6 +113,7 @@ class CopyEngine {
   std::unique_ptr<Route> make_route(const Key& key) VMART_REQUIRES(slow_turn_);
   std::unique_ptr<Bounce> make_bounce(ContextHandle first, DeviceId second, CopyUnder under)
       VMART_REQUIRES(slow_turn_);
+  void load_kernel(Route& route, DeviceId device) VMART_REQUIRES(slow_turn_);
   void release(Route& route) noexcept;
   bool leave(const Key& key, const Route& broken);
   template <typename Body>

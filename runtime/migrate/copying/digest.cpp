@@ -104,6 +104,18 @@ void copy_digest_body(DeviceView& memory, const KernelArguments& arguments, Laun
   for (std::uint64_t tile = 0; tile < launch.tiles; ++tile) copy_tile(memory, launch, tile);
 }
 
+void copy_body(DeviceView& memory, const KernelArguments& arguments, LaunchShape) {
+  std::byte* const target = arguments.at<std::byte*>(0);
+  const std::byte* const source = arguments.at<const std::byte*>(1);
+  const std::uint64_t size_bytes = arguments.at<std::uint64_t>(2) * sizeof(digest_math::Vector);
+  std::array<std::byte, piece_bytes> buffer;
+  for (std::uint64_t done = 0; done < size_bytes; done += piece_bytes) {
+    const std::span piece = std::span(buffer).first(std::min(piece_bytes, size_bytes - done));
+    memory.read(source + done, piece);
+    memory.write(target + done, piece);
+  }
+}
+
 void digest_body(DeviceView& memory, const KernelArguments& arguments, LaunchShape shape) {
   Launch launch{
       nullptr, arguments.at<const std::byte*>(0), arguments.at<std::uint64_t*>(1), nullptr,
@@ -176,6 +188,11 @@ const Kernel& copy_digest_kernel() {
   return kernel;
 }
 
+const Kernel& copy_kernel() {
+  static const Kernel& kernel = *new Kernel{ptx(), "vmart_copy", copy_body};
+  return kernel;
+}
+
 const Kernel& digest_kernel() {
   static const Kernel& kernel = *new Kernel{ptx(), "vmart_live_digest", digest_body};
   return kernel;
@@ -201,6 +218,10 @@ KernelArguments copy_digest_arguments(Address target, Address source, Address di
   return KernelArguments::of(target, source, digests, tiling.tiles, key.words[0], key.words[1]);
 }
 
+KernelArguments copy_arguments(Address target, Address source, std::uint64_t size_bytes) {
+  return KernelArguments::of(target, source, size_bytes / sizeof(digest_math::Vector));
+}
+
 KernelArguments digest_arguments(Address source, Address digests, const Tiling& tiling,
                                  const DigestKey& key) {
   return KernelArguments::of(source, digests, tiling.tiles, key.words[0], key.words[1]);
@@ -216,6 +237,11 @@ LaunchShape tile_shape(const Tiling& tiling, unsigned blocks) {
   VMART_CHECK(blocks != 0, "at least one block runs");
   const std::uint64_t grid = std::clamp<std::uint64_t>(tiling.tiles, 1, blocks);
   return {{static_cast<unsigned>(grid)}, {tiling.columns()}};
+}
+
+LaunchShape copy_shape(int multiprocessors) {
+  constexpr unsigned threads = 512;
+  return {{static_cast<unsigned>(std::max(multiprocessors, 1))}, {threads}};
 }
 
 }  // namespace vma

@@ -34,13 +34,15 @@ struct Tiling {
 
 constexpr std::uint64_t digest_bytes = 16;  ///< Per tile: two words in device memory.
 
-// The kernels. All work with any grid; blocks take tiles in turn. Their names start with
-// `vmart_live_`, because they intentionally read memory that the application may be writing to.
+// The kernels. All work with any grid; blocks take tiles in turn. The names of those that
+// intentionally read memory that the application may be writing to start with `vmart_live_`.
 // Whatever is written meanwhile, a digest that they store matches the bytes that they stored or, if
 // they store none, the bytes that they read (I6).
 
 /// Copies every tile and stores its digest.
 const Kernel& copy_digest_kernel();
+/// Copies, and stores no digest: for memory that nothing writes to.
+const Kernel& copy_kernel();
 /// Stores the digest of every tile.
 const Kernel& digest_kernel();
 /// Copies again, with new digests, the tiles of the source that do not have the stored digest.
@@ -54,6 +56,8 @@ std::span<const std::uint64_t> digest_kernels_image();
 
 KernelArguments copy_digest_arguments(Address target, Address source, Address digests,
                                       const Tiling& tiling, const DigestKey& key);
+/// `size_bytes` is a multiple of 16.
+KernelArguments copy_arguments(Address target, Address source, std::uint64_t size_bytes);
 KernelArguments digest_arguments(Address source, Address digests, const Tiling& tiling,
                                  const DigestKey& key);
 /// For both settling kernels. `counters`: two words of device memory, zero when the kernel starts
@@ -64,5 +68,7 @@ KernelArguments settle_arguments(Address target, Address source, Address digests
 
 /// `blocks`, or the number of tiles if that is smaller.
 LaunchShape tile_shape(const Tiling& tiling, unsigned blocks);
+/// Of the copy without digests, on a GPU that has nothing else to do.
+LaunchShape copy_shape(int multiprocessors);
 
 }  // namespace vma

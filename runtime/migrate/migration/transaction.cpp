@@ -54,7 +54,10 @@ void Transaction::move_to(State next) {
       (state_ == State::ready && (next == State::copying || next == State::copied)) ||
       (state_ == State::copied && next == State::ready) ||
       (state_ == State::ready && next == State::planned) ||
-      (state_ == State::copying && (next == State::copied || next == State::stayed)) ||
+      (state_ == State::copying && (next == State::copied || next == State::arriving ||
+                                    next == State::stayed || next == State::poisoned)) ||
+      (state_ == State::arriving &&
+       (next == State::shown || next == State::stayed || next == State::poisoned)) ||
       (state_ == State::copied && (next == State::shown || next >= State::stayed)) ||
       (state_ == State::shown &&
        (next == State::switched || next == State::copied || next == State::poisoned)) ||
@@ -114,27 +117,28 @@ void Transaction::take_over_target(Transaction& other) noexcept {
   move_to(State::ready);
 }
 
-void Transaction::start_copy(CopyUnder under, TimePoint deadline) {
+void Transaction::start_copy(CopyUnder under, TimePoint deadline, CopyBy by) {
   clean_in_.reset();  // It is written to.
-  copy_ = engine_.enqueue(allocation_.chunk(slot_), target_, under, deadline);
+  copy_ = engine_.enqueue(allocation_.chunk(slot_), target_, under, deadline, by);
+  copy_runs_ = true;
   move_to(State::copying);
 }
 
 bool Transaction::copy_done_by(TimePoint deadline) {
-  return state_ == State::copied || engine_.wait_until(copy_, deadline);
+  return !copy_runs_ || engine_.wait_until(copy_, deadline);
 }
 
 void Transaction::finish_copy() {
-  VMART_CHECK(state_ == State::copying, "a copy is awaited once");
+  VMART_CHECK(copy_runs_, "a copy is awaited once");
+  copy_runs_ = false;
   try {
     engine_.wait(copy_);
   } catch (...) {
-    memory_.chunks().quarantine(std::move(target_),
-                                "a copy into it failed and may still be running");
-    move_to(State::stayed);
+    leave_target("a copy into it failed and may still be running");
     throw;
   }
-  move_to(State::copied);
+  if (state_ == State::poisoned) return;
+  move_to(state_ == State::arriving ? State::shown : State::copied);
 }
 
 void Transaction::note_copied() {
@@ -175,21 +179,31 @@ void Transaction::abandon_target(const char* reason) noexcept {
   state_ = State::stayed;
 }
 
-void Transaction::abandon_copy() noexcept {
+void Transaction::give_copy_up(const char* reason) noexcept {
   engine_.give_up(copy_);
-  abandon_target("a copy into it does not end");
+  copy_runs_ = false;
+  if (target_) allocation_.chunk(slot_).mark_busy();
+  leave_target(reason);
+}
+
+/// Work may still be writing to the target.
+void Transaction::leave_target(const char* reason) noexcept {
+  if (state_ == State::arriving) {
+    Phases untold;
+    go_home(untold);  // I3: the source is intact.
+  }
+  if (target_) memory_.chunks().quarantine(std::move(target_), reason);
+  if (state_ != State::poisoned) move_to(State::stayed);
 }
 
 void Transaction::end_copy(TimePoint deadline) noexcept {
-  if (state_ != State::copying) return;
+  if (!copy_runs_) return;
   try {
-    if (!copy_done_by(deadline)) return abandon_copy();
+    if (!copy_done_by(deadline)) return give_copy_up("a copy into it does not end");
     finish_copy();
   } catch (const std::exception& error) {
     log(LogLevel::warn, "an abandoned copy failed: {}", error.what());
-    if (state_ != State::copying) return;
-    engine_.give_up(copy_);
-    abandon_target("a copy into it failed and may still be running");
+    if (copy_runs_) give_copy_up("a copy into it failed and may still be running");
   }
 }
 
@@ -245,13 +259,19 @@ void Transaction::show_target(const Gpus& users, Phases& phases) {
   show_instead(&users, phases);
 }
 
-void Transaction::switch_slot(Phases& phases) {
+void Transaction::show_target(Phases& phases) {
   show_instead(nullptr, phases);
+}
+
+void Transaction::switch_slot(Phases& phases) {
+  show_target(phases);
   keep_target();
 }
 
 void Transaction::show_instead(const Gpus* users, Phases& phases) {
-  VMART_CHECK(state_ == State::copied, "a target is shown once it has been copied to");
+  const State before = state_;
+  VMART_CHECK(before == State::copied || before == State::copying,
+              "a target is shown beside its copy or behind it");
   Clock& clock = driver_.clock();
   const TimePoint start = clock.now();
   try {
@@ -265,7 +285,7 @@ void Transaction::show_instead(const Gpus* users, Phases& phases) {
     throw;
   }
   dark_ = clock.now() - start;
-  move_to(State::shown);
+  move_to(before == State::copied ? State::shown : State::arriving);
 }
 
 void Transaction::keep_target() {

@@ -24,12 +24,19 @@ namespace vma {
 ///                              ready --note_clean--> copied before: a clean copy
 ///     ready --plan_again--> planned           the target cannot be used any more
 ///     copied --discard_copy--> ready          the source has changed since
+///     copying --show_target--> arriving       the slot shows the target, into which the copy runs
+///     arriving --finish_copy--> shown
+///                           \--> stayed       the copy failed: the slot shows the source again
+///                           \--> poisoned
 ///     copied --show_target--> shown           the slot shows the target, which may be incomplete
 ///                         \--> stayed         the slot shows the source again, with access for all
 ///                         \--> poisoned       the slot shows nothing; the source has the bytes
 ///     shown --keep_target--> switched         the source is idle
 ///     shown --take_back--> copied, poisoned   the slot shows the source again, as above
 ///     switched --grant_rest--> switched, poisoned
+///
+/// If `show_target` fails beside a copy, the transaction is `copying` still, or `poisoned` and the
+/// copy goes on; `end_copy` awaits both.
 ///
 /// The source chunk keeps the bytes, readable through its staging mapping, until `switched` (I3).
 /// The destructor undoes: an idle target goes back to the cache, or to the clean copies.
@@ -39,7 +46,7 @@ namespace vma {
 /// promised it.
 class Transaction {
  public:
-  enum class State { planned, ready, copying, copied, shown, switched, stayed, poisoned };
+  enum class State { planned, ready, copying, arriving, copied, shown, switched, stayed, poisoned };
   using Gpus = std::set<DeviceId>;
 
   Transaction(Memory& memory, CopyEngine& engine, Allocation& allocation, std::size_t slot,
@@ -62,10 +69,12 @@ class Transaction {
   /// Requires: planned; the other one is not used any more.
   void take_over_target(Transaction& other) noexcept;
   /// Throws: then no copy runs, or both chunks are `busy()`; waits for that until `deadline`.
-  void start_copy(CopyUnder under = CopyUnder::gate, TimePoint deadline = never);
+  void start_copy(CopyUnder under = CopyUnder::gate, TimePoint deadline = never,
+                  CopyBy by = CopyBy::engine);
   /// Whether the copy is done, after waiting for it until `deadline`.
   bool copy_done_by(TimePoint deadline);
-  /// Blocks. Throws: what the copy failed with; then the target is quarantined.
+  /// Blocks. Throws: what the copy failed with; then the target is quarantined, and the slot shows
+  /// the source, or nothing if it is `poisoned`.
   void finish_copy();
   /// The bytes are in the target, by whatever means.
   void note_copied();
@@ -78,12 +87,14 @@ class Transaction {
   /// Like `plan_again`, and the chunk stays.
   void abandon_target(const char* reason) noexcept;
   /// Waits for a copy that is no longer wanted; at `deadline` it is abandoned together with its
-  /// target.
+  /// target, and the slot shows the source. An `arriving` target whose copy has ended is `shown`.
   void end_copy(TimePoint deadline) noexcept;
   /// Maps the target into the slot and grants it to the GPUs in `users`; the others get access by
   /// `grant_rest`. Work may still be writing to the target. Throws: Error; `state()` is `stayed` or
   /// `poisoned` then, and the bytes are intact (I4). Adds its durations to `phases`.
   void show_target(const Gpus& users, Phases& phases);
+  /// The same for all GPUs.
+  void show_target(Phases& phases);
   /// The target has all bytes.
   void keep_target();
   /// The target will not have all bytes in time. Throws: Error{poisoned}, as `show_target`.
@@ -116,7 +127,8 @@ class Transaction {
   TimePoint switched_at() const noexcept { return switched_at_; }
 
  private:
-  void abandon_copy() noexcept;
+  void give_copy_up(const char* reason) noexcept;
+  void leave_target(const char* reason) noexcept;
   void set_target_aside(const char* reason) noexcept;
   bool may_keep_source() const noexcept;
   enum class Mapped { nothing, target, source };
@@ -145,6 +157,7 @@ class Transaction {
   // Of the slot, from the switch on; `late_accessors_` are those of the target for `grant_rest`.
   std::vector<Accessor> source_accessors_, target_accessors_, late_accessors_;
   CopyEngine::Copy copy_;
+  bool copy_runs_ = false;
   std::optional<std::uint64_t> clean_in_;  // The writable epoch in which the target is clean.
   bool noted_clean_ = false;
   bool took_copy_ = false;  // Whether still clean or not.

@@ -203,6 +203,20 @@ extern "C" __global__ void __launch_bounds__(columns_max)
 }
 
 extern "C" __global__ void __launch_bounds__(columns_max)
+    vmart_copy(Vector* target, const Vector* source, Word vectors) {
+  const Word step = Word{gridDim.x} * blockDim.x;
+  Word at = Word{blockIdx.x} * blockDim.x + threadIdx.x;
+  for (; at + (depth - 1) * step < vectors; at += depth * step) {
+    Vector data[depth];
+#pragma unroll
+    for (unsigned i = 0; i < depth; ++i) data[i] = load_once(source + at + i * step);
+#pragma unroll
+    for (unsigned i = 0; i < depth; ++i) store(target + at + i * step, data[i]);
+  }
+  for (; at < vectors; at += step) store(target + at, load_once(source + at));
+}
+
+extern "C" __global__ void __launch_bounds__(columns_max)
     vmart_live_digest(const Vector* source, Word* digests, Word tiles, Word key0, Word key1) {
   digest_all<false>(nullptr, source, digests, tiles, key0, key1);
 }

@@ -37,6 +37,46 @@ TEST_P(CopyRoutes, CarryBytesBetweenAnyTwoPlaces) {
   }
 }
 
+TEST_P(CopyRoutes, CarryBytesByKernelsBetweenGpus) {
+  MoveRig rig(GetParam());
+  std::uint64_t seed = 1;
+  int routes = 0;
+  for (const Location from : rig.topology().locations()) {
+    for (const Location to : rig.topology().locations()) {
+      SCOPED_TRACE(testing::Message() << to_string(from) << " to " << to_string(to));
+      rig.engine().prepare(from, to, 1, CopyUnder::hold);
+      if (!rig.engine().has_kernel(from, to, CopyUnder::hold)) continue;
+      const Chunk source = rig.chunk(from, 3), target = rig.chunk(to, 3);
+      rig.fill(source, seed);
+      rig.forget_calls();
+      rig.engine().wait(
+          rig.engine().enqueue(source, target, CopyUnder::hold, never, CopyBy::kernel));
+      EXPECT_EQ(rig.calls(Call::copy), 0);
+      EXPECT_EQ(rig.wrong(target, seed), 0u);
+      EXPECT_EQ(rig.wrong(source, seed), 0u);
+      rig.unclaim(source);
+      rig.unclaim(target);
+      seed += 100'000;
+      ++routes;
+    }
+  }
+  EXPECT_GE(routes, 2) << "GPUs that reach each other";
+}
+
+TEST(CopyEngine, CopiesWithoutTheKernelWhereItCannotBeLoaded) {
+  MoveRig rig;
+  rig.fail({Call::load_kernels}, {0});
+  rig.engine().prepare(gpu(0), gpu(1), 1, CopyUnder::hold);
+  EXPECT_FALSE(rig.engine().has_kernel(gpu(0), gpu(1), CopyUnder::hold));
+  rig.fail_nothing();
+  const Chunk source = rig.chunk(gpu(0), 1), target = rig.chunk(gpu(1), 1);
+  rig.fill(source, 3);
+  rig.engine().wait(rig.engine().enqueue(source, target, CopyUnder::hold));
+  EXPECT_EQ(rig.wrong(target, 3), 0u);
+  rig.unclaim(source);
+  rig.unclaim(target);
+}
+
 TEST(CopyEngine, BouncesLargeChunksInManyPieces) {
   MoveRig rig("test-islands");
   const std::uint64_t pages = 5000;  // Nearly 20 MiB; the buffers hold 8 MiB.

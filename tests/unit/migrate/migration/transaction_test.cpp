@@ -28,9 +28,12 @@ class TransactionTest : public testing::Test {
   }
 
   void begin() { move_.emplace(rig_.memory(), rig_.engine(), *allocation_, 1, gpu(1)); }
-  void copy() {
+  void start_copy() {
     move_->take_target(ChunkStore::Turn::take);
     move_->start_copy();
+  }
+  void copy() {
+    start_copy();
     move_->finish_copy();
   }
   /// Checks that the slot is at `at` and that everybody sees its bytes.
@@ -288,6 +291,69 @@ TEST_F(TransactionTest, IsPoisonedWhenATargetCannotBeTakenBack) {
   EXPECT_EQ(rig_.wrong(*allocation_, seed_), 0u);
 }
 
+TEST_F(TransactionTest, ShowsATargetBesideItsCopy) {
+  start_copy();
+  move_->show_target(phases_);
+  EXPECT_EQ(move_->state(), State::arriving);
+  EXPECT_EQ(allocation_->home(1), gpu(0)) << "which has all bytes";
+  EXPECT_EQ(rig_.machine().access(allocation_->slot_begin(1), gpu(1)), Access::read_write);
+  move_->finish_copy();
+  EXPECT_EQ(move_->state(), State::shown);
+  move_->keep_target();
+  expect_whole(gpu(1));
+}
+
+TEST_F(TransactionTest, GoesOnCopyingWhenTheTargetCannotBeShown) {
+  start_copy();
+  rig_.fail({Call::grant}, {0, 1});
+  expect_error(ErrorKind::out_of_memory, [&] { move_->show_target(phases_); });
+  EXPECT_EQ(move_->state(), State::copying);
+  rig_.fail_nothing();
+  expect_whole(gpu(0));
+  move_->end_copy(never);
+  EXPECT_EQ(move_->state(), State::copied);
+  move_->switch_slot(phases_);
+  expect_whole(gpu(1));
+}
+
+TEST_F(TransactionTest, GoesHomeWhenTheCopyIntoAShownTargetFails) {
+  start_copy();
+  move_->show_target(phases_);
+  rig_.fail({Call::wait_event}, {0});
+  expect_error(ErrorKind::driver_failure, [&] { move_->finish_copy(); });
+  EXPECT_EQ(move_->state(), State::stayed);
+  rig_.fail_nothing();
+  move_.reset();
+  EXPECT_EQ(rig_.cached(gpu(1)), 0u) << "nobody else may have it";
+  EXPECT_EQ(rig_.memory().chunks().ledger().leaks(), 1u);
+  expect_whole(gpu(0));
+}
+
+TEST_F(TransactionTest, TakesAShownTargetBackWhoseCopyDoesNotEnd) {
+  start_copy();
+  move_->show_target(phases_);
+  rig_.fail({Call::wait_event}, {0});
+  move_->end_copy(TimePoint(0));
+  EXPECT_EQ(move_->state(), State::stayed);
+  EXPECT_TRUE(move_->source().busy());
+  rig_.fail_nothing();
+  expect_whole(gpu(0));
+}
+
+TEST_F(TransactionTest, AwaitsACopyBesideWhichItWasPoisoned) {
+  start_copy();
+  rig_.fail({Call::map}, {0, 1, 2, 3, 4, 5, 6, 7});
+  expect_error(ErrorKind::out_of_memory, [&] { move_->show_target(phases_); });
+  EXPECT_EQ(move_->state(), State::poisoned);
+  rig_.fail_nothing();
+  EXPECT_FALSE(move_->copy_done_by(TimePoint(0)));
+  move_->end_copy(never);
+  EXPECT_EQ(move_->state(), State::poisoned);
+  move_.reset();
+  EXPECT_EQ(rig_.cached(gpu(1)), 2 * rig_.page()) << "the target is idle";
+  EXPECT_EQ(rig_.wrong(*allocation_, seed_), 0u);
+}
+
 TEST_F(TransactionTest, AsksAgainForALateGrant) {
   for (const int failures : {2, 3}) {
     copy();
@@ -316,7 +382,7 @@ using TransactionDeathTest = TransactionTest;
 
 TEST_F(TransactionDeathTest, EndsTheProcessRatherThanSwitchWhatIsNotCopied) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
-  EXPECT_DEATH(move_->switch_slot(phases_), "a target is shown once it has been copied to");
+  EXPECT_DEATH(move_->switch_slot(phases_), "a target is shown beside its copy or behind it");
   EXPECT_DEATH(move_->finish_copy(), "a copy is awaited once");
 }
 
