@@ -1,6 +1,5 @@
 #include "migrate/moves/held_move.hpp"
 
-#include "base/nvtx.hpp"
 #include "migrate/migration/migration_error.hpp"
 
 #include <fmt/format.h>
@@ -12,8 +11,6 @@
 
 namespace vma {
 namespace {
-
-constexpr std::size_t copies_in_flight_max = 1024;
 
 bool is_planned(const Transaction& transaction) noexcept {
   return transaction.state() == Transaction::State::planned;
@@ -33,7 +30,8 @@ HeldMove::HeldMove(const MoveParts& parts, std::span<HeldRange* const> ranges,
       ranges_(ranges),
       options_(options),
       terms_(terms),
-      ahead_(parts, ranges, order_) {}
+      ahead_(parts, ranges, order_),
+      pipeline_(parts, order_, ahead_, options) {}
 
 void HeldMove::run() noexcept {
   const TimePoint start = clock_.now();
@@ -222,112 +220,10 @@ void HeldMove::move_unheld() {
   pipeline(nullptr);
 }
 
-/// All copies are started before the first switch: new targets are allocated beside the copies,
-/// while an unmap would wait for the running copy (driver 580). Then each chunk is switched once it
-/// is copied, beside the copies behind it. The first chunk of a range that fails ends the range;
-/// its chunks copied by then are still switched.
 void HeldMove::pipeline(Hold* hold) {
   begun_ = clock_.now();
-  pipelined_ = true;
   tell_begun();
-  let_through_ = begun_ - std::chrono::hours(1);  // Not yet.
-  std::size_t started = 0;
-  for (std::size_t next = 0; next < order_.size(); ++next) {
-    for (; started < std::min(order_.size(), next + copies_in_flight_max); ++started) {
-      if (!goes_on(started)) continue;
-      attempt_chunk(started, [&] { start(order_[started]); });
-      if (hold != nullptr) hold->alive();
-    }
-    if (goes_on(next)) attempt_chunk(next, [&] { finish(order_[next], hold); });
-  }
-}
-
-template <typename Body>
-void HeldMove::attempt_chunk(std::size_t place, Body&& body) noexcept {
-  const auto& [range, transaction] = order_[place];
-  try {
-    body();
-  } catch (const std::exception&) {
-    range->end = place;
-    range->fail(*transaction, std::current_exception());
-  }
-}
-
-bool HeldMove::goes_on(std::size_t place) const noexcept {
-  const HeldRange& range = *order_[place].range;
-  return place < range.end && !range.unwanted();
-}
-
-void HeldMove::start(HeldTurn turn) {
-  auto& [range, transaction] = turn;
-  if (ahead_.used()) return ahead_.require_started(turn);
-  if (is_planned(*transaction)) {
-    const TimePoint begin = clock_.now();
-    transaction->take_target(ChunkStore::Turn::held);
-    range->report.phases.cache += clock_.now() - begin;
-  }
-  if (transaction->target_clean()) return transaction->note_clean();  // Under `operations()`.
-  transaction->start_copy(options_.nothing_runs ? CopyUnder::nothing : CopyUnder::hold);
-}
-
-void HeldMove::finish(HeldTurn turn, Hold* hold) {
-  auto& [range, transaction] = turn;
-  const NvtxRange nvtx([&] {
-    return fmt::format("vmart move {:#x} to {}",
-                       to_integer(range->allocation.slot_begin(transaction->slot())),
-                       to_string(range->to));
-  });
-  await_copy(turn, hold);
-  if (transaction->state() == Transaction::State::copying) transaction->finish_copy();
-  range->report.phases.copy = clock_.now() - begun_;
-  if (hold == nullptr) {
-    transaction->switch_slot(range->report.phases);
-  } else {
-    switch_held(turn, *hold);
-  }
-  range->tell_progress(parts_.callbacks);
-}
-
-void HeldMove::switch_held(HeldTurn turn, Hold& hold) {
-  hold.begin_dark();  // Throws for every chunk once another thread has opened the hold.
-  try {
-    turn.transaction->switch_slot(turn.range->report.phases);
-  } catch (...) {
-    hold.end_dark();
-    throw;
-  }
-  hold.end_dark();
-  hold.alive();
-  let_through_ = clock_.now();
-}
-
-/// Waits for the copy, and meanwhile probes regularly that the driver lets grants return, so that
-/// the last probe is recent when the slot goes dark. A copy that takes longer than a driver call
-/// may is given up: held work continues, and the chunk stays where it is. Those behind it then get
-/// no time of their own, so that many copies that do not end hold the work no longer than one.
-void HeldMove::await_copy(HeldTurn turn, Hold* hold) {
-  constexpr std::chrono::milliseconds ask_period(1);
-  const std::chrono::nanoseconds limit = parts_.limits.of_hold(options_).patience;
-  const TimePoint deadline = clock_.now() + (patience_is_over_ ? TimePoint(0) : limit);
-  while (true) {
-    if (hold != nullptr && clock_.now() - let_through_ >= ask_period) {
-      memory_.chunks().keepers().probe_grant();
-      hold->alive();
-      let_through_ = clock_.now();
-    }
-    const TimePoint look = (hold != nullptr ? let_through_ : clock_.now()) + ask_period;
-    if (turn.transaction->copy_done_by(std::min(look, deadline))) return;
-    if (clock_.now() < deadline) continue;
-    patience_is_over_ = true;
-    if (ahead_.used()) parts_.engine.distrust_ahead();
-    throw Error(
-        ErrorKind::busy, "vma::migrate",
-        fmt::format(
-            "the copy of the chunk at offset {} did not end within {} ms. The chunk stays where it "
-            "is, and the held work continues. Set a longer MigrateOptions::deadline",
-            turn.transaction->slot() * turn.range->allocation.geometry().chunk_bytes,
-            limit / std::chrono::milliseconds(1)));
-  }
+  pipeline_.run(hold);
 }
 
 /// Nothing could be stopped: ends each range that has a chunk to move.
@@ -350,7 +246,7 @@ void HeldMove::conclude(TimePoint start) noexcept {
   }
 }
 
-/// Ends all copies that a failure left in progress.
+/// Ends all copies that a failure left in progress. Their slots show the source.
 void HeldMove::end_copies() noexcept {
   constexpr std::chrono::seconds patience(2);
   const TimePoint deadline = clock_.now() + patience;
@@ -392,7 +288,7 @@ void HeldMove::tell_begun() noexcept {
 }
 
 void HeldMove::tell_ended() noexcept {
-  if (!pipelined_) return;
+  if (!pipeline_.ran()) return;
   if (stood()) {
     const HeldTurn first = order_.front();
     ChunkStep step = step_of(*first.range, *first.transaction, ChunkStep::Kind::stood);

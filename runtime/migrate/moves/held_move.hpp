@@ -2,6 +2,7 @@
 
 #include "migrate/migration/move_parts.hpp"
 #include "migrate/moves/ahead_copies.hpp"
+#include "migrate/moves/held_pipeline.hpp"
 #include "migrate/moves/held_range.hpp"
 
 #include <chrono>
@@ -48,13 +49,6 @@ class HeldMove {
   void move_held();
   void move_unheld();
   void pipeline(Hold* hold);
-  template <typename Body>
-  void attempt_chunk(std::size_t place, Body&& body) noexcept;
-  bool goes_on(std::size_t place) const noexcept;
-  void start(HeldTurn turn);
-  void finish(HeldTurn turn, Hold* hold);
-  void switch_held(HeldTurn turn, Hold& hold);
-  void await_copy(HeldTurn turn, Hold* hold);
   void note_hold() noexcept;
   void fail_all(const std::exception_ptr& failure) noexcept;
   void conclude(TimePoint start) noexcept;
@@ -75,13 +69,11 @@ class HeldMove {
   std::vector<HeldTurn> order_;  // In which all are copied and switched.
   /// Targets that ranges before the one that prepares have still to create.
   std::map<Location, std::uint64_t> promised_bytes_;
-  bool pipelined_ = false;
-  TimePoint begun_{0};  // Start of the first copy.
+  TimePoint begun_{0};  // Before the first copy.
   HeldTimes held_;
-  MigrationReport hold_report_;    // Of the hold alone.
-  TimePoint let_through_{0};       // When a grant or unmap of ours last returned.
-  AheadCopies ahead_;              // Not used if nothing runs.
-  bool patience_is_over_ = false;  // A copy did not end in time: no other is waited for.
+  MigrationReport hold_report_;  // Of the hold alone.
+  AheadCopies ahead_;            // Not used if nothing runs.
+  HeldPipeline pipeline_;
 };
 
 }  // namespace vma

@@ -1,0 +1,234 @@
+#include "migrate/moves/held_pipeline.hpp"
+
+#include "base/nvtx.hpp"
+
+#include <vma/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+
+namespace vma {
+namespace {
+
+using State = Transaction::State;
+
+constexpr std::size_t copies_in_flight_max = 1024;
+/// A grant that has returned this long ago does not show any more that the driver lets the next one
+/// through.
+constexpr std::chrono::milliseconds ask_period(1);
+/// No link between GPUs is faster: kernels that copy for as long as the switches take, at this
+/// rate, copy for long enough on any link.
+constexpr std::uint64_t link_bytes_per_ns = 400;
+
+}  // namespace
+
+HeldPipeline::HeldPipeline(const MoveParts& parts, const std::vector<HeldTurn>& order,
+                           AheadCopies& ahead, const MigrateOptions& options)
+    : parts_(parts),
+      clock_(parts.memory.driver().clock()),
+      order_(order),
+      ahead_(ahead),
+      options_(options) {}
+
+void HeldPipeline::run(Hold* hold) noexcept {
+  hold_ = hold;
+  ran_ = true;
+  begun_ = clock_.now();
+  let_through_ = begun_ - std::chrono::hours(1);  // Not yet.
+  try {
+    plan_kernels();
+  } catch (const std::exception&) {  // Copy engines copy all.
+    kernel_bytes_.clear();
+  }
+  std::size_t started = 0, shown = 0;
+  for (std::size_t next = 0; next < order_.size(); ++next) {
+    for (; started < std::min(order_.size(), next + copies_in_flight_max); ++started) {
+      if (goes_on(started)) attempt(started, [&] { start(order_[started]); });
+      if (hold_ != nullptr) hold_->alive();
+    }
+    for (; shown < started; ++shown) {
+      if (!goes_on(shown) || !shows_early(order_[shown])) continue;
+      attempt(shown, [&] { show(order_[shown]); });
+    }
+    const bool arriving = order_[next].transaction->state() == State::arriving;
+    if (arriving || goes_on(next)) attempt(next, [&] { finish(order_[next]); });
+  }
+  settle_all();
+}
+
+template <typename Body>
+void HeldPipeline::attempt(std::size_t place, Body&& body) noexcept {
+  const auto& [range, transaction] = order_[place];
+  try {
+    body();
+  } catch (const std::exception&) {
+    range->end = std::min(range->end, place);
+    range->fail(*transaction, std::current_exception());
+  }
+}
+
+bool HeldPipeline::goes_on(std::size_t place) const noexcept {
+  const HeldRange& range = *order_[place].range;
+  return place < range.end && !range.unwanted();
+}
+
+/// The first chunks of each route between GPUs are copied by kernels, for as long as it takes to
+/// switch all slots: an unmap would wait for a copy engine (driver 580).
+void HeldPipeline::plan_kernels() {
+  kernel_bytes_.clear();
+  if (hold_ == nullptr || ahead_.used()) return;
+  std::chrono::nanoseconds switches{0};
+  for (const HeldTurn& turn : order_) {
+    const Route route{turn.transaction->from(), turn.range->to};
+    if (!parts_.engine.has_kernel(route.first, route.second, CopyUnder::hold)) continue;
+    switches += parts_.forecast.switch_time(turn.transaction->planned_switch());
+    kernel_bytes_[route] = 0;
+  }
+  for (auto& [route, bytes] : kernel_bytes_) {
+    bytes = static_cast<std::uint64_t>(switches.count()) * link_bytes_per_ns;
+  }
+}
+
+bool HeldPipeline::uses_kernels(const HeldTurn& turn) const {
+  return kernel_bytes_.contains({turn.transaction->from(), turn.range->to});
+}
+
+bool HeldPipeline::shows_early(const HeldTurn& turn) const {
+  if (turn.transaction->state() != State::copying) return false;
+  return turn.range->to.kind == Location::Kind::host || uses_kernels(turn);
+}
+
+void HeldPipeline::start(HeldTurn turn) {
+  auto& [range, transaction] = turn;
+  if (ahead_.used()) return ahead_.require_started(turn);
+  if (transaction->state() == State::planned) {
+    const TimePoint begin = clock_.now();
+    transaction->take_target(ChunkStore::Turn::held);
+    range->report.phases.cache += clock_.now() - begin;
+  }
+  if (transaction->target_clean()) return transaction->note_clean();  // Under `operations()`.
+  CopyBy by = CopyBy::engine;
+  if (const auto left = kernel_bytes_.find({transaction->from(), range->to});
+      left != kernel_bytes_.end() && left->second != 0) {
+    by = CopyBy::kernel;
+    left->second -= std::min(left->second, transaction->size_bytes());
+  }
+  transaction->start_copy(options_.nothing_runs ? CopyUnder::nothing : CopyUnder::hold, never, by);
+}
+
+void HeldPipeline::show(HeldTurn turn) {
+  go_dark();
+  turn.transaction->show_target(turn.range->report.phases);
+  if (hold_ != nullptr) hold_->alive();
+  let_through_ = clock_.now();
+}
+
+void HeldPipeline::finish(HeldTurn turn) {
+  auto& [range, transaction] = turn;
+  const NvtxRange nvtx([&] {
+    return fmt::format("vmart move {:#x} to {}",
+                       to_integer(range->allocation.slot_begin(transaction->slot())),
+                       to_string(range->to));
+  });
+  if (transaction->state() == State::arriving) {
+    complete(turn);
+    range->report.phases.copy = clock_.now() - begun_;
+  } else {
+    await_copy(turn);
+    if (transaction->state() == State::copying) transaction->finish_copy();
+    range->report.phases.copy = clock_.now() - begun_;
+    switch_slot(turn);
+  }
+  range->tell_progress(parts_.callbacks);
+}
+
+void HeldPipeline::complete(HeldTurn turn) {
+  Transaction& transaction = *turn.transaction;
+  try {
+    await_copy(turn);
+    transaction.finish_copy();
+  } catch (...) {
+    transaction.end_copy(clock_.now());
+    if (transaction.state() == State::shown) return transaction.keep_target();  // It just ended.
+    throw;
+  }
+  transaction.keep_target();
+}
+
+/// Whatever kept a shown slot from being completed in its turn.
+void HeldPipeline::settle_all() noexcept {
+  constexpr std::chrono::seconds patience(2);
+  for (const HeldTurn& turn : order_) {
+    if (turn.transaction->state() != State::arriving) continue;
+    turn.transaction->end_copy(clock_.now() + patience);
+    if (turn.transaction->state() == State::shown) turn.transaction->keep_target();
+  }
+  end_dark();
+}
+
+void HeldPipeline::switch_slot(HeldTurn turn) {
+  Phases& phases = turn.range->report.phases;
+  if (hold_ == nullptr || dark_) {
+    turn.transaction->switch_slot(phases);
+  } else {
+    hold_->begin_dark();  // Throws for every chunk once another thread has opened the hold.
+    try {
+      turn.transaction->switch_slot(phases);
+    } catch (...) {
+      hold_->end_dark();
+      throw;
+    }
+    hold_->end_dark();
+  }
+  if (hold_ != nullptr) hold_->alive();
+  let_through_ = clock_.now();
+}
+
+void HeldPipeline::go_dark() {
+  if (hold_ == nullptr || dark_) return;
+  if (clock_.now() - let_through_ >= ask_period) ask();
+  hold_->begin_dark();
+  dark_ = true;
+}
+
+void HeldPipeline::end_dark() noexcept {
+  if (!dark_) return;
+  hold_->end_dark();
+  hold_->alive();
+  dark_ = false;
+}
+
+void HeldPipeline::ask() {
+  parts_.memory.chunks().keepers().probe_grant();
+  hold_->alive();
+  let_through_ = clock_.now();
+}
+
+/// Waits for the copy, and meanwhile probes regularly that the driver lets grants return, so that
+/// the last probe is recent when the slot goes dark. A copy that takes longer than a driver call
+/// may is given up: held work continues, and the chunk stays where it is. Those behind it then get
+/// no time of their own, so that many copies that do not end hold the work no longer than one.
+void HeldPipeline::await_copy(HeldTurn turn) {
+  const std::chrono::nanoseconds limit = parts_.limits.of_hold(options_).patience;
+  const TimePoint deadline = clock_.now() + (patience_is_over_ ? TimePoint(0) : limit);
+  while (true) {
+    const bool asks = hold_ != nullptr && !dark_;
+    if (asks && clock_.now() - let_through_ >= ask_period) ask();
+    const TimePoint look = (asks ? let_through_ : clock_.now()) + ask_period;
+    if (turn.transaction->copy_done_by(std::min(look, deadline))) return;
+    if (clock_.now() < deadline) continue;
+    patience_is_over_ = true;
+    if (ahead_.used()) parts_.engine.distrust_ahead();
+    throw Error(
+        ErrorKind::busy, "vma::migrate",
+        fmt::format(
+            "the copy of the chunk at offset {} did not end within {} ms. The chunk stays where it "
+            "is, and the held work continues. Set a longer MigrateOptions::deadline",
+            turn.transaction->slot() * turn.range->allocation.geometry().chunk_bytes,
+            limit / std::chrono::milliseconds(1)));
+  }
+}
+
+}  // namespace vma

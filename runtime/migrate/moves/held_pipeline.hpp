@@ -1,0 +1,71 @@
+#pragma once
+
+#include "migrate/gates/hold.hpp"
+#include "migrate/migration/move_parts.hpp"
+#include "migrate/moves/ahead_copies.hpp"
+#include "migrate/moves/held_range.hpp"
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+namespace vma {
+
+/// Copies and switches the chunks of a held move, while everything is held or nothing runs.
+///
+/// All copies are started first. A slot shows its target beside its copy if an unmap does not wait
+/// for that copy: to host memory, which takes as long to map as to fill, and between GPUs if
+/// kernels copy the first chunks meanwhile. Other slots are switched in order, each once it is
+/// copied, beside the copies behind it.
+///
+/// The first chunk of a range that fails ends the range; its chunks that are copied or shown by
+/// then still move. One thread.
+class HeldPipeline {
+ public:
+  /// All arguments outlive it; `order` is filled before `run`.
+  HeldPipeline(const MoveParts& parts, const std::vector<HeldTurn>& order, AheadCopies& ahead,
+               const MigrateOptions& options);
+
+  /// Ensures: every slot shows its source or its target, complete, or is poisoned. Failures are in
+  /// the ranges. `hold` is null if nothing runs.
+  void run(Hold* hold) noexcept;
+  bool ran() const noexcept { return ran_; }
+
+ private:
+  using Route = std::pair<Location, Location>;
+
+  template <typename Body>
+  void attempt(std::size_t place, Body&& body) noexcept;
+  bool goes_on(std::size_t place) const noexcept;
+  void plan_kernels();
+  bool uses_kernels(const HeldTurn& turn) const;
+  bool shows_early(const HeldTurn& turn) const;
+  void start(HeldTurn turn);
+  void show(HeldTurn turn);
+  void finish(HeldTurn turn);
+  void complete(HeldTurn turn);
+  void switch_slot(HeldTurn turn);
+  void await_copy(HeldTurn turn);
+  void settle_all() noexcept;
+  void go_dark();
+  void end_dark() noexcept;
+  void ask();
+
+  const MoveParts& parts_;
+  Clock& clock_;
+  const std::vector<HeldTurn>& order_;
+  AheadCopies& ahead_;
+  const MigrateOptions& options_;
+  Hold* hold_ = nullptr;
+  bool ran_ = false;
+  TimePoint begun_{0};             // Start of the first copy.
+  bool dark_ = false;              // From the first slot that shows its target early to the last.
+  TimePoint let_through_{0};       // When a grant or unmap of ours last returned.
+  bool patience_is_over_ = false;  // A copy did not end in time: no other is waited for.
+  std::map<Route, std::uint64_t> kernel_bytes_;  // Still to be copied by kernels.
+};
+
+}  // namespace vma
