@@ -294,6 +294,8 @@ void Life::use() {
   move("range to gpu(0)", [&] { runtime_->migrate(memory_, chunk_bytes, page, gpu(0)); });
   run_kernel();
   move_live("live to gpu(1)", gpu(1));
+  move_live("live to gpu(0)", gpu(0));
+  move_live("live to gpu(1) again", gpu(1));  // With what the first one has made.
   move_live("live to host(0)", host(0));
   move("all to gpu(1)", [&] {
     MigrateOptions options;

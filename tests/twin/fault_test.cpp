@@ -16,13 +16,14 @@
 namespace vma {
 namespace {
 
-/// Two writers and two moves of an array, one after the other.
+/// Two writers and three moves of an array, one after the other: the last one uses what the first
+/// has made.
 TwinPlan short_play(std::uint64_t seed) {
   TwinPlan plan;
   plan.seed = seed;
   plan.writers = 2;
   plan.waves = true;
-  plan.moves = 2;
+  plan.moves = 3;
   plan.cancels = false;
   plan.hosts = seed % 2 == 0;
   plan.any_error = true;
