@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
-#include <map>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -117,16 +117,15 @@ std::chrono::nanoseconds LiveStaging::planned_stall() const {
          gate_overhead;
 }
 
-/// For the copies under the gate, where nothing can be created.
+/// For the copies under the gate, where nothing can be created. Routes may share a context, and so
+/// the events that mark the ends of their copies.
 void LiveStaging::prepare_copies(const LiveBatch& batch) const {
   if (batch.way() != Way::stopped) return;
-  std::map<std::pair<Location, Location>, std::size_t> copies;
+  std::set<std::pair<Location, Location>> routes;
   for (const LiveChunk* const chunk : batch.chunks) {
-    ++copies[{chunk->transaction.from(), chunk->range.task->to}];
+    routes.emplace(chunk->transaction.from(), chunk->range.task->to);
   }
-  for (const auto& [route, count] : copies) {
-    parts_.engine.prepare(route.first, route.second, count);
-  }
+  for (const auto& [from, to] : routes) parts_.engine.prepare(from, to, batch.chunks.size());
 }
 
 void LiveStaging::stage_ahead(const LiveBatch& batch) {
