@@ -83,6 +83,15 @@ AllocTerms terms_of(CopyEngine& engine, const AllocOptions& options) {
   return terms;
 }
 
+/// To the scheduler, which places memory by them: what the runtime itself has taken since leaves
+/// less.
+void tell_capacities(Driver& driver, const Machinery& parts) {
+  for (const PlaceState& place :
+       place_states(driver, parts.topology, parts.memory.chunks().ledger())) {
+    parts.scheduling->scheduler().set_capacity(place.location, place.capacity_bytes);
+  }
+}
+
 }  // namespace
 
 inline namespace v1 {
@@ -116,10 +125,20 @@ void* Runtime::alloc(std::size_t bytes, const AllocOptions& options) {
   if (!entry->scheduling) return alloc(bytes, at, options);
   const Geometry geometry =
       plan_geometry(bytes, options.chunk_bytes, at, entry->topology.granularity());
-  const std::vector<Location> homes = entry->scheduling->scheduler().place(geometry, at, options);
   AllocTerms terms = terms_of(entry->engine, options);
   terms.wanted = at;
-  return to_pointer(entry->memory.alloc(geometry, homes, options, terms)->begin());
+  constexpr int tries = 3;  // Another thread, or the runtime itself, may take room meanwhile.
+  std::vector<Location> homes = entry->scheduling->scheduler().place(geometry, at, options);
+  for (int attempt = 1;; ++attempt) {
+    try {
+      return to_pointer(entry->memory.alloc(geometry, homes, options, terms)->begin());
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::out_of_memory || attempt == tries) throw;
+      tell_capacities(*parts_->driver, *entry);
+      auto again = entry->scheduling->scheduler().place(geometry, at, options);
+      if (std::exchange(homes, again) == again) throw;
+    }
+  }
 }
 
 void* Runtime::alloc(std::size_t bytes, Location where, const AllocOptions& options) {
@@ -227,11 +246,7 @@ std::size_t Runtime::trim(Location where) {
 void Runtime::set_capacity(Location where, std::size_t bytes) {
   const RuntimeParts::Entry entry(*parts_, "vma::set_capacity");
   entry->memory.chunks().set_capacity(where, bytes);
-  if (!entry->scheduling) return;
-  const PlaceId at = place_of(entry->topology, where);
-  const auto places =
-      place_states(*parts_->driver, entry->topology, entry->memory.chunks().ledger());
-  entry->scheduling->scheduler().set_capacity(where, places[index(at)].capacity_bytes);
+  if (entry->scheduling) tell_capacities(*parts_->driver, *entry);
 }
 
 Stream Runtime::make_stream(Location gpu) {

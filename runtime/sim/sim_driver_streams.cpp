@@ -47,7 +47,8 @@ BoundStream SimDriver::create_stream(ContextHandle context, StreamKind kind) {
   machine_->progress.check_fault(call);
   const bool blocking = kind == StreamKind::blocking;  // Priorities have no effect here.
   if (blocking && owner.shared != nullptr) {
-    throw driver_error(native_invalid_value, call, "the simulator has only non-blocking streams in green contexts");
+    throw driver_error(native_invalid_value, call,
+                       "the simulator has only non-blocking streams in green contexts");
   }
   return {context,
           machine_->make_stream(owner, blocking ? kind : StreamKind::non_blocking).handle()};

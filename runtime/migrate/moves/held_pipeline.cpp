@@ -96,7 +96,7 @@ bool HeldPipeline::uses_kernels(const HeldTurn& turn) const {
 }
 
 bool HeldPipeline::shows_early(const HeldTurn& turn) const {
-  if (turn.transaction->state() != State::copying) return false;
+  if (hold_ == nullptr || turn.transaction->state() != State::copying) return false;
   return turn.range->to.kind == Location::Kind::host || uses_kernels(turn);
 }
 
@@ -121,7 +121,7 @@ void HeldPipeline::start(HeldTurn turn) {
 void HeldPipeline::show(HeldTurn turn) {
   go_dark();
   turn.transaction->show_target(turn.range->report.phases);
-  if (hold_ != nullptr) hold_->alive();
+  hold_->alive();
   let_through_ = clock_.now();
 }
 
@@ -187,7 +187,7 @@ void HeldPipeline::switch_slot(HeldTurn turn) {
 }
 
 void HeldPipeline::go_dark() {
-  if (hold_ == nullptr || dark_) return;
+  if (dark_) return;
   if (clock_.now() - let_through_ >= ask_period) ask();
   hold_->begin_dark();
   dark_ = true;

@@ -16,10 +16,10 @@ namespace vma {
 
 /// Copies and switches the chunks of a held move, while everything is held or nothing runs.
 ///
-/// All copies are started first. A slot shows its target beside its copy if an unmap does not wait
-/// for that copy: to host memory, which takes as long to map as to fill, and between GPUs if
-/// kernels copy the first chunks meanwhile. Other slots are switched in order, each once it is
-/// copied, beside the copies behind it.
+/// All copies are started first. Under a hold, a slot shows its target beside its copy if an unmap
+/// does not wait for that copy: to host memory, which takes as long to map as to fill, and between
+/// GPUs if kernels copy the first chunks meanwhile. Other slots are switched in order, each once it
+/// is copied, beside the copies behind it.
 ///
 /// The first chunk of a range that fails ends the range; its chunks that are copied or shown by
 /// then still move. One thread.
