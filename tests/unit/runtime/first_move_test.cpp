@@ -18,6 +18,7 @@
 #include <numeric>
 #include <optional>
 #include <set>
+#include <thread>
 #include <vector>
 
 namespace vma {
@@ -100,6 +101,28 @@ TEST(FirstMove, IsQuickAndTakesNoContext) {
   for (const Location to : {host(0), gpu(0)}) program.runtime().migrate(memory, to);
   EXPECT_TRUE(program.whole(memory));
   EXPECT_EQ(program.calls(Call::create_context), 0);
+}
+
+// What is prepared takes memory that the scheduler has counted as free.
+TEST(FirstMove, ThatIsPreparedLeavesLessRoomForWhatThePolicyPlaces) {
+  RuntimeOptions options;
+  options.policy = "cost_benefit";
+  options.capacity_bytes[gpu(0)] = 2 * size_bytes;
+  Program program({0}, options);
+  Runtime& runtime = program.runtime();
+  const auto own_bytes = [&] { return runtime.stats().places.front().own_bytes; };
+  const std::uint64_t before = own_bytes();
+  const AttachedStream attached(runtime, program.stream(0));
+  AllocOptions fixed;
+  fixed.movable = false;  // So that nothing makes room.
+  void* const small = runtime.alloc(2 << 20, gpu(0), fixed);
+  while (own_bytes() == before) std::this_thread::yield();
+  AllocOptions in_small_chunks;
+  in_small_chunks.chunk_bytes = 2 << 20;
+  void* const large = runtime.alloc(3 * size_bytes, in_small_chunks);
+  EXPECT_EQ(runtime.where(large).size(), 2u) << "the rest went elsewhere";
+  runtime.free(large);
+  runtime.free(small);
 }
 
 TEST(FirstMove, ThatIsLiveIsQuickAndTakesNoContext) {
