@@ -12,7 +12,7 @@ class MigrateOptions(ctypes.Structure):
                 ("reserve_first", ctypes.c_int32), ("nothing_runs", ctypes.c_int32),
                 ("wait_for_pins", ctypes.c_int32), ("paranoid", ctypes.c_int32),
                 ("max_stall_us", ctypes.c_int32), ("all_or_nothing", ctypes.c_int32),
-                ("reserved", ctypes.c_int32)]
+                ("copy_share_percent", ctypes.c_int32)]
 
 
 class MigrationReport(ctypes.Structure):

@@ -27,8 +27,7 @@ vmart_migrate_options known_part(const vmart_migrate_options& given, const char*
   vmart_migrate_options known{};
   const std::size_t known_bytes = std::min(given.size_bytes, sizeof known);
   std::memcpy(&known, &given, known_bytes);
-  require_zeros_behind(&given, offsetof(vmart_migrate_options, reserved), given.size_bytes, call,
-                       "options");
+  require_zeros_behind(&given, sizeof given, given.size_bytes, call, "options");
   return known;
 }
 
@@ -97,6 +96,7 @@ MigrateOptions options_of(const vmart_migrate_options* given, const char* call) 
   options.nothing_runs = known.nothing_runs != 0;
   options.wait_for_pins = known.wait_for_pins != 0;
   options.paranoid = known.paranoid != 0;
+  if (known.copy_share_percent != 0) options.copy_share_percent = known.copy_share_percent;
   if (known.max_stall_us != 0) options.max_stall = std::chrono::microseconds(known.max_stall_us);
   return options;
 }

@@ -141,7 +141,8 @@ TEST_F(MigrationCalls, OptionsThatMeanNothingAreRefused) {
     EXPECT_EQ(vmart_migrate(words, 0, 0, c_gpu(1), &options), VMART_INVALID_ARGUMENT);
   };
   refused([](vmart_migrate_options& options) { options.size_bytes = 47; });
-  refused([](vmart_migrate_options& options) { options.reserved = 1; });
+  refused([](vmart_migrate_options& options) { options.copy_share_percent = -1; });
+  refused([](vmart_migrate_options& options) { options.copy_share_percent = 101; });
   refused([](vmart_migrate_options& options) { options.size_bytes = 0; });
   refused([](vmart_migrate_options& options) { options.size_bytes = SIZE_MAX; });
   refused([](vmart_migrate_options& options) { options.max_stall_us = -1; });
