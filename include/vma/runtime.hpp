@@ -95,9 +95,11 @@ struct RuntimeOptions {
   /// attached streams may use, coldest first, before it fails with `out_of_memory`
   /// (VMART_PRESSURE_LIMIT_MS, 0 to evict nothing). Default: 2 s.
   std::optional<std::chrono::milliseconds> pressure_limit;
-  /// Copies run only in contexts of the runtime's own, which take HBM (VMART_OWN_CONTEXTS=1).
+  /// Copies that are not live run only in contexts of the runtime's own, which take HBM
+  /// (VMART_OWN_CONTEXTS=1).
   bool own_contexts = false;
   /// Live moves are prepared once streams are attached (VMART_PREPARE). Default: with a policy.
+  /// Loading their kernels waits for the program's work; allocations that need new memory wait too.
   std::optional<bool> prepare;
 
   /// The policy that decides placement in the background, "name:parameter=value,..."

@@ -161,7 +161,7 @@ VMART_EXPORT vmart_status vmart_base(const void* pointer, void** out_base, size_
 VMART_EXPORT vmart_status vmart_migrate(void* pointer, size_t offset, size_t size_bytes,
                                         vmart_location to, const vmart_migrate_options* options);
 /// Moves in the background. Stops only attached streams, for a fraction of a millisecond per chunk,
-/// unless `options` have another scope. Chunks of migrations with the same route and options share
+/// unless `options` have another scope. Chunks of migrations with the same options share
 /// gates. Does not block. Release `*out` in any case; the migration continues without it.
 VMART_EXPORT vmart_status vmart_migrate_async(void* pointer, size_t offset, size_t size_bytes,
                                               vmart_location to,
@@ -195,7 +195,7 @@ VMART_EXPORT vmart_status vmart_migrate_many(const vmart_move_request* requests,
                                              const vmart_migrate_options* options,
                                              vmart_migration_report* total,
                                              vmart_migration_report* reports);
-/// Moves in the background. All requests are submitted at once, so that those with the same route
+/// Moves in the background. All requests are submitted at once, so that those
 /// share gates. Does not block. Release `*out` in any case; the migrations continue without it.
 VMART_EXPORT vmart_status vmart_migrate_many_async(const vmart_move_request* requests, size_t count,
                                                    const vmart_migrate_options* options,

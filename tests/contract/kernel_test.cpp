@@ -15,7 +15,7 @@ class Kernels : public ContractTest<Machine> {
  protected:
   std::uint64_t run(KernelHandle kernel, const KernelArguments& arguments, std::uint64_t* result) {
     ContractRig& rig = this->rig();
-    this->driver().launch(rig.stream(0), kernel, {{1}, {32}}, arguments);
+    this->driver().launch(rig.stream(0), kernel, {{1}, {1}}, arguments);
     EXPECT_TRUE(rig.wait(rig.stream(0)));
     return *result;
   }

@@ -89,6 +89,15 @@ CopyEngine::Route& CopyEngine::route(const Key& key) {
   return *(routes_[key] = std::move(made));
 }
 
+/// Creates none: the caller may have the turn for slow calls.
+CopyEngine::Route& CopyEngine::prepared(const Key& key) {
+  if (Route* known = find(key)) return *known;
+  throw Error(ErrorKind::driver_failure, "vma::migrate",
+              fmt::format("the context in which bytes were to be copied from {} to {} has failed; "
+                          "a further call copies in another one",
+                          to_string(key.from), to_string(key.to)));
+}
+
 std::unique_ptr<CopyEngine::Route> CopyEngine::make_route(const Key& key) {
   auto route = std::make_unique<Route>();
   const auto whole = choice_.choose(key.from, key.to, key.under);
@@ -211,7 +220,7 @@ BoundStream CopyEngine::spare_stream(Location from, Location to, CopyUnder under
 
 void CopyEngine::order_after(Location from, Location to, CopyUnder under,
                              std::span<const EventHandle> events) {
-  const BoundStream stream = route({from, to, under}).stream;
+  const BoundStream stream = prepared({from, to, under}).stream;
   for (const EventHandle event : events) driver_.stream_wait_event(stream, event);
 }
 
@@ -227,12 +236,13 @@ CopyEngine::Copy CopyEngine::mark(BoundStream stream) {
 }
 
 bool CopyEngine::has_kernel(Location from, Location to, CopyUnder under) {
-  return !is_none(route({from, to, under}).kernel);
+  const Route* const known = find({from, to, under});
+  return known != nullptr && !is_none(known->kernel);
 }
 
 CopyEngine::Copy CopyEngine::enqueue(const Chunk& source, const Chunk& target, CopyUnder under,
                                      TimePoint deadline, CopyBy by) {
-  Route& route = this->route({source.at(), target.at(), under});
+  Route& route = prepared({source.at(), target.at(), under});
   const MutexLock lock(route.enqueuing);
   try {
     if (route.bounce) {

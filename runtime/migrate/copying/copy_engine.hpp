@@ -110,6 +110,7 @@ class CopyEngine {
   DeviceId default_device(Location from, Location to) const;
   Route* find(const Key& key);
   Route& route(const Key& key);
+  Route& prepared(const Key& key);
   std::unique_ptr<Route> make_route(const Key& key) VMART_REQUIRES(slow_turn_);
   std::unique_ptr<Bounce> make_bounce(ContextHandle first, DeviceId second, CopyUnder under)
       VMART_REQUIRES(slow_turn_);

@@ -211,7 +211,7 @@ std::optional<Gate::Refusal> Gate::send(const GatePlan& plan, const GateLimits& 
   stops_.reset();
   refused_.reset();
   failed_ = nullptr;
-  first_arrival_ = last_arrival_ = TimePoint(0);
+  first_arrival_ = last_arrival_ = next_since_ = TimePoint(0);
   if (plan.stops.empty()) return nothing_to_stop();
   // With one stream there is no skew.
   const bool looks = plan.stops.size() > 1 && !limits.follows;
@@ -268,6 +268,7 @@ void Gate::keep_up() noexcept {
 }
 
 void Gate::comes_next() noexcept {
+  next_since_ = clock_.now();
   be_back_by(later(clock_.now(), limits_.arrival_limit));
 }
 
@@ -275,7 +276,9 @@ void Gate::comes_next() noexcept {
 
 /// When the first stream should have arrived at the latest.
 TimePoint Gate::wait_end() const {
-  const TimePoint asked = stops_->all_enqueued() ? stops_->enqueued_at() : clock_.now();
+  // While gates before this one arrive, the streams make progress.
+  const TimePoint asked =
+      std::max(next_since_, stops_->all_enqueued() ? stops_->enqueued_at() : clock_.now());
   return std::min(later(asked, limits_.wait_limit),
                   later(later(asked, stops_->deepest()), limits_.overdue_limit));
 }

@@ -169,7 +169,8 @@ class Gate {
   StopWord* open_word_ = nullptr;   // Until it is open.
   std::uint64_t epoch_ = 0;         // Zero before the first closing.
   Watchdog::Ticket ticket_ = Watchdog::Ticket::none;
-  bool noted_ = false;  // Decorators were told that work is stopped.
+  bool noted_ = false;       // Decorators were told that work is stopped.
+  TimePoint next_since_{0};  // When the gate before this one opened; none if it was the first.
   TimePoint first_arrival_{0};
   TimePoint last_arrival_{0};
   std::atomic<TimePoint> opened_{TimePoint(0)};

@@ -13,7 +13,10 @@ namespace {
 
 Error not_at_rest(int tries) {
   return Error(ErrorKind::busy, "vma::migrate",
-               fmt::format("earlier work did not end within the limit; tried {} times", tries));
+               fmt::format("earlier work did not end within the limit; {}. Set a longer "
+                           "MigrateOptions::deadline, synchronise before, or use migrate_async",
+                           tries == 0 ? std::string("nothing was stopped")
+                                      : fmt::format("tried {} times", tries)));
 }
 
 }  // namespace

@@ -84,7 +84,8 @@ void AheadCopies::recall(TimePoint deadline) {
     if (transaction.state() != Transaction::State::copying) continue;
     if (!transaction.copy_done_by(deadline)) {
       throw Error(ErrorKind::busy, "vma::migrate",
-                  "earlier work did not end within the limit, nor did the copies behind it");
+                  "earlier work did not end within the limit, nor did the copies behind it. Set a "
+                  "longer MigrateOptions::deadline, synchronise before, or use migrate_async");
     }
     transaction.finish_copy();
     transaction.discard_copy();

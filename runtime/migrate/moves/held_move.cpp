@@ -248,7 +248,9 @@ void HeldMove::conclude(TimePoint start) noexcept {
 
 /// Ends all copies that a failure left in progress. Their slots show the source.
 void HeldMove::end_copies() noexcept {
-  constexpr std::chrono::seconds patience(2);
+  // Those ahead of a hold run behind work that the program launched meanwhile; memory that is given
+  // up is lost.
+  const std::chrono::seconds patience(ahead_.used() ? 10 : 2);
   const TimePoint deadline = clock_.now() + patience;
   for (const HeldTurn& turn : order_) turn.transaction->end_copy(deadline);
 }

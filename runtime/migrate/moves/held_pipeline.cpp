@@ -15,6 +15,9 @@ namespace {
 using State = Transaction::State;
 
 constexpr std::size_t copies_in_flight_max = 1024;
+/// Slots that show their targets while the chunks before them are still copied: the hold is dark
+/// until the last of them is complete.
+constexpr std::size_t shown_early_max = 64;
 /// A grant that has returned this long ago does not show any more that the driver lets the next one
 /// through.
 constexpr std::chrono::milliseconds ask_period(1);
@@ -48,12 +51,15 @@ void HeldPipeline::run(Hold* hold) noexcept {
       if (goes_on(started)) attempt(started, [&] { start(order_[started]); });
       if (hold_ != nullptr) hold_->alive();
     }
-    for (; shown < started; ++shown) {
-      if (!goes_on(shown) || !shows_early(order_[shown])) continue;
-      attempt(shown, [&] { show(order_[shown]); });
+    for (; shown < std::min(started, shown_early_max); ++shown) {
+      if (goes_on(shown) && uses_kernels(order_[shown])) show_beside_copy(shown);
+    }
+    if (goes_on(next) && order_[next].range->to.kind == Location::Kind::host) {
+      show_beside_copy(next);
     }
     const bool arriving = order_[next].transaction->state() == State::arriving;
     if (arriving || goes_on(next)) attempt(next, [&] { finish(order_[next]); });
+    if (arriving && --arriving_ == 0) end_dark();
   }
   settle_all();
 }
@@ -95,11 +101,6 @@ bool HeldPipeline::uses_kernels(const HeldTurn& turn) const {
   return kernel_bytes_.contains({turn.transaction->from(), turn.range->to});
 }
 
-bool HeldPipeline::shows_early(const HeldTurn& turn) const {
-  if (hold_ == nullptr || turn.transaction->state() != State::copying) return false;
-  return turn.range->to.kind == Location::Kind::host || uses_kernels(turn);
-}
-
 void HeldPipeline::start(HeldTurn turn) {
   auto& [range, transaction] = turn;
   if (ahead_.used()) return ahead_.require_started(turn);
@@ -118,11 +119,17 @@ void HeldPipeline::start(HeldTurn turn) {
   transaction->start_copy(options_.nothing_runs ? CopyUnder::nothing : CopyUnder::hold, never, by);
 }
 
-void HeldPipeline::show(HeldTurn turn) {
-  go_dark();
-  turn.transaction->show_target(turn.range->report.phases);
-  hold_->alive();
-  let_through_ = clock_.now();
+void HeldPipeline::show_beside_copy(std::size_t place) noexcept {
+  Transaction& transaction = *order_[place].transaction;
+  if (hold_ == nullptr || transaction.state() != State::copying) return;
+  attempt(place, [&] {
+    go_dark();
+    transaction.show_target(order_[place].range->report.phases);
+    hold_->alive();
+    let_through_ = clock_.now();
+  });
+  if (transaction.state() == State::arriving) ++arriving_;
+  if (arriving_ == 0) end_dark();
 }
 
 void HeldPipeline::finish(HeldTurn turn) {

@@ -17,9 +17,9 @@ namespace vma {
 /// Copies and switches the chunks of a held move, while everything is held or nothing runs.
 ///
 /// All copies are started first. Under a hold, a slot shows its target beside its copy if an unmap
-/// does not wait for that copy: to host memory, which takes as long to map as to fill, and between
-/// GPUs if kernels copy the first chunks meanwhile. Other slots are switched in order, each once it
-/// is copied, beside the copies behind it.
+/// does not wait for that copy: one by one in host memory, which takes as long to map as to fill,
+/// and several at once between GPUs, if kernels copy the first chunks meanwhile. Other slots are
+/// switched in order, each once it is copied, beside the copies behind it.
 ///
 /// The first chunk of a range that fails ends the range; its chunks that are copied or shown by
 /// then still move. One thread.
@@ -42,9 +42,8 @@ class HeldPipeline {
   bool goes_on(std::size_t place) const noexcept;
   void plan_kernels();
   bool uses_kernels(const HeldTurn& turn) const;
-  bool shows_early(const HeldTurn& turn) const;
   void start(HeldTurn turn);
-  void show(HeldTurn turn);
+  void show_beside_copy(std::size_t place) noexcept;
   void finish(HeldTurn turn);
   void complete(HeldTurn turn);
   void switch_slot(HeldTurn turn);
@@ -62,7 +61,8 @@ class HeldPipeline {
   Hold* hold_ = nullptr;
   bool ran_ = false;
   TimePoint begun_{0};             // Start of the first copy.
-  bool dark_ = false;              // From the first slot that shows its target early to the last.
+  std::size_t arriving_ = 0;       // Slots that show a target which is not complete.
+  bool dark_ = false;              // For them.
   TimePoint let_through_{0};       // When a grant or unmap of ours last returned.
   bool patience_is_over_ = false;  // A copy did not end in time: no other is waited for.
   std::map<Route, std::uint64_t> kernel_bytes_;  // Still to be copied by kernels.

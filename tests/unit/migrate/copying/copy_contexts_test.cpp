@@ -51,9 +51,10 @@ TEST(CopyContextChoice, IsAContextOfOurOwnIfThatExistsOrIsAskedForOrIsTheOnlyOne
 }
 
 /// A machine whose program has contexts on some GPUs only.
-class Program {
+class ContextProgram {
  public:
-  Program(const std::vector<int>& gpus, const SimOptions& options = {}, bool own_contexts = false)
+  ContextProgram(const std::vector<int>& gpus, const SimOptions& options = {},
+                 bool own_contexts = false)
       : driver(test_machine("test-4"), options),
         faults(driver),
         topology(Topology::discover(faults, {})),
@@ -63,15 +64,15 @@ class Program {
     engine.emplace(faults, topology, memory->contexts(), memory->chunks().ledger(),
                    memory->chunks().slow_calls().turn(), own_contexts);
   }
-  ~Program() {
+  ~ContextProgram() {
     faults.fail_calls({});
     engine.reset();
     memory.reset();
     for (const int gpu : gpus_) driver.release_primary(DeviceId{gpu});
     EXPECT_EQ(driver.leaks(), std::vector<std::string>{});
   }
-  Program(const Program&) = delete;
-  Program& operator=(const Program&) = delete;
+  ContextProgram(const ContextProgram&) = delete;
+  ContextProgram& operator=(const ContextProgram&) = delete;
 
   /// The context in which the route runs.
   ContextHandle context(Location from, Location to, CopyUnder under) {
@@ -101,7 +102,7 @@ class Program {
 };
 
 TEST(CopyContexts, AreThoseOfTheProgramOnTheSourceOrElseOnTheTarget) {
-  Program program({0, 1});
+  ContextProgram program({0, 1});
   EXPECT_EQ(program.context(gpu(0), gpu(1), CopyUnder::nothing), program.primaries[0]);
   EXPECT_EQ(program.context(gpu(1), gpu(0), CopyUnder::nothing), program.primaries[1]);
   EXPECT_EQ(program.context(gpu(2), gpu(1), CopyUnder::nothing), program.primaries[1]) << "pulls";
@@ -114,7 +115,7 @@ TEST(CopyContexts, AreThoseOfTheProgramOnTheSourceOrElseOnTheTarget) {
 }
 
 TEST(CopyContexts, OfOurOwnAreCreatedOnceAndUsedForAllFromThenOn) {
-  Program program({0, 1});
+  ContextProgram program({0, 1});
   const ContextHandle own = program.context(gpu(0), gpu(1), CopyUnder::hold);
   EXPECT_FALSE(program.is_programs(own));
   EXPECT_EQ(program.engine->own_context(DeviceId{0}), own);
@@ -124,13 +125,13 @@ TEST(CopyContexts, OfOurOwnAreCreatedOnceAndUsedForAllFromThenOn) {
 }
 
 TEST(CopyContexts, OfTheProgramAreNotUsedIfItWantsThat) {
-  Program program({0, 1}, {}, true);
+  ContextProgram program({0, 1}, {}, true);
   EXPECT_FALSE(program.is_programs(program.context(gpu(0), gpu(1), CopyUnder::nothing)));
   EXPECT_FALSE(program.engine->can_copy_ahead(gpu(0), gpu(1)));
 }
 
 TEST(CopyContexts, AreOurOwnWhereTheProgramHasNone) {
-  Program program({});
+  ContextProgram program({});
   const ContextHandle own = program.context(gpu(1), host(0), CopyUnder::nothing);
   EXPECT_FALSE(program.driver.context_active(DeviceId{1})) << "the primary one stays closed";
   EXPECT_EQ(program.context(gpu(1), gpu(1), CopyUnder::hold), own);
@@ -139,7 +140,7 @@ TEST(CopyContexts, AreOurOwnWhereTheProgramHasNone) {
 TEST(CopyContexts, UnderAGateAreGreenIfThoseAreApart) {
   SimOptions options;
   options.green_contexts_are_apart = true;
-  Program program({0, 1}, options);
+  ContextProgram program({0, 1}, options);
   const ContextHandle green = program.context(gpu(0), gpu(1), CopyUnder::gate);
   EXPECT_FALSE(program.is_programs(green));
   EXPECT_EQ(program.context(gpu(0), host(0), CopyUnder::gate), green);
@@ -151,7 +152,7 @@ TEST(CopyContexts, UnderAGateAreGreenIfThoseAreApart) {
 TEST(CopyContexts, ThatCannotBeGreenAreOurOwn) {
   SimOptions options;
   options.green_contexts_are_apart = true;
-  Program program({0, 1}, options);
+  ContextProgram program({0, 1}, options);
   program.fail_all(Call::create_green_context);
   const ContextHandle own = program.context(gpu(0), gpu(1), CopyUnder::gate);
   program.faults.fail_calls({});
@@ -160,7 +161,7 @@ TEST(CopyContexts, ThatCannotBeGreenAreOurOwn) {
 }
 
 TEST(CopyContexts, SayWhatToDoIfThereIsNoRoomForThem) {
-  Program program({0, 1});
+  ContextProgram program({0, 1});
   program.fail_all(Call::create_context);
   const Error error = expect_error(ErrorKind::out_of_memory, [&] {
     program.engine->prepare(gpu(0), gpu(1), 1, CopyUnder::hold);
@@ -232,7 +233,7 @@ TEST_P(BrokenContext, OfTheProgramIsAvoided) {
 }
 
 TEST(CopyContexts, LetCopiesRunAheadOfAHoldInAContextWithTwoQueues) {
-  Program program({0});
+  ContextProgram program({0});
   EXPECT_TRUE(program.engine->can_copy_ahead(gpu(0), gpu(1)));
   EXPECT_TRUE(program.engine->can_copy_ahead(gpu(1), gpu(0)));
   EXPECT_FALSE(program.engine->can_copy_ahead(gpu(1), gpu(2))) << "the program has none there";
@@ -244,7 +245,7 @@ TEST(CopyContexts, LetCopiesRunAheadOfAHoldInAContextWithTwoQueues) {
 }
 
 TEST(CopyContexts, LetNoCopiesRunAheadOnceOneHasNotRun) {
-  Program program({0});
+  ContextProgram program({0});
   program.engine->distrust_ahead();
   EXPECT_FALSE(program.engine->can_copy_ahead(gpu(0), gpu(1)));
 }

@@ -117,6 +117,7 @@ TEST(CopyEngine, CopiesOnOneRouteFromManyThreads) {
   ThreadedExecutor executor;
   std::vector<std::unique_ptr<Task>> tasks;
   std::atomic<std::uint64_t> wrong{0};
+  for (const int to : {1, 2}) rig.engine().prepare(gpu(0), gpu(to));
   for (std::uint64_t i = 0; i < 4; ++i) {
     tasks.push_back(executor.spawn("copier", [&rig, &wrong, i] {
       for (std::uint64_t round = 0; round < 10; ++round) {
@@ -171,6 +172,20 @@ TEST(CopyEngine, MakesNothingOnceARouteIsPreparedAlsoAfterAWaitThatFailed) {
   }
 }
 
+// The caller of `enqueue` may have the turn for slow calls, without which no route is created.
+TEST(CopyEngine, CreatesNothingForACopyWithoutARoute) {
+  MoveRig rig;
+  const Chunk source = rig.chunk(gpu(0), 1), target = rig.chunk(gpu(1), 1);
+  rig.forget_calls();
+  const Error error =
+      expect_error(ErrorKind::driver_failure, [&] { rig.engine().enqueue(source, target); });
+  EXPECT_TRUE(says(error, "has failed")) << error.what();
+  EXPECT_TRUE(rig.trace().empty());
+  EXPECT_FALSE(source.busy());
+  rig.unclaim(source);
+  rig.unclaim(target);
+}
+
 TEST(CopyEngine, PreparesARouteOnceHoweverManyAsk) {
   MoveRig rig("test-4");
   rig.forget_calls();
@@ -201,6 +216,7 @@ TEST(CopyEngine, LeavesNoHalfARoute) {
     }
     rig.fail_nothing();
     EXPECT_EQ(rig.memory().chunks().ledger().leaks(), 0u);
+    rig.engine().prepare(gpu(0), gpu(2));
     const Chunk source = rig.chunk(gpu(0), 1), target = rig.chunk(gpu(2), 1);
     rig.fill(source, 5);
     rig.engine().wait(rig.engine().enqueue(source, target));
@@ -216,6 +232,7 @@ TEST(CopyEngine, RunsNothingAfterAnEnqueueThatFailed) {
     MoveRig rig("test-islands");
     const Chunk source = rig.chunk(gpu(0), 2), target = rig.chunk(to, 2);
     rig.fill(source, 11);
+    rig.engine().prepare(gpu(0), to);
     rig.engine().wait(rig.engine().enqueue(source, target));
     for (int number = 0; number < 100; ++number) {
       SCOPED_TRACE(testing::Message() << to_string(to) << " call " << number);

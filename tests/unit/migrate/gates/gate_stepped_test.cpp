@@ -83,6 +83,28 @@ TEST_P(SteppedGate, ThatComesNextIsOpenedWhenItsThreadDoesNotCome) {
   });
 }
 
+// Gates that arrive before it show that the streams make progress, however slow they have become.
+TEST_P(SteppedGate, ThatComesNextIsNotOverdueForTheTimeOfThoseBeforeIt) {
+  step(GetParam(), [](const SimOptions& options) {
+    GateRig rig(options);
+    const BoundStream stream = rig.attach_new(0);
+    const auto second = rig.gate_over(rig.driver());
+    const GatePlan plan = rig.plan();
+    GateLimits behind = GateRig::patient();
+    behind.follows = true;
+    behind.overdue_limit = milliseconds(100);
+    ASSERT_EQ(why(rig.gate().send(plan, GateRig::patient())), StopRefusal::none);
+    rig.launch_spin(stream, milliseconds(50));
+    ASSERT_EQ(why(second->send(plan, behind)), StopRefusal::none);
+    ASSERT_EQ(why(rig.gate().close()), StopRefusal::none);
+    sleep(rig, milliseconds(200));
+    rig.gate().open();
+    second->comes_next();
+    EXPECT_EQ(why(second->close()), StopRefusal::none);
+    second->open();
+  });
+}
+
 TEST_P(SteppedGate, IsOpenedWhenSettlingTakesTooLong) {
   step(GetParam(), [](const SimOptions& options) {
     GateRig rig(options);

@@ -16,19 +16,19 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr int chunks = batch_chunks;
+constexpr int line_chunks = batch_chunks;
 constexpr milliseconds kernel(8);
 constexpr int ahead = 16;
 constexpr milliseconds backlog = ahead * kernel;
 constexpr microseconds gate_for_each(1);
 
 /// Keeps as many kernels launched on the stream as it is ahead.
-class Program {
+class LineProgram {
  public:
-  explicit Program(DisturbedRig& rig) : rig_(rig) {
+  explicit LineProgram(DisturbedRig& rig) : rig_(rig) {
     task_ = machine().executor().spawn("program", [this] { run(); });
   }
-  ~Program() {
+  ~LineProgram() {
     ended_ = true;
     task_->join();
   }
@@ -63,15 +63,15 @@ TEST_P(GateLines, ManyGatesTakeHardlyMoreThanOneBacklog) {
     BatchRig rig(options);
     rig.move(gpu(1), gate_for_each);  // Loads all that is loaded at first use.
     rig.move(gpu(0), gate_for_each);
-    const Program program(rig);
+    const LineProgram program(rig);
     sleep(rig.rig, 2 * backlog);
     const MigrationReport report = rig.move(gpu(1), gate_for_each);
-    EXPECT_EQ(report.stall.count, static_cast<std::uint64_t>(chunks));
-    EXPECT_EQ(report.chunks_live, chunks);
+    EXPECT_EQ(report.stall.count, static_cast<std::uint64_t>(line_chunks));
+    EXPECT_EQ(report.chunks_live, line_chunks);
     EXPECT_EQ(report.retries, 0);
     EXPECT_GE(report.wall, backlog / 2);
-    EXPECT_LE(report.wall, 2 * backlog) << "and not " << chunks;
-    rig.expect_moved(chunks);
+    EXPECT_LE(report.wall, 2 * backlog) << "and not " << line_chunks;
+    rig.expect_moved(line_chunks);
   });
 }
 
@@ -83,14 +83,14 @@ TEST_P(GateLines, GatesOfOneLineMoveSeveralMigrations) {
     rig.submit_all(gpu(1), each);
     rig.wait();
     rig.tasks.clear();
-    const Program program(rig);
+    const LineProgram program(rig);
     sleep(rig.rig, 2 * backlog);
     const std::uint64_t before = rig.gates();
     const TimePoint begin = rig.driver.clock().now();
     rig.submit_all(gpu(0), each);
     rig.wait();
     EXPECT_LE(rig.driver.clock().now() - begin, 2 * backlog);
-    EXPECT_EQ(rig.gates() - before, static_cast<std::uint64_t>(chunks));
+    EXPECT_EQ(rig.gates() - before, static_cast<std::uint64_t>(line_chunks));
     rig.expect_moved(gpu(0));
   });
 }
@@ -116,7 +116,7 @@ TEST_P(GateLines, NoGateIsSentThatTheStallBudgetDoesNotPayFor) {
     EXPECT_GE(took_s, stall_s / 200e-6 - 2) << "a burst may use up the budget of a second";
     mover.stop();
     mover.attached().detach(rig.stream, Address{});
-    rig.expect_moved(chunks);
+    rig.expect_moved(line_chunks);
   });
 }
 
@@ -140,7 +140,7 @@ TEST_P(GateLines, WhatIsAllowedAheadIsSpentAtOnce) {
     EXPECT_EQ(task->report().outcome, Outcome::done);
     mover.stop();
     mover.attached().detach(rig.stream, Address{});
-    rig.expect_moved(chunks);
+    rig.expect_moved(line_chunks);
   });
 }
 
@@ -175,8 +175,8 @@ TEST_P(GateLines, ACancelledMoveCallsAllOff) {
     EXPECT_EQ(rig.task->report().outcome, Outcome::cancelled);
     rig.expect_stream_runs();
     rig.expect_moved(0);
-    EXPECT_EQ(rig.move(gpu(1), gate_for_each).chunks_live, chunks);
-    rig.expect_moved(chunks);
+    EXPECT_EQ(rig.move(gpu(1), gate_for_each).chunks_live, line_chunks);
+    rig.expect_moved(line_chunks);
   });
 }
 
@@ -188,10 +188,10 @@ TEST_P(GateLines, ADetachedStreamIsWaitedForByNoGate) {
     rig.mover.attached().detach(rig.stream, Address{});
     EXPECT_LE(rig.driver.clock().now() - begin, milliseconds(100));
     rig.task->wait();
-    EXPECT_EQ(rig.task->report().chunks_moved, chunks);
+    EXPECT_EQ(rig.task->report().chunks_moved, line_chunks);
     rig.expect_stream_runs();
     rig.mover.attached().attach(rig.stream, Address{});
-    rig.expect_moved(chunks);
+    rig.expect_moved(line_chunks);
   });
 }
 
@@ -202,9 +202,9 @@ TEST_P(GateLines, AStreamAttachedMeanwhileIsStoppedToo) {
     rig.mover.attached().attach(other, rig.allocation->begin());
     rig.expect_stream_runs();
     rig.task->wait();
-    EXPECT_EQ(rig.task->report().chunks_moved, chunks);
+    EXPECT_EQ(rig.task->report().chunks_moved, line_chunks);
     EXPECT_GE(rig.task->report().reasons["streams_changed"], 1);
-    rig.expect_moved(chunks);
+    rig.expect_moved(line_chunks);
     rig.mover.attached().detach(other, rig.allocation->begin());
   });
 }
@@ -221,8 +221,8 @@ TEST_P(GateLines, AFailedSwitchCallsTheGatesBehindItOff) {
     EXPECT_EQ(rig.task->report().chunks_moved, 0);
     rig.driver.before_unmap = nullptr;
     rig.expect_moved(0);
-    EXPECT_EQ(rig.move(gpu(1), gate_for_each).chunks_live, chunks);
-    rig.expect_moved(chunks);
+    EXPECT_EQ(rig.move(gpu(1), gate_for_each).chunks_live, line_chunks);
+    rig.expect_moved(line_chunks);
   });
 }
 
@@ -232,8 +232,8 @@ TEST_P(GateLines, WritesBehindTheCopiesAreNotLost) {
     WaitingRig rig(options);
     MoveRig::let_go(rig.word);
     rig.task->wait();
-    EXPECT_EQ(rig.task->report().chunks_moved, chunks);
-    rig.expect_moved(chunks);
+    EXPECT_EQ(rig.task->report().chunks_moved, line_chunks);
+    rig.expect_moved(line_chunks);
   });
 }
 
@@ -245,8 +245,8 @@ TEST_P(GateLines, ReadsAndPinsNeedNotWaitForABacklog) {
     EXPECT_LE(rig.driver.clock().now() - begin, milliseconds(1));
     rig.expect_stream_runs();
     rig.task->wait();
-    EXPECT_EQ(rig.task->report().chunks_moved, chunks);
-    rig.expect_moved(chunks);
+    EXPECT_EQ(rig.task->report().chunks_moved, line_chunks);
+    rig.expect_moved(line_chunks);
   });
 }
 
@@ -262,8 +262,8 @@ TEST_P(GateLines, AnAllocationInUseWhenTheGateClosesIsTriedAgain) {
       }
     }
     rig.task->wait();
-    EXPECT_EQ(rig.task->report().chunks_moved, chunks);
-    rig.expect_moved(chunks);
+    EXPECT_EQ(rig.task->report().chunks_moved, line_chunks);
+    rig.expect_moved(line_chunks);
   });
 }
 
@@ -274,7 +274,7 @@ TEST_P(GateLines, OnlyGpusInUseGetAccessWhileStreamsAreStopped) {
     rig.driver.granted_most = 0;
     rig.move(gpu(1), milliseconds(500));
     EXPECT_EQ(rig.driver.granted_most, 1u);
-    rig.expect_moved(chunks);  // As kernels of both GPUs see it.
+    rig.expect_moved(line_chunks);  // As kernels of both GPUs see it.
     const BoundStream other = rig.rig.new_stream(1);
     rig.mover.attached().attach(other, Address{});
     rig.move(gpu(0), milliseconds(500));
@@ -284,8 +284,8 @@ TEST_P(GateLines, OnlyGpusInUseGetAccessWhileStreamsAreStopped) {
   });
 }
 
-// More chunks than are staged before the first gate is sent: the others are staged while it waits,
-// when this move has `operations` of their allocation.
+// More line_chunks than are staged before the first gate is sent: the others are staged while it
+// waits, when this move has `operations` of their allocation.
 TEST_P(GateLines, StagesMoreWhileGatesAreOnTheirWay) {
   step(GetParam(), [](const SimOptions& options) {
     BatchRig rig(options);
@@ -295,7 +295,7 @@ TEST_P(GateLines, StagesMoreWhileGatesAreOnTheirWay) {
     const auto large = rig.memory.alloc(many * rig.rig.page(), gpu(0), chunked);
     rig.rig.fill(*large, batch_seed_word);
     rig.move(gpu(1), gate_for_each);
-    const Program program(rig);
+    const LineProgram program(rig);
     sleep(rig.rig, 2 * backlog);
     MigrateOptions how;
     how.max_stall = gate_for_each;

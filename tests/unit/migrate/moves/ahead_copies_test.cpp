@@ -23,7 +23,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr std::uint64_t seed = 70;
+constexpr std::uint64_t ahead_seed = 70;
 
 /// Adds one to every word of the allocation on the stream.
 class AddOne {
@@ -50,11 +50,11 @@ class AddOne {
 
 TEST(AheadCopies, NeedNoContextOfTheRuntimesOwn) {
   MoveRig rig;
-  const auto allocation = rig.filled(12, gpu(0), 3, seed);
+  const auto allocation = rig.filled(12, gpu(0), 3, ahead_seed);
   rig.forget_calls();
   for (const Location to : {gpu(1), host(0), gpu(0), gpu(1)}) {
     EXPECT_EQ(rig.move(*allocation, to).chunks_moved, 4) << to_string(to);
-    EXPECT_EQ(rig.wrong_for(0, *allocation, seed), 0u) << to_string(to);
+    EXPECT_EQ(rig.wrong_for(0, *allocation, ahead_seed), 0u) << to_string(to);
     rig.expect_shown(*allocation);
   }
   EXPECT_EQ(rig.calls(Call::create_context), 0);
@@ -63,7 +63,7 @@ TEST(AheadCopies, NeedNoContextOfTheRuntimesOwn) {
 
 TEST(AheadCopies, FollowEarlierWorkAndPrecedeLaterWork) {
   MoveRig rig;
-  const auto allocation = rig.filled(8, gpu(0), 2, seed);
+  const auto allocation = rig.filled(8, gpu(0), 2, ahead_seed);
   const BoundStream here = rig.new_stream(0), there = rig.new_stream(1);
   for (const BoundStream stream : {here, there}) {
     AddOne adds(rig, stream);
@@ -74,38 +74,38 @@ TEST(AheadCopies, FollowEarlierWorkAndPrecedeLaterWork) {
     adds.launch(*allocation);
     rig.machine().wait_stream(stream, never);
   }
-  EXPECT_EQ(rig.wrong(*allocation, seed + 4), 0u);
+  EXPECT_EQ(rig.wrong(*allocation, ahead_seed + 4), 0u);
   EXPECT_EQ(rig.calls(Call::create_context), 0);
 }
 
 TEST(AheadCopies, AreUsedUpToTheirNumber) {
   for (const std::size_t chunks : {AheadCopies::copies_max, AheadCopies::copies_max + 1}) {
     MoveRig rig;
-    const auto allocation = rig.filled(chunks, gpu(0), 1, seed);
+    const auto allocation = rig.filled(chunks, gpu(0), 1, ahead_seed);
     rig.forget_calls();
     EXPECT_EQ(rig.move(*allocation, gpu(1)).outcome, Outcome::done);
     EXPECT_EQ(rig.calls(Call::create_context), chunks > AheadCopies::copies_max ? 1 : 0);
-    EXPECT_EQ(rig.wrong(*allocation, seed), 0u);
+    EXPECT_EQ(rig.wrong(*allocation, ahead_seed), 0u);
   }
 }
 
 TEST(AheadCopies, AreNotUsedWhereAContextOfTheRuntimesOwnExists) {
   MoveRig rig;
-  const auto allocation = rig.filled(4, gpu(0), 2, seed);
+  const auto allocation = rig.filled(4, gpu(0), 2, ahead_seed);
   rig.engine().own_context(DeviceId{0});
   rig.forget_calls();
   EXPECT_EQ(rig.move(*allocation, gpu(1)).outcome, Outcome::done);
   EXPECT_EQ(rig.move(*allocation, gpu(0)).outcome, Outcome::done) << "gpu(0) reads";
   EXPECT_EQ(rig.calls(Call::stream_wait_event), 0);
   EXPECT_EQ(rig.calls(Call::create_context), 0);
-  EXPECT_EQ(rig.wrong(*allocation, seed), 0u);
+  EXPECT_EQ(rig.wrong(*allocation, ahead_seed), 0u);
 }
 
 TEST(AheadCopies, OrOtherOnesHaveAllHostMemoryBeforeTheHold) {
   constexpr int chunks = 20;  // More than the runtime creates in advance.
   for (const bool own_context : {false, true}) {
     MoveRig rig;
-    const auto allocation = rig.filled(chunks, gpu(0), 1, seed);
+    const auto allocation = rig.filled(chunks, gpu(0), 1, ahead_seed);
     if (own_context) rig.engine().own_context(DeviceId{0});
     rig.forget_calls();
     EXPECT_EQ(rig.move(*allocation, host(0)).chunks_moved, chunks);
@@ -122,18 +122,18 @@ TEST(AheadCopies, OrOtherOnesHaveAllHostMemoryBeforeTheHold) {
 
 TEST(AheadCopies, AreNotUsedForWhatNothingRunsBeside) {
   MoveRig rig;
-  const auto allocation = rig.filled(4, gpu(0), 2, seed);
+  const auto allocation = rig.filled(4, gpu(0), 2, ahead_seed);
   MigrateOptions options;
   options.nothing_runs = true;
   rig.forget_calls();
   EXPECT_EQ(rig.move(*allocation, gpu(1), options).outcome, Outcome::done);
   EXPECT_EQ(rig.calls(Call::stream_wait_event) + rig.calls(Call::create_context), 0);
-  EXPECT_EQ(rig.wrong(*allocation, seed), 0u);
+  EXPECT_EQ(rig.wrong(*allocation, ahead_seed), 0u);
 }
 
 TEST(AheadCopies, MoveTheChunksThatHaveTargets) {
   MoveRig rig;
-  const auto allocation = rig.filled(6, gpu(0), 2, seed);
+  const auto allocation = rig.filled(6, gpu(0), 2, ahead_seed);
   rig.fail({Call::create}, {1, 2});  // The second one and its retry.
   const Error error =
       expect_error(ErrorKind::out_of_memory, [&] { rig.move(*allocation, gpu(1)); });
@@ -143,7 +143,7 @@ TEST(AheadCopies, MoveTheChunksThatHaveTargets) {
   EXPECT_EQ(error.report()->chunks_moved, 1);
   EXPECT_EQ(error.report()->failures.at(0).offset, 2 * rig.page());
   rig.expect_shown(*allocation);
-  EXPECT_EQ(rig.wrong(*allocation, seed), 0u);
+  EXPECT_EQ(rig.wrong(*allocation, ahead_seed), 0u);
   EXPECT_EQ(rig.move(*allocation, gpu(1)).chunks_moved, 2);
   EXPECT_EQ(rig.memory().chunks().ledger().leaks(), 0u);
 }
@@ -155,7 +155,7 @@ TEST(AheadCopies, MoveTheChunksBeforeOneThatCannotBeEnqueued) {
                                             {Call::copy, 2, 2}}) {
     SCOPED_TRACE(testing::Message() << to_string(call) << " " << number);
     MoveRig rig;
-    const auto allocation = rig.filled(6, gpu(0), 2, seed);
+    const auto allocation = rig.filled(6, gpu(0), 2, ahead_seed);
     rig.fail({call}, {number});
     const Error error =
         expect_error(ErrorKind::driver_failure, [&] { rig.move(*allocation, gpu(1)); });
@@ -163,7 +163,7 @@ TEST(AheadCopies, MoveTheChunksBeforeOneThatCannotBeEnqueued) {
     ASSERT_NE(error.report(), nullptr);
     EXPECT_EQ(error.report()->chunks_moved, moved);
     rig.expect_shown(*allocation);
-    EXPECT_EQ(rig.wrong(*allocation, seed), 0u);
+    EXPECT_EQ(rig.wrong(*allocation, ahead_seed), 0u);
     EXPECT_EQ(rig.move(*allocation, gpu(1)).chunks_moved, 3 - moved);
     EXPECT_EQ(rig.memory().chunks().ledger().leaks(), 0u);
   }
@@ -217,7 +217,7 @@ INSTANTIATE_TEST_SUITE_P(Seeds, SteppedAheadCopies, testing::Range<std::uint64_t
 TEST_P(SteppedAheadCopies, KeepNobodyFromAllocatingWhileAMoveWaitsForABacklog) {
   step(GetParam(), [](const SimOptions& options) {
     MoveRig rig("test-2", {}, options);
-    const auto allocation = rig.filled(4, gpu(0), 2, seed);
+    const auto allocation = rig.filled(4, gpu(0), 2, ahead_seed);
     const BoundStream stream = rig.new_stream(0);
     rig.launch_spin(stream, milliseconds(1500));
     const auto mover = rig.machine().executor().spawn("mover", [&] {
@@ -234,7 +234,7 @@ TEST_P(SteppedAheadCopies, KeepNobodyFromAllocatingWhileAMoveWaitsForABacklog) {
     EXPECT_TRUE(rig.memory().chunks().slow_calls().turn().is_free());
     EXPECT_LT(rig.machine().clock().now() - begin, milliseconds(600));
     mover->join();
-    EXPECT_EQ(rig.wrong(*allocation, seed), 0u);
+    EXPECT_EQ(rig.wrong(*allocation, ahead_seed), 0u);
   });
 }
 
@@ -250,7 +250,7 @@ TEST_P(SteppedAheadCopies, AreMadeAgainIfTheHoldIsTriedAgain) {
                       memory.chunks().slow_calls().turn());
     Mover mover(memory, engine, MoverLimits{});
     const auto allocation = memory.alloc(4 * rig.page(), gpu(0), {});
-    rig.fill(*allocation, seed);
+    rig.fill(*allocation, ahead_seed);
     const BoundStream waiter = rig.new_stream(0), writer = rig.new_stream(1);
     AddOne adds(rig, writer);
     rig.launch_spin(writer, TimePoint(1));
@@ -272,7 +272,7 @@ TEST_P(SteppedAheadCopies, AreMadeAgainIfTheHoldIsTriedAgain) {
     EXPECT_GE(report.retries, 1);
     EXPECT_GE(driver.waits, 2 * contexts) << "the copies of each try wait for both contexts";
     EXPECT_EQ(rig.calls(Call::create_context), 0);
-    EXPECT_EQ(rig.wrong(*allocation, seed + 1), 0u);
+    EXPECT_EQ(rig.wrong(*allocation, ahead_seed + 1), 0u);
     memory.free(allocation->begin());
   });
 }

@@ -8,14 +8,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <vector>
 
 namespace vma {
 namespace {
 
-constexpr std::uint64_t seed = 70;
-constexpr std::size_t chunks = 4;
+constexpr std::uint64_t pipeline_seed = 70;
+constexpr std::size_t pipeline_chunks = 4;
 
 /// How many slots were mapped before the first wait for a copy: the first wait behind a map.
 std::ptrdiff_t shown_before_waiting(const std::vector<TracedCall>& trace) {
@@ -26,9 +27,17 @@ std::ptrdiff_t shown_before_waiting(const std::vector<TracedCall>& trace) {
   return std::count_if(first, wait, is_map);
 }
 
+/// How often an event was waited for before the first slot was mapped: for the work of each
+/// context, and for the first copy unless its slot is shown beside it.
+std::ptrdiff_t waits_before_showing(const std::vector<TracedCall>& trace) {
+  const auto map = std::ranges::find(trace, Call::map, &TracedCall::call);
+  return std::count_if(trace.begin(), map,
+                       [](const TracedCall& call) { return call.call == Call::wait_event; });
+}
+
 /// With the targets in the cache.
 std::shared_ptr<Allocation> warm(MoveRig& rig, Location to) {
-  const auto allocation = rig.filled(2 * chunks, gpu(0), 2, seed);
+  const auto allocation = rig.filled(2 * pipeline_chunks, gpu(0), 2, pipeline_seed);
   rig.move(*allocation, to);
   rig.move(*allocation, gpu(0));
   rig.forget_calls();
@@ -37,16 +46,23 @@ std::shared_ptr<Allocation> warm(MoveRig& rig, Location to) {
 
 void expect_whole(MoveRig& rig, const Allocation& allocation) {
   rig.expect_shown(allocation);
-  EXPECT_EQ(rig.wrong(allocation, seed), 0u);
-  for (int i = 0; i < 2; ++i) EXPECT_EQ(rig.wrong_for(i, allocation, seed), 0u) << i;
+  EXPECT_EQ(rig.wrong(allocation, pipeline_seed), 0u);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(rig.wrong_for(i, allocation, pipeline_seed), 0u) << i;
 }
 
 TEST(HeldPipeline, ShowsHostMemoryWhileItIsFilled) {
-  MoveRig rig;
-  const auto allocation = warm(rig, host(0));
-  EXPECT_EQ(rig.move(*allocation, host(0)).chunks_moved, static_cast<int>(chunks));
-  EXPECT_EQ(shown_before_waiting(rig.trace()), static_cast<std::ptrdiff_t>(chunks));
-  expect_whole(rig, *allocation);
+  std::map<Location, std::ptrdiff_t> waits;
+  for (const Location to : {host(0), gpu(1)}) {
+    MoveRig rig;
+    rig.engine().prepare(gpu(0), to, 1, CopyUnder::nothing);
+    const auto allocation = warm(rig, to);
+    EXPECT_EQ(rig.move(*allocation, to).chunks_moved, static_cast<int>(pipeline_chunks));
+    EXPECT_EQ(rig.calls(Call::copy), static_cast<int>(pipeline_chunks));
+    EXPECT_EQ(shown_before_waiting(rig.trace()), 1) << "only one is incomplete at a time";
+    waits[to] = waits_before_showing(rig.trace());
+    expect_whole(rig, *allocation);
+  }
+  EXPECT_EQ(waits[host(0)] + 2, waits[gpu(1)]) << "until it is done, and for how it ended";
 }
 
 // What moves then is how calibrations measure copies and switches one by one.
@@ -55,8 +71,8 @@ TEST(HeldPipeline, ShowsNothingEarlyIfNothingRuns) {
   const auto allocation = warm(rig, host(0));
   MigrateOptions how;
   how.nothing_runs = true;
-  EXPECT_EQ(rig.move(*allocation, host(0), how).chunks_moved, static_cast<int>(chunks));
-  EXPECT_EQ(shown_before_waiting(rig.trace()), 1);
+  EXPECT_EQ(rig.move(*allocation, host(0), how).chunks_moved, static_cast<int>(pipeline_chunks));
+  EXPECT_EQ(waits_before_showing(rig.trace()), 2) << "for the first copy";
   expect_whole(rig, *allocation);
 }
 
@@ -64,7 +80,7 @@ TEST(HeldPipeline, SwitchesWhatACopyEngineFillsOnceItIsCopied) {
   MoveRig rig;
   const auto allocation = warm(rig, gpu(1));
   rig.move(*allocation, gpu(1));
-  EXPECT_EQ(rig.calls(Call::copy), static_cast<int>(chunks)) << "in the program's context";
+  EXPECT_EQ(rig.calls(Call::copy), static_cast<int>(pipeline_chunks)) << "in the program's context";
   EXPECT_EQ(shown_before_waiting(rig.trace()), 1);
   expect_whole(rig, *allocation);
 }
@@ -74,9 +90,9 @@ TEST(HeldPipeline, CopiesByKernelsForAsLongAsTheSwitchesTake) {
   rig.engine().own_context(DeviceId{0});
   const auto allocation = warm(rig, gpu(1));
   rig.move(*allocation, gpu(1));
-  EXPECT_EQ(rig.calls(Call::launch), static_cast<int>(chunks)) << "they are small";
+  EXPECT_EQ(rig.calls(Call::launch), static_cast<int>(pipeline_chunks)) << "they are small";
   EXPECT_EQ(rig.calls(Call::copy), 0);
-  EXPECT_EQ(shown_before_waiting(rig.trace()), static_cast<std::ptrdiff_t>(chunks));
+  EXPECT_EQ(shown_before_waiting(rig.trace()), static_cast<std::ptrdiff_t>(pipeline_chunks));
   expect_whole(rig, *allocation);
 }
 
@@ -102,7 +118,8 @@ TEST(HeldPipeline, LeavesEverySlotCompleteWhateverFails) {
         EXPECT_FALSE(allocation->poisoned());
         expect_whole(rig, *allocation);
         rig.move(*allocation, to);
-        for (std::size_t slot = 0; slot < chunks; ++slot) EXPECT_EQ(allocation->home(slot), to);
+        for (std::size_t slot = 0; slot < pipeline_chunks; ++slot)
+          EXPECT_EQ(allocation->home(slot), to);
         expect_whole(rig, *allocation);
         rig.memory().check_invariants();
       }
