@@ -91,7 +91,8 @@ struct MigrateOptions {
   /// Allocates all target memory before stopping anything; if that fails, nothing moves.
   bool reserve_first = false;
   /// Of several requests: allocates the target memory of all before stopping anything. If that
-  /// fails, or if one of them may not move when the call begins, nothing moves. Of one request, it is `reserve_first`.
+  /// fails, or if one of them may not move when the call begins, nothing moves. Of one request, it
+  /// is `reserve_first`.
   bool all_or_nothing = false;
   /// The caller guarantees that no running work touches the range, so nothing is stopped. For
   /// drivers without holds, and for programs that have already synchronised.
