@@ -254,7 +254,7 @@ std::shared_ptr<MigrationTask> Mover::take_beside(const MigrationTask& first) no
     return nullptr;  // It gets its turn when this move has ended.
   }
   bool more_urgent = false;  // Such a task does not wait until all of this route have moved.
-  const auto joins = [&](const MigrationTask& which) {
+  const auto joins = [&](const MigrationTask& which) VMART_NO_THREAD_ANALYSIS {
     more_urgent |= which.options.priority > first.options.priority;
     return !more_urgent && may_begin(which) && may_join(*leader, which);
   };
