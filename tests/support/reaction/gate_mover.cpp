@@ -20,7 +20,7 @@ void GateMover::begin_next(Time now) {
   if (running_) return;
   std::deque<MoveGroup>& queue = wanted_.empty() ? victims_ : wanted_;
   if (queue.empty()) return;
-  running_.emplace();
+  running_ = Running{};
   running_->group = std::move(queue.front());
   queue.pop_front();
   Time copied = now;
