@@ -1,8 +1,8 @@
 // Hot sets that flicker: those of two phases of the drift alternate every 50 ms, too fast for
 // anything to be gained by moving. Measures what the program loses to a scheduler that moves
-// memory, against one that decides the same and moves nothing (a dry run), in rounds of one stretch
-// each, which goes first in turns. Both begin with the memory where the first of the two phases
-// wants it.
+// memory, against one that decides the same and moves nothing (a dry run), in flicker_rounds of one
+// stretch each, which goes first in turns. Both begin with the memory where the first of the two
+// phases wants it.
 
 #include "bench/placement/cases.hpp"
 #include "bench/placement/drift_bed.hpp"
@@ -18,7 +18,7 @@ namespace vma {
 namespace {
 
 constexpr std::chrono::milliseconds each(50);
-constexpr int rounds = 3;
+constexpr int flicker_rounds = 3;
 
 struct Stretch {
   double bytes_s = 0, moves_s = 0;
@@ -58,7 +58,7 @@ Sample flicker(std::size_t gpus) {
   std::vector<double> with, without, lost, moves;
   Sample sample;
   const Stopwatch watch;
-  for (int round = 0; round < rounds; ++round) {
+  for (int round = 0; round < flicker_rounds; ++round) {
     Stretch moving, dry;
     const bool dry_first = round % 2 == 1;
     if (dry_first) dry = flickering(load, true);
