@@ -52,7 +52,9 @@ bool GateLine::await_first(TimePoint until) {
 
 std::optional<GateRefusal> GateLine::switch_chunks() {
   const auto tell_next = [this] {
-    if (entries_.size() > 1) std::next(entries_.begin())->stop->comes_next();
+    // Hooks are called next, which may wait for a thread that waits for the turn.
+    if (entries_.size() == 1) return turn_.reset();
+    std::next(entries_.begin())->stop->comes_next();
   };
   try {
     auto refusal = entries_.front().stop->switch_chunks();
@@ -80,9 +82,14 @@ void GateLine::send_more() noexcept {
   }
 }
 
+/// With a gate behind it, the first batch keeps the turn when it is done, and then its hooks must
+/// not be called.
 bool GateLine::may_send_more() const {
-  return !refused_ && entries_.size() < gates_max && clock_.now() >= next_send_ &&
-         !parts_.stops.waiting().any();
+  const auto has_hooks = [](const LiveChunk* chunk) {
+    return !chunk->range.allocation.hooks().empty();
+  };
+  return !refused_ && std::ranges::none_of(entries_.front().batch.chunks, has_hooks) &&
+         entries_.size() < gates_max && clock_.now() >= next_send_ && !parts_.stops.waiting().any();
 }
 
 /// Its settling may have been enqueued even if it is refused: the batch stays in the line, and is
