@@ -40,6 +40,7 @@ std::shared_ptr<Allocation> warm(MoveRig& rig, Location to) {
   const auto allocation = rig.filled(2 * pipeline_chunks, gpu(0), 2, pipeline_seed);
   rig.move(*allocation, to);
   rig.move(*allocation, gpu(0));
+  rig.memory().chunks().slow_calls().drain();  // Refills map memory, too.
   rig.forget_calls();
   return allocation;
 }
