@@ -15,8 +15,8 @@
 namespace vma {
 namespace {
 
-constexpr std::uint64_t page = 4096;
-constexpr std::uint64_t chunk_bytes = 2 * page;
+constexpr std::uint64_t page = life_page;
+constexpr std::uint64_t chunk_bytes = life_chunk_bytes;
 constexpr std::uint64_t size_bytes = 2 * chunk_bytes + page;  // Three slots, the last one shorter.
 constexpr std::uint64_t words = size_bytes / sizeof(std::uint64_t);
 

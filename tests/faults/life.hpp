@@ -18,6 +18,9 @@
 
 namespace vma {
 
+constexpr std::uint64_t life_page = 4096;
+constexpr std::uint64_t life_chunk_bytes = 2 * life_page;
+
 /// How to run one life.
 struct LifePlan {
   std::uint64_t seed = 1;

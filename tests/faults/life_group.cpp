@@ -12,9 +12,7 @@
 namespace vma {
 namespace {
 
-constexpr std::uint64_t group_page = 4096;
-constexpr std::uint64_t group_chunk_bytes = 2 * group_page;
-constexpr std::uint64_t other_bytes = group_chunk_bytes + group_page;  // Two slots.
+constexpr std::uint64_t other_bytes = life_chunk_bytes + life_page;  // Two slots.
 
 std::uint64_t bytes_at(const std::vector<Extent>& extents, Location at) {
   std::uint64_t bytes = 0;
@@ -47,7 +45,7 @@ void Life::move_group(const char* stage, const MigrateOptions& options) {
   void* other = nullptr;
   undisturbed(stage, [&] {
     if (!outcome_.poisoned) runtime_->migrate(memory_, gpu(0));
-    other = runtime_->alloc(other_bytes, host(0), {group_chunk_bytes, "other"});
+    other = runtime_->alloc(other_bytes, host(0), {life_chunk_bytes, "other"});
     runtime_->write(other, std::as_bytes(std::span(pattern)));
   });
   if (other == nullptr) return;

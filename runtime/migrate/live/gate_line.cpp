@@ -82,14 +82,9 @@ void GateLine::send_more() noexcept {
   }
 }
 
-/// With a gate behind it, the first batch keeps the turn when it is done, and then its hooks must
-/// not be called.
 bool GateLine::may_send_more() const {
-  const auto has_hooks = [](const LiveChunk* chunk) {
-    return !chunk->range.allocation.hooks().empty();
-  };
-  return !refused_ && std::ranges::none_of(entries_.front().batch.chunks, has_hooks) &&
-         entries_.size() < gates_max && clock_.now() >= next_send_ && !parts_.stops.waiting().any();
+  return !refused_ && entries_.size() < gates_max && clock_.now() >= next_send_ &&
+         !parts_.stops.waiting().any();
 }
 
 /// Its settling may have been enqueued even if it is refused: the batch stays in the line, and is

@@ -16,37 +16,13 @@ namespace {
 /// While a gate waits for so long, reads, writes and pins of its allocations wait, too.
 constexpr std::chrono::milliseconds operations_kept(100);
 
+std::vector<Allocation*> allocations_of(const LiveBatch& batch) {
+  std::vector<Allocation*> allocations;
+  for_each_range(batch, [&](LiveRange& range) { allocations.push_back(&range.allocation); });
+  return allocations;
+}
+
 }  // namespace
-
-/// `operations()` of each allocation of a batch, in the order of their addresses.
-class LiveMove::Operations {
- public:
-  /// Takes none yet.
-  explicit Operations(const LiveBatch& batch) {
-    for_each_range(batch, [&](LiveRange& range) { allocations_.push_back(&range.allocation); });
-    std::ranges::sort(allocations_, {}, [](const Allocation* which) { return which->begin(); });
-  }
-  ~Operations() { let_go(); }
-  Operations(const Operations&) = delete;
-  Operations& operator=(const Operations&) = delete;
-
-  /// Blocks: while other threads have one.
-  void take() VMART_NO_THREAD_ANALYSIS {
-    for (; taken_ < allocations_.size(); ++taken_) allocations_[taken_]->operations().lock();
-  }
-  /// False if another thread has one. Those before it are kept.
-  bool try_take() VMART_NO_THREAD_ANALYSIS {
-    while (taken_ < allocations_.size() && allocations_[taken_]->operations().try_lock()) ++taken_;
-    return taken_ == allocations_.size();
-  }
-  void let_go() noexcept VMART_NO_THREAD_ANALYSIS {
-    while (taken_ > 0) allocations_[--taken_]->operations().unlock();
-  }
-
- private:
-  std::vector<Allocation*> allocations_;
-  std::size_t taken_ = 0;
-};
 
 LiveMove::LiveMove(const MoveParts& parts, LiveTasks& tasks, std::shared_ptr<MigrationTask> first)
     : parts_(parts),
@@ -232,7 +208,7 @@ bool LiveMove::must_settle(const LiveChunk& chunk) const {
 
 /// None: something has changed, or a hold needs the turn; that is not a try.
 std::optional<LiveMove::Try> LiveMove::stop_once(LiveBatch& batch) {
-  Operations operations(batch);
+  AllOperations operations(allocations_of(batch));
   Try result;
   const bool behind = line_.sent();
   if (!behind) {
@@ -278,7 +254,7 @@ void LiveMove::make_ready(LiveChunk& chunk) {
 
 /// Waits for the streams; on return the move has `operations`. `looked`: it has them now, and has
 /// looked at the chunks since. False: the batch cannot move at this gate, or a hold needs the turn.
-bool LiveMove::await_first(LiveBatch& batch, Operations& operations, bool looked) {
+bool LiveMove::await_first(LiveBatch& batch, AllOperations& operations, bool looked) {
   const TimePoint begun = clock_.now();
   while (!line_.await_first(clock_.now() + operations_kept)) {
     operations.let_go();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "migrate/migration/all_operations.hpp"
 #include "migrate/live/batch_stop.hpp"
 #include "migrate/live/gate_line.hpp"
 #include "migrate/live/live_ranges.hpp"
@@ -34,7 +35,6 @@ class LiveMove {
   void run() noexcept;
 
  private:
-  class Operations;
   /// How a try to stop ended. Neither a refusal nor a failure: some chunk was switched.
   struct Try {
     std::optional<Gate::Refusal> refusal;
@@ -56,7 +56,7 @@ class LiveMove {
   template <typename Body>
   void noting_failure(Try& result, Body&& body);
   void make_ready(LiveChunk& chunk);
-  bool await_first(LiveBatch& batch, Operations& operations, bool looked);
+  bool await_first(LiveBatch& batch, AllOperations& operations, bool looked);
   void account_for(LiveBatch& batch, const BatchStop& stop, Try& result) noexcept;
   bool must_settle(const LiveChunk& chunk) const;
   bool retire_switched(LiveBatch& batch) noexcept;

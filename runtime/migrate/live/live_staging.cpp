@@ -185,7 +185,11 @@ bool LiveStaging::may_follow(const LiveChunk& first, const LiveChunk& next) cons
 LiveBatch LiveStaging::next_batch(const LiveBatch& before, const LiveChunk& last) {
   const LiveChunk& first = before.front();
   LiveBatch batch;
-  if (first.copier == nullptr) return batch;
+  // With a gate behind its own, `before` keeps the turn when it is done, and calls no hooks then.
+  const auto has_hooks = [](const LiveChunk* chunk) {
+    return !chunk->range.allocation.hooks().empty();
+  };
+  if (first.copier == nullptr || std::ranges::any_of(before.chunks, has_hooks)) return batch;
   std::chrono::nanoseconds left = planned_stall();
   LiveChunk* next = ranges_.next(last);
   for (; next != nullptr && batch.chunks.size() < chunks_max; next = ranges_.next(*next)) {
@@ -339,9 +343,9 @@ LiveCopier& LiveStaging::lease_copier(const LiveChunk& chunk, Effort effort) {
   constexpr std::chrono::milliseconds look_period(1);
   const DeviceId device{chunk.transaction.from().ordinal};
   const bool own = chunk.choice.way == Way::live_beside;
-  if (LiveCopier* const leased = leases_.find(device, own)) return *leased;
-  // With little effort not even that: it may have to be created.
-  LiveCopier* copier = effort == Effort::quick ? nullptr : leases_.try_take(device, own);
+  // With little effort only one that this move has: another may have to be created.
+  LiveCopier* copier =
+      effort == Effort::quick ? leases_.find(device, own) : leases_.try_take(device, own);
   if (copier == nullptr && effort != Effort::patient) {
     throw Error(ErrorKind::busy, live_move_call,
                 fmt::format("another move copies live from {}", to_string(gpu(index(device)))));

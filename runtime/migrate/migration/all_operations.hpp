@@ -3,22 +3,30 @@
 #include "base/mutex.hpp"
 #include "memory/allocation.hpp"
 
-#include <deque>
+#include <cstddef>
 #include <vector>
 
 namespace vma {
 
-/// Has `operations()` of several allocations. Taken in the order of their addresses, as everywhere:
-/// no two threads that need several of them wait for each other.
+/// `operations()` of several allocations, in the order of their addresses, as everywhere: no two
+/// threads that need several of them wait for each other. One thread.
 class AllOperations {
  public:
-  /// An allocation may be named more than once. Blocks: while another thread has one of them.
-  explicit AllOperations(std::vector<Allocation*> allocations) VMART_NO_THREAD_ANALYSIS;
+  /// Takes none yet. An allocation may be named more than once.
+  explicit AllOperations(std::vector<Allocation*> allocations);
+  ~AllOperations() { let_go(); }
   AllOperations(const AllOperations&) = delete;
   AllOperations& operator=(const AllOperations&) = delete;
 
+  /// Blocks: while other threads have one.
+  void take() VMART_NO_THREAD_ANALYSIS;
+  /// False if another thread has one. Those before it are kept.
+  bool try_take() VMART_NO_THREAD_ANALYSIS;
+  void let_go() noexcept VMART_NO_THREAD_ANALYSIS;
+
  private:
-  std::deque<MutexLock> locks_;
+  std::vector<Allocation*> allocations_;
+  std::size_t taken_ = 0;
 };
 
 }  // namespace vma

@@ -128,7 +128,8 @@ void WaitedMoves::run(std::span<HeldRange* const> ranges, const MigrateOptions& 
     }
   }
   try {
-    const AllOperations operations(std::move(allocations));
+    AllOperations operations(std::move(allocations));
+    operations.take();
     HeldMove move(parts_, going, options, terms);
     move.run();
     if (account != nullptr) {

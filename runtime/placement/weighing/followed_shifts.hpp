@@ -28,7 +28,7 @@ class FollowedShifts {
   /// moved stays for a second, by the planner's rule, and would be late at each change.
   static constexpr Time followed_least = std::chrono::milliseconds(1050);
 
-  /// `settled_after`: how long after such a move averages still contain the use of before.
+  /// `settled_after`: how long after such a move averages still contain earlier use.
   FollowedShifts(Time least, Time settled_after) : least_(least), settled_after_(settled_after) {}
 
   /// A move is proposed that costs `owed` seconds, victims included.

@@ -17,8 +17,9 @@ struct UsedBytes {
 void add_use(std::vector<UsedBytes>& users, const UseEvent& use);
 
 /// Finds chunks whose use has shifted: for some time now, their users together would have waited
-/// less if the chunk lay elsewhere. Averages notice that late, because they still contain the use
-/// of before, and because a program that waits for remote memory uses less per second than it did.
+/// less if the chunk lay elsewhere. Averages notice that late, because they still contain
+/// earlier use, and because a program that waits for remote memory uses less per second than it
+/// did.
 ///
 /// A shift is a cumulative sum. It begins with a use that another place would serve faster, adds up
 /// what the users waited, less `margin` times what they would have waited elsewhere, and ends when

@@ -19,6 +19,7 @@ class AbiTest : public testing::Test {
  protected:
   static constexpr std::uint64_t chunk_bytes = 8192;
   static constexpr std::uint64_t second_gpu_bytes = 1 << 20;
+  static constexpr std::int64_t long_ns = 20'000'000'000;
 
   AbiTest();
   ~AbiTest() override;

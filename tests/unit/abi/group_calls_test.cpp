@@ -10,8 +10,6 @@
 namespace vma {
 namespace {
 
-constexpr std::int64_t group_long_ns = 20'000'000'000;
-
 class GroupCalls : public AbiTest {
  protected:
   GroupCalls() {
@@ -257,7 +255,7 @@ TEST_F(GroupCalls, ACancelledGroupSaysWhatHasMoved) {
   EXPECT_EQ(done, 0);
   EXPECT_EQ(vmart_migration_group_cancel(group), VMART_OK);
   cancelled.set_value();
-  EXPECT_EQ(vmart_migration_group_wait_for(group, group_long_ns, &done), VMART_OK);
+  EXPECT_EQ(vmart_migration_group_wait_for(group, long_ns, &done), VMART_OK);
   EXPECT_EQ(done, 1);
   EXPECT_EQ(vmart_migration_group_wait(group), VMART_CANCELLED);
   EXPECT_NE(std::string(vmart_last_error()).find("2"), std::string::npos);

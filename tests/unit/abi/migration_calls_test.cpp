@@ -8,8 +8,6 @@
 namespace vma {
 namespace {
 
-constexpr std::int64_t long_ns = 20'000'000'000;
-
 class MigrationCalls : public AbiTest {
  protected:
   MigrationCalls() {
