@@ -38,7 +38,7 @@ std::chrono::nanoseconds copy_limit(std::uint64_t size_bytes) {
                              std::chrono::duration<double>(seconds));
 }
 
-std::vector<Address> allocations_of(const LiveBatch& batch) {
+std::vector<Address> begins_of(const LiveBatch& batch) {
   std::vector<Address> allocations;
   for_each_range(batch,
                  [&](const LiveRange& range) { allocations.push_back(range.allocation.begin()); });
@@ -65,7 +65,7 @@ BatchStop::BatchStop(const MoveParts& parts, const LiveRanges& ranges, LiveBatch
       ranges_(ranges),
       batch_(batch),
       post_(post),
-      allocations_(allocations_of(batch)),
+      allocations_(begins_of(batch)),
       max_stall_(max_stall),
       insists_(batch.yields >= yields_max),
       settlers_(settlers_of(batch)),
